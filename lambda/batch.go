@@ -228,7 +228,9 @@ func (b *batch[R]) execute(d *delivery[R], key idem.Key, w job) {
 	}})
 	d.out.Err, d.out.State, d.out.Attempt, d.out.Failure = err, out.State, out.Attempt, out.Failure
 	if out.Executed {
-		d.out.Reason = reasonOfOwn(out)
+		if d.out.Reason = reasonOfOwn(out); d.out.Reason == ReasonNotYetKnown {
+			d.out.LeaseUntil = time.Now().Add(askAgain(&out).Sub(b.engine.Now()))
+		}
 		if err == nil && d.out.Reason != ReasonExecuted {
 			d.out.Err = errNotCompleted
 		}

@@ -35,8 +35,9 @@ type Delivery[R any] struct {
 	// same key and body.
 	Duplicate bool
 	// LeaseUntil is when the other attempt's lease is over, by time.Now and with the
-	// observers' margin. It is set for ReasonInFlight and the records behind it in its
-	// order, and zero if the time is not known.
+	// observers' margin. With ReasonNotYetKnown it is when the step can be asked about. It is
+	// set for these two reasons and the records behind in the order, and zero if the time is
+	// not known.
 	LeaseUntil time.Time
 }
 

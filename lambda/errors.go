@@ -2,6 +2,7 @@ package idemlambda
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 
 	"github.com/aws/aws-lambda-go/lambda/messages"
@@ -19,7 +20,25 @@ func (a answer) Unwrap() error { return a.error }
 // name of the error's Go type, by which Step Functions and callers choose what to
 // retry: plain sentinels would all be "errorString". The names must not change. Errors
 // that are not the engine's stay as they are.
-func toRuntime(err error) error {
+func toRuntime(err error) error { return typed(err, err) }
+
+// errNotYetKnown stands for a step that is asked about again later.
+var errNotYetKnown = errors.New("idemlambda: the outcome is not yet known")
+
+// stopped is the error of an attempt that the engine has ended, and not its handler.
+func stopped(out *idem.Outcome, err error) error {
+	switch {
+	case out.Ended == idem.Unknown, out.State == idem.Unknown:
+		// As later calls get it.
+		return typed(idem.ErrOutcomeUnknown, fmt.Errorf("%w: %w", idem.ErrOutcomeUnknown, err))
+	case !askAgain(out).IsZero():
+		return typed(errNotYetKnown, err)
+	}
+	return typed(out.Stopped, err)
+}
+
+// typed gives err the errorType of an answer.
+func typed(as, err error) error {
 	type (
 		AcceptedError           struct{ answer }
 		DurableExecutionError   struct{ answer }
@@ -28,6 +47,7 @@ func toRuntime(err error) error {
 		KeyReusedError          struct{ answer }
 		NotCanonicalError       struct{ answer }
 		NotCommittedError       struct{ answer }
+		OutcomeNotYetKnownError struct{ answer }
 		OutcomeUnavailableError struct{ answer }
 		OutcomeUnknownError     struct{ answer }
 		OutOfTimeError          struct{ answer }
@@ -36,34 +56,34 @@ func toRuntime(err error) error {
 	)
 	a := answer{err}
 	switch {
-	case isRecorded(err):
-		return fromHandler(err)
-	case errors.Is(err, ErrDurableExecution):
+	case as == errNotYetKnown:
+		return OutcomeNotYetKnownError{a}
+	case errors.Is(as, ErrDurableExecution):
 		return DurableExecutionError{a}
-	case errors.Is(err, idem.ErrRecordUnreadable):
+	case errors.Is(as, idem.ErrRecordUnreadable):
 		return RecordUnreadableError{a}
-	case errors.Is(err, fingerprint.ErrNotCanonical):
+	case errors.Is(as, fingerprint.ErrNotCanonical):
 		return NotCanonicalError{a}
-	case errors.Is(err, idem.ErrKeyInvalid):
+	case errors.Is(as, idem.ErrKeyInvalid):
 		return KeyInvalidError{a}
-	case errors.Is(err, idem.ErrKeyReused):
+	case errors.Is(as, idem.ErrKeyReused):
 		return KeyReusedError{a}
-	case errors.Is(err, idem.ErrOutcomeUnknown):
+	case errors.Is(as, idem.ErrOutcomeUnknown):
 		return OutcomeUnknownError{a}
-	case errors.Is(err, idem.ErrOutcomeUnavailable):
+	case errors.Is(as, idem.ErrOutcomeUnavailable):
 		return OutcomeUnavailableError{a}
-	case errors.Is(err, idem.ErrAccepted):
+	case errors.Is(as, idem.ErrAccepted):
 		return AcceptedError{a}
-	case errors.Is(err, idem.ErrInFlight):
+	case errors.Is(as, idem.ErrInFlight):
 		return InFlightError{a}
-	case errors.Is(err, idem.ErrOutOfTime):
+	case errors.Is(as, idem.ErrOutOfTime):
 		return OutOfTimeError{a}
-	case errors.Is(err, idem.ErrNotCommitted):
+	case errors.Is(as, idem.ErrNotCommitted):
 		return NotCommittedError{a}
-	case errors.Is(err, idem.ErrStoreUnavailable):
+	case errors.Is(as, idem.ErrStoreUnavailable):
 		return StoreUnavailableError{a}
 	}
-	return err
+	return fromHandler(err)
 }
 
 func isRecorded(err error) bool {

@@ -173,3 +173,49 @@ func TestInterruptedStepIsAnswered(t *testing.T) {
 		require.Contains(t, res.Body, idemhttp.CodeOutcomeUnknown)
 	}
 }
+
+// charging is a handler that is killed in its charge, about which the provider is asked later.
+func charging(after time.Duration) func(context.Context) error {
+	c := &idem.StepConfig[string]{Semantics: idem.AtMostOnce}
+	if after > 0 {
+		c.AbsentAfter = after
+		c.Interrupted = func(context.Context, time.Time) (string, error) { return "", idem.NotExecuted(errors.New("not found")) }
+	}
+	return func(ctx context.Context) error {
+		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { panic("killed") }, c)
+		return err
+	}
+}
+
+// What the runtime is told of an attempt that a step has stopped says what the next one gets,
+// whether its handler has passed the step's error on, hidden it, or returned none.
+func TestAttemptThatAStepHasStoppedHasItsErrorType(t *testing.T) {
+	own := errors.New("own")
+	for kind, after := range map[string]time.Duration{"OutcomeUnknownError": 0, "OutcomeNotYetKnownError": 24 * time.Hour} {
+		for name, answer := range map[string]func(error) error{
+			"passed on": func(err error) error { return fmt.Errorf("charging: %w", err) },
+			"hidden":    func(error) error { return own },
+			"none":      func(error) error { return nil },
+		} {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				store := memory()
+				call := func(store idem.Store, now time.Time) (err error) {
+					e, err := idem.New(store, &idem.Options{Now: func() time.Time { return now }})
+					require.NoError(t, err)
+					_, err = invoke(t, Wrap(e, transfer, byPaymentID, func(ctx context.Context, _ payment) (receipt, error) {
+						return receipt{}, answer(charging(after)(ctx))
+					}), event)
+					return err
+				}
+				require.Panics(t, func() { _ = call(dying{store}, noon) })
+				for n := range 2 {
+					err := call(store, noon.Add(time.Hour))
+					require.Equal(t, kind, typeName(err))
+					if n == 0 && name == "hidden" {
+						require.ErrorIs(t, err, own)
+					}
+				}
+			})
+		}
+	}
+}

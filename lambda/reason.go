@@ -3,6 +3,7 @@ package idemlambda
 import (
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 )
@@ -31,6 +32,9 @@ const (
 	// ReasonUnknown: this or an earlier attempt may have taken effect, and nobody
 	// knows. The message must not be lost before the record is resolved.
 	ReasonUnknown Reason = "unknown"
+	// ReasonNotYetKnown: an earlier attempt died in a step, and [idem.StepConfig].Interrupted was
+	// asked too early for its answer to count. [Delivery].LeaseUntil is when it counts.
+	ReasonNotYetKnown Reason = "not_yet_known"
 	// ReasonUnrecorded: the handler failed, and its failure could not be recorded yet.
 	ReasonUnrecorded Reason = "unrecorded"
 	// ReasonPanicked: the handler, the key function or the body's own decoder
@@ -51,7 +55,8 @@ const (
 	// ReasonBodyUnreadable: the body does not decode, or has no canonical form, such as a
 	// body with a member named twice.
 	ReasonBodyUnreadable Reason = "body_unreadable"
-	// ReasonRecordUnreadable: the record is damaged, or a newer version wrote it.
+	// ReasonRecordUnreadable: the record, or a step's result in it, is damaged, or a newer version
+	// wrote it.
 	ReasonRecordUnreadable Reason = "record_unreadable"
 	// ReasonStoreUnavailable: the store could not be reached; nothing was executed.
 	ReasonStoreUnavailable Reason = "store_unavailable"
@@ -75,12 +80,24 @@ func reasonOfOwn(out idem.Outcome) Reason {
 		return ReasonExecuted
 	case out.State == idem.Failed:
 		return ReasonFailed
+	case out.State == idem.Released && !askAgain(&out).IsZero():
+		return ReasonNotYetKnown
+	case out.State == idem.Released && errors.Is(out.Stopped, idem.ErrRecordUnreadable):
+		return ReasonRecordUnreadable
 	case out.State == idem.Released:
 		return ReasonReleased
 	case out.State == idem.Unknown:
 		return ReasonUnknown
 	}
 	return ReasonUnrecorded
+}
+
+// askAgain is when a step can be asked about that has stopped the attempt; zero if none has.
+func askAgain(out *idem.Outcome) time.Time {
+	if open, ok := errors.AsType[*idem.StepInterruptedError](out.Stopped); ok {
+		return open.AskAgain
+	}
+	return time.Time{}
 }
 
 // reasonOfAnswer is for a call that the engine answered without an attempt. An error
@@ -116,7 +133,7 @@ func (r Reason) level() slog.Level {
 	switch r {
 	case ReasonExecuted, ReasonReplayed:
 		return slog.LevelDebug
-	case ReasonInFlight, ReasonAccepted, ReasonOutOfTime, ReasonBehind:
+	case ReasonInFlight, ReasonNotYetKnown, ReasonAccepted, ReasonOutOfTime, ReasonBehind:
 		return slog.LevelInfo
 	case ReasonPanicked:
 		return slog.LevelError

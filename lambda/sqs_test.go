@@ -198,6 +198,35 @@ func TestSQSReasonsOfAnswers(t *testing.T) {
 	}
 }
 
+// What a step has stopped goes back with the reason that the next delivery meets. A message that
+// waits tells until when, and so do those behind it.
+func TestSQSReasonsOfStoppedAttempts(t *testing.T) {
+	for want, after := range map[Reason]time.Duration{ReasonUnknown: 0, ReasonNotYetKnown: 24 * time.Hour} {
+		store, seen := memory(), told{}
+		deliver := func(store idem.Store, now time.Time) {
+			e, err := idem.New(store, &idem.Options{Now: func() time.Time { return now }})
+			require.NoError(t, err)
+			op := fulfil
+			op.Repeat, op.MaxAttempts = idem.Repeatable, 2
+			h := SQS(e, op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(ctx context.Context, _ order) error { return charging(after)(ctx) })
+			_, err = h(t.Context(), batchOf(inGroup(messageOf("m1", "k1", `{}`), "a"), inGroup(messageOf("m2", "k2", `{}`), "a")))
+			require.NoError(t, err)
+		}
+		deliver(dying{store}, noon)
+		for range 3 {
+			deliver(store, noon.Add(time.Hour))
+			out := seen.outcomes["m1"]
+			require.Equal(t, want, out.Reason)
+			if want == ReasonNotYetKnown {
+				require.Equal(t, idem.Released, out.State)
+				for _, id := range []string{"m1", "m2"} {
+					require.WithinDuration(t, time.Now().Add(23*time.Hour), seen.outcomes[id].LeaseUntil, time.Minute)
+				}
+			}
+		}
+	}
+}
+
 // A group stays behind its first failure; another group goes on.
 func TestSQSStopsAGroupAtItsFirstFailure(t *testing.T) {
 	var seen told

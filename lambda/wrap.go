@@ -27,10 +27,12 @@ func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { r
 // not JSON with a canonical form, does not decode or has no key is an error before anything is
 // claimed.
 //
-// fn's error reaches the runtime unchanged. A recorded failure is replayed with the same
+// fn's error reaches the runtime unchanged, unless the engine has ended the attempt
+// ([idem.Outcome].Stopped), such as for an interrupted step. A recorded failure is replayed with the same
 // errorMessage (up to 2 KiB) and errorType. The engine's own answers have types of their
 // own, by which Step Functions can retry and catch. InFlightError, StoreUnavailableError,
-// OutOfTimeError and NotCommittedError are worth a retry. AcceptedError,
+// OutOfTimeError, NotCommittedError and OutcomeNotYetKnownError are worth a retry; the last,
+// of a step that is asked about again later, after the time that its text says. AcceptedError,
 // DurableExecutionError, KeyInvalidError, KeyReusedError, NotCanonicalError,
 // OutcomeUnavailableError, OutcomeUnknownError and RecordUnreadableError are not.
 // errors.Is finds the errors of package idem in them.
@@ -110,6 +112,8 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 			},
 		})
 		switch {
+		case out.Stopped != nil:
+			return nil, stopped(&out, err)
 		case out.Executed && err != nil:
 			return nil, fromHandler(err)
 		case err != nil:

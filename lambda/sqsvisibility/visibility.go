@@ -3,7 +3,8 @@
 // A queue redelivers a message that comes while another attempt holds its claim, and each
 // receive brings the message nearer to the dead-letter queue. [New] makes a hook that
 // hides the message until that attempt's lease is over. By then the attempt has ended or
-// may be taken over, so the message costs at most one more receive.
+// may be taken over, so the message costs at most one more receive. A message whose operation
+// waits for an interrupted step's AbsentAfter is hidden until that has passed.
 //
 //	lambda.Start(idemlambda.SQS(engine, Fulfil, key, &idemlambda.SQSOptions{
 //		OnRedelivery: sqsvisibility.New(sqs.NewFromConfig(cfg), nil),
@@ -137,7 +138,7 @@ func (h *hider) change(ctx context.Context, url string, duplicates []idemlambda.
 	}
 	for _, f := range res.Failed {
 		if i, err := strconv.Atoi(aws.ToString(f.Id)); err == nil && i >= 0 && i < len(duplicates) {
-			h.logger().WarnContext(ctx, "idem: a message could not be hidden until the other attempt's lease ends",
+			h.logger().WarnContext(ctx, "idem: a message could not be hidden until a further delivery is of use",
 				"message", duplicates[i].Event.MessageId, "error", aws.ToString(f.Code)+": "+aws.ToString(f.Message))
 		}
 	}
@@ -189,7 +190,7 @@ func (h *hider) pausing() bool {
 }
 
 func (h *hider) failed(ctx context.Context, queue string, err error) {
-	text := "idem: messages could not be hidden until the other attempts' leases end"
+	text := "idem: messages could not be hidden until further deliveries are of use"
 	var api smithy.APIError
 	if errors.As(err, &api) && strings.Contains(api.ErrorCode(), "AccessDenied") {
 		h.mu.Lock()
