@@ -127,6 +127,9 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 	if t.Steps == nil {
 		body.Typed.Steps = answersOf(id, body.Decision.Steps, nil)
 	}
+	for i, step := range body.Typed.Steps {
+		body.Typed.Steps[i].Compensates = rec != nil && rec.Steps[step.Name].Compensates
+	}
 	for _, d := range days {
 		d.Chosen = d.Value == t.Days
 		body.Days = append(body.Days, d)

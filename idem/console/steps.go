@@ -34,6 +34,7 @@ func sayings(id string, steps map[string]protocol.StepWord) string {
 // fields.
 type stepAnswer struct {
 	ID, Name, Token string
+	Compensates     bool // it has a compensation, which needs the result
 	What            protocol.StepWord
 	Result, Message string
 }

@@ -244,3 +244,30 @@ func TestTheTokenToAskWithIsTheInterruptedSteps(t *testing.T) {
 	require.Equal(t, []string{protocol.Token(id, "charge"), "of step charge, which was interrupted"}, of[0][1:])
 	require.Equal(t, []string{protocol.Token(id, ""), "outside steps"}, of[1][1:])
 }
+
+// A compensation needs the result: who says that there is none reads what follows.
+func TestTheFormSaysWhatAStepWithoutAResultLeadsTo(t *testing.T) {
+	r := newRig(t, console.Options{})
+	page := func(id string) string {
+		return r.get("/ops/act?" + url.Values{"id": {id}, "to": {"released"}}.Encode()).text
+	}
+	without := page(r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1")))
+	require.Contains(t, without, "most handlers fail for good, and undo the other steps<")
+	idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, refund.Key("acme", "r-1"), 1, func(ctx context.Context, _ int) (int, error) {
+			return idem.Step(ctx, "charge", func(context.Context) (int, error) { r.Crash(); return 7, nil },
+				&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { return nil }})
+		})
+	})
+	r.Restart()
+	r.lapse()
+	form := r.form(refund.Key("acme", "r-1").ID(), "released")
+	shown := []string{page(refund.Key("acme", "r-1").ID())}
+	form.Set("step-0", "took_effect_without_result")
+	form.Set("look", "1")
+	shown = append(shown, r.post("/ops/act", form).text)
+	for _, with := range shown {
+		require.Contains(t, with, "and nothing is undone, since this step has a compensation, which needs its result: the operation is parked again")
+		require.NotContains(t, with, "undo the other steps")
+	}
+}

@@ -1,11 +1,13 @@
 package reconcile_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -56,6 +58,60 @@ func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
 			require.NoError(t, rc.Resolve(t.Context(), key.ID(), tc.res, alice))
 			_, _ = r.call(key, shopping(s, func() {}))
 			require.Equal(t, tc.want, *s)
+		})
+	}
+}
+
+// A compensation needs the result of its step. Without it nothing is undone, no other step's
+// effect either, and a person undoes all or decides that it took effect.
+func TestWhatIsSaidOfAStepWithoutAResultThatHasACompensation(t *testing.T) {
+	const reserved = "The handler runs, attempt 2, and skips the steps that are recorded: reserve"
+	key, declined := order.Key("acme", "o-1"), reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}, Undone: true}
+	for name, last := range map[string]reconcile.Resolution{
+		"it is undone by hand": declined, "it took effect": {To: idem.Completed}, "it is released once more": {To: idem.Released},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s := newRig(t), new(shop)
+			undo := &idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { s.returned++; return nil }}
+			pay := func(died func()) func(context.Context, int) (int, error) {
+				return func(ctx context.Context, _ int) (int, error) {
+					if _, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { s.reserved++; return 1, nil }, undo); err != nil {
+						return 0, err
+					}
+					out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; died(); return 7, nil }, undo)
+					return out, idem.PermanentStep(err)
+				}
+			}
+			idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) { return idem.Do(ctx, e, key, 1, pay(r.Crash)) })
+			r.Restart()
+			r.lapse()
+			rc := r.reconciler()
+			d := rc.Preview(r.Record(key), charged(reconcile.CompletedWithoutResult()))
+			require.Equal(t, reserved+", and gets an error for the steps that took effect with a result that is not known: charge. "+
+				"Unless these return nothing, most handlers then fail the operation for good, and nothing is undone, since compensations need the results of charge: "+
+				"the operation is parked again, takes no result of a step any more, and somebody must undo by hand what all steps did and resolve it to failed, or finish it by hand and resolve it to completed.", d.Then)
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
+
+			after := shop{reserved: 1, charged: 1}
+			parked := func() {
+				_, err := r.call(key, pay(func() { t.Error("again") }))
+				require.ErrorIs(t, err, idem.ErrStepUnavailable)
+				require.Equal(t, idem.Unknown, r.Record(key).State)
+				require.Equal(t, after, *s)
+				r.lapse()
+			}
+			parked()
+			require.ErrorContains(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice), `Steps has "charge", whose outcome an attempt has recorded or gone by`)
+			failed := declined
+			failed.Undone = false
+			var due *reconcile.NotUndoneError
+			require.ErrorAs(t, rc.Resolve(t.Context(), key.ID(), failed, alice), &due)
+			require.Equal(t, []string{"charge", "reserve"}, due.Steps)
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), last, alice))
+			if last.To == idem.Released {
+				parked()
+			}
+			require.Equal(t, after, *s)
 		})
 	}
 }

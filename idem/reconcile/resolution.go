@@ -37,7 +37,9 @@ type Resolution struct {
 	// those of which the earlier resolution has said that they took effect or failed. Ask the
 	// provider with the step's token ([Step.Token]): it does not know the operation's. A result of
 	// another type than the step's parks the operation at the next call, and must be said anew. A step that
-	// took effect is undone like the others if the operation fails. Nil if there are none.
+	// took effect is undone like the others if the operation fails. The compensation of one that returns
+	// something needs the result: without it nothing is undone, and the operation is parked again, to be
+	// resolved to Completed or Failed. Nil if there are none.
 	Steps map[string]Answer
 	// Undone says that what the steps did has been undone, by their compensations or by hand, and
 	// that this is the outcome all the same. Without it a [*NotUndoneError] refuses To Failed, and To

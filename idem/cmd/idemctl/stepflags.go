@@ -14,7 +14,7 @@ import (
 
 // stepFlags say what became of interrupted steps.
 type stepFlags struct {
-	Step []string `sep:"none" placeholder:"NAME=WHAT" help:"To released: what became of an interrupted step: NAME=not-executed, NAME=done (it returns nothing, or its result is not known, at which most handlers fail), NAME=failed:TEXT, or NAME=@FILE with its result as JSON, which is not null. Name all of them. Ask the provider with the step's token, which show prints."`
+	Step []string `sep:"none" placeholder:"NAME=WHAT" help:"To released: what became of an interrupted step: NAME=not-executed, NAME=done (it returns nothing; or its result is not known, at which most handlers fail for good, and if it has a compensation nothing is undone), NAME=failed:TEXT, or NAME=@FILE with its result as JSON, which is not null. Name all of them. Ask the provider with the step's token, which show prints."`
 
 	bodies map[string][]byte // of the files, by step
 }
