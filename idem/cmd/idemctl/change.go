@@ -28,6 +28,9 @@ type changeFlags struct {
 	Seen string `placeholder:"WRITE" help:"Refuse what was not seen: the record's write, as show -o json prints it; of many records what --dry-run prints, instead of an answer at a terminal."`
 }
 
+// toolName is what changes are made with.
+const toolName = "idemctl"
+
 // writeTime bounds a change that was confirmed. Ctrl-C does not end it: nobody would know
 // whether it was made.
 const writeTime = 30 * time.Second
@@ -49,6 +52,8 @@ type changed struct {
 	Then   string     `json:"then"`
 	// Seen is what --seen takes, of a dry run.
 	Seen string `json:"seen,omitempty"`
+	// Decision is that of many records that it is part of.
+	Decision string `json:"decision,omitempty"`
 }
 
 // decide shows a record and what the decision does, asks, and carries it out.
@@ -154,7 +159,7 @@ func (s *session) by(ctx context.Context, b *backend, c whyFlags) (reconcile.By,
 		return reconcile.By{}, misuse("--reason is empty: say why, for those who read it in a year")
 	}
 	who, err := s.who(ctx, b, c.Who)
-	return reconcile.By{Who: who, Why: c.Reason, Tool: "idemctl"}, err
+	return reconcile.By{Who: who, Why: c.Reason, Tool: toolName}, err
 }
 
 // signed writes who makes a change, and why.

@@ -55,6 +55,9 @@ func (c *exportCmd) Run(ctx context.Context, s *session) error {
 	return nil
 }
 
+// lister gives records to each, and the ids of others to unreadable.
+type lister = func(ctx context.Context, r *reconcile.Reconciler, f reconcile.Filter, each func(rec *idem.Record) error, unreadable func(id string)) error
+
 // pages gives every record of the index that the filter lets through to each.
 func (s *session) pages(ctx context.Context, r *reconcile.Reconciler, f reconcile.Filter, each func(rec *idem.Record) error, unreadable func(id string)) error {
 	p := s.progress()

@@ -36,6 +36,8 @@ type change struct {
 	// Until is until when an extension keeps the record.
 	Until       time.Time `json:"until,omitzero"`
 	Unconfirmed bool      `json:"unconfirmed,omitempty"`
+	// Decision is that of many records that the change is part of.
+	Decision string `json:"decision,omitempty"`
 	// Entry names one that is unreadable.
 	Entry string `json:"entry,omitempty"`
 }
@@ -44,6 +46,7 @@ func describeChange(a protocol.Audit) change {
 	c := change{
 		ID: a.ID, At: a.At, Change: a.Change, From: a.From, To: a.To, Attempt: a.Attempt,
 		Who: a.Who, Why: a.Why, Tool: a.Tool, Ref: a.Ref, What: a.What, Steps: a.Steps, Until: a.Until, Unconfirmed: a.Unconfirmed,
+		Decision: decisionOf(a),
 	}
 	if a.Change == protocol.ChangeUnreadable {
 		c.Entry = a.Entry
@@ -99,6 +102,14 @@ func (c *historyCmd) Run(ctx context.Context, s *session) error {
 	return nil
 }
 
+// decisionOf is the decision of many records that a change is part of; empty if it is of one.
+func decisionOf(a protocol.Audit) string {
+	if id, _, many := strings.Cut(a.Entry, "."); many && a.Tool == toolName {
+		return id
+	}
+	return ""
+}
+
 // change writes an entry for people.
 func (s *session) change(a protocol.Audit) {
 	switch a.Change {
@@ -122,6 +133,9 @@ func (s *session) change(a protocol.Audit) {
 	by := "by " + plain(a.Who)
 	if a.Tool != "" {
 		by += ", with " + plain(a.Tool)
+	}
+	if id := decisionOf(a); id != "" {
+		by += ", decision " + line(id) + " of many"
 	}
 	if a.Ref != "" {
 		by += ", reference " + plain(a.Ref)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -19,13 +20,20 @@ type manyFlags struct {
 	State   []idem.State  `enum:"unknown,in_progress" placeholder:"STATE" help:"With --limit: in these states only: ${enum}."`
 	Older   time.Duration `placeholder:"15m" help:"With --limit: without an outcome for longer than this only."`
 	GivenUp bool          `help:"With --limit: left to people by the sweep only."`
+
+	Decision string        `placeholder:"ID" help:"With --limit and --again: the records whose outcome is this earlier decision of many, which changes names."`
+	Since    time.Duration `placeholder:"24h" help:"With --decision: it was made within this time."`
 }
 
 func (m *manyFlags) check(f *recordFlags, c *changeFlags) error {
 	narrowed := len(m.State) > 0 || m.Older != 0 || m.GivenUp
 	switch {
-	case m.Limit < 0 || m.Older < 0:
-		return misuse("--limit and --older cannot be negative")
+	case m.Limit < 0 || m.Older < 0 || m.Since < 0:
+		return misuse("--limit, --older and --since cannot be negative")
+	case m.Decision == "" && m.Since != 0:
+		return misuse("--since says when the decision was made: use it with --decision")
+	case m.Decision != "" && (m.Limit == 0 || narrowed):
+		return misuse("--decision names records: use it with --limit, and without --state, --older and --given-up")
 	case m.Limit == 0 && narrowed:
 		return misuse("--state, --older and --given-up are for many records: use them with --limit")
 	case m.Limit == 0:
@@ -56,12 +64,20 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 	if err != nil {
 		return err
 	}
+	if m.Decision != "" {
+		filter.State = nil
+	}
 	query, err := filter.filter(s.now())
 	if err != nil {
 		return err
 	}
 	var found reconcile.Listing
-	err = s.pages(ctx, r, query, func(rec *idem.Record) error {
+	none := fmt.Sprintf("without --state only those that are unknown are meant; idemctl list --operation %s shows all that have no outcome", line(f.Operation))
+	list := s.pages
+	if m.Decision != "" {
+		none, list = "idemctl changes names the decisions; --since says how long ago this one was made, if that is more than a day", s.decided(m)
+	}
+	err = list(ctx, r, query, func(rec *idem.Record) error {
 		found.Records = append(found.Records, rec)
 		if len(found.Records) > m.Limit {
 			return errEnough
@@ -73,7 +89,7 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 	case err != nil && !errors.Is(err, errEnough):
 		return fmt.Errorf("the records could not be listed, and nothing was changed: %w", err)
 	case len(found.Records)+len(found.Unreadable) == 0:
-		return fmt.Errorf("there is no such record, and nothing was changed: without --state only those that are unknown are meant; idemctl list --operation %s shows all that have no outcome", line(f.Operation))
+		return fmt.Errorf("there is no such record, and nothing was changed: %s", none)
 	case len(found.Records) > m.Limit:
 		return fmt.Errorf("there are more than %s, and nothing was changed: narrow it with --tenant, --older or --state, or raise --limit", plural(m.Limit, "record"))
 	}
@@ -97,7 +113,56 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 	if err := s.confirm(ctx, "records to change", len(todo), of, c.Seen); err != nil {
 		return err
 	}
+	by.ID = seen(of)
 	return s.carryOutMany(ctx, todo, by)
+}
+
+// decided lists the records whose outcome is an earlier decision of many.
+func (s *session) decided(m manyFlags) lister {
+	by, since := reconcile.By{ID: m.Decision}, m.Since
+	if since == 0 {
+		since = 24 * time.Hour
+	}
+	return func(ctx context.Context, r *reconcile.Reconciler, f reconcile.Filter, each func(*idem.Record) error, unreadable func(string)) error {
+		met := map[string]bool{}
+		return s.eachChange(ctx, r, s.now().Add(-since), func(a protocol.Audit) error {
+			if !by.Made(a) || met[a.ID] {
+				return nil
+			}
+			met[a.ID] = true
+			rec, err := r.Lookup(ctx, a.ID)
+			switch {
+			case errors.Is(err, idem.ErrRecordUnreadable):
+				unreadable(a.ID)
+				return nil
+			case err != nil:
+				return err
+			case rec == nil || !f.Matches(rec):
+				return nil
+			}
+			history, err := r.History(ctx, a.ID)
+			if err != nil {
+				return err
+			}
+			if last := lastDecision(history); !rec.Resolved || !by.Made(last) || last.Change != protocol.ChangeResolved {
+				s.aside().item(plain(a.ID) + ": its outcome is not that decision any more, or its history does not tell: look with idemctl history")
+				return nil
+			}
+			return each(rec)
+		})
+	}
+}
+
+// lastDecision is the last entry that may be of the record's outcome. One that cannot be read may.
+func lastDecision(history []protocol.Audit) (last protocol.Audit) {
+	for _, a := range history {
+		switch a.Change {
+		case protocol.ChangeExtended, protocol.ChangeRequeued, protocol.ChangeGivenUp:
+		default:
+			last = a
+		}
+	}
+	return last
 }
 
 // seen is what --seen takes of the things that were shown.
@@ -183,9 +248,15 @@ func (s *session) carryOutMany(ctx context.Context, todo []planned, by reconcile
 			shown.item(plain(p.ID) + ": " + err.Error())
 			continue
 		}
+		p.Decision = by.ID
 		done = append(done, p)
 	}
 	fmt.Fprintf(shown.out, "Done: %d of %d.\n", len(done), len(todo))
+	if len(done) > 0 {
+		_, operation := namesOf(done[0].ID)
+		shown.field("Decision", "%s: resolve --again --decision %s --operation %s --limit %d replaces it, where no call has claimed the record since.",
+			by.ID, by.ID, line(operation), len(done))
+	}
 	if err := s.changedMany(done, ""); err != nil {
 		return err
 	}

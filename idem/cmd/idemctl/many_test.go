@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // One of the records was settled meanwhile, and another one has come: the number is the same.
@@ -102,6 +104,87 @@ func TestOfManyRecordsTheConfirmationShowsWhatIsRecorded(t *testing.T) {
 			require.Equal(t, 1, strings.Count(out, "declined by the bank"), out)
 			require.Contains(t, out, "card_expired")
 			require.Contains(t, out, "Undone        what the steps did")
+		}
+	})
+}
+
+// A decision of many that was wrong is replaced by another one where it still is the outcome: not
+// where a call has gone on, somebody has decided anew, or the history does not tell.
+func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var keys []idem.Key
+		for _, name := range []string{"1", "2", "kept", "called", "anew", "damaged", "before"} {
+			keys = append(keys, refund.Key("acme", name))
+			b.unknown(keys[len(keys)-1])
+		}
+		other := order.Key("acme", "1")
+		b.unknown(other)
+		kept, called, anew, damaged, before := keys[2], keys[3], keys[4], keys[5], keys[6]
+		b.Clock.Advance(time.Hour)
+		one := func(key idem.Key, to ...string) {
+			code, _, errs := b.run(with(append([]string{"resolve", key.ID(), "--reason", "it has it", "--yes"}, to...))...)
+			require.Equal(t, exitDone, code, errs)
+		}
+		one(before, "--to", "completed", "--no-result")
+		b.answers = []string{"6"}
+		code, out, errs := b.run("resolve", "--to", "failed", "--message", "declined", "--operation", "refund", "--limit", "10", "--reason", "case 1")
+		require.Equal(t, exitDone, code, errs)
+		m := regexp.MustCompile(`Decision {6}([0-9a-f]{16}): `).FindStringSubmatch(out)
+		require.NotNil(t, m, out)
+		_, out, _ = b.run("changes", "-o", "json")
+		require.Equal(t, 6, strings.Count(out, `"decision":"`+m[1]+`"`))
+		_, out, _ = b.run("history", kept.ID())
+		require.Contains(t, out, "decision "+m[1]+" of many")
+
+		b.Clock.Advance(time.Hour)
+		code, _, errs = b.run("extend", kept.ID(), "--for", "2160h", "--yes", "--reason", "dispute")
+		require.Equal(t, exitDone, code, errs)
+		one(anew, "--again", "--to", "completed", "--no-result")
+		one(called, "--again", "--to", "released")
+		require.NoError(t, b.call(called, result))
+		b.noted["e7"] = protocol.Audit{ID: damaged.ID(), Entry: "e7", At: b.Clock.Now(), Change: protocol.ChangeUnreadable, Unconfirmed: true}
+
+		again := []string{"release", "--again", "--decision", m[1], "--operation", "refund", "--limit", "10"}
+		for _, args := range [][]string{
+			with(again, "--since", "10m"), with(again, "--tenant", "globex"), {"release", "--again", "--decision", "0011223344556677", "--operation", "refund", "--limit", "10"},
+		} {
+			code, _, errs = b.run(with(args, "--reason", "case 2")...)
+			require.Equal(t, exitFailed, code)
+			require.Contains(t, errs, "there is no such record, and nothing was changed: idemctl changes names the decisions")
+		}
+		code, _, errs = b.run("release", "--again", "--decision", m[1], "--operation", "refund", "--limit", "2", "--reason", "case 2")
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, errs, "there are more than 2 records")
+		b.answers = []string{"3"}
+		code, out, errs = b.run(with(again, "--reason", "case 2")...)
+		require.Equal(t, exitDone, code, errs)
+		for i, want := range []idem.State{idem.Released, idem.Released, idem.Released, idem.Completed, idem.Completed, idem.Failed, idem.Completed} {
+			require.Equal(t, want, b.Record(keys[i]).State, "%d", i)
+		}
+		for _, key := range []idem.Key{called, anew, damaged} {
+			require.Contains(t, strings.Join(strings.Fields(out), " "), key.ID()+": its outcome is not that decision any more")
+		}
+		require.NotContains(t, out, before.ID())
+		require.Equal(t, idem.Unknown, b.Record(other).State)
+	})
+}
+
+func TestADecisionOfManyIsNamedByItsFlags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		many := []string{"release", "--operation", "refund", "--reason", "case 2"}
+		for says, args := range map[string][]string{
+			"--again and --decision belong together": {"--limit", "10", "--again"},
+			"belong together":                        {"--limit", "10", "--decision", "0011223344556677"},
+			"--decision names records":               {"--decision", "0011223344556677", "--again"},
+			"without --state":                        {"--limit", "10", "--decision", "0011223344556677", "--again", "--older", "1h"},
+			"use it with --decision":                 {"--limit", "10", "--since", "1h"},
+			"cannot be negative":                     {"--limit", "10", "--decision", "0011223344556677", "--again", "--since=-1h"},
+		} {
+			code, _, errs := b.run(with(many, args...)...)
+			require.Equal(t, exitUsage, code)
+			require.Contains(t, errs, says)
 		}
 	})
 }

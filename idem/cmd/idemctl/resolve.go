@@ -95,8 +95,8 @@ func (c *resolveCmd) check() error {
 		return misuse("--step is for --to released: the next call goes on with what became of it")
 	case c.Limit > 0 && len(c.Step) > 0:
 		return misuse("--step is of one record: leave out --limit")
-	case c.Limit > 0 && c.Again:
-		return misuse("--limit is for records that wait for an outcome, and has none that was resolved: take back one by one, with the ids in idemctl changes --since 1h")
+	case c.Limit > 0 && c.Again != (c.Decision != ""):
+		return misuse("--again and --decision belong together with --limit: idemctl changes names the decisions of many records")
 	case c.Limit > 0 && c.Ref != "":
 		return misuse("one reference cannot be that of many records, by which the provider is asked for each: leave out --ref, or resolve them one by one")
 	case c.To != idem.Completed && (result || c.NoResult):

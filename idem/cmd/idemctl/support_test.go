@@ -165,6 +165,9 @@ func (b *bench) seen(args ...string) string {
 	return seenIn(b.t, out)
 }
 
+// decided is before the name of a decision of many.
+var decided = regexp.MustCompile(`(Decision {6}|[- ]decision )[0-9a-f]{16}`)
+
 var seenFlag = regexp.MustCompile(`--seen ([0-9a-f]{16}) confirms`)
 
 func seenIn(t testing.TB, out string) string {
@@ -300,7 +303,8 @@ func (b *bench) transcript(text string) string {
 			var got bytes.Buffer
 			code := b.runTo(&got, &got, words(b.t, command)...)
 			fmt.Fprintln(&out, line)
-			out.WriteString(seenFlag.ReplaceAllString(write.ReplaceAllString(got.String(), `"$1":$2"random"`), "--seen 0011223344556677 confirms"))
+			said := seenFlag.ReplaceAllString(write.ReplaceAllString(got.String(), `"$1":$2"random"`), "--seen 0011223344556677 confirms")
+			out.WriteString(decided.ReplaceAllString(said, "${1}0011223344556677"))
 			if code != exitDone {
 				fmt.Fprintf(&out, "(exit code %d)\n", code)
 			}
