@@ -39,8 +39,11 @@ func (e *Engine) observe(ctx context.Context, c Call) (Outcome, error) {
 		if c.NoClaim == nil {
 			x.call.NoClaim = err
 		}
-		// There is no record. A token of its own lets nothing share it.
-		x.call.Key.id, a.key.id = "", recordID(NoTenant, c.Key.op.Name, newID())
+		// There is no record. The token is that of the key all the same: a retry sends it again.
+		x.call.Key.id = ""
+		if c.Key.Err() != nil {
+			a.key.id = recordID(NoTenant, c.Key.op.Name, newID()) // nothing shares it
+		}
 	} else {
 		x.call.Key.id = protocol.ShadowID(x.call.Key.id)
 	}
@@ -74,6 +77,10 @@ func (o *observation) claim(ctx context.Context) {
 		o.call.NoClaim = err
 	}
 	no := o.call.NoClaim
+	if _, unread := errors.AsType[*protocol.UnobservedError](no); unread {
+		o.unobserved(ctx, no)
+		return
+	}
 	if o.call.Key.id == "" || o.budget <= 0 {
 		o.notify(ctx, notice.ShadowRefused, notice.Notice{Err: no})
 		return

@@ -74,14 +74,22 @@ func observed(ctx context.Context, op idem.Operation, key KeyFunc, payload []byt
 	if err == nil {
 		err = undecodable("event", unread)
 	}
-	if err != nil {
-		return unobserved(op, err)
+	tenant, value, noKey := key(ctx, payload)
+	return observedCall(op, tenant, value, fp, err, noKey)
+}
+
+// observedCall has the key of what would be refused too: a retry sends the same token.
+func observedCall(op idem.Operation, tenant, value string, fp idem.Fingerprint, no, noKey error) idem.Call {
+	switch {
+	case noKey != nil && no == nil:
+		return unobserved(op, noKey)
+	case noKey != nil:
+		return unobserved(op, no)
 	}
-	tenant, value, err := key(ctx, payload)
-	if err != nil {
-		return unobserved(op, err)
+	if no != nil {
+		fp = "" // it has no record
 	}
-	return idem.Call{Key: op.Key(tenant, value), Fingerprint: fp}
+	return idem.Call{Key: op.Key(tenant, value), Fingerprint: fp, NoClaim: no}
 }
 
 // unobserved is the call of an event in shadow that has no record.
@@ -115,12 +123,6 @@ func (b *batch[R]) observedRecord(d *delivery[R], work job, no error) (call idem
 			call = unobserved(b.op, protocol.Panicked("idemlambda: the key function", p))
 		}
 	}()
-	if no != nil {
-		return unobserved(b.op, no)
-	}
-	tenant, value, err := b.key(d.ctx, d.out.Event)
-	if err != nil {
-		return unobserved(b.op, err)
-	}
-	return idem.Call{Key: b.op.Key(tenant, value), Fingerprint: work.fingerprint}
+	tenant, value, noKey := b.key(d.ctx, d.out.Event)
+	return observedCall(b.op, tenant, value, work.fingerprint, no, noKey)
 }

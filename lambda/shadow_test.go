@@ -229,3 +229,28 @@ func TestMessagesInShadowAreAllHandled(t *testing.T) {
 		})
 	}
 }
+
+// What the live mode would refuse runs in shadow, and its retry with the token of its key.
+func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
+	twice := `{"id":"1","Text":"a","Text":"b"}`
+	var tokens []string
+	e, told := shadowEngine(t, memory())
+	h := Wrap(e, inShadow(charge), By(func(in shadowIn) (string, string) { return idem.NoTenant, "k" }), func(ctx context.Context, _ shadowIn) (shadowOut, error) {
+		tokens = append(tokens, idem.Token(ctx))
+		return shadowOut{}, nil
+	})
+	q := SQS(e, inShadow(fulfil), byAttribute, &SQSOptions{Logger: quiet}, func(ctx context.Context, _ order) error {
+		tokens = append(tokens, idem.Token(ctx))
+		return nil
+	})
+	for range 2 {
+		_, _ = invoke(t, h, twice)
+		_, _ = q(t.Context(), batchOf(messageOf("m1", "k1", `{"id":"1","id":"2"}`)))
+	}
+	require.Len(t, tokens, 4)
+	require.Equal(t, tokens[:2], tokens[2:])
+	require.NotEqual(t, tokens[0], tokens[1])
+	for _, n := range told() {
+		require.Equal(t, string(notice.ShadowRefused), n)
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // shadow serves a net/http request in shadow, if it is one: the handler gets the writer, the
@@ -86,7 +88,9 @@ func sameField(a, b reflect.Value) bool {
 // errConversation is told of a request that may be a half of a conversation, such as a stream
 // of gRPC: its client may send the rest only after the beginning of an answer, and who reads
 // everything first would wait for ever.
-var errConversation = errors.New("idemhttp: a body over HTTP/2 without a length is left to the handler unread, since its client may send the rest only after the beginning of an answer")
+var errConversation = &protocol.UnobservedError{
+	Err: errors.New("idemhttp: a body over HTTP/2 without a length is left to the handler unread, since its client may send the rest only after the beginning of an answer"),
+}
 
 // peekBody reads the request's body and puts it back, with what is left of a body that is
 // larger than the limit, or breaks off.

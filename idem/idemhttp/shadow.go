@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -46,34 +47,46 @@ func (c *Contract) observe(ctx context.Context, op idem.Operation, make func() (
 }
 
 // observed makes the engine's call of a request in shadow. What would refuse the request is
-// only told, a panic of the service's own functions included.
+// only told, a panic of the service's own functions included, and its key is taken from the
+// header all the same: whatever the body is, a retry has the same token.
 func (c *Contract) observed(ctx context.Context, op idem.Operation, make func() (*Request, *refusal, error)) (call idem.Call) {
 	var r *Request
+	var why error
 	key := op.Key("", "")
-	refused := func(why error) idem.Call {
+	defer func() {
+		if p := recover(); p != nil && why == nil {
+			why = protocol.Panicked("idemhttp: a function of the service", p)
+		}
+		if why == nil {
+			return
+		}
 		if r != nil && r.Route != "" {
 			why = fmt.Errorf("%w at %s %s", why, strings.ToUpper(r.Method), r.Route)
 		}
-		return idem.Call{Key: key, NoClaim: why}
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			call = refused(protocol.Panicked("idemhttp: a function of the service", p))
-		}
+		call = idem.Call{Key: key, NoClaim: why}
 	}()
 	r, no, err := make()
-	if no == nil && err == nil {
-		if call, no, err = c.call(ctx, r); no != nil && no.code != CodeTenantMissing && no.code != CodeUndeclared {
-			key = call.Key
-		}
+	why = reason(no, err)
+	if r == nil || why != nil && c.opts.Key != nil {
+		return call // a key of the service's own, made of a part of the body, may be another request's too
 	}
-	switch {
-	case err != nil:
-		return refused(err)
-	case no != nil:
-		return refused(no)
+	call, no, err = c.call(ctx, r)
+	if err == nil && (no == nil || no.code != CodeTenantMissing && no.code != CodeUndeclared) {
+		key = call.Key
+	}
+	_, unread := errors.AsType[*protocol.UnobservedError](why)
+	if why == nil || unread && no != nil && key.Err() != nil && c.opts.KeyPointer == "" {
+		why = reason(no, err)
 	}
 	return call
+}
+
+// reason is why a request is refused; nil if it is not.
+func reason(no *refusal, err error) error {
+	if err == nil && no != nil {
+		return no
+	}
+	return err
 }
 
 // observedAnswer is what a response in shadow means for its record.

@@ -84,7 +84,7 @@ const (
 	ShadowDuplicate  Kind = "shadow_duplicate"  // answered without it
 	ShadowReused     Kind = "shadow_key_reused" // answered with ErrKeyReused
 	ShadowRefused    Kind = "shadow_refused"    // refused by Err, such as for a missing key
-	ShadowUnobserved Kind = "shadow_unobserved" // the store was not to be reached: nobody knows
+	ShadowUnobserved Kind = "shadow_unobserved" // nobody knows: the store was not to be reached, or the input not to be read
 )
 
 // Kinds of notices of a sweep. In a dry run they say what would be done. A record that cannot

@@ -11,3 +11,12 @@ func ShadowID(id string) string { return id + shadowSuffix }
 // LiveID returns the id of the key's record in live mode, and whether the id is of its record of
 // shadow.
 func LiveID(id string) (live string, shadow bool) { return strings.CutSuffix(id, shadowSuffix) }
+
+// UnobservedError says why nobody can tell what the live mode would have answered to a call in
+// shadow, such as a body that nobody reads ahead of the handler. The call is told as not observed,
+// and not as refused.
+type UnobservedError struct{ Err error }
+
+func (e *UnobservedError) Error() string { return e.Err.Error() }
+
+func (e *UnobservedError) Unwrap() error { return e.Err }

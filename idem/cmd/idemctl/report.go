@@ -354,7 +354,7 @@ func (s *session) report(r report, c *reportCmd) {
 		say(s.out, "%s would have become open, for somebody to resolve: attempts that may have taken effect, of operations that are not repeatable.", plural(t.Opened, "question"))
 	}
 	if t.Unobserved > 0 {
-		say(s.out, "Not seen: %s, since the store was not to be reached in time. Their units count as those of a first one.", plural(t.Unobserved, "call"))
+		say(s.out, "Not seen: %s, since the store was not to be reached in time, or the body was left to the handler unread. Their units count as those of a first one.", plural(t.Unobserved, "call"))
 	}
 	s.ages(r.Operations)
 	s.counted("Would have been refused", r.Refused, r.More["refused"], func(c counted) string { return line(c.Operation) + ": " + line(c.What) })
