@@ -92,7 +92,7 @@ func TestCommitSentAgainKeepsItsDoubt(t *testing.T) {
 }
 
 // A commit that has landed is the call's outcome, whatever stands in the way of learning it:
-// its reply is lost, or a later try's is a refusal, and meanwhile somebody keeps the record for
+// its reply is lost, or a later try's is a refusal, and by then somebody keeps the record for
 // longer, or another call has the next life of the key.
 func TestACommitThatLandedIsNotTakenForALostLease(t *testing.T) {
 	prolonged := func(t *testing.T, r *bankRig, key idem.Key) { r.prolong(t, key) }

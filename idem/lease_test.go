@@ -302,9 +302,9 @@ func TestZombieChangesNothing(t *testing.T) {
 	}
 }
 
-// parkedMeanwhile runs a handler whose claim another process parks, because their clocks
+// parkedByAnother runs a handler whose claim another process parks, because their clocks
 // are apart.
-func parkedMeanwhile(t *testing.T, r *rig, key idem.Key, handler func(ctx context.Context)) (int, error) {
+func parkedByAnother(t *testing.T, r *rig, key idem.Key, handler func(ctx context.Context)) (int, error) {
 	return idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 		r.clock.Advance(time.Minute)
 		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
@@ -319,7 +319,7 @@ func parkedMeanwhile(t *testing.T, r *rig, key idem.Key, handler func(ctx contex
 func TestAParkedAttemptRunsUntilItIsResolved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, key := newRig(t, nil), unsafe.Key("t", "k")
-		_, err := parkedMeanwhile(t, r, key, func(ctx context.Context) {
+		_, err := parkedByAnother(t, r, key, func(ctx context.Context) {
 			for range 10 {
 				time.Sleep(idem.DefaultLease / 2)
 				require.ErrorIs(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Released}), reconcile.ErrTooEarly)
@@ -340,7 +340,7 @@ func TestAParkedAttemptThatCannotRenewItsLeaseStops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, key := newRig(t, nil), unsafe.Key("t", "k")
-				got, err := parkedMeanwhile(t, r, key, func(ctx context.Context) {
+				got, err := parkedByAnother(t, r, key, func(ctx context.Context) {
 					time.Sleep(idem.DefaultLease / 2) // renewed once
 					r.faults.Always(fault, idemtest.Extend)
 					time.Sleep(idem.DefaultLease)

@@ -176,7 +176,7 @@ func TestRedeliveryKeepsTheOrder(t *testing.T) {
 
 // A message may be left to the sweep once a sweep has gone by the place where those
 // are: what comes next with its key waits for it all the same.
-func TestSweepLooksBackForWhatWasLeftMeanwhile(t *testing.T) {
+func TestSweepLooksBackForWhatWasLeftBehindIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newMemoryStore(), &post{}
 		s.page = 1
@@ -234,7 +234,7 @@ func TestSweepReadsNothingForWhatItLeaves(t *testing.T) {
 
 // A destination's rest may end while a batch is read: the batch knows nothing of what
 // was left before it, and is left too.
-func TestARestThatEndsMeanwhileKeepsTheOrder(t *testing.T) {
+func TestARestThatEndsWhileABatchIsReadKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newMemoryStore(), &post{}
 		late := true
