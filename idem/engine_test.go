@@ -55,6 +55,9 @@ func newRigAt(t *testing.T, mem *memstore.Store, clock *idemtest.Clock, o *idem.
 		opts = *o
 	}
 	opts.Now, opts.Observer = r.clock.Now, r.events.observer
+	if inBubble := time.Now().UTC().Year() == 2000; !inBubble && opts.ClaimBudget == 0 {
+		opts.ClaimBudget = time.Minute // how long the machine pauses a test is no part of it
+	}
 	var err error
 	r.engine, err = idem.New(r.faults, &opts)
 	require.NoError(t, err)

@@ -76,7 +76,7 @@ func TestResolve(t *testing.T) {
 			require.Equal(t, tc.to.To, rec.State)
 			require.NotEqual(t, owner, rec.Owner)
 			require.Equal(t, "pay_1", rec.Ref)
-			require.WithinDuration(t, r.clock.Now().Add(idem.DefaultRetention), rec.ExpiresAt, 2*time.Second)
+			require.WithinDuration(t, r.clock.Now().Add(idem.DefaultRetention), rec.ExpiresAt, 20*time.Second)
 			require.Equal(t, []idemtest.Method{"Get", "Settle"}, r.faults.Calls())
 
 			require.ErrorIs(t, r.resolve(t, key.ID(), tc.to), reconcile.ErrNotUnknown, "once")

@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -322,28 +323,30 @@ func TestPanicPassesThrough(t *testing.T) {
 // The deadline is the kill time: the lease ends with it, and the handler's
 // context ends before.
 func TestDeadlineIsTheKillTime(t *testing.T) {
-	store := memory()
-	engine, err := idem.New(store, nil)
-	require.NoError(t, err)
-	kill := time.Now().Add(time.Minute)
-	ctx, cancel := context.WithDeadline(t.Context(), kill)
-	defer cancel()
-	h := Wrap(engine, charge, byPaymentID, func(ctx context.Context, _ payment) (receipt, error) {
-		info, ok := idem.InfoOf(ctx)
-		require.True(t, ok)
-		require.WithinDuration(t, kill, info.LeaseUntil, 2*time.Millisecond)
-		end, ok := ctx.Deadline()
-		require.True(t, ok)
-		require.WithinDuration(t, kill.Add(-idem.DefaultGuard), end, 100*time.Millisecond)
-		return receipt{}, nil
-	})
-	_, err = h.Invoke(ctx, []byte(event))
-	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		store := memory()
+		engine, err := idem.New(store, nil)
+		require.NoError(t, err)
+		kill := time.Now().Add(time.Minute)
+		ctx, cancel := context.WithDeadline(t.Context(), kill)
+		defer cancel()
+		h := Wrap(engine, charge, byPaymentID, func(ctx context.Context, _ payment) (receipt, error) {
+			info, ok := idem.InfoOf(ctx)
+			require.True(t, ok)
+			require.WithinDuration(t, kill, info.LeaseUntil, 2*time.Millisecond)
+			end, ok := ctx.Deadline()
+			require.True(t, ok)
+			require.WithinDuration(t, kill.Add(-idem.DefaultGuard), end, 100*time.Millisecond)
+			return receipt{}, nil
+		})
+		_, err = h.Invoke(ctx, []byte(event))
+		require.NoError(t, err)
 
-	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err = h.Invoke(short, []byte(`{"paymentId":"pay_2"}`))
-	require.ErrorIs(t, err, idem.ErrOutOfTime)
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err = h.Invoke(short, []byte(`{"paymentId":"pay_2"}`))
+		require.ErrorIs(t, err, idem.ErrOutOfTime)
+	})
 }
 
 func TestSetUpMistakesPanicInWrap(t *testing.T) {
