@@ -32,14 +32,24 @@ func Panicked(doing string, value any) error {
 	return &unquoted{doing + " panicked" + panickedAt() + ": " + kindOf(value), err}
 }
 
+// UnquotedText is the text of the error by [Unquoted] or [Panicked] that err is or wraps. ok is false
+// if there is none.
+func UnquotedText(err error) (text string, ok bool) {
+	u, ok := errors.AsType[*unquoted](err)
+	if !ok {
+		return "", false
+	}
+	return u.text, true
+}
+
 // kindOf describes an error or the value of a panic without its text.
 func kindOf(cause any) string {
 	err, ok := cause.(error)
 	if !ok {
 		return fmt.Sprintf("a value of type %T", cause)
 	}
-	if u, ok := errors.AsType[*unquoted](err); ok {
-		return u.text
+	if text, ok := UnquotedText(err); ok {
+		return text
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		value, _, _ := strings.Cut(e.Value, " ") // a number's digits follow

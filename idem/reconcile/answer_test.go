@@ -83,6 +83,27 @@ func TestPeopleReadTheTypeOfTheLastError(t *testing.T) {
 	require.Equal(t, "the probe gave no answer (*net.OpError)", r.people[0].Reason)
 }
 
+// What names types and places alone they read, also where it is joined with other errors.
+func TestPeopleReadWhyAnAnswerCouldNotBeEncoded(t *testing.T) {
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+		_, err := idem.Encode(unencodable{})
+		return reconcile.Answer{}, fmt.Errorf("of card 4711: %w", errors.Join(errPlain, err))
+	})
+	for len(r.people) == 0 {
+		r.sweep(s)
+		r.Clock.Advance(time.Hour)
+	}
+	require.Equal(t, "the probe gave no answer (idem: encoding reconcile_test.unencodable: an error of type *errors.errorString)", r.people[0].Reason)
+}
+
+// unencodable has no JSON, and says why in words that are nobody's business.
+type unencodable struct{}
+
+func (unencodable) MarshalJSON() ([]byte, error) { return nil, errors.New("card 4711") }
+
 // Of a panic they read where it was.
 func TestPeopleReadWhereAProbePanicked(t *testing.T) {
 	for want, value := range map[string]any{

@@ -115,10 +115,10 @@ func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error)
 // typeOf is the type of an error, without what only wraps it in a text. The text of an unquoted
 // one, such as that of a panic, has types and places alone, and is told instead.
 func typeOf(err error) string {
-	name := fmt.Sprintf("%T", err)
-	if name == "*protocol.unquoted" {
-		return err.Error()
+	if text, ok := protocol.UnquotedText(err); ok {
+		return text
 	}
+	name := fmt.Sprintf("%T", err)
 	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(name, "*fmt.") {
 		return typeOf(inner)
 	}
