@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,18 +13,12 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// said is what people read about the words of a resolution about a step.
-var said = map[protocol.StepWord]string{
-	protocol.StepTookEffect: "took effect", protocol.StepWithoutResult: "took effect, with a result that is not known",
-	protocol.StepFailed: "failed", protocol.StepNotExecuted: "had no effect", protocol.StepUndone: "was undone",
-}
-
 // sayings are what was said of the record's steps, in the order of their names, with the tokens:
 // the record may have them no more.
 func sayings(id string, steps map[string]protocol.StepWord) string {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(steps)) {
-		fmt.Fprintf(&text, " Step %s %s. Its token is %s.", name, cmp.Or(said[steps[name]], string(steps[name])), protocol.Token(id, name))
+		fmt.Fprintf(&text, " Step %s %s. Its token is %s.", name, steps[name].Text(), protocol.Token(id, name))
 	}
 	return text.String()
 }

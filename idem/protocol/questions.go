@@ -171,6 +171,23 @@ const (
 	StepUndone StepWord = "undone"
 )
 
+// Text is what people read about a step of which the word is said, after the step's name.
+func (w StepWord) Text() string {
+	switch w {
+	case StepTookEffect:
+		return "took effect"
+	case StepWithoutResult:
+		return "took effect, with a result that is not known"
+	case StepFailed:
+		return "failed"
+	case StepNotExecuted:
+		return "had no effect"
+	case StepUndone:
+		return "was undone"
+	}
+	return "is said to be " + string(w) // by a newer version
+}
+
 // AuditPage is one page of changes.
 type AuditPage struct {
 	Entries []Audit

@@ -1,8 +1,11 @@
 package protocol_test
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -90,4 +93,16 @@ func TestQuestionTable(t *testing.T) {
 		{Kind: protocol.EventResolve, Seen: "seen", To: protocol.Released, Again: true, Margin: skew},
 		{Kind: protocol.EventResolve, Owner: "own", Seen: "stale", To: protocol.Completed, Again: true, Margin: skew},
 	})
+}
+
+// Tools show the words of one vocabulary, also one that they do not know.
+func TestEachWordAboutAStepHasItsText(t *testing.T) {
+	texts := map[string]bool{}
+	for _, w := range []protocol.StepWord{
+		protocol.StepTookEffect, protocol.StepWithoutResult, protocol.StepFailed, protocol.StepNotExecuted, protocol.StepUndone, "postponed",
+	} {
+		require.Equal(t, w == "postponed", strings.Contains(w.Text(), "is said to be"), w)
+		texts[w.Text()] = true
+	}
+	require.Len(t, texts, 6)
 }

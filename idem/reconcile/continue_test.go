@@ -229,10 +229,10 @@ func TestTheHistorySaysWhatWasSaidOfEachStep(t *testing.T) {
 		want map[string]protocol.StepWord
 		why  string // of a probe that answers so
 	}{
-		"it took effect":                 {charged(reconcile.CompletedWith(7)), map[string]protocol.StepWord{"charge": protocol.StepTookEffect}, "goes on after charge"},
-		"it took effect, result unknown": {charged(reconcile.CompletedWithoutResult()), map[string]protocol.StepWord{"charge": protocol.StepWithoutResult}, "took effect without a known result in charge"},
-		"it was declined":                {charged(reconcile.FailedWith(failure)), map[string]protocol.StepWord{"charge": protocol.StepFailed}, "has failed in charge"},
-		"it had no effect":               {charged(reconcile.NotExecuted()), map[string]protocol.StepWord{"charge": protocol.StepNotExecuted}, "had no effect in charge"},
+		"it took effect":                 {charged(reconcile.CompletedWith(7)), map[string]protocol.StepWord{"charge": protocol.StepTookEffect}, "that step charge took effect"},
+		"it took effect, result unknown": {charged(reconcile.CompletedWithoutResult()), map[string]protocol.StepWord{"charge": protocol.StepWithoutResult}, "that step charge took effect, with a result that is not known"},
+		"it was declined":                {charged(reconcile.FailedWith(failure)), map[string]protocol.StepWord{"charge": protocol.StepFailed}, "that step charge failed"},
+		"it had no effect":               {charged(reconcile.NotExecuted()), map[string]protocol.StepWord{"charge": protocol.StepNotExecuted}, "that step charge had no effect"},
 		"all was undone":                 {reconcile.Resolution{To: idem.Failed, Failure: &failure, Undone: true}, map[string]protocol.StepWord{"reserve": protocol.StepUndone}, ""},
 		"the whole took effect":          {reconcile.Resolution{To: idem.Completed}, nil, ""},
 	} {
@@ -248,7 +248,7 @@ func TestTheHistorySaysWhatWasSaidOfEachStep(t *testing.T) {
 			r.diedCharging(key)
 			r.sweep(r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(tc.res.Steps))}}}))
 			require.Equal(t, tc.want, r.last(key).Steps)
-			require.Equal(t, "the provider says that it "+tc.why, r.last(key).Why)
+			require.Equal(t, "the provider says "+tc.why, r.last(key).Why)
 		})
 	}
 }

@@ -150,7 +150,7 @@ func ExampleContinueWith() {
 	// send again: acme order-1 1200
 	// abandoned: OnAbandoned was told
 	// unknown: ""
-	// resolved: the provider says that it goes on after charge
+	// resolved: the provider says that step charge took effect
 	// send again: acme order-1 1200
 	// abandoned: OnAbandoned was told
 	// ship

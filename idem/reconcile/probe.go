@@ -83,7 +83,7 @@ func poison(rec *idem.Record, op Operation) bool {
 // settled records the outcome that the provider has told. An answer that the record does not
 // take goes to people, because the provider would give the same one forever.
 func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Time) error {
-	why := "the provider says that it " + said(a.res)
+	why := "the provider says that " + said(a.res)
 	err := a.err
 	if err == nil {
 		err = a.res.check()
@@ -118,26 +118,20 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 	return s.wait(rec, op, notice.Probed, s.backoff(rec.Probes), rec.Probes, why+", which could not be recorded", err)
 }
 
-// wordTexts say what becomes of a step.
-var wordTexts = map[protocol.StepWord]string{
-	protocol.StepTookEffect: "goes on after", protocol.StepWithoutResult: "took effect without a known result in",
-	protocol.StepFailed: "has failed in", protocol.StepNotExecuted: "had no effect in",
-}
-
 func said(res Resolution) string {
 	switch {
 	case res.To == idem.Completed:
-		return "took effect"
+		return "it took effect"
 	case res.To == idem.Failed:
-		return "has failed"
+		return "it has failed"
 	case len(res.Steps) > 0:
 		var texts []string
 		for _, name := range slices.Sorted(maps.Keys(res.Steps)) {
-			texts = append(texts, wordTexts[res.Steps[name].word()]+" "+name)
+			texts = append(texts, "step "+name+" "+res.Steps[name].word().Text())
 		}
-		return strings.Join(texts, ", ")
+		return strings.Join(texts, "; ")
 	}
-	return "had no effect"
+	return "it had no effect"
 }
 
 // errUnasked keeps what is not the provider's fault out of its circuit.

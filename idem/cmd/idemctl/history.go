@@ -143,7 +143,7 @@ func (s *session) change(a protocol.Audit) {
 	s.item(by)
 	s.item("why: " + plain(a.Why))
 	for _, name := range slices.Sorted(maps.Keys(a.Steps)) {
-		s.item("step " + line(name) + ": " + line(strings.ReplaceAll(string(a.Steps[name]), "_", " ")) + ", token " + protocol.Token(a.ID, name))
+		s.item("step " + line(name) + " " + line(a.Steps[name].Text()) + ": token " + protocol.Token(a.ID, name))
 	}
 	if !a.Until.IsZero() {
 		s.item("kept until " + at(a.Until))
