@@ -85,7 +85,7 @@ func situations() map[Code]situation {
 		CodeInProgress: {409, 409, true, func(t *testing.T, with func(*Options)) *Response { return inFlight(t, newContract(t, memory(), with)) }},
 		CodeNotYetKnown: {409, 409, true, func(t *testing.T, with func(*Options)) *Response {
 			store, at := memstore.New(), noon
-			c, next := waiting(t, dying{store}, &at, with)
+			c, next := waiting(t, dying{store}, &noon, with)
 			require.Panics(t, func() { _, _ = c.Serve(t.Context(), payment(), next) })
 			at = at.Add(absentAfter - time.Second)
 			c, next = waiting(t, store, &at, with)

@@ -138,7 +138,7 @@ func TestStepThatWaitsForItsAbsenceIsAskedWhenThatCounts(t *testing.T) {
 		for _, obeys := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, obeys %v", name, obeys), func(t *testing.T) {
 				store, at := memstore.New(), noon
-				c, charge := waiting(t, dying{store}, &at)
+				c, charge := waiting(t, dying{store}, &noon)
 				require.Panics(t, func() { _, _ = c.Serve(t.Context(), payment(), charge) })
 				at = at.Add(time.Minute) // the lease is over
 				c, charge = waiting(t, store, &at)
@@ -232,7 +232,7 @@ func TestAbortBesideAStepIsTheHandlersError(t *testing.T) {
 // An attempt that a stricter call has parked meanwhile is answered as all later ones are.
 func TestAttemptThatAStricterCallHasParkedIsAnsweredAsUnknown(t *testing.T) {
 	store, at := memstore.New(), noon
-	c, next := waiting(t, dying{store}, &at)
+	c, next := waiting(t, dying{store}, &noon)
 	require.Panics(t, func() { _, _ = c.Serve(t.Context(), payment(), next) })
 	at = at.Add(time.Minute)
 	c, next = waiting(t, store, &at)
