@@ -40,7 +40,7 @@ func TestManyConcurrentDuplicatesOneExecution(t *testing.T) {
 }
 
 func TestManyKeysWithConcurrentDuplicates(t *testing.T) {
-	h := idemtest.New(t, &idem.Options{Wait: time.Minute})
+	h := idemtest.New(t, &idem.Options{Wait: time.Minute, ClaimBudget: time.Minute})
 	var wg sync.WaitGroup
 	var runs [100]atomic.Int32
 	for k := range runs {

@@ -1,6 +1,7 @@
 package idem_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -55,8 +56,9 @@ func newRigAt(t *testing.T, mem *memstore.Store, clock *idemtest.Clock, o *idem.
 		opts = *o
 	}
 	opts.Now, opts.Observer = r.clock.Now, r.events.observer
-	if inBubble := time.Now().UTC().Year() == 2000; !inBubble && opts.ClaimBudget == 0 {
-		opts.ClaimBudget = time.Minute // how long the machine pauses a test is no part of it
+	if inBubble := time.Now().UTC().Year() == 2000; !inBubble {
+		// How long the machine pauses a test is no part of it.
+		opts.ClaimBudget, opts.FinishBudget = cmp.Or(opts.ClaimBudget, time.Minute), cmp.Or(opts.FinishBudget, time.Minute)
 	}
 	var err error
 	r.engine, err = idem.New(r.faults, &opts)
