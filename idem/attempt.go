@@ -47,9 +47,6 @@ func (a *attempt) writeID() string {
 	return a.rec.Owner[:startOfID] + "." + strconv.Itoa(int(a.writes.Add(1)))
 }
 
-// byAttempt reports whether the write with the id is an attempt's, and not a resolution's.
-func byAttempt(write string) bool { return len(write) > startOfID && write[startOfID] == '.' }
-
 func attemptOf(ctx context.Context) *attempt {
 	a, _ := ctx.Value(attemptKey{}).(*attempt)
 	return a

@@ -106,9 +106,6 @@ func (x *execution) recordEnding(a *attempt, c Class, ans Answer, f *Failure) pr
 			en.Failure = protocol.LastAttempt(last, f)
 		}
 	}
-	if en.State == Unknown {
-		en.Failure = a.journal.parked(en.Failure)
-	}
 	if en.State == Released && !a.journal.any() {
 		en.ExpiresAt = expires
 	}

@@ -29,7 +29,6 @@ type journal struct {
 	large   bool                             // a result may lie beside the record
 	watched bool                             // a begin mark that watches the claim was sent
 	parks   bool                             // somebody must look
-	unread  string                           // step whose result a resolution has said, and no code reads
 	closed  bool                             // the handler has returned
 	undoing chan struct{}                    // holds the one who undoes
 	undoers int                              // calls of Abort on their way
@@ -158,7 +157,7 @@ func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 	if halted == nil && w.Begin && j.closed {
 		halted = fmt.Errorf("idem: step %q does not begin: the handler has returned", w.Name)
 	}
-	if w.Begin && halted == nil {
+	if (w.Begin || w.Unread) && halted == nil {
 		w.Due = a.due()
 		j.watched = j.watched || !w.Due.IsZero()
 	}
@@ -206,21 +205,24 @@ func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 		return j.halt(l, fmt.Errorf("%w: step %q is not recorded", ErrLeaseLost, w.Name))
 	default:
 		err = fmt.Errorf("idem: step %q is not recorded, the operation stops: %w", w.Name, err)
-		if w.Begin {
+		switch {
+		case w.Begin:
 			// The function has not run and will not, whether the mark landed or not. Taken
 			// back, it keeps nobody waiting; if that fails too, the next attempt looks.
 			back := &protocol.StepWrite{Name: w.Name, NotExecuted: true, Seen: w.Write, First: w.First}
 			if at, bErr := l.send(ctx, back); bErr == nil {
 				j.put(back, at)
 			}
-		} else {
+		case w.Read, w.Unread:
+			// Nothing goes by it: the next attempt reads it anew.
+		default:
 			// Recorded or not: the next attempt sees, and may know how to close the step.
 			j.put(w, at)
 		}
 		return j.halt(l, err)
 	}
 	j.put(w, at)
-	if w.Begin {
+	if w.Begin || w.Unread {
 		l.rearm()
 	}
 	return nil
@@ -243,7 +245,7 @@ func (j *journal) put(w *protocol.StepWrite, at time.Time) {
 	if j.known == nil {
 		j.known = map[string]protocol.RecordedStep{}
 	}
-	s := w.Recorded(at)
+	s := w.Recorded(j.known[w.Name], at)
 	if w.Beside {
 		s.Body.Data = s.Body.Data[:min(len(s.Body.Data), smallStep)] // for room alone
 	}
@@ -308,25 +310,6 @@ func (j *journal) waits() bool {
 	defer j.mu.Unlock()
 	open := j.opened()
 	return open != nil && !open.AskAgain.IsZero()
-}
-
-// unreadable notes that the recorded result of the step cannot be read.
-func (j *journal) unreadable(name string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if !byAttempt(j.known[name].Write) {
-		j.unread, j.parks = name, true
-	}
-}
-
-// parked is the failure of an attempt that is parked.
-func (j *journal) parked(f *Failure) *Failure {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.unread == "" {
-		return f
-	}
-	return protocol.UnreadStep(j.unread, f)
 }
 
 // mustPark reports whether an attempt that ends without outcome leaves a question

@@ -113,12 +113,9 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	if fn == nil {
 		return out, s.bad("the function is nil")
 	}
-	raw, err := s.do(encoding(fn))
-	if err != nil {
-		return out, stepBorder(err)
-	}
-	if err := decode(fmt.Sprintf("the result recorded of step %q", name), raw, &out); err != nil {
-		return out, s.unreadable(err)
+	read := func(raw []byte) error { return decode(fmt.Sprintf("the result recorded of step %q", name), raw, &out) }
+	if err = s.do(encoding(fn), read); err != nil {
+		return *new(T), stepBorder(err)
 	}
 	return out, nil
 }

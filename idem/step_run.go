@@ -113,11 +113,12 @@ func (s *step) bad(format string, args ...any) error {
 
 func (s *step) halt(err error) error { return s.a.journal.halt(s.a.running.Load(), err) }
 
-// do gives the step's recorded outcome, or runs it and records one.
-func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
+// do gives the step's recorded outcome, or runs it and records one. The result goes to
+// read, which decodes it.
+func (s *step) do(fn func(context.Context) (tried, error), read func([]byte) error) error {
 	known, err := s.a.journal.enter(s)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.a.signs.Store(true)
 	defer s.a.journal.leave(s.name)
@@ -125,8 +126,20 @@ func (s *step) do(fn func(context.Context) (tried, error)) ([]byte, error) {
 		s.a.reference.say(ref) // an earlier attempt did, this one may have said another since
 	}
 	if known.Write != "" && known.Done() {
-		return s.replay(known)
+		return s.replay(known, read)
 	}
+	raw, err := s.run(known, fn)
+	if err != nil {
+		return err
+	}
+	if err = read(raw); err != nil {
+		return s.unreadable(known, err)
+	}
+	return nil
+}
+
+// run closes a step that an earlier attempt began, or runs it.
+func (s *step) run(known protocol.RecordedStep, fn func(context.Context) (tried, error)) ([]byte, error) {
 	if err := s.a.journal.refuses(); err != nil && !known.Begun {
 		return nil, err
 	}
@@ -235,38 +248,54 @@ func (s *step) unrecorded(fn func(context.Context) (tried, error)) ([]byte, erro
 	return t.raw, nil
 }
 
-func (s *step) replay(known protocol.RecordedStep) ([]byte, error) {
+// replay gives what is recorded of the step. A result that a resolution has said becomes the
+// attempt's own before anything goes by it: from then on it is not said anew.
+func (s *step) replay(known protocol.RecordedStep, read func([]byte) error) error {
 	s.notify(notice.StepReplayed, nil)
 	switch {
 	case known.Omitted && s.empty:
-		t := tried{raw: []byte("{}")}
-		s.a.journal.compensateBy(s, t)
-		return t.raw, nil
+		s.a.journal.compensateBy(s, tried{raw: []byte("{}")})
+		return nil
 	case known.Omitted:
 		err := s.unavailable(known.Failure)
 		s.a.journal.compensateBy(s, tried{lost: err})
-		return nil, err
+		return err
 	case known.Failure != nil:
-		return nil, Permanent(&RecordedError{*known.Failure})
+		return Permanent(&RecordedError{*known.Failure})
 	}
 	rec := s.a.rec
 	// Needed to undo the step too, so whether or not the caller has been cancelled.
 	ctx, cancel := s.a.running.Load().x.finishing(s.ctx, known.Body.Stored)
 	defer cancel()
 	raw, err := s.a.engine().store.StepResult(ctx, &rec, s.name)
-	if err != nil {
-		return nil, s.halt(fmt.Errorf("idem: the result of step %q cannot be read: %w", s.name, err))
+	switch {
+	case errors.Is(err, ErrRecordUnreadable):
+		return s.unreadable(known, fmt.Errorf("idem: the result of step %q cannot be read: %w", s.name, err))
+	case err != nil:
+		return s.halt(fmt.Errorf("idem: the result of step %q cannot be read: %w", s.name, err))
+	}
+	if err = read(raw); err != nil {
+		return s.unreadable(known, err)
+	}
+	if known.Said {
+		if err = s.a.journal.write(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Read: true}); err != nil {
+			return err
+		}
 	}
 	s.a.journal.compensateBy(s, tried{raw: raw})
-	return raw, nil
+	return nil
 }
 
-// unreadable stops the operation at a recorded result that does not fit. One that an attempt
-// recorded is read by the code that wrote it, which a later attempt may be. Of one that a
-// resolution has said no attempt makes anything: the operation is parked, so that it is said anew.
-func (s *step) unreadable(err error) error {
+// unreadable stops the operation at a recorded result that does not fit. One that an attempt has
+// recorded or read is read by its code, which a later attempt may be. By one that a resolution has
+// said and no attempt has read nothing has gone: the step is an interrupted one again.
+func (s *step) unreadable(known protocol.RecordedStep, err error) error {
 	s.notify(notice.Unreadable, err)
-	s.a.journal.unreadable(s.name)
+	if known.Said && known.Done() {
+		if wErr := s.a.journal.write(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Unread: true}); wErr != nil {
+			return wErr
+		}
+	}
 	return s.halt(err)
 }
 

@@ -161,7 +161,7 @@ func withoutPackage(text string) string { return strings.TrimPrefix(text, "recon
 func (c *console) steps(rec *idem.Record) (all []stepView) {
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
 		s := rec.Steps[name]
-		v := stepView{Name: name, Token: protocol.Token(rec.ID, name), Compensates: s.Compensates, Open: s.Begun || rec.Unread(name), Size: s.Body.Size}
+		v := stepView{Name: name, Token: protocol.Token(rec.ID, name), Compensates: s.Compensates, Open: s.Begun, Size: s.Body.Size}
 		if !s.BegunAt.IsZero() {
 			v.Begun = c.moment(s.BegunAt)
 		}

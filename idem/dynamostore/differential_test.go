@@ -227,7 +227,14 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 	case 3:
 		w := protocol.StepWrite{ID: id, Owner: g.right(owner), Write: g.fresh("w"),
 			Name: fmt.Sprintf("step %d.#", g.IntN(3)), Begin: g.chance(40)}
+		var told protocol.RecordedStep
+		if rec != nil {
+			told = rec.Steps[w.Name]
+		}
 		switch {
+		case told.Said && g.chance(60):
+			w.Begin, w.Read, w.Seen = false, g.chance(50), told.Write
+			w.Unread = !w.Read
 		case w.Begin:
 		case g.chance(20):
 			w.NotExecuted = true
@@ -239,7 +246,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		if w.First = g.chance(30); w.Begin && g.chance(30) {
 			w.Ref = g.fresh("ref")
 		}
-		if w.Begin && g.marks {
+		if (w.Begin || w.Unread) && g.marks {
 			w.Due = now.Add(time.Minute)
 		}
 		return anyWrite{name: "step", what: w, apply: w.Apply,

@@ -149,9 +149,6 @@ func encodeStep(s protocol.RecordedStep) types.AttributeValue {
 	switch {
 	case s.Begun:
 		v.yes(schema.StepBegun)
-		if !s.BegunAt.IsZero() {
-			v.num(schema.StepBegunAt, millis(s.BegunAt))
-		}
 	case s.NotExecuted:
 		v.yes(schema.StepNotExecuted)
 	case s.Failure != nil:
@@ -162,8 +159,14 @@ func encodeStep(s protocol.RecordedStep) types.AttributeValue {
 	default:
 		encodeBody(v, s.Body)
 	}
+	if !s.BegunAt.IsZero() {
+		v.num(schema.StepBegunAt, millis(s.BegunAt))
+	}
 	if s.Compensates {
 		v.yes(schema.StepCompensates)
+	}
+	if s.Said {
+		v.yes(schema.StepSaid)
 	}
 	return &types.AttributeValueMemberM{Value: v.item}
 }

@@ -160,6 +160,12 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"step-result", func(s *Questions) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", Result: []byte("1")})
 		}},
+		{"step-read", func(s *Questions) error {
+			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", Read: true, Seen: "r.1"})
+		}},
+		{"step-unread", func(s *Questions) error {
+			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", Unread: true, Seen: "r.1", Due: base.Add(time.Minute)})
+		}},
 		{"step-begin-reference", func(s *Questions) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true, Ref: "pay_1"})
 		}},

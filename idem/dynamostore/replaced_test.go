@@ -106,6 +106,27 @@ func TestTheResultOfAStepThatIsSaidAnewExpiresAfterALostReplyToo(t *testing.T) {
 	}
 }
 
+// Nothing names a result any more that no attempt could read.
+func TestAResultThatNoAttemptCouldReadExpires(t *testing.T) {
+	f := open(t, nil)
+	q := f.questions(t)
+	const id = "t#op#k"
+	require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
+	require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: id, Owner: "o1", Write: "b1", Name: "charge", Begin: true, First: true}))
+	w := resolution(id, "b1", "alice", protocol.Ending{State: protocol.Released})
+	w.Steps = []protocol.StepWrite{{Name: "charge", Result: noise(600 << 10)}}
+	require.NoError(t, q.Settle(t.Context(), base, w))
+	next := claim(id, "o2")
+	next.Seen = w.Write
+	require.NoError(t, f.Acquire(t.Context(), base, next))
+	require.Len(t, f.partsExpire(t), 3)
+	now := base.Add(time.Hour)
+	require.NoError(t, f.RecordStep(t.Context(), now, protocol.StepWrite{ID: id, Owner: "o2", Write: "o2.1", Name: "charge", Unread: true, Seen: w.Write}))
+	for pk, at := range f.partsExpire(t) {
+		require.False(t, at.IsZero() || at.After(now.Add(partsOutlive)), pk)
+	}
+}
+
 // What is told of steps does not fit into a record that is nearly full.
 func TestAWordAboutStepsThatDoesNotFitIsTooLarge(t *testing.T) {
 	for name, o := range map[string]*Options{"transactions": &patient, "alone": &alone} {

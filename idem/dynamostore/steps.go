@@ -43,7 +43,7 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWr
 	if w.Begin {
 		step.BegunAt = now
 	}
-	if !w.Begin && !w.NotExecuted && w.Failure == nil {
+	if !w.Begin && !w.NotExecuted && !w.Read && !w.Unread && w.Failure == nil {
 		inline := stepInlineUpTo
 		if w.Beside {
 			inline = stepInlineFullUpTo
@@ -67,6 +67,12 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWr
 	switch {
 	case isItemTooLarge(err):
 		return &protocol.TooLargeError{Size: len(w.Result), Limit: maxItem}
+	case err == nil && w.Unread:
+		d := &decoder{item: entryOf(old, w.Name), id: w.ID}
+		if b := d.body(protocol.Completed); d.err == nil {
+			s.expireResults(k, w.ID, []protocol.RecordedStep{{Write: w.Seen, Body: b}}, now)
+		}
+		return nil
 	case err != errRefused:
 		return err
 	case landedStep(old, w):
@@ -87,7 +93,7 @@ func formForStep(w protocol.StepWrite, old item) (form, bool) {
 	if hasSteps(old) {
 		of.steps = withSteps
 	}
-	if text(old, schema.Owner) != w.Owner || landedStep(old, w) {
+	if text(old, schema.Owner) != w.Owner || landedStep(old, w) || of.steps == withoutSteps && (w.Read || w.Unread) {
 		return of, false
 	}
 	return of, of.state == protocol.InProgress || of.state == protocol.Unknown && !w.Begin
@@ -97,7 +103,12 @@ func formForStep(w protocol.StepWrite, old item) (form, bool) {
 // first: an expression can set a member only of a map that is there.
 func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now time.Time, of form) (*update, string) {
 	set, first := stepSet, of.steps == withoutSteps
-	if first {
+	switch {
+	case w.Read:
+		set = stepRead
+	case w.Unread:
+		set = stepUnread
+	case first:
 		set = stepFirst
 	}
 	u := newUpdate(set, 4, 2)
@@ -105,7 +116,7 @@ func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now 
 		u.add(stepRef)
 		u.str(":ref", w.Ref)
 	}
-	if w.Begin && !w.Due.IsZero() {
+	if (w.Begin || w.Unread) && !w.Due.IsZero() {
 		u.opens(w.ID, watchKeptSet)
 		u.num(":due", millis(w.Due))
 	}
@@ -114,8 +125,19 @@ func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now 
 	u.str(":is", string(of.state))
 	u.str(":id", w.Write)
 	u.num(":now", millis(now))
-	step := encodeStep(entry)
 	cond := ifHeld + of.steps.condition()
+	if w.Read || w.Unread {
+		u.names = map[string]string{"#step": w.Name}
+		u.str(":seen", w.Seen)
+		u.yes(":true")
+		if u.wantsOld = w.Unread; w.Unread {
+			u.drop(stepResult)
+		} else {
+			u.drop(stepSaid)
+		}
+		return u, cond + ifStepSaid
+	}
+	step := encodeStep(entry)
 	if first {
 		u.item[":steps"] = &types.AttributeValueMemberM{Value: item{w.Name: step}}
 		return u, cond
@@ -139,10 +161,16 @@ func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now 
 }
 
 // landedStep looks at the step's own entry: the record may have moved on since. A begin
-// mark that landed lets its function run only while the attempt does.
+// mark that landed lets its function run only while the attempt does. What a resolution has
+// said is read under the owner's claim alone: an entry that is so already is this attempt's.
 func landedStep(old item, w protocol.StepWrite) bool {
 	if w.Begin && (text(old, schema.Owner) != w.Owner || text(old, schema.State) != string(protocol.InProgress)) {
 		return false
+	}
+	if w.Read || w.Unread {
+		entry, state := entryOf(old, w.Name), protocol.State(text(old, schema.State))
+		return text(old, schema.Owner) == w.Owner && (state == protocol.InProgress || state == protocol.Unknown) &&
+			text(entry, schema.Write) == w.Seen && (w.Read && !has(entry, schema.StepSaid) || w.Unread && has(entry, schema.StepBegun))
 	}
 	return madeStep(old, w.Name, w.Write)
 }
@@ -157,12 +185,17 @@ func landedSettlement(old item, w protocol.Settlement) bool {
 
 // madeStep reports whether the write with this id made the step's entry.
 func madeStep(rec item, name, write string) bool {
-	steps, ok := rec[schema.Steps].(*types.AttributeValueMemberM)
-	if !ok {
-		return false
+	return write != "" && text(entryOf(rec, name), schema.Write) == write
+}
+
+// entryOf is the step's entry, nil if there is none.
+func entryOf(rec item, name string) item {
+	if steps, ok := rec[schema.Steps].(*types.AttributeValueMemberM); ok {
+		if step, ok := steps.Value[name].(*types.AttributeValueMemberM); ok {
+			return step.Value
+		}
 	}
-	step, ok := steps.Value[name].(*types.AttributeValueMemberM)
-	return ok && text(step.Value, schema.Write) == write
+	return nil
 }
 
 // expireSteps lets the large results of the steps that went with an outcome expire
@@ -253,10 +286,10 @@ func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 		if len(step.Result) > s.maxResult {
 			return nil, &protocol.TooLargeError{Size: len(step.Result), Limit: s.maxResult}
 		}
-		entry := protocol.RecordedStep{Failure: step.Failure, Omitted: step.Omitted, Compensates: step.Compensates, Write: w.Write}
+		entry := protocol.RecordedStep{Failure: step.Failure, Omitted: step.Omitted, Compensates: step.Compensates, Write: w.Write, BegunAt: left[step.Name].BegunAt}
 		if step.Failure == nil {
 			// Whether the record is full already is for its attempts to know.
-			entry.Body = s.codec.packUpTo(step.Result, stepInlineFullUpTo)
+			entry.Body, entry.Said = s.codec.packUpTo(step.Result, stepInlineFullUpTo), true
 		}
 		record[step.Name] = entry
 	}

@@ -85,18 +85,22 @@ func (s StepWrite) Apply(rec *Record, now time.Time) (*Record, error) {
 	if !holds {
 		return nil, &ConflictError{Existing: rec}
 	}
-	if old, ok := rec.Steps[s.Name]; ok && !s.mayReplace(old) {
+	old, ok := rec.Steps[s.Name]
+	switch {
+	case ok && old.Write == s.Seen && (s.Read && !old.Said || s.Unread && old.Begun):
+		return rec, nil
+	case (ok || s.Read || s.Unread) && !s.mayReplace(old):
 		return nil, &ConflictError{Existing: rec}
 	}
 	next := rec.Clone()
 	if next.Steps == nil {
 		next.Steps = map[string]RecordedStep{}
 	}
-	next.Steps[s.Name] = s.Recorded(now)
+	next.Steps[s.Name] = s.Recorded(old, now)
 	if s.Begin && s.Ref != "" {
 		next.Ref, next.RefWrite = s.Ref, s.Write
 	}
-	if s.Begin && next.Due.IsZero() {
+	if (s.Begin || s.Unread) && next.Due.IsZero() {
 		next.Due = s.Due
 	}
 	next.Write, next.UpdatedAt, next.ExpiresAt = s.Write, now, time.Time{}
@@ -165,11 +169,22 @@ func (s StepWrite) mayReplace(old RecordedStep) bool {
 		return old.NotExecuted && old.Write == s.Seen
 	case s.NotExecuted:
 		return old.Begun && old.Write == s.Seen
+	case s.Read, s.Unread:
+		return old.Said && !old.Begun && old.Write == s.Seen
 	}
 	return !old.Done()
 }
 
-func (s StepWrite) Recorded(now time.Time) RecordedStep {
+// Recorded is the step's entry after the write, over the one before; that is zero if there is none.
+func (s StepWrite) Recorded(old RecordedStep, now time.Time) RecordedStep {
+	switch {
+	case s.Read:
+		old.Said = false
+		return old
+	case s.Unread:
+		old.Begun, old.Body = true, Body{}
+		return old
+	}
 	st := RecordedStep{
 		Begun: s.Begin, NotExecuted: s.NotExecuted, Failure: s.Failure, Omitted: s.Omitted,
 		Compensates: s.Compensates, Write: s.Write,
@@ -237,8 +252,10 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 	}
 	for _, step := range s.Steps {
 		if s.MayRecord(rec, step.Name) {
-			step.Write, step.Begin, step.NotExecuted = s.Write, false, false
-			next.Steps[step.Name] = step.Recorded(now)
+			step.Write, step.Begin, step.NotExecuted, step.Read, step.Unread = s.Write, false, false, false, false
+			said := step.Recorded(RecordedStep{}, now)
+			said.Said, said.BegunAt = step.Failure == nil, rec.Steps[step.Name].BegunAt
+			next.Steps[step.Name] = said
 		}
 	}
 	if !next.Open() {
@@ -261,7 +278,7 @@ func (s Settlement) Left() map[string]RecordedStep {
 
 // MayRecord reports whether the settlement may say what became of the step.
 func (s Settlement) MayRecord(rec *Record, step string) bool {
-	return s.Ending.State != Completed && s.Ending.State != Failed && !slices.Contains(s.ClearSteps, step) && (rec.Steps[step].Begun || rec.Unread(step) || s.Again && rec.Told(step))
+	return s.Ending.State != Completed && s.Ending.State != Failed && !slices.Contains(s.ClearSteps, step) && (rec.Steps[step].Begun || s.Again && rec.Told(step))
 }
 
 // recorded reports whether the record has a step that the settlement recorded: it has landed,

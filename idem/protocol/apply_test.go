@@ -50,6 +50,11 @@ func TestApplyChangesNothingElse(t *testing.T) {
 		r.State = protocol.Unknown
 		return r
 	}
+	told := func() *protocol.Record {
+		r := heldRecord()
+		r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease, Said: true, Body: protocol.Body{Data: []byte("7"), Size: 1, Stored: 1}}
+		return r
+	}
 	claim := protocol.Record{
 		ID: "other", Value: "other", State: protocol.InProgress, Repeat: protocol.Repeatable, Fingerprint: otherInput,
 		Owner: "new", Attempt: 8, Write: "w", LeaseUntil: lease, ExpiresAt: expires, Retention: time.Minute,
@@ -232,9 +237,18 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				ended(r)
 				r.State, r.Owner, r.Resolved = protocol.Released, "resolver", true
 				asked(r)
-				r.Steps["open"] = protocol.RecordedStep{Write: "w", Body: protocol.Body{Data: []byte("ch_1"), Size: 4, Stored: 4}}
+				r.Steps["open"] = protocol.RecordedStep{Write: "w", Said: true, Body: protocol.Body{Data: []byte("ch_1"), Size: 4, Stored: 4}}
 			},
 		},
+		"what was said is read": {told, protocol.StepWrite{Owner: "own", Write: "w", Name: "told", Seen: "w-told", Read: true}.Apply, func(r *protocol.Record) {
+			r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease, Body: protocol.Body{Data: []byte("7"), Size: 1, Stored: 1}}
+			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
+		}},
+		"what was said cannot be read": {told, protocol.StepWrite{Owner: "own", Write: "w", Name: "told", Seen: "w-told", Unread: true, Due: lease}.Apply,
+			func(r *protocol.Record) {
+				r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease, Said: true, Begun: true}
+				r.Write, r.UpdatedAt, r.ExpiresAt, r.Due = "w", instant, time.Time{}, lease
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, want := c.from(), c.from()

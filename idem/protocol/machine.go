@@ -15,7 +15,8 @@ const (
 	EventExtend
 	// EventBegin: the holder begins an at-most-once step. Uses Owner.
 	EventBegin
-	// EventStep: the holder records how a step ended. Uses Owner.
+	// EventStep: the holder records how a step ended, or whether it could read what a resolution
+	// has said of it. Uses Owner.
 	EventStep
 	// EventComplete: the holder records its outcome. Uses Owner.
 	EventComplete

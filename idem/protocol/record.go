@@ -130,7 +130,11 @@ type RecordedStep struct {
 	// NotExecuted is set if an at-most-once step began and provably had no effect: it
 	// may begin again.
 	NotExecuted bool
-	// BegunAt is when the begin mark was written, in milliseconds; zero without one.
+	// Said is set while a resolution has said what the step returned and no attempt has read it.
+	// With Begun, an attempt could not: it went by nothing, and the step is interrupted again.
+	Said bool
+	// BegunAt is when the begin mark was written, in milliseconds; zero without one. An outcome
+	// that a resolution has said keeps it.
 	BegunAt time.Time
 	// Failure is the step's terminal error, if it has one. Of an Omitted one it
 	// says why its result could not be kept.
@@ -216,27 +220,6 @@ func (r *Record) Told(step string) bool {
 	s, ok := r.Steps[step]
 	// An attempt that completes leaves no steps: what is left then is of the resolution.
 	return ok && r.Resolved && (s.Write == r.Write || r.State == Completed)
-}
-
-// unreadPrefix begins the code of a failure that [UnreadStep] makes.
-const unreadPrefix = "idem:unread:"
-
-// UnreadStep is the failure of an attempt that could not read what a resolution has said of the
-// step. Its code has the step's name.
-func UnreadStep(step string, f *Failure) *Failure {
-	unread := Failure{Message: "the result that was said of step " + step + " cannot be read"}
-	if f != nil {
-		unread = *f
-	}
-	unread.Code = unreadPrefix + step
-	return &unread
-}
-
-// Unread reports whether the record is parked since its latest attempt could not read what a
-// resolution has said of the step: the attempt has done nothing with it, and it can be said anew.
-func (r *Record) Unread(step string) bool {
-	_, ok := r.Steps[step]
-	return ok && r.State == Unknown && r.Failure != nil && r.Failure.Code == unreadPrefix+step
 }
 
 // CompensatingStep is the name of the mark that the operation has failed and is being

@@ -55,7 +55,8 @@ type Store interface {
 	// by an earlier call only while the owner's record still is InProgress, since it is
 	// leave to run. NotExecuted is conditional on the step's absence or on its begin mark
 	// of the write Seen. An outcome takes an InProgress or Unknown record and is conditional on the
-	// step's not being done. A result too large for the record is stored beside it
+	// step's not being done. Read and Unread take one too, conditional on the step's being Said, not
+	// Begun, and of the write Seen. A result too large for the record is stored beside it
 	// first. The record takes steps up to [StepRoom], and beside them the ending of an
 	// attempt and a mark with an error of 6 KiB each. A begin mark's BegunAt is now.
 	RecordStep(ctx context.Context, now time.Time, s StepWrite) error
@@ -148,9 +149,14 @@ type StepWrite struct {
 	Name             string
 	// Begin writes the begin mark of an at-most-once step, NotExecuted takes it back.
 	Begin, NotExecuted bool
+	// Read says that the attempt could read what a resolution has said of the step, and goes by
+	// it: the entry is no longer Said. Unread says that it could not: the entry is Begun again,
+	// without its result. Both change an entry that is Said and not Begun, which keeps its Write
+	// and its BegunAt. They have landed, or need not, if the owner's entry is so already.
+	Read, Unread bool
 	// Seen is the write of the step's entry that Begin or NotExecuted replaces, a step
-	// that is NotExecuted or a begin mark; empty if there is none. So neither can land
-	// late over an entry that came after it.
+	// that is NotExecuted or a begin mark, or that Read or Unread changes; empty if there is
+	// none. So none of them can land late over an entry that came after it.
 	Seen string
 	// Failure is the step's terminal error; it has no Result then. With Omitted
 	// it says why a step that is done has none.
@@ -162,7 +168,7 @@ type StepWrite struct {
 	Compensates bool
 	// Ref of a begin mark is written with it; empty leaves the record's as it is.
 	Ref string
-	// Due of a begin mark makes the claim a watched one, unless it is that already.
+	// Due of a begin mark, and of Unread, makes the claim a watched one, unless it is that already.
 	Due time.Time
 	// Beside says that the record is full enough: of the Result it should keep no more
 	// than 128 bytes. Up to 1 KiB it may keep otherwise. See [StepRoom].
@@ -297,12 +303,12 @@ type Settlement struct {
 	// Owner replaces the record's; empty keeps it.
 	Owner  string
 	Ending Ending
-	// ClearSteps names the steps to remove: begin marks, what is [Record.Unread], and with Again
-	// what the earlier resolution has said.
+	// ClearSteps names the steps to remove: begin marks, and with Again what the earlier
+	// resolution has said.
 	ClearSteps []string
-	// Steps are the outcomes of steps that have a begin mark, are [Record.Unread], or with Again
-	// [Record.Told], which they replace. Name, Failure, Omitted, Result and Compensates count. Any
-	// other step stays as it is. Of an Ending that is Completed those that are Omitted are
+	// Steps are the outcomes of steps that have a begin mark, or with Again are [Record.Told],
+	// which they replace. Name, Failure, Omitted, Result and Compensates count. A step that gets a
+	// result is Said. Any other step stays as it is. Of an Ending that is Completed those that are Omitted are
 	// all that stays of the record's steps, see Left; of them Name, Failure and Compensates count.
 	Steps []StepWrite
 	// Again lets a resolution replace an earlier one.

@@ -188,7 +188,13 @@ func (w state) act(t *testing.T, i int) (next []*state) {
 	if v := w.commitInDoubt(t, i); v != nil {
 		next = append(next, v)
 	}
-	for name, s := range map[string]protocol.StepWrite{"records": {Name: "ship"}, "begins": {Name: "charge", Begin: true, Due: r.LeaseUntil.Add(skew)}} {
+	steps := map[string]protocol.StepWrite{"records": {Name: "ship"}, "begins": {Name: "charge", Begin: true, Due: r.LeaseUntil.Add(skew)}}
+	if w.rec != nil && w.rec.Steps["charge"].Said {
+		said := w.rec.Steps["charge"].Write
+		steps["reads"] = protocol.StepWrite{Name: "charge", Read: true, Seen: said}
+		steps["cannot read"] = protocol.StepWrite{Name: "charge", Unread: true, Seen: said, Due: r.LeaseUntil.Add(skew)}
+	}
+	for name, s := range steps {
 		v := w.copy(r.Owner + " " + name)
 		s.ID, s.Owner, s.Write = r.ID, r.Owner, v.id("w")
 		open := w.rec != nil && w.rec.Steps["charge"].Begun

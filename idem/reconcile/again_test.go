@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,77 +59,6 @@ func TestWhatWasSaidOfAStepIsSaidAnew(t *testing.T) {
 			out, _ := r.call(key, shopping(s, func() {}))
 			require.Equal(t, tc.want, *s)
 			require.Equal(t, tc.out, out)
-		})
-	}
-}
-
-// An operator has typed the charge's result in another shape than its function's, which no attempt
-// can read. The attempt has done nothing with it, and it is said anew.
-func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
-	seven, absent := charged(reconcile.CompletedWith(7)), charged(reconcile.NotExecuted())
-	eight, err := idem.Encode(8)
-	require.NoError(t, err)
-	died := func(r *rig, key idem.Key) {
-		r.killed(key)
-		r.lapse()
-	}
-	for name, tc := range map[string]struct {
-		op      idem.Operation
-		between func(r *rig, key idem.Key)
-		again   reconcile.Resolution
-		want    shop
-		out     int
-	}{
-		"its result":                                         {order, nil, seven, shop{shipped: 1}, 7},
-		"its result, to replace a word":                      {order, nil, again(seven), shop{shipped: 1}, 7},
-		"its result, after a crash between":                  {order, died, seven, shop{shipped: 1}, 7},
-		"it had no effect":                                   {order, nil, absent, shop{charged: 1, shipped: 1}, 7},
-		"what the whole order did":                           {order, nil, reconcile.Resolution{To: idem.Completed, Result: &eight}, shop{}, 8},
-		"its result, of an operation that is not repeatable": {refund, nil, seven, shop{shipped: 1}, 7},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(shop), tc.op.Key("acme", "o-1")
-			pay := func(ctx context.Context, _ int) (int, error) {
-				conf := &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
-				out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; return 7, nil }, conf)
-				if err != nil {
-					return 0, idem.PermanentStep(err)
-				}
-				return out, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
-			}
-			r.killedIn(key, "charge")
-			rc := r.reconciler()
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(strings.Repeat("ch_1", 500))), alice))
-			if tc.between != nil {
-				tc.between(r, key)
-			}
-			_, err := r.call(key, pay)
-			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
-			_, err = r.call(key, pay)
-			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
-			require.Equal(t, shop{}, *s)
-			r.lapse()
-
-			// People are told what to ask with, and that it is to be said anew.
-			sw := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: tc.op, Probe: says(reconcile.CannotBeKnown("gone"))}}})
-			r.sweep(sw)
-			require.Len(t, r.people, 1)
-			token := protocol.Token(key.ID(), "charge")
-			require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: token}}, r.people[0].Steps)
-			e := r.explain(key)
-			require.Contains(t, e.Summary, "cannot read the result that was said of step charge")
-			require.Equal(t, []string{"charge"}, e.Decisions[2].Steps)
-			err = rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice)
-			require.ErrorIs(t, err, reconcile.ErrStepsUnnamed)
-			require.ErrorContains(t, err, token)
-
-			require.Empty(t, rc.Preview(r.Record(key), tc.again).Refused)
-			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), tc.again, r.seen(key)))
-			out, err := r.call(key, pay)
-			require.NoError(t, err)
-			require.Equal(t, tc.out, out)
-			require.Equal(t, tc.want, *s)
 		})
 	}
 }

@@ -98,10 +98,8 @@ func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
 	} else if rec.Undoing() {
 		say(" It has failed, and what its steps did has been undone.")
 	}
-	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
-		if rec.Unread(name) {
-			say(" The handler cannot read the result that was said of step %s: say it anew, as its function returns it.", name)
-		}
+	for _, name := range unread(rec) {
+		say(" The handler cannot read the result that was said of step %s: say it anew, as its function returns it.", name)
 	}
 	if rec.Resolved {
 		say(" The outcome was resolved from outside its attempts.")
@@ -201,6 +199,16 @@ func skipped(rec *idem.Record) string {
 func interrupted(rec *idem.Record) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
 		if rec.Steps[name].Begun {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// unread lists those of them of which a resolution has said what no attempt could read.
+func unread(rec *idem.Record) (names []string) {
+	for _, name := range interrupted(rec) {
+		if rec.Steps[name].Said {
 			names = append(names, name)
 		}
 	}

@@ -149,7 +149,7 @@ func (s *sweep) givenUp(rec *idem.Record, reason string) GivenUp {
 		Ref: q.Ref, Token: q.Token, Help: s.opts.Help,
 	}
 	for _, step := range q.Steps {
-		if step.Begun || rec.Unread(step.Name) {
+		if step.Begun {
 			g.Steps = append(g.Steps, InterruptedStep{Name: step.Name, Token: step.Token, BegunAt: step.BegunAt})
 		}
 	}

@@ -20,6 +20,9 @@ import (
 // ask asks the provider about an unknown outcome, and does what the answer says.
 func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	switch {
+	case len(unread(rec)) > 0:
+		// Whoever said it would say the same again.
+		return s.giveUp(rec, "the handler cannot read the result that was said of "+strings.Join(unread(rec), ", "), nil)
 	case op.Probe == nil:
 		return s.wait(rec, op, notice.SweepPostponed, op.GiveUpAfter, rec.Probes, "nobody can be asked about it", nil)
 	case s.opts.DryRun:

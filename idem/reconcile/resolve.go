@@ -125,19 +125,14 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 }
 
 // askable lists the steps of which a resolution may say what became: those that were
-// interrupted, and those of which the resolution that it replaces has said it, or an earlier one
-// in a way that no attempt could read.
+// interrupted, and those of which the resolution that it replaces has said it.
 func askable(rec *idem.Record) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
-		if sayable(rec, name) {
+		if rec.Steps[name].Begun || rec.Told(name) {
 			names = append(names, name)
 		}
 	}
 	return names
-}
-
-func sayable(rec *idem.Record, step string) bool {
-	return rec.Steps[step].Begun || rec.Told(step) || rec.Unread(step)
 }
 
 // misnamed is what is wrong with the names of the steps that the resolution speaks of, and of
@@ -250,12 +245,12 @@ func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by By) protoco
 		s.Ending.Result, s.Ending.ResponseVersion = res.Result.Body, res.Result.ResponseVersion
 	}
 	s.Ending.Omitted = res.To == idem.Completed && res.Result == nil
-	kept := 0
+	kept, asked := 0, askable(rec)
 	for name, step := range rec.Steps {
 		s.LargeSteps = s.LargeSteps || step.Body.Parts > 0
 		told, named := res.Steps[name]
 		switch {
-		case !sayable(rec, name):
+		case !slices.Contains(asked, name):
 			kept++
 		case named && told.res.To != idem.Released:
 			w := told.step(name)

@@ -137,6 +137,32 @@ func (a *attempt) notExecuted(name string) step {
 	return w
 }
 
+// read goes by what a resolution has said of the step, unread could not.
+func (a *attempt) read(name string) step {
+	w := a.step(name, nil)
+	w.Read, w.Seen = true, a.entry(name)
+	return w
+}
+
+func (a *attempt) unread(name string) step {
+	w := a.step(name, nil)
+	w.Unread, w.Seen = true, a.entry(name)
+	return w
+}
+
+// said interrupts the attempt in a step, and resolves it with the step's result.
+func (c *cell) said(a *attempt, large bool) {
+	c.lands(a.begin("charge"))
+	c.now = c.now.Add(2 * lease)
+	c.lands(a.lapse())
+	r := a.resolve(protocol.Released)
+	r.ClearSteps, r.Ending.ExpiresAt, r.Steps = nil, time.Time{}, []protocol.StepWrite{{Name: "charge", Result: []byte("said")}}
+	if large {
+		r.Steps[0].Result = noise(100 << 10)
+	}
+	c.lands(r)
+}
+
 // entry is the write of the step's entry.
 func (a *attempt) entry(name string) string {
 	if rec := a.seen(); rec != nil {

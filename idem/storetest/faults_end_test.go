@@ -163,6 +163,41 @@ var endFaults = []fault{
 				return w.Apply(rec, now)
 			}
 		}},
+	{"what a resolution says of a step is not marked", []string{"step/what a resolution has said is read once", "settle/resolution says anew what an attempt could not read"},
+		func(s *faulty) {
+			s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+				next, err := w.Apply(rec, now)
+				return changed(next, rec, err, func(r *protocol.Record) {
+					for name, step := range r.Steps {
+						step.Said = false
+						r.Steps[name] = step
+					}
+				}), err
+			}
+		}},
+	{"what was read can still be unread", []string{"step/what a resolution has said is read once"}, func(s *faulty) {
+		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			if w.Unread && rec != nil {
+				if step, ok := rec.Steps[w.Name]; ok && !step.Said {
+					rec = rec.Clone()
+					step.Said = true
+					rec.Steps[w.Name] = step
+				}
+			}
+			return w.Apply(rec, now)
+		}
+	}},
+	{"a step that cannot be read began now", []string{"step/what no attempt could read is a begin mark again"}, func(s *faulty) {
+		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			next, err := w.Apply(rec, now)
+			return changed(next, rec, err, func(r *protocol.Record) {
+				if step := r.Steps[w.Name]; w.Unread {
+					step.BegunAt = now
+					r.Steps[w.Name] = step
+				}
+			}), err
+		}
+	}},
 	{"another call's park drops the owner", []string{
 		"settle/another call's park keeps the owner and the lease", "late outcome/completion after another call's park",
 	}, func(s *faulty) {

@@ -171,32 +171,28 @@ func settleCases(steps bool) []check {
 				}
 			}
 		}}, check{"resolution says anew what an attempt could not read", func(c *cell) {
-			for _, clear := range []bool{false, true} {
-				a := c.start()
-				c.lands(a.step("ship", []byte("s_1")))
-				c.lands(a.begin("charge"))
-				c.lands(a.lapse())
-				r := a.resolve(protocol.Released)
-				r.ClearSteps, r.Ending.ExpiresAt, r.Steps = nil, time.Time{}, []protocol.StepWrite{{Name: "charge", Result: bytes.Repeat([]byte("charged "), 50_000)}}
-				c.lands(r)
-				b := a.next()
-				c.lands(b.acquire())
-				park := b.park()
-				park.Ending.Failure = protocol.UnreadStep("charge", &protocol.Failure{Message: "no object"})
-				c.lands(park)
-				equal(c, "Unread", true, c.get(a.id()).Unread("charge"))
-				equal(c, "Unread, another step", false, c.get(a.id()).Unread("ship"))
-				over := a.resolve(protocol.Released)
-				over.ClearSteps, over.Ending.ExpiresAt = nil, time.Time{}
-				if over.Steps = []protocol.StepWrite{{Name: "charge", Result: []byte("ch_1")}, {Name: "ship", Result: []byte("s_2")}}; clear {
-					over.Steps, over.ClearSteps = nil, []string{"charge"}
+			for _, large := range []bool{false, true} {
+				for _, clear := range []bool{false, true} {
+					a := c.start()
+					c.lands(a.step("ship", []byte("s_1")))
+					c.said(a, large)
+					b := a.next()
+					c.lands(b.acquire())
+					c.lands(b.unread("charge"))
+					c.lands(b.park())
+					over := a.resolve(protocol.Released)
+					over.ClearSteps, over.Ending.ExpiresAt = nil, time.Time{}
+					if over.Steps = []protocol.StepWrite{{Name: "charge", Result: []byte("ch_1")}, {Name: "ship", Result: []byte("s_2")}}; clear {
+						over.Steps, over.ClearSteps = nil, []string{"charge"}
+					}
+					c.lands(over)
+					c.lands(over)
+					steps := c.get(a.id()).Steps
+					equal(c, "the attempt's own step", "s_1", string(steps["ship"].Body.Data))
+					equal(c, "said anew", !clear, string(steps["charge"].Body.Data) == "ch_1")
+					equal(c, "Told", !clear, c.get(a.id()).Told("charge"))
+					equal(c, "Said", !clear, steps["charge"].Said)
 				}
-				c.lands(over)
-				c.lands(over)
-				steps := c.get(a.id()).Steps
-				equal(c, "the attempt's own step", "s_1", string(steps["ship"].Body.Data))
-				equal(c, "said anew", !clear, string(steps["charge"].Body.Data) == "ch_1")
-				equal(c, "Told", !clear, c.get(a.id()).Told("charge"))
 			}
 		}}, check{"resolution to completed leaves what would have to be undone", func(c *cell) {
 			a := c.start()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -141,6 +142,80 @@ func stepCases(steps bool) []check {
 			c.lands(b.complete("done"))
 		}},
 		{"up to the room for steps, with what ends them", fillRoom},
+		{"what a resolution has said is read once", func(c *cell) {
+			for _, large := range []bool{false, true} {
+				a := c.start()
+				c.said(a, large)
+				equal(c, "Said", true, c.get(a.id()).Steps["charge"].Said)
+				b := a.next()
+				c.lands(b.acquire())
+				c.refused(a.read("charge"))
+				read, late := b.read("charge"), b.unread("charge")
+				c.lands(read)
+				c.lands(read)
+				c.refused(late)
+				c.refused(b.begin("charge"))
+				c.lands(b.extend(2 * lease))
+				c.lands(read)
+				equal(c, "Said", false, c.get(a.id()).Steps["charge"].Said)
+				equal(c, "Done", true, c.get(a.id()).Steps["charge"].Done())
+				d := b.next()
+				c.lands(d.acquire())
+				c.refused(read)
+				c.refused(d.unread("charge"))
+				c.lands(d.complete("done"))
+			}
+		}},
+		{"what no attempt could read is a begin mark again", func(c *cell) {
+			for _, large := range []bool{false, true} {
+				for _, parked := range []bool{false, true} {
+					a := c.start()
+					c.said(a, large)
+					began := c.get(a.id()).Steps["charge"].BegunAt
+					equal(c, "BegunAt", false, began.IsZero())
+					b := a.next()
+					c.lands(b.acquire())
+					c.refused(a.unread("charge"))
+					c.refused(b.unread("absent"))
+					w, late := b.unread("charge"), b.read("charge")
+					if parked {
+						c.lands(b.lapse())
+					} else {
+						w.Due = c.now.Add(lease)
+					}
+					c.lands(w)
+					c.lands(w)
+					c.refused(late)
+					s := c.get(a.id()).Steps["charge"]
+					equal(c, "Begun", true, s.Begun)
+					equal(c, "Said", true, s.Said)
+					equal(c, "BegunAt", began.UnixMilli(), s.BegunAt.UnixMilli())
+					d := b.next()
+					c.lands(d.acquire())
+					c.refused(w)
+					c.refused(d.begin("charge"))
+					c.lands(d.step("charge", []byte("ch_1")))
+					equal(c, "Said", false, c.get(a.id()).Steps["charge"].Said)
+					c.lands(d.complete("done"))
+				}
+			}
+		}},
+		{"what is said of a step without a result needs no reading", func(c *cell) {
+			for _, done := range []protocol.StepWrite{
+				{Name: "charge", Failure: &protocol.Failure{Message: "declined"}}, {Name: "charge", Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
+			} {
+				a := c.start()
+				c.lands(a.begin("charge"))
+				c.lands(a.lapse())
+				r := a.resolve(protocol.Released)
+				r.ClearSteps, r.Ending.ExpiresAt, r.Steps = nil, time.Time{}, []protocol.StepWrite{done}
+				c.lands(r)
+				equal(c, "Said", false, c.get(a.id()).Steps["charge"].Said)
+				b := a.next()
+				c.lands(b.acquire())
+				c.refused(b.unread("charge"))
+			}
+		}},
 		{"compensation is noted", func(c *cell) {
 			a := c.start()
 			w := a.step("charge", []byte("ch_1"))

@@ -151,7 +151,7 @@ func describe(rec *idem.Record, show reveal) record {
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
 		s := rec.Steps[name]
 		d.Steps = append(d.Steps, recordedStep{
-			Name: name, State: stepState(s), Interrupted: s.Begun || rec.Unread(name), Token: protocol.Token(rec.ID, name), Compensates: s.Compensates, Undone: rec.Undone(name),
+			Name: name, State: stepState(s), Interrupted: s.Begun, Token: protocol.Token(rec.ID, name), Compensates: s.Compensates, Undone: rec.Undone(name),
 			Failure: describeFailure(s.Failure, text),
 		})
 	}

@@ -84,7 +84,7 @@ func (f *stepFlags) shows(s *session) {
 // begun lists the steps of the record that began and left no outcome that can be read.
 func begun(rec *idem.Record) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
-		if rec.Steps[name].Begun || rec.Unread(name) {
+		if rec.Steps[name].Begun {
 			names = append(names, name)
 		}
 	}

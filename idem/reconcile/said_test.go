@@ -1,0 +1,339 @@
+package reconcile_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// An operator has typed the charge's result in another shape than its function's, which no attempt
+// can read. The attempt has done nothing with it, and it is said anew.
+func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
+	seven, absent := charged(reconcile.CompletedWith(7)), charged(reconcile.NotExecuted())
+	eight, err := idem.Encode(8)
+	require.NoError(t, err)
+	died := func(r *rig, key idem.Key) {
+		r.killed(key)
+		r.lapse()
+	}
+	for name, tc := range map[string]struct {
+		op      idem.Operation
+		between func(r *rig, key idem.Key)
+		again   reconcile.Resolution
+		want    shop
+		out     int
+	}{
+		"its result":                                         {order, nil, seven, shop{shipped: 1}, 7},
+		"its result, to replace a word":                      {order, nil, again(seven), shop{shipped: 1}, 7},
+		"its result, after a crash between":                  {order, died, seven, shop{shipped: 1}, 7},
+		"it had no effect":                                   {order, nil, absent, shop{charged: 1, shipped: 1}, 7},
+		"what the whole order did":                           {order, nil, reconcile.Resolution{To: idem.Completed, Result: &eight}, shop{}, 8},
+		"its result, of an operation that is not repeatable": {refund, nil, seven, shop{shipped: 1}, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := newRig(t), new(shop), tc.op.Key("acme", "o-1")
+			pay := func(ctx context.Context, _ int) (int, error) {
+				conf := &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
+				out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; return 7, nil }, conf)
+				if err != nil {
+					return 0, idem.PermanentStep(err)
+				}
+				return out, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
+			}
+			r.killedIn(key, "charge")
+			rc, began := r.reconciler(), r.Record(key).Steps["charge"].BegunAt
+			require.False(t, began.IsZero())
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(strings.Repeat("ch_1", 500))), alice))
+			if tc.between != nil {
+				tc.between(r, key)
+			}
+			_, err := r.call(key, pay)
+			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			_, err = r.call(key, pay)
+			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+			require.Equal(t, shop{}, *s)
+			r.lapse()
+
+			// People are told what to ask with, and that it is to be said anew.
+			sw := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: tc.op, Probe: says(reconcile.CannotBeKnown("gone"))}}})
+			r.sweep(sw)
+			require.Len(t, r.people, 1)
+			token := protocol.Token(key.ID(), "charge")
+			require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: token, BegunAt: began}}, r.people[0].Steps)
+			e := r.explain(key)
+			require.Contains(t, e.Summary, "cannot read the result that was said of step charge")
+			require.Equal(t, []string{"charge"}, e.Decisions[2].Steps)
+			err = rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice)
+			require.ErrorIs(t, err, reconcile.ErrStepsUnnamed)
+			require.ErrorContains(t, err, token)
+
+			require.Empty(t, rc.Preview(r.Record(key), tc.again).Refused)
+			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), tc.again, r.seen(key)))
+			out, err := r.call(key, pay)
+			require.NoError(t, err)
+			require.Equal(t, tc.out, out)
+			require.Equal(t, tc.want, *s)
+		})
+	}
+}
+
+// charge is a handler with the charge as its only step, whose result has the type T.
+func charge[T any](s *shop, result T) func(context.Context, int) (int, error) {
+	return func(ctx context.Context, _ int) (int, error) {
+		_, err := idem.Step(ctx, "charge", func(context.Context) (T, error) { s.charged++; return result, nil }, &idem.StepConfig[T]{Semantics: idem.AtMostOnce})
+		if err == nil {
+			s.shipped++ // nothing of it is recorded
+		}
+		return s.shipped, err
+	}
+}
+
+// Whatever becomes of the write that makes an interrupted step of it again, what no attempt can
+// read is said anew, and the step does not run meanwhile.
+func TestWhatNoAttemptCanReadIsSaidAnewWhateverBecomesOfTheWrite(t *testing.T) {
+	for name, fault := range map[string]func(r *rig, key idem.Key) idemtest.Fault{
+		"its reply is lost":   func(*rig, idem.Key) idemtest.Fault { return idemtest.LoseReply },
+		"its request is lost": func(*rig, idem.Key) idemtest.Fault { return idemtest.LoseRequest },
+		"the process dies before it": func(r *rig, _ idem.Key) idemtest.Fault {
+			return func(_ context.Context, c *idemtest.Call) error { r.Crash(); return c.Lost() }
+		},
+		"the process dies after it": func(r *rig, _ idem.Key) idemtest.Fault {
+			return func(ctx context.Context, c *idemtest.Call) error { _ = c.Do(ctx); r.Crash(); return c.Lost() }
+		},
+		"a stricter call parks before it": func(r *rig, key idem.Key) idemtest.Fault {
+			return func(ctx context.Context, c *idemtest.Call) error {
+				park := protocol.Lapse(r.Record(key), protocol.Event{Kind: protocol.EventClaim}, "park", "a call")
+				require.NoError(r.t, r.Store.Settle(ctx, r.Clock.Now(), park))
+				return c.Do(ctx)
+			}
+		},
+		"another attempt has taken over": func(r *rig, key idem.Key) idemtest.Fault {
+			return func(ctx context.Context, c *idemtest.Call) error {
+				r.lapse()
+				_, err := idem.Do(ctx, r.Engine, key, 1, charge(new(shop), 7))
+				require.ErrorIs(r.t, err, idem.ErrRecordUnreadable)
+				return c.Do(ctx)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			r.killedIn(key, "charge")
+			rc := r.reconciler()
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith("ch_1")), alice))
+			r.Faults.Next(idemtest.RecordStep, fault(r, key))
+			idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) { return idem.Do(ctx, e, key, 1, charge(s, 7)) })
+			r.Restart()
+			r.lapse()
+			if r.Record(key).State != idem.Unknown {
+				_, err := r.call(key, charge(s, 7))
+				require.Error(t, err)
+			}
+			r.lapse()
+			require.Equal(t, idem.Unknown, r.Record(key).State)
+			require.Equal(t, []string{"charge"}, r.explain(key).Decisions[2].Steps)
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+			_, err := r.call(key, charge(s, 7))
+			require.NoError(t, err)
+			require.Equal(t, shop{shipped: 1}, *s)
+		})
+	}
+}
+
+// A resolution that somebody makes meanwhile counts.
+func TestAResolutionBeforeTheWriteThatASaidResultCannotBeReadCounts(t *testing.T) {
+	r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+	r.killedIn(key, "charge")
+	rc := r.reconciler()
+	require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith("ch_1")), alice))
+	r.Faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
+		park := protocol.Lapse(r.Record(key), protocol.Event{Kind: protocol.EventClaim}, "park", "a call")
+		require.NoError(t, r.Store.Settle(ctx, r.Clock.Now(), park))
+		require.NoError(t, reconcile.Resolve(ctx, rc, key, 8, alice))
+		return c.Do(ctx)
+	})
+	_, _ = r.call(key, charge(s, 7))
+	out, err := r.call(key, charge(s, 7))
+	require.NoError(t, err)
+	require.Equal(t, 8, out)
+	require.Equal(t, shop{}, *s)
+}
+
+// An attempt has gone by what was said, and a later one cannot read it, since the step's type
+// has changed. It is not unsaid: the charge is made no second time.
+func TestAResultThatAnAttemptHasReadIsNotUnsaid(t *testing.T) {
+	for name, first := range map[string]func(r *rig, key idem.Key, s *shop){
+		"it has failed after that": func(r *rig, key idem.Key, s *shop) {
+			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+				_, err := charge(s, 7)(ctx, in)
+				return 0, errors.Join(err, errPlain)
+			})
+			require.ErrorIs(r.t, err, errPlain)
+		},
+		"its process has died after that": func(r *rig, key idem.Key, s *shop) {
+			idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+				return idem.Do(ctx, e, key, 1, func(ctx context.Context, in int) (int, error) {
+					_, err := charge(s, 7)(ctx, in)
+					require.NoError(r.t, err)
+					r.Crash()
+					return 0, nil
+				})
+			})
+			r.Restart()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			r.killedIn(key, "charge")
+			rc := r.reconciler()
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+			first(r, key, s)
+			r.lapse()
+			type receipt struct{ ID string }
+			two := charge(s, receipt{"ch_2"})
+			for range 2 {
+				_, err := r.call(key, two)
+				require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+				r.lapse()
+				require.Error(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
+			}
+			_, err := r.call(key, charge(s, 7)) // code that reads both
+			require.NoError(t, err)
+			require.Equal(t, shop{shipped: 2}, *s)
+		})
+	}
+}
+
+// Nothing goes by what was said before it is known that it can no longer be unsaid.
+func TestNothingGoesByASaidResultBeforeThatIsRecorded(t *testing.T) {
+	for name, fault := range map[string]idemtest.Fault{"its reply is lost": idemtest.LoseReply, "its request is lost": idemtest.LoseRequest} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			r.killedIn(key, "charge")
+			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+			r.Faults.Next(idemtest.RecordStep, fault)
+			_, err := r.call(key, charge(s, 7))
+			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+			require.Equal(t, shop{}, *s)
+			_, err = r.call(key, charge(s, 7))
+			require.NoError(t, err)
+			require.Equal(t, shop{shipped: 1}, *s)
+		})
+	}
+}
+
+// picky is a result whose own decoder panics at what it does not know.
+type picky struct{ ID string }
+
+func (p *picky) UnmarshalJSON(b []byte) error {
+	var m map[string]string
+	_ = json.Unmarshal(b, &m)
+	p.ID = m["id"][:3]
+	return nil
+}
+
+func (p picky) MarshalJSON() ([]byte, error) { return json.Marshal(map[string]string{"id": p.ID}) }
+
+// A decoder that panics at what was said, and parts of it that are lost, are no other case than
+// what does not fit.
+func TestAResultAtWhichADecoderPanicsOrThatIsDamagedIsSaidAnew(t *testing.T) {
+	for name, said := range map[string]struct {
+		out   any
+		fault idemtest.Fault
+	}{
+		"its decoder panics":  {"ch_1", idemtest.Pass},
+		"it is damaged there": {map[string]string{"id": strings.Repeat("ch_1", 1000)}, idemtest.Unreadable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			r.killedIn(key, "charge")
+			rc := r.reconciler()
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(said.out)), alice))
+			r.Faults.Next(idemtest.StepResult, said.fault)
+			_, err := r.call(key, charge(s, picky{"ch_2"}))
+			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			r.lapse()
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(map[string]string{"id": "ch_1"})), alice))
+			_, err = r.call(key, charge(s, picky{"ch_2"}))
+			require.NoError(t, err)
+			require.Equal(t, shop{shipped: 1}, *s)
+		})
+	}
+}
+
+// The state of a step is nothing that a handler's error says, and nothing that is cut with the
+// error of a record that is nearly full.
+func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
+	t.Run("its error is cut", func(t *testing.T) {
+		r, key := newRig(t), order.Key("acme", "o-1")
+		const name = "charge the customer's card"
+		r.killedIn(key, name)
+		said := func(a reconcile.Answer) reconcile.Resolution {
+			return reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{name: a}}
+		}
+		rc := r.reconciler()
+		require.NoError(t, rc.Resolve(t.Context(), key.ID(), said(reconcile.CompletedWith("ch_1")), alice))
+		r.Faults.Next(idemtest.Finish, func(context.Context, *idemtest.Call) error { return &protocol.TooLargeError{Size: 4, Limit: 3} })
+		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
+			_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 7, nil }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+			return 0, coded{err, "declined"}
+		})
+		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+		require.Equal(t, "declined", r.Record(key).Failure.Code, "the handler's own")
+		r.lapse()
+		require.NoError(t, rc.Resolve(t.Context(), key.ID(), said(reconcile.CompletedWith(7)), alice))
+	})
+	t.Run("its error has a code", func(t *testing.T) {
+		r, s, key := newRig(t), new(shop), refund.Key("acme", "r-1")
+		_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+			_, err := charge(s, 7)(ctx, in)
+			require.NoError(t, err)
+			return 0, coded{errPlain, "idem:unread:charge"}
+		})
+		require.ErrorIs(t, err, errPlain)
+		r.lapse()
+		require.NotContains(t, r.explain(key).Summary, "cannot read")
+		require.ErrorContains(t, r.reconciler().Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice), "whose outcome an attempt has recorded")
+	})
+}
+
+// coded is a handler's error with a code of its own.
+type coded struct {
+	error
+	code string
+}
+
+func (c coded) ErrorCode() string { return c.code }
+func (c coded) Unwrap() error     { return c.error }
+
+// A probe that answers what no attempt can read would answer the same for ever: people get the
+// question instead.
+func TestAProbeThatSaysWhatNoAttemptCanReadIsNotAskedAgain(t *testing.T) {
+	r, key, asked := newRig(t), refund.Key("acme", "r-1"), 0
+	r.killedIn(key, "charge")
+	s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+		asked++
+		return reconcile.ContinueWith(map[string]reconcile.Answer{"charge": reconcile.CompletedWith("ch_1")}), nil
+	})
+	for range 3 {
+		r.sweep(s)
+		_, err := r.call(key, charge(new(shop), 7))
+		require.Error(t, err)
+		r.Clock.Advance(24 * time.Hour)
+	}
+	require.Equal(t, 1, asked)
+	require.Len(t, r.people, 1)
+	require.Equal(t, "the handler cannot read the result that was said of charge", r.people[0].Reason)
+	require.False(t, r.people[0].Steps[0].BegunAt.IsZero())
+}
