@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
@@ -35,9 +36,10 @@ type Harness struct {
 }
 
 // New returns a harness with its first process running. Options are the
-// engine's, nil for the defaults; Now must be left to the harness, and without an Observer
-// nothing is logged ([idem.LogTo] logs). The test's end ends the process. A nil tb is for runnable examples, which have none: a mistake
-// then panics.
+// engine's, nil for the defaults, but that the zero ClaimBudget means a minute: no test depends
+// on how busy the machine is. Now must be left to the harness, and without an Observer
+// nothing is logged ([idem.LogTo] logs). The test's end ends the process. A nil tb is for
+// runnable examples, which have none: a mistake then panics.
 func New(tb testing.TB, o *idem.Options) *Harness {
 	h := &Harness{Store: memstore.New(), Clock: new(Clock), tb: tb}
 	h.Faults = NewFaults(h.Store)
@@ -48,6 +50,9 @@ func New(tb testing.TB, o *idem.Options) *Harness {
 		h.fail("Options.Now is set: the harness has a clock of its own, move that")
 	}
 	h.opts.Now = h.Clock.Now
+	if h.opts.ClaimBudget == 0 {
+		h.opts.ClaimBudget = time.Minute
+	}
 	h.start()
 	if tb != nil {
 		tb.Cleanup(h.end)
