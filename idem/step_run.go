@@ -316,7 +316,8 @@ func (s *step) unavailable(f *Failure) error {
 // that it had no effect, which is recorded.
 func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool, err error) {
 	s.notify(notice.StepInterrupted, nil)
-	if s.opts.interrupted == nil {
+	if s.opts.interrupted == nil || known.Said {
+		// Of what somebody has said, and no code could read, only people say anything anew.
 		return nil, false, s.a.journal.interrupted(&StepInterruptedError{Name: s.name})
 	}
 	asked := s.a.engine().now() // an answer says what was so then

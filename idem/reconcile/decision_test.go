@@ -101,7 +101,7 @@ func TestWhatIsSaidOfAStepWithoutAResultThatHasACompensation(t *testing.T) {
 				r.lapse()
 			}
 			parked()
-			require.ErrorContains(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice), `Steps has "charge", whose outcome an attempt has recorded or gone by`)
+			require.ErrorContains(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice), `Steps has "charge", whose outcome is recorded`)
 			failed := declined
 			failed.Undone = false
 			var due *reconcile.NotUndoneError

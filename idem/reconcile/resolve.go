@@ -150,7 +150,7 @@ func misnamed(rec *idem.Record, res Resolution) error {
 		switch {
 		case slices.Contains(names, name):
 		case recorded && step.Done():
-			return bad("Steps has %q, whose outcome an attempt has recorded or gone by: leave it out, and if it is wrong undo by hand what followed, and resolve to failed", name)
+			return bad("Steps has %q, whose outcome is recorded: leave it out, and if it is wrong undo by hand what followed, and resolve to failed", name)
 		case rec.Resolved:
 			return bad("Steps has %q, which the earlier resolution has removed, or which there never was: nothing can be said of it any more, and the next call runs it. "+
 				"Leave it out; if it took effect after all, its token is %s, resolve to completed or failed before that call", name, protocol.Token(rec.ID, name))

@@ -170,6 +170,46 @@ func TestAResolutionBeforeTheWriteThatASaidResultCannotBeReadCounts(t *testing.T
 	require.Equal(t, shop{}, *s)
 }
 
+// People have said that the step took effect. The step's own question is not asked over that,
+// whatever became of the write: its answer would make the charge a second time.
+func TestWhatWasSaidIsNotAskedOfTheStep(t *testing.T) {
+	for name, fault := range map[string]func(r *rig) (idemtest.Method, idemtest.Fault){
+		"it is parked":        func(*rig) (idemtest.Method, idemtest.Fault) { return idemtest.RecordStep, idemtest.Pass },
+		"the reply is lost":   func(*rig) (idemtest.Method, idemtest.Fault) { return idemtest.RecordStep, idemtest.LoseReply },
+		"the request is lost": func(*rig) (idemtest.Method, idemtest.Fault) { return idemtest.RecordStep, idemtest.LoseRequest },
+		"the process dies after it": func(r *rig) (idemtest.Method, idemtest.Fault) {
+			return idemtest.Finish, func(_ context.Context, c *idemtest.Call) error { r.Crash(); return c.Lost() }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			pay := func(ctx context.Context, _ int) (int, error) {
+				return idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; return 7, nil }, &idem.StepConfig[int]{
+					Semantics: idem.AtMostOnce, AbsentAfter: 10 * time.Minute,
+					Interrupted: func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) },
+				})
+			}
+			r.killedIn(key, "charge")
+			r.Clock.Advance(time.Hour)
+			rc := r.reconciler()
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith("ch_1")), alice))
+			r.Faults.Next(fault(r))
+			_, _ = r.call(key, pay)
+			r.Restart()
+			r.lapse()
+			_, err := r.call(key, pay)
+			require.Error(t, err)
+			r.lapse()
+			require.Equal(t, idem.Unknown, r.Record(key).State)
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+			out, err := r.call(key, pay)
+			require.NoError(t, err)
+			require.Equal(t, 7, out)
+			require.Zero(t, s.charged)
+		})
+	}
+}
+
 // An attempt has gone by what was said, and a later one cannot read it, since the step's type
 // has changed. It is not unsaid: the charge is made no second time.
 func TestAResultThatAnAttemptHasReadIsNotUnsaid(t *testing.T) {
@@ -304,7 +344,7 @@ func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
 		require.ErrorIs(t, err, errPlain)
 		r.lapse()
 		require.NotContains(t, r.explain(key).Summary, "cannot read")
-		require.ErrorContains(t, r.reconciler().Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice), "whose outcome an attempt has recorded")
+		require.ErrorContains(t, r.reconciler().Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice), "whose outcome is recorded")
 	})
 }
 
