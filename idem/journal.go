@@ -1,6 +1,7 @@
 package idem
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -161,6 +162,9 @@ func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 		w.Due = a.due()
 		j.watched = j.watched || !w.Due.IsZero()
 	}
+	if w.Unread {
+		w.Spent = j.spent(w.Name)
+	}
 	if w.Beside = !j.room.fits(w.Result); !w.Beside {
 		kept := j.room.keep(w.Result)
 		defer func() {
@@ -267,6 +271,18 @@ func (j *journal) inherit(recorded map[string]protocol.RecordedStep) {
 	}
 	j.cause = j.known[compensating].Failure
 	j.found = j.cause != nil
+}
+
+// spent is the result of the step, if no other step's is the same: one resolution may say it of
+// several, and it is stored once.
+func (j *journal) spent(name string) protocol.Body {
+	said := j.known[name]
+	for other, s := range j.known {
+		if other != name && s.Write == said.Write && s.Body.Parts > 0 && bytes.Equal(s.Body.Digest, said.Body.Digest) {
+			return protocol.Body{}
+		}
+	}
+	return said.Body
 }
 
 // begun reports whether the step has a begin mark and no outcome.

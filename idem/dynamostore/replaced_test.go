@@ -2,6 +2,9 @@ package dynamostore
 
 import (
 	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
@@ -106,24 +111,61 @@ func TestTheResultOfAStepThatIsSaidAnewExpiresAfterALostReplyToo(t *testing.T) {
 	}
 }
 
-// Nothing names a result any more that no attempt could read.
+// Nothing names a result any more that no attempt could read, unless another step has the same.
 func TestAResultThatNoAttemptCouldReadExpires(t *testing.T) {
-	f := open(t, nil)
-	q := f.questions(t)
-	const id = "t#op#k"
-	require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
-	require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: id, Owner: "o1", Write: "b1", Name: "charge", Begin: true, First: true}))
-	w := resolution(id, "b1", "alice", protocol.Ending{State: protocol.Released})
-	w.Steps = []protocol.StepWrite{{Name: "charge", Result: noise(600 << 10)}}
-	require.NoError(t, q.Settle(t.Context(), base, w))
-	next := claim(id, "o2")
-	next.Seen = w.Write
-	require.NoError(t, f.Acquire(t.Context(), base, next))
-	require.Len(t, f.partsExpire(t), 3)
-	now := base.Add(time.Hour)
-	require.NoError(t, f.RecordStep(t.Context(), now, protocol.StepWrite{ID: id, Owner: "o2", Write: "o2.1", Name: "charge", Unread: true, Seen: w.Write}))
-	for pk, at := range f.partsExpire(t) {
-		require.False(t, at.IsZero() || at.After(now.Add(partsOutlive)), pk)
+	for name, c := range map[string]struct{ lost, shared bool }{
+		"": {}, "its reply is lost": {lost: true}, "another step names it": {shared: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t, &patient)
+			engine, err := idem.New(f.Store, &idem.Options{Now: func() time.Time { return base.Add(time.Hour) }})
+			require.NoError(t, err)
+			q := f.questions(t)
+			key := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key("t", "k")
+			first := claim(key.ID(), "o1")
+			first.Record.Fingerprint, first.Record.Repeat = fingerprint.Bytes([]byte("in")), protocol.Repeatable
+			require.NoError(t, f.Acquire(t.Context(), base, first))
+			require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: key.ID(), Owner: "o1", Write: "b1", Name: "debit", Begin: true, First: true}))
+			require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: key.ID(), Owner: "o1", Write: "b2", Name: "credit", Begin: true}))
+			w := resolution(key.ID(), "b2", "alice", protocol.Ending{State: protocol.Released})
+			said, err := json.Marshal(base64.StdEncoding.EncodeToString(noise(600 << 10)))
+			require.NoError(t, err)
+			w.Steps = []protocol.StepWrite{{Name: "credit", Result: said}, {Name: "debit", Result: []byte("1")}}
+			if c.shared {
+				w.Steps[1].Result = said
+			}
+			require.NoError(t, q.Settle(t.Context(), base, w))
+			before := len(f.partsExpire(t))
+			require.Positive(t, before)
+			unread := false
+			f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+				if body := bodyOf(t, req); op == "UpdateItem" && strings.Contains(body, "begun") && !unread {
+					if unread = true; c.lost {
+						return f.wire.loseReply(req)
+					}
+				}
+				return nil, nil
+			})
+			_, err = idem.Do(t.Context(), engine, key, "in", func(ctx context.Context, _ string) (int, error) {
+				once := &idem.StepConfig[json.RawMessage]{Semantics: idem.AtMostOnce}
+				if _, err := idem.Step(ctx, "debit", func(context.Context) (json.RawMessage, error) { panic("it was said") }, once); err != nil {
+					return 0, err
+				}
+				return idem.Step(ctx, "credit", func(context.Context) (int, error) { panic("it was said") }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+			})
+			f.wire.set(nil)
+			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			require.True(t, unread)
+			rec, err := f.Get(t.Context(), key.ID())
+			require.NoError(t, err)
+			require.True(t, rec.Steps["credit"].Begun)
+			require.True(t, rec.Steps["debit"].Done())
+			parts := f.partsExpire(t)
+			require.Len(t, parts, before)
+			for pk, at := range parts {
+				require.Equal(t, c.shared, at.IsZero(), pk)
+			}
+		})
 	}
 }
 

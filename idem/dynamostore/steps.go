@@ -67,16 +67,13 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWr
 	switch {
 	case isItemTooLarge(err):
 		return &protocol.TooLargeError{Size: len(w.Result), Limit: maxItem}
-	case err == nil && w.Unread:
-		d := &decoder{item: entryOf(old, w.Name), id: w.ID}
-		if b := d.body(protocol.Completed); d.err == nil {
-			s.expireResults(k, w.ID, []protocol.RecordedStep{{Write: w.Seen, Body: b}}, now)
+	case err == nil, err == errRefused && landedStep(old, w):
+		if w.Unread {
+			s.expireResults(k, w.ID, []protocol.RecordedStep{{Write: w.Seen, Body: w.Spent}}, now)
 		}
 		return nil
 	case err != errRefused:
 		return err
-	case landedStep(old, w):
-		return nil
 	}
 	err = conclude(old, err, "")
 	if _, refused := errors.AsType[*protocol.ConflictError](err); refused && step.Body.Parts > 0 {
@@ -130,7 +127,7 @@ func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now 
 		u.names = map[string]string{"#step": w.Name}
 		u.str(":seen", w.Seen)
 		u.yes(":true")
-		if u.wantsOld = w.Unread; w.Unread {
+		if w.Unread {
 			u.drop(stepResult)
 		} else {
 			u.drop(stepSaid)

@@ -154,6 +154,9 @@ type StepWrite struct {
 	// without its result. Both change an entry that is Said and not Begun, which keeps its Write
 	// and its BegunAt. They have landed, or need not, if the owner's entry is so already.
 	Read, Unread bool
+	// Spent of Unread is the result that the entry has, unless another step has it too: a store
+	// lets what lies of it beside the record expire.
+	Spent Body
 	// Seen is the write of the step's entry that Begin or NotExecuted replaces, a step
 	// that is NotExecuted or a begin mark, or that Read or Unread changes; empty if there is
 	// none. So none of them can land late over an entry that came after it.
