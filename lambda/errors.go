@@ -33,6 +33,9 @@ func stopped(out *idem.Outcome, err error) error {
 		return typed(idem.ErrOutcomeUnknown, fmt.Errorf("%w: %w", idem.ErrOutcomeUnknown, err))
 	case !askAgain(out).IsZero():
 		return typed(errNotYetKnown, err)
+	case errors.Is(out.Stopped, idem.ErrStoreUnavailable):
+		// That type says that nothing was executed, and the handler has run.
+		return typed(idem.ErrNotCommitted, err)
 	}
 	return typed(out.Stopped, err)
 }

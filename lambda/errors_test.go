@@ -219,3 +219,25 @@ func TestAttemptThatAStepHasStoppedHasItsErrorType(t *testing.T) {
 		}
 	}
 }
+
+// The handler has run, which a caller that takes another way must know: the type is not that of a
+// store that was down before.
+func TestAttemptWhoseStepIsNotRecordedIsNotOneThatDidNotRun(t *testing.T) {
+	e, err := idem.New(stepless{memory()}, nil)
+	require.NoError(t, err)
+	ran := 0
+	_, err = invoke(t, Wrap(e, transfer, byPaymentID, func(ctx context.Context, _ payment) (receipt, error) {
+		_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { ran++; return 1, nil }, nil)
+		return receipt{}, err
+	}), event)
+	require.Equal(t, "NotCommittedError", typeName(err))
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.Equal(t, 1, ran)
+}
+
+// stepless is a store that takes no step.
+type stepless struct{ idem.Store }
+
+func (stepless) RecordStep(context.Context, time.Time, protocol.StepWrite) error {
+	return &idem.StoreError{Op: "RecordStep", Ambiguous: true, Err: errors.New("no answer")}
+}
