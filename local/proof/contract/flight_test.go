@@ -143,7 +143,7 @@ func killedRepeatable(t *testing.T, s *service) {
 	live := s.lapses(t, r)
 	require.Equal(t, 201, live.status, "%s", live.body)
 	s.unmarked(t, live)
-	s.replayed(t, live, s.send(t, r))
+	s.replayed(t, live, s.sendPatiently(t, r))
 	require.Equal(t, 2, p.count())
 }
 
@@ -155,7 +155,7 @@ func killedInStep(t *testing.T, s *service) {
 	s.broke(t, <-first, s.failed)
 	close(p.gate)
 	s.refused(t, s.lapses(t, r), idemhttp.CodeOutcomeUnknown)
-	s.refused(t, s.send(t, r), idemhttp.CodeOutcomeUnknown)
+	s.refused(t, s.sendPatiently(t, r), idemhttp.CodeOutcomeUnknown)
 	require.Equal(t, 1, p.count())
 }
 
@@ -172,7 +172,7 @@ func hanging(t *testing.T, s *service) {
 		}
 	}
 	s.lapses(t, r)
-	s.refused(t, s.send(t, r), idemhttp.CodeOutcomeUnknown)
+	s.refused(t, s.sendPatiently(t, r), idemhttp.CodeOutcomeUnknown)
 	require.Equal(t, 1, p.count())
 }
 

@@ -124,8 +124,8 @@ func newService(t *testing.T, l *fixture, k kind, profile idemhttp.Profile) *ser
 	return s
 }
 
-// open starts a pool. Claims get the time that is given, and at most a quarter of the
-// time-out.
+// open starts a pool. Claims and outcomes get the time that is given, claims at most a quarter
+// of the time-out.
 func (s *service) open(t *testing.T, endpoint string, fn runtime.Function, claims time.Duration) at {
 	t.Helper()
 	fn.Path = testmain.Program(t, "./internal/function")

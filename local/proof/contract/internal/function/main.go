@@ -125,7 +125,9 @@ func open(maxResult int) *idem.Engine {
 	if err != nil {
 		log.Fatal(err)
 	}
-	engine, err := idem.New(store, &idem.Options{Observer: idem.LogTo(nil), Lease: 2 * time.Second, Margin: 50 * time.Millisecond, ClaimBudget: claims})
+	engine, err := idem.New(store, &idem.Options{
+		Observer: idem.LogTo(nil), Lease: 2 * time.Second, Margin: 50 * time.Millisecond, ClaimBudget: claims, FinishBudget: claims,
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
