@@ -229,7 +229,7 @@ func TestAbortBesideAStepIsTheHandlersError(t *testing.T) {
 	require.ErrorIs(t, err, idem.ErrStepInterrupted)
 }
 
-// An attempt that a stricter call has parked meanwhile is answered as all later ones are.
+// An attempt that a stricter call has parked is answered as all later ones are.
 func TestAttemptThatAStricterCallHasParkedIsAnsweredAsUnknown(t *testing.T) {
 	store, at := memstore.New(), noon
 	c, next := waiting(t, dying{store}, &noon)

@@ -21,7 +21,7 @@ import (
 func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	switch {
 	case len(unread(rec)) > 0:
-		// Whoever said it would say the same again.
+		// Who said it would say the same again.
 		return s.giveUp(rec, "the handler cannot read the result that was said of "+strings.Join(unread(rec), ", "), nil)
 	case op.Probe == nil:
 		return s.wait(rec, op, notice.SweepPostponed, op.GiveUpAfter, rec.Probes, "nobody can be asked about it", nil)

@@ -100,7 +100,7 @@ func charge[T any](s *shop, result T) func(context.Context, int) (int, error) {
 }
 
 // Whatever becomes of the write that makes an interrupted step of it again, what no attempt can
-// read is said anew, and the step does not run meanwhile.
+// read is said anew, and the step does not run before that.
 func TestWhatNoAttemptCanReadIsSaidAnewWhateverBecomesOfTheWrite(t *testing.T) {
 	for name, fault := range map[string]func(r *rig, key idem.Key) idemtest.Fault{
 		"its reply is lost":   func(*rig, idem.Key) idemtest.Fault { return idemtest.LoseReply },
@@ -151,7 +151,7 @@ func TestWhatNoAttemptCanReadIsSaidAnewWhateverBecomesOfTheWrite(t *testing.T) {
 	}
 }
 
-// A resolution that somebody makes meanwhile counts.
+// A resolution that somebody makes before that write counts.
 func TestAResolutionBeforeTheWriteThatASaidResultCannotBeReadCounts(t *testing.T) {
 	r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
 	r.killedIn(key, "charge")

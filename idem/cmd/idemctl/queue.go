@@ -281,7 +281,7 @@ func (c *queueReplayCmd) Run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// notSent says why a message was surely not sent.
+// notSent says why a message was certainly not sent.
 type notSent string
 
 func (e notSent) Error() string { return string(e) }

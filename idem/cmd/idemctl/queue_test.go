@@ -285,7 +285,7 @@ func TestAReplayThatCannotBeNotedSendsNothing(t *testing.T) {
 	})
 }
 
-// What surely was not sent is told apart from what may have been.
+// What was certainly not sent is told apart from what may have been.
 func TestTheHistoryOfAReplayTellsWhatMayHaveBeenSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

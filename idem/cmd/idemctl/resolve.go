@@ -64,7 +64,7 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 }
 
 // shows writes what is recorded, of which a look at the files' names does not tell whether it
-// is of this case. Whoever gave it may read it.
+// is of this case. Who gave it may read it.
 func (c *resolveCmd) shows(s *session, given *given, e *idem.Encoded) {
 	if given != nil {
 		given.shows(s, e)
