@@ -25,6 +25,8 @@
 //     missing; so are system attributes of messages such as AWSTraceHeader.
 //   - Sequence numbers count from 1 with leading zeros, and the retention period
 //     is not applied.
+//   - A message of a standard queue keeps its message group (serve.mjs adds this), and the
+//     queue is no fairer for it.
 //   - A receipt handle that is too old is deleted without effect and without
 //     error, on FIFO queues too.
 //   - If a receiver closes its connection before the answer, the message becomes visible

@@ -12,7 +12,7 @@ const HOST = "127.0.0.1";
 const dist = path.join(process.cwd(), "node_modules", "fauxqs", "dist");
 const load = (file) => import(pathToFileURL(path.join(dist, ...file.split("/"))).href);
 const { buildApp } = await load("app.js");
-const { SqsStore } = await load("sqs/sqsStore.js");
+const { SqsQueue, SqsStore } = await load("sqs/sqsStore.js");
 
 // Nothing is read from the parent but the end.
 process.stdin.on("end", () => process.exit(0)).on("error", () => process.exit(0)).resume();
@@ -41,6 +41,22 @@ app.addHook("onSend", async (request, reply, payload) => {
   }
   return payload;
 });
+
+// A message keeps its group in a standard queue too. Its attributes, which the queue
+// holds as they came, tell which message of a request it is.
+const groups = new WeakMap();
+app.addHook("preHandler", async ({ body }) => {
+  for (const sent of body?.Entries ?? [body]) {
+    if (sent?.MessageBody && sent.MessageGroupId) {
+      groups.set((sent.MessageAttributes ??= {}), sent.MessageGroupId);
+    }
+  }
+});
+const enqueue = SqsQueue.prototype.enqueue;
+SqsQueue.prototype.enqueue = function (message) {
+  message.messageGroupId ??= groups.get(message.messageAttributes);
+  enqueue.call(this, message);
+};
 
 // The side that sends requests closes idle connections: a server that does breaks
 // the request that is under way when it decides to.

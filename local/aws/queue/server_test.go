@@ -103,6 +103,48 @@ func TestBrokenOffPollTakesNothing(t *testing.T) {
 	}
 }
 
+// A message of a standard queue keeps its group, in the dead-letter queue too, and its group
+// orders nothing.
+func TestStandardQueueKeepsGroups(t *testing.T) {
+	c := NewClient(started(t).Endpoint())
+	letters, err := c.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("fair-letters")})
+	require.NoError(t, err)
+	made, err := c.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("fair"), Attributes: map[string]string{
+		"VisibilityTimeout": "0", "RedrivePolicy": `{"maxReceiveCount":"1","deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:fair-letters"}`,
+	}})
+	require.NoError(t, err)
+	_, err = c.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: made.QueueUrl, MessageBody: aws.String("a"), MessageGroupId: aws.String("acme")})
+	require.NoError(t, err)
+	_, err = c.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: made.QueueUrl, MessageBody: aws.String("b")})
+	require.NoError(t, err)
+	text := types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String("x")}
+	batch, err := c.SendMessageBatch(t.Context(), &sqs.SendMessageBatchInput{QueueUrl: made.QueueUrl, Entries: []types.SendMessageBatchRequestEntry{
+		{Id: aws.String("0"), MessageBody: aws.String("c"), MessageGroupId: aws.String("acme"), MessageAttributes: map[string]types.MessageAttributeValue{"name": text}},
+		{Id: aws.String("1"), MessageBody: aws.String("d")},
+	}})
+	require.NoError(t, err)
+	require.Len(t, batch.Successful, 2)
+	// A second receive moves what was received once.
+	got := map[string]map[string]string{*made.QueueUrl: {}, *letters.QueueUrl: {}}
+	require.Eventually(t, func() bool {
+		for url, groups := range got {
+			received, err := c.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
+				QueueUrl: &url, MaxNumberOfMessages: 10, MessageAttributeNames: []string{"All"},
+				MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
+			})
+			require.NoError(t, err)
+			for _, m := range received.Messages {
+				groups[*m.Body] = m.Attributes["MessageGroupId"]
+				require.Equal(t, *m.Body == "c", m.MessageAttributes != nil)
+			}
+		}
+		return len(got[*made.QueueUrl]) == 4 && len(got[*letters.QueueUrl]) == 4
+	}, time.Minute, time.Millisecond)
+	for _, groups := range got {
+		require.Equal(t, map[string]string{"a": "acme", "b": "", "c": "acme", "d": ""}, groups)
+	}
+}
+
 func TestCancelledStartEndsEarly(t *testing.T) {
 	folder := installedCache(t)
 	ctx, cancel := context.WithCancel(t.Context())
