@@ -116,20 +116,23 @@ func ExampleSQSSendingOf() {
 		panic(err)
 	}
 	input := sqs.SendMessageInput{
-		QueueUrl:               aws.String("https://sqs.eu-central-1.amazonaws.com/111122223333/orders.fifo"),
-		MessageBody:            aws.String(`{"id":"order-1042"}`),
-		MessageGroupId:         aws.String("acme"),
-		MessageDeduplicationId: &sending.DeduplicationID, // for FIFO queues only
-		MessageAttributes:      map[string]types.MessageAttributeValue{},
+		QueueUrl:          aws.String("https://sqs.eu-central-1.amazonaws.com/111122223333/orders"),
+		MessageBody:       aws.String(`{"id":"order-1042"}`),
+		MessageAttributes: map[string]types.MessageAttributeValue{},
+	}
+	if sending.GroupID != "" { // in a FIFO queue: a group of your own, and MessageDeduplicationId
+		input.MessageGroupId = &sending.GroupID
 	}
 	for name, text := range sending.Attributes {
 		input.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &text}
 	}
 	fmt.Println(*input.MessageAttributes[idemlambda.SQSTenantAttribute].StringValue)
 	fmt.Println(*input.MessageAttributes[idemlambda.SQSKeyAttribute].StringValue)
-	fmt.Println(*input.MessageDeduplicationId)
+	fmt.Println(*input.MessageGroupId)
+	fmt.Println(sending.DeduplicationID)
 	// Output:
 	// acme
 	// order-1042
+	// 822b33ad87c148a0a20a5ba7cd5ebcaa68d36a18e7aad165554903f52ca82757
 	// 663a3696316c129fc5e71c7e214b0a2c0a4767ce406a16560998ad3bbe466e35
 }

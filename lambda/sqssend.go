@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Names of the message attributes that [SQSSendingOf] sets, for [SQSAttribute].
@@ -20,6 +21,14 @@ const (
 type SQSSending struct {
 	// Attributes are message attributes of type String, by name.
 	Attributes map[string]string
+	// GroupID is for standard queues, as the MessageGroupId: the queue is then fair to
+	// tenants, and where one of them has a backlog, the messages of the others do not wait
+	// behind it
+	// (https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html).
+	// AWS charges more for messages with a group. It is a digest of the tenant, the same as in
+	// messages of package sqssender, and empty for [idem.NoTenant]: set it only if it is
+	// not. In a FIFO queue a group is an order: take what has to be in order there.
+	GroupID string
 	// DeduplicationID is for FIFO queues; a standard queue refuses it. It is a digest
 	// of tenant, operation and value. In a queue that several operations or tenants
 	// share, one's message is therefore not dropped because of another's.
@@ -39,7 +48,7 @@ func SQSSendingOf(op idem.Operation, tenant, value string) (SQSSending, error) {
 	if err := key.Err(); err != nil {
 		return SQSSending{}, err
 	}
-	s := SQSSending{Attributes: map[string]string{SQSKeyAttribute: value}}
+	s := SQSSending{Attributes: map[string]string{SQSKeyAttribute: value}, GroupID: protocol.TenantGroup(key.ID())}
 	if tenant != idem.NoTenant {
 		s.Attributes[SQSTenantAttribute] = tenant
 	}

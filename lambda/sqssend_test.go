@@ -55,6 +55,30 @@ func TestSQSSendingTellsMessagesApart(t *testing.T) {
 	}
 }
 
+// Every tenant fits into what SQS takes as a group
+// (https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html),
+// and the group does not name it.
+func TestSQSSendingHasOneGroupForEachTenant(t *testing.T) {
+	seen := map[string]string{}
+	for _, tenant := range []string{
+		"acme", "Acme", "acme ", "acme#fulfil", "söhne", "s%C3%B6hne", "\U0001F600", "*", "#", strings.Repeat("ü", 32),
+		"822b33ad87c148a0a20a5ba7cd5ebcaa68d36a18e7aad165554903f52ca82757", // the group of acme
+	} {
+		s, err := SQSSendingOf(fulfil, tenant, "order-1")
+		require.NoError(t, err)
+		require.Regexp(t, `^[0-9a-f]{64}$`, s.GroupID)
+		require.NotContains(t, s.GroupID, tenant)
+		require.NotContains(t, seen, s.GroupID, tenant)
+		seen[s.GroupID] = tenant
+		other, err := SQSSendingOf(idem.Operation{Name: "refund"}, tenant, "order-2")
+		require.NoError(t, err)
+		require.Equal(t, s.GroupID, other.GroupID)
+	}
+	s, err := SQSSendingOf(fulfil, idem.NoTenant, "order-1")
+	require.NoError(t, err)
+	require.Empty(t, s.GroupID, "SQS takes each message without a group for a tenant's own")
+}
+
 func TestSQSSendingRefusesWhatCannotBeSent(t *testing.T) {
 	for _, c := range []struct{ tenant, value, err string }{
 		{"", "v", "tenant is empty"},

@@ -97,7 +97,7 @@ func TestOutboxOnTheWire(t *testing.T) {
 
 	e := b.entry(t, ref)
 	want := order("k")
-	want.ID = ref.ID
+	want.ID, want.TenantGroup = ref.ID, protocol.TenantGroup("acme#charge#abc")
 	require.Equal(t, &outbox.Entry{Record: ref.Record, Message: want, State: outbox.New, Number: 1, Created: base}, e)
 	require.Equal(t, []string{"acme#charge#abc/1"}, b.waiting(t, base.Add(time.Second)))
 	require.Empty(t, b.waiting(t, base.Add(-time.Second)))

@@ -160,7 +160,7 @@ func decodeMessage(it item) *outbox.Entry {
 	e := &outbox.Entry{
 		Record: ref.Record,
 		Message: outbox.Message{
-			ID: ref.ID, Destination: d.str(schema.Destination), OrderingKey: d.optStr(schema.OrderingKey),
+			ID: ref.ID, TenantGroup: protocol.TenantGroup(ref.Record), Destination: d.str(schema.Destination), OrderingKey: d.optStr(schema.OrderingKey),
 			Type: d.optStr(schema.MessageType), ContentType: d.optStr(schema.ContentType), Attributes: d.tags(),
 		},
 		State:   outbox.State(d.str(schema.State)),

@@ -48,6 +48,11 @@ type Message struct {
 	// when the message is committed ([MessageID]); leave it empty.
 	ID string
 
+	// TenantGroup is the same in all messages of a tenant, and names none. It is empty where
+	// the operation has no tenant. A standard SQS queue gets it as the message group, by which
+	// it is fair to tenants. It is set when the message is read from the store; leave it empty.
+	TenantGroup string
+
 	// Destination names where the message goes, such as "orders". The relay knows
 	// which queue, topic or bus that is. Required; letters, digits and
 	// "._-", at most [MaxDestination].
@@ -113,8 +118,8 @@ func (m *Message) Check() error {
 		return fmt.Errorf("outbox: message for %q: %s", m.Destination, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case m.ID != "":
-		return invalid("ID is set: leave it empty, it is made of the record")
+	case m.ID != "" || m.TenantGroup != "":
+		return invalid("ID or TenantGroup is set: leave them empty, they are made of the record")
 	case m.Destination == "":
 		return fmt.Errorf("outbox: message of type %q: Destination is empty: name where it goes", m.Type)
 	case len(m.Destination) > MaxDestination || !isName(m.Destination):

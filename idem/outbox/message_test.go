@@ -24,7 +24,8 @@ func TestCheck(t *testing.T) {
 		change func(*outbox.Message)
 		says   string
 	}{
-		"id":                 {func(m *outbox.Message) { m.ID = "x" }, "leave it empty"},
+		"id":                 {func(m *outbox.Message) { m.ID = "x" }, "leave them empty"},
+		"tenant's group":     {func(m *outbox.Message) { m.TenantGroup = "x" }, "leave them empty"},
 		"no destination":     {func(m *outbox.Message) { m.Destination = "" }, "Destination is empty"},
 		"url as destination": {func(m *outbox.Message) { m.Destination = "https://q" }, "Destination may have"},
 		"long destination":   {func(m *outbox.Message) { m.Destination = strings.Repeat("d", 129) }, "128"},

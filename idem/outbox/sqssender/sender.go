@@ -9,6 +9,13 @@
 // drops repeats within 5 minutes. Later repeats, and all repeats in a standard queue, reach
 // the consumer, which recognises them by the id.
 //
+// In a standard queue the message group is [outbox.Message.TenantGroup], with which the
+// queue is a fair queue: where one tenant has a backlog, the messages of the others do not
+// wait behind it. It gives no order. Messages without a tenant have no group, and SQS takes
+// each for a tenant's own. AWS charges more for messages with a group. See
+// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
+// and https://aws.amazon.com/sqs/pricing/.
+//
 // It needs sqs:SendMessage on the queue, and for an encrypted queue kms:Decrypt and
 // kms:GenerateDataKey on the key.
 package sqssender
@@ -70,8 +77,11 @@ func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, err
 				return types.MessageAttributeValue{DataType: dataType, StringValue: text}
 			}),
 		}
-		if s.fifo {
+		switch {
+		case s.fifo:
 			entry.MessageDeduplicationId, entry.MessageGroupId = &m.ID, awsbatch.Group(m)
+		case m.TenantGroup != "":
+			entry.MessageGroupId = &m.TenantGroup
 		}
 		in.Entries = append(in.Entries, entry)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 )
 
@@ -54,12 +55,12 @@ func sender(t *testing.T, client Client, url string) *Sender {
 
 func TestRequest(t *testing.T) {
 	for url, group := range map[string][]any{
-		"https://sqs/1/orders":      {nil, nil},
+		"https://sqs/1/orders":      {"acme", nil},
 		"https://sqs/1/orders.fifo": {outbox.MessageID("r", time.UnixMilli(0), "0"), "k"},
 	} {
 		client, got := answering(t, 200, "", `{"Successful":[{"Id":"1","MessageId":"x","MD5OfMessageBody":"44b9b1b3a5c1cdc5f16e04c2c48f1f9a"}],"Failed":[]}`)
 		messages := []outbox.Message{message(0, ""), message(1, "k")}
-		messages[0].Body = []byte{0, 1}
+		messages[0].Body, messages[0].TenantGroup = []byte{0, 1}, "acme"
 		errs := sender(t, noChecks{client}, url).Send(t.Context(), messages)
 		require.ErrorContains(t, errs[0], "says nothing about the message")
 		require.NoError(t, errs[1])
@@ -78,7 +79,7 @@ func TestRequest(t *testing.T) {
 		}, in.Entries[0]["MessageAttributes"])
 		for i := range messages {
 			require.Equal(t, group[i], in.Entries[i]["MessageGroupId"])
-			if group[i] != nil {
+			if strings.HasSuffix(url, ".fifo") {
 				require.Equal(t, messages[i].ID, in.Entries[i]["MessageDeduplicationId"])
 			} else {
 				require.NotContains(t, in.Entries[i], "MessageDeduplicationId")
@@ -143,7 +144,8 @@ func TestBadSenders(t *testing.T) {
 	require.ErrorContains(t, err, "client is nil")
 }
 
-// A server takes what is sent, and a FIFO queue drops what is sent again.
+// A server takes what is sent, a FIFO queue drops what is sent again, and a standard queue
+// has the tenants' groups.
 func TestQueue(t *testing.T) {
 	for _, fifo := range []bool{false, true} {
 		q := queuetest.New(t, queuetest.Spec{FIFO: fifo})
@@ -153,6 +155,8 @@ func TestQueue(t *testing.T) {
 			messages = append(messages, message(n, ""))
 		}
 		messages[7].Body = []byte(strings.Repeat("x", 200<<10))
+		groups := map[string]string{messages[3].ID: protocol.TenantGroup("acme#op#1"), messages[4].ID: protocol.TenantGroup("s%C3%B6hne#op#2")}
+		messages[3].TenantGroup, messages[4].TenantGroup = groups[messages[3].ID], groups[messages[4].ID]
 		for range 2 {
 			for _, err := range s.Send(t.Context(), messages) {
 				require.NoError(t, err)
@@ -166,6 +170,9 @@ func TestQueue(t *testing.T) {
 			require.Equal(t, "order.placed", *m.MessageAttributes[outbox.AttributeType].StringValue)
 			if fifo {
 				require.Equal(t, id, m.Attributes["MessageDeduplicationId"])
+				require.Equal(t, id, m.Attributes["MessageGroupId"])
+			} else {
+				require.Equal(t, groups[id], m.Attributes["MessageGroupId"])
 			}
 		}
 		require.Len(t, all, map[bool]int{false: 46, true: 23}[fifo])

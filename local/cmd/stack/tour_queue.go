@@ -30,7 +30,7 @@ func (t *tour) orders(ctx context.Context) {
 	send := func() string {
 		sending, err := idemlambda.SQSSendingOf(fulfil, defaultTenant, order)
 		if err == nil {
-			err = t.send(ctx, body, sending.Attributes)
+			err = t.send(ctx, body, sending)
 		}
 		if err != nil {
 			return err.Error()
@@ -45,10 +45,13 @@ func (t *tour) orders(ctx context.Context) {
 	t.poison(ctx)
 }
 
-// send puts a message with string attributes into the orders' queue.
-func (t *tour) send(ctx context.Context, body string, attributes map[string]string) error {
+// send puts a message into the orders' queue.
+func (t *tour) send(ctx context.Context, body string, sending idemlambda.SQSSending) error {
 	in := &sqs.SendMessageInput{QueueUrl: &t.queue.URL, MessageBody: &body, MessageAttributes: map[string]types.MessageAttributeValue{}}
-	for name, value := range attributes {
+	if sending.GroupID != "" {
+		in.MessageGroupId = &sending.GroupID
+	}
+	for name, value := range sending.Attributes {
 		in.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &value}
 	}
 	_, err := t.queue.Client.SendMessage(ctx, in)
@@ -154,7 +157,7 @@ func (t *tour) poison(ctx context.Context) {
 	text := t.key("poison")
 	want := fmt.Sprintf("%d × key_invalid, then a dead letter", maxReceives)
 	t.add(ctx, "a message without a key", want, func() string {
-		if err := t.send(ctx, fmt.Sprintf(`{"orderId": %q}`, text), nil); err != nil {
+		if err := t.send(ctx, fmt.Sprintf(`{"orderId": %q}`, text), idemlambda.SQSSending{}); err != nil {
 			return err.Error()
 		}
 		for n := 1; n <= maxReceives; n++ {
