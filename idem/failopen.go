@@ -32,7 +32,7 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 		open, unclaimed := f.Attempt.(protocol.Unclaimed)
 		if unclaimed && conflictUnseen(err) {
 			// Which record it is decides, so it is read.
-			rec, gErr := e.store.Get(ctx, f.ID)
+			rec, gErr := e.store.Get(protocol.Insist(ctx), f.ID)
 			switch {
 			case gErr != nil && isAnswer(gErr):
 				return gErr
@@ -118,7 +118,7 @@ func (e *Engine) writeWithdrawal(ctx context.Context, now time.Time, w protocol.
 		seen := conflict.Existing
 		if seen == nil {
 			var gErr error
-			if seen, gErr = e.store.Get(ctx, first.Claim.Record.ID); gErr != nil {
+			if seen, gErr = e.store.Get(protocol.Insist(ctx), first.Claim.Record.ID); gErr != nil {
 				return gErr
 			}
 		}

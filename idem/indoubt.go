@@ -80,7 +80,7 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 	case errors.As(err, &conflict) && conflict.Existing != nil:
 		rec = conflict.Existing
 	default:
-		rec, err = e.store.Get(ctx, w.ID)
+		rec, err = e.store.Get(protocol.Insist(ctx), w.ID)
 		if err != nil || c.a.failedOpen && free(e.claims(&c.a.rec, rec)) {
 			return nil, Outcome{}, c.unfenced(ctx, w, why)
 		}
@@ -176,7 +176,7 @@ func (c *commit) tryWithdraw(ctx context.Context, w protocol.Withdrawal) (rec *R
 	if errors.As(err, &conflict) && conflict.Existing != nil {
 		return conflict.Existing, true, err
 	}
-	rec, gErr := c.engine.store.Get(ctx, c.f.ID)
+	rec, gErr := c.engine.store.Get(protocol.Insist(ctx), c.f.ID)
 	if gErr != nil {
 		return nil, false, errors.Join(err, gErr)
 	}

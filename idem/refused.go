@@ -17,7 +17,7 @@ func (c *commit) refused(ctx context.Context, r *protocol.RefusedError) (Outcome
 	}
 	if c.a.failedOpen && end.State == Released && c.a.rec.Repeat == Repeatable {
 		// The commit may have claimed what an earlier attempt left without an outcome.
-		rec, err := c.engine.store.Get(ctx, c.f.ID)
+		rec, err := c.engine.store.Get(protocol.Insist(ctx), c.f.ID)
 		end.Uncertain = err != nil || rec != nil && (rec.Uncertain || rec.Owner != c.a.rec.Owner)
 	}
 	if r.Ambiguous {

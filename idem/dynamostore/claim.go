@@ -13,7 +13,7 @@ import (
 // Acquire implements [idem.Store]: a PutItem where there is no record or an
 // expired one is replaced, an UpdateItem for a takeover.
 func (s *Store) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
-	k := s.retry.begin(ctx, "Acquire")
+	k := s.retry.beginSparing(ctx, "Acquire")
 	defer k.end()
 	rec := &c.Record
 	switch {

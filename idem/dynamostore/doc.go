@@ -175,6 +175,11 @@
 // refused connection, a throttled or a denied request are not ambiguous. This needs a
 // client with short time-outs for dialing and for replies: make it with [NewClient].
 //
+// Claims and reads share a quota of retries, as in the SDK's standard mode
+// (https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html). Of 64
+// callers at once on a table that is down the first ten failures are tried again. See
+// [Options].Retries. The quota goes by calls and not by time.
+//
 // Down of the error is set if every try found DynamoDB down: not reached, silent,
 // throttled, or answering with a status of 500 or more. Any other answer in between,
 // such as another transaction on the item, shows that it works. A request that could

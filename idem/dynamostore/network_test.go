@@ -153,6 +153,8 @@ func TestNewFindsMistakes(t *testing.T) {
 		{"budget", func() error { _, err := New(client, "t", &Options{Budget: -1}); return err }, "Budget"},
 		{"result", func() error { _, err := New(client, "t", &Options{MaxResult: -1}); return err }, "MaxResult"},
 		{"result too large", func() error { _, err := New(client, "t", &Options{MaxResult: MaxMaxResult + 1}); return err }, "MaxResult"},
+		{"retries", func() error { _, err := New(client, "t", &Options{Retries: -1}); return err }, "Options.Retries is -1"},
+		{"retries without a bound", func() error { _, err := New(client, "t", &Options{Retries: MaxRetries + 1}); return err }, "use 1 to"},
 		{"endpoint", func() error {
 			_, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "127.0.0.1:8000"})
 			return err

@@ -11,7 +11,7 @@ import (
 
 // Get implements [idem.Store]: one consistent GetItem.
 func (s *Store) Get(ctx context.Context, id string) (*protocol.Record, error) {
-	k := s.retry.begin(ctx, "Get")
+	k := s.retry.beginSparing(ctx, "Get")
 	defer k.end()
 	it, err := s.get(k, key(id))
 	if it == nil || err != nil {
@@ -40,7 +40,7 @@ func (s *Store) Result(ctx context.Context, rec *protocol.Record) ([]byte, error
 	if rec == nil || rec.State != protocol.Completed {
 		return nil, nil
 	}
-	return s.result(ctx, "Result", rec.ID, rec.Owner, rec.Body)
+	return s.result(ctx, s.retry.beginSparing, "Result", rec.ID, rec.Owner, rec.Body)
 }
 
 // StepResult implements [idem.Store]: no call, or one consistent BatchGetItem if
@@ -53,14 +53,14 @@ func (s *Store) StepResult(ctx context.Context, rec *protocol.Record, name strin
 	if step.Write == "" || step.Begun || step.NotExecuted || step.Failure != nil {
 		return nil, unreadable(rec.ID, "its step %q has no result", name)
 	}
-	return s.result(ctx, "StepResult", rec.ID, step.Write, step.Body)
+	return s.result(ctx, s.retry.begin, "StepResult", rec.ID, step.Write, step.Body)
 }
 
 // result reads what the writer stored.
-func (s *Store) result(ctx context.Context, op, id, writer string, body protocol.Body) ([]byte, error) {
+func (s *Store) result(ctx context.Context, begin func(context.Context, string) *call, op, id, writer string, body protocol.Body) ([]byte, error) {
 	stored := body.Data
 	if body.Parts > 0 {
-		k := s.retry.begin(ctx, op)
+		k := begin(ctx, op)
 		defer k.end()
 		var err error
 		if stored, err = s.getParts(k, id, writer, body); err != nil {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -21,10 +22,20 @@ const (
 	maxBackoff   = time.Second
 )
 
-// retrier is the time that calls get, and the table they are for.
+// What a retry takes out of the quota, and what a call that needed none puts into it: under
+// a load that lasts there are a fifth more requests than calls. The first is the SDK's
+// (retry.DefaultRetryCost), and so is the second (retry.DefaultNoRetryIncrement).
+const (
+	retryCost = 5
+	noRetry   = 1
+)
+
+// retrier is the time that calls get, the table they are for, and the quota of retries
+// that claims and reads share; nil means none.
 type retrier struct {
 	attempt, budget time.Duration
 	table           string
+	quota           *ratelimit.TokenRateLimit
 }
 
 // call is one call of a store's method, over all its tries and requests.
@@ -36,6 +47,8 @@ type call struct {
 	// maybe is set once a write was sent that got no definite answer, down once a try
 	// found DynamoDB down, and up once one was answered or could not be sent.
 	maybe, down, up bool
+	// sparing is set if retries come out of the quota.
+	sparing bool
 }
 
 // begin gives the call a deadline if it has none.
@@ -45,6 +58,36 @@ func (r *retrier) begin(ctx context.Context, op string) *call {
 		c.ctx, c.cancel = context.WithTimeout(ctx, r.budget)
 	}
 	return c
+}
+
+// beginSparing begins a call whose retries come out of the quota: a claim or a read. Without
+// them it fails closed, and nothing has run. Writes of what has run, or of what may have
+// landed, are repeated while they have time: nobody else knows what is in them.
+func (r *retrier) beginSparing(ctx context.Context, op string) *call {
+	c := r.begin(ctx, op)
+	c.sparing = r.quota != nil
+	return c
+}
+
+// retry takes a retry out of the quota, to be put back if it succeeds. It returns false if
+// none is left.
+func (c *call) retry() (putBack func() error, ok bool) {
+	if !c.sparing || protocol.Insists(c.ctx) {
+		return nil, true
+	}
+	putBack, err := c.quota.GetToken(context.WithoutCancel(c.ctx), retryCost)
+	return putBack, err == nil
+}
+
+// succeeded puts into the quota what an answer is worth.
+func (c *call) succeeded(putBack func() error) {
+	c.up = true
+	switch {
+	case putBack != nil:
+		_ = putBack() // never fails
+	case c.sparing:
+		_ = c.quota.AddTokens(noRetry) // never fails
+	}
 }
 
 // share is the call with a part of its time, to be ended by its cancel function.
@@ -72,6 +115,7 @@ func (c *call) do(write bool, timeout time.Duration, send func(context.Context) 
 // doSized is do for a request of so many bytes: every try has time for them.
 func (c *call) doSized(write bool, timeout time.Duration, size int, send func(context.Context) error) error {
 	var last error
+	var putBack func() error
 	for n := 0; ; n++ {
 		if err := c.ctx.Err(); err != nil {
 			return c.gaveUp(n, err, last)
@@ -82,11 +126,11 @@ func (c *call) doSized(write bool, timeout time.Duration, size int, send func(co
 		err := send(t)
 		cancel()
 		if err == nil {
-			c.up = true
+			c.succeeded(putBack)
 			return nil
 		}
 		if refused, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
-			c.up = true
+			c.succeeded(putBack)
 			return refused
 		}
 		if t.unsent() {
@@ -99,7 +143,14 @@ func (c *call) doSized(write bool, timeout time.Duration, size int, send func(co
 			return c.fail(advise(c.table, err))
 		}
 		last = err
+		var may bool
+		if putBack, may = c.retry(); !may {
+			return c.gaveUp(n+1, errNoRetries, last)
+		}
 		if !c.pause(n) {
+			if putBack != nil {
+				_ = putBack() // never fails
+			}
 			return c.gaveUp(n+1, c.ctx.Err(), last)
 		}
 	}
@@ -137,6 +188,9 @@ func (c *call) pause(n int) bool {
 		return false
 	}
 }
+
+// errNoRetries says why a call has not tried again although it had time.
+var errNoRetries = errors.New("no retry is left for claims and reads, since many have failed (Options.Retries)")
 
 func (c *call) fail(err error) error {
 	return &protocol.StoreError{Op: c.op, Ambiguous: c.maybe, Down: c.down && !c.up, Err: err}

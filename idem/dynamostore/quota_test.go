@@ -1,0 +1,178 @@
+package dynamostore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// overloaded is a store whose client answers each try as the function says of its number.
+func overloaded(t *testing.T, answer func(n int64) error) (*Store, *atomic.Int64) {
+	t.Helper()
+	tries := new(atomic.Int64)
+	s, err := New(fake(func(context.Context, any) (item, error) { return nil, answer(tries.Add(1)) }), "table", nil)
+	require.NoError(t, err)
+	return s, tries
+}
+
+func throttles(int64) error { return api("ThrottlingException") }
+
+// usedUp is a throttled store without a retry in hand, and the tries since.
+func usedUp(t *testing.T) (*Store, *atomic.Int64) {
+	t.Helper()
+	s, tries := overloaded(t, throttles)
+	for s.retry.quota.Remaining() >= retryCost {
+		isStoreError(t, s.Acquire(t.Context(), base, claim("k", "o")), false)
+	}
+	tries.Store(0)
+	return s, tries
+}
+
+// A table that throttles, is slow or is down gets at most a fifth more requests than
+// there are calls.
+func TestCallersAtOnceGetFewRetriesTogether(t *testing.T) {
+	const callers = 64
+	for name, answer := range map[string]func(int64) error{
+		"throttled": throttles,
+		"refused":   func(int64) error { return dialRefused },
+		"silent":    func(int64) error { return canceled },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, tries := overloaded(t, answer)
+				var all sync.WaitGroup
+				for range callers {
+					all.Go(func() {
+						var failed *protocol.StoreError
+						require.ErrorAs(t, s.Acquire(t.Context(), base, claim("k", "o")), &failed)
+						require.True(t, failed.Down)
+					})
+				}
+				all.Wait()
+				require.EqualValues(t, callers+DefaultRetries, tries.Load())
+				require.LessOrEqual(t, tries.Load(), int64(callers*12/10))
+			})
+		})
+	}
+}
+
+// Every third try is throttled, for an hour of calls: what is answered earns a fifth.
+func TestLoadThatLastsGetsAFifthMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 3000
+		s, tries := overloaded(t, func(n int64) error {
+			if n%3 != 0 {
+				return api("ThrottlingException")
+			}
+			return nil
+		})
+		for range calls {
+			_, _ = s.Get(t.Context(), "k")
+		}
+		require.LessOrEqual(t, tries.Load(), int64(calls*12/10)+DefaultRetries)
+	})
+}
+
+// A claim or read without a retry in hand says so, and that nothing was to be had of the
+// store: an operation that fails open may run.
+func TestNoRetriesLeftIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, tries := usedUp(t)
+		start := time.Now()
+		failed := isStoreError(t, s.Acquire(t.Context(), base, claim("k", "o")), false)
+		require.True(t, failed.Down)
+		require.ErrorContains(t, failed, "no retry is left for claims and reads")
+		require.ErrorContains(t, failed, "ThrottlingException")
+		require.EqualValues(t, 1, tries.Load())
+		require.Zero(t, time.Since(start))
+		_, err := s.Get(t.Context(), "k")
+		require.ErrorIs(t, err, errNoRetries)
+		_, err = s.Result(t.Context(), &protocol.Record{ID: "k", State: protocol.Completed, Owner: "o", Body: protocol.Body{Parts: 1, Stored: 5000, Digest: make([]byte, 32)}})
+		require.ErrorIs(t, err, errNoRetries)
+	})
+}
+
+// What has run, or may have landed, is written whatever others have used up.
+func TestWritesOfWhatHasRunNeedNoQuota(t *testing.T) {
+	for name, write := range map[string]func(context.Context, *Store) error{
+		"withdrawal": func(ctx context.Context, s *Store) error {
+			return s.Withdraw(ctx, base, protocol.Withdrawal{Claim: claim("k", "o"), Owner: "w", Write: "w"})
+		},
+		"outcome": func(ctx context.Context, s *Store) error { return s.Finish(ctx, base, completion("k", "o", nil)) },
+		"step": func(ctx context.Context, s *Store) error {
+			return s.RecordStep(ctx, base, protocol.StepWrite{ID: "k", Owner: "o", Write: "w", Name: "s"})
+		},
+		"lease": func(ctx context.Context, s *Store) error {
+			return s.Extend(ctx, base, protocol.Extension{ID: "k", Owner: "o", Write: "w", LeaseUntil: base})
+		},
+		"read that decides": func(ctx context.Context, s *Store) error {
+			_, err := s.Get(protocol.Insist(ctx), "k")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, tries := usedUp(t)
+				left := s.retry.quota.Remaining()
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				require.NotErrorIs(t, isStoreError(t, write(ctx, s), false), errNoRetries)
+				require.Greater(t, tries.Load(), int64(3))
+				require.Equal(t, left, s.retry.quota.Remaining())
+			})
+		})
+	}
+}
+
+// One bad moment of a table that works otherwise costs nobody a retry for long.
+func TestRetryThatSucceedsIsPutBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, tries := overloaded(t, func(n int64) error {
+			if n%2 == 1 {
+				return api("ThrottlingException")
+			}
+			return nil
+		})
+		for range 10 * DefaultRetries {
+			require.NoError(t, s.Acquire(t.Context(), base, claim("k", "o")))
+		}
+		require.EqualValues(t, 20*DefaultRetries, tries.Load())
+		require.EqualValues(t, DefaultRetries*retryCost, s.retry.quota.Remaining())
+	})
+	// A refused condition is an answer too.
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := scripted(t, nil, api("ThrottlingException"), refusal)
+		isConflict(t, s.Acquire(t.Context(), base, claim("k", "o")))
+		require.EqualValues(t, DefaultRetries*retryCost, s.retry.quota.Remaining())
+	})
+}
+
+func TestCallsWithoutRetriesEarnSome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		heals := false
+		s, tries := overloaded(t, func(int64) error {
+			if heals {
+				return nil
+			}
+			return api("ThrottlingException")
+		})
+		for s.retry.quota.Remaining() >= retryCost {
+			isStoreError(t, s.Acquire(t.Context(), base, claim("k", "o")), false)
+		}
+		heals = true
+		for range retryCost {
+			require.NoError(t, s.Acquire(t.Context(), base, claim("k", "o")))
+		}
+		heals = false
+		tries.Store(0)
+		isStoreError(t, s.Acquire(t.Context(), base, claim("k", "o")), false)
+		require.EqualValues(t, 2, tries.Load())
+	})
+}
