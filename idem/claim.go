@@ -15,11 +15,18 @@ func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
 	e := x.engine
 	part := x.claiming(ctx)
 	defer part.end()
-	_ = e.queue.flush(part.ctx) // what could not be written stays in the queue
+	err := x.enter()
+	defer x.leave()
+	if err == nil {
+		_ = e.queue.flush(part.ctx) // what could not be written stays in the queue
+	}
 	var seen *Record
-	if op := &x.call.Key.op; x.call.NoClaim != nil || op.Mode == Atomic && !op.ReplayRunsHandler {
-		var err error
-		if seen, err = x.look(part.ctx); err != nil {
+	if op := &x.call.Key.op; err != nil || x.call.NoClaim != nil || op.Mode == Atomic && !op.ReplayRunsHandler {
+		if err == nil {
+			seen, err = x.look(part.ctx)
+			x.heard(ctx, err)
+		}
+		if err != nil {
 			if late := x.call.NoClaim; errors.Is(late, ErrOutOfTime) && !errors.Is(err, ErrRecordUnreadable) {
 				// There was no time for the look either.
 				x.notify(ctx, notice.OutOfTime, notice.Notice{Err: err})
@@ -76,6 +83,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 				return x.beginAtomic(c, seen), Outcome{}, nil
 			}
 			err := e.store.Acquire(part.ctx, e.now(), c)
+			x.heard(ctx, err)
 			if err == nil {
 				return x.beginClaimed(ctx, c, sent), Outcome{}, nil
 			}

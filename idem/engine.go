@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"math"
 	"os"
 	"reflect"
 	"strconv"
@@ -39,21 +40,22 @@ type Options struct {
 	// an outcome as expired. Zero means [DefaultMargin]. Too short, and an attempt with a
 	// slow clock is taken over while it runs; the promise is then kept by fencing alone.
 	Margin time.Duration
-	// Guard is how long before the kill time the handler's context ends, so that
-	// the outcome can still be written; a quarter of the time left if that is
-	// less. Zero means [DefaultGuard].
+	// Guard is how long before the kill time the handler's context ends, so that the outcome can
+	// still be written; a quarter of the time left if that is less. Zero means [DefaultGuard].
 	Guard time.Duration
-	// ClaimBudget bounds the store calls before the handler runs, a quarter of the
-	// time left if that is less. When it is used up the call fails closed. Zero
-	// means [DefaultClaimBudget].
+	// ClaimBudget bounds the store calls before the handler runs, a quarter of the time left if
+	// that is less. When it is used up the call fails closed. Zero means [DefaultClaimBudget].
 	ClaimBudget time.Duration
 	// FinishBudget bounds the store calls after the handler ran; results and units of
 	// work get a second more for each MiB, and nothing outlasts the kill time. An outcome
 	// that could not be written by then is queued, and so is a result that could not be
 	// stored beside its record. Zero means [DefaultFinishBudget].
 	FinishBudget time.Duration
-	// Wait is how long a call waits for another call in flight before it answers
-	// [ErrInFlight]. Zero means not at all.
+	// StoreFailures is how many calls in a row must find the store down ([StoreError].Down) until
+	// calls fail closed at once. One a second asks then, and the first answer ends that. What has
+	// run is still written, and operations that fail open ask. Zero means 5, negative never.
+	StoreFailures int
+	// Wait is how long a call waits for one in flight before it answers [ErrInFlight]. Zero: not at all.
 	Wait time.Duration
 	// QueueBytes bounds what is kept in memory of outcomes to be written later, in bytes.
 	// Zero means 32 MiB. Where it is full, results are dropped first, then what takes back
@@ -75,6 +77,7 @@ type Engine struct {
 	inLambda bool
 	managed  bool // on Managed Instances, where nothing is killed when the invocation's time is over
 	queue    *queue
+	circuit  circuit
 	types    sync.Map // reflect.Type or typeAt → *shape
 }
 
@@ -115,6 +118,9 @@ func New(store Store, o *Options) (*Engine, error) {
 	}
 	if e.opts.QueueBytes == 0 {
 		e.opts.QueueBytes = 32 << 20
+	}
+	if e.circuit.least = int32(min(max(e.opts.StoreFailures, 0), math.MaxInt32)); e.opts.StoreFailures == 0 {
+		e.circuit.least = defaultStoreFailures
 	}
 	e.opts.Observer = Observers(e.opts.Observer)
 	clock := e.opts.Now

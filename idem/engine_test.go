@@ -56,6 +56,7 @@ func newRigAt(t *testing.T, mem *memstore.Store, clock *idemtest.Clock, o *idem.
 		opts = *o
 	}
 	opts.Now, opts.Observer = r.clock.Now, r.events.observer
+	opts.StoreFailures = cmp.Or(opts.StoreFailures, -1) // each call meets its faults
 	if inBubble := time.Now().UTC().Year() == 2000; !inBubble {
 		// How long the machine pauses a test is no part of it.
 		opts.ClaimBudget, opts.FinishBudget = cmp.Or(opts.ClaimBudget, time.Minute), cmp.Or(opts.FinishBudget, time.Minute)

@@ -40,8 +40,7 @@ var (
 // InFlightError says when an attempt in flight will have ended at the latest. It
 // matches [ErrInFlight], and [ErrLeaseLost] if the caller's own attempt lost its claim.
 type InFlightError struct {
-	// LeaseLeft is the time until the lease is over, the observers' margin
-	// included; never negative.
+	// LeaseLeft is the time until the lease is over, the observers' margin included; never negative.
 	LeaseLeft time.Duration
 	// Attempt is the number of the attempt in flight.
 	Attempt int

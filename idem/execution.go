@@ -19,6 +19,7 @@ type execution struct {
 	guard        time.Duration // before the invocation's end
 	budget       time.Duration // for the store, before the claim
 	called       time.Time     // when it began, by the process's clock
+	asks         bool          // it alone may ask the store, while the circuit is open
 	ran          atomic.Int64  // from called until the handler has returned, 0 before
 }
 

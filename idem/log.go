@@ -26,6 +26,8 @@ var logged = map[notice.Kind]struct {
 	notice.LeaseLost:        {slog.LevelWarn, "lease lost"},
 	notice.OutOfTime:        {slog.LevelInfo, "too little time left"},
 	notice.StoreUnavailable: {slog.LevelWarn, "store unavailable, nothing was executed"},
+	notice.CircuitOpened:    {slog.LevelWarn, "the store is down, calls do not ask it until one of them gets an answer"},
+	notice.CircuitClosed:    {slog.LevelInfo, "the store answers again"},
 	notice.FailedOpen:       {slog.LevelWarn, "running without a claim"},
 	notice.Unreadable:       {slog.LevelError, "record unreadable"},
 	notice.Withdrawn:        {slog.LevelInfo, "claim withdrawn"},

@@ -86,6 +86,13 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
 		try(t, r, safe.Key("t", "k"))
 	},
+	"circuit_opened": func(t *testing.T, r *rig) { down(t, r) },
+	"circuit_closed": func(t *testing.T, r *rig) {
+		down(t, r)
+		r.faults.Heal()
+		time.Sleep(time.Second)
+		try(t, r, safe.Key("t", "k"))
+	},
 	"failed_open": func(t *testing.T, r *rig) {
 		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
 		try(t, r, openOp(false).Key("t", "k"))
@@ -149,6 +156,14 @@ func try(t *testing.T, r *rig, key idem.Key) {
 	_, _ = idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
 }
 
+// down opens the engine's circuit.
+func down(t *testing.T, r *rig) {
+	r.faults.Always(idemtest.Refuse)
+	for range 5 {
+		try(t, r, safe.Key("t", "k"))
+	}
+}
+
 // kinds are all that the package declares of calls.
 func kinds(t *testing.T) (all []notice.Kind) {
 	source, err := os.ReadFile("notice/notice.go")
@@ -167,7 +182,7 @@ func TestAnObserverIsToldOfEveryKind(t *testing.T) {
 	for kind, scenario := range observed {
 		t.Run(string(kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, nil)
+				r := newRig(t, &idem.Options{StoreFailures: 5})
 				scenario(t, r)
 				r.events.mu.Lock()
 				defer r.events.mu.Unlock()

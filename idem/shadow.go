@@ -88,9 +88,18 @@ func (o *observation) claim(ctx context.Context) {
 	told := ctx
 	ctx, cancel := o.within(ctx)
 	defer cancel()
+	if end, ok := ctx.Deadline(); ok {
+		o.budget = time.Until(end)
+	}
+	if err := o.enter(); err != nil {
+		o.unobserved(told, err)
+		return
+	}
+	defer o.leave()
 	var seen *Record
 	if no != nil {
-		if seen, err = o.look(ctx); err != nil {
+		seen, err = o.look(ctx)
+		if o.heard(told, err); err != nil {
 			o.unobserved(told, err)
 			return
 		}
@@ -111,6 +120,7 @@ func (o *observation) claim(ctx context.Context) {
 			c.Record.Value, c.Record.Due = "", time.Time{}
 			c.Record.ExpiresAt = o.expires(c.Record.LeaseUntil)
 			err := o.engine.store.Acquire(ctx, o.engine.now(), c)
+			o.heard(told, err)
 			if err == nil || !isAnswer(err) {
 				failed, ok := errors.AsType[*StoreError](err)
 				o.claims, o.sent, o.a.rec = err == nil || !ok || failed.Ambiguous, err, c.Record

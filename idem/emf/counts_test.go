@@ -135,6 +135,12 @@ var counted = map[string]struct {
 	"taken over":             {schema.MetricTookOver, 1, func(r *rig) { r.lapse(charge); r.call(charge, 1, nil) }},
 	"lapsed, found by sweep": {schema.MetricSweepParked, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.StillUnknown(0)) }},
 	"store error":            {schema.MetricStoreUnavailable, 1, func(r *rig) { r.Faults.Always(idemtest.Refuse); r.call(charge, 1, nil) }},
+	"store down": {schema.MetricCircuitOpened, 1, func(r *rig) {
+		r.Faults.Always(idemtest.Refuse)
+		for range 20 {
+			r.call(charge, 1, nil)
+		}
+	}},
 	"failed open": {schema.MetricFailedOpen, 1, func(r *rig) {
 		r.Faults.Next(idemtest.Acquire, idemtest.Refuse)
 		r.call(idem.Operation{Name: "charge", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen}, 1, nil)
@@ -190,7 +196,7 @@ func TestEverythingThatOperatorsCountIsAMetric(t *testing.T) {
 				telemetry, err := otelidem.New(&otelidem.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
 				require.NoError(t, err)
 				r := &rig{t: t, metrics: m, telemetry: telemetry}
-				r.Harness = idemtest.New(t, &idem.Options{Observer: r.observe})
+				r.Harness = idemtest.New(t, &idem.Options{Observer: r.observe, StoreFailures: 9})
 				c.run(r)
 
 				require.NoError(t, m.Flush(t.Context()))

@@ -67,6 +67,8 @@ const (
 	LeaseLost        Kind = "lease_lost"        // an attempt no longer has its claim
 	OutOfTime        Kind = "out_of_time"       // too little time was left to take a claim
 	StoreUnavailable Kind = "store_unavailable" // the store could not be reached before the claim
+	CircuitOpened    Kind = "circuit_opened"    // calls have found the store down, further ones do not ask it
+	CircuitClosed    Kind = "circuit_closed"    // the store has answered again
 	FailedOpen       Kind = "failed_open"       // the handler runs without a claim
 	Unreadable       Kind = "record_unreadable" // a record, or a step's result in it, cannot be read, the call failed closed
 	Withdrawn        Kind = "withdrawn"         // a claim without a reply was taken back

@@ -45,6 +45,7 @@ var All = []Metric{
 	{schema.MetricLeaseLost, Count, "attempt"},
 	{schema.MetricOutOfTime, Count, "call"},
 	{schema.MetricStoreUnavailable, Count, "call"},
+	{schema.MetricCircuitOpened, Count, "circuit"},
 	{schema.MetricFailedOpen, Count, "call"},
 	{schema.MetricUnreadable, Count, "record"},
 	{schema.MetricOutcomeQueued, Count, "write"},

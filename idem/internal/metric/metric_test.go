@@ -41,7 +41,8 @@ func TestEachKindOfNoticeIsCountedOrKnowinglyNot(t *testing.T) {
 		"claimed":       true,                                                  // executed and completed count it
 		"step_recorded": true, "step_replayed": true, "step_compensated": true, // part of handler_time and finish_time
 		"shadow_refused": true, "shadow_unobserved": true, // idemctl report counts their log lines
-		"withdrawn": true, // nothing was executed, and store_unavailable counts the call
+		"circuit_closed": true, // other calls count then
+		"withdrawn":      true, // nothing was executed, and store_unavailable counts the call
 	}
 	for _, kind := range found(t, "../../notice/notice.go", `Kind = "(\w+)"`) {
 		_, counted := Number(kind)

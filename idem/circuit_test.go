@@ -1,0 +1,186 @@
+package idem_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+var breaks = &idem.Options{StoreFailures: 5}
+
+// calls makes n calls, each with a key of its own, and returns how often the store was asked.
+func calls(t *testing.T, r *rig, op idem.Operation, n int, c *counter) (asked int) {
+	t.Helper()
+	r.faults.Reset()
+	for i := range n {
+		_, err := idem.Do(t.Context(), r.engine, op.Key("t", time.Now().String()+string(rune('a'+i%26))), i, c.run)
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	}
+	return len(r.faults.Calls())
+}
+
+// While the store is down, calls fail closed at once, and one a second asks. The first answer
+// ends that. Nothing runs meanwhile.
+func TestStoreThatIsDownIsAskedOnceASecond(t *testing.T) {
+	for _, op := range both {
+		t.Run(op.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, c := newRig(t, breaks), new(counter)
+				r.faults.Always(idemtest.Refuse)
+				require.Equal(t, 5, calls(t, r, op, 100, c))
+				start := time.Now()
+				_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, c.run)
+				require.Zero(t, time.Since(start), "it waits for nothing")
+				require.ErrorContains(t, err, "not asked: 5 calls in a row or more have found it down, the last one 0s ago")
+				require.ErrorContains(t, err, "idemtest: refused")
+				var failed *idem.StoreError
+				require.ErrorAs(t, err, &failed)
+				require.False(t, failed.Down || failed.Ambiguous)
+				for range 10 {
+					time.Sleep(time.Second)
+					require.Equal(t, 1, calls(t, r, op, 100, c))
+				}
+				require.Zero(t, c.count())
+				r.events.take()
+
+				r.faults.Heal()
+				time.Sleep(time.Second)
+				for n := range 3 {
+					_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"+string(rune('a'+n))), 1, c.run)
+					require.NoError(t, err)
+				}
+				require.Equal(t, 3, c.count())
+				require.Contains(t, r.events.take(), "circuit_closed")
+			})
+		})
+	}
+}
+
+// The one that asks is alone until it has its answer, and what it leaves open another one asks.
+func TestOneCallAsksAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c := newRig(t, breaks), new(counter)
+		r.faults.Always(idemtest.Refuse)
+		calls(t, r, safe, 5, c)
+		time.Sleep(time.Second)
+		r.faults.Always(idemtest.BlackHole)
+		ctx, leave := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = idem.Do(ctx, r.engine, safe.Key("t", "asks"), 1, c.run)
+		}()
+		synctest.Wait()
+		require.Zero(t, calls(t, r, safe, 10, c))
+		leave() // it has learnt nothing
+		<-done
+		r.faults.Heal()
+		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "next"), 1, c.run)
+		require.NoError(t, err)
+	})
+}
+
+// Failures count in a row: an answer in between, whichever, shows that the store works.
+func TestAnAnswerInBetweenKeepsTheCircuitClosed(t *testing.T) {
+	for name, fault := range map[string]idemtest.Fault{"success": idemtest.Pass, "denied": idemtest.Deny, "unreadable": idemtest.Unreadable} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, breaks)
+				for n := range 40 {
+					if n%5 == 4 {
+						r.faults.Always(fault)
+					} else {
+						r.faults.Always(idemtest.Refuse)
+					}
+					try(t, r, safe.Key("t", string(rune('a'+n))))
+				}
+				require.NotContains(t, r.events.take(), "circuit_opened")
+			})
+		})
+	}
+}
+
+// What says nothing of the store does not count: callers that leave, and such as give it no time.
+func TestWhatSaysNothingOfTheStoreDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, breaks)
+		r.faults.Always(idemtest.BlackHole)
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			_, _ = idem.Do(ctx, r.engine, safe.Key("t", "k"), 1, new(counter).run)
+			cancel()
+			ctx, cancel = context.WithCancel(t.Context())
+			time.AfterFunc(time.Millisecond, cancel)
+			_, _ = idem.Do(ctx, r.engine, safe.Key("t", "k"), 1, new(counter).run)
+		}
+		require.NotContains(t, r.events.take(), "circuit_opened")
+	})
+	// Failures that are far apart say nothing of now either.
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, breaks)
+		r.faults.Always(idemtest.Refuse)
+		for range 20 {
+			try(t, r, safe.Key("t", "k"))
+			time.Sleep(11 * time.Second)
+		}
+		require.NotContains(t, r.events.take(), "circuit_opened")
+	})
+}
+
+// Outcomes are written while the circuit is open, and operations that fail open ask and run.
+func TestTheCircuitIsAroundClaimsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c := newRig(t, breaks), new(counter)
+		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "runs"), 1, func(ctx context.Context, _ int) (int, error) {
+			r.faults.Always(idemtest.Refuse)
+			require.Equal(t, 5, calls(t, r, safe, 20, c))
+			r.faults.Heal() // the circuit stays open for a second
+			require.Zero(t, calls(t, r, safe, 20, c))
+			return idem.Step(ctx, "s", func(context.Context) (int, error) { return 1, nil }, nil)
+		})
+		require.NoError(t, err)
+		_, err = idem.Do(t.Context(), r.engine, openOp(false).Key("t", "open"), 1, c.run)
+		require.NoError(t, err, "it asks, and its answer closes the circuit")
+		_, err = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, c.run)
+		require.NoError(t, err)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r, c := newRig(t, breaks), new(counter)
+		r.faults.Always(idemtest.Refuse, idemtest.Acquire)
+		calls(t, r, safe, 10, new(counter))
+		for n := range 3 {
+			_, err := idem.Do(t.Context(), r.engine, openOp(false).Key("t", string(rune('a'+n))), 1, c.run)
+			require.NoError(t, err)
+		}
+		require.Equal(t, 3, c.count())
+	})
+}
+
+// A call in shadow does not wait for a store that is down, and runs.
+func TestShadowDoesNotAskAStoreThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c := newRig(t, breaks), new(counter)
+		r.faults.Always(idemtest.BlackHole)
+		start := time.Now()
+		for n := range 100 {
+			_, err := idem.Do(t.Context(), r.engine, inShadow(safe).Key("t", string(rune('a'+n))), 1, c.run)
+			require.NoError(t, err)
+		}
+		require.Equal(t, 100, c.count())
+		require.Less(t, time.Since(start), 10*time.Second)
+	})
+}
+
+func TestWithoutStoreFailuresEachCallAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{StoreFailures: -7})
+		r.faults.Always(idemtest.Refuse)
+		require.Equal(t, 100, calls(t, r, safe, 100, new(counter)))
+	})
+}

@@ -1,0 +1,142 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/notice"
+)
+
+// pays is an operation that is not repeatable.
+var pays = idem.Operation{Name: "pay"}
+
+// tally counts requests by operation.
+func tally(ops []string) map[string]int {
+	n := map[string]int{}
+	for _, op := range ops {
+		n[op]++
+	}
+	return n
+}
+
+// Where no call gets the claim, what may have landed is taken back, each.
+func TestClaimsAtOnceWithoutAnswerAreAllTakenBack(t *testing.T) {
+	const callers = 64
+	for name, tc := range map[string]struct {
+		fail     func() (*http.Response, error)
+		requests map[string]int
+	}{
+		"throttled": {func() (*http.Response, error) { return answer(400, throttled), nil }, map[string]int{"PutItem": callers + DefaultRetries}},
+		"no answer": {func() (*http.Response, error) { return nil, errReset }, map[string]int{"PutItem": callers + DefaultRetries, "UpdateItem": callers}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t, nil)
+			engine, err := idem.New(f.Store, &idem.Options{ClaimBudget: time.Minute, StoreFailures: -1, Observer: func(context.Context, notice.Notice) {}})
+			require.NoError(t, err)
+			f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
+				if op != "PutItem" {
+					return nil, nil
+				}
+				return tc.fail()
+			})
+			var calls sync.WaitGroup
+			for range callers {
+				calls.Go(func() {
+					_, err := idem.Do(context.Background(), engine, pays.Key("t", "k"), 1, func(context.Context, int) (int, error) { panic("it ran") })
+					if !errors.Is(err, idem.ErrStoreUnavailable) {
+						t.Errorf("%v", err)
+					}
+				})
+			}
+			calls.Wait()
+			require.Equal(t, tc.requests, tally(f.wire.calls()))
+		})
+	}
+}
+
+// While DynamoDB is gone calls send nothing, but for one a second. It is back with the first
+// answer, and nothing has run in between.
+func TestDynamoDBThatIsGoneIsLeftAlone(t *testing.T) {
+	f := open(t, nil)
+	var opened, closed atomic.Int32
+	engine, err := idem.New(f.Store, &idem.Options{ClaimBudget: time.Minute, Observer: func(_ context.Context, n notice.Notice) {
+		switch n.Kind {
+		case notice.CircuitOpened:
+			opened.Add(1)
+		case notice.CircuitClosed:
+			closed.Add(1)
+		}
+	}})
+	require.NoError(t, err)
+	gone := func(int, string, *http.Request) (*http.Response, error) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	}
+	f.wire.set(gone)
+	var runs atomic.Int32
+	call := func(n int) error {
+		_, err := idem.Do(t.Context(), engine, pays.Key("t", strconv.Itoa(n)), n, func(context.Context, int) (int, error) { return int(runs.Add(1)), nil })
+		return err
+	}
+	for n := range 5 {
+		require.ErrorIs(t, call(n), idem.ErrStoreUnavailable)
+	}
+	require.Len(t, f.wire.calls(), 5+DefaultRetries)
+	start := time.Now()
+	for n := range 100 {
+		require.ErrorIs(t, call(n), idem.ErrStoreUnavailable)
+	}
+	require.LessOrEqual(t, len(f.wire.calls()), 1+int(time.Since(start)/time.Second))
+	require.Zero(t, runs.Load())
+	require.EqualValues(t, 1, opened.Load())
+	require.Zero(t, closed.Load())
+
+	f.wire.set(nil)
+	require.Eventually(t, func() bool { return call(100) == nil }, time.Minute, 50*time.Millisecond)
+	require.EqualValues(t, 1, runs.Load())
+	require.EqualValues(t, 1, closed.Load())
+	for n := range 100 {
+		require.NoError(t, call(200+n))
+	}
+}
+
+// BenchmarkStoreDown is what a call costs while DynamoDB is gone.
+func BenchmarkStoreDown(b *testing.B) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(b, err)
+	require.NoError(b, l.Close())
+	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://" + l.Addr().String()})
+	require.NoError(b, err)
+	s, err := New(client, "table", nil)
+	require.NoError(b, err)
+	engine, err := idem.New(s, &idem.Options{Observer: func(context.Context, notice.Notice) {}})
+	require.NoError(b, err)
+	slow := 0
+	call := func() time.Duration {
+		start := time.Now()
+		_, err := idem.Do(context.Background(), engine, pays.Key("t", "k"), 1, func(context.Context, int) (int, error) { panic("it ran") })
+		require.ErrorIs(b, err, idem.ErrStoreUnavailable)
+		return time.Since(start)
+	}
+	for range 99 {
+		call()
+	}
+	b.Logf("the 100th call took %v", call())
+	b.ReportAllocs()
+	for b.Loop() {
+		if call() > 5*time.Millisecond {
+			slow++ // it was the one that asks, or had to wait for a core
+		}
+	}
+	b.ReportMetric(float64(slow), "over-5ms")
+}
