@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // leastPatience is the budget with which a time-out says something of the store.
@@ -48,4 +49,29 @@ func (x *execution) heard(ctx context.Context, err error) {
 		}
 	}
 	x.asks = false
+}
+
+// heldHere returns what the record of the call's key is for certain, if that is a claim under
+// which a handler of this process runs, and the machine calls it in flight for this call. It
+// returns nil, and the store is asked, in every other case: once the handler has returned, is
+// being parked or has lost its lease, once the lease that was last written is over by either
+// clock, and for another input.
+func (x *execution) heldHere() *Record {
+	e := x.engine
+	l := e.holdings.of(x.call.Key.id)
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	rec, until, held := l.a.rec, l.until, l.held
+	l.mu.Unlock()
+	rec.LeaseUntil, rec.Steps = held, nil
+	now := e.now()
+	if !now.Before(held) || l.x.kill.IsZero() && !time.Now().Before(until) {
+		return nil
+	}
+	if protocol.Next(&rec, x.claimEvent(), now).Do != protocol.DoInFlight {
+		return nil
+	}
+	return &rec
 }

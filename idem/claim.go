@@ -15,6 +15,9 @@ func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
 	e := x.engine
 	part := x.claiming(ctx)
 	defer part.end()
+	if held := x.heldHere(); held != nil {
+		return x.acquire(ctx, &part, held)
+	}
 	err := x.enter()
 	defer x.leave()
 	if err == nil {
@@ -88,7 +91,14 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 				return x.beginClaimed(ctx, c, sent), Outcome{}, nil
 			}
 			if _, failed := errors.AsType[*StoreError](err); failed || !isAnswer(err) {
-				return x.claimUnanswered(ctx, part, c, err, seen == nil)
+				held := x.heldHere()
+				if held == nil || c.Record.Retention < fenceFor {
+					return x.claimUnanswered(ctx, part, c, err, seen == nil)
+				}
+				// Another call of this process has the claim. This one, which saw less, cannot
+				// land over it, and need not be taken back.
+				seen = held
+				continue
 			}
 			if seen, err = x.existing(part.ctx, err); err != nil {
 				return nil, Outcome{}, x.unavailable(ctx, err)

@@ -78,6 +78,7 @@ type Engine struct {
 	managed  bool // on Managed Instances, where nothing is killed when the invocation's time is over
 	queue    *queue
 	circuit  circuit
+	holdings holdings
 	types    sync.Map // reflect.Type or typeAt → *shape
 }
 

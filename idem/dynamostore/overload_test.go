@@ -30,6 +30,57 @@ func tally(ops []string) map[string]int {
 	return n
 }
 
+// Many duplicates at once of one key, on a table that answers one claim and not the others:
+// they get a sixth more requests than there are callers, and nothing is taken back, since
+// the process knows who has the key.
+func TestDuplicatesAtOnceOnAnOverloadedTableSendLittle(t *testing.T) {
+	const callers = 64
+	for name, fails := range map[string]func() (*http.Response, error){
+		"throttled": func() (*http.Response, error) { return answer(400, throttled), nil },
+		"no answer": func() (*http.Response, error) { return nil, errReset },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t, nil)
+			engine, err := idem.New(f.Store, &idem.Options{ClaimBudget: time.Minute, FinishBudget: time.Minute, Observer: func(context.Context, notice.Notice) {}})
+			require.NoError(t, err)
+			all, runs, told := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			var sent, inFlight, ran atomic.Int32
+			f.wire.set(func(n int, op string, _ *http.Request) (*http.Response, error) {
+				if op != "PutItem" {
+					return nil, nil
+				}
+				if sent.Add(1) == callers {
+					close(all)
+				}
+				<-all // each call has sent its claim
+				if n == 0 {
+					return nil, nil
+				}
+				<-runs
+				return fails()
+			})
+			var calls sync.WaitGroup
+			for range callers {
+				calls.Go(func() {
+					_, err := idem.Do(context.Background(), engine, pays.Key("t", "k"), 1, func(context.Context, int) (int, error) {
+						ran.Add(1)
+						close(runs)
+						<-told
+						return 1, nil
+					})
+					if errors.Is(err, idem.ErrInFlight) && inFlight.Add(1) == callers-1 {
+						close(told)
+					}
+				})
+			}
+			calls.Wait()
+			require.EqualValues(t, 1, ran.Load())
+			require.EqualValues(t, callers-1, inFlight.Load())
+			require.Equal(t, map[string]int{"PutItem": callers + DefaultRetries, "UpdateItem": 1}, tally(f.wire.calls()))
+		})
+	}
+}
+
 // Where no call gets the claim, what may have landed is taken back, each.
 func TestClaimsAtOnceWithoutAnswerAreAllTakenBack(t *testing.T) {
 	const callers = 64

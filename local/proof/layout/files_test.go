@@ -21,7 +21,8 @@ const engine = "../../../idem"
 
 // upward are the arrows that run against the order, each with its reason.
 var upward = []string{
-	"engine -> queue", // the engine owns the queue of its unwritten outcomes
+	"engine -> queue",    // the engine owns the queue of its unwritten outcomes
+	"engine -> holdings", // and knows under which claims its handlers run
 }
 
 // The order is the one that the design draws: a file uses what is declared on its own
