@@ -25,6 +25,8 @@ type verdict struct {
 	// down: DynamoDB could not be reached, did not answer, was too busy or failed by
 	// itself. Everything else is an answer, or was never asked.
 	down bool
+	// throttled: it said that it was too busy.
+	throttled bool
 }
 
 // judge tells failed tries apart: what DynamoDB answered, and what the network
@@ -51,7 +53,7 @@ func judge(err error) verdict {
 		return v
 	}
 	if errors.Is(err, errUnprocessed) {
-		return verdict{again: true, down: true}
+		return verdict{again: true, down: true, throttled: true}
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
@@ -85,7 +87,7 @@ func judgeAnswer(code string, status int) verdict {
 	switch code {
 	case "ProvisionedThroughputExceededException", "ThrottlingException", "ThrottledException", "Throttling",
 		"RequestLimitExceeded", "TooManyRequestsException", "LimitExceededException":
-		return verdict{again: true, down: true}
+		return verdict{again: true, down: true, throttled: true}
 	case
 		// Another transaction, or another region's write, holds the item; ours was refused.
 		"TransactionConflictException", "ReplicatedWriteConflictException",
@@ -104,7 +106,7 @@ func judgeAnswer(code string, status int) verdict {
 	}
 	switch {
 	case status == http.StatusTooManyRequests:
-		return verdict{again: true, down: true}
+		return verdict{again: true, down: true, throttled: true}
 	case status >= 500 || status == http.StatusRequestTimeout:
 		return verdict{again: true, maybe: true, down: true}
 	case status >= 400:

@@ -46,6 +46,7 @@ func TestErrorBodies(t *testing.T) {
 		{"provisioned throughput", 400, throttled, false, true, true},
 		{"throttling", 400, throttling, false, true, true},
 		{"request limit", 400, requestLimit, false, true, true},
+		{"too many requests", 429, ``, false, true, true},
 		{"transaction conflict", 400, conflicting, false, true, false},
 		{"internal", 500, internal, true, true, true},
 		{"no body", 503, ``, true, true, true},
@@ -61,6 +62,7 @@ func TestErrorBodies(t *testing.T) {
 			s, w := answers(t, tc.code, tc.body, cancel)
 			failed := isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), tc.maybe)
 			require.Equal(t, tc.down, failed.Down)
+			require.Equal(t, tc.down && tc.code < 500, failed.Throttled)
 			if tc.again {
 				require.Len(t, w.calls(), 3)
 			} else {

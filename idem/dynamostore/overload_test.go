@@ -5,6 +5,9 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
+	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -16,6 +19,8 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 )
 
 // pays is an operation that is not repeatable.
@@ -116,12 +121,55 @@ func TestClaimsAtOnceWithoutAnswerAreAllTakenBack(t *testing.T) {
 	}
 }
 
+// anew makes a connection for each request: none is on its way to a server that has ended.
+var anew = &http.Transport{DisableKeepAlives: true}
+
+// restarted sends requests to a DynamoDB Local of its own, which it can stop and start again.
+type restarted struct {
+	tb  testing.TB
+	mu  sync.Mutex
+	srv *dynamodblocal.Server
+	url *url.URL
+}
+
+func (r *restarted) start() {
+	srv, err := dynamodblocal.Start(context.Background(), nil)
+	require.NoError(r.tb, err)
+	at, err := url.Parse(srv.Endpoint())
+	require.NoError(r.tb, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.srv, r.url = srv, at
+}
+
+func (r *restarted) stop() { require.NoError(r.tb, r.srv.Close()) }
+
+func (r *restarted) RoundTrip(req *http.Request) (*http.Response, error) {
+	r.mu.Lock()
+	at := r.url.Host
+	r.mu.Unlock()
+	req = req.Clone(req.Context())
+	req.URL.Host = at
+	return anew.RoundTrip(req)
+}
+
 // While DynamoDB is gone calls send nothing, but for one a second. It is back with the first
 // answer, and nothing has run in between.
 func TestDynamoDBThatIsGoneIsLeftAlone(t *testing.T) {
-	f := open(t, nil)
-	var opened, closed atomic.Int32
-	engine, err := idem.New(f.Store, &idem.Options{ClaimBudget: time.Minute, Observer: func(_ context.Context, n notice.Notice) {
+	t.Setenv(dynamodblocal.EnvEndpoint, "") // this test stops the one that it starts
+	local := &restarted{tb: t}
+	local.start()
+	defer func() { local.stop() }()
+	w := &wire{next: local}
+	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://127.0.0.1:1", Transport: w})
+	require.NoError(t, err)
+	const table = "gone"
+	create := func() { require.NoError(t, CreateTable(t.Context(), dynamotest.WithoutStream{Client: client}, table)) }
+	create()
+	store, err := New(client, table, &patient)
+	require.NoError(t, err)
+	var opened, closed, runs atomic.Int32
+	engine, err := idem.New(store, &idem.Options{ClaimBudget: time.Minute, FinishBudget: time.Minute, Observer: func(_ context.Context, n notice.Notice) {
 		switch n.Kind {
 		case notice.CircuitOpened:
 			opened.Add(1)
@@ -130,33 +178,36 @@ func TestDynamoDBThatIsGoneIsLeftAlone(t *testing.T) {
 		}
 	}})
 	require.NoError(t, err)
-	gone := func(int, string, *http.Request) (*http.Response, error) {
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
-	}
-	f.wire.set(gone)
-	var runs atomic.Int32
 	call := func(n int) error {
 		_, err := idem.Do(t.Context(), engine, pays.Key("t", strconv.Itoa(n)), n, func(context.Context, int) (int, error) { return int(runs.Add(1)), nil })
 		return err
 	}
-	for n := range 5 {
-		require.ErrorIs(t, call(n), idem.ErrStoreUnavailable)
-	}
-	require.Len(t, f.wire.calls(), 5+DefaultRetries)
+	require.NoError(t, call(-1))
+	local.stop()
+	w.calls()
 	start := time.Now()
+	var took []time.Duration
 	for n := range 100 {
+		began := time.Now()
 		require.ErrorIs(t, call(n), idem.ErrStoreUnavailable)
+		took = append(took, time.Since(began))
 	}
-	require.LessOrEqual(t, len(f.wire.calls()), 1+int(time.Since(start)/time.Second))
-	require.Zero(t, runs.Load())
+	sent, seconds := tally(w.calls()), int(time.Since(start)/time.Second)
+	require.LessOrEqual(t, sent["PutItem"], 5+DefaultRetries+seconds)
+	require.Len(t, sent, 1, "nothing can have landed")
+	require.EqualValues(t, 1, runs.Load())
 	require.EqualValues(t, 1, opened.Load())
 	require.Zero(t, closed.Load())
+	if os.Getenv("IDEM_LONG") == "1" {
+		require.Less(t, slices.Sorted(slices.Values(took[50:]))[25], 5*time.Millisecond, "the median of the latter half")
+	}
 
-	f.wire.set(nil)
+	local.start()
+	create()
 	require.Eventually(t, func() bool { return call(100) == nil }, time.Minute, 50*time.Millisecond)
-	require.EqualValues(t, 1, runs.Load())
+	require.EqualValues(t, 2, runs.Load())
 	require.EqualValues(t, 1, closed.Load())
-	for n := range 100 {
+	for n := range 10 {
 		require.NoError(t, call(200+n))
 	}
 }

@@ -63,6 +63,30 @@ func TestCallersAtOnceGetFewRetriesTogether(t *testing.T) {
 	}
 }
 
+// What DynamoDB answers while it works is tried again whatever others have used up: here another
+// transaction has the item.
+func TestRetriesOfAnswersNeedNoQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := false
+		s, tries := overloaded(t, func(n int64) error {
+			if busy && n < 4 {
+				return api("TransactionConflictException")
+			}
+			if busy {
+				return nil
+			}
+			return api("ThrottlingException")
+		})
+		for s.retry.quota.Remaining() >= retryCost {
+			isStoreError(t, s.Acquire(t.Context(), base, claim("k", "o")), false)
+		}
+		busy = true
+		tries.Store(0)
+		require.NoError(t, s.Acquire(t.Context(), base, claim("k", "o")))
+		require.EqualValues(t, 4, tries.Load())
+	})
+}
+
 // Every third try is throttled, for an hour of calls: what is answered earns a fifth.
 func TestLoadThatLastsGetsAFifthMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -47,6 +47,8 @@ type call struct {
 	// maybe is set once a write was sent that got no definite answer, down once a try
 	// found DynamoDB down, and up once one was answered or could not be sent.
 	maybe, down, up bool
+	// throttled is set once a try was answered with too many requests.
+	throttled bool
 	// sparing is set if retries come out of the quota.
 	sparing bool
 }
@@ -60,8 +62,8 @@ func (r *retrier) begin(ctx context.Context, op string) *call {
 	return c
 }
 
-// beginSparing begins a call whose retries come out of the quota: a claim or a read. Without
-// them it fails closed, and nothing has run. Writes of what has run, or of what may have
+// beginSparing begins a call whose retries come out of the quota where DynamoDB is down: a claim
+// or a read. Without them it fails closed, and nothing has run. Writes of what has run, or of what may have
 // landed, are repeated while they have time: nobody else knows what is in them.
 func (r *retrier) beginSparing(ctx context.Context, op string) *call {
 	c := r.begin(ctx, op)
@@ -138,14 +140,16 @@ func (c *call) doSized(write bool, timeout time.Duration, size int, send func(co
 		}
 		v := judge(err)
 		c.maybe = c.maybe || write && v.maybe
-		c.down, c.up = c.down || v.down, c.up || !v.down
+		c.down, c.up, c.throttled = c.down || v.down, c.up || !v.down, c.throttled || v.throttled
 		if !v.again {
 			return c.fail(advise(c.table, err))
 		}
 		last = err
-		var may bool
-		if putBack, may = c.retry(); !may {
-			return c.gaveUp(n+1, errNoRetries, last)
+		if v.down {
+			var may bool
+			if putBack, may = c.retry(); !may {
+				return c.gaveUp(n+1, errNoRetries, last)
+			}
 		}
 		if !c.pause(n) {
 			if putBack != nil {
@@ -193,7 +197,7 @@ func (c *call) pause(n int) bool {
 var errNoRetries = errors.New("no retry is left for claims and reads, since many have failed (Options.Retries)")
 
 func (c *call) fail(err error) error {
-	return &protocol.StoreError{Op: c.op, Ambiguous: c.maybe, Down: c.down && !c.up, Err: err}
+	return &protocol.StoreError{Op: c.op, Ambiguous: c.maybe, Down: c.down && !c.up, Throttled: c.throttled && !c.up, Err: err}
 }
 
 func (c *call) gaveUp(tries int, ended, last error) error {

@@ -66,11 +66,11 @@ func TestJudge(t *testing.T) {
 		err  error
 		want verdict
 	}{
-		{"throughput exceeded", api("ProvisionedThroughputExceededException"), verdict{again: true, down: true}},
-		{"throttling", api("ThrottlingException"), verdict{again: true, down: true}},
-		{"request limit", api("RequestLimitExceeded"), verdict{again: true, down: true}},
+		{"throughput exceeded", api("ProvisionedThroughputExceededException"), verdict{again: true, down: true, throttled: true}},
+		{"throttling", api("ThrottlingException"), verdict{again: true, down: true, throttled: true}},
+		{"request limit", api("RequestLimitExceeded"), verdict{again: true, down: true, throttled: true}},
 		{"transaction conflict", api("TransactionConflictException"), verdict{again: true}},
-		{"status 429", status(429), verdict{again: true, down: true}},
+		{"status 429", status(429), verdict{again: true, down: true, throttled: true}},
 		{"own transaction in progress", api("TransactionInProgressException"), verdict{again: true, maybe: true}},
 		{"token of another transaction", api("IdempotentParameterMismatchException"), verdict{maybe: true}},
 		{"internal error", api("InternalServerError"), verdict{again: true, maybe: true, down: true}},
@@ -90,7 +90,7 @@ func TestJudge(t *testing.T) {
 		{"time-out", canceled, verdict{again: true, maybe: true, down: true}},
 		{"no region", noRegion, verdict{}},
 		{"untrusted certificate", &smithyhttp.RequestSendError{Err: &tls.CertificateVerificationError{Err: io.EOF}}, verdict{}},
-		{"unprocessed keys", errUnprocessed, verdict{again: true, down: true}},
+		{"unprocessed keys", errUnprocessed, verdict{again: true, down: true, throttled: true}},
 		{"anything else", errors.New("what is this"), verdict{again: true, maybe: true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) { require.Equal(t, tc.want, judge(tc.err)) })
