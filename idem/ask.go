@@ -9,17 +9,34 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// leastPatience is the budget with which a time-out says something of the store.
-const leastPatience = 100 * time.Millisecond
+// leastPatience is the budget with which a time-out says something of the store: a new
+// connection takes a part of it.
+const leastPatience = 200 * time.Millisecond
 
 // enter asks the circuit for leave to ask the store. An operation that fails open always
 // asks: whether it may run without a claim is for its own call to find out.
 func (x *execution) enter() (err error) {
-	if x.call.Key.op.OnStoreFailure != FailClosed {
+	if x.mayFailOpen() {
 		return nil
 	}
 	x.asks, err = x.engine.circuit.pass()
 	return err
+}
+
+// mayFailOpen reports whether the call runs without a claim that it does not get. One in
+// shadow runs in any case.
+func (x *execution) mayFailOpen() bool {
+	op := &x.call.Key.op
+	return op.OnStoreFailure != FailClosed && !op.Shadow
+}
+
+// insisting is the context of a claim. One that fails open does not do so because others have
+// used up the retries, unless calls in a row have found the store down.
+func (x *execution) insisting(ctx context.Context) context.Context {
+	if x.mayFailOpen() && !x.engine.circuit.open() {
+		return protocol.Insist(ctx)
+	}
+	return ctx
 }
 
 func (x *execution) leave() {
@@ -34,21 +51,27 @@ func (x *execution) heard(ctx context.Context, err error) {
 	c := &x.engine.circuit
 	failed, ok := errors.AsType[*StoreError](err)
 	switch {
-	case !ok && err != nil && !isAnswer(err) && !errors.Is(err, ErrRecordUnreadable):
+	case !ok && err != nil && !isAnswer(err):
 		return // nobody knows
-	case !ok || !failed.Down && ctx.Err() == nil:
+	case ok && failed.Throttled && !x.asks:
+		return // it can be reached, and what it cannot take its own quota of retries bounds
+	case ok && (ctx.Err() != nil || timedOut(err) && (!failed.Down || x.budget < leastPatience)):
+		return // the caller has left, or there was no time to ask
+	case !ok || !failed.Down:
 		// Also a store that refuses the request works.
 		if c.success() {
 			x.notify(ctx, notice.CircuitClosed, notice.Notice{})
 		}
-	case !failed.Down || ctx.Err() != nil || x.budget < leastPatience && errors.Is(err, context.DeadlineExceeded):
-		return // the caller has left, or has given it no time
 	default:
 		if c.failure(err, x.asks) {
 			x.notify(ctx, notice.CircuitOpened, notice.Notice{Err: err})
 		}
 	}
 	x.asks = false
+}
+
+func timedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // heldHere returns what the record of the call's key is for certain, if that is a claim under

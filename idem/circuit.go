@@ -12,8 +12,8 @@ const (
 	defaultStoreFailures = 5
 	// circuitPause is how long the circuit stays open before the next call asks.
 	circuitPause = time.Second
-	// circuitMemory is how long a failure counts: a process that was frozen, or idle, does
-	// not go by what was before.
+	// circuitMemory is how long a failure counts at least, and how long others leave it to the
+	// call that asks: a process that was frozen, or idle, does not go by what was before.
 	circuitMemory = 10 * time.Second
 )
 
@@ -27,14 +27,16 @@ const (
 // when either clock says so. Libraries go by the one that time.Time compares. A closed
 // circuit costs one atomic load.
 type circuit struct {
-	least int32 // failures in a row that open it; 0 for never
+	least  int32         // failures in a row that open it; 0 for never
+	memory time.Duration // [circuitMemory], or two claims' time
 	// failed counts those in a row, until it is open.
 	failed atomic.Int32
 
 	mu     sync.Mutex
 	latest instant // of the failures
 	err    error   // of the latest one, which says nothing of another call: quoted alone
-	asking bool    // a call has been let through, and has not been answered
+	asking bool    // a call has been let through since, and has not been answered
+	asked  instant
 }
 
 // instant is a time by both clocks.
@@ -56,22 +58,30 @@ func (i instant) since(other instant) time.Duration {
 // pass returns nil if a call may ask the store: asks is set for the only one that may while
 // the circuit is open, which must end with [circuit.leave].
 func (c *circuit) pass() (asks bool, err error) {
-	if c.least == 0 || c.failed.Load() < c.least {
+	if !c.open() {
 		return false, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failed.Load() < c.least {
+	if !c.open() {
 		return false, nil
 	}
-	ago := rightNow().since(c.latest)
-	if c.asking || ago < circuitPause {
-		return false, &StoreError{Op: "claim", Err: fmt.Errorf("not asked: %d calls in a row or more have found it down, the last one %v ago; one call a second asks it: %s",
-			c.least, max(ago, 0).Round(time.Millisecond), textOf(c.err, c.err.Error))}
+	now := rightNow()
+	ago := now.since(c.latest)
+	switch {
+	case c.asking && now.since(c.asked) < c.memory:
+	case ago >= c.memory:
+		return false, nil
+	case ago >= circuitPause:
+		c.asking, c.asked = true, now
+		return true, nil
 	}
-	c.asking = true
-	return true, nil
+	return false, &StoreError{Op: "claim", Err: fmt.Errorf("not asked: %d calls in a row or more have found it down, the last one %v ago; one call a second asks it: %s",
+		c.least, max(ago, 0).Round(time.Millisecond), textOf(c.err, c.err.Error))}
 }
+
+// open reports whether calls are kept from asking, but for one a second.
+func (c *circuit) open() bool { return c.least > 0 && c.failed.Load() >= c.least }
 
 // leave lets another call ask, if this one has learnt nothing.
 func (c *circuit) leave() {
@@ -88,15 +98,16 @@ func (c *circuit) failure(err error, asked bool) (opened bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, n := rightNow(), c.failed.Load()
+	old := n > 0 && now.since(c.latest) >= c.memory
 	switch {
 	case asked:
 		c.asking = false
-	case n >= c.least:
+	case n >= c.least && !old:
 		return false // it began before the circuit was open, and says nothing new
-	case n > 0 && now.since(c.latest) > circuitMemory:
-		n = 0
-		fallthrough
-	default:
+	case n < c.least:
+		if old {
+			n = 0
+		}
 		n++
 		c.failed.Store(n)
 		opened = n == c.least

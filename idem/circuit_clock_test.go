@@ -24,7 +24,7 @@ func TestThePauseOfACircuitEndsByEitherClock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := &circuit{least: 1}
+				c := &circuit{least: 1, memory: 2 * time.Hour}
 				require.True(t, c.failure(errors.New("down"), false))
 				now := rightNow()
 				c.latest = instant{now.monotonic.Add(-tc.monotonic), now.wall - tc.wall.Milliseconds()}

@@ -2,6 +2,8 @@ package idem_test
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 var breaks = &idem.Options{StoreFailures: 5}
@@ -83,6 +86,118 @@ func TestOneCallAsksAtATime(t *testing.T) {
 		r.faults.Heal()
 		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "next"), 1, c.run)
 		require.NoError(t, err)
+	})
+}
+
+// One that has had no time to ask has learnt nothing either.
+func TestCallWithoutTimeDoesNotCloseTheCircuit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c := newRig(t, breaks), new(counter)
+		r.faults.Always(idemtest.Refuse)
+		calls(t, r, safe, 5, c)
+		r.events.take()
+		time.Sleep(time.Second)
+		r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			return &protocol.StoreError{Op: string(c.Method), Err: context.DeadlineExceeded}
+		})
+		try(t, r, safe.Key("t", "asks"))
+		require.NotContains(t, r.events.take(), "circuit_closed")
+	})
+}
+
+// A call that asks and never comes back keeps nobody else from asking for long.
+func TestCallThatNeverComesBackIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c := newRig(t, breaks), new(counter)
+		r.faults.Always(idemtest.Refuse)
+		calls(t, r, safe, 5, c)
+		time.Sleep(time.Second)
+		stuck := make(chan struct{})
+		r.faults.Always(func(_ context.Context, c *idemtest.Call) error { <-stuck; return c.Lost() })
+		var done sync.WaitGroup
+		done.Go(func() { try(t, r, safe.Key("t", "asks")) })
+		synctest.Wait()
+		r.faults.Heal()
+		time.Sleep(9 * time.Second)
+		require.Zero(t, calls(t, r, safe, 10, c))
+		time.Sleep(time.Second)
+		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "next"), 1, c.run)
+		require.NoError(t, err)
+		close(stuck)
+		done.Wait()
+	})
+}
+
+// A process that was idle, or frozen, asks for every call, until one of them has failed.
+func TestCircuitOfAnIdleProcessIsNotBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, c := newRig(t, breaks), new(counter)
+		r.faults.Always(idemtest.Refuse)
+		calls(t, r, safe, 5, c)
+		time.Sleep(time.Hour)
+		r.faults.Reset()
+		r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			time.Sleep(100 * time.Millisecond)
+			return idemtest.Refuse(ctx, c)
+		})
+		var all sync.WaitGroup
+		for n := range 10 {
+			all.Go(func() { try(t, r, safe.Key("t", string(rune('a'+n)))) })
+		}
+		all.Wait()
+		require.Len(t, r.faults.Calls(), 10)
+		require.Zero(t, calls(t, r, safe, 10, c))
+		r.faults.Heal()
+		time.Sleep(time.Second)
+		r.events.take()
+		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "next"), 1, c.run)
+		require.NoError(t, err)
+		require.Contains(t, r.events.take(), "circuit_closed")
+	})
+}
+
+// A store that throttles can be reached, and its retries are rationed: of a hot key, or of a
+// table that takes a part of the calls, nobody else is to suffer. It closes no circuit either.
+func TestThrottlingDoesNotOpenTheCircuit(t *testing.T) {
+	throttle := func(_ context.Context, c *idemtest.Call) error {
+		return &protocol.StoreError{Op: string(c.Method), Down: true, Throttled: true, Err: errors.New("throttled")}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r, c := newRig(t, breaks), new(counter)
+		r.faults.Always(throttle)
+		require.Equal(t, 100, calls(t, r, safe, 100, c))
+		require.NotContains(t, r.events.take(), "circuit_opened")
+
+		r.faults.Always(idemtest.Refuse)
+		calls(t, r, safe, 5, c)
+		r.faults.Always(throttle)
+		for range 3 {
+			time.Sleep(time.Second)
+			require.Equal(t, 1, calls(t, r, safe, 100, c))
+		}
+		require.NotContains(t, r.events.take(), "circuit_closed")
+	})
+}
+
+// An operation that fails open does not do so because others have used up the store's retries,
+// unless calls in a row have found it down.
+func TestClaimThatFailsOpenInsistsUntilTheCircuitIsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, breaks)
+		var insisted bool
+		r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			insisted = protocol.Insists(ctx)
+			return idemtest.Refuse(ctx, c)
+		}, idemtest.Acquire)
+		ask := func(op idem.Operation) bool {
+			_, _ = idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, fails(errPlain))
+			return insisted
+		}
+		require.False(t, ask(safe))
+		require.True(t, ask(openOp(false)))
+		calls(t, r, safe, 5, new(counter))
+		require.False(t, ask(openOp(false)))
+		require.False(t, ask(inShadow(openOp(false))))
 	})
 }
 

@@ -85,18 +85,18 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 			if atomic {
 				return x.beginAtomic(c, seen), Outcome{}, nil
 			}
-			err := e.store.Acquire(part.ctx, e.now(), c)
+			err := e.store.Acquire(x.insisting(part.ctx), e.now(), c)
 			x.heard(ctx, err)
 			if err == nil {
 				return x.beginClaimed(ctx, c, sent), Outcome{}, nil
 			}
 			if _, failed := errors.AsType[*StoreError](err); failed || !isAnswer(err) {
 				held := x.heldHere()
-				if held == nil || c.Record.Retention < fenceFor {
+				if held == nil || held.Retention < fenceFor {
 					return x.claimUnanswered(ctx, part, c, err, seen == nil)
 				}
 				// Another call of this process has the claim. This one, which saw less, cannot
-				// land over it, and need not be taken back.
+				// land over it, nor over the outcome, and need not be taken back.
 				seen = held
 				continue
 			}

@@ -51,7 +51,7 @@ type Options struct {
 	// that could not be written by then is queued, and so is a result that could not be
 	// stored beside its record. Zero means [DefaultFinishBudget].
 	FinishBudget time.Duration
-	// StoreFailures is how many calls in a row must find the store down ([StoreError].Down) until
+	// StoreFailures is how many calls in a row must find the store down, and not throttled, until
 	// calls fail closed at once. One a second asks then, and the first answer ends that. What has
 	// run is still written, and operations that fail open ask. Zero means 5, negative never.
 	StoreFailures int
@@ -123,6 +123,7 @@ func New(store Store, o *Options) (*Engine, error) {
 	if e.circuit.least = int32(min(max(e.opts.StoreFailures, 0), math.MaxInt32)); e.opts.StoreFailures == 0 {
 		e.circuit.least = defaultStoreFailures
 	}
+	e.circuit.memory = max(circuitMemory, 2*e.opts.ClaimBudget)
 	e.opts.Observer = Observers(e.opts.Observer)
 	clock := e.opts.Now
 	if clock == nil {

@@ -165,18 +165,22 @@ func TestStoreIsAskedWhereTheClaimIsNotCertain(t *testing.T) {
 // key: its claim cannot land over that one, now or later, and is not taken back.
 func TestClaimWithoutAnswerBesideAHandlerOfThisProcessIsInFlight(t *testing.T) {
 	for name, tc := range map[string]struct {
-		retention time.Duration
-		want      []string
+		own, holder time.Duration // retention
+		want        []string
 	}{
-		"its record stays":     {0, []string{"in_flight"}},
-		"its record goes soon": {time.Minute, []string{"withdrawn", "store_unavailable"}},
+		"its record stays":                     {0, 0, []string{"in_flight"}},
+		"its record goes soon":                 {time.Minute, time.Minute, []string{"withdrawn", "store_unavailable"}},
+		"its record alone goes soon":           {0, time.Minute, []string{"withdrawn", "store_unavailable"}},
+		"it stays for longer than another one": {time.Minute, 0, []string{"in_flight"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, nil)
 				op := safe
-				op.Retention = tc.retention
+				op.Retention = tc.own
 				key := op.Key("t", "k")
+				op.Retention = tc.holder
+				holder := op.Key("t", "k")
 				sent, late := make(chan struct{}), (*idemtest.Call)(nil)
 				holds := make(chan struct{})
 				r.faults.Next(idemtest.Acquire, func(_ context.Context, c *idemtest.Call) error {
@@ -192,7 +196,7 @@ func TestClaimWithoutAnswerBesideAHandlerOfThisProcessIsInFlight(t *testing.T) {
 				}()
 				<-sent
 				r.events.take()
-				got, err := whileRunning(t, r, key, func() {
+				got, err := whileRunning(t, r, holder, func() {
 					r.events.take()
 					close(holds)
 					require.Error(t, <-answered)
