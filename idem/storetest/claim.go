@@ -97,7 +97,7 @@ func claimCases(steps bool) []check {
 			b := a.next()
 			c.lands(b.acquire())
 			rec := c.get(a.id())
-			equal(c, "seat", `{"seat":7}`, string(rec.Steps["reserve"].Body.Data))
+			equal(c, "seat", `{"seat":7}`, c.stepResult(rec, "reserve"))
 			equal(c, "number of steps", 2, len(rec.Steps))
 			equal(c, "Value", "value", rec.Value)
 			equal(c, "Codec", "codec", rec.Codec)

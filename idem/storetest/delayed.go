@@ -203,7 +203,7 @@ func delayedCases(steps bool) []check {
 				c.lands(b.withdraw())
 				c.refused(b.acquire())
 				rec := c.get(a.id())
-				equal(c, "step", "x", string(rec.Steps["ship"].Body.Data))
+				equal(c, "step", "x", c.stepResult(rec, "ship"))
 				equal(c, "ExpiresAt is zero", true, rec.ExpiresAt.IsZero())
 			}},
 			check{"withdrawal brings no steps back", func(c *cell) {
@@ -221,7 +221,7 @@ func delayedCases(steps bool) []check {
 				b := a.next()
 				c.lands(b.acquire())
 				c.lands(b.withdraw())
-				equal(c, "step", "x", string(c.get(a.id()).Steps["ship"].Body.Data))
+				equal(c, "step", "x", c.stepResult(c.get(a.id()), "ship"))
 			}},
 			check{"withdrawn replacement drops the steps", func(c *cell) {
 				a := c.start()

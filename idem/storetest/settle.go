@@ -109,7 +109,7 @@ func settleCases(steps bool) []check {
 			c.lands(a.resolve(protocol.Released))
 			rec := c.get(a.id())
 			equal(c, "number of steps", 1, len(rec.Steps))
-			equal(c, "step", "s_1", string(rec.Steps["ship"].Body.Data))
+			equal(c, "step", "s_1", c.stepResult(rec, "ship"))
 			b := a.next()
 			c.lands(b.acquire())
 			c.lands(b.begin("charge"))
@@ -162,8 +162,9 @@ func settleCases(steps bool) []check {
 					c.lands(over)
 					c.lands(over)
 					c.refused(late)
-					steps := c.get(a.id()).Steps
-					equal(c, "the attempt's own step", "s_1", string(steps["ship"].Body.Data))
+					rec := c.get(a.id())
+					steps := rec.Steps
+					equal(c, "the attempt's own step", "s_1", c.stepResult(rec, "ship"))
 					equal(c, "recorded", second.Name != "", steps["charge"].Write == over.Write)
 					b := a.next()
 					c.lands(b.acquire())
@@ -187,9 +188,10 @@ func settleCases(steps bool) []check {
 					}
 					c.lands(over)
 					c.lands(over)
-					steps := c.get(a.id()).Steps
-					equal(c, "the attempt's own step", "s_1", string(steps["ship"].Body.Data))
-					equal(c, "said anew", !clear, string(steps["charge"].Body.Data) == "ch_1")
+					rec := c.get(a.id())
+					steps := rec.Steps
+					equal(c, "the attempt's own step", "s_1", c.stepResult(rec, "ship"))
+					equal(c, "said anew", !clear, c.stepResult(rec, "charge") == "ch_1")
 					equal(c, "Told", !clear, c.get(a.id()).Told("charge"))
 					equal(c, "Said", !clear, steps["charge"].Said)
 				}

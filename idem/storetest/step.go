@@ -37,9 +37,9 @@ func stepCases(steps bool) []check {
 			c.lands(a.begin("charge"))
 			equal(c, "Begun", true, c.get(a.id()).Steps["charge"].Begun)
 			c.lands(a.step("charge", []byte("ch_1")))
-			s := c.get(a.id()).Steps["charge"]
-			equal(c, "Begun", false, s.Begun)
-			equal(c, "Result", "ch_1", string(s.Body.Data))
+			rec := c.get(a.id())
+			equal(c, "Begun", false, rec.Steps["charge"].Begun)
+			equal(c, "Result", "ch_1", c.stepResult(rec, "charge"))
 		}},
 		{"begin mark on a begin mark", func(c *cell) {
 			a := c.start()
@@ -50,7 +50,7 @@ func stepCases(steps bool) []check {
 			a := c.start()
 			c.lands(a.step("charge", []byte("ch_1")))
 			c.refused(a.begin("charge"))
-			equal(c, "Result", "ch_1", string(c.get(a.id()).Steps["charge"].Body.Data))
+			equal(c, "Result", "ch_1", c.stepResult(c.get(a.id()), "charge"))
 		}},
 		{"begin mark of a later attempt on a recorded step", func(c *cell) {
 			a := c.start()
@@ -63,7 +63,7 @@ func stepCases(steps bool) []check {
 			a := c.start()
 			c.lands(a.step("charge", []byte("ch_1")))
 			c.refused(a.step("charge", []byte("ch_2")))
-			equal(c, "Result", "ch_1", string(c.get(a.id()).Steps["charge"].Body.Data))
+			equal(c, "Result", "ch_1", c.stepResult(c.get(a.id()), "charge"))
 		}},
 		{"not executed after a begin mark, then again", func(c *cell) {
 			a := c.start()
