@@ -48,6 +48,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 	e := x.engine
 	atomic := x.call.Key.op.Mode == Atomic
 	var wait *waiter
+	unreadable := false
 	for range maxRounds {
 		d := protocol.Decision{Do: protocol.DoCreate, To: InProgress}
 		if seen != nil {
@@ -100,6 +101,12 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 				seen = held
 				continue
 			}
+			again := errors.Is(err, ErrRecordUnreadable)
+			if again && unreadable {
+				// It can be read, but for an attempt.
+				return nil, Outcome{}, x.unavailable(ctx, err)
+			}
+			unreadable = again
 			if seen, err = x.existing(part.ctx, err); err != nil {
 				return nil, Outcome{}, x.unavailable(ctx, err)
 			}
@@ -183,6 +190,7 @@ func (x *execution) look(ctx context.Context) (*Record, error) {
 // beginClaimed begins the attempt of a claim that was sent at the time and is written.
 func (x *execution) beginClaimed(ctx context.Context, c protocol.Claim, sent time.Time) *attempt {
 	a := &attempt{key: x.call.Key, rec: c.Record, until: sent.Add(x.engine.opts.Lease)}
+	a.journal.room.extra = x.engine.stepExtra
 	a.journal.inherit(c.Record.Steps)
 	a.reference.inherit(c.Record.Ref)
 	kind := notice.Claimed

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Defaults of [Options].
@@ -79,7 +80,9 @@ type Engine struct {
 	queue    *queue
 	circuit  circuit
 	holdings holdings
-	types    sync.Map // reflect.Type or typeAt → *shape
+	// stepExtra is by how many bytes more than usual the store's steps count.
+	stepExtra int
+	types     sync.Map // reflect.Type or typeAt → *shape
 }
 
 // New returns an engine over the store. It reports a nil store or options that
@@ -131,6 +134,9 @@ func New(store Store, o *Options) (*Engine, error) {
 	}
 	// Records keep milliseconds: the live outcome shows the same times as a replay.
 	e.now = func() time.Time { return clock().UTC().Truncate(time.Millisecond) }
+	if s, ok := store.(protocol.StepSizer); ok {
+		e.stepExtra = s.StepExtra()
+	}
 	e.queue = &queue{engine: e, blocked: map[string]int{}, idle: make(chan struct{}, 1)}
 	return e, nil
 }

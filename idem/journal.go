@@ -74,7 +74,7 @@ func (j *journal) reserve(s *step) error {
 	if err := j.refusal(); err != nil {
 		return err
 	}
-	need := stepNeeds(s.name, s.opts.compensate != nil) + smallStep
+	need := j.room.needs(s.name, s.opts.compensate != nil) + smallStep
 	if taken := j.room.taken(); taken+need > protocol.StepRoom {
 		return &StepLimitError{Name: s.name, Taken: taken, Limit: protocol.StepRoom}
 	}

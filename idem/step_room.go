@@ -22,6 +22,7 @@ const (
 
 // room counts what an attempt's steps take in the record.
 type room struct {
+	extra  int // what the store takes more for each entry
 	fixed  int // what no store can keep elsewhere
 	inline int // of results, above smallStep each, those on their way too
 	held   int // for steps on their way
@@ -34,14 +35,14 @@ func (r *room) add(sign int, name string, s protocol.RecordedStep) {
 	if s.Write == "" || name == compensating || strings.HasPrefix(name, undoing) {
 		return // not there, or counted elsewhere
 	}
-	r.fixed += sign * (stepNeeds(name, s.Compensates) + failureSize(s.Failure) + min(len(s.Body.Data), smallStep))
+	r.fixed += sign * (r.needs(name, s.Compensates) + failureSize(s.Failure) + min(len(s.Body.Data), smallStep))
 	r.inline += sign * inlineSize(len(s.Body.Data))
 }
 
-// stepNeeds is what a step takes without its result. Room for the entry of its
+// needs is what a step takes without its result. Room for the entry of its
 // compensation is kept from the start.
-func stepNeeds(name string, compensates bool) int {
-	n := stepOverhead + len(name)
+func (r *room) needs(name string, compensates bool) int {
+	n := stepOverhead + r.extra + len(name)
 	if compensates {
 		n += n + len(undoing)
 	}

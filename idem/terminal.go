@@ -47,14 +47,13 @@ func (t *terminal) spare() int {
 func (t *terminal) drop(why error) {
 	t.fact = cmp.Or(t.fact, newID())
 	t.f, t.fact, t.omitted = t.asFact(), "", why
-	t.f.Progress = nil
 }
 
 // asFact is the end without its result.
 func (t *terminal) asFact() protocol.Finish {
 	f := t.f
 	if t.owes() {
-		f.Write, f.Ending.Result, f.Ending.Omitted = t.fact, t.kept, true
+		f.Write, f.Ending.Result, f.Ending.Omitted, f.Progress = t.fact, t.kept, true, nil
 	}
 	return f
 }

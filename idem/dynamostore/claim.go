@@ -16,19 +16,25 @@ func (s *Store) Acquire(ctx context.Context, now time.Time, c protocol.Claim) er
 	k := s.retry.beginSparing(ctx, "Acquire")
 	defer k.end()
 	rec := &c.Record
+	if err := s.mayClaim(k, &c); err != nil {
+		return err
+	}
 	switch {
 	case c.Seen == "":
 		next := *rec
 		next.Seen = ""
-		old, err := s.put(k, encode(&next), ifAbsent, nil)
+		old, err := s.put(k, s.encode(&next), ifAbsent, nil)
 		return concludeClaim(old, err, rec.Write)
 	case c.Replace:
 		next := *rec
 		next.UpdatedAt, next.Seen = now, c.Seen
-		old, err := s.replace(k, encode(&next), c.Seen, rec.Write)
+		old, err := s.replace(k, s.encode(&next), c.Seen, rec.Write)
 		return concludeClaim(old, err, rec.Write)
 	}
 	u := newUpdate(takeoverSet, 5, 5)
+	if s.sealer != nil {
+		u.yesOr(schema.Sealed, true)
+	}
 	u.claim(rec, protocol.InProgress, rec.Write, now)
 	u.str(":own", rec.Owner)
 	u.str(":seen", c.Seen)

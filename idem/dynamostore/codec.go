@@ -1,7 +1,6 @@
 package dynamostore
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"sync"
@@ -44,6 +43,13 @@ func (c *codec) pack(result []byte) protocol.Body { return c.packUpTo(result, in
 
 // packUpTo keeps stored forms of up to inline bytes in the record.
 func (c *codec) packUpTo(result []byte, inline int) protocol.Body {
+	b := c.smaller(result)
+	place(&b, inline)
+	return b
+}
+
+// smaller compresses the result if that pays.
+func (c *codec) smaller(result []byte) protocol.Body {
 	b := protocol.Body{Data: result, Size: len(result), Stored: len(result)}
 	if b.Data == nil {
 		b.Data = []byte{}
@@ -52,11 +58,6 @@ func (c *codec) packUpTo(result []byte, inline int) protocol.Body {
 		if small, ok := c.compress(result); ok && len(small) < len(result) {
 			b.Data, b.Encoding, b.Stored = small, encodingZstd, len(small)
 		}
-	}
-	if b.Stored > inline {
-		b.Parts = partCount(b.Stored)
-		sum := sha256.Sum256(b.Data)
-		b.Digest = sum[:]
 	}
 	return b
 }

@@ -46,6 +46,7 @@ func decode(it item) (*protocol.Record, error) {
 		RefWrite:        d.optStr(schema.RefWrite),
 		Failure:         d.failure(),
 		Steps:           d.steps(),
+		Sealed:          d.flag(schema.Sealed),
 		Resolved:        d.flag(schema.Resolved),
 		Unsettled:       int(d.optNum(schema.Unsettled, math.MaxInt32)),
 		Due:             d.optTime(schema.OpenDue),
@@ -240,7 +241,9 @@ func (d *decoder) body(state protocol.State) (b protocol.Body) {
 		return b
 	}
 	b.Encoding = d.optStr(schema.Encoding)
-	if b.Encoding != "" && b.Encoding != encodingZstd {
+	switch b.Encoding {
+	case "", encodingZstd, encodingSealed, encodingZstdSealed:
+	default:
 		d.fail(schema.Encoding, "is "+strconv.Quote(b.Encoding)+", which this code cannot decompress")
 	}
 	switch inline := d.has(schema.Body); {

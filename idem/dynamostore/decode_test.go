@@ -15,7 +15,7 @@ import (
 // full is a record with everything that a record may have.
 func full() *protocol.Record {
 	r := claimedRecord("t#op#key", "o1")
-	r.State, r.Uncertain, r.Omitted = protocol.Completed, true, true
+	r.State, r.Uncertain, r.Omitted, r.Sealed = protocol.Completed, true, true, true
 	r.Ref, r.Probes, r.ResponseVersion = "ch_1", 3, 2
 	r.Failure = &protocol.Failure{Message: "broke", Type: "Error", Code: "E1"}
 	r.Body = protocol.Body{Data: []byte("{}"), Size: 2, Stored: 2}

@@ -58,6 +58,34 @@
 // 4,000 write units in all, a thousand small ones some 100,000: an operation with so
 // many is better split.
 //
+// # Encryption
+//
+// DynamoDB encrypts every table, for nobody who may read it. With [Options].Sealer results
+// and steps' results are encrypted here, after compression, and enc on the record names it: sealed
+// or zstd+sealed. Who may read the table alone, its stream, an export or a backup then sees their
+// sizes. What of a result is kept in the record and what lies in parts goes by its size before it
+// is encrypted. Each result is bound to its record, to what it is (the result, or which step's),
+// to its size and to whether it is compressed: it cannot be put in another one's place. Whoever may
+// write to the table can still put back a former result of the same place, make an outcome an empty
+// one or a failure, and remove a record.
+//
+// A claim is made only when a key is at hand ([Sealer].Ready), so that nothing is executed whose result
+// cannot be recorded. If encrypting fails nevertheless, the outcome is recorded without the result,
+// which is added by a later write, as one whose parts could not be stored in time. A step's result
+// that cannot be encrypted stops the operation, as any step that cannot be recorded.
+//
+// What cannot be decrypted is unreadable, never absent and never taken as it is. The record says that
+// its results are to be encrypted (sealed). A store without [Options].Sealer does not take such a
+// record over, nor does one that cannot read its steps: nothing runs. Nor does it add a result: a
+// resolution with one is refused. It does all that needs no result, as a sweep does. Code from before
+// [Sealer] finds a record with an encrypted result unreadable too.
+//
+// Not encrypted are: the tenant and the operation, the SHA-256 of the caller's value and of the
+// input, the value itself with [idem.Operation].KeepValue, the names of steps, the provider's
+// reference, the texts, types and codes of errors, of a record and of its steps, who made a change
+// from outside and why, which operators must be able to read, the messages of the outbox, and the
+// business writes of a [Tx]. Keep personal data out of them.
+//
 // # Calls and permissions
 //
 // The table has the calls of each path (idem's engine decides which one), and the IAM

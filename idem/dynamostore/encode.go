@@ -69,6 +69,9 @@ func encode(rec *protocol.Record) item {
 	if rec.RefWrite != "" {
 		v.str(schema.RefWrite, rec.RefWrite)
 	}
+	if rec.Sealed {
+		v.yes(schema.Sealed)
+	}
 	if rec.Resolved {
 		v.yes(schema.Resolved)
 	}

@@ -43,6 +43,9 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 	case protocol.WithoutResult:
 		return s.upgrade(k, f, how.Write, body)
 	case protocol.Atomic:
+		if err = s.mayWrite(k.op, f.ID, how.Claim.Record.Sealed, f.Ending.Result); err != nil {
+			return k.fail(err)
+		}
 		old, err := s.insert(k, f, w, body, now)
 		return s.ended(old, err, k, f.Write, f.Ending)
 	}
@@ -142,12 +145,12 @@ func (s *Store) insert(k *call, f protocol.Finish, w companion, body protocol.Bo
 	rec.Body = body
 	switch {
 	case w == nil && over != nil:
-		return s.replace(k, encode(rec), over.Write, f.Write)
+		return s.replace(k, s.encode(rec), over.Write, f.Write)
 	case w == nil:
-		return s.put(k, encode(rec), cond, nil)
+		return s.put(k, s.encode(rec), cond, nil)
 	}
 	return w.send(k, f.Write, types.TransactWriteItem{Put: &types.Put{
-		TableName: s.table, Item: encode(rec), ConditionExpression: &cond, ExpressionAttributeValues: seen,
+		TableName: s.table, Item: s.encode(rec), ConditionExpression: &cond, ExpressionAttributeValues: seen,
 		ReturnValuesOnConditionCheckFailure: allOld,
 	}})
 }
@@ -345,9 +348,19 @@ func (s *Store) prepare(k *call, id, owner string, e protocol.Ending, done *prot
 	if len(e.Result) > s.maxResult {
 		return protocol.Body{}, &protocol.TooLargeError{Size: len(e.Result), Limit: s.maxResult}
 	}
-	b := s.codec.pack(e.Result)
-	if b.Parts == 0 {
+	if e.Omitted {
+		done = nil // it is of the result that the fact goes without
+	}
+	b, err := s.pack(k, target{id: id}, e.Result, inlineUpTo, done)
+	switch {
+	case err == nil && b.Parts == 0:
 		return b, nil
+	case err == nil:
+	case e.Omitted:
+		// The fact is worth more than what it keeps of the result.
+		return s.codec.pack(nil), nil
+	default:
+		return protocol.Body{}, &protocol.StoreError{Op: k.op, ResultNotStored: true, Err: err}
 	}
 	if owner == "" {
 		// The parked attempt may be writing its own parts under the owner that stays.

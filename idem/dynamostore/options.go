@@ -70,6 +70,17 @@ type Options struct {
 	// most [MaxMaxResult]. It does not limit reading.
 	MaxResult int
 
+	// Sealer, if not nil, encrypts results and steps' results, after compression, so that nobody
+	// can read them who can read the table, its stream and its backups. See the package's doc
+	// for what is not encrypted. Give all stores on a table the same: what cannot be decrypted
+	// is unreadable ([protocol.ErrRecordUnreadable]), and so is what is encrypted to a store without
+	// it. What was recorded before it is read as it is.
+	Sealer Sealer
+
+	// SealedOnly makes results unreadable that are not encrypted. Set it once those from before
+	// Sealer have expired: then nobody who can write to the table can pass off a result of his own.
+	SealedOnly bool
+
 	// WithoutTransactions is for a table that has none: a global table with strong consistency
 	// across regions. Every store on such a table must have it; infra sets
 	// IDEM_WITHOUT_TRANSACTIONS ([schema.EnvWithoutTransactions]) for its functions. The audit
@@ -95,14 +106,18 @@ type Store struct {
 	maxResult int
 	codec     codec
 	keys      map[string][]string
-	alone     bool // each write is one request, without transactions
-	optFns    []func(*dynamodb.Options)
+	sealer    Sealer
+	// sealedOnly: a plain result is unreadable.
+	sealedOnly bool
+	alone      bool // each write is one request, without transactions
+	optFns     []func(*dynamodb.Options)
 }
 
 // The interface is the package's reason to exist.
 var (
 	_ protocol.Store       = (*Store)(nil)
 	_ protocol.UnitRefuser = (*Store)(nil)
+	_ protocol.StepSizer   = (*Store)(nil)
 )
 
 // New returns a store on the table. It makes no call: run [Check] at deployment, or when a
@@ -132,6 +147,16 @@ func New(client Client, table string, o *Options) (*Store, error) {
 	case o.MaxResult < 0 || o.MaxResult > MaxMaxResult:
 		return bad("Options.MaxResult", "is %d: use 1 to %d, or zero for %d", o.MaxResult, MaxMaxResult, DefaultMaxResult)
 	}
+	if o.Sealer != nil {
+		if n := o.Sealer.Overhead(); n < 0 || n > MaxSealOverhead {
+			return bad("Options.Sealer", "has an Overhead of %d: use 0 to %d", n, MaxSealOverhead)
+		}
+		if most := MaxMaxResult - MaxSealOverhead; o.MaxResult > most {
+			return bad("Options.MaxResult", "is %d: use at most %d with a Sealer", o.MaxResult, most)
+		}
+	} else if o.SealedOnly {
+		return bad("Options.SealedOnly", "has no meaning without a Sealer: set Options.Sealer")
+	}
 	for name, keys := range o.TableKeys {
 		if n := len(keys); name == "" || n < 1 || n > 2 || slices.Contains(keys, "") {
 			return bad("Options.TableKeys", "has %q for table %q: name the partition key, and the sort key if there is one", keys, name)
@@ -140,6 +165,7 @@ func New(client Client, table string, o *Options) (*Store, error) {
 	s := &Store{
 		client: client, table: &table, maxResult: o.MaxResult,
 		keys:   maps.Clone(o.TableKeys),
+		sealer: o.Sealer, sealedOnly: o.SealedOnly,
 		alone:  o.WithoutTransactions,
 		retry:  retrier{attempt: o.AttemptTimeout, budget: o.Budget, table: table},
 		optFns: []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }, observe},

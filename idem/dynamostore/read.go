@@ -40,7 +40,7 @@ func (s *Store) Result(ctx context.Context, rec *protocol.Record) ([]byte, error
 	if rec == nil || rec.State != protocol.Completed {
 		return nil, nil
 	}
-	return s.result(ctx, s.retry.beginSparing, "Result", rec.ID, rec.Owner, rec.Body)
+	return s.result(ctx, s.retry.beginSparing, "Result", target{id: rec.ID}, rec.Owner, rec.Body)
 }
 
 // StepResult implements [idem.Store]: no call, or one consistent BatchGetItem if
@@ -53,23 +53,26 @@ func (s *Store) StepResult(ctx context.Context, rec *protocol.Record, name strin
 	if step.Write == "" || step.Begun || step.NotExecuted || step.Failure != nil {
 		return nil, unreadable(rec.ID, "its step %q has no result", name)
 	}
-	return s.result(ctx, s.retry.begin, "StepResult", rec.ID, step.Write, step.Body)
+	return s.result(ctx, s.retry.begin, "StepResult", target{rec.ID, name}, step.Write, step.Body)
 }
 
 // result reads what the writer stored.
-func (s *Store) result(ctx context.Context, begin func(context.Context, string) *call, op, id, writer string, body protocol.Body) ([]byte, error) {
+func (s *Store) result(ctx context.Context, begin func(context.Context, string) *call, op string, t target, writer string, body protocol.Body) ([]byte, error) {
 	stored := body.Data
+	var err error
 	if body.Parts > 0 {
 		k := begin(ctx, op)
 		defer k.end()
-		var err error
-		if stored, err = s.getParts(k, id, writer, body); err != nil {
+		if stored, err = s.getParts(k, t.id, writer, body); err != nil {
 			return nil, err
 		}
 	}
+	if body, stored, err = s.open(ctx, op, t, body, stored); err != nil {
+		return nil, err
+	}
 	b, err := s.codec.unpack(body, stored)
 	if err != nil {
-		return nil, unreadable(id, "%v", err)
+		return nil, unreadable(t.id, "%v", err)
 	}
 	return b, nil
 }

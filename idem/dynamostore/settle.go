@@ -30,6 +30,14 @@ func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement
 	if w.Kind != protocol.EventLapse && w.Kind != protocol.EventResolve {
 		return k.fail(fmt.Errorf("a settlement of kind %d: use protocol.EventLapse or protocol.EventResolve", w.Kind))
 	}
+	if err := s.mayWrite(k.op, w.ID, w.Sealed, w.Ending.Result); err != nil {
+		return err
+	}
+	for _, step := range w.Steps {
+		if err := s.mayWrite(k.op, w.ID, w.Sealed, step.Result); err != nil {
+			return err
+		}
+	}
 	body, err := s.prepare(k, w.ID, w.Owner, w.Ending, nil, 1)
 	if err != nil {
 		return err

@@ -37,6 +37,11 @@ func TestStepsTakeNoMoreThanTheyCount(t *testing.T) {
 		s.Write = write
 		entry := item{"": encodeSteps(map[string]protocol.RecordedStep{"": s})}
 		require.LessOrEqual(t, itemSize(entry), stepOverhead, name)
+		if s.Body.Size > 0 {
+			s.Body.Encoding = encodingZstdSealed
+			entry = item{"": encodeSteps(map[string]protocol.RecordedStep{"": s})}
+			require.LessOrEqual(t, itemSize(entry), stepOverhead+sealedFields, name)
+		}
 	}
 }
 

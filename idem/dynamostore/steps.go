@@ -48,7 +48,10 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWr
 		if w.Beside {
 			inline = stepInlineFullUpTo
 		}
-		step.Body = s.codec.packUpTo(w.Result, inline)
+		var err error
+		if step.Body, err = s.pack(k, target{w.ID, w.Name}, w.Result, inline, nil); err != nil {
+			return k.fail(err)
+		}
 	}
 	if step.Body.Parts > 0 {
 		// Without an expiry: the table never forgets an open question.
@@ -286,7 +289,10 @@ func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 		entry := protocol.RecordedStep{Failure: step.Failure, Omitted: step.Omitted, Compensates: step.Compensates, Write: w.Write, BegunAt: left[step.Name].BegunAt}
 		if step.Failure == nil {
 			// Whether the record is full already is for its attempts to know.
-			entry.Body, entry.Said = s.codec.packUpTo(step.Result, stepInlineFullUpTo), true
+			entry.Said = true
+			if entry.Body, err = s.pack(k, target{w.ID, step.Name}, step.Result, stepInlineFullUpTo, nil); err != nil {
+				return nil, &protocol.StoreError{Op: k.op, Err: err}
+			}
 		}
 		record[step.Name] = entry
 	}

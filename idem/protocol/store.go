@@ -107,6 +107,13 @@ type Store interface {
 // the operation is being undone.
 const StepRoom = 320 << 10
 
+// StepSizer is a [Store] whose steps take more of [StepRoom] than it says, for example because
+// their results are encrypted. The engine asks it once.
+type StepSizer interface {
+	// StepExtra is by how many bytes more each step counts.
+	StepExtra() int
+}
+
 // Claim is the right to run, as it is to be written.
 type Claim struct {
 	// Record is the InProgress record that results, in full. With Seen and without
@@ -270,6 +277,27 @@ func (WithoutResult) attemptKind() {}
 type Progress struct {
 	mu   sync.Mutex
 	done map[string]bool
+	form any
+}
+
+// KeepForm keeps the stored form of the result, for a store that would make another one the next time.
+func (p *Progress) KeepForm(form any) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.form = form
+}
+
+// Form is what KeepForm has kept, else nil; a nil Progress keeps nothing.
+func (p *Progress) Form() any {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.form
 }
 
 // Done reports whether the part was noted; a nil Progress knows of none.
@@ -319,6 +347,9 @@ type Settlement struct {
 	Again bool
 	// LargeSteps: see [Finish].
 	LargeSteps bool
+	// Sealed is that of the record which was read: a store that does not encrypt then refuses a
+	// result.
+	Sealed bool
 	// Audit, if not nil, is written with it.
 	Audit *Audit
 }

@@ -236,7 +236,7 @@ func isAnswer(err error) bool {
 
 func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by By) protocol.Settlement {
 	s := protocol.Settlement{
-		ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Owner: newID(), Again: res.Again,
+		ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Owner: newID(), Again: res.Again, Sealed: rec.Sealed,
 		Ending: protocol.Ending{State: res.To, Failure: res.Failure, Ref: res.Ref, ExpiresAt: r.expiry(rec)},
 		Audit:  r.audit(rec, by, protocol.ChangeResolved, res.To, res.Ref),
 	}

@@ -46,6 +46,7 @@ const (
 	UpdatedAt       = "updated_at" // without it: CreatedAt
 	Uncertain       = "uncertain"
 	Encoding        = "enc"
+	Sealed          = "sealed"    // true: results are to be encrypted
 	Size            = "body_size" // of the result, where it is compressed or in parts
 	ResponseVersion = "rv"
 	Parts           = "parts"

@@ -1,0 +1,563 @@
+package dynamostore
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// gcm is a sealer with one key, which can fail.
+type gcm struct {
+	cipher.AEAD
+	sealing, opening atomic.Pointer[error]
+	readying         atomic.Pointer[error]
+	seals            atomic.Int32
+}
+
+func newGCM(tb testing.TB, key byte) *gcm {
+	tb.Helper()
+	block, err := aes.NewCipher(append(make([]byte, 31), key))
+	require.NoError(tb, err)
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	require.NoError(tb, err)
+	return &gcm{AEAD: aead}
+}
+
+func (g *gcm) Ready(context.Context) error {
+	if err := g.readying.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (g *gcm) Seal(_ context.Context, plain, bound []byte) ([]byte, error) {
+	g.seals.Add(1)
+	if err := g.sealing.Load(); err != nil {
+		return nil, *err
+	}
+	return g.AEAD.Seal(nil, nil, plain, bound), nil
+}
+
+func (g *gcm) Open(_ context.Context, sealed, bound []byte) ([]byte, error) {
+	if err := g.opening.Load(); err != nil {
+		return nil, *err
+	}
+	return g.AEAD.Open(nil, nil, sealed, bound)
+}
+
+func sealing(s Sealer) *Options {
+	o := patient
+	o.Sealer = s
+	return &o
+}
+
+// on is another store on the fixture's table.
+func (f *fixture) on(tb testing.TB, o *Options) *Store {
+	tb.Helper()
+	s, err := New(f.client, f.table, o)
+	require.NoError(tb, err)
+	return s
+}
+
+func TestConformanceSealed(t *testing.T) {
+	t.Parallel()
+	o := sealing(newGCM(t, 1))
+	o.SealedOnly = true
+	conformance(t, o)
+}
+
+// Sizes and parts are as without a sealer.
+func TestSealedResultsOfAllSizes(t *testing.T) {
+	t.Parallel()
+	f := open(t, sealing(newGCM(t, 1)))
+	plain := f.on(t, &patient)
+	ctx := t.Context()
+	for name, tc := range map[string]struct {
+		result []byte
+		parts  int
+		enc    string
+	}{
+		"nil":            {nil, 0, ""},
+		"empty":          {[]byte{}, 0, ""},
+		"1 B":            {[]byte("1"), 0, encodingSealed},
+		"2 KB of text":   {text2(2<<10 + 1), 0, encodingZstdSealed},
+		"4 KB":           {noise(4 << 10), 0, encodingSealed},
+		"4 KB and one":   {noise(4<<10 + 1), 1, encodingSealed},
+		"390 KB":         {noise(390 << 10), 2, encodingSealed},
+		"400 KB of JSON": {jsonResult(400 << 10), 1, encodingZstdSealed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := "t#op#" + name
+			require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+			require.NoError(t, f.Finish(ctx, base, completion(id, "o1", tc.result)))
+			rec := isConflict(t, f.Acquire(ctx, base, claim(id, "o2")))
+			require.Equal(t, tc.parts, rec.Body.Parts)
+			require.Equal(t, tc.enc, rec.Body.Encoding)
+			require.Equal(t, len(tc.result), rec.Body.Size)
+			require.Less(t, itemSize(f.raw(t, id)), 5<<10)
+			got, err := f.Result(ctx, rec)
+			require.NoError(t, err)
+			require.Equal(t, append([]byte{}, tc.result...), got)
+
+			if len(tc.result) > 0 {
+				_, err = plain.Result(ctx, rec)
+				require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
+				require.ErrorContains(t, err, "Options.Sealer")
+			}
+		})
+	}
+}
+
+// A sealed result is read in its own place, with its own key and unaltered, or not at all.
+func TestSealedResultsFailClosed(t *testing.T) {
+	t.Parallel()
+	f := open(t, sealing(newGCM(t, 1)))
+	ctx := t.Context()
+	secret := []byte(`{"iban":"DE02120300000000202051"}`)
+	record := func(id string) {
+		require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+		for n, step := range []string{"book", "ship"} {
+			require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{
+				ID: id, Owner: "o1", Write: "o1." + strconv.Itoa(n+1), Name: step, Result: secret, First: n == 0,
+			}))
+		}
+	}
+	complete := func(id string) {
+		require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+		require.NoError(t, f.Finish(ctx, base, completion(id, "o1", secret)))
+	}
+	binary := func(it item, name string) []byte { return it[name].(*types.AttributeValueMemberB).Value }
+	entry := func(it item, step string) item {
+		return it[schema.Steps].(*types.AttributeValueMemberM).Value[step].(*types.AttributeValueMemberM).Value
+	}
+	for name, damage := range map[string]func(id string){
+		"altered": func(id string) { f.change(t, id, func(it item) { binary(it, schema.Body)[20] ^= 1 }) },
+		"cut": func(id string) {
+			f.change(t, id, func(it item) { it[schema.Body] = &types.AttributeValueMemberB{Value: []byte("x")} })
+		},
+		"of another record": func(id string) {
+			complete(id + "2")
+			other := f.raw(t, id+"2")[schema.Body]
+			f.change(t, id, func(it item) { it[schema.Body] = other })
+		},
+		"of a step of the record": func(id string) {
+			record(id + "2")
+			other := entry(f.raw(t, id+"2"), "book")[schema.Body]
+			f.change(t, id, func(it item) { it[schema.Body] = other })
+		},
+		"said to be compressed":   func(id string) { f.change(t, id, func(it item) { it[schema.Encoding] = str(encodingZstdSealed) }) },
+		"said to be of more":      func(id string) { f.change(t, id, func(it item) { it[schema.Size] = num("34") }) },
+		"said to be sealed twice": func(id string) { f.change(t, id, func(it item) { it[schema.Encoding] = str("sealed+sealed") }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := "t#op#" + name
+			complete(id)
+			damage(id)
+			rec, err := f.Get(ctx, id)
+			if err == nil {
+				_, err = f.Result(ctx, rec)
+			}
+			require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
+			require.NotContains(t, err.Error(), "iban")
+		})
+	}
+	t.Run("steps exchanged", func(t *testing.T) {
+		record("t#op#steps")
+		f.change(t, "t#op#steps", func(it item) {
+			one, two := entry(it, "book"), entry(it, "ship")
+			one[schema.Body], two[schema.Body] = two[schema.Body], one[schema.Body]
+		})
+		for _, step := range []string{"book", "ship"} {
+			_, err := f.StepResult(ctx, f.get(t, "t#op#steps"), step)
+			require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
+		}
+	})
+	t.Run("another key", func(t *testing.T) {
+		complete("t#op#key")
+		_, err := f.on(t, sealing(newGCM(t, 2))).Result(ctx, f.get(t, "t#op#key"))
+		require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
+	})
+	t.Run("a key that cannot be had now", func(t *testing.T) {
+		complete("t#op#now")
+		g := newGCM(t, 1)
+		err := error(&protocol.StoreError{Op: "Decrypt", Err: errors.New("throttled")})
+		g.opening.Store(&err)
+		_, err = f.on(t, sealing(g)).Result(ctx, f.get(t, "t#op#now"))
+		isStoreError(t, err, false)
+		require.NotErrorIs(t, err, protocol.ErrRecordUnreadable)
+	})
+	t.Run("plain", func(t *testing.T) {
+		before := f.on(t, &patient)
+		require.NoError(t, before.Acquire(ctx, base, claim("t#op#plain", "o1")))
+		require.NoError(t, before.Finish(ctx, base, completion("t#op#plain", "o1", secret)))
+		got, err := f.Result(ctx, f.get(t, "t#op#plain"))
+		require.NoError(t, err)
+		require.Equal(t, secret, got)
+		o := sealing(newGCM(t, 1))
+		o.SealedOnly = true
+		_, err = f.on(t, o).Result(ctx, f.get(t, "t#op#plain"))
+		require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
+	})
+}
+
+// What has run is recorded and never runs again, whatever the sealer does. Its result is added
+// once it can be sealed.
+func TestAResultThatCannotBeSealed(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("no key")
+	for name, mode := range map[string]idem.Operation{
+		"reserved": {Name: "reserved", Repeat: idem.Repeatable},
+		"atomic":   {Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGCM(t, 1)
+			f := open(t, sealing(g))
+			engine, err := idem.New(f.Store, nil)
+			require.NoError(t, err)
+			ran := 0
+			run := func() (string, error) {
+				return idem.Do(t.Context(), engine, mode.Key("t", "k"), 1, func(context.Context, int) (string, error) { ran++; return "done", nil })
+			}
+			g.sealing.Store(&broken)
+			got, err := run()
+			require.NoError(t, err)
+			require.Equal(t, "done", got)
+			require.Equal(t, protocol.Completed, f.get(t, mode.Key("t", "k").ID()).State)
+
+			g.sealing.Store(nil)
+			require.NoError(t, engine.Flush(t.Context()))
+			got, err = run()
+			require.NoError(t, err)
+			require.Equal(t, "done", got)
+			require.Equal(t, 1, ran)
+			require.Equal(t, encodingSealed, f.get(t, mode.Key("t", "k").ID()).Body.Encoding)
+		})
+	}
+}
+
+// A step that cannot be sealed stops its operation, which ends by its declaration: as after any step
+// that cannot be recorded, nothing is lost, and nothing goes on as if the step had failed.
+func TestAStepThatCannotBeSealed(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("no key")
+	for name, tc := range map[string]struct {
+		repeat    idem.Repeat
+		semantics idem.StepSemantics
+		ran       int
+		then      protocol.State
+	}{
+		"repeatable":     {idem.Repeatable, idem.AtLeastOnce, 2, protocol.Completed},
+		"not repeatable": {idem.NotRepeatable, idem.AtLeastOnce, 1, protocol.Unknown},
+		"at most once":   {idem.Repeatable, idem.AtMostOnce, 1, protocol.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGCM(t, 1)
+			f := open(t, sealing(g))
+			engine, err := idem.New(f.Store, nil)
+			require.NoError(t, err)
+			k := idem.Operation{Name: "op", Repeat: tc.repeat}.Key("t", "k")
+			ran := 0
+			run := func() error {
+				_, err := idem.Do(t.Context(), engine, k, 1, func(ctx context.Context, _ int) (string, error) {
+					return idem.Step(ctx, "book", func(context.Context) (string, error) { ran++; return "booked", nil },
+						&idem.StepConfig[string]{Semantics: tc.semantics})
+				})
+				return err
+			}
+			g.sealing.Store(&broken)
+			require.ErrorIs(t, run(), idem.ErrStoreUnavailable)
+			step, there := f.get(t, k.ID()).Steps["book"]
+			require.Equal(t, tc.semantics == idem.AtMostOnce, there && step.Begun)
+			g.sealing.Store(nil)
+			require.Equal(t, tc.then == protocol.Completed, run() == nil)
+			require.Equal(t, tc.then, f.get(t, k.ID()).State)
+			require.Equal(t, tc.ran, ran)
+		})
+	}
+}
+
+// Without a key nothing begins, and what has ended is replayed once there is one.
+func TestNothingRunsWhoseResultCannotBeSealed(t *testing.T) {
+	t.Parallel()
+	g := newGCM(t, 1)
+	f := open(t, sealing(g))
+	engine, err := idem.New(f.Store, nil)
+	require.NoError(t, err)
+	ran := 0
+	run := func() (string, error) {
+		return idem.Do(t.Context(), engine, idem.Operation{Name: "op", OnStoreFailure: idem.FailOpen, Repeat: idem.Repeatable}.Key("t", "k"), 1,
+			func(context.Context, int) (string, error) { ran++; return "done", nil })
+	}
+	for range 2 {
+		broken := errors.New("no key")
+		g.readying.Store(&broken)
+		_, err = run()
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.ErrorIs(t, err, broken)
+		g.readying.Store(nil)
+		got, err := run()
+		require.NoError(t, err)
+		require.Equal(t, "done", got)
+	}
+	require.Equal(t, 1, ran)
+}
+
+// Of what was begun with a sealer nothing is gone on with by a store without it, or with another key.
+func TestNothingSealedIsTakenOverByWhoCannotReadIt(t *testing.T) {
+	t.Parallel()
+	f := open(t, sealing(newGCM(t, 1)))
+	errBusy := errors.New("busy")
+	for name, mode := range map[string]idem.Mode{"reserved": idem.Reserved, "atomic": idem.Atomic} {
+		for _, stepped := range []bool{false, true} {
+			key := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key("t", name+strconv.FormatBool(stepped))
+			ran := 0
+			run := func(s *Store, mode idem.Mode, err error) (string, error) {
+				t.Helper()
+				engine, eErr := idem.New(s, nil)
+				require.NoError(t, eErr)
+				op := idem.Operation{Name: "op", Repeat: idem.Repeatable, Mode: mode}
+				return idem.Do(t.Context(), engine, op.Key("t", name+strconv.FormatBool(stepped)), 1, func(ctx context.Context, _ int) (string, error) {
+					ran++
+					if stepped {
+						if _, sErr := idem.Step(ctx, "book", func(context.Context) (string, error) { return "booked", nil }, nil); sErr != nil {
+							return "", sErr
+						}
+					}
+					return "done", err
+				})
+			}
+			_, err := run(f.Store, idem.Reserved, idem.NotExecuted(errBusy))
+			require.ErrorIs(t, err, errBusy)
+			before := f.raw(t, key.ID())
+			require.Equal(t, stepped, hasSteps(before))
+			without := f.on(t, &patient)
+			_, err = run(without, mode, nil)
+			if mode == idem.Atomic && stepped {
+				require.ErrorIs(t, err, idem.ErrOutcomeUnknown, "the atomic mode goes on with no steps, whoever has recorded them")
+				continue
+			}
+			require.Error(t, err)
+			require.ErrorContains(t, err, "Options.Sealer")
+			require.Equal(t, before, f.raw(t, key.ID()))
+			if mode == idem.Reserved {
+				require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+				require.Equal(t, 1, ran)
+			}
+			if stepped {
+				_, err = run(f.on(t, sealing(newGCM(t, 2))), mode, nil)
+				require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+				require.Equal(t, before, f.raw(t, key.ID()))
+				require.Equal(t, 1, ran)
+			}
+			got, err := run(f.Store, mode, nil)
+			require.NoError(t, err)
+			require.Equal(t, "done", got)
+
+			ran = 0
+			for _, other := range []*Store{without, f.on(t, sealing(newGCM(t, 2)))} {
+				_, err = run(other, mode, nil)
+				require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			}
+			got, err = run(f.Store, mode, nil)
+			require.NoError(t, err)
+			require.Equal(t, "done", got)
+			require.Zero(t, ran, "an outcome is replayed or not, and never made again")
+		}
+	}
+}
+
+// A resolution writes no plain result to a record whose results are sealed.
+func TestAResolutionIsSealedOrRefused(t *testing.T) {
+	t.Parallel()
+	f := open(t, sealing(newGCM(t, 1)))
+	plain := f.on(t, &patient)
+	ctx := t.Context()
+	park := func(id string) *protocol.Record {
+		require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+		require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "ship", Begin: true, First: true}))
+		rec := f.get(t, id)
+		require.True(t, rec.Sealed)
+		return rec
+	}
+	settle := func(s *Store, rec *protocol.Record, to protocol.State, result, step []byte) error {
+		w := protocol.Settlement{ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Write: "r.1", Owner: "r", Sealed: rec.Sealed, Ending: protocol.Ending{State: to, Result: result}}
+		if step != nil {
+			w.Steps = []protocol.StepWrite{{Name: "ship", Result: step}}
+		}
+		return s.Settle(ctx, base, w)
+	}
+	secret := []byte(`"DE02120300000000202051"`)
+	rec := park("t#op#1")
+	before := f.raw(t, rec.ID)
+	for _, err := range []error{settle(plain, rec, protocol.Completed, secret, nil), settle(plain, rec, protocol.Released, nil, secret)} {
+		var mistake *idem.ConfigError
+		require.ErrorAs(t, err, &mistake)
+		require.ErrorContains(t, err, "Options.Sealer")
+		require.NotContains(t, err.Error(), "DE02")
+	}
+	require.Equal(t, before, f.raw(t, rec.ID))
+	require.NoError(t, settle(f.Store, rec, protocol.Released, nil, secret))
+	require.NoError(t, settle(f.Store, park("t#op#2"), protocol.Completed, secret, nil))
+	require.NoError(t, settle(plain, park("t#op#3"), protocol.Completed, nil, nil), "it has no value to seal")
+	require.NotContains(t, string(f.export(t)), "DE02")
+	got, err := f.Result(ctx, f.get(t, "t#op#2"))
+	require.NoError(t, err)
+	require.Equal(t, secret, got)
+	got, err = f.StepResult(ctx, f.get(t, "t#op#1"), "ship")
+	require.NoError(t, err)
+	require.Equal(t, secret, got)
+}
+
+// A sealer that panics or makes more of a result than it says costs the result alone.
+func TestASealerThatIsWrong(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]Sealer{"panics": wrong{}, "makes too much": wrong{more: 1000}, "makes nothing": wrong{more: -4}} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t, sealing(s))
+			require.NoError(t, f.Acquire(t.Context(), base, claim("k", "o1")))
+			failed := isStoreError(t, f.Finish(t.Context(), base, completion("k", "o1", []byte("1234"))), false)
+			require.True(t, failed.ResultNotStored)
+			omitted := completion("k", "o1", []byte("kept"))
+			omitted.Write, omitted.Ending.Omitted = "o1.fact", true
+			require.NoError(t, f.Finish(t.Context(), base, omitted))
+			got, err := f.Result(t.Context(), f.get(t, "k"))
+			require.NoError(t, err)
+			require.Empty(t, got)
+		})
+	}
+	_, err := New((&fixture{}).client0(), "t", sealing(wrong{more: -1 << 20}))
+	require.ErrorContains(t, err, "Overhead")
+	_, err = New((&fixture{}).client0(), "t", &Options{SealedOnly: true})
+	require.ErrorContains(t, err, "Options.Sealer")
+}
+
+func (*fixture) client0() Client { return &dynamodb.Client{} }
+
+type wrong struct{ more int }
+
+func (wrong) Ready(context.Context) error { return nil }
+
+func (w wrong) Seal(_ context.Context, plain, _ []byte) ([]byte, error) {
+	if w.more == 0 {
+		panic("a " + string(plain))
+	}
+	return make([]byte, len(plain)+w.more), nil
+}
+
+func (wrong) Open(context.Context, []byte, []byte) ([]byte, error) { panic("open") }
+func (w wrong) Overhead() int {
+	if w.more < -4 {
+		return w.more
+	}
+	return 28
+}
+
+// A repeated write of a large result goes on where the one before it stopped.
+func TestASealedResultIsSealedOnce(t *testing.T) {
+	t.Parallel()
+	g := newGCM(t, 1)
+	f := open(t, sealing(g))
+	require.NoError(t, f.Acquire(t.Context(), base, claim("k", "o1")))
+	end := completion("k", "o1", noise(600<<10))
+	end.Progress = new(protocol.Progress)
+	end.Owner = "o2"
+	isConflict(t, f.Finish(t.Context(), base, end))
+	end.Owner = "o1"
+	require.NoError(t, f.Finish(t.Context(), base, end))
+	f.wire.calls()
+	require.NoError(t, f.Finish(t.Context(), base, end))
+	require.Equal(t, []string{"UpdateItem"}, f.wire.calls(), "its parts are stored")
+	require.EqualValues(t, 1, g.seals.Load())
+}
+
+// What was kept of a result that could not be sealed, or stored, in time is not taken for it later.
+func TestTheFactOfASealedResultIsNotTheResult(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("no key")
+	g := newGCM(t, 1)
+	f := open(t, sealing(g))
+	progress := new(protocol.Progress)
+	for id, fails := range map[string]bool{"sealed late": true, "stored late": false} {
+		require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
+		whole := completion(id, "o1", noise(600<<10))
+		whole.Progress = progress
+		if fails {
+			g.sealing.Store(&broken)
+			require.True(t, isStoreError(t, f.Finish(t.Context(), base, whole), false).ResultNotStored)
+			g.sealing.Store(nil)
+		} else {
+			_, err := f.prepare(f.retry.begin(t.Context(), "Finish"), id, "o1", whole.Ending, progress, partShare)
+			require.NoError(t, err)
+		}
+		fact := whole
+		fact.Write, fact.Ending.Omitted, fact.Ending.Result = "o1.fact", true, []byte(`{"status":201}`)
+		require.NoError(t, f.Finish(t.Context(), base, fact))
+		got, err := f.Result(t.Context(), f.get(t, id))
+		require.NoError(t, err)
+		require.Equal(t, `{"status":201}`, string(got))
+		require.Zero(t, f.get(t, id).Body.Parts)
+
+		whole.Attempt = protocol.WithoutResult{Write: fact.Write}
+		require.NoError(t, f.Finish(t.Context(), base, whole))
+		got, err = f.Result(t.Context(), f.get(t, id))
+		require.NoError(t, err)
+		require.Equal(t, whole.Ending.Result, got)
+		progress = new(protocol.Progress)
+	}
+}
+
+// padded seals at the largest overhead.
+type padded struct{ *gcm }
+
+const padding = MaxSealOverhead - 28
+
+func (p padded) Overhead() int { return MaxSealOverhead }
+
+func (p padded) Seal(ctx context.Context, plain, bound []byte) ([]byte, error) {
+	sealed, err := p.gcm.Seal(ctx, plain, bound)
+	return append(make([]byte, padding), sealed...), err
+}
+
+func (p padded) Open(ctx context.Context, sealed, bound []byte) ([]byte, error) {
+	return p.gcm.Open(ctx, sealed[padding:], bound)
+}
+
+// However much a sealer adds, a record takes the steps that the engine lets run, and can be undone.
+func TestSealedStepsFitTheRecord(t *testing.T) {
+	t.Parallel()
+	f := open(t, sealing(padded{newGCM(t, 1)}))
+	engine, err := idem.New(f.Store, nil)
+	require.NoError(t, err)
+	k := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key("t", "k")
+	ran, undone, largest := 0, 0, 0
+	_, err = idem.Do(t.Context(), engine, k, 1, func(ctx context.Context, _ int) (string, error) {
+		for n := 0; ; n++ {
+			_, err := idem.Step(ctx, "ship-"+strconv.Itoa(n), func(context.Context) (string, error) { ran++; return "shipped", nil },
+				&idem.StepConfig[string]{Compensate: func(context.Context, string) error { undone++; return nil }})
+			if err != nil {
+				largest = itemSize(f.raw(t, k.ID()))
+				return "", idem.Permanent(err)
+			}
+		}
+	})
+	require.ErrorIs(t, err, idem.ErrStepLimit)
+	require.Greater(t, ran, 100)
+	require.Equal(t, ran, undone)
+	require.Greater(t, largest, ran*MaxSealOverhead)
+	require.Less(t, largest, protocol.StepRoom)
+	require.Equal(t, protocol.Failed, f.get(t, k.ID()).State)
+}
