@@ -32,6 +32,7 @@ var allowed = map[string][]string{
 	"idem/reconcile":   {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
 	"idem/console":     {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/reconcile", "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
 	"idem/dynamostore": {jsonModule, canonicalForm, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
+	"idem/kmsseal":     {protocol, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox":      {"./idem/schema"},
 
 	"idem/outbox/internal/awsbatch": {"./idem/outbox", "./idem/schema", "github.com/aws/smithy-go"},
@@ -86,7 +87,7 @@ var queueSide = []string{
 }
 
 // handlerSide are the packages that a user's handler reaches.
-var handlerSide = []string{"idem/internal/canonical", "idem/internal/pathtemplate", "idem/internal/metric", "idem", "idem/emf", "idem/otelidem", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "lambda/sweeping", "idem/reconcile"}
+var handlerSide = []string{"idem/internal/canonical", "idem/internal/pathtemplate", "idem/internal/metric", "idem", "idem/emf", "idem/otelidem", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/kmsseal", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "lambda/sweeping", "idem/reconcile"}
 
 type listed struct {
 	ImportPath string

@@ -1,0 +1,314 @@
+package kmsseal
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+var _ dynamostore.Sealer = (*Sealer)(nil)
+
+func seal(t *testing.T, s *Sealer, plain string) []byte {
+	t.Helper()
+	sealed, err := s.Seal(t.Context(), []byte(plain), []byte("bound"))
+	require.NoError(t, err)
+	return sealed
+}
+
+func TestOneDataKeyIsGeneratedAndUnwrappedOnceInAProcess(t *testing.T) {
+	t.Parallel()
+	service, client := start(t)
+	writer := open(t, client, Options{Context: map[string]string{"app": "payments", "a": "b"}})
+	require.NoError(t, writer.Ready(t.Context()))
+	var all [][]byte
+	for _, plain := range []string{"", "1", strings.Repeat("x", 1<<20)} {
+		sealed := seal(t, writer, plain)
+		require.LessOrEqual(t, len(sealed), len(plain)+writer.Overhead())
+		require.NotContains(t, string(sealed), "xxxx")
+		all = append(all, sealed)
+		got, err := writer.Open(t.Context(), sealed, []byte("bound"))
+		require.NoError(t, err)
+		require.Equal(t, plain, string(got))
+	}
+	require.NotEqual(t, seal(t, writer, "1"), seal(t, writer, "1"))
+	require.Equal(t, []string{"GenerateDataKey"}, service.made())
+
+	reader := open(t, client, Options{Context: map[string]string{"a": "b", "app": "payments"}})
+	for _, sealed := range all {
+		_, err := reader.Open(t.Context(), sealed, []byte("bound"))
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"Decrypt"}, service.made())
+}
+
+func TestWhatIsNotAsItWasSealedDoesNotOpen(t *testing.T) {
+	t.Parallel()
+	_, client := start(t)
+	s := open(t, client, Options{})
+	good := seal(t, s, "secret")
+	for n := range good {
+		bad := bytes.Clone(good)
+		bad[n] ^= 1
+		_, err := open(t, client, Options{}).Open(t.Context(), bad, []byte("bound"))
+		require.Error(t, err, n)
+		require.NotErrorIs(t, err, protocol.ErrStoreUnavailable, n)
+		_, err = s.Open(t.Context(), good[:n], []byte("bound"))
+		require.Error(t, err, n)
+	}
+	for name, o := range map[string]Options{
+		"another KMS key":    {Key: "alias/other"},
+		"another context":    {Context: map[string]string{"app": "other"}},
+		"former keys alone":  {Key: "alias/new", FormerKeys: []string{"alias/older"}},
+		"bound to something": {},
+	} {
+		bound := "bound"
+		if name == "bound to something" {
+			bound = "else"
+		}
+		_, err := open(t, client, o).Open(t.Context(), good, []byte(bound))
+		require.Error(t, err, name)
+		require.NotErrorIs(t, err, protocol.ErrStoreUnavailable, name)
+	}
+	_, err := open(t, client, Options{Key: "alias/new", FormerKeys: []string{"alias/older", "alias/results"}}).Open(t.Context(), good, []byte("bound"))
+	require.NoError(t, err, "one of the former keys")
+}
+
+// An error that passes by keeps a reader waiting. One that does not makes the result unreadable.
+func TestErrorsOfKMS(t *testing.T) {
+	t.Parallel()
+	service, client := start(t)
+	sealed := seal(t, open(t, client, Options{}), "secret")
+	for code, tc := range map[string]struct {
+		status int
+		passes bool
+	}{
+		"ThrottlingException":        {400, true},
+		"LimitExceededException":     {400, true},
+		"KMSInternalException":       {500, true},
+		"DependencyTimeoutException": {503, true},
+		"KeyUnavailableException":    {500, true},
+		"AccessDeniedException":      {400, false},
+		"DisabledException":          {400, false},
+		"NotFoundException":          {400, false},
+		"KMSInvalidStateException":   {400, false},
+		"InvalidCiphertextException": {400, false},
+	} {
+		service.breaks(func(string) (int, string) { return tc.status, code })
+		s := open(t, client, Options{})
+		_, err := s.Open(t.Context(), sealed, []byte("bound"))
+		require.ErrorContains(t, err, code)
+		require.Equal(t, tc.passes, errors.Is(err, protocol.ErrStoreUnavailable), code)
+		require.ErrorContains(t, s.Ready(t.Context()), code)
+		_, err = s.Seal(t.Context(), nil, nil)
+		require.ErrorContains(t, err, code)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	service.breaks(nil)
+	_, err := open(t, client, Options{}).Open(ctx, sealed, []byte("bound"))
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = open(t, client, Options{}).Seal(ctx, nil, nil)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// fake is a client without a network, for tests of time.
+type fake struct {
+	mu    sync.Mutex
+	made  int
+	err   error
+	takes time.Duration
+	keys  map[string][]byte
+	size  int
+}
+
+func (f *fake) GenerateDataKey(context.Context, *kms.GenerateDataKeyInput, ...func(*kms.Options)) (*kms.GenerateDataKeyOutput, error) {
+	time.Sleep(f.takes)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.made++
+	if f.err != nil {
+		return nil, f.err
+	}
+	plain, wrapped := make([]byte, 32), make([]byte, max(f.size, 184))
+	_, _ = rand.Read(plain)
+	_, _ = rand.Read(wrapped)
+	if f.keys == nil {
+		f.keys = map[string][]byte{}
+	}
+	f.keys[string(wrapped)] = bytes.Clone(plain)
+	return &kms.GenerateDataKeyOutput{Plaintext: plain, CiphertextBlob: wrapped}, nil
+}
+
+func (f *fake) Decrypt(_ context.Context, in *kms.DecryptInput, _ ...func(*kms.Options)) (*kms.DecryptOutput, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.made++
+	return &kms.DecryptOutput{Plaintext: bytes.Clone(f.keys[string(in.CiphertextBlob)])}, f.err
+}
+
+func (f *fake) calls() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.made
+}
+
+func (f *fake) fails(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func TestADataKeyIsReplacedWhenItIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		s := open(t, f, Options{MaxAge: time.Hour, MaxUses: 3})
+		first := seal(t, s, "1")
+		time.Sleep(time.Hour - 1)
+		seal(t, s, "2")
+		require.Equal(t, 1, f.calls())
+		time.Sleep(time.Nanosecond)
+		for range 3 {
+			seal(t, s, "3")
+		}
+		require.Equal(t, 2, f.calls(), "by its age")
+		seal(t, s, "4")
+		require.Equal(t, 3, f.calls(), "by its uses")
+
+		down := errors.New("down")
+		f.fails(down)
+		time.Sleep(time.Hour)
+		for range 5 {
+			seal(t, s, "5")
+		}
+		require.Equal(t, 4, f.calls(), "the former is good enough, and KMS is not asked all the time")
+		_, err := s.Seal(t.Context(), nil, nil)
+		require.ErrorIs(t, err, down, "not for ever")
+		time.Sleep(pause)
+		f.fails(nil)
+		seal(t, s, "6")
+
+		_, err = s.Open(t.Context(), first, []byte("bound"))
+		require.NoError(t, err)
+		before := f.calls()
+		time.Sleep(2 * time.Hour)
+		_, err = s.Open(t.Context(), first, []byte("bound"))
+		require.NoError(t, err)
+		require.Equal(t, before+1, f.calls(), "what was unwrapped is forgotten")
+	})
+}
+
+func TestManyAtOnceAskForOneDataKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{takes: time.Second}
+		s := open(t, f, Options{})
+		all := func() {
+			var wg sync.WaitGroup
+			for range 50 {
+				wg.Go(func() {
+					_, err := s.Seal(t.Context(), []byte("x"), nil)
+					require.NoError(t, err)
+				})
+			}
+			wg.Wait()
+		}
+		all()
+		require.Equal(t, 1, f.calls())
+		time.Sleep(DefaultMaxAge)
+		began := time.Now()
+		all()
+		require.Equal(t, time.Second, time.Since(began))
+		require.Equal(t, 2, f.calls())
+
+		late := open(t, f, Options{})
+		go func() { _, _ = late.Seal(context.Background(), nil, nil) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := late.Seal(ctx, nil, nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(f.takes)
+	})
+}
+
+// silent is a KMS that never answers.
+type silent struct{}
+
+func (*silent) GenerateDataKey(ctx context.Context, _ *kms.GenerateDataKeyInput, _ ...func(*kms.Options)) (*kms.GenerateDataKeyOutput, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (*silent) Decrypt(ctx context.Context, _ *kms.DecryptInput, _ ...func(*kms.Options)) (*kms.DecryptOutput, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A KMS that does not answer takes three seconds of a caller, who may have minutes, and a second
+// caller none.
+func TestASilentKMSTakesNoTimeThatACallerMayHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sealed := seal(t, open(t, &fake{}, Options{}), "secret")
+		s := open(t, &silent{}, Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+		defer cancel()
+		began := time.Now()
+		require.ErrorIs(t, s.Ready(ctx), context.DeadlineExceeded)
+		require.Equal(t, callTime, time.Since(began))
+		require.ErrorIs(t, s.Ready(ctx), context.DeadlineExceeded)
+		require.Equal(t, callTime, time.Since(began))
+		_, err := s.Open(ctx, sealed, []byte("bound"))
+		require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
+		require.Equal(t, 2*callTime, time.Since(began))
+
+		s = open(t, &silent{}, Options{})
+		for n, within := range []time.Duration{patience - 1, patience, patience} {
+			began = time.Now()
+			short, cancel := context.WithTimeout(t.Context(), within)
+			require.ErrorIs(t, s.Ready(short), context.DeadlineExceeded)
+			cancel()
+			require.Equal(t, []time.Duration{within, within, 0}[n], time.Since(began), "a caller without time says nothing of KMS")
+		}
+	})
+}
+
+func TestDataKeysInMemoryAreBounded(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	reader := open(t, f, Options{})
+	for range maxOpened + 10 {
+		_, err := reader.Open(t.Context(), seal(t, open(t, f, Options{}), "x"), []byte("bound"))
+		require.NoError(t, err)
+	}
+	require.Len(t, reader.opened, maxOpened)
+}
+
+func TestMistakesInOptions(t *testing.T) {
+	t.Parallel()
+	for says, o := range map[string]Options{
+		"Options.Key":     {},
+		"FormerKeys":      {Key: "k", FormerKeys: []string{""}},
+		"Options.MaxAge":  {Key: "k", MaxAge: time.Millisecond},
+		"Options.MaxUses": {Key: "k", MaxUses: MaxMaxUses + 1},
+	} {
+		_, err := New(&fake{}, o)
+		var mistake *idem.ConfigError
+		require.ErrorAs(t, err, &mistake, says)
+		require.ErrorContains(t, err, says)
+	}
+	_, err := New((*kms.Client)(nil), Options{Key: "k"})
+	require.ErrorContains(t, err, "kms.NewFromConfig")
+	require.ErrorContains(t, open(t, &fake{size: maxWrapped + 1}, Options{}).Ready(t.Context()), "room for 256")
+}
