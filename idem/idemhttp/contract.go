@@ -51,7 +51,7 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 	if err != nil {
 		return nil, err
 	}
-	c := &Contract{engine: engine, tenant: tenant, opts: opts, never: neverStored.with(opts.NeverStore)}
+	c := &Contract{engine: engine, tenant: tenant, opts: opts, never: neverStored.with(opts.NeverStore).but(opts.KeepHeaders)}
 	if c.routes, err = routes.compile(opts.Methods); err != nil {
 		return nil, err
 	}

@@ -2,11 +2,32 @@ package idemhttp
 
 import (
 	"maps"
+	"slices"
 	"strings"
 )
 
-// headerSet is a set of header names in lower case.
+// headerSet is a set of header names in lower case: those that are true, and with others
+// all that are not in it.
 type headerSet map[string]bool
+
+// others, which is no header's name, says whether a set has the names that it does not list.
+const others = ""
+
+// ofMeaning are the headers without which nobody can read a body (RFC 9110 8.3 and 8.4).
+var ofMeaning = []string{"content-type", "content-encoding"}
+
+// but returns the set of all names that are not to be kept.
+func (s headerSet) but(keep []string) headerSet {
+	if keep == nil {
+		return s
+	}
+	s = maps.Clone(s)
+	s[others] = true
+	for _, name := range slices.Concat(keep, ofMeaning) {
+		s[strings.ToLower(name)] = false
+	}
+	return s
+}
 
 // neverStored has the headers that belong to one exchange: cookies, what RFC 9110
 // 7.6.1 calls hop-by-hop, what authenticates (RFC 9110 11, RFC 7615, RFC 8053), when
@@ -51,7 +72,8 @@ func (s headerSet) with(names []string) headerSet {
 func (s headerSet) has(name string) bool {
 	var lower [64]byte
 	if len(name) > len(lower) {
-		return s[strings.ToLower(name)]
+		in, listed := s[strings.ToLower(name)]
+		return in || !listed && s[others]
 	}
 	for i := 0; i < len(name); i++ {
 		c := name[i]
@@ -60,7 +82,8 @@ func (s headerSet) has(name string) bool {
 		}
 		lower[i] = c
 	}
-	return s[string(lower[:len(name)])] // no copy
+	in, listed := s[string(lower[:len(name)])] // no copy
+	return in || !listed && s[others]
 }
 
 // keeps returns a function that tells which headers of the response are stored:

@@ -43,6 +43,58 @@ func TestNeverStoreMore(t *testing.T) {
 	require.Empty(t, neverStored["x-trace"], "contracts share the fixed list and do not change it")
 }
 
+// With a list of what is kept nothing else is stored, not even what the handler adds one day.
+func TestKeepHeaders(t *testing.T) {
+	given := created()
+	given.Headers["X-Trace"], given.Headers["eTag"], given.Headers["CONTENT-encoding"] = "secret", "v1", "br"
+	given.MultiHeaders = map[string][]string{"x-Customer": {"secret"}, "vary": {"Accept"}}
+	given.Headers[strings.Repeat("x", 100)] = "secret"
+	given.Cookies = []string{"session=secret"}
+	keep := func(names ...string) func(*Options) {
+		return func(o *Options) { o.KeepHeaders = append([]string{}, names...) }
+	}
+	type headers = map[string]string
+	for name, tc := range map[string]struct {
+		keep    func(*Options)
+		headers headers
+		multi   map[string][]string
+	}{
+		"some": {keep("ETAG", "Vary"), headers{"eTag": "v1"}, map[string][]string{"vary": {"Accept"}}},
+		"none": {keep(), nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, n := memory(), 0
+			c := newContract(t, store, tc.keep)
+			require.Equal(t, given, serve(t, c, payment(), counting(&n, given)), "the first caller has them")
+			require.NotContains(t, storedText(t, store), "secret")
+			again := serve(t, c, payment(), counting(&n, given))
+			require.Equal(t, 1, n)
+			require.Equal(t, given.Body, again.Body)
+			require.Equal(t, given.Headers["Content-Type"], again.Headers["Content-Type"])
+			require.Equal(t, "br", again.Headers["CONTENT-encoding"])
+			require.Equal(t, tc.multi, again.MultiHeaders)
+			require.Equal(t, tc.headers["eTag"], again.Headers["eTag"])
+			require.Equal(t, "true", again.Headers[HeaderReplayed], "the marks of a replay are no headers of the handler's")
+			require.Empty(t, again.Cookies)
+			require.NotContains(t, fmt.Sprint(again), "secret")
+		})
+	}
+
+	store, n := memory(), 0
+	serve(t, newContract(t, store), payment(), counting(&n, given))
+	require.NotContains(t, fmt.Sprint(serve(t, newContract(t, store, keep("vary")), payment(), counting(&n, given))), "secret",
+		"what was stored before the list is not replayed either")
+
+	for says, o := range map[string]*Options{
+		"not a header name":    {KeepHeaders: []string{"a b"}},
+		"belongs to one":       {KeepHeaders: []string{"Set-Cookie"}},
+		"leave NeverStore out": {KeepHeaders: []string{}, NeverStore: []string{"X-Trace"}},
+	} {
+		_, err := o.check()
+		require.ErrorContains(t, err, says)
+	}
+}
+
 // Redact works on a copy: the first caller has the whole response, the table and
 // later callers have what is left.
 func TestRedact(t *testing.T) {
