@@ -36,9 +36,9 @@ import (
 // last answer is such a 202, the error is a [*SendError] with [ErrStillRunning], because
 // nobody knows how the request will end.
 //
-// A request is sent again after the delay in Retry-After plus a random delay that grows.
-// It is not sent again when its key may be forgotten, or if the delay ends after the
-// context's deadline. An attempt has no time limit: set ResponseHeaderTimeout in the
+// A request is sent again after the delay in Retry-After, or MaxWait if that is shorter,
+// plus a random delay that grows. It is not sent again when its key may be forgotten, or if
+// the delay ends after the context's deadline. An attempt has no time limit: set ResponseHeaderTimeout in the
 // [http.Transport] behind it.
 //
 // A body is sent again if the request has GetBody, which [http.NewRequest] sets for bodies

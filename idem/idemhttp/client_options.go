@@ -18,7 +18,7 @@ const (
 	DefaultBackoff = 200 * time.Millisecond
 	// DefaultMaxBackoff is the greatest random delay before any attempt.
 	DefaultMaxBackoff = 10 * time.Second
-	// DefaultMaxWait is the longest delay that a service can ask for.
+	// DefaultMaxWait is how long a service's Retry-After is waited for at most.
 	DefaultMaxWait = time.Minute
 	// DefaultMaxBody is how many bytes of a body are buffered.
 	DefaultMaxBody = 1 << 20
@@ -52,8 +52,9 @@ type ClientOptions struct {
 	// [DefaultMaxBackoff].
 	Backoff, MaxBackoff time.Duration
 
-	// MaxWait is the longest Retry-After that the Transport waits for; an answer with a
-	// longer one is final. Zero means [DefaultMaxWait].
+	// MaxWait is the longest that the Transport waits for a Retry-After. After an answer with
+	// a longer one the request is sent again when MaxWait is over: sooner than the service
+	// asked, but not more often than MaxAttempts. Zero means [DefaultMaxWait].
 	MaxWait time.Duration
 
 	// Retention is how long the service keeps an outcome at least. A key is not sent when

@@ -23,11 +23,7 @@ func (t *Transport) again(req *http.Request, s *sending, res *http.Response, err
 	now := t.now()
 	delay := t.jitter(t.opts.backoff(s.retries))
 	if err == nil {
-		asked := retryAfterOf(res, now)
-		if asked > t.opts.MaxWait {
-			return 0, false
-		}
-		delay += asked
+		delay += min(retryAfterOf(res, now), t.opts.MaxWait)
 	}
 	at := now.Add(delay)
 	if s.keyed && !at.Before(s.expires) {

@@ -213,11 +213,12 @@ func TestDelays(t *testing.T) {
 		"not to be read":      {&ClientOptions{Backoff: s, MaxAttempts: 2}, status(503, "Retry-After", "soon"), []time.Duration{s}},
 		"negative":            {&ClientOptions{Backoff: s, MaxAttempts: 2}, status(503, "Retry-After", "-5"), []time.Duration{s}},
 		"at most":             {&ClientOptions{Backoff: 1, MaxBackoff: 1, MaxAttempts: 2}, status(503, "Retry-After", "60"), []time.Duration{60*s + 1}},
-		"too long":            {nil, status(503, "Retry-After", "61"), nil},
-		"too long, own":       {&ClientOptions{MaxWait: s}, problemOf(409, CodeInProgress, true, "Retry-After", "2"), nil},
-		"out of range":        {nil, status(503, "Retry-After", "9223372036854775808"), nil},
-		"far out of range":    {nil, status(503, "Retry-After", strings.Repeat("9", 40)), nil},
-		"date, far in future": {nil, status(503, "Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"), nil},
+		"longer":              {&ClientOptions{Backoff: 1, MaxBackoff: 1}, status(503, "Retry-After", "61"), []time.Duration{60*s + 1, 60*s + 1, 60*s + 1, 60*s + 1}},
+		"longer than its own": {&ClientOptions{Backoff: 1, MaxAttempts: 2, MaxWait: s / 2}, problemOf(409, CodeInProgress, true, "Retry-After", "2"), []time.Duration{s/2 + 1}},
+		"out of range":        {&ClientOptions{Backoff: 1, MaxAttempts: 2}, status(503, "Retry-After", "9223372036854775808"), []time.Duration{60*s + 1}},
+		"far out of range":    {&ClientOptions{Backoff: 1, MaxAttempts: 2}, status(503, "Retry-After", strings.Repeat("9", 40)), []time.Duration{60*s + 1}},
+		"date, far in future": {&ClientOptions{Backoff: 1, MaxAttempts: 2}, status(503, "Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"), []time.Duration{60*s + 1}},
+		"final, and long":     {nil, problemOf(429, "quota_gone", false, "Retry-After", "86400"), nil},
 		"once only":           {&ClientOptions{MaxAttempts: 1}, status(503), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -260,6 +261,24 @@ func TestContextEndsTheSending(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 503, res.StatusCode)
 			require.Zero(t, time.Since(began), "waited in vain")
+		})
+	})
+	t.Run("asked to wait for longer", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			n := 0
+			transport, err := NewTransport(answering(func(*http.Request) (*http.Response, error) {
+				n++
+				return reply(503, http.NoBody, "Retry-After", "86400"), nil
+			}), nil)
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second)
+			defer cancel()
+			began := time.Now()
+			res, err := transport.RoundTrip(request(t, "POST", "http://service.test/", "").WithContext(ctx))
+			require.NoError(t, err)
+			require.Equal(t, 503, res.StatusCode)
+			require.Equal(t, 3, n)
+			require.InDelta(t, 120, time.Since(began).Seconds(), 1)
 		})
 	})
 	t.Run("client's time limit", func(t *testing.T) {
