@@ -8,3 +8,9 @@ import "syscall"
 func OwnGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
+
+// SameGroup leaves a child in its parent's process group, whose signals from a terminal it
+// gets too. The kernel sends it a SIGTERM when the thread that started it ends.
+func SameGroup() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+}

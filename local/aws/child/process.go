@@ -36,24 +36,33 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.Stdout, cmd.Stderr = p.output, p.output
 	cmd.WaitDelay = 5 * time.Second
 	cmd.SysProcAttr = OwnGroup()
-	started := make(chan error, 1)
+	ended, err := Run(cmd)
+	if err != nil {
+		return nil, errors.Join(err, stdin.Close())
+	}
+	go func() {
+		p.err = <-ended
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// Run starts a command whose SysProcAttr is of [OwnGroup] or [SameGroup]. The channel gets
+// what Wait returns when the command has ended.
+func Run(cmd *exec.Cmd) (<-chan error, error) {
+	started, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
 		// Linux sends the parent-death signal when the thread that forked ends, so this
-		// thread is kept while the child lives. It is never unlocked: it ends with this
+		// thread is kept while the command runs. It is never unlocked: it ends with this
 		// goroutine.
 		runtime.LockOSThread()
 		err := cmd.Start()
 		started <- err
-		if err != nil {
-			return
+		if err == nil {
+			ended <- cmd.Wait()
 		}
-		p.err = cmd.Wait()
-		close(p.ended)
 	}()
-	if err := <-started; err != nil {
-		return nil, errors.Join(err, stdin.Close())
-	}
-	return p, nil
+	return ended, <-started
 }
 
 // PID is the child's process id.

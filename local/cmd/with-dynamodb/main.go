@@ -16,6 +16,9 @@
 // (go run itself turns every exit code but 0 into 1. It ends at a SIGTERM without passing it on:
 // when it is gone, the command gets one.)
 //
+// A SIGKILL ends with-dynamodb and DynamoDB Local at once. On Linux the command gets a SIGTERM
+// then: it would have no database any more.
+//
 // If IDEM_DYNAMODB_ENDPOINT is already set, that endpoint is used.
 package main
 
@@ -32,6 +35,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/idem-go/idempotency/local/aws/child"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal"
 	"github.com/idem-go/idempotency/local/cmd/gorun"
 	"github.com/idem-go/idempotency/local/cmd/progress"
@@ -131,12 +135,12 @@ func command(args []string, endpoint string, signals <-chan os.Signal, stderr io
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, stderr
 	cmd.Env = environment(os.Environ(), endpoint)
-	if err := cmd.Start(); err != nil {
+	cmd.SysProcAttr = child.SameGroup()
+	ended, err := child.Run(cmd)
+	if err != nil {
 		fmt.Fprintf(stderr, "with-dynamodb: %v\n", err)
 		return exitNotStarted
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
 	for {
 		select {
 		case s := <-signals:

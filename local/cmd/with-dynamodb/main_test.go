@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -137,6 +138,30 @@ func TestSignalsReachTheCommand(t *testing.T) {
 			require.Equal(t, 9, exit.ExitCode())
 		})
 	}
+}
+
+// The command would go on without a database.
+func TestTheCommandEndsWhenWithDynamoDBIsKilled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the kernel tells a child of its parent's end on Linux alone")
+	}
+	fakeDynamoDB(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self, "--", "sh", "-c",
+		"trap 'echo got TERM; exit 9' TERM; echo ready; for i in $(seq 2000); do sleep 0.01; done")
+	cmd.Env = append(os.Environ(), commandEnv+"=1")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	require.True(t, lines.Scan())
+	require.Equal(t, "ready", lines.Text())
+	require.NoError(t, cmd.Process.Kill())
+	require.True(t, lines.Scan())
+	require.Equal(t, "got TERM", lines.Text())
+	require.False(t, lines.Scan(), "all that had the output are gone")
+	require.Error(t, cmd.Wait())
 }
 
 // Nobody can pass a SIGKILL on, and go run does not pass on a SIGTERM.
