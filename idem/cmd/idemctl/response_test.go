@@ -62,3 +62,27 @@ func TestAnAnswerIsShownBeforehandAsItIsRecorded(t *testing.T) {
 		require.Contains(t, out, "HTTP 201 Created\nLink: </a>\nLink: </b>\n\n")
 	})
 }
+
+// Calls of another version refuse the answer, or change it first.
+func TestTheVersionOfAnAnswerIsShownBeforehand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		id := b.request("payment-0000000002")
+		answer := []string{"resolve", id, "--to", "completed", "--status", "201", "--body", "testdata/payment.json", "--reason", "case 1", "--dry-run"}
+		code, out, errs := b.run(append(answer, "--response-version", "2")...)
+		require.Equal(t, exitDone, code, errs)
+		require.Regexp(t, `Answer +an HTTP response of version 2, \d+ bytes of testdata/payment.json:`, out)
+		_, out, _ = b.run(answer...)
+		require.Regexp(t, `Answer +an HTTP response, \d+ bytes`, out)
+		code, _, errs = b.run("resolve", id, "--to", "completed", "--no-result", "--response-version", "2", "--reason", "case 1", "--yes")
+		require.Equal(t, exitUsage, code)
+		require.Contains(t, errs, "--response-version is of a result")
+	})
+	changing(t, func(b *bench) {
+		path := b.t.TempDir() + "/result.json"
+		require.NoError(b.t, writeFile(path, "42"))
+		code, out, errs := b.run("resolve", r1.ID(), "--to", "completed", "--result", path, "--response-version", "3", "--reason", "found it", "--dry-run")
+		require.Equal(b.t, exitDone, code, errs)
+		require.Regexp(b.t, `Result +JSON of version 3, 2 bytes of\s`, out)
+	})
+}

@@ -36,6 +36,8 @@ func (f *resultFlags) check(confirmed bool) error {
 	switch {
 	case f.Result != "" && f.http():
 		return misuse("give either --result, or --status with --header and --body")
+	case f.ResponseVersion != 0 && f.Result == "" && !f.http():
+		return misuse("--response-version is of a result: give it beside --result or --status")
 	case f.http() && (f.Status < 200 || f.Status > 599):
 		return misuse("--status is %d: a response that later calls get has 200 to 599", f.Status)
 	case (f.Result == "-" || f.Body == "-") && !confirmed:
@@ -118,8 +120,11 @@ func (g *given) encode(rec *idem.Record, store reconcile.Store) (*idem.Encoded, 
 // shows writes the result as later calls get it: of a response what its encoded form keeps.
 func (g *given) shows(s *session, e *idem.Encoded) {
 	from := ""
+	if v := e.ResponseVersion; v != 0 {
+		from = fmt.Sprintf(" of version %d", v)
+	}
 	if file := g.flags.Result + g.flags.Body; file != "" {
-		from = ", " + source(file, g.body)
+		from += ", " + source(file, g.body)
 	}
 	if !g.flags.http() {
 		s.field("Result", "JSON%s:", from)
