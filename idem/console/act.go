@@ -162,7 +162,6 @@ func (c *console) decided(rec *idem.Record, to string) reconcile.Decision {
 
 // forPeople is a decision without what only programs can say and set.
 func (c *console) forPeople(rec *idem.Record, d reconcile.Decision) reconcile.Decision {
-	d.Refused = withoutPackage(d.Refused)
 	if len(d.Steps) > 0 {
 		d.Then = c.r.Preview(rec, runsAgain(d)).Then
 	}
@@ -170,7 +169,7 @@ func (c *console) forPeople(rec *idem.Record, d reconcile.Decision) reconcile.De
 		without := c.r.Preview(rec, reconcile.Resolution{To: d.To, Again: d.Again, Undone: len(d.Undo) > 0})
 		switch {
 		case !c.typeable(rec):
-			d.Then, d.Refused = without.Then, withoutPackage(without.Refused)
+			d.Then, d.Refused = without.Then, without.Refused
 		case without.Refused == "":
 			d.Then = "If you give its result: " + d.Then + " If not: " + without.Then
 		}
@@ -188,7 +187,6 @@ func (c *console) preview(rec *idem.Record, d reconcile.Decision, t typed) (*rec
 		return nil, mistake
 	}
 	would := c.r.Preview(rec, res)
-	would.Refused = withoutPackage(would.Refused)
 	if would.Refused != "" {
 		return nil, "Not possible: " + would.Refused + "."
 	}

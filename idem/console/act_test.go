@@ -321,7 +321,9 @@ func TestADecisionThatIsNotPossibleSaysWhy(t *testing.T) {
 	require.NotContains(t, page.text, "<form")
 	record := r.get("/ops/record?" + url.Values{"id": {id}}.Encode())
 	require.Contains(t, record.text, "the parked attempt may still be running")
-	require.Contains(t, r.get("/ops/act?"+url.Values{"id": {id}, "to": {"forgotten"}}.Encode()).text, "only a record that has ended can be forgotten")
+	forgotten := r.get("/ops/act?" + url.Values{"id": {id}, "to": {"forgotten"}}.Encode()).text
+	require.Contains(t, forgotten, "only a record that has ended can be forgotten")
+	require.NotContains(t, page.text+record.text+forgotten, "reconcile:", "the name of a package tells an operator nothing")
 	require.Equal(t, http.StatusBadRequest, r.get("/ops/act?"+url.Values{"id": {id}, "to": {"pending"}}.Encode()).StatusCode)
 }
 

@@ -155,9 +155,6 @@ func (c *console) decision(id, to string, d reconcile.Decision) decisionView {
 	}
 }
 
-// withoutPackage is an error's text without the name of the package that says so.
-func withoutPackage(text string) string { return strings.TrimPrefix(text, "reconcile: ") }
-
 func (c *console) steps(rec *idem.Record) (all []stepView) {
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
 		s := rec.Steps[name]

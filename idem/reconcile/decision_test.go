@@ -131,6 +131,7 @@ func TestAPreviewRefusesWhatResolveRefuses(t *testing.T) {
 		rc := r.reconciler()
 		d := rc.Preview(r.Record(key), res)
 		require.Contains(t, d.Refused, refused)
+		require.NotContains(t, d.Refused, "reconcile: ", "it is for people")
 		require.Empty(t, d.Then)
 		require.ErrorContains(t, rc.Resolve(t.Context(), key.ID(), res, alice), refused)
 	}
