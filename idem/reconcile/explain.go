@@ -158,14 +158,14 @@ func skipped(rec *idem.Record) string {
 	if rec.Undoing() {
 		return ", and goes on undoing what its steps did"
 	}
-	var done, failed, lost, stuck []string
+	var done, failed, lost, needed []string
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
 		switch step := rec.Steps[name]; {
 		case !step.Done():
 		case step.Omitted:
 			lost = append(lost, name)
 			if rec.Steps[name].Compensates {
-				stuck = append(stuck, name)
+				needed = append(needed, name)
 			}
 		case step.Failure != nil:
 			failed = append(failed, name)
@@ -185,8 +185,8 @@ func skipped(rec *idem.Record) string {
 	say(", and gets an error for the steps that took effect with a result that is not known: ", lost)
 	const fails = ". Unless these return nothing, most handlers then fail the operation for good"
 	switch {
-	case len(stuck) > 0:
-		say(fails+", and nothing is undone, since compensations need the results of ", stuck)
+	case len(needed) > 0:
+		say(fails+", and nothing is undone, since compensations need the results of ", needed)
 		text.WriteString(": the operation is parked again, takes no result of a step any more, and somebody must undo by hand what all steps did and resolve it to failed, " +
 			"or finish it by hand and resolve it to completed")
 	case len(lost) > 0:

@@ -217,7 +217,7 @@ func (s *sweep) get(id string) (*idem.Record, error) {
 }
 
 // move writes a postponement of the record as it was read, and the same again if its reply
-// was lost. An attempt that was parked may go on and write meanwhile: as long as nobody else
+// was lost. An attempt that was parked may go on and write in between: as long as nobody else
 // has postponed the record, that is the same question.
 func (s *sweep) move(rec *idem.Record, p protocol.Postponement) (*idem.Record, error) {
 	for n := 1; ; n++ {

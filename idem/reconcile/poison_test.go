@@ -55,7 +55,7 @@ func TestACallThatKillsItsSweepIsLeftToPeople(t *testing.T) {
 	}
 }
 
-// The sweep was not run for long: what became due meanwhile is asked about all the same.
+// The sweep was not run for long: what has become due since then is asked about all the same.
 func TestAQuestionThatWaitedForTheSweepIsAsked(t *testing.T) {
 	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.killed(key)

@@ -54,7 +54,7 @@ func TestAChangeSaysWhoAndWhy(t *testing.T) {
 }
 
 // Whoever decides has seen the record as it is when it is changed.
-func TestAChangeIsRefusedIfTheOriginalEndsMeanwhile(t *testing.T) {
+func TestAChangeIsRefusedIfTheOriginalEndsBeforeTheAnswer(t *testing.T) {
 	for _, seen := range []bool{false, true} {
 		changing(t, func(b *bench) {
 			args := with(releaseR1, "-o", "json")
@@ -62,7 +62,7 @@ func TestAChangeIsRefusedIfTheOriginalEndsMeanwhile(t *testing.T) {
 				args = append(args, "--seen="+b.Record(r1).Write, "--yes")
 				b.lateOutcome()
 			} else {
-				b.answers, b.meanwhile = []string{"yes"}, b.lateOutcome
+				b.answers, b.beforeAnswer = []string{"yes"}, b.lateOutcome
 			}
 			code, out, errs := b.run(args...)
 			require.Equal(b.t, exitFailed, code)
@@ -87,7 +87,7 @@ func (b *bench) lateOutcome() {
 func TestTwoWhoDecideAtOnceDoNotBothChangeIt(t *testing.T) {
 	changing(t, func(b *bench) {
 		b.answers = []string{"yes"}
-		b.meanwhile = func() {
+		b.beforeAnswer = func() {
 			by := reconcile.By{Who: "bob", Why: "declined"}
 			require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}, by))
 		}
@@ -182,7 +182,7 @@ func TestOfManyThoseThatHaveChangedAreLeft(t *testing.T) {
 		r2 := refund.Key("acme", "r-2")
 		b.unknown(r2)
 		b.Clock.Advance(time.Hour)
-		b.answers, b.meanwhile = []string{"2"}, b.lateOutcome
+		b.answers, b.beforeAnswer = []string{"2"}, b.lateOutcome
 		code, out, errs := b.run("release", "--operation", "refund", "--limit", "2", "--reason", "none there")
 		require.Equal(b.t, exitFailed, code)
 		require.Contains(b.t, out, "Done: 1 of 2.")
@@ -398,7 +398,7 @@ func TestARefusalIsAboutTheChangeAlone(t *testing.T) {
 			require.NotRegexp(b.t, "(reconcile|idem|resolution): ", errs)
 		}
 		// Somebody decides between the look and the answer.
-		b.answers, b.meanwhile = []string{"yes"}, func() {
+		b.answers, b.beforeAnswer = []string{"yes"}, func() {
 			require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: idem.Completed}, reconcile.By{Who: "bob", Why: "it did"}))
 		}
 		code, _, errs = b.run(releaseR1...)

@@ -176,7 +176,7 @@ func TestChangesOfOneSecondKeepTheirOrder(t *testing.T) {
 	require.Equal(t, told, regexp.MustCompile("case [0-9]").FindAllString(said, -1))
 }
 
-// The clock goes on with the machine's between replies, also if that is set meanwhile.
+// The clock goes on with the machine's between replies, also if that is set in between.
 func TestTheClockIsThatOfTheLastReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		machine := time.Hour

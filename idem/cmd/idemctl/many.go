@@ -187,7 +187,7 @@ func (s *session) dryRun(of []string) {
 }
 
 // confirm asks for the number of things, unless given is what was shown of them before. A number
-// alone confirms others that have come meanwhile.
+// alone confirms others that have come since then.
 func (s *session) confirm(ctx context.Context, what string, n int, of []string, given string) error {
 	switch {
 	case given == "":

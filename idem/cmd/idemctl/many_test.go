@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// One of the records was settled meanwhile, and another one has come: the number is the same.
+// One of the records has been settled by then, and another one has come: the number is the same.
 func TestOnlyTheRecordsThatWereSeenAreChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -31,7 +31,7 @@ func trial(t *testing.T) string {
 	payment := idem.Operation{Name: "payment", Repeat: idem.Repeatable, Shadow: true}
 	c, err := idemhttp.New(engine, idemhttp.Routes{"POST /payments": payment, "POST /refunds/{id}": refund}, idemhttp.Claim("sub"), nil)
 	require.NoError(t, err)
-	send := func(route, tenant, key, body string, status int, meanwhile func()) {
+	send := func(route, tenant, key, body string, status int, whileItRuns func()) {
 		r := &idemhttp.Request{Method: "POST", Route: route, Path: route, Body: []byte(body),
 			Header: map[string][]string{"Content-Type": {"application/json"}}}
 		if key != "" {
@@ -43,8 +43,8 @@ func trial(t *testing.T) string {
 		given := &idemhttp.Response{Status: status}
 		res, err := c.Serve(t.Context(), r, func(context.Context) (*idemhttp.Response, error) {
 			time.Sleep(120 * time.Millisecond)
-			if meanwhile != nil {
-				meanwhile()
+			if whileItRuns != nil {
+				whileItRuns()
 			}
 			return given, nil
 		})

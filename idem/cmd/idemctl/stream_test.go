@@ -119,7 +119,7 @@ func (f *fakeStream) GetRecords(_ context.Context, in *dynamodbstreams.GetRecord
 }
 
 // following follows a stream while it changes, and returns what was seen, and what was lost.
-func following(t *testing.T, f *fakeStream, meanwhile func()) (seen, lost []string) {
+func following(t *testing.T, f *fakeStream, change func()) (seen, lost []string) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -131,7 +131,7 @@ func following(t *testing.T, f *fakeStream, meanwhile func()) (seen, lost []stri
 			})
 		}()
 		synctest.Wait()
-		meanwhile()
+		change()
 		time.Sleep(time.Minute)
 		end()
 		require.ErrorIs(t, <-done, context.Canceled)

@@ -37,15 +37,15 @@ type bench struct {
 	*idemtest.Harness
 	t *testing.T
 	// asks says that somebody sits at the terminal, who answers with answers, one after the
-	// other. Before the first answer they do meanwhile.
-	asks      bool
-	answers   []string
-	meanwhile func()
-	ctx       context.Context
-	backend   backend
-	box       queues
-	noted     map[string]protocol.Audit
-	spoilt    map[string]map[string]types.AttributeValue
+	// other. beforeAnswer runs before the first answer.
+	asks         bool
+	answers      []string
+	beforeAnswer func()
+	ctx          context.Context
+	backend      backend
+	box          queues
+	noted        map[string]protocol.Audit
+	spoilt       map[string]map[string]types.AttributeValue
 }
 
 // store is the bench's, whose spoilt records cannot be read.
@@ -111,9 +111,9 @@ func (s store) with(p protocol.AuditPage, wanted func(protocol.Audit) bool) prot
 
 // Read is the person at the terminal.
 func (b *bench) Read(p []byte) (int, error) {
-	if b.meanwhile != nil {
-		b.meanwhile()
-		b.meanwhile = nil
+	if b.beforeAnswer != nil {
+		b.beforeAnswer()
+		b.beforeAnswer = nil
 	}
 	if len(b.answers) == 0 {
 		return 0, io.EOF
