@@ -2,8 +2,9 @@ package idem
 
 import (
 	"context"
-	"fmt"
 	"reflect"
+
+	"github.com/idem-go/idempotency/idem/internal/codec"
 )
 
 // Do runs fn under the key's claim, which one call has at a time, and gives later calls with
@@ -36,14 +37,14 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 	if fn == nil {
 		return res, &ConfigError{What: "call", Problem: "the handler is nil"}
 	}
-	err := e.checkResult(reflect.TypeFor[Out]())
+	err := codec.CheckResult(reflect.TypeFor[Out]())
 	if key.op.Shadow {
 		return observe(ctx, e, key, in, fn, err)
 	}
 	if err != nil {
 		return res, err
 	}
-	fp, err := fingerprintOf(e, &in)
+	fp, err := codec.Fingerprint(&in)
 	if err != nil {
 		return res, err
 	}
@@ -54,7 +55,7 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 			return Answer{Err: err, Value: v}
 		}
 		ans := Answer{Value: v, Err: err}
-		ans.Body, ans.Omitted = throughCodec(v, &res.Value)
+		ans.Body, ans.Omitted = codec.Through(v, &res.Value)
 		if ans.Omitted != nil {
 			ans.Body, res.Value = nil, v
 		}
@@ -68,8 +69,5 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 		return res, nil
 	}
 	res.Value = *new(Out) // of an attempt that lost its claim, if any
-	if err := decode("the recorded result", res.Outcome.Body, &res.Value); err != nil {
-		return res, fmt.Errorf("%w; if package reconcile recorded the result, resolve it again with the handler's result type and Resolution.Again", err)
-	}
-	return res, nil
+	return res, codec.DecodeResult(res.Outcome.Body, &res.Value)
 }

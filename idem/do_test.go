@@ -208,7 +208,7 @@ func TestResolvedResultOfAnotherTypeIsResolvedAgain(t *testing.T) {
 		return idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) { return 0, errPlain })
 	}
 	resolve := func(again bool, result any) {
-		encoded, err := idem.Encode(result)
+		encoded, err := reconcile.Encode(result)
 		require.NoError(t, err)
 		require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: &encoded, Again: again}))
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"reflect"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/idem-go/idempotency/idem/notice"
@@ -82,7 +81,6 @@ type Engine struct {
 	holdings holdings
 	// stepExtra is by how many bytes more than usual the store's steps count.
 	stepExtra int
-	types     sync.Map // reflect.Type or typeAt → *shape
 }
 
 // New returns an engine over the store. It reports a nil store or options that

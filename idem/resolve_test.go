@@ -29,7 +29,7 @@ func (r *rig) resolve(t *testing.T, id string, res reconcile.Resolution) error {
 }
 
 // encoded is JSON as later calls read it, or are said to.
-func encoded(body string) *idem.Encoded { return &idem.Encoded{Body: []byte(body)} }
+func encoded(body string) *protocol.Encoded { return &protocol.Encoded{Body: []byte(body)} }
 
 // parked leaves the key unknown.
 func parked(t *testing.T, r *rig, key idem.Key) {
@@ -113,7 +113,7 @@ func TestResolveRefuses(t *testing.T) {
 		{}, {To: idem.Unknown}, {To: idem.InProgress}, {To: idem.Failed},
 		{To: idem.Failed, Failure: &idem.Failure{}, Result: encoded("1")}, {To: idem.Released, Result: encoded("1")},
 		{To: idem.Completed, Result: encoded("receipt 7")}, {To: idem.Completed, Result: encoded("")}, {To: idem.Released, Undone: true},
-		{To: idem.Completed, Result: &idem.Encoded{Body: []byte("1"), Check: func([]byte) error { return errPlain }}},
+		{To: idem.Completed, Result: &protocol.Encoded{Body: []byte("1"), Check: func([]byte) error { return errPlain }}},
 	} {
 		require.ErrorAs(t, r.resolve(t, done.ID(), bad), &config)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/internal/codec"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -273,5 +274,5 @@ func observedFingerprint[In any](e *Engine, in *In) (fp Fingerprint, err error) 
 			fp, err = "", protocol.Panicked(fmt.Sprintf("idem: encoding %T", *in), p)
 		}
 	}()
-	return fingerprintOf(e, in)
+	return codec.Fingerprint(in)
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/internal/codec"
 )
 
 // StepSemantics says how often a step's function may run.
@@ -113,7 +115,9 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	if fn == nil {
 		return out, s.bad("the function is nil")
 	}
-	read := func(raw []byte) error { return decode(fmt.Sprintf("the result recorded of step %q", name), raw, &out) }
+	read := func(raw []byte) error {
+		return codec.Decode(fmt.Sprintf("the result recorded of step %q", name), raw, &out)
+	}
 	if err = s.do(encoding(fn), read); err != nil {
 		return *new(T), stepBorder(err)
 	}
@@ -136,7 +140,7 @@ func encoding[T any](fn func(context.Context) (T, error)) func(context.Context) 
 			return tried{}, err
 		}
 		var probe T
-		raw, lost := throughCodec(v, &probe)
+		raw, lost := codec.Through(v, &probe)
 		if lost != nil {
 			raw = nil
 		}
@@ -162,7 +166,7 @@ func (c *StepConfig[T]) options() stepOptions {
 	if f := c.Compensate; f != nil {
 		o.compensate = func(ctx context.Context, raw []byte) error {
 			var v T
-			if err := decode("the step's result", raw, &v); err != nil {
+			if err := codec.Decode("the step's result", raw, &v); err != nil {
 				return err
 			}
 			return f(ctx, v)

@@ -339,7 +339,7 @@ func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (r
 			return res, "The result is missing: give it, or say that it is not known."
 		}
 		if rec.Codec == "" {
-			res.Result = &idem.Encoded{Body: []byte(t.Result)}
+			res.Result = &protocol.Encoded{Body: []byte(t.Result)}
 			return res, ""
 		}
 		if c.opts.Encode == nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/idem-go/idempotency/idem/console"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -333,7 +334,7 @@ func TestAResultThatIsNotJSONIsMadeByTheProgram(t *testing.T) {
 			var contract *idemhttp.Contract
 			o := console.Options{}
 			if able {
-				o.Encode = func(_ *idem.Record, typed string) (idem.Encoded, error) {
+				o.Encode = func(_ *idem.Record, typed string) (protocol.Encoded, error) {
 					return contract.Encode(&idemhttp.Response{Status: http.StatusCreated, Body: []byte(typed)})
 				}
 			}

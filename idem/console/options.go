@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -42,7 +43,7 @@ type Options struct {
 	// Encode makes a result of what an operator has typed, for a record whose results are not
 	// JSON (protocol.Record's Codec), such as HTTP responses. Nil: such a record can be
 	// completed only without its result.
-	Encode func(rec *idem.Record, typed string) (idem.Encoded, error)
+	Encode func(rec *idem.Record, typed string) (protocol.Encoded, error)
 	// EncodeHint tells the operator what to type for Encode, such as "a status, headers, an
 	// empty line and a body".
 	EncodeHint string

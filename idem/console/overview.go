@@ -73,7 +73,7 @@ func (c *console) overview(r *http.Request) (*page, error) {
 	operations := map[string]*operationRow{}
 	var open []*idem.Record
 	for _, rec := range recs {
-		_, name, _ := namesOf(rec.ID)
+		_, name, _ := protocol.ParseRecordID(rec.ID)
 		o := operations[name]
 		if o == nil {
 			o = c.operationRow(name)

@@ -75,7 +75,7 @@ func (c *console) rates(open []*idem.Record, more bool, n news) (rows []rateRow)
 	now := c.opts.Now()
 	byName := map[string]*rateRow{}
 	row := func(id string) *rateRow {
-		_, name, _ := namesOf(id)
+		_, name, _ := protocol.ParseRecordID(id)
 		if byName[name] == nil {
 			byName[name] = &rateRow{Operation: name}
 		}

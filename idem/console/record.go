@@ -102,7 +102,7 @@ func (c *console) record(r *http.Request) (*page, error) {
 const maxID = 2048
 
 func checkID(id string) error {
-	_, operation, _ := namesOf(id)
+	_, operation, _ := protocol.ParseRecordID(id)
 	switch {
 	case operation == "":
 		return problem{Status: http.StatusBadRequest, Title: "No record's id", Text: "An id has a tenant, an operation and a digest, joined with #. The tenant may be empty."}
@@ -121,7 +121,7 @@ func (c *console) lookup(ctx context.Context, id string) (*idem.Record, error) {
 }
 
 func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *recordView {
-	tenant, operation, _ := namesOf(id)
+	tenant, operation, _ := protocol.ParseRecordID(id)
 	e := c.r.Explain(rec)
 	v := &recordView{
 		ID: id, Operation: operation, Tenant: tenant, State: c.stateOf(rec), Record: rec, Token: protocol.Token(id, ""),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // row is a record in a list.
@@ -41,7 +42,7 @@ func (c *console) stateOf(rec *idem.Record) state {
 
 // idRow has what a record's id says.
 func (c *console) idRow(id string) row {
-	tenant, operation, digest := namesOf(id)
+	tenant, operation, digest := protocol.ParseRecordID(id)
 	return row{ID: id, Short: digest[:min(len(digest), 12)], URL: c.recordURL(id), Operation: operation, Tenant: tenant}
 }
 
@@ -77,18 +78,4 @@ func (c *console) recordURL(id string) string {
 		return ""
 	}
 	return c.opts.Prefix + "/record?" + url.Values{"id": {id}}.Encode()
-}
-
-// namesOf reads a record's id, see [idem.Key.ID]. What is no id has no operation.
-func namesOf(id string) (tenant, operation, digest string) {
-	parts := strings.Split(id, "#")
-	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
-		return "", "", ""
-	}
-	tenant, terr := url.PathUnescape(parts[0])
-	operation, oerr := url.PathUnescape(parts[1])
-	if terr != nil || oerr != nil {
-		return "", "", ""
-	}
-	return tenant, operation, parts[2]
 }

@@ -200,7 +200,7 @@ func TestWhatHasFailedAndWasUndoneIsCompletedOnlyWithAWord(t *testing.T) {
 
 func TestARefusalIsCompletedOnlyWithAWordThatItsStepsAreUndone(t *testing.T) {
 	var contract *idemhttp.Contract
-	r := newRig(t, console.Options{Encode: func(_ *idem.Record, typed string) (idem.Encoded, error) {
+	r := newRig(t, console.Options{Encode: func(_ *idem.Record, typed string) (protocol.Encoded, error) {
 		status, err := strconv.Atoi(typed)
 		require.NoError(t, err)
 		return contract.Encode(&idemhttp.Response{Status: status})

@@ -139,11 +139,11 @@ func TestEncode(t *testing.T) {
 	var mistaken *idem.ConfigError
 	r, err := reconcile.New(store, nil)
 	require.NoError(t, err)
-	resolve := func(result idem.Encoded) error {
+	resolve := func(result protocol.Encoded) error {
 		return r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Result: &result}, reconcile.By{Who: "alice", Why: "the provider says so"})
 	}
-	require.ErrorAs(t, resolve(idem.Encoded{Body: []byte("HTTP/1.1 201")}), &mistaken)
-	require.ErrorAs(t, resolve(idem.Encoded{Body: []byte(`{"receipt":7}`)}), &mistaken)
+	require.ErrorAs(t, resolve(protocol.Encoded{Body: []byte("HTTP/1.1 201")}), &mistaken)
+	require.ErrorAs(t, resolve(protocol.Encoded{Body: []byte(`{"receipt":7}`)}), &mistaken)
 	require.ErrorContains(t, mistaken, "the contract's Encode")
 	_, err = c.Encode(nil)
 	require.ErrorAs(t, err, &mistaken)
@@ -176,6 +176,6 @@ func TestEncode(t *testing.T) {
 	require.NotContains(t, shown.Headers, "Set-Cookie")
 	_, err = Decode(damaged)
 	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
-	_, err = Decode(idem.Encoded{Body: res.Body})
+	_, err = Decode(protocol.Encoded{Body: res.Body})
 	require.ErrorAs(t, err, &mistaken)
 }

@@ -178,7 +178,7 @@ func TestARetryReplacesNoLaterDecision(t *testing.T) {
 	r.lapse()
 	rc := r.reconciler()
 	require.NoError(t, reconcile.Resolve(t.Context(), rc, key, 1, alice))
-	seven, err := idem.Encode(7)
+	seven, err := reconcile.Encode(7)
 	require.NoError(t, err)
 	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
 		_ = c.Do(ctx)

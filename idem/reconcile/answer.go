@@ -31,14 +31,14 @@ const (
 // [Resolve] does. A result that cannot be encoded goes to people, and so does an operation
 // that has failed and is being undone, or has been: see [Resolution.Undone].
 func CompletedWith[Out any](out Out) Answer {
-	result, err := idem.Encode(out)
+	result, err := Encode(out)
 	return Answer{kind: resolved, res: Resolution{To: idem.Completed, Result: &result}, err: err}
 }
 
 // CompletedWithEncoded is CompletedWith for a result that is encoded already, such as a
 // response by the Encode method of its idemhttp.Contract. A refusal is like [FailedWith]: if steps
 // have compensations that have not run, the question goes to people.
-func CompletedWithEncoded(result idem.Encoded) Answer {
+func CompletedWithEncoded(result protocol.Encoded) Answer {
 	return Answer{kind: resolved, res: Resolution{To: idem.Completed, Result: &result}}
 }
 

@@ -89,7 +89,7 @@ func TestPeopleReadWhyAnAnswerCouldNotBeEncoded(t *testing.T) {
 	r.killed(key)
 	r.lapse()
 	s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-		_, err := idem.Encode(unencodable{})
+		_, err := reconcile.Encode(unencodable{})
 		return reconcile.Answer{}, fmt.Errorf("of card 4711: %w", errors.Join(errPlain, err))
 	})
 	for len(r.people) == 0 {

@@ -52,7 +52,7 @@ func plainly(rec *idem.Record, to idem.State) Resolution {
 	res.Again = rec.Resolved
 	switch to {
 	case idem.Completed:
-		res.Result, res.Undone = &idem.Encoded{Codec: rec.Codec}, rec.Undoing()
+		res.Result, res.Undone = &protocol.Encoded{Codec: rec.Codec}, rec.Undoing()
 	case idem.Failed:
 		res.Failure, res.Undone = &idem.Failure{}, true
 	case idem.Released:

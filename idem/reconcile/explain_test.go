@@ -198,7 +198,7 @@ func (r *rig) decide(key idem.Key, d reconcile.Decision) error {
 	res := reconcile.Resolution{To: d.To, Again: d.Again, Undone: len(d.Undo) > 0}
 	switch d.To {
 	case idem.Completed:
-		result, err := idem.Encode(7)
+		result, err := reconcile.Encode(7)
 		require.NoError(r.t, err)
 		res.Result = &result
 	case idem.Failed:

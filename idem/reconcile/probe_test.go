@@ -37,7 +37,7 @@ func TestAnAnswerIsDone(t *testing.T) {
 		due    func(t *testing.T, in time.Duration)
 	}{
 		{name: "completed", answer: reconcile.CompletedWith(7).WithRef("ch_1"), kind: notice.Resolved, state: idem.Completed},
-		{name: "completed, encoded", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("7")}), kind: notice.Resolved, state: idem.Completed},
+		{name: "completed, encoded", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7")}), kind: notice.Resolved, state: idem.Completed},
 		{name: "completed, result not known", answer: reconcile.CompletedWithoutResult(), kind: notice.Resolved, state: idem.Completed},
 		{name: "failed", answer: reconcile.FailedWith(idem.Failure{Message: "declined"}), kind: notice.Resolved, state: idem.Failed},
 		{name: "not executed", answer: reconcile.NotExecuted(), kind: notice.Resolved, state: idem.Released},
@@ -48,11 +48,11 @@ func TestAnAnswerIsDone(t *testing.T) {
 		{name: "cannot be known", answer: reconcile.CannotBeKnown("the provider keeps a day"), kind: notice.GivenUp, state: idem.Unknown, people: "the provider keeps a day"},
 		{name: "an error", err: errPlain, kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
 		{name: "a result that is none", answer: reconcile.CompletedWith(func() {}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result in another codec", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("7"), Codec: "http"}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result of no version", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("7"), ResponseVersion: -1}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result of a version too high", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("7"), ResponseVersion: math.MaxInt32 + 1}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result whose check panics", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("7"), Check: func([]byte) error { panic("boom") }}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result that is not JSON", answer: reconcile.CompletedWithEncoded(idem.Encoded{Body: []byte("x")}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result in another codec", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Codec: "http"}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result of no version", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: -1}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result of a version too high", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: math.MaxInt32 + 1}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result whose check panics", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Check: func([]byte) error { panic("boom") }}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result that is not JSON", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("x")}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t)

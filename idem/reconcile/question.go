@@ -3,9 +3,7 @@ package reconcile
 import (
 	"context"
 	"maps"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -92,15 +90,8 @@ func since(rec *idem.Record) time.Time {
 	return rec.OpenSince
 }
 
-// namesOf reads tenant and operation from a record's id, see [idem.Key.ID]. What is no id
-// has neither.
+// namesOf reads tenant and operation from a record's id. What is no id has neither.
 func namesOf(id string) (tenant, operation string) {
-	t, rest, _ := strings.Cut(id, "#")
-	o, _, _ := strings.Cut(rest, "#")
-	tenant, terr := url.PathUnescape(t)
-	operation, oerr := url.PathUnescape(o)
-	if terr != nil || oerr != nil {
-		return "", ""
-	}
+	tenant, operation, _ = protocol.ParseRecordID(id)
 	return tenant, operation
 }

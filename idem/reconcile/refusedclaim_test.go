@@ -53,7 +53,7 @@ func shopping(s *shop, died func()) func(context.Context, int) (int, error) {
 // and nobody has decided anything.
 func TestARefusedResolutionLeavesTheClaim(t *testing.T) {
 	key := order.Key("acme", "o-1")
-	seven, err := idem.Encode(7)
+	seven, err := reconcile.Encode(7)
 	require.NoError(t, err)
 	tooLarge := func(context.Context, *idemtest.Call) error { return &protocol.TooLargeError{Size: 4, Limit: 3} }
 	for name, tc := range map[string]struct {
@@ -63,7 +63,7 @@ func TestARefusedResolutionLeavesTheClaim(t *testing.T) {
 	}{
 		"steps are not undone":    {reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}, idemtest.Pass, reconcile.ErrNotUndone},
 		"about another attempt":   {reconcile.Resolution{To: idem.Released, Attempt: 7}, idemtest.Pass, reconcile.ErrNotUnknown},
-		"encoded for other calls": {reconcile.Resolution{To: idem.Completed, Result: &idem.Encoded{Codec: "http", Check: func([]byte) error { return nil }}}, idemtest.Pass, new(*idem.ConfigError)},
+		"encoded for other calls": {reconcile.Resolution{To: idem.Completed, Result: &protocol.Encoded{Codec: "http", Check: func([]byte) error { return nil }}}, idemtest.Pass, new(*idem.ConfigError)},
 		"too large for the store": {reconcile.Resolution{To: idem.Completed, Result: &seven}, tooLarge, new(*protocol.TooLargeError)},
 		"to nothing":              {reconcile.Resolution{To: idem.Unknown}, idemtest.Pass, new(*idem.ConfigError)},
 	} {

@@ -22,11 +22,11 @@ type Resolution struct {
 	// To is Completed (it took effect, and Result is its outcome), Failed (it ended
 	// in Failure) or Released (it did not take effect). Required.
 	To idem.State
-	// Result of To Completed: make it with [idem.Encode], or for a request with the Encode
+	// Result of To Completed: make it with [Encode], or for a request with the Encode
 	// method of its idemhttp.Contract. It must be of the handler's result type: only the
 	// encoding is checked. Nil means that it is not known: replays say
 	// [idem.ErrOutcomeUnavailable].
-	Result *idem.Encoded
+	Result *protocol.Encoded
 	// Failure of To Failed. Required there. Each of its texts has at most 2 KB.
 	Failure *idem.Failure
 	// Steps of To Released are what became of the steps that were interrupted, by name:
@@ -104,7 +104,7 @@ func (r Resolution) check() error {
 		return bad(fmt.Sprintf("the ResponseVersion of Result is %d: count versions from zero", v))
 	}
 	if r.Result.Check == nil && !json.Valid(r.Result.Body) {
-		return bad("Result is not JSON, which later calls could not read: encode it with idem.Encode, " +
+		return bad("Result is not JSON, which later calls could not read: encode it with Encode, " +
 			"or for an HTTP request with the contract's Encode method")
 	}
 	if r.Result.Check != nil {
@@ -156,7 +156,7 @@ var (
 // forget that: To Failed those that have not run, To Completed all of an operation that has
 // failed. It matches [ErrNotUndone].
 type NotUndoneError struct {
-	// To is Failed also where the result of To Completed is, see [idem.Encoded].
+	// To is Failed also where the result of To Completed is, see [protocol.Encoded].
 	To idem.State
 	// Steps are those whose compensations have not run, Undone those whose have, in order.
 	Steps, Undone []string

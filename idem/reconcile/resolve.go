@@ -20,7 +20,7 @@ func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out,
 	if err := key.Err(); err != nil {
 		return err
 	}
-	result, err := idem.Encode(out)
+	result, err := Encode(out)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 		return fmt.Errorf("%w: the resolution is about attempt %d, and the record is of attempt %d", ErrNotUnknown, res.Attempt, rec.Attempt)
 	}
 	if res.Result != nil && res.Result.Codec != rec.Codec {
-		return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf("Result is %s, and later calls read %s: encode it with idem.Encode, "+
+		return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf("Result is %s, and later calls read %s: encode it with Encode, "+
 			"or for an HTTP request with the contract's Encode method", codecName(res.Result.Codec), codecName(rec.Codec))}
 	}
 	if err := misnamed(rec, res); err != nil {

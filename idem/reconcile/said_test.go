@@ -20,7 +20,7 @@ import (
 // can read. The attempt has done nothing with it, and it is said anew.
 func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
 	seven, absent := charged(reconcile.CompletedWith(7)), charged(reconcile.NotExecuted())
-	eight, err := idem.Encode(8)
+	eight, err := reconcile.Encode(8)
 	require.NoError(t, err)
 	died := func(r *rig, key idem.Key) {
 		r.killed(key)

@@ -287,7 +287,7 @@ func (s *trip) operator() {
 	case byHand:
 		res.To, res.Failure, res.Undone = idem.Failed, &idem.Failure{Message: "by hand"}, true
 	case paid:
-		out, err := idem.Encode("paid")
+		out, err := reconcile.Encode("paid")
 		require.NoError(s.t, err)
 		res.To, res.Result = idem.Completed, &out
 	}

@@ -71,7 +71,7 @@ func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
 	require.Equal(t, before, r.Record(key))
 
 	// Who means the response of the refusal says so.
-	refusal, err := idem.Encode(402)
+	refusal, err := reconcile.Encode(402)
 	require.NoError(t, err)
 	res := reconcile.Resolution{To: idem.Completed, Result: &refusal, Undone: true}
 	require.Equal(t, []string{"charge"}, rc.Preview(before, res).Undo)
@@ -106,7 +106,7 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 		r.lapse()
 		return r
 	}
-	refusal, err := idem.Encode(402)
+	refusal, err := reconcile.Encode(402)
 	require.NoError(t, err)
 	refusal.Failed = true
 	t.Run("by a person", func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/console"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -88,7 +89,7 @@ func consoleOf(r *reconcile.Reconciler, store reconcile.Store, who, key string, 
 	same := func(given string) bool { return subtle.ConstantTimeCompare([]byte(given), []byte(key)) == 1 }
 	pages, err := console.New(r, &console.Options{
 		Log: log, Now: now, EncodeHint: "as a status, headers, an empty line and the body",
-		Encode: func(rec *idem.Record, text string) (idem.Encoded, error) { return typedResponse(rec, store, text) },
+		Encode: func(rec *idem.Record, text string) (protocol.Encoded, error) { return typedResponse(rec, store, text) },
 		Who: func(req *http.Request) (string, error) {
 			for _, c := range req.CookiesNamed(cookie) {
 				if same(c.Value) {
@@ -116,11 +117,11 @@ func consoleOf(r *reconcile.Reconciler, store reconcile.Store, who, key string, 
 // typedResponse reads a response as it was typed: a line with the status, headers, an empty
 // line and the body. The line may be as show prints it and HTTP/1.1 has it, such as "HTTP 201
 // Created".
-func typedResponse(rec *idem.Record, store reconcile.Store, text string) (idem.Encoded, error) {
+func typedResponse(rec *idem.Record, store reconcile.Store, text string) (protocol.Encoded, error) {
 	in := bufio.NewReader(strings.NewReader(strings.ReplaceAll(text, "\r\n", "\n") + "\n\n"))
 	first, err := in.ReadString('\n')
 	if err != nil {
-		return idem.Encoded{}, err
+		return protocol.Encoded{}, err
 	}
 	typed := strings.Fields(first)
 	if len(typed) > 1 && strings.HasPrefix(typed[0], "HTTP") {
@@ -128,15 +129,15 @@ func typedResponse(rec *idem.Record, store reconcile.Store, text string) (idem.E
 	}
 	status, err := strconv.Atoi(strings.Join(typed, " "))
 	if err != nil {
-		return idem.Encoded{}, fmt.Errorf("the first line is %q: it is the response's status, such as 201", strings.TrimSpace(first))
+		return protocol.Encoded{}, fmt.Errorf("the first line is %q: it is the response's status, such as 201", strings.TrimSpace(first))
 	}
 	headers, err := textproto.NewReader(in).ReadMIMEHeader()
 	if err != nil {
-		return idem.Encoded{}, fmt.Errorf("the lines up to the first empty one are not headers, such as Content-Type: application/json: %w", err)
+		return protocol.Encoded{}, fmt.Errorf("the lines up to the first empty one are not headers, such as Content-Type: application/json: %w", err)
 	}
 	body, err := io.ReadAll(in)
 	if err != nil {
-		return idem.Encoded{}, err
+		return protocol.Encoded{}, err
 	}
 	flags := &resultFlags{Status: status}
 	for name, values := range headers {
@@ -145,11 +146,11 @@ func typedResponse(rec *idem.Record, store reconcile.Store, text string) (idem.E
 		}
 	}
 	if err := flags.check(true); err != nil {
-		return idem.Encoded{}, err
+		return protocol.Encoded{}, err
 	}
 	encoded, err := (&given{flags: flags, body: []byte(strings.TrimRight(string(body), "\n"))}).encode(rec, store)
 	if err != nil {
-		return idem.Encoded{}, err
+		return protocol.Encoded{}, err
 	}
 	return *encoded, nil
 }

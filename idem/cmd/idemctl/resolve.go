@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -65,7 +66,7 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 
 // shows writes what is recorded, of which a look at the files' names does not tell whether it
 // is of this case. Who gave it may read it.
-func (c *resolveCmd) shows(s *session, given *given, e *idem.Encoded) {
+func (c *resolveCmd) shows(s *session, given *given, e *protocol.Encoded) {
 	if given != nil {
 		given.shows(s, e)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // response is a recorded response as it is written as JSON.
@@ -22,7 +23,7 @@ type response struct {
 
 // reveal puts in the result: a response as its callers get it, anything else as it is stored.
 func (d *record) reveal(result []byte) {
-	if res, err := idemhttp.Decode(idem.Encoded{Body: result, Codec: d.Codec}); err == nil {
+	if res, err := idemhttp.Decode(protocol.Encoded{Body: result, Codec: d.Codec}); err == nil {
 		d.Response = describeResponse(res)
 	} else {
 		d.Result, d.Binary = textOr(result)

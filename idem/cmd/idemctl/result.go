@@ -14,6 +14,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -80,7 +81,7 @@ func (f *resultFlags) read(ctx context.Context, in io.Reader) (*given, error) {
 }
 
 // encode encodes the result as the record's calls read it.
-func (g *given) encode(rec *idem.Record, store reconcile.Store) (*idem.Encoded, error) {
+func (g *given) encode(rec *idem.Record, store reconcile.Store) (*protocol.Encoded, error) {
 	http, err := contract(rec, store)
 	if err != nil {
 		return nil, err
@@ -89,7 +90,7 @@ func (g *given) encode(rec *idem.Record, store reconcile.Store) (*idem.Encoded, 
 	if err != nil {
 		return nil, err
 	}
-	var e idem.Encoded
+	var e protocol.Encoded
 	switch rec.Codec {
 	case "":
 		if g.flags.http() {
@@ -98,7 +99,7 @@ func (g *given) encode(rec *idem.Record, store reconcile.Store) (*idem.Encoded, 
 		if !json.Valid(g.body) {
 			return nil, misuse("the result is not JSON, which later calls could not read")
 		}
-		e, err = idem.Encode(json.RawMessage(g.body))
+		e, err = reconcile.Encode(json.RawMessage(g.body))
 	case empty.Codec:
 		if !g.flags.http() {
 			return nil, misuse("the record is of an HTTP request: give its response with --status, --header and --body")
@@ -118,7 +119,7 @@ func (g *given) encode(rec *idem.Record, store reconcile.Store) (*idem.Encoded, 
 }
 
 // shows writes the result as later calls get it: of a response what its encoded form keeps.
-func (g *given) shows(s *session, e *idem.Encoded) {
+func (g *given) shows(s *session, e *protocol.Encoded) {
 	from := ""
 	if v := e.ResponseVersion; v != 0 {
 		from = fmt.Sprintf(" of version %d", v)

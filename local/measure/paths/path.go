@@ -311,7 +311,7 @@ func resolve(ctx context.Context, s *Stage) error {
 	if err != nil {
 		return err
 	}
-	result := &idem.Encoded{Body: noise(small), Check: func([]byte) error { return nil }}
+	result := &protocol.Encoded{Body: noise(small), Check: func([]byte) error { return nil }}
 	return r.Resolve(ctx, s.key(notRepeatable).ID(), reconcile.Resolution{To: idem.Completed, Result: result}, reconcile.By{Who: "alice", Why: "the provider says so"})
 }
 

@@ -261,7 +261,7 @@ func (s *schedule) operator(r *reconcile.Reconciler) {
 	switch n := s.n(4); {
 	case n == 0: // refunded by hand, or declined
 	case known:
-		out, err := idem.Encode(receipt)
+		out, err := reconcile.Encode(receipt)
 		require.NoError(s.t, err)
 		res.To, res.Failure, res.Result = idem.Completed, nil, &out
 	default:

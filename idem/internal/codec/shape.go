@@ -1,4 +1,4 @@
-package idem
+package codec
 
 import (
 	"cmp"
@@ -8,11 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 )
-
-// This file finds out what encoding/json makes of a type before anything runs: a result that
-// cannot be encoded is lost after its effect, and inputs that all look the same are taken for
-// one another.
 
 var (
 	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
@@ -58,7 +55,7 @@ func (p typeAt) elem() typeAt {
 	return typeAt{p.Elem(), true}
 }
 
-func shapeOf(t reflect.Type, pointed bool) *shape {
+func newShape(t reflect.Type, pointed bool) *shape {
 	s := new(shape)
 	p := typeAt{t, pointed}
 	s.add(p, map[typeAt]bool{})
@@ -182,24 +179,26 @@ func (m member) rank() int {
 	return 2*len(m.index) + 1
 }
 
-// shape is [shapeOf] with a memory.
-func (e *Engine) shape(t reflect.Type, pointed bool) *shape {
+// shapes are what is known already: reflect.Type or typeAt → *shape.
+var shapes sync.Map
+
+func shapeOf(t reflect.Type, pointed bool) *shape {
 	var key any = t
 	if !pointed {
 		key = typeAt{t, false}
 	}
-	if s, ok := e.types.Load(key); ok {
+	if s, ok := shapes.Load(key); ok {
 		return s.(*shape)
 	}
-	s := shapeOf(t, pointed)
-	e.types.Store(key, s)
+	s := newShape(t, pointed)
+	shapes.Store(key, s)
 	return s
 }
 
 // walk calls at for the values that encoding/json writes of v, outermost first, until
 // it returns false; into those for which it returns skip it does not go. The value has
 // been encoded before, and so has no cycles.
-func (e *Engine) walk(v reflect.Value, pointed bool, at func(reflect.Value, bool) visit) bool {
+func walk(v reflect.Value, pointed bool, at func(reflect.Value, bool) visit) bool {
 	if !v.IsValid() {
 		return true
 	}
@@ -212,23 +211,23 @@ func (e *Engine) walk(v reflect.Value, pointed bool, at func(reflect.Value, bool
 	p := typeAt{v.Type(), pointed}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
-		return e.walk(v.Elem(), v.Kind() == reflect.Pointer, at)
+		return walk(v.Elem(), v.Kind() == reflect.Pointer, at)
 	case reflect.Struct:
-		for _, f := range e.shape(v.Type(), pointed).members {
+		for _, f := range shapeOf(v.Type(), pointed).members {
 			// A nil embedded pointer has no fields.
-			if fv, err := v.FieldByIndexErr(f.index); err == nil && !e.walk(fv, f.pointed, at) {
+			if fv, err := v.FieldByIndexErr(f.index); err == nil && !walk(fv, f.pointed, at) {
 				return false
 			}
 		}
 	case reflect.Slice, reflect.Array:
 		for i := range v.Len() {
-			if !e.walk(v.Index(i), p.elem().pointed, at) {
+			if !walk(v.Index(i), p.elem().pointed, at) {
 				return false
 			}
 		}
 	case reflect.Map:
 		for it := v.MapRange(); it.Next(); {
-			if !e.walk(it.Key(), false, at) || !e.walk(it.Value(), false, at) {
+			if !walk(it.Key(), false, at) || !walk(it.Value(), false, at) {
 				return false
 			}
 		}

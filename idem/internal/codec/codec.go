@@ -1,0 +1,79 @@
+// Package codec makes JSON of inputs and results and reads it again. It finds out what
+// encoding/json makes of a type before anything runs: a result that cannot be encoded is lost
+// after its effect, and inputs that all look the same are taken for one another.
+package codec
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// Through encodes v and decodes it again into out. It encodes by address, so that
+// encoders with a pointer receiver work. A type's own encoder that panics fails to
+// encode: the handler has succeeded, and that must be recorded.
+func Through[T any](v T, out *T) (body []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			body, err = nil, protocol.Panicked(fmt.Sprintf("idem: encoding %T", v), r)
+		}
+	}()
+	if body, err = json.Marshal(&v); err != nil {
+		return nil, protocol.Unquoted(fmt.Sprintf("idem: encoding %T", v), err)
+	}
+	if err = held(v, body); err != nil {
+		return nil, err
+	}
+	if err = json.Unmarshal(body, out); err != nil {
+		return body, protocol.Unquoted(fmt.Sprintf("idem: decoding %T again", v), err)
+	}
+	return body, nil
+}
+
+// held is [CheckResult] of what an interface turns out to hold, if nothing of it has been
+// encoded.
+func held[T any](v T, body []byte) error {
+	if reflect.TypeFor[T]().Kind() != reflect.Interface || string(body) != "{}" {
+		return nil
+	}
+	return CheckResult(reflect.TypeOf(v))
+}
+
+// Decode decodes what is recorded, which err calls as what says. A type's own decoder that
+// panics fails to decode.
+func Decode[T any](what string, body []byte, out *T) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = protocol.Panicked(fmt.Sprintf("idem: decoding %T", *out), r)
+		}
+		if err != nil {
+			*out, err = *new(T), fmt.Errorf("%w: %w", protocol.ErrRecordUnreadable, err)
+		}
+	}()
+	if err = json.Unmarshal(body, out); err != nil {
+		return protocol.Unquoted(fmt.Sprintf("%s does not fit %T", what, *out), err)
+	}
+	return nil
+}
+
+// DecodeResult is [Decode] of a recorded result.
+func DecodeResult[T any](body []byte, out *T) error {
+	if err := Decode("the recorded result", body, out); err != nil {
+		return fmt.Errorf("%w; if package reconcile recorded the result, resolve it again with the handler's result type and Resolution.Again", err)
+	}
+	return nil
+}
+
+// CheckResult reports a type of which encoding/json makes no result.
+func CheckResult(t reflect.Type) error {
+	s := shapeOf(t, true)
+	switch {
+	case s.never != nil:
+		return &protocol.ConfigError{What: "result type " + t.String(), Problem: fmt.Sprintf("%v cannot be encoded as JSON: return data only", s.never)}
+	case s.opaque != nil:
+		return &protocol.ConfigError{What: "result type " + t.String(), Problem: unseen(s.opaque, "every caller would get an empty one")}
+	}
+	return nil
+}
