@@ -89,6 +89,9 @@ func (x *execution) heldHere() *Record {
 	rec, until, held := l.a.rec, l.until, l.held
 	l.mu.Unlock()
 	rec.LeaseUntil, rec.Steps = held, nil
+	if rec.Ticket != "" && x.call.Accepted == nil {
+		return nil // its input is a step: the store says what waits for a worker
+	}
 	now := e.now()
 	if !now.Before(held) || l.x.kill.IsZero() && !time.Now().Before(until) {
 		return nil

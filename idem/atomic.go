@@ -39,6 +39,9 @@ func (c *commit) retarget(next protocol.Claim) {
 func (c *commit) endUncommitted(ctx context.Context) (Outcome, error) {
 	s := c.a.seenState
 	c.notify(ctx, notice.Uncommitted, notice.Notice{Attempt: c.a.made().Attempt, State: s, Err: c.ans.Err})
+	if c.a.later != nil {
+		return Outcome{}, Unmark(c.ans.Err)
+	}
 	end := ending{Ending: protocol.Ending{State: Released, Failure: failureOf(c.ans.Err)}}
 	return c.a.outcome(c.ans, end, finished{state: s}), Unmark(c.ans.Err)
 }

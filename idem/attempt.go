@@ -35,6 +35,7 @@ type attempt struct {
 	// and the handler's goroutines, which may outlive it, never look at that.
 	unwritten *protocol.Claim
 	seenState State
+	later     *acceptance // what it commits is that the operation is accepted for later
 	unit      unitSlot
 }
 
@@ -108,6 +109,8 @@ func (a *attempt) made() *Record {
 // kind is how the store is told that the attempt ran.
 func (a *attempt) kind() protocol.AttemptKind {
 	switch {
+	case a.later != nil:
+		return protocol.Atomic{Claim: a.later.claim(*a.unwritten)}
 	case a.atomic():
 		return protocol.Atomic{Claim: *a.unwritten}
 	case a.failedOpen:

@@ -26,6 +26,10 @@ type Call struct {
 	// WaitUntil ends the waiting for another call at the latest, by time.Now. Zero means
 	// that only the deadline does.
 	WaitUntil time.Time
+	// Later accepts the operation for a worker, and Accepted is the record that a worker's
+	// call runs, as it was read: see package later. Nil for other calls.
+	Later    *protocol.Later
+	Accepted *Record
 	// NoClaim, if set, lets the call only replay; it is returned instead of a claim: the
 	// record is looked up first, answers as always, and nothing is run. It is for
 	// requests that come too late to be executed.
@@ -92,6 +96,8 @@ type Outcome struct {
 	Omitted bool
 	// ResponseVersion of the Body's schema.
 	ResponseVersion int
+	// StatusID is by what a client asks for what was accepted for later.
+	StatusID string
 }
 
 func (c *Call) check() error {
@@ -103,6 +109,22 @@ func (c *Call) check() error {
 			"fingerprint.Bytes or a fingerprint.Builder", c.Fingerprint)}
 	case c.Run == nil:
 		return &ConfigError{What: "call", Problem: "the handler is nil"}
+	}
+	return checkLater(c)
+}
+
+func checkLater(c *Call) error {
+	l, op := c.Later, &c.Key.op
+	bad := func(format string, args ...any) error {
+		return &ConfigError{What: fmt.Sprintf("operation %q, accepted for later", op.Name), Problem: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case l == nil:
+		return nil
+	case op.Shadow:
+		return bad("Shadow records nothing that a worker could run: set it to false")
+	case l.For < 0 || l.For != 0 && l.For < time.Second:
+		return bad("For is %v: use at least one second, or zero for %v", l.For, protocol.DefaultLater)
 	}
 	return nil
 }

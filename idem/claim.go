@@ -23,8 +23,8 @@ func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
 	if err == nil {
 		_ = e.queue.flush(part.ctx) // what could not be written stays in the queue
 	}
-	var seen *Record
-	if op := &x.call.Key.op; err != nil || x.call.NoClaim != nil || op.Mode == Atomic && !op.ReplayRunsHandler {
+	seen := x.call.Accepted
+	if op := &x.call.Key.op; err != nil || seen == nil && (x.call.NoClaim != nil || x.later != nil || op.Mode == Atomic && !op.ReplayRunsHandler) {
 		if err == nil {
 			seen, err = x.look(part.ctx)
 			x.heard(ctx, err)
@@ -46,15 +46,12 @@ func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
 // starts again after a wait.
 func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) (*attempt, Outcome, error) {
 	e := x.engine
-	atomic := x.call.Key.op.Mode == Atomic
+	atomic := x.call.Key.op.Mode == Atomic || x.later != nil
 	var wait *waiter
 	unreadable := false
 	for range maxRounds {
-		d := protocol.Decision{Do: protocol.DoCreate, To: InProgress}
-		if seen != nil {
-			d = protocol.Next(seen, x.claimEvent(), e.now())
-		}
-		if atomic && d.Do == protocol.DoTakeOver && len(seen.Steps) > 0 {
+		d := protocol.Next(seen, x.claimEvent(), e.now())
+		if atomic && d.Do == protocol.DoTakeOver && seen.Progressed() {
 			// Left by the reserved mode: this one could not skip what is recorded.
 			d = protocol.Decision{Do: protocol.DoPark, To: Unknown}
 		}
@@ -126,7 +123,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 			if seen.Body.Parts > 0 {
 				within, cancel = x.bounded(ctx, seen.Body.Stored)
 			}
-			out, err := x.replay(within, seen)
+			out, err := e.Replay(within, seen)
 			cancel()
 			if err == nil || !errors.Is(err, ErrRecordUnreadable) && !errors.Is(err, ErrStoreUnavailable) {
 				x.notify(ctx, notice.Replayed, notice.Notice{Attempt: seen.Attempt, State: seen.State, Err: err})
@@ -148,6 +145,13 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 			// The wait had a budget of its own: the claim gets a fresh one.
 			part.end()
 			*part = x.claiming(ctx)
+		case protocol.DoAccepted:
+			if x.later != nil {
+				return nil, x.waits(ctx, seen), nil
+			}
+			return nil, Outcome{}, x.answer(ctx, seen, d.Do)
+		case protocol.DoRefuse:
+			return nil, Outcome{}, protocol.ErrNotAccepted // a worker's call
 		default:
 			return nil, Outcome{}, x.answer(ctx, seen, d.Do)
 		}
@@ -159,8 +163,12 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 }
 
 func (x *execution) claimEvent() protocol.Event {
+	kind := protocol.EventClaim
+	if x.call.Accepted != nil {
+		kind = protocol.EventWork
+	}
 	return protocol.Event{
-		Kind: protocol.EventClaim, Fingerprint: x.call.Fingerprint,
+		Kind: kind, Fingerprint: x.call.Fingerprint,
 		Repeat: x.call.Key.op.Repeat, Margin: x.engine.opts.Margin, MaxAttempts: x.call.Key.op.MaxAttempts,
 	}
 }
@@ -217,7 +225,7 @@ func (x *execution) unavailable(ctx context.Context, err error) error {
 // beginAtomic begins an attempt in atomic mode, over the record that was seen. One that
 // it replaces as a whole is as good as absent: its state says nothing of this attempt.
 func (x *execution) beginAtomic(c protocol.Claim, seen *Record) *attempt {
-	a := &attempt{key: x.call.Key, rec: c.Record, unwritten: &c}
+	a := &attempt{key: x.call.Key, rec: c.Record, unwritten: &c, later: x.later}
 	a.reference.inherit(c.Record.Ref)
 	a.seenState = Absent
 	if seen != nil && !c.Replace {

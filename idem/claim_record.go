@@ -35,7 +35,7 @@ func (e *Engine) claimOver(rec Record, seen *Record, do protocol.Action, w Watch
 	}
 	if do == protocol.DoTakeOver {
 		rec.Repeat = protocol.Stricter(rec.Repeat, seen.Repeat)
-		rec.Value, rec.Codec, rec.CreatedAt, rec.Steps = seen.Value, seen.Codec, seen.CreatedAt, seen.Steps
+		rec.Value, rec.Codec, rec.CreatedAt, rec.Ticket, rec.Steps = seen.Value, seen.Codec, seen.CreatedAt, seen.Ticket, seen.Steps
 		rec.Sealed = seen.Sealed
 		// A lapsed attempt may have taken effect, whatever this one will say.
 		rec.Uncertain = seen.Uncertain || seen.State == InProgress

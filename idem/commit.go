@@ -35,10 +35,10 @@ type commit struct {
 // atomic mode.
 func (x *execution) commit(ctx, hctx context.Context, a *attempt, ans Answer, end ending, unit Unit) (Outcome, error) {
 	c := &commit{execution: x, a: a, ans: ans, outer: ctx, hctx: hctx}
-	if a.atomic() && end.State != Completed && end.State != Failed {
+	if a.atomic() && end.State != Completed && end.State != Failed && end.State != Pending {
 		return c.endUncommitted(ctx)
 	}
-	if end.State != Completed {
+	if end.State != Completed && end.State != Pending {
 		unit = nil
 	}
 	size := len(end.Result)
@@ -62,6 +62,7 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 		c.date()
 		err := c.try(ctx)
 		var refused *protocol.RefusedError
+		var large *protocol.TooLargeError
 		switch {
 		case err == nil:
 			return c.landed(ctx)
@@ -69,6 +70,9 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 			return c.refused(ctx, refused)
 		case errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, ErrStoreUnavailable):
 			return c.refused(ctx, &protocol.RefusedError{Err: err})
+		case a.later != nil && errors.As(err, &large):
+			c.ans.Err = err
+			return c.endUncommitted(ctx)
 		case !isAnswer(err):
 			return c.resolveInDoubt(ctx, err)
 		case !a.atomic():
@@ -94,6 +98,10 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 // date gives the outcome the times of a commit that is sent now.
 func (c *commit) date() {
 	c.at = c.engine.now()
+	if c.a.later != nil {
+		c.f.Ending.Due = c.a.later.due(c.at)
+		return
+	}
 	c.f.Ending.ExpiresAt = c.engine.expiry(c.at, c.call.Key.op.retention(), len(c.f.Ending.Result))
 }
 
@@ -115,6 +123,9 @@ func (c *commit) try(ctx context.Context) error {
 // shorten takes the result out of the commit if the store could not keep it, or not in
 // time. An outcome is never lost for the sake of its result.
 func (c *commit) shorten(err error) bool {
+	if c.a.later != nil {
+		return false
+	}
 	var large *protocol.TooLargeError
 	var failed *StoreError
 	switch {
@@ -134,6 +145,12 @@ func (c *commit) shorten(err error) bool {
 
 func (c *commit) landed(ctx context.Context) (Outcome, error) {
 	end := &c.f.Ending
+	if c.a.later != nil {
+		how, _ := c.f.Attempt.(protocol.Atomic)
+		rec := how.Claim.Record
+		rec.State = Pending
+		return c.waits(ctx, &rec), nil
+	}
 	n := notice.Notice{Attempt: c.a.made().Attempt, State: end.State}
 	if end.Failure != nil {
 		n.Err = &RecordedError{*end.Failure}

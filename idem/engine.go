@@ -143,6 +143,9 @@ func New(store Store, o *Options) (*Engine, error) {
 // times with it.
 func (e *Engine) Now() time.Time { return e.now() }
 
+// Store returns the store that the engine was made with.
+func (e *Engine) Store() Store { return e.store }
+
 // newID returns a random identifier of 128 bits.
 func newID() string {
 	var b [16]byte

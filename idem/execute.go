@@ -13,7 +13,7 @@ import (
 // failure is a [*RecordedError]. Called by another operation's handler, it hides the
 // error's marks from that operation: see [NotExecuted].
 func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
-	if !c.Key.op.Shadow {
+	if !c.Key.op.Shadow || c.Later != nil {
 		if err := c.check(); err != nil {
 			return Outcome{}, err
 		}
@@ -32,10 +32,13 @@ func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
 }
 
 func (e *Engine) execute(ctx context.Context, c Call) (Outcome, error) {
-	if c.Key.op.Shadow {
+	if c.Key.op.Shadow && c.Later == nil {
 		return e.observe(ctx, c)
 	}
 	x := &execution{engine: e, call: c, begun: e.now(), called: time.Now()}
+	if c.Later != nil {
+		x.later = newAcceptance(c.Later)
+	}
 	if err := x.schedule(ctx); err != nil && x.budget <= 0 {
 		x.notify(ctx, notice.OutOfTime, notice.Notice{Err: err})
 		return Outcome{}, err

@@ -11,6 +11,7 @@ import (
 // execution is one call of Execute: what it was asked for, and the time that it has.
 type execution struct {
 	engine       *Engine
+	later        *acceptance // of a call that accepts its operation for later
 	call         Call
 	begun        time.Time
 	endByEngine  time.Time     // of the invocation, by the engine's clock; zero outside Lambda

@@ -14,7 +14,7 @@ import (
 // attempt whose outcome waits to be written, and the caller still waits.
 func (x *execution) failsOpen(ctx context.Context, err error) bool {
 	var failed *StoreError
-	return x.call.Key.op.OnStoreFailure != FailClosed && errors.As(err, &failed) && failed.Down &&
+	return x.call.Accepted == nil && x.call.Key.op.OnStoreFailure != FailClosed && errors.As(err, &failed) && failed.Down &&
 		ctx.Err() == nil && !x.engine.queue.hasOutcomeOf(x.call.Key.id)
 }
 

@@ -84,6 +84,8 @@ func (x *execution) endWritten(ctx context.Context, t *terminal, n notice.Notice
 
 func noticeOf(s State) notice.Kind {
 	switch s {
+	case Pending:
+		return notice.Accepted
 	case Completed:
 		return notice.Completed
 	case Failed:
@@ -116,7 +118,7 @@ func (x *execution) lost(ctx context.Context, a *attempt, err error) (Outcome, e
 	case protocol.DoReplay:
 		ctx, cancel := x.finishing(ctx, rec.Body.Stored)
 		defer cancel()
-		out, err := x.replay(ctx, rec)
+		out, err := x.engine.Replay(ctx, rec)
 		if errors.Is(err, ErrStoreUnavailable) {
 			// Something was executed: the caller must not read that nothing was.
 			break

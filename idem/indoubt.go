@@ -124,7 +124,7 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 	// way now may expire, so that a withdrawal must. One that has seen a record needs it.
 	blind := c.a.unwritten.Seen == ""
 	for range maxRounds {
-		w := protocol.Withdrawal{Claim: *c.a.unwritten, Owner: newID(), Uncertain: true}
+		w := protocol.Withdrawal{Claim: *c.a.unwritten, Owner: newID(), Uncertain: c.a.later == nil || c.a.unwritten.Record.Uncertain}
 		w.Write = w.Owner
 		w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, fenceFor)), time.Second)
 		rec, known, err := c.tryWithdraw(ctx, w)

@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strings"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // NoTenant is the tenant of a service that has none. It is spelled out, so that
@@ -41,6 +43,24 @@ func (o Operation) Key(tenant, value string) Key {
 		k.err = keyError("the value has %d bytes: use at most %d, or a digest of your own", len(value), maxValue)
 	default:
 		k.id = recordID(tenant, o.Name, value)
+	}
+	return k
+}
+
+// KeyOf returns the key of a record of the operation from its [Key.ID] alone. It has no value,
+// and so claims a record that is there, or nothing.
+func (o Operation) KeyOf(id string) Key {
+	tenant, name, digest := protocol.ParseRecordID(id)
+	if tenant == "" {
+		tenant = NoTenant
+	}
+	k := Key{op: o, tenant: tenant, id: id, err: o.Check()}
+	switch raw, err := base64.RawURLEncoding.DecodeString(digest); {
+	case k.err != nil:
+	case err != nil || len(raw) != sha256.Size:
+		k.err = keyError("%q is no record's id", id)
+	case name != o.Name:
+		k.err = keyError("the record's id names operation %q, and this is %q", name, o.Name)
 	}
 	return k
 }

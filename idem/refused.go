@@ -101,7 +101,7 @@ func (c *commit) refusedAtomic(ctx context.Context, r *protocol.RefusedError, en
 			return out, err
 		}
 	}
-	if end.State != Failed && end.State != Completed {
+	if c.a.later != nil || end.State != Failed && end.State != Completed {
 		return c.endUncommitted(ctx)
 	}
 	return c.write(ctx, end, nil)

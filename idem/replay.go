@@ -32,6 +32,12 @@ func (x *execution) answer(ctx context.Context, rec *Record, do protocol.Action)
 	return ErrRecordUnreadable
 }
 
+// waits is the outcome of a call whose operation was accepted, by it or by an earlier one.
+func (x *execution) waits(ctx context.Context, rec *Record) Outcome {
+	x.notify(ctx, notice.Accepted, notice.Notice{Attempt: rec.Attempt, State: rec.State})
+	return Outcome{State: rec.State, Attempt: rec.Attempt, CreatedAt: rec.CreatedAt, StatusID: rec.StatusID(), Ref: rec.Ref}
+}
+
 // reused makes the error of a reused key. It carries the first input's result only if
 // the record itself holds it: a refusal is not worth a further call to the store.
 func (x *execution) reused(ctx context.Context, rec *Record) error {
@@ -42,9 +48,9 @@ func (x *execution) reused(ctx context.Context, rec *Record) error {
 	return e
 }
 
-// replay answers with the recorded outcome. If its result cannot be read, the record is
-// read once more: it may have changed since the first read.
-func (x *execution) replay(ctx context.Context, rec *Record) (Outcome, error) {
+// Replay returns the outcome in a record that is Completed or Failed, as later calls get it.
+// If its result cannot be read, the record is read once more: it may have changed.
+func (e *Engine) Replay(ctx context.Context, rec *Record) (Outcome, error) {
 	out := Outcome{
 		Replayed: true, State: rec.State, Attempt: rec.Attempt,
 		CreatedAt: rec.CreatedAt, RecordedAt: rec.UpdatedAt, ExpiresAt: rec.ExpiresAt,
@@ -58,16 +64,16 @@ func (x *execution) replay(ctx context.Context, rec *Record) (Outcome, error) {
 		out.Failure = f
 		return out, &RecordedError{*f}
 	}
-	body, err := x.engine.store.Result(ctx, rec)
+	body, err := e.store.Result(ctx, rec)
 	if errors.Is(err, ErrRecordUnreadable) {
-		again, gErr := x.engine.store.Get(ctx, rec.ID)
+		again, gErr := e.store.Get(ctx, rec.ID)
 		if gErr != nil {
 			return Outcome{}, gErr
 		}
 		if again == nil || again.State != Completed || again.Write != rec.Write {
 			return Outcome{}, err
 		}
-		body, err = x.engine.store.Result(ctx, again)
+		body, err = e.store.Result(ctx, again)
 	}
 	if err != nil {
 		return Outcome{}, err

@@ -27,7 +27,7 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 		if ended {
 			return
 		}
-		if x.ran.Load() == 0 {
+		if x.ran.Load() == 0 && a.later == nil {
 			x.executed(ctx, a, began, errPanicked)
 		}
 		// The handler panics or leaves its goroutine. Nothing is recovered: the panic
@@ -45,6 +45,11 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 		}
 	}()
 	ans := x.call.Run(l.ctx)
+	if a.later != nil {
+		ended = true
+		l.stop()
+		return x.accept(ctx, l.ctx, a, ans)
+	}
 	x.executed(ctx, a, began, ans.Err)
 	unit := a.unit.seal()
 	class := x.applySteps(l.ctx, a, &ans, x.rule(l.ctx, a, ans))

@@ -46,6 +46,7 @@ func decode(it item) (*protocol.Record, error) {
 		RefWrite:        d.optStr(schema.RefWrite),
 		Failure:         d.failure(),
 		Steps:           d.steps(),
+		Ticket:          d.optStr(schema.Ticket),
 		Sealed:          d.flag(schema.Sealed),
 		Resolved:        d.flag(schema.Resolved),
 		Unsettled:       int(d.optNum(schema.Unsettled, math.MaxInt32)),

@@ -16,7 +16,7 @@ import (
 func full() *protocol.Record {
 	r := claimedRecord("t#op#key", "o1")
 	r.State, r.Uncertain, r.Omitted, r.Sealed = protocol.Completed, true, true, true
-	r.Ref, r.Probes, r.ResponseVersion = "ch_1", 3, 2
+	r.Ref, r.Ticket, r.Probes, r.ResponseVersion = "ch_1", "ticket", 3, 2
 	r.Failure = &protocol.Failure{Message: "broke", Type: "Error", Code: "E1"}
 	r.Body = protocol.Body{Data: []byte("{}"), Size: 2, Stored: 2}
 	r.Steps = map[string]protocol.RecordedStep{

@@ -81,6 +81,9 @@ func encode(rec *protocol.Record) item {
 	if rec.ResponseVersion != 0 {
 		v.num(schema.ResponseVersion, int64(rec.ResponseVersion))
 	}
+	if rec.Ticket != "" {
+		v.str(schema.Ticket, rec.Ticket)
+	}
 	if len(rec.Steps) > 0 {
 		v.item[schema.Steps] = encodeSteps(rec.Steps)
 	}

@@ -23,9 +23,11 @@ const (
 	// An attempt ended or lapsed without outcome.
 	ifLeft = " AND in_state IN(:in_progress,:released)"
 	// The question is open, or is one as soon as somebody looks at it.
-	ifUnknown = " AND in_state IN(:unknown,:in_progress)"
-	// It is, or it was answered from outside.
-	ifResolvable = " AND (in_state IN(:unknown,:in_progress) OR attribute_exists(resolved))"
+	ifUnknown = "in_state IN(:unknown,:in_progress)"
+	// It is, or its operation waits for a worker.
+	ifWaits = "in_state IN(:unknown,:in_progress,:pending) OR in_state=:released AND attribute_exists(steps.#accepted)"
+	// It was answered from outside.
+	orResolved = " OR attribute_exists(resolved)"
 	// Nobody has postponed it since.
 	ifUnswept = " AND attribute_exists(open_due) AND attribute_not_exists(sweep_id)"
 	ifSwept   = " AND attribute_exists(open_due) AND sweep_id=:sweep"

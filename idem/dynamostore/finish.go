@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -46,7 +47,14 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 		if err = s.mayWrite(k.op, f.ID, how.Claim.Record.Sealed, f.Ending.Result); err != nil {
 			return k.fail(err)
 		}
+		input, err := s.acceptInput(k, &f, how)
+		if err != nil {
+			return err
+		}
 		old, err := s.insert(k, f, w, body, now)
+		if err == errRefused && !bears(old, f.Write) && input.Body.Parts > 0 {
+			s.expireResults(k, f.ID, []protocol.RecordedStep{input}, now) // nothing will ever name them
+		}
 		return s.ended(old, err, k, f.Write, f.Ending)
 	}
 	var spent item
@@ -129,6 +137,32 @@ func formFor(f protocol.Finish, old item) (form, bool) {
 	return of, of.state == protocol.InProgress
 }
 
+// acceptInput packs the input of what is accepted for later, and stores its parts.
+func (s *Store) acceptInput(k *call, f *protocol.Finish, how protocol.Atomic) (protocol.RecordedStep, error) {
+	input, ok := how.Claim.Record.Steps[protocol.AcceptedStep]
+	if f.Ending.State != protocol.Pending {
+		return protocol.RecordedStep{}, nil
+	}
+	if !ok {
+		return input, k.fail(fmt.Errorf("a pending record without its input: add step %q", protocol.AcceptedStep))
+	}
+	if len(input.Body.Data) > s.maxResult {
+		return input, &protocol.TooLargeError{Size: len(input.Body.Data), Limit: s.maxResult}
+	}
+	var err error
+	if input.Body, err = s.pack(k, target{f.ID, protocol.AcceptedStep}, input.Body.Data, stepInlineUpTo, f.Progress); err != nil {
+		return input, &protocol.StoreError{Op: k.op, Err: err}
+	}
+	how.Claim.Record.Steps = maps.Clone(how.Claim.Record.Steps)
+	how.Claim.Record.Steps[protocol.AcceptedStep] = input
+	f.Attempt = how
+	if input.Body.Parts == 0 {
+		return input, nil
+	}
+	// Without an expiry: the table never forgets an open question.
+	return input, s.putParts(k, f.ID, input.Write, input.Body, time.Time{}, f.Progress)
+}
+
 // insert writes the whole record of an attempt that took no claim, or none that is
 // there.
 func (s *Store) insert(k *call, f protocol.Finish, w companion, body protocol.Body, now time.Time) (item, error) {
@@ -140,7 +174,7 @@ func (s *Store) insert(k *call, f protocol.Finish, w companion, body protocol.Bo
 	}
 	rec, err := f.Apply(over, now)
 	if err != nil {
-		return nil, k.fail(fmt.Errorf("an outcome in state %q without a claim: use Completed or Failed", f.Ending.State))
+		return nil, k.fail(fmt.Errorf("an outcome in state %q without a claim: use Completed, Failed or Pending", f.Ending.State))
 	}
 	rec.Body = body
 	switch {
@@ -337,10 +371,10 @@ func (s *Store) prepare(k *call, id, owner string, e protocol.Ending, done *prot
 			return protocol.Body{}, k.fail(errors.New("an ending as failed needs its Failure"))
 		}
 		return protocol.Body{}, nil
-	case protocol.Released, protocol.Unknown:
+	case protocol.Released, protocol.Unknown, protocol.Pending:
 		return protocol.Body{}, nil
 	default:
-		return protocol.Body{}, k.fail(fmt.Errorf("an ending in state %q: use Completed, Failed, Released or Unknown", e.State))
+		return protocol.Body{}, k.fail(fmt.Errorf("an ending in state %q: use Completed, Failed, Released, Unknown or Pending", e.State))
 	}
 	if e.ResponseVersion < 0 || e.ResponseVersion > math.MaxInt32 {
 		return protocol.Body{}, k.fail(fmt.Errorf("an ending with ResponseVersion %d, which no reader takes: count versions from zero", e.ResponseVersion))

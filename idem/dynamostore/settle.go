@@ -82,16 +82,24 @@ func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement
 			u.add(",owner_id=:own")
 			u.str(":own", w.Owner)
 		}
-		from := ifUnknown
+		var from string
 		u.str(":in_progress", string(protocol.InProgress))
 		if w.Kind == protocol.EventLapse {
 			from = ifLeft
 			u.str(":released", string(protocol.Released))
 		} else {
+			from = ifUnknown
 			u.str(":unknown", string(protocol.Unknown))
-		}
-		if w.Again {
-			from = ifResolvable
+			if w.Ending.State != protocol.Released {
+				from = ifWaits
+				u.str(":pending", string(protocol.Pending))
+				u.str(":released", string(protocol.Released))
+				u.names = map[string]string{"#accepted": protocol.AcceptedStep}
+			}
+			if w.Again {
+				from += orResolved
+			}
+			from = " AND (" + from + ")"
 		}
 		u.yesOr(schema.Resolved, w.Kind == protocol.EventResolve)
 		if cleared != nil {

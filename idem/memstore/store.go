@@ -87,6 +87,11 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 	if err := s.fits(f.Ending.Result); err != nil {
 		return err
 	}
+	if how, ok := f.Attempt.(protocol.Atomic); ok {
+		if err := s.fits(how.Claim.Record.Steps[protocol.AcceptedStep].Body.Data); err != nil {
+			return err
+		}
+	}
 	return s.write(ctx, "Finish", s.place(f.ID, f.Owner), now, f.Apply, with{unit: unit})
 }
 

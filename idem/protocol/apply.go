@@ -26,7 +26,7 @@ func (c Claim) Apply(rec *Record, now time.Time) (*Record, error) {
 	next.UpdatedAt, next.Seen = now, c.Seen
 	if !c.Replace {
 		next.ID, next.Value, next.Codec = rec.ID, rec.Value, rec.Codec
-		next.Fingerprint, next.CreatedAt, next.Steps = rec.Fingerprint, rec.CreatedAt, rec.Steps
+		next.Fingerprint, next.CreatedAt, next.Ticket, next.Steps = rec.Fingerprint, rec.CreatedAt, rec.Ticket, rec.Steps
 	}
 	return next, nil
 }
@@ -46,7 +46,7 @@ func (w Withdrawal) Apply(rec *Record, now time.Time) (*Record, error) {
 	// Nothing of an expired record stays: its steps belong to effects of another life of
 	// the key, and a later attempt must not skip its own steps for them.
 	if rec != nil && !w.Claim.Replace {
-		next.CreatedAt, next.Steps = rec.CreatedAt, rec.Steps
+		next.CreatedAt, next.Ticket, next.Steps = rec.CreatedAt, rec.Ticket, rec.Steps
 	}
 	next.question(now)
 	return next, nil
@@ -345,6 +345,9 @@ func (e Ending) apply(rec *Record, write string, now time.Time) *Record {
 		return next
 	}
 	next.question(now)
+	if e.State == Pending {
+		next.Due = e.Due
+	}
 	return next
 }
 

@@ -8,8 +8,8 @@ type EventKind uint8
 const (
 	// EventClaim: a call wants to run. Uses Fingerprint, Repeat and Margin.
 	EventClaim EventKind = iota
-	// EventWork: the worker wants to run what was accepted for later. Like
-	// EventClaim, but a pending record gives it the claim.
+	// EventWork: the worker wants to run what was accepted for later. Like EventClaim, but
+	// it gets the claim of nothing else.
 	EventWork
 	// EventExtend: the holder renews its lease, parked or not. Uses Owner and LeaseUntil.
 	EventExtend
@@ -30,8 +30,8 @@ const (
 	// EventLapse: somebody else parks a claim that ended or lapsed without outcome.
 	// Uses Seen.
 	EventLapse
-	// EventResolve: a resolver or an operator resolves an unknown, or a lapsed claim that
-	// would be parked. Uses Seen, To and Margin.
+	// EventResolve: a resolver or an operator resolves an unknown, a lapsed claim that
+	// would be parked, or what waits for a worker. Uses Seen, To and Margin.
 	EventResolve
 	// EventWithdraw: the claimer takes back a claim whose reply never came. Uses
 	// Owner, Seen and Uncertain.
@@ -40,7 +40,7 @@ const (
 	// down, records how it ended. Uses Owner, To and Uncertain.
 	EventFinishUnclaimed
 	// EventCommit: an attempt in atomic mode, which took no claim, records how it
-	// ended. Uses Seen and To.
+	// ended, or a call that its operation is accepted for later. Uses Seen and To.
 	EventCommit
 	// EventAddResult: the attempt whose completion was recorded without its result, in
 	// the write Seen, adds the result. Uses Owner and Seen.
@@ -154,7 +154,7 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 		}
 		return refuse(rec)
 	case EventCommit:
-		if free(rec, ev.Seen) && (ev.To == Completed || ev.To == Failed) {
+		if free(rec, ev.Seen) && (ev.To == Completed || ev.To == Failed || ev.To == Pending) {
 			return Decision{DoApply, ev.To}
 		}
 		return refuse(rec)
@@ -163,10 +163,14 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 }
 
 func nextClaim(rec *Record, ev Event, now time.Time) Decision {
-	if rec == nil {
+	work := ev.Kind == EventWork
+	absent := rec == nil || rec.Expired(now.Add(-ev.Margin))
+	switch {
+	case absent && work:
+		return refuse(rec)
+	case rec == nil:
 		return Decision{DoCreate, InProgress}
-	}
-	if rec.Expired(now.Add(-ev.Margin)) {
+	case absent:
 		return Decision{DoReplace, InProgress}
 	}
 	switch ev.Fingerprint.Compare(rec.Fingerprint) {
@@ -186,12 +190,18 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 	if rec.Exhausted(ev) {
 		repeatable = false // every attempt fails
 	}
+	switch accepted := rec.Accepted(); rec.State {
+	case Pending, InProgress, Released:
+		switch {
+		case work && !accepted:
+			return refuse(rec)
+		case !work && (accepted || rec.State == Pending):
+			return Decision{DoAccepted, rec.State}
+		}
+	}
 	switch rec.State {
 	case Pending:
-		if ev.Kind == EventWork {
-			return Decision{DoTakeOver, InProgress}
-		}
-		return Decision{DoAccepted, Pending}
+		return Decision{DoTakeOver, InProgress}
 	case InProgress:
 		if !rec.Lapsed(now, ev.Margin) {
 			return Decision{DoInFlight, InProgress}
@@ -243,8 +253,9 @@ func nextSettle(rec *Record, ev Event, now time.Time) Decision {
 		}
 		return Decision{DoApply, rec.State}
 	}
+	waits := (rec.State == Pending || rec.State == Released && rec.Accepted()) && ev.To != Released
 	switch {
-	case rec.State != Unknown && rec.State != InProgress && !(ev.Again && rec.Resolved):
+	case rec.State != Unknown && rec.State != InProgress && !waits && !(ev.Again && rec.Resolved):
 		return refuse(rec)
 	case (ev.To == Released || rec.State == InProgress) && !rec.Lapsed(now, ev.Margin):
 		// The attempt may still be running under the lease it was given.

@@ -17,57 +17,64 @@ import (
 // one, and to two.
 const claimTable = `
                                         | NR         R          other       newer       damaged    | work NR    work R     | R 1st      R 2nd
-absent                                  | create     create     create      create      create     | create     create     | create     create
+absent                                  | create     create     create      create      create     | refuse     refuse     | create     create
 pending R                               | accepted   accepted   reused      unreadable  unreadable | takeover   takeover   | accepted   accepted
 pending NR                              | accepted   accepted   reused      unreadable  unreadable | takeover   takeover   | accepted   accepted
-in_progress R live                      | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
-in_progress NR live                     | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
-in_progress R in the margin             | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
-in_progress NR in the margin            | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
-in_progress R lapsed                    | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
-in_progress NR lapsed                   | park       park       reused      unreadable  unreadable | park       park       | park       park
-in_progress R lapsed, past its expiry   | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
-in_progress R lapsed, a step            | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
-in_progress NR lapsed, a step           | park       park       reused      unreadable  unreadable | park       park       | park       park
-in_progress R live, an open step        | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
-in_progress R lapsed, an open step      | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
-in_progress R live, watched             | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
-in_progress R lapsed, watched           | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
-in_progress NR lapsed, unwatched        | park       park       reused      unreadable  unreadable | park       park       | park       park
-in_progress NR lapsed, swept            | park       park       reused      unreadable  unreadable | park       park       | park       park
-in_progress R live, second attempt      | inflight   inflight   reused      unreadable  unreadable | inflight   inflight   | inflight   inflight
-in_progress R lapsed, second attempt    | park       takeover   reused      unreadable  unreadable | park       takeover   | park       park
+in_progress R live, accepted            | accepted   accepted   reused      unreadable  unreadable | inflight   inflight   | accepted   accepted
+in_progress R lapsed, accepted          | accepted   accepted   reused      unreadable  unreadable | park       takeover   | accepted   accepted
+in_progress NR lapsed, accepted         | accepted   accepted   reused      unreadable  unreadable | park       park       | accepted   accepted
+released R excluded, accepted           | accepted   accepted   reused      unreadable  unreadable | takeover   takeover   | accepted   accepted
+released R uncertain, accepted          | accepted   accepted   reused      unreadable  unreadable | park       takeover   | accepted   accepted
+released NR uncertain, accepted         | accepted   accepted   reused      unreadable  unreadable | park       park       | accepted   accepted
+unknown NR, accepted                    | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
+in_progress R live                      | inflight   inflight   reused      unreadable  unreadable | refuse     refuse     | inflight   inflight
+in_progress NR live                     | inflight   inflight   reused      unreadable  unreadable | refuse     refuse     | inflight   inflight
+in_progress R in the margin             | inflight   inflight   reused      unreadable  unreadable | refuse     refuse     | inflight   inflight
+in_progress NR in the margin            | inflight   inflight   reused      unreadable  unreadable | refuse     refuse     | inflight   inflight
+in_progress R lapsed                    | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
+in_progress NR lapsed                   | park       park       reused      unreadable  unreadable | refuse     refuse     | park       park
+in_progress R lapsed, past its expiry   | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
+in_progress R lapsed, a step            | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
+in_progress NR lapsed, a step           | park       park       reused      unreadable  unreadable | refuse     refuse     | park       park
+in_progress R live, an open step        | inflight   inflight   reused      unreadable  unreadable | refuse     refuse     | inflight   inflight
+in_progress R lapsed, an open step      | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
+in_progress R live, watched             | inflight   inflight   reused      unreadable  unreadable | refuse     refuse     | inflight   inflight
+in_progress R lapsed, watched           | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
+in_progress NR lapsed, unwatched        | park       park       reused      unreadable  unreadable | refuse     refuse     | park       park
+in_progress NR lapsed, swept            | park       park       reused      unreadable  unreadable | refuse     refuse     | park       park
+in_progress R live, second attempt      | inflight   inflight   reused      unreadable  unreadable | refuse     refuse     | inflight   inflight
+in_progress R lapsed, second attempt    | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       park
 completed                               | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
 completed, a step                       | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
 completed, no expiry                    | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
 completed without its result            | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
 completed, in the margin                | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
-completed, expiring now                 | replace    replace    replace     replace     replace    | replace    replace    | replace    replace
-completed, expired                      | replace    replace    replace     replace     replace    | replace    replace    | replace    replace
-completed, a step, expired              | replace    replace    replace     replace     replace    | replace    replace    | replace    replace
+completed, expiring now                 | replace    replace    replace     replace     replace    | refuse     refuse     | replace    replace
+completed, expired                      | replace    replace    replace     replace     replace    | refuse     refuse     | replace    replace
+completed, a step, expired              | replace    replace    replace     replace     replace    | refuse     refuse     | replace    replace
 completed from outside                  | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
 completed from outside, lease not over  | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
-completed from outside, expired         | replace    replace    replace     replace     replace    | replace    replace    | replace    replace
+completed from outside, expired         | replace    replace    replace     replace     replace    | refuse     refuse     | replace    replace
 failed                                  | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
-failed, expired                         | replace    replace    replace     replace     replace    | replace    replace    | replace    replace
+failed, expired                         | replace    replace    replace     replace     replace    | refuse     refuse     | replace    replace
 failed from outside                     | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
-released R excluded                     | takeover   takeover   replace     unreadable  unreadable | takeover   takeover   | takeover   takeover
-released NR excluded                    | takeover   takeover   replace     unreadable  unreadable | takeover   takeover   | takeover   takeover
-released R uncertain                    | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
-released NR uncertain                   | park       park       reused      unreadable  unreadable | park       park       | park       park
-released R excluded, a step             | takeover   takeover   reused      unreadable  unreadable | takeover   takeover   | takeover   takeover
-released R uncertain, a step            | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
-released NR uncertain, a step           | park       park       reused      unreadable  unreadable | park       park       | park       park
-released R excluded, an open step       | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
-released R uncertain, an open step      | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
-released R excluded, expired            | replace    replace    replace     replace     replace    | replace    replace    | replace    replace
-released R uncertain, expired           | replace    replace    replace     replace     replace    | replace    replace    | replace    replace
-released R excluded, a step, expired    | takeover   takeover   reused      unreadable  unreadable | takeover   takeover   | takeover   takeover
-released R uncertain, a step, expired   | park       takeover   reused      unreadable  unreadable | park       takeover   | park       takeover
-released R excluded, two unsettled      | takeover   takeover   replace     unreadable  unreadable | takeover   takeover   | takeover   takeover
-released R uncertain, two unsettled     | park       takeover   reused      unreadable  unreadable | park       takeover   | park       park
-released NR from outside                | takeover   takeover   replace     unreadable  unreadable | takeover   takeover   | takeover   takeover
-released NR from outside, a step        | takeover   takeover   reused      unreadable  unreadable | takeover   takeover   | takeover   takeover
+released R excluded                     | takeover   takeover   replace     unreadable  unreadable | refuse     refuse     | takeover   takeover
+released NR excluded                    | takeover   takeover   replace     unreadable  unreadable | refuse     refuse     | takeover   takeover
+released R uncertain                    | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
+released NR uncertain                   | park       park       reused      unreadable  unreadable | refuse     refuse     | park       park
+released R excluded, a step             | takeover   takeover   reused      unreadable  unreadable | refuse     refuse     | takeover   takeover
+released R uncertain, a step            | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
+released NR uncertain, a step           | park       park       reused      unreadable  unreadable | refuse     refuse     | park       park
+released R excluded, an open step       | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
+released R uncertain, an open step      | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
+released R excluded, expired            | replace    replace    replace     replace     replace    | refuse     refuse     | replace    replace
+released R uncertain, expired           | replace    replace    replace     replace     replace    | refuse     refuse     | replace    replace
+released R excluded, a step, expired    | takeover   takeover   reused      unreadable  unreadable | refuse     refuse     | takeover   takeover
+released R uncertain, a step, expired   | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
+released R excluded, two unsettled      | takeover   takeover   replace     unreadable  unreadable | refuse     refuse     | takeover   takeover
+released R uncertain, two unsettled     | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       park
+released NR from outside                | takeover   takeover   replace     unreadable  unreadable | refuse     refuse     | takeover   takeover
+released NR from outside, a step        | takeover   takeover   reused      unreadable  unreadable | refuse     refuse     | takeover   takeover
 unknown R before the lease's end        | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
 unknown R in the margin                 | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
 unknown R after the lease               | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
@@ -84,69 +91,76 @@ of no known state                       | unreadable unreadable reused      unre
 // release (excluded, uncertain), park; the completion of an owner from before a takeover;
 // another call's park; resolution to completed, failed, released; withdrawal by owner
 // (excluded, uncertain) and by what was seen; end without a claim as completed, released
-// uncertain, unknown; an outcome in atomic mode; the result that is added to an outcome
+// uncertain, unknown; an outcome in atomic mode, and acceptance for later; the result that is added to an outcome
 // without it.
 const writeTable = `
-                                        | later earlier step begin | comp fail rel rel? park | former | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | oC oR? oU | kC kF kR kSeenC | add
-absent                                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | R    R     -     | C  R   U | C  F  -  -      | -
-pending R                               | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-pending NR                              | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-in_progress R live                      | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR live                     | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R in the margin             | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR in the margin            | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed                    | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR lapsed                   | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed, past its expiry   | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed, a step            | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR lapsed, a step           | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R live, an open step        | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed, an open step      | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R live, watched             | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed, watched           | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR lapsed, unwatched        | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress NR lapsed, swept            | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R live, second attempt      | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      | -
-in_progress R lapsed, second attempt    | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      | -
-completed                               | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed, a step                       | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed, no expiry                    | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed without its result            | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | C
-completed, in the margin                | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed, expiring now                 | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed, expired                      | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed, a step, expired              | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed from outside                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed from outside, lease not over  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-completed from outside, expired         | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-failed                                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-failed, expired                         | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-failed from outside                     | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R excluded                     | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released NR excluded                    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R uncertain                    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released NR uncertain                   | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R excluded, a step             | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R uncertain, a step            | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released NR uncertain, a step           | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R excluded, an open step       | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R uncertain, an open step      | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R excluded, expired            | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R uncertain, expired           | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R excluded, a step, expired    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R uncertain, a step, expired   | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R excluded, two unsettled      | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released R uncertain, two unsettled     | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released NR from outside                | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-released NR from outside, a step        | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
-unknown R before the lease's end        | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
-unknown R in the margin                 | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      | -
-unknown R after the lease               | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
-unknown NR after the lease              | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
-unknown R past an expiry                | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
-unknown R, an open step                 | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
-unknown NR after the lease, swept       | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      | -
-of no known state                       | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      | -
+                                        | later earlier step begin | comp fail rel rel? park | former | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | oC oR? oU | kC kF kR kSeenC kQ kSeenQ | add
+absent                                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | R    R     -     | C  R   U | C  F  -  -      Q  -      | -
+pending R                               | -     -       -    -     | -    -    -   -    -    | -      | -     | C   F   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+pending NR                              | -     -       -    -     | -    -    -   -    -    | -      | -     | C   F   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+in_progress R live, accepted            | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress R lapsed, accepted          | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress NR lapsed, accepted         | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+released R excluded, accepted           | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released R uncertain, accepted          | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released NR uncertain, accepted         | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+unknown NR, accepted                    | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
+in_progress R live                      | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress NR live                     | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress R in the margin             | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress NR in the margin            | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress R lapsed                    | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress NR lapsed                   | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress R lapsed, past its expiry   | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress R lapsed, a step            | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress NR lapsed, a step           | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress R live, an open step        | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress R lapsed, an open step      | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress R live, watched             | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress R lapsed, watched           | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress NR lapsed, unwatched        | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress NR lapsed, swept            | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress R live, second attempt      | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+in_progress R lapsed, second attempt    | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
+completed                               | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+completed, a step                       | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+completed, no expiry                    | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+completed without its result            | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | C
+completed, in the margin                | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+completed, expiring now                 | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+completed, expired                      | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+completed, a step, expired              | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+completed from outside                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+completed from outside, lease not over  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+completed from outside, expired         | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+failed                                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+failed, expired                         | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+failed from outside                     | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released R excluded                     | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released NR excluded                    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released R uncertain                    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released NR uncertain                   | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released R excluded, a step             | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released R uncertain, a step            | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released NR uncertain, a step           | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released R excluded, an open step       | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released R uncertain, an open step      | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released R excluded, expired            | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released R uncertain, expired           | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released R excluded, a step, expired    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released R uncertain, a step, expired   | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released R excluded, two unsettled      | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released R uncertain, two unsettled     | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released NR from outside                | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+released NR from outside, a step        | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+unknown R before the lease's end        | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
+unknown R in the margin                 | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
+unknown R after the lease               | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
+unknown NR after the lease              | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
+unknown R past an expiry                | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
+unknown R, an open step                 | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
+unknown NR after the lease, swept       | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
+of no known state                       | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
 `
 
 // rows reads a table into cells by row name, in the order of its columns.
@@ -169,7 +183,7 @@ func TestClaimTable(t *testing.T) {
 	words := map[protocol.Action]string{
 		protocol.DoCreate: "create", protocol.DoReplace: "replace", protocol.DoTakeOver: "takeover", protocol.DoPark: "park",
 		protocol.DoReplay: "replay", protocol.DoAccepted: "accepted", protocol.DoInFlight: "inflight",
-		protocol.DoUnknown: "unknown", protocol.DoReused: "reused", protocol.DoUnreadable: "unreadable",
+		protocol.DoUnknown: "unknown", protocol.DoReused: "reused", protocol.DoUnreadable: "unreadable", protocol.DoRefuse: "refuse",
 	}
 	claim := func(kind protocol.EventKind, repeat protocol.Repeat, stored protocol.Fingerprint) func(*protocol.Record) protocol.Event {
 		return func(r *protocol.Record) protocol.Event {
@@ -211,7 +225,7 @@ func TestClaimTable(t *testing.T) {
 			case protocol.DoPark:
 				require.Equal(t, protocol.Unknown, got.To)
 			default:
-				require.Equal(t, rec.State, got.To)
+				require.Equal(t, stateOf(rec), got.To)
 			}
 		}
 	}
@@ -244,6 +258,8 @@ func TestWriteTable(t *testing.T) {
 		{Kind: protocol.EventCommit, To: protocol.Failed},
 		{Kind: protocol.EventCommit, Owner: "own", Seen: "seen", To: protocol.Released},
 		{Kind: protocol.EventCommit, Seen: "seen", To: protocol.Completed},
+		{Kind: protocol.EventCommit, To: protocol.Pending},
+		{Kind: protocol.EventCommit, Seen: "seen", To: protocol.Pending},
 		{Kind: protocol.EventAddResult, Owner: "own", Seen: "seen"},
 	}
 	holds(t, writeTable, columns)
@@ -288,7 +304,7 @@ func TestEveryCell(t *testing.T) {
 	cells := 0
 	for _, s := range situations() {
 		for kind := protocol.EventClaim; kind <= protocol.EventProlong; kind++ {
-			for n := range 1 << 7 { // no kind looks at two that share a bit
+			for n := range 1 << 8 { // no kind looks at two that share a bit
 				bit := func(i int) bool { return n>>i&1 == 1 }
 				ev := protocol.Event{
 					Kind: kind, Owner: "other", Seen: "stale", Fingerprint: thisInput, LeaseUntil: instant,
@@ -309,6 +325,9 @@ func TestEveryCell(t *testing.T) {
 				if bit(6) {
 					ev.LeaseUntil, ev.ExpiresAt, ev.Sweep = instant.Add(time.Hour), instant.Add(time.Hour), "sweep"
 				}
+				if bit(7) {
+					ev.To = protocol.Pending
+				}
 				before := s.rec.Clone()
 				d := protocol.Next(s.rec, ev, instant)
 				cells++
@@ -319,7 +338,7 @@ func TestEveryCell(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, len(situations())*int(protocol.EventProlong+1)*128, cells)
+	require.Equal(t, len(situations())*int(protocol.EventProlong+1)*256, cells)
 }
 
 func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Event, d protocol.Decision) {
@@ -336,8 +355,11 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 	mine, seen := ev.Owner == rec.Owner, ev.Seen == rec.Write
 	switch ev.Kind {
 	case protocol.EventClaim, protocol.EventWork:
-		expired := rec.Expired(instant.Add(-skew))
-		require.Equal(t, expired, d.Do == protocol.DoReplace, where)
+		expired, work, accepted := rec.Expired(instant.Add(-skew)), ev.Kind == protocol.EventWork, rec.Accepted()
+		require.Equal(t, expired && !work, d.Do == protocol.DoReplace, where)
+		ended := rec.State == protocol.Completed || rec.State == protocol.Failed || rec.State == protocol.Unknown || rec.State == "paused"
+		require.Equal(t, work && (expired || !ended && !accepted), d.Do == protocol.DoRefuse, where)
+		require.Equal(t, !work && !ended && accepted, d.Do == protocol.DoAccepted, where)
 		strict := rec.Repeat == protocol.NotRepeatable || ev.Repeat == protocol.NotRepeatable ||
 			ev.MaxAttempts == 2 && (rec.Unsettled == 2 || rec.Unsettled == 1 && rec.State == protocol.InProgress)
 		interrupted := rec.Steps["charge"].Begun
@@ -345,14 +367,15 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 			require.Equal(t, protocol.Released, rec.State, where)
 			require.False(t, rec.Uncertain || interrupted, where)
 		}
-		if rec.State == protocol.InProgress && !rec.Lapsed(instant, skew) {
+		if rec.State == protocol.InProgress && !rec.Lapsed(instant, skew) && work == accepted {
 			require.Equal(t, protocol.DoInFlight, d.Do, where)
 		}
 	case protocol.EventLapse:
 		left := rec.State == protocol.InProgress || rec.State == protocol.Released
 		require.Equal(t, seen && left, changes, where)
 	case protocol.EventResolve:
-		open := rec.State == protocol.Unknown || rec.State == protocol.InProgress || ev.Again && rec.Resolved
+		waits := (rec.State == protocol.Pending || rec.State == protocol.Released && rec.Accepted()) && ev.To != protocol.Released
+		open := rec.State == protocol.Unknown || rec.State == protocol.InProgress || waits || ev.Again && rec.Resolved
 		early := (ev.To == protocol.Released || rec.State == protocol.InProgress) && !rec.Lapsed(instant, skew)
 		require.Equal(t, seen && open && !early, changes, where)
 		require.Equal(t, seen && open && early, d.Do == protocol.DoTooEarly, where)
@@ -369,7 +392,7 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 		require.Equal(t, seen && kept && !earlier, d.Do == protocol.DoNothing, where)
 		require.Equal(t, rec.State, d.To, where)
 	case protocol.EventCommit:
-		outcome := ev.To == protocol.Completed || ev.To == protocol.Failed
+		outcome := ev.To == protocol.Completed || ev.To == protocol.Failed || ev.To == protocol.Pending
 		require.Equal(t, outcome && seen, changes, where)
 	case protocol.EventAddResult:
 		require.Equal(t, mine && seen && rec.State == protocol.Completed && rec.Omitted, changes, where)

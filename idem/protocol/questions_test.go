@@ -18,8 +18,15 @@ import (
 const questionTable = `
                                             | ref | up up+ upOld | gone goneOld keep keepOld | >C  >F  >R    >Old
 absent                                      | -   | -  -  -     | -    -       -    -       | -   -   -     -
-pending R                                   | -   | Q  -  -     | -    -       -    -       | -   -   -     -
-pending NR                                  | -   | Q  -  -     | -    -       -    -       | -   -   -     -
+pending R                                   | -   | Q  -  -     | -    -       -    -       | C   F   -     -
+pending NR                                  | -   | Q  -  -     | -    -       -    -       | C   F   -     -
+in_progress R live, accepted                | P   | P  -  -     | -    -       -    -       | early early early -
+in_progress R lapsed, accepted              | P   | P  -  -     | -    -       -    -       | C   F   R     -
+in_progress NR lapsed, accepted             | P   | P  -  -     | -    -       -    -       | C   F   R     -
+released R excluded, accepted               | -   | R  -  -     | -    -       -    -       | C   F   -     -
+released R uncertain, accepted              | -   | R  -  -     | -    -       -    -       | C   F   -     -
+released NR uncertain, accepted             | -   | R  -  -     | -    -       -    -       | C   F   -     -
+unknown NR, accepted                        | U   | U  -  -     | -    -       -    -       | C   F   R     -
 in_progress R live                          | P   | -  -  -     | -    -       -    -       | early early early -
 in_progress NR live                         | P   | P  -  -     | -    -       -    -       | early early early -
 in_progress R in the margin                 | P   | -  -  -     | -    -       -    -       | early early early -

@@ -12,7 +12,7 @@ type State string
 const (
 	// Absent is the state of a record that does not exist.
 	Absent State = ""
-	// Pending: accepted for later, not claimed. Reserved: this version makes none.
+	// Pending: accepted for later, never claimed.
 	Pending State = "pending"
 	// InProgress: claimed; its lease runs, or has lapsed and nobody noticed yet.
 	InProgress State = "in_progress"
@@ -97,6 +97,9 @@ type Record struct {
 	GivenUpAt time.Time
 	// ResponseVersion is the caller's version of the result's schema.
 	ResponseVersion int
+	// Ticket is a random part of the id by which a client asks for the state of what was
+	// accepted for later; empty for anything else.
+	Ticket string
 	// Steps recorded so far, by name. They go with the outcome: a record that is
 	// Failed has none, and a Completed one those without results that a resolution has left: a
 	// resolution over that one must know what would have to be undone.

@@ -37,6 +37,7 @@ func situations() []situation {
 		expired = -time.Minute
 	)
 	step := map[string]protocol.RecordedStep{"ship": {Write: "w-ship", Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
+	input := map[string]protocol.RecordedStep{protocol.AcceptedStep: {Write: "w-input", Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
 	open := map[string]protocol.RecordedStep{"ship": {Write: "w-ship"}, "charge": {Begun: true, Write: "w-charge"}}
 	row := func(name string, state protocol.State, lease time.Duration, change ...func(*protocol.Record)) situation {
 		r := &protocol.Record{
@@ -63,6 +64,7 @@ func situations() []situation {
 	later := func(r *protocol.Record) { r.ExpiresAt = instant.Add(time.Nanosecond) }
 	uncertain := func(r *protocol.Record) { r.Uncertain = true }
 	steps := func(r *protocol.Record) { r.Steps = step }
+	accepted := func(r *protocol.Record) { r.Steps, r.Ticket = input, "ticket" }
 	begun := func(r *protocol.Record) { r.Steps = open }
 	watched := func(r *protocol.Record) { r.Due = instant }
 	swept := func(r *protocol.Record) { r.Sweep = "sweep" }
@@ -72,8 +74,15 @@ func situations() []situation {
 	const p, c, f, rt, u = protocol.InProgress, protocol.Completed, protocol.Failed, protocol.Released, protocol.Unknown
 	return []situation{
 		{"absent", nil},
-		row("pending R", protocol.Pending, 0),
-		row("pending NR", protocol.Pending, 0),
+		row("pending R", protocol.Pending, 0, accepted),
+		row("pending NR", protocol.Pending, 0, accepted),
+		row("in_progress R live, accepted", p, live, accepted, watched),
+		row("in_progress R lapsed, accepted", p, lapsed, accepted, watched),
+		row("in_progress NR lapsed, accepted", p, lapsed, accepted),
+		row("released R excluded, accepted", rt, live, accepted),
+		row("released R uncertain, accepted", rt, live, accepted, uncertain),
+		row("released NR uncertain, accepted", rt, lapsed, accepted, uncertain),
+		row("unknown NR, accepted", u, lapsed, accepted, uncertain),
 		row("in_progress R live", p, live, later),
 		row("in_progress NR live", p, live),
 		row("in_progress R in the margin", p, margin),

@@ -119,7 +119,7 @@ type Claim struct {
 	// Record is the InProgress record that results, in full. With Seen and without
 	// Replace a store takes from it only State, Repeat, Owner, Attempt, Write,
 	// LeaseUntil, ExpiresAt, Retention, Uncertain, Unsettled, Ref and Due; identity (ID,
-	// Value, Fingerprint, Codec, CreatedAt) and Steps stay as they are, all else goes.
+	// Value, Fingerprint, Codec, CreatedAt, Ticket) and Steps stay as they are, all else goes.
 	// A watched claim has Due, and no expiry.
 	Record Record
 	// Seen is the write of the record that is claimed; empty if there is none. It goes
@@ -191,8 +191,10 @@ type StepWrite struct {
 
 // Ending is what a record becomes when an attempt ends or is resolved.
 type Ending struct {
-	// State is Completed, Failed, Released or Unknown.
+	// State is Completed, Failed, Released or Unknown, of an [Atomic] attempt also Pending.
 	State State
+	// Due of a Pending record: when a sweep should look at it.
+	Due time.Time
 	// Result is the encoded result of a Completed record.
 	Result []byte
 	// Omitted says that Result is only what could be kept.
@@ -255,8 +257,8 @@ type Unclaimed struct {
 }
 
 // Atomic is an attempt in atomic mode: Claim was never written. The whole record is
-// made of Claim.Record and the ending, whose State is Completed or Failed. The
-// condition is that of [EventCommit]: what the claim has seen, which is no record or the
+// made of Claim.Record and the ending, whose State is Completed, Failed or Pending. A Pending
+// one has [AcceptedStep], whose result may be of any size. The condition is that of [EventCommit]: what the claim has seen, which is no record or the
 // one whose write is Claim.Seen.
 type Atomic struct{ Claim Claim }
 

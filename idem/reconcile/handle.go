@@ -62,7 +62,7 @@ const sameInput protocol.Fingerprint = "1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 // error is the store's.
 func (s *sweep) handle(rec *idem.Record) error {
 	op := s.operation(rec)
-	ev := s.event(op)
+	ev := s.event(rec, op)
 	rec = renewed(rec)
 	compared := *rec
 	compared.Fingerprint = sameInput
@@ -74,6 +74,9 @@ func (s *sweep) handle(rec *idem.Record) error {
 	case protocol.DoPark:
 		return s.park(rec, op)
 	case protocol.DoTakeOver:
+		if rec.State == idem.Pending {
+			return s.unclaimed(rec)
+		}
 		// What a call may take over is not parked: its handler may know how to close the step. The
 		// provider may be faster.
 		if op.OnAbandoned == nil && op.Probe != nil && rec.State == idem.InProgress && rec.Interrupted() && rec.GivenUpAt.IsZero() {
@@ -89,11 +92,15 @@ func (s *sweep) handle(rec *idem.Record) error {
 	return nil
 }
 
-// event is the call that a worker would make with the record's input: accepted work that
-// nobody has begun is looked at too.
-func (s *sweep) event(op Operation) protocol.Event {
+// event is the call that would be made with the record's input: a worker's for what was
+// accepted for later.
+func (s *sweep) event(rec *idem.Record, op Operation) protocol.Event {
+	kind := protocol.EventClaim
+	if rec.Accepted() {
+		kind = protocol.EventWork
+	}
 	return protocol.Event{
-		Kind: protocol.EventWork, Fingerprint: sameInput, Repeat: op.Operation.Repeat,
+		Kind: kind, Fingerprint: sameInput, Repeat: op.Operation.Repeat,
 		MaxAttempts: op.Operation.MaxAttempts, Margin: s.r.opts.Margin,
 	}
 }
@@ -105,7 +112,7 @@ func (s *sweep) park(rec *idem.Record, op Operation) error {
 		why = "it was released and may have taken effect, and the operation is not repeatable"
 	}
 	why += s.attemptsOver(rec, op)
-	now, lapse := s.r.now(), s.r.lapse(rec, s.event(op), s.by(why))
+	now, lapse := s.r.now(), s.r.lapse(rec, s.event(rec, op), s.by(why))
 	if !s.opts.DryRun {
 		ctx, cancel := s.share(s.ctx)
 		defer cancel()
@@ -124,7 +131,7 @@ func (s *sweep) park(rec *idem.Record, op Operation) error {
 
 // attemptsOver says of a repeatable operation that is parked that it has had its attempts.
 func (s *sweep) attemptsOver(rec *idem.Record, op Operation) string {
-	if !rec.Exhausted(s.event(op)) {
+	if !rec.Exhausted(s.event(rec, op)) {
 		return ""
 	}
 	return fmt.Sprintf("; it has had its %d attempts", op.Operation.MaxAttempts)

@@ -49,6 +49,7 @@ const (
 	Sealed          = "sealed"    // true: results are to be encrypted
 	Size            = "body_size" // of the result, where it is compressed or in parts
 	ResponseVersion = "rv"
+	Ticket          = "ticket"
 	Parts           = "parts"
 	Omitted         = "omitted" // true: the result could not be kept
 	Steps           = "steps"

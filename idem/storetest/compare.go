@@ -54,6 +54,7 @@ func differences(want, got *protocol.Record) []string {
 	plain("ID", want.ID, got.ID)
 	plain("Value", want.Value, got.Value)
 	plain("Codec", want.Codec, got.Codec)
+	plain("Ticket", want.Ticket, got.Ticket)
 	plain("State", want.State, got.State)
 	plain("Repeat", want.Repeat, got.Repeat)
 	plain("Fingerprint", want.Fingerprint, got.Fingerprint)

@@ -41,6 +41,7 @@ var endFaults = []fault{
 	}},
 	{"an outcome without a claim replaces anything", []string{
 		"commit/without a claim is refused by every record", "commit/only one of two without a claim",
+		"accept/is refused by every record that was not seen", "accept/only one of many lands",
 	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if _, atomic := f.Attempt.(protocol.Atomic); atomic {

@@ -17,6 +17,13 @@ func (stepless) RecordStep(context.Context, time.Time, protocol.StepWrite) error
 	return errors.ErrUnsupported
 }
 
+func (s stepless) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
+	if f.Ending.State == protocol.Pending {
+		return errors.ErrUnsupported
+	}
+	return s.faulty.Finish(ctx, now, f)
+}
+
 // as returns a copy of the record that the writer takes for its own.
 func as(rec *protocol.Record, change func(*protocol.Record)) *protocol.Record {
 	if rec == nil {
@@ -55,6 +62,18 @@ var claimFaults = []fault{
 				rec = nil
 			}
 			return c.Apply(rec, now)
+		}
+	}},
+	{"takeover forgets what was accepted", []string{
+		"accept/is claimed, and its input goes with the outcome", "accept/keeps its input until there is an outcome",
+	}, func(s *faulty) {
+		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+			next, err := c.Apply(rec, now)
+			return changed(next, rec, err, func(r *protocol.Record) {
+				if r.Ticket = ""; c.Seen != "" {
+					delete(r.Steps, protocol.AcceptedStep)
+				}
+			}), err
 		}
 	}},
 	{"check then act", []string{

@@ -219,6 +219,11 @@ func (s *faulty) Finish(ctx context.Context, now time.Time, f protocol.Finish) e
 	if f.Unit != nil && !ok {
 		return errors.ErrUnsupported
 	}
+	if how, ok := f.Attempt.(protocol.Atomic); ok && !s.largeSteps {
+		if n := len(how.Claim.Record.Steps[protocol.AcceptedStep].Body.Data); n > s.limit {
+			return &protocol.TooLargeError{Size: n, Limit: s.limit}
+		}
+	}
 	tooLarge := &protocol.TooLargeError{Size: len(f.Ending.Result), Limit: s.limit}
 	if len(f.Ending.Result) > s.limit && !s.tooLate {
 		return tooLarge

@@ -98,6 +98,7 @@ func suite(h Harness) []group {
 		{"delayed", delayedCases(steps)},
 		{"late outcome", lateCases(steps)},
 		{"commit", commitCases(h)},
+		{"accept", acceptCases(h)},
 		{"expiry", expiryCases(steps)},
 		{"step", stepCases(steps)},
 		{"settle", settleCases(steps)},

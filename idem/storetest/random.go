@@ -55,7 +55,7 @@ func (a *attempt) any(r *rand.Rand, steps bool) write {
 	}
 	ws := append(ownWrites(steps), ownWrites(steps)[0])
 	_, questions := a.c.store.(protocol.Questions)
-	switch n := r.IntN(len(ws) + 7); n {
+	switch n := r.IntN(len(ws) + 8); n {
 	case 0:
 		return a.extend(time.Duration(r.IntN(20)) * lease / 4)
 	case len(ws):
@@ -68,6 +68,11 @@ func (a *attempt) any(r *rand.Rand, steps bool) write {
 		return a.resolve([]protocol.State{protocol.Completed, protocol.Failed, protocol.Released}[r.IntN(3)])
 	case len(ws) + 4:
 		return a.next().withdraw()
+	case len(ws) + 7:
+		if steps {
+			return a.over().accept("input")
+		}
+		return a.next().acquire()
 	case len(ws) + 6:
 		if questions {
 			return a.prolong(time.Duration(r.IntN(100)-50) * time.Hour)

@@ -24,6 +24,7 @@ var allowed = map[string][]string{
 	"idem/internal/codec": {jsonModule, canonicalForm, fingerprints, protocol},
 
 	"idem":             {jsonModule, canonicalForm, codecs, fingerprints, notices, protocol},
+	"idem/later":       {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol},
 	"idem/fingerprint": {jsonModule, canonicalForm, protocol},
 	"idem/notice":      {protocol},
 	"idem/protocol":    {},
@@ -42,11 +43,11 @@ var allowed = map[string][]string{
 	"idem/outbox/sqssender":         {"./idem/outbox", "./idem/schema", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox/snssender":         {"./idem/outbox", "./idem/schema", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox/eventbridgesender": {"./idem/outbox", "./idem/schema", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
-	"idem/idemhttp":                 {jsonModule, canonicalForm, pathTemplates, codecs, "./idem", fingerprints, notices, protocol, "github.com/dunglas/httpsfv"},
+	"idem/idemhttp":                 {jsonModule, canonicalForm, pathTemplates, codecs, laters, "./idem", fingerprints, notices, protocol, "github.com/dunglas/httpsfv"},
 	"idem/storetest":                {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol, "github.com/stretchr/testify", testifyNeeds},
 	"idem/idemtest":                 {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol, "./idem/memstore", "./idem/outbox", "./idem/schema", "github.com/stretchr/testify", testifyNeeds},
 	"lambda": {
-		jsonModule, canonicalForm, pathTemplates, codecs, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
+		jsonModule, canonicalForm, pathTemplates, codecs, laters, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
 		"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
 	},
 	"lambda/sqsvisibility": queueSide,
@@ -57,7 +58,7 @@ var allowed = map[string][]string{
 		"github.com/klauspost/compress", "github.com/sony/gobreaker/v2", "golang.org/x/sync",
 	},
 	"idem/idemhttp/coverage": {
-		jsonModule, canonicalForm, pathTemplates, codecs, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "github.com/dunglas/httpsfv",
+		jsonModule, canonicalForm, pathTemplates, codecs, laters, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "github.com/dunglas/httpsfv",
 		"github.com/getkin/kin-openapi", "github.com/go-openapi", "github.com/oasdiff", "github.com/santhosh-tekuri/jsonschema", "golang.org/x/text",
 	},
 	"infra":  {"./idem/schema", "github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go", "github.com/cdklabs", "github.com/Masterminds/semver"},
@@ -75,6 +76,7 @@ const (
 
 	canonicalForm = "./idem/internal/canonical"
 	codecs        = "./idem/internal/codec"
+	laters        = "./idem/later"
 	awsBatches    = "./idem/outbox/internal/awsbatch"
 	pathTemplates = "./idem/internal/pathtemplate"
 	protocol      = "./idem/protocol"
@@ -84,13 +86,13 @@ const (
 
 // queueSide is what speaks to SQS for the wrappers.
 var queueSide = []string{
-	jsonModule, canonicalForm, pathTemplates, codecs, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "./idem/schema", "./lambda", "github.com/dunglas/httpsfv",
+	jsonModule, canonicalForm, pathTemplates, codecs, laters, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "./idem/schema", "./lambda", "github.com/dunglas/httpsfv",
 	"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
 	"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
 }
 
 // handlerSide are the packages that a user's handler reaches.
-var handlerSide = []string{"idem/internal/canonical", "idem/internal/codec", "idem/internal/pathtemplate", "idem/internal/metric", "idem", "idem/emf", "idem/otelidem", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "lambda/sweeping", "idem/reconcile", "idem/kmsseal"}
+var handlerSide = []string{"idem/internal/canonical", "idem/internal/codec", "idem/later", "idem/internal/pathtemplate", "idem/internal/metric", "idem", "idem/emf", "idem/otelidem", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "lambda/sweeping", "idem/reconcile", "idem/kmsseal"}
 
 type listed struct {
 	ImportPath string

@@ -1,0 +1,61 @@
+package later
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/codec"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// DefaultFor is how long accepted work may wait for its worker, unless [Options] say otherwise.
+const DefaultFor = protocol.DefaultLater
+
+// Hand adds the message that brings the worker to the [idem.Unit] of work, with the id of the
+// record, such as with dynamostore.TxOf. An error accepts nothing.
+type Hand func(ctx context.Context, id string) error
+
+// Accept records the input under the key, for a worker that runs [Work], and returns when that
+// is certain. The message that hand adds and the record commit together. A nil hand is for
+// workers that the table's stream brings. The work may wait for [DefaultFor].
+//
+// While the work waits or runs, the result's Outcome has a StatusID and the State, and no value;
+// so has the same call made again. Later it has the outcome, as from [idem.Run], and a recorded
+// failure is a [*idem.RecordedError]. Another input under the key is [idem.ErrKeyReused]. Accept
+// is safe for concurrent use.
+func Accept[Out, In any](ctx context.Context, e *idem.Engine, key idem.Key, in In, hand Hand) (idem.Result[Out], error) {
+	var res idem.Result[Out]
+	if e == nil {
+		return res, &idem.ConfigError{What: "call", Problem: "the engine is nil: make one with idem.New"}
+	}
+	if err := codec.CheckResult(reflect.TypeFor[Out]()); err != nil {
+		return res, err
+	}
+	fp, err := codec.Fingerprint(&in)
+	if err != nil {
+		return res, err
+	}
+	input, err := json.Marshal(&in)
+	if err != nil {
+		return res, &idem.ConfigError{What: "input", Problem: fmt.Sprintf("%T cannot be encoded as JSON: %v", in, err)}
+	}
+	res.Outcome, err = e.Execute(ctx, Call(idem.Call{Key: key, Fingerprint: fp}, protocol.Later{Input: input}, hand))
+	if err == nil && res.Outcome.State == idem.Completed {
+		err = codec.DecodeResult(res.Outcome.Body, &res.Value)
+	}
+	return res, err
+}
+
+// Call makes a call accept its operation for later, in bytes: see [Accept].
+func Call(c idem.Call, l protocol.Later, hand Hand) idem.Call {
+	c.Later, c.Run = &l, func(ctx context.Context) idem.Answer {
+		if hand == nil {
+			return idem.Answer{}
+		}
+		return idem.Answer{Err: hand(ctx, c.Key.ID())}
+	}
+	return c
+}

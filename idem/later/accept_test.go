@@ -1,0 +1,296 @@
+package later_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/later"
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+var statement = idem.Operation{Name: "statement"}
+
+// desk accepts statements for later, and works them off.
+type desk struct {
+	*idemtest.Harness
+	t    *testing.T
+	runs int
+}
+
+func newDesk(t *testing.T) *desk { return &desk{Harness: idemtest.New(t, nil), t: t} }
+
+func (d *desk) accept(key idem.Key, in int) idemtest.Delivery[idem.Result[string]] {
+	d.t.Helper()
+	return idemtest.Deliver(d.Harness, 1, func(ctx context.Context, e *idem.Engine) (idem.Result[string], error) {
+		return later.Accept[string](ctx, e, key, in, func(ctx context.Context, id string) error {
+			dynamostore.TxOf(ctx).Publish("work", outbox.Message{Destination: "statements", Body: []byte(id)})
+			return nil
+		})
+	})[0]
+}
+
+// accepted is the status id of what is accepted for sure.
+func (d *desk) accepted(key idem.Key, in int) string {
+	d.t.Helper()
+	got := d.accept(key, in)
+	require.NoError(d.t, got.Err)
+	require.NotEmpty(d.t, got.Value.Outcome.StatusID)
+	return got.Value.Outcome.StatusID
+}
+
+func (d *desk) work(op idem.Operation, id string, before func()) idemtest.Delivery[idem.Result[string]] {
+	return idemtest.Deliver(d.Harness, 1, func(ctx context.Context, e *idem.Engine) (idem.Result[string], error) {
+		return later.Work(ctx, e, op, id, func(_ context.Context, in int) (string, error) {
+			if before != nil {
+				before()
+			}
+			d.runs++
+			return fmt.Sprint("lines: ", in), nil
+		})
+	})[0]
+}
+
+func (d *desk) lapse() { d.Clock.Advance(time.Hour) }
+
+func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
+	d := newDesk(t)
+	key := statement.Key("acme", "june")
+	first := d.accept(key, 3)
+	require.NoError(t, first.Err)
+	require.Equal(t, idem.Pending, first.Value.Outcome.State)
+	require.False(t, first.Value.Outcome.Executed)
+	id := first.Value.Outcome.StatusID
+	require.Equal(t, id, d.accepted(key, 3), "the same request has the same answer")
+	require.Len(t, d.Published(), 1)
+	require.Equal(t, key.ID(), string(d.Published()[0].Body))
+	require.ErrorIs(t, d.accept(key, 4).Err, idem.ErrKeyReused)
+	_, err := idem.Do(t.Context(), d.Engine, key, 3, func(context.Context, int) (string, error) { panic("it waits for a worker") })
+	require.ErrorIs(t, err, idem.ErrAccepted)
+
+	s, err := later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
+	require.NoError(t, err)
+	require.Equal(t, idem.Pending, s.State)
+	got := d.work(statement, key.ID(), func() {
+		s, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
+		require.NoError(t, err)
+		require.Equal(t, idem.InProgress, s.State)
+		require.Equal(t, id, d.accepted(key, 3), "while the worker runs too")
+	})
+	require.NoError(t, got.Err)
+	require.Equal(t, "lines: 3", got.Value.Value)
+	for range 2 { // the message comes again
+		again := d.work(statement, key.ID(), nil)
+		require.NoError(t, again.Err)
+		require.True(t, again.Value.Outcome.Replayed)
+		require.Equal(t, "lines: 3", again.Value.Value)
+	}
+	require.Equal(t, 1, d.runs)
+	s, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
+	require.NoError(t, err)
+	require.Equal(t, idem.Completed, s.State)
+	require.Equal(t, `"lines: 3"`, string(s.Body))
+	done := d.accept(key, 3)
+	require.NoError(t, done.Err)
+	require.Equal(t, "lines: 3", done.Value.Value)
+	require.Empty(t, d.Record(key).Steps, "the input goes with the outcome")
+
+	d.Clock.Advance(48 * time.Hour)
+	_, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
+	require.ErrorIs(t, err, later.ErrExpired)
+	require.ErrorIs(t, d.work(statement, key.ID(), nil).Err, later.ErrNotAccepted)
+	require.NotEqual(t, id, d.accepted(key, 5))
+}
+
+// Who does not own the work, or guesses, learns nothing: not even that there is any.
+func TestAStatusIsItsTenantsAlone(t *testing.T) {
+	d := newDesk(t)
+	id := d.accepted(statement.Key("acme", "june"), 3)
+	_, err := idem.Do(t.Context(), d.Engine, statement.Key("acme", "july"), 3, func(context.Context, int) (string, error) { return "", nil })
+	require.NoError(t, err)
+	guess := []byte(id)
+	guess[len(guess)-3] ^= 1
+	for name, ask := range map[string]struct {
+		op         idem.Operation
+		tenant, id string
+	}{
+		"another tenant":    {statement, "umbrella", id},
+		"no tenant":         {statement, idem.NoTenant, id},
+		"another operation": {idem.Operation{Name: "refund"}, "acme", id},
+		"a guess":           {statement, "acme", string(guess)},
+		"nothing":           {statement, "acme", strings.Repeat("A", len(id))},
+		"no ticket":         {statement, "acme", id[:43]},
+		"no id":             {statement, "acme", "../june"},
+		"empty":             {statement, "acme", ""},
+	} {
+		_, err := later.StatusOf(t.Context(), d.Engine, ask.op, ask.tenant, ask.id)
+		require.Equal(t, later.ErrNotAccepted, err, name)
+	}
+}
+
+// What hands the work over fails: nothing is recorded, and the request can be sent again.
+func TestWorkThatIsNotHandedOverIsNotAccepted(t *testing.T) {
+	d := newDesk(t)
+	key, errQueue := statement.Key("acme", "june"), errors.New("no queue")
+	for _, err := range []error{errQueue, idem.Permanent(errQueue), idem.NotExecuted(errQueue)} {
+		_, got := later.Accept[string](t.Context(), d.Engine, key, 3, func(context.Context, string) error { return err })
+		require.ErrorIs(t, got, errQueue)
+		require.Nil(t, d.Record(key))
+	}
+	require.Panics(t, func() {
+		_, _ = later.Accept[string](t.Context(), d.Engine, key, 3, func(context.Context, string) error { panic("no queue") })
+	})
+	require.Nil(t, d.Record(key))
+	_, err := d.Engine.Execute(t.Context(), idem.Call{Key: key, Later: &protocol.Later{For: time.Nanosecond}})
+	require.Error(t, err)
+	d.accepted(key, 4) // no input has the key yet
+}
+
+// The process dies at each of its store calls, in each of the two processes: what was accepted
+// is found and worked off, and runs once or is an open question.
+func TestAProcessMayDieAtAnyCallForAcceptedWork(t *testing.T) {
+	for _, op := range []idem.Operation{statement, {Name: "statement", Repeat: idem.Repeatable}} {
+		for n := 1; n <= 4; n++ {
+			for _, landed := range []bool{false, true} {
+				t.Run(fmt.Sprint(op.Repeat, ", accepting, call ", n, ", landed ", landed), func(t *testing.T) {
+					d := newDesk(t)
+					key := op.Key("acme", "june")
+					d.CrashAfter(n, landed)
+					first := d.accept(key, 3)
+					d.Restart()
+					if first.Err == nil {
+						require.NotNil(t, d.Record(key), "its 202 was sent")
+					}
+					rec := d.Record(key)
+					require.Equal(t, rec != nil, len(d.Published()) == 1, "the message and the record, or none")
+					d.accepted(key, 3)
+					require.Len(t, d.Published(), 1)
+					require.NoError(t, d.work(op, key.ID(), nil).Err)
+					require.Equal(t, 1, d.runs)
+				})
+				t.Run(fmt.Sprint(op.Repeat, ", working, call ", n, ", landed ", landed), func(t *testing.T) {
+					d := newDesk(t)
+					key := op.Key("acme", "june")
+					id := d.accepted(key, 3)
+					d.CrashAfter(n, landed)
+					first := d.work(op, key.ID(), nil)
+					d.Restart()
+					d.lapse()
+					_, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
+					require.NoError(t, err)
+					again := d.work(op, key.ID(), nil)
+					rec := d.Record(key)
+					if op.Repeat == idem.Repeatable {
+						require.NoError(t, again.Err)
+						require.Equal(t, idem.Completed, rec.State)
+						return
+					}
+					require.LessOrEqual(t, d.runs, 1)
+					if rec.State == idem.Unknown {
+						require.ErrorIs(t, again.Err, idem.ErrOutcomeUnknown)
+						require.True(t, rec.Open())
+					} else {
+						require.Equal(t, idem.Completed, rec.State, "%v", first.Err)
+						require.Equal(t, 1, d.runs)
+					}
+					s, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
+					require.NoError(t, err)
+					require.Equal(t, rec.State, s.State)
+				})
+			}
+		}
+	}
+}
+
+// A worker that is safe to run again leaves the input, and the status waits.
+func TestAWorkerThatDidNothingLeavesTheWorkToTheNextOne(t *testing.T) {
+	d := newDesk(t)
+	key := statement.Key("acme", "june")
+	id := d.accepted(key, 3)
+	busy := errors.New("the printer is busy")
+	_, err := later.Work(t.Context(), d.Engine, statement, key.ID(), func(context.Context, int) (string, error) {
+		return "", idem.NotExecuted(busy)
+	})
+	require.ErrorIs(t, err, busy)
+	require.True(t, d.Record(key).Open(), "it is in the index until there is an outcome")
+	require.Equal(t, id, d.accepted(key, 3))
+	_, err = later.Work(t.Context(), d.Engine, statement, key.ID(), func(context.Context, []string) (string, error) { panic("it does not fit") })
+	require.ErrorContains(t, err, "does not fit")
+	require.NoError(t, d.work(statement, key.ID(), nil).Err)
+	require.Equal(t, 1, d.runs)
+}
+
+// Nobody has come for it: it fails, unless a worker was quicker.
+func TestAcceptedWorkIsResolvedWhileItWaits(t *testing.T) {
+	d := newDesk(t)
+	key := statement.Key("acme", "june")
+	id := d.accepted(key, 3)
+	rc, err := reconcile.New(d.Store, &reconcile.Options{Now: d.Clock.Now})
+	require.NoError(t, err)
+	abandoned := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "nobody came"}}
+	require.NoError(t, rc.Resolve(t.Context(), key.ID(), abandoned, reconcile.By{Who: "alice", Why: "the queue was deleted"}))
+	_, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
+	var recorded *idem.RecordedError
+	require.ErrorAs(t, err, &recorded)
+	require.ErrorAs(t, d.work(statement, key.ID(), nil).Err, &recorded)
+	require.Zero(t, d.runs)
+}
+
+func TestAWorkersIDIsChecked(t *testing.T) {
+	d := newDesk(t)
+	for _, id := range []string{"", "acme#statement", "acme#statement#short", "acme#%zz#" + strings.Repeat("A", 43), statement.Key("acme", "x").ID() + "#more"} {
+		require.ErrorIs(t, d.work(statement, id, nil).Err, idem.ErrKeyInvalid, id)
+	}
+	require.ErrorIs(t, d.work(statement, idem.Operation{Name: "refund"}.Key("acme", "x").ID(), nil).Err, idem.ErrKeyInvalid)
+	none := statement.Key(idem.NoTenant, "x/ü#")
+	require.ErrorIs(t, d.work(statement, none.ID(), nil).Err, later.ErrNotAccepted)
+	id := d.accepted(none, 3)
+	require.NoError(t, d.work(statement, none.ID(), nil).Err)
+	s, err := later.StatusOf(t.Context(), d.Engine, statement, idem.NoTenant, id)
+	require.NoError(t, err)
+	require.Equal(t, idem.Completed, s.State)
+}
+
+// A sweep ends what no worker has come for, once its time is over and not before.
+func TestASweepEndsWorkThatNobodyHasComeFor(t *testing.T) {
+	for name, abandoned := range map[string]bool{"waits": false, "has waited too long": true} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			key := statement.Key("acme", "june")
+			id := d.accepted(key, 3)
+			if abandoned {
+				d.Clock.Advance(time.Hour + time.Second)
+			} else {
+				d.Clock.Advance(59 * time.Minute)
+			}
+			rc, err := reconcile.New(d.Store, &reconcile.Options{Now: d.Clock.Now})
+			require.NoError(t, err)
+			sweeper, err := reconcile.NewSweeper(rc, nil)
+			require.NoError(t, err)
+			_, err = sweeper.Sweep(t.Context())
+			require.NoError(t, err)
+			_, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
+			if !abandoned {
+				require.NoError(t, err)
+				require.NoError(t, d.work(statement, key.ID(), nil).Err)
+				return
+			}
+			var failed *idem.RecordedError
+			require.ErrorAs(t, err, &failed)
+			require.Equal(t, protocol.CodeUnclaimed, failed.Code)
+			require.ErrorAs(t, d.work(statement, key.ID(), nil).Err, &failed, "a worker that comes late does not run it")
+			require.ErrorAs(t, d.accept(key, 3).Err, &failed)
+			require.Zero(t, d.runs)
+		})
+	}
+}

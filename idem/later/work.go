@@ -1,0 +1,86 @@
+package later
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/codec"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// ErrNotAccepted: nothing that was accepted for later waits or has ended under the id: it has
+// expired, or there never was any.
+var ErrNotAccepted = protocol.ErrNotAccepted
+
+// Work runs fn for the operation that was accepted for later in the record with the id, with
+// the input that [Accept] was given. It claims the record and records how fn ended, as [idem.Run]
+// does. A later call for the same record gets the recorded outcome, so that the message that
+// brought it can be deleted; an error that matches [idem.ErrInFlight], [idem.ErrStoreUnavailable]
+// or [idem.ErrOutOfTime] says to come again, and [ErrNotAccepted] that there is nothing to run.
+// Work is safe for concurrent use.
+func Work[In, Out any](ctx context.Context, e *idem.Engine, op idem.Operation, id string, fn func(context.Context, In) (Out, error)) (idem.Result[Out], error) {
+	var res idem.Result[Out]
+	if e == nil || fn == nil {
+		return res, &idem.ConfigError{What: "worker", Problem: "the engine or the handler is nil"}
+	}
+	if err := codec.CheckResult(reflect.TypeFor[Out]()); err != nil {
+		return res, err
+	}
+	call, input, err := accepted(ctx, e, op, id)
+	if err != nil {
+		return res, err
+	}
+	classifies := op.Classify != nil
+	call.Run = func(ctx context.Context) idem.Answer {
+		var in In
+		if err := codec.Decode("the recorded input", input, &in); err != nil {
+			return idem.Answer{Err: idem.NotExecuted(err)}
+		}
+		v, err := fn(ctx, in)
+		if err != nil && !classifies {
+			return idem.Answer{Err: err, Value: v}
+		}
+		ans := idem.Answer{Value: v, Err: err}
+		ans.Body, ans.Omitted = codec.Through(v, &res.Value)
+		if ans.Omitted != nil {
+			ans.Body, res.Value = nil, v
+		}
+		return ans
+	}
+	res.Outcome, err = e.Execute(ctx, call)
+	if err != nil {
+		res.Value = *new(Out)
+		return res, err
+	}
+	if !res.Outcome.Executed {
+		res.Value = *new(Out)
+		err = codec.DecodeResult(res.Outcome.Body, &res.Value)
+	}
+	return res, err
+}
+
+// accepted reads the record that a worker's call runs, and its input.
+func accepted(ctx context.Context, e *idem.Engine, op idem.Operation, id string) (c idem.Call, input []byte, err error) {
+	c.Key = op.KeyOf(id)
+	if err := c.Key.Err(); err != nil {
+		return c, nil, err
+	}
+	if op.Shadow {
+		return c, nil, &idem.ConfigError{What: "operation " + op.Name, Problem: "Shadow records nothing that a worker could run: set it to false"}
+	}
+	rec, err := e.Store().Get(ctx, id)
+	switch {
+	case err != nil:
+		return c, nil, err
+	case rec == nil || rec.Ticket == "" || rec.Expired(e.Now()):
+		return c, nil, ErrNotAccepted
+	}
+	if rec.Accepted() {
+		if input, err = e.Store().StepResult(ctx, rec, protocol.AcceptedStep); err != nil {
+			return c, nil, err
+		}
+	}
+	c.Fingerprint, c.Codec, c.Accepted = rec.Fingerprint, rec.Codec, rec
+	return c, input, nil
+}
