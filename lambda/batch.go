@@ -1,6 +1,7 @@
 package idemlambda
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -193,18 +194,15 @@ func (b *batch[R]) run(d *delivery[R]) {
 		d.out.Reason, d.out.Err = ReasonBodyUnreadable, err
 		return
 	}
-	tenant, value, err := b.key(d.ctx, d.out.Event)
-	key := b.op.Key(tenant, value)
-	if err == nil {
-		err = key.Err()
+	if work.id == "" {
+		if err := b.identify(d, &work); err != nil {
+			d.out.Reason, d.out.Err = ReasonKeyInvalid, err
+			return
+		}
 	}
-	if err != nil {
-		d.out.Reason, d.out.Err = ReasonKeyInvalid, err
-		return
-	}
-	d.out.RecordID = key.ID()
+	d.out.RecordID = work.id
 	d.turn.wait()
-	f, before, isNew := b.share(identity{key.ID(), work.fingerprint})
+	f, before, isNew := b.share(identity{work.id, work.fingerprint})
 	d.turn.pass()
 	if !isNew {
 		<-f.done
@@ -219,13 +217,27 @@ func (b *batch[R]) run(d *delivery[R]) {
 	if before != nil {
 		<-before.done
 	}
-	b.execute(d, key, work)
+	out, err := work.work(d.ctx)
+	b.settle(d, out, err)
 }
 
-func (b *batch[R]) execute(d *delivery[R], key idem.Key, w job) {
-	out, err := b.engine.Execute(d.ctx, idem.Call{Key: key, Fingerprint: w.fingerprint, Run: func(ctx context.Context) idem.Answer {
-		return idem.Answer{Err: w.run(ctx)}
-	}})
+// identify finds the record's key.
+func (b *batch[R]) identify(d *delivery[R], w *job) error {
+	tenant, value, err := b.key(d.ctx, d.out.Event)
+	key := b.op.Key(tenant, value)
+	if err = cmp.Or(err, key.Err()); err != nil {
+		return err
+	}
+	w.id, w.work = key.ID(), func(ctx context.Context) (idem.Outcome, error) {
+		return b.engine.Execute(ctx, idem.Call{Key: key, Fingerprint: w.fingerprint, Run: func(ctx context.Context) idem.Answer {
+			return idem.Answer{Err: w.run(ctx)}
+		}})
+	}
+	return nil
+}
+
+// settle gives the delivery the reason of what became of its work.
+func (b *batch[R]) settle(d *delivery[R], out idem.Outcome, err error) {
 	d.out.Err, d.out.State, d.out.Attempt, d.out.Failure = err, out.State, out.Attempt, out.Failure
 	if out.Executed {
 		if d.out.Reason = reasonOfOwn(out); d.out.Reason == ReasonNotYetKnown {

@@ -1,6 +1,7 @@
 package idemlambda
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"io"
@@ -23,7 +24,11 @@ type request struct {
 	header            map[string]string
 	body              string
 	tenant, principal string
+	// route is the template that the gateway has matched, if it is not the path.
+	route string
 }
+
+func (r request) template() string { return cmp.Or(r.route, r.path) }
 
 // client sends a request through a gateway and returns the answer.
 type client func(context.Context, request) (*idemhttp.Response, error)
@@ -54,7 +59,7 @@ var entryPoints = map[string]entryPoint{
 		require.NoError(t, err)
 		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
 			return c.Serve(ctx, &idemhttp.Request{
-				Method: r.method, Route: r.path, Path: r.path, Header: multi(r.header), Body: []byte(r.body),
+				Method: r.method, Route: r.template(), Path: r.path, Header: multi(r.header), Body: []byte(r.body),
 				Identity: idemhttp.Identity{Claims: r.claims()},
 			}, next)
 		}
@@ -64,7 +69,7 @@ var entryPoints = map[string]entryPoint{
 			return give(toV2, next)(ctx)
 		})
 		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
-			e := events.APIGatewayV2HTTPRequest{Version: "2.0", RouteKey: r.method + " " + r.path, RawPath: r.path, Headers: lower(r.header), Body: r.body}
+			e := events.APIGatewayV2HTTPRequest{Version: "2.0", RouteKey: r.method + " " + r.template(), RawPath: r.path, Headers: lower(r.header), Body: r.body}
 			e.RequestContext.HTTP.Method = r.method
 			e.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{
 				JWT: &events.APIGatewayV2HTTPRequestContextAuthorizerJWTDescription{Claims: r.claims()},
@@ -78,7 +83,7 @@ var entryPoints = map[string]entryPoint{
 			return give(toV1, next)(ctx)
 		})
 		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
-			e := events.APIGatewayProxyRequest{Resource: r.path, Path: r.path, HTTPMethod: r.method, Headers: r.header, MultiValueHeaders: multi(r.header), Body: r.body}
+			e := events.APIGatewayProxyRequest{Resource: r.template(), Path: r.path, HTTPMethod: r.method, Headers: r.header, MultiValueHeaders: multi(r.header), Body: r.body}
 			e.RequestContext.Authorizer = map[string]any{}
 			for k, v := range r.claims() {
 				e.RequestContext.Authorizer[k] = v
@@ -160,7 +165,7 @@ func behindNetHTTP(around bool) entryPoint {
 			send(w, res)
 		}))
 		mux := http.NewServeMux()
-		for _, path := range []string{"/payments", "/transfers", "/refunds"} {
+		for _, path := range []string{"/payments", "/transfers", "/refunds", "/statements", "/statements/{id}"} {
 			if around {
 				mux.Handle(path, handler)
 			} else {

@@ -109,7 +109,7 @@ func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[eve
 		if !read {
 			return job{}, err
 		}
-		return job{fp, func(ctx context.Context) error { return fn(ctx, in) }}, err
+		return job{fingerprint: fp, run: func(ctx context.Context) error { return fn(ctx, in) }}, err
 	}
 	return func(ctx context.Context, event events.KafkaEvent) (KafkaEventResponse, error) {
 		var records []events.KafkaRecord

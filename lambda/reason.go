@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Reason is why a message, record or event is acknowledged or redelivered. The
@@ -48,6 +49,9 @@ const (
 	ReasonInFlight Reason = "in_flight"
 	// ReasonAccepted: the work waits for another worker.
 	ReasonAccepted Reason = "accepted"
+	// ReasonNotAccepted: a worker's message is about nothing that was accepted, or is kept. It
+	// goes to the dead-letter queue, since another table may have the record.
+	ReasonNotAccepted Reason = "not_accepted"
 	// ReasonKeyReused: the key belongs to something with another body.
 	ReasonKeyReused Reason = "key_reused"
 	// ReasonKeyInvalid: there is no usable key.
@@ -116,6 +120,7 @@ func reasonOfAnswer(err error) Reason {
 		{idem.ErrRecordUnreadable, ReasonRecordUnreadable},
 		{idem.ErrKeyInvalid, ReasonKeyInvalid},
 		{idem.ErrKeyReused, ReasonKeyReused},
+		{protocol.ErrNotAccepted, ReasonNotAccepted},
 		{idem.ErrOutcomeUnknown, ReasonUnknown},
 		{idem.ErrAccepted, ReasonAccepted},
 		{idem.ErrInFlight, ReasonInFlight},

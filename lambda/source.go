@@ -85,6 +85,9 @@ type source[R any] struct {
 type job struct {
 	fingerprint idem.Fingerprint
 	run         func(context.Context) error
+	// id and work are of a body that names a record of accepted work, which needs no key.
+	id   string
+	work func(context.Context) (idem.Outcome, error)
 }
 
 // check reports mistakes in the set-up.
@@ -140,7 +143,7 @@ func newSource[R, In any](s source[R], o *Options[R], body func(*R) []byte, fn f
 		if !read {
 			return job{}, err
 		}
-		return job{fp, func(ctx context.Context) error { return fn(ctx, in) }}, err
+		return job{fingerprint: fp, run: func(ctx context.Context) error { return fn(ctx, in) }}, err
 	}
 	return s.ready(fn == nil, isText[In]())
 }
@@ -152,7 +155,7 @@ func newRawSource[R any](s source[R], o *Options[R], fn func(context.Context, R)
 		s.opts = *o
 	}
 	s.open = func(r *R) (job, error) {
-		return job{fingerprint.Bytes(nil), func(ctx context.Context) error { return fn(ctx, *r) }}, nil
+		return job{fingerprint: fingerprint.Bytes(nil), run: func(ctx context.Context) error { return fn(ctx, *r) }}, nil
 	}
 	return s.ready(fn == nil, true)
 }

@@ -61,6 +61,11 @@ type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEven
 // package schema), settings that cannot work together are such a mistake too, and unwise
 // ones are logged as warnings.
 func SQS[In any](engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSOptions, fn func(context.Context, In) error) SQSHandler {
+	s, opts := queueSource("idemlambda.SQS", engine, op, key, o)
+	return queueHandler(newSource(s, opts, func(m *events.SQSMessage) []byte { return []byte(m.Body) }, fn))
+}
+
+func queueSource(what string, engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSOptions) (source[events.SQSMessage], *SQSOptions) {
 	var opts SQSOptions
 	if o != nil {
 		opts = *o
@@ -68,13 +73,17 @@ func SQS[In any](engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSO
 	if opts.Concurrency == 0 {
 		opts.Concurrency = DefaultSQSConcurrency
 	}
-	s := newSource(source[events.SQSMessage]{
-		what: "idemlambda.SQS", noun: "message", engine: engine, key: key, op: withRetention(op, SQSRetention),
+	return source[events.SQSMessage]{
+		what: what, noun: "message", engine: engine, key: key, op: withRetention(op, SQSRetention),
 		window: queueWindow(),
 		name:   func(m *events.SQSMessage) string { return m.MessageId },
 		also:   sqsReceives,
 		lane:   sqsLane,
-	}, &opts, func(m *events.SQSMessage) []byte { return []byte(m.Body) }, fn)
+	}, &opts
+}
+
+// queueHandler panics over a set-up that cannot work.
+func queueHandler(s *source[events.SQSMessage]) SQSHandler {
 	if err := checkSQSSetup(s); err != nil {
 		panic(err)
 	}
