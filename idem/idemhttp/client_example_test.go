@@ -10,7 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/outbox"
 )
 
 // flaky is a service whose first answer is 503.
@@ -93,4 +97,74 @@ func ExampleDeriveKey() {
 	// Output:
 	// 201 true
 	// true
+}
+
+// follow asks for a statement and waits for it.
+func follow(ctx context.Context, transport *idemhttp.Transport, req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	client := &http.Client{Transport: transport}
+	res, err := client.Do(req.WithContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	res, err = transport.Await(ctx, res)
+	if errors.Is(err, idemhttp.ErrStillRunning) {
+		return nil, fmt.Errorf("the statement is not ready yet, ask again later: %w", err)
+	}
+	return res, err
+}
+
+var statement = idem.Operation{Name: "statement"}
+
+// statements is a service that accepts statements for later.
+func statements(engine *idem.Engine) (http.Handler, error) {
+	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /statements": statement}, idemhttp.Claim("tenant"), &idemhttp.Options{
+		Later: idemhttp.LaterRoutes{"POST /statements": {
+			Status: "/statements/{id}",
+			Hand: func(ctx context.Context, id string) error {
+				dynamostore.TxOf(ctx).Publish("work", outbox.Message{Destination: "statements", Body: []byte(id)})
+				return nil
+			},
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	own := http.NotFoundHandler() // of the other routes
+	return contract.Middleware(own, nil), nil
+}
+
+func ExampleTransport_Await() {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println(r.Method, r.URL.Path)
+	}))
+	defer service.Close()
+	transport, err := idemhttp.NewTransport(nil, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	req, err := http.NewRequest("POST", service.URL+"/statements", strings.NewReader(`{"month":"june"}`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	res, err := follow(context.Background(), transport, req)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer res.Body.Close()
+	fmt.Println(res.StatusCode)
+	// Output:
+	// POST /statements
+	// 200
+}
+
+func ExampleLater() {
+	engine, err := idem.New(memstore.New(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = statements(engine)
+	fmt.Println(err)
+	// Output: <nil>
 }

@@ -3,6 +3,7 @@ package idemhttp
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
@@ -30,6 +31,7 @@ type Contract struct {
 	tenant TenantFunc
 	opts   Options
 	routes map[route]idem.Operation
+	later  accepted // nil without any
 	rows   map[Code]row
 	never  headerSet // not stored
 	// anyShadow: an operation is in shadow; allShadow: all are.
@@ -55,8 +57,15 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 	if c.routes, err = routes.compile(opts.Methods); err != nil {
 		return nil, err
 	}
+	known := opts.KnownRoutes
+	if opts.Later != nil {
+		if c.later, err = opts.Later.of(c); err != nil {
+			return nil, err
+		}
+		known = slices.DeleteFunc(slices.Clone(known), c.later.isStatus)
+	}
 	c.anyShadow, c.allShadow = shadows(c.routes)
-	if err := routes.covers(opts.KnownRoutes, opts.Methods); err != nil {
+	if err := routes.covers(known, opts.Methods); err != nil {
 		return nil, err
 	}
 	for _, op := range c.routes {
@@ -70,7 +79,8 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 	return c, nil
 }
 
-// Serve answers one request. A request that needs no key is passed to next. Otherwise Serve
+// Serve answers one request. A request that needs no key is passed to next, unless it asks
+// for the status of what was accepted for later ([Options.Later]). Otherwise Serve
 // runs next under the key's claim, or returns the recorded response or a refusal. It calls
 // next at most once and returns only when next has returned.
 //
@@ -81,6 +91,9 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 // and 409 outcome_not_yet_known if a step is asked about again later. Under a key, either the
 // response or the error is nil. In shadow ([Contract.Shadow]) both are next's own.
 func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response, error) {
+	if c.later != nil && c.later.asks(r) {
+		return c.later.status(ctx, r)
+	}
 	if !c.enforces(r.Method) {
 		return next(ctx)
 	}
@@ -93,6 +106,11 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 	}
 	if no != nil {
 		return c.refusal(ctx, r, no), nil
+	}
+	if c.later != nil {
+		if res, is, err := c.later.accept(ctx, r, call); is {
+			return res, err
+		}
 	}
 	var live *Response
 	var own error // of next
@@ -154,10 +172,15 @@ func (c *Contract) enforces(method string) bool {
 
 // operation looks up the route, then the path, then a template that the path fits.
 func (c *Contract) operation(r *Request) (idem.Operation, bool) {
+	at, ok := c.declared(r)
+	return c.routes[at], ok
+}
+
+func (c *Contract) declared(r *Request) (route, bool) {
 	method := strings.ToUpper(r.Method)
 	for _, at := range []route{{method, r.Route}, {method, r.Path}, {}} {
-		if op, ok := c.routes[at]; ok {
-			return op, true
+		if _, ok := c.routes[at]; ok {
+			return at, true
 		}
 	}
 	return c.byTemplate(method, r.Path)

@@ -71,6 +71,9 @@
 // how the first request was answered. A handler that validates before it does anything
 // calls [idem.SetNotExecuted] beside its 400.
 //
+// What takes longer than a connection is accepted for later: [Options.Later] records the request
+// for a worker, answers with 202, and serves the status that the 202 names.
+//
 // A handler that knows more says so with [idem.SetNotExecuted], [idem.SetCompleted]
 // or in [idem.Operation.Classify]. [Options.Status] changes what a status means
 // everywhere.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"slices"
 
 	"github.com/idem-go/idempotency/idem"
 )
@@ -101,6 +102,12 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 			"MaxRequest is %d and MaxResponse %d: use bytes, or zero for the defaults", opts.MaxRequest, opts.MaxResponse)})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c.later != nil && slices.Contains(statusMethods, r.Method) {
+			if req := opts.request(r, nil); c.later.asks(req) {
+				opts.status(c, req, w, r)
+				return
+			}
+		}
 		if !c.enforces(r.Method) || unrouted(next, r) {
 			next.ServeHTTP(w, r)
 			return
@@ -133,6 +140,16 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 		}
 		res.writeTo(w, r)
 	})
+}
+
+// status serves a request for the status of what was accepted for later.
+func (o *MiddlewareOptions) status(c *Contract, req *Request, w http.ResponseWriter, r *http.Request) {
+	res, err := c.later.status(r.Context(), req)
+	if err != nil {
+		o.Error(w, r, err)
+		return
+	}
+	res.writeTo(w, r)
 }
 
 func (o *MiddlewareOptions) withDefaults() MiddlewareOptions {

@@ -77,6 +77,10 @@ type Options struct {
 	// like a reuse too.
 	AnyStage bool
 
+	// Later are the routes whose operations are accepted now and executed by a worker: a
+	// [LaterRoutes]. Nil means none.
+	Later AcceptsLater
+
 	// What refusals look like.
 
 	// Profile is the set of answers. The zero value is [IETF].

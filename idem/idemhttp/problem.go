@@ -38,6 +38,12 @@ const (
 	CodeRecordUnreadable   Code = "idempotency_record_unreadable"
 	CodeStoreUnavailable   Code = "idempotency_store_unavailable"
 	CodeOutOfTime          Code = "out_of_time"
+	CodeUnclaimed          Code = "request_unclaimed"
+	CodeCancelled          Code = "request_cancelled"
+	CodeBegun              Code = "request_begun"
+	CodeFailed             Code = "operation_failed"
+	CodeStatusNotFound     Code = "status_not_found"
+	CodeExpired            Code = "outcome_expired"
 	CodeRequestTooLarge    Code = "request_too_large"
 	CodeRequestIncomplete  Code = "request_incomplete"
 )
@@ -79,6 +85,18 @@ var ietf = map[Code]row{
 		detail: "The recorded response has a form that this version of the service cannot give. Nothing was executed again; send the request again with the same key."},
 	CodeAccepted: {status: 202, retryable: true, title: "Request accepted",
 		detail: "The request is accepted and will be executed. Send it again with the same key for its outcome."},
+	CodeUnclaimed: {status: 408, title: "Request not begun in time",
+		detail: "The request was accepted, and nothing has begun to execute it in time. It was not executed and will not be; use a new key to ask for it again."},
+	CodeCancelled: {status: 409, title: "Request cancelled",
+		detail: "The request was accepted and then cancelled. It was not executed and will not be."},
+	CodeBegun: {status: 409, title: "Request begun",
+		detail: "The request cannot be cancelled any more: its execution has begun, or has ended."},
+	CodeFailed: {status: 500, title: "Operation failed",
+		detail: "The request was accepted and executed, and has failed. It is not executed again under this key."},
+	CodeStatusNotFound: {status: 404, title: "Status not found",
+		detail: "There is nothing here that can be followed."},
+	CodeExpired: {status: 410, title: "Outcome expired",
+		detail: "The outcome of this request is not kept any more."},
 	CodeRecordUnreadable: {status: 503, title: "Idempotency record unreadable",
 		detail: "What is recorded under this key cannot be read. The service has to look at it; sending the request again does not help."},
 	CodeStoreUnavailable: {status: 503, retryable: true, title: "Idempotency store unavailable",

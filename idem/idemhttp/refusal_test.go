@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -101,6 +102,25 @@ func situations() map[Code]situation {
 		CodeAccepted: {202, 202, true, func(t *testing.T, with func(*Options)) *Response {
 			return ask(t, newContract(t, occupied{memory(), idem.Record{State: idem.Pending}}, with), func(*Request) {})
 		}},
+		CodeUnclaimed: {408, 408, false, followed("GET", func(b *bureau) {
+			b.sweep()
+		})},
+		CodeCancelled: {409, 409, false, followed("GET", func(b *bureau) {
+			require.Equal(b, 204, b.ask("DELETE").Status)
+		})},
+		CodeBegun: {409, 409, false, followed("DELETE", func(b *bureau) {
+			require.NoError(b, b.work(nil))
+		})},
+		CodeFailed: {500, 500, false, followed("GET", func(b *bureau) {
+			require.Error(b, b.work(idem.Permanent(errors.New("secret"))))
+		})},
+		CodeStatusNotFound: {404, 404, false, followed("GET", func(b *bureau) {
+			b.at = strings.Repeat("A", 64)
+		})},
+		CodeExpired: {410, 410, false, followed("GET", func(b *bureau) {
+			require.NoError(b, b.work(nil))
+			b.pass(48 * time.Hour)
+		})},
 		CodeRecordUnreadable: {503, 503, false, func(t *testing.T, with func(*Options)) *Response {
 			store := memory()
 			c := newContract(t, store, with)
@@ -131,6 +151,16 @@ func situations() map[Code]situation {
 			r.Body = io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF))
 			return responseOf(answerOf(h, r))
 		}},
+	}
+}
+
+// followed asks for the status of accepted work, after what has become of it.
+func followed(method string, end func(*bureau)) func(*testing.T, func(*Options)) *Response {
+	return func(t *testing.T, with func(*Options)) *Response {
+		b := newBureau(t, memory(), func(_ *Later, o *Options) { with(o) })
+		b.accepted()
+		end(b)
+		return b.ask(method)
 	}
 }
 

@@ -32,12 +32,16 @@ func (c *Contract) replay(ctx context.Context, r *Request, out *idem.Outcome) (*
 		}
 		res.dropStale(stored)
 	}
+	c.markReplay(res, out)
+	return res, nil
+}
+
+func (c *Contract) markReplay(res *Response, out *idem.Outcome) {
 	res.mark(c.opts.Profile.marker(), "true")
 	res.mark(HeaderOriginalDate, out.RecordedAt.UTC().Format(http.TimeFormat))
 	if !out.ExpiresAt.IsZero() {
 		res.mark(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
 	}
-	return res, nil
 }
 
 // safely calls a hook of the service that shapes an answer. A panic must not end the process

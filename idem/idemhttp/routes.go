@@ -71,10 +71,10 @@ func parseRoute(name string) (method, location string, ok bool) {
 	return method, location, ok
 }
 
-// byTemplate finds the operation of the declared template that the path matches, for
+// byTemplate finds the declared template that the path matches, for
 // gateways that match no templates themselves. Of several templates the one that is literal
 // for longest wins, as in API Gateway.
-func (c *Contract) byTemplate(method, path string) (idem.Operation, bool) {
+func (c *Contract) byTemplate(method, path string) (route, bool) {
 	var found route
 	var best string
 	for at := range c.routes {
@@ -86,8 +86,7 @@ func (c *Contract) byTemplate(method, path string) (idem.Operation, bool) {
 			best, found = rank, at
 		}
 	}
-	op, ok := c.routes[found]
-	return op, ok && best != ""
+	return found, best != ""
 }
 
 // isLiteral takes any part for a parameter.

@@ -50,7 +50,7 @@ func stripeType(p *Problem) string {
 	switch p.Code {
 	case CodeKeyMissing, CodeKeyInvalid, CodeKeyReused, CodeKeyTooOld, CodeInProgress, CodeNotYetKnown, CodeOutcomeUnknown, CodeOutcomeUnavailable:
 		return "idempotency_error"
-	case CodeUndeclared, CodeVersionMismatch, CodeRecordUnreadable, CodeStoreUnavailable, CodeOutOfTime, CodeAccepted:
+	case CodeUndeclared, CodeVersionMismatch, CodeRecordUnreadable, CodeStoreUnavailable, CodeOutOfTime, CodeAccepted, CodeUnclaimed, CodeFailed:
 		return "api_error"
 	}
 	return "invalid_request_error"

@@ -1,0 +1,293 @@
+package idemhttp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/pathtemplate"
+	"github.com/idem-go/idempotency/idem/later"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// AcceptsLater is [LaterRoutes]. It is an interface so that programs without them do not carry
+// what serves them.
+type AcceptsLater interface {
+	of(*Contract) (accepted, error)
+}
+
+// accepted is the part of a contract that serves what is accepted for later.
+type accepted interface {
+	// accept serves a request whose route is accepted for later.
+	accept(ctx context.Context, r *Request, call idem.Call) (res *Response, is bool, err error)
+	// asks reports whether status serves the request.
+	asks(r *Request) bool
+	status(ctx context.Context, r *Request) (*Response, error)
+	// isStatus reports whether a route of the API is one of a status, which needs no operation.
+	isStatus(name string) bool
+}
+
+// LaterRoutes are the routes, as in [Routes], whose operations are accepted for later, for
+// [Options.Later].
+type LaterRoutes map[string]Later
+
+// Later declares that the operation of a route is accepted for later: its handler is never
+// called. The request's JSON body is recorded as the input of the worker, such as [later.Work] or
+// idemlambda.SQSWorker, and answered with 202, a Location to follow it, Retry-After and
+// [LaterState] as its body. The same request again gets the same, or the outcome once there is
+// one, and another body under its key is refused as always.
+//
+// The contract also serves the Location, in every method that asks for it: GET and HEAD tell the
+// same, and DELETE cancels the work, with 204, as long as no worker has claimed it. These need no
+// key. The outcome is the worker's result as JSON with status 200, or a problem. Who is not of the
+// tenant gets the same 404 as for an id that never was; within the tenant the id is enough, also
+// with [Options.Principal]. [Options.Refresh], Migrate and Redact are about responses of handlers,
+// and do not see these. [Options.Headers] adds its headers here too, under [CodeAccepted].
+type Later struct {
+	// Status is the template of the path at which a client follows the request, such as
+	// "/statements/{id}". Its last segment is the parameter for the id; parameters before that
+	// must be those with which the route's own template begins. Route GET, HEAD and DELETE of it
+	// to the contract: all paths that match it are the contract's, unless the gateway has matched
+	// another template. Required, and a route's own.
+	Status string
+
+	// Hand adds the message that brings the worker to the unit of work, with the id of the record
+	// as its body, such as with dynamostore.TxOf. See [later.Accept]. Nil is for workers that the
+	// table's stream brings.
+	Hand later.Hand
+
+	// For is how long the work may wait for its worker before a sweep gives it up; zero means
+	// [later.DefaultFor].
+	For time.Duration
+
+	// SeeOther returns where the resource is that the work has made, from its result: the
+	// outcome is then 303 with this Location, an absolute path or a URL. If it returns "" or
+	// nothing that can be a Location, or is nil, the outcome is 200 with the result.
+	SeeOther func(result []byte) string
+
+	// Failed makes the answer for a worker's recorded failure, such as a problem of the service's
+	// own. If it returns nil, or is nil, the answer is 500 operation_failed, which tells no
+	// details. It is not asked about what nobody has begun.
+	Failed func(f idem.Failure) *Response
+}
+
+// LaterState is the body of a 202 for a request that was accepted for later.
+type LaterState struct {
+	// State is "pending" until a worker has begun, then "in_progress".
+	State idem.State `json:"state"`
+	// ID is the last segment of the status's path.
+	ID string `json:"id"`
+}
+
+// laters are the accepted routes of a contract.
+type laters struct {
+	*Contract
+	byRoute  map[route]*laterRoute
+	byStatus map[string]*laterRoute // the same by their status's template
+}
+
+type laterRoute struct {
+	Later
+	op idem.Operation
+	// up leads from the route's path to that of its status, without the id. The reference is
+	// relative, since only the client knows what stands before the path.
+	up string
+}
+
+func (routes LaterRoutes) of(c *Contract) (accepted, error) {
+	all := &laters{c, map[route]*laterRoute{}, map[string]*laterRoute{}}
+	for _, name := range slices.Sorted(maps.Keys(routes)) {
+		method, location, _ := parseRoute(name)
+		at := route{method, location}
+		l := &laterRoute{Later: routes[name]}
+		var ok bool
+		if l.op, ok = c.routes[at]; !ok {
+			return nil, mistake("Later has the route %q, which is not declared: declare its operation in the routes, by the same name", name)
+		}
+		if l.op.Shadow {
+			return nil, mistake("Later has the route %q, whose operation is in shadow: that records nothing that a worker could run", name)
+		}
+		if l.For < 0 || l.For != 0 && l.For < time.Second {
+			return nil, mistake("Later of route %q: For is %v: use at least one second, or zero for %v", name, l.For, later.DefaultFor)
+		}
+		if l.up, ok = wayTo(location, l.Status); !ok {
+			return nil, mistake("Later of route %q: Status is %q: use a template like \"/statements/{id}\", whose last segment is a parameter, "+
+				"and whose others are literal or begin the route's own template", name, l.Status)
+		}
+		if all.byStatus[l.Status] != nil {
+			return nil, mistake("Later of route %q: another route has the Status %q: use one for each", name, l.Status)
+		}
+		for _, m := range statusMethods {
+			if _, ok := c.routes[route{m, l.Status}]; ok {
+				return nil, mistake("the routes declare an operation for %q, which is the status of %q", m+" "+l.Status, name)
+			}
+		}
+		all.byRoute[at], all.byStatus[l.Status] = l, l
+	}
+	return all, nil
+}
+
+// wayTo is the relative reference (RFC 3986 4.2) from paths of one template to those of the other,
+// without the last segment.
+func wayTo(from, to string) (up string, ok bool) {
+	there, here := strings.Split(to, "/"), strings.Split(from, "/")
+	if len(there) < 2 || there[0] != "" || !pathtemplate.Valid(to) || !isParameter(there[len(there)-1]) || strings.ContainsAny(to, " ?#") {
+		return "", false
+	}
+	if end := here[len(here)-1]; isRest(end) || end == "" && from != "/" {
+		return "", false // paths of any length
+	}
+	here, there = here[:len(here)-1], there[:len(there)-1]
+	same := 0
+	for same < len(here) && same < len(there) && here[same] == there[same] {
+		same++
+	}
+	for _, s := range there[same:] {
+		if strings.HasPrefix(s, "{") || s == "" {
+			return "", false
+		}
+	}
+	up = strings.Repeat("../", len(here)-same) + strings.Join(append(there[same:len(there):len(there)], ""), "/")
+	if first, _, _ := strings.Cut(up, "/"); first == "" || strings.Contains(first, ":") {
+		up = "./" + up
+	}
+	return up, true
+}
+
+func isRest(segment string) bool {
+	return strings.HasSuffix(segment, "+}") || strings.HasSuffix(segment, "...}")
+}
+
+func isParameter(segment string) bool {
+	return strings.HasPrefix(segment, "{") && segment != "{$}" && !isRest(segment)
+}
+
+func (c *laters) accept(ctx context.Context, r *Request, call idem.Call) (*Response, bool, error) {
+	at, _ := c.declared(r)
+	l := c.byRoute[at]
+	if l == nil {
+		return nil, false, nil
+	}
+	res, err := c.record(ctx, r, l, call)
+	return res, true, err
+}
+
+// record records what a request asks for, or tells what has become of it.
+func (c *laters) record(ctx context.Context, r *Request, l *laterRoute, call idem.Call) (*Response, error) {
+	if !r.isJSON() || !json.Valid(r.Body) {
+		return c.refusal(ctx, r, &refusal{code: CodeNotCanonical, why: "this route takes a body in JSON that is declared as application/json"}), nil
+	}
+	call.Codec = ""
+	call = later.Call(call, protocol.Later{Input: r.Body, For: l.For}, l.Hand)
+	out, err := c.engine.Execute(ctx, call)
+	if large, ok := errors.AsType[*protocol.TooLargeError](err); ok {
+		return c.refusal(ctx, r, &refusal{code: CodeRequestTooLarge, why: "at most " + strconv.Itoa(large.Limit) + " bytes can be kept for later"}), nil
+	}
+	_, failed := errors.AsType[*idem.RecordedError](err)
+	res, err := c.told(ctx, r, l, &out, err)
+	switch {
+	case err != nil:
+		return nil, err
+	case res.Status == http.StatusAccepted && out.StatusID != "":
+		res.Headers["Location"] = l.up + out.StatusID
+	case failed, out.State == idem.Completed && res.Status < 400:
+		c.markReplay(res, &out)
+	}
+	return res, nil
+}
+
+// told is what a client is told of accepted work, by its request sent again or by its status.
+func (c *laters) told(ctx context.Context, r *Request, l *laterRoute, out *idem.Outcome, err error) (*Response, error) {
+	if failed, ok := errors.AsType[*idem.RecordedError](err); ok {
+		return c.failed(ctx, r, l, failed.Failure), nil
+	}
+	if err != nil {
+		no := cmp.Or(refuseStatus(err), refuse(err))
+		if no == nil {
+			return nil, err
+		}
+		return c.refusal(ctx, r, no), nil
+	}
+	switch out.State {
+	case idem.Unknown:
+		return c.refusal(ctx, r, &refusal{code: CodeOutcomeUnknown}), nil
+	case idem.Completed:
+		if _, err := decode(out.Body); err == nil {
+			// It was executed when the route was not accepted for later yet.
+			res, err := c.replay(ctx, r, out)
+			if err != nil {
+				return c.refusal(ctx, r, refuse(err)), nil
+			}
+			return res, nil
+		}
+		return c.done(ctx, r, l, out), nil
+	}
+	state := LaterState{State: idem.InProgress, ID: out.StatusID}
+	if out.State == idem.Pending {
+		state.State = idem.Pending
+	}
+	body, _ := json.Marshal(state) // two strings can always be encoded
+	res := c.plain(ctx, r, http.StatusAccepted, body)
+	// A client that asks four times in the time that it has waited already is told soon enough.
+	waited := c.engine.Now().Sub(out.CreatedAt)
+	after := min(max(waited/4, minRetryAfter), maxPoll)
+	res.Headers["Retry-After"] = strconv.Itoa(int((after + time.Second - 1) / time.Second))
+	return res, nil
+}
+
+// maxPoll is the longest time between two looks that clients are asked for.
+const maxPoll = 30 * time.Second
+
+// done is the outcome of work that has completed.
+func (c *laters) done(ctx context.Context, r *Request, l *laterRoute, out *idem.Outcome) *Response {
+	at := ""
+	if l.SeeOther != nil && !safely(func() bool { at = l.SeeOther(slices.Clone(out.Body)); return true }) {
+		at = ""
+	}
+	if at != "" && isLinkTarget(at) {
+		res := c.plain(ctx, r, http.StatusSeeOther, nil)
+		res.Headers["Location"] = at
+		return res
+	}
+	res := c.plain(ctx, r, http.StatusOK, out.Body)
+	if !out.ExpiresAt.IsZero() {
+		res.Headers[HeaderExpires] = out.ExpiresAt.UTC().Format(http.TimeFormat)
+	}
+	return res
+}
+
+// failed is the outcome of work that has failed, or was never begun.
+func (c *laters) failed(ctx context.Context, r *Request, l *laterRoute, f idem.Failure) *Response {
+	code := CodeFailed
+	switch f.Code {
+	case protocol.CodeUnclaimed:
+		code = CodeUnclaimed
+	case protocol.CodeCancelled:
+		code = CodeCancelled
+	default:
+		var own *Response
+		if l.Failed != nil && safely(func() bool { own = l.Failed(f); return own != nil && own.final() }) {
+			return own.clone()
+		}
+	}
+	return c.refusal(ctx, r, &refusal{code: code})
+}
+
+// plain is an answer about accepted work that is no refusal. It has the headers of refusals, such
+// as for scripts in browsers.
+func (c *laters) plain(ctx context.Context, r *Request, status int, body []byte) *Response {
+	res := &Response{Status: status, Headers: map[string]string{"Cache-Control": "no-store"}, Body: body}
+	if len(body) > 0 {
+		res.Headers["Content-Type"] = "application/json"
+	}
+	c.addHeaders(ctx, r, CodeAccepted, res)
+	return res
+}

@@ -1,0 +1,94 @@
+package idemhttp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/pathtemplate"
+	"github.com/idem-go/idempotency/idem/later"
+)
+
+// statusMethods are what the path of a status can be asked with.
+var statusMethods = []string{http.MethodGet, http.MethodHead, http.MethodDelete}
+
+func (c *laters) asks(r *Request) bool {
+	l, _ := c.find(r)
+	return l != nil
+}
+
+// find returns the route whose status the request is about, and the id; nil if it is about none.
+func (c *laters) find(r *Request) (*laterRoute, string) {
+	if !slices.Contains(statusMethods, strings.ToUpper(r.Method)) {
+		return nil, ""
+	}
+	id := r.Path[strings.LastIndexByte(r.Path, '/')+1:]
+	if l := c.byStatus[r.Route]; l != nil {
+		return l, id
+	}
+	if r.Route != "" && !strings.HasSuffix(r.Route, "/") && !isRest(r.Route) {
+		return nil, "" // the gateway has matched a template of its own
+	}
+	var best string
+	var found *laterRoute
+	for template, l := range c.byStatus {
+		rank, ok := pathtemplate.Match(r.Path, template, isLiteral)
+		if rank += template; ok && (found == nil || rank < best) {
+			best, found = rank, l
+		}
+	}
+	return found, id
+}
+
+func (c *laters) isStatus(name string) bool {
+	method, location, _ := parseRoute(name)
+	return c.byStatus[location] != nil && slices.Contains(statusMethods, method)
+}
+
+func (c *laters) status(ctx context.Context, r *Request) (*Response, error) {
+	l, id := c.find(r)
+	tenant, why, err := callerOf(ctx, r, c.tenant)
+	if err != nil {
+		return nil, err
+	}
+	var res *Response
+	if tenant == "" || l.op.Key(tenant, "k").Err() != nil {
+		res = c.refusal(ctx, r, &refusal{code: CodeTenantMissing, why: why})
+	} else if strings.EqualFold(r.Method, http.MethodDelete) {
+		res, err = c.cancel(ctx, r, l, tenant, id)
+	} else {
+		out, asked := later.StatusOf(ctx, c.engine, l.op, tenant, id)
+		res, err = c.told(ctx, r, l, &out, asked)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if strings.EqualFold(r.Method, http.MethodHead) {
+		res.Body, res.Base64 = nil, false
+	}
+	return res, nil
+}
+
+func (c *laters) cancel(ctx context.Context, r *Request, l *laterRoute, tenant, id string) (*Response, error) {
+	err := later.Cancel(ctx, c.engine, l.op, tenant, id)
+	if err == nil {
+		return c.plain(ctx, r, http.StatusNoContent, nil), nil
+	}
+	return c.told(ctx, r, l, &idem.Outcome{}, err)
+}
+
+// refuseStatus finds the row for an error that only accepted work has.
+func refuseStatus(err error) *refusal {
+	switch {
+	case errors.Is(err, later.ErrNotAccepted):
+		return &refusal{code: CodeStatusNotFound}
+	case errors.Is(err, later.ErrExpired):
+		return &refusal{code: CodeExpired}
+	case errors.Is(err, later.ErrBegun):
+		return &refusal{code: CodeBegun}
+	}
+	return nil
+}

@@ -1,0 +1,388 @@
+package idemhttp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/later"
+	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+var statement = idem.Operation{Name: "statement"}
+
+type month struct{ Month string }
+
+type pages struct{ Pages int }
+
+// bureau accepts statements over HTTP, and has a worker.
+type bureau struct {
+	*testing.T
+	store    idem.Store
+	engine   *idem.Engine
+	contract *Contract
+	server   *httptest.Server
+	passed   atomic.Int64 // since noon
+	handed   []string
+	at       string // the id of the status
+	runs     int
+}
+
+func newBureau(t *testing.T, store idem.Store, change ...func(*Later, *Options)) *bureau {
+	b := &bureau{T: t, store: store}
+	var err error
+	b.engine, err = idem.New(store, &idem.Options{Now: b.now})
+	require.NoError(t, err)
+	o := &Options{}
+	l := Later{Status: "/statements/{id}", Hand: func(_ context.Context, id string) error {
+		b.handed = append(b.handed, id)
+		return nil
+	}}
+	for _, f := range change {
+		f(&l, o)
+	}
+	o.Later = LaterRoutes{"POST /statements": l}
+	b.contract, err = New(b.engine, Routes{"POST /statements": statement, "POST /payments": charge}, tenantHeader, o)
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /own", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "own") })
+	mux.HandleFunc("POST /", func(http.ResponseWriter, *http.Request) { panic("the handler of accepted work ran") })
+	b.server = httptest.NewServer(b.contract.Middleware(mux, nil))
+	t.Cleanup(b.server.Close)
+	return b
+}
+
+// tenantHeader is a tenant function of tests.
+func tenantHeader(_ context.Context, r *Request) (string, error) {
+	v := r.header("Tenant")
+	if len(v) == 0 {
+		return "", ErrNoTenant
+	}
+	return v[0], nil
+}
+
+func (b *bureau) now() time.Time { return noon.Add(time.Duration(b.passed.Load())) }
+
+func (b *bureau) pass(d time.Duration) { b.passed.Add(int64(d)) }
+
+// heard is an answer as it was on the wire, without the server's date.
+type heard struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (b *bureau) send(method, url, tenant, body string) heard {
+	b.Helper()
+	req, err := http.NewRequestWithContext(b.Context(), method, url, strings.NewReader(body))
+	require.NoError(b, err)
+	req.Header.Set("Tenant", tenant)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", testKey)
+	}
+	res, err := http.DefaultTransport.RoundTrip(req)
+	require.NoError(b, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	require.NoError(b, err)
+	res.Header.Del("Date")
+	if at, err := res.Location(); err == nil {
+		res.Header.Set("Location", at.String())
+	}
+	return heard{res.StatusCode, res.Header, string(text)}
+}
+
+const june = `{"month":"june"}`
+
+func (b *bureau) post(body string) heard {
+	return b.send("POST", b.server.URL+"/statements", "blue", body)
+}
+
+// accepted is the URL of the status of a request that is accepted for sure.
+func (b *bureau) accepted() string {
+	b.Helper()
+	res := b.post(june)
+	require.Equal(b, 202, res.status, res.body)
+	at := res.header.Get("Location")
+	b.at = at[strings.LastIndexByte(at, '/')+1:]
+	return at
+}
+
+// ask asks for the status without a server.
+func (b *bureau) ask(method string) *Response {
+	return serve(b, b.contract, &Request{
+		Method: method, Route: "/statements/{id}", Path: "/statements/" + b.at, Header: map[string][]string{"tenant": {"blue"}},
+	}, nil)
+}
+
+// sweep ends what no worker has come for in time.
+func (b *bureau) sweep() {
+	b.pass(later.DefaultFor + time.Second)
+	rc, err := reconcile.New(b.store.(reconcile.Store), &reconcile.Options{Now: b.now})
+	require.NoError(b, err)
+	s, err := reconcile.NewSweeper(rc, nil)
+	require.NoError(b, err)
+	_, err = s.Sweep(b.Context())
+	require.NoError(b, err)
+}
+
+func (b *bureau) work(end error) error {
+	_, err := later.Work(b.Context(), b.engine, statement, statement.Key("blue", testKey).ID(), func(_ context.Context, in month) (pages, error) {
+		b.runs++
+		require.Equal(b, month{"june"}, in)
+		return pages{3}, end
+	})
+	return err
+}
+
+func (b *bureau) problem(r heard, status int, code Code) {
+	b.Helper()
+	require.Equal(b, status, r.status, r.body)
+	require.Equal(b, ProblemMediaType, r.header.Get("Content-Type"))
+	var p Problem
+	require.NoError(b, json.Unmarshal([]byte(r.body), &p))
+	require.Equal(b, code, p.Code)
+	require.Equal(b, status, p.Status)
+}
+
+// state is the state in a 202.
+func (b *bureau) state(r heard) LaterState {
+	b.Helper()
+	require.Equal(b, 202, r.status, r.body)
+	require.Equal(b, "application/json", r.header.Get("Content-Type"))
+	require.Equal(b, "no-store", r.header.Get("Cache-Control"))
+	require.NotEmpty(b, r.header.Get("Retry-After"))
+	var s LaterState
+	require.NoError(b, json.Unmarshal([]byte(r.body), &s))
+	return s
+}
+
+func TestAcceptedWorkIsFollowedToItsResult(t *testing.T) {
+	b := newBureau(t, memory())
+	first := b.post(june)
+	at := first.header.Get("Location")
+	id, ok := strings.CutPrefix(at, b.server.URL+"/statements/")
+	require.True(t, ok, at)
+	require.Equal(t, LaterState{idem.Pending, id}, b.state(first))
+	require.NotContains(t, id, testKey)
+	require.Equal(t, first, b.post(june), "the same request again")
+	require.Equal(t, []string{statement.Key("blue", testKey).ID()}, b.handed, "once")
+	b.problem(b.post(`{"month":"july"}`), 422, CodeKeyReused)
+
+	require.Equal(t, LaterState{idem.Pending, id}, b.state(b.send("GET", at, "blue", "")))
+	_, err := later.Work(t.Context(), b.engine, statement, b.handed[0], func(_ context.Context, in month) (pages, error) {
+		require.Equal(t, LaterState{idem.InProgress, id}, b.state(b.send("GET", at, "blue", "")))
+		require.Equal(t, LaterState{idem.InProgress, id}, b.state(b.post(june)))
+		b.problem(b.send("DELETE", at, "blue", ""), 409, CodeBegun)
+		return pages{3}, nil
+	})
+	require.NoError(t, err)
+
+	done := b.send("GET", at, "blue", "")
+	require.Equal(t, 200, done.status)
+	require.Equal(t, `{"Pages":3}`, done.body)
+	require.Equal(t, "application/json", done.header.Get("Content-Type"))
+	require.NotEmpty(t, done.header.Get(HeaderExpires))
+	require.Empty(t, done.header.Get(HeaderReplayed))
+	head := b.send("HEAD", at, "blue", "")
+	require.Equal(t, 200, head.status)
+	require.Empty(t, head.body)
+	again := b.post(june)
+	require.Equal(t, 200, again.status)
+	require.Equal(t, done.body, again.body)
+	require.Equal(t, "true", again.header.Get(HeaderReplayed))
+	require.Empty(t, again.header.Get("Location"))
+	b.problem(b.post(`{"month":"july"}`), 422, CodeKeyReused)
+	b.problem(b.send("DELETE", at, "blue", ""), 409, CodeBegun)
+	require.Equal(t, "own", b.send("GET", b.server.URL+"/own", "blue", "").body, "what is not the contract's reaches its handler")
+}
+
+// What became of the work, told by its status, and by the request sent again.
+func TestOutcomesOfAcceptedWork(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Later, *Options)
+		store  idem.Store
+		end    func(b *bureau)
+		status int
+		code   Code
+		again  int // of the request, if it differs
+	}{
+		"failed":      {end: func(b *bureau) { require.Error(b, b.work(idem.Permanent(errors.New("secret")))) }, status: 500, code: CodeFailed},
+		"unknown":     {end: func(b *bureau) { require.Error(b, b.work(errors.New("secret"))) }, status: 409, code: CodeOutcomeUnknown},
+		"unclaimed":   {end: (*bureau).sweep, status: 408, code: CodeUnclaimed},
+		"not kept":    {store: memstore.Options{MaxResult: 16}.New(), end: func(b *bureau) { require.NoError(b, b.workLarge()) }, status: 409, code: CodeOutcomeUnavailable},
+		"not run yet": {end: func(b *bureau) { require.Error(b, b.work(idem.NotExecuted(errors.New("secret")))) }, status: 202},
+		"a problem of the service's own": {
+			change: func(l *Later, _ *Options) {
+				l.Failed = func(f idem.Failure) *Response {
+					return &Response{Status: 402, Headers: map[string]string{"Content-Type": ProblemMediaType}, Body: []byte(`{"code":"` + f.Message + `","status":402}`)}
+				}
+			},
+			end: func(b *bureau) { require.Error(b, b.work(idem.Permanent(errors.New("no_funds")))) }, status: 402, code: "no_funds",
+		},
+		"a problem that panics": {
+			change: func(l *Later, _ *Options) { l.Failed = func(idem.Failure) *Response { panic("secret") } },
+			end:    func(b *bureau) { require.Error(b, b.work(idem.Permanent(errors.New("secret")))) }, status: 500, code: CodeFailed,
+		},
+		"a resource": {
+			change: func(l *Later, _ *Options) {
+				l.SeeOther = func(result []byte) string { return "/archive/" + string(result[9:10]) }
+			},
+			end: func(b *bureau) { require.NoError(b, b.work(nil)) }, status: 303,
+		},
+		"no resource": {
+			change: func(l *Later, _ *Options) { l.SeeOther = func([]byte) string { return "not a\nlink" } },
+			end:    func(b *bureau) { require.NoError(b, b.work(nil)) }, status: 200,
+		},
+		"expired": {end: func(b *bureau) { require.NoError(b, b.work(nil)); b.pass(48 * time.Hour) }, status: 410, code: CodeExpired, again: 202},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, change := c.store, c.change
+			if store == nil {
+				store = memory()
+			}
+			if change == nil {
+				change = func(*Later, *Options) {}
+			}
+			b := newBureau(t, store, change)
+			at := b.accepted()
+			c.end(b)
+			told := b.send("GET", at, "blue", "")
+			again := told
+			if c.again == 0 {
+				again = b.post(june)
+			}
+			for _, r := range []heard{told, again} {
+				require.Equal(t, c.status, r.status, r.body)
+				require.NotContains(t, r.body, "secret")
+				if c.code != "" {
+					b.problem(r, c.status, c.code)
+				}
+				if c.status == 303 {
+					require.Equal(t, b.server.URL+"/archive/3", r.header.Get("Location"))
+				}
+				if c.status == 202 {
+					require.Equal(t, idem.InProgress, b.state(r).State)
+				}
+			}
+			require.Equal(t, told.body, again.body)
+			b.problem(b.send("GET", at, "green", ""), 404, CodeStatusNotFound)
+			require.Equal(t, told.status, b.send("HEAD", at, "blue", "").status)
+			if c.again != 0 {
+				require.Equal(t, c.again, b.post(june).status)
+				b.problem(b.send("GET", at, "blue", ""), 404, CodeStatusNotFound)
+			}
+		})
+	}
+}
+
+func (b *bureau) workLarge() error {
+	_, err := later.Work(b.Context(), b.engine, statement, b.handed[0], func(context.Context, month) (string, error) {
+		return strings.Repeat("x", 1000), nil
+	})
+	return err
+}
+
+// What could not be handed over is not accepted, and neither is what no worker could read.
+func TestWhatIsNotAccepted(t *testing.T) {
+	fails := errors.New("no queue")
+	b := newBureau(t, memstore.Options{MaxResult: 100}.New(), func(l *Later, _ *Options) {
+		l.Hand = func(context.Context, string) error { return fails }
+	})
+	b.problem(b.post(`{"month":`), 400, CodeNotCanonical)
+	b.problem(b.post(`{"month":"june","month":"july"}`), 400, CodeNotCanonical)
+	send := func(contentType, body string) *Response {
+		return serve(t, b.contract, &Request{
+			Method: "POST", Path: "/statements", Body: []byte(body),
+			Header: map[string][]string{"content-type": {contentType}, "idempotency-key": {testKey}, "tenant": {"blue"}},
+		}, nil)
+	}
+	require.Equal(t, 400, send("text/plain", june).Status)
+	require.Equal(t, 400, send("application/json", "").Status)
+	_, err := b.contract.Serve(t.Context(), &Request{
+		Method: "POST", Path: "/statements", Body: []byte(june),
+		Header: map[string][]string{"content-type": {"application/json"}, "idempotency-key": {testKey}, "tenant": {"blue"}},
+	}, nil)
+	require.ErrorIs(t, err, fails)
+	fails = nil
+	b.problem(b.post(`{"month":"`+strings.Repeat("x", 100)+`"}`), 413, CodeRequestTooLarge)
+	rec, err := b.store.Get(t.Context(), statement.Key("blue", testKey).ID())
+	require.NoError(t, err)
+	require.Nil(t, rec)
+	b.accepted()
+}
+
+// A route that was executed at once before its service accepts it for later.
+func TestAnOutcomeOfBeforeIsReplayed(t *testing.T) {
+	store := memory()
+	before, err := New(newEngine(t, store), Routes{"POST /statements": statement}, tenantHeader, nil)
+	require.NoError(t, err)
+	n := 0
+	serve(t, before, &Request{
+		Method: "POST", Route: "/statements", Path: "/statements", Body: []byte(june),
+		Header: map[string][]string{"content-type": {"application/json"}, "idempotency-key": {testKey}, "tenant": {"blue"}},
+	}, counting(&n, created()))
+	b := newBureau(t, store)
+	res := b.send("POST", b.server.URL+"/statements", "blue", june)
+	require.Equal(t, 201, res.status, res.body)
+	require.Equal(t, "true", res.header.Get(HeaderReplayed))
+	require.Empty(t, b.handed)
+}
+
+func TestWaysToAStatus(t *testing.T) {
+	for _, c := range []struct{ from, status, path, want string }{
+		{"/statements", "/statements/{id}", "/statements", "/statements/ID"},
+		{"/statements", "/status/{id}", "/prod/statements", "/prod/status/ID"},
+		{"/a/{account}/statements", "/a/{account}/statements/{id}", "/a/7/statements", "/a/7/statements/ID"},
+		{"/a/{account}/statements", "/a/{account}/{id}", "/a/7/statements", "/a/7/ID"},
+		{"/a/{account}/statements", "/requests/{id}", "/v1/a/7/statements", "/v1/requests/ID"},
+		{"/a/b", "/{id}", "/a/b", "/ID"},
+		{"/a", "/{id}", "/a", "/ID"},
+		{"/a", "/x:y/{id}", "/a", "/x:y/ID"},
+	} {
+		up, ok := wayTo(c.from, c.status)
+		require.True(t, ok, c.status)
+		base := httptest.NewRequest("POST", "https://example.com"+c.path, nil).URL
+		ref, err := base.Parse(up + "ID")
+		require.NoError(t, err)
+		require.Equal(t, "https://example.com"+c.want, ref.String())
+	}
+}
+
+func TestMistakesInLater(t *testing.T) {
+	routes := Routes{"POST /statements": statement, "POST /a/{rest...}": statement, "DELETE /payments/{id}": charge, "POST /shadow": {Name: "shadow", Shadow: true}}
+	ok := Later{Status: "/statements/{id}"}
+	for want, l := range map[string]LaterRoutes{
+		"not declared":            {"POST /other": ok},
+		"is in shadow":            {"POST /shadow": ok},
+		"For is 1ns":              {"POST /statements": {Status: "/statements/{id}", For: 1}},
+		`Status is ""`:            {"POST /statements": {}},
+		`Status is "/statements"`: {"POST /statements": {Status: "/statements"}},
+		`Status is "/s/{id...}"`:  {"POST /statements": {Status: "/s/{id...}"}},
+		`Status is "/s/{id+}"`:    {"POST /statements": {Status: "/s/{id+}"}},
+		`Status is "/{a}/{id}"`:   {"POST /statements": {Status: "/{a}/{id}"}},
+		`Status is "s/{id}"`:      {"POST /statements": {Status: "s/{id}"}},
+		`Status is "/s?/{id}"`:    {"POST /statements": {Status: "/s?/{id}"}},
+		`"POST /a/{rest...}"`:     {"POST /a/{rest...}": {Status: "/b/{id}"}},
+		`"DELETE /payments/{id}"`: {"POST /statements": {Status: "/payments/{id}"}},
+	} {
+		_, err := New(newEngine(t, memory()), routes, SingleTenant, &Options{Later: l, Methods: []string{"POST", "DELETE"}})
+		var mistake *idem.ConfigError
+		require.ErrorAs(t, err, &mistake, want)
+		require.Contains(t, err.Error(), want)
+	}
+	_, err := New(newEngine(t, memory()), Routes{"POST /a": statement, "POST /b": statement}, SingleTenant, &Options{Later: LaterRoutes{"POST /a": ok, "POST /b": ok}})
+	require.ErrorContains(t, err, "another route has the Status")
+}
