@@ -12,13 +12,15 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/local/aws/kmstest"
 )
 
 // Over a table: without KMS nothing runs, and another key than the one that was written with reads
 // nothing and runs nothing.
 func TestOverATable(t *testing.T) {
 	t.Parallel()
-	service, keys := start(t)
+	service := kmstest.New(t)
+	keys := service.Client()
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(t)})
 	require.NoError(t, err)
 	table := "kmsseal-" + rand.Text()
@@ -37,12 +39,12 @@ func TestOverATable(t *testing.T) {
 		return idem.Do(t.Context(), e, idem.Operation{Name: "pay", Repeat: idem.Repeatable}.Key("t", "k"), 1,
 			func(context.Context, int) (string, error) { ran++; return "paid", nil })
 	}
-	service.breaks(func(string) (int, string) { return 400, "AccessDeniedException" })
+	service.Breaks(func(string) (int, string) { return 400, "AccessDeniedException" })
 	_, err = run(engine("alias/results"))
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	require.ErrorContains(t, err, "AccessDeniedException")
 	require.Zero(t, ran, "whose result could not be encrypted")
-	service.breaks(nil)
+	service.Breaks(nil)
 	got, err := run(engine("alias/results"))
 	require.NoError(t, err)
 	require.Equal(t, "paid", got)
@@ -52,7 +54,7 @@ func TestOverATable(t *testing.T) {
 	require.Equal(t, "paid", got)
 	_, err = run(engine("alias/other"))
 	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
-	service.breaks(func(string) (int, string) { return 500, "KMSInternalException" })
+	service.Breaks(func(string) (int, string) { return 500, "KMSInternalException" })
 	_, err = run(engine("alias/results"))
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	require.NotErrorIs(t, err, idem.ErrRecordUnreadable)

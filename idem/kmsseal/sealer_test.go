@@ -17,9 +17,20 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/local/aws/kmstest"
 )
 
 var _ dynamostore.Sealer = (*Sealer)(nil)
+
+func open(t *testing.T, client Client, o Options) *Sealer {
+	t.Helper()
+	if o.Key == "" {
+		o.Key = "alias/results"
+	}
+	s, err := New(client, o)
+	require.NoError(t, err)
+	return s
+}
 
 func seal(t *testing.T, s *Sealer, plain string) []byte {
 	t.Helper()
@@ -30,7 +41,8 @@ func seal(t *testing.T, s *Sealer, plain string) []byte {
 
 func TestOneDataKeyIsGeneratedAndUnwrappedOnceInAProcess(t *testing.T) {
 	t.Parallel()
-	service, client := start(t)
+	service := kmstest.New(t)
+	client := service.Client()
 	writer := open(t, client, Options{Context: map[string]string{"app": "payments", "a": "b"}})
 	require.NoError(t, writer.Ready(t.Context()))
 	var all [][]byte
@@ -44,19 +56,19 @@ func TestOneDataKeyIsGeneratedAndUnwrappedOnceInAProcess(t *testing.T) {
 		require.Equal(t, plain, string(got))
 	}
 	require.NotEqual(t, seal(t, writer, "1"), seal(t, writer, "1"))
-	require.Equal(t, []string{"GenerateDataKey"}, service.made())
+	require.Equal(t, []string{"GenerateDataKey"}, service.Made())
 
 	reader := open(t, client, Options{Context: map[string]string{"a": "b", "app": "payments"}})
 	for _, sealed := range all {
 		_, err := reader.Open(t.Context(), sealed, []byte("bound"))
 		require.NoError(t, err)
 	}
-	require.Equal(t, []string{"Decrypt"}, service.made())
+	require.Equal(t, []string{"Decrypt"}, service.Made())
 }
 
 func TestWhatIsNotAsItWasSealedDoesNotOpen(t *testing.T) {
 	t.Parallel()
-	_, client := start(t)
+	client := kmstest.New(t).Client()
 	s := open(t, client, Options{})
 	good := seal(t, s, "secret")
 	for n := range good {
@@ -89,7 +101,8 @@ func TestWhatIsNotAsItWasSealedDoesNotOpen(t *testing.T) {
 // An error that passes by keeps a reader waiting. One that does not makes the result unreadable.
 func TestErrorsOfKMS(t *testing.T) {
 	t.Parallel()
-	service, client := start(t)
+	service := kmstest.New(t)
+	client := service.Client()
 	sealed := seal(t, open(t, client, Options{}), "secret")
 	for code, tc := range map[string]struct {
 		status int
@@ -106,7 +119,7 @@ func TestErrorsOfKMS(t *testing.T) {
 		"KMSInvalidStateException":   {400, false},
 		"InvalidCiphertextException": {400, false},
 	} {
-		service.breaks(func(string) (int, string) { return tc.status, code })
+		service.Breaks(func(string) (int, string) { return tc.status, code })
 		s := open(t, client, Options{})
 		_, err := s.Open(t.Context(), sealed, []byte("bound"))
 		require.ErrorContains(t, err, code)
@@ -117,7 +130,7 @@ func TestErrorsOfKMS(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	service.breaks(nil)
+	service.Breaks(nil)
 	_, err := open(t, client, Options{}).Open(ctx, sealed, []byte("bound"))
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = open(t, client, Options{}).Seal(ctx, nil, nil)

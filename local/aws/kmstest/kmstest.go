@@ -1,4 +1,6 @@
-package kmsseal
+// Package kmstest gives tests a KMS of their own, which makes data keys and decrypts them. It knows no
+// policies, grants and rotation.
+package kmstest
 
 import (
 	"bytes"
@@ -16,13 +18,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
-	"github.com/stretchr/testify/require"
 )
 
-// service is a KMS of this process, with the requests, answers and errors of the two calls as
+// Service is a KMS of this process, with the requests, answers and errors of the two calls as
 // in the API reference (https://docs.aws.amazon.com/kms/latest/APIReference/). Its keys exist
-// once they are named.
-type service struct {
+// once they are named. It is safe for concurrent use.
+type Service struct {
+	// URL is its endpoint.
+	URL string
+
 	mu    sync.Mutex
 	calls []string
 	// fault, if not nil, answers instead if it returns a status other than zero.
@@ -36,8 +40,8 @@ type request struct {
 	EncryptionContext map[string]string
 }
 
-// made returns the calls since the last time.
-func (s *service) made() []string {
+// Made returns the names of the calls since the last time.
+func (s *Service) Made() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	calls := s.calls
@@ -45,7 +49,9 @@ func (s *service) made() []string {
 	return calls
 }
 
-func (s *service) breaks(fault func(call string) (int, string)) {
+// Breaks has the service answer calls with the status and the error that fault returns, until it is
+// nil. A call for which it returns zero is answered as usual.
+func (s *Service) Breaks(fault func(call string) (int, string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = fault
@@ -59,7 +65,7 @@ func wrapping(name string) cipher.AEAD {
 	return aead
 }
 
-func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, call, _ := strings.Cut(r.Header.Get("X-Amz-Target"), "TrentService.")
 	s.mu.Lock()
 	s.calls = append(s.calls, call)
@@ -115,24 +121,20 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// start starts a service and gives a client of it, which tries once.
-func start(t *testing.T) (*service, *kms.Client) {
-	t.Helper()
-	s := &service{}
+// New starts a service, which ends with the test.
+func New(tb testing.TB) *Service {
+	tb.Helper()
+	s := &Service{}
 	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	return s, kms.New(kms.Options{
-		BaseEndpoint: &server.URL, Region: "us-east-1", Retryer: aws.NopRetryer{},
-		Credentials: credentials.NewStaticCredentialsProvider("idemlocal", "idemlocal", ""),
-	})
+	tb.Cleanup(server.Close)
+	s.URL = server.URL
+	return s
 }
 
-func open(t *testing.T, client Client, o Options) *Sealer {
-	t.Helper()
-	if o.Key == "" {
-		o.Key = "alias/results"
-	}
-	s, err := New(client, o)
-	require.NoError(t, err)
-	return s
+// Client is a client of the service, which tries once.
+func (s *Service) Client() *kms.Client {
+	return kms.New(kms.Options{
+		BaseEndpoint: &s.URL, Region: "us-east-1", Retryer: aws.NopRetryer{},
+		Credentials: credentials.NewStaticCredentialsProvider("idemlocal", "idemlocal", ""),
+	})
 }
