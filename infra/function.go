@@ -11,6 +11,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -227,4 +228,11 @@ func optional(s string) *string {
 		return nil
 	}
 	return &s
+}
+
+// Seal names the function the KMS key by which it encrypts results with package kmsseal (IDEM_KMS_KEY),
+// and grants what that needs: see [GrantSealing].
+func (f *Function) Seal(key awskms.IKey, context map[string]string) {
+	f.AddEnvironment(jsii.String(schema.EnvKMSKey), key.KeyArn(), nil)
+	GrantSealing(key, f, context)
 }

@@ -104,6 +104,34 @@ func GrantBusiness(table awsdynamodb.ITable, to awsiam.IGrantable, actions ...st
 	grantKey(table.EncryptionKey(), to)
 }
 
+// GrantSealing allows, on the key by which results are encrypted, what a kmsseal.Sealer does where
+// results are recorded: in functions that run operations, and for operators who record outcomes.
+// context is kmsseal.Options.Context: the key then serves calls with it alone. It may be nil.
+// A key of another account must allow it too, in its own policy. See also [Function.Seal].
+func GrantSealing(key awskms.IKey, to awsiam.IGrantable, context map[string]string) {
+	allow(to, sealed(context), []string{*key.KeyArn()}, "kms:Decrypt", "kms:GenerateDataKey")
+}
+
+// GrantOpening allows what a kmsseal.Sealer does where results are read alone. Who lists records, parks
+// and releases them, or looks at them without their results, needs neither this nor GrantSealing,
+// nor does the ready sweeper.
+func GrantOpening(key awskms.IKey, to awsiam.IGrantable, context map[string]string) {
+	allow(to, sealed(context), []string{*key.KeyArn()}, "kms:Decrypt")
+}
+
+// sealed are the conditions of calls with the encryption context.
+// https://docs.aws.amazon.com/kms/latest/developerguide/conditions-kms.html#conditions-kms-encryption-context
+func sealed(context map[string]string) map[string]map[string]any {
+	if len(context) == 0 {
+		return nil
+	}
+	equal := make(map[string]any, len(context))
+	for name, value := range context {
+		equal["kms:EncryptionContext:"+name] = value
+	}
+	return map[string]map[string]any{"StringEquals": equal}
+}
+
 func (t *Table) allow(to awsiam.IGrantable, o *GrantOptions, actions ...string) {
 	full := make([]string, len(actions))
 	for i, a := range actions {

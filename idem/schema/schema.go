@@ -196,6 +196,8 @@ const (
 	// EnvWithoutTransactions is true for a table that has no transactions: a strongly
 	// consistent global table.
 	EnvWithoutTransactions = "IDEM_WITHOUT_TRANSACTIONS"
+	// EnvKMSKey is the KMS key that wraps the data keys of encrypted results, for package kmsseal.
+	EnvKMSKey = "IDEM_KMS_KEY"
 	// EnvEndpoint is the endpoint of a local DynamoDB; unset on AWS.
 	EnvEndpoint = "IDEM_DYNAMODB_ENDPOINT"
 
