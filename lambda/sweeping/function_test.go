@@ -102,7 +102,7 @@ func deployed(t *testing.T) {
 // A probe gets the store that the sweep has; a set-up that fails ends the process.
 func TestOperationsOfASweeperOfYourOwn(t *testing.T) {
 	deployed(t)
-	f, err := open(t.Context(), func(store idem.Store) ([]reconcile.Operation, error) {
+	f, err := open(t.Context(), nil, func(store idem.Store) ([]reconcile.Operation, error) {
 		require.NotNil(t, store)
 		return []reconcile.Operation{{Operation: idem.Operation{Name: "refund"}, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 			return reconcile.NotExecuted(), nil
@@ -110,7 +110,7 @@ func TestOperationsOfASweeperOfYourOwn(t *testing.T) {
 	}, nil)
 	require.NoError(t, err)
 	require.NotNil(t, f)
-	_, err = open(t.Context(), func(idem.Store) ([]reconcile.Operation, error) { return nil, errors.New("PROVIDER_URL is missing") }, nil)
+	_, err = open(t.Context(), nil, func(idem.Store) ([]reconcile.Operation, error) { return nil, errors.New("PROVIDER_URL is missing") }, nil)
 	require.ErrorContains(t, err, "PROVIDER_URL is missing")
 }
 
@@ -118,7 +118,7 @@ func TestEnvironment(t *testing.T) {
 	deployed(t)
 	for segments, says := range map[string]string{"": "", "60": "", "0": "use a whole number from 1", "many": "use a whole number from 1", "1000001": "at most 1000000"} {
 		t.Setenv(schema.EnvSweepSegments, segments)
-		_, err := open(t.Context(), nil, nil)
+		_, err := open(t.Context(), nil, nil, nil)
 		if says == "" {
 			require.NoError(t, err, segments)
 		} else {
@@ -127,6 +127,6 @@ func TestEnvironment(t *testing.T) {
 	}
 	t.Setenv(schema.EnvSweepSegments, "")
 	t.Setenv(schema.EnvSweepPeople, "people")
-	_, err := open(t.Context(), nil, nil)
+	_, err := open(t.Context(), nil, nil, nil)
 	require.ErrorContains(t, err, "is not a queue URL")
 }

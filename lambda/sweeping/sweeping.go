@@ -20,6 +20,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
@@ -41,20 +42,26 @@ import (
 // that has none, and IDEM_SWEEP_SEGMENTS, on a table without TTL, lets the sweep remove what has
 // expired. IDEM_DYNAMODB_ENDPOINT is a local DynamoDB. What is missing or malformed there, and an
 // error of operations, end the process with a line that says what to set.
-func Main(operations func(idem.Store) ([]reconcile.Operation, error)) {
+func Main(operations func(idem.Store) ([]reconcile.Operation, error)) { MainSealed(nil, operations) }
+
+// MainSealed is Main for a table whose results are encrypted (dynamostore.Options.Sealer), if a
+// probe reads a step's result or gives one to record: seal returns the sealer, such as one of
+// package kmsseal. Without it such a result is unreadable to a probe, and one that a probe gives is
+// left to people. All else a sweep does without it.
+func MainSealed(seal func(aws.Config) (dynamostore.Sealer, error), operations func(idem.Store) ([]reconcile.Operation, error)) {
 	slog.SetDefault(lambdacontext.NewLogger())
 	metrics, err := emf.New(nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	f, err := open(context.Background(), operations, metrics)
+	f, err := open(context.Background(), seal, operations, metrics)
 	if err != nil {
 		log.Fatal(err)
 	}
 	lambda.Start(metrics.Wrap(lambda.NewHandler(f.handle)))
 }
 
-func open(ctx context.Context, operations func(idem.Store) ([]reconcile.Operation, error), metrics *emf.Metrics) (*function, error) {
+func open(ctx context.Context, seal func(aws.Config) (dynamostore.Sealer, error), operations func(idem.Store) ([]reconcile.Operation, error), metrics *emf.Metrics) (*function, error) {
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
 		return nil, err
@@ -64,6 +71,11 @@ func open(ctx context.Context, operations func(idem.Store) ([]reconcile.Operatio
 		return nil, err
 	}
 	kind := &dynamostore.Options{WithoutTransactions: os.Getenv(schema.EnvWithoutTransactions) == "true"}
+	if seal != nil {
+		if kind.Sealer, err = seal(cfg); err != nil {
+			return nil, err
+		}
+	}
 	store, err := dynamostore.NewQuestions(client, os.Getenv(schema.EnvTable), kind)
 	if err != nil {
 		return nil, err
