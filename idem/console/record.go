@@ -287,6 +287,10 @@ func (c *console) asked(r *http.Request, rec *idem.Record) (*shown, error) {
 	default:
 		return nil, nil
 	}
+	if rec.Sealed && errors.Is(err, idem.ErrRecordUnreadable) {
+		s.Text = "(encrypted, and the console's store has no key for it)"
+		return s, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,9 @@ type Globals struct {
 	// A strongly consistent global table has none.
 	WithoutTransactions bool `env:"IDEM_WITHOUT_TRANSACTIONS" help:"The table has no transactions: it is a strongly consistent global table."`
 
+	KMSKey     []string          `name:"kms-key" env:"IDEM_KMS_KEY" placeholder:"KEY" help:"KMS key by which the table's results are encrypted: to show them, and to resolve with one. Former keys may follow."`
+	KMSContext map[string]string `name:"kms-context" env:"IDEM_KMS_CONTEXT" placeholder:"NAME=VALUE" help:"Encryption context of the KMS key, if the service has one."`
+
 	Output string `short:"o" enum:"table,json" default:"table" help:"Form of the output: table or json."`
 }
 

@@ -99,6 +99,7 @@ type record struct {
 	Codec      string         `json:"codec,omitempty"`
 	Size       int            `json:"result_size,omitempty"`
 	Omitted    bool           `json:"result_omitted,omitempty"`
+	Sealed     bool           `json:"results_encrypted,omitempty"`
 	Result     string         `json:"result,omitempty"`
 	Binary     []byte         `json:"result_base64,omitempty"` // a result that is no text
 	Response   *response      `json:"response,omitempty"`      // instead of both, for an HTTP request
@@ -138,7 +139,7 @@ func describe(rec *idem.Record, show reveal) record {
 		ID: rec.ID, Tenant: tenant, Operation: operation, State: rec.State, Repeatable: rec.Repeat == protocol.Repeatable,
 		Attempt: rec.Attempt, CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, LeaseUntil: rec.LeaseUntil, ExpiresAt: rec.ExpiresAt,
 		OpenSince: rec.OpenSince, Due: rec.Due, Probes: rec.Probes, GivenUpAt: rec.GivenUpAt, Resolved: rec.Resolved, Uncertain: rec.Uncertain,
-		Ref: rec.Ref, Token: protocol.Token(rec.ID, ""), Codec: rec.Codec, Size: max(rec.Body.Size, 0), Omitted: rec.Omitted, Write: rec.Write,
+		Ref: rec.Ref, Token: protocol.Token(rec.ID, ""), Codec: rec.Codec, Size: max(rec.Body.Size, 0), Omitted: rec.Omitted, Sealed: rec.Sealed, Write: rec.Write,
 	}
 	if _, d.Shadow = protocol.LiveID(rec.ID); show.ShowValue {
 		d.Value = rec.Value

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -46,6 +47,9 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 		res := reconcile.Resolution{To: c.To, Undone: c.Undone, Again: c.Again, Ref: c.Ref, Steps: steps}
 		if c.To == idem.Failed {
 			res.Failure = &idem.Failure{Message: c.Message, Type: c.Type, Code: c.Code}
+		}
+		if s.sealed(rec) && (given != nil || len(c.bodies) > 0) {
+			return action{}, errors.New("refused, and nothing was changed: the record's results are encrypted, and this one would not be: name the KMS key with --kms-key, or give no result")
 		}
 		if given != nil {
 			if res.Result, err = given.encode(rec, b.store); err != nil {

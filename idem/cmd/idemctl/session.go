@@ -14,11 +14,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/kmsseal"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
@@ -88,7 +90,15 @@ func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := dynamostore.NewQuestions(client, g.Table, &dynamostore.Options{WithoutTransactions: g.WithoutTransactions})
+	o := &dynamostore.Options{WithoutTransactions: g.WithoutTransactions}
+	if len(g.KMSKey) > 0 {
+		if o.Sealer, err = kmsseal.New(kms.NewFromConfig(cfg), kmsseal.Options{Key: g.KMSKey[0], FormerKeys: g.KMSKey[1:], Context: g.KMSContext}); err != nil {
+			return nil, misuse("--kms-key: %v", err)
+		}
+	} else if len(g.KMSContext) > 0 {
+		return nil, misuse("--kms-context is of a KMS key: name it with --kms-key")
+	}
+	store, err := dynamostore.NewQuestions(client, g.Table, o)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (c *showCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	d := describe(rec, c.reveal)
-	if c.ShowResult && rec.State == idem.Completed && !rec.Omitted {
+	if c.ShowResult && rec.State == idem.Completed && !rec.Omitted && !s.sealed(rec) {
 		result, err := r.Result(ctx, rec)
 		if err != nil {
 			return fmt.Errorf("the result cannot be read: %w", err)
@@ -44,6 +44,9 @@ func (c *showCmd) Run(ctx context.Context, s *session) error {
 	s.show(d)
 	return nil
 }
+
+// sealed reports whether the record's results are encrypted to this command.
+func (s *session) sealed(rec *idem.Record) bool { return rec.Sealed && len(s.globals.KMSKey) == 0 }
 
 // show writes a record for people.
 func (s *session) show(d record) {
