@@ -1,6 +1,6 @@
 // Package kmsseal encrypts what package dynamostore keeps, with data keys of AWS KMS.
 //
-//	sealer, err := kmsseal.New(kms.NewFromConfig(cfg), kmsseal.Options{Key: os.Getenv("RESULTS_KEY")})
+//	sealer, err := kmsseal.New(kms.NewFromConfig(cfg), kmsseal.Options{Key: os.Getenv(schema.EnvKMSKey)})
 //	err = sealer.Ready(ctx)
 //	store, err := dynamostore.New(client, table, &dynamostore.Options{Sealer: sealer})
 //
@@ -26,11 +26,13 @@
 // # Permissions
 //
 // What writes needs kms:GenerateDataKey and kms:Decrypt on the key; what only reads kms:Decrypt; what
-// needs no results, such as the sweep of open questions without steps' results, needs neither. Both
-// the role's policy and the key's must allow it
-// (https://docs.aws.amazon.com/kms/latest/developerguide/key-policies.html). Name the key in the
-// role's policy and no wildcard. A condition on kms:EncryptionContext:<name> holds the key to
-// [Options].Context.
+// needs no results, such as the ready sweeper, needs neither. Both the role's policy and the key's must
+// allow it (https://docs.aws.amazon.com/kms/latest/developerguide/key-policies.html). Name the key in
+// the role's policy and no wildcard. A condition on kms:EncryptionContext:<name> holds the key to
+// [Options].Context. Function.Seal, GrantSealing and GrantOpening of package infra do so.
+//
+// idemctl takes the key by --kms-key and IDEM_KMS_KEY, and a sweeper of your own by
+// sweeping.MainSealed.
 //
 // The KMS key is symmetric (SYMMETRIC_DEFAULT). Its rotation by KMS changes nothing here. When another
 // key takes its place, leave the former in [Options].FormerKeys until what it wrapped has expired;
