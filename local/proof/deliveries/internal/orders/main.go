@@ -43,15 +43,17 @@ func open() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), &dynamostore.Options{AttemptTimeout: 10 * time.Second})
+	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), &dynamostore.Options{AttemptTimeout: 10 * time.Second, Retries: dynamostore.MaxRetries})
 	if err != nil {
 		return nil, err
 	}
 	// A busy machine may need the time; the share of the function's own bounds it. A
 	// handler that outlives its kill time is renewed for as long as Lease says: on such a
-	// machine the kill comes late.
+	// machine the kill comes late. Nor is a table down that is slow there: with every claim that
+	// is not made a message comes nearer to its dead-letter queue.
 	engine, err := idem.New(store, &idem.Options{
-		Lease: time.Second, Margin: 250 * time.Millisecond, ClaimBudget: time.Minute, FinishBudget: time.Minute, Observer: idem.LogTo(nil),
+		Lease: time.Second, Margin: 250 * time.Millisecond, ClaimBudget: time.Minute, FinishBudget: time.Minute, StoreFailures: -1,
+		Observer: idem.LogTo(nil),
 	})
 	if err != nil {
 		return nil, err
