@@ -79,6 +79,7 @@ type Engine struct {
 	queue    *queue
 	circuit  circuit
 	holdings holdings
+	fences   fences
 	// stepExtra is by how many bytes more than usual the store's steps count.
 	stepExtra int
 }

@@ -125,7 +125,7 @@ func (q *queue) writeOne(ctx context.Context, l *pendingWrite, large bool) error
 		if !w.ExpiresAt.IsZero() {
 			w.ExpiresAt = e.expiry(now, max(w.Claim.Record.Retention, fenceFor), 0)
 		}
-		return e.writeWithdrawal(ctx, now, *w)
+		return e.takeBack(ctx, now, *w)
 	}
 	t := l.terminal
 	if !t.written {

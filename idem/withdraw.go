@@ -36,7 +36,7 @@ func (x *execution) withdraw(ctx context.Context, c protocol.Claim, by time.Time
 	if len(c.Record.Steps) == 0 {
 		w.ExpiresAt = ceil(e.now().Add(max(c.Record.Retention, fenceFor)), time.Second)
 	}
-	err := e.writeWithdrawal(budget, e.now(), w)
+	err := e.takeBack(budget, e.now(), w)
 	if err == nil || isAnswer(err) {
 		x.notify(ctx, notice.Withdrawn, notice.Notice{Attempt: c.Record.Attempt, State: Released})
 		return

@@ -204,9 +204,14 @@
 // client with short time-outs for dialing and for replies: make it with [NewClient].
 //
 // Claims and reads share a quota of retries, as in the SDK's standard mode
-// (https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html). Of 64
-// callers at once on a table that is down the first ten failures are tried again. See
-// [Options].Retries. The quota goes by calls and not by time.
+// (https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html), for tries
+// that find DynamoDB down. Of 64 callers at once on such a table the first ten failures are
+// tried again: 1.16 requests a call. See [Options].Retries. The quota goes by calls and not by
+// time. What takes back a claim without an answer needs no quota, and is sent until it is
+// answered: once for all the callers of one key, which makes 1.17 requests a call, and once for
+// each key. Where that is not answered either, idem.Options.StoreFailures is what keeps the
+// number down: a thousand calls in ten seconds, each with a key of its own, send 210 to 320
+// requests to a table that answers nothing, and 12,000 without it.
 //
 // Down of the error is set if every try found DynamoDB down: not reached, silent,
 // throttled, or answering with a status of 500 or more. Any other answer in between,

@@ -12,9 +12,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -86,7 +88,7 @@ func TestDuplicatesAtOnceOnAnOverloadedTableSendLittle(t *testing.T) {
 	}
 }
 
-// Where no call gets the claim, what may have landed is taken back, each.
+// Where no call gets the claim, what may have landed is taken back: of one key with one write.
 func TestClaimsAtOnceWithoutAnswerAreAllTakenBack(t *testing.T) {
 	const callers = 64
 	for name, tc := range map[string]struct {
@@ -94,7 +96,7 @@ func TestClaimsAtOnceWithoutAnswerAreAllTakenBack(t *testing.T) {
 		requests map[string]int
 	}{
 		"throttled": {func() (*http.Response, error) { return answer(400, throttled), nil }, map[string]int{"PutItem": callers + DefaultRetries}},
-		"no answer": {func() (*http.Response, error) { return nil, errReset }, map[string]int{"PutItem": callers + DefaultRetries, "UpdateItem": callers}},
+		"no answer": {func() (*http.Response, error) { return nil, errReset }, map[string]int{"PutItem": callers + DefaultRetries, "UpdateItem": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, nil)
@@ -117,6 +119,99 @@ func TestClaimsAtOnceWithoutAnswerAreAllTakenBack(t *testing.T) {
 			}
 			calls.Wait()
 			require.Equal(t, tc.requests, tally(f.wire.calls()))
+		})
+	}
+}
+
+// A claim that may have landed is taken back although the retries are used up and the table
+// throttles: here it has landed, and nobody is in flight afterwards.
+func TestWithdrawalThatIsThrottledIsStillSent(t *testing.T) {
+	f := open(t, nil)
+	engine, err := idem.New(f.Store, &idem.Options{ClaimBudget: time.Minute, Observer: func(context.Context, notice.Notice) {}})
+	require.NoError(t, err)
+	for err == nil {
+		_, err = f.retry.quota.GetToken(t.Context(), retryCost)
+	}
+	throttles := 3
+	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if op == "PutItem" {
+			return f.wire.loseReply(req)
+		}
+		throttles--
+		if throttles >= 0 {
+			return answer(400, throttled), nil
+		}
+		return nil, nil
+	})
+	key := pays.Key("t", "k")
+	_, err = idem.Do(t.Context(), engine, key, 1, func(context.Context, int) (int, error) { panic("it ran") })
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	require.Equal(t, map[string]int{"PutItem": 1, "UpdateItem": 4}, tally(f.wire.calls()))
+	require.Equal(t, idem.Released, f.get(t, key.ID()).State)
+}
+
+// A thousand calls of ten seconds on a table that answers no claim. Each of the first ones is
+// taken back, which nobody may leave out; the circuit keeps the others from asking.
+func TestAThousandCallsWithoutAnswerSendFewRequests(t *testing.T) {
+	const calls = 1000
+	for _, tc := range []struct {
+		name                   string
+		silent                 bool // or a connection that is reset
+		answersWrites, sameKey bool
+		circuit                int
+		most                   int
+	}{
+		{"withdrawals are answered", false, true, false, 0, calls / 10},
+		{"withdrawals are answered, silent", true, true, false, 0, calls / 5},
+		{"nothing is answered", false, false, false, 0, calls / 2},
+		{"nothing is answered, silent", true, false, false, 0, calls / 2},
+		{"nothing is answered, one key", false, false, true, 0, calls / 5},
+		{"withdrawals are answered, one key, without the circuit", false, true, true, -1, calls * 12 / 10},
+		{"nothing is answered, one key, without the circuit", true, false, true, -1, calls * 12 / 10},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var sent, writes atomic.Int32
+				var back atomic.Bool
+				s, err := New(fake(func(ctx context.Context, in any) (item, error) {
+					sent.Add(1)
+					_, claims := in.(*dynamodb.PutItemInput)
+					if !claims {
+						writes.Add(1)
+					}
+					switch {
+					case back.Load() || !claims && tc.answersWrites:
+						return nil, nil
+					case tc.silent:
+						<-ctx.Done()
+						return nil, canceled
+					}
+					return nil, readReset
+				}), "table", nil)
+				require.NoError(t, err)
+				engine, err := idem.New(s, &idem.Options{StoreFailures: tc.circuit, Observer: func(context.Context, notice.Notice) {}})
+				require.NoError(t, err)
+				var all sync.WaitGroup
+				for n := range calls {
+					k := "k"
+					if !tc.sameKey {
+						k = strconv.Itoa(n)
+					}
+					all.Go(func() {
+						_, err := idem.Do(context.Background(), engine, pays.Key("t", k), 1, func(context.Context, int) (int, error) { panic("it ran") })
+						if !errors.Is(err, idem.ErrStoreUnavailable) {
+							t.Errorf("%v", err)
+						}
+					})
+					time.Sleep(10 * time.Millisecond)
+				}
+				all.Wait()
+				t.Logf("%d requests, %d of them to take claims back", sent.Load(), writes.Load())
+				require.LessOrEqual(t, int(sent.Load()), tc.most)
+				back.Store(true)
+				require.NoError(t, engine.Flush(t.Context()))
+				require.Positive(t, writes.Load())
+			})
 		})
 	}
 }

@@ -23,6 +23,7 @@ const engine = "../../../idem"
 var upward = []string{
 	"engine -> queue",    // the engine owns the queue of its unwritten outcomes
 	"engine -> holdings", // and knows under which claims its handlers run
+	"engine -> fences",   // and which claims are out
 }
 
 // The order is the one that the design draws: a file uses what is declared on its own
