@@ -25,9 +25,9 @@ const (
 
 // Cancel ends the work that [StatusOf] tells of as failed with [protocol.CodeCancelled],
 // as long as no worker has claimed it: then it is [ErrBegun]. Work that is cancelled already stays
-// so. The change is kept with the others of the record, as one of its client. Other errors are
-// those of StatusOf and of the store; after one of the store's the work may be cancelled or not,
-// and Cancel can be called again.
+// so. The change is kept with the others of the record, as one of its client, if the engine's store
+// is a [protocol.Questions]. Other errors are those of StatusOf and of the store; after one of the
+// store's the work may be cancelled or not, and Cancel can be called again.
 func Cancel(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id string) error {
 	for range maxRounds {
 		rec, err := find(ctx, e, op, tenant, id)
@@ -53,7 +53,12 @@ func Cancel(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id s
 			},
 		}
 		s.Write = s.Owner
-		if err := e.Store().Settle(ctx, now, s); err == nil || !changed(err) {
+		err = e.Store().Settle(ctx, now, s)
+		if errors.Is(err, errors.ErrUnsupported) {
+			s.Audit = nil // a store without questions refuses it at once
+			err = e.Store().Settle(ctx, now, s)
+		}
+		if err == nil || !changed(err) {
 			return err
 		}
 		// A worker, a sweep or another call was faster: look again.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -93,4 +94,25 @@ func TestACancellationOrAWorker(t *testing.T) {
 			require.Zero(t, d.runs)
 		}
 	}
+}
+
+// A handler's store need not keep changes: its client cancels all the same.
+func TestWorkIsCancelledInAStoreThatKeepsNoChanges(t *testing.T) {
+	d := newDesk(t)
+	key := statement.Key("acme", "june")
+	id := d.accepted(key, 3)
+	e, err := idem.New(plain{d.Store}, &idem.Options{Now: d.Clock.Now})
+	require.NoError(t, err)
+	require.NoError(t, later.Cancel(t.Context(), e, statement, "acme", id))
+	require.Equal(t, protocol.CodeCancelled, d.Record(key).Failure.Code)
+}
+
+// plain is a store that is no more than that.
+type plain struct{ idem.Store }
+
+func (p plain) Settle(ctx context.Context, now time.Time, s protocol.Settlement) error {
+	if s.Audit != nil {
+		return errors.ErrUnsupported
+	}
+	return p.Store.Settle(ctx, now, s)
 }
