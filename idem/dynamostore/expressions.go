@@ -20,8 +20,8 @@ const (
 	ifHeldOrParked = "owner_id=:own AND in_state IN(:is,:unknown)"
 	// The owner's outcome, recorded without its result.
 	ifFact = ifHeld + " AND " + ifSeen + " AND attribute_exists(omitted)"
-	// An attempt ended or lapsed without outcome.
-	ifLeft = " AND in_state IN(:in_progress,:released)"
+	// An attempt ended or lapsed without outcome, or what was accepted over one waits.
+	ifLeft = " AND in_state IN(:in_progress,:released,:pending)"
 	// The question is open, or is one as soon as somebody looks at it.
 	ifUnknown = "in_state IN(:unknown,:in_progress)"
 	// It is, or its operation waits for a worker.

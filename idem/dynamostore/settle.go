@@ -87,6 +87,7 @@ func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement
 		if w.Kind == protocol.EventLapse {
 			from = ifLeft
 			u.str(":released", string(protocol.Released))
+			u.str(":pending", string(protocol.Pending))
 		} else {
 			from = ifUnknown
 			u.str(":unknown", string(protocol.Unknown))

@@ -201,7 +201,11 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 	}
 	switch rec.State {
 	case Pending:
-		return Decision{DoTakeOver, InProgress}
+		// Accepted over an attempt that may have taken effect, it is no safer than that.
+		if repeatable || !rec.Uncertain {
+			return Decision{DoTakeOver, InProgress}
+		}
+		return Decision{DoPark, Unknown}
 	case InProgress:
 		if !rec.Lapsed(now, ev.Margin) {
 			return Decision{DoInFlight, InProgress}
@@ -229,7 +233,7 @@ func nextSettle(rec *Record, ev Event, now time.Time) Decision {
 	}
 	switch ev.Kind {
 	case EventLapse:
-		if rec.State == InProgress || rec.State == Released {
+		if rec.State == InProgress || rec.State == Released || rec.State == Pending {
 			return Decision{DoApply, Unknown}
 		}
 		return refuse(rec)

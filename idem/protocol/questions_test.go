@@ -20,6 +20,8 @@ const questionTable = `
 absent                                      | -   | -  -  -     | -    -       -    -       | -   -   -     -
 pending R                                   | -   | Q  -  -     | -    -       -    -       | C   F   -     -
 pending NR                                  | -   | Q  -  -     | -    -       -    -       | C   F   -     -
+pending R uncertain                         | -   | Q  -  -     | -    -       -    -       | C   F   -     -
+pending NR uncertain                        | -   | Q  -  -     | -    -       -    -       | C   F   -     -
 in_progress R live, accepted                | P   | P  -  -     | -    -       -    -       | early early early -
 in_progress R lapsed, accepted              | P   | P  -  -     | -    -       -    -       | C   F   R     -
 in_progress NR lapsed, accepted             | P   | P  -  -     | -    -       -    -       | C   F   R     -

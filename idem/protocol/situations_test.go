@@ -76,6 +76,8 @@ func situations() []situation {
 		{"absent", nil},
 		row("pending R", protocol.Pending, 0, accepted),
 		row("pending NR", protocol.Pending, 0, accepted),
+		row("pending R uncertain", protocol.Pending, 0, accepted, uncertain),
+		row("pending NR uncertain", protocol.Pending, 0, accepted, uncertain),
 		row("in_progress R live, accepted", p, live, accepted, watched),
 		row("in_progress R lapsed, accepted", p, lapsed, accepted, watched),
 		row("in_progress NR lapsed, accepted", p, lapsed, accepted),

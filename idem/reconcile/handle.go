@@ -74,7 +74,7 @@ func (s *sweep) handle(rec *idem.Record) error {
 	case protocol.DoPark:
 		return s.park(rec, op)
 	case protocol.DoTakeOver:
-		if rec.State == idem.Pending {
+		if rec.State == idem.Pending && !rec.Uncertain {
 			return s.unclaimed(rec)
 		}
 		// What a call may take over is not parked: its handler may know how to close the step. The
