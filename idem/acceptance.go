@@ -11,10 +11,10 @@ import (
 // acceptance is what a call for later makes of the claims that it would write.
 type acceptance struct {
 	protocol.Later
-	ticket, write string
+	ticket string
 }
 
-func newAcceptance(l *protocol.Later) *acceptance { return &acceptance{*l, newID(), newID()} }
+func newAcceptance(l *protocol.Later) *acceptance { return &acceptance{*l, newID()} }
 
 func (l *acceptance) claim(c protocol.Claim) protocol.Claim {
 	rec := &c.Record
@@ -26,7 +26,8 @@ func (l *acceptance) claim(c protocol.Claim) protocol.Claim {
 		rec.Steps = map[string]protocol.RecordedStep{}
 	}
 	rec.Steps[protocol.AcceptedStep] = protocol.RecordedStep{
-		Write: l.write, Body: protocol.Body{Data: l.Input, Size: len(l.Input), Stored: len(l.Input)},
+		// Its parts are of this try alone: those of one that was refused expire.
+		Write: newID(), Body: protocol.Body{Data: l.Input, Size: len(l.Input), Stored: len(l.Input)},
 	}
 	return c
 }

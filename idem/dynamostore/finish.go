@@ -52,7 +52,7 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 			return err
 		}
 		old, err := s.insert(k, f, w, body, now)
-		if err == errRefused && !bears(old, f.Write) && input.Body.Parts > 0 {
+		if err == errRefused && !bears(old, f.Write) && input.Body.Parts > 0 && !names(old, f.ID, input) {
 			s.expireResults(k, f.ID, []protocol.RecordedStep{input}, now) // nothing will ever name them
 		}
 		return s.ended(old, err, k, f.Write, f.Ending)
@@ -161,6 +161,14 @@ func (s *Store) acceptInput(k *call, f *protocol.Finish, how protocol.Atomic) (p
 	}
 	// Without an expiry: the table never forgets an open question.
 	return input, s.putParts(k, f.ID, input.Write, input.Body, time.Time{}, f.Progress)
+}
+
+// names reports whether the record has the input, or may have it: the acceptance has landed then,
+// however often the record was claimed since.
+func names(old item, id string, input protocol.RecordedStep) bool {
+	d := &decoder{item: old, id: id}
+	steps := d.steps()
+	return d.err != nil || steps[protocol.AcceptedStep].Write == input.Write
 }
 
 // insert writes the whole record of an attempt that took no claim, or none that is
