@@ -50,6 +50,10 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 	var wait *waiter
 	unreadable := false
 	for range maxRounds {
+		if work := x.call.Accepted; work != nil && seen != nil && seen.Ticket != work.Ticket {
+			// Accepted anew since the worker has read its input.
+			return nil, Outcome{}, x.answer(ctx, seen, protocol.DoInFlight)
+		}
 		d := protocol.Next(seen, x.claimEvent(), e.now())
 		if atomic && d.Do == protocol.DoTakeOver && seen.Progressed() {
 			// Left by the reserved mode: this one could not skip what is recorded.

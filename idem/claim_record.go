@@ -54,7 +54,7 @@ func (e *Engine) claimOver(rec Record, seen *Record, do protocol.Action, w Watch
 	lapses := rec.LeaseUntil.Add(e.opts.Margin)
 	if w.watches(rec.Repeat) {
 		rec.Due = lapses
-	} else if w != LeaveAbandonedUnnoticed && len(rec.Steps) > 0 && !seen.Due.IsZero() {
+	} else if (w != LeaveAbandonedUnnoticed || rec.Accepted()) && len(rec.Steps) > 0 && !seen.Due.IsZero() {
 		// Work that is half done stays in the index, at its place: moving it costs a write unit
 		// more than that a sweep now and then meets the claim.
 		rec.Due = earlier(seen.Due, lapses)

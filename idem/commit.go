@@ -42,6 +42,9 @@ func (x *execution) commit(ctx, hctx context.Context, a *attempt, ans Answer, en
 		unit = nil
 	}
 	size := len(end.Result)
+	if a.later != nil {
+		size += len(a.later.Input)
+	}
 	if unit != nil {
 		size += unit.Size()
 	}
@@ -99,7 +102,8 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 func (c *commit) date() {
 	c.at = c.engine.now()
 	if c.a.later != nil {
-		c.f.Ending.Due = c.a.later.due(c.at)
+		// What an earlier attempt may have done is not undone by the acceptance.
+		c.f.Ending.Due, c.f.Ending.Uncertain = c.a.later.due(c.at), c.a.unwritten.Record.Uncertain
 		return
 	}
 	c.f.Ending.ExpiresAt = c.engine.expiry(c.at, c.call.Key.op.retention(), len(c.f.Ending.Result))

@@ -37,7 +37,8 @@ func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out,
 // word about a step, which has sent a token of its own.
 //
 // A claim whose lease is over counts as unknown if its record says that nobody may take it over:
-// the operation is not repeatable, or the attempt was interrupted in an at-most-once step. A
+// the operation is not repeatable, or the attempt was interrupted in an at-most-once step; or that
+// no call does, but a worker: it was accepted for later, and the message may be gone. A
 // record does not say how many attempts are allowed ([idem.Operation.MaxAttempts]), nor that
 // the operation is declared not repeatable by now: such a claim gives [ErrNotUnknown] until a
 // call or a sweep, which know the declaration, has parked it.
@@ -188,9 +189,9 @@ func saidBefore(rec *idem.Record, res Resolution) bool {
 }
 
 // allows says whether the record can be resolved so: DoApply, DoTooEarly or DoRefuse. A claim
-// is no question while its attempt may run, nor if a call may take it over.
+// is no question while its attempt may run, nor if a call, and not a worker, may take it over.
 func (r *Reconciler) allows(rec *idem.Record, res Resolution, now time.Time) protocol.Action {
-	if rec.State == idem.InProgress && (!rec.Lapsed(now, r.opts.Margin) || rec.Repeat == idem.Repeatable && !rec.Interrupted()) {
+	if rec.State == idem.InProgress && (!rec.Lapsed(now, r.opts.Margin) || rec.Repeat == idem.Repeatable && !rec.Interrupted() && !rec.Accepted()) {
 		return protocol.DoRefuse
 	}
 	ev := protocol.Event{Kind: protocol.EventResolve, Seen: rec.Write, To: res.To, Margin: r.opts.Margin, Again: res.Again}

@@ -52,8 +52,8 @@ type Operation struct {
 	Probe func(ctx context.Context, q Question) (Answer, error)
 	// OnAbandoned is told of work that the next call would continue and that nobody calls
 	// for: a lapsed claim of a repeatable operation, or a Released one with steps. It may
-	// send the work again. It is called at least once, and again after growing pauses until
-	// the work continues. It has the same time as Probe. Nil means that the work is reported
+	// send the work again; what was accepted for later waits for the message that brings a worker.
+	// It is called at least once, and again after growing pauses until the work continues. It has the same time as Probe. Nil means that the work is reported
 	// and, after [Operation.GiveUpAfter], left to people. Of a claim with an interrupted step Probe
 	// is asked then. It stays claimable: the next call may close the step ([idem.StepConfig]).
 	OnAbandoned func(ctx context.Context, q Question) error

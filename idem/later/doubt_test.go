@@ -1,0 +1,299 @@
+package later_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/later"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+var errTimeout = errors.New("the printer does not answer")
+
+func (d *desk) reconciler() *reconcile.Reconciler {
+	d.t.Helper()
+	rc, err := reconcile.New(d.Store, &reconcile.Options{Now: d.Clock.Now})
+	require.NoError(d.t, err)
+	return rc
+}
+
+// sweeps for some days.
+func (d *desk) sweeps() {
+	d.t.Helper()
+	sweeper, err := reconcile.NewSweeper(d.reconciler(), nil)
+	require.NoError(d.t, err)
+	for range 50 {
+		d.Clock.Advance(time.Hour)
+		_, err = sweeper.Sweep(d.t.Context())
+		require.NoError(d.t, err)
+	}
+}
+
+// resolve lets a person say what became of it.
+func (d *desk) resolve(key idem.Key, to idem.State) error {
+	res := reconcile.Resolution{To: to}
+	if to == idem.Failed {
+		res.Failure = &idem.Failure{Message: "given up"}
+	}
+	return d.reconciler().Resolve(d.t.Context(), key.ID(), res, reconcile.By{Who: "alice", Why: "she has looked"})
+}
+
+// The operation was not accepted for later yet when its first attempt may have taken effect:
+// nobody is told that nothing was executed, and no stricter worker runs it.
+func TestAnAcceptanceKeepsTheDoubtOfAnEarlierAttempt(t *testing.T) {
+	op := idem.Operation{Name: "statement", Repeat: idem.Repeatable}
+	for name, lapsed := range map[string]bool{"it has failed": false, "its process has died": true} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			key := op.Key("acme", "june")
+			idemtest.Deliver(d.Harness, 1, func(ctx context.Context, e *idem.Engine) (string, error) {
+				return idem.Do(ctx, e, key, 3, func(context.Context, int) (string, error) {
+					if lapsed {
+						d.Crash()
+					}
+					return "", errTimeout
+				})
+			})
+			d.Restart()
+			d.lapse()
+			id := d.accepted(key, 3)
+			rec := d.Record(key)
+			require.True(t, rec.State == idem.Pending && rec.Uncertain && rec.Unsettled == 1, "%+v", rec)
+			require.ErrorIs(t, later.Cancel(t.Context(), d.Engine, op, "acme", id), later.ErrBegun)
+			d.sweeps()
+			s, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
+			require.NoError(t, err)
+			require.Equal(t, idem.Pending, s.State)
+			require.False(t, d.Record(key).GivenUpAt.IsZero(), "people have it")
+
+			require.ErrorIs(t, d.work(statement, key.ID(), nil).Err, idem.ErrOutcomeUnknown)
+			require.Zero(t, d.runs)
+			require.Equal(t, idem.Unknown, d.Record(key).State)
+			require.NoError(t, d.resolve(key, idem.Released))
+			require.NoError(t, d.work(op, key.ID(), nil).Err)
+			require.Equal(t, 1, d.runs)
+		})
+	}
+}
+
+// Between a worker's look and its claim the work is cancelled, forgotten and accepted anew: the
+// worker has the input of what is over, and runs nothing.
+func TestAWorkerRunsNoInputOfAnEarlierAcceptance(t *testing.T) {
+	d := newDesk(t)
+	key := statement.Key("acme", "june")
+	id := d.accepted(key, 3)
+	d.Faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error {
+		require.NoError(t, d.cancel(id))
+		require.NoError(t, d.reconciler().Forget(ctx, key.ID(), reconcile.By{Who: "alice", Why: "a test"}))
+		id = d.accepted(key, 3)
+		return c.Do(ctx)
+	})
+	require.ErrorIs(t, d.work(statement, key.ID(), nil).Err, idem.ErrInFlight, "its message comes again")
+	require.Zero(t, d.runs)
+	require.NoError(t, d.work(statement, key.ID(), nil).Err)
+	s, err := later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
+	require.NoError(t, err)
+	require.Equal(t, idem.Completed, s.State)
+}
+
+// The message that would bring the next worker is gone: people have the work then, and can end it.
+func TestWorkThatNoWorkerComesForAnyMoreIsEndedByPeople(t *testing.T) {
+	repeatable := func(w idem.Watch) idem.Operation {
+		return idem.Operation{Name: "statement", Repeat: idem.Repeatable, Watch: w}
+	}
+	for name, c := range map[string]struct {
+		op   idem.Operation
+		die  bool
+		end  error
+		left idem.State
+	}{
+		"its worker has died":                        {repeatable(idem.WatchNotRepeatable), true, nil, idem.InProgress},
+		"its worker has died, watched":               {repeatable(idem.WatchAlways), true, nil, idem.InProgress},
+		"its worker has died, not noticed elsewhere": {repeatable(idem.LeaveAbandonedUnnoticed), true, nil, idem.InProgress},
+		"its worker did nothing":                     {statement, false, idem.NotExecuted(errTimeout), idem.Released},
+		"its worker failed":                          {repeatable(0), false, errTimeout, idem.Released},
+		"nobody knows":                               {statement, false, errTimeout, idem.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			key := c.op.Key("acme", "june")
+			id := d.accepted(key, 3)
+			idemtest.Deliver(d.Harness, 1, func(ctx context.Context, e *idem.Engine) (idem.Result[string], error) {
+				return later.Work(ctx, e, c.op, key.ID(), func(context.Context, int) (string, error) {
+					if c.die {
+						d.Crash()
+					}
+					return "", c.end
+				})
+			})
+			d.Restart()
+			d.sweeps()
+			rec := d.Record(key)
+			require.Equal(t, c.left, rec.State)
+			require.False(t, rec.GivenUpAt.IsZero(), "people have it")
+			require.ErrorIs(t, later.Cancel(t.Context(), d.Engine, c.op, "acme", id), later.ErrBegun)
+			require.NoError(t, d.resolve(key, idem.Failed))
+			_, err := later.StatusOf(t.Context(), d.Engine, c.op, "acme", id)
+			var failed *idem.RecordedError
+			require.ErrorAs(t, err, &failed)
+			require.ErrorAs(t, d.work(c.op, key.ID(), nil).Err, &failed, "a message that comes all the same")
+			require.Zero(t, d.runs)
+		})
+	}
+}
+
+// Also an operation that may run while the store is down is accepted only if that is recorded.
+func TestNothingIsAcceptedThatIsNotRecorded(t *testing.T) {
+	op := idem.Operation{Name: "statement", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen}
+	d := newDesk(t)
+	key := op.Key("acme", "june")
+	for _, m := range []idemtest.Method{idemtest.Get, idemtest.Finish} {
+		d.Faults.Always(idemtest.LoseRequest, m)
+		require.Error(t, d.accept(key, 3).Err, m)
+		d.Faults.Heal()
+	}
+	require.Empty(t, d.Published())
+	d.accepted(key, 3)
+	d.Faults.Always(idemtest.LoseRequest, idemtest.Acquire)
+	require.ErrorIs(t, d.work(op, key.ID(), nil).Err, idem.ErrStoreUnavailable)
+	require.Zero(t, d.runs, "a worker has no input but the recorded one")
+	d.Faults.Heal()
+	require.NoError(t, d.work(op, key.ID(), nil).Err)
+
+	key = op.Key("acme", "july")
+	require.Panics(t, func() {
+		_, _ = later.Accept[string](t.Context(), d.Engine, key, 3, func(context.Context, string) error { panic("no queue") })
+	})
+	_, err := later.Accept[string](t.Context(), d.Engine, key, 3, func(context.Context, string) error { return errTimeout })
+	require.ErrorIs(t, err, errTimeout)
+	require.Nil(t, d.Record(key))
+}
+
+// The commit of an acceptance arrives when its caller has been told that nothing is certain, and
+// has asked again.
+func TestALateAcceptanceIsNone(t *testing.T) {
+	d := newDesk(t)
+	for name, withdrawn := range map[string]bool{"june": true, "july": false} {
+		key := statement.Key("acme", name)
+		var late *idemtest.Call
+		d.Faults.Next(idemtest.Finish, func(_ context.Context, c *idemtest.Call) error { late = c; return c.Lost() })
+		if !withdrawn {
+			d.Faults.Always(idemtest.LoseRequest, idemtest.Withdraw)
+		}
+		require.ErrorIs(t, d.accept(key, 3).Err, idem.ErrNotCommitted)
+		d.Restart()
+		d.Faults.Heal()
+		before := len(d.Published())
+		id := d.accepted(key, 3)
+		require.Error(t, late.Do(t.Context()))
+		require.Len(t, d.Published(), before+1)
+		require.Equal(t, id, d.accepted(key, 3))
+	}
+}
+
+// Workers have come and gone when its caller asks what became of the commit.
+func TestAnAcceptanceWhoseReplyIsLostWhileWorkersCome(t *testing.T) {
+	for attempts := range 4 {
+		d := newDesk(t)
+		key := statement.Key("acme", "june")
+		d.Faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
+			require.NoError(t, c.Do(ctx))
+			for range attempts {
+				_, err := later.Work(t.Context(), d.Engine, statement, key.ID(), func(context.Context, int) (string, error) {
+					return "", idem.NotExecuted(errTimeout)
+				})
+				require.ErrorIs(t, err, errTimeout)
+			}
+			return c.Lost()
+		})
+		id := d.accepted(key, 3)
+		_, err := later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
+		require.NoError(t, err)
+		require.Len(t, d.Published(), 1)
+		require.NoError(t, d.work(statement, key.ID(), nil).Err)
+	}
+}
+
+// A worker in atomic mode takes no claim: what is cancelled while it runs is not committed.
+func TestWorkThatIsCancelledUnderAnAtomicWorkerTakesNoEffect(t *testing.T) {
+	op := idem.Operation{Name: "statement", Repeat: idem.Repeatable, Mode: idem.Atomic}
+	d := newDesk(t)
+	key := op.Key("acme", "june")
+	id := d.accepted(key, 3)
+	var failed *idem.RecordedError
+	require.ErrorAs(t, d.work(op, key.ID(), func() { require.NoError(t, d.cancel(id)) }).Err, &failed)
+	require.Equal(t, idem.Failed, d.Record(key).State)
+
+	key = op.Key("acme", "july")
+	d.accepted(key, 3)
+	inner := idemtest.Delivery[idem.Result[string]]{}
+	outer := d.work(op, key.ID(), func() { inner = d.work(op, key.ID(), nil) })
+	require.NoError(t, inner.Err)
+	require.NoError(t, outer.Err)
+	require.True(t, inner.Value.Outcome.Executed && outer.Value.Outcome.Replayed, "one of two commits")
+}
+
+// Steps of accepted work are kept from worker to worker, undone, and counted as those of any
+// other operation.
+func TestAWorkersStepsAndAttempts(t *testing.T) {
+	op := idem.Operation{Name: "statement", Repeat: idem.Repeatable, MaxAttempts: 3}
+	d := newDesk(t)
+	reserved, undone := 0, 0
+	work := func(key idem.Key, then error) error {
+		_, err := later.Work(t.Context(), d.Engine, op, key.ID(), func(ctx context.Context, in int) (string, error) {
+			_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { reserved++; return in, nil },
+				&idem.StepConfig[int]{Compensate: func(context.Context, int) error { undone++; return nil }})
+			if err != nil {
+				return "", err
+			}
+			return "", then
+		})
+		return err
+	}
+	june, july := op.Key("acme", "june"), op.Key("acme", "july")
+	declined := errors.New("declined")
+	id := d.accepted(june, 3)
+	for _, err := range []error{errTimeout, errTimeout, idem.Permanent(declined)} {
+		require.Error(t, work(june, err))
+	}
+	require.Equal(t, []int{1, 1}, []int{reserved, undone})
+	_, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
+	require.ErrorContains(t, err, "declined")
+
+	id = d.accepted(july, 3)
+	for range 3 {
+		require.ErrorIs(t, work(july, errTimeout), errTimeout)
+	}
+	require.ErrorIs(t, work(july, nil), idem.ErrOutcomeUnknown)
+	s, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
+	require.NoError(t, err)
+	require.Equal(t, idem.Unknown, s.State)
+	d.lapse()
+	require.NoError(t, d.resolve(july, idem.Released))
+	require.NoError(t, work(july, nil))
+	require.Equal(t, 2, reserved)
+}
+
+// A large input has the time that a large result has.
+func TestALargeInputHasTimeToBeAccepted(t *testing.T) {
+	left := func(size int) (left time.Duration) {
+		d := newDesk(t)
+		d.Faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
+			end, ok := ctx.Deadline()
+			require.True(t, ok)
+			left = time.Until(end)
+			return c.Do(ctx)
+		})
+		_, err := later.Accept[string](t.Context(), d.Engine, statement.Key("acme", "june"), strings.Repeat("x", size), nil)
+		require.NoError(t, err)
+		return left
+	}
+	require.Greater(t, left(60<<20), left(10)+30*time.Second)
+}
