@@ -165,7 +165,7 @@ func behindNetHTTP(around bool) entryPoint {
 			send(w, res)
 		}))
 		mux := http.NewServeMux()
-		for _, path := range []string{"/payments", "/transfers", "/refunds", "/statements", "/statements/{id}"} {
+		for _, path := range []string{"/payments", "/transfers", "/refunds", "/statements", "/statements/{id}", "/reports", "/reports/{id}"} {
 			if around {
 				mux.Handle(path, handler)
 			} else {
