@@ -1,0 +1,206 @@
+package later
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
+	"github.com/idem-go/idempotency/local/proof/faultnet"
+	"github.com/idem-go/idempotency/local/proof/rig"
+)
+
+// Every accepted request is found from its 202 on and comes to one end, which all who asked for
+// it are told; what is not repeatable runs once, and what was cancelled or given up never.
+func TestAcceptedRequestsComeToOneEnd(t *testing.T) {
+	count, atOnce, limit := 40, 48, 2*time.Minute
+	if long() {
+		count, atOnce, limit = 1000, 64, 20*time.Minute
+	}
+	began := time.Now()
+	s := newSetup(t)
+	s.work("statements")
+	s.work("reports")
+	s.sweep()
+	all := requests(count)
+	queue := sendings(rand.New(rand.NewPCG(s.seed, 0)), all)
+	s.askAll(queue, atOnce, limit)
+	s.calm()
+	took := time.Since(began)
+
+	// These messages come when all is over.
+	for _, name := range []string{"audits", "drafts"} {
+		s.work(name)
+		s.calm()
+		q := s.queues[name]
+		require.Eventually(t, func() bool { return queuetest.Held(t, q.Client, q.URL) == 0 }, time.Minute, 50*time.Millisecond)
+	}
+	ends := map[string]int{}
+	for _, r := range all {
+		ends[s.audit(r)]++
+	}
+	s.requireMessages(all)
+	t.Logf("%d requests, %d sendings: ends %v, runs %v, in %.1f s; faults:", count, len(queue), ends, s.recorder.fates(), took.Seconds())
+	for name, f := range s.faults {
+		t.Logf("  %s %v", name, f.Count())
+	}
+	for _, end := range []string{"200", "408", string(idemhttp.CodeCancelled), string(idemhttp.CodeFailed), string(idemhttp.CodeOutcomeUnknown)} {
+		require.NotZero(t, ends[end], end)
+	}
+	require.NotZero(t, s.recorder.fates()["die"])
+	for name, kinds := range map[string][]string{
+		"front": {faultnet.KilledBefore, faultnet.KilledAfter, faultnet.KilledWith}, "clients": {faultnet.CallLost, faultnet.ReplyLost, faultnet.CutLate},
+	} {
+		for _, kind := range kinds {
+			require.NotZero(t, s.faults[name].Count()[kind], "%s: %s", name, kind)
+		}
+	}
+}
+
+// audit holds the runs of a request, what its senders were told, its status and its record to
+// each other, and names its end.
+func (s *setup) audit(r *request) (end string) {
+	t := s.t
+	t.Helper()
+	about := func(what string) string { return fmt.Sprintf("request %d, %s: %s", r.n, r.collection, what) }
+	op := operations[r.collection]
+	rec := s.record(r)
+	runs := s.recorder.of(r.n)
+	told := fmt.Sprintf("%d told %q, runs %+v, record %s attempt %d", r.n, r.answers, runs, rec.State, rec.Attempt)
+
+	status := "" // of a request whose outcome was there before a sender had its 202
+	if r.at != "" {
+		h, err := s.client(nil).until(t.Context(), http.MethodGet, r.at, r.tenant, nil)
+		require.NoError(t, err)
+		status = h.answer()
+		require.NotEqual(t, http.StatusAccepted, h.StatusCode, "it has not ended: %s", told)
+	} else {
+		status = r.answers[len(r.answers)-1]
+	}
+	unknown := fmt.Sprint(http.StatusConflict, " ", idemhttp.CodeOutcomeUnknown)
+	for _, a := range r.answers {
+		// A parked attempt may still record its outcome.
+		require.True(t, a == status || a == unknown && op.Repeat != idem.Repeatable, about("its senders are told different ends: "+told))
+	}
+	ran := 0
+	for i, run := range runs {
+		require.False(t, run.wrong, about("it ran with the input of another one"))
+		require.Equal(t, []string{r.tenant, op.Name}, []string{run.tenant, run.operation}, about("it ran as another one"))
+		require.True(t, i == 0 || runs[i-1].attempt < run.attempt, about("two runs of an attempt: "+told))
+		if run.fate != "not executed" || !run.ended {
+			ran++
+		}
+	}
+	if op.Repeat != idem.Repeatable {
+		require.LessOrEqual(t, ran, 1, about("it ran twice: "+told))
+	}
+	require.True(t, r.cancelled || r.collection != "drafts", about("it waits, and cannot be cancelled"))
+	if r.cancelled {
+		require.Equal(t, fmt.Sprint(http.StatusConflict, " ", idemhttp.CodeCancelled), status, about("it was cancelled: "+told))
+	}
+	code, rest, _ := strings.Cut(status, " ")
+	switch {
+	case code == "200":
+		var result struct {
+			N   int    `json:"n"`
+			Run string `json:"run"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(rest), &result))
+		i, err := strconv.Atoi(result.Run)
+		require.NoError(t, err)
+		require.Equal(t, r.n, result.N)
+		require.True(t, runs[i-1].fate == "ok" && runs[i-1].ended, about("a result of no run: "+told))
+		require.Equal(t, idem.Completed, rec.State)
+		return code
+	case code == "408" || rest == string(idemhttp.CodeCancelled):
+		require.Empty(t, runs, about("it ended unbegun: "+told))
+		require.Equal(t, code == "408", r.collection == "audits" && rest == string(idemhttp.CodeUnclaimed), about("it was given up: "+told))
+		require.True(t, code == "408" || r.cancels, about("nobody has cancelled it"))
+		require.Equal(t, idem.Failed, rec.State)
+		if code == "408" {
+			return code
+		}
+	case rest == string(idemhttp.CodeFailed):
+		require.Equal(t, "permanent", runs[len(runs)-1].fate, about(told))
+		require.Equal(t, idem.Failed, rec.State)
+	case rest == string(idemhttp.CodeOutcomeUnknown):
+		require.NotEqual(t, idem.Repeatable, op.Repeat, about(told))
+		require.Equal(t, idem.Unknown, rec.State)
+		require.True(t, rec.Open() && !rec.Due.IsZero() && rec.ExpiresAt.IsZero(), about("nobody will notice it: "+told))
+	default:
+		require.Fail(t, about("it has no end: "+status+": "+told))
+	}
+	return rest
+}
+
+// record finds the record of a request by its tenant and its operation's name.
+func (s *setup) record(r *request) *idem.Record {
+	s.t.Helper()
+	id := operations[r.collection].Key(r.tenant, r.key).ID()
+	rec, err := s.store.Get(s.t.Context(), id)
+	require.NoError(s.t, err)
+	require.NotNil(s.t, rec, "request %d has no record %s", r.n, id)
+	return rec
+}
+
+// requireMessages shows that there is a record of each request and of nothing else, and that
+// each has one message, and no message is about anything else.
+func (s *setup) requireMessages(all []*request) {
+	t := s.t
+	t.Helper()
+	messages, records := map[string]int{}, map[string]bool{}
+	for _, it := range rig.Scan(t, s.records) {
+		id, sort := rig.Text(it[schema.PK]), rig.Text(it[schema.SK])
+		switch {
+		case strings.Contains(id, schema.PartPK):
+		case sort == schema.RecordSK:
+			records[id] = true
+		case strings.HasPrefix(sort, schema.OutboxSK):
+			messages[id]++
+		}
+	}
+	require.Len(t, records, len(all))
+	for _, r := range all {
+		id := operations[r.collection].Key(r.tenant, r.key).ID()
+		require.True(t, records[id], id)
+		require.Equal(t, 1, messages[id], "request %d: messages", r.n)
+	}
+	require.Len(t, messages, len(all))
+}
+
+// twice delivers messages again, now or later, beside what the rule does.
+func twice(rule faultnet.Rule) faultnet.Rule {
+	return func(c *faultnet.Call) faultnet.Fault {
+		if f := rule(c); f != nil || c.Operation != "SendMessageBatch" || c.Number%2 == 0 {
+			return f
+		}
+		return func(c *faultnet.Call) (*faultnet.Reply, error) {
+			if r, err := c.Pass(); err != nil || r.Status != http.StatusOK {
+				return r, err
+			}
+			var batch map[string]any
+			if err := c.Read(&batch); err != nil {
+				return nil, err
+			}
+			entries, _ := batch["Entries"].([]any)
+			for _, e := range entries {
+				e.(map[string]any)["DelaySeconds"] = c.Number % 5
+			}
+			var err error
+			if c.Body, err = json.Marshal(batch); err != nil {
+				return nil, err
+			}
+			return c.Pass()
+		}
+	}
+}

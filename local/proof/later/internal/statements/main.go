@@ -1,0 +1,88 @@
+// Command statements is the functions that the tests of package later run: the front,
+// which accepts requests for later, and the worker of one of its operations.
+//
+// Environment: IDEM_TABLE and IDEM_DYNAMODB_ENDPOINT; LATER_WORKER names the worker's
+// operation, empty for the front; LATER_RECORDER is where the worker asks what to do.
+package main
+
+import (
+	"context"
+	"errors"
+	"log"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/schema"
+	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
+)
+
+// operations by the collection that they are requested in. Nobody comes for audits and drafts in
+// time.
+var operations = map[string]idem.Operation{
+	"statements": {Name: "statement"},
+	"reports":    {Name: "report", Repeat: idem.Repeatable},
+	"audits":     {Name: "audit"},
+	"drafts":     {Name: "draft"},
+}
+
+// auditWithin is how long an audit waits for its worker.
+const auditWithin = 2 * time.Second
+
+func main() {
+	engine, err := open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	if name := os.Getenv("LATER_WORKER"); name != "" {
+		op, ok := operations[name]
+		if !ok {
+			log.Fatalf("LATER_WORKER is %q", name)
+		}
+		w := &worker{recorder: os.Getenv("LATER_RECORDER")}
+		lambda.Start(idemlambda.SQSWorker(engine, op, &idemlambda.SQSOptions{Concurrency: 4}, w.make))
+		return
+	}
+	routes, later := idemhttp.Routes{}, idemhttp.LaterRoutes{}
+	for name, op := range operations {
+		route := "POST /" + name
+		l := idemhttp.Later{Status: "/" + name + "/{id}", Hand: func(ctx context.Context, id string) error {
+			dynamostore.TxOf(ctx).Publish("work", outbox.Message{Destination: name, Body: []byte(id)})
+			return nil
+		}}
+		if name == "audits" {
+			l.For = auditWithin
+		}
+		routes[route], later[route] = op, l
+	}
+	lambda.Start(idemlambda.RESTAPI(engine, routes, idemhttp.Claim("tenant"), &idemhttp.Options{Later: later},
+		func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
+			return events.APIGatewayProxyResponse{}, errors.New("the handler of a request that is accepted for later ran")
+		}))
+}
+
+func open() (*idem.Engine, error) {
+	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{
+		Endpoint: os.Getenv(schema.EnvEndpoint), Transport: caller.Transport{RoundTripper: http.DefaultTransport.(*http.Transport).Clone()},
+	})
+	if err != nil {
+		return nil, err
+	}
+	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), &dynamostore.Options{AttemptTimeout: 10 * time.Second})
+	if err != nil {
+		return nil, err
+	}
+	// A busy machine may need the time; the share of the function's own bounds it.
+	return idem.New(store, &idem.Options{
+		Lease: time.Second, Margin: 250 * time.Millisecond, ClaimBudget: time.Minute, FinishBudget: time.Minute, Observer: idem.LogTo(nil),
+	})
+}
