@@ -253,6 +253,15 @@ func (s *step) unrecorded(fn func(context.Context) (tried, error)) ([]byte, erro
 func (s *step) replay(known protocol.RecordedStep, read func([]byte) error) error {
 	s.notify(notice.StepReplayed, nil)
 	switch {
+	case known.Omitted && known.Said && !s.empty && s.opts.compensate != nil:
+		// Whoever has said it may find the result that the compensation needs.
+		return s.unsaid(Unmark(s.unavailable(known.Failure)))
+	case known.Omitted && known.Said:
+		if err := s.goesBy(); err != nil {
+			return err
+		}
+	}
+	switch {
 	case known.Omitted && s.empty:
 		s.a.journal.compensateBy(s, tried{raw: []byte("{}")})
 		return nil
@@ -278,7 +287,7 @@ func (s *step) replay(known protocol.RecordedStep, read func([]byte) error) erro
 		return s.unreadable(known, err)
 	}
 	if known.Said {
-		if err = s.a.journal.write(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Read: true}); err != nil {
+		if err = s.goesBy(); err != nil {
 			return err
 		}
 	}
@@ -286,15 +295,26 @@ func (s *step) replay(known protocol.RecordedStep, read func([]byte) error) erro
 	return nil
 }
 
+// goesBy makes what a resolution has said of the step the attempt's own.
+func (s *step) goesBy() error {
+	return s.a.journal.write(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Read: true})
+}
+
 // unreadable stops the operation at a recorded result that does not fit. One that an attempt has
-// recorded or read is read by its code, which a later attempt may be. By one that a resolution has
-// said and no attempt has read nothing has gone: the step is an interrupted one again.
+// recorded or read is read by its code, which a later attempt may be.
 func (s *step) unreadable(known protocol.RecordedStep, err error) error {
 	s.notify(notice.Unreadable, err)
 	if known.Said && known.Done() {
-		if wErr := s.a.journal.write(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Unread: true}); wErr != nil {
-			return wErr
-		}
+		return s.unsaid(err)
+	}
+	return s.halt(err)
+}
+
+// unsaid stops the operation at what a resolution has said of the step and this attempt cannot go
+// on with. Nothing has gone by it: the step is an interrupted one again.
+func (s *step) unsaid(err error) error {
+	if wErr := s.a.journal.write(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Unread: true}); wErr != nil {
+		return wErr
 	}
 	return s.halt(err)
 }

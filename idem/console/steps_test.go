@@ -267,7 +267,7 @@ func TestTheFormSaysWhatAStepWithoutAResultLeadsTo(t *testing.T) {
 	form.Set("look", "1")
 	shown = append(shown, r.post("/ops/act", form).text)
 	for _, with := range shown {
-		require.Contains(t, with, "and nothing is undone, since this step has a compensation, which needs its result: the operation is parked again")
+		require.Contains(t, with, "the operation is parked again, unless the step returns nothing, since it has a compensation, which needs its result")
 		require.NotContains(t, with, "undo the other steps")
 	}
 }

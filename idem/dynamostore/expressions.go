@@ -87,10 +87,10 @@ const (
 	stepFirst = "SET steps=:steps,write_id=:id,updated_at=:now"
 	stepRef   = ",provider_ref=:ref,ref_write=:id"
 	// The entry keeps its write_id, which names the result's parts, and its begun_at.
-	stepRead   = "SET write_id=:id,updated_at=:now"
-	stepUnread = "SET steps.#step.begun=:true,write_id=:id,updated_at=:now"
-	stepSaid   = "steps.#step.said"
-	stepResult = "steps.#step.body,steps.#step.body_size,steps.#step.enc,steps.#step.parts"
+	stepRead    = "SET write_id=:id,updated_at=:now"
+	stepUnread  = "SET steps.#step.begun=:true,write_id=:id,updated_at=:now"
+	stepSaid    = "steps.#step.said"
+	stepOutcome = "steps.#step.body,steps.#step.body_size,steps.#step.enc,steps.#step.parts,steps.#step.failure,steps.#step.omitted"
 
 	// A part of a step's result goes with the outcome.
 	partExpires = "SET expires_at=:exp"

@@ -131,7 +131,7 @@ func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now 
 		u.str(":seen", w.Seen)
 		u.yes(":true")
 		if w.Unread {
-			u.drop(stepResult)
+			u.drop(stepOutcome)
 		} else {
 			u.drop(stepSaid)
 		}
@@ -287,9 +287,9 @@ func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 			return nil, &protocol.TooLargeError{Size: len(step.Result), Limit: s.maxResult}
 		}
 		entry := protocol.RecordedStep{Failure: step.Failure, Omitted: step.Omitted, Compensates: step.Compensates, Write: w.Write, BegunAt: left[step.Name].BegunAt}
+		entry.Said = step.Says()
 		if step.Failure == nil {
 			// Whether the record is full already is for its attempts to know.
-			entry.Said = true
 			if entry.Body, err = s.pack(k, target{w.ID, step.Name}, step.Result, stepInlineFullUpTo, nil); err != nil {
 				return nil, &protocol.StoreError{Op: k.op, Err: err}
 			}

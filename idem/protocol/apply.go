@@ -182,7 +182,7 @@ func (s StepWrite) Recorded(old RecordedStep, now time.Time) RecordedStep {
 		old.Said = false
 		return old
 	case s.Unread:
-		old.Begun, old.Body = true, Body{}
+		old.Begun, old.Body, old.Omitted, old.Failure = true, Body{}, false, nil
 		return old
 	}
 	st := RecordedStep{
@@ -254,7 +254,7 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 		if s.MayRecord(rec, step.Name) {
 			step.Write, step.Begin, step.NotExecuted, step.Read, step.Unread = s.Write, false, false, false, false
 			said := step.Recorded(RecordedStep{}, now)
-			said.Said, said.BegunAt = step.Failure == nil, rec.Steps[step.Name].BegunAt
+			said.Said, said.BegunAt = step.Says(), rec.Steps[step.Name].BegunAt
 			next.Steps[step.Name] = said
 		}
 	}
@@ -275,6 +275,10 @@ func (s Settlement) Left() map[string]RecordedStep {
 	}
 	return left
 }
+
+// Says reports whether an attempt must be able to go on with what a settlement says of the step:
+// with its result, or without the one that its compensation needs.
+func (s StepWrite) Says() bool { return s.Failure == nil || s.Omitted && s.Compensates }
 
 // MayRecord reports whether the settlement may say what became of the step.
 func (s Settlement) MayRecord(rec *Record, step string) bool {

@@ -240,6 +240,18 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				r.Steps["open"] = protocol.RecordedStep{Write: "w", Said: true, Body: protocol.Body{Data: []byte("ch_1"), Size: 4, Stored: 4}}
 			},
 		},
+		"resolution that says that an open step was done without the result that its compensation needs": {
+			parked, protocol.Settlement{
+				ID: "t#op#x", Kind: protocol.EventResolve, Seen: "seen", Write: "w", Owner: "resolver", Ending: protocol.Ending{State: protocol.Released},
+				Steps: []protocol.StepWrite{{Name: "open", Compensates: true, Omitted: true, Failure: &protocol.Failure{Message: "not known"}}},
+			}.Apply,
+			func(r *protocol.Record) {
+				ended(r)
+				r.State, r.Owner, r.Resolved = protocol.Released, "resolver", true
+				asked(r)
+				r.Steps["open"] = protocol.RecordedStep{Write: "w", Said: true, Compensates: true, Omitted: true, Failure: &protocol.Failure{Message: "not known"}}
+			},
+		},
 		"what was said is read": {told, protocol.StepWrite{Owner: "own", Write: "w", Name: "told", Seen: "w-told", Read: true}.Apply, func(r *protocol.Record) {
 			r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease, Body: protocol.Body{Data: []byte("7"), Size: 1, Stored: 1}}
 			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}

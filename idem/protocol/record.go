@@ -136,8 +136,9 @@ type RecordedStep struct {
 	// NotExecuted is set if an at-most-once step began and provably had no effect: it
 	// may begin again.
 	NotExecuted bool
-	// Said is set while a resolution has said what the step returned and no attempt has read it.
-	// With Begun, an attempt could not: it went by nothing, and the step is interrupted again.
+	// Said is set while a resolution has said what the step returned, or of one with a
+	// compensation that nobody knows it, and no attempt has gone by that. With Begun, an attempt
+	// could not: it went by nothing, and the step is interrupted again.
 	Said bool
 	// BegunAt is when the begin mark was written, in milliseconds; zero without one. An outcome
 	// that a resolution has said keeps it.

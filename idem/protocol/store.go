@@ -157,9 +157,9 @@ type StepWrite struct {
 	Name             string
 	// Begin writes the begin mark of an at-most-once step, NotExecuted takes it back.
 	Begin, NotExecuted bool
-	// Read says that the attempt could read what a resolution has said of the step, and goes by
-	// it: the entry is no longer Said. Unread says that it could not: the entry is Begun again,
-	// without its result. Both change an entry that is Said and not Begun, which keeps its Write
+	// Read says that the attempt can go on with what a resolution has said of the step, and goes
+	// by it: the entry is no longer Said. Unread says that it cannot: the entry is Begun again,
+	// and has no outcome. Both change an entry that is Said and not Begun, which keeps its Write
 	// and its BegunAt. They have landed, or need not, if the owner's entry is so already.
 	Read, Unread bool
 	// Spent of Unread is the result that the entry has, unless another step has it too: a store
@@ -341,8 +341,8 @@ type Settlement struct {
 	// resolution has said.
 	ClearSteps []string
 	// Steps are the outcomes of steps that have a begin mark, or with Again are [Record.Told],
-	// which they replace. Name, Failure, Omitted, Result and Compensates count. A step that gets a
-	// result is Said. Any other step stays as it is. Of an Ending that is Completed those that are Omitted are
+	// which they replace. Name, Failure, Omitted, Result and Compensates count. A step that
+	// [StepWrite.Says] so is Said. Any other step stays as it is. Of an Ending that is Completed those that are Omitted are
 	// all that stays of the record's steps, see Left; of them Name, Failure and Compensates count.
 	Steps []StepWrite
 	// Again lets a resolution replace an earlier one.

@@ -160,9 +160,14 @@ func TestAResolutionThatComesTooLateOrChangesNothingIsRefused(t *testing.T) {
 // is over.
 func (r *rig) killedIn(key idem.Key, step string) {
 	r.t.Helper()
+	r.killedInStep(key, step, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+}
+
+func (r *rig) killedInStep(key idem.Key, step string, conf *idem.StepConfig[int]) {
+	r.t.Helper()
 	d := idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
 		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
-			return idem.Step(ctx, step, func(context.Context) (int, error) { r.Crash(); return 7, nil }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+			return idem.Step(ctx, step, func(context.Context) (int, error) { r.Crash(); return 7, nil }, conf)
 		})
 	})
 	require.ErrorIs(r.t, d[0].Err, idemtest.ErrCrashed)

@@ -99,7 +99,7 @@ func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
 		say(" It has failed, and what its steps did has been undone.")
 	}
 	for _, name := range unread(rec) {
-		say(" The handler cannot read the result that was said of step %s: say it anew, as its function returns it.", name)
+		say(" The handler cannot go on with what was said of step %s: say its result anew, as its function returns it.", name)
 	}
 	if rec.Resolved {
 		say(" The outcome was resolved from outside its attempts.")
@@ -158,10 +158,12 @@ func skipped(rec *idem.Record) string {
 	if rec.Undoing() {
 		return ", and goes on undoing what its steps did"
 	}
-	var done, failed, lost, needed []string
+	var done, failed, lost, needed, asked []string
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
 		switch step := rec.Steps[name]; {
 		case !step.Done():
+		case step.Omitted && step.Said:
+			asked = append(asked, name)
 		case step.Omitted:
 			lost = append(lost, name)
 			if rec.Steps[name].Compensates {
@@ -183,6 +185,7 @@ func skipped(rec *idem.Record) string {
 	say(", and gets the recorded failure of: ", failed)
 	say(", and is asked about the interrupted steps: ", interrupted(rec))
 	say(", and gets an error for the steps that took effect with a result that is not known: ", lost)
+	say(". Unless these return nothing, the operation is parked again as soon as it comes to them, since compensations need their results, which are to be said then: ", asked)
 	const fails = ". Unless these return nothing, most handlers then fail the operation for good"
 	switch {
 	case len(needed) > 0:

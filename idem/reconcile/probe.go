@@ -22,7 +22,7 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	switch {
 	case len(unread(rec)) > 0:
 		// Who said it would say the same again.
-		return s.giveUp(rec, "the handler cannot read the result that was said of "+strings.Join(unread(rec), ", "), nil)
+		return s.giveUp(rec, "the handler cannot go on with what was said of "+strings.Join(unread(rec), ", "), nil)
 	case op.Probe == nil:
 		return s.wait(rec, op, notice.SweepPostponed, op.GiveUpAfter, rec.Probes, "nobody can be asked about it", nil)
 	case s.opts.DryRun:

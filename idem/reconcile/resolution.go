@@ -35,12 +35,11 @@ type Resolution struct {
 	// [FailedWith] or [NotExecuted]. The next call gets them as the steps' outcomes and goes on;
 	// only what was not executed runs again. All interrupted steps must be named, and with Again
 	// those of which the earlier resolution has said that they took effect or failed. Ask the
-	// provider with the step's token ([Step.Token]): it does not know the operation's. A result of
-	// another type than the step's parks the operation at the next call, and must be said anew; one that
-	// an attempt has read stays. A step that took effect is undone like the others if the operation
-	// fails. The compensation of one that returns something needs the result: without it nothing is
-	// undone, and the operation is parked again, to be resolved to Completed or Failed. Nil if there are
-	// none.
+	// provider with the step's token ([Step.Token]): it does not know the operation's. A step that took
+	// effect is undone like the others if the operation fails. The compensation of one that returns
+	// something needs the result: without it the next call parks the operation when it comes to the
+	// step, and the result must be said then. A result of another type than the step's does so too.
+	// What an attempt has gone on with stays. Nil if there are none.
 	Steps map[string]Answer
 	// Undone says that what the steps did has been undone, by their compensations or by hand, and
 	// that this is the outcome all the same. Without it a [*NotUndoneError] refuses To Failed, and To

@@ -71,7 +71,7 @@ func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
 			token := protocol.Token(key.ID(), "charge")
 			require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: token, BegunAt: began}}, r.people[0].Steps)
 			e := r.explain(key)
-			require.Contains(t, e.Summary, "cannot read the result that was said of step charge")
+			require.Contains(t, e.Summary, "cannot go on with what was said of step charge")
 			require.Equal(t, []string{"charge"}, e.Decisions[2].Steps)
 			err = rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice)
 			require.ErrorIs(t, err, reconcile.ErrStepsUnnamed)
@@ -90,8 +90,21 @@ func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
 
 // charge is a handler with the charge as its only step, whose result has the type T.
 func charge[T any](s *shop, result T) func(context.Context, int) (int, error) {
+	return chargeWith(s, result, &idem.StepConfig[T]{Semantics: idem.AtMostOnce})
+}
+
+// refundable is a charge with a compensation.
+func refundable[T any](s *shop, result T) func(context.Context, int) (int, error) {
+	return chargeWith(s, result, undoing[T](s))
+}
+
+func undoing[T any](s *shop) *idem.StepConfig[T] {
+	return &idem.StepConfig[T]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, T) error { s.returned++; return nil }}
+}
+
+func chargeWith[T any](s *shop, result T, conf *idem.StepConfig[T]) func(context.Context, int) (int, error) {
 	return func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "charge", func(context.Context) (T, error) { s.charged++; return result, nil }, &idem.StepConfig[T]{Semantics: idem.AtMostOnce})
+		_, err := idem.Step(ctx, "charge", func(context.Context) (T, error) { s.charged++; return result, nil }, conf)
 		if err == nil {
 			s.shipped++ // nothing of it is recorded
 		}
@@ -100,8 +113,17 @@ func charge[T any](s *shop, result T) func(context.Context, int) (int, error) {
 }
 
 // Whatever becomes of the write that makes an interrupted step of it again, what no attempt can
-// read is said anew, and the step does not run before that.
+// go on with is said anew, and the step does not run before that.
 func TestWhatNoAttemptCanReadIsSaidAnewWhateverBecomesOfTheWrite(t *testing.T) {
+	t.Run("it is of another type", func(t *testing.T) {
+		saidAnewWhateverBecomesOfTheWrite(t, reconcile.CompletedWith("ch_1"), charge[int])
+	})
+	t.Run("a compensation needs it", func(t *testing.T) {
+		saidAnewWhateverBecomesOfTheWrite(t, reconcile.CompletedWithoutResult(), refundable[int])
+	})
+}
+
+func saidAnewWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer, pay func(*shop, int) func(context.Context, int) (int, error)) {
 	for name, fault := range map[string]func(r *rig, key idem.Key) idemtest.Fault{
 		"its reply is lost":   func(*rig, idem.Key) idemtest.Fault { return idemtest.LoseReply },
 		"its request is lost": func(*rig, idem.Key) idemtest.Fault { return idemtest.LoseRequest },
@@ -121,32 +143,54 @@ func TestWhatNoAttemptCanReadIsSaidAnewWhateverBecomesOfTheWrite(t *testing.T) {
 		"another attempt has taken over": func(r *rig, key idem.Key) idemtest.Fault {
 			return func(ctx context.Context, c *idemtest.Call) error {
 				r.lapse()
-				_, err := idem.Do(ctx, r.Engine, key, 1, charge(new(shop), 7))
-				require.ErrorIs(r.t, err, idem.ErrRecordUnreadable)
+				_, err := idem.Do(ctx, r.Engine, key, 1, pay(new(shop), 7))
+				require.Error(r.t, err)
 				return c.Do(ctx)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
-			r.killedIn(key, "charge")
+			r.killedInStep(key, "charge", undoing[int](s))
 			rc := r.reconciler()
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith("ch_1")), alice))
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(word), alice))
 			r.Faults.Next(idemtest.RecordStep, fault(r, key))
-			idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) { return idem.Do(ctx, e, key, 1, charge(s, 7)) })
+			idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) { return idem.Do(ctx, e, key, 1, pay(s, 7)) })
 			r.Restart()
 			r.lapse()
 			if r.Record(key).State != idem.Unknown {
-				_, err := r.call(key, charge(s, 7))
+				_, err := r.call(key, pay(s, 7))
 				require.Error(t, err)
 			}
 			r.lapse()
 			require.Equal(t, idem.Unknown, r.Record(key).State)
 			require.Equal(t, []string{"charge"}, r.explain(key).Decisions[2].Steps)
 			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
-			_, err := r.call(key, charge(s, 7))
+			_, err := r.call(key, pay(s, 7))
 			require.NoError(t, err)
 			require.Equal(t, shop{shipped: 1}, *s)
+		})
+	}
+}
+
+// A handler that takes no notice of the step's error is stopped all the same: nothing may go by
+// what can be said anew.
+func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
+	for name, word := range map[string]reconcile.Answer{
+		"it is of another type": reconcile.CompletedWith("ch_1"), "a compensation needs it": reconcile.CompletedWithoutResult(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			r.killedInStep(key, "charge", undoing[int](s))
+			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), charged(word), alice))
+			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+				_, _ = refundable(s, 7)(ctx, in)
+				require.Error(t, ctx.Err())
+				return 0, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
+			})
+			require.Error(t, err)
+			require.Equal(t, idem.Unknown, r.Record(key).State)
+			require.Equal(t, shop{}, *s)
 		})
 	}
 }
@@ -240,7 +284,6 @@ func TestAResultThatAnAttemptHasReadIsNotUnsaid(t *testing.T) {
 			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
 			first(r, key, s)
 			r.lapse()
-			type receipt struct{ ID string }
 			two := charge(s, receipt{"ch_2"})
 			for range 2 {
 				_, err := r.call(key, two)
@@ -254,6 +297,36 @@ func TestAResultThatAnAttemptHasReadIsNotUnsaid(t *testing.T) {
 		})
 	}
 }
+
+// An attempt has gone on without a result, since its step returned nothing. A later one, whose step
+// returns something, cannot undo it: it is not unsaid either.
+func TestAStepThatWasGoneByWithoutAResultIsNotUnsaid(t *testing.T) {
+	for name, reads := range map[string]bool{"it goes by it": true, "its reply is lost": false} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			r.killedInStep(key, "charge", undoing[int](s))
+			rc := r.reconciler()
+			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
+			if !reads {
+				r.Faults.Next(idemtest.RecordStep, idemtest.LoseReply)
+			}
+			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+				_, err := refundable(s, struct{}{})(ctx, in)
+				return 0, errors.Join(err, errPlain)
+			})
+			require.Error(t, err)
+			require.Equal(t, reads, s.shipped == 1)
+			r.lapse()
+			_, err = r.call(key, refundable(s, receipt{"ch_2"}))
+			require.ErrorIs(t, err, idem.ErrStepUnavailable)
+			r.lapse()
+			require.Error(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
+			require.Zero(t, s.charged+s.returned)
+		})
+	}
+}
+
+type receipt struct{ ID string }
 
 // Nothing goes by what was said before it is known that it can no longer be unsaid.
 func TestNothingGoesByASaidResultBeforeThatIsRecorded(t *testing.T) {
@@ -374,6 +447,6 @@ func TestAProbeThatSaysWhatNoAttemptCanReadIsNotAskedAgain(t *testing.T) {
 	}
 	require.Equal(t, 1, asked)
 	require.Len(t, r.people, 1)
-	require.Equal(t, "the handler cannot read the result that was said of charge", r.people[0].Reason)
+	require.Equal(t, "the handler cannot go on with what was said of charge", r.people[0].Reason)
 	require.False(t, r.people[0].Steps[0].BegunAt.IsZero())
 }

@@ -150,16 +150,22 @@ func (a *attempt) unread(name string) step {
 	return w
 }
 
-// said interrupts the attempt in a step, and resolves it with the step's result.
-func (c *cell) said(a *attempt, large bool) {
+// words are what a resolution may say of a step that an attempt must be able to go on with: its
+// result, or that nobody knows the one that the step's compensation needs.
+func words() []protocol.StepWrite {
+	return []protocol.StepWrite{
+		{Name: "charge", Result: []byte("said")}, {Name: "charge", Result: noise(100 << 10)},
+		{Name: "charge", Compensates: true, Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
+	}
+}
+
+// said interrupts the attempt in a step, and resolves it with a word about the step.
+func (c *cell) said(a *attempt, word protocol.StepWrite) {
 	c.lands(a.begin("charge"))
 	c.now = c.now.Add(2 * lease)
 	c.lands(a.lapse())
 	r := a.resolve(protocol.Released)
-	r.ClearSteps, r.Ending.ExpiresAt, r.Steps = nil, time.Time{}, []protocol.StepWrite{{Name: "charge", Result: []byte("said")}}
-	if large {
-		r.Steps[0].Result = noise(100 << 10)
-	}
+	r.ClearSteps, r.Ending.ExpiresAt, r.Steps = nil, time.Time{}, []protocol.StepWrite{word}
 	c.lands(r)
 }
 

@@ -172,11 +172,11 @@ func settleCases(steps bool) []check {
 				}
 			}
 		}}, check{"resolution says anew what an attempt could not read", func(c *cell) {
-			for _, large := range []bool{false, true} {
+			for _, word := range words() {
 				for _, clear := range []bool{false, true} {
 					a := c.start()
 					c.lands(a.step("ship", []byte("s_1")))
-					c.said(a, large)
+					c.said(a, word)
 					b := a.next()
 					c.lands(b.acquire())
 					c.lands(b.unread("charge"))

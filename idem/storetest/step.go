@@ -143,9 +143,9 @@ func stepCases(steps bool) []check {
 		}},
 		{"up to the room for steps, with what ends them", fillRoom},
 		{"what a resolution has said is read once", func(c *cell) {
-			for _, large := range []bool{false, true} {
+			for _, word := range words() {
 				a := c.start()
-				c.said(a, large)
+				c.said(a, word)
 				equal(c, "Said", true, c.get(a.id()).Steps["charge"].Said)
 				b := a.next()
 				c.lands(b.acquire())
@@ -167,10 +167,10 @@ func stepCases(steps bool) []check {
 			}
 		}},
 		{"what no attempt could read is a begin mark again", func(c *cell) {
-			for _, large := range []bool{false, true} {
+			for _, word := range words() {
 				for _, parked := range []bool{false, true} {
 					a := c.start()
-					c.said(a, large)
+					c.said(a, word)
 					began := c.get(a.id()).Steps["charge"].BegunAt
 					equal(c, "BegunAt", false, began.IsZero())
 					b := a.next()
@@ -189,6 +189,9 @@ func stepCases(steps bool) []check {
 					s := c.get(a.id()).Steps["charge"]
 					equal(c, "Begun", true, s.Begun)
 					equal(c, "Said", true, s.Said)
+					equal(c, "Compensates", word.Compensates, s.Compensates)
+					equal(c, "Omitted", false, s.Omitted)
+					equal(c, "Failure", true, s.Failure == nil)
 					equal(c, "BegunAt", began.UnixMilli(), s.BegunAt.UnixMilli())
 					d := b.next()
 					c.lands(d.acquire())
@@ -200,9 +203,10 @@ func stepCases(steps bool) []check {
 				}
 			}
 		}},
-		{"what is said of a step without a result needs no reading", func(c *cell) {
+		{"what is said of a step without a result that anything needs is not read", func(c *cell) {
 			for _, done := range []protocol.StepWrite{
 				{Name: "charge", Failure: &protocol.Failure{Message: "declined"}}, {Name: "charge", Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
+				{Name: "charge", Compensates: true, Failure: &protocol.Failure{Message: "declined"}},
 			} {
 				a := c.start()
 				c.lands(a.begin("charge"))
