@@ -10,12 +10,14 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/later"
 )
 
 // export is everything that the table holds: its names, its texts, and its binary values as they
@@ -92,7 +94,7 @@ func TestAnExportShowsNothingOfWhatIsSealed(t *testing.T) {
 	errBusy := errors.New("busy")
 	use := func(t *testing.T, o *Options) []byte {
 		f := open(t, o)
-		engine, err := idem.New(f.Store, nil)
+		engine, err := idem.New(f.Store, &idem.Options{ClaimBudget: time.Minute, FinishBudget: time.Minute})
 		require.NoError(t, err)
 		for name, result := range map[string]string{"small": small, "large": large} {
 			_, err = idem.Do(t.Context(), engine, idem.Operation{Name: name}.Key("t", value), input, func(context.Context, string) (string, error) { return result, nil })
@@ -107,6 +109,11 @@ func TestAnExportShowsNothingOfWhatIsSealed(t *testing.T) {
 			return "", idem.NotExecuted(errBusy)
 		})
 		require.ErrorIs(t, err, errBusy)
+		for name, in := range map[string]string{"june": input, "july": large} {
+			got, err := later.Accept[string](t.Context(), engine, idem.Operation{Name: name}.Key("t", value), in, nil)
+			require.NoError(t, err)
+			require.Equal(t, idem.Pending, got.Outcome.State)
+		}
 		return f.export(t)
 	}
 	sealed, plain := use(t, sealing(newGCM(t, 1))), use(t, &patient)
@@ -115,7 +122,7 @@ func TestAnExportShowsNothingOfWhatIsSealed(t *testing.T) {
 			require.False(t, bytes.Contains(sealed, []byte(text)), "%s, %s", name, how)
 		}
 	}
-	for _, s := range []string{small[:16], large[:20], "seat=19"} {
+	for _, s := range []string{small[:16], large[:20], "seat=19", input} {
 		require.True(t, bytes.Contains(plain, []byte(s)), "without a sealer the export has %q", s)
 	}
 }
