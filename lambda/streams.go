@@ -156,9 +156,16 @@ func DynamoDBStream(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[ev
 	if key == nil {
 		key = DynamoDBStreamEventID
 	}
+	s := newRawSource(tableSource("idemlambda.DynamoDBStream", engine, op, key, o), o, fn)
+	return func(ctx context.Context, event events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
+		return deliverChanges(ctx, s, event.Records), nil
+	}
+}
+
+func tableSource(what string, engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.DynamoDBEventRecord], o *Options[events.DynamoDBEventRecord]) source[events.DynamoDBEventRecord] {
 	side := o != nil && o.Concurrency > 1
-	s := newRawSource(source[events.DynamoDBEventRecord]{
-		what: "idemlambda.DynamoDBStream", noun: "record", engine: engine, key: key, op: withRetention(op, DynamoDBStreamRetention),
+	return source[events.DynamoDBEventRecord]{
+		what: what, noun: "record", engine: engine, key: key, op: withRetention(op, DynamoDBStreamRetention),
 		window: eventWindow("a stream", streamWindow),
 		name:   func(r *events.DynamoDBEventRecord) string { return r.Change.SequenceNumber },
 		lane: func(r *events.DynamoDBEventRecord) (string, bool) {
@@ -168,16 +175,17 @@ func DynamoDBStream(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[ev
 			return "", true
 		},
 		redeliverFrom: redeliverFromFirst[events.DynamoDBEventRecord](side),
-	}, o, fn)
-	return func(ctx context.Context, event events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
-		res := events.DynamoDBEventResponse{BatchItemFailures: []events.DynamoDBBatchItemFailure{}}
-		if at, back := firstRedelivered(s.deliver(ctx, event.Records)); back {
-			res.BatchItemFailures = append(res.BatchItemFailures, events.DynamoDBBatchItemFailure{
-				ItemIdentifier: event.Records[at].Change.SequenceNumber,
-			})
-		}
-		return res, nil
 	}
+}
+
+func deliverChanges(ctx context.Context, s *source[events.DynamoDBEventRecord], changes []events.DynamoDBEventRecord) events.DynamoDBEventResponse {
+	res := events.DynamoDBEventResponse{BatchItemFailures: []events.DynamoDBBatchItemFailure{}}
+	if at, back := firstRedelivered(s.deliver(ctx, changes)); back {
+		res.BatchItemFailures = append(res.BatchItemFailures, events.DynamoDBBatchItemFailure{
+			ItemIdentifier: changes[at].Change.SequenceNumber,
+		})
+	}
+	return res
 }
 
 // DynamoDBStreamEventID takes the key from the stream and the event's id, which are the

@@ -3,6 +3,7 @@ package idemlambda_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/later"
+	"github.com/idem-go/idempotency/idem/schema"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
 
@@ -77,4 +79,59 @@ func TestAWorkersMessageWithoutAcceptedWorkIsRedelivered(t *testing.T) {
 	require.Equal(t, []idemlambda.Reason{
 		idemlambda.ReasonNotAccepted, idemlambda.ReasonNotAccepted, idemlambda.ReasonBodyUnreadable, idemlambda.ReasonKeyInvalid, idemlambda.ReasonKeyInvalid,
 	}, reasons)
+}
+
+// The stream of the table brings the worker where nothing was handed over. It brings all other
+// changes of the table too.
+func TestAStreamBringsTheWorker(t *testing.T) {
+	op, other := idem.Operation{Name: "statement"}, idem.Operation{Name: "refund"}
+	h := idemtest.New(t, nil)
+	for _, key := range []idem.Key{op.Key("acme", "june"), op.Key(idem.NoTenant, "july"), other.Key("acme", "june")} {
+		_, err := later.Accept[string](t.Context(), h.Engine, key, 3, nil)
+		require.NoError(t, err)
+	}
+	text := events.NewStringAttribute
+	var event events.DynamoDBEvent
+	change := func(id, sk string, image map[string]events.DynamoDBAttributeValue) {
+		var r events.DynamoDBEventRecord
+		r.Change.SequenceNumber = fmt.Sprint(len(event.Records))
+		r.Change.Keys = map[string]events.DynamoDBAttributeValue{schema.PK: text(id), schema.SK: text(sk)}
+		r.Change.NewImage = image
+		event.Records = append(event.Records, r)
+	}
+	accepted := func(state idem.State) map[string]events.DynamoDBAttributeValue {
+		return map[string]events.DynamoDBAttributeValue{schema.State: text(string(state)), schema.Ticket: text("t")}
+	}
+	june, july := op.Key("acme", "june").ID(), op.Key(idem.NoTenant, "july").ID()
+	change("payment#7", "#", map[string]events.DynamoDBAttributeValue{schema.State: events.NewNumberAttribute("7")})
+	change(june, "#", nil) // deleted
+	change(june, schema.OutboxSK+"1", accepted(idem.Pending))
+	change(op.Key("acme", "may").ID(), "#", map[string]events.DynamoDBAttributeValue{schema.State: text(string(idem.Released))})
+	change(june, "#", accepted(idem.InProgress))
+	change(other.Key("acme", "june").ID(), "#", accepted(idem.Pending))
+	change(june, "#", accepted(idem.Pending))
+	change(july, "#", accepted(idem.Released))
+	change(june, "#", accepted(idem.Completed))
+	var reasons []idemlambda.Reason
+	busy := true
+	handle := idemlambda.StreamWorker(h.Engine, op, &idemlambda.Options[events.DynamoDBEventRecord]{OnOutcome: func(_ context.Context, d idemlambda.Delivery[events.DynamoDBEventRecord]) {
+		reasons = append(reasons, d.Reason)
+	}}, func(_ context.Context, in int) (string, error) {
+		require.Equal(t, 3, in)
+		if busy {
+			busy = false
+			return "", idem.NotExecuted(errors.New("busy"))
+		}
+		return "done", nil
+	})
+	res, err := handle(t.Context(), event)
+	require.NoError(t, err)
+	require.Equal(t, []events.DynamoDBBatchItemFailure{{ItemIdentifier: "6"}}, res.BatchItemFailures)
+	res, err = handle(t.Context(), events.DynamoDBEvent{Records: event.Records[6:]})
+	require.NoError(t, err)
+	require.Empty(t, res.BatchItemFailures)
+	require.Equal(t, []idemlambda.Reason{idemlambda.ReasonReleased, idemlambda.ReasonBehind, idemlambda.ReasonExecuted, idemlambda.ReasonExecuted}, reasons)
+	require.Equal(t, idem.Completed, h.Record(op.Key("acme", "june")).State)
+	require.Equal(t, idem.Completed, h.Record(op.Key(idem.NoTenant, "july")).State)
+	require.Equal(t, idem.Pending, h.Record(other.Key("acme", "june")).State)
 }

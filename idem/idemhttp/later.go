@@ -40,10 +40,10 @@ type accepted interface {
 type LaterRoutes map[string]Later
 
 // Later declares that the operation of a route is accepted for later: its handler is never
-// called. The request's JSON body is recorded as the input of the worker, such as [later.Work] or
-// idemlambda.SQSWorker, and answered with 202, a Location to follow it, Retry-After and
-// [LaterState] as its body. The same request again gets the same, or the outcome once there is
-// one, and another body under its key is refused as always.
+// called. The request's JSON body, or what [Later.Input] makes of it, is recorded as the input of
+// the worker, such as [later.Work] or idemlambda.SQSWorker. The answer is 202 with a Location to
+// follow it, Retry-After and [LaterState] as its body. The same request again gets the same, or
+// the outcome once there is one, and another body under its key is refused as always.
 //
 // The contract also serves the Location, in every method that asks for it: GET and HEAD tell the
 // same, and DELETE cancels the work, with 204, as long as no worker has claimed it. These need no
@@ -63,6 +63,11 @@ type Later struct {
 	// as its body, such as with dynamostore.TxOf. See [later.Accept]. Nil is for workers that the
 	// table's stream brings.
 	Hand later.Hand
+
+	// Input makes the worker's input of a request, in JSON, such as its body without what must not
+	// be recorded, or with the principal. Requests are compared by their whole body all the same. An
+	// error accepts nothing and is returned by [Contract.Serve]. Nil takes the body as it is.
+	Input func(ctx context.Context, r *Request) ([]byte, error)
 
 	// For is how long the work may wait for its worker before a sweep gives it up; zero means
 	// [later.DefaultFor].
@@ -185,8 +190,18 @@ func (c *laters) record(ctx context.Context, r *Request, l *laterRoute, call ide
 	if !r.isJSON() || !json.Valid(r.Body) {
 		return c.refusal(ctx, r, &refusal{code: CodeNotCanonical, why: "this route takes a body in JSON that is declared as application/json"}), nil
 	}
+	input := r.Body
+	if l.Input != nil {
+		var err error
+		if input, err = l.Input(ctx, r); err != nil {
+			return nil, err
+		}
+		if !json.Valid(input) {
+			return nil, mistake("Later.Input of %s %s made no JSON of the request: encode what the worker decodes", r.Method, cmp.Or(r.Route, r.Path))
+		}
+	}
 	call.Codec = ""
-	call = later.Call(call, protocol.Later{Input: r.Body, For: l.For}, l.Hand)
+	call = later.Call(call, protocol.Later{Input: input, For: l.For}, l.Hand)
 	out, err := c.engine.Execute(ctx, call)
 	if large, ok := errors.AsType[*protocol.TooLargeError](err); ok {
 		return c.refusal(ctx, r, &refusal{code: CodeRequestTooLarge, why: "at most " + strconv.Itoa(large.Limit) + " bytes can be kept for later"}), nil

@@ -324,6 +324,40 @@ func TestWhatIsNotAccepted(t *testing.T) {
 	b.accepted()
 }
 
+// The input may be less than the request, which is compared as a whole all the same.
+func TestTheInputIsWhatTheServiceMakesOfTheRequest(t *testing.T) {
+	fails := errors.New("no such month")
+	made, refuses := "", error(nil)
+	b := newBureau(t, memory(), func(l *Later, _ *Options) {
+		l.Input = func(_ context.Context, r *Request) ([]byte, error) {
+			require.Contains(t, string(r.Body), "4111")
+			return []byte(made), refuses
+		}
+	})
+	ask := func(body string) (*Response, error) {
+		return b.contract.Serve(t.Context(), &Request{
+			Method: "POST", Path: "/statements", Body: []byte(body),
+			Header: map[string][]string{"content-type": {"application/json"}, "idempotency-key": {testKey}, "tenant": {"blue"}},
+		}, nil)
+	}
+	refuses = fails
+	_, err := ask(`{"month":"june","card":"4111"}`)
+	require.ErrorIs(t, err, fails)
+	made, refuses = "june", nil
+	_, err = ask(`{"month":"june","card":"4111"}`)
+	require.ErrorContains(t, err, "made no JSON")
+	require.Empty(t, b.handed)
+	made = june
+	res, err := ask(`{"month":"june","card":"4111"}`)
+	require.NoError(t, err)
+	require.Equal(t, 202, res.Status)
+	res, err = ask(`{"month":"june","card":"4111-2"}`)
+	require.NoError(t, err)
+	require.Equal(t, 422, res.Status)
+	require.NoError(t, b.work(nil))
+	require.Equal(t, 1, b.runs)
+}
+
 // A route that was executed at once before its service accepts it for later.
 func TestAnOutcomeOfBeforeIsReplayed(t *testing.T) {
 	store := memory()
