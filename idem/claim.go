@@ -20,23 +20,18 @@ func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
 	}
 	err := x.enter()
 	defer x.leave()
+	var seen *Record
 	if err == nil {
 		_ = e.queue.flush(part.ctx) // what could not be written stays in the queue
+		seen, err = x.home(ctx, part.ctx)
 	}
-	seen := x.call.Accepted
-	if op := &x.call.Key.op; err != nil || seen == nil && (x.call.NoClaim != nil || x.later != nil || op.Mode == Atomic && !op.ReplayRunsHandler) {
-		if err == nil {
-			seen, err = x.look(part.ctx)
-			x.heard(ctx, err)
+	if err != nil {
+		if late := x.call.NoClaim; errors.Is(late, ErrOutOfTime) && !errors.Is(err, ErrRecordUnreadable) {
+			// There was no time for the look either.
+			x.notify(ctx, notice.OutOfTime, notice.Notice{Err: err})
+			return nil, Outcome{}, late
 		}
-		if err != nil {
-			if late := x.call.NoClaim; errors.Is(late, ErrOutOfTime) && !errors.Is(err, ErrRecordUnreadable) {
-				// There was no time for the look either.
-				x.notify(ctx, notice.OutOfTime, notice.Notice{Err: err})
-				return nil, Outcome{}, late
-			}
-			return nil, Outcome{}, x.unavailable(ctx, err)
-		}
+		return nil, Outcome{}, x.unavailable(ctx, err)
 	}
 	return x.acquire(ctx, &part, seen)
 }
@@ -55,6 +50,12 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 			return nil, Outcome{}, x.answer(ctx, seen, protocol.DoInFlight)
 		}
 		d := protocol.Next(seen, x.claimEvent(), e.now())
+		if rec, moved, err := x.elsewhere(ctx, part.ctx, seen); err != nil {
+			return nil, Outcome{}, x.unavailable(ctx, err)
+		} else if moved {
+			seen = rec
+			continue
+		}
 		if atomic && d.Do == protocol.DoTakeOver && seen.Progressed() {
 			// Left by the reserved mode: this one could not skip what is recorded.
 			d = protocol.Decision{Do: protocol.DoPark, To: Unknown}
@@ -188,15 +189,6 @@ func (x *execution) existing(ctx context.Context, err error) (*Record, error) {
 		return x.engine.store.Get(ctx, x.call.Key.id)
 	}
 	return nil, err
-}
-
-// look reads the record without claiming it, once more if it cannot be read.
-func (x *execution) look(ctx context.Context) (*Record, error) {
-	rec, err := x.engine.store.Get(ctx, x.call.Key.id)
-	if errors.Is(err, ErrRecordUnreadable) {
-		return x.engine.store.Get(ctx, x.call.Key.id)
-	}
-	return rec, err
 }
 
 // beginClaimed begins the attempt of a claim that was sent at the time and is written.

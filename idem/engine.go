@@ -82,6 +82,7 @@ type Engine struct {
 	fences   fences
 	// stepExtra is by how many bytes more than usual the store's steps count.
 	stepExtra int
+	place     protocol.Place // for operations with secrets
 }
 
 // New returns an engine over the store. It reports a nil store or options that
@@ -136,6 +137,7 @@ func New(store Store, o *Options) (*Engine, error) {
 	if s, ok := store.(protocol.StepSizer); ok {
 		e.stepExtra = s.StepExtra()
 	}
+	e.place.Store, e.place.Now, e.place.Margin = store, e.now, e.opts.Margin
 	e.queue = &queue{engine: e, blocked: map[string]int{}, idle: make(chan struct{}, 1)}
 	return e, nil
 }

@@ -21,6 +21,7 @@ type Key struct {
 	tenant string
 	value  string
 	id     string
+	name   protocol.Name // if the operation has secrets
 	err    error
 }
 
@@ -41,6 +42,9 @@ func (o Operation) Key(tenant, value string) Key {
 		k.err = keyError("the value is empty: an absent value must not become everybody's key")
 	case len(value) > maxValue:
 		k.err = keyError("the value has %d bytes: use at most %d, or a digest of your own", len(value), maxValue)
+	case o.Secrets != nil:
+		k.name = o.Secrets.Name(startOf(tenant, o.Name), value)
+		k.id = k.name.Current().ID
 	default:
 		k.id = recordID(tenant, o.Name, value)
 	}
@@ -65,9 +69,8 @@ func (o Operation) KeyOf(id string) Key {
 	return k
 }
 
-// ID is the record's identity in every store: tenant and operation
-// percent-encoded, then the digest of the value, joined with '#'. It is empty if
-// the key has a mistake.
+// ID is the record's identity in every store: tenant and operation percent-encoded, then the
+// digest of the value, joined with '#'. It is empty if the key has a mistake.
 func (k Key) ID() string { return k.id }
 
 // Operation returns the operation that the key belongs to.
@@ -103,6 +106,12 @@ func JoinValues(parts ...string) string {
 
 func keyError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrKeyInvalid, fmt.Sprintf(format, args...))
+}
+
+// startOf is what the ids of the tenant's records of the operation start with.
+func startOf(tenant, operation string) string {
+	id := recordID(tenant, operation, "")
+	return id[:strings.LastIndexByte(id, '#')+1]
 }
 
 func recordID(tenant, operation, value string) string {

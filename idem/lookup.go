@@ -3,6 +3,8 @@ package idem
 import (
 	"context"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Status is what is recorded of a key, without its result.
@@ -28,7 +30,7 @@ func (e *Engine) Lookup(ctx context.Context, key Key) (Status, error) {
 	if err := key.Err(); err != nil {
 		return Status{}, err
 	}
-	rec, err := e.store.Get(ctx, key.id)
+	rec, err := e.read(ctx, key)
 	if rec == nil || err != nil || rec.Expired(e.now().Add(-e.opts.Margin)) {
 		return Status{}, err
 	}
@@ -36,4 +38,22 @@ func (e *Engine) Lookup(ctx context.Context, key Key) (Status, error) {
 		State: rec.State, Attempt: rec.Attempt, LeaseUntil: rec.LeaseUntil,
 		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, ExpiresAt: rec.ExpiresAt, Failure: rec.Failure, Ref: rec.Ref,
 	}, nil
+}
+
+// read reads the key's record.
+func (e *Engine) read(ctx context.Context, key Key) (*Record, error) {
+	if key.name == nil {
+		return e.store.Get(ctx, key.id)
+	}
+	h, err := key.name.Find(ctx, &e.place)
+	return h.Seen, err
+}
+
+// Find returns the id of the key's record, also under a former secret.
+func (k Key) Find(ctx context.Context, store Store) (string, error) {
+	if k.name == nil || k.Err() != nil {
+		return k.id, k.Err()
+	}
+	h, err := k.name.Find(ctx, &protocol.Place{Store: store, Now: time.Now, Margin: DefaultMargin})
+	return h.ID, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // StorePolicy says what happens when the store cannot be reached before the claim.
@@ -59,15 +61,13 @@ const (
 
 // Defaults and limits of an operation.
 const (
-	// DefaultRetention is how long an outcome is replayed unless the operation says
-	// otherwise: a day, the window within which API clients commonly retry.
+	// DefaultRetention is how long an outcome is replayed: a day, within which API clients commonly retry.
 	DefaultRetention = 24 * time.Hour
 	// DefaultMinTime is the least time a handler is given before its deadline guard.
 	DefaultMinTime = 100 * time.Millisecond
-
-	maxTenant    = 64
-	maxOperation = 128
-	maxValue     = 1024
+	maxTenant      = 64
+	maxOperation   = 128
+	maxValue       = 1024
 	// maxRetention keeps expiry within what DynamoDB's TTL deletes: it ignores
 	// items whose expiry lies more than five years back, and nobody means longer.
 	maxRetention = 5 * 365 * 24 * time.Hour
@@ -85,9 +85,8 @@ type Operation struct {
 	Repeat Repeat
 	// Mode is [Reserved] or [Atomic]. The zero value is Reserved.
 	Mode Mode
-	// ReplayRunsHandler leaves out the read before the handler in atomic mode, which
-	// saves a first execution a read unit and a round trip. Its price is that every later
-	// call runs the handler too, for nothing, before it gets the recorded outcome.
+	// ReplayRunsHandler leaves out the read before the handler in atomic mode, a read unit and a round
+	// trip. Every later call then runs the handler too, for nothing, before it gets the outcome.
 	ReplayRunsHandler bool
 	// Retention is how long an outcome is replayed, from when it is recorded: one second to five
 	// years, [Options.FinishBudget] at least; zero means [DefaultRetention]. It must be longer
@@ -97,13 +96,11 @@ type Operation struct {
 	// less left it is not run: the caller gets what is recorded, else [ErrOutOfTime]. Zero
 	// means [DefaultMinTime]; at least a millisecond.
 	MinTime time.Duration
-	// Classify decides what an attempt's end means where the declaration alone would
-	// decide wrongly. It gets what the handler returned (over HTTP an *idemhttp.Response)
-	// and the error, and returns [ClassDefault] for what it does not want to decide. It
-	// must be safe for concurrent use.
+	// Classify decides what an attempt's end means where the declaration alone would decide wrongly.
+	// It gets what the handler returned (over HTTP an *idemhttp.Response) and the error, and returns
+	// [ClassDefault] for what it does not want to decide. It must be safe for concurrent use.
 	Classify func(ctx context.Context, result any, err error) Class
-	// OnStoreFailure says whether the handler may run when the store cannot be
-	// reached before the claim. The zero value is FailClosed.
+	// OnStoreFailure says whether the handler may run without a claim. The zero value is FailClosed.
 	OnStoreFailure StorePolicy
 	// Watch says whether a claim is watched. The zero value is WatchNotRepeatable.
 	Watch Watch
@@ -114,15 +111,24 @@ type Operation struct {
 	// MaxAttempts is the number of attempts that may have taken effect and left no outcome
 	// after which a repeatable operation is parked; a release resets it. Zero means no limit.
 	MaxAttempts int
-	// KeepValue stores the caller's value beside its digest, for operators to read.
-	// Leave it off where values are personal data.
+	// KeepValue stores the caller's value beside its digest, for operators. Not for personal data.
 	KeepValue bool
+	// Secrets, of package secrets, keep who reads the store from guessing values and inputs.
+	Secrets protocol.Digester
 }
 
 // Check reports what is wrong with the declaration, as a [*ConfigError].
 func (o Operation) Check() error {
 	bad := func(format string, args ...any) error {
 		return &ConfigError{What: fmt.Sprintf("operation %q", o.Name), Problem: fmt.Sprintf(format, args...)}
+	}
+	if o.Secrets != nil {
+		if err := o.Secrets.Check(); err != nil {
+			return bad("%v", err)
+		}
+		if o.KeepValue {
+			return bad("Secrets has no meaning with KeepValue, which stores what they hide: leave one of them out")
+		}
 	}
 	switch {
 	case o.Name == "":

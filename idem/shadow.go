@@ -46,6 +46,9 @@ func (e *Engine) observe(ctx context.Context, c Call) (Outcome, error) {
 			a.key.id = recordID(NoTenant, c.Key.op.Name, newID()) // nothing shares it
 		}
 	} else {
+		if c.Key.name != nil {
+			x.call.Fingerprint = c.Key.name.Current().Fingerprint(c.Fingerprint)
+		}
 		x.call.Key.id = protocol.ShadowID(x.call.Key.id)
 	}
 	o := &observation{execution: x, a: a}

@@ -76,6 +76,9 @@ func (c *console) record(r *http.Request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
+	if rec != nil {
+		id = rec.ID // it may have moved
+	}
 	history, err := c.r.History(r.Context(), id)
 	if err != nil {
 		return nil, err

@@ -139,6 +139,8 @@
 //	                                  1 Update                 UpdateItem
 //	 … changes of a record            1 Get, 1 Query           GetItem, Query
 //	all records, one page             1 Scan                   Scan
+//	with secrets: register            1 Get; once 1 Put        GetItem, PutItem
+//	 … mark                           1 Put                    PutItem
 //	failed condition without item     + 1 Get                  GetItem
 //	message relayed                   1 BatchGet per 100,      BatchGetItem, UpdateItem
 //	                                  1 Update each

@@ -175,6 +175,15 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"reference-again", func(s *Questions) error {
 			return s.RecordReference(ctx, now, protocol.ReferenceWrite{ID: id, Owner: owner, Write: "r.2", Ref: "pay_2", Seen: "pay_1"})
 		}},
+		{"move", func(s *Questions) error {
+			return s.Move(ctx, now, protocol.Move{ID: id, To: "t#op#other", Write: "m.1", ExpiresAt: day})
+		}},
+		{"move-seen", func(s *Questions) error {
+			return s.Move(ctx, now, protocol.Move{ID: id, To: "t#op#other", Write: "m.1", Seen: "seen.0", ExpiresAt: day})
+		}},
+		{"register-set", func(s *Questions) error {
+			return s.SetRegister(ctx, now, protocol.Register{Operation: "op", Version: 2, Secrets: []protocol.RegisteredSecret{{Check: "plain", Since: base, Retired: true}, {Check: "k1", Since: now}}})
+		}},
 		{"complete", func(s *Questions) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2, Ref: "ch_1"}))
 		}},
@@ -381,6 +390,12 @@ func showValue(v types.AttributeValue) string {
 			parts = append(parts, n+": "+showValue(v.Value[n]))
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
+	case *types.AttributeValueMemberL:
+		parts := make([]string, len(v.Value))
+		for i, a := range v.Value {
+			parts[i] = showValue(a)
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
 	}
 	return fmt.Sprintf("%T", v)
 }

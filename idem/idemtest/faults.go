@@ -33,12 +33,15 @@ const (
 	AuditOf         Method = "AuditOf"
 	AuditBetween    Method = "AuditBetween"
 	Scan            Method = "Scan"
+	Move            Method = "Move"
+	Register        Method = "Register"
+	SetRegister     Method = "SetRegister"
 )
 
 // methods lists all methods of a store.
 var methods = []Method{
 	Acquire, Withdraw, Extend, RecordStep, RecordReference, Finish, Settle, Get, Result, StepResult,
-	Due, Postpone, Forget, Prolong, AuditOf, AuditBetween, Scan,
+	Due, Postpone, Forget, Prolong, AuditOf, AuditBetween, Scan, Move, Register, SetRegister,
 }
 
 // Call is one call to a store on its way.
@@ -125,6 +128,7 @@ var (
 	_ protocol.Store     = (*Faults)(nil)
 	_ protocol.Questions = (*Faults)(nil)
 	_ protocol.Scanner   = (*Faults)(nil)
+	_ protocol.Rotation  = (*Faults)(nil)
 )
 
 // NewFaults returns a store without faults over the given one.

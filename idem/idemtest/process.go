@@ -34,6 +34,7 @@ type process struct {
 var (
 	_ protocol.Store     = (*process)(nil)
 	_ protocol.Questions = (*process)(nil)
+	_ protocol.Rotation  = (*process)(nil)
 )
 
 func newProcess(store protocol.Store) *process {

@@ -55,7 +55,11 @@ func Call(c idem.Call, l protocol.Later, hand Hand) idem.Call {
 		if hand == nil {
 			return idem.Answer{}
 		}
-		return idem.Answer{Err: hand(ctx, c.Key.ID())}
+		id := c.Key.ID()
+		if info, ok := idem.InfoOf(ctx); ok {
+			id = info.ID // which may be under another secret of the operation
+		}
+		return idem.Answer{Err: hand(ctx, id)}
 	}
 	return c
 }

@@ -8,11 +8,21 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Lookup reads the record with the id ([idem.Key.ID]); nil if there is none. Its Body says
+// Lookup reads the record with the id ([idem.Key.ID]); nil if there is none. Where there is a mark,
+// because a secret of the operation was changed, it is the record that this leads to. Its Body says
 // how large the result is; read it with [Reconciler.Result], and those of its Steps with
 // [Reconciler.StepResult].
 func (r *Reconciler) Lookup(ctx context.Context, id string) (*idem.Record, error) {
-	return r.store.Get(ctx, id)
+	rec, err := r.store.Get(ctx, id)
+	for n := 0; n < maxRounds && err == nil && rec != nil && rec.State == protocol.Moved; n++ {
+		rec, err = r.store.Get(ctx, rec.MovedTo)
+	}
+	return rec, err
+}
+
+// Find returns the id of the key's record, which may lie under a former secret of its operation.
+func (r *Reconciler) Find(ctx context.Context, key idem.Key) (string, error) {
+	return key.Find(ctx, r.store)
 }
 
 // Result reads the recorded result of a record that Lookup has returned.

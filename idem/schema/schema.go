@@ -18,6 +18,9 @@ const (
 	// OutboxSK starts the sort key of an outbox message, which lies beside the
 	// record that it was committed with: outbox#<message id>.
 	OutboxSK = "outbox#"
+	// RegisterSK is the sort key of an operation's register of secrets, whose partition key is
+	// #<operation>#.
+	RegisterSK = "secrets"
 	// PartPK separates a record's id from owner, digest and number of a part in the
 	// part's partition key: <id>#part#<owner>#<start of the digest>#<n>. Parts of a
 	// step's result have the id of the step's write in place of the owner.
@@ -93,10 +96,25 @@ const (
 	FailureType    = "type"
 	FailureCode    = "code"
 
+	// MovedTo is the id of the record that a mark leads to. A mark has the keys of a record, State
+	// "moved", Write, CreatedAt and ExpiresAt beside it.
+	MovedTo = "moved_to"
+
 	// ExpiresAt is the table's TTL attribute: seconds since 1970.
 	ExpiresAt = "expires_at"
 	// Data is the only attribute of a part beside its keys and its expiry.
 	Data = "data"
+)
+
+// Attributes of an operation's register of secrets: how often it was written, and a list (L of
+// M), in the order in which the secrets came into use, of what tells each from others, since when
+// it is in use in milliseconds, and that it no longer is.
+const (
+	RegisterVersion = "changes"
+	RegisterSecrets = "registered"
+	SecretCheck     = "checks"
+	SecretSince     = "created_at"
+	SecretRetired   = "retired" // true
 )
 
 // Attributes of a change from outside an attempt, beside its keys, ExpiresAt and the

@@ -112,6 +112,7 @@ func suite(h Harness) []group {
 		{"questions", slices.Concat(questionCases(h), newQuestionCases(h))},
 		{"prolonged", prolongCases(h)},
 		{"scan", scanCases(h)},
+		{"moved", movedCases(h)},
 		{"random", randomCases(steps)},
 	}
 }

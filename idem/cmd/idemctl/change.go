@@ -87,7 +87,7 @@ type action struct {
 func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *backend, flags recordFlags, c changeFlags,
 	plan func(rec *idem.Record, e reconcile.Explanation) (action, error),
 ) error {
-	if _, err := flags.id(); err != nil {
+	if _, _, err := flags.key(); err != nil {
 		return err
 	}
 	by, err := s.by(ctx, b, c.whyFlags)

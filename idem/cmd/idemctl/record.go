@@ -23,44 +23,60 @@ type recordFlags struct {
 	NoTenant  bool   `help:"The key has no tenant."`
 	Value     string `placeholder:"VALUE" help:"The caller's value of the key: over HTTP the Idempotency-Key, without quotes."`
 	Principal string `placeholder:"NAME" help:"Over HTTP: who within the tenant sent it, if the service tells them apart (idemhttp.Options.Principal)."`
+	Secrets   string `name:"secret-file" placeholder:"FILE" help:"File with the operation's secrets (package secrets), if it has some: one a line, the current one first, as it is or as base64:..."`
 }
 
-// id is the record's.
-func (f *recordFlags) id() (string, error) {
-	named := f.Operation != "" || f.Tenant != "" || f.NoTenant || f.Value != "" || f.Principal != ""
+// key is the record's, or its id alone.
+func (f *recordFlags) key() (id string, key idem.Key, err error) {
+	named := f.Operation != "" || f.Tenant != "" || f.NoTenant || f.Value != "" || f.Principal != "" || f.Secrets != ""
+	misuse := func(format string, args ...any) (string, idem.Key, error) {
+		return "", idem.Key{}, misuse(format, args...)
+	}
 	switch {
 	case f.ID != "" && named:
-		return "", misuse("give the record's id, or --operation, --tenant and --value, but not both")
+		return misuse("give the record's id, or --operation, --tenant and --value, but not both")
 	case f.ID != "":
 		if live, _ := protocol.LiveID(f.ID); strings.Count(live, "#") != 2 {
-			return "", misuse("%q is no record's id: it has the form tenant#operation#digest, and list shows it; in a shell put it in quotes", f.ID)
+			return misuse("%q is no record's id: it has the form tenant#operation#digest, and list shows it; in a shell put it in quotes", f.ID)
 		}
-		return f.ID, nil
+		return f.ID, key, nil
 	case !named:
-		return "", misuse("name the record: by its id, or by --operation, --tenant (or --no-tenant) and --value")
+		return misuse("name the record: by its id, or by --operation, --tenant (or --no-tenant) and --value")
 	case f.Operation == "" || f.Value == "":
-		return "", misuse("a key needs --operation and --value")
+		return misuse("a key needs --operation and --value")
 	case (f.Tenant == "") == !f.NoTenant:
-		return "", misuse("a key needs either --tenant or --no-tenant")
+		return misuse("a key needs either --tenant or --no-tenant")
 	}
 	tenant := f.Tenant
 	if f.NoTenant {
 		tenant = idem.NoTenant
 	}
-	key := idem.Operation{Name: f.Operation}.Key(tenant, idemhttp.KeyValue(f.Principal, f.Value))
-	if err := key.Err(); err != nil {
-		return "", misuse("%v", err)
+	op := idem.Operation{Name: f.Operation}
+	if f.Secrets != "" {
+		if op.Secrets, err = secretsIn(f.Secrets); err != nil {
+			return "", key, err
+		}
 	}
-	return key.ID(), nil
+	key = op.Key(tenant, idemhttp.KeyValue(f.Principal, f.Value))
+	if err := key.Err(); err != nil {
+		return misuse("%v", err)
+	}
+	return "", key, nil
 }
 
 // find reads the record that the flags name; nil if there is none.
 func (f *recordFlags) find(ctx context.Context, r *reconcile.Reconciler) (string, *idem.Record, error) {
-	id, err := f.id()
+	id, key, err := f.key()
+	if err == nil && id == "" {
+		id, err = r.Find(ctx, key)
+	}
 	if err != nil {
 		return "", nil, err
 	}
 	rec, err := r.Lookup(ctx, id)
+	if rec != nil {
+		id = rec.ID // it may have moved
+	}
 	return id, rec, err
 }
 
@@ -68,7 +84,7 @@ func (f *recordFlags) find(ctx context.Context, r *reconcile.Reconciler) (string
 func (f *recordFlags) must(ctx context.Context, r *reconcile.Reconciler) (string, *idem.Record, error) {
 	id, rec, err := f.find(ctx, r)
 	if err == nil && rec == nil {
-		err = fmt.Errorf("there is no record %s: check operation, tenant, value and principal, --table and --region; it may have expired", id)
+		err = fmt.Errorf("there is no record %s: check operation, tenant, value, principal and secrets, --table and --region; it may have expired", id)
 	}
 	return id, rec, err
 }

@@ -51,6 +51,7 @@ type bench struct {
 // store is the bench's, whose spoilt records cannot be read.
 type store struct {
 	reconcile.Store
+	protocol.Rotation
 	b *bench
 }
 
@@ -65,7 +66,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{Harness: idemtest.New(t, nil), t: t, asks: true, ctx: t.Context(), noted: map[string]protocol.Audit{}}
 	b.Clock.Advance(time.Until(time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)))
 	b.backend = backend{
-		store: store{b.Faults, b}, scanner: b.Store, caller: func(context.Context) string { return "alice" },
+		store: store{b.Faults, b.Faults, b}, scanner: b.Store, caller: func(context.Context) string { return "alice" },
 		estimate: func(context.Context) (int64, int64, error) { return 1234, 5 << 20, nil },
 		time:     func(context.Context) (time.Duration, bool, error) { return 0, true, nil },
 		letters:  b.dead(),
