@@ -53,6 +53,7 @@ func (t *Table) GrantReader(to awsiam.IGrantable) {
 // records with the results of their steps, park and resolve them, and keep each change. It
 // covers every tenant. A table without transactions takes the same actions.
 func (t *Table) GrantSweeper(to awsiam.IGrantable) {
+	t.swept = true
 	t.allow(to, nil, "GetItem", "BatchGetItem", "PutItem", "UpdateItem")
 	t.allowIndex(to)
 }

@@ -247,6 +247,10 @@ func (m *Monitoring) queue(q *Queue, age time.Duration) {
 		warn(m, "queue-age", "QueueAge of %v is not above the visibility time-out of %s, %v: each message that is redelivered once alarms; set it above that",
 			age, name, q.visibility)
 	}
+	if q.waits > 0 && age >= q.waits {
+		warn(m, "given-up-early", "QueueAge of %v is no less than the time for which work may wait for %s, %v: it would be given up before anybody is told; set it below that",
+			age, name, q.waits)
+	}
 	oldest := q.MetricApproximateAgeOfOldestMessage(statistic("Maximum"))
 	m.raise(name, "Age", oldest, age.Seconds(), fmt.Sprintf("a message has been waiting for %v: the consumer is down, throttled, or too slow", age))
 	m.graph(name+": age, depth", oldest, q.MetricApproximateNumberOfMessagesVisible(statistic("Maximum")))

@@ -107,6 +107,8 @@ type Queue struct {
 	consumer   awslambda.Function
 	key        awskms.IKey
 	visibility time.Duration
+	waits      time.Duration // how long accepted work may wait for this queue; zero if it brings none
+	fed        bool          // somebody may send
 }
 
 // consumerSource is the id of the mapping below its function. A function has one queue,
@@ -211,6 +213,7 @@ func (q *Queue) feed(consumer awslambda.Function, p *QueueProps) {
 
 // GrantSend allows only sending to the queue.
 func (q *Queue) GrantSend(to awsiam.IGrantable) {
+	q.fed = true
 	allow(to, nil, []string{*q.QueueArn()}, "sqs:SendMessage")
 	allowKey(q.key, to)
 }

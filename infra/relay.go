@@ -89,8 +89,12 @@ type Relay struct {
 	// Mapping is the event source mapping from the stream to the function.
 	Mapping awslambda.EventSourceMapping
 
-	sweep time.Duration
+	sweep, grace time.Duration
 }
+
+// late is when a message is sent at the latest that the stream has missed, if its destination
+// takes it.
+func (r *Relay) late() time.Duration { return r.grace + r.sweep }
 
 // NewRelay returns a relay of the table's outbox.
 func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayProps) *Relay {
@@ -116,7 +120,10 @@ func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayP
 	r.routes(&p)
 	r.Failures = failureQueue(r, "Failures", p.EncryptionKey)
 	r.feed(table, &p)
-	r.sweep = p.Sweep
+	r.sweep, r.grace = p.Sweep, p.Grace
+	for _, q := range p.Queues {
+		table.routes = append(table.routes, route{r, *q.Node().Path()})
+	}
 	schedule(r, "Sweep", "Relay", "Has the relay look for messages that the stream missed.", r.Function, p.Sweep)
 	return r
 }

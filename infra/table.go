@@ -54,6 +54,9 @@ type Table struct {
 	// strong is a global table with strong consistency, which has neither TTL nor
 	// transactions.
 	strong bool
+	// swept: a sweeper has its grant. routes are those of the table's relays to queues.
+	swept  bool
+	routes []route
 }
 
 // NewTable returns a table. props may be nil.

@@ -66,6 +66,39 @@ func Example_api() {
 	// Output: Shop []
 }
 
+// A route that is accepted for later, as the README of infra shows it.
+func Example_later() {
+	app := awscdk.NewApp(nil)
+	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
+	authorizer := infra.Authorizer{IAM: true}
+	records := infra.NewTable(stack, "Records", nil)
+	accept := infra.NewFunction(stack, "Accept", &infra.FunctionProps{Package: "./testdata/charge"})
+	accept.UseTable(records, nil)
+
+	worker := infra.NewFunction(stack, "Statements", &infra.FunctionProps{Package: "./testdata/charge", Timeout: time.Minute})
+	worker.UseTable(records, nil)
+	statements := infra.NewLater(stack, "StatementsQueue", records, worker, &infra.LaterProps{
+		Route: infra.Route{Route: "POST /statements"}, Status: "/statements/{id}", // as idemhttp's options say
+		For:   2 * time.Hour, // how long work may wait for its worker
+		Queue: infra.QueueProps{Repeat: infra.Repeatable},
+	})
+	api := infra.NewAPI(stack, "API", accept, &infra.APIProps{Routes: statements.Routes, Authorizer: authorizer})
+	relay := infra.NewRelay(stack, "Relay", records, &infra.RelayProps{
+		Queues: map[string]awssqs.IQueue{"statements": statements.Queue}, // the message's Destination
+	})
+
+	infra.NewSweeper(stack, "Sweeper", records, &infra.SweeperProps{Function: infra.FunctionProps{Package: "./testdata/charge"}})
+	infra.NewMonitoring(stack, "Monitoring", &infra.MonitoringProps{
+		Topic: awssns.NewTopic(stack, jsii.String("Alarms"), nil), Table: records, Functions: []awslambda.Function{accept, worker},
+		APIs: []*infra.API{api}, Queues: []*infra.Queue{statements.Queue}, Relays: []*infra.Relay{relay},
+	})
+
+	assembly := app.Synth(nil)
+	defer os.RemoveAll(*assembly.Directory())
+	fmt.Println(*(*assembly.Stacks())[0].StackName(), infra.Problems(app))
+	// Output: Shop []
+}
+
 // Somebody else's app: a table, and a role of its own that may handle records.
 func Example() {
 	app := awscdk.NewApp(nil)

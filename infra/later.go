@@ -1,0 +1,134 @@
+package infra
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/constructs-go/constructs/v10"
+)
+
+// DefaultAcceptedFor is how long accepted work may wait for its worker unless the code says
+// otherwise, as in the library.
+const DefaultAcceptedFor = time.Hour
+
+// LaterProps of work that is accepted for later. Route, Status and Queue.Repeat are required.
+type LaterProps struct {
+	// Route accepts the work, such as "POST /statements".
+	Route Route
+	// Status is the template of the path at which its client follows it, such as
+	// "/statements/{id}", as in idemhttp.Later. Those who may call Route may ask there.
+	Status string
+	// For is how long work may wait for its worker, as in idemhttp.Later. Zero means
+	// [DefaultAcceptedFor].
+	For time.Duration
+	// Queue brings the worker the records' ids.
+	Queue QueueProps
+}
+
+// Later is what a route needs whose operation is accepted for later: the routes, and the queue
+// to the worker. When the app is synthesized it is an error if no sweeper looks after the table,
+// since nothing else ends work that no worker comes for, or if nothing fills the queue.
+type Later struct {
+	// Queue brings the worker the records' ids. Name it in [RelayProps].Queues of the table's
+	// relay, under the destination that the code publishes to, and in [MonitoringProps].Queues.
+	Queue *Queue
+	// Routes are for [APIProps].Routes: the one that accepts, and GET, HEAD and DELETE of the
+	// status.
+	Routes []Route
+}
+
+// NewLater returns what accepts work for later whose records are in the table. The worker is a
+// [Function] or any other Lambda function of the stack, made with idemlambda.SQSWorker. It and the
+// function behind the routes use the table, see [Function.UseTable].
+func NewLater(scope constructs.Construct, id string, table *Table, worker awslambda.Function, props *LaterProps) *Later {
+	p := LaterProps{}
+	if props != nil {
+		p = *props
+	}
+	problems := p.setDefaults()
+	l := &Later{Queue: NewQueue(scope, id, worker, &p.Queue), Routes: []Route{p.Route}}
+	for _, method := range []string{"GET", "HEAD", "DELETE"} {
+		l.Routes = append(l.Routes, Route{Route: method + " " + p.Status, Scopes: p.Route.Scopes})
+	}
+	l.Queue.waits = p.For
+	for _, problem := range problems {
+		refuse(l.Queue, "%s", problem)
+	}
+	if table.strong {
+		refuse(l.Queue, "a global table has no transactions, in which work is accepted together with the message that brings its worker: keep the records in a table of one region")
+	}
+	if p.For <= l.Queue.visibility {
+		warn(l.Queue, "given-up-early", "work waits for %v at most, and a message whose worker was killed before it claimed the work comes again after %v: it would be given up before; "+
+			"set For above that, in the code and here", p.For, l.Queue.visibility)
+	}
+	awscdk.Aspects_Of(l.Queue).Add(&laterAspect{table: table, queue: l.Queue}, nil)
+	return l
+}
+
+func (p *LaterProps) setDefaults() (problems []string) {
+	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if !isStatus(p.Status) {
+		invalid("Status is %q: use a template like /statements/{id}, whose last segment is a parameter, as in the code", p.Status)
+	}
+	if p.For != 0 && p.For < time.Second {
+		invalid("For is %v: use at least one second, or zero for %v, as in the code", p.For, DefaultAcceptedFor)
+		p.For = 0
+	}
+	if p.For == 0 {
+		p.For = DefaultAcceptedFor
+	}
+	kept := p.Queue.MessageRetention
+	if kept == 0 {
+		kept = DefaultMessageRetention
+	}
+	if kept < p.For {
+		invalid("MessageRetention of %v is less than For, %v: the queue would lose the message of work that still waits, and no worker would come; "+
+			"set it to at least that, or a shorter For, in the code and here", kept, p.For)
+	}
+	return problems
+}
+
+func isStatus(template string) bool {
+	last := template[strings.LastIndexByte(template, '/')+1:]
+	return strings.HasPrefix(template, "/") && !strings.ContainsAny(template, " ?#") &&
+		strings.HasPrefix(last, "{") && strings.HasSuffix(last, "}") && !strings.HasSuffix(last, "+}") && last != "{}"
+}
+
+// route is a relay's way to a queue.
+type route struct {
+	relay *Relay
+	queue string // its path in the app
+}
+
+// laterAspect examines what is around the queue when it is synthesized: a sweeper and a relay may
+// be made after it.
+type laterAspect struct {
+	table *Table
+	queue *Queue
+}
+
+// Visit is called by CDK for each construct below the queue.
+func (a *laterAspect) Visit(node constructs.IConstruct) {
+	if _, ok := node.(awssqs.CfnQueue); !ok {
+		return
+	}
+	if !a.table.swept {
+		refuse(a.queue, "no sweeper looks after the table %s, and nothing else ends work that no worker comes for: add NewSweeper, or give GrantSweeper to a sweeper of your own",
+			*a.table.Node().Path())
+	}
+	path := *a.queue.Node().Path()
+	at := slices.IndexFunc(a.table.routes, func(r route) bool { return r.queue == path })
+	switch {
+	case at < 0 && !a.queue.fed:
+		refuse(a.queue, "nothing fills the queue, so no worker would come: name it in RelayProps.Queues of the table's relay, under the destination that the code publishes to, "+
+			"or give GrantSend to the function that accepts, if it sends without the outbox")
+	case at >= 0 && a.table.routes[at].relay.late() >= a.queue.waits:
+		warn(a.queue, "given-up-early", "work waits for %v at most, and a message that the stream has missed is sent after up to %v: the work would be given up before; "+
+			"set For above that, in the code and here, or Sweep and Grace of the relay below it", a.queue.waits, a.table.routes[at].relay.late())
+	}
+}

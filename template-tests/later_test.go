@@ -1,0 +1,226 @@
+package templatetests
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/jsii-runtime-go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/later"
+	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/infra"
+)
+
+// accepting is a stack that accepts statements for later, to change.
+type accepting struct {
+	stack   awscdk.Stack
+	table   infra.TableProps
+	later   infra.LaterProps
+	timeout time.Duration // of the worker
+	api     *infra.APIProps
+	relay   *infra.RelayProps // nil: none
+	sweeper bool
+	watch   *infra.MonitoringProps
+	own     func(later *infra.Later, accept *infra.Function, records *infra.Table) // what the service does itself
+}
+
+func acceptingStack(t *testing.T, change func(*accepting)) (template, []infra.Problem) {
+	t.Helper()
+	return synthIn(t, &awscdk.Environment{Region: jsii.String("eu-west-1")}, func(s awscdk.Stack) {
+		a := &accepting{
+			stack: s, timeout: 20 * time.Second, sweeper: true, relay: &infra.RelayProps{Function: infra.FunctionProps{Code: given(t)}},
+			later: infra.LaterProps{
+				Route: infra.Route{Route: "POST /statements", Rate: 5, Burst: 7}, Status: "/statements/{id}", Queue: infra.QueueProps{Repeat: infra.Repeatable},
+			},
+			api: &infra.APIProps{Authorizer: infra.Authorizer{IAM: true}},
+		}
+		change(a)
+		records := infra.NewTable(s, "Records", &a.table)
+		accept := infra.NewFunction(s, "Accept", &infra.FunctionProps{Code: given(t)})
+		accept.UseTable(records, nil)
+		w := worker(t, s, a.timeout)
+		w.UseTable(records, nil)
+		l := infra.NewLater(s, "Statements", records, w, &a.later)
+		if a.api != nil {
+			a.api.Routes = slices.Concat(a.api.Routes, l.Routes)
+			infra.NewAPI(s, "API", accept, a.api)
+		}
+		if a.relay != nil {
+			if a.relay.Queues == nil {
+				a.relay.Queues = map[string]awssqs.IQueue{"statements": l.Queue}
+			}
+			infra.NewRelay(s, "Relay", records, a.relay)
+		}
+		if a.own != nil {
+			a.own(l, accept, records)
+		}
+		if a.sweeper {
+			infra.NewSweeper(s, "Sweeper", records, &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
+		}
+		if a.watch != nil {
+			a.watch.Queues = []*infra.Queue{l.Queue}
+			infra.NewMonitoring(s, "Monitoring", a.watch)
+		}
+	})
+}
+
+func TestLater(t *testing.T) {
+	got, problems := acceptingStack(t, func(*accepting) {})
+	require.Empty(t, problems)
+	var routes []string
+	for _, r := range got.resources("AWS::ApiGatewayV2::Route") {
+		require.Equal(t, "AWS_IAM", at(r, "Properties", "AuthorizationType"))
+		routes = append(routes, at(r, "Properties", "RouteKey").(string))
+	}
+	require.ElementsMatch(t, []string{"POST /statements", "GET /statements/{id}", "HEAD /statements/{id}", "DELETE /statements/{id}"}, routes)
+	_, stage := got.only(t, "AWS::ApiGatewayV2::Stage")
+	require.Equal(t, map[string]any{"POST /statements": map[string]any{"ThrottlingRateLimit": 5.0, "ThrottlingBurstLimit": 7.0}}, stage["RouteSettings"],
+		"the status may be asked as often as the API lets")
+
+	queue := got.named(t, "AWS::SQS::Queue", "Statements")
+	require.Equal(t, 120.0, queue["VisibilityTimeout"])
+	require.Contains(t, queue, "RedrivePolicy")
+	require.Equal(t, []string{"Statements.Arn"}, texts(got.property("AWS::Lambda::EventSourceMapping", "WorkerQueueSource", "EventSourceArn")))
+	require.Equal(t, []string{`{"statements":"Statements"}`}, texts(got.environment(t, "RelayFunction")[schema.EnvOutboxRoutes]))
+
+	// The function that accepts only writes the record and its message; the relay sends it, and
+	// the worker receives it.
+	handler := []string{"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}
+	rights, err := stacks{payments: got}.rights()
+	require.NoError(t, err)
+	require.Equal(t, map[string][]string{"AcceptLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"}, "Records.Arn": handler}, rights["AcceptRole"])
+	require.Equal(t, map[string][]string{
+		"WorkerLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"}, "Records.Arn": handler,
+		"Statements.Arn": {"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
+	}, rights["WorkerRole"])
+	require.Equal(t, []string{"sqs:SendMessage"}, rights["RelayFunctionRole"]["Statements.Arn"])
+}
+
+func TestLaterBehindARESTAPI(t *testing.T) {
+	got, problems := acceptingStack(t, func(a *accepting) {
+		a.api.Flavour, a.api.CORS = infra.RESTAPI, &infra.CORS{Origins: []string{"https://shop.example"}}
+	})
+	require.Empty(t, problems)
+	found := map[string]int{}
+	for _, m := range got.resources("AWS::ApiGateway::Method") {
+		found[at(m, "Properties", "HttpMethod").(string)]++
+	}
+	require.Equal(t, map[string]int{"POST": 1, "GET": 1, "HEAD": 1, "DELETE": 1, "OPTIONS": 2}, found)
+}
+
+// Behind a function URL, or an API of one's own, the routes are left out.
+func TestLaterBehindSomethingElse(t *testing.T) {
+	got, problems := acceptingStack(t, func(a *accepting) { a.api = nil })
+	require.Empty(t, problems)
+	require.Empty(t, got.resources("AWS::ApiGatewayV2::Route"))
+}
+
+func TestLaterSettings(t *testing.T) {
+	got, problems := acceptingStack(t, func(a *accepting) {
+		key := awskms.NewKey(a.stack, jsii.String("Key"), nil)
+		a.api.Authorizer = tokens
+		a.later.Route.Scopes, a.later.Status, a.later.For = []string{"write"}, "/made/statements/{id}", 10*time.Hour
+		a.later.Queue = infra.QueueProps{Repeat: infra.NotRepeatable, MessageRetention: 10 * time.Hour, EncryptionKey: key, MaxConcurrency: 3}
+		a.watch = &infra.MonitoringProps{QueueAge: 9 * time.Hour}
+	})
+	says(t, problems, false, "the alarms tell nobody")
+	require.Len(t, problems, 1)
+	for _, r := range got.resources("AWS::ApiGatewayV2::Route") {
+		require.Equal(t, []any{"write"}, at(r, "Properties", "AuthorizationScopes"), at(r, "Properties", "RouteKey"))
+	}
+	require.Equal(t, 36000.0, got.named(t, "AWS::SQS::Queue", "Statements")["MessageRetentionPeriod"])
+	require.Equal(t, "not_repeatable", got.environment(t, "Worker")[schema.EnvQueueRepeat])
+	rights, err := stacks{payments: got}.rights()
+	require.NoError(t, err)
+	require.Equal(t, []string{"kms:Decrypt"}, rights["WorkerRole"]["Key.Arn"])
+	require.Equal(t, []string{"kms:Decrypt", "kms:GenerateDataKey"}, rights["RelayFunctionRole"]["Key.Arn"])
+	require.NotContains(t, rights["AcceptRole"], "Key.Arn")
+}
+
+func TestLaterChecks(t *testing.T) {
+	const isError, isWarning = true, false
+	for name, tc := range map[string]struct {
+		change func(*accepting)
+		error  bool
+		says   []string
+	}{
+		"no sweeper": {func(a *accepting) { a.sweeper = false }, isError, []string{"no sweeper looks after the table Test/Records", "NewSweeper", "GrantSweeper"}},
+		"no relay":   {func(a *accepting) { a.relay = nil }, isError, []string{"nothing fills the queue", "RelayProps.Queues", "GrantSend"}},
+		"a relay to another queue": {func(a *accepting) {
+			a.relay.Queues = map[string]awssqs.IQueue{"statements": awssqs.NewQueue(a.stack, jsii.String("Other"), nil)}
+		}, isError, []string{"nothing fills the queue"}},
+		"another table's sweeper": {func(a *accepting) {
+			a.sweeper = false
+			a.own = func(*infra.Later, *infra.Function, *infra.Table) {
+				infra.NewSweeper(a.stack, "Sweeper", infra.NewTable(a.stack, "Other", nil), &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
+			}
+		}, isError, []string{"no sweeper looks after the table Test/Records"}},
+		"another table's relay": {func(a *accepting) {
+			a.relay = nil
+			a.own = func(l *infra.Later, _ *infra.Function, _ *infra.Table) {
+				infra.NewRelay(a.stack, "Relay", infra.NewTable(a.stack, "Other", nil), &infra.RelayProps{
+					Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"statements": l.Queue},
+				})
+			}
+		}, isError, []string{"nothing fills the queue"}},
+		"a message that is lost":   {func(a *accepting) { a.later.Queue.MessageRetention = 59 * time.Minute }, isError, []string{"MessageRetention of 59m0s is less than For, 1h0m0s"}},
+		"longer than SQS can keep": {func(a *accepting) { a.later.For = 15 * 24 * time.Hour }, isError, []string{"MessageRetention of 336h0m0s is less than For, 360h0m0s"}},
+		"visibility within lease":  {func(a *accepting) { a.later.Queue.Visibility = 21 * time.Second }, isError, []string{"Visibility of 21s against the function's time-out of 20s"}},
+		"no declaration":           {func(a *accepting) { a.later.Queue.Repeat = "" }, isError, []string{"Repeat is not declared"}},
+		"no status":                {func(a *accepting) { a.later.Status = "" }, isError, []string{`Status is ""`, "/statements/{id}"}},
+		"a status without id":      {func(a *accepting) { a.later.Status = "/statements/status" }, isError, []string{`Status is "/statements/status"`}},
+		"a status of any length":   {func(a *accepting) { a.later.Status = "/statements/{id+}" }, isError, []string{`Status is "/statements/{id+}"`}},
+		"a status twice": {func(a *accepting) { a.api.Routes = []infra.Route{{Route: "GET /statements/{id}"}} }, isError,
+			[]string{`"GET /statements/{id}" is there twice`}},
+		"no time":     {func(a *accepting) { a.later.For = time.Millisecond }, isError, []string{"For is 1ms", "at least one second"}},
+		"minus hours": {func(a *accepting) { a.later.For = -time.Hour }, isError, []string{"For is -1h0m0s"}},
+		"a global table": {func(a *accepting) {
+			a.table = infra.TableProps{ReplicaRegions: []string{"eu-central-1", "eu-west-2"}, Consistency: awsdynamodb.MultiRegionConsistency_STRONG}
+		}, isError, []string{"a global table has no transactions, in which work is accepted"}},
+		"a long time-out": {func(a *accepting) { a.timeout = 10 * time.Minute }, isWarning,
+			[]string{"work waits for 1h0m0s at most", "comes again after 1h0m0s", "idem:given-up-early"}},
+		"a rare sweep of the relay": {func(a *accepting) { a.relay.Sweep, a.relay.Grace = 58*time.Minute, 2*time.Minute }, isWarning,
+			[]string{"work waits for 1h0m0s at most", "sent after up to 1h0m0s", "idem:given-up-early"}},
+		"an alarm that is late": {func(a *accepting) { a.watch = &infra.MonitoringProps{QueueAge: time.Hour} }, isWarning,
+			[]string{"QueueAge of 1h0m0s is no less than", "Statements", "idem:given-up-early"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, problems := acceptingStack(t, tc.change)
+			says(t, problems, tc.error, tc.says...)
+		})
+	}
+}
+
+// What the checks do not object to.
+func TestLaterOfOnesOwn(t *testing.T) {
+	for name, change := range map[string]func(*accepting){
+		"a sweeper of one's own": func(a *accepting) {
+			a.sweeper = false
+			a.own = func(_ *infra.Later, accept *infra.Function, records *infra.Table) { records.GrantSweeper(accept) }
+		},
+		"a message without the outbox": func(a *accepting) {
+			a.relay = nil
+			a.own = func(l *infra.Later, accept *infra.Function, _ *infra.Table) { l.Queue.GrantSend(accept) }
+		},
+		"a quick relay": func(a *accepting) { a.relay.Sweep = 57 * time.Minute },
+		"a quick alarm": func(a *accepting) {
+			a.watch = &infra.MonitoringProps{QueueAge: 59 * time.Minute, Topic: awssns.NewTopic(a.stack, jsii.String("Alarms"), nil)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, problems := acceptingStack(t, change)
+			require.Empty(t, problems)
+		})
+	}
+}
+
+func TestLaterTimesAreTheLibrarys(t *testing.T) {
+	require.Equal(t, later.DefaultFor, infra.DefaultAcceptedFor)
+}
