@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -36,14 +37,20 @@ func NewApp(outdir *string, context map[string]string) awscdk.App {
 }
 
 // Payments is the stack payments-api: the table of records, the payments function
-// and its API, and the sweeper that asks the provider what became of refunds.
+// and its API, the statements function and its queue, the relay that brings it the statements
+// that the payments function has accepted, and the sweeper that asks the provider what became of
+// refunds.
 type Payments struct {
 	awscdk.Stack
 	Records  *Table
 	Function *Function
-	Sweeper  *Sweeper
 	API      *API
-	Alarms   awssns.Topic
+	// Worker makes the statements, which Statements brings it.
+	Worker     *Function
+	Statements *Later
+	Relay      *Relay
+	Sweeper    *Sweeper
+	Alarms     awssns.Topic
 }
 
 // Orders is the stack orders-worker: the business's table of orders, the orders
@@ -78,13 +85,27 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 		warn(p.Stack, "no-provider", "the payment provider is %s, which does not exist: say -c provider=https://…", provider)
 	}
 	p.Function = NewFunction(p.Stack, "Payments", &FunctionProps{
-		Package: functions + "payments", Description: "Charges and refunds, once each.", Tracing: s.Tracing, Timeout: 20 * time.Second,
+		Package: functions + "payments", Description: "Charges and refunds, once each, and accepts statements.", Tracing: s.Tracing, Timeout: 20 * time.Second,
 		Environment: map[string]string{"PROVIDER_URL": provider, "PAYMENTS_API": string(s.API), "PAYMENTS_TENANT": s.tenantSetting()},
 	})
 	p.Function.UseTable(p.Records, nil)
+	p.Worker = NewFunction(p.Stack, "Statements", &FunctionProps{
+		Package: functions + "statements", Description: "Makes the statements that were accepted.", Tracing: s.Tracing, Timeout: time.Minute,
+		Environment: map[string]string{"PROVIDER_URL": provider},
+	})
+	p.Worker.UseTable(p.Records, nil)
+	p.Statements = NewLater(p.Stack, "StatementsQueue", p.Records, p.Worker, &LaterProps{
+		Route: Route{Route: "POST /statements", Rate: 10, Burst: 20}, Status: "/statements/{id}",
+		// A statement has the whole time of an invocation.
+		Queue: QueueProps{Repeat: Repeatable, BatchSize: 1, MaxConcurrency: 10},
+	})
+	p.Relay = NewRelay(p.Stack, "StatementsRelay", p.Records, &RelayProps{
+		Function: FunctionProps{Description: "Brings the worker what was accepted.", Tracing: s.Tracing},
+		Queues:   map[string]awssqs.IQueue{"statements": p.Statements.Queue},
+	})
 	p.API = NewAPI(p.Stack, "API", p.Function, &APIProps{
 		Flavour: s.API, Name: s.Prefix + "payments", Authorizer: s.authorizer(p.Stack),
-		Routes: []Route{{Route: "POST /payments"}, {Route: "POST /refunds"}, {Route: "POST /statements", Rate: 10, Burst: 20}},
+		Routes: append([]Route{{Route: "POST /payments"}, {Route: "POST /refunds"}}, p.Statements.Routes...),
 	})
 	p.Sweeper = NewSweeper(p.Stack, "RefundSweeper", p.Records, &SweeperProps{Function: FunctionProps{
 		Package: functions + "refundsweeper", Description: "Asks what became of refunds whose outcome nobody knows.", Tracing: s.Tracing,
@@ -92,10 +113,12 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 	}})
 	p.Alarms = alarms(p.Stack)
 	NewMonitoring(p.Stack, "Monitoring", &MonitoringProps{
-		Topic: p.Alarms, Table: p.Records, Functions: []awslambda.Function{p.Function}, APIs: []*API{p.API}, Sweepers: []*Sweeper{p.Sweeper},
+		Topic: p.Alarms, Table: p.Records, Functions: []awslambda.Function{p.Function, p.Worker}, APIs: []*API{p.API},
+		Queues: []*Queue{p.Statements.Queue}, Relays: []*Relay{p.Relay}, Sweepers: []*Sweeper{p.Sweeper},
 	})
 	output(p.Stack, "URL", p.API.URL)
 	output(p.Stack, "TableName", *p.Records.TableName())
+	output(p.Stack, "DeadLetterQueueURL", *p.Statements.Queue.DeadLetters.QueueUrl())
 	output(p.Stack, "PeopleQueueURL", *p.Sweeper.People.QueueUrl())
 	output(p.Stack, "AlarmTopic", *p.Alarms.TopicArn())
 	return p

@@ -46,14 +46,22 @@ func inOrders(s stacks) template   { return s.orders }
 
 var watchedMetrics = slices.Concat(
 	engineIsWatched(inPayments, "Payments"), questionsAreWatched(inPayments, "RefundSweeper"),
-	engineIsWatched(inOrders, "Worker"), questionsAreWatched(inOrders, "Sweeper"),
+	engineIsWatched(inPayments, "Statements"), outboxIsWatched(inPayments, "StatementsRelay"),
+	engineIsWatched(inOrders, "Worker"), outboxIsWatched(inOrders, "Relay"), questionsAreWatched(inOrders, "Sweeper"),
 	[]watched{
+		{inPayments, "StatementsQueueFailed", "Statements", schema.MetricFailed, 1, false},
 		{inOrders, "OrdersQueueFailed", "Worker", schema.MetricFailed, 1, false},
-		{inOrders, "RelayOutboxOld", "RelayFunction", schema.MetricOutboxOldest, 900, true},
-		{inOrders, "RelayOutboxDead", "RelayFunction", schema.MetricOutboxDead, 1, false},
-		{inOrders, "RelayOutboxUnreadable", "RelayFunction", schema.MetricOutboxUnreadable, 1, false},
 	},
 )
+
+func outboxIsWatched(stack func(stacks) template, relay string) []watched {
+	f := relay + "Function"
+	return []watched{
+		{stack, relay + "OutboxOld", f, schema.MetricOutboxOldest, 900, true},
+		{stack, relay + "OutboxDead", f, schema.MetricOutboxDead, 1, false},
+		{stack, relay + "OutboxUnreadable", f, schema.MetricOutboxUnreadable, 1, false},
+	}
+}
 
 func engineIsWatched(stack func(stacks) template, f string) []watched {
 	return []watched{

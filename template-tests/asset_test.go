@@ -48,7 +48,7 @@ func programs(t *testing.T) map[string]struct {
 			all[name(id)] = p
 		}
 	}
-	require.Len(t, all, 5)
+	require.Len(t, all, 7)
 	return all
 }
 

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -97,9 +98,10 @@ func namesAreTheSchemas(s stacks) error {
 	const kind = "AWS::DynamoDB::GlobalTable"
 	attribute := func(name, kind string) any { return map[string]any{"AttributeName": name, "AttributeType": kind} }
 	key := func(name, kind string) any { return map[string]any{"AttributeName": name, "KeyType": kind} }
-	errs := []error{
-		want("the relay's filter", []any{map[string]any{"Pattern": schema.OutboxFilter}},
-			s.orders.property("AWS::Lambda::EventSourceMapping", "RelayStream", "FilterCriteria", "Filters")),
+	var errs []error
+	for relay, tt := range map[string]template{"StatementsRelay": s.payments, "Relay": s.orders} {
+		errs = append(errs, want("the filter of "+relay, []any{map[string]any{"Pattern": schema.OutboxFilter}},
+			tt.property("AWS::Lambda::EventSourceMapping", relay+"Stream", "FilterCriteria", "Filters")))
 	}
 	for _, tt := range []template{s.payments, s.orders} {
 		errs = append(errs,
@@ -113,15 +115,19 @@ func namesAreTheSchemas(s stacks) error {
 			}}, tt.property(kind, "Records", "GlobalSecondaryIndexes")))
 	}
 	// What the functions read at start-up is there under the name that they read.
+	worker := []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvQueueVisibility, schema.EnvQueueBatchSize,
+		schema.EnvQueueBatchWindow, schema.EnvQueueRepeat, schema.EnvQueueRedelivery, schema.EnvQueueMaxReceives}
+	relay := []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvOutboxRoutes, schema.EnvOutboxGrace}
 	for _, f := range []struct {
 		template template
 		function string
 		names    []string
 	}{
 		{s.payments, "Payments", []string{schema.EnvTable, schema.EnvFunctionTimeout}},
-		{s.orders, "Worker", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvQueueVisibility, schema.EnvQueueBatchSize,
-			schema.EnvQueueBatchWindow, schema.EnvQueueRepeat, schema.EnvQueueRedelivery, schema.EnvQueueMaxReceives}},
-		{s.orders, "RelayFunction", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvOutboxRoutes, schema.EnvOutboxGrace}},
+		{s.payments, "Statements", worker},
+		{s.payments, "StatementsRelayFunction", relay},
+		{s.orders, "Worker", worker},
+		{s.orders, "RelayFunction", relay},
 		{s.payments, "RefundSweeperFunction", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvSweepPeople}},
 		{s.orders, "SweeperFunction", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvSweepPeople}},
 	} {
@@ -173,7 +179,7 @@ func tablesAreSafe(s stacks) error {
 
 func functionsRun(s stacks) error {
 	errs := []error{
-		want("the functions of payments-api", []string{"Payments", "RefundSweeperFunction"}, namesOf(s.payments, "AWS::Lambda::Function")),
+		want("the functions of payments-api", []string{"Payments", "RefundSweeperFunction", "Statements", "StatementsRelayFunction"}, namesOf(s.payments, "AWS::Lambda::Function")),
 		want("the functions of orders-worker", []string{"RelayFunction", "SweeperFunction", "Worker"}, namesOf(s.orders, "AWS::Lambda::Function")),
 	}
 	for _, tt := range []template{s.payments, s.orders} {
@@ -218,26 +224,36 @@ func timeoutsFit(s stacks) error {
 	if got := seconds(s.payments, function, "Payments", "Timeout"); got < 1 || got > 28 {
 		errs = append(errs, fmt.Errorf("the time-out of Payments is %v s: an API answers without it after 29 s", got))
 	}
-	visibility := seconds(s.orders, "AWS::SQS::Queue", "OrdersQueue", "VisibilityTimeout")
-	if got := seconds(s.orders, function, "Worker", "Timeout"); got < 1 || visibility < 6*got {
-		errs = append(errs, fmt.Errorf("a message is hidden for %v s, less than 6 times the time-out of Worker, %v s", visibility, got))
-	}
-	errs = append(errs, want("Worker's "+schema.EnvQueueVisibility, strconv.Itoa(int(visibility)),
-		s.orders.property(function, "Worker", "Environment", "Variables", schema.EnvQueueVisibility)))
-	if got := seconds(s.orders, function, "RelayFunction", "Timeout"); got < 1 || got > 120 {
-		errs = append(errs, fmt.Errorf("the time-out of the relay is %v s: a sweep takes up what is 2 minutes old", got))
+	for worker, c := range map[string]struct {
+		template     template
+		queue, relay string
+	}{
+		"Worker": {s.orders, "OrdersQueue", "RelayFunction"}, "Statements": {s.payments, "StatementsQueue", "StatementsRelayFunction"},
+	} {
+		visibility := seconds(c.template, "AWS::SQS::Queue", c.queue, "VisibilityTimeout")
+		if got := seconds(c.template, function, worker, "Timeout"); got < 1 || visibility < 6*got {
+			errs = append(errs, fmt.Errorf("a message is hidden for %v s, less than 6 times the time-out of %s, %v s", visibility, worker, got))
+		}
+		errs = append(errs, want(worker+"'s "+schema.EnvQueueVisibility, strconv.Itoa(int(visibility)),
+			c.template.property(function, worker, "Environment", "Variables", schema.EnvQueueVisibility)))
+		if got := seconds(c.template, function, c.relay, "Timeout"); got < 1 || got > 120 {
+			errs = append(errs, fmt.Errorf("the time-out of the relay is %v s: a sweep takes up what is 2 minutes old", got))
+		}
 	}
 	return errors.Join(errs...)
 }
 
 func batchesAreReported(s stacks) error {
-	mappings := s.orders.resources("AWS::Lambda::EventSourceMapping")
-	errs := []error{want("the number of mappings", 2, len(mappings))}
-	for id, r := range mappings {
-		errs = append(errs, want(id+"'s responses", []any{"ReportBatchItemFailures"}, at(r, "Properties", "FunctionResponseTypes")))
+	var errs []error
+	for worker, tt := range map[string]template{"Statements": s.payments, "Worker": s.orders} {
+		mappings := tt.resources("AWS::Lambda::EventSourceMapping")
+		errs = append(errs, want("the number of mappings", 2, len(mappings)))
+		for id, r := range mappings {
+			errs = append(errs, want(id+"'s responses", []any{"ReportBatchItemFailures"}, at(r, "Properties", "FunctionResponseTypes")))
+		}
+		errs = append(errs, want(worker+"'s batch size", fmt.Sprint(tt.property("AWS::Lambda::EventSourceMapping", worker+"QueueSource", "BatchSize")),
+			tt.property("AWS::Lambda::Function", worker, "Environment", "Variables", schema.EnvQueueBatchSize)))
 	}
-	errs = append(errs, want("Worker's batch size", fmt.Sprint(s.orders.property("AWS::Lambda::EventSourceMapping", "WorkerQueueSource", "BatchSize")),
-		s.orders.property("AWS::Lambda::Function", "Worker", "Environment", "Variables", schema.EnvQueueBatchSize)))
 	return errors.Join(errs...)
 }
 
@@ -260,9 +276,25 @@ func queuesAreSafe(s stacks) error {
 		errs = append(errs, want("the queue of "+sweeper, []string{sweeper + "People"},
 			texts(tt.property("AWS::Lambda::Function", sweeper+"Function", "Environment", "Variables", schema.EnvSweepPeople))))
 	}
-	dead, _ := s.orders.property("AWS::SQS::Queue", "OrdersQueue", "RedrivePolicy", "deadLetterTargetArn", "Fn::GetAtt", 0).(string)
-	errs = append(errs, want("the dead-letter queue", "OrdersQueueDeadLetters", name(dead)),
-		want("the relay's failures", []string{"RelayFailures.Arn"}, texts(s.orders.property("AWS::Lambda::EventSourceMapping", "RelayStream", "DestinationConfig", "OnFailure", "Destination"))))
+	for queue, tt := range map[string]template{"StatementsQueue": s.payments, "OrdersQueue": s.orders} {
+		dead, _ := tt.property("AWS::SQS::Queue", queue, "RedrivePolicy", "deadLetterTargetArn", "Fn::GetAtt", 0).(string)
+		errs = append(errs, want("the dead-letter queue", queue+"DeadLetters", name(dead)))
+	}
+	for relay, tt := range map[string]template{"StatementsRelay": s.payments, "Relay": s.orders} {
+		errs = append(errs, want("the failures of "+relay, []string{relay + "Failures.Arn"},
+			texts(tt.property("AWS::Lambda::EventSourceMapping", relay+"Stream", "DestinationConfig", "OnFailure", "Destination"))))
+	}
+	// What the payments function accepts reaches its worker: the relay sends it to the queue that
+	// feeds the worker.
+	errs = append(errs,
+		want("the routes of StatementsRelay", `{"statements":"StatementsQueue"}`,
+			strings.Join(texts(s.payments.property("AWS::Lambda::Function", "StatementsRelayFunction", "Environment", "Variables", schema.EnvOutboxRoutes)), "")),
+		want("the queue of Statements", []string{"StatementsQueue.Arn"}, texts(s.payments.property("AWS::Lambda::EventSourceMapping", "StatementsQueueSource", "EventSourceArn"))))
+	tables := map[string]any{}
+	for _, f := range []string{"Payments", "Statements", "StatementsRelayFunction", "RefundSweeperFunction"} {
+		tables[text(s.payments.property("AWS::Lambda::Function", f, "Environment", "Variables", schema.EnvTable))] = f
+	}
+	errs = append(errs, want("the number of tables of what accepts, brings, does and sweeps", 1, len(tables)))
 	return errors.Join(errs...)
 }
 

@@ -67,6 +67,20 @@ func TestMutations(t *testing.T) {
 			in(s.orders, mapping, "RelayStream")["FunctionResponseTypes"] = []any{}
 		}, "RelayStream"},
 		"no dead-letter queue": {"queues", func(s stacks) { delete(in(s.orders, queue, "OrdersQueue"), "RedrivePolicy") }, "dead-letter"},
+		"accepted work that is sent elsewhere": {"queues", func(s stacks) {
+			env := in(s.payments, function, "StatementsRelayFunction", "Environment", "Variables")
+			env[schema.EnvOutboxRoutes] = `{"statement":"queue"}`
+		}, "the routes of StatementsRelay"},
+		"a worker that another queue feeds": {"queues", func(s stacks) {
+			in(s.payments, mapping, "StatementsQueueSource")["EventSourceArn"] = "another"
+		}, "the queue of Statements"},
+		"a worker of another table": {"queues", func(s stacks) {
+			in(s.payments, function, "Statements", "Environment", "Variables")[schema.EnvTable] = "another"
+		}, "the number of tables of what accepts"},
+		"a worker that sends": {"permissions, exactly", func(s stacks) {
+			allows(s.payments, "StatementsRoleDefaultPolicy", "sqs:ReceiveMessage")["Action"] = []any{
+				"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage", "sqs:SendMessage"}
+		}, "StatementsRole's permissions on StatementsQueue.Arn"},
 		"a permission less": {"permissions, exactly", func(s stacks) {
 			allows(s.payments, "PaymentsRoleDefaultPolicy", "dynamodb:GetItem")["Action"] = []any{"dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}
 		}, "PaymentsRole's permissions on Records.Arn"},

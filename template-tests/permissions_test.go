@@ -76,6 +76,19 @@ var wantedRights = rights{
 		"PaymentsLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"},
 		"Records.Arn":      {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
 	},
+	"StatementsRole": {
+		"StatementsLogs.Arn":  {"logs:CreateLogStream", "logs:PutLogEvents"},
+		"Records.Arn":         {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
+		"StatementsQueue.Arn": {"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
+	},
+	"StatementsRelayFunctionRole": {
+		"StatementsRelayFunctionLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"},
+		"Records.Arn":                     {"dynamodb:BatchGetItem", "dynamodb:UpdateItem"},
+		"Records.Arn/index/open":          {"dynamodb:Query"},
+		"Records.StreamArn":               {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"},
+		"StatementsQueue.Arn":             {"sqs:SendMessage"},
+		"StatementsRelayFailures.Arn":     {"sqs:SendMessage"},
+	},
 	"WorkerRole": {
 		"WorkerLogs.Arn":  {"logs:CreateLogStream", "logs:PutLogEvents"},
 		"Records.Arn":     {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
@@ -167,6 +180,8 @@ func permissionsSuffice(s stacks) error {
 		}
 	}
 	compare("PaymentsRole", "handler")
+	compare("StatementsRole", "handler")
+	compare("StatementsRelayFunctionRole", "relay")
 	compare("WorkerRole", "handler")
 	compare("RelayFunctionRole", "relay")
 	compare("RefundSweeperFunctionRole", "sweeper")

@@ -43,7 +43,7 @@ cloned=$(($(now) - start))
 
 echo "downloading modules ..."
 start=$(now)
-go list -deps ./local ./local/cmd/stack ./lambda/functions/payments ./lambda/functions/orders ./lambda/functions/refundsweeper >/dev/null
+go list -deps ./local ./local/cmd/stack ./lambda/functions/payments ./lambda/functions/orders ./lambda/functions/statements ./lambda/functions/relay ./lambda/functions/refundsweeper >/dev/null
 modules=$(($(now) - start))
 
 echo "the tour with empty caches ..."

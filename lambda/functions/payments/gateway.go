@@ -10,6 +10,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/idem-go/idempotency/lambda/functions/internal/statement"
 )
 
 // behind returns the Lambda handler for an API of this flavour, whose authorizer
@@ -19,11 +20,12 @@ func (s *service) behind(engine *idem.Engine, api, tenant string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	options := &idemhttp.Options{Later: statement.Later()}
 	switch api {
 	case "", "http":
-		return idemlambda.HTTPAPI(engine, operations, tenants, nil, s.handle), nil
+		return idemlambda.HTTPAPI(engine, operations, tenants, options, s.handle), nil
 	case "rest":
-		return idemlambda.RESTAPI(engine, operations, tenants, nil, s.handleREST), nil
+		return idemlambda.RESTAPI(engine, operations, tenants, options, s.handleREST), nil
 	}
 	return nil, fmt.Errorf("PAYMENTS_API is %q: use http or rest", api)
 }

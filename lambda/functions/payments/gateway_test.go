@@ -2,17 +2,23 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/memstore"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
+	"github.com/idem-go/idempotency/lambda/functions/internal/statement"
+	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 )
 
 func TestBehindARESTAPI(t *testing.T) {
@@ -54,5 +60,53 @@ func TestBehindRefuses(t *testing.T) {
 		handler, err := (&service{}).behind(engine, "", tenant)
 		require.NoError(t, err)
 		require.IsType(t, idemlambda.HTTPAPIHandler(nil), handler)
+	}
+}
+
+// The message that brings the worker commits with the acceptance, so there must be a table.
+func TestStatementsAreAcceptedForLaterBehindBothAPIs(t *testing.T) {
+	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(t)})
+	require.NoError(t, err)
+	table := "idem-" + rand.Text()
+	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: client}, table))
+	store, err := dynamostore.New(client, table, &dynamostore.Options{AttemptTimeout: time.Minute})
+	require.NoError(t, err)
+	engine, err := idem.New(store, &idem.Options{ClaimBudget: 5 * time.Minute, FinishBudget: 5 * time.Minute})
+	require.NoError(t, err)
+	behind := func(api string) any {
+		handler, err := (&service{}).behind(engine, api, "none")
+		require.NoError(t, err)
+		return handler
+	}
+	const body = `{"reference": "june", "kilobytes": 1}`
+	header := func(key string) map[string]string {
+		return map[string]string{"Idempotency-Key": key, "Content-Type": "application/json"}
+	}
+	type answer struct {
+		status         int
+		location, body string
+	}
+	for api, ask := range map[string]func(method, path, resource, body string) answer{
+		"http": func(method, path, resource, body string) answer {
+			r := request{RouteKey: method + " " + resource, RawPath: path, Body: body, Headers: header("key-http-0123456789")}
+			r.RequestContext.HTTP.Method, r.RequestContext.HTTP.Path = method, path
+			res, err := behind("http").(idemlambda.HTTPAPIHandler)(t.Context(), r)
+			require.NoError(t, err)
+			return answer{res.StatusCode, res.Headers["Location"], res.Body}
+		},
+		"rest": func(method, path, resource, body string) answer {
+			r := events.APIGatewayProxyRequest{HTTPMethod: method, Path: path, Resource: resource, Body: body, Headers: header("key-rest-0123456789")}
+			res, err := behind("rest").(idemlambda.RESTAPIHandler)(t.Context(), r)
+			require.NoError(t, err)
+			return answer{res.StatusCode, res.Headers["Location"], res.Body}
+		},
+	} {
+		t.Run(api, func(t *testing.T) {
+			accepted := ask("POST", "/statements", "/statements", body)
+			require.Equal(t, 202, accepted.status, accepted.body)
+			require.Equal(t, 202, ask("GET", "/"+accepted.location, statement.Status, "").status)
+			require.Equal(t, 204, ask("DELETE", "/"+accepted.location, statement.Status, "").status)
+			require.Equal(t, 404, ask("GET", "/statements/june", statement.Status, "").status)
+		})
 	}
 }

@@ -1,6 +1,6 @@
 // Command payments is the example behind an HTTP API (payload 2.0) or a REST API
-// (payload 1.0): it charges, refunds and prints statements, each under one
-// idempotency key per request.
+// (payload 1.0): it charges and refunds, each under one idempotency key per request. It accepts
+// statements for later: lambda/functions/statements makes them.
 //
 // Environment: IDEM_TABLE names the table, PROVIDER_URL the payment provider,
 // IDEM_DYNAMODB_ENDPOINT a local DynamoDB (unset on AWS). PAYMENTS_API is the API's
@@ -24,6 +24,7 @@ import (
 	"github.com/idem-go/idempotency/idem/emf"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
+	"github.com/idem-go/idempotency/lambda/functions/internal/statement"
 )
 
 var operations = map[string]idem.Operation{
@@ -32,8 +33,7 @@ var operations = map[string]idem.Operation{
 	// The provider's refunds take no key: after an uncertain attempt nobody may try again
 	// until lambda/functions/refundsweeper has found out what became of it.
 	"POST /refunds": {Name: "refund", Repeat: idem.NotRepeatable},
-	// A statement only reads.
-	"POST /statements": {Name: "statement", Repeat: idem.Repeatable},
+	statement.Route: statement.Operation,
 }
 
 func main() {

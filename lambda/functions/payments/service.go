@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"net/http"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -32,8 +29,6 @@ func (s *service) handle(ctx context.Context, r request) (response, error) {
 		return s.move(ctx, r, s.provider.Charge)
 	case "POST /refunds":
 		return s.move(ctx, r, s.provider.Refund)
-	case "POST /statements":
-		return s.statement(ctx, r)
 	}
 	return answer(http.StatusNotFound, map[string]string{"message": "no such route"})
 }
@@ -53,24 +48,6 @@ func (s *service) move(ctx context.Context, r request, with func(context.Context
 		return response{}, err
 	}
 	return answer(http.StatusCreated, receipt)
-}
-
-// statement returns a document of the size asked for.
-func (s *service) statement(ctx context.Context, r request) (response, error) {
-	var in struct {
-		Kilobytes int `json:"kilobytes"`
-	}
-	if err := json.Unmarshal([]byte(r.Body), &in); err != nil || in.Kilobytes < 1 || in.Kilobytes > 4096 {
-		return refuse(ctx, "send kilobytes from 1 to 4096")
-	}
-	var b bytes.Buffer
-	for b.Len() < in.Kilobytes<<10 {
-		fmt.Fprintf(&b, "%016x %016x\n", rand.Uint64(), rand.Uint64())
-	}
-	b.Truncate(in.Kilobytes << 10)
-	return response{
-		StatusCode: http.StatusOK, Headers: map[string]string{"Content-Type": "text/plain"}, Body: b.String(),
-	}, nil
 }
 
 // refuse answers before anything was done. The answer is not recorded: another

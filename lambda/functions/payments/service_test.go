@@ -22,7 +22,9 @@ func function(t *testing.T, url string) func(route, key, body string) (response,
 	engine, err := idem.New(memstore.New(), nil)
 	require.NoError(t, err)
 	s := &service{provider: provider.Client{URL: url}}
-	h := idemlambda.HTTPAPI(engine, operations, idemhttp.SingleTenant, nil, s.handle)
+	handler, err := s.behind(engine, "http", "none")
+	require.NoError(t, err)
+	h := handler.(idemlambda.HTTPAPIHandler)
 	return func(route, key, body string) (response, error) {
 		r := request{RouteKey: route, Body: body, Headers: map[string]string{
 			"idempotency-key": key, "content-type": "application/json",
@@ -96,7 +98,7 @@ func TestWhatARefundMayTryAgain(t *testing.T) {
 
 func TestBadRequestsAreNotRecorded(t *testing.T) {
 	call := function(t, "http://127.0.0.1:1")
-	for _, route := range []string{"POST /payments", "POST /statements"} {
+	for _, route := range []string{"POST /payments", "POST /refunds"} {
 		for range 2 {
 			res, err := call(route, "key-0123456789abc", `{}`)
 			require.NoError(t, err)

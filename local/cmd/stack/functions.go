@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem/schema"
@@ -14,6 +15,8 @@ import (
 const (
 	payments      = "payments"
 	orders        = "orders"
+	statements    = "statements"
+	relay         = "relay"
 	refundSweeper = "refundsweeper"
 
 	// functionTimeout is short, so that the tour need not wait long for the lease
@@ -22,13 +25,19 @@ const (
 	maxInstances    = 8
 )
 
-func functionNames() string { return payments + ", " + orders + ", " + refundSweeper }
+// functions are the examples that run.
+var functions = []string{payments, orders, statements, relay, refundSweeper}
+
+func functionNames() string { return strings.Join(functions, ", ") }
 
 // buildFunctions compiles the examples as they are deployed, but for this machine.
 func buildFunctions(ctx context.Context, dir string) error {
 	const folder = "github.com/idem-go/idempotency/lambda/functions/"
-	err := gorun.Build(ctx, []string{"CGO_ENABLED=0"}, "-tags", "lambda.norpc", "-o", dir+string(os.PathSeparator),
-		folder+payments, folder+orders, folder+refundSweeper)
+	args := []string{"-tags", "lambda.norpc", "-o", dir + string(os.PathSeparator)}
+	for _, name := range functions {
+		args = append(args, folder+name)
+	}
+	err := gorun.Build(ctx, []string{"CGO_ENABLED=0"}, args...)
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("cannot compile the functions: %w", err)
 	}

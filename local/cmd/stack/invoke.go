@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -45,11 +46,10 @@ func (t *invokeTask) check() error {
 		return err
 	}
 	t.Event = string(event)
-	switch t.Function {
-	case payments, orders, refundSweeper:
-	case "":
+	switch {
+	case t.Function == "":
 		t.Function, err = functionFor(event)
-	default:
+	case !slices.Contains(functions, t.Function):
 		err = misuse("-function is %q; there are: %s", t.Function, functionNames())
 	}
 	return err

@@ -71,11 +71,13 @@ func (b *book) since(n int) ([]entry, int, <-chan struct{}) {
 }
 
 // Names in the book beside those of the functions: errors behind the HTTP API, between
-// the queue and its function, and between the schedule and the sweeper.
+// the queues and their functions, between the schedules and the sweeper or the relay, and between
+// the table's stream and the relay.
 const (
 	logHTTP     = "http"
 	logQueue    = "queue"
 	logSchedule = "schedule"
+	logStream   = "stream"
 )
 
 type logsTask struct {
@@ -92,7 +94,7 @@ func (t *logsTask) flags(fs *flag.FlagSet, _ *options) {
 }
 
 func (t *logsTask) check() error {
-	names := []string{logHTTP, orders, payments, logQueue, refundSweeper, logSchedule}
+	names := append([]string{logHTTP, logQueue, logSchedule, logStream}, functions...)
 	if t.Function != "" && !slices.Contains(names, t.Function) {
 		return misuse("-function is %q; there are: %s", t.Function, strings.Join(names, ", "))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -11,12 +12,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/aws/queue"
 	"github.com/idem-go/idempotency/local/aws/queuepoller"
 )
 
 const (
-	ordersQueue = "orders"
+	ordersQueue     = "orders"
+	statementsQueue = "statements"
+	// eventsQueue gets what the orders function tells others.
+	eventsQueue = "order-events"
 	// queueVisibility is six times the function's time-out, as Lambda's guide
 	// advises.
 	queueVisibility = 6 * functionTimeout
@@ -24,17 +30,34 @@ const (
 	maxReceives = 5
 )
 
-// createQueue makes the orders' queue and its dead-letter queue.
-func createQueue(ctx context.Context, endpoint string) (queue.Queue, error) {
-	return queue.Create(ctx, queue.NewClient(endpoint), queue.Spec{
-		Name: ordersQueue, MaxReceives: maxReceives, Attributes: map[types.QueueAttributeName]string{
+// mapped is a queue whose messages a function gets, batch by batch.
+type mapped struct {
+	queue.Queue
+	batch     int
+	delivered *deliveries
+}
+
+// createQueue makes a function's queue and its dead-letter queue.
+func createQueue(ctx context.Context, endpoint, name string, batch int) (mapped, error) {
+	q, err := queue.Create(ctx, queue.NewClient(endpoint), queue.Spec{
+		Name: name, MaxReceives: maxReceives, Attributes: map[types.QueueAttributeName]string{
 			types.QueueAttributeNameVisibilityTimeout: seconds(queueVisibility),
 		},
 	})
+	return mapped{q, batch, &deliveries{}}, err
 }
 
-// deliveries are the latest of the event source mapping between the orders' queue and
-// function.
+// settings are the queue's, as the infrastructure sets them for the function. The function checks
+// them when it starts.
+func (q mapped) settings(op idem.Operation) []string {
+	return []string{
+		schema.EnvFunctionTimeout + "=" + seconds(functionTimeout), schema.EnvQueueVisibility + "=" + seconds(queueVisibility),
+		schema.EnvQueueBatchSize + "=" + strconv.Itoa(q.batch), schema.EnvQueueBatchWindow + "=0",
+		schema.EnvQueueMaxReceives + "=" + strconv.Itoa(maxReceives), schema.EnvQueueRepeat + "=" + op.Repeat.String(),
+	}
+}
+
+// deliveries are the latest of the event source mapping between a queue and its function.
 type deliveries struct {
 	mu     sync.Mutex
 	latest []queuepoller.Delivery
@@ -43,12 +66,11 @@ type deliveries struct {
 // keptDeliveries bounds the memory of a stack that runs for days; the tour has a few.
 const keptDeliveries = 1000
 
-func (s *stack) startMapping(ctx context.Context) error {
-	s.delivered = &deliveries{}
-	poller, err := queuepoller.Start(ctx, s.queue.Client, s.queue.URL, s.pools[orders], &queuepoller.Options{
-		MaxConcurrency: maxInstances, ReportBatchItemFailures: true, FunctionTimeout: functionTimeout,
+func (s *stack) startMapping(ctx context.Context, q mapped, function string) error {
+	poller, err := queuepoller.Start(ctx, q.Client, q.URL, s.pools[function], &queuepoller.Options{
+		BatchSize: q.batch, MaxConcurrency: maxInstances, ReportBatchItemFailures: true, FunctionTimeout: functionTimeout,
 		Observer: queuepoller.Observer{
-			Delivered: s.delivered.note,
+			Delivered: q.delivered.note,
 			Trouble:   func(err error) { fmt.Fprintf(page{s.logs, logQueue}, "queue %v\n", err) },
 		},
 	})
@@ -83,10 +105,10 @@ func messageWith(d queuepoller.Delivery, text string) *types.Message {
 
 // redeliver makes the message that was delivered last visible, as the end of its
 // visibility time-out would.
-func (s *stack) redeliver(ctx context.Context, text string) error {
-	all := s.delivered.of(text)
-	_, err := s.queue.Client.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{
-		QueueUrl: &s.queue.URL, ReceiptHandle: messageWith(all[len(all)-1], text).ReceiptHandle, VisibilityTimeout: 0,
+func (q mapped) redeliver(ctx context.Context, text string) error {
+	all := q.delivered.of(text)
+	_, err := q.Client.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{
+		QueueUrl: &q.URL, ReceiptHandle: messageWith(all[len(all)-1], text).ReceiptHandle, VisibilityTimeout: 0,
 	})
 	return err
 }

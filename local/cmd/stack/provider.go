@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 )
 
@@ -16,6 +17,14 @@ type provider struct {
 	refunds map[string]receipt // by the caller's name for them
 	held    map[string]chan struct{}
 	silent  map[string]bool
+	reports map[string]report // by their ids
+}
+
+// report is what a statement is made of.
+type report struct {
+	ID        string `json:"id"`
+	Reference string `json:"reference"`
+	Kilobytes int    `json:"kilobytes"`
 }
 
 type receipt struct {
@@ -28,14 +37,22 @@ type receipt struct {
 func newProvider() *provider {
 	return &provider{
 		asked: map[string]int{}, charges: map[string]string{}, refunds: map[string]receipt{},
-		held: map[string]chan struct{}{}, silent: map[string]bool{},
+		held: map[string]chan struct{}{}, silent: map[string]bool{}, reports: map[string]report{},
 	}
 }
 
 // ServeHTTP makes a charge or a refund. A charge under a key that it has seen is
 // the same charge; refunds take no key, and it says what became of one with a name.
 func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet {
+	id, ofReport := strings.CutPrefix(r.URL.Path, "/reports/")
+	switch {
+	case ofReport:
+		p.read(w, r, id)
+		return
+	case r.URL.Path == "/reports":
+		p.order(w, r)
+		return
+	case r.Method == http.MethodGet:
 		p.find(w, r.URL.Query().Get("reference"))
 		return
 	}
@@ -58,17 +75,60 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.refunds[name] = in
 	}
 	p.mu.Unlock()
-	if held != nil {
-		select {
-		case <-held:
-		case <-r.Context().Done():
-			return
-		}
+	if !answers(held, r) {
+		return
 	}
 	write(w, in)
 }
 
-func write(w http.ResponseWriter, r receipt) {
+// answers waits until answers are not held any more; it is false if nobody waits for one.
+func answers(held chan struct{}, r *http.Request) bool {
+	if held == nil {
+		return true
+	}
+	select {
+	case <-held:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+// order takes the order of a report. An order under a key that it has seen is the same order.
+func (p *provider) order(w http.ResponseWriter, r *http.Request) {
+	var in report
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	p.mu.Lock()
+	p.asked[in.Reference]++
+	in.ID = r.Header.Get("Idempotency-Key")
+	p.reports[in.ID] = in
+	p.mu.Unlock()
+	write(w, in)
+}
+
+// read answers with the text of a report.
+func (p *provider) read(w http.ResponseWriter, r *http.Request, id string) {
+	p.mu.Lock()
+	of, ok := p.reports[id]
+	held := p.held[of.Reference]
+	p.asked[readOf(of.Reference)]++
+	p.mu.Unlock()
+	switch {
+	case !ok:
+		http.NotFound(w, r)
+	case answers(held, r):
+		line := strings.Repeat("0123456789abcde", 4)[:59] + "\n"
+		write(w, map[string]string{"id": id, "text": strings.Repeat(line, of.Kilobytes<<10/len(line)+1)[:of.Kilobytes<<10]})
+	}
+}
+
+// readOf is the name under which the provider counts how often a report is read.
+func readOf(reference string) string { return reference + ", read" }
+
+func write(w http.ResponseWriter, r any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(r)
 }

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal"
 	"github.com/idem-go/idempotency/local/aws/gateway"
 	"github.com/idem-go/idempotency/local/aws/queue"
@@ -34,13 +33,14 @@ type stack struct {
 	issuer   *gateway.Issuer
 	db       *dynamodblocal.Server
 	sqs      *queue.Server
-	queue    queue.Queue
+	queue    mapped // of orders
+	work     mapped // of statements
+	events   queue.Queue
+	relaying gate
 	people   queue.Queue
 	pools    map[string]*runtime.Pool
 	logs     *book
 	closers  []func()
-
-	delivered *deliveries
 }
 
 func (s *stack) onClose(f func()) { s.closers = append(s.closers, f) }
@@ -95,6 +95,9 @@ func (s *stack) start(ctx context.Context, o options, say func(string, ...any)) 
 	if err := s.startOrders(ctx); err != nil {
 		return err
 	}
+	if err := s.startRelay(ctx); err != nil {
+		return err
+	}
 	if err := s.startConsole(); err != nil {
 		return err
 	}
@@ -136,10 +139,10 @@ func (s *stack) startServers(ctx context.Context, o options, say func(string, ..
 	})
 	begin("fetching and starting the queue server", func() (err error) {
 		if s.sqs, err = queue.Start(gctx, &queue.Options{CacheDir: o.cacheDir, Log: log}); err == nil {
-			s.queue, err = createQueue(gctx, s.sqs.Endpoint())
+			err = s.createQueues(gctx)
 		}
 		if err == nil {
-			say("queue server at %s, with the queue %s and its dead-letter queue", s.sqs.Endpoint(), ordersQueue)
+			say("queue server at %s, with the queues %s, %s and their dead-letter queues", s.sqs.Endpoint(), ordersQueue, statementsQueue)
 		}
 		return err
 	})
@@ -153,8 +156,19 @@ func (s *stack) startServers(ctx context.Context, o options, say func(string, ..
 	return err
 }
 
+func (s *stack) createQueues(ctx context.Context) (err error) {
+	if s.queue, err = createQueue(ctx, s.sqs.Endpoint(), ordersQueue, queuepoller.DefaultBatchSize); err != nil {
+		return err
+	}
+	if s.work, err = createQueue(ctx, s.sqs.Endpoint(), statementsQueue, 1); err != nil {
+		return err
+	}
+	s.events, err = queue.Create(ctx, queue.NewClient(s.sqs.Endpoint()), queue.Spec{Name: eventsQueue})
+	return err
+}
+
 // startPayments runs the HTTP example behind an HTTP API whose callers have
-// tokens, and its sweeper: the tenant is the token's subject.
+// tokens, the worker of what it accepts, and its sweeper: the tenant is the token's subject.
 func (s *stack) startPayments(ctx context.Context, o options) (err error) {
 	s.provider = newProvider()
 	providerURL, err := s.listen(0, s.provider)
@@ -164,6 +178,12 @@ func (s *stack) startPayments(ctx context.Context, o options) (err error) {
 	if err := s.startFunction(ctx, payments, "PROVIDER_URL="+providerURL, "PAYMENTS_API=http", "PAYMENTS_TENANT=jwt:sub"); err != nil {
 		return err
 	}
+	if err := s.startFunction(ctx, statements, append(s.work.settings(statement), "PROVIDER_URL="+providerURL)...); err != nil {
+		return err
+	}
+	if err := s.startMapping(ctx, s.work, statements); err != nil {
+		return err
+	}
 	if err := s.startSweeper(ctx, providerURL); err != nil {
 		return err
 	}
@@ -171,7 +191,9 @@ func (s *stack) startPayments(ctx context.Context, o options) (err error) {
 		return err
 	}
 	routes := map[string]gateway.Invoke{}
-	for _, route := range []string{"POST /payments", "POST /refunds", "POST /statements"} {
+	for _, route := range []string{
+		"POST /payments", "POST /refunds", "POST /statements", "GET /statements/{id}", "HEAD /statements/{id}", "DELETE /statements/{id}",
+	} {
 		routes[route] = s.pools[payments].Call
 	}
 	report := page{s.logs, logHTTP}
@@ -187,16 +209,10 @@ func (s *stack) startPayments(ctx context.Context, o options) (err error) {
 
 // startOrders runs the queue example behind its queue.
 func (s *stack) startOrders(ctx context.Context) error {
-	// The queue's settings, as the infrastructure sets them; the function checks them when
-	// it starts.
-	err := s.startFunction(ctx, orders, "ORDERS_TABLE="+ordersTable,
-		schema.EnvFunctionTimeout+"="+seconds(functionTimeout), schema.EnvQueueVisibility+"="+seconds(queueVisibility),
-		schema.EnvQueueBatchSize+"="+strconv.Itoa(queuepoller.DefaultBatchSize), schema.EnvQueueBatchWindow+"=0",
-		schema.EnvQueueMaxReceives+"="+strconv.Itoa(maxReceives), schema.EnvQueueRepeat+"="+fulfil.Repeat.String())
-	if err != nil {
+	if err := s.startFunction(ctx, orders, append(s.queue.settings(fulfil), "ORDERS_TABLE="+ordersTable)...); err != nil {
 		return err
 	}
-	return s.startMapping(ctx)
+	return s.startMapping(ctx, s.queue, orders)
 }
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }

@@ -36,10 +36,16 @@ func (s *stack) startSweeper(ctx context.Context, providerURL string) error {
 	if err != nil {
 		return err
 	}
+	s.schedule(ctx, refundSweeper, sweepEvery, event)
+	return nil
+}
+
+// schedule invokes a function with the event, every so often, until the stack is closed.
+func (s *stack) schedule(ctx context.Context, function string, every time.Duration, event []byte) {
 	ctx, cancel := context.WithCancel(ctx)
 	var schedule sync.WaitGroup
 	schedule.Go(func() {
-		tick := time.NewTicker(sweepEvery)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {
@@ -47,11 +53,10 @@ func (s *stack) startSweeper(ctx context.Context, providerURL string) error {
 				return
 			case <-tick.C:
 			}
-			if _, err := s.pools[refundSweeper].Call(ctx, event); err != nil && ctx.Err() == nil {
+			if _, err := s.pools[function].Call(ctx, event); err != nil && ctx.Err() == nil {
 				fmt.Fprintf(page{s.logs, logSchedule}, "schedule %v\n", err)
 			}
 		}
 	})
 	s.onClose(func() { cancel(); schedule.Wait() })
-	return nil
 }

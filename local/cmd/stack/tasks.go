@@ -42,7 +42,7 @@ func (*resetTask) check() error                  { return nil }
 
 func (*resetTask) run(ctx context.Context, s *stack, out io.Writer) error {
 	// Queues first: a message that is left would write again.
-	for _, url := range []string{s.queue.URL, s.queue.DeadURL, s.people.URL} {
+	for _, url := range []string{s.queue.URL, s.queue.DeadURL, s.work.URL, s.work.DeadURL, s.events.URL, s.people.URL} {
 		if _, err := s.queue.Client.PurgeQueue(ctx, &sqs.PurgeQueueInput{QueueUrl: &url}); err != nil {
 			return fmt.Errorf("cannot empty the queue %s: %w", path.Base(url), err)
 		}

@@ -25,7 +25,14 @@ func (t *tour) kills(ctx context.Context) {
 	gone := &victim{name: "refund, client gone", path: "/refunds", key: t.key("gone"), ref: t.key("gone-ref")}
 	charge := &victim{name: "repeatable", path: "/payments", key: t.key("kill-charge"), ref: t.key("kill-charge-ref")}
 	refund := &victim{name: "not repeatable", path: "/refunds", key: t.key("kill-refund"), ref: t.key("kill-refund-ref")}
+	made := &victim{path: "/statements", key: t.key("kill-statement"), ref: t.key("kill-statement-ref")}
+	var accepted reply
 	t.provider.silence(refund.ref)
+	t.add(ctx, "statement: its worker killed", "202 pending, its message stays", func() (said string) {
+		accepted, said = t.killWorker(ctx, made)
+		return said
+	})
+	t.add(ctx, "statement: status within the lease", "202 in_progress", func() string { return t.status(ctx, accepted).say() })
 	t.add(ctx, gone.name+": killed", "500 Internal Server Error", func() string { return t.kill(ctx, gone) })
 	for _, v := range []*victim{charge, refund} {
 		t.add(ctx, v.name+": killed in the handler", "500 Internal Server Error", func() string { return t.kill(ctx, v) })
@@ -38,6 +45,11 @@ func (t *tour) kills(ctx context.Context) {
 	}
 	t.add(ctx, charge.name+": retry after the lease", "201 executed", func() string { return t.retry(ctx, charge).say() })
 	t.add(ctx, refund.name+": retry after the lease", "409 outcome_unknown", func() string { return t.retry(ctx, refund).say() })
+	t.add(ctx, "statement: another worker", "executed, acknowledged", func() string { return t.takenOver(ctx, made) })
+	t.add(ctx, "statement: its status", "200 executed", func() string { return t.status(ctx, accepted).say() })
+	t.add(ctx, "statement: its report ordered, and read", "1 and 2", func() string {
+		return fmt.Sprintf("%d and %d", t.provider.times(made.ref), t.provider.times(readOf(made.ref)))
+	})
 	t.add(ctx, gone.name+": after the sweep", "completed, as the provider says", func() string { return t.swept(ctx, gone) })
 	t.add(ctx, gone.name+": a late retry", "201 replayed, the provider's refund", func() string {
 		again := t.retry(ctx, gone)
@@ -154,13 +166,21 @@ func (t *tour) kill(ctx context.Context, v *victim) string {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	for _, f := range t.pools[payments].InFlight() {
-		if bytes.Contains(f.Payload, []byte(v.key)) {
-			if err := t.pools[payments].Kill(f.PID); err != nil {
-				return err.Error()
-			}
-		}
+	if err := t.killIn(payments, v.key); err != nil {
+		return err.Error()
 	}
 	v.killed = time.Now()
 	return (<-answer).say()
+}
+
+// killIn kills the process of a function that has an event with the text.
+func (t *tour) killIn(function, text string) error {
+	for _, f := range t.pools[function].InFlight() {
+		if bytes.Contains(f.Payload, []byte(text)) {
+			if err := t.pools[function].Kill(f.PID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -18,8 +18,12 @@ import (
 	"github.com/idem-go/idempotency/local/aws/queuepoller"
 )
 
-// fulfil is the orders function's operation, for its producer's side.
-var fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
+// fulfil is the orders function's operation, for its producer's side, and statement that of the
+// statements function.
+var (
+	fulfil    = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
+	statement = idem.Operation{Name: "statement", Repeat: idem.Repeatable}
+)
 
 // orders sends an order, has it delivered once more, sends it a second time, and sends
 // a message that nobody can process.
@@ -30,12 +34,12 @@ func (t *tour) orders(ctx context.Context) {
 	send := func() string {
 		sending, err := idemlambda.SQSSendingOf(fulfil, defaultTenant, order)
 		if err == nil {
-			err = t.send(ctx, body, sending)
+			err = t.sendMessage(ctx, body, sending)
 		}
 		if err != nil {
 			return err.Error()
 		}
-		return t.delivery(ctx, order)
+		return t.delivery(ctx, t.queue, order)
 	}
 	t.add(ctx, "an order through the queue", "executed, acknowledged", send)
 	t.add(ctx, "the same delivery again", "replayed", func() string { return t.again(ctx, order) })
@@ -45,8 +49,8 @@ func (t *tour) orders(ctx context.Context) {
 	t.poison(ctx)
 }
 
-// send puts a message into the orders' queue.
-func (t *tour) send(ctx context.Context, body string, sending idemlambda.SQSSending) error {
+// sendMessage puts a message into the orders' queue.
+func (t *tour) sendMessage(ctx context.Context, body string, sending idemlambda.SQSSending) error {
 	in := &sqs.SendMessageInput{QueueUrl: &t.queue.URL, MessageBody: &body, MessageAttributes: map[string]types.MessageAttributeValue{}}
 	if sending.GroupID != "" {
 		in.MessageGroupId = &sending.GroupID
@@ -61,7 +65,7 @@ func (t *tour) send(ctx context.Context, body string, sending idemlambda.SQSSend
 // again gives the function a delivery that it has had, as the queue does where the
 // deletion that follows it is lost.
 func (t *tour) again(ctx context.Context, text string) string {
-	before := t.delivered.of(text)
+	before := t.queue.delivered.of(text)
 	if len(before) == 0 {
 		return "it was not delivered before"
 	}
@@ -91,21 +95,30 @@ func await(ctx context.Context, done func() bool) bool {
 
 // delivery waits for the next delivery of a watched message and returns its result. After a
 // delivery for which the store was too slow it waits for another.
-func (t *tour) delivery(ctx context.Context, text string) string {
+func (t *tour) delivery(ctx context.Context, q mapped, text string) string {
 	for try := 1; ; try++ {
-		n := t.told[text]
-		if !await(ctx, func() bool { return len(t.delivered.of(text)) > n }) {
+		d, ok := t.next(ctx, q, text)
+		if !ok {
 			return fmt.Sprintf("not delivered within %v", queuePatience)
 		}
-		t.told[text]++
-		got := t.outcome(ctx, t.delivered.of(text)[n])
+		got := t.outcome(ctx, d)
 		if !strings.HasPrefix(got, string(idemlambda.ReasonStoreUnavailable)) || try == maxReceives-1 {
 			return got
 		}
-		if err := t.redeliver(ctx, text); err != nil {
+		if err := q.redeliver(ctx, text); err != nil {
 			return err.Error()
 		}
 	}
+}
+
+// next waits for the next delivery of a watched message.
+func (t *tour) next(ctx context.Context, q mapped, text string) (queuepoller.Delivery, bool) {
+	n := t.told[text]
+	if !await(ctx, func() bool { return len(q.delivered.of(text)) > n }) {
+		return queuepoller.Delivery{}, false
+	}
+	t.told[text]++
+	return q.delivered.of(text)[n], true
 }
 
 func (t *tour) outcome(ctx context.Context, d queuepoller.Delivery) string {
@@ -157,14 +170,14 @@ func (t *tour) poison(ctx context.Context) {
 	text := t.key("poison")
 	want := fmt.Sprintf("%d × key_invalid, then a dead letter", maxReceives)
 	t.add(ctx, "a message without a key", want, func() string {
-		if err := t.send(ctx, fmt.Sprintf(`{"orderId": %q}`, text), idemlambda.SQSSending{}); err != nil {
+		if err := t.sendMessage(ctx, fmt.Sprintf(`{"orderId": %q}`, text), idemlambda.SQSSending{}); err != nil {
 			return err.Error()
 		}
 		for n := 1; n <= maxReceives; n++ {
-			if got := t.delivery(ctx, text); got != "key_invalid, redelivered" {
+			if got := t.delivery(ctx, t.queue, text); got != "key_invalid, redelivered" {
 				return fmt.Sprintf("delivery %d: %s", n, got)
 			}
-			if err := t.redeliver(ctx, text); err != nil {
+			if err := t.queue.redeliver(ctx, text); err != nil {
 				return err.Error()
 			}
 		}
@@ -174,7 +187,7 @@ func (t *tour) poison(ctx context.Context) {
 		if err := t.takeDead(ctx, text); err != nil {
 			return err.Error()
 		}
-		return fmt.Sprintf("%d × key_invalid, then a dead letter", len(t.delivered.of(text)))
+		return fmt.Sprintf("%d × key_invalid, then a dead letter", len(t.queue.delivered.of(text)))
 	})
 }
 

@@ -95,7 +95,42 @@ func (c Client) FindRefund(ctx context.Context, reference string) (*Receipt, err
 	return &r, nil
 }
 
-func do(req *http.Request, out *Receipt) (status int, err error) {
+// OrderReport orders a report about the reference, once under each key, and returns its id.
+func (c Client) OrderReport(ctx context.Context, key, reference string, kilobytes int) (string, error) {
+	body, err := json.Marshal(map[string]any{"reference": reference, "kilobytes": kilobytes})
+	if err != nil {
+		return "", err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+"/reports", bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", key)
+	var report struct {
+		ID string `json:"id"`
+	}
+	_, err = do(req, &report)
+	return report.ID, err
+}
+
+// ReadReport returns the text of a report. The provider answers when it is made.
+func (c Client) ReadReport(ctx context.Context, id string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL+"/reports/"+url.PathEscape(id), nil)
+	if err != nil {
+		return "", err
+	}
+	var report struct {
+		Text string `json:"text"`
+	}
+	_, err = do(req, &report)
+	return report.Text, err
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 4 << 20
+
+func do(req *http.Request, out any) (status int, err error) {
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, err
@@ -104,5 +139,5 @@ func do(req *http.Request, out *Receipt) (status int, err error) {
 	if res.StatusCode != http.StatusOK {
 		return res.StatusCode, fmt.Errorf("the provider answered %s", res.Status)
 	}
-	return res.StatusCode, json.NewDecoder(io.LimitReader(res.Body, 1<<16)).Decode(out)
+	return res.StatusCode, json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(out)
 }
