@@ -76,11 +76,13 @@ func (m *Monitoring) questions(s *Sweeper, age time.Duration) {
 		"an operation has been an open question for %v: nobody knows whether it took effect, and its customer waits", age))
 	m.raise(name, "GivenUp", metric(f, schema.MetricGivenUp, "Sum"), 1,
 		"the sweep could not find out what became of an operation: a person must")
+	m.raise(name, "Unclaimed", metric(f, schema.MetricUnclaimed, "Sum"), 1,
+		"accepted work was ended because no worker came for it in time: it was not executed, and its client must ask for it again")
 	m.unreadable(name, f)
 	m.graph(name+": open questions", metric(f, schema.MetricOpen, "Maximum"))
 	m.graph(name+": oldest open question (s)", oldest)
 	m.graph(name+": sweeps", sums(f, schema.MetricSweepParked, schema.MetricProbed, schema.MetricResolved, schema.MetricGivenUp,
-		schema.MetricAbandoned, schema.MetricSweepFailed, schema.MetricSweepLeft)...)
+		schema.MetricAbandoned, schema.MetricUnclaimed, schema.MetricSweepFailed, schema.MetricSweepLeft)...)
 }
 
 // outbox watches what a relay sends.

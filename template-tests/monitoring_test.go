@@ -46,7 +46,7 @@ func TestMonitoring(t *testing.T) {
 		"RelayFailuresAge", "RelayFailuresDepth", "RelayFunctionDuration", "RelayFunctionErrors", "RelayFunctionThrottles", "RelayIteratorAge",
 		"RelayOutboxDead", "RelayOutboxOld", "RelayOutboxUnreadable",
 		"SweeperFunctionErrors", "SweeperFunctionThrottles", "SweeperGivenUp", "SweeperOldestOpen", "SweeperPeopleAge", "SweeperPeopleDepth",
-		"SweeperRecordUnreadable", "SweeperStopped",
+		"SweeperRecordUnreadable", "SweeperStopped", "SweeperUnclaimed",
 		"WorkerDuration", "WorkerErrors", "WorkerFailedOpen", "WorkerKeyReused", "WorkerOutcomeDropped", "WorkerRecordUnreadable",
 		"WorkerStoreUnavailable", "WorkerThrottles",
 	}, names)

@@ -16,6 +16,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/emf"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/otelidem"
 	"github.com/idem-go/idempotency/idem/outbox"
@@ -158,9 +159,15 @@ var counted = map[string]struct {
 		require.NoError(r.t, err)
 		require.NoError(r.t, r.Engine.Flush(r.t.Context()))
 	}},
-	"probes":            {schema.MetricProbed, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.StillUnknown(0)) }},
-	"resolved":          {schema.MetricResolved, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.CompletedWith(1)) }},
-	"given up":          {schema.MetricGivenUp, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.CannotBeKnown("no reference")) }},
+	"probes":   {schema.MetricProbed, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.StillUnknown(0)) }},
+	"resolved": {schema.MetricResolved, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.CompletedWith(1)) }},
+	"given up": {schema.MetricGivenUp, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.CannotBeKnown("no reference")) }},
+	"unclaimed": {schema.MetricUnclaimed, 1, func(r *rig) {
+		_, err := later.Accept[int](r.t.Context(), r.Engine, refund.Key("acme", "k"), 1, nil)
+		require.NoError(r.t, err)
+		r.Clock.Advance(2 * time.Hour)
+		r.sweep(reconcile.StillUnknown(0))
+	}},
 	"outbox relayed":    {schema.MetricOutboxRelayed, 1, func(r *rig) { r.relay(nil) }},
 	"outbox dead":       {schema.MetricOutboxDead, 1, func(r *rig) { r.relay(outbox.ErrRejected) }},
 	"shadow duplicates": {schema.MetricShadowDuplicate, 1, func(r *rig) { r.call(shadowed, 1, nil); r.call(shadowed, 1, nil) }},

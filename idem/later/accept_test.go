@@ -277,8 +277,9 @@ func TestASweepEndsWorkThatNobodyHasComeFor(t *testing.T) {
 			require.NoError(t, err)
 			sweeper, err := reconcile.NewSweeper(rc, nil)
 			require.NoError(t, err)
-			_, err = sweeper.Sweep(t.Context())
+			report, err := sweeper.Sweep(t.Context())
 			require.NoError(t, err)
+			require.Equal(t, abandoned, report.Unclaimed == 1)
 			_, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
 			if !abandoned {
 				require.NoError(t, err)

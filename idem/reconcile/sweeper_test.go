@@ -18,6 +18,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/outbox"
@@ -290,9 +291,17 @@ func TestTheMessageForPeople(t *testing.T) {
 // say nothing of values and results.
 func TestEveryActionIsTold(t *testing.T) {
 	seen := map[notice.Kind]bool{}
-	for _, e := range append(endings(), ending{key: refund.Key("acme", "1"), op: reconcile.Operation{Operation: refund}}) {
+	const unreadable, accepted = "unreadable", "accepted"
+	for _, e := range append(endings(), ending{name: unreadable, key: refund.Key("acme", "1"), op: reconcile.Operation{Operation: refund}},
+		ending{name: accepted, key: refund.Key("acme", "1"), op: reconcile.Operation{Operation: refund}}) {
 		r := newRig(t)
-		r.killed(e.key)
+		if e.name == accepted {
+			_, err := later.Accept[int](t.Context(), r.Engine, e.key, 1, nil)
+			require.NoError(t, err)
+			r.Clock.Advance(later.DefaultFor)
+		} else {
+			r.killed(e.key)
+		}
 		r.lapse()
 		var log bytes.Buffer
 		var told []notice.Notice
@@ -301,7 +310,7 @@ func TestEveryActionIsTold(t *testing.T) {
 			Observer: func(_ context.Context, n notice.Notice) { told = append(told, n); panic("the observer is broken") },
 		})
 		require.NoError(t, err)
-		if e.name == "" {
+		if e.name == unreadable {
 			r.Faults.Next(idemtest.Get, idemtest.Unreadable, idemtest.Refuse)
 		}
 		for range 4 {

@@ -17,6 +17,6 @@ func (s *sweep) unclaimed(rec *idem.Record) error {
 			return err
 		}
 	}
-	s.did(notice.Resolved, rec, idem.Failed, why, nil)
+	s.did(notice.Unclaimed, rec, idem.Failed, why, nil)
 	return nil
 }

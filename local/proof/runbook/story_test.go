@@ -17,6 +17,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/outbox/sqssender"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -113,6 +114,23 @@ func (s *scene) overHTTP() string {
 	}, func(context.Context) (*idemhttp.Response, error) { return nil, errTimedOut })
 	require.ErrorIs(s.t, err, errTimedOut)
 	return refund.Key(idem.NoTenant, "key-0123456789abc").ID()
+}
+
+// unclaimed is a refund that was accepted for later, and that no worker came for.
+func (s *scene) unclaimed() string {
+	now := s.now
+	s.now = func() time.Time { return now().Add(-2 * time.Hour) }
+	_, err := later.Accept[string](s.t.Context(), s.engine(), key, "100 EUR", nil)
+	require.NoError(s.t, err)
+	s.now = now
+	sweeper, err := reconcile.NewSweeper(s.reconciler(), &reconcile.SweepOptions{
+		Log: slog.New(slog.DiscardHandler), Operations: []reconcile.Operation{{Operation: refund}},
+	})
+	require.NoError(s.t, err)
+	report, err := sweeper.Sweep(s.t.Context())
+	require.NoError(s.t, err)
+	require.Equal(s.t, 1, report.Unclaimed)
+	return key.ID()
 }
 
 // givenUp is an unknown refund that the sweep has left to people.
