@@ -18,9 +18,14 @@ func main() {
 	app := awscdk.NewApp(nil)
 	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
 	records := infra.NewTable(stack, "Records", nil)
-	infra.NewRelay(stack, "Relay", records, &infra.RelayProps{
-		Queues: map[string]awssqs.IQueue{"orders": awssqs.NewQueue(stack, jsii.String("Orders"), nil)},
+	worker := infra.NewFunction(stack, "Worker", &infra.FunctionProps{Package: "./sweeper"})
+	worker.UseTable(records, nil)
+	statements := infra.NewLater(stack, "Statements", records, worker, &infra.LaterProps{
+		Route: infra.Route{Route: "POST /statements"}, Status: "/statements/{id}", Queue: infra.QueueProps{Repeat: infra.Repeatable},
 	})
+	infra.NewRelay(stack, "Relay", records, &infra.RelayProps{Queues: map[string]awssqs.IQueue{
+		"orders": awssqs.NewQueue(stack, jsii.String("Orders"), nil), "statements": statements.Queue,
+	}})
 	infra.NewSweeper(stack, "Ready", records, nil)
 	infra.NewSweeper(stack, "Own", records, &infra.SweeperProps{Function: infra.FunctionProps{Package: "./sweeper"}})
 	assembly := app.Synth(nil)
