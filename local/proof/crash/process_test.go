@@ -165,6 +165,8 @@ func effectOf(step string) string {
 
 func endLabel(s idem.State, commits bool) string {
 	switch {
+	case s == idem.Pending:
+		return "accept"
 	case commits:
 		return "commit"
 	case s == idem.Failed:

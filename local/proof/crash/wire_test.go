@@ -21,6 +21,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 	"github.com/idem-go/idempotency/local/proof/rig"
@@ -96,6 +97,9 @@ func read(c *faultnet.Call) (label, step string, err error) {
 	var in struct {
 		Key, Item, ExpressionAttributeValues map[string]attribute
 		ExpressionAttributeNames             map[string]string
+		TransactItems                        []struct {
+			Put struct{ Item map[string]attribute }
+		}
 	}
 	if err := c.Read(&in); err != nil {
 		return "", "", fmt.Errorf("%s: %w", op, err)
@@ -106,16 +110,26 @@ func read(c *faultnet.Call) (label, step string, err error) {
 	for n, first := range vals[":steps"].M {
 		name, entry = n, first.M
 	}
+	ofMessage := strings.HasPrefix(in.Key["sk"].S, schema.OutboxSK)
+	for _, item := range in.TransactItems {
+		if item.Put.Item[schema.State].S == string(idem.Pending) {
+			return "accept", "", nil
+		}
+	}
 	switch {
 	case op == "TransactWriteItems":
 		return "commit", "", nil
+	case op == "GetItem" && ofMessage:
+		return "read the message", "", nil
+	case ofMessage:
+		return "note the message", "", nil
 	case op == "GetItem", op == "BatchGetItem":
 		return op, "", nil
 	case part && op == "PutItem":
 		return "store a part", "", nil
 	case part:
 		return "let a part expire", "", nil
-	case op == "PutItem", has(vals, ":attempt") && has(vals, ":lease_until"):
+	case op == "PutItem", has(vals, ":attempt") && has(vals, ":lease_until"), vals[":to"].S == string(idem.InProgress):
 		return "claim", "", nil
 	case entry != nil:
 		label = stepLabel(name, entry["begun"].BOOL, entry["not_executed"].BOOL)
