@@ -113,6 +113,22 @@ func TestClientOfAnUnchangedProgramReachesDynamoDBLocal(t *testing.T) {
 	require.Equal(t, "DynamoDB_20120810.ListTables", <-asked)
 }
 
+// signalled starts with-dynamodb, signals it when its command is ready, and reads what the
+// command says then.
+func signalled(t *testing.T, cmd *exec.Cmd, s os.Signal, says string) *bufio.Scanner {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	require.True(t, lines.Scan())
+	require.Equal(t, "ready", lines.Text())
+	require.NoError(t, cmd.Process.Signal(s))
+	require.True(t, lines.Scan())
+	require.Equal(t, says, lines.Text())
+	return lines
+}
+
 func TestSignalsReachTheCommand(t *testing.T) {
 	fakeDynamoDB(t)
 	self, err := os.Executable()
@@ -124,15 +140,7 @@ func TestSignalsReachTheCommand(t *testing.T) {
 			cmd.Env = append(os.Environ(), commandEnv+"=1")
 			// A session without a terminal, as make and CI runners have it.
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-			out, err := cmd.StdoutPipe()
-			require.NoError(t, err)
-			require.NoError(t, cmd.Start())
-			lines := bufio.NewScanner(out)
-			require.True(t, lines.Scan())
-			require.Equal(t, "ready", lines.Text())
-			require.NoError(t, cmd.Process.Signal(s))
-			require.True(t, lines.Scan())
-			require.Equal(t, "got "+name, lines.Text())
+			signalled(t, cmd, s, "got "+name)
 			var exit *exec.ExitError
 			require.ErrorAs(t, cmd.Wait(), &exit)
 			require.Equal(t, 9, exit.ExitCode())
@@ -151,15 +159,7 @@ func TestTheCommandEndsWhenWithDynamoDBIsKilled(t *testing.T) {
 	cmd := exec.Command(self, "--", "sh", "-c",
 		"trap 'echo got TERM; exit 9' TERM; echo ready; for i in $(seq 2000); do sleep 0.01; done")
 	cmd.Env = append(os.Environ(), commandEnv+"=1")
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	lines := bufio.NewScanner(out)
-	require.True(t, lines.Scan())
-	require.Equal(t, "ready", lines.Text())
-	require.NoError(t, cmd.Process.Kill())
-	require.True(t, lines.Scan())
-	require.Equal(t, "got TERM", lines.Text())
+	lines := signalled(t, cmd, os.Kill, "got TERM")
 	require.False(t, lines.Scan(), "all that had the output are gone")
 	require.Error(t, cmd.Wait())
 }
@@ -171,15 +171,7 @@ func TestTheCommandEndsWithGoRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command("go", "run", ".", "--", "sh", "-c",
 				"trap 'echo got TERM; exit 9' TERM; echo ready; for i in $(seq 2000); do sleep 0.01; done")
-			out, err := cmd.StdoutPipe()
-			require.NoError(t, err)
-			require.NoError(t, cmd.Start())
-			lines := bufio.NewScanner(out)
-			require.True(t, lines.Scan())
-			require.Equal(t, "ready", lines.Text())
-			require.NoError(t, cmd.Process.Signal(s))
-			require.True(t, lines.Scan())
-			require.Equal(t, "got TERM", lines.Text())
+			lines := signalled(t, cmd, s, "got TERM")
 			require.False(t, lines.Scan(), "all that had the output are gone")
 			require.Error(t, cmd.Wait())
 		})
