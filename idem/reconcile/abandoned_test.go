@@ -107,16 +107,7 @@ func TestAbandonedWorkWithAnInterruptedStep(t *testing.T) {
 	for _, sends := range []bool{false, true} {
 		r := newRig(t)
 		key := webhook.Key("acme", "event-1")
-		idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-			return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
-				return idem.Step(ctx, "pay", func(context.Context) (int, error) {
-					r.Crash()
-					return 0, nil
-				}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-			})
-		})
-		r.Restart()
-		r.lapse()
+		r.killedIn(key, "pay")
 		op := reconcile.Operation{Operation: webhook}
 		if sends {
 			op.OnAbandoned = func(_ context.Context, q reconcile.Question) error {

@@ -125,16 +125,7 @@ func TestPeopleReadWhereAProbePanicked(t *testing.T) {
 // again.
 func TestPeopleReadThatACallMayTakeTheWorkOver(t *testing.T) {
 	r, key := newRig(t), webhook.Key("acme", "event-1")
-	idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
-			return idem.Step(ctx, "pay", func(context.Context) (int, error) {
-				r.Crash()
-				return 0, nil
-			}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-		})
-	})
-	r.Restart()
-	r.lapse()
+	r.killedIn(key, "pay")
 	s := r.sweeper(reconcile.SweepOptions{})
 	r.sweep(s)
 	r.Clock.Advance(reconcile.DefaultGiveUpAfter)
