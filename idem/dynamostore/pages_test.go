@@ -25,6 +25,25 @@ func inShard(n int) string {
 	}
 }
 
+// changesOverPages reads all pages of changes, in which each change is once and none is before an
+// earlier one.
+func changesOverPages(t *testing.T, read func(page string) (protocol.AuditPage, error)) (got map[string]bool, pages int) {
+	t.Helper()
+	got = map[string]bool{}
+	var last time.Time
+	for page := ""; pages == 0 || page != ""; pages++ {
+		p, err := read(page)
+		require.NoError(t, err)
+		for _, a := range p.Entries {
+			require.False(t, got[a.Entry], "twice: %s", a.Entry)
+			require.False(t, a.At.Before(last))
+			got[a.Entry], last = true, a.At
+		}
+		page = p.Next
+	}
+	return got, pages
+}
+
 // Pages of changes meet where many have one time.
 func TestChangesOverPages(t *testing.T) {
 	f := open(t, nil)
@@ -46,18 +65,7 @@ func TestChangesOverPages(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, pages := map[string]bool{}, 0
-			var last time.Time
-			for page := ""; pages == 0 || page != ""; pages++ {
-				p, err := read(page)
-				require.NoError(t, err)
-				for _, a := range p.Entries {
-					require.False(t, got[a.Entry], "twice: %s", a.Entry)
-					require.False(t, a.At.Before(last))
-					got[a.Entry], last = true, a.At
-				}
-				page = p.Next
-			}
+			got, pages := changesOverPages(t, read)
 			require.Equal(t, want, got)
 			require.GreaterOrEqual(t, pages, 3)
 		})
@@ -183,17 +191,9 @@ func TestChangesOfAllShards(t *testing.T) {
 	require.NoError(t, g.Wait())
 	r, err := reconcile.New(f.questions(t), nil)
 	require.NoError(t, err)
-	got, pages, last := map[string]bool{}, 0, time.Time{}
-	for page := ""; pages == 0 || page != ""; pages++ {
-		p, err := r.Changes(ctx, base, base.Add(time.Second), page)
-		require.NoError(t, err)
-		for _, a := range p.Entries {
-			require.False(t, got[a.Entry], "twice: %s", a.Entry)
-			require.False(t, a.At.Before(last))
-			got[a.Entry], last = true, a.At
-		}
-		page = p.Next
-	}
+	got, pages := changesOverPages(t, func(page string) (protocol.AuditPage, error) {
+		return r.Changes(ctx, base, base.Add(time.Second), page)
+	})
 	require.Equal(t, want, got)
 	require.Greater(t, pages, 1)
 }

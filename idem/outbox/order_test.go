@@ -64,12 +64,7 @@ func TestOrderHolds(t *testing.T) {
 func TestPoisonHoldsItsKeyNoLongerThanItsTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newMemoryStore(), &post{}
-		p.fault = func(m outbox.Message) error {
-			if m.ID == idOf("a", 0) {
-				return errDown
-			}
-			return nil
-		}
+		p.failFor(idOf("a", 0))
 		r := relay(t, s, p, nil)
 		refs := []outbox.Ref{s.put("x", 0, ""), s.put("a", 0, "k"), s.put("b", 0, "k")}
 		begun := time.Now()
@@ -94,12 +89,7 @@ func TestPoisonHoldsItsKeyNoLongerThanItsTries(t *testing.T) {
 func TestPoisonInABusyKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newMemoryStore(), &post{}
-		p.fault = func(m outbox.Message) error {
-			if m.ID == idOf("a", 0) {
-				return errDown
-			}
-			return nil
-		}
+		p.failFor(idOf("a", 0))
 		r := relay(t, s, p, nil)
 		poison := s.put("a", 0, "k")
 		begun := time.Now()
@@ -295,12 +285,7 @@ func TestSweepHoldsKeysOverPages(t *testing.T) {
 			s.put(fmt.Sprintf("r-%d", i), 0, "k")
 			time.Sleep(time.Second)
 		}
-		p.fault = func(m outbox.Message) error {
-			if m.ID == idOf("r-1", 0) {
-				return errDown
-			}
-			return nil
-		}
+		p.failFor(idOf("r-1", 0))
 		time.Sleep(outbox.DefaultGrace)
 		begun := time.Now()
 		report := sweep(t, r)

@@ -200,6 +200,16 @@ func (p *post) failWhile(down *bool) {
 	}
 }
 
+// failFor makes the sends of one message fail.
+func (p *post) failFor(id string) {
+	p.fault = func(m outbox.Message) error {
+		if m.ID == id {
+			return errDown
+		}
+		return nil
+	}
+}
+
 func (p *post) Send(_ context.Context, messages []outbox.Message) []error {
 	if p.before != nil {
 		p.before()
