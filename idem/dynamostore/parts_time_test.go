@@ -125,7 +125,7 @@ func TestResultThatIsAddedLater(t *testing.T) {
 	fact := f.get(t, key.ID())
 	require.True(t, fact.Omitted)
 
-	other, err := idem.New(f.Store, nil)
+	other, err := idem.New(f.Store, &unhurried)
 	require.NoError(t, err)
 	_, err = idem.Do(inLambda(), other, key, 1, body)
 	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)

@@ -232,7 +232,7 @@ func TestPermissionsOfAReader(t *testing.T) {
 	require.NoError(t, err)
 	operator, err := reconcile.New(f.questions(t), nil)
 	require.NoError(t, err)
-	engine, err := idem.New(f.Store, nil)
+	engine, err := idem.New(f.Store, &unhurried)
 	require.NoError(t, err)
 	large := base64.StdEncoding.EncodeToString(noise(30_000))
 	key := idem.Operation{Name: "refund"}.Key(idem.NoTenant, "1")
@@ -300,7 +300,7 @@ func sweepTwo(t *testing.T, f *fixture) {
 		},
 	}}, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	engine, err := idem.New(f.Store, nil)
+	engine, err := idem.New(f.Store, &unhurried)
 	require.NoError(t, err)
 	out, err := idem.Do(t.Context(), engine, asked.Key(idem.NoTenant, "1"), "", func(ctx context.Context, _ string) (string, error) {
 		if _, err := idem.Step(ctx, "step", func(context.Context) (string, error) { return large, nil }, nil); err != nil {

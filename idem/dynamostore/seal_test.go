@@ -225,7 +225,7 @@ func TestAResultThatCannotBeSealed(t *testing.T) {
 			t.Parallel()
 			g := newGCM(t, 1)
 			f := open(t, sealing(g))
-			engine, err := idem.New(f.Store, nil)
+			engine, err := idem.New(f.Store, &unhurried)
 			require.NoError(t, err)
 			ran := 0
 			run := func() (string, error) {
@@ -267,7 +267,7 @@ func TestAStepThatCannotBeSealed(t *testing.T) {
 			t.Parallel()
 			g := newGCM(t, 1)
 			f := open(t, sealing(g))
-			engine, err := idem.New(f.Store, nil)
+			engine, err := idem.New(f.Store, &unhurried)
 			require.NoError(t, err)
 			k := idem.Operation{Name: "op", Repeat: tc.repeat}.Key("t", "k")
 			ran := 0
@@ -295,7 +295,7 @@ func TestNothingRunsWhoseResultCannotBeSealed(t *testing.T) {
 	t.Parallel()
 	g := newGCM(t, 1)
 	f := open(t, sealing(g))
-	engine, err := idem.New(f.Store, nil)
+	engine, err := idem.New(f.Store, &unhurried)
 	require.NoError(t, err)
 	ran := 0
 	run := func() (string, error) {
@@ -327,7 +327,7 @@ func TestNothingSealedIsTakenOverByWhoCannotReadIt(t *testing.T) {
 			ran := 0
 			run := func(s *Store, mode idem.Mode, err error) (string, error) {
 				t.Helper()
-				engine, eErr := idem.New(s, nil)
+				engine, eErr := idem.New(s, &unhurried)
 				require.NoError(t, eErr)
 				op := idem.Operation{Name: "op", Repeat: idem.Repeatable, Mode: mode}
 				return idem.Do(t.Context(), engine, op.Key("t", name+strconv.FormatBool(stepped)), 1, func(ctx context.Context, _ int) (string, error) {
@@ -540,7 +540,7 @@ func (p padded) Open(ctx context.Context, sealed, bound []byte) ([]byte, error) 
 func TestSealedStepsFitTheRecord(t *testing.T) {
 	t.Parallel()
 	f := open(t, sealing(padded{newGCM(t, 1)}))
-	engine, err := idem.New(f.Store, nil)
+	engine, err := idem.New(f.Store, &unhurried)
 	require.NoError(t, err)
 	k := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key("t", "k")
 	ran, undone, largest := 0, 0, 0

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -94,7 +93,7 @@ func TestAnExportShowsNothingOfWhatIsSealed(t *testing.T) {
 	errBusy := errors.New("busy")
 	use := func(t *testing.T, o *Options) []byte {
 		f := open(t, o)
-		engine, err := idem.New(f.Store, &idem.Options{ClaimBudget: time.Minute, FinishBudget: time.Minute})
+		engine, err := idem.New(f.Store, &unhurried)
 		require.NoError(t, err)
 		for name, result := range map[string]string{"small": small, "large": large} {
 			_, err = idem.Do(t.Context(), engine, idem.Operation{Name: name}.Key("t", value), input, func(context.Context, string) (string, error) { return result, nil })

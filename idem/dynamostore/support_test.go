@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 )
@@ -121,6 +122,9 @@ type fixture struct {
 // patient gives calls the time that a busy machine may need: how fast the table
 // answers is not what is tested.
 var patient = Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute}
+
+// unhurried does the same for an engine.
+var unhurried = idem.Options{ClaimBudget: time.Minute, FinishBudget: time.Minute}
 
 func open(tb testing.TB, o *Options) *fixture {
 	tb.Helper()

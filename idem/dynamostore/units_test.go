@@ -47,7 +47,7 @@ func TestUnitsAreThoseOfTheTableOfCosts(t *testing.T) {
 	require.NoError(t, err)
 	store, err := New(client, f.table, &patient)
 	require.NoError(t, err)
-	engine, err := idem.New(store, nil)
+	engine, err := idem.New(store, &unhurried)
 	require.NoError(t, err)
 
 	call := func(size int, ran bool) {

@@ -19,7 +19,7 @@ import (
 func TestWatchedClaimsAreInTheIndex(t *testing.T) {
 	f := open(t, nil)
 	q := f.questions(t)
-	engine, err := idem.New(q, nil)
+	engine, err := idem.New(q, &unhurried)
 	require.NoError(t, err)
 	for n, tc := range []struct {
 		op      idem.Operation
@@ -71,7 +71,7 @@ func TestAClaimThatABeginMarkWatchesLeavesTheIndex(t *testing.T) {
 	for name, end := range map[string]error{"completed": nil, "failed": idem.Permanent(errors.New("declined"))} {
 		for _, lost := range []bool{false, true} {
 			faults := idemtest.NewFaults(q)
-			engine, err := idem.New(faults, nil)
+			engine, err := idem.New(faults, &unhurried)
 			require.NoError(t, err)
 			key := op.Key("t", fmt.Sprint(name, lost))
 			call := func() error {
