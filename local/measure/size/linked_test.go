@@ -34,7 +34,8 @@ func TestAHandlerCarriesNothingOfOperatorsOrTransactions(t *testing.T) {
 		"../../../lambda/functions/orders": {
 			"idem/dynamostore.(*Tx).", "idem/dynamostore.(*txWrite).", "idem/dynamostore.outboxItem", "service/dynamodb.(*Client).TransactWriteItems",
 		},
-		"../../../lambda/functions/payments": {"idem/emf.", "idem/internal/metric."},
+		"../../../lambda/functions/payments": {"idem/emf.", "idem/internal/metric.", "idem/idemhttp.(*laters).", "idem/later.StatusOf", "idem/later.Cancel"},
+		"../../../idem/cmd/idemctl":          {"idem/secrets.", "idem/dynamostore.(*Store).SetRegister"},
 		"../../../idem/dynamostore":          {"idem/dynamostore.askFor"},
 	} {
 		carries := symbolsOf(t, program)
