@@ -149,7 +149,10 @@ func (s *Store) acceptInput(k *call, f *protocol.Finish, how protocol.Atomic) (p
 	if len(input.Body.Data) > s.maxResult {
 		return input, &protocol.TooLargeError{Size: len(input.Body.Data), Limit: s.maxResult}
 	}
-	var err error
+	err := s.mayWrite(k.op, f.ID, how.Claim.Record.Sealed, input.Body.Data)
+	if err != nil {
+		return input, k.fail(err)
+	}
 	if input.Body, err = s.pack(k, target{f.ID, protocol.AcceptedStep}, input.Body.Data, stepInlineUpTo, f.Progress); err != nil {
 		return input, &protocol.StoreError{Op: k.op, Err: err}
 	}

@@ -148,8 +148,8 @@ func TestSealedResultsFailClosed(t *testing.T) {
 			f.change(t, id, func(it item) { it[schema.Body] = &types.AttributeValueMemberB{Value: []byte("x")} })
 		},
 		"of another record": func(id string) {
-			complete(id + "2")
-			other := f.raw(t, id+"2")[schema.Body]
+			complete(id[1:] + "2") // of the same length
+			other := f.raw(t, id[1:]+"2")[schema.Body]
 			f.change(t, id, func(it item) { it[schema.Body] = other })
 		},
 		"of a step of the record": func(id string) {
@@ -413,6 +413,12 @@ func TestAResolutionIsSealedOrRefused(t *testing.T) {
 	require.NoError(t, settle(f.Store, rec, protocol.Released, nil, secret))
 	require.NoError(t, settle(f.Store, park("t#op#2"), protocol.Completed, secret, nil))
 	require.NoError(t, settle(plain, park("t#op#3"), protocol.Completed, nil, nil), "it has no value to seal")
+	// A record from before the sealer is one of encrypted results from the first claim with it.
+	require.NoError(t, plain.Acquire(ctx, base, claim("t#op#4", "o1")))
+	again := claim("t#op#4", "o2")
+	again.Seen, again.Record.Attempt = "o1.0", 2
+	require.NoError(t, f.Acquire(ctx, base, again))
+	require.Error(t, settle(plain, f.get(t, "t#op#4"), protocol.Completed, secret, nil))
 	require.NotContains(t, string(f.export(t)), "DE02")
 	got, err := f.Result(ctx, f.get(t, "t#op#2"))
 	require.NoError(t, err)

@@ -121,6 +121,7 @@ func TestAnExportShowsNothingOfWhatIsSealed(t *testing.T) {
 			require.False(t, bytes.Contains(sealed, []byte(text)), "%s, %s", name, how)
 		}
 	}
+	require.True(t, bytes.Contains(sealed, []byte("busy")), "the texts of errors are for operators, and are not encrypted")
 	for _, s := range []string{small[:16], large[:20], "seat=19", input} {
 		require.True(t, bytes.Contains(plain, []byte(s)), "without a sealer the export has %q", s)
 	}
