@@ -60,9 +60,9 @@
 //
 // # Encryption
 //
-// DynamoDB encrypts every table, for nobody who may read it. With [Options].Sealer results
-// and steps' results are encrypted here, after compression, and enc on the record names it: sealed
-// or zstd+sealed. Who may read the table alone, its stream, an export or a backup then sees their
+// DynamoDB encrypts every table, for nobody who may read it. With [Options].Sealer results, steps'
+// results and the inputs of accepted work are encrypted here, after compression, and enc on the
+// record names it: sealed or zstd+sealed. Who may read the table alone, its stream, an export or a backup then sees their
 // sizes. What of a result is kept in the record and what lies in parts goes by its size before it
 // is encrypted. Each result is bound to its record, to what it is (the result, or which step's),
 // to its size and to whether it is compressed: it cannot be put in another one's place. Whoever may
