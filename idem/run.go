@@ -46,6 +46,7 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 	}()
 	ans := x.call.Run(l.ctx)
 	if a.later != nil {
+		x.ran.Store(max(int64(time.Since(x.called)), 1)) // what it handed over names the record where that was
 		ended = true
 		l.stop()
 		return x.accept(ctx, l.ctx, a, ans)
