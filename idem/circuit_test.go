@@ -180,24 +180,30 @@ func TestThrottlingDoesNotOpenTheCircuit(t *testing.T) {
 }
 
 // An operation that fails open does not do so because others have used up the store's retries,
-// unless calls in a row have found it down.
+// unless calls in a row have found it down. What it writes after it has run insists in any case.
 func TestClaimThatFailsOpenInsistsUntilTheCircuitIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, breaks)
-		var insisted bool
+		var insisted []bool
 		r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
-			insisted = protocol.Insists(ctx)
+			insisted = append(insisted, protocol.Insists(ctx))
 			return idemtest.Refuse(ctx, c)
 		}, idemtest.Acquire)
-		ask := func(op idem.Operation) bool {
-			_, _ = idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, fails(errPlain))
+		ask := func(op idem.Operation, k string) []bool {
+			insisted = nil
+			_, _ = idem.Do(t.Context(), r.engine, op.Key("t", k), 1, fails(errPlain))
 			return insisted
 		}
-		require.False(t, ask(safe))
-		require.True(t, ask(openOp(false)))
-		calls(t, r, safe, 5, new(counter))
-		require.False(t, ask(openOp(false)))
-		require.False(t, ask(inShadow(openOp(false))))
+		open := openOp(false)
+		require.Equal(t, []bool{false}, ask(safe, "k"))
+		require.Equal(t, []bool{true}, ask(open, "k"))
+		require.Equal(t, []bool{false}, ask(inShadow(open), "k"))
+		calls(t, r, safe, 2, new(counter)) // five in a row
+		require.Equal(t, []bool{false}, ask(open, "another"))
+		require.Empty(t, ask(inShadow(open), "another"))
+		require.Equal(t, []bool{false, true}, ask(open, "k"), "its end claims what the first one has left")
+		r.faults.Heal()
+		require.NoError(t, r.engine.Flush(t.Context()))
 	})
 }
 

@@ -89,7 +89,7 @@ func (e *Engine) writeFinish(ctx context.Context, now time.Time, f protocol.Fini
 			watch = LeaveAbandonedUnnoticed // or the attempt would be watched
 		}
 		c := e.claimOver(rec, conflict.Existing, do, watch)
-		aErr := e.store.Acquire(ctx, now, c)
+		aErr := e.store.Acquire(protocol.Insist(ctx), now, c)
 		if aErr != nil && !isAnswer(aErr) {
 			return aErr
 		}
