@@ -39,13 +39,6 @@ func (x *execution) insisting(ctx context.Context) context.Context {
 	return ctx
 }
 
-func (x *execution) leave() {
-	if x.asks {
-		x.asks = false
-		x.engine.circuit.leave()
-	}
-}
-
 // heard tells the circuit what the store has said to a call before its handler.
 func (x *execution) heard(ctx context.Context, err error) {
 	c := &x.engine.circuit

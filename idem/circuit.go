@@ -10,16 +10,16 @@ import (
 const (
 	// defaultStoreFailures is Options.StoreFailures if that is zero.
 	defaultStoreFailures = 5
-	// circuitPause is how long the circuit stays open before the next call asks.
+	// circuitPause is how long no other call asks while the circuit is open.
 	circuitPause = time.Second
-	// circuitMemory is how long a failure counts at least, and how long others leave it to the
-	// call that asks: a process that was frozen, or idle, does not go by what was before.
+	// circuitMemory is how long a failure counts at least: a process that was frozen, or idle,
+	// does not go by what was before.
 	circuitMemory = 10 * time.Second
 )
 
 // circuit keeps calls from asking a store that is down: it opens when some calls in a row
-// have found it so. Then one call at a time may ask, after a pause, and the first answer
-// closes it. It is around what comes before a handler, and around nothing else: what has run
+// have found it so. Then one call a second may ask, whatever becomes of the one before, and the
+// first answer closes it. It is around what comes before a handler, and around nothing else: what has run
 // is always written.
 //
 // It is our own because of the clock. The process may be frozen at any time, as Lambda does
@@ -35,8 +35,7 @@ type circuit struct {
 	mu     sync.Mutex
 	latest instant // of the failures
 	err    error   // of the latest one, which says nothing of another call: quoted alone
-	asking bool    // a call has been let through since, and has not been answered
-	asked  instant
+	asked  instant // when a call was let through, which may never come back
 }
 
 // instant is a time by both clocks.
@@ -55,8 +54,8 @@ func (i instant) since(other instant) time.Duration {
 	return max(i.monotonic.Sub(other.monotonic), time.Duration(i.wall-other.wall)*time.Millisecond)
 }
 
-// pass returns nil if a call may ask the store: asks is set for the only one that may while
-// the circuit is open, which must end with [circuit.leave].
+// pass returns nil if a call may ask the store: asks is set for the only one that may within
+// a second while the circuit is open.
 func (c *circuit) pass() (asks bool, err error) {
 	if !c.open() {
 		return false, nil
@@ -68,12 +67,11 @@ func (c *circuit) pass() (asks bool, err error) {
 	}
 	now := rightNow()
 	ago := now.since(c.latest)
-	switch {
-	case c.asking && now.since(c.asked) < c.memory:
-	case ago >= c.memory:
+	switch quiet := min(ago, now.since(c.asked)); {
+	case quiet >= c.memory:
 		return false, nil
-	case ago >= circuitPause:
-		c.asking, c.asked = true, now
+	case quiet >= circuitPause:
+		c.asked = now
 		return true, nil
 	}
 	return false, &StoreError{Op: "claim", Err: fmt.Errorf("not asked: %d calls in a row or more have found it down, the last one %v ago; one call a second asks it: %s",
@@ -82,13 +80,6 @@ func (c *circuit) pass() (asks bool, err error) {
 
 // open reports whether calls are kept from asking, but for one a second.
 func (c *circuit) open() bool { return c.least > 0 && c.failed.Load() >= c.least }
-
-// leave lets another call ask, if this one has learnt nothing.
-func (c *circuit) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.asking = false
-}
 
 // failure notes that a call has found the store down. It reports whether that opens it.
 func (c *circuit) failure(err error, asked bool) (opened bool) {
@@ -101,7 +92,6 @@ func (c *circuit) failure(err error, asked bool) (opened bool) {
 	old := n > 0 && now.since(c.latest) >= c.memory
 	switch {
 	case asked:
-		c.asking = false
 	case n >= c.least && !old:
 		return false // it began before the circuit was open, and says nothing new
 	case n < c.least:
@@ -125,6 +115,6 @@ func (c *circuit) success() (closed bool) {
 	defer c.mu.Unlock()
 	closed = c.failed.Load() >= c.least
 	c.failed.Store(0)
-	c.err, c.asking = nil, false
+	c.err = nil
 	return closed
 }

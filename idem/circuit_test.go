@@ -65,28 +65,37 @@ func TestStoreThatIsDownIsAskedOnceASecond(t *testing.T) {
 	}
 }
 
-// The one that asks is alone until it has its answer, and what it leaves open another one asks.
-func TestOneCallAsksAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, c := newRig(t, breaks), new(counter)
-		r.faults.Always(idemtest.Refuse)
-		calls(t, r, safe, 5, c)
-		time.Sleep(time.Second)
-		r.faults.Always(idemtest.BlackHole)
-		ctx, leave := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_, _ = idem.Do(ctx, r.engine, safe.Key("t", "asks"), 1, c.run)
-		}()
-		synctest.Wait()
-		require.Zero(t, calls(t, r, safe, 10, c))
-		leave() // it has learnt nothing
-		<-done
-		r.faults.Heal()
-		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "next"), 1, c.run)
-		require.NoError(t, err)
-	})
+// The one that asks is alone for a second, and nobody waits for it any longer: it may learn
+// nothing, or never come back.
+func TestOneCallAsksASecond(t *testing.T) {
+	for name, fault := range map[string]idemtest.Fault{
+		"silence":     idemtest.BlackHole,
+		"it is stuck": func(_ context.Context, c *idemtest.Call) error { time.Sleep(time.Hour); return c.Lost() },
+		"it panics":   func(context.Context, *idemtest.Call) error { panic(errPlain) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, c := newRig(t, breaks), new(counter)
+				r.faults.Always(idemtest.Refuse)
+				calls(t, r, safe, 5, c)
+				time.Sleep(time.Second)
+				r.faults.Always(fault)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					defer func() { _ = recover() }()
+					_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "asks"), 1, c.run)
+				}()
+				synctest.Wait()
+				require.Zero(t, calls(t, r, safe, 10, c))
+				r.faults.Heal()
+				time.Sleep(2 * time.Second) // silence is a failure too, after a while
+				_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "next"), 1, c.run)
+				require.NoError(t, err)
+				<-done
+			})
+		})
+	}
 }
 
 // One that has had no time to ask has learnt nothing either.
@@ -102,29 +111,6 @@ func TestCallWithoutTimeDoesNotCloseTheCircuit(t *testing.T) {
 		})
 		try(t, r, safe.Key("t", "asks"))
 		require.NotContains(t, r.events.take(), "circuit_closed")
-	})
-}
-
-// A call that asks and never comes back keeps nobody else from asking for long.
-func TestCallThatNeverComesBackIsNotWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, c := newRig(t, breaks), new(counter)
-		r.faults.Always(idemtest.Refuse)
-		calls(t, r, safe, 5, c)
-		time.Sleep(time.Second)
-		stuck := make(chan struct{})
-		r.faults.Always(func(_ context.Context, c *idemtest.Call) error { <-stuck; return c.Lost() })
-		var done sync.WaitGroup
-		done.Go(func() { try(t, r, safe.Key("t", "asks")) })
-		synctest.Wait()
-		r.faults.Heal()
-		time.Sleep(9 * time.Second)
-		require.Zero(t, calls(t, r, safe, 10, c))
-		time.Sleep(time.Second)
-		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "next"), 1, c.run)
-		require.NoError(t, err)
-		close(stuck)
-		done.Wait()
 	})
 }
 

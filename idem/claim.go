@@ -19,7 +19,6 @@ func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
 		return x.acquire(ctx, &part, held)
 	}
 	err := x.enter()
-	defer x.leave()
 	var seen *Record
 	if err == nil {
 		_ = e.queue.flush(part.ctx) // what could not be written stays in the queue

@@ -99,7 +99,6 @@ func (o *observation) claim(ctx context.Context) {
 		o.unobserved(told, err)
 		return
 	}
-	defer o.leave()
 	var seen *Record
 	if no != nil {
 		seen, err = o.look(ctx)

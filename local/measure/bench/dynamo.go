@@ -101,11 +101,12 @@ func newDuel(ctx context.Context, d *dynamo) (*duel, error) {
 	}
 	// The first engine only shows its inputs, the second is the one measured.
 	for _, client := range []dynamostore.Client{recorder{d.client, b}, d.client} {
-		store, err := dynamostore.New(client, d.table, nil)
+		// A busy machine's table is slow, and not down.
+		store, err := dynamostore.New(client, d.table, &dynamostore.Options{Retries: dynamostore.MaxRetries})
 		if err != nil {
 			return nil, err
 		}
-		if b.engine, err = idem.New(store, &idem.Options{ClaimBudget: 20 * time.Second, FinishBudget: 20 * time.Second}); err != nil {
+		if b.engine, err = idem.New(store, &idem.Options{ClaimBudget: 20 * time.Second, FinishBudget: 20 * time.Second, StoreFailures: -1}); err != nil {
 			return nil, err
 		}
 		if b.put.Item == nil {
