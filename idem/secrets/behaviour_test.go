@@ -353,3 +353,21 @@ func TestAtomicModeInARotation(t *testing.T) {
 		}
 	}
 }
+
+// Without the register or a mark not even an operation that fails open runs: its key may be recorded
+// under a former secret. With one secret, and the register known, it fails open as ever.
+func TestFailingOpenNeedsTheRegister(t *testing.T) {
+	r := newRig(t)
+	r.process(secrets.New(secretA)).runs("register")
+	b := r.process(secrets.New(secretB, secretA))
+	b.op.OnStoreFailure = idem.FailOpen
+	for _, m := range []idemtest.Method{idemtest.Register, idemtest.SetRegister, idemtest.Move} {
+		b.faults.Next(m, idemtest.Refuse)
+		b.refuses("one", "refused")
+	}
+	one := b.runs("one")
+	b.faults.Next(idemtest.Acquire, idemtest.Refuse)
+	two := b.runs("two")
+	b.replays("one", one)
+	b.replays("two", two)
+}

@@ -29,6 +29,7 @@
 // for an operation whose Secrets are left out altogether: that asks no register. To go
 // back to no secret, use [StillPlain] with all of them.
 //
+// Never delete a register: what is recorded under former secrets would be forgotten.
 // In DynamoDB a register has the partition key "#<operation>#", which a policy with
 // dynamodb:LeadingKeys must allow too: it belongs to all tenants.
 //

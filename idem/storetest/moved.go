@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -113,28 +114,34 @@ func movedCases(h Harness) []check {
 			}
 		}},
 		{"a claim or a mark", func(c *cell) {
-			for range rounds {
+			for n := range rounds {
 				a := c.fresh()
-				errs := c.race(a.acquire(), a.move(), a.move(), a.move())
+				ws := []write{a.move(), a.move(), a.move()}
+				ws = slices.Insert(ws, n%(len(ws)+1), write(a.acquire()))
+				errs := c.race(ws...)
 				landed := c.get(a.id())
-				if claimed := errs[0] == nil; claimed != (landed.State == protocol.InProgress) {
-					c.fatalf("the claim got %v, and there is %s", errs[0], describe(landed))
-				}
-				for _, err := range errs[1:] {
-					if moved := err == nil; moved != (landed.State == protocol.Moved) {
-						c.fatalf("the mark got %v, and there is %s", err, describe(landed))
+				for i, err := range errs {
+					state := protocol.Moved
+					if _, claims := ws[i].(acquire); claims {
+						state = protocol.InProgress
+					}
+					if won := err == nil; won != (landed.State == state) {
+						c.fatalf("%v got %v, and there is %s", ws[i], err, describe(landed))
 					}
 				}
 			}
 		}},
 		{"a replacement or a mark", func(c *cell) {
-			for range rounds {
+			for n := range rounds {
 				a := c.start()
 				c.lands(a.complete("old"))
-				claim, mark := a.replacement().acquire(), a.moveOver()
-				errs := c.race(claim, mark)
+				ws := []write{a.replacement().acquire(), a.moveOver()}
+				if n%2 == 1 {
+					slices.Reverse(ws)
+				}
+				errs := c.race(ws...)
 				if (errs[0] == nil) == (errs[1] == nil) {
-					c.fatalf("the claim got %v, and the mark %v", errs[0], errs[1])
+					c.fatalf("%v got %v, and %v %v", ws[0], errs[0], ws[1], errs[1])
 				}
 			}
 		}},
