@@ -37,10 +37,10 @@ const (
 
 // Errors of a store for a whole call.
 var (
-	// ErrStoreUnavailable: the store did not do what it was asked for. As the answer to
-	// a call it means that the handler did not run.
+	// ErrStoreUnavailable: the store did not do what it was asked; of a call, its handler did not run.
 	ErrStoreUnavailable = protocol.ErrStoreUnavailable
-	// ErrRecordUnreadable: the record is damaged or of a newer version; it is never
-	// taken for absent.
+	// ErrTooMany: the operation's limit refuses the call; a [*protocol.TooManyError] says more.
+	ErrTooMany = protocol.ErrTooMany
+	// ErrRecordUnreadable: the record is damaged or of a newer version, and never taken for absent.
 	ErrRecordUnreadable = protocol.ErrRecordUnreadable
 )

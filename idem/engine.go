@@ -85,8 +85,7 @@ type Engine struct {
 	place     protocol.Place // for operations with secrets
 }
 
-// New returns an engine over the store. It reports a nil store or options that
-// make no sense as a [*ConfigError].
+// New returns an engine over the store. Mistakes in its arguments are a [*ConfigError].
 func New(store Store, o *Options) (*Engine, error) {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &ConfigError{What: "engine", Problem: "the store is nil: make one with dynamostore.New or memstore.New"}

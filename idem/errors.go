@@ -27,8 +27,7 @@ var (
 	// ErrOutOfTime: too little time was left to take a claim, and the handler did not
 	// run. It is also the cause of the handler's context when the guard ends it.
 	ErrOutOfTime = errors.New("idem: too little time is left before the deadline")
-	// ErrLeaseLost: the attempt lost its claim, or can no longer prove that it has it.
-	// It is the cause of the handler's context then.
+	// ErrLeaseLost: the attempt has lost its claim, or cannot prove it: its context's cause then.
 	ErrLeaseLost = errors.New("idem: the lease is lost")
 	// ErrNotCommitted: an outcome that commits with business writes, or without a
 	// claim, was not committed for certain; a [*CommitError] says more.

@@ -18,6 +18,11 @@ func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
+	if l := c.Key.op.Limit; l != nil {
+		if err := l.Check(e.store); err != nil {
+			return Outcome{}, err
+		}
+	}
 	if c.Key.op.Mode == Atomic {
 		if err := e.refusesUnits(); err != nil {
 			return Outcome{}, err

@@ -90,6 +90,9 @@ func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) erro
 	for i := range took {
 		l := took[i]
 		err := q.writeOne(ctx, &l, large)
+		if err == nil && l.limit != nil && !l.result {
+			e.closed(ctx, l.limit, l.id, l.recorded(), l.Attempt)
+		}
 		t := l.terminal
 		switch {
 		case err == nil && t != nil && t.owes():

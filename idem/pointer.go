@@ -7,8 +7,8 @@ import (
 	"github.com/idem-go/idempotency/idem/internal/canonical"
 )
 
-// CheckPointer says what is wrong with a text that is no JSON pointer (RFC 6901). It is
-// for wrappers that read keys, which check their pointers before the first call.
+// CheckPointer says what is wrong with a text that is no JSON pointer (RFC 6901), for
+// wrappers that check their pointers before the first call.
 func CheckPointer(pointer string) error { return canonical.CheckPointer(pointer) }
 
 // ValuesAt returns the parts of a key to which JSON pointers lead in a JSON text, for

@@ -34,6 +34,7 @@ type pendingWrite struct {
 	withdrawal *protocol.Withdrawal
 
 	id, tenant, operation string
+	limit                 protocol.Limit // of the operation
 	State                 State
 	Attempt               int
 	since                 time.Time

@@ -38,8 +38,11 @@ func (x *execution) withdraw(ctx context.Context, c protocol.Claim, by time.Time
 	}
 	err := e.takeBack(budget, e.now(), w)
 	if err == nil || isAnswer(err) {
+		if err == nil {
+			x.closed(budget, Released, c.Record.Attempt)
+		}
 		x.notify(ctx, notice.Withdrawn, notice.Notice{Attempt: c.Record.Attempt, State: Released})
 		return
 	}
-	x.enqueue(ctx, &pendingWrite{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.Record.Attempt}, err)
+	x.enqueue(ctx, &pendingWrite{withdrawal: ownWithdrawal(w), limit: x.call.Key.op.Limit, State: Released, Attempt: c.Record.Attempt}, err)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // batch is the state of one event while its records run.
@@ -256,6 +257,10 @@ func (b *batch[R]) settle(d *delivery[R], out idem.Outcome, err error) {
 		d.out.State = idem.Pending
 	case ReasonInFlight:
 		d.out.State = idem.InProgress
+	}
+	var many *protocol.TooManyError
+	if errors.As(err, &many) {
+		d.out.LeaseUntil = time.Now().Add(many.RetryAfter)
 	}
 	var other *idem.InFlightError
 	if errors.As(err, &other) && other.Attempt > 0 {

@@ -56,6 +56,7 @@ func typed(as, err error) error {
 		OutOfTimeError          struct{ answer }
 		RecordUnreadableError   struct{ answer }
 		StoreUnavailableError   struct{ answer }
+		TooManyError            struct{ answer }
 	)
 	a := answer{err}
 	switch {
@@ -77,6 +78,8 @@ func typed(as, err error) error {
 		return OutcomeUnavailableError{a}
 	case errors.Is(as, idem.ErrAccepted):
 		return AcceptedError{a}
+	case errors.Is(as, idem.ErrTooMany):
+		return TooManyError{a}
 	case errors.Is(as, idem.ErrInFlight):
 		return InFlightError{a}
 	case errors.Is(as, idem.ErrOutOfTime):

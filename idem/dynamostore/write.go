@@ -51,9 +51,14 @@ func (s *Store) put(c *call, it item, cond string, vals item) (item, error) {
 // update sends a conditional UpdateItem. See [Store.send]. Applied, it returns what
 // it has changed as it was, if it was asked for that.
 func (s *Store) update(c *call, id string, u *update, cond string) (item, error) {
+	return s.updateItem(c, key(id), u, cond)
+}
+
+// updateItem is update of any item.
+func (s *Store) updateItem(c *call, key item, u *update, cond string) (item, error) {
 	expr := u.expression()
 	in := &dynamodb.UpdateItemInput{
-		TableName: s.table, Key: key(id), UpdateExpression: &expr,
+		TableName: s.table, Key: key, UpdateExpression: &expr,
 		ConditionExpression: &cond, ExpressionAttributeValues: u.item, ExpressionAttributeNames: u.names,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}

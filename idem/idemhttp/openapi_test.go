@@ -18,7 +18,7 @@ import (
 // responseNames are the fragment's responses by status.
 var responseNames = map[int]string{
 	202: "Accepted", 400: "BadRequest", 403: "Forbidden", 404: "NotFound", 408: "RequestTimeout", 409: "Conflict", 410: "Gone", 412: "PreconditionFailed",
-	413: "ContentTooLarge", 422: "UnprocessableContent", 500: "InternalServerError", 503: "ServiceUnavailable",
+	413: "ContentTooLarge", 422: "UnprocessableContent", 429: "TooManyRequests", 500: "InternalServerError", 503: "ServiceUnavailable",
 }
 
 func responseName(p Profile, status int) string {

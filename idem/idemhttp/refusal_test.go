@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/limit"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/stretchr/testify/require"
 )
@@ -121,6 +122,20 @@ func situations() map[Code]situation {
 			require.NoError(b, b.work(nil))
 			b.pass(48 * time.Hour)
 		})},
+		CodeTooMany: {429, 429, true, func(t *testing.T, with func(*Options)) *Response {
+			o := &Options{}
+			with(o)
+			limited := charge
+			limited.Limit = limit.PerTenant{Open: 1}
+			c, err := New(newEngine(t, memory()), Routes{"POST /payments": limited}, Claim("tenant"), o)
+			require.NoError(t, err)
+			var res *Response
+			serve(t, c, payment(), func(ctx context.Context) (*Response, error) {
+				res = ask(t, c, func(r *Request) { r.Header["idempotency-key"] = []string{strings.Repeat("k", 16)} })
+				return created(), nil
+			})
+			return res
+		}},
 		CodeRecordUnreadable: {503, 503, false, func(t *testing.T, with func(*Options)) *Response {
 			store := memory()
 			c := newContract(t, store, with)

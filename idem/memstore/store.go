@@ -33,7 +33,8 @@ type Store struct {
 	records    map[string]*protocol.Record // by id; in a plain store by owner
 	audits     []protocol.Audit            // in the order in which they were made
 	units      []protocol.Unit
-	registers  map[string]*protocol.Register // by operation
+	registers  map[string]*protocol.Register   // by operation
+	places     map[string]*protocol.PlaceState // by tenant and operation
 	conditions func(action any) (holds bool, old any)
 }
 

@@ -115,6 +115,32 @@ func TestHidesUntilTheLeaseIsOver(t *testing.T) {
 	})
 }
 
+// A message that a limit refuses waits for twice as long each time, so that it can wait for long
+// with the receives that it has.
+func TestHidesForLongerEachTimeWhereALimitIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, waited := &fake{}, 0
+		hide := New(f, nil)
+		for n, least := range map[int]int{0: 1, 1: 1, 2: 2, 5: 16, 10: 450, 100: 450} {
+			for range 50 {
+				out := outcome("m", time.Now().Add(time.Second))
+				out.Reason = idemlambda.ReasonTooMany
+				out.Event.Attributes["ApproximateReceiveCount"] = fmt.Sprint(n)
+				hide(t.Context(), []idemlambda.SQSDelivery{out})
+				got := int(f.hidden["m"])
+				require.GreaterOrEqual(t, got, least, n)
+				require.LessOrEqual(t, got, 2*least, n)
+			}
+		}
+		for n := 1; n <= 100; n++ {
+			if want, ok := map[int]int{5: 15, 10: 8 * 60, 20: 83 * 60, 100: 11 * 3600}[n]; ok {
+				require.GreaterOrEqual(t, waited, want, "as the package says, before receive %d", n)
+			}
+			waited += min(1<<min(n-1, 9), 450)
+		}
+	})
+}
+
 func TestTenMessagesACall(t *testing.T) {
 	var back []idemlambda.SQSDelivery
 	for i := range 23 {

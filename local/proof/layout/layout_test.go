@@ -31,6 +31,7 @@ var allowed = map[string][]string{
 	"idem/schema":      {},
 	"idem/memstore":    {protocol},
 	"idem/secrets":     {protocol},
+	"idem/limit":       {protocol},
 	"idem/emf":         {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol, "./idem/internal/metric", "./idem/schema", "github.com/aws/aws-lambda-go/lambdacontext"},
 	"idem/otelidem":    {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol, "./idem/internal/metric", "./idem/schema", "go.opentelemetry.io/otel", "go.opentelemetry.io/auto/sdk", "github.com/cespare/xxhash", "github.com/go-logr"},
 	"idem/reconcile":   {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
@@ -93,7 +94,7 @@ var queueSide = []string{
 }
 
 // handlerSide are the packages that a user's handler reaches.
-var handlerSide = []string{"idem/internal/canonical", "idem/internal/codec", "idem/later", "idem/internal/pathtemplate", "idem/internal/metric", "idem", "idem/emf", "idem/otelidem", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/secrets", "idem/memstore", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "lambda/sweeping", "idem/reconcile", "idem/kmsseal"}
+var handlerSide = []string{"idem/internal/canonical", "idem/internal/codec", "idem/later", "idem/internal/pathtemplate", "idem/internal/metric", "idem", "idem/emf", "idem/otelidem", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/secrets", "idem/memstore", "idem/limit", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "lambda/sweeping", "idem/reconcile", "idem/kmsseal"}
 
 type listed struct {
 	ImportPath string

@@ -1,0 +1,104 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/later"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+func (p *process) accept(op idem.Operation, value string) (idem.Result[string], error) {
+	return later.Accept[string](context.Background(), p.engine, op.Key("acme", value), value, nil)
+}
+
+func (p *process) work(op idem.Operation, value string, fail error) error {
+	_, err := later.Work(context.Background(), p.engine, op, op.Key("acme", value).ID(), func(context.Context, string) (string, error) { return "done", fail })
+	return err
+}
+
+// What is accepted for later is open until it has its outcome.
+func TestAcceptedWorkIsOpenUntilItHasItsOutcome(t *testing.T) {
+	r := newRig(t, 1)
+	op := r.of(idem.Repeatable)
+	p := r.process()
+	first, err := p.accept(op, "a")
+	require.NoError(t, err)
+	require.Equal(t, idem.Pending, first.Outcome.State)
+	_, err = p.accept(op, "b")
+	require.ErrorIs(t, err, idem.ErrTooMany)
+	require.Equal(t, idem.Absent, r.state(op, "b"))
+	again, err := p.accept(op, "a")
+	require.NoError(t, err, "a repeat is known")
+	require.Equal(t, first.Outcome.StatusID, again.Outcome.StatusID)
+	r.clock.Advance(time.Minute)
+	_, err = r.process().accept(op, "b")
+	require.ErrorIs(t, err, idem.ErrTooMany, "however long it waits")
+
+	require.Error(t, p.work(op, "a", errors.New("later")))
+	require.Equal(t, idem.Released, r.state(op, "a"))
+	held, err := p.accept(op, "held")
+	require.NoError(t, err, "what was released is not open")
+	require.ErrorIs(t, p.work(op, "a", nil), idem.ErrTooMany, "until another worker finds room")
+	require.Equal(t, idem.Pending, held.Outcome.State)
+	require.NoError(t, p.work(op, "held", nil))
+	require.NoError(t, p.work(op, "a", nil))
+	require.True(t, r.free(op))
+	replayed, err := p.accept(op, "a")
+	require.NoError(t, err)
+	require.Equal(t, "done", replayed.Value)
+
+	second, err := p.accept(op, "b")
+	require.NoError(t, err)
+	require.NoError(t, later.Cancel(t.Context(), p.engine, op, "acme", second.Outcome.StatusID))
+	r.clock.Advance(time.Minute)
+	require.NoError(t, p.later(op, "c", 1), "what was cancelled has no place when it is needed")
+}
+
+// A process dies at any call while it accepts: what is not accepted has no place for long.
+func TestTheCountComesBackAfterADeathWhileAccepting(t *testing.T) {
+	for _, fault := range []idemtest.Fault{idemtest.LoseReply, idemtest.LoseRequest} {
+		for _, m := range []idemtest.Method{idemtest.TakePlace, idemtest.Finish} {
+			r := newRig(t, 1)
+			op := r.of(idem.Repeatable)
+			p := r.process()
+			p.faults.Always(idemtest.LoseRequest, idemtest.Finish, idemtest.Withdraw)
+			p.faults.Always(fault, m)
+			_, err := p.accept(op, "a")
+			q := r.process()
+			r.clock.Advance(time.Minute)
+			require.Equal(t, err == nil, r.state(op, "a") == idem.Pending)
+			if err == nil {
+				_, err = q.accept(op, "b")
+				require.ErrorIs(t, err, idem.ErrTooMany)
+				require.NoError(t, q.work(op, "a", nil))
+			}
+			_, err = q.accept(op, "b")
+			require.NoError(t, err, "%s", m)
+			require.Equal(t, idem.Pending, r.state(op, "b"))
+		}
+	}
+}
+
+// An acceptance that arrives once its place is given away opens nothing.
+func TestAnAcceptanceThatArrivesLateOpensNothing(t *testing.T) {
+	r := newRig(t, 1)
+	op := r.of(idem.Repeatable)
+	p, q := r.process(), r.process()
+	var commit *idemtest.Call
+	p.faults.Next(idemtest.Finish, idemtest.Hold(&commit))
+	p.faults.Always(idemtest.LoseRequest, idemtest.Withdraw)
+	_, err := p.accept(op, "a")
+	require.Error(t, err)
+	r.clock.Advance(time.Minute)
+	_, err = q.accept(op, "b")
+	require.NoError(t, err)
+	var conflict *protocol.ConflictError
+	require.ErrorAs(t, commit.Do(context.Background()), &conflict)
+}
