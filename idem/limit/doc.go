@@ -8,7 +8,8 @@
 // A call over a bound gets [idem.ErrTooMany], which is 429 with Retry-After over HTTP, and a message
 // goes back to its queue. Nothing is executed, and nothing is recorded of its key. A replay, a key
 // in flight, an unknown outcome and a reused key are answered as ever, also while the limit is full.
-// What was released is run again only where there is room.
+// What was released is run again only where there is room, accepted work
+// too.
 //
 // A key is open while its record is in progress, unknown or pending. Its place is taken before it is
 // claimed and given back once its record is known to be closed. So a claim whose process died, and an
@@ -44,7 +45,8 @@
 // the operation begin with, and two writes of the item that has the places, which is billed by its
 // size: one write unit each for up to 16 open keys, and one more for each 19 further ones. With New
 // alone it is the read and one write. A replay or a duplicate is a read in place of a failed write, and
-// so costs less than without a limit. A call that is refused is a read and a failed write of the item.
+// so costs less than without a limit. A call that is refused is a read and a failed write of the item,
+// billed by its size too.
 // One item takes 1,000 write units a second: no more than 500 executions a second for a tenant's
 // operation, and fewer where many are open.
 //
