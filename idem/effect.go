@@ -16,8 +16,7 @@ func DoEffect[In any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 	return err
 }
 
-// StepEffect is [Step] for a function without a result: what is recorded is that it is
-// done.
+// StepEffect is [Step] for a function without a result: that it is done is recorded.
 func StepEffect(ctx context.Context, name string, fn func(context.Context) error, c *EffectConfig) error {
 	var run func(context.Context) (struct{}, error)
 	if fn != nil {
@@ -27,8 +26,7 @@ func StepEffect(ctx context.Context, name string, fn func(context.Context) error
 	return err
 }
 
-// EffectConfig says how a [StepEffect] runs, as [StepConfig] does for a step that has
-// a result.
+// EffectConfig says how a [StepEffect] runs, as [StepConfig] does for a [Step].
 type EffectConfig struct {
 	// Semantics, Reference and Retry: see [StepConfig].
 	Semantics StepSemantics

@@ -40,6 +40,26 @@ func (e *Engine) Lookup(ctx context.Context, key Key) (Status, error) {
 	}, nil
 }
 
+// Get reads the key's record in the time of a claim, unless the store is down.
+func (e *Engine) Get(ctx context.Context, key Key) (*Record, error) {
+	x := &execution{engine: e, call: Call{Key: key}, begun: e.now(), called: time.Now()}
+	if err := x.schedule(ctx); err != nil && x.budget <= 0 {
+		return nil, err
+	}
+	part := x.claiming(ctx)
+	defer part.end()
+	err := x.enter()
+	var rec *Record
+	if err == nil {
+		rec, err = x.look(part.ctx)
+		x.heard(ctx, err)
+	}
+	if err != nil {
+		return nil, x.unavailable(ctx, err)
+	}
+	return rec, nil
+}
+
 // read reads the key's record.
 func (e *Engine) read(ctx context.Context, key Key) (*Record, error) {
 	if key.name == nil {

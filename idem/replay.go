@@ -48,8 +48,7 @@ func (x *execution) reused(ctx context.Context, rec *Record) error {
 	return e
 }
 
-// Replay returns the outcome in a record that is Completed or Failed, as later calls get it.
-// If its result cannot be read, the record is read once more: it may have changed.
+// Replay returns the outcome in a record that is Completed or Failed.
 func (e *Engine) Replay(ctx context.Context, rec *Record) (Outcome, error) {
 	out := Outcome{
 		Replayed: true, State: rec.State, Attempt: rec.Attempt,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strconv"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
@@ -54,6 +55,9 @@ func StreamWorker[In, Out any](engine *idem.Engine, op idem.Operation, o *Option
 func workSource[R, In, Out any](s source[R], o Options[R], id func(*R) string, fn func(context.Context, In) (Out, error)) *source[R] {
 	if err := idem.CheckResultType(reflect.TypeFor[Out]()); err != nil {
 		panic(err)
+	}
+	if s.op.Shadow {
+		panic(&idem.ConfigError{What: s.what + " of operation " + strconv.Quote(s.op.Name), Problem: "Shadow records nothing that a worker could run: set it to false"})
 	}
 	s.opts = o
 	engine, op := s.engine, s.op

@@ -135,3 +135,11 @@ func TestAStreamBringsTheWorker(t *testing.T) {
 	require.Equal(t, idem.Completed, h.Record(op.Key(idem.NoTenant, "july")).State)
 	require.Equal(t, idem.Pending, h.Record(other.Key("acme", "june")).State)
 }
+
+func TestAWorkerInShadowIsAMistake(t *testing.T) {
+	h := idemtest.New(t, nil)
+	op := idem.Operation{Name: "statement", Shadow: true}
+	require.PanicsWithError(t, `idem: idemlambda.SQSWorker of operation "statement": Shadow records nothing that a worker could run: set it to false`, func() {
+		idemlambda.SQSWorker(h.Engine, op, nil, func(context.Context, int) (string, error) { return "", nil })
+	})
+}

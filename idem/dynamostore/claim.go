@@ -143,10 +143,11 @@ func (s *Store) withdrawal(w protocol.Withdrawal, now time.Time, steps bool) (*u
 	switch {
 	case w.Claim.Replace && !steps:
 		u.add(createdAnew)
-		u.drop(schema.Steps)
+		u.drop(schema.Steps + "," + schema.Ticket + "," + schema.Sealed)
 		u.expires(w.ExpiresAt)
 	case w.Claim.Replace:
 		u.add(createdAnew + ",steps=:steps")
+		u.drop(schema.Ticket + "," + schema.Sealed)
 		u.item[":steps"] = encodeSteps(rec.Steps)
 		u.expires(time.Time{})
 	case !steps:

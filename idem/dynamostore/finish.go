@@ -52,7 +52,7 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 			return err
 		}
 		old, err := s.insert(k, f, w, body, now)
-		if err == errRefused && !bears(old, f.Write) && input.Body.Parts > 0 && !names(old, f.ID, input) {
+		if err != nil && !k.maybe && !bears(old, f.Write) && input.Body.Parts > 0 && !names(old, f.ID, input) {
 			s.expireResults(k, f.ID, []protocol.RecordedStep{input}, now) // nothing will ever name them
 		}
 		return s.ended(old, err, k, f.Write, f.Ending)

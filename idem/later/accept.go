@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"unicode/utf8"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/internal/codec"
@@ -33,6 +34,9 @@ func Accept[Out, In any](ctx context.Context, e *idem.Engine, key idem.Key, in I
 	}
 	if err := codec.CheckResult(reflect.TypeFor[Out]()); err != nil {
 		return res, err
+	}
+	if s, ok := any(in).(string); ok && !utf8.ValidString(s) {
+		return res, &idem.ConfigError{What: "input", Problem: "it is a string that is not valid UTF-8, which JSON cannot keep: pass bytes as []byte"}
 	}
 	fp, err := codec.Fingerprint(&in)
 	if err != nil {

@@ -295,3 +295,13 @@ func TestASweepEndsWorkThatNobodyHasComeFor(t *testing.T) {
 		})
 	}
 }
+
+// JSON cannot keep a string that is not UTF-8: the worker would get another one.
+func TestAStringThatIsNotUTF8IsNotAccepted(t *testing.T) {
+	d := newDesk(t)
+	key := statement.Key("acme", "june")
+	_, err := later.Accept[string](t.Context(), d.Engine, key, "caf\xe9", nil)
+	var mistake *idem.ConfigError
+	require.ErrorAs(t, err, &mistake)
+	require.Nil(t, d.Record(key))
+}

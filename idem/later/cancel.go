@@ -53,11 +53,7 @@ func Cancel(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id s
 			},
 		}
 		s.Write = s.Owner
-		err = e.Store().Settle(ctx, now, s)
-		if errors.Is(err, errors.ErrUnsupported) {
-			s.Audit = nil // a store without questions refuses it at once
-			err = e.Store().Settle(ctx, now, s)
-		}
+		err = settle(ctx, e, now, s)
 		if err == nil || !changed(err) {
 			return err
 		}
@@ -70,4 +66,16 @@ func Cancel(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id s
 func changed(err error) bool {
 	_, conflict := errors.AsType[*protocol.ConflictError](err)
 	return conflict || errors.Is(err, idem.ErrRecordUnreadable)
+}
+
+// settle writes the change, with its audit where the store keeps any.
+func settle(ctx context.Context, e *idem.Engine, now time.Time, s protocol.Settlement) error {
+	ctx, cancel := within(ctx, 0)
+	defer cancel()
+	err := e.Store().Settle(ctx, now, s)
+	if errors.Is(err, errors.ErrUnsupported) {
+		s.Audit = nil // a store without questions refuses it at once
+		err = e.Store().Settle(ctx, now, s)
+	}
+	return err
 }

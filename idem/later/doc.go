@@ -3,8 +3,8 @@
 // runs the handler with the input; [StatusOf] tells the client what has become of it, and
 // [Cancel] takes back what nobody has begun.
 //
-// The state is Pending until a worker has come, and whenever an attempt has ended without an
-// effect. The input goes with the outcome. What no worker has come for in time a sweep of package
+// The state is Pending until a worker has come. After an attempt without an effect it is Released
+// until the message brings a worker again. The input goes with the outcome. What no worker has come for in time a sweep of package
 // reconcile ends as Failed with [protocol.CodeUnclaimed].
 //
 // Package idemhttp serves all of it behind an HTTP route (LaterRoutes), and package idemlambda

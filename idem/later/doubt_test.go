@@ -12,6 +12,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/later"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -221,23 +222,52 @@ func TestAnAcceptanceWhoseReplyIsLostWhileWorkersCome(t *testing.T) {
 	}
 }
 
-// A worker in atomic mode takes no claim: what is cancelled while it runs is not committed.
-func TestWorkThatIsCancelledUnderAnAtomicWorkerTakesNoEffect(t *testing.T) {
+// The record tells that the work has begun, whatever the mode: nobody is told that nothing was
+// executed after an attempt that failed.
+func TestAWorkerInAtomicModeClaimsBeforeItRuns(t *testing.T) {
 	op := idem.Operation{Name: "statement", Repeat: idem.Repeatable, Mode: idem.Atomic}
-	d := newDesk(t)
-	key := op.Key("acme", "june")
-	id := d.accepted(key, 3)
-	var failed *idem.RecordedError
-	require.ErrorAs(t, d.work(op, key.ID(), func() { require.NoError(t, d.cancel(id)) }).Err, &failed)
-	require.Equal(t, idem.Failed, d.Record(key).State)
-
-	key = op.Key("acme", "july")
-	d.accepted(key, 3)
-	inner := idemtest.Delivery[idem.Result[string]]{}
-	outer := d.work(op, key.ID(), func() { inner = d.work(op, key.ID(), nil) })
-	require.NoError(t, inner.Err)
-	require.NoError(t, outer.Err)
-	require.True(t, inner.Value.Outcome.Executed && outer.Value.Outcome.Replayed, "one of two commits")
+	setup := func(t *testing.T) (d *desk, key idem.Key, id string, effects *int) {
+		d = newDesk(t)
+		key = op.Key("acme", "june")
+		id = d.accepted(key, 3)
+		effects = new(int)
+		_, err := later.Work(t.Context(), d.Engine, op, key.ID(), func(context.Context, int) (string, error) {
+			*effects++ // with the token of this key
+			return "", errors.New("time-out")
+		})
+		require.Error(t, err)
+		require.Equal(t, 1, *effects)
+		return d, key, id, effects
+	}
+	t.Run("cancel", func(t *testing.T) {
+		d, _, id, _ := setup(t)
+		require.ErrorIs(t, later.Cancel(t.Context(), d.Engine, op, "acme", id), later.ErrBegun, "204: it was not executed and will not be")
+	})
+	t.Run("cancel while it runs", func(t *testing.T) {
+		d := newDesk(t)
+		key := op.Key("acme", "june")
+		id := d.accepted(key, 3)
+		_, err := later.Work(t.Context(), d.Engine, op, key.ID(), func(context.Context, int) (string, error) {
+			require.ErrorIs(t, later.Cancel(t.Context(), d.Engine, op, "acme", id), later.ErrBegun)
+			return "", nil
+		})
+		require.NoError(t, err)
+	})
+	t.Run("sweep", func(t *testing.T) {
+		d, _, id, _ := setup(t)
+		d.Clock.Advance(time.Hour + time.Second)
+		rc, err := reconcile.New(d.Store, &reconcile.Options{Now: d.Clock.Now})
+		require.NoError(t, err)
+		sweeper, err := reconcile.NewSweeper(rc, nil)
+		require.NoError(t, err)
+		_, err = sweeper.Sweep(t.Context())
+		require.NoError(t, err)
+		_, err = later.StatusOf(t.Context(), d.Engine, op, "acme", id)
+		var failed *idem.RecordedError
+		if errors.As(err, &failed) {
+			require.NotEqual(t, protocol.CodeUnclaimed, failed.Code, failed.Message)
+		}
+	})
 }
 
 // Steps of accepted work are kept from worker to worker, undone, and counted as those of any

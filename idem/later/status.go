@@ -25,6 +25,8 @@ func StatusOf(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id
 	case err != nil:
 		return idem.Outcome{}, err
 	case rec.State == idem.Completed || rec.State == idem.Failed:
+		ctx, cancel := within(ctx, rec.Body.Stored)
+		defer cancel()
 		out, err := e.Replay(ctx, rec)
 		out.StatusID = id
 		return out, err
@@ -47,7 +49,7 @@ func find(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id str
 	if key.Err() != nil {
 		return nil, ErrNotAccepted
 	}
-	rec, err := e.Store().Get(ctx, key.ID())
+	rec, err := e.Get(ctx, key)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package later
 import (
 	"context"
 	"reflect"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/internal/codec"
@@ -15,7 +16,7 @@ var ErrNotAccepted = protocol.ErrNotAccepted
 
 // Work runs fn for the operation that was accepted for later in the record with the id, with
 // the input that [Accept] was given. It claims the record and records how fn ended, as [idem.Run]
-// does. A later call for the same record gets the recorded outcome, so that the message that
+// does; it claims before fn runs, also in [idem.Atomic] mode. A later call for the same record gets the recorded outcome, so that the message that
 // brought it can be deleted; an error that matches [idem.ErrInFlight], [idem.ErrStoreUnavailable]
 // or [idem.ErrOutOfTime] says to come again, and [ErrNotAccepted] that there is nothing to run.
 // Work is safe for concurrent use.
@@ -27,6 +28,7 @@ func Work[In, Out any](ctx context.Context, e *idem.Engine, op idem.Operation, i
 	if err := codec.CheckResult(reflect.TypeFor[Out]()); err != nil {
 		return res, err
 	}
+	op.Mode = idem.Reserved // the record must tell that the work has begun
 	call, input, err := accepted(ctx, e, op, id)
 	if err != nil {
 		return res, err
@@ -69,7 +71,7 @@ func accepted(ctx context.Context, e *idem.Engine, op idem.Operation, id string)
 	if op.Shadow {
 		return c, nil, &idem.ConfigError{What: "operation " + op.Name, Problem: "Shadow records nothing that a worker could run: set it to false"}
 	}
-	rec, err := e.Store().Get(ctx, id)
+	rec, err := e.Get(ctx, c.Key)
 	switch {
 	case err != nil:
 		return c, nil, err
@@ -77,10 +79,17 @@ func accepted(ctx context.Context, e *idem.Engine, op idem.Operation, id string)
 		return c, nil, ErrNotAccepted
 	}
 	if rec.Accepted() {
+		ctx, cancel := within(ctx, rec.Steps[protocol.AcceptedStep].Body.Stored)
+		defer cancel()
 		if input, err = e.Store().StepResult(ctx, rec, protocol.AcceptedStep); err != nil {
 			return c, nil, err
 		}
 	}
 	c.Fingerprint, c.Codec, c.Accepted = rec.Fingerprint, rec.Codec, rec
 	return c, input, nil
+}
+
+// within bounds a call to the store that carries so many bytes.
+func within(ctx context.Context, size int) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, idem.DefaultFinishBudget+time.Duration(size)*time.Second>>20)
 }

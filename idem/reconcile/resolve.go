@@ -54,7 +54,7 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 		return &idem.ConfigError{What: "resolution", Problem: "Again is set, and By.Seen is empty: set it to the Write of the record whose resolution this one replaces, " +
 			"or it may replace a later decision"}
 	}
-	for range maxRounds {
+	for round := range maxRounds {
 		rec, err := r.store.Get(ctx, id)
 		if err != nil {
 			return err
@@ -64,6 +64,9 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 		}
 		if err := by.about(rec); err != nil {
 			return err
+		}
+		if res.Attempt == 0 && round > 0 {
+			return fmt.Errorf("%w: a worker has claimed it since it was read", ErrNotUnknown) // nothing was found out of that attempt
 		}
 		if res.Attempt == 0 {
 			res.Attempt = rec.Attempt // of a later one nothing was found out
