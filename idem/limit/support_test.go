@@ -90,7 +90,7 @@ type rig struct {
 
 func newRig(t *testing.T, bound int) *rig {
 	r := &rig{t: t, table: memstore.New(), clock: new(idemtest.Clock), bound: bound}
-	t.Cleanup(func() { require.LessOrEqual(t, r.most, bound, "records open at once") })
+	t.Cleanup(func() { require.LessOrEqual(t, r.peak(), bound, "records open at once") })
 	return r
 }
 
@@ -127,6 +127,13 @@ func (c counted) look(err error) error {
 	defer c.r.mu.Unlock()
 	c.r.most = max(c.r.most, open(c.Records()))
 	return err
+}
+
+// peak is how many were open at once, at most.
+func (r *rig) peak() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.most
 }
 
 func (c counted) Acquire(ctx context.Context, now time.Time, w protocol.Claim) error {
