@@ -32,12 +32,24 @@ func TestConformanceWithoutTransactions(t *testing.T) {
 // transactions differs: changes from outside, claims of expired records, units of work.
 var aloneDiffers = []string{"lost reply", "write id", "commit", "settle", "questions", "prolonged", "random"}
 
+// sealedDiffers are those in which results are written or read.
+var sealedDiffers = []string{"result", "added result", "late outcome", "step", "accept", "settle", "commit", "unreadable", "copy"}
+
 func conformance(t *testing.T, o *Options) {
 	t.Helper()
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		_, group, _ := strings.Cut(t.Name(), "/")
 		group, _, _ = strings.Cut(group, "/")
-		if o.WithoutTransactions && group != "" && os.Getenv("IDEM_LONG") != "1" && !slices.Contains(aloneDiffers, strings.ReplaceAll(group, "_", " ")) {
+		var differs []string
+		switch {
+		case o.Sealer != nil:
+			differs = sealedDiffers
+		case o.WithoutTransactions:
+			differs = aloneDiffers
+		default:
+			group = "" // all
+		}
+		if group != "" && os.Getenv("IDEM_LONG") != "1" && !slices.Contains(differs, strings.ReplaceAll(group, "_", " ")) {
 			t.Skip("none of its requests differs from those of TestConformance and of other groups: IDEM_LONG=1 runs it")
 		}
 		f := open(t, o)
