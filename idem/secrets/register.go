@@ -24,9 +24,9 @@ type reading struct {
 	chain []*secret
 }
 
-// which is a register as one of the process's declarations reads it.
+// which is a register as the declarations of one list of secrets read it.
 type which struct {
-	secrets   *Secrets
+	checks    string // not the secrets: it outlives the declaration
 	operation string
 }
 
@@ -37,7 +37,7 @@ func (s *Secrets) chain(ctx context.Context, p *protocol.Place, operation string
 	if !ok {
 		return nil, nil, refuse("the store keeps no register of secrets: it must be a protocol.Rotation")
 	}
-	found, _ := p.Known.LoadOrStore(which{s, operation}, &reading{lock: make(chan struct{}, 1)})
+	found, _ := p.Known.LoadOrStore(which{s.checks, operation}, &reading{lock: make(chan struct{}, 1)})
 	known := found.(*reading)
 	select {
 	case known.lock <- struct{}{}:

@@ -17,9 +17,10 @@ const minLength = 16
 // [idem.Operation].Secrets. Make them with [New], [AfterPlain] or [StillPlain]; a mistake in
 // them comes out where the operation is used. They are safe for concurrent use.
 type Secrets struct {
-	known []secret // the first is current
-	was   bool     // the operation has had records without a secret
-	err   error
+	known  []secret // the first is current
+	checks string   // of known, in their order
+	was    bool     // the operation has had records without a secret: plain is known
+	err    error
 }
 
 var _ protocol.Digester = (*Secrets)(nil)
@@ -28,20 +29,20 @@ var _ protocol.Digester = (*Secrets)(nil)
 // under the current secret. The others are former ones, or ones that other processes may use
 // already; their order has no meaning.
 func New(current []byte, others ...[]byte) *Secrets {
-	return (&Secrets{}).with(append([][]byte{current}, others...))
+	return (&Secrets{}).with(append([][]byte{current}, others...)).done()
 }
 
 // AfterPlain is [New] for an operation that has had records without a secret, and may have some.
 func AfterPlain(current []byte, others ...[]byte) *Secrets {
 	s := (&Secrets{was: true}).with(append([][]byte{current}, others...))
 	s.known = append(s.known, plain)
-	return s
+	return s.done()
 }
 
 // StillPlain is for an operation whose records are made without a secret, in processes that find
 // the records of others that have one already.
 func StillPlain(next ...[]byte) *Secrets {
-	return (&Secrets{was: true, known: []secret{plain}}).with(next)
+	return (&Secrets{was: true, known: []secret{plain}}).with(next).done()
 }
 
 func (s *Secrets) with(keys [][]byte) *Secrets {
@@ -57,6 +58,13 @@ func (s *Secrets) with(keys [][]byte) *Secrets {
 			return s
 		}
 		s.known = append(s.known, k)
+	}
+	return s
+}
+
+func (s *Secrets) done() *Secrets {
+	for i := range s.known {
+		s.checks += s.known[i].check + " "
 	}
 	return s
 }
