@@ -39,7 +39,8 @@ type Home struct {
 	ID string
 	// Seen is the record as it was read; nil if it was not read, or if there is none.
 	Seen *Record
-	// MayMove is set if a mark may be found where the record would be.
+	// MayMove is set if a mark may be found where the record would be: other processes may
+	// know the key by another id.
 	MayMove bool
 	// Former is set under a secret that is not the current one: a record that lives there stays,
 	// and none is made there.

@@ -355,10 +355,15 @@ func TestAtomicModeInARotation(t *testing.T) {
 }
 
 // Without the register or a mark not even an operation that fails open runs: its key may be recorded
-// under a former secret. With one secret, and the register known, it fails open as ever.
+// under a former secret. With one secret, and the register known, it fails open as ever. With more
+// than one it does not: the retry may meet a process with another one as current.
 func TestFailingOpenNeedsTheRegister(t *testing.T) {
 	r := newRig(t)
-	r.process(secrets.New(secretA)).runs("register")
+	a := r.process(secrets.New(secretA))
+	a.op.OnStoreFailure = idem.FailOpen
+	a.runs("register")
+	a.faults.Next(idemtest.Acquire, idemtest.Refuse)
+	before := a.runs("before")
 	b := r.process(secrets.New(secretB, secretA))
 	b.op.OnStoreFailure = idem.FailOpen
 	for _, m := range []idemtest.Method{idemtest.Register, idemtest.SetRegister, idemtest.Move} {
@@ -366,8 +371,16 @@ func TestFailingOpenNeedsTheRegister(t *testing.T) {
 		b.refuses("one", "refused")
 	}
 	one := b.runs("one")
-	b.faults.Next(idemtest.Acquire, idemtest.Refuse)
-	two := b.runs("two")
 	b.replays("one", one)
-	b.replays("two", two)
+	b.replays("before", before)
+	for _, s := range []*secrets.Secrets{secrets.New(secretA, secretB), secrets.New(secretB, secretA)} {
+		p := r.process(s)
+		p.op.OnStoreFailure = idem.FailOpen
+		p.replays("before", before) // the register is known
+		p.faults.Next(idemtest.Acquire, idemtest.Refuse)
+		ran := r.ran.Load()
+		_, err := p.charge("two")
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.Equal(t, ran, r.ran.Load(), "nobody could tell that a retry with another token is one")
+	}
 }

@@ -34,7 +34,9 @@
 // dynamodb:LeadingKeys must allow too: it belongs to all tenants.
 //
 // An operation with secrets fails closed also where [idem.Operation].OnStoreFailure says otherwise, as
-// long as the register could not be read, or a mark could not be put.
+// long as the register could not be read, or a mark could not be put, and wherever its process has
+// more than one secret: the retry may meet a process with another one as current, which sends the
+// provider another token.
 //
 // # Rotation
 //
@@ -54,8 +56,8 @@
 //     be live, or a process may still have the old secret as its current one.
 //  5. secrets.New(next): deploy. Destroy the old secret.
 //
-// Without step 1 nothing runs twice, but keys that have moved get errors from the processes without the
-// new secret until these are gone. A second rotation can begin before the first has ended.
+// Without step 1 nothing runs twice, unless the operation fails open, but keys that have moved get
+// errors from the processes without the new secret until these are gone. A second rotation can begin before the first has ended.
 // A process whose current secret was replaced more than a week ago runs nothing; marks are kept
 // for a day longer than that.
 //
@@ -70,6 +72,11 @@
 // With one secret in the register: one read unit for each process and hour, and no call more than
 // without. While a former one is in it: a write unit more for each first execution and each
 // replay, for the mark or what stands in its place; for a replay of what lies under the former
-// one none. A token of a key that is executed again after its retention is another one if the
-// secret was changed in between.
+// one none. A token of a key that is executed again after its retention, or after attempts that
+// executed nothing, is another one if the secret was changed in between. Where a handler runs
+// without a claim, its token is that of the secret under which its process would make the record:
+// while processes with different current secrets run beside each other, two handlers of a key in
+// atomic mode, of which one commits, may send different tokens, and so may a call in shadow and its
+// retry. A shadow looks under the current secret alone: it tells a duplicate of what ran
+// under a former one as a first execution.
 package secrets
