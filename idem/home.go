@@ -51,7 +51,7 @@ func (x *execution) moveTo(h protocol.Home) {
 // is made under the current one.
 func (x *execution) elsewhere(ctx, asking context.Context, seen *Record) (rec *Record, moved bool, err error) {
 	mark := seen != nil && seen.State == protocol.Moved
-	over := x.former && (seen == nil || seen.Expired(x.engine.now().Add(-x.engine.opts.Margin)))
+	over := x.former && (seen == nil || seen.Unexecuted() || seen.Expired(x.engine.now().Add(-x.engine.opts.Margin)))
 	refuse := func(why string) error {
 		return &StoreError{Op: "claim", Err: fmt.Errorf("record %s has moved %s", x.call.Key.id, why)}
 	}

@@ -52,8 +52,8 @@
 // it has seen of an expired, released or lapsed record, to completed or failed.
 //
 // A key of an operation with secrets has an id under each of them. A mark ([Moved]) stands where
-// its record would be under a former one, and says where it is. It comes where there is no record or an
-// expired one, in one conditional write ([Move]), and nothing leads from it but its removal by
+// its record would be under a former one, and says where it is. It comes where there is no record, or one that
+// has expired or under which nothing was executed, in one conditional write ([Move]), and nothing leads from it but its removal by
 // expiry. A claim that finds it is made where it leads.
 //
 // An expired record counts as absent, whether or not the store has deleted it. Open

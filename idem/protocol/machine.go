@@ -176,8 +176,7 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 	switch ev.Fingerprint.Compare(rec.Fingerprint) {
 	case MatchSame:
 	case MatchDifferent:
-		// Nothing has been executed under the key: it belongs to no input yet.
-		if rec.State == Released && !rec.Uncertain && len(rec.Steps) == 0 {
+		if rec.Unexecuted() {
 			return Decision{DoReplace, InProgress}
 		}
 		return Decision{DoReused, rec.State}

@@ -213,6 +213,12 @@ func (r *Record) Open() bool {
 	return false
 }
 
+// Unexecuted reports whether the record is released and nothing was executed under it, as under
+// a claim that was taken back: it belongs to no input yet.
+func (r *Record) Unexecuted() bool {
+	return r.State == Released && !r.Uncertain && len(r.Steps) == 0
+}
+
 // Interrupted reports whether an at-most-once step began and left no result.
 func (r *Record) Interrupted() bool {
 	for _, s := range r.Steps {

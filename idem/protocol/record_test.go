@@ -63,6 +63,20 @@ func TestOpen(t *testing.T) {
 }
 
 // No record both expires and is an open question.
+func TestUnexecuted(t *testing.T) {
+	for want, recs := range map[bool][]*protocol.Record{
+		true: {{State: protocol.Released}, {State: protocol.Released, Attempt: 3, Repeat: protocol.NotRepeatable}},
+		false: {
+			{State: protocol.Released, Uncertain: true}, {State: protocol.Released, Steps: map[string]protocol.RecordedStep{protocol.AcceptedStep: {}}}, {},
+			{State: protocol.InProgress}, {State: protocol.Completed}, {State: protocol.Failed}, {State: protocol.Pending}, {State: protocol.Unknown}, {State: protocol.Moved},
+		},
+	} {
+		for _, rec := range recs {
+			require.Equal(t, want, rec.Unexecuted(), "%+v", rec)
+		}
+	}
+}
+
 func TestOpenRecordsNeverExpire(t *testing.T) {
 	for _, s := range situations() {
 		if s.rec != nil && s.rec.Open() {

@@ -83,7 +83,8 @@ type Move struct {
 	ID, To string
 	// Write is the id of this write.
 	Write string
-	// Seen is the write of the expired record that the mark replaces; empty if there is none.
+	// Seen is the write of the record that the mark replaces, which has expired or is
+	// [Record.Unexecuted]; empty if there is none.
 	Seen string
 	// ExpiresAt is when the mark goes, in whole seconds.
 	ExpiresAt time.Time

@@ -42,6 +42,7 @@
 //
 // A key whose record lies under a former secret stays there as long as that record lives: it is
 // replayed, taken over, resolved and ended there, with the fingerprint and the token as they were.
+// One under which nothing was executed, as is left where a claim was taken back, counts as none.
 // A key without a record gets a mark in the place where a process with the former secret would
 // make one, and is then claimed under the current secret. Who finds a mark, by the condition of
 // its own claim, goes where it leads. So processes with the one and with the other as current run beside

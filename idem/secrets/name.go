@@ -66,7 +66,8 @@ func (n *name) Claim(ctx context.Context, p *protocol.Place) (protocol.Home, err
 	return n.home(chain[len(chain)-1], nil), nil
 }
 
-// mark puts a mark, unless there is a record that has not expired, or a mark: it returns that.
+// mark puts a mark, unless there is a record that is not over, or a mark: it returns that. Who is
+// about to claim a record that is over there, and the mark, have the same condition: one of them lands.
 func (n *name) mark(ctx context.Context, p *protocol.Place, store protocol.Rotation, id, to string) (*protocol.Record, error) {
 	now := p.Now()
 	m := protocol.Move{ID: id, To: to, Write: newID(), ExpiresAt: now.Add(markLife).Truncate(time.Second)}
@@ -85,13 +86,18 @@ func (n *name) mark(ctx context.Context, p *protocol.Place, store protocol.Rotat
 		switch {
 		case rec == nil:
 			m.Seen = ""
-		case rec.Expired(p.Now().Add(-p.Margin)):
+		case over(rec, p):
 			m.Seen = rec.Write
 		default:
 			return rec, nil
 		}
 	}
 	return nil, &protocol.StoreError{Op: "Move", Err: errors.New("the record changes all the time")}
+}
+
+// over reports whether the record says nothing of its key any more.
+func over(rec *protocol.Record, p *protocol.Place) bool {
+	return rec.Expired(p.Now().Add(-p.Margin)) || rec.Unexecuted()
 }
 
 // leadsInto reports whether the id is that under one of the secrets.
@@ -119,7 +125,7 @@ func (n *name) Find(ctx context.Context, p *protocol.Place) (protocol.Home, erro
 		switch {
 		case err != nil:
 			return protocol.Home{}, err
-		case rec == nil || rec.Expired(p.Now().Add(-p.Margin)) || rec.State == protocol.Moved && n.leadsInto(chain[i+1:], rec.MovedTo):
+		case rec == nil || over(rec, p) || rec.State == protocol.Moved && n.leadsInto(chain[i+1:], rec.MovedTo):
 		case rec.State == protocol.Moved:
 			if h, err = n.Follow(rec); err != nil {
 				return protocol.Home{}, err
