@@ -89,8 +89,8 @@ func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) erro
 	var back []pendingWrite
 	for i := range took {
 		l := took[i]
-		err := q.writeOne(ctx, &l, large)
-		if err == nil && l.limit != nil && !l.result {
+		wrote, err := q.writeOne(ctx, &l, large)
+		if wrote && err == nil && l.limit != nil && !l.result {
 			e.closed(ctx, l.limit, l.id, l.recorded(), l.Attempt)
 		}
 		t := l.terminal
@@ -118,8 +118,9 @@ func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) erro
 	return nil
 }
 
-// writeOne writes one that was taken; a large result of a recorded outcome only if told.
-func (q *queue) writeOne(ctx context.Context, l *pendingWrite, large bool) error {
+// writeOne writes one that was taken; a large result of a recorded outcome only if told. It
+// returns whether the record is as the write says.
+func (q *queue) writeOne(ctx context.Context, l *pendingWrite, large bool) (wrote bool, err error) {
 	e := q.engine
 	ctx, cancel := context.WithTimeout(ctx, e.opts.FinishBudget+sizeAllowance(l.size))
 	defer cancel()
@@ -133,13 +134,13 @@ func (q *queue) writeOne(ctx context.Context, l *pendingWrite, large bool) error
 	t := l.terminal
 	if !t.written {
 		if err := e.writeTerminal(ctx, t); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if !t.owes() || !large && len(t.f.Ending.Result) >= largeResult {
-		return nil
+		return true, nil
 	}
-	return e.addResult(ctx, t)
+	return true, e.addResult(ctx, t)
 }
 
 // flushLarge writes what waits if some of it is too large for the time before a claim.

@@ -36,9 +36,9 @@ func (x *execution) withdraw(ctx context.Context, c protocol.Claim, by time.Time
 	if len(c.Record.Steps) == 0 {
 		w.ExpiresAt = ceil(e.now().Add(max(c.Record.Retention, fenceFor)), time.Second)
 	}
-	err := e.takeBack(budget, e.now(), w)
+	wrote, err := e.takeBack(budget, e.now(), w)
 	if err == nil || isAnswer(err) {
-		if err == nil {
+		if wrote {
 			x.closed(budget, Released, c.Record.Attempt)
 		}
 		x.notify(ctx, notice.Withdrawn, notice.Notice{Attempt: c.Record.Attempt, State: Released})
