@@ -50,6 +50,10 @@ func (x *execution) fenceClaims(ctx context.Context, id string, seen *Record) (b
 	do := protocol.DoCreate
 	if seen != nil {
 		ev := x.claimEvent()
+		// Whoever looks, accepted work is claimed by a worker, and nothing else is.
+		if ev.Kind = protocol.EventClaim; seen.Accepted() {
+			ev.Kind = protocol.EventWork
+		}
 		ev.Fingerprint, rec.Fingerprint, rec.Codec = seen.Fingerprint, seen.Fingerprint, seen.Codec
 		do = protocol.Next(seen, ev, now).Do
 	}

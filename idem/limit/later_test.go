@@ -61,6 +61,48 @@ func TestAcceptedWorkIsOpenUntilItHasItsOutcome(t *testing.T) {
 	require.NoError(t, p.later(op, "c", 1), "what was cancelled has no place when it is needed")
 }
 
+// A process takes a place for what was released, and dies before its claim. Whoever finds the limit
+// full finds that place, whether its key was accepted for later or not.
+func TestAPlaceThatNobodyClaimsForComesBackToEverybody(t *testing.T) {
+	for _, left := range []string{"accepted", "called"} {
+		for _, looks := range []string{"accepts", "calls", "works"} {
+			t.Run(left+", who looks "+looks, func(t *testing.T) {
+				r := newRig(t, 1)
+				op := r.of(idem.Repeatable)
+				p, q := r.process(), r.process()
+				if looks == "works" {
+					_, err := q.accept(op, "b")
+					require.NoError(t, err)
+					require.Error(t, q.work(op, "b", errors.New("later")))
+				}
+				run := func(fail error) error { return p.do(op, "a", func(context.Context) error { return fail }) }
+				if left == "accepted" {
+					_, err := p.accept(op, "a")
+					require.NoError(t, err)
+					run = func(fail error) error { return p.work(op, "a", fail) }
+				}
+				require.Error(t, run(errors.New("later")))
+				p.faults.Next(idemtest.Acquire, idemtest.Refuse)
+				require.ErrorIs(t, run(nil), idem.ErrStoreUnavailable)
+				require.Equal(t, idem.Released, r.state(op, "a"))
+				require.False(t, r.free(op))
+
+				r.clock.Advance(time.Minute)
+				var err error
+				switch looks {
+				case "accepts":
+					_, err = q.accept(op, "b")
+				case "calls":
+					err = q.do(op, "b", nil)
+				case "works":
+					err = q.work(op, "b", nil)
+				}
+				require.NoError(t, err, "nothing is open")
+			})
+		}
+	}
+}
+
 // A process dies at any call while it accepts: what is not accepted has no place for long.
 func TestTheCountComesBackAfterADeathWhileAccepting(t *testing.T) {
 	for _, fault := range []idemtest.Fault{idemtest.LoseReply, idemtest.LoseRequest} {
