@@ -91,13 +91,17 @@ func (x *execution) finishing(ctx context.Context, size int) (context.Context, c
 
 // bounded bounds calls that carry a result of the size.
 func (x *execution) bounded(ctx context.Context, size int) (context.Context, context.CancelFunc) {
-	e := x.engine
-	budget := e.opts.FinishBudget + sizeAllowance(size)
+	budget := x.within(x.engine.opts.FinishBudget + sizeAllowance(size))
+	return context.WithTimeout(ctx, max(budget, leastFinish))
+}
+
+// within is the part of the budget that ends before the kill time.
+func (x *execution) within(budget time.Duration) time.Duration {
 	// A process that lives past its kill time was not killed: the kill time was wrong.
-	if left := x.kill.Sub(e.now()); !x.kill.IsZero() && left > 0 {
+	if left := x.kill.Sub(x.engine.now()); !x.kill.IsZero() && left > 0 {
 		budget = min(budget, left-left/10)
 	}
-	return context.WithTimeout(ctx, max(budget, leastFinish))
+	return budget
 }
 
 // share is a part of the time that the context has left.

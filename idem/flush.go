@@ -91,7 +91,7 @@ func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) erro
 		l := took[i]
 		wrote, err := q.writeOne(ctx, &l, large)
 		if wrote && err == nil && l.limit != nil && !l.result {
-			e.closed(ctx, l.limit, l.id, l.recorded(), l.Attempt)
+			e.closed(ctx, returnTime, l.limit, l.id, l.recorded(), l.Attempt)
 		}
 		t := l.terminal
 		switch {

@@ -15,15 +15,19 @@ const returnTime = 500 * time.Millisecond
 // the attempt or a later one.
 func (x *execution) closed(ctx context.Context, s State, attempt int) {
 	if l := x.call.Key.op.Limit; l != nil {
-		x.engine.closed(ctx, l, x.call.Key.id, s, attempt)
+		budget := x.within(returnTime)
+		if budget < leastFinish {
+			return // what is left is for the answer
+		}
+		x.engine.closed(context.WithoutCancel(ctx), budget, l, x.call.Key.id, s, attempt)
 	}
 }
 
-func (e *Engine) closed(ctx context.Context, l protocol.Limit, id string, s State, attempt int) {
+func (e *Engine) closed(ctx context.Context, budget time.Duration, l protocol.Limit, id string, s State, attempt int) {
 	if s != Completed && s != Failed && s != Released {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), returnTime)
+	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	_ = l.Closed(ctx, e.store, e.now(), id, attempt)
 }

@@ -3,6 +3,8 @@ package limit_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -75,4 +77,60 @@ func (p *process) heard(kind notice.Kind) (n int) {
 		}
 	}
 	return n
+}
+
+// A call answers before its process is killed, also where its place cannot be given back, and does
+// not try if too little time is left.
+func TestGivingAPlaceBackDoesNotOutliveTheProcess(t *testing.T) {
+	for name, tc := range map[string]struct {
+		finish time.Duration
+		calls  []idemtest.Method
+	}{
+		"time is left":       {0, []idemtest.Method{"Get", "TakePlace", "Acquire", "Finish", "ReturnPlace"}},
+		"too little is left": {449 * time.Millisecond, []idemtest.Method{"Get", "TakePlace", "Acquire", "Finish"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 1)
+				p := r.process()
+				op := r.of(idem.Repeatable)
+				p.faults.Always(idemtest.BlackHole, idemtest.ReturnPlace)
+				p.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
+					time.Sleep(tc.finish)
+					return c.Do(ctx)
+				})
+				kill := time.Now().Add(2 * time.Second)
+				_, err := idem.Do(idem.WithKillTime(t.Context(), kill), p.engine, op.Key("acme", "a"), "a", func(ctx context.Context, _ string) (string, error) {
+					<-ctx.Done() // the guard
+					return "done", nil
+				})
+				require.NoError(t, err)
+				require.Less(t, time.Now(), kill)
+				require.Equal(t, tc.calls, p.faults.Calls())
+				r.clock.Advance(time.Minute)
+				require.NoError(t, r.process().do(op, "b", nil), "who needs the place finds it")
+			})
+		})
+	}
+}
+
+// What the queue gives back before a call takes no more of the call's time than the queue has.
+func TestAPlaceGivenBackByTheQueueLeavesTimeToClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		p := r.process()
+		op := r.of(idem.Repeatable)
+		call := func(value string) error {
+			ctx := idem.WithKillTime(t.Context(), time.Now().Add(time.Second))
+			_, err := idem.Do(ctx, p.engine, op.Key("acme", value), value, func(context.Context, string) (string, error) { return "done", nil })
+			return err
+		}
+		p.faults.Always(idemtest.LoseRequest, idemtest.Finish)
+		require.NoError(t, call("a"))
+		require.Equal(t, idem.InProgress, r.state(op, "a"))
+		p.faults.Heal()
+		p.faults.Next(idemtest.ReturnPlace, idemtest.BlackHole)
+		require.NoError(t, call("b"))
+		require.Equal(t, idem.Completed, r.state(op, "a"))
+	})
 }
