@@ -498,6 +498,19 @@ func TestLimitsThatCannotHold(t *testing.T) {
 	}
 }
 
+// In shadow the handler runs whatever the store can do.
+func TestAShadowRunsOverAStoreWithoutPlaces(t *testing.T) {
+	e, err := idem.New(struct{ idem.Store }{memstore.New()}, nil)
+	require.NoError(t, err)
+	op := idem.Operation{Name: "export", Repeat: idem.Repeatable, Shadow: true, Limit: limit.PerTenant{Open: 1}}
+	ran := 0
+	for range 2 {
+		_, err = idem.Do(t.Context(), e, op.Key("acme", "a"), 1, func(context.Context, int) (int, error) { ran++; return 1, nil })
+		require.NoError(t, err)
+	}
+	require.Equal(t, 2, ran)
+}
+
 // Processes die, replies and requests are lost and come late, in any order.
 func TestTheBoundHoldsUnderRandomFaults(t *testing.T) {
 	for seed := range uint64(300) {
