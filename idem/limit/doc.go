@@ -32,8 +32,10 @@
 // that come after the ones of the look before. It gives back the places of records that are closed or
 // gone. A call that might still be about to claim such a record is kept from that first, by a write
 // that changes the record, or makes one that is released: that call finds it and asks for a place
-// anew. So no clock decides whether a place is free. A lapsed claim of a repeatable operation is
-// released by the same write, unless a sweep tells people of it ([idem.WatchAlways]).
+// anew. The place of a call that took an outcome for expired stays until it has expired by the clock of
+// the call that looks, too. So no clock decides whether a place is free. A lapsed claim of a
+// repeatable operation is released by the same write, unless a sweep tells people of it
+// ([idem.WatchAlways]).
 //
 // New counts by the second of each caller's clock, and a call that then gets no claim counts too.
 // Between two seconds, twice as many keys may be new within one; where clocks differ by d, as many

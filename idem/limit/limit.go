@@ -117,6 +117,12 @@ func (p PerTenant) Closed(ctx context.Context, s protocol.Store, now time.Time, 
 	return err
 }
 
+// overBy reports whether the outcome had expired by the clock of whoever took the place. Nobody
+// takes a place to replace one that has not.
+func overBy(rec *protocol.Record, p protocol.TakenPlace) bool {
+	return rec.Expired(p.Since.Add(time.Second)) // to the second
+}
+
 // check looks whether places are still needed.
 type check struct {
 	protocol.Admission
@@ -202,8 +208,9 @@ func (c *check) freeOf(ctx context.Context, id string, p protocol.TakenPlace) (b
 		attempt = rec.Attempt
 		switch rec.State {
 		case protocol.Completed, protocol.Failed:
-			// Nobody takes it for expired before it is.
-			mayBeClaimed = rec.Expired(now)
+			if mayBeClaimed = rec.Expired(now); !mayBeClaimed && attempt == p.Attempt-1 && overBy(rec, p) {
+				return false, nil // until it has expired here too, and can be fenced
+			}
 		case protocol.Moved:
 			mayBeClaimed = false // its key is claimed elsewhere
 		case protocol.Released:

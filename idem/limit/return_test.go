@@ -2,6 +2,7 @@ package limit_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Two duplicates of one process lose the replies of their claims while another process has the
@@ -133,4 +135,57 @@ func TestAPlaceGivenBackByTheQueueLeavesTimeToClaim(t *testing.T) {
 		require.NoError(t, call("b"))
 		require.Equal(t, idem.Completed, r.state(op, "a"))
 	})
+}
+
+// A process whose clock is ahead takes an outcome for expired, and a place for its claim. A look by
+// another clock does not give the place away before that claim, however late it comes.
+func TestAPlaceStaysWhileItsOutcomeIsExpiredForSome(t *testing.T) {
+	r := newRig(t, 1)
+	op := r.of(idem.Repeatable)
+	op.Retention = time.Hour
+	p, ahead := r.process(), r.ahead(15*time.Second)
+	require.NoError(t, p.do(op, "a", nil))
+	r.clock.Advance(time.Hour - 5*time.Second)
+	var claim *idemtest.Call
+	ahead.faults.Next(idemtest.Acquire, idemtest.Hold(&claim))
+	ahead.faults.Always(idemtest.LoseRequest, idemtest.Withdraw)
+	require.ErrorIs(t, ahead.do(op, "a", nil), idem.ErrStoreUnavailable)
+
+	require.ErrorIs(t, p.do(op, "b", nil), idem.ErrTooMany)
+	r.clock.Advance(time.Minute)
+	require.NoError(t, p.do(op, "b", func(context.Context) error {
+		var conflict *protocol.ConflictError
+		require.ErrorAs(t, claim.Do(context.Background()), &conflict, "it was fenced")
+		return nil
+	}), "once it has expired for all, the place is found")
+}
+
+// ahead is a process whose clock is ahead of the others'.
+func (r *rig) ahead(by time.Duration) *process {
+	p := &process{rig: r, faults: idemtest.NewFaults(counted{r.table, r})}
+	var err error
+	p.engine, err = idem.New(p.faults, &idem.Options{Now: func() time.Time { return r.clock.Now().Add(by) }, ClaimBudget: 10 * time.Second})
+	require.NoError(r.t, err)
+	return p
+}
+
+// A place that was taken for what was released, and has got its outcome from a person since, is free
+// long before that outcome expires.
+func TestAPlaceOfWhatAPersonHasEnded(t *testing.T) {
+	r := newRig(t, 1)
+	op := r.of(idem.Repeatable)
+	p := r.process()
+	_, err := p.accept(op, "a")
+	require.NoError(t, err)
+	require.Error(t, p.work(op, "a", errors.New("later")))
+	p.faults.Next(idemtest.Acquire, idemtest.Refuse)
+	require.Error(t, p.work(op, "a", nil))
+	rec, err := r.table.Get(t.Context(), op.Key("acme", "a").ID())
+	require.NoError(t, err)
+	require.NoError(t, r.table.Settle(t.Context(), r.clock.Now(), protocol.Settlement{
+		ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Write: "resolved", Owner: "resolver",
+		Ending: protocol.Ending{State: idem.Completed, Result: []byte(`"done"`), ExpiresAt: r.clock.Now().Add(24 * time.Hour)},
+	}))
+	r.clock.Advance(time.Minute)
+	require.NoError(t, r.process().do(op, "b", nil))
 }
