@@ -143,3 +143,34 @@ func TestAWorkerInShadowIsAMistake(t *testing.T) {
 		idemlambda.SQSWorker(h.Engine, op, nil, func(context.Context, int) (string, error) { return "", nil })
 	})
 }
+
+// On a FIFO queue a tenant's work is done in the order of its acceptance: what comes behind work
+// that is to be redelivered waits, and other tenants go on.
+func TestAWorkerKeepsTheOrderOfAGroup(t *testing.T) {
+	op := idem.Operation{Name: "statement"}
+	h := idemtest.New(t, nil)
+	var event events.SQSEvent
+	for _, key := range []idem.Key{op.Key("acme", "june"), op.Key("acme", "july"), op.Key("umbrella", "june")} {
+		_, err := later.Accept[string](t.Context(), h.Engine, key, key.Tenant(), nil)
+		require.NoError(t, err)
+		event.Records = append(event.Records, events.SQSMessage{
+			MessageId: fmt.Sprint(len(event.Records)), Body: key.ID(), EventSourceARN: "arn:aws:sqs:eu-central-1:123456789012:work.fifo",
+			Attributes: map[string]string{"MessageGroupId": key.Tenant(), "SequenceNumber": fmt.Sprint(len(event.Records))},
+		})
+	}
+	busy := true
+	handle := idemlambda.SQSWorker(h.Engine, op, &idemlambda.SQSOptions{Concurrency: 1}, func(_ context.Context, tenant string) (string, error) {
+		if tenant == "acme" && busy {
+			return "", idem.NotExecuted(errors.New("busy"))
+		}
+		return "done", nil
+	})
+	res, err := handle(t.Context(), event)
+	require.NoError(t, err)
+	require.Equal(t, []events.SQSBatchItemFailure{{ItemIdentifier: "0"}, {ItemIdentifier: "1"}}, res.BatchItemFailures)
+	require.Equal(t, idem.Pending, h.Record(op.Key("acme", "july")).State, "nobody has begun it")
+	busy = false
+	res, err = handle(t.Context(), events.SQSEvent{Records: event.Records[:2]})
+	require.NoError(t, err)
+	require.Empty(t, res.BatchItemFailures)
+}
