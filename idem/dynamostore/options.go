@@ -71,7 +71,7 @@ type Options struct {
 	// most [MaxMaxResult]. It does not limit reading.
 	MaxResult int
 
-	// Sealer, if not nil, encrypts results and steps' results, after compression, so that nobody
+	// Sealer, if not nil, encrypts results, steps' results and accepted inputs, after compression, so that nobody
 	// can read them who can read the table, its stream and its backups. See the package's doc
 	// for what is not encrypted. Give all stores on a table the same: what cannot be decrypted
 	// is unreadable ([protocol.ErrRecordUnreadable]), and so is what is encrypted to a store without

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// Sealer encrypts results and steps' results in this process, before they are sent, and
+// Sealer encrypts results, steps' results and accepted inputs in this process, before they are sent, and
 // decrypts them. Package kmsseal has one over AWS KMS. It must be safe for concurrent use.
 //
 // What it seals is bound to bound: Open must fail if it gets another bound than Seal got, as an

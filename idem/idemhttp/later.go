@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
+	"github.com/idem-go/idempotency/idem/internal/codec"
 	"github.com/idem-go/idempotency/idem/internal/pathtemplate"
 	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -66,7 +68,9 @@ type Later struct {
 
 	// Input makes the worker's input of a request, in JSON, such as its body without what must not
 	// be recorded, or with the principal. Requests are compared by their whole body all the same. An
-	// error accepts nothing and is returned by [Contract.Serve]. Nil takes the body as it is.
+	// error accepts nothing: one that matches [*fingerprint.NotCanonicalError] is answered with 400 and
+	// its reason, any other is returned by [Contract.Serve]. [InputOf] refuses bodies that the worker
+	// could not decode, which would go to people. Nil takes the body as it is.
 	Input func(ctx context.Context, r *Request) ([]byte, error)
 
 	// For is how long the work may wait for its worker before a sweep gives it up; zero means
@@ -90,6 +94,15 @@ type LaterState struct {
 	State idem.State `json:"state"`
 	// ID is the last segment of the status's path.
 	ID string `json:"id"`
+}
+
+// InputOf is a [Later.Input] that takes the body as it is and refuses one that does not decode
+// into In, the type that the worker's handler takes.
+func InputOf[In any](_ context.Context, r *Request) ([]byte, error) {
+	if err := codec.Decode("the body", r.Body, new(In)); err != nil {
+		return nil, &fingerprint.NotCanonicalError{Reason: "the body does not have the form that this route takes", Offset: -1}
+	}
+	return r.Body, nil
 }
 
 // laters are the accepted routes of a contract.
@@ -193,7 +206,11 @@ func (c *laters) record(ctx context.Context, r *Request, l *laterRoute, call ide
 	input := r.Body
 	if l.Input != nil {
 		var err error
-		if input, err = l.Input(ctx, r); err != nil {
+		input, err = l.Input(ctx, r)
+		if bad, ok := errors.AsType[*fingerprint.NotCanonicalError](err); ok {
+			return c.refusal(ctx, r, &refusal{code: CodeNotCanonical, why: bad.Reason}), nil
+		}
+		if err != nil {
 			return nil, err
 		}
 		if !json.Valid(input) {

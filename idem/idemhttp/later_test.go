@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -343,6 +345,11 @@ func TestTheInputIsWhatTheServiceMakesOfTheRequest(t *testing.T) {
 	refuses = fails
 	_, err := ask(`{"month":"june","card":"4111"}`)
 	require.ErrorIs(t, err, fails)
+	refuses = fmt.Errorf("no: %w", &fingerprint.NotCanonicalError{Reason: "no such month"})
+	refused, err := ask(`{"month":"june","card":"4111"}`)
+	require.NoError(t, err)
+	require.Equal(t, 400, refused.Status)
+	require.Contains(t, string(refused.Body), "no such month")
 	made, refuses = "june", nil
 	_, err = ask(`{"month":"june","card":"4111"}`)
 	require.ErrorContains(t, err, "made no JSON")
@@ -356,6 +363,15 @@ func TestTheInputIsWhatTheServiceMakesOfTheRequest(t *testing.T) {
 	require.Equal(t, 422, res.Status)
 	require.NoError(t, b.work(nil))
 	require.Equal(t, 1, b.runs)
+}
+
+// What the worker could not decode is refused before it is accepted.
+func TestABodyOfAnotherFormIsNotAccepted(t *testing.T) {
+	b := newBureau(t, memory(), func(l *Later, _ *Options) { l.Input = InputOf[month] })
+	b.problem(b.post(`{"month":7}`), 400, CodeNotCanonical)
+	b.problem(b.post(`[]`), 400, CodeNotCanonical)
+	b.accepted()
+	require.NoError(t, b.work(nil))
 }
 
 // A route that was executed at once before its service accepts it for later.

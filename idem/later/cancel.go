@@ -54,6 +54,9 @@ func Cancel(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id s
 		}
 		s.Write = s.Owner
 		err = settle(ctx, e, now, s)
+		if l := op.Limit; l != nil && err == nil {
+			giveBack(ctx, e, l, rec)
+		}
 		if err == nil || !changed(err) {
 			return err
 		}
@@ -66,6 +69,14 @@ func Cancel(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id s
 func changed(err error) bool {
 	_, conflict := errors.AsType[*protocol.ConflictError](err)
 	return conflict || errors.Is(err, idem.ErrRecordUnreadable)
+}
+
+// giveBack gives back the place of an acceptance, which it took as if it was the next attempt. If
+// that fails, it is found to be free when it is needed.
+func giveBack(ctx context.Context, e *idem.Engine, l protocol.Limit, rec *protocol.Record) {
+	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	_ = l.Closed(ctx, e.Store(), e.Now(), rec.ID, rec.Attempt+1)
 }
 
 // settle writes the change, with its audit where the store keeps any.

@@ -61,6 +61,19 @@ func TestAcceptedWorkIsOpenUntilItHasItsOutcome(t *testing.T) {
 	require.NoError(t, p.later(op, "c", 1), "what was cancelled has no place when it is needed")
 }
 
+// What is cancelled has no place any more, at once.
+func TestACancellationGivesThePlaceBack(t *testing.T) {
+	r := newRig(t, 1)
+	op := r.of(idem.Repeatable)
+	p := r.process()
+	for _, value := range []string{"a", "b", "c"} {
+		got, err := p.accept(op, value)
+		require.NoError(t, err)
+		require.NoError(t, later.Cancel(t.Context(), p.engine, op, "acme", got.Outcome.StatusID))
+	}
+	require.NoError(t, p.do(op, "d", nil))
+}
+
 // A process takes a place for what was released, and dies before its claim. Whoever finds the limit
 // full finds that place, whether its key was accepted for later or not.
 func TestAPlaceThatNobodyClaimsForComesBackToEverybody(t *testing.T) {
