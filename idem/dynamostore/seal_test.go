@@ -445,13 +445,11 @@ func TestASealerThatIsWrong(t *testing.T) {
 			require.Empty(t, got)
 		})
 	}
-	_, err := New((&fixture{}).client0(), "t", sealing(wrong{more: -1 << 20}))
+	_, err := New(new(dynamodb.Client), "t", sealing(wrong{more: -1 << 20}))
 	require.ErrorContains(t, err, "Overhead")
-	_, err = New((&fixture{}).client0(), "t", &Options{SealedOnly: true})
+	_, err = New(new(dynamodb.Client), "t", &Options{SealedOnly: true})
 	require.ErrorContains(t, err, "Options.Sealer")
 }
-
-func (*fixture) client0() Client { return &dynamodb.Client{} }
 
 type wrong struct{ more int }
 
