@@ -3,7 +3,6 @@ package reconcile_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,29 +23,6 @@ func (r *rig) diedCharging(key idem.Key) {
 	require.ErrorIs(r.t, d[0].Err, idemtest.ErrCrashed)
 	r.Restart()
 	r.lapse()
-}
-
-// shop counts what an order did.
-type shop struct {
-	reserved, charged, shipped, returned, asked int
-}
-
-// shopping reserves, charges at most once, and ships; charging ends in died.
-func shopping(s *shop, died func()) func(context.Context, int) (int, error) {
-	return func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { s.reserved++; return 1, nil },
-			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { s.returned++; return nil }})
-		if err != nil {
-			return 0, err
-		}
-		id, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; died(); return 7, nil },
-			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce,
-				Interrupted: func(context.Context, time.Time) (int, error) { s.asked++; return 7, nil }})
-		if err != nil {
-			return 0, idem.PermanentStep(err)
-		}
-		return id, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
-	}
 }
 
 // A resolution that is refused leaves a lapsed claim as it is: the next call goes on with it,

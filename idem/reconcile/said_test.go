@@ -2,7 +2,6 @@ package reconcile_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -85,30 +84,6 @@ func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
 			require.Equal(t, tc.out, out)
 			require.Equal(t, tc.want, *s)
 		})
-	}
-}
-
-// charge is a handler with the charge as its only step, whose result has the type T.
-func charge[T any](s *shop, result T) func(context.Context, int) (int, error) {
-	return chargeWith(s, result, &idem.StepConfig[T]{Semantics: idem.AtMostOnce})
-}
-
-// refundable is a charge with a compensation.
-func refundable[T any](s *shop, result T) func(context.Context, int) (int, error) {
-	return chargeWith(s, result, undoing[T](s))
-}
-
-func undoing[T any](s *shop) *idem.StepConfig[T] {
-	return &idem.StepConfig[T]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, T) error { s.returned++; return nil }}
-}
-
-func chargeWith[T any](s *shop, result T, conf *idem.StepConfig[T]) func(context.Context, int) (int, error) {
-	return func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "charge", func(context.Context) (T, error) { s.charged++; return result, nil }, conf)
-		if err == nil {
-			s.shipped++ // nothing of it is recorded
-		}
-		return s.shipped, err
 	}
 }
 
@@ -326,8 +301,6 @@ func TestAStepThatWasGoneByWithoutAResultIsNotUnsaid(t *testing.T) {
 	}
 }
 
-type receipt struct{ ID string }
-
 // Nothing goes by what was said before it is known that it can no longer be unsaid.
 func TestNothingGoesByASaidResultBeforeThatIsRecorded(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"its reply is lost": idemtest.LoseReply, "its request is lost": idemtest.LoseRequest} {
@@ -345,18 +318,6 @@ func TestNothingGoesByASaidResultBeforeThatIsRecorded(t *testing.T) {
 		})
 	}
 }
-
-// picky is a result whose own decoder panics at what it does not know.
-type picky struct{ ID string }
-
-func (p *picky) UnmarshalJSON(b []byte) error {
-	var m map[string]string
-	_ = json.Unmarshal(b, &m)
-	p.ID = m["id"][:3]
-	return nil
-}
-
-func (p picky) MarshalJSON() ([]byte, error) { return json.Marshal(map[string]string{"id": p.ID}) }
 
 // A decoder that panics at what was said, and parts of it that are lost, are no other case than
 // what does not fit.
@@ -420,15 +381,6 @@ func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
 		require.ErrorContains(t, r.reconciler().Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice), "whose outcome is recorded")
 	})
 }
-
-// coded is a handler's error with a code of its own.
-type coded struct {
-	error
-	code string
-}
-
-func (c coded) ErrorCode() string { return c.code }
-func (c coded) Unwrap() error     { return c.error }
 
 // A probe that answers what no attempt can read would answer the same for ever: people get the
 // question instead.

@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
@@ -130,3 +131,26 @@ func (r *rig) asking(probe func(ctx context.Context, q reconcile.Question) (reco
 func says(a reconcile.Answer) func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 	return func(context.Context, reconcile.Question) (reconcile.Answer, error) { return a, nil }
 }
+
+type receipt struct{ ID string }
+
+// picky is a result whose own decoder panics at what it does not know.
+type picky struct{ ID string }
+
+func (p *picky) UnmarshalJSON(b []byte) error {
+	var m map[string]string
+	_ = json.Unmarshal(b, &m)
+	p.ID = m["id"][:3]
+	return nil
+}
+
+func (p picky) MarshalJSON() ([]byte, error) { return json.Marshal(map[string]string{"id": p.ID}) }
+
+// coded is a handler's error with a code of its own.
+type coded struct {
+	error
+	code string
+}
+
+func (c coded) ErrorCode() string { return c.code }
+func (c coded) Unwrap() error     { return c.error }

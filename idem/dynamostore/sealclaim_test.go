@@ -1,0 +1,151 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// Without a key nothing begins, and what has ended is replayed once there is one.
+func TestNothingRunsWhoseResultCannotBeSealed(t *testing.T) {
+	t.Parallel()
+	g := newGCM(t, 1)
+	f := open(t, sealing(g))
+	engine, err := idem.New(f.Store, &unhurried)
+	require.NoError(t, err)
+	ran := 0
+	run := func() (string, error) {
+		return idem.Do(t.Context(), engine, idem.Operation{Name: "op", OnStoreFailure: idem.FailOpen, Repeat: idem.Repeatable}.Key("t", "k"), 1,
+			func(context.Context, int) (string, error) { ran++; return "done", nil })
+	}
+	for range 2 {
+		broken := errors.New("no key")
+		g.readying.Store(&broken)
+		_, err = run()
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.ErrorIs(t, err, broken)
+		g.readying.Store(nil)
+		got, err := run()
+		require.NoError(t, err)
+		require.Equal(t, "done", got)
+	}
+	require.Equal(t, 1, ran)
+}
+
+// Of what was begun with a sealer nothing is gone on with by a store without it, or with another key.
+func TestNothingSealedIsTakenOverByWhoCannotReadIt(t *testing.T) {
+	t.Parallel()
+	f := open(t, sealing(newGCM(t, 1)))
+	errBusy := errors.New("busy")
+	for name, mode := range map[string]idem.Mode{"reserved": idem.Reserved, "atomic": idem.Atomic} {
+		for _, stepped := range []bool{false, true} {
+			key := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key("t", name+strconv.FormatBool(stepped))
+			ran := 0
+			run := func(s *Store, mode idem.Mode, err error) (string, error) {
+				t.Helper()
+				engine, eErr := idem.New(s, &unhurried)
+				require.NoError(t, eErr)
+				op := idem.Operation{Name: "op", Repeat: idem.Repeatable, Mode: mode}
+				return idem.Do(t.Context(), engine, op.Key("t", name+strconv.FormatBool(stepped)), 1, func(ctx context.Context, _ int) (string, error) {
+					ran++
+					if stepped {
+						if _, sErr := idem.Step(ctx, "book", func(context.Context) (string, error) { return "booked", nil }, nil); sErr != nil {
+							return "", sErr
+						}
+					}
+					return "done", err
+				})
+			}
+			_, err := run(f.Store, idem.Reserved, idem.NotExecuted(errBusy))
+			require.ErrorIs(t, err, errBusy)
+			before := f.raw(t, key.ID())
+			require.Equal(t, stepped, hasSteps(before))
+			without := f.on(t, &patient)
+			_, err = run(without, mode, nil)
+			if mode == idem.Atomic && stepped {
+				require.ErrorIs(t, err, idem.ErrOutcomeUnknown, "the atomic mode goes on with no steps, whoever has recorded them")
+				continue
+			}
+			require.Error(t, err)
+			require.ErrorContains(t, err, "Options.Sealer")
+			require.Equal(t, before, f.raw(t, key.ID()))
+			if mode == idem.Reserved {
+				require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+				require.Equal(t, 1, ran)
+			}
+			if stepped {
+				_, err = run(f.on(t, sealing(newGCM(t, 2))), mode, nil)
+				require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+				require.Equal(t, before, f.raw(t, key.ID()))
+				require.Equal(t, 1, ran)
+			}
+			got, err := run(f.Store, mode, nil)
+			require.NoError(t, err)
+			require.Equal(t, "done", got)
+
+			ran = 0
+			for _, other := range []*Store{without, f.on(t, sealing(newGCM(t, 2)))} {
+				_, err = run(other, mode, nil)
+				require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			}
+			got, err = run(f.Store, mode, nil)
+			require.NoError(t, err)
+			require.Equal(t, "done", got)
+			require.Zero(t, ran, "an outcome is replayed or not, and never made again")
+		}
+	}
+}
+
+// A resolution writes no plain result to a record whose results are sealed.
+func TestAResolutionIsSealedOrRefused(t *testing.T) {
+	t.Parallel()
+	f := open(t, sealing(newGCM(t, 1)))
+	plain := f.on(t, &patient)
+	ctx := t.Context()
+	park := func(id string) *protocol.Record {
+		require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+		require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "ship", Begin: true, First: true}))
+		rec := f.get(t, id)
+		require.True(t, rec.Sealed)
+		return rec
+	}
+	settle := func(s *Store, rec *protocol.Record, to protocol.State, result, step []byte) error {
+		w := protocol.Settlement{ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Write: "r.1", Owner: "r", Sealed: rec.Sealed, Ending: protocol.Ending{State: to, Result: result}}
+		if step != nil {
+			w.Steps = []protocol.StepWrite{{Name: "ship", Result: step}}
+		}
+		return s.Settle(ctx, base, w)
+	}
+	secret := []byte(`"DE02120300000000202051"`)
+	rec := park("t#op#1")
+	before := f.raw(t, rec.ID)
+	for _, err := range []error{settle(plain, rec, protocol.Completed, secret, nil), settle(plain, rec, protocol.Released, nil, secret)} {
+		var mistake *idem.ConfigError
+		require.ErrorAs(t, err, &mistake)
+		require.ErrorContains(t, err, "Options.Sealer")
+		require.NotContains(t, err.Error(), "DE02")
+	}
+	require.Equal(t, before, f.raw(t, rec.ID))
+	require.NoError(t, settle(f.Store, rec, protocol.Released, nil, secret))
+	require.NoError(t, settle(f.Store, park("t#op#2"), protocol.Completed, secret, nil))
+	require.NoError(t, settle(plain, park("t#op#3"), protocol.Completed, nil, nil), "it has no value to seal")
+	// A record from before the sealer is one of encrypted results from the first claim with it.
+	require.NoError(t, plain.Acquire(ctx, base, claim("t#op#4", "o1")))
+	again := claim("t#op#4", "o2")
+	again.Seen, again.Record.Attempt = "o1.0", 2
+	require.NoError(t, f.Acquire(ctx, base, again))
+	require.Error(t, settle(plain, f.get(t, "t#op#4"), protocol.Completed, secret, nil))
+	require.NotContains(t, string(f.export(t)), "DE02")
+	got, err := f.Result(ctx, f.get(t, "t#op#2"))
+	require.NoError(t, err)
+	require.Equal(t, secret, got)
+	got, err = f.StepResult(ctx, f.get(t, "t#op#1"), "ship")
+	require.NoError(t, err)
+	require.Equal(t, secret, got)
+}
