@@ -50,7 +50,7 @@ func (x *execution) fenceClaims(ctx context.Context, id string, seen *Record) (b
 	do := protocol.DoCreate
 	if seen != nil {
 		ev := x.claimEvent()
-		// Whoever looks, accepted work is claimed by a worker, and nothing else is.
+		// A worker claims accepted work and nothing else, whichever call looks.
 		if ev.Kind = protocol.EventClaim; seen.Accepted() {
 			ev.Kind = protocol.EventWork
 		}
@@ -58,7 +58,7 @@ func (x *execution) fenceClaims(ctx context.Context, id string, seen *Record) (b
 		do = protocol.Next(seen, ev, now).Do
 	}
 	if do == protocol.DoPark && seen.State == Released {
-		do = protocol.DoTakeOver // its state stays, and whoever was about to park it reads it again
+		do = protocol.DoTakeOver // its state stays, and a call that was about to park it reads it again
 	}
 	if !free(do) {
 		return false, nil

@@ -23,7 +23,7 @@ const (
 // is always written.
 //
 // It is our own because of the clock. The process may be frozen at any time, as Lambda does
-// between invocations, and the monotonic clock may stand still meanwhile: the pause is over
+// between invocations, and the monotonic clock may stand still then: the pause is over
 // when either clock says so. Libraries go by the one that time.Time compares. A closed
 // circuit costs one atomic load.
 type circuit struct {

@@ -28,8 +28,8 @@ func calls(t *testing.T, r *rig, op idem.Operation, n int, c *counter) (asked in
 	return len(r.faults.Calls())
 }
 
-// While the store is down, calls fail closed at once, and one a second asks. The first answer
-// ends that. Nothing runs meanwhile.
+// While the store is down, calls fail closed at once, and one a second asks. Nothing runs
+// until the first answer, which ends that.
 func TestStoreThatIsDownIsAskedOnceASecond(t *testing.T) {
 	for _, op := range both {
 		t.Run(op.Name, func(t *testing.T) {

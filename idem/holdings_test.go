@@ -62,7 +62,7 @@ func TestDuplicatesOfAHandlerOfThisProcessAreNotAskedAbout(t *testing.T) {
 	}
 }
 
-// Whoever waits reads the outcome as before.
+// A call that waits reads the outcome as before.
 func TestDuplicateThatWaitsForAHandlerOfThisProcessGetsItsOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, c := newRig(t, &idem.Options{Wait: 10 * time.Second}), new(counter)

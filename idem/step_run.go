@@ -254,7 +254,7 @@ func (s *step) replay(known protocol.RecordedStep, read func([]byte) error) erro
 	s.notify(notice.StepReplayed, nil)
 	switch {
 	case known.Omitted && known.Said && !s.empty && s.opts.compensate != nil:
-		// Whoever has said it may find the result that the compensation needs.
+		// The person or probe that said it may find the result that the compensation needs.
 		return s.unsaid(Unmark(s.unavailable(known.Failure)))
 	case known.Omitted && known.Said:
 		if err := s.goesBy(); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/idem-go/idempotency/idem/later"
 )
 
-// Whoever asks for what is not theirs, or is nothing, gets one answer, headers and all, behind
-// every gateway: whatever there is under the id, in whichever state, and however it is asked for.
+// Anyone who asks for what is not theirs, or does not exist, gets one answer, headers and all,
+// behind every gateway: whatever there is under the id, in whichever state, and however it is asked for.
 func TestStrangersAreAllToldTheSame(t *testing.T) {
 	statement, report := idem.Operation{Name: "statement"}, idem.Operation{Name: "report"}
 	for name, entry := range entryPoints {

@@ -13,9 +13,9 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// A message over the limit goes back unrun and unrecorded, until there is room: nothing counts its
-// receives but the queue.
-func TestSQSMessageOverTheLimitGoesBackUnrecorded(t *testing.T) {
+// A message over the limit is returned to its queue unrun and unrecorded, until there is room: only
+// the queue counts its receives.
+func TestSQSMessageOverTheLimitIsReturnedUnrecorded(t *testing.T) {
 	op := fulfil
 	op.Limit, op.MaxAttempts = limit.PerTenant{Open: 1}, 1
 	var seen told

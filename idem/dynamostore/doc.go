@@ -65,7 +65,7 @@
 // record names it: sealed or zstd+sealed. Who may read the table alone, its stream, an export or a backup then sees their
 // sizes. What of a result is kept in the record and what lies in parts goes by its size before it
 // is encrypted. Each result is bound to its record, to what it is (the result, or which step's),
-// to its size and to whether it is compressed: it cannot be put in another one's place. Whoever may
+// to its size and to whether it is compressed: it cannot be put in another one's place. Anyone who may
 // write to the table can still put back a former result of the same place, make an outcome an empty
 // one or a failure, and remove a record.
 //

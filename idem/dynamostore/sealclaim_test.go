@@ -69,7 +69,7 @@ func TestNothingSealedIsTakenOverByWhoCannotReadIt(t *testing.T) {
 			without := f.on(t, &patient)
 			_, err = run(without, mode, nil)
 			if mode == idem.Atomic && stepped {
-				require.ErrorIs(t, err, idem.ErrOutcomeUnknown, "the atomic mode goes on with no steps, whoever has recorded them")
+				require.ErrorIs(t, err, idem.ErrOutcomeUnknown, "the atomic mode goes on with no recorded steps, whichever store recorded them")
 				continue
 			}
 			require.Error(t, err)

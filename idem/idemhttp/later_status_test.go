@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Whoever is not the tenant learns nothing, not even that there is something.
+// Anyone but the tenant learns nothing, not even that the work exists.
 func TestAStatusIsToldToItsTenantAlone(t *testing.T) {
 	b := newBureau(t, memory())
 	at := b.accepted()

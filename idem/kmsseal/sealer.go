@@ -60,8 +60,8 @@ type Client interface {
 type Options struct {
 	// Key is the KMS key that wraps data keys: its id, ARN or alias. Required.
 	Key string
-	// FormerKeys are KMS keys that have wrapped data keys before, for reading alone. No other key is
-	// accepted, whoever has wrapped something with it.
+	// FormerKeys are KMS keys that have wrapped data keys before, for reading alone. A data
+	// key that any other key has wrapped is refused.
 	FormerKeys []string
 	// Context is the encryption context of all calls to KMS, which CloudTrail records: no secrets.
 	// After a change what was written before is unreadable. Nil means none.
@@ -98,7 +98,7 @@ type dataKey struct {
 }
 
 // age is by the clock that says more: a process may be frozen for hours, as Lambda does between
-// invocations, and the monotonic clock may stand still meanwhile.
+// invocations, and the monotonic clock may stand still then.
 func (k *dataKey) age(now time.Time) time.Duration {
 	return max(now.Sub(k.since), now.Round(0).Sub(k.since.Round(0)))
 }

@@ -6,7 +6,7 @@
 //	}
 //
 // A call over a bound gets [idem.ErrTooMany], which is 429 with Retry-After over HTTP, and a message
-// goes back to its queue. Nothing is executed, and nothing is recorded of its key. A replay, a key
+// is returned to its queue. Nothing is executed, and nothing is recorded of its key. A replay, a key
 // in flight, an unknown outcome and a reused key are answered as ever, also while the limit is full.
 // What was released is run again only where there is room, accepted work
 // too.
@@ -24,7 +24,7 @@
 //     was lowered. They are open, and count from the next attempt on.
 //   - A record that a sweep of package reconcile parks after it was released, which happens where the
 //     operation has been declared not repeatable since, or has steps.
-//   - A claim that AWS takes late, up to 15 minutes, and whose record was deleted meanwhile: nothing
+//   - A claim that AWS takes late, up to 15 minutes, when its record has been deleted: nothing
 //     runs under it.
 //
 // A place that is not given back, because its process died or the table did not answer, is found when

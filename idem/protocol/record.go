@@ -63,7 +63,7 @@ type Record struct {
 	// Uncertain says that an attempt that is over may have taken effect. A
 	// Released record without it excludes execution.
 	Uncertain bool
-	// Sealed says that the store of its claim encrypts results: whoever adds one does too. It
+	// Sealed says that the store of its claim encrypts results: a store that adds one does too. It
 	// stays for the life of the record.
 	Sealed bool
 	// Body describes the recorded result; read it with [Store.Result].

@@ -14,7 +14,7 @@
 // value and input then: parts of results, changes from outside, messages of the outbox, shadow. The token
 // that is sent to a provider is made of the id. The tenant, the name of the operation, results,
 // errors, references and names of steps are as without secrets: package kmsseal and the like are
-// for results. Whoever has the secret, and reads the table, can try values.
+// for results. Anyone who has the secret and reads the table can try values.
 //
 // # The register
 //

@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// placeCases: a store that keeps places has as many as it is told, whoever takes them at once, and
+// placeCases: a store that keeps places has as many as it is told, however many calls take them at once, and
 // changes them as [protocol.PlaceState] does.
 func placeCases(h Harness) []check {
 	if _, ok := h.Store.(protocol.Places); !ok {

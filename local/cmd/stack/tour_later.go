@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// statements has statements accepted and made, and cancels one. The relay waits meanwhile, so that
+// statements has statements accepted and made, and cancels one. The relay is paused, so that
 // no worker comes before the tour has looked.
 func (t *tour) statements(ctx context.Context) {
 	large := &victim{path: "/statements", key: t.key("statement"), ref: t.key("statement-ref")}

@@ -48,7 +48,7 @@ func (d *desk) resolve(key idem.Key, to idem.State) error {
 
 // The operation was not accepted for later yet when its first attempt may have taken effect:
 // nobody is told that nothing was executed, and no stricter worker runs it.
-func TestAnAcceptanceKeepsTheDoubtOfAnEarlierAttempt(t *testing.T) {
+func TestAnAcceptanceAfterAnUncertainAttemptStaysUncertain(t *testing.T) {
 	op := idem.Operation{Name: "statement", Repeat: idem.Repeatable}
 	for name, lapsed := range map[string]bool{"it has failed": false, "its process has died": true} {
 		t.Run(name, func(t *testing.T) {
