@@ -54,20 +54,12 @@ func playAccepted(t *testing.T, d *desk, repeat idem.Repeat, faults ...fault) (o
 	require.NoError(t, err)
 	q, told := &queue{}, map[string]bool{} // by their 202s
 	var p *process
-	var engine *idem.Engine
 	round := func(f fault) {
-		if p == nil || p.isDead() {
-			p = &process{w: w}
-			p.open(d.store(p))
-			w.dead = p.isDead
-			var err error
-			engine, err = idem.New(p, &d.opts)
-			require.NoError(t, err)
-		}
+		p = d.alive(t, p, w)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		p.deliver(f, cancel)
-		got, err := later.Accept[string](ctx, engine, key, d.input, d.hand)
+		got, err := later.Accept[string](ctx, p.engine, key, d.input, d.hand)
 		if err == nil && got.Outcome.StatusID != "" && !p.isDead() {
 			told[got.Outcome.StatusID] = true
 		}
@@ -81,7 +73,7 @@ func playAccepted(t *testing.T, d *desk, repeat idem.Repeat, faults ...fault) (o
 			if p.isDead() {
 				break
 			}
-			_, err = later.Work(ctx, engine, op, id, func(_ context.Context, in string) (string, error) {
+			_, err = later.Work(ctx, p.engine, op, id, func(_ context.Context, in string) (string, error) {
 				require.Equal(t, d.input, in)
 				return w.effect("print")
 			})
@@ -125,7 +117,7 @@ func playAccepted(t *testing.T, d *desk, repeat idem.Repeat, faults ...fault) (o
 	}
 	require.NotNil(t, rec)
 	round(fault{})
-	require.NoError(t, engine.Flush(t.Context()))
+	require.NoError(t, p.engine.Flush(t.Context()))
 	out.state, out.runs = record().State, w.counts()["print"]
 	require.Equal(t, rec.State, out.state, "it stays as it ended, after %q", out.calls)
 	require.Empty(t, w.wrong)

@@ -52,23 +52,15 @@ func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fau
 	w := &business{runs: map[string]int{}, recorded: map[string]bool{}, put: s.put, pad: s.pad}
 	key := idem.Operation{Name: "order", Repeat: repeat}.Key("acme", s.order)
 	var p *process
-	var engine *idem.Engine
 	var out result
 	var answers []string
 	died := false
 	deliver := func(f fault) (string, error) {
-		if p == nil || p.isDead() {
-			p = &process{w: w}
-			p.open(s.store(p))
-			w.dead = p.isDead
-			var err error
-			engine, err = idem.New(p, &s.opts)
-			require.NoError(t, err)
-		}
+		p = s.alive(t, p, w)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		p.deliver(f, cancel)
-		v, err := idem.Do(ctx, engine, key, "an order", func(ctx context.Context, _ string) (string, error) { return sc.handler(w, ctx) })
+		v, err := idem.Do(ctx, p.engine, key, "an order", func(ctx context.Context, _ string) (string, error) { return sc.handler(w, ctx) })
 		p.mu.Lock()
 		out.calls = append(out.calls, p.calls)
 		p.mu.Unlock()
@@ -105,7 +97,7 @@ func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fau
 	}
 	require.NotNil(t, rec)
 	v, err := deliver(fault{})
-	require.NoError(t, engine.Flush(t.Context()))
+	require.NoError(t, p.engine.Flush(t.Context()))
 	out.state, out.runs = record().State, w.counts()
 	require.Equal(t, rec.State, out.state, "it stays as it ended")
 

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
@@ -47,6 +50,8 @@ type process struct {
 	*idemtest.Faults
 	store idem.Store
 	w     *business
+	// engine is the process's own.
+	engine *idem.Engine
 	// wired says that the points are on the wire, and not here.
 	wired bool
 
@@ -68,6 +73,21 @@ func (p *process) die() {
 	p.dead = true
 	p.mu.Unlock()
 	p.kill()
+}
+
+// alive is the process, or if there is none that lives the next one, with the effects.
+func (s *setup) alive(t *testing.T, p *process, w *business) *process {
+	t.Helper()
+	if p != nil && !p.isDead() {
+		return p
+	}
+	p = &process{w: w}
+	p.open(s.store(p))
+	w.dead = p.isDead
+	var err error
+	p.engine, err = idem.New(p, &s.opts)
+	require.NoError(t, err)
+	return p
 }
 
 // deliver begins a delivery with its fault.

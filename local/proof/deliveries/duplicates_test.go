@@ -116,24 +116,24 @@ func TestDuplicateInFlightIsNotGivenUp(t *testing.T) {
 			}}})
 			w := s.poll(q)
 			original := send(t, q, 1)
-			waitFor(t, 5*time.Minute, func() bool { return len(s.recorder.of(1)) == 1 }, "the original is at work")
+			waitFor(t, 5*time.Minute, func() bool { return len(s.recorder.Of(1)) == 1 }, "the original is at work")
 			duplicate := send(t, q, 1)
 			if !hides {
 				waitFor(t, 5*time.Minute, func() bool { return len(w.of(duplicate)) == receives && queuetest.Held(t, q.Client, q.DeadURL) > 0 }, "the duplicate is given up")
-				require.Empty(t, s.recorder.of(1)[0].end, "the original is still at work")
+				require.Empty(t, s.recorder.Of(1)[0].End, "the original is still at work")
 				return
 			}
 			waitFor(t, 5*time.Minute, func() bool { return queuetest.Held(t, q.Client, q.URL) == 0 }, "both are acknowledged")
 			require.Zero(t, queuetest.Held(t, q.Client, q.DeadURL))
-			runs := s.recorder.of(1)
+			runs := s.recorder.Of(1)
 			require.Len(t, runs, 1)
-			require.Equal(t, "ok", runs[0].end)
+			require.Equal(t, "ok", runs[0].End)
 			got := w.of(duplicate)
 			last := len(got) - 1
 			require.Positive(t, last, "receives for nothing, and one that is acknowledged: %+v", got)
 			for _, r := range got[:last] {
 				require.True(t, r.back)
-				require.NotEqual(t, runs[0].pid, r.pid, "another instance")
+				require.NotEqual(t, runs[0].Pid, r.pid, "another instance")
 			}
 			require.False(t, got[last].back)
 			require.LessOrEqual(t, len(w.of(original)), most)

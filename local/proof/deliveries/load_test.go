@@ -164,7 +164,7 @@ func (l *load) run(odds int) {
 	waitFor(t, 20*time.Minute, func() bool { return queuetest.Held(t, l.queue.Client, l.queue.URL) == 0 }, "the queue gets empty")
 	poller.Close()
 	l.network.Calm()
-	t.Logf("%d messages sent %d times; %d runs of the handler, kills %v", l.count, len(l.sent), l.recorder.count(), l.kills.Count())
+	t.Logf("%d messages sent %d times; runs of the handler %v, kills %v", l.count, len(l.sent), l.recorder.Fates(), l.kills.Count())
 	kills := 0
 	for _, n := range l.kills.Count() {
 		kills += n

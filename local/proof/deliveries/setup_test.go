@@ -50,7 +50,7 @@ type setup struct {
 	records, effects string
 	network          *faultnet.Network
 	kills            *faultnet.Random
-	recorder         *recorder
+	recorder         *rig.Recorder
 }
 
 // newSetup makes one without histories: its table of records has no stream.
@@ -59,7 +59,7 @@ func newSetup(t *testing.T, fn runtime.Function, fate func(n, run int) string, e
 }
 
 func newSetupOn(t *testing.T, records string, fn runtime.Function, fate func(n, run int) string, env ...string) *setup {
-	s := &setup{t: t, network: faultnet.New(), recorder: newRecorder(t, fate), records: records, effects: rig.StreamTable(t)}
+	s := &setup{t: t, network: faultnet.New(), recorder: rig.NewRecorder(t, fate), records: records, effects: rig.StreamTable(t)}
 	s.store = rig.Store(t, dynamotest.Client(t), s.records)
 	fn.Path = testmain.Program(t, "./internal/orders")
 	if fn.Timeout == 0 {
@@ -67,7 +67,7 @@ func newSetupOn(t *testing.T, records string, fn runtime.Function, fate func(n, 
 	}
 	fn.Env = append([]string{
 		schema.EnvEndpoint + "=" + s.network.Serve(t, dynamotest.Endpoint(t)), schema.EnvTable + "=" + s.records,
-		"ORDERS_TABLE=" + s.effects, "ORDERS_RECORDER=" + s.recorder.url, "ORDERS_SOURCE=sqs",
+		"ORDERS_TABLE=" + s.effects, "ORDERS_RECORDER=" + s.recorder.URL, "ORDERS_SOURCE=sqs",
 	}, env...)
 	var err error
 	s.pool, err = runtime.Start(context.Background(), fn, nil)

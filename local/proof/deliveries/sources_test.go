@@ -103,7 +103,7 @@ func TestAsynchronousRetries(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, end.Error == nil, again[0].Error == nil)
 				require.Equal(t, string(end.Payload), string(again[0].Payload))
-				require.Len(t, s.recorder.of(1), c.runs)
+				require.Len(t, s.recorder.Of(1), c.runs)
 				effects := slices.DeleteFunc(s.done(), func(e effect) bool { return e.n == 0 })
 				require.Len(t, effects, c.effects)
 			})

@@ -72,9 +72,9 @@ func (l *load) requireOnce() {
 			}
 		}
 		attempts := map[int]bool{}
-		for _, r := range l.recorder.of(n) {
-			require.False(t, attempts[r.attempt], "message %d: two runs of attempt %d", n, r.attempt)
-			attempts[r.attempt] = true
+		for _, r := range l.recorder.Of(n) {
+			require.False(t, attempts[r.Attempt], "message %d: two runs of attempt %d", n, r.Attempt)
+			attempts[r.Attempt] = true
 		}
 	}
 	require.Len(t, effects, want, "no effects but these")
@@ -88,12 +88,12 @@ func (l *load) requireLostCompletion(n int, last image) {
 	l.unrecorded++
 	require.LessOrEqual(t, l.unrecorded, 1+l.count/500, "completions are lost")
 	require.Contains(t, []idem.State{idem.InProgress, idem.Unknown}, last.state, "message %d", n)
-	runs := l.recorder.of(n)
+	runs := l.recorder.Of(n)
 	require.NotEmpty(t, runs)
 	end := runs[len(runs)-1]
-	require.Equal(t, "ok", end.end, "message %d", n)
-	require.Equal(t, last.attempt, end.attempt, "message %d", n)
-	require.True(t, l.gone(end.pid), "message %d", n)
+	require.Equal(t, "ok", end.End, "message %d", n)
+	require.Equal(t, last.attempt, end.Attempt, "message %d", n)
+	require.True(t, l.gone(end.Pid), "message %d", n)
 }
 
 // Not repeatable: no message runs again after an attempt whose outcome nobody knows,
@@ -142,18 +142,18 @@ func TestNotRepeatableNeverRunsAgain(t *testing.T) {
 func (l *load) requireExplained(n int, history []image) idem.State {
 	t := l.t
 	last := history[len(history)-1]
-	runs := l.recorder.of(n)
+	runs := l.recorder.Of(n)
 	for i, r := range runs {
-		state, known := ended(history, r.attempt)
+		state, known := ended(history, r.Attempt)
 		if i < len(runs)-1 {
-			require.Equal(t, "not executed", r.end, "message %d ran again after %+v", n, r)
+			require.Equal(t, "not executed", r.End, "message %d ran again after %+v", n, r)
 			require.Equal(t, idem.Released, state, "message %d ran again after %+v", n, r)
-			require.Less(t, r.attempt, runs[i+1].attempt)
+			require.Less(t, r.Attempt, runs[i+1].Attempt)
 			continue
 		}
-		want := map[string]idem.State{"ok": idem.Completed, "permanent": idem.Failed, "not executed": idem.Released}[r.end]
+		want := map[string]idem.State{"ok": idem.Completed, "permanent": idem.Failed, "not executed": idem.Released}[r.End]
 		switch {
-		case known && r.end == "":
+		case known && r.End == "":
 			// The handler had ended, and its process before it could say so.
 			require.Fail(t, "an outcome without an end", "message %d: %+v", n, r)
 		case known:
@@ -161,7 +161,7 @@ func (l *load) requireExplained(n int, history []image) idem.State {
 		case want != "":
 			// It was known how the handler ended, and its process went before that was
 			// recorded.
-			require.True(t, l.gone(r.pid), "message %d: %+v, %v", n, r, history)
+			require.True(t, l.gone(r.Pid), "message %d: %+v, %v", n, r, history)
 		}
 	}
 	// Unknown, or lapsed and not yet noticed, are exactly those without a recorded

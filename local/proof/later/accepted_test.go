@@ -1,11 +1,12 @@
 package later
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,14 +51,14 @@ func TestAcceptedRequestsComeToOneEnd(t *testing.T) {
 		ends[s.audit(r)]++
 	}
 	s.requireMessages(all)
-	t.Logf("%d requests, %d sendings: ends %v, runs %v, in %.1f s; faults:", count, len(queue), ends, s.recorder.fates(), took.Seconds())
+	t.Logf("%d requests, %d sendings: ends %v, runs %v, in %.1f s; faults:", count, len(queue), ends, s.recorder.Fates(), took.Seconds())
 	for name, f := range s.faults {
 		t.Logf("  %s %v", name, f.Count())
 	}
 	for _, end := range []string{"200", "408", string(idemhttp.CodeCancelled), string(idemhttp.CodeFailed), string(idemhttp.CodeOutcomeUnknown)} {
 		require.NotZero(t, ends[end], end)
 	}
-	require.NotZero(t, s.recorder.fates()["die"])
+	require.NotZero(t, s.recorder.Fates()["die"])
 	for name, kinds := range map[string][]string{
 		"front": {faultnet.KilledBefore, faultnet.KilledAfter, faultnet.KilledWith}, "clients": {faultnet.CallLost, faultnet.ReplyLost, faultnet.CutLate},
 	} {
@@ -75,7 +76,7 @@ func (s *setup) audit(r *request) (end string) {
 	about := func(what string) string { return fmt.Sprintf("request %d, %s: %s", r.n, r.collection, what) }
 	op := operations[r.collection]
 	rec := s.record(r)
-	runs := s.recorder.of(r.n)
+	runs := s.recorder.Of(r.n)
 	told := fmt.Sprintf("%d told %q, runs %+v, record %s attempt %d", r.n, r.answers, runs, rec.State, rec.Attempt)
 
 	status := "" // of a request whose outcome was there before a sender had its 202
@@ -92,12 +93,12 @@ func (s *setup) audit(r *request) (end string) {
 		// A parked attempt may still record its outcome.
 		require.True(t, a == status || a == unknown && op.Repeat != idem.Repeatable, about("its senders are told different ends: "+told))
 	}
-	ran := 0
+	ran, pad := 0, sha256.Sum256([]byte(padOf(r.n)))
 	for i, run := range runs {
-		require.False(t, run.wrong, about("it ran with the input of another one"))
-		require.Equal(t, []string{r.tenant, op.Name}, []string{run.tenant, run.operation}, about("it ran as another one"))
-		require.True(t, i == 0 || runs[i-1].attempt < run.attempt, about("two runs of an attempt: "+told))
-		if run.fate != "not executed" || !run.ended {
+		require.Equal(t, hex.EncodeToString(pad[:]), run.About.Get("pad"), about("it ran with the input of another one"))
+		require.Equal(t, []string{r.tenant, op.Name}, []string{run.About.Get("tenant"), run.About.Get("operation")}, about("it ran as another one"))
+		require.True(t, i == 0 || runs[i-1].Attempt < run.Attempt, about("two runs of an attempt: "+told))
+		if run.Fate != "not executed" || run.End == "" {
 			ran++
 		}
 	}
@@ -112,14 +113,13 @@ func (s *setup) audit(r *request) (end string) {
 	switch {
 	case code == "200":
 		var result struct {
-			N   int    `json:"n"`
-			Run string `json:"run"`
+			N   int `json:"n"`
+			Run int `json:"run"`
 		}
 		require.NoError(t, json.Unmarshal([]byte(rest), &result))
-		i, err := strconv.Atoi(result.Run)
-		require.NoError(t, err)
 		require.Equal(t, r.n, result.N)
-		require.True(t, runs[i-1].fate == "ok" && runs[i-1].ended, about("a result of no run: "+told))
+		require.Positive(t, result.Run)
+		require.True(t, runs[result.Run-1].Fate == "ok" && runs[result.Run-1].End == "ok", about("a result of no run: "+told))
 		require.Equal(t, idem.Completed, rec.State)
 		return code
 	case code == "408" || rest == string(idemhttp.CodeCancelled):
@@ -131,7 +131,7 @@ func (s *setup) audit(r *request) (end string) {
 			return code
 		}
 	case rest == string(idemhttp.CodeFailed):
-		require.Equal(t, "permanent", runs[len(runs)-1].fate, about(told))
+		require.Equal(t, "permanent", runs[len(runs)-1].Fate, about(told))
 		require.Equal(t, idem.Failed, rec.State)
 	case rest == string(idemhttp.CodeOutcomeUnknown):
 		require.NotEqual(t, idem.Repeatable, op.Repeat, about(told))

@@ -55,7 +55,7 @@ type setup struct {
 	store    *dynamostore.Store
 	queues   map[string]queuetest.Queue
 	relay    *runtime.Pool
-	recorder *recorder
+	recorder *rig.Recorder
 	url      string // of the gateway
 	issuer   *gateway.Issuer
 	clients  *faultnet.Network // between the clients and the gateway
@@ -82,7 +82,7 @@ func anyFault(op string) (float64, []string) {
 // newSetup starts all but the workers.
 func newSetup(t *testing.T) *setup {
 	s := &setup{
-		t: t, records: rig.StreamTable(t), queues: map[string]queuetest.Queue{}, recorder: newRecorder(t, anyFate),
+		t: t, records: rig.StreamTable(t), queues: map[string]queuetest.Queue{}, recorder: rig.NewRecorder(t, anyFate),
 		clients: faultnet.New(), faults: map[string]*faultnet.Random{}, seed: 1,
 	}
 	s.store = rig.Store(t, dynamotest.Client(t), s.records)
@@ -169,7 +169,7 @@ func (s *setup) work(name string) {
 	t := s.t
 	t.Helper()
 	pool := s.start(name, runtime.Function{Path: testmain.Program(t, "./internal/statements"), MaxInstances: workers}, anyFault,
-		"LATER_WORKER="+name, "LATER_RECORDER="+s.recorder.url)
+		"LATER_WORKER="+name, "LATER_RECORDER="+s.recorder.URL)
 	p, err := queuepoller.Start(t.Context(), s.queues[name].Client, s.queues[name].URL, pool, &queuepoller.Options{
 		ReportBatchItemFailures: true, MaxConcurrency: workers, FunctionTimeout: timeout,
 	})

@@ -1,5 +1,5 @@
-// Package rig is what the proofs share: tables on DynamoDB Local, their streams, and the
-// relay of the outbox as a compiled function.
+// Package rig is what the proofs share: tables on DynamoDB Local, their streams, the relay
+// of the outbox as a compiled function, and the recorder of what functions do.
 package rig
 
 import (

@@ -5,17 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
-	"os"
-	"strconv"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/local/proof/rig/runs"
 )
 
 type service struct {
@@ -36,14 +32,12 @@ func (s *service) fulfil(ctx context.Context, o order) error {
 	if !ok {
 		return errors.New("not inside an operation")
 	}
-	run := url.Values{"n": {strconv.Itoa(o.N)}, "attempt": {strconv.Itoa(info.Attempt)}, "pid": {strconv.Itoa(os.Getpid())}}
-	fate, err := s.post("begin", run)
+	run, err := runs.Begin(s.recorder, o.N, info.Attempt, nil)
 	if err != nil {
 		return err
 	}
-	end, err := s.act(ctx, o, fate)
-	run.Set("end", end)
-	if _, failed := s.post("end", run); failed != nil {
+	end, err := s.act(ctx, o, run.Fate)
+	if failed := run.End(end); failed != nil {
 		return failed
 	}
 	if end == "panic" {
@@ -103,18 +97,4 @@ func (s *service) effect(ctx context.Context, o order) error {
 		return nil // an earlier attempt's
 	}
 	return err
-}
-
-// post speaks to the test, whatever time is left: it must know every run.
-func (s *service) post(what string, form url.Values) (string, error) {
-	res, err := http.PostForm(s.recorder+"/"+what, form)
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("the recorder answers %s: %s", res.Status, text)
-	}
-	return string(text), err
 }

@@ -5,15 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"os"
-	"strconv"
 	"syscall"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/local/proof/rig/runs"
 )
 
 type worker struct{ recorder string }
@@ -26,8 +23,8 @@ type order struct {
 
 // made is the result of a run.
 type made struct {
-	N   int    `json:"n"`
-	Run string `json:"run"`
+	N   int `json:"n"`
+	Run int `json:"run"`
 }
 
 // make does what the test says, and tells it how that ended.
@@ -37,15 +34,12 @@ func (w *worker) make(ctx context.Context, o order) (made, error) {
 		return made{}, errors.New("not inside an operation")
 	}
 	sum := sha256.Sum256([]byte(o.Pad))
-	form := url.Values{
-		"n": {strconv.Itoa(o.N)}, "pad": {hex.EncodeToString(sum[:])}, "tenant": {info.Tenant}, "operation": {info.Operation},
-		"attempt": {strconv.Itoa(info.Attempt)}, "pid": {strconv.Itoa(os.Getpid())},
-	}
-	run, fate, err := w.begin(form)
+	about := url.Values{"pad": {hex.EncodeToString(sum[:])}, "tenant": {info.Tenant}, "operation": {info.Operation}}
+	run, err := runs.Begin(w.recorder, o.N, info.Attempt, about)
 	if err != nil {
 		return made{}, err
 	}
-	switch fate {
+	switch run.Fate {
 	case "die":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
@@ -54,36 +48,14 @@ func (w *worker) make(ctx context.Context, o order) (made, error) {
 	case "error":
 		return made{}, errors.New("the printer does not answer")
 	}
-	if _, err := w.post("end", url.Values{"n": form["n"], "run": {run}}); err != nil {
+	if err := run.End(run.Fate); err != nil {
 		return made{}, err
 	}
-	switch fate {
+	switch run.Fate {
 	case "not executed":
 		return made{}, idem.NotExecuted(errors.New("the printer is busy"))
 	case "permanent":
 		return made{}, idem.Permanent(errors.New("no such account"))
 	}
-	return made{o.N, run}, nil
-}
-
-func (w *worker) begin(form url.Values) (run, fate string, err error) {
-	text, err := w.post("begin", form)
-	if err == nil {
-		_, err = fmt.Sscanf(text, "%s %q", &run, &fate)
-	}
-	return run, fate, err
-}
-
-// post speaks to the test, whatever time is left: it must know every run.
-func (w *worker) post(what string, form url.Values) (string, error) {
-	res, err := http.PostForm(w.recorder+"/"+what, form)
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("the recorder answers %s: %s", res.Status, text)
-	}
-	return string(text), err
+	return made{o.N, run.Number}, nil
 }
