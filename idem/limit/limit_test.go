@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,66 +19,6 @@ import (
 )
 
 var errPlain = errors.New("plain")
-
-// 64 callers of eight processes and a bound of ten: what is open at once is counted in the table.
-func TestNeverMoreAreOpenThanTheBound(t *testing.T) {
-	const callers, processes, bound = 64, 8, 10
-	for name, open := range stores {
-		t.Run(name, func(t *testing.T) {
-			store, records := open(t)
-			op := idem.Operation{Name: "export", Repeat: idem.Repeatable, Limit: limit.PerTenant{Open: bound}}
-			var most, ran, holding atomic.Int64
-			var engines []*idem.Engine
-			for range processes {
-				e, err := idem.New(store, &idem.Options{ClaimBudget: time.Minute, FinishBudget: time.Minute})
-				require.NoError(t, err)
-				engines = append(engines, e)
-			}
-			full, turnedAway := make(chan struct{}), make(chan struct{})
-			var once, first sync.Once
-			var wg sync.WaitGroup
-			for i := range callers {
-				wg.Go(func() {
-					value := fmt.Sprint("order-", i)
-					for {
-						_, err := idem.Do(context.Background(), engines[i%processes], op.Key("acme", value), i, func(context.Context, int) (int, error) {
-							if holding.Add(1) == bound {
-								once.Do(func() { close(full) })
-							}
-							<-full // all places are taken at least once, and somebody has asked for one more
-							<-turnedAway
-							n := int64(openOf(records()))
-							for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-							}
-							holding.Add(-1)
-							if ran.Add(1)%3 == 0 {
-								return 0, errPlain // released
-							}
-							return i, nil
-						})
-						switch {
-						case err == nil:
-							return
-						case errors.Is(err, idem.ErrTooMany):
-							first.Do(func() { close(turnedAway) })
-							time.Sleep(time.Duration(rand.N(20)) * time.Millisecond)
-						case !errors.Is(err, errPlain):
-							t.Errorf("%s: %v", value, err)
-							return
-						}
-					}
-				})
-			}
-			wg.Wait()
-			require.EqualValues(t, bound, most.Load())
-			all := records()
-			require.Len(t, all, callers, "nothing is recorded of a refusal")
-			require.Zero(t, openOf(all))
-		})
-	}
-}
-
-func openOf(all []*protocol.Record) int { return open(all) }
 
 // What is known of a key is answered as ever while the limit is full.
 func TestWhatIsKnownIsAnsweredWhileTheLimitIsFull(t *testing.T) {
@@ -416,52 +353,6 @@ func TestAFullLimitIsLookedAtOnceASecond(t *testing.T) {
 	t.Fatal("the place that nobody needs is not found")
 }
 
-func TestNewKeysInASecond(t *testing.T) {
-	table, clock := memstore.New(), new(idemtest.Clock)
-	// The clock stands still: what is a second is not the machine's affair.
-	now := clock.Now().Truncate(time.Second).Add(300 * time.Millisecond)
-	e, err := idem.New(table, &idem.Options{Now: func() time.Time { return now }})
-	require.NoError(t, err)
-	op := idem.Operation{Name: "mail", Repeat: idem.Repeatable, Retention: time.Minute, Limit: limit.PerTenant{New: 3}}
-	do := func(value string, fail error) error {
-		_, err := idem.Do(t.Context(), e, op.Key("acme", value), value, func(context.Context, string) (string, error) { return "", fail })
-		return err
-	}
-	for second := range 40 {
-		for i := range 5 {
-			err := do(fmt.Sprint(second, " ", i), nil)
-			if i < 3 {
-				require.NoError(t, err)
-				require.NoError(t, do(fmt.Sprint(second, " ", i), nil), "a replay is not new")
-				continue
-			}
-			var many *protocol.TooManyError
-			require.ErrorAs(t, err, &many)
-			require.True(t, many.New)
-			require.Equal(t, 700*time.Millisecond, many.RetryAfter)
-		}
-		now = now.Truncate(time.Second).Add(time.Second + 300*time.Millisecond)
-	}
-	require.ErrorIs(t, do("again", errPlain), errPlain)
-	for range 5 {
-		require.ErrorIs(t, do("again", errPlain), errPlain, "what was released is not new")
-	}
-	now = now.Add(time.Hour)
-	for i := range 3 {
-		require.NoError(t, do(fmt.Sprint("0 ", i), nil), "what has expired is")
-	}
-	require.ErrorIs(t, do("1 0", nil), idem.ErrTooMany)
-}
-
-// A call that loses a race does not count twice.
-func TestACallCountsOnce(t *testing.T) {
-	r := newRig(t, 5)
-	op := idem.Operation{Name: "mail", Repeat: idem.Repeatable, Limit: limit.PerTenant{New: 1}}
-	p := r.process()
-	p.faults.Next(idemtest.Acquire, idemtest.BareConflict, idemtest.BareConflict)
-	require.NoError(t, p.do(op, "a", nil))
-}
-
 // Declarations and stores that a limit cannot hold with.
 func TestLimitsThatCannotHold(t *testing.T) {
 	good := idem.Operation{Name: "export", Repeat: idem.Repeatable, Limit: limit.PerTenant{Open: 1}}
@@ -509,77 +400,4 @@ func TestAShadowRunsOverAStoreWithoutPlaces(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, 2, ran)
-}
-
-// Processes die, replies and requests are lost and come late, in any order.
-func TestTheBoundHoldsUnderRandomFaults(t *testing.T) {
-	for seed := range uint64(300) {
-		// The queues of the processes write beside the calls.
-		var mu sync.Mutex
-		src := rand.New(rand.NewPCG(seed, 7))
-		pick := func(n int) int {
-			mu.Lock()
-			defer mu.Unlock()
-			return src.IntN(n)
-		}
-		r := newRig(t, 2)
-		ops := []idem.Operation{r.of(idem.Repeatable), r.of(idem.Repeatable), r.of(idem.NotRepeatable)}
-		ops[0].Retention = time.Minute
-		var late []*idemtest.Call
-		ps := []*process{r.process(), r.process(), r.process()}
-		for range 60 {
-			i := pick(len(ps))
-			p, next := ps[i], ps[(i+1)%len(ps)]
-			other := func() {
-				_ = next.do(ops[pick(len(ops))], fmt.Sprint(pick(5)), nil)
-			}
-			for _, m := range []idemtest.Method{idemtest.Get, idemtest.TakePlace, idemtest.Acquire, idemtest.Finish, idemtest.ReturnPlace, idemtest.Withdraw, idemtest.CheckPlaces} {
-				switch pick(12) {
-				case 0:
-					p.faults.Next(m, idemtest.LoseReply)
-				case 1:
-					p.faults.Next(m, idemtest.LoseRequest)
-				case 2:
-					p.faults.Next(m, func(_ context.Context, c *idemtest.Call) error {
-						mu.Lock()
-						defer mu.Unlock()
-						late = append(late, c)
-						return c.Lost()
-					})
-				case 3: // another process calls before
-					p.faults.Next(m, func(ctx context.Context, c *idemtest.Call) error { other(); return c.Do(ctx) })
-				case 4: // or after
-					p.faults.Next(m, func(ctx context.Context, c *idemtest.Call) error {
-						err := c.Do(ctx)
-						other()
-						return err
-					})
-				}
-			}
-			value := fmt.Sprint(pick(5))
-			handler := []error{nil, errPlain, idem.Permanent(errPlain)}[pick(3)]
-			_ = p.do(ops[pick(len(ops))], value, func(context.Context) error {
-				other()
-				return handler
-			})
-			if pick(3) == 0 {
-				mu.Lock()
-				var c *idemtest.Call
-				if len(late) > 0 {
-					at := src.IntN(len(late))
-					c = late[at]
-					late = slices.Delete(late, at, at+1)
-				}
-				mu.Unlock()
-				if c != nil {
-					_ = c.Do(context.Background())
-				}
-			}
-			r.clock.Advance(time.Duration(pick(90)) * time.Second)
-			if pick(8) == 0 {
-				ps[pick(len(ps))] = r.process() // one has died
-			}
-		}
-		require.LessOrEqual(t, r.peak(), 2, "seed %d", seed)
-	}
 }
