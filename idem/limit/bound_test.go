@@ -33,12 +33,14 @@ func TestNeverMoreAreOpenThanTheBound(t *testing.T) {
 				engines = append(engines, e)
 			}
 			full, turnedAway := make(chan struct{}), make(chan struct{})
+			ends := newBell()
 			var once, first sync.Once
 			var wg sync.WaitGroup
 			for i := range callers {
 				wg.Go(func() {
 					value := fmt.Sprint("order-", i)
-					for {
+					for idle := 0; idle < 60; {
+						ended := ends.next()
 						_, err := idem.Do(context.Background(), engines[i%processes], op.Key("acme", value), i, func(context.Context, int) (int, error) {
 							if holding.Add(1) == bound {
 								once.Do(func() { close(full) })
@@ -54,17 +56,26 @@ func TestNeverMoreAreOpenThanTheBound(t *testing.T) {
 							}
 							return i, nil
 						})
+						if !errors.Is(err, idem.ErrTooMany) {
+							ends.ring()
+						}
 						switch {
 						case err == nil:
 							return
 						case errors.Is(err, idem.ErrTooMany):
 							first.Do(func() { close(turnedAway) })
-							time.Sleep(time.Duration(rand.N(20)) * time.Millisecond)
+							select {
+							case <-ended:
+								idle = 0
+							case <-time.After(time.Second): // a look may have found a place
+								idle++
+							}
 						case !errors.Is(err, errPlain):
 							t.Errorf("%s: %v", value, err)
 							return
 						}
 					}
+					t.Errorf("%s: there is no place, and no call has ended for a minute", value)
 				})
 			}
 			wg.Wait()
@@ -74,6 +85,27 @@ func TestNeverMoreAreOpenThanTheBound(t *testing.T) {
 			require.Zero(t, open(all))
 		})
 	}
+}
+
+// bell wakes up all that wait for its next ring.
+type bell struct {
+	mu sync.Mutex
+	c  chan struct{}
+}
+
+func newBell() *bell { return &bell{c: make(chan struct{})} }
+
+func (b *bell) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.c
+}
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.c)
+	b.c = make(chan struct{})
 }
 
 // Processes die, replies and requests are lost and come late, in any order.
