@@ -53,10 +53,7 @@ func Cancel(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id s
 			},
 		}
 		s.Write = s.Owner
-		err = settle(ctx, e, now, s)
-		if l := op.Limit; l != nil && err == nil {
-			giveBack(ctx, e, l, rec)
-		}
+		err = settle(ctx, e, op.Limit, s, rec.Attempt)
 		if err == nil || !changed(err) {
 			return err
 		}
@@ -71,22 +68,21 @@ func changed(err error) bool {
 	return conflict || errors.Is(err, idem.ErrRecordUnreadable)
 }
 
-// giveBack gives back the place of an acceptance, which it took as if it was the next attempt. If
-// that fails, it is found to be free when it is needed.
-func giveBack(ctx context.Context, e *idem.Engine, l protocol.Limit, rec *protocol.Record) {
-	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-	defer cancel()
-	_ = l.Closed(ctx, e.Store(), e.Now(), rec.ID, rec.Attempt+1)
-}
-
-// settle writes the change, with its audit where the store keeps any.
-func settle(ctx context.Context, e *idem.Engine, now time.Time, s protocol.Settlement) error {
+// settle writes the change, with its audit where the store keeps any, and gives back the place of the
+// acceptance, which took it as if it was the next attempt. Both have one deadline: a process that was
+// stopped between them leaves the place, which is found to be free when it is needed, since another
+// acceptance of the key may have it by then.
+func settle(ctx context.Context, e *idem.Engine, l protocol.Limit, s protocol.Settlement, attempt int) error {
 	ctx, cancel := within(ctx, 0)
 	defer cancel()
+	now := s.Audit.At
 	err := e.Store().Settle(ctx, now, s)
 	if errors.Is(err, errors.ErrUnsupported) {
 		s.Audit = nil // a store without questions refuses it at once
 		err = e.Store().Settle(ctx, now, s)
+	}
+	if err == nil && l != nil && ctx.Err() == nil {
+		_ = l.Closed(ctx, e.Store(), now, s.ID, attempt+1)
 	}
 	return err
 }

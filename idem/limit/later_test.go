@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,8 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/later"
+	"github.com/idem-go/idempotency/idem/limit"
+	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -72,6 +75,39 @@ func TestACancellationGivesThePlaceBack(t *testing.T) {
 		require.NoError(t, later.Cancel(t.Context(), p.engine, op, "acme", got.Outcome.StatusID))
 	}
 	require.NoError(t, p.do(op, "d", nil))
+}
+
+// stopped is a store of a process that is stopped once its settlement has landed.
+type stopped struct{ *memstore.Store }
+
+func (s stopped) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
+	err := s.Store.Settle(ctx, now, w)
+	time.Sleep(time.Hour)
+	return err
+}
+
+// A process that was stopped after its cancellation leaves the place alone: another acceptance of
+// the key may have it.
+func TestALateCancellationGivesNoPlaceBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		op := idem.Operation{Name: "export", Retention: time.Minute, Repeat: idem.Repeatable, Limit: limit.PerTenant{Open: 1}}
+		slow, err := idem.New(stopped{store}, nil)
+		require.NoError(t, err)
+		quick, err := idem.New(store, nil)
+		require.NoError(t, err)
+		first, err := later.Accept[string](t.Context(), slow, op.Key("acme", "a"), "a", nil)
+		require.NoError(t, err)
+		done := make(chan error)
+		go func() { done <- later.Cancel(context.Background(), slow, op, "acme", first.Outcome.StatusID) }()
+		time.Sleep(30 * time.Minute)
+		again, err := later.Accept[string](t.Context(), quick, op.Key("acme", "a"), "a", nil)
+		require.NoError(t, err)
+		require.Equal(t, idem.Pending, again.Outcome.State)
+		require.NoError(t, <-done)
+		_, err = later.Accept[string](t.Context(), quick, op.Key("acme", "b"), "b", nil)
+		require.ErrorIs(t, err, idem.ErrTooMany)
+	})
 }
 
 // A process takes a place for what was released, and dies before its claim. Whoever finds the limit
