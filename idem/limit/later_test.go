@@ -110,8 +110,8 @@ func TestALateCancellationGivesNoPlaceBack(t *testing.T) {
 	})
 }
 
-// A process takes a place for what was released, and dies before its claim. Whoever finds the limit
-// full finds that place, whether its key was accepted for later or not.
+// A process takes a place for what was released, and dies before its claim. Any call that finds the
+// limit full finds that place, whether its key was accepted for later or not.
 func TestAPlaceThatNobodyClaimsForComesBackToEverybody(t *testing.T) {
 	for _, left := range []string{"accepted", "called"} {
 		for _, looks := range []string{"accepts", "calls", "works"} {

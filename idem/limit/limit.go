@@ -117,7 +117,7 @@ func (p PerTenant) Closed(ctx context.Context, s protocol.Store, now time.Time, 
 	return err
 }
 
-// overBy reports whether the outcome had expired by the clock of whoever took the place. Nobody
+// overBy reports whether the outcome had expired by the clock of the call that took the place. Nobody
 // takes a place to replace one that has not.
 func overBy(rec *protocol.Record, p protocol.TakenPlace) bool {
 	return rec.Expired(p.Since.Add(time.Second)) // to the second

@@ -226,7 +226,7 @@ func TestAPausedCallTakesAPlaceAnew(t *testing.T) {
 	require.NoError(t, p.do(op, "a", nil))
 }
 
-// Calls of one key at once share its place, whoever is first and whoever leaves it.
+// Calls of one key at once share its place, in whatever order they come and end.
 func TestDuplicatesShareAPlace(t *testing.T) {
 	for range 20 {
 		r := newRig(t, 1)
@@ -316,7 +316,7 @@ func TestTakeoverKeepsThePlace(t *testing.T) {
 	require.NoError(t, q.do(op, "c", nil))
 }
 
-// A full limit is looked at once a second, whoever asks, and all of its places come round.
+// A full limit is looked at once a second, by one of all calls, and all of its places come round.
 func TestAFullLimitIsLookedAtOnceASecond(t *testing.T) {
 	const bound = 40
 	r := newRig(t, bound)
