@@ -31,12 +31,12 @@
 // all are taken. Then one of the refused calls looks at up to 16 records, once a second at most, those
 // that come after the ones of the look before. It gives back the places of records that are closed or
 // gone. One that was taken within the time of a claim ([idem.Options].ClaimBudget, a minute in idemtest)
-// is left to a later look. A call that might still be about to claim such a record is kept from that first, by a write
-// that changes the record, or makes one that is released: that call finds it and asks for a place
-// anew. The place of a call that took an outcome for expired stays until it has expired by the clock of
-// the call that looks, too. So no clock decides whether a place is free. A lapsed claim of a
-// repeatable operation is released by the same write, unless a sweep tells people of it
-// ([idem.WatchAlways]).
+// is left to a later look. A call that might still be about to claim such a record is kept from that
+// first, by a write that changes the record, or makes one that is released: that call finds it and asks
+// for a place anew. The place of a call that took an outcome for expired stays until the outcome has
+// expired by the clock of the call that looks too. So no clock decides whether a place is free. A
+// lapsed claim of a repeatable operation is released by the same write, unless a sweep tells people
+// of it ([idem.WatchAlways]).
 //
 // New counts by the second of each caller's clock, and a call that then gets no claim counts too.
 // Between two seconds, twice as many keys may be new within one; where clocks differ by d, as many
