@@ -1,0 +1,163 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// runner runs tests over the code of the module, or over a mutant of it.
+type runner struct {
+	root    string
+	timeout time.Duration
+	compile bool // and run no tests
+}
+
+// result is what became of a mutant.
+type result struct {
+	mutant
+	killed bool
+	by     string // the test that has found it
+	took   time.Duration
+	err    error // it says nothing: the row is wrong
+}
+
+// String is the line of a result.
+func (r result) String() string {
+	took := r.took.Round(time.Second)
+	switch {
+	case r.err != nil:
+		return fmt.Sprintf("error     %s: %v", r.id, r.err)
+	case r.killed:
+		return fmt.Sprintf("killed    %s by %s in %v", r.id, r.by, took)
+	case r.by != "":
+		return fmt.Sprintf("%-9s %s", r.by, r.id)
+	}
+	return fmt.Sprintf("survived  %s in %v: %s", r.id, took, r.wrong)
+}
+
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+// baseline shows that all tests pass without a mutant, and that there are some.
+func (r *runner) baseline(ctx context.Context, list []mutant) error {
+	var all []string
+	for _, m := range list {
+		all = append(all, m.tests...)
+	}
+	slices.Sort(all)
+	for _, tests := range slices.Compact(all) {
+		switch out, passed, err := r.test(ctx, tests, ""); {
+		case err != nil:
+			return err
+		case !passed:
+			return fmt.Errorf("go test %s fails without a mutant:\n%s", tests, out)
+		case strings.Contains(out, "no tests to run") || strings.Contains(out, "no test files"):
+			return fmt.Errorf("go test %s runs no tests in a package: change the rows that have it", tests)
+		}
+	}
+	return nil
+}
+
+// mutant runs the tests of one mutant until one fails.
+func (r *runner) mutant(ctx context.Context, m mutant) result {
+	res := result{mutant: m}
+	began := time.Now()
+	res.killed, res.by, res.err = r.kills(ctx, m)
+	res.took = time.Since(began)
+	return res
+}
+
+func (r *runner) kills(ctx context.Context, m mutant) (killed bool, by string, err error) {
+	dir, err := os.MkdirTemp("", "mutant-")
+	if err != nil {
+		return false, "", err
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := m.write(r.root, dir)
+	if err != nil {
+		return false, "", err
+	}
+	if r.compile {
+		if out, err := r.command(ctx, "build", "-overlay="+overlay, "./"+m.in).CombinedOutput(); err != nil {
+			return false, "", fmt.Errorf("it does not compile:\n%s", out)
+		}
+		return false, "compiled", nil
+	}
+	for _, tests := range m.tests {
+		out, passed, err := r.test(ctx, tests, overlay)
+		switch {
+		case err != nil:
+			return false, "", err
+		case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
+			return false, "", fmt.Errorf("it does not compile:\n%s", out)
+		case !passed:
+			return true, killer(out), nil
+		}
+	}
+	return false, "", nil
+}
+
+// write writes the mutated file and the overlay that puts it in the real one's place.
+func (m mutant) write(root, dir string) (overlay string, err error) {
+	file, text, err := m.apply(root)
+	if err != nil {
+		return "", err
+	}
+	mutated := filepath.Join(dir, filepath.Base(file))
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutated}})
+	if err != nil {
+		return "", err
+	}
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, errors.Join(os.WriteFile(mutated, text, 0o600), os.WriteFile(overlay, replace, 0o600))
+}
+
+// test runs tests with the overlay, or without one.
+func (r *runner) test(ctx context.Context, tests, overlay string) (out string, passed bool, err error) {
+	args := []string{"test", "-count=1", "-failfast", "-vet=off", "-timeout=" + r.timeout.String()}
+	if overlay != "" {
+		args = append(args, "-overlay="+overlay)
+	}
+	text, err := r.command(ctx, append(args, strings.Fields(tests)...)...).CombinedOutput()
+	if _, failed := errors.AsType[*exec.ExitError](err); failed && ctx.Err() == nil {
+		return string(text), false, nil
+	}
+	return string(text), err == nil, err
+}
+
+// command is one of the go command that does the same in any environment.
+func (r *runner) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = r.root
+	cmd.Env = append(os.Environ(), "IDEM_LONG=", "IDEM_REQUIRE_DYNAMODB=1")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
+var failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
+
+// killer names what has found the mutant.
+func killer(out string) string {
+	if strings.Contains(out, "panic: test timed out") {
+		return "a test that hangs"
+	}
+	if test := failedTest.FindStringSubmatch(out); test != nil {
+		return test[1]
+	}
+	_, panicked, _ := strings.Cut(out, "panic: ")
+	panicked, _, _ = strings.Cut(panicked, "\n")
+	return cmp.Or(panicked, "a package that fails")
+}
