@@ -30,15 +30,6 @@ func (x *execution) mayFailOpen() bool {
 	return op.OnStoreFailure != FailClosed && !op.Shadow
 }
 
-// insisting is the context of a claim. One that fails open does not do so because others have
-// used up the retries, unless calls in a row have found the store down.
-func (x *execution) insisting(ctx context.Context) context.Context {
-	if x.mayFailOpen() && !x.engine.circuit.open() {
-		return protocol.Insist(ctx)
-	}
-	return ctx
-}
-
 // heard tells the circuit what the store has said to a call before its handler.
 func (x *execution) heard(ctx context.Context, err error) {
 	c := &x.engine.circuit

@@ -12,11 +12,9 @@ import (
 
 // attempt is one run of a handler: its claim, and what the handler may ask of it.
 type attempt struct {
-	key        Key
-	rec        Record // as claimed
-	failedOpen bool   // runs without a claim, because the store was down
-	inDoubt    bool   // the claim that it runs without may land late
-	shadow     bool   // runs whatever the store says
+	key    Key
+	rec    Record // as claimed
+	shadow bool   // runs whatever the store says
 	// until is when the lease is over as it was claimed. The holder counts it from when
 	// the claim was sent, by the monotonic clock, which no correction of the wall clock
 	// moves.
@@ -67,8 +65,8 @@ type Info struct {
 	// LeaseUntil is when the claim, as it was taken, stops being respected; zero in
 	// atomic mode.
 	LeaseUntil time.Time
-	// WithoutClaim is set in atomic mode, and when the store was down and the
-	// operation fails open.
+	// WithoutClaim is set in atomic mode, in shadow, and where the call fails open: the store
+	// is down and nothing is recorded.
 	WithoutClaim bool
 	// Ref is what [SetReference] said last, in this attempt or an earlier one.
 	Ref string
@@ -85,7 +83,7 @@ func InfoOf(ctx context.Context) (Info, bool) {
 	info := Info{
 		ID: a.key.id, Tenant: a.key.tenant, Operation: a.key.op.Name, Step: stepOf(ctx),
 		Attempt: a.rec.Attempt, Token: a.token(ctx),
-		LeaseUntil: a.rec.LeaseUntil, WithoutClaim: !a.claimed(),
+		LeaseUntil: a.rec.LeaseUntil, WithoutClaim: !a.claimed() || a.engine().unrecorded,
 	}
 	info.Ref, _ = a.reference.known()
 	if a.atomic() {
@@ -113,22 +111,16 @@ func (a *attempt) kind() protocol.AttemptKind {
 		return protocol.Atomic{Claim: a.later.claim(*a.unwritten)}
 	case a.atomic():
 		return protocol.Atomic{Claim: *a.unwritten}
-	case a.failedOpen:
-		return protocol.Unclaimed{Record: a.rec, Undid: a.journal.mustPark(), InDoubt: a.inDoubt}
 	}
 	return nil
 }
 
 // claimed reports whether the attempt holds a claim.
-func (a *attempt) claimed() bool { return !a.unrecorded() && !a.atomic() }
+func (a *attempt) claimed() bool { return !a.shadow && !a.atomic() }
 
-// unrecorded reports whether the attempt's steps just run.
-func (a *attempt) unrecorded() bool { return a.failedOpen || a.shadow }
-
-// watched reports whether the attempt's claim may be in the index. One that is written only
-// to end may be there by the declaration of the record that it is over.
+// watched reports whether the attempt's claim may be in the index.
 func (a *attempt) watched() bool {
-	return a.failedOpen || !a.rec.Due.IsZero() || a.journal.mayBeWatched()
+	return !a.rec.Due.IsZero() || a.journal.mayBeWatched()
 }
 
 // due is when a begin mark makes the claim due, zero if it stays as it is: nobody asks

@@ -165,34 +165,6 @@ func TestThrottlingDoesNotOpenTheCircuit(t *testing.T) {
 	})
 }
 
-// An operation that fails open does not do so because others have used up the store's retries,
-// unless calls in a row have found it down. What it writes after it has run insists in any case.
-func TestClaimThatFailsOpenInsistsUntilTheCircuitIsOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, breaks)
-		var insisted []bool
-		r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
-			insisted = append(insisted, protocol.Insists(ctx))
-			return idemtest.Refuse(ctx, c)
-		}, idemtest.Acquire)
-		ask := func(op idem.Operation, k string) []bool {
-			insisted = nil
-			_, _ = idem.Do(t.Context(), r.engine, op.Key("t", k), 1, fails(errPlain))
-			return insisted
-		}
-		open := openOp(false)
-		require.Equal(t, []bool{false}, ask(safe, "k"))
-		require.Equal(t, []bool{true}, ask(open, "k"))
-		require.Equal(t, []bool{false}, ask(inShadow(open), "k"))
-		calls(t, r, safe, 2, new(counter)) // five in a row
-		require.Equal(t, []bool{false}, ask(open, "another"))
-		require.Empty(t, ask(inShadow(open), "another"))
-		require.Equal(t, []bool{false, true}, ask(open, "k"), "its end claims what the first one has left")
-		r.faults.Heal()
-		require.NoError(t, r.engine.Flush(t.Context()))
-	})
-}
-
 // Failures count in a row: an answer in between, whichever, shows that the store works.
 func TestAnAnswerInBetweenKeepsTheCircuitClosed(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"success": idemtest.Pass, "denied": idemtest.Deny, "unreadable": idemtest.Unreadable} {
@@ -252,7 +224,7 @@ func TestTheCircuitIsAroundClaimsAlone(t *testing.T) {
 			return idem.Step(ctx, "s", func(context.Context) (int, error) { return 1, nil }, nil)
 		})
 		require.NoError(t, err)
-		_, err = idem.Do(t.Context(), r.engine, openOp(false).Key("t", "open"), 1, c.run)
+		_, err = idem.Do(t.Context(), r.engine, failsOpen.Key("t", "open"), 1, c.run)
 		require.NoError(t, err, "it asks, and its answer closes the circuit")
 		_, err = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, c.run)
 		require.NoError(t, err)
@@ -262,7 +234,7 @@ func TestTheCircuitIsAroundClaimsAlone(t *testing.T) {
 		r.faults.Always(idemtest.Refuse, idemtest.Acquire)
 		calls(t, r, safe, 10, new(counter))
 		for n := range 3 {
-			_, err := idem.Do(t.Context(), r.engine, openOp(false).Key("t", string(rune('a'+n))), 1, c.run)
+			_, err := idem.Do(t.Context(), r.engine, failsOpen.Key("t", string(rune('a'+n))), 1, c.run)
 			require.NoError(t, err)
 		}
 		require.Equal(t, 3, c.count())

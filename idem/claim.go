@@ -98,7 +98,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 			if atomic {
 				return x.beginAtomic(c, seen), Outcome{}, nil
 			}
-			err := e.store.Acquire(x.insisting(part.ctx), e.now(), c)
+			err := e.store.Acquire(part.ctx, e.now(), c)
 			x.heard(ctx, err)
 			if err == nil {
 				return x.beginClaimed(ctx, c, sent), Outcome{}, nil

@@ -114,9 +114,9 @@ func (c *commit) try(ctx context.Context) error {
 	part, cancel := share(ctx, commitShare)
 	defer cancel()
 	e := c.engine
-	err := e.writeFinish(part, c.at, c.f)
+	err := e.store.Finish(part, c.at, c.f)
 	if c.shorten(err) {
-		err = e.writeFinish(part, c.at, c.f)
+		err = e.store.Finish(part, c.at, c.f)
 	}
 	if conflictUnseen(err) && !c.a.atomic() {
 		err = ambiguous(e.reread(part, c.at, c.f))

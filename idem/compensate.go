@@ -111,9 +111,6 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if a.unrecorded() {
-		return j.undoUnrecorded(ctx, todo)
-	}
 	if !j.marked() {
 		if err := j.write(ctx, a, &protocol.StepWrite{Name: compensating, Failure: j.undone()}); err != nil {
 			return err
@@ -156,22 +153,6 @@ func (j *journal) undoAlone(ctx context.Context) (end func(), err error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("idem: another Abort goes on; a compensation must not call Abort: %w", context.Cause(ctx))
 	}
-}
-
-// undoUnrecorded undoes steps that ran without a claim. Nobody after this attempt knows
-// of them, nor that undoing has begun: without an outcome, somebody must look.
-func (j *journal) undoUnrecorded(ctx context.Context, todo []compensation) error {
-	j.park()
-	for _, c := range todo {
-		if err := c.run(ctx); err != nil {
-			return j.notUndone(c, err)
-		}
-		c.step.a.notifyStep(ctx, notice.Compensated, c.step.name, nil)
-		j.mu.Lock()
-		j.undo = slices.DeleteFunc(j.undo, func(u compensation) bool { return u.step == c.step })
-		j.mu.Unlock()
-	}
-	return nil
 }
 
 func (j *journal) notUndone(c compensation, err error) error {

@@ -29,8 +29,8 @@
 // ends by the parked attempt's own late outcome, or is resolved with package reconcile.
 //
 // A [Step] is recorded under the claim, and later attempts skip it. A [Unit] of work is
-// written together with the outcome, or not at all. In [Atomic] mode, and
-// where a call fails open, there is no claim: one write records the outcome.
+// written together with the outcome, or not at all. In [Atomic] mode there is no claim: one write
+// records the outcome. Where a call fails open ([FailOpen]) nothing is recorded.
 //
 // An expired record counts as absent, whether or not the store has deleted it. Open
 // questions (unknown, pending, released with steps) never expire.

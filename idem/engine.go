@@ -71,15 +71,16 @@ type Options struct {
 // Engine runs operations. It holds its store, its options and the outcomes that could
 // not be written yet. It is safe for concurrent use: make one per process.
 type Engine struct {
-	store    Store
-	opts     Options
-	now      func() time.Time
-	inLambda bool
-	managed  bool // on Managed Instances, where nothing is killed when the invocation's time is over
-	queue    *queue
-	circuit  circuit
-	holdings holdings
-	fences   fences
+	store      Store
+	opts       Options
+	now        func() time.Time
+	inLambda   bool
+	unrecorded bool // the store keeps nothing
+	managed    bool // on Managed Instances, where nothing is killed when the invocation's time is over
+	queue      *queue
+	circuit    circuit
+	holdings   holdings
+	fences     fences
 	// stepExtra is by how many bytes more than usual the store's steps count.
 	stepExtra int
 	place     protocol.Place // for operations with secrets

@@ -55,8 +55,11 @@ func (e *Engine) execute(ctx context.Context, c Call) (Outcome, error) {
 		x.call.NoClaim = err
 	}
 	a, out, err := x.claim(ctx)
-	if a == nil {
-		return out, err
+	switch {
+	case a != nil:
+		return x.run(ctx, a)
+	case x.failsOpen(ctx):
+		return x.failOpen(ctx)
 	}
-	return x.run(ctx, a)
+	return out, err
 }

@@ -94,3 +94,48 @@ func (e *Engine) takeBack(ctx context.Context, now time.Time, w protocol.Withdra
 	f.at = rightNow()
 	return err == nil, err
 }
+
+// writeWithdrawal takes back a claim, under the time now. Repeating it is safe.
+//
+// A claim that has seen no record lands as soon as there is none. What stands in its way
+// now, and may be gone before it comes, is replaced by the withdrawal, as the claim would.
+func (e *Engine) writeWithdrawal(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
+	first := w
+	var err error
+	for range maxRounds {
+		err = e.store.Withdraw(ctx, now, w)
+		var conflict *protocol.ConflictError
+		if first.Claim.Seen != "" || !errors.As(err, &conflict) {
+			return err
+		}
+		seen := conflict.Existing
+		if seen == nil {
+			var gErr error
+			if seen, gErr = e.store.Get(protocol.Insist(ctx), first.Claim.Record.ID); gErr != nil {
+				return gErr
+			}
+		}
+		w = first
+		if seen == nil {
+			continue
+		}
+		do, until := e.claims(&first.Claim.Record, seen), e.now().Add(fenceFor)
+		if !free(do) || seen.ExpiresAt.IsZero() || seen.ExpiresAt.After(until) {
+			return err
+		}
+		w.Claim = e.claimOver(first.Claim.Record, seen, do, LeaveAbandonedUnnoticed)
+		w.Uncertain = w.Claim.Record.Uncertain
+	}
+	return err
+}
+
+// claims says what a call with the claim would do about the record.
+func (e *Engine) claims(claim, rec *Record) protocol.Action {
+	ev := protocol.Event{Kind: protocol.EventClaim, Fingerprint: claim.Fingerprint, Repeat: claim.Repeat, Margin: e.opts.Margin}
+	return protocol.Next(rec, ev, e.now()).Do
+}
+
+// free reports whether a call would claim the record.
+func free(do protocol.Action) bool {
+	return do == protocol.DoCreate || do == protocol.DoReplace || do == protocol.DoTakeOver
+}

@@ -27,9 +27,6 @@ func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished
 		f:    protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en.Ending, Attempt: a.kind(), LargeSteps: a.journal.anyLarge(), Watched: a.watched()},
 		kept: en.kept, retention: x.call.Key.op.retention(),
 	}
-	if a.inDoubt && en.State == Released {
-		t.retention = max(t.retention, fenceFor) // else the claim could land after it
-	}
 	if len(en.Result) > largeResult {
 		t.f.Progress = new(protocol.Progress)
 	}

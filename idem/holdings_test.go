@@ -109,7 +109,7 @@ func TestStoreIsAskedWhereTheClaimIsNotCertain(t *testing.T) {
 			_, _ = whileRunning(t, r, key, func() { ask(t, r, key, 1, errPlain) })
 		},
 		"failed open, without a claim": func(t *testing.T, r *rig) {
-			key := openOp(false).Key("t", "k")
+			key := failsOpen.Key("t", "k")
 			r.faults.Next(idemtest.Acquire, idemtest.Refuse)
 			_, _ = whileRunning(t, r, key, func() { ask(t, r, key, 1, errPlain) })
 		},

@@ -59,18 +59,14 @@ func (c *commit) resolveInDoubt(ctx context.Context, err error) (Outcome, error)
 // outcome.
 func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (written *protocol.Ending, out Outcome, err error) {
 	e := c.engine
-	if least := ceil(e.now().Add(fenceFor), time.Second); c.a.failedOpen && !end.ExpiresAt.IsZero() && end.ExpiresAt.Before(least) {
-		// Where the fence is gone, a commit that took no claim could land.
-		end.ExpiresAt = least
-	}
 	w := protocol.Finish{ID: c.f.ID, Owner: c.f.Owner, NewOwner: newID(), Write: c.a.writeID(), Ending: end, Attempt: c.f.Attempt, LargeSteps: c.f.LargeSteps, Watched: c.f.Watched}
 	part, cancel := share(ctx, commitShare)
-	err = e.writeFinish(part, c.at, w)
+	err = e.store.Finish(part, c.at, w)
 	var conflict *protocol.ConflictError
 	if errors.As(err, &conflict) && parkedBy(conflict.Existing, w.Owner) && end.State == Released {
 		// By a stricter call: the question stays open, and the commit is fenced.
 		w.Ending = protocol.Ending{State: Unknown, Failure: end.Failure, Uncertain: true, Ref: end.Ref}
-		err = e.writeFinish(part, c.at, w)
+		err = e.store.Finish(part, c.at, w)
 	}
 	cancel()
 	var rec *Record
@@ -81,8 +77,8 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 		rec = conflict.Existing
 	default:
 		rec, err = e.store.Get(protocol.Insist(ctx), w.ID)
-		if err != nil || c.a.failedOpen && free(e.claims(&c.a.rec, rec)) {
-			return nil, Outcome{}, c.unfenced(ctx, w, why)
+		if err != nil {
+			return nil, Outcome{}, c.unfenced(ctx, why)
 		}
 	}
 	switch {
@@ -92,20 +88,15 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 	case rec.Bears(w.Write):
 		return c.fenced(ctx, &w.Ending), Outcome{}, nil
 	case rec != nil && rec.HeldBy(w.Owner):
-		return nil, Outcome{}, c.unfenced(ctx, w, why)
+		return nil, Outcome{}, c.unfenced(ctx, why)
 	}
 	out, err = c.lost(ctx, c.a, &protocol.ConflictError{Existing: rec})
 	return nil, out, err
 }
 
 // unfenced makes the caller's error of a commit in doubt whose fence is not known to be
-// written. A claim in the record already says that its attempt may have taken effect. Without one
-// the fence waits to be written, and the key is not run again before.
-func (c *commit) unfenced(ctx context.Context, w protocol.Finish, why error) error {
-	if c.a.failedOpen {
-		t := terminal{f: w, retention: max(c.call.Key.op.retention(), fenceFor)}
-		c.enqueue(ctx, &pendingWrite{terminal: t.own(), State: w.Ending.State, Attempt: c.a.rec.Attempt}, why)
-	}
+// written. The claim in the record already says that its attempt may have taken effect.
+func (c *commit) unfenced(ctx context.Context, why error) error {
 	return c.failed(ctx, InProgress, true, why)
 }
 

@@ -19,31 +19,6 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// An operation that failed open has its steps in memory alone: if its unit is refused
-// permanently, nobody after it could undo them.
-func TestRefusedUnitUndoesStepsWithoutAClaim(t *testing.T) {
-	op := safe
-	op.OnStoreFailure = idem.FailOpen
-	r, key := newBankRig(t), op.Key("t", "k")
-	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-	var undone []string
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
-		_, err := idem.Step(ctx, "book", func(context.Context) (string, error) { return "seat 1", nil },
-			&idem.StepConfig[string]{Compensate: func(_ context.Context, seat string) error {
-				undone = append(undone, seat)
-				return nil
-			}})
-		if err != nil {
-			return "", err
-		}
-		return pay(effect{n: 1, refuse: idem.Permanent(errPlain)}, nil)(ctx, n)
-	})
-	require.Same(t, errPlain, err)
-	require.Equal(t, []string{"seat 1"}, undone)
-	require.Equal(t, idem.Failed, r.state(t, key))
-	require.Zero(t, r.ledger.sum())
-}
-
 // A caller whose handler ran is never told that nothing was executed, also where
 // the conflicting record cannot be read.
 func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
@@ -233,27 +208,4 @@ func TestLateCompensateWhileARefusalIsUndone(t *testing.T) {
 	wg.Wait()
 	require.Same(t, errPlain, err)
 	require.Equal(t, idem.Failed, r.state(t, key))
-}
-
-// What fences a commit that took no claim stays as long as a delayed request can
-// arrive, however short the outcomes are kept.
-func TestBarWithoutAClaimOutlivesDelays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		op := idem.Operation{Name: "safe", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen, Retention: time.Second}
-		r, key := newBankRig(t), op.Key("t", "k")
-		var held *idemtest.Call
-		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-		r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
-		_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
-		var failed *idem.CommitError
-		require.ErrorAs(t, err, &failed)
-		require.False(t, failed.Ambiguous)
-		// The store deletes what has expired, and the request arrives.
-		r.clock.Advance(15 * time.Minute)
-		if rec := r.record(t, key); rec.Expired(r.clock.Now()) {
-			r.mem.Delete(key.ID())
-		}
-		require.Error(t, held.Do(t.Context()))
-		require.Zero(t, r.ledger.sum())
-	})
 }

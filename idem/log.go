@@ -29,7 +29,7 @@ var logged = map[notice.Kind]struct {
 	notice.StoreUnavailable: {slog.LevelWarn, "store unavailable, nothing was executed"},
 	notice.CircuitOpened:    {slog.LevelWarn, "the store is down, calls do not ask it until one of them gets an answer"},
 	notice.CircuitClosed:    {slog.LevelInfo, "the store answers again"},
-	notice.FailedOpen:       {slog.LevelWarn, "running without a claim"},
+	notice.FailedOpen:       {slog.LevelWarn, "the store is down: the handler runs and nothing is recorded"},
 	notice.Unreadable:       {slog.LevelError, "record unreadable"},
 	notice.Withdrawn:        {slog.LevelInfo, "claim withdrawn"},
 	notice.OutcomeQueued:    {slog.LevelWarn, "not all of the outcome is written yet"},

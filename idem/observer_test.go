@@ -103,7 +103,7 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 	},
 	"failed_open": func(t *testing.T, r *rig) {
 		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-		try(t, r, openOp(false).Key("t", "k"))
+		try(t, r, failsOpen.Key("t", "k"))
 	},
 	"record_unreadable": func(t *testing.T, r *rig) {
 		r.faults.Always(idemtest.Unreadable)

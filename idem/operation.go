@@ -16,14 +16,11 @@ const (
 	// the caller gets [ErrStoreUnavailable].
 	FailClosed StorePolicy = iota
 	// FailOpen runs the handler without a claim when the store is down, as [StoreError].Down
-	// says; other failures, such as missing credentials, still fail closed. Two attempts may
-	// then run at once. The outcome is recorded as under a claim, unless another attempt runs or
-	// has run since, or an earlier one has left steps. Until it is written, the same process does
-	// not run the key again. Only for repeatable operations.
+	// says; other failures, such as missing credentials, still fail closed. Nothing of such a call
+	// is recorded: two may run at once, and a later call runs the handler again, with the same
+	// [Token]. A step of [AtMostOnce] and a [Unit] of work get an error that matches
+	// [ErrStoreUnavailable]. Only for repeatable operations.
 	FailOpen
-	// FailOpenAlthoughNotRepeatable is FailOpen for an operation that is not repeatable: it
-	// trades double execution for availability, spelled out so that a reviewer sees it.
-	FailOpenAlthoughNotRepeatable
 )
 
 // Watch says which claims the sweep of package reconcile finds once their lease is over.
@@ -176,11 +173,11 @@ func (o Operation) Check() error {
 		return bad("MinTime is %v: it cannot be negative", o.MinTime)
 	case o.MinTime != 0 && o.MinTime < time.Millisecond:
 		return bad("MinTime is %v: use at least a millisecond, with its unit, such as 2*time.Second", o.MinTime)
-	case o.OnStoreFailure > FailOpenAlthoughNotRepeatable:
+	case o.OnStoreFailure > FailOpen:
 		return bad("OnStoreFailure is %d: use idem.FailClosed or idem.FailOpen", o.OnStoreFailure)
 	case o.OnStoreFailure == FailOpen && o.Repeat != Repeatable:
 		return bad("FailOpen may run the handler twice, and the operation is not repeatable: " +
-			"declare it idem.Repeatable, use FailClosed, or say FailOpenAlthoughNotRepeatable")
+			"declare it idem.Repeatable, or use FailClosed")
 	}
 	return nil
 }

@@ -37,10 +37,7 @@ func TestOperationCheck(t *testing.T) {
 		}, ""},
 		"fail open, not repeatable": {idem.Operation{
 			Name: "charge", OnStoreFailure: idem.FailOpen,
-		}, "FailOpenAlthoughNotRepeatable"},
-		"fail open, not repeatable, waived": {idem.Operation{
-			Name: "charge", OnStoreFailure: idem.FailOpenAlthoughNotRepeatable,
-		}, ""},
+		}, "declare it idem.Repeatable, or use FailClosed"},
 		"atomic": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, ReplayRunsHandler: true}, ""},
 		"atomic, not repeatable": {idem.Operation{
 			Name: "charge", Mode: idem.Atomic,

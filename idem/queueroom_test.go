@@ -141,8 +141,7 @@ func TestQueueKeepsNothingOfTheCall(t *testing.T) {
 			f.Next(idemtest.Finish, noRoom, idemtest.Pass)
 			f.Always(noRoom, idemtest.Finish)
 		}, nil},
-		"an outcome without a claim": {openOp(true), func(f *idemtest.Faults) { f.Always(idemtest.Refuse) }, nil},
-		"a withdrawal":               {safe, func(f *idemtest.Faults) { f.Always(idemtest.LoseRequest) }, nil},
+		"a withdrawal": {safe, func(f *idemtest.Faults) { f.Always(idemtest.LoseRequest) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -166,7 +165,7 @@ func queueOne(t *testing.T, r *rig, op idem.Operation, fail error) map[string]we
 	_, _ = idem.Do(ctx, r.engine, op.Key("t", "k"), input, func(ctx context.Context, in *witness) (int, error) {
 		captured.Data[0]++
 		if _, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return int(in.Data[0]), nil },
-			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { undo.Data[0]++; return nil }}); err != nil && op.OnStoreFailure == idem.FailClosed {
+			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { undo.Data[0]++; return nil }}); err != nil {
 			return 0, err
 		}
 		return 1, fail

@@ -15,11 +15,6 @@ func (c *commit) refused(ctx context.Context, r *protocol.RefusedError) (Outcome
 	if c.a.atomic() {
 		return c.refusedAtomic(ctx, r, end)
 	}
-	if c.a.failedOpen && end.State == Released && c.a.rec.Repeat == Repeatable {
-		// The commit may have claimed what an earlier attempt left without an outcome.
-		rec, err := c.engine.store.Get(protocol.Insist(ctx), c.f.ID)
-		end.Uncertain = err != nil || rec != nil && (rec.Uncertain || rec.Owner != c.a.rec.Owner)
-	}
 	if r.Ambiguous {
 		written, out, err := c.fence(ctx, end.Ending, r.Err)
 		if written == nil {
@@ -66,7 +61,7 @@ func (c *commit) judge(r *protocol.RefusedError) ending {
 	if c.ans.Cause == nil {
 		c.ans.Cause = r.Err
 	}
-	if class == ClassFailed && (a.journal.any() || a.failedOpen) {
+	if class == ClassFailed && a.journal.any() {
 		class = c.undo(r, class)
 	}
 	class, _ = a.response(class, c.ans, nil)

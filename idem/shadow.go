@@ -35,7 +35,7 @@ func (e *Engine) observe(ctx context.Context, c Call) (Outcome, error) {
 		return Outcome{}, c.check()
 	}
 	x := &execution{engine: e, call: c, begun: e.now()}
-	a := &attempt{key: c.Key, rec: Record{Attempt: 1}, shadow: true}
+	a := &attempt{key: c.Key, rec: Record{Owner: newID(), Attempt: 1}, shadow: true}
 	if err := c.check(); err != nil {
 		if c.NoClaim == nil {
 			x.call.NoClaim = err
@@ -54,7 +54,9 @@ func (e *Engine) observe(ctx context.Context, c Call) (Outcome, error) {
 	o := &observation{execution: x, a: a}
 	o.claim(ctx)
 	ctx = context.WithValue(ctx, attemptKey{}, a)
-	a.running.Store(&lease{ctx: ctx, cancel: func(error) {}, x: x, a: a})
+	// The handler's steps run, and are recorded nowhere.
+	handler := &execution{engine: e.over(keepsNothing{}), call: x.call, begun: x.begun, kill: x.kill}
+	a.running.Store(&lease{ctx: ctx, cancel: func(error) {}, x: handler, a: a})
 	stop := o.renew()
 	ended := false
 	defer func() {
@@ -202,8 +204,8 @@ func (o *observation) renew() (stop func()) {
 	return cancel
 }
 
-// judge says what the answer means for the record, as in the live mode. Steps are undone
-// as where a call fails open; the answer stays the handler's own, whatever comes of that.
+// judge says what the answer means for the record, as in the live mode. Steps are undone; the
+// answer stays the handler's own, whatever comes of that.
 func (o *observation) judge(ctx context.Context, ans Answer) (c Class, f *Failure) {
 	defer func() {
 		if p := recover(); p != nil {

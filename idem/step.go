@@ -104,8 +104,8 @@ type StepConfig[T any] struct {
 // while a step still runs. An AtMostOnce step whose begin mark cannot be confirmed does not
 // run.
 //
-// Where the operation runs without a claim ([FailOpen]) steps just run, nothing is
-// recorded, and AtMostOnce steps are refused with [ErrStoreUnavailable].
+// Where a call fails open ([FailOpen]) steps run and nothing is recorded. An AtMostOnce step does
+// not run then: the operation stops with an error that matches [ErrStoreUnavailable].
 func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error), c *StepConfig[T]) (T, error) {
 	var out T
 	s, err := newStep(ctx, name, reflect.TypeFor[T](), c.options())

@@ -146,10 +146,6 @@ func (s *step) run(known protocol.RecordedStep, fn func(context.Context) (tried,
 	if s.ctx.Err() != nil {
 		return nil, context.Cause(s.ctx)
 	}
-	if s.a.failedOpen && s.opts.semantics == AtMostOnce {
-		// Not marked as NotExecuted: other steps may have run.
-		return nil, &StoreError{Op: "step", Err: errors.New("the operation runs without a claim, under which an at-most-once step could be recorded")}
-	}
 	// A mark holds, whatever the step has been declared as since.
 	if known.Begun {
 		if raw, again, err := s.interrupted(known); !again {
@@ -159,10 +155,7 @@ func (s *step) run(known protocol.RecordedStep, fn func(context.Context) (tried,
 	if err := s.a.journal.reserve(s); err != nil {
 		return nil, err
 	}
-	switch {
-	case s.a.unrecorded():
-		return s.unrecorded(fn)
-	case s.opts.semantics == AtMostOnce:
+	if s.opts.semantics == AtMostOnce {
 		return s.once(fn)
 	}
 	t, err := s.try(fn)
@@ -233,19 +226,6 @@ func (s *step) writeMark() error {
 		r.landed(ref, w.Write)
 	}
 	return nil
-}
-
-// unrecorded runs the step of an attempt without a claim.
-func (s *step) unrecorded(fn func(context.Context) (tried, error)) ([]byte, error) {
-	t, err := s.try(fn)
-	if err != nil {
-		return nil, err
-	}
-	s.a.journal.compensateBy(s, t)
-	if t.lost != nil {
-		return nil, s.unavailable(unavailable(t.lost))
-	}
-	return t.raw, nil
 }
 
 // replay gives what is recorded of the step. A result that a resolution has said becomes the

@@ -175,51 +175,6 @@ func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 	}
 }
 
-// Where the operation runs without a claim, its steps are undone all the same. What is not
-// undone is parked: nobody else knows of it.
-func TestCompensationsWithoutAClaim(t *testing.T) {
-	for name, c := range map[string]struct {
-		undo  error
-		state idem.State
-	}{
-		"undone":        {nil, idem.Failed},
-		"not undone":    {errPlain, idem.Unknown},
-		"never undone":  {idem.Permanent(errPlain), idem.Unknown},
-		"not in a step": {idem.NotExecuted(errPlain), idem.Unknown},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
-			r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-			key := openOp(false).Key("t", "k")
-			_, err := doSteps(t, r, key, trip(e, idem.Permanent(declinedError{}), c.undo))
-			require.ErrorIs(t, err, declinedError{})
-			want := []int{1, 1, 1}
-			if c.undo != nil {
-				want[0] = 0
-				require.ErrorContains(t, err, `compensation of step "hotel"`)
-			}
-			require.Equal(t, want, e.all(tripUndone...))
-			require.Equal(t, c.state, r.state(t, key))
-			require.Zero(t, r.count(idemtest.RecordStep))
-		})
-	}
-}
-
-// A refused step does not say that nothing ran before it.
-func TestRefusedStepWithoutAClaimIsUncertain(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-	key := openOp(true).Key("t", "k")
-	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_, err := idem.Step(ctx, "charge", e.step("charge"), nil)
-		require.NoError(t, err)
-		_, err = idem.Step(ctx, "once", e.step("once"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
-		return "", err
-	})
-	require.Error(t, err)
-	require.Equal(t, idem.Unknown, r.state(t, key))
-}
-
 // Compensate may run beside itself, the clock's goroutines and its handler's end.
 func TestCompensateSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -399,21 +398,4 @@ func TestParallelSteps(t *testing.T) {
 	for i := range names {
 		require.Equal(t, 1, e.ran("ship-"+string(rune('a'+i))))
 	}
-}
-
-// Where there is no claim, there is nothing to record under.
-func TestStepsWithoutAClaim(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-	key := openOp(false).Key("t", "k")
-	out, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_, err := idem.Step(ctx, "once", e.step("once"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-		got, err := idem.Step(ctx, "ship", e.step("ship"), nil)
-		return got.ID, err
-	})
-	require.NoError(t, err)
-	require.Equal(t, "ship", out)
-	require.Zero(t, e.ran("once"))
-	require.Zero(t, r.count(idemtest.RecordStep))
 }

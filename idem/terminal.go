@@ -105,7 +105,7 @@ func (e *Engine) sendTerminal(ctx context.Context, t *terminal) error {
 // confirmFinish writes an end, and reads a conflicting record that the answer does not
 // show.
 func (e *Engine) confirmFinish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	err := e.writeFinish(ctx, now, f)
+	err := e.store.Finish(ctx, now, f)
 	if conflictUnseen(err) {
 		err = e.reread(ctx, now, f)
 	}
@@ -169,9 +169,6 @@ func (t *terminal) own() *terminal {
 	if old := f.Ending.Failure; old != nil {
 		f.Ending.Failure = &Failure{Message: strings.Clone(old.Message), Type: strings.Clone(old.Type), Code: strings.Clone(old.Code)}
 	}
-	if open, ok := f.Attempt.(protocol.Unclaimed); ok {
-		f.Attempt = protocol.Unclaimed{Record: ownRecord(&open.Record), Undid: open.Undid, InDoubt: open.InDoubt}
-	}
 	return &c
 }
 
@@ -180,9 +177,6 @@ func (t *terminal) size() int {
 	n := len(t.f.Ending.Result) + len(t.kept)
 	if f := t.f.Ending.Failure; f != nil {
 		n += len(f.Message) + len(f.Type) + len(f.Code)
-	}
-	if open, ok := t.f.Attempt.(protocol.Unclaimed); ok {
-		n += recordSize(&open.Record)
 	}
 	return n
 }

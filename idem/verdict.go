@@ -13,7 +13,7 @@ var errResponse = errors.New("the handler answered with a failure")
 func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, class Class) Class {
 	j := &a.journal
 	halted := j.close()
-	if halted == nil && !j.any() && !a.unrecorded() {
+	if halted == nil && !j.any() {
 		return class
 	}
 	if halted != nil {
@@ -35,7 +35,7 @@ func (x *execution) applySteps(ctx context.Context, a *attempt, ans *Answer, cla
 		}
 		return ClassUncertain
 	}
-	if class == ClassNotExecuted && j.leftToPeople(a.unrecorded()) {
+	if class == ClassNotExecuted && j.leftOver() {
 		class = ClassUncertain // what is left to undo was executed
 	}
 	cause := ans.Err
@@ -87,18 +87,13 @@ func (j *journal) dropsUnit() bool {
 	return j.aborts || j.cause != nil
 }
 
-// leftToPeople reports whether something is left to undo that this attempt could not undo,
-// and that a person must look at. If the steps are not recorded, nobody else knows what is
-// left, nor what was undone.
-func (j *journal) leftToPeople(unrecorded bool) bool {
+// leftOver reports whether something is left to undo that this attempt could not undo, and that an
+// operator must look at.
+func (j *journal) leftOver() bool {
 	todo, err := j.compensations()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	left := err != nil || len(todo) > 0
-	if unrecorded {
-		return j.parks || left && j.cause != nil
-	}
-	return j.parks && left
+	return j.parks && (err != nil || len(todo) > 0)
 }
 
 // complete reports whether this attempt can undo all that is left to undo.

@@ -10,14 +10,12 @@ import (
 )
 
 // claimUnanswered deals with a claim whose reply never came. The claim is taken back,
-// so that it cannot land later, unless the operation fails open. first says that no
-// record was seen.
+// so that it cannot land later. first says that no record was seen.
 func (x *execution) claimUnanswered(ctx context.Context, part *claimTime, c protocol.Claim, err error, first bool) (*attempt, Outcome, error) {
 	var failed *StoreError
 	maybe := !errors.As(err, &failed) || failed.Ambiguous
-	if first && x.failsOpen(ctx, err) {
-		x.notify(ctx, notice.FailedOpen, notice.Notice{Attempt: c.Record.Attempt, Err: err})
-		return &attempt{key: x.call.Key, rec: c.Record, failedOpen: true, inDoubt: maybe}, Outcome{}, nil
+	if first && failed != nil && failed.Down {
+		x.down = err
 	}
 	if maybe {
 		x.withdraw(ctx, c, part.withdrawBy)

@@ -41,7 +41,7 @@ func (m *Monitoring) engine(f awslambda.Function, p *MonitoringProps) {
 	m.raise(name, "StoreUnavailable", sum(schema.MetricStoreUnavailable), float64(p.Unavailable), fmt.Sprintf(
 		"%d calls in %v could not reach the table and were refused: nothing ran, and clients may come again", p.Unavailable, period))
 	m.raise(name, "FailedOpen", sum(schema.MetricFailedOpen), 1,
-		"handlers ran without a claim because the table could not be reached: duplicates may have taken effect")
+		"handlers ran while the table could not be reached, and nothing of it is recorded: duplicates may have taken effect")
 	m.raise(name, "OutcomeDropped", sum(schema.MetricOutcomeDropped), 1,
 		"an outcome could not be recorded in time and was given up: the operation may have taken effect, and its record does not say so")
 	m.unreadable(name, f)

@@ -64,18 +64,6 @@ func TestCallsPerPath(t *testing.T) {
 	count("withdrawal of nothing", []string{upd}, func() error {
 		return f.Withdraw(ctx, base, protocol.Withdrawal{Claim: claim("c", "o1"), Owner: "n", Write: "n.0", ExpiresAt: base.Add(time.Hour)})
 	})
-	count("completion without a claim", []string{put}, func() error {
-		w := completion("d", "o1", nil)
-		w.Attempt = protocol.Unclaimed{Record: *claimedRecord("d", "o1")}
-		return f.Finish(ctx, base, w)
-	})
-
-	count("completion without a claim, which landed after all: claim", []string{put}, acquire(claim("g", "o1")))
-	count("completion without a claim, which landed after all", []string{put, upd}, func() error {
-		w := completion("g", "o1", nil)
-		w.Attempt = protocol.Unclaimed{Record: *claimedRecord("g", "o1")}
-		return f.Finish(ctx, base, w)
-	})
 	count("parked: claim", []string{put}, acquire(claim("h", "o1")))
 	count("parked: park", []string{upd}, finish(protocol.Finish{ID: "h", Owner: "o1", Write: "p", Ending: protocol.Ending{State: protocol.Unknown}}))
 	count("parked: its own late outcome", []string{upd, upd}, finish(completion("h", "o1", []byte("{}"))))

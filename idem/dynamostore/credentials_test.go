@@ -103,7 +103,7 @@ func TestWithoutCredentialsNothingIsQueued(t *testing.T) {
 	}
 	e, err := idem.New(s, &idem.Options{ClaimBudget: 200 * time.Millisecond, Observer: told})
 	require.NoError(t, err)
-	op := idem.Operation{Name: "pay", OnStoreFailure: idem.FailOpenAlthoughNotRepeatable}
+	op := idem.Operation{Name: "pay", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen}
 	_, err = idem.Do(t.Context(), e, op.Key("t", "k"), 1, func(context.Context, int) (int, error) { return 1, nil })
 	require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
 	require.ErrorContains(t, err, "credentials")

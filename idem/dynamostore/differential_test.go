@@ -255,11 +255,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		// A claim that is not watched may end as one that is: what is not there is removed.
 		watched := g.marks || rec != nil && rec.State == protocol.InProgress && !rec.Due.IsZero() || g.chance(20)
 		f := protocol.Finish{ID: id, Owner: g.right(owner), Write: g.fresh("w"), Ending: g.ending(now), LargeSteps: g.chance(30), Watched: watched}
-		if g.chance(20) {
-			c := g.claim(id, "", "", now)
-			c.Record.Owner = f.Owner
-			f.Attempt = protocol.Unclaimed{Record: c.Record}
-		} else if g.chance(30) && (f.Ending.State == protocol.Completed || f.Ending.State == protocol.Failed) {
+		if g.chance(45) && (f.Ending.State == protocol.Completed || f.Ending.State == protocol.Failed) {
 			c := g.claim(id, write, state, now)
 			f.Attempt, f.Owner = protocol.Atomic{Claim: c}, c.Record.Owner
 		}

@@ -115,7 +115,6 @@
 //	outcome after large steps         + 1 Update per part      UpdateItem
 //	outcome of a parked attempt       + 1 Update               UpdateItem
 //	claim without reply, withdrawn    + 1 Update               UpdateItem
-//	without a claim, store down       1 Put                    PutItem
 //	first execution with a Tx         1 Put, 1 Transaction     PutItem, UpdateItem, and
 //	                                                           those of its actions
 //	atomic mode, first execution      1 Get, 1 Transaction     GetItem, PutItem, and

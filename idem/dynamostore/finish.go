@@ -16,8 +16,8 @@ import (
 )
 
 // Finish implements [idem.Store]: one UpdateItem, after the parts of a large result, and
-// a second one if another call has parked the record; a PutItem for an attempt that has
-// no claim. With a [*Tx] each is one TransactWriteItems instead.
+// a second one if another call has parked the record; a PutItem for an attempt in atomic
+// mode. With a [*Tx] each is one TransactWriteItems instead.
 func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	tx, ok := f.Unit.(unit)
 	if f.Unit != nil && !ok {
@@ -51,7 +51,7 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 		if err != nil {
 			return err
 		}
-		old, err := s.insert(k, f, w, body, now)
+		old, err := s.insert(k, f, how, w, body, now)
 		if err != nil && !k.maybe && !bears(old, f.Write) && input.Body.Parts > 0 && !names(old, f.ID, input) {
 			s.expireResults(k, f.ID, []protocol.RecordedStep{input}, now) // nothing will ever name them
 		}
@@ -65,13 +65,7 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 		}
 	}
 	likely := form{state: protocol.InProgress, steps: likely(f.Ending), watched: f.Watched}
-	if unclaimed(f) {
-		likely.state = protocol.Absent
-	}
 	old, err := inForm(likely, f.Write, func(of form) (item, error) {
-		if of.state == protocol.Absent {
-			return s.insert(k, f, w, body, now)
-		}
 		u, cond := s.ending(f.ID, f.Write, f.Ending, body, now, of)
 		u.wantsOld = f.LargeSteps
 		u.str(":own", f.Owner)
@@ -98,16 +92,10 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 	return s.ended(old, err, k, f.Write, f.Ending)
 }
 
-// unclaimed reports whether the end is that of an attempt without a claim.
-func unclaimed(f protocol.Finish) bool {
-	_, ok := f.Attempt.(protocol.Unclaimed)
-	return ok
-}
-
 // form is what the end of an attempt takes its record for: its expression is made for
 // a record of which so much is known.
 type form struct {
-	state protocol.State // Absent, InProgress or Unknown
+	state protocol.State // InProgress or Unknown
 	steps ifReleased
 	// watched: in progress, it is in the index.
 	watched bool
@@ -123,7 +111,7 @@ type form struct {
 // leave that.
 func formFor(f protocol.Finish, old item) (form, bool) {
 	if old == nil {
-		return form{}, unclaimed(f)
+		return form{}, false
 	}
 	of := form{state: protocol.State(text(old, schema.State)), steps: stepsOf(f.Ending, old), watched: f.Watched}
 	switch {
@@ -174,13 +162,14 @@ func names(old item, id string, input protocol.RecordedStep) bool {
 	return d.err != nil || steps[protocol.AcceptedStep].Write == input.Write
 }
 
-// insert writes the whole record of an attempt that took no claim, or none that is
-// there.
-func (s *Store) insert(k *call, f protocol.Finish, w companion, body protocol.Body, now time.Time) (item, error) {
+// insert writes the whole record of an attempt in atomic mode, over the one that its claim has seen.
+func (s *Store) insert(
+	k *call, f protocol.Finish, how protocol.Atomic, w companion, body protocol.Body, now time.Time,
+) (item, error) {
 	cond := ifAbsent
 	var seen item // nil, not empty, where there is none
 	var over *protocol.Record
-	if how, ok := f.Attempt.(protocol.Atomic); ok && how.Claim.Seen != "" {
+	if how.Claim.Seen != "" {
 		cond, seen, over = ifSeen, seenValue(how.Claim.Seen), &protocol.Record{Write: how.Claim.Seen}
 	}
 	rec, err := f.Apply(over, now)

@@ -46,8 +46,6 @@ func TestRequestsAreGolden(t *testing.T) {
 		return protocol.Finish{ID: id, Owner: owner, Write: "end.1", Created: fresh.Record.CreatedAt, Ending: e}
 	}
 	failure := &protocol.Failure{Message: "declined", Type: "CardError", Code: "card_declined"}
-	open := finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day})
-	open.Attempt = protocol.Unclaimed{Record: fresh.Record}
 	accounts := "accounts"
 	work := func() *Tx {
 		tx := new(Tx)
@@ -206,7 +204,6 @@ func TestRequestsAreGolden(t *testing.T) {
 			f.Attempt = protocol.WithoutResult{Write: "fact.1"}
 			return s.Finish(ctx, now, f)
 		}},
-		{"complete-open", func(s *Questions) error { return s.Finish(ctx, now, open) }},
 		{"fail", func(s *Questions) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Failed, Failure: failure, ExpiresAt: day}))
 		}},
@@ -218,11 +215,6 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"fence", func(s *Questions) error {
 			w := finish(protocol.Ending{State: protocol.Released, Uncertain: true, ExpiresAt: day})
 			w.NewOwner = "nobody"
-			return s.Finish(ctx, now, w)
-		}},
-		{"fence-open", func(s *Questions) error {
-			w := open
-			w.NewOwner, w.Ending = "nobody", protocol.Ending{State: protocol.Unknown, Uncertain: true}
 			return s.Finish(ctx, now, w)
 		}},
 		{"release", func(s *Questions) error {

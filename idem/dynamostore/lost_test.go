@@ -67,11 +67,6 @@ func eachWrite() []write {
 			return s.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "w", Name: "charge", Begin: true})
 		}, protocol.InProgress, "w"},
 		{"completion", claimed, finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day}), protocol.Completed, "w"},
-		{"completion without a claim", nothing, func(ctx context.Context, s *Store, id string) error {
-			w := completion(id, "o1", []byte("{}"))
-			w.Write, w.Attempt = "w", protocol.Unclaimed{Record: *claimedRecord(id, "o1")}
-			return s.Finish(ctx, base, w)
-		}, protocol.Completed, "w"},
 		{"outcome in atomic mode", nothing, func(ctx context.Context, s *Store, id string) error {
 			w := completion(id, "o1", []byte("{}"))
 			w.Write, w.Attempt = "w", protocol.Atomic{Claim: claim(id, "o1")}

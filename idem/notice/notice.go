@@ -70,7 +70,7 @@ const (
 	StoreUnavailable Kind = "store_unavailable" // the store could not be reached before the claim
 	CircuitOpened    Kind = "circuit_opened"    // calls have found the store down, further ones do not ask it
 	CircuitClosed    Kind = "circuit_closed"    // the store has answered again
-	FailedOpen       Kind = "failed_open"       // the handler runs without a claim
+	FailedOpen       Kind = "failed_open"       // the store is down, the handler runs and nothing is recorded
 	Unreadable       Kind = "record_unreadable" // a record, or a step's result in it, cannot be read, the call failed closed
 	Withdrawn        Kind = "withdrawn"         // a claim without a reply was taken back
 	OutcomeQueued    Kind = "outcome_queued"    // a write is kept for later; in state Completed, the result alone

@@ -216,10 +216,6 @@ func (f Finish) Apply(rec *Record, now time.Time) (*Record, error) {
 		made := how.Claim.Record
 		made.Seen = how.Claim.Seen
 		rec = &made
-	case Unclaimed:
-		if rec == nil {
-			rec = &how.Record
-		}
 	}
 	next := f.Ending.apply(rec, f.Write, now)
 	next.Write, next.Owner = f.Write, f.Owner
@@ -303,9 +299,6 @@ func (f Finish) Event() Event {
 		return ev
 	case Atomic:
 		ev.Kind, ev.Seen = EventCommit, how.Claim.Seen
-		return ev
-	case Unclaimed:
-		ev.Kind = EventFinishUnclaimed
 		return ev
 	}
 	switch f.Ending.State {

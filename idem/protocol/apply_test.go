@@ -308,7 +308,7 @@ func TestApplyCreates(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, heldRecord(), got)
 
-	f := protocol.Finish{ID: "t#op#x", Owner: "own", Write: "w", Attempt: protocol.Unclaimed{Record: *heldRecord()}, Ending: protocol.Ending{
+	f := protocol.Finish{ID: "t#op#x", Owner: "own", Write: "w", Attempt: protocol.Atomic{Claim: protocol.Claim{Record: *heldRecord()}}, Ending: protocol.Ending{
 		State: protocol.Completed, Result: []byte("r"), ExpiresAt: instant.Add(time.Hour),
 	}}
 	got, err = f.Apply(nil, instant)
@@ -316,7 +316,7 @@ func TestApplyCreates(t *testing.T) {
 	require.Equal(t, protocol.Completed, got.State)
 	require.Equal(t, "own", got.Owner)
 	require.Equal(t, "w", got.Write)
-	require.Equal(t, protocol.Unclaimed{Record: *heldRecord()}, f.Attempt, "the argument is not changed")
+	require.Equal(t, protocol.Atomic{Claim: protocol.Claim{Record: *heldRecord()}}, f.Attempt, "the argument is not changed")
 
 	f.Attempt = nil
 	_, err = f.Apply(nil, instant)

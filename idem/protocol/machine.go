@@ -36,9 +36,6 @@ const (
 	// EventWithdraw: the claimer takes back a claim whose reply never came. Uses
 	// Owner, Seen and Uncertain.
 	EventWithdraw
-	// EventFinishUnclaimed: an attempt that ran without a claim, because the store was
-	// down, records how it ended. Uses Owner, To and Uncertain.
-	EventFinishUnclaimed
 	// EventCommit: an attempt in atomic mode, which took no claim, records how it
 	// ended, or a call that its operation is accepted for later. Uses Seen and To.
 	EventCommit
@@ -74,7 +71,7 @@ type Event struct {
 	ExpiresAt time.Time
 	// Uncertain says that the ended attempt may have taken effect.
 	Uncertain bool
-	// To is the state that a resolution, or an end without a claim, leads to.
+	// To is the state that a resolution, or an outcome in atomic mode, leads to.
 	To State
 	// Again says that a resolution may replace an earlier one.
 	Again bool
@@ -144,13 +141,6 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 		reopens := rec != nil && rec.State == Unknown && ev.Uncertain
 		if free(rec, ev.Seen) || rec.HeldBy(ev.Owner) && !reopens {
 			return Decision{DoApply, Released}
-		}
-		return refuse(rec)
-	case EventFinishUnclaimed:
-		// As in EventRelease, an attempt parked by a stricter call stays parked.
-		reopens := rec != nil && rec.State == Unknown && ev.To == Released && ev.Uncertain
-		if rec == nil || rec.HeldBy(ev.Owner) && !reopens {
-			return Decision{DoApply, ev.To}
 		}
 		return refuse(rec)
 	case EventCommit:

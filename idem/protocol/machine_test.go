@@ -92,79 +92,78 @@ of no known state                       | unreadable unreadable reused      unre
 // Columns: extension to a later and to an earlier lease, step, begin mark; complete, fail,
 // release (excluded, uncertain), park; the completion of an owner from before a takeover;
 // another call's park; resolution to completed, failed, released; withdrawal by owner
-// (excluded, uncertain) and by what was seen; end without a claim as completed, released
-// uncertain, unknown; an outcome in atomic mode, and acceptance for later; the result that is added to an outcome
-// without it.
+// (excluded, uncertain) and by what was seen; an outcome in atomic mode, and acceptance for
+// later; the result that is added to an outcome without it.
 const writeTable = `
-                                        | later earlier step begin | comp fail rel rel? park | former | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | oC oR? oU | kC kF kR kSeenC kQ kSeenQ | add
-absent                                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | R    R     -     | C  R   U | C  F  -  -      Q  -      | -
-pending R                               | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-pending NR                              | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-pending R uncertain                     | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-pending NR uncertain                    | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-in_progress R live, accepted            | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress R lapsed, accepted          | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress NR lapsed, accepted         | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-released R excluded, accepted           | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released R uncertain, accepted          | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released NR uncertain, accepted         | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-unknown NR, accepted                    | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
-in_progress R live                      | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress NR live                     | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress R in the margin             | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress NR in the margin            | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress R lapsed                    | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress NR lapsed                   | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress R lapsed, past its expiry   | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress R lapsed, a step            | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress NR lapsed, a step           | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress R live, an open step        | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress R lapsed, an open step      | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress R live, watched             | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress R lapsed, watched           | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress NR lapsed, unwatched        | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress NR lapsed, swept            | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress R live, second attempt      | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-in_progress R lapsed, second attempt    | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | C  R   U | -  -  -  C      -  Q      | -
-completed                               | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-completed, a step                       | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-completed, no expiry                    | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-completed without its result            | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | C
-completed, in the margin                | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-completed, expiring now                 | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-completed, expired                      | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-completed, a step, expired              | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-completed from outside                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-completed from outside, lease not over  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-completed from outside, expired         | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-failed                                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-failed, expired                         | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-failed from outside                     | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released R excluded                     | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released NR excluded                    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released R uncertain                    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released NR uncertain                   | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released R excluded, a step             | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released R uncertain, a step            | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released NR uncertain, a step           | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released R excluded, an open step       | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released R uncertain, an open step      | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released R excluded, expired            | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released R uncertain, expired           | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released R excluded, a step, expired    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released R uncertain, a step, expired   | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released R excluded, two unsettled      | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released R uncertain, two unsettled     | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released NR from outside                | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-released NR from outside, a step        | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
-unknown R before the lease's end        | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
-unknown R in the margin                 | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   early | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
-unknown R after the lease               | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
-unknown NR after the lease              | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
-unknown R past an expiry                | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
-unknown R, an open step                 | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
-unknown NR after the lease, swept       | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | C  -   U | -  -  -  C      -  Q      | -
-of no known state                       | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -   - | -  -  -  C      -  Q      | -
+                                        | later earlier step begin | comp fail rel rel? park | former | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | kC kF kR kSeenC kQ kSeenQ | add
+absent                                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | R    R     -     | C  F  -  -      Q  -      | -
+pending R                               | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -  -  C      -  Q      | -
+pending NR                              | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -  -  C      -  Q      | -
+pending R uncertain                     | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -  -  C      -  Q      | -
+pending NR uncertain                    | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -  -  C      -  Q      | -
+in_progress R live, accepted            | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
+in_progress R lapsed, accepted          | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
+in_progress NR lapsed, accepted         | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
+released R excluded, accepted           | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -  -  C      -  Q      | -
+released R uncertain, accepted          | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -  -  C      -  Q      | -
+released NR uncertain, accepted         | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -  -  C      -  Q      | -
+unknown NR, accepted                    | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | -  -  -  C      -  Q      | -
+in_progress R live                      | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
+in_progress NR live                     | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
+in_progress R in the margin             | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
+in_progress NR in the margin            | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
+in_progress R lapsed                    | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
+in_progress NR lapsed                   | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
+in_progress R lapsed, past its expiry   | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
+in_progress R lapsed, a step            | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
+in_progress NR lapsed, a step           | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
+in_progress R live, an open step        | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
+in_progress R lapsed, an open step      | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
+in_progress R live, watched             | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
+in_progress R lapsed, watched           | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
+in_progress NR lapsed, unwatched        | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
+in_progress NR lapsed, swept            | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
+in_progress R live, second attempt      | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
+in_progress R lapsed, second attempt    | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
+completed                               | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+completed, a step                       | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+completed, no expiry                    | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+completed without its result            | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | C
+completed, in the margin                | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+completed, expiring now                 | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+completed, expired                      | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+completed, a step, expired              | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+completed from outside                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+completed from outside, lease not over  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+completed from outside, expired         | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+failed                                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+failed, expired                         | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+failed from outside                     | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released R excluded                     | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released NR excluded                    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released R uncertain                    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released NR uncertain                   | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released R excluded, a step             | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released R uncertain, a step            | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released NR uncertain, a step           | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released R excluded, an open step       | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released R uncertain, an open step      | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released R excluded, expired            | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released R uncertain, expired           | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released R excluded, a step, expired    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released R uncertain, a step, expired   | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released R excluded, two unsettled      | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released R uncertain, two unsettled     | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released NR from outside                | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+released NR from outside, a step        | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
+unknown R before the lease's end        | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   early | R    -     R     | -  -  -  C      -  Q      | -
+unknown R in the margin                 | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   early | R    -     R     | -  -  -  C      -  Q      | -
+unknown R after the lease               | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | -  -  -  C      -  Q      | -
+unknown NR after the lease              | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | -  -  -  C      -  Q      | -
+unknown R past an expiry                | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | -  -  -  C      -  Q      | -
+unknown R, an open step                 | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | -  -  -  C      -  Q      | -
+unknown NR after the lease, swept       | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | -  -  -  C      -  Q      | -
+of no known state                       | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
 `
 
 // rows reads a table into cells by row name, in the order of its columns.
@@ -255,9 +254,6 @@ func TestWriteTable(t *testing.T) {
 		{Kind: protocol.EventWithdraw, Owner: "own"},
 		{Kind: protocol.EventWithdraw, Owner: "own", Uncertain: true},
 		{Kind: protocol.EventWithdraw, Owner: "other", Seen: "seen"},
-		{Kind: protocol.EventFinishUnclaimed, Owner: "own", To: protocol.Completed},
-		{Kind: protocol.EventFinishUnclaimed, Owner: "own", To: protocol.Released, Uncertain: true},
-		{Kind: protocol.EventFinishUnclaimed, Owner: "own", To: protocol.Unknown},
 		{Kind: protocol.EventCommit, To: protocol.Completed},
 		{Kind: protocol.EventCommit, To: protocol.Failed},
 		{Kind: protocol.EventCommit, Owner: "own", Seen: "seen", To: protocol.Released},
@@ -412,27 +408,4 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 			require.False(t, d.To == protocol.Released && ev.Uncertain, where)
 		}
 	}
-}
-
-// An attempt without a claim whose first write had landed after all, and which a
-// not repeatable call has parked, must not make itself repeatable again: the
-// record would expire, and the next call would run.
-func TestFinishOpenDoesNotReopenWhatAStricterCallParked(t *testing.T) {
-	parked := &protocol.Record{
-		ID: "t#op#x", State: protocol.Unknown, Repeat: protocol.NotRepeatable, Owner: "open", Write: "w-lapse",
-		Attempt: 1, LeaseUntil: instant.Add(-time.Minute),
-	}
-	end := protocol.Finish{
-		ID: "t#op#x", Owner: "open", Write: "w-end", Attempt: protocol.Unclaimed{Record: protocol.Record{ID: "t#op#x"}},
-		Ending: protocol.Ending{State: protocol.Released, Uncertain: true, ExpiresAt: instant.Add(time.Hour)},
-	}
-	_, err := end.Apply(parked, instant)
-	var conflict *protocol.ConflictError
-	require.ErrorAs(t, err, &conflict)
-	require.Equal(t, parked, conflict.Existing)
-
-	end.Ending.Uncertain = false
-	got, err := end.Apply(parked, instant)
-	require.NoError(t, err)
-	require.Equal(t, protocol.Released, got.State)
 }

@@ -241,20 +241,8 @@ type Finish struct {
 }
 
 // AttemptKind is how an attempt ran, and thereby the condition and the effect of its
-// end: [Unclaimed], [Atomic] or [WithoutResult]. Nil is an attempt under a claim of its
-// own.
+// end: [Atomic] or [WithoutResult]. Nil is an attempt under a claim of its own.
 type AttemptKind interface{ attemptKind() }
-
-// Unclaimed is an attempt that ran without a claim because the store was down. Record
-// is created around the ending if there is none. The condition is that of
-// [EventFinishUnclaimed].
-type Unclaimed struct {
-	Record Record
-	// Undid says that the attempt has undone steps of its own, which nobody has recorded.
-	// The steps of an earlier attempt may be the same ones. InDoubt says that its claim was sent
-	// and may land late. Stores do not look at either.
-	Undid, InDoubt bool
-}
 
 // Atomic is an attempt in atomic mode: Claim was never written. The whole record is
 // made of Claim.Record and the ending, whose State is Completed, Failed or Pending. A Pending
@@ -269,7 +257,6 @@ type Atomic struct{ Claim Claim }
 // Completed and Omitted record whose write is Write.
 type WithoutResult struct{ Write string }
 
-func (Unclaimed) attemptKind()     {}
 func (Atomic) attemptKind()        {}
 func (WithoutResult) attemptKind() {}
 

@@ -91,8 +91,7 @@ func (w state) call(t *testing.T, by caller) (next []*state) {
 	// The claim lands and the handler runs.
 	v := w.copy(name + " claims")
 	for _, a := range v.actors {
-		// An attempt without a claim is unknown to the record until it ends.
-		seen := d.Do == protocol.DoTakeOver && repeat == protocol.NotRepeatable && !a.open
+		seen := d.Do == protocol.DoTakeOver && repeat == protocol.NotRepeatable
 		require.False(t, a.dirty && (a.strict || seen), "runs again after an uncertain attempt: %v", v.trail)
 	}
 	if d.Do == protocol.DoTakeOver && w.rec.Steps["charge"].Begun {
@@ -109,14 +108,6 @@ func (w state) call(t *testing.T, by caller) (next []*state) {
 	withdrawn := v.copy("reply lost, withdrawn") // the claim is still under way
 	require.True(t, withdrawn.land(t, withdrawn.withdrawal(c)))
 	withdrawn.late = append(withdrawn.late, claim)
-	if repeat == protocol.Repeatable && by.maxAttempts == 0 {
-		open := v.copy("fails open")
-		fresh := c
-		fresh.Seen, fresh.Replace, fresh.Record.Steps = "", false, nil
-		open.late = append(open.late, sent{what: "claim", actor: -1, apply: fresh.Apply, ids: []string{c.Record.Owner, c.Record.Write}})
-		open.actors = append(open.actors, actor{claim: fresh, open: true, running: true, dirty: true})
-		next = append(next, open)
-	}
 	require.True(t, v.land(t, claim))
 	v.actors = append(v.actors, actor{
 		claim: c, running: true, dirty: true, strict: c.Record.Repeat == protocol.NotRepeatable, maxAttempts: by.maxAttempts,
@@ -170,9 +161,6 @@ func (w state) act(t *testing.T, i int) (next []*state) {
 			v.actors[i].dirty = false
 		}
 		f := protocol.Finish{ID: r.ID, Owner: r.Owner, Write: v.id("w"), Ending: en}
-		if a.open {
-			f.Attempt = protocol.Unclaimed{Record: r}
-		}
 		if name == "completes" {
 			next = append(next, v.completesWithoutResult(t, i, f)...)
 		}
@@ -181,9 +169,6 @@ func (w state) act(t *testing.T, i int) (next []*state) {
 		queued.late = append(queued.late, end)
 		v.land(t, end)
 		next = append(next, v, queued)
-	}
-	if a.open {
-		return next
 	}
 	if v := w.commitInDoubt(t, i); v != nil {
 		next = append(next, v)

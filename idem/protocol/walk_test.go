@@ -26,7 +26,6 @@ const (
 // actor is one attempt whose handler may have run.
 type actor struct {
 	claim   protocol.Claim
-	open    bool // without a claim, because the store was down
 	running bool
 	// dirty: its handler may have taken effect, and nothing recorded says how.
 	dirty bool
@@ -126,7 +125,7 @@ func (w *state) land(t *testing.T, s sent) bool {
 		}
 	case protocol.Unknown:
 		for i, a := range w.actors {
-			if next.Repeat == protocol.NotRepeatable && a.dirty && (!a.open || next.Owner == a.claim.Record.Owner) {
+			if next.Repeat == protocol.NotRepeatable && a.dirty {
 				w.actors[i].strict = true
 			}
 		}
@@ -229,7 +228,7 @@ func (w *state) key() string {
 		record(w.rec)
 	}
 	for _, a := range w.actors {
-		fmt.Fprint(&b, "|", a.open, a.running, a.dirty, a.strict, ":")
+		fmt.Fprint(&b, "|", a.running, a.dirty, a.strict, ":")
 		record(&a.claim.Record)
 	}
 	for _, s := range w.late {

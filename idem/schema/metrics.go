@@ -35,7 +35,7 @@ const (
 	MetricOutOfTime        = "out_of_time"       // too little time was left to take a claim
 	MetricStoreUnavailable = "store_unavailable" // the store could not be reached before the claim
 	MetricCircuitOpened    = "circuit_opened"    // calls have found the store down, further ones do not ask it
-	MetricFailedOpen       = "failed_open"       // the handler runs without a claim
+	MetricFailedOpen       = "failed_open"       // the store is down, the handler runs and nothing is recorded
 	MetricUnreadable       = "record_unreadable" // a record cannot be read, of an engine's or a sweep's
 	MetricOutcomeQueued    = "outcome_queued"    // a write is kept for later
 	MetricOutcomeLanded    = "outcome_landed"    // a queued write was written

@@ -228,20 +228,6 @@ func (a *attempt) forget() forget {
 	return forget{protocol.Erasure{ID: a.id(), Seen: a.seen().Write}}
 }
 
-// open is an end of the attempt as one that ran without a claim.
-func (a *attempt) open(f finish) finish {
-	rec := a.claim.Record.Clone()
-	rec.LeaseUntil = a.c.now
-	f.Attempt = protocol.Unclaimed{Record: *rec}
-	return f
-}
-
-// unclaimed reports whether the end is one of an attempt without a claim.
-func unclaimed(f protocol.Finish) bool {
-	_, ok := f.Attempt.(protocol.Unclaimed)
-	return ok
-}
-
 func (a *attempt) complete(result string) finish {
 	return a.finish(protocol.Ending{
 		State: protocol.Completed, Result: []byte(result), ExpiresAt: expiry(a.c.now), ResponseVersion: 3,

@@ -150,17 +150,11 @@ func commitCases(h Harness) []check {
 					}
 				}
 			}
-			// Of what another call has parked, and where there was no claim.
+			// Of what another call has parked.
 			a := c.start()
 			sent := a.complete("late")
 			c.lands(a.lapse())
 			w := a.park()
-			w.NewOwner = newID()
-			c.lands(w)
-			c.refused(sent)
-			b := c.fresh()
-			sent = b.open(b.complete("late"))
-			w = b.open(b.park())
 			w.NewOwner = newID()
 			c.lands(w)
 			c.refused(sent)

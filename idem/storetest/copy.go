@@ -40,7 +40,7 @@ func copyCases(steps bool) []check {
 		}},
 		{"a record without a claim is not the caller's memory", func(c *cell) {
 			a := c.fresh()
-			w := a.open(a.complete("open"))
+			w := a.atomic(a.complete("atomic"))
 			c.lands(w)
 			clear(w.Ending.Result)
 			c.check(a.id())

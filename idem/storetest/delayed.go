@@ -151,7 +151,6 @@ func delayedCases(steps bool) []check {
 			c.lands(a.park())
 			c.lands(a.resolve(protocol.Failed))
 			c.refused(f)
-			c.refused(a.open(f))
 		}},
 		{"another call's park after an extension", func(c *cell) {
 			a := c.start()

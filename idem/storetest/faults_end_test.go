@@ -106,7 +106,7 @@ var endFaults = []fault{
 	{"an added result creates the record", []string{"added result/of a deleted outcome brings nothing back"}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if _, added := f.Attempt.(protocol.WithoutResult); added && rec == nil {
-				f.Attempt = protocol.Unclaimed{Record: protocol.Record{ID: f.ID, Owner: f.Owner}}
+				f.Attempt = protocol.Atomic{Claim: protocol.Claim{Record: protocol.Record{ID: f.ID, Owner: f.Owner}}}
 			}
 			return f.Apply(rec, now)
 		}
@@ -278,29 +278,12 @@ var endFaults = []fault{
 			return changed(next, rec, err, func(r *protocol.Record) { r.Uncertain = f.Ending.Uncertain }), err
 		}
 	}},
-	{"parked attempt reopens itself without a claim",
-		[]string{"fencing/uncertain release without a claim after another call's park"}, func(s *faulty) {
-			s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-				if !unclaimed(f) || rec == nil || rec.Owner != f.Owner {
-					return f.Apply(rec, now)
-				}
-				return f.Apply(as(rec, func(r *protocol.Record) { r.State = protocol.InProgress }), now)
-			}
-		}},
 	{"late outcome is refused", []string{
 		"late outcome/completion after the own park", "late outcome/completion after another call's park",
 	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec != nil && rec.State == protocol.Unknown && rec.Write != f.Write {
 				return nil, &protocol.ConflictError{Existing: rec}
-			}
-			return f.Apply(rec, now)
-		}
-	}},
-	{"end without a claim overwrites", []string{"late outcome/end without a claim leaves another call's record"}, func(s *faulty) {
-		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-			if unclaimed(f) {
-				rec = nil
 			}
 			return f.Apply(rec, now)
 		}

@@ -21,8 +21,6 @@ func ownWrites(steps bool) []struct {
 		{"release", func(a *attempt) write { return a.release(false) }},
 		{"uncertain release", func(a *attempt) write { return a.release(true) }},
 		{"park", func(a *attempt) write { return a.park() }},
-		{"completion without a claim", func(a *attempt) write { return a.open(a.complete("mine")) }},
-		{"release without a claim", func(a *attempt) write { return a.open(a.release(false)) }},
 		{"withdrawal", func(a *attempt) write { return a.withdraw() }},
 	}
 	if steps {
@@ -102,10 +100,6 @@ func fencingCases(steps bool) []check {
 			sent := w.make(a)
 			c.delete(a.id())
 			// Only what may create a record does so.
-			if f, ok := sent.(finish); ok && unclaimed(f.Finish) {
-				c.lands(sent)
-				return
-			}
 			if _, ok := sent.(withdraw); ok {
 				c.lands(sent)
 				return
@@ -121,7 +115,7 @@ func fencingCases(steps bool) []check {
 func parkedCases(steps bool) []check {
 	lands := map[string]bool{
 		"extension": true, "completion": true, "failure": true, "release": true, "park": true, "withdrawal": true,
-		"completion without a claim": true, "release without a claim": true, "step": true, "reference": true,
+		"step": true, "reference": true,
 	}
 	var cases []check
 	for _, w := range ownWrites(steps) {
@@ -132,11 +126,6 @@ func parkedCases(steps bool) []check {
 		}})
 	}
 	return append(cases,
-		check{"uncertain release without a claim after another call's park", func(c *cell) {
-			a := c.start()
-			c.lands(a.lapse())
-			c.refused(a.open(a.release(true)))
-		}},
 		check{"withdrawal after another call's own claim", func(c *cell) {
 			a := c.start()
 			c.lands(a.release(false))

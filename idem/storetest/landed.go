@@ -44,15 +44,6 @@ func landings(steps bool) []landing {
 		on("uncertain release", release),
 		on("park", park),
 		after("late completion", park, func(a *attempt) write { return a.complete("late") }),
-		{"completion without a claim", func(c *cell) write {
-			a := c.fresh()
-			return a.open(a.complete("open"))
-		}},
-		{"failure without a claim", func(c *cell) write {
-			a := c.fresh()
-			return a.open(a.fail())
-		}},
-		on("completion without a claim, which landed", func(a *attempt) write { return a.open(a.complete("open")) }),
 		on("another call's park", func(a *attempt) write { return a.lapse() }),
 		after("another call's park of a released record", release, func(a *attempt) write { return a.lapse() }),
 		after("resolution to completed", park, func(a *attempt) write { return a.resolve(protocol.Completed) }),

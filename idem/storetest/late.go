@@ -7,7 +7,7 @@ import (
 )
 
 // lateCases: a parked attempt may still say how it ended, while nobody has run or
-// decided since; an attempt without a claim may create its record.
+// decided since.
 func lateCases(steps bool) []check {
 	parks := []struct {
 		name string
@@ -25,7 +25,6 @@ func lateCases(steps bool) []check {
 		{"failure", func(a *attempt) write { return a.fail() }},
 		{"excluded release", func(a *attempt) write { return a.release(false) }},
 		{"park", func(a *attempt) write { return a.park() }},
-		{"completion without a claim", func(a *attempt) write { return a.open(a.complete("late")) }},
 	}
 	var cases []check
 	for _, p := range parks {
@@ -58,39 +57,6 @@ func lateCases(steps bool) []check {
 			equal(c, "Repeat", protocol.NotRepeatable, c.get(a.id()).Repeat)
 			c.lands(a.complete("late"))
 			equal(c, "Repeat", protocol.NotRepeatable, c.get(a.id()).Repeat)
-		}},
-		{"end without a claim creates the record", func(c *cell) {
-			for _, f := range []func(a *attempt) finish{
-				func(a *attempt) finish { return a.complete("open") },
-				func(a *attempt) finish { return a.complete(strings.Repeat("open", 1e5)) },
-				func(a *attempt) finish { return a.fail() },
-				func(a *attempt) finish { return a.release(true) },
-				func(a *attempt) finish { return a.park() },
-			} {
-				a := c.fresh()
-				c.lands(a.open(f(a)))
-			}
-		}},
-		{"end without a claim cancels its delayed claim", func(c *cell) {
-			a := c.fresh()
-			c.lands(a.open(a.complete("open")))
-			c.refused(a.acquire())
-		}},
-		{"end without a claim ends its landed claim", func(c *cell) {
-			a := c.start()
-			c.lands(a.open(a.complete("open")))
-		}},
-		{"end without a claim leaves another call's record", func(c *cell) {
-			a := c.fresh()
-			other := c.start(func(r *protocol.Record) { r.ID = a.id() })
-			c.refused(a.open(a.complete("mine")))
-			c.lands(other.complete("theirs"))
-			c.refused(a.open(a.complete("mine")))
-		}},
-		{"end without a claim leaves its withdrawn record", func(c *cell) {
-			a := c.fresh()
-			c.lands(a.withdraw())
-			c.refused(a.open(a.complete("mine")))
 		}},
 	}...)
 	if steps {

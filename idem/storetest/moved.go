@@ -87,7 +87,6 @@ func movedCases(h Harness) []check {
 			a := marked(c)
 			ws := []write{
 				a.acquire(), a.withdraw(), a.extend(2 * lease), a.complete("done"), a.fail(), a.release(true), a.park(), a.refer("pay_1"),
-				a.open(a.complete("done")), a.open(a.park()), a.open(a.release(false)), a.open(a.fail()),
 			}
 			if steps {
 				ws = append(ws, a.step("ship", []byte("1")), a.begin("ship"))

@@ -38,7 +38,7 @@ func damagedRecord(c *cell, a *attempt, d Damage, steps bool) {
 	ws := []write{
 		other.acquire(), stale.acquire(), other.withdraw(), other.extend(lease),
 		other.complete("x"), other.fail(), other.release(false), other.park(),
-		other.open(other.complete("x")), lapse, resolve,
+		lapse, resolve,
 	}
 	if steps {
 		ws = append(ws, other.step("ship", nil), other.begin("ship"))

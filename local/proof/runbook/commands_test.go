@@ -126,7 +126,7 @@ func TestTheRunbookOnAFailedOpenCallWithoutARecord(t *testing.T) {
 	for _, b := range blocks(t) {
 		if b.section == "FailedOpen" {
 			r, s := newReader(t), newScene(t, time.Minute)
-			require.Contains(t, r.follow(b, s.nothing()), "there is no record: the log and the provider are all there is")
+			require.Contains(t, r.follow(b, s.nothing()), "there is no record: no other call with this key has run")
 			return
 		}
 	}
