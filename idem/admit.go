@@ -70,7 +70,7 @@ func (x *execution) fenceClaims(ctx context.Context, id string, seen *Record) (b
 	}
 	err := e.store.Withdraw(ctx, now, w)
 	if err != nil {
-		if isAnswer(err) {
+		if protocol.Answers(err) {
 			err = nil
 		}
 		return false, err

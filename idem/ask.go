@@ -35,7 +35,7 @@ func (x *execution) heard(ctx context.Context, err error) {
 	c := &x.engine.circuit
 	failed, ok := errors.AsType[*StoreError](err)
 	switch {
-	case !ok && err != nil && !isAnswer(err):
+	case !ok && err != nil && !protocol.Answers(err):
 		return // nobody knows
 	case ok && failed.Throttled && !x.asks:
 		return // it can be reached, and what it cannot take its own quota of retries bounds

@@ -103,7 +103,7 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 			if err == nil {
 				return x.beginClaimed(ctx, c, sent), Outcome{}, nil
 			}
-			if _, failed := errors.AsType[*StoreError](err); failed || !isAnswer(err) {
+			if _, failed := errors.AsType[*StoreError](err); failed || !protocol.Answers(err) {
 				held := x.heldHere()
 				if held == nil || held.Retention < fenceFor {
 					return x.claimUnanswered(ctx, part, c, err, seen == nil)

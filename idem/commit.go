@@ -76,7 +76,7 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 		case a.later != nil && errors.As(err, &large):
 			c.ans.Err = err
 			return c.endUncommitted(ctx)
-		case !isAnswer(err):
+		case !protocol.Answers(err):
 			return c.resolveInDoubt(ctx, err)
 		case !a.atomic():
 			return c.lost(ctx, a, err)

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 var errPanicked = errors.New("idem: the handler panicked")
@@ -133,9 +131,3 @@ func (e *CommitError) Is(target error) bool {
 type RecordedError struct{ Failure }
 
 func (e *RecordedError) Error() string { return e.Message }
-
-// isAnswer reports whether the error tells of the record.
-func isAnswer(err error) bool {
-	_, conflict := errors.AsType[*protocol.ConflictError](err)
-	return conflict || errors.Is(err, ErrRecordUnreadable)
-}

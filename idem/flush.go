@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // errPendingOutcome says why a claim was not even asked for.
@@ -104,7 +105,7 @@ func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) erro
 			if t == nil || t.omitted == nil || !l.result {
 				e.tellOf(context.Background(), notice.OutcomeLanded, &l, l.recorded(), nil)
 			}
-		case !isAnswer(err) && e.now().Sub(l.since) <= pendingFor:
+		case !protocol.Answers(err) && e.now().Sub(l.since) <= pendingFor:
 			// The one that failed goes behind the others: the fault may be its own.
 			q.requeue(took, append(append(back, took[i+1:]...), l))
 			return err

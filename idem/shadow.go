@@ -126,7 +126,7 @@ func (o *observation) claim(ctx context.Context) {
 			c.Record.ExpiresAt = o.expires(c.Record.LeaseUntil)
 			err := o.engine.store.Acquire(ctx, o.engine.now(), c)
 			o.heard(told, err)
-			if err == nil || !isAnswer(err) {
+			if err == nil || !protocol.Answers(err) {
 				failed, ok := errors.AsType[*StoreError](err)
 				o.claims, o.sent, o.a.rec = err == nil || !ok || failed.Ambiguous, err, c.Record
 				if !o.claims {

@@ -123,7 +123,7 @@ func (e *Engine) addResult(ctx context.Context, t *terminal) error {
 	switch {
 	case err == nil:
 		t.fact = ""
-	case isAnswer(err), errors.As(err, &large):
+	case protocol.Answers(err), errors.As(err, &large):
 		t.drop(err)
 	default:
 		return err
@@ -142,7 +142,7 @@ func conflictUnseen(err error) bool {
 func (e *Engine) reread(ctx context.Context, now time.Time, f protocol.Finish) error {
 	rec, gErr := e.store.Get(protocol.Insist(ctx), f.ID)
 	switch {
-	case gErr != nil && isAnswer(gErr):
+	case gErr != nil && protocol.Answers(gErr):
 		return gErr
 	case gErr != nil:
 		// Not to be told now: the write is repeated later, and is fenced then too.

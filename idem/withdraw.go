@@ -35,7 +35,7 @@ func (x *execution) withdraw(ctx context.Context, c protocol.Claim, by time.Time
 		w.ExpiresAt = ceil(e.now().Add(max(c.Record.Retention, fenceFor)), time.Second)
 	}
 	wrote, err := e.takeBack(budget, e.now(), w)
-	if err == nil || isAnswer(err) {
+	if err == nil || protocol.Answers(err) {
 		if wrote {
 			x.closed(budget, Released, c.Record.Attempt)
 		}

@@ -93,3 +93,10 @@ type RefusedError struct {
 func (e *RefusedError) Error() string { return fmt.Sprintf("idem: the writes were refused: %v", e.Err) }
 
 func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Answers reports whether the store's error says what the record is: a [*ConflictError], or one
+// that matches [ErrRecordUnreadable].
+func Answers(err error) bool {
+	_, conflict := errors.AsType[*ConflictError](err)
+	return conflict || errors.Is(err, ErrRecordUnreadable)
+}

@@ -56,7 +56,7 @@ func (r *Reconciler) Extend(ctx context.Context, id string, until time.Time, by 
 		}
 		p.Audit.Until = until
 		err = again(ctx, func() error { return r.store.Prolong(ctx, r.now(), p) })
-		if !isAnswer(err) {
+		if !protocol.Answers(err) {
 			return err
 		}
 		// Somebody else wrote in between, or it has expired: look again.

@@ -39,7 +39,7 @@ func (s *sweep) record(id string) {
 		if err == nil {
 			return
 		}
-		if !isAnswer(err) {
+		if !protocol.Answers(err) {
 			s.failed(rec, err)
 			return
 		}
@@ -171,7 +171,7 @@ func (s *sweep) abandoned(rec *idem.Record, op Operation) error {
 	} else {
 		moved = s.wait(held, op, notice.Abandoned, s.backoff(held.Probes), held.Probes, why, err)
 	}
-	if isAnswer(moved) { // the work goes on already
+	if protocol.Answers(moved) { // the work goes on already
 		s.did(notice.Abandoned, held, held.State, why, err)
 		return nil
 	}
@@ -232,7 +232,7 @@ func (s *sweep) move(rec *idem.Record, p protocol.Postponement) (*idem.Record, e
 		if err == nil {
 			return p.Apply(rec, s.r.now())
 		}
-		if !isAnswer(err) || rec.State != idem.Unknown || rec.Sweep == "" || n == maxRounds {
+		if !protocol.Answers(err) || rec.State != idem.Unknown || rec.Sweep == "" || n == maxRounds {
 			return nil, err
 		}
 		next, _ := s.get(rec.ID)

@@ -60,7 +60,7 @@ func (r *Reconciler) Forget(ctx context.Context, id string, by By) error {
 		err = r.store.Forget(ctx, r.now(), protocol.Erasure{
 			ID: id, Seen: rec.Write, Audit: r.audit(rec, by, protocol.ChangeForgotten, idem.Absent, ""),
 		})
-		if !isAnswer(err) {
+		if !protocol.Answers(err) {
 			return err
 		}
 	}

@@ -114,7 +114,7 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 		return s.giveUp(rec, why+": "+err.Error(), err)
 	case a.err != nil, errors.As(err, &config), errors.As(err, &large):
 		return s.giveUp(rec, why+", with an outcome that cannot be recorded", err)
-	case isAnswer(err), s.ctx.Err() != nil:
+	case protocol.Answers(err), s.ctx.Err() != nil:
 		return err
 	}
 	// A store that never takes it must not keep it from people.

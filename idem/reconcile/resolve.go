@@ -71,7 +71,7 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 		if res.Attempt == 0 {
 			res.Attempt = rec.Attempt // of a later one nothing was found out
 		}
-		if err = r.resolve(ctx, rec, res, by); !isAnswer(err) {
+		if err = r.resolve(ctx, rec, res, by); !protocol.Answers(err) {
 			return err
 		}
 		// Somebody else wrote in between: look again.
@@ -234,12 +234,6 @@ func again(ctx context.Context, write func() error) (err error) {
 		}
 	}
 	return err
-}
-
-// isAnswer reports whether the store has answered what the record is.
-func isAnswer(err error) bool {
-	var conflict *protocol.ConflictError
-	return errors.As(err, &conflict)
 }
 
 func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by By) protocol.Settlement {
