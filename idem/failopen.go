@@ -11,13 +11,11 @@ import (
 
 // failsOpen reports whether the call runs without the claim that could not be written:
 // the operation allows that, the store is down, this process knows of no earlier
-// attempt whose outcome waits to be written, the caller still waits, and every process
-// makes the same token of the key.
+// attempt whose outcome waits to be written, and the caller still waits.
 func (x *execution) failsOpen(ctx context.Context, err error) bool {
 	var failed *StoreError
-	name := x.call.Key.name
 	return x.call.Accepted == nil && x.call.Key.op.OnStoreFailure != FailClosed && errors.As(err, &failed) && failed.Down &&
-		ctx.Err() == nil && !x.engine.queue.hasOutcomeOf(x.call.Key.id) && (name == nil || !name.Current().MayMove)
+		ctx.Err() == nil && !x.engine.queue.hasOutcomeOf(x.call.Key.id)
 }
 
 // writeFinish writes how an attempt ended, under the time now. Repeating it is safe.

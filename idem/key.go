@@ -21,7 +21,7 @@ type Key struct {
 	tenant string
 	value  string
 	id     string
-	name   protocol.Name // if the operation has secrets
+	keyed  protocol.KeyedDigest // that the id was made with, if any
 	err    error
 }
 
@@ -42,11 +42,9 @@ func (o Operation) Key(tenant, value string) Key {
 		k.err = keyError("the value is empty: an absent value must not become everybody's key")
 	case len(value) > maxValue:
 		k.err = keyError("the value has %d bytes: use at most %d, or a digest of your own", len(value), maxValue)
-	case o.Secrets != nil:
-		k.name = o.Secrets.Name(startOf(tenant, o.Name), value)
-		k.id = k.name.Current().ID
 	default:
-		k.id = recordID(tenant, o.Name, value)
+		k.keyed, _ = o.Values.(protocol.KeyedDigest)
+		k.id = recordID(tenant, o.Name, k.digestOf(value))
 	}
 	return k
 }
@@ -110,11 +108,11 @@ func keyError(format string, args ...any) error {
 
 // startOf is what the ids of the tenant's records of the operation start with.
 func startOf(tenant, operation string) string {
-	id := recordID(tenant, operation, "")
+	id := recordID(tenant, operation, [sha256.Size]byte{})
 	return id[:strings.LastIndexByte(id, '#')+1]
 }
 
-func recordID(tenant, operation, value string) string {
+func recordID(tenant, operation string, sum [sha256.Size]byte) string {
 	var b strings.Builder
 	b.Grow(len(tenant) + len(operation) + 2 + 43)
 	if tenant != NoTenant {
@@ -123,7 +121,6 @@ func recordID(tenant, operation, value string) string {
 	b.WriteByte('#')
 	escapeTo(&b, operation)
 	b.WriteByte('#')
-	sum := sha256.Sum256([]byte(value))
 	var digest [43]byte
 	base64.RawURLEncoding.Encode(digest[:], sum[:])
 	b.Write(digest[:])
