@@ -36,10 +36,10 @@
 //
 // # Another secret
 //
-// The secret of an operation cannot be changed, nor can an operation that has run without one get
-// one: its records would not be found. Use a new operation name with the new secret, such as
-// "charge-2". A key that is recorded under the old name runs again under the new one. So change the
-// name only when no key can come again: stop the traffic, wait for the longest time after
-// which a caller still retries, resolve the open questions, and deploy the new name. Or route by
-// time: requests of keys made before the change go to the old name until its Retention has passed.
+// The secret of an operation cannot be changed, and an operation that has run without one cannot get
+// one: its records would not be found. Use the new secret with a new operation name, such as
+// "charge-2". A key that is recorded under the old name runs again under the new one, so that no key
+// may come under both: send callers to the new name when they begin new keys, for example with a new
+// version of the API, and keep the old operation until its Retention has passed since its last
+// call and its open questions are resolved. Then destroy the old secret.
 package secrets

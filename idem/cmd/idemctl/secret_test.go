@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/secrets"
 )
 
@@ -67,14 +66,14 @@ func TestACheckRecordIsNeitherListedNorForgotten(t *testing.T) {
 		code, out, _ := b.run("list", "--all", "--yes")
 		require.Equal(t, exitDone, code)
 		require.Contains(t, out, key.ID())
-		require.NotContains(t, out, check)
-		code, out, errs := b.run("forget", check, "--why", "a test", "--yes")
+		require.NotContains(t, out, " "+check)
+		code, out, errs := b.run("forget", check, "--reason", "a test", "--yes")
 		require.Equal(t, exitFailed, code, out)
-		require.Contains(t, errs, reconcile.ErrOpen.Error())
+		require.Contains(t, errs, check+" has the check value of its operation's secret, and must stay")
 		rec, err := b.Store.Get(t.Context(), check)
 		require.NoError(t, err)
 		require.NotNil(t, rec)
-		code, _, _ = b.run("forget", key.ID(), "--why", "a test", "--yes")
+		code, _, _ = b.run("forget", key.ID(), "--reason", "a test", "--yes")
 		require.Equal(t, exitDone, code)
 	})
 }
