@@ -13,6 +13,13 @@ import (
 // a forgotten tenant is an error and never everybody's.
 const NoTenant = "\x00"
 
+// What a secret digests, kept apart by how it begins.
+const (
+	ofCheck = "idem check\x00"
+	ofValue = "idem value\x00"
+	ofInput = "idem input\x00"
+)
+
 // Key names one record: tenant, operation and the caller's value. Make it with
 // [Operation.Key]. It carries its operation's policy and any mistake made in its
 // parts; the mistake comes out where the key is used.
@@ -47,6 +54,23 @@ func (o Operation) Key(tenant, value string) Key {
 		k.id = recordID(tenant, o.Name, k.digestOf(value))
 	}
 	return k
+}
+
+// digestOf is the digest of a value in its record's id.
+func (k *Key) digestOf(value string) [sha256.Size]byte {
+	if k.keyed == nil {
+		return sha256.Sum256([]byte(value))
+	}
+	return k.keyed.Digest(ofValue + startOf(k.tenant, k.op.Name) + "\x00" + value)
+}
+
+// fingerprint is what the key's record has of the input's fingerprint. Under a secret two records of
+// the same input have different ones.
+func (k *Key) fingerprint(of Fingerprint) Fingerprint {
+	if k.keyed == nil {
+		return of
+	}
+	return protocol.FingerprintOf(k.keyed.Digest(ofInput + k.id + "\x00" + string(of)))
 }
 
 // KeyOf returns the key of a record of the operation from its [Key.ID] alone. It has no value,

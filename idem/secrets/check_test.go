@@ -101,6 +101,18 @@ func TestCallsOfAnOperationWithASecret(t *testing.T) {
 	})
 }
 
+// One operation's check says nothing of another one's.
+func TestEachOperationIsCheckedForItself(t *testing.T) {
+	r := newRig(t)
+	former := r.process(secretB)
+	former.op.Name = "refund"
+	former.runs("one")
+	p := r.process(secretA)
+	p.runs("one")
+	p.op.Name = "refund"
+	p.refuses("one", underAnother)
+}
+
 // A duplicate of what runs in the same process is in flight, which need not be asked.
 func TestADuplicateInTheSameProcessIsInFlight(t *testing.T) {
 	r := newRig(t)

@@ -2,7 +2,6 @@ package idem
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -10,38 +9,13 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// What a secret digests, kept apart by how it begins.
-const (
-	ofCheck = "idem check\x00"
-	ofValue = "idem value\x00"
-	ofInput = "idem input\x00"
-)
-
 // checkedFor is how long a process relies on what it has read of an operation's check record.
 const checkedFor = time.Hour
-
-// digestOf is the digest of a value in its record's id.
-func (k *Key) digestOf(value string) [sha256.Size]byte {
-	if k.keyed == nil {
-		return sha256.Sum256([]byte(value))
-	}
-	return k.keyed.Digest(ofValue + startOf(k.tenant, k.op.Name) + "\x00" + value)
-}
-
-// fingerprint is what the key's record has of the input's fingerprint. Under a secret two records of
-// the same input have different ones.
-func (k *Key) fingerprint(of Fingerprint) Fingerprint {
-	if k.keyed == nil {
-		return of
-	}
-	return protocol.FingerprintOf(k.keyed.Digest(ofInput + k.id + "\x00" + string(of)))
-}
 
 // secretCheck is what a process knows of one check record.
 type secretCheck struct {
 	lock chan struct{} // a mutex whose wait ends with the context
-	same bool          // the record was there, and the secret is the one of the process
-	at   instant       // when the record was read
+	at   instant       // when the record was read last, and was under the secret
 }
 
 // checkSecret returns an error unless the operation's records are under the key's secret, as the
@@ -62,7 +36,7 @@ func (e *Engine) checkSecret(ctx context.Context, key *Key, create bool) (asked 
 	}
 	defer func() { <-known.lock }()
 	now := rightNow()
-	if known.same && now.since(known.at) < checkedFor {
+	if now.since(known.at) < checkedFor {
 		return false, nil
 	}
 	rec, err := e.store.Get(ctx, id)
@@ -78,7 +52,7 @@ func (e *Engine) checkSecret(ctx context.Context, key *Key, create bool) (asked 
 		return true, checkError(&ConfigError{What: fmt.Sprintf("operation %q", key.op.Name),
 			Problem: "its records in the store are under another secret than this process has: use that one, or a new Name for a new secret"})
 	}
-	known.same, known.at = true, now
+	known.at = now
 	return true, nil
 }
 
