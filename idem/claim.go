@@ -19,10 +19,13 @@ func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
 		return x.acquire(ctx, &part, held)
 	}
 	err := x.enter()
+	if err == nil {
+		err = x.checkSecret(ctx, part.ctx, x.call.NoClaim == nil)
+	}
 	var seen *Record
 	if err == nil {
 		_ = e.queue.flush(part.ctx) // what could not be written stays in the queue
-		seen, err = x.home(ctx, part.ctx)
+		seen, err = x.beforeClaim(ctx, part.ctx)
 	}
 	if err != nil {
 		if late := x.call.NoClaim; errors.Is(late, ErrOutOfTime) && !errors.Is(err, ErrRecordUnreadable) {
@@ -49,12 +52,6 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 			return nil, Outcome{}, x.answer(ctx, seen, protocol.DoInFlight)
 		}
 		d := protocol.Next(seen, x.claimEvent(), e.now())
-		if rec, moved, err := x.elsewhere(ctx, part.ctx, seen); err != nil {
-			return nil, Outcome{}, x.unavailable(ctx, err)
-		} else if moved {
-			seen = rec
-			continue
-		}
 		if atomic && d.Do == protocol.DoTakeOver && seen.Progressed() {
 			// Left by the reserved mode: this one could not skip what is recorded.
 			d = protocol.Decision{Do: protocol.DoPark, To: Unknown}
@@ -188,6 +185,30 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 		return nil, Outcome{}, &InFlightError{}
 	}
 	return nil, Outcome{}, x.answer(ctx, seen, protocol.DoInFlight)
+}
+
+// beforeClaim returns the record if that must be seen before the claim, and nil otherwise. The store
+// is asked within the time of asking.
+func (x *execution) beforeClaim(ctx, asking context.Context) (*Record, error) {
+	op := &x.call.Key.op
+	switch {
+	case x.call.Accepted != nil:
+		return x.call.Accepted, nil
+	case x.call.NoClaim == nil && x.later == nil && op.Limit == nil && (op.Mode != Atomic || op.ReplayRunsHandler):
+		return nil, nil
+	}
+	rec, err := x.look(asking)
+	x.heard(ctx, err)
+	return rec, err
+}
+
+// look reads the record without claiming it, once more if it cannot be read.
+func (x *execution) look(ctx context.Context) (*Record, error) {
+	rec, err := x.engine.store.Get(ctx, x.call.Key.id)
+	if errors.Is(err, ErrRecordUnreadable) {
+		return x.engine.store.Get(ctx, x.call.Key.id)
+	}
+	return rec, err
 }
 
 func (x *execution) claimEvent() protocol.Event {

@@ -15,7 +15,7 @@ func (x *execution) newClaim(seen *Record, do protocol.Action) protocol.Claim {
 		Fingerprint: x.call.Fingerprint, Codec: x.call.Codec, Owner: newID(), Attempt: 1,
 		LeaseUntil: x.kill, Retention: op.retention(), CreatedAt: now, UpdatedAt: now,
 	}
-	if op.KeepValue {
+	if op.Values == KeepValues {
 		rec.Value = x.call.Key.value
 	}
 	if x.kill.IsZero() {

@@ -178,7 +178,10 @@ func TestRecordOfAClaim(t *testing.T) {
 		for _, op := range both {
 			for _, keep := range []bool{false, true} {
 				r := newRig(t, nil)
-				op.Retention, op.KeepValue = time.Hour, keep
+				op.Retention, op.Values = time.Hour, nil
+				if keep {
+					op.Values = idem.KeepValues
+				}
 				key := op.Key("t", "the value")
 				start := r.clock.Now().UTC()
 				_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/idem-go/idempotency/idem/notice"
@@ -83,7 +84,7 @@ type Engine struct {
 	fences     fences
 	// stepExtra is by how many bytes more than usual the store's steps count.
 	stepExtra int
-	place     protocol.Place // for operations with secrets
+	checks    sync.Map // *secretCheck by the fingerprint of the check record
 }
 
 // New returns an engine over the store. Mistakes in its arguments are a [*ConfigError].
@@ -137,7 +138,6 @@ func New(store Store, o *Options) (*Engine, error) {
 	if s, ok := store.(protocol.StepSizer); ok {
 		e.stepExtra = s.StepExtra()
 	}
-	e.place.Store, e.place.Now, e.place.Margin = store, e.now, e.opts.Margin
 	e.queue = &queue{engine: e, blocked: map[string]int{}, idle: make(chan struct{}, 1)}
 	return e, nil
 }

@@ -40,10 +40,8 @@ func (e *Engine) execute(ctx context.Context, c Call) (Outcome, error) {
 	if c.Key.op.Shadow && c.Later == nil {
 		return e.observe(ctx, c)
 	}
-	x := &execution{engine: e, call: c, input: c.Fingerprint, begun: e.now(), called: time.Now()}
-	if c.Key.name != nil {
-		x.moveTo(c.Key.name.Current())
-	}
+	c.Fingerprint = c.Key.fingerprint(c.Fingerprint)
+	x := &execution{engine: e, call: c, begun: e.now(), called: time.Now()}
 	if c.Later != nil {
 		x.later = newAcceptance(c.Later)
 	}

@@ -13,8 +13,6 @@ type execution struct {
 	engine       *Engine
 	later        *acceptance // of a call that accepts its operation for later
 	call         Call
-	input        Fingerprint // the call's, before a secret digests it
-	former       bool        // the key is recorded under a former secret
 	begun        time.Time
 	endByEngine  time.Time     // of the invocation, by the engine's clock; zero outside Lambda
 	kill         time.Time     // endByEngine, zero where the invocation's end kills nothing

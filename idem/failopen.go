@@ -11,20 +11,16 @@ import (
 
 // failsOpen reports whether the handler runs although the claim could not be written: the
 // operation allows that, the call has seen no record, the store is down, the caller still
-// waits, no outcome of the key waits in this process to be written, and every process makes the
-// same token of the key.
+// waits, and no outcome of the key waits in this process to be written.
 func (x *execution) failsOpen(ctx context.Context) bool {
-	name := x.call.Key.name
 	return x.down != nil && x.call.Key.op.OnStoreFailure == FailOpen && x.call.Accepted == nil && x.later == nil &&
-		ctx.Err() == nil && !x.engine.queue.hasOutcomeOf(x.call.Key.id) && (name == nil || !name.Current().MayMove)
+		ctx.Err() == nil && !x.engine.queue.hasOutcomeOf(x.call.Key.id)
 }
 
 // failOpen runs the call over a store that keeps nothing. A later call with the key runs again.
 func (x *execution) failOpen(ctx context.Context) (Outcome, error) {
 	x.notify(ctx, notice.FailedOpen, notice.Notice{Attempt: 1, Err: x.down})
-	call := x.call
-	call.Key.name = nil // its id is settled
-	out, err := x.engine.over(keepsNothing{down: x.down}).execute(ctx, call)
+	out, err := x.engine.over(keepsNothing{down: x.down}).execute(ctx, x.call)
 	out.State, out.RecordedAt, out.ExpiresAt = Absent, time.Time{}, time.Time{}
 	if failed, ok := errors.AsType[*CommitError](err); ok {
 		failed.State = Absent

@@ -37,7 +37,7 @@ func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		op := safe
-		op.KeepValue = true
+		op.Values = idem.KeepValues
 		key := op.Key("t", "k")
 		killedWith(t, r, key, charged)
 		before := r.record(t, key)

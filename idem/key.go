@@ -13,6 +13,13 @@ import (
 // a forgotten tenant is an error and never everybody's.
 const NoTenant = "\x00"
 
+// What a secret digests, kept apart by how it begins.
+const (
+	ofCheck = "idem check\x00"
+	ofValue = "idem value\x00"
+	ofInput = "idem input\x00"
+)
+
 // Key names one record: tenant, operation and the caller's value. Make it with
 // [Operation.Key]. It carries its operation's policy and any mistake made in its
 // parts; the mistake comes out where the key is used.
@@ -21,7 +28,7 @@ type Key struct {
 	tenant string
 	value  string
 	id     string
-	name   protocol.Name // if the operation has secrets
+	keyed  protocol.KeyedDigest // that the id was made with, if any
 	err    error
 }
 
@@ -42,13 +49,28 @@ func (o Operation) Key(tenant, value string) Key {
 		k.err = keyError("the value is empty: an absent value must not become everybody's key")
 	case len(value) > maxValue:
 		k.err = keyError("the value has %d bytes: use at most %d, or a digest of your own", len(value), maxValue)
-	case o.Secrets != nil:
-		k.name = o.Secrets.Name(startOf(tenant, o.Name), value)
-		k.id = k.name.Current().ID
 	default:
-		k.id = recordID(tenant, o.Name, value)
+		k.keyed, _ = o.Values.(protocol.KeyedDigest)
+		k.id = recordID(tenant, o.Name, k.digestOf(value))
 	}
 	return k
+}
+
+// digestOf is the digest of a value in its record's id.
+func (k *Key) digestOf(value string) [sha256.Size]byte {
+	if k.keyed == nil {
+		return sha256.Sum256([]byte(value))
+	}
+	return k.keyed.Digest(ofValue + startOf(k.tenant, k.op.Name) + "\x00" + value)
+}
+
+// fingerprint is what the key's record has of the input's fingerprint. Under a secret two records of
+// the same input have different ones.
+func (k *Key) fingerprint(of Fingerprint) Fingerprint {
+	if k.keyed == nil {
+		return of
+	}
+	return protocol.FingerprintOf(k.keyed.Digest(ofInput + k.id + "\x00" + string(of)))
 }
 
 // KeyOf returns the key of a record of the operation from its [Key.ID] alone. It has no value,
@@ -110,11 +132,11 @@ func keyError(format string, args ...any) error {
 
 // startOf is what the ids of the tenant's records of the operation start with.
 func startOf(tenant, operation string) string {
-	id := recordID(tenant, operation, "")
+	id := recordID(tenant, operation, [sha256.Size]byte{})
 	return id[:strings.LastIndexByte(id, '#')+1]
 }
 
-func recordID(tenant, operation, value string) string {
+func recordID(tenant, operation string, sum [sha256.Size]byte) string {
 	var b strings.Builder
 	b.Grow(len(tenant) + len(operation) + 2 + 43)
 	if tenant != NoTenant {
@@ -123,7 +145,6 @@ func recordID(tenant, operation, value string) string {
 	b.WriteByte('#')
 	escapeTo(&b, operation)
 	b.WriteByte('#')
-	sum := sha256.Sum256([]byte(value))
 	var digest [43]byte
 	base64.RawURLEncoding.Encode(digest[:], sum[:])
 	b.Write(digest[:])

@@ -3,8 +3,6 @@ package idem
 import (
 	"context"
 	"time"
-
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Status is what is recorded of a key, without its result.
@@ -30,7 +28,10 @@ func (e *Engine) Lookup(ctx context.Context, key Key) (Status, error) {
 	if err := key.Err(); err != nil {
 		return Status{}, err
 	}
-	rec, err := e.read(ctx, key)
+	if _, err := e.checkSecret(ctx, &key, false); err != nil {
+		return Status{}, err
+	}
+	rec, err := e.store.Get(ctx, key.id)
 	if rec == nil || err != nil || rec.Expired(e.now().Add(-e.opts.Margin)) {
 		return Status{}, err
 	}
@@ -49,6 +50,9 @@ func (e *Engine) Get(ctx context.Context, key Key) (*Record, error) {
 	part := x.claiming(ctx)
 	defer part.end()
 	err := x.enter()
+	if err == nil {
+		err = x.checkSecret(ctx, part.ctx, false)
+	}
 	var rec *Record
 	if err == nil {
 		rec, err = x.look(part.ctx)
@@ -58,22 +62,4 @@ func (e *Engine) Get(ctx context.Context, key Key) (*Record, error) {
 		return nil, x.unavailable(ctx, err)
 	}
 	return rec, nil
-}
-
-// read reads the key's record.
-func (e *Engine) read(ctx context.Context, key Key) (*Record, error) {
-	if key.name == nil {
-		return e.store.Get(ctx, key.id)
-	}
-	h, err := key.name.Find(ctx, &e.place)
-	return h.Seen, err
-}
-
-// Find returns the id of the key's record, also under a former secret.
-func (k Key) Find(ctx context.Context, store Store) (string, error) {
-	if k.name == nil || k.Err() != nil {
-		return k.id, k.Err()
-	}
-	h, err := k.name.Find(ctx, &protocol.Place{Store: store, Now: time.Now, Margin: DefaultMargin})
-	return h.ID, err
 }

@@ -110,24 +110,33 @@ type Operation struct {
 	MaxAttempts int
 	// Limit bounds the open and the new keys of each tenant, see package limit. Nil is none.
 	Limit protocol.Limit
-	// KeepValue stores the caller's value beside its digest, for operators. Not for personal data.
-	KeepValue bool
-	// Secrets, of package secrets, keep who reads the store from guessing values and inputs.
-	Secrets protocol.Digester
+	// Values says how the values of the keys are stored: nil as a plain digest alone, [KeepValues]
+	// also as they are, that of package secrets as a digest with a secret.
+	Values protocol.Values
 }
+
+// KeepValues, as [Operation].Values, stores the caller's value in addition to its digest, for
+// operators. Not for personal data.
+const KeepValues keepValues = true
+
+type keepValues bool
+
+// Check implements [protocol.Values].
+func (keepValues) Check() error { return nil }
 
 // Check reports what is wrong with the declaration, as a [*ConfigError].
 func (o Operation) Check() error {
 	bad := func(format string, args ...any) error {
 		return &ConfigError{What: fmt.Sprintf("operation %q", o.Name), Problem: fmt.Sprintf(format, args...)}
 	}
-	if o.Secrets != nil {
-		if err := o.Secrets.Check(); err != nil {
+	switch v := o.Values.(type) {
+	case nil, keepValues:
+	case protocol.KeyedDigest:
+		if err := v.Check(); err != nil {
 			return bad("%v", err)
 		}
-		if o.KeepValue {
-			return bad("Secrets has no meaning with KeepValue, which stores what they hide: leave one of them out")
-		}
+	default:
+		return bad("Values is a %T: use idem.KeepValues or secrets.New", v)
 	}
 	switch {
 	case o.Name == "":

@@ -2,6 +2,7 @@ package idem
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -43,12 +44,10 @@ func (e *Engine) observe(ctx context.Context, c Call) (Outcome, error) {
 		// There is no record. The token is that of the key all the same: a retry sends it again.
 		x.call.Key.id = ""
 		if c.Key.Err() != nil {
-			a.key.id = recordID(NoTenant, c.Key.op.Name, newID()) // nothing shares it
+			a.key.id = recordID(NoTenant, c.Key.op.Name, sha256.Sum256([]byte(newID()))) // nothing shares it
 		}
 	} else {
-		if c.Key.name != nil {
-			x.call.Fingerprint = c.Key.name.Current().Fingerprint(c.Fingerprint)
-		}
+		x.call.Fingerprint = c.Key.fingerprint(c.Fingerprint)
 		x.call.Key.id = protocol.ShadowID(x.call.Key.id)
 	}
 	o := &observation{execution: x, a: a}

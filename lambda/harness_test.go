@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the golden files")
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 var (
-	charge   = idem.Operation{Name: "charge", KeepValue: true}
+	charge   = idem.Operation{Name: "charge", Values: idem.KeepValues}
 	transfer = idem.Operation{Name: "transfer", Repeat: idem.Repeatable}
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable, KeepValue: true}
+var fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable, Values: idem.KeepValues}
 
 var quiet = slog.New(slog.DiscardHandler)
 

@@ -34,7 +34,7 @@ var (
 )
 
 func TestNoTextOfARecordIsMarkup(t *testing.T) {
-	op := idem.Operation{Name: "refund" + attack, KeepValue: true}
+	op := idem.Operation{Name: "refund" + attack, Values: idem.KeepValues}
 	// A sentence of an attacker, with a name that leads elsewhere.
 	for name, tenant := range map[string]string{"markup": "t" + attack[:40], "address": "javascript:alert(1)"} {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ const (
 
 func TestNoTextOfARecordHidesOrTurnsAnother(t *testing.T) {
 	r := newRig(t, console.Options{Who: func(*http.Request) (string, error) { return "who" + turned, nil }})
-	op := idem.Operation{Name: "refund" + turned, KeepValue: true}
+	op := idem.Operation{Name: "refund" + turned, Values: idem.KeepValues}
 	key := op.Key("acme"+turned, "value"+turned)
 	_, err := idem.Do(t.Context(), r.Engine, key, 1, func(ctx context.Context, _ int) (string, error) {
 		_, err := idem.Step(ctx, "step"+formats, func(context.Context) (string, error) { return "seat" + turned, nil }, &idem.StepConfig[string]{
@@ -187,7 +187,7 @@ func TestWhatCannotBeAnIdIsNotLookedUp(t *testing.T) {
 
 func TestResultsValuesAndMessagesAreShownOnlyWhenAsked(t *testing.T) {
 	r := newRig(t, console.Options{})
-	op := idem.Operation{Name: "refund", KeepValue: true}
+	op := idem.Operation{Name: "refund", Values: idem.KeepValues}
 	key := op.Key("acme", "customer-4711")
 	id := key.ID()
 	_, err := idem.Do(t.Context(), r.Engine, key, 1, func(context.Context, int) (string, error) { return "secret result", nil })

@@ -90,16 +90,6 @@ func TestCallsPerPath(t *testing.T) {
 	})
 	count("steps: release", []string{upd}, finish(protocol.Finish{ID: "f", Owner: "o1", Write: "q", Ending: protocol.Ending{State: protocol.Released}}))
 	count("get", []string{get}, func() error { _, err := f.Get(ctx, "f"); return err })
-
-	mark := protocol.Move{ID: "m", To: "n", Write: "m.1", ExpiresAt: base.Add(time.Hour)}
-	count("mark", []string{put}, func() error { return f.Move(ctx, base, mark) })
-	count("mark, again", []string{put}, func() error { return f.Move(ctx, base, mark) })
-	mark.ID = "a"
-	refused("mark over a record", []string{put}, func() error { return f.Move(ctx, base, mark) })
-	count("register, set", []string{put}, func() error {
-		return f.SetRegister(ctx, base, protocol.Register{Operation: "op", Version: 1, Secrets: []protocol.RegisteredSecret{{Check: "a", Since: base}}})
-	})
-	count("register", []string{get}, func() error { _, err := f.Register(ctx, "op"); return err })
 }
 
 // A change from outside is three calls instead of a transaction.

@@ -29,9 +29,6 @@ func decode(it item) (*protocol.Record, error) {
 			return nil, unreadable(d.id, "it is of version %d, and this code reads up to %d", v, schema.RecordVersion)
 		}
 	}
-	if text(it, schema.State) == string(protocol.Moved) {
-		return d.mark()
-	}
 	rec := &protocol.Record{
 		ID:              d.id,
 		State:           d.state(),

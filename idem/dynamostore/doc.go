@@ -81,7 +81,7 @@
 // [Sealer] finds a record with an encrypted result unreadable too.
 //
 // Not encrypted are: the tenant and the operation, the SHA-256 of the caller's value and of the
-// input, the value itself with [idem.Operation].KeepValue, the names of steps, the provider's
+// input, the value itself with [idem.KeepValues], the names of steps, the provider's
 // reference, the texts, types and codes of errors, of a record and of its steps, who made a change
 // from outside and why, which operators must be able to read, the messages of the outbox, and the
 // business writes of a [Tx]. Keep personal data out of them.
@@ -143,8 +143,7 @@
 //	                                  1 Update                 UpdateItem
 //	 … changes of a record            1 Get, 1 Query           GetItem, Query
 //	all records, one page             1 Scan                   Scan
-//	with secrets: register            1 Get; once 1 Put        GetItem, PutItem
-//	 … mark                           1 Put                    PutItem
+//	with a secret: check              1 Get; once 1 Put        GetItem, PutItem
 //	failed condition without item     + 1 Get                  GetItem
 //	message relayed                   1 BatchGet per 100,      BatchGetItem, UpdateItem
 //	                                  1 Update each

@@ -10,8 +10,6 @@ package dynamostore
 const (
 	// There is no record.
 	ifAbsent = "attribute_not_exists(pk)"
-	// The register is the one that was read.
-	ifVersion = "changes=:before"
 	// The record is the one that was read: every write changes its id.
 	ifSeen = "(write_id=:seen OR attribute_not_exists(write_id) AND owner_id=:seen)"
 	// The owner's attempt is in the state :is: it runs, or it was parked and nobody

@@ -173,15 +173,6 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"reference-again", func(s *Questions) error {
 			return s.RecordReference(ctx, now, protocol.ReferenceWrite{ID: id, Owner: owner, Write: "r.2", Ref: "pay_2", Seen: "pay_1"})
 		}},
-		{"move", func(s *Questions) error {
-			return s.Move(ctx, now, protocol.Move{ID: id, To: "t#op#other", Write: "m.1", ExpiresAt: day})
-		}},
-		{"move-seen", func(s *Questions) error {
-			return s.Move(ctx, now, protocol.Move{ID: id, To: "t#op#other", Write: "m.1", Seen: "seen.0", ExpiresAt: day})
-		}},
-		{"register-set", func(s *Questions) error {
-			return s.SetRegister(ctx, now, protocol.Register{Operation: "op", Version: 2, Secrets: []protocol.RegisteredSecret{{Check: "plain", Since: base, Retired: true}, {Check: "k1", Since: now}}})
-		}},
 		{"complete", func(s *Questions) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2, Ref: "ch_1"}))
 		}},

@@ -46,8 +46,8 @@ func NewScanner(client ScannerClient, table string, o *Options) (*Scanner, error
 	return &Scanner{store: s, client: client}, nil
 }
 
-// recordsAlone leaves out the parts of results and the marks, which have the sort key of a record.
-const recordsAlone = "sk=:record AND NOT contains(pk,:part) AND attribute_not_exists(moved_to)"
+// recordsAlone leaves out the parts of results, which have the sort key of a record.
+const recordsAlone = "sk=:record AND NOT contains(pk,:part)"
 
 // withoutResult are the attributes of a record but for its result.
 const withoutResult = "pk,sk,v,in_state,repeatable,key_value,codec,fp,owner_id,attempt,write_id,seen,lease_until,retention," +

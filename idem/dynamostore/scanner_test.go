@@ -64,7 +64,6 @@ func TestAScanReadsAllOfARecord(t *testing.T) {
 	rec.Value, rec.Repeat, rec.Codec, rec.Attempt, rec.Write, rec.Seen = "key", protocol.Repeatable, "binary", 2, "w", "w0"
 	rec.ExpiresAt, rec.Retention, rec.UpdatedAt, rec.Resolved, rec.RefWrite, rec.Unsettled = base, time.Hour, base.Add(time.Second), true, "w1", 2
 	rec.Due, rec.OpenSince, rec.Sweep, rec.GivenUpAt = base, base, "s", base
-	rec.MovedTo = "t#op#other" // of a mark, which is not listed
 	for i := range reflect.TypeFor[protocol.Record]().NumField() {
 		require.False(t, reflect.ValueOf(*rec).Field(i).IsZero(), reflect.TypeFor[protocol.Record]().Field(i).Name)
 	}

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -23,7 +22,7 @@ import (
 	"github.com/idem-go/idempotency/idem/secrets"
 )
 
-var formerSecret, newSecret = []byte("0123456789abcdef0123456789abcdef"), []byte("fedcba9876543210fedcba9876543210")
+var aSecret, anotherSecret = []byte("0123456789abcdef0123456789abcdef"), []byte("fedcba9876543210fedcba9876543210")
 
 // whole is the table as an export of it would be.
 func (f *fixture) whole(t *testing.T) []byte {
@@ -57,18 +56,18 @@ func plainItem(it item) map[string]any {
 	return m
 }
 
-// A table of operations with secrets has no digest that somebody could have made without them: not
+// A table of operations with a secret has no digest that somebody could have made without them: not
 // in a record, its key, its fingerprint, a part, an entry of the history, a message or shadow.
 func TestAnExportLetsNobodyGuess(t *testing.T) {
 	const value, input = "order-4711", "DE02120300000000202051"
 	errBusy := errors.New("busy")
-	use := func(d protocol.Digester) []byte {
+	use := func(v protocol.Values) []byte {
 		f := open(t, nil)
 		q := f.questions(t)
 		engine, err := idem.New(q, nil)
 		require.NoError(t, err)
 		do := func(name string, change func(*idem.Operation), fn func(context.Context, string) (string, error)) error {
-			op := idem.Operation{Name: name, Secrets: d}
+			op := idem.Operation{Name: name, Values: v}
 			if change != nil {
 				change(&op)
 			}
@@ -89,10 +88,10 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 		}), errBusy)
 		r, err := reconcile.New(q, nil)
 		require.NoError(t, err)
-		require.NoError(t, reconcile.Resolve(t.Context(), r, idem.Operation{Name: "unknown", Secrets: d}.Key("t", value), "done", reconcile.By{Who: "alice", Why: "a test"}))
+		require.NoError(t, reconcile.Resolve(t.Context(), r, idem.Operation{Name: "unknown", Values: v}.Key("t", value), "done", reconcile.By{Who: "alice", Why: "a test"}))
 		return f.whole(t)
 	}
-	keyed := use(secrets.New(newSecret))
+	keyed := use(secrets.New(aSecret))
 	plain := use(nil)
 	of := func(text string) (all []string) {
 		sum := sha256.Sum256([]byte(text))
@@ -115,90 +114,45 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 	require.False(t, bytes.Contains(keyed, []byte(rec.Fingerprint)))
 }
 
-// The rotation over a table: what is under the former secret stays, what is new has moved, and a
-// wrong secret fails closed with nothing written.
-func TestARotationOverATable(t *testing.T) {
-	for _, o := range []*Options{nil, &alone} {
+// A wrong secret fails closed over a table, with nothing written, also where results are encrypted or
+// the table has no transactions.
+func TestAWrongSecretFailsClosedOverATable(t *testing.T) {
+	for name, o := range map[string]*Options{"plain": nil, "alone": &alone, "sealed": sealing(newGCM(t, 1))} {
 		f := open(t, o)
 		ran := 0
-		clock := time.Now
-		charge := func(s protocol.Digester, value string) (int, error) {
-			engine, err := idem.New(f.Store, &idem.Options{Now: func() time.Time { return clock() }})
+		charge := func(v protocol.Values, value string) (int, error) {
+			engine, err := idem.New(f.Store, nil)
 			require.NoError(t, err)
-			return idem.Do(t.Context(), engine, idem.Operation{Name: "charge", Repeat: idem.Repeatable, Secrets: s}.Key("t", value), "input of "+value,
+			return idem.Do(t.Context(), engine, idem.Operation{Name: "charge", Repeat: idem.Repeatable, Values: v}.Key("t", value), "input of "+value,
 				func(context.Context, string) (int, error) { ran++; return ran, nil })
 		}
-		is := func(want int, s protocol.Digester, value string) {
+		is := func(want int, value string) {
 			t.Helper()
-			got, err := charge(s, value)
-			require.NoError(t, err)
+			got, err := charge(secrets.New(aSecret), value)
+			require.NoError(t, err, name)
 			require.Equal(t, want, got)
 		}
-		is(1, nil, "plain")
-		both := func() protocol.Digester { return secrets.AfterPlain(newSecret, formerSecret) }
-		is(1, secrets.AfterPlain(formerSecret), "plain")
-		is(2, secrets.AfterPlain(formerSecret), "former")
-		is(2, both(), "former")
-		is(1, both(), "plain")
-		is(3, both(), "new")
-		is(3, secrets.AfterPlain(formerSecret, newSecret), "new")
+		is(1, "one")
+		is(1, "one")
+		is(2, "two")
 		before := f.whole(t)
-		for _, wrong := range []protocol.Digester{secrets.New(newSecret), secrets.New([]byte("a wrong secret of some length")), secrets.AfterPlain([]byte("a wrong secret of some length"), newSecret)} {
-			_, err := charge(wrong, "new")
+		for _, value := range []string{"one", "three"} {
+			_, err := charge(secrets.New(anotherSecret), value)
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-			require.ErrorContains(t, err, "which this process does not have")
+			require.ErrorContains(t, err, "under another secret than this process has")
 		}
-		_, err := charge(nil, "new")
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable, "a process without secrets meets the mark")
-		_, err = charge(secrets.AfterPlain(formerSecret), "new")
-		require.ErrorContains(t, err, "under a secret that this process does not have")
-		require.Equal(t, len(before), len(f.whole(t)))
-		require.Equal(t, 3, ran)
-		clock = func() time.Time { return time.Now().Add(25 * time.Hour) }
-		is(4, both(), "plain")
-		is(4, secrets.StillPlain(newSecret, formerSecret), "plain")
-	}
-}
-
-// A register that cannot be read is none that is absent.
-func TestADamagedRegisterFailsClosed(t *testing.T) {
-	f := open(t, nil)
-	good := protocol.Register{Operation: "charge", Version: 1, Secrets: []protocol.RegisteredSecret{{Check: "a", Since: base}}}
-	require.NoError(t, f.SetRegister(t.Context(), base, good))
-	got, err := f.Register(t.Context(), "charge")
-	require.NoError(t, err)
-	require.Equal(t, &good, got)
-	whole, err := f.admin.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &f.table, Key: registerKey("charge")})
-	require.NoError(t, err)
-	list := func(a ...types.AttributeValue) types.AttributeValue { return &types.AttributeValueMemberL{Value: a} }
-	for name, change := range map[string]func(item){
-		"no version":      func(it item) { delete(it, "changes") },
-		"another version": func(it item) { it["changes"] = str("1") },
-		"no list":         func(it item) { delete(it, "registered") },
-		"an empty list":   func(it item) { it["registered"] = list() },
-		"no map":          func(it item) { it["registered"] = list(str("a")) },
-		"no check": func(it item) {
-			it["registered"] = list(&types.AttributeValueMemberM{Value: item{"created_at": num("1")}})
-		},
-		"no time": func(it item) { it["registered"] = list(&types.AttributeValueMemberM{Value: item{"checks": str("a")}}) },
-	} {
-		it := item{}
-		for n, a := range whole.Item {
-			it[n] = a
-		}
-		change(it)
-		_, err := f.admin.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &f.table, Item: it})
+		require.Equal(t, before, f.whole(t))
+		require.Equal(t, 2, ran)
+		check, err := f.admin.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &f.table, Key: key("#charge#")})
 		require.NoError(t, err)
-		_, err = f.Register(t.Context(), "charge")
-		require.ErrorIs(t, err, protocol.ErrRecordUnreadable, name)
+		require.NotContains(t, check.Item, "expires_at", "TTL does not delete it")
+		require.NotContains(t, check.Item, "open_due", "it is no open question")
+		// One that cannot be read is none that is absent.
+		delete(check.Item, "fp")
+		_, err = f.admin.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &f.table, Item: check.Item})
+		require.NoError(t, err)
+		_, err = charge(secrets.New(aSecret), "four")
+		require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
+		require.Equal(t, 2, ran)
 	}
-	mark := item{}
-	for n, a := range itemKey("t#charge#x", "#") {
-		mark[n] = a
-	}
-	mark["in_state"] = str("moved")
-	_, err = f.admin.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &f.table, Item: mark})
-	require.NoError(t, err)
-	_, err = f.Get(t.Context(), "t#charge#x")
-	require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 }

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 const testKey = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 
 var (
-	charge   = idem.Operation{Name: "charge", KeepValue: true}
+	charge   = idem.Operation{Name: "charge", Values: idem.KeepValues}
 	transfer = idem.Operation{Name: "transfer", Repeat: idem.Repeatable}
 	noon     = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 )

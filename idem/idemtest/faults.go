@@ -34,9 +34,6 @@ const (
 	AuditOf         Method = "AuditOf"
 	AuditBetween    Method = "AuditBetween"
 	Scan            Method = "Scan"
-	Move            Method = "Move"
-	Register        Method = "Register"
-	SetRegister     Method = "SetRegister"
 	TakePlace       Method = "TakePlace"
 	ReturnPlace     Method = "ReturnPlace"
 	CheckPlaces     Method = "CheckPlaces"
@@ -45,8 +42,7 @@ const (
 // methods lists all methods of a store.
 var methods = []Method{
 	Acquire, Withdraw, Extend, RecordStep, RecordReference, Finish, Settle, Get, Result, StepResult,
-	Due, Postpone, Forget, Prolong, AuditOf, AuditBetween, Scan, Move, Register, SetRegister,
-	TakePlace, ReturnPlace, CheckPlaces,
+	Due, Postpone, Forget, Prolong, AuditOf, AuditBetween, Scan, TakePlace, ReturnPlace, CheckPlaces,
 }
 
 // Call is one call to a store on its way.
@@ -133,7 +129,6 @@ var (
 	_ protocol.Store     = (*Faults)(nil)
 	_ protocol.Questions = (*Faults)(nil)
 	_ protocol.Scanner   = (*Faults)(nil)
-	_ protocol.Rotation  = (*Faults)(nil)
 )
 
 // NewFaults returns a store without faults over the given one.

@@ -34,7 +34,6 @@ type process struct {
 var (
 	_ protocol.Store     = (*process)(nil)
 	_ protocol.Questions = (*process)(nil)
-	_ protocol.Rotation  = (*process)(nil)
 )
 
 func newProcess(store protocol.Store) *process {

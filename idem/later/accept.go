@@ -59,11 +59,7 @@ func Call(c idem.Call, l protocol.Later, hand Hand) idem.Call {
 		if hand == nil {
 			return idem.Answer{}
 		}
-		id := c.Key.ID()
-		if info, ok := idem.InfoOf(ctx); ok {
-			id = info.ID // which may be under another secret of the operation
-		}
-		return idem.Answer{Err: hand(ctx, id)}
+		return idem.Answer{Err: hand(ctx, c.Key.ID())}
 	}
 	return c
 }

@@ -211,8 +211,6 @@ func (c *check) freeOf(ctx context.Context, id string, p protocol.TakenPlace) (b
 			if mayBeClaimed = rec.Expired(now); !mayBeClaimed && attempt == p.Attempt-1 && overBy(rec, p) {
 				return false, nil // until it has expired here too, and can be fenced
 			}
-		case protocol.Moved:
-			mayBeClaimed = false // its key is claimed elsewhere
 		case protocol.Released:
 		case protocol.InProgress:
 			if !rec.Due.IsZero() {

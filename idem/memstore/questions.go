@@ -109,7 +109,7 @@ func (s *Store) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.Scan
 		return p, fmt.Errorf("memstore: there is no segment %d of %d", q.Segment, q.Segments)
 	}
 	for _, rec := range s.Records() {
-		if shard(rec.ID)%q.Segments != q.Segment || rec.ID <= q.Page || rec.State == protocol.Moved {
+		if shard(rec.ID)%q.Segments != q.Segment || rec.ID <= q.Page {
 			continue
 		}
 		if q.Limit > 0 && p.Looked == q.Limit {

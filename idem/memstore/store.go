@@ -33,7 +33,6 @@ type Store struct {
 	records    map[string]*protocol.Record // by id; in a plain store by owner
 	audits     []protocol.Audit            // in the order in which they were made
 	units      []protocol.Unit
-	registers  map[string]*protocol.Register   // by operation
 	places     map[string]*protocol.PlaceState // by tenant and operation
 	conditions func(action any) (holds bool, old any)
 }
@@ -42,7 +41,6 @@ var (
 	_ protocol.Store     = (*Store)(nil)
 	_ protocol.Questions = (*Store)(nil)
 	_ protocol.Scanner   = (*Store)(nil)
-	_ protocol.Rotation  = (*Store)(nil)
 )
 
 // New returns an empty store with the default options.
@@ -50,7 +48,7 @@ func New() *Store { return Options{}.New() }
 
 // New returns an empty store with these options.
 func (o Options) New() *Store {
-	return &Store{maxResult: o.MaxResult, records: map[string]*protocol.Record{}, registers: map[string]*protocol.Register{}}
+	return &Store{maxResult: o.MaxResult, records: map[string]*protocol.Record{}}
 }
 
 // Acquire writes a claim; see [idem.Store].

@@ -51,11 +51,6 @@
 // An attempt in atomic mode takes no claim: one write leads from absent, or from what
 // it has seen of an expired, released or lapsed record, to completed or failed.
 //
-// A key of an operation with secrets has an id under each of them. A mark ([Moved]) stands where
-// its record would be under a former one, and says where it is. It comes where there is no record, or one that
-// has expired or under which nothing was executed, in one conditional write ([Move]), and nothing leads from it but its removal by
-// expiry. A claim that finds it is made where it leads.
-//
 // An expired record counts as absent, whether or not the store has deleted it. Open
 // questions and watched claims never expire. A record that has ended can be removed, and until
 // it has expired it can be kept for longer.
@@ -64,7 +59,7 @@
 //
 // An attempt's writes are [Claim], [Withdrawal], [Extension], [StepWrite], [ReferenceWrite]
 // and [Finish]. From outside come [Settlement], [Postponement], [Prolongation] and [Erasure],
-// which may carry an [Audit]; a store that is a [Rotation] has [Move] beside them. Their Apply methods are the reference for every store: they return the record
-// after the write, or the conflict. Every write has an id, which is the same in all its
+// which may carry an [Audit]. Their Apply methods are the reference for every store: they return
+// the record after the write, or the conflict. Every write has an id, which is the same in all its
 // retries. By it a store tells a write whose reply was lost from one that did not happen.
 package protocol

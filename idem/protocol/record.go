@@ -100,8 +100,6 @@ type Record struct {
 	// Ticket is a random part of the id by which a client asks for the state of what was
 	// accepted for later; empty for anything else.
 	Ticket string
-	// MovedTo of a mark is the id of the record that it leads to, see [Moved].
-	MovedTo string
 	// Steps recorded so far, by name. They go with the outcome: a record that is
 	// Failed has none, and a Completed one those without results that a resolution has left: a
 	// resolution over that one must know what would have to be undone.

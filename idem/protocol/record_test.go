@@ -68,7 +68,7 @@ func TestUnexecuted(t *testing.T) {
 		true: {{State: protocol.Released}, {State: protocol.Released, Attempt: 3, Repeat: protocol.NotRepeatable}},
 		false: {
 			{State: protocol.Released, Uncertain: true}, {State: protocol.Released, Steps: map[string]protocol.RecordedStep{protocol.AcceptedStep: {}}}, {},
-			{State: protocol.InProgress}, {State: protocol.Completed}, {State: protocol.Failed}, {State: protocol.Pending}, {State: protocol.Unknown}, {State: protocol.Moved},
+			{State: protocol.InProgress}, {State: protocol.Completed}, {State: protocol.Failed}, {State: protocol.Pending}, {State: protocol.Unknown},
 		},
 	} {
 		for _, rec := range recs {

@@ -70,7 +70,7 @@ func ExampleSweeper() {
 // record has no input. The worker does not charge again, and ships.
 func ExampleContinueWith() {
 	h := idemtest.New(nil, nil)
-	op := idem.Operation{Name: "order", Repeat: idem.Repeatable, KeepValue: true}
+	op := idem.Operation{Name: "order", Repeat: idem.Repeatable, Values: idem.KeepValues}
 	orders := map[string]int{"order-1": 1200} // the caller's table
 	charges := map[string]string{}            // what the provider remembers, by token
 	sent := false                             // to the worker's queue

@@ -39,8 +39,8 @@ func (r *rig) list(f reconcile.Filter) (values []string, pages int) {
 
 func TestAListHasWhatIsOpenPageByPage(t *testing.T) {
 	r := newRig(t)
-	refund := idem.Operation{Name: "refund", KeepValue: true}
-	payout := idem.Operation{Name: "payout", KeepValue: true}
+	refund := idem.Operation{Name: "refund", Values: idem.KeepValues}
+	payout := idem.Operation{Name: "payout", Values: idem.KeepValues}
 	var all []string
 	for i := range 100 {
 		value := fmt.Sprintf("r-%03d", i)

@@ -8,21 +8,11 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Lookup reads the record with the id ([idem.Key.ID]); nil if there is none. Where there is a mark,
-// because a secret of the operation was changed, it is the record that this leads to. Its Body says
-// how large the result is; read it with [Reconciler.Result], and those of its Steps with
+// Lookup reads the record with the id ([idem.Key.ID]); nil if there is none. Its Body says how
+// large the result is; read it with [Reconciler.Result], and those of its Steps with
 // [Reconciler.StepResult].
 func (r *Reconciler) Lookup(ctx context.Context, id string) (*idem.Record, error) {
-	rec, err := r.store.Get(ctx, id)
-	for n := 0; n < maxRounds && err == nil && rec != nil && rec.State == protocol.Moved; n++ {
-		rec, err = r.store.Get(ctx, rec.MovedTo)
-	}
-	return rec, err
-}
-
-// Find returns the id of the key's record, which may lie under a former secret of its operation.
-func (r *Reconciler) Find(ctx context.Context, key idem.Key) (string, error) {
-	return key.Find(ctx, r.store)
+	return r.store.Get(ctx, id)
 }
 
 // Result reads the recorded result of a record that Lookup has returned.
@@ -37,13 +27,17 @@ func (r *Reconciler) StepResult(ctx context.Context, rec *idem.Record, step stri
 
 // Forget removes a record that has ended, with its result, for a person's right to
 // erasure or for tests. Its price: a later call with the key runs the handler again. An
-// open question, and a record in progress, give [ErrOpen]. No record counts as removed.
+// open question, and a record in progress, give [ErrOpen]. No record counts as removed. The check
+// record of an operation with a secret is not removed.
 // Results of steps that lie beside the record stay until its retention is over, and
 // published messages until theirs is. The record is removed before the parts of a large
 // result. Parts that an error leaves expire, in DynamoDB a day after the retention.
 func (r *Reconciler) Forget(ctx context.Context, id string, by By) error {
 	if err := by.check(); err != nil {
 		return err
+	}
+	if protocol.IsCheckID(id) {
+		return fmt.Errorf("%w: %s has the check value of its operation's secret, and must stay", ErrOpen, id)
 	}
 	for range maxRounds {
 		rec, err := r.store.Get(ctx, id)

@@ -16,7 +16,7 @@ type Question struct {
 	// ID of the record, Tenant and Operation of its key. Tenant is empty for a service
 	// without tenants.
 	ID, Tenant, Operation string
-	// Value is the caller's value, if the operation keeps it ([idem.Operation.KeepValue]).
+	// Value is the caller's value, if the operation keeps it ([idem.KeepValues]).
 	Value string
 	// Token is what the handler sent downstream ([idem.Token]) outside its steps. Each step sends
 	// one of its own: ask about an interrupted one with [Step.Token]. A step that is not

@@ -24,11 +24,7 @@ func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out,
 	if err != nil {
 		return err
 	}
-	id, err := r.Find(ctx, key)
-	if err != nil {
-		return err
-	}
-	return r.Resolve(ctx, id, Resolution{To: idem.Completed, Result: &result}, by)
+	return r.Resolve(ctx, key.ID(), Resolution{To: idem.Completed, Result: &result}, by)
 }
 
 // Resolve records the outcome of the unknown record with the id ([idem.Key.ID]). It

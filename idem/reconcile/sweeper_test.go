@@ -260,7 +260,7 @@ func TestTheMessageForPeople(t *testing.T) {
 	for _, tell := range []bool{false, true} {
 		r, sender := newRig(t), &outboxes{}
 		op := refund
-		op.KeepValue = true
+		op.Values = idem.KeepValues
 		key := op.Key("acme", "r-1")
 		_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
 		require.ErrorIs(t, err, errPlain)

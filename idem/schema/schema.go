@@ -18,9 +18,6 @@ const (
 	// OutboxSK starts the sort key of an outbox message, which lies beside the
 	// record that it was committed with: outbox#<message id>.
 	OutboxSK = "outbox#"
-	// RegisterSK is the sort key of an operation's register of secrets, whose partition key is
-	// #<operation>#.
-	RegisterSK = "secrets"
 	// LimitSK is the sort key of the item that counts the keys of one tenant's operation that has
 	// a limit. Its partition key is the start of a record's id with LimitPK behind it.
 	LimitSK = "limit"
@@ -100,25 +97,10 @@ const (
 	FailureType    = "type"
 	FailureCode    = "code"
 
-	// MovedTo is the id of the record that a mark leads to. A mark has the keys of a record, State
-	// "moved", Write, CreatedAt and ExpiresAt beside it.
-	MovedTo = "moved_to"
-
 	// ExpiresAt is the table's TTL attribute: seconds since 1970.
 	ExpiresAt = "expires_at"
 	// Data is the only attribute of a part beside its keys and its expiry.
 	Data = "data"
-)
-
-// Attributes of an operation's register of secrets: how often it was written, and a list (L of
-// M), in the order in which the secrets came into use, of what tells each from others, since when
-// it is in use in milliseconds, and that it no longer is.
-const (
-	RegisterVersion = "changes"
-	RegisterSecrets = "registered"
-	SecretCheck     = "checks"
-	SecretSince     = "created_at"
-	SecretRetired   = "retired" // true
 )
 
 // Attributes of a change from outside an attempt, beside its keys, ExpiresAt and the

@@ -3,7 +3,6 @@ package secrets_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -13,16 +12,16 @@ import (
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/notice"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/secrets"
 )
 
-// Secrets in the order in which they come into use.
 var (
 	secretA = []byte("a: 0123456789abcdef0123456789abcdef")
 	secretB = []byte("b: 0123456789abcdef0123456789abcdef")
-	secretC = []byte("c: 0123456789abcdef0123456789abcdef")
 )
+
+// checkID is the id of the check record of the processes' operation.
+const checkID = "#charge#"
 
 // rig is a store, and the processes that use it.
 type rig struct {
@@ -36,7 +35,7 @@ func newRig(t *testing.T) *rig {
 	return &rig{t: t, clock: &idemtest.Clock{}, store: memstore.New()}
 }
 
-// process is one that has made the operation with its secrets.
+// process is one that has made the operation with its secret.
 type process struct {
 	*rig
 	op     idem.Operation
@@ -44,10 +43,11 @@ type process struct {
 	engine *idem.Engine
 }
 
-func (r *rig) process(s protocol.Digester) *process {
+// process is a new one with the secret, or with none.
+func (r *rig) process(key []byte) *process {
 	p := &process{rig: r, op: idem.Operation{Name: "charge", Repeat: idem.Repeatable}, faults: idemtest.NewFaults(r.store)}
-	if s != nil {
-		p.op.Secrets = s
+	if key != nil {
+		p.op.Values = secrets.New(key)
 	}
 	p.restart()
 	return p
@@ -96,40 +96,4 @@ func (p *process) refuses(value, why string) {
 	require.ErrorContains(p.t, err, why)
 	require.Equal(p.t, before, p.ran.Load())
 	require.Equal(p.t, records, p.store.Records())
-}
-
-// register shows the register by the names of the secrets.
-func (r *rig) register() string {
-	reg, err := r.store.Register(r.t.Context(), "charge")
-	require.NoError(r.t, err)
-	if reg == nil {
-		return "none"
-	}
-	var names []string
-	for _, s := range reg.Secrets {
-		name := s.Check
-		for letter, key := range map[string][]byte{"a": secretA, "b": secretB, "c": secretC} {
-			if checkOf(r.t, key) == s.Check {
-				name = letter
-			}
-		}
-		if s.Retired {
-			name = "(" + name + ")"
-		}
-		names = append(names, name)
-	}
-	return strings.Join(names, " ")
-}
-
-// checkOf is the check value of a secret, as the first register of an operation has it.
-func checkOf(t *testing.T, key []byte) string {
-	store := memstore.New()
-	engine, err := idem.New(store, nil)
-	require.NoError(t, err)
-	op := idem.Operation{Name: "x", Repeat: idem.Repeatable, Secrets: secrets.New(key)}
-	_, err = idem.Do(t.Context(), engine, op.Key("t", "v"), 1, func(context.Context, int) (int, error) { return 1, nil })
-	require.NoError(t, err)
-	reg, err := store.Register(t.Context(), "x")
-	require.NoError(t, err)
-	return reg.Secrets[0].Check
 }

@@ -45,6 +45,18 @@ func commitCases(h Harness) []check {
 				c.refused(a.unseen().acquire())
 			}
 		}},
+		{"a check record has no key, and no expiry", func(c *cell) {
+			check := "#" + newID() + "#"
+			a := c.fresh(func(r *protocol.Record) { r.ID = check })
+			w := a.atomic(a.complete(""))
+			w.Ending.ExpiresAt = time.Time{}
+			c.lands(w)
+			c.lands(w)
+			later(c)
+			b := a.unseen()
+			c.refused(b.atomic(b.complete("")))
+			equal(c, "ExpiresAt", time.Time{}, c.get(check).ExpiresAt)
+		}},
 		{"without a claim is refused by every record", func(c *cell) {
 			for _, s := range standing(steps) {
 				a := s.make(c)

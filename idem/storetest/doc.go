@@ -14,7 +14,7 @@
 // and what a read gives afterwards. The subtests are grouped by what they show:
 // claim, race, fencing, lost reply, write id, delayed, late outcome, expiry,
 // step, settle, commit, copy, result, added result, unreadable, plain, watched,
-// reference, questions, prolonged, scan, moved, random.
+// reference, questions, prolonged, scan, random.
 //
 // What the [Harness] above leaves out is skipped, and then not shown:
 //
@@ -22,7 +22,6 @@
 //	Unit                     writes that commit with the outcome, or not at all
 //	a [protocol.Questions]   sweeps, people's resolutions and their audit
 //	Scanner                  all records are listed, without their results
-//	a [protocol.Rotation]    marks and registers of operations with secrets
 //
 // WithoutSteps and a MaxResult leave out the cases that such a store refuses.
 package storetest

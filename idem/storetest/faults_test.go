@@ -42,7 +42,7 @@ type fault struct {
 }
 
 // brokenStores have one fault each.
-var brokenStores = slices.Concat(claimFaults, endFaults, handlingFaults, movedFaults)
+var brokenStores = slices.Concat(claimFaults, endFaults, handlingFaults)
 
 // claimFaults are faults of claims, extensions and withdrawals.
 var claimFaults = []fault{

@@ -33,13 +33,9 @@ type faulty struct {
 	postpone func(protocol.Postponement, *protocol.Record, time.Time) (*protocol.Record, error)
 	prolong  func(protocol.Prolongation, *protocol.Record, time.Time) (*protocol.Record, error)
 	forget   func(protocol.Erasure, *protocol.Record, time.Time) (*protocol.Record, error)
-	move     func(protocol.Move, *protocol.Record, time.Time) (*protocol.Record, error)
-	follows  func(protocol.Register, *protocol.Register) bool
 	due      func(protocol.DueQuery, []*protocol.Record) protocol.DuePage
 	audits   []protocol.Audit
-	// registers by operation.
-	registers map[string]*protocol.Register
-	audit     bool // entries are kept
+	audit    bool // entries are kept
 
 	keep       func(*protocol.Record) *protocol.Record                // what is kept of a record given
 	hand       func(*protocol.Record) *protocol.Record                // what is handed out of a record kept
@@ -70,7 +66,6 @@ func newFaulty(change func(*faulty)) *faulty {
 		claim: protocol.Claim.Apply, withdraw: protocol.Withdrawal.Apply, extend: protocol.Extension.Apply,
 		step: protocol.StepWrite.Apply, finish: protocol.Finish.Apply, settle: protocol.Settlement.Apply,
 		refer: protocol.ReferenceWrite.Apply, postpone: protocol.Postponement.Apply, prolong: protocol.Prolongation.Apply, forget: protocol.Erasure.Apply,
-		move: protocol.Move.Apply, follows: protocol.Register.Follows, registers: map[string]*protocol.Register{},
 		due: duePage, audit: true,
 		keep: (*protocol.Record).Clone, hand: (*protocol.Record).Clone,
 		conflict: func(r *protocol.Record) error { return &protocol.ConflictError{Existing: r} },

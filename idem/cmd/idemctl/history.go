@@ -80,7 +80,7 @@ func (c *historyCmd) Run(ctx context.Context, s *session) error {
 		return s.writeJSON(all)
 	}
 	if rec == nil && unread == nil && len(entries) == 0 {
-		return fmt.Errorf("there is no record %s, and none was changed from outside: check operation, tenant, value, principal and secrets, --table and --region", id)
+		return fmt.Errorf("there is no record %s, and none was changed from outside: check operation, tenant, value, principal and secret, --table and --region", id)
 	}
 	s.field("Record", "%s", plain(id))
 	switch {

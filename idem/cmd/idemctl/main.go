@@ -43,8 +43,6 @@ type commands struct {
 	Extend  extendCmd  `cmd:"" help:"Keep a record that has ended for longer, such as while the queue of its retries is paused."`
 	Forget  forgetCmd  `cmd:"" help:"Remove a record that has ended: the next call runs the handler again."`
 
-	Secrets secretsCmd `cmd:"" help:"Show the secrets that an operation's records are under, and take old ones out of use."`
-
 	Report reportCmd `cmd:"" help:"Add up the log of operations in shadow: what the live mode would have prevented and refused, and what it costs."`
 
 	Dead  deadCmd  `cmd:"" help:"List dead letters of the outbox, and have them sent again."`

@@ -38,7 +38,7 @@ func (m *manyFlags) check(f *recordFlags, c *changeFlags) error {
 		return misuse("--state, --older and --given-up are for many records: use them with --limit")
 	case m.Limit == 0:
 		return nil
-	case f.ID != "" || f.Value != "" || f.Principal != "" || f.Secrets != "":
+	case f.ID != "" || f.Value != "" || f.Principal != "" || f.Secret != "":
 		return misuse("--limit is for many records: leave out the id, --value and whatever else names a single one")
 	case f.Operation == "":
 		return misuse("a change of many records needs --operation")

@@ -23,7 +23,7 @@ const commanding = "a\x1b[2J\u009b31m\u202eb\x07\U000e0041"
 func TestNoTerminalObeysWhatOthersWrote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		key := idem.Operation{Name: "op" + commanding, KeepValue: true}.Key("t"+commanding, "v"+commanding)
+		key := idem.Operation{Name: "op" + commanding, Values: idem.KeepValues}.Key("t"+commanding, "v"+commanding)
 		require.Error(t, b.call(key, func(ctx context.Context, _ int) (int, error) {
 			_, err := idem.Step(ctx, "step\u202e", func(context.Context) (int, error) { return 1, nil },
 				&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})

@@ -23,12 +23,12 @@ type recordFlags struct {
 	NoTenant  bool   `help:"The key has no tenant."`
 	Value     string `placeholder:"VALUE" help:"The caller's value of the key: over HTTP the Idempotency-Key, without quotes."`
 	Principal string `placeholder:"NAME" help:"Over HTTP: who within the tenant sent it, if the service tells them apart (idemhttp.Options.Principal)."`
-	Secrets   string `name:"secret-file" placeholder:"FILE" help:"File with the operation's secrets (package secrets), if it has some: one a line, the current one first, as it is or as base64:..."`
+	Secret    string `name:"secret-file" placeholder:"FILE" help:"File with the operation's secret (package secrets), if it has one: as it is or as base64:..."`
 }
 
 // key is the record's, or its id alone.
 func (f *recordFlags) key() (id string, key idem.Key, err error) {
-	named := f.Operation != "" || f.Tenant != "" || f.NoTenant || f.Value != "" || f.Principal != "" || f.Secrets != ""
+	named := f.Operation != "" || f.Tenant != "" || f.NoTenant || f.Value != "" || f.Principal != "" || f.Secret != ""
 	misuse := func(format string, args ...any) (string, idem.Key, error) {
 		return "", idem.Key{}, misuse(format, args...)
 	}
@@ -52,8 +52,8 @@ func (f *recordFlags) key() (id string, key idem.Key, err error) {
 		tenant = idem.NoTenant
 	}
 	op := idem.Operation{Name: f.Operation}
-	if f.Secrets != "" {
-		if op.Secrets, err = secretsIn(f.Secrets); err != nil {
+	if f.Secret != "" {
+		if op.Values, err = secretIn(f.Secret); err != nil {
 			return "", key, err
 		}
 	}
@@ -67,16 +67,13 @@ func (f *recordFlags) key() (id string, key idem.Key, err error) {
 // find reads the record that the flags name; nil if there is none.
 func (f *recordFlags) find(ctx context.Context, r *reconcile.Reconciler) (string, *idem.Record, error) {
 	id, key, err := f.key()
-	if err == nil && id == "" {
-		id, err = r.Find(ctx, key)
-	}
 	if err != nil {
 		return "", nil, err
 	}
-	rec, err := r.Lookup(ctx, id)
-	if rec != nil {
-		id = rec.ID // it may have moved
+	if id == "" {
+		id = key.ID()
 	}
+	rec, err := r.Lookup(ctx, id)
 	return id, rec, err
 }
 
@@ -84,7 +81,7 @@ func (f *recordFlags) find(ctx context.Context, r *reconcile.Reconciler) (string
 func (f *recordFlags) must(ctx context.Context, r *reconcile.Reconciler) (string, *idem.Record, error) {
 	id, rec, err := f.find(ctx, r)
 	if err == nil && rec == nil {
-		err = fmt.Errorf("there is no record %s: check operation, tenant, value, principal and secrets, --table and --region; it may have expired", id)
+		err = fmt.Errorf("there is no record %s: check operation, tenant, value, principal and secret, --table and --region; it may have expired", id)
 	}
 	return id, rec, err
 }

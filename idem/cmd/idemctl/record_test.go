@@ -39,7 +39,7 @@ func TestARecordOfAPrincipalIsNamedByTheCustomersKey(t *testing.T) {
 		require.Len(t, seen, 2, "each has a record")
 		code, said := named()
 		require.Equal(t, exitFailed, code)
-		require.Contains(t, said, "value, principal and secrets")
+		require.Contains(t, said, "value, principal and secret")
 		code, out, _ := b.run("explain", "--operation", "payment", "--no-tenant", "--value", "payment-0000000009")
 		require.Equal(t, exitDone, code)
 		require.Contains(t, strings.Join(strings.Fields(out), " "), "the key is another one: its tenant, operation or value may have another form. It is no proof that nothing was executed")

@@ -53,7 +53,8 @@ func (s *session) scan(ctx context.Context, b *backend, f reconcile.Filter, a al
 			unreadable(id)
 		}
 		for _, rec := range got.Records {
-			if _, shadow := protocol.LiveID(rec.ID); shadow && !a.Shadow || !f.Matches(rec) {
+			_, shadow := protocol.LiveID(rec.ID)
+			if shadow && !a.Shadow || protocol.IsCheckID(rec.ID) || !f.Matches(rec) {
 				continue
 			}
 			if err := each(rec); err != nil {

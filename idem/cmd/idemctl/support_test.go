@@ -27,7 +27,7 @@ var (
 	refund  = idem.Operation{Name: "refund", Retention: 30 * 24 * time.Hour}
 	payment = idem.Operation{Name: "payment"}
 	order   = idem.Operation{Name: "order"}
-	invoice = idem.Operation{Name: "invoice", Repeat: idem.Repeatable, KeepValue: true}
+	invoice = idem.Operation{Name: "invoice", Repeat: idem.Repeatable, Values: idem.KeepValues}
 
 	errCut = errors.New("the connection to the provider was cut")
 )
@@ -51,7 +51,6 @@ type bench struct {
 // store is the bench's, whose spoilt records cannot be read.
 type store struct {
 	reconcile.Store
-	protocol.Rotation
 	b *bench
 }
 
@@ -66,7 +65,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{Harness: idemtest.New(t, nil), t: t, asks: true, ctx: t.Context(), noted: map[string]protocol.Audit{}}
 	b.Clock.Advance(time.Until(time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)))
 	b.backend = backend{
-		store: store{b.Faults, b.Faults, b}, scanner: b.Store, caller: func(context.Context) string { return "alice" },
+		store: store{b.Faults, b}, scanner: b.Store, caller: func(context.Context) string { return "alice" },
 		estimate: func(context.Context) (int64, int64, error) { return 1234, 5 << 20, nil },
 		time:     func(context.Context) (time.Duration, bool, error) { return 0, true, nil },
 		letters:  b.dead(),

@@ -235,7 +235,7 @@ func TestEverythingButFollowingWorksWithoutJavaScript(t *testing.T) {
 func TestMarkupOfOthersDoesNotRun(t *testing.T) {
 	s := start(t)
 	attack := `"><img src="/x" onerror="document.title='ran'"><script>document.title='ran'</script>`
-	key := idem.Operation{Name: "refund" + attack, KeepValue: true}.Key("t<b>", attack)
+	key := idem.Operation{Name: "refund" + attack, Values: idem.KeepValues}.Key("t<b>", attack)
 	_, err := s.call(key, fmt.Errorf("failed: %s", attack))
 	require.Error(t, err)
 	s.lapse()

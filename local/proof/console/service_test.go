@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	refund   = idem.Operation{Name: "refund", KeepValue: true}
+	refund   = idem.Operation{Name: "refund", Values: idem.KeepValues}
 	transfer = idem.Operation{Name: "transfer"}
 	booking  = idem.Operation{Name: "booking", Repeat: idem.Repeatable}
 

@@ -1,0 +1,97 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// checkedFor is how long a process relies on what it has read of an operation's check record.
+const checkedFor = time.Hour
+
+// secretCheck is what a process knows of one check record.
+type secretCheck struct {
+	lock chan struct{} // a mutex whose wait ends with the context
+	at   instant       // when the record was read last, and was under the secret
+}
+
+// checkSecret returns an error unless the operation's records are under the key's secret, as the
+// operation's check record says. Each process reads that before its first claim, and again after
+// an hour; with create the first process creates it. asked reports whether the store was asked.
+func (e *Engine) checkSecret(ctx context.Context, key *Key, create bool) (asked bool, err error) {
+	if key.keyed == nil {
+		return false, nil
+	}
+	id := startOf(NoTenant, key.op.Name)
+	want := protocol.FingerprintOf(key.keyed.Digest(ofCheck + id))
+	found, _ := e.checks.LoadOrStore(want, &secretCheck{lock: make(chan struct{}, 1)})
+	known := found.(*secretCheck)
+	select {
+	case known.lock <- struct{}{}:
+	case <-ctx.Done():
+		return false, checkError(context.Cause(ctx))
+	}
+	defer func() { <-known.lock }()
+	now := rightNow()
+	if now.since(known.at) < checkedFor {
+		return false, nil
+	}
+	rec, err := e.store.Get(ctx, id)
+	if rec == nil && err == nil && create {
+		rec, err = e.createCheck(ctx, id, want)
+	}
+	switch {
+	case err != nil:
+		return true, err
+	case rec == nil:
+		return true, nil // no claim was ever made, and this call makes none
+	case rec.Fingerprint != want:
+		return true, checkError(&ConfigError{What: fmt.Sprintf("operation %q", key.op.Name),
+			Problem: "its records in the store are under another secret than this process has: use that one, or a new Name for a new secret"})
+	}
+	known.at = now
+	return true, nil
+}
+
+// createCheck creates the check record, and returns the one that is there then: that of another
+// process if this came first.
+func (e *Engine) createCheck(ctx context.Context, id string, check Fingerprint) (*Record, error) {
+	now := e.now()
+	rec := Record{
+		ID: id, Fingerprint: check, Owner: newID(), Attempt: 1,
+		LeaseUntil: now, Retention: DefaultRetention, CreatedAt: now, UpdatedAt: now,
+	}
+	err := e.store.Finish(ctx, now, protocol.Finish{
+		ID: id, Owner: rec.Owner, Write: newID(), Created: now,
+		Ending: protocol.Ending{State: Completed}, Attempt: protocol.Atomic{Claim: protocol.Claim{Record: rec}},
+	})
+	if err == nil {
+		return &rec, nil
+	}
+	conflict, refused := errors.AsType[*protocol.ConflictError](err)
+	switch {
+	case !refused:
+		return nil, err
+	case conflict.Existing != nil:
+		return conflict.Existing, nil
+	}
+	there, err := e.store.Get(ctx, id)
+	if there == nil && err == nil {
+		err = checkError(errors.New("another process has removed the check record"))
+	}
+	return there, err
+}
+
+func checkError(err error) error { return &StoreError{Op: "secret check", Err: err} }
+
+// checkSecret checks the secret in the time of asking, and tells the circuit what the store has said.
+func (x *execution) checkSecret(ctx, asking context.Context, create bool) error {
+	asked, err := x.engine.checkSecret(asking, &x.call.Key, create)
+	if asked {
+		x.heard(ctx, err)
+	}
+	return err
+}

@@ -1,0 +1,370 @@
+package secrets_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/secrets"
+)
+
+const underAnother = "its records in the store are under another secret than this process has"
+
+// With a wrong secret nothing runs, nothing is written and nothing reads as absent, at every entry and
+// however often it is tried.
+func TestAWrongSecretFailsClosed(t *testing.T) {
+	r := newRig(t)
+	one := r.process(secretA).runs("one")
+	for _, mode := range []idem.Mode{idem.Reserved, idem.Atomic} {
+		for _, blind := range []bool{false, true} {
+			p := r.process(secretB)
+			p.op.Mode, p.op.ReplayRunsHandler = mode, blind && mode == idem.Atomic
+			for range 2 {
+				p.refuses("one", underAnother)
+				p.refuses("two", underAnother)
+			}
+			_, err := p.engine.Lookup(t.Context(), p.op.Key("t", "one"))
+			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+			_, err = p.engine.Get(t.Context(), p.op.Key("t", "one"))
+			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		}
+	}
+	var mistake *idem.ConfigError
+	_, err := r.process(secretB).charge("one")
+	require.ErrorAs(t, err, &mistake, "it says what is wrong, and to use another one")
+	r.process(secretA).replays("one", one)
+}
+
+func TestAWrongSecretIsA503(t *testing.T) {
+	r := newRig(t)
+	r.process(secretA).runs("one")
+	p := r.process(secretB)
+	contract, err := idemhttp.New(p.engine, idemhttp.Routes{"POST /": p.op}, idemhttp.SingleTenant, nil)
+	require.NoError(t, err)
+	h := contract.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("runs") }), nil)
+	q := httptest.NewRequest("POST", "/", strings.NewReader("{}"))
+	q.Header.Set("Idempotency-Key", `"order-4711-of-today"`)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, q)
+	require.Equal(t, http.StatusServiceUnavailable, w.Code, w.Body)
+	require.Len(t, r.store.Records(), 2)
+}
+
+// The check record is read by each process before its first claim, and again an hour later by the
+// clock that says more. Nothing else costs a call.
+func TestCallsOfAnOperationWithASecret(t *testing.T) {
+	const acquire, finish, get, result = idemtest.Acquire, idemtest.Finish, idemtest.Get, idemtest.Result
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		calls := func(p *process, what string, want ...idemtest.Method) {
+			t.Helper()
+			require.Equal(t, want, p.faults.Calls(), what)
+			p.faults.Reset()
+		}
+		plain := r.process(nil)
+		plain.op.Name = "plain"
+		plain.runs("one")
+		calls(plain, "without a secret", acquire, finish)
+		p := r.process(secretA)
+		p.runs("one")
+		calls(p, "the first use of all", get, finish, acquire, finish)
+		p.runs("two")
+		calls(p, "first execution", acquire, finish)
+		p.restart()
+		three := p.runs("three")
+		calls(p, "first execution of a process", get, acquire, finish)
+		p.op.Values = secrets.New(secretA)
+		p.replays("three", three)
+		calls(p, "replay, the operation made anew", acquire, result)
+		time.Sleep(time.Hour - time.Millisecond)
+		p.replays("three", three)
+		calls(p, "replay within the hour", acquire, result)
+		time.Sleep(time.Millisecond)
+		p.replays("three", three)
+		calls(p, "replay after an hour", get, acquire, result)
+		p.op.Mode = idem.Atomic
+		p.replays("three", three)
+		calls(p, "atomic mode", get, result)
+	})
+}
+
+// One operation's check says nothing of another one's.
+func TestEachOperationIsCheckedForItself(t *testing.T) {
+	r := newRig(t)
+	former := r.process(secretB)
+	former.op.Name = "refund"
+	former.runs("one")
+	p := r.process(secretA)
+	p.runs("one")
+	p.op.Name = "refund"
+	p.refuses("one", underAnother)
+}
+
+// A duplicate of what runs in the same process is in flight, which need not be asked.
+func TestADuplicateInTheSameProcessIsInFlight(t *testing.T) {
+	r := newRig(t)
+	p := r.process(secretA)
+	_, err := idem.Do(t.Context(), p.engine, p.op.Key("t", "one"), "input of one", func(context.Context, string) (string, error) {
+		p.faults.Reset()
+		_, err := p.charge("one")
+		require.ErrorIs(t, err, idem.ErrInFlight)
+		require.Empty(t, p.faults.Calls())
+		return "done", nil
+	})
+	require.NoError(t, err)
+	p.replays("one", "done")
+}
+
+// A check record that has been removed is created again within the hour. What a process with another
+// secret has made in between does not run again under the first one.
+func TestARemovedCheckRecordIsFoundWithinTheHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		a := r.process(secretA)
+		a.runs("one")
+		r.store.Delete(checkID)
+		r.process(secretB).runs("two")
+		time.Sleep(time.Hour)
+		a.refuses("two", underAnother)
+	})
+}
+
+// A lookup writes nothing, and does not stand for the check: a process that has only looked must not
+// claim under a secret that the store has not heard of.
+func TestALookupDoesNotStandForTheCheck(t *testing.T) {
+	r := newRig(t)
+	b := r.process(secretB)
+	for range 2 {
+		s, err := b.engine.Lookup(t.Context(), b.op.Key("t", "one"))
+		require.NoError(t, err)
+		require.Equal(t, idem.Absent, s.State)
+		rec, err := b.engine.Get(t.Context(), b.op.Key("t", "one"))
+		require.NoError(t, err)
+		require.Nil(t, rec)
+		none := errors.New("no claim")
+		_, err = b.engine.Execute(t.Context(), idem.Call{Key: b.op.Key("t", "one"), NoClaim: none, Fingerprint: protocol.FingerprintOf([32]byte{}),
+			Run: func(context.Context) idem.Answer { t.Error("runs"); return idem.Answer{} }})
+		require.ErrorIs(t, err, none)
+	}
+	require.Empty(t, r.store.Records())
+	one := r.process(secretA).runs("one")
+	b.refuses("one", underAnother)
+	r.process(secretA).replays("one", one)
+}
+
+// Whatever becomes of a call of the check, nothing runs without it, and the next attempt goes on.
+func TestFaultsOfTheCheck(t *testing.T) {
+	for _, m := range []idemtest.Method{idemtest.Get, idemtest.Finish} {
+		for name, fault := range map[string]idemtest.Fault{
+			"reply lost": idemtest.LoseReply, "request lost": idemtest.LoseRequest, "refused": idemtest.Refuse, "denied": idemtest.Deny,
+			"unreadable": func(context.Context, *idemtest.Call) error { return protocol.ErrRecordUnreadable },
+			"conflict":   func(context.Context, *idemtest.Call) error { return &protocol.ConflictError{} },
+		} {
+			for _, policy := range []idem.StorePolicy{idem.FailClosed, idem.FailOpen} {
+				r := newRig(t)
+				p := r.process(secretA)
+				p.op.OnStoreFailure = policy
+				p.faults.Next(m, fault)
+				_, err := p.charge("one")
+				require.Error(t, err, "%s of %s", name, m)
+				if name != "unreadable" {
+					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+				}
+				require.Zero(t, r.ran.Load(), "%s of %s", name, m)
+				one := p.runs("one")
+				r.process(secretA).replays("one", one)
+				r.process(secretB).refuses("one", underAnother)
+			}
+		}
+	}
+}
+
+// A process dies before and after each of its calls up to its claim.
+func TestAProcessDiesInTheCheck(t *testing.T) {
+	for n := 1; n <= 3; n++ { // Get, Finish, Acquire
+		for _, landed := range []bool{false, true} {
+			h := idemtest.New(t, &idem.Options{Observer: func(context.Context, notice.Notice) {}})
+			ran := 0
+			charge := func(key []byte) idemtest.Delivery[int] {
+				k := idem.Operation{Name: "charge", Repeat: idem.Repeatable, Values: secrets.New(key)}.Key("t", "4711")
+				return idemtest.Deliver(h, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+					return idem.Do(ctx, e, k, 1, func(context.Context, int) (int, error) { ran++; return ran, nil })
+				})[0]
+			}
+			h.CrashAfter(n, landed)
+			require.ErrorIs(t, charge(secretA).Err, idemtest.ErrCrashed)
+			require.Zero(t, ran)
+			h.Restart()
+			h.Clock.Advance(idem.DefaultLease + time.Minute)
+			for range 2 {
+				d := charge(secretA)
+				require.NoError(t, d.Err)
+				require.Equal(t, 1, d.Value, "call %d, landed %v", n, landed)
+			}
+		}
+	}
+}
+
+// Of processes with different secrets that begin at once those with one secret run, and the others
+// run nothing.
+func TestProcessesWithDifferentSecretsAtOnce(t *testing.T) {
+	for range 50 {
+		r := newRig(t)
+		type end struct {
+			of  int
+			err error
+		}
+		ends := make(chan end)
+		const processes = 4
+		for i := range processes {
+			p := r.process([][]byte{secretA, secretB}[i%2])
+			go func() { _, err := p.charge(fmt.Sprint(i)); ends <- end{i % 2, err} }()
+		}
+		ran := map[int]int{}
+		for range processes {
+			e := <-ends
+			if e.err == nil {
+				ran[e.of]++
+				continue
+			}
+			require.ErrorIs(t, e.err, idem.ErrStoreUnavailable)
+			require.ErrorContains(t, e.err, underAnother)
+		}
+		require.Len(t, ran, 1)
+		require.EqualValues(t, processes/2, r.ran.Load())
+	}
+}
+
+// The one whose creation comes second finds the first one's.
+func TestTheSecondCreationFindsTheFirst(t *testing.T) {
+	for _, same := range []bool{false, true} {
+		r := newRig(t)
+		first, second := r.process(secretA), r.process(secretB)
+		if same {
+			second = r.process(secretA)
+		}
+		second.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
+			require.Equal(t, checkID, c.ID)
+			first.runs("one")
+			return c.Do(ctx)
+		})
+		_, err := second.charge("two")
+		if same {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, underAnother)
+		require.EqualValues(t, 1, r.ran.Load())
+	}
+}
+
+// Without the check not even an operation that fails open runs: its key may be recorded under another
+// secret. Once it is made, the operation fails open as ever.
+func TestFailingOpenNeedsTheCheck(t *testing.T) {
+	r := newRig(t)
+	r.process(secretA).runs("register")
+	p := r.process(secretA)
+	p.op.OnStoreFailure = idem.FailOpen
+	p.faults.Next(idemtest.Get, idemtest.Refuse)
+	p.refuses("one", "refused")
+	p.runs("two")
+	p.faults.Next(idemtest.Acquire, idemtest.Refuse)
+	p.runs("three")
+}
+
+// Callers that wait for another one's check wait within their own time, and the check is made once.
+func TestCallersShareACheckWithinTheirOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p := r.process(secretA)
+		release := make(chan struct{})
+		p.faults.Next(idemtest.Get, func(ctx context.Context, c *idemtest.Call) error {
+			<-release // it does not even end with its context
+			return c.Do(ctx)
+		})
+		errs := make(chan error)
+		go func() { _, err := p.charge("one"); errs <- err }()
+		synctest.Wait()
+		begun := time.Now()
+		_, err := p.charge("two")
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.LessOrEqual(t, time.Since(begun), idem.DefaultClaimBudget)
+		require.Zero(t, r.ran.Load())
+		time.Sleep(time.Second)
+		close(release)
+		require.ErrorIs(t, <-errs, idem.ErrStoreUnavailable, "its time is over")
+		p.runs("three")
+	})
+}
+
+// The circuit hears the check: store that is down opens it, and one that answers closes it.
+func TestTheCircuitHearsTheCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		one := r.process(secretA).runs("one")
+		p := r.process(secretA)
+		var told []notice.Kind
+		var err error
+		p.engine, err = idem.New(p.faults, &idem.Options{Now: r.clock.Now, StoreFailures: 3, Observer: func(_ context.Context, n notice.Notice) {
+			if n.Kind == notice.CircuitOpened || n.Kind == notice.CircuitClosed {
+				told = append(told, n.Kind)
+			}
+		}})
+		require.NoError(t, err)
+		p.faults.Next(idemtest.Get, idemtest.Refuse, idemtest.Refuse, idemtest.Refuse)
+		for range 5 {
+			_, err := p.charge("one")
+			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		}
+		require.Equal(t, []notice.Kind{notice.CircuitOpened}, told)
+		require.Len(t, p.faults.Calls(), 3)
+		time.Sleep(2 * time.Second)
+		p.replays("one", one)
+		require.Equal(t, []notice.Kind{notice.CircuitOpened, notice.CircuitClosed}, told)
+		for range 100 {
+			p.replays("one", one)
+		}
+	})
+}
+
+// Shadow decides nothing, checks nothing and leaves no check record that would refuse the live mode.
+func TestShadowLeavesTheCheckToTheLiveMode(t *testing.T) {
+	r := newRig(t)
+	trial := r.process(secretB)
+	trial.op.Shadow = true
+	trial.runs("one")
+	for _, rec := range r.store.Records() {
+		require.NotEqual(t, checkID, rec.ID)
+	}
+	r.process(secretA).runs("one")
+	_, err := trial.charge("one")
+	require.NoError(t, err)
+}
+
+// The check record is no open question, and never expires.
+func TestTheCheckRecordStays(t *testing.T) {
+	r := newRig(t)
+	r.process(secretA).runs("one")
+	rec, err := r.store.Get(t.Context(), checkID)
+	require.NoError(t, err)
+	require.Equal(t, idem.Completed, rec.State)
+	require.True(t, rec.ExpiresAt.IsZero())
+	require.True(t, rec.Due.IsZero())
+	require.False(t, rec.Expired(r.clock.Now().Add(100*365*24*time.Hour)))
+	require.False(t, rec.Open())
+	r.clock.Advance(400 * 24 * time.Hour)
+	r.process(secretB).refuses("one", underAnother)
+}

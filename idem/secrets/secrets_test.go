@@ -1,0 +1,155 @@
+package secrets_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/later"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/secrets"
+)
+
+// The digest is fixed, so that a change of what goes into it is seen: it would forget every record.
+func TestIDs(t *testing.T) {
+	op := func(key []byte) idem.Operation { return idem.Operation{Name: "charge", Values: secrets.New(key)} }
+	require.Equal(t, "acme#charge#CbLflwltTRbV89Xa9-NLM9jblJamOemF8YupUrZHlGs", op(secretA).Key("acme", "x").ID())
+	seen := map[string]bool{}
+	for _, k := range []idem.Key{
+		idem.Operation{Name: "charge"}.Key("acme", "x"), op(secretA).Key("acme", "x"), op(secretB).Key("acme", "x"), op(secretA[:16]).Key("acme", "x"),
+		op(secretA).Key("other", "x"), op(secretA).Key("acme", "y"), op(secretA).Key(idem.NoTenant, "acme#charge#x"),
+		idem.Operation{Name: "refund", Values: secrets.New(secretA)}.Key("acme", "x"),
+	} {
+		require.NoError(t, k.Err())
+		digest := k.ID()[strings.LastIndexByte(k.ID(), '#')+1:]
+		require.Len(t, digest, 43)
+		require.False(t, seen[digest], k.ID())
+		seen[digest] = true
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	for says, s := range map[string]*secrets.Secret{
+		"has 0 bytes":  secrets.New(nil),
+		"has 15 bytes": secrets.New(secretA[:15]),
+		"0 bytes":      nil,
+		" 0 bytes":     {},
+	} {
+		r := newRig(t)
+		p := r.process(secretA)
+		p.op.Values = s
+		key := p.op.Key("t", "v")
+		var mistake *idem.ConfigError
+		require.ErrorAs(t, key.Err(), &mistake)
+		require.ErrorContains(t, key.Err(), says)
+		require.NotContains(t, key.Err().Error(), "0123")
+		_, err := p.charge("v")
+		require.ErrorContains(t, err, says)
+		_, err = p.engine.Lookup(t.Context(), key)
+		require.ErrorContains(t, err, says)
+		require.Zero(t, r.ran.Load())
+		require.Empty(t, r.store.Records())
+	}
+}
+
+// own embeds what it does not know, so that its digest would be left out.
+type own struct{ protocol.Values }
+
+func TestValuesThatTheEngineDoesNotKnowAreAMistake(t *testing.T) {
+	err := idem.Operation{Name: "charge", Values: own{secrets.New(secretA)}}.Check()
+	require.ErrorContains(t, err, "Values is a secrets_test.own: use idem.KeepValues or secrets.New")
+}
+
+// The key belongs to the caller, who may wipe it.
+func TestTheKeyIsCopied(t *testing.T) {
+	key := []byte(string(secretA))
+	op := idem.Operation{Name: "charge", Values: secrets.New(key)}
+	id := op.Key("t", "v").ID()
+	clear(key)
+	require.Equal(t, id, op.Key("t", "v").ID())
+}
+
+// Nothing in the store is a plain digest of value or input, nor tells that two inputs are equal.
+func TestNothingCanBeGuessed(t *testing.T) {
+	for _, shadow := range []bool{false, true} {
+		r := newRig(t)
+		p := r.process(secretA)
+		p.op.Shadow = shadow
+		plain := r.process(nil)
+		plain.op.Name = "plain"
+		for _, value := range []string{"4711", "4712"} {
+			for _, p := range []*process{p, plain} {
+				_, err := idem.Do(t.Context(), p.engine, p.op.Key("t", value), "input", func(context.Context, string) (string, error) { return "done", nil })
+				require.NoError(t, err)
+			}
+		}
+		prints := map[protocol.Fingerprint]int{}
+		for _, rec := range r.store.Records() {
+			prints[rec.Fingerprint]++
+			for _, value := range []string{"4711", "4712"} {
+				sum := sha256.Sum256([]byte(value))
+				guessed := strings.Contains(rec.ID, base64.RawURLEncoding.EncodeToString(sum[:]))
+				require.True(t, !guessed || strings.Contains(rec.ID, "#plain#"), rec.ID)
+			}
+		}
+		want := 4 // the plain ones have the same one, and no other two do
+		if shadow {
+			want = 3 // it has no check record
+		}
+		require.Len(t, prints, want)
+	}
+}
+
+// The input is compared under the secret, and every process makes the same token of a key.
+func TestTheInputIsComparedUnderTheSecret(t *testing.T) {
+	r := newRig(t)
+	var tokens []string
+	attempt := func(p *process, in string, fail error) error {
+		_, err := idem.Do(t.Context(), p.engine, p.op.Key("t", "4711"), in, func(ctx context.Context, _ string) (string, error) {
+			tokens = append(tokens, idem.Token(ctx))
+			return "done", fail
+		})
+		return err
+	}
+	require.Error(t, attempt(r.process(secretA), "input", idem.NotExecuted(context.Canceled)))
+	require.NoError(t, attempt(r.process(secretA), "input", nil))
+	require.ErrorIs(t, attempt(r.process(secretA), "another", nil), idem.ErrKeyReused)
+	require.NoError(t, attempt(r.process(secretA), "input", nil))
+	require.Len(t, tokens, 2)
+	require.Equal(t, tokens[0], tokens[1])
+}
+
+// A worker finds what was accepted by its id, without the secret, and a client by its status id.
+func TestWhatIsAcceptedIsFound(t *testing.T) {
+	r := newRig(t)
+	a, wrong, worker := r.process(secretA), r.process(secretB), r.process(nil)
+	accept := func(p *process, hand func(context.Context, string) error) (string, error) {
+		res, err := later.Accept[string](t.Context(), p.engine, p.op.Key("t", "4711"), "input", hand)
+		return res.Outcome.StatusID, err
+	}
+	var id string
+	status, err := accept(a, func(_ context.Context, of string) error { id = of; return nil })
+	require.NoError(t, err)
+	_, err = accept(wrong, func(context.Context, string) error { t.Error("handed on"); return nil })
+	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	for range 2 {
+		res, err := later.Work(t.Context(), worker.engine, worker.op, id, func(_ context.Context, in string) (string, error) {
+			r.ran.Add(1)
+			return "done of " + in, nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, "done of input", res.Value)
+	}
+	require.EqualValues(t, 1, r.ran.Load())
+	again, err := accept(a, nil)
+	require.NoError(t, err)
+	require.Empty(t, again)
+	out, err := later.StatusOf(t.Context(), a.engine, a.op, "t", status)
+	require.NoError(t, err)
+	require.Equal(t, idem.Completed, out.State)
+}
