@@ -134,8 +134,8 @@ type RecordedError struct{ Failure }
 
 func (e *RecordedError) Error() string { return e.Message }
 
-// isAnswer reports whether the error tells of the record.
+// isAnswer reports whether the error tells of the record, or of a limit that refuses to make one.
 func isAnswer(err error) bool {
 	_, conflict := errors.AsType[*protocol.ConflictError](err)
-	return conflict || errors.Is(err, ErrRecordUnreadable)
+	return conflict || errors.Is(err, ErrRecordUnreadable) || errors.Is(err, ErrLimitExceeded)
 }

@@ -16,7 +16,7 @@ func (x *execution) home(ctx, asking context.Context) (*Record, error) {
 	if x.call.Accepted != nil {
 		return x.call.Accepted, nil
 	}
-	look := x.call.NoClaim != nil || x.later != nil || op.Limit != nil || op.Mode == Atomic && !op.ReplayRunsHandler
+	look := x.call.NoClaim != nil || x.later != nil || op.Mode == Atomic && !op.ReplayRunsHandler
 	if name := x.call.Key.name; name != nil {
 		find := name.Claim
 		if x.call.NoClaim != nil {

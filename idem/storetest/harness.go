@@ -113,7 +113,6 @@ func suite(h Harness) []group {
 		{"prolonged", prolongCases(h)},
 		{"scan", scanCases(h)},
 		{"moved", movedCases(h)},
-		{"place", placeCases(h)},
 		{"random", randomCases(steps)},
 	}
 }
