@@ -23,8 +23,7 @@ type (
 	Failure = protocol.Failure
 	// Fingerprint is a digest of an operation's input; see [protocol.Fingerprint].
 	Fingerprint = protocol.Fingerprint
-	// Unit is a handler's unit of work: what it wants to be written together with its
-	// outcome, or not at all; see [UnitOf] and [protocol.Unit].
+	// Unit is what a handler commits together with its outcome; see [UnitOf] and [protocol.Unit].
 	Unit = protocol.Unit
 )
 

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	countSet = "SET new_keys=if_not_exists(new_keys,:zero)+:one,expires_at=:exp"
-	ifBelow  = "attribute_not_exists(new_keys) OR new_keys<:bound"
+	countSet = "SET " + schema.NewKeys + "=if_not_exists(" + schema.NewKeys + ",:zero)+:one,expires_at=:exp"
+	ifBelow  = "attribute_not_exists(" + schema.NewKeys + ") OR " + schema.NewKeys + "<:bound"
 )
 
 // CountKey implements limit.Counter: one UpdateItem.

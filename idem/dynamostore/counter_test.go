@@ -41,6 +41,7 @@ func TestACounterIsAnItemThatExpires(t *testing.T) {
 	it, err := f.Store.get(k, itemKey(a.Record.ID, schema.LimitSK))
 	require.NoError(t, err)
 	require.Equal(t, item{
-		schema.PK: str(a.Record.ID), schema.SK: str("limit"), "new_keys": num("3"), "expires_at": num(strconv.FormatInt(base.Add(time.Minute).Unix(), 10)),
+		schema.PK: str(a.Record.ID), schema.SK: str("limit"), schema.NewKeys: num("3"),
+		"expires_at": num(strconv.FormatInt(base.Add(time.Minute).Unix(), 10)),
 	}, it)
 }

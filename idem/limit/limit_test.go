@@ -23,6 +23,8 @@ var errPlain = errors.New("plain")
 
 func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
+func done(context.Context, int) (string, error) { return "done", nil }
+
 // A call over the limit gets the error, and nothing else happens.
 func TestACallOverTheLimitHasNoEffect(t *testing.T) {
 	r := newRig(t, 2)
@@ -87,12 +89,12 @@ func TestWhatIsKnownIsAnsweredOverTheLimit(t *testing.T) {
 		require.ErrorIs(t, r.do(export, "new", nil), idem.ErrLimitExceeded)
 		other, err := idem.New(r.store, nil)
 		require.NoError(t, err)
-		_, err = idem.Do(t.Context(), other, export.Key("acme", "runs"), 1, func(context.Context, int) (int, error) { return 0, nil })
+		_, err = idem.Do(t.Context(), other, export.Key("acme", "runs"), 1, done)
 		require.ErrorIs(t, err, idem.ErrInFlight)
 		require.NoError(t, r.do(export, "done", nil))
 		require.ErrorContains(t, r.do(export, "failed", nil), "plain")
 		require.ErrorIs(t, r.do(strict, "unknown", nil), idem.ErrOutcomeUnknown)
-		_, err = idem.Do(t.Context(), r.engine, export.Key("acme", "done"), 2, func(context.Context, int) (string, error) { return "", nil })
+		_, err = idem.Do(t.Context(), r.engine, export.Key("acme", "done"), 2, done)
 		require.ErrorIs(t, err, idem.ErrKeyReused)
 		require.ErrorIs(t, r.do(export, "released", errPlain), errPlain)
 		require.NoError(t, r.do(export, "released", nil))
@@ -297,7 +299,8 @@ func TestAcceptedWork(t *testing.T) {
 	require.Len(t, r.table.Records(), 1)
 	require.NoError(t, accept("a"), "it is known")
 	work := func(fail error) error {
-		_, err := later.Work(t.Context(), r.engine, export, export.Key("acme", "a").ID(), func(context.Context, string) (string, error) { return "done", fail })
+		run := func(context.Context, string) (string, error) { return "done", fail }
+		_, err := later.Work(t.Context(), r.engine, export, export.Key("acme", "a").ID(), run)
 		return err
 	}
 	require.ErrorIs(t, work(errPlain), errPlain)
@@ -320,29 +323,26 @@ func TestShadowKnowsNoLimit(t *testing.T) {
 }
 
 func TestMistakesInALimit(t *testing.T) {
-	for name, c := range map[string]struct {
-		store      protocol.Store
-		operations map[string]limit.PerTenant
-		says       string
-	}{
-		"no store":                {nil, nil, "<nil>"},
-		"a store that counts not": {idemtest.NewFaults(memstore.New()), nil, "*idemtest.Faults, cannot count keys"},
-		"no keys":                 {memstore.New(), map[string]limit.PerTenant{"export": {Window: time.Minute}}, `"export": Keys is 0`},
-		"no window":               {memstore.New(), map[string]limit.PerTenant{"export": {Keys: 1}}, "Window is 0s"},
-		"half a second":           {memstore.New(), map[string]limit.PerTenant{"export": {Keys: 1, Window: time.Second / 2}}, "Window is 500ms"},
-		"parts of a second":       {memstore.New(), map[string]limit.PerTenant{"export": {Keys: 1, Window: 1500 * time.Millisecond}}, "whole seconds"},
-		"six years":               {memstore.New(), map[string]limit.PerTenant{"export": {Keys: 1, Window: limit.MaxWindow + time.Second}}, "to five years"},
-		"no name":                 {memstore.New(), map[string]limit.PerTenant{"": {Keys: 1, Window: time.Second}}, "no name"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := limit.Over(c.store, c.operations)
-			var mistake *idem.ConfigError
-			require.ErrorAs(t, err, &mistake)
-			require.ErrorContains(t, err, c.says)
-		})
+	over := func(store protocol.Store, name string, l limit.PerTenant) error {
+		_, err := limit.Over(store, map[string]limit.PerTenant{name: l})
+		return err
 	}
-	_, err := limit.Over(memstore.New(), map[string]limit.PerTenant{"export": {Keys: 1, Window: limit.MaxWindow}})
-	require.NoError(t, err)
+	store := memstore.New()
+	for says, err := range map[string]error{
+		"a <nil>, cannot count keys":            over(nil, "export", limit.PerTenant{Keys: 1, Window: time.Minute}),
+		"a *idemtest.Faults, cannot count keys": over(idemtest.NewFaults(store), "export", limit.PerTenant{Keys: 1, Window: time.Minute}),
+		`"export": Keys is 0`:                   over(store, "export", limit.PerTenant{Window: time.Minute}),
+		"Window is 0s":                          over(store, "export", limit.PerTenant{Keys: 1}),
+		"Window is 500ms":                       over(store, "export", limit.PerTenant{Keys: 1, Window: time.Second / 2}),
+		"Window is 1.5s: use whole seconds":     over(store, "export", limit.PerTenant{Keys: 1, Window: 1500 * time.Millisecond}),
+		"Window is 43800h0m1s":                  over(store, "export", limit.PerTenant{Keys: 1, Window: limit.MaxWindow + time.Second}),
+		"the operation has no name":             over(store, "", limit.PerTenant{Keys: 1, Window: time.Minute}),
+	} {
+		var mistake *idem.ConfigError
+		require.ErrorAs(t, err, &mistake)
+		require.ErrorContains(t, err, says)
+	}
+	require.NoError(t, over(store, "export", limit.PerTenant{Keys: 1, Window: limit.MaxWindow}))
 }
 
 // sized is a store that takes no units and whose steps take more room.

@@ -67,7 +67,9 @@ func engine(t *testing.T, below protocol.Store, keys int) *idem.Engine {
 	t.Helper()
 	s, err := limit.Over(below, map[string]limit.PerTenant{"export": {Keys: keys, Window: time.Minute}})
 	require.NoError(t, err)
-	e, err := idem.New(s, &idem.Options{ClaimBudget: time.Minute, FinishBudget: time.Minute, Now: func() time.Time { return noon }})
+	e, err := idem.New(s, &idem.Options{
+		ClaimBudget: time.Minute, FinishBudget: time.Minute, Now: func() time.Time { return noon },
+	})
 	require.NoError(t, err)
 	return e
 }
@@ -117,7 +119,7 @@ func TestUnitsOfEachPath(t *testing.T) {
 	play := func(op idem.Operation, value string, writes, reads float64) {
 		t.Helper()
 		*written, *read = 0, 0
-		_, err := idem.Do(t.Context(), e, op.Key("acme", value), 1, func(context.Context, int) (string, error) { return "done", nil })
+		_, err := idem.Do(t.Context(), e, op.Key("acme", value), 1, done)
 		if err != nil {
 			require.ErrorIs(t, err, idem.ErrLimitExceeded)
 		}
