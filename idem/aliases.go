@@ -6,7 +6,7 @@ import "github.com/idem-go/idempotency/idem/protocol"
 type (
 	// Store keeps records; see [protocol.Store].
 	Store = protocol.Store
-	// StoreError says why a store did not do what it was asked for; see [protocol.StoreError].
+	// StoreError says why a call of a store failed; see [protocol.StoreError].
 	StoreError = protocol.StoreError
 	// LimitExceededError says when a call that a limit refuses may be tried again.
 	LimitExceededError = protocol.LimitExceededError
@@ -23,7 +23,8 @@ type (
 	Failure = protocol.Failure
 	// Fingerprint is a digest of an operation's input; see [protocol.Fingerprint].
 	Fingerprint = protocol.Fingerprint
-	// Unit is what a handler commits together with its outcome; see [UnitOf] and [protocol.Unit].
+	// Unit is a handler's unit of work: what it wants to be written together with its
+	// outcome, or not at all; see [UnitOf] and [protocol.Unit].
 	Unit = protocol.Unit
 )
 
