@@ -165,6 +165,20 @@ func TestAClaimInDoubtCountsOnce(t *testing.T) {
 	}
 }
 
+// A refusal is an answer of a store that works.
+func TestARefusalKeepsTheCircuitClosed(t *testing.T) {
+	r := newRig(t, 1)
+	require.NoError(t, r.do(export, "a", nil))
+	for range 4 {
+		for range 4 {
+			r.faults.Next(idemtest.Get, idemtest.Refuse)
+			require.ErrorIs(t, r.do(export, "b", nil), idem.ErrStoreUnavailable)
+		}
+		require.ErrorIs(t, r.do(export, "b", nil), idem.ErrLimitExceeded)
+	}
+	require.NotContains(t, r.kinds, notice.CircuitOpened)
+}
+
 // In atomic mode the limit refuses the commit: nothing has taken effect by then.
 func TestAnAtomicCallOverTheLimitHasNoEffect(t *testing.T) {
 	r := newRig(t, 1)
@@ -323,26 +337,26 @@ func TestShadowKnowsNoLimit(t *testing.T) {
 }
 
 func TestMistakesInALimit(t *testing.T) {
-	over := func(store protocol.Store, name string, l limit.PerTenant) error {
-		_, err := limit.Over(store, map[string]limit.PerTenant{name: l})
+	over := func(store protocol.Store, name string, keys int, window time.Duration) error {
+		_, err := limit.Over(store, map[string]limit.PerTenant{name: {Keys: keys, Window: window}})
 		return err
 	}
 	store := memstore.New()
 	for says, err := range map[string]error{
-		"a <nil>, cannot count keys":            over(nil, "export", limit.PerTenant{Keys: 1, Window: time.Minute}),
-		"a *idemtest.Faults, cannot count keys": over(idemtest.NewFaults(store), "export", limit.PerTenant{Keys: 1, Window: time.Minute}),
-		`"export": Keys is 0`:                   over(store, "export", limit.PerTenant{Window: time.Minute}),
-		"Window is 0s":                          over(store, "export", limit.PerTenant{Keys: 1}),
-		"Window is 500ms":                       over(store, "export", limit.PerTenant{Keys: 1, Window: time.Second / 2}),
-		"Window is 1.5s: use whole seconds":     over(store, "export", limit.PerTenant{Keys: 1, Window: 1500 * time.Millisecond}),
-		"Window is 43800h0m1s":                  over(store, "export", limit.PerTenant{Keys: 1, Window: limit.MaxWindow + time.Second}),
-		"the operation has no name":             over(store, "", limit.PerTenant{Keys: 1, Window: time.Minute}),
+		"a <nil>, cannot count keys":            over(nil, "export", 1, time.Minute),
+		"a *idemtest.Faults, cannot count keys": over(idemtest.NewFaults(store), "export", 1, time.Minute),
+		`"export": Keys is 0`:                   over(store, "export", 0, time.Minute),
+		"Window is 0s":                          over(store, "export", 1, 0),
+		"Window is 500ms":                       over(store, "export", 1, time.Second/2),
+		"Window is 1.5s: use whole seconds":     over(store, "export", 1, 1500*time.Millisecond),
+		"Window is 43800h0m1s":                  over(store, "export", 1, limit.MaxWindow+time.Second),
+		"the operation has no name":             over(store, "", 1, time.Minute),
 	} {
 		var mistake *idem.ConfigError
 		require.ErrorAs(t, err, &mistake)
 		require.ErrorContains(t, err, says)
 	}
-	require.NoError(t, over(store, "export", limit.PerTenant{Keys: 1, Window: limit.MaxWindow}))
+	require.NoError(t, over(store, "export", 1, limit.MaxWindow))
 }
 
 // sized is a store that takes no units and whose steps take more room.
