@@ -6,8 +6,10 @@ import "github.com/idem-go/idempotency/idem/protocol"
 type (
 	// Store keeps records; see [protocol.Store].
 	Store = protocol.Store
-	// StoreError says why a store did not do what it was asked for; see [protocol.StoreError].
+	// StoreError says why a call of a store failed; see [protocol.StoreError].
 	StoreError = protocol.StoreError
+	// LimitExceededError says when a call that a limit refuses may be tried again.
+	LimitExceededError = protocol.LimitExceededError
 	// ConfigError is a mistake in how the library is set up.
 	ConfigError = protocol.ConfigError
 	// Record is what a store keeps of one key; see [protocol.Record].
@@ -39,8 +41,8 @@ const (
 var (
 	// ErrStoreUnavailable: the store did not do what it was asked; of a call, its handler did not run.
 	ErrStoreUnavailable = protocol.ErrStoreUnavailable
-	// ErrTooMany: the operation's limit refuses the call; a [*protocol.TooManyError] says more.
-	ErrTooMany = protocol.ErrTooMany
+	// ErrLimitExceeded: a limit of package limit refuses the call; a [*LimitExceededError] says more.
+	ErrLimitExceeded = protocol.ErrLimitExceeded
 	// ErrRecordUnreadable: the record is damaged or of a newer version, and never taken for absent.
 	ErrRecordUnreadable = protocol.ErrRecordUnreadable
 )

@@ -77,17 +77,6 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 				}
 				return nil, Outcome{}, err
 			}
-			if err := x.admit(part.ctx, seen); err != nil {
-				x.heard(ctx, err)
-				if errors.Is(err, ErrTooMany) {
-					x.notify(ctx, notice.TooMany, notice.Notice{Err: err})
-					return nil, Outcome{}, err
-				}
-				if seen, err = x.existing(part.ctx, err); err != nil {
-					return nil, Outcome{}, x.unavailable(ctx, err)
-				}
-				continue
-			}
 			// The holder's clock is read before the record's: a pause between the two must not
 			// make the holder rely on the lease for longer than the record says.
 			sent := time.Now()
@@ -99,6 +88,9 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 			x.heard(ctx, err)
 			if err == nil {
 				return x.beginClaimed(ctx, c, sent), Outcome{}, nil
+			}
+			if errors.Is(err, ErrLimitExceeded) {
+				return nil, Outcome{}, x.limitExceeded(ctx, err)
 			}
 			if _, failed := errors.AsType[*StoreError](err); failed || !protocol.Answers(err) {
 				held := x.heldHere()
@@ -120,17 +112,6 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 				return nil, Outcome{}, x.unavailable(ctx, err)
 			}
 		case protocol.DoPark:
-			if err := x.admit(part.ctx, seen); err != nil {
-				x.heard(ctx, err)
-				if errors.Is(err, ErrTooMany) {
-					// It is answered all the same, and becomes an open question when there is room.
-					return nil, Outcome{}, x.answer(ctx, seen, protocol.DoUnknown)
-				}
-				if seen, err = x.existing(part.ctx, err); err != nil {
-					return nil, Outcome{}, x.unavailable(ctx, err)
-				}
-				continue
-			}
 			s := protocol.Lapse(seen, x.claimEvent(), newID(), "a later call")
 			err := e.store.Settle(part.ctx, e.now(), s)
 			if err == nil {
@@ -141,7 +122,6 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 				return nil, Outcome{}, x.unavailable(ctx, err)
 			}
 		case protocol.DoReplay:
-			x.giveBack(part.ctx, seen, x.took)
 			// A result within the record is there already. One beside it gets time of its own.
 			within, cancel := part.ctx, func() {}
 			if seen.Body.Parts > 0 {
@@ -177,7 +157,6 @@ func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) 
 		case protocol.DoRefuse:
 			return nil, Outcome{}, protocol.ErrNotAccepted // a worker's call
 		default:
-			x.giveBack(part.ctx, seen, x.took)
 			return nil, Outcome{}, x.answer(ctx, seen, d.Do)
 		}
 	}
@@ -194,7 +173,7 @@ func (x *execution) beforeClaim(ctx, asking context.Context) (*Record, error) {
 	switch {
 	case x.call.Accepted != nil:
 		return x.call.Accepted, nil
-	case x.call.NoClaim == nil && x.later == nil && op.Limit == nil && (op.Mode != Atomic || op.ReplayRunsHandler):
+	case x.call.NoClaim == nil && x.later == nil && (op.Mode != Atomic || op.ReplayRunsHandler):
 		return nil, nil
 	}
 	rec, err := x.look(asking)
@@ -247,6 +226,13 @@ func (x *execution) beginClaimed(ctx context.Context, c protocol.Claim, sent tim
 	}
 	x.notify(ctx, kind, notice.Notice{Attempt: a.rec.Attempt, State: InProgress})
 	return a
+}
+
+// limitExceeded tells that the store's limit refuses a claim, or a commit that makes a record.
+// Nothing was written.
+func (x *execution) limitExceeded(ctx context.Context, err error) error {
+	x.notify(ctx, notice.LimitExceeded, notice.Notice{Err: err})
+	return err
 }
 
 // unavailable makes the caller's error of a store's error before the claim.

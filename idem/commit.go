@@ -76,6 +76,8 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 		case a.later != nil && errors.As(err, &large):
 			c.ans.Err = err
 			return c.endUncommitted(ctx)
+		case errors.Is(err, ErrLimitExceeded):
+			return Outcome{}, c.limitExceeded(ctx, err)
 		case !protocol.Answers(err):
 			return c.resolveInDoubt(ctx, err)
 		case !a.atomic():

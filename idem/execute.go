@@ -17,11 +17,6 @@ func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
 		if err := c.check(); err != nil {
 			return Outcome{}, err
 		}
-		if l := c.Key.op.Limit; l != nil {
-			if err := l.Check(e.store); err != nil {
-				return Outcome{}, err
-			}
-		}
 	}
 	if c.Key.op.Mode == Atomic {
 		if err := e.refusesUnits(); err != nil {

@@ -21,8 +21,6 @@ type execution struct {
 	budget       time.Duration // for the store, before the claim
 	called       time.Time     // when it began, by the process's clock
 	asks         bool          // it alone may ask the store, while the circuit is open
-	counted      bool          // as a new key, by the operation's limit
-	took         int           // the attempt that the call has taken a place for
 	down         error         // why no first claim could be written
 	ran          atomic.Int64  // from called until the handler has returned, 0 before
 }

@@ -63,26 +63,24 @@ func (f *fence) keepsOut(ctx context.Context, claim *Record) bool {
 }
 
 // takeBack is [Engine.writeWithdrawal] for a claim under which nothing has run. It writes
-// nothing if what another withdrawal of this process has found keeps the claim out. That may be
-// another call's claim, so only wrote says that the record is released.
-func (e *Engine) takeBack(ctx context.Context, now time.Time, w protocol.Withdrawal) (wrote bool, err error) {
+// nothing if what another withdrawal of this process has found keeps the claim out.
+func (e *Engine) takeBack(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
 	claim := &w.Claim.Record
 	if w.Claim.Seen != "" || claim.Retention < fenceFor {
-		err = e.writeWithdrawal(ctx, now, w)
-		return err == nil, err
+		return e.writeWithdrawal(ctx, now, w)
 	}
 	f, mine := e.fences.of(claim.ID, nil)
 	for !mine {
 		if f.keepsOut(ctx, claim) {
-			return false, nil
+			return nil
 		}
 		if err := ctx.Err(); err != nil {
-			return false, err
+			return err
 		}
 		f, mine = e.fences.of(claim.ID, f)
 	}
 	defer close(f.done)
-	err = e.writeWithdrawal(ctx, now, w)
+	err := e.writeWithdrawal(ctx, now, w)
 	conflict, refused := errors.AsType[*protocol.ConflictError](err)
 	switch {
 	case err == nil:
@@ -92,7 +90,7 @@ func (e *Engine) takeBack(ctx context.Context, now time.Time, w protocol.Withdra
 		f.stays, f.owner = goes.IsZero() || goes.After(e.now().Add(fenceFor)), conflict.Existing.Owner
 	}
 	f.at = rightNow()
-	return err == nil, err
+	return err
 }
 
 // writeWithdrawal takes back a claim, under the time now. Repeating it is safe.

@@ -56,7 +56,7 @@ func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished
 		return finished{}, err
 	}
 	done.state = InProgress
-	done.queued, done.omitted = x.enqueue(ctx, &pendingWrite{terminal: t.own(), limit: x.call.Key.op.Limit, State: en.State, Attempt: a.rec.Attempt}, err)
+	done.queued, done.omitted = x.enqueue(ctx, &pendingWrite{terminal: t.own(), State: en.State, Attempt: a.rec.Attempt}, err)
 	return done, nil
 }
 
@@ -73,7 +73,6 @@ func (x *execution) endWritten(ctx context.Context, t *terminal, n notice.Notice
 		x.notify(ctx, notice.ResultOmitted, notice.Notice{Attempt: n.Attempt, State: n.State, Err: t.omitted})
 	}
 	x.notify(ctx, noticeOf(n.State), n)
-	x.closed(ctx, n.State, n.Attempt)
 	if err == nil {
 		return false, t.omitted != nil
 	}
@@ -109,7 +108,6 @@ func (x *execution) lost(ctx context.Context, a *attempt, err error) (Outcome, e
 		n.State = rec.State
 	}
 	x.notify(ctx, notice.LeaseLost, n)
-	x.giveBack(ctx, rec, a.rec.Attempt)
 	if rec == nil {
 		return Outcome{}, fmt.Errorf("%w: %w", &InFlightError{Lost: true}, err)
 	}

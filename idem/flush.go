@@ -90,10 +90,7 @@ func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) erro
 	var back []pendingWrite
 	for i := range took {
 		l := took[i]
-		wrote, err := q.writeOne(ctx, &l, large)
-		if wrote && err == nil && l.limit != nil && !l.result {
-			e.closed(ctx, returnTime, l.limit, l.id, l.recorded(), l.Attempt)
-		}
+		err := q.writeOne(ctx, &l, large)
 		t := l.terminal
 		switch {
 		case err == nil && t != nil && t.owes():
@@ -119,9 +116,8 @@ func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) erro
 	return nil
 }
 
-// writeOne writes one that was taken; a large result of a recorded outcome only if told. It
-// returns whether the record is as the write says.
-func (q *queue) writeOne(ctx context.Context, l *pendingWrite, large bool) (wrote bool, err error) {
+// writeOne writes one that was taken; a large result of a recorded outcome only if told.
+func (q *queue) writeOne(ctx context.Context, l *pendingWrite, large bool) error {
 	e := q.engine
 	ctx, cancel := context.WithTimeout(ctx, e.opts.FinishBudget+sizeAllowance(l.size))
 	defer cancel()
@@ -135,13 +131,13 @@ func (q *queue) writeOne(ctx context.Context, l *pendingWrite, large bool) (wrot
 	t := l.terminal
 	if !t.written {
 		if err := e.writeTerminal(ctx, t); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if !t.owes() || !large && len(t.f.Ending.Result) >= largeResult {
-		return true, nil
+		return nil
 	}
-	return true, e.addResult(ctx, t)
+	return e.addResult(ctx, t)
 }
 
 // flushLarge writes what waits if some of it is too large for the time before a claim.

@@ -102,7 +102,6 @@ func (c *commit) unfenced(ctx context.Context, why error) error {
 
 func (c *commit) fenced(ctx context.Context, end *protocol.Ending) *protocol.Ending {
 	c.notify(ctx, noticeOf(end.State), notice.Notice{Attempt: c.a.rec.Attempt, State: end.State, Err: c.ans.Err})
-	c.closed(ctx, end.State, c.a.rec.Attempt)
 	return end
 }
 

@@ -17,7 +17,7 @@ var logged = map[notice.Kind]struct {
 	notice.TookOver:         {slog.LevelInfo, "took over"},
 	notice.Unknown:          {slog.LevelInfo, "outcome unknown"},
 	notice.Reused:           {slog.LevelInfo, "key reused with another input"},
-	notice.TooMany:          {slog.LevelInfo, "too many keys of the tenant, nothing was executed"},
+	notice.LimitExceeded:    {slog.LevelInfo, "too many new keys of the tenant, nothing has taken effect"},
 	notice.Released:         {slog.LevelInfo, "released"},
 	notice.Parked:           {slog.LevelWarn, "parked, somebody must resolve it"},
 	notice.StepInterrupted:  {slog.LevelWarn, "at-most-once step interrupted"},

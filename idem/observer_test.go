@@ -21,18 +21,15 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
-	"github.com/idem-go/idempotency/idem/limit"
 	"github.com/idem-go/idempotency/idem/memstore"
 )
 
 // observed runs one scenario for each kind of notice.
 var observed = map[notice.Kind]func(t *testing.T, r *rig){
-	"too_many": func(t *testing.T, r *rig) {
-		op := safe
-		op.Limit = limit.PerTenant{New: 1}
-		finished(t, r, op.Key("t", "k"))
-		_, err := idem.Do(t.Context(), r.engine, op.Key("t", "l"), 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrTooMany)
+	"limit_exceeded": func(t *testing.T, r *rig) {
+		r.faults.Next(idemtest.Acquire, func(context.Context, *idemtest.Call) error { return &idem.LimitExceededError{} })
+		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "l"), 1, new(counter).run)
+		require.ErrorIs(t, err, idem.ErrLimitExceeded)
 	},
 	"claimed":   func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
 	"executed":  func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },

@@ -108,8 +108,6 @@ type Operation struct {
 	// MaxAttempts is the number of attempts that may have taken effect and left no outcome
 	// after which a repeatable operation is parked; a release resets it. Zero means no limit.
 	MaxAttempts int
-	// Limit bounds the open and the new keys of each tenant, see package limit. Nil is none.
-	Limit protocol.Limit
 	// Values says how the values of the keys are stored: nil as a plain digest alone, [KeepValues]
 	// also as they are, that of package secrets as a digest with a secret.
 	Values protocol.Values
@@ -166,14 +164,6 @@ func (o Operation) Check() error {
 		return bad("MaxAttempts has no meaning for an operation that is not repeatable, which never runs again after an uncertain attempt: leave it out")
 	case o.MaxAttempts > 0 && o.Mode == Atomic:
 		return bad("MaxAttempts has no meaning with idem.Atomic, which counts no attempts: leave it out")
-	case o.Limit != nil && o.Limit.Problem() != "":
-		return bad("Limit: %s", o.Limit.Problem())
-	case o.Limit != nil && o.OnStoreFailure != FailClosed:
-		return bad("Limit cannot hold while the store is down: use idem.FailClosed, or no limit")
-	case o.Limit != nil && o.ReplayRunsHandler:
-		return bad("ReplayRunsHandler leaves out the read that keeps replays from counting for the Limit: leave one of them out")
-	case o.Limit != nil && o.Mode == Atomic && o.Limit.BoundsOpen():
-		return bad("a Limit on open keys has no meaning with idem.Atomic, which takes no claim: bound the new ones, or use idem.Reserved")
 	case o.Retention != 0 && o.Retention < time.Second:
 		return bad("Retention is %v: use at least one second, or zero for %v", o.Retention, DefaultRetention)
 	case o.Retention > maxRetention:

@@ -34,7 +34,6 @@ type pendingWrite struct {
 	withdrawal *protocol.Withdrawal
 
 	id, tenant, operation string
-	limit                 protocol.Limit // of the operation
 	State                 State
 	Attempt               int
 	since                 time.Time

@@ -34,13 +34,10 @@ func (x *execution) withdraw(ctx context.Context, c protocol.Claim, by time.Time
 	if len(c.Record.Steps) == 0 {
 		w.ExpiresAt = ceil(e.now().Add(max(c.Record.Retention, fenceFor)), time.Second)
 	}
-	wrote, err := e.takeBack(budget, e.now(), w)
+	err := e.takeBack(budget, e.now(), w)
 	if err == nil || protocol.Answers(err) {
-		if wrote {
-			x.closed(budget, Released, c.Record.Attempt)
-		}
 		x.notify(ctx, notice.Withdrawn, notice.Notice{Attempt: c.Record.Attempt, State: Released})
 		return
 	}
-	x.enqueue(ctx, &pendingWrite{withdrawal: ownWithdrawal(w), limit: x.call.Key.op.Limit, State: Released, Attempt: c.Record.Attempt}, err)
+	x.enqueue(ctx, &pendingWrite{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.Record.Attempt}, err)
 }

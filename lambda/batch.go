@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // batch is the state of one event while its records run.
@@ -258,9 +257,9 @@ func (b *batch[R]) settle(d *delivery[R], out idem.Outcome, err error) {
 	case ReasonInFlight:
 		d.out.State = idem.InProgress
 	}
-	var many *protocol.TooManyError
-	if errors.As(err, &many) {
-		d.out.LeaseUntil = time.Now().Add(many.RetryAfter)
+	var limited *idem.LimitExceededError
+	if errors.As(err, &limited) {
+		d.out.LeaseUntil = time.Now().Add(limited.RetryAfter)
 	}
 	var other *idem.InFlightError
 	if errors.As(err, &other) && other.Attempt > 0 {

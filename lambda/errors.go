@@ -48,6 +48,7 @@ func typed(as, err error) error {
 		InFlightError           struct{ answer }
 		KeyInvalidError         struct{ answer }
 		KeyReusedError          struct{ answer }
+		LimitExceededError      struct{ answer }
 		NotCanonicalError       struct{ answer }
 		NotCommittedError       struct{ answer }
 		OutcomeNotYetKnownError struct{ answer }
@@ -56,7 +57,6 @@ func typed(as, err error) error {
 		OutOfTimeError          struct{ answer }
 		RecordUnreadableError   struct{ answer }
 		StoreUnavailableError   struct{ answer }
-		TooManyError            struct{ answer }
 	)
 	a := answer{err}
 	switch {
@@ -78,8 +78,8 @@ func typed(as, err error) error {
 		return OutcomeUnavailableError{a}
 	case errors.Is(as, idem.ErrAccepted):
 		return AcceptedError{a}
-	case errors.Is(as, idem.ErrTooMany):
-		return TooManyError{a}
+	case errors.Is(as, idem.ErrLimitExceeded):
+		return LimitExceededError{a}
 	case errors.Is(as, idem.ErrInFlight):
 		return InFlightError{a}
 	case errors.Is(as, idem.ErrOutOfTime):

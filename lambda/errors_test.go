@@ -127,7 +127,7 @@ func TestAnswersHaveTheirOwnErrorType(t *testing.T) {
 		require.Equal(t, kind, typeName(err))
 		require.ErrorIs(t, err, c.is)
 	}
-	require.Equal(t, "TooManyError", typeName(toRuntime(&protocol.TooManyError{})))
+	require.Equal(t, "LimitExceededError", typeName(toRuntime(&idem.LimitExceededError{})))
 	var flight *idem.InFlightError
 	require.ErrorAs(t, toRuntime(&idem.InFlightError{Attempt: 3}), &flight)
 	require.Equal(t, 3, flight.Attempt)

@@ -52,9 +52,9 @@ const (
 	// ReasonNotAccepted: a worker's message is about nothing that was accepted, or is kept. It
 	// goes to the dead-letter queue, since another table may have the record.
 	ReasonNotAccepted Reason = "not_accepted"
-	// ReasonTooMany: the operation's Limit refuses it; nothing was executed. [Delivery].LeaseUntil is
-	// when it is of use to try again at the earliest.
-	ReasonTooMany Reason = "too_many"
+	// ReasonLimitExceeded: a limit of package limit refuses it; nothing has taken effect.
+	// [Delivery].LeaseUntil is when it is of use to try again at the earliest.
+	ReasonLimitExceeded Reason = "limit_exceeded"
 	// ReasonKeyReused: the key belongs to something with another body.
 	ReasonKeyReused Reason = "key_reused"
 	// ReasonKeyInvalid: there is no usable key.
@@ -126,7 +126,7 @@ func reasonOfAnswer(err error) Reason {
 		{protocol.ErrNotAccepted, ReasonNotAccepted},
 		{idem.ErrOutcomeUnknown, ReasonUnknown},
 		{idem.ErrAccepted, ReasonAccepted},
-		{idem.ErrTooMany, ReasonTooMany},
+		{idem.ErrLimitExceeded, ReasonLimitExceeded},
 		{idem.ErrInFlight, ReasonInFlight},
 		{idem.ErrOutOfTime, ReasonOutOfTime},
 	} {
@@ -142,7 +142,7 @@ func (r Reason) level() slog.Level {
 	switch r {
 	case ReasonExecuted, ReasonReplayed:
 		return slog.LevelDebug
-	case ReasonInFlight, ReasonNotYetKnown, ReasonAccepted, ReasonTooMany, ReasonOutOfTime, ReasonBehind:
+	case ReasonInFlight, ReasonNotYetKnown, ReasonAccepted, ReasonLimitExceeded, ReasonOutOfTime, ReasonBehind:
 		return slog.LevelInfo
 	case ReasonPanicked:
 		return slog.LevelError

@@ -2,7 +2,6 @@ package idemlambda
 
 import (
 	"context"
-	"strconv"
 	"testing"
 	"time"
 
@@ -10,52 +9,45 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/limit"
-	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// A message over the limit is returned to its queue unrun and unrecorded, until there is room: only
+// A message over the limit is returned to its queue unrun and unrecorded, until the next window: only
 // the queue counts its receives.
 func TestSQSMessageOverTheLimitIsReturnedUnrecorded(t *testing.T) {
 	op := fulfil
-	op.Limit, op.MaxAttempts = limit.PerTenant{Open: 1}, 1
+	op.MaxAttempts = 1
 	var seen told
-	var h SQSHandler
 	store := memory()
-	h = SQS(newEngine(t, store), op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(_ context.Context, o order) error {
-		if o.ID != "holds" {
-			return nil
-		}
-		for range 3 {
-			res, err := h(t.Context(), batchOf(messageOf("m2", "k2", `{"id":"waits"}`)))
-			require.NoError(t, err)
-			require.Equal(t, []string{"m2"}, named(res))
-			out := seen.outcomes["m2"]
-			require.Equal(t, ReasonTooMany, out.Reason)
-			require.ErrorIs(t, out.Err, idem.ErrTooMany)
-			require.Zero(t, out.Attempt)
-			require.WithinDuration(t, time.Now().Add(time.Second), out.LeaseUntil, time.Minute)
-			require.Len(t, store.Records(), 1)
-		}
+	limited, err := limit.Over(store, map[string]limit.PerTenant{op.Name: {Keys: 1, Window: time.Minute}})
+	require.NoError(t, err)
+	now := time.Date(2030, 1, 2, 3, 4, 15, 0, time.UTC)
+	e, err := idem.New(limited, &idem.Options{Now: func() time.Time { return now }})
+	require.NoError(t, err)
+	ran := 0
+	h := SQS(e, op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
+		ran++
 		return nil
 	})
-	_, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{"id":"holds"}`)))
-	require.NoError(t, err)
-	res, err := h(t.Context(), batchOf(messageOf("m2", "k2", `{"id":"waits"}`)))
-	require.NoError(t, err)
-	require.Empty(t, named(res))
-	require.Equal(t, ReasonExecuted, seen.outcomes["m2"].Reason)
-	require.Equal(t, 1, seen.outcomes["m2"].Attempt)
-}
-
-// A queue with few receives loses messages that wait for room.
-func TestSQSFewReceivesAreTold(t *testing.T) {
-	op := fulfil
-	op.Limit = limit.PerTenant{Open: 1}
-	for receives, told := range map[int]int{sqsLimitedReceives - 1: 1, sqsLimitedReceives: 0} {
-		t.Setenv(schema.EnvQueueMaxReceives, strconv.Itoa(receives))
-		setup, err := readSQSSetup()
+	send := func(id, key string) []string {
+		t.Helper()
+		res, err := h(t.Context(), batchOf(messageOf(id, key, `{"id":"`+id+`"}`)))
 		require.NoError(t, err)
-		require.Len(t, setup.warnings(op, 1), told)
-		require.Empty(t, setup.warnings(fulfil, 1))
+		return named(res)
 	}
+	require.Empty(t, send("m1", "k1"))
+	for range 3 {
+		require.Equal(t, []string{"m2"}, send("m2", "k2"))
+		out := seen.outcomes["m2"]
+		require.Equal(t, ReasonLimitExceeded, out.Reason)
+		require.ErrorIs(t, out.Err, idem.ErrLimitExceeded)
+		require.Zero(t, out.Attempt)
+		require.WithinDuration(t, time.Now().Add(45*time.Second), out.LeaseUntil, 30*time.Second)
+		require.Len(t, store.Records(), 1)
+		require.Empty(t, send("m1", "k1"), "a duplicate has its answer")
+	}
+	require.Equal(t, 1, ran)
+	now = now.Add(45 * time.Second)
+	require.Empty(t, send("m2", "k2"))
+	require.Equal(t, 1, seen.outcomes["m2"].Attempt)
+	require.Equal(t, 2, ran)
 }

@@ -17,8 +17,6 @@ const (
 	// (https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html).
 	sqsVisibilityFactor = 6
 	sqsLeastReceives    = 5
-	// With them package sqsvisibility lets a message wait for more than an hour where a limit is full.
-	sqsLimitedReceives = 20
 	// A larger batch needs a window of at least a second.
 	sqsWindowlessBatch = 10
 
@@ -120,10 +118,6 @@ func (s *sqsSetup) warnings(op idem.Operation, concurrency int) (all []string) {
 	if s.receives.known && s.receives.value < sqsLeastReceives {
 		warn("the queue gives a message up after %d receives, and a message that finds another attempt running or no time left spends one: set maxReceiveCount to at least %d",
 			s.receives.value, sqsLeastReceives)
-	}
-	if s.receives.known && op.Limit != nil && s.receives.value < sqsLimitedReceives {
-		warn("the queue gives a message up after %d receives, and one that finds the operation's Limit full spends one each time: set maxReceiveCount to at least %d, with package sqsvisibility, or expect dead letters",
-			s.receives.value, sqsLimitedReceives)
 	}
 	return all
 }

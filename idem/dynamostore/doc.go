@@ -98,11 +98,9 @@
 //	replay, in flight, reused key     1 Put                    PutItem
 //	 … replay of a large result       + 1 BatchGet             BatchGetItem
 //	expired, claimed again            2 Put, 1 Update          PutItem, UpdateItem
-//	 … of an operation with a Limit   1 Get, 1 Put, 3 Update   GetItem, PutItem, UpdateItem
-//	   on new keys alone              1 Get, 1 Put, 2 Update
-//	 … refused by its Limit           1 Get, 1 Update; once a   GetItem, UpdateItem
-//	                                  second + 2 Update, up
-//	                                  to 16 Get and 32 Update
+//	under a limit, first execution    1 Get, 1 Put, 2 Update   GetItem, PutItem, UpdateItem
+//	 … replay                         1 Get                    GetItem
+//	 … refused                        1 Get, 1 Update          GetItem, UpdateItem
 //	lapsed or released, taken over    1 Put, 2 Update          PutItem, UpdateItem
 //	lapsed, parked                    1 Put, 1 Update          PutItem, UpdateItem
 //	heartbeat                         1 Update                 UpdateItem

@@ -8,8 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem/limit"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -58,6 +60,51 @@ func TestCallersAtOnceGetFewRetriesTogether(t *testing.T) {
 				all.Wait()
 				require.EqualValues(t, callers+DefaultRetries, tries.Load())
 				require.LessOrEqual(t, tries.Load(), int64(callers*12/10))
+			})
+		})
+	}
+}
+
+// A call under a limit, whose read and count come before its claim, gets as few retries as one without.
+func TestCallersUnderALimitGetFewRetriesTogether(t *testing.T) {
+	const callers = 64
+	reads := func(_ context.Context, in any) error {
+		if _, get := in.(*dynamodb.GetItemInput); get {
+			return nil
+		}
+		return throttles(0)
+	}
+	for name, answer := range map[string]func(context.Context, any) error{
+		"all":         func(context.Context, any) error { return throttles(0) },
+		"the counter": reads,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var tries, landed atomic.Int64
+				s, err := New(fake(func(ctx context.Context, in any) (item, error) {
+					err := answer(ctx, in)
+					tries.Add(1)
+					if err == nil {
+						landed.Add(1)
+					}
+					return nil, err
+				}), "table", nil)
+				require.NoError(t, err)
+				limited, err := limit.Over(s, map[string]limit.PerTenant{"op": {Keys: 10, Window: time.Minute}})
+				require.NoError(t, err)
+				var all sync.WaitGroup
+				for range callers {
+					all.Go(func() {
+						err := limited.Acquire(t.Context(), base, claim("t#op#k", "o"))
+						var failed *protocol.StoreError
+						require.ErrorAs(t, err, &failed)
+						require.True(t, failed.Down)
+						require.False(t, failed.Ambiguous, "no claim was sent")
+					})
+				}
+				all.Wait()
+				calls := callers + landed.Load() // each call of the store that was made
+				require.LessOrEqual(t, tries.Load(), calls*12/10)
 			})
 		})
 	}

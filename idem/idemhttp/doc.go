@@ -35,7 +35,7 @@
 //	outcome unknown                                409 outcome_unknown
 //	outcome recorded without its response          409 outcome_unavailable
 //	accepted for later (reserved, never sent)      202 request_accepted + Retry-After
-//	over the operation's Limit                     429 too_many_requests + Retry-After
+//	over a limit on new keys                       429 limit_exceeded + Retry-After
 //	response of another version                    503 response_version_mismatch + Retry-After
 //	record damaged or newer                        503 idempotency_record_unreadable
 //	store unavailable                              503 idempotency_store_unavailable + Retry-After

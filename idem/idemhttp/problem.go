@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Code names a refusal for programs. It never changes its meaning.
@@ -36,7 +35,7 @@ const (
 	CodeOutcomeUnavailable Code = "outcome_unavailable"
 	CodeVersionMismatch    Code = "response_version_mismatch"
 	CodeAccepted           Code = "request_accepted"
-	CodeTooMany            Code = "too_many_requests"
+	CodeLimitExceeded      Code = "limit_exceeded"
 	CodeRecordUnreadable   Code = "idempotency_record_unreadable"
 	CodeStoreUnavailable   Code = "idempotency_store_unavailable"
 	CodeOutOfTime          Code = "out_of_time"
@@ -99,8 +98,8 @@ var ietf = map[Code]row{
 		detail: "There is nothing here that can be followed."},
 	CodeExpired: {status: 410, title: "Outcome expired",
 		detail: "The outcome of this request is not kept any more."},
-	CodeTooMany: {status: 429, retryable: true, title: "Too many requests",
-		detail: "There are too many requests of yours that are new or have no outcome yet. Nothing was executed, and nothing is recorded under the key. Send the request again with the same key after the time in Retry-After."},
+	CodeLimitExceeded: {status: 429, retryable: true, title: "Limit exceeded",
+		detail: "You have sent too many new requests. Nothing has taken effect, and nothing is recorded under the key. Send the request again with the same key after the time in Retry-After."},
 	CodeRecordUnreadable: {status: 503, title: "Idempotency record unreadable",
 		detail: "What is recorded under this key cannot be read. The service has to look at it; sending the request again does not help."},
 	CodeStoreUnavailable: {status: 503, retryable: true, title: "Idempotency store unavailable",
@@ -268,7 +267,7 @@ func isLinkTarget(at string) bool {
 func refuse(err error) *refusal {
 	var own *refusal
 	var flight *idem.InFlightError
-	var many *protocol.TooManyError
+	var limited *idem.LimitExceededError
 	var gone *idem.OutcomeUnavailableError
 	var reused *idem.ReusedError
 	switch {
@@ -292,8 +291,8 @@ func refuse(err error) *refusal {
 		return f
 	case errors.Is(err, idem.ErrAccepted):
 		return &refusal{code: CodeAccepted, after: retryAfter(maxRetryAfter)}
-	case errors.As(err, &many):
-		return &refusal{code: CodeTooMany, after: max(many.RetryAfter, retryAfter(maxRetryAfter))}
+	case errors.As(err, &limited):
+		return &refusal{code: CodeLimitExceeded, after: max(limited.RetryAfter, retryAfter(maxRetryAfter))}
 	case errors.As(err, &flight):
 		return &refusal{code: CodeInProgress, after: retryAfter(flight.LeaseLeft)}
 	case errors.Is(err, idem.ErrOutOfTime):

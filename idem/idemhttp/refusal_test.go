@@ -122,19 +122,15 @@ func situations() map[Code]situation {
 			require.NoError(b, b.work(nil))
 			b.pass(48 * time.Hour)
 		})},
-		CodeTooMany: {429, 429, true, func(t *testing.T, with func(*Options)) *Response {
+		CodeLimitExceeded: {429, 429, true, func(t *testing.T, with func(*Options)) *Response {
+			store, err := limit.Over(memory(), map[string]limit.PerTenant{charge.Name: {Keys: 1, Window: time.Second}})
+			require.NoError(t, err)
 			o := &Options{}
 			with(o)
-			limited := charge
-			limited.Limit = limit.PerTenant{Open: 1}
-			c, err := New(newEngine(t, memory()), Routes{"POST /payments": limited}, Claim("tenant"), o)
+			c, err := New(newEngine(t, store), Routes{"POST /payments": charge}, Claim("tenant"), o)
 			require.NoError(t, err)
-			var res *Response
-			serve(t, c, payment(), func(ctx context.Context) (*Response, error) {
-				res = ask(t, c, func(r *Request) { r.Header["idempotency-key"] = []string{strings.Repeat("k", 16)} })
-				return created(), nil
-			})
-			return res
+			serve(t, c, payment(), func(context.Context) (*Response, error) { return created(), nil })
+			return ask(t, c, func(r *Request) { r.Header["idempotency-key"] = []string{strings.Repeat("k", 16)} })
 		}},
 		CodeRecordUnreadable: {503, 503, false, func(t *testing.T, with func(*Options)) *Response {
 			store := memory()

@@ -11,8 +11,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Method is a method of [idem.Store], [protocol.Questions], [protocol.Scanner] or
-// [protocol.Places], by its name.
+// Method is a method of [idem.Store], [protocol.Questions] or [protocol.Scanner], by its name.
 type Method string
 
 // The methods of a store.
@@ -34,15 +33,12 @@ const (
 	AuditOf         Method = "AuditOf"
 	AuditBetween    Method = "AuditBetween"
 	Scan            Method = "Scan"
-	TakePlace       Method = "TakePlace"
-	ReturnPlace     Method = "ReturnPlace"
-	CheckPlaces     Method = "CheckPlaces"
 )
 
 // methods lists all methods of a store.
 var methods = []Method{
 	Acquire, Withdraw, Extend, RecordStep, RecordReference, Finish, Settle, Get, Result, StepResult,
-	Due, Postpone, Forget, Prolong, AuditOf, AuditBetween, Scan, TakePlace, ReturnPlace, CheckPlaces,
+	Due, Postpone, Forget, Prolong, AuditOf, AuditBetween, Scan,
 }
 
 // Call is one call to a store on its way.

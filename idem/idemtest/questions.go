@@ -103,8 +103,6 @@ type unasked struct{}
 
 var errUnscanned = fmt.Errorf("idemtest: the store lists no records: %w", errors.ErrUnsupported)
 
-var errUnplaced = fmt.Errorf("idemtest: the store keeps no places: %w", errors.ErrUnsupported)
-
 var errUnasked = fmt.Errorf("idemtest: the store keeps no questions: %w", errors.ErrUnsupported)
 
 func (unasked) Due(context.Context, protocol.DueQuery) (protocol.DuePage, error) {

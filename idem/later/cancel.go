@@ -53,7 +53,7 @@ func Cancel(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id s
 			},
 		}
 		s.Write = s.Owner
-		err = settle(ctx, e, op.Limit, s, rec.Attempt)
+		err = settle(ctx, e, s)
 		if err == nil || !changed(err) {
 			return err
 		}
@@ -68,11 +68,8 @@ func changed(err error) bool {
 	return conflict || errors.Is(err, idem.ErrRecordUnreadable)
 }
 
-// settle writes the change, with its audit where the store keeps any, and gives back the place of the
-// acceptance, which took it as if it was the next attempt. Both have one deadline: a process that was
-// stopped between them leaves the place, which is found to be free when it is needed, since another
-// acceptance of the key may have it by then.
-func settle(ctx context.Context, e *idem.Engine, l protocol.Limit, s protocol.Settlement, attempt int) error {
+// settle writes the change, with its audit where the store keeps any.
+func settle(ctx context.Context, e *idem.Engine, s protocol.Settlement) error {
 	ctx, cancel := within(ctx, 0)
 	defer cancel()
 	now := s.Audit.At
@@ -80,9 +77,6 @@ func settle(ctx context.Context, e *idem.Engine, l protocol.Limit, s protocol.Se
 	if errors.Is(err, errors.ErrUnsupported) {
 		s.Audit = nil // a store without questions refuses it at once
 		err = e.Store().Settle(ctx, now, s)
-	}
-	if err == nil && l != nil && ctx.Err() == nil {
-		_ = l.Closed(ctx, e.Store(), now, s.ID, attempt+1)
 	}
 	return err
 }

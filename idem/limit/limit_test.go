@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"strconv"
 	"testing"
 	"time"
 
@@ -12,6 +12,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/limit"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/notice"
@@ -20,384 +21,360 @@ import (
 
 var errPlain = errors.New("plain")
 
-// What is known of a key is answered as ever while the limit is full.
-func TestWhatIsKnownIsAnsweredWhileTheLimitIsFull(t *testing.T) {
-	r := newRig(t, 3)
-	p := r.process()
-	op, strict := r.of(idem.Repeatable), r.of(idem.NotRepeatable)
-	require.NoError(t, p.do(op, "done", nil))
-	require.Error(t, p.do(op, "failed", func(context.Context) error { return idem.Permanent(errPlain) }))
-	require.ErrorIs(t, p.do(strict, "unknown", func(context.Context) error { return errPlain }), errPlain)
-	require.ErrorIs(t, p.do(op, "released", func(context.Context) error { return errPlain }), errPlain)
+func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-	hold, held, ended := make(chan struct{}), make(chan struct{}, 2), make(chan error, 2)
-	for i := range 2 {
-		go func() {
-			ended <- p.do(op, fmt.Sprint("held-", i), func(context.Context) error {
-				held <- struct{}{}
-				<-hold
-				return nil
-			})
-		}()
-		<-held
-	}
-	records := len(r.table.Records())
-	q := r.process()
-	require.NoError(t, q.do(op, "done", nil))
-	require.ErrorContains(t, q.do(op, "failed", nil), "plain")
-	require.ErrorIs(t, q.do(strict, "unknown", nil), idem.ErrOutcomeUnknown)
-	require.ErrorIs(t, q.do(op, "held-0", nil), idem.ErrInFlight)
-	_, err := idem.Do(t.Context(), q.engine, op.Key("acme", "done"), "another input", func(context.Context, string) (string, error) { return "", nil })
-	require.ErrorIs(t, err, idem.ErrKeyReused)
+func done(context.Context, int) (string, error) { return "done", nil }
 
-	for _, value := range []string{"new", "released"} {
-		q.faults.Reset()
-		err = q.do(op, value, nil)
-		require.ErrorIs(t, err, idem.ErrTooMany)
-		var many *protocol.TooManyError
-		require.ErrorAs(t, err, &many)
-		require.False(t, many.New)
-		require.Equal(t, time.Second, many.RetryAfter)
-		require.Equal(t, []idemtest.Method{idemtest.Get, idemtest.TakePlace}, q.faults.Calls(), "all places were taken a moment ago")
-	}
-	require.Equal(t, []notice.Kind{notice.TooMany, notice.TooMany}, q.kinds[len(q.kinds)-2:])
-	require.Len(t, r.table.Records(), records, "nothing is recorded of a refusal")
-	close(hold)
-	require.NoError(t, errors.Join(<-ended, <-ended))
-	require.NoError(t, q.do(op, "new", nil))
-	require.NoError(t, q.do(op, "released", nil))
+// A call over the limit gets the error, and nothing else happens.
+func TestACallOverTheLimitHasNoEffect(t *testing.T) {
+	r := newRig(t, 2)
+	require.NoError(t, r.do(export, "a", nil))
+	r.calls("Get", "Acquire", "Finish")
+	require.NoError(t, r.do(export, "b", nil))
+	r.faults.Reset()
+	r.now = r.now.Add(20 * time.Minute)
+	r.kinds = nil
+	_, err := idem.Do(t.Context(), r.engine, export.Key("acme", "c"), 1, func(context.Context, int) (string, error) {
+		t.Error("it runs")
+		return "", nil
+	})
+	require.ErrorIs(t, err, idem.ErrLimitExceeded)
+	require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
+	limited, ok := errors.AsType[*idem.LimitExceededError](err)
+	require.True(t, ok)
+	require.Equal(t, 40*time.Minute, limited.RetryAfter)
+	r.calls("Get")
+	require.Equal(t, []notice.Kind{notice.LimitExceeded}, r.kinds)
+	require.Len(t, r.table.Records(), 2)
+
+	r.now = noon.Add(time.Hour - time.Millisecond)
+	err = r.do(export, "c", nil)
+	require.ErrorAs(t, err, &limited)
+	require.Equal(t, time.Second, limited.RetryAfter)
+	r.now = noon.Add(time.Hour)
+	require.NoError(t, r.do(export, "c", nil), "another window has begun")
 }
 
-// The calls of each path.
-func TestCallsOfEachPath(t *testing.T) {
+// The limit is each tenant's and each operation's own.
+func TestALimitIsATenantsAndAnOperationsOwn(t *testing.T) {
 	r := newRig(t, 1)
-	p := r.process()
-	op := r.of(idem.Repeatable)
-	calls := func(want ...idemtest.Method) {
-		t.Helper()
-		require.Equal(t, want, p.faults.Calls())
-		p.faults.Reset()
-	}
-	require.NoError(t, p.do(op, "a", nil))
-	calls("Get", "TakePlace", "Acquire", "Finish", "ReturnPlace")
-	require.NoError(t, p.do(op, "a", nil))
-	calls("Get", "Result")
-	require.ErrorIs(t, p.do(op, "b", func(context.Context) error { return errPlain }), errPlain)
-	calls("Get", "TakePlace", "Acquire", "Finish", "ReturnPlace")
-	require.ErrorIs(t, p.do(op, "b", func(context.Context) error { return errPlain }), errPlain)
-	calls("Get", "TakePlace", "Acquire", "Finish", "ReturnPlace")
-
-	fresh := idem.Operation{Name: "mail", Limit: limit.PerTenant{New: 100}}
-	require.NoError(t, p.do(fresh, "a", nil))
-	calls("Get", "TakePlace", "Acquire", "Finish")
-	require.NoError(t, p.do(idem.Operation{Name: "free"}, "a", nil))
-	calls("Acquire", "Finish")
-
-	atomic := idem.Operation{Name: "move", Repeat: idem.Repeatable, Mode: idem.Atomic, Limit: limit.PerTenant{New: 1}}
-	require.NoError(t, p.do(atomic, "a", nil))
-	calls("Get", "TakePlace", "Finish")
-	require.NoError(t, p.do(atomic, "a", nil))
-	calls("Get", "Result")
-}
-
-// A process dies at any call, which lands or does not. Whatever it leaves, the bound holds, and the
-// count comes back by itself.
-func TestTheCountComesBackAfterADeathAtAnyCall(t *testing.T) {
-	for _, repeat := range []idem.Repeat{idem.Repeatable, idem.NotRepeatable} {
-		for _, handler := range []error{nil, errPlain, idem.Permanent(errPlain), idem.NotExecuted(errPlain)} {
-			for _, fault := range []idemtest.Fault{idemtest.LoseReply, idemtest.LoseRequest} {
-				for n := range 5 {
-					r := newRig(t, 1)
-					op := r.of(repeat)
-					p := r.process()
-					dying := []idemtest.Method{idemtest.Get, idemtest.TakePlace, idemtest.Acquire, idemtest.Finish, idemtest.ReturnPlace}
-					// What comes after the call that it dies at gets lost too.
-					for _, m := range dying[n+1:] {
-						p.faults.Always(idemtest.LoseRequest, m)
-					}
-					p.faults.Always(idemtest.LoseRequest, idemtest.Withdraw, idemtest.CheckPlaces)
-					p.faults.Always(fault, dying[n])
-					ctx, cancel := context.WithCancel(t.Context())
-					_, _ = idem.Do(ctx, p.engine, op.Key("acme", "a"), "a", func(context.Context, string) (string, error) { return "done", handler })
-					cancel()
-
-					q := r.process()
-					r.clock.Advance(time.Minute)
-					state := r.state(op, "a")
-					err := q.later(op, "b", 3)
-					if repeat == idem.NotRepeatable && (state == idem.InProgress || state == idem.Unknown) {
-						require.ErrorIs(t, err, idem.ErrTooMany, "what nobody knows has its place")
-						if state == idem.InProgress {
-							require.ErrorIs(t, q.do(op, "a", nil), idem.ErrOutcomeUnknown)
-						}
-						rec, err := r.table.Get(t.Context(), op.Key("acme", "a").ID())
-						require.NoError(t, err)
-						require.NoError(t, r.table.Settle(t.Context(), r.clock.Now(), protocol.Settlement{
-							ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Write: "resolved", Owner: "resolver",
-							Ending: protocol.Ending{State: idem.Completed, Result: []byte(`"done"`), ExpiresAt: r.clock.Now().Add(time.Hour)},
-						}))
-						r.clock.Advance(2 * time.Second)
-						require.NoError(t, q.later(op, "b", 3))
-					} else {
-						require.NoError(t, err, "%v %v at call %d: %s", repeat, handler, n, state)
-					}
-					require.True(t, r.free(op))
-				}
-			}
+	for range 2 {
+		for _, k := range []idem.Key{
+			export.Key("acme", "a"), export.Key("globex", "a"), export.Key(idem.NoTenant, "a"), export.Key("a#b", "a"),
+		} {
+			require.NoError(t, r.doKey(k, nil))
 		}
 	}
+	require.Equal(t, []string{
+		"acme#export#limit#3600#" + unix(noon), "globex#export#limit#3600#" + unix(noon),
+		"#export#limit#3600#" + unix(noon), "a%23b#export#limit#3600#" + unix(noon),
+	}, r.counts)
+	r.faults.Reset()
+	for i := range 3 {
+		require.NoError(t, r.doKey(idem.Operation{Name: "mail"}.Key("acme", fmt.Sprint(i)), nil))
+		r.calls("Acquire", "Finish")
+	}
+	require.Len(t, r.counts, 4)
 }
 
-// A claim that is on its way while its process is dead does not open its record once its place is
-// given away: it is fenced before.
-func TestAClaimThatArrivesLateOpensNothing(t *testing.T) {
-	for _, before := range []string{"no record", "released", "expired"} {
-		t.Run(before, func(t *testing.T) {
-			r := newRig(t, 1)
-			op := r.of(idem.Repeatable)
-			p := r.process()
-			switch before {
-			case "released":
-				require.Error(t, p.do(op, "a", func(context.Context) error { return errPlain }))
-			case "expired":
-				require.NoError(t, p.do(op, "a", nil))
-				r.clock.Advance(25 * time.Hour)
-			}
-			var claim *idemtest.Call
-			p.faults.Next(idemtest.Acquire, idemtest.Hold(&claim))
-			p.faults.Always(idemtest.LoseRequest, idemtest.Withdraw)
-			require.Error(t, p.do(op, "a", nil))
+// What is known of a key is answered while the limit is exceeded too, and what was released runs.
+func TestWhatIsKnownIsAnsweredOverTheLimit(t *testing.T) {
+	r := newRig(t, 5)
+	strict := idem.Operation{Name: "export"}
+	require.NoError(t, r.do(export, "done", nil))
+	require.Error(t, r.do(export, "failed", idem.Permanent(errPlain)))
+	require.ErrorIs(t, r.do(strict, "unknown", errPlain), errPlain)
+	require.ErrorIs(t, r.do(export, "released", errPlain), errPlain)
+	_, err := idem.Do(t.Context(), r.engine, export.Key("acme", "runs"), 1, func(context.Context, int) (string, error) {
+		require.ErrorIs(t, r.do(export, "new", nil), idem.ErrLimitExceeded)
+		other, err := idem.New(r.store, nil)
+		require.NoError(t, err)
+		_, err = idem.Do(t.Context(), other, export.Key("acme", "runs"), 1, done)
+		require.ErrorIs(t, err, idem.ErrInFlight)
+		require.NoError(t, r.do(export, "done", nil))
+		require.ErrorContains(t, r.do(export, "failed", nil), "plain")
+		require.ErrorIs(t, r.do(strict, "unknown", nil), idem.ErrOutcomeUnknown)
+		_, err = idem.Do(t.Context(), r.engine, export.Key("acme", "done"), 2, done)
+		require.ErrorIs(t, err, idem.ErrKeyReused)
+		require.ErrorIs(t, r.do(export, "released", errPlain), errPlain)
+		require.NoError(t, r.do(export, "released", nil))
+		require.ErrorIs(t, r.do(export, "new", nil), idem.ErrLimitExceeded)
+		return "", nil
+	})
+	require.NoError(t, err)
+	require.Len(t, r.table.Records(), 5)
+}
 
-			r.clock.Advance(time.Minute)
-			q := r.process()
-			held, hold, ended := make(chan struct{}), make(chan struct{}), make(chan error)
-			go func() {
-				ended <- q.do(op, "b", func(context.Context) error {
-					close(held)
-					<-hold
-					return nil
-				})
-			}()
-			select {
-			case <-held:
-			case err := <-ended:
+// A key whose outcome has expired counts again, also while the table still has it.
+func TestAnExpiredKeyCountsAgain(t *testing.T) {
+	r := newRig(t, 2)
+	op := export
+	op.Retention = time.Minute
+	require.NoError(t, r.do(op, "a", nil))
+	r.now = r.now.Add(2 * time.Minute)
+	require.NoError(t, r.do(op, "a", nil))
+	r.now = r.now.Add(2 * time.Minute)
+	require.ErrorIs(t, r.do(op, "a", nil), idem.ErrLimitExceeded)
+	require.Equal(t, 2, len(r.counts)-1)
+}
+
+// What fails before a claim is no claim in doubt: nothing is taken back.
+func TestACountThatFailsLeavesNothingInDoubt(t *testing.T) {
+	for name, ambiguous := range map[string]bool{"refused": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 2)
+			r.countFault = func(count func() (bool, error)) (bool, error) {
+				if ambiguous {
+					_, _ = count()
+				}
+				return false, &protocol.StoreError{Op: "CountKey", Ambiguous: ambiguous, Down: true, Err: errPlain}
+			}
+			require.ErrorIs(t, r.do(export, "a", nil), idem.ErrStoreUnavailable)
+			r.calls("Get")
+			require.Empty(t, r.table.Records())
+			require.NoError(t, r.do(export, "a", nil))
+			err := r.do(export, "b", nil)
+			if ambiguous {
+				require.ErrorIs(t, err, idem.ErrLimitExceeded, "it has counted twice")
+			} else {
 				require.NoError(t, err)
 			}
-			require.Error(t, claim.Do(context.Background()))
-			close(hold)
-			require.NoError(t, <-ended)
-			require.NoError(t, q.do(op, "a", nil))
-			require.True(t, r.free(op))
+
+			r = newRig(t, 2)
+			r.countFault = func(func() (bool, error)) (bool, error) {
+				return false, &protocol.StoreError{Op: "CountKey", Ambiguous: ambiguous, Down: true, Err: errPlain}
+			}
+			err = r.do(move, "a", nil)
+			commit, ok := errors.AsType[*idem.CommitError](err)
+			require.True(t, ok, "%v", err)
+			require.False(t, commit.Ambiguous)
+			r.calls("Get", "Get")
 		})
 	}
 }
 
-// A call that was paused between its place and its claim finds its place gone: it takes another.
-func TestAPausedCallTakesAPlaceAnew(t *testing.T) {
-	r := newRig(t, 1)
-	op := r.of(idem.Repeatable)
-	p, q := r.process(), r.process()
-	hold, held := make(chan struct{}), make(chan struct{})
-	p.faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error {
-		close(held)
-		<-hold
-		return c.Do(ctx)
-	})
-	ended := make(chan error)
-	go func() { ended <- p.do(op, "a", nil) }()
-	<-held
-	r.clock.Advance(time.Minute)
-	inside := make(chan struct{})
-	over := make(chan error)
-	go func() {
-		over <- q.do(op, "b", func(context.Context) error {
-			close(inside)
-			return errors.Join(<-ended, nil)
-		})
-	}()
-	select {
-	case <-inside:
-	case err := <-over:
-		close(hold)
-		require.NoError(t, err)
-	}
-	close(hold)
-	require.ErrorIs(t, <-over, idem.ErrTooMany, "the paused call is refused while the other one runs")
-	require.NoError(t, p.do(op, "a", nil))
-}
-
-// Calls of one key at once share its place, in whatever order they come and end.
-func TestDuplicatesShareAPlace(t *testing.T) {
-	for range 20 {
+// A claim whose reply is lost is taken back, and its key does not count again.
+func TestAClaimInDoubtCountsOnce(t *testing.T) {
+	for _, fault := range []idemtest.Fault{idemtest.LoseReply, idemtest.LoseRequest} {
 		r := newRig(t, 1)
-		op := r.of(idem.Repeatable)
-		var wg sync.WaitGroup
-		for range 8 {
-			p := r.process()
-			wg.Go(func() {
-				err := p.do(op, "a", nil)
-				if err != nil && !errors.Is(err, idem.ErrInFlight) {
-					t.Errorf("%v", err)
-				}
-			})
-		}
-		wg.Wait()
-		require.True(t, r.free(op), "nobody has left a place behind")
+		r.faults.Next(idemtest.Acquire, fault)
+		require.ErrorIs(t, r.do(export, "a", nil), idem.ErrStoreUnavailable)
+		r.calls("Get", "Acquire", "Withdraw")
+		require.NoError(t, r.do(export, "a", nil))
+		require.ErrorIs(t, r.do(export, "b", nil), idem.ErrLimitExceeded)
 	}
 }
 
-// A claim that cannot be taken back since another call of the key has its claim leaves the place to
-// that one.
-func TestAClaimThatIsNotTakenBackLeavesThePlace(t *testing.T) {
+// A refusal is an answer of a store that works.
+func TestARefusalKeepsTheCircuitClosed(t *testing.T) {
 	r := newRig(t, 1)
-	op := r.of(idem.Repeatable)
-	p, q := r.process(), r.process()
-	held, hold, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	p.faults.Next(idemtest.Acquire, func(_ context.Context, c *idemtest.Call) error {
-		go func() {
-			ended <- q.do(op, "a", func(context.Context) error {
-				close(held)
-				<-hold
-				return nil
-			})
-		}()
-		<-held
-		return c.Lost()
-	})
-	require.ErrorIs(t, p.do(op, "a", nil), idem.ErrStoreUnavailable)
-	require.False(t, r.free(op))
-	close(hold)
-	require.NoError(t, <-ended)
-	require.True(t, r.free(op))
-}
-
-// What is left of a place by an earlier life of its key does not keep a new one out.
-func TestAPlaceOfAForgottenRecord(t *testing.T) {
-	r := newRig(t, 1)
-	op := r.of(idem.Repeatable)
-	p := r.process()
-	for range 3 {
-		require.Error(t, p.do(op, "a", func(context.Context) error { return errPlain }))
-	}
-	p.faults.Always(idemtest.LoseRequest, idemtest.ReturnPlace)
-	require.NoError(t, p.do(op, "a", nil))
-	require.False(t, r.free(op))
-	r.table.Delete(op.Key("acme", "a").ID())
-	require.NoError(t, r.process().do(op, "a", nil))
-	require.True(t, r.free(op))
-}
-
-// A lapsed claim that a call takes over keeps its place, and one that nobody asks for is released
-// when its place is needed, unless a sweep tells people of it.
-func TestTakeoverKeepsThePlace(t *testing.T) {
-	r := newRig(t, 1)
-	op := r.of(idem.Repeatable)
-	p := r.process()
-	p.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-	require.NoError(t, p.do(op, "a", nil))
-	require.Equal(t, idem.InProgress, r.state(op, "a"))
-	r.clock.Advance(time.Minute)
-	q := r.process()
-	require.NoError(t, q.do(op, "a", func(context.Context) error {
-		require.False(t, r.free(op))
-		return nil
-	}))
-	require.Equal(t, []idemtest.Method{"Get", "Acquire", "Finish", "ReturnPlace"}, q.faults.Calls())
-	require.True(t, r.free(op))
-
-	watched := op
-	watched.Watch = idem.WatchAlways
-	p = r.process()
-	p.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-	require.NoError(t, p.do(watched, "b", nil))
-	r.clock.Advance(time.Minute)
-	require.ErrorIs(t, q.later(op, "c", 3), idem.ErrTooMany)
-	require.NoError(t, q.do(watched, "b", nil))
-	require.NoError(t, q.do(op, "c", nil))
-}
-
-// A full limit is looked at once a second, by one of all calls, and all of its places come round.
-func TestAFullLimitIsLookedAtOnceASecond(t *testing.T) {
-	const bound = 40
-	r := newRig(t, bound)
-	op := r.of(idem.Repeatable)
-	dead := r.process()
-	dead.faults.Always(idemtest.LoseRequest, idemtest.Finish, idemtest.ReturnPlace)
-	strict := r.of(idem.NotRepeatable)
-	for i := range bound {
-		if i == 17 {
-			require.NoError(t, dead.do(op, fmt.Sprint(i), nil))
-		} else {
-			require.Error(t, r.process().do(strict, fmt.Sprint(i), func(context.Context) error { return errPlain }))
-		}
-	}
-	r.clock.Advance(time.Minute)
-	looked := 0
+	require.NoError(t, r.do(export, "a", nil))
 	for range 4 {
-		p := r.process()
-		for range 10 {
-			if err := p.do(op, "new", nil); err == nil {
-				return
-			}
+		for range 4 {
+			r.faults.Next(idemtest.Get, idemtest.Refuse)
+			require.ErrorIs(t, r.do(export, "b", nil), idem.ErrStoreUnavailable)
 		}
-		gets := 0
-		for _, m := range p.faults.Calls() {
-			if m == idemtest.Get {
-				gets++
-			}
-		}
-		require.LessOrEqual(t, gets, 10+16, "one look reads sixteen records")
-		looked++
-		r.clock.Advance(time.Second)
+		require.ErrorIs(t, r.do(export, "b", nil), idem.ErrLimitExceeded)
 	}
-	t.Fatal("the place that nobody needs is not found")
+	require.NotContains(t, r.kinds, notice.CircuitOpened)
 }
 
-// Declarations and stores that a limit cannot hold with.
-func TestLimitsThatCannotHold(t *testing.T) {
-	good := idem.Operation{Name: "export", Repeat: idem.Repeatable, Limit: limit.PerTenant{Open: 1}}
-	require.NoError(t, good.Check())
-	for _, change := range []func(*idem.Operation){
-		func(o *idem.Operation) { o.Limit = limit.PerTenant{} },
-		func(o *idem.Operation) { o.Limit = limit.PerTenant{Open: -1} },
-		func(o *idem.Operation) { o.Limit = limit.PerTenant{Open: limit.MaxOpen + 1} },
-		func(o *idem.Operation) { o.Limit = limit.PerTenant{New: -1} },
-		func(o *idem.Operation) { o.Limit = limit.PerTenant{New: limit.MaxNew + 1} },
-		func(o *idem.Operation) { o.OnStoreFailure = idem.FailOpen },
-		func(o *idem.Operation) { o.Mode = idem.Atomic },
-		func(o *idem.Operation) {
-			o.Mode, o.ReplayRunsHandler, o.Limit = idem.Atomic, true, limit.PerTenant{New: 1}
+// In atomic mode the limit refuses the commit: nothing has taken effect by then.
+func TestAnAtomicCallOverTheLimitHasNoEffect(t *testing.T) {
+	r := newRig(t, 1)
+	require.NoError(t, r.do(move, "a", nil))
+	r.calls("Get", "Get", "Finish")
+	r.kinds = nil
+	require.ErrorIs(t, r.do(move, "b", nil), idem.ErrLimitExceeded)
+	r.calls("Get", "Get")
+	require.Equal(t, []notice.Kind{notice.Executed, notice.LimitExceeded}, r.kinds)
+	require.Len(t, r.table.Records(), 1)
+	require.NoError(t, r.do(move, "a", nil))
+	r.calls("Get", "Result")
+}
+
+// An attempt in atomic mode counts once, whatever becomes of its commit.
+func TestACommitCountsOnce(t *testing.T) {
+	long := func(context.Context, int) (string, error) { return fmt.Sprintf("%0200d", 1), nil }
+	for name, run := range map[string]func(r *rig) error{
+		"the reply is lost": func(r *rig) error {
+			r.faults.Next(idemtest.Finish, idemtest.LoseReply)
+			return r.do(move, "a", nil)
+		},
+		"the commit conflicts": func(r *rig) error {
+			r.faults.Next(idemtest.Finish, idemtest.BareConflict, idemtest.BareConflict)
+			return r.do(move, "a", nil)
+		},
+		"the result is too large": func(r *rig) error {
+			_, err := idem.Do(r.Context(), r.engine, move.Key("acme", "a"), 1, long)
+			return err
+		},
+		"the unit is refused": func(r *rig) error {
+			r.faults.Next(idemtest.Finish, func(context.Context, *idemtest.Call) error {
+				return &protocol.RefusedError{Err: idem.Permanent(errPlain)}
+			})
+			require.ErrorIs(r, r.do(move, "a", nil), errPlain)
+			require.ErrorContains(r, r.do(move, "a", nil), "plain")
+			return nil
+		},
+		"the unit is refused, and an earlier try may land": func(r *rig) error {
+			r.faults.Next(idemtest.Finish, func(context.Context, *idemtest.Call) error {
+				return &protocol.RefusedError{Err: idem.Permanent(errPlain), Ambiguous: true}
+			})
+			require.ErrorIs(r, r.do(move, "a", nil), errPlain)
+			require.ErrorContains(r, r.do(move, "a", nil), "plain")
+			return nil
 		},
 	} {
-		op := good
-		change(&op)
-		var mistake *idem.ConfigError
-		require.ErrorAs(t, op.Check(), &mistake)
-	}
-	e, err := idem.New(struct{ idem.Store }{memstore.New()}, nil)
-	require.NoError(t, err)
-	_, err = idem.Do(t.Context(), e, good.Key("acme", "a"), 1, func(context.Context, int) (int, error) { return 1, nil })
-	require.ErrorContains(t, err, "keeps no places")
-
-	plain, err := memstore.NewPlain()
-	require.NoError(t, err)
-	e, err = idem.New(plain, nil)
-	require.NoError(t, err)
-	for i := range 3 {
-		_, err = idem.Do(t.Context(), e, good.Key("acme", fmt.Sprint(i)), 1, func(context.Context, int) (int, error) { return 1, nil })
-		require.NoError(t, err)
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1)
+			require.NoError(t, run(r))
+			require.Len(t, r.counts, 1)
+			require.Len(t, r.table.Records(), 1)
+			require.ErrorIs(t, r.do(move, "b", nil), idem.ErrLimitExceeded)
+		})
 	}
 }
 
-// In shadow the handler runs whatever the store can do.
-func TestAShadowRunsOverAStoreWithoutPlaces(t *testing.T) {
-	e, err := idem.New(struct{ idem.Store }{memstore.New()}, nil)
-	require.NoError(t, err)
-	op := idem.Operation{Name: "export", Repeat: idem.Repeatable, Shadow: true, Limit: limit.PerTenant{Open: 1}}
-	ran := 0
-	for range 2 {
-		_, err = idem.Do(t.Context(), e, op.Key("acme", "a"), 1, func(context.Context, int) (int, error) { ran++; return 1, nil })
-		require.NoError(t, err)
+// A commit that is sent again may have landed: no limit refuses it, in whatever process.
+func TestACommitThatHasLandedIsNotRefused(t *testing.T) {
+	for name, again := range map[string]func(r *rig) protocol.Store{
+		"the same process": func(r *rig) protocol.Store { return r.store },
+		"another one": func(r *rig) protocol.Store {
+			other, err := limit.Over(base{r.faults, r}, map[string]limit.PerTenant{"export": {Keys: 1, Window: time.Hour}})
+			require.NoError(r, err)
+			return other
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1)
+			f := protocol.Finish{
+				ID: move.Key("acme", "a").ID(), Owner: "owner", Write: "write", Ending: protocol.Ending{State: protocol.Completed},
+				Attempt: protocol.Atomic{Claim: protocol.Claim{Record: protocol.Record{
+					ID: move.Key("acme", "a").ID(), State: protocol.InProgress, Owner: "owner", Write: "write", Attempt: 1,
+				}}},
+			}
+			r.faults.Next(idemtest.Finish, idemtest.LoseReply)
+			require.Error(t, r.store.Finish(t.Context(), noon, f))
+			r.full()
+			require.NoError(t, again(r).Finish(t.Context(), noon, f))
+			require.Len(t, r.counts, 1)
+
+			r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
+			next := f
+			next.ID, next.Owner, next.Write = move.Key("acme", "b").ID(), "other", "other write"
+			claim := f.Attempt.(protocol.Atomic).Claim
+			claim.Record.ID, claim.Record.Owner, claim.Record.Write = next.ID, next.Owner, next.Write
+			next.Attempt = protocol.Atomic{Claim: claim}
+			require.ErrorIs(t, again(r).Finish(t.Context(), noon, next), protocol.ErrLimitExceeded)
+		})
 	}
-	require.Equal(t, 2, ran)
+}
+
+// A claim that is sent again has landed or not, as the store says.
+func TestAClaimThatHasLandedIsNotRefused(t *testing.T) {
+	r := newRig(t, 1)
+	c := protocol.Claim{Record: protocol.Record{
+		ID: export.Key("acme", "a").ID(), State: protocol.InProgress, Owner: "owner", Write: "write", Attempt: 1,
+	}}
+	r.faults.Next(idemtest.Acquire, idemtest.LoseReply)
+	require.Error(t, r.store.Acquire(t.Context(), noon, c))
+	require.NoError(t, r.store.Acquire(t.Context(), noon, c))
+	require.Len(t, r.counts, 1)
+
+	// One over an expired record too.
+	c.Seen, c.Replace, c.Record.Write = "write", true, "another write"
+	require.ErrorIs(t, r.store.Acquire(t.Context(), noon, c), protocol.ErrLimitExceeded)
+	r.now = noon.Add(time.Hour)
+	require.NoError(t, r.store.Acquire(t.Context(), r.now, c))
+	require.NoError(t, r.store.Acquire(t.Context(), r.now, c))
+	c.Seen, c.Record.Write = "write", "a third write"
+	conflict, ok := errors.AsType[*protocol.ConflictError](r.store.Acquire(t.Context(), r.now, c))
+	require.True(t, ok)
+	require.Equal(t, "another write", conflict.Existing.Write)
+	r.table.Delete(c.Record.ID)
+	conflict, ok = errors.AsType[*protocol.ConflictError](r.store.Acquire(t.Context(), r.now, c))
+	require.True(t, ok)
+	require.Nil(t, conflict.Existing)
+	require.Len(t, r.counts, 3)
+}
+
+// An acceptance for later is refused with nothing written. What is accepted runs whatever the limit.
+func TestAcceptedWork(t *testing.T) {
+	r := newRig(t, 1)
+	accept := func(value string) error {
+		_, err := later.Accept[string](t.Context(), r.engine, export.Key("acme", value), value, nil)
+		return err
+	}
+	require.NoError(t, accept("a"))
+	r.kinds = nil
+	require.ErrorIs(t, accept("b"), idem.ErrLimitExceeded)
+	require.Equal(t, []notice.Kind{notice.LimitExceeded}, r.kinds)
+	require.Len(t, r.table.Records(), 1)
+	require.NoError(t, accept("a"), "it is known")
+	work := func(fail error) error {
+		run := func(context.Context, string) (string, error) { return "done", fail }
+		_, err := later.Work(t.Context(), r.engine, export, export.Key("acme", "a").ID(), run)
+		return err
+	}
+	require.ErrorIs(t, work(errPlain), errPlain)
+	require.NoError(t, work(nil))
+	require.Len(t, r.counts, 2)
+}
+
+// In shadow nothing is refused, and nothing counts.
+func TestShadowKnowsNoLimit(t *testing.T) {
+	r := newRig(t, 1)
+	op := export
+	op.Shadow = true
+	for i := range 3 {
+		require.NoError(t, r.do(op, fmt.Sprint(i), nil))
+	}
+	require.Empty(t, r.counts)
+	require.NoError(t, r.do(export, "a", nil))
+	require.NoError(t, r.do(op, "b", nil))
+	require.NotContains(t, r.kinds, notice.ShadowRefused)
+}
+
+func TestMistakesInALimit(t *testing.T) {
+	over := func(store protocol.Store, name string, keys int, window time.Duration) error {
+		_, err := limit.Over(store, map[string]limit.PerTenant{name: {Keys: keys, Window: window}})
+		return err
+	}
+	store := memstore.New()
+	for says, err := range map[string]error{
+		"a <nil>, cannot count keys":            over(nil, "export", 1, time.Minute),
+		"a *idemtest.Faults, cannot count keys": over(idemtest.NewFaults(store), "export", 1, time.Minute),
+		`"export": Keys is 0`:                   over(store, "export", 0, time.Minute),
+		"Window is 0s":                          over(store, "export", 1, 0),
+		"Window is 500ms":                       over(store, "export", 1, time.Second/2),
+		"Window is 1.5s: use whole seconds":     over(store, "export", 1, 1500*time.Millisecond),
+		"Window is 43800h0m1s":                  over(store, "export", 1, limit.MaxWindow+time.Second),
+		"the operation has no name":             over(store, "", 1, time.Minute),
+	} {
+		var mistake *idem.ConfigError
+		require.ErrorAs(t, err, &mistake)
+		require.ErrorContains(t, err, says)
+	}
+	require.NoError(t, over(store, "export", 1, limit.MaxWindow))
+}
+
+// sized is a store that takes no units and whose steps take more room.
+type sized struct{ *memstore.Store }
+
+func (sized) StepExtra() int      { return 7 }
+func (sized) RefusesUnits() error { return errPlain }
+
+// What the engine asks a store it asks the one that is limited.
+func TestAnswersOfTheStoreBelow(t *testing.T) {
+	for _, c := range []struct {
+		below   protocol.Store
+		extra   int
+		refuses error
+	}{{sized{memstore.New()}, 7, errPlain}, {memstore.New(), 0, nil}} {
+		s, err := limit.Over(c.below, nil)
+		require.NoError(t, err)
+		require.Equal(t, c.extra, s.(protocol.StepSizer).StepExtra())
+		require.Equal(t, c.refuses, s.(protocol.UnitRefuser).RefusesUnits())
+	}
 }

@@ -33,7 +33,7 @@ type Store struct {
 	records    map[string]*protocol.Record // by id; in a plain store by owner
 	audits     []protocol.Audit            // in the order in which they were made
 	units      []protocol.Unit
-	places     map[string]*protocol.PlaceState // by tenant and operation
+	counters   map[string]int                // see CountKey
 	conditions func(action any) (holds bool, old any)
 }
 
@@ -48,7 +48,7 @@ func New() *Store { return Options{}.New() }
 
 // New returns an empty store with these options.
 func (o Options) New() *Store {
-	return &Store{maxResult: o.MaxResult, records: map[string]*protocol.Record{}}
+	return &Store{maxResult: o.MaxResult, records: map[string]*protocol.Record{}, counters: map[string]int{}}
 }
 
 // Acquire writes a claim; see [idem.Store].

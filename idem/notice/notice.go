@@ -54,7 +54,7 @@ const (
 	Accepted         Kind = "accepted"          // answered with ErrAccepted
 	Unknown          Kind = "outcome_unknown"   // answered with ErrOutcomeUnknown
 	Reused           Kind = "key_reused"        // answered with ErrKeyReused
-	TooMany          Kind = "too_many"          // answered with ErrTooMany
+	LimitExceeded    Kind = "limit_exceeded"    // answered with ErrLimitExceeded
 	Completed        Kind = "completed"         // an attempt's result is recorded
 	Failed           Kind = "failed"            // an attempt's terminal failure is recorded
 	Released         Kind = "released"          // ended without outcome, the key is free

@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Errors of a store for a whole call. Use errors.Is to tell them apart.
@@ -14,6 +15,10 @@ var (
 	// taken for absent.
 	ErrRecordUnreadable = errors.New("idem: the record cannot be read; deploy the version that wrote it, or have an operator look at it")
 )
+
+// ErrLimitExceeded: the store makes no record for the tenant's operation for now; a
+// [*LimitExceededError] says more. Nothing was written.
+var ErrLimitExceeded = errors.New("idem: the tenant has too many new keys; nothing has taken effect, try again later")
 
 // ErrNotFound: there is no such record, or no such message.
 var ErrNotFound = errors.New("idem: no such record")
@@ -30,6 +35,18 @@ func (e *ConflictError) Error() string {
 	}
 	return fmt.Sprintf("idem: the write's condition failed: the record is %s, attempt %d", e.Existing.State, e.Existing.Attempt)
 }
+
+// LimitExceededError is how a store with a limit on new keys, such as one of package limit, refuses
+// a claim or a commit that would make a record. It matches [ErrLimitExceeded].
+type LimitExceededError struct {
+	// RetryAfter is when it is of use to try again at the earliest, a second at least.
+	RetryAfter time.Duration
+}
+
+func (e *LimitExceededError) Error() string { return ErrLimitExceeded.Error() }
+
+// Is makes the error match [ErrLimitExceeded].
+func (e *LimitExceededError) Is(target error) bool { return target == ErrLimitExceeded }
 
 // StoreError is how a store says that a call did not succeed for reasons of its
 // own. It matches [ErrStoreUnavailable].
@@ -94,9 +111,11 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("idem: the writes wer
 
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Answers reports whether the store's error says what the record is: a [*ConflictError], or one
-// that matches [ErrRecordUnreadable].
+// Answers reports whether the store's error is an answer that it worked out: a [*ConflictError], or
+// one that matches [ErrRecordUnreadable] or [ErrLimitExceeded]. A [*StoreError] is none, whatever
+// it wraps.
 func Answers(err error) bool {
+	_, failed := errors.AsType[*StoreError](err)
 	_, conflict := errors.AsType[*ConflictError](err)
-	return conflict || errors.Is(err, ErrRecordUnreadable)
+	return !failed && (conflict || errors.Is(err, ErrRecordUnreadable) || errors.Is(err, ErrLimitExceeded))
 }

@@ -17,6 +17,8 @@ import (
 //   - a [*RefusedError] if writes that should commit with it were refused, with
 //     nothing written;
 //   - a [*TooLargeError] if the result does not fit, with nothing written;
+//   - a [*LimitExceededError] if a limit refuses to make the record, with nothing written, of
+//     Acquire and of an [Atomic] attempt's Finish alone;
 //   - a [*StoreError] for everything else; Ambiguous says whether the write may have
 //     been applied or may still be, and Down whether the store could not work, as
 //     opposed to having answered or not having been asked.

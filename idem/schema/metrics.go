@@ -23,7 +23,7 @@ const (
 	MetricAccepted         = "accepted"          // answered with ErrAccepted
 	MetricOutcomeUnknown   = "outcome_unknown"   // answered with ErrOutcomeUnknown
 	MetricKeyReused        = "key_reused"        // answered with ErrKeyReused
-	MetricTooMany          = "too_many"          // answered with ErrTooMany: an operation's limit
+	MetricLimitExceeded    = "limit_exceeded"    // answered with ErrLimitExceeded: a limit of package limit
 	MetricCompleted        = "completed"         // an attempt's result is recorded
 	MetricFailed           = "failed"            // an attempt's terminal failure is recorded
 	MetricReleased         = "released"          // ended without outcome, the key is free

@@ -18,10 +18,11 @@ const (
 	// OutboxSK starts the sort key of an outbox message, which lies beside the
 	// record that it was committed with: outbox#<message id>.
 	OutboxSK = "outbox#"
-	// LimitSK is the sort key of the item that counts the keys of one tenant's operation that has
-	// a limit. Its partition key is the start of a record's id with LimitPK behind it.
+	// LimitSK is the sort key of the item that counts the new keys of one tenant's operation in one
+	// window of its limit. Its partition key is
+	// <tenant>#<operation>#limit#<length of the window>#<its start>, encoded as in a record's id, in
+	// seconds and in seconds since 1970.
 	LimitSK = "limit"
-	LimitPK = "#limit"
 	// PartPK separates a record's id from owner, digest and number of a part in the
 	// part's partition key: <id>#part#<owner>#<start of the digest>#<n>. Parts of a
 	// step's result have the id of the step's write in place of the owner.
@@ -123,19 +124,9 @@ const (
 	AuditUnconfirmed = "unconfirmed"
 )
 
-// Attributes of the item that counts keys, beside its keys. It has no expiry.
-const (
-	// OpenPlaces (M of N) has a place for each open key, named by the digest in the record's id:
-	// the attempt times PlaceUnit, and when it was taken, in seconds since 1970.
-	OpenPlaces = "open_places"
-	PlaceUnit  = 10_000_000_000
-	// NewKeys (M of N) counts new keys by their second since 1970.
-	NewKeys = "new_keys"
-	// CheckedAt is when it was looked at last whether all places are still needed, in
-	// milliseconds, CheckedTo up to which place.
-	CheckedAt = "checked_at"
-	CheckedTo = "checked_to"
-)
+// NewKeys (N) of the item that counts new keys has their number. Its other attributes are its keys
+// and ExpiresAt.
+const NewKeys = "new_keys"
 
 // The sparse index of open questions and watched claims, of messages that wait, and of
 // changes from outside: keys only.

@@ -112,7 +112,6 @@ func suite(h Harness) []group {
 		{"questions", slices.Concat(questionCases(h), newQuestionCases(h))},
 		{"prolonged", prolongCases(h)},
 		{"scan", scanCases(h)},
-		{"place", placeCases(h)},
 		{"random", randomCases(steps)},
 	}
 }

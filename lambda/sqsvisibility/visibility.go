@@ -6,11 +6,12 @@
 // may be taken over, so the message costs at most one more receive. A message whose operation
 // waits for an interrupted step's AbsentAfter is hidden until that has passed.
 //
-// A message that an operation's Limit refuses is hidden for about two seconds, and for twice as long
-// with each further receive, up to 15 minutes. SQS counts every receive, and takes none back: a
-// queue's maxReceiveCount bounds how long such a message can wait. Its fifth receive comes after 15
-// seconds at the earliest, the tenth after 8 minutes, the twentieth after 83 minutes and the
-// hundredth after 11 hours: set maxReceiveCount by how long a limit may be full.
+// A message that a limit refuses is hidden until the limit's window is over, and then for about two
+// seconds, and for twice as long with each further receive, up to 15 minutes. SQS counts every
+// receive, and takes none back: a queue's maxReceiveCount bounds how long such a message can wait.
+// Apart from the windows, its fifth receive comes after 15 seconds at the earliest, the tenth after 8
+// minutes, the twentieth after 83 minutes and the hundredth after 11 hours: set maxReceiveCount by
+// how long a tenant may have more than its limit.
 //
 //	lambda.Start(idemlambda.SQS(engine, Fulfil, key, &idemlambda.SQSOptions{
 //		OnRedelivery: sqsvisibility.New(sqs.NewFromConfig(cfg), nil),
@@ -52,7 +53,7 @@ const (
 	// of 15 may have passed.
 	maxHidden   = 12 * time.Hour
 	maxOnItsWay = 20 * time.Minute
-	// maxCrowded is how long a message waits at a time that a limit refuses.
+	// maxCrowded is how long a message that a limit refuses waits at most when the window is over.
 	maxCrowded = 15 * time.Minute
 	// maxEntries is how many messages one call takes.
 	maxEntries = 10
@@ -162,23 +163,24 @@ func (h *hider) seconds(out *idemlambda.SQSDelivery, now time.Time) int32 {
 			passed = max(passed, now.Sub(time.UnixMilli(ms)))
 		}
 	}
-	if out.Reason == idemlambda.ReasonTooMany {
-		return h.crowded(out, now)
+	d := out.LeaseUntil.Add(h.opts.Margin).Sub(now)
+	if out.Reason == idemlambda.ReasonLimitExceeded {
+		d = max(d, 0) + crowded(out)
 	}
-	d := min(out.LeaseUntil.Add(h.opts.Margin).Sub(now), maxHidden-passed)
+	d = min(d, maxHidden-passed)
 	return int32((max(d, 0) + time.Second - 1) / time.Second)
 }
 
-// crowded is how long a message stays hidden that a limit refuses: twice as long each time, and
-// some more or less, so that those that came together do not come together again.
-func (h *hider) crowded(out *idemlambda.SQSDelivery, now time.Time) int32 {
+// crowded is how long a message that a limit refuses stays hidden when the window is over: twice as
+// long each time, and some more or less, so that those that came together do not come together again.
+func crowded(out *idemlambda.SQSDelivery) time.Duration {
 	receives, _ := strconv.Atoi(out.Event.Attributes["ApproximateReceiveCount"])
-	d := max(out.LeaseUntil.Add(h.opts.Margin).Sub(now), time.Second)
+	d := 2 * time.Second
 	for n := 1; n < receives && d < maxCrowded; n++ {
 		d *= 2
 	}
 	d = min(d, maxCrowded)
-	return int32((d/2 + rand.N(d/2+1) + time.Second - 1) / time.Second)
+	return d/2 + rand.N(d/2+1)
 }
 
 // url finds the queue of an ARN.

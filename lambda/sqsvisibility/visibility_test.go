@@ -115,19 +115,19 @@ func TestHidesUntilTheLeaseIsOver(t *testing.T) {
 	})
 }
 
-// A message that a limit refuses waits for twice as long each time, so that it can wait for long
-// with the receives that it has.
+// A message that a limit refuses waits for the window's end, and then for twice as long each time, so
+// that it can wait for long with the receives that it has.
 func TestHidesForLongerEachTimeWhereALimitIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, waited := &fake{}, 0
 		hide := New(f, nil)
 		for n, least := range map[int]int{0: 1, 1: 1, 2: 2, 5: 16, 10: 450, 100: 450} {
 			for range 50 {
-				out := outcome("m", time.Now().Add(time.Second))
-				out.Reason = idemlambda.ReasonTooMany
+				out := outcome("m", time.Now().Add(59*time.Second))
+				out.Reason = idemlambda.ReasonLimitExceeded
 				out.Event.Attributes["ApproximateReceiveCount"] = fmt.Sprint(n)
 				hide(t.Context(), []idemlambda.SQSDelivery{out})
-				got := int(f.hidden["m"])
+				got := int(f.hidden["m"]) - 60
 				require.GreaterOrEqual(t, got, least, n)
 				require.LessOrEqual(t, got, 2*least, n)
 			}

@@ -35,7 +35,7 @@ var All = []Metric{
 	{schema.MetricAccepted, Count, "call"},
 	{schema.MetricOutcomeUnknown, Count, "call"},
 	{schema.MetricKeyReused, Count, "call"},
-	{schema.MetricTooMany, Count, "call"},
+	{schema.MetricLimitExceeded, Count, "call"},
 	{schema.MetricCompleted, Count, "attempt"},
 	{schema.MetricFailed, Count, "attempt"},
 	{schema.MetricReleased, Count, "attempt"},

@@ -1,0 +1,111 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// countedFor is how long a counter is kept once its window has ended, for callers with slow clocks.
+const countedFor = time.Hour
+
+// store counts a key before its record is made.
+type store struct {
+	protocol.Store
+	counter    Counter
+	operations map[string]PerTenant
+	commits    attempts // that were counted
+}
+
+// Acquire implements [protocol.Store].
+func (s *store) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
+	if _, err := s.admit(ctx, now, c, c.Record.Write); err != nil {
+		return err
+	}
+	return s.Store.Acquire(ctx, now, c)
+}
+
+// Finish implements [protocol.Store]. An attempt's commit counts once, however often it is sent: a
+// commit whose reply was lost may have landed, and one that was refused, or whose result was too
+// large, is sent again in another form.
+func (s *store) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
+	how, ok := f.Attempt.(protocol.Atomic)
+	if ok && !s.commits.has(f.Owner) {
+		counted, err := s.admit(ctx, now, how.Claim, f.Write)
+		if err != nil {
+			return err
+		}
+		if counted {
+			s.commits.add(f.Owner)
+		}
+	}
+	err := s.Store.Finish(ctx, now, f)
+	if ok && err == nil {
+		s.commits.remove(f.Owner)
+	}
+	return err
+}
+
+// admit counts the key of a claim that makes a record, or replaces one as a whole. A claim over
+// another record than it has seen is refused as the store would refuse it, without counting. The
+// store itself answers a write that has landed.
+func (s *store) admit(ctx context.Context, now time.Time, c protocol.Claim, write string) (counted bool, err error) {
+	id := c.Record.ID
+	_, operation, _ := protocol.ParseRecordID(id) // empty for a record of shadow
+	limit, limited := s.operations[operation]
+	if !limited || c.Seen != "" && !c.Replace {
+		return false, nil
+	}
+	rec, err := s.Get(ctx, id)
+	switch {
+	case err != nil:
+		return false, unsent(err)
+	case rec.Bears(write):
+		return false, nil
+	case rec == nil && c.Seen != "", rec != nil && rec.Write != c.Seen:
+		return false, &protocol.ConflictError{Existing: rec}
+	}
+	start := now.Truncate(limit.Window)
+	end := start.Add(limit.Window)
+	tenant := id[:strings.LastIndexByte(id, '#')] // and operation
+	counter := fmt.Sprintf("%s#limit#%d#%d", tenant, limit.Window/time.Second, start.Unix())
+	counted, err = s.counter.CountKey(ctx, counter, limit.Keys, end.Add(countedFor))
+	if err != nil {
+		return false, unsent(err)
+	}
+	if !counted {
+		return false, &protocol.LimitExceededError{RetryAfter: max(end.Sub(now), time.Second)}
+	}
+	return true, nil
+}
+
+// unsent is the error of a call before the claim or commit, of which nothing can land.
+func unsent(err error) error {
+	failed, ok := errors.AsType[*protocol.StoreError](err)
+	if !ok || !failed.Ambiguous {
+		return err
+	}
+	own := *failed
+	own.Ambiguous = false
+	return &own
+}
+
+// StepExtra implements [protocol.StepSizer].
+func (s *store) StepExtra() int {
+	if sizer, ok := s.Store.(protocol.StepSizer); ok {
+		return sizer.StepExtra()
+	}
+	return 0
+}
+
+// RefusesUnits implements [protocol.UnitRefuser].
+func (s *store) RefusesUnits() error {
+	if refuser, ok := s.Store.(protocol.UnitRefuser); ok {
+		return refuser.RefusesUnits()
+	}
+	return nil
+}
