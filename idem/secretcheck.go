@@ -50,7 +50,8 @@ func (e *Engine) checkSecret(ctx context.Context, key *Key, create bool) (asked 
 		return true, nil // no claim was ever made, and this call makes none
 	case rec.Fingerprint != want:
 		return true, checkError(&ConfigError{What: fmt.Sprintf("operation %q", key.op.Name),
-			Problem: "its records in the store are under another secret than this process has: use that one, or a new Name for a new secret"})
+			Problem: "its records in the store are under another secret than this process has: " +
+				"use that one, or a new Name for a new secret"})
 	}
 	known.at = now
 	return true, nil

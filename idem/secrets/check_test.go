@@ -117,7 +117,8 @@ func TestEachOperationIsCheckedForItself(t *testing.T) {
 func TestADuplicateInTheSameProcessIsInFlight(t *testing.T) {
 	r := newRig(t)
 	p := r.process(secretA)
-	_, err := idem.Do(t.Context(), p.engine, p.op.Key("t", "one"), "input of one", func(context.Context, string) (string, error) {
+	key := p.op.Key("t", "one")
+	_, err := idem.Do(t.Context(), p.engine, key, "input of one", func(context.Context, string) (string, error) {
 		p.faults.Reset()
 		_, err := p.charge("one")
 		require.ErrorIs(t, err, idem.ErrInFlight)
@@ -155,8 +156,10 @@ func TestALookupDoesNotStandForTheCheck(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, rec)
 		none := errors.New("no claim")
-		_, err = b.engine.Execute(t.Context(), idem.Call{Key: b.op.Key("t", "one"), NoClaim: none, Fingerprint: protocol.FingerprintOf([32]byte{}),
-			Run: func(context.Context) idem.Answer { t.Error("runs"); return idem.Answer{} }})
+		_, err = b.engine.Execute(t.Context(), idem.Call{
+			Key: b.op.Key("t", "one"), NoClaim: none, Fingerprint: protocol.FingerprintOf([32]byte{}),
+			Run: func(context.Context) idem.Answer { t.Error("runs"); return idem.Answer{} },
+		})
 		require.ErrorIs(t, err, none)
 	}
 	require.Empty(t, r.store.Records())
@@ -169,9 +172,9 @@ func TestALookupDoesNotStandForTheCheck(t *testing.T) {
 func TestFaultsOfTheCheck(t *testing.T) {
 	for _, m := range []idemtest.Method{idemtest.Get, idemtest.Finish} {
 		for name, fault := range map[string]idemtest.Fault{
-			"reply lost": idemtest.LoseReply, "request lost": idemtest.LoseRequest, "refused": idemtest.Refuse, "denied": idemtest.Deny,
-			"unreadable": func(context.Context, *idemtest.Call) error { return protocol.ErrRecordUnreadable },
-			"conflict":   func(context.Context, *idemtest.Call) error { return &protocol.ConflictError{} },
+			"reply lost": idemtest.LoseReply, "request lost": idemtest.LoseRequest,
+			"refused": idemtest.Refuse, "denied": idemtest.Deny,
+			"unreadable": idemtest.Unreadable, "conflict": idemtest.BareConflict,
 		} {
 			for _, policy := range []idem.StorePolicy{idem.FailClosed, idem.FailOpen} {
 				r := newRig(t)
@@ -310,19 +313,20 @@ func TestCallersShareACheckWithinTheirOwnTime(t *testing.T) {
 	})
 }
 
-// The circuit hears the check: store that is down opens it, and one that answers closes it.
+// The circuit hears the check: a store that is down opens it, and one that answers closes it.
 func TestTheCircuitHearsTheCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		one := r.process(secretA).runs("one")
 		p := r.process(secretA)
 		var told []notice.Kind
-		var err error
-		p.engine, err = idem.New(p.faults, &idem.Options{Now: r.clock.Now, StoreFailures: 3, Observer: func(_ context.Context, n notice.Notice) {
+		observe := func(_ context.Context, n notice.Notice) {
 			if n.Kind == notice.CircuitOpened || n.Kind == notice.CircuitClosed {
 				told = append(told, n.Kind)
 			}
-		}})
+		}
+		var err error
+		p.engine, err = idem.New(p.faults, &idem.Options{Now: r.clock.Now, StoreFailures: 3, Observer: observe})
 		require.NoError(t, err)
 		p.faults.Next(idemtest.Get, idemtest.Refuse, idemtest.Refuse, idemtest.Refuse)
 		for range 5 {

@@ -21,7 +21,8 @@ func TestIDs(t *testing.T) {
 	require.Equal(t, "acme#charge#CbLflwltTRbV89Xa9-NLM9jblJamOemF8YupUrZHlGs", op(secretA).Key("acme", "x").ID())
 	seen := map[string]bool{}
 	for _, k := range []idem.Key{
-		idem.Operation{Name: "charge"}.Key("acme", "x"), op(secretA).Key("acme", "x"), op(secretB).Key("acme", "x"), op(secretA[:16]).Key("acme", "x"),
+		idem.Operation{Name: "charge"}.Key("acme", "x"),
+		op(secretA).Key("acme", "x"), op(secretB).Key("acme", "x"), op(secretA[:16]).Key("acme", "x"),
 		op(secretA).Key("other", "x"), op(secretA).Key("acme", "y"), op(secretA).Key(idem.NoTenant, "acme#charge#x"),
 		idem.Operation{Name: "refund", Values: secrets.New(secretA)}.Key("acme", "x"),
 	} {
@@ -84,7 +85,8 @@ func TestNothingCanBeGuessed(t *testing.T) {
 		plain.op.Name = "plain"
 		for _, value := range []string{"4711", "4712"} {
 			for _, p := range []*process{p, plain} {
-				_, err := idem.Do(t.Context(), p.engine, p.op.Key("t", value), "input", func(context.Context, string) (string, error) { return "done", nil })
+				key := p.op.Key("t", value)
+				_, err := idem.Do(t.Context(), p.engine, key, "input", func(context.Context, string) (string, error) { return "", nil })
 				require.NoError(t, err)
 			}
 		}
@@ -110,7 +112,8 @@ func TestTheInputIsComparedUnderTheSecret(t *testing.T) {
 	r := newRig(t)
 	var tokens []string
 	attempt := func(p *process, in string, fail error) error {
-		_, err := idem.Do(t.Context(), p.engine, p.op.Key("t", "4711"), in, func(ctx context.Context, _ string) (string, error) {
+		key := p.op.Key("t", "4711")
+		_, err := idem.Do(t.Context(), p.engine, key, in, func(ctx context.Context, _ string) (string, error) {
 			tokens = append(tokens, idem.Token(ctx))
 			return "done", fail
 		})

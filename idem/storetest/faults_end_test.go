@@ -50,7 +50,9 @@ var endFaults = []fault{
 			return f.Apply(rec, now)
 		}
 	}},
-	{"an outcome without an expiry gets one", []string{"commit/a check record has no key, and no expiry"}, func(s *faulty) {
+	{"an outcome without an expiry gets one", []string{
+		"commit/a check record has no key, and no expiry",
+	}, func(s *faulty) {
 		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if f.Ending.State == protocol.Completed && f.Ending.ExpiresAt.IsZero() {
 				f.Ending.ExpiresAt = now.Add(time.Hour)

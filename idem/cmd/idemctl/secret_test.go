@@ -28,6 +28,7 @@ func TestARecordOfAnOperationWithASecretIsNamedWithIt(t *testing.T) {
 		b := newBench(t)
 		key := secretly(t, b)
 		const coded = "base64:AAoyMzQ1Njc4OWFiY2RlZg=="
+		show := []string{"show", "--operation", "se cret", "--tenant", "acme", "--value", "4711"}
 		for name, tc := range map[string]struct {
 			text string
 			code int
@@ -43,15 +44,15 @@ func TestARecordOfAnOperationWithASecretIsNamedWithIt(t *testing.T) {
 		} {
 			file := filepath.Join(t.TempDir(), "secret")
 			require.NoError(t, os.WriteFile(file, []byte(tc.text), 0o600))
-			code, out, errs := b.run("show", "--operation", "se cret", "--tenant", "acme", "--value", "4711", "--secret-file", file)
+			code, out, errs := b.run(append(show, "--secret-file", file)...)
 			require.Equal(t, tc.code, code, "%s: %s%s", name, out, errs)
 			require.Contains(t, out+errs, tc.says, name)
 			require.NotContains(t, out+errs, "0123456789", name)
 		}
-		code, _, errs := b.run("show", "--operation", "se cret", "--tenant", "acme", "--value", "4711", "--secret-file", "none")
+		code, _, errs := b.run(append(show, "--secret-file", "none")...)
 		require.Equal(t, exitUsage, code)
 		require.Contains(t, errs, "the operation's secret")
-		code, _, errs = b.run("show", "--operation", "se cret", "--tenant", "acme", "--value", "4711")
+		code, _, errs = b.run(show...)
 		require.Equal(t, exitFailed, code)
 		require.Contains(t, errs, "principal and secret")
 	})
