@@ -19,6 +19,8 @@ type (
 	// Repeat is what an operation says about itself: may its handler run again after
 	// an attempt whose outcome nobody knows? See [protocol.Repeat].
 	Repeat = protocol.Repeat
+	// Watch says which claims a sweep finds once their lease is over; see [protocol.Watch].
+	Watch = protocol.Watch
 	// Failure is a terminal error as it is recorded and replayed.
 	Failure = protocol.Failure
 	// Fingerprint is a digest of an operation's input; see [protocol.Fingerprint].
@@ -35,6 +37,8 @@ const (
 	Completed, Failed, Released = protocol.Completed, protocol.Failed, protocol.Released
 	Unknown                     = protocol.Unknown
 	NotRepeatable, Repeatable   = protocol.NotRepeatable, protocol.Repeatable
+	WatchNotRepeatable          = protocol.WatchNotRepeatable
+	WatchAlways, WatchNever     = protocol.WatchAlways, protocol.WatchNever
 )
 
 // Errors of a store for a whole call.

@@ -11,9 +11,9 @@ import (
 // reconcile treats the record that conflicts with a commit as a call that has not run
 // yet would. It returns an attempt if the commit may be tried again over that record.
 func (c *commit) reconcile(ctx context.Context, seen *Record) (*attempt, Outcome, error) {
-	part := c.claiming(ctx)
-	defer part.end()
-	next, out, err := c.acquire(ctx, &part, seen)
+	r := reservation{execution: c.execution, ctx: ctx, time: c.claiming(ctx)}
+	defer func() { r.time.end() }()
+	next, out, err := r.follow(seen)
 	if errors.Is(err, ErrStoreUnavailable) || errors.Is(err, ErrOutOfTime) {
 		// Something was executed: the caller must not read that nothing was.
 		s := Absent

@@ -126,7 +126,7 @@ func (a *attempt) watched() bool {
 // due is when a begin mark makes the claim due, zero if it stays as it is: nobody asks
 // again for work that was killed, and an open step must not be forgotten.
 func (a *attempt) due() time.Time {
-	if !a.rec.Due.IsZero() || a.key.op.Watch == LeaveAbandonedUnnoticed {
+	if !a.rec.Due.IsZero() || a.key.op.Watch == WatchNever {
 		return time.Time{}
 	}
 	return a.rec.LeaseUntil.Add(a.engine().opts.Margin)

@@ -9,177 +9,190 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// claim reserves the key as the machine says; in atomic mode it only looks. It returns
-// the attempt that may run, or the answer that the caller gets instead.
-func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
-	e := x.engine
-	part := x.claiming(ctx)
-	defer part.end()
-	if held := x.heldHere(); held != nil {
-		return x.acquire(ctx, &part, held)
-	}
-	err := x.enter()
-	if err == nil {
-		err = x.checkSecret(ctx, part.ctx, x.call.NoClaim == nil)
-	}
-	var seen *Record
-	if err == nil {
-		_ = e.queue.flush(part.ctx) // what could not be written stays in the queue
-		seen, err = x.beforeClaim(ctx, part.ctx)
-	}
-	if err != nil {
-		if late := x.call.NoClaim; errors.Is(late, ErrOutOfTime) && !errors.Is(err, ErrRecordUnreadable) {
-			// There was no time for the look either.
-			x.notify(ctx, notice.OutOfTime, notice.Notice{Err: err})
-			return nil, Outcome{}, late
-		}
-		return nil, Outcome{}, x.unavailable(ctx, err)
-	}
-	return x.acquire(ctx, &part, seen)
+// reservation is a call on its way to an attempt, or to the answer that its caller gets instead.
+type reservation struct {
+	*execution
+	ctx  context.Context // the caller's
+	time claimTime       // bounds the calls to the store; starts again after a wait
+	wait *waiter
+	// What it has led to.
+	attempt *attempt
+	outcome Outcome
 }
 
-// acquire reserves the key over the record that was seen, or replays it, waits for it,
-// parks it or refuses the call, as the machine says. The store is asked within part, which
-// starts again after a wait.
-func (x *execution) acquire(ctx context.Context, part *claimTime, seen *Record) (*attempt, Outcome, error) {
-	e := x.engine
-	atomic := x.call.Key.op.Mode == Atomic || x.later != nil
-	var wait *waiter
-	unreadable := false
-	for range maxRounds {
-		if work := x.call.Accepted; work != nil && seen != nil && seen.Ticket != work.Ticket {
-			// Accepted anew since the worker has read its input.
-			return nil, Outcome{}, x.answer(ctx, seen, protocol.DoInFlight)
+// claim reserves the key as the machine says. In atomic mode it only looks.
+func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
+	r := reservation{execution: x, ctx: ctx, time: x.claiming(ctx)}
+	defer func() { r.time.end() }()
+	seen, err := r.first()
+	if err == nil {
+		return r.follow(seen)
+	}
+	if late := x.call.NoClaim; errors.Is(late, ErrOutOfTime) && !errors.Is(err, ErrRecordUnreadable) {
+		// There was no time for the look either.
+		x.notify(ctx, notice.OutOfTime, notice.Notice{Err: err})
+		return nil, Outcome{}, late
+	}
+	return nil, Outcome{}, x.unavailable(ctx, err)
+}
+
+// first returns the record if it must be seen before the claim. Nil stands for none, which the
+// claim itself finds out.
+func (r *reservation) first() (*Record, error) {
+	if err := r.engine.checkSecret(r.time.ctx, &r.call.Key, r.call.NoClaim == nil); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.call.Accepted != nil:
+		return r.call.Accepted, nil
+	case r.call.NoClaim != nil, r.later != nil, r.atomic() && !r.call.Key.op.ReplayRunsHandler:
+		return r.look(r.time.ctx)
+	}
+	return nil, nil
+}
+
+// follow does what the machine says about the record, and about the one that stands in the way of
+// that, until the call has an attempt or an answer.
+func (r *reservation) follow(seen *Record) (*attempt, Outcome, error) {
+	l := protocol.Follow(r.engine.store, r.call.Key.id, seen)
+	for l.Next() {
+		done, err := r.act(l.Seen)
+		if done {
+			return r.attempt, r.outcome, err
 		}
-		d := protocol.Next(seen, x.claimEvent(), e.now())
-		if atomic && d.Do == protocol.DoTakeOver && seen.Progressed() {
-			// Left by the reserved mode: this one could not skip what is recorded.
-			d = protocol.Decision{Do: protocol.DoPark, To: Unknown}
-		}
-		switch d.Do {
-		case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver, protocol.DoPark:
-			wrote, err := x.writePending(part.ctx)
-			if err == nil && wrote {
-				seen, err = x.look(part.ctx)
-			}
-			if err != nil {
-				return nil, Outcome{}, x.unavailable(ctx, err)
-			}
-			if wrote {
-				continue
-			}
-		}
-		switch d.Do {
-		case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver:
-			if err := x.call.NoClaim; err != nil {
-				if errors.Is(err, ErrOutOfTime) {
-					x.notify(ctx, notice.OutOfTime, notice.Notice{Err: err})
-				}
-				return nil, Outcome{}, err
-			}
-			// The holder's clock is read before the record's: a pause between the two must not
-			// make the holder rely on the lease for longer than the record says.
-			sent := time.Now()
-			c := x.newClaim(seen, d.Do)
-			if atomic {
-				return x.beginAtomic(c, seen), Outcome{}, nil
-			}
-			err := e.store.Acquire(part.ctx, e.now(), c)
-			x.heard(ctx, err)
-			if err == nil {
-				return x.beginClaimed(ctx, c, sent), Outcome{}, nil
-			}
-			if errors.Is(err, ErrLimitExceeded) {
-				return nil, Outcome{}, x.limitExceeded(ctx, err)
-			}
-			if _, failed := errors.AsType[*StoreError](err); failed || !protocol.Answers(err) {
-				held := x.heldHere()
-				if held == nil || held.Retention < fenceFor {
-					return x.claimUnanswered(ctx, part, c, err, seen == nil)
-				}
-				// Another call of this process has the claim. This one, which saw less, cannot
-				// land over it, nor over the outcome, and need not be taken back.
-				seen = held
-				continue
-			}
-			again := errors.Is(err, ErrRecordUnreadable)
-			if again && unreadable {
-				// It can be read, but for an attempt.
-				return nil, Outcome{}, x.unavailable(ctx, err)
-			}
-			unreadable = again
-			if seen, err = x.existing(part.ctx, err); err != nil {
-				return nil, Outcome{}, x.unavailable(ctx, err)
-			}
-		case protocol.DoPark:
-			s := protocol.Lapse(seen, x.claimEvent(), newID(), "a later call")
-			err := e.store.Settle(part.ctx, e.now(), s)
-			if err == nil {
-				x.notify(ctx, notice.Parked, notice.Notice{Attempt: seen.Attempt, State: Unknown})
-				return nil, Outcome{}, x.answer(ctx, seen, protocol.DoUnknown)
-			}
-			if seen, err = x.existing(part.ctx, err); err != nil {
-				return nil, Outcome{}, x.unavailable(ctx, err)
-			}
-		case protocol.DoReplay:
-			// A result within the record is there already. One beside it gets time of its own.
-			within, cancel := part.ctx, func() {}
-			if seen.Body.Parts > 0 {
-				within, cancel = x.bounded(ctx, seen.Body.Stored)
-			}
-			out, err := e.Replay(within, seen)
-			cancel()
-			if err == nil || !errors.Is(err, ErrRecordUnreadable) && !errors.Is(err, ErrStoreUnavailable) {
-				x.notify(ctx, notice.Replayed, notice.Notice{Attempt: seen.Attempt, State: seen.State, Err: err})
-				return nil, out, err
-			}
-			return nil, Outcome{}, x.unavailable(ctx, err)
-		case protocol.DoInFlight:
-			if wait == nil {
-				wait = x.waiting(ctx)
-			}
-			var over bool
-			if seen, over = wait.poll(ctx, seen); !over {
-				return nil, Outcome{}, x.answer(ctx, seen, protocol.DoInFlight)
-			}
-			if !x.timeFor(ctx, seen) {
-				x.notify(ctx, notice.OutOfTime, notice.Notice{Err: ErrOutOfTime})
-				return nil, Outcome{}, ErrOutOfTime
-			}
-			// The wait had a budget of its own: the claim gets a fresh one.
-			part.end()
-			*part = x.claiming(ctx)
-		case protocol.DoAccepted:
-			if x.later != nil {
-				return nil, x.waits(ctx, seen), nil
-			}
-			return nil, Outcome{}, x.answer(ctx, seen, d.Do)
-		case protocol.DoRefuse:
-			return nil, Outcome{}, protocol.ErrNotAccepted // a worker's call
-		default:
-			return nil, Outcome{}, x.answer(ctx, seen, d.Do)
+		if err = l.Again(r.time.ctx, err); err != nil {
+			return nil, Outcome{}, r.unavailable(r.ctx, err)
 		}
 	}
-	if seen == nil {
+	if l.Seen == nil {
 		return nil, Outcome{}, &InFlightError{}
 	}
-	return nil, Outcome{}, x.answer(ctx, seen, protocol.DoInFlight)
+	return nil, Outcome{}, r.answer(r.ctx, l.Seen, protocol.DoInFlight)
 }
 
-// beforeClaim returns the record if that must be seen before the claim, and nil otherwise. The store
-// is asked within the time of asking.
-func (x *execution) beforeClaim(ctx, asking context.Context) (*Record, error) {
-	op := &x.call.Key.op
-	switch {
-	case x.call.Accepted != nil:
-		return x.call.Accepted, nil
-	case x.call.NoClaim == nil && x.later == nil && (op.Mode != Atomic || op.ReplayRunsHandler):
-		return nil, nil
+// act does what the machine says about the record. If that is not done, the record has changed, as
+// the error says.
+func (r *reservation) act(seen *Record) (done bool, err error) {
+	switch do := protocol.Next(seen, r.claimEvent(), r.engine.now()).Do; do {
+	case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver:
+		return r.reserve(seen, do)
+	case protocol.DoPark:
+		return r.park(seen)
+	case protocol.DoReplay:
+		return true, r.replay(seen)
+	case protocol.DoInFlight:
+		return r.inFlight(seen)
+	case protocol.DoAccepted:
+		return true, r.accepted(seen)
+	case protocol.DoRefuse:
+		return true, protocol.ErrNotAccepted // a worker's call
+	default:
+		return true, r.answer(r.ctx, seen, do)
 	}
-	rec, err := x.look(asking)
-	x.heard(ctx, err)
-	return rec, err
 }
+
+// reserve writes the claim and begins its attempt.
+func (r *reservation) reserve(seen *Record, do protocol.Action) (done bool, err error) {
+	if err := r.call.NoClaim; err != nil {
+		if errors.Is(err, ErrOutOfTime) {
+			r.notify(r.ctx, notice.OutOfTime, notice.Notice{Err: err})
+		}
+		return true, err
+	}
+	// The holder's clock is read before the record's: a pause between the two must not
+	// make the holder rely on the lease for longer than the record says.
+	sent := time.Now()
+	c := r.newClaim(seen, do)
+	if r.atomic() {
+		r.attempt = r.beginAtomic(c, seen)
+		return true, nil
+	}
+	err = r.engine.store.Acquire(r.time.ctx, r.engine.now(), c)
+	switch {
+	case err == nil:
+		r.attempt = r.beginClaimed(r.ctx, c, sent)
+		return true, nil
+	case errors.Is(err, ErrLimitExceeded):
+		return true, r.limitExceeded(r.ctx, err)
+	case protocol.Answers(err):
+		return false, err
+	}
+	return true, r.unanswered(c, err)
+}
+
+// unanswered deals with a claim whose reply never came: it is taken back, so that it cannot land
+// later.
+func (r *reservation) unanswered(c protocol.Claim, err error) error {
+	failed, _ := errors.AsType[*StoreError](err)
+	if c.Seen == "" && failed != nil && failed.Down {
+		r.down = err
+	}
+	if failed == nil || failed.Ambiguous {
+		r.withdraw(r.ctx, c, r.time.withdrawBy)
+	}
+	return r.unavailable(r.ctx, err)
+}
+
+// park makes an open question of what an attempt has left.
+func (r *reservation) park(seen *Record) (done bool, err error) {
+	s := protocol.Lapse(seen, r.claimEvent(), newID(), "a later call")
+	err = r.engine.store.Settle(r.time.ctx, r.engine.now(), s)
+	switch {
+	case err == nil:
+		r.notify(r.ctx, notice.Parked, notice.Notice{Attempt: seen.Attempt, State: Unknown})
+		return true, r.answer(r.ctx, seen, protocol.DoUnknown)
+	case protocol.Answers(err):
+		return false, err
+	}
+	return true, r.unavailable(r.ctx, err)
+}
+
+// replay answers with the recorded outcome.
+func (r *reservation) replay(seen *Record) (err error) {
+	// A result within the record is there already. One beside it gets time of its own.
+	within, cancel := r.time.ctx, func() {}
+	if seen.Body.Parts > 0 {
+		within, cancel = r.bounded(r.ctx, seen.Body.Stored)
+	}
+	defer cancel()
+	r.outcome, err = r.engine.Replay(within, seen)
+	if errors.Is(err, ErrRecordUnreadable) || errors.Is(err, ErrStoreUnavailable) {
+		return r.unavailable(r.ctx, err)
+	}
+	r.notify(r.ctx, notice.Replayed, notice.Notice{Attempt: seen.Attempt, State: seen.State, Err: err})
+	return err
+}
+
+// inFlight waits for the attempt that runs, if the call may.
+func (r *reservation) inFlight(seen *Record) (done bool, err error) {
+	if r.wait == nil {
+		r.wait = r.waiting(r.ctx)
+	}
+	next, over := r.wait.poll(r.ctx, seen)
+	if !over {
+		return true, r.answer(r.ctx, next, protocol.DoInFlight)
+	}
+	if !r.timeFor(r.ctx, next) {
+		r.notify(r.ctx, notice.OutOfTime, notice.Notice{Err: ErrOutOfTime})
+		return true, ErrOutOfTime
+	}
+	// The wait had a budget of its own: the claim gets a fresh one.
+	r.time.end()
+	r.time = r.claiming(r.ctx)
+	return false, &protocol.ConflictError{Existing: next}
+}
+
+// accepted answers that the work waits for a worker.
+func (r *reservation) accepted(seen *Record) error {
+	if r.later == nil {
+		return r.answer(r.ctx, seen, protocol.DoAccepted)
+	}
+	r.outcome = r.waits(r.ctx, seen)
+	return nil
+}
+
+// atomic reports whether the call takes no claim: its commit makes the record.
+func (x *execution) atomic() bool { return x.call.Key.op.Mode == Atomic || x.later != nil }
 
 // look reads the record without claiming it, once more if it cannot be read.
 func (x *execution) look(ctx context.Context) (*Record, error) {
@@ -191,71 +204,13 @@ func (x *execution) look(ctx context.Context) (*Record, error) {
 }
 
 func (x *execution) claimEvent() protocol.Event {
-	kind := protocol.EventClaim
-	if x.call.Accepted != nil {
-		kind = protocol.EventWork
+	op := &x.call.Key.op
+	ev := protocol.Event{
+		Kind: protocol.EventClaim, Fingerprint: x.call.Fingerprint, Repeat: op.Repeat,
+		Margin: x.engine.opts.Margin, MaxAttempts: op.MaxAttempts, Atomic: x.atomic(),
 	}
-	return protocol.Event{
-		Kind: kind, Fingerprint: x.call.Fingerprint,
-		Repeat: x.call.Key.op.Repeat, Margin: x.engine.opts.Margin, MaxAttempts: x.call.Key.op.MaxAttempts,
+	if work := x.call.Accepted; work != nil {
+		ev.Kind, ev.Ticket = protocol.EventWork, work.Ticket
 	}
-}
-
-// existing takes the record out of a conflict, or reads it once more where it
-// could not be read. A nil record means that there is none any more.
-func (x *execution) existing(ctx context.Context, err error) (*Record, error) {
-	conflict, refused := errors.AsType[*protocol.ConflictError](err)
-	if refused && conflict.Existing != nil {
-		return conflict.Existing, nil
-	}
-	if refused || errors.Is(err, ErrRecordUnreadable) {
-		return x.engine.store.Get(ctx, x.call.Key.id)
-	}
-	return nil, err
-}
-
-// beginClaimed begins the attempt of a claim that was sent at the time and is written.
-func (x *execution) beginClaimed(ctx context.Context, c protocol.Claim, sent time.Time) *attempt {
-	a := &attempt{key: x.call.Key, rec: c.Record, until: sent.Add(x.engine.opts.Lease)}
-	a.journal.room.extra = x.engine.stepExtra
-	a.journal.inherit(c.Record.Steps)
-	a.reference.inherit(c.Record.Ref)
-	kind := notice.Claimed
-	if c.Seen != "" {
-		kind = notice.TookOver
-	}
-	x.notify(ctx, kind, notice.Notice{Attempt: a.rec.Attempt, State: InProgress})
-	return a
-}
-
-// limitExceeded tells that the store's limit refuses a claim, or a commit that makes a record.
-// Nothing was written.
-func (x *execution) limitExceeded(ctx context.Context, err error) error {
-	x.notify(ctx, notice.LimitExceeded, notice.Notice{Err: err})
-	return err
-}
-
-// unavailable makes the caller's error of a store's error before the claim.
-func (x *execution) unavailable(ctx context.Context, err error) error {
-	if errors.Is(err, ErrRecordUnreadable) {
-		x.notify(ctx, notice.Unreadable, notice.Notice{Err: err})
-		return err
-	}
-	x.notify(ctx, notice.StoreUnavailable, notice.Notice{Err: err})
-	if errors.Is(err, ErrStoreUnavailable) {
-		return err
-	}
-	return &StoreError{Op: "claim", Ambiguous: true, Err: err}
-}
-
-// beginAtomic begins an attempt in atomic mode, over the record that was seen. One that
-// it replaces as a whole is as good as absent: its state says nothing of this attempt.
-func (x *execution) beginAtomic(c protocol.Claim, seen *Record) *attempt {
-	a := &attempt{key: x.call.Key, rec: c.Record, unwritten: &c, later: x.later}
-	a.reference.inherit(c.Record.Ref)
-	a.seenState = Absent
-	if seen != nil && !c.Replace {
-		a.seenState = seen.State
-	}
-	return a
+	return ev
 }

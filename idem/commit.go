@@ -61,7 +61,8 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 	if len(end.Result) > largeResult {
 		c.f.Progress = new(protocol.Progress)
 	}
-	for range maxRounds {
+	l := protocol.Follow(c.engine.store, a.rec.ID, nil)
+	for l.Next() {
 		c.date()
 		err := c.try(ctx)
 		var refused *protocol.RefusedError
@@ -84,14 +85,14 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 			return c.lost(ctx, a, err)
 		}
 		// The record is not the one that the handler began with.
-		seen, err := c.existing(ctx, err)
+		err = l.Again(ctx, err)
 		if errors.Is(err, ErrRecordUnreadable) {
 			return Outcome{}, c.unavailable(ctx, err)
 		}
 		if err != nil {
 			return Outcome{}, c.failed(ctx, Absent, false, err)
 		}
-		next, out, err := c.reconcile(ctx, seen)
+		next, out, err := c.reconcile(ctx, l.Seen)
 		if next == nil {
 			return out, err
 		}

@@ -5,13 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
-	"math"
 	"os"
 	"reflect"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/internal/guard"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -52,36 +52,26 @@ type Options struct {
 	// that could not be written by then is queued, and so is a result that could not be
 	// stored beside its record. Zero means [DefaultFinishBudget].
 	FinishBudget time.Duration
-	// StoreFailures is how many calls in a row must find the store down, and not throttled, until
-	// calls fail closed at once. One a second asks then, and the first answer ends that. What has
-	// run is still written, and operations that fail open ask. Zero means 5, negative never.
-	StoreFailures int
 	// Wait is how long a call waits for one in flight before it answers [ErrInFlight]. Zero: not at all.
 	Wait time.Duration
-	// QueueBytes bounds what is kept in memory of outcomes to be written later, in bytes.
-	// Zero means 32 MiB. Where it is full, results are dropped first, then what takes back
-	// claims under which nothing ran, then outcomes; the observer is told of each.
-	QueueBytes int
 	// Observer is told what happens. Nil means warnings, errors and shadow of [LogTo] to slog.Default.
 	Observer Observer
-	// Now is the clock that records go by, for tests. Deadlines of contexts and kill
-	// times go by time.Now, always. Nil means time.Now.
+	// Now is the clock that records go by, for tests: an engine with it asks a store that is down
+	// in each call. Deadlines of contexts and kill times go by time.Now. Nil means time.Now.
 	Now func() time.Time
 }
 
 // Engine runs operations. It holds its store, its options and the outcomes that could
 // not be written yet. It is safe for concurrent use: make one per process.
 type Engine struct {
-	store      Store
+	given      Store // by the caller of New
+	store      Store // with the guards around it
 	opts       Options
 	now        func() time.Time
 	inLambda   bool
 	unrecorded bool // the store keeps nothing
 	managed    bool // on Managed Instances, where nothing is killed when the invocation's time is over
 	queue      *queue
-	circuit    circuit
-	holdings   holdings
-	fences     fences
 	// stepExtra is by how many bytes more than usual the store's steps count.
 	stepExtra int
 	checks    sync.Map // *secretCheck by the fingerprint of the check record
@@ -92,7 +82,7 @@ func New(store Store, o *Options) (*Engine, error) {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &ConfigError{What: "engine", Problem: "the store is nil: make one with dynamostore.New or memstore.New"}
 	}
-	e := &Engine{store: store, inLambda: os.Getenv("AWS_LAMBDA_RUNTIME_API") != "", managed: managedInstance()}
+	e := &Engine{given: store, inLambda: os.Getenv("AWS_LAMBDA_RUNTIME_API") != "", managed: managedInstance()}
 	if o != nil {
 		e.opts = *o
 	}
@@ -118,16 +108,6 @@ func New(store Store, o *Options) (*Engine, error) {
 			*d.value = d.def
 		}
 	}
-	if e.opts.QueueBytes < 0 {
-		return nil, &ConfigError{What: "engine", Problem: fmt.Sprintf("QueueBytes is %d: it cannot be negative", e.opts.QueueBytes)}
-	}
-	if e.opts.QueueBytes == 0 {
-		e.opts.QueueBytes = 32 << 20
-	}
-	if e.circuit.least = int32(min(max(e.opts.StoreFailures, 0), math.MaxInt32)); e.opts.StoreFailures == 0 {
-		e.circuit.least = defaultStoreFailures
-	}
-	e.circuit.memory = max(circuitMemory, 2*e.opts.ClaimBudget)
 	e.opts.Observer = Observers(e.opts.Observer)
 	clock := e.opts.Now
 	if clock == nil {
@@ -138,8 +118,19 @@ func New(store Store, o *Options) (*Engine, error) {
 	if s, ok := store.(protocol.StepSizer); ok {
 		e.stepExtra = s.StepExtra()
 	}
-	e.queue = &queue{engine: e, blocked: map[string]int{}, idle: make(chan struct{}, 1)}
+	e.queue = newQueue(e)
+	e.store = e.guarded(store)
 	return e, nil
+}
+
+// guarded puts the guards around the store. The order is the decision: see DESIGN.md.
+func (e *Engine) guarded(s Store) Store {
+	if e.opts.Now == nil { // the circuit goes by the clock of the process
+		s = guard.Circuit(s, e.report)
+	}
+	s = guard.Withdrawals(s, e.opts.Margin)
+	s = &pending{Store: s, queue: e.queue}
+	return guard.Holding(s)
 }
 
 // Now returns the time by the engine's clock, to the millisecond. Compare a record's
@@ -147,7 +138,7 @@ func New(store Store, o *Options) (*Engine, error) {
 func (e *Engine) Now() time.Time { return e.now() }
 
 // Store returns the store that the engine was made with.
-func (e *Engine) Store() Store { return e.store }
+func (e *Engine) Store() Store { return e.given }
 
 // newID returns a random identifier of 128 bits.
 func newID() string {
@@ -160,8 +151,8 @@ func newID() string {
 // are compared with the few others of the same record alone.
 const startOfID = 11
 
-// maxRounds bounds how often a call follows a record that changes under it;
-// each round is a lost race, so somebody else makes progress.
+// maxRounds bounds how often a write of an attempt follows a record that changes under it; each
+// round is a lost race, so another writer makes progress.
 const maxRounds = 8
 
 // managedInstance reports whether the process is a Lambda Managed Instance. Such a one may
@@ -175,4 +166,11 @@ func managedInstance() bool {
 func (e *Engine) tell(ctx context.Context, kind notice.Kind, n notice.Notice) {
 	n.Kind = kind
 	e.opts.Observer.tell(ctx, n)
+}
+
+// report tells the observer what a guard has done about a record.
+func (e *Engine) report(ctx context.Context, kind notice.Kind, id string, n notice.Notice) {
+	n.ID = id
+	n.Tenant, n.Operation, _ = protocol.ParseRecordID(id)
+	e.tell(ctx, kind, n)
 }

@@ -31,15 +31,28 @@ func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
 	return e.execute(ctx, c)
 }
 
+// execute makes the call, as what is said about calls of its operation goes around it.
 func (e *Engine) execute(ctx context.Context, c Call) (Outcome, error) {
-	if c.Key.op.Shadow && c.Later == nil {
+	switch op := &c.Key.op; {
+	case op.Shadow && c.Later == nil:
 		return e.observe(ctx, c)
+	case op.OnStoreFailure == FailOpen:
+		return e.failOpen(ctx, c)
 	}
+	return e.begin(c).execute(ctx)
+}
+
+func (e *Engine) begin(c Call) *execution {
 	c.Fingerprint = c.Key.fingerprint(c.Fingerprint)
 	x := &execution{engine: e, call: c, begun: e.now(), called: time.Now()}
 	if c.Later != nil {
 		x.later = newAcceptance(c.Later)
 	}
+	return x
+}
+
+// execute claims the key and runs the handler, or answers.
+func (x *execution) execute(ctx context.Context) (Outcome, error) {
 	if err := x.schedule(ctx); err != nil && x.budget <= 0 {
 		x.notify(ctx, notice.OutOfTime, notice.Notice{Err: err})
 		return Outcome{}, err
@@ -48,11 +61,8 @@ func (e *Engine) execute(ctx context.Context, c Call) (Outcome, error) {
 		x.call.NoClaim = err
 	}
 	a, out, err := x.claim(ctx)
-	switch {
-	case a != nil:
-		return x.run(ctx, a)
-	case x.failsOpen(ctx):
-		return x.failOpen(ctx)
+	if a == nil {
+		return out, err
 	}
-	return out, err
+	return x.run(ctx, a)
 }

@@ -20,7 +20,6 @@ type execution struct {
 	guard        time.Duration // before the invocation's end
 	budget       time.Duration // for the store, before the claim
 	called       time.Time     // when it began, by the process's clock
-	asks         bool          // it alone may ask the store, while the circuit is open
 	down         error         // why no first claim could be written
 	ran          atomic.Int64  // from called until the handler has returned, 0 before
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// failsOpen reports whether the handler runs although the claim could not be written: the
-// operation allows that, the call has seen no record, the store is down, the caller still
-// waits, and no outcome of the key waits in this process to be written.
-func (x *execution) failsOpen(ctx context.Context) bool {
-	return x.down != nil && x.call.Key.op.OnStoreFailure == FailOpen && x.call.Accepted == nil && x.later == nil &&
-		ctx.Err() == nil && !x.engine.queue.hasOutcomeOf(x.call.Key.id)
-}
-
-// failOpen runs the call over a store that keeps nothing. A later call with the key runs again.
-func (x *execution) failOpen(ctx context.Context) (Outcome, error) {
+// failOpen makes the call. If its claim could not be written since the store is down, and it has
+// seen no record, it makes the call over a store that keeps nothing: a later call with the key
+// runs again.
+func (e *Engine) failOpen(ctx context.Context, c Call) (Outcome, error) {
+	x := e.begin(c)
+	out, err := x.execute(ctx)
+	if x.down == nil || c.Accepted != nil || c.Later != nil || ctx.Err() != nil {
+		return out, err
+	}
 	x.notify(ctx, notice.FailedOpen, notice.Notice{Attempt: 1, Err: x.down})
-	out, err := x.engine.over(keepsNothing{down: x.down}).execute(ctx, x.call)
+	c.Fingerprint, c.Key.keyed = x.call.Fingerprint, nil // without a record there is no secret to check
+	out, err = e.over(keepsNothing{down: x.down}).begin(c).execute(ctx)
 	out.State, out.RecordedAt, out.ExpiresAt = Absent, time.Time{}, time.Time{}
 	if failed, ok := errors.AsType[*CommitError](err); ok {
 		failed.State = Absent
@@ -30,14 +30,14 @@ func (x *execution) failOpen(ctx context.Context) (Outcome, error) {
 
 // over returns an engine over the store. What it reports of records goes to no observer.
 func (e *Engine) over(s keepsNothing) *Engine {
-	o := &Engine{store: s, opts: e.opts, now: e.now, inLambda: e.inLambda, managed: e.managed, unrecorded: true}
+	o := &Engine{given: s, store: s, opts: e.opts, now: e.now, inLambda: e.inLambda, managed: e.managed, unrecorded: true}
 	o.opts.Observer = func(ctx context.Context, n notice.Notice) {
 		switch n.Kind {
 		case notice.Executed, notice.Compensated, notice.OutOfTime, notice.Uncommitted:
 			e.opts.Observer.tell(ctx, n)
 		}
 	}
-	o.queue = &queue{engine: o, blocked: map[string]int{}, idle: make(chan struct{}, 1)}
+	o.queue = newQueue(o)
 	return o
 }
 

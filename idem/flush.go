@@ -55,19 +55,6 @@ func (q *queue) writePendingOf(ctx context.Context, id string) error {
 	return nil
 }
 
-// writePending writes what this process knows of the key's earlier attempts, if it
-// knows anything. It returns false if it knows nothing: the claim may continue.
-func (x *execution) writePending(ctx context.Context) (wrote bool, err error) {
-	q, id := x.engine.queue, x.call.Key.id
-	if !q.hasOutcomeOf(id) {
-		return false, nil
-	}
-	if err := q.writePendingOf(ctx, id); err != nil {
-		return true, &StoreError{Op: "claim", Err: err}
-	}
-	return true, nil
-}
-
 // flush writes what waits before a call makes its own claim: it takes at most half of
 // the time that the context has left, and leaves large results for later.
 func (q *queue) flush(ctx context.Context) error {
@@ -126,7 +113,7 @@ func (q *queue) writeOne(ctx context.Context, l *pendingWrite, large bool) error
 		if !w.ExpiresAt.IsZero() {
 			w.ExpiresAt = e.expiry(now, max(w.Claim.Record.Retention, fenceFor), 0)
 		}
-		return e.takeBack(ctx, now, *w)
+		return e.store.Withdraw(ctx, now, *w)
 	}
 	t := l.terminal
 	if !t.written {

@@ -117,7 +117,7 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 	for range maxRounds {
 		w := protocol.Withdrawal{Claim: *c.a.unwritten, Owner: newID(), Uncertain: c.a.later == nil || c.a.unwritten.Record.Uncertain}
 		w.Write = w.Owner
-		w.ExpiresAt = ceil(e.now().Add(max(w.Claim.Record.Retention, fenceFor)), time.Second)
+		w.ExpiresAt = protocol.RoundUp(e.now().Add(max(w.Claim.Record.Retention, fenceFor)), time.Second)
 		rec, known, err := c.tryWithdraw(ctx, w)
 		switch {
 		case err == nil, rec.Bears(w.Write):

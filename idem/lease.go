@@ -26,7 +26,6 @@ type lease struct {
 	timer   *time.Timer
 	parking bool               // the timer is for parking from the side
 	until   time.Time          // what the store is known to hold, by the monotonic clock
-	held    time.Time          // the same as it is written, zero once it is not for certain
 	beating context.CancelFunc // of the renewal on its way
 }
 
@@ -50,10 +49,6 @@ func (x *execution) startLease(ctx context.Context, a *attempt, until time.Time)
 		parent := l.cancel
 		l.ctx, cancel = context.WithDeadlineCause(l.ctx, time.Now().Add(x.endByEngine.Sub(now)-x.guard), ErrOutOfTime)
 		l.cancel = func(cause error) { parent(cause); cancel() } // in this order: the cause is the first one's
-	}
-	if a.claimed() {
-		l.held = a.rec.LeaseUntil
-		x.engine.holdings.add(l)
 	}
 	switch {
 	case !a.claimed():
@@ -116,19 +111,10 @@ func (l *lease) rearm() {
 	}
 }
 
-// letGo says that the claim is not this attempt's for certain any more. The caller has the lock.
-func (l *lease) letGo() {
-	if !l.held.IsZero() {
-		l.held = time.Time{}
-		l.x.engine.holdings.remove(l)
-	}
-}
-
 // stop ends the counting; the handler has returned.
 func (l *lease) stop() {
 	l.mu.Lock()
 	l.stopped = true
-	l.letGo()
 	if l.timer != nil {
 		l.timer.Stop()
 	}
@@ -166,9 +152,6 @@ func (l *lease) parkFromTheSide() {
 		}
 		return
 	}
-	l.mu.Lock()
-	l.letGo()
-	l.mu.Unlock()
 	err := e.store.Finish(ctx, e.now(), protocol.Finish{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), Ending: en.Ending, Watched: l.a.watched()})
 	if err == nil {
 		x.notify(ctx, notice.Parked, notice.Notice{Attempt: l.a.rec.Attempt, State: en.State, Err: ErrOutOfTime})
@@ -198,9 +181,9 @@ func (l *lease) beat() {
 	l.mu.Unlock()
 
 	sent, now := time.Now(), e.now()
-	ext := protocol.Extension{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), LeaseUntil: ceil(now.Add(whole), time.Millisecond)}
+	ext := protocol.Extension{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), LeaseUntil: protocol.RoundUp(now.Add(whole), time.Millisecond)}
 	if !l.a.rec.ExpiresAt.IsZero() && !l.a.journal.any() {
-		ext.ExpiresAt = ceil(ext.LeaseUntil.Add(l.a.rec.Retention), time.Second)
+		ext.ExpiresAt = protocol.RoundUp(ext.LeaseUntil.Add(l.a.rec.Retention), time.Second)
 	}
 	err := e.store.Extend(ctx, now, ext)
 
@@ -215,11 +198,7 @@ func (l *lease) beat() {
 	switch {
 	case err == nil:
 		l.until = sent.Add(whole)
-		if !l.held.IsZero() {
-			l.held = ext.LeaseUntil
-		}
 	case errors.As(err, &conflict):
-		l.letGo()
 		x.notify(l.ctx, notice.LeaseLost, notice.Notice{Attempt: l.a.rec.Attempt, Err: err})
 		l.cancel(ErrLeaseLost)
 		return
@@ -228,7 +207,6 @@ func (l *lease) beat() {
 	}
 	left := x.leaseLeft(l.until)
 	if left <= 0 {
-		l.letGo()
 		x.notify(l.ctx, notice.LeaseLost, notice.Notice{Attempt: l.a.rec.Attempt, Err: err})
 		l.cancel(ErrLeaseLost)
 		return

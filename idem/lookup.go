@@ -28,7 +28,7 @@ func (e *Engine) Lookup(ctx context.Context, key Key) (Status, error) {
 	if err := key.Err(); err != nil {
 		return Status{}, err
 	}
-	if _, err := e.checkSecret(ctx, &key, false); err != nil {
+	if err := e.checkSecret(ctx, &key, false); err != nil {
 		return Status{}, err
 	}
 	rec, err := e.store.Get(ctx, key.id)
@@ -49,14 +49,10 @@ func (e *Engine) Get(ctx context.Context, key Key) (*Record, error) {
 	}
 	part := x.claiming(ctx)
 	defer part.end()
-	err := x.enter()
-	if err == nil {
-		err = x.checkSecret(ctx, part.ctx, false)
-	}
+	err := e.checkSecret(part.ctx, &key, false)
 	var rec *Record
 	if err == nil {
 		rec, err = x.look(part.ctx)
-		x.heard(ctx, err)
 	}
 	if err != nil {
 		return nil, x.unavailable(ctx, err)

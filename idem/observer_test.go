@@ -181,13 +181,21 @@ func kinds(t *testing.T) (all []notice.Kind) {
 	return all
 }
 
+// rigFor is a rig for the scenario of the kind.
+func rigFor(t *testing.T, kind notice.Kind) *rig {
+	if strings.HasPrefix(string(kind), "circuit") {
+		return newCircuitRig(t)
+	}
+	return newRig(t, nil)
+}
+
 // An observer is told of every kind, and the notice says whom it is about.
 func TestAnObserverIsToldOfEveryKind(t *testing.T) {
 	require.ElementsMatch(t, kinds(t), slices.Collect(maps.Keys(observed)), "one scenario each")
 	for kind, scenario := range observed {
 		t.Run(string(kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, &idem.Options{StoreFailures: 5})
+				r := rigFor(t, kind)
 				scenario(t, r)
 				r.events.mu.Lock()
 				defer r.events.mu.Unlock()
@@ -209,11 +217,14 @@ func TestWithoutAnObserverWarningsAreLogged(t *testing.T) {
 	for kind, scenario := range observed {
 		t.Run(string(kind), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, nil)
+				r, opts := rigFor(t, kind), new(idem.Options)
+				if !strings.HasPrefix(string(kind), "circuit") {
+					opts.Now = r.clock.Now
+				}
 				var all, logged bytes.Buffer
 				slog.SetDefault(slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
 				var err error
-				r.engine, err = idem.New(r.faults, &idem.Options{Now: r.clock.Now})
+				r.engine, err = idem.New(r.faults, opts)
 				require.NoError(t, err)
 				scenario(t, r)
 				idem.LogTo(slog.New(slog.NewTextHandler(&all, nil)))(t.Context(), notice.Notice{Kind: kind})
@@ -343,7 +354,7 @@ func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
 func observedBy(t *testing.T, o idem.Observer) {
 	for _, op := range both {
 		r, c := newRig(t, nil), new(counter)
-		e, err := idem.New(r.faults, &idem.Options{Observer: o, QueueBytes: 1 << 20})
+		e, err := idem.New(r.faults, &idem.Options{Observer: o})
 		require.NoError(t, err)
 		for range 2 {
 			got, err := idem.Do(t.Context(), e, op.Key("t", "k"), 1, c.run)

@@ -23,20 +23,6 @@ const (
 	FailOpen
 )
 
-// Watch says which claims the sweep of package reconcile finds once their lease is over.
-// Of others a killed process is noticed when the key is used again, or never.
-type Watch uint8
-
-const (
-	// WatchNotRepeatable is the zero value: those of operations that are not repeatable, and
-	// any other from its first step of [AtMostOnce] on.
-	WatchNotRepeatable Watch = iota
-	// WatchAlways is for work that nobody asks for again, such as a webhook's.
-	WatchAlways
-	// LeaveAbandonedUnnoticed is none, interrupted steps included, for two write units less.
-	LeaveAbandonedUnnoticed
-)
-
 // Mode says when the key is reserved.
 type Mode uint8
 
@@ -154,8 +140,8 @@ func (o Operation) Check() error {
 		return bad("ReplayRunsHandler has no meaning without idem.Atomic: a claim needs no read before the handler")
 	case o.Mode == Atomic && o.Shadow:
 		return bad("Shadow records no outcome that a transaction could commit with, and idem.Atomic is for that: use idem.Reserved while the operation is in shadow, and a handler that commits its writes by itself")
-	case o.Watch > LeaveAbandonedUnnoticed:
-		return bad("Watch is %d: use idem.WatchNotRepeatable, idem.WatchAlways or idem.LeaveAbandonedUnnoticed", o.Watch)
+	case o.Watch > WatchNever:
+		return bad("Watch is %d: use idem.WatchNotRepeatable, idem.WatchAlways or idem.WatchNever", o.Watch)
 	case o.Mode == Atomic && o.Watch != WatchNotRepeatable:
 		return bad("Watch has no meaning with idem.Atomic, which takes no claim: leave it out")
 	case o.MaxAttempts < 0:
@@ -186,11 +172,6 @@ func (o Operation) retention() time.Duration {
 		return DefaultRetention
 	}
 	return o.Retention
-}
-
-// watches reports whether a claim of the declaration is watched.
-func (w Watch) watches(r Repeat) bool {
-	return w == WatchAlways || w == WatchNotRepeatable && r == NotRepeatable
 }
 
 func (o Operation) minTime() time.Duration {

@@ -51,10 +51,10 @@ func TestOperationCheck(t *testing.T) {
 		"watched, repeatable": {idem.Operation{
 			Name: "charge", Repeat: idem.Repeatable, Watch: idem.WatchAlways,
 		}, ""},
-		"unnoticed":       {idem.Operation{Name: "charge", Watch: idem.LeaveAbandonedUnnoticed}, ""},
+		"unnoticed":       {idem.Operation{Name: "charge", Watch: idem.WatchNever}, ""},
 		"atomic, watched": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, Watch: idem.WatchAlways}, "leave it out"},
 		"atomic, unnoticed": {idem.Operation{
-			Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, Watch: idem.LeaveAbandonedUnnoticed,
+			Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, Watch: idem.WatchNever,
 		}, "Watch has no meaning with idem.Atomic"},
 		"attempts":          {idem.Operation{Name: "charge", Repeat: idem.Repeatable, MaxAttempts: 1}, ""},
 		"negative attempts": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, MaxAttempts: -1}, "MaxAttempts is -1: it cannot be negative"},

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/internal/guard"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -20,6 +21,9 @@ const (
 	// that it carries for recordOverhead more.
 	pendingOverhead = 1 << 10
 	recordOverhead  = 512
+	// queueBytes bounds what waits. Where that is full, results are dropped first, then what takes
+	// back claims under which nothing ran, then outcomes. The observer is told of each.
+	queueBytes = 32 << 20
 	// largeResult is the size from which a queued result may need more time than a call
 	// has for it before its own claim.
 	largeResult = 64 << 10
@@ -70,6 +74,7 @@ func (l *pendingWrite) spare() int {
 // only while there is something to write.
 type queue struct {
 	engine   *Engine
+	most     int // bytes that may wait
 	mu       sync.Mutex
 	waiting  []pendingWrite
 	inFlight int            // of a round on its way
@@ -77,6 +82,10 @@ type queue struct {
 	bytes    int
 	running  bool
 	idle     chan struct{} // wakes the background writer when nothing waits any more
+}
+
+func newQueue(e *Engine) *queue {
+	return &queue{engine: e, most: queueBytes, blocked: map[string]int{}, idle: make(chan struct{}, 1)}
 }
 
 func (q *queue) count(l *pendingWrite, sign int) {
@@ -101,16 +110,16 @@ func (x *execution) enqueue(ctx context.Context, l *pendingWrite, err error) (fi
 	q := e.queue
 	q.mu.Lock()
 	var shed []pendingWrite
-	fits = q.bytes+l.size <= e.opts.QueueBytes
+	fits = q.bytes+l.size <= q.most
 	if !fits && t != nil && t.spare() > 0 {
 		t.drop(errors.Join(errQueueFull, err))
 		l.weigh()
-		fits = !l.result && q.bytes+l.size <= e.opts.QueueBytes
+		fits = !l.result && q.bytes+l.size <= q.most
 	}
 	// A withdrawal costs nobody a result.
 	if !fits && t != nil && !l.result {
-		shed = q.shed(q.bytes + l.size - e.opts.QueueBytes)
-		fits = q.bytes+l.size <= e.opts.QueueBytes
+		shed = q.shed(q.bytes + l.size - q.most)
+		fits = q.bytes+l.size <= q.most
 	}
 	if fits {
 		q.waiting = append(q.waiting, *l)
@@ -242,7 +251,5 @@ func (q *queue) empty() bool {
 	return len(q.waiting)+q.inFlight == 0
 }
 
-// fenceFor is how long a withdrawn claim is kept out at least, whatever the
-// retention: AWS takes a request for 15 minutes after it was signed, and the
-// withdrawal itself may be written late.
-const fenceFor = pendingFor
+// fenceFor is how long a withdrawn claim is kept out at least, whatever the retention.
+const fenceFor = guard.LateRequests

@@ -194,7 +194,8 @@ func TestFullQueueKeepsOutcomesWithoutTheirResults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, &idem.Options{QueueBytes: 12 << 10})
+				r := newRig(t, nil)
+				idem.BoundQueue(r.engine, 12<<10)
 				r.faults.Always(idemtest.Refuse, idemtest.Finish)
 				call := func(i, size int) (string, error) {
 					return idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", fmt.Sprint(i)), 1, func(context.Context, int) (string, error) {
@@ -226,7 +227,8 @@ func TestFullQueueKeepsOutcomesWithoutTheirResults(t *testing.T) {
 // A try with the result may still be under way where the result was given up since.
 func TestResultThatWasGivenUpMayHaveLanded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t, &idem.Options{QueueBytes: 4 << 10}), safe.Key("t", "k")
+		r, key := newRig(t, nil), safe.Key("t", "k")
+		idem.BoundQueue(r.engine, 4<<10)
 		r.faults.Always(idemtest.LoseReply, idemtest.Finish)
 		long := strings.Repeat("x", 20<<10)
 		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(context.Context, int) (string, error) { return long, nil })
@@ -243,7 +245,8 @@ func TestResultThatWasGivenUpMayHaveLanded(t *testing.T) {
 
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &idem.Options{QueueBytes: 5 << 10})
+		r := newRig(t, nil)
+		idem.BoundQueue(r.engine, 5<<10)
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
 		kinds := map[string]int{}
 		for i := range 8 {

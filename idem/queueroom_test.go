@@ -18,7 +18,8 @@ import (
 // Where the queue is full, results go and outcomes stay.
 func TestResultsMakeRoomForOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &idem.Options{QueueBytes: 12 << 10})
+		r := newRig(t, nil)
+		idem.BoundQueue(r.engine, 12<<10)
 		large := func(context.Context, int) (string, error) { return strings.Repeat("x", 8<<10), nil }
 		key := func(s string) idem.Key { return unsafe.Key("t", s) }
 
@@ -56,7 +57,8 @@ func TestResultsMakeRoomForOutcomes(t *testing.T) {
 // the store is down, and each waits for that.
 func TestWithdrawalsMakeRoomForOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &idem.Options{QueueBytes: 16 << 10})
+		r := newRig(t, nil)
+		idem.BoundQueue(r.engine, 16<<10)
 		key := func(s string) idem.Key { return unsafe.Key("t", s) }
 		finish, done := make(chan struct{}), make(chan idem.Outcome)
 		go func() {
@@ -106,7 +108,8 @@ func TestWithdrawalsMakeRoomForOutcomes(t *testing.T) {
 // A claim under which nothing ran costs nobody a result.
 func TestWithdrawalsDropNoResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &idem.Options{QueueBytes: 12 << 10})
+		r := newRig(t, nil)
+		idem.BoundQueue(r.engine, 12<<10)
 		key := func(s string) idem.Key { return unsafe.Key("t", s) }
 		r.faults.Always(idemtest.LoseRequest, idemtest.Finish, idemtest.Withdraw)
 		large := strings.Repeat("x", 8<<10)

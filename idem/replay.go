@@ -83,3 +83,23 @@ func (e *Engine) Replay(ctx context.Context, rec *Record) (Outcome, error) {
 	out.Body = body
 	return out, nil
 }
+
+// limitExceeded tells that the store's limit refuses a claim, or a commit that makes a record.
+// Nothing was written.
+func (x *execution) limitExceeded(ctx context.Context, err error) error {
+	x.notify(ctx, notice.LimitExceeded, notice.Notice{Err: err})
+	return err
+}
+
+// unavailable makes the caller's error of a store's error before the claim.
+func (x *execution) unavailable(ctx context.Context, err error) error {
+	if errors.Is(err, ErrRecordUnreadable) {
+		x.notify(ctx, notice.Unreadable, notice.Notice{Err: err})
+		return err
+	}
+	x.notify(ctx, notice.StoreUnavailable, notice.Notice{Err: err})
+	if errors.Is(err, ErrStoreUnavailable) {
+		return err
+	}
+	return &StoreError{Op: "claim", Ambiguous: true, Err: err}
+}

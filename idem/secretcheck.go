@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/internal/guard"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -15,15 +16,15 @@ const checkedFor = time.Hour
 // secretCheck is what a process knows of one check record.
 type secretCheck struct {
 	lock chan struct{} // a mutex whose wait ends with the context
-	at   instant       // when the record was read last, and was under the secret
+	at   guard.Instant // when the record was read last, and was under the secret
 }
 
 // checkSecret returns an error unless the operation's records are under the key's secret, as the
 // operation's check record says. Each process reads that before its first claim, and again after
-// an hour; with create the first process creates it. asked reports whether the store was asked.
-func (e *Engine) checkSecret(ctx context.Context, key *Key, create bool) (asked bool, err error) {
+// an hour; with create the first process creates it.
+func (e *Engine) checkSecret(ctx context.Context, key *Key, create bool) error {
 	if key.keyed == nil {
-		return false, nil
+		return nil
 	}
 	id := startOf(NoTenant, key.op.Name)
 	want := protocol.FingerprintOf(key.keyed.Digest(ofCheck + id))
@@ -32,12 +33,12 @@ func (e *Engine) checkSecret(ctx context.Context, key *Key, create bool) (asked 
 	select {
 	case known.lock <- struct{}{}:
 	case <-ctx.Done():
-		return false, checkError(context.Cause(ctx))
+		return checkError(context.Cause(ctx))
 	}
 	defer func() { <-known.lock }()
-	now := rightNow()
-	if now.since(known.at) < checkedFor {
-		return false, nil
+	now := guard.RightNow()
+	if now.Since(known.at) < checkedFor {
+		return nil
 	}
 	rec, err := e.store.Get(ctx, id)
 	if rec == nil && err == nil && create {
@@ -45,16 +46,16 @@ func (e *Engine) checkSecret(ctx context.Context, key *Key, create bool) (asked 
 	}
 	switch {
 	case err != nil:
-		return true, err
+		return err
 	case rec == nil:
-		return true, nil // no claim was ever made, and this call makes none
+		return nil // no claim was ever made, and this call makes none
 	case rec.Fingerprint != want:
-		return true, checkError(&ConfigError{What: fmt.Sprintf("operation %q", key.op.Name),
+		return checkError(&ConfigError{What: fmt.Sprintf("operation %q", key.op.Name),
 			Problem: "its records in the store are under another secret than this process has: " +
 				"use that one, or a new Name for a new secret"})
 	}
 	known.at = now
-	return true, nil
+	return nil
 }
 
 // createCheck creates the check record, and returns the one that is there then: that of another
@@ -87,12 +88,3 @@ func (e *Engine) createCheck(ctx context.Context, id string, check Fingerprint) 
 }
 
 func checkError(err error) error { return &StoreError{Op: "secret check", Err: err} }
-
-// checkSecret checks the secret in the time of asking, and tells the circuit what the store has said.
-func (x *execution) checkSecret(ctx, asking context.Context, create bool) error {
-	asked, err := x.engine.checkSecret(asking, &x.call.Key, create)
-	if asked {
-		x.heard(ctx, err)
-	}
-	return err
-}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/idem-go/idempotency/idem/internal/codec"
@@ -17,16 +18,20 @@ import (
 // a new connection.
 const shadowShare = 4
 
-// observation is a call in shadow: the handler runs whatever the store says.
+// observation is a call in shadow. It makes the call of the live mode on records of its own, and
+// runs the handler whatever comes of that.
 type observation struct {
-	*execution
-	a *attempt
-	// claims is set if the call has its claim, or may have it: sent is the error then.
-	claims bool
-	sent   error
+	engine  *Engine
+	call    Call
+	handler *attempt // the handler's, whose steps are recorded nowhere
+	id      string   // of the shadow's record; empty if there can be none
+	begun   time.Time
+	answer  Answer
+	ran     atomic.Bool
+	told    atomic.Bool // what the live mode would have answered is reported
 }
 
-// observe runs the handler of a call in shadow and tells what the live mode would have
+// observe runs the handler of a call in shadow and reports what the live mode would have
 // answered. Nothing but the handler decides what the caller gets.
 func (e *Engine) observe(ctx context.Context, c Call) (Outcome, error) {
 	if err := c.Key.op.Check(); err != nil {
@@ -35,226 +40,171 @@ func (e *Engine) observe(ctx context.Context, c Call) (Outcome, error) {
 	if c.Run == nil {
 		return Outcome{}, c.check()
 	}
-	x := &execution{engine: e, call: c, begun: e.now()}
-	a := &attempt{key: c.Key, rec: Record{Owner: newID(), Attempt: 1}, shadow: true}
-	if err := c.check(); err != nil {
-		if c.NoClaim == nil {
-			x.call.NoClaim = err
-		}
-		// There is no record. The token is that of the key all the same: a retry sends it again.
-		x.call.Key.id = ""
-		if c.Key.Err() != nil {
-			a.key.id = recordID(NoTenant, c.Key.op.Name, sha256.Sum256([]byte(newID()))) // nothing shares it
-		}
-	} else {
-		x.call.Fingerprint = c.Key.fingerprint(c.Fingerprint)
-		x.call.Key.id = protocol.ShadowID(x.call.Key.id)
+	o := &observation{engine: e, call: c, begun: e.now()}
+	o.handler = &attempt{key: c.Key, rec: Record{Owner: newID(), Attempt: 1}, shadow: true}
+	o.live(ctx)
+	if !o.ran.Load() {
+		o.run(ctx)
+		o.judge(ctx)
 	}
-	o := &observation{execution: x, a: a}
-	o.claim(ctx)
-	ctx = context.WithValue(ctx, attemptKey{}, a)
-	// The handler's steps run, and are recorded nowhere.
-	handler := &execution{engine: e.over(keepsNothing{}), call: x.call, begun: x.begun, kill: x.kill}
-	a.running.Store(&lease{ctx: ctx, cancel: func(error) {}, x: handler, a: a})
-	stop := o.renew()
-	ended := false
-	defer func() {
-		if ended {
-			return
-		}
-		// The handler panics or leaves its goroutine, which continues unchanged.
-		stop()
-		_ = a.journal.close()
-		o.finish(ctx, ClassUncertain, &Failure{Message: "the handler panicked", Type: "panic"})
-	}()
-	ans := c.Run(ctx)
-	ended = true
-	stop()
-	class, failure := o.judge(ctx, ans)
-	o.finish(ctx, class, failure)
-	return Outcome{Body: ans.Body, Executed: true, Omitted: ans.Omitted != nil, ResponseVersion: ans.ResponseVersion}, Unmark(ans.Err)
+	ans := o.answer
+	out := Outcome{Body: ans.Body, Executed: true, Omitted: ans.Omitted != nil, ResponseVersion: ans.ResponseVersion}
+	return out, Unmark(ans.Err)
 }
 
-// claim makes the first call's claim, or tells what another call would have been answered.
-func (o *observation) claim(ctx context.Context) {
-	err := o.schedule(ctx)
-	if o.call.NoClaim == nil {
-		o.call.NoClaim = err
+// live makes the call of the live mode on the shadow's record.
+func (o *observation) live(ctx context.Context) {
+	c := o.call
+	err := c.check()
+	if err == nil {
+		o.id = protocol.ShadowID(c.Key.id)
 	}
-	no := o.call.NoClaim
-	if _, unread := errors.AsType[*protocol.UnobservedError](no); unread {
-		o.unobserved(ctx, no)
+	if c.Key.Err() != nil {
+		// A usable key's token is sent again by a retry. This one is shared by nothing.
+		o.handler.key.id = recordID(NoTenant, c.Key.op.Name, sha256.Sum256([]byte(newID())))
+	}
+	if c.NoClaim != nil && err != nil {
+		err = c.NoClaim
+	}
+	if _, unread := errors.AsType[*protocol.UnobservedError](c.NoClaim); unread {
+		o.tell(ctx, notice.ShadowUnobserved, notice.Notice{Err: c.NoClaim})
 		return
 	}
-	if o.call.Key.id == "" || o.budget <= 0 {
-		o.notify(ctx, notice.ShadowRefused, notice.Notice{Err: no})
+	if err != nil {
+		o.tell(ctx, notice.ShadowRefused, notice.Notice{Err: err})
 		return
 	}
-	told := ctx
-	ctx, cancel := o.within(ctx)
-	defer cancel()
-	if end, ok := ctx.Deadline(); ok {
-		o.budget = time.Until(end)
+	c.Key.id = o.id
+	c.Fingerprint = o.call.Key.fingerprint(c.Fingerprint)
+	c.Key.keyed = nil // a trial checks no secret
+	c.Key.op.OnStoreFailure, c.Key.op.Classify = FailClosed, nil
+	c.Wait = -1
+	c.Run = func(context.Context) Answer {
+		o.run(ctx)
+		return Answer{Class: o.judge(ctx), Err: o.answer.Err}
 	}
-	if err := o.enter(); err != nil {
-		o.unobserved(told, err)
-		return
+	if _, err := o.shadow(ctx).begin(c).execute(ctx); err != nil {
+		o.tell(ctx, notice.ShadowRefused, notice.Notice{Err: err})
 	}
-	var seen *Record
-	if no != nil {
-		seen, err = o.look(ctx)
-		if o.heard(told, err); err != nil {
-			o.unobserved(told, err)
-			return
-		}
-	}
-	for range maxRounds {
-		d := protocol.Decision{Do: protocol.DoCreate}
-		if seen != nil {
-			d = protocol.Next(seen, o.claimEvent(), o.engine.now())
-		}
-		switch d.Do {
-		case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver:
-			if no != nil {
-				o.notify(told, notice.ShadowRefused, notice.Notice{Err: no})
-				return
-			}
-			c := o.newClaim(seen, d.Do)
-			// It is never watched, and TTL deletes it.
-			c.Record.Value, c.Record.Due = "", time.Time{}
-			c.Record.ExpiresAt = o.expires(c.Record.LeaseUntil)
-			err := o.engine.store.Acquire(ctx, o.engine.now(), c)
-			o.heard(told, err)
-			if err == nil || !protocol.Answers(err) {
-				failed, ok := errors.AsType[*StoreError](err)
-				o.claims, o.sent, o.a.rec = err == nil || !ok || failed.Ambiguous, err, c.Record
-				if !o.claims {
-					o.unobserved(told, err)
-				}
-				return
-			}
-			if seen, err = o.existing(ctx, err); err != nil {
-				o.unobserved(told, err)
-				return
-			}
-		case protocol.DoReplay, protocol.DoInFlight:
-			o.notify(told, notice.ShadowDuplicate, notice.Notice{Attempt: seen.Attempt, State: seen.State})
-			return
-		case protocol.DoPark, protocol.DoUnknown:
-			o.notify(told, notice.ShadowDuplicate, notice.Notice{Attempt: seen.Attempt, State: Unknown})
-			return
-		case protocol.DoReused:
-			o.notify(told, notice.ShadowReused, notice.Notice{Attempt: seen.Attempt})
-			return
-		default:
-			o.unobserved(told, ErrRecordUnreadable)
-			return
-		}
-	}
-	o.unobserved(told, errors.New("idem: the record changes all the time"))
 }
 
-func (o *observation) unobserved(ctx context.Context, err error) {
-	o.notify(ctx, notice.ShadowUnobserved, notice.Notice{Err: err})
-}
-
-// within bounds the store calls, by a tenth of the time that is left too. The caller's
-// cancellation is the handler's affair.
-func (o *observation) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	budget := o.engine.opts.ClaimBudget / shadowShare
-	if end, ok := ctx.Deadline(); ok {
-		budget = min(budget, time.Until(end)/10)
-	}
-	if !o.endByProcess.IsZero() {
-		budget = min(budget, time.Until(o.endByProcess)/10)
-	}
-	return context.WithTimeout(context.WithoutCancel(ctx), budget)
-}
-
-func (o *observation) expires(lease time.Time) time.Time {
-	return ceil(lease.Add(o.call.Key.op.retention()), time.Second)
-}
-
-// renew renews the claim while the handler runs, where nothing says when it is killed. What
-// becomes of that is seen when the handler has ended.
-func (o *observation) renew() (stop func()) {
-	if !o.claims || !o.kill.IsZero() {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	e := o.engine
-	go func() {
-		beat := time.NewTicker(e.opts.Lease / beats)
-		defer beat.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-beat.C:
-			}
-			until := ceil(e.now().Add(e.opts.Lease), time.Millisecond)
-			within, cancel := context.WithTimeout(ctx, e.opts.Lease/(2*beats))
-			_ = e.store.Extend(within, e.now(), protocol.Extension{
-				ID: o.a.rec.ID, Owner: o.a.rec.Owner, Write: o.a.writeID(), LeaseUntil: until, ExpiresAt: o.expires(until),
-			})
-			cancel()
-		}
-	}()
-	return cancel
+// run runs the handler, with the caller's context.
+func (o *observation) run(ctx context.Context) {
+	o.ran.Store(true)
+	x := &execution{engine: o.engine.over(keepsNothing{}), call: o.call, begun: o.begun}
+	ctx = context.WithValue(ctx, attemptKey{}, o.handler)
+	o.handler.running.Store(&lease{ctx: ctx, cancel: func(error) {}, x: x, a: o.handler})
+	defer func() { _ = o.handler.journal.close() }()
+	o.answer = o.call.Run(ctx)
 }
 
 // judge says what the answer means for the record, as in the live mode. Steps are undone; the
 // answer stays the handler's own, whatever comes of that.
-func (o *observation) judge(ctx context.Context, ans Answer) (c Class, f *Failure) {
+func (o *observation) judge(ctx context.Context) (c Class) {
 	defer func() {
 		if p := recover(); p != nil {
-			c, f = ClassUncertain, &Failure{Message: protocol.Panicked("the operation's own rule", p).Error(), Type: "panic"}
+			c = ClassUncertain
 		}
 	}()
-	c = o.applySteps(ctx, o.a, &ans, o.rule(ctx, o.a, ans))
-	c, _ = o.a.response(c, ans, nil)
-	if c == ClassCompleted {
-		ans.Err = nil
-	}
-	return c, failureOf(ans.Err)
+	x, ans := o.handler.running.Load().x, o.answer
+	c = x.applySteps(ctx, o.handler, &ans, x.rule(ctx, o.handler, ans))
+	c, _ = o.handler.response(c, ans, nil)
+	return c
 }
 
-// finish records how the first call ended, without its result, and tells it.
-func (o *observation) finish(ctx context.Context, c Class, f *Failure) {
-	if !o.claims {
+// shadow is the engine of one call in shadow: over the records of shadows, within a share of the
+// time that is left, and with the observation in place of the observer.
+func (o *observation) shadow(ctx context.Context) *Engine {
+	e := o.engine
+	s := e.over(keepsNothing{})
+	s.unrecorded, s.store = false, &shadows{e.store, o.call.Key.op.retention()}
+	s.opts.Observer = o.observe
+	s.opts.Wait, s.queue.most = 0, 0
+	s.opts.ClaimBudget /= shadowShare
+	if end, ok := ctx.Deadline(); ok {
+		s.opts.ClaimBudget = min(s.opts.ClaimBudget, time.Until(end)/10)
+	}
+	if kill, ok := e.killTime(ctx); ok {
+		s.opts.ClaimBudget = min(s.opts.ClaimBudget, time.Until(kill)/10)
+	}
+	s.opts.FinishBudget = s.opts.ClaimBudget
+	return s
+}
+
+// observe reports what a notice of the live mode says of the call.
+func (o *observation) observe(ctx context.Context, n notice.Notice) {
+	switch n.Kind {
+	case notice.Completed, notice.Failed, notice.Released, notice.LeaseLost:
+		o.tell(ctx, notice.ShadowExecuted, n)
+	case notice.Parked:
+		kind := notice.ShadowDuplicate
+		if o.ran.Load() {
+			kind = notice.ShadowExecuted
+		}
+		o.tell(ctx, kind, n)
+	case notice.Replayed, notice.InFlight, notice.Unknown:
+		n.Err = nil
+		o.tell(ctx, notice.ShadowDuplicate, n)
+	case notice.Reused:
+		n.State = ""
+		o.tell(ctx, notice.ShadowReused, n)
+	case notice.OutOfTime:
+		o.tell(ctx, notice.ShadowRefused, n)
+	case notice.StoreUnavailable, notice.Unreadable, notice.OutcomeDropped:
+		n.State = ""
+		o.tell(ctx, notice.ShadowUnobserved, n)
+	}
+}
+
+// tell reports what the live mode would have answered, once.
+func (o *observation) tell(ctx context.Context, kind notice.Kind, n notice.Notice) {
+	if o.told.Swap(true) {
 		return
 	}
-	end := o.ending(o.a, c, Answer{}, f).Ending
-	n := notice.Notice{Attempt: o.a.rec.Attempt, State: end.State}
-	end.Ref, end.Omitted = "", end.State == Completed
+	k := &o.call.Key
+	n.ID, n.Tenant, n.Operation = o.id, k.tenant, k.op.Name
+	n.Elapsed = o.engine.now().Sub(o.begun)
+	o.engine.tell(ctx, kind, n)
+}
+
+// shadows keeps the records of shadows. They expire, hold no result, and are no open questions.
+type shadows struct {
+	Store
+	retention time.Duration
+}
+
+func (s *shadows) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
+	c.Record.Value, c.Record.Due = "", time.Time{}
+	c.Record.ExpiresAt = protocol.RoundUp(c.Record.LeaseUntil.Add(c.Record.Retention), time.Second)
+	return s.Store.Acquire(ctx, now, c)
+}
+
+func (s *shadows) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
+	e.ExpiresAt = protocol.RoundUp(e.LeaseUntil.Add(s.retention), time.Second)
+	return s.Store.Extend(ctx, now, e)
+}
+
+// Finish records how the first call ended. Of an open question it makes a record that answers
+// later calls as that would, and expires.
+func (s *shadows) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
+	end := &f.Ending
+	end.Ref, end.Result, end.Omitted = "", nil, end.State == Completed
 	if end.State == Unknown {
-		// No open question: a later call is told the same of a record that expires.
 		end.State, end.Stricter = Released, true
 	}
-	end.ExpiresAt = o.engine.expiry(o.engine.now(), o.call.Key.op.retention(), 0)
-	told := ctx
-	ctx, cancel := o.within(ctx)
-	defer cancel()
-	err := o.engine.store.Finish(ctx, o.engine.now(), protocol.Finish{ID: o.a.rec.ID, Owner: o.a.rec.Owner, Write: o.a.writeID(), Ending: end})
-	conflict, lost := errors.AsType[*protocol.ConflictError](err)
-	switch {
-	case err != nil && o.sent != nil:
-		o.unobserved(told, o.sent)
-		return
-	case lost:
-		n.Err, n.State = ErrLeaseLost, Absent
-		if conflict.Existing != nil {
-			n.State = conflict.Existing.State
-		}
-	case err != nil:
-		o.unobserved(told, err)
-		return
-	}
-	o.notify(told, notice.ShadowExecuted, n)
+	return s.Store.Finish(ctx, now, f)
 }
 
+// Settle parks nothing: the record says already what a later call is answered.
+func (s *shadows) Settle(context.Context, time.Time, protocol.Settlement) error { return nil }
+
+// Result is none: what a first call returned is not kept.
+func (s *shadows) Result(context.Context, *Record) ([]byte, error) { return nil, nil }
+
 // observe is [Run] in shadow: what fn returns reaches the caller untouched.
-func observe[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) (Out, error), no error) (Result[Out], error) {
+func observe[In, Out any](
+	ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) (Out, error), no error,
+) (Result[Out], error) {
 	var res Result[Out]
 	c := Call{Key: key, NoClaim: no}
 	if no == nil {

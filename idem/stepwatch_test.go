@@ -59,7 +59,7 @@ func TestABeginMarkWatchesTheClaim(t *testing.T) {
 						require.Zero(t, rec.ExpiresAt)
 					}
 				}
-				step := w.watched || w.op.Watch != idem.LeaveAbandonedUnnoticed
+				step := w.watched || w.op.Watch != idem.WatchNever
 				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 					_, err := idem.Step(ctx, "look", one, nil)
 					require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestABeginMarkWatchesTheClaim(t *testing.T) {
 // Of a process that died in such a step the claim stays in the index, at its place, through
 // attempts that die before they have begun a step of their own.
 func TestAnInterruptedStepStaysInTheIndex(t *testing.T) {
-	for _, watch := range []idem.Watch{idem.WatchNotRepeatable, idem.LeaveAbandonedUnnoticed} {
+	for _, watch := range []idem.Watch{idem.WatchNotRepeatable, idem.WatchNever} {
 		op := safe
 		op.Watch = watch
 		r, key := newRig(t, nil), op.Key("t", "k")

@@ -33,10 +33,10 @@ var watchings = []struct {
 }{
 	{idem.Operation{Name: "refund"}, true},
 	{idem.Operation{Name: "refund", Watch: idem.WatchAlways}, true},
-	{idem.Operation{Name: "refund", Watch: idem.LeaveAbandonedUnnoticed}, false},
+	{idem.Operation{Name: "refund", Watch: idem.WatchNever}, false},
 	{idem.Operation{Name: "webhook", Repeat: idem.Repeatable}, false},
 	{idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: idem.WatchAlways}, true},
-	{idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: idem.LeaveAbandonedUnnoticed}, false},
+	{idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: idem.WatchNever}, false},
 }
 
 // A watched claim is in the index from when it is taken until it ends, due when others may

@@ -100,7 +100,7 @@ func TestClaimsAtOnceWithoutAnswerAreAllTakenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, nil)
-			engine, err := idem.New(f.Store, &idem.Options{ClaimBudget: time.Minute, StoreFailures: -1, Observer: func(context.Context, notice.Notice) {}})
+			engine, err := idem.New(f.Store, &idem.Options{ClaimBudget: time.Minute, Observer: func(context.Context, notice.Notice) {}})
 			require.NoError(t, err)
 			f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
 				if op != "PutItem" {
@@ -158,16 +158,16 @@ func TestAThousandCallsWithoutAnswerSendFewRequests(t *testing.T) {
 		name                   string
 		silent                 bool // or a connection that is reset
 		answersWrites, sameKey bool
-		circuit                int
+		now                    func() time.Time // of an engine without a circuit
 		most                   int
 	}{
-		{"withdrawals are answered", false, true, false, 0, calls / 10},
-		{"withdrawals are answered, silent", true, true, false, 0, calls / 5},
-		{"nothing is answered", false, false, false, 0, calls / 2},
-		{"nothing is answered, silent", true, false, false, 0, calls / 2},
-		{"nothing is answered, one key", false, false, true, 0, calls / 5},
-		{"withdrawals are answered, one key, without the circuit", false, true, true, -1, calls * 12 / 10},
-		{"nothing is answered, one key, without the circuit", true, false, true, -1, calls * 12 / 10},
+		{"withdrawals are answered", false, true, false, nil, calls / 10},
+		{"withdrawals are answered, silent", true, true, false, nil, calls / 5},
+		{"nothing is answered", false, false, false, nil, calls / 2},
+		{"nothing is answered, silent", true, false, false, nil, calls / 2},
+		{"nothing is answered, one key", false, false, true, nil, calls / 5},
+		{"withdrawals are answered, one key, without the circuit", false, true, true, time.Now, calls * 12 / 10},
+		{"nothing is answered, one key, without the circuit", true, false, true, time.Now, calls * 12 / 10},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestAThousandCallsWithoutAnswerSendFewRequests(t *testing.T) {
 					return nil, readReset
 				}), "table", nil)
 				require.NoError(t, err)
-				engine, err := idem.New(s, &idem.Options{StoreFailures: tc.circuit, Observer: func(context.Context, notice.Notice) {}})
+				engine, err := idem.New(s, &idem.Options{Now: tc.now, Observer: func(context.Context, notice.Notice) {}})
 				require.NoError(t, err)
 				var all sync.WaitGroup
 				for n := range calls {

@@ -26,7 +26,7 @@ func TestWatchedClaimsAreInTheIndex(t *testing.T) {
 		watched bool
 	}{
 		{idem.Operation{Name: "refund"}, true},
-		{idem.Operation{Name: "refund", Watch: idem.LeaveAbandonedUnnoticed}, false},
+		{idem.Operation{Name: "refund", Watch: idem.WatchNever}, false},
 		{idem.Operation{Name: "webhook", Repeat: idem.Repeatable}, false},
 		{idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: idem.WatchAlways}, true},
 	} {

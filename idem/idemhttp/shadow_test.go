@@ -58,7 +58,7 @@ func (o *told) last(t *testing.T, calls int) string {
 func inShadow(t *testing.T, store idem.Store, tenant TenantFunc, o *Options) (*Contract, *told) {
 	t.Helper()
 	seen := new(told)
-	e, err := idem.New(store, &idem.Options{Observer: seen.observe, StoreFailures: -1})
+	e, err := idem.New(store, &idem.Options{Observer: seen.observe, Now: time.Now}) // without a circuit
 	require.NoError(t, err)
 	routes := Routes{"POST /payments": charge, "POST /transfers/{id}": transfer}
 	for name, op := range routes {

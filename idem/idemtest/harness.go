@@ -37,8 +37,7 @@ type Harness struct {
 
 // New returns a harness with its first process running. Options are the
 // engine's, nil for the defaults, but that the zero ClaimBudget means a minute, since no test
-// depends on how busy the machine is, and the zero StoreFailures means never: each call asks the
-// store, whatever the faults before it. Now must be left to the harness, and without an Observer
+// depends on how busy the machine is; each call asks the store, whatever the faults before it. Now must be left to the harness, and without an Observer
 // nothing is logged ([idem.LogTo] logs). The test's end ends the process. A nil tb is for
 // runnable examples, which have none: a mistake then panics.
 func New(tb testing.TB, o *idem.Options) *Harness {
@@ -53,9 +52,6 @@ func New(tb testing.TB, o *idem.Options) *Harness {
 	h.opts.Now = h.Clock.Now
 	if h.opts.ClaimBudget == 0 {
 		h.opts.ClaimBudget = time.Minute
-	}
-	if h.opts.StoreFailures == 0 {
-		h.opts.StoreFailures = -1
 	}
 	h.start()
 	if tb != nil {

@@ -117,7 +117,7 @@ func TestWorkThatNoWorkerComesForAnyMoreIsEndedByPeople(t *testing.T) {
 	}{
 		"its worker has died":                        {repeatable(idem.WatchNotRepeatable), true, nil, idem.InProgress},
 		"its worker has died, watched":               {repeatable(idem.WatchAlways), true, nil, idem.InProgress},
-		"its worker has died, not noticed elsewhere": {repeatable(idem.LeaveAbandonedUnnoticed), true, nil, idem.InProgress},
+		"its worker has died, not noticed elsewhere": {repeatable(idem.WatchNever), true, nil, idem.InProgress},
 		"its worker did nothing":                     {statement, false, idem.NotExecuted(errTimeout), idem.Released},
 		"its worker failed":                          {repeatable(0), false, errTimeout, idem.Released},
 		"nobody knows":                               {statement, false, errTimeout, idem.Unknown},

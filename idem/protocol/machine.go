@@ -77,6 +77,10 @@ type Event struct {
 	Again bool
 	// Sweep is the latest postponement that the speaker has read.
 	Sweep string
+	// Atomic says that the caller takes no claim, and cannot skip steps that are recorded.
+	Atomic bool
+	// Ticket of the accepted work whose input the worker has read; empty for any.
+	Ticket string
 	// MaxAttempts bounds the attempts that leave a record Unsettled; zero for no bound.
 	MaxAttempts int
 	// Margin is the observer's allowance for clock skew.
@@ -153,6 +157,14 @@ func Next(rec *Record, ev Event, now time.Time) Decision {
 }
 
 func nextClaim(rec *Record, ev Event, now time.Time) Decision {
+	d := claimed(rec, ev, now)
+	if d.Do == DoTakeOver && ev.Atomic && rec.Progressed() {
+		return Decision{DoPark, Unknown} // left by the reserved mode
+	}
+	return d
+}
+
+func claimed(rec *Record, ev Event, now time.Time) Decision {
 	work := ev.Kind == EventWork
 	absent := rec == nil || rec.Expired(now.Add(-ev.Margin))
 	switch {
@@ -162,6 +174,8 @@ func nextClaim(rec *Record, ev Event, now time.Time) Decision {
 		return Decision{DoCreate, InProgress}
 	case absent:
 		return Decision{DoReplace, InProgress}
+	case work && ev.Ticket != "" && rec.Ticket != ev.Ticket:
+		return Decision{DoInFlight, rec.State} // accepted anew since the worker has read the input
 	}
 	switch ev.Fingerprint.Compare(rec.Fingerprint) {
 	case MatchSame:

@@ -326,15 +326,16 @@ func TestTheCircuitHearsTheCheck(t *testing.T) {
 			}
 		}
 		var err error
-		p.engine, err = idem.New(p.faults, &idem.Options{Now: r.clock.Now, StoreFailures: 3, Observer: observe})
+		p.engine, err = idem.New(p.faults, &idem.Options{Observer: observe})
 		require.NoError(t, err)
-		p.faults.Next(idemtest.Get, idemtest.Refuse, idemtest.Refuse, idemtest.Refuse)
-		for range 5 {
+		p.faults.Always(idemtest.Refuse, idemtest.Get)
+		for range 7 {
 			_, err := p.charge("one")
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 		}
 		require.Equal(t, []notice.Kind{notice.CircuitOpened}, told)
-		require.Len(t, p.faults.Calls(), 3)
+		require.Len(t, p.faults.Calls(), 5)
+		p.faults.Heal()
 		time.Sleep(2 * time.Second)
 		p.replays("one", one)
 		require.Equal(t, []notice.Kind{notice.CircuitOpened, notice.CircuitClosed}, told)

@@ -56,7 +56,7 @@ func (r *rig) process(key []byte) *process {
 // restart makes the process forget what it knows.
 func (p *process) restart() {
 	var err error
-	p.engine, err = idem.New(p.faults, &idem.Options{Now: p.clock.Now, StoreFailures: -1, Observer: func(context.Context, notice.Notice) {}})
+	p.engine, err = idem.New(p.faults, &idem.Options{Now: p.clock.Now, Observer: func(context.Context, notice.Notice) {}})
 	require.NoError(p.t, err)
 }
 

@@ -22,7 +22,7 @@ const (
 	circuitMemory = 10 * time.Second
 	// leastPatience is the time with which a call that gets no answer says something of the
 	// store: a new connection takes a part of it.
-	leastPatience = 200 * time.Millisecond
+	leastPatience = 100 * time.Millisecond
 )
 
 // circuit keeps claims and reads from a store that is down. It opens when some calls in a row have
@@ -37,9 +37,9 @@ type circuit struct {
 	failed atomic.Int32 // calls in a row, until it is open
 
 	mu     sync.Mutex
-	latest instant // of the failures
+	latest Instant // of the failures
 	err    error   // of the latest one
-	asked  instant // when the latest call was let through
+	asked  Instant // when the latest call was let through
 }
 
 // Circuit keeps claims and reads from the store while it is down.
@@ -52,12 +52,12 @@ func (c *circuit) pass(op string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := rightNow()
-	ago := now.since(c.latest)
+	now := RightNow()
+	ago := now.Since(c.latest)
 	if !c.open() || ago >= circuitMemory {
 		return nil
 	}
-	if min(ago, now.since(c.asked)) >= circuitPause {
+	if min(ago, now.Since(c.asked)) >= circuitPause {
 		c.asked = now
 		return nil
 	}
@@ -103,8 +103,8 @@ func timedOut(err error) bool {
 func (c *circuit) failure(err error) (opened bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := rightNow()
-	if c.failed.Load() > 0 && now.since(c.latest) >= circuitMemory {
+	now := RightNow()
+	if c.failed.Load() > 0 && now.Since(c.latest) >= circuitMemory {
 		c.failed.Store(0)
 	}
 	c.latest, c.err = now, err

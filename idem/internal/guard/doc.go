@@ -14,19 +14,20 @@ import (
 // record's id says.
 type Tell func(ctx context.Context, kind notice.Kind, id string, n notice.Notice)
 
-// instant is a time by both clocks. The process may be frozen at any time, as Lambda does between
+// Instant is a time by both clocks. The process may be frozen at any time, as Lambda does between
 // invocations, and the monotonic clock may stand still then.
-type instant struct {
+type Instant struct {
 	monotonic time.Time
 	wall      int64 // in milliseconds, which subtraction cannot take for monotonic
 }
 
-func rightNow() instant {
+// RightNow is the time now.
+func RightNow() Instant {
 	now := time.Now()
-	return instant{now, now.UnixMilli()}
+	return Instant{now, now.UnixMilli()}
 }
 
-// since is how long ago the other was, by the clock that says more.
-func (i instant) since(other instant) time.Duration {
+// Since is how long ago the other was, by the clock that says more.
+func (i Instant) Since(other Instant) time.Duration {
 	return max(i.monotonic.Sub(other.monotonic), time.Duration(i.wall-other.wall)*time.Millisecond)
 }

@@ -106,7 +106,7 @@ func newDuel(ctx context.Context, d *dynamo) (*duel, error) {
 		if err != nil {
 			return nil, err
 		}
-		if b.engine, err = idem.New(store, &idem.Options{ClaimBudget: 20 * time.Second, FinishBudget: 20 * time.Second, StoreFailures: -1}); err != nil {
+		if b.engine, err = idem.New(store, &idem.Options{ClaimBudget: 20 * time.Second, FinishBudget: 20 * time.Second}); err != nil {
 			return nil, err
 		}
 		if b.put.Item == nil {

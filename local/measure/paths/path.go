@@ -42,8 +42,8 @@ const (
 var (
 	repeatable    = idem.Operation{Name: "path", Repeat: idem.Repeatable}
 	notRepeatable = idem.Operation{Name: "path"}
-	unnoticed     = idem.Operation{Name: "path", Watch: idem.LeaveAbandonedUnnoticed}
-	silent        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Watch: idem.LeaveAbandonedUnnoticed}
+	unnoticed     = idem.Operation{Name: "path", Watch: idem.WatchNever}
+	silent        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Watch: idem.WatchNever}
 	watched       = idem.Operation{Name: "path", Repeat: idem.Repeatable, Watch: idem.WatchAlways}
 	observed      = idem.Operation{Name: "path", Shadow: true}
 	atomic        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Mode: idem.Atomic}
@@ -185,7 +185,7 @@ func halfDone(op idem.Operation) func(context.Context, *Stage) error {
 		}
 		now := time.Now().Add(s.ahead).UTC().Truncate(time.Millisecond)
 		w := protocol.StepWrite{ID: s.key(op).ID(), Owner: "owner-" + s.Value, Write: "begin-" + s.Value, Name: "charge", Begin: true}
-		if op.Watch != idem.LeaveAbandonedUnnoticed {
+		if op.Watch != idem.WatchNever {
 			w.Due = now.Add(lease + idem.DefaultMargin)
 		}
 		if err := s.Store.RecordStep(ctx, now, w); err != nil {

@@ -21,9 +21,8 @@ const engine = "../../../idem"
 
 // upward are the arrows that run against the order, each with its reason.
 var upward = []string{
-	"engine -> queue",    // the engine owns the queue of its unwritten outcomes
-	"engine -> holdings", // and knows under which claims its handlers run
-	"engine -> fences",   // and which claims are out
+	"engine -> queue",   // the engine owns the queue of its unwritten outcomes
+	"engine -> pending", // and puts the store that writes them first around its own
 }
 
 // The order is the one that the design draws: a file uses what is declared on its own

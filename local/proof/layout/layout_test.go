@@ -23,8 +23,10 @@ var allowed = map[string][]string{
 
 	"idem/internal/codec": {jsonModule, canonicalForm, fingerprints, protocol},
 
-	"idem":             {jsonModule, canonicalForm, codecs, fingerprints, notices, protocol},
-	"idem/later":       {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol},
+	"idem/internal/guard": {notices, protocol},
+
+	"idem":             {jsonModule, canonicalForm, codecs, guards, fingerprints, notices, protocol},
+	"idem/later":       {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol},
 	"idem/fingerprint": {jsonModule, canonicalForm, protocol},
 	"idem/notice":      {protocol},
 	"idem/protocol":    {},
@@ -32,11 +34,11 @@ var allowed = map[string][]string{
 	"idem/memstore":    {protocol},
 	"idem/secrets":     {protocol},
 	"idem/limit":       {protocol},
-	"idem/emf":         {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol, "./idem/internal/metric", "./idem/schema", "github.com/aws/aws-lambda-go/lambdacontext"},
-	"idem/otelidem":    {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol, "./idem/internal/metric", "./idem/schema", "go.opentelemetry.io/otel", "go.opentelemetry.io/auto/sdk", "github.com/cespare/xxhash", "github.com/go-logr"},
-	"idem/reconcile":   {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
-	"idem/console":     {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol, "./idem/reconcile", "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
-	"idem/dynamostore": {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
+	"idem/emf":         {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/internal/metric", "./idem/schema", "github.com/aws/aws-lambda-go/lambdacontext"},
+	"idem/otelidem":    {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/internal/metric", "./idem/schema", "go.opentelemetry.io/otel", "go.opentelemetry.io/auto/sdk", "github.com/cespare/xxhash", "github.com/go-logr"},
+	"idem/reconcile":   {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
+	"idem/console":     {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/reconcile", "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
+	"idem/dynamostore": {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
 	"idem/kmsseal":     {protocol, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox":      {"./idem/schema"},
 
@@ -45,22 +47,22 @@ var allowed = map[string][]string{
 	"idem/outbox/sqssender":         {"./idem/outbox", "./idem/schema", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox/snssender":         {"./idem/outbox", "./idem/schema", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox/eventbridgesender": {"./idem/outbox", "./idem/schema", awsBatches, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
-	"idem/idemhttp":                 {jsonModule, canonicalForm, pathTemplates, codecs, laters, "./idem", fingerprints, notices, protocol, "github.com/dunglas/httpsfv"},
-	"idem/storetest":                {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol, "github.com/stretchr/testify", testifyNeeds},
-	"idem/idemtest":                 {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol, "./idem/memstore", "./idem/outbox", "./idem/schema", "github.com/stretchr/testify", testifyNeeds},
+	"idem/idemhttp":                 {jsonModule, canonicalForm, pathTemplates, codecs, guards, laters, "./idem", fingerprints, notices, protocol, "github.com/dunglas/httpsfv"},
+	"idem/storetest":                {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "github.com/stretchr/testify", testifyNeeds},
+	"idem/idemtest":                 {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/memstore", "./idem/outbox", "./idem/schema", "github.com/stretchr/testify", testifyNeeds},
 	"lambda": {
-		jsonModule, canonicalForm, pathTemplates, codecs, laters, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
+		jsonModule, canonicalForm, pathTemplates, codecs, guards, laters, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
 		"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
 	},
 	"lambda/sqsvisibility": queueSide,
 	"lambda/sqsfailures":   queueSide,
 	"lambda/sweeping": {
-		jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol, "./idem/schema", "./idem/outbox", awsBatches, "./idem/outbox/sqssender", "./idem/dynamostore",
+		jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/schema", "./idem/outbox", awsBatches, "./idem/outbox/sqssender", "./idem/dynamostore",
 		"./idem/emf", "./idem/internal/metric", "./idem/reconcile", "github.com/aws/aws-lambda-go", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
 		"github.com/klauspost/compress", "github.com/sony/gobreaker/v2", "golang.org/x/sync",
 	},
 	"idem/idemhttp/coverage": {
-		jsonModule, canonicalForm, pathTemplates, codecs, laters, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "github.com/dunglas/httpsfv",
+		jsonModule, canonicalForm, pathTemplates, codecs, guards, laters, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "github.com/dunglas/httpsfv",
 		"github.com/getkin/kin-openapi", "github.com/go-openapi", "github.com/oasdiff", "github.com/santhosh-tekuri/jsonschema", "golang.org/x/text",
 	},
 	"infra":  {"./idem/schema", "github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go", "github.com/cdklabs", "github.com/Masterminds/semver"},
@@ -77,6 +79,7 @@ const (
 	testifyNeeds = "go.yaml.in/yaml"
 
 	canonicalForm = "./idem/internal/canonical"
+	guards        = "./idem/internal/guard"
 	codecs        = "./idem/internal/codec"
 	laters        = "./idem/later"
 	awsBatches    = "./idem/outbox/internal/awsbatch"
@@ -88,13 +91,13 @@ const (
 
 // queueSide is what speaks to SQS for the wrappers.
 var queueSide = []string{
-	jsonModule, canonicalForm, pathTemplates, codecs, laters, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "./idem/schema", "./lambda", "github.com/dunglas/httpsfv",
+	jsonModule, canonicalForm, pathTemplates, codecs, guards, laters, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "./idem/schema", "./lambda", "github.com/dunglas/httpsfv",
 	"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext", "github.com/aws/aws-lambda-go/lambda/messages",
 	"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
 }
 
 // handlerSide are the packages that a user's handler reaches.
-var handlerSide = []string{"idem/internal/canonical", "idem/internal/codec", "idem/later", "idem/internal/pathtemplate", "idem/internal/metric", "idem", "idem/emf", "idem/otelidem", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/secrets", "idem/memstore", "idem/limit", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "lambda/sweeping", "idem/reconcile", "idem/kmsseal"}
+var handlerSide = []string{"idem/internal/canonical", "idem/internal/codec", "idem/internal/guard", "idem/later", "idem/internal/pathtemplate", "idem/internal/metric", "idem", "idem/emf", "idem/otelidem", "idem/fingerprint", "idem/notice", "idem/protocol", "idem/schema", "idem/secrets", "idem/memstore", "idem/limit", "idem/dynamostore", "idem/outbox", "idem/idemhttp", "lambda", "lambda/sqsvisibility", "lambda/sqsfailures", "lambda/sweeping", "idem/reconcile", "idem/kmsseal"}
 
 type listed struct {
 	ImportPath string

@@ -52,7 +52,7 @@ func open() (any, error) {
 	// machine the kill comes late. Nor is a table down that is slow there: with every claim that
 	// is not made a message comes nearer to its dead-letter queue.
 	engine, err := idem.New(store, &idem.Options{
-		Lease: time.Second, Margin: 250 * time.Millisecond, ClaimBudget: time.Minute, FinishBudget: time.Minute, StoreFailures: -1,
+		Lease: time.Second, Margin: 250 * time.Millisecond, ClaimBudget: time.Minute, FinishBudget: time.Minute,
 		Observer: idem.LogTo(nil),
 	})
 	if err != nil {
