@@ -1,41 +1,36 @@
 package dynamostore
 
 import (
+	"bytes"
+	"compress/zlib"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
-
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 const (
-	// encodingZstd is the name of the only compression: at its fastest level it
-	// makes JSON of 2 to 100 KB smaller than DEFLATE at its fastest and about as
-	// small as DEFLATE at level 6, in a half to a seventh of their time (see
+	// encodingZlib is the name of the only compression: DEFLATE with a checksum (RFC 1950).
+	encodingZlib = "zlib"
+
+	// level makes JSON up to a tenth smaller than level 1, which DynamoDB bills, in a third
+	// more time. Higher levels gain less, and over some texts take ten times as long (see
 	// BenchmarkCompression).
-	encodingZstd = "zstd"
+	level = 2
 
 	// compressAbove is the size from which compression pays: every later failed
 	// condition on the record is billed by started kilobytes.
 	compressAbove = 2 << 10
 	// inlineUpTo is the largest stored form kept in the record itself.
 	inlineUpTo = 4 << 10
-
-	// window is zstd's memory of what it has seen; results are seldom larger, and
-	// the encoder's tables grow with it.
-	window = 128 << 10
 )
 
-// codec compresses results. Its encoder and decoder are made when first needed,
-// which most processes never do. The zero value is ready.
-type codec struct {
-	once struct{ enc, dec sync.Once }
-	enc  *zstd.Encoder
-	dec  *zstd.Decoder
-	err  error
-}
+// codec compresses results. Its writers and readers have large tables and are used
+// again. The zero value is ready.
+type codec struct{ writers, readers sync.Pool }
 
 // pack makes the stored form of an encoded result. The same result always gives
 // the same form: a write that is repeated must be identical.
@@ -55,8 +50,8 @@ func (c *codec) smaller(result []byte) protocol.Body {
 		b.Data = []byte{}
 	}
 	if len(result) > compressAbove {
-		if small, ok := c.compress(result); ok && len(small) < len(result) {
-			b.Data, b.Encoding, b.Stored = small, encodingZstd, len(small)
+		if small := c.compress(result); len(small) < len(result) {
+			b.Data, b.Encoding, b.Stored = small, encodingZlib, len(small)
 		}
 	}
 	return b
@@ -69,7 +64,7 @@ func (c *codec) unpack(b protocol.Body, stored []byte) ([]byte, error) {
 		if b.Parts == 0 {
 			stored = slices.Clone(stored)
 		}
-	case encodingZstd:
+	case encodingZlib:
 		var err error
 		if stored, err = c.decompress(stored, b.Size); err != nil {
 			return nil, fmt.Errorf("its result cannot be decompressed: %w", err)
@@ -83,27 +78,46 @@ func (c *codec) unpack(b protocol.Body, stored []byte) ([]byte, error) {
 	return stored, nil
 }
 
-// compress returns false if there is no encoder: the result is then stored plain.
-func (c *codec) compress(b []byte) ([]byte, bool) {
-	c.once.enc.Do(func() {
-		// One encoder: it takes a fraction of a millisecond, and each has its tables.
-		c.enc, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
-			zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true))
-	})
-	if c.enc == nil {
-		return nil, false
+func (c *codec) compress(b []byte) []byte {
+	out := bytes.NewBuffer(make([]byte, 0, len(b)/2))
+	w, ok := c.writers.Get().(*zlib.Writer)
+	if !ok {
+		w, _ = zlib.NewWriterLevel(nil, level) // which fails for a wrong level only
 	}
-	return c.enc.EncodeAll(b, make([]byte, 0, len(b)/2)), true
+	defer c.writers.Put(w)
+	w.Reset(out)
+	_, _ = w.Write(b) // a buffer takes all
+	_ = w.Close()
+	return out.Bytes()
 }
 
-// decompress expands to size bytes and no more.
+// decompress expands to size bytes and no more: anything else is an error.
 func (c *codec) decompress(b []byte, size int) ([]byte, error) {
-	c.once.dec.Do(func() {
-		c.dec, c.err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxMemory(MaxMaxResult), zstd.WithDecodeAllCapLimit(true))
-	})
-	if c.err != nil {
-		return nil, c.err
+	src := bytes.NewReader(b)
+	r, err := c.reader(src)
+	if err != nil {
+		return nil, err
 	}
-	return c.dec.DecodeAll(b, make([]byte, 0, size))
+	defer c.readers.Put(r)
+	out := make([]byte, size)
+	if _, err = io.ReadFull(r, out); err != nil {
+		return nil, err
+	}
+	// The checksum is looked at where the end is read.
+	switch n, err := io.ReadFull(r, make([]byte, 1)); {
+	case n > 0:
+		return nil, fmt.Errorf("it has more than %d bytes", size)
+	case !errors.Is(err, io.EOF):
+		return nil, err
+	case src.Len() > 0:
+		return nil, fmt.Errorf("%d bytes follow its end", src.Len())
+	}
+	return out, nil
+}
+
+func (c *codec) reader(src *bytes.Reader) (io.Reader, error) {
+	if r, ok := c.readers.Get().(io.Reader); ok {
+		return r, r.(zlib.Resetter).Reset(src, nil)
+	}
+	return zlib.NewReader(src)
 }

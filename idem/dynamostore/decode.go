@@ -243,7 +243,7 @@ func (d *decoder) body(state protocol.State) (b protocol.Body) {
 	}
 	b.Encoding = d.optStr(schema.Encoding)
 	switch b.Encoding {
-	case "", encodingZstd, encodingSealed, encodingZstdSealed:
+	case "", encodingZlib, encodingSealed, encodingZlibSealed:
 	default:
 		d.fail(schema.Encoding, "is "+strconv.Quote(b.Encoding)+", which this code cannot decompress")
 	}

@@ -28,9 +28,9 @@ func full() *protocol.Record {
 
 func TestRecordsSurviveTheItem(t *testing.T) {
 	parts := full()
-	parts.Body = protocol.Body{Parts: 2, Size: 700 << 10, Stored: 300 << 10, Encoding: encodingZstd, Digest: make([]byte, 32)}
+	parts.Body = protocol.Body{Parts: 2, Size: 700 << 10, Stored: 300 << 10, Encoding: encodingZlib, Digest: make([]byte, 32)}
 	packed := full()
-	packed.Body = protocol.Body{Data: []byte("zz"), Size: 5000, Stored: 2, Encoding: encodingZstd}
+	packed.Body = protocol.Body{Data: []byte("zz"), Size: 5000, Stored: 2, Encoding: encodingZlib}
 	pending := &protocol.Record{ID: "k", State: protocol.Pending, Fingerprint: "1:abc", Write: "w", CreatedAt: base, UpdatedAt: base}
 	failed := claimedRecord("k", "o")
 	failed.State, failed.Failure, failed.ExpiresAt = protocol.Failed, &protocol.Failure{Message: "no"}, time.Time{}
@@ -100,7 +100,9 @@ func TestDamagedRecordsFailClosed(t *testing.T) {
 		"no result":          {without(schema.Body), "exactly one"},
 		"result and parts":   {set(schema.Parts, m(item{})), "exactly one"},
 		"unknown codec":      {set(schema.Encoding, str("br")), `"enc"`},
-		"codec, no size":     {set(schema.Encoding, str(encodingZstd)), `"body_size" is missing`},
+		"Zstandard":          {set(schema.Encoding, str("zstd")), `"enc"`},
+		"sealed Zstandard":   {set(schema.Encoding, str("zstd+sealed")), `"enc"`},
+		"codec, no size":     {set(schema.Encoding, str(encodingZlib)), `"body_size" is missing`},
 		"size, no codec":     {set(schema.Size, num("2")), `"body_size"`},
 		"result in progress": {set(schema.State, str("in_progress")), "although the record is in_progress"},
 		"failed, no error": {func(it item) {

@@ -37,7 +37,7 @@
 // # Large results
 //
 // A failed condition is billed by the size of the existing item, so the
-// record stays small. A result above 2 KB is compressed (zstd, its fastest level);
+// record stays small. A result above 2 KB is compressed (zlib);
 // what is then above 4 KB goes into parts of 256 KB under keys of their own, which
 // are named by the attempt's owner and the digest, written before the record is completed, and
 // kept a day longer than the record. The record holds their number, length and
@@ -62,7 +62,7 @@
 //
 // DynamoDB encrypts every table, for nobody who may read it. With [Options].Sealer results, steps'
 // results and the inputs of accepted work are encrypted here, after compression, and enc on the
-// record names it: sealed or zstd+sealed. Who may read the table alone, its stream, an export or a backup then sees their
+// record names it: sealed or zlib+sealed. Who may read the table alone, its stream, an export or a backup then sees their
 // sizes. What of a result is kept in the record and what lies in parts goes by its size before it
 // is encrypted. Each result is bound to its record, to what it is (the result, or which step's),
 // to its size and to whether it is compressed: it cannot be put in another one's place. Anyone who may

@@ -46,7 +46,7 @@ const (
 	// before has the name of the compression, and this after it. Code from before it knows neither
 	// and takes the record for unreadable.
 	encodingSealed     = "sealed"
-	encodingZstdSealed = encodingZstd + "+" + encodingSealed
+	encodingZlibSealed = encodingZlib + "+" + encodingSealed
 
 	// sealedFields is what the description of a sealed result takes in the record, at most, beside
 	// that of a plain one.
@@ -100,7 +100,7 @@ func (s *Store) pack(k *call, t target, result []byte, inline int, progress *pro
 	if b.Encoding == "" {
 		b.Encoding = encodingSealed
 	} else {
-		b.Encoding = encodingZstdSealed
+		b.Encoding = encodingZlibSealed
 	}
 	if b.Stored <= inline {
 		// What is kept in the record goes by the result, as if it was not sealed.

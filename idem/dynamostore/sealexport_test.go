@@ -25,7 +25,6 @@ func (f *fixture) export(t *testing.T) []byte {
 	t.Helper()
 	var all bytes.Buffer
 	var write func(a types.AttributeValue)
-	var c codec
 	write = func(a types.AttributeValue) {
 		switch a := a.(type) {
 		case *types.AttributeValueMemberS:
@@ -35,7 +34,7 @@ func (f *fixture) export(t *testing.T) []byte {
 		case *types.AttributeValueMemberBOOL:
 		case *types.AttributeValueMemberB:
 			all.Write(a.Value)
-			if plain, err := c.decompress(a.Value, 1<<20); err == nil {
+			if plain, err := unzipped(a.Value); err == nil {
 				all.WriteByte('\n')
 				all.Write(plain)
 			}

@@ -10,14 +10,22 @@ import "github.com/idem-go/idempotency/idem/protocol"
 // A number with a fraction or an exponent stands for the shortest decimal of the
 // double next to it, a plain integer for itself, and two numbers are equal if they
 // stand for the same: 1, 1.0 and 10e-1 are one number, and so are
-// 9007199254740993.0 and 9007199254740992, but not 9007199254740993. Refused are
-// numbers beyond the doubles, duplicate member names, invalid UTF-8 (half surrogate
-// pairs included), nesting beyond 200 deep, a byte order mark, and anything but
-// exactly one value: with a [*NotCanonicalError], which matches [ErrNotCanonical].
+// 9007199254740993.0 and 9007199254740992, but not 9007199254740993.
+//
+// Refused are, with a [*NotCanonicalError], which matches [ErrNotCanonical]:
+//
+//   - Numbers beyond the doubles.
+//   - Numbers with a fraction or an exponent and more than 17 significant digits, unless
+//     they are a double exactly: 1.000000000000000001 would be the same input as 1. Send
+//     such amounts as strings, or as integers of a smaller unit.
+//   - More than 100 numbers closer to zero than 1e-307, zero aside, and nesting beyond 200
+//     deep, which take long to read.
+//   - Duplicate member names, invalid UTF-8 (half surrogate pairs included), a byte order
+//     mark, and anything but exactly one value.
+//
 // These hold for the whole text, also for parts left out.
 //
-// No text costs much more than another of its size: a hostile one five times as much
-// as a plain one at most.
+// A hostile text costs at most twelve times as much as a plain one of its size.
 //
 // sel says which parts count; nil means all. It is a [*protocol.ConfigError] if it is
 // contradictory, see [Select.Check].

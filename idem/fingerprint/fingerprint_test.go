@@ -70,6 +70,17 @@ func TestFingerprintJSON(t *testing.T) {
 	require.Empty(t, f)
 }
 
+// Two amounts of a coin with 18 decimals are two inputs, or none.
+func TestFingerprintOfDecimalsThatNoDoubleHolds(t *testing.T) {
+	for _, text := range []string{`{"amount":1.000000000000000001}`, `{"amount":1.000000000000000002}`} {
+		_, err := JSON([]byte(text), nil)
+		require.ErrorIs(t, err, ErrNotCanonical)
+		require.ErrorContains(t, err, "more than 17 significant digits")
+	}
+	require.NotEqual(t, mustFingerprint(t, `{"amount":"1.000000000000000001"}`, nil), mustFingerprint(t, `{"amount":"1.000000000000000002"}`, nil))
+	require.NotEqual(t, mustFingerprint(t, `{"amount":1000000000000000001}`, nil), mustFingerprint(t, `{"amount":1000000000000000002}`, nil))
+}
+
 func TestFingerprintBytes(t *testing.T) {
 	require.Equal(t, Bytes(nil), Bytes([]byte{}))
 	seen := map[protocol.Fingerprint]int{}

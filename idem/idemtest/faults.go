@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Method is a method of [idem.Store], [protocol.Questions] or [protocol.Scanner], by its name.
+// Method is a method of [idem.Store], [protocol.Questions], [protocol.Scanner] or
+// [protocol.Places], by its name.
 type Method string
 
 // The methods of a store.
@@ -111,9 +111,11 @@ func Hold(held **Call) Fault {
 }
 
 // Faults is a store that misbehaves when it is told to, and counts its calls. It
-// passes calls on to the store it was made with. It is safe for concurrent use.
+// passes calls on to the store it was made with: calls of [protocol.Questions] and
+// [protocol.Scanner] over a store without them are refused with [errors.ErrUnsupported]. It
+// is safe for concurrent use.
 type Faults struct {
-	store protocol.Store
+	intercepted
 
 	mu     sync.Mutex
 	next   map[Method][]Fault
@@ -121,15 +123,11 @@ type Faults struct {
 	log    []Method
 }
 
-var (
-	_ protocol.Store     = (*Faults)(nil)
-	_ protocol.Questions = (*Faults)(nil)
-	_ protocol.Scanner   = (*Faults)(nil)
-)
-
 // NewFaults returns a store without faults over the given one.
 func NewFaults(store protocol.Store) *Faults {
-	return &Faults{store: store, next: map[Method][]Fault{}, always: map[Method]Fault{}}
+	f := &Faults{next: map[Method][]Fault{}, always: map[Method]Fault{}}
+	f.intercepted = intercepted{store, f.intercept}
+	return f
 }
 
 // Next gives the next calls of the method one fault each, in this order, after
@@ -175,94 +173,16 @@ func (f *Faults) Reset() {
 	f.log = nil
 }
 
-func (f *Faults) call(ctx context.Context, m Method, id string, do func(context.Context) error) error {
+func (f *Faults) intercept(ctx context.Context, c *Call) error {
 	f.mu.Lock()
-	f.log = append(f.log, m)
-	fault := f.always[m]
-	if q := f.next[m]; len(q) > 0 {
-		fault, f.next[m] = q[0], q[1:]
+	f.log = append(f.log, c.Method)
+	fault := f.always[c.Method]
+	if q := f.next[c.Method]; len(q) > 0 {
+		fault, f.next[c.Method] = q[0], q[1:]
 	}
 	f.mu.Unlock()
 	if fault == nil {
-		return do(ctx)
+		return c.Do(ctx)
 	}
-	return fault(ctx, &Call{Method: m, ID: id, do: do})
-}
-
-// Acquire writes a claim; see [idem.Store].
-func (f *Faults) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
-	return f.call(ctx, Acquire, c.Record.ID, func(ctx context.Context) error { return f.store.Acquire(ctx, now, c) })
-}
-
-// Withdraw takes back a claim; see [idem.Store].
-func (f *Faults) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
-	return f.call(ctx, Withdraw, w.Claim.Record.ID, func(ctx context.Context) error { return f.store.Withdraw(ctx, now, w) })
-}
-
-// Extend raises a lease; see [idem.Store].
-func (f *Faults) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
-	return f.call(ctx, Extend, e.ID, func(ctx context.Context) error { return f.store.Extend(ctx, now, e) })
-}
-
-// RecordStep writes a step; see [idem.Store].
-func (f *Faults) RecordStep(ctx context.Context, now time.Time, s protocol.StepWrite) error {
-	return f.call(ctx, RecordStep, s.ID, func(ctx context.Context) error { return f.store.RecordStep(ctx, now, s) })
-}
-
-// RecordReference writes what the provider calls the effect; see [idem.Store].
-func (f *Faults) RecordReference(ctx context.Context, now time.Time, r protocol.ReferenceWrite) error {
-	return f.call(ctx, RecordReference, r.ID, func(ctx context.Context) error { return f.store.RecordReference(ctx, now, r) })
-}
-
-// Finish ends an attempt; see [idem.Store].
-func (f *Faults) Finish(ctx context.Context, now time.Time, x protocol.Finish) error {
-	return f.call(ctx, Finish, x.ID, func(ctx context.Context) error { return f.store.Finish(ctx, now, x) })
-}
-
-// Settle parks or resolves a record; see [idem.Store].
-func (f *Faults) Settle(ctx context.Context, now time.Time, s protocol.Settlement) error {
-	return f.call(ctx, Settle, s.ID, func(ctx context.Context) error { return f.store.Settle(ctx, now, s) })
-}
-
-// Get reads a record; see [idem.Store].
-func (f *Faults) Get(ctx context.Context, id string) (*protocol.Record, error) {
-	return read(ctx, f, Get, id, func(ctx context.Context) (*protocol.Record, error) { return f.store.Get(ctx, id) })
-}
-
-// Result reads a record's result; see [idem.Store].
-func (f *Faults) Result(ctx context.Context, rec *protocol.Record) ([]byte, error) {
-	var id string
-	if rec != nil {
-		id = rec.ID
-	}
-	return read(ctx, f, Result, id, func(ctx context.Context) ([]byte, error) { return f.store.Result(ctx, rec) })
-}
-
-// StepResult reads the result of a record's step; see [idem.Store].
-func (f *Faults) StepResult(ctx context.Context, rec *protocol.Record, name string) ([]byte, error) {
-	var id string
-	if rec != nil {
-		id = rec.ID
-	}
-	return read(ctx, f, StepResult, id, func(ctx context.Context) ([]byte, error) { return f.store.StepResult(ctx, rec, name) })
-}
-
-// read makes a call that has an answer. A fault may make it again later: that
-// answer reaches nobody.
-func read[T any](ctx context.Context, f *Faults, m Method, id string, get func(context.Context) (T, error)) (T, error) {
-	var mu sync.Mutex
-	var answer T
-	err := f.call(ctx, m, id, func(ctx context.Context) error {
-		got, err := get(ctx)
-		mu.Lock()
-		defer mu.Unlock()
-		answer = got
-		return err
-	})
-	if err != nil {
-		return *new(T), err
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	return answer, nil
+	return fault(ctx, c)
 }

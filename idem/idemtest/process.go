@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -21,7 +20,7 @@ func (crashError) Unwrap() []error { return []error{ErrCrashed, &protocol.Confli
 
 // process is the store as one incarnation of the engine reaches it.
 type process struct {
-	store  protocol.Store
+	intercepted
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -31,13 +30,9 @@ type process struct {
 	landed bool // the call that crashes is applied
 }
 
-var (
-	_ protocol.Store     = (*process)(nil)
-	_ protocol.Questions = (*process)(nil)
-)
-
 func newProcess(store protocol.Store) *process {
-	p := &process{store: store}
+	p := new(process)
+	p.intercepted = intercepted{store, p.intercept}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	return p
 }
@@ -77,6 +72,10 @@ func (p *process) enter() (reaches, survives bool) {
 	return !p.dead || p.landed, !p.dead
 }
 
+func (p *process) intercept(ctx context.Context, c *Call) error {
+	return p.call(func() error { return c.Do(ctx) })
+}
+
 func (p *process) call(do func() error) error {
 	reaches, survives := p.enter()
 	var err error
@@ -92,65 +91,4 @@ func (p *process) call(do func() error) error {
 		return crashError{}
 	}
 	return err
-}
-
-func (p *process) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
-	return p.call(func() error { return p.store.Acquire(ctx, now, c) })
-}
-
-func (p *process) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
-	return p.call(func() error { return p.store.Withdraw(ctx, now, w) })
-}
-
-func (p *process) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
-	return p.call(func() error { return p.store.Extend(ctx, now, e) })
-}
-
-func (p *process) RecordStep(ctx context.Context, now time.Time, s protocol.StepWrite) error {
-	return p.call(func() error { return p.store.RecordStep(ctx, now, s) })
-}
-
-func (p *process) RecordReference(ctx context.Context, now time.Time, r protocol.ReferenceWrite) error {
-	return p.call(func() error { return p.store.RecordReference(ctx, now, r) })
-}
-
-func (p *process) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	return p.call(func() error { return p.store.Finish(ctx, now, f) })
-}
-
-func (p *process) Settle(ctx context.Context, now time.Time, s protocol.Settlement) error {
-	return p.call(func() error { return p.store.Settle(ctx, now, s) })
-}
-
-func (p *process) Get(ctx context.Context, id string) (rec *protocol.Record, err error) {
-	err = p.call(func() (err error) {
-		rec, err = p.store.Get(ctx, id)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return rec, nil
-}
-
-func (p *process) Result(ctx context.Context, rec *protocol.Record) (body []byte, err error) {
-	err = p.call(func() (err error) {
-		body, err = p.store.Result(ctx, rec)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return body, nil
-}
-
-func (p *process) StepResult(ctx context.Context, rec *protocol.Record, name string) (body []byte, err error) {
-	err = p.call(func() (err error) {
-		body, err = p.store.StepResult(ctx, rec, name)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return body, nil
 }

@@ -33,7 +33,7 @@ type Store struct {
 	records    map[string]*protocol.Record // by id; in a plain store by owner
 	audits     []protocol.Audit            // in the order in which they were made
 	units      []protocol.Unit
-	counters   map[string]int                // see CountKey
+	counters   map[string]int // see CountKey
 	conditions func(action any) (holds bool, old any)
 }
 

@@ -93,7 +93,7 @@ func TestResultOfAForeignRecord(t *testing.T) {
 	for name, rec := range map[string]*protocol.Record{
 		"nil":        nil,
 		"in parts":   {Body: protocol.Body{Parts: 2, Size: 10, Stored: 10}},
-		"compressed": {Body: protocol.Body{Data: []byte("x"), Encoding: "zstd", Size: 1, Stored: 1}},
+		"compressed": {Body: protocol.Body{Data: []byte("x"), Encoding: "zlib", Size: 1, Stored: 1}},
 		"cut short":  {Body: protocol.Body{Data: []byte("x"), Size: 2, Stored: 2}},
 		"too long":   {Body: protocol.Body{Data: []byte("xyz"), Size: 2, Stored: 2}},
 		"stored":     {Body: protocol.Body{Data: []byte("xy"), Size: 2, Stored: 1}},

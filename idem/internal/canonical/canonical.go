@@ -28,8 +28,7 @@ func (e *Error) Error() string {
 }
 
 // MaxDepth is how deep the arrays and objects of an input may nest. It is far
-// beyond what people send, and keeps the work on a hostile input near that on any
-// other of its size.
+// beyond what clients send. The library moves a text once for each level.
 const MaxDepth = 200
 
 // Append appends the canonical form of one JSON text to dst. It is that of
@@ -39,7 +38,9 @@ const MaxDepth = 200
 //     shortest escapes); white space goes.
 //   - A number with a fraction or an exponent is the double next to it, written as
 //     RFC 8785 (ECMAScript) writes that: 4.50 and 45e-1 are 4.5, 333333333.33333329
-//     is 333333333.3333333, -0.0 is 0. One that no double reaches is refused.
+//     is 333333333.3333333, -0.0 is 0. One that no double reaches is refused, and so is
+//     one of more than 17 significant digits that is no double: no double is written
+//     with more, unless it is written to its end.
 //   - A plain integer, without fraction and exponent, stands for itself at any size,
 //     so that no two are ever the same: RFC 8785 would round those beyond 2^53. It
 //     keeps its digits, unless the form of RFC 8785 says the same number: 1 followed
@@ -52,25 +53,33 @@ const MaxDepth = 200
 //
 // Refused too: duplicate member names (compared unescaped), invalid UTF-8, escapes
 // that are half a surrogate pair, nesting beyond MaxDepth, a byte order mark, more
-// or less than one value. The error is an [*Error] then, and dst is returned as it was.
-//
-// The library checks the text and writes its strings. Order and numbers are done
-// here: its own take time by size times depth for the one, and for some numbers a
-// thousand times that of others for the other. BenchmarkCanonicalWorst holds what a
-// hostile text costs against a plain one of its size.
+// or less than one value, more than 100 numbers closer to zero than 1e-307. The error is
+// an [*Error] then, and dst is returned as it was.
 func Append(dst, raw []byte) ([]byte, error) {
-	start := len(dst)
-	dst, err := compact(dst, raw) // duplicate names show when members are put in order
-	if err != nil {
+	if err := checkDepth(raw); err != nil {
 		return dst, err
 	}
-	c := canonicalizers.Get().(*canonicalizer)
-	defer c.release()
-	c.text = dst[start:]
-	if c.value(0); c.wrong != nil {
-		return dst[:start], c.wrong(raw)
+	text, wrong := checkNumbers(raw)
+	if wrong != nil {
+		if _, err := compact(nil, raw); err != nil {
+			return dst, err // that it is no JSON comes before what is wrong with it
+		}
+		return dst, wrong
 	}
-	return append(dst[:start], c.ordered()...), nil
+	start := len(dst)
+	dst, err := jsontext.AppendFormat(dst, text, canonicalForm...)
+	if err != nil && len(text) != len(raw) {
+		_, err = jsontext.AppendFormat(nil, raw) // for its offset
+	}
+	if err != nil {
+		return dst[:start], syntaxError(raw, err)
+	}
+	return dst, nil
+}
+
+// canonicalForm is that of RFC 8785 but for plain integers.
+var canonicalForm = []jsontext.Options{
+	jsontext.ReorderRawObjects(true), jsontext.CanonicalizeRawFloats(true), jsontext.CanonicalizeRawInts(false),
 }
 
 // compact appends a JSON text without white space and with one spelling for each
@@ -127,18 +136,6 @@ func skipString(text []byte, i int) int {
 	return len(text)
 }
 
-// skipNumber returns the index after the number that starts at i.
-func skipNumber(text []byte, i int) int {
-	for i++; i < len(text); i++ {
-		switch c := text[i]; {
-		case '0' <= c && c <= '9', c == '.', c == 'e', c == 'E', c == '+', c == '-':
-		default:
-			return i
-		}
-	}
-	return i
-}
-
 // syntaxError puts the library's finding into words that say what to do. The
 // frequent mistakes have their own; they are told from the input, as the library
 // does not promise its texts.
@@ -156,6 +153,8 @@ func syntaxError(raw []byte, err error) error {
 		return refuse(0, "the input is empty: send one JSON value")
 	case bytes.HasPrefix(raw, []byte("\xef\xbb\xbf")):
 		return refuse(0, "the input starts with a byte order mark: send UTF-8 without it")
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return refuse(at, "the member name occurs twice in one object: send each name once")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return refuse(at, "the JSON text breaks off: send all of it")
 	case !utf8.Valid(raw):

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/gowebpki/jcs"
 	"github.com/stretchr/testify/require"
 )
@@ -112,17 +113,15 @@ func TestCanonicalNumbers(t *testing.T) {
 		{"340282366920938463463374607431768211456", []string{"340282366920938463463374607431768211456"}},
 		{digits, []string{digits}},
 		{"1" + strings.Repeat("0", 400), []string{"1" + strings.Repeat("0", 400)}},
-		// As writers with 17 or more digits, or exact decimals, have it.
-		{"0.1", []string{"0.10000000000000001", "0.10000000000000000001", "0.1000000000000000055511151231257827"}},
-		{"12.34", []string{"12.34", "12.340000000000000", "12.33999999999999986"}},
+		// As writers with 17 digits, or with all of a double, have it.
+		{"0.1", []string{"0.10000000000000001", "0.1000000000000000055511151231257827021181583404541015625"}},
+		{"12.34", []string{"12.34", "12.340000000000000"}},
 		{"333333333.3333333", []string{"333333333.33333329"}},
+		{"1125899906842625.8", []string{"1125899906842625.75"}},
 		{"295147905179352830000", []string{"295147905179352825856.0", "2.9514790517935283e20"}},
-		// Half way between two doubles the even one counts; the least bit decides.
-		{"1", []string{"1.00000000000000011102230246251565404236316680908203125", "1.00000000000000011102230246251565404236316680908203125" + strings.Repeat("0", 1000), "1." + strings.Repeat("0", 400) + "1"}},
-		{"1.0000000000000002", []string{
-			"1.00000000000000011102230246251565404236316680908203126",
-			"1.00000000000000011102230246251565404236316680908203125" + strings.Repeat("0", 2000) + "1",
-		}},
+		// Half way between two doubles the even one counts.
+		{"4503599627370496", []string{"4503599627370496.5"}},
+		{"4503599627370498", []string{"4503599627370497.5"}},
 		{"1e+23", []string{"1e23", "100000000000000000000000", "100000000000000000000000.0"}},
 		// The smallest numbers.
 		{"5e-324", []string{"5e-324", "4.9e-324", "4.9406564584124654e-324", "2.5e-324", "7.4e-324", "0." + strings.Repeat("0", 323) + "5"}},
@@ -131,7 +130,7 @@ func TestCanonicalNumbers(t *testing.T) {
 		{"2.225073858507201e-308", []string{"2.2250738585072011e-308"}},
 		{"0", []string{"2.4e-324", "2e-324", "-1e-324", "1e-400", "1e-999999999", "1e-99999999999999999999999999", "0." + strings.Repeat("0", 400) + "1"}},
 		// The largest.
-		{"1.7976931348623157e+308", []string{"1.7976931348623157e308", "1.7976931348623158e308", "1.79769313486231580793e308"}},
+		{"1.7976931348623157e+308", []string{"1.7976931348623157e308", "1.7976931348623158e308"}},
 		{"1e+308", []string{"1e308", "0." + strings.Repeat("0", 5000) + "1e5309"}},
 	} {
 		for _, text := range test.texts {
@@ -160,35 +159,79 @@ func TestCanonicalRefusesNumbersBeyondDoubles(t *testing.T) {
 	}
 }
 
-// The double next to a number is strconv's, which takes far longer over some.
-func TestCanonicalDoublesAreTheNearest(t *testing.T) {
+// Of two amounts of a coin with 18 decimals, neither may be taken for the other.
+func TestCanonicalRefusesDigitsThatNoDoubleHolds(t *testing.T) {
+	for _, text := range []string{
+		"1.000000000000000001", "1.000000000000000002", "-1.000000000000000001e-5", "0.10000000000000000001",
+		"0.100000000000000006", "0.1000000000000000055511151231257827", "12.33999999999999986", "1000000000000000000.1",
+		"1.00000000000000011102230246251565404236316680908203125", "1." + strings.Repeat("0", 400) + "1",
+		"1.79769313486231580793e308", "4.94065645841246544e-324", "0." + strings.Repeat("123", 300), "1.00000000000000001e-400",
+		"1." + strings.Repeat("1", 1<<20),
+	} {
+		for _, doc := range []string{"%s", `{"a":["1 -2.0",1,2.50,%s],"b":1e999}`, `[{"b":1E5,"a":-0}, %s]`} {
+			doc = fmt.Sprintf(doc, text)
+			out, err := Append([]byte("kept"), []byte(doc))
+			require.Equal(t, "kept", string(out))
+			var refused *Error
+			require.ErrorAs(t, err, &refused, "%.80s", doc)
+			require.Equal(t, int64(strings.Index(doc, text)), refused.Offset)
+			require.Contains(t, refused.Reason, "more than 17 significant digits")
+			require.Contains(t, refused.Reason, "or a string")
+			require.Less(t, len(err.Error()), 300)
+		}
+	}
+}
+
+// Whatever a program writes of its doubles stands for them, and 17 digits are enough.
+func TestCanonicalTakesDoublesHoweverTheyAreWritten(t *testing.T) {
 	random := rand.New(rand.NewSource(754))
-	texts := []string{"0.1", "1e22", "1e23", "8.98846567431158e307", "2.2250738585072011e-308", "5e-324"}
-	for range 20_000 {
-		f := math.Float64frombits(random.Uint64())
-		if math.IsNaN(f) || math.IsInf(f, 0) {
-			continue
-		}
-		texts = append(texts, strconv.FormatFloat(f, 'e', random.Intn(25), 64))
-		if next := math.Nextafter(f, math.Inf(1)); !math.IsInf(next, 0) && random.Intn(10) == 0 {
-			// Half way, and a digit to either side.
-			half := new(big.Float).SetPrec(2000).Add(big.NewFloat(f), big.NewFloat(next))
-			text := half.Quo(half, big.NewFloat(2)).Text('e', 780)
-			texts = append(texts, text, strings.Replace(text, "e", "1e", 1), strings.Replace(text, ".", ".0", 1))
+	doubles := []float64{0.1, 1e22, 1e23, 8.98846567431158e307, 2.2250738585072011e-308, 5e-324, 1 << 53, 0x1p122, math.MaxFloat64}
+	for range 1_000 {
+		if f := math.Float64frombits(random.Uint64()); !math.IsNaN(f) && !math.IsInf(f, 0) {
+			doubles = append(doubles, f)
 		}
 	}
-	for range 5_000 { // below 2^-1022, and about there
-		f := math.Float64frombits(random.Uint64() >> (10 + random.Intn(54)))
-		texts = append(texts, strconv.FormatFloat(f, 'e', random.Intn(25), 64))
+	for range 500 { // below 2^-1022, and about there
+		doubles = append(doubles, math.Float64frombits(random.Uint64()>>(10+random.Intn(54))))
 	}
-	var c canonicalizer
-	for _, text := range texts {
-		want, err := strconv.ParseFloat(text, 64)
-		got, ok := c.double([]byte(text))
-		require.Equal(t, err == nil, ok, text)
-		if ok {
-			require.Equal(t, want, got, text)
+	for _, f := range doubles {
+		want := string(appendDouble(nil, f))
+		for _, text := range []string{
+			fmt.Sprintf("%.17g", f), strconv.FormatFloat(f, 'e', -1, 64), strconv.FormatFloat(f, 'f', -1, 64) + "e0",
+			strconv.FormatFloat(f, 'e', 16, 64), strconv.FormatFloat(f, 'e', 766, 64), new(big.Float).SetFloat64(f).Text('e', 1100),
+		} {
+			if !strings.ContainsAny(text, ".e") {
+				text += ".0" // a plain integer stands for itself
+			}
+			require.Equal(t, want, canonicalOf(t, text), "%.80s", text)
 		}
+		for _, digits := range []int{1, 2, 15, 16} {
+			text := strconv.FormatFloat(f, 'e', digits-1, 64)
+			if next, err := strconv.ParseFloat(text, 64); err == nil {
+				require.Equal(t, string(appendDouble(nil, next)), canonicalOf(t, text))
+			}
+		}
+	}
+}
+
+// appendDouble writes a double as RFC 8785 does.
+func appendDouble(to []byte, f float64) []byte {
+	if f == 0 {
+		return append(to, '0') // without a sign
+	}
+	return jsontext.AppendFloat(to, f, 64)
+}
+
+// Each takes the standard library up to a thousand times as long as any other.
+func TestCanonicalTakesFewNumbersNextToZero(t *testing.T) {
+	for _, tiny := range []string{"5e-324", "4.9406564584124654e-324", "-123e-330", "2.2250738585072014e-308", "0.09e-306"} {
+		list := func(n int) string { return "[0.0,1e-306" + strings.Repeat(", "+tiny, n) + "]" }
+		canonicalOf(t, list(mostTiny))
+		_, err := Append(nil, []byte(list(mostTiny+1)))
+		var refused *Error
+		require.ErrorAs(t, err, &refused)
+		require.Contains(t, refused.Reason, "more than 100 numbers are closer to zero than 1e-307: send 0 or strings")
+		require.Equal(t, int64(len(list(mostTiny))+1), refused.Offset)
 	}
 }
 
@@ -255,6 +298,9 @@ func TestCanonicalRefusals(t *testing.T) {
 		{"bad hexadecimals", `"\ud8g0"`, "not valid JSON", 1},
 		{"text with a large number", `call 1e400`, "not valid JSON", 0},
 		{"form data", `amount=9007199254740993.0`, "not valid JSON", 0},
+		{"no JSON behind many digits", `[1.000000000000000001 x`, "not valid JSON", 22},
+		{"no JSON behind a long integer", `[1000000000000000000000,1000000000000000000000 x`, "not valid JSON", 47},
+		{"duplicate behind a long integer", `{"a":1000000000000000000000,"a":1}`, "occurs twice", 28},
 		{"arrays too deep", nested("[", "]", 201), "more than 200 deep", 200},
 		{"objects too deep", nested(`{"a":`, "}", 201), "more than 200 deep", 1000},
 		{"hostile depth", strings.Repeat("[", 1<<20), "more than 200 deep", 200},
@@ -365,7 +411,7 @@ func randomValue(random *rand.Rand, depth int) any {
 		f := random.NormFloat64() * math.Pow10(random.Intn(60)-30)
 		return spelledNumber{
 			strconv.FormatFloat(f, 'e', -1, 64), strconv.FormatFloat(f, 'f', -1, 64) + ".0"[min(2, 2*strings.Count(strconv.FormatFloat(f, 'f', -1, 64), ".")):],
-			strconv.FormatFloat(f, 'e', 16, 64), strconv.FormatFloat(f, 'e', 60, 64),
+			strconv.FormatFloat(f, 'e', 16, 64), strconv.FormatFloat(f, 'e', 766, 64),
 		}
 	case 5:
 		list := make([]any, random.Intn(5))

@@ -66,7 +66,7 @@ func valueAt(text []byte, noun, pointer string) (string, error) {
 		value, err := jsontext.AppendUnquote(nil, token)
 		return string(value), err
 	case c == '-' || '0' <= c && c <= '9':
-		if isPlainInteger(token) {
+		if _, plain := skipNumber(token, 0); plain {
 			return string(token), nil
 		}
 		return wrong(false, "the number at %q of the %s has a fraction or an exponent: send an integer or a string", pointer, noun)

@@ -16,7 +16,7 @@ import (
 
 // mostTimes is what a hostile text of 6 MiB, the largest that Lambda takes, may cost
 // against a plain one of its size.
-const mostTimes = 5
+const mostTimes = 12
 
 // BenchmarkCanonicalWorst compares, in one run, the digest of a plain text's form with
 // those of hostile ones, and fails beyond mostTimes. It counts the process's CPU time:

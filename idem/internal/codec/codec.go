@@ -38,7 +38,7 @@ func held[T any](v T, body []byte) error {
 	if reflect.TypeFor[T]().Kind() != reflect.Interface || string(body) != "{}" {
 		return nil
 	}
-	return CheckResult(reflect.TypeOf(v))
+	return checkResult(reflect.TypeOf(v), false)
 }
 
 // Decode decodes what is recorded, which err calls as what says. A type's own decoder that
@@ -66,14 +66,14 @@ func DecodeResult[T any](body []byte, out *T) error {
 	return nil
 }
 
-// CheckResult reports a type of which encoding/json makes no result.
-func CheckResult(t reflect.Type) error {
-	s := shapeOf(t, true)
-	switch {
-	case s.never != nil:
-		return &protocol.ConfigError{What: "result type " + t.String(), Problem: fmt.Sprintf("%v cannot be encoded as JSON: return data only", s.never)}
-	case s.opaque != nil:
-		return &protocol.ConfigError{What: "result type " + t.String(), Problem: unseen(s.opaque, "every caller would get an empty one")}
+// CheckResult reports a type of which encoding/json makes no result: a function, a channel, a
+// reader or a struct without exported fields, at any depth. A type with an encoder of its own
+// is taken at its word.
+func CheckResult(t reflect.Type) error { return checkResult(t, true) }
+
+func checkResult(t reflect.Type, addressed bool) error {
+	if bad := shapeOf(t, addressed).bad; bad != nil {
+		return &protocol.ConfigError{What: "result type " + t.String(), Problem: problem(bad, "every caller would get an empty one")}
 	}
 	return nil
 }

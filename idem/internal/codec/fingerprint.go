@@ -22,19 +22,19 @@ func Fingerprint[In any](in *In) (protocol.Fingerprint, error) {
 		return fingerprint.Bytes([]byte(v)), nil
 	}
 	s := shapeOf(reflect.TypeFor[In](), true)
-	blind := s.opaque
+	bad := s.bad
 	var raw []byte
-	if blind == nil {
+	if bad == nil {
 		var err error
 		if raw, err = json.Marshal(in); err != nil {
 			return "", &protocol.ConfigError{What: "input", Problem: fmt.Sprintf("%T cannot be encoded as JSON: %v", *in, err)}
 		}
 		if s.open {
-			blind = opaqueIn(reflect.ValueOf(in).Elem())
+			bad = badIn(reflect.ValueOf(in).Elem())
 		}
 	}
-	if blind != nil {
-		return "", &protocol.ConfigError{What: "input", Problem: unseen(blind, "all inputs would look the same")}
+	if bad != nil {
+		return "", &protocol.ConfigError{What: "input", Problem: problem(bad, "all inputs would look the same")}
 	}
 	// encoding/json writes every invalid byte as the same escape: inputs that differ
 	// there must not become equal.
@@ -44,37 +44,19 @@ func Fingerprint[In any](in *In) (protocol.Fingerprint, error) {
 	return fingerprint.JSON(raw, nil)
 }
 
-// opaqueIn returns the type of a value behind an interface that looks like every other
-// one of its type, nil if there is none.
-func opaqueIn(v reflect.Value) (blind reflect.Type) {
-	behind := false
-	walk(v, true, func(v reflect.Value, pointed bool) visit {
-		if behind {
-			if blind = shapeOf(v.Type(), false).opaque; blind != nil {
-				return stop
-			}
+// badIn returns a bad type of a value behind an interface, nil if there is none.
+func badIn(v reflect.Value) (bad reflect.Type) {
+	holds(v, func(v reflect.Value) bool {
+		if v.Kind() == reflect.Interface && !v.IsNil() {
+			bad = shapeOf(v.Elem().Type(), false).bad
 		}
-		behind = v.Kind() == reflect.Interface
-		if (typeAt{v.Type(), pointed}).encodesItself() || !shapeOf(v.Type(), pointed).open {
-			return skip
-		}
-		return enter
+		return bad != nil
 	})
-	return blind
+	return bad
 }
 
 // invalidText reports whether a string that encoding/json writes of the value is not
-// valid UTF-8. The value has been encoded before. Values that encode themselves are
-// passed over: what they write is theirs.
+// valid UTF-8. The value has been encoded before.
 func invalidText(v reflect.Value) bool {
-	return !walk(v, false, func(v reflect.Value, pointed bool) visit {
-		p := typeAt{v.Type(), pointed}
-		switch k := v.Kind(); {
-		case p.encodesItself(), k == reflect.Slice && p.Elem().Kind() == reflect.Uint8:
-			return skip
-		case k == reflect.String && !utf8.ValidString(v.String()):
-			return stop
-		}
-		return enter
-	})
+	return holds(v, func(v reflect.Value) bool { return v.Kind() == reflect.String && !utf8.ValidString(v.String()) })
 }

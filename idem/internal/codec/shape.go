@@ -1,12 +1,10 @@
 package codec
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 )
@@ -17,82 +15,71 @@ var (
 	reader        = reflect.TypeFor[io.Reader]()
 )
 
-// shape is what is known of a type at any depth.
+// shape is what is known of a type, at any depth.
 type shape struct {
-	// never is a type within that cannot be encoded, opaque one whose values, or what they
-	// read, all look the same.
-	never, opaque reflect.Type
+	// bad is a type within of whose values JSON has nothing, nil if there is none.
+	bad reflect.Type
 	// open is set if an interface is within: only its value tells what it holds.
 	open bool
-	// members of the type itself, if it is a struct.
-	members []member
 }
 
-// typeAt is a type where encoding/json may call the methods of a pointer to it, or
-// only its own: behind a pointer, but not in a map or an interface.
-type typeAt struct {
-	reflect.Type
-	pointed bool
-}
+// shapes are what is known already, reflect.Type → shape, by whether encoding/json has the
+// address of the value and so calls the methods of a pointer to it: not in a map or an
+// interface.
+var shapes = map[bool]*sync.Map{true: new(sync.Map), false: new(sync.Map)}
 
-// encodesItself reports whether the type has a method for it, whose word is taken.
-func (p typeAt) encodesItself() bool {
-	if p.Implements(jsonMarshaler) || p.Implements(textMarshaler) {
-		return true
+func shapeOf(t reflect.Type, addressed bool) shape {
+	if s, ok := shapes[addressed].Load(t); ok {
+		return s.(shape)
 	}
-	ptr := reflect.PointerTo(p.Type)
-	return p.pointed && (ptr.Implements(jsonMarshaler) || ptr.Implements(textMarshaler))
-}
-
-// elem is the place of what the type is made of.
-func (p typeAt) elem() typeAt {
-	switch p.Kind() {
-	case reflect.Map:
-		return typeAt{p.Elem(), false}
-	case reflect.Array:
-		return typeAt{p.Elem(), p.pointed}
-	}
-	return typeAt{p.Elem(), true}
-}
-
-func newShape(t reflect.Type, pointed bool) *shape {
-	s := new(shape)
-	p := typeAt{t, pointed}
-	s.add(p, map[typeAt]bool{})
-	if t.Kind() == reflect.Struct {
-		s.members = members(p)
-	}
+	var s shape
+	s.add(t, addressed, map[typeAt]bool{})
+	shapes[addressed].Store(t, s)
 	return s
 }
 
-func (s *shape) add(p typeAt, seen map[typeAt]bool) {
-	if seen[p] || p.encodesItself() {
+type typeAt struct {
+	reflect.Type
+	addressed bool
+}
+
+func (s *shape) add(t reflect.Type, addressed bool, seen map[typeAt]bool) {
+	at := typeAt{t, addressed}
+	if s.bad != nil || seen[at] || encodesItself(t, addressed) {
 		return
 	}
-	seen[p] = true
-	switch p.Kind() {
-	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
-		s.never = cmp.Or(s.never, p.Type)
+	seen[at] = true
+	switch t.Kind() {
+	case reflect.Chan, reflect.Func:
+		s.bad = t
 	case reflect.Interface:
-		if s.open = true; reads(p.Type) {
-			s.opaque = cmp.Or(s.opaque, p.Type)
+		if s.open = true; reads(t) {
+			s.bad = t
 		}
 	case reflect.Map:
-		if k := p.Key(); !isName(k.Kind()) && !k.Implements(textMarshaler) {
-			s.never = cmp.Or(s.never, p.Type)
-		}
-		s.add(p.elem(), seen)
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		s.add(p.elem(), seen)
+		s.add(t.Elem(), false, seen)
+	case reflect.Pointer, reflect.Slice:
+		s.add(t.Elem(), true, seen)
+	case reflect.Array:
+		s.add(t.Elem(), addressed, seen)
 	case reflect.Struct:
-		fields := members(p)
-		if len(fields) == 0 && p.Size() > 0 || reads(p.Type) {
-			s.opaque = cmp.Or(s.opaque, p.Type)
+		all := fields(t)
+		if len(all) == 0 && t.Size() > 0 || reads(t) {
+			s.bad = t
 		}
-		for _, f := range fields {
-			s.add(f.typeAt, seen)
+		for _, f := range all {
+			s.add(f.Type, addressed, seen)
 		}
 	}
+}
+
+// encodesItself reports whether the type has a method for it, whose word is taken.
+func encodesItself(t reflect.Type, addressed bool) bool {
+	if t.Implements(jsonMarshaler) || t.Implements(textMarshaler) {
+		return true
+	}
+	ptr := reflect.PointerTo(t)
+	return addressed && (ptr.Implements(jsonMarshaler) || ptr.Implements(textMarshaler))
 }
 
 // reads reports whether a value of the type is read: its fields, if JSON sees any, do not
@@ -101,145 +88,67 @@ func reads(t reflect.Type) bool {
 	return t.Implements(reader) || reflect.PointerTo(t).Implements(reader)
 }
 
-// unseen says what is lost of an opaque type, what follows from that, and what to do.
-func unseen(t reflect.Type, so string) string {
-	if reads(t) {
-		return fmt.Sprintf("of what %v reads JSON sees nothing, so that %s: read it first and use the content, such as a string, or give the type a MarshalJSON method", t, so)
-	}
-	return fmt.Sprintf("of %v JSON sees nothing, so that %s: export the fields, or give it a MarshalJSON method (in a map a pointer's does not count)", t, so)
-}
-
-// isName reports whether encoding/json makes member names of the kind without a
-// TextMarshaler.
-func isName(k reflect.Kind) bool {
-	return k == reflect.String || k >= reflect.Int && k <= reflect.Uintptr
-}
-
-// member is a field that encoding/json writes.
-type member struct {
-	typeAt
-	index  []int
-	name   string
-	tagged bool
-}
-
-// members lists what encoding/json writes of a struct, by its rules: fields of
-// embedded structs are the outer one's, and of several with one name the least deep
-// counts, then the one with a tag, else none.
-func members(p typeAt) []member {
-	named := map[string][]member{}
-	var collect func(p typeAt, index []int, within []reflect.Type)
-	collect = func(p typeAt, index []int, within []reflect.Type) {
-		for i := range p.NumField() {
-			f := p.Type.Field(i)
-			tag, name := f.Tag.Get("json"), ""
-			if tag == "-" {
-				continue
-			}
-			name, _, _ = strings.Cut(tag, ",")
-			m := member{typeAt{f.Type, p.pointed}, append(slices.Clone(index), i), cmp.Or(name, f.Name), name != ""}
-			inner := m.typeAt
-			if inner.Kind() == reflect.Pointer {
-				inner = inner.elem()
-			}
-			switch {
-			case f.Anonymous && inner.Kind() == reflect.Struct && name == "":
-				if !slices.Contains(within, inner.Type) {
-					collect(inner, m.index, append(slices.Clone(within), inner.Type))
-				}
-			case f.IsExported():
-				named[m.name] = append(named[m.name], m)
-			}
-		}
-	}
-	collect(p, nil, []reflect.Type{p.Type})
-	var all []member
-	for _, ms := range named {
-		best, alike := ms[0], 1
-		for _, m := range ms[1:] {
-			switch cmp.Compare(m.rank(), best.rank()) {
-			case -1:
-				best, alike = m, 1
-			case 0:
-				alike++
-			}
-		}
-		if alike == 1 {
-			all = append(all, best)
+// fields lists those that encoding/json writes of a struct, and those of embedded structs.
+func fields(t reflect.Type) (all []reflect.StructField) {
+	for _, f := range reflect.VisibleFields(t) {
+		tag := f.Tag.Get("json")
+		name, _, _ := strings.Cut(tag, ",")
+		embedded := f.Anonymous && name == "" && (f.Type.Kind() == reflect.Struct ||
+			f.Type.Kind() == reflect.Pointer && f.Type.Elem().Kind() == reflect.Struct)
+		if f.IsExported() && !embedded && tag != "-" {
+			all = append(all, f)
 		}
 	}
 	return all
 }
 
-// rank orders fields of one name.
-func (m member) rank() int {
-	if m.tagged {
-		return 2 * len(m.index)
+// problem says what is lost of a bad type, what follows from that, and what to do.
+func problem(t reflect.Type, so string) string {
+	switch {
+	case t.Kind() == reflect.Chan || t.Kind() == reflect.Func:
+		return fmt.Sprintf("%v cannot be encoded as JSON: use data only", t)
+	case reads(t):
+		return fmt.Sprintf("of what %v reads JSON sees nothing, so that %s: "+
+			"read it first and use the content, such as a string, or give the type a MarshalJSON method", t, so)
 	}
-	return 2*len(m.index) + 1
+	return fmt.Sprintf("of %v JSON sees nothing, so that %s: "+
+		"export the fields, or give it a MarshalJSON method (in a map a pointer's does not count)", t, so)
 }
 
-// shapes are what is known already: reflect.Type or typeAt → *shape.
-var shapes sync.Map
-
-func shapeOf(t reflect.Type, pointed bool) *shape {
-	var key any = t
-	if !pointed {
-		key = typeAt{t, false}
-	}
-	if s, ok := shapes.Load(key); ok {
-		return s.(*shape)
-	}
-	s := newShape(t, pointed)
-	shapes.Store(key, s)
-	return s
-}
-
-// walk calls at for the values that encoding/json writes of v, outermost first, until
-// it returns false; into those for which it returns skip it does not go. The value has
-// been encoded before, and so has no cycles.
-func walk(v reflect.Value, pointed bool, at func(reflect.Value, bool) visit) bool {
-	if !v.IsValid() {
-		return true
-	}
-	switch at(v, pointed) {
-	case skip:
-		return true
-	case stop:
+// holds reports whether is holds for a value that encoding/json writes of v, which has been
+// encoded before and so has no cycles. What encodes itself is passed over.
+func holds(v reflect.Value, is func(reflect.Value) bool) bool {
+	if !v.IsValid() || encodesItself(v.Type(), v.CanAddr()) {
 		return false
 	}
-	p := typeAt{v.Type(), pointed}
+	if is(v) {
+		return true
+	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
-		return walk(v.Elem(), v.Kind() == reflect.Pointer, at)
+		return holds(v.Elem(), is)
 	case reflect.Struct:
-		for _, f := range shapeOf(v.Type(), pointed).members {
+		for _, f := range fields(v.Type()) {
 			// A nil embedded pointer has no fields.
-			if fv, err := v.FieldByIndexErr(f.index); err == nil && !walk(fv, f.pointed, at) {
-				return false
+			if fv, err := v.FieldByIndexErr(f.Index); err == nil && holds(fv, is) {
+				return true
 			}
 		}
 	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() <= reflect.Complex128 {
+			return false // bytes, numbers and truth values hold nothing
+		}
 		for i := range v.Len() {
-			if !walk(v.Index(i), p.elem().pointed, at) {
-				return false
+			if holds(v.Index(i), is) {
+				return true
 			}
 		}
 	case reflect.Map:
 		for it := v.MapRange(); it.Next(); {
-			if !walk(it.Key(), false, at) || !walk(it.Value(), false, at) {
-				return false
+			if holds(it.Key(), is) || holds(it.Value(), is) {
+				return true
 			}
 		}
 	}
-	return true
+	return false
 }
-
-// visit says how a walk continues.
-type visit uint8
-
-const (
-	enter visit = iota
-	skip
-	stop
-)

@@ -38,7 +38,7 @@ var allowed = map[string][]string{
 	"idem/otelidem":    {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/internal/metric", "./idem/schema", "go.opentelemetry.io/otel", "go.opentelemetry.io/auto/sdk", "github.com/cespare/xxhash", "github.com/go-logr"},
 	"idem/reconcile":   {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
 	"idem/console":     {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/reconcile", "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
-	"idem/dynamostore": {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/klauspost/compress", "golang.org/x/sync"},
+	"idem/dynamostore": {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "golang.org/x/sync"},
 	"idem/kmsseal":     {protocol, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox":      {"./idem/schema"},
 
@@ -59,7 +59,7 @@ var allowed = map[string][]string{
 	"lambda/sweeping": {
 		jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/schema", "./idem/outbox", awsBatches, "./idem/outbox/sqssender", "./idem/dynamostore",
 		"./idem/emf", "./idem/internal/metric", "./idem/reconcile", "github.com/aws/aws-lambda-go", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
-		"github.com/klauspost/compress", "github.com/sony/gobreaker/v2", "golang.org/x/sync",
+		"github.com/sony/gobreaker/v2", "golang.org/x/sync",
 	},
 	"idem/idemhttp/coverage": {
 		jsonModule, canonicalForm, pathTemplates, codecs, guards, laters, "./idem", fingerprints, notices, protocol, "./idem/idemhttp", "github.com/dunglas/httpsfv",
