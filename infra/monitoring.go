@@ -208,13 +208,8 @@ func (p *MonitoringProps) setDefaults() (problems []string) {
 }
 
 func (m *Monitoring) api(a *API) {
-	var errors, latency awscloudwatch.Metric
-	if a.REST != nil {
-		errors, latency = a.REST.MetricServerError(statistic("Sum")), a.REST.MetricLatency(statistic("p99"))
-	} else {
-		errors, latency = a.HTTP.MetricServerError(statistic("Sum")), a.HTTP.MetricLatency(statistic("p99"))
-	}
 	name := idOf(a)
+	errors, latency := a.HTTP.MetricServerError(statistic("Sum")), a.HTTP.MetricLatency(statistic("p99"))
 	m.raise(name, "5xx", errors, 1, "the API answers with 5xx: look at the function's log, and at the table if problems say idempotency_store_unavailable")
 	m.graph(name+": 5xx", errors)
 	m.graph(name+": latency (p99)", latency)

@@ -1,10 +1,11 @@
 package infra
 
 import (
-	"strings"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2authorizers"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
@@ -86,7 +87,7 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 	}
 	p.Function = NewFunction(p.Stack, "Payments", &FunctionProps{
 		Package: functions + "payments", Description: "Charges and refunds, once each, and accepts statements.", Tracing: s.Tracing, Timeout: 20 * time.Second,
-		Environment: map[string]string{"PROVIDER_URL": provider, "PAYMENTS_API": string(s.API), "PAYMENTS_TENANT": s.tenantSetting()},
+		Environment: map[string]string{"PROVIDER_URL": provider, "PAYMENTS_API": "http", "PAYMENTS_TENANT": s.tenantSetting()},
 	})
 	p.Function.UseTable(p.Records, nil)
 	p.Worker = NewFunction(p.Stack, "Statements", &FunctionProps{
@@ -104,7 +105,7 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 		Queues:   map[string]awssqs.IQueue{"statements": p.Statements.Queue},
 	})
 	p.API = NewAPI(p.Stack, "API", p.Function, &APIProps{
-		Flavour: s.API, Name: s.Prefix + "payments", Authorizer: s.authorizer(p.Stack),
+		Name: s.Prefix + "payments", Authorizer: s.authorizer(),
 		Routes: append([]Route{{Route: "POST /payments"}, {Route: "POST /refunds"}}, p.Statements.Routes...),
 	})
 	p.Sweeper = NewSweeper(p.Stack, "RefundSweeper", p.Records, &SweeperProps{Function: FunctionProps{
@@ -177,24 +178,15 @@ func NewRecords(app constructs.Construct) *Table {
 	return t
 }
 
-func (s *Settings) authorizer(scope constructs.Construct) Authorizer {
+func (s *Settings) authorizer() awsapigatewayv2.IHttpRouteAuthorizer {
 	switch s.Authorizer {
 	case "jwt":
-		jwt := &JWT{Issuer: s.Issuer}
-		for a := range strings.SplitSeq(s.Audience, ",") {
-			if a = strings.TrimSpace(a); a != "" {
-				jwt.Audience = append(jwt.Audience, a)
-			}
-		}
-		return Authorizer{JWT: jwt}
-	case "lambda":
-		return Authorizer{Lambda: awslambda.Function_FromFunctionAttributes(scope, jsii.String("Authorizer"), &awslambda.FunctionAttributes{
-			FunctionArn: &s.AuthorizerARN, SameEnvironment: jsii.Bool(true),
-		})}
+		return awsapigatewayv2authorizers.NewHttpJwtAuthorizer(jsii.String("JWT"), &s.Issuer,
+			&awsapigatewayv2authorizers.HttpJwtAuthorizerProps{JwtAudience: jsii.Strings(s.audiences()...)})
 	case "none":
-		return Authorizer{None: true}
+		return awsapigatewayv2.NewHttpNoneAuthorizer()
 	}
-	return Authorizer{IAM: true}
+	return awsapigatewayv2authorizers.NewHttpIamAuthorizer()
 }
 
 // alarms is a topic for people's subscriptions that accepts messages only over TLS. Its

@@ -36,10 +36,15 @@ func TestApp(t *testing.T) {
 		}
 	}
 
-	// What only the constructs find is an error too.
-	text, err := run("-o", filepath.Join(t.TempDir(), "out"), "-c", "api=rest", "-c", "authorizer=jwt", "-c", "issuer=https://issuer.example")
+	// What only the constructs find is an error too: here there is no go command to build with.
+	node, err := exec.LookPath("node")
+	require.NoError(t, err)
+	path := t.TempDir()
+	require.NoError(t, os.Symlink(node, filepath.Join(path, "node")))
+	t.Setenv("PATH", path)
+	text, err := run("-o", filepath.Join(t.TempDir(), "out"))
 	require.Error(t, err)
-	require.Contains(t, text, "error at payments-api/API: ")
+	require.Contains(t, text, "error at payments-api/Payments: go build of ")
 	require.Contains(t, text, "must not be deployed")
 }
 

@@ -42,14 +42,6 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// TestTemplatesOfRESTAPI holds the other flavour to what does not depend on it.
-func TestTemplatesOfRESTAPI(t *testing.T) {
-	got := asRESTAPI(t)
-	for name, check := range checks {
-		t.Run(name, func(t *testing.T) { require.NoError(t, check(got)) })
-	}
-}
-
 // want is an error if two values are not equal.
 func want(what string, wanted, got any) error {
 	if reflect.DeepEqual(wanted, got) {

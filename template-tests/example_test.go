@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2authorizers"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
@@ -32,8 +33,9 @@ func Example_api() {
 	charge.UseTable(records, nil) // IDEM_TABLE, and the permissions for it
 
 	api := infra.NewAPI(stack, "API", charge, &infra.APIProps{
-		Routes:     []infra.Route{{Route: "POST /payments"}},
-		Authorizer: infra.Authorizer{JWT: &infra.JWT{Issuer: issuer, Audience: []string{"payments"}}},
+		Routes: []infra.Route{{Route: "POST /payments"}},
+		Authorizer: awsapigatewayv2authorizers.NewHttpJwtAuthorizer(jsii.String("JWT"), &issuer,
+			&awsapigatewayv2authorizers.HttpJwtAuthorizerProps{JwtAudience: jsii.Strings("payments")}),
 	})
 
 	worker := infra.NewFunction(stack, "Worker", &infra.FunctionProps{Package: "./testdata/charge", Timeout: 30 * time.Second})
@@ -70,7 +72,7 @@ func Example_api() {
 func Example_later() {
 	app := awscdk.NewApp(nil)
 	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
-	authorizer := infra.Authorizer{IAM: true}
+	authorizer := awsapigatewayv2authorizers.NewHttpIamAuthorizer()
 	records := infra.NewTable(stack, "Records", nil)
 	accept := infra.NewFunction(stack, "Accept", &infra.FunctionProps{Package: "./testdata/charge"})
 	accept.UseTable(records, nil)

@@ -39,7 +39,7 @@ func acceptingStack(t *testing.T, change func(*accepting)) (template, []infra.Pr
 			later: infra.LaterProps{
 				Route: infra.Route{Route: "POST /statements", Rate: 5, Burst: 7}, Status: "/statements/{id}", Queue: infra.QueueProps{Repeat: infra.Repeatable},
 			},
-			api: &infra.APIProps{Authorizer: infra.Authorizer{IAM: true}},
+			api: &infra.APIProps{Authorizer: signed()},
 		}
 		change(a)
 		records := infra.NewTable(s, "Records", &a.table)
@@ -103,18 +103,6 @@ func TestLater(t *testing.T) {
 	require.Equal(t, []string{"sqs:SendMessage"}, rights["RelayFunctionRole"]["Statements.Arn"])
 }
 
-func TestLaterBehindARESTAPI(t *testing.T) {
-	got, problems := acceptingStack(t, func(a *accepting) {
-		a.api.Flavour, a.api.CORS = infra.RESTAPI, &infra.CORS{Origins: []string{"https://shop.example"}}
-	})
-	require.Empty(t, problems)
-	found := map[string]int{}
-	for _, m := range got.resources("AWS::ApiGateway::Method") {
-		found[at(m, "Properties", "HttpMethod").(string)]++
-	}
-	require.Equal(t, map[string]int{"POST": 1, "GET": 1, "HEAD": 1, "DELETE": 1, "OPTIONS": 2}, found)
-}
-
 // Behind a function URL, or an API of one's own, the routes are left out.
 func TestLaterBehindSomethingElse(t *testing.T) {
 	got, problems := acceptingStack(t, func(a *accepting) { a.api = nil })
@@ -125,7 +113,7 @@ func TestLaterBehindSomethingElse(t *testing.T) {
 func TestLaterSettings(t *testing.T) {
 	got, problems := acceptingStack(t, func(a *accepting) {
 		key := awskms.NewKey(a.stack, jsii.String("Key"), nil)
-		a.api.Authorizer = tokens
+		a.api.Authorizer = tokens()
 		a.later.Route.Scopes, a.later.Status, a.later.For = []string{"write"}, "/made/statements/{id}", 10*time.Hour
 		a.later.Queue = infra.QueueProps{Repeat: infra.NotRepeatable, MessageRetention: 10 * time.Hour, EncryptionKey: key, MaxConcurrency: 3}
 		a.watch = &infra.MonitoringProps{QueueAge: 9 * time.Hour}

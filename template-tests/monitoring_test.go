@@ -28,20 +28,17 @@ func TestMonitoring(t *testing.T) {
 			Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": q},
 		})
 		sweeper := infra.NewSweeper(s, "Sweeper", table, &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
-		var apis []*infra.API
-		for _, flavour := range []infra.Flavour{infra.HTTPAPI, infra.RESTAPI} {
-			apis = append(apis, infra.NewAPI(s, "Api-"+string(flavour), f, &infra.APIProps{Flavour: flavour, Routes: twoRoutes, Authorizer: infra.Authorizer{IAM: true}}))
-		}
+		api := infra.NewAPI(s, "Api", f, &infra.APIProps{Routes: twoRoutes, Authorizer: signed()})
 		m := infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
 			Name: "payments", Topic: awssns.NewTopic(s, jsii.String("Alarms"), nil), Table: table,
-			Functions: []awslambda.Function{f}, Queues: []*infra.Queue{q}, APIs: apis, Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper},
+			Functions: []awslambda.Function{f}, Queues: []*infra.Queue{q}, APIs: []*infra.API{api}, Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper},
 			Metrics: []awscloudwatch.Metric{awscloudwatch.NewMetric(&awscloudwatch.MetricProps{Namespace: jsii.String("idem"), MetricName: jsii.String("Replays")})},
 		})
 		names = slices.Sorted(maps.Keys(m.Alarms))
 	})
 	require.Empty(t, problems)
 	require.Equal(t, []string{
-		"Api-http5xx", "Api-rest5xx", "OrdersAge", "OrdersDeadLettersAge", "OrdersDeadLettersDepth", "OrdersFailed",
+		"Api5xx", "OrdersAge", "OrdersDeadLettersAge", "OrdersDeadLettersDepth", "OrdersFailed",
 		"RecordsFailedConditions", "RecordsIndexReadThrottles", "RecordsIndexWriteThrottles", "RecordsReadThrottles", "RecordsWriteThrottles",
 		"RelayFailuresAge", "RelayFailuresDepth", "RelayFunctionDuration", "RelayFunctionErrors", "RelayFunctionThrottles", "RelayIteratorAge",
 		"RelayOutboxDead", "RelayOutboxOld", "RelayOutboxUnreadable",
@@ -66,8 +63,7 @@ func TestMonitoring(t *testing.T) {
 		"WorkerKeyReused":         {"MetricName": "key_reused", "Namespace": "Idempotency", "Statistic": "Sum", "Threshold": 20.0},
 		"WorkerStoreUnavailable":  {"MetricName": "store_unavailable", "Statistic": "Sum", "Threshold": 10.0},
 		"RelayOutboxOld":          {"MetricName": "outbox_oldest", "Statistic": "Maximum", "Threshold": 900.0},
-		"Apihttp5xx":              {"MetricName": "5xx", "Namespace": "AWS/ApiGateway", "Statistic": "Sum"},
-		"Apirest5xx":              {"MetricName": "5XXError", "Namespace": "AWS/ApiGateway", "Statistic": "Sum"},
+		"Api5xx":                  {"MetricName": "5xx", "Namespace": "AWS/ApiGateway", "Statistic": "Sum"},
 	} {
 		p := got.named(t, "AWS::CloudWatch::Alarm", "Monitoring"+alarm)
 		for member, value := range want {
@@ -106,7 +102,7 @@ func TestMonitoring(t *testing.T) {
 	require.Equal(t, "payments", dashboard["DashboardName"])
 	body, err := json.Marshal(dashboard["DashboardBody"])
 	require.NoError(t, err)
-	for _, text := range []string{"Replays", "IteratorAge", "5XXError", "WriteThrottleEvents", "ApproximateAgeOfOldestMessage",
+	for _, text := range []string{"Replays", "IteratorAge", "5xx", "WriteThrottleEvents", "ApproximateAgeOfOldestMessage",
 		"handler_time", "replayed", "shadow_executed", "failed_open", "resolved", "oldest_open", "outbox_relayed", "outbox_oldest"} {
 		require.Contains(t, string(body), text)
 	}

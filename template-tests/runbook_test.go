@@ -42,7 +42,7 @@ func TestTheRunbookHasASectionForEachAlarm(t *testing.T) {
 	require.Contains(t, all[settling], "idemctl")
 	left := maps.Clone(all)
 	delete(left, settling)
-	for _, tt := range []template{withDefaults(t).payments, withDefaults(t).orders, asRESTAPI(t).payments} {
+	for _, tt := range []template{withDefaults(t).payments, withDefaults(t).orders} {
 		for id, alarm := range tt.resources("AWS::CloudWatch::Alarm") {
 			description, _ := at(alarm, "Properties", "AlarmDescription").(string)
 			_, anchor, ok := strings.Cut(description, infra.DefaultRunbook+"#")
