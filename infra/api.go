@@ -101,8 +101,9 @@ func NewAPI(scope constructs.Construct, id string, handler awslambda.Function, p
 	problems := p.setDefaults(id)
 	a.routes, problems = p.parse(problems)
 	if timeout := timeoutOf(handler); timeout > APILimit {
-		problems = append(problems, fmt.Sprintf("the function's time-out is %v and the API waits %v: the client would be told 503 while the operation runs on; "+
-			"set the function's Timeout to at most %v, or answer 202 and do the work behind a queue", timeout, APILimit, APILimit))
+		problems = append(problems, fmt.Sprintf("the function's time-out is %v and the API waits %v: the client would get "+
+			"a 503 while the operation runs on; set the function's Timeout to at most %v, or answer 202 and do the work "+
+			"behind a queue", timeout, APILimit, APILimit))
 	}
 	for _, problem := range problems {
 		refuse(a, "%s", problem)
@@ -118,7 +119,8 @@ func NewAPI(scope constructs.Construct, id string, handler awslambda.Function, p
 // GrantInvoke allows calling the API's routes, if its authorizer is IAM.
 func (a *API) GrantInvoke(to awsiam.IGrantable) {
 	for _, r := range a.routes {
-		allow(to, nil, []string{*a.HTTP.ArnForExecuteApi(&r.method, &r.path, jsii.String(defaultStage))}, "execute-api:Invoke")
+		arn := a.HTTP.ArnForExecuteApi(&r.method, &r.path, jsii.String(defaultStage))
+		allow(to, nil, []string{*arn}, "execute-api:Invoke")
 	}
 }
 
@@ -139,7 +141,8 @@ func (a *API) stage(p *APIProps) awsapigatewayv2.CfnStage {
 const accessLog = `{"authorizerError":"$context.authorizer.error","bytes":"$context.responseLength",` +
 	`"error":"$context.integrationErrorMessage","integrationLatency":"$context.integrationLatency",` +
 	`"ip":"$context.identity.sourceIp","latency":"$context.responseLatency","method":"$context.httpMethod",` +
-	`"requestId":"$context.requestId","route":"$context.routeKey","status":"$context.status","time":"$context.requestTime"}`
+	`"requestId":"$context.requestId","route":"$context.routeKey","status":"$context.status",` +
+	`"time":"$context.requestTime"}`
 
 func (a *API) route(handler awslambda.Function, p *APIProps, stage awsapigatewayv2.CfnStage) {
 	integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Handler"), handler,
@@ -171,7 +174,8 @@ func (a *API) route(handler awslambda.Function, p *APIProps, stage awsapigateway
 		stage.SetRouteSettings(settings)
 	}
 	if kind == "NONE" {
-		warn(a, "open-api", "the Authorizer lets everybody call, and without a tenant all callers share one space of keys; use another one")
+		warn(a, "open-api", "the Authorizer lets everybody call, and without a tenant all callers share one space of keys; "+
+			"use another one")
 	}
 }
 
@@ -194,7 +198,8 @@ func (p *APIProps) setDefaults(id string) (problems []string) {
 
 func throttle(invalid func(string, ...any), whose string, rate *float64, burst *int, otherRate float64, otherBurst int) {
 	if *rate < 0 || *burst < 0 {
-		invalid("Rate and Burst of %s are %v and %d: use positive numbers, or zero for %v and %d", whose, *rate, *burst, otherRate, otherBurst)
+		invalid("Rate and Burst of %s are %v and %d: use positive numbers, or zero for %v and %d",
+			whose, *rate, *burst, otherRate, otherBurst)
 		*rate, *burst = 0, 0
 	}
 	if *rate == 0 {
@@ -205,20 +210,22 @@ func throttle(invalid func(string, ...any), whose string, rate *float64, burst *
 	}
 }
 
-var methods = map[string]bool{"GET": true, "HEAD": true, "POST": true, "PUT": true, "PATCH": true, "DELETE": true, "OPTIONS": true}
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 // parse splits the routes; invalid ones are left out.
 func (p *APIProps) parse(problems []string) ([]parsedRoute, []string) {
 	if len(p.Routes) == 0 {
 		problems = append(problems, "there are no Routes: name what leads to the function, such as POST /payments")
 	}
-	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	invalid := func(format string, args ...any) {
+		problems = append(problems, fmt.Sprintf(format, args...))
+	}
 	var routes []parsedRoute
 	seen := map[string]bool{}
 	for _, r := range p.Routes {
 		method, path, ok := strings.Cut(r.Route, " ")
 		switch {
-		case !ok || !methods[method] || !strings.HasPrefix(path, "/") || strings.ContainsAny(path, " ?#"):
+		case !ok || !slices.Contains(methods, method) || !strings.HasPrefix(path, "/") || strings.ContainsAny(path, " ?#"):
 			invalid("the route %q is not a method and a path: write it like POST /payments/{id}", r.Route)
 			continue
 		case seen[r.Route]:
@@ -235,9 +242,11 @@ func (p *APIProps) parse(problems []string) ([]parsedRoute, []string) {
 var (
 	// requestHeaders are those that idempotent requests have, and those by which the
 	// authorizers know who sends them.
-	requestHeaders = []string{"Idempotency-Key", "Content-Type", "Authorization", "X-Api-Key", "X-Amz-Date", "X-Amz-Security-Token", "X-Amz-Content-Sha256"}
+	requestHeaders = []string{"Idempotency-Key", "Content-Type", "Authorization", "X-Api-Key", "X-Amz-Date",
+		"X-Amz-Security-Token", "X-Amz-Content-Sha256"}
 	// responseHeaders are those that clients read by the contract.
-	responseHeaders = []string{"Idempotency-Replayed", "Idempotent-Replayed", "Idempotency-Expires", "Retry-After", "Location"}
+	responseHeaders = []string{"Idempotency-Replayed", "Idempotent-Replayed", "Idempotency-Expires", "Retry-After",
+		"Location"}
 )
 
 // cors adds what the contract needs to the options.
