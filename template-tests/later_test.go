@@ -116,7 +116,7 @@ func TestLaterSettings(t *testing.T) {
 		a.api.Authorizer = tokens()
 		a.later.Route.Scopes, a.later.Status, a.later.For = []string{"write"}, "/made/statements/{id}", 10*time.Hour
 		a.later.Queue = infra.QueueProps{Repeat: infra.NotRepeatable, MessageRetention: 10 * time.Hour, EncryptionKey: key, MaxConcurrency: 3}
-		a.watch = &infra.MonitoringProps{QueueAge: 9 * time.Hour}
+		a.watch = &infra.MonitoringProps{Thresholds: map[string]float64{"Age": 9 * 3600}}
 	})
 	says(t, problems, false, "the alarms tell nobody")
 	require.Len(t, problems, 1)
@@ -176,8 +176,8 @@ func TestLaterChecks(t *testing.T) {
 			[]string{"work waits for 1h0m0s at most", "comes again after 1h0m0s", "idem:given-up-early"}},
 		"a rare sweep of the relay": {func(a *accepting) { a.relay.Sweep, a.relay.Grace = 58*time.Minute, 2*time.Minute }, isWarning,
 			[]string{"work waits for 1h0m0s at most", "sent after up to 1h0m0s", "idem:given-up-early"}},
-		"an alarm that is late": {func(a *accepting) { a.watch = &infra.MonitoringProps{QueueAge: time.Hour} }, isWarning,
-			[]string{"QueueAge of 1h0m0s is no less than", "Statements", "idem:given-up-early"}},
+		"an alarm that is late": {func(a *accepting) { a.watch = &infra.MonitoringProps{Thresholds: map[string]float64{"Age": 3600}} }, isWarning,
+			[]string{"Age, 1h0m0s, is no less than", "Statements", "idem:given-up-early"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := acceptingStack(t, tc.change)
@@ -199,7 +199,9 @@ func TestLaterOfOnesOwn(t *testing.T) {
 		},
 		"a quick relay": func(a *accepting) { a.relay.Sweep = 57 * time.Minute },
 		"a quick alarm": func(a *accepting) {
-			a.watch = &infra.MonitoringProps{QueueAge: 59 * time.Minute, Topic: awssns.NewTopic(a.stack, jsii.String("Alarms"), nil)}
+			a.watch = &infra.MonitoringProps{
+				Topic: awssns.NewTopic(a.stack, jsii.String("Alarms"), nil), Thresholds: map[string]float64{"Age": 59 * 60},
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,12 +3,13 @@ package templatetests
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
@@ -30,9 +31,8 @@ func TestMonitoring(t *testing.T) {
 		sweeper := infra.NewSweeper(s, "Sweeper", table, &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
 		api := infra.NewAPI(s, "Api", f, &infra.APIProps{Routes: twoRoutes, Authorizer: signed()})
 		m := infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
-			Name: "payments", Topic: awssns.NewTopic(s, jsii.String("Alarms"), nil), Table: table,
+			Topic: awssns.NewTopic(s, jsii.String("Alarms"), nil), Table: table,
 			Functions: []awslambda.Function{f}, Queues: []*infra.Queue{q}, APIs: []*infra.API{api}, Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper},
-			Metrics: []awscloudwatch.Metric{awscloudwatch.NewMetric(&awscloudwatch.MetricProps{Namespace: jsii.String("idem"), MetricName: jsii.String("Replays")})},
 		})
 		names = slices.Sorted(maps.Keys(m.Alarms))
 	})
@@ -99,31 +99,29 @@ func TestMonitoring(t *testing.T) {
 	}
 	require.Equal(t, map[any]any{"expr_1": "invocations - errors", "invocations": "Invocations", "errors": "Errors"}, of)
 	_, dashboard := got.only(t, "AWS::CloudWatch::Dashboard")
-	require.Equal(t, "payments", dashboard["DashboardName"])
 	body, err := json.Marshal(dashboard["DashboardBody"])
 	require.NoError(t, err)
-	for _, text := range []string{"Replays", "IteratorAge", "5xx", "WriteThrottleEvents", "ApproximateAgeOfOldestMessage",
+	for _, text := range []string{"IteratorAge", "5xx", "WriteThrottleEvents", "ApproximateAgeOfOldestMessage",
 		"handler_time", "replayed", "shadow_executed", "failed_open", "resolved", "oldest_open", "outbox_relayed", "outbox_oldest"} {
 		require.Contains(t, string(body), text)
 	}
 }
 
 func TestMonitoringChecks(t *testing.T) {
+	own := func(kind string, threshold float64) infra.MonitoringProps {
+		return infra.MonitoringProps{Thresholds: map[string]float64{kind: threshold}}
+	}
 	for name, tc := range map[string]struct {
 		props infra.MonitoringProps
 		error bool
 		says  []string
 	}{
-		"nobody told":          {infra.MonitoringProps{}, false, []string{"tell nobody", "Topic"}},
-		"a negative age":       {infra.MonitoringProps{QueueAge: -1}, true, []string{"QueueAge is -1ns"}},
-		"a negative threshold": {infra.MonitoringProps{FailedConditions: -1}, true, []string{"FailedConditions is -1"}},
-		"a negative open age":  {infra.MonitoringProps{OpenAge: -1}, true, []string{"OpenAge is -1ns"}},
-		"a short outbox age":   {infra.MonitoringProps{OutboxAge: 1}, true, []string{"OutboxAge is 1ns"}},
-		"negative reuses":      {infra.MonitoringProps{ReusedKeys: -1}, true, []string{"ReusedKeys is -1"}},
-		"negative failures":    {infra.MonitoringProps{FailedMessages: -1}, true, []string{"FailedMessages is -1"}},
-		"negative outages":     {infra.MonitoringProps{Unavailable: -2}, true, []string{"Unavailable is -2"}},
-		"a file as runbook":    {infra.MonitoringProps{Runbook: "RUNBOOK.md"}, true, []string{`Runbook is "RUNBOOK.md"`, "https URL"}},
-		"a runbook's section":  {infra.MonitoringProps{Runbook: "https://wiki.example/idem#top"}, true, []string{"without a fragment"}},
+		"nobody told":            {infra.MonitoringProps{}, false, []string{"tell nobody", "Topic"}},
+		"a negative threshold":   {own("FailedConditions", -1), true, []string{"the threshold of FailedConditions is -1", "for 10000"}},
+		"a threshold of nothing": {own("KeyReused", 0), true, []string{"the threshold of KeyReused is 0", "for 20"}},
+		"no number":              {own("Age", math.NaN()), true, []string{"the threshold of Age is NaN"}},
+		"no kind":                {own("KeysReused", 5), true, []string{`Thresholds has "KeysReused"`, "IteratorAge, KeyReused, OldestOpen"}},
+		"each function's own":    {own("Duration", 5), true, []string{`Thresholds has "Duration"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := synth(t, func(s awscdk.Stack) { infra.NewMonitoring(s, "Monitoring", &tc.props) })
@@ -132,7 +130,7 @@ func TestMonitoringChecks(t *testing.T) {
 	}
 }
 
-func TestMonitoringWithThresholdsAndARunbookOfYourOwn(t *testing.T) {
+func TestMonitoringWithThresholds(t *testing.T) {
 	got, problems := synth(t, func(s awscdk.Stack) {
 		table := infra.NewTable(s, "Records", nil)
 		sweeper := infra.NewSweeper(s, "Sweeper", table, &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
@@ -143,19 +141,24 @@ func TestMonitoringWithThresholdsAndARunbookOfYourOwn(t *testing.T) {
 		q := infra.NewQueue(s, "OrdersQueue", f, &infra.QueueProps{Repeat: infra.Repeatable})
 		infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
 			Topic: awssns.NewTopic(s, jsii.String("Alarms"), nil), Functions: []awslambda.Function{f},
-			Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper}, Queues: []*infra.Queue{q}, FailedMessages: 5,
-			OpenAge: time.Hour, OutboxAge: 30 * time.Minute, ReusedKeys: 500, Unavailable: 3, Runbook: "https://wiki.example/idem",
+			Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper}, Queues: []*infra.Queue{q},
+			Thresholds: map[string]float64{"OldestOpen": 3600, "IteratorAge": 90_000, "KeyReused": 2_000_000, "Failed": 5},
 		})
 	})
 	require.Empty(t, problems)
 	for alarm, threshold := range map[string]float64{
-		"SweeperOldestOpen": 3600, "RelayOutboxOld": 1800, "WorkerKeyReused": 500, "WorkerStoreUnavailable": 3, "OrdersQueueFailed": 5,
+		"SweeperOldestOpen": 3600, "RelayIteratorAge": 90_000, "WorkerKeyReused": 2_000_000, "OrdersQueueFailed": 5,
+		"WorkerStoreUnavailable": 10, "WorkerDuration": 16_000,
 	} {
 		require.Equal(t, threshold, got.named(t, "AWS::CloudWatch::Alarm", "Monitoring"+alarm)["Threshold"], alarm)
 	}
-	described := got.named(t, "AWS::CloudWatch::Alarm", "MonitoringSweeperOldestOpen")["AlarmDescription"]
-	require.Equal(t, "an operation has been an open question for 1h0m0s: nobody knows whether it took effect, and its customer waits. "+
-		"Runbook: https://wiki.example/idem#oldestopen", described)
+	for alarm, described := range map[string]string{
+		"SweeperOldestOpen": "an operation has been an open question for 1h0m0s: ", "RelayIteratorAge": "the relay is 1m30s behind ",
+		"WorkerKeyReused": "2000000 calls in ",
+	} {
+		text := got.named(t, "AWS::CloudWatch::Alarm", "Monitoring"+alarm)["AlarmDescription"]
+		require.True(t, strings.HasPrefix(text.(string), described), text)
+	}
 }
 
 func TestMonitoringOfASlowQueue(t *testing.T) {
@@ -163,7 +166,7 @@ func TestMonitoringOfASlowQueue(t *testing.T) {
 		q := infra.NewQueue(s, "Orders", worker(t, s, 3*time.Minute), &infra.QueueProps{Repeat: infra.Repeatable})
 		infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{Queues: []*infra.Queue{q}})
 	})
-	says(t, problems, false, "QueueAge of 15m0s", "visibility time-out of Orders, 18m0s", "idem:queue-age")
+	says(t, problems, false, "Age, 15m0s", "visibility time-out of Orders, 18m0s", "idem:queue-age")
 }
 
 func TestMonitoringOfARareSweep(t *testing.T) {
@@ -174,5 +177,5 @@ func TestMonitoringOfARareSweep(t *testing.T) {
 		})
 		infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{Relays: []*infra.Relay{relay}})
 	})
-	says(t, problems, false, "OutboxAge of 15m0s", "two sweeps of Relay, 20m0s", "idem:outbox-age")
+	says(t, problems, false, "OutboxOld, 15m0s", "two sweeps of Relay, 20m0s", "idem:outbox-age")
 }
