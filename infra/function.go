@@ -63,11 +63,6 @@ type FunctionProps struct {
 
 	// Environment of the function, besides the variables that its constructs set.
 	Environment map[string]string
-
-	// Lease is idem.Options.Lease in the function's code, if the code sets it. It counts
-	// only for work whose context has no deadline; elsewhere the lease ends with the
-	// invocation. It is only compared with the time-out.
-	Lease time.Duration
 }
 
 // Function is a Go function for provided.al2023 on arm64, with logs as JSON in a log group
@@ -130,10 +125,6 @@ func NewFunction(scope constructs.Construct, id string, props *FunctionProps) *F
 	for _, problem := range problems {
 		refuse(f, "%s", problem)
 	}
-	if p.Lease > p.Timeout {
-		warn(f, "lease-over-timeout", "the lease of %v outlasts the time-out of %v: after a crash a key stays blocked although nobody can be running; "+
-			"set idem.Options.Lease to at most the time-out", p.Lease, p.Timeout)
-	}
 	return f
 }
 
@@ -162,9 +153,6 @@ func (p *FunctionProps) setDefaults() (problems []string) {
 	if p.Memory < minMemory || p.Memory > maxMemory {
 		invalid("Memory is %d: use %d to %d MB, or zero for %d", p.Memory, minMemory, maxMemory, DefaultMemory)
 		p.Memory = DefaultMemory
-	}
-	if p.Lease < 0 {
-		invalid("Lease is %v: say what the code sets, or leave it out", p.Lease)
 	}
 	if p.LogRetention == "" {
 		p.LogRetention = awslogs.RetentionDays_ONE_MONTH

@@ -145,9 +145,7 @@ func (m *Monitoring) queue(q *Queue) {
 			"it would be given up before anybody is told; set it below that in Thresholds", age, name, q.waits)
 	}
 	m.watch(name, ofAWS(q), watchedQueue)
-	if q.DeadLetters != nil {
-		m.watch(name, ofAWS(q.DeadLetters), watchedDeadLetters)
-	}
+	m.watch(name, ofAWS(q.DeadLetters), watchedDeadLetters)
 	m.watch(name, ofLibrary(q.consumer), watchedConsumer)
 }
 

@@ -76,9 +76,6 @@ type QueueProps struct {
 	// DeadLetters is a dead-letter queue to use. Nil creates one that keeps messages
 	// for 14 days.
 	DeadLetters awssqs.Queue
-	// NoDeadLetters leaves out the dead-letter queue: a message that cannot be handled is
-	// redelivered until its retention is over, and is then gone. A warning says so.
-	NoDeadLetters bool
 
 	// BatchSize is the most messages of an invocation: 1 to 10, or up to 10,000 for a
 	// standard queue with a BatchWindow. Zero means [DefaultBatchSize].
@@ -99,7 +96,7 @@ type QueueProps struct {
 // does not use TLS. It is an SQS queue of CDK's.
 type Queue struct {
 	awssqs.Queue
-	// DeadLetters is the dead-letter queue, nil if there is none.
+	// DeadLetters is the dead-letter queue.
 	DeadLetters awssqs.Queue
 	// Mapping is the event source mapping to the consumer.
 	Mapping awslambda.EventSourceMapping
@@ -130,15 +127,13 @@ func NewQueue(scope constructs.Construct, id string, consumer awslambda.Function
 	in := p.queue(p.Name)
 	in.VisibilityTimeout = duration(p.Visibility)
 	in.RetentionPeriod = duration(p.MessageRetention)
-	if !p.NoDeadLetters {
-		q.DeadLetters = p.DeadLetters
-		if q.DeadLetters == nil {
-			dead := p.queue("")
-			dead.RetentionPeriod = duration(maxMessageRetention)
-			q.DeadLetters = awssqs.NewQueue(scope, jsii.String(id+"DeadLetters"), dead)
-		}
-		in.DeadLetterQueue = &awssqs.DeadLetterQueue{Queue: q.DeadLetters, MaxReceiveCount: jsii.Number(p.MaxReceives)}
+	q.DeadLetters = p.DeadLetters
+	if q.DeadLetters == nil {
+		dead := p.queue("")
+		dead.RetentionPeriod = duration(maxMessageRetention)
+		q.DeadLetters = awssqs.NewQueue(scope, jsii.String(id+"DeadLetters"), dead)
 	}
+	in.DeadLetterQueue = &awssqs.DeadLetterQueue{Queue: q.DeadLetters, MaxReceiveCount: jsii.Number(p.MaxReceives)}
 	awssqs.NewQueue_Override(q, scope, &id, in)
 	for _, problem := range problems {
 		refuse(q, "%s", problem)
@@ -196,11 +191,8 @@ func (q *Queue) feed(consumer awslambda.Function, p *QueueProps) {
 		schema.EnvQueueBatchSize:   strconv.Itoa(p.BatchSize),
 		schema.EnvQueueBatchWindow: seconds(p.BatchWindow),
 		schema.EnvQueueRepeat:      string(p.Repeat),
-	}
-	window, _ := p.redelivery()
-	settings[schema.EnvQueueRedelivery] = seconds(window)
-	if !p.NoDeadLetters {
-		settings[schema.EnvQueueMaxReceives] = strconv.Itoa(p.MaxReceives)
+		schema.EnvQueueMaxReceives: strconv.Itoa(p.MaxReceives),
+		schema.EnvQueueRedelivery:  seconds(p.redelivery()),
 	}
 	if timeout := consumer.Timeout(); timeout != nil {
 		settings[schema.EnvFunctionTimeout] = seconds(timeoutOf(consumer))

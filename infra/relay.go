@@ -28,11 +28,6 @@ const RelayPackage = "github.com/idem-go/idempotency/lambda/functions/relay"
 const (
 	// DefaultRelayTimeout is for a batch whose destinations are slow.
 	DefaultRelayTimeout = time.Minute
-	// DefaultStreamBatch is the most messages of an invocation.
-	DefaultStreamBatch = 100
-	// DefaultStreamRetries is how often a part of a batch is tried before it goes to
-	// the failure queue. The sweep also sends its messages.
-	DefaultStreamRetries = 10
 	// DefaultSweep is the time between two sweeps.
 	DefaultSweep = 5 * time.Minute
 
@@ -40,6 +35,12 @@ const (
 	DefaultGrace = 2 * time.Minute
 	// maxDestination is the longest name of a destination, as in package outbox.
 	maxDestination = 128
+
+	// streamBatch is the most messages of an invocation.
+	streamBatch = 100
+	// streamRetries is how often a part of a batch is tried before it goes to the failure
+	// queue. The sweep also sends its messages.
+	streamRetries = 10
 )
 
 // RelayProps of a relay. At least one destination is required.
@@ -56,11 +57,6 @@ type RelayProps struct {
 	// Source of the relay's events on EventBridge. Required with Buses.
 	Source string
 
-	// BatchSize is the most messages of an invocation, 1 to 1,000. Zero means
-	// [DefaultStreamBatch].
-	BatchSize int
-	// Retries of a part of a batch, 1 to 10,000. Zero means [DefaultStreamRetries].
-	Retries int
 	// Sweep is the time between two sweeps for messages that the stream missed, in
 	// whole minutes. Zero means [DefaultSweep].
 	Sweep time.Duration
@@ -142,8 +138,6 @@ func (p *RelayProps) setDefaults() (problems []string) {
 	if p.Function.Timeout == 0 {
 		p.Function.Timeout = DefaultRelayTimeout
 	}
-	inRange(invalid, "BatchSize", &p.BatchSize, 1, 1000, DefaultStreamBatch)
-	inRange(invalid, "Retries", &p.Retries, 1, 10_000, DefaultStreamRetries)
 	if p.Sweep == 0 {
 		p.Sweep = DefaultSweep
 	}
@@ -232,7 +226,7 @@ func (r *Relay) feed(table *Table, p *RelayProps) {
 		Target: r.Function, EventSourceArn: table.TableStreamArn(),
 		// Messages that were committed before the mapping existed must be sent too.
 		StartingPosition: awslambda.StartingPosition_TRIM_HORIZON,
-		BatchSize:        jsii.Number(p.BatchSize), RetryAttempts: jsii.Number(p.Retries),
+		BatchSize:        jsii.Number(streamBatch), RetryAttempts: jsii.Number(streamRetries),
 		BisectBatchOnError: jsii.Bool(true), ReportBatchItemFailures: jsii.Bool(true),
 		Filters: &[]*map[string]any{{"pattern": schema.OutboxFilter}},
 	})

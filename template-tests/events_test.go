@@ -31,18 +31,14 @@ func TestEvents(t *testing.T) {
 	require.Equal(t, 14.0*86400, got.named(t, "AWS::SQS::Queue", "WorkerFailures")["MessageRetentionPeriod"])
 }
 
-func TestEventsSettings(t *testing.T) {
+func TestEventsWithAFailureQueueOfYourOwn(t *testing.T) {
 	got, problems := synth(t, func(s awscdk.Stack) {
 		own := awssqs.NewQueue(s, jsii.String("Own"), nil)
-		require.Equal(t, own, worker(t, s, 0).OnEvents(&infra.EventsProps{
-			Repeat: infra.NotRepeatable, MaxAge: time.Hour, NoRetries: true, EventBridge: 24 * time.Hour, Retention: 26 * time.Hour, Failures: own,
-		}))
+		require.Equal(t, own, worker(t, s, 0).OnEvents(&infra.EventsProps{Repeat: infra.NotRepeatable, Failures: own}))
 	})
 	require.Empty(t, problems)
 	_, p := got.only(t, "AWS::Lambda::EventInvokeConfig")
-	require.Equal(t, 3600.0, p["MaximumEventAgeInSeconds"])
-	require.Equal(t, 0.0, p["MaximumRetryAttempts"])
-	require.Equal(t, []string{"Own.Arn"}, texts(p["DestinationConfig"].(map[string]any)["OnFailure"].(map[string]any)["Destination"]))
+	require.Equal(t, []string{"Own.Arn"}, texts(at(p, "DestinationConfig", "OnFailure", "Destination")))
 }
 
 // Without a retention of its own an operation's is long enough for each source, and the
@@ -71,30 +67,20 @@ func TestEventsChecks(t *testing.T) {
 		"no declaration": {infra.EventsProps{}, isError, []string{`Repeat is ""`, "infra.NotRepeatable"}},
 		"retention below Lambda's": {infra.EventsProps{Repeat: infra.NotRepeatable, Retention: 6 * time.Hour}, isError,
 			[]string{"Retention of 6h0m0s", "6h0m0s (Lambda's time", "above 6h0m0s"}},
-		"retention below EventBridge's": {infra.EventsProps{Repeat: infra.NotRepeatable, EventBridge: 23 * time.Hour, Retention: 29 * time.Hour}, isError,
-			[]string{"Retention of 29h0m0s", "29h0m0s", "EventBridge's time"}},
+		"retention below EventBridge's": {infra.EventsProps{Repeat: infra.NotRepeatable, Source: infra.FromEventBridge, Retention: 30 * time.Hour}, isError,
+			[]string{"Retention of 30h0m0s", "30h0m0s", "EventBridge's time"}},
 		"repeatable and late": {infra.EventsProps{Repeat: infra.Repeatable, Source: infra.FromEventBridge, Retention: time.Hour}, isWarning, []string{"30h0m0s", "idem:retention"}},
 		"retention below SNS's": {infra.EventsProps{Repeat: infra.NotRepeatable, Source: infra.FromSNS, Retention: 23 * 24 * time.Hour}, isError,
 			[]string{"558h0m0s", "SNS's time"}},
 		"retention below the Scheduler's": {infra.EventsProps{Repeat: infra.NotRepeatable, Source: infra.FromScheduler, Retention: 24 * time.Hour}, isError,
 			[]string{"30h0m0s", "EventBridge Scheduler's time"}},
 		"a source that is none": {infra.EventsProps{Repeat: infra.Repeatable, Source: "kafka"}, isError, []string{`Source is "kafka"`}},
-		"two sources":           {infra.EventsProps{Repeat: infra.Repeatable, Source: infra.FromSNS, EventBridge: time.Hour}, isError, []string{`EventBridge is 1h0m0s and Source is "sns"`}},
-		"nowhere to go":         {infra.EventsProps{Repeat: infra.Repeatable, NoFailures: true}, isWarning, []string{"are lost", "leave NoFailures out"}},
-		"a long age":            {infra.EventsProps{Repeat: infra.Repeatable, MaxAge: 7 * time.Hour}, isError, []string{"MaxAge is 7h0m0s"}},
-		"a long delivery":       {infra.EventsProps{Repeat: infra.Repeatable, EventBridge: 25 * time.Hour}, isError, []string{"EventBridge is 25h0m0s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := synth(t, func(s awscdk.Stack) { worker(t, s, 0).OnEvents(&tc.props) })
 			says(t, problems, tc.error, tc.says...)
 		})
 	}
-	t.Run("two places to go", func(t *testing.T) {
-		_, problems := synth(t, func(s awscdk.Stack) {
-			worker(t, s, 0).OnEvents(&infra.EventsProps{Repeat: infra.Repeatable, NoFailures: true, Failures: awssqs.NewQueue(s, jsii.String("Own"), nil)})
-		})
-		says(t, problems, isError, "NoFailures is set beside Failures")
-	})
 }
 
 // What the checks know of the library is what it does.

@@ -156,7 +156,6 @@ func TestQueueChecks(t *testing.T) {
 		"visibility and window":     {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 35 * time.Second, BatchWindow: 5 * time.Second}, isError, []string{"set it to 3m5s, and no less than 37s"}},
 		"short visibility":          {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 179 * time.Second}, isWarning, []string{"less than 6 times", "set it to 3m0s", "idem:visibility"}},
 		"visibility beyond SQS":     {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 13 * time.Hour}, isError, []string{"Visibility is 13h0m0s", "12h"}},
-		"no dead letters":           {infra.QueueProps{Repeat: infra.Repeatable, NoDeadLetters: true}, isWarning, []string{"no dead-letter queue", "leave NoDeadLetters out"}},
 		"few receives":              {infra.QueueProps{Repeat: infra.Repeatable, MaxReceives: 3}, isWarning, []string{"after 3 receives", "at least 5"}},
 		"many receives":             {infra.QueueProps{Repeat: infra.Repeatable, MaxReceives: 1001}, isError, []string{"MaxReceives is 1001"}},
 		"negative receives":         {infra.QueueProps{Repeat: infra.Repeatable, MaxReceives: -1}, isError, []string{"MaxReceives is -1"}},

@@ -74,14 +74,11 @@ func TestRelay(t *testing.T) {
 
 func TestRelaySettings(t *testing.T) {
 	got, problems := relay(t, func(s awscdk.Stack, p *infra.RelayProps) {
-		p.Function.Timeout, p.BatchSize, p.Retries, p.Sweep = 2*time.Minute, 10, 3, time.Minute
+		p.Function.Timeout, p.Sweep = 2*time.Minute, time.Minute
 		p.Grace, p.MaxTries = 3*time.Minute, 5
 		p.EncryptionKey = awskms.NewKey(s, jsii.String("Key"), nil)
 	})
 	require.Empty(t, problems)
-	_, mapping := got.only(t, "AWS::Lambda::EventSourceMapping")
-	require.Equal(t, 10.0, mapping["BatchSize"])
-	require.Equal(t, 3.0, mapping["MaximumRetryAttempts"])
 	require.Equal(t, "3m0s", got.environment(t, "RelayFunction")[schema.EnvOutboxGrace])
 	require.Equal(t, "5", got.environment(t, "RelayFunction")[schema.EnvOutboxMaxTries])
 	_, rule := got.only(t, "AWS::Events::Rule")
@@ -109,8 +106,6 @@ func TestRelayChecks(t *testing.T) {
 		"a hasty sweep":   {func(_ awscdk.Stack, p *infra.RelayProps) { p.Sweep = 90 * time.Second }, []string{"Sweep is 1m30s", "whole minutes"}},
 		"no grace":        {func(_ awscdk.Stack, p *infra.RelayProps) { p.Grace = time.Millisecond }, []string{"Grace is 1ms"}},
 		"minus tries":     {func(_ awscdk.Stack, p *infra.RelayProps) { p.MaxTries = -1 }, []string{"MaxTries is -1"}},
-		"a huge batch":    {func(_ awscdk.Stack, p *infra.RelayProps) { p.BatchSize = 1001 }, []string{"BatchSize is 1001"}},
-		"endless retries": {func(_ awscdk.Stack, p *infra.RelayProps) { p.Retries = -1 }, []string{"Retries is -1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := relay(t, tc.change)
