@@ -18,8 +18,8 @@ type EventSource string
 
 // The sources of asynchronous events.
 const (
-	// FromCallers is a caller that does not wait, for idemlambda.Async.
-	FromCallers EventSource = "callers"
+	// DirectInvoke is a caller that does not wait, for idemlambda.Async.
+	DirectInvoke EventSource = "direct"
 	// FromScheduler is EventBridge Scheduler, for idemlambda.Async: it tries for a day
 	// to pass its payload to Lambda.
 	FromScheduler EventSource = "scheduler"
@@ -52,7 +52,7 @@ var eventSources = map[EventSource]struct {
 	age, retention time.Duration
 	name           string
 }{
-	FromCallers:     {0, DefaultAsyncRetention, ""},
+	DirectInvoke:     {0, DefaultAsyncRetention, ""},
 	FromScheduler:   {24 * time.Hour, DefaultAsyncRetention, "EventBridge Scheduler"},
 	FromEventBridge: {24 * time.Hour, DefaultEventBridgeRetention, "EventBridge"},
 	FromSNS:         {23 * day, DefaultSNSRetention, "SNS"},
@@ -64,7 +64,7 @@ var eventSources = map[EventSource]struct {
 type EventsProps struct {
 	// Repeat is the declaration of the operation that events run.
 	Repeat Repeat
-	// Source sends the events. Empty means [FromCallers].
+	// Source sends the events. Empty means [DirectInvoke].
 	Source EventSource
 	// Retention of that operation, if its code sets one. Zero means the library's for
 	// the source.
@@ -119,11 +119,11 @@ func (p *EventsProps) setDefaults() (problems []string) {
 		invalid("Repeat is %q: say infra.Repeatable or infra.NotRepeatable, as the operation that events run does", p.Repeat)
 	}
 	if p.Source == "" {
-		p.Source = FromCallers
+		p.Source = DirectInvoke
 	}
 	if _, known := eventSources[p.Source]; !known {
-		invalid("Source is %q: use infra.FromCallers, FromScheduler, FromEventBridge, FromSNS or FromS3", p.Source)
-		p.Source = FromCallers
+		invalid("Source is %q: use infra.DirectInvoke, FromScheduler, FromEventBridge, FromSNS or FromS3", p.Source)
+		p.Source = DirectInvoke
 	}
 	return problems
 }

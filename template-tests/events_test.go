@@ -45,7 +45,7 @@ func TestEventsWithAFailureQueueOfYourOwn(t *testing.T) {
 // function is told for how long its source delivers.
 func TestEventsOfEachSource(t *testing.T) {
 	for source, hours := range map[infra.EventSource]int{
-		"": 6, infra.FromCallers: 6, infra.FromS3: 6, infra.FromScheduler: 30, infra.FromEventBridge: 30, infra.FromSNS: 23*24 + 6,
+		"": 6, infra.DirectInvoke: 6, infra.FromS3: 6, infra.FromScheduler: 30, infra.FromEventBridge: 30, infra.FromSNS: 23*24 + 6,
 	} {
 		t.Run(string(source), func(t *testing.T) {
 			got, problems := synth(t, func(s awscdk.Stack) {
