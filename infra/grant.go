@@ -26,7 +26,7 @@ type GrantOptions struct {
 // GrantHandler allows what an engine does with records: claim, replay, complete,
 // record steps, store large results, publish, resolve. An engine does not delete, scan or
 // query. TransactWriteItems has no permission of its own, so a completion in a transaction
-// needs no other grant on this table; grant its business tables with [GrantBusiness].
+// needs no other grant on this table; grant its business tables with [GrantTransaction].
 func (t *Table) GrantHandler(to awsiam.IGrantable, o *GrantOptions) {
 	t.allow(to, o, "PutItem", "UpdateItem", "GetItem", "BatchGetItem")
 }
@@ -92,11 +92,11 @@ func (t *Table) GrantTail(to awsiam.IGrantable) {
 	grantKey(t.EncryptionKey(), to)
 }
 
-// GrantBusiness allows, on a table of the service's own, the writes that commit in
+// GrantTransaction allows, on a table of the service's own, the writes that commit in
 // one transaction with a record: put, update, delete and check. Name the actions that
 // the handler uses, as in awsdynamodb ("PutItem", "UpdateItem", "DeleteItem",
 // "ConditionCheckItem", "GetItem"); no action includes another.
-func GrantBusiness(table awsdynamodb.ITable, to awsiam.IGrantable, actions ...string) {
+func GrantTransaction(table awsdynamodb.ITable, to awsiam.IGrantable, actions ...string) {
 	full := make([]string, len(actions))
 	for i, a := range actions {
 		full[i] = "dynamodb:" + strings.TrimPrefix(a, "dynamodb:")

@@ -141,7 +141,7 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 	o.Function.UseTable(o.Records, nil)
 	o.Function.AddEnvironment(jsii.String("ORDERS_TABLE"), o.Table.TableName(), nil)
 	// An order's row, its message and its outcome commit in one transaction.
-	GrantBusiness(o.Table, o.Function, "PutItem")
+	GrantTransaction(o.Table, o.Function, "PutItem")
 	o.Queue = NewQueue(o.Stack, "OrdersQueue", o.Function, &QueueProps{Repeat: Repeatable, MaxConcurrency: 50})
 	o.Events = awssns.NewTopic(o.Stack, jsii.String("OrderEvents"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})
 	o.Relay = NewRelay(o.Stack, "Relay", o.Records, &RelayProps{

@@ -40,7 +40,7 @@ func Example_api() {
 
 	worker := infra.NewFunction(stack, "Worker", &infra.FunctionProps{Package: "./testdata/charge", Timeout: 30 * time.Second})
 	worker.UseTable(records, nil)
-	infra.GrantBusiness(orders, worker, "PutItem") // what its transactions write beside the record
+	infra.GrantTransaction(orders, worker, "PutItem") // what its transactions write beside the record
 	queue := infra.NewQueue(stack, "OrdersQueue", worker, &infra.QueueProps{
 		Repeat: infra.Repeatable, // the code says idem.Repeatable
 	})

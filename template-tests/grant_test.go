@@ -130,7 +130,7 @@ func TestGrantOfABusinessTable(t *testing.T) {
 		table := awsdynamodb.NewTableV2(s, jsii.String("Orders"), &awsdynamodb.TablePropsV2{
 			PartitionKey: &awsdynamodb.Attribute{Name: jsii.String("id"), Type: awsdynamodb.AttributeType_STRING},
 		})
-		infra.GrantBusiness(table, role, "PutItem", "dynamodb:ConditionCheckItem")
+		infra.GrantTransaction(table, role, "PutItem", "dynamodb:ConditionCheckItem")
 	})
 	require.Empty(t, problems)
 	require.Equal(t, map[string][]string{
