@@ -219,8 +219,8 @@ func optional(s string) *string {
 }
 
 // Seal names the function the KMS key by which it encrypts results with package kmsseal (IDEM_KMS_KEY),
-// and grants what that needs: see [GrantSealing].
+// and grants what that needs: see [GrantEncrypt].
 func (f *Function) Seal(key awskms.IKey, context map[string]string) {
 	f.AddEnvironment(jsii.String(schema.EnvKMSKey), key.KeyArn(), nil)
-	GrantSealing(key, f, context)
+	GrantEncrypt(key, f, context)
 }

@@ -105,18 +105,18 @@ func GrantTransaction(table awsdynamodb.ITable, to awsiam.IGrantable, actions ..
 	grantKey(table.EncryptionKey(), to)
 }
 
-// GrantSealing allows, on the key by which results are encrypted, what a kmsseal.Sealer does where
+// GrantEncrypt allows, on the key by which results are encrypted, what a kmsseal.Sealer does where
 // results are recorded: in functions that run operations, and for operators who record outcomes.
 // context is kmsseal.Options.Context: the key then serves calls with it alone. It may be nil.
 // A key of another account must allow it too, in its own policy. See also [Function.Seal].
-func GrantSealing(key awskms.IKey, to awsiam.IGrantable, context map[string]string) {
+func GrantEncrypt(key awskms.IKey, to awsiam.IGrantable, context map[string]string) {
 	allow(to, sealed(context), []string{*key.KeyArn()}, "kms:Decrypt", "kms:GenerateDataKey")
 }
 
-// GrantOpening allows what a kmsseal.Sealer does where results are read alone. Who lists records, parks
-// and releases them, or looks at them without their results, needs neither this nor GrantSealing,
+// GrantDecrypt allows what a kmsseal.Sealer does where results are read alone. Who lists records, parks
+// and releases them, or looks at them without their results, needs neither this nor GrantEncrypt,
 // nor does the ready sweeper.
-func GrantOpening(key awskms.IKey, to awsiam.IGrantable, context map[string]string) {
+func GrantDecrypt(key awskms.IKey, to awsiam.IGrantable, context map[string]string) {
 	allow(to, sealed(context), []string{*key.KeyArn()}, "kms:Decrypt")
 }
 
