@@ -140,9 +140,9 @@ var (
 		"messages that were given up are lost within two days: redrive or save them")
 	watchedFailures = emptyQueue("Failures", "messages were given up: see why, resolve their records, and redrive them",
 		"messages that were given up are lost within two days: redrive or save them")
-	watchedPeople = emptyQueue("People", "the sweep has left questions to people: find out what became of them, "+
+	watchedEscalations = emptyQueue("Escalations", "the sweep has escalated questions: find out what became of them, "+
 		"and resolve their records",
-		"questions that were left to people leave the queue within two days: their records stay open, so resolve "+
+		"questions that were escalated leave the queue within two days: their records stay open, so resolve "+
 			"them or list them in the index")
 )
 

@@ -52,7 +52,7 @@ var eventSources = map[EventSource]struct {
 	age, retention time.Duration
 	name           string
 }{
-	DirectInvoke:     {0, DefaultAsyncRetention, ""},
+	DirectInvoke:    {0, DefaultAsyncRetention, ""},
 	FromScheduler:   {24 * time.Hour, DefaultAsyncRetention, "EventBridge Scheduler"},
 	FromEventBridge: {24 * time.Hour, DefaultEventBridgeRetention, "EventBridge"},
 	FromSNS:         {23 * day, DefaultSNSRetention, "SNS"},

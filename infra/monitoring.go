@@ -107,7 +107,7 @@ func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps
 func (m *Monitoring) setThresholds(own map[string]float64) {
 	m.thresholds = map[string]float64{}
 	for _, w := range []watched{watchedAPI, watchedInvocations, watchedEngine, watchedQueue, watchedConsumer,
-		watchedDeadLetters, watchedFailures, watchedPeople, watchedStream, watchedOutbox, watchedQuestions,
+		watchedDeadLetters, watchedFailures, watchedEscalations, watchedStream, watchedOutbox, watchedQuestions,
 		watchedTable, watchedIndex} {
 		for _, a := range w.alarms {
 			m.thresholds[a.kind] = a.threshold
@@ -173,7 +173,7 @@ func (m *Monitoring) sweeper(s *Sweeper) {
 		TreatMissingData:   awscloudwatch.TreatMissingData_BREACHING,
 	})
 	m.watch(idOf(s.Function), ofAWS(s.Function), watchedInvocations)
-	m.watch(name, ofAWS(s.People), watchedPeople)
+	m.watch(name, ofAWS(s.EscalationQueue), watchedEscalations)
 	m.watch(name, ofLibrary(s.Function), watchedQuestions)
 }
 

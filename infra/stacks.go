@@ -120,7 +120,7 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 	output(p.Stack, "URL", p.API.URL)
 	output(p.Stack, "TableName", *p.Records.TableName())
 	output(p.Stack, "DeadLetterQueueURL", *p.Statements.Queue.DeadLetters.QueueUrl())
-	output(p.Stack, "PeopleQueueURL", *p.Sweeper.People.QueueUrl())
+	output(p.Stack, "EscalationQueueURL", *p.Sweeper.EscalationQueue.QueueUrl())
 	output(p.Stack, "AlarmTopic", *p.Alarms.TopicArn())
 	return p
 }
@@ -149,7 +149,7 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 		Topics:   map[string]awssns.ITopic{"order-events": o.Events},
 	})
 	o.Sweeper = NewSweeper(o.Stack, "Sweeper", o.Records, &SweeperProps{
-		Function: FunctionProps{Description: "Leaves open questions to people.", Tracing: s.Tracing},
+		Function: FunctionProps{Description: "Escalates open questions.", Tracing: s.Tracing},
 	})
 	NewMonitoring(o.Stack, "Monitoring", &MonitoringProps{
 		Topic: payments.Alarms, Table: o.Records, Functions: []awslambda.Function{o.Function}, Queues: []*Queue{o.Queue},
@@ -157,7 +157,7 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 	})
 	output(o.Stack, "QueueURL", *o.Queue.QueueUrl())
 	output(o.Stack, "DeadLetterQueueURL", *o.Queue.DeadLetters.QueueUrl())
-	output(o.Stack, "PeopleQueueURL", *o.Sweeper.People.QueueUrl())
+	output(o.Stack, "EscalationQueueURL", *o.Sweeper.EscalationQueue.QueueUrl())
 	output(o.Stack, "TableName", *o.Records.TableName())
 	output(o.Stack, "OrdersTableName", *o.Table.TableName())
 	output(o.Stack, "OrderEventsTopic", *o.Events.TopicArn())

@@ -265,7 +265,7 @@ func queuesAreSafe(s stacks) error {
 		}
 	}
 	for sweeper, tt := range map[string]template{"RefundSweeper": s.payments, "Sweeper": s.orders} {
-		errs = append(errs, want("the queue of "+sweeper, []string{sweeper + "People"},
+		errs = append(errs, want("the queue of "+sweeper, []string{sweeper + "Escalations"},
 			texts(tt.property("AWS::Lambda::Function", sweeper+"Function", "Environment", "Variables", schema.EnvSweepPeople))))
 	}
 	for queue, tt := range map[string]template{"StatementsQueue": s.payments, "OrdersQueue": s.orders} {

@@ -59,7 +59,7 @@ func Example_api() {
 
 	// What the runbook and idemctl go by.
 	awscdk.NewCfnOutput(stack, jsii.String("TableName"), &awscdk.CfnOutputProps{Value: records.TableName()})
-	awscdk.NewCfnOutput(stack, jsii.String("PeopleQueueURL"), &awscdk.CfnOutputProps{Value: sweeper.People.QueueUrl()})
+	awscdk.NewCfnOutput(stack, jsii.String("EscalationQueueURL"), &awscdk.CfnOutputProps{Value: sweeper.EscalationQueue.QueueUrl()})
 	awscdk.NewCfnOutput(stack, jsii.String("DeadLetterQueueURL"), &awscdk.CfnOutputProps{Value: queue.DeadLetters.QueueUrl()})
 
 	assembly := app.Synth(nil)

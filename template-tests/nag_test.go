@@ -21,11 +21,11 @@ var suppressions = []suppression{{
 	"orders-worker/Relay/Failures/Resource", "AwsSolutions-SQS3",
 	"It is where the relay's failures end, the failure destination of an event source mapping, which cdk-nag does not look at.",
 }, {
-	"payments-api/RefundSweeper/People/Resource", "AwsSolutions-SQS3",
-	"People empty it. A message that nobody has taken is in the index too, and an alarm is raised before it is lost.",
+	"payments-api/RefundSweeper/Escalations/Resource", "AwsSolutions-SQS3",
+	"Operators empty it. What is in a message is in the index too, and an alarm is raised before it is lost.",
 }, {
-	"orders-worker/Sweeper/People/Resource", "AwsSolutions-SQS3",
-	"People empty it. A message that nobody has taken is in the index too, and an alarm is raised before it is lost.",
+	"orders-worker/Sweeper/Escalations/Resource", "AwsSolutions-SQS3",
+	"Operators empty it. What is in a message is in the index too, and an alarm is raised before it is lost.",
 }}
 
 // cdk-nag finds what is suppressed above, each with its reason, and nothing else.
