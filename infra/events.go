@@ -1,7 +1,6 @@
 package infra
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
@@ -13,7 +12,7 @@ import (
 )
 
 // EventSource is the service that invokes a function asynchronously. It decides how long an
-// event may come again, and the library's default retention.
+// event may come again: the library compares that with the operation's retention at start-up.
 type EventSource string
 
 // The sources of asynchronous events.
@@ -31,45 +30,28 @@ const (
 	FromS3 EventSource = "s3"
 )
 
-// The default retentions, as in package idemlambda.
-const (
-	DefaultAsyncRetention       = 36 * time.Hour
-	DefaultEventBridgeRetention = 36 * time.Hour
-	DefaultSNSRetention         = 24 * day
-	DefaultS3Retention          = 48 * time.Hour
-)
-
 // maxEventAge is how long Lambda keeps an asynchronous invocation.
 // https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html
 const maxEventAge = 6 * time.Hour
 
 // eventSources has for each source how long it tries to pass an event to Lambda, whose own
-// time comes after that, and the library's retention.
+// time comes after that.
 //   - https://docs.aws.amazon.com/scheduler/latest/APIReference/API_RetryPolicy.html
 //   - https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rule-retry-policy.html
 //   - https://docs.aws.amazon.com/sns/latest/dg/sns-message-delivery-retries.html
-var eventSources = map[EventSource]struct {
-	age, retention time.Duration
-	name           string
-}{
-	DirectInvoke:    {0, DefaultAsyncRetention, ""},
-	FromScheduler:   {24 * time.Hour, DefaultAsyncRetention, "EventBridge Scheduler"},
-	FromEventBridge: {24 * time.Hour, DefaultEventBridgeRetention, "EventBridge"},
-	FromSNS:         {23 * day, DefaultSNSRetention, "SNS"},
-	FromS3:          {0, DefaultS3Retention, ""},
+var eventSources = map[EventSource]time.Duration{
+	DirectInvoke:    0,
+	FromScheduler:   24 * time.Hour,
+	FromEventBridge: 24 * time.Hour,
+	FromSNS:         23 * day,
+	FromS3:          0,
 }
 
-// EventsProps say how a function is invoked asynchronously: by SNS, S3, EventBridge
-// or a caller that does not wait. Repeat is required.
+// EventsProps say how a function is invoked asynchronously. The zero value, and nil, mean the
+// defaults.
 type EventsProps struct {
-	// Repeat is the declaration of the operation that events run.
-	Repeat Repeat
 	// Source sends the events. Empty means [DirectInvoke].
 	Source EventSource
-	// Retention of that operation, if its code sets one. Zero means the library's for
-	// the source.
-	Retention time.Duration
-
 	// Failures is a queue for events that could not be handled. Nil creates one that
 	// keeps them for 14 days.
 	Failures awssqs.IQueue
@@ -86,16 +68,14 @@ func (f *Function) OnEvents(props *EventsProps) awssqs.IQueue {
 	if props != nil {
 		p = *props
 	}
-	for _, problem := range p.setDefaults() {
-		refuse(f, "%s", problem)
+	if p.Source == "" {
+		p.Source = DirectInvoke
 	}
-	source := eventSources[p.Source]
-	window, from := maxEventAge+source.age, "Lambda's time for asynchronous events"
-	if source.age > 0 {
-		from = source.name + "'s time for the delivery to Lambda, then " + from
+	age, known := eventSources[p.Source]
+	if !known {
+		refuse(f, "Source is %q: use infra.DirectInvoke, FromScheduler, FromEventBridge, FromSNS or FromS3", p.Source)
 	}
-	checkRetention(f, p.Repeat, p.Retention, source.retention, window, from)
-	f.AddEnvironment(jsii.String(schema.EnvEventRedelivery), jsii.String(seconds(window)), nil)
+	f.AddEnvironment(jsii.String(schema.EnvEventRedelivery), jsii.String(seconds(age+maxEventAge)), nil)
 	queue := p.Failures
 	if queue == nil {
 		queue = failureQueue(f, "Failures", p.EncryptionKey)
@@ -111,19 +91,4 @@ func (f *Function) OnEvents(props *EventsProps) awssqs.IQueue {
 	allow(f, nil, []string{*queue.QueueArn()}, "sqs:SendMessage").ApplyBefore(config)
 	allowKey(queue.EncryptionMasterKey(), f)
 	return queue
-}
-
-func (p *EventsProps) setDefaults() (problems []string) {
-	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	if p.Repeat != Repeatable && p.Repeat != NotRepeatable {
-		invalid("Repeat is %q: say infra.Repeatable or infra.NotRepeatable, as the operation that events run does", p.Repeat)
-	}
-	if p.Source == "" {
-		p.Source = DirectInvoke
-	}
-	if _, known := eventSources[p.Source]; !known {
-		invalid("Source is %q: use infra.DirectInvoke, FromScheduler, FromEventBridge, FromSNS or FromS3", p.Source)
-		p.Source = DirectInvoke
-	}
-	return problems
 }

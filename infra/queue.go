@@ -38,9 +38,6 @@ const (
 	DefaultMaxReceives = 5
 	// DefaultBatchSize is Lambda's default.
 	DefaultBatchSize = 10
-	// DefaultQueueRetention is the default retention of an operation behind a queue, as in
-	// package idemlambda: 14 days in the queue, 14 in the dead-letter queue, and a day.
-	DefaultQueueRetention = 29 * day
 
 	day = 24 * time.Hour
 )
@@ -50,9 +47,6 @@ type QueueProps struct {
 	// Repeat is the declaration of the operation that the consumer runs. A consumer whose
 	// code declares something else does not start.
 	Repeat Repeat
-	// Retention of that operation, if its code sets one. Zero means
-	// [DefaultQueueRetention], as the library does.
-	Retention time.Duration
 
 	// Name of the queue. Empty lets CloudFormation choose one. A FIFO queue's name
 	// ends in .fifo.

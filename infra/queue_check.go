@@ -112,11 +112,9 @@ func (p *QueueProps) advise(q *Queue, timeout time.Duration) {
 		warn(q, "blocked-group", "a message whose outcome is unknown blocks its message group for up to %v (%d receives, %v each): resolve such records "+
 			"sooner, or lower MaxReceives or Visibility", time.Duration(p.MaxReceives)*p.Visibility, p.MaxReceives, p.Visibility)
 	}
-	checkRetention(q, p.Repeat, p.Retention, DefaultQueueRetention, p.redelivery(),
-		"the queue's retention and, after a redrive, its dead-letter queue's")
 }
 
-// redelivery is how long a message may come again.
+// redelivery is how long a message may come again: after a redrive, from the dead-letter queue too.
 func (p *QueueProps) redelivery() time.Duration { return p.MessageRetention + maxMessageRetention }
 
 func (p *QueueProps) goodVisibility(timeout time.Duration) time.Duration {
