@@ -99,12 +99,6 @@ func isStatus(template string) bool {
 		strings.HasPrefix(last, "{") && strings.HasSuffix(last, "}") && !strings.HasSuffix(last, "+}") && last != "{}"
 }
 
-// route is a relay's way to a queue.
-type route struct {
-	relay *Relay
-	queue string // its path in the app
-}
-
 // laterAspect examines what is around the queue when it is synthesized: a sweeper and a relay may
 // be made after it.
 type laterAspect struct {
@@ -121,14 +115,13 @@ func (a *laterAspect) Visit(node constructs.IConstruct) {
 		refuse(a.queue, "no sweeper looks after the table %s, and nothing else ends work that no worker comes for: add NewSweeper, or give GrantSweeper to a sweeper of your own",
 			*a.table.Node().Path())
 	}
-	path := *a.queue.Node().Path()
-	at := slices.IndexFunc(a.table.routes, func(r route) bool { return r.queue == path })
+	relayed := slices.Contains(a.table.routes, *a.queue.Node().Path())
 	switch {
-	case at < 0 && !a.queue.fed:
+	case !relayed && !a.queue.fed:
 		refuse(a.queue, "nothing fills the queue, so no worker would come: name it in RelayProps.Queues of the table's relay, under the destination that the code publishes to, "+
 			"or give GrantSend to the function that accepts, if it sends without the outbox")
-	case at >= 0 && a.table.routes[at].relay.late() >= a.queue.waits:
-		warn(a.queue, "given-up-early", "work waits for %v at most, and a message that the stream has missed is sent after up to %v: the work would be given up before; "+
-			"set For above that, in the code and here, or Sweep and Grace of the relay below it", a.queue.waits, a.table.routes[at].relay.late())
+	case relayed && sentLate >= a.queue.waits:
+		warn(a.queue, "given-up-early", "work waits for %v at most, and a message that the stream has missed is sent after up "+
+			"to %v: the work would be given up before; set For above that, in the code and here", a.queue.waits, sentLate)
 	}
 }

@@ -174,8 +174,8 @@ func TestLaterChecks(t *testing.T) {
 		}, isError, []string{"a global table has no transactions, in which work is accepted"}},
 		"a long time-out": {func(a *accepting) { a.timeout = 10 * time.Minute }, isWarning,
 			[]string{"work waits for 1h0m0s at most", "comes again after 1h0m0s", "idem:given-up-early"}},
-		"a rare sweep of the relay": {func(a *accepting) { a.relay.Sweep, a.relay.Grace = 58*time.Minute, 2*time.Minute }, isWarning,
-			[]string{"work waits for 1h0m0s at most", "sent after up to 1h0m0s", "idem:given-up-early"}},
+		"a sweep of the relay that is late": {func(a *accepting) { a.later.For = 7 * time.Minute }, isWarning,
+			[]string{"work waits for 7m0s at most", "sent after up to 7m0s", "idem:given-up-early"}},
 		"an alarm that is late": {func(a *accepting) { a.watch = &infra.MonitoringProps{Thresholds: map[string]float64{"Age": 3600}} }, isWarning,
 			[]string{"Age, 1h0m0s, is no less than", "Statements", "idem:given-up-early"}},
 	} {
@@ -197,7 +197,7 @@ func TestLaterOfOnesOwn(t *testing.T) {
 			a.relay = nil
 			a.own = func(l *infra.Later, accept *infra.Function, _ *infra.Table) { l.Queue.GrantSend(accept) }
 		},
-		"a quick relay": func(a *accepting) { a.relay.Sweep = 57 * time.Minute },
+		"a sweep of the relay in time": func(a *accepting) { a.later.For = 7*time.Minute + time.Second },
 		"a quick alarm": func(a *accepting) {
 			a.watch = &infra.MonitoringProps{
 				Topic: awssns.NewTopic(a.stack, jsii.String("Alarms"), nil), Thresholds: map[string]float64{"Age": 59 * 60},

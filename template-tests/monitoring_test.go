@@ -170,13 +170,14 @@ func TestMonitoringOfASlowQueue(t *testing.T) {
 	says(t, problems, false, "Age, 15m0s", "visibility time-out of Orders, 18m0s", "idem:queue-age")
 }
 
-func TestMonitoringOfARareSweep(t *testing.T) {
+func TestMonitoringBetweenTwoSweeps(t *testing.T) {
 	_, problems := synth(t, func(s awscdk.Stack) {
 		relay := infra.NewRelay(s, "Relay", infra.NewTable(s, "Records", nil), &infra.RelayProps{
 			Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": awssqs.NewQueue(s, jsii.String("Orders"), nil)},
-			Sweep: 20 * time.Minute,
 		})
-		infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{Relays: []*infra.Relay{relay}})
+		infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
+			Relays: []*infra.Relay{relay}, Thresholds: map[string]float64{"OutboxOld": 300},
+		})
 	})
-	says(t, problems, false, "OutboxOld, 15m0s", "two sweeps of Relay, 20m0s", "idem:outbox-age")
+	says(t, problems, false, "OutboxOld, 5m0s", "two sweeps of Relay, 5m0s", "idem:outbox-age")
 }
