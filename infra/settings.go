@@ -33,45 +33,46 @@ type Settings struct {
 	Tracing bool
 }
 
-// settings are the names in the context.
-var settings = map[string]func(*Settings, string) error{
-	"account":    func(s *Settings, v string) error { s.Account = v; return nil },
-	"region":     func(s *Settings, v string) error { s.Region = v; return nil },
-	"prefix":     func(s *Settings, v string) error { s.Prefix = v; return nil },
-	"authorizer": func(s *Settings, v string) error { s.Authorizer = v; return nil },
-	"issuer":     func(s *Settings, v string) error { s.Issuer = v; return nil },
-	"audience":   func(s *Settings, v string) error { s.Audience = v; return nil },
-	"tenant":     func(s *Settings, v string) error { s.Tenant = v; return nil },
-	"provider":   func(s *Settings, v string) error { s.Provider = v; return nil },
-	"tracing": func(s *Settings, v string) error {
-		if v != "true" && v != "false" {
-			return fmt.Errorf("tracing is %q: use true or false", v)
-		}
-		s.Tracing = v == "true"
-		return nil
-	},
+// byName are the fields that are texts, by their names in the context.
+func (s *Settings) byName() map[string]*string {
+	return map[string]*string{
+		"account": &s.Account, "region": &s.Region, "prefix": &s.Prefix, "authorizer": &s.Authorizer, "issuer": &s.Issuer,
+		"audience": &s.Audience, "tenant": &s.Tenant, "provider": &s.Provider,
+	}
 }
 
+const tracing = "tracing"
+
 // SettingNames are the names of the example app's settings in the context.
-func SettingNames() []string { return slices.Sorted(maps.Keys(settings)) }
+func SettingNames() []string {
+	names := append(slices.Collect(maps.Keys((&Settings{}).byName())), tracing)
+	slices.Sort(names)
+	return names
+}
 
 // SettingsOf reads the settings from an app's context and checks them.
 func SettingsOf(app constructs.Construct) (*Settings, error) {
 	s := &Settings{}
-	var problems []error
-	for _, name := range SettingNames() {
+	get := func(name string) string {
 		v := app.Node().TryGetContext(&name)
 		if v == nil {
-			continue
+			return ""
 		}
-		text := fmt.Sprint(v)
-		problems = append(problems, settings[name](s, strings.TrimSpace(text)))
+		return strings.TrimSpace(fmt.Sprint(v))
 	}
-	return s, errors.Join(append(problems, s.check())...)
+	for name, field := range s.byName() {
+		*field = get(name)
+	}
+	traced := get(tracing)
+	s.Tracing = traced == "true"
+	problems := s.check()
+	if !s.Tracing && traced != "false" && traced != "" {
+		problems = append(problems, fmt.Errorf("tracing is %q: use true or false", traced))
+	}
+	return s, errors.Join(problems...)
 }
 
-func (s *Settings) check() error {
-	var problems []error
+func (s *Settings) check() (problems []error) {
 	invalid := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if s.Authorizer == "" {
 		s.Authorizer = "iam"
@@ -100,7 +101,7 @@ func (s *Settings) check() error {
 	if s.Provider != "" && !strings.HasPrefix(s.Provider, "https://") {
 		invalid("provider is %q: use an https URL", s.Provider)
 	}
-	return errors.Join(problems...)
+	return problems
 }
 
 // audiences are those of the tokens, without those that are empty.

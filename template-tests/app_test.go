@@ -27,9 +27,7 @@ func TestApp(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "out")
 		text, err := run("-o", folder, "-c", "provider=https://provider.example")
 		require.NoError(t, err, text)
-		for _, part := range []string{"payments-api.template.json: ", "orders-worker.template.json: ", " resources, ", " KB\n", "synthesized in "} {
-			require.Contains(t, text, part)
-		}
+		require.Contains(t, text, "out: synthesized in ")
 		require.NotContains(t, text, "warning at")
 		for _, file := range []string{"payments-api.template.json", "orders-worker.template.json", "plain/records.template.json"} {
 			require.FileExists(t, filepath.Join(folder, file))
