@@ -151,10 +151,10 @@ func (m *Monitoring) queue(q *Queue) {
 
 func (m *Monitoring) relay(r *Relay) {
 	name, age := idOf(r), time.Duration(m.thresholds[outboxOld]*float64(time.Second))
-	if age <= RelaySweep {
+	if age <= relaySweep {
 		warn(m, "outbox-age", "the threshold of OutboxOld, %v, is not above the time between two sweeps of %s, %v: "+
 			"each message "+
-			"that the stream has missed once alarms; set it above that in Thresholds", age, name, RelaySweep)
+			"that the stream has missed once alarms; set it above that in Thresholds", age, name, relaySweep)
 	}
 	m.watch(name, ofAWS(r.Function), watchedStream)
 	m.watch(name, ofAWS(r.Failures), watchedFailures)

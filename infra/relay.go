@@ -28,15 +28,15 @@ const RelayPackage = "github.com/idem-go/idempotency/lambda/functions/relay"
 const (
 	// DefaultRelayTimeout is for a batch whose destinations are slow.
 	DefaultRelayTimeout = time.Minute
-	// RelaySweep is the time between two sweeps for messages that the stream missed.
-	RelaySweep = 5 * time.Minute
+	// relaySweep is the time between two sweeps for messages that the stream missed.
+	relaySweep = 5 * time.Minute
 	// RelayGrace is how old a message is when a sweep sends it: longer than the stream usually
 	// takes, and longer than an invocation.
 	RelayGrace = 2 * time.Minute
 
 	// sentLate is when a message that the stream has missed is sent at the latest, if its
 	// destination takes it.
-	sentLate = RelayGrace + RelaySweep
+	sentLate = RelayGrace + relaySweep
 	// maxDestination is the longest name of a destination, as in package outbox.
 	maxDestination = 128
 
@@ -110,7 +110,7 @@ func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayP
 	for _, q := range p.Queues {
 		table.routes = append(table.routes, *q.Node().Path())
 	}
-	schedule(r, "Sweep", "Relay", "Has the relay look for messages that the stream missed.", r.Function, RelaySweep)
+	schedule(r, "Sweep", "Relay", "Has the relay look for messages that the stream missed.", r.Function, relaySweep)
 	return r
 }
 
