@@ -32,9 +32,8 @@ var (
 	depth = reading{stat: maximum}
 	age   = reading{stat: maximum, unit: time.Second}
 	lag   = reading{stat: maximum, unit: time.Millisecond}
-	// waiting is the age of what a sweep finds. Each sweep that could look writes a number, also 0:
-	// without data nobody has looked, and the alarm stays as it is. A relay's sweeps may also be
-	// rarer than the period.
+	// waiting is the age of what a sweep finds. Each sweep that could look writes a number, also 0.
+	// Without data no sweep could look, and the alarm keeps its state.
 	waiting = reading{stat: maximum, unit: time.Second, missing: awscloudwatch.TreatMissingData_IGNORE}
 )
 
@@ -93,16 +92,17 @@ func watchedDuration(timeout time.Duration) watched {
 var watchedEngine = watched{[]alarm{
 	// Single calls find the store slow at times, and their clients come again.
 	{"StoreUnavailable", schema.MetricStoreUnavailable, count, 10,
-		"%v calls in 5m0s could not reach the table and were refused: nothing ran, and clients may come again"},
+		"%v calls in 5 minutes could not reach the table and were refused: nothing ran, and clients may come again"},
 	{"FailedOpen", schema.MetricFailedOpen, count, 1,
 		"handlers ran without a claim because the table could not be reached: duplicates may have taken effect"},
 	{"OutcomeDropped", schema.MetricOutcomeDropped, count, 1,
-		"an outcome could not be recorded in time and was given up: the operation may have taken effect, and its " +
+		"an outcome could not be recorded in time: the operation may have taken effect, and its " +
 			"record does not say so"},
 	recordUnreadable,
-	// A client with a fault reuses one key again and again; somebody who tries keys of others reuses many.
+	// A client with a fault reuses one key again and again; a caller that tries keys of others reuses many.
 	{"KeyReused", schema.MetricKeyReused, count, 20,
-		"%v calls in 5m0s had a used key and another input: a client has a fault, or somebody tries keys"},
+		"%v calls in 5 minutes had a used key and another input: a client has a fault, or a caller tries keys of " +
+			"others"},
 }, []graph{
 	{"answers", sum, []string{schema.MetricExecuted, schema.MetricReplayed, schema.MetricInFlight,
 		schema.MetricAccepted, schema.MetricKeyReused, schema.MetricOutcomeUnknown}},
@@ -126,27 +126,29 @@ var watchedQueue = watched{[]alarm{
 	{"age, depth", maximum, []string{oldest, visible}},
 }}
 
-// watchedConsumer is what a queue's consumer writes. A message whose operation has failed for good
-// is gone from its queue.
+// watchedConsumer is what a queue's consumer writes. A message whose operation has failed
+// permanently is deleted from its queue.
 var watchedConsumer = watched{alarms: []alarm{
 	{"Failed", schema.MetricFailed, count, 1,
-		"%v operations of messages failed for good in 5m0s: the messages are acknowledged, and only the records " +
+		"%v operations of messages failed permanently in 5 minutes: the messages are acknowledged, and only the " +
+			"records " +
 			"and OnFailed have them"},
 }}
 
 var (
-	watchedDeadLetters = emptyQueue("DeadLetters", "messages were given up: see why, resolve their records, and "+
+	watchedDeadLetters = emptyQueue("DeadLetters", "messages could not be handled: see why, resolve their "+
+		"records, and redrive them",
+		"messages that could not be handled are deleted within two days: redrive or save them")
+	watchedFailures = emptyQueue("Failures", "messages could not be handled: see why, resolve their records, and "+
 		"redrive them",
-		"messages that were given up are lost within two days: redrive or save them")
-	watchedFailures = emptyQueue("Failures", "messages were given up: see why, resolve their records, and redrive them",
-		"messages that were given up are lost within two days: redrive or save them")
+		"messages that could not be handled are deleted within two days: redrive or save them")
 	watchedEscalations = emptyQueue("Escalations", "the sweep has escalated questions: find out what became of them, "+
 		"and resolve their records",
 		"questions that were escalated leave the queue within two days: their records stay open, so resolve "+
 			"them or list them in the index")
 )
 
-// emptyQueue is for a queue that should be empty. any says what a message is, old what happens to it.
+// emptyQueue is for a queue that should be empty. any describes a message, old what happens to it.
 func emptyQueue(what, any, old string) watched {
 	const last = maxMessageRetention - 2*day
 	return watched{[]alarm{
@@ -182,12 +184,11 @@ var watchedOutbox = watched{[]alarm{
 // watchedQuestions is what a sweeper writes about what it finds.
 var watchedQuestions = watched{[]alarm{
 	{"OldestOpen", schema.MetricOldestOpen, waiting, 15 * 60,
-		"an operation has been an open question for %v: nobody knows whether it took effect, and its customer waits"},
+		"an operation has been an open question for %v: whether it took effect is unknown, and its customer waits"},
 	{"GivenUp", schema.MetricGivenUp, count, 1,
-		"the sweep could not find out what became of an operation: a person must"},
+		"the sweep could not find out whether an operation took effect: an operator must"},
 	{"Unclaimed", schema.MetricUnclaimed, count, 1,
-		"accepted work was ended because no worker came for it in time: it was not executed, and its client must " +
-			"ask for it again"},
+		"accepted work expired before a worker started it: it was not executed, and its client must ask again"},
 	recordUnreadable,
 }, []graph{
 	{"open questions", maximum, []string{schema.MetricOpen}},
@@ -203,10 +204,10 @@ var watchedTable = watched{[]alarm{
 		"reads of records are throttled: calls fail closed; raise MaxReadUnits"},
 	{"WriteThrottles", throttledWrites, count, 1,
 		"writes of records are throttled: calls fail closed; raise MaxWriteUnits, and look for one key that " +
-			"everybody uses"},
+			"all callers use"},
 	// A replay is one failed condition, so the alarm is about retries without end and not about single ones.
 	{"FailedConditions", "ConditionalCheckFailedRequests", count, 10_000,
-		"%v writes in 5m0s conflicted with a record: somebody repeats requests without end"},
+		"%v writes in 5 minutes conflicted with a record: a client repeats requests without end"},
 }, []graph{
 	{"throttles", sum, []string{throttledReads, throttledWrites}},
 	{"failed conditions", sum, []string{"ConditionalCheckFailedRequests"}},

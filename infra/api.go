@@ -196,7 +196,8 @@ func (p *APIProps) setDefaults(id string) (problems []string) {
 	return problems
 }
 
-func throttle(invalid func(string, ...any), whose string, rate *float64, burst *int, otherRate float64, otherBurst int) {
+func throttle(invalid func(string, ...any), whose string, rate *float64, burst *int,
+	otherRate float64, otherBurst int) {
 	if *rate < 0 || *burst < 0 {
 		invalid("Rate and Burst of %s are %v and %d: use positive numbers, or zero for %v and %d",
 			whose, *rate, *burst, otherRate, otherBurst)
@@ -225,7 +226,8 @@ func (p *APIProps) parse(problems []string) ([]parsedRoute, []string) {
 	for _, r := range p.Routes {
 		method, path, ok := strings.Cut(r.Route, " ")
 		switch {
-		case !ok || !slices.Contains(methods, method) || !strings.HasPrefix(path, "/") || strings.ContainsAny(path, " ?#"):
+		case !ok || !slices.Contains(methods, method),
+			!strings.HasPrefix(path, "/") || strings.ContainsAny(path, " ?#"):
 			invalid("the route %q is not a method and a path: write it like POST /payments/{id}", r.Route)
 			continue
 		case seen[r.Route]:

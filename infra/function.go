@@ -61,7 +61,7 @@ type FunctionProps struct {
 	// permissions of a function that are for "*".
 	Tracing bool
 
-	// Environment of the function, besides the variables that its constructs set.
+	// Environment of the function, in addition to the variables that its constructs set.
 	Environment map[string]string
 }
 
@@ -199,7 +199,7 @@ func (p *FunctionProps) code(scope constructs.Construct) (code awslambda.Code, f
 }
 
 // staged reports whether CDK has copied the assets into its output, which it does when a
-// function is made unless it is told not to.
+// function is made unless its context disables that.
 func staged(scope constructs.Construct) bool {
 	disabled := scope.Node().TryGetContext(jsii.String("aws:cdk:disable-asset-staging"))
 	return disabled == nil || disabled == false

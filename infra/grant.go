@@ -31,18 +31,17 @@ func (t *Table) GrantHandler(to awsiam.IGrantable, o *GrantOptions) {
 	t.allow(to, o, "PutItem", "UpdateItem", "GetItem", "BatchGetItem")
 }
 
-// GrantOperator allows what a reconcile.Reconciler does, for people, webhooks and programs that
+// GrantOperator allows what a reconcile.Reconciler does, for operators, webhooks and programs that
 // settle open questions: list what is due in the index, read a record with its result and its
-// history, resolve it and keep who did so, remove records that have ended, and have dead letters
-// of the outbox sent again. It covers every
-// tenant.
+// history, resolve it and keep its history, remove records that have ended, and have dead letters
+// of the outbox sent again. It covers every tenant.
 func (t *Table) GrantOperator(to awsiam.IGrantable) {
 	t.allow(to, nil, "GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem")
 	t.allowIndex(to)
 }
 
-// GrantReader allows what a reconcile.Reconciler reads, for people who look and do not decide:
-// list what is due in the index and what was given up on, read a record with its result and
+// GrantReader allows what a reconcile.Reconciler reads, for operators who do not decide:
+// list what is due in the index and what was escalated, read a record with its result and
 // its history. It allows no write and no scan. It covers every tenant.
 func (t *Table) GrantReader(to awsiam.IGrantable) {
 	t.allow(to, nil, "GetItem", "BatchGetItem", "Query")
@@ -64,7 +63,7 @@ func (t *Table) GrantRemover(to awsiam.IGrantable) {
 	t.allow(to, nil, "Scan", "DeleteItem", "PutItem", "UpdateItem")
 }
 
-// GrantScanner allows what a dynamostore.Scanner does: read the whole table. Give it beside
+// GrantScanner allows what a dynamostore.Scanner does: read the whole table. Give it in addition to
 // GrantOperator or GrantReader to those who may export all records, or forget all of a tenant.
 func (t *Table) GrantScanner(to awsiam.IGrantable) { t.allow(to, nil, "Scan") }
 
@@ -84,8 +83,7 @@ func (t *Table) GrantCheck(to awsiam.IGrantable) {
 	allow(to, nil, []string{*t.TableArn()}, "dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive")
 }
 
-// GrantTail allows what idemctl tail does, for people who look: find the table's stream, and
-// read it. The stream has whole records, with their results. It covers every tenant.
+// GrantTail allows what idemctl tail does: find the table's stream, and read it. The stream has whole records, with their results. It covers every tenant.
 func (t *Table) GrantTail(to awsiam.IGrantable) {
 	t.GrantCheck(to)
 	allow(to, nil, []string{*t.TableStreamArn()}, "dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
@@ -113,9 +111,9 @@ func GrantEncrypt(key awskms.IKey, to awsiam.IGrantable, context map[string]stri
 	allow(to, sealed(context), []string{*key.KeyArn()}, "kms:Decrypt", "kms:GenerateDataKey")
 }
 
-// GrantDecrypt allows what a kmsseal.Sealer does where results are read alone. Who lists records, parks
-// and releases them, or looks at them without their results, needs neither this nor GrantEncrypt,
-// nor does the ready sweeper.
+// GrantDecrypt allows what a kmsseal.Sealer does where results are only read. Programs that do not read
+// results need neither this nor GrantEncrypt: the ready sweeper, and commands that list, park and
+// release records.
 func GrantDecrypt(key awskms.IKey, to awsiam.IGrantable, context map[string]string) {
 	allow(to, sealed(context), []string{*key.KeyArn()}, "kms:Decrypt")
 }

@@ -30,7 +30,7 @@ const (
 // MonitoringProps say what is watched. All fields are optional.
 type MonitoringProps struct {
 	// Topic gets the alarms. If it has a policy of its own, the policy must let
-	// cloudwatch.amazonaws.com publish. Nil means that nobody gets them, and a warning.
+	// cloudwatch.amazonaws.com publish. Nil means that no one is notified, and a warning.
 	Topic awssns.ITopic
 
 	Table     *Table
@@ -42,16 +42,18 @@ type MonitoringProps struct {
 
 	// Thresholds are by kind of alarm, such as {"KeyReused": 500}: a number in 5 minutes, or a time, in
 	// milliseconds for IteratorAge and in seconds for Age, OldestOpen and OutboxOld. A kind without one
-	// here has its usual threshold. Duration goes by each function's time-out, and has none.
+	// here has its usual threshold. Duration follows from each function's time-out, and has none.
 	Thresholds map[string]float64
 }
 
 // Monitoring is a dashboard, and alarms on AWS's own metrics and on those of package schema,
 // which functions write with package emf under their names; a function that does not write
-// them raises only AWS's. Missing data raises one alarm, that of a sweeper that does not run. It
-// ends the others, except those on what a sweeper or a relay finds waiting: they stay as they are
-// until it is looked at again. The name of an alarm is a construct's id and a kind, such as SweeperStopped:
-// the kind is the heading of its section of the runbook.
+// them raises only AWS's.
+//
+// Missing data raises one alarm, that of a sweeper that does not run. It ends the others, except
+// those on the age of what a sweeper or a relay finds: they keep their state until the next sweep
+// that can look. The name of an alarm is a construct's id and a kind, such as SweeperStopped. The
+// kind is the heading of its section of the runbook.
 type Monitoring struct {
 	constructs.Construct
 	// Dashboard has a graph for each metric. Graphs of your own are added with its AddWidgets.
@@ -74,7 +76,7 @@ func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps
 	constructs.NewConstruct_Override(m, scope, &id)
 	m.setThresholds(p.Thresholds)
 	if m.topic == nil {
-		warn(m, "nobody-alarmed", "the alarms tell nobody: set Topic")
+		warn(m, "no-topic", "the alarms notify no topic: set Topic")
 	}
 	for _, a := range p.APIs {
 		m.watch(idOf(a), ofAWS(a.HTTP), watchedAPI)
@@ -142,7 +144,7 @@ func (m *Monitoring) queue(q *Queue) {
 	if q.waits > 0 && age >= q.waits {
 		warn(m, "given-up-early", "the threshold of Age, %v, is no less than the time for which work may wait for "+
 			"%s, %v: "+
-			"it would be given up before anybody is told; set it below that in Thresholds", age, name, q.waits)
+			"it would expire before the alarm; set it below that in Thresholds", age, name, q.waits)
 	}
 	m.watch(name, ofAWS(q), watchedQueue)
 	m.watch(name, ofAWS(q.DeadLetters), watchedDeadLetters)

@@ -22,7 +22,7 @@ type Repeat string
 
 // The two declarations.
 const (
-	// Repeatable operations run again after an attempt whose outcome nobody knows.
+	// Repeatable operations run again after an attempt whose outcome is unknown.
 	Repeatable Repeat = "repeatable"
 	// NotRepeatable operations never run again after such an attempt: the message is
 	// redelivered until the queue gives it up, and its record waits to be resolved.
@@ -31,8 +31,7 @@ const (
 
 // Defaults of a queue.
 const (
-	// DefaultMessageRetention is SQS's longest: a message that nobody could handle for a
-	// week is still there.
+	// DefaultMessageRetention is SQS's longest.
 	DefaultMessageRetention = 14 * day
 	// DefaultMaxReceives is the least that AWS recommends for Lambda.
 	DefaultMaxReceives = 5
@@ -99,7 +98,7 @@ type Queue struct {
 	key        awskms.IKey
 	visibility time.Duration
 	waits      time.Duration // how long accepted work may wait for this queue; zero if it brings none
-	fed        bool          // somebody may send
+	fed        bool          // a function may send
 }
 
 // consumerSource is the id of the mapping below its function. A function has one queue,

@@ -38,15 +38,14 @@ func NewApp(outdir *string, context map[string]string) awscdk.App {
 }
 
 // Payments is the stack payments-api: the table of records, the payments function
-// and its API, the statements function and its queue, the relay that brings it the statements
-// that the payments function has accepted, and the sweeper that asks the provider what became of
-// refunds.
+// and its API, the statements function and its queue, the relay that sends it the statements
+// that the payments function has accepted, and the sweeper that asks the provider about refunds.
 type Payments struct {
 	awscdk.Stack
 	Records  *Table
 	Function *Function
 	API      *API
-	// Worker makes the statements, which Statements brings it.
+	// Worker makes the statements. Statements has its queue.
 	Worker     *Function
 	Statements *Later
 	Relay      *Relay
@@ -101,7 +100,7 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 		Queue: QueueProps{Repeat: Repeatable, BatchSize: 1, MaxConcurrency: 10},
 	})
 	p.Relay = NewRelay(p.Stack, "StatementsRelay", p.Records, &RelayProps{
-		Function: FunctionProps{Description: "Brings the worker what was accepted.", Tracing: s.Tracing},
+		Function: FunctionProps{Description: "Sends the worker what was accepted.", Tracing: s.Tracing},
 		Queues:   map[string]awssqs.IQueue{"statements": p.Statements.Queue},
 	})
 	p.API = NewAPI(p.Stack, "API", p.Function, &APIProps{
@@ -109,7 +108,7 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 		Routes: append([]Route{{Route: "POST /payments"}, {Route: "POST /refunds"}}, p.Statements.Routes...),
 	})
 	p.Sweeper = NewSweeper(p.Stack, "RefundSweeper", p.Records, &SweeperProps{Function: FunctionProps{
-		Package: functions + "refundsweeper", Description: "Asks what became of refunds whose outcome nobody knows.", Tracing: s.Tracing,
+		Package: functions + "refundsweeper", Description: "Asks the provider about refunds whose outcome is unknown.", Tracing: s.Tracing,
 		Environment: map[string]string{"PROVIDER_URL": provider},
 	}})
 	p.Alarms = alarms(p.Stack)
@@ -127,7 +126,7 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 
 func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Orders {
 	o := &Orders{Stack: awscdk.NewStack(app, jsii.String("orders-worker"),
-		s.stack("orders-worker", "Orders from a queue, each written once, and told of."))}
+		s.stack("orders-worker", "Orders from a queue, each written once, with messages about them."))}
 	o.Records = NewTable(o.Stack, "Records", nil)
 	o.Table = awsdynamodb.NewTableV2(o.Stack, jsii.String("Orders"), &awsdynamodb.TablePropsV2{
 		PartitionKey: key("customer", awsdynamodb.AttributeType_STRING), SortKey: key("order_id", awsdynamodb.AttributeType_STRING),
@@ -189,7 +188,7 @@ func (s *Settings) authorizer() awsapigatewayv2.IHttpRouteAuthorizer {
 	return awsapigatewayv2authorizers.NewHttpIamAuthorizer()
 }
 
-// alarms is a topic for people's subscriptions that accepts messages only over TLS. Its
+// alarms is a topic for operators' subscriptions that accepts messages only over TLS. Its
 // policy replaces the topic's default one, so it must let alarms publish.
 // https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html
 func alarms(scope constructs.Construct) awssns.Topic {

@@ -63,7 +63,7 @@ type Sweeper struct {
 }
 
 // NewSweeper returns a sweeper of the table's records. props may be nil. See [Sweeper] on the
-// alarm without which nobody hears that it has stopped.
+// alarm that is raised when it has stopped.
 func NewSweeper(scope constructs.Construct, id string, table *Table, props *SweeperProps) *Sweeper {
 	p := SweeperProps{}
 	if props != nil {

@@ -40,7 +40,7 @@ func Example_api() {
 
 	worker := infra.NewFunction(stack, "Worker", &infra.FunctionProps{Package: "./testdata/charge", Timeout: 30 * time.Second})
 	worker.UseTable(records, nil)
-	infra.GrantTransaction(orders, worker, "PutItem") // what its transactions write beside the record
+	infra.GrantTransaction(orders, worker, "PutItem") // what its transactions write with the record
 	queue := infra.NewQueue(stack, "OrdersQueue", worker, &infra.QueueProps{
 		Repeat: infra.Repeatable, // the code says idem.Repeatable
 	})
@@ -50,14 +50,14 @@ func Example_api() {
 		Queues: map[string]awssqs.IQueue{"shipping": shipping}, // a message's Destination
 	})
 	sweeper := infra.NewSweeper(stack, "Sweeper", records, &infra.SweeperProps{
-		Function: infra.FunctionProps{Package: "./testdata/charge"}, // without it, one that asks nobody
+		Function: infra.FunctionProps{Package: "./testdata/charge"}, // without it, one that asks no provider
 	})
 	infra.NewMonitoring(stack, "Monitoring", &infra.MonitoringProps{
 		Topic: alarms, Table: records, Functions: []awslambda.Function{charge, worker}, APIs: []*infra.API{api},
 		Queues: []*infra.Queue{queue}, Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper},
 	})
 
-	// What the runbook and idemctl go by.
+	// What the runbook and idemctl use.
 	awscdk.NewCfnOutput(stack, jsii.String("TableName"), &awscdk.CfnOutputProps{Value: records.TableName()})
 	awscdk.NewCfnOutput(stack, jsii.String("EscalationQueueURL"), &awscdk.CfnOutputProps{Value: sweeper.EscalationQueue.QueueUrl()})
 	awscdk.NewCfnOutput(stack, jsii.String("DeadLetterQueueURL"), &awscdk.CfnOutputProps{Value: queue.DeadLetters.QueueUrl()})

@@ -118,7 +118,7 @@ func TestLaterSettings(t *testing.T) {
 		a.later.Queue = infra.QueueProps{Repeat: infra.NotRepeatable, MessageRetention: 10 * time.Hour, EncryptionKey: key, MaxConcurrency: 3}
 		a.watch = &infra.MonitoringProps{Thresholds: map[string]float64{"Age": 9 * 3600}}
 	})
-	says(t, problems, false, "the alarms tell nobody")
+	says(t, problems, false, "the alarms notify no topic")
 	require.Len(t, problems, 1)
 	for _, r := range got.resources("AWS::ApiGatewayV2::Route") {
 		require.Equal(t, []any{"write"}, at(r, "Properties", "AuthorizationScopes"), at(r, "Properties", "RouteKey"))
@@ -139,7 +139,7 @@ func TestLaterChecks(t *testing.T) {
 		error  bool
 		says   []string
 	}{
-		"no sweeper": {func(a *accepting) { a.sweeper = false }, isError, []string{"no sweeper looks after the table Test/Records", "NewSweeper", "GrantSweeper"}},
+		"no sweeper": {func(a *accepting) { a.sweeper = false }, isError, []string{"the table Test/Records has no sweeper", "NewSweeper", "GrantSweeper"}},
 		"no relay":   {func(a *accepting) { a.relay = nil }, isError, []string{"nothing fills the queue", "RelayProps.Queues", "GrantSend"}},
 		"a relay to another queue": {func(a *accepting) {
 			a.relay.Queues = map[string]awssqs.IQueue{"statements": awssqs.NewQueue(a.stack, jsii.String("Other"), nil)}
@@ -149,7 +149,7 @@ func TestLaterChecks(t *testing.T) {
 			a.own = func(*infra.Later, *infra.Function, *infra.Table) {
 				infra.NewSweeper(a.stack, "Sweeper", infra.NewTable(a.stack, "Other", nil), &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
 			}
-		}, isError, []string{"no sweeper looks after the table Test/Records"}},
+		}, isError, []string{"the table Test/Records has no sweeper"}},
 		"another table's relay": {func(a *accepting) {
 			a.relay = nil
 			a.own = func(l *infra.Later, _ *infra.Function, _ *infra.Table) {

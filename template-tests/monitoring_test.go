@@ -117,7 +117,7 @@ func TestMonitoringChecks(t *testing.T) {
 		error bool
 		says  []string
 	}{
-		"nobody told":            {infra.MonitoringProps{}, false, []string{"tell nobody", "Topic"}},
+		"no topic":               {infra.MonitoringProps{}, false, []string{"notify no topic", "set Topic"}},
 		"a negative threshold":   {own("FailedConditions", -1), true, []string{"the threshold of FailedConditions is -1", "for 10000"}},
 		"a threshold of nothing": {own("KeyReused", 0), true, []string{"the threshold of KeyReused is 0", "for 20"}},
 		"no number":              {own("Age", math.NaN()), true, []string{"the threshold of Age is NaN"}},
