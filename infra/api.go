@@ -92,10 +92,7 @@ type parsedRoute struct {
 // NewAPI returns an API whose routes lead to the handler, a [Function] or any
 // other Lambda function of the stack.
 func NewAPI(scope constructs.Construct, id string, handler awslambda.Function, props *APIProps) *API {
-	p := APIProps{}
-	if props != nil {
-		p = *props
-	}
+	p := valueOf(props)
 	a := &API{}
 	constructs.NewConstruct_Override(a, scope, &id)
 	problems := p.setDefaults(id)

@@ -54,3 +54,11 @@ func Problems(root constructs.IConstruct) []Problem {
 	}
 	return all
 }
+
+// valueOf is a copy of the props to set defaults in; nil means the zero value.
+func valueOf[T any](props *T) (p T) {
+	if props != nil {
+		p = *props
+	}
+	return p
+}

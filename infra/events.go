@@ -64,10 +64,7 @@ type EventsProps struct {
 // its source may deliver an event again. It returns the queue of the events that could not
 // be handled. Call it once.
 func (f *Function) OnEvents(props *EventsProps) awssqs.IQueue {
-	p := EventsProps{}
-	if props != nil {
-		p = *props
-	}
+	p := valueOf(props)
 	if p.Source == "" {
 		p.Source = DirectInvoke
 	}

@@ -79,10 +79,7 @@ type Function struct {
 // bytes on every machine. A failed build is an error on the function. As with CDK's own
 // bundling, the build is left out for stacks that a command does not need.
 func NewFunction(scope constructs.Construct, id string, props *FunctionProps) *Function {
-	p := FunctionProps{}
-	if props != nil {
-		p = *props
-	}
+	p := valueOf(props)
 	problems := p.setDefaults()
 	code, folder, err := p.code(scope)
 	if err != nil {

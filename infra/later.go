@@ -46,10 +46,7 @@ type Later struct {
 // [Function] or any other Lambda function of the stack, made with idemlambda.SQSWorker. It and the
 // function behind the routes use the table, see [Function.UseTable].
 func NewLater(scope constructs.Construct, id string, table *Table, worker awslambda.Function, props *LaterProps) *Later {
-	p := LaterProps{}
-	if props != nil {
-		p = *props
-	}
+	p := valueOf(props)
 	problems := p.setDefaults()
 	l := &Later{Queue: NewQueue(scope, id, worker, &p.Queue), Routes: []Route{p.Route}}
 	for _, method := range []string{"GET", "HEAD", "DELETE"} {

@@ -68,10 +68,7 @@ type Monitoring struct {
 
 // NewMonitoring returns the monitoring of these constructs.
 func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps) *Monitoring {
-	p := MonitoringProps{}
-	if props != nil {
-		p = *props
-	}
+	p := valueOf(props)
 	m := &Monitoring{Alarms: map[string]awscloudwatch.Alarm{}, topic: p.Topic}
 	constructs.NewConstruct_Override(m, scope, &id)
 	m.setThresholds(p.Thresholds)

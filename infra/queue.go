@@ -110,10 +110,7 @@ const consumerSource = "QueueSource"
 // for the library's checks at start-up, and allows it to receive from this queue and to
 // delete messages.
 func NewQueue(scope constructs.Construct, id string, consumer awslambda.Function, props *QueueProps) *Queue {
-	p := QueueProps{}
-	if props != nil {
-		p = *props
-	}
+	p := valueOf(props)
 	timeout := timeoutOf(consumer)
 	problems := p.setDefaults(timeout)
 	q := &Queue{consumer: consumer, key: p.EncryptionKey, visibility: p.Visibility}

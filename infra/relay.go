@@ -85,10 +85,7 @@ type Relay struct {
 
 // NewRelay returns a relay of the table's outbox.
 func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayProps) *Relay {
-	p := RelayProps{}
-	if props != nil {
-		p = *props
-	}
+	p := valueOf(props)
 	r := &Relay{}
 	constructs.NewConstruct_Override(r, scope, &id)
 	for _, problem := range p.setDefaults() {

@@ -65,10 +65,7 @@ type Sweeper struct {
 // NewSweeper returns a sweeper of the table's records. props may be nil. See [Sweeper] on the
 // alarm that is raised when it has stopped.
 func NewSweeper(scope constructs.Construct, id string, table *Table, props *SweeperProps) *Sweeper {
-	p := SweeperProps{}
-	if props != nil {
-		p = *props
-	}
+	p := valueOf(props)
 	if p.Function.Package == "" && p.Function.Code == nil {
 		p.Function.Package = SweeperPackage
 	}

@@ -61,10 +61,7 @@ type Table struct {
 
 // NewTable returns a table. props may be nil.
 func NewTable(scope constructs.Construct, id string, props *TableProps) *Table {
-	if props == nil {
-		props = &TableProps{}
-	}
-	p := *props
+	p := valueOf(props)
 	t := &Table{}
 	in := &awsdynamodb.TablePropsV2{
 		PartitionKey: key(schema.PK, awsdynamodb.AttributeType_STRING),
