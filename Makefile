@@ -112,7 +112,7 @@ cold: ## Measure from clone to finished tour, with empty and with full caches
 	./local/cmd/cold.sh
 
 .PHONY: synth
-synth: ## Synthesize the CloudFormation templates into infra/cdk.out (SYNTH="-c api=rest": settings)
+synth: ## Synthesize the CloudFormation templates into infra/cdk.out (SYNTH="-c tracing=true": settings)
 	@# Silent for up to two minutes but for this.
 	@while sleep 2 && kill -0 $$$$ 2>/dev/null; do echo "  still compiling and synthesizing"; done & \
 		cd infra && $(CDK_ENV) $(GO) run ./app $(SYNTH)

@@ -2,11 +2,13 @@ package infra
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2authorizers"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2integrations"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
@@ -14,26 +16,16 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Flavour is a kind of API Gateway.
-type Flavour string
-
-// The two flavours, and how long each waits for its function at most.
-const (
-	// HTTPAPI sends payload 2.0, for idemlambda.HTTPAPI.
-	HTTPAPI Flavour = "http"
-	// RESTAPI sends payload 1.0, for idemlambda.RESTAPI; it has usage plans and WAF.
-	RESTAPI Flavour = "rest"
-
-	HTTPAPILimit = 30 * time.Second
-	RESTAPILimit = 29 * time.Second
-	// MaxRESTAPILimit is the longest time of a REST API whose account has the quota for it.
-	MaxRESTAPILimit = 15 * time.Minute
-)
-
-// Defaults of an API's throttling.
+// Defaults and limits of an API.
 const (
 	DefaultRate  = 100
 	DefaultBurst = 200
+	// APILimit is how long an HTTP API waits for its function at most.
+	// https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html
+	APILimit = 30 * time.Second
+
+	// defaultStage of an HTTP API has no name in the URL.
+	defaultStage = "$default"
 )
 
 // Route is a method and a path that lead to the function.
@@ -44,67 +36,46 @@ type Route struct {
 	// Zero means those of the API.
 	Rate  float64
 	Burst int
-	// Scopes that a token needs, any one of them. For a JWT authorizer.
+	// Scopes that a token needs, any one of them. For an authorizer that verifies JWTs.
 	Scopes []string
 }
 
 // APIProps of an API. Routes and Authorizer are required.
 type APIProps struct {
-	// Flavour of the API. Empty means HTTPAPI. The function must be written for it.
-	Flavour Flavour
 	// Name of the API. Empty means its id.
 	Name string
 	// Routes that lead to the function; everything else is 404.
 	Routes []Route
-	// Authorizer says who may call.
-	Authorizer Authorizer
-	// CORS lets pages of other origins call the API from a browser. Nil means none.
-	CORS *CORS
-	// Limit is how long the API waits for the function. Zero means [HTTPAPILimit] or
-	// [RESTAPILimit]. A REST API, which is Regional here, can wait longer, up to
-	// [MaxRESTAPILimit], after AWS has raised the account's quota "Maximum integration
-	// timeout in milliseconds"; without that CloudFormation fails
-	// (https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html). The
-	// library itself lets a concurrent duplicate wait no longer than [RESTAPILimit].
-	// Streamed responses may take longer too, but the library does not record them.
-	Limit time.Duration
+	// Authorizer decides who may call, and the library takes the tenant from it: use one of
+	// CDK's package awsapigatewayv2authorizers. awsapigatewayv2.HttpNoneAuthorizer lets
+	// everybody call, and a warning says so.
+	//
+	// API Gateway caches the answers of a Lambda authorizer by the headers of its
+	// IdentitySource, for 5 minutes unless ResultsCacheTtl says otherwise. If the authorizer
+	// decides by anything else too, one caller gets the tenant of another whose headers are
+	// the same: set ResultsCacheTtl to zero.
+	Authorizer awsapigatewayv2.IHttpRouteAuthorizer
+	// CORS lets pages of other origins call the API from a browser. API Gateway answers
+	// preflight requests itself, adds the CORS headers to responses, and removes those of the
+	// function (https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-cors.html).
+	// The headers that idempotent requests and their responses have are added to AllowHeaders
+	// and ExposeHeaders. Nil AllowMethods mean those of the routes. Nil means no CORS.
+	CORS *awsapigatewayv2.CorsPreflightOptions
 	// Rate and Burst throttle the whole stage: requests a second, and at once. Zero
 	// means [DefaultRate] and [DefaultBurst].
 	Rate  float64
 	Burst int
 	// LogRetention of the access log. Empty means a month.
 	LogRetention awslogs.RetentionDays
-
-	// UsagePlan demands API keys and counts by them. For a REST API.
-	UsagePlan *UsagePlan
-	// WebACL is the ARN of a WAF web ACL to put in front. For a REST API.
-	WebACL string
-	// HasLogRole says that the account already lets API Gateway write logs. Without
-	// it the stack changes that setting, which is one for the account and region. For a
-	// REST API.
-	HasLogRole bool
 }
 
-// UsagePlan says who has an API key, and limits the requests of each key.
-type UsagePlan struct {
-	// Keys are the names of the keys to create.
-	Keys []string
-	// Rate and Burst bound each key: requests a second, and at once. Zero means
-	// those of the API.
-	Rate  float64
-	Burst int
-	// Daily bounds a key's requests a day. Zero means no bound.
-	Daily int
-}
-
-// API is an API Gateway in front of a function, with an access log, throttling
-// and an authorizer. The access log has no keys and no bodies.
+// API is an HTTP API in front of a function, with an access log, throttling and an
+// authorizer. It sends payload 2.0, for idemlambda.HTTPAPI. The access log has no keys and no
+// bodies.
 type API struct {
 	constructs.Construct
-	// HTTP is the API if its flavour is HTTPAPI, else nil.
+	// HTTP is CDK's API.
 	HTTP awsapigatewayv2.HttpApi
-	// REST is the API if its flavour is RESTAPI, else nil.
-	REST awsapigateway.RestApi
 	// AccessLog is the log group of the requests.
 	AccessLog awslogs.LogGroup
 	// URL of the API, without a slash at its end.
@@ -121,104 +92,112 @@ type parsedRoute struct {
 // NewAPI returns an API whose routes lead to the handler, a [Function] or any
 // other Lambda function of the stack.
 func NewAPI(scope constructs.Construct, id string, handler awslambda.Function, props *APIProps) *API {
-	p := APIProps{}
-	if props != nil {
-		p = *props
-	}
+	p := valueOf(props)
 	a := &API{}
 	constructs.NewConstruct_Override(a, scope, &id)
 	problems := p.setDefaults(id)
-	p.Authorizer.check(&p, func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) })
 	a.routes, problems = p.parse(problems)
-	p.CORS, problems = p.CORS.setDefaults(a.routes, p.Flavour, problems)
-	if limit := p.Limit; timeoutOf(handler) > limit {
-		problems = append(problems, fmt.Sprintf("the function's time-out is %v and the API waits %v: the client would be told 503 or 504 while the operation runs on; "+
-			"set the function's Timeout to at most %v, or answer 202 and do the work behind a queue", timeoutOf(handler), limit, limit))
+	if timeout := timeoutOf(handler); timeout > APILimit {
+		problems = append(problems, fmt.Sprintf("the function's time-out is %v and the API waits %v: the client would get "+
+			"a 503 while the operation runs on; set the function's Timeout to at most %v, or answer 202 and do the work "+
+			"behind a queue", timeout, APILimit, APILimit))
 	}
 	for _, problem := range problems {
 		refuse(a, "%s", problem)
 	}
 	a.AccessLog = awslogs.NewLogGroup(a, jsii.String("AccessLog"), &awslogs.LogGroupProps{Retention: p.LogRetention})
-	if p.Flavour == RESTAPI {
-		a.rest(handler, &p)
-	} else {
-		a.http(handler, &p)
-	}
+	a.HTTP = awsapigatewayv2.NewHttpApi(a, jsii.String("HTTP"), &awsapigatewayv2.HttpApiProps{
+		ApiName: &p.Name, CreateDefaultStage: jsii.Bool(false), CorsPreflight: cors(p.CORS, a.routes),
+	})
+	a.route(handler, &p, a.stage(&p))
 	return a
 }
 
 // GrantInvoke allows calling the API's routes, if its authorizer is IAM.
 func (a *API) GrantInvoke(to awsiam.IGrantable) {
 	for _, r := range a.routes {
-		if a.REST != nil {
-			allow(to, nil, []string{*a.REST.ArnForExecuteApi(&r.method, &r.path, a.REST.DeploymentStage().StageName())}, "execute-api:Invoke")
-			continue
-		}
-		allow(to, nil, []string{*a.HTTP.ArnForExecuteApi(&r.method, &r.path, jsii.String(defaultStage))}, "execute-api:Invoke")
+		arn := a.HTTP.ArnForExecuteApi(&r.method, &r.path, jsii.String(defaultStage))
+		allow(to, nil, []string{*arn}, "execute-api:Invoke")
 	}
 }
 
-// setLimit sets the default of the flavour.
-func (p *APIProps) setLimit(invalid func(string, ...any)) {
-	usual, most := HTTPAPILimit, HTTPAPILimit
-	if p.Flavour == RESTAPI {
-		usual, most = RESTAPILimit, MaxRESTAPILimit
+func (a *API) stage(p *APIProps) awsapigatewayv2.CfnStage {
+	stage := awsapigatewayv2.NewHttpStage(a, jsii.String("Stage"), &awsapigatewayv2.HttpStageProps{
+		HttpApi: a.HTTP, StageName: jsii.String(defaultStage), AutoDeploy: jsii.Bool(true),
+		Throttle: &awsapigatewayv2.ThrottleSettings{RateLimit: &p.Rate, BurstLimit: jsii.Number(p.Burst)},
+	})
+	a.URL = strings.TrimSuffix(*stage.Url(), "/")
+	resource := stage.Node().DefaultChild().(awsapigatewayv2.CfnStage)
+	resource.SetAccessLogSettings(&awsapigatewayv2.CfnStage_AccessLogSettingsProperty{
+		DestinationArn: a.AccessLog.LogGroupArn(), Format: jsii.String(accessLog),
+	})
+	return resource
+}
+
+// accessLog is the form of a line: without headers, in which keys and tokens are.
+const accessLog = `{"authorizerError":"$context.authorizer.error","bytes":"$context.responseLength",` +
+	`"error":"$context.integrationErrorMessage","integrationLatency":"$context.integrationLatency",` +
+	`"ip":"$context.identity.sourceIp","latency":"$context.responseLatency","method":"$context.httpMethod",` +
+	`"requestId":"$context.requestId","route":"$context.routeKey","status":"$context.status",` +
+	`"time":"$context.requestTime"}`
+
+func (a *API) route(handler awslambda.Function, p *APIProps, stage awsapigatewayv2.CfnStage) {
+	integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Handler"), handler,
+		&awsapigatewayv2integrations.HttpLambdaIntegrationProps{
+			PayloadFormatVersion: awsapigatewayv2.PayloadFormatVersion_VERSION_2_0(),
+		})
+	settings := map[string]any{}
+	kind := ""
+	for _, r := range a.routes {
+		in := &awsapigatewayv2.HttpRouteProps{
+			HttpApi: a.HTTP, Integration: integration, Authorizer: p.Authorizer,
+			RouteKey: awsapigatewayv2.HttpRouteKey_With(&r.path, awsapigatewayv2.HttpMethod(r.method)),
+		}
+		if len(r.Scopes) > 0 {
+			in.AuthorizationScopes = jsii.Strings(r.Scopes...)
+		}
+		route := awsapigatewayv2.NewHttpRoute(a, jsii.String(r.Route.Route), in)
+		kind = *route.Node().DefaultChild().(awsapigatewayv2.CfnRoute).AuthorizationType()
+		if len(r.Scopes) > 0 && kind != "JWT" {
+			refuse(a, "the route %q has Scopes, which only an authorizer of JWTs checks: leave them out", r.Route.Route)
+		}
+		// A stage's settings name routes that exist.
+		stage.Node().AddDependency(route)
+		if r.Rate != p.Rate || r.Burst != p.Burst {
+			settings[r.Route.Route] = map[string]any{"ThrottlingRateLimit": r.Rate, "ThrottlingBurstLimit": r.Burst}
+		}
 	}
-	if p.Limit != 0 && (p.Limit < time.Second || p.Limit > most || p.Limit%time.Second != 0) {
-		invalid("Limit is %v: use whole seconds from 1s to %v, or zero for %v", p.Limit, most, usual)
-		p.Limit = 0
+	if len(settings) > 0 {
+		stage.SetRouteSettings(settings)
 	}
-	if p.Limit == 0 {
-		p.Limit = usual
+	if kind == "NONE" {
+		warn(a, "open-api", "the Authorizer lets everybody call, and without a tenant all callers share one space of keys; "+
+			"use another one")
 	}
 }
 
 // setDefaults sets the defaults, and replaces unusable values by usable ones.
 func (p *APIProps) setDefaults(id string) (problems []string) {
 	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	switch p.Flavour {
-	case HTTPAPI, RESTAPI:
-	case "":
-		p.Flavour = HTTPAPI
-	default:
-		invalid("Flavour is %q: use infra.HTTPAPI or infra.RESTAPI", p.Flavour)
-		p.Flavour = HTTPAPI
-	}
 	if p.Name == "" {
 		p.Name = id
 	}
-	p.setLimit(invalid)
+	if p.Authorizer == nil {
+		invalid("there is no Authorizer: use one of awsapigatewayv2authorizers; the tenant comes from it")
+		p.Authorizer = awsapigatewayv2authorizers.NewHttpIamAuthorizer() // a mistake must not open the API
+	}
 	if p.LogRetention == "" {
 		p.LogRetention = awslogs.RetentionDays_ONE_MONTH
 	}
 	throttle(invalid, "the API", &p.Rate, &p.Burst, DefaultRate, DefaultBurst)
-	if p.UsagePlan != nil {
-		plan := *p.UsagePlan
-		p.UsagePlan = &plan
-		throttle(invalid, "UsagePlan", &plan.Rate, &plan.Burst, p.Rate, p.Burst)
-		if plan.Daily < 0 {
-			invalid("UsagePlan.Daily is %d: use a positive number, or zero for no bound", plan.Daily)
-			plan.Daily = 0
-		}
-	}
-	if p.Flavour == RESTAPI {
-		return problems
-	}
-	if p.UsagePlan != nil {
-		invalid("UsagePlan is for a REST API: set Flavour to infra.RESTAPI, or throttle by route")
-	}
-	if p.WebACL != "" {
-		invalid("WebACL is for a REST API, WAF does not work in front of an HTTP API: set Flavour to infra.RESTAPI, or put CloudFront in front")
-	}
-	if p.HasLogRole {
-		invalid("HasLogRole is for a REST API: leave it out")
-	}
 	return problems
 }
 
-func throttle(invalid func(string, ...any), whose string, rate *float64, burst *int, otherRate float64, otherBurst int) {
+func throttle(invalid func(string, ...any), whose string, rate *float64, burst *int,
+	otherRate float64, otherBurst int) {
 	if *rate < 0 || *burst < 0 {
-		invalid("Rate and Burst of %s are %v and %d: use positive numbers, or zero for %v and %d", whose, *rate, *burst, otherRate, otherBurst)
+		invalid("Rate and Burst of %s are %v and %d: use positive numbers, or zero for %v and %d",
+			whose, *rate, *burst, otherRate, otherBurst)
 		*rate, *burst = 0, 0
 	}
 	if *rate == 0 {
@@ -229,32 +208,75 @@ func throttle(invalid func(string, ...any), whose string, rate *float64, burst *
 	}
 }
 
-var methods = map[string]bool{"GET": true, "HEAD": true, "POST": true, "PUT": true, "PATCH": true, "DELETE": true, "OPTIONS": true}
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 // parse splits the routes; invalid ones are left out.
 func (p *APIProps) parse(problems []string) ([]parsedRoute, []string) {
 	if len(p.Routes) == 0 {
 		problems = append(problems, "there are no Routes: name what leads to the function, such as POST /payments")
 	}
-	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	invalid := func(format string, args ...any) {
+		problems = append(problems, fmt.Sprintf(format, args...))
+	}
 	var routes []parsedRoute
 	seen := map[string]bool{}
 	for _, r := range p.Routes {
 		method, path, ok := strings.Cut(r.Route, " ")
 		switch {
-		case !ok || !methods[method] || !strings.HasPrefix(path, "/") || strings.ContainsAny(path, " ?#"):
+		case !ok || !slices.Contains(methods, method),
+			!strings.HasPrefix(path, "/") || strings.ContainsAny(path, " ?#"):
 			invalid("the route %q is not a method and a path: write it like POST /payments/{id}", r.Route)
 			continue
 		case seen[r.Route]:
 			invalid("the route %q is there twice: leave one out", r.Route)
 			continue
-		case len(r.Scopes) > 0 && p.Authorizer.JWT == nil:
-			invalid("the route %q has Scopes, which only a JWT authorizer checks: leave them out", r.Route)
-			r.Scopes = nil
 		}
 		seen[r.Route] = true
 		throttle(invalid, r.Route, &r.Rate, &r.Burst, p.Rate, p.Burst)
 		routes = append(routes, parsedRoute{r, method, path})
 	}
 	return routes, problems
+}
+
+var (
+	// requestHeaders are those that idempotent requests have, and those by which the
+	// authorizers know who sends them.
+	requestHeaders = []string{"Idempotency-Key", "Content-Type", "Authorization", "X-Api-Key", "X-Amz-Date",
+		"X-Amz-Security-Token", "X-Amz-Content-Sha256"}
+	// responseHeaders are those that clients read by the contract.
+	responseHeaders = []string{"Idempotency-Replayed", "Idempotent-Replayed", "Idempotency-Expires", "Retry-After",
+		"Location"}
+)
+
+// cors adds what the contract needs to the options.
+func cors(o *awsapigatewayv2.CorsPreflightOptions, routes []parsedRoute) *awsapigatewayv2.CorsPreflightOptions {
+	if o == nil {
+		return nil
+	}
+	c := *o
+	c.AllowHeaders = union(requestHeaders, c.AllowHeaders)
+	c.ExposeHeaders = union(responseHeaders, c.ExposeHeaders)
+	if c.AllowMethods == nil {
+		var all []awsapigatewayv2.CorsHttpMethod
+		for _, r := range routes {
+			if m := awsapigatewayv2.CorsHttpMethod(r.method); !slices.Contains(all, m) {
+				all = append(all, m)
+			}
+		}
+		c.AllowMethods = &all
+	}
+	return &c
+}
+
+// union adds the names that are not in the list yet; case does not count.
+func union(names []string, more *[]*string) *[]*string {
+	all := slices.Clone(names)
+	if more != nil {
+		for _, m := range *more {
+			if !slices.ContainsFunc(all, func(n string) bool { return strings.EqualFold(n, *m) }) {
+				all = append(all, *m)
+			}
+		}
+	}
+	return jsii.Strings(all...)
 }

@@ -2,7 +2,6 @@ package infra
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -56,22 +55,10 @@ func Problems(root constructs.IConstruct) []Problem {
 	return all
 }
 
-// checkRetention compares an operation's retention with the time within which its source
-// may deliver the same thing again. A delivery after the record has expired runs the
-// handler again, which is safe only for a repeatable operation.
-func checkRetention(at constructs.IConstruct, repeat Repeat, retention, otherwise, window time.Duration, from string) {
-	named := "Retention"
-	if retention == 0 {
-		retention, named = otherwise, "the default retention"
+// valueOf is a copy of the props to set defaults in; nil means the zero value.
+func valueOf[T any](props *T) (p T) {
+	if props != nil {
+		p = *props
 	}
-	if retention > window {
-		return
-	}
-	const text = "%s of %v is no longer than the source may deliver the same again, %v (%s): a late delivery finds no record and runs again; " +
-		"set the operation's Retention above %v, in its code and here"
-	if repeat == Repeatable {
-		warn(at, "retention", text, named, retention, window, from, window)
-		return
-	}
-	refuse(at, text, named, retention, window, from, window)
+	return p
 }

@@ -61,13 +61,8 @@ type FunctionProps struct {
 	// permissions of a function that are for "*".
 	Tracing bool
 
-	// Environment of the function, besides the variables that its constructs set.
+	// Environment of the function, in addition to the variables that its constructs set.
 	Environment map[string]string
-
-	// Lease is idem.Options.Lease in the function's code, if the code sets it. It counts
-	// only for work whose context has no deadline; elsewhere the lease ends with the
-	// invocation. It is only compared with the time-out.
-	Lease time.Duration
 }
 
 // Function is a Go function for provided.al2023 on arm64, with logs as JSON in a log group
@@ -84,10 +79,7 @@ type Function struct {
 // bytes on every machine. A failed build is an error on the function. As with CDK's own
 // bundling, the build is left out for stacks that a command does not need.
 func NewFunction(scope constructs.Construct, id string, props *FunctionProps) *Function {
-	p := FunctionProps{}
-	if props != nil {
-		p = *props
-	}
+	p := valueOf(props)
 	problems := p.setDefaults()
 	code, folder, err := p.code(scope)
 	if err != nil {
@@ -130,10 +122,6 @@ func NewFunction(scope constructs.Construct, id string, props *FunctionProps) *F
 	for _, problem := range problems {
 		refuse(f, "%s", problem)
 	}
-	if p.Lease > p.Timeout {
-		warn(f, "lease-over-timeout", "the lease of %v outlasts the time-out of %v: after a crash a key stays blocked although nobody can be running; "+
-			"set idem.Options.Lease to at most the time-out", p.Lease, p.Timeout)
-	}
 	return f
 }
 
@@ -162,9 +150,6 @@ func (p *FunctionProps) setDefaults() (problems []string) {
 	if p.Memory < minMemory || p.Memory > maxMemory {
 		invalid("Memory is %d: use %d to %d MB, or zero for %d", p.Memory, minMemory, maxMemory, DefaultMemory)
 		p.Memory = DefaultMemory
-	}
-	if p.Lease < 0 {
-		invalid("Lease is %v: say what the code sets, or leave it out", p.Lease)
 	}
 	if p.LogRetention == "" {
 		p.LogRetention = awslogs.RetentionDays_ONE_MONTH
@@ -211,7 +196,7 @@ func (p *FunctionProps) code(scope constructs.Construct) (code awslambda.Code, f
 }
 
 // staged reports whether CDK has copied the assets into its output, which it does when a
-// function is made unless it is told not to.
+// function is made unless its context disables that.
 func staged(scope constructs.Construct) bool {
 	disabled := scope.Node().TryGetContext(jsii.String("aws:cdk:disable-asset-staging"))
 	return disabled == nil || disabled == false
@@ -231,8 +216,8 @@ func optional(s string) *string {
 }
 
 // Seal names the function the KMS key by which it encrypts results with package kmsseal (IDEM_KMS_KEY),
-// and grants what that needs: see [GrantSealing].
+// and grants what that needs: see [GrantEncrypt].
 func (f *Function) Seal(key awskms.IKey, context map[string]string) {
 	f.AddEnvironment(jsii.String(schema.EnvKMSKey), key.KeyArn(), nil)
-	GrantSealing(key, f, context)
+	GrantEncrypt(key, f, context)
 }

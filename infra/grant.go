@@ -26,23 +26,22 @@ type GrantOptions struct {
 // GrantHandler allows what an engine does with records: claim, replay, complete,
 // record steps, store large results, publish, resolve. An engine does not delete, scan or
 // query. TransactWriteItems has no permission of its own, so a completion in a transaction
-// needs no other grant on this table; grant its business tables with [GrantBusiness].
+// needs no other grant on this table; grant its business tables with [GrantTransaction].
 func (t *Table) GrantHandler(to awsiam.IGrantable, o *GrantOptions) {
 	t.allow(to, o, "PutItem", "UpdateItem", "GetItem", "BatchGetItem")
 }
 
-// GrantOperator allows what a reconcile.Reconciler does, for people, webhooks and programs that
+// GrantOperator allows what a reconcile.Reconciler does, for operators, webhooks and programs that
 // settle open questions: list what is due in the index, read a record with its result and its
-// history, resolve it and keep who did so, remove records that have ended, and have dead letters
-// of the outbox sent again. It covers every
-// tenant.
+// history, resolve it and keep its history, remove records that have ended, and have dead letters
+// of the outbox sent again. It covers every tenant.
 func (t *Table) GrantOperator(to awsiam.IGrantable) {
 	t.allow(to, nil, "GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "DeleteItem")
 	t.allowIndex(to)
 }
 
-// GrantReader allows what a reconcile.Reconciler reads, for people who look and do not decide:
-// list what is due in the index and what was given up on, read a record with its result and
+// GrantReader allows what a reconcile.Reconciler reads, for operators who do not decide:
+// list what is due in the index and what was escalated, read a record with its result and
 // its history. It allows no write and no scan. It covers every tenant.
 func (t *Table) GrantReader(to awsiam.IGrantable) {
 	t.allow(to, nil, "GetItem", "BatchGetItem", "Query")
@@ -64,7 +63,7 @@ func (t *Table) GrantRemover(to awsiam.IGrantable) {
 	t.allow(to, nil, "Scan", "DeleteItem", "PutItem", "UpdateItem")
 }
 
-// GrantScanner allows what a dynamostore.Scanner does: read the whole table. Give it beside
+// GrantScanner allows what a dynamostore.Scanner does: read the whole table. Give it in addition to
 // GrantOperator or GrantReader to those who may export all records, or forget all of a tenant.
 func (t *Table) GrantScanner(to awsiam.IGrantable) { t.allow(to, nil, "Scan") }
 
@@ -84,19 +83,18 @@ func (t *Table) GrantCheck(to awsiam.IGrantable) {
 	allow(to, nil, []string{*t.TableArn()}, "dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive")
 }
 
-// GrantTail allows what idemctl tail does, for people who look: find the table's stream, and
-// read it. The stream has whole records, with their results. It covers every tenant.
+// GrantTail allows what idemctl tail does: find the table's stream, and read it. The stream has whole records, with their results. It covers every tenant.
 func (t *Table) GrantTail(to awsiam.IGrantable) {
 	t.GrantCheck(to)
 	allow(to, nil, []string{*t.TableStreamArn()}, "dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
 	grantKey(t.EncryptionKey(), to)
 }
 
-// GrantBusiness allows, on a table of the service's own, the writes that commit in
+// GrantTransaction allows, on a table of the service's own, the writes that commit in
 // one transaction with a record: put, update, delete and check. Name the actions that
 // the handler uses, as in awsdynamodb ("PutItem", "UpdateItem", "DeleteItem",
 // "ConditionCheckItem", "GetItem"); no action includes another.
-func GrantBusiness(table awsdynamodb.ITable, to awsiam.IGrantable, actions ...string) {
+func GrantTransaction(table awsdynamodb.ITable, to awsiam.IGrantable, actions ...string) {
 	full := make([]string, len(actions))
 	for i, a := range actions {
 		full[i] = "dynamodb:" + strings.TrimPrefix(a, "dynamodb:")
@@ -105,18 +103,18 @@ func GrantBusiness(table awsdynamodb.ITable, to awsiam.IGrantable, actions ...st
 	grantKey(table.EncryptionKey(), to)
 }
 
-// GrantSealing allows, on the key by which results are encrypted, what a kmsseal.Sealer does where
+// GrantEncrypt allows, on the key by which results are encrypted, what a kmsseal.Sealer does where
 // results are recorded: in functions that run operations, and for operators who record outcomes.
 // context is kmsseal.Options.Context: the key then serves calls with it alone. It may be nil.
 // A key of another account must allow it too, in its own policy. See also [Function.Seal].
-func GrantSealing(key awskms.IKey, to awsiam.IGrantable, context map[string]string) {
+func GrantEncrypt(key awskms.IKey, to awsiam.IGrantable, context map[string]string) {
 	allow(to, sealed(context), []string{*key.KeyArn()}, "kms:Decrypt", "kms:GenerateDataKey")
 }
 
-// GrantOpening allows what a kmsseal.Sealer does where results are read alone. Who lists records, parks
-// and releases them, or looks at them without their results, needs neither this nor GrantSealing,
-// nor does the ready sweeper.
-func GrantOpening(key awskms.IKey, to awsiam.IGrantable, context map[string]string) {
+// GrantDecrypt allows what a kmsseal.Sealer does where results are only read. Programs that do not read
+// results need neither this nor GrantEncrypt: the ready sweeper, and commands that list, park and
+// release records.
+func GrantDecrypt(key awskms.IKey, to awsiam.IGrantable, context map[string]string) {
 	allow(to, sealed(context), []string{*key.KeyArn()}, "kms:Decrypt")
 }
 

@@ -26,15 +26,15 @@ type LaterProps struct {
 	// For is how long work may wait for its worker, as in idemhttp.Later. Zero means
 	// [DefaultAcceptedFor].
 	For time.Duration
-	// Queue brings the worker the records' ids.
+	// Queue has the records' ids for the worker.
 	Queue QueueProps
 }
 
 // Later is what a route needs whose operation is accepted for later: the routes, and the queue
-// to the worker. When the app is synthesized it is an error if no sweeper looks after the table,
-// since nothing else ends work that no worker comes for, or if nothing fills the queue.
+// to the worker. It is an error at synth time if the table has no sweeper, since nothing else ends
+// work that no worker has started, or if nothing fills the queue.
 type Later struct {
-	// Queue brings the worker the records' ids. Name it in [RelayProps].Queues of the table's
+	// Queue has the records' ids for the worker. Name it in [RelayProps].Queues of the table's
 	// relay, under the destination that the code publishes to, and in [MonitoringProps].Queues.
 	Queue *Queue
 	// Routes are for [APIProps].Routes: the one that accepts, and GET, HEAD and DELETE of the
@@ -46,10 +46,7 @@ type Later struct {
 // [Function] or any other Lambda function of the stack, made with idemlambda.SQSWorker. It and the
 // function behind the routes use the table, see [Function.UseTable].
 func NewLater(scope constructs.Construct, id string, table *Table, worker awslambda.Function, props *LaterProps) *Later {
-	p := LaterProps{}
-	if props != nil {
-		p = *props
-	}
+	p := valueOf(props)
 	problems := p.setDefaults()
 	l := &Later{Queue: NewQueue(scope, id, worker, &p.Queue), Routes: []Route{p.Route}}
 	for _, method := range []string{"GET", "HEAD", "DELETE"} {
@@ -60,10 +57,12 @@ func NewLater(scope constructs.Construct, id string, table *Table, worker awslam
 		refuse(l.Queue, "%s", problem)
 	}
 	if table.strong {
-		refuse(l.Queue, "a global table has no transactions, in which work is accepted together with the message that brings its worker: keep the records in a table of one region")
+		refuse(l.Queue, "a global table has no transactions, in which work is accepted together with the message "+
+			"for its worker: keep the records in a table of one region")
 	}
 	if p.For <= l.Queue.visibility {
-		warn(l.Queue, "given-up-early", "work waits for %v at most, and a message whose worker was killed before it claimed the work comes again after %v: it would be given up before; "+
+		warn(l.Queue, "given-up-early", "work waits for %v at most, and a message whose worker was killed before it claimed the work "+
+			"comes again after %v: the work would expire before; "+
 			"set For above that, in the code and here", p.For, l.Queue.visibility)
 	}
 	awscdk.Aspects_Of(l.Queue).Add(&laterAspect{table: table, queue: l.Queue}, nil)
@@ -87,7 +86,8 @@ func (p *LaterProps) setDefaults() (problems []string) {
 		kept = DefaultMessageRetention
 	}
 	if kept < p.For {
-		invalid("MessageRetention of %v is less than For, %v: the queue would lose the message of work that still waits, and no worker would come; "+
+		invalid("MessageRetention of %v is less than For, %v: the queue would lose the message of work "+
+			"that still waits; "+
 			"set it to at least that, or a shorter For, in the code and here", kept, p.For)
 	}
 	return problems
@@ -97,12 +97,6 @@ func isStatus(template string) bool {
 	last := template[strings.LastIndexByte(template, '/')+1:]
 	return strings.HasPrefix(template, "/") && !strings.ContainsAny(template, " ?#") &&
 		strings.HasPrefix(last, "{") && strings.HasSuffix(last, "}") && !strings.HasSuffix(last, "+}") && last != "{}"
-}
-
-// route is a relay's way to a queue.
-type route struct {
-	relay *Relay
-	queue string // its path in the app
 }
 
 // laterAspect examines what is around the queue when it is synthesized: a sweeper and a relay may
@@ -118,17 +112,18 @@ func (a *laterAspect) Visit(node constructs.IConstruct) {
 		return
 	}
 	if !a.table.swept {
-		refuse(a.queue, "no sweeper looks after the table %s, and nothing else ends work that no worker comes for: add NewSweeper, or give GrantSweeper to a sweeper of your own",
+		refuse(a.queue, "the table %s has no sweeper, and nothing else ends work that no worker has started: "+
+			"add NewSweeper, or give GrantSweeper to a sweeper of your own",
 			*a.table.Node().Path())
 	}
-	path := *a.queue.Node().Path()
-	at := slices.IndexFunc(a.table.routes, func(r route) bool { return r.queue == path })
+	relayed := slices.Contains(a.table.routes, *a.queue.Node().Path())
 	switch {
-	case at < 0 && !a.queue.fed:
-		refuse(a.queue, "nothing fills the queue, so no worker would come: name it in RelayProps.Queues of the table's relay, under the destination that the code publishes to, "+
+	case !relayed && !a.queue.fed:
+		refuse(a.queue, "nothing fills the queue: name it in RelayProps.Queues of the table's relay, "+
+			"under the destination that the code publishes to, "+
 			"or give GrantSend to the function that accepts, if it sends without the outbox")
-	case at >= 0 && a.table.routes[at].relay.late() >= a.queue.waits:
-		warn(a.queue, "given-up-early", "work waits for %v at most, and a message that the stream has missed is sent after up to %v: the work would be given up before; "+
-			"set For above that, in the code and here, or Sweep and Grace of the relay below it", a.queue.waits, a.table.routes[at].relay.late())
+	case relayed && sentLate >= a.queue.waits:
+		warn(a.queue, "given-up-early", "work waits for %v at most, and a message that the stream has missed is sent after up "+
+			"to %v: the work would expire before; set For above that, in the code and here", a.queue.waits, sentLate)
 	}
 }

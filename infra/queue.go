@@ -22,7 +22,7 @@ type Repeat string
 
 // The two declarations.
 const (
-	// Repeatable operations run again after an attempt whose outcome nobody knows.
+	// Repeatable operations run again after an attempt whose outcome is unknown.
 	Repeatable Repeat = "repeatable"
 	// NotRepeatable operations never run again after such an attempt: the message is
 	// redelivered until the queue gives it up, and its record waits to be resolved.
@@ -31,16 +31,12 @@ const (
 
 // Defaults of a queue.
 const (
-	// DefaultMessageRetention is SQS's longest: a message that nobody could handle for a
-	// week is still there.
+	// DefaultMessageRetention is SQS's longest.
 	DefaultMessageRetention = 14 * day
 	// DefaultMaxReceives is the least that AWS recommends for Lambda.
 	DefaultMaxReceives = 5
 	// DefaultBatchSize is Lambda's default.
 	DefaultBatchSize = 10
-	// DefaultQueueRetention is the default retention of an operation behind a queue, as in
-	// package idemlambda: 14 days in the queue, 14 in the dead-letter queue, and a day.
-	DefaultQueueRetention = 29 * day
 
 	day = 24 * time.Hour
 )
@@ -50,9 +46,6 @@ type QueueProps struct {
 	// Repeat is the declaration of the operation that the consumer runs. A consumer whose
 	// code declares something else does not start.
 	Repeat Repeat
-	// Retention of that operation, if its code sets one. Zero means
-	// [DefaultQueueRetention], as the library does.
-	Retention time.Duration
 
 	// Name of the queue. Empty lets CloudFormation choose one. A FIFO queue's name
 	// ends in .fifo.
@@ -76,9 +69,6 @@ type QueueProps struct {
 	// DeadLetters is a dead-letter queue to use. Nil creates one that keeps messages
 	// for 14 days.
 	DeadLetters awssqs.Queue
-	// NoDeadLetters leaves out the dead-letter queue: a message that cannot be handled is
-	// redelivered until its retention is over, and is then gone. A warning says so.
-	NoDeadLetters bool
 
 	// BatchSize is the most messages of an invocation: 1 to 10, or up to 10,000 for a
 	// standard queue with a BatchWindow. Zero means [DefaultBatchSize].
@@ -99,7 +89,7 @@ type QueueProps struct {
 // does not use TLS. It is an SQS queue of CDK's.
 type Queue struct {
 	awssqs.Queue
-	// DeadLetters is the dead-letter queue, nil if there is none.
+	// DeadLetters is the dead-letter queue.
 	DeadLetters awssqs.Queue
 	// Mapping is the event source mapping to the consumer.
 	Mapping awslambda.EventSourceMapping
@@ -108,7 +98,7 @@ type Queue struct {
 	key        awskms.IKey
 	visibility time.Duration
 	waits      time.Duration // how long accepted work may wait for this queue; zero if it brings none
-	fed        bool          // somebody may send
+	fed        bool          // a function may send
 }
 
 // consumerSource is the id of the mapping below its function. A function has one queue,
@@ -120,25 +110,20 @@ const consumerSource = "QueueSource"
 // for the library's checks at start-up, and allows it to receive from this queue and to
 // delete messages.
 func NewQueue(scope constructs.Construct, id string, consumer awslambda.Function, props *QueueProps) *Queue {
-	p := QueueProps{}
-	if props != nil {
-		p = *props
-	}
+	p := valueOf(props)
 	timeout := timeoutOf(consumer)
 	problems := p.setDefaults(timeout)
 	q := &Queue{consumer: consumer, key: p.EncryptionKey, visibility: p.Visibility}
 	in := p.queue(p.Name)
 	in.VisibilityTimeout = duration(p.Visibility)
 	in.RetentionPeriod = duration(p.MessageRetention)
-	if !p.NoDeadLetters {
-		q.DeadLetters = p.DeadLetters
-		if q.DeadLetters == nil {
-			dead := p.queue("")
-			dead.RetentionPeriod = duration(maxMessageRetention)
-			q.DeadLetters = awssqs.NewQueue(scope, jsii.String(id+"DeadLetters"), dead)
-		}
-		in.DeadLetterQueue = &awssqs.DeadLetterQueue{Queue: q.DeadLetters, MaxReceiveCount: jsii.Number(p.MaxReceives)}
+	q.DeadLetters = p.DeadLetters
+	if q.DeadLetters == nil {
+		dead := p.queue("")
+		dead.RetentionPeriod = duration(maxMessageRetention)
+		q.DeadLetters = awssqs.NewQueue(scope, jsii.String(id+"DeadLetters"), dead)
 	}
+	in.DeadLetterQueue = &awssqs.DeadLetterQueue{Queue: q.DeadLetters, MaxReceiveCount: jsii.Number(p.MaxReceives)}
 	awssqs.NewQueue_Override(q, scope, &id, in)
 	for _, problem := range problems {
 		refuse(q, "%s", problem)
@@ -196,11 +181,8 @@ func (q *Queue) feed(consumer awslambda.Function, p *QueueProps) {
 		schema.EnvQueueBatchSize:   strconv.Itoa(p.BatchSize),
 		schema.EnvQueueBatchWindow: seconds(p.BatchWindow),
 		schema.EnvQueueRepeat:      string(p.Repeat),
-	}
-	window, _ := p.redelivery()
-	settings[schema.EnvQueueRedelivery] = seconds(window)
-	if !p.NoDeadLetters {
-		settings[schema.EnvQueueMaxReceives] = strconv.Itoa(p.MaxReceives)
+		schema.EnvQueueMaxReceives: strconv.Itoa(p.MaxReceives),
+		schema.EnvQueueRedelivery:  seconds(p.redelivery()),
 	}
 	if timeout := consumer.Timeout(); timeout != nil {
 		settings[schema.EnvFunctionTimeout] = seconds(timeoutOf(consumer))

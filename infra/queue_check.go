@@ -54,9 +54,6 @@ func (p *QueueProps) setDefaults(timeout time.Duration) (problems []string) {
 		invalid("MessageRetention is %v: use whole seconds from 1m to %v", p.MessageRetention, maxMessageRetention)
 		p.MessageRetention = DefaultMessageRetention
 	}
-	if p.NoDeadLetters && p.DeadLetters != nil {
-		invalid("NoDeadLetters is set beside DeadLetters: leave one of them out")
-	}
 	if p.Visibility == 0 {
 		p.Visibility = p.goodVisibility(timeout)
 	}
@@ -107,28 +104,18 @@ func (p *QueueProps) advise(q *Queue, timeout time.Duration) {
 		warn(q, "visibility", "Visibility of %v is less than %d times the function's time-out of %v and the batch window: where Lambda is throttled, "+
 			"messages are received once more for nothing; set it to %v", p.Visibility, visibilityFactor, timeout, good)
 	}
-	if p.NoDeadLetters {
-		warn(q, "no-dead-letters", "there is no dead-letter queue: a message that cannot be handled, or whose outcome is unknown, is redelivered for %v "+
-			"and is then lost; leave NoDeadLetters out", p.MessageRetention)
-	} else if p.MaxReceives < DefaultMaxReceives {
+	if p.MaxReceives < DefaultMaxReceives {
 		warn(q, "few-receives", "a message is given up after %d receives, and each one that finds another attempt running or no time left spends one: "+
 			"set MaxReceives to at least %d", p.MaxReceives, DefaultMaxReceives)
 	}
-	if p.FIFO && p.Repeat == NotRepeatable && !p.NoDeadLetters {
+	if p.FIFO && p.Repeat == NotRepeatable {
 		warn(q, "blocked-group", "a message whose outcome is unknown blocks its message group for up to %v (%d receives, %v each): resolve such records "+
 			"sooner, or lower MaxReceives or Visibility", time.Duration(p.MaxReceives)*p.Visibility, p.MaxReceives, p.Visibility)
 	}
-	window, from := p.redelivery()
-	checkRetention(q, p.Repeat, p.Retention, DefaultQueueRetention, window, from)
 }
 
-// redelivery is how long a message may come again, and the reason.
-func (p *QueueProps) redelivery() (window time.Duration, from string) {
-	if p.NoDeadLetters {
-		return p.MessageRetention, "the queue's retention"
-	}
-	return p.MessageRetention + maxMessageRetention, "the queue's retention and, after a redrive, its dead-letter queue's"
-}
+// redelivery is how long a message may come again: after a redrive, from the dead-letter queue too.
+func (p *QueueProps) redelivery() time.Duration { return p.MessageRetention + maxMessageRetention }
 
 func (p *QueueProps) goodVisibility(timeout time.Duration) time.Duration {
 	return min(visibilityFactor*timeout+p.BatchWindow, maxVisibility)

@@ -28,24 +28,29 @@ const RelayPackage = "github.com/idem-go/idempotency/lambda/functions/relay"
 const (
 	// DefaultRelayTimeout is for a batch whose destinations are slow.
 	DefaultRelayTimeout = time.Minute
-	// DefaultStreamBatch is the most messages of an invocation.
-	DefaultStreamBatch = 100
-	// DefaultStreamRetries is how often a part of a batch is tried before it goes to
-	// the failure queue. The sweep also sends its messages.
-	DefaultStreamRetries = 10
-	// DefaultSweep is the time between two sweeps.
-	DefaultSweep = 5 * time.Minute
+	// relaySweep is the time between two sweeps for messages that the stream missed.
+	relaySweep = 5 * time.Minute
+	// RelayGrace is how old a message is when a sweep sends it: longer than the stream usually
+	// takes, and longer than an invocation.
+	RelayGrace = 2 * time.Minute
 
-	// DefaultGrace is how old a message is when a sweep sends it, as in package outbox.
-	DefaultGrace = 2 * time.Minute
+	// sentLate is when a message that the stream has missed is sent at the latest, if its
+	// destination takes it.
+	sentLate = RelayGrace + relaySweep
 	// maxDestination is the longest name of a destination, as in package outbox.
 	maxDestination = 128
+
+	// streamBatch is the most messages of an invocation.
+	streamBatch = 100
+	// streamRetries is how often a part of a batch is tried before it goes to the failure
+	// queue. The sweep also sends its messages.
+	streamRetries = 10
 )
 
 // RelayProps of a relay. At least one destination is required.
 type RelayProps struct {
 	// Function of the relay. An empty Package means [RelayPackage], a zero Timeout
-	// [DefaultRelayTimeout]; at most Grace.
+	// [DefaultRelayTimeout]; at most [RelayGrace].
 	Function FunctionProps
 
 	// Queues, Topics and Buses are the targets of messages, by the name of the destination
@@ -56,18 +61,6 @@ type RelayProps struct {
 	// Source of the relay's events on EventBridge. Required with Buses.
 	Source string
 
-	// BatchSize is the most messages of an invocation, 1 to 1,000. Zero means
-	// [DefaultStreamBatch].
-	BatchSize int
-	// Retries of a part of a batch, 1 to 10,000. Zero means [DefaultStreamRetries].
-	Retries int
-	// Sweep is the time between two sweeps for messages that the stream missed, in
-	// whole minutes. Zero means [DefaultSweep].
-	Sweep time.Duration
-
-	// Grace is how old a message is when a sweep sends it: longer than the stream usually
-	// takes, and longer than an invocation. Zero means [DefaultGrace].
-	Grace time.Duration
 	// MaxTries is how many tries of a message may fail until it becomes a dead letter. Zero
 	// means the relay's default.
 	MaxTries int
@@ -88,29 +81,20 @@ type Relay struct {
 	Failures awssqs.Queue
 	// Mapping is the event source mapping from the stream to the function.
 	Mapping awslambda.EventSourceMapping
-
-	sweep, grace time.Duration
 }
-
-// late is when a message is sent at the latest that the stream has missed, if its destination
-// takes it.
-func (r *Relay) late() time.Duration { return r.grace + r.sweep }
 
 // NewRelay returns a relay of the table's outbox.
 func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayProps) *Relay {
-	p := RelayProps{}
-	if props != nil {
-		p = *props
-	}
+	p := valueOf(props)
 	r := &Relay{}
 	constructs.NewConstruct_Override(r, scope, &id)
 	for _, problem := range p.setDefaults() {
 		refuse(r, "%s", problem)
 	}
 	r.Function = NewFunction(r, "Function", &p.Function)
-	if timeout := timeoutOf(r.Function); timeout > p.Grace {
-		refuse(r, "the relay's Timeout is %v: a sweep takes up messages that are %v old, and would send what an invocation is still sending; "+
-			"set it to at most %v, or a longer Grace", timeout, p.Grace, p.Grace)
+	if timeout := timeoutOf(r.Function); timeout > RelayGrace {
+		refuse(r, "the relay's Timeout is %v: a sweep takes up messages that are %v old, and would send what an invocation "+
+			"is still sending; set it to at most %v", timeout, RelayGrace, RelayGrace)
 	}
 	table.name(r.Function)
 	if table.strong {
@@ -120,11 +104,10 @@ func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayP
 	r.routes(&p)
 	r.Failures = failureQueue(r, "Failures", p.EncryptionKey)
 	r.feed(table, &p)
-	r.sweep, r.grace = p.Sweep, p.Grace
 	for _, q := range p.Queues {
-		table.routes = append(table.routes, route{r, *q.Node().Path()})
+		table.routes = append(table.routes, *q.Node().Path())
 	}
-	schedule(r, "Sweep", "Relay", "Has the relay look for messages that the stream missed.", r.Function, p.Sweep)
+	schedule(r, "Sweep", "Relay", "Has the relay look for messages that the stream missed.", r.Function, relaySweep)
 	return r
 }
 
@@ -141,22 +124,6 @@ func (p *RelayProps) setDefaults() (problems []string) {
 	}
 	if p.Function.Timeout == 0 {
 		p.Function.Timeout = DefaultRelayTimeout
-	}
-	inRange(invalid, "BatchSize", &p.BatchSize, 1, 1000, DefaultStreamBatch)
-	inRange(invalid, "Retries", &p.Retries, 1, 10_000, DefaultStreamRetries)
-	if p.Sweep == 0 {
-		p.Sweep = DefaultSweep
-	}
-	if p.Sweep < time.Minute || p.Sweep > day || p.Sweep%time.Minute != 0 {
-		invalid("Sweep is %v: use whole minutes from 1m to %v, or zero for %v", p.Sweep, day, DefaultSweep)
-		p.Sweep = DefaultSweep
-	}
-	if p.Grace == 0 {
-		p.Grace = DefaultGrace
-	}
-	if p.Grace < time.Second {
-		invalid("Grace is %v: use a second or more, or zero for %v", p.Grace, DefaultGrace)
-		p.Grace = DefaultGrace
 	}
 	if p.MaxTries < 0 {
 		invalid("MaxTries is %d: use a positive number, or zero for the relay's default", p.MaxTries)
@@ -212,7 +179,7 @@ func (r *Relay) routes(p *RelayProps) {
 	}
 	text := awscdk.Stack_Of(r).ToJsonString(routes, nil)
 	r.Function.AddEnvironment(jsii.String(schema.EnvOutboxRoutes), text, nil)
-	r.Function.AddEnvironment(jsii.String(schema.EnvOutboxGrace), jsii.String(p.Grace.String()), nil)
+	r.Function.AddEnvironment(jsii.String(schema.EnvOutboxGrace), jsii.String(RelayGrace.String()), nil)
 	if p.MaxTries > 0 {
 		r.Function.AddEnvironment(jsii.String(schema.EnvOutboxMaxTries), jsii.String(strconv.Itoa(p.MaxTries)), nil)
 	}
@@ -232,7 +199,7 @@ func (r *Relay) feed(table *Table, p *RelayProps) {
 		Target: r.Function, EventSourceArn: table.TableStreamArn(),
 		// Messages that were committed before the mapping existed must be sent too.
 		StartingPosition: awslambda.StartingPosition_TRIM_HORIZON,
-		BatchSize:        jsii.Number(p.BatchSize), RetryAttempts: jsii.Number(p.Retries),
+		BatchSize:        jsii.Number(streamBatch), RetryAttempts: jsii.Number(streamRetries),
 		BisectBatchOnError: jsii.Bool(true), ReportBatchItemFailures: jsii.Bool(true),
 		Filters: &[]*map[string]any{{"pattern": schema.OutboxFilter}},
 	})

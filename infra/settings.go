@@ -20,99 +20,80 @@ type Settings struct {
 	Account, Region string
 	// Prefix of the stacks' names (prefix).
 	Prefix string
-	// API is the flavour of the API (api): http or rest. Empty means http.
-	API Flavour
-	// Authorizer of the API (authorizer): iam, jwt, lambda or none. Empty means iam.
+	// Authorizer of the API (authorizer): iam, jwt or none. Empty means iam.
 	Authorizer string
 	// Issuer and Audience of the tokens (issuer, audience). Several audiences are
 	// separated by commas. For jwt.
 	Issuer, Audience string
-	// Tenant is the claim (jwt), or the member of the authorizer's context (lambda),
-	// that holds the tenant (tenant). Empty means sub and tenant.
+	// Tenant is the claim that holds the tenant (tenant). Empty means sub. For jwt.
 	Tenant string
-	// AuthorizerARN is the authorizer's function (authorizerArn). For lambda.
-	AuthorizerARN string
 	// Provider is the URL of the payment provider (provider).
 	Provider string
 	// Tracing turns X-Ray on (tracing): true or false.
 	Tracing bool
 }
 
-// settings are the names in the context.
-var settings = map[string]func(*Settings, string) error{
-	"account":       func(s *Settings, v string) error { s.Account = v; return nil },
-	"region":        func(s *Settings, v string) error { s.Region = v; return nil },
-	"prefix":        func(s *Settings, v string) error { s.Prefix = v; return nil },
-	"api":           func(s *Settings, v string) error { s.API = Flavour(v); return nil },
-	"authorizer":    func(s *Settings, v string) error { s.Authorizer = v; return nil },
-	"issuer":        func(s *Settings, v string) error { s.Issuer = v; return nil },
-	"audience":      func(s *Settings, v string) error { s.Audience = v; return nil },
-	"tenant":        func(s *Settings, v string) error { s.Tenant = v; return nil },
-	"authorizerArn": func(s *Settings, v string) error { s.AuthorizerARN = v; return nil },
-	"provider":      func(s *Settings, v string) error { s.Provider = v; return nil },
-	"tracing": func(s *Settings, v string) error {
-		if v != "true" && v != "false" {
-			return fmt.Errorf("tracing is %q: use true or false", v)
-		}
-		s.Tracing = v == "true"
-		return nil
-	},
+// byName are the fields that are texts, by their names in the context.
+func (s *Settings) byName() map[string]*string {
+	return map[string]*string{
+		"account": &s.Account, "region": &s.Region, "prefix": &s.Prefix, "authorizer": &s.Authorizer, "issuer": &s.Issuer,
+		"audience": &s.Audience, "tenant": &s.Tenant, "provider": &s.Provider,
+	}
 }
 
+const tracing = "tracing"
+
 // SettingNames are the names of the example app's settings in the context.
-func SettingNames() []string { return slices.Sorted(maps.Keys(settings)) }
+func SettingNames() []string {
+	names := append(slices.Collect(maps.Keys((&Settings{}).byName())), tracing)
+	slices.Sort(names)
+	return names
+}
 
 // SettingsOf reads the settings from an app's context and checks them.
 func SettingsOf(app constructs.Construct) (*Settings, error) {
 	s := &Settings{}
-	var problems []error
-	for _, name := range SettingNames() {
+	get := func(name string) string {
 		v := app.Node().TryGetContext(&name)
 		if v == nil {
-			continue
+			return ""
 		}
-		text := fmt.Sprint(v)
-		problems = append(problems, settings[name](s, strings.TrimSpace(text)))
+		return strings.TrimSpace(fmt.Sprint(v))
 	}
-	return s, errors.Join(append(problems, s.check())...)
+	for name, field := range s.byName() {
+		*field = get(name)
+	}
+	traced := get(tracing)
+	s.Tracing = traced == "true"
+	problems := s.check()
+	if !s.Tracing && traced != "false" && traced != "" {
+		problems = append(problems, fmt.Errorf("tracing is %q: use true or false", traced))
+	}
+	return s, errors.Join(problems...)
 }
 
-func (s *Settings) check() error {
-	var problems []error
+func (s *Settings) check() (problems []error) {
 	invalid := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	if s.API == "" {
-		s.API = HTTPAPI
-	}
-	if s.API != HTTPAPI && s.API != RESTAPI {
-		invalid("api is %q: use http or rest", s.API)
-	}
 	if s.Authorizer == "" {
 		s.Authorizer = "iam"
 	}
 	switch s.Authorizer {
 	case "iam", "none":
 		if s.Tenant != "" {
-			invalid("tenant is %q: it is for the authorizers jwt and lambda; leave it out", s.Tenant)
+			invalid("tenant is %q: it is for the authorizer jwt; leave it out", s.Tenant)
 		}
 	case "jwt":
 		if s.Issuer == "" {
 			invalid("issuer is missing: the authorizer jwt needs the URL of the tokens' issuer")
 		}
-		if s.API == HTTPAPI && s.Audience == "" {
+		if len(s.audiences()) == 0 {
 			invalid("audience is missing: the authorizer jwt needs what the tokens are made for")
 		}
-	case "lambda":
-		if s.AuthorizerARN == "" {
-			invalid("authorizerArn is missing: the authorizer lambda needs the ARN of its function")
-		}
 	default:
-		invalid("authorizer is %q: use iam, jwt, lambda or none", s.Authorizer)
+		invalid("authorizer is %q: use iam, jwt or none", s.Authorizer)
 	}
 	if s.Authorizer != "jwt" && s.Issuer+s.Audience != "" {
 		invalid("issuer and audience are for the authorizer jwt: leave them out")
-	}
-	if s.Authorizer != "lambda" && s.AuthorizerARN != "" {
-		invalid("authorizerArn is for the authorizer lambda: leave it out")
 	}
 	if (s.Account == "") != (s.Region == "") {
 		invalid("account and region belong together: give both, or none")
@@ -120,25 +101,23 @@ func (s *Settings) check() error {
 	if s.Provider != "" && !strings.HasPrefix(s.Provider, "https://") {
 		invalid("provider is %q: use an https URL", s.Provider)
 	}
-	return errors.Join(problems...)
+	return problems
+}
+
+// audiences are those of the tokens, without those that are empty.
+func (s *Settings) audiences() []string {
+	return strings.FieldsFunc(s.Audience, func(c rune) bool { return c == ',' || c == ' ' })
 }
 
 // tenantSetting is the payments function's setting for the tenant.
 func (s *Settings) tenantSetting() string {
-	name := s.Tenant
-	switch s.Authorizer {
-	case "jwt":
-		if name == "" {
-			name = "sub"
-		}
-		return "jwt:" + name
-	case "lambda":
-		if name == "" {
-			name = "tenant"
-		}
-		return "lambda:" + name
+	switch {
+	case s.Authorizer != "jwt":
+		return s.Authorizer
+	case s.Tenant == "":
+		return "jwt:sub"
 	}
-	return s.Authorizer
+	return "jwt:" + s.Tenant
 }
 
 func (s *Settings) stack(name, description string) *awscdk.StackProps {

@@ -1,10 +1,11 @@
 package infra
 
 import (
-	"strings"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2authorizers"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
@@ -37,15 +38,14 @@ func NewApp(outdir *string, context map[string]string) awscdk.App {
 }
 
 // Payments is the stack payments-api: the table of records, the payments function
-// and its API, the statements function and its queue, the relay that brings it the statements
-// that the payments function has accepted, and the sweeper that asks the provider what became of
-// refunds.
+// and its API, the statements function and its queue, the relay that sends it the statements
+// that the payments function has accepted, and the sweeper that asks the provider about refunds.
 type Payments struct {
 	awscdk.Stack
 	Records  *Table
 	Function *Function
 	API      *API
-	// Worker makes the statements, which Statements brings it.
+	// Worker makes the statements. Statements has its queue.
 	Worker     *Function
 	Statements *Later
 	Relay      *Relay
@@ -86,7 +86,7 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 	}
 	p.Function = NewFunction(p.Stack, "Payments", &FunctionProps{
 		Package: functions + "payments", Description: "Charges and refunds, once each, and accepts statements.", Tracing: s.Tracing, Timeout: 20 * time.Second,
-		Environment: map[string]string{"PROVIDER_URL": provider, "PAYMENTS_API": string(s.API), "PAYMENTS_TENANT": s.tenantSetting()},
+		Environment: map[string]string{"PROVIDER_URL": provider, "PAYMENTS_API": "http", "PAYMENTS_TENANT": s.tenantSetting()},
 	})
 	p.Function.UseTable(p.Records, nil)
 	p.Worker = NewFunction(p.Stack, "Statements", &FunctionProps{
@@ -100,15 +100,15 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 		Queue: QueueProps{Repeat: Repeatable, BatchSize: 1, MaxConcurrency: 10},
 	})
 	p.Relay = NewRelay(p.Stack, "StatementsRelay", p.Records, &RelayProps{
-		Function: FunctionProps{Description: "Brings the worker what was accepted.", Tracing: s.Tracing},
+		Function: FunctionProps{Description: "Sends the worker what was accepted.", Tracing: s.Tracing},
 		Queues:   map[string]awssqs.IQueue{"statements": p.Statements.Queue},
 	})
 	p.API = NewAPI(p.Stack, "API", p.Function, &APIProps{
-		Flavour: s.API, Name: s.Prefix + "payments", Authorizer: s.authorizer(p.Stack),
+		Name: s.Prefix + "payments", Authorizer: s.authorizer(),
 		Routes: append([]Route{{Route: "POST /payments"}, {Route: "POST /refunds"}}, p.Statements.Routes...),
 	})
 	p.Sweeper = NewSweeper(p.Stack, "RefundSweeper", p.Records, &SweeperProps{Function: FunctionProps{
-		Package: functions + "refundsweeper", Description: "Asks what became of refunds whose outcome nobody knows.", Tracing: s.Tracing,
+		Package: functions + "refundsweeper", Description: "Asks the provider about refunds whose outcome is unknown.", Tracing: s.Tracing,
 		Environment: map[string]string{"PROVIDER_URL": provider},
 	}})
 	p.Alarms = alarms(p.Stack)
@@ -119,14 +119,14 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 	output(p.Stack, "URL", p.API.URL)
 	output(p.Stack, "TableName", *p.Records.TableName())
 	output(p.Stack, "DeadLetterQueueURL", *p.Statements.Queue.DeadLetters.QueueUrl())
-	output(p.Stack, "PeopleQueueURL", *p.Sweeper.People.QueueUrl())
+	output(p.Stack, "EscalationQueueURL", *p.Sweeper.EscalationQueue.QueueUrl())
 	output(p.Stack, "AlarmTopic", *p.Alarms.TopicArn())
 	return p
 }
 
 func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Orders {
 	o := &Orders{Stack: awscdk.NewStack(app, jsii.String("orders-worker"),
-		s.stack("orders-worker", "Orders from a queue, each written once, and told of."))}
+		s.stack("orders-worker", "Orders from a queue, each written once, with messages about them."))}
 	o.Records = NewTable(o.Stack, "Records", nil)
 	o.Table = awsdynamodb.NewTableV2(o.Stack, jsii.String("Orders"), &awsdynamodb.TablePropsV2{
 		PartitionKey: key("customer", awsdynamodb.AttributeType_STRING), SortKey: key("order_id", awsdynamodb.AttributeType_STRING),
@@ -140,7 +140,7 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 	o.Function.UseTable(o.Records, nil)
 	o.Function.AddEnvironment(jsii.String("ORDERS_TABLE"), o.Table.TableName(), nil)
 	// An order's row, its message and its outcome commit in one transaction.
-	GrantBusiness(o.Table, o.Function, "PutItem")
+	GrantTransaction(o.Table, o.Function, "PutItem")
 	o.Queue = NewQueue(o.Stack, "OrdersQueue", o.Function, &QueueProps{Repeat: Repeatable, MaxConcurrency: 50})
 	o.Events = awssns.NewTopic(o.Stack, jsii.String("OrderEvents"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})
 	o.Relay = NewRelay(o.Stack, "Relay", o.Records, &RelayProps{
@@ -148,7 +148,7 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 		Topics:   map[string]awssns.ITopic{"order-events": o.Events},
 	})
 	o.Sweeper = NewSweeper(o.Stack, "Sweeper", o.Records, &SweeperProps{
-		Function: FunctionProps{Description: "Leaves open questions to people.", Tracing: s.Tracing},
+		Function: FunctionProps{Description: "Escalates open questions.", Tracing: s.Tracing},
 	})
 	NewMonitoring(o.Stack, "Monitoring", &MonitoringProps{
 		Topic: payments.Alarms, Table: o.Records, Functions: []awslambda.Function{o.Function}, Queues: []*Queue{o.Queue},
@@ -156,7 +156,7 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 	})
 	output(o.Stack, "QueueURL", *o.Queue.QueueUrl())
 	output(o.Stack, "DeadLetterQueueURL", *o.Queue.DeadLetters.QueueUrl())
-	output(o.Stack, "PeopleQueueURL", *o.Sweeper.People.QueueUrl())
+	output(o.Stack, "EscalationQueueURL", *o.Sweeper.EscalationQueue.QueueUrl())
 	output(o.Stack, "TableName", *o.Records.TableName())
 	output(o.Stack, "OrdersTableName", *o.Table.TableName())
 	output(o.Stack, "OrderEventsTopic", *o.Events.TopicArn())
@@ -177,27 +177,18 @@ func NewRecords(app constructs.Construct) *Table {
 	return t
 }
 
-func (s *Settings) authorizer(scope constructs.Construct) Authorizer {
+func (s *Settings) authorizer() awsapigatewayv2.IHttpRouteAuthorizer {
 	switch s.Authorizer {
 	case "jwt":
-		jwt := &JWT{Issuer: s.Issuer}
-		for a := range strings.SplitSeq(s.Audience, ",") {
-			if a = strings.TrimSpace(a); a != "" {
-				jwt.Audience = append(jwt.Audience, a)
-			}
-		}
-		return Authorizer{JWT: jwt}
-	case "lambda":
-		return Authorizer{Lambda: awslambda.Function_FromFunctionAttributes(scope, jsii.String("Authorizer"), &awslambda.FunctionAttributes{
-			FunctionArn: &s.AuthorizerARN, SameEnvironment: jsii.Bool(true),
-		})}
+		return awsapigatewayv2authorizers.NewHttpJwtAuthorizer(jsii.String("JWT"), &s.Issuer,
+			&awsapigatewayv2authorizers.HttpJwtAuthorizerProps{JwtAudience: jsii.Strings(s.audiences()...)})
 	case "none":
-		return Authorizer{None: true}
+		return awsapigatewayv2.NewHttpNoneAuthorizer()
 	}
-	return Authorizer{IAM: true}
+	return awsapigatewayv2authorizers.NewHttpIamAuthorizer()
 }
 
-// alarms is a topic for people's subscriptions that accepts messages only over TLS. Its
+// alarms is a topic for operators' subscriptions that accepts messages only over TLS. Its
 // policy replaces the topic's default one, so it must let alarms publish.
 // https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html
 func alarms(scope constructs.Construct) awssns.Topic {

@@ -42,9 +42,9 @@ type SweeperProps struct {
 	// of one part, drawn at random. A table needs one part for each 5,000 items. A sweeper of
 	// your own reads the number from its environment. Zero means [DefaultSegments].
 	Segments int
-	// People is the queue for questions that the sweep leaves to people. Nil creates one
+	// EscalationQueue gets the questions that the sweep cannot answer. Nil creates one
 	// that keeps messages for 14 days.
-	People awssqs.IQueue
+	EscalationQueue awssqs.IQueue
 	// EncryptionKey is a customer's KMS key for the queue that is created. Nil means SQS's
 	// own.
 	EncryptionKey awskms.IKey
@@ -53,57 +53,55 @@ type SweeperProps struct {
 // Sweeper looks every minute for claims whose process died and for open questions that are
 // due: it is a function on a schedule. It raises no alarm itself: name it in
 // [MonitoringProps].Sweepers. [NewMonitoring] raises one if no sweep has succeeded in five
-// minutes, whether none began or all failed, and one if questions were left to people.
+// minutes, whether none began or all failed, and one if questions were escalated.
 type Sweeper struct {
 	constructs.Construct
 	// Function is the sweeper itself.
 	Function *Function
-	// People gets the questions that the sweep leaves to people.
-	People awssqs.IQueue
+	// EscalationQueue gets the questions that the sweep cannot answer, for operators.
+	EscalationQueue awssqs.IQueue
 }
 
 // NewSweeper returns a sweeper of the table's records. props may be nil. See [Sweeper] on the
-// alarm without which nobody hears that it has stopped.
+// alarm that is raised when it has stopped.
 func NewSweeper(scope constructs.Construct, id string, table *Table, props *SweeperProps) *Sweeper {
-	p := SweeperProps{}
-	if props != nil {
-		p = *props
-	}
+	p := valueOf(props)
 	if p.Function.Package == "" && p.Function.Code == nil {
 		p.Function.Package = SweeperPackage
 	}
 	if p.Function.Timeout == 0 {
 		p.Function.Timeout = DefaultSweeperTimeout
 	}
-	s := &Sweeper{People: p.People}
+	s := &Sweeper{EscalationQueue: p.EscalationQueue}
 	constructs.NewConstruct_Override(s, scope, &id)
-	if s.People == nil {
-		s.People = failureQueue(s, "People", p.EncryptionKey)
+	if s.EscalationQueue == nil {
+		s.EscalationQueue = failureQueue(s, "Escalations", p.EncryptionKey)
 	} else if p.EncryptionKey != nil {
-		refuse(s, "EncryptionKey is for the queue that is created: leave it out beside People")
+		refuse(s, "EncryptionKey is for the queue that is created: leave it out where there is an EscalationQueue")
 	}
 	s.Function = NewFunction(s, "Function", &p.Function)
 	table.name(s.Function)
-	s.Function.AddEnvironment(jsii.String(schema.EnvSweepPeople), s.People.QueueUrl(), nil)
+	s.Function.AddEnvironment(jsii.String(schema.EnvSweepPeople), s.EscalationQueue.QueueUrl(), nil)
 	table.GrantSweeper(s.Function)
 	inRange(func(format string, args ...any) { refuse(s, format, args...) }, "Segments", &p.Segments, 1, maxSegments, DefaultSegments)
 	if table.strong {
 		table.GrantRemover(s.Function)
 		s.Function.AddEnvironment(jsii.String(schema.EnvSweepSegments), jsii.String(strconv.Itoa(p.Segments)), nil)
 	}
-	allow(s.Function, nil, []string{*s.People.QueueArn()}, "sqs:SendMessage")
-	allowKey(s.People.EncryptionMasterKey(), s.Function)
+	allow(s.Function, nil, []string{*s.EscalationQueue.QueueArn()}, "sqs:SendMessage")
+	allowKey(s.EscalationQueue.EncryptionMasterKey(), s.Function)
 	// The next sweep does what a failed one has left.
 	s.Function.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0), MaxEventAge: duration(sweepEvery)})
 	schedule(s, "Schedule", "Sweeper", "Has the sweeper look for what is due.", s.Function, sweepEvery)
 	return s
 }
 
-// GrantPeople allows what those do who work off the queue for people: look at its messages,
+// GrantEscalation allows operators to work off the escalation queue: look at its messages,
 // put them back, and delete what is settled.
-func (s *Sweeper) GrantPeople(to awsiam.IGrantable) {
-	allow(to, nil, []string{*s.People.QueueArn()}, "sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage")
-	if key := s.People.EncryptionMasterKey(); key != nil {
+func (s *Sweeper) GrantEscalation(to awsiam.IGrantable) {
+	allow(to, nil, []string{*s.EscalationQueue.QueueArn()}, "sqs:ReceiveMessage", "sqs:ChangeMessageVisibility",
+		"sqs:DeleteMessage")
+	if key := s.EscalationQueue.EncryptionMasterKey(); key != nil {
 		allow(to, nil, []string{*key.KeyArn()}, "kms:Decrypt")
 	}
 }

@@ -54,17 +54,14 @@ type Table struct {
 	// strong is a global table with strong consistency, which has neither TTL nor
 	// transactions.
 	strong bool
-	// swept: a sweeper has its grant. routes are those of the table's relays to queues.
+	// swept: a sweeper has its grant. routes are the paths of the queues of the table's relays.
 	swept  bool
-	routes []route
+	routes []string
 }
 
 // NewTable returns a table. props may be nil.
 func NewTable(scope constructs.Construct, id string, props *TableProps) *Table {
-	if props == nil {
-		props = &TableProps{}
-	}
-	p := *props
+	p := valueOf(props)
 	t := &Table{}
 	in := &awsdynamodb.TablePropsV2{
 		PartitionKey: key(schema.PK, awsdynamodb.AttributeType_STRING),

@@ -142,7 +142,7 @@ func alarmsAreDescribed(s stacks) error {
 			actions, _ := at(p, "AlarmActions").([]any)
 			errs = append(errs, want(id+" tells somebody", 1, len(actions)))
 			description, _ := at(p, "AlarmDescription").(string)
-			what, anchor, ok := strings.Cut(description, ". Runbook: "+infra.DefaultRunbook+"#")
+			what, anchor, ok := strings.Cut(description, ". Runbook: "+infra.Runbook+"#")
 			switch {
 			case !ok || what == "" || anchor == "":
 				errs = append(errs, fmt.Errorf("%s names no section of the runbook: %q", id, description))

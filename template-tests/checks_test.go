@@ -42,14 +42,6 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// TestTemplatesOfRESTAPI holds the other flavour to what does not depend on it.
-func TestTemplatesOfRESTAPI(t *testing.T) {
-	got := asRESTAPI(t)
-	for name, check := range checks {
-		t.Run(name, func(t *testing.T) { require.NoError(t, check(got)) })
-	}
-}
-
 // want is an error if two values are not equal.
 func want(what string, wanted, got any) error {
 	if reflect.DeepEqual(wanted, got) {
@@ -273,7 +265,7 @@ func queuesAreSafe(s stacks) error {
 		}
 	}
 	for sweeper, tt := range map[string]template{"RefundSweeper": s.payments, "Sweeper": s.orders} {
-		errs = append(errs, want("the queue of "+sweeper, []string{sweeper + "People"},
+		errs = append(errs, want("the queue of "+sweeper, []string{sweeper + "Escalations"},
 			texts(tt.property("AWS::Lambda::Function", sweeper+"Function", "Environment", "Variables", schema.EnvSweepPeople))))
 	}
 	for queue, tt := range map[string]template{"StatementsQueue": s.payments, "OrdersQueue": s.orders} {

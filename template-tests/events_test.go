@@ -19,7 +19,7 @@ import (
 
 func TestEvents(t *testing.T) {
 	got, problems := synth(t, func(s awscdk.Stack) {
-		require.NotNil(t, worker(t, s, 0).OnEvents(&infra.EventsProps{Repeat: infra.NotRepeatable}))
+		require.NotNil(t, worker(t, s, 0).OnEvents(nil))
 	})
 	require.Empty(t, problems)
 	resource, p := got.only(t, "AWS::Lambda::EventInvokeConfig")
@@ -31,79 +31,47 @@ func TestEvents(t *testing.T) {
 	require.Equal(t, 14.0*86400, got.named(t, "AWS::SQS::Queue", "WorkerFailures")["MessageRetentionPeriod"])
 }
 
-func TestEventsSettings(t *testing.T) {
+func TestEventsWithAFailureQueueOfYourOwn(t *testing.T) {
 	got, problems := synth(t, func(s awscdk.Stack) {
 		own := awssqs.NewQueue(s, jsii.String("Own"), nil)
-		require.Equal(t, own, worker(t, s, 0).OnEvents(&infra.EventsProps{
-			Repeat: infra.NotRepeatable, MaxAge: time.Hour, NoRetries: true, EventBridge: 24 * time.Hour, Retention: 26 * time.Hour, Failures: own,
-		}))
+		require.Equal(t, own, worker(t, s, 0).OnEvents(&infra.EventsProps{Failures: own}))
 	})
 	require.Empty(t, problems)
 	_, p := got.only(t, "AWS::Lambda::EventInvokeConfig")
-	require.Equal(t, 3600.0, p["MaximumEventAgeInSeconds"])
-	require.Equal(t, 0.0, p["MaximumRetryAttempts"])
-	require.Equal(t, []string{"Own.Arn"}, texts(p["DestinationConfig"].(map[string]any)["OnFailure"].(map[string]any)["Destination"]))
+	require.Equal(t, []string{"Own.Arn"}, texts(at(p, "DestinationConfig", "OnFailure", "Destination")))
 }
 
-// Without a retention of its own an operation's is long enough for each source, and the
-// function is told for how long its source delivers.
+// The function is told for how long its source delivers, and an operation without a retention of its
+// own is kept for longer.
 func TestEventsOfEachSource(t *testing.T) {
-	for source, hours := range map[infra.EventSource]int{
-		"": 6, infra.FromCallers: 6, infra.FromS3: 6, infra.FromScheduler: 30, infra.FromEventBridge: 30, infra.FromSNS: 23*24 + 6,
+	for source, want := range map[infra.EventSource]struct {
+		hours     int
+		retention time.Duration
+	}{
+		"":                    {6, idemlambda.AsyncRetention},
+		infra.DirectInvoke:    {6, idemlambda.AsyncRetention},
+		infra.FromS3:          {6, idemlambda.S3Retention},
+		infra.FromScheduler:   {30, idemlambda.AsyncRetention},
+		infra.FromEventBridge: {30, idemlambda.EventBridgeRetention},
+		infra.FromSNS:         {23*24 + 6, idemlambda.SNSRetention},
 	} {
 		t.Run(string(source), func(t *testing.T) {
-			got, problems := synth(t, func(s awscdk.Stack) {
-				worker(t, s, 0).OnEvents(&infra.EventsProps{Repeat: infra.NotRepeatable, Source: source})
-			})
+			got, problems := synth(t, func(s awscdk.Stack) { worker(t, s, 0).OnEvents(&infra.EventsProps{Source: source}) })
 			require.Empty(t, problems)
-			require.Equal(t, strconv.Itoa(hours*3600), got.environment(t, "Worker")[schema.EnvEventRedelivery])
+			require.Equal(t, strconv.Itoa(want.hours*3600), got.environment(t, "Worker")[schema.EnvEventRedelivery])
+			require.Greater(t, want.retention, time.Duration(want.hours)*time.Hour)
 		})
 	}
 }
 
-func TestEventsChecks(t *testing.T) {
-	const isError, isWarning = true, false
-	for name, tc := range map[string]struct {
-		props infra.EventsProps
-		error bool
-		says  []string
-	}{
-		"no declaration": {infra.EventsProps{}, isError, []string{`Repeat is ""`, "infra.NotRepeatable"}},
-		"retention below Lambda's": {infra.EventsProps{Repeat: infra.NotRepeatable, Retention: 6 * time.Hour}, isError,
-			[]string{"Retention of 6h0m0s", "6h0m0s (Lambda's time", "above 6h0m0s"}},
-		"retention below EventBridge's": {infra.EventsProps{Repeat: infra.NotRepeatable, EventBridge: 23 * time.Hour, Retention: 29 * time.Hour}, isError,
-			[]string{"Retention of 29h0m0s", "29h0m0s", "EventBridge's time"}},
-		"repeatable and late": {infra.EventsProps{Repeat: infra.Repeatable, Source: infra.FromEventBridge, Retention: time.Hour}, isWarning, []string{"30h0m0s", "idem:retention"}},
-		"retention below SNS's": {infra.EventsProps{Repeat: infra.NotRepeatable, Source: infra.FromSNS, Retention: 23 * 24 * time.Hour}, isError,
-			[]string{"558h0m0s", "SNS's time"}},
-		"retention below the Scheduler's": {infra.EventsProps{Repeat: infra.NotRepeatable, Source: infra.FromScheduler, Retention: 24 * time.Hour}, isError,
-			[]string{"30h0m0s", "EventBridge Scheduler's time"}},
-		"a source that is none": {infra.EventsProps{Repeat: infra.Repeatable, Source: "kafka"}, isError, []string{`Source is "kafka"`}},
-		"two sources":           {infra.EventsProps{Repeat: infra.Repeatable, Source: infra.FromSNS, EventBridge: time.Hour}, isError, []string{`EventBridge is 1h0m0s and Source is "sns"`}},
-		"nowhere to go":         {infra.EventsProps{Repeat: infra.Repeatable, NoFailures: true}, isWarning, []string{"are lost", "leave NoFailures out"}},
-		"a long age":            {infra.EventsProps{Repeat: infra.Repeatable, MaxAge: 7 * time.Hour}, isError, []string{"MaxAge is 7h0m0s"}},
-		"a long delivery":       {infra.EventsProps{Repeat: infra.Repeatable, EventBridge: 25 * time.Hour}, isError, []string{"EventBridge is 25h0m0s"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, problems := synth(t, func(s awscdk.Stack) { worker(t, s, 0).OnEvents(&tc.props) })
-			says(t, problems, tc.error, tc.says...)
-		})
-	}
-	t.Run("two places to go", func(t *testing.T) {
-		_, problems := synth(t, func(s awscdk.Stack) {
-			worker(t, s, 0).OnEvents(&infra.EventsProps{Repeat: infra.Repeatable, NoFailures: true, Failures: awssqs.NewQueue(s, jsii.String("Own"), nil)})
-		})
-		says(t, problems, isError, "NoFailures is set beside Failures")
-	})
+func TestEventsOfNoSource(t *testing.T) {
+	_, problems := synth(t, func(s awscdk.Stack) { worker(t, s, 0).OnEvents(&infra.EventsProps{Source: "kafka"}) })
+	says(t, problems, true, `Source is "kafka"`)
 }
 
 // What the checks know of the library is what it does.
 func TestDefaultsAreTheLibrarys(t *testing.T) {
-	require.Equal(t, idemlambda.AsyncRetention, infra.DefaultAsyncRetention)
-	require.Equal(t, idemlambda.EventBridgeRetention, infra.DefaultEventBridgeRetention)
-	require.Equal(t, idemlambda.SNSRetention, infra.DefaultSNSRetention)
-	require.Equal(t, idemlambda.S3Retention, infra.DefaultS3Retention)
-	require.Equal(t, idemlambda.SQSRetention, infra.DefaultQueueRetention)
-	require.Equal(t, outbox.DefaultGrace, infra.DefaultGrace)
+	require.Greater(t, idemlambda.SQSRetention, 2*infra.DefaultMessageRetention, "a queue's time and its dead-letter queue's")
+	require.Equal(t, outbox.DefaultGrace, infra.RelayGrace)
 	require.Equal(t, 2*time.Second, idem.DefaultMargin, "the checks of visibility count with it")
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2authorizers"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
@@ -32,13 +33,14 @@ func Example_api() {
 	charge.UseTable(records, nil) // IDEM_TABLE, and the permissions for it
 
 	api := infra.NewAPI(stack, "API", charge, &infra.APIProps{
-		Routes:     []infra.Route{{Route: "POST /payments"}},
-		Authorizer: infra.Authorizer{JWT: &infra.JWT{Issuer: issuer, Audience: []string{"payments"}}},
+		Routes: []infra.Route{{Route: "POST /payments"}},
+		Authorizer: awsapigatewayv2authorizers.NewHttpJwtAuthorizer(jsii.String("JWT"), &issuer,
+			&awsapigatewayv2authorizers.HttpJwtAuthorizerProps{JwtAudience: jsii.Strings("payments")}),
 	})
 
 	worker := infra.NewFunction(stack, "Worker", &infra.FunctionProps{Package: "./testdata/charge", Timeout: 30 * time.Second})
 	worker.UseTable(records, nil)
-	infra.GrantBusiness(orders, worker, "PutItem") // what its transactions write beside the record
+	infra.GrantTransaction(orders, worker, "PutItem") // what its transactions write with the record
 	queue := infra.NewQueue(stack, "OrdersQueue", worker, &infra.QueueProps{
 		Repeat: infra.Repeatable, // the code says idem.Repeatable
 	})
@@ -48,16 +50,16 @@ func Example_api() {
 		Queues: map[string]awssqs.IQueue{"shipping": shipping}, // a message's Destination
 	})
 	sweeper := infra.NewSweeper(stack, "Sweeper", records, &infra.SweeperProps{
-		Function: infra.FunctionProps{Package: "./testdata/charge"}, // without it, one that asks nobody
+		Function: infra.FunctionProps{Package: "./testdata/charge"}, // without it, one that asks no provider
 	})
 	infra.NewMonitoring(stack, "Monitoring", &infra.MonitoringProps{
 		Topic: alarms, Table: records, Functions: []awslambda.Function{charge, worker}, APIs: []*infra.API{api},
 		Queues: []*infra.Queue{queue}, Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper},
 	})
 
-	// What the runbook and idemctl go by.
+	// What the runbook and idemctl use.
 	awscdk.NewCfnOutput(stack, jsii.String("TableName"), &awscdk.CfnOutputProps{Value: records.TableName()})
-	awscdk.NewCfnOutput(stack, jsii.String("PeopleQueueURL"), &awscdk.CfnOutputProps{Value: sweeper.People.QueueUrl()})
+	awscdk.NewCfnOutput(stack, jsii.String("EscalationQueueURL"), &awscdk.CfnOutputProps{Value: sweeper.EscalationQueue.QueueUrl()})
 	awscdk.NewCfnOutput(stack, jsii.String("DeadLetterQueueURL"), &awscdk.CfnOutputProps{Value: queue.DeadLetters.QueueUrl()})
 
 	assembly := app.Synth(nil)
@@ -70,7 +72,7 @@ func Example_api() {
 func Example_later() {
 	app := awscdk.NewApp(nil)
 	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
-	authorizer := infra.Authorizer{IAM: true}
+	authorizer := awsapigatewayv2authorizers.NewHttpIamAuthorizer()
 	records := infra.NewTable(stack, "Records", nil)
 	accept := infra.NewFunction(stack, "Accept", &infra.FunctionProps{Package: "./testdata/charge"})
 	accept.UseTable(records, nil)

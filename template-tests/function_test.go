@@ -55,7 +55,6 @@ func TestFunctionSettings(t *testing.T) {
 		f := infra.NewFunction(s, "Handler", &infra.FunctionProps{
 			Code: given(t), Name: "payments", Description: "takes payments", Timeout: 25 * time.Second, Memory: 1024,
 			LogRetention: awslogs.RetentionDays_ONE_YEAR, Tracing: true, Environment: map[string]string{"PROVIDER_URL": "https://provider.example"},
-			Lease: 25 * time.Second,
 		})
 		f.UseTable(infra.NewTable(s, "Records", nil), nil)
 	})
@@ -89,7 +88,6 @@ func TestFunctionRefuses(t *testing.T) {
 		"a part of a second":  {infra.FunctionProps{Code: given(t), Timeout: 1500 * time.Millisecond}, []string{"Timeout is 1.5s", "whole seconds"}},
 		"a long time-out":     {infra.FunctionProps{Code: given(t), Timeout: time.Hour}, []string{"Timeout is 1h0m0s", "15m0s"}},
 		"little memory":       {infra.FunctionProps{Code: given(t), Memory: 64}, []string{"Memory is 64", "128"}},
-		"a negative lease":    {infra.FunctionProps{Code: given(t), Lease: -time.Second}, []string{"Lease is -1s"}},
 		"its time-out's name": {infra.FunctionProps{Code: given(t), Environment: map[string]string{schema.EnvFunctionTimeout: "3"}}, []string{schema.EnvFunctionTimeout, "follows from Timeout"}},
 		"a local endpoint":    {infra.FunctionProps{Code: given(t), Environment: map[string]string{schema.EnvEndpoint: "x"}}, []string{schema.EnvEndpoint, "leave it out"}},
 	} {
@@ -98,12 +96,6 @@ func TestFunctionRefuses(t *testing.T) {
 			says(t, problems, true, tc.says...)
 		})
 	}
-	t.Run("a lease beyond the time-out", func(t *testing.T) {
-		_, problems := synth(t, func(s awscdk.Stack) {
-			infra.NewFunction(s, "Handler", &infra.FunctionProps{Code: given(t), Lease: 30 * time.Second})
-		})
-		says(t, problems, false, "the lease of 30s outlasts the time-out of 10s", "idem.Options.Lease", "idem:lease-over-timeout")
-	})
 }
 
 // built synthesizes the payments function into a folder of its own and returns the

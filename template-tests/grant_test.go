@@ -104,20 +104,20 @@ func TestGrantOfATail(t *testing.T) {
 	require.ElementsMatch(t, []string{"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"}, got["Records.StreamArn"])
 }
 
-func TestGrantOfTheQueueForPeople(t *testing.T) {
+func TestGrantOfTheEscalationQueue(t *testing.T) {
 	got, problems := synth(t, func(s awscdk.Stack) {
 		role := awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{AssumedBy: awsiam.NewAccountRootPrincipal()})
 		table := infra.NewTable(s, "Records", nil)
 		infra.NewSweeper(s, "Sweeper", table, &infra.SweeperProps{
 			Function: infra.FunctionProps{Code: given(t)}, EncryptionKey: awskms.NewKey(s, jsii.String("Key"), nil),
-		}).GrantPeople(role)
+		}).GrantEscalation(role)
 	})
 	require.Empty(t, problems)
-	people := got.named(t, "AWS::IAM::Policy", "RoleDefaultPolicy")
-	all, _ := at(people, "PolicyDocument", "Statement").([]any)
+	policy := got.named(t, "AWS::IAM::Policy", "RoleDefaultPolicy")
+	all, _ := at(policy, "PolicyDocument", "Statement").([]any)
 	require.Len(t, all, 2)
 	require.ElementsMatch(t, []string{"sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage"}, texts(at(all[0], "Action")))
-	require.Equal(t, []string{"SweeperPeople.Arn"}, texts(at(all[0], "Resource")))
+	require.Equal(t, []string{"SweeperEscalations.Arn"}, texts(at(all[0], "Resource")))
 	require.Equal(t, []string{"kms:Decrypt"}, texts(at(all[1], "Action")))
 	require.Equal(t, []string{"Key.Arn"}, texts(at(all[1], "Resource")))
 }
@@ -130,7 +130,7 @@ func TestGrantOfABusinessTable(t *testing.T) {
 		table := awsdynamodb.NewTableV2(s, jsii.String("Orders"), &awsdynamodb.TablePropsV2{
 			PartitionKey: &awsdynamodb.Attribute{Name: jsii.String("id"), Type: awsdynamodb.AttributeType_STRING},
 		})
-		infra.GrantBusiness(table, role, "PutItem", "dynamodb:ConditionCheckItem")
+		infra.GrantTransaction(table, role, "PutItem", "dynamodb:ConditionCheckItem")
 	})
 	require.Empty(t, problems)
 	require.Equal(t, map[string][]string{

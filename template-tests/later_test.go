@@ -39,7 +39,7 @@ func acceptingStack(t *testing.T, change func(*accepting)) (template, []infra.Pr
 			later: infra.LaterProps{
 				Route: infra.Route{Route: "POST /statements", Rate: 5, Burst: 7}, Status: "/statements/{id}", Queue: infra.QueueProps{Repeat: infra.Repeatable},
 			},
-			api: &infra.APIProps{Authorizer: infra.Authorizer{IAM: true}},
+			api: &infra.APIProps{Authorizer: signed()},
 		}
 		change(a)
 		records := infra.NewTable(s, "Records", &a.table)
@@ -103,18 +103,6 @@ func TestLater(t *testing.T) {
 	require.Equal(t, []string{"sqs:SendMessage"}, rights["RelayFunctionRole"]["Statements.Arn"])
 }
 
-func TestLaterBehindARESTAPI(t *testing.T) {
-	got, problems := acceptingStack(t, func(a *accepting) {
-		a.api.Flavour, a.api.CORS = infra.RESTAPI, &infra.CORS{Origins: []string{"https://shop.example"}}
-	})
-	require.Empty(t, problems)
-	found := map[string]int{}
-	for _, m := range got.resources("AWS::ApiGateway::Method") {
-		found[at(m, "Properties", "HttpMethod").(string)]++
-	}
-	require.Equal(t, map[string]int{"POST": 1, "GET": 1, "HEAD": 1, "DELETE": 1, "OPTIONS": 2}, found)
-}
-
 // Behind a function URL, or an API of one's own, the routes are left out.
 func TestLaterBehindSomethingElse(t *testing.T) {
 	got, problems := acceptingStack(t, func(a *accepting) { a.api = nil })
@@ -125,12 +113,12 @@ func TestLaterBehindSomethingElse(t *testing.T) {
 func TestLaterSettings(t *testing.T) {
 	got, problems := acceptingStack(t, func(a *accepting) {
 		key := awskms.NewKey(a.stack, jsii.String("Key"), nil)
-		a.api.Authorizer = tokens
+		a.api.Authorizer = tokens()
 		a.later.Route.Scopes, a.later.Status, a.later.For = []string{"write"}, "/made/statements/{id}", 10*time.Hour
 		a.later.Queue = infra.QueueProps{Repeat: infra.NotRepeatable, MessageRetention: 10 * time.Hour, EncryptionKey: key, MaxConcurrency: 3}
-		a.watch = &infra.MonitoringProps{QueueAge: 9 * time.Hour}
+		a.watch = &infra.MonitoringProps{Thresholds: map[string]float64{"Age": 9 * 3600}}
 	})
-	says(t, problems, false, "the alarms tell nobody")
+	says(t, problems, false, "the alarms notify no topic")
 	require.Len(t, problems, 1)
 	for _, r := range got.resources("AWS::ApiGatewayV2::Route") {
 		require.Equal(t, []any{"write"}, at(r, "Properties", "AuthorizationScopes"), at(r, "Properties", "RouteKey"))
@@ -151,7 +139,7 @@ func TestLaterChecks(t *testing.T) {
 		error  bool
 		says   []string
 	}{
-		"no sweeper": {func(a *accepting) { a.sweeper = false }, isError, []string{"no sweeper looks after the table Test/Records", "NewSweeper", "GrantSweeper"}},
+		"no sweeper": {func(a *accepting) { a.sweeper = false }, isError, []string{"the table Test/Records has no sweeper", "NewSweeper", "GrantSweeper"}},
 		"no relay":   {func(a *accepting) { a.relay = nil }, isError, []string{"nothing fills the queue", "RelayProps.Queues", "GrantSend"}},
 		"a relay to another queue": {func(a *accepting) {
 			a.relay.Queues = map[string]awssqs.IQueue{"statements": awssqs.NewQueue(a.stack, jsii.String("Other"), nil)}
@@ -161,7 +149,7 @@ func TestLaterChecks(t *testing.T) {
 			a.own = func(*infra.Later, *infra.Function, *infra.Table) {
 				infra.NewSweeper(a.stack, "Sweeper", infra.NewTable(a.stack, "Other", nil), &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
 			}
-		}, isError, []string{"no sweeper looks after the table Test/Records"}},
+		}, isError, []string{"the table Test/Records has no sweeper"}},
 		"another table's relay": {func(a *accepting) {
 			a.relay = nil
 			a.own = func(l *infra.Later, _ *infra.Function, _ *infra.Table) {
@@ -186,10 +174,10 @@ func TestLaterChecks(t *testing.T) {
 		}, isError, []string{"a global table has no transactions, in which work is accepted"}},
 		"a long time-out": {func(a *accepting) { a.timeout = 10 * time.Minute }, isWarning,
 			[]string{"work waits for 1h0m0s at most", "comes again after 1h0m0s", "idem:given-up-early"}},
-		"a rare sweep of the relay": {func(a *accepting) { a.relay.Sweep, a.relay.Grace = 58*time.Minute, 2*time.Minute }, isWarning,
-			[]string{"work waits for 1h0m0s at most", "sent after up to 1h0m0s", "idem:given-up-early"}},
-		"an alarm that is late": {func(a *accepting) { a.watch = &infra.MonitoringProps{QueueAge: time.Hour} }, isWarning,
-			[]string{"QueueAge of 1h0m0s is no less than", "Statements", "idem:given-up-early"}},
+		"a sweep of the relay that is late": {func(a *accepting) { a.later.For = 7 * time.Minute }, isWarning,
+			[]string{"work waits for 7m0s at most", "sent after up to 7m0s", "idem:given-up-early"}},
+		"an alarm that is late": {func(a *accepting) { a.watch = &infra.MonitoringProps{Thresholds: map[string]float64{"Age": 3600}} }, isWarning,
+			[]string{"Age, 1h0m0s, is no less than", "Statements", "idem:given-up-early"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := acceptingStack(t, tc.change)
@@ -209,9 +197,11 @@ func TestLaterOfOnesOwn(t *testing.T) {
 			a.relay = nil
 			a.own = func(l *infra.Later, accept *infra.Function, _ *infra.Table) { l.Queue.GrantSend(accept) }
 		},
-		"a quick relay": func(a *accepting) { a.relay.Sweep = 57 * time.Minute },
+		"a sweep of the relay in time": func(a *accepting) { a.later.For = 7*time.Minute + time.Second },
 		"a quick alarm": func(a *accepting) {
-			a.watch = &infra.MonitoringProps{QueueAge: 59 * time.Minute, Topic: awssns.NewTopic(a.stack, jsii.String("Alarms"), nil)}
+			a.watch = &infra.MonitoringProps{
+				Topic: awssns.NewTopic(a.stack, jsii.String("Alarms"), nil), Thresholds: map[string]float64{"Age": 59 * 60},
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,12 +3,13 @@ package templatetests
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
@@ -28,24 +29,21 @@ func TestMonitoring(t *testing.T) {
 			Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": q},
 		})
 		sweeper := infra.NewSweeper(s, "Sweeper", table, &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
-		var apis []*infra.API
-		for _, flavour := range []infra.Flavour{infra.HTTPAPI, infra.RESTAPI} {
-			apis = append(apis, infra.NewAPI(s, "Api-"+string(flavour), f, &infra.APIProps{Flavour: flavour, Routes: twoRoutes, Authorizer: infra.Authorizer{IAM: true}}))
-		}
+		api := infra.NewAPI(s, "Api", f, &infra.APIProps{Routes: twoRoutes, Authorizer: signed()})
 		m := infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
-			Name: "payments", Topic: awssns.NewTopic(s, jsii.String("Alarms"), nil), Table: table,
-			Functions: []awslambda.Function{f}, Queues: []*infra.Queue{q}, APIs: apis, Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper},
-			Metrics: []awscloudwatch.Metric{awscloudwatch.NewMetric(&awscloudwatch.MetricProps{Namespace: jsii.String("idem"), MetricName: jsii.String("Replays")})},
+			Topic: awssns.NewTopic(s, jsii.String("Alarms"), nil), Table: table,
+			Functions: []awslambda.Function{f}, Queues: []*infra.Queue{q}, APIs: []*infra.API{api}, Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper},
 		})
 		names = slices.Sorted(maps.Keys(m.Alarms))
 	})
 	require.Empty(t, problems)
 	require.Equal(t, []string{
-		"Api-http5xx", "Api-rest5xx", "OrdersAge", "OrdersDeadLettersAge", "OrdersDeadLettersDepth", "OrdersFailed",
+		"Api5xx", "OrdersAge", "OrdersDeadLettersAge", "OrdersDeadLettersDepth", "OrdersFailed",
 		"RecordsFailedConditions", "RecordsIndexReadThrottles", "RecordsIndexWriteThrottles", "RecordsReadThrottles", "RecordsWriteThrottles",
 		"RelayFailuresAge", "RelayFailuresDepth", "RelayFunctionDuration", "RelayFunctionErrors", "RelayFunctionThrottles", "RelayIteratorAge",
 		"RelayOutboxDead", "RelayOutboxOld", "RelayOutboxUnreadable",
-		"SweeperFunctionErrors", "SweeperFunctionThrottles", "SweeperGivenUp", "SweeperOldestOpen", "SweeperPeopleAge", "SweeperPeopleDepth",
+		"SweeperEscalationsAge", "SweeperEscalationsDepth",
+		"SweeperFunctionErrors", "SweeperFunctionThrottles", "SweeperGivenUp", "SweeperOldestOpen",
 		"SweeperRecordUnreadable", "SweeperStopped", "SweeperUnclaimed",
 		"WorkerDuration", "WorkerErrors", "WorkerFailedOpen", "WorkerKeyReused", "WorkerOutcomeDropped", "WorkerRecordUnreadable",
 		"WorkerStoreUnavailable", "WorkerThrottles",
@@ -59,15 +57,14 @@ func TestMonitoring(t *testing.T) {
 		"WorkerThrottles":         {"MetricName": "Throttles", "Statistic": "Sum"},
 		"RelayIteratorAge":        {"MetricName": "IteratorAge", "Statistic": "Maximum", "Threshold": 300000.0},
 		"SweeperFunctionErrors":   {"MetricName": "Errors", "Statistic": "Sum", "Threshold": 1.0},
-		"SweeperPeopleDepth":      {"MetricName": "ApproximateNumberOfMessagesVisible", "Statistic": "Maximum", "Threshold": 1.0},
+		"SweeperEscalationsDepth": {"MetricName": "ApproximateNumberOfMessagesVisible", "Statistic": "Maximum", "Threshold": 1.0},
 		"RecordsWriteThrottles":   {"MetricName": "WriteThrottleEvents", "Namespace": "AWS/DynamoDB"},
 		"RecordsFailedConditions": {"MetricName": "ConditionalCheckFailedRequests", "Threshold": 10000.0},
 		"SweeperOldestOpen":       {"MetricName": "oldest_open", "Namespace": "Idempotency", "Statistic": "Maximum", "Threshold": 900.0},
 		"WorkerKeyReused":         {"MetricName": "key_reused", "Namespace": "Idempotency", "Statistic": "Sum", "Threshold": 20.0},
 		"WorkerStoreUnavailable":  {"MetricName": "store_unavailable", "Statistic": "Sum", "Threshold": 10.0},
 		"RelayOutboxOld":          {"MetricName": "outbox_oldest", "Statistic": "Maximum", "Threshold": 900.0},
-		"Apihttp5xx":              {"MetricName": "5xx", "Namespace": "AWS/ApiGateway", "Statistic": "Sum"},
-		"Apirest5xx":              {"MetricName": "5XXError", "Namespace": "AWS/ApiGateway", "Statistic": "Sum"},
+		"Api5xx":                  {"MetricName": "5xx", "Namespace": "AWS/ApiGateway", "Statistic": "Sum"},
 	} {
 		p := got.named(t, "AWS::CloudWatch::Alarm", "Monitoring"+alarm)
 		for member, value := range want {
@@ -103,31 +100,29 @@ func TestMonitoring(t *testing.T) {
 	}
 	require.Equal(t, map[any]any{"expr_1": "invocations - errors", "invocations": "Invocations", "errors": "Errors"}, of)
 	_, dashboard := got.only(t, "AWS::CloudWatch::Dashboard")
-	require.Equal(t, "payments", dashboard["DashboardName"])
 	body, err := json.Marshal(dashboard["DashboardBody"])
 	require.NoError(t, err)
-	for _, text := range []string{"Replays", "IteratorAge", "5XXError", "WriteThrottleEvents", "ApproximateAgeOfOldestMessage",
+	for _, text := range []string{"IteratorAge", "5xx", "WriteThrottleEvents", "ApproximateAgeOfOldestMessage",
 		"handler_time", "replayed", "shadow_executed", "failed_open", "resolved", "oldest_open", "outbox_relayed", "outbox_oldest"} {
 		require.Contains(t, string(body), text)
 	}
 }
 
 func TestMonitoringChecks(t *testing.T) {
+	own := func(kind string, threshold float64) infra.MonitoringProps {
+		return infra.MonitoringProps{Thresholds: map[string]float64{kind: threshold}}
+	}
 	for name, tc := range map[string]struct {
 		props infra.MonitoringProps
 		error bool
 		says  []string
 	}{
-		"nobody told":          {infra.MonitoringProps{}, false, []string{"tell nobody", "Topic"}},
-		"a negative age":       {infra.MonitoringProps{QueueAge: -1}, true, []string{"QueueAge is -1ns"}},
-		"a negative threshold": {infra.MonitoringProps{FailedConditions: -1}, true, []string{"FailedConditions is -1"}},
-		"a negative open age":  {infra.MonitoringProps{OpenAge: -1}, true, []string{"OpenAge is -1ns"}},
-		"a short outbox age":   {infra.MonitoringProps{OutboxAge: 1}, true, []string{"OutboxAge is 1ns"}},
-		"negative reuses":      {infra.MonitoringProps{ReusedKeys: -1}, true, []string{"ReusedKeys is -1"}},
-		"negative failures":    {infra.MonitoringProps{FailedMessages: -1}, true, []string{"FailedMessages is -1"}},
-		"negative outages":     {infra.MonitoringProps{Unavailable: -2}, true, []string{"Unavailable is -2"}},
-		"a file as runbook":    {infra.MonitoringProps{Runbook: "RUNBOOK.md"}, true, []string{`Runbook is "RUNBOOK.md"`, "https URL"}},
-		"a runbook's section":  {infra.MonitoringProps{Runbook: "https://wiki.example/idem#top"}, true, []string{"without a fragment"}},
+		"no topic":               {infra.MonitoringProps{}, false, []string{"notify no topic", "set Topic"}},
+		"a negative threshold":   {own("FailedConditions", -1), true, []string{"the threshold of FailedConditions is -1", "for 10000"}},
+		"a threshold of nothing": {own("KeyReused", 0), true, []string{"the threshold of KeyReused is 0", "for 20"}},
+		"no number":              {own("Age", math.NaN()), true, []string{"the threshold of Age is NaN"}},
+		"no kind":                {own("KeysReused", 5), true, []string{`Thresholds has "KeysReused"`, "IteratorAge, KeyReused, OldestOpen"}},
+		"each function's own":    {own("Duration", 5), true, []string{`Thresholds has "Duration"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := synth(t, func(s awscdk.Stack) { infra.NewMonitoring(s, "Monitoring", &tc.props) })
@@ -136,7 +131,7 @@ func TestMonitoringChecks(t *testing.T) {
 	}
 }
 
-func TestMonitoringWithThresholdsAndARunbookOfYourOwn(t *testing.T) {
+func TestMonitoringWithThresholds(t *testing.T) {
 	got, problems := synth(t, func(s awscdk.Stack) {
 		table := infra.NewTable(s, "Records", nil)
 		sweeper := infra.NewSweeper(s, "Sweeper", table, &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
@@ -147,19 +142,24 @@ func TestMonitoringWithThresholdsAndARunbookOfYourOwn(t *testing.T) {
 		q := infra.NewQueue(s, "OrdersQueue", f, &infra.QueueProps{Repeat: infra.Repeatable})
 		infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
 			Topic: awssns.NewTopic(s, jsii.String("Alarms"), nil), Functions: []awslambda.Function{f},
-			Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper}, Queues: []*infra.Queue{q}, FailedMessages: 5,
-			OpenAge: time.Hour, OutboxAge: 30 * time.Minute, ReusedKeys: 500, Unavailable: 3, Runbook: "https://wiki.example/idem",
+			Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper}, Queues: []*infra.Queue{q},
+			Thresholds: map[string]float64{"OldestOpen": 3600, "IteratorAge": 90_000, "KeyReused": 2_000_000, "Failed": 5},
 		})
 	})
 	require.Empty(t, problems)
 	for alarm, threshold := range map[string]float64{
-		"SweeperOldestOpen": 3600, "RelayOutboxOld": 1800, "WorkerKeyReused": 500, "WorkerStoreUnavailable": 3, "OrdersQueueFailed": 5,
+		"SweeperOldestOpen": 3600, "RelayIteratorAge": 90_000, "WorkerKeyReused": 2_000_000, "OrdersQueueFailed": 5,
+		"WorkerStoreUnavailable": 10, "WorkerDuration": 16_000,
 	} {
 		require.Equal(t, threshold, got.named(t, "AWS::CloudWatch::Alarm", "Monitoring"+alarm)["Threshold"], alarm)
 	}
-	described := got.named(t, "AWS::CloudWatch::Alarm", "MonitoringSweeperOldestOpen")["AlarmDescription"]
-	require.Equal(t, "an operation has been an open question for 1h0m0s: nobody knows whether it took effect, and its customer waits. "+
-		"Runbook: https://wiki.example/idem#oldestopen", described)
+	for alarm, described := range map[string]string{
+		"SweeperOldestOpen": "an operation has been an open question for 1h0m0s: ", "RelayIteratorAge": "the relay is 1m30s behind ",
+		"WorkerKeyReused": "2000000 calls in ",
+	} {
+		text := got.named(t, "AWS::CloudWatch::Alarm", "Monitoring"+alarm)["AlarmDescription"]
+		require.True(t, strings.HasPrefix(text.(string), described), text)
+	}
 }
 
 func TestMonitoringOfASlowQueue(t *testing.T) {
@@ -167,16 +167,17 @@ func TestMonitoringOfASlowQueue(t *testing.T) {
 		q := infra.NewQueue(s, "Orders", worker(t, s, 3*time.Minute), &infra.QueueProps{Repeat: infra.Repeatable})
 		infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{Queues: []*infra.Queue{q}})
 	})
-	says(t, problems, false, "QueueAge of 15m0s", "visibility time-out of Orders, 18m0s", "idem:queue-age")
+	says(t, problems, false, "Age, 15m0s", "visibility time-out of Orders, 18m0s", "idem:queue-age")
 }
 
-func TestMonitoringOfARareSweep(t *testing.T) {
+func TestMonitoringBetweenTwoSweeps(t *testing.T) {
 	_, problems := synth(t, func(s awscdk.Stack) {
 		relay := infra.NewRelay(s, "Relay", infra.NewTable(s, "Records", nil), &infra.RelayProps{
 			Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": awssqs.NewQueue(s, jsii.String("Orders"), nil)},
-			Sweep: 20 * time.Minute,
 		})
-		infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{Relays: []*infra.Relay{relay}})
+		infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
+			Relays: []*infra.Relay{relay}, Thresholds: map[string]float64{"OutboxOld": 300},
+		})
 	})
-	says(t, problems, false, "OutboxAge of 15m0s", "two sweeps of Relay, 20m0s", "idem:outbox-age")
+	says(t, problems, false, "OutboxOld, 5m0s", "two sweeps of Relay, 5m0s", "idem:outbox-age")
 }

@@ -93,7 +93,7 @@ func TestMutations(t *testing.T) {
 		"a permission that the sweeper needs": {"permissions suffice", func(s stacks) {
 			allows(s.payments, "RefundSweeperFunctionRoleDefaultPolicy", "dynamodb:UpdateItem")["Action"] = []any{"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"}
 		}, "RefundSweeperFunctionRole may not do dynamodb:PutItem on Records.Arn"},
-		"a queue for people that is lost": {"queues", func(s stacks) {
+		"an escalation queue that is lost": {"queues", func(s stacks) {
 			delete(in(s.payments, function, "RefundSweeperFunction", "Environment", "Variables"), schema.EnvSweepPeople)
 		}, "the queue of RefundSweeper"},
 		"no alarm on a sweeper that stops": {"alarms", func(s stacks) {

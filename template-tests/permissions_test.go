@@ -107,13 +107,13 @@ var wantedRights = rights{
 		"RefundSweeperFunctionLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"},
 		"Records.Arn":                   {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
 		"Records.Arn/index/open":        {"dynamodb:Query"},
-		"RefundSweeperPeople.Arn":       {"sqs:SendMessage"},
+		"RefundSweeperEscalations.Arn":  {"sqs:SendMessage"},
 	},
 	"SweeperFunctionRole": {
 		"SweeperFunctionLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"},
 		"Records.Arn":             {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
 		"Records.Arn/index/open":  {"dynamodb:Query"},
-		"SweeperPeople.Arn":       {"sqs:SendMessage"},
+		"SweeperEscalations.Arn":  {"sqs:SendMessage"},
 	},
 }
 

@@ -3,6 +3,7 @@ package templatetests
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -114,7 +115,7 @@ func TestQueueSettings(t *testing.T) {
 	got, problems := synth(t, func(s awscdk.Stack) {
 		key := awskms.NewKey(s, jsii.String("Key"), nil)
 		q := infra.NewQueue(s, "Orders", worker(t, s, 30*time.Second), &infra.QueueProps{
-			Repeat: infra.NotRepeatable, Retention: 20 * 24 * time.Hour, Visibility: 10 * time.Minute, MessageRetention: 4 * 24 * time.Hour,
+			Repeat: infra.NotRepeatable, Visibility: 10 * time.Minute, MessageRetention: 4 * 24 * time.Hour,
 			MaxReceives: 8, BatchSize: 100, BatchWindow: 5 * time.Second, MaxConcurrency: 4, EncryptionKey: key,
 		})
 		producer := infra.NewFunction(s, "Producer", &infra.FunctionProps{Code: given(t)})
@@ -134,6 +135,7 @@ func TestQueueSettings(t *testing.T) {
 	require.Equal(t, "600", environment[schema.EnvQueueVisibility])
 	require.Equal(t, "8", environment[schema.EnvQueueMaxReceives])
 	require.Equal(t, "5", environment[schema.EnvQueueBatchWindow])
+	require.Equal(t, strconv.Itoa((4+14)*86400), environment[schema.EnvQueueRedelivery])
 	allowed := got.allowed(t)
 	for _, action := range []string{"sqs:SendMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueUrl"} {
 		require.Equal(t, []string{"Orders.Arn"}, allowed[action], action)
@@ -150,28 +152,25 @@ func TestQueueChecks(t *testing.T) {
 		error bool
 		says  []string
 	}{
-		"no declaration":            {infra.QueueProps{}, isError, []string{"Repeat is not declared", "infra.Repeatable or infra.NotRepeatable"}},
-		"an odd declaration":        {infra.QueueProps{Repeat: "perhaps"}, isError, []string{`Repeat is "perhaps"`}},
-		"visibility within lease":   {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 31 * time.Second}, isError, []string{"Visibility of 31s against the function's time-out of 30s", "lease", "set it to 3m0s, and no less than 32s"}},
-		"visibility and window":     {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 35 * time.Second, BatchWindow: 5 * time.Second}, isError, []string{"set it to 3m5s, and no less than 37s"}},
-		"short visibility":          {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 179 * time.Second}, isWarning, []string{"less than 6 times", "set it to 3m0s", "idem:visibility"}},
-		"visibility beyond SQS":     {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 13 * time.Hour}, isError, []string{"Visibility is 13h0m0s", "12h"}},
-		"no dead letters":           {infra.QueueProps{Repeat: infra.Repeatable, NoDeadLetters: true}, isWarning, []string{"no dead-letter queue", "leave NoDeadLetters out"}},
-		"few receives":              {infra.QueueProps{Repeat: infra.Repeatable, MaxReceives: 3}, isWarning, []string{"after 3 receives", "at least 5"}},
-		"many receives":             {infra.QueueProps{Repeat: infra.Repeatable, MaxReceives: 1001}, isError, []string{"MaxReceives is 1001"}},
-		"negative receives":         {infra.QueueProps{Repeat: infra.Repeatable, MaxReceives: -1}, isError, []string{"MaxReceives is -1"}},
-		"lone concurrency":          {infra.QueueProps{Repeat: infra.Repeatable, MaxConcurrency: 1}, isError, []string{"MaxConcurrency is 1: use 2 to 1000"}},
-		"large batch":               {infra.QueueProps{Repeat: infra.Repeatable, BatchSize: 11}, isError, []string{"BatchSize is 11 without a BatchWindow"}},
-		"long window":               {infra.QueueProps{Repeat: infra.Repeatable, BatchWindow: 301 * time.Second}, isError, []string{"BatchWindow is 5m1s"}},
-		"long message retention":    {infra.QueueProps{Repeat: infra.Repeatable, MessageRetention: days(15)}, isError, []string{"MessageRetention is 360h0m0s"}},
-		"short retention":           {infra.QueueProps{Repeat: infra.NotRepeatable, Retention: days(1)}, isError, []string{"Retention of 24h0m0s", "672h0m0s", "after a redrive", "runs again"}},
-		"short retention, harmless": {infra.QueueProps{Repeat: infra.Repeatable, Retention: days(28)}, isWarning, []string{"Retention of 672h0m0s", "idem:retention"}},
-		"FIFO with a window":        {infra.QueueProps{Repeat: infra.Repeatable, FIFO: true, BatchWindow: time.Second}, isError, []string{"a FIFO queue has none"}},
-		"FIFO with a large batch":   {infra.QueueProps{Repeat: infra.Repeatable, FIFO: true, BatchSize: 11}, isError, []string{"a FIFO queue's batch has at most 10"}},
-		"FIFO by a standard name":   {infra.QueueProps{Repeat: infra.Repeatable, FIFO: true, Name: "orders"}, isError, []string{`called "orders"`, "end in .fifo"}},
-		"standard by a FIFO name":   {infra.QueueProps{Repeat: infra.Repeatable, Name: "orders.fifo"}, isError, []string{"set FIFO"}},
-		"groups without FIFO":       {infra.QueueProps{Repeat: infra.Repeatable, PerGroup: true}, isError, []string{"PerGroup is for FIFO queues"}},
-		"FIFO, not repeatable":      {infra.QueueProps{Repeat: infra.NotRepeatable, FIFO: true}, isWarning, []string{"blocks its message group for up to 15m0s", "5 receives", "idem:blocked-group"}},
+		"no declaration":          {infra.QueueProps{}, isError, []string{"Repeat is not declared", "infra.Repeatable or infra.NotRepeatable"}},
+		"an odd declaration":      {infra.QueueProps{Repeat: "perhaps"}, isError, []string{`Repeat is "perhaps"`}},
+		"visibility within lease": {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 31 * time.Second}, isError, []string{"Visibility of 31s against the function's time-out of 30s", "lease", "set it to 3m0s, and no less than 32s"}},
+		"visibility and window":   {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 35 * time.Second, BatchWindow: 5 * time.Second}, isError, []string{"set it to 3m5s, and no less than 37s"}},
+		"short visibility":        {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 179 * time.Second}, isWarning, []string{"less than 6 times", "set it to 3m0s", "idem:visibility"}},
+		"visibility beyond SQS":   {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 13 * time.Hour}, isError, []string{"Visibility is 13h0m0s", "12h"}},
+		"few receives":            {infra.QueueProps{Repeat: infra.Repeatable, MaxReceives: 3}, isWarning, []string{"after 3 receives", "at least 5"}},
+		"many receives":           {infra.QueueProps{Repeat: infra.Repeatable, MaxReceives: 1001}, isError, []string{"MaxReceives is 1001"}},
+		"negative receives":       {infra.QueueProps{Repeat: infra.Repeatable, MaxReceives: -1}, isError, []string{"MaxReceives is -1"}},
+		"lone concurrency":        {infra.QueueProps{Repeat: infra.Repeatable, MaxConcurrency: 1}, isError, []string{"MaxConcurrency is 1: use 2 to 1000"}},
+		"large batch":             {infra.QueueProps{Repeat: infra.Repeatable, BatchSize: 11}, isError, []string{"BatchSize is 11 without a BatchWindow"}},
+		"long window":             {infra.QueueProps{Repeat: infra.Repeatable, BatchWindow: 301 * time.Second}, isError, []string{"BatchWindow is 5m1s"}},
+		"long message retention":  {infra.QueueProps{Repeat: infra.Repeatable, MessageRetention: days(15)}, isError, []string{"MessageRetention is 360h0m0s"}},
+		"FIFO with a window":      {infra.QueueProps{Repeat: infra.Repeatable, FIFO: true, BatchWindow: time.Second}, isError, []string{"a FIFO queue has none"}},
+		"FIFO with a large batch": {infra.QueueProps{Repeat: infra.Repeatable, FIFO: true, BatchSize: 11}, isError, []string{"a FIFO queue's batch has at most 10"}},
+		"FIFO by a standard name": {infra.QueueProps{Repeat: infra.Repeatable, FIFO: true, Name: "orders"}, isError, []string{`called "orders"`, "end in .fifo"}},
+		"standard by a FIFO name": {infra.QueueProps{Repeat: infra.Repeatable, Name: "orders.fifo"}, isError, []string{"set FIFO"}},
+		"groups without FIFO":     {infra.QueueProps{Repeat: infra.Repeatable, PerGroup: true}, isError, []string{"PerGroup is for FIFO queues"}},
+		"FIFO, not repeatable":    {infra.QueueProps{Repeat: infra.NotRepeatable, FIFO: true}, isWarning, []string{"blocks its message group for up to 15m0s", "5 receives", "idem:blocked-group"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := synth(t, func(s awscdk.Stack) { infra.NewQueue(s, "Orders", worker(t, s, 30*time.Second), &tc.props) })

@@ -74,18 +74,12 @@ func TestRelay(t *testing.T) {
 
 func TestRelaySettings(t *testing.T) {
 	got, problems := relay(t, func(s awscdk.Stack, p *infra.RelayProps) {
-		p.Function.Timeout, p.BatchSize, p.Retries, p.Sweep = 2*time.Minute, 10, 3, time.Minute
-		p.Grace, p.MaxTries = 3*time.Minute, 5
+		p.Function.Timeout, p.MaxTries = 2*time.Minute, 5
 		p.EncryptionKey = awskms.NewKey(s, jsii.String("Key"), nil)
 	})
 	require.Empty(t, problems)
-	_, mapping := got.only(t, "AWS::Lambda::EventSourceMapping")
-	require.Equal(t, 10.0, mapping["BatchSize"])
-	require.Equal(t, 3.0, mapping["MaximumRetryAttempts"])
-	require.Equal(t, "3m0s", got.environment(t, "RelayFunction")[schema.EnvOutboxGrace])
+	require.Equal(t, "2m0s", got.environment(t, "RelayFunction")[schema.EnvOutboxGrace])
 	require.Equal(t, "5", got.environment(t, "RelayFunction")[schema.EnvOutboxMaxTries])
-	_, rule := got.only(t, "AWS::Events::Rule")
-	require.Equal(t, "rate(1 minute)", rule["ScheduleExpression"])
 	require.Equal(t, []string{"Key.Arn"}, texts(got.named(t, "AWS::SQS::Queue", "RelayFailures")["KmsMasterKeyId"]))
 	require.Equal(t, []string{"Key.Arn"}, got.allowed(t)["kms:GenerateDataKey"])
 }
@@ -105,12 +99,8 @@ func TestRelayChecks(t *testing.T) {
 		"no source": {func(s awscdk.Stack, p *infra.RelayProps) {
 			p.Buses = map[string]awsevents.IEventBus{"bus": awsevents.NewEventBus(s, jsii.String("Bus"), nil)}
 		}, []string{"Source is empty"}},
-		"a long time-out": {func(_ awscdk.Stack, p *infra.RelayProps) { p.Function.Timeout = 3 * time.Minute }, []string{"Timeout is 3m0s", "at most 2m0s, or a longer Grace"}},
-		"a hasty sweep":   {func(_ awscdk.Stack, p *infra.RelayProps) { p.Sweep = 90 * time.Second }, []string{"Sweep is 1m30s", "whole minutes"}},
-		"no grace":        {func(_ awscdk.Stack, p *infra.RelayProps) { p.Grace = time.Millisecond }, []string{"Grace is 1ms"}},
+		"a long time-out": {func(_ awscdk.Stack, p *infra.RelayProps) { p.Function.Timeout = 3 * time.Minute }, []string{"Timeout is 3m0s", "at most 2m0s"}},
 		"minus tries":     {func(_ awscdk.Stack, p *infra.RelayProps) { p.MaxTries = -1 }, []string{"MaxTries is -1"}},
-		"a huge batch":    {func(_ awscdk.Stack, p *infra.RelayProps) { p.BatchSize = 1001 }, []string{"BatchSize is 1001"}},
-		"endless retries": {func(_ awscdk.Stack, p *infra.RelayProps) { p.Retries = -1 }, []string{"Retries is -1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := relay(t, tc.change)

@@ -51,9 +51,7 @@ func broken(t *testing.T, program string, tt template) ([]string, string) {
 
 func TestRules(t *testing.T) {
 	program := guard(t)
-	for name, tt := range map[string]template{
-		"payments-api": withDefaults(t).payments, "orders-worker": withDefaults(t).orders, "payments-api as a REST API": asRESTAPI(t).payments,
-	} {
+	for name, tt := range map[string]template{"payments-api": withDefaults(t).payments, "orders-worker": withDefaults(t).orders} {
 		rules, said := broken(t, program, tt)
 		require.Empty(t, rules, "%s: %s", name, said)
 	}

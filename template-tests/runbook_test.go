@@ -42,10 +42,10 @@ func TestTheRunbookHasASectionForEachAlarm(t *testing.T) {
 	require.Contains(t, all[settling], "idemctl")
 	left := maps.Clone(all)
 	delete(left, settling)
-	for _, tt := range []template{withDefaults(t).payments, withDefaults(t).orders, asRESTAPI(t).payments} {
+	for _, tt := range []template{withDefaults(t).payments, withDefaults(t).orders} {
 		for id, alarm := range tt.resources("AWS::CloudWatch::Alarm") {
 			description, _ := at(alarm, "Properties", "AlarmDescription").(string)
-			_, anchor, ok := strings.Cut(description, infra.DefaultRunbook+"#")
+			_, anchor, ok := strings.Cut(description, infra.Runbook+"#")
 			require.True(t, ok, id)
 			heading := name(id)[max(0, len(name(id))-len(anchor)):]
 			require.Equal(t, anchor, strings.ToLower(heading), id)

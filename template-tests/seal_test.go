@@ -32,7 +32,7 @@ func TestGrantsOfTheKeyThatEncryptsResults(t *testing.T) {
 				f.Seal(key, tc.context)
 				reader := awsiam.NewRole(s, jsii.String("Reader"), &awsiam.RoleProps{AssumedBy: awsiam.NewAccountRootPrincipal()})
 				table.GrantReader(reader)
-				infra.GrantOpening(key, reader, tc.context)
+				infra.GrantDecrypt(key, reader, tc.context)
 			})
 			require.Empty(t, problems)
 			granted := map[string][]string{}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,20 +34,6 @@ func snapshot(t *testing.T, tt template) string {
 	return asset.ReplaceAllString(b.String(), "<asset>")
 }
 
-var restStacks struct {
-	once   sync.Once
-	stacks stacks
-}
-
-// asRESTAPI are the example's stacks in their other flavour, once for all tests.
-func asRESTAPI(t *testing.T) stacks {
-	t.Helper()
-	restStacks.once.Do(func() {
-		restStacks.stacks = synthStacks(t, filepath.Join(keptFolder, "rest"), map[string]string{"api": "rest", "provider": "https://provider.example"}, false)
-	})
-	return restStacks.stacks
-}
-
 // TestSnapshots shows what a change does to the templates. After one that is meant,
 // run it with -update and read the difference.
 func TestSnapshots(t *testing.T) {
@@ -61,7 +46,7 @@ func TestSnapshots(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]template{
-		"payments-api": s.payments, "orders-worker": s.orders, "payments-api.rest": asRESTAPI(t).payments,
+		"payments-api": s.payments, "orders-worker": s.orders,
 		"records": app.Synth(nil).GetStackByName(ptr("records")).Template().(map[string]any),
 	} {
 		got := snapshot(t, tt)

@@ -113,17 +113,16 @@ func TestOrdersCannotReadPaymentsRecords(t *testing.T) {
 	}
 }
 
-func TestStacksAsARESTAPI(t *testing.T) {
+func TestStacksWithSettings(t *testing.T) {
 	got := synthStacks(t, t.TempDir(), map[string]string{
-		"api": "rest", "authorizer": "lambda", "authorizerArn": "arn:aws:lambda:eu-west-1:111111111111:function:guard", "tenant": "account",
-		"account": "111111111111", "region": "eu-west-1", "prefix": "test-", "provider": "https://provider.example", "tracing": "true",
+		"authorizer": "none", "account": "111111111111", "region": "eu-west-1", "prefix": "test-",
+		"provider": "https://provider.example", "tracing": "true",
 	}, false)
-	require.Empty(t, got.problems)
-	environment := got.payments.environment(t, "Payments")
-	require.Equal(t, "rest", environment["PAYMENTS_API"])
-	require.Equal(t, "lambda:account", environment["PAYMENTS_TENANT"])
-	for _, m := range got.payments.resources("AWS::ApiGateway::Method") {
-		require.Equal(t, "CUSTOM", m["Properties"].(map[string]any)["AuthorizationType"])
+	require.Len(t, got.problems, 1)
+	says(t, got.problems, false, "idem:open-api")
+	require.Equal(t, "none", got.payments.environment(t, "Payments")["PAYMENTS_TENANT"])
+	for _, r := range got.payments.resources("AWS::ApiGatewayV2::Route") {
+		require.Equal(t, "NONE", at(r, "Properties", "AuthorizationType"))
 	}
 	require.Equal(t, map[string]any{"Mode": "Active"}, got.payments.named(t, "AWS::Lambda::Function", "Payments")["TracingConfig"])
 	require.NotEmpty(t, got.payments.resources("AWS::Lambda::Permission"))
@@ -150,12 +149,10 @@ func TestSettingsRefuse(t *testing.T) {
 		context map[string]string
 		says    []string
 	}{
-		"api":            {map[string]string{"api": "soap"}, []string{`api is "soap"`}},
 		"authorizer":     {map[string]string{"authorizer": "cookie"}, []string{`authorizer is "cookie"`}},
 		"no issuer":      {map[string]string{"authorizer": "jwt"}, []string{"issuer is missing", "audience is missing"}},
-		"no function":    {map[string]string{"authorizer": "lambda"}, []string{"authorizerArn is missing"}},
+		"empty audience": {map[string]string{"authorizer": "jwt", "issuer": "https://i", "audience": " ,"}, []string{"audience is missing"}},
 		"others' issuer": {map[string]string{"issuer": "https://i"}, []string{"issuer and audience are for the authorizer jwt"}},
-		"others' arn":    {map[string]string{"authorizerArn": "arn"}, []string{"authorizerArn is for the authorizer lambda"}},
 		"others' tenant": {map[string]string{"tenant": "sub"}, []string{`tenant is "sub"`}},
 		"half a place":   {map[string]string{"region": "eu-west-1"}, []string{"account and region belong together"}},
 		"tracing":        {map[string]string{"tracing": "yes"}, []string{`tracing is "yes"`}},

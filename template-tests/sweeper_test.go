@@ -43,13 +43,13 @@ func TestSweeper(t *testing.T) {
 	require.NotContains(t, p, "ReservedConcurrentExecutions", "two sweeps at once do no harm")
 	environment := got.environment(t, "SweeperFunction")
 	require.Equal(t, []string{"Records"}, texts(environment[schema.EnvTable]))
-	require.Equal(t, []string{"SweeperPeople"}, texts(environment[schema.EnvSweepPeople]))
+	require.Equal(t, []string{"SweeperEscalations"}, texts(environment[schema.EnvSweepPeople]))
 	_, queue := got.only(t, "AWS::SQS::Queue")
 	require.Equal(t, 14.0*86400, queue["MessageRetentionPeriod"])
 
 	require.Equal(t, map[string][]string{
 		"logs:CreateLogStream": {"SweeperFunctionLogs.Arn"}, "logs:PutLogEvents": {"SweeperFunctionLogs.Arn"},
-		"sqs:SendMessage":       {"SweeperPeople.Arn"},
+		"sqs:SendMessage":       {"SweeperEscalations.Arn"},
 		"dynamodb:BatchGetItem": {"Records.Arn"}, "dynamodb:GetItem": {"Records.Arn"},
 		"dynamodb:PutItem": {"Records.Arn"}, "dynamodb:UpdateItem": {"Records.Arn"},
 		"dynamodb:Query": {"Records.Arn/index/open"},
@@ -58,7 +58,7 @@ func TestSweeper(t *testing.T) {
 
 func TestSweeperWithAQueueOfYours(t *testing.T) {
 	got, problems := sweeper(t, func(s awscdk.Stack, p *infra.SweeperProps) {
-		p.People = awssqs.NewQueue(s, jsii.String("Support"), &awssqs.QueueProps{EncryptionMasterKey: awskms.NewKey(s, jsii.String("Key"), nil)})
+		p.EscalationQueue = awssqs.NewQueue(s, jsii.String("Support"), &awssqs.QueueProps{EncryptionMasterKey: awskms.NewKey(s, jsii.String("Key"), nil)})
 	})
 	require.Empty(t, problems)
 	got.only(t, "AWS::SQS::Queue")
@@ -72,14 +72,14 @@ func TestSweeperWithAKeyOfYours(t *testing.T) {
 		p.EncryptionKey = awskms.NewKey(s, jsii.String("Key"), nil)
 	})
 	require.Empty(t, problems)
-	require.Equal(t, []string{"Key.Arn"}, texts(got.named(t, "AWS::SQS::Queue", "SweeperPeople")["KmsMasterKeyId"]))
+	require.Equal(t, []string{"Key.Arn"}, texts(got.named(t, "AWS::SQS::Queue", "SweeperEscalations")["KmsMasterKeyId"]))
 	require.Equal(t, []string{"Key.Arn"}, got.allowed(t)["kms:GenerateDataKey"])
 
 	_, problems = sweeper(t, func(s awscdk.Stack, p *infra.SweeperProps) {
 		p.EncryptionKey = awskms.NewKey(s, jsii.String("Key"), nil)
-		p.People = awssqs.NewQueue(s, jsii.String("Support"), nil)
+		p.EscalationQueue = awssqs.NewQueue(s, jsii.String("Support"), nil)
 	})
-	says(t, problems, true, "EncryptionKey", "leave it out beside People")
+	says(t, problems, true, "EncryptionKey", "leave it out where there is")
 }
 
 // What has expired stays in a table without TTL until the sweep removes it. Without

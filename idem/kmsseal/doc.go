@@ -29,7 +29,7 @@
 // needs no results, such as the ready sweeper, needs neither. Both the role's policy and the key's must
 // allow it (https://docs.aws.amazon.com/kms/latest/developerguide/key-policies.html). Name the key in
 // the role's policy and no wildcard. A condition on kms:EncryptionContext:<name> holds the key to
-// [Options].Context. Function.Seal, GrantSealing and GrantOpening of package infra do so.
+// [Options].Context. Function.Seal, GrantEncrypt and GrantDecrypt of package infra do so.
 //
 // idemctl takes the key by --kms-key and IDEM_KMS_KEY, and a sweeper of your own by
 // sweeping.MainSealed.

@@ -9,7 +9,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,9 +21,6 @@ import (
 
 	"github.com/idem-go/idempotency/infra"
 )
-
-// maxTemplate is CloudFormation's limit, in bytes.
-const maxTemplate = 1 << 20
 
 func main() {
 	context := pairs{}
@@ -39,7 +35,7 @@ func main() {
 		os.Exit(1)
 	}
 	if os.Getenv(underCLI) == "" {
-		fmt.Printf("synthesized in %.1f s\n", time.Since(started).Seconds())
+		fmt.Printf("%s: synthesized in %.1f s\n", *out, time.Since(started).Seconds())
 	}
 }
 
@@ -70,9 +66,6 @@ func run(context pairs, out string) error {
 	infra.NewRecords(table)
 	table.Synth(nil)
 	failed = report(infra.Problems(table)) || failed
-	if err := sizes(out, plain); err != nil {
-		return err
-	}
 	if failed {
 		return errors.New("the stacks have errors and must not be deployed")
 	}
@@ -85,30 +78,6 @@ func report(problems []infra.Problem) (failed bool) {
 		failed = failed || p.Error
 	}
 	return failed
-}
-
-func sizes(folders ...string) error {
-	for _, folder := range folders {
-		found, err := filepath.Glob(filepath.Join(folder, "*.template.json"))
-		if err != nil {
-			return err
-		}
-		for _, file := range found {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				return err
-			}
-			var t struct{ Resources map[string]any }
-			if err := json.Unmarshal(text, &t); err != nil {
-				return fmt.Errorf("%s: %w", file, err)
-			}
-			if len(text) > maxTemplate {
-				return fmt.Errorf("%s has %d bytes, and CloudFormation takes %d", file, len(text), maxTemplate)
-			}
-			fmt.Printf("%s: %d resources, %.1f KB\n", file, len(t.Resources), float64(len(text))/1024)
-		}
-	}
-	return nil
 }
 
 // pairs collects the settings.

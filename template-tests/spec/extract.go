@@ -10,14 +10,12 @@ import (
 
 // Kinds are the resource types in the extract: those that package infra makes.
 var Kinds = []string{
-	"AWS::ApiGateway::Account", "AWS::ApiGateway::ApiKey", "AWS::ApiGateway::Authorizer", "AWS::ApiGateway::Deployment",
-	"AWS::ApiGateway::Method", "AWS::ApiGateway::Model", "AWS::ApiGateway::RequestValidator", "AWS::ApiGateway::Resource",
-	"AWS::ApiGateway::RestApi", "AWS::ApiGateway::Stage", "AWS::ApiGateway::UsagePlan", "AWS::ApiGateway::UsagePlanKey",
-	"AWS::ApiGatewayV2::Api", "AWS::ApiGatewayV2::Authorizer", "AWS::ApiGatewayV2::Integration", "AWS::ApiGatewayV2::Route", "AWS::ApiGatewayV2::Stage",
+	"AWS::ApiGatewayV2::Api", "AWS::ApiGatewayV2::Authorizer", "AWS::ApiGatewayV2::Integration", "AWS::ApiGatewayV2::Route",
+	"AWS::ApiGatewayV2::Stage",
 	"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::DynamoDB::GlobalTable", "AWS::Events::Rule",
 	"AWS::IAM::Policy", "AWS::IAM::Role", "AWS::Lambda::EventInvokeConfig", "AWS::Lambda::EventSourceMapping",
 	"AWS::Lambda::Function", "AWS::Lambda::Permission", "AWS::Logs::LogGroup", "AWS::SNS::Topic", "AWS::SNS::TopicPolicy",
-	"AWS::SQS::Queue", "AWS::SQS::QueuePolicy", "AWS::WAFv2::WebACLAssociation",
+	"AWS::SQS::Queue", "AWS::SQS::QueuePolicy",
 }
 
 type dbProperty struct {

@@ -152,10 +152,10 @@ func (s *scene) leftTo(people func(context.Context, reconcile.GivenUp) error) st
 	return id
 }
 
-// inTheQueue is such a refund, with its message in the queue for people.
+// inTheQueue is such a refund, with its message in the escalation queue.
 func (s *scene) inTheQueue() string {
 	queue := queuetest.New(s.t, queuetest.Spec{})
-	s.env = []string{"PEOPLE=" + queue.URL, "AWS_ENDPOINT_URL_SQS=" + queuetest.Endpoint(s.t)}
+	s.env = []string{"ESCALATIONS=" + queue.URL, "AWS_ENDPOINT_URL_SQS=" + queuetest.Endpoint(s.t)}
 	people, err := sqssender.New(queue.Client, queue.URL)
 	require.NoError(s.t, err)
 	return s.leftTo(reconcile.SendTo(people))

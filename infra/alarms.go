@@ -1,0 +1,262 @@
+package infra
+
+import (
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// alarm is a kind of alarm, which has a section of the runbook. It is raised when the metric reaches
+// the threshold within a period.
+type alarm struct {
+	kind, metric string
+	of           reading
+	threshold    float64
+	text         string // what has happened; a %v is the threshold
+}
+
+// reading is how an alarm reads its metric.
+type reading struct {
+	stat string
+	unit time.Duration // of the metric if it is a time
+	// missing data ends an alarm, unless this says otherwise.
+	missing awscloudwatch.TreatMissingData
+}
+
+var (
+	count = reading{stat: sum}
+	depth = reading{stat: maximum}
+	age   = reading{stat: maximum, unit: time.Second}
+	lag   = reading{stat: maximum, unit: time.Millisecond}
+	// waiting is the age of what a sweep finds. Each sweep that could look writes a number, also 0.
+	// Without data no sweep could look, and the alarm keeps its state.
+	waiting = reading{stat: maximum, unit: time.Second, missing: awscloudwatch.TreatMissingData_IGNORE}
+)
+
+// graph is one of the dashboard.
+type graph struct {
+	title, stat string
+	metrics     []string
+}
+
+// watched is what is to see of one source of metrics.
+type watched struct {
+	alarms []alarm
+	graphs []graph
+}
+
+const (
+	sum     = "Sum"
+	maximum = "Maximum"
+	p99     = "p99"
+
+	visible, oldest = "ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"
+)
+
+var watchedAPI = watched{[]alarm{
+	{"5xx", "5xx", count, 1,
+		"the API answers with 5xx: look at the function's log, and at the table if problems say " +
+			"idempotency_store_unavailable"},
+}, []graph{
+	{"5xx", sum, []string{"5xx"}},
+	{"latency (p99)", p99, []string{"Latency"}},
+}}
+
+// watchedInvocations is for a function whose invocations may take all of their time.
+var watchedInvocations = watched{[]alarm{
+	{"Errors", "Errors", count, 1, "invocations fail"},
+	{"Throttles", "Throttles", count, 1,
+		"invocations are throttled: raise the account's or the function's concurrency, or lower the sources'"},
+}, []graph{
+	{"errors, throttles", sum, []string{"Errors", "Throttles"}},
+	{"longest invocation", maximum, []string{"Duration"}},
+}}
+
+// nearTimeout is the share of the time-out from which a duration raises the alarm: at
+// the time-out an operation that is not repeatable becomes unknown.
+const nearTimeout = 0.8
+
+func watchedDuration(timeout time.Duration) watched {
+	near := nearTimeout * float64(timeout/time.Millisecond)
+	return watched{alarms: []alarm{
+		{"Duration", "Duration", lag, near,
+			"an invocation took 80% of the time-out: beyond it operations that are not repeatable become unknown"},
+	}}
+}
+
+// watchedEngine is what a function writes about its operations.
+var watchedEngine = watched{[]alarm{
+	// Single calls find the store slow at times, and their clients come again.
+	{"StoreUnavailable", schema.MetricStoreUnavailable, count, 10,
+		"%v calls in 5 minutes could not reach the table and were refused: nothing ran, and clients may come again"},
+	{"FailedOpen", schema.MetricFailedOpen, count, 1,
+		"handlers ran without a claim because the table could not be reached: duplicates may have taken effect"},
+	{"OutcomeDropped", schema.MetricOutcomeDropped, count, 1,
+		"an outcome could not be recorded in time: the operation may have taken effect, and its " +
+			"record does not say so"},
+	recordUnreadable,
+	// A client with a fault reuses one key again and again; a caller that tries keys of others reuses many.
+	{"KeyReused", schema.MetricKeyReused, count, 20,
+		"%v calls in 5 minutes had a used key and another input: a client has a fault, or a caller tries keys of " +
+			"others"},
+}, []graph{
+	{"answers", sum, []string{schema.MetricExecuted, schema.MetricReplayed, schema.MetricInFlight,
+		schema.MetricAccepted, schema.MetricKeyReused, schema.MetricOutcomeUnknown}},
+	{"ends", sum, []string{schema.MetricCompleted, schema.MetricFailed, schema.MetricReleased,
+		schema.MetricParked, schema.MetricTookOver}},
+	{"troubles", sum, []string{schema.MetricStoreUnavailable, schema.MetricFailedOpen, schema.MetricOutcomeQueued,
+		schema.MetricOutcomeDropped, schema.MetricUnreadable, schema.MetricLeaseLost}},
+	{"times (p99)", p99, []string{schema.MetricClaimTime, schema.MetricHandlerTime, schema.MetricFinishTime}},
+	{"in shadow, not protected", sum, []string{schema.MetricShadowExecuted, schema.MetricShadowDuplicate,
+		schema.MetricShadowKeyReused}},
+	{"DynamoDB units, if it asks", sum, []string{schema.MetricWriteUnits, schema.MetricReadUnits}},
+}}
+
+var recordUnreadable = alarm{"RecordUnreadable", schema.MetricUnreadable, count, 1,
+	"a record is damaged or of a newer version: its calls are refused, and nothing runs"}
+
+var watchedQueue = watched{[]alarm{
+	{queueAge, oldest, age, 15 * 60,
+		"a message has been waiting for %v: the consumer is down, throttled, or too slow"},
+}, []graph{
+	{"age, depth", maximum, []string{oldest, visible}},
+}}
+
+// watchedConsumer is what a queue's consumer writes. A message whose operation has failed
+// permanently is deleted from its queue.
+var watchedConsumer = watched{alarms: []alarm{
+	{"Failed", schema.MetricFailed, count, 1,
+		"%v operations of messages failed permanently in 5 minutes: the messages are acknowledged, and only the " +
+			"records " +
+			"and OnFailed have them"},
+}}
+
+var (
+	watchedDeadLetters = emptyQueue("DeadLetters", "messages could not be handled: see why, resolve their "+
+		"records, and redrive them",
+		"messages that could not be handled are deleted within two days: redrive or save them")
+	watchedFailures = emptyQueue("Failures", "messages could not be handled: see why, resolve their records, and "+
+		"redrive them",
+		"messages that could not be handled are deleted within two days: redrive or save them")
+	watchedEscalations = emptyQueue("Escalations", "the sweep has escalated questions: find out what became of them, "+
+		"and resolve their records",
+		"questions that were escalated leave the queue within two days: their records stay open, so resolve "+
+			"them or list them in the index")
+)
+
+// emptyQueue is for a queue that should be empty. any describes a message, old what happens to it.
+func emptyQueue(what, any, old string) watched {
+	const last = maxMessageRetention - 2*day
+	return watched{[]alarm{
+		{what + "Depth", visible, depth, 1, any},
+		{what + "Age", oldest, age, last.Seconds(), old},
+	}, []graph{
+		{what + ", depth and age", maximum, []string{visible, oldest}},
+	}}
+}
+
+var watchedStream = watched{[]alarm{
+	{"IteratorAge", "IteratorAge", lag, 5 * 60_000, "the relay is %v behind the table's stream"},
+}, []graph{
+	{"behind the stream", maximum, []string{"IteratorAge"}},
+}}
+
+// watchedOutbox is what a relay writes about what it sends.
+var watchedOutbox = watched{[]alarm{
+	{outboxOld, schema.MetricOutboxOldest, waiting, 15 * 60,
+		"a message has been waiting in the outbox for %v: its destination is down or refuses it, or the relay has " +
+			"no route to it"},
+	{"OutboxDead", schema.MetricOutboxDead, count, 1,
+		"messages of the outbox became dead letters: their records say that it took effect, and their receivers do " +
+			"not know"},
+	{"OutboxUnreadable", schema.MetricOutboxUnreadable, count, 1,
+		"messages of the outbox are damaged or of a newer version: they are not sent"},
+}, []graph{
+	{"outbox", sum, []string{schema.MetricOutboxRelayed, schema.MetricOutboxFailed, schema.MetricOutboxDeferred,
+		schema.MetricOutboxDead, schema.MetricOutboxUnreadable, schema.MetricOutboxLeft}},
+	{"oldest message (s)", maximum, []string{schema.MetricOutboxOldest}},
+}}
+
+// watchedQuestions is what a sweeper writes about what it finds.
+var watchedQuestions = watched{[]alarm{
+	{"OldestOpen", schema.MetricOldestOpen, waiting, 15 * 60,
+		"an operation has been an open question for %v: whether it took effect is unknown, and its customer waits"},
+	{"GivenUp", schema.MetricGivenUp, count, 1,
+		"the sweep could not find out whether an operation took effect: an operator must"},
+	{"Unclaimed", schema.MetricUnclaimed, count, 1,
+		"accepted work expired before a worker started it: it was not executed, and its client must ask again"},
+	recordUnreadable,
+}, []graph{
+	{"open questions", maximum, []string{schema.MetricOpen}},
+	{"oldest open question (s)", maximum, []string{schema.MetricOldestOpen}},
+	{"sweeps", sum, []string{schema.MetricSweepParked, schema.MetricProbed, schema.MetricResolved, schema.MetricGivenUp,
+		schema.MetricAbandoned, schema.MetricUnclaimed, schema.MetricSweepFailed, schema.MetricSweepLeft}},
+}}
+
+const throttledReads, throttledWrites = "ReadThrottleEvents", "WriteThrottleEvents"
+
+var watchedTable = watched{[]alarm{
+	{"ReadThrottles", throttledReads, count, 1,
+		"reads of records are throttled: calls fail closed; raise MaxReadUnits"},
+	{"WriteThrottles", throttledWrites, count, 1,
+		"writes of records are throttled: calls fail closed; raise MaxWriteUnits, and look for one key that " +
+			"all callers use"},
+	// A replay is one failed condition, so the alarm is about retries without end and not about single ones.
+	{"FailedConditions", "ConditionalCheckFailedRequests", count, 10_000,
+		"%v writes in 5 minutes conflicted with a record: a client repeats requests without end"},
+}, []graph{
+	{"throttles", sum, []string{throttledReads, throttledWrites}},
+	{"failed conditions", sum, []string{"ConditionalCheckFailedRequests"}},
+}}
+
+var watchedIndex = watched{[]alarm{
+	{"ReadThrottles", throttledReads, count, 1,
+		"reads of the index are throttled: open questions and waiting messages are found late; raise MaxReadUnits"},
+	{"WriteThrottles", throttledWrites, count, 1,
+		"writes of the index are throttled, and soon those of records: calls then fail closed; raise MaxWriteUnits"},
+}, []graph{
+	{"throttles", sum, []string{throttledReads, throttledWrites}},
+}}
+
+// source has the metrics of something that is watched.
+type source func(metric, stat string) awscloudwatch.Metric
+
+// ofAWS are the metrics that AWS writes about a construct.
+func ofAWS(c interface {
+	Metric(name *string, props *awscloudwatch.MetricOptions) awscloudwatch.Metric
+}) source {
+	return func(metric, stat string) awscloudwatch.Metric { return c.Metric(&metric, statistic(stat)) }
+}
+
+// ofLibrary are the library's metrics of a function: all operations of it together, since
+// CloudWatch does not add up dimensions.
+// https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_concepts.html#Dimension
+func ofLibrary(f awslambda.IFunction) source {
+	return custom(schema.MetricNamespace, map[string]*string{schema.DimensionService: f.FunctionName()})
+}
+
+// ofIndex are the metrics of the table's index. DynamoDB counts an index's throttles under the index
+// alone: TableName without GlobalSecondaryIndexName has those of the table.
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html
+func ofIndex(t *Table) source {
+	return custom("AWS/DynamoDB", map[string]*string{
+		"TableName": t.TableName(), "GlobalSecondaryIndexName": jsii.String(schema.OpenIndex),
+	})
+}
+
+func custom(namespace string, dimensions map[string]*string) source {
+	return func(metric, stat string) awscloudwatch.Metric {
+		return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
+			Namespace: &namespace, MetricName: &metric, DimensionsMap: &dimensions,
+			Statistic: &stat, Period: duration(period),
+		})
+	}
+}
+
+func statistic(s string) *awscloudwatch.MetricOptions {
+	return &awscloudwatch.MetricOptions{Statistic: &s, Period: duration(period)}
+}
