@@ -12,7 +12,6 @@ import (
 var grants = map[string]string{
 	"resolve": byOperator, "release": byOperator, "extend": byOperator, "forget": byOperator, "dead requeue": byOperator,
 	"check":        "Table.GrantCheck",
-	"tail":         "Table.GrantTail",
 	"queue list":   "sqs:ReceiveMessage and sqs:ChangeMessageVisibility on the queue",
 	"queue replay": byOperator + ", sqs:ReceiveMessage, sqs:DeleteMessage and sqs:ListDeadLetterSourceQueues on the queue, and sqs:SendMessage on the other one",
 }

@@ -34,7 +34,6 @@ type commands struct {
 	Changes changesCmd `cmd:"" help:"List the changes of all records by people, webhooks and sweeps."`
 	Stats   statsCmd   `cmd:"" help:"Count what has no outcome, by operation, state and age, and the changes of the last day."`
 	Export  exportCmd  `cmd:"" help:"Write records as JSON lines."`
-	Tail    tailCmd    `cmd:"" help:"Follow the table's stream: one line for each change of a record's state."`
 	Check   checkCmd   `cmd:"" help:"Check that the table is as it must be: keys, index, TTL."`
 	Console consoleCmd `cmd:"" help:"Serve the records' pages for a browser on this machine."`
 

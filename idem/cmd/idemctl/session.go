@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
@@ -70,9 +68,6 @@ type backend struct {
 	stored func(ctx context.Context, id string) (map[string]types.AttributeValue, error)
 	// letters are the dead letters of the outbox.
 	letters letters
-	// streams reads the table's stream, whose ARN stream finds.
-	streams streams
-	stream  func(ctx context.Context) (arn string, err error)
 	// check checks the table.
 	check func(ctx context.Context) error
 }
@@ -120,12 +115,6 @@ func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 			}
 			return ahead, known, err
 		},
-		streams: dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) {
-			if g.Endpoint != "" {
-				o.BaseEndpoint = &g.Endpoint
-			}
-		}),
-		stream: func(ctx context.Context) (string, error) { return streamOf(ctx, client, g.Table) },
 		caller: func(ctx context.Context) string {
 			if !g.local() || hasKeys() && !g.here() {
 				if arn := callerIdentity(ctx, cfg); arn != "" {
@@ -209,22 +198,6 @@ func (g Globals) here() bool {
 func hasKeys() bool {
 	env, err := config.NewEnvConfig()
 	return err == nil && env.Credentials.HasKeys()
-}
-
-// streamOf finds the table's stream.
-func streamOf(ctx context.Context, client *dynamodb.Client, table string) (string, error) {
-	d, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
-	if err != nil {
-		return "", fmt.Errorf("table %q cannot be described: %w", table, err)
-	}
-	switch t := d.Table; {
-	case t == nil || t.LatestStreamArn == nil || t.StreamSpecification == nil || !aws.ToBool(t.StreamSpecification.StreamEnabled):
-		return "", fmt.Errorf("table %q has no stream: turn it on with both images, as package infra does", table)
-	case t.StreamSpecification.StreamViewType != types.StreamViewTypeNewAndOldImages:
-		return "", fmt.Errorf("the stream of table %q has %s: it needs NEW_AND_OLD_IMAGES", table, t.StreamSpecification.StreamViewType)
-	default:
-		return *t.LatestStreamArn, nil
-	}
 }
 
 // scanTime is for a page of 1 MB.
