@@ -44,8 +44,6 @@ type commands struct {
 
 	Secrets secretsCmd `cmd:"" help:"Show the secrets that an operation's records are under, and take old ones out of use."`
 
-	Report reportCmd `cmd:"" help:"Add up the log of operations in shadow: what the live mode would have prevented and refused, and what it costs."`
-
 	Dead  deadCmd  `cmd:"" help:"List dead letters of the outbox, and have them sent again."`
 	Queue queueCmd `cmd:"" help:"List messages of a queue, and replay those of a dead-letter queue."`
 }
