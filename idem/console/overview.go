@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -151,11 +150,7 @@ type changed struct {
 // latest are the latest of the changes, the latest first.
 func (c *console) latest(changes []protocol.Audit) (all []changed) {
 	for _, a := range slices.Backward(changes[max(0, len(changes)-overviewChanges):]) {
-		about := c.idRow(a.ID)
-		if a.Change == protocol.ChangeReplayed { // it has no page
-			about = row{ID: a.ID, Operation: "queue", Short: path.Base(a.ID)}
-		}
-		all = append(all, changed{c.happening(a), about})
+		all = append(all, changed{c.happening(a), c.idRow(a.ID)})
 	}
 	return all
 }

@@ -252,11 +252,6 @@ func (c *console) happening(a protocol.Audit) happening {
 		}
 	case protocol.ChangeRequeued:
 		h.What, h.Text = "Requeued", "A dead letter is sent again: "+a.What+"."
-	case protocol.ChangeReplayed:
-		h.What, h.Text = "Replayed", "Messages of a queue were sent again: "+a.What+"."
-		if a.Unconfirmed {
-			h.Text = "Somebody set out to send messages of a queue again: " + a.What + "."
-		}
 	case protocol.ChangeUnreadable:
 		h.What, h.Text = "Unreadable", "The entry "+a.Entry+" is damaged, or a newer version has written it."
 	default:

@@ -43,11 +43,7 @@ func (c *changesCmd) Run(ctx context.Context, s *session) error {
 			return enc.Encode(describeChange(a))
 		}
 		s.change(a)
-		about := "record "
-		if a.Change == protocol.ChangeReplayed {
-			about = "queue "
-		}
-		s.item(about + line(a.ID))
+		s.item("record " + line(a.ID))
 		return nil
 	})
 	switch {

@@ -113,7 +113,7 @@ func decisionOf(a protocol.Audit) string {
 // change writes an entry for people.
 func (s *session) change(a protocol.Audit) {
 	switch a.Change {
-	case protocol.ChangeRequeued, protocol.ChangeReplayed:
+	case protocol.ChangeRequeued:
 		fmt.Fprintf(s.out, "%s  %s\n", at(a.At), a.Change)
 		s.item(line(a.What))
 	case protocol.ChangeUnreadable:
@@ -155,11 +155,8 @@ func (s *session) change(a protocol.Audit) {
 
 // unconfirmed says what an entry means that was written before its change.
 func unconfirmed(c protocol.Change) string {
-	switch c {
-	case protocol.ChangeRequeued:
+	if c == protocol.ChangeRequeued {
 		return "nobody knows whether it was made: whether dead list has the message shows it"
-	case protocol.ChangeReplayed:
-		return "the command still runs, or has died: nobody knows how many were sent; the queue has the others"
 	}
 	return "nobody knows whether it was made: whether there is a record shows it"
 }

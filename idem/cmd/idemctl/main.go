@@ -44,8 +44,7 @@ type commands struct {
 
 	Secrets secretsCmd `cmd:"" help:"Show the secrets that an operation's records are under, and take old ones out of use."`
 
-	Dead  deadCmd  `cmd:"" help:"List dead letters of the outbox, and have them sent again."`
-	Queue queueCmd `cmd:"" help:"List messages of a queue, and replay those of a dead-letter queue."`
+	Dead deadCmd `cmd:"" help:"List dead letters of the outbox, and have them sent again."`
 }
 
 // Globals are the flags of all commands.

@@ -13,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/middleware"
 
@@ -35,19 +34,17 @@ type session struct {
 
 // world is what is outside the terminal.
 type world struct {
-	// open connects to the table, queues to SQS. They make no call to them. clock is theirs.
-	open   func(ctx context.Context, g Globals) (*backend, error)
-	queues func(ctx context.Context, g Globals) (queues, error)
-	clock  func() time.Time
+	// open connects to the table, and makes no call to it. clock is the table's.
+	open  func(ctx context.Context, g Globals) (*backend, error)
+	clock func() time.Time
 }
 
 // outside is the world of the real command, on a machine with this clock.
 func outside(local func() time.Time) world {
 	c := &serverClock{local: local}
 	return world{
-		open:   func(ctx context.Context, g Globals) (*backend, error) { return connect(ctx, g, c) },
-		queues: func(ctx context.Context, g Globals) (queues, error) { return connectQueues(ctx, g, c) },
-		clock:  c.now,
+		open:  func(ctx context.Context, g Globals) (*backend, error) { return connect(ctx, g, c) },
+		clock: c.now,
 	}
 }
 
@@ -141,15 +138,6 @@ func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 			return aws.ToInt64(d.Table.ItemCount), aws.ToInt64(d.Table.TableSizeBytes), nil
 		},
 	}, nil
-}
-
-// connectQueues makes the client of SQS.
-func connectQueues(ctx context.Context, g Globals, c *serverClock) (queues, error) {
-	cfg, err := configure(ctx, g, c)
-	if err != nil {
-		return nil, err
-	}
-	return sqs.NewFromConfig(cfg), nil
 }
 
 // configure reads the AWS configuration.
