@@ -108,10 +108,10 @@ What the functions log:     {log}
 
 From another terminal, in this folder, what the table holds, and an order:
 
-  export IDEM_TABLE={table} IDEM_DYNAMODB_ENDPOINT={dynamodb} AWS_ENDPOINT_URL_SQS={sqs}
-  export AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local
+  export IDEM_TABLE={table} IDEM_DYNAMODB_ENDPOINT={dynamodb}
+  export AWS_DEFAULT_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local
   go run ./idem/cmd/idemctl list --all --yes
-  aws sqs send-message --queue-url {orders} \
+  aws --endpoint-url {sqs} sqs send-message --queue-url {orders} \
     --message-body '{"orderId": "order-1", "items": [{"sku": "book", "quantity": 2}]}' \
     --message-attributes '{"idempotency-tenant": {"DataType": "String", "StringValue": "{tenant}"},
       "idempotency-key": {"DataType": "String", "StringValue": "order-1"}}'
