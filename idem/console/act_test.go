@@ -60,12 +60,12 @@ func TestADecisionIsToldOnlyToWhoMadeIt(t *testing.T) {
 	who := "alice"
 	r, id := newQuestion(t, console.Options{Who: func(*http.Request) (string, error) { return who, nil }})
 	done := r.post("/ops/act", r.form(id, "completed")).Header.Get("Location")
-	require.Contains(t, r.get(done).text, "<strong>Recorded.</strong> Resolved: From unknown to completed, attempt 1. By alice,")
+	require.Contains(t, r.get(done).text, "<strong>Recorded.</strong> Resolved: from unknown to completed, attempt 1. By alice,")
 	r.Clock.Advance(time.Second)
 	who = "bob"
 	require.Contains(t, r.get(r.post("/ops/act", r.form(id, "released")).Header.Get("Location")).text, "to released, attempt 1. By bob,")
 	who = "alice"
-	require.Contains(t, r.get(done).text, "<strong>Recorded.</strong> Resolved: From unknown to completed, attempt 1. By alice,")
+	require.Contains(t, r.get(done).text, "<strong>Recorded.</strong> Resolved: from unknown to completed, attempt 1. By alice,")
 	require.NotContains(t, r.get("/ops/record?done=1&"+url.Values{"id": {id}}.Encode()).text, "<strong>Recorded.</strong>")
 }
 
@@ -78,7 +78,7 @@ func TestARecordThatHasEndedIsForgotten(t *testing.T) {
 	require.Equal(t, idem.Absent, r.state(id))
 	page := r.get(done.Header.Get("Location"))
 	require.Equal(t, http.StatusOK, page.StatusCode, "who removed it, and why, is kept")
-	require.Contains(t, page.text, "<strong>Recorded.</strong> Forgotten: The record was removed.")
+	require.Contains(t, page.text, "<strong>Recorded.</strong> Forgotten: the record was removed.")
 	require.Contains(t, r.post("/ops/act", form).text, "<h1>Already done</h1>")
 	require.Equal(t, 1, r.changes(id))
 }
@@ -92,7 +92,7 @@ func TestARecordThatHasEndedIsKeptLonger(t *testing.T) {
 	done := r.post("/ops/act", form)
 	require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
 	require.WithinDuration(t, r.Clock.Now().Add(30*24*time.Hour), r.Record(key).ExpiresAt, 5*time.Second)
-	require.Contains(t, r.get(done.Header.Get("Location")).text, "Kept longer")
+	require.Contains(t, r.get(done.Header.Get("Location")).text, "Extended")
 	require.Contains(t, r.post("/ops/act", form).text, "<h1>Already done</h1>")
 	require.Equal(t, 1, r.changes(id))
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -82,9 +83,9 @@ func (c *console) overview(r *http.Request) (*page, error) {
 		case rec.Open():
 			open = append(open, rec)
 			body.Open++
-			o.Cells[ageOf(now.Sub(since(rec)))].Count++
-			if o.Oldest.IsZero() || since(rec).Before(o.Oldest.At) {
-				o.Oldest = c.moment(since(rec))
+			o.Cells[ageOf(now.Sub(view.Since(rec)))].Count++
+			if o.Oldest.IsZero() || view.Since(rec).Before(o.Oldest.At) {
+				o.Oldest = c.moment(view.Since(rec))
 			}
 		case c.r.Lapsed(rec):
 			body.Lapsed++

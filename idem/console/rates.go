@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -83,7 +84,7 @@ func (c *console) rates(open []*idem.Record, more bool, n news) (rows []rateRow)
 	}
 	for i, span := range spans {
 		for _, rec := range open {
-			if !since(rec).Before(now.Add(-span)) {
+			if !view.Since(rec).Before(now.Add(-span)) {
 				row(rec.ID).Opened[i].Count++
 			}
 		}

@@ -122,7 +122,7 @@ func TestTheCommandRequeuesDeadLettersInDynamoDB(t *testing.T) {
 	require.Equal(t, exitDone, code)
 	require.Equal(t, "No such dead letters.\n", out)
 	_, out, _ = o.run("history", refund.Key("acme", "r-8").ID())
-	require.Regexp(t, `requeued\n  - message `+id+` to orders\n  - by alice, with idemctl\n  - why: the queue is back`, out)
+	require.Regexp(t, `Requeued: message `+id+` to\s+orders is sent again.\n  - by alice, with idemctl\n  - why: the queue is back`, out)
 }
 
 // The compiled command works on a table of DynamoDB.
@@ -148,7 +148,7 @@ func TestTheCommandSettlesAQuestionInDynamoDB(t *testing.T) {
 		{"resolve --operation refund --limit 5 --to completed --no-result --dry-run --reason console", exitDone, "--seen"},
 		{"resolve --operation refund --tenant acme --value r-2 --to completed --no-result --yes --reason console", exitDone, "Done."},
 		{"history --operation refund --tenant acme --value r-1", exitDone, "by alice, with idemctl"},
-		{"changes", exitDone, "unknown -> completed"},
+		{"changes", exitDone, "from unknown to completed"},
 		{"export --all --yes", exitDone, r1.ID()},
 		{"forget --operation refund --tenant acme --value r-1 --reason erasure --yes", exitDone, "Done."},
 		{"show --operation refund --tenant acme --value r-1", exitFailed, "there is no record"},

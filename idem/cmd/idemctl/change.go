@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -102,7 +103,7 @@ func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *bac
 		return errors.New("the record has been written since the look that --seen tells of, and nothing was changed: look again with idemctl explain, and decide anew")
 	}
 	shown := s.aside()
-	shown.show(describe(rec, reveal{}))
+	shown.show(record{Record: view.Of(rec, view.Reveal{})})
 	e := r.Explain(rec)
 	shown.explain(e)
 	fmt.Fprintln(shown.out)
@@ -111,7 +112,7 @@ func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *bac
 		return err
 	}
 	shown.field("This will", "%s", a.what)
-	shown.field("Then", "a call with the key and the same input gets: %s", plain(a.then))
+	shown.field("Then", "a call with the key and the same input gets: %s", view.Plain(a.then))
 	if a.shows != nil {
 		a.shows(shown)
 	}
@@ -164,7 +165,7 @@ func (s *session) by(ctx context.Context, b *backend, c whyFlags) (reconcile.By,
 
 // signed writes who makes a change, and why.
 func (s *session) signed(by reconcile.By) {
-	s.field("By", "%s, because: %s", plain(by.Who), plain(by.Why))
+	s.field("By", "%s, because: %s", view.Plain(by.Who), view.Plain(by.Why))
 }
 
 // of is the decision as the explanation has it.

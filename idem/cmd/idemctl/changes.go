@@ -30,7 +30,7 @@ func (c *changesCmd) Run(ctx context.Context, s *session) error {
 	now, shown, more := s.now(), 0, false
 	enc := s.encoder()
 	err = s.eachChange(ctx, r, now.Add(-c.Since), func(a protocol.Audit) error {
-		_, operation := namesOf(a.ID)
+		_, operation, _ := protocol.ParseRecordID(a.ID)
 		if c.Operation != nil && !slices.Contains(c.Operation, operation) || c.Who != "" && c.Who != a.Who {
 			return nil
 		}

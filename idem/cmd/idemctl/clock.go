@@ -12,6 +12,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/internal/view"
 )
 
 // serverClock is the clock of the endpoints, as the Date of their replies has it. A decision
@@ -133,7 +134,7 @@ func (s *session) tellTime(ctx context.Context, b *backend) error {
 		if ahead < 0 {
 			word = "slow"
 		}
-		say(s.err, "The clock of this machine is %s by %s: times are those of the table's endpoint.", word, span(ahead))
+		say(s.err, "The clock of this machine is %s by %s: times are those of the table's endpoint.", word, view.Span(ahead))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -187,7 +188,7 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 	shown.letters(found)
 	var of []string
 	for _, e := range found {
-		of = append(of, e.ID, strconv.Itoa(e.Tries), at(e.Created), e.Reason)
+		of = append(of, e.ID, strconv.Itoa(e.Tries), view.At(e.Created), e.Reason)
 	}
 	say(shown.out, "This will have the relay send %s again from its first try on. A consumer that has got one already knows it by its id.", plural(len(found), "message"))
 	shown.signed(by)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -31,7 +32,7 @@ func (c *exportCmd) Run(ctx context.Context, s *session) error {
 	var unreadable []string
 	each := func(rec *idem.Record) error {
 		written++
-		return enc.Encode(describe(rec, reveal{ShowValue: c.ShowValue, ShowError: c.ShowError}))
+		return enc.Encode(view.Of(rec, view.Reveal{ShowValue: c.ShowValue, ShowError: c.ShowError}))
 	}
 	spoilt := func(id string) { unreadable = append(unreadable, id) }
 	if c.All {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/mattn/go-isatty"
+
+	"github.com/idem-go/idempotency/idem/internal/view"
 )
 
 // Exit codes.
@@ -155,7 +157,7 @@ func runTo(ctx context.Context, args []string, term *terminal, w world) int {
 		fmt.Fprintln(term.err, "idemctl: interrupted")
 		return exitFailed
 	}
-	say(term.err, "idemctl: %v", plain(err.Error()))
+	say(term.err, "idemctl: %v", view.Plain(err.Error()))
 	if more := hint(err, nameOf(command)); more != "" {
 		say(term.err, "%s", more)
 	}

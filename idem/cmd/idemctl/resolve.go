@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -75,14 +76,14 @@ func (c *resolveCmd) shows(s *session, given *given, e *protocol.Encoded) {
 		given.shows(s, e)
 	}
 	if c.To == idem.Failed {
-		s.field("Failure", "%s", failureText(&failure{Message: c.Message, Type: c.Type, Code: c.Code}))
+		s.field("Failure", "%s", failureText(&view.Failure{Message: c.Message, Type: c.Type, Code: c.Code}))
 	}
 	if c.Undone {
 		s.field("Undone", "what the steps did")
 	}
 	c.stepFlags.shows(s)
 	if c.Ref != "" {
-		s.field("Reference", "%s", plain(c.Ref))
+		s.field("Reference", "%s", view.Plain(c.Ref))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -171,7 +172,7 @@ func (s *session) excerpt(body []byte) {
 		return
 	}
 	shown := body[:min(len(body), maxExcerpt)]
-	fmt.Fprintln(s.out, strings.TrimRight(plain(strings.ToValidUTF8(string(shown), "")), "\n"))
+	fmt.Fprintln(s.out, strings.TrimRight(view.Plain(strings.ToValidUTF8(string(shown), "")), "\n"))
 	if left := len(body) - len(shown); left > 0 {
 		fmt.Fprintf(s.out, "(and %s more)\n", plural(left, "byte"))
 	}
@@ -183,7 +184,7 @@ func contract(rec *idem.Record, store reconcile.Store) (*idemhttp.Contract, erro
 	if err != nil {
 		return nil, err
 	}
-	_, operation := namesOf(rec.ID)
+	_, operation, _ := protocol.ParseRecordID(rec.ID)
 	return idemhttp.New(engine, idemhttp.AnyRoute(idem.Operation{Name: operation}), idemhttp.SingleTenant, nil)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/secrets"
@@ -61,7 +62,7 @@ func (c *secretsShowCmd) Run(ctx context.Context, s *session) error {
 		if one.Retired {
 			note = ", retired"
 		}
-		fmt.Fprintf(s.out, "%-16s  in use since %s%s\n", line(one.Check), at(one.Since), note)
+		fmt.Fprintf(s.out, "%-16s  in use since %s%s\n", line(one.Check), view.At(one.Since), note)
 	}
 	return nil
 }
