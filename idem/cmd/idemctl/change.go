@@ -207,7 +207,6 @@ func (s *session) ask(ctx context.Context, prompt, want, flag string) error {
 	return nil
 }
 
-// carryOut makes a change that was confirmed.
 func (s *session) carryOut(ctx context.Context, do func(context.Context, reconcile.By) error, by reconcile.By) error {
 	if err := ctx.Err(); err != nil {
 		return errors.New("interrupted, and nothing was changed")

@@ -7,10 +7,8 @@ import (
 	"github.com/idem-go/idempotency/idem/internal/view"
 )
 
-// checkCmd checks the table.
 type checkCmd struct{}
 
-// Run runs the command.
 func (c *checkCmd) Run(ctx context.Context, s *session) error {
 	b, err := s.open(ctx, s.globals)
 	if err != nil {

@@ -13,12 +13,10 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// explainCmd explains a record.
 type explainCmd struct {
 	recordFlags
 }
 
-// Run runs the command.
 func (c *explainCmd) Run(ctx context.Context, s *session) error {
 	r, _, err := s.reconciler(ctx)
 	if err != nil {
@@ -103,7 +101,6 @@ func decisionName(to idem.State) string {
 	return "resolve --to " + string(to)
 }
 
-// item writes a point of a list.
 func (s *session) item(what string) {
 	for i, line := range wrap(what, width-4) {
 		head := "    "

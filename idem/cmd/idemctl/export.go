@@ -9,7 +9,6 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// exportCmd writes records as JSON lines.
 type exportCmd struct {
 	filterFlags
 	allFlags
@@ -17,7 +16,7 @@ type exportCmd struct {
 	ShowError bool `help:"With the texts of errors, which may have personal data."`
 }
 
-// Run runs the command. Every line that it writes is whole, also if it is interrupted.
+// Run writes whole lines, also if it is interrupted.
 func (c *exportCmd) Run(ctx context.Context, s *session) error {
 	r, b, err := s.reconciler(ctx)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// extendCmd keeps a record that has ended for longer.
 type extendCmd struct {
 	recordFlags
 	changeFlags
@@ -20,7 +19,6 @@ type extendCmd struct {
 	Until time.Time     `xor:"until" placeholder:"2026-05-01T00:00:00Z" help:"Keep it until then."`
 }
 
-// Run runs the command.
 func (c *extendCmd) Run(ctx context.Context, s *session) error {
 	switch {
 	case c.For < 0:

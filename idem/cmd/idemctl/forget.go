@@ -7,13 +7,11 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// forgetCmd removes a record that has ended.
 type forgetCmd struct {
 	recordFlags
 	changeFlags
 }
 
-// Run runs the command.
 func (c *forgetCmd) Run(ctx context.Context, s *session) error {
 	r, b, err := s.reconciler(ctx)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// historyCmd lists what was done about a record.
 type historyCmd struct {
 	recordFlags
 }
@@ -53,7 +52,6 @@ func describeChange(a protocol.Audit) change {
 	return c
 }
 
-// Run runs the command.
 func (c *historyCmd) Run(ctx context.Context, s *session) error {
 	r, _, err := s.reconciler(ctx)
 	if err != nil {
@@ -109,7 +107,6 @@ func decisionOf(a protocol.Audit) string {
 	return ""
 }
 
-// change writes an entry.
 func (s *session) change(a protocol.Audit) {
 	when := "at an unknown time"
 	if !a.At.IsZero() {

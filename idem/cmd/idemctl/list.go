@@ -46,7 +46,6 @@ func (f *filterFlags) filter(now time.Time) (reconcile.Filter, error) {
 	return x, nil
 }
 
-// listCmd lists what has no outcome.
 type listCmd struct {
 	filterFlags
 	view.Reveal
@@ -55,7 +54,6 @@ type listCmd struct {
 	Page  string `placeholder:"PAGE" help:"Continue there: what the command before has printed."`
 }
 
-// Run runs the command.
 func (c *listCmd) Run(ctx context.Context, s *session) error {
 	if c.Limit < 1 {
 		return misuse("--limit is %d: it is 1 at least", c.Limit)

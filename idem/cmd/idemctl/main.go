@@ -102,7 +102,7 @@ func (w *written) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// run runs one command line.
+// run returns the exit code of a command line.
 func run(ctx context.Context, args []string, term *terminal, w world) int {
 	out := &written{Writer: term.out}
 	kept := *term
@@ -164,7 +164,6 @@ func runTo(ctx context.Context, args []string, term *terminal, w world) int {
 	return exitFailed
 }
 
-// usageError is a mistake in the command line.
 type usageError struct{ problem string }
 
 func (e *usageError) Error() string { return e.problem }

@@ -206,7 +206,6 @@ type planned struct {
 	rec *idem.Record
 }
 
-// plan shows what the decision would do to each.
 func (s *session) plan(r *reconcile.Reconciler, l reconcile.Listing, d decision) (todo []planned, refused int, err error) {
 	shown := s.aside()
 	shown.list(l)

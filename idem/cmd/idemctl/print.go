@@ -108,7 +108,6 @@ func (s *session) field(name, format string, args ...any) {
 
 const indent = "              "
 
-// say writes a paragraph.
 func say(w io.Writer, format string, args ...any) {
 	for _, line := range wrap(fmt.Sprintf(format, args...), width) {
 		fmt.Fprintln(w, line)

@@ -10,7 +10,6 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// resolveCmd records the outcome of an unknown operation.
 type resolveCmd struct {
 	recordFlags
 	manyFlags
@@ -26,7 +25,6 @@ type resolveCmd struct {
 	stepFlags
 }
 
-// Run runs the command.
 func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	if err := c.check(); err != nil {
 		return err

@@ -10,13 +10,11 @@ import (
 	"github.com/idem-go/idempotency/idem/internal/view"
 )
 
-// showCmd shows a record.
 type showCmd struct {
 	recordFlags
 	view.Reveal
 }
 
-// Run runs the command.
 func (c *showCmd) Run(ctx context.Context, s *session) error {
 	r, b, err := s.reconciler(ctx)
 	if err != nil {
@@ -47,7 +45,6 @@ func (c *showCmd) Run(ctx context.Context, s *session) error {
 // sealed reports whether the record's results are encrypted to this command.
 func (s *session) sealed(rec *idem.Record) bool { return rec.Sealed && len(s.globals.KMSKey) == 0 }
 
-// show writes a record for people.
 func (s *session) show(d record) {
 	now := s.now()
 	repeat := "not repeatable"

@@ -17,7 +17,6 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// statsCmd counts what has no outcome.
 type statsCmd struct {
 	Limit int `default:"10000" help:"Count at most so many records, each of which is a read, and at most so many changes."`
 }
@@ -54,7 +53,6 @@ type changeCount struct {
 	Count  int             `json:"count"`
 }
 
-// Run runs the command.
 func (c *statsCmd) Run(ctx context.Context, s *session) error {
 	if c.Limit < 1 {
 		return misuse("--limit is %d: it is 1 at least", c.Limit)
@@ -144,7 +142,6 @@ func (g *group) add(rec *idem.Record, now time.Time) {
 	}
 }
 
-// stats writes them for people.
 func (s *session) stats(st stats) {
 	t := newTable(s.out)
 	t.AppendHeader(table.Row{"operation", "state", "all", "<15m", "<1h", "<1d", "older", "given up", "oldest"})
