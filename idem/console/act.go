@@ -73,6 +73,8 @@ type action struct {
 	Typed    typed `json:"-"`
 	// Preview is what the decision would do as it is typed, if that was asked for.
 	Preview *reconcile.Decision `json:"-"`
+	// Caution is what the decision risks, as it is typed if that was asked for.
+	Caution string `json:"-"`
 	// Resolves says that the decision records an outcome.
 	Resolves bool
 	Days     []choice
@@ -143,6 +145,9 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 		body.Token = c.token(who(r), id, to, body.Seen, body.Issued)
 		if t.Look && mistake == "" {
 			body.Preview, body.Problem = c.preview(rec, body.Decision, t)
+		}
+		if body.Caution = body.Decision.Caution; body.Preview != nil {
+			body.Caution = body.Preview.Caution
 		}
 	}
 	p := c.page(r, "act", body.Words.Verb, body)

@@ -360,8 +360,11 @@ func TestAResultThatIsNotJSONIsMadeByTheProgram(t *testing.T) {
 			for _, page := range []string{"/ops/record?", "/ops/act?to=completed&"} {
 				text := r.get(page + url.Values{"id": {id}}.Encode()).text
 				require.Equal(t, able, strings.Contains(text, "If you give its result: The recorded result."), "it promises what it can keep")
-				require.Contains(t, text, "ErrOutcomeUnavailable (HTTP 409 outcome_unavailable): it took effect, and its result is not recorded.")
+				require.Contains(t, text, "HTTP 409 outcome_unavailable: it took effect, and its result is not recorded.")
 			}
+
+			text := html.UnescapeString(r.get("/ops/act?to=completed&" + url.Values{"id": {id}}.Encode()).text)
+			require.Equal(t, !able, strings.Contains(text, "idemctl resolve '"+id+"' --to completed --status 201"), "the way that there is")
 
 			form := r.form(id, "completed")
 			form.Set("known", "yes")
@@ -381,5 +384,17 @@ func TestAResultThatIsNotJSONIsMadeByTheProgram(t *testing.T) {
 			require.Equal(t, http.StatusCreated, w.Code)
 			require.JSONEq(t, `{"number":"re_1"}`, w.Body.String())
 		})
+	}
+}
+
+// A decision that can repeat an effect says so before it is made, and its button is another one.
+func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
+	r, id := newQuestion(t, console.Options{})
+	const caution = "if it took effect, it takes effect a second time."
+	require.Contains(t, r.get("/ops/record?"+url.Values{"id": {id}}.Encode()).text, caution)
+	for to, cautious := range map[string]bool{"released": true, "completed": false, "failed": false} {
+		page := r.get("/ops/act?" + url.Values{"id": {id}, "to": {to}}.Encode()).text
+		require.Equal(t, cautious, strings.Contains(page, caution), to)
+		require.Equal(t, cautious, strings.Contains(page, `<button class="danger">`), to)
 	}
 }

@@ -44,9 +44,9 @@ type recordView struct {
 }
 
 type decisionView struct {
-	Name, Verb, Then, Refused, URL string
-	Undo, Steps                    []string
-	Again                          bool
+	Name, Verb, Then, Refused, URL, Caution string
+	Undo, Steps                             []string
+	Again                                   bool
 }
 
 type stepView struct {
@@ -154,7 +154,7 @@ func (c *console) showURL(id, what, at string) string {
 func (c *console) decision(id, to string, d reconcile.Decision) decisionView {
 	w := wordsOf[to]
 	return decisionView{
-		Name: w.Name, Verb: w.Verb, Then: d.Then, Refused: d.Refused, Undo: d.Undo, Steps: d.Steps, Again: d.Again,
+		Name: w.Name, Verb: w.Verb, Then: d.Then, Refused: d.Refused, Undo: d.Undo, Steps: d.Steps, Again: d.Again, Caution: d.Caution,
 		URL: c.opts.Prefix + "/act?" + url.Values{"id": {id}, "to": {to}}.Encode(),
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/text"
+
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -75,8 +77,8 @@ func (s *session) decide(ctx context.Context, r *reconcile.Reconciler, b *backen
 // action is a change of a record that somebody may confirm.
 type action struct {
 	to idem.State
-	// what it does, and what calls get then.
-	what, then string
+	// what it does, what calls get then, and what it risks.
+	what, then, caution string
 	// shows writes what is recorded; it may be nil.
 	shows func(*session)
 	// records is what is recorded; of a change of many records --seen confirms it.
@@ -113,6 +115,7 @@ func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *bac
 	}
 	shown.field("This will", "%s", a.what)
 	shown.field("Then", "a call with the key and the same input gets: %s", view.Plain(a.then))
+	shown.caution(a)
 	if a.shows != nil {
 		a.shows(shown)
 	}
@@ -134,6 +137,13 @@ func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *bac
 	}
 	fmt.Fprintln(shown.out, "Done.")
 	return s.changed(report)
+}
+
+// caution writes what an action risks.
+func (s *session) caution(a action) {
+	if a.caution != "" {
+		s.field("Caution", "%s", s.paint(text.FgRed, view.Plain(a.caution)))
+	}
 }
 
 // aside is the session that writes for people: beside the JSON, if that is the output.

@@ -228,7 +228,7 @@ func TestWithoutAResultCallsAreToldSo(t *testing.T) {
 	changing(t, func(b *bench) {
 		code, out, errs := b.run("resolve", r1.ID(), "--to", "completed", "--no-result", "--reason", "found it", "--yes", "-o", "json")
 		require.Equal(b.t, exitDone, code, errs)
-		require.Contains(b.t, out, "ErrOutcomeUnavailable")
+		require.Contains(b.t, out, "HTTP 409 outcome_unavailable")
 		require.Contains(b.t, out, b.reconciler().Explain(b.Record(r1)).SameInput)
 	})
 }

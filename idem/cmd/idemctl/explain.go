@@ -87,7 +87,11 @@ func (s *session) decision(d reconcile.Decision) {
 	for _, name := range d.Steps {
 		line += " --step " + view.Plain(name) + "=WHAT"
 	}
-	s.item(line + ": then a call gets: " + view.Plain(flags(d.Then)))
+	line += ": then a call gets: " + view.Plain(flags(d.Then))
+	if d.Caution != "" {
+		line += " " + s.paint(text.FgRed, "Caution: "+view.Plain(d.Caution))
+	}
+	s.item(line)
 }
 
 // decisionName is the command that carries a decision out.

@@ -226,6 +226,7 @@ func (s *session) plan(r *reconcile.Reconciler, l reconcile.Listing, d decision)
 	if len(todo) > 0 {
 		shown.field("This will", "%s: state %s for %s.", decisionName(d.to), shown.state(d.to), plural(len(todo), "record"))
 		shown.field("Then", "a call with the key and the same input gets, of the first: %s", view.Plain(todo[0].Then))
+		shown.caution(todo[0].action)
 		if todo[0].shows != nil { // the same of each
 			todo[0].shows(shown)
 		}
