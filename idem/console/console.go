@@ -201,7 +201,7 @@ func (c *console) told(r *http.Request, err error) problem {
 		return problem{Status: http.StatusBadRequest, Title: "Not understood", Text: config.Error()}
 	case errors.Is(err, idem.ErrRecordUnreadable):
 		return problem{Status: http.StatusInternalServerError, Title: "Unreadable record",
-			Text: fmt.Sprintf("The record is damaged, or a newer version has written it: %v. Calls with its key are refused until somebody has looked at it.", err)}
+			Text: fmt.Sprintf("The record is damaged, or a newer version has written it: %v. Calls with its key are refused until an operator has looked at it.", err)}
 	}
 	c.opts.Log.ErrorContext(r.Context(), "idem console: request failed", "path", r.URL.Path, "error", err)
 	return problem{Status: http.StatusServiceUnavailable, Title: "The store did not answer", Text: fmt.Sprintf("Try again. If it stays so, look at the table and at the permissions: %v", err)}

@@ -39,7 +39,7 @@ type overview struct {
 	Operations                     []operationRow
 	Records                        []row
 	Unreadable                     []row
-	// Changes are the latest ones by people, webhooks and sweeps.
+	// Changes are the latest ones by operators, webhooks and sweeps.
 	Changes []changed
 	// Rates are what happened in the last hour and in the last day.
 	Rates []rateRow

@@ -70,7 +70,7 @@ func after(all []protocol.Audit, at time.Time) []protocol.Audit {
 }
 
 // rates count, by operation, the questions that opened and are still open, those that were
-// settled, and those that were left to people. More says that there are open questions
+// settled, and those that were left to operators. More says that there are open questions
 // beyond the ones given.
 func (c *console) rates(open []*idem.Record, more bool, n news) (rows []rateRow) {
 	now := c.opts.Now()

@@ -190,7 +190,7 @@ func skipped(rec *idem.Record) string {
 	switch {
 	case len(needed) > 0:
 		say(fails+", and nothing is undone, since compensations need the results of ", needed)
-		text.WriteString(": the operation is parked again, takes no result of a step any more, and somebody must undo by hand what all steps did and resolve it to failed, " +
+		text.WriteString(": the operation is parked again, takes no result of a step any more, and an operator must undo by hand what all steps did and resolve it to failed, " +
 			"or finish it by hand and resolve it to completed")
 	case len(lost) > 0:
 		text.WriteString(fails + ": what other steps did is undone, and what these did is not")

@@ -143,7 +143,7 @@ func TestTheCommandSettlesAQuestionInDynamoDB(t *testing.T) {
 		{"list --all --yes --state completed", exitDone, "completed"},
 		{"stats", exitDone, "refund"},
 		{"explain --operation refund --tenant acme --value r-1", exitDone, "not before"},
-		{"resolve --operation refund --tenant acme --value r-1 --to failed --message declined --reason console", exitFailed, "nobody can be asked"},
+		{"resolve --operation refund --tenant acme --value r-1 --to failed --message declined --reason console", exitFailed, "the input is no terminal"},
 		{"resolve --operation refund --tenant acme --value r-1 --to failed --message declined --reason console --yes", exitDone, "Done."},
 		{"resolve --operation refund --limit 5 --to completed --no-result --dry-run --reason console", exitDone, "--seen"},
 		{"resolve --operation refund --tenant acme --value r-2 --to completed --no-result --yes --reason console", exitDone, "Done."},

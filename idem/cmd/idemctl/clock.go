@@ -117,7 +117,7 @@ func (c *serverClock) listen(stack *middleware.Stack) error {
 }
 
 // errUndated refuses changes.
-var errUndated = errors.New("the replies of the table's endpoint have no Date, so nobody knows what time it is there, and nothing was changed: " +
+var errUndated = errors.New("the replies of the table's endpoint have no Date, so its time is unknown, and nothing was changed: " +
 	"leave the header in where a proxy takes it out")
 
 // tellTime hears the endpoint before anything goes by the time.

@@ -19,7 +19,7 @@ type filterFlags struct {
 	NoTenant  bool          `help:"Of records without a tenant only."`
 	State     []idem.State  `enum:"unknown,in_progress,released,pending,completed,failed" placeholder:"STATE" help:"In these states only: unknown, in_progress, released, pending; with --all also completed, failed."`
 	Older     time.Duration `placeholder:"15m" help:"Without an outcome for longer than this only, or ended so long ago."`
-	GivenUp   bool          `help:"Left to people by the sweep only."`
+	GivenUp   bool          `help:"Left to operators by the sweep only."`
 }
 
 // indexed refuses states of which the index has none.
@@ -145,7 +145,7 @@ func (s *session) list(l reconcile.Listing) {
 		head := fmt.Sprintf("%s %s, attempt %d", s.state(rec.State), age, rec.Attempt)
 		switch {
 		case !rec.GivenUpAt.IsZero():
-			head += ", left to people"
+			head += ", left to operators"
 		case rec.Probes > 0:
 			head += ", asked " + plural(rec.Probes, "time")
 		}

@@ -31,9 +31,9 @@ type commands struct {
 	List    listCmd    `cmd:"" help:"List what has no outcome: open questions and watched claims. The records of a page are shown the oldest first."`
 	Show    showCmd    `cmd:"" help:"Show a record."`
 	Explain explainCmd `cmd:"" help:"Say what the next call gets, what time changes, and what each decision would do."`
-	History historyCmd `cmd:"" help:"List the changes of a record by people, webhooks and sweeps."`
+	History historyCmd `cmd:"" help:"List the changes of a record by operators, webhooks and sweeps."`
 
-	Changes changesCmd `cmd:"" help:"List the changes of all records by people, webhooks and sweeps."`
+	Changes changesCmd `cmd:"" help:"List the changes of all records by operators, webhooks and sweeps."`
 	Stats   statsCmd   `cmd:"" help:"Count what has no outcome, by operation, state and age, and the changes of the last day."`
 	Export  exportCmd  `cmd:"" help:"Write records as JSON lines."`
 	Check   checkCmd   `cmd:"" help:"Check that the table is as it must be: keys, index, TTL."`

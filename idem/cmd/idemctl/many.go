@@ -20,7 +20,7 @@ type manyFlags struct {
 	Limit   int           `placeholder:"N" help:"Change all records of --operation that the flags name, if they are at most so many."`
 	State   []idem.State  `enum:"unknown,in_progress" placeholder:"STATE" help:"With --limit: in these states only: ${enum}."`
 	Older   time.Duration `placeholder:"15m" help:"With --limit: without an outcome for longer than this only."`
-	GivenUp bool          `help:"With --limit: left to people by the sweep only."`
+	GivenUp bool          `help:"With --limit: left to operators by the sweep only."`
 
 	Decision string        `placeholder:"ID" help:"With --limit and --again: the records whose outcome is this earlier decision of many, which changes names."`
 	Since    time.Duration `placeholder:"24h" help:"With --decision: it was made within this time."`

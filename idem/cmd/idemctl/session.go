@@ -227,7 +227,7 @@ func (s *session) who(ctx context.Context, b *backend, given string) (string, er
 	if who := strings.TrimSpace(b.caller(ctx)); who != "" {
 		return who, nil
 	}
-	return "", misuse("nobody knows who makes this change: use --who")
+	return "", misuse("it is not known who makes this change: use --who")
 }
 
 func (s *session) json() bool { return s.globals.Output == "json" }
