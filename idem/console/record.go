@@ -135,7 +135,8 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 		v.Created, v.Updated, v.Lease = c.moment(rec.CreatedAt), c.moment(rec.UpdatedAt), c.moment(rec.LeaseUntil)
 		v.Expires, v.Open, v.GivenUp = c.moment(rec.ExpiresAt), c.moment(rec.OpenSince), c.moment(rec.GivenUpAt)
 		v.HasResult = rec.State == idem.Completed && !rec.Omitted
-		shown := view.Of(rec, view.Reveal{ShowError: true}) // the page leaves the messages out, unless it is asked for them
+		// The page leaves the messages out, unless it is asked for them.
+		shown := view.Of(rec, view.Reveal{ShowError: true})
 		v.Tokens, v.Steps = shown.Tokens(), c.steps(rec.ID, shown.Steps)
 		v.ValueURL, v.ResultURL, v.ErrorURL = c.showURL(id, "value", "shown"), c.showURL(id, "result", "shown"), c.showURL(id, "error", "failure")
 		for _, d := range e.Decisions {
@@ -154,7 +155,8 @@ func (c *console) showURL(id, what, at string) string {
 func (c *console) decision(id, to string, d reconcile.Decision) decisionView {
 	w := wordsOf[to]
 	return decisionView{
-		Name: w.Name, Verb: w.Verb, Then: d.Then, Refused: d.Refused, Undo: d.Undo, Steps: d.Steps, Again: d.Again, Caution: d.Caution,
+		Name: w.Name, Verb: w.Verb, Then: d.Then, Caution: d.Caution, Refused: d.Refused,
+		Undo: d.Undo, Steps: d.Steps, Again: d.Again,
 		URL: c.opts.Prefix + "/act?" + url.Values{"id": {id}, "to": {to}}.Encode(),
 	}
 }

@@ -119,12 +119,13 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 func caution(rec *idem.Record, res Resolution, again []string) string {
 	switch {
 	case res.To == idem.Failed && rec.Codec != "":
-		return "Over HTTP the recorded failure is a 500. For a refusal with a status of its own, such as 402, resolve to completed with that response."
+		return "Over HTTP the recorded failure is a 500. " +
+			"For a refusal with a status of its own, such as 402, resolve to completed with that response."
 	case res.To != idem.Released || rec.Undoing():
 		return ""
 	case len(again) > 0: // steps that run at most once, also of what is repeatable
-		return fmt.Sprintf("If %s took effect, it takes effect a second time. Record it as not executed only if the provider has confirmed that.",
-			strings.Join(slices.Sorted(slices.Values(again)), ", "))
+		return fmt.Sprintf("If %s took effect, it takes effect a second time. "+
+			"Record it as not executed only if the provider has confirmed that.", strings.Join(slices.Sorted(slices.Values(again)), ", "))
 	case rec.Repeat == protocol.Repeatable, len(res.Steps) > 0: // it goes on after what the steps did
 		return ""
 	}

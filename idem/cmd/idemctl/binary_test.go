@@ -122,7 +122,8 @@ func TestTheCommandRequeuesDeadLettersInDynamoDB(t *testing.T) {
 	require.Equal(t, exitDone, code)
 	require.Equal(t, "No such dead letters.\n", out)
 	_, out, _ = o.run("history", refund.Key("acme", "r-8").ID())
-	require.Regexp(t, `Requeued: message `+id+` to\s+orders is sent again.\n  - by alice, with idemctl\n  - why: the queue is back`, out)
+	require.Regexp(t, `Requeued: message `+id+` to\s+orders is sent again.\n`+
+		`  - by alice, with idemctl\n  - why: the queue is back`, out)
 }
 
 // The compiled command works on a table of DynamoDB.

@@ -102,7 +102,8 @@ func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *bac
 		return seeStored(err)
 	}
 	if c.Seen != "" && c.Seen != rec.Write {
-		return errors.New("the record has been written since the look that --seen names, and nothing was changed: look again with idemctl explain, and decide again")
+		return errors.New("the record has been written since the look that --seen names, and nothing was changed: " +
+			"look again with idemctl explain, and decide again")
 	}
 	shown := s.aside()
 	shown.show(record{Record: view.Of(rec, view.Reveal{})})
@@ -203,7 +204,8 @@ func flags(text string) string {
 // ask has somebody confirm.
 func (s *session) ask(ctx context.Context, prompt, want, flag string) error {
 	if !s.asks {
-		return fmt.Errorf("nothing was changed: the input is no terminal, where the question could be answered: use %s", flag)
+		return fmt.Errorf("nothing was changed: the input is no terminal, where the question could be answered: "+
+			"use %s", flag)
 	}
 	fmt.Fprint(s.err, prompt)
 	answer, err := bufio.NewReader(interruptible{ctx, s.in}).ReadString('\n')
@@ -229,7 +231,8 @@ func (s *session) carryOut(ctx context.Context, do func(context.Context, reconci
 	case err == nil:
 		return nil
 	case errors.Is(err, reconcile.ErrChanged):
-		return errors.New("the record has been written since it was shown, and nothing was changed: look again with idemctl explain, and decide again")
+		return errors.New("the record has been written since it was shown, and nothing was changed: " +
+			"look again with idemctl explain, and decide again")
 	case errors.Is(err, reconcile.ErrNotUnknown), errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone), errors.Is(err, reconcile.ErrStepsUnnamed),
 		errors.Is(err, reconcile.ErrOpen), errors.Is(err, reconcile.ErrExpired), errors.Is(err, reconcile.ErrNotFound),
 		errors.Is(err, idem.ErrRecordUnreadable), errors.As(err, &mistaken):

@@ -66,7 +66,8 @@ func (s *session) showStored(ctx context.Context, b *backend, id string, why err
 	s.field("Record", "%s", view.Plain(id))
 	s.field("Operation", "%s", view.Plain(operation))
 	s.field("Tenant", "%s", tenantOr(tenant))
-	s.field("State", "unreadable: calls with the key get HTTP 503 idempotency_record_unreadable, and the handler does not run.")
+	s.field("State", "unreadable: calls with the key get HTTP 503 idempotency_record_unreadable, "+
+		"and the handler does not run.")
 	for i, name := range slices.Sorted(maps.Keys(attributes)) {
 		head := ""
 		if i == 0 {

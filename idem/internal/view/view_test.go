@@ -12,7 +12,8 @@ import (
 
 func TestSpansHaveTwoUnits(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		59 * time.Second: "59s", 90 * time.Second: "1m30s", 2*time.Hour + 3*time.Minute: "2h03m", 49 * time.Hour: "2d01h", -time.Hour: "1h00m",
+		59 * time.Second: "59s", 90 * time.Second: "1m30s", 2*time.Hour + 3*time.Minute: "2h03m",
+		49 * time.Hour: "2d01h", -time.Hour: "1h00m",
 	} {
 		require.Equal(t, want, Span(d))
 	}
@@ -28,10 +29,13 @@ func TestNothingHiddenIsShownAsItIs(t *testing.T) {
 
 // The provider knows an interrupted step by the step's own token.
 func TestTokensOfInterruptedStepsComeFirst(t *testing.T) {
-	rec := &idem.Record{ID: "acme#order#1", Steps: map[string]protocol.RecordedStep{"charge": {Begun: true}, "reserve": {Compensates: true}}}
+	rec := &idem.Record{ID: "acme#order#1", Steps: map[string]protocol.RecordedStep{
+		"charge": {Begun: true}, "reserve": {Compensates: true},
+	}}
 	v := Of(rec, Reveal{})
 	require.Equal(t, []Token{
-		{protocol.Token(rec.ID, "charge"), "of step charge, which was interrupted"}, {protocol.Token(rec.ID, ""), "outside steps"},
+		{protocol.Token(rec.ID, "charge"), "of step charge, which was interrupted"},
+		{protocol.Token(rec.ID, ""), "outside steps"},
 	}, v.Tokens())
 	require.Equal(t, []string{"charge"}, v.Interrupted())
 	require.Equal(t, "begun, without outcome", v.Steps[0].Text())
@@ -42,7 +46,10 @@ func TestTokensOfInterruptedStepsComeFirst(t *testing.T) {
 }
 
 func TestValuesAndTextsOfErrorsAreShownIfTheyAreAskedFor(t *testing.T) {
-	rec := &idem.Record{ID: "acme#order#1", State: idem.Failed, Value: "o-1", Failure: &idem.Failure{Type: "declined", Code: "51", Message: "no money"}}
+	rec := &idem.Record{
+		ID: "acme#order#1", State: idem.Failed, Value: "o-1",
+		Failure: &idem.Failure{Type: "declined", Code: "51", Message: "no money"},
+	}
 	v := Of(rec, Reveal{})
 	require.Empty(t, v.Value)
 	require.Equal(t, "declined (code 51)", v.Failure.Text())
@@ -56,11 +63,13 @@ func TestValuesAndTextsOfErrorsAreShownIfTheyAreAskedFor(t *testing.T) {
 // A change of a newer version is shown, too.
 func TestEveryChangeHasWords(t *testing.T) {
 	for _, c := range []protocol.Change{
-		protocol.ChangeParked, protocol.ChangeResolved, protocol.ChangeGivenUp, protocol.ChangeExtended, protocol.ChangeForgotten,
-		protocol.ChangeRequeued, protocol.ChangeUnreadable, "moved",
+		protocol.ChangeParked, protocol.ChangeResolved, protocol.ChangeGivenUp, protocol.ChangeExtended,
+		protocol.ChangeForgotten, protocol.ChangeRequeued, protocol.ChangeUnreadable, "moved",
 	} {
 		for _, unconfirmed := range []bool{false, true} {
-			what, text := Change(protocol.Audit{Change: c, From: idem.Unknown, To: idem.Failed, Attempt: 2, What: "message m-1", Unconfirmed: unconfirmed})
+			what, text := Change(protocol.Audit{
+				Change: c, From: idem.Unknown, To: idem.Failed, Attempt: 2, What: "message m-1", Unconfirmed: unconfirmed,
+			})
 			require.NotEmpty(t, what)
 			require.Regexp(t, `^[a-z].*\.$`, text)
 		}

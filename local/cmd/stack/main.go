@@ -68,7 +68,8 @@ func misuse(format string, args ...any) error { return usageError{fmt.Errorf(for
 func parse(args []string, errOut io.Writer) (o options, err error) {
 	fs := flag.NewFlagSet("local", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // mistakes are reported once, by main
-	fs.StringVar(&o.cacheDir, "cache", "", "folder for what is fetched once, and for the running stack (default: the user's cache folder)")
+	fs.StringVar(&o.cacheDir, "cache", "",
+		"folder for what is fetched once, and for the running stack (default: the user's cache folder)")
 	fs.StringVar(&o.endpoint, "endpoint", "", "DynamoDB endpoint to use instead of starting one")
 	fs.IntVar(&o.port, "port", 0, "port of the HTTP API (default: a free one)")
 	fs.BoolVar(&o.once, "once", false, "end after the tour, with exit code 1 if any line differs")

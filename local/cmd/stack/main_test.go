@@ -49,7 +49,9 @@ func TestOutcomesOfMessages(t *testing.T) {
 		lines   []string
 		want    string
 	}{
-		"one": {`{"batchItemFailures": []}`, []string{`{"message": "idem: message acknowledged", "reason": "executed"}`}, "executed"},
+		"one": {
+			`{"batchItemFailures": []}`, []string{`{"message": "idem: message acknowledged", "reason": "executed"}`}, "executed",
+		},
 		"batch": {
 			`{"batchItemFailures": [{"itemIdentifier": "2"}]}`,
 			[]string{`{"reason": "executed"}`, "hello", `{"message": "idem: claimed"}`, `{"reason": "in_flight"}`},

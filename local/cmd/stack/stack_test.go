@@ -214,7 +214,8 @@ func TestTourFindsDifferences(t *testing.T) {
 		return len(refundsInProgress(t, client)) == 2
 	}, patience, poll)
 	for _, key := range refundsInProgress(t, client) {
-		_, err := client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: aws.String(recordsTable), Key: key})
+		in := &dynamodb.DeleteItemInput{TableName: aws.String(recordsTable), Key: key}
+		_, err := client.DeleteItem(t.Context(), in)
 		require.NoError(t, err)
 	}
 	require.Error(t, s.end(), "%s", &s.seen)
@@ -227,9 +228,11 @@ func TestTourFindsDifferences(t *testing.T) {
 // refundsInProgress are the keys of the items of refunds that an attempt holds.
 func refundsInProgress(t *testing.T, client *dynamodb.Client) (keys []map[string]types.AttributeValue) {
 	out, err := client.Scan(t.Context(), &dynamodb.ScanInput{
-		TableName: aws.String(recordsTable), ConsistentRead: aws.Bool(true), FilterExpression: aws.String(schema.State + " = :state AND contains(pk, :refund)"),
+		TableName: aws.String(recordsTable), ConsistentRead: aws.Bool(true),
+		FilterExpression: aws.String(schema.State + " = :state AND contains(pk, :refund)"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":state": &types.AttributeValueMemberS{Value: string(idem.InProgress)}, ":refund": &types.AttributeValueMemberS{Value: "#refund#"},
+			":state":  &types.AttributeValueMemberS{Value: string(idem.InProgress)},
+			":refund": &types.AttributeValueMemberS{Value: "#refund#"},
 		},
 	})
 	require.NoError(t, err)

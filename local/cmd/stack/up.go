@@ -94,8 +94,9 @@ func (s *stack) explain(say func(string, ...any)) error {
 		return err
 	}
 	say("%s", strings.NewReplacer(
-		"{console}", s.console, "{url}", s.url, "{token}", token, "{tenant}", defaultTenant, "{table}", recordsTable, "{dynamodb}", s.db.Endpoint(),
-		"{sqs}", s.sqs.Endpoint(), "{orders}", s.queue.URL, "{dead}", s.queue.DeadURL, "{people}", s.people.URL, "{log}", s.logs.Name(),
+		"{console}", s.console, "{url}", s.url, "{token}", token, "{tenant}", defaultTenant, "{log}", s.logs.Name(),
+		"{table}", recordsTable, "{dynamodb}", s.db.Endpoint(), "{sqs}", s.sqs.Endpoint(),
+		"{orders}", s.queue.URL, "{dead}", s.queue.DeadURL, "{people}", s.people.URL,
 	).Replace(`
 Still serving; Ctrl-C ends it. A payment, as tenant {tenant}:
 

@@ -50,7 +50,9 @@ func callSQS(ctx context.Context, args []string, out io.Writer) error {
 	case *sqs.StartMessageMoveTaskInput: // the local server has none
 		result, err = moveAll(ctx, client, task)
 	case *sqs.ListMessageMoveTasksInput:
-		result = sqs.ListMessageMoveTasksOutput{Results: []types.ListMessageMoveTasksResultEntry{{SourceArn: task.SourceArn, Status: aws.String("COMPLETED")}}}
+		result = sqs.ListMessageMoveTasksOutput{Results: []types.ListMessageMoveTasksResultEntry{
+			{SourceArn: task.SourceArn, Status: aws.String("COMPLETED")},
+		}}
 	default:
 		got := method.Call([]reflect.Value{reflect.ValueOf(ctx), in})
 		err, _ = got[1].Interface().(error)
@@ -129,7 +131,8 @@ func moveAll(ctx context.Context, client *sqs.Client, task *sqs.StartMessageMove
 		}
 		for _, m := range got.Messages {
 			_, sent := client.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: &to, MessageBody: m.Body})
-			_, deleted := client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &from, ReceiptHandle: m.ReceiptHandle})
+			done := &sqs.DeleteMessageInput{QueueUrl: &from, ReceiptHandle: m.ReceiptHandle}
+			_, deleted := client.DeleteMessage(ctx, done)
 			if err := errors.Join(sent, deleted); err != nil {
 				return nil, err
 			}
