@@ -94,7 +94,8 @@ var watchedEngine = watched{[]alarm{
 	{"StoreUnavailable", schema.MetricStoreUnavailable, count, 10,
 		"%v calls in 5 minutes could not reach the table and were refused: nothing ran, and clients may come again"},
 	{"FailedOpen", schema.MetricFailedOpen, count, 1,
-		"handlers ran without a claim because the table could not be reached: duplicates may have taken effect"},
+		"handlers ran while the table could not be reached, and nothing of it is recorded: " +
+			"duplicates may have taken effect"},
 	{"OutcomeDropped", schema.MetricOutcomeDropped, count, 1,
 		"an outcome could not be recorded in time: the operation may have taken effect, and its " +
 			"record does not say so"},

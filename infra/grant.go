@@ -83,13 +83,6 @@ func (t *Table) GrantCheck(to awsiam.IGrantable) {
 	allow(to, nil, []string{*t.TableArn()}, "dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive")
 }
 
-// GrantTail allows what idemctl tail does: find the table's stream, and read it. The stream has whole records, with their results. It covers every tenant.
-func (t *Table) GrantTail(to awsiam.IGrantable) {
-	t.GrantCheck(to)
-	allow(to, nil, []string{*t.TableStreamArn()}, "dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
-	grantKey(t.EncryptionKey(), to)
-}
-
 // GrantTransaction allows, on a table of the service's own, the writes that commit in
 // one transaction with a record: put, update, delete and check. Name the actions that
 // the handler uses, as in awsdynamodb ("PutItem", "UpdateItem", "DeleteItem",

@@ -7,14 +7,6 @@
 //	go run ./local          everything, the tour, stay
 //	go run ./local -once    everything, the tour, end; exit code 1 if a line differs
 //
-// While it stays, from another terminal in the same folder:
-//
-//	go run ./local invoke -event apigw-v2-jwt -times 3 -parallel 8
-//	go run ./local records
-//	go run ./local logs -function orders
-//	go run ./local token -tenant globex
-//	go run ./local reset
-//
 // Data lies in memory and is gone afterwards. README.md in this folder says more.
 //
 // This package only compiles the command, which is [stack], and becomes it: the go

@@ -91,19 +91,6 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-func TestGrantOfATail(t *testing.T) {
-	statements, problems := granted(t, nil, func(table *infra.Table, role awsiam.Role) { table.GrantTail(role) })
-	require.Empty(t, problems)
-	got := map[string][]string{}
-	for _, s := range statements {
-		require.Len(t, s.resources, 1)
-		got[s.resources[0]] = append(got[s.resources[0]], s.actions...)
-	}
-	require.Len(t, got, 2)
-	require.ElementsMatch(t, []string{"dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"}, got["Records.Arn"])
-	require.ElementsMatch(t, []string{"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"}, got["Records.StreamArn"])
-}
-
 func TestGrantOfTheEscalationQueue(t *testing.T) {
 	got, problems := synth(t, func(s awscdk.Stack) {
 		role := awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{AssumedBy: awsiam.NewAccountRootPrincipal()})

@@ -73,6 +73,8 @@ type action struct {
 	Typed    typed `json:"-"`
 	// Preview is what the decision would do as it is typed, if that was asked for.
 	Preview *reconcile.Decision `json:"-"`
+	// Caution is what the decision risks, as it is typed if that was asked for.
+	Caution string `json:"-"`
 	// Resolves says that the decision records an outcome.
 	Resolves bool
 	Days     []choice
@@ -144,6 +146,9 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 		if t.Look && mistake == "" {
 			body.Preview, body.Problem = c.preview(rec, body.Decision, t)
 		}
+		if body.Caution = body.Decision.Caution; body.Preview != nil {
+			body.Caution = body.Preview.Caution
+		}
 	}
 	p := c.page(r, "act", body.Words.Verb, body)
 	p.Section, p.Keep, p.read = "record", true, 1
@@ -212,7 +217,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	id, to, seen, issued := r.PostForm.Get("id"), r.PostForm.Get("to"), r.PostForm.Get("seen"), r.PostForm.Get("issued")
 	if !hmac.Equal([]byte(r.PostForm.Get("token")), []byte(c.token(who(r), id, to, seen, issued))) || seen == "" {
 		c.refuse(w, r, errors.New("the form's token is not of this console, operator, record and decision"), problem{
-			Status: http.StatusForbidden, Title: "Refused", Text: "This form was not made by this console for you and this decision, or the console was started anew since. Nothing was changed. Open the record and decide again.",
+			Status: http.StatusForbidden, Title: "Refused", Text: "This form was not made by this console for you and this decision, or the console was started again since. Nothing was changed. Open the record and decide again.",
 		})
 		return
 	}
@@ -245,7 +250,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	again := func(mistake string) {
 		p, err := c.formOf(r, id, to, t, mistake)
 		if err == nil && p.Body.(*action).Seen != seen {
-			err = problem{Status: http.StatusConflict, Title: "The record has changed", Text: "Somebody has written the record since it was shown. Nothing was changed. Look again.", Record: id}
+			err = problem{Status: http.StatusConflict, Title: "The record has changed", Text: "The record has been written since it was shown. Nothing was changed. Look again.", Record: id}
 		}
 		if err != nil {
 			c.trouble(w, r, err)
@@ -279,7 +284,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone), errors.Is(err, reconcile.ErrStepsUnnamed):
 		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Not possible", Text: fmt.Sprintf("Nothing was changed: %v.", err), Record: id})
 	case errors.As(err, &store) && store.Ambiguous:
-		c.opts.Log.ErrorContext(r.Context(), "idem console: nobody knows whether a change has landed", "record", id, "error", err)
+		c.opts.Log.ErrorContext(r.Context(), "idem console: it is not known whether a change was made", "record", id, "error", err)
 		c.fail(w, r, problem{Status: http.StatusServiceUnavailable, Title: "Look at the record",
 			Text: "The store did not say whether the change was made. Look at the record: if it is as before, decide again.", Record: id})
 	default:
@@ -369,5 +374,5 @@ func (c *console) stale(w http.ResponseWriter, r *http.Request, id string, by re
 		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Already done", Text: "This decision was recorded before. It was not made a second time.", Record: id})
 		return
 	}
-	c.fail(w, r, problem{Status: http.StatusConflict, Title: "The record has changed", Text: "Somebody has written the record since it was shown. Nothing was changed. Look again, and decide about what you see.", Record: id})
+	c.fail(w, r, problem{Status: http.StatusConflict, Title: "The record has changed", Text: "The record has been written since it was shown. Nothing was changed. Look again, and decide about what you see.", Record: id})
 }

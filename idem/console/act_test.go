@@ -60,12 +60,12 @@ func TestADecisionIsToldOnlyToWhoMadeIt(t *testing.T) {
 	who := "alice"
 	r, id := newQuestion(t, console.Options{Who: func(*http.Request) (string, error) { return who, nil }})
 	done := r.post("/ops/act", r.form(id, "completed")).Header.Get("Location")
-	require.Contains(t, r.get(done).text, "<strong>Recorded.</strong> Resolved: From unknown to completed, attempt 1. By alice,")
+	require.Contains(t, r.get(done).text, "<strong>Recorded.</strong> Resolved: from unknown to completed, attempt 1. By alice,")
 	r.Clock.Advance(time.Second)
 	who = "bob"
 	require.Contains(t, r.get(r.post("/ops/act", r.form(id, "released")).Header.Get("Location")).text, "to released, attempt 1. By bob,")
 	who = "alice"
-	require.Contains(t, r.get(done).text, "<strong>Recorded.</strong> Resolved: From unknown to completed, attempt 1. By alice,")
+	require.Contains(t, r.get(done).text, "<strong>Recorded.</strong> Resolved: from unknown to completed, attempt 1. By alice,")
 	require.NotContains(t, r.get("/ops/record?done=1&"+url.Values{"id": {id}}.Encode()).text, "<strong>Recorded.</strong>")
 }
 
@@ -78,7 +78,7 @@ func TestARecordThatHasEndedIsForgotten(t *testing.T) {
 	require.Equal(t, idem.Absent, r.state(id))
 	page := r.get(done.Header.Get("Location"))
 	require.Equal(t, http.StatusOK, page.StatusCode, "who removed it, and why, is kept")
-	require.Contains(t, page.text, "<strong>Recorded.</strong> Forgotten: The record was removed.")
+	require.Contains(t, page.text, "<strong>Recorded.</strong> Forgotten: the record was removed.")
 	require.Contains(t, r.post("/ops/act", form).text, "<h1>Already done</h1>")
 	require.Equal(t, 1, r.changes(id))
 }
@@ -92,7 +92,7 @@ func TestARecordThatHasEndedIsKeptLonger(t *testing.T) {
 	done := r.post("/ops/act", form)
 	require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
 	require.WithinDuration(t, r.Clock.Now().Add(30*24*time.Hour), r.Record(key).ExpiresAt, 5*time.Second)
-	require.Contains(t, r.get(done.Header.Get("Location")).text, "Kept longer")
+	require.Contains(t, r.get(done.Header.Get("Location")).text, "Extended")
 	require.Contains(t, r.post("/ops/act", form).text, "<h1>Already done</h1>")
 	require.Equal(t, 1, r.changes(id))
 
@@ -360,8 +360,11 @@ func TestAResultThatIsNotJSONIsMadeByTheProgram(t *testing.T) {
 			for _, page := range []string{"/ops/record?", "/ops/act?to=completed&"} {
 				text := r.get(page + url.Values{"id": {id}}.Encode()).text
 				require.Equal(t, able, strings.Contains(text, "If you give its result: The recorded result."), "it promises what it can keep")
-				require.Contains(t, text, "ErrOutcomeUnavailable (HTTP 409 outcome_unavailable): it took effect, and its result is not recorded.")
+				require.Contains(t, text, "HTTP 409 outcome_unavailable: it took effect, and its result is not recorded.")
 			}
+
+			text := html.UnescapeString(r.get("/ops/act?to=completed&" + url.Values{"id": {id}}.Encode()).text)
+			require.Equal(t, !able, strings.Contains(text, "idemctl resolve '"+id+"' --to completed --status 201"), "the way that there is")
 
 			form := r.form(id, "completed")
 			form.Set("known", "yes")
@@ -381,5 +384,17 @@ func TestAResultThatIsNotJSONIsMadeByTheProgram(t *testing.T) {
 			require.Equal(t, http.StatusCreated, w.Code)
 			require.JSONEq(t, `{"number":"re_1"}`, w.Body.String())
 		})
+	}
+}
+
+// A decision that can repeat an effect says so before it is made, and its button is another one.
+func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
+	r, id := newQuestion(t, console.Options{})
+	const caution = "if it took effect, it takes effect a second time."
+	require.Contains(t, r.get("/ops/record?"+url.Values{"id": {id}}.Encode()).text, caution)
+	for to, cautious := range map[string]bool{"released": true, "completed": false, "failed": false} {
+		page := r.get("/ops/act?" + url.Values{"id": {id}, "to": {to}}.Encode()).text
+		require.Equal(t, cautious, strings.Contains(page, caution), to)
+		require.Equal(t, cautious, strings.Contains(page, `<button class="danger">`), to)
 	}
 }

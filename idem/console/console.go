@@ -15,9 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -83,21 +83,12 @@ func (c *console) routes() *http.ServeMux {
 // most is how much of a text a page shows, in bytes.
 const most = 256 << 10
 
-// plain writes out the characters of others that cannot be seen, or that turn round what
-// stands beside them, such as a right-to-left override. A long text is cut off.
+// plain is view.Plain of a text, cut off if it is long.
 func plain(text string) string {
-	var out strings.Builder
-	for at, r := range strings.ReplaceAll(text, "\r\n", "\n") {
-		switch {
-		case at >= most:
-			return out.String() + "\n(cut off; idemctl shows all of it)"
-		case r == '\n' || r == '\t' || r == '\u00a0' || unicode.IsPrint(r):
-			out.WriteRune(r)
-		default:
-			fmt.Fprintf(&out, "\\u%04x", r)
-		}
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "\n(cut off; idemctl shows all of it)"
 	}
-	return out.String()
+	return view.Plain(strings.ReplaceAll(text, "\r\n", "\n"))
 }
 
 // builders make the pages that can be followed, by their paths.
@@ -210,7 +201,7 @@ func (c *console) told(r *http.Request, err error) problem {
 		return problem{Status: http.StatusBadRequest, Title: "Not understood", Text: config.Error()}
 	case errors.Is(err, idem.ErrRecordUnreadable):
 		return problem{Status: http.StatusInternalServerError, Title: "Unreadable record",
-			Text: fmt.Sprintf("The record is damaged, or a newer version has written it: %v. Calls with its key are refused until somebody has looked at it.", err)}
+			Text: fmt.Sprintf("The record is damaged, or a newer version has written it: %v. Calls with its key are refused until an operator has looked at it.", err)}
 	}
 	c.opts.Log.ErrorContext(r.Context(), "idem console: request failed", "path", r.URL.Path, "error", err)
 	return problem{Status: http.StatusServiceUnavailable, Title: "The store did not answer", Text: fmt.Sprintf("Try again. If it stays so, look at the table and at the permissions: %v", err)}
@@ -230,44 +221,14 @@ func (m moment) MarshalJSON() ([]byte, error) { return json.Marshal(m.At) }
 // IsZero reports whether there is no such time.
 func (m moment) IsZero() bool { return m.At.IsZero() }
 
-// Machine is the time for programs, Text for people.
+// Machine is the time for programs.
 func (m moment) Machine() string { return m.At.Format(time.RFC3339Nano) }
 
-// Text is the time for people.
-func (m moment) Text() string { return m.At.Format("2006-01-02 15:04:05 UTC") }
+// Text is the time for operators.
+func (m moment) Text() string { return view.At(m.At) }
 
 // Ago is how far away the time is.
-func (m moment) Ago() string {
-	d := m.now.Sub(m.At)
-	switch {
-	case d < -time.Second:
-		return "in " + span(-d)
-	case d < time.Second:
-		return "now"
-	}
-	return span(d) + " ago"
-}
+func (m moment) Ago() string { return view.Ago(m.At, m.now) }
 
 // Age is how long ago the time was.
-func (m moment) Age() string { return span(max(0, m.now.Sub(m.At))) }
-
-// span is a duration in its two largest units.
-func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	two := func(a time.Duration, an string, b time.Duration, bn string) string {
-		text := fmt.Sprintf("%d %s", d/a, an)
-		if rest := d % a / b; rest > 0 {
-			text += fmt.Sprintf(" %d %s", rest, bn)
-		}
-		return text
-	}
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
-	case d < time.Hour:
-		return two(time.Minute, "min", time.Second, "s")
-	case d < day:
-		return two(time.Hour, "h", time.Minute, "min")
-	}
-	return two(day, "d", time.Hour, "h")
-}
+func (m moment) Age() string { return view.Span(max(0, m.now.Sub(m.At))) }

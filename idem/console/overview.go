@@ -4,12 +4,12 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -39,7 +39,7 @@ type overview struct {
 	Operations                     []operationRow
 	Records                        []row
 	Unreadable                     []row
-	// Changes are the latest ones by people, webhooks and sweeps.
+	// Changes are the latest ones by operators, webhooks and sweeps.
 	Changes []changed
 	// Rates are what happened in the last hour and in the last day.
 	Rates []rateRow
@@ -83,9 +83,9 @@ func (c *console) overview(r *http.Request) (*page, error) {
 		case rec.Open():
 			open = append(open, rec)
 			body.Open++
-			o.Cells[ageOf(now.Sub(since(rec)))].Count++
-			if o.Oldest.IsZero() || since(rec).Before(o.Oldest.At) {
-				o.Oldest = c.moment(since(rec))
+			o.Cells[ageOf(now.Sub(view.Since(rec)))].Count++
+			if o.Oldest.IsZero() || view.Since(rec).Before(o.Oldest.At) {
+				o.Oldest = c.moment(view.Since(rec))
 			}
 		case c.r.Lapsed(rec):
 			body.Lapsed++
@@ -151,11 +151,7 @@ type changed struct {
 // latest are the latest of the changes, the latest first.
 func (c *console) latest(changes []protocol.Audit) (all []changed) {
 	for _, a := range slices.Backward(changes[max(0, len(changes)-overviewChanges):]) {
-		about := c.idRow(a.ID)
-		if a.Change == protocol.ChangeReplayed { // it has no page
-			about = row{ID: a.ID, Operation: "queue", Short: path.Base(a.ID)}
-		}
-		all = append(all, changed{c.happening(a), about})
+		all = append(all, changed{c.happening(a), c.idRow(a.ID)})
 	}
 	return all
 }

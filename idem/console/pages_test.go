@@ -385,16 +385,14 @@ type lettered struct {
 
 func (l lettered) AuditBetween(_ context.Context, shard int, _, _ time.Time, _ string) (p protocol.AuditPage, _ error) {
 	if shard == 0 {
-		a := protocol.Audit{At: l.at, Who: "alice", Why: "it is there again", ExpiresAt: l.at.Add(time.Hour)}
-		replayed, requeued := a, a
-		replayed.ID, replayed.Entry, replayed.Change, replayed.What = "https://sqs/1/orders-dead", "e1", protocol.ChangeReplayed, "2 messages"
-		requeued.ID, requeued.Entry, requeued.Change, requeued.What = refund.Key("acme", "r-1").ID(), "e2", protocol.ChangeRequeued, "message m-1 to orders"
-		p.Entries = []protocol.Audit{requeued, replayed}
+		p.Entries = []protocol.Audit{{
+			ID: refund.Key("acme", "r-1").ID(), Entry: "e1", Change: protocol.ChangeRequeued, What: "message m-1 to orders",
+			At: l.at, Who: "alice", Why: "it is there again", ExpiresAt: l.at.Add(time.Hour),
+		}}
 	}
 	return p, nil
 }
 
-// A queue has no page of its own: its name stands without a link.
 func TestTheOverviewHasDeadLettersThatWereSentAgain(t *testing.T) {
 	r := newRig(t, console.Options{})
 	rc, err := reconcile.New(lettered{r.Faults, r.Clock.Now().Add(-time.Minute)}, &reconcile.Options{Now: r.Clock.Now})
@@ -402,8 +400,5 @@ func TestTheOverviewHasDeadLettersThatWereSentAgain(t *testing.T) {
 	r.h, err = console.New(rc, &console.Options{Who: console.ThisMachine, Prefix: "/ops", Now: r.Clock.Now})
 	require.NoError(t, err)
 	page := r.get("/ops/").text
-	require.Contains(t, page, `queue <span class="id" title="https://sqs/1/orders-dead">orders-dead</span>`)
-	require.Contains(t, page, "Replayed")
 	require.Contains(t, page, "Requeued")
-	require.NotContains(t, page, `href=""`)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -69,7 +70,7 @@ func after(all []protocol.Audit, at time.Time) []protocol.Audit {
 }
 
 // rates count, by operation, the questions that opened and are still open, those that were
-// settled, and those that were left to people. More says that there are open questions
+// settled, and those that were left to operators. More says that there are open questions
 // beyond the ones given.
 func (c *console) rates(open []*idem.Record, more bool, n news) (rows []rateRow) {
 	now := c.opts.Now()
@@ -83,7 +84,7 @@ func (c *console) rates(open []*idem.Record, more bool, n news) (rows []rateRow)
 	}
 	for i, span := range spans {
 		for _, rec := range open {
-			if !since(rec).Before(now.Add(-span)) {
+			if !view.Since(rec).Before(now.Add(-span)) {
 				row(rec.ID).Opened[i].Count++
 			}
 		}

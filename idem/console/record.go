@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -23,7 +24,7 @@ type recordView struct {
 	State                 state
 	Record                *idem.Record `json:"-"`
 	Write, Sweep          string
-	Token                 string
+	Tokens                []view.Token
 	Created, Updated      moment
 	Lease, Expires, Open  moment
 	GivenUp               moment
@@ -43,16 +44,15 @@ type recordView struct {
 }
 
 type decisionView struct {
-	Name, Verb, Then, Refused, URL string
-	Undo, Steps                    []string
-	Again                          bool
+	Name, Verb, Then, Refused, URL, Caution string
+	Undo, Steps                             []string
+	Again                                   bool
 }
 
 type stepView struct {
-	Name, Text, Token, Failure, URL string
-	Begun                           moment
-	Compensates, Open               bool
-	Size                            int
+	view.Step
+	Begun moment
+	URL   string
 }
 
 // happening is an entry of a record's timeline.
@@ -127,7 +127,7 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 	tenant, operation, _ := protocol.ParseRecordID(id)
 	e := c.r.Explain(rec)
 	v := &recordView{
-		ID: id, Operation: operation, Tenant: tenant, State: c.stateOf(rec), Record: rec, Token: protocol.Token(id, ""),
+		ID: id, Operation: operation, Tenant: tenant, State: c.stateOf(rec), Record: rec,
 		Summary: e.Summary, SameInput: e.SameInput, OtherInput: e.OtherInput,
 	}
 	if rec != nil {
@@ -135,7 +135,9 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 		v.Created, v.Updated, v.Lease = c.moment(rec.CreatedAt), c.moment(rec.UpdatedAt), c.moment(rec.LeaseUntil)
 		v.Expires, v.Open, v.GivenUp = c.moment(rec.ExpiresAt), c.moment(rec.OpenSince), c.moment(rec.GivenUpAt)
 		v.HasResult = rec.State == idem.Completed && !rec.Omitted
-		v.Steps = c.steps(rec)
+		// The page leaves the messages out, unless it is asked for them.
+		shown := view.Of(rec, view.Reveal{ShowError: true})
+		v.Tokens, v.Steps = shown.Tokens(), c.steps(rec.ID, shown.Steps)
 		v.ValueURL, v.ResultURL, v.ErrorURL = c.showURL(id, "value", "shown"), c.showURL(id, "result", "shown"), c.showURL(id, "error", "failure")
 		for _, d := range e.Decisions {
 			v.Decisions = append(v.Decisions, c.decision(id, targetOf(d), c.forPeople(rec, d)))
@@ -153,38 +155,20 @@ func (c *console) showURL(id, what, at string) string {
 func (c *console) decision(id, to string, d reconcile.Decision) decisionView {
 	w := wordsOf[to]
 	return decisionView{
-		Name: w.Name, Verb: w.Verb, Then: d.Then, Refused: d.Refused, Undo: d.Undo, Steps: d.Steps, Again: d.Again,
+		Name: w.Name, Verb: w.Verb, Then: d.Then, Caution: d.Caution, Refused: d.Refused,
+		Undo: d.Undo, Steps: d.Steps, Again: d.Again,
 		URL: c.opts.Prefix + "/act?" + url.Values{"id": {id}, "to": {to}}.Encode(),
 	}
 }
 
-func (c *console) steps(rec *idem.Record) (all []stepView) {
-	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
-		s := rec.Steps[name]
-		v := stepView{Name: name, Token: protocol.Token(rec.ID, name), Compensates: s.Compensates, Open: s.Begun, Size: s.Body.Size}
+func (c *console) steps(id string, steps []view.Step) (all []stepView) {
+	for _, s := range steps {
+		v := stepView{Step: s}
 		if !s.BegunAt.IsZero() {
 			v.Begun = c.moment(s.BegunAt)
 		}
-		if s.Failure != nil {
-			v.Failure = s.Failure.Message
-		}
-		switch {
-		case name == protocol.CompensatingStep:
-			v.Text, v.Token = "the operation has failed and is being undone", ""
-		case s.Begun:
-			v.Text = "began and left no outcome"
-		case s.NotExecuted:
-			v.Text = "began and had no effect"
-		case s.Omitted:
-			v.Text = "done, its result could not be kept"
-		case s.Failure != nil:
-			v.Text = "failed"
-		default:
-			v.Text = "done"
-			v.URL = c.showURL(rec.ID, "step:"+name, "shown")
-		}
-		if s.Compensates && rec.Undone(name) {
-			v.Text += ", undone"
+		if s.HasResult {
+			v.URL = c.showURL(id, "step:"+s.Name, "shown")
 		}
 		all = append(all, v)
 	}
@@ -230,38 +214,11 @@ func (c *console) timeline(rec *idem.Record, e reconcile.Explanation, history []
 	return all
 }
 
-// happening is a change by people, a webhook or a sweep.
+// happening is a change by an operator, a webhook or a sweep.
 func (c *console) happening(a protocol.Audit) happening {
 	h := happening{At: c.moment(a.At), Who: a.Who, Why: a.Why, Tool: a.Tool, Ref: a.Ref, Change: string(a.Change)}
-	switch a.Change {
-	case protocol.ChangeParked:
-		h.What, h.Text = "Parked", fmt.Sprintf("Attempt %d became an open question.", a.Attempt)
-	case protocol.ChangeResolved:
-		h.What, h.Text = "Resolved", fmt.Sprintf("From %s to %s, attempt %d.", a.From, a.To, a.Attempt)+sayings(a.ID, a.Steps)
-	case protocol.ChangeGivenUp:
-		h.What, h.Text = "Given up", "The sweep left the question to people."
-	case protocol.ChangeExtended:
-		h.What, h.Text = "Kept longer", "The record expires later."
-		if !a.Until.IsZero() {
-			h.Text = "The record is kept until " + c.moment(a.Until).Text() + "."
-		}
-	case protocol.ChangeForgotten:
-		h.What, h.Text = "Forgotten", "The record was removed."
-		if a.Unconfirmed {
-			h.Text = "Somebody set out to remove the record. If there is none, it was removed."
-		}
-	case protocol.ChangeRequeued:
-		h.What, h.Text = "Requeued", "A dead letter is sent again: "+a.What+"."
-	case protocol.ChangeReplayed:
-		h.What, h.Text = "Replayed", "Messages of a queue were sent again: "+a.What+"."
-		if a.Unconfirmed {
-			h.Text = "Somebody set out to send messages of a queue again: " + a.What + "."
-		}
-	case protocol.ChangeUnreadable:
-		h.What, h.Text = "Unreadable", "The entry "+a.Entry+" is damaged, or a newer version has written it."
-	default:
-		h.What, h.Text = "Changed", fmt.Sprintf("%s, from %s to %s, attempt %d.", a.Change, a.From, a.To, a.Attempt)
-	}
+	h.What, h.Text = view.Change(a)
+	h.Text = strings.Join(append([]string{h.Text}, view.Steps(a)...), " ")
 	return h
 }
 

@@ -1,13 +1,10 @@
 package console
 
 import (
-	"cmp"
 	"net/url"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -48,29 +45,19 @@ func (c *console) idRow(id string) row {
 
 func (c *console) rowOf(rec *idem.Record) row {
 	r := c.idRow(rec.ID)
-	r.State, r.Attempt, r.Probes, r.Since = c.stateOf(rec), rec.Attempt, rec.Probes, c.moment(since(rec))
+	r.State, r.Attempt, r.Probes, r.Since = c.stateOf(rec), rec.Attempt, rec.Probes, c.moment(view.Since(rec))
 	r.GivenUp, r.Write, r.Sweep = !rec.GivenUpAt.IsZero(), rec.Write, rec.Sweep
 	return r
 }
 
 // rowsOf are the records, the oldest question first.
 func (c *console) rowsOf(recs []*idem.Record) []row {
+	view.Sort(recs)
 	rows := make([]row, 0, len(recs))
 	for _, rec := range recs {
 		rows = append(rows, c.rowOf(rec))
 	}
-	slices.SortStableFunc(rows, func(a, b row) int {
-		return cmp.Or(a.Since.At.Compare(b.Since.At), strings.Compare(a.ID, b.ID))
-	})
 	return rows
-}
-
-// since is when the record became an open question; of a claim, when its lease ends.
-func since(rec *idem.Record) time.Time {
-	if rec.OpenSince.IsZero() {
-		return rec.LeaseUntil
-	}
-	return rec.OpenSince
 }
 
 func (c *console) recordURL(id string) string {

@@ -3,25 +3,13 @@ package console
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
-
-// sayings are what was said of the record's steps, in the order of their names, with the tokens:
-// the record may have them no more.
-func sayings(id string, steps map[string]protocol.StepWord) string {
-	var text strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(steps)) {
-		fmt.Fprintf(&text, " Step %s %s. Its token is %s.", name, steps[name].Text(), protocol.Token(id, name))
-	}
-	return text.String()
-}
 
 // stepAnswer is what an operator says of an interrupted step. ID begins the names of its
 // fields.

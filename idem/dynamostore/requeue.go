@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -72,24 +71,4 @@ func (q *Questions) Requeue(ctx context.Context, e *outbox.Entry, a protocol.Aud
 		return nil
 	}
 	return fmt.Errorf("%w: message %s of record %q is no dead letter any more, or has died once more since it was read", protocol.ErrNotFound, e.ID, e.Record)
-}
-
-// Note writes an audit entry about what is no record, such as a queue. It replaces that with
-// the same ID, time and Entry, unless it is Unconfirmed: a late try of what was planned does not
-// replace what was done.
-func (q *Questions) Note(ctx context.Context, a protocol.Audit) error {
-	k := q.retry.begin(ctx, "Note")
-	defer k.end()
-	in := &dynamodb.PutItemInput{TableName: q.table, Item: encodeAudit(&a)}
-	if a.Unconfirmed {
-		in.ConditionExpression = aws.String(ifAbsent)
-	}
-	err := k.do(true, k.attempt, func(ctx context.Context) error {
-		_, err := q.client.PutItem(ctx, in, q.optFns...)
-		return err
-	})
-	if isConditionFailed(err) {
-		return nil // it is there
-	}
-	return err
 }

@@ -110,27 +110,6 @@ func TestARequeueWhoseReplyIsLostIsKnownAgain(t *testing.T) {
 	})
 }
 
-func TestWhatWasDoneIsNotedOverWhatWasPlanned(t *testing.T) {
-	eachKind(t, func(t *testing.T, b *box, q *Questions) {
-		planned := protocol.Audit{
-			ID: "https://sqs/1/dead", Entry: "e1", At: base, Who: "alice", Why: "repaired", Tool: "idemctl", Change: protocol.ChangeReplayed,
-			What: "at most 5 messages", Unconfirmed: true, ExpiresAt: base.Add(time.Hour),
-		}
-		noted := func() []protocol.Audit {
-			p, err := q.AuditBetween(t.Context(), shardOf(t, planned.ID), base, base.Add(time.Second), "")
-			require.NoError(t, err)
-			return p.Entries
-		}
-		require.NoError(t, q.Note(t.Context(), planned))
-		require.Equal(t, []protocol.Audit{planned}, noted())
-		done := planned
-		done.What, done.Unconfirmed = "3 messages", false
-		require.NoError(t, q.Note(t.Context(), done))
-		require.NoError(t, q.Note(t.Context(), planned), "a try that comes late")
-		require.Equal(t, []protocol.Audit{done}, noted())
-	})
-}
-
 // shardOf is the shard that has changes of the id.
 func shardOf(t *testing.T, id string) int {
 	for n := range protocol.Shards {

@@ -101,7 +101,7 @@ type Prolongation struct {
 // Audit is a change of a record from outside its attempts, as it is kept beside the
 // record. It says nothing of inputs and results.
 type Audit struct {
-	// ID of the record, or of a ChangeReplayed the queue's URL, and of this entry among its.
+	// ID of the record, and of this entry among its.
 	ID, Entry string
 	// At is when it was changed.
 	At time.Time
@@ -118,12 +118,11 @@ type Audit struct {
 	Steps map[string]StepWord
 	// Until is until when a ChangeExtended keeps the record, in whole seconds.
 	Until time.Time
-	// What was changed, where that is not the record's state: a message of the outbox, or
-	// messages of a queue.
+	// What was changed, where that is not the record's state: a message of the outbox.
 	What string
 	// Unconfirmed says that nobody knows whether it was made, since the entry was written first:
 	// of a ChangeForgotten or a ChangeRequeued by a store without transactions, and of every
-	// ChangeReplayed and ChangeUnreadable. Whether there is a record shows the first.
+	// ChangeUnreadable. Whether there is a record shows the first.
 	Unconfirmed bool
 	// ExpiresAt is until when the entry is kept.
 	ExpiresAt time.Time
@@ -147,9 +146,6 @@ const (
 	// ChangeRequeued: a dead letter of the outbox, published by the record's operation, is sent
 	// again. From and To are empty.
 	ChangeRequeued Change = "requeued"
-	// ChangeReplayed: messages of a dead-letter queue were sent to their queue. From and To are
-	// empty.
-	ChangeReplayed Change = "replayed"
 	// ChangeUnreadable: the entry is damaged, or a newer version has written it. Why says what is
 	// wrong with it, the other fields have what could be read of it, and it is Unconfirmed.
 	ChangeUnreadable Change = "unreadable"

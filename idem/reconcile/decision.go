@@ -27,6 +27,8 @@ type Decision struct {
 	Steps []string `json:"steps,omitempty"`
 	// Then is what the next call with the key and the same input would get.
 	Then string `json:"then,omitempty"`
+	// Caution says what the decision risks, or costs a caller; empty if there is nothing to say.
+	Caution string `json:"caution,omitempty"`
 }
 
 // Preview says what a resolution would do to the record now, with the steps and the result that
@@ -99,6 +101,7 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 		return d
 	}
 	d.Then = r.gets(after, sameInput, now)
+	d.Caution = caution(rec, res, s.ClearSteps)
 	switch {
 	case res.To == idem.Completed && len(rec.Steps) > 0:
 		d.Then += " Steps that are not recorded never run."
@@ -110,6 +113,36 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 			"the handler ignores a member that its type does not have, and reads a missing one and null as empty.", strings.Join(unchecked, ", "))
 	}
 	return d
+}
+
+// caution says what a resolution risks that runs the steps again, or the handler.
+func caution(rec *idem.Record, res Resolution, again []string) string {
+	switch {
+	case res.To == idem.Failed && rec.Codec != "":
+		return "Over HTTP the recorded failure is a 500. " +
+			"For a refusal with a status of its own, such as 402, resolve to completed with that response."
+	case res.To != idem.Released || rec.Undoing():
+		return ""
+	case len(again) > 0: // steps that run at most once, also of what is repeatable
+		return fmt.Sprintf("If %s took effect, it takes effect a second time. "+
+			"Record it as not executed only if the provider has confirmed that.", strings.Join(slices.Sorted(slices.Values(again)), ", "))
+	case rec.Repeat == protocol.Repeatable, len(res.Steps) > 0: // it goes on after what the steps did
+		return ""
+	}
+	text := "The operation is not repeatable: if it took effect, it takes effect a second time. " +
+		"Release it only if the provider has confirmed that it has no such operation, and that none can follow."
+	if rec.Resolved && rec.Ended() {
+		text = fmt.Sprintf("It was recorded as %s before%s. %s", rec.State, reference(rec), text)
+	}
+	return text
+}
+
+// reference names the provider's reference of a record, if it has one.
+func reference(rec *idem.Record) string {
+	if rec.Ref == "" {
+		return ""
+	}
+	return ", with the reference " + rec.Ref
 }
 
 // givenResults lists the steps whose results the settlement gives.
@@ -154,6 +187,9 @@ func (r *Reconciler) forgetting(rec *idem.Record, now time.Time) Decision {
 		d.Refused = fmt.Sprintf("%s, and it is %s", problem(ErrOpen), rec.State)
 	default:
 		d.Then = r.gets(nil, sameInput, now)
+		if rec.State == idem.Completed {
+			d.Caution = "The operation took effect: a later call with the key can make it take effect a second time."
+		}
 	}
 	return d
 }

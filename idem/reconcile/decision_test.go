@@ -17,7 +17,7 @@ func TestAnExplanationOfAnInterruptedStep(t *testing.T) {
 	decisions := r.explain(key).Decisions
 	require.Equal(t, "The recorded result. The handler does not run. Steps that are not recorded never run.", decisions[0].Then)
 	require.Equal(t, "The handler runs, attempt 2, and skips the steps that are recorded: reserve. "+
-		"It runs charge again. That is if Resolution.Steps says of each that it had no effect: what is said to have taken effect or failed is skipped.", decisions[2].Then)
+		"It runs charge again. That is if Resolution.Steps says of each that it had no effect: a step that is recorded as done or failed is skipped.", decisions[2].Then)
 	require.Equal(t, []string{"charge"}, decisions[2].Steps)
 }
 
@@ -44,7 +44,7 @@ func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
 			reserved + ", and gets an error for the steps that took effect with a result that is not known: charge. " +
 				"Unless these return nothing, most handlers then fail the operation for good: what other steps did is undone, and what these did is not.", shop{returned: 1}},
 		"the whole has no result": {reconcile.Resolution{To: idem.Completed},
-			"ErrOutcomeUnavailable (HTTP 409 outcome_unavailable): it took effect, and its result is not recorded. The handler does not run. Steps that are not recorded never run.", shop{}},
+			"HTTP 409 outcome_unavailable: it took effect, and its result is not recorded. The handler does not run. Steps that are not recorded never run.", shop{}},
 		"the whole failed": {reconcile.Resolution{To: idem.Failed, Failure: &failure, Undone: true},
 			"The recorded failure. The handler does not run.", shop{}},
 	} {
@@ -99,7 +99,7 @@ func TestWhatIsSaidOfAStepWithoutAResultThatHasACompensation(t *testing.T) {
 				require.Equal(t, idem.Unknown, r.Record(key).State)
 				require.Equal(t, after, *s)
 				r.lapse()
-				require.Contains(t, r.explain(key).Summary, "cannot go on with what was said of step charge")
+				require.Contains(t, r.explain(key).Summary, "cannot go on with what was recorded of step charge")
 			}
 			parked()
 			failed := declined
@@ -144,4 +144,43 @@ func TestADecisionToReleaseNamesTheStepsToSpeakOf(t *testing.T) {
 	r, key := newRig(t), order.Key("acme", "o-1")
 	r.diedCharging(key)
 	require.Equal(t, []string{"charge"}, r.explain(key).Decisions[2].Steps)
+}
+
+// A decision that can repeat an effect says so, and what it replaces.
+func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
+	var change func(*idem.Record)
+	caution := func(r *rig, key idem.Key, res reconcile.Resolution) string {
+		rec := r.Record(key)
+		if change != nil {
+			change(rec)
+		}
+		d := r.reconciler().Preview(rec, res)
+		require.Empty(t, d.Refused)
+		return d.Caution
+	}
+	r := newRig(t)
+	key := refund.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	require.Contains(t, caution(r, key, reconcile.Resolution{To: idem.Released}), "it takes effect a second time")
+	require.Empty(t, caution(r, key, reconcile.Resolution{To: idem.Completed}))
+	require.Empty(t, caution(r, key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}))
+	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Ref: "re_1"}, alice))
+	require.Contains(t, caution(r, key, reconcile.Resolution{To: idem.Released, Again: true}),
+		"It was recorded as completed before, with the reference re_1. The operation is not repeatable")
+	require.Contains(t, r.explain(key).Decisions[4].Caution, "a second time", "of a removal")
+
+	died := order.Key("acme", "o-1")
+	r.diedCharging(died)
+	charge := func(a reconcile.Answer) reconcile.Resolution {
+		return reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{"charge": a}}
+	}
+	require.Contains(t, caution(r, died, charge(reconcile.NotExecuted())), "If charge took effect, it takes effect a second time.")
+	require.Empty(t, caution(r, died, charge(reconcile.CompletedWith(7))))
+
+	change = func(rec *idem.Record) { rec.Repeat = idem.Repeatable }
+	require.Empty(t, caution(r, key, reconcile.Resolution{To: idem.Released, Again: true}))
+	change = func(rec *idem.Record) { rec.Codec = "http" }
+	failed := reconcile.Resolution{To: idem.Failed, Again: true, Failure: &idem.Failure{Message: "declined"}}
+	require.Contains(t, caution(r, key, failed), "402")
 }

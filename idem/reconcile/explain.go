@@ -49,7 +49,7 @@ func (r *Reconciler) Explain(rec *idem.Record) Explanation {
 	for _, to := range []idem.State{idem.Completed, idem.Failed, idem.Released} {
 		d := r.resolving(rec, plainly(rec, to), now)
 		if len(d.Steps) > 0 && d.Refused == "" {
-			d.Then += " That is if Resolution.Steps says of each that it had no effect: what is said to have taken effect or failed is skipped."
+			d.Then += " That is if Resolution.Steps says of each that it had no effect: a step that is recorded as done or failed is skipped."
 		}
 		e.Decisions = append(e.Decisions, d)
 	}
@@ -84,7 +84,7 @@ func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
 	case rec.State == idem.Released:
 		say("Attempt %d ended without outcome: the next call runs it again.", rec.Attempt)
 	case rec.State == idem.Unknown:
-		say("Attempt %d may have taken effect, and nobody knows: somebody must find out and resolve it.", rec.Attempt)
+		say("Attempt %d may have taken effect, and its outcome is unknown: find out from the provider, and resolve it.", rec.Attempt)
 		if !rec.Lapsed(now, r.opts.Margin) {
 			say(" It may still be running, until %s.", at(rec.LeaseUntil))
 		}
@@ -99,13 +99,13 @@ func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
 		say(" It has failed, and what its steps did has been undone.")
 	}
 	for _, name := range unread(rec) {
-		say(" The handler cannot go on with what was said of step %s: say its result anew, as its function returns it.", name)
+		say(" The handler cannot go on with what was recorded of step %s: record its result again, as its function returns it.", name)
 	}
 	if rec.Resolved {
 		say(" The outcome was resolved from outside its attempts.")
 	}
 	if !rec.GivenUpAt.IsZero() {
-		say(" The sweep left it to people at %s.", at(rec.GivenUpAt))
+		say(" The sweep has left it to operators at %s.", at(rec.GivenUpAt))
 	} else if rec.Probes > 0 && rec.Open() {
 		say(" The sweep has asked about it %d times.", rec.Probes)
 	}
@@ -128,17 +128,17 @@ func (r *Reconciler) gets(rec *idem.Record, input protocol.Fingerprint, now time
 		case protocol.DoTakeOver:
 			return fmt.Sprintf("The handler runs, attempt %d%s.", rec.Attempt+1, skipped(rec))
 		case protocol.DoPark:
-			return "ErrOutcomeUnknown (HTTP 409 outcome_unknown), and the record becomes unknown: an attempt left no outcome and may have taken effect. The handler does not run."
+			return "HTTP 409 outcome_unknown, and the record becomes unknown: an attempt left no outcome and may have taken effect. The handler does not run."
 		case protocol.DoUnknown:
-			return "ErrOutcomeUnknown (HTTP 409 outcome_unknown). The handler does not run."
+			return "HTTP 409 outcome_unknown. The handler does not run."
 		case protocol.DoAccepted:
-			return "ErrAccepted: the work waits for its worker. The handler does not run."
+			return "HTTP 202: the work waits for its worker. The handler does not run."
 		case protocol.DoInFlight:
-			return "ErrInFlight (HTTP 409 idempotency_key_in_progress with Retry-After). The handler does not run."
+			return "HTTP 409 idempotency_key_in_progress with Retry-After. The handler does not run."
 		case protocol.DoReused:
-			return "ErrKeyReused (HTTP 422 idempotency_key_reused). The handler does not run."
+			return "HTTP 422 idempotency_key_reused. The handler does not run."
 		case protocol.DoUnreadable:
-			return "ErrRecordUnreadable (HTTP 503 idempotency_record_unreadable): a newer version wrote the record. The handler does not run."
+			return "HTTP 503 idempotency_record_unreadable: a newer version wrote the record. The handler does not run."
 		case protocol.DoReplay:
 			return replayed(rec)
 		}
@@ -190,7 +190,7 @@ func skipped(rec *idem.Record) string {
 	switch {
 	case len(needed) > 0:
 		say(fails+", and nothing is undone, since compensations need the results of ", needed)
-		text.WriteString(": the operation is parked again, takes no result of a step any more, and somebody must undo by hand what all steps did and resolve it to failed, " +
+		text.WriteString(": the operation is parked again, takes no result of a step any more, and an operator must undo by hand what all steps did and resolve it to failed, " +
 			"or finish it by hand and resolve it to completed")
 	case len(lost) > 0:
 		text.WriteString(fails + ": what other steps did is undone, and what these did is not")
@@ -223,7 +223,7 @@ func replayed(rec *idem.Record) string {
 	case rec.State == idem.Failed:
 		return "The recorded failure. The handler does not run."
 	case rec.Omitted:
-		return "ErrOutcomeUnavailable (HTTP 409 outcome_unavailable): it took effect, and its result is not recorded. The handler does not run."
+		return "HTTP 409 outcome_unavailable: it took effect, and its result is not recorded. The handler does not run."
 	}
 	return "The recorded result. The handler does not run."
 }
@@ -248,7 +248,7 @@ func (r *Reconciler) changes(rec *idem.Record, now time.Time) (all []Change) {
 	switch {
 	case !rec.GivenUpAt.IsZero() && !rec.Due.Before(never):
 	case rec.Open():
-		add(rec.Due, "A sweep looks at it: it asks the provider, or leaves it to people.")
+		add(rec.Due, "A sweep looks at it: it asks the provider, or leaves it to operators.")
 	case !rec.Due.IsZero():
 		add(rec.Due, "A sweep looks at it, if there is no outcome yet.")
 	}

@@ -113,8 +113,8 @@ func (r *rig) got(key idem.Key, input int) string {
 		return "The recorded result"
 	}
 	for word, sentinel := range map[string]error{
-		"ErrOutcomeUnknown": idem.ErrOutcomeUnknown, "ErrInFlight": idem.ErrInFlight,
-		"ErrKeyReused": idem.ErrKeyReused, "ErrOutcomeUnavailable": idem.ErrOutcomeUnavailable,
+		"HTTP 409 outcome_unknown": idem.ErrOutcomeUnknown, "HTTP 409 idempotency_key_in_progress": idem.ErrInFlight,
+		"HTTP 422 idempotency_key_reused": idem.ErrKeyReused, "HTTP 409 outcome_unavailable": idem.ErrOutcomeUnavailable,
 	} {
 		if errors.Is(err, sentinel) {
 			return word
@@ -226,13 +226,17 @@ func TestAnExplanationOfAnAbandonedRefund(t *testing.T) {
 	require.Equal(t, reconcile.Explanation{
 		State:   idem.InProgress,
 		Summary: "Attempt 1 left no outcome: its lease was over at " + at + ". Its process has died, or can no longer write.",
-		SameInput: "ErrOutcomeUnknown (HTTP 409 outcome_unknown), and the record becomes unknown: " +
+		SameInput: "HTTP 409 outcome_unknown, and the record becomes unknown: " +
 			"an attempt left no outcome and may have taken effect. The handler does not run.",
-		OtherInput: "ErrKeyReused (HTTP 422 idempotency_key_reused). The handler does not run.",
+		OtherInput: "HTTP 422 idempotency_key_reused. The handler does not run.",
 		Decisions: []reconcile.Decision{
 			{Change: protocol.ChangeResolved, To: idem.Completed, Then: "The recorded result. The handler does not run."},
 			{Change: protocol.ChangeResolved, To: idem.Failed, Then: "The recorded failure. The handler does not run."},
-			{Change: protocol.ChangeResolved, To: idem.Released, Then: "The handler runs, attempt 2."},
+			{
+				Change: protocol.ChangeResolved, To: idem.Released, Then: "The handler runs, attempt 2.",
+				Caution: "The operation is not repeatable: if it took effect, it takes effect a second time. " +
+					"Release it only if the provider has confirmed that it has no such operation, and that none can follow.",
+			},
 			{Change: protocol.ChangeExtended, To: idem.InProgress, Refused: "only a record that has ended can be kept for longer, and it is in_progress"},
 			{Change: protocol.ChangeForgotten, Refused: "only a record that has ended can be forgotten, and it is in_progress"},
 		},

@@ -70,7 +70,7 @@ func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
 			token := protocol.Token(key.ID(), "charge")
 			require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: token, BegunAt: began}}, r.people[0].Steps)
 			e := r.explain(key)
-			require.Contains(t, e.Summary, "cannot go on with what was said of step charge")
+			require.Contains(t, e.Summary, "cannot go on with what was recorded of step charge")
 			require.Equal(t, []string{"charge"}, e.Decisions[2].Steps)
 			err = rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice)
 			require.ErrorIs(t, err, reconcile.ErrStepsUnnamed)

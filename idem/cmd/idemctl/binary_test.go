@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
-	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -126,50 +122,8 @@ func TestTheCommandRequeuesDeadLettersInDynamoDB(t *testing.T) {
 	require.Equal(t, exitDone, code)
 	require.Equal(t, "No such dead letters.\n", out)
 	_, out, _ = o.run("history", refund.Key("acme", "r-8").ID())
-	require.Regexp(t, `requeued\n  - message `+id+` to orders\n  - by alice, with idemctl\n  - why: the queue is back`, out)
-}
-
-// tail shows what happens until Ctrl-C, which is no failure.
-func TestTheCommandFollowsTheStreamUntilItIsInterrupted(t *testing.T) {
-	o := newTool(t)
-	cmd := o.command("tail", "--operation", "refund")
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	stderr, err := cmd.StderrPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	said := bufio.NewReader(stderr)
-	_, err = said.ReadString('\n')
-	require.NoError(t, err)
-	// The stream's end is looked up after this line: some changes may be missed.
-	lines := bufio.NewScanner(stdout)
-	stop := make(chan struct{})
-	var work sync.WaitGroup
-	work.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-				_, _ = idem.Do(t.Context(), o.engine, refund.Key("acme", "t-"+strconv.Itoa(i)), 1, result)
-			}
-		}
-	})
-	seen := map[string]bool{}
-	for len(seen) < 2 && lines.Scan() {
-		for _, what := range []string{"absent -> in_progress, attempt 1", "in_progress -> completed, attempt 1"} {
-			if strings.Contains(lines.Text(), what) {
-				seen[what] = true
-			}
-		}
-	}
-	close(stop)
-	work.Wait()
-	require.Len(t, seen, 2)
-	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	_, _ = io.Copy(io.Discard, stdout)
-	rest, _ := io.ReadAll(said)
-	require.NoError(t, cmd.Wait(), string(rest))
+	require.Regexp(t, `Requeued: message `+id+` to\s+orders is sent again.\n`+
+		`  - by alice, with idemctl\n  - why: the queue is back`, out)
 }
 
 // The compiled command works on a table of DynamoDB.
@@ -190,12 +144,12 @@ func TestTheCommandSettlesAQuestionInDynamoDB(t *testing.T) {
 		{"list --all --yes --state completed", exitDone, "completed"},
 		{"stats", exitDone, "refund"},
 		{"explain --operation refund --tenant acme --value r-1", exitDone, "not before"},
-		{"resolve --operation refund --tenant acme --value r-1 --to failed --message declined --reason console", exitFailed, "nobody can be asked"},
+		{"resolve --operation refund --tenant acme --value r-1 --to failed --message declined --reason console", exitFailed, "the input is no terminal"},
 		{"resolve --operation refund --tenant acme --value r-1 --to failed --message declined --reason console --yes", exitDone, "Done."},
 		{"resolve --operation refund --limit 5 --to completed --no-result --dry-run --reason console", exitDone, "--seen"},
 		{"resolve --operation refund --tenant acme --value r-2 --to completed --no-result --yes --reason console", exitDone, "Done."},
 		{"history --operation refund --tenant acme --value r-1", exitDone, "by alice, with idemctl"},
-		{"changes", exitDone, "unknown -> completed"},
+		{"changes", exitDone, "from unknown to completed"},
 		{"export --all --yes", exitDone, r1.ID()},
 		{"forget --operation refund --tenant acme --value r-1 --reason erasure --yes", exitDone, "Done."},
 		{"show --operation refund --tenant acme --value r-1", exitFailed, "there is no record"},

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/text"
+
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -74,8 +77,8 @@ func (s *session) decide(ctx context.Context, r *reconcile.Reconciler, b *backen
 // action is a change of a record that somebody may confirm.
 type action struct {
 	to idem.State
-	// what it does, and what calls get then.
-	what, then string
+	// what it does, what calls get then, and what it risks.
+	what, then, caution string
 	// shows writes what is recorded; it may be nil.
 	shows func(*session)
 	// records is what is recorded; of a change of many records --seen confirms it.
@@ -99,10 +102,11 @@ func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *bac
 		return seeStored(err)
 	}
 	if c.Seen != "" && c.Seen != rec.Write {
-		return errors.New("the record has been written since the look that --seen tells of, and nothing was changed: look again with idemctl explain, and decide anew")
+		return errors.New("the record has been written since the look that --seen names, and nothing was changed: " +
+			"look again with idemctl explain, and decide again")
 	}
 	shown := s.aside()
-	shown.show(describe(rec, reveal{}))
+	shown.show(record{Record: view.Of(rec, view.Reveal{})})
 	e := r.Explain(rec)
 	shown.explain(e)
 	fmt.Fprintln(shown.out)
@@ -111,7 +115,8 @@ func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *bac
 		return err
 	}
 	shown.field("This will", "%s", a.what)
-	shown.field("Then", "a call with the key and the same input gets: %s", plain(a.then))
+	shown.field("Then", "a call with the key and the same input gets: %s", view.Plain(a.then))
+	shown.caution(a)
 	if a.shows != nil {
 		a.shows(shown)
 	}
@@ -133,6 +138,13 @@ func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *bac
 	}
 	fmt.Fprintln(shown.out, "Done.")
 	return s.changed(report)
+}
+
+// caution writes what an action risks.
+func (s *session) caution(a action) {
+	if a.caution != "" {
+		s.field("Caution", "%s", s.paint(text.FgRed, view.Plain(a.caution)))
+	}
 }
 
 // aside is the session that writes for people: beside the JSON, if that is the output.
@@ -164,7 +176,7 @@ func (s *session) by(ctx context.Context, b *backend, c whyFlags) (reconcile.By,
 
 // signed writes who makes a change, and why.
 func (s *session) signed(by reconcile.By) {
-	s.field("By", "%s, because: %s", plain(by.Who), plain(by.Why))
+	s.field("By", "%s, because: %s", view.Plain(by.Who), view.Plain(by.Why))
 }
 
 // of is the decision as the explanation has it.
@@ -192,7 +204,8 @@ func flags(text string) string {
 // ask has somebody confirm.
 func (s *session) ask(ctx context.Context, prompt, want, flag string) error {
 	if !s.asks {
-		return fmt.Errorf("nobody can be asked, since the input is no terminal, and nothing was changed: use %s", flag)
+		return fmt.Errorf("nothing was changed: the input is no terminal, where the question could be answered: "+
+			"use %s", flag)
 	}
 	fmt.Fprint(s.err, prompt)
 	answer, err := bufio.NewReader(interruptible{ctx, s.in}).ReadString('\n')
@@ -206,7 +219,6 @@ func (s *session) ask(ctx context.Context, prompt, want, flag string) error {
 	return nil
 }
 
-// carryOut makes a change that was confirmed.
 func (s *session) carryOut(ctx context.Context, do func(context.Context, reconcile.By) error, by reconcile.By) error {
 	if err := ctx.Err(); err != nil {
 		return errors.New("interrupted, and nothing was changed")
@@ -219,7 +231,8 @@ func (s *session) carryOut(ctx context.Context, do func(context.Context, reconci
 	case err == nil:
 		return nil
 	case errors.Is(err, reconcile.ErrChanged):
-		return errors.New("somebody has written the record since it was shown, and nothing was changed: look again with idemctl explain, and decide anew")
+		return errors.New("the record has been written since it was shown, and nothing was changed: " +
+			"look again with idemctl explain, and decide again")
 	case errors.Is(err, reconcile.ErrNotUnknown), errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone), errors.Is(err, reconcile.ErrStepsUnnamed),
 		errors.Is(err, reconcile.ErrOpen), errors.Is(err, reconcile.ErrExpired), errors.Is(err, reconcile.ErrNotFound),
 		errors.Is(err, idem.ErrRecordUnreadable), errors.As(err, &mistaken):

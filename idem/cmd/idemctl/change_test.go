@@ -228,7 +228,7 @@ func TestWithoutAResultCallsAreToldSo(t *testing.T) {
 	changing(t, func(b *bench) {
 		code, out, errs := b.run("resolve", r1.ID(), "--to", "completed", "--no-result", "--reason", "found it", "--yes", "-o", "json")
 		require.Equal(b.t, exitDone, code, errs)
-		require.Contains(b.t, out, "ErrOutcomeUnavailable")
+		require.Contains(b.t, out, "HTTP 409 outcome_unavailable")
 		require.Contains(b.t, out, b.reconciler().Explain(b.Record(r1)).SameInput)
 	})
 }
@@ -385,7 +385,7 @@ func TestARefusalIsAboutTheChangeAlone(t *testing.T) {
 		code, out, errs := b.run(releaseR1...)
 		require.Equal(b.t, exitUsage, code)
 		require.Empty(b.t, out)
-		require.Contains(b.t, errs, "nobody knows who makes this change: use --who")
+		require.Contains(b.t, errs, "it is not known who makes this change: use --who")
 		b.Faults.Heal()
 		b.backend.caller = caller
 		for _, args := range [][]string{
@@ -403,7 +403,7 @@ func TestARefusalIsAboutTheChangeAlone(t *testing.T) {
 		}
 		code, _, errs = b.run(releaseR1...)
 		require.Equal(b.t, exitFailed, code)
-		require.Contains(b.t, errs, "somebody has written the record since it was shown")
+		require.Contains(b.t, errs, "the record has been written since it was shown")
 		require.NotContains(b.t, errs, "reconcile: ")
 	})
 }

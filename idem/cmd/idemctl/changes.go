@@ -10,7 +10,6 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// changesCmd lists the changes of all records.
 type changesCmd struct {
 	Since     time.Duration `default:"24h" help:"Of this long until now."`
 	Operation []string      `placeholder:"NAME" help:"Of records of these operations only."`
@@ -18,7 +17,7 @@ type changesCmd struct {
 	Limit     int           `default:"100" help:"At most so many, the first ones."`
 }
 
-// Run runs the command. With -o json it writes JSON lines.
+// Run writes JSON lines with -o json.
 func (c *changesCmd) Run(ctx context.Context, s *session) error {
 	if c.Limit < 1 || c.Since <= 0 {
 		return misuse("--limit is 1 at least, and --since is more than 0")
@@ -30,7 +29,7 @@ func (c *changesCmd) Run(ctx context.Context, s *session) error {
 	now, shown, more := s.now(), 0, false
 	enc := s.encoder()
 	err = s.eachChange(ctx, r, now.Add(-c.Since), func(a protocol.Audit) error {
-		_, operation := namesOf(a.ID)
+		_, operation, _ := protocol.ParseRecordID(a.ID)
 		if c.Operation != nil && !slices.Contains(c.Operation, operation) || c.Who != "" && c.Who != a.Who {
 			return nil
 		}
@@ -43,11 +42,7 @@ func (c *changesCmd) Run(ctx context.Context, s *session) error {
 			return enc.Encode(describeChange(a))
 		}
 		s.change(a)
-		about := "record "
-		if a.Change == protocol.ChangeReplayed {
-			about = "queue "
-		}
-		s.item(about + line(a.ID))
+		s.item("record " + line(a.ID))
 		return nil
 	})
 	switch {

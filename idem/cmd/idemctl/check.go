@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+
+	"github.com/idem-go/idempotency/idem/internal/view"
 )
 
-// checkCmd checks the table.
 type checkCmd struct{}
 
-// Run runs the command.
 func (c *checkCmd) Run(ctx context.Context, s *session) error {
 	b, err := s.open(ctx, s.globals)
 	if err != nil {
@@ -32,7 +32,7 @@ func (c *checkCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if !s.json() {
-		fmt.Fprintf(s.out, "Table %s is as it must be: its keys, its index and its TTL.\n", plain(s.globals.Table))
+		fmt.Fprintf(s.out, "Table %s is as it must be: its keys, its index and its TTL.\n", view.Plain(s.globals.Table))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/internal/view"
 )
 
 // serverClock is the clock of the endpoints, as the Date of their replies has it. A decision
@@ -116,7 +117,7 @@ func (c *serverClock) listen(stack *middleware.Stack) error {
 }
 
 // errUndated refuses changes.
-var errUndated = errors.New("the replies of the table's endpoint have no Date, so nobody knows what time it is there, and nothing was changed: " +
+var errUndated = errors.New("the replies of the table's endpoint have no Date, so its time is unknown, and nothing was changed: " +
 	"leave the header in where a proxy takes it out")
 
 // tellTime hears the endpoint before anything goes by the time.
@@ -133,7 +134,7 @@ func (s *session) tellTime(ctx context.Context, b *backend) error {
 		if ahead < 0 {
 			word = "slow"
 		}
-		say(s.err, "The clock of this machine is %s by %s: times are those of the table's endpoint.", word, span(ahead))
+		say(s.err, "The clock of this machine is %s by %s: times are those of the table's endpoint.", word, view.Span(ahead))
 	}
 	return nil
 }

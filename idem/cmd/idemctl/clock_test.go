@@ -21,7 +21,6 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
-	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
 )
 
 // from runs the command on a machine whose clock is ahead by that much.
@@ -83,17 +82,6 @@ func TestAMachineThatIsSlowRecordsAnOutcomeThatLasts(t *testing.T) {
 	require.ErrorContains(t, err, "declined", "the outcome had expired, and the handler ran again")
 	code, said = o.from(t, -10*time.Minute, dynamotest.Endpoint(t), "extend", key.ID(), "--for", "14m", "--reason", "case 1", "--yes")
 	require.Equal(t, exitDone, code, said)
-}
-
-// What came to a FIFO queue a moment ago would be dropped as a repeat, and then be deleted.
-func TestAMachineThatIsFastReplaysNothingThatTheQueueWouldDrop(t *testing.T) {
-	o := newTool(t)
-	q := queuetest.New(t, queuetest.Spec{MaxReceives: 3, FIFO: true})
-	send(t, q, q.DeadURL, "1", "g")
-	t.Setenv("AWS_ENDPOINT_URL_SQS", queuetest.Endpoint(t))
-	code, said := o.from(t, 15*time.Minute, dynamotest.Endpoint(t), "queue", "replay", "--url", q.DeadURL, "--to", q.URL, "--limit", "1", "--count", "1", "--reason", "repaired")
-	require.Equal(t, exitFailed, code, said)
-	require.Contains(t, said, "try again later")
 }
 
 // The console goes by the same clock as long as it is served.

@@ -22,7 +22,6 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// consoleCmd serves the console.
 type consoleCmd struct {
 	Listen string `default:"127.0.0.1:0" placeholder:"ADDRESS" help:"Address to serve on; port 0 is a free one."`
 	Who    string `placeholder:"NAME" help:"Who makes the changes; else the AWS caller, and with a DynamoDB Local $$USER."`
@@ -33,7 +32,7 @@ type served struct {
 	Address string `json:"address"`
 }
 
-// Run runs the command until Ctrl-C ends it, which is no failure.
+// Run serves until Ctrl-C ends it, which is no failure.
 func (c *consoleCmd) Run(ctx context.Context, s *session) error {
 	r, b, err := s.reconciler(ctx)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// deadCmd is about dead letters of the outbox.
 type deadCmd struct {
 	List    deadListCmd    `cmd:"" help:"List messages of the outbox that were given up, the oldest first."`
 	Requeue deadRequeueCmd `cmd:"" help:"Have dead letters sent again, under the same ids."`
@@ -101,10 +101,8 @@ func (f *letterFlags) find(ctx context.Context, s *session, b *backend) (found [
 	return found, more, nil
 }
 
-// deadListCmd lists dead letters.
 type deadListCmd struct{ letterFlags }
 
-// Run runs the command.
 func (c *deadListCmd) Run(ctx context.Context, s *session) error {
 	b, err := s.open(ctx, s.globals)
 	if err != nil {
@@ -131,7 +129,6 @@ func (c *deadListCmd) Run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// letters writes dead letters for people.
 func (s *session) letters(all []deadLetter) {
 	if len(all) == 0 {
 		fmt.Fprintln(s.out, "No such dead letters.")
@@ -153,15 +150,13 @@ func (s *session) letters(all []deadLetter) {
 	}
 }
 
-// deadRequeueCmd has dead letters sent again.
 type deadRequeueCmd struct {
 	letterFlags
 	whyFlags
 	Seen string `placeholder:"SEEN" help:"Instead of an answer at a terminal: what --dry-run has printed."`
 }
 
-// Run runs the command. A message that is no dead letter any more as it was shown is left as it
-// is.
+// Run leaves a message as it is that is no longer the dead letter that was shown.
 func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 	if c.ID == nil && c.Destination == nil {
 		return misuse("name the messages by their ids, as dead list shows them, or by --destination")
@@ -187,7 +182,7 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 	shown.letters(found)
 	var of []string
 	for _, e := range found {
-		of = append(of, e.ID, strconv.Itoa(e.Tries), at(e.Created), e.Reason)
+		of = append(of, e.ID, strconv.Itoa(e.Tries), view.At(e.Created), e.Reason)
 	}
 	say(shown.out, "This will have the relay send %s again from its first try on. A consumer that has got one already knows it by its id.", plural(len(found), "message"))
 	shown.signed(by)

@@ -8,16 +8,15 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// explainCmd explains a record.
 type explainCmd struct {
 	recordFlags
 }
 
-// Run runs the command.
 func (c *explainCmd) Run(ctx context.Context, s *session) error {
 	r, _, err := s.reconciler(ctx)
 	if err != nil {
@@ -38,7 +37,7 @@ func (c *explainCmd) Run(ctx context.Context, s *session) error {
 			reconcile.Explanation
 		}{id, attempt, e})
 	}
-	s.field("Record", "%s", plain(id))
+	s.field("Record", "%s", view.Plain(id))
 	if rec == nil {
 		s.field("State", "%s", s.state(e.State))
 	} else {
@@ -55,16 +54,16 @@ func (c *explainCmd) Run(ctx context.Context, s *session) error {
 
 // explain writes what the record means, without the decisions.
 func (s *session) explain(e reconcile.Explanation) {
-	s.field("Meaning", "%s", plain(e.Summary))
+	s.field("Meaning", "%s", view.Plain(e.Summary))
 	fmt.Fprintln(s.out)
 	fmt.Fprintln(s.out, "What the next call with the key gets:")
-	s.item("with the same input: " + plain(e.SameInput))
-	s.item("with another input: " + plain(e.OtherInput))
+	s.item("with the same input: " + view.Plain(e.SameInput))
+	s.item("with another input: " + view.Plain(e.OtherInput))
 	if len(e.Changes) > 0 {
 		fmt.Fprintln(s.out)
 		fmt.Fprintln(s.out, "What time changes:")
 		for _, c := range e.Changes {
-			s.item(when(c.At, s.now()) + ": " + plain(c.What))
+			s.item(when(c.At, s.now()) + ": " + view.Plain(c.What))
 		}
 	}
 }
@@ -75,7 +74,7 @@ func (s *session) decision(d reconcile.Decision) {
 		name = "extend"
 	}
 	if d.Refused != "" {
-		s.item(s.paint(text.Faint, name) + ": not now: " + plain(flags(d.Refused)))
+		s.item(s.paint(text.Faint, name) + ": not now: " + view.Plain(flags(d.Refused)))
 		return
 	}
 	line := s.paint(text.Bold, name)
@@ -83,12 +82,16 @@ func (s *session) decision(d reconcile.Decision) {
 		line += " --again (it replaces an earlier resolution)"
 	}
 	if len(d.Undo) > 0 {
-		line += " --undone (after what these did has been undone: " + plain(strings.Join(d.Undo, ", ")) + ")"
+		line += " --undone (after what these did has been undone: " + view.Plain(strings.Join(d.Undo, ", ")) + ")"
 	}
 	for _, name := range d.Steps {
-		line += " --step " + plain(name) + "=WHAT"
+		line += " --step " + view.Plain(name) + "=WHAT"
 	}
-	s.item(line + ": then a call gets: " + plain(flags(d.Then)))
+	line += ": then a call gets: " + view.Plain(flags(d.Then))
+	if d.Caution != "" {
+		line += " " + s.paint(text.FgRed, "Caution: "+view.Plain(d.Caution))
+	}
+	s.item(line)
 }
 
 // decisionName is the command that carries a decision out.
@@ -102,7 +105,6 @@ func decisionName(to idem.State) string {
 	return "resolve --to " + string(to)
 }
 
-// item writes a point of a list.
 func (s *session) item(what string) {
 	for i, line := range wrap(what, width-4) {
 		head := "    "

@@ -5,10 +5,10 @@ import (
 	"fmt"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// exportCmd writes records as JSON lines.
 type exportCmd struct {
 	filterFlags
 	allFlags
@@ -16,7 +16,7 @@ type exportCmd struct {
 	ShowError bool `help:"With the texts of errors, which may have personal data."`
 }
 
-// Run runs the command. Every line that it writes is whole, also if it is interrupted.
+// Run writes whole lines, also if it is interrupted.
 func (c *exportCmd) Run(ctx context.Context, s *session) error {
 	r, b, err := s.reconciler(ctx)
 	if err != nil {
@@ -31,7 +31,7 @@ func (c *exportCmd) Run(ctx context.Context, s *session) error {
 	var unreadable []string
 	each := func(rec *idem.Record) error {
 		written++
-		return enc.Encode(describe(rec, reveal{ShowValue: c.ShowValue, ShowError: c.ShowError}))
+		return enc.Encode(view.Of(rec, view.Reveal{ShowValue: c.ShowValue, ShowError: c.ShowError}))
 	}
 	spoilt := func(id string) { unreadable = append(unreadable, id) }
 	if c.All {

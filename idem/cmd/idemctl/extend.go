@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// extendCmd keeps a record that has ended for longer.
 type extendCmd struct {
 	recordFlags
 	changeFlags
@@ -19,7 +19,6 @@ type extendCmd struct {
 	Until time.Time     `xor:"until" placeholder:"2026-05-01T00:00:00Z" help:"Keep it until then."`
 }
 
-// Run runs the command.
 func (c *extendCmd) Run(ctx context.Context, s *session) error {
 	switch {
 	case c.For < 0:
@@ -41,10 +40,10 @@ func (c *extendCmd) Run(ctx context.Context, s *session) error {
 		case x.Refused != "":
 			return action{}, fmt.Errorf("extend is refused, and nothing was changed: %s", x.Refused)
 		case !rec.ExpiresAt.Before(until):
-			return action{}, fmt.Errorf("there is nothing to do: the record is kept until %s already", at(rec.ExpiresAt))
+			return action{}, fmt.Errorf("there is nothing to do: the record is kept until %s already", view.At(rec.ExpiresAt))
 		}
 		return action{
-			to: rec.State, then: x.Then, what: fmt.Sprintf("extend: the record stays %s, and is kept until %s.", s.aside().state(rec.State), at(until)),
+			to: rec.State, then: x.Then, what: fmt.Sprintf("extend: the record stays %s, and is kept until %s.", s.aside().state(rec.State), view.At(until)),
 			do: func(ctx context.Context, by reconcile.By) error { return r.Extend(ctx, rec.ID, until, by) },
 		}, nil
 	})

@@ -7,13 +7,11 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// forgetCmd removes a record that has ended.
 type forgetCmd struct {
 	recordFlags
 	changeFlags
 }
 
-// Run runs the command.
 func (c *forgetCmd) Run(ctx context.Context, s *session) error {
 	r, b, err := s.reconciler(ctx)
 	if err != nil {
@@ -22,7 +20,7 @@ func (c *forgetCmd) Run(ctx context.Context, s *session) error {
 	d := decision{to: idem.Absent}
 	d.prepare = func(rec *idem.Record, x reconcile.Decision) (action, error) {
 		forget := func(ctx context.Context, by reconcile.By) error { return r.Forget(ctx, rec.ID, by) }
-		return action{then: x.Then, do: forget}, d.refused(x)
+		return action{then: x.Then, caution: x.Caution, do: forget}, d.refused(x)
 	}
 	return s.decide(ctx, r, b, c.recordFlags, c.changeFlags, d)
 }

@@ -11,10 +11,7 @@ import (
 // grants are what a command needs to be allowed, by its name; all others need byReader.
 var grants = map[string]string{
 	"resolve": byOperator, "release": byOperator, "extend": byOperator, "forget": byOperator, "dead requeue": byOperator,
-	"check":        "Table.GrantCheck",
-	"tail":         "Table.GrantTail",
-	"queue list":   "sqs:ReceiveMessage and sqs:ChangeMessageVisibility on the queue",
-	"queue replay": byOperator + ", sqs:ReceiveMessage, sqs:DeleteMessage and sqs:ListDeadLetterSourceQueues on the queue, and sqs:SendMessage on the other one",
+	"check": "Table.GrantCheck",
 }
 
 const (
@@ -36,7 +33,7 @@ func hint(err error, command string) string {
 		return "idemctl " + command + " needs " + grant + ": check --profile, or ask for it."
 	}
 	switch api.ErrorCode() {
-	case "ResourceNotFoundException", "AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist":
+	case "ResourceNotFoundException":
 		return "Is it the right account and region? Check --profile and --region, and the name."
 	case "ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException", "InvalidClientTokenId":
 		return "The credentials are not valid, or not any more: log in again, or check --profile."
@@ -47,7 +44,7 @@ func hint(err error, command string) string {
 // denied reports whether AWS does not allow it.
 func denied(err error) bool {
 	var api smithy.APIError
-	return errors.As(err, &api) && slices.Contains([]string{"AccessDeniedException", "AccessDenied", "AWS.SimpleQueueService.AccessDenied"}, api.ErrorCode())
+	return errors.As(err, &api) && slices.Contains([]string{"AccessDeniedException", "AccessDenied"}, api.ErrorCode())
 }
 
 // nameOf is the command that was meant, as far as it is known.

@@ -51,7 +51,7 @@ func TestARefusalOfAWSSaysWhatToDo(t *testing.T) {
 		b.backend.store = refusing{good, "AccessDeniedException"}
 		_, _, errs := b.run(with(releaseR1, "--yes")...)
 		require.Contains(t, errs, "idemctl release needs Table.GrantOperator")
-		require.Contains(t, hint(&smithy.GenericAPIError{Code: "AccessDeniedException"}, "tail"), "idemctl tail needs Table.GrantTail")
+		require.Contains(t, hint(&smithy.GenericAPIError{Code: "AccessDeniedException"}, "check"), "idemctl check needs Table.GrantCheck")
 		b.unknown(r1)
 		b.Clock.Advance(time.Hour)
 		b.backend.store = readOnly{good}

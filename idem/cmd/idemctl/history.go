@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// historyCmd lists what was done about a record.
 type historyCmd struct {
 	recordFlags
 }
@@ -54,7 +52,6 @@ func describeChange(a protocol.Audit) change {
 	return c
 }
 
-// Run runs the command.
 func (c *historyCmd) Run(ctx context.Context, s *session) error {
 	r, _, err := s.reconciler(ctx)
 	if err != nil {
@@ -82,13 +79,13 @@ func (c *historyCmd) Run(ctx context.Context, s *session) error {
 	if rec == nil && unread == nil && len(entries) == 0 {
 		return fmt.Errorf("there is no record %s, and none was changed from outside: check operation, tenant, value, principal and secret, --table and --region", id)
 	}
-	s.field("Record", "%s", plain(id))
+	s.field("Record", "%s", view.Plain(id))
 	switch {
 	case unread != nil:
 		s.field("Now", "unreadable: %s", line(unread.Error()))
 	case rec != nil:
-		s.field("Created", "%s", at(rec.CreatedAt))
-		s.field("Now", "%s, attempt %d, last written %s", s.state(rec.State), rec.Attempt, at(rec.UpdatedAt))
+		s.field("Created", "%s", view.At(rec.CreatedAt))
+		s.field("Now", "%s, attempt %d, last written %s", s.state(rec.State), rec.Attempt, view.At(rec.UpdatedAt))
 	default:
 		s.field("Now", "%s", s.state(idem.Absent))
 	}
@@ -110,56 +107,33 @@ func decisionOf(a protocol.Audit) string {
 	return ""
 }
 
-// change writes an entry for people.
 func (s *session) change(a protocol.Audit) {
-	switch a.Change {
-	case protocol.ChangeRequeued, protocol.ChangeReplayed:
-		fmt.Fprintf(s.out, "%s  %s\n", at(a.At), a.Change)
-		s.item(line(a.What))
-	case protocol.ChangeUnreadable:
-		when := "at an unknown time"
-		if !a.At.IsZero() {
-			when = at(a.At)
-		}
-		fmt.Fprintf(s.out, "%s  an entry that is unreadable: damaged, or written by a newer version\n", when)
-		if a.Entry != "" {
-			s.item("entry " + line(a.Entry))
-		}
+	when := "at an unknown time"
+	if !a.At.IsZero() {
+		when = view.At(a.At)
+	}
+	what, text := view.Change(a)
+	for _, part := range wrap(what+": "+line(text), width-len(when)-2) {
+		fmt.Fprintln(s.out, when+"  "+part)
+		when = strings.Repeat(" ", len(when))
+	}
+	if a.Change == protocol.ChangeUnreadable {
 		s.item(line(a.Why))
 		return
-	default:
-		fmt.Fprintf(s.out, "%s  %s: %s -> %s, attempt %d\n", at(a.At), a.Change, s.state(a.From), s.state(a.To), a.Attempt)
 	}
-	by := "by " + plain(a.Who)
+	by := "by " + view.Plain(a.Who)
 	if a.Tool != "" {
-		by += ", with " + plain(a.Tool)
+		by += ", with " + view.Plain(a.Tool)
 	}
 	if id := decisionOf(a); id != "" {
 		by += ", decision " + line(id) + " of many"
 	}
 	if a.Ref != "" {
-		by += ", reference " + plain(a.Ref)
+		by += ", reference " + view.Plain(a.Ref)
 	}
 	s.item(by)
-	s.item("why: " + plain(a.Why))
-	for _, name := range slices.Sorted(maps.Keys(a.Steps)) {
-		s.item("step " + line(name) + " " + line(a.Steps[name].Text()) + ": token " + protocol.Token(a.ID, name))
+	s.item("why: " + view.Plain(a.Why))
+	for _, step := range view.Steps(a) {
+		s.item(line(step))
 	}
-	if !a.Until.IsZero() {
-		s.item("kept until " + at(a.Until))
-	}
-	if a.Unconfirmed {
-		s.item(unconfirmed(a.Change))
-	}
-}
-
-// unconfirmed says what an entry means that was written before its change.
-func unconfirmed(c protocol.Change) string {
-	switch c {
-	case protocol.ChangeRequeued:
-		return "nobody knows whether it was made: whether dead list has the message shows it"
-	case protocol.ChangeReplayed:
-		return "the command still runs, or has died: nobody knows how many were sent; the queue has the others"
-	}
-	return "nobody knows whether it was made: whether there is a record shows it"
 }

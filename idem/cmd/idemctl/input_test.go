@@ -23,9 +23,8 @@ func TestAnInputThatSaysNothingIsInterrupted(t *testing.T) {
 	defer writer.Close()
 	b := newBench(t)
 	for name, args := range map[string][]string{
-		"a log":                {"report", "-"},
-		"a log by name":        {"report", pipe},
 		"a result":             {"resolve", r1.ID(), "--to", "completed", "--result", "-", "--yes", "--reason", "case 1"},
+		"a result by name":     {"resolve", r1.ID(), "--to", "completed", "--result", pipe, "--yes", "--reason", "case 1"},
 		"a body of a response": {"resolve", r1.ID(), "--to", "completed", "--status", "200", "--body", "-", "--yes", "--reason", "case 1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,16 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -21,7 +19,7 @@ type filterFlags struct {
 	NoTenant  bool          `help:"Of records without a tenant only."`
 	State     []idem.State  `enum:"unknown,in_progress,released,pending,completed,failed" placeholder:"STATE" help:"In these states only: unknown, in_progress, released, pending; with --all also completed, failed."`
 	Older     time.Duration `placeholder:"15m" help:"Without an outcome for longer than this only, or ended so long ago."`
-	GivenUp   bool          `help:"Left to people by the sweep only."`
+	GivenUp   bool          `help:"Left to operators by the sweep only."`
 }
 
 // indexed refuses states of which the index has none.
@@ -48,16 +46,14 @@ func (f *filterFlags) filter(now time.Time) (reconcile.Filter, error) {
 	return x, nil
 }
 
-// listCmd lists what has no outcome.
 type listCmd struct {
 	filterFlags
-	reveal
+	view.Reveal
 	allFlags
 	Limit int    `default:"50" help:"At most so many records."`
 	Page  string `placeholder:"PAGE" help:"Continue there: what the command before has printed."`
 }
 
-// Run runs the command.
 func (c *listCmd) Run(ctx context.Context, s *session) error {
 	if c.Limit < 1 {
 		return misuse("--limit is %d: it is 1 at least", c.Limit)
@@ -88,14 +84,14 @@ func (c *listCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if s.json() {
-		all := []record{}
+		all := []view.Record{}
 		for _, rec := range found.Records {
-			all = append(all, describe(rec, c.reveal))
+			all = append(all, view.Of(rec, c.Reveal))
 		}
 		return errors.Join(err, s.writeJSON(struct {
-			Records    []record `json:"records"`
-			Unreadable []string `json:"unreadable,omitempty"`
-			Next       string   `json:"next,omitempty"`
+			Records    []view.Record `json:"records"`
+			Unreadable []string      `json:"unreadable,omitempty"`
+			Next       string        `json:"next,omitempty"`
 		}{all, found.Unreadable, found.Next}))
 	}
 	s.list(found)
@@ -119,7 +115,7 @@ func (s *session) collect(ctx context.Context, r *reconcile.Reconciler, f reconc
 		f.Limit = min(limit-len(all.Records), reconcile.DefaultListed) // what an interruption loses
 		l, err := r.List(ctx, f, all.Next)
 		if err != nil {
-			s.sort(&all)
+			view.Sort(all.Records)
 			return all, err
 		}
 		all.Records = append(all.Records, l.Records...)
@@ -128,43 +124,38 @@ func (s *session) collect(ctx context.Context, r *reconcile.Reconciler, f reconc
 		all.Next = l.Next
 		p.say("read %d entries of the index, found %s", all.Read, plural(len(all.Records), "record"))
 		if all.Next == "" || len(all.Records) >= limit {
-			s.sort(&all)
+			view.Sort(all.Records)
 			return all, nil
 		}
 	}
 }
 
-func (s *session) sort(l *reconcile.Listing) {
-	slices.SortStableFunc(l.Records, func(a, b *idem.Record) int {
-		return cmp.Or(since(a).Compare(since(b)), cmp.Compare(a.ID, b.ID))
-	})
-}
-
-// list writes records for people: two lines each, since an id is copied and never cut.
+// list writes records: two lines each, since an id is copied and never cut.
 func (s *session) list(l reconcile.Listing) {
 	now := s.now()
 	for _, rec := range l.Records {
-		age := "for " + span(max(now.Sub(since(rec)), 0)) // its writer's clock may be ahead
+		d := view.Of(rec, view.Reveal{})
+		age := "for " + view.Span(max(now.Sub(view.Since(rec)), 0)) // its writer's clock may be ahead
 		switch {
 		case !rec.Open() && rec.State != idem.InProgress:
-			age = span(now.Sub(rec.UpdatedAt)) + " ago"
-		case rec.State == idem.InProgress && since(rec).After(now):
-			age = "lease ends in " + span(since(rec).Sub(now))
+			age = view.Span(now.Sub(rec.UpdatedAt)) + " ago"
+		case rec.State == idem.InProgress && view.Since(rec).After(now):
+			age = "lease ends in " + view.Span(view.Since(rec).Sub(now))
 		}
 		head := fmt.Sprintf("%s %s, attempt %d", s.state(rec.State), age, rec.Attempt)
 		switch {
 		case !rec.GivenUpAt.IsZero():
-			head += ", left to people"
+			head += ", left to operators"
 		case rec.Probes > 0:
 			head += ", asked " + plural(rec.Probes, "time")
 		}
-		if open := begun(rec); len(open) > 0 {
+		if open := d.Interrupted(); len(open) > 0 {
 			head += ", interrupted in " + line(strings.Join(open, ", "))
 		}
 		if rec.Ref != "" {
 			head += ", reference " + line(rec.Ref)
 		}
-		if _, shadow := protocol.LiveID(rec.ID); shadow {
+		if d.Shadow {
 			head += ", in shadow"
 		}
 		fmt.Fprintln(s.out, head)

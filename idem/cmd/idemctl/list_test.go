@@ -181,8 +181,9 @@ func TestHistoryNamesAnUnreadableEntry(t *testing.T) {
 		for _, command := range [][]string{{"history", r1.ID()}, {"changes"}} {
 			code, out, errs := b.run(command...)
 			require.Equal(b.t, exitDone, code, errs)
-			require.Contains(b.t, out, "resolved: unknown -> released")
-			require.Contains(b.t, out, "an entry that is unreadable: damaged, or written by a newer version\n  - entry e7\n  - attribute \"change\" is missing\n")
+			require.Contains(b.t, out, "Resolved: from unknown to released")
+			require.Contains(b.t, strings.Join(strings.Fields(out), " "),
+				"Unreadable: the entry e7 is damaged, or a newer version has written it. - attribute \"change\" is missing")
 		}
 		code, out, errs := b.run("history", r1.ID(), "-o", "json")
 		require.Equal(b.t, exitDone, code, errs)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/mattn/go-isatty"
+
+	"github.com/idem-go/idempotency/idem/internal/view"
 )
 
 // Exit codes.
@@ -29,12 +31,11 @@ type commands struct {
 	List    listCmd    `cmd:"" help:"List what has no outcome: open questions and watched claims. The records of a page are shown the oldest first."`
 	Show    showCmd    `cmd:"" help:"Show a record."`
 	Explain explainCmd `cmd:"" help:"Say what the next call gets, what time changes, and what each decision would do."`
-	History historyCmd `cmd:"" help:"List the changes of a record by people, webhooks and sweeps."`
+	History historyCmd `cmd:"" help:"List the changes of a record by operators, webhooks and sweeps."`
 
-	Changes changesCmd `cmd:"" help:"List the changes of all records by people, webhooks and sweeps."`
+	Changes changesCmd `cmd:"" help:"List the changes of all records by operators, webhooks and sweeps."`
 	Stats   statsCmd   `cmd:"" help:"Count what has no outcome, by operation, state and age, and the changes of the last day."`
 	Export  exportCmd  `cmd:"" help:"Write records as JSON lines."`
-	Tail    tailCmd    `cmd:"" help:"Follow the table's stream: one line for each change of a record's state."`
 	Check   checkCmd   `cmd:"" help:"Check that the table is as it must be: keys, index, TTL."`
 	Console consoleCmd `cmd:"" help:"Serve the records' pages for a browser on this machine."`
 
@@ -43,10 +44,7 @@ type commands struct {
 	Extend  extendCmd  `cmd:"" help:"Keep a record that has ended for longer, such as while the queue of its retries is paused."`
 	Forget  forgetCmd  `cmd:"" help:"Remove a record that has ended: the next call runs the handler again."`
 
-	Report reportCmd `cmd:"" help:"Add up the log of operations in shadow: what the live mode would have prevented and refused, and what it costs."`
-
-	Dead  deadCmd  `cmd:"" help:"List dead letters of the outbox, and have them sent again."`
-	Queue queueCmd `cmd:"" help:"List messages of a queue, and replay those of a dead-letter queue."`
+	Dead deadCmd `cmd:"" help:"List dead letters of the outbox, and have them sent again."`
 }
 
 // Globals are the flags of all commands.
@@ -102,7 +100,7 @@ func (w *written) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// run runs one command line.
+// run returns the exit code of a command line.
 func run(ctx context.Context, args []string, term *terminal, w world) int {
 	out := &written{Writer: term.out}
 	kept := *term
@@ -157,14 +155,13 @@ func runTo(ctx context.Context, args []string, term *terminal, w world) int {
 		fmt.Fprintln(term.err, "idemctl: interrupted")
 		return exitFailed
 	}
-	say(term.err, "idemctl: %v", plain(err.Error()))
+	say(term.err, "idemctl: %v", view.Plain(err.Error()))
 	if more := hint(err, nameOf(command)); more != "" {
 		say(term.err, "%s", more)
 	}
 	return exitFailed
 }
 
-// usageError is a mistake in the command line.
 type usageError struct{ problem string }
 
 func (e *usageError) Error() string { return e.problem }

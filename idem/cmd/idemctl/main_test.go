@@ -20,7 +20,7 @@ func TestAnAnswerThatCannotBeWrittenIsAFailure(t *testing.T) {
 		b.unknown(r1)
 		for _, args := range [][]string{
 			{"list"}, {"list", "-o", "json"}, {"show", r1.ID()}, {"explain", r1.ID()}, {"history", r1.ID()}, {"stats"}, {"changes"}, {"dead", "list"},
-			{"queue", "list", "--url", "https://sqs/1/dead"}, {"check"}, {"export"},
+			{"check"}, {"export"},
 			{"forget", refund.Key("acme", "r-2").ID(), "--dry-run", "--reason", "a look"},
 		} {
 			var errs bytes.Buffer

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -19,7 +20,7 @@ type manyFlags struct {
 	Limit   int           `placeholder:"N" help:"Change all records of --operation that the flags name, if they are at most so many."`
 	State   []idem.State  `enum:"unknown,in_progress" placeholder:"STATE" help:"With --limit: in these states only: ${enum}."`
 	Older   time.Duration `placeholder:"15m" help:"With --limit: without an outcome for longer than this only."`
-	GivenUp bool          `help:"With --limit: left to people by the sweep only."`
+	GivenUp bool          `help:"With --limit: left to operators by the sweep only."`
 
 	Decision string        `placeholder:"ID" help:"With --limit and --again: the records whose outcome is this earlier decision of many, which changes names."`
 	Since    time.Duration `placeholder:"24h" help:"With --decision: it was made within this time."`
@@ -84,7 +85,7 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 		}
 		return nil
 	}, func(id string) { found.Unreadable = append(found.Unreadable, id) })
-	s.sort(&found)
+	view.Sort(found.Records)
 	switch {
 	case err != nil && !errors.Is(err, errEnough):
 		return fmt.Errorf("the records could not be listed, and nothing was changed: %w", err)
@@ -145,7 +146,7 @@ func (s *session) decided(m manyFlags) lister {
 				return err
 			}
 			if last := lastDecision(history); !rec.Resolved || !by.Made(last) || last.Change != protocol.ChangeResolved {
-				s.aside().item(plain(a.ID) + ": its outcome is not that decision any more, or its history does not tell: look with idemctl history")
+				s.aside().item(view.Plain(a.ID) + ": its outcome is not that decision any more, or its history does not tell: look with idemctl history")
 				return nil
 			}
 			return each(rec)
@@ -205,7 +206,6 @@ type planned struct {
 	rec *idem.Record
 }
 
-// plan shows what the decision would do to each.
 func (s *session) plan(r *reconcile.Reconciler, l reconcile.Listing, d decision) (todo []planned, refused int, err error) {
 	shown := s.aside()
 	shown.list(l)
@@ -218,14 +218,15 @@ func (s *session) plan(r *reconcile.Reconciler, l reconcile.Listing, d decision)
 		}
 		if err != nil {
 			refused++
-			shown.item(plain(rec.ID) + ": " + plain(err.Error()))
+			shown.item(view.Plain(rec.ID) + ": " + view.Plain(err.Error()))
 			continue
 		}
 		todo = append(todo, planned{changed{ID: rec.ID, From: rec.State, To: d.to, Then: a.then}, a, rec})
 	}
 	if len(todo) > 0 {
 		shown.field("This will", "%s: state %s for %s.", decisionName(d.to), shown.state(d.to), plural(len(todo), "record"))
-		shown.field("Then", "a call with the key and the same input gets, of the first: %s", plain(todo[0].Then))
+		shown.field("Then", "a call with the key and the same input gets, of the first: %s", view.Plain(todo[0].Then))
+		shown.caution(todo[0].action)
 		if todo[0].shows != nil { // the same of each
 			todo[0].shows(shown)
 		}
@@ -245,7 +246,7 @@ func (s *session) carryOutMany(ctx context.Context, todo []planned, by reconcile
 		by.Seen = p.rec.Write
 		if err := s.carryOut(ctx, p.do, by); err != nil {
 			failed++
-			shown.item(plain(p.ID) + ": " + err.Error())
+			shown.item(view.Plain(p.ID) + ": " + err.Error())
 			continue
 		}
 		p.Decision = by.ID
@@ -253,7 +254,7 @@ func (s *session) carryOutMany(ctx context.Context, todo []planned, by reconcile
 	}
 	fmt.Fprintf(shown.out, "Done: %d of %d.\n", len(done), len(todo))
 	if len(done) > 0 {
-		_, operation := namesOf(done[0].ID)
+		_, operation, _ := protocol.ParseRecordID(done[0].ID)
 		shown.field("Decision", "%s: resolve --again --decision %s --operation %s --limit %d replaces it, where no call has claimed the record since.",
 			by.ID, by.ID, line(operation), len(done))
 	}

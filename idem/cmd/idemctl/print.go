@@ -14,6 +14,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/idem-go/idempotency/idem"
+
+	"github.com/idem-go/idempotency/idem/internal/view"
 )
 
 // width is the columns that the output keeps to; only ids and what has no space may be
@@ -106,7 +108,6 @@ func (s *session) field(name, format string, args ...any) {
 
 const indent = "              "
 
-// say writes a paragraph.
 func say(w io.Writer, format string, args ...any) {
 	for _, line := range wrap(fmt.Sprintf(format, args...), width) {
 		fmt.Fprintln(w, line)
@@ -128,47 +129,11 @@ func wrap(what string, columns int) (lines []string) {
 	return append(lines, line)
 }
 
-// plain takes what a terminal would obey out of a text that somebody else wrote.
-func plain(what string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return '\uFFFD'
-	}, what)
-}
-
-// at is a time, as it is copied into tickets.
-func at(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
-
-// span is a length of time in its two largest units.
-func span(d time.Duration) string {
-	d = d.Abs()
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	}
-	return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
-}
-
 // when is a time and how far off it is.
-func when(t, now time.Time) string {
-	switch off := t.Sub(now); {
-	case off.Abs() < time.Second:
-		return at(t) + " (now)"
-	case off > 0:
-		return fmt.Sprintf("%s (in %s)", at(t), span(off))
-	default:
-		return fmt.Sprintf("%s (%s ago)", at(t), span(off))
-	}
-}
+func when(t, now time.Time) string { return view.At(t) + " (" + view.Ago(t, now) + ")" }
 
-// line is plain for what must stay on one line.
-func line(what string) string { return strings.Join(strings.Fields(plain(what)), " ") }
+// line is view.Plain for what must stay on one line.
+func line(what string) string { return strings.Join(strings.Fields(view.Plain(what)), " ") }
 
 func plural(n int, one string) string {
 	if n == 1 {
@@ -177,10 +142,10 @@ func plural(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// tenantOr is a tenant's name for people.
+// tenantOr is a tenant's name.
 func tenantOr(tenant string) string {
 	if tenant == "" {
 		return "(none)"
 	}
-	return plain(tenant)
+	return view.Plain(tenant)
 }

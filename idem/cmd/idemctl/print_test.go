@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -70,6 +71,6 @@ func TestAMomentSaysHowFarOffItIs(t *testing.T) {
 		-90 * time.Second: " (1m30s ago)", -time.Second: " (1s ago)", -time.Millisecond: " (now)", 0: " (now)",
 		time.Millisecond: " (now)", time.Second: " (in 1s)", time.Hour: " (in 1h00m)",
 	} {
-		require.Equal(t, at(now.Add(off))+want, when(now.Add(off), now))
+		require.Equal(t, view.At(now.Add(off))+want, when(now.Add(off), now))
 	}
 }

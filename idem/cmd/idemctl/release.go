@@ -2,7 +2,6 @@ package main
 
 import "context"
 
-// releaseCmd is resolveCmd to released.
 type releaseCmd struct {
 	recordFlags
 	manyFlags
@@ -12,7 +11,6 @@ type releaseCmd struct {
 	Ref   string `placeholder:"TEXT" help:"The provider's reference, if there is one."`
 }
 
-// Run runs the command.
 func (c *releaseCmd) Run(ctx context.Context, s *session) error {
 	return (&resolveCmd{
 		recordFlags: c.recordFlags, manyFlags: c.manyFlags, changeFlags: c.changeFlags, stepFlags: c.stepFlags,

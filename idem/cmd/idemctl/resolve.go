@@ -5,11 +5,11 @@ import (
 	"errors"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// resolveCmd records the outcome of an unknown operation.
 type resolveCmd struct {
 	recordFlags
 	manyFlags
@@ -25,7 +25,6 @@ type resolveCmd struct {
 	stepFlags
 }
 
-// Run runs the command.
 func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	if err := c.check(); err != nil {
 		return err
@@ -58,8 +57,9 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 		}
 		p := r.Preview(rec, res)
 		return action{
-			then: flags(p.Then), records: res, shows: func(s *session) { c.shows(s, given, res.Result) },
-			do: func(ctx context.Context, by reconcile.By) error { return r.Resolve(ctx, rec.ID, res, by) },
+			then: flags(p.Then), caution: p.Caution, records: res,
+			shows: func(s *session) { c.shows(s, given, res.Result) },
+			do:    func(ctx context.Context, by reconcile.By) error { return r.Resolve(ctx, rec.ID, res, by) },
 		}, d.refused(p)
 	}
 	if c.Limit > 0 {
@@ -75,14 +75,14 @@ func (c *resolveCmd) shows(s *session, given *given, e *protocol.Encoded) {
 		given.shows(s, e)
 	}
 	if c.To == idem.Failed {
-		s.field("Failure", "%s", failureText(&failure{Message: c.Message, Type: c.Type, Code: c.Code}))
+		s.field("Failure", "%s", failureText(&view.Failure{Message: c.Message, Type: c.Type, Code: c.Code}))
 	}
 	if c.Undone {
 		s.field("Undone", "what the steps did")
 	}
 	c.stepFlags.shows(s)
 	if c.Ref != "" {
-		s.field("Reference", "%s", plain(c.Ref))
+		s.field("Reference", "%s", view.Plain(c.Ref))
 	}
 }
 

@@ -10,8 +10,17 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
+
+// record is a record as it is written as JSON, with its result if that is asked for.
+type record struct {
+	view.Record
+	Result   string    `json:"result,omitempty"`
+	Binary   []byte    `json:"result_base64,omitempty"` // a result that is no text
+	Response *response `json:"response,omitempty"`      // instead of both, for an HTTP request
+}
 
 // response is a recorded response as it is written as JSON.
 type response struct {
@@ -72,7 +81,7 @@ func (s *session) showResult(d record) {
 		s.field("Result", "%s, encoded as %s, and no text: read it with -o json", plural(d.Size, "byte"), codec)
 	case d.Result != "":
 		s.field("Result", "%s, encoded as %s:", plural(d.Size, "byte"), codec)
-		fmt.Fprintln(s.out, plain(d.Result))
+		fmt.Fprintln(s.out, view.Plain(d.Result))
 	case d.State == idem.Completed && d.Sealed && len(s.globals.KMSKey) == 0:
 		s.field("Result", "%s, encoded as %s, encrypted: name the KMS key with --kms-key to read it", plural(d.Size, "byte"), codec)
 	case d.State == idem.Completed:
@@ -92,6 +101,6 @@ func (s *session) showResponse(r *response) {
 	case r.Binary != nil:
 		fmt.Fprintf(s.out, "\n(a body of %s that is no text: read it with -o json)\n", plural(len(r.Binary), "byte"))
 	case r.Body != "":
-		fmt.Fprintln(s.out, "\n"+plain(r.Body))
+		fmt.Fprintln(s.out, "\n"+view.Plain(r.Body))
 	}
 }

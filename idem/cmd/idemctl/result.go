@@ -14,6 +14,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -21,7 +22,7 @@ import (
 // resultFlags give the result that later calls get.
 type resultFlags struct {
 	Result          string   `placeholder:"FILE" help:"To completed: the handler's result as JSON; - is the standard input."`
-	NoResult        bool     `help:"To completed: the result is not known; later calls are told so."`
+	NoResult        bool     `help:"To completed: the result is not known; later calls get HTTP 409 outcome_unavailable."`
 	Status          int      `placeholder:"STATUS" help:"To completed, of an HTTP request: the response's status."`
 	Header          []string `sep:"none" placeholder:"NAME: VALUE" help:"A header of the response; repeat it for more."`
 	Body            string   `placeholder:"FILE" help:"The response's body; - is the standard input."`
@@ -42,7 +43,7 @@ func (f *resultFlags) check(confirmed bool) error {
 	case f.http() && (f.Status < 200 || f.Status > 599):
 		return misuse("--status is %d: a response that later calls get has 200 to 599", f.Status)
 	case (f.Result == "-" || f.Body == "-") && !confirmed:
-		return misuse("the standard input is the result, so that nobody can be asked: use --yes or --dry-run, or a file")
+		return misuse("the standard input is the result, and cannot answer a question too: use --yes or --dry-run, or a file")
 	}
 	return nil
 }
@@ -171,7 +172,7 @@ func (s *session) excerpt(body []byte) {
 		return
 	}
 	shown := body[:min(len(body), maxExcerpt)]
-	fmt.Fprintln(s.out, strings.TrimRight(plain(strings.ToValidUTF8(string(shown), "")), "\n"))
+	fmt.Fprintln(s.out, strings.TrimRight(view.Plain(strings.ToValidUTF8(string(shown), "")), "\n"))
 	if left := len(body) - len(shown); left > 0 {
 		fmt.Fprintf(s.out, "(and %s more)\n", plural(left, "byte"))
 	}
@@ -183,7 +184,7 @@ func contract(rec *idem.Record, store reconcile.Store) (*idemhttp.Contract, erro
 	if err != nil {
 		return nil, err
 	}
-	_, operation := namesOf(rec.ID)
+	_, operation, _ := protocol.ParseRecordID(rec.ID)
 	return idemhttp.New(engine, idemhttp.AnyRoute(idem.Operation{Name: operation}), idemhttp.SingleTenant, nil)
 }
 

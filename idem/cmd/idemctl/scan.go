@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -35,7 +36,7 @@ func (s *session) scan(ctx context.Context, b *backend, f reconcile.Filter, a al
 	// An eventually consistent read of 4 KB is half a unit.
 	units := float64(bytes) / 4096 / 2
 	say(s.err, "This reads the whole table: %d items and %.1f MB as of some hours ago, about %.0f read units, %s at %g a second.",
-		items, float64(bytes)/1e6, units, span(time.Duration(units/a.Rate*float64(time.Second))), a.Rate)
+		items, float64(bytes)/1e6, units, view.Span(time.Duration(units/a.Rate*float64(time.Second))), a.Rate)
 	if !a.Yes {
 		if err := s.ask(ctx, "Type yes to do it: ", "yes", "--yes"); err != nil {
 			return err
@@ -95,7 +96,7 @@ func (s *session) collectAll(ctx context.Context, b *backend, f reconcile.Filter
 		all.Records = append(all.Records, rec)
 		return nil
 	}, func(id string) { all.Unreadable = append(all.Unreadable, id) })
-	s.sort(&all)
+	view.Sort(all.Records)
 	if more {
 		say(s.err, "There are more than %s: raise --limit, or use export.", plural(limit, "record"))
 		err = nil

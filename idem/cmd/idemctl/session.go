@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -13,9 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/middleware"
 
@@ -37,19 +34,17 @@ type session struct {
 
 // world is what is outside the terminal.
 type world struct {
-	// open connects to the table, queues to SQS. They make no call to them. clock is theirs.
-	open   func(ctx context.Context, g Globals) (*backend, error)
-	queues func(ctx context.Context, g Globals) (queues, error)
-	clock  func() time.Time
+	// open connects to the table, and makes no call to it. clock is the table's.
+	open  func(ctx context.Context, g Globals) (*backend, error)
+	clock func() time.Time
 }
 
 // outside is the world of the real command, on a machine with this clock.
 func outside(local func() time.Time) world {
 	c := &serverClock{local: local}
 	return world{
-		open:   func(ctx context.Context, g Globals) (*backend, error) { return connect(ctx, g, c) },
-		queues: func(ctx context.Context, g Globals) (queues, error) { return connectQueues(ctx, g, c) },
-		clock:  c.now,
+		open:  func(ctx context.Context, g Globals) (*backend, error) { return connect(ctx, g, c) },
+		clock: c.now,
 	}
 }
 
@@ -70,9 +65,6 @@ type backend struct {
 	stored func(ctx context.Context, id string) (map[string]types.AttributeValue, error)
 	// letters are the dead letters of the outbox.
 	letters letters
-	// streams reads the table's stream, whose ARN stream finds.
-	streams streams
-	stream  func(ctx context.Context) (arn string, err error)
 	// check checks the table.
 	check func(ctx context.Context) error
 }
@@ -120,12 +112,6 @@ func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 			}
 			return ahead, known, err
 		},
-		streams: dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) {
-			if g.Endpoint != "" {
-				o.BaseEndpoint = &g.Endpoint
-			}
-		}),
-		stream: func(ctx context.Context) (string, error) { return streamOf(ctx, client, g.Table) },
 		caller: func(ctx context.Context) string {
 			if !g.local() || hasKeys() && !g.here() {
 				if arn := callerIdentity(ctx, cfg); arn != "" {
@@ -152,15 +138,6 @@ func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 			return aws.ToInt64(d.Table.ItemCount), aws.ToInt64(d.Table.TableSizeBytes), nil
 		},
 	}, nil
-}
-
-// connectQueues makes the client of SQS.
-func connectQueues(ctx context.Context, g Globals, c *serverClock) (queues, error) {
-	cfg, err := configure(ctx, g, c)
-	if err != nil {
-		return nil, err
-	}
-	return sqs.NewFromConfig(cfg), nil
 }
 
 // configure reads the AWS configuration.
@@ -211,22 +188,6 @@ func hasKeys() bool {
 	return err == nil && env.Credentials.HasKeys()
 }
 
-// streamOf finds the table's stream.
-func streamOf(ctx context.Context, client *dynamodb.Client, table string) (string, error) {
-	d, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
-	if err != nil {
-		return "", fmt.Errorf("table %q cannot be described: %w", table, err)
-	}
-	switch t := d.Table; {
-	case t == nil || t.LatestStreamArn == nil || t.StreamSpecification == nil || !aws.ToBool(t.StreamSpecification.StreamEnabled):
-		return "", fmt.Errorf("table %q has no stream: turn it on with both images, as package infra does", table)
-	case t.StreamSpecification.StreamViewType != types.StreamViewTypeNewAndOldImages:
-		return "", fmt.Errorf("the stream of table %q has %s: it needs NEW_AND_OLD_IMAGES", table, t.StreamSpecification.StreamViewType)
-	default:
-		return *t.LatestStreamArn, nil
-	}
-}
-
 // scanTime is for a page of 1 MB.
 const scanTime = 5 * time.Second
 
@@ -266,7 +227,7 @@ func (s *session) who(ctx context.Context, b *backend, given string) (string, er
 	if who := strings.TrimSpace(b.caller(ctx)); who != "" {
 		return who, nil
 	}
-	return "", misuse("nobody knows who makes this change: use --who")
+	return "", misuse("it is not known who makes this change: use --who")
 }
 
 func (s *session) json() bool { return s.globals.Output == "json" }

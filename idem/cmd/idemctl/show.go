@@ -4,20 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/internal/view"
 )
 
-// showCmd shows a record.
 type showCmd struct {
 	recordFlags
-	reveal
+	view.Reveal
 }
 
-// Run runs the command.
 func (c *showCmd) Run(ctx context.Context, s *session) error {
 	r, b, err := s.reconciler(ctx)
 	if err != nil {
@@ -30,7 +27,7 @@ func (c *showCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	d := describe(rec, c.reveal)
+	d := record{Record: view.Of(rec, c.Reveal)}
 	if c.ShowResult && rec.State == idem.Completed && !rec.Omitted && !s.sealed(rec) {
 		result, err := r.Result(ctx, rec)
 		if err != nil {
@@ -48,18 +45,17 @@ func (c *showCmd) Run(ctx context.Context, s *session) error {
 // sealed reports whether the record's results are encrypted to this command.
 func (s *session) sealed(rec *idem.Record) bool { return rec.Sealed && len(s.globals.KMSKey) == 0 }
 
-// show writes a record for people.
 func (s *session) show(d record) {
 	now := s.now()
 	repeat := "not repeatable"
 	if d.Repeatable {
 		repeat = "repeatable"
 	}
-	s.field("Record", "%s", plain(d.ID))
-	s.field("Operation", "%s (%s)", plain(d.Operation), repeat)
+	s.field("Record", "%s", view.Plain(d.ID))
+	s.field("Operation", "%s (%s)", view.Plain(d.Operation), repeat)
 	s.field("Tenant", "%s", tenantOr(d.Tenant))
 	if d.Value != "" {
-		s.field("Value", "%s", plain(d.Value))
+		s.field("Value", "%s", view.Plain(d.Value))
 	}
 	in := ""
 	if d.Shadow {
@@ -88,9 +84,13 @@ func (s *session) show(d record) {
 	if d.Resolved {
 		s.field("Resolved", "from outside, see history")
 	}
-	s.tokens(d)
+	name := "Token"
+	for _, token := range d.Tokens() {
+		s.field(name, "%s %s", token.Token, view.Plain(token.Of))
+		name = ""
+	}
 	if d.Ref != "" {
-		s.field("Reference", "%s", plain(d.Ref))
+		s.field("Reference", "%s", view.Plain(d.Ref))
 	}
 	s.showResult(d)
 	if d.Failure != nil {
@@ -102,62 +102,27 @@ func (s *session) show(d record) {
 			name = "Steps"
 		}
 		s.field(name, "%s", stepText(step))
-		if step.Name != protocol.CompensatingStep {
+		if !step.Marker() {
 			s.field("", "token %s", step.Token)
 		}
 	}
 }
 
-// tokens writes what the provider knows the operation by: first those of its interrupted steps,
-// of which somebody must ask.
-func (s *session) tokens(d record) {
-	name := "Token"
-	for _, step := range d.Steps {
-		if step.Interrupted {
-			s.field(name, "%s of step %s, which was interrupted", step.Token, plain(step.Name))
-			name = ""
-		}
-	}
-	if len(d.Steps) > 0 {
-		s.field(name, "%s outside steps", d.Token)
-		return
-	}
-	s.field(name, "%s", d.Token)
-}
-
 // stepText says what became of a step.
-func stepText(step recordedStep) string {
-	said := plain(step.Name) + ": " + step.State
-	undoes, isUndo := strings.CutPrefix(step.Name, protocol.UndoingPrefix)
-	switch {
-	case step.Name == protocol.CompensatingStep:
-		said = "the operation has failed, and is being undone"
-	case isUndo:
-		said += ", undoes " + plain(undoes)
-	case step.Undone:
-		said += ", and undone"
-	case step.Compensates:
-		said += ", has a compensation that has not run"
+func stepText(step view.Step) string {
+	text := view.Plain(step.Text())
+	if !step.Marker() {
+		text = view.Plain(step.Name) + ": " + text
 	}
 	if step.Failure != nil {
-		said += ", " + failureText(step.Failure)
+		text += ", " + failureText(step.Failure)
 	}
-	return said
+	return text
 }
 
-func failureText(f *failure) string {
-	said := plain(f.Type)
-	if f.Code != "" {
-		said += " (code " + plain(f.Code) + ")"
+func failureText(f *view.Failure) string {
+	if text := f.Text(); text != "" {
+		return view.Plain(text)
 	}
-	if f.Message != "" {
-		if said != "" {
-			said += ": "
-		}
-		said += plain(f.Message)
-	}
-	if said == "" {
-		said = "has a text, see --show-error"
-	}
-	return said
+	return "has a text, see --show-error"
 }

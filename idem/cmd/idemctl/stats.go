@@ -13,20 +13,20 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// statsCmd counts what has no outcome.
 type statsCmd struct {
 	Limit int `default:"10000" help:"Count at most so many records, each of which is a read, and at most so many changes."`
 }
 
 // stats are what the command says.
 type stats struct {
-	Groups     []*group `json:"groups"`
-	Oldest     *record  `json:"oldest,omitempty"`
-	Unreadable int      `json:"unreadable,omitempty"`
-	Partial    bool     `json:"partial,omitempty"`
+	Groups     []*group     `json:"groups"`
+	Oldest     *view.Record `json:"oldest,omitempty"`
+	Unreadable int          `json:"unreadable,omitempty"`
+	Partial    bool         `json:"partial,omitempty"`
 	// More says that there are more changes than were counted.
 	More    bool          `json:"more_changes,omitempty"`
 	Changes []changeCount `json:"changes_of_the_last_day"`
@@ -53,7 +53,6 @@ type changeCount struct {
 	Count  int             `json:"count"`
 }
 
-// Run runs the command.
 func (c *statsCmd) Run(ctx context.Context, s *session) error {
 	if c.Limit < 1 {
 		return misuse("--limit is %d: it is 1 at least", c.Limit)
@@ -72,14 +71,14 @@ func (c *statsCmd) Run(ctx context.Context, s *session) error {
 			return errEnough
 		}
 		n++
-		_, operation := namesOf(rec.ID)
+		_, operation, _ := protocol.ParseRecordID(rec.ID)
 		g := groups[[2]string{operation, string(rec.State)}]
 		if g == nil {
-			g = &group{Operation: operation, State: rec.State, Since: since(rec)}
+			g = &group{Operation: operation, State: rec.State, Since: view.Since(rec)}
 			groups[[2]string{operation, string(rec.State)}] = g
 		}
 		g.add(rec, now)
-		if oldest == nil || since(rec).Before(since(oldest)) {
+		if oldest == nil || view.Since(rec).Before(view.Since(oldest)) {
 			oldest = rec
 		}
 		return nil
@@ -91,8 +90,8 @@ func (c *statsCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if oldest != nil {
-		d := describe(oldest, reveal{})
-		st.Oldest = &d
+		v := view.Of(oldest, view.Reveal{})
+		st.Oldest = &v
 	}
 	st.Groups = slices.AppendSeq(st.Groups, maps.Values(groups))
 	slices.SortFunc(st.Groups, func(a, b *group) int {
@@ -128,10 +127,10 @@ func (g *group) add(rec *idem.Record, now time.Time) {
 	if !rec.GivenUpAt.IsZero() {
 		g.GivenUp++
 	}
-	if since(rec).Before(g.Since) {
-		g.Since = since(rec)
+	if view.Since(rec).Before(g.Since) {
+		g.Since = view.Since(rec)
 	}
-	switch age := now.Sub(since(rec)); {
+	switch age := now.Sub(view.Since(rec)); {
 	case age < 15*time.Minute:
 		g.Under15m++
 	case age < time.Hour:
@@ -143,14 +142,13 @@ func (g *group) add(rec *idem.Record, now time.Time) {
 	}
 }
 
-// stats writes them for people.
 func (s *session) stats(st stats) {
 	t := newTable(s.out)
 	t.AppendHeader(table.Row{"operation", "state", "all", "<15m", "<1h", "<1d", "older", "given up", "oldest"})
 	for _, g := range st.Groups {
 		age := s.now().Sub(g.Since)
 		t.AppendRow(table.Row{
-			text.Trim(line(g.Operation), 22), s.state(g.State), g.Count, g.Under15m, g.Under1h, g.Under1d, g.Older, g.GivenUp, span(max(age, 0)),
+			text.Trim(line(g.Operation), 22), s.state(g.State), g.Count, g.Under15m, g.Under1h, g.Under1d, g.Older, g.GivenUp, view.Span(max(age, 0)),
 		})
 	}
 	if len(st.Groups) > 0 {
@@ -179,7 +177,7 @@ func (s *session) stats(st stats) {
 		if c.To != idem.Absent {
 			what += " to " + string(c.To)
 		}
-		s.item(fmt.Sprintf("%s: %d", plain(what), c.Count))
+		s.item(fmt.Sprintf("%s: %d", view.Plain(what), c.Count))
 	}
 	if st.More {
 		say(s.out, "There are more, and these are the first ones: raise --limit.")

@@ -3,12 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -73,20 +72,10 @@ func (f *stepFlags) shows(s *session) {
 		name, what, _ := strings.Cut(given, "=")
 		file, isFile := strings.CutPrefix(what, "@")
 		if !isFile {
-			s.field("Step", "%s: %s", plain(name), line(what))
+			s.field("Step", "%s: %s", view.Plain(name), line(what))
 			continue
 		}
-		s.field("Step", "%s: done, with %s:", plain(name), source(file, f.bodies[name]))
+		s.field("Step", "%s: done, with %s:", view.Plain(name), source(file, f.bodies[name]))
 		s.excerpt(f.bodies[name])
 	}
-}
-
-// begun lists the steps of the record that began and left no outcome that can be read.
-func begun(rec *idem.Record) (names []string) {
-	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
-		if rec.Steps[name].Begun {
-			names = append(names, name)
-		}
-	}
-	return names
 }

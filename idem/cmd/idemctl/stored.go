@@ -13,6 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -60,11 +62,12 @@ func (s *session) showStored(ctx context.Context, b *backend, id string, why err
 		}
 		return why
 	}
-	tenant, operation := namesOf(id)
-	s.field("Record", "%s", plain(id))
-	s.field("Operation", "%s", plain(operation))
+	tenant, operation, _ := protocol.ParseRecordID(id)
+	s.field("Record", "%s", view.Plain(id))
+	s.field("Operation", "%s", view.Plain(operation))
 	s.field("Tenant", "%s", tenantOr(tenant))
-	s.field("State", "unreadable: calls with the key get ErrRecordUnreadable (HTTP 503 idempotency_record_unreadable), and the handler does not run.")
+	s.field("State", "unreadable: calls with the key get HTTP 503 idempotency_record_unreadable, "+
+		"and the handler does not run.")
 	for i, name := range slices.Sorted(maps.Keys(attributes)) {
 		head := ""
 		if i == 0 {

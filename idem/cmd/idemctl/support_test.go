@@ -43,7 +43,6 @@ type bench struct {
 	beforeAnswer func()
 	ctx          context.Context
 	backend      backend
-	box          queues
 	noted        map[string]protocol.Audit
 	spoilt       map[string]map[string]types.AttributeValue
 }
@@ -72,20 +71,14 @@ func newBench(t *testing.T) *bench {
 		stored:   func(_ context.Context, id string) (map[string]types.AttributeValue, error) { return b.spoilt[id], nil },
 		check:    func(context.Context) error { return nil },
 	}
-	b.box = b.inBox()
 	return b
 }
 
-// Requeue and Note are what a store does that has an outbox.
+// Requeue is what a store does that has an outbox.
 func (s store) Requeue(_ context.Context, e *outbox.Entry, a protocol.Audit) error {
 	if err := s.b.backend.letters.(*drawer).requeue(e); err != nil {
 		return err
 	}
-	s.b.noted[a.Entry] = a
-	return nil
-}
-
-func (s store) Note(_ context.Context, a protocol.Audit) error {
 	s.b.noted[a.Entry] = a
 	return nil
 }
@@ -151,9 +144,8 @@ func (b *bench) runTo(out, errs io.Writer, args ...string) int {
 // outside is what the command reaches.
 func (b *bench) outside() world {
 	return world{
-		open:   func(context.Context, Globals) (*backend, error) { return &b.backend, nil },
-		queues: func(context.Context, Globals) (queues, error) { return b.box, nil },
-		clock:  b.Clock.Now,
+		open:  func(context.Context, Globals) (*backend, error) { return &b.backend, nil },
+		clock: b.Clock.Now,
 	}
 }
 

@@ -40,7 +40,7 @@ func TestEachKindOfNoticeIsCountedOrKnowinglyNot(t *testing.T) {
 	not := map[string]bool{
 		"claimed":       true,                                                  // executed and completed count it
 		"step_recorded": true, "step_replayed": true, "step_compensated": true, // part of handler_time and finish_time
-		"shadow_refused": true, "shadow_unobserved": true, // idemctl report counts their log lines
+		"shadow_refused": true, "shadow_unobserved": true, // their log lines have the reasons
 		"circuit_closed": true, // other calls count then
 		"withdrawn":      true, // nothing was executed, and store_unavailable counts the call
 	}

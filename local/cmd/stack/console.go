@@ -1,6 +1,10 @@
 package main
 
 import (
+	"cmp"
+	"net/http"
+	"os"
+
 	"github.com/idem-go/idempotency/idem/console"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -21,10 +25,16 @@ func (s *stack) startConsole() error {
 	if err != nil {
 		return err
 	}
-	pages, err := console.New(r, &console.Options{Who: console.ThisMachine})
+	pages, err := console.New(r, &console.Options{Who: who})
 	if err != nil {
 		return err
 	}
 	s.console, err = s.listen(0, pages)
 	return err
+}
+
+// who names the user who runs the stack, so that the history of a record has a person's name.
+func who(r *http.Request) (string, error) {
+	name, err := console.ThisMachine(r)
+	return cmp.Or(os.Getenv("USER"), name), err
 }

@@ -3,13 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/idem-go/idempotency/local/aws/cache"
 )
@@ -28,14 +26,13 @@ func runDir(cacheDir string) (string, error) {
 		dir = filepath.Join(base, "run")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("cannot write down what runs: %w; set %s to a folder that can be written to", err, envRunDir)
+		return "", fmt.Errorf("cannot make a folder for what runs: %w; set %s to a folder that can be written to", err, envRunDir)
 	}
 	return filepath.Abs(dir)
 }
 
-// folder is a running stack's folder. It has the compiled functions, their temporary files,
-// and the socket by which other commands reach the stack. Only its owner can use it. Its name
-// starts with the process id.
+// folder is a running stack's folder. It has the compiled functions, their temporary files and
+// their log. Only its owner can use it. Its name starts with the process id.
 type folder string
 
 func newFolder(cacheDir string) (folder, error) {
@@ -73,36 +70,3 @@ func (f folder) path(parts ...string) string {
 }
 
 func (f folder) remove() { _ = os.RemoveAll(string(f)) }
-
-const socketName = "control"
-
-// errNothingRuns says what to do.
-var errNothingRuns = errors.New("nothing runs here; start it in another terminal with `go run ./local`, and leave it running")
-
-// running returns the socket of the running stack; if there are several, of the latest.
-func running(cacheDir string) (string, error) {
-	dir, err := runDir(cacheDir)
-	if err != nil {
-		return "", err
-	}
-	sockets, err := filepath.Glob(filepath.Join(dir, "*", socketName))
-	if err != nil {
-		return "", err
-	}
-	var found string
-	var latest time.Time
-	for _, socket := range sockets {
-		info, err := os.Stat(socket)
-		if err != nil || info.ModTime().Before(latest) {
-			continue // it has ended since it was listed, or is an earlier one
-		}
-		if c, err := net.Dial("unix", socket); err == nil { // else its process was killed
-			_ = c.Close()
-			found, latest = socket, info.ModTime()
-		}
-	}
-	if found == "" {
-		return "", errNothingRuns
-	}
-	return found, nil
-}

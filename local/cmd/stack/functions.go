@@ -50,10 +50,10 @@ func (s *stack) startFunction(ctx context.Context, name string, env ...string) e
 		Path: s.folder.path("bin", name), Name: name, Timeout: functionTimeout, MaxInstances: maxInstances,
 		Env: append([]string{
 			schema.EnvTable + "=" + recordsTable, schema.EnvEndpoint + "=" + s.wireURL,
-			// So that the summary of every answer can tell: which attempt, replayed or not.
+			// So that the tour can tell of every message what became of it.
 			"AWS_LAMBDA_LOG_FORMAT=JSON", "AWS_LAMBDA_LOG_LEVEL=DEBUG",
 		}, env...),
-	}, &runtime.Options{Output: page{s.logs, name}})
+	}, &runtime.Options{Output: s.logs})
 	if err != nil {
 		return err
 	}

@@ -57,3 +57,12 @@ func below(b *strings.Builder, name, s string) {
 		label = strings.Repeat(" ", indent)
 	}
 }
+
+// shorten cuts a text for one line of a table.
+func shorten(s string, limit int) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > limit {
+		return string(r[:limit-1]) + "…"
+	}
+	return s
+}

@@ -71,7 +71,7 @@ func (s *stack) startMapping(ctx context.Context, q mapped, function string) err
 		BatchSize: q.batch, MaxConcurrency: maxInstances, ReportBatchItemFailures: true, FunctionTimeout: functionTimeout,
 		Observer: queuepoller.Observer{
 			Delivered: q.delivered.note,
-			Trouble:   func(err error) { fmt.Fprintf(page{s.logs, logQueue}, "queue %v\n", err) },
+			Trouble:   func(err error) { fmt.Fprintf(s.logs, "queue %v\n", err) },
 		},
 	})
 	if err != nil {

@@ -55,10 +55,9 @@ func (s *stack) startRelay(ctx context.Context) error {
 		}
 		return s.pools[relay].Call(ctx, event)
 	}
-	log := page{s.logs, logStream}
 	poller, err := streampoller.Start(ctx, reads, stream, invoke, &streampoller.Options{
 		Filters: []string{schema.OutboxFilter}, ReportBatchItemFailures: true, BisectBatchOnFunctionError: true, PollInterval: streamPoll,
-		Logf: func(format string, args ...any) { fmt.Fprintf(log, "stream "+format+"\n", args...) },
+		Logf: func(format string, args ...any) { fmt.Fprintf(s.logs, "stream "+format+"\n", args...) },
 	})
 	if err != nil {
 		return err

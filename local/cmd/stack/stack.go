@@ -39,7 +39,7 @@ type stack struct {
 	relaying gate
 	people   queue.Queue
 	pools    map[string]*runtime.Pool
-	logs     *book
+	logs     *logFile
 	closers  []func()
 }
 
@@ -55,7 +55,7 @@ func (s *stack) close() {
 
 // start brings everything up, or leaves nothing behind.
 func start(ctx context.Context, o options, say func(string, ...any)) (*stack, error) {
-	s := &stack{pools: map[string]*runtime.Pool{}, logs: newBook()}
+	s := &stack{pools: map[string]*runtime.Pool{}}
 	if err := s.start(ctx, o, say); err != nil {
 		s.close()
 		if ctx.Err() != nil {
@@ -80,6 +80,10 @@ func (s *stack) start(ctx context.Context, o options, say func(string, ...any)) 
 	if err := os.Setenv("TMPDIR", s.folder.path("tmp")); err != nil {
 		return err
 	}
+	if s.logs, err = newLog(s.folder.path("log")); err != nil {
+		return err
+	}
+	s.onClose(func() { _ = s.logs.Close() })
 	if err := s.startServers(ctx, o, say); err != nil {
 		return err
 	}
@@ -98,10 +102,7 @@ func (s *stack) start(ctx context.Context, o options, say func(string, ...any)) 
 	if err := s.startRelay(ctx); err != nil {
 		return err
 	}
-	if err := s.startConsole(); err != nil {
-		return err
-	}
-	return s.announce()
+	return s.startConsole()
 }
 
 // startServers compiles the functions and starts the servers, side by side. The first error
@@ -196,9 +197,8 @@ func (s *stack) startPayments(ctx context.Context, o options) (err error) {
 	} {
 		routes[route] = s.pools[payments].Call
 	}
-	report := page{s.logs, logHTTP}
 	api, err := gateway.New(routes, &gateway.Options{Claims: s.issuer.Claims, Report: func(id string, err error) {
-		fmt.Fprintf(report, "http request %s: %v\n", id, err)
+		fmt.Fprintf(s.logs, "http request %s: %v\n", id, err)
 	}})
 	if err != nil {
 		return err
@@ -216,16 +216,6 @@ func (s *stack) startOrders(ctx context.Context) error {
 }
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
-
-// announce lets other commands reach the stack.
-func (s *stack) announce() error {
-	l, err := net.Listen("unix", s.folder.path(socketName))
-	if err != nil {
-		return fmt.Errorf("cannot listen for other commands: %w; set %s to a folder with a shorter path", err, envRunDir)
-	}
-	s.serve(l, s.control())
-	return nil
-}
 
 // listen serves on 127.0.0.1 until the stack is closed.
 func (s *stack) listen(port int, h http.Handler) (string, error) {

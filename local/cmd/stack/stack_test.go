@@ -17,8 +17,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/local/aws/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/local/aws/testmain"
@@ -201,18 +206,40 @@ func TestTourFindsDifferences(t *testing.T) {
 	dynamotest.Endpoint(t) // DynamoDB Local can be had here
 	s := open(t, exec.Command(build(t), "-once"))
 	s.until("taking the tour")
-	killed := regexp.MustCompile(`refund +in_progress .* lease ends`)
+	client, err := newDynamoDB(regexp.MustCompile(`DynamoDB Local at (\S+),`).FindStringSubmatch(s.seen.String())[1])
+	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		// Two refunds are killed: first the one whose client is gone, then the one that is
 		// sent again.
-		return len(killed.FindAllString(s.must("records", "-state", "in_progress"), -1)) == 2
+		return len(refundsInProgress(t, client)) == 2
 	}, patience, poll)
-	s.must("reset")
+	for _, key := range refundsInProgress(t, client) {
+		in := &dynamodb.DeleteItemInput{TableName: aws.String(recordsTable), Key: key}
+		_, err := client.DeleteItem(t.Context(), in)
+		require.NoError(t, err)
+	}
 	require.Error(t, s.end(), "%s", &s.seen)
 	require.Equal(t, 1, s.cmd.ProcessState.ExitCode())
 	require.Regexp(t, `(?m)^NO  not repeatable: retry .* 201 executed .*\n    expected: +409 outcome_unknown$`, s.seen.String())
 	require.Contains(t, s.seen.String(), errDiffers.Error())
 	require.Equal(t, tourLines, strings.Count(s.seen.String(), "\nok  ")+strings.Count(s.seen.String(), "\nNO  "))
+}
+
+// refundsInProgress are the keys of the items of refunds that an attempt holds.
+func refundsInProgress(t *testing.T, client *dynamodb.Client) (keys []map[string]types.AttributeValue) {
+	out, err := client.Scan(t.Context(), &dynamodb.ScanInput{
+		TableName: aws.String(recordsTable), ConsistentRead: aws.Bool(true),
+		FilterExpression: aws.String(schema.State + " = :state AND contains(pk, :refund)"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":state":  &types.AttributeValueMemberS{Value: string(idem.InProgress)},
+			":refund": &types.AttributeValueMemberS{Value: "#refund#"},
+		},
+	})
+	require.NoError(t, err)
+	for _, item := range out.Items {
+		keys = append(keys, map[string]types.AttributeValue{schema.PK: item[schema.PK], schema.SK: item[schema.SK]})
+	}
+	return keys
 }
 
 // TestNothingIsLeft ends the command, which has started servers and functions of

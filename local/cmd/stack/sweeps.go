@@ -54,7 +54,7 @@ func (s *stack) schedule(ctx context.Context, function string, every time.Durati
 			case <-tick.C:
 			}
 			if _, err := s.pools[function].Call(ctx, event); err != nil && ctx.Err() == nil {
-				fmt.Fprintf(page{s.logs, logSchedule}, "schedule %v\n", err)
+				fmt.Fprintf(s.logs, "schedule %v\n", err)
 			}
 		}
 	})

@@ -50,31 +50,3 @@ func createTables(ctx context.Context, endpoint string) error {
 	}
 	return dynamodb.NewTableExistsWaiter(client).Wait(ctx, &dynamodb.DescribeTableInput{TableName: aws.String(ordersTable)}, time.Minute)
 }
-
-// emptyTable deletes every item, which leaves the table's stream in place, and
-// returns how many there were.
-func emptyTable(ctx context.Context, client *dynamodb.Client, table string) (deleted int, err error) {
-	described, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
-	if err != nil {
-		return 0, err
-	}
-	keys := described.Table.KeySchema
-	scan := dynamodb.NewScanPaginator(client, &dynamodb.ScanInput{TableName: &table})
-	for scan.HasMorePages() {
-		page, err := scan.NextPage(ctx)
-		if err != nil {
-			return deleted, err
-		}
-		for _, item := range page.Items {
-			key := map[string]types.AttributeValue{}
-			for _, k := range keys {
-				key[*k.AttributeName] = item[*k.AttributeName]
-			}
-			if _, err := client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &table, Key: key}); err != nil {
-				return deleted, err
-			}
-			deleted++
-		}
-	}
-	return deleted, nil
-}

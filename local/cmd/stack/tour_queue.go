@@ -73,7 +73,7 @@ func (t *tour) again(ctx context.Context, text string) string {
 	if err != nil {
 		return err.Error()
 	}
-	return t.deliveryOf(ctx, result).summary().outcome
+	return t.outcomeOf(ctx, result)
 }
 
 // queuePatience is for what takes milliseconds on an idle machine.
@@ -125,7 +125,7 @@ func (t *tour) outcome(ctx context.Context, d queuepoller.Delivery) string {
 	if d.Err != nil {
 		return d.Err.Error()
 	}
-	outcome := t.deliveryOf(ctx, d.Result).summary().outcome
+	outcome := t.outcomeOf(ctx, d.Result)
 	if len(d.Returned) > 0 {
 		return outcome + ", redelivered"
 	}

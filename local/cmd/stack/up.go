@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"strings"
@@ -13,6 +12,9 @@ import (
 
 // errDiffers says that a line of the tour differs from the expected one.
 var errDiffers = errors.New("the tour found a difference; see the lines marked NO")
+
+// tokenLifetime is long enough for a day's work.
+const tokenLifetime = 12 * time.Hour
 
 // endedError says that a server that the stack needs is gone.
 type endedError struct{ server string }
@@ -31,9 +33,9 @@ func printer(out io.Writer) func(string, ...any) {
 	}
 }
 
-// withStack starts a stack for one task. Whatever it has started is gone when it
+// run starts everything, takes the tour and serves. Whatever it has started is gone when it
 // returns.
-func withStack(ctx context.Context, o options, t task, out io.Writer) error {
+func run(ctx context.Context, o options, out io.Writer) error {
 	say := printer(out)
 	begun := time.Now()
 	s, err := start(ctx, o, say)
@@ -45,7 +47,7 @@ func withStack(ctx context.Context, o options, t task, out io.Writer) error {
 	defer cancel()
 	say("console for operators at %s", s.console)
 	say("HTTP API at %s, ready after %v\n", s.url, time.Since(begun).Round(100*time.Millisecond))
-	err = t.run(ctx, s, out)
+	err = s.serveUntil(ctx, o, out, say)
 	var ended *endedError
 	if errors.As(context.Cause(ctx), &ended) {
 		return ended
@@ -53,27 +55,11 @@ func withStack(ctx context.Context, o options, t task, out io.Writer) error {
 	return err
 }
 
-// upTask takes the tour and serves.
-type upTask struct{ once, noTour bool }
-
-func (t *upTask) flags(fs *flag.FlagSet, o *options) {
-	o.declare(fs)
-	fs.BoolVar(&t.once, "once", false, "end after the tour, with exit code 1 if any line differs")
-	fs.BoolVar(&t.noTour, "no-tour", false, "only serve")
-}
-
-func (t *upTask) check() error {
-	if t.once && t.noTour {
-		return misuse("-once and -no-tour together leave nothing to do")
-	}
-	return nil
-}
-
-func (t *upTask) run(ctx context.Context, s *stack, out io.Writer) error {
-	say := printer(out)
-	if !t.noTour {
+// serveUntil takes the tour, and serves until the context ends.
+func (s *stack) serveUntil(ctx context.Context, o options, out io.Writer, say func(string, ...any)) error {
+	if !o.noTour {
 		differs, err := s.guide(ctx, out, say)
-		if ctx.Err() == nil && (err != nil || t.once) {
+		if ctx.Err() == nil && (err != nil || o.once) {
 			return errors.Join(err, differs)
 		}
 	}
@@ -107,23 +93,32 @@ func (s *stack) explain(say func(string, ...any)) error {
 	if err != nil {
 		return err
 	}
-	say("%s", strings.NewReplacer("CONSOLE", s.console, "URL", s.url, "TOKEN", token, "TENANT", defaultTenant).Replace(`
-Still serving; Ctrl-C ends it. A payment, as tenant TENANT:
+	say("%s", strings.NewReplacer(
+		"{console}", s.console, "{url}", s.url, "{token}", token, "{tenant}", defaultTenant, "{log}", s.logs.Name(),
+		"{table}", recordsTable, "{dynamodb}", s.db.Endpoint(), "{sqs}", s.sqs.Endpoint(),
+		"{orders}", s.queue.URL, "{dead}", s.queue.DeadURL, "{people}", s.people.URL,
+	).Replace(`
+Still serving; Ctrl-C ends it. A payment, as tenant {tenant}:
 
-  curl -i URL/payments -H 'Idempotency-Key: my-first-payment-1' \
+  curl -i {url}/payments -H 'Idempotency-Key: my-first-payment-1' \
     -H 'Content-Type: application/json' -d '{"amount": 1250, "currency": "EUR"}' \
-    -H 'Authorization: Bearer TOKEN'
+    -H 'Authorization: Bearer {token}'
 
-What is open, in a browser: CONSOLE
+What is open, in a browser: {console}
+What the functions log:     {log}
 
-From another terminal, in this folder:
+From another terminal, in this folder, what the table holds, and an order:
 
-  go run ./local invoke -event apigw-v2-jwt -times 3 -parallel 8
-  go run ./local invoke -event lambda/functions/orders/event.json -times 2
-  go run ./local records
-  go run ./local logs
-  go run ./local token -tenant globex
-  go run ./local reset
+  export IDEM_TABLE={table} IDEM_DYNAMODB_ENDPOINT={dynamodb}
+  export AWS_DEFAULT_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local
+  go run ./idem/cmd/idemctl list --all --yes
+  aws --endpoint-url {sqs} sqs send-message --queue-url {orders} \
+    --message-body '{"orderId": "order-1", "items": [{"sku": "book", "quantity": 2}]}' \
+    --message-attributes '{"idempotency-tenant": {"DataType": "String", "StringValue": "{tenant}"},
+      "idempotency-key": {"DataType": "String", "StringValue": "order-1"}}'
+
+Its dead letters are in {dead}, and questions for
+people in {people}.
 `))
 	return nil
 }

@@ -20,6 +20,7 @@ var allowed = map[string][]string{
 	"idem/internal/canonical":    {jsonModule},
 	"idem/internal/pathtemplate": {},
 	"idem/internal/metric":       {notices, protocol, "./idem/schema"},
+	"idem/internal/view":         {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol},
 
 	"idem/internal/codec": {jsonModule, canonicalForm, fingerprints, protocol},
 
@@ -37,7 +38,7 @@ var allowed = map[string][]string{
 	"idem/emf":         {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/internal/metric", "./idem/schema", "github.com/aws/aws-lambda-go/lambdacontext"},
 	"idem/otelidem":    {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/internal/metric", "./idem/schema", "go.opentelemetry.io/otel", "go.opentelemetry.io/auto/sdk", "github.com/cespare/xxhash", "github.com/go-logr"},
 	"idem/reconcile":   {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
-	"idem/console":     {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/reconcile", "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
+	"idem/console":     {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/internal/view", "./idem/reconcile", "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
 	"idem/dynamostore": {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "golang.org/x/sync"},
 	"idem/kmsseal":     {protocol, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox":      {"./idem/schema"},

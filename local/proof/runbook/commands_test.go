@@ -60,8 +60,8 @@ var decided = map[string]idem.State{
 // requeue is the block that has dead letters sent again.
 const requeue = "OutboxDead 1"
 
-// replay is the block that sends the messages of a dead-letter queue again.
-const replay = "DeadLettersDepth 1"
+// redrive is the block that has SQS move the messages of a dead-letter queue.
+const redrive = "DeadLettersDepth 1"
 
 // Each command of the page does what its section says, about a record that the section is
 // about.
@@ -80,18 +80,13 @@ func TestEveryCommandOfTheRunbookRuns(t *testing.T) {
 			id := stories[at].story(s)
 			before := items(t, s, id)
 			r.env = append(r.env, s.env...)
-			switch name { // how many
-			case requeue:
-				r.says = "1"
-			case replay:
-				r.says = "10"
+			if name == requeue {
+				r.says = "1" // how many
 			}
 			shown := r.follow(b, id)
-			if name == replay {
+			if name == redrive {
 				require.Equal(t, 1, queuetest.Held(t, queuetest.Client(t), s.queue.URL), "the message is in its queue")
 				require.Zero(t, queuetest.Held(t, queuetest.Client(t), s.queue.DeadURL))
-				require.Regexp(t, `replayed\n  - 1 message to\s+\S+\n  - by alice, with idemctl\n  - why: case 4711`, shown)
-				return
 			}
 			if !strings.HasPrefix(b.commands, "idemctl stats") && b.section != "" {
 				require.Contains(t, shown, id, "the commands show the record")
@@ -154,10 +149,12 @@ func TestAWrongPageIsFound(t *testing.T) {
 	r := newReader(t)
 	newScene(t, 0)
 	for commands, says := range map[string]string{
-		"idemctl lost\n":                       "unexpected argument lost",
-		"idemctl list --older\n":               "--older",
-		"idemctl list # exits with 1: never\n": "it exits with 0",
-		"idemctl show nothing\nidemctl list\n": "nothing",
+		"idemctl lost\n":         "unexpected argument lost",
+		"idemctl list --older\n": "--older",
+		"aws sqs start-message-move-task --dead-letters lost\n": "no parameter --dead-letters",
+		"aws sqs move --queue-url lost\n":                       "no operation move",
+		"idemctl list # exits with 1: never\n":                  "it exits with 0",
+		"idemctl show nothing\nidemctl list\n":                  "nothing",
 	} {
 		shown, err := r.run(block{commands: commands}, "")
 		require.Error(t, err, commands)

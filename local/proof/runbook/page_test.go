@@ -23,7 +23,12 @@ const (
 	program = "../../../idem/cmd/idemctl"
 )
 
-func TestMain(m *testing.M) { testmain.Run(m) }
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "aws" {
+		os.Exit(actAsAWS(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	testmain.Run(m)
+}
 
 // block is a shell block of the page.
 type block struct {
@@ -82,17 +87,20 @@ type reader struct {
 	says   string // to what is asked
 }
 
-// newReader has idemctl on the path, and the profile that the page names.
+// newReader has idemctl and a stand-in for the AWS command line on the path, and the profile that the page names.
 func newReader(t *testing.T) *reader {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("script(1) of util-linux makes the terminal")
 	}
 	r := &reader{t: t, folder: t.TempDir(), says: "yes"}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(self, filepath.Join(r.folder, "aws")))
 	config := filepath.Join(r.folder, "config")
 	require.NoError(t, os.WriteFile(config, []byte("[profile production]\n"), 0o600))
 	r.env = []string{
-		"PATH=" + filepath.Dir(testmain.Program(t, program)) + ":" + os.Getenv("PATH"), "HOME=" + r.folder, "USER=alice", "TERM=dumb",
+		"PATH=" + r.folder + ":" + filepath.Dir(testmain.Program(t, program)) + ":" + os.Getenv("PATH"), "HOME=" + r.folder, "USER=alice", "TERM=dumb",
 		"AWS_CONFIG_FILE=" + config, "AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal",
 		schema.EnvEndpoint + "=" + dynamotest.Endpoint(t),
 	}

@@ -1,0 +1,49 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// Change says what a change from outside the attempts was: a word for it, and a sentence.
+func Change(a protocol.Audit) (what, text string) {
+	switch a.Change {
+	case protocol.ChangeParked:
+		return "Parked", fmt.Sprintf("attempt %d became an open question.", a.Attempt)
+	case protocol.ChangeResolved:
+		return "Resolved", fmt.Sprintf("from %s to %s, attempt %d.", a.From, a.To, a.Attempt)
+	case protocol.ChangeGivenUp:
+		return "Given up", "the sweep has left the question to operators."
+	case protocol.ChangeExtended:
+		if a.Until.IsZero() {
+			return "Extended", "the record expires later."
+		}
+		return "Extended", "the record is kept until " + At(a.Until) + "."
+	case protocol.ChangeForgotten:
+		if a.Unconfirmed {
+			return "Forgotten", "the removal of the record was begun. If there is no record, it was removed."
+		}
+		return "Forgotten", "the record was removed."
+	case protocol.ChangeRequeued:
+		if a.Unconfirmed {
+			return "Requeued", a.What + ": it was begun. If it is no dead letter any more, it is sent again."
+		}
+		return "Requeued", a.What + " is sent again."
+	case protocol.ChangeUnreadable:
+		return "Unreadable", strings.TrimSpace("the entry "+a.Entry) + " is damaged, or a newer version has written it."
+	}
+	return "Changed", fmt.Sprintf("%s, from %s to %s, attempt %d.", a.Change, a.From, a.To, a.Attempt)
+}
+
+// Steps are what a resolution has recorded about steps, in the order of their names, with their
+// tokens: the record may no longer have them.
+func Steps(a protocol.Audit) (all []string) {
+	for _, name := range slices.Sorted(maps.Keys(a.Steps)) {
+		all = append(all, fmt.Sprintf("Step %s %s. Token: %s", name, a.Steps[name].Text(), protocol.Token(a.ID, name)))
+	}
+	return all
+}

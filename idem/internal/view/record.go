@@ -1,0 +1,120 @@
+// Package view turns records and their changes into the words and values that operators read: one
+// form for the command line and for the console.
+package view
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// Record is what operators may see of a record. It has the caller's value and the texts of errors
+// only if they are asked for, and no results.
+type Record struct {
+	ID         string     `json:"id"`
+	Tenant     string     `json:"tenant,omitempty"`
+	Operation  string     `json:"operation"`
+	Shadow     bool       `json:"shadow,omitempty"` // a trial's, no outcome of the live mode
+	Value      string     `json:"value,omitempty"`
+	State      idem.State `json:"state"`
+	Repeatable bool       `json:"repeatable"`
+	Attempt    int        `json:"attempt"`
+	CreatedAt  time.Time  `json:"created_at"`
+	UpdatedAt  time.Time  `json:"updated_at"`
+	LeaseUntil time.Time  `json:"lease_until,omitzero"`
+	ExpiresAt  time.Time  `json:"expires_at,omitzero"`
+	OpenSince  time.Time  `json:"open_since,omitzero"`
+	Due        time.Time  `json:"due,omitzero"`
+	Probes     int        `json:"probes,omitempty"`
+	GivenUpAt  time.Time  `json:"given_up_at,omitzero"`
+	Resolved   bool       `json:"resolved,omitempty"`
+	Uncertain  bool       `json:"uncertain,omitempty"`
+	Ref        string     `json:"ref,omitempty"`
+	Token      string     `json:"token"`
+	Codec      string     `json:"codec,omitempty"`
+	Size       int        `json:"result_size,omitempty"`
+	Omitted    bool       `json:"result_omitted,omitempty"`
+	Sealed     bool       `json:"results_encrypted,omitempty"`
+	Failure    *Failure   `json:"failure,omitempty"`
+	Steps      []Step     `json:"steps,omitempty"` // in the order of their names
+	// Write is what a change may be made conditional on.
+	Write string `json:"write"`
+}
+
+// Reveal says what of a record is shown that may be personal or secret.
+type Reveal struct {
+	ShowValue  bool `help:"Show the caller's value, if the record keeps it."`
+	ShowError  bool `help:"Show the text of errors, which may have personal data."`
+	ShowResult bool `help:"Show the result, and the text of a recorded failure."`
+}
+
+// Of returns what may be shown of a record.
+func Of(rec *idem.Record, show Reveal) Record {
+	tenant, operation, _ := protocol.ParseRecordID(rec.ID)
+	v := Record{
+		ID: rec.ID, Tenant: tenant, Operation: operation,
+		State: rec.State, Repeatable: rec.Repeat == protocol.Repeatable, Attempt: rec.Attempt,
+		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, LeaseUntil: rec.LeaseUntil, ExpiresAt: rec.ExpiresAt,
+		OpenSince: rec.OpenSince, Due: rec.Due, Probes: rec.Probes, GivenUpAt: rec.GivenUpAt,
+		Resolved: rec.Resolved, Uncertain: rec.Uncertain, Ref: rec.Ref, Token: protocol.Token(rec.ID, ""),
+		Codec: rec.Codec, Size: max(rec.Body.Size, 0), Omitted: rec.Omitted, Sealed: rec.Sealed, Write: rec.Write,
+	}
+	if _, v.Shadow = protocol.LiveID(rec.ID); show.ShowValue {
+		v.Value = rec.Value
+	}
+	text := show.ShowError || show.ShowResult && rec.State == idem.Failed
+	v.Failure = failureOf(rec.Failure, text)
+	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
+		v.Steps = append(v.Steps, stepOf(rec, name, text))
+	}
+	return v
+}
+
+// Token is what a provider knows the operation, or a step of it, by.
+type Token struct {
+	Token string
+	// Of says whose it is; empty if it is the only one.
+	Of string
+}
+
+// Tokens are those of the interrupted steps, about which somebody must ask, and the operation's.
+func (r Record) Tokens() (all []Token) {
+	for _, step := range r.Steps {
+		if step.Interrupted {
+			all = append(all, Token{step.Token, "of step " + step.Name + ", which was interrupted"})
+		}
+	}
+	if len(r.Steps) > 0 {
+		return append(all, Token{r.Token, "outside steps"})
+	}
+	return []Token{{Token: r.Token}}
+}
+
+// Interrupted are the names of the steps that began and left no outcome.
+func (r Record) Interrupted() (names []string) {
+	for _, step := range r.Steps {
+		if step.Interrupted {
+			names = append(names, step.Name)
+		}
+	}
+	return names
+}
+
+// Since is when a record became an open question; of a claim, when its lease ends.
+func Since(rec *idem.Record) time.Time {
+	if rec.OpenSince.IsZero() {
+		return rec.LeaseUntil
+	}
+	return rec.OpenSince
+}
+
+// Sort brings the oldest question first.
+func Sort(recs []*idem.Record) {
+	slices.SortStableFunc(recs, func(a, b *idem.Record) int {
+		return cmp.Or(Since(a).Compare(Since(b)), cmp.Compare(a.ID, b.ID))
+	})
+}

@@ -1,0 +1,77 @@
+package view
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+func TestSpansHaveTwoUnits(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		59 * time.Second: "59s", 90 * time.Second: "1m30s", 2*time.Hour + 3*time.Minute: "2h03m",
+		49 * time.Hour: "2d01h", -time.Hour: "1h00m",
+	} {
+		require.Equal(t, want, Span(d))
+	}
+	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	require.Equal(t, "now", Ago(now, now))
+	require.Equal(t, "in 1m00s", Ago(now.Add(time.Minute), now))
+	require.Equal(t, "1m00s ago", Ago(now.Add(-time.Minute), now))
+}
+
+func TestNothingHiddenIsShownAsItIs(t *testing.T) {
+	require.Equal(t, "a\\u001b[2Jb\\u202ec\u00a0d\n\té", Plain("a\x1b[2Jb\u202ec\u00a0d\n\té"))
+}
+
+// The provider knows an interrupted step by the step's own token.
+func TestTokensOfInterruptedStepsComeFirst(t *testing.T) {
+	rec := &idem.Record{ID: "acme#order#1", Steps: map[string]protocol.RecordedStep{
+		"charge": {Begun: true}, "reserve": {Compensates: true},
+	}}
+	v := Of(rec, Reveal{})
+	require.Equal(t, []Token{
+		{protocol.Token(rec.ID, "charge"), "of step charge, which was interrupted"},
+		{protocol.Token(rec.ID, ""), "outside steps"},
+	}, v.Tokens())
+	require.Equal(t, []string{"charge"}, v.Interrupted())
+	require.Equal(t, "begun, without outcome", v.Steps[0].Text())
+	require.Equal(t, "done, has a compensation that has not run", v.Steps[1].Text())
+	require.True(t, v.Steps[1].HasResult)
+	rec.Steps = nil
+	require.Equal(t, []Token{{Token: protocol.Token(rec.ID, "")}}, Of(rec, Reveal{}).Tokens())
+}
+
+func TestValuesAndTextsOfErrorsAreShownIfTheyAreAskedFor(t *testing.T) {
+	rec := &idem.Record{
+		ID: "acme#order#1", State: idem.Failed, Value: "o-1",
+		Failure: &idem.Failure{Type: "declined", Code: "51", Message: "no money"},
+	}
+	v := Of(rec, Reveal{})
+	require.Empty(t, v.Value)
+	require.Equal(t, "declined (code 51)", v.Failure.Text())
+	v = Of(rec, Reveal{ShowValue: true, ShowResult: true})
+	require.Equal(t, "o-1", v.Value)
+	require.Equal(t, "declined (code 51): no money", v.Failure.Text())
+	rec.State = idem.Released
+	require.Empty(t, Of(rec, Reveal{ShowResult: true}).Failure.Message)
+}
+
+// A change of a newer version is shown, too.
+func TestEveryChangeHasWords(t *testing.T) {
+	for _, c := range []protocol.Change{
+		protocol.ChangeParked, protocol.ChangeResolved, protocol.ChangeGivenUp, protocol.ChangeExtended,
+		protocol.ChangeForgotten, protocol.ChangeRequeued, protocol.ChangeUnreadable, "moved",
+	} {
+		for _, unconfirmed := range []bool{false, true} {
+			what, text := Change(protocol.Audit{
+				Change: c, From: idem.Unknown, To: idem.Failed, Attempt: 2, What: "message m-1", Unconfirmed: unconfirmed,
+			})
+			require.NotEmpty(t, what)
+			require.Regexp(t, `^[a-z].*\.$`, text)
+		}
+	}
+}
