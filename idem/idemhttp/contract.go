@@ -2,8 +2,6 @@ package idemhttp
 
 import (
 	"context"
-	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
@@ -57,17 +55,12 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 	if c.routes, err = routes.compile(opts.Methods); err != nil {
 		return nil, err
 	}
-	known := opts.KnownRoutes
 	if opts.Later != nil {
 		if c.later, err = opts.Later.of(c); err != nil {
 			return nil, err
 		}
-		known = slices.DeleteFunc(slices.Clone(known), c.later.isStatus)
 	}
 	c.anyShadow, c.allShadow = shadows(c.routes)
-	if err := routes.covers(known, opts.Methods); err != nil {
-		return nil, err
-	}
 	for _, op := range c.routes {
 		if err := opts.MaxAge.fits(op); err != nil {
 			return nil, err
@@ -140,9 +133,6 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		// Every later caller gets the same.
 		return c.refusal(ctx, r, &refusal{code: CodeOutcomeUnavailable, status: live.Status}), nil
 	case out.Executed:
-		if c.opts.ExpiresOnFirst && out.State == idem.Completed && !out.Omitted {
-			live.mark(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
-		}
 		return live, nil
 	case err == nil:
 		res, err := c.replay(ctx, r, &out)

@@ -15,9 +15,7 @@ import (
 func (c *Contract) fingerprint(r *Request) (idem.Fingerprint, error) {
 	var b fingerprint.Builder
 	b.Text("method", strings.ToUpper(r.Method))
-	if !c.opts.AnyStage {
-		b.Text("stage", r.Stage)
-	}
+	b.Text("stage", r.Stage)
 	b.Text("prefix", r.Prefix)
 	b.Text("route", r.location())
 	b.Map("path", r.parameters())

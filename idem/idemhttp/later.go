@@ -33,8 +33,6 @@ type accepted interface {
 	// asks reports whether status serves the request.
 	asks(r *Request) bool
 	status(ctx context.Context, r *Request) (*Response, error)
-	// isStatus reports whether a route of the API is one of a status, which needs no operation.
-	isStatus(name string) bool
 }
 
 // LaterRoutes are the routes, as in [Routes], whose operations are accepted for later, for

@@ -43,11 +43,6 @@ func (c *laters) find(r *Request) (*laterRoute, string) {
 	return found, id
 }
 
-func (c *laters) isStatus(name string) bool {
-	method, location, _ := parseRoute(name)
-	return c.byStatus[location] != nil && slices.Contains(statusMethods, method)
-}
-
 func (c *laters) status(ctx context.Context, r *Request) (*Response, error) {
 	l, id := c.find(r)
 	tenant, why, err := callerOf(ctx, r, c.tenant)

@@ -61,21 +61,9 @@ type Options struct {
 	// POST and PATCH, which HTTP does not define as idempotent.
 	Methods []string
 
-	// KnownRoutes lists all routes of the API that the contract serves, as in
-	// [Routes]: [New] then refuses one that needs a key and declares no operation. Nil
-	// means that such a route is found when it is first requested, and answered with
-	// 500.
-	KnownRoutes []string
-
 	// Select says which parts of a JSON body tell one request from another; nil
 	// means all. A body that is not JSON counts as a whole.
 	Select *fingerprint.Select
-
-	// AnyStage leaves the API's stage out of the comparison: a request to one stage then
-	// gets the outcome of the same request to another stage. By default it is refused as
-	// a reuse of the key. If you change this option, a retry across the deployment looks
-	// like a reuse too.
-	AnyStage bool
 
 	// Later are the routes whose operations are accepted now and executed by a worker: a
 	// [LaterRoutes]. Nil means none.
@@ -176,10 +164,6 @@ type Options struct {
 	// concurrent duplicate then gets 202 with this Location instead of 409. An empty
 	// result, or one that is not a URL reference, means 409. Nil means 409 always.
 	Location func(ctx context.Context, r *Request) string
-
-	// ExpiresOnFirst puts [HeaderExpires] on first responses too, if their outcome is
-	// recorded.
-	ExpiresOnFirst bool
 }
 
 // check returns the options with their defaults, or what is wrong with them.

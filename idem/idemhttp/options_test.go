@@ -54,9 +54,6 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 		"status":               {good, &Options{Status: map[int]idem.Class{100: idem.ClassCompleted}}, "200 to 599"},
 		"status's class":       {good, &Options{Status: map[int]idem.Class{200: 99}}, "ClassUncertain"},
 		"status without class": {good, &Options{Status: map[int]idem.Class{200: idem.ClassDefault}}, "ClassUncertain"},
-		"API's route":          {good, &Options{KnownRoutes: []string{"GET /a", "POST /payments", "PATCH /payments"}}, `"PATCH /payments"`},
-		"API, any method":      {good, &Options{KnownRoutes: []string{"ANY /payments"}}, `"PATCH /payments"`},
-		"API, no route":        {good, &Options{KnownRoutes: []string{"payments"}}, "write method and path"},
 		"everything left":      {good, &Options{Select: &fingerprint.Select{Without: []string{""}}}, "nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,19 +67,6 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 	require.ErrorContains(t, err, "engine is nil")
 	_, err = New(newEngine(t, memory()), good, nil, nil)
 	require.ErrorContains(t, err, "SingleTenant")
-}
-
-// An API whose routes are all covered, or need no key, is fine.
-func TestKnownRoutes(t *testing.T) {
-	routes := Routes{"POST /payments": charge, "PATCH /payments": charge}
-	for _, api := range [][]string{nil, {"POST /payments"}, {"ANY /payments", "GET /a", "DELETE /payments/{id}"}, {"$default", "POST /payments"}} {
-		_, err := New(newEngine(t, memory()), routes, SingleTenant, &Options{KnownRoutes: api})
-		require.NoError(t, err, api)
-		_, err = New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &Options{KnownRoutes: append(api, "POST /more")})
-		require.NoError(t, err, api)
-	}
-	_, err := New(newEngine(t, memory()), routes, SingleTenant, &Options{Methods: []string{"POST", "PATCH", "DELETE"}, KnownRoutes: []string{"DELETE /payments/{id}"}})
-	require.ErrorContains(t, err, `"DELETE /payments/{id}"`)
 }
 
 func TestOptionsAreCopied(t *testing.T) {

@@ -56,24 +56,6 @@ func TestOriginalDate(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// First responses tell their expiry if asked to, where there is one to tell.
-func TestExpiresOnFirst(t *testing.T) {
-	for status, told := range map[int]bool{201: true, 404: true, 500: false, 429: false} {
-		c, n := newContract(t, memory(), func(o *Options) { o.ExpiresOnFirst = true }), 0
-		given := &Response{Status: status, Headers: map[string]string{"idempotency-expires": "spoofed"}}
-		first := serve(t, c, payment(), counting(&n, given))
-		if told {
-			require.Equal(t, map[string]string{HeaderExpires: noon.Add(24 * time.Hour).Format(http.TimeFormat)}, first.Headers)
-		} else {
-			require.Empty(t, first.Headers)
-		}
-		require.Equal(t, map[string]string{"idempotency-expires": "spoofed"}, given.Headers, "the handler's own is left alone")
-		require.NotContains(t, first.Headers, HeaderReplayed)
-	}
-	c, n := newContract(t, memory()), 0
-	require.NotContains(t, serve(t, c, payment(), counting(&n, created())).Headers, HeaderExpires)
-}
-
 // A service may say it in its own words, and with its own statuses.
 func TestOverridesOfTheProfile(t *testing.T) {
 	rows := map[Code]Override{
