@@ -185,16 +185,6 @@ func rows() []row {
 			first:  want{status: 201, body: "made"}, second: want{status: 503, code: idemhttp.CodeVersionMismatch},
 		},
 		{
-			name: "in flight, with a location", handler: ok, send: keep, again: keep,
-			options: func(o *idemhttp.Options) {
-				o.Location = func(context.Context, *idemhttp.Request) string { return "/payments/pending" }
-			},
-			store: func() idem.Store {
-				return occupied{memory(), idem.Record{State: idem.InProgress, LeaseUntil: noon.Add(time.Minute)}}
-			},
-			first: want{status: 202, code: idemhttp.CodeInProgress}, second: want{status: 202, code: idemhttp.CodeInProgress},
-		},
-		{
 			name: "too little time", handler: ok, send: keep, again: keep,
 			within: 50 * time.Millisecond,
 			first:  want{status: 503, code: idemhttp.CodeOutOfTime}, second: want{status: 503, code: idemhttp.CodeOutOfTime},

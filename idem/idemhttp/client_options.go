@@ -42,7 +42,7 @@ type ClientOptions struct {
 
 	// MaxAttempts is how often a logical request is sent, without redirects; 1 means that
 	// it is never repeated. Zero means [DefaultMaxAttempts]. While the first request
-	// runs, repeats get 409 or 202: the attempts' delays together should be longer
+	// runs, repeats get 409: the attempts' delays together should be longer
 	// than the longest request.
 	MaxAttempts int
 

@@ -3,7 +3,6 @@ package idemhttp
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,37 +118,6 @@ func TestDuplicatesAtTheSameMoment(t *testing.T) {
 	})
 }
 
-// Where a client can follow the request, a duplicate is told so with 202.
-func TestDuplicateIsToldWhereToLook(t *testing.T) {
-	for at, want := range map[string]int{
-		"/payments/status/1": 202, "https://api.example.com/status?id=1&v=2": 202,
-		"": 409, "/a b": 409, "/a\r\nSet-Cookie: a=b": 409, "/ö": 409, "http://[::1": 409,
-	} {
-		c := newContract(t, memory(), func(o *Options) {
-			o.Location = func(_ context.Context, r *Request) string {
-				require.Equal(t, "/payments", r.Route)
-				return at
-			}
-		})
-		res := inFlight(t, c)
-		require.Equal(t, want, res.Status, at)
-		require.NotEmpty(t, res.Headers["Retry-After"])
-		var p Problem
-		require.NoError(t, json.Unmarshal(res.Body, &p))
-		require.Equal(t, CodeInProgress, p.Code)
-		require.Equal(t, want, p.Status)
-		require.True(t, p.Retryable)
-		location, ok := res.Headers["Location"]
-		require.Equal(t, want == 202, ok)
-		if ok {
-			require.Equal(t, at, location)
-			require.Equal(t, "application/json", res.Headers["Content-Type"])
-		} else {
-			require.Equal(t, ProblemMediaType, res.Headers["Content-Type"])
-		}
-	}
-}
-
 // A key belongs to its request as soon as that runs: another body is refused as reused, not
 // as in progress, and runs nothing.
 func TestOtherBodyWhileTheFirstRequestRuns(t *testing.T) {
@@ -166,18 +134,4 @@ func TestOtherBodyWhileTheFirstRequestRuns(t *testing.T) {
 	require.NoError(t, json.Unmarshal(other.Body, &p))
 	require.Equal(t, CodeKeyReused, p.Code)
 	require.Zero(t, n)
-}
-
-// Other refusals have no such place, and work that is accepted has.
-func TestLocationIsForWorkUnderWay(t *testing.T) {
-	located := func(o *Options) {
-		o.Location = func(context.Context, *Request) string { return "/status" }
-	}
-	for code, s := range situations() {
-		_, ok := s.get(t, located).Headers["Location"]
-		require.Equal(t, code == CodeInProgress || code == CodeAccepted, ok, code)
-	}
-	res := situations()[CodeAccepted].get(t, located)
-	require.Equal(t, 202, res.Status)
-	require.Contains(t, fmt.Sprint(string(res.Body)), CodeAccepted)
 }

@@ -38,10 +38,6 @@ func TestHooksThatPanic(t *testing.T) {
 			require.Equal(t, 1, n)
 		})
 	}
-	at := newContract(t, memory(), func(o *Options) {
-		o.Location = func(context.Context, *Request) string { panic("location") }
-	})
-	require.Empty(t, at.location(t.Context(), payment()))
 }
 
 // What told of the body's bytes goes with them where a hook has changed them, unless

@@ -159,11 +159,6 @@ type Options struct {
 	// ([Request.GatewayDeadline]), with the answer for a request in flight. Zero means
 	// [idem.Options.Wait], negative means no wait.
 	Wait time.Duration
-
-	// Location returns the URL at which a client can follow a request in flight. A
-	// concurrent duplicate then gets 202 with this Location instead of 409. An empty
-	// result, or one that is not a URL reference, means 409. Nil means 409 always.
-	Location func(ctx context.Context, r *Request) string
 }
 
 // check returns the options with their defaults, or what is wrong with them.

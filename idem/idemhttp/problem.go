@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -163,12 +162,6 @@ func (c *Contract) refusal(ctx context.Context, r *Request, f *refusal) *Respons
 	if f.why != "" {
 		p.Detail = strings.TrimSuffix(p.Detail, ".") + ": " + f.why + "."
 	}
-	location := ""
-	if f.code == CodeInProgress || f.code == CodeAccepted {
-		if location = c.location(ctx, r); location != "" {
-			p.Status = http.StatusAccepted
-		}
-	}
 	var more map[string]any
 	if c.opts.ProblemMembers != nil && !safely(func() bool { more = c.opts.ProblemMembers(ctx, r, f.code); return true }) {
 		more = nil
@@ -189,9 +182,6 @@ func (c *Contract) refusal(ctx context.Context, r *Request, f *refusal) *Respons
 	c.addHeaders(ctx, r, f.code, res)
 	if f.after > 0 {
 		res.Headers["Retry-After"] = strconv.Itoa(int((f.after + time.Second - 1) / time.Second))
-	}
-	if location != "" {
-		res.Headers["Location"] = location
 	}
 	return res
 }
@@ -233,22 +223,6 @@ func withMembers(body []byte, own []string, members map[string]any) []byte {
 		return body
 	}
 	return append(append(body[:len(body)-1], ','), more[1:]...)
-}
-
-// location is where the client can follow the request in flight. It is empty if the
-// service does not say, or if its text cannot be in a header.
-func (c *Contract) location(ctx context.Context, r *Request) string {
-	if c.opts.Location == nil {
-		return ""
-	}
-	at := ""
-	if !safely(func() bool { at = c.opts.Location(ctx, r); return true }) {
-		return ""
-	}
-	if !isLinkTarget(at) {
-		return ""
-	}
-	return at
 }
 
 // isLinkTarget reports whether a text is a URL reference that can be in a header, even in

@@ -171,14 +171,6 @@ func TestStepThatWaitsForItsAbsenceIsAskedWhenThatCounts(t *testing.T) {
 	}
 }
 
-// Nothing runs that could be followed, and only the request itself goes on with the work.
-func TestNothingIsFollowedThatDoesNotRun(t *testing.T) {
-	located := func(o *Options) { o.Location = func(context.Context, *Request) string { return "/payments/1/status" } }
-	res := situations()[CodeNotYetKnown].get(t, located)
-	require.Equal(t, 409, res.Status)
-	require.NotContains(t, res.Headers, "Location")
-}
-
 // A step of an operation within says nothing of the one that the client has called: its error is
 // the handler's.
 func TestAStepOfAnOperationWithinIsTheHandlersError(t *testing.T) {

@@ -82,9 +82,6 @@ func start[E, R any](
 		script.VariantTooOld:    func(o *idemhttp.Options) { o.MaxAge = &idemhttp.MaxAge{Header: script.FirstSentHeader} },
 		script.VariantVersion:   func(o *idemhttp.Options) { o.ResponseVersion = 1 },
 		script.VariantWait:      func(o *idemhttp.Options) { o.Wait = 15 * time.Second },
-		script.VariantLocation: func(o *idemhttp.Options) {
-			o.Location = func(context.Context, *idemhttp.Request) string { return script.Location }
-		},
 	} {
 		o := &idemhttp.Options{Profile: idemhttp.Profile(profile)}
 		change(o)
