@@ -21,8 +21,6 @@ type Call struct {
 	// Run executes the handler, at most once per call, on the caller's goroutine.
 	// Required.
 	Run func(context.Context) Answer
-	// Wait overrides [Options.Wait] if it is not zero; negative means not at all.
-	Wait time.Duration
 	// WaitUntil ends the waiting for another call at the latest, by time.Now. Zero means
 	// that only the deadline does.
 	WaitUntil time.Time

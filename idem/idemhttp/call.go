@@ -58,7 +58,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 	if late := c.opts.MaxAge.refuses(r, value, op, c.engine.Now()); late != nil {
 		call.NoClaim = late
 	}
-	call.Codec, call.Wait = codecName, c.opts.Wait
+	call.Codec = codecName
 	if !r.GatewayDeadline.IsZero() {
 		call.WaitUntil = r.GatewayDeadline.Add(-gatewayReserve)
 	}

@@ -46,7 +46,8 @@
 // This is the contract of an expired draft that many services follow, see [IETF]. The
 // [Stripe] profile has Stripe's bodies, keys and mark of a replay. [Options.Overrides]
 // overrides single answers. If the first request still runs, a repeat can also wait for
-// its response ([Options.Wait]).
+// its response ([idem.Options].Wait), until shortly before the gateway gives up
+// ([Request.GatewayDeadline]).
 //
 // # What is kept
 //

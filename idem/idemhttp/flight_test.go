@@ -16,7 +16,7 @@ import (
 func TestDuplicateWaits(t *testing.T) {
 	const takes = 20 * time.Second
 	for name, row := range map[string]struct {
-		engine, wait  time.Duration // the engine's option, the contract's
+		wait          time.Duration
 		gateway, kill time.Duration // from the duplicate's begin; 0 for none
 		end           Response      // of the first request
 		want          int           // the duplicate's status
@@ -24,12 +24,9 @@ func TestDuplicateWaits(t *testing.T) {
 	}{
 		"off":                         {want: 409},
 		"on":                          {wait: time.Minute, want: 201, least: takes, most: takes + time.Second},
-		"by the engine":               {engine: time.Minute, want: 201, least: takes, most: takes + time.Second},
-		"off by the contract":         {engine: time.Minute, wait: -1, want: 409},
 		"too short":                   {wait: 5 * time.Second, want: 409, least: 4 * time.Second, most: 5 * time.Second},
 		"REST API":                    {wait: time.Minute, gateway: 29 * time.Second, want: 201, least: takes, most: takes + time.Second},
 		"gateway gives up":            {wait: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
-		"gateway, by the engine":      {engine: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
 		"gateway has given up":        {wait: time.Minute, gateway: -time.Second, want: 409},
 		"killed":                      {wait: time.Minute, kill: 10 * time.Second, want: 409, least: 6 * time.Second, most: 8 * time.Second},
 		"killed later, gateway first": {wait: time.Minute, kill: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
@@ -39,9 +36,9 @@ func TestDuplicateWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e, err := idem.New(memory(), &idem.Options{Wait: row.engine})
+				e, err := idem.New(memory(), &idem.Options{Wait: row.wait})
 				require.NoError(t, err)
-				c, err := New(e, AnyRoute(charge), SingleTenant, &Options{Wait: row.wait})
+				c, err := New(e, AnyRoute(charge), SingleTenant, nil)
 				require.NoError(t, err)
 				first := make(chan *Response, 1)
 				go func() {
@@ -85,9 +82,9 @@ func TestDuplicateWaits(t *testing.T) {
 // the same bytes.
 func TestDuplicatesAtTheSameMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, err := idem.New(memory(), nil)
+		e, err := idem.New(memory(), &idem.Options{Wait: time.Minute})
 		require.NoError(t, err)
-		c, err := New(e, AnyRoute(charge), SingleTenant, &Options{Wait: time.Minute})
+		c, err := New(e, AnyRoute(charge), SingleTenant, nil)
 		require.NoError(t, err)
 		n := 0 // one execution, or a race
 		answers := make(chan *Response)

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
@@ -148,17 +147,11 @@ type Options struct {
 	// is 503 response_version_mismatch, and nothing is executed.
 	Migrate func(from int, res *Response) error
 
-	// Requests that are late, or early.
+	// Requests that are late.
 
 	// MaxAge refuses requests that were first sent before the retention window. Nil
 	// means that they are executed like new ones.
 	MaxAge *MaxAge
-
-	// Wait is how long a concurrent duplicate waits for the first request's response,
-	// which it then gets. The wait ends before the deadline and before the gateway gives up
-	// ([Request.GatewayDeadline]), with the answer for a request in flight. Zero means
-	// [idem.Options.Wait], negative means no wait.
-	Wait time.Duration
 }
 
 // check returns the options with their defaults, or what is wrong with them.
