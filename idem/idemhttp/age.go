@@ -86,22 +86,22 @@ func retention(op idem.Operation) time.Duration {
 }
 
 // refuses says why a request must not be executed at now; nil if it may be.
-func (t *MaxAge) refuses(r *Request, key string, op idem.Operation, now time.Time) *refusal {
+func (t *MaxAge) refuses(r *Request, key string, op idem.Operation, now time.Time) *situation {
 	if t == nil {
 		return nil
 	}
 	first, told, why := t.firstSent(r, key)
 	switch {
 	case why != "":
-		return &refusal{code: CodeKeyInvalid, why: why}
+		return &situation{code: CodeKeyInvalid, why: why}
 	case !told && t.Require:
-		return &refusal{code: CodeKeyInvalid, why: t.asks()}
+		return &situation{code: CodeKeyInvalid, why: t.asks()}
 	case !told:
 		return nil
 	case first.After(now.Add(t.Tolerance)):
-		return &refusal{code: CodeKeyInvalid, why: "the time at which the request was first sent lies in the future; check the client's clock"}
+		return &situation{code: CodeKeyInvalid, why: "the time at which the request was first sent lies in the future; check the client's clock"}
 	case now.Sub(first) > t.window(op)-t.Tolerance:
-		return &refusal{code: CodeKeyTooOld}
+		return &situation{code: CodeKeyTooOld}
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 			return nil, err
 		}
 	}
-	if c.rows, err = opts.Profile.rows(opts.Overrides, opts.keyPlace()); err != nil {
+	if c.rows, err = opts.Profile.rows(opts.keyPlace()); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -91,7 +91,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		return next(ctx)
 	}
 	if op, yes := c.inShadow(r); yes {
-		return c.observe(ctx, op, func() (*Request, *refusal, error) { return r, nil, nil }, next)
+		return c.observe(ctx, op, func() (*Request, *situation, error) { return r, nil, nil }, next)
 	}
 	call, no, err := c.call(ctx, r)
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		return nil, err
 	case out.Executed && live.unrecordable != nil && out.Omitted:
 		// Every later caller gets the same.
-		return c.refusal(ctx, r, &refusal{code: CodeOutcomeUnavailable, status: live.Status}), nil
+		return c.refusal(ctx, r, &situation{code: CodeOutcomeUnavailable, status: live.Status}), nil
 	case out.Executed:
 		return live, nil
 	case err == nil:

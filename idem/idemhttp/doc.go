@@ -44,8 +44,8 @@
 //	                                               Idempotency-Original-Date, Idempotency-Expires
 //
 // This is the contract of an expired draft that many services follow, see [IETF]. The
-// [Stripe] profile has Stripe's bodies, keys and mark of a replay. [Options.Overrides]
-// overrides single answers. If the first request still runs, a repeat can also wait for
+// [Stripe] profile has Stripe's bodies, keys and mark of a replay. [Options.OnRefusal]
+// changes single answers. If the first request still runs, a repeat can also wait for
 // its response ([idem.Options].Wait), until shortly before the gateway gives up
 // ([Request.GatewayDeadline]).
 //

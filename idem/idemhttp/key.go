@@ -33,26 +33,26 @@ var ErrNoKey = errors.New("idemhttp: the request has no key")
 
 // key finds the request's key as the options say, makes a random one if a key is optional,
 // or says why there is none.
-func (c *Contract) key(ctx context.Context, r *Request) (value string, no *refusal, err error) {
+func (c *Contract) key(ctx context.Context, r *Request) (value string, no *situation, err error) {
 	if value, no, err = c.givenKey(ctx, r); no != nil && no.code == CodeKeyMissing && c.opts.KeyOptional {
 		return uuid7(c.engine.Now()), nil, nil
 	}
 	return value, no, err
 }
 
-func (c *Contract) givenKey(ctx context.Context, r *Request) (value string, no *refusal, err error) {
+func (c *Contract) givenKey(ctx context.Context, r *Request) (value string, no *situation, err error) {
 	if c.opts.Key != nil {
 		value, err = c.opts.Key(ctx, r)
 		switch {
 		case errors.Is(err, ErrNoKey), err == nil && value == "":
-			return "", &refusal{code: CodeKeyMissing}, nil
+			return "", &situation{code: CodeKeyMissing}, nil
 		case errors.Is(err, idem.ErrKeyInvalid):
-			return "", &refusal{code: CodeKeyInvalid}, nil
+			return "", &situation{code: CodeKeyInvalid}, nil
 		}
 		return value, nil, err
 	}
 	if c.opts.KeyPointer != "" {
-		var no *refusal
+		var no *situation
 		if value, no = bodyKey(r.Body, c.opts.KeyPointer); no != nil {
 			return "", no, nil
 		}
@@ -60,22 +60,22 @@ func (c *Contract) givenKey(ctx context.Context, r *Request) (value string, no *
 	} else {
 		values := r.header(c.opts.KeyHeader)
 		if len(values) == 0 {
-			return "", &refusal{code: CodeKeyMissing}, nil
+			return "", &situation{code: CodeKeyMissing}, nil
 		}
 		if value, err = c.parseKey(values); err == nil {
 			err = c.checkKey(value)
 		}
 	}
 	if err != nil {
-		return "", &refusal{code: CodeKeyInvalid, why: err.Error()}, nil
+		return "", &situation{code: CodeKeyInvalid, why: err.Error()}, nil
 	}
 	return value, nil, nil
 }
 
 // bodyKey reads the key from its field in the body, or says why there is none.
-func bodyKey(body []byte, pointer string) (string, *refusal) {
+func bodyKey(body []byte, pointer string) (string, *situation) {
 	if len(bytes.TrimSpace(body)) == 0 {
-		return "", &refusal{code: CodeKeyMissing}
+		return "", &situation{code: CodeKeyMissing}
 	}
 	values, err := canonical.Values(body, "body", pointer)
 	if err == nil {
@@ -83,11 +83,11 @@ func bodyKey(body []byte, pointer string) (string, *refusal) {
 	}
 	switch missing, ok := errors.AsType[*canonical.ValueError](err); {
 	case !ok:
-		return "", &refusal{code: CodeNotCanonical, why: "the key is read from it, and " + err.Error()}
+		return "", &situation{code: CodeNotCanonical, why: "the key is read from it, and " + err.Error()}
 	case missing.Absent:
-		return "", &refusal{code: CodeKeyMissing}
+		return "", &situation{code: CodeKeyMissing}
 	}
-	return "", &refusal{code: CodeKeyInvalid, why: err.Error()}
+	return "", &situation{code: CodeKeyInvalid, why: err.Error()}
 }
 
 // parseKey reads the key from its header, unchanged in the Stripe profile and otherwise by

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,7 +51,7 @@ type LaterRoutes map[string]Later
 // key. The outcome is the worker's result as JSON with status 200, or a problem. Who is not of the
 // tenant gets the same 404 as for an id that never was; within the tenant the id is enough, also
 // with [Options.Principal]. [Options.Refresh], Migrate and Redact are about responses of handlers,
-// and do not see these. [Options.Headers] adds its headers here too, under [CodeAccepted].
+// and do not see these. [Options.OnRefusal] adds its headers here too, under [CodeAccepted].
 type Later struct {
 	// Status is the template of the path at which a client follows the request, such as
 	// "/statements/{id}". Its last segment is the parameter for the id; parameters before that
@@ -199,14 +200,14 @@ func (c *laters) accept(ctx context.Context, r *Request, call idem.Call) (*Respo
 // record records what a request asks for, or tells what has become of it.
 func (c *laters) record(ctx context.Context, r *Request, l *laterRoute, call idem.Call) (*Response, error) {
 	if !r.isJSON() || !json.Valid(r.Body) {
-		return c.refusal(ctx, r, &refusal{code: CodeNotCanonical, why: "this route takes a body in JSON that is declared as application/json"}), nil
+		return c.refusal(ctx, r, &situation{code: CodeNotCanonical, why: "this route takes a body in JSON that is declared as application/json"}), nil
 	}
 	input := r.Body
 	if l.Input != nil {
 		var err error
 		input, err = l.Input(ctx, r)
 		if bad, ok := errors.AsType[*fingerprint.NotCanonicalError](err); ok {
-			return c.refusal(ctx, r, &refusal{code: CodeNotCanonical, why: bad.Reason}), nil
+			return c.refusal(ctx, r, &situation{code: CodeNotCanonical, why: bad.Reason}), nil
 		}
 		if err != nil {
 			return nil, err
@@ -219,7 +220,7 @@ func (c *laters) record(ctx context.Context, r *Request, l *laterRoute, call ide
 	call = later.Call(call, protocol.Later{Input: input, For: l.For}, l.Hand)
 	out, err := c.engine.Execute(ctx, call)
 	if large, ok := errors.AsType[*protocol.TooLargeError](err); ok {
-		return c.refusal(ctx, r, &refusal{code: CodeRequestTooLarge, why: "at most " + strconv.Itoa(large.Limit) + " bytes can be kept for later"}), nil
+		return c.refusal(ctx, r, &situation{code: CodeRequestTooLarge, why: "at most " + strconv.Itoa(large.Limit) + " bytes can be kept for later"}), nil
 	}
 	_, failed := errors.AsType[*idem.RecordedError](err)
 	res, err := c.told(ctx, r, l, &out, err)
@@ -248,7 +249,7 @@ func (c *laters) told(ctx context.Context, r *Request, l *laterRoute, out *idem.
 	}
 	switch out.State {
 	case idem.Unknown:
-		return c.refusal(ctx, r, &refusal{code: CodeOutcomeUnknown}), nil
+		return c.refusal(ctx, r, &situation{code: CodeOutcomeUnknown}), nil
 	case idem.Completed:
 		if _, err := decode(out.Body); err == nil {
 			// It was executed when the route was not accepted for later yet.
@@ -294,6 +295,17 @@ func (c *laters) done(ctx context.Context, r *Request, l *laterRoute, out *idem.
 	return res
 }
 
+// isLinkTarget reports whether a text is a URL reference that can be in a header.
+func isLinkTarget(at string) bool {
+	for i := 0; i < len(at); i++ {
+		if at[i] <= ' ' || at[i] > '~' || at[i] == '<' || at[i] == '>' {
+			return false
+		}
+	}
+	_, err := url.Parse(at)
+	return err == nil
+}
+
 // failed is the outcome of work that has failed, or was never begun.
 func (c *laters) failed(ctx context.Context, r *Request, l *laterRoute, f idem.Failure) *Response {
 	code := CodeFailed
@@ -308,7 +320,7 @@ func (c *laters) failed(ctx context.Context, r *Request, l *laterRoute, f idem.F
 			return own.clone()
 		}
 	}
-	return c.refusal(ctx, r, &refusal{code: code})
+	return c.refusal(ctx, r, &situation{code: code})
 }
 
 // plain is an answer about accepted work that is no refusal. It has the headers of refusals, such
@@ -318,6 +330,6 @@ func (c *laters) plain(ctx context.Context, r *Request, status int, body []byte)
 	if len(body) > 0 {
 		res.Headers["Content-Type"] = "application/json"
 	}
-	c.addHeaders(ctx, r, CodeAccepted, res)
+	res.addHeaders(c.onRefusal(ctx, r, Problem{Code: CodeAccepted, Status: status}).Headers)
 	return res
 }

@@ -51,7 +51,7 @@ func (c *laters) status(ctx context.Context, r *Request) (*Response, error) {
 	}
 	var res *Response
 	if tenant == "" || l.op.Key(tenant, "k").Err() != nil {
-		res = c.refusal(ctx, r, &refusal{code: CodeTenantMissing, why: why})
+		res = c.refusal(ctx, r, &situation{code: CodeTenantMissing, why: why})
 	} else if strings.EqualFold(r.Method, http.MethodDelete) {
 		res, err = c.cancel(ctx, r, l, tenant, id)
 	} else {
@@ -76,14 +76,14 @@ func (c *laters) cancel(ctx context.Context, r *Request, l *laterRoute, tenant, 
 }
 
 // refuseStatus finds the row for an error that only accepted work has.
-func refuseStatus(err error) *refusal {
+func refuseStatus(err error) *situation {
 	switch {
 	case errors.Is(err, later.ErrNotAccepted):
-		return &refusal{code: CodeStatusNotFound}
+		return &situation{code: CodeStatusNotFound}
 	case errors.Is(err, later.ErrExpired):
-		return &refusal{code: CodeExpired}
+		return &situation{code: CodeExpired}
 	case errors.Is(err, later.ErrBegun):
-		return &refusal{code: CodeBegun}
+		return &situation{code: CodeBegun}
 	}
 	return nil
 }

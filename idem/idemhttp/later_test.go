@@ -171,6 +171,22 @@ func (b *bureau) state(r heard) LaterState {
 	return s
 }
 
+// Answers about accepted work have the service's headers as refusals have, and nothing else of
+// what it changes.
+func TestHeadersOfAnswersAboutAcceptedWork(t *testing.T) {
+	b := newBureau(t, memory(), func(_ *Later, o *Options) {
+		o.OnRefusal = func(_ context.Context, r *Request, f *Refusal) {
+			require.Equal(t, CodeAccepted, f.Code)
+			require.Equal(t, 202, f.Status)
+			f.Status, f.Members = 400, map[string]any{"state": "spoofed"}
+			f.Headers = map[string]string{"Access-Control-Allow-Origin": "*"}
+		}
+	})
+	accepted := b.post(june)
+	require.Equal(t, idem.Pending, b.state(accepted).State)
+	require.Equal(t, "*", accepted.header.Get("Access-Control-Allow-Origin"))
+}
+
 func TestAcceptedWorkIsFollowedToItsResult(t *testing.T) {
 	b := newBureau(t, memory())
 	first := b.post(june)

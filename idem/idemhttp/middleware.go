@@ -187,7 +187,7 @@ func logged(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // readBody reads the request's body, or says why it cannot be.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *refusal) {
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *situation) {
 	if r.Body == nil {
 		return nil, nil
 	}
@@ -195,9 +195,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *ref
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, &refusal{code: CodeRequestTooLarge, why: fmt.Sprintf("it has more than %d bytes", limit)}
+		return nil, &situation{code: CodeRequestTooLarge, why: fmt.Sprintf("it has more than %d bytes", limit)}
 	case err != nil:
-		return nil, &refusal{code: CodeRequestIncomplete, after: minRetryAfter}
+		return nil, &situation{code: CodeRequestIncomplete, after: minRetryAfter}
 	}
 	return body, nil
 }

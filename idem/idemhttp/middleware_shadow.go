@@ -28,7 +28,7 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, w http.Respon
 		return false
 	}
 	inner := r.WithContext(r.Context())
-	build := func() (*Request, *refusal, error) {
+	build := func() (*Request, *situation, error) {
 		if r.ContentLength < 0 && r.ProtoMajor >= 2 {
 			return o.request(r, nil), nil, errConversation
 		}
@@ -94,17 +94,17 @@ var errConversation = &protocol.UnobservedError{
 
 // peekBody reads the request's body and puts it back, with what is left of a body that is
 // larger than the limit, or breaks off.
-func peekBody(r *http.Request, limit int64) ([]byte, *refusal) {
+func peekBody(r *http.Request, limit int64) ([]byte, *situation) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
-	rest, no := io.Reader(r.Body), (*refusal)(nil)
+	rest, no := io.Reader(r.Body), (*situation)(nil)
 	switch {
 	case err != nil:
-		rest, no = failing{err}, &refusal{code: CodeRequestIncomplete}
+		rest, no = failing{err}, &situation{code: CodeRequestIncomplete}
 	case int64(len(body)) > limit:
-		no = &refusal{code: CodeRequestTooLarge}
+		no = &situation{code: CodeRequestTooLarge}
 	}
 	r.Body = struct {
 		io.Reader

@@ -73,24 +73,15 @@ type Options struct {
 	// Profile is the set of answers. The zero value is [IETF].
 	Profile Profile
 
-	// Overrides overrides single answers of the profile.
-	Overrides map[Code]Override
-
-	// ProblemMembers adds members to every problem, such as a trace id. It gets only the
-	// request that is answered. Members that the contract itself sets are left out. All
-	// are left out if they cannot be encoded as JSON. Nil adds none.
-	ProblemMembers func(ctx context.Context, r *Request, code Code) map[string]any
-
-	// Documentation is the URL of the page that tells the service's clients about
-	// keys. Every refusal links to it as in the IETF draft: Link: <URL>;
-	// rel="describedby" (RFC 8288). Empty means no link.
-	Documentation string
-
-	// Headers adds headers to every refusal, such as the CORS headers without which a
-	// browser's script cannot read it. It gets only the request that is answered. It may
-	// override Cache-Control, which is no-store, and Link. Other headers that the contract
-	// itself sets, and invalid headers, are left out. Nil adds none.
-	Headers func(ctx context.Context, r *Request, code Code) map[string]string
+	// OnRefusal changes refusals before they are sent: their status and texts, and the members
+	// and headers that the service adds. The IETF draft asks for a link to the service's page
+	// about keys:
+	//
+	//	f.Headers = map[string]string{"Link": `<https://example.com/docs/keys>; rel="describedby"`}
+	//
+	// The answers about accepted work ([Options.Later]) that are no refusals come here too, as
+	// [CodeAccepted]: only the headers count there. Nil changes nothing.
+	OnRefusal func(ctx context.Context, r *Request, f *Refusal)
 
 	// What a response means for its record.
 
@@ -213,9 +204,6 @@ func (o *Options) check() (Options, error) {
 	}
 	if out.KeepHeaders != nil && len(out.NeverStore) > 0 {
 		return out, mistake("KeepHeaders and NeverStore are both set: with KeepHeaders nothing else is stored, so leave NeverStore out")
-	}
-	if !isLinkTarget(out.Documentation) {
-		return out, mistake("Documentation %q is not a URL: use one such as \"https://example.com/docs/idempotency\"", out.Documentation)
 	}
 	old, err := out.MaxAge.check()
 	out.MaxAge = old

@@ -40,18 +40,18 @@ func after(t *testing.T, c *Contract, given *Response, second *Request) *Respons
 
 // situation is a row of the contract: how it comes about, and what it is answered
 // with in either profile.
-type situation struct {
+type provoked struct {
 	ietf, stripe int
 	retryable    bool
 	get          func(t *testing.T, with func(*Options)) *Response
 }
 
-func situations() map[Code]situation {
+func situations() map[Code]provoked {
 	never := func(context.Context) (*Response, error) { panic("the handler ran") }
 	ask := func(t *testing.T, c *Contract, change func(*Request)) *Response {
 		return serve(t, c, payment(change), never)
 	}
-	return map[Code]situation{
+	return map[Code]provoked{
 		CodeUndeclared: {500, 500, false, func(t *testing.T, with func(*Options)) *Response {
 			return ask(t, newContract(t, memory(), with), func(r *Request) { r.Route, r.Path = "/refunds", "/refunds" })
 		}},

@@ -28,7 +28,7 @@ func (c *Contract) replay(ctx context.Context, r *Request, out *idem.Outcome) (*
 			return res.final()
 		})
 		if !ok {
-			return nil, &refusal{code: CodeVersionMismatch, after: retryAfter(maxRetryAfter)}
+			return nil, &situation{code: CodeVersionMismatch, after: retryAfter(maxRetryAfter)}
 		}
 		res.dropStale(stored)
 	}

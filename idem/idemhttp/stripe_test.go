@@ -51,22 +51,20 @@ func TestStripeKeys(t *testing.T) {
 // clients go by.
 func TestStripeRefusal(t *testing.T) {
 	c := stripeContract(t, memory(), func(o *Options) {
-		o.Documentation = "https://example.com/keys"
-		o.ProblemMembers = func(context.Context, *Request, Code) map[string]any {
-			return map[string]any{"request_id": "req_1", "type": "spoofed", "doc_url": "spoofed"}
+		o.OnRefusal = func(_ context.Context, _ *Request, f *Refusal) {
+			f.Members = map[string]any{"request_id": "req_1", "type": "spoofed", "doc_url": "https://example.com/keys"}
 		}
 	})
 	res := after(t, c, created(), payment(func(r *Request) { r.Body = []byte(`{}`) }))
 	require.Equal(t, 400, res.Status)
 	require.Equal(t, map[string]string{
 		"Content-Type": "application/json", "Cache-Control": "no-store", HeaderShouldRetry: "false",
-		"Link": `<https://example.com/keys>; rel="describedby"`,
 	}, res.Headers)
 	require.JSONEq(t, `{"error":{"type":"idempotency_error","code":"idempotency_key_reused","doc_url":"https://example.com/keys",
 		"message":"Use a new key for a new request; the key was already used with a different one: that was answered with 201.",
 		"retryable":false,"recorded_status":201,"request_id":"req_1"}}`, string(res.Body))
 
-	body, err := json.Marshal(StripeError{Error: StripeErrorDetail{DocURL: "x", RecordedStatus: 1}})
+	body, err := json.Marshal(StripeError{Error: StripeErrorDetail{RecordedStatus: 1}})
 	require.NoError(t, err)
 	var all map[string]map[string]any
 	require.NoError(t, json.Unmarshal(body, &all))
