@@ -66,7 +66,7 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 			return nil, err
 		}
 	}
-	if c.rows, err = opts.Profile.rows(opts.keyPlace()); err != nil {
+	if c.rows, err = opts.Profile.rows(opts.Key.place()); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -22,12 +22,6 @@ const (
 	MaxKey = 255
 )
 
-// KeyFunc finds the key of a request that has no header for it. It returns [ErrNoKey] or ""
-// if there is none. The answer is then 400, and also after an error that matches
-// [idem.ErrKeyInvalid]. Any other error goes to the runtime unchanged. It must be safe for
-// concurrent use.
-type KeyFunc func(ctx context.Context, r *Request) (string, error)
-
 // ErrNoKey says that the request has no key.
 var ErrNoKey = errors.New("idemhttp: the request has no key")
 
@@ -41,8 +35,9 @@ func (c *Contract) key(ctx context.Context, r *Request) (value string, no *situa
 }
 
 func (c *Contract) givenKey(ctx context.Context, r *Request) (value string, no *situation, err error) {
-	if c.opts.Key != nil {
-		value, err = c.opts.Key(ctx, r)
+	source := &c.opts.Key
+	if source.from != nil {
+		value, err = source.from(ctx, r)
 		switch {
 		case errors.Is(err, ErrNoKey), err == nil && value == "":
 			return "", &situation{code: CodeKeyMissing}, nil
@@ -51,14 +46,14 @@ func (c *Contract) givenKey(ctx context.Context, r *Request) (value string, no *
 		}
 		return value, nil, err
 	}
-	if c.opts.KeyPointer != "" {
+	if source.pointer != "" {
 		var no *situation
-		if value, no = bodyKey(r.Body, c.opts.KeyPointer); no != nil {
+		if value, no = bodyKey(r.Body, source.pointer); no != nil {
 			return "", no, nil
 		}
 		err = c.checkKey(value)
 	} else {
-		values := r.header(c.opts.KeyHeader)
+		values := r.header(source.header)
 		if len(values) == 0 {
 			return "", &situation{code: CodeKeyMissing}, nil
 		}

@@ -86,7 +86,7 @@ type MiddlewareOptions struct {
 // its body is read first, up to MaxRequest: nothing is buffered, dropped or detached. A body
 // over HTTP/2 without a length is left to the handler unread, and the request told as not
 // observed, since its client may wait for the answer before it sends the rest. Its token is that
-// of the key in the header; only a key from the body or from [Options].Key is then not known. Over HTTP/1 such a handler
+// of the key in the header; only a key from the body or from a [KeyFunc] is then not known. Over HTTP/1 such a handler
 // ([http.ResponseController.EnableFullDuplex]) would wait for ever: leave it outside.
 //
 // A panic of the handler, even [http.ErrAbortHandler], is recorded and continues.

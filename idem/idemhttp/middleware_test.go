@@ -282,10 +282,10 @@ func TestIdentityOfTheMiddleware(t *testing.T) {
 // A function that reads the body takes nothing away from the handler.
 func TestSourceHasABodyOfItsOwn(t *testing.T) {
 	c := netContract(t, memory(), func(o *Options) {
-		o.Key = func(_ context.Context, r *Request) (string, error) {
+		o.Key = KeyFrom(func(_ context.Context, r *Request) (string, error) {
 			body, err := io.ReadAll(r.Source.(*http.Request).Body)
 			return "key-of-" + string(body), err
-		}
+		})
 	})
 	h := mounted(c, nil, func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

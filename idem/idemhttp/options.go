@@ -10,7 +10,6 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
-	"github.com/idem-go/idempotency/idem/internal/canonical"
 )
 
 // DefaultKeyHeader is the header of the key in
@@ -30,19 +29,8 @@ type Options struct {
 	// option existing records are not found.
 	Principal TenantFunc
 
-	// KeyHeader is the name of the key's header. Empty means [DefaultKeyHeader].
-	KeyHeader string
-
-	// KeyPointer names the body's field that is the key, as a JSON pointer
-	// (RFC 6901) such as "/id", for producers that set no headers. The body is read
-	// as JSON, whatever its declared type. The field is a string, or a plain integer whose
-	// digits are the key as they are written. The rules for bare keys apply to both (see
-	// MinKey for short ids). The header is then ignored. Empty means the header.
-	KeyPointer string
-
-	// Key finds the key in your own way. Header, body and MinKey are then ignored; only
-	// the limits of [idem.Operation.Key] apply. Nil means the header or KeyPointer.
-	Key KeyFunc
+	// Key says where the key is. The zero value is the header [DefaultKeyHeader].
+	Key KeySource
 
 	// MinKey is the least length of a key in characters, 1 to [MaxKey]. Zero means
 	// [DefaultMinKey], in the Stripe profile 1. With short keys two clients may use the same
@@ -154,26 +142,21 @@ func (o *Options) check() (Options, error) {
 	switch {
 	case out.MinKey < 0 || out.MinKey > MaxKey:
 		return out, mistake("MinKey is %d: use 1 to %d, or zero for %d", out.MinKey, MaxKey, DefaultMinKey)
-	case out.KeyHeader != "" && !isToken(out.KeyHeader):
-		return out, mistake("KeyHeader %q is not a header name", out.KeyHeader)
-	case count(out.KeyHeader != "", out.KeyPointer != "", out.Key != nil) > 1:
-		return out, mistake("the key has several sources: set one of KeyHeader, KeyPointer and Key")
-	case out.Key != nil && out.MinKey != 0:
+	case out.Key.from != nil && out.MinKey != 0:
 		return out, mistake("MinKey does not count for keys of your own function: leave it out, and check them there")
 	case out.ResponseVersion < 0 || out.ResponseVersion > math.MaxInt32:
 		return out, mistake("ResponseVersion is %d: count versions from zero", out.ResponseVersion)
 	}
-	if err := canonical.CheckPointer(out.KeyPointer); err != nil {
-		return out, mistake("KeyPointer: %v", err)
+	key, err := out.Key.check()
+	if err != nil {
+		return out, err
 	}
+	out.Key = key
 	if err := out.Select.Check(); err != nil {
 		return out, err
 	}
 	if err := out.checkStatus(); err != nil {
 		return out, err
-	}
-	if out.KeyHeader == "" {
-		out.KeyHeader = DefaultKeyHeader
 	}
 	if out.MinKey == 0 {
 		if out.MinKey = DefaultMinKey; out.Profile == Stripe {
@@ -205,20 +188,8 @@ func (o *Options) check() (Options, error) {
 	if out.KeepHeaders != nil && len(out.NeverStore) > 0 {
 		return out, mistake("KeepHeaders and NeverStore are both set: with KeepHeaders nothing else is stored, so leave NeverStore out")
 	}
-	old, err := out.MaxAge.check()
-	out.MaxAge = old
+	out.MaxAge, err = out.MaxAge.check()
 	return out, err
-}
-
-// keyPlace tells clients where the key must be.
-func (o *Options) keyPlace() string {
-	switch {
-	case o.Key != nil:
-		return ""
-	case o.KeyPointer != "":
-		return fmt.Sprintf(" in the body's field %q", o.KeyPointer)
-	}
-	return " in the header " + o.KeyHeader
 }
 
 func (o *Options) checkStatus() error {
@@ -234,16 +205,6 @@ func (o *Options) checkStatus() error {
 		}
 	}
 	return nil
-}
-
-func count(facts ...bool) int {
-	n := 0
-	for _, f := range facts {
-		if f {
-			n++
-		}
-	}
-	return n
 }
 
 func mistake(format string, args ...any) error {

@@ -40,15 +40,13 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 		"mixed":                {Routes{"*": charge, "POST /a": charge}, nil, "mix AnyRoute"},
 		"key too long":         {good, &Options{MinKey: 256}, "MinKey"},
 		"key negative":         {good, &Options{MinKey: -1}, "MinKey"},
-		"key header":           {good, &Options{KeyHeader: "a b"}, "KeyHeader"},
+		"key header":           {good, &Options{Key: KeyHeader("a b")}, "KeyHeader"},
 		"methods":              {good, &Options{Methods: []string{"post"}}, "capitals"},
 		"empty method":         {good, &Options{Methods: []string{""}}, "capitals"},
 		"selection":            {good, &Options{Select: &fingerprint.Select{Only: []string{"a"}}}, "JSON pointer"},
-		"two key sources":      {good, &Options{KeyHeader: "X-Key", KeyPointer: "/id"}, "one of KeyHeader"},
-		"key function":         {good, &Options{KeyPointer: "/id", Key: func(context.Context, *Request) (string, error) { return "", nil }}, "one of KeyHeader"},
-		"key function, length": {good, &Options{MinKey: 20, Key: func(context.Context, *Request) (string, error) { return "", nil }}, "MinKey"},
-		"key pointer":          {good, &Options{KeyPointer: "id"}, "JSON pointer"},
-		"key pointer's tilde":  {good, &Options{KeyPointer: "/a~2"}, "write ~0 for a tilde"},
+		"key function, length": {good, &Options{MinKey: 20, Key: KeyFrom(func(context.Context, *Request) (string, error) { return "", nil })}, "MinKey"},
+		"key pointer":          {good, &Options{Key: KeyPointer("id")}, "JSON pointer"},
+		"key pointer's tilde":  {good, &Options{Key: KeyPointer("/a~2")}, "write ~0 for a tilde"},
 		"response version":     {good, &Options{ResponseVersion: -1}, "ResponseVersion"},
 		"deny-list":            {good, &Options{NeverStore: []string{"X-Trace:"}}, "header name"},
 		"status":               {good, &Options{Status: map[int]idem.Class{100: idem.ClassCompleted}}, "200 to 599"},
@@ -63,6 +61,9 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 		})
 	}
+	require.Panics(t, func() { KeyHeader("") })
+	require.Panics(t, func() { KeyPointer("") })
+	require.Panics(t, func() { KeyFrom(nil) })
 	_, err := New(nil, good, SingleTenant, nil)
 	require.ErrorContains(t, err, "engine is nil")
 	_, err = New(newEngine(t, memory()), good, nil, nil)

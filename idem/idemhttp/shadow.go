@@ -67,7 +67,7 @@ func (c *Contract) observed(ctx context.Context, op idem.Operation, make func() 
 	}()
 	r, no, err := make()
 	why = reason(no, err)
-	if r == nil || why != nil && c.opts.Key != nil {
+	if r == nil || why != nil && c.opts.Key.from != nil {
 		return call // a key of the service's own, made of a part of the body, may be another request's too
 	}
 	call, no, err = c.call(ctx, r)
@@ -75,7 +75,7 @@ func (c *Contract) observed(ctx context.Context, op idem.Operation, make func() 
 		key = call.Key
 	}
 	_, unread := errors.AsType[*protocol.UnobservedError](why)
-	if why == nil || unread && no != nil && key.Err() != nil && c.opts.KeyPointer == "" {
+	if why == nil || unread && no != nil && key.Err() != nil && c.opts.Key.pointer == "" {
 		why = reason(no, err)
 	}
 	return call

@@ -92,7 +92,7 @@ func TestARequestInShadowIsNeverRefused(t *testing.T) {
 			want: "charge shadow_refused: the authorizer is down at POST /payments"},
 		"a tenant's panic": {tenant: func(context.Context, *Request) (string, error) { panic("no claims") },
 			want: "charge shadow_refused: idemhttp: a function of the service panicked at shadow_test.go:LINE: a value of type string at POST /payments"},
-		"a key's panic": {opts: &Options{Key: func(context.Context, *Request) (string, error) { panic("no key") }},
+		"a key's panic": {opts: &Options{Key: KeyFrom(func(context.Context, *Request) (string, error) { panic("no key") })},
 			want: "charge shadow_refused: idemhttp: a function of the service panicked at shadow_test.go:LINE: a value of type string at POST /payments"},
 		"no principal": {opts: &Options{Principal: Claim("sub")}, want: "charge shadow_refused: principal_missing at POST /payments"},
 		"too old": {opts: &Options{MaxAge: &MaxAge{}}, with: func(r *Request) { r.Header["idempotency-key"] = []string{"017f22e2-79b0-7cc3-98c4-dc0c0c07398f"} },

@@ -88,9 +88,11 @@ func TestStripeProfileReplaysNo500(t *testing.T) {
 func TestOptionalKeys(t *testing.T) {
 	for _, profile := range []Profile{IETF, Stripe} {
 		for name, source := range map[string]func(*Options){
-			"header":   func(*Options) {},
-			"pointer":  func(o *Options) { o.KeyPointer = "/id" },
-			"function": func(o *Options) { o.Key = func(context.Context, *Request) (string, error) { return "", ErrNoKey } },
+			"header":  func(*Options) {},
+			"pointer": func(o *Options) { o.Key = KeyPointer("/id") },
+			"function": func(o *Options) {
+				o.Key = KeyFrom(func(context.Context, *Request) (string, error) { return "", ErrNoKey })
+			},
 		} {
 			c := newContract(t, memory(), source, func(o *Options) { o.Profile, o.KeyOptional = profile, true })
 			tokens := map[string]bool{}
@@ -142,9 +144,9 @@ func TestReusedKeyTellsItsOwnFirstAnswer(t *testing.T) {
 func TestProblemsNameTheKeysPlace(t *testing.T) {
 	for want, set := range map[string]func(*Options){
 		"in the header Idempotency-Key": func(*Options) {},
-		"in the header X-Request-Id":    func(o *Options) { o.KeyHeader = "X-Request-Id" },
-		`in the body's field "/id"`:     func(o *Options) { o.KeyPointer = "/id" },
-		"needs an idempotency key: a":   func(o *Options) { o.Key = func(context.Context, *Request) (string, error) { return "", nil } },
+		"in the header X-Request-Id":    func(o *Options) { o.Key = KeyHeader("X-Request-Id") },
+		`in the body's field "/id"`:     func(o *Options) { o.Key = KeyPointer("/id") },
+		"needs an idempotency key: a":   func(o *Options) { o.Key = KeyFrom(func(context.Context, *Request) (string, error) { return "", nil }) },
 	} {
 		c, n := newContract(t, memory(), set), 0
 		res := serve(t, c, payment(func(r *Request) { delete(r.Header, "idempotency-key") }), counting(&n, created()))
