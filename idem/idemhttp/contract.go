@@ -31,7 +31,6 @@ type Contract struct {
 	routes map[route]idem.Operation
 	later  accepted // nil without any
 	rows   map[Code]row
-	never  headerSet // not stored
 	// anyShadow: an operation is in shadow; allShadow: all are.
 	anyShadow, allShadow bool
 }
@@ -51,7 +50,7 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 	if err != nil {
 		return nil, err
 	}
-	c := &Contract{engine: engine, tenant: tenant, opts: opts, never: neverStored.with(opts.NeverStore).but(opts.KeepHeaders)}
+	c := &Contract{engine: engine, tenant: tenant, opts: opts}
 	if c.routes, err = routes.compile(opts.Methods); err != nil {
 		return nil, err
 	}

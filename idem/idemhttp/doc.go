@@ -83,8 +83,7 @@
 // Status, headers in the handler's own spelling, and body are kept. Cookies,
 // hop-by-hop and authentication headers are not: they belong to one exchange. The
 // first caller gets the same bytes as every later one, except for what the service
-// removes from the record ([Options.NeverStore], [Options.KeepHeaders], [Options.Redact]) or
-// renews in a replay ([Options.Refresh], [Options.Migrate]). A replay also has the first response's headers
+// removes from the record ([Options.Redact]) or renews in a replay ([Options.Refresh], [Options.Migrate]). A replay also has the first response's headers
 // that depend on the request, such as Content-Encoding and Access-Control-Allow-Origin.
 // Compress outside the contract, and answer for CORS there or in Refresh.
 package idemhttp

@@ -14,7 +14,7 @@ func (c *Contract) Encode(res *Response) (protocol.Encoded, error) {
 	if res == nil {
 		return protocol.Encoded{}, mistake("the response is nil: give the one that later callers are to get, or resolve without a Result")
 	}
-	store := func() ([]byte, error) { return encode(res, c.never) }
+	store := func() ([]byte, error) { return encode(res) }
 	if c.opts.Redact != nil {
 		store = func() ([]byte, error) { return c.redacted(res) }
 	}

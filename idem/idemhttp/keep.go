@@ -24,7 +24,7 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 		ans.Class = c.classOf(given.Status)
 		ans.Cause = statusError(given.Status)
 	}
-	body, invalid := encode(given, c.never)
+	body, invalid := encode(given)
 	if invalid == nil {
 		live, invalid = decode(body)
 	}
@@ -35,7 +35,7 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 		}
 		return given, ans
 	}
-	live.addWithheld(given, c.never)
+	live.addWithheld(given)
 	if c.opts.Redact != nil {
 		if body, invalid = c.redacted(given); invalid != nil {
 			ans.Omitted = invalid
@@ -69,7 +69,7 @@ func (c *Contract) redacted(given *Response) (body []byte, err error) {
 		return nil, fmt.Errorf("idemhttp: Redact changed the status from %d to %d: leave Response.Status as it is in Redact", given.Status, r.Status)
 	}
 	r.dropStale(given)
-	return encode(r, c.never)
+	return encode(r)
 }
 
 // statusError is the failure of an operation that answers with a refusal.

@@ -92,20 +92,10 @@ type Options struct {
 
 	// What is kept of a response, and what a replay consists of.
 
-	// NeverStore names more headers, in any case, that are not stored. The first caller
-	// gets them; a replay does not have them.
-	NeverStore []string
-
-	// KeepHeaders names the headers, in any case, that are stored, instead of NeverStore. The first
-	// caller gets all others too; a replay does not have them. Content-Type and
-	// Content-Encoding are always stored: a body cannot be read without them. An empty list that is not
-	// nil stores no more than those. Nil means that all headers are stored but those of NeverStore
-	// and those that belong to one exchange, such as Set-Cookie, which cannot be kept.
-	KeepHeaders []string
-
-	// Redact removes from a response what must not be kept, before it is stored. It
-	// works on a copy: the first caller gets the whole response, every later one
-	// the rest. A replay's body differs from the live one only by Redact, Refresh and
+	// Redact removes from a response what must not be kept, before it is stored, such as
+	// [OnlyHeaders] or [WithoutHeaders]. Headers that belong to one exchange, such as
+	// Set-Cookie, are never stored. It works on a copy: the first caller gets the whole
+	// response, every later one the rest. A replay's body differs from the live one only by Redact, Refresh and
 	// Migrate. Redact must not change the status. If it panics, the outcome is recorded
 	// without its response. Nil means that nothing is removed.
 	Redact func(*Response)
@@ -171,22 +161,6 @@ func (o *Options) check() (Options, error) {
 		if !isToken(m) || m != strings.ToUpper(m) {
 			return out, mistake("Methods has %q: write methods in capitals, such as POST", m)
 		}
-	}
-	for _, name := range out.NeverStore {
-		if !isToken(name) {
-			return out, mistake("NeverStore has %q, which is not a header name", name)
-		}
-	}
-	for _, name := range out.KeepHeaders {
-		switch {
-		case !isToken(name):
-			return out, mistake("KeepHeaders has %q, which is not a header name", name)
-		case neverStored.has(name):
-			return out, mistake("KeepHeaders has %q, which belongs to one exchange and is never stored: leave it out", name)
-		}
-	}
-	if out.KeepHeaders != nil && len(out.NeverStore) > 0 {
-		return out, mistake("KeepHeaders and NeverStore are both set: with KeepHeaders nothing else is stored, so leave NeverStore out")
 	}
 	out.MaxAge, err = out.MaxAge.check()
 	return out, err

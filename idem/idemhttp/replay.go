@@ -14,7 +14,7 @@ func (c *Contract) replay(ctx context.Context, r *Request, out *idem.Outcome) (*
 		return nil, err
 	}
 	// Headers that must not be stored now are not replayed either.
-	res.drop(c.never)
+	res.dropHeaders(func(name string) bool { return !neverStored.has(name) })
 	if other := out.ResponseVersion != c.opts.ResponseVersion; other || c.opts.Refresh != nil {
 		stored := res
 		res = stored.clone()

@@ -46,8 +46,8 @@ func (r *Response) clone() *Response {
 
 // addWithheld puts the headers and cookies that are not stored back into what the
 // codec gave: the live response has them, except the marks of a replay.
-func (r *Response) addWithheld(given *Response, never headerSet) {
-	keep := given.keeps(never)
+func (r *Response) addWithheld(given *Response) {
+	keep := given.keeps()
 	for k, v := range given.Headers {
 		if !keep(k) && !marks.has(k) {
 			r.setHeader(k, v)
@@ -89,18 +89,10 @@ func (r *Response) dropStale(before *Response) {
 	}
 }
 
-// drop removes headers.
-func (r *Response) drop(never headerSet) {
-	for k := range r.Headers {
-		if never.has(k) {
-			delete(r.Headers, k)
-		}
-	}
-	for k := range r.MultiHeaders {
-		if never.has(k) {
-			delete(r.MultiHeaders, k)
-		}
-	}
+// dropHeaders removes the headers that are not kept.
+func (r *Response) dropHeaders(keep func(name string) bool) {
+	maps.DeleteFunc(r.Headers, func(name, _ string) bool { return !keep(name) })
+	maps.DeleteFunc(r.MultiHeaders, func(name string, _ []string) bool { return !keep(name) })
 }
 
 // mark sets one of the contract's headers, and removes it in every other spelling.
