@@ -1,10 +1,12 @@
 package idemhttp
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -51,7 +53,7 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, w http.Respon
 		// The server, and middlewares outside, read of the request afterwards what the handler
 		// found in it: its form, its pattern and path values, say.
 		defer func() { passBack(r, inner, given) }()
-		next.ServeHTTP(s.writer(), given)
+		next.ServeHTTP(s, given)
 		return s.response(), nil
 	})
 	return true
@@ -167,50 +169,35 @@ func (s *observedWriter) ReadFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-// CloseNotify is that of the writer, which some routers ask for unseen; without one nothing
-// is ever told.
+// Flush is that of [http.Flusher]. This and the next methods are the writer's own, for handlers
+// that ask a writer for them by type. Where the writer has none, they do nothing or return
+// [http.ErrNotSupported].
+func (s *observedWriter) Flush() { _ = s.FlushError() }
+
+// FlushError is for [http.ResponseController].
+func (s *observedWriter) FlushError() error {
+	return http.NewResponseController(s.ResponseWriter).Flush()
+}
+
+// Hijack is that of [http.Hijacker].
+func (s *observedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(s.ResponseWriter).Hijack()
+}
+
+// Push is that of [http.Pusher].
+func (s *observedWriter) Push(target string, o *http.PushOptions) error {
+	if w, ok := s.ResponseWriter.(http.Pusher); ok {
+		return w.Push(target, o)
+	}
+	return http.ErrNotSupported
+}
+
+// CloseNotify returns nil, a channel without events, where the writer has none.
 func (s *observedWriter) CloseNotify() <-chan bool {
 	if w, ok := s.ResponseWriter.(interface{ CloseNotify() <-chan bool }); ok {
 		return w.CloseNotify()
 	}
 	return nil
-}
-
-// writer is the observed writer with the abilities that handlers ask a writer for by type.
-func (s *observedWriter) writer() http.ResponseWriter {
-	f, flushes := s.ResponseWriter.(http.Flusher)
-	h, hijacks := s.ResponseWriter.(http.Hijacker)
-	p, pushes := s.ResponseWriter.(http.Pusher)
-	switch {
-	case flushes && hijacks:
-		return struct {
-			*observedWriter
-			http.Flusher
-			http.Hijacker
-		}{s, f, h}
-	case flushes && pushes:
-		return struct {
-			*observedWriter
-			http.Flusher
-			http.Pusher
-		}{s, f, p}
-	case flushes:
-		return struct {
-			*observedWriter
-			http.Flusher
-		}{s, f}
-	case hijacks:
-		return struct {
-			*observedWriter
-			http.Hijacker
-		}{s, h}
-	case pushes:
-		return struct {
-			*observedWriter
-			http.Pusher
-		}{s, p}
-	}
-	return s
 }
 
 // response is what the operation's rules judge.

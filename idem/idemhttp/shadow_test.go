@@ -349,6 +349,22 @@ func TestTheWriterInShadowIsAsAble(t *testing.T) {
 	}
 }
 
+// What the writer cannot do is refused, and not pretended.
+func TestTheWriterInShadowIsNoMoreAble(t *testing.T) {
+	c, _ := inShadow(t, memstore.New(), SingleTenant, nil)
+	ran := false
+	h := c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		ran = true
+		_, _, err := w.(http.Hijacker).Hijack()
+		require.ErrorIs(t, err, http.ErrNotSupported)
+		require.ErrorIs(t, w.(http.Pusher).Push("/style.css", nil), http.ErrNotSupported)
+		require.ErrorIs(t, http.NewResponseController(w).Flush(), http.ErrNotSupported)
+		w.(http.Flusher).Flush()
+	}), nil)
+	h.ServeHTTP(struct{ http.ResponseWriter }{httptest.NewRecorder()}, netRequest("POST", "/payments", "{}"))
+	require.True(t, ran)
+}
+
 // The bytes on the wire are those of the handler alone, whatever the request, the handler and
 // the store do.
 func TestTheWireInShadowIsTheHandlersOwn(t *testing.T) {
