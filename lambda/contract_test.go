@@ -189,8 +189,8 @@ func rows() []row {
 			within: 50 * time.Millisecond,
 			first:  want{status: 503, code: idemhttp.CodeOutOfTime}, second: want{status: 503, code: idemhttp.CodeOutOfTime},
 		},
-		down("store down", 503, idemhttp.CodeStoreUnavailable, unreachable{memory()}),
-		down("record damaged", 503, idemhttp.CodeRecordUnreadable, damaged{memory()}),
+		down("store down", 503, idemhttp.CodeStoreUnavailable, unreachable()),
+		down("record damaged", 503, idemhttp.CodeRecordUnreadable, damaged()),
 		down("accepted", 202, idemhttp.CodeAccepted, occupied{memory(), idem.Record{State: idem.Pending}}),
 		down("in flight", 409, idemhttp.CodeInProgress, occupied{memory(), idem.Record{State: idem.InProgress, LeaseUntil: noon.Add(time.Minute)}}),
 	}

@@ -81,7 +81,7 @@ func TestWrapInShadowAnswersAsWithout(t *testing.T) {
 		"a panic":   func(context.Context, json.RawMessage) (string, string, error) { panic("no id") },
 		"an error":  func(context.Context, json.RawMessage) (string, string, error) { return "", "", broken },
 	}
-	stores := map[string]idem.Store{"up": memory(), "down": unreachable{memory()}, "damaged": damaged{memory()}}
+	stores := map[string]idem.Store{"up": memory(), "down": unreachable(), "damaged": damaged()}
 	for where, store := range stores {
 		for what, fn := range handlers {
 			for which, key := range keys {
@@ -180,7 +180,7 @@ func TestGatewaysInShadowGiveTheHandlersOwn(t *testing.T) {
 
 // Every message in shadow is handed to its handler and acknowledged by its result alone.
 func TestMessagesInShadowAreAllHandled(t *testing.T) {
-	stores := map[string]idem.Store{"up": memory(), "down": unreachable{memory()}}
+	stores := map[string]idem.Store{"up": memory(), "down": unreachable()}
 	for where, store := range stores {
 		t.Run(where, func(t *testing.T) {
 			e, told := shadowEngine(t, store)
