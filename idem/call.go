@@ -39,9 +39,9 @@ type Answer struct {
 	// Body is the encoded result. With a class other than ClassCompleted the caller
 	// gets it and it is not recorded.
 	Body []byte
-	// Kept is recorded in place of a Body that cannot be stored: what must survive
+	// Summary is recorded in place of a Body that cannot be stored: what must survive
 	// of it. At most 1 KiB; more is dropped.
-	Kept []byte
+	Summary []byte
 	// Omitted is why there is no Body although the handler succeeded.
 	Omitted error
 	// Err is the handler's error.

@@ -165,11 +165,11 @@ func TestKeptIsWhatReplaysGet(t *testing.T) {
 		ans  idem.Answer
 		kept string
 	}{
-		{"unencodable", idem.Answer{Omitted: errors.New("no form"), Kept: []byte("status 201")}, "status 201"},
-		{"too large", idem.Answer{Body: make([]byte, 5000), Kept: []byte("status 201")}, "status 201"},
+		{"unencodable", idem.Answer{Omitted: errors.New("no form"), Summary: []byte("status 201")}, "status 201"},
+		{"too large", idem.Answer{Body: make([]byte, 5000), Summary: []byte("status 201")}, "status 201"},
 		{"nothing kept", idem.Answer{Body: make([]byte, 5000)}, ""},
-		{"more than may be kept", idem.Answer{Body: make([]byte, 5000), Kept: make([]byte, 1025)}, ""},
-		{"too large to keep, unencodable", idem.Answer{Omitted: errors.New("no form"), Kept: make([]byte, 3000)}, ""},
+		{"more than may be kept", idem.Answer{Body: make([]byte, 5000), Summary: make([]byte, 1025)}, ""},
+		{"too large to keep, unencodable", idem.Answer{Omitted: errors.New("no form"), Summary: make([]byte, 3000)}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRigOver(t, memstore.Options{MaxResult: 1024}.New(), nil)
@@ -184,7 +184,7 @@ func TestKeptIsWhatReplaysGet(t *testing.T) {
 			_, err = r.engine.Execute(t.Context(), call)
 			var gone *idem.OutcomeUnavailableError
 			require.ErrorAs(t, err, &gone)
-			require.Equal(t, tc.kept, string(gone.Kept))
+			require.Equal(t, tc.kept, string(gone.Summary))
 		})
 	}
 }

@@ -78,7 +78,7 @@ func (e *Engine) Replay(ctx context.Context, rec *Record) (Outcome, error) {
 		return Outcome{}, err
 	}
 	if rec.Omitted {
-		return out, &OutcomeUnavailableError{Kept: body}
+		return out, &OutcomeUnavailableError{Summary: body}
 	}
 	out.Body = body
 	return out, nil

@@ -19,7 +19,7 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 		}
 		return nil, ans
 	}
-	ans.Value, ans.Kept, ans.ResponseVersion = given, kept(given.Status), c.opts.ResponseVersion
+	ans.Value, ans.Summary, ans.ResponseVersion = given, kept(given.Status), c.opts.ResponseVersion
 	if err == nil {
 		ans.Class = c.classOf(given.Status)
 		ans.Cause = statusError(given.Status)

@@ -149,7 +149,7 @@ func refuse(err error) *situation {
 		return &situation{code: CodeOutcomeUnknown}
 	case errors.As(err, &gone):
 		f := &situation{code: CodeOutcomeUnavailable}
-		if r, err := decode(gone.Kept); err == nil {
+		if r, err := decode(gone.Summary); err == nil {
 			f.status = r.Status
 		}
 		return f
