@@ -55,10 +55,10 @@ type Answer struct {
 	Value any
 	// ResponseVersion of the Body's schema; zero for none, as for what is less or more than 2^31-1.
 	ResponseVersion int
-	// Refused makes the answer of an attempt whose [Unit] of work the store refused,
+	// OnRefused makes the answer of an attempt whose [Unit] of work the store refused,
 	// such as a response that says so. It is then the attempt's answer, without the
 	// unit. Nil means that the reason is the handler's error.
-	Refused func(reason error) Answer
+	OnRefused func(reason error) Answer
 }
 
 // Outcome is what a call says of its outcome, beside the result.

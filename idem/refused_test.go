@@ -136,7 +136,7 @@ func TestRefusedUnitHasAnAnswer(t *testing.T) {
 					}
 					_, err := pay(effect{n: 1, refuse: errPlain, ambiguous: ambiguous}, nil)(ctx, 1)
 					require.NoError(t, err)
-					return idem.Answer{Body: []byte("paid"), Refused: func(reason error) idem.Answer {
+					return idem.Answer{Body: []byte("paid"), OnRefused: func(reason error) idem.Answer {
 						require.Same(t, errPlain, reason)
 						return idem.Answer{Body: []byte("declined")}
 					}}

@@ -111,7 +111,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		live, ans = c.keep(given, err)
 		own = ans.Err
 		if c.opts.Refused != nil && err == nil {
-			ans.Refused = func(reason error) (other idem.Answer) {
+			ans.OnRefused = func(reason error) (other idem.Answer) {
 				live, other = c.refused(ctx, reason)
 				own = other.Err
 				return other
