@@ -70,13 +70,13 @@ type Outcome struct {
 	// Replayed is set if it is a recorded one: the handler did not run in this call, or
 	// its attempt lost the claim to the one whose outcome this is.
 	Replayed bool
-	// State of the record as far as this call knows.
-	State State
-	// Ended is the state in which this call's own attempt ended, empty without Executed.
-	Ended State
-	// Stopped is why this call's own attempt got no outcome, whatever its handler returned: a
+	// RecordState of the record as far as this call knows.
+	RecordState State
+	// AttemptState is the state in which this call's own attempt ended, empty without Executed.
+	AttemptState State
+	// StopCause is why this call's own attempt got no outcome, whatever its handler returned: a
 	// step could not be recorded or read, or a [*StepInterruptedError].
-	Stopped error
+	StopCause error
 	// Failure of an attempt that did not complete, as it is or will be recorded.
 	Failure *Failure
 	// Ref is what the provider calls the effect, if that is known: see [SetReference].

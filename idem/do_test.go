@@ -47,7 +47,7 @@ func TestLiveResultIsTheReplayedOne(t *testing.T) {
 
 	require.False(t, live.Outcome.Replayed)
 	require.True(t, replay.Outcome.Replayed)
-	live.Outcome.Executed, live.Outcome.Replayed, live.Outcome.Ended = false, true, ""
+	live.Outcome.Executed, live.Outcome.Replayed, live.Outcome.AttemptState = false, true, ""
 	require.Equal(t, live.Outcome, replay.Outcome, "attempt, state and times too")
 }
 
@@ -152,7 +152,7 @@ func TestTooLargeResultIsCompletedWithoutIt(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, big, live.Value)
 	require.True(t, live.Outcome.Omitted)
-	require.Equal(t, idem.Completed, live.Outcome.State)
+	require.Equal(t, idem.Completed, live.Outcome.RecordState)
 	replay, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { panic("must not run") })
 	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
 	require.True(t, replay.Outcome.Replayed)

@@ -239,7 +239,7 @@ func (b *batch[R]) identify(d *delivery[R], w *job) error {
 
 // settle gives the delivery the reason of what became of its work.
 func (b *batch[R]) settle(d *delivery[R], out idem.Outcome, err error) {
-	d.out.Err, d.out.State, d.out.Attempt, d.out.Failure = err, out.State, out.Attempt, out.Failure
+	d.out.Err, d.out.State, d.out.Attempt, d.out.Failure = err, out.RecordState, out.Attempt, out.Failure
 	if out.Executed {
 		if d.out.Reason = reasonOfOwn(out); d.out.Reason == ReasonNotYetKnown {
 			d.out.LeaseUntil = time.Now().Add(askAgain(&out).Sub(b.engine.Now()))

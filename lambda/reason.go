@@ -83,17 +83,17 @@ func (r Reason) Acknowledges() bool {
 // not be recorded yet. A failure acknowledges only if it is recorded.
 func reasonOfOwn(out idem.Outcome) Reason {
 	switch {
-	case out.Ended == idem.Completed:
+	case out.AttemptState == idem.Completed:
 		return ReasonExecuted
-	case out.State == idem.Failed:
+	case out.RecordState == idem.Failed:
 		return ReasonFailed
-	case out.State == idem.Released && !askAgain(&out).IsZero():
+	case out.RecordState == idem.Released && !askAgain(&out).IsZero():
 		return ReasonNotYetKnown
-	case out.State == idem.Released && errors.Is(out.Stopped, idem.ErrRecordUnreadable):
+	case out.RecordState == idem.Released && errors.Is(out.StopCause, idem.ErrRecordUnreadable):
 		return ReasonRecordUnreadable
-	case out.State == idem.Released:
+	case out.RecordState == idem.Released:
 		return ReasonReleased
-	case out.State == idem.Unknown:
+	case out.RecordState == idem.Unknown:
 		return ReasonUnknown
 	}
 	return ReasonUnrecorded
@@ -101,7 +101,7 @@ func reasonOfOwn(out idem.Outcome) Reason {
 
 // askAgain is when a step can be asked about that has stopped the attempt; zero if none has.
 func askAgain(out *idem.Outcome) time.Time {
-	if open, ok := errors.AsType[*idem.StepInterruptedError](out.Stopped); ok {
+	if open, ok := errors.AsType[*idem.StepInterruptedError](out.StopCause); ok {
 		return open.AskAgain
 	}
 	return time.Time{}

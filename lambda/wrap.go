@@ -112,7 +112,7 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 			},
 		})
 		switch {
-		case out.Stopped != nil:
+		case out.StopCause != nil:
 			return nil, stopped(&out, err)
 		case out.Executed && err != nil:
 			return nil, fromHandler(err)

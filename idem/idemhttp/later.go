@@ -229,7 +229,7 @@ func (c *laters) record(ctx context.Context, r *Request, l *laterRoute, call ide
 		return nil, err
 	case res.Status == http.StatusAccepted && out.StatusID != "":
 		res.Headers["Location"] = l.up + out.StatusID
-	case failed, out.State == idem.Completed && res.Status < 400:
+	case failed, out.RecordState == idem.Completed && res.Status < 400:
 		c.markReplay(res, &out)
 	}
 	return res, nil
@@ -247,7 +247,7 @@ func (c *laters) told(ctx context.Context, r *Request, l *laterRoute, out *idem.
 		}
 		return c.refusal(ctx, r, no), nil
 	}
-	switch out.State {
+	switch out.RecordState {
 	case idem.Unknown:
 		return c.refusal(ctx, r, &situation{code: CodeOutcomeUnknown}), nil
 	case idem.Completed:
@@ -262,7 +262,7 @@ func (c *laters) told(ctx context.Context, r *Request, l *laterRoute, out *idem.
 		return c.done(ctx, r, l, out), nil
 	}
 	state := LaterState{State: idem.InProgress, ID: out.StatusID}
-	if out.State == idem.Pending {
+	if out.RecordState == idem.Pending {
 		state.State = idem.Pending
 	}
 	body, _ := json.Marshal(state) // two strings can always be encoded

@@ -172,17 +172,17 @@ func refuse(err error) *situation {
 // a response: see [Contract.Serve].
 func (c *Contract) stopped(out *idem.Outcome, answered bool) *situation {
 	switch {
-	case out.Stopped == nil && !answered:
+	case out.StopCause == nil && !answered:
 		return nil
-	case out.Ended == idem.Unknown, out.State == idem.Unknown:
+	case out.AttemptState == idem.Unknown, out.RecordState == idem.Unknown:
 		return &situation{code: CodeOutcomeUnknown}
-	case out.Stopped == nil, out.Ended != idem.Released:
+	case out.StopCause == nil, out.AttemptState != idem.Released:
 		return nil
 	}
-	if open, ok := errors.AsType[*idem.StepInterruptedError](out.Stopped); ok {
+	if open, ok := errors.AsType[*idem.StepInterruptedError](out.StopCause); ok {
 		return &situation{code: CodeNotYetKnown, after: max(open.AskAgain.Sub(c.engine.Now()), minRetryAfter)}
 	}
-	return refuse(out.Stopped)
+	return refuse(out.StopCause)
 }
 
 const (

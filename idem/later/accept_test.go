@@ -68,7 +68,7 @@ func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
 	key := statement.Key("acme", "june")
 	first := d.accept(key, 3)
 	require.NoError(t, first.Err)
-	require.Equal(t, idem.Pending, first.Value.Outcome.State)
+	require.Equal(t, idem.Pending, first.Value.Outcome.RecordState)
 	require.False(t, first.Value.Outcome.Executed)
 	id := first.Value.Outcome.StatusID
 	require.Equal(t, id, d.accepted(key, 3), "the same request has the same answer")
@@ -80,11 +80,11 @@ func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
 
 	s, err := later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
 	require.NoError(t, err)
-	require.Equal(t, idem.Pending, s.State)
+	require.Equal(t, idem.Pending, s.RecordState)
 	got := d.work(statement, key.ID(), func() {
 		s, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
 		require.NoError(t, err)
-		require.Equal(t, idem.InProgress, s.State)
+		require.Equal(t, idem.InProgress, s.RecordState)
 		require.Equal(t, id, d.accepted(key, 3), "while the worker runs too")
 	})
 	require.NoError(t, got.Err)
@@ -98,7 +98,7 @@ func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
 	require.Equal(t, 1, d.runs)
 	s, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
 	require.NoError(t, err)
-	require.Equal(t, idem.Completed, s.State)
+	require.Equal(t, idem.Completed, s.RecordState)
 	require.Equal(t, `"lines: 3"`, string(s.Body))
 	done := d.accept(key, 3)
 	require.NoError(t, done.Err)
@@ -205,7 +205,7 @@ func TestAProcessMayDieAtAnyCallForAcceptedWork(t *testing.T) {
 					}
 					s, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
 					require.NoError(t, err)
-					require.Equal(t, rec.State, s.State)
+					require.Equal(t, rec.State, s.RecordState)
 				})
 			}
 		}
@@ -258,7 +258,7 @@ func TestAWorkersIDIsChecked(t *testing.T) {
 	require.NoError(t, d.work(statement, none.ID(), nil).Err)
 	s, err := later.StatusOf(t.Context(), d.Engine, statement, idem.NoTenant, id)
 	require.NoError(t, err)
-	require.Equal(t, idem.Completed, s.State)
+	require.Equal(t, idem.Completed, s.RecordState)
 }
 
 // A sweep ends what no worker has come for, once its time is over and not before.

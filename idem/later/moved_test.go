@@ -42,10 +42,10 @@ func TestAMessageNamesTheRecordThatHasMoved(t *testing.T) {
 	require.NoError(t, d.work(before, message, nil).Err)
 	s, err := later.StatusOf(t.Context(), d.Engine, before, "acme", id)
 	require.NoError(t, err)
-	require.Equal(t, idem.Completed, s.State)
+	require.Equal(t, idem.Completed, s.RecordState)
 	s, err = later.StatusOf(t.Context(), d.Engine, after, "acme", id)
 	require.NoError(t, err)
-	require.Equal(t, idem.Completed, s.State)
+	require.Equal(t, idem.Completed, s.RecordState)
 	require.Equal(t, 1, d.runs)
 }
 

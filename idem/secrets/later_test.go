@@ -26,7 +26,7 @@ func TestWhatIsAcceptedIsFoundInARotation(t *testing.T) {
 			return nil
 		})
 		require.NoError(t, err)
-		require.Equal(t, idem.Pending, res.Outcome.State)
+		require.Equal(t, idem.Pending, res.Outcome.RecordState)
 		return res.Outcome.StatusID
 	}
 	status := map[string]string{"former": accept(a, "former"), "current": accept(b, "current")}
@@ -65,7 +65,7 @@ func TestWhatIsAcceptedIsFoundInARotation(t *testing.T) {
 		for _, p := range []*process{b, a} {
 			out, err := later.StatusOf(t.Context(), p.engine, p.op, "t", id)
 			require.NoError(t, err, value)
-			require.Equal(t, idem.Completed, out.State)
+			require.Equal(t, idem.Completed, out.RecordState)
 		}
 	}
 }
