@@ -47,7 +47,7 @@ func ExampleWrap() {
 }
 
 func ExampleBy() {
-	key := idemlambda.By(func(p Payment) (tenant, value string) { return idem.NoTenant, p.ID })
+	key := idemlambda.KeyFrom(func(p Payment) (tenant, value string) { return idem.NoTenant, p.ID })
 	_, value, err := key(context.Background(), []byte(`{"paymentId":"p1"}`))
 	fmt.Println(value, err)
 	// Output: p1 <nil>

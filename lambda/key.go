@@ -76,11 +76,11 @@ func mustPointer(what, pointer string) string {
 	return pointer
 }
 
-// By takes the key from the event, decoded into the handler's own type. f returns
+// KeyFrom takes the key from the event, decoded into the handler's own type. f returns
 // [idem.NoTenant] as the tenant if there is none; an empty tenant or value is
 // refused. A tenant that f takes from the event must not be "\x00", which is
 // idem.NoTenant. The event is decoded a second time for f. A nil f panics.
-func By[In any](f func(In) (tenant, value string)) KeyFunc {
+func KeyFrom[In any](f func(In) (tenant, value string)) KeyFunc {
 	if f == nil {
 		panic(&idem.ConfigError{What: "idemlambda.By", Problem: "the function is nil"})
 	}

@@ -86,7 +86,7 @@ func TestBadPointersPanic(t *testing.T) {
 		func() { Pointer(idem.NoTenant, "$.id") },
 		func() { Pointer(idem.NoTenant, "/a~2") },
 		func() { Pointer(idem.NoTenant, "/a~") },
-		func() { By[payment](nil) },
+		func() { KeyFrom[payment](nil) },
 	} {
 		requireConfigPanic(t, f)
 	}
@@ -108,7 +108,7 @@ func requireConfigPanic(t *testing.T, f func(), text ...string) {
 }
 
 func TestBy(t *testing.T) {
-	key := By(func(p payment) (string, string) { return p.Merchant, p.ID })
+	key := KeyFrom(func(p payment) (string, string) { return p.Merchant, p.ID })
 	tenant, value, err := key(context.Background(), json.RawMessage(`{"merchant":"m1","paymentId":"p1"}`))
 	require.NoError(t, err)
 	require.Equal(t, []string{"m1", "p1"}, []string{tenant, value})

@@ -84,7 +84,7 @@ func TestNoErrorTakesTheBodyToTheDefaultLog(t *testing.T) {
 		"an event in shadow": {func(e *idem.Engine) func(string) { return wrapped(idemlambda.Wrap(e, shadow, pointer, work)) }, `does not decode: the JSON number at byte 33 does not fit \"card\" of type int32`},
 		"a key in shadow":    {func(e *idem.Engine) func(string) { return wrapped(idemlambda.Wrap(e, shadow, unreadable, work)) }, `the key function panicked at log_test.go`},
 		"a decoded key in shadow": {func(e *idem.Engine) func(string) {
-			by := idemlambda.By(func(o order) (string, string) { return idem.NoTenant, o.ID })
+			by := idemlambda.KeyFrom(func(o order) (string, string) { return idem.NoTenant, o.ID })
 			return wrapped(idemlambda.Wrap(e, shadow, by, func(context.Context, struct{ ID string }) (int, error) { return 1, nil }))
 		}, "the event does not decode"},
 		"a message in shadow": {func(e *idem.Engine) func(string) { return queue(idemlambda.SQS(e, shadow, byID, nil, nothing)) }, "does not decode"},

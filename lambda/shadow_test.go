@@ -235,7 +235,7 @@ func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
 	twice := `{"id":"1","Text":"a","Text":"b"}`
 	var tokens []string
 	e, told := shadowEngine(t, memory())
-	h := Wrap(e, inShadow(charge), By(func(in shadowIn) (string, string) { return idem.NoTenant, "k" }), func(ctx context.Context, _ shadowIn) (shadowOut, error) {
+	h := Wrap(e, inShadow(charge), KeyFrom(func(in shadowIn) (string, string) { return idem.NoTenant, "k" }), func(ctx context.Context, _ shadowIn) (shadowOut, error) {
 		tokens = append(tokens, idem.Token(ctx))
 		return shadowOut{}, nil
 	})

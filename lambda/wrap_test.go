@@ -207,7 +207,7 @@ func TestKeyFunctionsFaults(t *testing.T) {
 		{func(context.Context, json.RawMessage) (string, string, error) { return "", "", own }, own},
 		{func(context.Context, json.RawMessage) (string, string, error) { return "", "v", nil }, idem.ErrKeyInvalid},
 		{func(context.Context, json.RawMessage) (string, string, error) { return idem.NoTenant, "", nil }, idem.ErrKeyInvalid},
-		{By(func(payment) (string, string) { return "", "" }), idem.ErrKeyInvalid},
+		{KeyFrom(func(payment) (string, string) { return "", "" }), idem.ErrKeyInvalid},
 	} {
 		h := Wrap(newEngine(t, memory()), charge, c.key, func(context.Context, payment) (receipt, error) {
 			t.Fatal("the handler ran")
