@@ -110,7 +110,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		given, err := next(ctx)
 		live, ans = c.keep(given, err)
 		own = ans.Err
-		if c.opts.Refused != nil && err == nil {
+		if c.opts.OnUnitRefused != nil && err == nil {
 			ans.OnRefused = func(reason error) (other idem.Answer) {
 				live, other = c.refused(ctx, reason)
 				own = other.Err

@@ -48,7 +48,7 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 
 // refused makes an answer of the service's response to a refused unit of work.
 func (c *Contract) refused(ctx context.Context, reason error) (live *Response, ans idem.Answer) {
-	given, err := c.opts.Refused(ctx, reason)
+	given, err := c.opts.OnUnitRefused(ctx, reason)
 	if given == nil && err == nil {
 		err = reason
 	}

@@ -82,13 +82,13 @@ type Options struct {
 	// first. Other statuses keep their meaning, see the package's documentation.
 	Status map[int]idem.Class
 
-	// Refused makes the response of a request whose unit of work was refused. With
+	// OnUnitRefused makes the response of a request whose unit of work was refused. With
 	// dynamostore.Tx a condition of the transaction did not hold, and nothing of it was
-	// written. Refused gets the error that the action's function returned. Its response
+	// written. OnUnitRefused gets the error that the action's function returned. Its response
 	// replaces the handler's and counts by its status: a 402 or 409 is recorded and
 	// replayed. If it returns an error or neither, the effect is as if the handler had
 	// returned the error. Nil means that the reason is the handler's error.
-	Refused func(ctx context.Context, reason error) (*Response, error)
+	OnUnitRefused func(ctx context.Context, reason error) (*Response, error)
 
 	// What is kept of a response, and what a replay consists of.
 
