@@ -81,7 +81,7 @@ func TestOutcomeOfALostAttemptIsNotItsOwn(t *testing.T) {
 	require.Nil(t, out.Failure)
 }
 
-// Stopped is the engine's own reason: what a step could not do in this operation, and not what
+// StopCause is the engine's own reason: what a step could not do in this operation, and not what
 // another operation, or Abort, has said to the handler.
 func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
 	own := errors.New("own")
@@ -98,7 +98,7 @@ func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		began bool // by an earlier attempt
 		run   func(context.Context, *rig) error
-		want  error // that Stopped matches; nil for none
+		want  error // that StopCause matches; nil for none
 		ended idem.State
 	}{
 		"interrupted":              {true, func(ctx context.Context, _ *rig) error { return open(ctx, 0) }, idem.ErrStepInterrupted, idem.Unknown},

@@ -28,7 +28,7 @@ func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { r
 // claimed.
 //
 // fn's error reaches the runtime unchanged, unless the engine has ended the attempt
-// ([idem.Outcome].Stopped), such as for an interrupted step. A recorded failure is replayed with the same
+// ([idem.Outcome].StopCause), such as for an interrupted step. A recorded failure is replayed with the same
 // errorMessage (up to 2 KiB) and errorType. The engine's own answers have types of their
 // own, by which Step Functions can retry and catch. InFlightError, TooManyError,
 // StoreUnavailableError, OutOfTimeError, NotCommittedError and OutcomeNotYetKnownError are worth a retry; the last,

@@ -78,7 +78,7 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 //
 // The error is next's own, unchanged, or a recorded failure as a [*idem.RecordedError], or
 // a fault that no client can act on. Where the engine has ended next's attempt
-// ([idem.Outcome].Stopped), such as for an interrupted step, the answer is a refusal, whatever
+// ([idem.Outcome].StopCause), such as for an interrupted step, the answer is a refusal, whatever
 // next returned: 409 outcome_unknown if the attempt was parked, which the next call gets too,
 // and 409 outcome_not_yet_known if a step is asked about again later. Under a key, either the
 // response or the error is nil. In shadow ([Contract.Shadow]) both are next's own.
