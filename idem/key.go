@@ -51,9 +51,9 @@ func (o Operation) Key(tenant, value string) Key {
 	return k
 }
 
-// KeyOf returns the key of a record of the operation from its [Key.ID] alone. It has no value,
+// KeyFromID returns the key of a record of the operation from its [Key.ID] alone. It has no value,
 // and so claims a record that is there, or nothing.
-func (o Operation) KeyOf(id string) Key {
+func (o Operation) KeyFromID(id string) Key {
 	tenant, name, digest := protocol.ParseRecordID(id)
 	if tenant == "" {
 		tenant = NoTenant

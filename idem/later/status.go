@@ -45,7 +45,7 @@ func find(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id str
 		return nil, ErrNotAccepted
 	}
 	// The id of the tenant's record of the operation that has this digest.
-	key := op.KeyOf(any.ID()[:strings.LastIndexByte(any.ID(), '#')+1] + digest)
+	key := op.KeyFromID(any.ID()[:strings.LastIndexByte(any.ID(), '#')+1] + digest)
 	if key.Err() != nil {
 		return nil, ErrNotAccepted
 	}
