@@ -110,8 +110,8 @@ func ExampleSQSPointer() {
 }
 
 // A producer sends the key with the message.
-func ExampleSQSSendingOf() {
-	sending, err := idemlambda.SQSSendingOf(Fulfil, "acme", "order-1042")
+func ExampleSQSAttributesFor() {
+	sending, err := idemlambda.SQSAttributesFor(Fulfil, "acme", "order-1042")
 	if err != nil {
 		panic(err)
 	}

@@ -17,7 +17,7 @@ import (
 type SQSKeyFunc = RecordKeyFunc[events.SQSMessage]
 
 // SQSAttribute takes the key from the message attribute with this name, as
-// [SQSSendingOf] sets it, and the tenant from the attribute tenantAttribute.
+// [SQSAttributesFor] sets it, and the tenant from the attribute tenantAttribute.
 // tenantAttribute may be [idem.NoTenant]. Attributes must be of type String or Number and
 // not empty; anything else is an error that matches [idem.ErrKeyInvalid]. The key stays
 // the same after a redrive from a dead-letter queue, and if a producer sends the message
