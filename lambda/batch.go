@@ -157,7 +157,7 @@ func (b *batch[R]) workLane(lane []*delivery[R]) {
 				b.handle(d)
 				return
 			}
-			d.out.Reason, d.out.Err, d.out.LeaseUntil = ReasonBehind, errBehind, stop.out.LeaseUntil
+			d.out.Reason, d.out.Err, d.out.LeaseUntil = ReasonBlocked, errBehind, stop.out.LeaseUntil
 		})
 		if stop == nil && !d.out.Reason.Acknowledges() {
 			stop = d

@@ -69,9 +69,9 @@ const (
 	ReasonStoreUnavailable Reason = "store_unavailable"
 	// ReasonOutOfTime: too little time of the invocation was left; nothing was executed.
 	ReasonOutOfTime Reason = "out_of_time"
-	// ReasonBehind: an earlier delivery is redelivered, and order matters; nothing was
+	// ReasonBlocked: an earlier delivery is redelivered, and order matters; nothing was
 	// executed.
-	ReasonBehind Reason = "behind_failure"
+	ReasonBlocked Reason = "behind_failure"
 )
 
 // Acknowledges reports whether the service does not deliver it again.
@@ -142,7 +142,7 @@ func (r Reason) level() slog.Level {
 	switch r {
 	case ReasonExecuted, ReasonReplayed:
 		return slog.LevelDebug
-	case ReasonInFlight, ReasonNotYetKnown, ReasonAccepted, ReasonTooMany, ReasonOutOfTime, ReasonBehind:
+	case ReasonInFlight, ReasonNotYetKnown, ReasonAccepted, ReasonTooMany, ReasonOutOfTime, ReasonBlocked:
 		return slog.LevelInfo
 	case ReasonPanicked:
 		return slog.LevelError

@@ -242,7 +242,7 @@ func TestSQSStopsAGroupAtItsFirstFailure(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"a2", "a3", "a4"}, named(res))
 	require.Equal(t, map[string]Reason{
-		"a1": ReasonExecuted, "a2": ReasonReleased, "a3": ReasonBehind, "a4": ReasonBehind, "b1": ReasonExecuted, "b2": ReasonExecuted,
+		"a1": ReasonExecuted, "a2": ReasonReleased, "a3": ReasonBlocked, "a4": ReasonBlocked, "b1": ReasonExecuted, "b2": ReasonExecuted,
 	}, seen.reasons())
 }
 

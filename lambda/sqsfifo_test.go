@@ -87,7 +87,7 @@ func TestSQSGroupsOfAStandardQueue(t *testing.T) {
 	res, err = h(t.Context(), batchOf(ms...))
 	require.NoError(t, err)
 	require.Equal(t, []string{"m1", "m2"}, named(res))
-	require.Equal(t, ReasonBehind, seen.outcomes["m2"].Reason)
+	require.Equal(t, ReasonBlocked, seen.outcomes["m2"].Reason)
 }
 
 // Deliveries of a group: after a failure the order holds through the next
@@ -185,8 +185,8 @@ func TestSQSDuplicatesInTwoGroups(t *testing.T) {
 		require.Equal(t, []string{"+x", "+y", "-x", "-y"}, e.log)
 		require.Equal(t, ReasonReleased, seen.outcomes["a2"].Reason)
 		require.Equal(t, ReasonReleased, seen.outcomes["b1"].Reason)
-		require.Equal(t, ReasonBehind, seen.outcomes["a3"].Reason)
-		require.Equal(t, ReasonBehind, seen.outcomes["b2"].Reason)
+		require.Equal(t, ReasonBlocked, seen.outcomes["a3"].Reason)
+		require.Equal(t, ReasonBlocked, seen.outcomes["b2"].Reason)
 	})
 }
 
@@ -199,5 +199,5 @@ func TestSQSBehindAMessageInFlight(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, seen.outcomes["m1"].LeaseUntil.IsZero())
 	require.Equal(t, seen.outcomes["m1"].LeaseUntil, seen.outcomes["m2"].LeaseUntil)
-	require.Equal(t, ReasonBehind, seen.outcomes["m2"].Reason)
+	require.Equal(t, ReasonBlocked, seen.outcomes["m2"].Reason)
 }

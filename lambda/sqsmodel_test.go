@@ -192,7 +192,7 @@ func (tr *trial) expected() (reasons []Reason, runs []int) {
 			switch {
 			case m.group != group:
 			case stopped:
-				reasons[i] = ReasonBehind
+				reasons[i] = ReasonBlocked
 			default:
 				reasons[i] = settle(m)
 				stopped = !slices.Contains([]Reason{ReasonExecuted, ReasonReplayed, ReasonFailed}, reasons[i])
@@ -303,7 +303,7 @@ func TestSQSNamesExactlyWhatGoesBack(t *testing.T) {
 	}
 	for _, r := range []Reason{
 		ReasonExecuted, ReasonReplayed, ReasonFailed, ReasonReleased, ReasonUnknown, ReasonPanicked, ReasonFailureNotForwarded, ReasonInFlight, ReasonKeyReused,
-		ReasonKeyInvalid, ReasonBodyUnreadable, ReasonRecordUnreadable, ReasonStoreUnavailable, ReasonOutOfTime, ReasonBehind,
+		ReasonKeyInvalid, ReasonBodyUnreadable, ReasonRecordUnreadable, ReasonStoreUnavailable, ReasonOutOfTime, ReasonBlocked,
 	} {
 		require.Greater(t, seen[r], trials/100, "too few trials give %s", r)
 	}

@@ -103,7 +103,7 @@ func TestSQSMutatedEvents(t *testing.T) {
 				require.Greater(t, reasons[r], mutations/200, r)
 			}
 			if sample == "sqs-fifo" {
-				require.Greater(t, reasons[ReasonBehind], mutations/200)
+				require.Greater(t, reasons[ReasonBlocked], mutations/200)
 			}
 		})
 	}

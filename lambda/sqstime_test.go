@@ -80,7 +80,7 @@ func TestSQSTimeBudget(t *testing.T) {
 						late++
 						require.ErrorIs(t, out.Err, idem.ErrOutOfTime)
 						require.Contains(t, named(res), out.Event.MessageId)
-					case ReasonBehind:
+					case ReasonBlocked:
 						late++
 					}
 				}

@@ -130,7 +130,7 @@ func TestAStreamBringsTheWorker(t *testing.T) {
 	res, err = handle(t.Context(), events.DynamoDBEvent{Records: event.Records[6:]})
 	require.NoError(t, err)
 	require.Empty(t, res.BatchItemFailures)
-	require.Equal(t, []idemlambda.Reason{idemlambda.ReasonReleased, idemlambda.ReasonBehind, idemlambda.ReasonExecuted, idemlambda.ReasonExecuted}, reasons)
+	require.Equal(t, []idemlambda.Reason{idemlambda.ReasonReleased, idemlambda.ReasonBlocked, idemlambda.ReasonExecuted, idemlambda.ReasonExecuted}, reasons)
 	require.Equal(t, idem.Completed, h.Record(op.Key("acme", "june")).State)
 	require.Equal(t, idem.Completed, h.Record(op.Key(idem.NoTenant, "july")).State)
 	require.Equal(t, idem.Pending, h.Record(other.Key("acme", "june")).State)
