@@ -76,10 +76,10 @@ type Later struct {
 	// [later.DefaultFor].
 	For time.Duration
 
-	// SeeOther returns where the resource is that the work has made, from its result: the
+	// ResultLocation returns where the resource is that the work has made, from its result: the
 	// outcome is then 303 with this Location, an absolute path or a URL. If it returns "" or
 	// nothing that can be a Location, or is nil, the outcome is 200 with the result.
-	SeeOther func(result []byte) string
+	ResultLocation func(result []byte) string
 
 	// Failed makes the answer for a worker's recorded failure, such as a problem of the service's
 	// own. If it returns nil, or is nil, the answer is 500 operation_failed, which tells no
@@ -280,7 +280,7 @@ const maxPoll = 30 * time.Second
 // done is the outcome of work that has completed.
 func (c *laters) done(ctx context.Context, r *Request, l *laterRoute, out *idem.Outcome) *Response {
 	at := ""
-	if l.SeeOther != nil && !safely(func() bool { at = l.SeeOther(slices.Clone(out.Body)); return true }) {
+	if l.ResultLocation != nil && !safely(func() bool { at = l.ResultLocation(slices.Clone(out.Body)); return true }) {
 		at = ""
 	}
 	if at != "" && isLinkTarget(at) {

@@ -256,12 +256,12 @@ func TestOutcomesOfAcceptedWork(t *testing.T) {
 		},
 		"a resource": {
 			change: func(l *Later, _ *Options) {
-				l.SeeOther = func(result []byte) string { return "/archive/" + string(result[9:10]) }
+				l.ResultLocation = func(result []byte) string { return "/archive/" + string(result[9:10]) }
 			},
 			end: func(b *bureau) { require.NoError(b, b.work(nil)) }, status: 303,
 		},
 		"no resource": {
-			change: func(l *Later, _ *Options) { l.SeeOther = func([]byte) string { return "not a\nlink" } },
+			change: func(l *Later, _ *Options) { l.ResultLocation = func([]byte) string { return "not a\nlink" } },
 			end:    func(b *bureau) { require.NoError(b, b.work(nil)) }, status: 200,
 		},
 		"expired": {end: func(b *bureau) { require.NoError(b, b.work(nil)); b.pass(48 * time.Hour) }, status: 410, code: CodeExpired, again: 202},
