@@ -35,7 +35,7 @@ func TestOutcomeTellsHowTheAttemptEnded(t *testing.T) {
 				if !written {
 					h.Faults.Always(idemtest.Refuse, idemtest.Finish)
 				}
-				key := idem.Operation{Name: "op", Repeat: c.repeat}.Key(idem.NoTenant, "k")
+				key := idem.Operation{Name: "op", Repeat: c.repeat}.Key(idem.SingleTenant, "k")
 				call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(context.Context) idem.Answer { return c.answer }}
 				out, _ := h.Engine.Execute(t.Context(), call)
 				require.Equal(t, c.want, out.AttemptState)
@@ -60,7 +60,7 @@ func TestOutcomeTellsHowTheAttemptEnded(t *testing.T) {
 // The outcome of an attempt that lost its claim is another's.
 func TestOutcomeOfALostAttemptIsNotItsOwn(t *testing.T) {
 	h := idemtest.New(t, nil)
-	key := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key(idem.NoTenant, "k")
+	key := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key(idem.SingleTenant, "k")
 	call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil)}
 	call.Run = func(context.Context) idem.Answer {
 		h.Clock.Advance(2 * idem.DefaultLease)

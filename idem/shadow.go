@@ -43,7 +43,7 @@ func (e *Engine) observe(ctx context.Context, c Call) (Outcome, error) {
 		// There is no record. The token is that of the key all the same: a retry sends it again.
 		x.call.Key.id = ""
 		if c.Key.Err() != nil {
-			a.key.id = recordID(NoTenant, c.Key.op.Name, newID()) // nothing shares it
+			a.key.id = recordID(SingleTenant, c.Key.op.Name, newID()) // nothing shares it
 		}
 	} else {
 		if c.Key.name != nil {

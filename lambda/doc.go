@@ -7,7 +7,7 @@
 //
 //	var Charge = idem.Operation{Name: "charge", Repeat: idem.Repeatable}
 //
-//	var byPaymentID = idemlambda.Pointer(idem.NoTenant, "/paymentId")
+//	var byPaymentID = idemlambda.Pointer(idem.SingleTenant, "/paymentId")
 //
 //	func main() {
 //		…

@@ -99,7 +99,7 @@ func TestMarksCountAroundLambdaErrors(t *testing.T) {
 		h := Wrap(newEngine(t, store), charge, byPaymentID, func(context.Context, payment) (receipt, error) { return receipt{}, c.given })
 		_, err := invoke(t, h, event)
 		require.Equal(t, own, err)
-		rec, err := store.Get(t.Context(), charge.Key(idem.NoTenant, "pay_1").ID())
+		rec, err := store.Get(t.Context(), charge.Key(idem.SingleTenant, "pay_1").ID())
 		require.NoError(t, err)
 		require.Equal(t, c.state, rec.State)
 		require.Equal(t, "m", rec.Failure.Message)

@@ -59,5 +59,5 @@ func S3ObjectVersion(_ context.Context, r *events.S3EventRecord) (tenant, value 
 	if o.Sequencer == "" {
 		return "", "", fmt.Errorf("%w: the notification of %s has no sequencer: give a key function that knows what tells its kind apart", idem.ErrKeyInvalid, r.EventName)
 	}
-	return idem.NoTenant, identityOf(r.EventName, r.S3.Bucket.Name, o.Key, "v"+o.VersionID, "s"+o.Sequencer), nil
+	return idem.SingleTenant, identityOf(r.EventName, r.S3.Bucket.Name, o.Key, "v"+o.VersionID, "s"+o.Sequencer), nil
 }

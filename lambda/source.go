@@ -11,7 +11,7 @@ import (
 )
 
 // RecordKeyFunc finds tenant and value of the key in a record of an event. It
-// returns [idem.NoTenant] as the tenant if there is none. It must not change or
+// returns [idem.SingleTenant] as the tenant if there is none. It must not change or
 // keep the record and must be safe for concurrent use. After an error the record
 // is redelivered, and nothing is executed.
 type RecordKeyFunc[R any] func(ctx context.Context, record *R) (tenant, value string, err error)
@@ -101,7 +101,7 @@ func (s *source[R]) check(noHandler, text bool) error {
 	case s.op.Check() != nil:
 		return s.op.Check()
 	case s.key == nil:
-		return invalid("the key function is nil: say where the key is, such as idemlambda.SQSAttribute(idem.NoTenant, idemlambda.SQSKeyAttribute)")
+		return invalid("the key function is nil: say where the key is, such as idemlambda.SQSAttribute(idem.SingleTenant, idemlambda.SQSKeyAttribute)")
 	case noHandler:
 		return invalid("the handler is nil")
 	case s.opts.Concurrency < 0:

@@ -22,7 +22,7 @@ var fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable, KeepValue: 
 
 var quiet = slog.New(slog.DiscardHandler)
 
-var byAttribute = SQSAttribute(idem.NoTenant, SQSKeyAttribute)
+var byAttribute = SQSAttribute(idem.SingleTenant, SQSKeyAttribute)
 
 // order is the body of the tests' messages: what its handler does with it.
 type order struct {
@@ -271,7 +271,7 @@ func TestSQSRetentionOfRecords(t *testing.T) {
 		h := SQS(newEngine(t, store), op, byAttribute, &SQSOptions{Logger: quiet}, work)
 		_, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{}`)))
 		require.NoError(t, err)
-		rec, err := store.Get(t.Context(), op.Key(idem.NoTenant, "k1").ID())
+		rec, err := store.Get(t.Context(), op.Key(idem.SingleTenant, "k1").ID())
 		require.NoError(t, err)
 		require.Equal(t, noon.Add(want), rec.ExpiresAt.UTC())
 	}

@@ -96,7 +96,7 @@ func TestSQSGroupsOfAStandardQueue(t *testing.T) {
 func TestSQSOrderHoldsThroughRedeliveryAndRedrive(t *testing.T) {
 	var done []string
 	broken := true
-	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.NoTenant), &SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
+	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.SingleTenant), &SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
 		if o.ID == "o2" && broken {
 			return errDown
 		}
@@ -131,7 +131,7 @@ func TestSQSOrderHoldsThroughRedeliveryAndRedrive(t *testing.T) {
 // their messages say the same.
 func TestSQSDeduplicationIDOfOtherGroupsAndQueues(t *testing.T) {
 	var seen ran
-	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.NoTenant), &SQSOptions{Logger: quiet}, func(ctx context.Context, o order) error {
+	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.SingleTenant), &SQSOptions{Logger: quiet}, func(ctx context.Context, o order) error {
 		m, _ := SQSMessageOf(ctx)
 		return seen.work(ctx, order{ID: m.MessageId})
 	})
@@ -156,7 +156,7 @@ func TestSQSDeduplicationIDOfOtherGroupsAndQueues(t *testing.T) {
 // warns of.
 func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
 	runs := 0
-	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.NoTenant), &SQSOptions{Logger: quiet}, func(context.Context, order) error {
+	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.SingleTenant), &SQSOptions{Logger: quiet}, func(context.Context, order) error {
 		runs++
 		return nil
 	})

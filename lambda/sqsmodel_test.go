@@ -244,7 +244,7 @@ func (tr *trial) prepared(t *testing.T) *damagedStore {
 		if k.prior == "unknown" {
 			op.Repeat = idem.NotRepeatable
 		}
-		key := op.Key(idem.NoTenant, tr.value(i))
+		key := op.Key(idem.SingleTenant, tr.value(i))
 		switch k.prior {
 		case "":
 		case "damaged":
@@ -384,7 +384,7 @@ func (tr *trial) check(t *testing.T, i int, seen map[Reason]int) {
 
 	// Whatever the model says: an open question is never acknowledged.
 	for j, m := range tr.messages {
-		id := tr.op.Key(idem.NoTenant, tr.value(m.key)).ID()
+		id := tr.op.Key(idem.SingleTenant, tr.value(m.key)).ID()
 		if rec, err := w.Get(t.Context(), id); err == nil && rec != nil && rec.State == idem.Unknown {
 			require.Contains(t, named(res), m.id, "trial %d, message %d of %+v", i, j, tr)
 		}

@@ -26,7 +26,7 @@ type SQSAttributes struct {
 	// behind it
 	// (https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html).
 	// AWS charges more for messages with a group. It is a digest of the tenant, the same as in
-	// messages of package sqssender, and empty for [idem.NoTenant]: set it only if it is
+	// messages of package sqssender, and empty for [idem.SingleTenant]: set it only if it is
 	// not. In a FIFO queue a group is an order: take what has to be in order there.
 	GroupID string
 	// DeduplicationID is for FIFO queues; a standard queue refuses it. It is a digest
@@ -38,7 +38,7 @@ type SQSAttributes struct {
 // SQSAttributesFor returns what a producer sets on a message so that its consumer finds the
 // same key, however often the message is sent. The consumer uses
 // SQSAttribute(SQSTenantAttribute, SQSKeyAttribute), or
-// SQSAttribute(idem.NoTenant, SQSKeyAttribute) if the tenant is [idem.NoTenant]. Derive
+// SQSAttribute(idem.SingleTenant, SQSKeyAttribute) if the tenant is [idem.SingleTenant]. Derive
 // the value from the message's subject, or make it once and keep it with the subject.
 // [idem.Operation.Key] must accept tenant and value, and both must be text that SQS
 // accepts (https://www.w3.org/TR/REC-xml/#charsets); otherwise the error matches
@@ -49,7 +49,7 @@ func SQSAttributesFor(op idem.Operation, tenant, value string) (SQSAttributes, e
 		return SQSAttributes{}, err
 	}
 	s := SQSAttributes{Attributes: map[string]string{SQSKeyAttribute: value}, GroupID: protocol.TenantGroup(key.ID())}
-	if tenant != idem.NoTenant {
+	if tenant != idem.SingleTenant {
 		s.Attributes[SQSTenantAttribute] = tenant
 	}
 	for name, text := range s.Attributes {

@@ -15,7 +15,7 @@ func TestSQSSendingIsFound(t *testing.T) {
 		tenant, value string
 		key           SQSKeyFunc
 	}{
-		{idem.NoTenant, "order-1", SQSAttribute(idem.NoTenant, SQSKeyAttribute)},
+		{idem.SingleTenant, "order-1", SQSAttribute(idem.SingleTenant, SQSKeyAttribute)},
 		{"acme", "order-1", SQSAttribute(SQSTenantAttribute, SQSKeyAttribute)},
 		{"acme & söhne", "a/b c\té\U0001F600", SQSAttribute(SQSTenantAttribute, SQSKeyAttribute)},
 		{strings.Repeat("t", 64), strings.Repeat("v", 1024), SQSAttribute(SQSTenantAttribute, SQSKeyAttribute)},
@@ -41,7 +41,7 @@ func TestSQSSendingTellsMessagesApart(t *testing.T) {
 	refund := idem.Operation{Name: "refund"}
 	seen := map[string]bool{}
 	for _, op := range []idem.Operation{fulfil, refund} {
-		for _, tenant := range []string{idem.NoTenant, "a", "b"} {
+		for _, tenant := range []string{idem.SingleTenant, "a", "b"} {
 			for _, value := range []string{"1", "2"} {
 				s, err := SQSAttributesFor(op, tenant, value)
 				require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestSQSSendingHasOneGroupForEachTenant(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, s.GroupID, other.GroupID)
 	}
-	s, err := SQSAttributesFor(fulfil, idem.NoTenant, "order-1")
+	s, err := SQSAttributesFor(fulfil, idem.SingleTenant, "order-1")
 	require.NoError(t, err)
 	require.Empty(t, s.GroupID, "SQS takes each message without a group for a tenant's own")
 }

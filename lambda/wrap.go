@@ -144,7 +144,7 @@ func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc,
 	case op.Check() != nil:
 		return op.Check()
 	case key == nil:
-		return invalid("the key function is nil: say where the key is, such as idemlambda.Pointer(idem.NoTenant, \"/paymentId\")")
+		return invalid("the key function is nil: say where the key is, such as idemlambda.Pointer(idem.SingleTenant, \"/paymentId\")")
 	case noHandler:
 		return invalid("the handler is nil")
 	case sel.Check() != nil:

@@ -33,7 +33,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *si
 		if principal, why, err = callerOf(ctx, r, c.opts.Principal); err != nil {
 			return call, nil, err
 		}
-		if principal == "" || principal == idem.NoTenant {
+		if principal == "" || principal == idem.SingleTenant {
 			return call, &situation{code: CodePrincipalMissing, why: why}, nil
 		}
 	}
@@ -69,8 +69,8 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *si
 // request has none; why may say more.
 func callerOf(ctx context.Context, r *Request, f TenantFunc) (name, why string, err error) {
 	name, err = f(ctx, r)
-	if errors.Is(err, ErrNoTenant) {
-		var own noTenant
+	if errors.Is(err, ErrTenantMissing) {
+		var own tenantMissing
 		errors.As(err, &own)
 		return "", string(own), nil
 	}

@@ -141,7 +141,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		return c.refusal(ctx, r, refuse(err)), nil
 	}
 	if no := refuse(err); no != nil {
-		if no.code == CodeKeyReused && call.Key.Tenant() == idem.NoTenant {
+		if no.code == CodeKeyReused && call.Key.Tenant() == idem.SingleTenant {
 			// Another client may have sent the first request.
 			no.status, no.why = 0, ""
 		}

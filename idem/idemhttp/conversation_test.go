@@ -93,7 +93,7 @@ func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
 				return r
 			}
 			tokens, last := sendsTokens(t, nil, tc.limit, retry(), retry())
-			live := protocol.Token(charge.Key(idem.NoTenant, testKey).ID(), "")
+			live := protocol.Token(charge.Key(idem.SingleTenant, testKey).ID(), "")
 			require.Equal(t, []string{live, live}, tokens)
 			require.Contains(t, last, tc.kind)
 		})

@@ -213,7 +213,7 @@ func TestUnusablePrincipal(t *testing.T) {
 		code Code
 	}{
 		"empty":         {func(context.Context, *Request) (string, error) { return "", nil }, CodePrincipalMissing},
-		"none":          {func(context.Context, *Request) (string, error) { return "", ErrNoTenant }, CodePrincipalMissing},
+		"none":          {func(context.Context, *Request) (string, error) { return "", ErrTenantMissing }, CodePrincipalMissing},
 		"no tenant":     {SingleTenant, CodePrincipalMissing},
 		"too long":      {func(context.Context, *Request) (string, error) { return strings.Repeat("p", 1024), nil }, CodePrincipalMissing},
 		"long with key": {func(context.Context, *Request) (string, error) { return strings.Repeat("p", 1000), nil }, CodeKeyInvalid},

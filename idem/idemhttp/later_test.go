@@ -69,7 +69,7 @@ func newBureau(t *testing.T, store idem.Store, change ...func(*Later, *Options))
 func tenantHeader(_ context.Context, r *Request) (string, error) {
 	v := r.header("Tenant")
 	if len(v) == 0 {
-		return "", ErrNoTenant
+		return "", ErrTenantMissing
 	}
 	return v[0], nil
 }

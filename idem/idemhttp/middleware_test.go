@@ -256,11 +256,11 @@ func TestErrorsOfTheMiddleware(t *testing.T) {
 func TestFromRequestOfAnotherGateway(t *testing.T) {
 	_, err := contractOf(t, memory(), tenantInHeader).Serve(t.Context(), payment(), nil)
 	require.ErrorContains(t, err, "reads requests of net/http, and this one is a <nil>")
-	for _, tenant := range []string{"", idem.NoTenant} {
+	for _, tenant := range []string{"", idem.SingleTenant} {
 		r := netRequest("POST", "/payments", "")
 		r.Header.Set("X-Tenant", tenant)
 		_, err = tenantInHeader(t.Context(), &Request{Source: r})
-		require.ErrorIs(t, err, ErrNoTenant)
+		require.ErrorIs(t, err, ErrTenantMissing)
 	}
 }
 

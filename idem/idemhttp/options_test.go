@@ -84,10 +84,10 @@ func TestOptionsAreCopied(t *testing.T) {
 
 func TestTenantFunctions(t *testing.T) {
 	id := Identity{
-		Claims: map[string]string{"sub": "s1", "empty": "", "nul": idem.NoTenant},
+		Claims: map[string]string{"sub": "s1", "empty": "", "nul": idem.SingleTenant},
 		Authorizer: map[string]any{
 			"text": "t1", "number": 42.0, "zero": 0.0, "negative": -7.0, "fraction": 1.5, "large": 9007199254740992.0,
-			"huge": 1e300, "bool": true, "null": nil, "empty": "", "nul": idem.NoTenant, "list": []any{"a"},
+			"huge": 1e300, "bool": true, "null": nil, "empty": "", "nul": idem.SingleTenant, "list": []any{"a"},
 		},
 		AccountID: "444455556666", UserID: "AROAEXAMPLEEXAMPLE01:checkout-session",
 		APIKeyID: "k7f2", TenantID: "blue",
@@ -118,7 +118,7 @@ func TestTenantFunctions(t *testing.T) {
 		"Cognito identity":    {CognitoIdentity, "eu-central-1:11112222-3333-4444-5555-666677778888"},
 		"API key":             {APIKey, "k7f2"},
 		"Lambda's tenant":     {LambdaTenant, "blue"},
-		"none":                {SingleTenant, idem.NoTenant},
+		"none":                {SingleTenant, idem.SingleTenant},
 		"session":             {IAMSession, "AROAEXAMPLEEXAMPLE01:checkout-session"},
 	} {
 		id := id
@@ -127,7 +127,7 @@ func TestTenantFunctions(t *testing.T) {
 		}
 		got, err := c.f(t.Context(), &Request{Identity: id})
 		if c.want == "" {
-			require.ErrorIs(t, err, ErrNoTenant, name)
+			require.ErrorIs(t, err, ErrTenantMissing, name)
 			continue
 		}
 		require.NoError(t, err, name)
@@ -135,7 +135,7 @@ func TestTenantFunctions(t *testing.T) {
 	}
 	for _, f := range []TenantFunc{IAMAccount, IAMUser, IAMSession, CognitoIdentity, APIKey, LambdaTenant} {
 		_, err := f(t.Context(), &Request{})
-		require.ErrorIs(t, err, ErrNoTenant)
+		require.ErrorIs(t, err, ErrTenantMissing)
 	}
 	require.Panics(t, func() { Claim("") })
 	require.Panics(t, func() { AuthorizerValue("") })
@@ -167,7 +167,7 @@ func TestFederatedIdentitiesAreNotTheirRole(t *testing.T) {
 			require.Equal(t, c.want, tenant, name)
 			continue
 		}
-		require.ErrorIs(t, err, ErrNoTenant, name)
+		require.ErrorIs(t, err, ErrTenantMissing, name)
 		require.ErrorContains(t, err, c.want, name)
 		for _, contract := range []*Contract{
 			contractOf(t, memory(), c.f),
@@ -187,7 +187,7 @@ func TestUnusableTenant(t *testing.T) {
 	broken := errors.New("directory down")
 	for name, f := range map[string]TenantFunc{
 		"empty":    func(context.Context, *Request) (string, error) { return "", nil },
-		"none":     func(context.Context, *Request) (string, error) { return "", ErrNoTenant },
+		"none":     func(context.Context, *Request) (string, error) { return "", ErrTenantMissing },
 		"too long": func(context.Context, *Request) (string, error) { return strings.Repeat("t", 65), nil },
 		"broken":   func(context.Context, *Request) (string, error) { return "", broken },
 	} {

@@ -18,7 +18,7 @@ func IssuerClaim(name string) TenantFunc {
 	return func(_ context.Context, r *Request) (string, error) {
 		both := idem.JoinValues(r.Identity.Claims["iss"], r.Identity.Claims[name])
 		if both == "" {
-			return "", ErrNoTenant
+			return "", ErrTenantMissing
 		}
 		sum := sha256.Sum256([]byte(both))
 		return base64.RawURLEncoding.EncodeToString(sum[:]), nil

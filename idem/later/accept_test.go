@@ -125,7 +125,7 @@ func TestAStatusIsItsTenantsAlone(t *testing.T) {
 		tenant, id string
 	}{
 		"another tenant":    {statement, "umbrella", id},
-		"no tenant":         {statement, idem.NoTenant, id},
+		"no tenant":         {statement, idem.SingleTenant, id},
 		"another operation": {idem.Operation{Name: "refund"}, "acme", id},
 		"a guess":           {statement, "acme", string(guess)},
 		"nothing":           {statement, "acme", strings.Repeat("A", len(id))},
@@ -252,11 +252,11 @@ func TestAWorkersIDIsChecked(t *testing.T) {
 		require.ErrorIs(t, d.work(statement, id, nil).Err, idem.ErrKeyInvalid, id)
 	}
 	require.ErrorIs(t, d.work(statement, idem.Operation{Name: "refund"}.Key("acme", "x").ID(), nil).Err, idem.ErrKeyInvalid)
-	none := statement.Key(idem.NoTenant, "x/ü#")
+	none := statement.Key(idem.SingleTenant, "x/ü#")
 	require.ErrorIs(t, d.work(statement, none.ID(), nil).Err, later.ErrNotAccepted)
 	id := d.accepted(none, 3)
 	require.NoError(t, d.work(statement, none.ID(), nil).Err)
-	s, err := later.StatusOf(t.Context(), d.Engine, statement, idem.NoTenant, id)
+	s, err := later.StatusOf(t.Context(), d.Engine, statement, idem.SingleTenant, id)
 	require.NoError(t, err)
 	require.Equal(t, idem.Completed, s.RecordState)
 }

@@ -29,7 +29,7 @@ func TestIDs(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range []idem.Key{
 		plain.Key("acme", "x"), op(secrets.New(secretA)).Key("acme", "x"), op(secrets.New(secretB)).Key("acme", "x"), op(secrets.New(secretA[:16])).Key("acme", "x"),
-		op(secrets.New(secretA)).Key("other", "x"), op(secrets.New(secretA)).Key("acme", "y"), op(secrets.New(secretA)).Key(idem.NoTenant, "acme#charge#x"),
+		op(secrets.New(secretA)).Key("other", "x"), op(secrets.New(secretA)).Key("acme", "y"), op(secrets.New(secretA)).Key(idem.SingleTenant, "acme#charge#x"),
 		idem.Operation{Name: "refund", Secrets: secrets.New(secretA)}.Key("acme", "x"),
 	} {
 		require.NoError(t, k.Err())

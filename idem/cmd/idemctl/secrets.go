@@ -99,7 +99,7 @@ func (c *secretsRetireCmd) Run(ctx context.Context, s *session) error {
 // registers opens the table for what is done with an operation's register; operation is its name
 // in ids.
 func (s *session) registers(ctx context.Context, name string) (store protocol.Rotation, b *backend, operation string, err error) {
-	key := idem.Operation{Name: name}.Key(idem.NoTenant, "any")
+	key := idem.Operation{Name: name}.Key(idem.SingleTenant, "any")
 	if err := key.Err(); err != nil {
 		return nil, nil, "", misuse("%v", err)
 	}

@@ -137,7 +137,7 @@ func nameOf(id string) (tenant, operation string) {
 		}
 		return s
 	}
-	if tenant = plain(tenant); tenant == idem.NoTenant {
+	if tenant = plain(tenant); tenant == idem.SingleTenant {
 		tenant = "(none)"
 	}
 	return tenant, plain(operation)
