@@ -82,7 +82,7 @@ func mustPointer(what, pointer string) string {
 // idem.SingleTenant. The event is decoded a second time for f. A nil f panics.
 func KeyFrom[In any](f func(In) (tenant, value string)) KeyFunc {
 	if f == nil {
-		panic(&idem.ConfigError{What: "idemlambda.By", Problem: "the function is nil"})
+		panic(&idem.ConfigError{What: "idemlambda.KeyFrom", Problem: "the function is nil"})
 	}
 	return func(_ context.Context, payload json.RawMessage) (string, string, error) {
 		var in In
