@@ -46,7 +46,7 @@ func (b *batch[R]) share(id identity) (f, before *first[R], isNew bool) {
 	return f, before, true
 }
 
-// turn keeps the event's order among records that start side by side: if two have the
+// turn keeps the event's order among records that start together: if two have the
 // same key, the first one in the event gets it. A record waits for the one before it, and
 // lets the next one start when its own place is known.
 type turn struct {
@@ -148,7 +148,7 @@ func (b *batch[R]) workLane(lane []*delivery[R]) {
 		runIsolated(func() {
 			defer func() {
 				if !b.forwardsLast(d) {
-					b.tell(d)
+					b.report(d)
 				}
 			}()
 			// The next record starts even if this one panics or has no key.

@@ -19,13 +19,13 @@ import (
 // the topic keeps a record: set a longer retention than your topic's.
 const KafkaRetention = 8 * 24 * time.Hour
 
-// DefaultKafkaConcurrency is how many partitions of a batch run side by side.
+// DefaultKafkaConcurrency is how many partitions of a batch run concurrently.
 const DefaultKafkaConcurrency = 10
 
 // KafkaOptions of a topic's handler. Zero Concurrency means [DefaultKafkaConcurrency].
 type KafkaOptions struct {
 	// Options as for the other sources. Records of a partition run one after the
-	// other, partitions side by side.
+	// other, partitions concurrently.
 	Options[events.KafkaRecord]
 	// ReportBatchItemFailures says that the event source mapping has that response
 	// type, which needs provisioned mode. The response then names the first record of

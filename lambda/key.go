@@ -27,7 +27,7 @@ type KeyFunc func(ctx context.Context, payload json.RawMessage) (tenant, value s
 // are written: 42 and "42" are one key. Names are case-sensitive. Null, a missing member,
 // a bool, a number with a fraction or an exponent, an object, an array and a text that is
 // not valid JSON in UTF-8 are errors that match [idem.ErrKeyInvalid]: a missing value must
-// not become everybody's key. A member on the path that occurs twice, or again in another
+// not become a key that all events share. A member on the path that occurs twice, or again in another
 // case, is such an error too: another reader, such as a Go handler, could see the other
 // member. An invalid pointer panics.
 func Pointer(tenantPointer string, values ...string) KeyFunc {

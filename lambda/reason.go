@@ -10,7 +10,7 @@ import (
 )
 
 // Reason is why a message, record or event is acknowledged or redelivered. The
-// values are stable: metrics may bear them.
+// values are stable: metrics may have them as a dimension.
 type Reason string
 
 // These acknowledge: the service does not deliver it again.
@@ -25,13 +25,13 @@ const (
 	ReasonFailed Reason = "failed"
 )
 
-// With these the service redelivers it, until it gives up or the record expires. What it gives
-// up on goes to the dead-letter queue or on-failure destination, where one is set.
+// With these the service redelivers it, until its limit or until the record expires. It then goes
+// to the dead-letter queue or on-failure destination, if one is set.
 const (
 	// ReasonReleased: the handler failed and may run again with the next delivery.
 	ReasonReleased Reason = "released"
-	// ReasonUnknown: this or an earlier attempt may have taken effect, and nobody
-	// knows. The message must not be lost before the record is resolved.
+	// ReasonUnknown: this or an earlier attempt may have taken effect; its
+	// outcome is unknown. The message must not be lost before the record is resolved.
 	ReasonUnknown Reason = "unknown"
 	// ReasonNotYetKnown: an earlier attempt died in a step, and [idem.StepConfig].Interrupted was
 	// asked too early for its answer to count. [Delivery].LeaseUntil is when it counts.
@@ -137,7 +137,7 @@ func reasonOfAnswer(err error) Reason {
 	return ReasonStoreUnavailable
 }
 
-// level is how loudly an outcome is logged.
+// level is the level at which an outcome is logged.
 func (r Reason) level() slog.Level {
 	switch r {
 	case ReasonExecuted, ReasonReplayed:

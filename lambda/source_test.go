@@ -22,7 +22,7 @@ import (
 
 // deed is what a source's handler does in these tests, and how often.
 type deed struct {
-	mu   sync.Mutex // some sources' records run side by side
+	mu   sync.Mutex // some sources' records run concurrently
 	runs int
 	err  error
 }
@@ -122,7 +122,7 @@ func TestSources(t *testing.T) {
 			require.False(t, came(t, res, err))
 			records := d.runs
 			require.Positive(t, records)
-			slices.Sort(store.values) // some run side by side
+			slices.Sort(store.values) // some run concurrently
 			golden(t, "sources/"+name+".json", map[string]any{"keys": store.values, "response": res})
 			res, err = h(invocation(t), payload)
 			require.NoError(t, err)

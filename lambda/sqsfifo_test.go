@@ -34,7 +34,7 @@ func (e *effects) note(s string) {
 	e.log = append(e.log, s)
 }
 
-// A group's messages run in its order, one at a time; groups run side by side.
+// A group's messages run in its order, one at a time; groups run concurrently.
 func TestSQSGroupsRunInOrderAndSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := idem.New(memory(), nil)

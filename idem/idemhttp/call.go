@@ -27,7 +27,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *si
 	if tenant == "" {
 		return call, &situation{code: CodeTenantMissing, why: why}, nil
 	}
-	call.Key = op.Key(tenant, "") // who is refused below, for what is told in shadow
+	call.Key = op.Key(tenant, "") // for notices in shadow of requests that are refused below
 	principal := ""
 	if c.opts.Principal != nil {
 		if principal, why, err = callerOf(ctx, r, c.opts.Principal); err != nil {
@@ -66,7 +66,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *si
 }
 
 // callerOf asks a function for the tenant or principal. An empty name means that the
-// request has none; why may say more.
+// request has none; why may have the reason.
 func callerOf(ctx context.Context, r *Request, f TenantFunc) (name, why string, err error) {
 	name, err = f(ctx, r)
 	if errors.Is(err, ErrTenantMissing) {
@@ -77,7 +77,7 @@ func callerOf(ctx context.Context, r *Request, f TenantFunc) (name, why string, 
 	return name, "", err
 }
 
-// keyOf makes the key, or says which of its parts cannot be used. No part is empty, so
+// keyOf makes the key, or names the part that cannot be used. No part is empty, so
 // the part is too long.
 func keyOf(op idem.Operation, tenant, principal, value string) (idem.Key, *situation) {
 	k := op.Key(tenant, KeyValue(principal, value))

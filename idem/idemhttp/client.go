@@ -21,7 +21,7 @@ import (
 // A logical request is one call of [http.Client.Do], with its redirects and all
 // attempts. A redirect to a host that is not the first one or below it does not get the
 // key: it gets a new one if the key was the Transport's own, and otherwise none. Another
-// call of Do, such as one by a person who tries again or a job after a crash, is another
+// call of Do, such as one by a user who tries again or a job after a crash, is another
 // logical request with another key, unless the caller keeps the key: see [WithKey],
 // [DeriveKey] and [SendError].
 //

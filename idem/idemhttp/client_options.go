@@ -35,7 +35,7 @@ type ClientOptions struct {
 	// Methods get a key. Empty means POST and PATCH.
 	Methods []string
 
-	// FirstSentHeader is the name of a header that tells the service when the request
+	// FirstSentHeader is the name of a header for the time at which the request
 	// was first sent, in RFC 3339, see [MaxAge.Header]. A value that the caller set
 	// stays. Empty means no header: the keys that a Transport makes contain their time.
 	FirstSentHeader string

@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// Headers that mark a replay.
+// Headers of a replay.
 const (
 	// HeaderReplayed is "true" on a response that was recorded earlier. [HeaderOriginalDate]
 	// and [HeaderExpires] come with it.
@@ -35,7 +35,7 @@ type Contract struct {
 	anyShadow, allShadow bool
 }
 
-// New returns a contract for the routes. The tenant function says whose request it is. Use
+// New returns a contract for the routes. The tenant function returns the tenant of a request. Use
 // one of this package's, such as [Claim], or your own; use [SingleTenant] if the service
 // has no tenants. A mistake in the arguments, the routes' operations or the options is a
 // [*idem.ConfigError].

@@ -29,10 +29,10 @@ var neverStored = headerSet{
 	"idempotency-original-date": true, "idempotency-expires": true,
 }
 
-// marks say that a response is a replay and when it was recorded. A response has
+// replayHeaders say that a response is a replay and when it was recorded. A response has
 // those of this contract or none: what a handler passes on from another service
 // would be taken for them.
-var marks = headerSet{
+var replayHeaders = headerSet{
 	"idempotency-replayed": true, "idempotent-replayed": true,
 	"idempotency-original-date": true, "idempotency-expires": true,
 }
@@ -53,7 +53,7 @@ func (s headerSet) has(name string) bool {
 	return s[string(lower[:len(name)])] // no copy
 }
 
-// keeps returns a function that tells which headers of the response are stored:
+// keeps returns a function that reports which headers of the response are stored:
 // all but those that belong to one exchange and those that its Connection header names.
 func (r *Response) keeps() func(name string) bool {
 	var named []string

@@ -22,11 +22,11 @@ const (
 	MaxKey = 255
 )
 
-// ErrNoKey says that the request has no key.
+// ErrNoKey is the error of a [KeyFunc] for a request without a key.
 var ErrNoKey = errors.New("idemhttp: the request has no key")
 
 // key finds the request's key as the options say, makes a random one if a key is optional,
-// or says why there is none.
+// or returns why there is none.
 func (c *Contract) key(ctx context.Context, r *Request) (value string, no *situation, err error) {
 	if value, no, err = c.givenKey(ctx, r); no != nil && no.code == CodeKeyMissing && c.opts.KeyOptional {
 		return uuid7(c.engine.Now()), nil, nil
@@ -67,7 +67,7 @@ func (c *Contract) givenKey(ctx context.Context, r *Request) (value string, no *
 	return value, nil, nil
 }
 
-// bodyKey reads the key from its field in the body, or says why there is none.
+// bodyKey reads the key from its field in the body, or returns why there is none.
 func bodyKey(body []byte, pointer string) (string, *situation) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return "", &situation{code: CodeKeyMissing}

@@ -46,10 +46,10 @@ type LaterRoutes map[string]Later
 // follow it, Retry-After and [LaterState] as its body. The same request again gets the same, or
 // the outcome once there is one, and another body under its key is refused as always.
 //
-// The contract also serves the Location, in every method that asks for it: GET and HEAD tell the
-// same, and DELETE cancels the work, with 204, as long as no worker has claimed it. These need no
-// key. The outcome is the worker's result as JSON with status 200, or a problem. Who is not of the
-// tenant gets the same 404 as for an id that never was; within the tenant the id is enough, also
+// The contract also serves the Location, in every method that asks for it: GET and HEAD answer
+// alike, and DELETE cancels the work, with 204, as long as no worker has claimed it. These need no
+// key. The outcome is the worker's result as JSON with status 200, or a problem. Other tenants
+// get the same 404 as for an id that never was; within the tenant the id is enough, also
 // with [Options.Principal]. [Options.Refresh], Migrate and Redact are about responses of handlers,
 // and do not see these. [Options.OnRefusal] adds its headers here too, under [CodeAccepted].
 type Later struct {
@@ -69,7 +69,7 @@ type Later struct {
 	// be recorded, or with the principal. Requests are compared by their whole body all the same. An
 	// error accepts nothing: one that matches [*fingerprint.NotCanonicalError] is answered with 400 and
 	// its reason, any other is returned by [Contract.Serve]. [InputOf] refuses bodies that the worker
-	// could not decode, which would go to people. Nil takes the body as it is.
+	// could not decode, which would be escalated to operators. Nil takes the body as it is.
 	Input func(ctx context.Context, r *Request) ([]byte, error)
 
 	// For is how long the work may wait for its worker before a sweep gives it up; zero means
@@ -82,8 +82,8 @@ type Later struct {
 	ResultLocation func(result []byte) string
 
 	// Failed makes the answer for a worker's recorded failure, such as a problem of the service's
-	// own. If it returns nil, or is nil, the answer is 500 operation_failed, which tells no
-	// details. It is not asked about what nobody has begun.
+	// own. If it returns nil, or is nil, the answer is 500 operation_failed, without
+	// details. It is not called for work that no worker has begun.
 	Failed func(f idem.Failure) *Response
 }
 
@@ -197,7 +197,7 @@ func (c *laters) accept(ctx context.Context, r *Request, call idem.Call) (*Respo
 	return res, true, err
 }
 
-// record records what a request asks for, or tells what has become of it.
+// record records the requested work, or answers with its progress.
 func (c *laters) record(ctx context.Context, r *Request, l *laterRoute, call idem.Call) (*Response, error) {
 	if !r.isJSON() || !json.Valid(r.Body) {
 		return c.refusal(ctx, r, &situation{code: CodeNotCanonical, why: "this route takes a body in JSON that is declared as application/json"}), nil
@@ -223,20 +223,20 @@ func (c *laters) record(ctx context.Context, r *Request, l *laterRoute, call ide
 		return c.refusal(ctx, r, &situation{code: CodeRequestTooLarge, why: "at most " + strconv.Itoa(large.Limit) + " bytes can be kept for later"}), nil
 	}
 	_, failed := errors.AsType[*idem.RecordedError](err)
-	res, err := c.told(ctx, r, l, &out, err)
+	res, err := c.progress(ctx, r, l, &out, err)
 	switch {
 	case err != nil:
 		return nil, err
 	case res.Status == http.StatusAccepted && out.StatusID != "":
 		res.Headers["Location"] = l.up + out.StatusID
 	case failed, out.RecordState == idem.Completed && res.Status < 400:
-		c.markReplay(res, &out)
+		c.addReplayHeaders(res, &out)
 	}
 	return res, nil
 }
 
-// told is what a client is told of accepted work, by its request sent again or by its status.
-func (c *laters) told(ctx context.Context, r *Request, l *laterRoute, out *idem.Outcome, err error) (*Response, error) {
+// progress answers a request that is sent again, or a request for the status of accepted work.
+func (c *laters) progress(ctx context.Context, r *Request, l *laterRoute, out *idem.Outcome, err error) (*Response, error) {
 	if failed, ok := errors.AsType[*idem.RecordedError](err); ok {
 		return c.failed(ctx, r, l, failed.Failure), nil
 	}
@@ -267,7 +267,7 @@ func (c *laters) told(ctx context.Context, r *Request, l *laterRoute, out *idem.
 	}
 	body, _ := json.Marshal(state) // two strings can always be encoded
 	res := c.plain(ctx, r, http.StatusAccepted, body)
-	// A client that asks four times in the time that it has waited already is told soon enough.
+	// Four requests in the time that the client has waited so far are often enough.
 	waited := c.engine.Now().Sub(out.CreatedAt)
 	after := min(max(waited/4, minRetryAfter), maxPoll)
 	res.Headers["Retry-After"] = strconv.Itoa(int((after + time.Second - 1) / time.Second))

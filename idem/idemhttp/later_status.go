@@ -56,7 +56,7 @@ func (c *laters) status(ctx context.Context, r *Request) (*Response, error) {
 		res, err = c.cancel(ctx, r, l, tenant, id)
 	} else {
 		out, asked := later.StatusOf(ctx, c.engine, l.op, tenant, id)
-		res, err = c.told(ctx, r, l, &out, asked)
+		res, err = c.progress(ctx, r, l, &out, asked)
 	}
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (c *laters) cancel(ctx context.Context, r *Request, l *laterRoute, tenant, 
 	if err == nil {
 		return c.plain(ctx, r, http.StatusNoContent, nil), nil
 	}
-	return c.told(ctx, r, l, &idem.Outcome{}, err)
+	return c.progress(ctx, r, l, &idem.Outcome{}, err)
 }
 
 // refuseStatus finds the row for an error that only accepted work has.

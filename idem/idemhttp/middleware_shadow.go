@@ -22,7 +22,7 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, w http.Respon
 	}
 	at := &Request{Method: r.Method, Path: r.URL.EscapedPath(), Route: templateOf(r.Pattern)}
 	if o.Route != nil {
-		// A panic of it is told when the request is made for the contract.
+		// A panic of it is reported when the request is made for the contract.
 		safely(func() bool { at.Route = o.Route(r); return true })
 	}
 	op, yes := c.inShadow(at)
@@ -51,7 +51,7 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, w http.Respon
 		s := &observedWriter{ResponseWriter: w, keep: op.Classify != nil, limit: o.MaxResponse}
 		given := inner.WithContext(ctx)
 		// The server, and middlewares outside, read of the request afterwards what the handler
-		// found in it: its form, its pattern and path values, say.
+		// found in it: such as its form, its pattern and path values.
 		defer func() { passBack(r, inner, given) }()
 		next.ServeHTTP(s, given)
 		return s.response(), nil
@@ -60,7 +60,7 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, w http.Respon
 }
 
 // passBack writes into the request what a handler has changed in its copy, and nothing else:
-// a log or a watchdog outside may read the request beside the handler. Of path values it
+// a log or a watchdog outside may read the request while the handler runs. Of path values it
 // finds those that the pattern names. The body is left out: a server closes its own.
 func passBack(to, was, now *http.Request) {
 	outer, before, after := reflect.ValueOf(to).Elem(), reflect.ValueOf(was).Elem(), reflect.ValueOf(now).Elem()
@@ -87,9 +87,9 @@ func sameField(a, b reflect.Value) bool {
 	return a.Equal(b)
 }
 
-// errConversation is told of a request that may be a half of a conversation, such as a stream
-// of gRPC: its client may send the rest only after the beginning of an answer, and who reads
-// everything first would wait for ever.
+// errConversation is reported for a request that may be a half of a conversation, such as a stream
+// of gRPC: its client may send the rest only after the beginning of an answer, and a reader of the
+// whole body would wait for ever.
 var errConversation = &protocol.UnobservedError{
 	Err: errors.New("idemhttp: a body over HTTP/2 without a length is left to the handler unread, since its client may send the rest only after the beginning of an answer"),
 }

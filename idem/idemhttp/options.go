@@ -42,13 +42,13 @@ type Options struct {
 	// transaction as usual. By default such a request is answered with 400.
 	KeyOptional bool
 
-	// Which requests need a key, and what tells one from another.
+	// Which requests need a key, and which parts of them are compared.
 
 	// Methods need a key; requests with other methods are passed on unchanged. Empty means
 	// POST and PATCH, which HTTP does not define as idempotent.
 	Methods []string
 
-	// Select says which parts of a JSON body tell one request from another; nil
+	// Select says which parts of a JSON body are compared; nil
 	// means all. A body that is not JSON counts as a whole.
 	Select *fingerprint.Select
 
@@ -101,7 +101,7 @@ type Options struct {
 	Redact func(*Response)
 
 	// Refresh renews outdated parts of a replay, such as a signed link or a header
-	// that depends on this request. It works on a copy, and the marks of a replay are
+	// that depends on this request. It works on a copy, and the headers of a replay are
 	// set after it. Nil means that replays are as recorded, byte for byte.
 	Refresh func(ctx context.Context, r *Request, res *Response)
 

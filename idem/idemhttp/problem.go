@@ -110,7 +110,7 @@ var ietf = map[Code]row{
 type Problem struct {
 	// Type identifies the kind of problem.
 	Type string `json:"type"`
-	// Title says for people what kind of problem it is.
+	// Title describes the kind of problem to readers.
 	Title string `json:"title"`
 	// Status is the response's.
 	Status int `json:"status"`
@@ -119,7 +119,7 @@ type Problem struct {
 	// Retryable says that the same request with the same key may be sent again, after
 	// the time in Retry-After.
 	Retryable bool `json:"retryable"`
-	// Detail is this problem for people.
+	// Detail describes this problem to readers.
 	Detail string `json:"detail"`
 	// RecordedStatus is the status of a response that could not be kept. For a reused key
 	// it is that of the first request's response, if the same tenant sent that request.
@@ -132,7 +132,7 @@ func refuse(err error) *situation {
 	var own *situation
 	var flight *idem.InFlightError
 	var many *protocol.TooManyError
-	var gone *idem.OutcomeUnavailableError
+	var unavailable *idem.OutcomeUnavailableError
 	var reused *idem.ReusedError
 	switch {
 	case errors.As(err, &own):
@@ -147,9 +147,9 @@ func refuse(err error) *situation {
 		return f
 	case errors.Is(err, idem.ErrOutcomeUnknown):
 		return &situation{code: CodeOutcomeUnknown}
-	case errors.As(err, &gone):
+	case errors.As(err, &unavailable):
 		f := &situation{code: CodeOutcomeUnavailable}
-		if r, err := decode(gone.Summary); err == nil {
+		if r, err := decode(unavailable.Summary); err == nil {
 			f.status = r.Status
 		}
 		return f

@@ -42,8 +42,8 @@ type row struct {
 	detail    string
 }
 
-// marker is the header that marks a replay.
-func (p Profile) marker() string {
+// replayedHeader is the header that says that a response is a replay.
+func (p Profile) replayedHeader() string {
 	if p == Stripe {
 		return HeaderReplayedStripe
 	}

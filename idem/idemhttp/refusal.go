@@ -90,8 +90,8 @@ var fixedHeaders = headerSet{
 // addHeaders adds the service's headers.
 func (r *Response) addHeaders(more map[string]string) {
 	for name, value := range more {
-		if isToken(name) && !fixedHeaders.has(name) && !marks.has(name) && !strings.ContainsAny(value, "\r\n\x00") {
-			r.mark(name, value)
+		if isToken(name) && !fixedHeaders.has(name) && !replayHeaders.has(name) && !strings.ContainsAny(value, "\r\n\x00") {
+			r.replaceHeader(name, value)
 		}
 	}
 }

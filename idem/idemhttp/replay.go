@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// replay returns the recorded response with the marks of a replay.
+// replay returns the recorded response with the headers of a replay.
 func (c *Contract) replay(ctx context.Context, r *Request, out *idem.Outcome) (*Response, error) {
 	res, err := decode(out.Body)
 	if err != nil {
@@ -32,15 +32,15 @@ func (c *Contract) replay(ctx context.Context, r *Request, out *idem.Outcome) (*
 		}
 		res.dropStale(stored)
 	}
-	c.markReplay(res, out)
+	c.addReplayHeaders(res, out)
 	return res, nil
 }
 
-func (c *Contract) markReplay(res *Response, out *idem.Outcome) {
-	res.mark(c.opts.Profile.marker(), "true")
-	res.mark(HeaderOriginalDate, out.RecordedAt.UTC().Format(http.TimeFormat))
+func (c *Contract) addReplayHeaders(res *Response, out *idem.Outcome) {
+	res.replaceHeader(c.opts.Profile.replayedHeader(), "true")
+	res.replaceHeader(HeaderOriginalDate, out.RecordedAt.UTC().Format(http.TimeFormat))
 	if !out.ExpiresAt.IsZero() {
-		res.mark(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
+		res.replaceHeader(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
 	}
 }
 

@@ -47,7 +47,7 @@ func (c *Contract) observe(ctx context.Context, op idem.Operation, make func() (
 }
 
 // observed makes the engine's call of a request in shadow. What would refuse the request is
-// only told, a panic of the service's own functions included, and its key is taken from the
+// only reported, a panic of the service's own functions included, and its key is taken from the
 // header all the same: whatever the body is, a retry has the same token.
 func (c *Contract) observed(ctx context.Context, op idem.Operation, make func() (*Request, *situation, error)) (call idem.Call) {
 	var r *Request

@@ -23,7 +23,7 @@ type StripeErrorDetail struct {
 	Type string `json:"type"`
 	// Code is the kind of problem for programs, the same as in [Problem].
 	Code Code `json:"code"`
-	// Message is this problem for people.
+	// Message describes this problem to readers.
 	Message string `json:"message"`
 	// Retryable and RecordedStatus are as in [Problem].
 	Retryable      bool `json:"retryable"`

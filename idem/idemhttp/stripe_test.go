@@ -102,7 +102,7 @@ func TestOptionalKeys(t *testing.T) {
 					return created(), nil
 				})
 				require.Equal(t, 201, res.Status, name)
-				require.NotContains(t, res.Headers, c.opts.Profile.marker())
+				require.NotContains(t, res.Headers, c.opts.Profile.replayedHeader())
 			}
 			require.Len(t, tokens, 2, name)
 		}
@@ -111,7 +111,7 @@ func TestOptionalKeys(t *testing.T) {
 		res := serve(t, c, payment(func(r *Request) { r.Header["idempotency-key"] = []string{""} }), counting(&n, created()))
 		require.Equal(t, CodeKeyInvalid, problemIn(t, res).Code)
 		serve(t, c, payment(), counting(&n, created()))
-		require.Equal(t, "true", serve(t, c, payment(), counting(&n, created())).Headers[profile.marker()])
+		require.Equal(t, "true", serve(t, c, payment(), counting(&n, created())).Headers[profile.replayedHeader()])
 		require.Equal(t, 1, n)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// TenantFunc says whose request it is. Two tenants' equal keys never share a record. It
+// TenantFunc returns the tenant of a request. Two tenants' equal keys never share a record. It
 // must take the tenant from data that an authorizer has verified, never from the body or a
 // header that the client sets. It returns [ErrTenantMissing] or "" if the request has none; the
 // answer is then 403. Any other error goes to the runtime unchanged. A tenant of more than
@@ -68,7 +68,7 @@ func IAMAccount(_ context.Context, r *Request) (string, error) {
 // IAMUser takes the unique id of the IAM user or role that signed the request as
 // the tenant. A role is one tenant for all who assume it: its session name is left
 // out, because a client that tries again from another instance has another one. If
-// people assume a role under their own names, as with IAM Identity Center, set
+// users assume a role under their own names, as with IAM Identity Center, set
 // [Options.Principal] to [IAMSession].
 //
 // A federated identity has no id of its own and is refused with 403 tenant_missing. Use
@@ -89,7 +89,7 @@ func IAMUser(_ context.Context, r *Request) (string, error) {
 }
 
 // IAMSession takes the whole unique id of the IAM principal that signed the request. A
-// role's is followed by ":" and the session's name, which is a person's name if people
+// role's is followed by ":" and the session's name, which is a user's name if users
 // assume the role under their own names. The id may be longer than the 64 bytes of a
 // tenant, but fits as [Options.Principal]. A Cognito identity pool gives all its identities
 // one session name: they are refused as in [IAMUser].
@@ -106,7 +106,7 @@ func IAMSession(_ context.Context, r *Request) (string, error) {
 const poolSession = ":CognitoIdentityCredentials"
 
 // isPooled reports whether a Cognito identity pool gave the credentials, so that many
-// people have one user id.
+// users have one user id.
 func (id *Identity) isPooled() bool {
 	return id.CognitoIdentityID != "" || strings.HasSuffix(id.UserID, poolSession)
 }
@@ -126,7 +126,7 @@ func CognitoIdentity(_ context.Context, r *Request) (string, error) {
 }
 
 // APIKey takes the id of the API key as the tenant. API Gateway's keys are for metering:
-// anybody who learns a key can call as its tenant.
+// a caller who learns a key can call as its tenant.
 func APIKey(_ context.Context, r *Request) (string, error) {
 	return present(r.Identity.APIKeyID)
 }

@@ -11,7 +11,7 @@ import (
 // IssuerClaim takes the tenant from a claim of a verified token and from its issuer (iss).
 // It is for functions that get tokens of several issuers: a subject need only be unique
 // within its issuer (RFC 7519, 4.1.2). Both together can be longer than a tenant may be, so
-// the tenant is their SHA-256, 43 characters of base64url. [Claim] says which claims to
+// the tenant is their SHA-256, 43 characters of base64url. See [Claim] for the claims to
 // use. An empty name panics.
 func IssuerClaim(name string) TenantFunc {
 	mustName("IssuerClaim", name)
