@@ -35,7 +35,9 @@ func (x *execution) answer(ctx context.Context, rec *Record, do protocol.Action)
 // waits is the outcome of a call whose operation was accepted, by it or by an earlier one.
 func (x *execution) waits(ctx context.Context, rec *Record) Outcome {
 	x.notify(ctx, notice.Accepted, notice.Notice{Attempt: rec.Attempt, State: rec.State})
-	return Outcome{RecordState: rec.State, Attempt: rec.Attempt, CreatedAt: rec.CreatedAt, StatusID: rec.StatusID(), Ref: rec.Ref}
+	return Outcome{
+		RecordState: rec.State, Attempt: rec.Attempt, CreatedAt: rec.CreatedAt, StatusID: rec.StatusID(), Ref: rec.Ref,
+	}
 }
 
 // reused makes the error of a reused key. It carries the first input's result only if

@@ -236,7 +236,9 @@ func (c *laters) record(ctx context.Context, r *Request, l *laterRoute, call ide
 }
 
 // progress answers a request that is sent again, or a request for the status of accepted work.
-func (c *laters) progress(ctx context.Context, r *Request, l *laterRoute, out *idem.Outcome, err error) (*Response, error) {
+func (c *laters) progress(
+	ctx context.Context, r *Request, l *laterRoute, out *idem.Outcome, err error,
+) (*Response, error) {
 	if failed, ok := errors.AsType[*idem.RecordedError](err); ok {
 		return c.failed(ctx, r, l, failed.Failure), nil
 	}

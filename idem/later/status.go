@@ -31,7 +31,9 @@ func StatusOf(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id
 		out.StatusID = id
 		return out, err
 	}
-	return idem.Outcome{RecordState: rec.State, Attempt: rec.Attempt, CreatedAt: rec.CreatedAt, Ref: rec.Ref, StatusID: id}, nil
+	return idem.Outcome{
+		RecordState: rec.State, Attempt: rec.Attempt, CreatedAt: rec.CreatedAt, Ref: rec.Ref, StatusID: id,
+	}, nil
 }
 
 // find reads the record of accepted work by its status id.

@@ -126,7 +126,8 @@ func open(maxResult int, wait time.Duration) *idem.Engine {
 		log.Fatal(err)
 	}
 	engine, err := idem.New(store, &idem.Options{
-		Observer: idem.LogTo(nil), Lease: 2 * time.Second, Margin: 50 * time.Millisecond, ClaimBudget: claims, FinishBudget: claims, Wait: wait,
+		Observer: idem.LogTo(nil), Lease: 2 * time.Second, Margin: 50 * time.Millisecond,
+		ClaimBudget: claims, FinishBudget: claims, Wait: wait,
 	})
 	if err != nil {
 		log.Fatal(err)
