@@ -89,7 +89,7 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 			t.Run(tc.name+"/"+name, func(t *testing.T) {
 				r, key := newRig(t, nil), op.Key("t", "k")
 				live, liveErr := idem.Run(t.Context(), r.engine, key, 1, tc.handler)
-				require.Equal(t, tc.state, live.Outcome.State)
+				require.Equal(t, tc.state, live.Outcome.RecordState)
 				require.Equal(t, 1, live.Outcome.Attempt, "it is the caller's own attempt")
 				require.Equal(t, tc.state, r.state(t, key))
 				if tc.state != idem.Completed && live.Value != 7 {

@@ -21,8 +21,6 @@ type Call struct {
 	// Run executes the handler, at most once per call, on the caller's goroutine.
 	// Required.
 	Run func(context.Context) Answer
-	// Wait overrides [Options.Wait] if it is not zero; negative means not at all.
-	Wait time.Duration
 	// WaitUntil ends the waiting for another call at the latest, by time.Now. Zero means
 	// that only the deadline does.
 	WaitUntil time.Time
@@ -41,9 +39,9 @@ type Answer struct {
 	// Body is the encoded result. With a class other than ClassCompleted the caller
 	// gets it and it is not recorded.
 	Body []byte
-	// Kept is recorded in place of a Body that cannot be stored: what must survive
+	// Summary is recorded in place of a Body that cannot be stored: what must survive
 	// of it. At most 1 KiB; more is dropped.
-	Kept []byte
+	Summary []byte
 	// Omitted is why there is no Body although the handler succeeded.
 	Omitted error
 	// Err is the handler's error.
@@ -57,10 +55,10 @@ type Answer struct {
 	Value any
 	// ResponseVersion of the Body's schema; zero for none, as for what is less or more than 2^31-1.
 	ResponseVersion int
-	// Refused makes the answer of an attempt whose [Unit] of work the store refused,
+	// OnRefused makes the answer of an attempt whose [Unit] of work the store refused,
 	// such as a response that says so. It is then the attempt's answer, without the
 	// unit. Nil means that the reason is the handler's error.
-	Refused func(reason error) Answer
+	OnRefused func(reason error) Answer
 }
 
 // Outcome is what a call says of its outcome, beside the result.
@@ -72,13 +70,13 @@ type Outcome struct {
 	// Replayed is set if it is a recorded one: the handler did not run in this call, or
 	// its attempt lost the claim to the one whose outcome this is.
 	Replayed bool
-	// State of the record as far as this call knows.
-	State State
-	// Ended is the state in which this call's own attempt ended, empty without Executed.
-	Ended State
-	// Stopped is why this call's own attempt got no outcome, whatever its handler returned: a
+	// RecordState of the record as far as this call knows.
+	RecordState State
+	// AttemptState is the state in which this call's own attempt ended, empty without Executed.
+	AttemptState State
+	// StopCause is why this call's own attempt got no outcome, whatever its handler returned: a
 	// step could not be recorded or read, or a [*StepInterruptedError].
-	Stopped error
+	StopCause error
 	// Failure of an attempt that did not complete, as it is or will be recorded.
 	Failure *Failure
 	// Ref is what the provider calls the effect, if that is known: see [SetReference].

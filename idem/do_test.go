@@ -47,7 +47,7 @@ func TestLiveResultIsTheReplayedOne(t *testing.T) {
 
 	require.False(t, live.Outcome.Replayed)
 	require.True(t, replay.Outcome.Replayed)
-	live.Outcome.Executed, live.Outcome.Replayed, live.Outcome.Ended = false, true, ""
+	live.Outcome.Executed, live.Outcome.Replayed, live.Outcome.AttemptState = false, true, ""
 	require.Equal(t, live.Outcome, replay.Outcome, "attempt, state and times too")
 }
 
@@ -152,7 +152,7 @@ func TestTooLargeResultIsCompletedWithoutIt(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, big, live.Value)
 	require.True(t, live.Outcome.Omitted)
-	require.Equal(t, idem.Completed, live.Outcome.State)
+	require.Equal(t, idem.Completed, live.Outcome.RecordState)
 	replay, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { panic("must not run") })
 	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
 	require.True(t, replay.Outcome.Replayed)
@@ -165,11 +165,11 @@ func TestKeptIsWhatReplaysGet(t *testing.T) {
 		ans  idem.Answer
 		kept string
 	}{
-		{"unencodable", idem.Answer{Omitted: errors.New("no form"), Kept: []byte("status 201")}, "status 201"},
-		{"too large", idem.Answer{Body: make([]byte, 5000), Kept: []byte("status 201")}, "status 201"},
+		{"unencodable", idem.Answer{Omitted: errors.New("no form"), Summary: []byte("status 201")}, "status 201"},
+		{"too large", idem.Answer{Body: make([]byte, 5000), Summary: []byte("status 201")}, "status 201"},
 		{"nothing kept", idem.Answer{Body: make([]byte, 5000)}, ""},
-		{"more than may be kept", idem.Answer{Body: make([]byte, 5000), Kept: make([]byte, 1025)}, ""},
-		{"too large to keep, unencodable", idem.Answer{Omitted: errors.New("no form"), Kept: make([]byte, 3000)}, ""},
+		{"more than may be kept", idem.Answer{Body: make([]byte, 5000), Summary: make([]byte, 1025)}, ""},
+		{"too large to keep, unencodable", idem.Answer{Omitted: errors.New("no form"), Summary: make([]byte, 3000)}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRigOver(t, memstore.Options{MaxResult: 1024}.New(), nil)
@@ -184,7 +184,7 @@ func TestKeptIsWhatReplaysGet(t *testing.T) {
 			_, err = r.engine.Execute(t.Context(), call)
 			var gone *idem.OutcomeUnavailableError
 			require.ErrorAs(t, err, &gone)
-			require.Equal(t, tc.kept, string(gone.Kept))
+			require.Equal(t, tc.kept, string(gone.Summary))
 		})
 	}
 }

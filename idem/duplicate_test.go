@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 )
 
@@ -168,27 +167,6 @@ func TestWaiterTellsTheLatestLease(t *testing.T) {
 		var flight *idem.InFlightError
 		require.ErrorAs(t, err, &flight)
 		require.Greater(t, flight.LeaseLeft, 20*time.Second, "the heartbeat has renewed it")
-		<-done
-	})
-}
-
-func TestWaitOfACallOverridesTheEngines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &idem.Options{Wait: 10 * time.Second})
-		key := unsafe.Key("t", "k")
-		fp, err := fingerprint.JSON([]byte("1"), nil)
-		require.NoError(t, err)
-		done := slowly(t, r, key, time.Minute, nil)
-		for wait, took := range map[time.Duration]time.Duration{-1: 0, 3 * time.Second: 3 * time.Second, 0: 10 * time.Second} {
-			start := time.Now()
-			_, err := r.engine.Execute(t.Context(), idem.Call{
-				Key: key, Fingerprint: fp, Wait: wait,
-				Run: func(context.Context) idem.Answer { panic("must not run") },
-			})
-			require.ErrorIs(t, err, idem.ErrInFlight)
-			require.LessOrEqual(t, time.Since(start), took)
-			require.GreaterOrEqual(t, time.Since(start), took-time.Second)
-		}
 		<-done
 	})
 }

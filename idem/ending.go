@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// maxKept bounds what is kept of a result that is not: see [Answer.Kept].
+// maxKept bounds what is kept of a result that is not: see [Answer.Summary].
 const maxKept = 1 << 10
 
 // rule decides what an answer means. The operation's own rule counts first, then what
@@ -66,8 +66,8 @@ type ending struct {
 func (x *execution) ending(a *attempt, c Class, ans Answer, f *Failure) ending {
 	en := ending{Ending: x.recordEnding(a, c, ans, f)}
 	_, en.Ref = a.reference.known()
-	if len(ans.Kept) <= maxKept {
-		en.kept = ans.Kept
+	if len(ans.Summary) <= maxKept {
+		en.kept = ans.Summary
 	}
 	if ans.Omitted != nil && c == ClassCompleted {
 		en.Result, en.Omitted = en.kept, true

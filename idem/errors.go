@@ -77,8 +77,8 @@ func (e *ReusedError) Is(target error) bool { return target == ErrKeyReused }
 // OutcomeUnavailableError carries what was kept of a result that could not be
 // stored. It matches [ErrOutcomeUnavailable].
 type OutcomeUnavailableError struct {
-	// Kept is what the caller's codec chose to keep, such as an HTTP status.
-	Kept []byte
+	// Summary is what the caller's codec chose to keep, such as an HTTP status.
+	Summary []byte
 	// Reason says why the result was not kept; it is empty on replay.
 	Reason string
 }

@@ -21,7 +21,7 @@ func (e *Engine) failOpen(ctx context.Context, c Call) (Outcome, error) {
 	x.notify(ctx, notice.FailedOpen, notice.Notice{Attempt: 1, Err: x.down})
 	c.Fingerprint, c.Key.keyed = x.call.Fingerprint, nil // without a record there is no secret to check
 	out, err = e.over(keepsNothing{down: x.down}).begin(c).execute(ctx)
-	out.State, out.RecordedAt, out.ExpiresAt = Absent, time.Time{}, time.Time{}
+	out.RecordState, out.RecordedAt, out.ExpiresAt = Absent, time.Time{}, time.Time{}
 	if failed, ok := errors.AsType[*CommitError](err); ok {
 		failed.State = Absent
 	}

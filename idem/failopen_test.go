@@ -41,13 +41,13 @@ func TestFailOpen(t *testing.T) {
 				require.Contains(t, r.events.take(), "failed_open")
 				require.Zero(t, r.count(idemtest.Finish))
 				require.True(t, out.Executed && out.RecordedAt.IsZero() && out.ExpiresAt.IsZero())
-				require.Equal(t, idem.Absent, out.State)
+				require.Equal(t, idem.Absent, out.RecordState)
 				require.NoError(t, r.engine.Flush(t.Context()))
 				if rec := r.record(t, key); rec != nil {
 					require.Equal(t, idem.Released, rec.State, "the claim whose reply was lost")
 				}
 
-				require.Equal(t, idem.Completed, run().Outcome.State)
+				require.Equal(t, idem.Completed, run().Outcome.RecordState)
 				require.Len(t, infos, 2, "nothing was recorded, so it runs again")
 				require.Equal(t, infos[0].Token, infos[1].Token)
 				require.True(t, infos[0].WithoutClaim)

@@ -132,7 +132,8 @@ func (x *execution) lost(ctx context.Context, a *attempt, err error) (Outcome, e
 func (a *attempt) outcome(ans Answer, end ending, done finished) Outcome {
 	ref, _ := a.reference.known()
 	return Outcome{
-		Ref: ref, Body: ans.Body, Executed: true, State: done.state, Ended: end.State, Stopped: a.stopped, Failure: end.Failure,
+		Ref: ref, Body: ans.Body, Executed: true,
+		RecordState: done.state, AttemptState: end.State, StopCause: a.stopped, Failure: end.Failure,
 		Attempt: a.made().Attempt, CreatedAt: a.made().CreatedAt, RecordedAt: done.recordedAt, ExpiresAt: done.expiresAt,
 		Queued: done.queued, Omitted: end.Omitted || done.omitted, ResponseVersion: ans.ResponseVersion,
 	}

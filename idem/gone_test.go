@@ -113,7 +113,7 @@ func TestAnAtomicAttemptOverAnExpiredRecordGoesByOneReadingOfTheClock(t *testing
 		}})
 		require.NoError(t, err)
 		res, _ := idem.Run(t.Context(), engine, key, 1, func(context.Context, int) (int, error) { return 0, errPlain })
-		require.False(t, res.Outcome.Executed && res.Outcome.State == idem.Failed, "set back after reading %d", reading)
+		require.False(t, res.Outcome.Executed && res.Outcome.RecordState == idem.Failed, "set back after reading %d", reading)
 	}
 }
 

@@ -108,7 +108,7 @@ func TestACommitThatLandedIsNotTakenForALostLease(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, "paid", res.Value)
 				require.True(t, res.Outcome.Executed)
-				require.Equal(t, idem.Completed, res.Outcome.State)
+				require.Equal(t, idem.Completed, res.Outcome.RecordState)
 				require.Equal(t, 1, r.ledger.sum())
 				told := r.events.take()
 				require.Equal(t, "completed", told[len(told)-1], "%v", told)

@@ -53,7 +53,7 @@ func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
 		replay, err := idem.Run(t.Context(), r.engine, key, 1, new(counter).run)
 		require.NoError(t, err)
 		require.Equal(t, before.CreatedAt, live.Outcome.CreatedAt)
-		live.Outcome.Executed, live.Outcome.Replayed, live.Outcome.Ended = false, true, ""
+		live.Outcome.Executed, live.Outcome.Replayed, live.Outcome.AttemptState = false, true, ""
 		require.Equal(t, live.Outcome, replay.Outcome)
 	})
 }

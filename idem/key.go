@@ -9,9 +9,9 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// NoTenant is the tenant of a service that has none. It is spelled out, so that
-// a forgotten tenant is an error and never everybody's.
-const NoTenant = "\x00"
+// SingleTenant is the tenant of all keys in a service without tenants. It must be given, so that
+// a forgotten tenant is an error and not a tenant that all callers share.
+const SingleTenant = "\x00"
 
 // What a secret digests, kept apart by how it begins.
 const (
@@ -33,7 +33,7 @@ type Key struct {
 }
 
 // Key returns the key of the caller's value under the tenant. Tenant and value
-// must not be empty (say [NoTenant] where there is none), at most 64 and 1,024
+// must not be empty (say [SingleTenant] where there is none), at most 64 and 1,024
 // bytes; nothing is truncated. Join several parts with [JoinValues].
 func (o Operation) Key(tenant, value string) Key {
 	k := Key{op: o, tenant: tenant, value: value}
@@ -42,7 +42,7 @@ func (o Operation) Key(tenant, value string) Key {
 	}
 	switch {
 	case tenant == "":
-		k.err = keyError("the tenant is empty: pass the caller's tenant, or idem.NoTenant if the service has none")
+		k.err = keyError("the tenant is empty: pass the caller's tenant, or idem.SingleTenant if the service has none")
 	case len(tenant) > maxTenant:
 		k.err = keyError("the tenant has %d bytes: use at most %d", len(tenant), maxTenant)
 	case value == "":
@@ -73,12 +73,12 @@ func (k *Key) fingerprint(of Fingerprint) Fingerprint {
 	return protocol.FingerprintOf(k.keyed.Digest(ofInput + k.id + "\x00" + string(of)))
 }
 
-// KeyOf returns the key of a record of the operation from its [Key.ID] alone. It has no value,
+// KeyFromID returns the key of a record of the operation from its [Key.ID] alone. It has no value,
 // and so claims a record that is there, or nothing.
-func (o Operation) KeyOf(id string) Key {
+func (o Operation) KeyFromID(id string) Key {
 	tenant, name, digest := protocol.ParseRecordID(id)
 	if tenant == "" {
-		tenant = NoTenant
+		tenant = SingleTenant
 	}
 	k := Key{op: o, tenant: tenant, id: id, err: o.Check()}
 	switch raw, err := base64.RawURLEncoding.DecodeString(digest); {
@@ -139,7 +139,7 @@ func startOf(tenant, operation string) string {
 func recordID(tenant, operation string, sum [sha256.Size]byte) string {
 	var b strings.Builder
 	b.Grow(len(tenant) + len(operation) + 2 + 43)
-	if tenant != NoTenant {
+	if tenant != SingleTenant {
 		escapeTo(&b, tenant)
 	}
 	b.WriteByte('#')

@@ -18,7 +18,7 @@ func TestKeyID(t *testing.T) {
 	const x = "LXEWQrcmsEQBYnyp-6wy9chTD7GQPMTbAiWHF5IaSIE"
 	for _, c := range []struct{ tenant, operation, id string }{
 		{"acme", "charge", "acme#charge#" + x},
-		{idem.NoTenant, "charge", "#charge#" + x},
+		{idem.SingleTenant, "charge", "#charge#" + x},
 		{"a#b", "c#d", "a%23b#c%23d#" + x},
 		{"a%23b", "charge", "a%2523b#charge#" + x},
 		{"Zürich", "a b", "Z%C3%BCrich#a%20b#" + x},
@@ -40,7 +40,7 @@ func TestKeyMistakes(t *testing.T) {
 		says string
 	}{
 		"zero":              {idem.Key{}, "Operation.Key"},
-		"no tenant":         {charge.Key("", "v"), "idem.NoTenant"},
+		"no tenant":         {charge.Key("", "v"), "idem.SingleTenant"},
 		"no value":          {charge.Key("t", ""), "value is empty"},
 		"long tenant":       {charge.Key(strings.Repeat("t", 65), "v"), "65 bytes: use at most 64"},
 		"long value":        {charge.Key("t", strings.Repeat("v", 1025)), "1025 bytes: use at most 1024"},

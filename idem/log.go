@@ -73,7 +73,7 @@ func logFrom(least slog.Level, l *slog.Logger) Observer {
 			slog.String("kind", string(n.Kind)),
 			slog.String("record", n.ID), slog.String("operation", n.Operation), slog.Duration("elapsed", n.Elapsed),
 		}
-		if n.ID == "" && n.Tenant != "" && n.Tenant != NoTenant {
+		if n.ID == "" && n.Tenant != "" && n.Tenant != SingleTenant {
 			attrs = append(attrs, slog.String("tenant", n.Tenant))
 		}
 		if n.Attempt > 0 {

@@ -276,7 +276,7 @@ func (m *machine) call(key idem.Key) (err error) {
 	if m.crashed() || res.Outcome.Queued {
 		return err // told to nobody, or counted as not written
 	}
-	switch res.Outcome.State {
+	switch res.Outcome.RecordState {
 	case idem.Completed:
 		require.NoError(w.t, err)
 		m.hears(key, res.Value)

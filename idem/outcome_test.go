@@ -35,20 +35,20 @@ func TestOutcomeTellsHowTheAttemptEnded(t *testing.T) {
 				if !written {
 					h.Faults.Always(idemtest.Refuse, idemtest.Finish)
 				}
-				key := idem.Operation{Name: "op", Repeat: c.repeat}.Key(idem.NoTenant, "k")
+				key := idem.Operation{Name: "op", Repeat: c.repeat}.Key(idem.SingleTenant, "k")
 				call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(context.Context) idem.Answer { return c.answer }}
 				out, _ := h.Engine.Execute(t.Context(), call)
-				require.Equal(t, c.want, out.Ended)
+				require.Equal(t, c.want, out.AttemptState)
 				require.True(t, out.Executed)
 				require.Equal(t, c.answer.Err != nil, out.Failure != nil)
 				if !written {
-					require.Equal(t, idem.InProgress, out.State)
+					require.Equal(t, idem.InProgress, out.RecordState)
 					return
 				}
-				require.Equal(t, c.want, out.State)
+				require.Equal(t, c.want, out.RecordState)
 				if c.want == idem.Completed || c.want == idem.Failed {
 					again, _ := h.Engine.Execute(t.Context(), call)
-					require.Empty(t, again.Ended, "the handler did not run")
+					require.Empty(t, again.AttemptState, "the handler did not run")
 					require.False(t, again.Executed)
 					require.Equal(t, out.Failure, again.Failure)
 				}
@@ -60,7 +60,7 @@ func TestOutcomeTellsHowTheAttemptEnded(t *testing.T) {
 // The outcome of an attempt that lost its claim is another's.
 func TestOutcomeOfALostAttemptIsNotItsOwn(t *testing.T) {
 	h := idemtest.New(t, nil)
-	key := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key(idem.NoTenant, "k")
+	key := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key(idem.SingleTenant, "k")
 	call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil)}
 	call.Run = func(context.Context) idem.Answer {
 		h.Clock.Advance(2 * idem.DefaultLease)
@@ -68,7 +68,7 @@ func TestOutcomeOfALostAttemptIsNotItsOwn(t *testing.T) {
 		winner.Run = func(context.Context) idem.Answer { return idem.Answer{Body: []byte("2")} }
 		out, err := h.Engine.Execute(t.Context(), winner)
 		require.NoError(t, err)
-		require.Equal(t, idem.Completed, out.Ended)
+		require.Equal(t, idem.Completed, out.AttemptState)
 		require.True(t, out.Executed)
 		return idem.Answer{Err: errors.New("late")}
 	}
@@ -76,12 +76,12 @@ func TestOutcomeOfALostAttemptIsNotItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, out.Replayed)
 	require.Equal(t, "2", string(out.Body))
-	require.Empty(t, out.Ended)
+	require.Empty(t, out.AttemptState)
 	require.False(t, out.Executed, "its own result is nobody's")
 	require.Nil(t, out.Failure)
 }
 
-// Stopped is the engine's own reason: what a step could not do in this operation, and not what
+// StopCause is the engine's own reason: what a step could not do in this operation, and not what
 // another operation, or Abort, has said to the handler.
 func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
 	own := errors.New("own")
@@ -98,7 +98,7 @@ func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		began bool // by an earlier attempt
 		run   func(context.Context, *rig) error
-		want  error // that Stopped matches; nil for none
+		want  error // that StopCause matches; nil for none
 		ended idem.State
 	}{
 		"interrupted":              {true, func(ctx context.Context, _ *rig) error { return open(ctx, 0) }, idem.ErrStepInterrupted, idem.Unknown},
@@ -125,13 +125,13 @@ func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
 			}
 			res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) { return "", tc.run(ctx, r) })
 			require.Error(t, err)
-			require.Equal(t, tc.ended, res.Outcome.Ended)
+			require.Equal(t, tc.ended, res.Outcome.AttemptState)
 			if tc.want == nil {
-				require.NoError(t, res.Outcome.Stopped)
+				require.NoError(t, res.Outcome.StopCause)
 				return
 			}
-			require.ErrorIs(t, res.Outcome.Stopped, tc.want)
-			if open, ok := errors.AsType[*idem.StepInterruptedError](res.Outcome.Stopped); ok {
+			require.ErrorIs(t, res.Outcome.StopCause, tc.want)
+			if open, ok := errors.AsType[*idem.StepInterruptedError](res.Outcome.StopCause); ok {
 				require.Equal(t, tc.ended == idem.Released, !open.AskAgain.IsZero())
 			}
 		})

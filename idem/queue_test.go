@@ -253,7 +253,7 @@ func TestQueueIsBounded(t *testing.T) {
 			res, err := idem.Run(inLambda(t.Context()), r.engine, safe.Key("t", fmt.Sprint(i)), 1, new(counter).run)
 			require.NoError(t, err, "the caller gets its result, queued or not")
 			require.Equal(t, i < 4, res.Outcome.Queued)
-			require.Equal(t, idem.InProgress, res.Outcome.State)
+			require.Equal(t, idem.InProgress, res.Outcome.RecordState)
 		}
 		for _, name := range r.events.take() {
 			kinds[name]++

@@ -49,7 +49,7 @@ func (c *commit) judge(r *protocol.RefusedError) ending {
 		}
 	}()
 	a.says.Store(int32(ClassDefault)) // it was said of another answer
-	made := c.ans.Refused
+	made := c.ans.OnRefused
 	c.ans = Answer{Err: r.Err, Value: c.ans.Value}
 	if made != nil {
 		c.ans = made(r.Err)

@@ -52,9 +52,9 @@ func TestRefusedUnit(t *testing.T) {
 					}
 					res, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1, refuse: tc.refuse, ambiguous: ambiguous}, nil))
 					require.Same(t, errPlain, err)
-					require.Equal(t, want, res.Outcome.State)
+					require.Equal(t, want, res.Outcome.RecordState)
 					require.Equal(t, want, r.state(t, key))
-					require.NotEmpty(t, res.Outcome.Ended)
+					require.NotEmpty(t, res.Outcome.AttemptState)
 					require.Equal(t, 1, res.Outcome.Attempt, "it is the caller's own")
 					require.NotContains(t, r.events.take(), "outcome_queued")
 
@@ -136,7 +136,7 @@ func TestRefusedUnitHasAnAnswer(t *testing.T) {
 					}
 					_, err := pay(effect{n: 1, refuse: errPlain, ambiguous: ambiguous}, nil)(ctx, 1)
 					require.NoError(t, err)
-					return idem.Answer{Body: []byte("paid"), Refused: func(reason error) idem.Answer {
+					return idem.Answer{Body: []byte("paid"), OnRefused: func(reason error) idem.Answer {
 						require.Same(t, errPlain, reason)
 						return idem.Answer{Body: []byte("declined")}
 					}}
@@ -144,7 +144,7 @@ func TestRefusedUnitHasAnAnswer(t *testing.T) {
 				out, err := r.engine.Execute(t.Context(), call)
 				require.NoError(t, err)
 				require.Equal(t, "declined", string(out.Body))
-				require.Equal(t, idem.Completed, out.State)
+				require.Equal(t, idem.Completed, out.RecordState)
 				if op.Mode == idem.Reserved && !ambiguous {
 					require.Equal(t, 1, undone)
 				}

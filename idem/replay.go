@@ -35,7 +35,9 @@ func (x *execution) answer(ctx context.Context, rec *Record, do protocol.Action)
 // waits is the outcome of a call whose operation was accepted, by it or by an earlier one.
 func (x *execution) waits(ctx context.Context, rec *Record) Outcome {
 	x.notify(ctx, notice.Accepted, notice.Notice{Attempt: rec.Attempt, State: rec.State})
-	return Outcome{State: rec.State, Attempt: rec.Attempt, CreatedAt: rec.CreatedAt, StatusID: rec.StatusID(), Ref: rec.Ref}
+	return Outcome{
+		RecordState: rec.State, Attempt: rec.Attempt, CreatedAt: rec.CreatedAt, StatusID: rec.StatusID(), Ref: rec.Ref,
+	}
 }
 
 // reused makes the error of a reused key. It carries the first input's result only if
@@ -51,7 +53,7 @@ func (x *execution) reused(ctx context.Context, rec *Record) error {
 // Replay returns the outcome in a record that is Completed or Failed.
 func (e *Engine) Replay(ctx context.Context, rec *Record) (Outcome, error) {
 	out := Outcome{
-		Replayed: true, State: rec.State, Attempt: rec.Attempt,
+		Replayed: true, RecordState: rec.State, Attempt: rec.Attempt,
 		CreatedAt: rec.CreatedAt, RecordedAt: rec.UpdatedAt, ExpiresAt: rec.ExpiresAt,
 		ResponseVersion: rec.ResponseVersion, Ref: rec.Ref,
 	}
@@ -78,7 +80,7 @@ func (e *Engine) Replay(ctx context.Context, rec *Record) (Outcome, error) {
 		return Outcome{}, err
 	}
 	if rec.Omitted {
-		return out, &OutcomeUnavailableError{Kept: body}
+		return out, &OutcomeUnavailableError{Summary: body}
 	}
 	out.Body = body
 	return out, nil

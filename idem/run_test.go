@@ -76,7 +76,7 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 					return tc.handler(ctx, n)
 				}
 				live, liveErr := idem.Run(t.Context(), r.engine, key, 1, handler)
-				require.Equal(t, want, live.Outcome.State)
+				require.Equal(t, want, live.Outcome.RecordState)
 				rec := r.record(t, key)
 				require.Equal(t, want, rec.State)
 				require.Equal(t, want == idem.Unknown, rec.ExpiresAt.IsZero(), "only an open question never expires")
@@ -367,7 +367,7 @@ func TestFinishLooksAgain(t *testing.T) {
 			r.faults.Next(idemtest.Finish, held(fault))
 			res, err := idem.Run(t.Context(), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
 			require.NoError(t, err)
-			require.Equal(t, idem.Completed, res.Outcome.State)
+			require.Equal(t, idem.Completed, res.Outcome.RecordState)
 			require.Equal(t, []idemtest.Method{"Acquire", "Finish", "Get"}, r.faults.Calls())
 		})
 		t.Run(name+", not landed", func(t *testing.T) {
@@ -375,7 +375,7 @@ func TestFinishLooksAgain(t *testing.T) {
 			r.faults.Next(idemtest.Finish, fault)
 			res, err := idem.Run(t.Context(), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
 			require.NoError(t, err)
-			require.Equal(t, idem.Completed, res.Outcome.State)
+			require.Equal(t, idem.Completed, res.Outcome.RecordState)
 			require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "k")))
 		})
 		t.Run(name+", never told", func(t *testing.T) {

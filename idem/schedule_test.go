@@ -207,7 +207,7 @@ func TestScheduleParkedByAStricterCall(t *testing.T) {
 			})
 			require.Same(t, errPlain, err)
 			require.Equal(t, tc.want, r.state(t, key))
-			require.Equal(t, tc.want, res.Outcome.State)
+			require.Equal(t, tc.want, res.Outcome.RecordState)
 			require.False(t, res.Outcome.Queued)
 		})
 	}
@@ -227,7 +227,7 @@ func TestScheduleParkedOriginalCompletes(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, 8, live.Value)
-	require.Equal(t, idem.Completed, live.Outcome.State)
+	require.Equal(t, idem.Completed, live.Outcome.RecordState)
 	again, err := idem.Run(t.Context(), r.engine, key, 1, new(counter).run)
 	require.NoError(t, err)
 	require.Equal(t, live.Outcome.Body, again.Outcome.Body)

@@ -26,7 +26,7 @@ func (e *Engine) checkSecret(ctx context.Context, key *Key, create bool) error {
 	if key.keyed == nil {
 		return nil
 	}
-	id := startOf(NoTenant, key.op.Name)
+	id := startOf(SingleTenant, key.op.Name)
 	want := protocol.FingerprintOf(key.keyed.Digest(ofCheck + id))
 	found, _ := e.checks.LoadOrStore(want, &secretCheck{lock: make(chan struct{}, 1)})
 	known := found.(*secretCheck)

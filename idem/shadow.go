@@ -61,7 +61,7 @@ func (o *observation) live(ctx context.Context) {
 	}
 	if c.Key.Err() != nil {
 		// A usable key's token is sent again by a retry. This one is shared by nothing.
-		o.handler.key.id = recordID(NoTenant, c.Key.op.Name, sha256.Sum256([]byte(newID())))
+		o.handler.key.id = recordID(SingleTenant, c.Key.op.Name, sha256.Sum256([]byte(newID())))
 	}
 	if c.NoClaim != nil && err != nil {
 		err = c.NoClaim
@@ -78,7 +78,6 @@ func (o *observation) live(ctx context.Context) {
 	c.Fingerprint = o.call.Key.fingerprint(c.Fingerprint)
 	c.Key.keyed = nil // a trial checks no secret
 	c.Key.op.OnStoreFailure, c.Key.op.Classify = FailClosed, nil
-	c.Wait = -1
 	c.Run = func(context.Context) Answer {
 		o.run(ctx)
 		return Answer{Class: o.judge(ctx), Err: o.answer.Err}

@@ -42,7 +42,7 @@ func TestOutcomeIsRecordedBeforeItsResult(t *testing.T) {
 				res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, text)
 				require.NoError(t, err)
 				require.Equal(t, "the result", res.Value)
-				require.Equal(t, idem.Completed, res.Outcome.State)
+				require.Equal(t, idem.Completed, res.Outcome.RecordState)
 				require.True(t, res.Outcome.Queued, "its result is")
 				require.False(t, res.Outcome.Omitted)
 				require.Equal(t, []string{"claimed", "completed", "outcome_queued"}, r.events.take())
@@ -89,7 +89,7 @@ func TestOutcomeBeforeItsResultWithFaults(t *testing.T) {
 						require.NoError(t, err)
 						require.Equal(t, "the result", res.Value)
 						if fact == "passes" {
-							require.Equal(t, idem.Completed, res.Outcome.State)
+							require.Equal(t, idem.Completed, res.Outcome.RecordState)
 						}
 						require.NoError(t, r.engine.Flush(t.Context()))
 						rec := r.record(t, key)
@@ -219,7 +219,7 @@ func TestCommitBeforeItsResult(t *testing.T) {
 					b.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, f)
 					res, err := idem.Run(inLambda(t.Context()), b.engine, key, 1, pay(effect{n: 1}, nil))
 					require.NoError(t, err)
-					require.Equal(t, idem.Completed, res.Outcome.State)
+					require.Equal(t, idem.Completed, res.Outcome.RecordState)
 					require.Equal(t, fault != "passes", res.Outcome.Queued)
 					require.Equal(t, 1, b.ledger.sum())
 					require.NoError(t, b.engine.Flush(t.Context()))

@@ -60,7 +60,7 @@ func TestTokensDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for _, key := range []idem.Key{
 		safe.Key("acme", "1"), safe.Key("acme", "2"), safe.Key("other", "1"), unsafe.Key("acme", "1"),
-		safe.Key(idem.NoTenant, "1"), safe.Key("acme#safe", "1"),
+		safe.Key(idem.SingleTenant, "1"), safe.Key("acme#safe", "1"),
 	} {
 		tok := tokenFor(t, key)
 		require.Regexp(t, regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`), tok)

@@ -16,12 +16,8 @@ type waiter struct {
 }
 
 func (x *execution) waiting(ctx context.Context) *waiter {
-	wait := x.engine.opts.Wait
-	if x.call.Wait != 0 {
-		wait = x.call.Wait
-	}
 	w := &waiter{engine: x.engine, pause: 25 * time.Millisecond}
-	if wait > 0 {
+	if wait := x.engine.opts.Wait; wait > 0 {
 		w.until = time.Now().Add(wait)
 		// Enough time is left to answer that the attempt is still in flight.
 		reserve := -2*x.guard - x.budget

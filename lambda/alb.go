@@ -70,7 +70,7 @@ func requestOfALB(e *events.ALBTargetGroupRequest) *idemhttp.Request {
 	return r
 }
 
-// hasMultiValues tells the target group's mode.
+// hasMultiValues reports the target group's mode.
 func hasMultiValues(e *events.ALBTargetGroupRequest) bool { return e.MultiValueHeaders != nil }
 
 // addDecoded decodes a query parameter, which the balancer does not. A parameter that is

@@ -51,5 +51,5 @@ func RequestID(ctx context.Context, _ json.RawMessage) (tenant, value string, er
 	if !ok || lc.AwsRequestID == "" {
 		return "", "", fmt.Errorf("%w: the context has no request id: use the context of an invocation", idem.ErrKeyInvalid)
 	}
-	return idem.NoTenant, lc.AwsRequestID, nil
+	return idem.SingleTenant, lc.AwsRequestID, nil
 }

@@ -45,7 +45,7 @@ func (b *batch[R]) share(id identity) (f, before *first[R], isNew bool) {
 	return f, before, true
 }
 
-// turn keeps the event's order among records that start side by side: if two have the
+// turn keeps the event's order among records that start together: if two have the
 // same key, the first one in the event gets it. A record waits for the one before it, and
 // lets the next one start when its own place is known.
 type turn struct {
@@ -147,7 +147,7 @@ func (b *batch[R]) workLane(lane []*delivery[R]) {
 		runIsolated(func() {
 			defer func() {
 				if !b.forwardsLast(d) {
-					b.tell(d)
+					b.report(d)
 				}
 			}()
 			// The next record starts even if this one panics or has no key.
@@ -156,7 +156,7 @@ func (b *batch[R]) workLane(lane []*delivery[R]) {
 				b.handle(d)
 				return
 			}
-			d.out.Reason, d.out.Err, d.out.LeaseUntil = ReasonBehind, errBehind, stop.out.LeaseUntil
+			d.out.Reason, d.out.Err, d.out.LeaseUntil = ReasonBlocked, errBehind, stop.out.LeaseUntil
 		})
 		if stop == nil && !d.out.Reason.Acknowledges() {
 			stop = d
@@ -238,7 +238,7 @@ func (b *batch[R]) identify(d *delivery[R], w *job) error {
 
 // settle gives the delivery the reason of what became of its work.
 func (b *batch[R]) settle(d *delivery[R], out idem.Outcome, err error) {
-	d.out.Err, d.out.State, d.out.Attempt, d.out.Failure = err, out.State, out.Attempt, out.Failure
+	d.out.Err, d.out.State, d.out.Attempt, d.out.Failure = err, out.RecordState, out.Attempt, out.Failure
 	if out.Executed {
 		if d.out.Reason = reasonOfOwn(out); d.out.Reason == ReasonNotYetKnown {
 			d.out.LeaseUntil = time.Now().Add(askAgain(&out).Sub(b.engine.Now()))

@@ -185,22 +185,12 @@ func rows() []row {
 			first:  want{status: 201, body: "made"}, second: want{status: 503, code: idemhttp.CodeVersionMismatch},
 		},
 		{
-			name: "in flight, with a location", handler: ok, send: keep, again: keep,
-			options: func(o *idemhttp.Options) {
-				o.Location = func(context.Context, *idemhttp.Request) string { return "/payments/pending" }
-			},
-			store: func() idem.Store {
-				return occupied{memory(), idem.Record{State: idem.InProgress, LeaseUntil: noon.Add(time.Minute)}}
-			},
-			first: want{status: 202, code: idemhttp.CodeInProgress}, second: want{status: 202, code: idemhttp.CodeInProgress},
-		},
-		{
 			name: "too little time", handler: ok, send: keep, again: keep,
 			within: 50 * time.Millisecond,
 			first:  want{status: 503, code: idemhttp.CodeOutOfTime}, second: want{status: 503, code: idemhttp.CodeOutOfTime},
 		},
-		down("store down", 503, idemhttp.CodeStoreUnavailable, unreachable{memory()}),
-		down("record damaged", 503, idemhttp.CodeRecordUnreadable, damaged{memory()}),
+		down("store down", 503, idemhttp.CodeStoreUnavailable, unreachable()),
+		down("record damaged", 503, idemhttp.CodeRecordUnreadable, damaged()),
 		down("accepted", 202, idemhttp.CodeAccepted, occupied{memory(), idem.Record{State: idem.Pending}}),
 		down("in flight", 409, idemhttp.CodeInProgress, occupied{memory(), idem.Record{State: idem.InProgress, LeaseUntil: noon.Add(time.Minute)}}),
 	}

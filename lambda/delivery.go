@@ -87,8 +87,8 @@ func (d *delivery[R]) share(first Delivery[R]) {
 	}
 }
 
-// tell reports a delivery that has its reason.
-func (s *source[R]) tell(d *delivery[R]) {
+// report logs a delivery that has its reason, and passes it to OnOutcome.
+func (s *source[R]) report(d *delivery[R]) {
 	s.log(d)
 	if s.opts.OnOutcome == nil {
 		return
@@ -159,7 +159,7 @@ func (s *source[R]) forwardLast(ds []delivery[R]) {
 			continue
 		}
 		runIsolated(func() {
-			defer s.tell(d)
+			defer s.report(d)
 			if i < s.redeliverFrom(ds) {
 				s.forward(d)
 			}

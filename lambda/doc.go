@@ -7,7 +7,7 @@
 //
 //	var Charge = idem.Operation{Name: "charge", Repeat: idem.Repeatable}
 //
-//	var byPaymentID = idemlambda.Pointer(idem.NoTenant, "/paymentId")
+//	var byPaymentID = idemlambda.Pointer(idem.SingleTenant, "/paymentId")
 //
 //	func main() {
 //		…
@@ -43,7 +43,7 @@
 //
 // The user must not be able to write the claim. A "custom:" attribute of a Cognito user
 // pool must be immutable or not writable by any app client, which is not the default. If
-// tokens of several issuers reach one function, idemhttp.IssuerClaim("sub") tells their
+// tokens of several issuers reach one function, idemhttp.IssuerClaim("sub") keeps their
 // claims apart.
 //
 // A concurrent duplicate that waits for the first request's response stops before the

@@ -26,7 +26,7 @@ func TestDurableExecutionsAreRefused(t *testing.T) {
 	}
 	store := memory()
 	e := newEngine(t, store)
-	byARN := Pointer(idem.NoTenant, "/DurableExecutionArn")
+	byARN := Pointer(idem.SingleTenant, "/DurableExecutionArn")
 	for name, h := range map[string]Handler{
 		"Wrap": Wrap(e, charge, byARN, handler), "Async": Async(e, charge, nil, handler),
 		"StepFunctions": StepFunctions(e, charge, nil, handler),
@@ -48,7 +48,7 @@ func TestEventsThatMentionADurableExecution(t *testing.T) {
 		`{"execution":` + durableEvent + `}`,
 		`"DurableExecutionArn CheckpointToken InitialExecutionState"`,
 	} {
-		h := Wrap(newEngine(t, memory()), charge, func(context.Context, json.RawMessage) (string, string, error) { return idem.NoTenant, "k", nil },
+		h := Wrap(newEngine(t, memory()), charge, func(context.Context, json.RawMessage) (string, string, error) { return idem.SingleTenant, "k", nil },
 			func(context.Context, json.RawMessage) (string, error) { return "ran", nil })
 		out, err := h(t.Context(), []byte(event))
 		require.NoError(t, err, event)

@@ -28,16 +28,16 @@ var errNotYetKnown = errors.New("idemlambda: the outcome is not yet known")
 // stopped is the error of an attempt that the engine has ended, and not its handler.
 func stopped(out *idem.Outcome, err error) error {
 	switch {
-	case out.Ended == idem.Unknown, out.State == idem.Unknown:
+	case out.AttemptState == idem.Unknown, out.RecordState == idem.Unknown:
 		// As later calls get it.
 		return typed(idem.ErrOutcomeUnknown, fmt.Errorf("%w: %w", idem.ErrOutcomeUnknown, err))
 	case !askAgain(out).IsZero():
 		return typed(errNotYetKnown, err)
-	case errors.Is(out.Stopped, idem.ErrStoreUnavailable):
+	case errors.Is(out.StopCause, idem.ErrStoreUnavailable):
 		// That type says that nothing was executed, and the handler has run.
 		return typed(idem.ErrNotCommitted, err)
 	}
-	return typed(out.Stopped, err)
+	return typed(out.StopCause, err)
 }
 
 // typed gives err the errorType of an answer.

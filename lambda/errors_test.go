@@ -12,8 +12,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda/messages"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
-	"github.com/idem-go/idempotency/idem/memstore"
-	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -99,7 +98,7 @@ func TestMarksCountAroundLambdaErrors(t *testing.T) {
 		h := Wrap(newEngine(t, store), charge, byPaymentID, func(context.Context, payment) (receipt, error) { return receipt{}, c.given })
 		_, err := invoke(t, h, event)
 		require.Equal(t, own, err)
-		rec, err := store.Get(t.Context(), charge.Key(idem.NoTenant, "pay_1").ID())
+		rec, err := store.Get(t.Context(), charge.Key(idem.SingleTenant, "pay_1").ID())
 		require.NoError(t, err)
 		require.Equal(t, c.state, rec.State)
 		require.Equal(t, "m", rec.Failure.Message)
@@ -116,8 +115,8 @@ func TestAnswersHaveTheirOwnErrorType(t *testing.T) {
 		"InFlightError":         {occupied{memory(), running}, idem.ErrInFlight},
 		"AcceptedError":         {occupied{memory(), idem.Record{State: idem.Pending}}, idem.ErrAccepted},
 		"OutcomeUnknownError":   {occupied{memory(), idem.Record{State: idem.Unknown}}, idem.ErrOutcomeUnknown},
-		"StoreUnavailableError": {unreachable{memory()}, idem.ErrStoreUnavailable},
-		"RecordUnreadableError": {damaged{memory()}, idem.ErrRecordUnreadable},
+		"StoreUnavailableError": {unreachable(), idem.ErrStoreUnavailable},
+		"RecordUnreadableError": {damaged(), idem.ErrRecordUnreadable},
 	} {
 		h := Wrap(newEngine(t, c.store), charge, byPaymentID, func(context.Context, payment) (receipt, error) {
 			t.Fatal("the handler ran")
@@ -146,13 +145,6 @@ func TestHandlersErrorIsUntouched(t *testing.T) {
 	}
 }
 
-// dying is a store to which a process writes no end.
-type dying struct{ *memstore.Store }
-
-func (dying) Finish(context.Context, time.Time, protocol.Finish) error {
-	return &idem.StoreError{Op: "Finish", Err: errors.New("no answer")}
-}
-
 // An interrupted step is no failure of the function: its client gets the contract's answer in the
 // call that finds it, as in all later ones.
 func TestInterruptedStepIsAnswered(t *testing.T) {
@@ -166,7 +158,7 @@ func TestInterruptedStepIsAnswered(t *testing.T) {
 		})
 		return h(t.Context(), sample(t, "apigw-v2-none"))
 	}
-	require.Panics(t, func() { _, _ = call(dying{store}, noon) })
+	require.Panics(t, func() { _, _ = call(dying(store), noon) })
 	for range 2 {
 		res, err := call(store, noon.Add(time.Hour))
 		require.NoError(t, err)
@@ -208,7 +200,7 @@ func TestAttemptThatAStepHasStoppedHasItsErrorType(t *testing.T) {
 					}), event)
 					return err
 				}
-				require.Panics(t, func() { _ = call(dying{store}, noon) })
+				require.Panics(t, func() { _ = call(dying(store), noon) })
 				for n := range 2 {
 					err := call(store, noon.Add(time.Hour))
 					require.Equal(t, kind, typeName(err))
@@ -224,7 +216,7 @@ func TestAttemptThatAStepHasStoppedHasItsErrorType(t *testing.T) {
 // The handler has run, which a caller that takes another way must know: the type is not that of a
 // store that was down before.
 func TestAttemptWhoseStepIsNotRecordedIsNotOneThatDidNotRun(t *testing.T) {
-	e, err := idem.New(stepless{memory()}, nil)
+	e, err := idem.New(broken(memory(), idemtest.LoseRequest, idemtest.RecordStep), nil)
 	require.NoError(t, err)
 	ran := 0
 	_, err = invoke(t, Wrap(e, transfer, byPaymentID, func(ctx context.Context, _ payment) (receipt, error) {
@@ -234,11 +226,4 @@ func TestAttemptWhoseStepIsNotRecordedIsNotOneThatDidNotRun(t *testing.T) {
 	require.Equal(t, "NotCommittedError", typeName(err))
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	require.Equal(t, 1, ran)
-}
-
-// stepless is a store that takes no step.
-type stepless struct{ idem.Store }
-
-func (stepless) RecordStep(context.Context, time.Time, protocol.StepWrite) error {
-	return &idem.StoreError{Op: "RecordStep", Ambiguous: true, Err: errors.New("no answer")}
 }

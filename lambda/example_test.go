@@ -22,7 +22,7 @@ type Receipt struct {
 
 var Charge = idem.Operation{Name: "charge", Repeat: idem.Repeatable}
 
-var byPaymentID = idemlambda.Pointer(idem.NoTenant, "/paymentId")
+var byPaymentID = idemlambda.Pointer(idem.SingleTenant, "/paymentId")
 
 func charge(ctx context.Context, p Payment) (Receipt, error) {
 	fmt.Println("charging", p.Amount)
@@ -46,8 +46,8 @@ func ExampleWrap() {
 	// {"charge":"ch_p1"} <nil>
 }
 
-func ExampleBy() {
-	key := idemlambda.By(func(p Payment) (tenant, value string) { return idem.NoTenant, p.ID })
+func ExampleKeyFrom() {
+	key := idemlambda.KeyFrom(func(p Payment) (tenant, value string) { return idem.SingleTenant, p.ID })
 	_, value, err := key(context.Background(), []byte(`{"paymentId":"p1"}`))
 	fmt.Println(value, err)
 	// Output: p1 <nil>

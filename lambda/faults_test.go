@@ -65,12 +65,14 @@ func TestDuplicatesWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := &looking{Store: memory(), seen: make(chan struct{})}
 			started, n := make(chan struct{}), 0
-			serve := d.serve(t, newEngine(t, store), idemhttp.AnyRoute(charge), func(context.Context) (*idemhttp.Response, error) {
+			engine, err := idem.New(store, &idem.Options{Wait: 20 * time.Second, Now: func() time.Time { return noon }})
+			require.NoError(t, err)
+			serve := d.serve(t, engine, idemhttp.AnyRoute(charge), func(context.Context) (*idemhttp.Response, error) {
 				n++
 				close(started)
 				<-store.seen // the duplicate waits
 				return &idemhttp.Response{Status: 201, Headers: map[string]string{"X-Own": "1"}, Body: []byte(`{"id":"ch_1"}`)}, nil
-			}, func(o *idemhttp.Options) { o.Wait = 20 * time.Second })
+			})
 			var first *idemhttp.Response
 			var fault error
 			var wg sync.WaitGroup

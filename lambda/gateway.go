@@ -114,7 +114,7 @@ func bodyOf(body string, isBase64 bool) []byte {
 	return []byte(body)
 }
 
-// queryOf reads the raw query string, because the map beside it joins repeats with
+// queryOf reads the raw query string, because the event's map joins repeats with
 // commas, and values may contain commas. A query that is not well-formed counts as it is.
 func queryOf(raw string, joined map[string]string) (query map[string][]string, invalid string) {
 	if raw == "" {

@@ -173,10 +173,10 @@ func TestWaitEndsBeforeTheGatewayDoes(t *testing.T) {
 			t.Run(name+"/"+cold.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := &held{occupied: occupied{memory(), idem.Record{State: idem.InProgress, LeaseUntil: time.Now().Add(time.Hour)}}}
-					engine, err := idem.New(store, nil)
+					engine, err := idem.New(store, &idem.Options{Wait: 10 * time.Minute})
 					require.NoError(t, err)
 					n := 0
-					h := lambda.NewHandler(functionOf(t, name)(engine, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, &idemhttp.Options{Wait: 10 * time.Minute}, &n))
+					h := lambda.NewHandler(functionOf(t, name)(engine, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &n))
 					received := float64(time.Now().Add(-cold).UnixMilli())
 					raw := changed(t, name, func(e map[string]any) {
 						c := e["requestContext"].(map[string]any)

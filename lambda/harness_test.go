@@ -3,7 +3,6 @@ package idemlambda
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
@@ -35,14 +35,23 @@ func newEngine(t testing.TB, store idem.Store) *idem.Engine {
 
 func memory() *memstore.Store { return memstore.New() }
 
-// unreachable is a store that is down.
-type unreachable struct{ idem.Store }
-
-func (unreachable) Acquire(context.Context, time.Time, protocol.Claim) error {
-	return &idem.StoreError{Op: "Acquire", Err: errors.New("connection refused")}
+// broken is a store whose methods have a fault.
+func broken(store idem.Store, fault idemtest.Fault, methods ...idemtest.Method) *idemtest.Faults {
+	f := idemtest.NewFaults(store)
+	f.Always(fault, methods...)
+	return f
 }
 
-func (unreachable) Withdraw(context.Context, time.Time, protocol.Withdrawal) error { return nil }
+// unreachable is a store that takes no claims.
+func unreachable() idem.Store { return broken(memory(), idemtest.Deny, idemtest.Acquire) }
+
+// damaged is a store whose records cannot be read.
+func damaged() idem.Store {
+	return broken(memory(), idemtest.Unreadable, idemtest.Acquire, idemtest.Get)
+}
+
+// dying is a store to which a process writes no end.
+func dying(store idem.Store) idem.Store { return broken(store, idemtest.Deny, idemtest.Finish) }
 
 // occupied is a store in which a record stands in every claim's way.
 type occupied struct {
@@ -54,17 +63,6 @@ func (s occupied) Acquire(_ context.Context, _ time.Time, c protocol.Claim) erro
 	rec := s.record
 	rec.ID, rec.Fingerprint = c.Record.ID, c.Record.Fingerprint
 	return &protocol.ConflictError{Existing: &rec}
-}
-
-// damaged is a store whose records cannot be read.
-type damaged struct{ idem.Store }
-
-func (damaged) Acquire(context.Context, time.Time, protocol.Claim) error {
-	return idem.ErrRecordUnreadable
-}
-
-func (damaged) Get(context.Context, string) (*idem.Record, error) {
-	return nil, idem.ErrRecordUnreadable
 }
 
 // golden compares with a file of testdata, or writes it with -update.

@@ -19,13 +19,13 @@ import (
 // the topic keeps a record: set a longer retention than your topic's.
 const KafkaRetention = 8 * 24 * time.Hour
 
-// DefaultKafkaConcurrency is how many partitions of a batch run side by side.
+// DefaultKafkaConcurrency is how many partitions of a batch run concurrently.
 const DefaultKafkaConcurrency = 10
 
 // KafkaOptions of a topic's handler. Zero Concurrency means [DefaultKafkaConcurrency].
 type KafkaOptions struct {
 	// Options as for the other sources. Records of a partition run one after the
-	// other, partitions side by side.
+	// other, partitions concurrently.
 	Options[events.KafkaRecord]
 	// ReportBatchItemFailures says that the event source mapping has that response
 	// type, which needs provisioned mode. The response then names the first record of
@@ -179,21 +179,21 @@ func KafkaRecordOf(ctx context.Context) (events.KafkaRecord, bool) {
 }
 
 // KafkaHeader takes the key from the record's header with this name, and the tenant from
-// the header tenantHeader. tenantHeader may be [idem.NoTenant]. A header that is missing,
+// the header tenantHeader. tenantHeader may be [idem.SingleTenant]. A header that is missing,
 // empty or repeated is an error that matches [idem.ErrKeyInvalid]. An empty name panics.
 func KafkaHeader(tenantHeader, name string) RecordKeyFunc[events.KafkaRecord] {
 	if name == "" || tenantHeader == "" {
 		panic(&idem.ConfigError{What: "idemlambda.KafkaHeader", Problem: "the name of a header is empty: " +
-			"name the headers of key and tenant, or say idem.NoTenant"})
+			"name the headers of key and tenant, or say idem.SingleTenant"})
 	}
 	return func(_ context.Context, r *events.KafkaRecord) (string, string, error) {
-		t := idem.NoTenant
-		if tenantHeader != idem.NoTenant {
+		t := idem.SingleTenant
+		if tenantHeader != idem.SingleTenant {
 			var err error
 			if t, err = kafkaHeader(r, tenantHeader); err != nil {
 				return "", "", tenantNotFound("idemlambda.KafkaHeader", "header", err)
 			}
-			if t == idem.NoTenant {
+			if t == idem.SingleTenant {
 				return "", "", fmt.Errorf("%w: the header %q cannot be used as a tenant", idem.ErrKeyInvalid, tenantHeader)
 			}
 		}

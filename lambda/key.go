@@ -12,14 +12,14 @@ import (
 )
 
 // KeyFunc finds tenant and value of the key in an event. It returns
-// [idem.NoTenant] as the tenant if there is none. It must not change or keep
+// [idem.SingleTenant] as the tenant if there is none. It must not change or keep
 // the payload and must be safe for concurrent use. An error, such as one that
 // wraps [idem.ErrKeyInvalid], goes to the caller, and nothing is executed.
 type KeyFunc func(ctx context.Context, payload json.RawMessage) (tenant, value string, err error)
 
 // Pointer takes the key from the event's JSON: the tenant and one or more values
 // by JSON pointer (RFC 6901), such as "/payment/id". tenantPointer leads to the
-// tenant; it is not the tenant itself. It may be [idem.NoTenant] instead. Several
+// tenant; it is not the tenant itself. It may be [idem.SingleTenant] instead. Several
 // values are joined as by [idem.JoinValues]. If the joined value is longer than a key
 // may be, its SHA-256 digest is the value.
 //
@@ -27,7 +27,7 @@ type KeyFunc func(ctx context.Context, payload json.RawMessage) (tenant, value s
 // are written: 42 and "42" are one key. Names are case-sensitive. Null, a missing member,
 // a bool, a number with a fraction or an exponent, an object, an array and a text that is
 // not valid JSON in UTF-8 are errors that match [idem.ErrKeyInvalid]: a missing value must
-// not become everybody's key. A member on the path that occurs twice, or again in another
+// not become a key that all events share. A member on the path that occurs twice, or again in another
 // case, is such an error too: another reader, such as a Go handler, could see the other
 // member. An invalid pointer panics.
 func Pointer(tenantPointer string, values ...string) KeyFunc {
@@ -41,7 +41,7 @@ func pointersInto(doc, maker, tenant string, values []string) KeyFunc {
 		panic(&idem.ConfigError{What: maker, Problem: "there is no pointer to the key's value"})
 	}
 	var pointers []string
-	if tenant != idem.NoTenant {
+	if tenant != idem.SingleTenant {
 		pointers = append(pointers, mustPointer(maker+": tenant", tenant))
 	}
 	for _, v := range values {
@@ -52,9 +52,9 @@ func pointersInto(doc, maker, tenant string, values []string) KeyFunc {
 		if err != nil {
 			return "", "", err
 		}
-		t := idem.NoTenant
-		if tenant != idem.NoTenant {
-			if t, found = found[0], found[1:]; t == idem.NoTenant {
+		t := idem.SingleTenant
+		if tenant != idem.SingleTenant {
+			if t, found = found[0], found[1:]; t == idem.SingleTenant {
 				return "", "", fmt.Errorf("%w: the value at %q of the %s cannot be used as a tenant", idem.ErrKeyInvalid, tenant, doc)
 			}
 		}
@@ -68,7 +68,7 @@ func pointersInto(doc, maker, tenant string, values []string) KeyFunc {
 func mustPointer(what, pointer string) string {
 	err := idem.CheckPointer(pointer)
 	if err == nil && pointer == "" {
-		err = errors.New("write a JSON pointer such as \"/payment/id\", or idem.NoTenant for no tenant")
+		err = errors.New("write a JSON pointer such as \"/payment/id\", or idem.SingleTenant for no tenant")
 	}
 	if err != nil {
 		panic(&idem.ConfigError{What: fmt.Sprintf("%s pointer %q", what, pointer), Problem: err.Error()})
@@ -76,13 +76,13 @@ func mustPointer(what, pointer string) string {
 	return pointer
 }
 
-// By takes the key from the event, decoded into the handler's own type. f returns
-// [idem.NoTenant] as the tenant if there is none; an empty tenant or value is
+// KeyFrom takes the key from the event, decoded into the handler's own type. f returns
+// [idem.SingleTenant] as the tenant if there is none; an empty tenant or value is
 // refused. A tenant that f takes from the event must not be "\x00", which is
-// idem.NoTenant. The event is decoded a second time for f. A nil f panics.
-func By[In any](f func(In) (tenant, value string)) KeyFunc {
+// idem.SingleTenant. The event is decoded a second time for f. A nil f panics.
+func KeyFrom[In any](f func(In) (tenant, value string)) KeyFunc {
 	if f == nil {
-		panic(&idem.ConfigError{What: "idemlambda.By", Problem: "the function is nil"})
+		panic(&idem.ConfigError{What: "idemlambda.KeyFrom", Problem: "the function is nil"})
 	}
 	return func(_ context.Context, payload json.RawMessage) (string, string, error) {
 		var in In
@@ -116,7 +116,7 @@ func parts(noun string, named ...[2]string) (string, string, error) {
 		}
 		values[i] = p[1]
 	}
-	return idem.NoTenant, identityOf(values...), nil
+	return idem.SingleTenant, identityOf(values...), nil
 }
 
 // longIdentity is the longest value of a key, in bytes, as in package idem.

@@ -17,10 +17,10 @@ func TestPointer(t *testing.T) {
 		"/nested/id": "b", "/nested/list/0": "c", "/nested/list/1/id": "d",
 		"/a~1b": "slash", "/m~0n": "tilde", "/": "empty name", "/ ": "blank", "/text42": "42", "/esc": "a\n",
 	} {
-		tenant, value, err := Pointer(idem.NoTenant, pointer)(t.Context(), json.RawMessage(event))
+		tenant, value, err := Pointer(idem.SingleTenant, pointer)(t.Context(), json.RawMessage(event))
 		require.NoError(t, err, pointer)
 		require.Equal(t, want, value, pointer)
-		require.Equal(t, idem.NoTenant, tenant)
+		require.Equal(t, idem.SingleTenant, tenant)
 	}
 	tenant, value, err := Pointer("/nested/id", "/id")(t.Context(), json.RawMessage(event))
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func TestPointerRefusesWhatIsNoValue(t *testing.T) {
 		"empty event": ``, "no JSON": `{"id":`,
 		"half a surrogate pair": `{"id":"a\ud800"}`, "no UTF-8": "{\"id\":\"a\xff\"}",
 	} {
-		for _, keys := range []KeyFunc{Pointer(idem.NoTenant, "/id"), Pointer("/id", "/id"), Pointer(idem.NoTenant, "/id", "/id")} {
+		for _, keys := range []KeyFunc{Pointer(idem.SingleTenant, "/id"), Pointer("/id", "/id"), Pointer(idem.SingleTenant, "/id", "/id")} {
 			_, value, err := keys(t.Context(), json.RawMessage(event))
 			require.ErrorIs(t, err, idem.ErrKeyInvalid, name)
 			require.ErrorContains(t, err, `"/id"`, name)
@@ -54,7 +54,7 @@ func TestPointerIntoLists(t *testing.T) {
 		"/l/2": false, "/l/-": false, "/l/-1": false, "/l/01": false, "/l/+1": false, "/l/": false, "/l/1/0": false,
 		"/l/99999999999999999999": false,
 	} {
-		_, _, err := Pointer(idem.NoTenant, pointer)(t.Context(), event)
+		_, _, err := Pointer(idem.SingleTenant, pointer)(t.Context(), event)
 		require.Equal(t, ok, err == nil, pointer)
 	}
 }
@@ -63,7 +63,7 @@ func TestPointerIntoLists(t *testing.T) {
 func TestPointerJoinsSeveralValues(t *testing.T) {
 	seen := map[string]string{}
 	for _, event := range []string{`{"a":"x","b":"yz"}`, `{"a":"xy","b":"z"}`, `{"a":"x/y","b":"z"}`, `{"a":"x","b":"y/z"}`} {
-		_, value, err := Pointer(idem.NoTenant, "/a", "/b")(t.Context(), json.RawMessage(event))
+		_, value, err := Pointer(idem.SingleTenant, "/a", "/b")(t.Context(), json.RawMessage(event))
 		require.NoError(t, err)
 		require.NotContains(t, seen, value, "%s and %s", seen[value], event)
 		seen[value] = event
@@ -78,15 +78,15 @@ func TestTenantOfTheEventCannotOptOut(t *testing.T) {
 
 func TestBadPointersPanic(t *testing.T) {
 	for _, f := range []func(){
-		func() { Pointer(idem.NoTenant) },
+		func() { Pointer(idem.SingleTenant) },
 		func() { Pointer("", "/id") },
 		func() { Pointer("tenant", "/id") },
-		func() { Pointer(idem.NoTenant, "") },
-		func() { Pointer(idem.NoTenant, "id") },
-		func() { Pointer(idem.NoTenant, "$.id") },
-		func() { Pointer(idem.NoTenant, "/a~2") },
-		func() { Pointer(idem.NoTenant, "/a~") },
-		func() { By[payment](nil) },
+		func() { Pointer(idem.SingleTenant, "") },
+		func() { Pointer(idem.SingleTenant, "id") },
+		func() { Pointer(idem.SingleTenant, "$.id") },
+		func() { Pointer(idem.SingleTenant, "/a~2") },
+		func() { Pointer(idem.SingleTenant, "/a~") },
+		func() { KeyFrom[payment](nil) },
 	} {
 		requireConfigPanic(t, f)
 	}
@@ -108,7 +108,7 @@ func requireConfigPanic(t *testing.T, f func(), text ...string) {
 }
 
 func TestBy(t *testing.T) {
-	key := By(func(p payment) (string, string) { return p.Merchant, p.ID })
+	key := KeyFrom(func(p payment) (string, string) { return p.Merchant, p.ID })
 	tenant, value, err := key(context.Background(), json.RawMessage(`{"merchant":"m1","paymentId":"p1"}`))
 	require.NoError(t, err)
 	require.Equal(t, []string{"m1", "p1"}, []string{tenant, value})
@@ -123,7 +123,7 @@ func FuzzPointer(f *testing.F) {
 	}
 	key := Pointer("/a/b", "/a/b", "/a")
 	f.Fuzz(func(t *testing.T, event []byte) {
-		for _, k := range []KeyFunc{key, Pointer(idem.NoTenant, "/a/b"), Pointer(idem.NoTenant, "/a/0")} {
+		for _, k := range []KeyFunc{key, Pointer(idem.SingleTenant, "/a/b"), Pointer(idem.SingleTenant, "/a/0")} {
 			tenant, value, err := k(t.Context(), event)
 			if err != nil {
 				require.ErrorIs(t, err, idem.ErrKeyInvalid)
@@ -157,18 +157,18 @@ func TestPointerNamesTheMemberOfAnotherCase(t *testing.T) {
 		`{"customer":{"Id":"1"}}`:              `has "/customer": pointers are case-sensitive`,
 		`{"Customer":{"a":[{"id":1}],"id":1}}`: `has "/Customer/id": pointers are case-sensitive`,
 	} {
-		_, _, err := Pointer(idem.NoTenant, "/Customer/ID")(t.Context(), json.RawMessage(event))
+		_, _, err := Pointer(idem.SingleTenant, "/Customer/ID")(t.Context(), json.RawMessage(event))
 		require.ErrorIs(t, err, idem.ErrKeyInvalid)
 		require.ErrorContains(t, err, `there is no value at "/Customer/ID" of the event`)
 		require.ErrorContains(t, err, has)
 	}
-	_, _, err := Pointer(idem.NoTenant, "/a~1B")(t.Context(), json.RawMessage(`{"a/b":"1"}`))
+	_, _, err := Pointer(idem.SingleTenant, "/a~1B")(t.Context(), json.RawMessage(`{"a/b":"1"}`))
 	require.ErrorContains(t, err, `has "/a~1b"`)
 }
 
 // Readers differ in which of two members of one name they take.
 func TestPointerRefusesDuplicateNames(t *testing.T) {
-	key := Pointer(idem.NoTenant, "/order/id")
+	key := Pointer(idem.SingleTenant, "/order/id")
 	for _, event := range []string{
 		`{"order":{"id":"a","id":"b"}}`, `{"order":{"id":"a","id":"a"}}`, `{"order":{"id":"a","\u0069d":"b"}}`,
 		`{"order":{"id":"a"},"order":{"id":"b"}}`, `{"order":{"id":"a"},"Order":{"id":"b"}}`,

@@ -64,7 +64,7 @@ func TestNoErrorTakesTheBodyToTheDefaultLog(t *testing.T) {
 	work := func(context.Context, order) (int, error) { return 1, nil }
 	op := idem.Operation{Name: "order"}
 	shadow := idem.Operation{Name: "order", Shadow: true}
-	pointer := idemlambda.Pointer(idem.NoTenant, "/id")
+	pointer := idemlambda.Pointer(idem.SingleTenant, "/id")
 	unreadable := func(context.Context, json.RawMessage) (string, string, error) { panic(person) }
 	nothing := func(context.Context, order) error { return nil }
 	wrapped := func(h idemlambda.Handler) func(string) {
@@ -76,7 +76,7 @@ func TestNoErrorTakesTheBodyToTheDefaultLog(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	byID := idemlambda.SQSPointer(idem.NoTenant, "/id")
+	byID := idemlambda.SQSPointer(idem.SingleTenant, "/id")
 	for name, c := range map[string]struct {
 		send  func(e *idem.Engine) func(body string)
 		wants string
@@ -84,7 +84,7 @@ func TestNoErrorTakesTheBodyToTheDefaultLog(t *testing.T) {
 		"an event in shadow": {func(e *idem.Engine) func(string) { return wrapped(idemlambda.Wrap(e, shadow, pointer, work)) }, `does not decode: the JSON number at byte 33 does not fit \"card\" of type int32`},
 		"a key in shadow":    {func(e *idem.Engine) func(string) { return wrapped(idemlambda.Wrap(e, shadow, unreadable, work)) }, `the key function panicked at log_test.go`},
 		"a decoded key in shadow": {func(e *idem.Engine) func(string) {
-			by := idemlambda.By(func(o order) (string, string) { return idem.NoTenant, o.ID })
+			by := idemlambda.KeyFrom(func(o order) (string, string) { return idem.SingleTenant, o.ID })
 			return wrapped(idemlambda.Wrap(e, shadow, by, func(context.Context, struct{ ID string }) (int, error) { return 1, nil }))
 		}, "the event does not decode"},
 		"a message in shadow": {func(e *idem.Engine) func(string) { return queue(idemlambda.SQS(e, shadow, byID, nil, nothing)) }, "does not decode"},
@@ -143,7 +143,7 @@ func TestALoggerThatPanicsCostsNoMessage(t *testing.T) {
 	engine, err := idem.New(memstore.New(), nil)
 	require.NoError(t, err)
 	ran := 0
-	h := idemlambda.SQS(engine, idem.Operation{Name: "order"}, idemlambda.SQSPointer(idem.NoTenant, "/id"), &idemlambda.SQSOptions{
+	h := idemlambda.SQS(engine, idem.Operation{Name: "order"}, idemlambda.SQSPointer(idem.SingleTenant, "/id"), &idemlambda.SQSOptions{
 		Logger:       slog.New(brokenLog{}),
 		OnOutcome:    func(context.Context, idemlambda.SQSDelivery) { panic("hook") },
 		OnRedelivery: func(context.Context, []idemlambda.SQSDelivery) { panic("hook") },

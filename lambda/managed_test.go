@@ -27,7 +27,7 @@ func TestManagedInstancesKeepTheClaim(t *testing.T) {
 			op := idem.Operation{Name: "settle", Repeat: repeat}
 			for entry, open := range map[string]func(*idem.Engine, func(context.Context) error) func(context.Context) error{
 				"Wrap": func(e *idem.Engine, f func(context.Context) error) func(context.Context) error {
-					h := Wrap(e, op, Pointer(idem.NoTenant, "/id"), func(ctx context.Context, _ json.RawMessage) (int, error) { return 1, f(ctx) })
+					h := Wrap(e, op, Pointer(idem.SingleTenant, "/id"), func(ctx context.Context, _ json.RawMessage) (int, error) { return 1, f(ctx) })
 					return func(ctx context.Context) error {
 						_, err := h(ctx, []byte(`{"id":"1"}`))
 						return err
@@ -42,7 +42,7 @@ func TestManagedInstancesKeepTheClaim(t *testing.T) {
 				},
 				"the engine alone": func(e *idem.Engine, f func(context.Context) error) func(context.Context) error {
 					return func(ctx context.Context) error {
-						_, err := idem.Do(ctx, e, op.Key(idem.NoTenant, "1"), 1, func(ctx context.Context, _ int) (int, error) { return 1, f(ctx) })
+						_, err := idem.Do(ctx, e, op.Key(idem.SingleTenant, "1"), 1, func(ctx context.Context, _ int) (int, error) { return 1, f(ctx) })
 						return err
 					}
 				},
@@ -102,7 +102,7 @@ func TestOnDemandLeaseEndsAtTheKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := idem.New(memory(), nil)
 		require.NoError(t, err)
-		h := Wrap(engine, transfer, Pointer(idem.NoTenant, "/id"), func(ctx context.Context, _ json.RawMessage) (time.Time, error) {
+		h := Wrap(engine, transfer, Pointer(idem.SingleTenant, "/id"), func(ctx context.Context, _ json.RawMessage) (time.Time, error) {
 			info, ok := idem.InfoOf(ctx)
 			require.True(t, ok)
 			return info.LeaseUntil, nil

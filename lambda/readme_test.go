@@ -43,7 +43,7 @@ func TestReadme(t *testing.T) {
 	require.NoError(t, err)
 	_, readme, found := strings.Cut(string(text), "## Which constructor")
 	require.True(t, found)
-	sources, rest, _ := strings.Cut(readme, "## What acknowledges")
+	sources, rest, _ := strings.Cut(readme, "## When messages are acknowledged")
 	acknowledged, back, _ := strings.Cut(rest, "| redelivered |")
 
 	retentions := map[string]time.Duration{

@@ -10,7 +10,7 @@ import (
 )
 
 // Reason is why a message, record or event is acknowledged or redelivered. The
-// values are stable: metrics may bear them.
+// values are stable: metrics may have them as a dimension.
 type Reason string
 
 // These acknowledge: the service does not deliver it again.
@@ -25,13 +25,13 @@ const (
 	ReasonFailed Reason = "failed"
 )
 
-// With these the service redelivers it, until it gives up or the record expires. What it gives
-// up on goes to the dead-letter queue or on-failure destination, where one is set.
+// With these the service redelivers it, until its limit or until the record expires. It then goes
+// to the dead-letter queue or on-failure destination, if one is set.
 const (
 	// ReasonReleased: the handler failed and may run again with the next delivery.
 	ReasonReleased Reason = "released"
-	// ReasonUnknown: this or an earlier attempt may have taken effect, and nobody
-	// knows. The message must not be lost before the record is resolved.
+	// ReasonUnknown: this or an earlier attempt may have taken effect; its
+	// outcome is unknown. The message must not be lost before the record is resolved.
 	ReasonUnknown Reason = "unknown"
 	// ReasonNotYetKnown: an earlier attempt died in a step, and [idem.StepConfig].Interrupted was
 	// asked too early for its answer to count. [Delivery].LeaseUntil is when it counts.
@@ -69,9 +69,9 @@ const (
 	ReasonStoreUnavailable Reason = "store_unavailable"
 	// ReasonOutOfTime: too little time of the invocation was left; nothing was executed.
 	ReasonOutOfTime Reason = "out_of_time"
-	// ReasonBehind: an earlier delivery is redelivered, and order matters; nothing was
+	// ReasonBlocked: an earlier delivery is redelivered, and order matters; nothing was
 	// executed.
-	ReasonBehind Reason = "behind_failure"
+	ReasonBlocked Reason = "behind_failure"
 )
 
 // Acknowledges reports whether the service does not deliver it again.
@@ -83,17 +83,17 @@ func (r Reason) Acknowledges() bool {
 // not be recorded yet. A failure acknowledges only if it is recorded.
 func reasonOfOwn(out idem.Outcome) Reason {
 	switch {
-	case out.Ended == idem.Completed:
+	case out.AttemptState == idem.Completed:
 		return ReasonExecuted
-	case out.State == idem.Failed:
+	case out.RecordState == idem.Failed:
 		return ReasonFailed
-	case out.State == idem.Released && !askAgain(&out).IsZero():
+	case out.RecordState == idem.Released && !askAgain(&out).IsZero():
 		return ReasonNotYetKnown
-	case out.State == idem.Released && errors.Is(out.Stopped, idem.ErrRecordUnreadable):
+	case out.RecordState == idem.Released && errors.Is(out.StopCause, idem.ErrRecordUnreadable):
 		return ReasonRecordUnreadable
-	case out.State == idem.Released:
+	case out.RecordState == idem.Released:
 		return ReasonReleased
-	case out.State == idem.Unknown:
+	case out.RecordState == idem.Unknown:
 		return ReasonUnknown
 	}
 	return ReasonUnrecorded
@@ -101,7 +101,7 @@ func reasonOfOwn(out idem.Outcome) Reason {
 
 // askAgain is when a step can be asked about that has stopped the attempt; zero if none has.
 func askAgain(out *idem.Outcome) time.Time {
-	if open, ok := errors.AsType[*idem.StepInterruptedError](out.Stopped); ok {
+	if open, ok := errors.AsType[*idem.StepInterruptedError](out.StopCause); ok {
 		return open.AskAgain
 	}
 	return time.Time{}
@@ -137,12 +137,12 @@ func reasonOfAnswer(err error) Reason {
 	return ReasonStoreUnavailable
 }
 
-// level is how loudly an outcome is logged.
+// level is the level at which an outcome is logged.
 func (r Reason) level() slog.Level {
 	switch r {
 	case ReasonExecuted, ReasonReplayed:
 		return slog.LevelDebug
-	case ReasonInFlight, ReasonNotYetKnown, ReasonAccepted, ReasonLimitExceeded, ReasonOutOfTime, ReasonBehind:
+	case ReasonInFlight, ReasonNotYetKnown, ReasonAccepted, ReasonLimitExceeded, ReasonOutOfTime, ReasonBlocked:
 		return slog.LevelInfo
 	case ReasonPanicked:
 		return slog.LevelError

@@ -33,7 +33,7 @@ func wholeEvent[R any](ds []delivery[R]) error {
 	return nil
 }
 
-// redeliverFromFirst is redeliverFrom of a stream whose records run side by side. Records
+// redeliverFromFirst is redeliverFrom of a stream whose records run concurrently. Records
 // that run one after the other need none: nothing is acknowledged behind a redelivered one.
 func redeliverFromFirst[R any](side bool) func([]delivery[R]) int {
 	if !side {

@@ -25,8 +25,8 @@ type S3Handler func(ctx context.Context, event events.S3Event) error
 // asynchronously: after an error it does so twice more, and then gives the event to the
 // function's on-failure destination or dead-letter queue.
 //
-// A nil key is [S3ObjectVersion]. The handler gets the record itself. Only the key tells
-// notifications apart: parts that differ in a repeat, such as its time, are not compared.
+// A nil key is [S3ObjectVersion]. The handler gets the record itself. Only the key distinguishes
+// notifications: parts that differ in a repeat, such as its time, are not compared.
 // [Reason] says what acknowledges. Everything else is returned as an error, so that the
 // service delivers the event again. The retention is [S3Retention] if the operation has
 // none. Mistakes in the set-up panic with a [*idem.ConfigError].
@@ -59,5 +59,5 @@ func S3ObjectVersion(_ context.Context, r *events.S3EventRecord) (tenant, value 
 	if o.Sequencer == "" {
 		return "", "", fmt.Errorf("%w: the notification of %s has no sequencer: give a key function that knows what tells its kind apart", idem.ErrKeyInvalid, r.EventName)
 	}
-	return idem.NoTenant, identityOf(r.EventName, r.S3.Bucket.Name, o.Key, "v"+o.VersionID, "s"+o.Sequencer), nil
+	return idem.SingleTenant, identityOf(r.EventName, r.S3.Bucket.Name, o.Key, "v"+o.VersionID, "s"+o.Sequencer), nil
 }

@@ -241,7 +241,7 @@ func TestIdentitiesOfTheSamples(t *testing.T) {
 	} {
 		got, err := c.tenant(t.Context(), requestOf(t, c.sample))
 		if c.want == "" {
-			require.ErrorIs(t, err, idemhttp.ErrNoTenant, c.sample)
+			require.ErrorIs(t, err, idemhttp.ErrTenantMissing, c.sample)
 			continue
 		}
 		require.NoError(t, err)

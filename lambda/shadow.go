@@ -13,7 +13,7 @@ import (
 
 // wrapShadow is wrap for an operation in shadow: the handler is called as aws-lambda-go calls
 // it, and nothing else decides what the caller gets. That the live mode refuses the result's
-// type is told of each event.
+// type is reported for each event.
 func wrapShadow[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), sel *fingerprint.Select, refused error) Handler {
 	return func(ctx context.Context, payload []byte) (body []byte, err error) {
 		var in In
@@ -60,7 +60,7 @@ func encodeAsRuntime(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
 }
 
-// observed makes the call of an event in shadow. What would refuse the event is only told.
+// observed makes the call of an event in shadow. What would refuse the event is only reported.
 func observed(ctx context.Context, op idem.Operation, key KeyFunc, payload []byte, sel *fingerprint.Select, unread error) (call idem.Call) {
 	defer func() {
 		if p := recover(); p != nil {

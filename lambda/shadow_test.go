@@ -77,11 +77,11 @@ func TestWrapInShadowAnswersAsWithout(t *testing.T) {
 	payloads := []string{`{"id":"1","Text":"a"}`, `{"Text":"no id"}`, `{"id":"1","id":"2"}`, `{"id":7}`, `not JSON`, ``, `null`, "{\"id\":\"\xff\"}",
 		`{"DurableExecutionArn":"arn:aws:lambda:eu-west-1:1:function:f","CheckpointToken":"t","InitialExecutionState":{}}`}
 	keys := map[string]KeyFunc{
-		"a pointer": Pointer(idem.NoTenant, "/id"),
+		"a pointer": Pointer(idem.SingleTenant, "/id"),
 		"a panic":   func(context.Context, json.RawMessage) (string, string, error) { panic("no id") },
 		"an error":  func(context.Context, json.RawMessage) (string, string, error) { return "", "", broken },
 	}
-	stores := map[string]idem.Store{"up": memory(), "down": unreachable{memory()}, "damaged": damaged{memory()}}
+	stores := map[string]idem.Store{"up": memory(), "down": unreachable(), "damaged": damaged()}
 	for where, store := range stores {
 		for what, fn := range handlers {
 			for which, key := range keys {
@@ -124,7 +124,7 @@ func TestWrapInShadowReadsAReader(t *testing.T) {
 		fn := func(context.Context, shadowIn) (io.Reader, error) { return reader(), nil }
 		want, err := lambda.NewHandler(fn).Invoke(t.Context(), []byte(`{"id":"1"}`))
 		require.NoError(t, err)
-		got, err := Wrap(e, inShadow(charge), Pointer(idem.NoTenant, "/id"), fn)(t.Context(), []byte(`{"id":"1"}`))
+		got, err := Wrap(e, inShadow(charge), Pointer(idem.SingleTenant, "/id"), fn)(t.Context(), []byte(`{"id":"1"}`))
 		require.NoError(t, err)
 		require.Equal(t, string(want), string(got), name)
 	}
@@ -180,13 +180,13 @@ func TestGatewaysInShadowGiveTheHandlersOwn(t *testing.T) {
 
 // Every message in shadow is handed to its handler and acknowledged by its result alone.
 func TestMessagesInShadowAreAllHandled(t *testing.T) {
-	stores := map[string]idem.Store{"up": memory(), "down": unreachable{memory()}}
+	stores := map[string]idem.Store{"up": memory(), "down": unreachable()}
 	for where, store := range stores {
 		t.Run(where, func(t *testing.T) {
 			e, told := shadowEngine(t, store)
 			var mu sync.Mutex
 			ran := map[string]int{}
-			h := SQS(e, inShadow(charge), SQSPointer(idem.NoTenant, "/id"), nil, func(ctx context.Context, in shadowIn) error {
+			h := SQS(e, inShadow(charge), SQSPointer(idem.SingleTenant, "/id"), nil, func(ctx context.Context, in shadowIn) error {
 				m, _ := SQSMessageOf(ctx)
 				mu.Lock()
 				ran[m.MessageId]++
@@ -235,7 +235,7 @@ func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
 	twice := `{"id":"1","Text":"a","Text":"b"}`
 	var tokens []string
 	e, told := shadowEngine(t, memory())
-	h := Wrap(e, inShadow(charge), By(func(in shadowIn) (string, string) { return idem.NoTenant, "k" }), func(ctx context.Context, _ shadowIn) (shadowOut, error) {
+	h := Wrap(e, inShadow(charge), KeyFrom(func(in shadowIn) (string, string) { return idem.SingleTenant, "k" }), func(ctx context.Context, _ shadowIn) (shadowOut, error) {
 		tokens = append(tokens, idem.Token(ctx))
 		return shadowOut{}, nil
 	})

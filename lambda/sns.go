@@ -61,21 +61,21 @@ func SNSMessageID(_ context.Context, r *events.SNSEventRecord) (tenant, value st
 }
 
 // SNSAttribute takes the key from the message attribute with this name, and the tenant
-// from the attribute tenantAttribute. tenantAttribute may be [idem.NoTenant]. Both must be
+// from the attribute tenantAttribute. tenantAttribute may be [idem.SingleTenant]. Both must be
 // of type String or Number and not empty. An empty name panics.
 func SNSAttribute(tenantAttribute, name string) RecordKeyFunc[events.SNSEventRecord] {
 	if name == "" || tenantAttribute == "" {
 		panic(&idem.ConfigError{What: "idemlambda.SNSAttribute", Problem: "the name of an attribute is empty: " +
-			"name the attributes of key and tenant, or say idem.NoTenant"})
+			"name the attributes of key and tenant, or say idem.SingleTenant"})
 	}
 	return func(_ context.Context, r *events.SNSEventRecord) (string, string, error) {
-		t := idem.NoTenant
-		if tenantAttribute != idem.NoTenant {
+		t := idem.SingleTenant
+		if tenantAttribute != idem.SingleTenant {
 			var err error
 			if t, err = snsAttribute(r, tenantAttribute); err != nil {
 				return "", "", tenantNotFound("idemlambda.SNSAttribute", "attribute", err)
 			}
-			if t == idem.NoTenant {
+			if t == idem.SingleTenant {
 				return "", "", fmt.Errorf("%w: the message attribute %q cannot be used as a tenant", idem.ErrKeyInvalid, tenantAttribute)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // RecordKeyFunc finds tenant and value of the key in a record of an event. It
-// returns [idem.NoTenant] as the tenant if there is none. It must not change or
+// returns [idem.SingleTenant] as the tenant if there is none. It must not change or
 // keep the record and must be safe for concurrent use. After an error the record
 // is redelivered, and nothing is executed.
 type RecordKeyFunc[R any] func(ctx context.Context, record *R) (tenant, value string, err error)
@@ -21,22 +21,22 @@ type RecordKeyFunc[R any] func(ctx context.Context, record *R) (tenant, value st
 // must be safe for concurrent use. A panic in one is logged or reported, and affects
 // no other record.
 type Options[R any] struct {
-	// Concurrency is the most records of an event that run side by side, as far as the
+	// Concurrency is the most records of an event that run concurrently, as far as the
 	// source's order allows it. Zero means the source's default.
 	Concurrency int
 
-	// Select says which parts of a JSON body tell one record from another with the same
-	// key; nil means all. It must be nil for handlers that take string, []byte or the
+	// Select says which parts of the JSON bodies of two records with the same key are compared;
+	// nil means all. It must be nil for handlers that take string, []byte or the
 	// record itself.
 	Select *fingerprint.Select
 
 	// OnFailed gets a record whose permanent failure is recorded, before the record is
-	// acknowledged. It can forward the record to a queue where people look at it, as
+	// acknowledged. It can forward the record to a queue for operators, as
 	// package sqsfailures does. After an error the record is redelivered and OnFailed
 	// gets it again, so a record may be forwarded twice. A record that is redelivered
 	// because of another one is forwarded only when it is acknowledged. Nil means that
-	// such records are acknowledged without it: only the log, the operation's record and
-	// the metric failed tell of them.
+	// such records are acknowledged without it: they are then only in the log, the operation's
+	// record and the metric failed.
 	OnFailed func(context.Context, Delivery[R]) error
 
 	// OnOutcome gets the outcome of every record once, for metrics. Nil means no hook.
@@ -67,7 +67,7 @@ type source[R any] struct {
 	opts   Options[R]
 	// open decodes a record and prepares its work.
 	open func(*R) (job, error)
-	// name tells a record from others, in logs.
+	// name names a record in logs.
 	name func(*R) string
 	// also is a further attribute in logs; nil for none.
 	also func(*R) slog.Attr
@@ -101,7 +101,7 @@ func (s *source[R]) check(noHandler, text bool) error {
 	case s.op.Check() != nil:
 		return s.op.Check()
 	case s.key == nil:
-		return invalid("the key function is nil: say where the key is, such as idemlambda.SQSAttribute(idem.NoTenant, idemlambda.SQSKeyAttribute)")
+		return invalid("the key function is nil: say where the key is, such as idemlambda.SQSAttribute(idem.SingleTenant, idemlambda.SQSKeyAttribute)")
 	case noHandler:
 		return invalid("the handler is nil")
 	case s.opts.Concurrency < 0:
@@ -149,7 +149,7 @@ func newSource[R, In any](s source[R], o *Options[R], body func(*R) []byte, fn f
 }
 
 // newRawSource is for sources whose handlers take the record itself. The deliveries of
-// one record differ in what the service adds, so only the key tells records apart.
+// one record differ in what the service adds, so only the key distinguishes records.
 func newRawSource[R any](s source[R], o *Options[R], fn func(context.Context, R) error) *source[R] {
 	if o != nil {
 		s.opts = *o

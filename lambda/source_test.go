@@ -22,7 +22,7 @@ import (
 
 // deed is what a source's handler does in these tests, and how often.
 type deed struct {
-	mu   sync.Mutex // some sources' records run side by side
+	mu   sync.Mutex // some sources' records run concurrently
 	runs int
 	err  error
 }
@@ -122,7 +122,7 @@ func TestSources(t *testing.T) {
 			require.False(t, came(t, res, err))
 			records := d.runs
 			require.Positive(t, records)
-			slices.Sort(store.values) // some run side by side
+			slices.Sort(store.values) // some run concurrently
 			golden(t, "sources/"+name+".json", map[string]any{"keys": store.values, "response": res})
 			res, err = h(invocation(t), payload)
 			require.NoError(t, err)
@@ -227,7 +227,7 @@ func TestSourcesWithoutIdentity(t *testing.T) {
 func TestEventThatComesBackAsAWhole(t *testing.T) {
 	d := map[string]int{}
 	fail := true
-	h := SNS(newEngine(t, memory()), fulfil, SNSPointer(idem.NoTenant, "/id"), &Options[events.SNSEventRecord]{Logger: quiet},
+	h := SNS(newEngine(t, memory()), fulfil, SNSPointer(idem.SingleTenant, "/id"), &Options[events.SNSEventRecord]{Logger: quiet},
 		func(ctx context.Context, o order) error {
 			r, ok := SNSNotificationOf(ctx)
 			require.True(t, ok)
@@ -252,35 +252,35 @@ func TestSNSAttributeKeys(t *testing.T) {
 	var event events.SNSEvent
 	require.NoError(t, json.Unmarshal(sourceSample(t, "sns"), &event))
 	r := &event.Records[0]
-	tenant, value, err := SNSAttribute(idem.NoTenant, "idempotency-key")(t.Context(), r)
+	tenant, value, err := SNSAttribute(idem.SingleTenant, "idempotency-key")(t.Context(), r)
 	require.NoError(t, err)
-	require.Equal(t, idem.NoTenant, tenant)
+	require.Equal(t, idem.SingleTenant, tenant)
 	require.Equal(t, "8e03978e-40d5-43e8-bc93-6894a57f9324", value)
 	for name, problem := range map[string]string{"none": "no attribute", "digest": "of type"} {
-		_, _, err = SNSAttribute(idem.NoTenant, name)(t.Context(), r)
+		_, _, err = SNSAttribute(idem.SingleTenant, name)(t.Context(), r)
 		require.ErrorIs(t, err, idem.ErrKeyInvalid)
 		require.ErrorContains(t, err, problem)
 	}
 	r.SNS.MessageAttributes["empty"] = map[string]any{"Type": "String", "Value": ""}
-	r.SNS.MessageAttributes["nul"] = map[string]any{"Type": "String", "Value": idem.NoTenant}
-	_, _, err = SNSAttribute(idem.NoTenant, "empty")(t.Context(), r)
+	r.SNS.MessageAttributes["nul"] = map[string]any{"Type": "String", "Value": idem.SingleTenant}
+	_, _, err = SNSAttribute(idem.SingleTenant, "empty")(t.Context(), r)
 	require.ErrorContains(t, err, "empty")
 	_, _, err = SNSAttribute("nul", "idempotency-key")(t.Context(), r)
 	require.ErrorContains(t, err, "cannot be used as a tenant")
 	require.Panics(t, func() { SNSAttribute("", "x") })
-	require.Panics(t, func() { SNSAttribute(idem.NoTenant, "") })
+	require.Panics(t, func() { SNSAttribute(idem.SingleTenant, "") })
 }
 
 func TestKafkaHeaderKeys(t *testing.T) {
 	r := &events.KafkaRecord{Headers: []map[string]events.JSONNumberBytes{
 		{"key": []byte("k1")}, {"tenant": []byte("acme")}, {"twice": []byte("1")}, {"twice": []byte("2")}, {"empty": nil},
-		{"nul": []byte(idem.NoTenant)},
+		{"nul": []byte(idem.SingleTenant)},
 	}}
 	tenant, value, err := KafkaHeader("tenant", "key")(t.Context(), r)
 	require.NoError(t, err)
 	require.Equal(t, []string{"acme", "k1"}, []string{tenant, value})
 	for _, name := range []string{"none", "twice", "empty"} {
-		_, _, err := KafkaHeader(idem.NoTenant, name)(t.Context(), r)
+		_, _, err := KafkaHeader(idem.SingleTenant, name)(t.Context(), r)
 		require.ErrorIs(t, err, idem.ErrKeyInvalid, name)
 	}
 	_, _, err = KafkaHeader("nul", "key")(t.Context(), r)
@@ -297,7 +297,7 @@ func TestLongObjectKeys(t *testing.T) {
 		r.S3.Object.Key = strings.Repeat("x", 1023) + last
 		_, value, err := S3ObjectVersion(t.Context(), r)
 		require.NoError(t, err)
-		require.NoError(t, fulfil.Key(idem.NoTenant, value).Err())
+		require.NoError(t, fulfil.Key(idem.SingleTenant, value).Err())
 		seen[value] = true
 	}
 	require.Len(t, seen, 2)
@@ -319,10 +319,10 @@ func TestLongIdentities(t *testing.T) {
 			return TaskToken(t.Context(), &Task{TaskToken: long + last})
 		},
 		"pointers": func(last string) (string, string, error) {
-			return Pointer(idem.NoTenant, "/bucket", "/key")(t.Context(), json.RawMessage(`{"bucket":"b","key":"`+long+last+`"}`))
+			return Pointer(idem.SingleTenant, "/bucket", "/key")(t.Context(), json.RawMessage(`{"bucket":"b","key":"`+long+last+`"}`))
 		},
 		"group and deduplication id": func(last string) (string, string, error) {
-			return SQSDeduplicationID(idem.NoTenant)(t.Context(), &events.SQSMessage{
+			return SQSDeduplicationID(idem.SingleTenant)(t.Context(), &events.SQSMessage{
 				EventSourceARN: "arn:aws:sqs:eu-central-1:111122223333:" + strings.Repeat("q", 75) + ".fifo",
 				Attributes:     map[string]string{sqsGroup: strings.Repeat("/", 127) + last, "MessageDeduplicationId": strings.Repeat("+", 128)},
 			})
@@ -330,7 +330,7 @@ func TestLongIdentities(t *testing.T) {
 	} {
 		_, one, err := value("a")
 		require.NoError(t, err, name)
-		require.NoError(t, fulfil.Key(idem.NoTenant, one).Err(), name)
+		require.NoError(t, fulfil.Key(idem.SingleTenant, one).Err(), name)
 		_, other, err := value("b")
 		require.NoError(t, err, name)
 		require.NotEqual(t, one, other, name)
@@ -419,7 +419,7 @@ func TestSourceMistakes(t *testing.T) {
 		},
 		"idemlambda.StepFunctions": func() { StepFunctions[order, string](e, fulfil, nil, nil) },
 		"idemlambda.Kafka":         func() { Kafka[order](e, fulfil, nil, nil, nil) },
-		"idemlambda.SNSPointer":    func() { SNSPointer(idem.NoTenant) },
+		"idemlambda.SNSPointer":    func() { SNSPointer(idem.SingleTenant) },
 	} {
 		func() {
 			defer func() {

@@ -14,9 +14,9 @@ const (
 	// SQSRetention is the default retention of an operation behind a queue. A queue
 	// keeps a message for 14 days at most, and its dead-letter queue for 14 more. One
 	// day is for the last retries. A redrive into the source starts these times again:
-	// if people redrive that late, the operation needs a longer retention.
+	// if an operator redrives that late, the operation needs a longer retention.
 	SQSRetention = 29 * 24 * time.Hour
-	// DefaultSQSConcurrency is how many messages of a batch run side by side: as many
+	// DefaultSQSConcurrency is how many messages of a batch run concurrently: as many
 	// as a batch has by default.
 	DefaultSQSConcurrency = 10
 )
@@ -48,7 +48,7 @@ type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEven
 // until the queue's receive limit, and ends in the dead-letter queue. [idem.Permanent]
 // ends the deliveries. [idem.NotExecuted] asks for the next one, whatever the declaration.
 //
-// Messages of a standard queue run side by side, and so do message groups of a FIFO
+// Messages of a standard queue run concurrently, and so do message groups of a FIFO
 // queue. See the package's README for order, time and panics.
 //
 // The retention is [SQSRetention] if the operation has none. A queue may deliver again

@@ -34,7 +34,7 @@ func ExampleSQS() {
 	if err != nil {
 		panic(err)
 	}
-	byOrder := idemlambda.SQSPointer(idem.NoTenant, "/id")
+	byOrder := idemlambda.SQSPointer(idem.SingleTenant, "/id")
 	fulfil := func(ctx context.Context, o Order) error {
 		m, _ := idemlambda.SQSMessageOf(ctx)
 		switch o.Article {
@@ -80,7 +80,7 @@ func ExampleSQS_eventBridge() {
 	if err != nil {
 		panic(err)
 	}
-	handler := idemlambda.SQS(engine, Fulfil, idemlambda.SQSPointer(idem.NoTenant, "/detail/id"),
+	handler := idemlambda.SQS(engine, Fulfil, idemlambda.SQSPointer(idem.SingleTenant, "/detail/id"),
 		&idemlambda.SQSOptions{Select: &fingerprint.Select{Only: []string{"/detail"}}},
 		func(_ context.Context, e struct{ Detail Order }) error {
 			fmt.Println("fulfilling", e.Detail.ID)
@@ -100,7 +100,7 @@ func ExampleSQS_eventBridge() {
 }
 
 func ExampleSQSPointer() {
-	byObject := idemlambda.SQSPointer(idem.NoTenant, "/Records/0/eventName",
+	byObject := idemlambda.SQSPointer(idem.SingleTenant, "/Records/0/eventName",
 		"/Records/0/s3/bucket/name", "/Records/0/s3/object/key", "/Records/0/s3/object/sequencer")
 	_, value, err := byObject(context.Background(), &events.SQSMessage{
 		Body: `{"Records":[{"eventName":"ObjectCreated:Put","s3":{"bucket":{"name":"settlements"},"object":{"key":"in/7.csv","sequencer":"006A1F2C0D"}}}]}`,
@@ -110,8 +110,8 @@ func ExampleSQSPointer() {
 }
 
 // A producer sends the key with the message.
-func ExampleSQSSendingOf() {
-	sending, err := idemlambda.SQSSendingOf(Fulfil, "acme", "order-1042")
+func ExampleSQSAttributesFor() {
+	sending, err := idemlambda.SQSAttributesFor(Fulfil, "acme", "order-1042")
 	if err != nil {
 		panic(err)
 	}

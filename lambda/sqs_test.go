@@ -14,7 +14,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +22,7 @@ var fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable, Values: ide
 
 var quiet = slog.New(slog.DiscardHandler)
 
-var byAttribute = SQSAttribute(idem.NoTenant, SQSKeyAttribute)
+var byAttribute = SQSAttribute(idem.SingleTenant, SQSKeyAttribute)
 
 // order is the body of the tests' messages: what its handler does with it.
 type order struct {
@@ -171,8 +171,8 @@ func TestSQSReasonsOfAnswers(t *testing.T) {
 		{"in flight", occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 3, LeaseUntil: until}}, ReasonInFlight, idem.InProgress},
 		{"unknown", occupied{memory(), idem.Record{State: idem.Unknown, Owner: "o", Write: "o.0", Attempt: 3}}, ReasonUnknown, idem.Unknown},
 		{"accepted", occupied{memory(), idem.Record{State: idem.Pending, Owner: "o", Write: "o.0", Attempt: 3}}, ReasonAccepted, idem.Pending},
-		{"damaged", damaged{memory()}, ReasonRecordUnreadable, ""},
-		{"down", unreachable{memory()}, ReasonStoreUnavailable, ""},
+		{"damaged", damaged(), ReasonRecordUnreadable, ""},
+		{"down", unreachable(), ReasonStoreUnavailable, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var seen told
@@ -212,7 +212,7 @@ func TestSQSReasonsOfStoppedAttempts(t *testing.T) {
 			_, err = h(t.Context(), batchOf(inGroup(messageOf("m1", "k1", `{}`), "a"), inGroup(messageOf("m2", "k2", `{}`), "a")))
 			require.NoError(t, err)
 		}
-		deliver(dying{store}, noon)
+		deliver(dying(store), noon)
 		for range 3 {
 			deliver(store, noon.Add(time.Hour))
 			out := seen.outcomes["m1"]
@@ -242,14 +242,16 @@ func TestSQSStopsAGroupAtItsFirstFailure(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"a2", "a3", "a4"}, named(res))
 	require.Equal(t, map[string]Reason{
-		"a1": ReasonExecuted, "a2": ReasonReleased, "a3": ReasonBehind, "a4": ReasonBehind, "b1": ReasonExecuted, "b2": ReasonExecuted,
+		"a1": ReasonExecuted, "a2": ReasonReleased, "a3": ReasonBlocked, "a4": ReasonBlocked, "b1": ReasonExecuted, "b2": ReasonExecuted,
 	}, seen.reasons())
 }
 
 // An attempt whose claim is gone, and whose record too, names no time for the next try.
 func TestSQSLostClaim(t *testing.T) {
 	var seen told
-	h := SQS(newEngine(t, forgetful{memory()}), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
+	lost := broken(memory(), idemtest.BareConflict, idemtest.Finish)
+	lost.Always(func(context.Context, *idemtest.Call) error { return nil }, idemtest.Get) // and no record
+	h := SQS(newEngine(t, lost), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
 	res, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{}`)))
 	require.NoError(t, err)
 	require.Equal(t, []string{"m1"}, named(res))
@@ -258,15 +260,6 @@ func TestSQSLostClaim(t *testing.T) {
 	require.ErrorIs(t, out.Err, idem.ErrLeaseLost)
 	require.Zero(t, out.LeaseUntil)
 }
-
-// forgetful is a store that loses every record.
-type forgetful struct{ idem.Store }
-
-func (forgetful) Finish(context.Context, time.Time, protocol.Finish) error {
-	return &protocol.ConflictError{}
-}
-
-func (forgetful) Get(context.Context, string) (*idem.Record, error) { return nil, nil }
 
 // Outcomes outlast the queue and its dead-letter queue, unless the operation says
 // otherwise.
@@ -278,7 +271,7 @@ func TestSQSRetentionOfRecords(t *testing.T) {
 		h := SQS(newEngine(t, store), op, byAttribute, &SQSOptions{Logger: quiet}, work)
 		_, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{}`)))
 		require.NoError(t, err)
-		rec, err := store.Get(t.Context(), op.Key(idem.NoTenant, "k1").ID())
+		rec, err := store.Get(t.Context(), op.Key(idem.SingleTenant, "k1").ID())
 		require.NoError(t, err)
 		require.Equal(t, noon.Add(want), rec.ExpiresAt.UTC())
 	}

@@ -19,7 +19,7 @@ func TestSQSPoisonMessageRunsAsOftenAsItMay(t *testing.T) {
 			op := fulfil
 			op.MaxAttempts = 3
 			var told told
-			var mu sync.Mutex // a batch's messages run side by side
+			var mu sync.Mutex // a batch's messages run concurrently
 			runs := map[string]int{}
 			h := SQS(newEngine(t, memory()), op, byAttribute, &SQSOptions{OnOutcome: told.hook, Logger: quiet},
 				func(ctx context.Context, o order) error {

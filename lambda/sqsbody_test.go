@@ -119,11 +119,11 @@ func TestSQSTextWithTwoKeysGoesBack(t *testing.T) {
 	for _, body := range []string{`{"id":"first","id":"last"}`, `{"id":"first","ID":"last"}`} {
 		var seen told
 		o := &SQSOptions{OnOutcome: seen.hook, Logger: quiet}
-		text := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.NoTenant, "/id"), o, func(context.Context, string) error {
+		text := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.SingleTenant, "/id"), o, func(context.Context, string) error {
 			t.Error("it ran")
 			return nil
 		})
-		raw := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.NoTenant, "/id"), o, func(context.Context, []byte) error {
+		raw := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.SingleTenant, "/id"), o, func(context.Context, []byte) error {
 			t.Error("it ran")
 			return nil
 		})

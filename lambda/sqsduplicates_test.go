@@ -220,7 +220,7 @@ func TestSQSHooksThatEndBadly(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []string{"m2", "m3"}, named(res), "what could not be forwarded is redelivered")
 			require.Contains(t, log.String(), string(ReasonFailureNotForwarded))
-			require.Contains(t, log.String(), string(ReasonBehind))
+			require.Contains(t, log.String(), string(ReasonBlocked))
 			if name == "panic" {
 				require.Contains(t, log.String(), "the OnOutcome hook panicked")
 				require.Contains(t, log.String(), "the OnRedelivery hook panicked")

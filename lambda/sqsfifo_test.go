@@ -34,7 +34,7 @@ func (e *effects) note(s string) {
 	e.log = append(e.log, s)
 }
 
-// A group's messages run in its order, one at a time; groups run side by side.
+// A group's messages run in its order, one at a time; groups run concurrently.
 func TestSQSGroupsRunInOrderAndSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := idem.New(memory(), nil)
@@ -87,7 +87,7 @@ func TestSQSGroupsOfAStandardQueue(t *testing.T) {
 	res, err = h(t.Context(), batchOf(ms...))
 	require.NoError(t, err)
 	require.Equal(t, []string{"m1", "m2"}, named(res))
-	require.Equal(t, ReasonBehind, seen.outcomes["m2"].Reason)
+	require.Equal(t, ReasonBlocked, seen.outcomes["m2"].Reason)
 }
 
 // Deliveries of a group: after a failure the order holds through the next
@@ -96,7 +96,7 @@ func TestSQSGroupsOfAStandardQueue(t *testing.T) {
 func TestSQSOrderHoldsThroughRedeliveryAndRedrive(t *testing.T) {
 	var done []string
 	broken := true
-	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.NoTenant), &SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
+	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.SingleTenant), &SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
 		if o.ID == "o2" && broken {
 			return errDown
 		}
@@ -131,7 +131,7 @@ func TestSQSOrderHoldsThroughRedeliveryAndRedrive(t *testing.T) {
 // their messages say the same.
 func TestSQSDeduplicationIDOfOtherGroupsAndQueues(t *testing.T) {
 	var seen ran
-	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.NoTenant), &SQSOptions{Logger: quiet}, func(ctx context.Context, o order) error {
+	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.SingleTenant), &SQSOptions{Logger: quiet}, func(ctx context.Context, o order) error {
 		m, _ := SQSMessageOf(ctx)
 		return seen.work(ctx, order{ID: m.MessageId})
 	})
@@ -156,7 +156,7 @@ func TestSQSDeduplicationIDOfOtherGroupsAndQueues(t *testing.T) {
 // warns of.
 func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
 	runs := 0
-	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.NoTenant), &SQSOptions{Logger: quiet}, func(context.Context, order) error {
+	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.SingleTenant), &SQSOptions{Logger: quiet}, func(context.Context, order) error {
 		runs++
 		return nil
 	})
@@ -185,8 +185,8 @@ func TestSQSDuplicatesInTwoGroups(t *testing.T) {
 		require.Equal(t, []string{"+x", "+y", "-x", "-y"}, e.log)
 		require.Equal(t, ReasonReleased, seen.outcomes["a2"].Reason)
 		require.Equal(t, ReasonReleased, seen.outcomes["b1"].Reason)
-		require.Equal(t, ReasonBehind, seen.outcomes["a3"].Reason)
-		require.Equal(t, ReasonBehind, seen.outcomes["b2"].Reason)
+		require.Equal(t, ReasonBlocked, seen.outcomes["a3"].Reason)
+		require.Equal(t, ReasonBlocked, seen.outcomes["b2"].Reason)
 	})
 }
 
@@ -199,5 +199,5 @@ func TestSQSBehindAMessageInFlight(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, seen.outcomes["m1"].LeaseUntil.IsZero())
 	require.Equal(t, seen.outcomes["m1"].LeaseUntil, seen.outcomes["m2"].LeaseUntil)
-	require.Equal(t, ReasonBehind, seen.outcomes["m2"].Reason)
+	require.Equal(t, ReasonBlocked, seen.outcomes["m2"].Reason)
 }

@@ -11,17 +11,17 @@ import (
 
 // SQSKeyFunc finds tenant and value of the key in a message: [SQSAttribute], [SQSPointer],
 // [SQSDeduplicationID], [SQSMessageID], or a function of yours. It returns
-// [idem.NoTenant] as the tenant if there is none. It must not change or keep
+// [idem.SingleTenant] as the tenant if there is none. It must not change or keep
 // the message and must be safe for concurrent use. After an error the message is
 // redelivered, and nothing is executed.
 type SQSKeyFunc = RecordKeyFunc[events.SQSMessage]
 
 // SQSAttribute takes the key from the message attribute with this name, as
-// [SQSSendingOf] sets it, and the tenant from the attribute tenantAttribute.
-// tenantAttribute may be [idem.NoTenant]. Attributes must be of type String or Number and
+// [SQSAttributesFor] sets it, and the tenant from the attribute tenantAttribute.
+// tenantAttribute may be [idem.SingleTenant]. Attributes must be of type String or Number and
 // not empty; anything else is an error that matches [idem.ErrKeyInvalid]. The key stays
 // the same after a redrive from a dead-letter queue, and if a producer sends the message
-// twice. With [idem.NoTenant] a message that names a tenant in [SQSTenantAttribute] is an
+// twice. With [idem.SingleTenant] a message that names a tenant in [SQSTenantAttribute] is an
 // error too, here and in the functions below. An empty name panics.
 func SQSAttribute(tenantAttribute, name string) SQSKeyFunc {
 	if name == "" {
@@ -55,7 +55,7 @@ func SQSAttribute(tenantAttribute, name string) SQSKeyFunc {
 func SQSPointer(tenantPointer string, values ...string) SQSKeyFunc {
 	inBody := pointersInto("body", "idemlambda.SQSPointer", tenantPointer, values)
 	return func(ctx context.Context, m *events.SQSMessage) (string, string, error) {
-		if tenantPointer == idem.NoTenant {
+		if tenantPointer == idem.SingleTenant {
 			if err := ignoresTenant(m); err != nil {
 				return "", "", err
 			}
@@ -65,7 +65,7 @@ func SQSPointer(tenantPointer string, values ...string) SQSKeyFunc {
 }
 
 // SQSDeduplicationID takes the key from a FIFO queue's deduplication id, and the
-// tenant from the message attribute tenantAttribute, which may be [idem.NoTenant]. The
+// tenant from the message attribute tenantAttribute, which may be [idem.SingleTenant]. The
 // queue itself drops repeats for only five minutes; with this key the id holds for the
 // operation's retention. With content-based deduplication the id is a digest of the body:
 // two different messages with the same body then count as one.
@@ -89,7 +89,7 @@ func SQSDeduplicationID(tenantAttribute string) SQSKeyFunc {
 }
 
 // SQSMessageID takes the key from the id that SQS gave the message, and the tenant
-// from the message attribute tenantAttribute, which may be [idem.NoTenant]. It is the last
+// from the message attribute tenantAttribute, which may be [idem.SingleTenant]. It is the last
 // resort. The id is the same in every delivery, but the message gets a new id by a redrive
 // from a dead-letter queue, and if its producer sends it again after a time-out. In both
 // cases the handler runs again.
@@ -105,11 +105,11 @@ func SQSMessageID(tenantAttribute string) SQSKeyFunc {
 func withSQSTenant(what, tenantAttribute string, value func(*events.SQSMessage) (string, error)) SQSKeyFunc {
 	if tenantAttribute == "" {
 		panic(&idem.ConfigError{What: "idemlambda." + what, Problem: "the tenant is empty: " +
-			"name the message attribute that holds it, such as idemlambda.SQSTenantAttribute, or say idem.NoTenant"})
+			"name the message attribute that holds it, such as idemlambda.SQSTenantAttribute, or say idem.SingleTenant"})
 	}
 	return func(_ context.Context, m *events.SQSMessage) (string, string, error) {
-		t := idem.NoTenant
-		if tenantAttribute == idem.NoTenant {
+		t := idem.SingleTenant
+		if tenantAttribute == idem.SingleTenant {
 			if err := ignoresTenant(m); err != nil {
 				return "", "", err
 			}
@@ -118,7 +118,7 @@ func withSQSTenant(what, tenantAttribute string, value func(*events.SQSMessage) 
 			if t, err = sqsAttribute(m, tenantAttribute); err != nil {
 				return "", "", tenantNotFound("idemlambda."+what, "attribute", err)
 			}
-			if t == idem.NoTenant {
+			if t == idem.SingleTenant {
 				return "", "", fmt.Errorf("%w: the message attribute %q cannot be used as a tenant", idem.ErrKeyInvalid, tenantAttribute)
 			}
 		}
@@ -133,7 +133,7 @@ func ignoresTenant(m *events.SQSMessage) error {
 	if _, ok := m.MessageAttributes[SQSTenantAttribute]; !ok {
 		return nil
 	}
-	return fmt.Errorf("%w: the message names a tenant in its attribute %q, and the key function has idem.NoTenant: "+
+	return fmt.Errorf("%w: the message names a tenant in its attribute %q, and the key function has idem.SingleTenant: "+
 		"give it idemlambda.SQSTenantAttribute, or a pointer to the tenant", idem.ErrKeyInvalid, SQSTenantAttribute)
 }
 

@@ -24,7 +24,7 @@ func TestSQSKeyFunctions(t *testing.T) {
 		EventSourceARN: "arn:aws:sqs:eu-central-1:111122223333:orders.fifo",
 		Attributes:     map[string]string{"MessageDeduplicationId": "d1", sqsGroup: "customer 17"},
 		MessageAttributes: map[string]events.SQSMessageAttribute{
-			SQSKeyAttribute: str("k1"), SQSTenantAttribute: str("acme"), "empty": str(""), "none": str(idem.NoTenant),
+			SQSKeyAttribute: str("k1"), SQSTenantAttribute: str("acme"), "empty": str(""), "none": str(idem.SingleTenant),
 			"number": {DataType: "Number", StringValue: str("42").StringValue}, "binary": {DataType: "Binary", BinaryValue: []byte("k")},
 		},
 	}
@@ -40,34 +40,34 @@ func TestSQSKeyFunctions(t *testing.T) {
 		tenant, value string
 		err           string
 	}{
-		{key: SQSAttribute(idem.NoTenant, SQSKeyAttribute), m: &alone, tenant: idem.NoTenant, value: "k1"},
+		{key: SQSAttribute(idem.SingleTenant, SQSKeyAttribute), m: &alone, tenant: idem.SingleTenant, value: "k1"},
 		{key: SQSAttribute(SQSTenantAttribute, SQSKeyAttribute), tenant: "acme", value: "k1"},
-		{key: SQSAttribute(idem.NoTenant, "number"), m: &alone, tenant: idem.NoTenant, value: "42"},
-		{key: SQSAttribute(idem.NoTenant, "absent"), m: &alone, err: `no attribute "absent"`},
-		{key: SQSAttribute(idem.NoTenant, "empty"), m: &alone, err: `"empty" is empty`},
-		{key: SQSAttribute(idem.NoTenant, "binary"), m: &alone, err: `"binary" is of type Binary: send it as String`},
+		{key: SQSAttribute(idem.SingleTenant, "number"), m: &alone, tenant: idem.SingleTenant, value: "42"},
+		{key: SQSAttribute(idem.SingleTenant, "absent"), m: &alone, err: `no attribute "absent"`},
+		{key: SQSAttribute(idem.SingleTenant, "empty"), m: &alone, err: `"empty" is empty`},
+		{key: SQSAttribute(idem.SingleTenant, "binary"), m: &alone, err: `"binary" is of type Binary: send it as String`},
 		{key: SQSAttribute("absent", SQSKeyAttribute), err: `no attribute "absent"`},
 		{key: SQSAttribute("empty", SQSKeyAttribute), err: `"empty" is empty`},
 		{key: SQSAttribute("none", SQSKeyAttribute), err: "cannot be used as a tenant"},
-		{key: SQSAttribute(idem.NoTenant, SQSKeyAttribute), m: &bare, err: "no attribute"},
+		{key: SQSAttribute(idem.SingleTenant, SQSKeyAttribute), m: &bare, err: "no attribute"},
 
-		{key: SQSAttribute(idem.NoTenant, SQSKeyAttribute), err: "names a tenant"},
-		{key: SQSDeduplicationID(idem.NoTenant), err: "names a tenant"},
-		{key: SQSPointer(idem.NoTenant, "/order/id"), err: "names a tenant"},
+		{key: SQSAttribute(idem.SingleTenant, SQSKeyAttribute), err: "names a tenant"},
+		{key: SQSDeduplicationID(idem.SingleTenant), err: "names a tenant"},
+		{key: SQSPointer(idem.SingleTenant, "/order/id"), err: "names a tenant"},
 
-		{key: SQSPointer(idem.NoTenant, "/order/id"), m: &alone, tenant: idem.NoTenant, value: "o1"},
+		{key: SQSPointer(idem.SingleTenant, "/order/id"), m: &alone, tenant: idem.SingleTenant, value: "o1"},
 		{key: SQSPointer("/tenant", "/order/id", "/order/line"), tenant: "acme", value: "o1/7"},
-		{key: SQSPointer(idem.NoTenant, "/order"), m: &alone, err: `the value at "/order" of the body is neither a string nor an integer`},
-		{key: SQSPointer(idem.NoTenant, "/order/id"), m: &bare, err: `at "/order/id" of the body`},
+		{key: SQSPointer(idem.SingleTenant, "/order"), m: &alone, err: `the value at "/order" of the body is neither a string nor an integer`},
+		{key: SQSPointer(idem.SingleTenant, "/order/id"), m: &bare, err: `at "/order/id" of the body`},
 
-		{key: SQSDeduplicationID(idem.NoTenant), m: &alone, tenant: idem.NoTenant, value: deduplicated},
+		{key: SQSDeduplicationID(idem.SingleTenant), m: &alone, tenant: idem.SingleTenant, value: deduplicated},
 		{key: SQSDeduplicationID(SQSTenantAttribute), tenant: "acme", value: deduplicated},
-		{key: SQSDeduplicationID(idem.NoTenant), m: &bare, err: "no deduplication id"},
-		{key: SQSDeduplicationID(idem.NoTenant), m: &groupless, err: "no MessageGroupId"},
+		{key: SQSDeduplicationID(idem.SingleTenant), m: &bare, err: "no deduplication id"},
+		{key: SQSDeduplicationID(idem.SingleTenant), m: &groupless, err: "no MessageGroupId"},
 
-		{key: SQSMessageID(idem.NoTenant), m: &alone, tenant: idem.NoTenant, value: "m1"},
+		{key: SQSMessageID(idem.SingleTenant), m: &alone, tenant: idem.SingleTenant, value: "m1"},
 		{key: SQSMessageID(SQSTenantAttribute), tenant: "acme", value: "m1"},
-		{key: SQSMessageID(idem.NoTenant), m: &bare, err: "has no id"},
+		{key: SQSMessageID(idem.SingleTenant), m: &bare, err: "has no id"},
 	} {
 		if c.m == nil {
 			c.m = &m
@@ -85,13 +85,13 @@ func TestSQSKeyFunctions(t *testing.T) {
 }
 
 func TestSQSKeyFunctionsThatAreNone(t *testing.T) {
-	requireConfigPanic(t, func() { SQSAttribute(idem.NoTenant, "") }, "SQSAttribute", "name is empty")
-	requireConfigPanic(t, func() { SQSAttribute("", "k") }, "SQSAttribute", "tenant is empty", "idem.NoTenant")
+	requireConfigPanic(t, func() { SQSAttribute(idem.SingleTenant, "") }, "SQSAttribute", "name is empty")
+	requireConfigPanic(t, func() { SQSAttribute("", "k") }, "SQSAttribute", "tenant is empty", "idem.SingleTenant")
 	requireConfigPanic(t, func() { SQSMessageID("") }, "SQSMessageID", "tenant is empty")
 	requireConfigPanic(t, func() { SQSDeduplicationID("") }, "SQSDeduplicationID", "tenant is empty")
-	requireConfigPanic(t, func() { SQSPointer(idem.NoTenant) }, "idemlambda.SQSPointer", "no pointer")
+	requireConfigPanic(t, func() { SQSPointer(idem.SingleTenant) }, "idemlambda.SQSPointer", "no pointer")
 	requireConfigPanic(t, func() { SQSPointer("tenant", "/a") }, "idemlambda.SQSPointer: tenant pointer")
-	requireConfigPanic(t, func() { SQSPointer(idem.NoTenant, "a~2") }, "idemlambda.SQSPointer: value pointer")
+	requireConfigPanic(t, func() { SQSPointer(idem.SingleTenant, "a~2") }, "idemlambda.SQSPointer: value pointer")
 }
 
 // Other services' envelopes around the message: the key is in reach, and a second
@@ -115,7 +115,7 @@ func TestSQSEnvelopes(t *testing.T) {
 		}
 		return body
 	}
-	byObject := SQSPointer(idem.NoTenant, "/Records/0/eventName", "/Records/0/s3/bucket/name", "/Records/0/s3/object/key", "/Records/0/s3/object/sequencer")
+	byObject := SQSPointer(idem.SingleTenant, "/Records/0/eventName", "/Records/0/s3/bucket/name", "/Records/0/s3/object/key", "/Records/0/s3/object/sequencer")
 	const object = "ObjectCreated%3APut/example-settlements/in%2F2026-11-21%2Fbatch%2B007%2B%2528final%2529.csv/006A1F2C0D9B1E4F7A"
 	for _, c := range []struct {
 		name, body, again string
@@ -126,16 +126,16 @@ func TestSQSEnvelopes(t *testing.T) {
 	}{
 		{
 			name: "SNS", body: sns, again: sns,
-			key: SQSPointer(idem.NoTenant, "/MessageId"), value: "95df01b4-1c2d-5e3f-8a4b-5c6d7e8f9a0b",
+			key: SQSPointer(idem.SingleTenant, "/MessageId"), value: "95df01b4-1c2d-5e3f-8a4b-5c6d7e8f9a0b",
 		},
 		{
 			name: "SNS, signed anew", body: sns, again: anew(sns, `"Signature": "`, `"SigningCertUrl": "https://sns.`),
-			key: SQSPointer(idem.NoTenant, "/MessageId"), value: "95df01b4-1c2d-5e3f-8a4b-5c6d7e8f9a0b",
+			key: SQSPointer(idem.SingleTenant, "/MessageId"), value: "95df01b4-1c2d-5e3f-8a4b-5c6d7e8f9a0b",
 			sel: &fingerprint.Select{Without: []string{"/SignatureVersion", "/Signature", "/SigningCertUrl", "/UnsubscribeUrl"}}, // in a queue: …URL
 		},
 		{
 			name: "EventBridge", body: inBody("eventbridge-custom"), again: inBody("eventbridge-custom"),
-			key: SQSPointer(idem.NoTenant, "/id"), value: "17793124-05d4-b198-2fde-7ededc63b103",
+			key: SQSPointer(idem.SingleTenant, "/id"), value: "17793124-05d4-b198-2fde-7ededc63b103",
 		},
 		{
 			name: "EventBridge, published twice", body: inBody("eventbridge-custom"),
@@ -145,7 +145,7 @@ func TestSQSEnvelopes(t *testing.T) {
 		{
 			name: "EventBridge, published twice, all of it selected", body: inBody("eventbridge-custom"),
 			again: strings.Replace(inBody("eventbridge-custom"), "17793124", "27793124", 1),
-			key:   SQSPointer(idem.NoTenant, "/detail/paymentId"), value: "pay_7Q2M9X4K", reused: true,
+			key:   SQSPointer(idem.SingleTenant, "/detail/paymentId"), value: "pay_7Q2M9X4K", reused: true,
 		},
 		{
 			name: "S3", body: inBody("s3"), again: inBody("s3"),

@@ -192,7 +192,7 @@ func (tr *trial) expected() (reasons []Reason, runs []int) {
 			switch {
 			case m.group != group:
 			case stopped:
-				reasons[i] = ReasonBehind
+				reasons[i] = ReasonBlocked
 			default:
 				reasons[i] = settle(m)
 				stopped = !slices.Contains([]Reason{ReasonExecuted, ReasonReplayed, ReasonFailed}, reasons[i])
@@ -244,7 +244,7 @@ func (tr *trial) prepared(t *testing.T) *damagedStore {
 		if k.prior == "unknown" {
 			op.Repeat = idem.NotRepeatable
 		}
-		key := op.Key(idem.NoTenant, tr.value(i))
+		key := op.Key(idem.SingleTenant, tr.value(i))
 		switch k.prior {
 		case "":
 		case "damaged":
@@ -303,7 +303,7 @@ func TestSQSNamesExactlyWhatGoesBack(t *testing.T) {
 	}
 	for _, r := range []Reason{
 		ReasonExecuted, ReasonReplayed, ReasonFailed, ReasonReleased, ReasonUnknown, ReasonPanicked, ReasonFailureNotForwarded, ReasonInFlight, ReasonKeyReused,
-		ReasonKeyInvalid, ReasonBodyUnreadable, ReasonRecordUnreadable, ReasonStoreUnavailable, ReasonOutOfTime, ReasonBehind,
+		ReasonKeyInvalid, ReasonBodyUnreadable, ReasonRecordUnreadable, ReasonStoreUnavailable, ReasonOutOfTime, ReasonBlocked,
 	} {
 		require.Greater(t, seen[r], trials/100, "too few trials give %s", r)
 	}
@@ -384,7 +384,7 @@ func (tr *trial) check(t *testing.T, i int, seen map[Reason]int) {
 
 	// Whatever the model says: an open question is never acknowledged.
 	for j, m := range tr.messages {
-		id := tr.op.Key(idem.NoTenant, tr.value(m.key)).ID()
+		id := tr.op.Key(idem.SingleTenant, tr.value(m.key)).ID()
 		if rec, err := w.Get(t.Context(), id); err == nil && rec != nil && rec.State == idem.Unknown {
 			require.Contains(t, named(res), m.id, "trial %d, message %d of %+v", i, j, tr)
 		}

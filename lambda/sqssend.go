@@ -10,15 +10,15 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Names of the message attributes that [SQSSendingOf] sets, for [SQSAttribute].
+// Names of the message attributes that [SQSAttributesFor] sets, for [SQSAttribute].
 const (
 	SQSKeyAttribute    = "idempotency-key"
 	SQSTenantAttribute = "idempotency-tenant"
 )
 
-// SQSSending holds what a producer sets on a message, in plain strings: this package
+// SQSAttributes holds what a producer sets on a message, in plain strings: this package
 // imports no SDK.
-type SQSSending struct {
+type SQSAttributes struct {
 	// Attributes are message attributes of type String, by name.
 	Attributes map[string]string
 	// GroupID is for standard queues, as the MessageGroupId: the queue is then fair to
@@ -26,7 +26,7 @@ type SQSSending struct {
 	// behind it
 	// (https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html).
 	// AWS charges more for messages with a group. It is a digest of the tenant, the same as in
-	// messages of package sqssender, and empty for [idem.NoTenant]: set it only if it is
+	// messages of package sqssender, and empty for [idem.SingleTenant]: set it only if it is
 	// not. In a FIFO queue a group is an order: take what has to be in order there.
 	GroupID string
 	// DeduplicationID is for FIFO queues; a standard queue refuses it. It is a digest
@@ -35,26 +35,26 @@ type SQSSending struct {
 	DeduplicationID string
 }
 
-// SQSSendingOf returns what a producer sets on a message so that its consumer finds the
+// SQSAttributesFor returns what a producer sets on a message so that its consumer finds the
 // same key, however often the message is sent. The consumer uses
 // SQSAttribute(SQSTenantAttribute, SQSKeyAttribute), or
-// SQSAttribute(idem.NoTenant, SQSKeyAttribute) if the tenant is [idem.NoTenant]. Derive
+// SQSAttribute(idem.SingleTenant, SQSKeyAttribute) if the tenant is [idem.SingleTenant]. Derive
 // the value from the message's subject, or make it once and keep it with the subject.
 // [idem.Operation.Key] must accept tenant and value, and both must be text that SQS
 // accepts (https://www.w3.org/TR/REC-xml/#charsets); otherwise the error matches
 // [idem.ErrKeyInvalid].
-func SQSSendingOf(op idem.Operation, tenant, value string) (SQSSending, error) {
+func SQSAttributesFor(op idem.Operation, tenant, value string) (SQSAttributes, error) {
 	key := op.Key(tenant, value)
 	if err := key.Err(); err != nil {
-		return SQSSending{}, err
+		return SQSAttributes{}, err
 	}
-	s := SQSSending{Attributes: map[string]string{SQSKeyAttribute: value}, GroupID: protocol.TenantGroup(key.ID())}
-	if tenant != idem.NoTenant {
+	s := SQSAttributes{Attributes: map[string]string{SQSKeyAttribute: value}, GroupID: protocol.TenantGroup(key.ID())}
+	if tenant != idem.SingleTenant {
 		s.Attributes[SQSTenantAttribute] = tenant
 	}
 	for name, text := range s.Attributes {
 		if !isXMLText(text) {
-			return SQSSending{}, fmt.Errorf("%w: the attribute %q has control characters or invalid UTF-8, which SQS does not accept: encode it first",
+			return SQSAttributes{}, fmt.Errorf("%w: the attribute %q has control characters or invalid UTF-8, which SQS does not accept: encode it first",
 				idem.ErrKeyInvalid, name)
 		}
 	}

@@ -15,12 +15,12 @@ func TestSQSSendingIsFound(t *testing.T) {
 		tenant, value string
 		key           SQSKeyFunc
 	}{
-		{idem.NoTenant, "order-1", SQSAttribute(idem.NoTenant, SQSKeyAttribute)},
+		{idem.SingleTenant, "order-1", SQSAttribute(idem.SingleTenant, SQSKeyAttribute)},
 		{"acme", "order-1", SQSAttribute(SQSTenantAttribute, SQSKeyAttribute)},
 		{"acme & söhne", "a/b c\té\U0001F600", SQSAttribute(SQSTenantAttribute, SQSKeyAttribute)},
 		{strings.Repeat("t", 64), strings.Repeat("v", 1024), SQSAttribute(SQSTenantAttribute, SQSKeyAttribute)},
 	} {
-		s, err := SQSSendingOf(fulfil, c.tenant, c.value)
+		s, err := SQSAttributesFor(fulfil, c.tenant, c.value)
 		require.NoError(t, err)
 		m := events.SQSMessage{MessageAttributes: map[string]events.SQSMessageAttribute{}}
 		for name, text := range s.Attributes {
@@ -41,13 +41,13 @@ func TestSQSSendingTellsMessagesApart(t *testing.T) {
 	refund := idem.Operation{Name: "refund"}
 	seen := map[string]bool{}
 	for _, op := range []idem.Operation{fulfil, refund} {
-		for _, tenant := range []string{idem.NoTenant, "a", "b"} {
+		for _, tenant := range []string{idem.SingleTenant, "a", "b"} {
 			for _, value := range []string{"1", "2"} {
-				s, err := SQSSendingOf(op, tenant, value)
+				s, err := SQSAttributesFor(op, tenant, value)
 				require.NoError(t, err)
 				require.False(t, seen[s.DeduplicationID])
 				seen[s.DeduplicationID] = true
-				again, err := SQSSendingOf(op, tenant, value)
+				again, err := SQSAttributesFor(op, tenant, value)
 				require.NoError(t, err)
 				require.Equal(t, s, again)
 			}
@@ -64,17 +64,17 @@ func TestSQSSendingHasOneGroupForEachTenant(t *testing.T) {
 		"acme", "Acme", "acme ", "acme#fulfil", "söhne", "s%C3%B6hne", "\U0001F600", "*", "#", strings.Repeat("ü", 32),
 		"822b33ad87c148a0a20a5ba7cd5ebcaa68d36a18e7aad165554903f52ca82757", // the group of acme
 	} {
-		s, err := SQSSendingOf(fulfil, tenant, "order-1")
+		s, err := SQSAttributesFor(fulfil, tenant, "order-1")
 		require.NoError(t, err)
 		require.Regexp(t, `^[0-9a-f]{64}$`, s.GroupID)
 		require.NotContains(t, s.GroupID, tenant)
 		require.NotContains(t, seen, s.GroupID, tenant)
 		seen[s.GroupID] = tenant
-		other, err := SQSSendingOf(idem.Operation{Name: "refund"}, tenant, "order-2")
+		other, err := SQSAttributesFor(idem.Operation{Name: "refund"}, tenant, "order-2")
 		require.NoError(t, err)
 		require.Equal(t, s.GroupID, other.GroupID)
 	}
-	s, err := SQSSendingOf(fulfil, idem.NoTenant, "order-1")
+	s, err := SQSAttributesFor(fulfil, idem.SingleTenant, "order-1")
 	require.NoError(t, err)
 	require.Empty(t, s.GroupID, "SQS takes each message without a group for a tenant's own")
 }
@@ -91,10 +91,10 @@ func TestSQSSendingRefusesWhatCannotBeSent(t *testing.T) {
 		{"t", "\uFFFE", "encode it first"},
 		{"t\x01", "v", `attribute "idempotency-tenant"`},
 	} {
-		_, err := SQSSendingOf(fulfil, c.tenant, c.value)
+		_, err := SQSAttributesFor(fulfil, c.tenant, c.value)
 		require.ErrorIs(t, err, idem.ErrKeyInvalid, "%q", c)
 		require.ErrorContains(t, err, c.err)
 	}
-	_, err := SQSSendingOf(idem.Operation{}, "t", "v")
+	_, err := SQSAttributesFor(idem.Operation{}, "t", "v")
 	require.ErrorContains(t, err, "Name is empty")
 }

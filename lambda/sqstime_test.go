@@ -80,7 +80,7 @@ func TestSQSTimeBudget(t *testing.T) {
 						late++
 						require.ErrorIs(t, out.Err, idem.ErrOutOfTime)
 						require.Contains(t, named(res), out.Event.MessageId)
-					case ReasonBehind:
+					case ReasonBlocked:
 						late++
 					}
 				}
@@ -192,7 +192,7 @@ func TestSQSAllocations(t *testing.T) {
 	alone := testing.AllocsPerRun(1000, func() {
 		m := messageOf("m", key(), `{}`)
 		_, _ = engine.Execute(context.Background(), idem.Call{
-			Key: op.Key(idem.NoTenant, *m.MessageAttributes[SQSKeyAttribute].StringValue), Fingerprint: fingerprint.Bytes([]byte(m.Body)),
+			Key: op.Key(idem.SingleTenant, *m.MessageAttributes[SQSKeyAttribute].StringValue), Fingerprint: fingerprint.Bytes([]byte(m.Body)),
 			Run: func(context.Context) idem.Answer { return idem.Answer{} },
 		})
 	})

@@ -56,7 +56,7 @@ type TaskKeyFunc = RecordKeyFunc[Task]
 //
 // A nil key is [TaskState]. In is decoded from the task's input, and the fingerprint is
 // that of the input; [TaskOf] returns the whole task. Result and errors are those of
-// [Wrap], so that Retry and Catch can tell the engine's answers apart by their error
+// [Wrap], so that Retry and Catch can distinguish the engine's answers by their error
 // names: an InFlightError is worth a Retry, an OutcomeUnknownError is not. The retention is
 // [StepFunctionsRetention] if the operation has none. A redrive may come within 14 days: a
 // retention of no more than that is a mistake in the set-up of an operation that is not

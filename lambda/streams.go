@@ -82,7 +82,7 @@ func outsideWindow[E, R any](ctx context.Context, payload []byte, h func(context
 // The response names the first record that is redelivered, so the mapping MUST have
 // ReportBatchItemFailures: without it Lambda takes every response for success. Records
 // run in order, and none runs after one that is redelivered. With a Concurrency of more
-// than 1, records of different partition keys run side by side, and the order holds for
+// than 1, records of different partition keys run concurrently, and the order holds for
 // each partition key. Records that ran after the named one are then delivered once more
 // and replayed. A record that can never succeed blocks its shard until the mapping
 // gives up; a record with an [idem.Permanent] error does not. Tumbling windows are not
@@ -146,7 +146,7 @@ func KinesisPointer(tenantPointer string, values ...string) RecordKeyFunc[events
 // [Kinesis], for up to the 24 hours for which the stream keeps it
 // (https://docs.aws.amazon.com/lambda/latest/dg/with-ddb.html). Order,
 // ReportBatchItemFailures and records that block their shard are as with Kinesis. With a
-// Concurrency of more than 1, changes of different items run side by side.
+// Concurrency of more than 1, changes of different items run concurrently.
 //
 // A nil key is [DynamoDBStreamEventID]. The handler gets the record itself, and only the
 // key tells records apart. The retention is [DynamoDBStreamRetention] if the operation has

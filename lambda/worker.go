@@ -21,7 +21,7 @@ import (
 // the recorded outcome and is acknowledged. On a FIFO queue whose messages have the tenant as
 // their group, the work of a tenant is done in the order of its acceptance.
 func SQSWorker[In, Out any](engine *idem.Engine, op idem.Operation, o *SQSOptions, fn func(context.Context, In) (Out, error)) SQSHandler {
-	s, opts := queueSource("idemlambda.SQSWorker", engine, op, SQSMessageID(idem.NoTenant), o)
+	s, opts := queueSource("idemlambda.SQSWorker", engine, op, SQSMessageID(idem.SingleTenant), o)
 	return queueHandler(workSource(s, *opts, func(m *events.SQSMessage) string { return m.Body }, fn))
 }
 

@@ -86,7 +86,7 @@ func TestAWorkersMessageWithoutAcceptedWorkIsRedelivered(t *testing.T) {
 func TestAStreamBringsTheWorker(t *testing.T) {
 	op, other := idem.Operation{Name: "statement"}, idem.Operation{Name: "refund"}
 	h := idemtest.New(t, nil)
-	for _, key := range []idem.Key{op.Key("acme", "june"), op.Key(idem.NoTenant, "july"), other.Key("acme", "june")} {
+	for _, key := range []idem.Key{op.Key("acme", "june"), op.Key(idem.SingleTenant, "july"), other.Key("acme", "june")} {
 		_, err := later.Accept[string](t.Context(), h.Engine, key, 3, nil)
 		require.NoError(t, err)
 	}
@@ -102,7 +102,7 @@ func TestAStreamBringsTheWorker(t *testing.T) {
 	accepted := func(state idem.State) map[string]events.DynamoDBAttributeValue {
 		return map[string]events.DynamoDBAttributeValue{schema.State: text(string(state)), schema.Ticket: text("t")}
 	}
-	june, july := op.Key("acme", "june").ID(), op.Key(idem.NoTenant, "july").ID()
+	june, july := op.Key("acme", "june").ID(), op.Key(idem.SingleTenant, "july").ID()
 	change("payment#7", "#", map[string]events.DynamoDBAttributeValue{schema.State: events.NewNumberAttribute("7")})
 	change(june, "#", nil) // deleted
 	change(june, schema.OutboxSK+"1", accepted(idem.Pending))
@@ -130,9 +130,9 @@ func TestAStreamBringsTheWorker(t *testing.T) {
 	res, err = handle(t.Context(), events.DynamoDBEvent{Records: event.Records[6:]})
 	require.NoError(t, err)
 	require.Empty(t, res.BatchItemFailures)
-	require.Equal(t, []idemlambda.Reason{idemlambda.ReasonReleased, idemlambda.ReasonBehind, idemlambda.ReasonExecuted, idemlambda.ReasonExecuted}, reasons)
+	require.Equal(t, []idemlambda.Reason{idemlambda.ReasonReleased, idemlambda.ReasonBlocked, idemlambda.ReasonExecuted, idemlambda.ReasonExecuted}, reasons)
 	require.Equal(t, idem.Completed, h.Record(op.Key("acme", "june")).State)
-	require.Equal(t, idem.Completed, h.Record(op.Key(idem.NoTenant, "july")).State)
+	require.Equal(t, idem.Completed, h.Record(op.Key(idem.SingleTenant, "july")).State)
 	require.Equal(t, idem.Pending, h.Record(other.Key("acme", "june")).State)
 }
 

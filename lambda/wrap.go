@@ -28,7 +28,7 @@ func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { r
 // claimed.
 //
 // fn's error reaches the runtime unchanged, unless the engine has ended the attempt
-// ([idem.Outcome].Stopped), such as for an interrupted step. A recorded failure is replayed with the same
+// ([idem.Outcome].StopCause), such as for an interrupted step. A recorded failure is replayed with the same
 // errorMessage (up to 2 KiB) and errorType. The engine's own answers have types of their
 // own, by which Step Functions can retry and catch. InFlightError, LimitExceededError,
 // StoreUnavailableError, OutOfTimeError, NotCommittedError and OutcomeNotYetKnownError are worth a retry; the last,
@@ -46,7 +46,7 @@ func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { r
 // Mistakes in the set-up panic, see the package's documentation: a nil engine,
 // key function or handler, an operation or an option that fails its check, or a result
 // type that [idem.CheckResultType] refuses, such as an [io.Reader], or that is a stream, such as
-// a function URL's streaming response. In shadow a refused result type is only told.
+// a function URL's streaming response. In shadow a refused result type is only reported.
 func Wrap[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), o ...WrapOption) Handler {
 	return wrap("idemlambda.Wrap", engine, op, key, fn, o)
 }
@@ -56,8 +56,8 @@ type WrapOption func(*wrapOptions)
 
 type wrapOptions struct{ sel *fingerprint.Select }
 
-// WithSelect says which parts of the event tell one request from another with the same
-// key; the default is all. For [StepFunctions] they are parts of the task's input. Leave
+// WithSelect says which parts of two events with the same key are compared; the default
+// is all. For [StepFunctions] they are parts of the task's input. Leave
 // out a member that differs between two sendings, such as a time or a trace id: otherwise
 // a repeat counts as a reused key.
 func WithSelect(s fingerprint.Select) WrapOption {
@@ -103,7 +103,7 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 			Run: func(ctx context.Context) idem.Answer {
 				v, err := fn(ctx, in)
 				ans := idem.Answer{Value: v, Err: recordable(err)}
-				// Only the operation's own rule can make a result beside an error count.
+				// Only the operation's own rule can make a result with an error count.
 				if err == nil || op.Classify != nil {
 					ans.Body, unencodable = encode(&v)
 					ans.Omitted = unencodable
@@ -112,7 +112,7 @@ func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key 
 			},
 		})
 		switch {
-		case out.Stopped != nil:
+		case out.StopCause != nil:
 			return nil, stopped(&out, err)
 		case out.Executed && err != nil:
 			return nil, fromHandler(err)
@@ -144,7 +144,7 @@ func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc,
 	case op.Check() != nil:
 		return op.Check()
 	case key == nil:
-		return invalid("the key function is nil: say where the key is, such as idemlambda.Pointer(idem.NoTenant, \"/paymentId\")")
+		return invalid("the key function is nil: say where the key is, such as idemlambda.Pointer(idem.SingleTenant, \"/paymentId\")")
 	case noHandler:
 		return invalid("the handler is nil")
 	case sel.Check() != nil:
@@ -180,7 +180,7 @@ func encode[Out any](v *Out) (body []byte, err error) {
 }
 
 // withKillTime tells the engine when Lambda kills the function. That is the context's
-// deadline, unless the context has a kill time already. If somebody has shortened the
+// deadline, unless the context has a kill time already. If a middleware has shortened the
 // deadline, [idem.WithKillTime] renews the lease after it.
 func withKillTime(ctx context.Context) context.Context {
 	if d, ok := ctx.Deadline(); ok {

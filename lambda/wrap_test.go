@@ -35,7 +35,7 @@ type receipt struct {
 	Note string `json:"note"`
 }
 
-var byPaymentID = Pointer(idem.NoTenant, "/paymentId")
+var byPaymentID = Pointer(idem.SingleTenant, "/paymentId")
 
 const event = `{"merchant":"m1","paymentId":"pay_1","amount":4999,"tags":["a","b"],"extra":{"k":"v"}}`
 
@@ -192,7 +192,7 @@ func TestBadEventsClaimNothing(t *testing.T) {
 			require.ErrorIs(t, err, c.is, c.payload)
 		}
 	}
-	rec, err := store.Get(t.Context(), charge.Key(idem.NoTenant, "pay_1").ID())
+	rec, err := store.Get(t.Context(), charge.Key(idem.SingleTenant, "pay_1").ID())
 	require.NoError(t, err)
 	require.Nil(t, rec)
 }
@@ -206,8 +206,8 @@ func TestKeyFunctionsFaults(t *testing.T) {
 	}{
 		{func(context.Context, json.RawMessage) (string, string, error) { return "", "", own }, own},
 		{func(context.Context, json.RawMessage) (string, string, error) { return "", "v", nil }, idem.ErrKeyInvalid},
-		{func(context.Context, json.RawMessage) (string, string, error) { return idem.NoTenant, "", nil }, idem.ErrKeyInvalid},
-		{By(func(payment) (string, string) { return "", "" }), idem.ErrKeyInvalid},
+		{func(context.Context, json.RawMessage) (string, string, error) { return idem.SingleTenant, "", nil }, idem.ErrKeyInvalid},
+		{KeyFrom(func(payment) (string, string) { return "", "" }), idem.ErrKeyInvalid},
 	} {
 		h := Wrap(newEngine(t, memory()), charge, c.key, func(context.Context, payment) (receipt, error) {
 			t.Fatal("the handler ran")
@@ -381,7 +381,7 @@ func TestSetUpMistakesPanicInWrap(t *testing.T) {
 func TestSelectionOfAnEvent(t *testing.T) {
 	selected := WithSelect(fingerprint.Select{Without: []string{"/sentAt"}})
 	fn := func(_ context.Context, in json.RawMessage) (string, error) { return string(in), nil }
-	byID := Pointer(idem.NoTenant, "/id")
+	byID := Pointer(idem.SingleTenant, "/id")
 	for name, make := range map[string]func(...WrapOption) Handler{
 		"Wrap":  func(o ...WrapOption) Handler { return Wrap(newEngine(t, memory()), charge, byID, fn, o...) },
 		"Async": func(o ...WrapOption) Handler { return Async(newEngine(t, memory()), charge, byID, fn, o...) },

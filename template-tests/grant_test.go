@@ -156,7 +156,7 @@ func TestGrantConfinesToTenants(t *testing.T) {
 	})
 	require.Empty(t, problems)
 	var patterns []any
-	for _, tenant := range append([]string{idem.NoTenant}, tenants...) {
+	for _, tenant := range append([]string{idem.SingleTenant}, tenants...) {
 		// The pattern is what a key of the library begins with.
 		id := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key(tenant, "value").ID()
 		prefix, _, _ := strings.Cut(id, "#op#")
@@ -188,7 +188,7 @@ func TestGrantRefusesTenants(t *testing.T) {
 		says   []string
 	}{
 		"empty":    {"", []string{"a tenant in GrantOptions is empty", "WithoutTenant"}},
-		"none":     {idem.NoTenant, []string{"a tenant in GrantOptions is empty", "WithoutTenant"}},
+		"none":     {idem.SingleTenant, []string{"a tenant in GrantOptions is empty", "WithoutTenant"}},
 		"too long": {string(make([]byte, 65)), []string{"65 bytes", "more than 64"}},
 	} {
 		t.Run(name, func(t *testing.T) {

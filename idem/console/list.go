@@ -128,7 +128,7 @@ func (c *console) find(w http.ResponseWriter, r *http.Request) {
 	if id == "" {
 		tenant := r.PostForm.Get("tenant")
 		if tenant == "" {
-			tenant = idem.NoTenant
+			tenant = idem.SingleTenant
 		}
 		value := r.PostForm.Get("value")
 		if principal := r.PostForm.Get("principal"); principal != "" {

@@ -225,7 +225,7 @@ func TestTheOverviewCountsWhatTheListHas(t *testing.T) {
 	}
 	r.Clock.Advance(2 * time.Hour)
 	r.end(refund.Key("globex", "new"), nil, errCut)
-	r.end(order.Key(idem.NoTenant, "o"), nil, errCut)
+	r.end(order.Key(idem.SingleTenant, "o"), nil, errCut)
 	idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
 		return idem.Do(ctx, e, order.Key("acme", "killed"), 1, func(context.Context, int) (int, error) { r.Crash(); return 0, nil })
 	})
@@ -304,7 +304,7 @@ func TestListsHavePages(t *testing.T) {
 func TestARecordIsFoundByItsKeyOrId(t *testing.T) {
 	r := newRig(t, console.Options{})
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	none := r.end(refund.Key(idem.NoTenant, "r-1"), nil, errCut)
+	none := r.end(refund.Key(idem.SingleTenant, "r-1"), nil, errCut)
 	bobs := r.end(refund.Key("acme", idemhttp.KeyValue("bob/2", "r-1")), nil, errCut)
 	for name, tt := range map[string]struct {
 		form url.Values

@@ -158,7 +158,7 @@ func (s *sides) execute(ctx context.Context, id string) (idem.Outcome, error) {
 
 func (s *sides) withIdem(ctx context.Context) error {
 	out, err := s.execute(ctx, s.id())
-	if err == nil && (out.Replayed || out.Queued || out.State != idem.Completed) {
+	if err == nil && (out.Replayed || out.Queued || out.RecordState != idem.Completed) {
 		err = fmt.Errorf("not a first execution: %+v", out)
 	}
 	return err

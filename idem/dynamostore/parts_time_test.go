@@ -120,7 +120,7 @@ func TestResultThatIsAddedLater(t *testing.T) {
 	inLambda := func() context.Context { return idem.WithKillTime(t.Context(), time.Now().Add(time.Minute)) }
 	res, err := idem.Run(inLambda(), e, key, 1, body)
 	require.NoError(t, err)
-	require.Equal(t, protocol.Completed, res.Outcome.State)
+	require.Equal(t, protocol.Completed, res.Outcome.RecordState)
 	require.True(t, res.Outcome.Queued)
 	fact := f.get(t, key.ID())
 	require.True(t, fact.Omitted)

@@ -235,7 +235,7 @@ func TestPermissionsOfAReader(t *testing.T) {
 	engine, err := idem.New(f.Store, &unhurried)
 	require.NoError(t, err)
 	large := base64.StdEncoding.EncodeToString(noise(30_000))
-	key := idem.Operation{Name: "refund"}.Key(idem.NoTenant, "1")
+	key := idem.Operation{Name: "refund"}.Key(idem.SingleTenant, "1")
 	_, err = idem.Do(ctx, engine, key, "", func(ctx context.Context, _ string) (string, error) {
 		_, err := idem.Step(ctx, "step", func(context.Context) (string, error) { return large, nil }, nil)
 		require.NoError(t, err)
@@ -302,11 +302,11 @@ func sweepTwo(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	engine, err := idem.New(f.Store, &unhurried)
 	require.NoError(t, err)
-	out, err := idem.Do(t.Context(), engine, asked.Key(idem.NoTenant, "1"), "", func(ctx context.Context, _ string) (string, error) {
+	out, err := idem.Do(t.Context(), engine, asked.Key(idem.SingleTenant, "1"), "", func(ctx context.Context, _ string) (string, error) {
 		if _, err := idem.Step(ctx, "step", func(context.Context) (string, error) { return large, nil }, nil); err != nil {
 			return "", err
 		}
-		return idem.Do(ctx, engine, left.Key(idem.NoTenant, "1"), "", func(context.Context, string) (string, error) {
+		return idem.Do(ctx, engine, left.Key(idem.SingleTenant, "1"), "", func(context.Context, string) (string, error) {
 			report, err := sweeper.Sweep(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, []int{2, 1, 1, 0}, []int{report.Parked, report.Resolved, report.GivenUp, report.Failed}, "%v", report)

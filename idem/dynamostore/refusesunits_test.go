@@ -31,7 +31,7 @@ func TestUnitsAreRefusedWithoutTransactions(t *testing.T) {
 	unreached := func(context.Context, *Tx, string) (string, error) { panic("it runs") }
 
 	t.Run("a handler that takes a Tx does not run, and the next call runs", func(t *testing.T) {
-		key := reserved.Key(idem.NoTenant, "1")
+		key := reserved.Key(idem.SingleTenant, "1")
 		_, err := idem.Do(ctx, engine, key, "", Transact(unreached))
 		says(err)
 		require.Equal(t, protocol.Released, f.get(t, key.ID()).State)
@@ -41,7 +41,7 @@ func TestUnitsAreRefusedWithoutTransactions(t *testing.T) {
 	})
 	t.Run("a handler that asks for its Tx gets no further", func(t *testing.T) {
 		require.PanicsWithValue(t, "dynamostore.TxOf: "+f.RefusesUnits().Error(), func() {
-			_, _ = idem.Do(ctx, engine, reserved.Key(idem.NoTenant, "2"), "", func(ctx context.Context, _ string) (string, error) {
+			_, _ = idem.Do(ctx, engine, reserved.Key(idem.SingleTenant, "2"), "", func(ctx context.Context, _ string) (string, error) {
 				TxOf(ctx)
 				return "", errors.New("it goes on")
 			})
@@ -50,7 +50,7 @@ func TestUnitsAreRefusedWithoutTransactions(t *testing.T) {
 	t.Run("atomic mode claims and asks nothing", func(t *testing.T) {
 		atomic := idem.Operation{Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic}
 		f.wire.set(nil)
-		_, err := idem.Do(ctx, engine, atomic.Key(idem.NoTenant, "1"), "", func(context.Context, string) (string, error) { panic("it runs") })
+		_, err := idem.Do(ctx, engine, atomic.Key(idem.SingleTenant, "1"), "", func(context.Context, string) (string, error) { panic("it runs") })
 		says(err)
 		require.Empty(t, f.wire.calls())
 	})

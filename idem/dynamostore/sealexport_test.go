@@ -110,7 +110,7 @@ func TestAnExportShowsNothingOfWhatIsSealed(t *testing.T) {
 		for name, in := range map[string]string{"june": input, "july": strings.ToValidUTF8(large, ".")} {
 			got, err := later.Accept[string](t.Context(), engine, idem.Operation{Name: name}.Key("t", value), in, nil)
 			require.NoError(t, err)
-			require.Equal(t, idem.Pending, got.Outcome.State)
+			require.Equal(t, idem.Pending, got.Outcome.RecordState)
 		}
 		return f.export(t)
 	}

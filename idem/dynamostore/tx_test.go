@@ -172,7 +172,7 @@ func TestConditionFails(t *testing.T) {
 			b := openBank(t, 100, 0)
 			res, err := b.transfer(t.Context(), op, 101)
 			require.Same(t, errPoor, err, "without its mark")
-			require.Equal(t, protocol.Failed, res.Outcome.State)
+			require.Equal(t, protocol.Failed, res.Outcome.RecordState)
 			require.Equal(t, 1, res.Outcome.Attempt)
 			b.moved(t, 0)
 			b.set(t, 0, 1000)

@@ -12,7 +12,7 @@ import (
 // DefaultTolerance is how far the clocks of clients may be off.
 const DefaultTolerance = 5 * time.Minute
 
-// MaxAge says how a request tells when it was first sent, and how old it may be.
+// MaxAge says where a request has the time at which it was first sent, and how old it may be.
 // A request that is older is answered from its record if there is one. If there is none,
 // it is refused with 412 idempotency_key_too_old, and nothing is executed or claimed.
 // Without MaxAge a retry that comes after its record has expired is executed again.
@@ -21,7 +21,7 @@ const DefaultTolerance = 5 * time.Minute
 // characters of Crockford's alphabet), or comes in a header. A time in the future beyond
 // the tolerance is refused with 400, since the age is then unknown.
 type MaxAge struct {
-	// Header is the name of a header that says when the request was first sent, the
+	// Header is the name of a header with the time at which the request was first sent, the
 	// same on every retry: an HTTP date (RFC 9110 5.6.7) or RFC 3339. Empty means
 	// the key's own time.
 	Header string
@@ -34,7 +34,7 @@ type MaxAge struct {
 	// by that time. Zero means [DefaultTolerance]; it must be less than After.
 	Tolerance time.Duration
 
-	// Require refuses, with 400, requests that do not tell their age. Without it they
+	// Require refuses, with 400, requests of unknown age. Without it they
 	// are served as if MaxAge were nil.
 	Require bool
 }
@@ -86,22 +86,22 @@ func retention(op idem.Operation) time.Duration {
 }
 
 // refuses says why a request must not be executed at now; nil if it may be.
-func (t *MaxAge) refuses(r *Request, key string, op idem.Operation, now time.Time) *refusal {
+func (t *MaxAge) refuses(r *Request, key string, op idem.Operation, now time.Time) *situation {
 	if t == nil {
 		return nil
 	}
-	first, told, why := t.firstSent(r, key)
+	first, known, why := t.firstSent(r, key)
 	switch {
 	case why != "":
-		return &refusal{code: CodeKeyInvalid, why: why}
-	case !told && t.Require:
-		return &refusal{code: CodeKeyInvalid, why: t.asks()}
-	case !told:
+		return &situation{code: CodeKeyInvalid, why: why}
+	case !known && t.Require:
+		return &situation{code: CodeKeyInvalid, why: t.asks()}
+	case !known:
 		return nil
 	case first.After(now.Add(t.Tolerance)):
-		return &refusal{code: CodeKeyInvalid, why: "the time at which the request was first sent lies in the future; check the client's clock"}
+		return &situation{code: CodeKeyInvalid, why: "the time at which the request was first sent lies in the future; check the client's clock"}
 	case now.Sub(first) > t.window(op)-t.Tolerance:
-		return &refusal{code: CodeKeyTooOld}
+		return &situation{code: CodeKeyTooOld}
 	}
 	return nil
 }
@@ -114,10 +114,10 @@ func (t *MaxAge) asks() string {
 }
 
 // firstSent reads when the request was first sent; why is set if it cannot be read.
-func (t *MaxAge) firstSent(r *Request, key string) (first time.Time, told bool, why string) {
+func (t *MaxAge) firstSent(r *Request, key string) (first time.Time, known bool, why string) {
 	if t.Header == "" {
-		first, told = keyTime(key)
-		return first, told, ""
+		first, known = keyTime(key)
+		return first, known, ""
 	}
 	values := r.header(t.Header)
 	if len(values) == 0 {

@@ -10,7 +10,7 @@ import (
 // WithoutBase removes what precedes a route's template in a path: the stage, or the base
 // path of a custom domain. A path that does not end in the template with these parameters
 // is returned unchanged. It is for adapters of services that send template and parameters
-// beside the path.
+// in addition to the path.
 func WithoutBase(path, template string, parameters map[string]string) string {
 	switch template {
 	case "":

@@ -46,7 +46,7 @@ func BenchmarkHTTP(b *testing.B) {
 	b.Run("codec", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			stored, err := encode(given, neverStored)
+			stored, err := encode(given)
 			if err == nil {
 				_, err = decode(stored)
 			}

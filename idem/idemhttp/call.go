@@ -15,26 +15,26 @@ import (
 const gatewayReserve = 2 * time.Second
 
 // call makes the engine's call of the request, or says why it cannot.
-func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *refusal, err error) {
+func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *situation, err error) {
 	op, ok := c.operation(r)
 	if !ok {
-		return call, &refusal{code: CodeUndeclared}, nil
+		return call, &situation{code: CodeUndeclared}, nil
 	}
 	tenant, why, err := callerOf(ctx, r, c.tenant)
 	if err != nil {
 		return call, nil, err
 	}
 	if tenant == "" {
-		return call, &refusal{code: CodeTenantMissing, why: why}, nil
+		return call, &situation{code: CodeTenantMissing, why: why}, nil
 	}
-	call.Key = op.Key(tenant, "") // who is refused below, for what is told in shadow
+	call.Key = op.Key(tenant, "") // for notices in shadow of requests that are refused below
 	principal := ""
 	if c.opts.Principal != nil {
 		if principal, why, err = callerOf(ctx, r, c.opts.Principal); err != nil {
 			return call, nil, err
 		}
-		if principal == "" || principal == idem.NoTenant {
-			return call, &refusal{code: CodePrincipalMissing, why: why}, nil
+		if principal == "" || principal == idem.SingleTenant {
+			return call, &situation{code: CodePrincipalMissing, why: why}, nil
 		}
 	}
 	value, no, err := c.key(ctx, r)
@@ -45,7 +45,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 		return call, no, nil
 	}
 	if call.Fingerprint, err = c.fingerprint(r); err != nil {
-		no = &refusal{code: CodeNotCanonical}
+		no = &situation{code: CodeNotCanonical}
 		var why *fingerprint.NotCanonicalError
 		if errors.As(err, &why) {
 			no.why = why.Reason
@@ -58,7 +58,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 	if late := c.opts.MaxAge.refuses(r, value, op, c.engine.Now()); late != nil {
 		call.NoClaim = late
 	}
-	call.Codec, call.Wait = codecName, c.opts.Wait
+	call.Codec = codecName
 	if !r.GatewayDeadline.IsZero() {
 		call.WaitUntil = r.GatewayDeadline.Add(-gatewayReserve)
 	}
@@ -66,30 +66,30 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *re
 }
 
 // callerOf asks a function for the tenant or principal. An empty name means that the
-// request has none; why may say more.
+// request has none; why may have the reason.
 func callerOf(ctx context.Context, r *Request, f TenantFunc) (name, why string, err error) {
 	name, err = f(ctx, r)
-	if errors.Is(err, ErrNoTenant) {
-		var own noTenant
+	if errors.Is(err, ErrTenantMissing) {
+		var own tenantMissing
 		errors.As(err, &own)
 		return "", string(own), nil
 	}
 	return name, "", err
 }
 
-// keyOf makes the key, or says which of its parts cannot be used. No part is empty, so
+// keyOf makes the key, or names the part that cannot be used. No part is empty, so
 // the part is too long.
-func keyOf(op idem.Operation, tenant, principal, value string) (idem.Key, *refusal) {
+func keyOf(op idem.Operation, tenant, principal, value string) (idem.Key, *situation) {
 	k := op.Key(tenant, KeyValue(principal, value))
 	switch {
 	case k.Err() == nil:
 		return k, nil
 	case op.Key(tenant, "k").Err() != nil:
-		return k, &refusal{code: CodeTenantMissing}
+		return k, &situation{code: CodeTenantMissing}
 	case op.Key(tenant, KeyValue(principal, "k")).Err() != nil:
-		return k, &refusal{code: CodePrincipalMissing}
+		return k, &situation{code: CodePrincipalMissing}
 	}
-	return k, &refusal{code: CodeKeyInvalid, why: "it is too long"}
+	return k, &situation{code: CodeKeyInvalid, why: "it is too long"}
 }
 
 // KeyValue is the value that a request's key has ([idem.Operation.Key]): what identifies the

@@ -21,7 +21,7 @@ import (
 // A logical request is one call of [http.Client.Do], with its redirects and all
 // attempts. A redirect to a host that is not the first one or below it does not get the
 // key: it gets a new one if the key was the Transport's own, and otherwise none. Another
-// call of Do, such as one by a person who tries again or a job after a crash, is another
+// call of Do, such as one by a user who tries again or a job after a crash, is another
 // logical request with another key, unless the caller keeps the key: see [WithKey],
 // [DeriveKey] and [SendError].
 //
@@ -31,10 +31,10 @@ import (
 // or 504 that is not such a problem. A problem with "retryable": false is final whatever
 // its status, and so is a replay. All other requests are passed on unchanged.
 //
-// The last answer is returned unchanged, except the 202 of a request that still runs
-// ([Options.Location]). After such a 202 the request is sent again as after a 409. If the
-// last answer is such a 202, the error is a [*SendError] with [ErrStillRunning], because
-// nobody knows how the request will end.
+// The last answer is returned unchanged, except the 202 of a request that was accepted for
+// later without a Location to follow ([CodeAccepted]). After such a 202 the request is sent
+// again as after a 409. If the last answer is such a 202, the error is a [*SendError] with
+// [ErrStillRunning], because the request has no outcome yet.
 //
 // A request is sent again after the delay in Retry-After, or MaxWait if that is shorter,
 // plus a random delay that grows. It is not sent again when its key may be forgotten, or if
@@ -100,11 +100,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		switch {
 		case !again && err != nil:
 			return nil, s.failed(err)
-		case !again && s.keyed && isInFlight(res):
-			failed := s.failed(ErrStillRunning)
-			failed.Location = res.Header.Get("Location")
+		case !again && s.keyed && isAccepted(res):
 			drain(res.Body)
-			return nil, failed
+			return nil, s.failed(ErrStillRunning)
 		case !again:
 			return res, nil
 		}
@@ -210,8 +208,8 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // ErrStillRunning says that the last answer to a request was 202: the request is being
-// executed, or will be. Send it again with the same key to get its outcome, or look at
-// [SendError.Location].
+// executed, or will be. Send it again with the same key to get its outcome, or call
+// [Transport.Await] for a 202 with a Location.
 var ErrStillRunning = errors.New("idemhttp: the request is still running")
 
 // ErrKeyExpired says that a request was not sent, since its key may be forgotten

@@ -7,10 +7,10 @@ import (
 )
 
 // Await follows a request that a service has accepted for later ([Options.Later]), from its 202
-// to the outcome. It asks the answer's Location, with the request's headers where that is on the
+// to the outcome. It asks the answer's Location, with the request's headers if that is on the
 // same host, and waits in between for as long as Retry-After says, a second at least and
-// [ClientOptions.MaxWait] at most, and for a random time that grows. An answer of a request is returned as it is unless it is a 202 with a Location, so that
-// Await can be given every answer:
+// [ClientOptions.MaxWait] at most, and for a random time that grows. An answer that is not a 202
+// with a Location is returned unchanged, so that Await can be given every answer:
 //
 //	res, err := client.Do(req)
 //	if err == nil {
@@ -18,10 +18,11 @@ import (
 //	}
 //
 // The answer that Await returns is the outcome, whatever its status. Each question is sent again as
-// any GET of the Transport, and redirects are followed. If there is none in time, the error is a
-// [*SendError]: with [ErrStillRunning] where the next question would come after the context's
-// deadline. Without a deadline Await ends when the service tells the outcome. The error's Location
-// is what to ask later, and the same request under its Key has the same outcome. Await closes res.Body unless it returns res.
+// any GET of the Transport, and redirects are followed. Without an outcome in time the error is a
+// [*SendError]: with [ErrStillRunning] if the next question would come after the context's
+// deadline. Without a deadline Await ends when the service answers with the outcome. To continue
+// later, ask the error's Location, or send the same request under its Key. Await closes res.Body
+// unless it returns res.
 func (t *Transport) Await(ctx context.Context, res *http.Response) (*http.Response, error) {
 	if !isFollowed(res) {
 		return res, nil
@@ -69,7 +70,7 @@ func (t *Transport) Await(ctx context.Context, res *http.Response) (*http.Respon
 	}
 }
 
-// isFollowed reports whether an answer says where its outcome will be.
+// isFollowed reports whether an answer has the URL of its outcome.
 func isFollowed(res *http.Response) bool {
 	return res != nil && res.StatusCode == http.StatusAccepted && res.Header.Get("Location") != "" && res.Request != nil
 }

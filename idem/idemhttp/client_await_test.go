@@ -33,7 +33,7 @@ func TestAwaitFollowsARequestToItsOutcome(t *testing.T) {
 		"done":       {status: 200, body: `{"Pages":3}`},
 		"failed":     {end: idem.Permanent(errors.New("no such account")), status: 500, body: "operation_failed"},
 		"unknown":    {end: errors.New("time-out"), status: 409, body: "outcome_unknown"},
-		"a resource": {change: func(l *Later, _ *Options) { l.SeeOther = func([]byte) string { return "/own" } }, status: 200, body: "own"},
+		"a resource": {change: func(l *Later, _ *Options) { l.ResultLocation = func([]byte) string { return "/own" } }, status: 200, body: "own"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.change == nil {

@@ -21,7 +21,7 @@ type SendError struct {
 	Attempts int
 	// Status of the last attempt's answer; zero if it had none.
 	Status int
-	// Location is the service's URL for following a request that still runs.
+	// Location is the URL that [Transport.Await] asked last; empty after a request.
 	Location string
 	// Err is the last error: the connection's, or the context's while waiting.
 	Err error

@@ -35,14 +35,14 @@ type ClientOptions struct {
 	// Methods get a key. Empty means POST and PATCH.
 	Methods []string
 
-	// FirstSentHeader is the name of a header that tells the service when the request
+	// FirstSentHeader is the name of a header for the time at which the request
 	// was first sent, in RFC 3339, see [MaxAge.Header]. A value that the caller set
 	// stays. Empty means no header: the keys that a Transport makes contain their time.
 	FirstSentHeader string
 
 	// MaxAttempts is how often a logical request is sent, without redirects; 1 means that
 	// it is never repeated. Zero means [DefaultMaxAttempts]. While the first request
-	// runs, repeats get 409 or 202: the attempts' delays together should be longer
+	// runs, repeats get 409: the attempts' delays together should be longer
 	// than the longest request.
 	MaxAttempts int
 

@@ -59,7 +59,7 @@ func isHopeless(err error) bool {
 // retryable member decides if there is one. A replay is the recorded outcome, so the next
 // answer would be the same.
 func (s *sending) mayRepeat(res *http.Response) bool {
-	if s.keyed && isInFlight(res) {
+	if s.keyed && isAccepted(res) {
 		return true
 	}
 	if res.StatusCode < 400 || isReplay(res) {
@@ -90,14 +90,14 @@ type verdict struct {
 	Retryable *bool `json:"retryable"`
 }
 
-// isInFlight reports whether an answer is the contract's 202 for a request that still
-// runs, and not the operation's own answer.
-func isInFlight(res *http.Response) bool {
+// isAccepted reports whether an answer is the contract's 202 for a request that was accepted
+// for later, and not the operation's own answer.
+func isAccepted(res *http.Response) bool {
 	if res.StatusCode != http.StatusAccepted || isReplay(res) {
 		return false
 	}
 	p, ok := peek(res, "application/json")
-	return ok && *p.Retryable && (p.Code == CodeInProgress || p.Code == CodeAccepted)
+	return ok && *p.Retryable && p.Code == CodeAccepted
 }
 
 func isReplay(res *http.Response) bool {

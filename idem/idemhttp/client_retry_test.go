@@ -92,7 +92,7 @@ func TestClientFollowsEveryCodeOfTheContract(t *testing.T) {
 	for _, profile := range []Profile{IETF, Stripe} {
 		c := newContract(t, memory(), func(o *Options) { o.Profile = profile })
 		for code, r := range c.rows {
-			answer := c.refusal(t.Context(), payment(), &refusal{code: code})
+			answer := c.refusal(t.Context(), payment(), &situation{code: code})
 			s := serving(t, answer.writeTo, status(201))
 			newTrial(t, nil, nil).do(t, request(t, "POST", s.URL, "order"))
 			require.Equal(t, r.retryable, len(s.requests()) == 2, code)

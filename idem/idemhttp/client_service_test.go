@@ -314,41 +314,37 @@ func TestHeaderInAnySpelling(t *testing.T) {
 	require.ErrorIs(t, err, idem.ErrKeyInvalid)
 }
 
-// The 202 of a concurrent duplicate is not the operation's answer: it is asked again, and
-// in the end is an error that says where to look.
+// The 202 of accepted work without a Location is not the operation's answer: the request is
+// sent again, and in the end is an error.
 func TestAcceptedIsNoAnswer(t *testing.T) {
-	inFlight := func(code string) http.HandlerFunc {
+	answered := func(code string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			w.Header().Set("Location", "/jobs/1")
 			w.WriteHeader(202)
 			_, _ = io.WriteString(w, `{"code":"`+code+`","retryable":true}`)
 		}
 	}
-	for _, code := range []Code{CodeInProgress, CodeAccepted} {
-		s := serving(t, inFlight(string(code)), status(402))
-		got, _ := newTrial(t, nil, nil).do(t, request(t, "POST", s.URL, "order"))
-		require.Equal(t, 402, got)
+	s := serving(t, answered(string(CodeAccepted)), status(402))
+	got, _ := newTrial(t, nil, nil).do(t, request(t, "POST", s.URL, "order"))
+	require.Equal(t, 402, got)
 
-		for _, attempts := range []int{1, 3} {
-			s = serving(t, inFlight(string(code)))
-			_, err := newTrial(t, nil, &ClientOptions{MaxAttempts: attempts}).Do(request(t, "POST", s.URL, "order"))
-			var unsure *SendError
-			require.ErrorAs(t, err, &unsure)
-			require.ErrorIs(t, err, ErrStillRunning)
-			require.Equal(t, "/jobs/1", unsure.Location)
-			require.Equal(t, 202, unsure.Status)
-			require.Equal(t, s.keys()[0], unsure.Key)
-			require.Len(t, s.requests(), attempts)
-		}
+	for _, attempts := range []int{1, 3} {
+		s = serving(t, answered(string(CodeAccepted)))
+		_, err := newTrial(t, nil, &ClientOptions{MaxAttempts: attempts}).Do(request(t, "POST", s.URL, "order"))
+		var unsure *SendError
+		require.ErrorAs(t, err, &unsure)
+		require.ErrorIs(t, err, ErrStillRunning)
+		require.Equal(t, 202, unsure.Status)
+		require.Equal(t, s.keys()[0], unsure.Key)
+		require.Len(t, s.requests(), attempts)
 	}
 	// A request without a key is none of the contract's: its 202 is what it asked for.
-	s := serving(t, inFlight(string(CodeInProgress)))
-	got, _ := newTrial(t, nil, nil).do(t, request(t, "GET", s.URL+"/jobs/1", ""))
+	s = serving(t, answered(string(CodeAccepted)))
+	got, _ = newTrial(t, nil, nil).do(t, request(t, "GET", s.URL+"/jobs/1", ""))
 	require.Equal(t, 202, got)
 	require.Len(t, s.requests(), 1)
 	// The operation's own 202 is its answer, whatever it says.
-	s = serving(t, inFlight("queued"))
+	s = serving(t, answered("queued"))
 	got, body := newTrial(t, nil, nil).do(t, request(t, "POST", s.URL, "order"))
 	require.Equal(t, 202, got)
 	require.Contains(t, body, "queued")

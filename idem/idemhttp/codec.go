@@ -16,14 +16,14 @@ const codecName = "http"
 
 // encode returns the stored form of a response, without the headers that are not
 // stored. Equal responses give equal bytes.
-func encode(r *Response, never headerSet) ([]byte, error) {
+func encode(r *Response) ([]byte, error) {
 	if !r.final() {
 		return nil, fmt.Errorf("idemhttp: the handler's status %d is not a final HTTP status (200 to 599)", r.Status)
 	}
 	if r.unrecordable != nil {
 		return nil, r.unrecordable
 	}
-	b := r.appendHead(make([]byte, 0, r.room()), r.keeps(never))
+	b := r.appendHead(make([]byte, 0, r.room()), r.keeps())
 	return append(b, r.Body...), nil
 }
 

@@ -2,14 +2,12 @@ package idemhttp
 
 import (
 	"context"
-	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
 )
 
-// Headers that mark a replay.
+// Headers of a replay.
 const (
 	// HeaderReplayed is "true" on a response that was recorded earlier. [HeaderOriginalDate]
 	// and [HeaderExpires] come with it.
@@ -33,12 +31,11 @@ type Contract struct {
 	routes map[route]idem.Operation
 	later  accepted // nil without any
 	rows   map[Code]row
-	never  headerSet // not stored
 	// anyShadow: an operation is in shadow; allShadow: all are.
 	anyShadow, allShadow bool
 }
 
-// New returns a contract for the routes. The tenant function says whose request it is. Use
+// New returns a contract for the routes. The tenant function returns the tenant of a request. Use
 // one of this package's, such as [Claim], or your own; use [SingleTenant] if the service
 // has no tenants. A mistake in the arguments, the routes' operations or the options is a
 // [*idem.ConfigError].
@@ -53,27 +50,22 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 	if err != nil {
 		return nil, err
 	}
-	c := &Contract{engine: engine, tenant: tenant, opts: opts, never: neverStored.with(opts.NeverStore).but(opts.KeepHeaders)}
+	c := &Contract{engine: engine, tenant: tenant, opts: opts}
 	if c.routes, err = routes.compile(opts.Methods); err != nil {
 		return nil, err
 	}
-	known := opts.KnownRoutes
 	if opts.Later != nil {
 		if c.later, err = opts.Later.of(c); err != nil {
 			return nil, err
 		}
-		known = slices.DeleteFunc(slices.Clone(known), c.later.isStatus)
 	}
 	c.anyShadow, c.allShadow = shadows(c.routes)
-	if err := routes.covers(known, opts.Methods); err != nil {
-		return nil, err
-	}
 	for _, op := range c.routes {
 		if err := opts.MaxAge.fits(op); err != nil {
 			return nil, err
 		}
 	}
-	if c.rows, err = opts.Profile.rows(opts.Overrides, opts.keyPlace()); err != nil {
+	if c.rows, err = opts.Profile.rows(opts.Key.place()); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -86,7 +78,7 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 //
 // The error is next's own, unchanged, or a recorded failure as a [*idem.RecordedError], or
 // a fault that no client can act on. Where the engine has ended next's attempt
-// ([idem.Outcome].Stopped), such as for an interrupted step, the answer is a refusal, whatever
+// ([idem.Outcome].StopCause), such as for an interrupted step, the answer is a refusal, whatever
 // next returned: 409 outcome_unknown if the attempt was parked, which the next call gets too,
 // and 409 outcome_not_yet_known if a step is asked about again later. Under a key, either the
 // response or the error is nil. In shadow ([Contract.Shadow]) both are next's own.
@@ -98,7 +90,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		return next(ctx)
 	}
 	if op, yes := c.inShadow(r); yes {
-		return c.observe(ctx, op, func() (*Request, *refusal, error) { return r, nil, nil }, next)
+		return c.observe(ctx, op, func() (*Request, *situation, error) { return r, nil, nil }, next)
 	}
 	call, no, err := c.call(ctx, r)
 	if err != nil {
@@ -118,8 +110,8 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		given, err := next(ctx)
 		live, ans = c.keep(given, err)
 		own = ans.Err
-		if c.opts.Refused != nil && err == nil {
-			ans.Refused = func(reason error) (other idem.Answer) {
+		if c.opts.OnUnitRefused != nil && err == nil {
+			ans.OnRefused = func(reason error) (other idem.Answer) {
 				live, other = c.refused(ctx, reason)
 				own = other.Err
 				return other
@@ -138,11 +130,8 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		return nil, err
 	case out.Executed && live.unrecordable != nil && out.Omitted:
 		// Every later caller gets the same.
-		return c.refusal(ctx, r, &refusal{code: CodeOutcomeUnavailable, status: live.Status}), nil
+		return c.refusal(ctx, r, &situation{code: CodeOutcomeUnavailable, status: live.Status}), nil
 	case out.Executed:
-		if c.opts.ExpiresOnFirst && out.State == idem.Completed && !out.Omitted {
-			live.mark(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
-		}
 		return live, nil
 	case err == nil:
 		res, err := c.replay(ctx, r, &out)
@@ -152,7 +141,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		return c.refusal(ctx, r, refuse(err)), nil
 	}
 	if no := refuse(err); no != nil {
-		if no.code == CodeKeyReused && call.Key.Tenant() == idem.NoTenant {
+		if no.code == CodeKeyReused && call.Key.Tenant() == idem.SingleTenant {
 			// Another client may have sent the first request.
 			no.status, no.why = 0, ""
 		}

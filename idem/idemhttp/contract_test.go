@@ -312,7 +312,7 @@ func TestTwoTenantsNeverShareARecord(t *testing.T) {
 func TestRetryAfterIsSpreadAndBounded(t *testing.T) {
 	seen, c := map[string]bool{}, newContract(t, memory())
 	after := func(left time.Duration) string {
-		return c.refusal(t.Context(), payment(), &refusal{code: CodeInProgress, after: retryAfter(left)}).Headers["Retry-After"]
+		return c.refusal(t.Context(), payment(), &situation{code: CodeInProgress, after: retryAfter(left)}).Headers["Retry-After"]
 	}
 	for range 2000 {
 		seen[after(time.Hour)] = true

@@ -93,7 +93,7 @@ func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
 				return r
 			}
 			tokens, last := sendsTokens(t, nil, tc.limit, retry(), retry())
-			live := protocol.Token(charge.Key(idem.NoTenant, testKey).ID(), "")
+			live := protocol.Token(charge.Key(idem.SingleTenant, testKey).ID(), "")
 			require.Equal(t, []string{live, live}, tokens)
 			require.Contains(t, last, tc.kind)
 		})
@@ -108,8 +108,8 @@ func TestAnUnknownKeyInShadowHasATokenOfItsOwn(t *testing.T) {
 		request func(*http.Request)
 		last    string
 	}{
-		"of the service's own": {&Options{Key: func(_ context.Context, r *Request) (string, error) { return "of " + string(r.Body), nil }}, func(*http.Request) {}, "shadow_unobserved"},
-		"in the body":          {&Options{KeyPointer: "/id"}, func(*http.Request) {}, "shadow_unobserved"},
+		"of the service's own": {&Options{Key: KeyFrom(func(_ context.Context, r *Request) (string, error) { return "of " + string(r.Body), nil })}, func(*http.Request) {}, "shadow_unobserved"},
+		"in the body":          {&Options{Key: KeyPointer("/id")}, func(*http.Request) {}, "shadow_unobserved"},
 		"missing":              {nil, func(r *http.Request) { r.Header.Del("Idempotency-Key") }, "shadow_refused: idempotency_key_missing at POST /payments"},
 		"malformed":            {nil, func(r *http.Request) { r.Header.Set("Idempotency-Key", "short") }, "shadow_refused: idempotency_key_invalid at POST /payments"},
 	} {

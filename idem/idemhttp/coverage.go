@@ -12,7 +12,7 @@ const (
 	defaultRoute = "$default"
 )
 
-// Uncovered returns the routes of an API that need a key and declare no operation:
+// MissingRoutes returns the routes of an API that need a key and declare no operation:
 // requests to them would be refused with 500. The API's routes are written as in
 // [Routes]. "ANY /payments" stands for all methods; "$default" has no template and
 // only [AnyRoute] covers it. The methods are those of [Options.Methods]; none mean POST
@@ -23,7 +23,7 @@ const (
 // the names of parameters, because requests find their operation like that. A route or
 // method that cannot be read is a [*idem.ConfigError]. Package coverage reads the routes
 // from an OpenAPI document.
-func Uncovered(routes Routes, api []string, methods ...string) ([]string, error) {
+func MissingRoutes(routes Routes, api []string, methods ...string) ([]string, error) {
 	if len(methods) == 0 {
 		methods = []string{"POST", "PATCH"}
 	}

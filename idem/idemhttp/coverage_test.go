@@ -30,7 +30,7 @@ func TestUncovered(t *testing.T) {
 		"no API":                {routes, nil, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Uncovered(c.routes, c.api, c.methods...)
+			got, err := MissingRoutes(c.routes, c.api, c.methods...)
 			require.NoError(t, err)
 			require.Equal(t, c.want, got)
 		})
@@ -39,13 +39,13 @@ func TestUncovered(t *testing.T) {
 
 func TestUncoveredRefusesWhatItCannotRead(t *testing.T) {
 	for _, bad := range []string{"", "/payments", "POST", "POST payments", "post /payments", "POST  /payments", "POST /payments?a", "$DEFAULT"} {
-		_, err := Uncovered(nil, []string{bad})
+		_, err := MissingRoutes(nil, []string{bad})
 		var config *idem.ConfigError
 		require.ErrorAs(t, err, &config, bad)
 		require.ErrorContains(t, err, "POST /payments/{id}", bad)
 	}
 	for _, bad := range []string{"", "post", "A B"} {
-		_, err := Uncovered(nil, nil, bad)
+		_, err := MissingRoutes(nil, nil, bad)
 		require.ErrorContains(t, err, "capitals", bad)
 	}
 }
@@ -58,7 +58,7 @@ func TestUncoveredAgreesWithTheContract(t *testing.T) {
 		{"POST", "/payments"}, {"POST", "/transfers/{id}"}, {"POST", "/transfers/{other}"},
 		{"PATCH", "/payments"}, {"POST", "/refunds"}, {"PUT", "/refunds"}, {"GET", "/payments"},
 	} {
-		missing, err := Uncovered(routes, []string{r.method + " " + r.location})
+		missing, err := MissingRoutes(routes, []string{r.method + " " + r.location})
 		require.NoError(t, err)
 		n := 0
 		res := serve(t, c, payment(func(q *Request) {

@@ -20,11 +20,11 @@ const derivedPrefix = "d1-"
 // spelling first.
 //
 // The key has 46 characters of the key grammar: "d1-" and a SHA-256 digest. It is not
-// secret: anybody who can guess the parts can make it. It does not contain a time: a
+// secret: a caller who can guess the parts can make it. It does not contain a time: a
 // service that refuses old keys also needs the time at which the request was first sent.
 //
 // No parts, or an empty part, is an error that matches [idem.ErrKeyInvalid]: a missing id
-// must not become everybody's key.
+// must not become a key that all callers share.
 func DeriveKey(parts ...string) (string, error) {
 	if len(parts) == 0 {
 		return "", fmt.Errorf("%w: there are no parts to derive it from", idem.ErrKeyInvalid)

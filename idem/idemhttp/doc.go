@@ -44,9 +44,10 @@
 //	                                               Idempotency-Original-Date, Idempotency-Expires
 //
 // This is the contract of an expired draft that many services follow, see [IETF]. The
-// [Stripe] profile has Stripe's bodies, keys and mark of a replay. [Options.Overrides]
-// overrides single answers. If the first request still runs, a repeat can also wait for
-// its response ([Options.Wait]) or be told where to follow it ([Options.Location]).
+// [Stripe] profile has Stripe's bodies, keys and header of a replay. [Options.OnRefusal]
+// changes single answers. If the first request still runs, a repeat can also wait for
+// its response ([idem.Options].Wait), until shortly before the gateway gives up
+// ([Request.GatewayDeadline]).
 //
 // # What is kept
 //
@@ -68,22 +69,22 @@
 // If there is no such sign, a redirect with 307 or 308 leaves the key free for the request
 // to its target, and a response that is not recorded ([idem.ClassRefused], the Stripe
 // profile's 400) leaves it free for a corrected body. After any other response the key
-// belongs to its request: another body under it is refused with 422, which tells the tenant
-// how the first request was answered. A handler that validates before it does anything
-// calls [idem.SetNotExecuted] beside its 400.
+// belongs to its request: another body under it is refused with 422, which has the status of
+// the first answer if the tenant is the same. A handler that validates before it does anything
+// calls [idem.SetNotExecuted] before it returns its 400.
 //
 // What takes longer than a connection is accepted for later: [Options.Later] records the request
 // for a worker, answers with 202, and serves the status that the 202 names.
 //
-// A handler that knows more says so with [idem.SetNotExecuted], [idem.SetCompleted]
-// or in [idem.Operation.Classify]. [Options.Status] changes what a status means
+// A handler that knows more calls [idem.SetNotExecuted] or [idem.SetCompleted], or the operation
+// has a rule in [idem.Operation.Classify]. [Options.Status] changes what a status means
 // everywhere.
 //
 // Status, headers in the handler's own spelling, and body are kept. Cookies,
 // hop-by-hop and authentication headers are not: they belong to one exchange. The
 // first caller gets the same bytes as every later one, except for what the service
-// removes from the record ([Options.NeverStore], [Options.KeepHeaders], [Options.Redact]) or
-// renews in a replay ([Options.Refresh], [Options.Migrate]). A replay also has the first response's headers
-// that depend on the request, such as Content-Encoding and Access-Control-Allow-Origin.
+// removes from the record ([Options.Redact]) or renews in a replay ([Options.Refresh],
+// [Options.Migrate]). A replay also has the first response's headers that depend on the
+// request, such as Content-Encoding and Access-Control-Allow-Origin.
 // Compress outside the contract, and answer for CORS there or in Refresh.
 package idemhttp

@@ -14,7 +14,7 @@ func (c *Contract) Encode(res *Response) (protocol.Encoded, error) {
 	if res == nil {
 		return protocol.Encoded{}, mistake("the response is nil: give the one that later callers are to get, or resolve without a Result")
 	}
-	store := func() ([]byte, error) { return encode(res, c.never) }
+	store := func() ([]byte, error) { return encode(res) }
 	if c.opts.Redact != nil {
 		store = func() ([]byte, error) { return c.redacted(res) }
 	}
@@ -32,7 +32,7 @@ func (c *Contract) Encode(res *Response) (protocol.Encoded, error) {
 }
 
 // Decode decodes a response as it is recorded, with the codec's name of its record, to show it
-// to people: it is what later callers get, but for the marks of a replay. A result of another
+// to operators: it is what later callers get, without the headers of a replay. A result of another
 // codec is an [*idem.ConfigError]. One that is damaged, or of a newer version, matches
 // [idem.ErrRecordUnreadable]. The response's body shares the memory of the encoded one.
 func Decode(e protocol.Encoded) (*Response, error) {

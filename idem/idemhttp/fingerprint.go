@@ -15,9 +15,7 @@ import (
 func (c *Contract) fingerprint(r *Request) (idem.Fingerprint, error) {
 	var b fingerprint.Builder
 	b.Text("method", strings.ToUpper(r.Method))
-	if !c.opts.AnyStage {
-		b.Text("stage", r.Stage)
-	}
+	b.Text("stage", r.Stage)
 	b.Text("prefix", r.Prefix)
 	b.Text("route", r.location())
 	b.Map("path", r.parameters())
@@ -31,7 +29,7 @@ func (c *Contract) fingerprint(r *Request) (idem.Fingerprint, error) {
 	return b.Sum()
 }
 
-// parameters are the values of the template's parameters. If the gateway does not tell all
+// parameters are the values of the template's parameters. If the gateway does not pass all
 // of them, the path counts too: two resources under one template are two requests.
 func (r *Request) parameters() map[string]string {
 	for rest := r.Route; ; {

@@ -3,7 +3,6 @@ package idemhttp
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +16,7 @@ import (
 func TestDuplicateWaits(t *testing.T) {
 	const takes = 20 * time.Second
 	for name, row := range map[string]struct {
-		engine, wait  time.Duration // the engine's option, the contract's
+		wait          time.Duration
 		gateway, kill time.Duration // from the duplicate's begin; 0 for none
 		end           Response      // of the first request
 		want          int           // the duplicate's status
@@ -25,12 +24,9 @@ func TestDuplicateWaits(t *testing.T) {
 	}{
 		"off":                         {want: 409},
 		"on":                          {wait: time.Minute, want: 201, least: takes, most: takes + time.Second},
-		"by the engine":               {engine: time.Minute, want: 201, least: takes, most: takes + time.Second},
-		"off by the contract":         {engine: time.Minute, wait: -1, want: 409},
 		"too short":                   {wait: 5 * time.Second, want: 409, least: 4 * time.Second, most: 5 * time.Second},
 		"REST API":                    {wait: time.Minute, gateway: 29 * time.Second, want: 201, least: takes, most: takes + time.Second},
 		"gateway gives up":            {wait: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
-		"gateway, by the engine":      {engine: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
 		"gateway has given up":        {wait: time.Minute, gateway: -time.Second, want: 409},
 		"killed":                      {wait: time.Minute, kill: 10 * time.Second, want: 409, least: 6 * time.Second, most: 8 * time.Second},
 		"killed later, gateway first": {wait: time.Minute, kill: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
@@ -40,9 +36,9 @@ func TestDuplicateWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e, err := idem.New(memory(), &idem.Options{Wait: row.engine})
+				e, err := idem.New(memory(), &idem.Options{Wait: row.wait})
 				require.NoError(t, err)
-				c, err := New(e, AnyRoute(charge), SingleTenant, &Options{Wait: row.wait})
+				c, err := New(e, AnyRoute(charge), SingleTenant, nil)
 				require.NoError(t, err)
 				first := make(chan *Response, 1)
 				go func() {
@@ -86,9 +82,9 @@ func TestDuplicateWaits(t *testing.T) {
 // the same bytes.
 func TestDuplicatesAtTheSameMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, err := idem.New(memory(), nil)
+		e, err := idem.New(memory(), &idem.Options{Wait: time.Minute})
 		require.NoError(t, err)
-		c, err := New(e, AnyRoute(charge), SingleTenant, &Options{Wait: time.Minute})
+		c, err := New(e, AnyRoute(charge), SingleTenant, nil)
 		require.NoError(t, err)
 		n := 0 // one execution, or a race
 		answers := make(chan *Response)
@@ -119,37 +115,6 @@ func TestDuplicatesAtTheSameMoment(t *testing.T) {
 	})
 }
 
-// Where a client can follow the request, a duplicate is told so with 202.
-func TestDuplicateIsToldWhereToLook(t *testing.T) {
-	for at, want := range map[string]int{
-		"/payments/status/1": 202, "https://api.example.com/status?id=1&v=2": 202,
-		"": 409, "/a b": 409, "/a\r\nSet-Cookie: a=b": 409, "/ö": 409, "http://[::1": 409,
-	} {
-		c := newContract(t, memory(), func(o *Options) {
-			o.Location = func(_ context.Context, r *Request) string {
-				require.Equal(t, "/payments", r.Route)
-				return at
-			}
-		})
-		res := inFlight(t, c)
-		require.Equal(t, want, res.Status, at)
-		require.NotEmpty(t, res.Headers["Retry-After"])
-		var p Problem
-		require.NoError(t, json.Unmarshal(res.Body, &p))
-		require.Equal(t, CodeInProgress, p.Code)
-		require.Equal(t, want, p.Status)
-		require.True(t, p.Retryable)
-		location, ok := res.Headers["Location"]
-		require.Equal(t, want == 202, ok)
-		if ok {
-			require.Equal(t, at, location)
-			require.Equal(t, "application/json", res.Headers["Content-Type"])
-		} else {
-			require.Equal(t, ProblemMediaType, res.Headers["Content-Type"])
-		}
-	}
-}
-
 // A key belongs to its request as soon as that runs: another body is refused as reused, not
 // as in progress, and runs nothing.
 func TestOtherBodyWhileTheFirstRequestRuns(t *testing.T) {
@@ -166,18 +131,4 @@ func TestOtherBodyWhileTheFirstRequestRuns(t *testing.T) {
 	require.NoError(t, json.Unmarshal(other.Body, &p))
 	require.Equal(t, CodeKeyReused, p.Code)
 	require.Zero(t, n)
-}
-
-// Other refusals have no such place, and work that is accepted has.
-func TestLocationIsForWorkUnderWay(t *testing.T) {
-	located := func(o *Options) {
-		o.Location = func(context.Context, *Request) string { return "/status" }
-	}
-	for code, s := range situations() {
-		_, ok := s.get(t, located).Headers["Location"]
-		require.Equal(t, code == CodeInProgress || code == CodeAccepted, ok, code)
-	}
-	res := situations()[CodeAccepted].get(t, located)
-	require.Equal(t, 202, res.Status)
-	require.Contains(t, fmt.Sprint(string(res.Body)), CodeAccepted)
 }

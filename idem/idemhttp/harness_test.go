@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"log/slog"
 	"math/rand/v2"
@@ -16,8 +15,8 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -97,26 +96,15 @@ func serve(t testing.TB, c *Contract, r *Request, next Next) *Response {
 	return res
 }
 
-// unreachable is a store that is down.
-type unreachable struct{ idem.Store }
-
-func (unreachable) Acquire(context.Context, time.Time, protocol.Claim) error {
-	return &idem.StoreError{Op: "Acquire", Err: errors.New("connection refused to table of tenant crimson")}
+// broken is a store whose methods have a fault.
+func broken(store idem.Store, fault idemtest.Fault, methods ...idemtest.Method) *idemtest.Faults {
+	f := idemtest.NewFaults(store)
+	f.Always(fault, methods...)
+	return f
 }
 
-func (unreachable) Withdraw(context.Context, time.Time, protocol.Withdrawal) error { return nil }
-
-// occupied is a store in which a record stands in every claim's way.
-type occupied struct {
-	idem.Store
-	record idem.Record
-}
-
-func (s occupied) Acquire(_ context.Context, _ time.Time, c protocol.Claim) error {
-	rec := s.record
-	rec.ID, rec.Fingerprint = c.Record.ID, c.Record.Fingerprint
-	return &protocol.ConflictError{Existing: &rec}
-}
+// dying is a store to which a process writes no end.
+func dying(store idem.Store) idem.Store { return broken(store, idemtest.Deny, idemtest.Finish) }
 
 // problemIn reads a refusal of either profile.
 func problemIn(t testing.TB, res *Response) Problem {

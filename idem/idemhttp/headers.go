@@ -1,33 +1,14 @@
 package idemhttp
 
 import (
-	"maps"
-	"slices"
+	"fmt"
 	"strings"
+
+	"github.com/idem-go/idempotency/idem"
 )
 
-// headerSet is a set of header names in lower case: those that are true, and with others
-// all that are not in it.
+// headerSet is a set of header names in lower case.
 type headerSet map[string]bool
-
-// others, which is no header's name, says whether a set has the names that it does not list.
-const others = ""
-
-// ofMeaning are the headers without which nobody can read a body (RFC 9110 8.3 and 8.4).
-var ofMeaning = []string{"content-type", "content-encoding"}
-
-// but returns the set of all names that are not to be kept.
-func (s headerSet) but(keep []string) headerSet {
-	if keep == nil {
-		return s
-	}
-	s = maps.Clone(s)
-	s[others] = true
-	for _, name := range slices.Concat(keep, ofMeaning) {
-		s[strings.ToLower(name)] = false
-	}
-	return s
-}
 
 // neverStored has the headers that belong to one exchange: cookies, what RFC 9110
 // 7.6.1 calls hop-by-hop, what authenticates (RFC 9110 11, RFC 7615, RFC 8053), when
@@ -48,32 +29,19 @@ var neverStored = headerSet{
 	"idempotency-original-date": true, "idempotency-expires": true,
 }
 
-// marks say that a response is a replay and when it was recorded. A response has
+// replayHeaders say that a response is a replay and when it was recorded. A response has
 // those of this contract or none: what a handler passes on from another service
 // would be taken for them.
-var marks = headerSet{
+var replayHeaders = headerSet{
 	"idempotency-replayed": true, "idempotent-replayed": true,
 	"idempotency-original-date": true, "idempotency-expires": true,
-}
-
-// with returns the set with more names.
-func (s headerSet) with(names []string) headerSet {
-	if len(names) == 0 {
-		return s
-	}
-	s = maps.Clone(s)
-	for _, name := range names {
-		s[strings.ToLower(name)] = true
-	}
-	return s
 }
 
 // has looks up a name in any case.
 func (s headerSet) has(name string) bool {
 	var lower [64]byte
 	if len(name) > len(lower) {
-		in, listed := s[strings.ToLower(name)]
-		return in || !listed && s[others]
+		return s[strings.ToLower(name)]
 	}
 	for i := 0; i < len(name); i++ {
 		c := name[i]
@@ -82,13 +50,12 @@ func (s headerSet) has(name string) bool {
 		}
 		lower[i] = c
 	}
-	in, listed := s[string(lower[:len(name)])] // no copy
-	return in || !listed && s[others]
+	return s[string(lower[:len(name)])] // no copy
 }
 
-// keeps returns a function that tells which headers of the response are stored:
-// all but those never stored and those that its Connection header names.
-func (r *Response) keeps(never headerSet) func(name string) bool {
+// keeps returns a function that reports which headers of the response are stored:
+// all but those that belong to one exchange and those that its Connection header names.
+func (r *Response) keeps() func(name string) bool {
 	var named []string
 	note := func(v string) {
 		for name := range strings.SplitSeq(v, ",") {
@@ -113,6 +80,42 @@ func (r *Response) keeps(never headerSet) func(name string) bool {
 				return false
 			}
 		}
-		return !never.has(name)
+		return !neverStored.has(name)
 	}
+}
+
+// OnlyHeaders is an [Options.Redact] by which the named headers are stored, in any case, and no
+// others. Content-Type and Content-Encoding are always stored: a body cannot be read without
+// them. A name that is no header's, or that of a header that is never stored, such as Set-Cookie,
+// panics.
+func OnlyHeaders(names ...string) func(*Response) {
+	kept := headerNames("OnlyHeaders", names)
+	for name := range kept {
+		if neverStored.has(name) {
+			panic(&idem.ConfigError{
+				What:    "idemhttp.OnlyHeaders",
+				Problem: fmt.Sprintf("%q belongs to one exchange and is never stored: leave it out", name),
+			})
+		}
+	}
+	kept["content-type"], kept["content-encoding"] = true, true
+	return func(r *Response) { r.dropHeaders(kept.has) }
+}
+
+// WithoutHeaders is an [Options.Redact] by which the named headers, in any case, are not stored. A
+// name that is no header's panics.
+func WithoutHeaders(names ...string) func(*Response) {
+	dropped := headerNames("WithoutHeaders", names)
+	return func(r *Response) { r.dropHeaders(func(name string) bool { return !dropped.has(name) }) }
+}
+
+func headerNames(what string, names []string) headerSet {
+	s := headerSet{}
+	for _, name := range names {
+		if !isToken(name) {
+			panic(&idem.ConfigError{What: "idemhttp." + what, Problem: fmt.Sprintf("%q is not a header name", name)})
+		}
+		s[strings.ToLower(name)] = true
+	}
+	return s
 }

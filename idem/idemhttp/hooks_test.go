@@ -17,11 +17,11 @@ func TestHooksThatPanic(t *testing.T) {
 	}{
 		"Refresh": {func(o *Options) { o.Refresh = func(context.Context, *Request, *Response) { panic("refresh") } }, 503},
 		"Migrate": {func(o *Options) { o.ResponseVersion = 1; o.Migrate = func(int, *Response) error { panic("migrate") } }, 503},
-		"Members": {func(o *Options) {
-			o.ProblemMembers = func(context.Context, *Request, Code) map[string]any { panic("members") }
-		}, 422},
-		"Headers": {func(o *Options) {
-			o.Headers = func(context.Context, *Request, Code) map[string]string { panic("headers") }
+		"OnRefusal": {func(o *Options) {
+			o.OnRefusal = func(_ context.Context, _ *Request, f *Refusal) {
+				f.Status = 500
+				panic("refusal")
+			}
 		}, 422},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,10 +38,6 @@ func TestHooksThatPanic(t *testing.T) {
 			require.Equal(t, 1, n)
 		})
 	}
-	at := newContract(t, memory(), func(o *Options) {
-		o.Location = func(context.Context, *Request) string { panic("location") }
-	})
-	require.Empty(t, at.location(t.Context(), payment()))
 }
 
 // What told of the body's bytes goes with them where a hook has changed them, unless
@@ -108,8 +104,8 @@ func TestDatesAreNotReplayed(t *testing.T) {
 	require.NotContains(t, again.Headers, "Age")
 }
 
-// Refusals tell caches nothing and people where to read on, and bear what the service
-// adds, which cannot take the contract's own away.
+// Refusals are not cached and have the headers that the service adds, which cannot replace the
+// contract's own.
 func TestHeadersOfRefusals(t *testing.T) {
 	noKey := func(r *Request) { delete(r.Header, "idempotency-key") }
 	n := 0
@@ -117,10 +113,10 @@ func TestHeadersOfRefusals(t *testing.T) {
 		serve(t, newContract(t, memory()), payment(noKey), counting(&n, created())).Headers)
 
 	c := newContract(t, memory(), func(o *Options) {
-		o.Documentation = "https://example.com/docs#idempotency"
-		o.Headers = func(_ context.Context, r *Request, code Code) map[string]string {
-			require.Equal(t, CodeKeyMissing, code)
-			return map[string]string{
+		o.OnRefusal = func(_ context.Context, r *Request, f *Refusal) {
+			require.Equal(t, CodeKeyMissing, f.Code)
+			f.Headers = map[string]string{
+				"Link":                        `<https://example.com/docs#idempotency>; rel="describedby"`,
 				"Access-Control-Allow-Origin": r.Header["origin"][0], "cache-control": "private",
 				"content-type": "text/html", "Retry-After": "1", "LOCATION": "/x", "Content-Length": "1",
 				HeaderReplayed: "true", "Bad name": "x", "X-Split": "a\r\nb: c", "X-Nul": "a\x00",
@@ -132,9 +128,4 @@ func TestHeadersOfRefusals(t *testing.T) {
 		"Link": `<https://example.com/docs#idempotency>; rel="describedby"`,
 	}, serve(t, c, payment(noKey, func(r *Request) { r.Header["origin"] = []string{"https://shop.example"} }), counting(&n, created())).Headers)
 	require.Zero(t, n)
-
-	for _, bad := range []string{"a b", "https://e.com/<x>", "https://e.com/%zz", "a\nb"} {
-		_, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &Options{Documentation: bad})
-		require.ErrorContains(t, err, "Documentation")
-	}
 }

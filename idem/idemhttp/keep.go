@@ -19,12 +19,12 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 		}
 		return nil, ans
 	}
-	ans.Value, ans.Kept, ans.ResponseVersion = given, kept(given.Status), c.opts.ResponseVersion
+	ans.Value, ans.Summary, ans.ResponseVersion = given, kept(given.Status), c.opts.ResponseVersion
 	if err == nil {
 		ans.Class = c.classOf(given.Status)
 		ans.Cause = statusError(given.Status)
 	}
-	body, invalid := encode(given, c.never)
+	body, invalid := encode(given)
 	if invalid == nil {
 		live, invalid = decode(body)
 	}
@@ -35,7 +35,7 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 		}
 		return given, ans
 	}
-	live.addWithheld(given, c.never)
+	live.addWithheld(given)
 	if c.opts.Redact != nil {
 		if body, invalid = c.redacted(given); invalid != nil {
 			ans.Omitted = invalid
@@ -48,7 +48,7 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 
 // refused makes an answer of the service's response to a refused unit of work.
 func (c *Contract) refused(ctx context.Context, reason error) (live *Response, ans idem.Answer) {
-	given, err := c.opts.Refused(ctx, reason)
+	given, err := c.opts.OnUnitRefused(ctx, reason)
 	if given == nil && err == nil {
 		err = reason
 	}
@@ -69,7 +69,7 @@ func (c *Contract) redacted(given *Response) (body []byte, err error) {
 		return nil, fmt.Errorf("idemhttp: Redact changed the status from %d to %d: leave Response.Status as it is in Redact", given.Status, r.Status)
 	}
 	r.dropStale(given)
-	return encode(r, c.never)
+	return encode(r)
 }
 
 // statusError is the failure of an operation that answers with a refusal.

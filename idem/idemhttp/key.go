@@ -22,60 +22,55 @@ const (
 	MaxKey = 255
 )
 
-// KeyFunc finds the key of a request that has no header for it. It returns [ErrNoKey] or ""
-// if there is none. The answer is then 400, and also after an error that matches
-// [idem.ErrKeyInvalid]. Any other error goes to the runtime unchanged. It must be safe for
-// concurrent use.
-type KeyFunc func(ctx context.Context, r *Request) (string, error)
-
-// ErrNoKey says that the request has no key.
+// ErrNoKey is the error of a [KeyFunc] for a request without a key.
 var ErrNoKey = errors.New("idemhttp: the request has no key")
 
 // key finds the request's key as the options say, makes a random one if a key is optional,
-// or says why there is none.
-func (c *Contract) key(ctx context.Context, r *Request) (value string, no *refusal, err error) {
+// or returns why there is none.
+func (c *Contract) key(ctx context.Context, r *Request) (value string, no *situation, err error) {
 	if value, no, err = c.givenKey(ctx, r); no != nil && no.code == CodeKeyMissing && c.opts.KeyOptional {
 		return uuid7(c.engine.Now()), nil, nil
 	}
 	return value, no, err
 }
 
-func (c *Contract) givenKey(ctx context.Context, r *Request) (value string, no *refusal, err error) {
-	if c.opts.Key != nil {
-		value, err = c.opts.Key(ctx, r)
+func (c *Contract) givenKey(ctx context.Context, r *Request) (value string, no *situation, err error) {
+	source := &c.opts.Key
+	if source.from != nil {
+		value, err = source.from(ctx, r)
 		switch {
 		case errors.Is(err, ErrNoKey), err == nil && value == "":
-			return "", &refusal{code: CodeKeyMissing}, nil
+			return "", &situation{code: CodeKeyMissing}, nil
 		case errors.Is(err, idem.ErrKeyInvalid):
-			return "", &refusal{code: CodeKeyInvalid}, nil
+			return "", &situation{code: CodeKeyInvalid}, nil
 		}
 		return value, nil, err
 	}
-	if c.opts.KeyPointer != "" {
-		var no *refusal
-		if value, no = bodyKey(r.Body, c.opts.KeyPointer); no != nil {
+	if source.pointer != "" {
+		var no *situation
+		if value, no = bodyKey(r.Body, source.pointer); no != nil {
 			return "", no, nil
 		}
 		err = c.checkKey(value)
 	} else {
-		values := r.header(c.opts.KeyHeader)
+		values := r.header(source.header)
 		if len(values) == 0 {
-			return "", &refusal{code: CodeKeyMissing}, nil
+			return "", &situation{code: CodeKeyMissing}, nil
 		}
 		if value, err = c.parseKey(values); err == nil {
 			err = c.checkKey(value)
 		}
 	}
 	if err != nil {
-		return "", &refusal{code: CodeKeyInvalid, why: err.Error()}, nil
+		return "", &situation{code: CodeKeyInvalid, why: err.Error()}, nil
 	}
 	return value, nil, nil
 }
 
-// bodyKey reads the key from its field in the body, or says why there is none.
-func bodyKey(body []byte, pointer string) (string, *refusal) {
+// bodyKey reads the key from its field in the body, or returns why there is none.
+func bodyKey(body []byte, pointer string) (string, *situation) {
 	if len(bytes.TrimSpace(body)) == 0 {
-		return "", &refusal{code: CodeKeyMissing}
+		return "", &situation{code: CodeKeyMissing}
 	}
 	values, err := canonical.Values(body, "body", pointer)
 	if err == nil {
@@ -83,11 +78,11 @@ func bodyKey(body []byte, pointer string) (string, *refusal) {
 	}
 	switch missing, ok := errors.AsType[*canonical.ValueError](err); {
 	case !ok:
-		return "", &refusal{code: CodeNotCanonical, why: "the key is read from it, and " + err.Error()}
+		return "", &situation{code: CodeNotCanonical, why: "the key is read from it, and " + err.Error()}
 	case missing.Absent:
-		return "", &refusal{code: CodeKeyMissing}
+		return "", &situation{code: CodeKeyMissing}
 	}
-	return "", &refusal{code: CodeKeyInvalid, why: err.Error()}
+	return "", &situation{code: CodeKeyInvalid, why: err.Error()}
 }
 
 // parseKey reads the key from its header, unchanged in the Stripe profile and otherwise by

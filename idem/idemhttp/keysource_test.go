@@ -15,7 +15,7 @@ import (
 )
 
 func TestKeyHeaderIsConfigurable(t *testing.T) {
-	c, n := newContract(t, memory(), func(o *Options) { o.KeyHeader = "X-Request-Id" }), 0
+	c, n := newContract(t, memory(), func(o *Options) { o.Key = KeyHeader("X-Request-Id") }), 0
 	require.Contains(t, string(serve(t, c, payment(), counting(&n, created())).Body), CodeKeyMissing)
 	r := payment(func(r *Request) { r.Header = map[string][]string{"x-REQUEST-id": {`"` + testKey + `"`}} })
 	for range 2 {
@@ -78,7 +78,7 @@ func TestKeyFromTheBody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, n := memory(), 0
-			c := newContract(t, store, func(o *Options) { o.KeyPointer = row.pointer })
+			c := newContract(t, store, func(o *Options) { o.Key = KeyPointer(row.pointer) })
 			r := payment(func(r *Request) {
 				r.Body, r.Header = []byte(row.body), map[string][]string{"idempotency-key": {testKey}}
 			})
@@ -106,7 +106,7 @@ func TestKeyFromTheBody(t *testing.T) {
 // comes from.
 func TestShortIDsFromTheBody(t *testing.T) {
 	store, n := memory(), 0
-	c := newContract(t, store, func(o *Options) { o.KeyPointer, o.MinKey = "/id", 1 })
+	c := newContract(t, store, func(o *Options) { o.Key, o.MinKey = KeyPointer("/id"), 1 })
 	send := func(body string) *Response {
 		return serve(t, c, payment(func(r *Request) { r.Body = []byte(body) }), counting(&n, created()))
 	}
@@ -138,10 +138,10 @@ func TestKeyFromAFunction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store, n := memory(), 0
 			c := newContract(t, store, func(o *Options) {
-				o.Key = func(_ context.Context, r *Request) (string, error) {
+				o.Key = KeyFrom(func(_ context.Context, r *Request) (string, error) {
 					require.Equal(t, "/payments", r.Route)
 					return row.key, row.err
-				}
+				})
 			})
 			r := payment(func(r *Request) { r.Header["idempotency-key"] = nil })
 			res, err := c.Serve(t.Context(), r, counting(&n, created()))
@@ -213,7 +213,7 @@ func TestUnusablePrincipal(t *testing.T) {
 		code Code
 	}{
 		"empty":         {func(context.Context, *Request) (string, error) { return "", nil }, CodePrincipalMissing},
-		"none":          {func(context.Context, *Request) (string, error) { return "", ErrNoTenant }, CodePrincipalMissing},
+		"none":          {func(context.Context, *Request) (string, error) { return "", ErrTenantMissing }, CodePrincipalMissing},
 		"no tenant":     {SingleTenant, CodePrincipalMissing},
 		"too long":      {func(context.Context, *Request) (string, error) { return strings.Repeat("p", 1024), nil }, CodePrincipalMissing},
 		"long with key": {func(context.Context, *Request) (string, error) { return strings.Repeat("p", 1000), nil }, CodeKeyInvalid},
@@ -250,7 +250,7 @@ func TestLongKeyWithPrincipal(t *testing.T) {
 // whatever reaches the store matches the grammar.
 func checkBody(t testing.TB, body string) (reached bool) {
 	store, n := memory(), 0
-	c := newContract(t, store, func(o *Options) { o.KeyPointer = "/a/id" })
+	c := newContract(t, store, func(o *Options) { o.Key = KeyPointer("/a/id") })
 	res := serve(t, c, payment(func(r *Request) { r.Body = []byte(body) }), counting(&n, created()))
 	key, no := bodyKey([]byte(body), "/a/id")
 	if no == nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,8 +34,6 @@ type accepted interface {
 	// asks reports whether status serves the request.
 	asks(r *Request) bool
 	status(ctx context.Context, r *Request) (*Response, error)
-	// isStatus reports whether a route of the API is one of a status, which needs no operation.
-	isStatus(name string) bool
 }
 
 // LaterRoutes are the routes, as in [Routes], whose operations are accepted for later, for
@@ -47,12 +46,12 @@ type LaterRoutes map[string]Later
 // follow it, Retry-After and [LaterState] as its body. The same request again gets the same, or
 // the outcome once there is one, and another body under its key is refused as always.
 //
-// The contract also serves the Location, in every method that asks for it: GET and HEAD tell the
-// same, and DELETE cancels the work, with 204, as long as no worker has claimed it. These need no
-// key. The outcome is the worker's result as JSON with status 200, or a problem. Who is not of the
-// tenant gets the same 404 as for an id that never was; within the tenant the id is enough, also
+// The contract also serves the Location, in every method that asks for it: GET and HEAD answer
+// alike, and DELETE cancels the work, with 204, as long as no worker has claimed it. These need no
+// key. The outcome is the worker's result as JSON with status 200, or a problem. Other tenants
+// get the same 404 as for an id that never was; within the tenant the id is enough, also
 // with [Options.Principal]. [Options.Refresh], Migrate and Redact are about responses of handlers,
-// and do not see these. [Options.Headers] adds its headers here too, under [CodeAccepted].
+// and do not see these. [Options.OnRefusal] adds its headers here too, under [CodeAccepted].
 type Later struct {
 	// Status is the template of the path at which a client follows the request, such as
 	// "/statements/{id}". Its last segment is the parameter for the id; parameters before that
@@ -70,21 +69,21 @@ type Later struct {
 	// be recorded, or with the principal. Requests are compared by their whole body all the same. An
 	// error accepts nothing: one that matches [*fingerprint.NotCanonicalError] is answered with 400 and
 	// its reason, any other is returned by [Contract.Serve]. [InputOf] refuses bodies that the worker
-	// could not decode, which would go to people. Nil takes the body as it is.
+	// could not decode, which would be escalated to operators. Nil takes the body as it is.
 	Input func(ctx context.Context, r *Request) ([]byte, error)
 
 	// For is how long the work may wait for its worker before a sweep gives it up; zero means
 	// [later.DefaultFor].
 	For time.Duration
 
-	// SeeOther returns where the resource is that the work has made, from its result: the
+	// ResultLocation returns where the resource is that the work has made, from its result: the
 	// outcome is then 303 with this Location, an absolute path or a URL. If it returns "" or
 	// nothing that can be a Location, or is nil, the outcome is 200 with the result.
-	SeeOther func(result []byte) string
+	ResultLocation func(result []byte) string
 
 	// Failed makes the answer for a worker's recorded failure, such as a problem of the service's
-	// own. If it returns nil, or is nil, the answer is 500 operation_failed, which tells no
-	// details. It is not asked about what nobody has begun.
+	// own. If it returns nil, or is nil, the answer is 500 operation_failed, without
+	// details. It is not called for work that no worker has begun.
 	Failed func(f idem.Failure) *Response
 }
 
@@ -198,17 +197,17 @@ func (c *laters) accept(ctx context.Context, r *Request, call idem.Call) (*Respo
 	return res, true, err
 }
 
-// record records what a request asks for, or tells what has become of it.
+// record records the requested work, or answers with its progress.
 func (c *laters) record(ctx context.Context, r *Request, l *laterRoute, call idem.Call) (*Response, error) {
 	if !r.isJSON() || !json.Valid(r.Body) {
-		return c.refusal(ctx, r, &refusal{code: CodeNotCanonical, why: "this route takes a body in JSON that is declared as application/json"}), nil
+		return c.refusal(ctx, r, &situation{code: CodeNotCanonical, why: "this route takes a body in JSON that is declared as application/json"}), nil
 	}
 	input := r.Body
 	if l.Input != nil {
 		var err error
 		input, err = l.Input(ctx, r)
 		if bad, ok := errors.AsType[*fingerprint.NotCanonicalError](err); ok {
-			return c.refusal(ctx, r, &refusal{code: CodeNotCanonical, why: bad.Reason}), nil
+			return c.refusal(ctx, r, &situation{code: CodeNotCanonical, why: bad.Reason}), nil
 		}
 		if err != nil {
 			return nil, err
@@ -221,23 +220,25 @@ func (c *laters) record(ctx context.Context, r *Request, l *laterRoute, call ide
 	call = later.Call(call, protocol.Later{Input: input, For: l.For}, l.Hand)
 	out, err := c.engine.Execute(ctx, call)
 	if large, ok := errors.AsType[*protocol.TooLargeError](err); ok {
-		return c.refusal(ctx, r, &refusal{code: CodeRequestTooLarge, why: "at most " + strconv.Itoa(large.Limit) + " bytes can be kept for later"}), nil
+		return c.refusal(ctx, r, &situation{code: CodeRequestTooLarge, why: "at most " + strconv.Itoa(large.Limit) + " bytes can be kept for later"}), nil
 	}
 	_, failed := errors.AsType[*idem.RecordedError](err)
-	res, err := c.told(ctx, r, l, &out, err)
+	res, err := c.progress(ctx, r, l, &out, err)
 	switch {
 	case err != nil:
 		return nil, err
 	case res.Status == http.StatusAccepted && out.StatusID != "":
 		res.Headers["Location"] = l.up + out.StatusID
-	case failed, out.State == idem.Completed && res.Status < 400:
-		c.markReplay(res, &out)
+	case failed, out.RecordState == idem.Completed && res.Status < 400:
+		c.addReplayHeaders(res, &out)
 	}
 	return res, nil
 }
 
-// told is what a client is told of accepted work, by its request sent again or by its status.
-func (c *laters) told(ctx context.Context, r *Request, l *laterRoute, out *idem.Outcome, err error) (*Response, error) {
+// progress answers a request that is sent again, or a request for the status of accepted work.
+func (c *laters) progress(
+	ctx context.Context, r *Request, l *laterRoute, out *idem.Outcome, err error,
+) (*Response, error) {
 	if failed, ok := errors.AsType[*idem.RecordedError](err); ok {
 		return c.failed(ctx, r, l, failed.Failure), nil
 	}
@@ -248,9 +249,9 @@ func (c *laters) told(ctx context.Context, r *Request, l *laterRoute, out *idem.
 		}
 		return c.refusal(ctx, r, no), nil
 	}
-	switch out.State {
+	switch out.RecordState {
 	case idem.Unknown:
-		return c.refusal(ctx, r, &refusal{code: CodeOutcomeUnknown}), nil
+		return c.refusal(ctx, r, &situation{code: CodeOutcomeUnknown}), nil
 	case idem.Completed:
 		if _, err := decode(out.Body); err == nil {
 			// It was executed when the route was not accepted for later yet.
@@ -263,12 +264,12 @@ func (c *laters) told(ctx context.Context, r *Request, l *laterRoute, out *idem.
 		return c.done(ctx, r, l, out), nil
 	}
 	state := LaterState{State: idem.InProgress, ID: out.StatusID}
-	if out.State == idem.Pending {
+	if out.RecordState == idem.Pending {
 		state.State = idem.Pending
 	}
 	body, _ := json.Marshal(state) // two strings can always be encoded
 	res := c.plain(ctx, r, http.StatusAccepted, body)
-	// A client that asks four times in the time that it has waited already is told soon enough.
+	// Four requests in the time that the client has waited so far are often enough.
 	waited := c.engine.Now().Sub(out.CreatedAt)
 	after := min(max(waited/4, minRetryAfter), maxPoll)
 	res.Headers["Retry-After"] = strconv.Itoa(int((after + time.Second - 1) / time.Second))
@@ -281,7 +282,7 @@ const maxPoll = 30 * time.Second
 // done is the outcome of work that has completed.
 func (c *laters) done(ctx context.Context, r *Request, l *laterRoute, out *idem.Outcome) *Response {
 	at := ""
-	if l.SeeOther != nil && !safely(func() bool { at = l.SeeOther(slices.Clone(out.Body)); return true }) {
+	if l.ResultLocation != nil && !safely(func() bool { at = l.ResultLocation(slices.Clone(out.Body)); return true }) {
 		at = ""
 	}
 	if at != "" && isLinkTarget(at) {
@@ -294,6 +295,17 @@ func (c *laters) done(ctx context.Context, r *Request, l *laterRoute, out *idem.
 		res.Headers[HeaderExpires] = out.ExpiresAt.UTC().Format(http.TimeFormat)
 	}
 	return res
+}
+
+// isLinkTarget reports whether a text is a URL reference that can be in a header.
+func isLinkTarget(at string) bool {
+	for i := 0; i < len(at); i++ {
+		if at[i] <= ' ' || at[i] > '~' || at[i] == '<' || at[i] == '>' {
+			return false
+		}
+	}
+	_, err := url.Parse(at)
+	return err == nil
 }
 
 // failed is the outcome of work that has failed, or was never begun.
@@ -310,7 +322,7 @@ func (c *laters) failed(ctx context.Context, r *Request, l *laterRoute, f idem.F
 			return own.clone()
 		}
 	}
-	return c.refusal(ctx, r, &refusal{code: code})
+	return c.refusal(ctx, r, &situation{code: code})
 }
 
 // plain is an answer about accepted work that is no refusal. It has the headers of refusals, such
@@ -320,6 +332,6 @@ func (c *laters) plain(ctx context.Context, r *Request, status int, body []byte)
 	if len(body) > 0 {
 		res.Headers["Content-Type"] = "application/json"
 	}
-	c.addHeaders(ctx, r, CodeAccepted, res)
+	res.addHeaders(c.onRefusal(ctx, r, Problem{Code: CodeAccepted, Status: status}).Headers)
 	return res
 }

@@ -43,11 +43,6 @@ func (c *laters) find(r *Request) (*laterRoute, string) {
 	return found, id
 }
 
-func (c *laters) isStatus(name string) bool {
-	method, location, _ := parseRoute(name)
-	return c.byStatus[location] != nil && slices.Contains(statusMethods, method)
-}
-
 func (c *laters) status(ctx context.Context, r *Request) (*Response, error) {
 	l, id := c.find(r)
 	tenant, why, err := callerOf(ctx, r, c.tenant)
@@ -56,12 +51,12 @@ func (c *laters) status(ctx context.Context, r *Request) (*Response, error) {
 	}
 	var res *Response
 	if tenant == "" || l.op.Key(tenant, "k").Err() != nil {
-		res = c.refusal(ctx, r, &refusal{code: CodeTenantMissing, why: why})
+		res = c.refusal(ctx, r, &situation{code: CodeTenantMissing, why: why})
 	} else if strings.EqualFold(r.Method, http.MethodDelete) {
 		res, err = c.cancel(ctx, r, l, tenant, id)
 	} else {
 		out, asked := later.StatusOf(ctx, c.engine, l.op, tenant, id)
-		res, err = c.told(ctx, r, l, &out, asked)
+		res, err = c.progress(ctx, r, l, &out, asked)
 	}
 	if err != nil {
 		return nil, err
@@ -77,18 +72,18 @@ func (c *laters) cancel(ctx context.Context, r *Request, l *laterRoute, tenant, 
 	if err == nil {
 		return c.plain(ctx, r, http.StatusNoContent, nil), nil
 	}
-	return c.told(ctx, r, l, &idem.Outcome{}, err)
+	return c.progress(ctx, r, l, &idem.Outcome{}, err)
 }
 
 // refuseStatus finds the row for an error that only accepted work has.
-func refuseStatus(err error) *refusal {
+func refuseStatus(err error) *situation {
 	switch {
 	case errors.Is(err, later.ErrNotAccepted):
-		return &refusal{code: CodeStatusNotFound}
+		return &situation{code: CodeStatusNotFound}
 	case errors.Is(err, later.ErrExpired):
-		return &refusal{code: CodeExpired}
+		return &situation{code: CodeExpired}
 	case errors.Is(err, later.ErrBegun):
-		return &refusal{code: CodeBegun}
+		return &situation{code: CodeBegun}
 	}
 	return nil
 }

@@ -121,19 +121,6 @@ func TestRetryAfterGrowsWithTheWait(t *testing.T) {
 	}
 }
 
-// The routes of a status need no operation.
-func TestAStatusIsNoRouteWithoutAnOperation(t *testing.T) {
-	o := &Options{
-		Methods: []string{"POST", "DELETE"}, Later: LaterRoutes{"POST /statements": {Status: "/statements/{id}"}},
-		KnownRoutes: []string{"POST /statements", "GET /statements/{id}", "DELETE /statements/{id}"},
-	}
-	_, err := New(newEngine(t, memory()), Routes{"POST /statements": statement}, SingleTenant, o)
-	require.NoError(t, err)
-	o.KnownRoutes = append(o.KnownRoutes, "DELETE /payments/{id}")
-	_, err = New(newEngine(t, memory()), Routes{"POST /statements": statement}, SingleTenant, o)
-	require.ErrorContains(t, err, `["DELETE /payments/{id}"]`)
-}
-
 // The fragment says what the 202 looks like.
 func TestFragmentHasTheStateOfAcceptedWork(t *testing.T) {
 	b := newBureau(t, memory())

@@ -69,7 +69,7 @@ func newBureau(t *testing.T, store idem.Store, change ...func(*Later, *Options))
 func tenantHeader(_ context.Context, r *Request) (string, error) {
 	v := r.header("Tenant")
 	if len(v) == 0 {
-		return "", ErrNoTenant
+		return "", ErrTenantMissing
 	}
 	return v[0], nil
 }
@@ -171,6 +171,22 @@ func (b *bureau) state(r heard) LaterState {
 	return s
 }
 
+// Answers about accepted work have the service's headers as refusals have, and nothing else of
+// what it changes.
+func TestHeadersOfAnswersAboutAcceptedWork(t *testing.T) {
+	b := newBureau(t, memory(), func(_ *Later, o *Options) {
+		o.OnRefusal = func(_ context.Context, r *Request, f *Refusal) {
+			require.Equal(t, CodeAccepted, f.Code)
+			require.Equal(t, 202, f.Status)
+			f.Status, f.Members = 400, map[string]any{"state": "spoofed"}
+			f.Headers = map[string]string{"Access-Control-Allow-Origin": "*"}
+		}
+	})
+	accepted := b.post(june)
+	require.Equal(t, idem.Pending, b.state(accepted).State)
+	require.Equal(t, "*", accepted.header.Get("Access-Control-Allow-Origin"))
+}
+
 func TestAcceptedWorkIsFollowedToItsResult(t *testing.T) {
 	b := newBureau(t, memory())
 	first := b.post(june)
@@ -240,12 +256,12 @@ func TestOutcomesOfAcceptedWork(t *testing.T) {
 		},
 		"a resource": {
 			change: func(l *Later, _ *Options) {
-				l.SeeOther = func(result []byte) string { return "/archive/" + string(result[9:10]) }
+				l.ResultLocation = func(result []byte) string { return "/archive/" + string(result[9:10]) }
 			},
 			end: func(b *bureau) { require.NoError(b, b.work(nil)) }, status: 303,
 		},
 		"no resource": {
-			change: func(l *Later, _ *Options) { l.SeeOther = func([]byte) string { return "not a\nlink" } },
+			change: func(l *Later, _ *Options) { l.ResultLocation = func([]byte) string { return "not a\nlink" } },
 			end:    func(b *bureau) { require.NoError(b, b.work(nil)) }, status: 200,
 		},
 		"expired": {end: func(b *bureau) { require.NoError(b, b.work(nil)); b.pass(48 * time.Hour) }, status: 410, code: CodeExpired, again: 202},

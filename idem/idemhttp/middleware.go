@@ -82,12 +82,17 @@ type MiddlewareOptions struct {
 // Around a mux or another router it works by the path, see [Routes]. Requests for which an
 // [http.ServeMux] has no handler are then passed to it unchanged.
 //
+// A framework whose handlers return errors may write the answer to an error outside of what the
+// middleware wraps, as echo's WrapMiddleware does: the middleware then sees an empty 200 and
+// records that. Put the middleware around such a framework as a whole.
+//
 // In shadow ([idem.Operation.Shadow]) a request is served as without the middleware, only that
 // its body is read first, up to MaxRequest: nothing is buffered, dropped or detached. A body
-// over HTTP/2 without a length is left to the handler unread, and the request told as not
+// over HTTP/2 without a length is left to the handler unread, and the request reported as not
 // observed, since its client may wait for the answer before it sends the rest. Its token is that
-// of the key in the header; only a key from the body or from [Options].Key is then not known. Over HTTP/1 such a handler
-// ([http.ResponseController.EnableFullDuplex]) would wait for ever: leave it outside.
+// of the key in the header; only a key from the body or from a [KeyFunc] is then not known. Over
+// HTTP/1 such a handler ([http.ResponseController.EnableFullDuplex]) would wait for ever: leave it
+// outside.
 //
 // A panic of the handler, even [http.ErrAbortHandler], is recorded and continues.
 // A mistake in the set-up (a nil handler, a negative limit) panics with a
@@ -187,7 +192,7 @@ func logged(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // readBody reads the request's body, or says why it cannot be.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *refusal) {
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *situation) {
 	if r.Body == nil {
 		return nil, nil
 	}
@@ -195,9 +200,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *ref
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, &refusal{code: CodeRequestTooLarge, why: fmt.Sprintf("it has more than %d bytes", limit)}
+		return nil, &situation{code: CodeRequestTooLarge, why: fmt.Sprintf("it has more than %d bytes", limit)}
 	case err != nil:
-		return nil, &refusal{code: CodeRequestIncomplete, after: minRetryAfter}
+		return nil, &situation{code: CodeRequestIncomplete, after: minRetryAfter}
 	}
 	return body, nil
 }

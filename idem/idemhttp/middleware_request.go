@@ -45,7 +45,7 @@ func (o *MiddlewareOptions) request(r *http.Request, body []byte) *Request {
 		out.Identity = o.Identity(withBody(r.WithContext(r.Context()), body))
 	}
 	if o.Route != nil {
-		// The router does not tell which parameters it found, so the path counts.
+		// The router does not report which parameters it found, so the path counts.
 		if out.Route = o.Route(withBody(r.WithContext(r.Context()), body)); out.Route != "" {
 			out.PathParameters = map[string]string{wholePath: out.Path}
 		}

@@ -139,7 +139,7 @@ func (r *Response) writeTo(w http.ResponseWriter, to *http.Request) {
 	}
 	w.WriteHeader(r.Status)
 	if !bodiless {
-		_, _ = w.Write(body) // the client is gone; its retry gets the same
+		_, _ = w.Write(body) // the client has disconnected; its retry gets the same
 	}
 }
 

@@ -1,10 +1,12 @@
 package idemhttp
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -20,7 +22,7 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, w http.Respon
 	}
 	at := &Request{Method: r.Method, Path: r.URL.EscapedPath(), Route: templateOf(r.Pattern)}
 	if o.Route != nil {
-		// A panic of it is told when the request is made for the contract.
+		// A panic of it is reported when the request is made for the contract.
 		safely(func() bool { at.Route = o.Route(r); return true })
 	}
 	op, yes := c.inShadow(at)
@@ -28,7 +30,7 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, w http.Respon
 		return false
 	}
 	inner := r.WithContext(r.Context())
-	build := func() (*Request, *refusal, error) {
+	build := func() (*Request, *situation, error) {
 		if r.ContentLength < 0 && r.ProtoMajor >= 2 {
 			return o.request(r, nil), nil, errConversation
 		}
@@ -49,16 +51,16 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, w http.Respon
 		s := &observedWriter{ResponseWriter: w, keep: op.Classify != nil, limit: o.MaxResponse}
 		given := inner.WithContext(ctx)
 		// The server, and middlewares outside, read of the request afterwards what the handler
-		// found in it: its form, its pattern and path values, say.
+		// found in it: such as its form, its pattern and path values.
 		defer func() { passBack(r, inner, given) }()
-		next.ServeHTTP(s.writer(), given)
+		next.ServeHTTP(s, given)
 		return s.response(), nil
 	})
 	return true
 }
 
 // passBack writes into the request what a handler has changed in its copy, and nothing else:
-// a log or a watchdog outside may read the request beside the handler. Of path values it
+// a log or a watchdog outside may read the request while the handler runs. Of path values it
 // finds those that the pattern names. The body is left out: a server closes its own.
 func passBack(to, was, now *http.Request) {
 	outer, before, after := reflect.ValueOf(to).Elem(), reflect.ValueOf(was).Elem(), reflect.ValueOf(now).Elem()
@@ -85,26 +87,26 @@ func sameField(a, b reflect.Value) bool {
 	return a.Equal(b)
 }
 
-// errConversation is told of a request that may be a half of a conversation, such as a stream
-// of gRPC: its client may send the rest only after the beginning of an answer, and who reads
-// everything first would wait for ever.
+// errConversation is reported for a request that may be a half of a conversation, such as a stream
+// of gRPC: its client may send the rest only after the beginning of an answer, and a reader of the
+// whole body would wait for ever.
 var errConversation = &protocol.UnobservedError{
 	Err: errors.New("idemhttp: a body over HTTP/2 without a length is left to the handler unread, since its client may send the rest only after the beginning of an answer"),
 }
 
 // peekBody reads the request's body and puts it back, with what is left of a body that is
 // larger than the limit, or breaks off.
-func peekBody(r *http.Request, limit int64) ([]byte, *refusal) {
+func peekBody(r *http.Request, limit int64) ([]byte, *situation) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
-	rest, no := io.Reader(r.Body), (*refusal)(nil)
+	rest, no := io.Reader(r.Body), (*situation)(nil)
 	switch {
 	case err != nil:
-		rest, no = failing{err}, &refusal{code: CodeRequestIncomplete}
+		rest, no = failing{err}, &situation{code: CodeRequestIncomplete}
 	case int64(len(body)) > limit:
-		no = &refusal{code: CodeRequestTooLarge}
+		no = &situation{code: CodeRequestTooLarge}
 	}
 	r.Body = struct {
 		io.Reader
@@ -167,50 +169,35 @@ func (s *observedWriter) ReadFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-// CloseNotify is that of the writer, which some routers ask for unseen; without one nothing
-// is ever told.
+// Flush is that of [http.Flusher]. This and the next methods are the writer's own, for handlers
+// that ask a writer for them by type. Where the writer has none, they do nothing or return
+// [http.ErrNotSupported].
+func (s *observedWriter) Flush() { _ = s.FlushError() }
+
+// FlushError is for [http.ResponseController].
+func (s *observedWriter) FlushError() error {
+	return http.NewResponseController(s.ResponseWriter).Flush()
+}
+
+// Hijack is that of [http.Hijacker].
+func (s *observedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(s.ResponseWriter).Hijack()
+}
+
+// Push is that of [http.Pusher].
+func (s *observedWriter) Push(target string, o *http.PushOptions) error {
+	if w, ok := s.ResponseWriter.(http.Pusher); ok {
+		return w.Push(target, o)
+	}
+	return http.ErrNotSupported
+}
+
+// CloseNotify returns nil, a channel without events, where the writer has none.
 func (s *observedWriter) CloseNotify() <-chan bool {
 	if w, ok := s.ResponseWriter.(interface{ CloseNotify() <-chan bool }); ok {
 		return w.CloseNotify()
 	}
 	return nil
-}
-
-// writer is the observed writer with the abilities that handlers ask a writer for by type.
-func (s *observedWriter) writer() http.ResponseWriter {
-	f, flushes := s.ResponseWriter.(http.Flusher)
-	h, hijacks := s.ResponseWriter.(http.Hijacker)
-	p, pushes := s.ResponseWriter.(http.Pusher)
-	switch {
-	case flushes && hijacks:
-		return struct {
-			*observedWriter
-			http.Flusher
-			http.Hijacker
-		}{s, f, h}
-	case flushes && pushes:
-		return struct {
-			*observedWriter
-			http.Flusher
-			http.Pusher
-		}{s, f, p}
-	case flushes:
-		return struct {
-			*observedWriter
-			http.Flusher
-		}{s, f}
-	case hijacks:
-		return struct {
-			*observedWriter
-			http.Hijacker
-		}{s, h}
-	case pushes:
-		return struct {
-			*observedWriter
-			http.Pusher
-		}{s, p}
-	}
-	return s
 }
 
 // response is what the operation's rules judge.

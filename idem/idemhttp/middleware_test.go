@@ -256,11 +256,11 @@ func TestErrorsOfTheMiddleware(t *testing.T) {
 func TestFromRequestOfAnotherGateway(t *testing.T) {
 	_, err := contractOf(t, memory(), tenantInHeader).Serve(t.Context(), payment(), nil)
 	require.ErrorContains(t, err, "reads requests of net/http, and this one is a <nil>")
-	for _, tenant := range []string{"", idem.NoTenant} {
+	for _, tenant := range []string{"", idem.SingleTenant} {
 		r := netRequest("POST", "/payments", "")
 		r.Header.Set("X-Tenant", tenant)
 		_, err = tenantInHeader(t.Context(), &Request{Source: r})
-		require.ErrorIs(t, err, ErrNoTenant)
+		require.ErrorIs(t, err, ErrTenantMissing)
 	}
 }
 
@@ -282,10 +282,10 @@ func TestIdentityOfTheMiddleware(t *testing.T) {
 // A function that reads the body takes nothing away from the handler.
 func TestSourceHasABodyOfItsOwn(t *testing.T) {
 	c := netContract(t, memory(), func(o *Options) {
-		o.Key = func(_ context.Context, r *Request) (string, error) {
+		o.Key = KeyFrom(func(_ context.Context, r *Request) (string, error) {
 			body, err := io.ReadAll(r.Source.(*http.Request).Body)
 			return "key-of-" + string(body), err
-		}
+		})
 	})
 	h := mounted(c, nil, func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

@@ -121,7 +121,7 @@ func TestFragmentHasEveryAnswer(t *testing.T) {
 		c := newContract(t, memory(), func(o *Options) { o.Profile = profile })
 		seen := map[string]int{}
 		for _, code := range codes(t) {
-			f := &refusal{code: code}
+			f := &situation{code: code}
 			if code == CodeOutcomeUnavailable {
 				f.status = 201
 			}

@@ -7,11 +7,9 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
-	"github.com/idem-go/idempotency/idem/internal/canonical"
 )
 
 // DefaultKeyHeader is the header of the key in
@@ -31,19 +29,8 @@ type Options struct {
 	// option existing records are not found.
 	Principal TenantFunc
 
-	// KeyHeader is the name of the key's header. Empty means [DefaultKeyHeader].
-	KeyHeader string
-
-	// KeyPointer names the body's field that is the key, as a JSON pointer
-	// (RFC 6901) such as "/id", for producers that set no headers. The body is read
-	// as JSON, whatever its declared type. The field is a string, or a plain integer whose
-	// digits are the key as they are written. The rules for bare keys apply to both (see
-	// MinKey for short ids). The header is then ignored. Empty means the header.
-	KeyPointer string
-
-	// Key finds the key in your own way. Header, body and MinKey are then ignored; only
-	// the limits of [idem.Operation.Key] apply. Nil means the header or KeyPointer.
-	Key KeyFunc
+	// Key says where the key is. The zero value is the header [DefaultKeyHeader].
+	Key KeySource
 
 	// MinKey is the least length of a key in characters, 1 to [MaxKey]. Zero means
 	// [DefaultMinKey], in the Stripe profile 1. With short keys two clients may use the same
@@ -55,27 +42,15 @@ type Options struct {
 	// transaction as usual. By default such a request is answered with 400.
 	KeyOptional bool
 
-	// Which requests need a key, and what tells one from another.
+	// Which requests need a key, and which parts of them are compared.
 
 	// Methods need a key; requests with other methods are passed on unchanged. Empty means
 	// POST and PATCH, which HTTP does not define as idempotent.
 	Methods []string
 
-	// KnownRoutes lists all routes of the API that the contract serves, as in
-	// [Routes]: [New] then refuses one that needs a key and declares no operation. Nil
-	// means that such a route is found when it is first requested, and answered with
-	// 500.
-	KnownRoutes []string
-
-	// Select says which parts of a JSON body tell one request from another; nil
+	// Select says which parts of a JSON body are compared; nil
 	// means all. A body that is not JSON counts as a whole.
 	Select *fingerprint.Select
-
-	// AnyStage leaves the API's stage out of the comparison: a request to one stage then
-	// gets the outcome of the same request to another stage. By default it is refused as
-	// a reuse of the key. If you change this option, a retry across the deployment looks
-	// like a reuse too.
-	AnyStage bool
 
 	// Later are the routes whose operations are accepted now and executed by a worker: a
 	// [LaterRoutes]. Nil means none.
@@ -86,24 +61,15 @@ type Options struct {
 	// Profile is the set of answers. The zero value is [IETF].
 	Profile Profile
 
-	// Overrides overrides single answers of the profile.
-	Overrides map[Code]Override
-
-	// ProblemMembers adds members to every problem, such as a trace id. It gets only the
-	// request that is answered. Members that the contract itself sets are left out. All
-	// are left out if they cannot be encoded as JSON. Nil adds none.
-	ProblemMembers func(ctx context.Context, r *Request, code Code) map[string]any
-
-	// Documentation is the URL of the page that tells the service's clients about
-	// keys. Every refusal links to it as in the IETF draft: Link: <URL>;
-	// rel="describedby" (RFC 8288). Empty means no link.
-	Documentation string
-
-	// Headers adds headers to every refusal, such as the CORS headers without which a
-	// browser's script cannot read it. It gets only the request that is answered. It may
-	// override Cache-Control, which is no-store, and Link. Other headers that the contract
-	// itself sets, and invalid headers, are left out. Nil adds none.
-	Headers func(ctx context.Context, r *Request, code Code) map[string]string
+	// OnRefusal changes refusals before they are sent: their status and texts, and the members
+	// and headers that the service adds. The IETF draft asks for a link to the service's page
+	// about keys:
+	//
+	//	f.Headers = map[string]string{"Link": `<https://example.com/docs/keys>; rel="describedby"`}
+	//
+	// The answers about accepted work ([Options.Later]) that are no refusals come here too, as
+	// [CodeAccepted]: only the headers count there. Nil changes nothing.
+	OnRefusal func(ctx context.Context, r *Request, f *Refusal)
 
 	// What a response means for its record.
 
@@ -116,36 +82,26 @@ type Options struct {
 	// first. Other statuses keep their meaning, see the package's documentation.
 	Status map[int]idem.Class
 
-	// Refused makes the response of a request whose unit of work was refused. With
+	// OnUnitRefused makes the response of a request whose unit of work was refused. With
 	// dynamostore.Tx a condition of the transaction did not hold, and nothing of it was
-	// written. Refused gets the error that the action's function returned. Its response
+	// written. OnUnitRefused gets the error that the action's function returned. Its response
 	// replaces the handler's and counts by its status: a 402 or 409 is recorded and
 	// replayed. If it returns an error or neither, the effect is as if the handler had
 	// returned the error. Nil means that the reason is the handler's error.
-	Refused func(ctx context.Context, reason error) (*Response, error)
+	OnUnitRefused func(ctx context.Context, reason error) (*Response, error)
 
 	// What is kept of a response, and what a replay consists of.
 
-	// NeverStore names more headers, in any case, that are not stored. The first caller
-	// gets them; a replay does not have them.
-	NeverStore []string
-
-	// KeepHeaders names the headers, in any case, that are stored, instead of NeverStore. The first
-	// caller gets all others too; a replay does not have them. Content-Type and
-	// Content-Encoding are always stored: a body cannot be read without them. An empty list that is not
-	// nil stores no more than those. Nil means that all headers are stored but those of NeverStore
-	// and those that belong to one exchange, such as Set-Cookie, which cannot be kept.
-	KeepHeaders []string
-
-	// Redact removes from a response what must not be kept, before it is stored. It
-	// works on a copy: the first caller gets the whole response, every later one
-	// the rest. A replay's body differs from the live one only by Redact, Refresh and
+	// Redact removes from a response what must not be kept, before it is stored, such as
+	// [OnlyHeaders] or [WithoutHeaders]. Headers that belong to one exchange, such as
+	// Set-Cookie, are never stored. It works on a copy: the first caller gets the whole
+	// response, every later one the rest. A replay's body differs from the live one only by Redact, Refresh and
 	// Migrate. Redact must not change the status. If it panics, the outcome is recorded
 	// without its response. Nil means that nothing is removed.
 	Redact func(*Response)
 
 	// Refresh renews outdated parts of a replay, such as a signed link or a header
-	// that depends on this request. It works on a copy, and the marks of a replay are
+	// that depends on this request. It works on a copy, and the headers of a replay are
 	// set after it. Nil means that replays are as recorded, byte for byte.
 	Refresh func(ctx context.Context, r *Request, res *Response)
 
@@ -160,26 +116,11 @@ type Options struct {
 	// is 503 response_version_mismatch, and nothing is executed.
 	Migrate func(from int, res *Response) error
 
-	// Requests that are late, or early.
+	// Requests that are late.
 
 	// MaxAge refuses requests that were first sent before the retention window. Nil
 	// means that they are executed like new ones.
 	MaxAge *MaxAge
-
-	// Wait is how long a concurrent duplicate waits for the first request's response,
-	// which it then gets. The wait ends before the deadline and before the gateway gives up
-	// ([Request.GatewayDeadline]), with the answer for a request in flight. Zero means
-	// [idem.Options.Wait], negative means no wait.
-	Wait time.Duration
-
-	// Location returns the URL at which a client can follow a request in flight. A
-	// concurrent duplicate then gets 202 with this Location instead of 409. An empty
-	// result, or one that is not a URL reference, means 409. Nil means 409 always.
-	Location func(ctx context.Context, r *Request) string
-
-	// ExpiresOnFirst puts [HeaderExpires] on first responses too, if their outcome is
-	// recorded.
-	ExpiresOnFirst bool
 }
 
 // check returns the options with their defaults, or what is wrong with them.
@@ -191,26 +132,21 @@ func (o *Options) check() (Options, error) {
 	switch {
 	case out.MinKey < 0 || out.MinKey > MaxKey:
 		return out, mistake("MinKey is %d: use 1 to %d, or zero for %d", out.MinKey, MaxKey, DefaultMinKey)
-	case out.KeyHeader != "" && !isToken(out.KeyHeader):
-		return out, mistake("KeyHeader %q is not a header name", out.KeyHeader)
-	case count(out.KeyHeader != "", out.KeyPointer != "", out.Key != nil) > 1:
-		return out, mistake("the key has several sources: set one of KeyHeader, KeyPointer and Key")
-	case out.Key != nil && out.MinKey != 0:
+	case out.Key.from != nil && out.MinKey != 0:
 		return out, mistake("MinKey does not count for keys of your own function: leave it out, and check them there")
 	case out.ResponseVersion < 0 || out.ResponseVersion > math.MaxInt32:
 		return out, mistake("ResponseVersion is %d: count versions from zero", out.ResponseVersion)
 	}
-	if err := canonical.CheckPointer(out.KeyPointer); err != nil {
-		return out, mistake("KeyPointer: %v", err)
+	key, err := out.Key.check()
+	if err != nil {
+		return out, err
 	}
+	out.Key = key
 	if err := out.Select.Check(); err != nil {
 		return out, err
 	}
 	if err := out.checkStatus(); err != nil {
 		return out, err
-	}
-	if out.KeyHeader == "" {
-		out.KeyHeader = DefaultKeyHeader
 	}
 	if out.MinKey == 0 {
 		if out.MinKey = DefaultMinKey; out.Profile == Stripe {
@@ -226,39 +162,8 @@ func (o *Options) check() (Options, error) {
 			return out, mistake("Methods has %q: write methods in capitals, such as POST", m)
 		}
 	}
-	for _, name := range out.NeverStore {
-		if !isToken(name) {
-			return out, mistake("NeverStore has %q, which is not a header name", name)
-		}
-	}
-	for _, name := range out.KeepHeaders {
-		switch {
-		case !isToken(name):
-			return out, mistake("KeepHeaders has %q, which is not a header name", name)
-		case neverStored.has(name):
-			return out, mistake("KeepHeaders has %q, which belongs to one exchange and is never stored: leave it out", name)
-		}
-	}
-	if out.KeepHeaders != nil && len(out.NeverStore) > 0 {
-		return out, mistake("KeepHeaders and NeverStore are both set: with KeepHeaders nothing else is stored, so leave NeverStore out")
-	}
-	if !isLinkTarget(out.Documentation) {
-		return out, mistake("Documentation %q is not a URL: use one such as \"https://example.com/docs/idempotency\"", out.Documentation)
-	}
-	old, err := out.MaxAge.check()
-	out.MaxAge = old
+	out.MaxAge, err = out.MaxAge.check()
 	return out, err
-}
-
-// keyPlace tells clients where the key must be.
-func (o *Options) keyPlace() string {
-	switch {
-	case o.Key != nil:
-		return ""
-	case o.KeyPointer != "":
-		return fmt.Sprintf(" in the body's field %q", o.KeyPointer)
-	}
-	return " in the header " + o.KeyHeader
 }
 
 func (o *Options) checkStatus() error {
@@ -274,16 +179,6 @@ func (o *Options) checkStatus() error {
 		}
 	}
 	return nil
-}
-
-func count(facts ...bool) int {
-	n := 0
-	for _, f := range facts {
-		if f {
-			n++
-		}
-	}
-	return n
 }
 
 func mistake(format string, args ...any) error {

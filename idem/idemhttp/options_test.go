@@ -40,23 +40,17 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 		"mixed":                {Routes{"*": charge, "POST /a": charge}, nil, "mix AnyRoute"},
 		"key too long":         {good, &Options{MinKey: 256}, "MinKey"},
 		"key negative":         {good, &Options{MinKey: -1}, "MinKey"},
-		"key header":           {good, &Options{KeyHeader: "a b"}, "KeyHeader"},
+		"key header":           {good, &Options{Key: KeyHeader("a b")}, "KeyHeader"},
 		"methods":              {good, &Options{Methods: []string{"post"}}, "capitals"},
 		"empty method":         {good, &Options{Methods: []string{""}}, "capitals"},
 		"selection":            {good, &Options{Select: &fingerprint.Select{Only: []string{"a"}}}, "JSON pointer"},
-		"two key sources":      {good, &Options{KeyHeader: "X-Key", KeyPointer: "/id"}, "one of KeyHeader"},
-		"key function":         {good, &Options{KeyPointer: "/id", Key: func(context.Context, *Request) (string, error) { return "", nil }}, "one of KeyHeader"},
-		"key function, length": {good, &Options{MinKey: 20, Key: func(context.Context, *Request) (string, error) { return "", nil }}, "MinKey"},
-		"key pointer":          {good, &Options{KeyPointer: "id"}, "JSON pointer"},
-		"key pointer's tilde":  {good, &Options{KeyPointer: "/a~2"}, "write ~0 for a tilde"},
+		"key function, length": {good, &Options{MinKey: 20, Key: KeyFrom(func(context.Context, *Request) (string, error) { return "", nil })}, "MinKey"},
+		"key pointer":          {good, &Options{Key: KeyPointer("id")}, "JSON pointer"},
+		"key pointer's tilde":  {good, &Options{Key: KeyPointer("/a~2")}, "write ~0 for a tilde"},
 		"response version":     {good, &Options{ResponseVersion: -1}, "ResponseVersion"},
-		"deny-list":            {good, &Options{NeverStore: []string{"X-Trace:"}}, "header name"},
 		"status":               {good, &Options{Status: map[int]idem.Class{100: idem.ClassCompleted}}, "200 to 599"},
 		"status's class":       {good, &Options{Status: map[int]idem.Class{200: 99}}, "ClassUncertain"},
 		"status without class": {good, &Options{Status: map[int]idem.Class{200: idem.ClassDefault}}, "ClassUncertain"},
-		"API's route":          {good, &Options{KnownRoutes: []string{"GET /a", "POST /payments", "PATCH /payments"}}, `"PATCH /payments"`},
-		"API, any method":      {good, &Options{KnownRoutes: []string{"ANY /payments"}}, `"PATCH /payments"`},
-		"API, no route":        {good, &Options{KnownRoutes: []string{"payments"}}, "write method and path"},
 		"everything left":      {good, &Options{Select: &fingerprint.Select{Without: []string{""}}}, "nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,23 +60,13 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 		})
 	}
+	require.Panics(t, func() { KeyHeader("") })
+	require.Panics(t, func() { KeyPointer("") })
+	require.Panics(t, func() { KeyFrom(nil) })
 	_, err := New(nil, good, SingleTenant, nil)
 	require.ErrorContains(t, err, "engine is nil")
 	_, err = New(newEngine(t, memory()), good, nil, nil)
 	require.ErrorContains(t, err, "SingleTenant")
-}
-
-// An API whose routes are all covered, or need no key, is fine.
-func TestKnownRoutes(t *testing.T) {
-	routes := Routes{"POST /payments": charge, "PATCH /payments": charge}
-	for _, api := range [][]string{nil, {"POST /payments"}, {"ANY /payments", "GET /a", "DELETE /payments/{id}"}, {"$default", "POST /payments"}} {
-		_, err := New(newEngine(t, memory()), routes, SingleTenant, &Options{KnownRoutes: api})
-		require.NoError(t, err, api)
-		_, err = New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &Options{KnownRoutes: append(api, "POST /more")})
-		require.NoError(t, err, api)
-	}
-	_, err := New(newEngine(t, memory()), routes, SingleTenant, &Options{Methods: []string{"POST", "PATCH", "DELETE"}, KnownRoutes: []string{"DELETE /payments/{id}"}})
-	require.ErrorContains(t, err, `"DELETE /payments/{id}"`)
 }
 
 func TestOptionsAreCopied(t *testing.T) {
@@ -100,10 +84,10 @@ func TestOptionsAreCopied(t *testing.T) {
 
 func TestTenantFunctions(t *testing.T) {
 	id := Identity{
-		Claims: map[string]string{"sub": "s1", "empty": "", "nul": idem.NoTenant},
+		Claims: map[string]string{"sub": "s1", "empty": "", "nul": idem.SingleTenant},
 		Authorizer: map[string]any{
 			"text": "t1", "number": 42.0, "zero": 0.0, "negative": -7.0, "fraction": 1.5, "large": 9007199254740992.0,
-			"huge": 1e300, "bool": true, "null": nil, "empty": "", "nul": idem.NoTenant, "list": []any{"a"},
+			"huge": 1e300, "bool": true, "null": nil, "empty": "", "nul": idem.SingleTenant, "list": []any{"a"},
 		},
 		AccountID: "444455556666", UserID: "AROAEXAMPLEEXAMPLE01:checkout-session",
 		APIKeyID: "k7f2", TenantID: "blue",
@@ -134,7 +118,7 @@ func TestTenantFunctions(t *testing.T) {
 		"Cognito identity":    {CognitoIdentity, "eu-central-1:11112222-3333-4444-5555-666677778888"},
 		"API key":             {APIKey, "k7f2"},
 		"Lambda's tenant":     {LambdaTenant, "blue"},
-		"none":                {SingleTenant, idem.NoTenant},
+		"none":                {SingleTenant, idem.SingleTenant},
 		"session":             {IAMSession, "AROAEXAMPLEEXAMPLE01:checkout-session"},
 	} {
 		id := id
@@ -143,7 +127,7 @@ func TestTenantFunctions(t *testing.T) {
 		}
 		got, err := c.f(t.Context(), &Request{Identity: id})
 		if c.want == "" {
-			require.ErrorIs(t, err, ErrNoTenant, name)
+			require.ErrorIs(t, err, ErrTenantMissing, name)
 			continue
 		}
 		require.NoError(t, err, name)
@@ -151,7 +135,7 @@ func TestTenantFunctions(t *testing.T) {
 	}
 	for _, f := range []TenantFunc{IAMAccount, IAMUser, IAMSession, CognitoIdentity, APIKey, LambdaTenant} {
 		_, err := f(t.Context(), &Request{})
-		require.ErrorIs(t, err, ErrNoTenant)
+		require.ErrorIs(t, err, ErrTenantMissing)
 	}
 	require.Panics(t, func() { Claim("") })
 	require.Panics(t, func() { AuthorizerValue("") })
@@ -183,7 +167,7 @@ func TestFederatedIdentitiesAreNotTheirRole(t *testing.T) {
 			require.Equal(t, c.want, tenant, name)
 			continue
 		}
-		require.ErrorIs(t, err, ErrNoTenant, name)
+		require.ErrorIs(t, err, ErrTenantMissing, name)
 		require.ErrorContains(t, err, c.want, name)
 		for _, contract := range []*Contract{
 			contractOf(t, memory(), c.f),
@@ -203,7 +187,7 @@ func TestUnusableTenant(t *testing.T) {
 	broken := errors.New("directory down")
 	for name, f := range map[string]TenantFunc{
 		"empty":    func(context.Context, *Request) (string, error) { return "", nil },
-		"none":     func(context.Context, *Request) (string, error) { return "", ErrNoTenant },
+		"none":     func(context.Context, *Request) (string, error) { return "", ErrTenantMissing },
 		"too long": func(context.Context, *Request) (string, error) { return strings.Repeat("t", 65), nil },
 		"broken":   func(context.Context, *Request) (string, error) { return "", broken },
 	} {

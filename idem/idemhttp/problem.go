@@ -1,16 +1,9 @@
 package idemhttp
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -116,7 +109,7 @@ var ietf = map[Code]row{
 type Problem struct {
 	// Type identifies the kind of problem.
 	Type string `json:"type"`
-	// Title says for people what kind of problem it is.
+	// Title describes the kind of problem to readers.
 	Title string `json:"title"`
 	// Status is the response's.
 	Status int `json:"status"`
@@ -125,180 +118,50 @@ type Problem struct {
 	// Retryable says that the same request with the same key may be sent again, after
 	// the time in Retry-After.
 	Retryable bool `json:"retryable"`
-	// Detail is this problem for people.
+	// Detail describes this problem to readers.
 	Detail string `json:"detail"`
 	// RecordedStatus is the status of a response that could not be kept. For a reused key
 	// it is that of the first request's response, if the same tenant sent that request.
 	RecordedStatus int `json:"recorded_status,omitempty"`
 }
 
-// refusal is a situation with its details. The engine returns it as an error instead of a
-// claim.
-type refusal struct {
-	code Code
-	// why is added to the row's detail.
-	why string
-	// after is when to send the request again; zero leaves the header out.
-	after time.Duration
-	// status of an outcome whose response is not returned.
-	status int
-}
-
-func (f *refusal) Error() string { return string(f.code) }
-
-// problemNames are the members that the contract sets.
-var problemNames = []string{"type", "title", "status", "code", "retryable", "detail", "recorded_status"}
-
-// refusal answers the request with a situation.
-func (c *Contract) refusal(ctx context.Context, r *Request, f *refusal) *Response {
-	row := c.rows[f.code]
-	p := Problem{
-		Type: row.kind, Title: row.title, Status: row.status, Code: f.code,
-		Retryable: row.retryable, Detail: row.detail, RecordedStatus: f.status,
-	}
-	if p.Type == "" {
-		p.Type = problemType + string(f.code)
-	}
-	if f.why != "" {
-		p.Detail = strings.TrimSuffix(p.Detail, ".") + ": " + f.why + "."
-	}
-	location := ""
-	if f.code == CodeInProgress || f.code == CodeAccepted {
-		if location = c.location(ctx, r); location != "" {
-			p.Status = http.StatusAccepted
-		}
-	}
-	var more map[string]any
-	if c.opts.ProblemMembers != nil && !safely(func() bool { more = c.opts.ProblemMembers(ctx, r, f.code); return true }) {
-		more = nil
-	}
-	res := &Response{Status: p.Status, Headers: map[string]string{"Cache-Control": "no-store"}}
-	if c.opts.Profile == Stripe {
-		c.stripe(res, &p, more)
-	} else {
-		body, _ := json.Marshal(p) // strings, numbers and a bool can always be encoded
-		res.Body = withMembers(body, problemNames, more)
-		if res.Headers["Content-Type"] = ProblemMediaType; p.Status < 400 {
-			res.Headers["Content-Type"] = "application/json"
-		}
-	}
-	if c.opts.Documentation != "" {
-		res.Headers["Link"] = "<" + c.opts.Documentation + `>; rel="describedby"`
-	}
-	c.addHeaders(ctx, r, f.code, res)
-	if f.after > 0 {
-		res.Headers["Retry-After"] = strconv.Itoa(int((f.after + time.Second - 1) / time.Second))
-	}
-	if location != "" {
-		res.Headers["Location"] = location
-	}
-	return res
-}
-
-// fixedHeaders of a refusal are set only by the contract.
-var fixedHeaders = headerSet{
-	"content-type": true, "content-length": true, "content-encoding": true, "transfer-encoding": true, "connection": true,
-	"retry-after": true, "location": true, "stripe-should-retry": true,
-}
-
-// addHeaders puts the service's headers into a refusal.
-func (c *Contract) addHeaders(ctx context.Context, r *Request, code Code, res *Response) {
-	if c.opts.Headers == nil {
-		return
-	}
-	var more map[string]string
-	safely(func() bool { more = c.opts.Headers(ctx, r, code); return true })
-	for name, value := range more {
-		if isToken(name) && !fixedHeaders.has(name) && !marks.has(name) && !strings.ContainsAny(value, "\r\n\x00") {
-			res.mark(name, value)
-		}
-	}
-}
-
-// withMembers appends members to those of an object, except names that it has already.
-func withMembers(body []byte, own []string, members map[string]any) []byte {
-	if len(members) == 0 {
-		return body
-	}
-	members = maps.Clone(members)
-	for _, name := range own {
-		delete(members, name)
-	}
-	if len(members) == 0 {
-		return body
-	}
-	more, err := json.Marshal(members)
-	if err != nil {
-		return body
-	}
-	return append(append(body[:len(body)-1], ','), more[1:]...)
-}
-
-// location is where the client can follow the request in flight. It is empty if the
-// service does not say, or if its text cannot be in a header.
-func (c *Contract) location(ctx context.Context, r *Request) string {
-	if c.opts.Location == nil {
-		return ""
-	}
-	at := ""
-	if !safely(func() bool { at = c.opts.Location(ctx, r); return true }) {
-		return ""
-	}
-	if !isLinkTarget(at) {
-		return ""
-	}
-	return at
-}
-
-// isLinkTarget reports whether a text is a URL reference that can be in a header, even in
-// angle brackets.
-func isLinkTarget(at string) bool {
-	for i := 0; i < len(at); i++ {
-		if at[i] <= ' ' || at[i] > '~' || at[i] == '<' || at[i] == '>' {
-			return false
-		}
-	}
-	_, err := url.Parse(at)
-	return err == nil
-}
-
 // refuse finds the row for an error of the engine. It returns nil for an error
 // that has none: a recorded failure, a mistake in the set-up.
-func refuse(err error) *refusal {
-	var own *refusal
+func refuse(err error) *situation {
+	var own *situation
 	var flight *idem.InFlightError
 	var limited *idem.LimitExceededError
-	var gone *idem.OutcomeUnavailableError
+	var unavailable *idem.OutcomeUnavailableError
 	var reused *idem.ReusedError
 	switch {
 	case errors.As(err, &own):
 		return own
 	case errors.Is(err, idem.ErrRecordUnreadable):
-		return &refusal{code: CodeRecordUnreadable}
+		return &situation{code: CodeRecordUnreadable}
 	case errors.As(err, &reused):
-		f := &refusal{code: CodeKeyReused}
+		f := &situation{code: CodeKeyReused}
 		if r, err := decode(reused.Result); err == nil {
 			f.status, f.why = r.Status, fmt.Sprintf("that was answered with %d", r.Status)
 		}
 		return f
 	case errors.Is(err, idem.ErrOutcomeUnknown):
-		return &refusal{code: CodeOutcomeUnknown}
-	case errors.As(err, &gone):
-		f := &refusal{code: CodeOutcomeUnavailable}
-		if r, err := decode(gone.Kept); err == nil {
+		return &situation{code: CodeOutcomeUnknown}
+	case errors.As(err, &unavailable):
+		f := &situation{code: CodeOutcomeUnavailable}
+		if r, err := decode(unavailable.Summary); err == nil {
 			f.status = r.Status
 		}
 		return f
 	case errors.Is(err, idem.ErrAccepted):
-		return &refusal{code: CodeAccepted, after: retryAfter(maxRetryAfter)}
+		return &situation{code: CodeAccepted, after: retryAfter(maxRetryAfter)}
 	case errors.As(err, &limited):
-		return &refusal{code: CodeLimitExceeded, after: max(limited.RetryAfter, retryAfter(maxRetryAfter))}
+		return &situation{code: CodeLimitExceeded, after: max(limited.RetryAfter, retryAfter(maxRetryAfter))}
 	case errors.As(err, &flight):
-		return &refusal{code: CodeInProgress, after: retryAfter(flight.LeaseLeft)}
+		return &situation{code: CodeInProgress, after: retryAfter(flight.LeaseLeft)}
 	case errors.Is(err, idem.ErrOutOfTime):
-		return &refusal{code: CodeOutOfTime, after: minRetryAfter}
+		return &situation{code: CodeOutOfTime, after: minRetryAfter}
 	case errors.Is(err, idem.ErrNotCommitted), errors.Is(err, idem.ErrStoreUnavailable):
-		return &refusal{code: CodeStoreUnavailable, after: minRetryAfter}
+		return &situation{code: CodeStoreUnavailable, after: minRetryAfter}
 	}
 	return nil
 }
@@ -306,19 +169,19 @@ func refuse(err error) *refusal {
 // stopped finds the row for an attempt that the engine has ended, and not its handler. It
 // returns nil if the error is the handler's own, which it is not if the handler has answered with
 // a response: see [Contract.Serve].
-func (c *Contract) stopped(out *idem.Outcome, answered bool) *refusal {
+func (c *Contract) stopped(out *idem.Outcome, answered bool) *situation {
 	switch {
-	case out.Stopped == nil && !answered:
+	case out.StopCause == nil && !answered:
 		return nil
-	case out.Ended == idem.Unknown, out.State == idem.Unknown:
-		return &refusal{code: CodeOutcomeUnknown}
-	case out.Stopped == nil, out.Ended != idem.Released:
+	case out.AttemptState == idem.Unknown, out.RecordState == idem.Unknown:
+		return &situation{code: CodeOutcomeUnknown}
+	case out.StopCause == nil, out.AttemptState != idem.Released:
 		return nil
 	}
-	if open, ok := errors.AsType[*idem.StepInterruptedError](out.Stopped); ok {
-		return &refusal{code: CodeNotYetKnown, after: max(open.AskAgain.Sub(c.engine.Now()), minRetryAfter)}
+	if open, ok := errors.AsType[*idem.StepInterruptedError](out.StopCause); ok {
+		return &situation{code: CodeNotYetKnown, after: max(open.AskAgain.Sub(c.engine.Now()), minRetryAfter)}
 	}
-	return refuse(out.Stopped)
+	return refuse(out.StopCause)
 }
 
 const (

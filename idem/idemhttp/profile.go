@@ -3,8 +3,6 @@ package idemhttp
 import (
 	"fmt"
 	"maps"
-	"net/url"
-	"slices"
 )
 
 // Profile is a set of answers: which status each situation has, and which header
@@ -36,38 +34,24 @@ const (
 	Stripe
 )
 
-// Override changes parts of an answer. Empty fields keep the profile's. It cannot change
-// whether a request may be sent again, since clients act on that.
-type Override struct {
-	// Status is the HTTP status: 400 to 599, for [CodeAccepted] also 200 to 299.
-	Status int
-	// Type is the URI reference that identifies the problem's type (RFC 9457 3.1.1). The
-	// Stripe profile has no such member, and no title.
-	Type string
-	// Title and Detail are for people. A reason, if there is one, follows Detail.
-	Title, Detail string
-}
-
 // row is the answer to a situation.
 type row struct {
 	status    int
 	retryable bool // the same request with the same key may be sent again
 	title     string
 	detail    string
-	kind      string // overrides the type
 }
 
-// marker is the header that marks a replay.
-func (p Profile) marker() string {
+// replayedHeader is the header that says that a response is a replay.
+func (p Profile) replayedHeader() string {
 	if p == Stripe {
 		return HeaderReplayedStripe
 	}
 	return HeaderReplayed
 }
 
-// rows makes the answers of a contract from the profile's, the place of the key, and the
-// service's overrides.
-func (p Profile) rows(own map[Code]Override, where string) (map[Code]row, error) {
+// rows makes the answers of a contract from the profile's and the place of the key.
+func (p Profile) rows(where string) (map[Code]row, error) {
 	if p > Stripe {
 		return nil, mistake("Profile is %d: use idemhttp.IETF or idemhttp.Stripe", p)
 	}
@@ -81,32 +65,6 @@ func (p Profile) rows(own map[Code]Override, where string) (map[Code]row, error)
 		reused := rows[CodeKeyReused]
 		reused.status = 400
 		rows[CodeKeyReused] = reused
-	}
-	for _, code := range slices.Sorted(maps.Keys(own)) {
-		o := own[code]
-		r, ok := rows[code]
-		if !ok {
-			return nil, mistake("Overrides has the code %q, which the contract does not know", code)
-		}
-		if o.Status != 0 {
-			if !(o.Status >= 400 && o.Status <= 599 || code == CodeAccepted && o.Status >= 200 && o.Status <= 299) {
-				return nil, mistake("Overrides gives %s the status %d, which does not say that the request was refused: use 400 to 599", code, o.Status)
-			}
-			r.status = o.Status
-		}
-		if o.Type != "" {
-			if _, err := url.Parse(o.Type); err != nil {
-				return nil, mistake("Overrides gives %s the type %q, which is not a URI reference: use one such as \"https://example.com/problems/in-progress\"", code, o.Type)
-			}
-			r.kind = o.Type
-		}
-		if o.Title != "" {
-			r.title = o.Title
-		}
-		if o.Detail != "" {
-			r.detail = o.Detail
-		}
-		rows[code] = r
 	}
 	return rows, nil
 }

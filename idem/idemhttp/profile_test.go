@@ -3,7 +3,6 @@ package idemhttp
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"math"
 	"net/http"
 	"testing"
@@ -56,35 +55,23 @@ func TestOriginalDate(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// First responses tell their expiry if asked to, where there is one to tell.
-func TestExpiresOnFirst(t *testing.T) {
-	for status, told := range map[int]bool{201: true, 404: true, 500: false, 429: false} {
-		c, n := newContract(t, memory(), func(o *Options) { o.ExpiresOnFirst = true }), 0
-		given := &Response{Status: status, Headers: map[string]string{"idempotency-expires": "spoofed"}}
-		first := serve(t, c, payment(), counting(&n, given))
-		if told {
-			require.Equal(t, map[string]string{HeaderExpires: noon.Add(24 * time.Hour).Format(http.TimeFormat)}, first.Headers)
-		} else {
-			require.Empty(t, first.Headers)
+// A service may change the texts and statuses of refusals, and not what clients act on.
+func TestRefusalsThatTheServiceChanges(t *testing.T) {
+	change := func(ctx context.Context, r *Request, f *Refusal) {
+		require.NotNil(t, ctx)
+		require.Equal(t, "/payments", r.Route)
+		switch f.Code {
+		case CodeKeyMissing:
+			f.Status, f.Type, f.Title, f.Detail = 428, "https://example.com/problems/no-key", "No key", "Send a key."
+		case CodeKeyInvalid:
+			f.Detail = "Bad key. " + f.Detail
+		case CodeKeyReused:
+			f.Status = 409
 		}
-		require.Equal(t, map[string]string{"idempotency-expires": "spoofed"}, given.Headers, "the handler's own is left alone")
-		require.NotContains(t, first.Headers, HeaderReplayed)
-	}
-	c, n := newContract(t, memory()), 0
-	require.NotContains(t, serve(t, c, payment(), counting(&n, created())).Headers, HeaderExpires)
-}
-
-// A service may say it in its own words, and with its own statuses.
-func TestOverridesOfTheProfile(t *testing.T) {
-	rows := map[Code]Override{
-		CodeKeyMissing: {Status: 428, Type: "https://example.com/problems/no-key", Title: "No key", Detail: "Send a key."},
-		CodeKeyInvalid: {Detail: "Bad key."},
-		CodeKeyReused:  {Status: 409},
+		f.Code, f.Retryable, f.RecordedStatus = "spoofed", true, 299
 	}
 	for _, profile := range []Profile{IETF, Stripe} {
-		own := maps.Clone(rows)
-		c := newContract(t, memory(), func(o *Options) { o.Overrides, o.Profile = own, profile })
-		clear(own)
+		c := newContract(t, memory(), func(o *Options) { o.OnRefusal, o.Profile = change, profile })
 		n := 0
 		res := serve(t, c, payment(func(r *Request) { delete(r.Header, "idempotency-key") }), counting(&n, created()))
 		require.Equal(t, 428, res.Status)
@@ -102,22 +89,40 @@ func TestOverridesOfTheProfile(t *testing.T) {
 		}
 		p.Title = ""
 		require.Equal(t, Problem{
-			Type: "urn:idem-go:problem:idempotency_key_invalid", Status: 400, Code: CodeKeyInvalid, Detail: "Bad key: it is empty.",
-		}, p, "what is not overridden stays")
+			Type: "urn:idem-go:problem:idempotency_key_invalid", Status: 400, Code: CodeKeyInvalid, Detail: "Bad key. The idempotency key in the header Idempotency-Key cannot be used: it is empty.",
+		}, p, "what is not changed stays")
 		require.Zero(t, n)
-		require.Equal(t, 409, after(t, c, created(), payment(func(r *Request) { r.Body = []byte(`{}`) })).Status)
+		reused := after(t, c, created(), payment(func(r *Request) { r.Body = []byte(`{}`) }))
+		require.Equal(t, 409, reused.Status)
+		require.Equal(t, 201, problemIn(t, reused).RecordedStatus)
+	}
+}
+
+// A status that does not refuse is ignored.
+func TestStatusesThatRefuse(t *testing.T) {
+	for code, statuses := range map[Code]map[int]bool{
+		CodeKeyReused: {200: false, 303: false, 600: false, -1: false, 0: false, 400: true, 599: true},
+		CodeAccepted:  {199: false, 300: false, 200: true, 299: true, 409: true},
+	} {
+		for status, counts := range statuses {
+			c := newContract(t, memory(), func(o *Options) {
+				o.OnRefusal = func(_ context.Context, _ *Request, f *Refusal) { f.Status = status }
+			})
+			want := c.rows[code].status
+			if counts {
+				want = status
+			}
+			res := c.refusal(t.Context(), payment(), &situation{code: code})
+			require.Equal(t, want, res.Status)
+			require.Equal(t, want, problemIn(t, res).Status)
+		}
 	}
 }
 
 func TestMembersOfProblems(t *testing.T) {
 	var members map[string]any
 	c := newContract(t, memory(), func(o *Options) {
-		o.ProblemMembers = func(ctx context.Context, r *Request, code Code) map[string]any {
-			require.NotNil(t, ctx)
-			require.Equal(t, "/payments", r.Route)
-			require.Equal(t, CodeKeyMissing, code)
-			return members
-		}
+		o.OnRefusal = func(_ context.Context, _ *Request, f *Refusal) { f.Members = members }
 	})
 	ask := func() string {
 		n := 0
@@ -158,27 +163,9 @@ func TestProblemNames(t *testing.T) {
 	}
 }
 
-func TestMistakesInOverrides(t *testing.T) {
-	for name, c := range map[string]struct {
-		o    Options
-		want string
-	}{
-		"profile":        {Options{Profile: 7}, "Profile is 7"},
-		"code":           {Options{Overrides: map[Code]Override{"no_such": {}}}, `"no_such"`},
-		"success":        {Options{Overrides: map[Code]Override{CodeKeyReused: {Status: 200}}}, "400 to 599"},
-		"redirect":       {Options{Overrides: map[Code]Override{CodeKeyReused: {Status: 303}}}, "400 to 599"},
-		"no status":      {Options{Overrides: map[Code]Override{CodeKeyReused: {Status: 600}}}, "400 to 599"},
-		"negative":       {Options{Overrides: map[Code]Override{CodeKeyReused: {Status: -1}}}, "400 to 599"},
-		"accepted early": {Options{Overrides: map[Code]Override{CodeAccepted: {Status: 199}}}, "400 to 599"},
-		"type":           {Options{Overrides: map[Code]Override{CodeKeyReused: {Type: "http://[::1"}}}, "URI reference"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &c.o)
-			var config *idem.ConfigError
-			require.ErrorAs(t, err, &config)
-			require.ErrorContains(t, err, c.want)
-		})
-	}
-	_, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &Options{Overrides: map[Code]Override{CodeAccepted: {Status: 200}}})
-	require.NoError(t, err)
+func TestUnknownProfile(t *testing.T) {
+	_, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &Options{Profile: 7})
+	var config *idem.ConfigError
+	require.ErrorAs(t, err, &config)
+	require.ErrorContains(t, err, "Profile is 7")
 }

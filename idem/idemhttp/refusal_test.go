@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/limit"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/stretchr/testify/require"
@@ -38,20 +39,20 @@ func after(t *testing.T, c *Contract, given *Response, second *Request) *Respons
 	return serve(t, c, second, counting(&n, given))
 }
 
-// situation is a row of the contract: how it comes about, and what it is answered
+// provoked is a row of the contract: how it comes about, and what it is answered
 // with in either profile.
-type situation struct {
+type provoked struct {
 	ietf, stripe int
 	retryable    bool
 	get          func(t *testing.T, with func(*Options)) *Response
 }
 
-func situations() map[Code]situation {
+func situations() map[Code]provoked {
 	never := func(context.Context) (*Response, error) { panic("the handler ran") }
 	ask := func(t *testing.T, c *Contract, change func(*Request)) *Response {
 		return serve(t, c, payment(change), never)
 	}
-	return map[Code]situation{
+	return map[Code]provoked{
 		CodeUndeclared: {500, 500, false, func(t *testing.T, with func(*Options)) *Response {
 			return ask(t, newContract(t, memory(), with), func(r *Request) { r.Route, r.Path = "/refunds", "/refunds" })
 		}},
@@ -87,7 +88,7 @@ func situations() map[Code]situation {
 		CodeInProgress: {409, 409, true, func(t *testing.T, with func(*Options)) *Response { return inFlight(t, newContract(t, memory(), with)) }},
 		CodeNotYetKnown: {409, 409, true, func(t *testing.T, with func(*Options)) *Response {
 			store, at := memstore.New(), noon
-			c, next := waiting(t, dying{store}, &noon, with)
+			c, next := waiting(t, dying(store), &noon, with)
 			require.Panics(t, func() { _, _ = c.Serve(t.Context(), payment(), next) })
 			at = at.Add(absentAfter - time.Second)
 			c, next = waiting(t, store, &at, with)
@@ -101,7 +102,14 @@ func situations() map[Code]situation {
 			return after(t, c, &Response{Status: 201, Body: bytes.Repeat([]byte("secret"), 100)}, payment())
 		}},
 		CodeAccepted: {202, 202, true, func(t *testing.T, with func(*Options)) *Response {
-			return ask(t, newContract(t, occupied{memory(), idem.Record{State: idem.Pending}}, with), func(*Request) {})
+			store, o := memory(), &Options{}
+			newBureau(t, store).accepted()
+			with(o)
+			c, err := New(newEngine(t, store), Routes{"POST /statements": statement}, tenantHeader, o)
+			require.NoError(t, err)
+			r := netRequest("POST", "/statements", june)
+			r.Header.Set("Tenant", "blue")
+			return responseOf(answerOf(c.Middleware(http.NotFoundHandler(), nil), r))
 		}},
 		CodeUnclaimed: {408, 408, false, followed("GET", func(b *bureau) {
 			b.sweep()
@@ -144,7 +152,10 @@ func situations() map[Code]situation {
 			return ask(t, c, func(*Request) {})
 		}},
 		CodeStoreUnavailable: {503, 503, true, func(t *testing.T, with func(*Options)) *Response {
-			return ask(t, newContract(t, unreachable{memory()}, with), func(*Request) {})
+			store := broken(memory(), func(context.Context, *idemtest.Call) error {
+				return &idem.StoreError{Op: "Acquire", Err: errors.New("connection refused to table of tenant crimson")}
+			}, idemtest.Acquire)
+			return ask(t, newContract(t, store, with), func(*Request) {})
 		}},
 		CodeOutOfTime: {503, 503, true, func(t *testing.T, with func(*Options)) *Response {
 			ctx := idem.WithKillTime(t.Context(), time.Now().Add(50*time.Millisecond))

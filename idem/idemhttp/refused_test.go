@@ -66,7 +66,7 @@ func TestRefusedUnitHasAResponse(t *testing.T) {
 				if tc.refused == nil {
 					return
 				}
-				o.Refused = func(ctx context.Context, err error) (*Response, error) {
+				o.OnUnitRefused = func(ctx context.Context, err error) (*Response, error) {
 					asked++
 					require.Same(t, errPoor, err)
 					return tc.refused(ctx, err)

@@ -7,14 +7,14 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// replay returns the recorded response with the marks of a replay.
+// replay returns the recorded response with the headers of a replay.
 func (c *Contract) replay(ctx context.Context, r *Request, out *idem.Outcome) (*Response, error) {
 	res, err := decode(out.Body)
 	if err != nil {
 		return nil, err
 	}
 	// Headers that must not be stored now are not replayed either.
-	res.drop(c.never)
+	res.dropHeaders(func(name string) bool { return !neverStored.has(name) })
 	if other := out.ResponseVersion != c.opts.ResponseVersion; other || c.opts.Refresh != nil {
 		stored := res
 		res = stored.clone()
@@ -28,19 +28,19 @@ func (c *Contract) replay(ctx context.Context, r *Request, out *idem.Outcome) (*
 			return res.final()
 		})
 		if !ok {
-			return nil, &refusal{code: CodeVersionMismatch, after: retryAfter(maxRetryAfter)}
+			return nil, &situation{code: CodeVersionMismatch, after: retryAfter(maxRetryAfter)}
 		}
 		res.dropStale(stored)
 	}
-	c.markReplay(res, out)
+	c.addReplayHeaders(res, out)
 	return res, nil
 }
 
-func (c *Contract) markReplay(res *Response, out *idem.Outcome) {
-	res.mark(c.opts.Profile.marker(), "true")
-	res.mark(HeaderOriginalDate, out.RecordedAt.UTC().Format(http.TimeFormat))
+func (c *Contract) addReplayHeaders(res *Response, out *idem.Outcome) {
+	res.replaceHeader(c.opts.Profile.replayedHeader(), "true")
+	res.replaceHeader(HeaderOriginalDate, out.RecordedAt.UTC().Format(http.TimeFormat))
 	if !out.ExpiresAt.IsZero() {
-		res.mark(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
+		res.replaceHeader(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
 	}
 }
 

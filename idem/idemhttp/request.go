@@ -16,8 +16,8 @@ type Request struct {
 	Route string
 	// Path is the concrete path, without a stage's prefix.
 	Path string
-	// Prefix is a part of the path that tells requests apart and was removed before the
-	// adapter, such as "/accounts/7". It begins with the host if that tells requests apart
+	// Prefix is a part of the path that distinguishes requests and was removed before the
+	// adapter, such as "/accounts/7". It begins with the host if that distinguishes requests
 	// too. It is empty if nothing was removed.
 	Prefix string
 	// Stage of the API that got the request, such as "prod"; empty if the gateway has
@@ -45,7 +45,7 @@ type Request struct {
 	Source any
 }
 
-// Identity is what an authorizer says about a caller. Fields that the gateway's
+// Identity is what an authorizer knows about a caller. Fields that the gateway's
 // authorizer does not give are empty.
 type Identity struct {
 	// Claims of a verified token (JWT authorizer, or a Cognito user pool's).
@@ -109,6 +109,6 @@ func (r *Request) location() string {
 	return r.Path
 }
 
-// Next is the handler behind the contract. A response beside an error counts only
+// Next is the handler behind the contract. A response in addition to an error counts only
 // if [idem.Operation.Classify] calls the attempt completed.
 type Next func(ctx context.Context) (*Response, error)

@@ -45,16 +45,16 @@ func (r *Response) clone() *Response {
 }
 
 // addWithheld puts the headers and cookies that are not stored back into what the
-// codec gave: the live response has them, except the marks of a replay.
-func (r *Response) addWithheld(given *Response, never headerSet) {
-	keep := given.keeps(never)
+// codec gave: the live response has them, except the headers of a replay.
+func (r *Response) addWithheld(given *Response) {
+	keep := given.keeps()
 	for k, v := range given.Headers {
-		if !keep(k) && !marks.has(k) {
+		if !keep(k) && !replayHeaders.has(k) {
 			r.setHeader(k, v)
 		}
 	}
 	for k, v := range given.MultiHeaders {
-		if !keep(k) && !marks.has(k) {
+		if !keep(k) && !replayHeaders.has(k) {
 			if r.MultiHeaders == nil {
 				r.MultiHeaders = map[string][]string{}
 			}
@@ -64,15 +64,15 @@ func (r *Response) addWithheld(given *Response, never headerSet) {
 	r.Cookies = given.Cookies
 }
 
-// ofBody are headers that say something of the body's bytes (RFC 9110 8.6 and 8.8.3,
+// ofBody are headers about the body's bytes (RFC 9110 8.6 and 8.8.3,
 // RFC 9530 and its predecessors).
 var ofBody = headerSet{
 	"content-length": true, "content-digest": true, "repr-digest": true, "digest": true,
 	"content-md5": true, "etag": true, "accept-ranges": true, "content-range": true,
 }
 
-// dropStale removes the headers that tell of the body of before, where a hook of the
-// service has changed the body and left them as they were.
+// dropStale removes the headers about the former body, if a hook of the service has changed the
+// body and not them.
 func (r *Response) dropStale(before *Response) {
 	if bytes.Equal(r.Body, before.Body) && r.Base64 == before.Base64 {
 		return
@@ -89,22 +89,14 @@ func (r *Response) dropStale(before *Response) {
 	}
 }
 
-// drop removes headers.
-func (r *Response) drop(never headerSet) {
-	for k := range r.Headers {
-		if never.has(k) {
-			delete(r.Headers, k)
-		}
-	}
-	for k := range r.MultiHeaders {
-		if never.has(k) {
-			delete(r.MultiHeaders, k)
-		}
-	}
+// dropHeaders removes the headers that are not kept.
+func (r *Response) dropHeaders(keep func(name string) bool) {
+	maps.DeleteFunc(r.Headers, func(name, _ string) bool { return !keep(name) })
+	maps.DeleteFunc(r.MultiHeaders, func(name string, _ []string) bool { return !keep(name) })
 }
 
-// mark sets one of the contract's headers, and removes it in every other spelling.
-func (r *Response) mark(name, value string) {
+// replaceHeader sets one of the contract's headers, and removes it in every other spelling.
+func (r *Response) replaceHeader(name, value string) {
 	for k := range r.Headers {
 		if strings.EqualFold(k, name) {
 			delete(r.Headers, k)

@@ -93,17 +93,3 @@ func (c *Contract) byTemplate(method, path string) (route, bool) {
 func isLiteral(s pathtemplate.Segment, part string) bool {
 	return s.Kind != pathtemplate.Literal || s.Text == part
 }
-
-// covers reports a route of the API that needs a key and has no operation. The routes under
-// $default are known only when they are requested.
-func (r Routes) covers(api, methods []string) error {
-	missing, err := Uncovered(r, api, methods...)
-	if err != nil {
-		return err
-	}
-	missing = slices.DeleteFunc(missing, func(name string) bool { return name == defaultRoute })
-	if len(missing) > 0 {
-		return mistake("the API has routes that need a key and declare no operation: add %q to the routes", missing)
-	}
-	return nil
-}

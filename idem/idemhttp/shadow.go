@@ -32,7 +32,7 @@ func (c *Contract) inShadow(r *Request) (op idem.Operation, yes bool) {
 }
 
 // observe runs next for a request in shadow, under the call that make makes.
-func (c *Contract) observe(ctx context.Context, op idem.Operation, make func() (*Request, *refusal, error), next Next) (res *Response, err error) {
+func (c *Contract) observe(ctx context.Context, op idem.Operation, make func() (*Request, *situation, error), next Next) (res *Response, err error) {
 	call := c.observed(ctx, op, make)
 	ran := false
 	call.Run = func(ctx context.Context) idem.Answer {
@@ -47,9 +47,9 @@ func (c *Contract) observe(ctx context.Context, op idem.Operation, make func() (
 }
 
 // observed makes the engine's call of a request in shadow. What would refuse the request is
-// only told, a panic of the service's own functions included, and its key is taken from the
+// only reported, a panic of the service's own functions included, and its key is taken from the
 // header all the same: whatever the body is, a retry has the same token.
-func (c *Contract) observed(ctx context.Context, op idem.Operation, make func() (*Request, *refusal, error)) (call idem.Call) {
+func (c *Contract) observed(ctx context.Context, op idem.Operation, make func() (*Request, *situation, error)) (call idem.Call) {
 	var r *Request
 	var why error
 	key := op.Key("", "")
@@ -67,7 +67,7 @@ func (c *Contract) observed(ctx context.Context, op idem.Operation, make func() 
 	}()
 	r, no, err := make()
 	why = reason(no, err)
-	if r == nil || why != nil && c.opts.Key != nil {
+	if r == nil || why != nil && c.opts.Key.from != nil {
 		return call // a key of the service's own, made of a part of the body, may be another request's too
 	}
 	call, no, err = c.call(ctx, r)
@@ -75,14 +75,14 @@ func (c *Contract) observed(ctx context.Context, op idem.Operation, make func() 
 		key = call.Key
 	}
 	_, unread := errors.AsType[*protocol.UnobservedError](why)
-	if why == nil || unread && no != nil && key.Err() != nil && c.opts.KeyPointer == "" {
+	if why == nil || unread && no != nil && key.Err() != nil && c.opts.Key.pointer == "" {
 		why = reason(no, err)
 	}
 	return call
 }
 
 // reason is why a request is refused; nil if it is not.
-func reason(no *refusal, err error) error {
+func reason(no *situation, err error) error {
 	if err == nil && no != nil {
 		return no
 	}

@@ -92,7 +92,7 @@ func TestARequestInShadowIsNeverRefused(t *testing.T) {
 			want: "charge shadow_refused: the authorizer is down at POST /payments"},
 		"a tenant's panic": {tenant: func(context.Context, *Request) (string, error) { panic("no claims") },
 			want: "charge shadow_refused: idemhttp: a function of the service panicked at shadow_test.go:LINE: a value of type string at POST /payments"},
-		"a key's panic": {opts: &Options{Key: func(context.Context, *Request) (string, error) { panic("no key") }},
+		"a key's panic": {opts: &Options{Key: KeyFrom(func(context.Context, *Request) (string, error) { panic("no key") })},
 			want: "charge shadow_refused: idemhttp: a function of the service panicked at shadow_test.go:LINE: a value of type string at POST /payments"},
 		"no principal": {opts: &Options{Principal: Claim("sub")}, want: "charge shadow_refused: principal_missing at POST /payments"},
 		"too old": {opts: &Options{MaxAge: &MaxAge{}}, with: func(r *Request) { r.Header["idempotency-key"] = []string{"017f22e2-79b0-7cc3-98c4-dc0c0c07398f"} },
@@ -347,6 +347,22 @@ func TestTheWriterInShadowIsAsAble(t *testing.T) {
 			require.Equal(t, "transfer shadow_executed "+state, seen.last(t, i+1))
 		}
 	}
+}
+
+// What the writer cannot do is refused, and not pretended.
+func TestTheWriterInShadowIsNoMoreAble(t *testing.T) {
+	c, _ := inShadow(t, memstore.New(), SingleTenant, nil)
+	ran := false
+	h := c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		ran = true
+		_, _, err := w.(http.Hijacker).Hijack()
+		require.ErrorIs(t, err, http.ErrNotSupported)
+		require.ErrorIs(t, w.(http.Pusher).Push("/style.css", nil), http.ErrNotSupported)
+		require.ErrorIs(t, http.NewResponseController(w).Flush(), http.ErrNotSupported)
+		w.(http.Flusher).Flush()
+	}), nil)
+	h.ServeHTTP(struct{ http.ResponseWriter }{httptest.NewRecorder()}, netRequest("POST", "/payments", "{}"))
+	require.True(t, ran)
 }
 
 // The bytes on the wire are those of the handler alone, whatever the request, the handler and

@@ -12,23 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
-	"github.com/idem-go/idempotency/idem/protocol"
 )
-
-// dying is a store to which a process writes no end.
-type dying struct{ *memstore.Store }
-
-func (dying) Finish(context.Context, time.Time, protocol.Finish) error {
-	return &idem.StoreError{Op: "Finish", Err: errors.New("no answer")}
-}
-
-// forgetful is a store that records no step.
-type forgetful struct{ *memstore.Store }
-
-func (forgetful) RecordStep(context.Context, time.Time, protocol.StepWrite) error {
-	return &idem.StoreError{Op: "RecordStep", Err: errors.New("no answer")}
-}
 
 // stepping is a contract whose clock is an hour further with each.
 func stepping(t *testing.T, store idem.Store, hours int, repeat idem.Repeat, change ...func(*Options)) *Contract {
@@ -67,7 +53,7 @@ func TestCallThatParksIsAnsweredAsUnknown(t *testing.T) {
 				return created(), nil
 			}
 			require.Panics(t, func() {
-				_, _ = stepping(t, dying{store}, 0, idem.Repeatable).Serve(t.Context(), payment(), next)
+				_, _ = stepping(t, dying(store), 0, idem.Repeatable).Serve(t.Context(), payment(), next)
 			})
 			for _, profile := range []Profile{IETF, Stripe} {
 				for range 2 {
@@ -138,7 +124,7 @@ func TestStepThatWaitsForItsAbsenceIsAskedWhenThatCounts(t *testing.T) {
 		for _, obeys := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, obeys %v", name, obeys), func(t *testing.T) {
 				store, at := memstore.New(), noon
-				c, charge := waiting(t, dying{store}, &noon)
+				c, charge := waiting(t, dying(store), &noon)
 				require.Panics(t, func() { _, _ = c.Serve(t.Context(), payment(), charge) })
 				at = at.Add(time.Minute) // the lease is over
 				c, charge = waiting(t, store, &at)
@@ -171,14 +157,6 @@ func TestStepThatWaitsForItsAbsenceIsAskedWhenThatCounts(t *testing.T) {
 	}
 }
 
-// Nothing runs that could be followed, and only the request itself goes on with the work.
-func TestNothingIsFollowedThatDoesNotRun(t *testing.T) {
-	located := func(o *Options) { o.Location = func(context.Context, *Request) string { return "/payments/1/status" } }
-	res := situations()[CodeNotYetKnown].get(t, located)
-	require.Equal(t, 409, res.Status)
-	require.NotContains(t, res.Headers, "Location")
-}
-
 // A step of an operation within says nothing of the one that the client has called: its error is
 // the handler's.
 func TestAStepOfAnOperationWithinIsTheHandlersError(t *testing.T) {
@@ -201,7 +179,7 @@ func TestAStepOfAnOperationWithinIsTheHandlersError(t *testing.T) {
 					return nil, err
 				})
 			}
-			require.Panics(t, func() { _, _ = serve(dying{store}, 0) })
+			require.Panics(t, func() { _, _ = serve(dying(store), 0) })
 			res, err := serve(store, 1)
 			require.Nil(t, res)
 			require.ErrorIs(t, err, idem.ErrStepInterrupted)
@@ -232,7 +210,7 @@ func TestAbortBesideAStepIsTheHandlersError(t *testing.T) {
 // An attempt that a stricter call has parked is answered as all later ones are.
 func TestAttemptThatAStricterCallHasParkedIsAnsweredAsUnknown(t *testing.T) {
 	store, at := memstore.New(), noon
-	c, next := waiting(t, dying{store}, &noon)
+	c, next := waiting(t, dying(store), &noon)
 	require.Panics(t, func() { _, _ = c.Serve(t.Context(), payment(), next) })
 	at = at.Add(time.Minute)
 	c, next = waiting(t, store, &at)
@@ -276,7 +254,7 @@ func TestUnreadableStepIsAnsweredAsUnreadable(t *testing.T) {
 func TestUnrecordedStepIsAnsweredByTheDeclaration(t *testing.T) {
 	for repeat, want := range map[idem.Repeat]Code{idem.Repeatable: CodeStoreUnavailable, idem.NotRepeatable: CodeOutcomeUnknown} {
 		for _, answer := range handlers {
-			res := serve(t, stepping(t, forgetful{memstore.New()}, 0, repeat), payment(), func(ctx context.Context) (*Response, error) {
+			res := serve(t, stepping(t, broken(memstore.New(), idemtest.Deny, idemtest.RecordStep), 0, repeat), payment(), func(ctx context.Context) (*Response, error) {
 				_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil }, nil)
 				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 				return answer(err)

@@ -1,6 +1,9 @@
 package idemhttp
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strconv"
+)
 
 // HeaderShouldRetry tells Stripe's own client libraries whether to send a request
 // again. Refusals have it in the Stripe profile, and [Transport] follows it.
@@ -20,34 +23,29 @@ type StripeErrorDetail struct {
 	Type string `json:"type"`
 	// Code is the kind of problem for programs, the same as in [Problem].
 	Code Code `json:"code"`
-	// Message is this problem for people.
+	// Message describes this problem to readers.
 	Message string `json:"message"`
-	// DocURL is [Options.Documentation].
-	DocURL string `json:"doc_url,omitempty"`
 	// Retryable and RecordedStatus are as in [Problem].
 	Retryable      bool `json:"retryable"`
 	RecordedStatus int  `json:"recorded_status,omitempty"`
 }
 
 // stripeNames are the members that the contract sets.
-var stripeNames = []string{"type", "code", "message", "doc_url", "retryable", "recorded_status"}
+var stripeNames = []string{"type", "code", "message", "retryable", "recorded_status"}
 
 // stripe gives a refusal its form in the Stripe profile. Members are inside error.
-func (c *Contract) stripe(res *Response, p *Problem, more map[string]any) {
+func stripe(res *Response, f *Refusal) {
 	detail, _ := json.Marshal(StripeErrorDetail{
-		Type: stripeType(p), Code: p.Code, Message: p.Detail, DocURL: c.opts.Documentation,
-		Retryable: p.Retryable, RecordedStatus: p.RecordedStatus,
+		Type: stripeType(f.Code), Code: f.Code, Message: f.Detail, Retryable: f.Retryable, RecordedStatus: f.RecordedStatus,
 	})
-	body := append([]byte(`{"error":`), withMembers(detail, stripeNames, more)...)
+	body := append([]byte(`{"error":`), withMembers(detail, stripeNames, f.Members)...)
 	res.Body = append(body, '}')
 	res.Headers["Content-Type"] = "application/json"
-	if res.Headers[HeaderShouldRetry] = "false"; p.Retryable {
-		res.Headers[HeaderShouldRetry] = "true"
-	}
+	res.Headers[HeaderShouldRetry] = strconv.FormatBool(f.Retryable)
 }
 
-func stripeType(p *Problem) string {
-	switch p.Code {
+func stripeType(code Code) string {
+	switch code {
 	case CodeKeyMissing, CodeKeyInvalid, CodeKeyReused, CodeKeyTooOld, CodeInProgress, CodeNotYetKnown, CodeOutcomeUnknown, CodeOutcomeUnavailable:
 		return "idempotency_error"
 	case CodeUndeclared, CodeVersionMismatch, CodeRecordUnreadable, CodeStoreUnavailable, CodeOutOfTime, CodeAccepted, CodeUnclaimed, CodeFailed:

@@ -51,22 +51,20 @@ func TestStripeKeys(t *testing.T) {
 // clients go by.
 func TestStripeRefusal(t *testing.T) {
 	c := stripeContract(t, memory(), func(o *Options) {
-		o.Documentation = "https://example.com/keys"
-		o.ProblemMembers = func(context.Context, *Request, Code) map[string]any {
-			return map[string]any{"request_id": "req_1", "type": "spoofed", "doc_url": "spoofed"}
+		o.OnRefusal = func(_ context.Context, _ *Request, f *Refusal) {
+			f.Members = map[string]any{"request_id": "req_1", "type": "spoofed", "doc_url": "https://example.com/keys"}
 		}
 	})
 	res := after(t, c, created(), payment(func(r *Request) { r.Body = []byte(`{}`) }))
 	require.Equal(t, 400, res.Status)
 	require.Equal(t, map[string]string{
 		"Content-Type": "application/json", "Cache-Control": "no-store", HeaderShouldRetry: "false",
-		"Link": `<https://example.com/keys>; rel="describedby"`,
 	}, res.Headers)
 	require.JSONEq(t, `{"error":{"type":"idempotency_error","code":"idempotency_key_reused","doc_url":"https://example.com/keys",
 		"message":"Use a new key for a new request; the key was already used with a different one: that was answered with 201.",
 		"retryable":false,"recorded_status":201,"request_id":"req_1"}}`, string(res.Body))
 
-	body, err := json.Marshal(StripeError{Error: StripeErrorDetail{DocURL: "x", RecordedStatus: 1}})
+	body, err := json.Marshal(StripeError{Error: StripeErrorDetail{RecordedStatus: 1}})
 	require.NoError(t, err)
 	var all map[string]map[string]any
 	require.NoError(t, json.Unmarshal(body, &all))
@@ -90,9 +88,11 @@ func TestStripeProfileReplaysNo500(t *testing.T) {
 func TestOptionalKeys(t *testing.T) {
 	for _, profile := range []Profile{IETF, Stripe} {
 		for name, source := range map[string]func(*Options){
-			"header":   func(*Options) {},
-			"pointer":  func(o *Options) { o.KeyPointer = "/id" },
-			"function": func(o *Options) { o.Key = func(context.Context, *Request) (string, error) { return "", ErrNoKey } },
+			"header":  func(*Options) {},
+			"pointer": func(o *Options) { o.Key = KeyPointer("/id") },
+			"function": func(o *Options) {
+				o.Key = KeyFrom(func(context.Context, *Request) (string, error) { return "", ErrNoKey })
+			},
 		} {
 			c := newContract(t, memory(), source, func(o *Options) { o.Profile, o.KeyOptional = profile, true })
 			tokens := map[string]bool{}
@@ -102,7 +102,7 @@ func TestOptionalKeys(t *testing.T) {
 					return created(), nil
 				})
 				require.Equal(t, 201, res.Status, name)
-				require.NotContains(t, res.Headers, c.opts.Profile.marker())
+				require.NotContains(t, res.Headers, c.opts.Profile.replayedHeader())
 			}
 			require.Len(t, tokens, 2, name)
 		}
@@ -111,7 +111,7 @@ func TestOptionalKeys(t *testing.T) {
 		res := serve(t, c, payment(func(r *Request) { r.Header["idempotency-key"] = []string{""} }), counting(&n, created()))
 		require.Equal(t, CodeKeyInvalid, problemIn(t, res).Code)
 		serve(t, c, payment(), counting(&n, created()))
-		require.Equal(t, "true", serve(t, c, payment(), counting(&n, created())).Headers[profile.marker()])
+		require.Equal(t, "true", serve(t, c, payment(), counting(&n, created())).Headers[profile.replayedHeader()])
 		require.Equal(t, 1, n)
 	}
 }
@@ -144,9 +144,9 @@ func TestReusedKeyTellsItsOwnFirstAnswer(t *testing.T) {
 func TestProblemsNameTheKeysPlace(t *testing.T) {
 	for want, set := range map[string]func(*Options){
 		"in the header Idempotency-Key": func(*Options) {},
-		"in the header X-Request-Id":    func(o *Options) { o.KeyHeader = "X-Request-Id" },
-		`in the body's field "/id"`:     func(o *Options) { o.KeyPointer = "/id" },
-		"needs an idempotency key: a":   func(o *Options) { o.Key = func(context.Context, *Request) (string, error) { return "", nil } },
+		"in the header X-Request-Id":    func(o *Options) { o.Key = KeyHeader("X-Request-Id") },
+		`in the body's field "/id"`:     func(o *Options) { o.Key = KeyPointer("/id") },
+		"needs an idempotency key: a":   func(o *Options) { o.Key = KeyFrom(func(context.Context, *Request) (string, error) { return "", nil }) },
 	} {
 		c, n := newContract(t, memory(), set), 0
 		res := serve(t, c, payment(func(r *Request) { delete(r.Header, "idempotency-key") }), counting(&n, created()))

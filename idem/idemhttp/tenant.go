@@ -10,21 +10,21 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// TenantFunc says whose request it is. Two tenants' equal keys never share a record. It
+// TenantFunc returns the tenant of a request. Two tenants' equal keys never share a record. It
 // must take the tenant from data that an authorizer has verified, never from the body or a
-// header that the client sets. It returns [ErrNoTenant] or "" if the request has none; the
+// header that the client sets. It returns [ErrTenantMissing] or "" if the request has none; the
 // answer is then 403. Any other error goes to the runtime unchanged. A tenant of more than
 // 64 bytes counts as none: if the identity is longer, such as an ARN, return a part or a
 // digest of it. It must be safe for concurrent use.
 type TenantFunc func(ctx context.Context, r *Request) (string, error)
 
-// ErrNoTenant says that the request has no tenant.
-var ErrNoTenant = errors.New("idemhttp: the request has no tenant")
+// ErrTenantMissing is the error of a [TenantFunc] for a request without a tenant.
+var ErrTenantMissing = errors.New("idemhttp: the request has no tenant")
 
-// SingleTenant is the [TenantFunc] of a service that has no tenants: all callers
-// share one space of keys, and a caller who guesses a key and its request gets its
-// response. It must be named so that a reviewer sees it.
-func SingleTenant(context.Context, *Request) (string, error) { return idem.NoTenant, nil }
+// SingleTenant is the [TenantFunc] of a service without tenants, for [idem.SingleTenant]: all
+// callers share one space of keys, and a caller who guesses a key and its request gets its
+// response. It must be given, so that a reviewer sees it.
+func SingleTenant(context.Context, *Request) (string, error) { return idem.SingleTenant, nil }
 
 // Claim takes the tenant from a claim, such as "sub", of a token that a JWT authorizer or a
 // Cognito user pool's authorizer has verified. A user who can write the claim chooses the
@@ -56,7 +56,7 @@ func AuthorizerValue(name string) TenantFunc {
 				return strconv.FormatInt(int64(v), 10), nil
 			}
 		}
-		return "", ErrNoTenant
+		return "", ErrTenantMissing
 	}
 }
 
@@ -68,7 +68,7 @@ func IAMAccount(_ context.Context, r *Request) (string, error) {
 // IAMUser takes the unique id of the IAM user or role that signed the request as
 // the tenant. A role is one tenant for all who assume it: its session name is left
 // out, because a client that tries again from another instance has another one. If
-// people assume a role under their own names, as with IAM Identity Center, set
+// users assume a role under their own names, as with IAM Identity Center, set
 // [Options.Principal] to [IAMSession].
 //
 // A federated identity has no id of its own and is refused with 403 tenant_missing. Use
@@ -80,22 +80,22 @@ func IAMUser(_ context.Context, r *Request) (string, error) {
 	id, _, session := strings.Cut(r.Identity.UserID, ":")
 	switch {
 	case r.Identity.isPooled():
-		return "", noTenant("IAMUser would make one tenant of all identities of a Cognito identity pool: the service must use idemhttp.CognitoIdentity, behind an API, which tells them apart")
+		return "", tenantMissing("IAMUser would make one tenant of all identities of a Cognito identity pool: the service must use idemhttp.CognitoIdentity, behind an API, which tells them apart")
 	case session && strings.Trim(id, "0123456789") == "":
 		// The account's id comes first.
-		return "", noTenant("IAMUser would make one tenant of all federated users of an account: the service must use idemhttp.IAMSession")
+		return "", tenantMissing("IAMUser would make one tenant of all federated users of an account: the service must use idemhttp.IAMSession")
 	}
 	return present(id)
 }
 
 // IAMSession takes the whole unique id of the IAM principal that signed the request. A
-// role's is followed by ":" and the session's name, which is a person's name if people
+// role's is followed by ":" and the session's name, which is a user's name if users
 // assume the role under their own names. The id may be longer than the 64 bytes of a
 // tenant, but fits as [Options.Principal]. A Cognito identity pool gives all its identities
 // one session name: they are refused as in [IAMUser].
 func IAMSession(_ context.Context, r *Request) (string, error) {
 	if r.Identity.isPooled() {
-		return "", noTenant("IAMSession would take all identities of a Cognito identity pool for one: the service must use idemhttp.CognitoIdentity, behind an API, which tells them apart")
+		return "", tenantMissing("IAMSession would take all identities of a Cognito identity pool for one: the service must use idemhttp.CognitoIdentity, behind an API, which tells them apart")
 	}
 	return present(r.Identity.UserID)
 }
@@ -106,18 +106,18 @@ func IAMSession(_ context.Context, r *Request) (string, error) {
 const poolSession = ":CognitoIdentityCredentials"
 
 // isPooled reports whether a Cognito identity pool gave the credentials, so that many
-// people have one user id.
+// users have one user id.
 func (id *Identity) isPooled() bool {
 	return id.CognitoIdentityID != "" || strings.HasSuffix(id.UserID, poolSession)
 }
 
-// noTenant says why a request has no tenant, in words that its client may read.
-type noTenant string
+// tenantMissing is why a request has no tenant, in words that its client may read.
+type tenantMissing string
 
-func (e noTenant) Error() string { return "idemhttp: " + string(e) }
+func (e tenantMissing) Error() string { return "idemhttp: " + string(e) }
 
-// Is makes the error match [ErrNoTenant].
-func (e noTenant) Is(target error) bool { return target == ErrNoTenant }
+// Is makes the error match [ErrTenantMissing].
+func (e tenantMissing) Is(target error) bool { return target == ErrTenantMissing }
 
 // CognitoIdentity takes the identity pool's id of the principal that signed the
 // request as the tenant.
@@ -126,7 +126,7 @@ func CognitoIdentity(_ context.Context, r *Request) (string, error) {
 }
 
 // APIKey takes the id of the API key as the tenant. API Gateway's keys are for metering:
-// anybody who learns a key can call as its tenant.
+// a caller who learns a key can call as its tenant.
 func APIKey(_ context.Context, r *Request) (string, error) {
 	return present(r.Identity.APIKeyID)
 }
@@ -138,8 +138,8 @@ func LambdaTenant(_ context.Context, r *Request) (string, error) {
 
 // present refuses a tenant that would mean "no tenant".
 func present(tenant string) (string, error) {
-	if tenant == "" || tenant == idem.NoTenant {
-		return "", ErrNoTenant
+	if tenant == "" || tenant == idem.SingleTenant {
+		return "", ErrTenantMissing
 	}
 	return tenant, nil
 }

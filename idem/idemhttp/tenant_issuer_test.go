@@ -28,7 +28,7 @@ func TestSubjectsOfSeveralIssuersAreApart(t *testing.T) {
 	}
 	for _, c := range [][2]string{{"", "1"}, {long, ""}, {"", ""}} {
 		_, err := of(c[0], c[1])
-		require.ErrorIs(t, err, ErrNoTenant, c)
+		require.ErrorIs(t, err, ErrTenantMissing, c)
 	}
 	require.Panics(t, func() { IssuerClaim("") })
 }

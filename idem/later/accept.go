@@ -47,7 +47,7 @@ func Accept[Out, In any](ctx context.Context, e *idem.Engine, key idem.Key, in I
 		return res, &idem.ConfigError{What: "input", Problem: fmt.Sprintf("%T cannot be encoded as JSON: %v", in, err)}
 	}
 	res.Outcome, err = e.Execute(ctx, Call(idem.Call{Key: key, Fingerprint: fp}, protocol.Later{Input: input}, hand))
-	if err == nil && res.Outcome.State == idem.Completed {
+	if err == nil && res.Outcome.RecordState == idem.Completed {
 		err = codec.DecodeResult(res.Outcome.Body, &res.Value)
 	}
 	return res, err

@@ -68,7 +68,7 @@ func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
 	key := statement.Key("acme", "june")
 	first := d.accept(key, 3)
 	require.NoError(t, first.Err)
-	require.Equal(t, idem.Pending, first.Value.Outcome.State)
+	require.Equal(t, idem.Pending, first.Value.Outcome.RecordState)
 	require.False(t, first.Value.Outcome.Executed)
 	id := first.Value.Outcome.StatusID
 	require.Equal(t, id, d.accepted(key, 3), "the same request has the same answer")
@@ -80,11 +80,11 @@ func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
 
 	s, err := later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
 	require.NoError(t, err)
-	require.Equal(t, idem.Pending, s.State)
+	require.Equal(t, idem.Pending, s.RecordState)
 	got := d.work(statement, key.ID(), func() {
 		s, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
 		require.NoError(t, err)
-		require.Equal(t, idem.InProgress, s.State)
+		require.Equal(t, idem.InProgress, s.RecordState)
 		require.Equal(t, id, d.accepted(key, 3), "while the worker runs too")
 	})
 	require.NoError(t, got.Err)
@@ -98,7 +98,7 @@ func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
 	require.Equal(t, 1, d.runs)
 	s, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
 	require.NoError(t, err)
-	require.Equal(t, idem.Completed, s.State)
+	require.Equal(t, idem.Completed, s.RecordState)
 	require.Equal(t, `"lines: 3"`, string(s.Body))
 	done := d.accept(key, 3)
 	require.NoError(t, done.Err)
@@ -125,7 +125,7 @@ func TestAStatusIsItsTenantsAlone(t *testing.T) {
 		tenant, id string
 	}{
 		"another tenant":    {statement, "umbrella", id},
-		"no tenant":         {statement, idem.NoTenant, id},
+		"no tenant":         {statement, idem.SingleTenant, id},
 		"another operation": {idem.Operation{Name: "refund"}, "acme", id},
 		"a guess":           {statement, "acme", string(guess)},
 		"nothing":           {statement, "acme", strings.Repeat("A", len(id))},
@@ -205,7 +205,7 @@ func TestAProcessMayDieAtAnyCallForAcceptedWork(t *testing.T) {
 					}
 					s, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
 					require.NoError(t, err)
-					require.Equal(t, rec.State, s.State)
+					require.Equal(t, rec.State, s.RecordState)
 				})
 			}
 		}
@@ -252,13 +252,13 @@ func TestAWorkersIDIsChecked(t *testing.T) {
 		require.ErrorIs(t, d.work(statement, id, nil).Err, idem.ErrKeyInvalid, id)
 	}
 	require.ErrorIs(t, d.work(statement, idem.Operation{Name: "refund"}.Key("acme", "x").ID(), nil).Err, idem.ErrKeyInvalid)
-	none := statement.Key(idem.NoTenant, "x/ü#")
+	none := statement.Key(idem.SingleTenant, "x/ü#")
 	require.ErrorIs(t, d.work(statement, none.ID(), nil).Err, later.ErrNotAccepted)
 	id := d.accepted(none, 3)
 	require.NoError(t, d.work(statement, none.ID(), nil).Err)
-	s, err := later.StatusOf(t.Context(), d.Engine, statement, idem.NoTenant, id)
+	s, err := later.StatusOf(t.Context(), d.Engine, statement, idem.SingleTenant, id)
 	require.NoError(t, err)
-	require.Equal(t, idem.Completed, s.State)
+	require.Equal(t, idem.Completed, s.RecordState)
 }
 
 // A sweep ends what no worker has come for, once its time is over and not before.

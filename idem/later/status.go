@@ -31,7 +31,9 @@ func StatusOf(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id
 		out.StatusID = id
 		return out, err
 	}
-	return idem.Outcome{State: rec.State, Attempt: rec.Attempt, CreatedAt: rec.CreatedAt, Ref: rec.Ref, StatusID: id}, nil
+	return idem.Outcome{
+		RecordState: rec.State, Attempt: rec.Attempt, CreatedAt: rec.CreatedAt, Ref: rec.Ref, StatusID: id,
+	}, nil
 }
 
 // find reads the record of accepted work by its status id.
@@ -45,7 +47,7 @@ func find(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id str
 		return nil, ErrNotAccepted
 	}
 	// The id of the tenant's record of the operation that has this digest.
-	key := op.KeyOf(any.ID()[:strings.LastIndexByte(any.ID(), '#')+1] + digest)
+	key := op.KeyFromID(any.ID()[:strings.LastIndexByte(any.ID(), '#')+1] + digest)
 	if key.Err() != nil {
 		return nil, ErrNotAccepted
 	}

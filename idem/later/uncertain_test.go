@@ -71,7 +71,7 @@ func TestAnAcceptanceAfterAnUncertainAttemptStaysUncertain(t *testing.T) {
 			d.sweeps()
 			s, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
 			require.NoError(t, err)
-			require.Equal(t, idem.Pending, s.State)
+			require.Equal(t, idem.Pending, s.RecordState)
 			require.False(t, d.Record(key).GivenUpAt.IsZero(), "people have it")
 
 			require.ErrorIs(t, d.work(statement, key.ID(), nil).Err, idem.ErrOutcomeUnknown)
@@ -101,7 +101,7 @@ func TestAWorkerRunsNoInputOfAnEarlierAcceptance(t *testing.T) {
 	require.NoError(t, d.work(statement, key.ID(), nil).Err)
 	s, err := later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
 	require.NoError(t, err)
-	require.Equal(t, idem.Completed, s.State)
+	require.Equal(t, idem.Completed, s.RecordState)
 }
 
 // The message that would bring the next worker is gone: people have the work then, and can end it.
@@ -304,7 +304,7 @@ func TestAWorkersStepsAndAttempts(t *testing.T) {
 	require.ErrorIs(t, work(july, nil), idem.ErrOutcomeUnknown)
 	s, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
 	require.NoError(t, err)
-	require.Equal(t, idem.Unknown, s.State)
+	require.Equal(t, idem.Unknown, s.RecordState)
 	d.lapse()
 	require.NoError(t, d.resolve(july, idem.Released))
 	require.NoError(t, work(july, nil))

@@ -64,7 +64,7 @@ func Work[In, Out any](ctx context.Context, e *idem.Engine, op idem.Operation, i
 
 // accepted reads the record that a worker's call runs, and its input.
 func accepted(ctx context.Context, e *idem.Engine, op idem.Operation, id string) (c idem.Call, input []byte, err error) {
-	c.Key = op.KeyOf(id)
+	c.Key = op.KeyFromID(id)
 	if err := c.Key.Err(); err != nil {
 		return c, nil, err
 	}

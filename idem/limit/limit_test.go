@@ -60,7 +60,7 @@ func TestALimitIsATenantsAndAnOperationsOwn(t *testing.T) {
 	r := newRig(t, 1)
 	for range 2 {
 		for _, k := range []idem.Key{
-			export.Key("acme", "a"), export.Key("globex", "a"), export.Key(idem.NoTenant, "a"), export.Key("a#b", "a"),
+			export.Key("acme", "a"), export.Key("globex", "a"), export.Key(idem.SingleTenant, "a"), export.Key("a#b", "a"),
 		} {
 			require.NoError(t, r.doKey(k, nil))
 		}

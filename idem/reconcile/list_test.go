@@ -57,7 +57,7 @@ func TestAListHasWhatIsOpenPageByPage(t *testing.T) {
 	r.lapse()
 	r.end(payout.Key("acme", "p-1"), errPlain)
 	r.end(payout.Key("globex", "p-2"), errPlain)
-	r.end(payout.Key(idem.NoTenant, "p-3"), errPlain)
+	r.end(payout.Key(idem.SingleTenant, "p-3"), errPlain)
 	r.killed(payout.Key("acme", "p-4"))
 	for name, c := range map[string]struct {
 		f    reconcile.Filter

@@ -354,7 +354,7 @@ func TestEveryActionIsTold(t *testing.T) {
 func TestAnUnknownOperationIsNotForgotten(t *testing.T) {
 	r := newRig(t)
 	keys := []idem.Key{
-		refund.Key(idem.NoTenant, "1"), idem.Operation{Name: "re/fund #2"}.Key("a c/me", "1"),
+		refund.Key(idem.SingleTenant, "1"), idem.Operation{Name: "re/fund #2"}.Key("a c/me", "1"),
 		idem.Operation{Name: "hook", Repeat: idem.Repeatable, Watch: idem.WatchAlways}.Key("acme", "1"),
 	}
 	for _, key := range keys {

@@ -23,7 +23,7 @@ func TestIDs(t *testing.T) {
 	for _, k := range []idem.Key{
 		idem.Operation{Name: "charge"}.Key("acme", "x"),
 		op(secretA).Key("acme", "x"), op(secretB).Key("acme", "x"), op(secretA[:16]).Key("acme", "x"),
-		op(secretA).Key("other", "x"), op(secretA).Key("acme", "y"), op(secretA).Key(idem.NoTenant, "acme#charge#x"),
+		op(secretA).Key("other", "x"), op(secretA).Key("acme", "y"), op(secretA).Key(idem.SingleTenant, "acme#charge#x"),
 		idem.Operation{Name: "refund", Values: secrets.New(secretA)}.Key("acme", "x"),
 	} {
 		require.NoError(t, k.Err())
@@ -154,5 +154,5 @@ func TestWhatIsAcceptedIsFound(t *testing.T) {
 	require.Empty(t, again)
 	out, err := later.StatusOf(t.Context(), a.engine, a.op, "t", status)
 	require.NoError(t, err)
-	require.Equal(t, idem.Completed, out.State)
+	require.Equal(t, idem.Completed, out.RecordState)
 }

@@ -61,7 +61,7 @@ func plainCases(h Harness) []check {
 			other := idem.Operation{Name: "charge#x"}
 			for _, k := range []idem.Key{
 				operation.Key("a", "b"), operation.Key("a#charge", "b"), operation.Key("A", "b"), operation.Key("a", "B"),
-				operation.Key(idem.NoTenant, "b"), other.Key("a", "b"), other.Key(idem.NoTenant, "b"),
+				operation.Key(idem.SingleTenant, "b"), other.Key("a", "b"), other.Key(idem.SingleTenant, "b"),
 			} {
 				c.must(k.Err())
 				c.lands(c.start(func(r *protocol.Record) { r.ID = k.ID() }).complete(k.ID()))

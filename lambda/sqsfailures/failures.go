@@ -1,5 +1,5 @@
 // Package sqsfailures forwards messages whose permanent failure is recorded to a
-// failure queue, where people look at them.
+// failure queue, for operators.
 //
 // Such a message is acknowledged, because another delivery cannot change its outcome. A
 // dead letter may succeed after a redrive and this message cannot, so it has another queue.

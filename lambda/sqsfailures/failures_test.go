@@ -129,7 +129,7 @@ func TestNothingIsLostWhereForwardingFails(t *testing.T) {
 	require.NoError(t, err)
 	f := &fake{err: errors.New("throttled")}
 	var reasons []idemlambda.Reason
-	h := idemlambda.SQS(engine, idem.Operation{Name: "fulfil", Repeat: idem.NotRepeatable}, idemlambda.SQSPointer(idem.NoTenant, "/id"),
+	h := idemlambda.SQS(engine, idem.Operation{Name: "fulfil", Repeat: idem.NotRepeatable}, idemlambda.SQSPointer(idem.SingleTenant, "/id"),
 		&idemlambda.SQSOptions{
 			OnFailed: New(f, "https://sqs/1/failures"),
 			OnOutcome: func(_ context.Context, out idemlambda.SQSDelivery) {

@@ -238,7 +238,7 @@ func TestADuplicateCostsOneReceive(t *testing.T) {
 		running, gone := make(chan struct{}), make(chan struct{})
 		defer close(gone)
 		f := &fake{}
-		h := idemlambda.SQS(engine, op, idemlambda.SQSPointer(idem.NoTenant, "/id"), &idemlambda.SQSOptions{OnRedelivery: New(f, nil), Logger: slog.New(slog.DiscardHandler)},
+		h := idemlambda.SQS(engine, op, idemlambda.SQSPointer(idem.SingleTenant, "/id"), &idemlambda.SQSOptions{OnRedelivery: New(f, nil), Logger: slog.New(slog.DiscardHandler)},
 			func(context.Context, struct{ ID string }) error {
 				if runs++; runs == 1 {
 					close(running)

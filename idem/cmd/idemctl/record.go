@@ -45,7 +45,7 @@ func (f *recordFlags) key() (id string, key idem.Key, err error) {
 	}
 	tenant := f.Tenant
 	if f.NoTenant {
-		tenant = idem.NoTenant
+		tenant = idem.SingleTenant
 	}
 	op := idem.Operation{Name: f.Operation}
 	if f.Secret != "" {

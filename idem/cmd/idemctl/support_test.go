@@ -213,7 +213,7 @@ func (b *bench) requestOf(key string, did func(context.Context)) string {
 	})
 	require.NoError(b.t, err)
 	require.Equal(b.t, 502, res.Status)
-	return payment.Key(idem.NoTenant, key).ID()
+	return payment.Key(idem.SingleTenant, key).ID()
 }
 
 // stepped leaves released work with a step.

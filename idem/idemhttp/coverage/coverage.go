@@ -38,7 +38,7 @@ func Require(t TB, routes idemhttp.Routes, file string, methods ...string) {
 		t.Fatalf("%v", err)
 		return
 	}
-	missing, err := idemhttp.Uncovered(routes, api, methods...)
+	missing, err := idemhttp.MissingRoutes(routes, api, methods...)
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
 		return
@@ -49,7 +49,7 @@ func Require(t TB, routes idemhttp.Routes, file string, methods ...string) {
 }
 
 // FromFile returns the routes of the API that an OpenAPI 3 file describes, sorted
-// and as [idemhttp.Uncovered] takes them. Path items may lie in other files beside
+// and as [idemhttp.MissingRoutes] takes them. Path items may be in other files next to
 // it; nothing is fetched from a network. API Gateway's exports are understood:
 // x-amazon-apigateway-any-method is ANY, the path /$default is $default. The
 // servers' base paths are not part of a route, just as stages are not for a handler.

@@ -5,7 +5,7 @@
 // destination order-events.
 //
 // A message has its key in the attributes idempotency-tenant and idempotency-key, as
-// idemlambda.SQSSendingOf names them; the tenant is the customer. Its body is JSON, see
+// idemlambda.SQSAttributesFor names them; the tenant is the customer. Its body is JSON, see
 // order.
 //
 // Environment: IDEM_TABLE names the table of records, ORDERS_TABLE the one of

@@ -72,7 +72,7 @@ func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.
 	o := &idemlambda.SQSOptions{OnOutcome: func(_ context.Context, o idemlambda.SQSDelivery) { last = o }}
 	h := idemlambda.SQS(engine, fulfil, byAttribute, o, (&service{db.orders}).fulfil)
 	return func(tenant, key, body string) (idemlambda.Reason, error) {
-		sending, err := idemlambda.SQSSendingOf(fulfil, tenant, key)
+		sending, err := idemlambda.SQSAttributesFor(fulfil, tenant, key)
 		require.NoError(t, err)
 		m := events.SQSMessage{MessageId: rand.Text(), Body: body, MessageAttributes: map[string]events.SQSMessageAttribute{}}
 		for name, value := range sending.Attributes {

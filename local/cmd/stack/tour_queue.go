@@ -32,7 +32,7 @@ func (t *tour) orders(ctx context.Context) {
 	body := fmt.Sprintf(`{"orderId": %q, "items": [{"sku": "book", "quantity": 2}]}`, order)
 	t.wire.watch(order)
 	send := func() string {
-		sending, err := idemlambda.SQSSendingOf(fulfil, defaultTenant, order)
+		sending, err := idemlambda.SQSAttributesFor(fulfil, defaultTenant, order)
 		if err == nil {
 			err = t.sendMessage(ctx, body, sending)
 		}
@@ -50,7 +50,7 @@ func (t *tour) orders(ctx context.Context) {
 }
 
 // sendMessage puts a message into the orders' queue.
-func (t *tour) sendMessage(ctx context.Context, body string, sending idemlambda.SQSSending) error {
+func (t *tour) sendMessage(ctx context.Context, body string, sending idemlambda.SQSAttributes) error {
 	in := &sqs.SendMessageInput{QueueUrl: &t.queue.URL, MessageBody: &body, MessageAttributes: map[string]types.MessageAttributeValue{}}
 	if sending.GroupID != "" {
 		in.MessageGroupId = &sending.GroupID
@@ -170,7 +170,7 @@ func (t *tour) poison(ctx context.Context) {
 	text := t.key("poison")
 	want := fmt.Sprintf("%d × key_invalid, then a dead letter", maxReceives)
 	t.add(ctx, "a message without a key", want, func() string {
-		if err := t.sendMessage(ctx, fmt.Sprintf(`{"orderId": %q}`, text), idemlambda.SQSSending{}); err != nil {
+		if err := t.sendMessage(ctx, fmt.Sprintf(`{"orderId": %q}`, text), idemlambda.SQSAttributes{}); err != nil {
 			return err.Error()
 		}
 		for n := 1; n <= maxReceives; n++ {

@@ -2,7 +2,6 @@ package contract
 
 import (
 	"context"
-	"net/http"
 	"testing"
 	"time"
 
@@ -51,17 +50,6 @@ func inFlight(t *testing.T, s *service) {
 	s.unmarked(t, live)
 	require.Equal(t, 201, live.status)
 	s.replayed(t, live, s.send(t, r))
-	require.Equal(t, 1, p.count())
-}
-
-func inFlightWithLocation(t *testing.T, s *service) {
-	p, r, first := s.hold(t)
-	got := s.send(t, r.with(variant(script.VariantLocation)))
-	s.refused(t, got, idemhttp.CodeInProgress)
-	require.Equal(t, http.StatusAccepted, got.status)
-	require.Equal(t, script.Location, got.header.Get("Location"))
-	close(p.gate)
-	require.Equal(t, 201, (<-first).status)
 	require.Equal(t, 1, p.count())
 }
 

@@ -67,7 +67,7 @@ func (w *seen) of(id string) (all []receipt) {
 }
 
 func send(t *testing.T, q queuetest.Queue, n int) (id string) {
-	with, err := idemlambda.SQSSendingOf(fulfil(idem.Repeatable), idem.NoTenant, value(n))
+	with, err := idemlambda.SQSAttributesFor(fulfil(idem.Repeatable), idem.SingleTenant, value(n))
 	require.NoError(t, err)
 	out, err := q.Client.SendMessage(t.Context(), &sqs.SendMessageInput{
 		QueueUrl: &q.URL, MessageBody: aws.String(body(n, "g")),

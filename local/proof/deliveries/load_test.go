@@ -123,7 +123,7 @@ func (l *load) plan() (order []sending) {
 func (l *load) send(part []sending) {
 	entries := make([]types.SendMessageBatchRequestEntry, len(part))
 	for i, s := range part {
-		with, err := idemlambda.SQSSendingOf(fulfil(l.repeat), idem.NoTenant, value(s.n))
+		with, err := idemlambda.SQSAttributesFor(fulfil(l.repeat), idem.SingleTenant, value(s.n))
 		require.NoError(l.t, err)
 		e := types.SendMessageBatchRequestEntry{
 			Id: aws.String(strconv.Itoa(i)), MessageBody: aws.String(body(s.n, l.group(s.n))),

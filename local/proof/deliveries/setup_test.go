@@ -96,7 +96,7 @@ func fulfil(repeat idem.Repeat) idem.Operation { return idem.Operation{Name: "fu
 // value is what a message's key is made of.
 func value(n int) string { return fmt.Sprint("order-", n) }
 
-func recordID(n int) string { return fulfil(idem.NotRepeatable).Key(idem.NoTenant, value(n)).ID() }
+func recordID(n int) string { return fulfil(idem.NotRepeatable).Key(idem.SingleTenant, value(n)).ID() }
 
 func body(n int, group string) string { return fmt.Sprintf(`{"n":%d,"group":%q}`, n, group) }
 

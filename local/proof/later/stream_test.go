@@ -56,7 +56,7 @@ func TestTheStreamBringsTheWorker(t *testing.T) {
 		require.Eventually(t, func() bool {
 			out, err = later.StatusOf(t.Context(), engine, op, "acme", id)
 			require.NoError(t, err)
-			return out.State == idem.Completed
+			return out.RecordState == idem.Completed
 		}, 2*time.Minute, 5*time.Millisecond)
 		var text string
 		require.NoError(t, json.Unmarshal(out.Body, &text))

@@ -176,7 +176,7 @@ func (s *setup) requireMessages(made map[string]receipt) (repeats int) {
 }
 
 func id(tr transfer) string {
-	return idem.Operation{Name: "transfer", Repeat: idem.Repeatable}.Key(idem.NoTenant, tr.ID).ID()
+	return idem.Operation{Name: "transfer", Repeat: idem.Repeatable}.Key(idem.SingleTenant, tr.ID).ID()
 }
 
 func (s *setup) record(tr transfer) (*idem.Record, string) {

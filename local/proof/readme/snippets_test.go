@@ -103,7 +103,7 @@ func open(ctx context.Context, client *dynamodb.Client, table string) (*dynamost
 
 func listen(engine *idem.Engine, fulfil func(context.Context, Order) error) {
 	lambda.Start(idemlambda.SNS(engine, Fulfil, nil, nil, fulfil)) // default key, default options
-	lambda.Start(idemlambda.Kinesis(engine, Fulfil, idemlambda.KinesisPointer(idem.NoTenant, "/orderId"), nil, fulfil))
+	lambda.Start(idemlambda.Kinesis(engine, Fulfil, idemlambda.KinesisPointer(idem.SingleTenant, "/orderId"), nil, fulfil))
 }
 
 func reconciler(client *dynamodb.Client, table string) (*reconcile.Reconciler, error) {

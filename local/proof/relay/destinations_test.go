@@ -51,7 +51,7 @@ func TestDestinations(t *testing.T) {
 
 	r := newSetup(t, false, schema.EnvOutboxRoutes+"="+string(routes), schema.EnvOutboxSource+"=com.example.shop",
 		"AWS_ENDPOINT_URL_SNS="+queuetest.Endpoint(t), "AWS_ENDPOINT_URL_EVENTBRIDGE="+bus.URL)
-	k, destinations := place.Key(idem.NoTenant, "o-1"), []string{"orders", "prices", "audit"}
+	k, destinations := place.Key(idem.SingleTenant, "o-1"), []string{"orders", "prices", "audit"}
 	out, err := idem.Run(t.Context(), r.engine, k, "o-1", dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, in string) (string, error) {
 		for _, d := range destinations {
 			tx.Publish(d, outbox.Message{Destination: d, Body: []byte(`{"to":"` + d + `"}`)})

@@ -63,7 +63,7 @@ func newSetup(t *testing.T, fifo bool, env ...string) *setup {
 // ordering key if it is not empty.
 func (r *setup) publish(value, key string, n int) {
 	r.t.Helper()
-	k := place.Key(idem.NoTenant, value)
+	k := place.Key(idem.SingleTenant, value)
 	var created time.Time
 	for range 2 { // the second one is a replay
 		out, err := idem.Run(r.t.Context(), r.engine, k, value, dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, in string) (string, error) {

@@ -117,7 +117,7 @@ func TestACrashedRefundIsSettledWithTheRunbooksCommands(t *testing.T) {
 		page[b.section] = append(page[b.section], b)
 	}
 	shown := r.follow(page["GivenUp"][0], "")
-	id := refund.Key(idem.NoTenant, "refund-of-order-4711").ID()
+	id := refund.Key(idem.SingleTenant, "refund-of-order-4711").ID()
 	require.Contains(t, shown, id)
 	shown = r.follow(page["Settling"][0], id)
 	require.Len(t, atProvider.refunds, 1)

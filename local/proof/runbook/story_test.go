@@ -113,7 +113,7 @@ func (s *scene) overHTTP() string {
 		Header: map[string][]string{"Idempotency-Key": {"key-0123456789abc"}, "Content-Type": {"application/json"}},
 	}, func(context.Context) (*idemhttp.Response, error) { return nil, errTimedOut })
 	require.ErrorIs(s.t, err, errTimedOut)
-	return refund.Key(idem.NoTenant, "key-0123456789abc").ID()
+	return refund.Key(idem.SingleTenant, "key-0123456789abc").ID()
 }
 
 // unclaimed is a refund that was accepted for later, and that no worker came for.

@@ -34,7 +34,7 @@ func main() {
 		panic(err)
 	}
 	charge := idem.Operation{Name: "charge", Repeat: idem.Repeatable}
-	lambda.Start(idemlambda.Wrap(engine, charge, idemlambda.Pointer(idem.NoTenant, "/ID"), func(context.Context, payment) (json.RawMessage, error) {
+	lambda.Start(idemlambda.Wrap(engine, charge, idemlambda.Pointer(idem.SingleTenant, "/ID"), func(context.Context, payment) (json.RawMessage, error) {
 		return json.RawMessage(`{}`), nil
 	}))
 }

@@ -103,15 +103,15 @@ func tokenTenant(_ context.Context, r *idemhttp.Request) (string, error) {
 	_, token, _ := strings.Cut(headerOfALB(e, "Authorization"), " ")
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return "", idemhttp.ErrNoTenant
+		return "", idemhttp.ErrTenantMissing
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return "", idemhttp.ErrNoTenant
+		return "", idemhttp.ErrTenantMissing
 	}
 	var claims struct{ Tenant string }
 	if json.Unmarshal(raw, &claims) != nil || claims.Tenant == "" {
-		return "", idemhttp.ErrNoTenant
+		return "", idemhttp.ErrTenantMissing
 	}
 	return claims.Tenant, nil
 }

@@ -57,7 +57,7 @@ func start[E, R any](
 	if err != nil {
 		log.Fatal(err)
 	}
-	plain, small := open(0), open(script.SmallResult)
+	plain, small, waiting := open(0, 0), open(script.SmallResult, 0), open(0, 15*time.Second)
 	handler := func(ctx context.Context, e E) (R, error) {
 		run := func(ctx context.Context) (script.Answer, error) { return play(ctx, header(&e, script.CaseHeader)) }
 		if header(&e, script.VariantHeader) == script.VariantStep {
@@ -81,16 +81,16 @@ func start[E, R any](
 		script.VariantPrincipal: func(o *idemhttp.Options) { o.Principal = nobody },
 		script.VariantTooOld:    func(o *idemhttp.Options) { o.MaxAge = &idemhttp.MaxAge{Header: script.FirstSentHeader} },
 		script.VariantVersion:   func(o *idemhttp.Options) { o.ResponseVersion = 1 },
-		script.VariantWait:      func(o *idemhttp.Options) { o.Wait = 15 * time.Second },
-		script.VariantLocation: func(o *idemhttp.Options) {
-			o.Location = func(context.Context, *idemhttp.Request) string { return script.Location }
-		},
+		script.VariantWait:      func(*idemhttp.Options) {},
 	} {
 		o := &idemhttp.Options{Profile: idemhttp.Profile(profile)}
 		change(o)
 		engine := plain
-		if name == script.VariantSmall {
+		switch name {
+		case script.VariantSmall:
 			engine = small
+		case script.VariantWait:
+			engine = waiting
 		}
 		served[name] = wrap(engine, routes, tenant, o, handler)
 	}
@@ -108,7 +108,7 @@ func start[E, R any](
 // open makes an engine over the table. All processes have one clock: observers need
 // no margin to speak of. They also share a small machine with the table: it may be
 // slow for a while. The lease is that of a process that takes several invocations.
-func open(maxResult int) *idem.Engine {
+func open(maxResult int, wait time.Duration) *idem.Engine {
 	claims, err := time.ParseDuration(os.Getenv(script.EnvClaimBudget))
 	if err != nil {
 		log.Fatal(err)
@@ -126,7 +126,8 @@ func open(maxResult int) *idem.Engine {
 		log.Fatal(err)
 	}
 	engine, err := idem.New(store, &idem.Options{
-		Observer: idem.LogTo(nil), Lease: 2 * time.Second, Margin: 50 * time.Millisecond, ClaimBudget: claims, FinishBudget: claims,
+		Observer: idem.LogTo(nil), Lease: 2 * time.Second, Margin: 50 * time.Millisecond,
+		ClaimBudget: claims, FinishBudget: claims, Wait: wait,
 	})
 	if err != nil {
 		log.Fatal(err)

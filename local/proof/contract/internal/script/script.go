@@ -36,15 +36,11 @@ const (
 const (
 	VariantPrincipal = "principal" // bound to a principal, and there is none
 	VariantTooOld    = "tooold"    // refuses what FirstSentHeader calls too old
-	VariantLocation  = "location"  // tells where to follow a request in flight
 	VariantVersion   = "version"   // another version of the responses
 	VariantWait      = "wait"      // waits for a duplicate
 	VariantSmall     = "small"     // a store that keeps small responses only
 	VariantStep      = "step"      // the handler does all in an at-most-once step
 )
-
-// Location of VariantLocation.
-const Location = "/payments/pending"
 
 // SmallResult is what VariantSmall keeps, in bytes.
 const SmallResult = 1000

@@ -65,7 +65,7 @@ func open() (any, error) {
 	}
 	switch source := os.Getenv("ORDERS_SOURCE"); source {
 	case "sqs":
-		key := idemlambda.SQSAttribute(idem.NoTenant, idemlambda.SQSKeyAttribute)
+		key := idemlambda.SQSAttribute(idem.SingleTenant, idemlambda.SQSKeyAttribute)
 		return idemlambda.SQS(engine, op, key, queueOptions(), s.fulfil), nil
 	case "sns":
 		return idemlambda.SNS(engine, op, nil, nil, s.fulfil), nil

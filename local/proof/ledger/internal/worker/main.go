@@ -72,7 +72,7 @@ func main() {
 	if os.Getenv("LEDGER_MODE") == "atomic" {
 		op.Mode = idem.Atomic
 	}
-	handler := idemlambda.Wrap(engine, op, idemlambda.Pointer(idem.NoTenant, "/id"), dynamostore.Transact(b.move))
+	handler := idemlambda.Wrap(engine, op, idemlambda.Pointer(idem.SingleTenant, "/id"), dynamostore.Transact(b.move))
 	lambda.Start(idemlambda.Handler(func(ctx context.Context, event []byte) ([]byte, error) {
 		var own track
 		body, err := handler(context.WithValue(ctx, trackKey{}, &own), event)

@@ -1,0 +1,74 @@
+package idemhttp
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/canonical"
+)
+
+// KeySource says where the key of a request is: [KeyHeader], [KeyPointer] or [KeyFrom]. The zero
+// value is the header [DefaultKeyHeader].
+type KeySource struct {
+	header, pointer string
+	from            KeyFunc
+}
+
+// KeyHeader takes the key from another header than [DefaultKeyHeader]. An empty name panics.
+func KeyHeader(name string) KeySource {
+	mustName("KeyHeader", name)
+	return KeySource{header: name}
+}
+
+// KeyPointer takes the key from a field of the body, named by a JSON pointer (RFC 6901) such as
+// "/id", for producers that set no headers. The body is read as JSON, whatever its declared type.
+// The field is a string, or a plain integer whose digits are the key as they are written. The
+// rules for bare keys apply to both (see [Options.MinKey] for short ids). An empty pointer panics.
+//
+// For signed requests, such as webhooks, verify the signature before the contract, or call
+// [idem.SetNotExecuted] when the handler refuses it: otherwise a forged request that has the id
+// of a real one takes its key, and the real one is refused as a reuse.
+func KeyPointer(pointer string) KeySource {
+	mustName("KeyPointer", pointer)
+	return KeySource{pointer: pointer}
+}
+
+// KeyFrom takes the key from a function of the service. [Options.MinKey] cannot be set with it;
+// only the limits of [idem.Operation.Key] apply. A nil function panics.
+func KeyFrom(f KeyFunc) KeySource {
+	if f == nil {
+		panic(&idem.ConfigError{What: "idemhttp.KeyFrom", Problem: "the function is nil"})
+	}
+	return KeySource{from: f}
+}
+
+// KeyFunc finds the key of a request. It returns [ErrNoKey] or "" if there is none. The answer is
+// then 400, and also after an error that matches [idem.ErrKeyInvalid]. Any other error goes to the
+// runtime unchanged. It must be safe for concurrent use.
+type KeyFunc func(ctx context.Context, r *Request) (string, error)
+
+// check returns the source with its default, or what is wrong with it.
+func (s KeySource) check() (KeySource, error) {
+	switch err := canonical.CheckPointer(s.pointer); {
+	case err != nil:
+		return s, mistake("KeyPointer: %v", err)
+	case s.pointer != "" || s.from != nil:
+	case s.header == "":
+		s.header = DefaultKeyHeader
+	case !isToken(s.header):
+		return s, mistake("KeyHeader %q is not a header name", s.header)
+	}
+	return s, nil
+}
+
+// place tells clients where the key must be.
+func (s KeySource) place() string {
+	switch {
+	case s.from != nil:
+		return ""
+	case s.pointer != "":
+		return fmt.Sprintf(" in the body's field %q", s.pointer)
+	}
+	return " in the header " + s.header
+}
