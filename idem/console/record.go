@@ -247,20 +247,18 @@ func (c *console) happening(a protocol.Audit) happening {
 		}
 	case protocol.ChangeForgotten:
 		h.What, h.Text = "Forgotten", "The record was removed."
-		if a.Unconfirmed {
-			h.Text = "Somebody set out to remove the record. If there is none, it was removed."
-		}
 	case protocol.ChangeRequeued:
 		h.What, h.Text = "Requeued", "A dead letter is sent again: "+a.What+"."
 	case protocol.ChangeReplayed:
 		h.What, h.Text = "Replayed", "Messages of a queue were sent again: "+a.What+"."
-		if a.Unconfirmed {
-			h.Text = "Somebody set out to send messages of a queue again: " + a.What + "."
-		}
 	case protocol.ChangeUnreadable:
 		h.What, h.Text = "Unreadable", "The entry "+a.Entry+" is damaged, or a newer version has written it."
 	default:
 		h.What, h.Text = "Changed", fmt.Sprintf("%s, from %s to %s, attempt %d.", a.Change, a.From, a.To, a.Attempt)
+	}
+	if a.Unconfirmed && a.Change != protocol.ChangeUnreadable {
+		h.What += ", unconfirmed"
+		h.Text = "It may not have been done. " + h.Text
 	}
 	return h
 }

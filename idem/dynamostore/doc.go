@@ -137,12 +137,12 @@
 //	                                  + 1 Delete per part
 //	changes of a record               1 Query                  Query
 //	 … between two times, one shard   1 Query, 1 BatchGet      Query on the index, BatchGetItem
-//	without transactions, resolved    1 Get, 2 Update, 1 Put   GetItem, UpdateItem, PutItem
-//	 … given up                       2 Update, 1 Put          UpdateItem, PutItem
-//	 … extended                       2 Get, 2 Update, 1 Put   GetItem, UpdateItem, PutItem
-//	 … forgotten                      2 Get, 1 Put, 1 Delete,  GetItem, PutItem, DeleteItem,
-//	                                  1 Update                 UpdateItem
-//	 … changes of a record            1 Get, 1 Query           GetItem, Query
+//	without transactions, resolved    1 Get, 2 Put, 1 Update   GetItem, UpdateItem, PutItem
+//	 … given up                       2 Put, 1 Update          UpdateItem, PutItem
+//	 … extended                       2 Get, 2 Put, 1 Update   GetItem, UpdateItem, PutItem
+//	 … forgotten                      2 Get, 2 Put, 1 Delete   GetItem, PutItem, DeleteItem
+//	 … refused                        the above; + 1 Delete    DeleteItem
+//	                                  instead of the second Put
 //	all records, one page             1 Scan                   Scan
 //	with secrets: register            1 Get; once 1 Put        GetItem, PutItem
 //	 … mark                           1 Put                    PutItem

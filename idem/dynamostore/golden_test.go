@@ -122,7 +122,7 @@ func TestRequestsAreGolden(t *testing.T) {
 			return s.Prolong(ctx, now, protocol.Prolongation{ID: id, Seen: "end.1", Write: "keep.1", ExpiresAt: day.Add(day.Sub(now))})
 		}},
 		{"prolong-audit", func(s *Questions) error { return s.Prolong(ctx, now, extended) }},
-		{"prolong-audit-alone", func(s *Questions) error { return s.Prolong(ctx, now, extended) }},
+		{"prolong-audit-no-transactions", func(s *Questions) error { return s.Prolong(ctx, now, extended) }},
 		{"forget", func(s *Questions) error { return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1"}) }},
 		{"forget-audit", func(s *Questions) error {
 			return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1", Audit: audit(protocol.ChangeForgotten)})
@@ -251,17 +251,15 @@ func TestRequestsAreGolden(t *testing.T) {
 			return s.Settle(ctx, now, w)
 		}},
 		{"lapse-audit", func(s *Questions) error { return s.Settle(ctx, now, lapse) }},
-		{"lapse-audit-alone", func(s *Questions) error { return s.Settle(ctx, now, lapse) }},
-		{"postpone-alone", func(s *Questions) error { return s.Postpone(ctx, now, postponed) }},
-		{"postpone-audit-alone", func(s *Questions) error { return s.Postpone(ctx, now, givenUp) }},
-		{"forget-audit-alone", func(s *Questions) error {
+		{"lapse-audit-no-transactions", func(s *Questions) error { return s.Settle(ctx, now, lapse) }},
+		{"postpone-audit-no-transactions", func(s *Questions) error { return s.Postpone(ctx, now, givenUp) }},
+		{"forget-audit-no-transactions", func(s *Questions) error {
 			return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1", Audit: audit(protocol.ChangeForgotten)})
 		}},
-		{"acquire-replace-alone", func(s *Questions) error { return s.Acquire(ctx, now, replace) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var sent []string
-			o := &Options{WithoutTransactions: strings.HasSuffix(tc.name, "-alone")}
+			o := &Options{WithoutTransactions: strings.HasSuffix(tc.name, "-no-transactions")}
 			s, err := NewQuestions(fake(func(_ context.Context, in any) (item, error) {
 				sent = append(sent, show(in))
 				if tc.name == "resolve-steps" {

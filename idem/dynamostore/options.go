@@ -85,10 +85,9 @@ type Options struct {
 	// WithoutTransactions is for a table that has none: a global table with strong consistency
 	// across regions. Every store on such a table must have it; infra sets
 	// IDEM_WITHOUT_TRANSACTIONS ([schema.EnvWithoutTransactions]) for its functions. The audit
-	// entry of a change from outside then travels in the record, and gets its item afterwards.
-	// A [Tx], its messages and atomic mode are refused before the handler runs or where
-	// it asks for its Tx. On another table it costs calls, and TTL may delete a record whose
-	// audit entry has no item yet.
+	// entry of a change from outside is then written before the change, as unconfirmed, and once
+	// more when the change is made. A [Tx], its messages and atomic mode are refused before the
+	// handler runs or where it asks for its Tx. On another table it costs calls.
 	WithoutTransactions bool
 
 	// TableKeys names the key attributes of tables that handlers only [Tx.Put] into,
@@ -110,8 +109,9 @@ type Store struct {
 	sealer    Sealer
 	// sealedOnly: a plain result is unreadable.
 	sealedOnly bool
-	alone      bool // each write is one request, without transactions
-	optFns     []func(*dynamodb.Options)
+	// noTransactions: each write is a request of its own.
+	noTransactions bool
+	optFns         []func(*dynamodb.Options)
 }
 
 // The interface is the package's reason to exist.
@@ -167,9 +167,9 @@ func New(client Client, table string, o *Options) (*Store, error) {
 		client: client, table: &table, maxResult: o.MaxResult,
 		keys:   maps.Clone(o.TableKeys),
 		sealer: o.Sealer, sealedOnly: o.SealedOnly,
-		alone:  o.WithoutTransactions,
-		retry:  retrier{attempt: o.AttemptTimeout, budget: o.Budget, table: table},
-		optFns: []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }, observe},
+		noTransactions: o.WithoutTransactions,
+		retry:          retrier{attempt: o.AttemptTimeout, budget: o.Budget, table: table},
+		optFns:         []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }, observe},
 	}
 	if s.maxResult == 0 {
 		s.maxResult = DefaultMaxResult
@@ -190,7 +190,7 @@ func New(client Client, table string, o *Options) (*Store, error) {
 
 // RefusesUnits implements [protocol.UnitRefuser].
 func (s *Store) RefusesUnits() error {
-	if !s.alone {
+	if !s.noTransactions {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", &protocol.ConfigError{What: what(*s.table), Problem: "has no transactions, as dynamostore.Options.WithoutTransactions says: " +

@@ -206,14 +206,17 @@ func TestPermissionsOfCheck(t *testing.T) {
 func TestPermissionsOfASweeper(t *testing.T) {
 	t.Run("with transactions", func(t *testing.T) { sweepTwo(t, open(t, nil)) })
 	t.Run("without transactions", func(t *testing.T) {
-		f := open(t, &alone)
+		f := open(t, &noTransactions)
 		sweepTwo(t, f)
-		// Parked and resolved, parked and given up: all is filed.
+		// Parked and resolved, parked and given up.
 		q, changes := f.questions(t), 0
 		for shard := range protocol.Shards {
 			p, err := q.AuditBetween(t.Context(), shard, time.Time{}, time.Now().Add(2*time.Hour), "")
 			require.NoError(t, err)
 			changes += len(p.Entries)
+			for _, a := range p.Entries {
+				require.False(t, a.Unconfirmed)
+			}
 		}
 		require.Equal(t, 4, changes)
 	})

@@ -30,7 +30,7 @@ func (s *Store) Move(ctx context.Context, now time.Time, m protocol.Move) error 
 	if m.Seen == "" {
 		old, err = s.put(k, v.item, ifAbsent, nil)
 	} else {
-		old, err = s.replace(k, v.item, m.Seen, m.Write)
+		old, err = s.replace(k, v.item, m.Seen)
 	}
 	if err == errRefused && text(old, schema.State) == string(protocol.Moved) && text(old, schema.MovedTo) == m.To {
 		return nil

@@ -118,7 +118,7 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 // The rotation over a table: what is under the former secret stays, what is new has moved, and a
 // wrong secret fails closed with nothing written.
 func TestARotationOverATable(t *testing.T) {
-	for _, o := range []*Options{nil, &alone} {
+	for _, o := range []*Options{nil, &noTransactions} {
 		f := open(t, o)
 		ran := 0
 		clock := time.Now

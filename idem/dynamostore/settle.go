@@ -19,14 +19,13 @@ func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement
 	if w.Audit != nil {
 		return fmt.Errorf("dynamostore: Settle: a Store writes no audit entry, make one with dynamostore.NewQuestions: %w", errors.ErrUnsupported)
 	}
-	return s.settle(ctx, now, w, nil, nil)
-}
-
-// settle is Settle with what commits with it, or the audit entry that goes along in the
-// record, if there is any.
-func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement, tx companion, entry item) error {
 	k := s.retry.begin(ctx, "Settle")
 	defer k.end()
+	return s.settle(k, now, w, nil)
+}
+
+// settle is Settle with what commits with it, if there is anything.
+func (s *Store) settle(k *call, now time.Time, w protocol.Settlement, tx companion) error {
 	if w.Kind != protocol.EventLapse && w.Kind != protocol.EventResolve {
 		return k.fail(fmt.Errorf("a settlement of kind %d: use protocol.EventLapse or protocol.EventResolve", w.Kind))
 	}
@@ -108,14 +107,11 @@ func (s *Store) settle(ctx context.Context, now time.Time, w protocol.Settlement
 			cond = ""
 			cleared.apply(u)
 		}
-		if tx != nil {
-			return tx.update(k, w.Write, u, ifSeen+from+cond)
-		}
-		return s.updateOutside(k, w.ID, u, ifSeen+from+cond, entry)
+		return s.updateWith(k, tx, w.ID, w.Write, u, ifSeen+from+cond)
 	}
 	fits := func(old item) (ifReleased, bool) { return stepsOf(w.Ending, old), old != nil && cleared == nil }
 	landed := func(old item) bool { return landedSettlement(old, w) }
-	old, err := s.filing(k, entry, landed, func() (item, error) { return inForm(steps, w.Write, send, fits) })
+	old, err := inForm(steps, w.Write, send, fits)
 	switch {
 	case err == nil:
 		if tx != nil {

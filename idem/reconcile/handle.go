@@ -245,6 +245,11 @@ func (s *sweep) move(rec *idem.Record, p protocol.Postponement) (*idem.Record, e
 
 func (s *sweep) postponed(rec *idem.Record, p *protocol.Postponement) error {
 	p.ID, p.Seen, p.SeenSweep, p.Sweep = rec.ID, rec.Write, rec.Sweep, newID()
+	if p.Audit != nil { // the store may delete the entry of a write that was refused
+		entry := *p.Audit
+		entry.Entry = newID()
+		p.Audit = &entry
+	}
 	if s.opts.DryRun {
 		return nil
 	}

@@ -69,7 +69,7 @@ func (r *Reconciler) Forget(ctx context.Context, id string, by By) error {
 
 // History returns the changes of the record by people, webhooks and sweeps, the earliest
 // first. One whose entry cannot be read is a [protocol.ChangeUnreadable]. Of a call that has
-// parked it, the record's Failure and OpenSince tell. In a table without transactions a removal
+// parked it, the record's Failure and OpenSince tell. In a table without transactions a change
 // may stay Unconfirmed: see [protocol.Audit].
 func (r *Reconciler) History(ctx context.Context, id string) ([]protocol.Audit, error) {
 	var all []protocol.Audit

@@ -73,10 +73,6 @@ const (
 	Probes    = "probes"
 	GivenUpAt = "given_up_at"
 
-	// AuditEntry (M) is the latest change from outside in a table without transactions, until
-	// it has an item of its own: that item's attributes, without [PK].
-	AuditEntry = "audit_entry"
-
 	// Body (B) is a result's stored form, or an outbox message's body.
 	Body = "body"
 
@@ -137,7 +133,7 @@ const (
 	// kept, in seconds since 1970.
 	AuditSteps = "steps"
 	AuditUntil = "kept_until"
-	// AuditUnconfirmed is true while nobody knows whether the change was made.
+	// AuditUnconfirmed is true as long as it is not known whether the change was made.
 	AuditUnconfirmed = "unconfirmed"
 )
 

@@ -157,9 +157,9 @@ func (s *session) change(a protocol.Audit) {
 func unconfirmed(c protocol.Change) string {
 	switch c {
 	case protocol.ChangeRequeued:
-		return "nobody knows whether it was made: whether dead list has the message shows it"
+		return "unconfirmed, it may not have been made: dead list shows whether the message still waits there"
 	case protocol.ChangeReplayed:
-		return "the command still runs, or has died: nobody knows how many were sent; the queue has the others"
+		return "unconfirmed: the command still runs, or has died, and some may have been sent; the queue has the others"
 	}
-	return "nobody knows whether it was made: whether there is a record shows it"
+	return "unconfirmed, it may not have been made: the record shows it"
 }

@@ -144,7 +144,7 @@ func (s *session) decided(m manyFlags) lister {
 			if err != nil {
 				return err
 			}
-			if last := lastDecision(history); !rec.Resolved || !by.Made(last) || last.Change != protocol.ChangeResolved {
+			if last := lastDecision(history); !rec.Resolved || last.Unconfirmed || !by.Made(last) || last.Change != protocol.ChangeResolved {
 				s.aside().item(plain(a.ID) + ": its outcome is not that decision any more, or its history does not tell: look with idemctl history")
 				return nil
 			}
