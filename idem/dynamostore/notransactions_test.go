@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // noTransactions are the options of a table without transactions.
@@ -245,4 +246,75 @@ func (o *outside) decide(c *change, err error) {
 		}
 	}
 	require.Equal(o.t, len(o.forgotten), confirmed)
+}
+
+// refusedPark is a change that is refused, since another one came first.
+func (o *outside) refusedPark() *change {
+	require.NoError(o.t, o.claims(o.read()).send(o.t.Context(), o.q))
+	rec := o.read()
+	first, second := o.parks(rec), o.parks(rec)
+	require.NoError(o.t, first.send(o.t.Context(), o.q))
+	o.made[first.entry] = true
+	return second
+}
+
+func TestTheEntryOfARefusedChangeIsDeleted(t *testing.T) {
+	f := open(t, &noTransactions)
+	o := f.outside(t, f.questions(t), "t#op#1")
+	c := o.refusedPark()
+	f.wire.set(nil)
+	require.ErrorAs(t, c.send(t.Context(), o.q), new(*protocol.ConflictError))
+	require.Equal(t, []string{"PutItem", "UpdateItem", "DeleteItem"}, f.wire.calls())
+	o.complete("refused")
+	p, err := o.q.AuditOf(t.Context(), o.id, "")
+	require.NoError(t, err)
+	require.Len(t, p.Entries, 1)
+}
+
+// A caller may not delete.
+func TestTheEntryOfARefusedChangeStaysUnconfirmedWhereItCannotBeDeleted(t *testing.T) {
+	f := open(t, &noTransactions)
+	o := f.outside(t, f.questions(t), "t#op#1")
+	c := o.refusedPark()
+	f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
+		if op == "DeleteItem" {
+			return answer(400, noAccess), nil
+		}
+		return nil, nil
+	})
+	require.ErrorAs(t, c.send(t.Context(), o.q), new(*protocol.ConflictError))
+	f.wire.set(nil)
+	p, err := o.q.AuditOf(t.Context(), o.id, "")
+	require.NoError(t, err)
+	require.Len(t, p.Entries, 2)
+	for _, a := range p.Entries {
+		require.Equal(t, a.Entry == c.entry, a.Unconfirmed)
+	}
+}
+
+// The deletion of the entry of a refused change comes after the same change was made.
+func TestALateDeletionLeavesAConfirmedEntry(t *testing.T) {
+	f := open(t, &noTransactions)
+	o := f.outside(t, f.questions(t), "t#op#1")
+	c := o.refusedPark()
+	var late *http.Request
+	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if op != "DeleteItem" {
+			return nil, nil
+		}
+		body := bodyOf(t, req)
+		late = req.Clone(context.Background())
+		late.Body = newBody(body)
+		return answer(400, noAccess), nil
+	})
+	require.ErrorAs(t, c.send(t.Context(), o.q), new(*protocol.ConflictError))
+	require.NotNil(t, late)
+	f.wire.set(nil)
+	f.change(t, o.id, func(it item) { it[schema.Write], it[schema.State] = str("o-1.0"), str(string(protocol.InProgress)) })
+	require.NoError(t, c.send(t.Context(), o.q))
+	o.made[c.entry] = true
+	o.complete("made")
+	_, err := f.wire.loseReply(late)
+	require.ErrorIs(t, err, errReset)
+	o.complete("and the deletion came late")
 }

@@ -170,6 +170,22 @@ func TestAQuestionOfTheFutureIsListedWithoutALease(t *testing.T) {
 	require.Equal(t, "unknown for 0s, attempt 1\n  acme#refund#1\nin_progress lease ends in 1m00s, attempt 1\n  acme#refund#2\n", out.String())
 }
 
+// Of a change whose entry was written first it may not be known whether it was made.
+func TestHistoryAndChangesSayWhatIsUnconfirmed(t *testing.T) {
+	changing(t, func(b *bench) {
+		b.noted["e7"] = protocol.Audit{
+			ID: r1.ID(), Entry: "e7", At: b.Clock.Now(), Who: "alice", Why: "case 1", Change: protocol.ChangeResolved,
+			From: idem.Unknown, To: idem.Failed, Attempt: 1, Unconfirmed: true,
+		}
+		for _, command := range [][]string{{"history", r1.ID()}, {"changes"}} {
+			code, out, errs := b.run(command...)
+			require.Equal(b.t, exitDone, code, errs)
+			require.Contains(b.t, out, "resolved: unknown -> failed")
+			require.Contains(b.t, out, "unconfirmed, it may not have been made: the record shows it")
+		}
+	})
+}
+
 // Of an entry that cannot be read, history has what is known, and why.
 func TestHistoryNamesAnUnreadableEntry(t *testing.T) {
 	changing(t, func(b *bench) {
