@@ -184,18 +184,12 @@
 // A global table with strong consistency answers TransactWriteItems with an error
 // (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/V2globaltables_HowItWorks.html).
 // [Options].WithoutTransactions is for such a table, in every store on it. A [Tx] and atomic
-// mode are refused. Everything else works as with transactions, but for how a change from
-// outside keeps its audit entry: the write of the change puts the entry into the record, in
-// audit_entry. Then the entry's item is put, and the entry is taken out of the record.
-// If the process dies before, the next change, the claim that replaces the record, a
-// [Remover] or [Questions.Forget] does that first. So each change has its entry and each
-// entry its change, whichever process dies. [Questions.AuditOf] has the entry at once;
-// [Questions.AuditBetween] once it has its item.
-//
-// When a record is forgotten, its entry is put as unconfirmed first, and confirmed after the
-// deletion. It stays unconfirmed, which [protocol.Audit] shows, if the process dies or the
-// reply to the deletion is lost. The record may be gone then, or be there. A dead letter of the
-// outbox that is sent again ([Questions.Requeue]) has its entry in the same way.
+// mode are refused. Everything else works as with transactions, but for the audit entry of a
+// change from outside. The entry is written first, as unconfirmed, then the change, then the
+// entry again, confirmed. So no change is without its entry, and a confirmed entry is true. An
+// entry stays unconfirmed, which [protocol.Audit] shows, if the process dies in between or a
+// reply is lost: the record shows what became of the change. The entry of a change that was
+// refused is deleted.
 //
 // # Time and ambiguous writes
 //
