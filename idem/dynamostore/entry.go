@@ -81,9 +81,10 @@ func (q *Questions) deleteUnconfirmed(k *call, a *protocol.Audit) {
 // auditWrite is the entry's part of a transaction.
 func (q *Questions) auditWrite(a *protocol.Audit) companion {
 	it := encodeAudit(a)
-	return &txWrite{s: q.Store, id: a.ID, actions: []action{{kind: "Audit", table: q.table, item: it, write: types.TransactWriteItem{
+	put := types.TransactWriteItem{
 		Put: &types.Put{TableName: q.table, Item: it, ReturnValuesOnConditionCheckFailure: allOld},
-	}}}}
+	}
+	return &txWrite{s: q.Store, id: a.ID, actions: []action{{kind: "Audit", table: q.table, item: it, write: put}}}
 }
 
 // Note writes an audit entry about what is no record, such as a queue. It replaces that with
