@@ -102,7 +102,7 @@ func TestASweepReportsWhatItCannotRead(t *testing.T) {
 	var log bytes.Buffer
 	var told []string
 	s, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
-		Concurrency: 1, PageSize: 1, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Concurrency: 1, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		Observer: func(_ context.Context, n notice.Notice) {
 			if n.Kind == notice.Unreadable {
 				told = append(told, n.ID)

@@ -141,7 +141,7 @@ func (s *sweep) attemptsOver(rec *idem.Record, op Operation) string {
 func (s *sweep) abandoned(rec *idem.Record, op Operation) error {
 	if rec.State == idem.InProgress && !rec.GivenUpAt.IsZero() {
 		now := s.r.now()
-		return s.later(rec, notice.SweepPostponed, now.Add(s.untilLook(now.Sub(rec.GivenUpAt))), rec.Probes, "people have it", nil)
+		return s.later(rec, notice.SweepPostponed, now.Add(untilLook(now.Sub(rec.GivenUpAt))), rec.Probes, "people have it", nil)
 	}
 	why := "a call with its key would go on with it"
 	if op.OnAbandoned == nil || s.opts.DryRun {
@@ -167,9 +167,9 @@ func (s *sweep) abandoned(rec *idem.Record, op Operation) error {
 	}
 	var moved error
 	if err == nil && held.Probes == 1 { // however old it is: this may help
-		moved = s.later(held, notice.Abandoned, s.r.now().Add(s.backoff(1)), 1, why, nil)
+		moved = s.later(held, notice.Abandoned, s.r.now().Add(backoff(1)), 1, why, nil)
 	} else {
-		moved = s.wait(held, op, notice.Abandoned, s.backoff(held.Probes), held.Probes, why, err)
+		moved = s.wait(held, op, notice.Abandoned, backoff(held.Probes), held.Probes, why, err)
 	}
 	if isAnswer(moved) { // the work goes on already
 		s.did(notice.Abandoned, held, held.State, why, err)
@@ -182,7 +182,7 @@ func (s *sweep) abandoned(rec *idem.Record, op Operation) error {
 func (s *sweep) wait(rec *idem.Record, op Operation, kind notice.Kind, pause time.Duration, probes int, why string, cause error) error {
 	now := s.r.now()
 	giveUpAt := since(rec).Add(op.GiveUpAfter)
-	if !now.Before(giveUpAt) || kind == notice.Probed && op.GiveUpProbes > 0 && probes >= op.GiveUpProbes {
+	if !now.Before(giveUpAt) {
 		if rec.State == idem.Unknown {
 			why += s.attemptsOver(rec, op)
 		}
@@ -208,7 +208,7 @@ func (s *sweep) later(rec *idem.Record, kind notice.Kind, due time.Time, probes 
 // it would without an answer.
 func (s *sweep) hold(rec *idem.Record) (*idem.Record, error) {
 	probes := rec.Probes + 1
-	return s.postpone(rec, s.r.now().Add(max(s.asking+s.r.opts.Margin, s.backoff(probes))), probes)
+	return s.postpone(rec, s.r.now().Add(max(s.asking+s.r.opts.Margin, backoff(probes))), probes)
 }
 
 // postpone writes when the record is due next, and returns it as it is then.
@@ -260,11 +260,11 @@ func (s *sweep) postponed(rec *idem.Record, p *protocol.Postponement) error {
 
 // backoff is the pause after the n-th probe: between half and all of what has doubled
 // ("equal jitter", https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
-func (s *sweep) backoff(n int) time.Duration {
-	d := s.opts.Backoff
+func backoff(n int) time.Duration {
+	d := firstBackoff
 	for range n - 1 {
-		if d >= s.opts.MaxBackoff/2 {
-			d = s.opts.MaxBackoff
+		if d >= maxBackoff/2 {
+			d = maxBackoff
 			break
 		}
 		d *= 2

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// DefaultHelp tells people what to do about a question.
+// DefaultHelp is [GivenUp.Help]: it tells people what to do about a question.
 const DefaultHelp = "Find out from the provider whether it took effect, by the reference or the token: of a step that was interrupted by the step's own token, in steps. " +
 	"Look with idemctl explain and the record's id, and record the outcome with idemctl resolve or release, or with a reconcile.Reconciler. " +
 	"Until then calls with the key get idem.ErrOutcomeUnknown, and nothing runs again, but for a record in_progress: a call takes it over and runs its handler once more, but not the interrupted step. " +
@@ -56,7 +56,7 @@ type GivenUp struct {
 	// Steps are those that were interrupted, in the order of their names: ask the provider about
 	// each with its own token.
 	Steps []InterruptedStep `json:"steps,omitempty"`
-	// Help says how to look at it and how to resolve it.
+	// Help says how to look at it and how to resolve it: [DefaultHelp].
 	Help string `json:"help"`
 }
 
@@ -100,7 +100,7 @@ func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error)
 	}
 	now, due := s.r.now(), never
 	if rec.State == idem.InProgress {
-		due = now.Add(s.untilLook(0))
+		due = now.Add(untilLook(0))
 	}
 	_, err = s.move(rec, protocol.Postponement{
 		Due: due, Probes: rec.Probes, GivenUpAt: now, Audit: s.r.audit(rec, s.by(reason), protocol.ChangeGivenUp, rec.State, ""),
@@ -128,7 +128,7 @@ func typeOf(err error) string {
 // untilLook is the pause until the next look at a claim that people have had for a while.
 // Its attempt may be alive in spite of all: if it renews its lease, which does not move the
 // index entry, and dies later, nobody else would notice. The pauses double.
-func (s *sweep) untilLook(had time.Duration) time.Duration { return max(had, s.opts.MaxBackoff) }
+func untilLook(had time.Duration) time.Duration { return max(had, maxBackoff) }
 
 // renewed is the record as if people had never got it, if they got a claim whose attempt has
 // renewed its lease since: it runs, and what becomes of it is another question.
@@ -146,7 +146,7 @@ func (s *sweep) givenUp(rec *idem.Record, reason string) GivenUp {
 	g := GivenUp{
 		Message: outbox.MessageID(rec.ID, q.Since, "idem:given_up"), Record: rec.ID, Tenant: q.Tenant, Operation: q.Operation, Value: q.Value,
 		State: q.State, Attempt: q.Attempt, CreatedAt: q.CreatedAt, Since: q.Since, Probes: q.Probes, Reason: reason,
-		Ref: q.Ref, Token: q.Token, Help: s.opts.Help,
+		Ref: q.Ref, Token: q.Token, Help: DefaultHelp,
 	}
 	for _, step := range q.Steps {
 		if step.Begun {

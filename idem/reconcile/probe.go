@@ -57,9 +57,9 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	case held == nil:
 		// It is asked once more before people get it, unless the provider is gone for long.
 		op.GiveUpAfter = twice(op.GiveUpAfter)
-		return s.wait(rec, op, notice.SweepPostponed, s.backoff(max(rec.Probes, 1)), rec.Probes, fmt.Sprintf("%s has left %d probes in a row without an answer, and is asked one question in %v", op.Provider, openAfter, openFor), err)
+		return s.wait(rec, op, notice.SweepPostponed, backoff(max(rec.Probes, 1)), rec.Probes, fmt.Sprintf("%s has left %d probes in a row without an answer, and is asked one question in %v", op.Provider, openAfter, openFor), err)
 	case err != nil:
-		return s.wait(held, op, notice.Probed, s.backoff(held.Probes), held.Probes, "the probe gave no answer", err)
+		return s.wait(held, op, notice.Probed, backoff(held.Probes), held.Probes, "the probe gave no answer", err)
 	}
 	switch answer.kind {
 	case resolved:
@@ -67,7 +67,7 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	case cannotBeKnown:
 		return s.giveUp(held, "it cannot be known: "+answer.reason, nil)
 	}
-	pause := s.backoff(held.Probes)
+	pause := backoff(held.Probes)
 	if answer.after > 0 {
 		pause = min(answer.after, op.GiveUpAfter)
 	}
@@ -118,7 +118,7 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 		return err
 	}
 	// A store that never takes it must not keep it from people.
-	return s.wait(rec, op, notice.Probed, s.backoff(rec.Probes), rec.Probes, why+", which could not be recorded", err)
+	return s.wait(rec, op, notice.Probed, backoff(rec.Probes), rec.Probes, why+", which could not be recorded", err)
 }
 
 func said(res Resolution) string {

@@ -238,7 +238,7 @@ func (s *trip) reconciler(store reconcile.Store) *reconcile.Reconciler {
 func (s *trip) sweeper() *reconcile.Sweeper {
 	store, _ := s.net()
 	sw, err := reconcile.NewSweeper(s.reconciler(store), &reconcile.SweepOptions{
-		Concurrency: 2, Backoff: 10 * time.Second, MaxBackoff: time.Minute, Log: slog.New(slog.DiscardHandler),
+		Concurrency: 2, Log: slog.New(slog.DiscardHandler),
 		People: func(_ context.Context, g reconcile.GivenUp) error {
 			s.do("told", func() { s.told[g.Message]++ })
 			return nil

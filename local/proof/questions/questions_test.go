@@ -255,7 +255,7 @@ func (s *schedule) replaced() bool {
 func (s *schedule) settle(r *reconcile.Reconciler) {
 	sw := s.sweeper(r, true)
 	for range 40 {
-		s.advance(time.Minute)
+		s.advance(2 * time.Minute) // in all more than the longest pause between two probes
 		_, err := sw.Sweep(s.t.Context())
 		require.NoError(s.t, err)
 		rec, err := r.Lookup(s.t.Context(), s.key.ID())

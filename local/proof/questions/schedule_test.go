@@ -187,7 +187,7 @@ func (s *schedule) reconciler(w *wire) *reconcile.Reconciler {
 
 // sweeper asks a provider that knows, and does not always answer.
 func (s *schedule) sweeper(r *reconcile.Reconciler, sure bool) *reconcile.Sweeper {
-	op := reconcile.Operation{GiveUpProbes: 20, Probe: func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
+	op := reconcile.Operation{Probe: func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
 		known := s.known()
 		s.pause(3)
 		switch n := s.n(10); {
@@ -214,7 +214,7 @@ func (s *schedule) sweeper(r *reconcile.Reconciler, sure bool) *reconcile.Sweepe
 	refunds, orders := op, op
 	refunds.Operation, orders.Operation = refund, order
 	sw, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
-		Concurrency: 2, Backoff: 5 * time.Second, MaxBackoff: 20 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Concurrency: 2, Log: slog.New(slog.DiscardHandler),
 		People: func(_ context.Context, g reconcile.GivenUp) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -110,7 +110,7 @@ func open(ctx context.Context) (*reconcile.Sweeper, error) {
 	return reconcile.NewSweeper(r, &reconcile.SweepOptions{
 		Operations: []reconcile.Operation{
 			{Operation: refund, Probe: refunds(none{}, contract), Provider: "bank", GiveUpAfter: time.Hour},
-			{Operation: booking, Probe: bookings, GiveUpProbes: 3},
+			{Operation: booking, Probe: bookings},
 			{Operation: webhook, OnAbandoned: func(_ context.Context, q reconcile.Question) error {
 				return fmt.Errorf("%s %s: not sent", q.Tenant, q.Value)
 			}},
