@@ -23,8 +23,6 @@ const (
 	// DefaultProbeAge is that age where there is a probe: longer than most outages of
 	// providers, and within the day in which clients commonly retry.
 	DefaultProbeAge = 4 * time.Hour
-	// DefaultExpireSegments is for a table of 300,000 items.
-	DefaultExpireSegments = 60
 
 	// openAfter is the number of probes in a row without an answer after which a provider's
 	// circuit opens. openFor is the time until one probe tries again.
@@ -95,12 +93,10 @@ type SweepOptions struct {
 	// deadline it is at most half of its time. Zero means [DefaultProbeTimeout].
 	ProbeTimeout time.Duration
 	// Expired, a *dynamostore.Remover, is for a table without TTL: it removes items that
-	// expired more than a day ago. Each sweep that has time left looks at up to 5,000 items
-	// of one of ExpireSegments parts of the table, drawn at random. A table needs a segment
-	// for each 5,000 items, and the report says if it has too few. Zero segments mean
-	// [DefaultExpireSegments]. Nil leaves expired items to TTL.
-	Expired        Remover
-	ExpireSegments int
+	// expired more than a day ago. Each sweep that has time left looks at some 5,000 items of the
+	// table, drawn at random, with at most some 100 requests for a small table. Nil leaves
+	// expired items to TTL.
+	Expired Remover
 	// DryRun writes nothing and asks nobody. It reports what a sweep would begin with.
 	DryRun bool
 	// Observer is told of each [Action] by its Kind, in a dry run of none. Nil for none.
@@ -131,29 +127,17 @@ func NewSweeper(r *Reconciler, o *SweepOptions) (*Sweeper, error) {
 	if o != nil {
 		s.opts = *o
 	}
-	for _, f := range []struct {
-		name string
-		n    *int
-		def  int
-	}{
-		{"Concurrency", &s.opts.Concurrency, DefaultConcurrency},
-		{"ExpireSegments", &s.opts.ExpireSegments, DefaultExpireSegments},
-	} {
-		if *f.n < 0 {
-			return bad("SweepOptions."+f.name, "is %d: it cannot be negative", *f.n)
-		}
-		if *f.n == 0 {
-			*f.n = f.def
-		}
+	if s.opts.Concurrency < 0 {
+		return bad("SweepOptions.Concurrency", "is %d: it cannot be negative", s.opts.Concurrency)
+	}
+	if s.opts.Concurrency == 0 {
+		s.opts.Concurrency = DefaultConcurrency
 	}
 	if s.opts.ProbeTimeout < 0 {
 		return bad("SweepOptions.ProbeTimeout", "is %v: it cannot be negative", s.opts.ProbeTimeout)
 	}
 	if s.opts.ProbeTimeout == 0 {
 		s.opts.ProbeTimeout = DefaultProbeTimeout
-	}
-	if s.opts.ExpireSegments > maxSegments {
-		return bad("SweepOptions.ExpireSegments", "is %d: DynamoDB has at most %d", s.opts.ExpireSegments, maxSegments)
 	}
 	if s.opts.Who == "" {
 		s.opts.Who = "sweep"

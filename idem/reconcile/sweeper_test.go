@@ -378,8 +378,7 @@ func TestMistakesOfASweeper(t *testing.T) {
 	_, err := reconcile.NewSweeper(nil, nil)
 	require.ErrorAs(t, err, &config)
 	for _, o := range []reconcile.SweepOptions{
-		{Concurrency: -1}, {ProbeTimeout: -1}, {ExpireSegments: -1}, {ExpireSegments: 1_000_001},
-		{Operations: []reconcile.Operation{{}}},
+		{Concurrency: -1}, {ProbeTimeout: -1}, {Operations: []reconcile.Operation{{}}},
 		{Operations: []reconcile.Operation{{Operation: refund}, {Operation: refund}}},
 		{Operations: []reconcile.Operation{{Operation: refund, GiveUpAfter: -1}}},
 	} {

@@ -258,9 +258,6 @@ const (
 
 	// EnvSweepPeople is the URL of the queue for questions that the sweep leaves to people.
 	EnvSweepPeople = "IDEM_SWEEP_PEOPLE"
-	// EnvSweepSegments is set for a table without TTL: the sweep removes what has expired,
-	// from one of so many segments of the table each time.
-	EnvSweepSegments = "IDEM_SWEEP_SEGMENTS"
 
 	// EnvQueueRepeat is the declaration that the stack was made for: repeatable or
 	// not_repeatable. The function's operation must declare the same.
