@@ -100,7 +100,7 @@ func (c *codec) compress(b []byte) ([]byte, bool) {
 func (c *codec) decompress(b []byte, size int) ([]byte, error) {
 	c.once.dec.Do(func() {
 		c.dec, c.err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxMemory(MaxMaxResult), zstd.WithDecodeAllCapLimit(true))
+			zstd.WithDecoderMaxMemory(resultLimit), zstd.WithDecodeAllCapLimit(true))
 	})
 	if c.err != nil {
 		return nil, c.err

@@ -207,7 +207,7 @@
 // Claims and reads share a quota of retries, as in the SDK's standard mode
 // (https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html), for tries
 // that find DynamoDB down. Of 64 callers at once on such a table the first ten failures are
-// tried again: 1.16 requests a call. See [Options].Retries. The quota goes by calls and not by
+// tried again: 1.16 requests a call. The quota goes by calls and not by
 // time. What takes back a claim without an answer needs no quota, and is sent until it is
 // answered: once for all the callers of one key, which makes 1.17 requests a call, and once for
 // each key. Where that is not answered either, idem.Options.StoreFailures is what keeps the

@@ -53,12 +53,12 @@ func TestRequestsAreGolden(t *testing.T) {
 		tx := new(Tx)
 		who := func(name string) item { return item{"id": str(name)} }
 		tx.Put(types.Put{TableName: &accounts, Item: item{"id": str("new"), "balance": num("0")},
-			ConditionExpression: ptr("attribute_not_exists(id)")}, Else(errPoor))
+			ConditionExpression: ptr("attribute_not_exists(id)")}, OnConditionFailed(errPoor))
 		tx.Update(types.Update{TableName: &accounts, Key: who("from"), UpdateExpression: ptr("SET #b = #b - :n"),
 			ConditionExpression: ptr("#b >= :n"), ExpressionAttributeNames: map[string]string{"#b": "balance"},
-			ExpressionAttributeValues: item{":n": num("5")}}, Else(errPoor))
+			ExpressionAttributeValues: item{":n": num("5")}}, OnConditionFailed(errPoor))
 		tx.Delete(types.Delete{TableName: &accounts, Key: who("old")}, nil)
-		tx.Check(types.ConditionCheck{TableName: &accounts, Key: who("open"), ConditionExpression: ptr("attribute_exists(id)")}, Else(errPoor))
+		tx.Check(types.ConditionCheck{TableName: &accounts, Key: who("open"), ConditionExpression: ptr("attribute_exists(id)")}, OnConditionFailed(errPoor))
 		tx.Publish("moved", outbox.Message{Destination: "transfers", Type: "moved", Body: []byte("5")})
 		return tx
 	}

@@ -24,15 +24,22 @@ const (
 	DefaultAttemptTimeout = time.Second
 	// DefaultBudget is what a call gets whose context has no deadline.
 	DefaultBudget = 5 * time.Second
-	// DefaultRetries is enough for the retries that a healthy table needs, and a sixth of
-	// what 64 callers at once would send.
-	DefaultRetries = 10
 	// DefaultMaxResult covers everything that Lambda can return.
 	DefaultMaxResult = 8 << 20
-	// MaxMaxResult is what one BatchGetItem can return.
-	MaxMaxResult = 16 << 20
-	// MaxRetries is as good as no bound.
-	MaxRetries = 1 << 20
+)
+
+const (
+	// resultLimit is what one BatchGetItem can return.
+	resultLimit = 16 << 20
+	// retries is how many retries the store has in hand for claims and reads, those of all
+	// callers together: enough for what a healthy table needs, and a sixth of what 64 callers at
+	// once would send. A retry that succeeds is put back, and five calls that need none put one
+	// back. So a table that is slow, throttles or is down gets this many requests more than there
+	// are calls, and a fifth of what it answers. Where none is left, a claim or a read fails after
+	// its first try, and nothing has run. Writes of outcomes, steps, leases and withdrawals need
+	// none, nor do claims of operations that fail open, unless idem.Options.StoreFailures is
+	// reached.
+	retries = 10
 )
 
 // Client is what the store uses of a *dynamodb.Client. The store retries by
@@ -57,18 +64,9 @@ type Options struct {
 	// has no deadline. Zero means [DefaultBudget].
 	Budget time.Duration
 
-	// Retries is how many retries the store has in hand for claims and reads, those of all
-	// callers together. A retry that succeeds is put back, and five calls that need none put
-	// one back. So a table that is slow, throttles or is down gets this many requests more
-	// than there are calls, and a fifth of what it answers. Where none is left, a claim or
-	// a read fails after its first try, and nothing has run. Writes of outcomes, steps,
-	// leases and withdrawals need none, nor do claims of operations that fail open, unless
-	// idem.Options.StoreFailures is reached. Zero means [DefaultRetries]; at most [MaxRetries].
-	Retries int
-
 	// MaxResult is the largest encoded result in bytes, before compression; a
 	// larger one gives an [*protocol.TooLargeError]. Zero means [DefaultMaxResult]; at
-	// most [MaxMaxResult]. It does not limit reading.
+	// most 16 MiB. It does not limit reading.
 	MaxResult int
 
 	// Sealer, if not nil, encrypts results, steps' results and accepted inputs, after compression, so that nobody
@@ -143,16 +141,14 @@ func New(client Client, table string, o *Options) (*Store, error) {
 		return bad("Options.AttemptTimeout", "is %v: use at least a millisecond, with its unit, such as time.Second", o.AttemptTimeout)
 	case o.Budget > 0 && o.Budget < time.Millisecond:
 		return bad("Options.Budget", "is %v: use at least a millisecond, with its unit, such as 5*time.Second", o.Budget)
-	case o.Retries < 0 || o.Retries > MaxRetries:
-		return bad("Options.Retries", "is %d: use 1 to %d, or zero for %d", o.Retries, MaxRetries, DefaultRetries)
-	case o.MaxResult < 0 || o.MaxResult > MaxMaxResult:
-		return bad("Options.MaxResult", "is %d: use 1 to %d, or zero for %d", o.MaxResult, MaxMaxResult, DefaultMaxResult)
+	case o.MaxResult < 0 || o.MaxResult > resultLimit:
+		return bad("Options.MaxResult", "is %d: use 1 to %d, or zero for %d", o.MaxResult, resultLimit, DefaultMaxResult)
 	}
 	if o.Sealer != nil {
 		if n := o.Sealer.Overhead(); n < 0 || n > MaxSealOverhead {
 			return bad("Options.Sealer", "has an Overhead of %d: use 0 to %d", n, MaxSealOverhead)
 		}
-		if most := MaxMaxResult - MaxSealOverhead; o.MaxResult > most {
+		if most := resultLimit - MaxSealOverhead; o.MaxResult > most {
 			return bad("Options.MaxResult", "is %d: use at most %d with a Sealer", o.MaxResult, most)
 		}
 	} else if o.SealedOnly {
@@ -180,11 +176,7 @@ func New(client Client, table string, o *Options) (*Store, error) {
 	if s.retry.budget == 0 {
 		s.retry.budget = DefaultBudget
 	}
-	retries := o.Retries
-	if retries == 0 {
-		retries = DefaultRetries
-	}
-	s.retry.quota = ratelimit.NewTokenRateLimit(uint(retries) * retryCost)
+	s.retry.quota = ratelimit.NewTokenRateLimit(retries * retryCost)
 	return s, nil
 }
 

@@ -25,14 +25,14 @@ const stepOverhead = 192
 func TestStepsTakeNoMoreThanTheyCount(t *testing.T) {
 	digest := sha256.Sum256(nil)
 	write := strings.Repeat("W", 26) + ".2147483647"
-	large := protocol.Body{Parts: maxParts, Size: MaxMaxResult, Stored: MaxMaxResult, Digest: digest[:], Encoding: encodingZstd}
+	large := protocol.Body{Parts: maxParts, Size: resultLimit, Stored: resultLimit, Digest: digest[:], Encoding: encodingZstd}
 	for name, s := range map[string]protocol.RecordedStep{
 		"begun":        {Begun: true, BegunAt: time.UnixMilli(math.MaxInt64 / 2)},
 		"not executed": {NotExecuted: true},
 		"failed":       {Failure: &protocol.Failure{Type: "t", Code: "c"}},
 		"unavailable":  {Failure: &protocol.Failure{Type: "t", Code: "c"}, Omitted: true, Compensates: true},
 		"in parts":     {Body: large, Compensates: true},
-		"compressed":   {Body: protocol.Body{Encoding: encodingZstd, Size: MaxMaxResult}, Compensates: true},
+		"compressed":   {Body: protocol.Body{Encoding: encodingZstd, Size: resultLimit}, Compensates: true},
 	} {
 		s.Write = write
 		entry := item{"": encodeSteps(map[string]protocol.RecordedStep{"": s})}

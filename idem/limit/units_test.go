@@ -25,7 +25,7 @@ func TestUnitsOfEachPath(t *testing.T) {
 	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: admin}, table))
 	var written, read float64
 	client, err := dynamostore.NewClient(aws.Config{APIOptions: []func(*middleware.Stack) error{
-		dynamostore.AskUnits(table, func(_ context.Context, _ string, w, r float64) { written, read = written+w, read+r }),
+		dynamostore.MeterCapacity(table, func(_ context.Context, _ string, w, r float64) { written, read = written+w, read+r }),
 	}}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(t)})
 	require.NoError(t, err)
 	store, err := dynamostore.New(client, table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
