@@ -86,10 +86,10 @@ func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error)
 	reason = shortened(reason)
 	if s.opts.People != nil && !s.opts.DryRun {
 		if s.over(s.asking / 4) {
-			s.leave()
+			s.countLeft()
 			return nil
 		}
-		if rec, err = s.postpone(rec, s.r.now().Add(max(lock, 2*s.asking)), rec.Probes); err != nil {
+		if rec, err = s.postponeUntil(rec, s.r.now().Add(max(lock, 2*s.asking)), rec.Probes); err != nil {
 			return err
 		}
 		g := s.givenUp(rec, reason)
@@ -102,7 +102,7 @@ func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error)
 	if rec.State == idem.InProgress {
 		due = now.Add(untilLook(0))
 	}
-	_, err = s.move(rec, protocol.Postponement{
+	_, err = s.postpone(rec, protocol.Postponement{
 		Due: due, Probes: rec.Probes, GivenUpAt: now, Audit: s.r.audit(rec, s.by(reason), protocol.ChangeGivenUp, rec.State, ""),
 	})
 	if err != nil {
