@@ -19,11 +19,11 @@ func (r *rig) resolve(t *testing.T, id string, res reconcile.Resolution) error {
 	t.Helper()
 	rc, err := reconcile.New(r.faults, &reconcile.Options{Now: r.clock.Now})
 	require.NoError(t, err)
-	by := reconcile.By{Who: "alice", Why: "the provider says so"}
+	by := reconcile.Change{Actor: "alice", Reason: "the provider says so"}
 	if res.Again {
 		rec, err := rc.Lookup(t.Context(), id)
 		require.NoError(t, err)
-		by.Seen = rec.Write
+		by.IfWrite = rec.Write
 	}
 	return rc.Resolve(t.Context(), id, res, by)
 }

@@ -252,7 +252,7 @@ func TestPermissionsOfAReader(t *testing.T) {
 	step, err := reader.StepResult(ctx, l.Records[0], "step")
 	require.NoError(t, err)
 	require.Contains(t, string(step), large)
-	require.NoError(t, reconcile.Resolve(ctx, operator, key, large, reconcile.By{Who: "alice", Why: "the provider has it", Seen: l.Records[0].Write}))
+	require.NoError(t, reconcile.Resolve(ctx, operator, key, large, reconcile.Change{Actor: "alice", Reason: "the provider has it", IfWrite: l.Records[0].Write}))
 	rec, err := reader.Lookup(ctx, key.ID())
 	require.NoError(t, err)
 	result, err := reader.Result(ctx, rec)

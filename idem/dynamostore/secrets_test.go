@@ -89,7 +89,7 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 		}), errBusy)
 		r, err := reconcile.New(q, nil)
 		require.NoError(t, err)
-		require.NoError(t, reconcile.Resolve(t.Context(), r, idem.Operation{Name: "unknown", Secrets: d}.Key("t", value), "done", reconcile.By{Who: "alice", Why: "a test"}))
+		require.NoError(t, reconcile.Resolve(t.Context(), r, idem.Operation{Name: "unknown", Secrets: d}.Key("t", value), "done", reconcile.Change{Actor: "alice", Reason: "a test"}))
 		return f.whole(t)
 	}
 	keyed := use(secrets.New(newSecret))

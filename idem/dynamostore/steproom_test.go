@@ -123,7 +123,7 @@ func TestPartsOfStepsExpire(t *testing.T) {
 			require.Equal(t, protocol.Unknown, b.get(t, k.ID()).State)
 			r, err := reconcile.New(b.questions(t), &reconcile.Options{Now: func() time.Time { return b.now }})
 			require.NoError(t, err)
-			require.NoError(t, reconcile.Resolve(t.Context(), r, k, 1, reconcile.By{Who: "alice", Why: "the provider says so"}))
+			require.NoError(t, reconcile.Resolve(t.Context(), r, k, 1, reconcile.Change{Actor: "alice", Reason: "the provider says so"}))
 		},
 		"refused": func(t *testing.T, b *bank) {
 			w := protocol.StepWrite{ID: k.ID(), Owner: "nobody", Write: "nobody.1", Name: "report", Result: noise(600 << 10)}

@@ -119,7 +119,7 @@ func TestNobodyReleasesAnOperationOverAStepThatMayHaveTakenEffect(t *testing.T) 
 	rec, rc := r.Record(key), r.reconciler()
 	for name, res := range map[string]reconcile.Resolution{"of a record": {To: idem.Released}, "of a resolution": {To: idem.Released, Again: true}} {
 		by := alice
-		by.Seen = rec.Write
+		by.IfWrite = rec.Write
 		err := rc.Resolve(t.Context(), key.ID(), res, by)
 		require.ErrorIs(t, err, reconcile.ErrStepsUnnamed, name)
 		require.ErrorContains(t, err, protocol.Token(key.ID(), "charge"), "it says what to ask with")

@@ -92,7 +92,7 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 		d.Refused = problem(err)
 		return d
 	}
-	s := r.settlement(rec, res, By{})
+	s := r.settlement(rec, res, Change{})
 	after, err := s.Apply(rec, now)
 	if err != nil {
 		d.Refused = problem(err)

@@ -185,7 +185,7 @@ func (s *sweep) get(id string) (*idem.Record, error) {
 	return s.r.store.Get(ctx, id)
 }
 
-func (s *sweep) by(why string) By { return By{Who: s.opts.Who, Why: shortened(why)} }
+func (s *sweep) by(why string) Change { return Change{Actor: s.opts.Who, Reason: shortened(why)} }
 
 // shortened is the text at a length that a record of a change and a message can have.
 func shortened(text string) string {

@@ -23,9 +23,9 @@ type Letters interface {
 
 // Requeue has a dead letter of the outbox sent again, from its first try on, under the same id.
 // The change is in the history of the record whose operation has published it. A message that
-// is no dead letter any more as it was read gives [ErrNotFound]. [By.Seen] is not used. A store
+// is no dead letter any more as it was read gives [ErrNotFound]. [Change.IfWrite] is not used. A store
 // without [Letters] gives errors.ErrUnsupported.
-func (r *Reconciler) Requeue(ctx context.Context, e *outbox.Entry, by By) error {
+func (r *Reconciler) Requeue(ctx context.Context, e *outbox.Entry, by Change) error {
 	letters, err := r.letters(by)
 	if err != nil {
 		return err
@@ -38,9 +38,9 @@ func (r *Reconciler) Requeue(ctx context.Context, e *outbox.Entry, by By) error 
 // Replay sends messages of a dead-letter queue to the queue that they come from, and keeps who
 // did so: SQS keeps nothing of it. The entry is written before send is called, as Unconfirmed
 // and with what is planned, and confirmed with what send says it has done, also if it fails.
-// [Reconciler.Changes] has it. If the entry cannot be written, send is not called. [By.Seen] is
+// [Reconciler.Changes] has it. If the entry cannot be written, send is not called. [Change.IfWrite] is
 // not used. A store without [Letters] gives errors.ErrUnsupported.
-func (r *Reconciler) Replay(ctx context.Context, queue, planned string, by By, send func(context.Context) (done string, err error)) error {
+func (r *Reconciler) Replay(ctx context.Context, queue, planned string, by Change, send func(context.Context) (done string, err error)) error {
 	letters, err := r.letters(by)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (r *Reconciler) Replay(ctx context.Context, queue, planned string, by By, s
 	return err
 }
 
-func (r *Reconciler) letters(by By) (Letters, error) {
+func (r *Reconciler) letters(by Change) (Letters, error) {
 	if err := by.check(); err != nil {
 		return nil, err
 	}

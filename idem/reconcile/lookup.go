@@ -41,7 +41,7 @@ func (r *Reconciler) StepResult(ctx context.Context, rec *idem.Record, step stri
 // Results of steps that lie beside the record stay until its retention is over, and
 // published messages until theirs is. The record is removed before the parts of a large
 // result. Parts that an error leaves expire, in DynamoDB a day after the retention.
-func (r *Reconciler) Forget(ctx context.Context, id string, by By) error {
+func (r *Reconciler) Forget(ctx context.Context, id string, by Change) error {
 	if err := by.check(); err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ type Resolution struct {
 	// being undone, or has been. There it may have a refusal to replay, but the provider's word that
 	// the operation took effect is none.
 	Undone bool
-	// Again lets it replace the resolution that [By].Seen names, as long as no attempt has
+	// Again lets it replace the resolution that [Change].IfWrite names, as long as no attempt has
 	// claimed since. What an attempt has recorded itself cannot be replaced. What the earlier
 	// resolution has said of steps goes with it, and one that would change nothing is refused. The steps
 	// that the earlier one has removed, because it said [NotExecuted] of them, and all of them if it
@@ -143,7 +143,7 @@ var (
 	// ErrStepsUnnamed: the resolution to Released does not say in [Resolution.Steps] what became of
 	// each interrupted step.
 	ErrStepsUnnamed = errors.New("reconcile: interrupted steps are not named")
-	// ErrChanged: somebody has written the record since it was looked at ([By.Seen]).
+	// ErrChanged: somebody has written the record since it was looked at ([Change.IfWrite]).
 	ErrChanged = errors.New("reconcile: the record has changed since it was looked at: look again")
 	// ErrOpen: the record to forget or to extend is an open question, or in progress.
 	ErrOpen = errors.New("reconcile: only a record that has ended can be forgotten")

@@ -16,7 +16,7 @@ import (
 // Resolve records that the key's unknown operation completed with out, which later calls
 // get. Out must be the handler's result type. Resolve cannot check that, because the record
 // does not say which type it is. See [Reconciler.Resolve], which takes any resolution.
-func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out, by By) error {
+func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out, by Change) error {
 	if err := key.Err(); err != nil {
 		return err
 	}
@@ -46,12 +46,12 @@ func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out,
 // record does not say how many attempts are allowed ([idem.Operation.MaxAttempts]), nor that
 // the operation is declared not repeatable by now: such a claim gives [ErrNotUnknown] until a
 // call or a sweep, which know the declaration, has parked it.
-func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by By) error {
+func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by Change) error {
 	if err := errors.Join(res.check(), by.check()); err != nil {
 		return err
 	}
-	if res.Again && by.Seen == "" {
-		return &idem.ConfigError{What: "resolution", Problem: "Again is set, and By.Seen is empty: set it to the Write of the record whose resolution this one replaces, " +
+	if res.Again && by.IfWrite == "" {
+		return &idem.ConfigError{What: "resolution", Problem: "Again is set, and Change.IfWrite is empty: set it to the Write of the record whose resolution this one replaces, " +
 			"or it may replace a later decision"}
 	}
 	for round := range maxRounds {
@@ -80,7 +80,7 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 }
 
 // resolve records the outcome of the record as it was read.
-func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resolution, by By) error {
+func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resolution, by Change) error {
 	if err := r.refusal(rec, res, r.now()); err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (r *Reconciler) allows(rec *idem.Record, res Resolution, now time.Time) pro
 }
 
 // lapse parks a lapsed claim. The owner stays: its late outcome still counts.
-func (r *Reconciler) lapse(rec *idem.Record, ev protocol.Event, by By) protocol.Settlement {
+func (r *Reconciler) lapse(rec *idem.Record, ev protocol.Event, by Change) protocol.Settlement {
 	s := protocol.Lapse(rec, ev, newID(), "a sweep")
 	s.Audit = r.audit(rec, by, protocol.ChangeParked, idem.Unknown, "")
 	return s
@@ -242,7 +242,7 @@ func isAnswer(err error) bool {
 	return errors.As(err, &conflict)
 }
 
-func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by By) protocol.Settlement {
+func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by Change) protocol.Settlement {
 	s := protocol.Settlement{
 		ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Owner: newID(), Again: res.Again, Sealed: rec.Sealed,
 		Ending: protocol.Ending{State: res.To, Failure: res.Failure, Ref: res.Ref, ExpiresAt: r.expiry(rec)},

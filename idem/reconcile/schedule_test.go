@@ -292,7 +292,7 @@ func (s *trip) operator() {
 		res.To, res.Result = idem.Completed, &out
 	}
 	s.pause(3 * time.Second)
-	err = r.Resolve(context.Background(), s.key.ID(), res, reconcile.By{Who: "alice", Why: "the provider says so"})
+	err = r.Resolve(context.Background(), s.key.ID(), res, reconcile.Change{Actor: "alice", Reason: "the provider says so"})
 	if err != nil { // perhaps it has landed
 		rec, gerr := s.store.Get(context.Background(), s.key.ID())
 		require.NoError(s.t, gerr)
@@ -313,7 +313,7 @@ func (s *trip) keeper() {
 	r := s.reconciler(store)
 	for range 8 {
 		s.pause(time.Minute)
-		_ = r.Extend(context.Background(), s.key.ID(), time.Now().Add(dispute), reconcile.By{Who: "carol", Why: "a dispute"})
+		_ = r.Extend(context.Background(), s.key.ID(), time.Now().Add(dispute), reconcile.Change{Actor: "carol", Reason: "a dispute"})
 	}
 }
 

@@ -83,7 +83,7 @@ type SweepOptions struct {
 	// TellMessages gives people the messages of errors, which may contain personal data.
 	// Otherwise they get only the type and the code.
 	TellMessages bool
-	// Who is the [By.Who] of the sweep's changes. Empty means "sweep".
+	// Who is the [Change.Actor] of the sweep's changes. Empty means "sweep".
 	Who string
 	// Concurrency is how many records of a provider are handled at once. The operations that
 	// are not in Operations count together as one provider. A provider that answers slowly

@@ -243,7 +243,7 @@ func TestPeopleAreToldUntilTheyAre(t *testing.T) {
 		require.Equal(t, r.people[0].Message, g.Message)
 	}
 	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeGivenUp}, r.changes(key))
-	require.NoError(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 7, reconcile.By{Who: "alice", Why: "found it"}), "people can still answer")
+	require.NoError(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 7, reconcile.Change{Actor: "alice", Reason: "found it"}), "people can still answer")
 	require.Zero(t, r.Record(key).GivenUpAt)
 }
 

@@ -34,7 +34,7 @@ func TestWhatIsBeingUndoneIsNotCompleted(t *testing.T) {
 	s := r.asking(says(reconcile.CompletedWith(1)))
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
 	require.Equal(t, idem.Unknown, r.Record(key).State)
-	by := reconcile.By{Who: "alice", Why: "the provider has it"}
+	by := reconcile.Change{Actor: "alice", Reason: "the provider has it"}
 	var refused *reconcile.NotUndoneError
 	require.ErrorAs(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 1, by), &refused)
 	require.Equal(t, &reconcile.NotUndoneError{To: idem.Completed, Steps: []string{"charge"}}, refused)

@@ -146,7 +146,7 @@ func TestWhatLiesUnderAFormerSecretGoesOn(t *testing.T) {
 	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 	rec, err := reconcile.New(r.store, &reconcile.Options{Now: r.clock.Now})
 	require.NoError(t, err)
-	require.NoError(t, reconcile.Resolve(t.Context(), rec, b.op.Key("t", "4713"), "resolved", reconcile.By{Who: "alice", Why: "a test"}))
+	require.NoError(t, reconcile.Resolve(t.Context(), rec, b.op.Key("t", "4713"), "resolved", reconcile.Change{Actor: "alice", Reason: "a test"}))
 	b.replays("4713", "resolved")
 	a.replays("4713", "resolved")
 
@@ -155,8 +155,8 @@ func TestWhatLiesUnderAFormerSecretGoesOn(t *testing.T) {
 	moved, err := rec.Lookup(t.Context(), old)
 	require.NoError(t, err)
 	require.Equal(t, b.op.Key("t", "4712").ID(), moved.ID)
-	require.ErrorIs(t, rec.Resolve(t.Context(), old, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "x"}}, reconcile.By{Who: "alice", Why: "a test"}), reconcile.ErrNotUnknown)
-	require.ErrorIs(t, rec.Forget(t.Context(), old, reconcile.By{Who: "alice", Why: "a test"}), reconcile.ErrOpen)
+	require.ErrorIs(t, rec.Resolve(t.Context(), old, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "x"}}, reconcile.Change{Actor: "alice", Reason: "a test"}), reconcile.ErrNotUnknown)
+	require.ErrorIs(t, rec.Forget(t.Context(), old, reconcile.Change{Actor: "alice", Reason: "a test"}), reconcile.ErrOpen)
 	b.replays("4712", two)
 }
 

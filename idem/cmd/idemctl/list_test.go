@@ -108,7 +108,7 @@ func (s *interrupting) Due(ctx context.Context, q protocol.DueQuery) (protocol.D
 // terminal would obey comes from a record.
 func TestWhatOthersWroteIsNotObeyed(t *testing.T) {
 	changing(t, func(b *bench) {
-		by := reconcile.By{Who: "mallory\x1b[2J", Why: "because\x07\nDone."}
+		by := reconcile.Change{Actor: "mallory\x1b[2J", Reason: "because\x07\nDone."}
 		require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: protocol.Released}, by))
 		for _, command := range []string{"list", "show", "explain", "history"} {
 			args := []string{command}

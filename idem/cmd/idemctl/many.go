@@ -113,13 +113,13 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 	if err := s.confirm(ctx, "records to change", len(todo), of, c.Seen); err != nil {
 		return err
 	}
-	by.ID = seen(of)
+	by.DecisionID = seen(of)
 	return s.carryOutMany(ctx, todo, by)
 }
 
 // decided lists the records whose outcome is an earlier decision of many.
 func (s *session) decided(m manyFlags) lister {
-	by, since := reconcile.By{ID: m.Decision}, m.Since
+	by, since := reconcile.Change{DecisionID: m.Decision}, m.Since
 	if since == 0 {
 		since = 24 * time.Hour
 	}
@@ -234,7 +234,7 @@ func (s *session) plan(r *reconcile.Reconciler, l reconcile.Listing, d decision)
 }
 
 // carryOutMany goes on after a refusal: the others do not depend on it.
-func (s *session) carryOutMany(ctx context.Context, todo []planned, by reconcile.By) error {
+func (s *session) carryOutMany(ctx context.Context, todo []planned, by reconcile.Change) error {
 	shown := s.aside()
 	var done []planned
 	failed := 0
@@ -242,20 +242,20 @@ func (s *session) carryOutMany(ctx context.Context, todo []planned, by reconcile
 		if ctx.Err() != nil {
 			break
 		}
-		by.Seen = p.rec.Write
+		by.IfWrite = p.rec.Write
 		if err := s.carryOut(ctx, p.do, by); err != nil {
 			failed++
 			shown.item(plain(p.ID) + ": " + err.Error())
 			continue
 		}
-		p.Decision = by.ID
+		p.Decision = by.DecisionID
 		done = append(done, p)
 	}
 	fmt.Fprintf(shown.out, "Done: %d of %d.\n", len(done), len(todo))
 	if len(done) > 0 {
 		_, operation := namesOf(done[0].ID)
 		shown.field("Decision", "%s: resolve --again --decision %s --operation %s --limit %d replaces it, where no call has claimed the record since.",
-			by.ID, by.ID, line(operation), len(done))
+			by.DecisionID, by.DecisionID, line(operation), len(done))
 	}
 	if err := s.changedMany(done, ""); err != nil {
 		return err

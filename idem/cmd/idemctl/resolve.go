@@ -59,7 +59,7 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 		p := r.Preview(rec, res)
 		return action{
 			then: flags(p.Then), records: res, shows: func(s *session) { c.shows(s, given, res.Result) },
-			do: func(ctx context.Context, by reconcile.By) error { return r.Resolve(ctx, rec.ID, res, by) },
+			do: func(ctx context.Context, by reconcile.Change) error { return r.Resolve(ctx, rec.ID, res, by) },
 		}, d.refused(p)
 	}
 	if c.Limit > 0 {

@@ -312,7 +312,7 @@ func resolve(ctx context.Context, s *Stage) error {
 		return err
 	}
 	result := &protocol.Encoded{Body: noise(small), Check: func([]byte) error { return nil }}
-	return r.Resolve(ctx, s.key(notRepeatable).ID(), reconcile.Resolution{To: idem.Completed, Result: result}, reconcile.By{Who: "alice", Why: "the provider says so"})
+	return r.Resolve(ctx, s.key(notRepeatable).ID(), reconcile.Resolution{To: idem.Completed, Result: result}, reconcile.Change{Actor: "alice", Reason: "the provider says so"})
 }
 
 // noise is a result that does not compress, so that its size is what is stored.

@@ -274,7 +274,7 @@ func (s *schedule) settle(r *reconcile.Reconciler) {
 				res = reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "refunded by hand"}}
 			}
 			s.alone(func() error {
-				return r.Resolve(s.t.Context(), s.key.ID(), res, reconcile.By{Who: "bob", Why: "the queue for people"})
+				return r.Resolve(s.t.Context(), s.key.ID(), res, reconcile.Change{Actor: "bob", Reason: "the queue for people"})
 			})
 			return
 		}
@@ -300,7 +300,7 @@ func (s *schedule) forget(calm *reconcile.Reconciler) {
 		w := s.wire(true)
 		r := s.reconciler(w)
 		both.Go(func() {
-			if err := r.Forget(context.Background(), s.key.ID(), reconcile.By{Who: who, Why: "a person's right"}); err != nil {
+			if err := r.Forget(context.Background(), s.key.ID(), reconcile.Change{Actor: who, Reason: "a person's right"}); err != nil {
 				s.t.Errorf("seed %d: %v", s.seed, err)
 			}
 			w.settle()

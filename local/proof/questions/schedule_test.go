@@ -241,7 +241,7 @@ func absent(rec *idem.Record) (steps map[string]reconcile.Answer) {
 func (s *schedule) webhook(r *reconcile.Reconciler) {
 	s.pause(60)
 	if s.known() {
-		s.refused(reconcile.Resolve(context.Background(), r, s.key, receipt, reconcile.By{Who: "webhook", Why: "charge.refunded"}))
+		s.refused(reconcile.Resolve(context.Background(), r, s.key, receipt, reconcile.Change{Actor: "webhook", Reason: "charge.refunded"}))
 	}
 }
 
@@ -267,12 +267,12 @@ func (s *schedule) operator(r *reconcile.Reconciler) {
 	default:
 		res.To, res.Failure, res.Steps = idem.Released, nil, absent(rec)
 	}
-	by := reconcile.By{Who: "alice", Why: "the provider's console says so"}
+	by := reconcile.Change{Actor: "alice", Reason: "the provider's console says so"}
 	if s.steps { // which say of the record that was looked at
-		by.Seen = rec.Write
+		by.IfWrite = rec.Write
 	}
 	if res.Again = s.n(4) == 0; res.Again {
-		by.Seen = rec.Write
+		by.IfWrite = rec.Write
 		s.mu.Lock()
 		s.again = true
 		s.mu.Unlock()

@@ -210,7 +210,7 @@ func (s *scene) waiting() (n int) {
 func (s *scene) settledWrongly() string {
 	id := s.unknown()
 	require.NoError(s.t, s.reconciler().Resolve(s.t.Context(), id,
-		reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}, reconcile.By{Who: "bob", Why: "a guess"}))
+		reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}, reconcile.Change{Actor: "bob", Reason: "a guess"}))
 	return id
 }
 
