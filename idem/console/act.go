@@ -166,7 +166,7 @@ func (c *console) forPeople(rec *idem.Record, d reconcile.Decision) reconcile.De
 		d.Then = c.r.Preview(rec, runsAgain(d)).Then
 	}
 	if d.To == idem.Completed && d.Change == protocol.ChangeResolved && d.Refused == "" {
-		without := c.r.Preview(rec, reconcile.Resolution{To: d.To, Again: d.Again, Undone: len(d.Undo) > 0})
+		without := c.r.Preview(rec, reconcile.Resolution{To: d.To, Replace: d.Again, CompensatedManually: len(d.Undo) > 0})
 		switch {
 		case !c.typeable(rec):
 			d.Then, d.Refused = without.Then, without.Refused
@@ -314,11 +314,11 @@ func (c *console) change(rec *idem.Record, to string, d reconcile.Decision, t ty
 
 // resolution is what the operator has found out, or what is wrong with what was typed.
 func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (res reconcile.Resolution, mistake string) {
-	res = reconcile.Resolution{To: d.To, Again: d.Again, Attempt: rec.Attempt, Ref: t.Ref}
+	res = reconcile.Resolution{To: d.To, Replace: d.Again, Attempt: rec.Attempt, Ref: t.Ref}
 	if len(d.Undo) > 0 && !t.Undone {
 		return res, "The steps have not been undone: undo them by hand, and then say so."
 	}
-	res.Undone = t.Undone && len(d.Undo) > 0
+	res.CompensatedManually = t.Undone && len(d.Undo) > 0
 	switch d.To {
 	case idem.Released:
 		res.Steps, mistake = answers(t.Steps)
@@ -349,7 +349,7 @@ func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (r
 		if err != nil {
 			return res, "The result cannot be recorded: " + err.Error()
 		}
-		res.Result, res.Undone = &encoded, t.Undone && (res.Undone || encoded.Failed)
+		res.Result, res.CompensatedManually = &encoded, t.Undone && (res.CompensatedManually || encoded.Failed)
 		if undo := c.r.Preview(rec, res).Undo; len(undo) > 0 && !t.Undone {
 			return res, "The response is a failure, and the steps have not been undone: undo them by hand, and then say so."
 		}

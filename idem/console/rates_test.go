@@ -42,7 +42,7 @@ func TestTheOverviewCountsWhatOpenedAndWasSettled(t *testing.T) {
 	settle := func(key idem.Key, to idem.State, again bool) {
 		t.Helper()
 		by := reconcile.Change{Actor: "bob", Reason: "the provider says so", IfWrite: r.Record(key).Write}
-		require.NoError(t, r.r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: to, Again: again}, by))
+		require.NoError(t, r.r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: to, Replace: again}, by))
 	}
 	key := func(n int) idem.Key { return refund.Key("acme", fmt.Sprint(n)) }
 	r.end(key(0), nil, errCut)

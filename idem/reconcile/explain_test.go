@@ -195,7 +195,7 @@ func (r *rig) decide(key idem.Key, d reconcile.Decision) error {
 		}
 		return err
 	}
-	res := reconcile.Resolution{To: d.To, Again: d.Again, Undone: len(d.Undo) > 0}
+	res := reconcile.Resolution{To: d.To, Replace: d.Again, CompensatedManually: len(d.Undo) > 0}
 	switch d.To {
 	case idem.Completed:
 		result, err := reconcile.Encode(7)

@@ -22,7 +22,7 @@ import (
 //
 // If the attempt has recorded the outcome without its result, which it would add later, an
 // extension in between keeps it from doing so: [idem.Record]'s Omitted shows it.
-// A resolution over the one that was extended ([Resolution.Again]) is kept at least as long.
+// A resolution over the one that was extended ([Resolution.Replace]) is kept at least as long.
 func (r *Reconciler) Extend(ctx context.Context, id string, until time.Time, by Change) error {
 	if err := by.check(); err != nil {
 		return err

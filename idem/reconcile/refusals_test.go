@@ -31,8 +31,8 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	require.NoError(t, reconcile.Resolve(t.Context(), rc, key, 7, by))
 	err = reconcile.Resolve(t.Context(), rc, key, 8, by)
 	require.ErrorIs(t, err, reconcile.ErrNotUnknown)
-	require.ErrorContains(t, err, "resolved as completed before: set Resolution.Again")
-	again := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "no"}, Again: true}
-	require.ErrorContains(t, rc.Resolve(t.Context(), key.ID(), again, by), "Again is set, and Change.IfWrite is empty")
+	require.ErrorContains(t, err, "resolved as completed before: set Resolution.Replace")
+	again := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "no"}, Replace: true}
+	require.ErrorContains(t, rc.Resolve(t.Context(), key.ID(), again, by), "Replace is set, and Change.IfWrite is empty")
 	require.NoError(t, rc.Resolve(t.Context(), key.ID(), again, r.seen(key)))
 }

@@ -285,7 +285,7 @@ func (s *trip) operator() {
 	case refunded:
 		return
 	case byHand:
-		res.To, res.Failure, res.Undone = idem.Failed, &idem.Failure{Message: "by hand"}, true
+		res.To, res.Failure, res.CompensatedManually = idem.Failed, &idem.Failure{Message: "by hand"}, true
 	case paid:
 		out, err := reconcile.Encode("paid")
 		require.NoError(s.t, err)

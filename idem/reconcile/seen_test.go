@@ -76,7 +76,7 @@ func TestADecisionIsFoundInTheHistoryByItsID(t *testing.T) {
 	named, other := alice, alice
 	named.DecisionID, other.DecisionID = "form-1", "form-10"
 	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, named))
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Again: true}, r.seen(key)))
+	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Replace: true}, r.seen(key)))
 	history, err := rc.History(t.Context(), key.ID())
 	require.NoError(t, err)
 	made := func(by reconcile.Change) (all []bool) {

@@ -186,7 +186,7 @@ func (d decision) refused(x reconcile.Decision) error {
 
 // flags says by which flags a text's fields of a resolution are set.
 func flags(text string) string {
-	return strings.NewReplacer("Resolution.Steps", "--step", "Steps has", "--step names", "Steps says", "--step says", "Resolution.Again", "--again", "Resolution.Undone", "--undone").Replace(text)
+	return strings.NewReplacer("Resolution.Steps", "--step", "Steps has", "--step names", "Steps says", "--step says", "Resolution.Replace", "--again", "Resolution.CompensatedManually", "--undone").Replace(text)
 }
 
 // ask has somebody confirm.

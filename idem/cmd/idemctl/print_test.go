@@ -32,7 +32,7 @@ func TestNoTerminalObeysWhatOthersWrote(t *testing.T) {
 		}))
 		id := key.ID()
 		require.NoError(t, b.reconciler().Resolve(t.Context(), id,
-			reconcile.Resolution{To: idem.Failed, Undone: true, Failure: &idem.Failure{Message: commanding, Type: commanding, Code: commanding}},
+			reconcile.Resolution{To: idem.Failed, CompensatedManually: true, Failure: &idem.Failure{Message: commanding, Type: commanding, Code: commanding}},
 			reconcile.Change{Actor: "w" + commanding, Reason: "y" + commanding, Tool: "t" + commanding}))
 		b.Clock.Advance(time.Hour)
 		for _, args := range [][]string{

@@ -44,7 +44,7 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	}
 	d := decision{to: c.To}
 	d.prepare = func(rec *idem.Record, _ reconcile.Decision) (action, error) {
-		res := reconcile.Resolution{To: c.To, Undone: c.Undone, Again: c.Again, Ref: c.Ref, Steps: steps}
+		res := reconcile.Resolution{To: c.To, CompensatedManually: c.Undone, Replace: c.Again, Ref: c.Ref, Steps: steps}
 		if c.To == idem.Failed {
 			res.Failure = &idem.Failure{Message: c.Message, Type: c.Type, Code: c.Code}
 		}

@@ -271,7 +271,7 @@ func (s *schedule) operator(r *reconcile.Reconciler) {
 	if s.steps { // which say of the record that was looked at
 		by.IfWrite = rec.Write
 	}
-	if res.Again = s.n(4) == 0; res.Again {
+	if res.Replace = s.n(4) == 0; res.Replace {
 		by.IfWrite = rec.Write
 		s.mu.Lock()
 		s.again = true

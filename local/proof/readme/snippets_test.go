@@ -120,11 +120,13 @@ func TestReconcilerNeedsATable(t *testing.T) {
 }
 
 func settle(ctx context.Context, r *reconcile.Reconciler, key idem.Key, receipt Receipt) error {
-	return reconcile.Resolve(ctx, r, key, receipt, reconcile.Change{Actor: "alice", Reason: "re_123 in the provider's console"})
+	return reconcile.Resolve(ctx, r, key, receipt,
+		reconcile.Change{Actor: "alice", Reason: "re_123 in the provider's console"})
 }
 
 func release(ctx context.Context, r *reconcile.Reconciler, key idem.Key) error {
-	return r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "alice", Reason: "no refund with this token"})
+	return r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released},
+		reconcile.Change{Actor: "alice", Reason: "no refund with this token"})
 }
 
 func charged(ctx context.Context, r *reconcile.Reconciler, key idem.Key, charge string) error {
