@@ -45,7 +45,7 @@ func TestSweepOnDynamoDB(t *testing.T) {
 	op.Operation.Name = "refund"
 	s, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
 		Operations: []reconcile.Operation{op}, Concurrency: 1, Log: slog.New(slog.DiscardHandler),
-		People: func(_ context.Context, g reconcile.GivenUp) error { people = append(people, g.Record); return nil },
+		Escalate: func(_ context.Context, g reconcile.Escalation) error { people = append(people, g.Record); return nil },
 	})
 	require.NoError(t, err)
 	f.wire.set(nil)

@@ -239,7 +239,7 @@ func (s *trip) sweeper() *reconcile.Sweeper {
 	store, _ := s.net()
 	sw, err := reconcile.NewSweeper(s.reconciler(store), &reconcile.SweepOptions{
 		Concurrency: 2, Log: slog.New(slog.DiscardHandler),
-		People: func(_ context.Context, g reconcile.GivenUp) error {
+		Escalate: func(_ context.Context, g reconcile.Escalation) error {
 			s.do("told", func() { s.told[g.Message]++ })
 			return nil
 		},

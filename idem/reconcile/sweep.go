@@ -47,7 +47,7 @@ type sweep struct {
 	*Sweeper
 	ctx    context.Context
 	end    time.Time     // nothing is begun later; zero for no end
-	asking time.Duration // for a call of Probe, OnAbandoned and People
+	asking time.Duration // for a call of Probe, OnAbandoned and Escalate
 
 	workers sync.WaitGroup
 

@@ -75,21 +75,21 @@ type Operation struct {
 type SweepOptions struct {
 	// Operations that the sweep knows.
 	Operations []Operation
-	// People gets each question that is given up, at least once: again, with the same
-	// [GivenUp.Message], until it returns nil in time and that is recorded. [SendTo] makes
-	// one from a sender. To link to a runbook of your own, set [GivenUp.Help] before you send it.
+	// Escalate gets each question that is given up, at least once: again, with the same
+	// [Escalation.Message], until it returns nil in time and that is recorded. [SendTo] makes
+	// one from a sender. To link to a runbook of your own, set [Escalation.Help] before you send it.
 	// Nil means that questions are only logged and noted in their records.
-	People func(ctx context.Context, g GivenUp) error
-	// TellMessages gives people the messages of errors, which may contain personal data.
+	Escalate func(ctx context.Context, g Escalation) error
+	// IncludeErrorMessages gives people the messages of errors, which may contain personal data.
 	// Otherwise they get only the type and the code.
-	TellMessages bool
+	IncludeErrorMessages bool
 	// Who is the [Change.Actor] of the sweep's changes. Empty means "sweep".
 	Who string
 	// Concurrency is how many records of a provider are handled at once. The operations that
 	// are not in Operations count together as one provider. A provider that answers slowly
 	// therefore takes no time from the others. Zero means [DefaultConcurrency].
 	Concurrency int
-	// ProbeTimeout bounds a call of Probe, OnAbandoned and People. In a sweep with a
+	// ProbeTimeout bounds a call of Probe, OnAbandoned and Escalate. In a sweep with a
 	// deadline it is at most half of its time. Zero means [DefaultProbeTimeout].
 	ProbeTimeout time.Duration
 	// Expired, a *dynamostore.Remover, is for a table without TTL: it removes items that

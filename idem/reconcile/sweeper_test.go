@@ -265,7 +265,7 @@ func TestTheMessageForPeople(t *testing.T) {
 		_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
 		require.ErrorIs(t, err, errPlain)
 		rec := r.Record(key)
-		s := r.sweeper(reconcile.SweepOptions{People: reconcile.SendTo(sender), TellMessages: tell})
+		s := r.sweeper(reconcile.SweepOptions{Escalate: reconcile.SendTo(sender), IncludeErrorMessages: tell})
 		r.Clock.Advance(reconcile.DefaultGiveUpAfter)
 		require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
 		require.Len(t, sender.messages, 1)

@@ -49,7 +49,7 @@ func TestTheMessageThatComesAgainIsTheSame(t *testing.T) {
 				dead := true
 				s := r.sweeper(reconcile.SweepOptions{
 					Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
-					People: func(_ context.Context, g reconcile.GivenUp) error {
+					Escalate: func(_ context.Context, g reconcile.Escalation) error {
 						told = append(told, g.Message)
 						if dead {
 							r.Faults.Always(idemtest.LoseRequest)
@@ -79,7 +79,7 @@ func TestPeopleAreToldOnceAboutAnAttemptThatGoesOn(t *testing.T) {
 	told := 0
 	s := r.sweeper(reconcile.SweepOptions{
 		Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
-		People: func(ctx context.Context, _ reconcile.GivenUp) error {
+		Escalate: func(ctx context.Context, _ reconcile.Escalation) error {
 			told++
 			now := r.Clock.Now()
 			return errors.Join(
@@ -106,7 +106,7 @@ func TestAChangeThatIsMadeAnewHasAnEntryOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	s, err := reconcile.NewSweeper(rc, &reconcile.SweepOptions{
 		Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
-		People: func(ctx context.Context, _ reconcile.GivenUp) error {
+		Escalate: func(ctx context.Context, _ reconcile.Escalation) error {
 			return r.Store.RecordReference(ctx, r.Clock.Now(), protocol.ReferenceWrite{ID: rec.ID, Owner: rec.Owner, Write: "ref", Ref: "ch_1"})
 		},
 	})

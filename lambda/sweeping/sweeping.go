@@ -91,7 +91,7 @@ func open(ctx context.Context, seal func(aws.Config) (dynamostore.Sealer, error)
 	if err != nil {
 		return nil, err
 	}
-	o := &reconcile.SweepOptions{Operations: known, People: reconcile.SendTo(people), Who: lambdacontext.FunctionName, Observer: metrics.Observe}
+	o := &reconcile.SweepOptions{Operations: known, Escalate: reconcile.SendTo(people), Who: lambdacontext.FunctionName, Observer: metrics.Observe}
 	if kind.WithoutTransactions { // such a table is without TTL too
 		if o.Expired, err = dynamostore.NewRemover(client, os.Getenv(schema.EnvTable), kind); err != nil {
 			return nil, err

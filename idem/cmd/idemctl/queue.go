@@ -98,7 +98,7 @@ type queued struct {
 	Body     string    `json:"body,omitempty"`
 	// Question is what the sweep has left to people, without the caller's value and the text of
 	// the error.
-	Question *reconcile.GivenUp `json:"question,omitempty"`
+	Question *reconcile.Escalation `json:"question,omitempty"`
 }
 
 func describeQueued(m *types.Message, body bool) queued {
@@ -113,7 +113,7 @@ func describeQueued(m *types.Message, body bool) queued {
 	if body {
 		d.Body = text
 	}
-	var g reconcile.GivenUp
+	var g reconcile.Escalation
 	if json.Unmarshal([]byte(text), &g) == nil && g.Record != "" && g.Operation != "" && g.Help != "" {
 		g.Value, g.ErrorMessage = "", ""
 		d.Question = &g

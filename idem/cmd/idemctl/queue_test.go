@@ -203,7 +203,7 @@ func TestAQueueIsListedToTheEndOfABatch(t *testing.T) {
 
 // inBox makes a queue with a question for people and a dead letter.
 func (b *bench) inBox() *box {
-	question, err := json.Marshal(reconcile.GivenUp{
+	question, err := json.Marshal(reconcile.Escalation{
 		Message: "m", Record: r1.ID(), Tenant: "acme", Operation: "refund", Value: "secret-value", State: idem.Unknown, Attempt: 1, Probes: 3,
 		Since: b.Clock.Now().Add(-4 * time.Hour).UTC(), Reason: "nobody could be asked for 4h", ErrorMessage: "secret-message", Help: "see the runbook",
 	})

@@ -215,7 +215,7 @@ func (s *schedule) sweeper(r *reconcile.Reconciler, sure bool) *reconcile.Sweepe
 	refunds.Operation, orders.Operation = refund, order
 	sw, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
 		Concurrency: 2, Log: slog.New(slog.DiscardHandler),
-		People: func(_ context.Context, g reconcile.GivenUp) error {
+		Escalate: func(_ context.Context, g reconcile.Escalation) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.people[g.Message]++

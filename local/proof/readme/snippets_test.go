@@ -180,7 +180,7 @@ func (find Provider) refund(ctx context.Context, token string) (reconcile.Answer
 func sweep(ctx context.Context, r *reconcile.Reconciler, find Provider) (reconcile.Report, error) {
 	sweeper, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
 		Operations: []reconcile.Operation{{Operation: Refund, Probe: find.probe}},
-		People:     nil, // such as reconcile.SendTo with an outbox sender; nil leaves it at the log
+		Escalate:   nil, // such as reconcile.SendTo with an outbox sender; nil leaves it at the log
 	})
 	if err != nil {
 		return reconcile.Report{}, err

@@ -136,10 +136,10 @@ func (s *scene) unclaimed() string {
 // givenUp is an unknown refund that the sweep has left to people.
 func (s *scene) givenUp() string { return s.leftTo(nil) }
 
-func (s *scene) leftTo(people func(context.Context, reconcile.GivenUp) error) string {
+func (s *scene) leftTo(people func(context.Context, reconcile.Escalation) error) string {
 	id := s.unknown()
 	sweeper, err := reconcile.NewSweeper(s.reconciler(), &reconcile.SweepOptions{
-		People: people, Log: slog.New(slog.DiscardHandler), Operations: []reconcile.Operation{{
+		Escalate: people, Log: slog.New(slog.DiscardHandler), Operations: []reconcile.Operation{{
 			Operation: refund, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 				return reconcile.CannotBeKnown("the provider says nothing"), nil
 			},

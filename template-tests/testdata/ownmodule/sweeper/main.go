@@ -115,7 +115,7 @@ func open(ctx context.Context) (*reconcile.Sweeper, error) {
 				return fmt.Errorf("%s %s: not sent", q.Tenant, q.Value)
 			}},
 		},
-		People: reconcile.SendTo(people), Expired: remover,
+		Escalate: reconcile.SendTo(people), Expired: remover,
 		Observer: func(_ context.Context, n notice.Notice) {
 			if n.Kind == notice.GivenUp || n.Kind == notice.Unreadable {
 				log.Print(n.Kind, n.ID)
