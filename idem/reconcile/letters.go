@@ -10,9 +10,9 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Letters is what a [Store] does for dead letters: a *dynamostore.Questions has it, a
+// DeadLetterStore is what a [Store] does for dead letters: a *dynamostore.Questions has it, a
 // *memstore.Store is without it.
-type Letters interface {
+type DeadLetterStore interface {
 	// Requeue has a dead letter of the outbox sent again, if it is as it was read, and writes the
 	// entry with that, or before it as Unconfirmed.
 	Requeue(ctx context.Context, e *outbox.Entry, a protocol.Audit) error
@@ -24,7 +24,7 @@ type Letters interface {
 // Requeue has a dead letter of the outbox sent again, from its first try on, under the same id.
 // The change is in the history of the record whose operation has published it. A message that
 // is no dead letter any more as it was read gives [ErrNotFound]. [Change.IfWrite] is not used. A store
-// without [Letters] gives errors.ErrUnsupported.
+// without [DeadLetterStore] gives errors.ErrUnsupported.
 func (r *Reconciler) Requeue(ctx context.Context, e *outbox.Entry, by Change) error {
 	letters, err := r.letters(by)
 	if err != nil {
@@ -39,7 +39,7 @@ func (r *Reconciler) Requeue(ctx context.Context, e *outbox.Entry, by Change) er
 // did so: SQS keeps nothing of it. The entry is written before send is called, as Unconfirmed
 // and with what is planned, and confirmed with what send says it has done, also if it fails.
 // [Reconciler.Changes] has it. If the entry cannot be written, send is not called. [Change.IfWrite] is
-// not used. A store without [Letters] gives errors.ErrUnsupported.
+// not used. A store without [DeadLetterStore] gives errors.ErrUnsupported.
 func (r *Reconciler) Replay(ctx context.Context, queue, planned string, by Change, send func(context.Context) (done string, err error)) error {
 	letters, err := r.letters(by)
 	if err != nil {
@@ -59,11 +59,11 @@ func (r *Reconciler) Replay(ctx context.Context, queue, planned string, by Chang
 	return err
 }
 
-func (r *Reconciler) letters(by Change) (Letters, error) {
+func (r *Reconciler) letters(by Change) (DeadLetterStore, error) {
 	if err := by.check(); err != nil {
 		return nil, err
 	}
-	letters, ok := r.store.(Letters)
+	letters, ok := r.store.(DeadLetterStore)
 	if !ok {
 		return nil, fmt.Errorf("reconcile: the store %T has no dead letters: use a *dynamostore.Questions: %w", r.store, errors.ErrUnsupported)
 	}

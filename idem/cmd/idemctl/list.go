@@ -78,7 +78,7 @@ func (c *listCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	var found reconcile.Listing
+	var found reconcile.Page
 	if c.All {
 		found, err = s.collectAll(ctx, b, f, c.allFlags, c.Limit)
 	} else {
@@ -111,8 +111,8 @@ func interrupted(err error) bool { return errors.Is(err, context.Canceled) }
 
 // collect reads pages until there are enough records, or no more. An error leaves what was
 // found before, and the page to continue with.
-func (s *session) collect(ctx context.Context, r *reconcile.Reconciler, f reconcile.Filter, page string, limit int) (reconcile.Listing, error) {
-	all := reconcile.Listing{Next: page}
+func (s *session) collect(ctx context.Context, r *reconcile.Reconciler, f reconcile.Filter, page string, limit int) (reconcile.Page, error) {
+	all := reconcile.Page{Next: page}
 	p := s.progress()
 	defer p.done()
 	for {
@@ -134,14 +134,14 @@ func (s *session) collect(ctx context.Context, r *reconcile.Reconciler, f reconc
 	}
 }
 
-func (s *session) sort(l *reconcile.Listing) {
+func (s *session) sort(l *reconcile.Page) {
 	slices.SortStableFunc(l.Records, func(a, b *idem.Record) int {
 		return cmp.Or(since(a).Compare(since(b)), cmp.Compare(a.ID, b.ID))
 	})
 }
 
 // list writes records for people: two lines each, since an id is copied and never cut.
-func (s *session) list(l reconcile.Listing) {
+func (s *session) list(l reconcile.Page) {
 	now := s.now()
 	for _, rec := range l.Records {
 		age := "for " + span(max(now.Sub(since(rec)), 0)) // its writer's clock may be ahead

@@ -163,7 +163,7 @@ func TestAQuestionOfTheFutureIsListedWithoutALease(t *testing.T) {
 	var out bytes.Buffer
 	s := &session{terminal: &terminal{out: &out}, world: world{clock: func() time.Time { return now }}}
 	later := now.Add(time.Minute)
-	s.list(reconcile.Listing{Records: []*idem.Record{
+	s.list(reconcile.Page{Records: []*idem.Record{
 		{ID: "acme#refund#1", State: idem.Unknown, Attempt: 1, OpenSince: later, LeaseUntil: later},
 		{ID: "acme#refund#2", State: idem.InProgress, Attempt: 1, LeaseUntil: later},
 	}})

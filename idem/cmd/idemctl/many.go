@@ -71,7 +71,7 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 	if err != nil {
 		return err
 	}
-	var found reconcile.Listing
+	var found reconcile.Page
 	none := fmt.Sprintf("without --state only those that are unknown are meant; idemctl list --operation %s shows all that have no outcome", line(f.Operation))
 	list := s.pages
 	if m.Decision != "" {
@@ -206,7 +206,7 @@ type planned struct {
 }
 
 // plan shows what the decision would do to each.
-func (s *session) plan(r *reconcile.Reconciler, l reconcile.Listing, d decision) (todo []planned, refused int, err error) {
+func (s *session) plan(r *reconcile.Reconciler, l reconcile.Page, d decision) (todo []planned, refused int, err error) {
 	shown := s.aside()
 	shown.list(l)
 	fmt.Fprintln(shown.out)
