@@ -210,14 +210,14 @@ func TestResolvedResultOfAnotherTypeIsResolvedAgain(t *testing.T) {
 	resolve := func(again bool, result any) {
 		encoded, err := reconcile.Encode(result)
 		require.NoError(t, err)
-		require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: &encoded, Again: again}))
+		require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: &encoded, Replace: again}))
 	}
 	_, err := call()
 	require.Same(t, errPlain, err)
 	resolve(false, "po_1")
 	_, err = call()
 	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
-	require.ErrorContains(t, err, "Resolution.Again")
+	require.ErrorContains(t, err, "Resolution.Replace")
 	resolve(true, 7)
 	got, err := call()
 	require.NoError(t, err)

@@ -191,7 +191,7 @@ func TestAttemptsAreCountedAnew(t *testing.T) {
 		r, err := reconcile.New(a.mem, &reconcile.Options{Now: a.clock.Now})
 		require.NoError(t, err)
 		a.clock.Advance(time.Hour)
-		require.NoError(t, r.Resolve(t.Context(), a.key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.By{Who: "alice", Why: "test"}))
+		require.NoError(t, r.Resolve(t.Context(), a.key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "alice", Reason: "test"}))
 		again(t, a)
 	})
 }

@@ -361,7 +361,7 @@ func (w *chaos) resolve(m *machine, key idem.Key) {
 	value := key.ID() + " by a resolver"
 	ctx, cancel := context.WithTimeout(m.ctx, time.Minute)
 	defer cancel()
-	err := reconcile.Resolve(ctx, m.reconciler, key, value, reconcile.By{Who: "alice", Why: "the provider says so"})
+	err := reconcile.Resolve(ctx, m.reconciler, key, value, reconcile.Change{Actor: "alice", Reason: "the provider says so"})
 	if err == nil && !m.crashed() {
 		w.saw("resolved")
 		m.hears(key, value)

@@ -19,11 +19,11 @@ func (r *rig) resolve(t *testing.T, id string, res reconcile.Resolution) error {
 	t.Helper()
 	rc, err := reconcile.New(r.faults, &reconcile.Options{Now: r.clock.Now})
 	require.NoError(t, err)
-	by := reconcile.By{Who: "alice", Why: "the provider says so"}
-	if res.Again {
+	by := reconcile.Change{Actor: "alice", Reason: "the provider says so"}
+	if res.Replace {
 		rec, err := rc.Lookup(t.Context(), id)
 		require.NoError(t, err)
-		by.Seen = rec.Write
+		by.IfWrite = rec.Write
 	}
 	return rc.Resolve(t.Context(), id, res, by)
 }
@@ -112,7 +112,7 @@ func TestResolveRefuses(t *testing.T) {
 	for _, bad := range []reconcile.Resolution{
 		{}, {To: idem.Unknown}, {To: idem.InProgress}, {To: idem.Failed},
 		{To: idem.Failed, Failure: &idem.Failure{}, Result: encoded("1")}, {To: idem.Released, Result: encoded("1")},
-		{To: idem.Completed, Result: encoded("receipt 7")}, {To: idem.Completed, Result: encoded("")}, {To: idem.Released, Undone: true},
+		{To: idem.Completed, Result: encoded("receipt 7")}, {To: idem.Completed, Result: encoded("")}, {To: idem.Released, CompensatedManually: true},
 		{To: idem.Completed, Result: &protocol.Encoded{Body: []byte("1"), Check: func([]byte) error { return errPlain }}},
 	} {
 		require.ErrorAs(t, r.resolve(t, done.ID(), bad), &config)
@@ -272,7 +272,7 @@ func TestResolveToFailedAsksForUndoneSteps(t *testing.T) {
 			require.ErrorAs(t, err, &due)
 			require.Equal(t, tc.due, due.Steps)
 			require.Equal(t, idem.InProgress, r.state(t, key), "nothing has changed")
-			no.Undone = true
+			no.CompensatedManually = true
 			require.NoError(t, r.resolve(t, key.ID(), no))
 			require.Equal(t, idem.Failed, r.state(t, key))
 		})

@@ -50,7 +50,8 @@ func (t *Table) GrantReader(to awsiam.IGrantable) {
 
 // GrantSweeper allows what a reconcile.Sweeper does: list what is due in the index, read
 // records with the results of their steps, park and resolve them, and keep each change. It
-// covers every tenant. A table without transactions takes the same actions.
+// covers every tenant. On a table without transactions add GrantRemover, as NewSweeper does: else
+// the audit entry of a change that was refused stays, as unconfirmed.
 func (t *Table) GrantSweeper(to awsiam.IGrantable) {
 	t.swept = true
 	t.allow(to, nil, "GetItem", "BatchGetItem", "PutItem", "UpdateItem")
@@ -58,9 +59,9 @@ func (t *Table) GrantSweeper(to awsiam.IGrantable) {
 }
 
 // GrantRemover allows what a dynamostore.Remover does: delete what has expired from a table
-// without TTL, and put the items of audit entries that are still in their records.
+// without TTL.
 func (t *Table) GrantRemover(to awsiam.IGrantable) {
-	t.allow(to, nil, "Scan", "DeleteItem", "PutItem", "UpdateItem")
+	t.allow(to, nil, "Scan", "DeleteItem")
 }
 
 // GrantScanner allows what a dynamostore.Scanner does: read the whole table. Give it in addition to

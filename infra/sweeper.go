@@ -1,7 +1,6 @@
 package infra
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
@@ -25,10 +24,6 @@ const (
 	// DefaultSweeperTimeout ends a sweep before the next one begins. Two sweeps at the same
 	// time do no harm.
 	DefaultSweeperTimeout = 50 * time.Second
-	// DefaultSegments is for a table of 300,000 items, as in package reconcile.
-	DefaultSegments = 60
-	// maxSegments is the most that a Scan may have.
-	maxSegments = 1_000_000
 )
 
 // SweeperProps of a sweeper. The zero value, and nil, mean the defaults.
@@ -36,12 +31,6 @@ type SweeperProps struct {
 	// Function of the sweeper. An empty Package means [SweeperPackage]: name your own, made
 	// with package lambda/sweeping, if the sweep is to ask your providers. A zero Timeout means [DefaultSweeperTimeout].
 	Function FunctionProps
-
-	// Segments is for a table without TTL, such as a global table. It is the number of parts
-	// into which the ready sweeper divides the table. Each minute it removes the expired items
-	// of one part, drawn at random. A table needs one part for each 5,000 items. A sweeper of
-	// your own reads the number from its environment. Zero means [DefaultSegments].
-	Segments int
 	// EscalationQueue gets the questions that the sweep cannot answer. Nil creates one
 	// that keeps messages for 14 days.
 	EscalationQueue awssqs.IQueue
@@ -83,10 +72,8 @@ func NewSweeper(scope constructs.Construct, id string, table *Table, props *Swee
 	table.name(s.Function)
 	s.Function.AddEnvironment(jsii.String(schema.EnvSweepPeople), s.EscalationQueue.QueueUrl(), nil)
 	table.GrantSweeper(s.Function)
-	inRange(func(format string, args ...any) { refuse(s, format, args...) }, "Segments", &p.Segments, 1, maxSegments, DefaultSegments)
 	if table.strong {
 		table.GrantRemover(s.Function)
-		s.Function.AddEnvironment(jsii.String(schema.EnvSweepSegments), jsii.String(strconv.Itoa(p.Segments)), nil)
 	}
 	allow(s.Function, nil, []string{*s.EscalationQueue.QueueArn()}, "sqs:SendMessage")
 	allowKey(s.EscalationQueue.EncryptionMasterKey(), s.Function)

@@ -62,7 +62,7 @@ func TestGrants(t *testing.T) {
 		},
 		"remover": {
 			func(table *infra.Table, role awsiam.Role) { table.GrantRemover(role) },
-			map[string][]string{"Records.Arn": {"dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Scan", "dynamodb:UpdateItem"}},
+			map[string][]string{"Records.Arn": {"dynamodb:DeleteItem", "dynamodb:Scan"}},
 		},
 		"scanner": {
 			func(table *infra.Table, role awsiam.Role) { table.GrantScanner(role) },

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// tool is the By.Tool of every change.
+	// tool is the Change.Tool of every change.
 	tool = "console"
 	// maxForm bounds a form in bytes.
 	maxForm = 1 << 20
@@ -171,7 +171,7 @@ func (c *console) forPeople(rec *idem.Record, d reconcile.Decision) reconcile.De
 		d.Then = c.r.Preview(rec, runsAgain(d)).Then
 	}
 	if d.To == idem.Completed && d.Change == protocol.ChangeResolved && d.Refused == "" {
-		without := c.r.Preview(rec, reconcile.Resolution{To: d.To, Again: d.Again, Undone: len(d.Undo) > 0})
+		without := c.r.Preview(rec, reconcile.Resolution{To: d.To, Replace: d.Again, CompensatedManually: len(d.Undo) > 0})
 		switch {
 		case !c.typeable(rec):
 			d.Then, d.Refused = without.Then, without.Refused
@@ -233,7 +233,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	}
 	second, _, _ := strings.Cut(issued, "-")
 	made, _ := strconv.ParseInt(second, 10, 64) // signed
-	by := reconcile.By{Who: who(r), Why: t.Why, Tool: tool, Seen: seen, ID: c.token("decision", r.PostForm.Encode())}
+	by := reconcile.Change{Actor: who(r), Reason: t.Why, Tool: tool, IfWrite: seen, DecisionID: c.token("decision", r.PostForm.Encode())}
 	if rec == nil || rec.Write != seen {
 		c.stale(w, r, id, by)
 		return
@@ -275,8 +275,8 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	var store *idem.StoreError
 	switch {
 	case err == nil:
-		c.opts.Log.InfoContext(r.Context(), "idem console: record changed", "record", id, "to", to, "who", by.Who)
-		http.Redirect(w, r, c.recordURL(id)+"&done="+by.ID, http.StatusSeeOther)
+		c.opts.Log.InfoContext(r.Context(), "idem console: record changed", "record", id, "to", to, "who", by.Actor)
+		http.Redirect(w, r, c.recordURL(id)+"&done="+by.DecisionID, http.StatusSeeOther)
 	case isStale(err):
 		c.stale(w, r, id, by)
 	case errors.As(err, &config):
@@ -295,13 +295,13 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 }
 
 // change makes the decision, as it was typed, or says what is wrong with that.
-func (c *console) change(rec *idem.Record, to string, d reconcile.Decision, t typed) (do func(context.Context, reconcile.By) error, mistake string) {
+func (c *console) change(rec *idem.Record, to string, d reconcile.Decision, t typed) (do func(context.Context, reconcile.Change) error, mistake string) {
 	if t.Why == "" {
 		return nil, "The reason is missing: say why, for those who read it in a year."
 	}
 	switch to {
 	case forgotten:
-		return func(ctx context.Context, by reconcile.By) error { return c.r.Forget(ctx, rec.ID, by) }, ""
+		return func(ctx context.Context, by reconcile.Change) error { return c.r.Forget(ctx, rec.ID, by) }, ""
 	case extended:
 		if !slices.ContainsFunc(days, func(d choice) bool { return d.Value == t.Days }) {
 			return nil, "Choose for how long the record is kept."
@@ -311,19 +311,19 @@ func (c *console) change(rec *idem.Record, to string, d reconcile.Decision, t ty
 		if !until.After(rec.ExpiresAt) {
 			return nil, "The record is kept as long already: choose a longer time."
 		}
-		return func(ctx context.Context, by reconcile.By) error { return c.r.Extend(ctx, rec.ID, until, by) }, ""
+		return func(ctx context.Context, by reconcile.Change) error { return c.r.Extend(ctx, rec.ID, until, by) }, ""
 	}
 	res, mistake := c.resolution(rec, d, t)
-	return func(ctx context.Context, by reconcile.By) error { return c.r.Resolve(ctx, rec.ID, res, by) }, mistake
+	return func(ctx context.Context, by reconcile.Change) error { return c.r.Resolve(ctx, rec.ID, res, by) }, mistake
 }
 
 // resolution is what the operator has found out, or what is wrong with what was typed.
 func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (res reconcile.Resolution, mistake string) {
-	res = reconcile.Resolution{To: d.To, Again: d.Again, Attempt: rec.Attempt, Ref: t.Ref}
+	res = reconcile.Resolution{To: d.To, Replace: d.Again, Attempt: rec.Attempt, Ref: t.Ref}
 	if len(d.Undo) > 0 && !t.Undone {
 		return res, "The steps have not been undone: undo them by hand, and then say so."
 	}
-	res.Undone = t.Undone && len(d.Undo) > 0
+	res.CompensatedManually = t.Undone && len(d.Undo) > 0
 	switch d.To {
 	case idem.Released:
 		res.Steps, mistake = answers(t.Steps)
@@ -354,7 +354,7 @@ func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (r
 		if err != nil {
 			return res, "The result cannot be recorded: " + err.Error()
 		}
-		res.Result, res.Undone = &encoded, t.Undone && (res.Undone || encoded.Failed)
+		res.Result, res.CompensatedManually = &encoded, t.Undone && (res.CompensatedManually || encoded.Failed)
 		if undo := c.r.Preview(rec, res).Undo; len(undo) > 0 && !t.Undone {
 			return res, "The response is a failure, and the steps have not been undone: undo them by hand, and then say so."
 		}
@@ -364,7 +364,7 @@ func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (r
 
 // stale says that the record is another one than the operator has seen: because of this very
 // decision, or because of another one.
-func (c *console) stale(w http.ResponseWriter, r *http.Request, id string, by reconcile.By) {
+func (c *console) stale(w http.ResponseWriter, r *http.Request, id string, by reconcile.Change) {
 	history, err := c.r.History(r.Context(), id)
 	if err != nil {
 		c.trouble(w, r, err)

@@ -177,7 +177,7 @@ func TestAStaleViewChangesNothing(t *testing.T) {
 	form.Set("message", "declined")
 
 	// Somebody else finds out that it did not happen, and the next attempt is parked too.
-	require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Released}, reconcile.By{Who: "bob", Why: "no such refund"}))
+	require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "bob", Reason: "no such refund"}))
 	r.end(key, nil, errCut)
 	r.lapse()
 	before := r.Record(key)
@@ -196,7 +196,7 @@ func TestALateOutcomeBetweenLookAndWriteStands(t *testing.T) {
 	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
 		other, err := reconcile.New(r.Store, &reconcile.Options{Now: r.Clock.Now})
 		require.NoError(t, err)
-		require.NoError(t, other.Resolve(ctx, id, reconcile.Resolution{To: idem.Completed}, reconcile.By{Who: "webhook", Why: "refund.succeeded"}))
+		require.NoError(t, other.Resolve(ctx, id, reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "webhook", Reason: "refund.succeeded"}))
 		return c.Do(ctx)
 	})
 	a := r.post("/ops/act", form)

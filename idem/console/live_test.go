@@ -74,7 +74,7 @@ func TestAPageThatIsFollowedLearnsOfAChange(t *testing.T) {
 			key := refund.Key("acme", "r-1")
 			switch r.state(id) {
 			case idem.Unknown:
-				require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Released}, reconcile.By{Who: "bob", Why: "no"}))
+				require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "bob", Reason: "no"}))
 			default:
 				r.end(key, nil, errCut)
 				r.lapse()

@@ -232,7 +232,7 @@ func TestTheOverviewCountsWhatTheListHas(t *testing.T) {
 	r.Restart()
 	r.lapse()
 
-	require.NoError(t, r.r.Resolve(t.Context(), refund.Key("acme", "old0").ID(), reconcile.Resolution{To: idem.Released}, reconcile.By{Who: "bob", Why: "no such refund"}))
+	require.NoError(t, r.r.Resolve(t.Context(), refund.Key("acme", "old0").ID(), reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "bob", Reason: "no such refund"}))
 	r.end(refund.Key("acme", "old3"), nil, errCut)
 	text := r.get("/ops/").text
 	require.Contains(t, text, "Changes of the last day")
@@ -367,7 +367,7 @@ func TestALongHistoryIsShownFromItsEnd(t *testing.T) {
 	r := newRig(t, console.Options{})
 	id := r.end(refund.Key("acme", "r-1"), 7, nil)
 	for n := range 205 {
-		by := reconcile.By{Who: "bob", Why: fmt.Sprintf("change %d.", n)}
+		by := reconcile.Change{Actor: "bob", Reason: fmt.Sprintf("change %d.", n)}
 		require.NoError(t, r.r.Extend(t.Context(), id, r.Clock.Now().Add(time.Duration(n+25)*time.Hour), by))
 	}
 	text := r.get("/ops/record?" + url.Values{"id": {id}}.Encode()).text

@@ -41,8 +41,8 @@ func TestTheOverviewCountsWhatOpenedAndWasSettled(t *testing.T) {
 	order := idem.Operation{Name: "order"}
 	settle := func(key idem.Key, to idem.State, again bool) {
 		t.Helper()
-		by := reconcile.By{Who: "bob", Why: "the provider says so", Seen: r.Record(key).Write}
-		require.NoError(t, r.r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: to, Again: again}, by))
+		by := reconcile.Change{Actor: "bob", Reason: "the provider says so", IfWrite: r.Record(key).Write}
+		require.NoError(t, r.r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: to, Replace: again}, by))
 	}
 	key := func(n int) idem.Key { return refund.Key("acme", fmt.Sprint(n)) }
 	r.end(key(0), nil, errCut)
@@ -82,7 +82,7 @@ func TestTheOverviewSaysWhatItHasNotCounted(t *testing.T) {
 	require.NotContains(t, r.get("/ops/").text, `<h2 id="rates">`, "there is nothing to count")
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
 	r.lapse()
-	require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Completed}, reconcile.By{Who: "bob", Why: "the provider says so"}))
+	require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "bob", Reason: "the provider says so"}))
 	require.Equal(t, "0, 0, 1, 1, 0, 0", r.rates("refund"))
 	var err error
 	r.r, err = reconcile.New(crowded{r.Faults}, &reconcile.Options{Now: r.Clock.Now})

@@ -84,7 +84,7 @@ func (c *console) record(r *http.Request) (*page, error) {
 		return nil, err
 	}
 	body := c.view(id, rec, history)
-	made := reconcile.By{ID: q.Get("done")}.Made
+	made := reconcile.Change{DecisionID: q.Get("done")}.Made
 	if i := slices.IndexFunc(history, func(a protocol.Audit) bool { return made(a) && !a.Unconfirmed }); i >= 0 {
 		done := c.happening(history[i])
 		body.Done = &done

@@ -81,7 +81,7 @@ func answers(all []stepAnswer) (map[string]reconcile.Answer, string) {
 
 // runsAgain is a release if none of the interrupted steps was executed.
 func runsAgain(d reconcile.Decision) reconcile.Resolution {
-	res := reconcile.Resolution{To: d.To, Again: d.Again, Steps: map[string]reconcile.Answer{}}
+	res := reconcile.Resolution{To: d.To, Replace: d.Again, Steps: map[string]reconcile.Answer{}}
 	for _, name := range d.Steps {
 		res.Steps[name] = reconcile.NotExecuted()
 	}

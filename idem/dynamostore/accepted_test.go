@@ -76,7 +76,7 @@ func TestARefusedAcceptanceLeavesNoInput(t *testing.T) {
 			dynamostore.TxOf(ctx).Check(types.ConditionCheck{
 				TableName: &table, Key: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: "account"}, "sk": &types.AttributeValueMemberS{Value: "#"}},
 				ConditionExpression: aws.String("attribute_exists(pk)"),
-			}, dynamostore.Else(no))
+			}, dynamostore.OnConditionFailed(no))
 			return nil
 		})
 		require.ErrorIs(t, err, no, n)

@@ -3,7 +3,6 @@ package dynamostore
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,32 +15,9 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// Settle is [Store.Settle], and writes the audit entry in one transaction with it, or without
-// transactions in the record.
-func (q *Questions) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
-	if q.alone {
-		return q.settle(ctx, now, w, nil, auditItem(w.Audit))
-	}
-	return q.settle(ctx, now, w, q.auditWrite(w.ID, w.Audit), nil)
-}
-
-// auditWrite is what a change from outside commits with; nil for one without an entry.
-func (q *Questions) auditWrite(id string, a *protocol.Audit) companion {
-	if a == nil {
-		return nil
-	}
-	it := encodeAudit(a)
-	return &txWrite{s: q.Store, id: id, actions: []action{{kind: "Audit", table: q.table, item: it, write: types.TransactWriteItem{
-		Put: &types.Put{TableName: q.table, Item: it, ReturnValuesOnConditionCheckFailure: allOld},
-	}}}}
-}
-
-// auditItem is the item of a change; nil for one without an entry.
-func auditItem(a *protocol.Audit) item {
-	if a == nil {
-		return nil
-	}
-	return encodeAudit(a)
+// auditSK sorts the changes of a record by time.
+func auditSK(a *protocol.Audit) string {
+	return fmt.Sprintf("%s%013d#%s", schema.AuditSK, millis(a.At), a.Entry)
 }
 
 // encodeAudit makes the item of a change: it sorts by time beside its record, and by time
@@ -49,7 +25,7 @@ func auditItem(a *protocol.Audit) item {
 func encodeAudit(a *protocol.Audit) item {
 	v := newValues(10, 3)
 	v.str(schema.PK, a.ID)
-	v.str(schema.SK, fmt.Sprintf("%s%013d#%s", schema.AuditSK, millis(a.At), a.Entry))
+	v.str(schema.SK, auditSK(a))
 	v.str(schema.AuditWho, a.Who)
 	v.str(schema.AuditWhy, a.Why)
 	if a.Tool != "" {
@@ -120,9 +96,7 @@ func decodeAudit(it item) (protocol.Audit, error) {
 	return a, d.err
 }
 
-// AuditOf implements [protocol.Questions]: one consistent Query. Without transactions a
-// GetItem before it reads the entry that is still in the record: once it is out, the Query
-// finds it.
+// AuditOf implements [protocol.Questions]: one consistent Query.
 func (q *Questions) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage, error) {
 	vals := newValues(2, 0)
 	vals.str(":pk", id)
@@ -142,13 +116,6 @@ func (q *Questions) AuditOf(ctx context.Context, id, page string) (protocol.Audi
 	}
 	k := q.retry.begin(ctx, "AuditOf")
 	defer k.end()
-	var rec item
-	if q.alone {
-		var err error
-		if rec, err = q.get(k, key(id)); err != nil {
-			return protocol.AuditPage{}, err
-		}
-	}
 	var out *dynamodb.QueryOutput
 	err := k.do(false, k.attempt, func(ctx context.Context) (err error) {
 		out, err = q.client.Query(ctx, in, q.optFns...)
@@ -157,23 +124,7 @@ func (q *Questions) AuditOf(ctx context.Context, id, page string) (protocol.Audi
 	if err != nil {
 		return protocol.AuditPage{}, err
 	}
-	next := text(out.LastEvaluatedKey, schema.SK)
-	if has(rec, schema.AuditEntry) {
-		entry, err := entryIn(rec)
-		sk := text(entry, schema.SK)
-		switch {
-		case err != nil && next == "": // when it was is not known either
-			p := auditPage(out.Items, next)
-			p.Entries = append(p.Entries, unread(protocol.Audit{ID: id}, err))
-			return p, nil
-		case err == nil && sk > page && (next == "" || sk < next):
-			at, found := slices.BinarySearchFunc(out.Items, sk, func(it item, sk string) int { return strings.Compare(text(it, schema.SK), sk) })
-			if !found {
-				out.Items = slices.Insert(out.Items, at, entry)
-			}
-		}
-	}
-	return auditPage(out.Items, next), nil
+	return auditPage(out.Items, text(out.LastEvaluatedKey, schema.SK)), nil
 }
 
 // AuditBetween implements [protocol.Questions]: a Query on the index, and a consistent
@@ -240,15 +191,9 @@ func auditPage(items []map[string]types.AttributeValue, next string) protocol.Au
 	for _, it := range items {
 		a, err := decodeAudit(it)
 		if err != nil {
-			a = unread(a, err)
+			a.Change, a.Why, a.Unconfirmed = protocol.ChangeUnreadable, err.Error(), true
 		}
 		p.Entries = append(p.Entries, a)
 	}
 	return p
-}
-
-// unread is an entry that cannot be read, with what could be read of it.
-func unread(a protocol.Audit, err error) protocol.Audit {
-	a.Change, a.Why, a.Unconfirmed = protocol.ChangeUnreadable, err.Error(), true
-	return a
 }

@@ -28,7 +28,7 @@ func (s *Store) Acquire(ctx context.Context, now time.Time, c protocol.Claim) er
 	case c.Replace:
 		next := *rec
 		next.UpdatedAt, next.Seen = now, c.Seen
-		old, err := s.replace(k, s.encode(&next), c.Seen, rec.Write)
+		old, err := s.replace(k, s.encode(&next), c.Seen)
 		return concludeClaim(old, err, rec.Write)
 	}
 	u := newUpdate(takeoverSet, 5, 5)
@@ -52,15 +52,9 @@ func (s *Store) Acquire(ctx context.Context, now time.Time, c protocol.Claim) er
 	return concludeClaim(old, err, rec.Write)
 }
 
-// replace puts a whole record over the one that was seen. What that one has of a change from
-// outside is filed first.
-func (s *Store) replace(k *call, it item, seen, write string) (item, error) {
-	cond := ifSeen
-	if s.alone {
-		cond += ifFiled
-	}
-	landed := func(old item) bool { return bears(old, write) }
-	return s.filing(k, nil, landed, func() (item, error) { return s.put(k, it, cond, seenValue(seen)) })
+// replace puts a whole record over the one that was seen.
+func (s *Store) replace(k *call, it item, seen string) (item, error) {
+	return s.put(k, it, ifSeen, seenValue(seen))
 }
 
 func seenValue(write string) item {

@@ -25,7 +25,7 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceWithoutTransactions(t *testing.T) {
 	t.Parallel()
-	conformance(t, &alone)
+	conformance(t, &noTransactions)
 }
 
 // aloneDiffers are groups of cases that have every request in which a store without

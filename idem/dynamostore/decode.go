@@ -256,7 +256,7 @@ func (d *decoder) body(state protocol.State) (b protocol.Body) {
 	default:
 		p := &decoder{item: d.members(schema.Parts), id: d.id, err: d.err}
 		b.Parts = int(p.numUpTo(schema.PartCount, maxParts))
-		b.Stored = int(p.numUpTo(schema.PartLength, MaxMaxResult))
+		b.Stored = int(p.numUpTo(schema.PartLength, resultLimit))
 		b.Digest = p.bin(schema.PartDigest)
 		if b.Parts != partCount(b.Stored) || b.Parts == 0 || len(b.Digest) != sha256.Size {
 			p.fail(schema.Parts, "does not describe parts of a result")
@@ -265,7 +265,7 @@ func (d *decoder) body(state protocol.State) (b protocol.Body) {
 	}
 	switch {
 	case b.Encoding != "" || b.Parts > 0:
-		b.Size = int(d.numUpTo(schema.Size, MaxMaxResult))
+		b.Size = int(d.numUpTo(schema.Size, resultLimit))
 	case d.has(schema.Size):
 		d.fail(schema.Size, "is there although the result is neither compressed nor in parts")
 	default:

@@ -134,12 +134,12 @@
 //	                                  + 1 Delete per part
 //	changes of a record               1 Query                  Query
 //	 … between two times, one shard   1 Query, 1 BatchGet      Query on the index, BatchGetItem
-//	without transactions, resolved    1 Get, 2 Update, 1 Put   GetItem, UpdateItem, PutItem
-//	 … given up                       2 Update, 1 Put          UpdateItem, PutItem
-//	 … extended                       2 Get, 2 Update, 1 Put   GetItem, UpdateItem, PutItem
-//	 … forgotten                      2 Get, 1 Put, 1 Delete,  GetItem, PutItem, DeleteItem,
-//	                                  1 Update                 UpdateItem
-//	 … changes of a record            1 Get, 1 Query           GetItem, Query
+//	without transactions, resolved    1 Get, 2 Put, 1 Update   GetItem, UpdateItem, PutItem
+//	 … given up                       2 Put, 1 Update          UpdateItem, PutItem
+//	 … extended                       2 Get, 2 Put, 1 Update   GetItem, UpdateItem, PutItem
+//	 … forgotten                      2 Get, 2 Put, 1 Delete   GetItem, PutItem, DeleteItem
+//	 … refused                        the above; + 1 Delete    DeleteItem
+//	                                  instead of the second Put
 //	all records, one page             1 Scan                   Scan
 //	with a secret: check              1 Get; once 1 Put        GetItem, PutItem
 //	failed condition without item     + 1 Get                  GetItem
@@ -180,18 +180,12 @@
 // A global table with strong consistency answers TransactWriteItems with an error
 // (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/V2globaltables_HowItWorks.html).
 // [Options].WithoutTransactions is for such a table, in every store on it. A [Tx] and atomic
-// mode are refused. Everything else works as with transactions, but for how a change from
-// outside keeps its audit entry: the write of the change puts the entry into the record, in
-// audit_entry. Then the entry's item is put, and the entry is taken out of the record.
-// If the process dies before, the next change, the claim that replaces the record, a
-// [Remover] or [Questions.Forget] does that first. So each change has its entry and each
-// entry its change, whichever process dies. [Questions.AuditOf] has the entry at once;
-// [Questions.AuditBetween] once it has its item.
-//
-// When a record is forgotten, its entry is put as unconfirmed first, and confirmed after the
-// deletion. It stays unconfirmed, which [protocol.Audit] shows, if the process dies or the
-// reply to the deletion is lost. The record may be gone then, or be there. A dead letter of the
-// outbox that is sent again ([Questions.Requeue]) has its entry in the same way.
+// mode are refused. Everything else works as with transactions, but for the audit entry of a
+// change from outside. The entry is written first, as unconfirmed, then the change, then the
+// entry again, confirmed. So no change is without its entry, and a confirmed entry is true. An
+// entry stays unconfirmed, which [protocol.Audit] shows, if the process dies in between or a
+// reply is lost: the record shows what became of the change. The entry of a change that was
+// refused is deleted.
 //
 // # Time and ambiguous writes
 //
@@ -209,7 +203,7 @@
 // Claims and reads share a quota of retries, as in the SDK's standard mode
 // (https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html), for tries
 // that find DynamoDB down. Of 64 callers at once on such a table the first ten failures are
-// tried again: 1.16 requests a call. See [Options].Retries. The quota goes by calls and not by
+// tried again: 1.16 requests a call. The quota goes by calls and not by
 // time. What takes back a claim without an answer needs no quota, and is sent until it is
 // answered: once for all the callers of one key, which makes 1.17 requests a call, and once for
 // each key. Where that is not answered either, idem.Options.StoreFailures is what keeps the

@@ -2,157 +2,97 @@ package dynamostore
 
 import (
 	"context"
-	"maps"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idem-go/idempotency/idem/protocol"
-	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// Changes from outside in a table without transactions. The UpdateItem of the change writes
-// its audit entry into the record. Then the entry is filed: its item is put, and the entry
-// is taken out of the record.
+// audited makes a change from outside together with its audit entry, if it has one: in one
+// transaction, of which change gets the entry's part. Without transactions it makes three writes:
+// the entry, as unconfirmed; the change; and the entry again, confirmed.
 //
-//   - No change is without its entry: one write makes both. The entry leaves the record only
-//     once its item is there. What would take it away sooner is conditional on there being
-//     none, and files it first: the next change from outside, the claim that replaces an
-//     expired record, and every removal of the record. All other writes leave the
-//     attribute as it is.
-//   - No entry is without its change: an item is made of an entry that was in the record, or
-//     of one whose write has landed.
-//   - A process that dies in between leaves the entry in the record, where [Questions.AuditOf] finds
-//     it. Any number may file it: its key and content are the same for all, and it is taken
-//     out by its name.
-//   - A lost reply is told from a refusal by the write's id, as without an entry. An item that
-//     is put late replaces its like.
+//   - No change is without its entry, whatever dies in between: an entry that cannot be written
+//     stops the change.
+//   - An entry that is confirmed is true. It stays unconfirmed if the process dies before the last
+//     write, or if the change was refused after a try of it had got no answer.
+//   - The entry of a change that was certainly not made is deleted, by the call that has written
+//     it. A caller without dynamodb:DeleteItem leaves it unconfirmed.
+//   - The same change sent again finds its entry, and confirms it once the change has landed.
 //
-// The removal of a record has no record to carry its entry, nor has what is done to a message
-// beside it. [Questions.Forget] and [Questions.Requeue] put the item first, as unconfirmed, then
-// write, and confirm. If the write is refused and no try of it is in doubt, the item is deleted.
-// So an entry that is confirmed is true, and one whose write nobody knows of says so.
-
-// updateOutside sends the update of a change from outside. Without transactions its entry, if
-// it has one, goes along in the record.
-func (s *Store) updateOutside(k *call, id string, u *update, cond string, entry item) (item, error) {
-	if s.alone {
-		cond += ifFiled
+// Change returns nil exactly if the change is made, by this try or an earlier one.
+func (q *Questions) audited(k *call, a *protocol.Audit, change func(companion) error) error {
+	if a == nil {
+		return change(nil)
 	}
-	if entry != nil {
-		kept := maps.Clone(entry)
-		delete(kept, schema.PK)
-		u.add(entrySet)
-		u.item[":audit_entry"] = &types.AttributeValueMemberM{Value: kept}
+	if !q.noTransactions {
+		return change(q.auditWrite(a))
 	}
-	return s.update(k, id, u, cond)
-}
-
-// filing makes a write that is conditional on there being no entry in the record. One that
-// is there is filed first, and the write's own afterwards. It returns what send does;
-// landed reports whether the write has made the item that refused it.
-func (s *Store) filing(k *call, entry item, landed func(item) bool, send func() (item, error)) (item, error) {
-	if !s.alone {
-		return send()
-	}
-	for n := 1; ; n++ {
-		old, err := send()
-		if err == nil || err == errRefused && landed(old) {
-			if entry != nil {
-				// If that fails the entry is in the record, and the change is made.
-				_ = s.file(k, entry)
-			}
-			return old, err
-		}
-		if err != errRefused || !has(old, schema.AuditEntry) || n == maxForms {
-			return old, err
-		}
-		before, err := entryIn(old)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.file(k, before); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// entryIn is the item of the entry that the record has.
-func entryIn(rec item) (item, error) {
-	d := &decoder{item: rec, id: text(rec, schema.PK)}
-	entry := maps.Clone(d.members(schema.AuditEntry))
-	if d.err == nil && !strings.HasPrefix(text(entry, schema.SK), schema.AuditSK) {
-		d.fail(schema.AuditEntry, "is no change from outside")
-	}
-	if d.err != nil {
-		return nil, d.err
-	}
-	entry[schema.PK] = rec[schema.PK]
-	return entry, nil
-}
-
-// file puts the item of a record's entry, and takes the entry out of the record. That
-// its reply is lost says nothing of the call's own write.
-func (s *Store) file(k *call, entry item) error {
-	own := *k
-	put := &dynamodb.PutItemInput{TableName: s.table, Item: entry}
-	err := own.do(true, own.attempt, func(ctx context.Context) error {
-		_, err := s.client.PutItem(ctx, put, s.optFns...)
-		return err
-	})
+	planned := *a
+	planned.Unconfirmed = true
+	isNew, err := q.putAudit(k, &planned)
 	if err != nil {
 		return err
 	}
-	out := &dynamodb.UpdateItemInput{
-		TableName: s.table, Key: key(text(entry, schema.PK)), UpdateExpression: aws.String(entryRemove),
-		ConditionExpression: aws.String(ifThisEntry), ExpressionAttributeValues: item{":entry": entry[schema.SK]},
-	}
-	err = own.do(true, own.attempt, func(ctx context.Context) error {
-		_, err := s.client.UpdateItem(ctx, out, s.optFns...)
-		return err
-	})
-	if isConditionFailed(err) {
-		return nil // it is out
+	// If the writes after the change fail, the entry stays unconfirmed.
+	err = change(nil)
+	switch {
+	case err == nil:
+		_, _ = q.putAudit(k, a)
+	case isNew && !k.maybe:
+		q.deleteUnconfirmed(k, &planned)
 	}
 	return err
 }
 
-// intended makes a write with an audit entry that no record can carry: the entry is put as
-// unconfirmed first, and confirmed once the write is made. It returns what the write does.
-func (q *Questions) intended(k *call, a *protocol.Audit, write func() (item, error)) (item, error) {
-	first := *a
-	first.Unconfirmed = true
-	it := encodeAudit(&first)
-	entry := itemKey(a.ID, text(it, schema.SK))
-	intent := *k
-	err := intent.do(true, intent.attempt, func(ctx context.Context) error {
-		_, err := q.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: q.table, Item: it, ConditionExpression: aws.String(ifAbsent)}, q.optFns...)
+// putAudit writes an entry, over the same one that is unconfirmed. An unconfirmed one is written
+// only where there is none; isNew reports whether it was. What became of it plays no part in
+// whether the change of the call may have been made.
+func (q *Questions) putAudit(k *call, a *protocol.Audit) (isNew bool, err error) {
+	own := *k
+	in := &dynamodb.PutItemInput{TableName: q.table, Item: encodeAudit(a)}
+	if a.Unconfirmed {
+		in.ConditionExpression = aws.String(ifAbsent)
+	}
+	err = own.do(true, own.attempt, func(ctx context.Context) error {
+		_, err := q.client.PutItem(ctx, in, q.optFns...)
 		return err
 	})
-	// Else an earlier call, or a try of this one, has put it.
-	fresh := err == nil && !intent.maybe
-	if err != nil && !isConditionFailed(err) {
-		return nil, err
+	if isConditionFailed(err) {
+		return false, nil
 	}
-	old, err := write()
-	// If what follows fails the entry stays unconfirmed.
-	after := *k
-	switch {
-	case err == nil:
-		_ = after.do(true, after.attempt, func(ctx context.Context) error {
-			_, err := q.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-				TableName: q.table, Key: entry, UpdateExpression: aws.String(entryConfirm), ConditionExpression: aws.String(partIsThere),
-			}, q.optFns...)
-			return err
-		})
-	case err == errRefused && fresh && !k.maybe:
-		// Every write that was sent for this entry is known to be refused.
-		_ = after.do(true, after.attempt, func(ctx context.Context) error {
-			_, err := q.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: q.table, Key: entry}, q.optFns...)
-			return err
-		})
+	return err == nil, err
+}
+
+// deleteUnconfirmed deletes the entry of a change that was not made, as far as it can.
+func (q *Questions) deleteUnconfirmed(k *call, a *protocol.Audit) {
+	own := *k
+	in := &dynamodb.DeleteItemInput{
+		TableName: q.table, Key: itemKey(a.ID, auditSK(a)), ConditionExpression: aws.String(ifUnconfirmed),
 	}
-	return old, err
+	_ = own.do(true, own.attempt, func(ctx context.Context) error {
+		_, err := q.client.DeleteItem(ctx, in, q.optFns...)
+		return err
+	})
+}
+
+// auditWrite is the entry's part of a transaction.
+func (q *Questions) auditWrite(a *protocol.Audit) companion {
+	it := encodeAudit(a)
+	put := types.TransactWriteItem{
+		Put: &types.Put{TableName: q.table, Item: it, ReturnValuesOnConditionCheckFailure: allOld},
+	}
+	return &txWrite{s: q.Store, id: a.ID, actions: []action{{kind: "Audit", table: q.table, item: it, write: put}}}
+}
+
+// Note writes an audit entry about what is no record, such as a queue. It replaces that with
+// the same ID, time and Entry, unless it is Unconfirmed: a late try of what was planned does not
+// replace what was done.
+func (q *Questions) Note(ctx context.Context, a protocol.Audit) error {
+	k := q.retry.begin(ctx, "Note")
+	defer k.end()
+	_, err := q.putAudit(k, &a)
+	return err
 }

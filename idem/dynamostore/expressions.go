@@ -35,9 +35,8 @@ const (
 	ifEnded = " AND (in_state IN(:completed,:failed) OR in_state=:released AND attribute_not_exists(steps))"
 	// It has not expired, and expires earlier than asked for.
 	ifExpiring = " AND expires_at>:at AND expires_at<:exp"
-	// No change from outside has left its entry in the record, or this one has.
-	ifFiled     = " AND attribute_not_exists(audit_entry)"
-	ifThisEntry = "audit_entry.sk=:entry"
+	// An audit entry has not been confirmed.
+	ifUnconfirmed = "attribute_exists(unconfirmed)"
 	// An extension only ever raises the lease.
 	ifEarlier = " AND lease_until<:lease_until"
 	// A reference is written once, over the one before it.
@@ -116,11 +115,6 @@ const (
 
 	// Like a claim, it says over what it was made.
 	prolongSet = "SET expires_at=:exp,write_id=:id,seen=:seen"
-
-	// The entry of a change from outside, in its record and beside it.
-	entrySet     = ",audit_entry=:audit_entry"
-	entryRemove  = "REMOVE audit_entry"
-	entryConfirm = "REMOVE unconfirmed"
 )
 
 // Attributes that an attempt may have left and that a claim removes.

@@ -179,7 +179,7 @@ func (s *Store) insert(
 	rec.Body = body
 	switch {
 	case w == nil && over != nil:
-		return s.replace(k, s.encode(rec), over.Write, f.Write)
+		return s.replace(k, s.encode(rec), over.Write)
 	case w == nil:
 		return s.put(k, s.encode(rec), cond, nil)
 	}

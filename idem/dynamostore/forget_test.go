@@ -108,7 +108,7 @@ func TestForgetHalfWay(t *testing.T) {
 
 // A deletion that was given up for lost lands while the same is sent again: its entry stays.
 func TestADeletionLandsLateWithoutTransactions(t *testing.T) {
-	f := open(t, &alone)
+	f := open(t, &noTransactions)
 	q, id := f.questions(t), "late"
 	require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
 	require.NoError(t, f.Finish(t.Context(), base, completion(id, "o1", []byte("{}"))))

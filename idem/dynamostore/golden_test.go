@@ -51,12 +51,12 @@ func TestRequestsAreGolden(t *testing.T) {
 		tx := new(Tx)
 		who := func(name string) item { return item{"id": str(name)} }
 		tx.Put(types.Put{TableName: &accounts, Item: item{"id": str("new"), "balance": num("0")},
-			ConditionExpression: ptr("attribute_not_exists(id)")}, Else(errPoor))
+			ConditionExpression: ptr("attribute_not_exists(id)")}, OnConditionFailed(errPoor))
 		tx.Update(types.Update{TableName: &accounts, Key: who("from"), UpdateExpression: ptr("SET #b = #b - :n"),
 			ConditionExpression: ptr("#b >= :n"), ExpressionAttributeNames: map[string]string{"#b": "balance"},
-			ExpressionAttributeValues: item{":n": num("5")}}, Else(errPoor))
+			ExpressionAttributeValues: item{":n": num("5")}}, OnConditionFailed(errPoor))
 		tx.Delete(types.Delete{TableName: &accounts, Key: who("old")}, nil)
-		tx.Check(types.ConditionCheck{TableName: &accounts, Key: who("open"), ConditionExpression: ptr("attribute_exists(id)")}, Else(errPoor))
+		tx.Check(types.ConditionCheck{TableName: &accounts, Key: who("open"), ConditionExpression: ptr("attribute_exists(id)")}, OnConditionFailed(errPoor))
 		tx.Publish("moved", outbox.Message{Destination: "transfers", Type: "moved", Body: []byte("5")})
 		return tx
 	}
@@ -120,7 +120,7 @@ func TestRequestsAreGolden(t *testing.T) {
 			return s.Prolong(ctx, now, protocol.Prolongation{ID: id, Seen: "end.1", Write: "keep.1", ExpiresAt: day.Add(day.Sub(now))})
 		}},
 		{"prolong-audit", func(s *Questions) error { return s.Prolong(ctx, now, extended) }},
-		{"prolong-audit-alone", func(s *Questions) error { return s.Prolong(ctx, now, extended) }},
+		{"prolong-audit-no-transactions", func(s *Questions) error { return s.Prolong(ctx, now, extended) }},
 		{"forget", func(s *Questions) error { return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1"}) }},
 		{"forget-audit", func(s *Questions) error {
 			return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1", Audit: audit(protocol.ChangeForgotten)})
@@ -234,17 +234,15 @@ func TestRequestsAreGolden(t *testing.T) {
 			return s.Settle(ctx, now, w)
 		}},
 		{"lapse-audit", func(s *Questions) error { return s.Settle(ctx, now, lapse) }},
-		{"lapse-audit-alone", func(s *Questions) error { return s.Settle(ctx, now, lapse) }},
-		{"postpone-alone", func(s *Questions) error { return s.Postpone(ctx, now, postponed) }},
-		{"postpone-audit-alone", func(s *Questions) error { return s.Postpone(ctx, now, givenUp) }},
-		{"forget-audit-alone", func(s *Questions) error {
+		{"lapse-audit-no-transactions", func(s *Questions) error { return s.Settle(ctx, now, lapse) }},
+		{"postpone-audit-no-transactions", func(s *Questions) error { return s.Postpone(ctx, now, givenUp) }},
+		{"forget-audit-no-transactions", func(s *Questions) error {
 			return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1", Audit: audit(protocol.ChangeForgotten)})
 		}},
-		{"acquire-replace-alone", func(s *Questions) error { return s.Acquire(ctx, now, replace) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var sent []string
-			o := &Options{WithoutTransactions: strings.HasSuffix(tc.name, "-alone")}
+			o := &Options{WithoutTransactions: strings.HasSuffix(tc.name, "-no-transactions")}
 			s, err := NewQuestions(fake(func(_ context.Context, in any) (item, error) {
 				sent = append(sent, show(in))
 				if tc.name == "resolve-steps" {

@@ -154,9 +154,7 @@ func TestNewFindsMistakes(t *testing.T) {
 		{"attempt", func() error { _, err := New(client, "t", &Options{AttemptTimeout: -1}); return err }, "AttemptTimeout"},
 		{"budget", func() error { _, err := New(client, "t", &Options{Budget: -1}); return err }, "Budget"},
 		{"result", func() error { _, err := New(client, "t", &Options{MaxResult: -1}); return err }, "MaxResult"},
-		{"result too large", func() error { _, err := New(client, "t", &Options{MaxResult: MaxMaxResult + 1}); return err }, "MaxResult"},
-		{"retries", func() error { _, err := New(client, "t", &Options{Retries: -1}); return err }, "Options.Retries is -1"},
-		{"retries without a bound", func() error { _, err := New(client, "t", &Options{Retries: MaxRetries + 1}); return err }, "use 1 to"},
+		{"result too large", func() error { _, err := New(client, "t", &Options{MaxResult: resultLimit + 1}); return err }, "MaxResult"},
 		{"endpoint", func() error {
 			_, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "127.0.0.1:8000"})
 			return err

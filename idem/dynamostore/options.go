@@ -24,15 +24,22 @@ const (
 	DefaultAttemptTimeout = time.Second
 	// DefaultBudget is what a call gets whose context has no deadline.
 	DefaultBudget = 5 * time.Second
-	// DefaultRetries is enough for the retries that a healthy table needs, and a sixth of
-	// what 64 callers at once would send.
-	DefaultRetries = 10
 	// DefaultMaxResult covers everything that Lambda can return.
 	DefaultMaxResult = 8 << 20
-	// MaxMaxResult is what one BatchGetItem can return.
-	MaxMaxResult = 16 << 20
-	// MaxRetries is as good as no bound.
-	MaxRetries = 1 << 20
+)
+
+const (
+	// resultLimit is what one BatchGetItem can return.
+	resultLimit = 16 << 20
+	// retries is how many retries the store has in hand for claims and reads, those of all
+	// callers together: enough for what a healthy table needs, and a sixth of what 64 callers at
+	// once would send. A retry that succeeds is put back, and five calls that need none put one
+	// back. So a table that is slow, throttles or is down gets this many requests more than there
+	// are calls, and a fifth of what it answers. Where none is left, a claim or a read fails after
+	// its first try, and nothing has run. Writes of outcomes, steps, leases and withdrawals need
+	// none, nor do claims of operations that fail open, unless idem.Options.StoreFailures is
+	// reached.
+	retries = 10
 )
 
 // Client is what the store uses of a *dynamodb.Client. The store retries by
@@ -57,17 +64,9 @@ type Options struct {
 	// has no deadline. Zero means [DefaultBudget].
 	Budget time.Duration
 
-	// Retries is how many retries the store has in hand for claims and reads, those of all
-	// callers together. A retry that succeeds is put back, and five calls that need none put
-	// one back. So a table that is slow, throttles or is down gets this many requests more
-	// than there are calls, and a fifth of what it answers. Where none is left, a claim or
-	// a read fails after its first try, and nothing has run. Writes of outcomes, steps,
-	// leases and withdrawals need none. Zero means [DefaultRetries]; at most [MaxRetries].
-	Retries int
-
 	// MaxResult is the largest encoded result in bytes, before compression; a
 	// larger one gives an [*protocol.TooLargeError]. Zero means [DefaultMaxResult]; at
-	// most [MaxMaxResult]. It does not limit reading.
+	// most 16 MiB. It does not limit reading.
 	MaxResult int
 
 	// Sealer, if not nil, encrypts results, steps' results and accepted inputs, after compression, so that nobody
@@ -84,10 +83,9 @@ type Options struct {
 	// WithoutTransactions is for a table that has none: a global table with strong consistency
 	// across regions. Every store on such a table must have it; infra sets
 	// IDEM_WITHOUT_TRANSACTIONS ([schema.EnvWithoutTransactions]) for its functions. The audit
-	// entry of a change from outside then travels in the record, and gets its item afterwards.
-	// A [Tx], its messages and atomic mode are refused before the handler runs or where
-	// it asks for its Tx. On another table it costs calls, and TTL may delete a record whose
-	// audit entry has no item yet.
+	// entry of a change from outside is then written before the change, as unconfirmed, and once
+	// more when the change is made. A [Tx], its messages and atomic mode are refused before the
+	// handler runs or where it asks for its Tx. On another table it costs calls.
 	WithoutTransactions bool
 
 	// TableKeys names the key attributes of tables that handlers only [Tx.Put] into,
@@ -109,8 +107,9 @@ type Store struct {
 	sealer    Sealer
 	// sealedOnly: a plain result is unreadable.
 	sealedOnly bool
-	alone      bool // each write is one request, without transactions
-	optFns     []func(*dynamodb.Options)
+	// noTransactions: each write is a request of its own.
+	noTransactions bool
+	optFns         []func(*dynamodb.Options)
 }
 
 // The interface is the package's reason to exist.
@@ -142,16 +141,14 @@ func New(client Client, table string, o *Options) (*Store, error) {
 		return bad("Options.AttemptTimeout", "is %v: use at least a millisecond, with its unit, such as time.Second", o.AttemptTimeout)
 	case o.Budget > 0 && o.Budget < time.Millisecond:
 		return bad("Options.Budget", "is %v: use at least a millisecond, with its unit, such as 5*time.Second", o.Budget)
-	case o.Retries < 0 || o.Retries > MaxRetries:
-		return bad("Options.Retries", "is %d: use 1 to %d, or zero for %d", o.Retries, MaxRetries, DefaultRetries)
-	case o.MaxResult < 0 || o.MaxResult > MaxMaxResult:
-		return bad("Options.MaxResult", "is %d: use 1 to %d, or zero for %d", o.MaxResult, MaxMaxResult, DefaultMaxResult)
+	case o.MaxResult < 0 || o.MaxResult > resultLimit:
+		return bad("Options.MaxResult", "is %d: use 1 to %d, or zero for %d", o.MaxResult, resultLimit, DefaultMaxResult)
 	}
 	if o.Sealer != nil {
 		if n := o.Sealer.Overhead(); n < 0 || n > MaxSealOverhead {
 			return bad("Options.Sealer", "has an Overhead of %d: use 0 to %d", n, MaxSealOverhead)
 		}
-		if most := MaxMaxResult - MaxSealOverhead; o.MaxResult > most {
+		if most := resultLimit - MaxSealOverhead; o.MaxResult > most {
 			return bad("Options.MaxResult", "is %d: use at most %d with a Sealer", o.MaxResult, most)
 		}
 	} else if o.SealedOnly {
@@ -166,9 +163,9 @@ func New(client Client, table string, o *Options) (*Store, error) {
 		client: client, table: &table, maxResult: o.MaxResult,
 		keys:   maps.Clone(o.TableKeys),
 		sealer: o.Sealer, sealedOnly: o.SealedOnly,
-		alone:  o.WithoutTransactions,
-		retry:  retrier{attempt: o.AttemptTimeout, budget: o.Budget, table: table},
-		optFns: []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }, observe},
+		noTransactions: o.WithoutTransactions,
+		retry:          retrier{attempt: o.AttemptTimeout, budget: o.Budget, table: table},
+		optFns:         []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }, observe},
 	}
 	if s.maxResult == 0 {
 		s.maxResult = DefaultMaxResult
@@ -179,17 +176,13 @@ func New(client Client, table string, o *Options) (*Store, error) {
 	if s.retry.budget == 0 {
 		s.retry.budget = DefaultBudget
 	}
-	retries := o.Retries
-	if retries == 0 {
-		retries = DefaultRetries
-	}
-	s.retry.quota = ratelimit.NewTokenRateLimit(uint(retries) * retryCost)
+	s.retry.quota = ratelimit.NewTokenRateLimit(retries * retryCost)
 	return s, nil
 }
 
 // RefusesUnits implements [protocol.UnitRefuser].
 func (s *Store) RefusesUnits() error {
-	if !s.alone {
+	if !s.noTransactions {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", &protocol.ConfigError{What: what(*s.table), Problem: "has no transactions, as dynamostore.Options.WithoutTransactions says: " +

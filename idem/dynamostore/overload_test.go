@@ -83,7 +83,7 @@ func TestDuplicatesAtOnceOnAnOverloadedTableSendLittle(t *testing.T) {
 			calls.Wait()
 			require.EqualValues(t, 1, ran.Load())
 			require.EqualValues(t, callers-1, inFlight.Load())
-			require.Equal(t, map[string]int{"PutItem": callers + DefaultRetries, "UpdateItem": 1}, tally(f.wire.calls()))
+			require.Equal(t, map[string]int{"PutItem": callers + retries, "UpdateItem": 1}, tally(f.wire.calls()))
 		})
 	}
 }
@@ -95,8 +95,8 @@ func TestClaimsAtOnceWithoutAnswerAreAllTakenBack(t *testing.T) {
 		fail     func() (*http.Response, error)
 		requests map[string]int
 	}{
-		"throttled": {func() (*http.Response, error) { return answer(400, throttled), nil }, map[string]int{"PutItem": callers + DefaultRetries}},
-		"no answer": {func() (*http.Response, error) { return nil, errReset }, map[string]int{"PutItem": callers + DefaultRetries, "UpdateItem": 1}},
+		"throttled": {func() (*http.Response, error) { return answer(400, throttled), nil }, map[string]int{"PutItem": callers + retries}},
+		"no answer": {func() (*http.Response, error) { return nil, errReset }, map[string]int{"PutItem": callers + retries, "UpdateItem": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, nil)
@@ -288,7 +288,7 @@ func TestDynamoDBThatIsGoneIsLeftAlone(t *testing.T) {
 		took = append(took, time.Since(began))
 	}
 	sent, seconds := tally(w.calls()), int(time.Since(start)/time.Second)
-	require.LessOrEqual(t, sent["PutItem"], 5+DefaultRetries+seconds)
+	require.LessOrEqual(t, sent["PutItem"], 5+retries+seconds)
 	require.Len(t, sent, 1, "nothing can have landed")
 	require.EqualValues(t, 1, runs.Load())
 	require.EqualValues(t, 1, opened.Load())

@@ -24,7 +24,7 @@ const (
 	// units a second.
 	partSize = 256 << 10
 	// maxParts is below the hundred keys of a BatchGetItem.
-	maxParts = MaxMaxResult / partSize
+	maxParts = resultLimit / partSize
 	// partsAtOnce bounds the memory and connections of one large result.
 	partsAtOnce = 8
 	// partTime is a part's share of time in attempts: it is sent, not just asked.
@@ -94,7 +94,7 @@ func (s *Store) putParts(k *call, id, owner string, b protocol.Body, expires tim
 // getParts reads a result's stored form from beside its record, and shows that
 // it is what the record says.
 func (s *Store) getParts(k *call, id, writer string, b protocol.Body) ([]byte, error) {
-	if b.Parts > maxParts || b.Stored > MaxMaxResult || b.Parts != partCount(b.Stored) || len(b.Digest) != sha256.Size {
+	if b.Parts > maxParts || b.Stored > resultLimit || b.Parts != partCount(b.Stored) || len(b.Digest) != sha256.Size {
 		return nil, unreadable(id, "its result of %d bytes cannot lie in %d parts", b.Stored, b.Parts)
 	}
 	prefix := partKeyPrefix(id, writer, b.Digest)

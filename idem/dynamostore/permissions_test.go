@@ -206,14 +206,17 @@ func TestPermissionsOfCheck(t *testing.T) {
 func TestPermissionsOfASweeper(t *testing.T) {
 	t.Run("with transactions", func(t *testing.T) { sweepTwo(t, open(t, nil)) })
 	t.Run("without transactions", func(t *testing.T) {
-		f := open(t, &alone)
+		f := open(t, &noTransactions)
 		sweepTwo(t, f)
-		// Parked and resolved, parked and given up: all is filed.
+		// Parked and resolved, parked and given up.
 		q, changes := f.questions(t), 0
 		for shard := range protocol.Shards {
 			p, err := q.AuditBetween(t.Context(), shard, time.Time{}, time.Now().Add(2*time.Hour), "")
 			require.NoError(t, err)
 			changes += len(p.Entries)
+			for _, a := range p.Entries {
+				require.False(t, a.Unconfirmed)
+			}
 		}
 		require.Equal(t, 4, changes)
 	})
@@ -249,7 +252,7 @@ func TestPermissionsOfAReader(t *testing.T) {
 	step, err := reader.StepResult(ctx, l.Records[0], "step")
 	require.NoError(t, err)
 	require.Contains(t, string(step), large)
-	require.NoError(t, reconcile.Resolve(ctx, operator, key, large, reconcile.By{Who: "alice", Why: "the provider has it", Seen: l.Records[0].Write}))
+	require.NoError(t, reconcile.Resolve(ctx, operator, key, large, reconcile.Change{Actor: "alice", Reason: "the provider has it", IfWrite: l.Records[0].Write}))
 	rec, err := reader.Lookup(ctx, key.ID())
 	require.NoError(t, err)
 	result, err := reader.Result(ctx, rec)

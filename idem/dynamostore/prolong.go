@@ -31,21 +31,16 @@ func (q *Questions) Prolong(ctx context.Context, now time.Time, p protocol.Prolo
 	if err != nil {
 		return err
 	}
+	if rec.Bears(p.Write) { // an earlier call has made it, and may not have confirmed its entry
+		return q.audited(k, p.Audit, func(companion) error { return nil })
+	}
 	if next, err := p.Apply(rec, now); err != nil || next == rec {
 		return err
 	}
 	if err := q.prolongParts(k, rec, p.ExpiresAt); err != nil {
 		return err
 	}
-	var tx companion
-	var entry item
-	if q.alone {
-		entry = auditItem(p.Audit)
-	} else {
-		tx = q.auditWrite(p.ID, p.Audit)
-	}
-	landed := func(old item) bool { return bears(old, p.Write) }
-	old, err := q.filing(k, entry, landed, func() (item, error) {
+	return q.audited(k, p.Audit, func(tx companion) error {
 		u := newUpdate(prolongSet, 6, 3)
 		u.num(":exp", expiry(p.ExpiresAt))
 		u.str(":id", p.Write)
@@ -54,13 +49,9 @@ func (q *Questions) Prolong(ctx context.Context, now time.Time, p protocol.Prolo
 		u.str(":completed", string(protocol.Completed))
 		u.str(":failed", string(protocol.Failed))
 		u.str(":released", string(protocol.Released))
-		cond := ifSeen + ifEnded + ifExpiring
-		if tx != nil {
-			return tx.update(k, p.Write, u, cond)
-		}
-		return q.updateOutside(k, p.ID, u, cond, entry)
+		old, err := q.updateWith(k, tx, p.ID, p.Write, u, ifSeen+ifEnded+ifExpiring)
+		return conclude(old, err, p.Write)
 	})
-	return conclude(old, err, p.Write)
 }
 
 // prolongParts raises the expiry of the parts of the record's result. One that is gone makes the

@@ -68,7 +68,7 @@ const dispute = 1000 * 24 * time.Hour
 
 func TestARecordNeverOutlivesItsParts(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]*Options{"with transactions": &patient, "without transactions": &alone} {
+	for name, o := range map[string]*Options{"with transactions": &patient, "without transactions": &noTransactions} {
 		t.Run(name, func(t *testing.T) {
 			k := newKept(t, o)
 			// It loses its process before each of its calls.
@@ -155,7 +155,7 @@ func TestAPartThatArrivesLateLeavesTheExtension(t *testing.T) {
 // A reply is lost, and the same is sent again: it is kept, with one entry.
 func TestAProlongationWithLostReplies(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]*Options{"with transactions": &patient, "without transactions": &alone} {
+	for name, o := range map[string]*Options{"with transactions": &patient, "without transactions": &noTransactions} {
 		t.Run(name, func(t *testing.T) {
 			k := newKept(t, o)
 			var lost atomic.Int32

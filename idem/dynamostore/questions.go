@@ -94,20 +94,19 @@ func (q *Questions) query(k *call, shard string, since, until int64, from item, 
 // maxPage is more index entries than a reply of 1 MB holds.
 const maxPage = 10_000
 
+// Settle is [Store.Settle], and writes the audit entry.
+func (q *Questions) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
+	k := q.retry.begin(ctx, "Settle")
+	defer k.end()
+	return q.audited(k, w.Audit, func(tx companion) error { return q.settle(k, now, w, tx) })
+}
+
 // Postpone implements [protocol.Questions]: one UpdateItem, or a transaction with the
 // audit entry.
 func (q *Questions) Postpone(ctx context.Context, now time.Time, p protocol.Postponement) error {
 	k := q.retry.begin(ctx, "Postpone")
 	defer k.end()
-	var tx companion
-	var entry item
-	if q.alone {
-		entry = auditItem(p.Audit)
-	} else {
-		tx = q.auditWrite(p.ID, p.Audit)
-	}
-	landed := func(old item) bool { return text(old, schema.Sweep) == p.Sweep }
-	old, err := q.filing(k, entry, landed, func() (item, error) {
+	return q.audited(k, p.Audit, func(tx companion) error {
 		u := newUpdate(postponeSet, 3, 3)
 		u.num(":due", millis(p.Due))
 		u.str(":id", p.Sweep)
@@ -119,15 +118,12 @@ func (q *Questions) Postpone(ctx context.Context, now time.Time, p protocol.Post
 			cond = ifSeen + ifSwept
 			u.str(":sweep", p.SeenSweep)
 		}
-		if tx != nil {
-			return tx.update(k, p.Sweep, u, cond)
+		old, err := q.updateWith(k, tx, p.ID, p.Sweep, u, cond)
+		if err == errRefused && text(old, schema.Sweep) == p.Sweep {
+			return nil
 		}
-		return q.updateOutside(k, p.ID, u, cond, entry)
+		return conclude(old, err, "")
 	})
-	if err == errRefused && landed(old) {
-		return nil
-	}
-	return conclude(old, err, "")
 }
 
 // Forget implements [protocol.Questions]: one GetItem, a DeleteItem for the record, in a
@@ -147,7 +143,12 @@ func (q *Questions) Forget(ctx context.Context, now time.Time, e protocol.Erasur
 	if _, err := e.Apply(rec, now); err != nil {
 		return err
 	}
-	if old, err := q.erase(k, e); err != nil && (err != errRefused || old != nil) {
+	var old item
+	err = q.audited(k, e.Audit, func(tx companion) (err error) {
+		old, err = q.erase(k, e, tx)
+		return err
+	})
+	if err != nil && (err != errRefused || old != nil) {
 		return conclude(old, err, "")
 	}
 	// It is gone, and with it all that named the parts. In the other order a refusal would
@@ -165,38 +166,27 @@ func (q *Questions) Forget(ctx context.Context, now time.Time, e protocol.Erasur
 	return nil
 }
 
-// erase deletes the record, with its audit entry if there is one. See [Store.send].
-func (q *Questions) erase(k *call, e protocol.Erasure) (item, error) {
+// erase deletes the record, with what commits with that. See [Store.send].
+func (q *Questions) erase(k *call, e protocol.Erasure, tx companion) (item, error) {
 	vals := newValues(4, 0)
 	vals.str(":seen", e.Seen)
 	vals.str(":completed", string(protocol.Completed))
 	vals.str(":failed", string(protocol.Failed))
 	vals.str(":released", string(protocol.Released))
 	cond := ifSeen + ifEnded
-	if e.Audit != nil && !q.alone {
+	if tx != nil {
 		// Two who forget the same are two transactions.
-		return q.auditWrite(e.ID, e.Audit).send(k, "forget "+e.Audit.Entry, types.TransactWriteItem{Delete: &types.Delete{
+		return tx.send(k, "forget "+e.Audit.Entry, types.TransactWriteItem{Delete: &types.Delete{
 			TableName: q.table, Key: key(e.ID), ConditionExpression: &cond, ExpressionAttributeValues: vals.item,
 			ReturnValuesOnConditionCheckFailure: allOld,
 		}})
-	}
-	if q.alone {
-		cond += ifFiled
 	}
 	in := &dynamodb.DeleteItemInput{
 		TableName: q.table, Key: key(e.ID), ConditionExpression: &cond, ExpressionAttributeValues: vals.item,
 		ReturnValuesOnConditionCheckFailure: allOld,
 	}
-	remove := func() (item, error) {
-		return q.filing(k, nil, func(item) bool { return false }, func() (item, error) {
-			return q.send(k, in.Key, func(ctx context.Context) error {
-				_, err := q.client.DeleteItem(ctx, in, q.optFns...)
-				return err
-			})
-		})
-	}
-	if e.Audit == nil {
-		return remove()
-	}
-	return q.intended(k, e.Audit, remove)
+	return q.send(k, in.Key, func(ctx context.Context) error {
+		_, err := q.client.DeleteItem(ctx, in, q.optFns...)
+		return err
+	})
 }

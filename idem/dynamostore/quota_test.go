@@ -58,7 +58,7 @@ func TestCallersAtOnceGetFewRetriesTogether(t *testing.T) {
 					})
 				}
 				all.Wait()
-				require.EqualValues(t, callers+DefaultRetries, tries.Load())
+				require.EqualValues(t, callers+retries, tries.Load())
 				require.LessOrEqual(t, tries.Load(), int64(callers*12/10))
 			})
 		})
@@ -147,7 +147,7 @@ func TestLoadThatLastsGetsAFifthMore(t *testing.T) {
 		for range calls {
 			_, _ = s.Get(t.Context(), "k")
 		}
-		require.LessOrEqual(t, tries.Load(), int64(calls*12/10)+DefaultRetries)
+		require.LessOrEqual(t, tries.Load(), int64(calls*12/10)+retries)
 	})
 }
 
@@ -211,17 +211,17 @@ func TestRetryThatSucceedsIsPutBack(t *testing.T) {
 			}
 			return nil
 		})
-		for range 10 * DefaultRetries {
+		for range 10 * retries {
 			require.NoError(t, s.Acquire(t.Context(), base, claim("k", "o")))
 		}
-		require.EqualValues(t, 20*DefaultRetries, tries.Load())
-		require.EqualValues(t, DefaultRetries*retryCost, s.retry.quota.Remaining())
+		require.EqualValues(t, 20*retries, tries.Load())
+		require.EqualValues(t, retries*retryCost, s.retry.quota.Remaining())
 	})
 	// A refused condition is an answer too.
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := scripted(t, nil, api("ThrottlingException"), refusal)
 		isConflict(t, s.Acquire(t.Context(), base, claim("k", "o")))
-		require.EqualValues(t, DefaultRetries*retryCost, s.retry.quota.Remaining())
+		require.EqualValues(t, retries*retryCost, s.retry.quota.Remaining())
 	})
 }
 

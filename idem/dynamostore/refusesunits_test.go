@@ -15,7 +15,7 @@ import (
 
 // What cannot commit without transactions is refused before it does anything, and says why.
 func TestUnitsAreRefusedWithoutTransactions(t *testing.T) {
-	f := open(t, &alone)
+	f := open(t, &noTransactions)
 	engine, err := idem.New(f.Store, &unhurried)
 	require.NoError(t, err)
 	ctx := t.Context()

@@ -2,7 +2,6 @@ package dynamostore
 
 import (
 	"context"
-	"errors"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -20,11 +19,8 @@ type RemoverClient interface {
 
 // Remover does what TTL does, on a table that cannot have it: a strongly consistent global
 // table (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/V2globaltables_HowItWorks.html).
-// Such a table has no transactions either: the entry of a change from outside that is still
-// in its record gets its item too, whether the record has expired or not.
 // Make it with [NewRemover]. It is a type of its own because nobody else needs
-// dynamodb:Scan; it needs dynamodb:DeleteItem, PutItem and UpdateItem too. It is safe for
-// concurrent use.
+// dynamodb:Scan; it needs dynamodb:DeleteItem too. It is safe for concurrent use.
 type Remover struct {
 	store  *Store
 	client RemoverClient
@@ -41,8 +37,7 @@ func NewRemover(client RemoverClient, table string, o *Options) (*Remover, error
 }
 
 // RemoveExpired scans a page of a segment, and deletes what is past its expiry one after
-// the other, each on the condition that it still is. It files the entries that it finds in
-// records before. Records, parts of results, changes
+// the other, each on the condition that it still is. Records, parts of results, changes
 // and messages that have an expiry go the same way; what has none stays.
 func (r *Remover) RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (p protocol.ExpiredPage, err error) {
 	k := r.store.retry.begin(ctx, "RemoveExpired")
@@ -51,7 +46,7 @@ func (r *Remover) RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (p
 	vals.num(":before", q.Before.Unix())
 	page := protocol.ScanQuery{Segment: q.Segment, Segments: q.Segments, Page: q.Page, Limit: q.Limit}
 	out, err := r.store.scanPage(k, r.client, page, &dynamodb.ScanInput{
-		FilterExpression: aws.String("expires_at<:before OR attribute_exists(audit_entry)"), ProjectionExpression: aws.String("pk,sk,audit_entry"),
+		FilterExpression: aws.String("expires_at<:before"), ProjectionExpression: aws.String("pk,sk"),
 		ExpressionAttributeValues: vals.item,
 	})
 	if err != nil {
@@ -59,30 +54,20 @@ func (r *Remover) RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (p
 	}
 	p.Looked, p.Next = int(out.ScannedCount), formatScanCursor(out.LastEvaluatedKey)
 	for _, it := range out.Items {
-		if has(it, schema.AuditEntry) {
-			entry, eErr := entryIn(it)
-			if eErr != nil { // damaged: the record stays, and what comes after it need not
-				err = errors.Join(err, eErr)
-				continue
-			}
-			if eErr := r.store.file(k, entry); eErr != nil {
-				return p, eErr
-			}
-		}
-		dErr := k.do(true, k.attempt, func(ctx context.Context) error {
+		err := k.do(true, k.attempt, func(ctx context.Context) error {
 			_, err := r.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
 				TableName: r.store.table, Key: itemKey(text(it, schema.PK), text(it, schema.SK)),
-				ConditionExpression: aws.String("expires_at<:before" + ifFiled), ExpressionAttributeValues: vals.item,
+				ConditionExpression: aws.String("expires_at<:before"), ExpressionAttributeValues: vals.item,
 			}, r.store.optFns...)
 			return err
 		})
 		switch {
-		case isConditionFailed(dErr): // it has not expired, or somebody has changed it since the scan
-		case dErr != nil:
-			return p, dErr
+		case isConditionFailed(err): // somebody has changed it since the scan
+		case err != nil:
+			return p, err
 		default:
 			p.Removed++
 		}
 	}
-	return p, err
+	return p, nil
 }

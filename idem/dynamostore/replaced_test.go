@@ -40,7 +40,7 @@ func (f *fixture) partsExpire(t *testing.T) map[string]time.Time {
 // A large result that a resolution recorded by mistake, and that was kept for years, goes when
 // it is replaced.
 func TestAResultThatWasReplacedIsNotKeptAsLongAsItsRecordWas(t *testing.T) {
-	for name, o := range map[string]*Options{"transactions": &patient, "alone": &alone} {
+	for name, o := range map[string]*Options{"transactions": &patient, "no transactions": &noTransactions} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, o)
 			q := f.questions(t)
@@ -74,7 +74,7 @@ func TestAResultThatWasReplacedIsNotKeptAsLongAsItsRecordWas(t *testing.T) {
 
 // The reply to the resolution that replaces what was said of a step is lost.
 func TestTheResultOfAStepThatIsSaidAnewExpiresAfterALostReplyToo(t *testing.T) {
-	for name, o := range map[string]*Options{"transactions": &patient, "alone": &alone} {
+	for name, o := range map[string]*Options{"transactions": &patient, "no transactions": &noTransactions} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, o)
 			q := f.questions(t)
@@ -171,7 +171,7 @@ func TestAResultThatNoAttemptCouldReadExpires(t *testing.T) {
 
 // What is told of steps does not fit into a record that is nearly full.
 func TestAWordAboutStepsThatDoesNotFitIsTooLarge(t *testing.T) {
-	for name, o := range map[string]*Options{"transactions": &patient, "alone": &alone} {
+	for name, o := range map[string]*Options{"transactions": &patient, "no transactions": &noTransactions} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, o)
 			q := f.questions(t)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idem-go/idempotency/idem/outbox"
@@ -12,8 +12,7 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// Requeue has a dead letter sent again, from its first try on, and keeps who did so in one
-// transaction with that; without transactions it writes the audit entry first. It returns an
+// Requeue has a dead letter sent again, from its first try on, and keeps who did so. It returns an
 // error that matches [protocol.ErrNotFound] if there is no such dead letter any more as it was
 // read.
 func (q *Questions) Requeue(ctx context.Context, e *outbox.Entry, a protocol.Audit) error {
@@ -30,7 +29,6 @@ func (q *Questions) Requeue(ctx context.Context, e *outbox.Entry, a protocol.Aud
 	u.str(":dead", schema.OutboxDead)
 	u.num(":tries", int64(e.Tries))
 	u.str(":reason", e.Reason)
-	expr, cond := u.expression(), ifDead
 	// An earlier try that was applied has made its own condition false, and the relay may be at
 	// the message by now. That it may take another's for its own does no harm: the message is
 	// sent again.
@@ -41,34 +39,24 @@ func (q *Questions) Requeue(ctx context.Context, e *outbox.Entry, a protocol.Aud
 		now := decodeMessage(old)
 		return now.Unreadable == nil && now.Created.Equal(e.Created) && now.State != outbox.Dead
 	}
-	var old item
-	var err error
-	if q.alone {
-		in := &dynamodb.UpdateItemInput{
-			TableName: q.table, Key: messageKey(e.Ref()), UpdateExpression: &expr, ConditionExpression: &cond,
-			ExpressionAttributeValues: u.item, ReturnValuesOnConditionCheckFailure: allOld,
+	send := func(tx companion) (item, error) {
+		if tx == nil {
+			return q.updateItem(k, messageKey(e.Ref()), u, ifDead)
 		}
-		old, err = q.intended(k, &a, func() (item, error) {
-			old, err := q.send(k, in.Key, func(ctx context.Context) error {
-				_, err := q.client.UpdateItem(ctx, in, q.optFns...)
-				return err
-			})
-			if err == errRefused && landed(old) {
-				err = nil // so that the entry is confirmed
-			}
-			return old, err
-		})
-	} else {
-		old, err = q.auditWrite(e.Record, &a).send(k, "requeue "+a.Entry, types.TransactWriteItem{Update: &types.Update{
-			TableName: q.table, Key: messageKey(e.Ref()), UpdateExpression: &expr, ConditionExpression: &cond,
+		return tx.send(k, "requeue "+a.Entry, types.TransactWriteItem{Update: &types.Update{
+			TableName: q.table, Key: messageKey(e.Ref()), UpdateExpression: aws.String(u.expression()), ConditionExpression: aws.String(ifDead),
 			ExpressionAttributeValues: u.item, ReturnValuesOnConditionCheckFailure: allOld,
 		}})
 	}
+	err := q.audited(k, &a, func(tx companion) error {
+		old, err := send(tx)
+		if err == errRefused && landed(old) {
+			return nil
+		}
+		return err
+	})
 	if err != errRefused {
 		return err
-	}
-	if landed(old) {
-		return nil
 	}
 	return fmt.Errorf("%w: message %s of record %q is no dead letter any more, or has died once more since it was read", protocol.ErrNotFound, e.ID, e.Record)
 }

@@ -21,7 +21,7 @@ func requeued(e *outbox.Entry, n int) protocol.Audit {
 
 // eachKind runs a test on a table with and on one without transactions.
 func eachKind(t *testing.T, test func(t *testing.T, b *box, q *Questions)) {
-	for name, o := range map[string]*Options{"transactions": nil, "without transactions": &alone} {
+	for name, o := range map[string]*Options{"transactions": nil, "without transactions": &noTransactions} {
 		t.Run(name, func(t *testing.T) {
 			b := openBoxWith(t, o)
 			test(t, b, b.fixture.questions(t))

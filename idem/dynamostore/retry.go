@@ -194,7 +194,7 @@ func (c *call) pause(n int) bool {
 }
 
 // errNoRetries says why a call has not tried again although it had time.
-var errNoRetries = errors.New("no retry is left for claims and reads, since many have failed (Options.Retries)")
+var errNoRetries = errors.New("no retry is left for claims and reads, since many have failed")
 
 func (c *call) fail(err error) error {
 	return &protocol.StoreError{Op: c.op, Ambiguous: c.maybe, Down: c.down && !c.up, Throttled: c.throttled && !c.up, Err: err}

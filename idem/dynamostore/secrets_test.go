@@ -88,7 +88,8 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 		}), errBusy)
 		r, err := reconcile.New(q, nil)
 		require.NoError(t, err)
-		require.NoError(t, reconcile.Resolve(t.Context(), r, idem.Operation{Name: "unknown", Values: v}.Key("t", value), "done", reconcile.By{Who: "alice", Why: "a test"}))
+		require.NoError(t, reconcile.Resolve(t.Context(), r, idem.Operation{Name: "unknown", Values: v}.Key("t", value), "done",
+			reconcile.Change{Actor: "alice", Reason: "a test"}))
 		return f.whole(t)
 	}
 	keyed := use(secrets.New(aSecret))
@@ -117,7 +118,7 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 // A wrong secret fails closed over a table, with nothing written, also where results are encrypted or
 // the table has no transactions.
 func TestAWrongSecretFailsClosedOverATable(t *testing.T) {
-	for name, o := range map[string]*Options{"plain": nil, "alone": &alone, "sealed": sealing(newGCM(t, 1))} {
+	for name, o := range map[string]*Options{"plain": nil, "no transactions": &noTransactions, "sealed": sealing(newGCM(t, 1))} {
 		f := open(t, o)
 		ran := 0
 		charge := func(v protocol.Values, value string) (int, error) {

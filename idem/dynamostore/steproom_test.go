@@ -25,14 +25,14 @@ const stepOverhead = 192
 func TestStepsTakeNoMoreThanTheyCount(t *testing.T) {
 	digest := sha256.Sum256(nil)
 	write := strings.Repeat("W", 26) + ".2147483647"
-	large := protocol.Body{Parts: maxParts, Size: MaxMaxResult, Stored: MaxMaxResult, Digest: digest[:], Encoding: encodingZlib}
+	large := protocol.Body{Parts: maxParts, Size: resultLimit, Stored: resultLimit, Digest: digest[:], Encoding: encodingZlib}
 	for name, s := range map[string]protocol.RecordedStep{
 		"begun":        {Begun: true, BegunAt: time.UnixMilli(math.MaxInt64 / 2)},
 		"not executed": {NotExecuted: true},
 		"failed":       {Failure: &protocol.Failure{Type: "t", Code: "c"}},
 		"unavailable":  {Failure: &protocol.Failure{Type: "t", Code: "c"}, Omitted: true, Compensates: true},
 		"in parts":     {Body: large, Compensates: true},
-		"compressed":   {Body: protocol.Body{Encoding: encodingZlib, Size: MaxMaxResult}, Compensates: true},
+		"compressed":   {Body: protocol.Body{Encoding: encodingZlib, Size: resultLimit}, Compensates: true},
 	} {
 		s.Write = write
 		entry := item{"": encodeSteps(map[string]protocol.RecordedStep{"": s})}
@@ -123,7 +123,7 @@ func TestPartsOfStepsExpire(t *testing.T) {
 			require.Equal(t, protocol.Unknown, b.get(t, k.ID()).State)
 			r, err := reconcile.New(b.questions(t), &reconcile.Options{Now: func() time.Time { return b.now }})
 			require.NoError(t, err)
-			require.NoError(t, reconcile.Resolve(t.Context(), r, k, 1, reconcile.By{Who: "alice", Why: "the provider says so"}))
+			require.NoError(t, reconcile.Resolve(t.Context(), r, k, 1, reconcile.Change{Actor: "alice", Reason: "the provider says so"}))
 		},
 		"refused": func(t *testing.T, b *bank) {
 			w := protocol.StepWrite{ID: k.ID(), Owner: "nobody", Write: "nobody.1", Name: "report", Result: noise(600 << 10)}

@@ -45,7 +45,7 @@ func TestSweepOnDynamoDB(t *testing.T) {
 	op.Operation.Name = "refund"
 	s, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
 		Operations: []reconcile.Operation{op}, Concurrency: 1, Log: slog.New(slog.DiscardHandler),
-		People: func(_ context.Context, g reconcile.GivenUp) error { people = append(people, g.Record); return nil },
+		Escalate: func(_ context.Context, g reconcile.Escalation) error { people = append(people, g.Record); return nil },
 	})
 	require.NoError(t, err)
 	f.wire.set(nil)
@@ -102,7 +102,7 @@ func TestASweepReportsWhatItCannotRead(t *testing.T) {
 	var log bytes.Buffer
 	var told []string
 	s, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
-		Concurrency: 1, PageSize: 1, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Concurrency: 1, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		Observer: func(_ context.Context, n notice.Notice) {
 			if n.Kind == notice.Unreadable {
 				told = append(told, n.ID)

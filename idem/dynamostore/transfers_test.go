@@ -119,7 +119,7 @@ func TestTransfersUnderFaults(t *testing.T) {
 								b.move(tx, n%accounts, (n+1)%accounts, 1+n)
 								tx.Put(types.Put{TableName: &b.table, Item: item{
 									schema.PK: str("entry-" + strconv.Itoa(n)), schema.SK: str("#"),
-								}, ConditionExpression: ptr("attribute_not_exists(pk)")}, Else(errors.New("there is such an entry")))
+								}, ConditionExpression: ptr("attribute_not_exists(pk)")}, OnConditionFailed(errors.New("there is such an entry")))
 								return fmt.Sprintf("transfer %d by caller %d, try %d", n, c, try), nil
 							}))
 							atWork.Add(-bodies)

@@ -37,7 +37,7 @@ const MaxActions = 99
 //		UpdateExpression:    aws.String("SET balance = balance - :n"),
 //		ConditionExpression: aws.String("balance >= :n"),
 //		ExpressionAttributeValues: amount(in.N),
-//	}, dynamostore.Else(idem.Permanent(ErrInsufficientFunds)))
+//	}, dynamostore.OnConditionFailed(idem.Permanent(ErrInsufficientFunds)))
 //
 // A mistake fails the commit: the attempt ends with the [*ActionError] as if the handler had
 // returned it. [Tx.Err] returns it at once. Two actions may not be on the same item, and none
@@ -48,9 +48,9 @@ const MaxActions = 99
 //
 // # Conditions
 //
-// An action with a ConditionExpression needs an [Otherwise], and an action without one
+// An action with a ConditionExpression needs a [ConditionError], and an action without one
 // must have nil; anything else is a mistake. If the condition does not hold, nothing is
-// written, and the attempt ends with the error that the Otherwise makes of the existing
+// written, and the attempt ends with the error that the ConditionError makes of the existing
 // item, as if the handler had returned it. Like every handler's error it is recorded if
 // it is marked [idem.Permanent], and releases the key if it is marked
 // [idem.NotExecuted]. Without a mark the operation's declaration decides: an operation
@@ -67,15 +67,15 @@ type Tx struct {
 
 var _ idem.Unit = (*Tx)(nil)
 
-// Otherwise makes the handler's error of a condition that did not hold. It gets the
+// ConditionError makes the handler's error of a condition that did not hold. It gets the
 // item as it was, empty if there was none. If it returns nil the error is an
 // [*ActionError].
-type Otherwise = func(old map[string]types.AttributeValue) error
+type ConditionError = func(old map[string]types.AttributeValue) error
 
-// Else is the [Otherwise] that returns err, whatever the item was like. Mark err as
+// OnConditionFailed is the [ConditionError] that returns err, whatever the item was like. Mark err as
 // [idem.Permanent] if it is the operation's outcome, or as [idem.NotExecuted] if the
 // handler has done nothing else.
-func Else(err error) Otherwise {
+func OnConditionFailed(err error) ConditionError {
 	if err == nil {
 		return nil
 	}
@@ -143,29 +143,29 @@ func (t *Tx) Err() error {
 
 // Put adds an item, or replaces it. TableName and Item are required.
 // ReturnValuesOnConditionCheckFailure is set by the store, here and below.
-func (t *Tx) Put(a types.Put, otherwise Otherwise) {
+func (t *Tx) Put(a types.Put, failed ConditionError) {
 	t.add("Put", types.TransactWriteItem{Put: &a}, fields{a.TableName, &a.Item, a.ConditionExpression,
-		&a.ExpressionAttributeNames, &a.ExpressionAttributeValues, &a.ReturnValuesOnConditionCheckFailure}, otherwise)
+		&a.ExpressionAttributeNames, &a.ExpressionAttributeValues, &a.ReturnValuesOnConditionCheckFailure}, failed)
 }
 
 // Update changes an item, or adds it. TableName, Key and UpdateExpression are
 // required.
-func (t *Tx) Update(a types.Update, otherwise Otherwise) {
+func (t *Tx) Update(a types.Update, failed ConditionError) {
 	t.add("Update", types.TransactWriteItem{Update: &a}, fields{a.TableName, &a.Key, a.ConditionExpression,
-		&a.ExpressionAttributeNames, &a.ExpressionAttributeValues, &a.ReturnValuesOnConditionCheckFailure}, otherwise)
+		&a.ExpressionAttributeNames, &a.ExpressionAttributeValues, &a.ReturnValuesOnConditionCheckFailure}, failed)
 }
 
 // Delete removes an item. TableName and Key are required.
-func (t *Tx) Delete(a types.Delete, otherwise Otherwise) {
+func (t *Tx) Delete(a types.Delete, failed ConditionError) {
 	t.add("Delete", types.TransactWriteItem{Delete: &a}, fields{a.TableName, &a.Key, a.ConditionExpression,
-		&a.ExpressionAttributeNames, &a.ExpressionAttributeValues, &a.ReturnValuesOnConditionCheckFailure}, otherwise)
+		&a.ExpressionAttributeNames, &a.ExpressionAttributeValues, &a.ReturnValuesOnConditionCheckFailure}, failed)
 }
 
 // Check lets the transaction pass only if a condition on an item holds that it does
 // not change. TableName, Key and ConditionExpression are required.
-func (t *Tx) Check(a types.ConditionCheck, otherwise Otherwise) {
+func (t *Tx) Check(a types.ConditionCheck, failed ConditionError) {
 	t.add("Check", types.TransactWriteItem{ConditionCheck: &a}, fields{a.TableName, &a.Key, a.ConditionExpression,
-		&a.ExpressionAttributeNames, &a.ExpressionAttributeValues, &a.ReturnValuesOnConditionCheckFailure}, otherwise)
+		&a.ExpressionAttributeNames, &a.ExpressionAttributeValues, &a.ReturnValuesOnConditionCheckFailure}, failed)
 }
 
 // Publish adds a message to the outbox: an item in the store's own table, which the
@@ -256,7 +256,7 @@ type action struct {
 	item      item
 	write     types.TransactWriteItem
 	condition string // empty if it has none
-	otherwise Otherwise
+	failed    ConditionError
 }
 
 // fields are what the SDK's four actions have in common.
@@ -270,9 +270,9 @@ type fields struct {
 }
 
 // add collects an action, whose fields are those of the write.
-func (t *Tx) add(kind string, write types.TransactWriteItem, f fields, otherwise Otherwise) {
+func (t *Tx) add(kind string, write types.TransactWriteItem, f fields, failed ConditionError) {
 	*f.item, *f.names, *f.values, *f.old = maps.Clone(*f.item), maps.Clone(*f.names), maps.Clone(*f.values), allOld
-	a := action{kind, f.table, *f.item, write, aws.ToString(f.condition), otherwise}
+	a := action{kind, f.table, *f.item, write, aws.ToString(f.condition), failed}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.takes(kind, a.mistake()) {
@@ -293,11 +293,12 @@ func (a *action) mistake() error {
 		return errors.New("its UpdateExpression is missing: say what to change, or use Check")
 	case a.kind == "Check" && a.condition == "":
 		return errors.New("its ConditionExpression is missing: say what must hold")
-	case a.condition != "" && a.otherwise == nil:
+	case a.condition != "" && a.failed == nil:
 		return errors.New("it has a ConditionExpression and no error for when that does not hold: pass " +
-			"dynamostore.Else(idem.Permanent(err)) if err is the operation's outcome, dynamostore.Else(idem.NotExecuted(err)) " +
+			"dynamostore.OnConditionFailed(idem.Permanent(err)) if err is the operation's outcome, " +
+			"dynamostore.OnConditionFailed(idem.NotExecuted(err)) " +
 			"if the handler has done nothing else, or a function of the item as it was")
-	case a.condition == "" && a.otherwise != nil:
+	case a.condition == "" && a.failed != nil:
 		return errors.New("it has an error for a condition that does not hold, and no ConditionExpression: set that, or pass nil")
 	}
 	return nil

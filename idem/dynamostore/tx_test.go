@@ -85,7 +85,7 @@ func (b *bank) move(tx *Tx, from, to, n int) {
 		UpdateExpression:          aws.String("SET balance = balance + :n"),
 		ConditionExpression:       aws.String("attribute_exists(pk)"),
 		ExpressionAttributeValues: item{":n": num(strconv.Itoa(n))},
-	}, Else(errors.New("no account")))
+	}, OnConditionFailed(errors.New("no account")))
 }
 
 // transfer moves money from account 0 to account 1.
@@ -235,7 +235,7 @@ func TestConditionFailsOfANotRepeatableOperation(t *testing.T) {
 	op := idem.Operation{Name: "transfer"}
 	_, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
 		tx.Check(types.ConditionCheck{TableName: &b.table, Key: account(0),
-			ConditionExpression: aws.String("attribute_not_exists(pk)")}, Else(errPoor))
+			ConditionExpression: aws.String("attribute_not_exists(pk)")}, OnConditionFailed(errPoor))
 		return n, nil
 	}))
 	require.ErrorIs(t, err, errPoor)

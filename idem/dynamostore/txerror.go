@@ -91,7 +91,7 @@ func (a action) refusal(index int, r types.CancellationReason) (err error) {
 	if m := aws.ToString(r.Message); m != "" && given.Code != codeCondition {
 		given.Err = errors.New(m)
 	}
-	if given.Code != codeCondition || a.otherwise == nil {
+	if given.Code != codeCondition || a.failed == nil {
 		return given
 	}
 	old := r.Item
@@ -104,7 +104,7 @@ func (a action) refusal(index int, r types.CancellationReason) (err error) {
 			err = given
 		}
 	}()
-	if err = a.otherwise(old); err == nil {
+	if err = a.failed(old); err == nil {
 		return given
 	}
 	return err

@@ -70,10 +70,10 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 		{"no key", []func(*Tx){del(own, nil)}, "its Key is empty"},
 		{"no update", []func(*Tx){func(tx *Tx) { tx.Update(types.Update{TableName: &own, Key: account(1)}, nil) }}, "UpdateExpression is missing"},
 		{"a condition without an error", []func(*Tx){func(tx *Tx) {
-			tx.Delete(types.Delete{TableName: &own, Key: account(1), ConditionExpression: ptr("n > :n")}, Else(nil))
+			tx.Delete(types.Delete{TableName: &own, Key: account(1), ConditionExpression: ptr("n > :n")}, OnConditionFailed(nil))
 		}}, "Delete (action 0): it has a ConditionExpression and no error for when that does not hold"},
 		{"an error without a condition", []func(*Tx){func(tx *Tx) {
-			tx.Delete(types.Delete{TableName: &own, Key: account(1)}, Else(errPoor))
+			tx.Delete(types.Delete{TableName: &own, Key: account(1)}, OnConditionFailed(errPoor))
 		}}, "Delete (action 0): it has an error for a condition that does not hold, and no ConditionExpression"},
 		{"no condition", []func(*Tx){func(tx *Tx) { tx.Check(types.ConditionCheck{TableName: &own, Key: account(1)}, nil) }}, "ConditionExpression is missing"},
 		{"a message over every destination's limit", []func(*Tx){sized(300<<10, 0)}, "Publish (action 0): outbox: message for \"d\": it has 307200 bytes as it is sent and may have 261120"},
@@ -149,12 +149,12 @@ func TestTableKeysAreChecked(t *testing.T) {
 func TestOtherwiseThatMisbehaves(t *testing.T) {
 	reason := types.CancellationReason{Code: ptr(codeCondition)}
 	a := action{kind: "Put", table: ptr("t"), item: account(1)}
-	a.otherwise = func(item) error { panic("boom") }
+	a.failed = func(item) error { panic("boom") }
 	require.ErrorContains(t, a.refusal(0, reason), "panicked at txlimits_test.go")
 	require.ErrorIs(t, a.refusal(0, reason), ErrCondition)
-	a.otherwise = func(item) error { return nil }
+	a.failed = func(item) error { return nil }
 	require.ErrorIs(t, a.refusal(0, reason), ErrCondition)
-	a.otherwise = func(old item) error {
+	a.failed = func(old item) error {
 		require.NotNil(t, old)
 		return errPoor
 	}

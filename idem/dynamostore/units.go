@@ -14,12 +14,12 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// AskUnits makes the clients of a configuration ask DynamoDB how many write and read units
+// MeterCapacity makes the clients of a configuration ask DynamoDB how many write and read units
 // each call on the table takes, and tells them, under the operation whose record it is about.
 // The operation is empty for calls on no single one, such as a sweep's Query. Asking costs
 // no units. tell is called on the caller's path: it must be quick and safe for concurrent use.
 //
-//	cfg.APIOptions = append(cfg.APIOptions, dynamostore.AskUnits(table, metrics.Units)) // of emf or otelidem
+//	cfg.APIOptions = append(cfg.APIOptions, dynamostore.MeterCapacity(table, metrics.Units)) // of emf or otelidem
 //	client, err := dynamostore.NewClient(cfg, nil)
 //
 // A transaction is told with its writes to other tables; other calls on other tables are
@@ -28,7 +28,7 @@ import (
 // from its request, which does not have the size of what it would have changed. A call that
 // got no answer is not counted.
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
-func AskUnits(table string, tell func(ctx context.Context, operation string, write, read float64)) func(*middleware.Stack) error {
+func MeterCapacity(table string, tell func(ctx context.Context, operation string, write, read float64)) func(*middleware.Stack) error {
 	ask := func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 		asked, id, ok := askFor(table, in.Parameters)
 		if !ok {
@@ -46,7 +46,7 @@ func AskUnits(table string, tell func(ctx context.Context, operation string, wri
 		return out, md, err
 	}
 	return func(s *middleware.Stack) error {
-		return s.Initialize.Add(middleware.InitializeMiddlewareFunc("idem.AskUnits", ask), middleware.After)
+		return s.Initialize.Add(middleware.InitializeMiddlewareFunc("idem.MeterCapacity", ask), middleware.After)
 	}
 }
 

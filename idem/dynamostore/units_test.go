@@ -40,7 +40,7 @@ func TestUnitsAreThoseOfTheTableOfCosts(t *testing.T) {
 	reader := sdkmetric.NewManualReader(sdkmetric.WithTemporalitySelector(func(sdkmetric.InstrumentKind) metricdata.Temporality { return metricdata.DeltaTemporality }))
 	telemetry, err := otelidem.New(&otelidem.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
 	require.NoError(t, err)
-	client, err := NewClient(aws.Config{APIOptions: []func(*middleware.Stack) error{AskUnits(f.table, func(ctx context.Context, operation string, write, read float64) {
+	client, err := NewClient(aws.Config{APIOptions: []func(*middleware.Stack) error{MeterCapacity(f.table, func(ctx context.Context, operation string, write, read float64) {
 		metrics.Units(ctx, operation, write, read)
 		telemetry.Units(ctx, operation, write, read)
 	})}}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint})
@@ -160,7 +160,7 @@ func TestUnitsOfEachCall(t *testing.T) {
 				}}
 				var cfg aws.Config
 				if asking {
-					cfg.APIOptions = append(cfg.APIOptions, AskUnits(*table, func(_ context.Context, operation string, write, read float64) {
+					cfg.APIOptions = append(cfg.APIOptions, MeterCapacity(*table, func(_ context.Context, operation string, write, read float64) {
 						told += fmt.Sprint(operation, " ", write, " ", read)
 					}))
 				}

@@ -54,6 +54,14 @@ func (s *Store) update(c *call, id string, u *update, cond string) (item, error)
 	return s.updateItem(c, key(id), u, cond)
 }
 
+// updateWith is update in one transaction with a companion, if there is one.
+func (s *Store) updateWith(k *call, with companion, id, write string, u *update, cond string) (item, error) {
+	if with != nil {
+		return with.update(k, write, u, cond)
+	}
+	return s.update(k, id, u, cond)
+}
+
 // updateItem is update of any item.
 func (s *Store) updateItem(c *call, key item, u *update, cond string) (item, error) {
 	expr := u.expression()

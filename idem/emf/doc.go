@@ -22,7 +22,7 @@
 //
 // A client of DynamoDB adds write and read units by operation, if it asks for them:
 //
-//	cfg.APIOptions = append(cfg.APIOptions, dynamostore.AskUnits(table, metrics.Units))
+//	cfg.APIOptions = append(cfg.APIOptions, dynamostore.MeterCapacity(table, metrics.Units))
 //
 // Package schema has the names. Each metric has the dimension service, and once more
 // service and operation. Both are few: a metric for each operation and one for the service.

@@ -164,7 +164,7 @@ func (m *Metrics) Add(operation string, counts iter.Seq2[string, int]) {
 }
 
 // Units adds write and read units of DynamoDB to the operation, or to the service if the
-// operation is empty. It is for dynamostore.AskUnits.
+// operation is empty. It is for dynamostore.MeterCapacity.
 func (m *Metrics) Units(ctx context.Context, operation string, write, read float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

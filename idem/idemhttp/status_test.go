@@ -140,7 +140,7 @@ func TestEncode(t *testing.T) {
 	r, err := reconcile.New(store, nil)
 	require.NoError(t, err)
 	resolve := func(result protocol.Encoded) error {
-		return r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Result: &result}, reconcile.By{Who: "alice", Why: "the provider says so"})
+		return r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Result: &result}, reconcile.Change{Actor: "alice", Reason: "the provider says so"})
 	}
 	require.ErrorAs(t, resolve(protocol.Encoded{Body: []byte("HTTP/1.1 201")}), &mistaken)
 	require.ErrorAs(t, resolve(protocol.Encoded{Body: []byte(`{"receipt":7}`)}), &mistaken)

@@ -19,7 +19,7 @@ func order(_ context.Context, tx *dynamostore.Tx, p Payment) (Receipt, error) {
 	tx.Put(types.Put{
 		TableName: aws.String("orders"), Item: map[string]types.AttributeValue{"id": &types.AttributeValueMemberS{Value: p.ID}},
 		ConditionExpression: aws.String("attribute_not_exists(id)"),
-	}, dynamostore.Else(idem.Permanent(errors.New("there is such an order"))))
+	}, dynamostore.OnConditionFailed(idem.Permanent(errors.New("there is such an order"))))
 	tx.Publish("ordered", outbox.Message{Destination: "orders", Type: "ordered", Body: []byte(p.ID)})
 	return Receipt{Number: 1, Cents: p.Cents}, nil
 }

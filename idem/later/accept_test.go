@@ -238,7 +238,7 @@ func TestAcceptedWorkIsResolvedWhileItWaits(t *testing.T) {
 	rc, err := reconcile.New(d.Store, &reconcile.Options{Now: d.Clock.Now})
 	require.NoError(t, err)
 	abandoned := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "nobody came"}}
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), abandoned, reconcile.By{Who: "alice", Why: "the queue was deleted"}))
+	require.NoError(t, rc.Resolve(t.Context(), key.ID(), abandoned, reconcile.Change{Actor: "alice", Reason: "the queue was deleted"}))
 	_, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
 	var recorded *idem.RecordedError
 	require.ErrorAs(t, err, &recorded)

@@ -48,7 +48,7 @@ func TestAResolutionOfWhatWaitsSettlesNoLaterAttempt(t *testing.T) {
 	rc, err := reconcile.New(m, &reconcile.Options{Now: func() time.Time { return d.Clock.Now().Add(time.Hour) }})
 	require.NoError(t, err)
 	err = rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "the queue was deleted, nobody came"}},
-		reconcile.By{Who: "alice", Why: "nobody came"})
+		reconcile.Change{Actor: "alice", Reason: "nobody came"})
 	require.Equal(t, 1, d.runs)
 	require.Equal(t, idem.Unknown, d.Record(key).State, "err %v: attempt 1 was resolved by what was said of no attempt", err)
 }

@@ -43,7 +43,7 @@ func (d *desk) resolve(key idem.Key, to idem.State) error {
 	if to == idem.Failed {
 		res.Failure = &idem.Failure{Message: "given up"}
 	}
-	return d.reconciler().Resolve(d.t.Context(), key.ID(), res, reconcile.By{Who: "alice", Why: "she has looked"})
+	return d.reconciler().Resolve(d.t.Context(), key.ID(), res, reconcile.Change{Actor: "alice", Reason: "she has looked"})
 }
 
 // The operation was not accepted for later yet when its first attempt may have taken effect:
@@ -92,7 +92,7 @@ func TestAWorkerRunsNoInputOfAnEarlierAcceptance(t *testing.T) {
 	id := d.accepted(key, 3)
 	d.Faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error {
 		require.NoError(t, d.cancel(id))
-		require.NoError(t, d.reconciler().Forget(ctx, key.ID(), reconcile.By{Who: "alice", Why: "a test"}))
+		require.NoError(t, d.reconciler().Forget(ctx, key.ID(), reconcile.Change{Actor: "alice", Reason: "a test"}))
 		id = d.accepted(key, 3)
 		return c.Do(ctx)
 	})

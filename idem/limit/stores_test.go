@@ -49,7 +49,7 @@ func table(t *testing.T) (store *dynamostore.Store, written, read *float64) {
 	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: dynamotest.Client(t)}, name))
 	written, read = new(float64), new(float64)
 	var mu sync.Mutex
-	ask := dynamostore.AskUnits(name, func(_ context.Context, _ string, w, r float64) {
+	ask := dynamostore.MeterCapacity(name, func(_ context.Context, _ string, w, r float64) {
 		mu.Lock()
 		defer mu.Unlock()
 		*written, *read = *written+w, *read+r

@@ -13,7 +13,7 @@
 // or messages. Durations are histograms in seconds: idem.claim.duration, idem.handler.duration
 // and idem.finish.duration. idem.open, idem.oldest_open and idem.outbox_oldest are gauges, the
 // last two in seconds. idem.write_units and idem.read_units are DynamoDB's, if its client asks
-// for them: with dynamostore.AskUnits and [Telemetry.Units].
+// for them: with dynamostore.MeterCapacity and [Telemetry.Units].
 //
 // In a trace, the claim, the handler and the recording of its outcome are child spans of the
 // call's span (idem.claim, idem.handler, idem.finish), and everything else is an event of that

@@ -174,7 +174,7 @@ func (t *Telemetry) Add(ctx context.Context, operation string, counts iter.Seq2[
 }
 
 // Units adds write and read units of DynamoDB for the operation; empty means none. It is for
-// dynamostore.AskUnits.
+// dynamostore.MeterCapacity.
 func (t *Telemetry) Units(ctx context.Context, operation string, write, read float64) {
 	for name, n := range map[string]float64{schema.MetricWriteUnits: write, schema.MetricReadUnits: read} {
 		if i, ok := metric.Number(name); ok && n > 0 {

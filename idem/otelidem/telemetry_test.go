@@ -218,7 +218,7 @@ func TestTheGaugesOfAnOperationGoBackToZero(t *testing.T) {
 	}
 	h.Clock.Advance(time.Minute)
 	require.Equal(t, []any{int64(1), int64(60)}, count(nil))
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, reconcile.By{Who: "alice", Why: "re_1"}))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "alice", Reason: "re_1"}))
 	h.Faults.Always(idemtest.Refuse, idemtest.Due)
 	require.Equal(t, []any{int64(1), int64(60)}, count(idem.ErrStoreUnavailable), "what cannot be read is not said to be nothing")
 	h.Faults.Heal()

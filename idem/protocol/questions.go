@@ -31,7 +31,7 @@ type Questions interface {
 	AuditOf(ctx context.Context, id string, page string) (AuditPage, error)
 
 	// AuditBetween lists the changes of all records from a time up to another, each shard's
-	// the earliest first. Without transactions a change may be missing for a while; AuditOf has it.
+	// the earliest first.
 	AuditBetween(ctx context.Context, shard int, from, to time.Time, page string) (AuditPage, error)
 }
 
@@ -81,7 +81,7 @@ type Erasure struct {
 	ID string
 	// Seen is the write that was read.
 	Seen string
-	// Audit, if not nil, is written with it, or before it as Unconfirmed.
+	// Audit, if not nil, is written with it.
 	Audit *Audit
 }
 
@@ -120,9 +120,10 @@ type Audit struct {
 	Until time.Time
 	// What was changed, where that is not the record's state: a message of the outbox.
 	What string
-	// Unconfirmed says that nobody knows whether it was made, since the entry was written first:
-	// of a ChangeForgotten or a ChangeRequeued by a store without transactions, and of every
-	// ChangeUnreadable. Whether there is a record shows the first.
+	// Unconfirmed says that it is not known whether the change was made. A store without
+	// transactions has its entry before the change and confirms it afterwards: it is unconfirmed
+	// until then, and stays so if the process dies in between or a reply is lost. The record shows
+	// what became of it. A ChangeUnreadable is unconfirmed too.
 	Unconfirmed bool
 	// ExpiresAt is until when the entry is kept.
 	ExpiresAt time.Time

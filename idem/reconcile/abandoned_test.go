@@ -258,7 +258,7 @@ func TestAClaimThatGoesOnAfterItWasGivenUpIsNotForgotten(t *testing.T) {
 					require.Zero(t, r.Record(key).GivenUpAt)
 				}
 			}
-			pass(4*time.Hour + 2*tc.after + reconcile.DefaultGiveUpAfter + 2*reconcile.DefaultMaxBackoff)
+			pass(4*time.Hour + 2*tc.after + reconcile.DefaultGiveUpAfter + 2*time.Hour)
 			require.Len(t, r.people, 2)
 			require.NotEqual(t, r.people[0].Message, r.people[1].Message)
 			require.Equal(t, now.Add(4*time.Hour), r.people[1].Since)

@@ -21,7 +21,7 @@ func charged(a reconcile.Answer) reconcile.Resolution {
 
 // again is the resolution over another one.
 func again(res reconcile.Resolution) reconcile.Resolution {
-	res.Again = true
+	res.Replace = true
 	return res
 }
 
@@ -219,7 +219,7 @@ func TestAResolutionThatIsReplacedHasNotForgottenWhatMustBeUndone(t *testing.T) 
 			require.ErrorAs(t, rc.Resolve(t.Context(), key.ID(), failed, r.seen(key)), &due)
 			require.Equal(t, []string{"reserve"}, due.Steps)
 			undone := failed
-			undone.Undone = true
+			undone.CompensatedManually = true
 			r.over(key, undone)
 			require.Equal(t, map[string]protocol.StepWord{"reserve": protocol.StepUndone}, r.last(key).Steps)
 			require.Empty(t, r.explain(key).Decisions[1].Undo)

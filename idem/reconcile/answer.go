@@ -29,7 +29,7 @@ const (
 // have returned out: steps that are not recorded never run. Of an operation that was interrupted
 // in a step, say what the step did with [ContinueWith]. Out must be the handler's result type: only the encoding is checked, as
 // [Resolve] does. A result that cannot be encoded goes to people, and so does an operation
-// that has failed and is being undone, or has been: see [Resolution.Undone].
+// that has failed and is being undone, or has been: see [Resolution.CompensatedManually].
 func CompletedWith[Out any](out Out) Answer {
 	result, err := Encode(out)
 	return Answer{kind: resolved, res: Resolution{To: idem.Completed, Result: &result}, err: err}

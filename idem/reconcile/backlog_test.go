@@ -101,7 +101,7 @@ func TestABacklogIsBounded(t *testing.T) {
 			r.due(t, refund.Key("acme", fmt.Sprint(i)))
 		}
 		r.lapse()
-		s := r.sweeper(reconcile.SweepOptions{Concurrency: 1, PageSize: due, Operations: []reconcile.Operation{{
+		s := r.sweeper(reconcile.SweepOptions{Concurrency: 1, Operations: []reconcile.Operation{{
 			Operation: refund, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 				time.Sleep(time.Millisecond)
 				return reconcile.CompletedWith(1), nil

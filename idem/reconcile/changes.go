@@ -23,8 +23,7 @@ import (
 // The index is eventually consistent: a change of the last seconds may be missing, and what it
 // shows later is not on a page that was read before. Who follows what happens asks again from
 // some seconds before the last change that was shown, and tells what is known by its ID and
-// Entry. In a table without transactions a change may be missing for longer: see
-// [protocol.Questions]. History has it at once.
+// Entry. In a table without transactions a change may be Unconfirmed: see [protocol.Audit].
 //
 // The first page is "". Pass the same times with every page; they count in milliseconds.
 func (r *Reconciler) Changes(ctx context.Context, from, to time.Time, page string) (protocol.AuditPage, error) {

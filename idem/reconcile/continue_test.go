@@ -117,9 +117,9 @@ func TestNobodyReleasesAnOperationOverAStepThatMayHaveTakenEffect(t *testing.T) 
 	require.Equal(t, 1, report.GivenUp)
 	require.Contains(t, report.Actions[len(report.Actions)-1].Why, "a probe answers with ContinueWith")
 	rec, rc := r.Record(key), r.reconciler()
-	for name, res := range map[string]reconcile.Resolution{"of a record": {To: idem.Released}, "of a resolution": {To: idem.Released, Again: true}} {
+	for name, res := range map[string]reconcile.Resolution{"of a record": {To: idem.Released}, "of a resolution": {To: idem.Released, Replace: true}} {
 		by := alice
-		by.Seen = rec.Write
+		by.IfWrite = rec.Write
 		err := rc.Resolve(t.Context(), key.ID(), res, by)
 		require.ErrorIs(t, err, reconcile.ErrStepsUnnamed, name)
 		require.ErrorContains(t, err, protocol.Token(key.ID(), "charge"), "it says what to ask with")
@@ -233,7 +233,7 @@ func TestTheHistorySaysWhatWasSaidOfEachStep(t *testing.T) {
 		"it took effect, result unknown": {charged(reconcile.CompletedWithoutResult()), map[string]protocol.StepWord{"charge": protocol.StepWithoutResult}, "that step charge took effect, with a result that is not known"},
 		"it was declined":                {charged(reconcile.FailedWith(failure)), map[string]protocol.StepWord{"charge": protocol.StepFailed}, "that step charge failed"},
 		"it had no effect":               {charged(reconcile.NotExecuted()), map[string]protocol.StepWord{"charge": protocol.StepNotExecuted}, "that step charge had no effect"},
-		"all was undone":                 {reconcile.Resolution{To: idem.Failed, Failure: &failure, Undone: true}, map[string]protocol.StepWord{"reserve": protocol.StepUndone}, ""},
+		"all was undone":                 {reconcile.Resolution{To: idem.Failed, Failure: &failure, CompensatedManually: true}, map[string]protocol.StepWord{"reserve": protocol.StepUndone}, ""},
 		"the whole took effect":          {reconcile.Resolution{To: idem.Completed}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

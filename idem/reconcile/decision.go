@@ -18,10 +18,10 @@ type Decision struct {
 	To idem.State `json:"to,omitempty"`
 	// Refused says why it is not possible now; empty if it is.
 	Refused string `json:"refused,omitempty"`
-	// Again says that it replaces an earlier resolution: set [Resolution.Again].
+	// Again says that it replaces an earlier resolution: set [Resolution.Replace].
 	Again bool `json:"again,omitempty"`
 	// Undo are the steps that must have been undone before, by their compensations or by hand: set
-	// [Resolution.Undone].
+	// [Resolution.CompensatedManually].
 	Undo []string `json:"undo,omitempty"`
 	// Steps are those of which [Resolution.Steps] must say what became.
 	Steps []string `json:"steps,omitempty"`
@@ -51,12 +51,12 @@ func plainly(rec *idem.Record, to idem.State) Resolution {
 	if rec == nil {
 		return res
 	}
-	res.Again = rec.Resolved
+	res.Replace = rec.Resolved
 	switch to {
 	case idem.Completed:
-		res.Result, res.Undone = &protocol.Encoded{Codec: rec.Codec}, rec.Undoing()
+		res.Result, res.CompensatedManually = &protocol.Encoded{Codec: rec.Codec}, rec.Undoing()
 	case idem.Failed:
-		res.Failure, res.Undone = &idem.Failure{}, true
+		res.Failure, res.CompensatedManually = &idem.Failure{}, true
 	case idem.Released:
 		for _, name := range askable(rec) {
 			if res.Steps == nil {
@@ -94,7 +94,7 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 		d.Refused = problem(err)
 		return d
 	}
-	s := r.settlement(rec, res, By{})
+	s := r.settlement(rec, res, Change{})
 	after, err := s.Apply(rec, now)
 	if err != nil {
 		d.Refused = problem(err)

@@ -45,7 +45,7 @@ func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
 				"Unless these return nothing, most handlers then fail the operation for good: what other steps did is undone, and what these did is not.", shop{returned: 1}},
 		"the whole has no result": {reconcile.Resolution{To: idem.Completed},
 			"HTTP 409 outcome_unavailable: it took effect, and its result is not recorded. The handler does not run. Steps that are not recorded never run.", shop{}},
-		"the whole failed": {reconcile.Resolution{To: idem.Failed, Failure: &failure, Undone: true},
+		"the whole failed": {reconcile.Resolution{To: idem.Failed, Failure: &failure, CompensatedManually: true},
 			"The recorded failure. The handler does not run.", shop{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
 // on, and a person says the result then, undoes all by hand, or decides that it took effect.
 func TestWhatIsSaidOfAStepWithoutAResultThatHasACompensation(t *testing.T) {
 	const reserved = "The handler runs, attempt 2, and skips the steps that are recorded: reserve"
-	key, declined := order.Key("acme", "o-1"), reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}, Undone: true}
+	key, declined := order.Key("acme", "o-1"), reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}, CompensatedManually: true}
 	for name, last := range map[string]reconcile.Resolution{
 		"it is undone by hand": declined, "it took effect": {To: idem.Completed},
 		"its result is said": charged(reconcile.CompletedWith(7)), "it is said once more": charged(reconcile.CompletedWithoutResult()),
@@ -103,7 +103,7 @@ func TestWhatIsSaidOfAStepWithoutAResultThatHasACompensation(t *testing.T) {
 			}
 			parked()
 			failed := declined
-			failed.Undone = false
+			failed.CompensatedManually = false
 			var due *reconcile.NotUndoneError
 			require.ErrorAs(t, rc.Resolve(t.Context(), key.ID(), failed, alice), &due)
 			require.Equal(t, []string{"charge", "reserve"}, due.Steps)
@@ -166,7 +166,7 @@ func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
 	require.Empty(t, caution(r, key, reconcile.Resolution{To: idem.Completed}))
 	require.Empty(t, caution(r, key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}))
 	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Ref: "re_1"}, alice))
-	require.Contains(t, caution(r, key, reconcile.Resolution{To: idem.Released, Again: true}),
+	require.Contains(t, caution(r, key, reconcile.Resolution{To: idem.Released, Replace: true}),
 		"It was recorded as completed before, with the reference re_1. The operation is not repeatable")
 	require.Contains(t, r.explain(key).Decisions[4].Caution, "a second time", "of a removal")
 
@@ -179,8 +179,8 @@ func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
 	require.Empty(t, caution(r, died, charge(reconcile.CompletedWith(7))))
 
 	change = func(rec *idem.Record) { rec.Repeat = idem.Repeatable }
-	require.Empty(t, caution(r, key, reconcile.Resolution{To: idem.Released, Again: true}))
+	require.Empty(t, caution(r, key, reconcile.Resolution{To: idem.Released, Replace: true}))
 	change = func(rec *idem.Record) { rec.Codec = "http" }
-	failed := reconcile.Resolution{To: idem.Failed, Again: true, Failure: &idem.Failure{Message: "declined"}}
+	failed := reconcile.Resolution{To: idem.Failed, Replace: true, Failure: &idem.Failure{Message: "declined"}}
 	require.Contains(t, caution(r, key, failed), "402")
 }

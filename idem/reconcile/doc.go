@@ -5,10 +5,10 @@
 //	r, err := reconcile.New(questions, nil)
 //	err = r.Resolve(ctx, key.ID(), reconcile.Resolution{
 //		To: idem.Failed, Failure: &idem.Failure{Message: "the card was declined"}, Ref: "pay_1",
-//	}, reconcile.By{Who: "alice", Why: "the provider's console says so"})
+//	}, reconcile.Change{Actor: "alice", Reason: "the provider's console says so"})
 //
 //	// It did not happen: the next call runs the handler again.
-//	err = r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.By{Who: "alice", Why: "no such payment"})
+//	err = r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "alice", Reason: "no such payment"})
 //
 // A [Sweeper] does this without a person; run it every minute. It parks the claims whose
 // lease is over and asks each operation's [Operation.Probe] what has become of it. It hands

@@ -16,39 +16,42 @@ type Remover interface {
 const (
 	// expireGrace is more than clocks differ by, and about as long as TTL takes.
 	expireGrace = 24 * time.Hour
-	// expireItems bounds how many items a sweep looks at, expirePage how many a request.
-	expireItems = 5000
-	expirePage  = 250
-	// maxSegments is the most that a Scan may have
-	// (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Scan.html).
-	maxSegments = 1_000_000
+	// segments are the equal parts of a table. Each has at most some thousand items, even of a
+	// table with tens of millions of them.
+	segments = 8192
+	// A sweep begins no further segment once it has looked at expireItems items, or made
+	// expireRequests requests. A request looks at expirePage items at most.
+	expireItems    = 5000
+	expireRequests = 100
+	expirePage     = 250
 )
 
-// expire removes expired items from one segment, which is drawn at random. Nobody then has
-// to remember the last one, and two sweepers rarely take the same one.
+// expire removes expired items from some segments, from one on that is drawn at random. So it
+// need not be kept which were the last ones, and two sweepers rarely take the same.
 func (s *sweep) expire(ctx context.Context) error {
 	if s.opts.Expired == nil || s.opts.DryRun {
 		return nil
 	}
 	q := protocol.ExpiredQuery{
-		Segment: rand.IntN(s.opts.ExpireSegments), Segments: s.opts.ExpireSegments,
+		Segment: rand.IntN(segments), Segments: segments,
 		Before: s.r.now().Add(-s.r.opts.Margin - expireGrace), Limit: expirePage,
 	}
-	for looked := 0; ctx.Err() == nil; {
+	looked, requests := 0, 0
+	for ctx.Err() == nil {
 		page, err := s.opts.Expired.RemoveExpired(ctx, q)
 		s.report.Expired += page.Removed
 		if err != nil && ctx.Err() == nil {
 			s.report.problem("%v", err)
 			return err
 		}
-		if q.Page = page.Next; q.Page == "" {
+		looked, requests = looked+page.Looked, requests+1
+		if q.Page = page.Next; q.Page != "" {
+			continue
+		}
+		if looked >= expireItems || requests >= expireRequests {
 			return nil
 		}
-		if looked += page.Looked; looked >= expireItems {
-			s.report.problem("a segment has more than %d items, and what comes after them is not removed: set SweepOptions.ExpireSegments to more than %d",
-				expireItems, q.Segments)
-			return nil
-		}
+		q.Segment = (q.Segment + 1) % segments
 	}
 	return nil
 }

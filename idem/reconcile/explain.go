@@ -24,13 +24,13 @@ type Explanation struct {
 	SameInput  string `json:"same_input"`
 	OtherInput string `json:"other_input"`
 	// Changes are what time does, the earliest first.
-	Changes []Change `json:"changes,omitempty"`
+	Changes []TimedChange `json:"changes,omitempty"`
 	// Decisions are what somebody may decide.
 	Decisions []Decision `json:"decisions"`
 }
 
-// Change is what happens to a record at a time if nobody does anything.
-type Change struct {
+// TimedChange is what happens to a record at a time if nobody does anything.
+type TimedChange struct {
 	At   time.Time `json:"at"`
 	What string    `json:"what"`
 }
@@ -229,13 +229,13 @@ func replayed(rec *idem.Record) string {
 }
 
 // changes says what time does to the record.
-func (r *Reconciler) changes(rec *idem.Record, now time.Time) (all []Change) {
+func (r *Reconciler) changes(rec *idem.Record, now time.Time) (all []TimedChange) {
 	if rec == nil {
 		return nil
 	}
 	add := func(at time.Time, format string, args ...any) {
 		if at.After(now) {
-			all = append(all, Change{At: at, What: fmt.Sprintf(format, args...)})
+			all = append(all, TimedChange{At: at, What: fmt.Sprintf(format, args...)})
 		}
 	}
 	lapsed := rec.LeaseUntil.Add(r.opts.Margin)
@@ -256,6 +256,6 @@ func (r *Reconciler) changes(rec *idem.Record, now time.Time) (all []Change) {
 		gone := rec.ExpiresAt.Add(r.opts.Margin)
 		add(gone, "The record has expired, and is deleted in the days after. Then a call gets: %s", r.gets(rec, sameInput, gone.Add(time.Millisecond)))
 	}
-	slices.SortStableFunc(all, func(a, b Change) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(all, func(a, b TimedChange) int { return a.At.Compare(b.At) })
 	return all
 }

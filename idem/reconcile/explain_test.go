@@ -77,7 +77,7 @@ var stories = []struct {
 	{"expired", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.end(key, nil); r.Clock.Advance(25 * time.Hour) }},
 }
 
-var alice = reconcile.By{Who: "alice", Why: "the provider's console says so"}
+var alice = reconcile.Change{Actor: "alice", Reason: "the provider's console says so"}
 
 // end is an attempt that ends with the error.
 func (r *rig) end(key idem.Key, err error) {
@@ -195,7 +195,7 @@ func (r *rig) decide(key idem.Key, d reconcile.Decision) error {
 		}
 		return err
 	}
-	res := reconcile.Resolution{To: d.To, Again: d.Again, Undone: len(d.Undo) > 0}
+	res := reconcile.Resolution{To: d.To, Replace: d.Again, CompensatedManually: len(d.Undo) > 0}
 	switch d.To {
 	case idem.Completed:
 		result, err := reconcile.Encode(7)

@@ -22,8 +22,8 @@ import (
 //
 // If the attempt has recorded the outcome without its result, which it would add later, an
 // extension in between keeps it from doing so: [idem.Record]'s Omitted shows it.
-// A resolution over the one that was extended ([Resolution.Again]) is kept at least as long.
-func (r *Reconciler) Extend(ctx context.Context, id string, until time.Time, by By) error {
+// A resolution over the one that was extended ([Resolution.Replace]) is kept at least as long.
+func (r *Reconciler) Extend(ctx context.Context, id string, until time.Time, by Change) error {
 	if err := by.check(); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (r *Reconciler) Extend(ctx context.Context, id string, until time.Time, by 
 		}
 		p.Audit.Until = until
 		err = again(ctx, func() error { return r.store.Prolong(ctx, r.now(), p) })
-		if !protocol.Answers(err) {
+		if !isAnswer(err) {
 			return err
 		}
 		// Somebody else wrote in between, or it has expired: look again.

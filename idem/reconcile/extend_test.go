@@ -104,7 +104,7 @@ func TestWhatCannotBeExtended(t *testing.T) {
 	require.ErrorAs(t, rc.Extend(t.Context(), running.ID(), r.Clock.Now().Add(-time.Second), alice), &mistake)
 	require.ErrorAs(t, rc.Extend(t.Context(), running.ID(), time.Time{}, alice), &mistake)
 	require.ErrorAs(t, rc.Extend(t.Context(), running.ID(), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), alice), &mistake)
-	require.ErrorAs(t, rc.Extend(t.Context(), running.ID(), until, reconcile.By{Who: "alice"}), &mistake)
+	require.ErrorAs(t, rc.Extend(t.Context(), running.ID(), until, reconcile.Change{Actor: "alice"}), &mistake)
 }
 
 func TestWhatIsReleasedIsExtended(t *testing.T) {

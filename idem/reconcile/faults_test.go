@@ -30,7 +30,7 @@ type ending struct {
 func endings() []ending {
 	r, w := refund.Key("acme", "1"), webhook.Key("acme", "1")
 	asked := func(a reconcile.Answer) reconcile.Operation {
-		return reconcile.Operation{Operation: refund, Probe: says(a), GiveUpProbes: 2}
+		return reconcile.Operation{Operation: refund, Probe: says(a), GiveUpAfter: 5 * time.Minute}
 	}
 	parked, resolved, givenUp := protocol.ChangeParked, protocol.ChangeResolved, protocol.ChangeGivenUp
 	return []ending{

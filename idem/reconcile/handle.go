@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/notice"
@@ -18,7 +16,7 @@ func (s *sweep) record(id string) {
 	var err error
 	for range 2 {
 		if s.over(0) {
-			s.leave()
+			s.countLeft()
 			return
 		}
 		var rec *idem.Record
@@ -39,7 +37,7 @@ func (s *sweep) record(id string) {
 		if err == nil {
 			return
 		}
-		if !protocol.Answers(err) {
+		if !isAnswer(err) {
 			s.failed(rec, err)
 			return
 		}
@@ -52,7 +50,7 @@ func (s *sweep) failed(rec *idem.Record, err error) {
 	s.did(notice.SweepFailed, rec, rec.State, err.Error(), err)
 }
 
-func (s *sweep) leave() { s.count(func(r *Report) { r.Left++ }) }
+func (s *sweep) countLeft() { s.count(func(r *Report) { r.Left++ }) }
 
 // sameInput stands for the record's fingerprint, which may be of a newer version: a sweep
 // has no input that could be another one.
@@ -68,21 +66,22 @@ func (s *sweep) handle(rec *idem.Record) error {
 	compared.Fingerprint = sameInput
 	switch protocol.Next(&compared, ev, s.r.now()).Do {
 	case protocol.DoInFlight:
-		return s.later(rec, notice.SweepPostponed, rec.LeaseUntil.Add(s.r.opts.Margin), rec.Probes, "its lease was renewed", nil)
+		return s.postponeAndReport(rec, notice.SweepPostponed, rec.LeaseUntil.Add(s.r.opts.Margin), rec.Probes,
+			"its lease was renewed", nil)
 	case protocol.DoUnknown:
 		return s.ask(rec, op)
 	case protocol.DoPark:
 		return s.park(rec, op)
 	case protocol.DoTakeOver:
 		if rec.State == idem.Pending && !rec.Uncertain {
-			return s.unclaimed(rec)
+			return s.handleUnclaimed(rec)
 		}
 		// What a call may take over is not parked: its handler may know how to close the step. The
 		// provider may be faster.
 		if op.OnAbandoned == nil && op.Probe != nil && rec.State == idem.InProgress && rec.Interrupted() && rec.GivenUpAt.IsZero() {
 			return s.ask(rec, op)
 		}
-		return s.abandoned(rec, op)
+		return s.handleAbandoned(rec, op)
 	case protocol.DoUnreadable:
 		s.did(notice.Unreadable, rec, rec.State, "its state is of a newer version",
 			fmt.Errorf("%w: record %q: it is %q, a state of a newer version", protocol.ErrRecordUnreadable, rec.ID, rec.State))
@@ -137,24 +136,25 @@ func (s *sweep) attemptsOver(rec *idem.Record, op Operation) string {
 	return fmt.Sprintf("; it has had its %d attempts", op.Operation.MaxAttempts)
 }
 
-// abandoned is about work that the next call would go on with.
-func (s *sweep) abandoned(rec *idem.Record, op Operation) error {
+// handleAbandoned is about work that the next call would go on with.
+func (s *sweep) handleAbandoned(rec *idem.Record, op Operation) error {
 	if rec.State == idem.InProgress && !rec.GivenUpAt.IsZero() {
 		now := s.r.now()
-		return s.later(rec, notice.SweepPostponed, now.Add(s.untilLook(now.Sub(rec.GivenUpAt))), rec.Probes, "people have it", nil)
+		return s.postponeAndReport(rec, notice.SweepPostponed, now.Add(untilLook(now.Sub(rec.GivenUpAt))), rec.Probes,
+			"people have it", nil)
 	}
 	why := "a call with its key would go on with it"
 	if op.OnAbandoned == nil || s.opts.DryRun {
-		return s.wait(rec, op, notice.Abandoned, op.GiveUpAfter, rec.Probes, why, nil)
+		return s.postponeOrGiveUp(rec, op, notice.Abandoned, op.GiveUpAfter, rec.Probes, why, nil)
 	}
 	if poison(rec, op) {
 		return s.giveUp(rec, "the latest sweep that called OnAbandoned recorded nothing of it", nil)
 	}
 	if s.over(s.asking) {
-		s.leave()
+		s.countLeft()
 		return nil
 	}
-	held, err := s.hold(rec)
+	held, err := s.postponeForCall(rec)
 	if err != nil {
 		return err
 	}
@@ -167,53 +167,15 @@ func (s *sweep) abandoned(rec *idem.Record, op Operation) error {
 	}
 	var moved error
 	if err == nil && held.Probes == 1 { // however old it is: this may help
-		moved = s.later(held, notice.Abandoned, s.r.now().Add(s.backoff(1)), 1, why, nil)
+		moved = s.postponeAndReport(held, notice.Abandoned, s.r.now().Add(backoff(1)), 1, why, nil)
 	} else {
-		moved = s.wait(held, op, notice.Abandoned, s.backoff(held.Probes), held.Probes, why, err)
+		moved = s.postponeOrGiveUp(held, op, notice.Abandoned, backoff(held.Probes), held.Probes, why, err)
 	}
-	if protocol.Answers(moved) { // the work goes on already
+	if isAnswer(moved) { // the work goes on already
 		s.did(notice.Abandoned, held, held.State, why, err)
 		return nil
 	}
 	return moved
-}
-
-// wait leaves the record to a later sweep, or to people if it has waited long enough.
-func (s *sweep) wait(rec *idem.Record, op Operation, kind notice.Kind, pause time.Duration, probes int, why string, cause error) error {
-	now := s.r.now()
-	giveUpAt := since(rec).Add(op.GiveUpAfter)
-	if !now.Before(giveUpAt) || kind == notice.Probed && op.GiveUpProbes > 0 && probes >= op.GiveUpProbes {
-		if rec.State == idem.Unknown {
-			why += s.attemptsOver(rec, op)
-		}
-		return s.giveUp(rec, why, cause)
-	}
-	due := now.Add(pause)
-	if due.After(giveUpAt) {
-		due = giveUpAt
-	}
-	return s.later(rec, kind, due, probes, why, cause)
-}
-
-func (s *sweep) later(rec *idem.Record, kind notice.Kind, due time.Time, probes int, why string, cause error) error {
-	if _, err := s.postpone(rec, due, probes); err != nil {
-		return err
-	}
-	s.did(kind, rec, rec.State, why, cause)
-	return nil
-}
-
-// hold postpones the record for the time of a call, so that another sweep does not make the
-// same one. If the call ends the process, the next sweep leaves the record alone as long as
-// it would without an answer.
-func (s *sweep) hold(rec *idem.Record) (*idem.Record, error) {
-	probes := rec.Probes + 1
-	return s.postpone(rec, s.r.now().Add(max(s.asking+s.r.opts.Margin, s.backoff(probes))), probes)
-}
-
-// postpone writes when the record is due next, and returns it as it is then.
-func (s *sweep) postpone(rec *idem.Record, due time.Time, probes int) (*idem.Record, error) {
-	return s.move(rec, protocol.Postponement{Due: due, Probes: probes, GivenUpAt: rec.GivenUpAt})
 }
 
 // get reads a record, in its share of the sweep's time.
@@ -223,51 +185,7 @@ func (s *sweep) get(id string) (*idem.Record, error) {
 	return s.r.store.Get(ctx, id)
 }
 
-// move writes a postponement of the record as it was read, and the same again if its reply
-// was lost. An attempt that was parked may go on and write in between: as long as nobody else
-// has postponed the record, that is the same question.
-func (s *sweep) move(rec *idem.Record, p protocol.Postponement) (*idem.Record, error) {
-	for n := 1; ; n++ {
-		err := s.postponed(rec, &p)
-		if err == nil {
-			return p.Apply(rec, s.r.now())
-		}
-		if !protocol.Answers(err) || rec.State != idem.Unknown || rec.Sweep == "" || n == maxRounds {
-			return nil, err
-		}
-		next, _ := s.get(rec.ID)
-		if next == nil || next.State != idem.Unknown || next.Sweep != rec.Sweep {
-			return nil, err
-		}
-		rec = next
-	}
-}
-
-func (s *sweep) postponed(rec *idem.Record, p *protocol.Postponement) error {
-	p.ID, p.Seen, p.SeenSweep, p.Sweep = rec.ID, rec.Write, rec.Sweep, newID()
-	if s.opts.DryRun {
-		return nil
-	}
-	ctx, cancel := s.share(s.ctx)
-	defer cancel()
-	return again(ctx, func() error { return s.r.store.Postpone(ctx, s.r.now(), *p) })
-}
-
-// backoff is the pause after the n-th probe: between half and all of what has doubled
-// ("equal jitter", https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
-func (s *sweep) backoff(n int) time.Duration {
-	d := s.opts.Backoff
-	for range n - 1 {
-		if d >= s.opts.MaxBackoff/2 {
-			d = s.opts.MaxBackoff
-			break
-		}
-		d *= 2
-	}
-	return d/2 + rand.N(d/2+1)
-}
-
-func (s *sweep) by(why string) By { return By{Who: s.opts.Who, Why: shortened(why)} }
+func (s *sweep) by(why string) Change { return Change{Actor: s.opts.Who, Reason: shortened(why)} }
 
 // shortened is the text at a length that a record of a change and a message can have.
 func shortened(text string) string {

@@ -10,9 +10,9 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Letters is what a [Store] does for dead letters: a *dynamostore.Questions has it, a
+// DeadLetterStore is what a [Store] does for dead letters: a *dynamostore.Questions has it, a
 // *memstore.Store is without it.
-type Letters interface {
+type DeadLetterStore interface {
 	// Requeue has a dead letter of the outbox sent again, if it is as it was read, and writes the
 	// entry with that, or before it as Unconfirmed.
 	Requeue(ctx context.Context, e *outbox.Entry, a protocol.Audit) error
@@ -20,13 +20,13 @@ type Letters interface {
 
 // Requeue has a dead letter of the outbox sent again, from its first try on, under the same id.
 // The change is in the history of the record whose operation has published it. A message that
-// is no dead letter any more as it was read gives [ErrNotFound]. [By.Seen] is not used. A store
-// without [Letters] gives errors.ErrUnsupported.
-func (r *Reconciler) Requeue(ctx context.Context, e *outbox.Entry, by By) error {
+// is no dead letter any more as it was read gives [ErrNotFound]. [Change.IfWrite] is not used. A store
+// without [DeadLetterStore] gives errors.ErrUnsupported.
+func (r *Reconciler) Requeue(ctx context.Context, e *outbox.Entry, by Change) error {
 	if err := by.check(); err != nil {
 		return err
 	}
-	letters, ok := r.store.(Letters)
+	letters, ok := r.store.(DeadLetterStore)
 	if !ok {
 		return fmt.Errorf("reconcile: the store %T has no dead letters: use a *dynamostore.Questions: %w", r.store, errors.ErrUnsupported)
 	}

@@ -32,11 +32,11 @@ func TestWhoHasADeadLetterSentAgainIsKept(t *testing.T) {
 	e := &outbox.Entry{Record: "acme#refund#1", Message: outbox.Message{ID: "m-1", Destination: "orders"}}
 	require.NoError(t, rc.Requeue(t.Context(), e, alice))
 	a := l.noted[0]
-	require.Equal(t, []string{"acme#refund#1", alice.Who, alice.Why, "message m-1 to orders"}, []string{a.ID, a.Who, a.Why, a.What})
+	require.Equal(t, []string{"acme#refund#1", alice.Actor, alice.Reason, "message m-1 to orders"}, []string{a.ID, a.Who, a.Why, a.What})
 	require.Equal(t, protocol.ChangeRequeued, a.Change)
 	require.False(t, a.ExpiresAt.IsZero())
 
 	var mistake *idem.ConfigError
-	require.ErrorAs(t, rc.Requeue(t.Context(), e, reconcile.By{Who: "alice"}), &mistake)
+	require.ErrorAs(t, rc.Requeue(t.Context(), e, reconcile.Change{Actor: "alice"}), &mistake)
 	require.ErrorIs(t, r.reconciler().Requeue(t.Context(), e, alice), errors.ErrUnsupported, "a store without an outbox")
 }

@@ -41,8 +41,8 @@ type Filter struct {
 	Limit int
 }
 
-// Listing is one page of a list.
-type Listing struct {
+// Page is one page of a list.
+type Page struct {
 	// Records of the page, each as it was read. A claim has no OpenSince: it is without an outcome
 	// since the end of its lease.
 	Records []*idem.Record
@@ -61,18 +61,18 @@ type Listing struct {
 // of the index for a page. Claims that are not watched are not in the index.
 //
 // The first page is "".
-func (r *Reconciler) List(ctx context.Context, f Filter, page string) (Listing, error) {
+func (r *Reconciler) List(ctx context.Context, f Filter, page string) (Page, error) {
 	if f.Limit < 0 {
-		return Listing{}, &idem.ConfigError{What: "filter", Problem: fmt.Sprintf("Limit is %d: it cannot be negative", f.Limit)}
+		return Page{}, &idem.ConfigError{What: "filter", Problem: fmt.Sprintf("Limit is %d: it cannot be negative", f.Limit)}
 	}
 	if f.Limit == 0 {
 		f.Limit = DefaultListed
 	}
 	shard, at, err := parsePage(page)
 	if err != nil {
-		return Listing{}, err
+		return Page{}, err
 	}
-	var l Listing
+	var l Page
 	for shard < protocol.Shards {
 		limit := min(f.Limit-len(l.Records), maxRead-l.Read)
 		if limit <= 0 {
@@ -82,11 +82,11 @@ func (r *Reconciler) List(ctx context.Context, f Filter, page string) (Listing, 
 		q := protocol.DueQuery{Shard: shard, Until: never, Page: at, Limit: limit}
 		due, err := r.due(ctx, f, q, maxRead-l.Read)
 		if err != nil {
-			return Listing{}, err
+			return Page{}, err
 		}
 		l.Read += len(due.IDs)
 		if err := r.read(ctx, f, due.IDs, &l); err != nil {
-			return Listing{}, err
+			return Page{}, err
 		}
 		if at = due.Next; at == "" {
 			shard++
@@ -131,7 +131,7 @@ func parsePage(page string) (shard int, at string, err error) {
 }
 
 // read adds those of the records that the filter lets through.
-func (r *Reconciler) read(ctx context.Context, f Filter, ids []string, l *Listing) error {
+func (r *Reconciler) read(ctx context.Context, f Filter, ids []string, l *Page) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !f.names(id) })
 	found := make([]*idem.Record, len(ids))
 	unreadable := make([]bool, len(ids))

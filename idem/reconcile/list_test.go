@@ -105,7 +105,7 @@ func TestAllOfATenantIsForgotten(t *testing.T) {
 			}
 			found++
 			by := alice
-			by.Seen = rec.Write
+			by.IfWrite = rec.Write
 			err := rc.Forget(t.Context(), rec.ID, by)
 			if !old.Matches(rec) {
 				require.ErrorIs(t, err, reconcile.ErrOpen)

@@ -32,7 +32,7 @@ func (r *Reconciler) StepResult(ctx context.Context, rec *idem.Record, step stri
 // Results of steps that lie beside the record stay until its retention is over, and
 // published messages until theirs is. The record is removed before the parts of a large
 // result. Parts that an error leaves expire, in DynamoDB a day after the retention.
-func (r *Reconciler) Forget(ctx context.Context, id string, by By) error {
+func (r *Reconciler) Forget(ctx context.Context, id string, by Change) error {
 	if err := by.check(); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (r *Reconciler) Forget(ctx context.Context, id string, by By) error {
 		err = r.store.Forget(ctx, r.now(), protocol.Erasure{
 			ID: id, Seen: rec.Write, Audit: r.audit(rec, by, protocol.ChangeForgotten, idem.Absent, ""),
 		})
-		if !protocol.Answers(err) {
+		if !isAnswer(err) {
 			return err
 		}
 	}
@@ -63,7 +63,7 @@ func (r *Reconciler) Forget(ctx context.Context, id string, by By) error {
 
 // History returns the changes of the record by people, webhooks and sweeps, the earliest
 // first. One whose entry cannot be read is a [protocol.ChangeUnreadable]. Of a call that has
-// parked it, the record's Failure and OpenSince tell. In a table without transactions a removal
+// parked it, the record's Failure and OpenSince tell. In a table without transactions a change
 // may stay Unconfirmed: see [protocol.Audit].
 func (r *Reconciler) History(ctx context.Context, id string) ([]protocol.Audit, error) {
 	var all []protocol.Audit

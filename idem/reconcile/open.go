@@ -16,8 +16,8 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// Open says how many questions are open.
-type Open struct {
+// OpenCount says how many questions are open.
+type OpenCount struct {
 	// Operation that they belong to; empty for all of them together.
 	Operation string
 	// Count is how many they are.
@@ -29,7 +29,7 @@ type Open struct {
 }
 
 // Counts has them as metrics, by the names of package schema.
-func (o Open) Counts() iter.Seq2[string, int] {
+func (o OpenCount) Counts() iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {
 		age := time.Duration(0)
 		if !o.Oldest.IsZero() {
@@ -52,8 +52,8 @@ func (o Open) Counts() iter.Seq2[string, int] {
 // those that it had counted in an earlier call and did not come to, some of which may be settled
 // since. There may be more, and older ones. The next call gets further. It remembers up to 32,768
 // questions.
-func (r *Reconciler) OpenQuestions(ctx context.Context) ([]Open, error) {
-	c := &counting{r: r, all: Open{read: r.now()}, by: map[string]Open{}, reading: make(chan struct{}, readers)}
+func (r *Reconciler) OpenQuestions(ctx context.Context) ([]OpenCount, error) {
+	c := &counting{r: r, all: OpenCount{read: r.now()}, by: map[string]OpenCount{}, reading: make(chan struct{}, readers)}
 	var g sync.WaitGroup
 	for shard := range protocol.Shards {
 		g.Go(func() {
@@ -65,7 +65,7 @@ func (r *Reconciler) OpenQuestions(ctx context.Context) ([]Open, error) {
 		})
 	}
 	g.Wait()
-	answers := []Open{c.all}
+	answers := []OpenCount{c.all}
 	for _, name := range r.operations(c.by, c.failed == nil) {
 		o := c.by[name]
 		o.Operation, o.read = name, c.all.read
@@ -80,8 +80,8 @@ type counting struct {
 	reading chan struct{} // a place for each that reads, in turn
 
 	mu     sync.Mutex
-	all    Open
-	by     map[string]Open
+	all    OpenCount
+	by     map[string]OpenCount
 	failed error
 }
 
@@ -201,7 +201,7 @@ func (c *counting) add(id string, k known, m memory) {
 
 // operations are the names of those that have open questions, and if all were counted, also of
 // those that had some.
-func (r *Reconciler) operations(by map[string]Open, all bool) []string {
+func (r *Reconciler) operations(by map[string]OpenCount, all bool) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name := range by {
@@ -213,7 +213,7 @@ func (r *Reconciler) operations(by map[string]Open, all bool) []string {
 	return slices.Sorted(maps.Keys(r.counted))
 }
 
-func (o *Open) add(since time.Time) {
+func (o *OpenCount) add(since time.Time) {
 	o.Count++
 	if o.Oldest.IsZero() || since.Before(o.Oldest) {
 		o.Oldest = since

@@ -119,7 +119,7 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 	count(42, 43)
 	count(42, 3)
 
-	by := reconcile.By{Who: "alice", Why: "re_1"}
+	by := reconcile.Change{Actor: "alice", Reason: "re_1"}
 	require.NoError(t, rc.Resolve(t.Context(), key(1).ID(), reconcile.Resolution{To: idem.Completed}, by))
 	count(41, 3)
 	rec := r.Record(key(2))
@@ -171,12 +171,12 @@ func TestOpenQuestionsOfAShardThatCannotBeReadStayOpen(t *testing.T) {
 			require.Equal(t, was.Oldest, open[i].Oldest)
 		}
 	}
-	require.NoError(t, rc.Resolve(t.Context(), others[0], reconcile.Resolution{To: idem.Completed}, reconcile.By{Who: "alice", Why: "re_1"}))
+	require.NoError(t, rc.Resolve(t.Context(), others[0], reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "alice", Reason: "re_1"}))
 	open, err := rc.OpenQuestions(t.Context())
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	require.Equal(t, all[0].Count-1, open[0].Count)
 	down.later = true // the shard's first page is read, and the next one is not
-	require.NoError(t, rc.Resolve(t.Context(), old, reconcile.Resolution{To: idem.Completed}, reconcile.By{Who: "alice", Why: "re_2"}))
+	require.NoError(t, rc.Resolve(t.Context(), old, reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "alice", Reason: "re_2"}))
 	down.add = old
 	open, err = rc.OpenQuestions(t.Context())
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)

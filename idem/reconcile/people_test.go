@@ -26,7 +26,7 @@ func TestPeopleCanEndWhatNobodyCallsFor(t *testing.T) {
 	for _, way := range []string{"have the client send it again", "OnAbandoned", "idemctl resolve --again"} {
 		require.Contains(t, r.people[0].Help, way)
 	}
-	r.over(key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "returned by hand"}, Undone: true})
+	r.over(key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "returned by hand"}, CompensatedManually: true})
 	require.Equal(t, idem.Failed, r.Record(key).State)
 	require.Zero(t, r.Record(key).Due)
 }

@@ -24,21 +24,22 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 		// Who said it would say the same again.
 		return s.giveUp(rec, "the handler cannot go on with what was said of "+strings.Join(unread(rec), ", "), nil)
 	case op.Probe == nil:
-		return s.wait(rec, op, notice.SweepPostponed, op.GiveUpAfter, rec.Probes, "nobody can be asked about it", nil)
+		return s.postponeOrGiveUp(rec, op, notice.SweepPostponed, op.GiveUpAfter, rec.Probes,
+			"nobody can be asked about it", nil)
 	case s.opts.DryRun:
 		s.did(notice.Probed, rec, rec.State, "the provider would be asked", nil)
 		return nil
 	case poison(rec, op):
 		return s.giveUp(rec, "the latest sweep that asked the provider recorded no answer", nil)
 	case s.over(s.asking):
-		s.leave()
+		s.countLeft()
 		return nil
 	}
 	var held *idem.Record
 	var unasked error
 	var asked time.Time
 	answer, err := s.circuits[op.Provider].Execute(func() (Answer, error) {
-		if held, unasked = s.hold(rec); unasked != nil {
+		if held, unasked = s.postponeForCall(rec); unasked != nil {
 			return Answer{}, errUnasked
 		}
 		asked = s.r.now()
@@ -57,9 +58,12 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	case held == nil:
 		// It is asked once more before people get it, unless the provider is gone for long.
 		op.GiveUpAfter = twice(op.GiveUpAfter)
-		return s.wait(rec, op, notice.SweepPostponed, s.backoff(max(rec.Probes, 1)), rec.Probes, fmt.Sprintf("%s has left %d probes in a row without an answer, and is asked one question in %v", op.Provider, openAfter, openFor), err)
+		return s.postponeOrGiveUp(rec, op, notice.SweepPostponed, backoff(max(rec.Probes, 1)), rec.Probes,
+			fmt.Sprintf("%s has left %d probes in a row without an answer, and is asked one question in %v",
+				op.Provider, openAfter, openFor), err)
 	case err != nil:
-		return s.wait(held, op, notice.Probed, s.backoff(held.Probes), held.Probes, "the probe gave no answer", err)
+		return s.postponeOrGiveUp(held, op, notice.Probed, backoff(held.Probes), held.Probes,
+			"the probe gave no answer", err)
 	}
 	switch answer.kind {
 	case resolved:
@@ -67,11 +71,11 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	case cannotBeKnown:
 		return s.giveUp(held, "it cannot be known: "+answer.reason, nil)
 	}
-	pause := s.backoff(held.Probes)
+	pause := backoff(held.Probes)
 	if answer.after > 0 {
 		pause = min(answer.after, op.GiveUpAfter)
 	}
-	return s.wait(held, op, notice.Probed, pause, held.Probes, "the provider does not know yet", nil)
+	return s.postponeOrGiveUp(held, op, notice.Probed, pause, held.Probes, "the provider does not know yet", nil)
 }
 
 func twice(d time.Duration) time.Duration { return 2 * min(d, math.MaxInt64/2) }
@@ -109,16 +113,18 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 	case errors.Is(err, ErrTooEarly):
 		// Just after that time: on the dot it would be too early again.
 		due := rec.LeaseUntil.Add(s.r.opts.Margin + time.Millisecond)
-		return s.wait(rec, op, notice.SweepPostponed, due.Sub(s.r.now()), rec.Probes, why+", and its attempt may still be running", nil)
+		return s.postponeOrGiveUp(rec, op, notice.SweepPostponed, due.Sub(s.r.now()), rec.Probes,
+			why+", and its attempt may still be running", nil)
 	case errors.Is(err, ErrNotUndone), errors.Is(err, ErrStepsUnnamed):
 		return s.giveUp(rec, why+": "+err.Error(), err)
 	case a.err != nil, errors.As(err, &config), errors.As(err, &large):
 		return s.giveUp(rec, why+", with an outcome that cannot be recorded", err)
-	case protocol.Answers(err), s.ctx.Err() != nil:
+	case isAnswer(err), s.ctx.Err() != nil:
 		return err
 	}
 	// A store that never takes it must not keep it from people.
-	return s.wait(rec, op, notice.Probed, s.backoff(rec.Probes), rec.Probes, why+", which could not be recorded", err)
+	return s.postponeOrGiveUp(rec, op, notice.Probed, backoff(rec.Probes), rec.Probes,
+		why+", which could not be recorded", err)
 }
 
 func said(res Resolution) string {

@@ -281,7 +281,7 @@ func TestALateAnswerChangesNothing(t *testing.T) {
 			r.killed(key)
 			r.lapse()
 			s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-				require.NoError(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 7, reconcile.By{Who: "alice", Why: "the console"}))
+				require.NoError(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 7, reconcile.Change{Actor: "alice", Reason: "the console"}))
 				return answer, nil
 			})
 			require.Equal(t, []notice.Kind{notice.SweepParked}, r.sweep(s))
@@ -307,7 +307,7 @@ func TestAnAnswerDoesNotSettleALaterAttempt(t *testing.T) {
 		if asked = append(asked, q.Attempt); len(asked) > 1 {
 			return reconcile.StillUnknown(0), nil
 		}
-		by := reconcile.By{Who: "alice", Why: "the console"}
+		by := reconcile.Change{Actor: "alice", Reason: "the console"}
 		require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, by))
 		_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
 		require.ErrorIs(t, err, errPlain)

@@ -51,7 +51,7 @@ func TestAnAnsweredQuestionIsNotLeftToPeopleAgain(t *testing.T) {
 	require.ErrorIs(t, err, errPlain)
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 	r.aged(s)
-	by := reconcile.By{Who: "alice", Why: "the provider's console says so"}
+	by := reconcile.Change{Actor: "alice", Reason: "the provider's console says so"}
 	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, by))
 	r.swept(s)
 	require.Len(t, r.people, 1, "they have answered minutes ago")

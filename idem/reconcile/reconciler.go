@@ -109,53 +109,56 @@ func wholeSecond(at time.Time) time.Time {
 // newID is an owner or a write id.
 func newID() string { return rand.Text() }
 
-// By says who changes a record, and why. It is kept with the change.
-type By struct {
-	// Who is a person or a program, such as an address or a function's name. Required.
-	Who string
-	// Why is for those who read it in a year. Required.
-	Why string
+// Change says who changes a record, and why. It is kept in the record's history.
+type Change struct {
+	// Actor is a person or a program, such as an address or a function's name. Required.
+	Actor string
+	// Reason is for those who read it in a year. Required.
+	Reason string
 	// Tool is what the change was made with, such as "console". Optional.
 	Tool string
-	// Seen is the Write of the record that the decision is about. If somebody has written
+	// IfWrite is the Write of the record that the decision is about. If somebody has written
 	// the record since, nothing is changed and the error is [ErrChanged]. Empty means the record as
 	// it is now. It is not kept.
-	Seen string
-	// ID names the decision for who makes it, such as a digest of a form: at most 64 letters,
-	// digits, - and _. [By.Made] finds its change in the history. Optional.
-	ID string
+	IfWrite string
+	// DecisionID names the decision for who makes it, such as a digest of a form: at most 64 letters,
+	// digits, - and _. [Change.Made] finds its change in the history. Optional.
+	DecisionID string
 }
 
-// Made reports whether the change is the decision with this ID.
-func (b By) Made(a protocol.Audit) bool { return b.ID != "" && strings.HasPrefix(a.Entry, b.ID+".") }
+// Made reports whether the entry is of the decision with this DecisionID.
+func (c Change) Made(a protocol.Audit) bool {
+	return c.DecisionID != "" && strings.HasPrefix(a.Entry, c.DecisionID+".")
+}
 
 // entry names a change, each try of a decision another one.
-func (b By) entry() string {
-	if b.ID == "" {
+func (c Change) entry() string {
+	if c.DecisionID == "" {
 		return newID()
 	}
-	return b.ID + "." + newID()
+	return c.DecisionID + "." + newID()
 }
 
-func (b By) check() error {
+func (c Change) check() error {
 	switch {
-	case strings.TrimSpace(b.Who) == "":
-		return &idem.ConfigError{What: "change", Problem: "By.Who is empty: say who makes it, such as a person's address or a function's name"}
-	case strings.TrimSpace(b.Why) == "":
-		return &idem.ConfigError{What: "change", Problem: "By.Why is empty: say why, for those who read it in a year"}
-	case len(b.Who) > maxText || len(b.Why) > maxText || len(b.Tool) > maxText:
-		return &idem.ConfigError{What: "change", Problem: fmt.Sprintf("By has a text of more than %d bytes: shorten it, and link to the rest", maxText)}
-	case len(b.ID) > maxID || strings.ContainsFunc(b.ID, func(r rune) bool {
+	case strings.TrimSpace(c.Actor) == "":
+		return &idem.ConfigError{What: "change", Problem: "Change.Actor is empty: say who makes it, such as a person's address or a function's name"}
+	case strings.TrimSpace(c.Reason) == "":
+		return &idem.ConfigError{What: "change", Problem: "Change.Reason is empty: say why, for those who read it in a year"}
+	case len(c.Actor) > maxText || len(c.Reason) > maxText || len(c.Tool) > maxText:
+		return &idem.ConfigError{What: "change", Problem: fmt.Sprintf("Change has a text of more than %d bytes: shorten it, and link to the rest", maxText)}
+	case len(c.DecisionID) > maxID || strings.ContainsFunc(c.DecisionID, func(r rune) bool {
 		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '-' && r != '_'
 	}):
-		return &idem.ConfigError{What: "change", Problem: fmt.Sprintf("By.ID is %q: use at most %d letters, digits, - and _, such as a digest", b.ID, maxID)}
+		return &idem.ConfigError{What: "change", Problem: fmt.Sprintf(
+			"Change.DecisionID is %q: use at most %d letters, digits, - and _, such as a digest", c.DecisionID, maxID)}
 	}
 	return nil
 }
 
 // about reports whether the record is the one that the change is about.
-func (b By) about(rec *idem.Record) error {
-	if b.Seen != "" && rec.Write != b.Seen {
+func (c Change) about(rec *idem.Record) error {
+	if c.IfWrite != "" && rec.Write != c.IfWrite {
 		return fmt.Errorf("%w: it is %s, attempt %d", ErrChanged, rec.State, rec.Attempt)
 	}
 	return nil
@@ -163,14 +166,14 @@ func (b By) about(rec *idem.Record) error {
 
 const maxText = 4 << 10
 
-// maxID bounds By.ID in bytes: a SHA-256 in hexadecimal fits.
+// maxID bounds Change.DecisionID in bytes: a SHA-256 in hexadecimal fits.
 const maxID = 64
 
 // audit is the entry of a change of the record.
-func (r *Reconciler) audit(rec *idem.Record, by By, change protocol.Change, to idem.State, ref string) *protocol.Audit {
+func (r *Reconciler) audit(rec *idem.Record, by Change, change protocol.Change, to idem.State, ref string) *protocol.Audit {
 	now := r.now()
 	return &protocol.Audit{
-		ID: rec.ID, Entry: by.entry(), At: now, Who: by.Who, Why: by.Why, Tool: by.Tool,
+		ID: rec.ID, Entry: by.entry(), At: now, Who: by.Actor, Why: by.Reason, Tool: by.Tool,
 		Change: change, From: rec.State, To: to, Attempt: rec.Attempt, Ref: ref,
 		ExpiresAt: now.Add(r.opts.AuditRetention),
 	}

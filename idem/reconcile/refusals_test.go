@@ -14,7 +14,7 @@ import (
 // Whoever is refused is told what to do.
 func TestRefusalsSayWhatToDo(t *testing.T) {
 	r := newRig(t)
-	rc, by, key := r.reconciler(), reconcile.By{Who: "alice", Why: "test"}, refund.Key("acme", "r-1")
+	rc, by, key := r.reconciler(), reconcile.Change{Actor: "alice", Reason: "test"}, refund.Key("acme", "r-1")
 	_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
 	require.Same(t, errPlain, err)
 	rec := r.Record(key)
@@ -31,8 +31,8 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	require.NoError(t, reconcile.Resolve(t.Context(), rc, key, 7, by))
 	err = reconcile.Resolve(t.Context(), rc, key, 8, by)
 	require.ErrorIs(t, err, reconcile.ErrNotUnknown)
-	require.ErrorContains(t, err, "resolved as completed before: set Resolution.Again")
-	again := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "no"}, Again: true}
-	require.ErrorContains(t, rc.Resolve(t.Context(), key.ID(), again, by), "Again is set, and By.Seen is empty")
+	require.ErrorContains(t, err, "resolved as completed before: set Resolution.Replace")
+	again := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "no"}, Replace: true}
+	require.ErrorContains(t, rc.Resolve(t.Context(), key.ID(), again, by), "Replace is set, and Change.IfWrite is empty")
 	require.NoError(t, rc.Resolve(t.Context(), key.ID(), again, r.seen(key)))
 }

@@ -45,7 +45,7 @@ type Report struct {
 	// Unreadable records are left as they are, and counted by each sweep until somebody has
 	// looked at them: see Problems. A newer version has written them, or they are damaged.
 	Unreadable int `json:"unreadable"`
-	// Failed records could not be handled: the store or People failed, see Problems.
+	// Failed records could not be handled: the store or Escalate failed, see Problems.
 	Failed int `json:"failed"`
 	// Skipped records were not due any more.
 	Skipped int `json:"skipped"`

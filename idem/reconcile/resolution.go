@@ -33,7 +33,7 @@ type Resolution struct {
 	// [CompletedWith] the result of the step's function, [CompletedWithoutResult] (an
 	// [idem.StepUnavailableError] for the handler, unless it is an [idem.StepEffect]),
 	// [FailedWith] or [NotExecuted]. The next call gets them as the steps' outcomes and goes on;
-	// only what was not executed runs again. All interrupted steps must be named, and with Again
+	// only what was not executed runs again. All interrupted steps must be named, and with Replace
 	// those of which the earlier resolution has said that they took effect or failed. Ask the
 	// provider with the step's token ([Step.Token]): it does not know the operation's. A step that took
 	// effect is undone like the others if the operation fails. The compensation of one that returns
@@ -41,19 +41,19 @@ type Resolution struct {
 	// step, and the result must be said then. A result of another type than the step's does so too.
 	// What an attempt has gone on with stays. Nil if there are none.
 	Steps map[string]Answer
-	// Undone says that what the steps did has been undone, by their compensations or by hand, and
+	// CompensatedManually says that what the steps did has been undone, by their compensations or by hand, and
 	// that this is the outcome all the same. Without it a [*NotUndoneError] refuses To Failed, and To
 	// Completed with a Result that is Failed, such as a refusal's response, for a record with
 	// compensations that have not run; and any To Completed for an operation that has failed and is
 	// being undone, or has been. There it may have a refusal to replay, but the provider's word that
 	// the operation took effect is none.
-	Undone bool
-	// Again lets it replace the resolution that [By].Seen names, as long as no attempt has
+	CompensatedManually bool
+	// Replace lets it replace the resolution that [Change].IfWrite names, as long as no attempt has
 	// claimed since. What an attempt has recorded itself cannot be replaced. What the earlier
 	// resolution has said of steps goes with it, and one that would change nothing is refused. The steps
 	// that the earlier one has removed, because it said [NotExecuted] of them, and all of them if it
 	// was to Completed or Failed, stay removed: a later attempt runs them again. What must be undone before To Failed is known all the same.
-	Again bool
+	Replace bool
 	// Attempt is the number of the attempt that the resolution is about. If the record is of
 	// another one by now, the resolution gives [ErrNotUnknown]. Set it if what was found out
 	// holds only for that attempt, for example that it had no effect. Zero means the one that
@@ -77,8 +77,8 @@ func (r Resolution) check() error {
 		return bad("Steps is given: only what is released goes on after its steps")
 	case r.Steps != nil && len(r.Steps) == 0:
 		return bad("Steps is empty: name the interrupted steps, or leave it nil if there are none")
-	case r.To == idem.Released && r.Undone:
-		return bad("Undone is set: what is released goes on with its steps, or with undoing them")
+	case r.To == idem.Released && r.CompensatedManually:
+		return bad("CompensatedManually is set: what is released goes on with its steps, or with undoing them")
 	case len(r.Ref) > maxReference:
 		return bad(fmt.Sprintf("Ref has %d bytes: use at most %d, or a digest of it", len(r.Ref), maxReference))
 	case !utf8.ValidString(r.Ref) || strings.ContainsFunc(r.Ref, unicode.IsControl):
@@ -137,13 +137,13 @@ var (
 	// ErrTooEarly: a resolution to Released came before the parked attempt's lease and
 	// margin were over.
 	ErrTooEarly = errors.New("reconcile: the parked attempt may still be running; resolve to released after its lease")
-	// ErrNotUndone: the resolution to Failed or Completed needs [Resolution.Undone]. Read a
+	// ErrNotUndone: the resolution to Failed or Completed needs [Resolution.CompensatedManually]. Read a
 	// [*NotUndoneError] for the steps.
 	ErrNotUndone = errors.New("reconcile: steps have not been undone")
 	// ErrStepsUnnamed: the resolution to Released does not say in [Resolution.Steps] what became of
 	// each interrupted step.
 	ErrStepsUnnamed = errors.New("reconcile: interrupted steps are not named")
-	// ErrChanged: somebody has written the record since it was looked at ([By.Seen]).
+	// ErrChanged: somebody has written the record since it was looked at ([Change.IfWrite]).
 	ErrChanged = errors.New("reconcile: the record has changed since it was looked at: look again")
 	// ErrOpen: the record to forget or to extend is an open question, or in progress.
 	ErrOpen = errors.New("reconcile: only a record that has ended can be forgotten")
@@ -164,9 +164,9 @@ type NotUndoneError struct {
 func (e *NotUndoneError) Error() string {
 	if e.To == idem.Completed {
 		return fmt.Sprintf("reconcile: the operation has failed: what the steps %q did has been undone, that of %q not yet: resolve it to failed, or to released, "+
-			"and the next attempt goes on undoing; if it has a result to replay all the same, such as a refusal's response, undo the rest by hand and set Resolution.Undone", e.Undone, e.Steps)
+			"and the next attempt goes on undoing; if it has a result to replay all the same, such as a refusal's response, undo the rest by hand and set Resolution.CompensatedManually", e.Undone, e.Steps)
 	}
-	return fmt.Sprintf("%v: %q: undo them by hand and set Resolution.Undone; or resolve to released and say in Resolution.Steps "+
+	return fmt.Sprintf("%v: %q: undo them by hand and set Resolution.CompensatedManually; or resolve to released and say in Resolution.Steps "+
 		"what an interrupted step did: the next attempt undoes them or continues", ErrNotUndone, e.Steps)
 }
 
@@ -191,7 +191,7 @@ func owing(rec *idem.Record, undone bool) (names []string) {
 }
 
 // toUndo lists the steps that must have been undone before the record can be resolved so: with
-// [Resolution.Undone] they are.
+// [Resolution.CompensatedManually] they are.
 func toUndo(rec *idem.Record, res Resolution) []string {
 	switch {
 	case res.To == idem.Completed && rec.Undoing():

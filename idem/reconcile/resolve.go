@@ -16,7 +16,7 @@ import (
 // Resolve records that the key's unknown operation completed with out, which later calls
 // get. Out must be the handler's result type. Resolve cannot check that, because the record
 // does not say which type it is. See [Reconciler.Resolve], which takes any resolution.
-func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out, by By) error {
+func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out, by Change) error {
 	if err := key.Err(); err != nil {
 		return err
 	}
@@ -42,12 +42,12 @@ func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out,
 // record does not say how many attempts are allowed ([idem.Operation.MaxAttempts]), nor that
 // the operation is declared not repeatable by now: such a claim gives [ErrNotUnknown] until a
 // call or a sweep, which know the declaration, has parked it.
-func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by By) error {
+func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by Change) error {
 	if err := errors.Join(res.check(), by.check()); err != nil {
 		return err
 	}
-	if res.Again && by.Seen == "" {
-		return &idem.ConfigError{What: "resolution", Problem: "Again is set, and By.Seen is empty: set it to the Write of the record whose resolution this one replaces, " +
+	if res.Replace && by.IfWrite == "" {
+		return &idem.ConfigError{What: "resolution", Problem: "Replace is set, and Change.IfWrite is empty: set it to the Write of the record whose resolution this one replaces, " +
 			"or it may replace a later decision"}
 	}
 	for round := range maxRounds {
@@ -67,7 +67,7 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 		if res.Attempt == 0 {
 			res.Attempt = rec.Attempt // of a later one nothing was found out
 		}
-		if err = r.resolve(ctx, rec, res, by); !protocol.Answers(err) {
+		if err = r.resolve(ctx, rec, res, by); !isAnswer(err) {
 			return err
 		}
 		// Somebody else wrote in between: look again.
@@ -76,7 +76,7 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 }
 
 // resolve records the outcome of the record as it was read.
-func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resolution, by By) error {
+func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resolution, by Change) error {
 	if err := r.refusal(rec, res, r.now()); err != nil {
 		return err
 	}
@@ -90,9 +90,9 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 		return fmt.Errorf("%w, which is over at %s", ErrTooEarly, rec.LeaseUntil.Add(r.opts.Margin).Format(time.RFC3339Nano))
 	case protocol.DoRefuse:
 		switch {
-		case rec.Resolved && !res.Again:
-			return fmt.Errorf("%w: this one was resolved as %s before: set Resolution.Again to replace that", ErrNotUnknown, rec.State)
-		case res.Again:
+		case rec.Resolved && !res.Replace:
+			return fmt.Errorf("%w: this one was resolved as %s before: set Resolution.Replace to replace that", ErrNotUnknown, rec.State)
+		case res.Replace:
 			return fmt.Errorf("%w: this one is %s by its attempt %d: a resolution can be replaced until an attempt has claimed, "+
 				"from then on what the attempt records counts", ErrNotUnknown, rec.State, rec.Attempt)
 		}
@@ -116,14 +116,14 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 		return fmt.Errorf("%w: this one was released before, and nothing would change: %s resolve it to completed or failed", ErrNotUnknown, other)
 	}
 	switch undoing := res.To == idem.Completed && rec.Undoing(); {
-	case !res.Undone && (undoing || len(toUndo(rec, res)) > 0):
+	case !res.CompensatedManually && (undoing || len(toUndo(rec, res)) > 0):
 		refused := &NotUndoneError{To: idem.Failed, Steps: notUndone(rec), Undone: owing(rec, true)}
 		if undoing {
 			refused.To = idem.Completed
 		}
 		return refused
-	case res.Undone && !res.fails() && !undoing:
-		return &idem.ConfigError{What: "resolution", Problem: "Undone is set, and the operation is not being undone, nor is the result a failed one: leave it out if it took effect, or resolve it to failed"}
+	case res.CompensatedManually && !res.fails() && !undoing:
+		return &idem.ConfigError{What: "resolution", Problem: "CompensatedManually is set, and the operation is not being undone, nor is the result a failed one: leave it out if it took effect, or resolve it to failed"}
 	}
 	return nil
 }
@@ -197,12 +197,12 @@ func (r *Reconciler) allows(rec *idem.Record, res Resolution, now time.Time) pro
 	if rec.State == idem.InProgress && (!rec.Lapsed(now, r.opts.Margin) || rec.Repeat == idem.Repeatable && !rec.Interrupted() && !rec.Accepted()) {
 		return protocol.DoRefuse
 	}
-	ev := protocol.Event{Kind: protocol.EventResolve, Seen: rec.Write, To: res.To, Margin: r.opts.Margin, Again: res.Again}
+	ev := protocol.Event{Kind: protocol.EventResolve, Seen: rec.Write, To: res.To, Margin: r.opts.Margin, Again: res.Replace}
 	return protocol.Next(rec, ev, now).Do
 }
 
 // lapse parks a lapsed claim. The owner stays: its late outcome still counts.
-func (r *Reconciler) lapse(rec *idem.Record, ev protocol.Event, by By) protocol.Settlement {
+func (r *Reconciler) lapse(rec *idem.Record, ev protocol.Event, by Change) protocol.Settlement {
 	s := protocol.Lapse(rec, ev, newID(), "a sweep")
 	s.Audit = r.audit(rec, by, protocol.ChangeParked, idem.Unknown, "")
 	return s
@@ -232,9 +232,15 @@ func again(ctx context.Context, write func() error) (err error) {
 	return err
 }
 
-func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by By) protocol.Settlement {
+// isAnswer reports whether the store has answered what the record is.
+func isAnswer(err error) bool {
+	var conflict *protocol.ConflictError
+	return errors.As(err, &conflict)
+}
+
+func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by Change) protocol.Settlement {
 	s := protocol.Settlement{
-		ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Owner: newID(), Again: res.Again, Sealed: rec.Sealed,
+		ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Owner: newID(), Again: res.Replace, Sealed: rec.Sealed,
 		Ending: protocol.Ending{State: res.To, Failure: res.Failure, Ref: res.Ref, ExpiresAt: r.expiry(rec)},
 		Audit:  r.audit(rec, by, protocol.ChangeResolved, res.To, res.Ref),
 	}
@@ -259,7 +265,7 @@ func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by By) protoco
 			s.ClearSteps = append(s.ClearSteps, name)
 		}
 	}
-	if res.To == idem.Completed && !res.Undone {
+	if res.To == idem.Completed && !res.CompensatedManually {
 		for _, name := range notUndone(rec) {
 			s.Steps = append(s.Steps, protocol.StepWrite{
 				Name: name, Omitted: true, Compensates: true, Failure: &idem.Failure{Message: "a resolution to completed has not kept its result"},

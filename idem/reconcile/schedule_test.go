@@ -238,8 +238,8 @@ func (s *trip) reconciler(store reconcile.Store) *reconcile.Reconciler {
 func (s *trip) sweeper() *reconcile.Sweeper {
 	store, _ := s.net()
 	sw, err := reconcile.NewSweeper(s.reconciler(store), &reconcile.SweepOptions{
-		Concurrency: 2, Backoff: 10 * time.Second, MaxBackoff: time.Minute, Log: slog.New(slog.DiscardHandler),
-		People: func(_ context.Context, g reconcile.GivenUp) error {
+		Concurrency: 2, Log: slog.New(slog.DiscardHandler),
+		Escalate: func(_ context.Context, g reconcile.Escalation) error {
 			s.do("told", func() { s.told[g.Message]++ })
 			return nil
 		},
@@ -285,14 +285,14 @@ func (s *trip) operator() {
 	case refunded:
 		return
 	case byHand:
-		res.To, res.Failure, res.Undone = idem.Failed, &idem.Failure{Message: "by hand"}, true
+		res.To, res.Failure, res.CompensatedManually = idem.Failed, &idem.Failure{Message: "by hand"}, true
 	case paid:
 		out, err := reconcile.Encode("paid")
 		require.NoError(s.t, err)
 		res.To, res.Result = idem.Completed, &out
 	}
 	s.pause(3 * time.Second)
-	err = r.Resolve(context.Background(), s.key.ID(), res, reconcile.By{Who: "alice", Why: "the provider says so"})
+	err = r.Resolve(context.Background(), s.key.ID(), res, reconcile.Change{Actor: "alice", Reason: "the provider says so"})
 	if err != nil { // perhaps it has landed
 		rec, gerr := s.store.Get(context.Background(), s.key.ID())
 		require.NoError(s.t, gerr)
@@ -313,7 +313,7 @@ func (s *trip) keeper() {
 	r := s.reconciler(store)
 	for range 8 {
 		s.pause(time.Minute)
-		_ = r.Extend(context.Background(), s.key.ID(), time.Now().Add(dispute), reconcile.By{Who: "carol", Why: "a dispute"})
+		_ = r.Extend(context.Background(), s.key.ID(), time.Now().Add(dispute), reconcile.Change{Actor: "carol", Reason: "a dispute"})
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 )
 
 // seen is alice after she has looked at the record.
-func (r *rig) seen(key idem.Key) reconcile.By {
+func (r *rig) seen(key idem.Key) reconcile.Change {
 	by := alice
-	by.Seen = r.Record(key).Write
+	by.IfWrite = r.Record(key).Write
 	return by
 }
 
@@ -56,7 +56,7 @@ func TestADecisionIsAboutTheRecordThatWasSeen(t *testing.T) {
 		r := newRig(t)
 		r.end(key, nil)
 		by := alice
-		by.Seen = "another"
+		by.IfWrite = "another"
 		require.ErrorIs(t, r.reconciler().Forget(t.Context(), key.ID(), by), reconcile.ErrChanged)
 		require.NoError(t, r.reconciler().Forget(t.Context(), key.ID(), r.seen(key)))
 	})
@@ -69,17 +69,17 @@ func TestADecisionIsFoundInTheHistoryByItsID(t *testing.T) {
 	r.lapse()
 	for _, id := range []string{"a b", "a#b", "a.b", "\u00e4", strings.Repeat("a", 65)} {
 		by := alice
-		by.ID = id
+		by.DecisionID = id
 		var mistake *idem.ConfigError
 		require.ErrorAs(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, by), &mistake, id)
 	}
 	named, other := alice, alice
-	named.ID, other.ID = "form-1", "form-10"
+	named.DecisionID, other.DecisionID = "form-1", "form-10"
 	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, named))
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Again: true}, r.seen(key)))
+	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Replace: true}, r.seen(key)))
 	history, err := rc.History(t.Context(), key.ID())
 	require.NoError(t, err)
-	made := func(by reconcile.By) (all []bool) {
+	made := func(by reconcile.Change) (all []bool) {
 		for _, a := range history {
 			all = append(all, by.Made(a))
 		}

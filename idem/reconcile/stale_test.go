@@ -45,7 +45,7 @@ func TestAResolutionIsAboutTheAttemptThatItNames(t *testing.T) {
 	key := refund.Key("acme", "r-1")
 	r.killed(key)
 	r.lapse()
-	by := reconcile.By{Who: "alice", Why: "the provider's console says so"}
+	by := reconcile.Change{Actor: "alice", Reason: "the provider's console says so"}
 	first := reconcile.Resolution{To: idem.Released, Attempt: r.Record(key).Attempt}
 	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), first, by))
 	r.killed(key)
@@ -64,9 +64,9 @@ func TestAResolutionIsAboutTheAttemptThatItFound(t *testing.T) {
 	key := refund.Key("acme", "r-1")
 	r.killed(key)
 	r.lapse()
-	by := reconcile.By{Who: "alice", Why: "the provider's console says so"}
+	by := reconcile.Change{Actor: "alice", Reason: "the provider's console says so"}
 	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
-		require.NoError(t, r.reconciler().Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.By{Who: "webhook", Why: "charge.failed"}))
+		require.NoError(t, r.reconciler().Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "webhook", Reason: "charge.failed"}))
 		_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
 		require.ErrorIs(t, err, errPlain)
 		return c.Do(ctx)

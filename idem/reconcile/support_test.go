@@ -39,7 +39,7 @@ type rig struct {
 
 	mu      sync.Mutex
 	notices []notice.Notice
-	people  []reconcile.GivenUp
+	people  []reconcile.Escalation
 	refuse  error // of People
 }
 
@@ -76,8 +76,8 @@ func (r *rig) reconciler() *reconcile.Reconciler {
 // sweeper has the options, and people that take what they are sent.
 func (r *rig) sweeper(o reconcile.SweepOptions) *reconcile.Sweeper {
 	r.t.Helper()
-	if o.People == nil {
-		o.People = func(_ context.Context, g reconcile.GivenUp) error {
+	if o.Escalate == nil {
+		o.Escalate = func(_ context.Context, g reconcile.Escalation) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.people = append(r.people, g)

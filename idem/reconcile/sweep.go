@@ -26,12 +26,12 @@ func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 	listing := ctx
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
-		reserve := min(s.opts.Reserve, left/4)
-		x.end = deadline.Add(-reserve)
+		last := min(reserve, left/4)
+		x.end = deadline.Add(-last)
 		x.asking = min(x.asking, left/2)
 		var cancel, stop context.CancelFunc
 		// A store that hangs must not keep the report.
-		x.ctx, cancel = context.WithDeadline(ctx, deadline.Add(-reserve/4))
+		x.ctx, cancel = context.WithDeadline(ctx, deadline.Add(-last/4))
 		defer cancel()
 		listing, stop = context.WithDeadline(ctx, x.end)
 		defer stop()
@@ -47,7 +47,7 @@ type sweep struct {
 	*Sweeper
 	ctx    context.Context
 	end    time.Time     // nothing is begun later; zero for no end
-	asking time.Duration // for a call of Probe, OnAbandoned and People
+	asking time.Duration // for a call of Probe, OnAbandoned and Escalate
 
 	workers sync.WaitGroup
 
@@ -105,7 +105,7 @@ func (s *sweep) list(ctx context.Context) error {
 		at := turn[0]
 		turn = turn[1:]
 		asking, cancel := s.share(ctx)
-		page, err := s.r.store.Due(asking, protocol.DueQuery{Shard: at.shard, Until: until, Page: at.page, Limit: s.opts.PageSize})
+		page, err := s.r.store.Due(asking, protocol.DueQuery{Shard: at.shard, Until: until, Page: at.page, Limit: pageSize})
 		cancel()
 		switch {
 		case ctx.Err() != nil:

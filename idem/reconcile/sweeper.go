@@ -15,28 +15,29 @@ import (
 const (
 	// DefaultConcurrency is how many records of a provider are handled at once.
 	DefaultConcurrency = 8
-	// DefaultPageSize is how many records of a shard are listed at a time.
-	DefaultPageSize = 25
 	// DefaultProbeTimeout covers a request to a provider and a repetition.
 	DefaultProbeTimeout = 10 * time.Second
-	// DefaultReserve is for the writes after the last answer.
-	DefaultReserve = 3 * time.Second
-	// DefaultBackoff is the first pause between two probes, DefaultMaxBackoff the longest.
-	DefaultBackoff    = time.Minute
-	DefaultMaxBackoff = time.Hour
 	// DefaultGiveUpAfter is the age at which people get a question that nobody can be
 	// asked about.
 	DefaultGiveUpAfter = 15 * time.Minute
 	// DefaultProbeAge is that age where there is a probe: longer than most outages of
 	// providers, and within the day in which clients commonly retry.
 	DefaultProbeAge = 4 * time.Hour
-	// DefaultExpireSegments is for a table of 300,000 items.
-	DefaultExpireSegments = 60
 
 	// openAfter is the number of probes in a row without an answer after which a provider's
 	// circuit opens. openFor is the time until one probe tries again.
 	openAfter = 5
 	openFor   = time.Minute
+
+	// pageSize is how many records of a shard are listed at a time; shards take turns.
+	pageSize = 25
+	// reserve is how long before its deadline a sweep stops, for the last writes. It is at most a
+	// quarter of the sweep's time.
+	reserve = 3 * time.Second
+	// firstBackoff is the pause after the first probe without an answer. It doubles with each
+	// further one, up to maxBackoff. A random part of up to half is taken off.
+	firstBackoff = time.Minute
+	maxBackoff   = time.Hour
 )
 
 // Operation is what a sweep knows about an operation. If it does not know an operation, it
@@ -68,51 +69,34 @@ type Operation struct {
 	// once more before that. While the circuit is open, the question waits for it until it
 	// is twice as old, and so it does if each call of Probe ends its process.
 	GiveUpAfter time.Duration
-	// GiveUpProbes is the number of probes after which people get it. Zero means no bound.
-	GiveUpProbes int
 }
 
 // SweepOptions of a sweeper. The zero value, and nil, mean the defaults.
 type SweepOptions struct {
 	// Operations that the sweep knows.
 	Operations []Operation
-	// People gets each question that is given up, at least once: again, with the same
-	// [GivenUp.Message], until it returns nil in time and that is recorded. [SendTo] makes
-	// one from a sender. Nil means that questions are only logged and noted in their records.
-	People func(ctx context.Context, g GivenUp) error
-	// Help tells people how to look at a question and how to resolve it, such as a link to
-	// a runbook. Empty means [DefaultHelp].
-	Help string
-	// TellMessages gives people the messages of errors, which may contain personal data.
+	// Escalate gets each question that is given up, at least once: again, with the same
+	// [Escalation.Message], until it returns nil in time and that is recorded. [SendTo] makes
+	// one from a sender. To link to a runbook of your own, set [Escalation.Help] before you send it.
+	// Nil means that questions are only logged and noted in their records.
+	Escalate func(ctx context.Context, g Escalation) error
+	// IncludeErrorMessages gives people the messages of errors, which may contain personal data.
 	// Otherwise they get only the type and the code.
-	TellMessages bool
-	// Who is the [By.Who] of the sweep's changes. Empty means "sweep".
+	IncludeErrorMessages bool
+	// Who is the [Change.Actor] of the sweep's changes. Empty means "sweep".
 	Who string
 	// Concurrency is how many records of a provider are handled at once. The operations that
 	// are not in Operations count together as one provider. A provider that answers slowly
 	// therefore takes no time from the others. Zero means [DefaultConcurrency].
 	Concurrency int
-	// PageSize is how many records of a shard are listed at a time; shards take turns.
-	// Zero means [DefaultPageSize].
-	PageSize int
-	// ProbeTimeout bounds a call of Probe, OnAbandoned and People. In a sweep with a
+	// ProbeTimeout bounds a call of Probe, OnAbandoned and Escalate. In a sweep with a
 	// deadline it is at most half of its time. Zero means [DefaultProbeTimeout].
 	ProbeTimeout time.Duration
-	// Reserve is how long before the context's deadline a sweep stops: the time for the
-	// last writes. It is at most a quarter of the time until the deadline. Zero means
-	// [DefaultReserve].
-	Reserve time.Duration
-	// Backoff is the pause after the first probe without an answer. It doubles with each
-	// further one, up to MaxBackoff. A random part of up to half is taken off. Zero means
-	// [DefaultBackoff] and [DefaultMaxBackoff].
-	Backoff, MaxBackoff time.Duration
 	// Expired, a *dynamostore.Remover, is for a table without TTL: it removes items that
-	// expired more than a day ago. Each sweep that has time left looks at up to 5,000 items
-	// of one of ExpireSegments parts of the table, drawn at random. A table needs a segment
-	// for each 5,000 items, and the report says if it has too few. Zero segments mean
-	// [DefaultExpireSegments]. Nil leaves expired items to TTL.
-	Expired        Remover
-	ExpireSegments int
+	// expired more than a day ago. Each sweep that has time left looks at some 5,000 items of the
+	// table, drawn at random, with at most some 100 requests for a small table. Nil leaves
+	// expired items to TTL.
+	Expired Remover
 	// DryRun writes nothing and asks nobody. It reports what a sweep would begin with.
 	DryRun bool
 	// Observer is told of each [Action] by its Kind, in a dry run of none. Nil for none.
@@ -143,44 +127,17 @@ func NewSweeper(r *Reconciler, o *SweepOptions) (*Sweeper, error) {
 	if o != nil {
 		s.opts = *o
 	}
-	for _, f := range []struct {
-		name string
-		n    *int
-		def  int
-	}{
-		{"Concurrency", &s.opts.Concurrency, DefaultConcurrency}, {"PageSize", &s.opts.PageSize, DefaultPageSize},
-		{"ExpireSegments", &s.opts.ExpireSegments, DefaultExpireSegments},
-	} {
-		if *f.n < 0 {
-			return bad("SweepOptions."+f.name, "is %d: it cannot be negative", *f.n)
-		}
-		if *f.n == 0 {
-			*f.n = f.def
-		}
+	if s.opts.Concurrency < 0 {
+		return bad("SweepOptions.Concurrency", "is %d: it cannot be negative", s.opts.Concurrency)
 	}
-	for _, f := range []struct {
-		name string
-		d    *time.Duration
-		def  time.Duration
-	}{
-		{"ProbeTimeout", &s.opts.ProbeTimeout, DefaultProbeTimeout}, {"Reserve", &s.opts.Reserve, DefaultReserve},
-		{"Backoff", &s.opts.Backoff, DefaultBackoff}, {"MaxBackoff", &s.opts.MaxBackoff, DefaultMaxBackoff},
-	} {
-		if *f.d < 0 {
-			return bad("SweepOptions."+f.name, "is %v: it cannot be negative", *f.d)
-		}
-		if *f.d == 0 {
-			*f.d = f.def
-		}
+	if s.opts.Concurrency == 0 {
+		s.opts.Concurrency = DefaultConcurrency
 	}
-	if s.opts.ExpireSegments > maxSegments {
-		return bad("SweepOptions.ExpireSegments", "is %d: DynamoDB has at most %d", s.opts.ExpireSegments, maxSegments)
+	if s.opts.ProbeTimeout < 0 {
+		return bad("SweepOptions.ProbeTimeout", "is %v: it cannot be negative", s.opts.ProbeTimeout)
 	}
-	if s.opts.MaxBackoff < s.opts.Backoff {
-		return bad("SweepOptions.MaxBackoff", "is %v and less than Backoff, %v", s.opts.MaxBackoff, s.opts.Backoff)
-	}
-	if s.opts.Help == "" {
-		s.opts.Help = DefaultHelp
+	if s.opts.ProbeTimeout == 0 {
+		s.opts.ProbeTimeout = DefaultProbeTimeout
 	}
 	if s.opts.Who == "" {
 		s.opts.Who = "sweep"
@@ -193,8 +150,8 @@ func NewSweeper(r *Reconciler, o *SweepOptions) (*Sweeper, error) {
 		if _, twice := s.operations[name]; twice {
 			return bad("SweepOptions.Operations", "has %q twice: name each operation once", name)
 		}
-		if op.GiveUpAfter < 0 || op.GiveUpProbes < 0 {
-			return bad("operation "+name, "GiveUpAfter is %v and GiveUpProbes %d: neither can be negative", op.GiveUpAfter, op.GiveUpProbes)
+		if op.GiveUpAfter < 0 {
+			return bad("operation "+name, "GiveUpAfter is %v: it cannot be negative", op.GiveUpAfter)
 		}
 		if op.Provider == "" {
 			op.Provider = name

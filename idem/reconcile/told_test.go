@@ -49,7 +49,7 @@ func TestTheMessageThatComesAgainIsTheSame(t *testing.T) {
 				dead := true
 				s := r.sweeper(reconcile.SweepOptions{
 					Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
-					People: func(_ context.Context, g reconcile.GivenUp) error {
+					Escalate: func(_ context.Context, g reconcile.Escalation) error {
 						told = append(told, g.Message)
 						if dead {
 							r.Faults.Always(idemtest.LoseRequest)
@@ -79,7 +79,7 @@ func TestPeopleAreToldOnceAboutAnAttemptThatGoesOn(t *testing.T) {
 	told := 0
 	s := r.sweeper(reconcile.SweepOptions{
 		Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
-		People: func(ctx context.Context, _ reconcile.GivenUp) error {
+		Escalate: func(ctx context.Context, _ reconcile.Escalation) error {
 			told++
 			now := r.Clock.Now()
 			return errors.Join(
@@ -92,6 +92,41 @@ func TestPeopleAreToldOnceAboutAnAttemptThatGoesOn(t *testing.T) {
 	require.Equal(t, 1, told)
 	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeGivenUp}, r.changes(key))
 	require.False(t, r.Record(key).GivenUpAt.IsZero())
+}
+
+// A write that was refused is tried again about the record as it is then, with an entry of its
+// own: the store may delete that of the refused one late.
+func TestAChangeThatIsMadeAnewHasAnEntryOfItsOwn(t *testing.T) {
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	rec := r.Record(key)
+	store := &entries{Store: r.Faults}
+	rc, err := reconcile.New(store, &reconcile.Options{Now: r.Clock.Now})
+	require.NoError(t, err)
+	s, err := reconcile.NewSweeper(rc, &reconcile.SweepOptions{
+		Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
+		Escalate: func(ctx context.Context, _ reconcile.Escalation) error {
+			return r.Store.RecordReference(ctx, r.Clock.Now(), protocol.ReferenceWrite{ID: rec.ID, Owner: rec.Owner, Write: "ref", Ref: "ch_1"})
+		},
+	})
+	require.NoError(t, err)
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
+	require.Len(t, store.of, 2)
+	require.NotEqual(t, store.of[0], store.of[1])
+}
+
+// entries are those of postponements, refused ones too.
+type entries struct {
+	reconcile.Store
+	of []string
+}
+
+func (e *entries) Postpone(ctx context.Context, now time.Time, p protocol.Postponement) error {
+	if p.Audit != nil {
+		e.of = append(e.of, p.Audit.Entry)
+	}
+	return e.Store.Postpone(ctx, now, p)
 }
 
 // OnAbandoned calls with the key, which goes on with the work at once: that is told, and

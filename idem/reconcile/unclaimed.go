@@ -6,8 +6,8 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// unclaimed ends work that was accepted for later and that no worker has claimed in time.
-func (s *sweep) unclaimed(rec *idem.Record) error {
+// handleUnclaimed ends work that was accepted for later and that no worker has claimed in time.
+func (s *sweep) handleUnclaimed(rec *idem.Record) error {
 	why := "no worker has claimed it in the time that its acceptance gave it"
 	res := Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "idem: the request was accepted, and no worker has come for it in time; nothing was executed", Code: protocol.CodeUnclaimed}}
 	if !s.opts.DryRun {

@@ -34,7 +34,7 @@ func TestWhatIsBeingUndoneIsNotCompleted(t *testing.T) {
 	s := r.asking(says(reconcile.CompletedWith(1)))
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
 	require.Equal(t, idem.Unknown, r.Record(key).State)
-	by := reconcile.By{Who: "alice", Why: "the provider has it"}
+	by := reconcile.Change{Actor: "alice", Reason: "the provider has it"}
 	var refused *reconcile.NotUndoneError
 	require.ErrorAs(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 1, by), &refused)
 	require.Equal(t, &reconcile.NotUndoneError{To: idem.Completed, Steps: []string{"charge"}}, refused)
@@ -67,13 +67,13 @@ func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
 	var refused *reconcile.NotUndoneError
 	require.ErrorAs(t, reconcile.Resolve(t.Context(), rc, key, 1, alice), &refused)
 	require.Equal(t, &reconcile.NotUndoneError{To: idem.Completed, Undone: []string{"charge"}}, refused)
-	require.ErrorContains(t, refused, "set Resolution.Undone")
+	require.ErrorContains(t, refused, "set Resolution.CompensatedManually")
 	require.Equal(t, before, r.Record(key))
 
 	// Who means the response of the refusal says so.
 	refusal, err := reconcile.Encode(402)
 	require.NoError(t, err)
-	res := reconcile.Resolution{To: idem.Completed, Result: &refusal, Undone: true}
+	res := reconcile.Resolution{To: idem.Completed, Result: &refusal, CompensatedManually: true}
 	require.Equal(t, []string{"charge"}, rc.Preview(before, res).Undo)
 	require.NoError(t, rc.Resolve(t.Context(), key.ID(), res, alice))
 	require.Equal(t, map[string]protocol.StepWord{"charge": protocol.StepUndone}, r.last(key).Steps)
@@ -86,7 +86,7 @@ func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
 func TestWhatIsNotBeingUndoneIsNotCompletedAsUndone(t *testing.T) {
 	r, key := newRig(t), order.Key("acme", "o-1")
 	r.diedCharging(key)
-	err := r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Undone: true}, alice)
+	err := r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, CompensatedManually: true}, alice)
 	require.ErrorContains(t, err, "the operation is not being undone")
 }
 
@@ -118,7 +118,7 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 		require.Equal(t, &reconcile.NotUndoneError{To: idem.Failed, Steps: []string{"charge"}}, refused)
 		require.Equal(t, before, r.Record(key))
 		require.Equal(t, []string{"charge"}, rc.Preview(before, res).Undo)
-		res.Undone = true
+		res.CompensatedManually = true
 		require.NoError(t, rc.Resolve(t.Context(), key.ID(), res, alice))
 		require.Equal(t, map[string]protocol.StepWord{"charge": protocol.StepUndone}, r.last(key).Steps)
 		out, err := r.call(key, nil2)

@@ -58,7 +58,7 @@ const (
 )
 
 // Units of DynamoDB that calls on the table took, by operation, where the program asks for them
-// (dynamostore.AskUnits). Those of a sweep's queries are under the service alone.
+// (dynamostore.MeterCapacity). Those of a sweep's queries are under the service alone.
 const (
 	MetricWriteUnits = "write_units"
 	MetricReadUnits  = "read_units"

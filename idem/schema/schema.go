@@ -71,10 +71,6 @@ const (
 	Probes    = "probes"
 	GivenUpAt = "given_up_at"
 
-	// AuditEntry (M) is the latest change from outside in a table without transactions, until
-	// it has an item of its own: that item's attributes, without [PK].
-	AuditEntry = "audit_entry"
-
 	// Body (B) is a result's stored form, or an outbox message's body.
 	Body = "body"
 
@@ -120,7 +116,7 @@ const (
 	// kept, in seconds since 1970.
 	AuditSteps = "steps"
 	AuditUntil = "kept_until"
-	// AuditUnconfirmed is true while nobody knows whether the change was made.
+	// AuditUnconfirmed is true as long as it is not known whether the change was made.
 	AuditUnconfirmed = "unconfirmed"
 )
 
@@ -235,9 +231,6 @@ const (
 
 	// EnvSweepPeople is the URL of the queue for questions that the sweep leaves to people.
 	EnvSweepPeople = "IDEM_SWEEP_PEOPLE"
-	// EnvSweepSegments is set for a table without TTL: the sweep removes what has expired,
-	// from one of so many segments of the table each time.
-	EnvSweepSegments = "IDEM_SWEEP_SEGMENTS"
 
 	// EnvQueueRepeat is the declaration that the stack was made for: repeatable or
 	// not_repeatable. The function's operation must declare the same.

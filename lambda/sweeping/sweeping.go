@@ -12,11 +12,9 @@ package sweeping
 
 import (
 	"context"
-	"fmt"
 	"log"
 	"log/slog"
 	"os"
-	"strconv"
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
@@ -39,8 +37,7 @@ import (
 // queue for people are those that the alarms of infra.NewMonitoring go by. The environment is
 // what infra.NewSweeper sets: IDEM_TABLE names the table, IDEM_SWEEP_PEOPLE is the URL of the
 // queue for questions that are left to people. IDEM_WITHOUT_TRANSACTIONS is true for a table
-// that has none, and IDEM_SWEEP_SEGMENTS, on a table without TTL, lets the sweep remove what has
-// expired. IDEM_DYNAMODB_ENDPOINT is a local DynamoDB. What is missing or malformed there, and an
+// that has none: it has no TTL either, and the sweep removes what has expired. IDEM_DYNAMODB_ENDPOINT is a local DynamoDB. What is missing or malformed there, and an
 // error of operations, end the process with a line that says what to set.
 func Main(operations func(idem.Store) ([]reconcile.Operation, error)) { MainSealed(nil, operations) }
 
@@ -94,11 +91,8 @@ func open(ctx context.Context, seal func(aws.Config) (dynamostore.Sealer, error)
 	if err != nil {
 		return nil, err
 	}
-	o := &reconcile.SweepOptions{Operations: known, People: reconcile.SendTo(people), Who: lambdacontext.FunctionName, Observer: metrics.Observe}
-	if text := os.Getenv(schema.EnvSweepSegments); text != "" {
-		if o.ExpireSegments, err = strconv.Atoi(text); err != nil || o.ExpireSegments < 1 {
-			return nil, fmt.Errorf("%s is %q: use a whole number from 1", schema.EnvSweepSegments, text)
-		}
+	o := &reconcile.SweepOptions{Operations: known, Escalate: reconcile.SendTo(people), Who: lambdacontext.FunctionName, Observer: metrics.Observe}
+	if kind.WithoutTransactions { // such a table is without TTL too
 		if o.Expired, err = dynamostore.NewRemover(client, os.Getenv(schema.EnvTable), kind); err != nil {
 			return nil, err
 		}

@@ -83,7 +83,7 @@ type action struct {
 	shows func(*session)
 	// records is what is recorded; of a change of many records --seen confirms it.
 	records reconcile.Resolution
-	do      func(ctx context.Context, by reconcile.By) error
+	do      func(ctx context.Context, by reconcile.Change) error
 }
 
 // confirmed shows a record and what an action does, asks, and does it.
@@ -132,7 +132,7 @@ func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *bac
 			return err
 		}
 	}
-	by.Seen = rec.Write
+	by.IfWrite = rec.Write
 	if err := s.carryOut(ctx, a.do, by); err != nil {
 		return err
 	}
@@ -166,17 +166,17 @@ func (s *session) changed(c changed) error {
 	return nil
 }
 
-func (s *session) by(ctx context.Context, b *backend, c whyFlags) (reconcile.By, error) {
+func (s *session) by(ctx context.Context, b *backend, c whyFlags) (reconcile.Change, error) {
 	if strings.TrimSpace(c.Reason) == "" {
-		return reconcile.By{}, misuse("--reason is empty: say why, for those who read it in a year")
+		return reconcile.Change{}, misuse("--reason is empty: say why, for those who read it in a year")
 	}
 	who, err := s.who(ctx, b, c.Who)
-	return reconcile.By{Who: who, Why: c.Reason, Tool: toolName}, err
+	return reconcile.Change{Actor: who, Reason: c.Reason, Tool: toolName}, err
 }
 
 // signed writes who makes a change, and why.
-func (s *session) signed(by reconcile.By) {
-	s.field("By", "%s, because: %s", view.Plain(by.Who), view.Plain(by.Why))
+func (s *session) signed(by reconcile.Change) {
+	s.field("By", "%s, because: %s", view.Plain(by.Actor), view.Plain(by.Reason))
 }
 
 // of is the decision as the explanation has it.
@@ -198,7 +198,7 @@ func (d decision) refused(x reconcile.Decision) error {
 
 // flags says by which flags a text's fields of a resolution are set.
 func flags(text string) string {
-	return strings.NewReplacer("Resolution.Steps", "--step", "Steps has", "--step names", "Steps says", "--step says", "Resolution.Again", "--again", "Resolution.Undone", "--undone").Replace(text)
+	return strings.NewReplacer("Resolution.Steps", "--step", "Steps has", "--step names", "Steps says", "--step says", "Resolution.Replace", "--again", "Resolution.CompensatedManually", "--undone").Replace(text)
 }
 
 // ask has somebody confirm.
@@ -219,7 +219,7 @@ func (s *session) ask(ctx context.Context, prompt, want, flag string) error {
 	return nil
 }
 
-func (s *session) carryOut(ctx context.Context, do func(context.Context, reconcile.By) error, by reconcile.By) error {
+func (s *session) carryOut(ctx context.Context, do func(context.Context, reconcile.Change) error, by reconcile.Change) error {
 	if err := ctx.Err(); err != nil {
 		return errors.New("interrupted, and nothing was changed")
 	}

@@ -88,7 +88,7 @@ func TestTwoWhoDecideAtOnceDoNotBothChangeIt(t *testing.T) {
 	changing(t, func(b *bench) {
 		b.answers = []string{"yes"}
 		b.beforeAnswer = func() {
-			by := reconcile.By{Who: "bob", Why: "declined"}
+			by := reconcile.Change{Actor: "bob", Reason: "declined"}
 			require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}, by))
 		}
 		code, _, errs := b.run(releaseR1...)
@@ -399,7 +399,7 @@ func TestARefusalIsAboutTheChangeAlone(t *testing.T) {
 		}
 		// Somebody decides between the look and the answer.
 		b.answers, b.beforeAnswer = []string{"yes"}, func() {
-			require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: idem.Completed}, reconcile.By{Who: "bob", Why: "it did"}))
+			require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "bob", Reason: "it did"}))
 		}
 		code, _, errs = b.run(releaseR1...)
 		require.Equal(b.t, exitFailed, code)

@@ -198,7 +198,7 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 		if ctx.Err() != nil {
 			break
 		}
-		do := func(ctx context.Context, by reconcile.By) error { return r.Requeue(ctx, e.Entry, by) }
+		do := func(ctx context.Context, by reconcile.Change) error { return r.Requeue(ctx, e.Entry, by) }
 		if err := s.carryOut(ctx, do, by); err != nil {
 			shown.item(line(e.ID) + ": " + line(err.Error()))
 			continue

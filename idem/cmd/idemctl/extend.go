@@ -44,7 +44,7 @@ func (c *extendCmd) Run(ctx context.Context, s *session) error {
 		}
 		return action{
 			to: rec.State, then: x.Then, what: fmt.Sprintf("extend: the record stays %s, and is kept until %s.", s.aside().state(rec.State), view.At(until)),
-			do: func(ctx context.Context, by reconcile.By) error { return r.Extend(ctx, rec.ID, until, by) },
+			do: func(ctx context.Context, by reconcile.Change) error { return r.Extend(ctx, rec.ID, until, by) },
 		}, nil
 	})
 }

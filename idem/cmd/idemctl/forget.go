@@ -19,7 +19,7 @@ func (c *forgetCmd) Run(ctx context.Context, s *session) error {
 	}
 	d := decision{to: idem.Absent}
 	d.prepare = func(rec *idem.Record, x reconcile.Decision) (action, error) {
-		forget := func(ctx context.Context, by reconcile.By) error { return r.Forget(ctx, rec.ID, by) }
+		forget := func(ctx context.Context, by reconcile.Change) error { return r.Forget(ctx, rec.ID, by) }
 		return action{then: x.Then, caution: x.Caution, do: forget}, d.refused(x)
 	}
 	return s.decide(ctx, r, b, c.recordFlags, c.changeFlags, d)

@@ -74,7 +74,7 @@ func (c *listCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	var found reconcile.Listing
+	var found reconcile.Page
 	if c.All {
 		found, err = s.collectAll(ctx, b, f, c.allFlags, c.Limit)
 	} else {
@@ -107,8 +107,8 @@ func interrupted(err error) bool { return errors.Is(err, context.Canceled) }
 
 // collect reads pages until there are enough records, or no more. An error leaves what was
 // found before, and the page to continue with.
-func (s *session) collect(ctx context.Context, r *reconcile.Reconciler, f reconcile.Filter, page string, limit int) (reconcile.Listing, error) {
-	all := reconcile.Listing{Next: page}
+func (s *session) collect(ctx context.Context, r *reconcile.Reconciler, f reconcile.Filter, page string, limit int) (reconcile.Page, error) {
+	all := reconcile.Page{Next: page}
 	p := s.progress()
 	defer p.done()
 	for {
@@ -131,7 +131,7 @@ func (s *session) collect(ctx context.Context, r *reconcile.Reconciler, f reconc
 }
 
 // list writes records: two lines each, since an id is copied and never cut.
-func (s *session) list(l reconcile.Listing) {
+func (s *session) list(l reconcile.Page) {
 	now := s.now()
 	for _, rec := range l.Records {
 		d := view.Of(rec, view.Reveal{})

@@ -108,7 +108,7 @@ func (s *interrupting) Due(ctx context.Context, q protocol.DueQuery) (protocol.D
 // terminal would obey comes from a record.
 func TestWhatOthersWroteIsNotObeyed(t *testing.T) {
 	changing(t, func(b *bench) {
-		by := reconcile.By{Who: "mallory\x1b[2J", Why: "because\x07\nDone."}
+		by := reconcile.Change{Actor: "mallory\x1b[2J", Reason: "because\x07\nDone."}
 		require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: protocol.Released}, by))
 		for _, command := range []string{"list", "show", "explain", "history"} {
 			args := []string{command}
@@ -163,11 +163,27 @@ func TestAQuestionOfTheFutureIsListedWithoutALease(t *testing.T) {
 	var out bytes.Buffer
 	s := &session{terminal: &terminal{out: &out}, world: world{clock: func() time.Time { return now }}}
 	later := now.Add(time.Minute)
-	s.list(reconcile.Listing{Records: []*idem.Record{
+	s.list(reconcile.Page{Records: []*idem.Record{
 		{ID: "acme#refund#1", State: idem.Unknown, Attempt: 1, OpenSince: later, LeaseUntil: later},
 		{ID: "acme#refund#2", State: idem.InProgress, Attempt: 1, LeaseUntil: later},
 	}})
 	require.Equal(t, "unknown for 0s, attempt 1\n  acme#refund#1\nin_progress lease ends in 1m00s, attempt 1\n  acme#refund#2\n", out.String())
+}
+
+// Of a change whose entry was written first it may not be known whether it was made.
+func TestHistoryAndChangesSayWhatIsUnconfirmed(t *testing.T) {
+	changing(t, func(b *bench) {
+		b.noted["e7"] = protocol.Audit{
+			ID: r1.ID(), Entry: "e7", At: b.Clock.Now(), Who: "alice", Why: "case 1", Change: protocol.ChangeResolved,
+			From: idem.Unknown, To: idem.Failed, Attempt: 1, Unconfirmed: true,
+		}
+		for _, command := range [][]string{{"history", r1.ID()}, {"changes"}} {
+			code, out, errs := b.run(command...)
+			require.Equal(b.t, exitDone, code, errs)
+			require.Contains(b.t, out, "resolved: unknown -> failed")
+			require.Contains(b.t, out, "unconfirmed, it may not have been made: the record shows it")
+		}
+	})
 }
 
 // Of an entry that cannot be read, history has what is known, and why.

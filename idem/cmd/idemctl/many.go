@@ -72,7 +72,7 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 	if err != nil {
 		return err
 	}
-	var found reconcile.Listing
+	var found reconcile.Page
 	none := fmt.Sprintf("without --state only those that are unknown are meant; idemctl list --operation %s shows all that have no outcome", line(f.Operation))
 	list := s.pages
 	if m.Decision != "" {
@@ -114,13 +114,13 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 	if err := s.confirm(ctx, "records to change", len(todo), of, c.Seen); err != nil {
 		return err
 	}
-	by.ID = seen(of)
+	by.DecisionID = seen(of)
 	return s.carryOutMany(ctx, todo, by)
 }
 
 // decided lists the records whose outcome is an earlier decision of many.
 func (s *session) decided(m manyFlags) lister {
-	by, since := reconcile.By{ID: m.Decision}, m.Since
+	by, since := reconcile.Change{DecisionID: m.Decision}, m.Since
 	if since == 0 {
 		since = 24 * time.Hour
 	}
@@ -145,7 +145,7 @@ func (s *session) decided(m manyFlags) lister {
 			if err != nil {
 				return err
 			}
-			if last := lastDecision(history); !rec.Resolved || !by.Made(last) || last.Change != protocol.ChangeResolved {
+			if last := lastDecision(history); !rec.Resolved || last.Unconfirmed || !by.Made(last) || last.Change != protocol.ChangeResolved {
 				s.aside().item(view.Plain(a.ID) + ": its outcome is not that decision any more, or its history does not tell: look with idemctl history")
 				return nil
 			}
@@ -206,7 +206,7 @@ type planned struct {
 	rec *idem.Record
 }
 
-func (s *session) plan(r *reconcile.Reconciler, l reconcile.Listing, d decision) (todo []planned, refused int, err error) {
+func (s *session) plan(r *reconcile.Reconciler, l reconcile.Page, d decision) (todo []planned, refused int, err error) {
 	shown := s.aside()
 	shown.list(l)
 	fmt.Fprintln(shown.out)
@@ -235,7 +235,7 @@ func (s *session) plan(r *reconcile.Reconciler, l reconcile.Listing, d decision)
 }
 
 // carryOutMany goes on after a refusal: the others do not depend on it.
-func (s *session) carryOutMany(ctx context.Context, todo []planned, by reconcile.By) error {
+func (s *session) carryOutMany(ctx context.Context, todo []planned, by reconcile.Change) error {
 	shown := s.aside()
 	var done []planned
 	failed := 0
@@ -243,20 +243,20 @@ func (s *session) carryOutMany(ctx context.Context, todo []planned, by reconcile
 		if ctx.Err() != nil {
 			break
 		}
-		by.Seen = p.rec.Write
+		by.IfWrite = p.rec.Write
 		if err := s.carryOut(ctx, p.do, by); err != nil {
 			failed++
 			shown.item(view.Plain(p.ID) + ": " + err.Error())
 			continue
 		}
-		p.Decision = by.ID
+		p.Decision = by.DecisionID
 		done = append(done, p)
 	}
 	fmt.Fprintf(shown.out, "Done: %d of %d.\n", len(done), len(todo))
 	if len(done) > 0 {
 		_, operation, _ := protocol.ParseRecordID(done[0].ID)
 		shown.field("Decision", "%s: resolve --again --decision %s --operation %s --limit %d replaces it, where no call has claimed the record since.",
-			by.ID, by.ID, line(operation), len(done))
+			by.DecisionID, by.DecisionID, line(operation), len(done))
 	}
 	if err := s.changedMany(done, ""); err != nil {
 		return err

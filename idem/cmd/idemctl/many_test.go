@@ -114,26 +114,26 @@ func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		var keys []idem.Key
-		for _, name := range []string{"1", "2", "kept", "called", "anew", "damaged", "before"} {
+		for _, name := range []string{"1", "2", "kept", "called", "anew", "damaged", "before", "unsure"} {
 			keys = append(keys, refund.Key("acme", name))
 			b.unknown(keys[len(keys)-1])
 		}
 		other := order.Key("acme", "1")
 		b.unknown(other)
-		kept, called, anew, damaged, before := keys[2], keys[3], keys[4], keys[5], keys[6]
+		kept, called, anew, damaged, before, unsure := keys[2], keys[3], keys[4], keys[5], keys[6], keys[7]
 		b.Clock.Advance(time.Hour)
 		one := func(key idem.Key, to ...string) {
 			code, _, errs := b.run(with(append([]string{"resolve", key.ID(), "--reason", "it has it", "--yes"}, to...))...)
 			require.Equal(t, exitDone, code, errs)
 		}
 		one(before, "--to", "completed", "--no-result")
-		b.answers = []string{"6"}
+		b.answers = []string{"7"}
 		code, out, errs := b.run("resolve", "--to", "failed", "--message", "declined", "--operation", "refund", "--limit", "10", "--reason", "case 1")
 		require.Equal(t, exitDone, code, errs)
 		m := regexp.MustCompile(`Decision {6}([0-9a-f]{16}): `).FindStringSubmatch(out)
 		require.NotNil(t, m, out)
 		_, out, _ = b.run("changes", "-o", "json")
-		require.Equal(t, 6, strings.Count(out, `"decision":"`+m[1]+`"`))
+		require.Equal(t, 7, strings.Count(out, `"decision":"`+m[1]+`"`))
 		_, out, _ = b.run("history", kept.ID())
 		require.Contains(t, out, "decision "+m[1]+" of many")
 
@@ -144,6 +144,7 @@ func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 		one(called, "--again", "--to", "released")
 		require.NoError(t, b.call(called, result))
 		b.noted["e7"] = protocol.Audit{ID: damaged.ID(), Entry: "e7", At: b.Clock.Now(), Change: protocol.ChangeUnreadable, Unconfirmed: true}
+		b.noted["e8"] = protocol.Audit{ID: unsure.ID(), Entry: m[1] + ".2", At: b.Clock.Now(), Change: protocol.ChangeResolved, Unconfirmed: true}
 
 		again := []string{"release", "--again", "--decision", m[1], "--operation", "refund", "--limit", "10"}
 		for _, args := range [][]string{
@@ -159,10 +160,10 @@ func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 		b.answers = []string{"3"}
 		code, out, errs = b.run(with(again, "--reason", "case 2")...)
 		require.Equal(t, exitDone, code, errs)
-		for i, want := range []idem.State{idem.Released, idem.Released, idem.Released, idem.Completed, idem.Completed, idem.Failed, idem.Completed} {
+		for i, want := range []idem.State{idem.Released, idem.Released, idem.Released, idem.Completed, idem.Completed, idem.Failed, idem.Completed, idem.Failed} {
 			require.Equal(t, want, b.Record(keys[i]).State, "%d", i)
 		}
-		for _, key := range []idem.Key{called, anew, damaged} {
+		for _, key := range []idem.Key{called, anew, damaged, unsure} {
 			require.Contains(t, strings.Join(strings.Fields(out), " "), key.ID()+": its outcome is not that decision any more")
 		}
 		require.NotContains(t, out, before.ID())

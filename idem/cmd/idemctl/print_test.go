@@ -33,8 +33,8 @@ func TestNoTerminalObeysWhatOthersWrote(t *testing.T) {
 		}))
 		id := key.ID()
 		require.NoError(t, b.reconciler().Resolve(t.Context(), id,
-			reconcile.Resolution{To: idem.Failed, Undone: true, Failure: &idem.Failure{Message: commanding, Type: commanding, Code: commanding}},
-			reconcile.By{Who: "w" + commanding, Why: "y" + commanding, Tool: "t" + commanding}))
+			reconcile.Resolution{To: idem.Failed, CompensatedManually: true, Failure: &idem.Failure{Message: commanding, Type: commanding, Code: commanding}},
+			reconcile.Change{Actor: "w" + commanding, Reason: "y" + commanding, Tool: "t" + commanding}))
 		b.Clock.Advance(time.Hour)
 		for _, args := range [][]string{
 			{"show", id, "--show-value", "--show-error", "--show-result"}, {"explain", id}, {"history", id}, {"changes"}, {"list"},

@@ -43,7 +43,7 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	}
 	d := decision{to: c.To}
 	d.prepare = func(rec *idem.Record, _ reconcile.Decision) (action, error) {
-		res := reconcile.Resolution{To: c.To, Undone: c.Undone, Again: c.Again, Ref: c.Ref, Steps: steps}
+		res := reconcile.Resolution{To: c.To, CompensatedManually: c.Undone, Replace: c.Again, Ref: c.Ref, Steps: steps}
 		if c.To == idem.Failed {
 			res.Failure = &idem.Failure{Message: c.Message, Type: c.Type, Code: c.Code}
 		}
@@ -59,7 +59,7 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 		return action{
 			then: flags(p.Then), caution: p.Caution, records: res,
 			shows: func(s *session) { c.shows(s, given, res.Result) },
-			do:    func(ctx context.Context, by reconcile.By) error { return r.Resolve(ctx, rec.ID, res, by) },
+			do:    func(ctx context.Context, by reconcile.Change) error { return r.Resolve(ctx, rec.ID, res, by) },
 		}, d.refused(p)
 	}
 	if c.Limit > 0 {

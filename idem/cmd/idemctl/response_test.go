@@ -32,7 +32,7 @@ func TestAResponseIsShownAsItsCallerGetsIt(t *testing.T) {
 					Body: []byte(base64.StdEncoding.EncodeToString([]byte(c.body))), Base64: true,
 				})
 				require.NoError(t, err)
-				require.NoError(t, b.reconciler().Resolve(t.Context(), id, reconcile.Resolution{To: idem.Completed, Result: &encoded}, reconcile.By{Who: "bob", Why: "found"}))
+				require.NoError(t, b.reconciler().Resolve(t.Context(), id, reconcile.Resolution{To: idem.Completed, Result: &encoded}, reconcile.Change{Actor: "bob", Reason: "found"}))
 				_, out, _ := b.run("show", id, "--show-result")
 				require.Contains(t, out, "HTTP 201 Created\nContent-Type: text/plain\nLink: </a>\nLink: </b>\n")
 				require.Contains(t, out, c.inText)

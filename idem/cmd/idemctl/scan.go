@@ -85,8 +85,8 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // collectAll is collect over the whole table.
-func (s *session) collectAll(ctx context.Context, b *backend, f reconcile.Filter, a allFlags, limit int) (reconcile.Listing, error) {
-	var all reconcile.Listing
+func (s *session) collectAll(ctx context.Context, b *backend, f reconcile.Filter, a allFlags, limit int) (reconcile.Page, error) {
+	var all reconcile.Page
 	more := false
 	err := s.scan(ctx, b, f, a, func(rec *idem.Record) error {
 		if len(all.Records) == limit {

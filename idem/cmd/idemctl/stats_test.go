@@ -18,7 +18,7 @@ func TestStatsCountNoMoreThanTheLimit(t *testing.T) {
 		for _, value := range []string{"r-1", "r-2", "r-3"} {
 			key := refund.Key("acme", value)
 			b.unknown(key)
-			require.NoError(t, b.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: "completed"}, reconcile.By{Who: "bob", Why: "w", Tool: "t"}))
+			require.NoError(t, b.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: "completed"}, reconcile.Change{Actor: "bob", Reason: "w", Tool: "t"}))
 		}
 		b.unknown(refund.Key("acme", "r-4"))
 		b.unknown(refund.Key("acme", "r-5"))

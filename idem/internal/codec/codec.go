@@ -61,7 +61,7 @@ func Decode[T any](what string, body []byte, out *T) (err error) {
 // DecodeResult is [Decode] of a recorded result.
 func DecodeResult[T any](body []byte, out *T) error {
 	if err := Decode("the recorded result", body, out); err != nil {
-		return fmt.Errorf("%w; if package reconcile recorded the result, resolve it again with the handler's result type and Resolution.Again", err)
+		return fmt.Errorf("%w; if package reconcile recorded the result, resolve it again with the handler's result type and Resolution.Replace", err)
 	}
 	return nil
 }

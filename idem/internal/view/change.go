@@ -11,6 +11,14 @@ import (
 
 // Change says what a change from outside the attempts was: a word for it, and a sentence.
 func Change(a protocol.Audit) (what, text string) {
+	what, text = change(a)
+	if a.Unconfirmed && a.Change != protocol.ChangeUnreadable {
+		text = "unconfirmed, it may not have been made: " + text
+	}
+	return what, text
+}
+
+func change(a protocol.Audit) (what, text string) {
 	switch a.Change {
 	case protocol.ChangeParked:
 		return "Parked", fmt.Sprintf("attempt %d became an open question.", a.Attempt)
@@ -24,14 +32,8 @@ func Change(a protocol.Audit) (what, text string) {
 		}
 		return "Extended", "the record is kept until " + At(a.Until) + "."
 	case protocol.ChangeForgotten:
-		if a.Unconfirmed {
-			return "Forgotten", "the removal of the record was begun. If there is no record, it was removed."
-		}
 		return "Forgotten", "the record was removed."
 	case protocol.ChangeRequeued:
-		if a.Unconfirmed {
-			return "Requeued", a.What + ": it was begun. If it is no dead letter any more, it is sent again."
-		}
 		return "Requeued", a.What + " is sent again."
 	case protocol.ChangeUnreadable:
 		return "Unreadable", strings.TrimSpace("the entry "+a.Entry) + " is damaged, or a newer version has written it."

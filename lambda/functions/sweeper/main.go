@@ -6,7 +6,7 @@
 //
 // Environment: IDEM_TABLE names the table, IDEM_SWEEP_PEOPLE is the URL of the queue for
 // questions that are left to people. IDEM_WITHOUT_TRANSACTIONS is true for a table that has
-// none, and IDEM_SWEEP_SEGMENTS, on a table without TTL, lets it remove what has expired.
+// none: it has no TTL either, and each sweep removes what has expired from a part of it.
 // IDEM_DYNAMODB_ENDPOINT is a local DynamoDB (unset on AWS).
 package main
 

@@ -113,7 +113,7 @@ func (t *tour) takeGivenUp(ctx context.Context, id string) (int, error) {
 			return told, err
 		}
 		for _, m := range out.Messages {
-			var g reconcile.GivenUp
+			var g reconcile.Escalation
 			if err := json.Unmarshal([]byte(*m.Body), &g); err != nil {
 				return told, err
 			}

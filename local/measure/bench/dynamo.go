@@ -102,7 +102,7 @@ func newDuel(ctx context.Context, d *dynamo) (*duel, error) {
 	// The first engine only shows its inputs, the second is the one measured.
 	for _, client := range []dynamostore.Client{recorder{d.client, b}, d.client} {
 		// A busy machine's table is slow, and not down.
-		store, err := dynamostore.New(client, d.table, &dynamostore.Options{Retries: dynamostore.MaxRetries})
+		store, err := dynamostore.New(client, d.table, &dynamostore.Options{AttemptTimeout: 10 * time.Second})
 		if err != nil {
 			return nil, err
 		}

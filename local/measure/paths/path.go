@@ -89,7 +89,7 @@ func All() []Path {
 		{Name: "half done, taken over", Calls: map[string]int{put: 1, update: 2}, Before: both(halfDone(repeatable), after(lease)), Play: run(repeatable, small)},
 		{Name: "half done, taken over, unnoticed", Calls: map[string]int{put: 1, update: 2}, Before: both(halfDone(silent), after(lease)), Play: run(silent, small)},
 		{Name: "resolved", Calls: map[string]int{get: 1, transact: 1}, Before: fails(notRepeatable, errBroken), Play: resolve},
-		{Name: "resolved, without transactions", Calls: map[string]int{get: 1, update: 2, put: 1}, Before: fails(notRepeatable, errBroken), Play: resolve, WithoutTransactions: true},
+		{Name: "resolved, without transactions", Calls: map[string]int{get: 1, update: 1, put: 2}, Before: fails(notRepeatable, errBroken), Play: resolve, WithoutTransactions: true},
 		{Name: "business write, two calls", Calls: map[string]int{put: 1, transact: 1}, Play: commits(repeatable)},
 		{Name: "business write, atomic", Calls: map[string]int{get: 1, transact: 1}, Play: commits(atomic)},
 		{Name: "business write, atomic, no look", Calls: map[string]int{transact: 1}, Play: commits(unseen)},
@@ -312,7 +312,7 @@ func resolve(ctx context.Context, s *Stage) error {
 		return err
 	}
 	result := &protocol.Encoded{Body: noise(small), Check: func([]byte) error { return nil }}
-	return r.Resolve(ctx, s.key(notRepeatable).ID(), reconcile.Resolution{To: idem.Completed, Result: result}, reconcile.By{Who: "alice", Why: "the provider says so"})
+	return r.Resolve(ctx, s.key(notRepeatable).ID(), reconcile.Resolution{To: idem.Completed, Result: result}, reconcile.Change{Actor: "alice", Reason: "the provider says so"})
 }
 
 // noise is a result that does not compress, so that its size is what is stored.

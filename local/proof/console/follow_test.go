@@ -17,7 +17,7 @@ func formPage(id, to string) string { return "/act?" + url.Values{"id": {id}, "t
 // resolve is a decision by somebody else.
 func (s *service) resolve(key idem.Key, to idem.State) {
 	s.t.Helper()
-	require.NoError(s.t, s.r.Resolve(s.t.Context(), key.ID(), reconcile.Resolution{To: to}, reconcile.By{Who: "bob", Why: "no such refund"}))
+	require.NoError(s.t, s.r.Resolve(s.t.Context(), key.ID(), reconcile.Resolution{To: to}, reconcile.Change{Actor: "bob", Reason: "no such refund"}))
 }
 
 func TestARecordFollowsTheTable(t *testing.T) {

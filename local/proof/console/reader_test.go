@@ -94,7 +94,7 @@ func TestPagesFitANarrowScreen(t *testing.T) {
 	long := idem.Operation{Name: strings.Repeat("o", 128)}.Key(strings.Repeat("t", 64), "l-1")
 	s.cut(long)
 	require.NoError(t, s.r.Resolve(t.Context(), long.ID(), reconcile.Resolution{To: idem.Completed, Ref: strings.Repeat("r", 256)},
-		reconcile.By{Who: strings.Repeat("w", 500), Why: strings.Repeat("y", 2000)}))
+		reconcile.Change{Actor: strings.Repeat("w", 500), Reason: strings.Repeat("y", 2000)}))
 	pages["long"], pages["long form"] = recordPage(long.ID()), formPage(long.ID(), "extended")
 	b := open(t, s.url)
 	for _, scheme := range []string{"light", "dark"} {

@@ -73,7 +73,7 @@ func TestASweepReadsWhatIsDueAndNothingElse(t *testing.T) {
 
 	require.Equal(t, due, reads)
 	// A page for each shard, and one for every full page of what is due.
-	require.LessOrEqual(t, queries, 2*protocol.Shards+due/reconcile.DefaultPageSize)
+	require.LessOrEqual(t, queries, 2*protocol.Shards+due/25)
 	// A unit for each record that is due. Of the queries, half a unit for 4 KB begun, of keys
 	// of less than 256 bytes.
 	require.LessOrEqual(t, u.Read, float64(due)+0.5*float64(queries)+0.5*float64(due*256)/4096)

@@ -187,7 +187,7 @@ func (s *schedule) reconciler(w *wire) *reconcile.Reconciler {
 
 // sweeper asks a provider that knows, and does not always answer.
 func (s *schedule) sweeper(r *reconcile.Reconciler, sure bool) *reconcile.Sweeper {
-	op := reconcile.Operation{GiveUpProbes: 20, Probe: func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
+	op := reconcile.Operation{Probe: func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
 		known := s.known()
 		s.pause(3)
 		switch n := s.n(10); {
@@ -214,8 +214,8 @@ func (s *schedule) sweeper(r *reconcile.Reconciler, sure bool) *reconcile.Sweepe
 	refunds, orders := op, op
 	refunds.Operation, orders.Operation = refund, order
 	sw, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
-		Concurrency: 2, Backoff: 5 * time.Second, MaxBackoff: 20 * time.Second, Log: slog.New(slog.DiscardHandler),
-		People: func(_ context.Context, g reconcile.GivenUp) error {
+		Concurrency: 2, Log: slog.New(slog.DiscardHandler),
+		Escalate: func(_ context.Context, g reconcile.Escalation) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.people[g.Message]++
@@ -241,7 +241,7 @@ func absent(rec *idem.Record) (steps map[string]reconcile.Answer) {
 func (s *schedule) webhook(r *reconcile.Reconciler) {
 	s.pause(60)
 	if s.known() {
-		s.refused(reconcile.Resolve(context.Background(), r, s.key, receipt, reconcile.By{Who: "webhook", Why: "charge.refunded"}))
+		s.refused(reconcile.Resolve(context.Background(), r, s.key, receipt, reconcile.Change{Actor: "webhook", Reason: "charge.refunded"}))
 	}
 }
 
@@ -267,12 +267,12 @@ func (s *schedule) operator(r *reconcile.Reconciler) {
 	default:
 		res.To, res.Failure, res.Steps = idem.Released, nil, absent(rec)
 	}
-	by := reconcile.By{Who: "alice", Why: "the provider's console says so"}
+	by := reconcile.Change{Actor: "alice", Reason: "the provider's console says so"}
 	if s.steps { // which say of the record that was looked at
-		by.Seen = rec.Write
+		by.IfWrite = rec.Write
 	}
-	if res.Again = s.n(4) == 0; res.Again {
-		by.Seen = rec.Write
+	if res.Replace = s.n(4) == 0; res.Replace {
+		by.IfWrite = rec.Write
 		s.mu.Lock()
 		s.again = true
 		s.mu.Unlock()

@@ -22,6 +22,8 @@ type wire struct {
 	client *dynamodb.Client
 	dead   atomic.Bool
 	calm   atomic.Bool // it loses nothing
+	// entry is the key of the audit entry that the party has written as unconfirmed.
+	entry atomic.Value
 }
 
 // kill ends the process: nothing that it sends arrives any more.
@@ -40,6 +42,7 @@ func (w *wire) settle() {
 
 func (s *schedule) wire(outside bool) *wire {
 	w := &wire{Network: faultnet.New()}
+	w.entry.Store("")
 	var err error
 	w.client, err = dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(s.t), Transport: w})
 	require.NoError(s.t, err)
@@ -48,7 +51,8 @@ func (s *schedule) wire(outside bool) *wire {
 			return faultnet.AccessDenied // which nobody tries again
 		}
 		if outside {
-			c.OnPass = func(r *faultnet.Reply) { s.note(c, r) }
+			entry := w.planned(c)
+			c.OnPass = func(r *faultnet.Reply) { s.note(c, r, entry) }
 		}
 		if w.calm.Load() {
 			return nil
@@ -75,16 +79,34 @@ func (s *schedule) wire(outside bool) *wire {
 	return w
 }
 
-// note keeps what a party outside the attempts has changed.
-func (s *schedule) note(c *faultnet.Call, r *faultnet.Reply) {
+// planned is the key of the unconfirmed entry of the change that the call is part of; empty if
+// there is none.
+func (w *wire) planned(c *faultnet.Call) string {
+	var in struct {
+		Item struct {
+			SK          struct{ S string }   `json:"sk"`
+			Unconfirmed *struct{ BOOL bool } `json:"unconfirmed"`
+		}
+	}
+	if sk := &in.Item.SK; c.Read(&in) == nil && strings.HasPrefix(sk.S, "audit#") {
+		entry := ""
+		if in.Item.Unconfirmed != nil {
+			entry = sk.S
+		}
+		w.entry.Store(entry)
+	}
+	return w.entry.Load().(string)
+}
+
+// note keeps what a party outside the attempts has changed. Without transactions planned is the
+// change's entry.
+func (s *schedule) note(c *faultnet.Call, r *faultnet.Reply, planned string) {
 	if r.Status != http.StatusOK {
 		return
 	}
-	type text struct{ S string }
 	var in struct {
 		ClientRequestToken, UpdateExpression string
 		Item, Key                            map[string]struct{ S string }
-		ExpressionAttributeValues            map[string]struct{ M map[string]text }
 		TransactItems                        []struct {
 			Put struct{ Item map[string]struct{ S string } }
 		}
@@ -97,11 +119,10 @@ func (s *schedule) note(c *faultnet.Call, r *faultnet.Reply) {
 		s.strange = append(s.strange, err.Error())
 	case c.Operation == "TransactWriteItems" && len(in.TransactItems) == 2:
 		s.changes[in.ClientRequestToken] = in.TransactItems[1].Put.Item["sk"].S
-	case s.noTx && len(in.ExpressionAttributeValues[":audit_entry"].M) > 0:
-		sk := in.ExpressionAttributeValues[":audit_entry"].M["sk"].S
-		s.changes[sk] = sk
-	case s.noTx && strings.HasPrefix(in.Item["sk"].S+in.Key["sk"].S, "audit#"): // filed, confirmed or recalled
-	case s.noTx && (in.UpdateExpression == "REMOVE audit_entry" || c.Operation == "DeleteItem"):
+	case s.noTx && strings.HasPrefix(in.Item["sk"].S+in.Key["sk"].S, "audit#"): // planned, confirmed or deleted
+	case s.noTx && c.Operation == "DeleteItem": // a removal: the record shows it
+	case s.noTx && c.Operation == "UpdateItem" && planned != "":
+		s.changes[planned] = planned
 	case c.Operation == "UpdateItem" && strings.HasPrefix(in.UpdateExpression, "SET open_due"):
 	case c.Operation == "GetItem", c.Operation == "Query":
 	default:

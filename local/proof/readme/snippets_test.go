@@ -120,17 +120,19 @@ func TestReconcilerNeedsATable(t *testing.T) {
 }
 
 func settle(ctx context.Context, r *reconcile.Reconciler, key idem.Key, receipt Receipt) error {
-	return reconcile.Resolve(ctx, r, key, receipt, reconcile.By{Who: "alice", Why: "re_123 in the provider's console"})
+	return reconcile.Resolve(ctx, r, key, receipt,
+		reconcile.Change{Actor: "alice", Reason: "re_123 in the provider's console"})
 }
 
 func release(ctx context.Context, r *reconcile.Reconciler, key idem.Key) error {
-	return r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.By{Who: "alice", Why: "no refund with this token"})
+	return r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released},
+		reconcile.Change{Actor: "alice", Reason: "no refund with this token"})
 }
 
 func charged(ctx context.Context, r *reconcile.Reconciler, key idem.Key, charge string) error {
 	return r.Resolve(ctx, key.ID(), reconcile.Resolution{
 		To: idem.Released, Steps: map[string]reconcile.Answer{"charge": reconcile.CompletedWith(charge)},
-	}, reconcile.By{Who: "alice", Why: "ch_123 is in the provider's console"})
+	}, reconcile.Change{Actor: "alice", Reason: "ch_123 is in the provider's console"})
 }
 
 var Refund = idem.Operation{Name: "refund"}
@@ -178,7 +180,7 @@ func (find Provider) refund(ctx context.Context, token string) (reconcile.Answer
 func sweep(ctx context.Context, r *reconcile.Reconciler, find Provider) (reconcile.Report, error) {
 	sweeper, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
 		Operations: []reconcile.Operation{{Operation: Refund, Probe: find.probe}},
-		People:     nil, // such as reconcile.SendTo with an outbox sender; nil leaves it at the log
+		Escalate:   nil, // such as reconcile.SendTo with an outbox sender; nil leaves it at the log
 	})
 	if err != nil {
 		return reconcile.Report{}, err

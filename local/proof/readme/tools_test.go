@@ -47,7 +47,7 @@ func transfer(ctx context.Context, tx *dynamostore.Tx, in Transfer) (Receipt, er
 		UpdateExpression:          aws.String("SET balance = balance - :n"),
 		ConditionExpression:       aws.String("balance >= :n"),
 		ExpressionAttributeValues: amount(in.Cents),
-	}, dynamostore.Else(idem.Permanent(errors.New("insufficient funds"))))
+	}, dynamostore.OnConditionFailed(idem.Permanent(errors.New("insufficient funds"))))
 	tx.Update(types.Update{
 		TableName: &accounts, Key: account(in.To),
 		UpdateExpression:          aws.String("ADD balance :n"),

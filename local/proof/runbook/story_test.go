@@ -136,10 +136,10 @@ func (s *scene) unclaimed() string {
 // givenUp is an unknown refund that the sweep has left to people.
 func (s *scene) givenUp() string { return s.leftTo(nil) }
 
-func (s *scene) leftTo(people func(context.Context, reconcile.GivenUp) error) string {
+func (s *scene) leftTo(people func(context.Context, reconcile.Escalation) error) string {
 	id := s.unknown()
 	sweeper, err := reconcile.NewSweeper(s.reconciler(), &reconcile.SweepOptions{
-		People: people, Log: slog.New(slog.DiscardHandler), Operations: []reconcile.Operation{{
+		Escalate: people, Log: slog.New(slog.DiscardHandler), Operations: []reconcile.Operation{{
 			Operation: refund, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 				return reconcile.CannotBeKnown("the provider says nothing"), nil
 			},
@@ -210,7 +210,7 @@ func (s *scene) waiting() (n int) {
 func (s *scene) settledWrongly() string {
 	id := s.unknown()
 	require.NoError(s.t, s.reconciler().Resolve(s.t.Context(), id,
-		reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}, reconcile.By{Who: "bob", Why: "a guess"}))
+		reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}, reconcile.Change{Actor: "bob", Reason: "a guess"}))
 	return id
 }
 

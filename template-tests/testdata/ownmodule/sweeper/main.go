@@ -110,12 +110,12 @@ func open(ctx context.Context) (*reconcile.Sweeper, error) {
 	return reconcile.NewSweeper(r, &reconcile.SweepOptions{
 		Operations: []reconcile.Operation{
 			{Operation: refund, Probe: refunds(none{}, contract), Provider: "bank", GiveUpAfter: time.Hour},
-			{Operation: booking, Probe: bookings, GiveUpProbes: 3},
+			{Operation: booking, Probe: bookings},
 			{Operation: webhook, OnAbandoned: func(_ context.Context, q reconcile.Question) error {
 				return fmt.Errorf("%s %s: not sent", q.Tenant, q.Value)
 			}},
 		},
-		People: reconcile.SendTo(people), Expired: remover,
+		Escalate: reconcile.SendTo(people), Expired: remover,
 		Observer: func(_ context.Context, n notice.Notice) {
 			if n.Kind == notice.GivenUp || n.Kind == notice.Unreadable {
 				log.Print(n.Kind, n.ID)

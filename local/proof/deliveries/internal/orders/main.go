@@ -43,7 +43,7 @@ func open() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), &dynamostore.Options{AttemptTimeout: 10 * time.Second, Retries: dynamostore.MaxRetries})
+	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), &dynamostore.Options{AttemptTimeout: 10 * time.Second})
 	if err != nil {
 		return nil, err
 	}

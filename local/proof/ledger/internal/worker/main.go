@@ -145,7 +145,7 @@ func (b *books) move(ctx context.Context, tx *dynamostore.Tx, t transfer) (recei
 	n := strconv.Itoa(t.Amount)
 	tx.Check(types.ConditionCheck{
 		TableName: &b.accounts, Key: account("open"), ConditionExpression: aws.String("attribute_exists(id)"),
-	}, dynamostore.Else(idem.NotExecuted(errors.New("the books are closed"))))
+	}, dynamostore.OnConditionFailed(idem.NotExecuted(errors.New("the books are closed"))))
 	tx.Update(b.booking(t, t.From, "-"+n, aws.String("balance >= :least")), func(old map[string]types.AttributeValue) error {
 		balance, ok := old["balance"].(*types.AttributeValueMemberN)
 		if !ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// DefaultHelp says what to do about a question.
+// DefaultHelp is [Escalation.Help]: what to do about a question.
 const DefaultHelp = "Find out from the provider whether it took effect, by the reference or the token: of a step that was interrupted by the step's own token, in steps. " +
 	"Look with idemctl explain and the record's id, and record the outcome with idemctl resolve or release, or with a reconcile.Reconciler. " +
 	"Until then calls with the key get HTTP 409 outcome_unknown, and nothing runs again, but for a record in_progress: a call takes it over and runs its handler once more, but not the interrupted step. " +
@@ -22,9 +22,9 @@ const DefaultHelp = "Find out from the provider whether it took effect, by the r
 	"A record has no input, so idemctl cannot make that call: have the client send it again, or send it from the service's own data, as an OnAbandoned does by itself. " +
 	"If nobody can, and a resolution has released it, undo by hand what its steps did and replace that resolution with idemctl resolve --again."
 
-// GivenUp is a question that is left to people. It says nothing of the operation's input
+// Escalation is a question that is left to people. It says nothing of the operation's input
 // and result.
-type GivenUp struct {
+type Escalation struct {
 	// Message is this message's id, a UUID: the same if it has to be sent again.
 	Message string `json:"message"`
 	// Record is its id, Tenant and Operation its key's.
@@ -46,7 +46,7 @@ type GivenUp struct {
 	Probes int    `json:"probes"`
 	Reason string `json:"reason"`
 	// ErrorType and ErrorCode of the latest attempt's error; ErrorMessage only if
-	// [SweepOptions.TellMessages] allows it.
+	// [SweepOptions.IncludeErrorMessages] allows it.
 	ErrorType    string `json:"error_type,omitempty"`
 	ErrorCode    string `json:"error_code,omitempty"`
 	ErrorMessage string `json:"error_message,omitempty"`
@@ -56,7 +56,7 @@ type GivenUp struct {
 	// Steps are those that were interrupted, in the order of their names: ask the provider about
 	// each with its own token.
 	Steps []InterruptedStep `json:"steps,omitempty"`
-	// Help says how to look at it and how to resolve it.
+	// Help says how to look at it and how to resolve it: [DefaultHelp].
 	Help string `json:"help"`
 }
 
@@ -77,32 +77,32 @@ const lock = time.Minute
 
 // giveUp leaves the question to people. It is sent between two writes: the first one keeps
 // other sweeps from sending it too, and the second one records that it was sent. It is
-// therefore never lost. It is sent again, with the same id, if People failed or did not
+// therefore never lost. It is sent again, with the same id, if Escalate failed or did not
 // return in time, and if the second write is missing.
 func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error) {
 	if cause != nil && !strings.Contains(reason, cause.Error()) {
 		reason += " (" + typeOf(cause) + ")"
 	}
 	reason = shortened(reason)
-	if s.opts.People != nil && !s.opts.DryRun {
+	if s.opts.Escalate != nil && !s.opts.DryRun {
 		if s.over(s.asking / 4) {
-			s.leave()
+			s.countLeft()
 			return nil
 		}
-		if rec, err = s.postpone(rec, s.r.now().Add(max(lock, 2*s.asking)), rec.Probes); err != nil {
+		if rec, err = s.postponeUntil(rec, s.r.now().Add(max(lock, 2*s.asking)), rec.Probes); err != nil {
 			return err
 		}
 		g := s.givenUp(rec, reason)
-		_, err = bounded(s.ctx, s.room(), func(ctx context.Context) (struct{}, error) { return struct{}{}, s.opts.People(ctx, g) })
+		_, err = bounded(s.ctx, s.room(), func(ctx context.Context) (struct{}, error) { return struct{}{}, s.opts.Escalate(ctx, g) })
 		if err != nil {
-			return fmt.Errorf("reconcile: People: %w", err)
+			return fmt.Errorf("reconcile: Escalate: %w", err)
 		}
 	}
 	now, due := s.r.now(), never
 	if rec.State == idem.InProgress {
-		due = now.Add(s.untilLook(0))
+		due = now.Add(untilLook(0))
 	}
-	_, err = s.move(rec, protocol.Postponement{
+	_, err = s.postpone(rec, protocol.Postponement{
 		Due: due, Probes: rec.Probes, GivenUpAt: now, Audit: s.r.audit(rec, s.by(reason), protocol.ChangeGivenUp, rec.State, ""),
 	})
 	if err != nil {
@@ -128,7 +128,7 @@ func typeOf(err error) string {
 // untilLook is the pause until the next look at a claim that people have had for a while.
 // Its attempt may be alive in spite of all: if it renews its lease, which does not move the
 // index entry, and dies later, nobody else would notice. The pauses double.
-func (s *sweep) untilLook(had time.Duration) time.Duration { return max(had, s.opts.MaxBackoff) }
+func untilLook(had time.Duration) time.Duration { return max(had, maxBackoff) }
 
 // renewed is the record as if people had never got it, if they got a claim whose attempt has
 // renewed its lease since: it runs, and what becomes of it is another question.
@@ -141,12 +141,12 @@ func renewed(rec *idem.Record) *idem.Record {
 	return again
 }
 
-func (s *sweep) givenUp(rec *idem.Record, reason string) GivenUp {
+func (s *sweep) givenUp(rec *idem.Record, reason string) Escalation {
 	q := s.r.question(rec)
-	g := GivenUp{
+	g := Escalation{
 		Message: outbox.MessageID(rec.ID, q.Since, "idem:given_up"), Record: rec.ID, Tenant: q.Tenant, Operation: q.Operation, Value: q.Value,
 		State: q.State, Attempt: q.Attempt, CreatedAt: q.CreatedAt, Since: q.Since, Probes: q.Probes, Reason: reason,
-		Ref: q.Ref, Token: q.Token, Help: s.opts.Help,
+		Ref: q.Ref, Token: q.Token, Help: DefaultHelp,
 	}
 	for _, step := range q.Steps {
 		if step.Begun {
@@ -155,18 +155,18 @@ func (s *sweep) givenUp(rec *idem.Record, reason string) GivenUp {
 	}
 	if f := rec.Failure; f != nil {
 		g.ErrorType, g.ErrorCode = f.Type, f.Code
-		if s.opts.TellMessages {
+		if s.opts.IncludeErrorMessages {
 			g.ErrorMessage = f.Message
 		}
 	}
 	return g
 }
 
-// SendTo returns the [SweepOptions.People] that sends each question as JSON with a sender
-// of package outbox, such as sqssender for a queue. The message's id is [GivenUp.Message]: a
+// SendTo returns the [SweepOptions.Escalate] that sends each question as JSON with a sender
+// of package outbox, such as sqssender for a queue. The message's id is [Escalation.Message]: a
 // FIFO queue drops a second message with that id for five minutes.
-func SendTo(sender outbox.Sender) func(context.Context, GivenUp) error {
-	return func(ctx context.Context, g GivenUp) error {
+func SendTo(sender outbox.Sender) func(context.Context, Escalation) error {
+	return func(ctx context.Context, g Escalation) error {
 		body, err := json.Marshal(g)
 		if err != nil {
 			return err

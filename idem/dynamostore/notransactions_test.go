@@ -17,8 +17,8 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// alone are the options of a table without transactions.
-var alone = Options{AttemptTimeout: patient.AttemptTimeout, Budget: patient.Budget, WithoutTransactions: true}
+// noTransactions are the options of a table without transactions.
+var noTransactions = Options{AttemptTimeout: patient.AttemptTimeout, Budget: patient.Budget, WithoutTransactions: true}
 
 // transactionless stands before a table that has no transactions, as a global table with
 // strong consistency: it answers TransactWriteItems and TransactGetItems with an error
@@ -95,6 +95,9 @@ func (o *outside) play(life []maker, n int, how fault) int {
 		if c.entry != "" {
 			o.made[c.entry] = c.made(o.item())
 		}
+		if !died && c.forgets == "" {
+			delete(o.doubtful, c.entry) // its reply came in the end
+		}
 		o.complete(when)
 		if !died {
 			continue
@@ -107,6 +110,9 @@ func (o *outside) play(life []maker, n int, how fault) int {
 		require.NoError(o.t, c.send(context.Background(), o.q), when)
 		if c.entry != "" {
 			o.made[c.entry] = o.made[c.entry] || c.made(o.item())
+			if c.forgets == "" {
+				delete(o.doubtful, c.entry) // it is confirmed now, whoever made it
+			}
 		}
 		o.complete(when + ", and somebody went on")
 	}
@@ -121,7 +127,7 @@ func TestNoChangeIsWithoutItsEntryWithoutTransactions(t *testing.T) {
 	for name := range (&outside{}).lives() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := open(t, &alone)
+			f := open(t, &noTransactions)
 			q, next := f.questions(t), 0
 			begin := func() (*outside, []maker) {
 				next++
@@ -138,8 +144,7 @@ func TestNoChangeIsWithoutItsEntryWithoutTransactions(t *testing.T) {
 					}
 					o, life := begin()
 					o.play(life, n, how)
-					o.filed()
-					f.remove(t, o.id) // scans are of what is there
+					o.byTime()
 				}
 			}
 			t.Logf("%d requests, %d lives", all, next)
@@ -147,16 +152,9 @@ func TestNoChangeIsWithoutItsEntryWithoutTransactions(t *testing.T) {
 	}
 }
 
-// filed requires that no entry stays in the record once a remover has come by, and that then
-// all are found by their time.
-func (o *outside) filed() {
+// byTime requires the same of the changes between two times.
+func (o *outside) byTime() {
 	o.t.Helper()
-	for segment := range 3 {
-		_, err := o.r.RemoveExpired(context.Background(), protocol.ExpiredQuery{Segment: segment, Segments: 3, Before: base.Add(-time.Hour)})
-		require.NoError(o.t, err)
-	}
-	require.False(o.t, has(o.item(), schema.AuditEntry))
-	o.complete("all is filed")
 	var between []protocol.Audit
 	for n := range protocol.Shards {
 		if shardName(uint32(n)) != shard(o.id) {
@@ -182,11 +180,11 @@ func (o *outside) filed() {
 // change. Each is told what became of its own.
 func TestTwoChangeARecordWithoutTransactions(t *testing.T) {
 	t.Parallel()
-	f := open(t, &alone)
+	f := open(t, &noTransactions)
 	q := f.questions(t)
 	plain, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint})
 	require.NoError(t, err)
-	other, err := NewQuestions(plain, f.table, &alone)
+	other, err := NewQuestions(plain, f.table, &noTransactions)
 	require.NoError(t, err)
 	next, every := 0, 3
 	if os.Getenv("IDEM_LONG") == "1" {
@@ -248,4 +246,75 @@ func (o *outside) decide(c *change, err error) {
 		}
 	}
 	require.Equal(o.t, len(o.forgotten), confirmed)
+}
+
+// refusedPark is a change that is refused, since another one came first.
+func (o *outside) refusedPark() *change {
+	require.NoError(o.t, o.claims(o.read()).send(o.t.Context(), o.q))
+	rec := o.read()
+	first, second := o.parks(rec), o.parks(rec)
+	require.NoError(o.t, first.send(o.t.Context(), o.q))
+	o.made[first.entry] = true
+	return second
+}
+
+func TestTheEntryOfARefusedChangeIsDeleted(t *testing.T) {
+	f := open(t, &noTransactions)
+	o := f.outside(t, f.questions(t), "t#op#1")
+	c := o.refusedPark()
+	f.wire.set(nil)
+	require.ErrorAs(t, c.send(t.Context(), o.q), new(*protocol.ConflictError))
+	require.Equal(t, []string{"PutItem", "UpdateItem", "DeleteItem"}, f.wire.calls())
+	o.complete("refused")
+	p, err := o.q.AuditOf(t.Context(), o.id, "")
+	require.NoError(t, err)
+	require.Len(t, p.Entries, 1)
+}
+
+// A caller may not delete.
+func TestTheEntryOfARefusedChangeStaysUnconfirmedWhereItCannotBeDeleted(t *testing.T) {
+	f := open(t, &noTransactions)
+	o := f.outside(t, f.questions(t), "t#op#1")
+	c := o.refusedPark()
+	f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
+		if op == "DeleteItem" {
+			return answer(400, noAccess), nil
+		}
+		return nil, nil
+	})
+	require.ErrorAs(t, c.send(t.Context(), o.q), new(*protocol.ConflictError))
+	f.wire.set(nil)
+	p, err := o.q.AuditOf(t.Context(), o.id, "")
+	require.NoError(t, err)
+	require.Len(t, p.Entries, 2)
+	for _, a := range p.Entries {
+		require.Equal(t, a.Entry == c.entry, a.Unconfirmed)
+	}
+}
+
+// The deletion of the entry of a refused change comes after the same change was made.
+func TestALateDeletionLeavesAConfirmedEntry(t *testing.T) {
+	f := open(t, &noTransactions)
+	o := f.outside(t, f.questions(t), "t#op#1")
+	c := o.refusedPark()
+	var late *http.Request
+	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if op != "DeleteItem" {
+			return nil, nil
+		}
+		body := bodyOf(t, req)
+		late = req.Clone(context.Background())
+		late.Body = newBody(body)
+		return answer(400, noAccess), nil
+	})
+	require.ErrorAs(t, c.send(t.Context(), o.q), new(*protocol.ConflictError))
+	require.NotNil(t, late)
+	f.wire.set(nil)
+	f.change(t, o.id, func(it item) { it[schema.Write], it[schema.State] = str("o-1.0"), str(string(protocol.InProgress)) })
+	require.NoError(t, c.send(t.Context(), o.q))
+	o.made[c.entry] = true
+	o.complete("made")
+	_, err := f.wire.loseReply(late)
+	require.ErrorIs(t, err, errReset)
+	o.complete("and the deletion came late")
 }

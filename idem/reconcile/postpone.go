@@ -1,0 +1,102 @@
+package reconcile
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// postponeOrGiveUp leaves the record to a later sweep, or to people if it has waited long enough.
+func (s *sweep) postponeOrGiveUp(
+	rec *idem.Record, op Operation, kind notice.Kind, pause time.Duration, probes int, why string, cause error,
+) error {
+	now := s.r.now()
+	giveUpAt := since(rec).Add(op.GiveUpAfter)
+	if !now.Before(giveUpAt) {
+		if rec.State == idem.Unknown {
+			why += s.attemptsOver(rec, op)
+		}
+		return s.giveUp(rec, why, cause)
+	}
+	due := now.Add(pause)
+	if due.After(giveUpAt) {
+		due = giveUpAt
+	}
+	return s.postponeAndReport(rec, kind, due, probes, why, cause)
+}
+
+// postponeAndReport leaves the record to a sweep at the due time.
+func (s *sweep) postponeAndReport(
+	rec *idem.Record, kind notice.Kind, due time.Time, probes int, why string, cause error,
+) error {
+	if _, err := s.postponeUntil(rec, due, probes); err != nil {
+		return err
+	}
+	s.did(kind, rec, rec.State, why, cause)
+	return nil
+}
+
+// postponeForCall postpones the record for the time of a call, so that another sweep does not
+// make the same one. If the call ends the process, the next sweep leaves the record alone as long
+// as it would without an answer.
+func (s *sweep) postponeForCall(rec *idem.Record) (*idem.Record, error) {
+	probes := rec.Probes + 1
+	return s.postponeUntil(rec, s.r.now().Add(max(s.asking+s.r.opts.Margin, backoff(probes))), probes)
+}
+
+// postponeUntil writes when the record is due next, and returns it as it is then.
+func (s *sweep) postponeUntil(rec *idem.Record, due time.Time, probes int) (*idem.Record, error) {
+	return s.postpone(rec, protocol.Postponement{Due: due, Probes: probes, GivenUpAt: rec.GivenUpAt})
+}
+
+// postpone writes a postponement of the record as it was read, and the same again if its reply
+// was lost. An attempt that was parked may go on and write in between: as long as nobody else
+// has postponed the record, that is the same question.
+func (s *sweep) postpone(rec *idem.Record, p protocol.Postponement) (*idem.Record, error) {
+	for n := 1; ; n++ {
+		err := s.postponeOnce(rec, &p)
+		if err == nil {
+			return p.Apply(rec, s.r.now())
+		}
+		if !isAnswer(err) || rec.State != idem.Unknown || rec.Sweep == "" || n == maxRounds {
+			return nil, err
+		}
+		next, _ := s.get(rec.ID)
+		if next == nil || next.State != idem.Unknown || next.Sweep != rec.Sweep {
+			return nil, err
+		}
+		rec = next
+	}
+}
+
+func (s *sweep) postponeOnce(rec *idem.Record, p *protocol.Postponement) error {
+	p.ID, p.Seen, p.SeenSweep, p.Sweep = rec.ID, rec.Write, rec.Sweep, newID()
+	if p.Audit != nil { // the store may delete the entry of a write that was refused
+		entry := *p.Audit
+		entry.Entry = newID()
+		p.Audit = &entry
+	}
+	if s.opts.DryRun {
+		return nil
+	}
+	ctx, cancel := s.share(s.ctx)
+	defer cancel()
+	return again(ctx, func() error { return s.r.store.Postpone(ctx, s.r.now(), *p) })
+}
+
+// backoff is the pause after the n-th probe: between half and all of what has doubled
+// ("equal jitter", https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
+func backoff(n int) time.Duration {
+	d := firstBackoff
+	for range n - 1 {
+		if d >= maxBackoff/2 {
+			d = maxBackoff
+			break
+		}
+		d *= 2
+	}
+	return d/2 + rand.N(d/2+1)
+}
