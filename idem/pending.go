@@ -2,8 +2,10 @@ package idem
 
 import (
 	"context"
+	"sync"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/internal/guard"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -12,6 +14,28 @@ import (
 type pending struct {
 	Store
 	queue *queue
+
+	mu     sync.Mutex
+	failed guard.Instant // when what waits could not be written last
+}
+
+// flushPause is how long no call tries to write what waits, once that has failed.
+const flushPause = time.Second
+
+// flush writes what waits. What cannot be written stays in the queue.
+func (p *pending) flush(ctx context.Context) {
+	if p.queue.empty() {
+		return
+	}
+	now := guard.RightNow()
+	p.mu.Lock()
+	early := now.Since(p.failed) < flushPause
+	p.mu.Unlock()
+	if !early && p.queue.flush(ctx) != nil {
+		p.mu.Lock()
+		p.failed = guard.RightNow()
+		p.mu.Unlock()
+	}
 }
 
 // known writes what this process knows of the key's earlier attempts. It returns a conflict if it
@@ -27,7 +51,7 @@ func (p *pending) known(ctx context.Context, id string) error {
 }
 
 func (p *pending) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
-	_ = p.queue.flush(ctx) // what could not be written stays in the queue
+	p.flush(ctx)
 	if err := p.known(ctx, c.Record.ID); err != nil {
 		return err
 	}
@@ -40,7 +64,7 @@ func (p *pending) Acquire(ctx context.Context, now time.Time, c protocol.Claim) 
 
 func (p *pending) Get(ctx context.Context, id string) (*Record, error) {
 	if !protocol.Insists(ctx) {
-		_ = p.queue.flush(ctx)
+		p.flush(ctx)
 	}
 	return p.Store.Get(ctx, id)
 }
