@@ -72,9 +72,8 @@ type Engine struct {
 	unrecorded bool // the store keeps nothing
 	managed    bool // on Managed Instances, where nothing is killed when the invocation's time is over
 	queue      *queue
-	// stepExtra is by how many bytes more than usual the store's steps count.
-	stepExtra int
-	checks    sync.Map // *secretCheck by the fingerprint of the check record
+	traits     protocol.Traits // of the store
+	checks     sync.Map        // *secretCheck by the fingerprint of the check record
 }
 
 // New returns an engine over the store. Mistakes in its arguments are a [*ConfigError].
@@ -115,9 +114,7 @@ func New(store Store, o *Options) (*Engine, error) {
 	}
 	// Records keep milliseconds: the live outcome shows the same times as a replay.
 	e.now = func() time.Time { return clock().UTC().Truncate(time.Millisecond) }
-	if s, ok := store.(protocol.StepSizer); ok {
-		e.stepExtra = s.StepExtra()
-	}
+	e.traits = store.Traits()
 	e.queue = newQueue(e)
 	e.store = e.guarded(store)
 	return e, nil

@@ -30,7 +30,7 @@ func (e *Engine) failOpen(ctx context.Context, c Call) (Outcome, error) {
 
 // over returns an engine over the store. What it reports of records goes to no observer.
 func (e *Engine) over(s keepsNothing) *Engine {
-	o := &Engine{given: s, store: s, opts: e.opts, now: e.now, inLambda: e.inLambda, managed: e.managed, unrecorded: true}
+	o := &Engine{given: s, store: s, opts: e.opts, now: e.now, inLambda: e.inLambda, managed: e.managed, traits: e.traits, unrecorded: true}
 	o.opts.Observer = func(ctx context.Context, n notice.Notice) {
 		switch n.Kind {
 		case notice.Executed, notice.Compensated, notice.OutOfTime, notice.Uncommitted:
@@ -81,4 +81,5 @@ func (keepsNothing) RecordReference(context.Context, time.Time, protocol.Referen
 func (keepsNothing) Settle(context.Context, time.Time, protocol.Settlement) error { return nil }
 func (keepsNothing) Get(context.Context, string) (*Record, error)                 { return nil, nil }
 func (keepsNothing) Result(context.Context, *Record) ([]byte, error)              { return nil, nil }
+func (keepsNothing) Traits() protocol.Traits                                      { return protocol.Traits{} }
 func (keepsNothing) StepResult(context.Context, *Record, string) ([]byte, error)  { return nil, nil }

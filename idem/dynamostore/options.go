@@ -114,9 +114,7 @@ type Store struct {
 
 // The interface is the package's reason to exist.
 var (
-	_ protocol.Store       = (*Store)(nil)
-	_ protocol.UnitRefuser = (*Store)(nil)
-	_ protocol.StepSizer   = (*Store)(nil)
+	_ protocol.Store = (*Store)(nil)
 )
 
 // New returns a store on the table. It makes no call: run [Check] at deployment, or when a
@@ -180,8 +178,17 @@ func New(client Client, table string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// RefusesUnits implements [protocol.UnitRefuser].
-func (s *Store) RefusesUnits() error {
+// Traits implements [protocol.Store].
+func (s *Store) Traits() protocol.Traits {
+	t := protocol.Traits{NoUnits: s.refusesUnits()}
+	if s.sealer != nil {
+		t.StepExtra = s.sealer.Overhead() + sealedFields
+	}
+	return t
+}
+
+// refusesUnits is why no unit can commit; nil if units can.
+func (s *Store) refusesUnits() error {
 	if !s.noTransactions {
 		return nil
 	}
