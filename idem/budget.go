@@ -32,7 +32,7 @@ func (x *execution) schedule(ctx context.Context) error {
 	if !bounded {
 		return nil
 	}
-	// Deadlines go by the process's clock, records by the engine's.
+	// Deadlines use the process's clock, records the engine's.
 	if x.budget = min(x.budget, time.Until(end)/4); x.budget <= 0 {
 		return ErrOutOfTime
 	}

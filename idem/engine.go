@@ -50,14 +50,15 @@ type Options struct {
 	// FinishBudget bounds the store calls after the handler ran; results and units of
 	// work get a second more for each MiB, and nothing outlasts the kill time. An outcome
 	// that could not be written by then is queued, and so is a result that could not be
-	// stored beside its record. Zero means [DefaultFinishBudget].
+	// stored in parts of its own. Zero means [DefaultFinishBudget].
 	FinishBudget time.Duration
 	// Wait is how long a call waits for one in flight before it answers [ErrInFlight]. Zero: not at all.
 	Wait time.Duration
-	// Observer is told what happens. Nil means warnings, errors and shadow of [LogTo] to slog.Default.
+	// Observer gets a notice of what happens. Nil means warnings, errors and shadow of [LogTo] to
+	// slog.Default.
 	Observer Observer
-	// Now is the clock that records go by, for tests: an engine with it asks a store that is down
-	// in each call. Deadlines of contexts and kill times go by time.Now. Nil means time.Now.
+	// Now is the clock of records, for tests: an engine with it asks a store that is down in each
+	// call. Deadlines of contexts and kill times use time.Now. Nil means time.Now.
 	Now func() time.Time
 }
 
@@ -122,7 +123,7 @@ func New(store Store, o *Options) (*Engine, error) {
 
 // guarded puts the guards around the store. The order is the decision: see DESIGN.md.
 func (e *Engine) guarded(s Store) Store {
-	if e.opts.Now == nil { // the circuit goes by the clock of the process
+	if e.opts.Now == nil { // the circuit uses the clock of the process
 		s = guard.Circuit(s, e.report)
 	}
 	s = guard.Withdrawals(s, e.opts.Margin)

@@ -68,7 +68,7 @@ func (q *queue) flush(ctx context.Context) error {
 
 // write writes what was taken, one after the other, until the store fails. Each gets
 // as much time as its call would have had, within the context's. It leaves large
-// results whose outcome is recorded for later unless it is told to write them.
+// results whose outcome is recorded for later unless large is set.
 func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) error {
 	if len(took) == 0 {
 		return nil
@@ -103,7 +103,7 @@ func (q *queue) write(ctx context.Context, took []pendingWrite, large bool) erro
 	return nil
 }
 
-// writeOne writes one that was taken; a large result of a recorded outcome only if told.
+// writeOne writes one that was taken; a large result of a recorded outcome only if large is set.
 func (q *queue) writeOne(ctx context.Context, l *pendingWrite, large bool) error {
 	e := q.engine
 	ctx, cancel := context.WithTimeout(ctx, e.opts.FinishBudget+sizeAllowance(l.size))

@@ -54,8 +54,8 @@ func (c *commit) resolveInDoubt(ctx context.Context, err error) (Outcome, error)
 
 // fence keeps a commit in doubt from landing later: it writes an end without the unit,
 // under a new owner. It also finds out what became of
-// the commit: it has landed, it is fenced, another attempt has the claim, or nobody
-// knows. If it is fenced, fence returns the end that was written, else the call's
+// the commit: it has landed, it is fenced, another attempt has the claim, or that stays
+// unknown. If it is fenced, fence returns the end that was written, else the call's
 // outcome.
 func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (written *protocol.Ending, out Outcome, err error) {
 	e := c.engine

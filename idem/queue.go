@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// pendingFor is how long a queued write is tried. The record has long gone by its
-	// declaration then, but an Unknown still accepts its own attempt's outcome.
+	// pendingFor is how long a queued write is tried. The record has long been taken over or
+	// parked then, but an Unknown still accepts its own attempt's outcome.
 	pendingFor = time.Hour
 	// pendingOverhead is what a queued write counts for besides what it carries, a record
 	// that it carries for recordOverhead more.
 	pendingOverhead = 1 << 10
 	recordOverhead  = 512
 	// queueBytes bounds what waits. Where that is full, results are dropped first, then what takes
-	// back claims under which nothing ran, then outcomes. The observer is told of each.
+	// back claims under which nothing ran, then outcomes. The observer gets a notice of each.
 	queueBytes = 32 << 20
 	// largeResult is the size from which a queued result may need more time than a call
 	// has for it before its own claim.
@@ -116,7 +116,7 @@ func (x *execution) enqueue(ctx context.Context, l *pendingWrite, err error) (fi
 		l.weigh()
 		fits = !l.result && q.bytes+l.size <= q.most
 	}
-	// A withdrawal costs nobody a result.
+	// A withdrawal costs no call its result.
 	if !fits && t != nil && !l.result {
 		shed = q.shed(q.bytes + l.size - q.most)
 		fits = q.bytes+l.size <= q.most
@@ -206,8 +206,8 @@ func (e *Engine) tellOf(ctx context.Context, kind notice.Kind, l *pendingWrite, 
 	})
 }
 
-// take empties the queue for the caller to write, so that nobody else writes the same
-// at once. What was taken still counts: for the bound, and as waiting.
+// take empties the queue for the caller to write, so that no other goroutine writes the
+// same at once. What was taken still counts: for the bound, and as waiting.
 func (q *queue) take() []pendingWrite {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -229,7 +229,7 @@ func (s *step) writeMark() error {
 }
 
 // replay gives what is recorded of the step. A result that a resolution has said becomes the
-// attempt's own before anything goes by it: from then on it is not said anew.
+// attempt's own before anything uses it: from then on it cannot be replaced.
 func (s *step) replay(known protocol.RecordedStep, read func([]byte) error) error {
 	s.notify(notice.StepReplayed, nil)
 	switch {
@@ -291,7 +291,7 @@ func (s *step) unreadable(known protocol.RecordedStep, err error) error {
 }
 
 // unsaid stops the operation at what a resolution has said of the step and this attempt cannot go
-// on with. Nothing has gone by it: the step is an interrupted one again.
+// on with. Nothing has used it: the step is an interrupted one again.
 func (s *step) unsaid(err error) error {
 	if wErr := s.a.journal.write(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Unread: true}); wErr != nil {
 		return wErr
@@ -317,7 +317,7 @@ func (s *step) unavailable(f *Failure) error {
 func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool, err error) {
 	s.notify(notice.StepInterrupted, nil)
 	if s.opts.interrupted == nil || known.Said {
-		// Of what somebody has said, and no code could read, only people say anything anew.
+		// Only operators replace a verdict that no code could read.
 		return nil, false, s.a.journal.interrupted(&StepInterruptedError{Name: s.name})
 	}
 	asked := s.a.engine().now() // an answer says what was so then

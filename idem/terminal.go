@@ -145,7 +145,7 @@ func (e *Engine) reread(ctx context.Context, now time.Time, f protocol.Finish) e
 	case gErr != nil && protocol.Answers(gErr):
 		return gErr
 	case gErr != nil:
-		// Not to be told now: the write is repeated later, and is fenced then too.
+		// Unknown for now: the write is repeated later, and is fenced then too.
 		return &StoreError{Op: "finish", Ambiguous: true, Err: gErr}
 	case rec.Bears(f.Write):
 		return nil

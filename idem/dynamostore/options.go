@@ -37,8 +37,7 @@ const (
 	// back. So a table that is slow, throttles or is down gets this many requests more than there
 	// are calls, and a fifth of what it answers. Where none is left, a claim or a read fails after
 	// its first try, and nothing has run. Writes of outcomes, steps, leases and withdrawals need
-	// none, nor do claims of operations that fail open, unless idem.Options.StoreFailures is
-	// reached.
+	// none.
 	retries = 10
 )
 
