@@ -189,7 +189,7 @@ func (s *shadows) Finish(ctx context.Context, now time.Time, f protocol.Finish) 
 	end := &f.Ending
 	end.Ref, end.Result, end.Omitted = "", nil, end.State == Completed
 	if end.State == Unknown {
-		end.State, end.Stricter = Released, true
+		end.State, end.Stricter, end.ExpiresAt = Released, true, protocol.RoundUp(now.Add(s.retention), time.Second)
 	}
 	return s.Store.Finish(ctx, now, f)
 }
