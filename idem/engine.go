@@ -2,8 +2,6 @@ package idem
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"fmt"
 	"os"
 	"reflect"
@@ -72,7 +70,7 @@ type Engine struct {
 	inLambda   bool
 	unrecorded bool // the store keeps nothing
 	managed    bool // on Managed Instances, where nothing is killed when the invocation's time is over
-	queue      *queue
+	pending    *guard.Pending
 	traits     protocol.Traits // of the store
 	checks     sync.Map        // *secretCheck by the fingerprint of the check record
 }
@@ -116,7 +114,6 @@ func New(store Store, o *Options) (*Engine, error) {
 	// Records keep milliseconds: the live outcome shows the same times as a replay.
 	e.now = func() time.Time { return clock().UTC().Truncate(time.Millisecond) }
 	e.traits = store.Traits()
-	e.queue = newQueue(e)
 	e.store = e.guarded(store)
 	return e, nil
 }
@@ -126,9 +123,9 @@ func (e *Engine) guarded(s Store) Store {
 	if e.opts.Now == nil { // the circuit uses the clock of the process
 		s = guard.Circuit(s, e.report)
 	}
-	s = guard.Withdrawals(s, e.opts.Margin)
-	s = &pending{Store: s, queue: e.queue}
-	return guard.Holding(s)
+	s = guard.Holding(guard.Withdrawals(s, e.opts.Margin))
+	e.pending = guard.NewPending(s, e.now, e.opts.FinishBudget, e.report)
+	return e.pending
 }
 
 // Now returns the time by the engine's clock, to the millisecond. Compare a record's
@@ -139,11 +136,7 @@ func (e *Engine) Now() time.Time { return e.now() }
 func (e *Engine) Store() Store { return e.given }
 
 // newID returns a random identifier of 128 bits.
-func newID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return base64.RawURLEncoding.EncodeToString(b[:])
-}
+func newID() string { return protocol.NewID() }
 
 // startOfID is how much of an attempt's owner its write ids start with: 66 bits. They
 // are compared with the few others of the same record alone.
@@ -169,6 +162,13 @@ func (e *Engine) tell(ctx context.Context, kind notice.Kind, n notice.Notice) {
 // report tells the observer what a guard has done about a record.
 func (e *Engine) report(ctx context.Context, kind notice.Kind, id string, n notice.Notice) {
 	n.ID = id
-	n.Tenant, n.Operation, _ = protocol.ParseRecordID(id)
+	if n.Tenant, n.Operation, _ = protocol.ParseRecordID(id); n.Tenant == "" {
+		n.Tenant = SingleTenant
+	}
 	e.tell(ctx, kind, n)
 }
+
+// Flush writes the outcomes that could not be written yet. Call it before a process outside
+// Lambda ends. It returns nil when nothing runs in the background any more, else the
+// store's error. Inside Lambda the next call does it.
+func (e *Engine) Flush(ctx context.Context) error { return e.pending.Flush(ctx) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/internal/guard"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -37,7 +38,7 @@ func (e *Engine) over(s keepsNothing) *Engine {
 			e.opts.Observer.tell(ctx, n)
 		}
 	}
-	o.queue = newQueue(o)
+	o.pending = guard.NewPending(s, o.now, o.opts.FinishBudget, o.report)
 	return o
 }
 

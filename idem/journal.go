@@ -175,7 +175,7 @@ func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 	}
 	if f := w.Failure; f != nil && w.Name != compensating {
 		if j.room.taken()+failureSize(f) > protocol.StepRoom {
-			w.Failure = shortFailure(f)
+			w.Failure = protocol.ShortFailure(f)
 		}
 		size := failureSize(w.Failure)
 		j.room.held += size

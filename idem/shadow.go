@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem/internal/codec"
+	"github.com/idem-go/idempotency/idem/internal/guard"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -118,7 +119,7 @@ func (o *observation) shadow(ctx context.Context) *Engine {
 	s := e.over(keepsNothing{})
 	s.unrecorded, s.store = false, &shadows{e.store, o.call.Key.op.retention()}
 	s.opts.Observer = o.observe
-	s.opts.Wait, s.queue.most = 0, 0
+	s.opts.Wait = 0
 	s.opts.ClaimBudget /= shadowShare
 	if end, ok := ctx.Deadline(); ok {
 		s.opts.ClaimBudget = min(s.opts.ClaimBudget, time.Until(end)/10)
@@ -127,6 +128,8 @@ func (o *observation) shadow(ctx context.Context) *Engine {
 		s.opts.ClaimBudget = min(s.opts.ClaimBudget, time.Until(kill)/10)
 	}
 	s.opts.FinishBudget = s.opts.ClaimBudget
+	s.pending = guard.NewPending(s.store, s.now, s.opts.FinishBudget, s.report)
+	s.pending.Bound(0)
 	return s
 }
 

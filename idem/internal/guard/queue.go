@@ -1,15 +1,12 @@
-package idem
+package guard
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/idem-go/idempotency/idem/internal/guard"
-	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -24,9 +21,9 @@ const (
 	// queueBytes bounds what waits. Where that is full, results are dropped first, then what takes
 	// back claims under which nothing ran, then outcomes. The observer gets a notice of each.
 	queueBytes = 32 << 20
-	// largeResult is the size from which a queued result may need more time than a call
+	// LargeResult is the size from which a queued result may need more time than a call
 	// has for it before its own claim.
-	largeResult = 64 << 10
+	LargeResult = 64 << 10
 )
 
 var errQueueFull = errors.New("idem: the queue of unwritten outcomes is full")
@@ -34,14 +31,14 @@ var errQueueFull = errors.New("idem: the queue of unwritten outcomes is full")
 // pendingWrite is a write that could not be confirmed in time: an end, or a withdrawal. It
 // holds what the write needs and nothing else, neither the call nor its context.
 type pendingWrite struct {
-	terminal   *terminal
+	end        *End
 	withdrawal *protocol.Withdrawal
 
-	id, tenant, operation string
-	State                 State
-	Attempt               int
-	since                 time.Time
-	result                bool // of the terminal, only the result was left to write
+	id      string // of the record
+	state   protocol.State
+	attempt int
+	since   time.Time
+	result  bool // of the end, only the result was left to write
 	// As it is counted in the queue.
 	size   int
 	blocks string // the record whose key must not run before; empty if it may
@@ -49,13 +46,13 @@ type pendingWrite struct {
 
 // weigh says what the write counts for from now on.
 func (l *pendingWrite) weigh() {
-	l.size, l.blocks = pendingOverhead+len(l.id)+len(l.tenant)+len(l.operation), ""
+	l.size, l.blocks = pendingOverhead+2*len(l.id), ""
 	if w := l.withdrawal; w != nil {
 		l.size += recordSize(&w.Claim.Record)
 		return
 	}
-	l.size += l.terminal.size()
-	if !l.terminal.written && l.State != Released {
+	l.size += l.end.size()
+	if !l.end.Written && l.state != protocol.Released {
 		l.blocks = l.id
 	}
 }
@@ -63,17 +60,16 @@ func (l *pendingWrite) weigh() {
 // spare is what the queue has of giving up its result: all, if the end is recorded, and
 // of a withdrawal, under whose claim nothing ran.
 func (l *pendingWrite) spare() int {
-	if l.terminal == nil || l.terminal.written {
+	if l.end == nil || l.end.Written {
 		return l.size
 	}
-	return l.terminal.spare()
+	return l.end.spare()
 }
 
 // queue keeps the writes for later: the next call flushes it first, and outside
 // Lambda, where goroutines run on between calls, so does a goroutine that lives
 // only while there is something to write.
 type queue struct {
-	engine   *Engine
 	most     int // bytes that may wait
 	mu       sync.Mutex
 	waiting  []pendingWrite
@@ -84,8 +80,8 @@ type queue struct {
 	idle     chan struct{} // wakes the background writer when nothing waits any more
 }
 
-func newQueue(e *Engine) *queue {
-	return &queue{engine: e, most: queueBytes, blocked: map[string]int{}, idle: make(chan struct{}, 1)}
+func newQueue() *queue {
+	return &queue{most: queueBytes, blocked: map[string]int{}, idle: make(chan struct{}, 1)}
 }
 
 func (q *queue) count(l *pendingWrite, sign int) {
@@ -96,59 +92,6 @@ func (q *queue) count(l *pendingWrite, sign int) {
 	if q.blocked[l.blocks] += sign; q.blocked[l.blocks] <= 0 {
 		delete(q.blocked, l.blocks)
 	}
-}
-
-// enqueue queues a write that the store has not confirmed. Where there is no room for
-// everything the results go first: the fact is never lost for the sake of the body.
-// It returns whether there is room for the write, and whether its result was given up.
-func (x *execution) enqueue(ctx context.Context, l *pendingWrite, err error) (fits, omitted bool) {
-	e, key, t := x.engine, x.call.Key, l.terminal
-	l.id, l.tenant, l.operation = strings.Clone(key.id), strings.Clone(key.tenant), strings.Clone(key.op.Name)
-	l.since = e.now()
-	l.result = t != nil && t.written
-	l.weigh()
-	q := e.queue
-	q.mu.Lock()
-	var shed []pendingWrite
-	fits = q.bytes+l.size <= q.most
-	if !fits && t != nil && t.spare() > 0 {
-		t.drop(errors.Join(errQueueFull, err))
-		l.weigh()
-		fits = !l.result && q.bytes+l.size <= q.most
-	}
-	// A withdrawal costs no call its result.
-	if !fits && t != nil && !l.result {
-		shed = q.shed(q.bytes + l.size - q.most)
-		fits = q.bytes+l.size <= q.most
-	}
-	if fits {
-		q.waiting = append(q.waiting, *l)
-		q.count(l, 1)
-	}
-	omitted = t != nil && t.omitted != nil
-	state := l.recorded() // once it waits, another goroutine may write it
-	background := fits && x.kill.IsZero() && !q.running
-	q.running = q.running || background
-	q.mu.Unlock()
-	for _, s := range shed {
-		kind := notice.ResultOmitted
-		if s.withdrawal != nil {
-			kind = notice.OutcomeDropped
-		}
-		e.tellOf(ctx, kind, &s, s.recorded(), errQueueFull)
-	}
-	switch {
-	case fits:
-		e.tellOf(ctx, notice.OutcomeQueued, l, state, err)
-	case l.result:
-		e.tellOf(ctx, notice.ResultOmitted, l, state, t.omitted)
-	default:
-		e.tellOf(ctx, notice.OutcomeDropped, l, state, errors.Join(errQueueFull, err))
-	}
-	if background {
-		go q.drain()
-	}
-	return fits, omitted
 }
 
 // shed gives up waiting results until the bytes are free: those whose end is recorded,
@@ -173,15 +116,15 @@ func (q *queue) shed(bytes int) (gone []pendingWrite) {
 			return true
 		})
 	}
-	remove(func(l *pendingWrite) bool { return l.terminal != nil && l.terminal.written })
+	remove(func(l *pendingWrite) bool { return l.end != nil && l.end.Written })
 	for i := range q.waiting {
 		l := &q.waiting[i]
 		n := l.spare()
-		if bytes <= 0 || l.terminal == nil || n == 0 {
+		if bytes <= 0 || l.end == nil || n == 0 {
 			continue
 		}
 		q.count(l, -1)
-		l.terminal.drop(errQueueFull)
+		l.end.Drop(errQueueFull)
 		l.weigh()
 		q.count(l, 1)
 		bytes -= n
@@ -191,19 +134,11 @@ func (q *queue) shed(bytes int) (gone []pendingWrite) {
 }
 
 // recorded is the state that the record has as long as the write waits.
-func (l *pendingWrite) recorded() State {
-	if l.terminal != nil && !l.terminal.written {
-		return InProgress
+func (l *pendingWrite) recorded() protocol.State {
+	if l.end != nil && !l.end.Written {
+		return protocol.InProgress
 	}
-	return l.State
-}
-
-// tellOf tells the observer about a write that was queued, and the record's state.
-func (e *Engine) tellOf(ctx context.Context, kind notice.Kind, l *pendingWrite, state State, err error) {
-	e.tell(ctx, kind, notice.Notice{
-		ID: l.id, Tenant: l.tenant, Operation: l.operation, Attempt: l.Attempt,
-		State: state, Elapsed: e.now().Sub(l.since), Err: err,
-	})
+	return l.state
 }
 
 // take empties the queue for the caller to write, so that no other goroutine writes the
@@ -251,5 +186,48 @@ func (q *queue) empty() bool {
 	return len(q.waiting)+q.inFlight == 0
 }
 
-// fenceFor is how long a withdrawn claim is kept out at least, whatever the retention.
-const fenceFor = guard.LateRequests
+// own returns a copy that shares nothing with the call that it comes from: a part of
+// a text or of a buffer keeps the whole of it in memory.
+func (t *End) own() *End {
+	c := *t
+	f := &c.Finish
+	f.ID, f.Owner, f.Write = strings.Clone(f.ID), strings.Clone(f.Owner), strings.Clone(f.Write)
+	f.Ending.Result, c.Summary = slices.Clone(f.Ending.Result), slices.Clone(t.Summary)
+	if old := f.Ending.Failure; old != nil {
+		f.Ending.Failure = &protocol.Failure{Message: strings.Clone(old.Message), Type: strings.Clone(old.Type), Code: strings.Clone(old.Code)}
+	}
+	return &c
+}
+
+// size is what the copy takes besides its fixed part.
+func (t *End) size() int {
+	n := len(t.Finish.Ending.Result) + len(t.Summary)
+	if f := t.Finish.Ending.Failure; f != nil {
+		n += len(f.Message) + len(f.Type) + len(f.Code)
+	}
+	return n
+}
+
+// ownWithdrawal does the same for a withdrawal.
+func ownWithdrawal(w protocol.Withdrawal) *protocol.Withdrawal {
+	w.Claim.Record = ownRecord(&w.Claim.Record)
+	return &w
+}
+
+func ownRecord(rec *protocol.Record) protocol.Record {
+	c := *rec.Clone()
+	c.ID, c.Value, c.Fingerprint = strings.Clone(c.ID), strings.Clone(c.Value), protocol.Fingerprint(strings.Clone(string(c.Fingerprint)))
+	return c
+}
+
+// recordSize is the size of what an engine's own claim can hold.
+func recordSize(rec *protocol.Record) int {
+	n := recordOverhead + len(rec.Value)
+	for name, s := range rec.Steps {
+		n += recordOverhead + len(name) + len(s.Body.Data)
+		if s.Failure != nil {
+			n += len(s.Failure.Message) + len(s.Failure.Type) + len(s.Failure.Code)
+		}
+	}
+	return n
+}
