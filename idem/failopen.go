@@ -19,7 +19,11 @@ func (e *Engine) failOpen(ctx context.Context, c Call) (Outcome, error) {
 	if x.down == nil || c.Accepted != nil || c.Later != nil || ctx.Err() != nil {
 		return out, err
 	}
-	x.notify(ctx, notice.FailedOpen, notice.Notice{Attempt: 1, Err: x.down})
+	run := c.Run
+	c.Run = func(inner context.Context) Answer {
+		x.notify(ctx, notice.FailedOpen, notice.Notice{Attempt: 1, Err: x.down})
+		return run(inner)
+	}
 	c.Fingerprint, c.Key.keyed = x.call.Fingerprint, nil // without a record there is no secret to check
 	out, err = e.over(keepsNothing{down: x.down}).begin(c).execute(ctx)
 	out.RecordState, out.RecordedAt, out.ExpiresAt = Absent, time.Time{}, time.Time{}

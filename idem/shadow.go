@@ -181,6 +181,12 @@ func (s *shadows) Acquire(ctx context.Context, now time.Time, c protocol.Claim) 
 	return s.Store.Acquire(ctx, now, c)
 }
 
+func (s *shadows) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
+	w.Claim.Record.Value, w.Claim.Record.Due = "", time.Time{}
+	w.ExpiresAt = protocol.RoundUp(now.Add(max(s.retention, guard.LateRequests)), time.Second)
+	return s.Store.Withdraw(ctx, now, w)
+}
+
 func (s *shadows) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
 	e.ExpiresAt = protocol.RoundUp(e.LeaseUntil.Add(s.retention), time.Second)
 	return s.Store.Extend(ctx, now, e)

@@ -71,7 +71,9 @@ func (p *Pending) Acquire(ctx context.Context, now time.Time, c protocol.Claim) 
 	}
 	err := p.Store.Acquire(ctx, now, c)
 	if failed, ok := err.(*protocol.StoreError); ok && failed.Down && p.queue.hasOutcomeOf(c.Record.ID) {
-		failed.Down = false // another call has run meanwhile: its outcome waits
+		own := *failed
+		own.Down = false // another call has run meanwhile: its outcome waits
+		return &own
 	}
 	return err
 }
