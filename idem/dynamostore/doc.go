@@ -117,7 +117,6 @@
 //	                                                           those of its actions
 //	atomic mode, first execution      1 Get, 1 Transaction     GetItem, PutItem, and
 //	                                                           those of its actions
-//	 … without a look                 1 Transaction
 //	 … without a Tx, or failed        1 Put instead of it      PutItem
 //	atomic mode, replay               1 Get                    GetItem
 //	commit in doubt, fenced           + 1 Update, + 1 Get if   UpdateItem, GetItem
