@@ -78,15 +78,15 @@ func (o *stepOptions) problem() string {
 		return referenceProblem(o.reference)
 	case o.interrupted != nil && o.semantics != AtMostOnce:
 		return "Interrupted is for steps of idem.AtMostOnce: others just run again"
-	case o.interrupted == nil && o.absentAfter != 0:
-		return "AbsentAfter has no meaning without Interrupted: set that too, or leave both out"
-	case o.interrupted != nil && o.absentAfter == 0:
-		return "AbsentAfter is missing beside Interrupted: say for how long a request may be on its way before its absence is proof, " +
-			"such as 10*time.Minute, or idem.AbsentAtOnce"
-	case o.absentAfter != AbsentAtOnce && o.absentAfter < 0:
-		return fmt.Sprintf("AbsentAfter is %v: it cannot be negative", o.absentAfter)
-	case o.absentAfter > 0 && o.absentAfter < time.Millisecond:
-		return fmt.Sprintf("AbsentAfter is %v: give it with its unit, such as 10*time.Minute", o.absentAfter)
+	case o.interrupted == nil && o.notFoundFinalAfter != 0:
+		return "NotFoundFinalAfter has no meaning without Interrupted: set that too, or leave both out"
+	case o.interrupted != nil && o.notFoundFinalAfter == 0:
+		return "NotFoundFinalAfter is missing next to Interrupted: say from when on \"not found\" is conclusive, " +
+			"such as 10*time.Minute, or idem.Immediately"
+	case o.notFoundFinalAfter != Immediately && o.notFoundFinalAfter < 0:
+		return fmt.Sprintf("NotFoundFinalAfter is %v: it cannot be negative", o.notFoundFinalAfter)
+	case o.notFoundFinalAfter > 0 && o.notFoundFinalAfter < time.Millisecond:
+		return fmt.Sprintf("NotFoundFinalAfter is %v: give it with its unit, such as 10*time.Minute", o.notFoundFinalAfter)
 	}
 	return o.retry.problem()
 }
@@ -341,17 +341,17 @@ func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool,
 
 // tooEarly says that the other system may come to know the step yet.
 func (s *step) tooEarly(known protocol.RecordedStep, asked time.Time, err error) *StepInterruptedError {
-	if s.opts.absentAfter == AbsentAtOnce {
+	if s.opts.notFoundFinalAfter == Immediately {
 		return nil
 	}
 	if known.BegunAt.IsZero() {
 		return &StepInterruptedError{Name: s.name, Err: fmt.Errorf("its begin mark does not say when it began: %w", err)}
 	}
-	proof := known.BegunAt.Add(s.opts.absentAfter + s.a.engine().opts.Margin)
+	proof := known.BegunAt.Add(s.opts.notFoundFinalAfter + s.a.engine().opts.Margin)
 	if !asked.Before(proof) {
 		return nil
 	}
-	return &StepInterruptedError{Name: s.name, Err: err, AskAgain: proof}
+	return &StepInterruptedError{Name: s.name, Err: err, RetryAt: proof}
 }
 
 // recordOutcome records how the step's function ended, if it is the step's outcome.

@@ -164,8 +164,8 @@ var endRows = []mutant{
 	},
 	{
 		id:    "open-step-is-released",
-		from:  `return j.parks || open != nil && open.AskAgain.IsZero()`,
-		to:    `return j.parks || open != nil && open.AskAgain.IsZero() && open.Err != nil`,
+		from:  `return j.parks || open != nil && open.RetryAt.IsZero()`,
+		to:    `return j.parks || open != nil && open.RetryAt.IsZero() && open.Err != nil`,
 		wrong: "an attempt with an open step that no code can ask about is released, and no person is asked",
 	},
 	{
@@ -182,8 +182,8 @@ var endRows = []mutant{
 	},
 	{
 		id:    "absence-without-margin",
-		from:  `proof := known.BegunAt.Add(s.opts.absentAfter + s.a.engine().opts.Margin)`,
-		to:    `proof := known.BegunAt.Add(s.opts.absentAfter)`,
+		from:  `proof := known.BegunAt.Add(s.opts.notFoundFinalAfter + s.a.engine().opts.Margin)`,
+		to:    `proof := known.BegunAt.Add(s.opts.notFoundFinalAfter)`,
 		wrong: "a step runs again while its first request may still be on its way, if clocks differ",
 	},
 	{

@@ -265,7 +265,7 @@ func book(ctx context.Context, trip Trip) (Booking, error) {
 		return Booking{}, idem.PermanentStep(err)
 	}
 	paid, err := idem.Step(ctx, "payment", trip.pay, &idem.StepConfig[string]{
-		Semantics: idem.AtMostOnce, Interrupted: trip.findPayment, AbsentAfter: time.Hour,
+		Semantics: idem.AtMostOnce, Interrupted: trip.findPayment, NotFoundFinalAfter: time.Hour,
 	})
 	return Booking{Seat: seat, Payment: paid}, idem.PermanentStep(err)
 }
