@@ -149,7 +149,7 @@
 //
 // A function therefore needs PutItem, UpdateItem, GetItem and BatchGetItem on the
 // table, steps included, and nothing on the index; being watched needs no permission. None of
-// these deletes. What sweeps with a [Questions] needs Query on the index beside them. An
+// these deletes. What sweeps with an [AdminStore] needs Query on the index beside them. An
 // operator, who also reads the history and forgets, needs Query and DeleteItem on the table too.
 // Scan is for a [Scanner] and a [Remover] alone.
 // Transactions have no permission of their own: a [Tx] needs those of its actions on its

@@ -178,7 +178,7 @@ func (s *schedule) call(p *process, f fate, running chan<- struct{}) {
 const none = fates
 
 func (s *schedule) reconciler(w *wire) *reconcile.Reconciler {
-	q, err := dynamostore.NewQuestions(w.client, s.table, s.options())
+	q, err := dynamostore.NewAdminStore(w.client, s.table, s.options())
 	require.NoError(s.t, err)
 	r, err := reconcile.New(q, &reconcile.Options{Now: s.clock.Now})
 	require.NoError(s.t, err)

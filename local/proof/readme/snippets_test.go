@@ -107,11 +107,11 @@ func listen(engine *idem.Engine, fulfil func(context.Context, Order) error) {
 }
 
 func reconciler(client *dynamodb.Client, table string) (*reconcile.Reconciler, error) {
-	questions, err := dynamostore.NewQuestions(client, table, nil)
+	store, err := dynamostore.NewAdminStore(client, table, nil)
 	if err != nil {
 		return nil, err
 	}
-	return reconcile.New(questions, nil)
+	return reconcile.New(store, nil)
 }
 
 func TestReconcilerNeedsATable(t *testing.T) {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Questions is what a store can do for those who look after open questions. A [Store]
-// may be without it. The rules of [Store] hold for its writes.
-type Questions interface {
+// AdminStore is what a store does for sweeps and operators: it lists what is due, postpones,
+// forgets and prolongs records, and reads their audit. A [Store] need not have it. The rules of [Store] hold for its writes.
+type AdminStore interface {
 	// Due lists records of a shard that are due, the longest first. It may name some that
 	// are no longer due, or that are gone; it misses none for long.
 	Due(ctx context.Context, q DueQuery) (DuePage, error)
