@@ -39,7 +39,7 @@ func (p *pending) Acquire(ctx context.Context, now time.Time, c protocol.Claim) 
 }
 
 func (p *pending) Get(ctx context.Context, id string) (*Record, error) {
-	if !protocol.Insists(ctx) {
+	if !protocol.IgnoresRetryQuota(ctx) {
 		_ = p.queue.flush(ctx)
 	}
 	return p.Store.Get(ctx, id)

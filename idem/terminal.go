@@ -140,7 +140,7 @@ func conflictUnseen(err error) bool {
 // reread reads a conflicting record that the answer did not show. A record
 // that the attempt still holds gets the write once more.
 func (e *Engine) reread(ctx context.Context, now time.Time, f protocol.Finish) error {
-	rec, gErr := e.store.Get(protocol.Insist(ctx), f.ID)
+	rec, gErr := e.store.Get(protocol.WithoutRetryQuota(ctx), f.ID)
 	switch {
 	case gErr != nil && protocol.Answers(gErr):
 		return gErr

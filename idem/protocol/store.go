@@ -31,7 +31,7 @@ import (
 // nothing more is written.
 //
 // A store sends a failed write again, unchanged, while its context allows. It may ration that
-// for Acquire and for reads, unless [Insist] marks their context.
+// for Acquire and for reads, unless [WithoutRetryQuota] marks their context.
 // It reads no clock: now is an argument, for UpdatedAt and the index. It keeps no
 // reference to what it is given and hands out copies. All methods are safe for
 // concurrent use. The conformance suite is package storetest.
