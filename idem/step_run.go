@@ -228,16 +228,16 @@ func (s *step) writeMark() error {
 	return nil
 }
 
-// replay gives what is recorded of the step. A result that a resolution has said becomes the
-// attempt's own before anything goes by it: from then on it is not said anew.
+// replay gives what is recorded of the step. A result from a resolution becomes the attempt's own
+// before anything uses it: from then on it is not replaced.
 func (s *step) replay(known protocol.RecordedStep, read func([]byte) error) error {
 	s.notify(notice.StepReplayed, nil)
 	switch {
-	case known.Omitted && known.Said && !s.empty && s.opts.compensate != nil:
-		// The person or probe that said it may find the result that the compensation needs.
-		return s.unsaid(Unmark(s.unavailable(known.Failure)))
-	case known.Omitted && known.Said:
-		if err := s.goesBy(); err != nil {
+	case known.Omitted && known.FromResolution && !s.empty && s.opts.compensate != nil:
+		// The operator or probe may still find the result that the compensation needs.
+		return s.rejectResolution(Unmark(s.unavailable(known.Failure)))
+	case known.Omitted && known.FromResolution:
+		if err := s.useResolution(); err != nil {
 			return err
 		}
 	}
@@ -266,8 +266,8 @@ func (s *step) replay(known protocol.RecordedStep, read func([]byte) error) erro
 	if err = read(raw); err != nil {
 		return s.unreadable(known, err)
 	}
-	if known.Said {
-		if err = s.goesBy(); err != nil {
+	if known.FromResolution {
+		if err = s.useResolution(); err != nil {
 			return err
 		}
 	}
@@ -275,8 +275,8 @@ func (s *step) replay(known protocol.RecordedStep, read func([]byte) error) erro
 	return nil
 }
 
-// goesBy makes what a resolution has said of the step the attempt's own.
-func (s *step) goesBy() error {
+// useResolution makes what a resolution has recorded of the step the attempt's own.
+func (s *step) useResolution() error {
 	return s.a.journal.write(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Read: true})
 }
 
@@ -284,15 +284,15 @@ func (s *step) goesBy() error {
 // recorded or read is read by its code, which a later attempt may be.
 func (s *step) unreadable(known protocol.RecordedStep, err error) error {
 	s.notify(notice.Unreadable, err)
-	if known.Said && known.Done() {
-		return s.unsaid(err)
+	if known.FromResolution && known.Done() {
+		return s.rejectResolution(err)
 	}
 	return s.halt(err)
 }
 
-// unsaid stops the operation at what a resolution has said of the step and this attempt cannot go
-// on with. Nothing has gone by it: the step is an interrupted one again.
-func (s *step) unsaid(err error) error {
+// rejectResolution stops the operation at what a resolution has recorded of the step and this
+// attempt cannot go on with. Nothing has used it: the step is an interrupted one again.
+func (s *step) rejectResolution(err error) error {
 	if wErr := s.a.journal.write(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Unread: true}); wErr != nil {
 		return wErr
 	}
@@ -316,8 +316,8 @@ func (s *step) unavailable(f *Failure) error {
 // that it had no effect, which is recorded.
 func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool, err error) {
 	s.notify(notice.StepInterrupted, nil)
-	if s.opts.interrupted == nil || known.Said {
-		// Of what somebody has said, and no code could read, only people say anything anew.
+	if s.opts.interrupted == nil || known.FromResolution {
+		// Only an operator replaces what a resolution has recorded and no code could read.
 		return nil, false, s.a.journal.interrupted(&StepInterruptedError{Name: s.name})
 	}
 	asked := s.a.engine().now() // an answer says what was so then

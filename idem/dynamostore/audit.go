@@ -44,8 +44,8 @@ func encodeAudit(a *protocol.Audit) item {
 	}
 	if len(a.Steps) > 0 {
 		steps := make(item, len(a.Steps))
-		for name, word := range a.Steps {
-			steps[name] = &types.AttributeValueMemberS{Value: string(word)}
+		for name, verdict := range a.Steps {
+			steps[name] = &types.AttributeValueMemberS{Value: string(verdict)}
 		}
 		v.item[schema.AuditSteps] = &types.AttributeValueMemberM{Value: steps}
 	}
@@ -78,9 +78,9 @@ func decodeAudit(it item) (protocol.Audit, error) {
 	}
 	for name := range d.members(schema.AuditSteps) {
 		if a.Steps == nil {
-			a.Steps = map[string]protocol.StepWord{}
+			a.Steps = map[string]protocol.StepVerdict{}
 		}
-		a.Steps[name] = protocol.StepWord(text(d.members(schema.AuditSteps), name))
+		a.Steps[name] = protocol.StepVerdict(text(d.members(schema.AuditSteps), name))
 	}
 	if d.has(schema.AuditUntil) {
 		a.Until = time.Unix(d.numUpTo(schema.AuditUntil, maxSeconds), 0).UTC()

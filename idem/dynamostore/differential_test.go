@@ -232,7 +232,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 			told = rec.Steps[w.Name]
 		}
 		switch {
-		case told.Said && g.chance(60):
+		case told.FromResolution && g.chance(60):
 			w.Begin, w.Read, w.Seen = false, g.chance(50), told.Write
 			w.Unread = !w.Read
 		case w.Begin:
@@ -337,7 +337,7 @@ func (g *generator) audit(id string, now time.Time) *protocol.Audit {
 	}
 	return &protocol.Audit{
 		ID: id, Entry: g.fresh("e"), At: now, Who: "alice", Why: "why", Change: protocol.ChangeResolved, From: protocol.Unknown,
-		Steps: map[string]protocol.StepWord{"charge": protocol.StepFailed},
+		Steps: map[string]protocol.StepVerdict{"charge": protocol.StepFailed},
 	}
 }
 

@@ -316,7 +316,7 @@ func questionCases(h Harness) []check {
 			c.lands(up)
 			r := a.resolve(protocol.Completed)
 			r.Audit = note(protocol.ChangeResolved, protocol.Completed)
-			r.Audit.Steps = map[string]protocol.StepWord{"charge": protocol.StepTookEffect, "ship": protocol.StepNotExecuted}
+			r.Audit.Steps = map[string]protocol.StepVerdict{"charge": protocol.StepTookEffect, "ship": protocol.StepNotExecuted}
 			want[len(want)-1].Steps = maps.Clone(r.Audit.Steps)
 			c.lands(r)
 			c.lands(r)

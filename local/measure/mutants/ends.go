@@ -176,8 +176,8 @@ var endRows = []mutant{
 	},
 	{
 		id:    "resolved-step-is-not-read",
-		from:  `if known.Said { if err = s.goesBy(); err != nil {`,
-		to:    `if false { if err = s.goesBy(); err != nil {`,
+		from:  `if known.FromResolution { if err = s.useResolution(); err != nil {`,
+		to:    `if false { if err = s.useResolution(); err != nil {`,
 		wrong: "a resolution changes the result of a step that an attempt has used already",
 	},
 	{

@@ -230,7 +230,7 @@ func (s *schedule) sweeper(r *reconcile.Reconciler, sure bool) *reconcile.Sweepe
 // absent says that no step had an effect of which somebody must say what became.
 func absent(rec *idem.Record) (steps map[string]reconcile.Answer) {
 	for name, step := range rec.Steps {
-		if step.Begun || rec.Told(name) {
+		if step.Begun || rec.StepResolved(name) {
 			steps = map[string]reconcile.Answer{name: reconcile.NotExecuted()} // there is one
 		}
 	}
