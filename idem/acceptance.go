@@ -34,5 +34,5 @@ func (l *acceptance) claim(c protocol.Claim) protocol.Claim {
 
 // due is when the work has waited for too long.
 func (l *acceptance) due(now time.Time) time.Time {
-	return now.Add(cmp.Or(l.For, protocol.DefaultLater))
+	return now.Add(cmp.Or(l.StartWithin, protocol.DefaultStartWithin))
 }

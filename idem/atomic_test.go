@@ -18,24 +18,27 @@ import (
 
 var (
 	atomically = idem.Operation{Name: "safe", Repeat: idem.Repeatable, Mode: idem.Atomic}
-	unseen     = idem.Operation{Name: "safe", Repeat: idem.Repeatable, Mode: idem.Atomic, ReplayRunsHandler: true}
-	atomics    = map[string]idem.Operation{"looks": atomically, "does not look": unseen}
+	// firstReads is how the first read of a call in atomic mode ends. A record that it does not
+	// find is found by the commit, after the handler has run.
+	firstReads = map[string]idemtest.Fault{"read": idemtest.Pass, "written after the read": readsNothing}
 )
+
+// readsNothing answers a read as if the record were not written yet.
+func readsNothing(context.Context, *idemtest.Call) error { return nil }
 
 // The calls of atomic mode: no claim, ever.
 func TestAtomicCalls(t *testing.T) {
 	for _, tc := range []struct {
-		name          string
-		op            idem.Operation
-		first, replay []idemtest.Method
-		runs          int // after the replay
+		name   string
+		replay []idemtest.Method
+		runs   int // after the replay
 	}{
-		{"looks", atomically, []idemtest.Method{idemtest.Get, idemtest.Finish}, []idemtest.Method{idemtest.Get, idemtest.Result}, 1},
-		{"does not look", unseen, []idemtest.Method{idemtest.Finish}, []idemtest.Method{idemtest.Finish, idemtest.Result}, 2},
+		{"read", []idemtest.Method{idemtest.Get, idemtest.Result}, 1},
+		{"written after the read", []idemtest.Method{idemtest.Get, idemtest.Finish, idemtest.Result}, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, c := newRig(t, nil), new(counter)
-			key := tc.op.Key("t", "k")
+			key := atomically.Key("t", "k")
 			first, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
 				info, ok := idem.InfoOf(ctx)
 				require.True(t, ok)
@@ -47,7 +50,7 @@ func TestAtomicCalls(t *testing.T) {
 			})
 			require.NoError(t, err)
 			require.Equal(t, 1, first.Value)
-			require.Equal(t, tc.first, r.faults.Calls())
+			require.Equal(t, []idemtest.Method{idemtest.Get, idemtest.Finish}, r.faults.Calls())
 			rec := r.record(t, key)
 			require.Equal(t, idem.Completed, rec.State)
 			require.Equal(t, 1, rec.Attempt)
@@ -55,6 +58,7 @@ func TestAtomicCalls(t *testing.T) {
 			require.Equal(t, idem.Repeatable, rec.Repeat)
 
 			r.faults.Reset()
+			r.faults.Next(idemtest.Get, firstReads[tc.name])
 			again, err := idem.Run(t.Context(), r.engine, key, 1, c.run)
 			require.NoError(t, err)
 			require.True(t, again.Outcome.Replayed)
@@ -85,9 +89,9 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 			return 7, nil
 		}, idem.Absent},
 	} {
-		for name, op := range atomics {
+		for name, read := range firstReads {
 			t.Run(tc.name+"/"+name, func(t *testing.T) {
-				r, key := newRig(t, nil), op.Key("t", "k")
+				r, key := newRig(t, nil), atomically.Key("t", "k")
 				live, liveErr := idem.Run(t.Context(), r.engine, key, 1, tc.handler)
 				require.Equal(t, tc.state, live.Outcome.RecordState)
 				require.Equal(t, 1, live.Outcome.Attempt, "it is the caller's own attempt")
@@ -96,6 +100,7 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 					require.Same(t, errPlain, liveErr)
 				}
 				again := new(counter)
+				r.faults.Next(idemtest.Get, read)
 				_, err := idem.Do(t.Context(), r.engine, key, 1, again.run)
 				switch tc.state {
 				case idem.Failed:
@@ -154,16 +159,17 @@ func TestAtomicFindsARecord(t *testing.T) {
 			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 		}, idem.ErrOutcomeUnknown, idem.Unknown, 1},
 	} {
-		for name, op := range atomics {
+		for name, read := range firstReads {
 			t.Run(tc.name+"/"+name, func(t *testing.T) {
 				r, c := newRig(t, nil), new(counter)
 				tc.before(t, r, safe.Key("t", "k")) // in the reserved mode
-				res, err := idem.Run(t.Context(), r.engine, op.Key("t", "k"), 1, c.run)
-				rec := r.record(t, op.Key("t", "k"))
+				r.faults.Next(idemtest.Get, read)
+				res, err := idem.Run(t.Context(), r.engine, atomically.Key("t", "k"), 1, c.run)
+				rec := r.record(t, atomically.Key("t", "k"))
 				require.Equal(t, tc.state, rec.State)
 				if tc.want != nil {
 					require.ErrorIs(t, err, tc.want)
-					require.Equal(t, op.ReplayRunsHandler, c.count() == 1)
+					require.Equal(t, name == "written after the read", c.count() == 1)
 					require.Equal(t, tc.attempt, rec.Attempt)
 					return
 				}
@@ -180,15 +186,18 @@ func TestAtomicFindsARecord(t *testing.T) {
 // Many at once: bodies run as often as they like, one commits, and all callers
 // get its outcome.
 func TestAtomicConcurrentDuplicates(t *testing.T) {
-	for name, op := range atomics {
+	for name, read := range firstReads {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			const n = 20
+			for range n {
+				r.faults.Next(idemtest.Get, read)
+			}
 			var wg sync.WaitGroup
 			got := make([]string, n)
 			for i := range n {
 				wg.Go(func() {
-					out, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1,
+					out, err := idem.Do(t.Context(), r.engine, atomically.Key("t", "k"), 1,
 						func(context.Context, int) (string, error) { return fmt.Sprint("body ", i), nil })
 					require.NoError(t, err)
 					got[i] = out
@@ -235,13 +244,12 @@ func TestAtomicInDoubt(t *testing.T) {
 		for _, expired := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/over an expired record %v", tc.name, expired), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					r, c, key := newRig(t, nil), new(counter), unseen.Key("t", "k")
+					r, c, key := newRig(t, nil), new(counter), atomically.Key("t", "k")
 					if expired {
-						key = atomically.Key("t", "k")
 						finished(t, r, key)
 						r.clock.Advance(48 * time.Hour)
-						r.faults.Next(idemtest.Get, idemtest.Pass) // the look
 					}
+					r.faults.Next(idemtest.Get, idemtest.Pass) // before the handler
 					var held *idemtest.Call
 					for m, fs := range tc.faults {
 						for _, f := range fs {
@@ -324,7 +332,7 @@ func TestAtomicLosesToAConcurrentDuplicate(t *testing.T) {
 	}
 }
 
-// Nothing runs without the look that was asked for.
+// Nothing runs without the read before the handler.
 func TestAtomicFailsClosed(t *testing.T) {
 	r, c := newRig(t, nil), new(counter)
 	r.faults.Next(idemtest.Get, idemtest.Refuse)
@@ -333,23 +341,27 @@ func TestAtomicFailsClosed(t *testing.T) {
 	require.Zero(t, c.count())
 }
 
-// A record that cannot be read is never replaced, looked at or not.
+// A record that cannot be read is never replaced, whether the first read finds it or the commit.
 func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
-	for name, op := range atomics {
+	for name, read := range map[string]idemtest.Fault{
+		"read": idemtest.Unreadable, "written after the read": readsNothing,
+	} {
 		t.Run(name, func(t *testing.T) {
 			r, c := newRig(t, nil), new(counter)
+			r.faults.Next(idemtest.Get, read)
 			r.faults.Always(idemtest.Unreadable)
-			_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, c.run)
+			_, err := idem.Do(t.Context(), r.engine, atomically.Key("t", "k"), 1, c.run)
 			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
-			require.Equal(t, op.ReplayRunsHandler, c.count() == 1)
+			require.Equal(t, name == "written after the read", c.count() == 1)
 			require.Contains(t, r.events.take(), "record_unreadable")
 		})
 	}
-	// Unreadable once, as another call's write may make it look: the next look tells.
+	// Unreadable once, as another call's write may make it look: the next read tells.
 	r, c := newRig(t, nil), new(counter)
-	finished(t, r, unseen.Key("t", "k"))
+	finished(t, r, atomically.Key("t", "k"))
+	r.faults.Next(idemtest.Get, readsNothing)
 	r.faults.Next(idemtest.Finish, idemtest.Unreadable)
-	res, err := idem.Run(t.Context(), r.engine, unseen.Key("t", "k"), 1, c.run)
+	res, err := idem.Run(t.Context(), r.engine, atomically.Key("t", "k"), 1, c.run)
 	require.NoError(t, err)
 	require.True(t, res.Outcome.Replayed)
 }
@@ -370,7 +382,7 @@ func TestAtomicKeepsTheFactOfALargeResult(t *testing.T) {
 func TestATakenBackCommitIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
-		op := unseen
+		op := atomically
 		op.Retention = time.Second
 		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
 		_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, new(counter).run)
@@ -389,7 +401,8 @@ func TestACommitInDoubtSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		r.faults.Always(idemtest.LoseRequest, idemtest.Finish, idemtest.Withdraw, idemtest.Get)
-		_, err := idem.Do(t.Context(), r.engine, unseen.Key("t", "k"), 1, new(counter).run)
+		r.faults.Next(idemtest.Get, readsNothing)
+		_, err := idem.Do(t.Context(), r.engine, atomically.Key("t", "k"), 1, new(counter).run)
 		require.ErrorContains(t, err, "may have been committed")
 	})
 }

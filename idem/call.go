@@ -121,8 +121,8 @@ func checkLater(c *Call) error {
 		return nil
 	case op.Shadow:
 		return bad("Shadow records nothing that a worker could run: set it to false")
-	case l.For < 0 || l.For != 0 && l.For < time.Second:
-		return bad("For is %v: use at least one second, or zero for %v", l.For, protocol.DefaultLater)
+	case l.StartWithin < 0 || l.StartWithin != 0 && l.StartWithin < time.Second:
+		return bad("StartWithin is %v: use at least one second, or zero for %v", l.StartWithin, protocol.DefaultStartWithin)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (r *reservation) first() (*Record, error) {
 	switch {
 	case r.call.Accepted != nil:
 		return r.call.Accepted, nil
-	case r.call.NoClaim != nil, r.later != nil, r.atomic() && !r.call.Key.op.ReplayRunsHandler:
+	case r.call.NoClaim != nil, r.later != nil, r.atomic():
 		return r.look(r.time.ctx)
 	}
 	return nil, nil

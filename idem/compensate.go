@@ -198,7 +198,7 @@ func (j *journal) compensations() ([]compensation, error) {
 		todo = append(todo, c)
 	}
 	for name, s := range j.known {
-		if _, done := j.known[undoing+name]; s.Owes() && s.Done() && !done && !known[name] {
+		if _, done := j.known[undoing+name]; s.NeedsCompensation() && s.Done() && !done && !known[name] {
 			errs = append(errs, fmt.Errorf("idem: step %q cannot be undone: this attempt did not reach it", name))
 		}
 	}

@@ -35,9 +35,9 @@ type EffectConfig struct {
 	// Compensate undoes the step once it is done: see [StepConfig].
 	Compensate func(ctx context.Context) error
 	// Interrupted finds out what became of an [AtMostOnce] step that began in an earlier
-	// attempt, and returns nil if it is done. For AbsentAfter too see [StepConfig].
-	Interrupted func(ctx context.Context, began time.Time) error
-	AbsentAfter time.Duration
+	// attempt, and returns nil if it is done. For NotFoundFinalAfter too see [StepConfig].
+	Interrupted        func(ctx context.Context, began time.Time) error
+	NotFoundFinalAfter time.Duration
 }
 
 // step is the same for a step whose result is empty.
@@ -45,7 +45,7 @@ func (c *EffectConfig) step() *StepConfig[struct{}] {
 	if c == nil {
 		return nil
 	}
-	s := &StepConfig[struct{}]{Semantics: c.Semantics, Reference: c.Reference, Retry: c.Retry, AbsentAfter: c.AbsentAfter}
+	s := &StepConfig[struct{}]{Semantics: c.Semantics, Reference: c.Reference, Retry: c.Retry, NotFoundFinalAfter: c.NotFoundFinalAfter}
 	if f := c.Compensate; f != nil {
 		s.Compensate = func(ctx context.Context, _ struct{}) error { return f(ctx) }
 	}

@@ -40,7 +40,7 @@ func TestStepEffect(t *testing.T) {
 			return "", err
 		}
 		err := idem.StepEffect(ctx, "charge", says("charge", errPlain), &idem.EffectConfig{
-			Semantics: idem.AtMostOnce, Compensate: says("undo charge", nil), AbsentAfter: idem.AbsentAtOnce,
+			Semantics: idem.AtMostOnce, Compensate: says("undo charge", nil), NotFoundFinalAfter: idem.Immediately,
 			Interrupted: func(ctx context.Context, began time.Time) error {
 				require.False(t, began.IsZero())
 				return says("ask", nil)(ctx)

@@ -130,7 +130,7 @@ func ExampleStepConfig_interrupted() {
 				}
 				return amount, nil
 			},
-			AbsentAfter: 10 * time.Minute,
+			NotFoundFinalAfter: 10 * time.Minute,
 		})
 	}
 	request := func(ctx context.Context, e *idem.Engine) (string, error) {

@@ -121,8 +121,9 @@ func TestAnAtomicAttemptOverAnExpiredRecordGoesByOneReadingOfTheClock(t *testing
 // delete soon: the expired record in its way is none.
 func TestAnAtomicCommitInDoubtBeforeAnExpiredRecordNeverLands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t, nil), unseen.Key("t", "k")
+		r, key := newRig(t, nil), atomically.Key("t", "k")
 		leftExpired(t, r, key)
+		r.faults.Next(idemtest.Get, readsNothing)
 		var held *idemtest.Call
 		r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
 		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)

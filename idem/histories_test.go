@@ -360,7 +360,6 @@ func (p *historyProcess) op(name string) idem.Operation {
 		op.Repeat = idem.Repeatable
 	case "atomic":
 		op.Repeat, op.Mode = idem.Repeatable, idem.Atomic
-		op.ReplayRunsHandler = p.w.seed%5 == 0
 	}
 	if p.secret != "" {
 		op.Values = secrets.New(historySecrets[p.secret])

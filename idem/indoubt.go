@@ -77,7 +77,7 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 	case errors.As(err, &conflict) && conflict.Existing != nil:
 		rec = conflict.Existing
 	default:
-		rec, err = e.store.Get(protocol.Insist(ctx), w.ID)
+		rec, err = e.store.Get(protocol.WithoutRetryQuota(ctx), w.ID)
 		if err != nil {
 			return nil, Outcome{}, c.unfenced(ctx, why)
 		}
@@ -168,7 +168,7 @@ func (c *commit) tryWithdraw(ctx context.Context, w protocol.Withdrawal) (rec *R
 	if errors.As(err, &conflict) && conflict.Existing != nil {
 		return conflict.Existing, true, err
 	}
-	rec, gErr := c.engine.store.Get(protocol.Insist(ctx), c.f.ID)
+	rec, gErr := c.engine.store.Get(protocol.WithoutRetryQuota(ctx), c.f.ID)
 	if gErr != nil {
 		return nil, false, errors.Join(err, gErr)
 	}

@@ -22,8 +22,9 @@ import (
 // A caller whose handler ran is never told that nothing was executed, also where
 // the conflicting record cannot be read.
 func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
-	r, key := newBankRig(t), unseen.Key("t", "k")
+	r, key := newBankRig(t), atomically.Key("t", "k")
 	finished(t, r.rig, key)
+	r.faults.Next(idemtest.Get, readsNothing)
 	r.faults.Always(idemtest.Refuse, idemtest.Result)
 	_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
 	require.ErrorIs(t, err, idem.ErrNotCommitted)
@@ -89,7 +90,7 @@ func TestACommitThatLandedIsNotTakenForALostLease(t *testing.T) {
 			require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), protocol.Claim{Record: *next, Seen: r.record(t, key).Write, Replace: true}))
 		}},
 	} {
-		for _, op := range append(both, atomically, unseen) {
+		for _, op := range append(both, atomically) {
 			t.Run(fmt.Sprintf("%s/%s %d", name, op.Name, op.Mode), func(t *testing.T) {
 				r, key := newBankRig(t), op.Key("t", "k")
 				r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {

@@ -23,7 +23,7 @@ func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 		key := safe.Key("t", "k")
 		var began []time.Time
 		handler := func(ctx context.Context) (string, error) {
-			got, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: longest, Interrupted: func(_ context.Context, at time.Time) (receiptOf, error) {
+			got, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: longest, Interrupted: func(_ context.Context, at time.Time) (receiptOf, error) {
 				began = append(began, at)
 				return receiptOf{}, idem.NotExecuted(errPlain)
 			}})
@@ -39,7 +39,7 @@ func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 			_, err := doSteps(t, r, key, handler)
 			var open *idem.StepInterruptedError
 			require.ErrorAs(t, err, &open)
-			require.WithinDuration(t, proof, open.AskAgain, time.Second)
+			require.WithinDuration(t, proof, open.RetryAt, time.Second)
 			require.ErrorIs(t, err, errPlain)
 			require.Equal(t, idem.Released, r.state(t, key), "a later attempt asks again")
 			require.True(t, r.record(t, key).Steps["charge"].Begun)
@@ -64,7 +64,7 @@ func TestAbsenceCountsFromWhenItWasAskedFor(t *testing.T) {
 	runs := 0
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { runs++; return 1, nil },
-			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, AbsentAfter: 24 * time.Hour, Interrupted: func(_ context.Context, began time.Time) (int, error) {
+			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: 24 * time.Hour, Interrupted: func(_ context.Context, began time.Time) (int, error) {
 				r.clock.Advance(began.Add(48 * time.Hour).Sub(r.clock.Now()))
 				return 0, idem.NotExecuted(errPlain)
 			}})
@@ -72,7 +72,7 @@ func TestAbsenceCountsFromWhenItWasAskedFor(t *testing.T) {
 	})
 	var open *idem.StepInterruptedError
 	require.ErrorAs(t, err, &open)
-	require.False(t, open.AskAgain.IsZero())
+	require.False(t, open.RetryAt.IsZero())
 	require.Zero(t, runs)
 	require.True(t, r.record(t, key).Steps["ship"].Begun)
 }
@@ -95,7 +95,7 @@ func TestEachRunHasABeginMarkOfItsOwn(t *testing.T) {
 						return 0, idem.NotExecuted(errPlain)
 					}
 					return 1, nil
-				}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce, Retry: idem.Retry{MaxTries: 3, InitialDelay: time.Nanosecond}, AbsentAfter: time.Minute, Interrupted: func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) }})
+				}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce, Retry: idem.Retry{MaxTries: 3, InitialDelay: time.Nanosecond}, NotFoundFinalAfter: time.Minute, Interrupted: func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) }})
 				return "", err
 			})
 			require.NoError(t, err)
@@ -124,7 +124,7 @@ func (b *booking) handler(ctx context.Context) (string, error) {
 			return "", errPlain
 		}
 		return "c", nil
-	}, &idem.StepConfig[string]{Compensate: undo("charge"), Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce, Interrupted: func(context.Context, time.Time) (string, error) {
+	}, &idem.StepConfig[string]{Compensate: undo("charge"), Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: func(context.Context, time.Time) (string, error) {
 		b.log = append(b.log, "asked")
 		return "c", b.answered
 	}})
@@ -196,7 +196,7 @@ func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
 			return err
 		})
 		charge := func(ctx context.Context) error {
-			_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce, Interrupted: func(context.Context, time.Time) (receiptOf, error) {
+			_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: func(context.Context, time.Time) (receiptOf, error) {
 				return receiptOf{}, idem.NotExecuted(errPlain)
 			}})
 			return err
@@ -230,7 +230,7 @@ func TestInterruptedIsNotAskedOfAnOperationThatIsNotRepeatable(t *testing.T) {
 			_, err := doSteps(t, r, op.Key("t", "k"), func(ctx context.Context) (string, error) {
 				t.Error("the handler ran")
 				return idem.Step(ctx, "ship", func(context.Context) (string, error) { return "", nil }, &idem.StepConfig[string]{
-					Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce,
+					Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately,
 					Interrupted: func(context.Context, time.Time) (string, error) { return "shipped", nil },
 				})
 			})

@@ -311,9 +311,9 @@ func (j *journal) opened() (open *StepInterruptedError) {
 		switch {
 		case e == nil:
 			return &StepInterruptedError{Name: name}
-		case e.AskAgain.IsZero():
+		case e.RetryAt.IsZero():
 			return e
-		case open == nil || e.AskAgain.After(open.AskAgain):
+		case open == nil || e.RetryAt.After(open.RetryAt):
 			open = e
 		}
 	}
@@ -325,7 +325,7 @@ func (j *journal) waits() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	open := j.opened()
-	return open != nil && !open.AskAgain.IsZero()
+	return open != nil && !open.RetryAt.IsZero()
 }
 
 // mustPark reports whether an attempt that ends without outcome leaves a question
@@ -334,7 +334,7 @@ func (j *journal) mustPark() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	open := j.opened()
-	return j.parks || open != nil && open.AskAgain.IsZero()
+	return j.parks || open != nil && open.RetryAt.IsZero()
 }
 
 // anyLarge reports whether a result may be in parts outside the record.

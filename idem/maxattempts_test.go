@@ -251,7 +251,7 @@ func TestAttemptsThatAskTooEarlyAreNotCounted(t *testing.T) {
 	asked := 0
 	ship := func(ctx context.Context) (string, error) {
 		return idem.Step(ctx, "ship", func(context.Context) (string, error) { return "shipped", nil }, &idem.StepConfig[string]{
-			Semantics: idem.AtMostOnce, AbsentAfter: 24 * time.Hour,
+			Semantics: idem.AtMostOnce, NotFoundFinalAfter: 24 * time.Hour,
 			Interrupted: func(context.Context, time.Time) (string, error) { asked++; return "", idem.NotExecuted(errPlain) },
 		})
 	}

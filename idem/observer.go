@@ -37,7 +37,7 @@ func (o Observer) tell(ctx context.Context, n notice.Notice) {
 	defer func() {
 		if p := recover(); p != nil {
 			defer func() { _ = recover() }() // of the logger, which may be what panicked
-			slog.ErrorContext(ctx, "idem: an observer panicked; repair it, the operation continues", "error", protocol.Panicked("the observer", p), "record", n.ID)
+			slog.ErrorContext(ctx, "idem: an observer panicked; repair it, the operation continues", "error", protocol.RedactPanic("the observer", p), "record", n.ID)
 		}
 	}()
 	o(ctx, n)

@@ -68,9 +68,6 @@ type Operation struct {
 	Repeat Repeat
 	// Mode is [Reserved] or [Atomic]. The zero value is Reserved.
 	Mode Mode
-	// ReplayRunsHandler leaves out the read before the handler in atomic mode, a read unit and a round
-	// trip. Every later call then runs the handler too, for nothing, before it gets the outcome.
-	ReplayRunsHandler bool
 	// Retention is how long an outcome is replayed, from when it is recorded: one second to five
 	// years, [Options.FinishBudget] at least; zero means [DefaultRetention]. It must be longer
 	// than the longest retry in front of it: a later one runs the handler again.
@@ -136,8 +133,6 @@ func (o Operation) Check() error {
 			"declare it idem.Repeatable if all its effects are in the transaction, or use idem.Reserved")
 	case o.Mode == Atomic && o.OnStoreFailure != FailClosed:
 		return bad("OnStoreFailure has no meaning with idem.Atomic, which takes no claim to do without: use idem.FailClosed")
-	case o.Mode != Atomic && o.ReplayRunsHandler:
-		return bad("ReplayRunsHandler has no meaning without idem.Atomic: a claim needs no read before the handler")
 	case o.Mode == Atomic && o.Shadow:
 		return bad("Shadow records no outcome that a transaction could commit with, and idem.Atomic is for that: use idem.Reserved while the operation is in shadow, and a handler that commits its writes by itself")
 	case o.Watch > WatchNever:

@@ -38,16 +38,15 @@ func TestOperationCheck(t *testing.T) {
 		"fail open, not repeatable": {idem.Operation{
 			Name: "charge", OnStoreFailure: idem.FailOpen,
 		}, "declare it idem.Repeatable, or use FailClosed"},
-		"atomic": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, ReplayRunsHandler: true}, ""},
+		"atomic": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic}, ""},
 		"atomic, not repeatable": {idem.Operation{
 			Name: "charge", Mode: idem.Atomic,
 		}, "declare it idem.Repeatable"},
 		"atomic, fail open": {idem.Operation{
 			Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, OnStoreFailure: idem.FailOpen,
 		}, "no claim to do without"},
-		"reserved, no look": {idem.Operation{Name: "charge", ReplayRunsHandler: true}, "without idem.Atomic"},
-		"unknown mode":      {idem.Operation{Name: "charge", Mode: 2}, "use idem.Reserved or idem.Atomic"},
-		"unknown watch":     {idem.Operation{Name: "charge", Watch: 3}, "Watch is 3: use idem.WatchNotRepeatable, idem.WatchAlways or"},
+		"unknown mode":  {idem.Operation{Name: "charge", Mode: 2}, "use idem.Reserved or idem.Atomic"},
+		"unknown watch": {idem.Operation{Name: "charge", Watch: 3}, "Watch is 3: use idem.WatchNotRepeatable, idem.WatchAlways or"},
 		"watched, repeatable": {idem.Operation{
 			Name: "charge", Repeat: idem.Repeatable, Watch: idem.WatchAlways,
 		}, ""},

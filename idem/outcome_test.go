@@ -88,7 +88,7 @@ func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
 	open := func(ctx context.Context, after time.Duration) error {
 		c := &idem.StepConfig[string]{Semantics: idem.AtMostOnce}
 		if after > 0 {
-			c.AbsentAfter = after
+			c.NotFoundFinalAfter = after
 			c.Interrupted = func(context.Context, time.Time) (string, error) { return "", idem.NotExecuted(own) }
 		}
 		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "", own }, c)
@@ -132,7 +132,7 @@ func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
 			}
 			require.ErrorIs(t, res.Outcome.StopCause, tc.want)
 			if open, ok := errors.AsType[*idem.StepInterruptedError](res.Outcome.StopCause); ok {
-				require.Equal(t, tc.ended == idem.Released, !open.AskAgain.IsZero())
+				require.Equal(t, tc.ended == idem.Released, !open.RetryAt.IsZero())
 			}
 		})
 	}

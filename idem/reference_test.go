@@ -330,7 +330,7 @@ func TestReferenceOfAnInterruptedStep(t *testing.T) {
 	killedWith(t, r, key, mark)
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "again", nil }, &idem.StepConfig[string]{
-			Semantics: idem.AtMostOnce, Reference: "order-1", AbsentAfter: idem.AbsentAtOnce,
+			Semantics: idem.AtMostOnce, Reference: "order-1", NotFoundFinalAfter: idem.Immediately,
 			Interrupted: func(ctx context.Context, _ time.Time) (string, error) {
 				info, _ := idem.InfoOf(ctx)
 				require.Equal(t, "order-1", info.Ref)

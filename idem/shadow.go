@@ -232,7 +232,7 @@ func observe[In, Out any](
 func observedFingerprint[In any](e *Engine, in *In) (fp Fingerprint, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			fp, err = "", protocol.Panicked(fmt.Sprintf("idem: encoding %T", *in), p)
+			fp, err = "", protocol.RedactPanic(fmt.Sprintf("idem: encoding %T", *in), p)
 		}
 	}()
 	return codec.Fingerprint(in)

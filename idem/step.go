@@ -30,9 +30,9 @@ const (
 	AtMostOnce
 )
 
-// AbsentAtOnce is the AbsentAfter of [StepConfig] for a system that knows a request as soon
-// as it is sent, or refuses one that arrives late.
-const AbsentAtOnce time.Duration = -1
+// Immediately is the NotFoundFinalAfter of [StepConfig] for a system that knows a request as
+// soon as it is sent, or refuses one that arrives late.
+const Immediately time.Duration = -1
 
 // StepConfig says how a [Step] runs. The zero value, as nil, means [AtLeastOnce], a
 // single try, and nothing to undo.
@@ -63,13 +63,13 @@ type StepConfig[T any] struct {
 	// inside the function before you return such an error. The operation must be [Repeatable]:
 	// of another one the next call after a crash parks the record, and runs nothing.
 	Interrupted func(ctx context.Context, began time.Time) (T, error)
-	// AbsentAfter is the time since the step began from which on a NotExecuted error of
-	// Interrupted counts: the longest that the step's function runs, plus the longest
-	// that a request takes to the other system. A process that died may have sent a
+	// NotFoundFinalAfter is the time since the step began before which a NotExecuted error of
+	// Interrupted is not conclusive: the longest that the step's function runs, plus the
+	// longest that a request takes to the other system. A process that died may have sent a
 	// request that the system does not know yet. Before that time plus [Options.Margin] a
 	// repeatable operation is released, and the next attempt asks again. Required with
-	// Interrupted: at least a millisecond, or [AbsentAtOnce].
-	AbsentAfter time.Duration
+	// Interrupted: at least a millisecond, or [Immediately].
+	NotFoundFinalAfter time.Duration
 }
 
 // Step runs fn and records its result under the operation's claim: a recovery
@@ -150,19 +150,19 @@ func encoding[T any](fn func(context.Context) (T, error)) func(context.Context) 
 
 // stepOptions is a step's config without the type of its result, which is encoded.
 type stepOptions struct {
-	semantics   StepSemantics
-	reference   string
-	retry       Retry
-	compensate  func(context.Context, []byte) error
-	interrupted func(context.Context, time.Time) (tried, error)
-	absentAfter time.Duration
+	semantics          StepSemantics
+	reference          string
+	retry              Retry
+	compensate         func(context.Context, []byte) error
+	interrupted        func(context.Context, time.Time) (tried, error)
+	notFoundFinalAfter time.Duration
 }
 
 func (c *StepConfig[T]) options() stepOptions {
 	if c == nil {
 		return stepOptions{}
 	}
-	o := stepOptions{semantics: c.Semantics, reference: c.Reference, retry: c.Retry, absentAfter: c.AbsentAfter}
+	o := stepOptions{semantics: c.Semantics, reference: c.Reference, retry: c.Retry, notFoundFinalAfter: c.NotFoundFinalAfter}
 	if f := c.Compensate; f != nil {
 		o.compensate = func(ctx context.Context, raw []byte) error {
 			var v T

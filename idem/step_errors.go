@@ -28,15 +28,15 @@ type StepInterruptedError struct {
 	Name string
 	// Err is why it could not be closed; nil if the other system was not asked.
 	Err error
-	// AskAgain is when the other system's not knowing the step will be proof that it had no effect;
+	// RetryAt is from when on the other system's "not found" is proof that the step had no effect;
 	// zero if there is no such time. Until then a repeatable operation is released, not parked.
-	AskAgain time.Time
+	RetryAt time.Time
 }
 
 func (e *StepInterruptedError) Error() string {
 	text := fmt.Sprintf("%v: step %q", ErrStepInterrupted, e.Name)
-	if !e.AskAgain.IsZero() {
-		text += fmt.Sprintf(": its absence is no proof before %s, send the request again then", e.AskAgain.UTC().Format(time.RFC3339))
+	if !e.RetryAt.IsZero() {
+		text += fmt.Sprintf(": \"not found\" is not conclusive before %s, send the request again then", e.RetryAt.UTC().Format(time.RFC3339))
 	}
 	if e.Err != nil {
 		text += fmt.Sprintf(": %v", e.Err)

@@ -56,27 +56,27 @@ func TestStepMistakes(t *testing.T) {
 				return err
 			},
 			"with its unit": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: 10, Interrupted: e.found("s")})
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10, Interrupted: e.found("s")})
 				return err
 			},
 			"no MaxTries": func() error {
 				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxDelay: time.Second}})
 				return err
 			},
-			"AbsentAfter is missing": func() error {
+			"NotFoundFinalAfter is missing": func() error {
 				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, Interrupted: e.found("s")})
 				return err
 			},
 			"no meaning without Interrupted": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce})
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately})
 				return err
 			},
 			"cannot be negative": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: -time.Minute, Interrupted: e.found("s")})
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: -time.Minute, Interrupted: e.found("s")})
 				return err
 			},
 			"just run again": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{AbsentAfter: idem.AbsentAtOnce, Interrupted: e.found("s")})
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{NotFoundFinalAfter: idem.Immediately, Interrupted: e.found("s")})
 				return err
 			},
 		} {
@@ -104,7 +104,7 @@ func TestInterruptedIsRefusedWhereNobodyWouldBeAsked(t *testing.T) {
 	} {
 		_, err := doSteps(t, r, tc.op.Key("t", name), func(ctx context.Context) (string, error) {
 			got, err := idem.Step(ctx, name, e.step(name), &idem.StepConfig[receiptOf]{
-				Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce, Interrupted: e.found(name),
+				Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: e.found(name),
 			})
 			return got.ID, err
 		})

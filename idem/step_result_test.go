@@ -88,7 +88,7 @@ func TestInterruptedStepWhoseResultCannotBeKept(t *testing.T) {
 	key := safe.Key("t", "k")
 	killedWith(t, r, key, shipping)
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_, err := idem.Step(ctx, "ship", func(context.Context) (awkward, error) { panic("not run") }, &idem.StepConfig[awkward]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce, Interrupted: func(context.Context, time.Time) (awkward, error) { return awkward{"error"}, nil }})
+		_, err := idem.Step(ctx, "ship", func(context.Context) (awkward, error) { panic("not run") }, &idem.StepConfig[awkward]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: func(context.Context, time.Time) (awkward, error) { return awkward{"error"}, nil }})
 		return "", err
 	})
 	require.ErrorIs(t, err, idem.ErrStepUnavailable)

@@ -78,15 +78,15 @@ func (o *stepOptions) problem() string {
 		return referenceProblem(o.reference)
 	case o.interrupted != nil && o.semantics != AtMostOnce:
 		return "Interrupted is for steps of idem.AtMostOnce: others just run again"
-	case o.interrupted == nil && o.absentAfter != 0:
-		return "AbsentAfter has no meaning without Interrupted: set that too, or leave both out"
-	case o.interrupted != nil && o.absentAfter == 0:
-		return "AbsentAfter is missing beside Interrupted: say for how long a request may be on its way before its absence is proof, " +
-			"such as 10*time.Minute, or idem.AbsentAtOnce"
-	case o.absentAfter != AbsentAtOnce && o.absentAfter < 0:
-		return fmt.Sprintf("AbsentAfter is %v: it cannot be negative", o.absentAfter)
-	case o.absentAfter > 0 && o.absentAfter < time.Millisecond:
-		return fmt.Sprintf("AbsentAfter is %v: give it with its unit, such as 10*time.Minute", o.absentAfter)
+	case o.interrupted == nil && o.notFoundFinalAfter != 0:
+		return "NotFoundFinalAfter has no meaning without Interrupted: set that too, or leave both out"
+	case o.interrupted != nil && o.notFoundFinalAfter == 0:
+		return "NotFoundFinalAfter is missing next to Interrupted: say from when on \"not found\" is conclusive, " +
+			"such as 10*time.Minute, or idem.Immediately"
+	case o.notFoundFinalAfter != Immediately && o.notFoundFinalAfter < 0:
+		return fmt.Sprintf("NotFoundFinalAfter is %v: it cannot be negative", o.notFoundFinalAfter)
+	case o.notFoundFinalAfter > 0 && o.notFoundFinalAfter < time.Millisecond:
+		return fmt.Sprintf("NotFoundFinalAfter is %v: give it with its unit, such as 10*time.Minute", o.notFoundFinalAfter)
 	}
 	return o.retry.problem()
 }
@@ -228,16 +228,16 @@ func (s *step) writeMark() error {
 	return nil
 }
 
-// replay gives what is recorded of the step. A result that a resolution has said becomes the
-// attempt's own before anything uses it: from then on it cannot be replaced.
+// replay gives what is recorded of the step. A result from a resolution becomes the attempt's own
+// before anything uses it: from then on it cannot be replaced.
 func (s *step) replay(known protocol.RecordedStep, read func([]byte) error) error {
 	s.notify(notice.StepReplayed, nil)
 	switch {
-	case known.Omitted && known.Said && !s.empty && s.opts.compensate != nil:
-		// The person or probe that said it may find the result that the compensation needs.
-		return s.unsaid(Unmark(s.unavailable(known.Failure)))
-	case known.Omitted && known.Said:
-		if err := s.goesBy(); err != nil {
+	case known.Omitted && known.FromResolution && !s.empty && s.opts.compensate != nil:
+		// The operator or probe may still find the result that the compensation needs.
+		return s.rejectResolution(Unmark(s.unavailable(known.Failure)))
+	case known.Omitted && known.FromResolution:
+		if err := s.useResolution(); err != nil {
 			return err
 		}
 	}
@@ -266,8 +266,8 @@ func (s *step) replay(known protocol.RecordedStep, read func([]byte) error) erro
 	if err = read(raw); err != nil {
 		return s.unreadable(known, err)
 	}
-	if known.Said {
-		if err = s.goesBy(); err != nil {
+	if known.FromResolution {
+		if err = s.useResolution(); err != nil {
 			return err
 		}
 	}
@@ -275,8 +275,8 @@ func (s *step) replay(known protocol.RecordedStep, read func([]byte) error) erro
 	return nil
 }
 
-// goesBy makes what a resolution has said of the step the attempt's own.
-func (s *step) goesBy() error {
+// useResolution makes what a resolution has recorded of the step the attempt's own.
+func (s *step) useResolution() error {
 	return s.a.journal.write(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Read: true})
 }
 
@@ -284,15 +284,15 @@ func (s *step) goesBy() error {
 // recorded or read is read by its code, which a later attempt may be.
 func (s *step) unreadable(known protocol.RecordedStep, err error) error {
 	s.notify(notice.Unreadable, err)
-	if known.Said && known.Done() {
-		return s.unsaid(err)
+	if known.FromResolution && known.Done() {
+		return s.rejectResolution(err)
 	}
 	return s.halt(err)
 }
 
-// unsaid stops the operation at what a resolution has said of the step and this attempt cannot go
-// on with. Nothing has used it: the step is an interrupted one again.
-func (s *step) unsaid(err error) error {
+// rejectResolution stops the operation at what a resolution has recorded of the step and this
+// attempt cannot go on with. Nothing has used it: the step is an interrupted one again.
+func (s *step) rejectResolution(err error) error {
 	if wErr := s.a.journal.write(s.ctx, s.a, &protocol.StepWrite{Name: s.name, Unread: true}); wErr != nil {
 		return wErr
 	}
@@ -316,7 +316,7 @@ func (s *step) unavailable(f *Failure) error {
 // that it had no effect, which is recorded.
 func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool, err error) {
 	s.notify(notice.StepInterrupted, nil)
-	if s.opts.interrupted == nil || known.Said {
+	if s.opts.interrupted == nil || known.FromResolution {
 		// Only operators replace a verdict that no code could read.
 		return nil, false, s.a.journal.interrupted(&StepInterruptedError{Name: s.name})
 	}
@@ -341,17 +341,17 @@ func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool,
 
 // tooEarly says that the other system may come to know the step yet.
 func (s *step) tooEarly(known protocol.RecordedStep, asked time.Time, err error) *StepInterruptedError {
-	if s.opts.absentAfter == AbsentAtOnce {
+	if s.opts.notFoundFinalAfter == Immediately {
 		return nil
 	}
 	if known.BegunAt.IsZero() {
 		return &StepInterruptedError{Name: s.name, Err: fmt.Errorf("its begin mark does not say when it began: %w", err)}
 	}
-	proof := known.BegunAt.Add(s.opts.absentAfter + s.a.engine().opts.Margin)
+	proof := known.BegunAt.Add(s.opts.notFoundFinalAfter + s.a.engine().opts.Margin)
 	if !asked.Before(proof) {
 		return nil
 	}
-	return &StepInterruptedError{Name: s.name, Err: err, AskAgain: proof}
+	return &StepInterruptedError{Name: s.name, Err: err, RetryAt: proof}
 }
 
 // recordOutcome records how the step's function ended, if it is the step's outcome.

@@ -231,7 +231,7 @@ func TestInterruptedStepIsClosed(t *testing.T) {
 			key := safe.Key("t", "k")
 			killedWith(t, r, key, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-				got, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce, Interrupted: c.found})
+				got, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: c.found})
 				if err == nil && c.runs == 0 {
 					require.Equal(t, "found", got.ID)
 				}

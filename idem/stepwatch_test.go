@@ -107,7 +107,7 @@ func TestAnInterruptedStepStaysInTheIndex(t *testing.T) {
 		}
 		r.clock.Advance(time.Hour)
 		found := *onceOnly
-		found.AbsentAfter = idem.AbsentAtOnce
+		found.NotFoundFinalAfter = idem.Immediately
 		found.Interrupted = func(context.Context, time.Time) (int, error) { return 7, nil }
 		got, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 			return idem.Step(ctx, "charge", one, &found)
@@ -149,7 +149,7 @@ func TestABeginMarkInDoubtLeavesNothingInTheIndex(t *testing.T) {
 				r, key := newRig(t, nil), op.Key("t", "k")
 				r.faults.Next(idemtest.RecordStep, faults...)
 				asks := *onceOnly
-				asks.AbsentAfter = idem.AbsentAtOnce
+				asks.NotFoundFinalAfter = idem.Immediately
 				asks.Interrupted = func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) }
 				call := func() error {
 					_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {

@@ -299,7 +299,8 @@ func TestRetentionOfACommitCountsFromItsLastTry(t *testing.T) {
 		b := newBankRig(t)
 		released(t, b.rig, safe.Key("t", "k"))
 		op := safe
-		op.Mode, op.ReplayRunsHandler, op.Retention = idem.Atomic, true, time.Minute
+		op.Mode, op.Retention = idem.Atomic, time.Minute
+		b.faults.Next(idemtest.Get, readsNothing)
 		b.faults.Next(idemtest.Finish, slow(1100*time.Millisecond, idemtest.Pass))
 		res, err := idem.Run(t.Context(), b.engine, op.Key("t", "k"), 1, pay(effect{n: 1}, nil))
 		require.NoError(t, err)

@@ -12,9 +12,9 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 )
 
-// DefaultAcceptedFor is how long accepted work may wait for its worker unless the code says
+// DefaultStartWithin is how long accepted work may wait for its worker unless the code says
 // otherwise, as in the library.
-const DefaultAcceptedFor = time.Hour
+const DefaultStartWithin = time.Hour
 
 // LaterProps of work that is accepted for later. Route, Status and Queue.Repeat are required.
 type LaterProps struct {
@@ -23,9 +23,9 @@ type LaterProps struct {
 	// Status is the template of the path at which its client follows it, such as
 	// "/statements/{id}", as in idemhttp.Later. Those who may call Route may ask there.
 	Status string
-	// For is how long work may wait for its worker, as in idemhttp.Later. Zero means
-	// [DefaultAcceptedFor].
-	For time.Duration
+	// StartWithin is how long work may wait for its worker, as in idemhttp.Later. Zero means
+	// [DefaultStartWithin].
+	StartWithin time.Duration
 	// Queue has the records' ids for the worker.
 	Queue QueueProps
 }
@@ -52,7 +52,7 @@ func NewLater(scope constructs.Construct, id string, table *Table, worker awslam
 	for _, method := range []string{"GET", "HEAD", "DELETE"} {
 		l.Routes = append(l.Routes, Route{Route: method + " " + p.Status, Scopes: p.Route.Scopes})
 	}
-	l.Queue.waits = p.For
+	l.Queue.waits = p.StartWithin
 	for _, problem := range problems {
 		refuse(l.Queue, "%s", problem)
 	}
@@ -60,10 +60,10 @@ func NewLater(scope constructs.Construct, id string, table *Table, worker awslam
 		refuse(l.Queue, "a global table has no transactions, in which work is accepted together with the message "+
 			"for its worker: keep the records in a table of one region")
 	}
-	if p.For <= l.Queue.visibility {
+	if p.StartWithin <= l.Queue.visibility {
 		warn(l.Queue, "given-up-early", "work waits for %v at most, and a message whose worker was killed before it claimed the work "+
 			"comes again after %v: the work would expire before; "+
-			"set For above that, in the code and here", p.For, l.Queue.visibility)
+			"set StartWithin above that, in the code and here", p.StartWithin, l.Queue.visibility)
 	}
 	awscdk.Aspects_Of(l.Queue).Add(&laterAspect{table: table, queue: l.Queue}, nil)
 	return l
@@ -74,21 +74,21 @@ func (p *LaterProps) setDefaults() (problems []string) {
 	if !isStatus(p.Status) {
 		invalid("Status is %q: use a template like /statements/{id}, whose last segment is a parameter, as in the code", p.Status)
 	}
-	if p.For != 0 && p.For < time.Second {
-		invalid("For is %v: use at least one second, or zero for %v, as in the code", p.For, DefaultAcceptedFor)
-		p.For = 0
+	if p.StartWithin != 0 && p.StartWithin < time.Second {
+		invalid("StartWithin is %v: use at least one second, or zero for %v, as in the code", p.StartWithin, DefaultStartWithin)
+		p.StartWithin = 0
 	}
-	if p.For == 0 {
-		p.For = DefaultAcceptedFor
+	if p.StartWithin == 0 {
+		p.StartWithin = DefaultStartWithin
 	}
 	kept := p.Queue.MessageRetention
 	if kept == 0 {
 		kept = DefaultMessageRetention
 	}
-	if kept < p.For {
-		invalid("MessageRetention of %v is less than For, %v: the queue would lose the message of work "+
+	if kept < p.StartWithin {
+		invalid("MessageRetention of %v is less than StartWithin, %v: the queue would lose the message of work "+
 			"that still waits; "+
-			"set it to at least that, or a shorter For, in the code and here", kept, p.For)
+			"set it to at least that, or a shorter StartWithin, in the code and here", kept, p.StartWithin)
 	}
 	return problems
 }
@@ -124,6 +124,6 @@ func (a *laterAspect) Visit(node constructs.IConstruct) {
 			"or give GrantSend to the function that accepts, if it sends without the outbox")
 	case relayed && sentLate >= a.queue.waits:
 		warn(a.queue, "given-up-early", "work waits for %v at most, and a message that the stream has missed is sent after up "+
-			"to %v: the work would expire before; set For above that, in the code and here", a.queue.waits, sentLate)
+			"to %v: the work would expire before; set StartWithin above that, in the code and here", a.queue.waits, sentLate)
 	}
 }

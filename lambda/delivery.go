@@ -49,7 +49,7 @@ type PanicError struct {
 }
 
 // Error has the type of the value, whose text may quote the event.
-func (e *PanicError) Error() string { return protocol.Unquoted("idemlambda: panic", e.Value).Error() }
+func (e *PanicError) Error() string { return protocol.Redact("idemlambda: panic", e.Value).Error() }
 
 // Unwrap returns the value if it is an error.
 func (e *PanicError) Unwrap() error {
@@ -95,7 +95,7 @@ func (s *source[R]) report(d *delivery[R]) {
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			s.logPanic(d.ctx, "OnOutcome", protocol.Panicked("the hook", r), slog.String("event", d.name))
+			s.logPanic(d.ctx, "OnOutcome", protocol.RedactPanic("the hook", r), slog.String("event", d.name))
 		}
 	}()
 	s.opts.OnOutcome(d.ctx, d.out)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Hand-made events may have a template and a path without parameters: two
+// Handmade events may have a template and a path without parameters: two
 // resources stay two requests.
 func TestResourcesWithoutParameters(t *testing.T) {
 	for name, to := range map[string]func(e map[string]any, id string){

@@ -140,5 +140,5 @@ func undecodable(noun string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return protocol.Unquoted("idemlambda: the "+noun+" does not decode", err)
+	return protocol.Redact("idemlambda: the "+noun+" does not decode", err)
 }

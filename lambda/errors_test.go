@@ -171,7 +171,7 @@ func TestInterruptedStepIsAnswered(t *testing.T) {
 func charging(after time.Duration) func(context.Context) error {
 	c := &idem.StepConfig[string]{Semantics: idem.AtMostOnce}
 	if after > 0 {
-		c.AbsentAfter = after
+		c.NotFoundFinalAfter = after
 		c.Interrupted = func(context.Context, time.Time) (string, error) { return "", idem.NotExecuted(errors.New("not found")) }
 	}
 	return func(ctx context.Context) error {

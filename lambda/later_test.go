@@ -23,7 +23,7 @@ func TestAcceptedWorkIsFollowedBehindEveryGateway(t *testing.T) {
 			ask := entry.serve(t, engine, idemhttp.Routes{"POST /statements": statement}, func(context.Context) (*idemhttp.Response, error) {
 				panic("the handler of accepted work ran")
 			}, func(o *idemhttp.Options) {
-				o.Later = idemhttp.LaterRoutes{"POST /statements": {Status: "/statements/{id}", Hand: func(_ context.Context, id string) error {
+				o.Later = idemhttp.LaterRoutes{"POST /statements": {Status: "/statements/{id}", Enqueue: func(_ context.Context, id string) error {
 					handed = append(handed, id)
 					return nil
 				}}}

@@ -23,13 +23,13 @@ func TestStrangersAreAllToldTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			engine := newEngine(t, memory())
 			var handed string
-			hand := func(_ context.Context, id string) error { handed = id; return nil }
+			enqueue := func(_ context.Context, id string) error { handed = id; return nil }
 			routes := idemhttp.Routes{"POST /statements": statement, "POST /reports": report, "POST /refunds": {Name: "refund"}}
 			ask := entry.serve(t, engine, routes, func(context.Context) (*idemhttp.Response, error) {
 				return &idemhttp.Response{Status: 201}, nil
 			}, func(o *idemhttp.Options) {
 				o.Later = idemhttp.LaterRoutes{
-					"POST /statements": {Status: "/statements/{id}", Hand: hand}, "POST /reports": {Status: "/reports/{id}", Hand: hand},
+					"POST /statements": {Status: "/statements/{id}", Enqueue: enqueue}, "POST /reports": {Status: "/reports/{id}", Enqueue: enqueue},
 				}
 			})
 			send := func(r request) *idemhttp.Response {

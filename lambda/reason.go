@@ -102,7 +102,7 @@ func reasonOfOwn(out idem.Outcome) Reason {
 // askAgain is when a step can be asked about that has stopped the attempt; zero if none has.
 func askAgain(out *idem.Outcome) time.Time {
 	if open, ok := errors.AsType[*idem.StepInterruptedError](out.StopCause); ok {
-		return open.AskAgain
+		return open.RetryAt
 	}
 	return time.Time{}
 }

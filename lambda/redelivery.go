@@ -84,7 +84,7 @@ func (s *source[R]) tellRedelivery(ctx context.Context, ds []delivery[R]) {
 	runIsolated(func() {
 		defer func() {
 			if r := recover(); r != nil {
-				s.logPanic(ctx, "OnRedelivery", protocol.Panicked("the hook", r))
+				s.logPanic(ctx, "OnRedelivery", protocol.RedactPanic("the hook", r))
 			}
 		}()
 		s.opts.OnRedelivery(ctx, all)

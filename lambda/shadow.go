@@ -64,7 +64,7 @@ func encodeAsRuntime(v any) ([]byte, error) {
 func observed(ctx context.Context, op idem.Operation, key KeyFunc, payload []byte, sel *fingerprint.Select, unread error) (call idem.Call) {
 	defer func() {
 		if p := recover(); p != nil {
-			call = unobserved(op, protocol.Panicked("idemlambda: the key function", p))
+			call = unobserved(op, protocol.RedactPanic("idemlambda: the key function", p))
 		}
 	}()
 	if isDurable(payload) {
@@ -120,7 +120,7 @@ func (b *batch[R]) runShadow(d *delivery[R]) {
 func (b *batch[R]) observedRecord(d *delivery[R], work job, no error) (call idem.Call) {
 	defer func() {
 		if p := recover(); p != nil {
-			call = unobserved(b.op, protocol.Panicked("idemlambda: the key function", p))
+			call = unobserved(b.op, protocol.RedactPanic("idemlambda: the key function", p))
 		}
 	}()
 	tenant, value, noKey := b.key(d.ctx, d.out.Event)

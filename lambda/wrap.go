@@ -161,14 +161,14 @@ func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc,
 func encode[Out any](v *Out) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			body, err = nil, protocol.Panicked(fmt.Sprintf("idemlambda: encoding %T", *v), r)
+			body, err = nil, protocol.RedactPanic(fmt.Sprintf("idemlambda: encoding %T", *v), r)
 		}
 	}()
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return nil, protocol.Unquoted(fmt.Sprintf("idemlambda: encoding %T", *v), err)
+		return nil, protocol.Redact(fmt.Sprintf("idemlambda: encoding %T", *v), err)
 	}
 	if body = bytes.TrimSuffix(b.Bytes(), []byte{'\n'}); string(body) == "{}" {
 		// Only now is it known what an interface holds.

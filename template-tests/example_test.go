@@ -81,8 +81,8 @@ func Example_later() {
 	worker.UseTable(records, nil)
 	statements := infra.NewLater(stack, "StatementsQueue", records, worker, &infra.LaterProps{
 		Route: infra.Route{Route: "POST /statements"}, Status: "/statements/{id}", // as idemhttp's options say
-		For:   2 * time.Hour, // how long work may wait for its worker
-		Queue: infra.QueueProps{Repeat: infra.Repeatable},
+		StartWithin: 2 * time.Hour, // how long work may wait for its worker
+		Queue:       infra.QueueProps{Repeat: infra.Repeatable},
 	})
 	api := infra.NewAPI(stack, "API", accept, &infra.APIProps{Routes: statements.Routes, Authorizer: authorizer})
 	relay := infra.NewRelay(stack, "Relay", records, &infra.RelayProps{

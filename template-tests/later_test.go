@@ -114,7 +114,7 @@ func TestLaterSettings(t *testing.T) {
 	got, problems := acceptingStack(t, func(a *accepting) {
 		key := awskms.NewKey(a.stack, jsii.String("Key"), nil)
 		a.api.Authorizer = tokens()
-		a.later.Route.Scopes, a.later.Status, a.later.For = []string{"write"}, "/made/statements/{id}", 10*time.Hour
+		a.later.Route.Scopes, a.later.Status, a.later.StartWithin = []string{"write"}, "/made/statements/{id}", 10*time.Hour
 		a.later.Queue = infra.QueueProps{Repeat: infra.NotRepeatable, MessageRetention: 10 * time.Hour, EncryptionKey: key, MaxConcurrency: 3}
 		a.watch = &infra.MonitoringProps{Thresholds: map[string]float64{"Age": 9 * 3600}}
 	})
@@ -158,8 +158,8 @@ func TestLaterChecks(t *testing.T) {
 				})
 			}
 		}, isError, []string{"nothing fills the queue"}},
-		"a message that is lost":   {func(a *accepting) { a.later.Queue.MessageRetention = 59 * time.Minute }, isError, []string{"MessageRetention of 59m0s is less than For, 1h0m0s"}},
-		"longer than SQS can keep": {func(a *accepting) { a.later.For = 15 * 24 * time.Hour }, isError, []string{"MessageRetention of 336h0m0s is less than For, 360h0m0s"}},
+		"a message that is lost":   {func(a *accepting) { a.later.Queue.MessageRetention = 59 * time.Minute }, isError, []string{"MessageRetention of 59m0s is less than StartWithin, 1h0m0s"}},
+		"longer than SQS can keep": {func(a *accepting) { a.later.StartWithin = 15 * 24 * time.Hour }, isError, []string{"MessageRetention of 336h0m0s is less than StartWithin, 360h0m0s"}},
 		"visibility within lease":  {func(a *accepting) { a.later.Queue.Visibility = 21 * time.Second }, isError, []string{"Visibility of 21s against the function's time-out of 20s"}},
 		"no declaration":           {func(a *accepting) { a.later.Queue.Repeat = "" }, isError, []string{"Repeat is not declared"}},
 		"no status":                {func(a *accepting) { a.later.Status = "" }, isError, []string{`Status is ""`, "/statements/{id}"}},
@@ -167,14 +167,14 @@ func TestLaterChecks(t *testing.T) {
 		"a status of any length":   {func(a *accepting) { a.later.Status = "/statements/{id+}" }, isError, []string{`Status is "/statements/{id+}"`}},
 		"a status twice": {func(a *accepting) { a.api.Routes = []infra.Route{{Route: "GET /statements/{id}"}} }, isError,
 			[]string{`"GET /statements/{id}" is there twice`}},
-		"no time":     {func(a *accepting) { a.later.For = time.Millisecond }, isError, []string{"For is 1ms", "at least one second"}},
-		"minus hours": {func(a *accepting) { a.later.For = -time.Hour }, isError, []string{"For is -1h0m0s"}},
+		"no time":     {func(a *accepting) { a.later.StartWithin = time.Millisecond }, isError, []string{"StartWithin is 1ms", "at least one second"}},
+		"minus hours": {func(a *accepting) { a.later.StartWithin = -time.Hour }, isError, []string{"StartWithin is -1h0m0s"}},
 		"a global table": {func(a *accepting) {
 			a.table = infra.TableProps{ReplicaRegions: []string{"eu-central-1", "eu-west-2"}, Consistency: awsdynamodb.MultiRegionConsistency_STRONG}
 		}, isError, []string{"a global table has no transactions, in which work is accepted"}},
 		"a long time-out": {func(a *accepting) { a.timeout = 10 * time.Minute }, isWarning,
 			[]string{"work waits for 1h0m0s at most", "comes again after 1h0m0s", "idem:given-up-early"}},
-		"a sweep of the relay that is late": {func(a *accepting) { a.later.For = 7 * time.Minute }, isWarning,
+		"a sweep of the relay that is late": {func(a *accepting) { a.later.StartWithin = 7 * time.Minute }, isWarning,
 			[]string{"work waits for 7m0s at most", "sent after up to 7m0s", "idem:given-up-early"}},
 		"an alarm that is late": {func(a *accepting) { a.watch = &infra.MonitoringProps{Thresholds: map[string]float64{"Age": 3600}} }, isWarning,
 			[]string{"Age, 1h0m0s, is no less than", "Statements", "idem:given-up-early"}},
@@ -197,7 +197,7 @@ func TestLaterOfOnesOwn(t *testing.T) {
 			a.relay = nil
 			a.own = func(l *infra.Later, accept *infra.Function, _ *infra.Table) { l.Queue.GrantSend(accept) }
 		},
-		"a sweep of the relay in time": func(a *accepting) { a.later.For = 7*time.Minute + time.Second },
+		"a sweep of the relay in time": func(a *accepting) { a.later.StartWithin = 7*time.Minute + time.Second },
 		"a quick alarm": func(a *accepting) {
 			a.watch = &infra.MonitoringProps{
 				Topic: awssns.NewTopic(a.stack, jsii.String("Alarms"), nil), Thresholds: map[string]float64{"Age": 59 * 60},
@@ -212,5 +212,5 @@ func TestLaterOfOnesOwn(t *testing.T) {
 }
 
 func TestLaterTimesAreTheLibrarys(t *testing.T) {
-	require.Equal(t, later.DefaultFor, infra.DefaultAcceptedFor)
+	require.Equal(t, later.DefaultStartWithin, infra.DefaultStartWithin)
 }

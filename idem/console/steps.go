@@ -16,7 +16,7 @@ import (
 type stepAnswer struct {
 	ID, Name, Token string
 	Compensates     bool // it has a compensation, which needs the result
-	What            protocol.StepWord
+	What            protocol.StepVerdict
 	Result, Message string
 }
 
@@ -26,7 +26,7 @@ func answersOf(id string, steps []string, form url.Values) (all []stepAnswer) {
 	for i, name := range steps {
 		field := fmt.Sprintf("step-%d", i)
 		all = append(all, stepAnswer{
-			ID: field, Name: name, Token: protocol.Token(id, name), What: protocol.StepWord(form.Get(field)),
+			ID: field, Name: name, Token: protocol.Token(id, name), What: protocol.StepVerdict(form.Get(field)),
 			Result: strings.TrimSpace(form.Get(field + "-result")), Message: strings.TrimSpace(form.Get(field + "-message")),
 		})
 	}

@@ -44,8 +44,8 @@ func encodeAudit(a *protocol.Audit) item {
 	}
 	if len(a.Steps) > 0 {
 		steps := make(item, len(a.Steps))
-		for name, word := range a.Steps {
-			steps[name] = &types.AttributeValueMemberS{Value: string(word)}
+		for name, verdict := range a.Steps {
+			steps[name] = &types.AttributeValueMemberS{Value: string(verdict)}
 		}
 		v.item[schema.AuditSteps] = &types.AttributeValueMemberM{Value: steps}
 	}
@@ -78,9 +78,9 @@ func decodeAudit(it item) (protocol.Audit, error) {
 	}
 	for name := range d.members(schema.AuditSteps) {
 		if a.Steps == nil {
-			a.Steps = map[string]protocol.StepWord{}
+			a.Steps = map[string]protocol.StepVerdict{}
 		}
-		a.Steps[name] = protocol.StepWord(text(d.members(schema.AuditSteps), name))
+		a.Steps[name] = protocol.StepVerdict(text(d.members(schema.AuditSteps), name))
 	}
 	if d.has(schema.AuditUntil) {
 		a.Until = time.Unix(d.numUpTo(schema.AuditUntil, maxSeconds), 0).UTC()
@@ -96,13 +96,13 @@ func decodeAudit(it item) (protocol.Audit, error) {
 	return a, d.err
 }
 
-// AuditOf implements [protocol.Questions]: one consistent Query.
-func (q *Questions) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage, error) {
+// AuditOf implements [protocol.AdminStore]: one consistent Query.
+func (s *AdminStore) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage, error) {
 	vals := newValues(2, 0)
 	vals.str(":pk", id)
 	vals.str(":audit", schema.AuditSK)
 	in := &dynamodb.QueryInput{
-		TableName: q.table, ConsistentRead: aws.Bool(true),
+		TableName: s.table, ConsistentRead: aws.Bool(true),
 		KeyConditionExpression:    aws.String("pk=:pk AND begins_with(sk,:audit)"),
 		ExpressionAttributeValues: vals.item, Limit: aws.Int32(maxBatchGet),
 	}
@@ -114,11 +114,11 @@ func (q *Questions) AuditOf(ctx context.Context, id, page string) (protocol.Audi
 			schema.PK: &types.AttributeValueMemberS{Value: id}, schema.SK: &types.AttributeValueMemberS{Value: page},
 		}
 	}
-	k := q.retry.begin(ctx, "AuditOf")
+	k := s.retry.begin(ctx, "AuditOf")
 	defer k.end()
 	var out *dynamodb.QueryOutput
 	err := k.do(false, k.attempt, func(ctx context.Context) (err error) {
-		out, err = q.client.Query(ctx, in, q.optFns...)
+		out, err = s.client.Query(ctx, in, s.optFns...)
 		return err
 	})
 	if err != nil {
@@ -127,9 +127,9 @@ func (q *Questions) AuditOf(ctx context.Context, id, page string) (protocol.Audi
 	return auditPage(out.Items, text(out.LastEvaluatedKey, schema.SK)), nil
 }
 
-// AuditBetween implements [protocol.Questions]: a Query on the index, and a consistent
+// AuditBetween implements [protocol.AdminStore]: a Query on the index, and a consistent
 // BatchGetItem for what it lists.
-func (q *Questions) AuditBetween(ctx context.Context, shard int, from, to time.Time, page string) (protocol.AuditPage, error) {
+func (s *AdminStore) AuditBetween(ctx context.Context, shard int, from, to time.Time, page string) (protocol.AuditPage, error) {
 	if shard < 0 || shard >= schema.ShardCount {
 		return protocol.AuditPage{}, fmt.Errorf("dynamostore: AuditBetween: there is no shard %d", shard)
 	}
@@ -142,9 +142,9 @@ func (q *Questions) AuditBetween(ctx context.Context, shard int, from, to time.T
 	if err != nil {
 		return protocol.AuditPage{}, err
 	}
-	k := q.retry.begin(ctx, "AuditBetween")
+	k := s.retry.begin(ctx, "AuditBetween")
 	defer k.end()
-	out, err := q.query(k, name, since, until, start, maxBatchGet)
+	out, err := s.query(k, name, since, until, start, maxBatchGet)
 	if err != nil || len(out.Items) == 0 {
 		return protocol.AuditPage{}, err
 	}
@@ -154,9 +154,9 @@ func (q *Questions) AuditBetween(ctx context.Context, shard int, from, to time.T
 	}
 	found := map[string]item{}
 	err = k.do(false, partTime*k.attempt, func(ctx context.Context) error {
-		got, err := q.client.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
-			RequestItems: map[string]types.KeysAndAttributes{*q.table: {Keys: keys, ConsistentRead: aws.Bool(true)}},
-		}, q.optFns...)
+		got, err := s.client.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
+			RequestItems: map[string]types.KeysAndAttributes{*s.table: {Keys: keys, ConsistentRead: aws.Bool(true)}},
+		}, s.optFns...)
 		if err != nil {
 			return err
 		}

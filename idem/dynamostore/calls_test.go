@@ -96,7 +96,7 @@ func TestCallsPerPath(t *testing.T) {
 // entry confirmed.
 func TestCallsWithoutTransactions(t *testing.T) {
 	f := open(t, &noTransactions)
-	q := f.questions(t)
+	q := f.adminStore(t)
 	o := f.outside(t, q, "a")
 	const put, upd, get, del, query = "PutItem", "UpdateItem", "GetItem", "DeleteItem", "Query"
 	for _, c := range []struct {

@@ -54,7 +54,7 @@ func conformance(t *testing.T, o *Options) {
 		}
 		f := open(t, o)
 		h := storetest.Harness{
-			Parallel: true, Store: f.questions(t), Scanner: f.scanner(t),
+			Parallel: true, Store: f.adminStore(t), Scanner: f.scanner(t),
 			Delete: func(ctx context.Context, id string) error {
 				_, err := f.admin.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &f.table, Key: key(id)})
 				return err

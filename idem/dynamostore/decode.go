@@ -308,7 +308,7 @@ func (d *decoder) steps() map[string]protocol.RecordedStep {
 		e.item = e.members(name)
 		s := protocol.RecordedStep{
 			Write: e.str(schema.Write), Begun: e.flag(schema.StepBegun), NotExecuted: e.flag(schema.StepNotExecuted),
-			Compensates: e.flag(schema.StepCompensates), Said: e.flag(schema.StepSaid), Failure: e.failure(), Omitted: e.flag(schema.Omitted),
+			Compensates: e.flag(schema.StepCompensates), FromResolution: e.flag(schema.StepFromResolution), Failure: e.failure(), Omitted: e.flag(schema.Omitted),
 		}
 		if e.has(schema.StepBegunAt) {
 			s.BegunAt = e.time(schema.StepBegunAt)

@@ -40,7 +40,7 @@ func TestWritesEqualTheirReference(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			f := open(t, nil)
-			q := f.questions(t)
+			q := f.adminStore(t)
 			g := &generator{table: f.table, Rand: rand.New(rand.NewPCG(seed, 1)), ref: reference{}, marks: seed%2 == 0}
 			landed := map[int]bool{}
 			for n := range writes {
@@ -144,7 +144,7 @@ type anyWrite struct {
 	audited  bool // with an audit entry
 	what     any
 	apply    func(*protocol.Record, time.Time) (*protocol.Record, error)
-	send     func(*Questions, time.Time) error
+	send     func(*AdminStore, time.Time) error
 }
 
 func (g *generator) fresh(prefix string) string {
@@ -207,7 +207,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 	case 0:
 		c := g.claim(id, write, state, now)
 		return anyWrite{name: "claim", what: c, apply: c.Apply,
-			send: func(s *Questions, now time.Time) error { return s.Acquire(context.Background(), now, c) }}
+			send: func(s *AdminStore, now time.Time) error { return s.Acquire(context.Background(), now, c) }}
 	case 1:
 		w := protocol.Withdrawal{Claim: g.claim(id, write, state, now), Owner: g.fresh("o"), Write: g.fresh("w"),
 			ExpiresAt: g.expiry(now, 70), Uncertain: g.chance(30)}
@@ -218,12 +218,12 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 			w.Claim.Record.Owner = owner
 		}
 		return anyWrite{name: "withdrawal", what: w, apply: w.Apply,
-			send: func(s *Questions, now time.Time) error { return s.Withdraw(context.Background(), now, w) }}
+			send: func(s *AdminStore, now time.Time) error { return s.Withdraw(context.Background(), now, w) }}
 	case 2:
 		e := protocol.Extension{ID: id, Owner: g.right(owner), Write: g.fresh("w"),
 			LeaseUntil: now.Add(time.Duration(g.IntN(60)) * time.Second), ExpiresAt: g.expiry(now, 60)}
 		return anyWrite{name: "extension", what: e, apply: e.Apply,
-			send: func(s *Questions, now time.Time) error { return s.Extend(context.Background(), now, e) }}
+			send: func(s *AdminStore, now time.Time) error { return s.Extend(context.Background(), now, e) }}
 	case 3:
 		w := protocol.StepWrite{ID: id, Owner: g.right(owner), Write: g.fresh("w"),
 			Name: fmt.Sprintf("step %d.#", g.IntN(3)), Begin: g.chance(40)}
@@ -232,7 +232,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 			told = rec.Steps[w.Name]
 		}
 		switch {
-		case told.Said && g.chance(60):
+		case told.FromResolution && g.chance(60):
 			w.Begin, w.Read, w.Seen = false, g.chance(50), told.Write
 			w.Unread = !w.Read
 		case w.Begin:
@@ -250,7 +250,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 			w.Due = now.Add(time.Minute)
 		}
 		return anyWrite{name: "step", what: w, apply: w.Apply,
-			send: func(s *Questions, now time.Time) error { return s.RecordStep(context.Background(), now, w) }}
+			send: func(s *AdminStore, now time.Time) error { return s.RecordStep(context.Background(), now, w) }}
 	case 4, 6:
 		// A claim that is not watched may end as one that is: what is not there is removed.
 		watched := g.marks || rec != nil && rec.State == protocol.InProgress && !rec.Due.IsZero() || g.chance(20)
@@ -268,7 +268,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 			f.Unit = tx
 		}
 		return anyWrite{name: "finish", what: f, apply: f.Apply,
-			send: func(s *Questions, now time.Time) error { return s.Finish(context.Background(), now, f) }}
+			send: func(s *AdminStore, now time.Time) error { return s.Finish(context.Background(), now, f) }}
 	}
 	switch kind {
 	case 7:
@@ -277,7 +277,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 			r.Seen = g.right(rec.RefWrite)
 		}
 		return anyWrite{name: "reference", what: r, apply: r.Apply,
-			send: func(s *Questions, now time.Time) error { return s.RecordReference(context.Background(), now, r) }}
+			send: func(s *AdminStore, now time.Time) error { return s.RecordReference(context.Background(), now, r) }}
 	case 8:
 		p := protocol.Postponement{ID: id, Seen: g.right(write), Sweep: g.fresh("s"), Due: now.Add(time.Minute), Probes: g.IntN(3), Audit: g.audit(id, now)}
 		if rec != nil && g.chance(80) {
@@ -287,15 +287,15 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 			p.GivenUpAt = now
 		}
 		return anyWrite{name: "postponement", audited: p.Audit != nil, what: p, apply: p.Apply,
-			send: func(s *Questions, now time.Time) error { return s.Postpone(context.Background(), now, p) }}
+			send: func(s *AdminStore, now time.Time) error { return s.Postpone(context.Background(), now, p) }}
 	case 10:
 		p := protocol.Prolongation{ID: id, Seen: g.right(write), Write: g.fresh("w"), ExpiresAt: now.Add(time.Duration(g.IntN(5)-1) * 12 * time.Hour).Truncate(time.Second), Audit: g.audit(id, now)}
 		return anyWrite{name: "prolongation", audited: p.Audit != nil, what: p, apply: p.Apply,
-			send: func(s *Questions, now time.Time) error { return s.Prolong(context.Background(), now, p) }}
+			send: func(s *AdminStore, now time.Time) error { return s.Prolong(context.Background(), now, p) }}
 	case 9:
 		e := protocol.Erasure{ID: id, Seen: g.right(write), Audit: g.audit(id, now)}
 		return anyWrite{name: "erasure", audited: e.Audit != nil, what: e, apply: e.Apply,
-			send: func(s *Questions, now time.Time) error { return s.Forget(context.Background(), now, e) }}
+			send: func(s *AdminStore, now time.Time) error { return s.Forget(context.Background(), now, e) }}
 	}
 	st := protocol.Settlement{Audit: g.audit(id, now), ID: id, Kind: protocol.EventLapse, Seen: g.right(write), Write: g.fresh("w"),
 		Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: g.chance(30)}}
@@ -327,7 +327,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		}
 	}
 	return anyWrite{name: "settlement", audited: st.Audit != nil, what: st, apply: st.Apply,
-		send: func(s *Questions, now time.Time) error { return s.Settle(context.Background(), now, st) }}
+		send: func(s *AdminStore, now time.Time) error { return s.Settle(context.Background(), now, st) }}
 }
 
 // audit is an entry for some of the changes from outside.
@@ -337,7 +337,7 @@ func (g *generator) audit(id string, now time.Time) *protocol.Audit {
 	}
 	return &protocol.Audit{
 		ID: id, Entry: g.fresh("e"), At: now, Who: "alice", Why: "why", Change: protocol.ChangeResolved, From: protocol.Unknown,
-		Steps: map[string]protocol.StepWord{"charge": protocol.StepFailed},
+		Steps: map[string]protocol.StepVerdict{"charge": protocol.StepFailed},
 	}
 }
 

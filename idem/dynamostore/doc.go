@@ -117,7 +117,6 @@
 //	                                                           those of its actions
 //	atomic mode, first execution      1 Get, 1 Transaction     GetItem, PutItem, and
 //	                                                           those of its actions
-//	 … without a look                 1 Transaction
 //	 … without a Tx, or failed        1 Put instead of it      PutItem
 //	atomic mode, replay               1 Get                    GetItem
 //	commit in doubt, fenced           + 1 Update, + 1 Get if   UpdateItem, GetItem
@@ -150,7 +149,7 @@
 //
 // A function therefore needs PutItem, UpdateItem, GetItem and BatchGetItem on the
 // table, steps included, and nothing on the index; being watched needs no permission. None of
-// these deletes. What sweeps with a [Questions] needs Query on the index beside them. An
+// these deletes. What sweeps with an [AdminStore] needs Query on the index beside them. An
 // operator, who also reads the history and forgets, needs Query and DeleteItem on the table too.
 // Scan is for a [Scanner] and a [Remover] alone.
 // Transactions have no permission of their own: a [Tx] needs those of its actions on its

@@ -171,8 +171,8 @@ func encodeStep(s protocol.RecordedStep) types.AttributeValue {
 	if s.Compensates {
 		v.yes(schema.StepCompensates)
 	}
-	if s.Said {
-		v.yes(schema.StepSaid)
+	if s.FromResolution {
+		v.yes(schema.StepFromResolution)
 	}
 	return &types.AttributeValueMemberM{Value: v.item}
 }

@@ -23,16 +23,16 @@ import (
 //   - The same change sent again finds its entry, and confirms it once the change has landed.
 //
 // Change returns nil exactly if the change is made, by this try or an earlier one.
-func (q *Questions) audited(k *call, a *protocol.Audit, change func(companion) error) error {
+func (s *AdminStore) audited(k *call, a *protocol.Audit, change func(companion) error) error {
 	if a == nil {
 		return change(nil)
 	}
-	if !q.noTransactions {
-		return change(q.auditWrite(a))
+	if !s.noTransactions {
+		return change(s.auditWrite(a))
 	}
 	planned := *a
 	planned.Unconfirmed = true
-	isNew, err := q.putAudit(k, &planned)
+	isNew, err := s.putAudit(k, &planned)
 	if err != nil {
 		return err
 	}
@@ -40,9 +40,9 @@ func (q *Questions) audited(k *call, a *protocol.Audit, change func(companion) e
 	err = change(nil)
 	switch {
 	case err == nil:
-		_, _ = q.putAudit(k, a)
+		_, _ = s.putAudit(k, a)
 	case isNew && !k.maybe:
-		q.deleteUnconfirmed(k, &planned)
+		s.deleteUnconfirmed(k, &planned)
 	}
 	return err
 }
@@ -50,14 +50,14 @@ func (q *Questions) audited(k *call, a *protocol.Audit, change func(companion) e
 // putAudit writes an entry, over the same one that is unconfirmed. An unconfirmed one is written
 // only where there is none; isNew reports whether it was. What became of it plays no part in
 // whether the change of the call may have been made.
-func (q *Questions) putAudit(k *call, a *protocol.Audit) (isNew bool, err error) {
+func (s *AdminStore) putAudit(k *call, a *protocol.Audit) (isNew bool, err error) {
 	own := *k
-	in := &dynamodb.PutItemInput{TableName: q.table, Item: encodeAudit(a)}
+	in := &dynamodb.PutItemInput{TableName: s.table, Item: encodeAudit(a)}
 	if a.Unconfirmed {
 		in.ConditionExpression = aws.String(ifAbsent)
 	}
 	err = own.do(true, own.attempt, func(ctx context.Context) error {
-		_, err := q.client.PutItem(ctx, in, q.optFns...)
+		_, err := s.client.PutItem(ctx, in, s.optFns...)
 		return err
 	})
 	if isConditionFailed(err) {
@@ -67,32 +67,32 @@ func (q *Questions) putAudit(k *call, a *protocol.Audit) (isNew bool, err error)
 }
 
 // deleteUnconfirmed deletes the entry of a change that was not made, as far as it can.
-func (q *Questions) deleteUnconfirmed(k *call, a *protocol.Audit) {
+func (s *AdminStore) deleteUnconfirmed(k *call, a *protocol.Audit) {
 	own := *k
 	in := &dynamodb.DeleteItemInput{
-		TableName: q.table, Key: itemKey(a.ID, auditSK(a)), ConditionExpression: aws.String(ifUnconfirmed),
+		TableName: s.table, Key: itemKey(a.ID, auditSK(a)), ConditionExpression: aws.String(ifUnconfirmed),
 	}
 	_ = own.do(true, own.attempt, func(ctx context.Context) error {
-		_, err := q.client.DeleteItem(ctx, in, q.optFns...)
+		_, err := s.client.DeleteItem(ctx, in, s.optFns...)
 		return err
 	})
 }
 
 // auditWrite is the entry's part of a transaction.
-func (q *Questions) auditWrite(a *protocol.Audit) companion {
+func (s *AdminStore) auditWrite(a *protocol.Audit) companion {
 	it := encodeAudit(a)
 	put := types.TransactWriteItem{
-		Put: &types.Put{TableName: q.table, Item: it, ReturnValuesOnConditionCheckFailure: allOld},
+		Put: &types.Put{TableName: s.table, Item: it, ReturnValuesOnConditionCheckFailure: allOld},
 	}
-	return &txWrite{s: q.Store, id: a.ID, actions: []action{{kind: "Audit", table: q.table, item: it, write: put}}}
+	return &txWrite{s: s.Store, id: a.ID, actions: []action{{kind: "Audit", table: s.table, item: it, write: put}}}
 }
 
 // Note writes an audit entry about what is no record, such as a queue. It replaces that with
 // the same ID, time and Entry, unless it is Unconfirmed: a late try of what was planned does not
 // replace what was done.
-func (q *Questions) Note(ctx context.Context, a protocol.Audit) error {
-	k := q.retry.begin(ctx, "Note")
+func (s *AdminStore) Note(ctx context.Context, a protocol.Audit) error {
+	k := s.retry.begin(ctx, "Note")
 	defer k.end()
-	_, err := q.putAudit(k, &a)
+	_, err := s.putAudit(k, &a)
 	return err
 }

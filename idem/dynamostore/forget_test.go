@@ -18,7 +18,7 @@ import (
 func TestTwoForgetTheSameRecord(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
-	q := f.questions(t)
+	q := f.adminStore(t)
 	for _, audited := range []bool{true, false} {
 		id := map[bool]string{true: "audited", false: "not audited"}[audited]
 		require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
@@ -61,7 +61,7 @@ func TestTwoForgetTheSameRecord(t *testing.T) {
 func TestForgetHalfWay(t *testing.T) {
 	for _, audited := range []bool{true, false} {
 		f := open(t, nil)
-		ctx, q, id := t.Context(), f.questions(t), "acme#charge#large"
+		ctx, q, id := t.Context(), f.adminStore(t), "acme#charge#large"
 		require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
 		result := noise(1 << 20)
 		require.NoError(t, f.Finish(ctx, base, completion(id, "o1", result)))
@@ -109,7 +109,7 @@ func TestForgetHalfWay(t *testing.T) {
 // A deletion that was given up for lost lands while the same is sent again: its entry stays.
 func TestADeletionLandsLateWithoutTransactions(t *testing.T) {
 	f := open(t, &noTransactions)
-	q, id := f.questions(t), "late"
+	q, id := f.adminStore(t), "late"
 	require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
 	require.NoError(t, f.Finish(t.Context(), base, completion(id, "o1", []byte("{}"))))
 	e := protocol.Erasure{ID: id, Seen: "o1.end", Audit: &protocol.Audit{

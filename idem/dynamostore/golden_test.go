@@ -106,144 +106,144 @@ func TestRequestsAreGolden(t *testing.T) {
 
 	for _, tc := range []struct {
 		name string
-		send func(*Questions) error
+		send func(*AdminStore) error
 	}{
-		{"acquire-watched", func(s *Questions) error { return s.Acquire(ctx, now, watched) }},
-		{"complete-watched", func(s *Questions) error {
+		{"acquire-watched", func(s *AdminStore) error { return s.Acquire(ctx, now, watched) }},
+		{"complete-watched", func(s *AdminStore) error {
 			w := finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day})
 			w.Watched = true
 			return s.Finish(ctx, now, w)
 		}},
-		{"postpone", func(s *Questions) error { return s.Postpone(ctx, now, postponed) }},
-		{"postpone-audit", func(s *Questions) error { return s.Postpone(ctx, now, givenUp) }},
-		{"prolong", func(s *Questions) error {
+		{"postpone", func(s *AdminStore) error { return s.Postpone(ctx, now, postponed) }},
+		{"postpone-audit", func(s *AdminStore) error { return s.Postpone(ctx, now, givenUp) }},
+		{"prolong", func(s *AdminStore) error {
 			return s.Prolong(ctx, now, protocol.Prolongation{ID: id, Seen: "end.1", Write: "keep.1", ExpiresAt: day.Add(day.Sub(now))})
 		}},
-		{"prolong-audit", func(s *Questions) error { return s.Prolong(ctx, now, extended) }},
-		{"prolong-audit-no-transactions", func(s *Questions) error { return s.Prolong(ctx, now, extended) }},
-		{"forget", func(s *Questions) error { return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1"}) }},
-		{"forget-audit", func(s *Questions) error {
+		{"prolong-audit", func(s *AdminStore) error { return s.Prolong(ctx, now, extended) }},
+		{"prolong-audit-no-transactions", func(s *AdminStore) error { return s.Prolong(ctx, now, extended) }},
+		{"forget", func(s *AdminStore) error { return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1"}) }},
+		{"forget-audit", func(s *AdminStore) error {
 			return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1", Audit: audit(protocol.ChangeForgotten)})
 		}},
-		{"acquire", func(s *Questions) error { return s.Acquire(ctx, now, fresh) }},
-		{"acquire-takeover", func(s *Questions) error { return s.Acquire(ctx, now, over) }},
-		{"acquire-replace", func(s *Questions) error { return s.Acquire(ctx, now, replace) }},
-		{"withdraw", func(s *Questions) error {
+		{"acquire", func(s *AdminStore) error { return s.Acquire(ctx, now, fresh) }},
+		{"acquire-takeover", func(s *AdminStore) error { return s.Acquire(ctx, now, over) }},
+		{"acquire-replace", func(s *AdminStore) error { return s.Acquire(ctx, now, replace) }},
+		{"withdraw", func(s *AdminStore) error {
 			return s.Withdraw(ctx, now, protocol.Withdrawal{Claim: fresh, Owner: "new", Write: "new.0", ExpiresAt: day})
 		}},
-		{"withdraw-takeover", func(s *Questions) error {
+		{"withdraw-takeover", func(s *AdminStore) error {
 			return s.Withdraw(ctx, now, protocol.Withdrawal{Claim: over, Owner: "new", Write: "new.0", Uncertain: true})
 		}},
-		{"withdraw-replace", func(s *Questions) error {
+		{"withdraw-replace", func(s *AdminStore) error {
 			return s.Withdraw(ctx, now, protocol.Withdrawal{Claim: replace, Owner: "new", Write: "new.0", ExpiresAt: day})
 		}},
-		{"extend", func(s *Questions) error {
+		{"extend", func(s *AdminStore) error {
 			return s.Extend(ctx, now, protocol.Extension{ID: id, Owner: owner, Write: "x.1", LeaseUntil: base.Add(time.Minute)})
 		}},
-		{"extend-expiry", func(s *Questions) error {
+		{"extend-expiry", func(s *AdminStore) error {
 			return s.Extend(ctx, now, protocol.Extension{ID: id, Owner: owner, Write: "x.1", LeaseUntil: base.Add(time.Minute), ExpiresAt: day})
 		}},
-		{"step-begin", func(s *Questions) error {
+		{"step-begin", func(s *AdminStore) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true})
 		}},
-		{"step-begin-watched", func(s *Questions) error {
+		{"step-begin-watched", func(s *AdminStore) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true, First: true, Due: base.Add(time.Minute)})
 		}},
-		{"step-begin-again", func(s *Questions) error {
+		{"step-begin-again", func(s *AdminStore) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.3", Name: "charge card", Begin: true, Seen: "s.2"})
 		}},
-		{"step-not-executed", func(s *Questions) error {
+		{"step-not-executed", func(s *AdminStore) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", NotExecuted: true, Seen: "s.1"})
 		}},
-		{"step-result", func(s *Questions) error {
+		{"step-result", func(s *AdminStore) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", Result: []byte("1")})
 		}},
-		{"step-read", func(s *Questions) error {
+		{"step-read", func(s *AdminStore) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", Read: true, Seen: "r.1"})
 		}},
-		{"step-unread", func(s *Questions) error {
+		{"step-unread", func(s *AdminStore) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", Unread: true, Seen: "r.1", Due: base.Add(time.Minute)})
 		}},
-		{"step-begin-reference", func(s *Questions) error {
+		{"step-begin-reference", func(s *AdminStore) error {
 			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true, Ref: "pay_1"})
 		}},
-		{"reference", func(s *Questions) error {
+		{"reference", func(s *AdminStore) error {
 			return s.RecordReference(ctx, now, protocol.ReferenceWrite{ID: id, Owner: owner, Write: "r.1", Ref: "pay_1"})
 		}},
-		{"reference-again", func(s *Questions) error {
+		{"reference-again", func(s *AdminStore) error {
 			return s.RecordReference(ctx, now, protocol.ReferenceWrite{ID: id, Owner: owner, Write: "r.2", Ref: "pay_2", Seen: "pay_1"})
 		}},
-		{"complete", func(s *Questions) error {
+		{"complete", func(s *AdminStore) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2, Ref: "ch_1"}))
 		}},
-		{"complete-compressed", func(s *Questions) error {
+		{"complete-compressed", func(s *AdminStore) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: text2(3000), ExpiresAt: day}))
 		}},
-		{"complete-parts", func(s *Questions) error {
+		{"complete-parts", func(s *AdminStore) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: pattern(5000), ExpiresAt: day}))
 		}},
-		{"complete-omitted", func(s *Questions) error {
+		{"complete-omitted", func(s *AdminStore) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Omitted: true, ExpiresAt: day}))
 		}},
-		{"complete-add", func(s *Questions) error {
+		{"complete-add", func(s *AdminStore) error {
 			f := finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2})
 			f.Attempt = protocol.WithoutResult{Write: "fact.1"}
 			return s.Finish(ctx, now, f)
 		}},
-		{"complete-add-parts", func(s *Questions) error {
+		{"complete-add-parts", func(s *AdminStore) error {
 			f := finish(protocol.Ending{State: protocol.Completed, Result: pattern(5000), ExpiresAt: day})
 			f.Attempt = protocol.WithoutResult{Write: "fact.1"}
 			return s.Finish(ctx, now, f)
 		}},
-		{"fail", func(s *Questions) error {
+		{"fail", func(s *AdminStore) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Failed, Failure: failure, ExpiresAt: day}))
 		}},
-		{"commit", func(s *Questions) error { return s.Finish(ctx, now, commit(done, nil, work())) }},
-		{"commit-atomic", func(s *Questions) error { return s.Finish(ctx, now, commit(done, &fresh, work())) }},
-		{"commit-atomic-seen", func(s *Questions) error { return s.Finish(ctx, now, commit(done, &replace, work())) }},
-		{"atomic", func(s *Questions) error { return s.Finish(ctx, now, commit(done, &fresh, new(Tx))) }},
-		{"atomic-fail", func(s *Questions) error { return s.Finish(ctx, now, commit(declined, &replace, nil)) }},
-		{"fence", func(s *Questions) error {
+		{"commit", func(s *AdminStore) error { return s.Finish(ctx, now, commit(done, nil, work())) }},
+		{"commit-atomic", func(s *AdminStore) error { return s.Finish(ctx, now, commit(done, &fresh, work())) }},
+		{"commit-atomic-seen", func(s *AdminStore) error { return s.Finish(ctx, now, commit(done, &replace, work())) }},
+		{"atomic", func(s *AdminStore) error { return s.Finish(ctx, now, commit(done, &fresh, new(Tx))) }},
+		{"atomic-fail", func(s *AdminStore) error { return s.Finish(ctx, now, commit(declined, &replace, nil)) }},
+		{"fence", func(s *AdminStore) error {
 			w := finish(protocol.Ending{State: protocol.Released, Uncertain: true, ExpiresAt: day})
 			w.NewOwner = "nobody"
 			return s.Finish(ctx, now, w)
 		}},
-		{"release", func(s *Questions) error {
+		{"release", func(s *AdminStore) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Released, ExpiresAt: day}))
 		}},
-		{"release-uncertain-steps", func(s *Questions) error {
+		{"release-uncertain-steps", func(s *AdminStore) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Released, Uncertain: true, Unsettled: 2, Failure: failure}))
 		}},
-		{"park", func(s *Questions) error {
+		{"park", func(s *AdminStore) error {
 			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Unknown, Uncertain: true, Failure: failure}))
 		}},
-		{"lapse", func(s *Questions) error {
+		{"lapse", func(s *AdminStore) error {
 			return s.Settle(ctx, now, protocol.Settlement{ID: id, Kind: protocol.EventLapse, Seen: "seen.0", Write: "p.1",
 				Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true}})
 		}},
-		{"resolve-completed", func(s *Questions) error {
+		{"resolve-completed", func(s *AdminStore) error {
 			return s.Settle(ctx, now, resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, Ref: "ch_1"}))
 		}},
-		{"resolve-released", func(s *Questions) error {
+		{"resolve-released", func(s *AdminStore) error {
 			return s.Settle(ctx, now, resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Released, ExpiresAt: day}))
 		}},
-		{"resolve-steps", func(s *Questions) error {
+		{"resolve-steps", func(s *AdminStore) error {
 			w := resolution(id, "end.1", "r", protocol.Ending{State: protocol.Released})
 			w.ClearSteps = []string{"book"}
 			w.Steps = []protocol.StepWrite{{Name: "charge", Result: []byte("ch_1")}, {Name: "ship", Result: pattern(1000)}}
 			return s.Settle(ctx, now, w)
 		}},
-		{"lapse-audit", func(s *Questions) error { return s.Settle(ctx, now, lapse) }},
-		{"lapse-audit-no-transactions", func(s *Questions) error { return s.Settle(ctx, now, lapse) }},
-		{"postpone-audit-no-transactions", func(s *Questions) error { return s.Postpone(ctx, now, givenUp) }},
-		{"forget-audit-no-transactions", func(s *Questions) error {
+		{"lapse-audit", func(s *AdminStore) error { return s.Settle(ctx, now, lapse) }},
+		{"lapse-audit-no-transactions", func(s *AdminStore) error { return s.Settle(ctx, now, lapse) }},
+		{"postpone-audit-no-transactions", func(s *AdminStore) error { return s.Postpone(ctx, now, givenUp) }},
+		{"forget-audit-no-transactions", func(s *AdminStore) error {
 			return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1", Audit: audit(protocol.ChangeForgotten)})
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var sent []string
 			o := &Options{WithoutTransactions: strings.HasSuffix(tc.name, "-no-transactions")}
-			s, err := NewQuestions(fake(func(_ context.Context, in any) (item, error) {
+			s, err := NewAdminStore(fake(func(_ context.Context, in any) (item, error) {
 				sent = append(sent, show(in))
 				if tc.name == "resolve-steps" {
 					return interrupted, nil

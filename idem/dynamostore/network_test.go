@@ -196,7 +196,7 @@ func TestBadWritesAreRefusedBeforeTheyAreSent(t *testing.T) {
 	f := completion("k", "o1", nil)
 	f.Unit = foreign{}
 	require.ErrorIs(t, s.Finish(ctx, base, f), errors.ErrUnsupported)
-	// Audit entries are written by Questions alone.
+	// Audit entries are written by an AdminStore alone.
 	require.ErrorIs(t, s.Settle(ctx, base, protocol.Settlement{ID: "k", Audit: &protocol.Audit{ID: "k"}}), errors.ErrUnsupported)
 	f = completion("k", "o1", make([]byte, DefaultMaxResult+1))
 	var large *protocol.TooLargeError

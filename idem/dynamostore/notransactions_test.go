@@ -128,7 +128,7 @@ func TestNoChangeIsWithoutItsEntryWithoutTransactions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t, &noTransactions)
-			q, next := f.questions(t), 0
+			q, next := f.adminStore(t), 0
 			begin := func() (*outside, []maker) {
 				next++
 				o := f.outside(t, q, fmt.Sprint("t#op#", next))
@@ -181,10 +181,10 @@ func (o *outside) byTime() {
 func TestTwoChangeARecordWithoutTransactions(t *testing.T) {
 	t.Parallel()
 	f := open(t, &noTransactions)
-	q := f.questions(t)
+	q := f.adminStore(t)
 	plain, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint})
 	require.NoError(t, err)
-	other, err := NewQuestions(plain, f.table, &noTransactions)
+	other, err := NewAdminStore(plain, f.table, &noTransactions)
 	require.NoError(t, err)
 	next, every := 0, 3
 	if os.Getenv("IDEM_LONG") == "1" {
@@ -260,7 +260,7 @@ func (o *outside) refusedPark() *change {
 
 func TestTheEntryOfARefusedChangeIsDeleted(t *testing.T) {
 	f := open(t, &noTransactions)
-	o := f.outside(t, f.questions(t), "t#op#1")
+	o := f.outside(t, f.adminStore(t), "t#op#1")
 	c := o.refusedPark()
 	f.wire.set(nil)
 	require.ErrorAs(t, c.send(t.Context(), o.q), new(*protocol.ConflictError))
@@ -274,7 +274,7 @@ func TestTheEntryOfARefusedChangeIsDeleted(t *testing.T) {
 // A caller may not delete.
 func TestTheEntryOfARefusedChangeStaysUnconfirmedWhereItCannotBeDeleted(t *testing.T) {
 	f := open(t, &noTransactions)
-	o := f.outside(t, f.questions(t), "t#op#1")
+	o := f.outside(t, f.adminStore(t), "t#op#1")
 	c := o.refusedPark()
 	f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
 		if op == "DeleteItem" {
@@ -295,7 +295,7 @@ func TestTheEntryOfARefusedChangeStaysUnconfirmedWhereItCannotBeDeleted(t *testi
 // The deletion of the entry of a refused change comes after the same change was made.
 func TestALateDeletionLeavesAConfirmedEntry(t *testing.T) {
 	f := open(t, &noTransactions)
-	o := f.outside(t, f.questions(t), "t#op#1")
+	o := f.outside(t, f.adminStore(t), "t#op#1")
 	c := o.refusedPark()
 	var late *http.Request
 	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {

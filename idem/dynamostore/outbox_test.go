@@ -136,7 +136,7 @@ func TestOutboxOnTheWire(t *testing.T) {
 
 	e = b.entry(t, ref)
 	require.Equal(t, outbox.Dead, e.State)
-	require.NoError(t, b.questions(t).Requeue(ctx, e, requeued(e, 1)))
+	require.NoError(t, b.adminStore(t).Requeue(ctx, e, requeued(e, 1)))
 	require.Empty(t, b.listed(t, b.Dead))
 	require.Equal(t, []string{"acme#charge#abc/1"}, b.waiting(t, base.Add(time.Second)))
 	e = b.entry(t, ref)

@@ -15,7 +15,7 @@ import (
 // change is a change from outside on its way, of the record as it was read.
 type change struct {
 	entry string
-	send  func(context.Context, *Questions) error
+	send  func(context.Context, *AdminStore) error
 	// made reports whether the item, nil for none, is what the change has made.
 	made func(item) bool
 	// forgets is the write that it removes, empty for another change.
@@ -26,7 +26,7 @@ type change struct {
 type outside struct {
 	t  *testing.T
 	f  *fixture
-	q  *Questions
+	q  *AdminStore
 	r  *Remover
 	id string
 	n  int
@@ -38,7 +38,7 @@ type outside struct {
 	forgotten map[string]bool
 }
 
-func (f *fixture) outside(t *testing.T, q *Questions, id string) *outside {
+func (f *fixture) outside(t *testing.T, q *AdminStore, id string) *outside {
 	return &outside{t: t, f: f, q: q, r: f.remover(t), id: id, made: map[string]bool{}, doubtful: map[string]bool{}, forgotten: map[string]bool{}}
 }
 
@@ -65,7 +65,7 @@ func (o *outside) parks(rec *protocol.Record) *change {
 }
 
 func (o *outside) settles(a *protocol.Audit, w protocol.Settlement) *change {
-	return &change{entry: a.Entry, send: func(ctx context.Context, q *Questions) error { return q.Settle(ctx, base, w) },
+	return &change{entry: a.Entry, send: func(ctx context.Context, q *AdminStore) error { return q.Settle(ctx, base, w) },
 		made: func(it item) bool { return bears(it, w.Write) }}
 }
 
@@ -75,7 +75,7 @@ func (o *outside) postpones(rec *protocol.Record) *change {
 	}
 	o.n++
 	p := protocol.Postponement{ID: o.id, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: fmt.Sprint("s-", o.n), Due: base.Add(time.Hour)}
-	return &change{send: func(ctx context.Context, q *Questions) error { return q.Postpone(ctx, base, p) },
+	return &change{send: func(ctx context.Context, q *AdminStore) error { return q.Postpone(ctx, base, p) },
 		made: func(it item) bool { return text(it, schema.Sweep) == p.Sweep }}
 }
 
@@ -87,7 +87,7 @@ func (o *outside) givesUp(rec *protocol.Record) *change {
 	p := protocol.Postponement{
 		ID: o.id, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: "s-" + a.Entry, Due: base.Add(time.Hour), GivenUpAt: base, Audit: a,
 	}
-	return &change{entry: a.Entry, send: func(ctx context.Context, q *Questions) error { return q.Postpone(ctx, base, p) },
+	return &change{entry: a.Entry, send: func(ctx context.Context, q *AdminStore) error { return q.Postpone(ctx, base, p) },
 		made: func(it item) bool { return text(it, schema.Sweep) == p.Sweep }}
 }
 
@@ -112,7 +112,7 @@ func (o *outside) extends(rec *protocol.Record) *change {
 	}
 	a := o.audit(rec, protocol.ChangeExtended, rec.State)
 	p := protocol.Prolongation{ID: o.id, Seen: rec.Write, Write: "w-" + a.Entry, ExpiresAt: base.Add(100 * time.Minute), Audit: a}
-	return &change{entry: a.Entry, send: func(ctx context.Context, q *Questions) error { return q.Prolong(ctx, base, p) },
+	return &change{entry: a.Entry, send: func(ctx context.Context, q *AdminStore) error { return q.Prolong(ctx, base, p) },
 		made: func(it item) bool { return bears(it, p.Write) }}
 }
 
@@ -121,7 +121,7 @@ func (o *outside) forgets(rec *protocol.Record) *change {
 		return nil
 	}
 	a := o.audit(rec, protocol.ChangeForgotten, protocol.Absent)
-	return &change{entry: a.Entry, send: func(ctx context.Context, q *Questions) error {
+	return &change{entry: a.Entry, send: func(ctx context.Context, q *AdminStore) error {
 		return q.Forget(ctx, base, protocol.Erasure{ID: o.id, Seen: rec.Write, Audit: a})
 	}, made: func(it item) bool { return it == nil }, forgets: rec.Write}
 }
@@ -137,7 +137,7 @@ func (o *outside) claims(rec *protocol.Record) *change {
 		c.Seen = rec.Write
 	}
 	c.Record.Due, c.Record.ExpiresAt = base, time.Time{}
-	return &change{send: func(ctx context.Context, q *Questions) error { return q.Acquire(ctx, base, c) },
+	return &change{send: func(ctx context.Context, q *AdminStore) error { return q.Acquire(ctx, base, c) },
 		made: func(it item) bool { return bears(it, c.Record.Write) }}
 }
 
@@ -148,7 +148,7 @@ func (o *outside) replaces(rec *protocol.Record) *change {
 	o.n++
 	c := claim(o.id, fmt.Sprint("o-", o.n))
 	c.Seen, c.Replace, c.Record.Due, c.Record.ExpiresAt = rec.Write, true, base, time.Time{}
-	return &change{send: func(ctx context.Context, q *Questions) error { return q.Acquire(ctx, base, c) },
+	return &change{send: func(ctx context.Context, q *AdminStore) error { return q.Acquire(ctx, base, c) },
 		made: func(it item) bool { return bears(it, c.Record.Write) }}
 }
 
@@ -156,7 +156,7 @@ func (o *outside) removes(rec *protocol.Record) *change {
 	if rec == nil || !rec.Expired(base.Add(2*time.Hour)) {
 		return nil
 	}
-	return &change{send: func(ctx context.Context, _ *Questions) error {
+	return &change{send: func(ctx context.Context, _ *AdminStore) error {
 		for segment := range 3 {
 			_, err := o.r.RemoveExpired(ctx, protocol.ExpiredQuery{Segment: segment, Segments: 3, Before: base.Add(2 * time.Hour)})
 			if err != nil {

@@ -47,7 +47,7 @@ func changesOverPages(t *testing.T, read func(page string) (protocol.AuditPage, 
 // Pages of changes meet where many have one time.
 func TestChangesOverPages(t *testing.T) {
 	f := open(t, nil)
-	ctx, q, id := t.Context(), f.questions(t), inShard(0)
+	ctx, q, id := t.Context(), f.adminStore(t), inShard(0)
 	want := map[string]bool{}
 	for n := range 230 {
 		a := protocol.Audit{
@@ -75,7 +75,7 @@ func TestChangesOverPages(t *testing.T) {
 // A damaged entry says so in its place, and hides neither the others nor what is known of it.
 func TestADamagedEntryHidesNoOther(t *testing.T) {
 	f := open(t, nil)
-	ctx, q, id := t.Context(), f.questions(t), inShard(0)
+	ctx, q, id := t.Context(), f.adminStore(t), inShard(0)
 	for n := range 3 {
 		it := encodeAudit(&protocol.Audit{
 			ID: id, Entry: fmt.Sprint("e", n), At: base.Add(time.Duration(n) * time.Millisecond), Who: "alice", Why: "because",
@@ -104,7 +104,7 @@ func TestADamagedEntryHidesNoOther(t *testing.T) {
 
 func TestAPageThatIsNoneIsAMistakeOfTheCaller(t *testing.T) {
 	f := open(t, nil)
-	ctx, q, until := t.Context(), f.questions(t), base.Add(time.Minute)
+	ctx, q, until := t.Context(), f.adminStore(t), base.Add(time.Minute)
 	cursor := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	due := func(page string) error {
 		_, err := q.Due(ctx, protocol.DueQuery{Shard: 0, Until: until, Page: page})
@@ -130,7 +130,7 @@ func TestAPageThatIsNoneIsAMistakeOfTheCaller(t *testing.T) {
 // anew between two pages.
 func TestDuePagesWhileRecordsMove(t *testing.T) {
 	f := open(t, nil)
-	ctx, q := t.Context(), f.questions(t)
+	ctx, q := t.Context(), f.adminStore(t)
 	left := map[string]bool{}
 	for n := range 40 {
 		c := claim(inShard(n), "o1")
@@ -185,7 +185,7 @@ func TestChangesOfAllShards(t *testing.T) {
 		})
 	}
 	require.NoError(t, g.Wait())
-	r, err := reconcile.New(f.questions(t), nil)
+	r, err := reconcile.New(f.adminStore(t), nil)
 	require.NoError(t, err)
 	got, pages := changesOverPages(t, func(page string) (protocol.AuditPage, error) {
 		return r.Changes(ctx, base, base.Add(time.Second), page)

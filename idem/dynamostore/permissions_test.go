@@ -209,7 +209,7 @@ func TestPermissionsOfASweeper(t *testing.T) {
 		f := open(t, &noTransactions)
 		sweepTwo(t, f)
 		// Parked and resolved, parked and given up.
-		q, changes := f.questions(t), 0
+		q, changes := f.adminStore(t), 0
 		for shard := range protocol.Shards {
 			p, err := q.AuditBetween(t.Context(), shard, time.Time{}, time.Now().Add(2*time.Hour), "")
 			require.NoError(t, err)
@@ -229,11 +229,11 @@ func TestPermissionsOfAReader(t *testing.T) {
 	ctx := t.Context()
 	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asReader, f.wire}})
 	require.NoError(t, err)
-	store, err := NewQuestions(client, f.table, f.o)
+	store, err := NewAdminStore(client, f.table, f.o)
 	require.NoError(t, err)
 	reader, err := reconcile.New(store, nil)
 	require.NoError(t, err)
-	operator, err := reconcile.New(f.questions(t), nil)
+	operator, err := reconcile.New(f.adminStore(t), nil)
 	require.NoError(t, err)
 	engine, err := idem.New(f.Store, &unhurried)
 	require.NoError(t, err)
@@ -283,7 +283,7 @@ func sweepTwo(t *testing.T, f *fixture) {
 	t.Helper()
 	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asSweeper, f.wire}})
 	require.NoError(t, err)
-	store, err := NewQuestions(client, f.table, f.o)
+	store, err := NewAdminStore(client, f.table, f.o)
 	require.NoError(t, err)
 	reconciler, err := reconcile.New(store, &reconcile.Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
 	require.NoError(t, err)

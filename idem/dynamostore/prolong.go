@@ -13,14 +13,14 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Prolong implements [protocol.Questions]: one GetItem, an UpdateItem for each part of a large
+// Prolong implements [protocol.AdminStore]: one GetItem, an UpdateItem for each part of a large
 // result, and one for the record, in a transaction if there is an audit entry. The parts come
 // first: if the record were first, it could outlive them. Results of steps are of no use after
 // the end, and expire as they would.
-func (q *Questions) Prolong(ctx context.Context, now time.Time, p protocol.Prolongation) error {
-	k := q.retry.begin(ctx, "Prolong")
+func (s *AdminStore) Prolong(ctx context.Context, now time.Time, p protocol.Prolongation) error {
+	k := s.retry.begin(ctx, "Prolong")
 	defer k.end()
-	it, err := q.get(k, key(p.ID))
+	it, err := s.get(k, key(p.ID))
 	if err != nil {
 		return err
 	}
@@ -32,15 +32,15 @@ func (q *Questions) Prolong(ctx context.Context, now time.Time, p protocol.Prolo
 		return err
 	}
 	if rec.Bears(p.Write) { // an earlier call has made it, and may not have confirmed its entry
-		return q.audited(k, p.Audit, func(companion) error { return nil })
+		return s.audited(k, p.Audit, func(companion) error { return nil })
 	}
 	if next, err := p.Apply(rec, now); err != nil || next == rec {
 		return err
 	}
-	if err := q.prolongParts(k, rec, p.ExpiresAt); err != nil {
+	if err := s.prolongParts(k, rec, p.ExpiresAt); err != nil {
 		return err
 	}
-	return q.audited(k, p.Audit, func(tx companion) error {
+	return s.audited(k, p.Audit, func(tx companion) error {
 		u := newUpdate(prolongSet, 6, 3)
 		u.num(":exp", expiry(p.ExpiresAt))
 		u.str(":id", p.Write)
@@ -49,14 +49,14 @@ func (q *Questions) Prolong(ctx context.Context, now time.Time, p protocol.Prolo
 		u.str(":completed", string(protocol.Completed))
 		u.str(":failed", string(protocol.Failed))
 		u.str(":released", string(protocol.Released))
-		old, err := q.updateWith(k, tx, p.ID, p.Write, u, ifSeen+ifEnded+ifExpiring)
+		old, err := s.updateWith(k, tx, p.ID, p.Write, u, ifSeen+ifEnded+ifExpiring)
 		return conclude(old, err, p.Write)
 	})
 }
 
 // prolongParts raises the expiry of the parts of the record's result. One that is gone makes the
 // result unreadable, unless the record has gone before it.
-func (q *Questions) prolongParts(k *call, rec *protocol.Record, until time.Time) error {
+func (s *AdminStore) prolongParts(k *call, rec *protocol.Record, until time.Time) error {
 	if rec.Body.Parts == 0 {
 		return nil
 	}
@@ -69,12 +69,12 @@ func (q *Questions) prolongParts(k *call, rec *protocol.Record, until time.Time)
 		g.Go(func() error {
 			part := &call{retrier: k.retrier, ctx: ctx, op: k.op}
 			in := &dynamodb.UpdateItemInput{
-				TableName: q.table, Key: key(prefix + strconv.Itoa(n)), UpdateExpression: aws.String(partExpires),
+				TableName: s.table, Key: key(prefix + strconv.Itoa(n)), UpdateExpression: aws.String(partExpires),
 				ConditionExpression: aws.String(partExpiring), ExpressionAttributeValues: vals.item,
 				ReturnValuesOnConditionCheckFailure: allOld,
 			}
-			old, err := q.send(part, in.Key, func(ctx context.Context) error {
-				_, err := q.client.UpdateItem(ctx, in, q.optFns...)
+			old, err := s.send(part, in.Key, func(ctx context.Context) error {
+				_, err := s.client.UpdateItem(ctx, in, s.optFns...)
 				return err
 			})
 			if err == errRefused { // it is kept longer than that, or is gone
@@ -90,7 +90,7 @@ func (q *Questions) prolongParts(k *call, rec *protocol.Record, until time.Time)
 		if !gone {
 			continue
 		}
-		it, err := q.get(k, key(rec.ID))
+		it, err := s.get(k, key(rec.ID))
 		if err != nil {
 			return err
 		}

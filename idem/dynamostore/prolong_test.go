@@ -19,7 +19,7 @@ import (
 type kept struct {
 	*fixture
 	t      *testing.T
-	q      *Questions
+	q      *AdminStore
 	id     string
 	rec    *protocol.Record
 	result []byte
@@ -28,7 +28,7 @@ type kept struct {
 func newKept(t *testing.T, o *Options) *kept {
 	t.Helper()
 	k := &kept{fixture: open(t, o), t: t, id: "acme#charge#large", result: noise(600 << 10)}
-	k.q = k.questions(t)
+	k.q = k.adminStore(t)
 	require.NoError(t, k.Acquire(t.Context(), base, claim(k.id, "o1")))
 	require.NoError(t, k.Finish(t.Context(), base, completion(k.id, "o1", k.result)))
 	k.rec = k.get(t, k.id)

@@ -184,7 +184,7 @@ func TestWritesOfWhatHasRunNeedNoQuota(t *testing.T) {
 			return s.Extend(ctx, base, protocol.Extension{ID: "k", Owner: "o", Write: "w", LeaseUntil: base})
 		},
 		"read that decides": func(ctx context.Context, s *Store) error {
-			_, err := s.Get(protocol.Insist(ctx), "k")
+			_, err := s.Get(protocol.WithoutRetryQuota(ctx), "k")
 			return err
 		},
 	} {

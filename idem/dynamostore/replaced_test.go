@@ -43,7 +43,7 @@ func TestAResultThatWasReplacedIsNotKeptAsLongAsItsRecordWas(t *testing.T) {
 	for name, o := range map[string]*Options{"transactions": &patient, "no transactions": &noTransactions} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, o)
-			q := f.questions(t)
+			q := f.adminStore(t)
 			require.NoError(t, f.Acquire(t.Context(), base, claim("t#op#k", "o1")))
 			now := base.Add(time.Hour)
 			wrong := resolution("t#op#k", "o1.0", "alice", protocol.Ending{State: protocol.Completed, Result: noise(20 << 10), ExpiresAt: now.Add(24 * time.Hour)})
@@ -77,7 +77,7 @@ func TestTheResultOfAStepThatIsSaidAnewExpiresAfterALostReplyToo(t *testing.T) {
 	for name, o := range map[string]*Options{"transactions": &patient, "no transactions": &noTransactions} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, o)
-			q := f.questions(t)
+			q := f.adminStore(t)
 			const id = "t#op#k"
 			resolve := func(seen, by string, result []byte) protocol.Settlement {
 				w := resolution(id, seen, by, protocol.Ending{State: protocol.Released})
@@ -120,7 +120,7 @@ func TestAResultThatNoAttemptCouldReadExpires(t *testing.T) {
 			f := open(t, &patient)
 			engine, err := idem.New(f.Store, &idem.Options{Now: func() time.Time { return base.Add(time.Hour) }})
 			require.NoError(t, err)
-			q := f.questions(t)
+			q := f.adminStore(t)
 			key := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key("t", "k")
 			first := claim(key.ID(), "o1")
 			first.Record.Fingerprint, first.Record.Repeat = fingerprint.Bytes([]byte("in")), protocol.Repeatable
@@ -174,7 +174,7 @@ func TestAWordAboutStepsThatDoesNotFitIsTooLarge(t *testing.T) {
 	for name, o := range map[string]*Options{"transactions": &patient, "no transactions": &noTransactions} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, o)
-			q := f.questions(t)
+			q := f.adminStore(t)
 			const id = "t#op#k"
 			require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
 			require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: id, Owner: "o1", Write: "b1", Name: "charge", Begin: true, First: true}))

@@ -15,11 +15,11 @@ import (
 // Requeue has a dead letter sent again, from its first try on, and keeps who did so. It returns an
 // error that matches [protocol.ErrNotFound] if there is no such dead letter any more as it was
 // read.
-func (q *Questions) Requeue(ctx context.Context, e *outbox.Entry, a protocol.Audit) error {
+func (s *AdminStore) Requeue(ctx context.Context, e *outbox.Entry, a protocol.Audit) error {
 	if e.Unreadable != nil {
 		return e.Unreadable
 	}
-	k := q.retry.begin(ctx, "Requeue")
+	k := s.retry.begin(ctx, "Requeue")
 	defer k.end()
 	u := newUpdate("SET in_state = :state, open_shard = :open_shard, open_due = :at REMOVE tries, reason, dead_at", 5, 2)
 	u.str(":state", schema.OutboxNew)
@@ -41,14 +41,14 @@ func (q *Questions) Requeue(ctx context.Context, e *outbox.Entry, a protocol.Aud
 	}
 	send := func(tx companion) (item, error) {
 		if tx == nil {
-			return q.updateItem(k, messageKey(e.Ref()), u, ifDead)
+			return s.updateItem(k, messageKey(e.Ref()), u, ifDead)
 		}
 		return tx.send(k, "requeue "+a.Entry, types.TransactWriteItem{Update: &types.Update{
-			TableName: q.table, Key: messageKey(e.Ref()), UpdateExpression: aws.String(u.expression()), ConditionExpression: aws.String(ifDead),
+			TableName: s.table, Key: messageKey(e.Ref()), UpdateExpression: aws.String(u.expression()), ConditionExpression: aws.String(ifDead),
 			ExpressionAttributeValues: u.item, ReturnValuesOnConditionCheckFailure: allOld,
 		}})
 	}
-	err := q.audited(k, &a, func(tx companion) error {
+	err := s.audited(k, &a, func(tx companion) error {
 		old, err := send(tx)
 		if err == errRefused && landed(old) {
 			return nil

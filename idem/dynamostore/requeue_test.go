@@ -20,11 +20,11 @@ func requeued(e *outbox.Entry, n int) protocol.Audit {
 }
 
 // eachKind runs a test on a table with and on one without transactions.
-func eachKind(t *testing.T, test func(t *testing.T, b *box, q *Questions)) {
+func eachKind(t *testing.T, test func(t *testing.T, b *box, q *AdminStore)) {
 	for name, o := range map[string]*Options{"transactions": nil, "without transactions": &noTransactions} {
 		t.Run(name, func(t *testing.T) {
 			b := openBoxWith(t, o)
-			test(t, b, b.fixture.questions(t))
+			test(t, b, b.fixture.adminStore(t))
 		})
 	}
 }
@@ -39,7 +39,7 @@ func (b *box) die(t *testing.T, ref outbox.Ref, reason string) *outbox.Entry {
 }
 
 func TestADeadLetterIsSentAgainTogetherWithWhoHasItSent(t *testing.T) {
-	eachKind(t, func(t *testing.T, b *box, q *Questions) {
+	eachKind(t, func(t *testing.T, b *box, q *AdminStore) {
 		ref := b.publish(t, "acme#charge#abc", 0, order("k"), base)
 		e := b.die(t, ref, "down")
 		first := requeued(e, 1)
@@ -63,7 +63,7 @@ func TestADeadLetterIsSentAgainTogetherWithWhoHasItSent(t *testing.T) {
 
 // The relay may have taken the message up before a caller that has lost the reply asks again.
 func TestARequeueThatTheRelayHasTakenUpIsKnownAgain(t *testing.T) {
-	eachKind(t, func(t *testing.T, b *box, q *Questions) {
+	eachKind(t, func(t *testing.T, b *box, q *AdminStore) {
 		ref := b.publish(t, "acme#charge#abc", 0, order(""), base)
 		e := b.die(t, ref, "down")
 		lost := false
@@ -89,7 +89,7 @@ func TestARequeueThatTheRelayHasTakenUpIsKnownAgain(t *testing.T) {
 
 // A caller that loses the reply is told what was done, and one entry tells of it.
 func TestARequeueWhoseReplyIsLostIsKnownAgain(t *testing.T) {
-	eachKind(t, func(t *testing.T, b *box, q *Questions) {
+	eachKind(t, func(t *testing.T, b *box, q *AdminStore) {
 		ref := b.publish(t, "acme#charge#abc", 0, order(""), base)
 		e := b.die(t, ref, "down")
 		lost := map[string]bool{}

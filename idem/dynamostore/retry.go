@@ -74,7 +74,7 @@ func (r *retrier) beginSparing(ctx context.Context, op string) *call {
 // retry takes a retry out of the quota, to be put back if it succeeds. It returns false if
 // none is left.
 func (c *call) retry() (putBack func() error, ok bool) {
-	if !c.sparing || protocol.Insists(c.ctx) {
+	if !c.sparing || protocol.IgnoresRetryQuota(c.ctx) {
 		return nil, true
 	}
 	putBack, err := c.quota.GetToken(context.WithoutCancel(c.ctx), retryCost)

@@ -26,7 +26,7 @@ func (f *fixture) scanner(tb testing.TB) *Scanner {
 // Parts, messages, changes and marks lie in the table too.
 func TestAScanListsRecordsAlone(t *testing.T) {
 	f := open(t, nil)
-	ctx, q := t.Context(), f.questions(t)
+	ctx, q := t.Context(), f.adminStore(t)
 	c := claim("t#op#1", "o1")
 	require.NoError(t, f.Acquire(ctx, base, c))
 	require.NoError(t, f.Finish(ctx, base, completion("t#op#1", "o1", noise(600_000))))

@@ -145,7 +145,7 @@ func (s *Store) mayClaim(k *call, c *protocol.Claim) error {
 func (s *Store) ready(ctx context.Context) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = protocol.Panicked("dynamostore: Sealer.Ready", p)
+			err = protocol.RedactPanic("dynamostore: Sealer.Ready", p)
 		}
 	}()
 	return s.sealer.Ready(ctx)
@@ -174,7 +174,8 @@ func (s *Store) encode(rec *protocol.Record) item {
 func (s *Store) seal(ctx context.Context, plain, bound []byte) (sealed []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			sealed, err = nil, fmt.Errorf("the result cannot be encrypted: %w", protocol.Panicked("dynamostore: Sealer.Seal", p))
+			err = protocol.RedactPanic("dynamostore: Sealer.Seal", p)
+			sealed, err = nil, fmt.Errorf("the result cannot be encrypted: %w", err)
 		}
 	}()
 	sealed, err = s.sealer.Seal(ctx, plain, bound)
@@ -214,7 +215,7 @@ func (s *Store) open(ctx context.Context, op string, t target, b protocol.Body, 
 func (s *Store) unseal(ctx context.Context, sealed, bound []byte) (plain []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			plain, err = nil, protocol.Panicked("dynamostore: Sealer.Open", p)
+			plain, err = nil, protocol.RedactPanic("dynamostore: Sealer.Open", p)
 		}
 	}()
 	return s.sealer.Open(ctx, sealed, bound)

@@ -63,7 +63,7 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 	errBusy := errors.New("busy")
 	use := func(v protocol.Values) []byte {
 		f := open(t, nil)
-		q := f.questions(t)
+		q := f.adminStore(t)
 		engine, err := idem.New(q, nil)
 		require.NoError(t, err)
 		do := func(name string, change func(*idem.Operation), fn func(context.Context, string) (string, error)) error {

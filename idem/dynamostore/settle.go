@@ -14,10 +14,10 @@ import (
 
 // Settle implements [idem.Store]: one UpdateItem, after the parts of a large
 // result, and after one read if steps are to be cleared or recorded. It writes no audit entry: see
-// [Questions.Settle].
+// [AdminStore.Settle].
 func (s *Store) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
 	if w.Audit != nil {
-		return fmt.Errorf("dynamostore: Settle: a Store writes no audit entry, make one with dynamostore.NewQuestions: %w",
+		return fmt.Errorf("dynamostore: Settle: a Store writes no audit entry, make one with dynamostore.NewAdminStore: %w",
 			errors.ErrUnsupported)
 	}
 	k := s.retry.begin(ctx, "Settle")

@@ -18,7 +18,7 @@ import (
 // in the index, under a key's own id or without an expiry.
 func TestShadowOnDynamoDB(t *testing.T) {
 	f := open(t, nil)
-	q := f.questions(t)
+	q := f.adminStore(t)
 	var told []string
 	engine, err := idem.New(q, &idem.Options{ClaimBudget: time.Minute, Observer: func(_ context.Context, n notice.Notice) {
 		told = append(told, fmt.Sprint(n.Kind, " ", n.State))

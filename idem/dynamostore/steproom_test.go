@@ -121,7 +121,7 @@ func TestPartsOfStepsExpire(t *testing.T) {
 			})
 			require.Error(t, err)
 			require.Equal(t, protocol.Unknown, b.get(t, k.ID()).State)
-			r, err := reconcile.New(b.questions(t), &reconcile.Options{Now: func() time.Time { return b.now }})
+			r, err := reconcile.New(b.adminStore(t), &reconcile.Options{Now: func() time.Time { return b.now }})
 			require.NoError(t, err)
 			require.NoError(t, reconcile.Resolve(t.Context(), r, k, 1, reconcile.Change{Actor: "alice", Reason: "the provider says so"}))
 		},

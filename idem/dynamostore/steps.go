@@ -133,9 +133,9 @@ func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now 
 		if w.Unread {
 			u.drop(stepOutcome)
 		} else {
-			u.drop(stepSaid)
+			u.drop(stepFromResolution)
 		}
-		return u, cond + ifStepSaid
+		return u, cond + ifStepFromResolution
 	}
 	step := encodeStep(entry)
 	if first {
@@ -162,7 +162,7 @@ func (s *Store) stepForm(w protocol.StepWrite, entry protocol.RecordedStep, now 
 
 // landedStep looks at the step's own entry: the record may have moved on since. A begin
 // mark that landed lets its function run only while the attempt does. What a resolution has
-// said is read under the owner's claim alone: an entry that is so already is this attempt's.
+// recorded is read under the owner's claim alone: an entry that is so already is this attempt's.
 func landedStep(old item, w protocol.StepWrite) bool {
 	if w.Begin && (text(old, schema.Owner) != w.Owner || text(old, schema.State) != string(protocol.InProgress)) {
 		return false
@@ -170,7 +170,7 @@ func landedStep(old item, w protocol.StepWrite) bool {
 	if w.Read || w.Unread {
 		entry, state := entryOf(old, w.Name), protocol.State(text(old, schema.State))
 		return text(old, schema.Owner) == w.Owner && (state == protocol.InProgress || state == protocol.Unknown) &&
-			text(entry, schema.Write) == w.Seen && (w.Read && !has(entry, schema.StepSaid) || w.Unread && has(entry, schema.StepBegun))
+			text(entry, schema.Write) == w.Seen && (w.Read && !has(entry, schema.StepFromResolution) || w.Unread && has(entry, schema.StepBegun))
 	}
 	return madeStep(old, w.Name, w.Write)
 }
@@ -279,7 +279,7 @@ func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 	}
 	record := map[string]protocol.RecordedStep{}
 	for _, step := range w.Steps {
-		if !w.MayRecord(rec, step.Name) {
+		if !w.MayResolveStep(rec, step.Name) {
 			continue
 		}
 		gone = append(gone, left[step.Name])
@@ -287,7 +287,7 @@ func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 			return nil, &protocol.TooLargeError{Size: len(step.Result), Limit: s.maxResult}
 		}
 		entry := protocol.RecordedStep{Failure: step.Failure, Omitted: step.Omitted, Compensates: step.Compensates, Write: w.Write, BegunAt: left[step.Name].BegunAt}
-		entry.Said = step.Says()
+		entry.FromResolution = step.MustBeRead()
 		if step.Failure == nil {
 			// Whether the record is full already is for its attempts to know.
 			if entry.Body, err = s.pack(k, target{w.ID, step.Name}, step.Result, stepInlineFullUpTo, nil); err != nil {

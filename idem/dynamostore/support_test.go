@@ -150,12 +150,12 @@ func open(tb testing.TB, o *Options) *fixture {
 	return f
 }
 
-// questions is the store with its other half.
-func (f *fixture) questions(tb testing.TB) *Questions {
+// adminStore is the store with its other half.
+func (f *fixture) adminStore(tb testing.TB) *AdminStore {
 	tb.Helper()
 	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asOperator, f.wire}})
 	require.NoError(tb, err)
-	q, err := NewQuestions(client, f.table, f.o)
+	q, err := NewAdminStore(client, f.table, f.o)
 	require.NoError(tb, err)
 	return q
 }

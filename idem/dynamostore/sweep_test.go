@@ -24,7 +24,7 @@ import (
 // given up is listed no more.
 func TestSweepOnDynamoDB(t *testing.T) {
 	f := open(t, nil)
-	q := f.questions(t)
+	q := f.adminStore(t)
 	for _, id := range []string{"t#refund#completed", "t#refund#unknown", "t#refund#running"} {
 		c := claim(id, "o")
 		c.Record.Repeat, c.Record.ExpiresAt, c.Record.Due = protocol.NotRepeatable, time.Time{}, c.Record.LeaseUntil
@@ -97,7 +97,7 @@ func TestASweepReportsWhatItCannotRead(t *testing.T) {
 		require.NoError(t, f.Acquire(t.Context(), base, c))
 		f.change(t, id, change)
 	}
-	r, err := reconcile.New(f.questions(t), &reconcile.Options{Now: func() time.Time { return base.Add(time.Minute) }})
+	r, err := reconcile.New(f.adminStore(t), &reconcile.Options{Now: func() time.Time { return base.Add(time.Minute) }})
 	require.NoError(t, err)
 	var log bytes.Buffer
 	var told []string
@@ -135,7 +135,7 @@ func TestASweepReportsWhatItCannotRead(t *testing.T) {
 // the sweep after the lease parks it, and the probe knows.
 func TestSweepFindsAStepThatWasKilled(t *testing.T) {
 	f := open(t, nil)
-	q := f.questions(t)
+	q := f.adminStore(t)
 	var clock idemtest.Clock
 	faults := idemtest.NewFaults(q)
 	engine, err := idem.New(faults, &idem.Options{Now: clock.Now})

@@ -41,7 +41,7 @@ func TestASweepPassesByWhatIsThrottled(t *testing.T) {
 			}
 			client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asOperator, f.wire}})
 			require.NoError(t, err)
-			q, err := NewQuestions(client, f.table, nil)
+			q, err := NewAdminStore(client, f.table, nil)
 			require.NoError(t, err)
 			f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
 				body, err := io.ReadAll(req.Body)

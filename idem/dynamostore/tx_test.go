@@ -29,7 +29,6 @@ var (
 	modes    = map[string]idem.Operation{
 		"reserved": transfer,
 		"atomic":   {Name: "transfer", Repeat: protocol.Repeatable, Mode: idem.Atomic},
-		"no look":  {Name: "transfer", Repeat: protocol.Repeatable, Mode: idem.Atomic, ReplayRunsHandler: true},
 	}
 )
 
@@ -135,7 +134,6 @@ func TestWritesCommitWithTheOutcome(t *testing.T) {
 			calls := map[string][][]string{
 				"reserved": {{put, tra}, {put}},
 				"atomic":   {{get, tra}, {get}},
-				"no look":  {{tra}, {tra}},
 			}[name]
 			b.wire.set(nil)
 			res, err := b.transfer(t.Context(), op, 30)

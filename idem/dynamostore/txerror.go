@@ -100,7 +100,7 @@ func (a action) refusal(index int, r types.CancellationReason) (err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			given.Err = protocol.Panicked("and the function that makes an error of it", p)
+			given.Err = protocol.RedactPanic("and the function that makes an error of it", p)
 			err = given
 		}
 	}()

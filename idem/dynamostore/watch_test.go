@@ -18,7 +18,7 @@ import (
 // On DynamoDB too a watched claim is in the index while its handler runs, and not after.
 func TestWatchedClaimsAreInTheIndex(t *testing.T) {
 	f := open(t, nil)
-	q := f.questions(t)
+	q := f.adminStore(t)
 	engine, err := idem.New(q, &unhurried)
 	require.NoError(t, err)
 	for n, tc := range []struct {
@@ -52,7 +52,7 @@ func TestWatchedClaimsAreInTheIndex(t *testing.T) {
 }
 
 // dueOf lists what is in the index.
-func dueOf(t *testing.T, q *Questions) (ids []string) {
+func dueOf(t *testing.T, q *AdminStore) (ids []string) {
 	for shard := range protocol.Shards {
 		p, err := q.Due(t.Context(), protocol.DueQuery{Shard: shard, Until: time.Now().Add(24 * time.Hour), Limit: 100})
 		require.NoError(t, err)
@@ -65,7 +65,7 @@ func dueOf(t *testing.T, q *Questions) (ids []string) {
 // sweep has written in between, and whether or not the begin mark was answered.
 func TestAClaimThatABeginMarkWatchesLeavesTheIndex(t *testing.T) {
 	f := open(t, nil)
-	q := f.questions(t)
+	q := f.adminStore(t)
 	op := idem.Operation{Name: "order", Repeat: idem.Repeatable}
 	once := &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
 	for name, end := range map[string]error{"completed": nil, "failed": idem.Permanent(errors.New("declined"))} {

@@ -112,7 +112,7 @@ func (s *Store) send(c *call, key item, write func(context.Context) error) (item
 }
 
 // companion is what commits with a record's write, in one transaction: a unit of work,
-// or an audit entry. It is an interface, which [Tx] and [Questions] alone make, so that a
+// or an audit entry. It is an interface, which [Tx] and [AdminStore] alone make, so that a
 // function without either does not carry the code of transactions.
 type companion interface {
 	// update sends it with the record's UpdateItem, send with any write of the record.

@@ -122,7 +122,7 @@ func statements(engine *idem.Engine) (http.Handler, error) {
 	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /statements": statement}, idemhttp.Claim("tenant"), &idemhttp.Options{
 		Later: idemhttp.LaterRoutes{"POST /statements": {
 			Status: "/statements/{id}",
-			Hand: func(ctx context.Context, id string) error {
+			Enqueue: func(ctx context.Context, id string) error {
 				dynamostore.TxOf(ctx).Publish("work", outbox.Message{Destination: "statements", Body: []byte(id)})
 				return nil
 			},

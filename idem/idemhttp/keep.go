@@ -60,7 +60,7 @@ func (c *Contract) refused(ctx context.Context, reason error) (live *Response, a
 func (c *Contract) redacted(given *Response) (body []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			body, err = nil, protocol.Panicked("idemhttp: Redact", p)
+			body, err = nil, protocol.RedactPanic("idemhttp: Redact", p)
 		}
 	}()
 	r := given.clone()

@@ -60,10 +60,10 @@ type Later struct {
 	// another template. Required, and a route's own.
 	Status string
 
-	// Hand adds the message that brings the worker to the unit of work, with the id of the record
-	// as its body, such as with dynamostore.TxOf. See [later.Accept]. Nil is for workers that the
+	// Enqueue adds the message that brings the worker to the unit of work, with the id of the
+	// record as its body, such as with dynamostore.TxOf. See [later.Accept]. Nil is for workers that the
 	// table's stream brings.
-	Hand later.Hand
+	Enqueue later.EnqueueFunc
 
 	// Input makes the worker's input of a request, in JSON, such as its body without what must not
 	// be recorded, or with the principal. Requests are compared by their whole body all the same. An
@@ -72,9 +72,9 @@ type Later struct {
 	// could not decode, which would be escalated to operators. Nil takes the body as it is.
 	Input func(ctx context.Context, r *Request) ([]byte, error)
 
-	// For is how long the work may wait for its worker before a sweep gives it up; zero means
-	// [later.DefaultFor].
-	For time.Duration
+	// StartWithin is how long the work may wait for its worker before a sweep ends it; zero means
+	// [later.DefaultStartWithin].
+	StartWithin time.Duration
 
 	// ResultLocation returns where the resource is that the work has made, from its result: the
 	// outcome is then 303 with this Location, an absolute path or a URL. If it returns "" or
@@ -132,8 +132,9 @@ func (routes LaterRoutes) of(c *Contract) (accepted, error) {
 		if l.op.Shadow {
 			return nil, mistake("Later has the route %q, whose operation is in shadow: that records nothing that a worker could run", name)
 		}
-		if l.For < 0 || l.For != 0 && l.For < time.Second {
-			return nil, mistake("Later of route %q: For is %v: use at least one second, or zero for %v", name, l.For, later.DefaultFor)
+		if l.StartWithin < 0 || l.StartWithin != 0 && l.StartWithin < time.Second {
+			return nil, mistake("Later of route %q: StartWithin is %v: use at least one second, or zero for %v",
+				name, l.StartWithin, later.DefaultStartWithin)
 		}
 		if l.up, ok = wayTo(location, l.Status); !ok {
 			return nil, mistake("Later of route %q: Status is %q: use a template like \"/statements/{id}\", whose last segment is a parameter, "+
@@ -217,7 +218,7 @@ func (c *laters) record(ctx context.Context, r *Request, l *laterRoute, call ide
 		}
 	}
 	call.Codec = ""
-	call = later.Call(call, protocol.Later{Input: input, For: l.For}, l.Hand)
+	call = later.Call(call, protocol.Later{Input: input, StartWithin: l.StartWithin}, l.Enqueue)
 	out, err := c.engine.Execute(ctx, call)
 	if large, ok := errors.AsType[*protocol.TooLargeError](err); ok {
 		return c.refusal(ctx, r, &situation{code: CodeRequestTooLarge, why: "at most " + strconv.Itoa(large.Limit) + " bytes can be kept for later"}), nil

@@ -38,7 +38,7 @@ func (f *front) ask(n int, method, path string) (answers []*idemhttp.Response) {
 		c, err := idemhttp.New(e, idemhttp.Routes{"POST /statements": statement}, idemhttp.SingleTenant, &idemhttp.Options{
 			Later: idemhttp.LaterRoutes{"POST /statements": {
 				Status: "/statements/{id}",
-				Hand: func(ctx context.Context, id string) error {
+				Enqueue: func(ctx context.Context, id string) error {
 					dynamostore.TxOf(ctx).Publish("work", outbox.Message{Destination: "statements", Body: []byte(id)})
 					return nil
 				},

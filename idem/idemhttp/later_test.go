@@ -47,7 +47,7 @@ func newBureau(t *testing.T, store idem.Store, change ...func(*Later, *Options))
 	b.engine, err = idem.New(store, &idem.Options{Now: b.now})
 	require.NoError(t, err)
 	o := &Options{}
-	l := Later{Status: "/statements/{id}", Hand: func(_ context.Context, id string) error {
+	l := Later{Status: "/statements/{id}", Enqueue: func(_ context.Context, id string) error {
 		b.handed = append(b.handed, id)
 		return nil
 	}}
@@ -131,7 +131,7 @@ func (b *bureau) ask(method string) *Response {
 
 // sweep ends what no worker has come for in time.
 func (b *bureau) sweep() {
-	b.pass(later.DefaultFor + time.Second)
+	b.pass(later.DefaultStartWithin + time.Second)
 	rc, err := reconcile.New(b.store.(reconcile.Store), &reconcile.Options{Now: b.now})
 	require.NoError(b, err)
 	s, err := reconcile.NewSweeper(rc, nil)
@@ -317,7 +317,7 @@ func (b *bureau) workLarge() error {
 func TestWhatIsNotAccepted(t *testing.T) {
 	fails := errors.New("no queue")
 	b := newBureau(t, memstore.Options{MaxResult: 100}.New(), func(l *Later, _ *Options) {
-		l.Hand = func(context.Context, string) error { return fails }
+		l.Enqueue = func(context.Context, string) error { return fails }
 	})
 	b.problem(b.post(`{"month":`), 400, CodeNotCanonical)
 	b.problem(b.post(`{"month":"june","month":"july"}`), 400, CodeNotCanonical)
@@ -433,7 +433,7 @@ func TestMistakesInLater(t *testing.T) {
 	for want, l := range map[string]LaterRoutes{
 		"not declared":            {"POST /other": ok},
 		"is in shadow":            {"POST /shadow": ok},
-		"For is 1ns":              {"POST /statements": {Status: "/statements/{id}", For: 1}},
+		"StartWithin is 1ns":      {"POST /statements": {Status: "/statements/{id}", StartWithin: 1}},
 		`Status is ""`:            {"POST /statements": {}},
 		`Status is "/statements"`: {"POST /statements": {Status: "/statements"}},
 		`Status is "/s/{id...}"`:  {"POST /statements": {Status: "/s/{id...}"}},

@@ -179,7 +179,7 @@ func (c *Contract) stopped(out *idem.Outcome, answered bool) *situation {
 		return nil
 	}
 	if open, ok := errors.AsType[*idem.StepInterruptedError](out.StopCause); ok {
-		return &situation{code: CodeNotYetKnown, after: max(open.AskAgain.Sub(c.engine.Now()), minRetryAfter)}
+		return &situation{code: CodeNotYetKnown, after: max(open.RetryAt.Sub(c.engine.Now()), minRetryAfter)}
 	}
 	return refuse(out.StopCause)
 }

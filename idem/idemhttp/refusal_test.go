@@ -90,7 +90,7 @@ func situations() map[Code]provoked {
 			store, at := memstore.New(), noon
 			c, next := waiting(t, dying(store), &noon, with)
 			require.Panics(t, func() { _, _ = c.Serve(t.Context(), payment(), next) })
-			at = at.Add(absentAfter - time.Second)
+			at = at.Add(notFoundFinalAfter - time.Second)
 			c, next = waiting(t, store, &at, with)
 			return serve(t, c, payment(), next)
 		}},

@@ -55,7 +55,7 @@ func (c *Contract) observed(ctx context.Context, op idem.Operation, make func() 
 	key := op.Key("", "")
 	defer func() {
 		if p := recover(); p != nil && why == nil {
-			why = protocol.Panicked("idemhttp: a function of the service", p)
+			why = protocol.RedactPanic("idemhttp: a function of the service", p)
 		}
 		if why == nil {
 			return

@@ -84,7 +84,7 @@ func TestMiddlewareAnswersAnOpenStepAsUnknown(t *testing.T) {
 	}
 }
 
-const absentAfter = 10 * time.Minute
+const notFoundFinalAfter = 10 * time.Minute
 
 // waiting is a contract whose handler is killed in its charge, which the provider does not know
 // when it is asked.
@@ -101,12 +101,12 @@ func waiting(t *testing.T, store idem.Store, at *time.Time, change ...func(*Opti
 	charged := 0
 	return c, func(ctx context.Context) (*Response, error) {
 		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) {
-			if charged++; (*at).Before(noon.Add(absentAfter)) {
+			if charged++; (*at).Before(noon.Add(notFoundFinalAfter)) {
 				panic("killed")
 			}
 			return "ch_1", nil
 		}, &idem.StepConfig[string]{
-			Semantics: idem.AtMostOnce, AbsentAfter: absentAfter,
+			Semantics: idem.AtMostOnce, NotFoundFinalAfter: notFoundFinalAfter,
 			Interrupted: func(context.Context, time.Time) (string, error) { return "", idem.NotExecuted(errors.New("not found")) },
 		})
 		if err != nil {
@@ -136,7 +136,7 @@ func TestStepThatWaitsForItsAbsenceIsAskedWhenThatCounts(t *testing.T) {
 					}
 				}
 				told := 0
-				for at.Before(noon.Add(absentAfter + idem.DefaultMargin)) {
+				for at.Before(noon.Add(notFoundFinalAfter + idem.DefaultMargin)) {
 					res := serve(t, c, payment(), next)
 					require.Equal(t, 409, res.Status)
 					p := problemIn(t, res)
@@ -144,7 +144,7 @@ func TestStepThatWaitsForItsAbsenceIsAskedWhenThatCounts(t *testing.T) {
 					require.True(t, p.Retryable)
 					after, err := strconv.Atoi(res.Headers["Retry-After"])
 					require.NoError(t, err)
-					require.Equal(t, noon.Add(absentAfter+idem.DefaultMargin), at.Add(time.Duration(after)*time.Second))
+					require.Equal(t, noon.Add(notFoundFinalAfter+idem.DefaultMargin), at.Add(time.Duration(after)*time.Second))
 					if told++; !obeys {
 						after = 20
 					}
@@ -163,7 +163,7 @@ func TestAStepOfAnOperationWithinIsTheHandlersError(t *testing.T) {
 	for name, step := range map[string]*idem.StepConfig[string]{
 		"parked": {Semantics: idem.AtMostOnce},
 		"asked about again": {
-			Semantics: idem.AtMostOnce, AbsentAfter: 3 * time.Hour,
+			Semantics: idem.AtMostOnce, NotFoundFinalAfter: 3 * time.Hour,
 			Interrupted: func(context.Context, time.Time) (string, error) { return "", idem.NotExecuted(errors.New("not found")) },
 		},
 	} {

@@ -11,7 +11,7 @@ import (
 )
 
 // intercepted is a store of which each call goes through one function. It has the calls of
-// [protocol.Questions] and [protocol.Scanner] too, and refuses them over a store without
+// [protocol.AdminStore] and [protocol.Scanner] too, and refuses them over a store without
 // them. Its methods are documented there and at [idem.Store].
 type intercepted struct {
 	store   protocol.Store
@@ -19,9 +19,9 @@ type intercepted struct {
 }
 
 var (
-	_ protocol.Store     = (*intercepted)(nil)
-	_ protocol.Questions = (*intercepted)(nil)
-	_ protocol.Scanner   = (*intercepted)(nil)
+	_ protocol.Store      = (*intercepted)(nil)
+	_ protocol.AdminStore = (*intercepted)(nil)
+	_ protocol.Scanner    = (*intercepted)(nil)
 )
 
 // Traits are those of the store.

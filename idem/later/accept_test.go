@@ -151,7 +151,7 @@ func TestWorkThatIsNotHandedOverIsNotAccepted(t *testing.T) {
 		_, _ = later.Accept[string](t.Context(), d.Engine, key, 3, func(context.Context, string) error { panic("no queue") })
 	})
 	require.Nil(t, d.Record(key))
-	_, err := d.Engine.Execute(t.Context(), idem.Call{Key: key, Later: &protocol.Later{For: time.Nanosecond}})
+	_, err := d.Engine.Execute(t.Context(), idem.Call{Key: key, Later: &protocol.Later{StartWithin: time.Nanosecond}})
 	require.Error(t, err)
 	d.accepted(key, 4) // no input has the key yet
 }

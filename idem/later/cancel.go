@@ -26,7 +26,7 @@ const (
 // Cancel ends the work that [StatusOf] tells of as failed with [protocol.CodeCancelled],
 // as long as no worker has claimed it: then it is [ErrBegun]. Work that is cancelled already stays
 // so. The change is kept with the others of the record, as one of its client, if the engine's store
-// is a [protocol.Questions]. Other errors are those of StatusOf and of the store; after one of the
+// is a [protocol.AdminStore]. Other errors are those of StatusOf and of the store; after one of the
 // store's the work may be cancelled or not, and Cancel can be called again.
 func Cancel(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id string) error {
 	for range maxRounds {
@@ -75,7 +75,7 @@ func settle(ctx context.Context, e *idem.Engine, s protocol.Settlement) error {
 	now := s.Audit.At
 	err := e.Store().Settle(ctx, now, s)
 	if errors.Is(err, errors.ErrUnsupported) {
-		s.Audit = nil // a store without questions refuses it at once
+		s.Audit = nil // a store that is no protocol.AdminStore refuses it at once
 		err = e.Store().Settle(ctx, now, s)
 	}
 	return err

@@ -26,7 +26,7 @@ import (
 // limitedQuestions is a limited store that answers questions as the one below does.
 type limitedQuestions struct {
 	protocol.Store
-	protocol.Questions
+	protocol.AdminStore
 }
 
 func TestConformance(t *testing.T) {

@@ -38,9 +38,9 @@ type Store struct {
 }
 
 var (
-	_ protocol.Store     = (*Store)(nil)
-	_ protocol.Questions = (*Store)(nil)
-	_ protocol.Scanner   = (*Store)(nil)
+	_ protocol.Store      = (*Store)(nil)
+	_ protocol.AdminStore = (*Store)(nil)
+	_ protocol.Scanner    = (*Store)(nil)
 )
 
 // New returns an empty store with the default options.

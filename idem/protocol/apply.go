@@ -87,7 +87,7 @@ func (s StepWrite) Apply(rec *Record, now time.Time) (*Record, error) {
 	}
 	old, ok := rec.Steps[s.Name]
 	switch {
-	case ok && old.Write == s.Seen && (s.Read && !old.Said || s.Unread && old.Begun):
+	case ok && old.Write == s.Seen && (s.Read && !old.FromResolution || s.Unread && old.Begun):
 		return rec, nil
 	case (ok || s.Read || s.Unread) && !s.mayReplace(old):
 		return nil, &ConflictError{Existing: rec}
@@ -170,7 +170,7 @@ func (s StepWrite) mayReplace(old RecordedStep) bool {
 	case s.NotExecuted:
 		return old.Begun && old.Write == s.Seen
 	case s.Read, s.Unread:
-		return old.Said && !old.Begun && old.Write == s.Seen
+		return old.FromResolution && !old.Begun && old.Write == s.Seen
 	}
 	return !old.Done()
 }
@@ -179,7 +179,7 @@ func (s StepWrite) mayReplace(old RecordedStep) bool {
 func (s StepWrite) Recorded(old RecordedStep, now time.Time) RecordedStep {
 	switch {
 	case s.Read:
-		old.Said = false
+		old.FromResolution = false
 		return old
 	case s.Unread:
 		old.Begun, old.Body, old.Omitted, old.Failure = true, Body{}, false, nil
@@ -247,11 +247,11 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 		next.Steps = left
 	}
 	for _, step := range s.Steps {
-		if s.MayRecord(rec, step.Name) {
+		if s.MayResolveStep(rec, step.Name) {
 			step.Write, step.Begin, step.NotExecuted, step.Read, step.Unread = s.Write, false, false, false, false
-			said := step.Recorded(RecordedStep{}, now)
-			said.Said, said.BegunAt = step.Says(), rec.Steps[step.Name].BegunAt
-			next.Steps[step.Name] = said
+			entry := step.Recorded(RecordedStep{}, now)
+			entry.FromResolution, entry.BegunAt = step.MustBeRead(), rec.Steps[step.Name].BegunAt
+			next.Steps[step.Name] = entry
 		}
 	}
 	if !next.Open() {
@@ -272,13 +272,14 @@ func (s Settlement) Left() map[string]RecordedStep {
 	return left
 }
 
-// Says reports whether an attempt must be able to go on with what a settlement says of the step:
-// with its result, or without the one that its compensation needs.
-func (s StepWrite) Says() bool { return s.Failure == nil || s.Omitted && s.Compensates }
+// MustBeRead reports whether an attempt must be able to go on with what a settlement records of the
+// step: with its result, or without the one that its compensation needs.
+func (s StepWrite) MustBeRead() bool { return s.Failure == nil || s.Omitted && s.Compensates }
 
-// MayRecord reports whether the settlement may say what became of the step.
-func (s Settlement) MayRecord(rec *Record, step string) bool {
-	return s.Ending.State != Completed && s.Ending.State != Failed && !slices.Contains(s.ClearSteps, step) && (rec.Steps[step].Begun || s.Again && rec.Told(step))
+// MayResolveStep reports whether the settlement may record what became of the step.
+func (s Settlement) MayResolveStep(rec *Record, step string) bool {
+	return s.Ending.State != Completed && s.Ending.State != Failed && !slices.Contains(s.ClearSteps, step) &&
+		(rec.Steps[step].Begun || s.Again && rec.StepResolved(step))
 }
 
 // recorded reports whether the record has a step that the settlement recorded: it has landed,

@@ -52,7 +52,7 @@ func TestApplyChangesNothingElse(t *testing.T) {
 	}
 	told := func() *protocol.Record {
 		r := heldRecord()
-		r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease, Said: true, Body: protocol.Body{Data: []byte("7"), Size: 1, Stored: 1}}
+		r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease, FromResolution: true, Body: protocol.Body{Data: []byte("7"), Size: 1, Stored: 1}}
 		return r
 	}
 	claim := protocol.Record{
@@ -237,7 +237,7 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				ended(r)
 				r.State, r.Owner, r.Resolved = protocol.Released, "resolver", true
 				asked(r)
-				r.Steps["open"] = protocol.RecordedStep{Write: "w", Said: true, Body: protocol.Body{Data: []byte("ch_1"), Size: 4, Stored: 4}}
+				r.Steps["open"] = protocol.RecordedStep{Write: "w", FromResolution: true, Body: protocol.Body{Data: []byte("ch_1"), Size: 4, Stored: 4}}
 			},
 		},
 		"resolution that says that an open step was done without the result that its compensation needs": {
@@ -249,7 +249,7 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				ended(r)
 				r.State, r.Owner, r.Resolved = protocol.Released, "resolver", true
 				asked(r)
-				r.Steps["open"] = protocol.RecordedStep{Write: "w", Said: true, Compensates: true, Omitted: true, Failure: &protocol.Failure{Message: "not known"}}
+				r.Steps["open"] = protocol.RecordedStep{Write: "w", FromResolution: true, Compensates: true, Omitted: true, Failure: &protocol.Failure{Message: "not known"}}
 			},
 		},
 		"what was said is read": {told, protocol.StepWrite{Owner: "own", Write: "w", Name: "told", Seen: "w-told", Read: true}.Apply, func(r *protocol.Record) {
@@ -258,7 +258,7 @@ func TestApplyChangesNothingElse(t *testing.T) {
 		}},
 		"what was said cannot be read": {told, protocol.StepWrite{Owner: "own", Write: "w", Name: "told", Seen: "w-told", Unread: true, Due: lease}.Apply,
 			func(r *protocol.Record) {
-				r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease, Said: true, Begun: true}
+				r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease, FromResolution: true, Begun: true}
 				r.Write, r.UpdatedAt, r.ExpiresAt, r.Due = "w", instant, time.Time{}, lease
 			}},
 	} {

@@ -35,7 +35,7 @@
 // resolved without that.
 //
 // Open questions (unknown, pending, released with steps) and watched claims are due at some
-// time, and a store that is a [Questions] lists them by it. A sweep looks at them then: it
+// time, and a store that is an [AdminStore] lists them by it. A sweep looks at them then: it
 // parks a lapsed claim, resolves what it has found out, and postpones the rest. A
 // postponement changes neither state nor write id.
 //

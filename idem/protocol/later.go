@@ -13,12 +13,13 @@ import (
 type Later struct {
 	// Input is what the worker gets.
 	Input []byte
-	// For is how long the work may wait before a sweep gives it up; zero means [DefaultLater].
-	For time.Duration
+	// StartWithin is how long the work may wait for its worker before a sweep ends it; zero means
+	// [DefaultStartWithin].
+	StartWithin time.Duration
 }
 
-// DefaultLater is how long accepted work may wait for its worker.
-const DefaultLater = time.Hour
+// DefaultStartWithin is how long accepted work may wait for its worker.
+const DefaultStartWithin = time.Hour
 
 // ErrNotAccepted: nothing that was accepted for later waits or has ended under the id: it has
 // expired, or there never was any.

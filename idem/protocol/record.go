@@ -136,12 +136,12 @@ type RecordedStep struct {
 	// NotExecuted is set if an at-most-once step began and provably had no effect: it
 	// may begin again.
 	NotExecuted bool
-	// Said is set while a resolution has said what the step returned, or of one with a
-	// compensation that nobody knows it, and no attempt has gone by that. With Begun, an attempt
-	// could not: it went by nothing, and the step is interrupted again.
-	Said bool
+	// FromResolution is set from when a resolution has recorded what the step returned, or for one
+	// with a compensation that its result is not known, until an attempt uses that. With Begun, an
+	// attempt could not: it used nothing, and the step is interrupted again.
+	FromResolution bool
 	// BegunAt is when the begin mark was written, in milliseconds; zero without one. An outcome
-	// that a resolution has said keeps it.
+	// that a resolution has recorded keeps it.
 	BegunAt time.Time
 	// Failure is the step's terminal error, if it has one. Of an Omitted one it
 	// says why its result could not be kept.
@@ -150,7 +150,7 @@ type RecordedStep struct {
 	Omitted bool
 	// Body describes what the step returned; read it with [Store.StepResult].
 	Body Body
-	// Compensates says that the step has a compensation, see Owes.
+	// Compensates says that the step has a compensation, see [RecordedStep.NeedsCompensation].
 	Compensates bool
 	// Write is the id of the write that recorded the step.
 	Write string
@@ -159,9 +159,9 @@ type RecordedStep struct {
 // Done reports whether the step has an outcome, which a later attempt gets.
 func (s RecordedStep) Done() bool { return !s.Begun && !s.NotExecuted }
 
-// Owes reports whether the step's compensation must run before the operation may fail: it has
+// NeedsCompensation reports whether the step's compensation must run before the operation may fail: it has
 // one, and took effect or may have.
-func (s RecordedStep) Owes() bool {
+func (s RecordedStep) NeedsCompensation() bool {
 	return s.Compensates && !s.NotExecuted && (s.Failure == nil || s.Omitted)
 }
 
@@ -227,9 +227,9 @@ func (r *Record) Interrupted() bool {
 	return false
 }
 
-// Told reports whether the outcome of the step is what the latest resolution has said of it, and
-// no attempt has claimed since.
-func (r *Record) Told(step string) bool {
+// StepResolved reports whether the outcome of the step is what the latest resolution has recorded,
+// and no attempt has claimed since.
+func (r *Record) StepResolved(step string) bool {
 	s, ok := r.Steps[step]
 	// An attempt that completes leaves no steps: what is left then is of the resolution.
 	return ok && r.Resolved && (s.Write == r.Write || r.State == Completed)

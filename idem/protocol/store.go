@@ -31,7 +31,7 @@ import (
 // nothing more is written.
 //
 // A store sends a failed write again, unchanged, while its context allows. It may ration that
-// for Acquire and for reads, unless [Insist] marks their context.
+// for Acquire and for reads, unless [WithoutRetryQuota] marks their context.
 // It reads no clock: now is an argument, for UpdatedAt and the index. It keeps no
 // reference to what it is given and hands out copies. All methods are safe for
 // concurrent use. The conformance suite is package storetest.
@@ -58,8 +58,8 @@ type Store interface {
 	// by an earlier call only while the owner's record still is InProgress, since it is
 	// leave to run. NotExecuted is conditional on the step's absence or on its begin mark
 	// of the write Seen. An outcome takes an InProgress or Unknown record and is conditional on the
-	// step's not being done. Read and Unread take one too, conditional on the step's being Said, not
-	// Begun, and of the write Seen. A result too large for the record is stored beside it
+	// step's not being done. Read and Unread take one too, conditional on the step's being
+	// FromResolution, not Begun, and of the write Seen. A result too large for the record is stored beside it
 	// first. The record takes steps up to [StepRoom], and beside them the ending of an
 	// attempt and a mark with an error of 6 KiB each. A begin mark's BegunAt is now.
 	RecordStep(ctx context.Context, now time.Time, s StepWrite) error
@@ -164,10 +164,11 @@ type StepWrite struct {
 	Name             string
 	// Begin writes the begin mark of an at-most-once step, NotExecuted takes it back.
 	Begin, NotExecuted bool
-	// Read says that the attempt can go on with what a resolution has said of the step, and goes
-	// by it: the entry is no longer Said. Unread says that it cannot: the entry is Begun again,
-	// and has no outcome. Both change an entry that is Said and not Begun, which keeps its Write
-	// and its BegunAt. They have landed, or need not, if the owner's entry is so already.
+	// Read says that the attempt can go on with what a resolution has recorded of the step, and
+	// uses it: the entry is no longer FromResolution. Unread says that it cannot: the entry is
+	// Begun again, and has no outcome. Both change an entry that is FromResolution and not Begun,
+	// which keeps its Write and its BegunAt. They have landed, or need not, if the owner's entry is
+	// so already.
 	Read, Unread bool
 	// Spent of Unread is the result that the entry has, unless another step has it too: a store
 	// lets what lies of it beside the record expire.
@@ -332,12 +333,13 @@ type Settlement struct {
 	Owner  string
 	Ending Ending
 	// ClearSteps names the steps to remove: begin marks, and with Again what the earlier
-	// resolution has said.
+	// resolution has recorded.
 	ClearSteps []string
-	// Steps are the outcomes of steps that have a begin mark, or with Again are [Record.Told],
-	// which they replace. Name, Failure, Omitted, Result and Compensates count. A step that
-	// [StepWrite.Says] so is Said. Any other step stays as it is. Of an Ending that is Completed those that are Omitted are
-	// all that stays of the record's steps, see Left; of them Name, Failure and Compensates count.
+	// Steps are the outcomes of steps that have a begin mark, or with Again are
+	// [Record.StepResolved], which they replace. Name, Failure, Omitted, Result and Compensates
+	// count. A step whose outcome [StepWrite.MustBeRead] is recorded as FromResolution. Any other
+	// step stays as it is. If the Ending is Completed, the Omitted ones are all that stays of the
+	// record's steps, see Left; of them Name, Failure and Compensates count.
 	Steps []StepWrite
 	// Again lets a resolution replace an earlier one.
 	Again bool

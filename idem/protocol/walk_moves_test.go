@@ -174,7 +174,7 @@ func (w state) act(t *testing.T, i int) (next []*state) {
 		next = append(next, v)
 	}
 	steps := map[string]protocol.StepWrite{"records": {Name: "ship"}, "begins": {Name: "charge", Begin: true, Due: r.LeaseUntil.Add(skew)}}
-	if w.rec != nil && w.rec.Steps["charge"].Said {
+	if w.rec != nil && w.rec.Steps["charge"].FromResolution {
 		said := w.rec.Steps["charge"].Write
 		steps["reads"] = protocol.StepWrite{Name: "charge", Read: true, Seen: said}
 		steps["cannot read"] = protocol.StepWrite{Name: "charge", Unread: true, Seen: said, Due: r.LeaseUntil.Add(skew)}

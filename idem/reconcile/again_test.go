@@ -35,7 +35,7 @@ func TestWhatWasSaidOfAStepIsSaidAnew(t *testing.T) {
 		first, second reconcile.Resolution
 		want          shop
 		out           int
-		said          protocol.StepWord
+		said          protocol.StepVerdict
 	}{
 		"it had no effect":                {charged(took), charged(absent), shop{charged: 1, shipped: 1}, 7, protocol.StepNotExecuted},
 		"it was declined":                 {charged(took), charged(declined), shop{returned: 1}, 0, protocol.StepFailed},
@@ -55,7 +55,7 @@ func TestWhatWasSaidOfAStepIsSaidAnew(t *testing.T) {
 			require.Equal(t, []string{"charge"}, d.Steps)
 			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
 			require.NoError(t, rc.Resolve(t.Context(), key.ID(), again(tc.second), r.seen(key)))
-			require.Equal(t, map[string]protocol.StepWord{"charge": tc.said}, r.last(key).Steps)
+			require.Equal(t, map[string]protocol.StepVerdict{"charge": tc.said}, r.last(key).Steps)
 			out, _ := r.call(key, shopping(s, func() {}))
 			require.Equal(t, tc.want, *s)
 			require.Equal(t, tc.out, out)
@@ -221,7 +221,7 @@ func TestAResolutionThatIsReplacedHasNotForgottenWhatMustBeUndone(t *testing.T) 
 			undone := failed
 			undone.CompensatedManually = true
 			r.over(key, undone)
-			require.Equal(t, map[string]protocol.StepWord{"reserve": protocol.StepUndone}, r.last(key).Steps)
+			require.Equal(t, map[string]protocol.StepVerdict{"reserve": protocol.StepUndone}, r.last(key).Steps)
 			require.Empty(t, r.explain(key).Decisions[1].Undo)
 			require.Empty(t, r.Record(key).Steps)
 		})

@@ -104,8 +104,8 @@ func (a Answer) step(name string) protocol.StepWrite {
 	return w
 }
 
-// word is the answer as that about a step, for the audit.
-func (a Answer) word() protocol.StepWord {
+// verdict is the answer as that about a step, for the audit.
+func (a Answer) verdict() protocol.StepVerdict {
 	switch {
 	case a.res.To == idem.Failed:
 		return protocol.StepFailed
@@ -117,23 +117,23 @@ func (a Answer) word() protocol.StepWord {
 	return protocol.StepTookEffect
 }
 
-// words is what the resolution says of the record's steps; nil if that is nothing.
-func words(rec *idem.Record, res Resolution) map[string]protocol.StepWord {
-	said := map[string]protocol.StepWord{}
+// verdicts are those of the resolution on the record's steps; nil if there are none.
+func verdicts(rec *idem.Record, res Resolution) map[string]protocol.StepVerdict {
+	all := map[string]protocol.StepVerdict{}
 	switch res.To {
 	case idem.Released:
 		for name, a := range res.Steps {
-			said[name] = a.word()
+			all[name] = a.verdict()
 		}
 	default:
 		for _, name := range toUndo(rec, res) {
-			said[name] = protocol.StepUndone
+			all[name] = protocol.StepUndone
 		}
 	}
-	if len(said) == 0 {
+	if len(all) == 0 {
 		return nil
 	}
-	return said
+	return all
 }
 
 // StillUnknown answers that the provider does not know yet, and after what time to ask

@@ -226,14 +226,14 @@ func TestTheHistorySaysWhatWasSaidOfEachStep(t *testing.T) {
 	failure := idem.Failure{Message: "declined"}
 	for name, tc := range map[string]struct {
 		res  reconcile.Resolution
-		want map[string]protocol.StepWord
+		want map[string]protocol.StepVerdict
 		why  string // of a probe that answers so
 	}{
-		"it took effect":                 {charged(reconcile.CompletedWith(7)), map[string]protocol.StepWord{"charge": protocol.StepTookEffect}, "that step charge took effect"},
-		"it took effect, result unknown": {charged(reconcile.CompletedWithoutResult()), map[string]protocol.StepWord{"charge": protocol.StepWithoutResult}, "that step charge took effect, with a result that is not known"},
-		"it was declined":                {charged(reconcile.FailedWith(failure)), map[string]protocol.StepWord{"charge": protocol.StepFailed}, "that step charge failed"},
-		"it had no effect":               {charged(reconcile.NotExecuted()), map[string]protocol.StepWord{"charge": protocol.StepNotExecuted}, "that step charge had no effect"},
-		"all was undone":                 {reconcile.Resolution{To: idem.Failed, Failure: &failure, CompensatedManually: true}, map[string]protocol.StepWord{"reserve": protocol.StepUndone}, ""},
+		"it took effect":                 {charged(reconcile.CompletedWith(7)), map[string]protocol.StepVerdict{"charge": protocol.StepTookEffect}, "that step charge took effect"},
+		"it took effect, result unknown": {charged(reconcile.CompletedWithoutResult()), map[string]protocol.StepVerdict{"charge": protocol.StepWithoutResult}, "that step charge took effect, with a result that is not known"},
+		"it was declined":                {charged(reconcile.FailedWith(failure)), map[string]protocol.StepVerdict{"charge": protocol.StepFailed}, "that step charge failed"},
+		"it had no effect":               {charged(reconcile.NotExecuted()), map[string]protocol.StepVerdict{"charge": protocol.StepNotExecuted}, "that step charge had no effect"},
+		"all was undone":                 {reconcile.Resolution{To: idem.Failed, Failure: &failure, CompensatedManually: true}, map[string]protocol.StepVerdict{"reserve": protocol.StepUndone}, ""},
 		"the whole took effect":          {reconcile.Resolution{To: idem.Completed}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

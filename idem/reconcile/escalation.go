@@ -112,10 +112,10 @@ func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error)
 	return nil
 }
 
-// typeOf is the type of an error, without what only wraps it in a text. The text of an unquoted
+// typeOf is the type of an error, without what only wraps it in a text. The text of an redacted
 // one, such as that of a panic, has types and places alone, and is told instead.
 func typeOf(err error) string {
-	if text, ok := protocol.UnquotedText(err); ok {
+	if text, ok := protocol.RedactedText(err); ok {
 		return text
 	}
 	name := fmt.Sprintf("%T", err)

@@ -162,7 +162,7 @@ func skipped(rec *idem.Record) string {
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
 		switch step := rec.Steps[name]; {
 		case !step.Done():
-		case step.Omitted && step.Said:
+		case step.Omitted && step.FromResolution:
 			asked = append(asked, name)
 		case step.Omitted:
 			lost = append(lost, name)
@@ -208,10 +208,10 @@ func interrupted(rec *idem.Record) (names []string) {
 	return names
 }
 
-// unread lists those of them of which a resolution has said what no attempt could read.
+// unread lists those of them whose result a resolution has recorded and no attempt could read.
 func unread(rec *idem.Record) (names []string) {
 	for _, name := range interrupted(rec) {
-		if rec.Steps[name].Said {
+		if rec.Steps[name].FromResolution {
 			names = append(names, name)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// DeadLetterStore is what a [Store] does for dead letters: a *dynamostore.Questions has it, a
+// DeadLetterStore is what a [Store] does for dead letters: a *dynamostore.AdminStore has it, a
 // *memstore.Store is without it.
 type DeadLetterStore interface {
 	// Requeue has a dead letter of the outbox sent again, if it is as it was read, and writes the
@@ -28,7 +28,7 @@ func (r *Reconciler) Requeue(ctx context.Context, e *outbox.Entry, by Change) er
 	}
 	letters, ok := r.store.(DeadLetterStore)
 	if !ok {
-		return fmt.Errorf("reconcile: the store %T has no dead letters: use a *dynamostore.Questions: %w", r.store, errors.ErrUnsupported)
+		return fmt.Errorf("reconcile: the store %T has no dead letters: use a *dynamostore.AdminStore: %w", r.store, errors.ErrUnsupported)
 	}
 	a := r.audit(&idem.Record{ID: e.Record}, by, protocol.ChangeRequeued, "", "")
 	a.What = fmt.Sprintf("message %s to %s", e.ID, e.Destination)

@@ -21,7 +21,7 @@ import (
 func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	switch {
 	case len(unread(rec)) > 0:
-		// Who said it would say the same again.
+		// The provider would give the same answer again.
 		return s.giveUp(rec, "the handler cannot go on with what was said of "+strings.Join(unread(rec), ", "), nil)
 	case op.Probe == nil:
 		return s.postponeOrGiveUp(rec, op, notice.SweepPostponed, op.GiveUpAfter, rec.Probes,
@@ -90,7 +90,7 @@ func poison(rec *idem.Record, op Operation) bool {
 // settled records the outcome that the provider has told. An answer that the record does not
 // take goes to people, because the provider would give the same one forever.
 func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Time) error {
-	why := "the provider says that " + said(a.res)
+	why := "the provider says that " + described(a.res)
 	err := a.err
 	if err == nil {
 		err = a.res.check()
@@ -127,7 +127,7 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 		why+", which could not be recorded", err)
 }
 
-func said(res Resolution) string {
+func described(res Resolution) string {
 	switch {
 	case res.To == idem.Completed:
 		return "it took effect"
@@ -136,7 +136,7 @@ func said(res Resolution) string {
 	case len(res.Steps) > 0:
 		var texts []string
 		for _, name := range slices.Sorted(maps.Keys(res.Steps)) {
-			texts = append(texts, "step "+name+" "+res.Steps[name].word().Text())
+			texts = append(texts, "step "+name+" "+res.Steps[name].verdict().Text())
 		}
 		return strings.Join(texts, "; ")
 	}

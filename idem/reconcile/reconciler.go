@@ -12,11 +12,11 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Store is what a [Reconciler] needs: a *dynamostore.Questions, or a *memstore.Store in
+// Store is what a [Reconciler] needs: a *dynamostore.AdminStore, or a *memstore.Store in
 // tests.
 type Store interface {
 	protocol.Store
-	protocol.Questions
+	protocol.AdminStore
 }
 
 const (
@@ -63,7 +63,7 @@ func New(store Store, o *Options) (*Reconciler, error) {
 	}
 	switch {
 	case store == nil:
-		return bad("store", "is nil: make one with dynamostore.NewQuestions")
+		return bad("store", "is nil: make one with dynamostore.NewAdminStore")
 	case o.Margin < 0:
 		return bad("Options.Margin", "is %v: it cannot be negative", o.Margin)
 	case o.AuditRetention < 0:

@@ -177,7 +177,7 @@ func (s *sweep) count(f func(*Report)) {
 func guarded[T any](ctx context.Context, f func(context.Context) (T, error)) (out T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = protocol.Panicked("a function of the sweep", p)
+			err = protocol.RedactPanic("a function of the sweep", p)
 		}
 	}()
 	return f(ctx)

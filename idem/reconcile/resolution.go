@@ -183,7 +183,7 @@ func notUndone(rec *idem.Record) []string { return owing(rec, false) }
 // owing lists the recorded steps whose compensations have run, or have not.
 func owing(rec *idem.Record, undone bool) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
-		if rec.Steps[name].Owes() && rec.Undone(name) == undone {
+		if rec.Steps[name].NeedsCompensation() && rec.Undone(name) == undone {
 			names = append(names, name)
 		}
 	}

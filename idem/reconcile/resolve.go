@@ -132,7 +132,7 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 // interrupted, and those of which the resolution that it replaces has said it.
 func askable(rec *idem.Record) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
-		if rec.Steps[name].Begun || rec.Told(name) {
+		if rec.Steps[name].Begun || rec.StepResolved(name) {
 			names = append(names, name)
 		}
 	}
@@ -275,6 +275,6 @@ func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by Change) pro
 	if res.To == idem.Released && kept > 0 {
 		s.Ending.ExpiresAt = time.Time{}
 	}
-	s.Audit.Steps = words(rec, res)
+	s.Audit.Steps = verdicts(rec, res)
 	return s
 }

@@ -204,7 +204,7 @@ func TestWhatWasSaidIsNotAskedOfTheStep(t *testing.T) {
 			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
 			pay := func(ctx context.Context, _ int) (int, error) {
 				return idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; return 7, nil }, &idem.StepConfig[int]{
-					Semantics: idem.AtMostOnce, AbsentAfter: 10 * time.Minute,
+					Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10 * time.Minute,
 					Interrupted: func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) },
 				})
 			}

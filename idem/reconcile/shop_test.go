@@ -21,7 +21,7 @@ func shopping(s *shop, died func()) func(context.Context, int) (int, error) {
 			return 0, err
 		}
 		id, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; died(); return 7, nil },
-			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce,
+			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately,
 				Interrupted: func(context.Context, time.Time) (int, error) { s.asked++; return 7, nil }})
 		if err != nil {
 			return 0, idem.PermanentStep(err)

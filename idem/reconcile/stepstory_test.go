@@ -24,7 +24,7 @@ func (p *provider) charging(inside, between func()) func(context.Context, int) (
 			n, err := p.charge(ctx, amount)
 			inside()
 			return n, err
-		}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce, AbsentAfter: idem.AbsentAtOnce,
+		}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately,
 			Interrupted: func(ctx context.Context, _ time.Time) (int, error) { return p.find(idem.Token(ctx)) }})
 		if err != nil {
 			return 0, err

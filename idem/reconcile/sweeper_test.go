@@ -298,7 +298,7 @@ func TestEveryActionIsTold(t *testing.T) {
 		if e.name == accepted {
 			_, err := later.Accept[int](t.Context(), r.Engine, e.key, 1, nil)
 			require.NoError(t, err)
-			r.Clock.Advance(later.DefaultFor)
+			r.Clock.Advance(later.DefaultStartWithin)
 		} else {
 			r.killed(e.key)
 		}

@@ -76,7 +76,7 @@ func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
 	res := reconcile.Resolution{To: idem.Completed, Result: &refusal, CompensatedManually: true}
 	require.Equal(t, []string{"charge"}, rc.Preview(before, res).Undo)
 	require.NoError(t, rc.Resolve(t.Context(), key.ID(), res, alice))
-	require.Equal(t, map[string]protocol.StepWord{"charge": protocol.StepUndone}, r.last(key).Steps)
+	require.Equal(t, map[string]protocol.StepVerdict{"charge": protocol.StepUndone}, r.last(key).Steps)
 	out, err := r.call(key, nil2)
 	require.NoError(t, err)
 	require.Equal(t, 402, out)
@@ -120,7 +120,7 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 		require.Equal(t, []string{"charge"}, rc.Preview(before, res).Undo)
 		res.CompensatedManually = true
 		require.NoError(t, rc.Resolve(t.Context(), key.ID(), res, alice))
-		require.Equal(t, map[string]protocol.StepWord{"charge": protocol.StepUndone}, r.last(key).Steps)
+		require.Equal(t, map[string]protocol.StepVerdict{"charge": protocol.StepUndone}, r.last(key).Steps)
 		out, err := r.call(key, nil2)
 		require.NoError(t, err)
 		require.Equal(t, 402, out)

@@ -81,13 +81,13 @@ const (
 
 	// Members of an entry of Steps, beside Write, Failure, Omitted and where its
 	// result is as in a record: the begin mark and its time in milliseconds, that the
-	// step had no effect, that it has a compensation, that a resolution has said its result
-	// and no attempt has read it.
-	StepBegun       = "begun"
-	StepBegunAt     = "begun_at"
-	StepNotExecuted = "not_executed"
-	StepCompensates = "compensates"
-	StepSaid        = "said"
+	// step had no effect, that it has a compensation, that its result is from a resolution
+	// and no attempt has read it yet.
+	StepBegun          = "begun"
+	StepBegunAt        = "begun_at"
+	StepNotExecuted    = "not_executed"
+	StepCompensates    = "compensates"
+	StepFromResolution = "from_resolution"
 
 	// Members of Failure.
 	FailureMessage = "message"

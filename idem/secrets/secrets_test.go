@@ -131,8 +131,8 @@ func TestTheInputIsComparedUnderTheSecret(t *testing.T) {
 func TestWhatIsAcceptedIsFound(t *testing.T) {
 	r := newRig(t)
 	a, wrong, worker := r.process(secretA), r.process(secretB), r.process(nil)
-	accept := func(p *process, hand func(context.Context, string) error) (string, error) {
-		res, err := later.Accept[string](t.Context(), p.engine, p.op.Key("t", "4711"), "input", hand)
+	accept := func(p *process, enqueue func(context.Context, string) error) (string, error) {
+		res, err := later.Accept[string](t.Context(), p.engine, p.op.Key("t", "4711"), "input", enqueue)
 		return res.Outcome.StatusID, err
 	}
 	var id string

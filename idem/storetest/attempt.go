@@ -137,7 +137,7 @@ func (a *attempt) notExecuted(name string) step {
 	return w
 }
 
-// read goes by what a resolution has said of the step, unread could not.
+// read uses what a resolution has recorded of the step, unread could not.
 func (a *attempt) read(name string) step {
 	w := a.step(name, nil)
 	w.Read, w.Seen = true, a.entry(name)
@@ -150,22 +150,22 @@ func (a *attempt) unread(name string) step {
 	return w
 }
 
-// words are what a resolution may say of a step that an attempt must be able to go on with: its
-// result, or that nobody knows the one that the step's compensation needs.
-func words() []protocol.StepWrite {
+// verdicts are those of a resolution on a step that an attempt must be able to go on with: its
+// result, or that the one that the step's compensation needs is not known.
+func verdicts() []protocol.StepWrite {
 	return []protocol.StepWrite{
 		{Name: "charge", Result: []byte("said")}, {Name: "charge", Result: noise(100 << 10)},
 		{Name: "charge", Compensates: true, Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
 	}
 }
 
-// said interrupts the attempt in a step, and resolves it with a word about the step.
-func (c *cell) said(a *attempt, word protocol.StepWrite) {
+// resolvedStep interrupts the attempt in a step, and resolves it with a verdict on the step.
+func (c *cell) resolvedStep(a *attempt, verdict protocol.StepWrite) {
 	c.lands(a.begin("charge"))
 	c.now = c.now.Add(2 * lease)
 	c.lands(a.lapse())
 	r := a.resolve(protocol.Released)
-	r.ClearSteps, r.Ending.ExpiresAt, r.Steps = nil, time.Time{}, []protocol.StepWrite{word}
+	r.ClearSteps, r.Ending.ExpiresAt, r.Steps = nil, time.Time{}, []protocol.StepWrite{verdict}
 	c.lands(r)
 }
 

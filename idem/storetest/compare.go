@@ -90,7 +90,7 @@ func differences(want, got *protocol.Record) []string {
 		g := got.Steps[name]
 		plain("Begun of step "+name, s.Begun, g.Begun)
 		plain("Write of step "+name, s.Write, g.Write)
-		plain("Said of step "+name, s.Said, g.Said)
+		plain("FromResolution of step "+name, s.FromResolution, g.FromResolution)
 		plain("NotExecuted of step "+name, s.NotExecuted, g.NotExecuted)
 		at("BegunAt of step "+name, s.BegunAt, g.BegunAt)
 		plain("Omitted of step "+name, s.Omitted, g.Omitted)

@@ -174,24 +174,24 @@ var endFaults = []fault{
 				return w.Apply(rec, now)
 			}
 		}},
-	{"what a resolution says of a step is not marked", []string{"step/what a resolution has said is read once", "settle/resolution says anew what an attempt could not read"},
+	{"what a resolution records of a step is not marked", []string{"step/what a resolution has recorded is read once", "settle/resolution says anew what an attempt could not read"},
 		func(s *faulty) {
 			s.settle = func(w protocol.Settlement, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 				next, err := w.Apply(rec, now)
 				return changed(next, rec, err, func(r *protocol.Record) {
 					for name, step := range r.Steps {
-						step.Said = false
+						step.FromResolution = false
 						r.Steps[name] = step
 					}
 				}), err
 			}
 		}},
-	{"what was read can still be unread", []string{"step/what a resolution has said is read once"}, func(s *faulty) {
+	{"what was read can still be unread", []string{"step/what a resolution has recorded is read once"}, func(s *faulty) {
 		s.step = func(w protocol.StepWrite, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if w.Unread && rec != nil {
-				if step, ok := rec.Steps[w.Name]; ok && !step.Said {
+				if step, ok := rec.Steps[w.Name]; ok && !step.FromResolution {
 					rec = rec.Clone()
-					step.Said = true
+					step.FromResolution = true
 					rec.Steps[w.Name] = step
 				}
 			}

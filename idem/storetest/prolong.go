@@ -8,9 +8,9 @@ import (
 
 // prolongCases: what has ended is kept for longer, with its result, until it has expired.
 func prolongCases(h Harness) []check {
-	if _, ok := h.Store.(protocol.Questions); !ok {
+	if _, ok := h.Store.(protocol.AdminStore); !ok {
 		return []check{{"none", func(c *cell) {
-			c.Skip("the store is no protocol.Questions: that records are kept for longer is not tested")
+			c.Skip("the store is no protocol.AdminStore: that records are kept for longer is not tested")
 		}}}
 	}
 	const later = 100 * 24 * time.Hour
@@ -129,7 +129,7 @@ func prolongCases(h Harness) []check {
 			c.lands(w)
 			c.refused(lost)
 			c.lands(note(a.prolong(0)))
-			p, err := c.store.(protocol.Questions).AuditOf(c.ctx, a.id(), "")
+			p, err := c.store.(protocol.AdminStore).AuditOf(c.ctx, a.id(), "")
 			c.must(err)
 			c.sameAudit([]protocol.Audit{*w.Audit}, p)
 		}},

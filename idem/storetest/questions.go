@@ -143,7 +143,7 @@ func referenceCases(steps bool) []check {
 // newQuestionCases: a write to another state begins a question of its own, of which
 // nobody has been told.
 func newQuestionCases(h Harness) []check {
-	if _, ok := h.Store.(protocol.Questions); !ok || h.WithoutSteps {
+	if _, ok := h.Store.(protocol.AdminStore); !ok || h.WithoutSteps {
 		return nil
 	}
 	moves := []struct {
@@ -184,9 +184,9 @@ func newQuestionCases(h Harness) []check {
 
 // questionCases are about what is due, and about changes from outside.
 func questionCases(h Harness) []check {
-	if _, ok := h.Store.(protocol.Questions); !ok {
+	if _, ok := h.Store.(protocol.AdminStore); !ok {
 		return []check{{"none", func(c *cell) {
-			c.Skip("the store is no protocol.Questions: what sweeps and operators do with it is not tested")
+			c.Skip("the store is no protocol.AdminStore: what sweeps and operators do with it is not tested")
 		}}}
 	}
 	return []check{
@@ -293,7 +293,7 @@ func questionCases(h Harness) []check {
 			c.refused(f)
 		}},
 		{"changes from outside", func(c *cell) {
-			q := c.store.(protocol.Questions)
+			q := c.store.(protocol.AdminStore)
 			a := c.start(notRepeatable, watched)
 			from := c.now
 			var want []protocol.Audit
@@ -316,7 +316,7 @@ func questionCases(h Harness) []check {
 			c.lands(up)
 			r := a.resolve(protocol.Completed)
 			r.Audit = note(protocol.ChangeResolved, protocol.Completed)
-			r.Audit.Steps = map[string]protocol.StepWord{"charge": protocol.StepTookEffect, "ship": protocol.StepNotExecuted}
+			r.Audit.Steps = map[string]protocol.StepVerdict{"charge": protocol.StepTookEffect, "ship": protocol.StepNotExecuted}
 			want[len(want)-1].Steps = maps.Clone(r.Audit.Steps)
 			c.lands(r)
 			c.lands(r)
@@ -363,7 +363,7 @@ func questionCases(h Harness) []check {
 				var got []string
 				for shard := range protocol.Shards {
 					for page := ""; ; {
-						p, err := c.store.(protocol.Questions).Due(c.ctx, protocol.DueQuery{
+						p, err := c.store.(protocol.AdminStore).Due(c.ctx, protocol.DueQuery{
 							Shard: shard, Until: c.now.Add(4*time.Minute + time.Second), Page: page, Limit: limit,
 						})
 						c.must(err)

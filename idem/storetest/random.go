@@ -54,7 +54,7 @@ func (a *attempt) any(r *rand.Rand, steps bool) write {
 		return a.c.fresh(func(rec *protocol.Record) { rec.ID = a.id() }).acquire()
 	}
 	ws := append(ownWrites(steps), ownWrites(steps)[0])
-	_, questions := a.c.store.(protocol.Questions)
+	_, admin := a.c.store.(protocol.AdminStore)
 	switch n := r.IntN(len(ws) + 8); n {
 	case 0:
 		return a.extend(time.Duration(r.IntN(20)) * lease / 4)
@@ -74,7 +74,7 @@ func (a *attempt) any(r *rand.Rand, steps bool) write {
 		}
 		return a.next().acquire()
 	case len(ws) + 6:
-		if questions {
+		if admin {
 			return a.prolong(time.Duration(r.IntN(100)-50) * time.Hour)
 		}
 		return a.next().acquire()

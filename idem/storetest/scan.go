@@ -22,7 +22,7 @@ func scanCases(h Harness) []check {
 			for range 12 {
 				c.start()
 			}
-			if _, ok := c.store.(protocol.Questions); ok {
+			if _, ok := c.store.(protocol.AdminStore); ok {
 				a := c.start(watched)
 				c.lands(a.refer("pay_1"))
 				w := a.postpone(time.Hour)

@@ -137,14 +137,14 @@ func settleCases(steps bool) []check {
 				c.refused(b.begin("charge"))
 				c.lands(b.begin("book"))
 			}
-		}}, check{"resolution over another one says anew what a step did", func(c *cell) {
+		}}, check{"resolution over another one replaces its verdict on a step", func(c *cell) {
 			large := bytes.Repeat([]byte("charged "), 50_000)
-			words := []protocol.StepWrite{
+			verdicts := []protocol.StepWrite{
 				{Name: "charge", Result: []byte("ch_1")}, {Name: "charge", Result: large},
 				{Name: "charge", Failure: &protocol.Failure{Message: "declined"}}, {Name: "charge", Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
 			}
-			for _, first := range words {
-				for _, second := range append(words, protocol.StepWrite{}) {
+			for _, first := range verdicts {
+				for _, second := range append(verdicts, protocol.StepWrite{}) {
 					a := c.start()
 					c.lands(a.step("ship", []byte("s_1")))
 					c.lands(a.begin("charge"))
@@ -168,15 +168,15 @@ func settleCases(steps bool) []check {
 					equal(c, "recorded", second.Name != "", steps["charge"].Write == over.Write)
 					b := a.next()
 					c.lands(b.acquire())
-					equal(c, "Told", false, c.get(a.id()).Told("charge"))
+					equal(c, "StepResolved", false, c.get(a.id()).StepResolved("charge"))
 				}
 			}
 		}}, check{"resolution says anew what an attempt could not read", func(c *cell) {
-			for _, word := range words() {
+			for _, verdict := range verdicts() {
 				for _, clear := range []bool{false, true} {
 					a := c.start()
 					c.lands(a.step("ship", []byte("s_1")))
-					c.said(a, word)
+					c.resolvedStep(a, verdict)
 					b := a.next()
 					c.lands(b.acquire())
 					c.lands(b.unread("charge"))
@@ -191,9 +191,9 @@ func settleCases(steps bool) []check {
 					rec := c.get(a.id())
 					steps := rec.Steps
 					equal(c, "the attempt's own step", "s_1", c.stepResult(rec, "ship"))
-					equal(c, "said anew", !clear, c.stepResult(rec, "charge") == "ch_1")
-					equal(c, "Told", !clear, c.get(a.id()).Told("charge"))
-					equal(c, "Said", !clear, steps["charge"].Said)
+					equal(c, "replaced", !clear, c.stepResult(rec, "charge") == "ch_1")
+					equal(c, "StepResolved", !clear, c.get(a.id()).StepResolved("charge"))
+					equal(c, "FromResolution", !clear, steps["charge"].FromResolution)
 				}
 			}
 		}}, check{"resolution to completed leaves what would have to be undone", func(c *cell) {
@@ -207,11 +207,11 @@ func settleCases(steps bool) []check {
 			c.lands(r)
 			rec := c.get(a.id())
 			equal(c, "number of steps", 1, len(rec.Steps))
-			equal(c, "Owes", true, rec.Steps["book"].Owes())
+			equal(c, "NeedsCompensation", true, rec.Steps["book"].NeedsCompensation())
 			over := a.resolve(protocol.Completed)
 			over.Again, over.Steps = true, r.Steps
 			c.lands(over)
-			equal(c, "Owes", true, c.get(a.id()).Steps["book"].Owes())
+			equal(c, "NeedsCompensation", true, c.get(a.id()).Steps["book"].NeedsCompensation())
 			over = a.resolve(protocol.Failed)
 			over.Again = true
 			c.lands(over)

@@ -142,11 +142,11 @@ func stepCases(steps bool) []check {
 			c.lands(b.complete("done"))
 		}},
 		{"up to the room for steps, with what ends them", fillRoom},
-		{"what a resolution has said is read once", func(c *cell) {
-			for _, word := range words() {
+		{"what a resolution has recorded is read once", func(c *cell) {
+			for _, verdict := range verdicts() {
 				a := c.start()
-				c.said(a, word)
-				equal(c, "Said", true, c.get(a.id()).Steps["charge"].Said)
+				c.resolvedStep(a, verdict)
+				equal(c, "FromResolution", true, c.get(a.id()).Steps["charge"].FromResolution)
 				b := a.next()
 				c.lands(b.acquire())
 				c.refused(a.read("charge"))
@@ -157,7 +157,7 @@ func stepCases(steps bool) []check {
 				c.refused(b.begin("charge"))
 				c.lands(b.extend(2 * lease))
 				c.lands(read)
-				equal(c, "Said", false, c.get(a.id()).Steps["charge"].Said)
+				equal(c, "FromResolution", false, c.get(a.id()).Steps["charge"].FromResolution)
 				equal(c, "Done", true, c.get(a.id()).Steps["charge"].Done())
 				d := b.next()
 				c.lands(d.acquire())
@@ -167,10 +167,10 @@ func stepCases(steps bool) []check {
 			}
 		}},
 		{"what no attempt could read is a begin mark again", func(c *cell) {
-			for _, word := range words() {
+			for _, verdict := range verdicts() {
 				for _, parked := range []bool{false, true} {
 					a := c.start()
-					c.said(a, word)
+					c.resolvedStep(a, verdict)
 					began := c.get(a.id()).Steps["charge"].BegunAt
 					equal(c, "BegunAt", false, began.IsZero())
 					b := a.next()
@@ -188,8 +188,8 @@ func stepCases(steps bool) []check {
 					c.refused(late)
 					s := c.get(a.id()).Steps["charge"]
 					equal(c, "Begun", true, s.Begun)
-					equal(c, "Said", true, s.Said)
-					equal(c, "Compensates", word.Compensates, s.Compensates)
+					equal(c, "FromResolution", true, s.FromResolution)
+					equal(c, "Compensates", verdict.Compensates, s.Compensates)
 					equal(c, "Omitted", false, s.Omitted)
 					equal(c, "Failure", true, s.Failure == nil)
 					equal(c, "BegunAt", began.UnixMilli(), s.BegunAt.UnixMilli())
@@ -198,12 +198,12 @@ func stepCases(steps bool) []check {
 					c.refused(w)
 					c.refused(d.begin("charge"))
 					c.lands(d.step("charge", []byte("ch_1")))
-					equal(c, "Said", false, c.get(a.id()).Steps["charge"].Said)
+					equal(c, "FromResolution", false, c.get(a.id()).Steps["charge"].FromResolution)
 					c.lands(d.complete("done"))
 				}
 			}
 		}},
-		{"what is said of a step without a result that anything needs is not read", func(c *cell) {
+		{"a verdict without a result that anything needs is not read", func(c *cell) {
 			for _, done := range []protocol.StepWrite{
 				{Name: "charge", Failure: &protocol.Failure{Message: "declined"}}, {Name: "charge", Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
 				{Name: "charge", Compensates: true, Failure: &protocol.Failure{Message: "declined"}},
@@ -214,7 +214,7 @@ func stepCases(steps bool) []check {
 				r := a.resolve(protocol.Released)
 				r.ClearSteps, r.Ending.ExpiresAt, r.Steps = nil, time.Time{}, []protocol.StepWrite{done}
 				c.lands(r)
-				equal(c, "Said", false, c.get(a.id()).Steps["charge"].Said)
+				equal(c, "FromResolution", false, c.get(a.id()).Steps["charge"].FromResolution)
 				b := a.next()
 				c.lands(b.acquire())
 				c.refused(b.unread("charge"))

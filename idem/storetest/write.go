@@ -25,7 +25,7 @@ type (
 	finish   struct{ protocol.Finish }
 	settle   struct{ protocol.Settlement }
 	refer    struct{ protocol.ReferenceWrite }
-	// postpone, prolong and forget are writes of [protocol.Questions].
+	// postpone, prolong and forget are writes of [protocol.AdminStore].
 	postpone struct{ protocol.Postponement }
 	prolong  struct{ protocol.Prolongation }
 	forget   struct{ protocol.Erasure }
@@ -110,15 +110,15 @@ func (w refer) send(ctx context.Context, s protocol.Store, now time.Time) error 
 }
 
 func (w postpone) send(ctx context.Context, s protocol.Store, now time.Time) error {
-	return s.(protocol.Questions).Postpone(ctx, now, w.Postponement)
+	return s.(protocol.AdminStore).Postpone(ctx, now, w.Postponement)
 }
 
 func (w prolong) send(ctx context.Context, s protocol.Store, now time.Time) error {
-	return s.(protocol.Questions).Prolong(ctx, now, w.Prolongation)
+	return s.(protocol.AdminStore).Prolong(ctx, now, w.Prolongation)
 }
 
 func (w forget) send(ctx context.Context, s protocol.Store, now time.Time) error {
-	return s.(protocol.Questions).Forget(ctx, now, w.Erasure)
+	return s.(protocol.AdminStore).Forget(ctx, now, w.Erasure)
 }
 
 func (w acquire) String() string {

@@ -4,7 +4,7 @@
 // receive brings the message nearer to the dead-letter queue. [New] makes a hook that
 // hides the message until that attempt's lease is over. By then the attempt has ended or
 // may be taken over, so the message costs at most one more receive. A message whose operation
-// waits for an interrupted step's AbsentAfter is hidden until that has passed.
+// waits for an interrupted step's NotFoundFinalAfter is hidden until that has passed.
 //
 // A message that a limit refuses is hidden until the limit's window is over, and then for about two
 // seconds, and for twice as long with each further receive, up to 15 minutes. SQS counts every

@@ -73,7 +73,7 @@ func open(ctx context.Context, seal func(aws.Config) (dynamostore.Sealer, error)
 			return nil, err
 		}
 	}
-	store, err := dynamostore.NewQuestions(client, os.Getenv(schema.EnvTable), kind)
+	store, err := dynamostore.NewAdminStore(client, os.Getenv(schema.EnvTable), kind)
 	if err != nil {
 		return nil, err
 	}

@@ -91,13 +91,13 @@ func (c *serverClock) advance(ahead time.Duration) {
 
 // followed is a store whose records the clock follows.
 type followed struct {
-	*dynamostore.Questions
+	*dynamostore.AdminStore
 	clock *serverClock
 }
 
 // Get implements [reconcile.Store].
 func (f followed) Get(ctx context.Context, id string) (*idem.Record, error) {
-	rec, err := f.Questions.Get(ctx, id)
+	rec, err := f.AdminStore.Get(ctx, id)
 	if rec != nil {
 		f.clock.follow(rec.UpdatedAt)
 	}

@@ -29,8 +29,8 @@ type change struct {
 	Tool    string          `json:"tool,omitempty"`
 	Ref     string          `json:"ref,omitempty"`
 	What    string          `json:"what,omitempty"`
-	// Steps are what was said of steps, by name.
-	Steps map[string]protocol.StepWord `json:"steps,omitempty"`
+	// Steps are the verdicts on steps, by name.
+	Steps map[string]protocol.StepVerdict `json:"steps,omitempty"`
 	// Until is until when an extension keeps the record.
 	Until       time.Time `json:"until,omitzero"`
 	Unconfirmed bool      `json:"unconfirmed,omitempty"`

@@ -90,7 +90,7 @@ func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 	} else if len(g.KMSContext) > 0 {
 		return nil, misuse("--kms-context is of a KMS key: name it with --kms-key")
 	}
-	store, err := dynamostore.NewQuestions(client, g.Table, o)
+	store, err := dynamostore.NewAdminStore(client, g.Table, o)
 	if err != nil {
 		return nil, err
 	}

@@ -17,17 +17,17 @@ import (
 func Through[T any](v T, out *T) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			body, err = nil, protocol.Panicked(fmt.Sprintf("idem: encoding %T", v), r)
+			body, err = nil, protocol.RedactPanic(fmt.Sprintf("idem: encoding %T", v), r)
 		}
 	}()
 	if body, err = json.Marshal(&v); err != nil {
-		return nil, protocol.Unquoted(fmt.Sprintf("idem: encoding %T", v), err)
+		return nil, protocol.Redact(fmt.Sprintf("idem: encoding %T", v), err)
 	}
 	if err = held(v, body); err != nil {
 		return nil, err
 	}
 	if err = json.Unmarshal(body, out); err != nil {
-		return body, protocol.Unquoted(fmt.Sprintf("idem: decoding %T again", v), err)
+		return body, protocol.Redact(fmt.Sprintf("idem: decoding %T again", v), err)
 	}
 	return body, nil
 }
@@ -46,14 +46,14 @@ func held[T any](v T, body []byte) error {
 func Decode[T any](what string, body []byte, out *T) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = protocol.Panicked(fmt.Sprintf("idem: decoding %T", *out), r)
+			err = protocol.RedactPanic(fmt.Sprintf("idem: decoding %T", *out), r)
 		}
 		if err != nil {
 			*out, err = *new(T), fmt.Errorf("%w: %w", protocol.ErrRecordUnreadable, err)
 		}
 	}()
 	if err = json.Unmarshal(body, out); err != nil {
-		return protocol.Unquoted(fmt.Sprintf("%s does not fit %T", what, *out), err)
+		return protocol.Redact(fmt.Sprintf("%s does not fit %T", what, *out), err)
 	}
 	return nil
 }

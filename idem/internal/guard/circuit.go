@@ -27,7 +27,7 @@ const (
 
 // circuit keeps claims and reads from a store that is down. It opens when some calls in a row have
 // found the store down. Then one claim or read a second is sent, and the first answer to any call
-// closes it. Writes of what has run always pass, and so do reads marked by [protocol.Insist].
+// closes it. Writes of what has run always pass, and so do reads marked by [protocol.WithoutRetryQuota].
 //
 // It is our own because of the clock: a pause is over when either clock says so. Libraries go by
 // the one that time.Time compares. A closed circuit costs one atomic load.
@@ -125,7 +125,7 @@ func (c *circuit) Acquire(ctx context.Context, now time.Time, w protocol.Claim) 
 }
 
 func (c *circuit) Get(ctx context.Context, id string) (*protocol.Record, error) {
-	if !protocol.Insists(ctx) {
+	if !protocol.IgnoresRetryQuota(ctx) {
 		if err := c.pass("Get"); err != nil {
 			return nil, err
 		}

@@ -139,7 +139,7 @@ func ConflictUnseen(err error) bool {
 // Reread reads a conflicting record that the answer did not show. A record
 // that the attempt still holds gets the write once more.
 func (p *Pending) Reread(ctx context.Context, now time.Time, f protocol.Finish) error {
-	rec, gErr := p.Store.Get(protocol.Insist(ctx), f.ID)
+	rec, gErr := p.Store.Get(protocol.WithoutRetryQuota(ctx), f.ID)
 	switch {
 	case gErr != nil && protocol.Answers(gErr):
 		return gErr

@@ -79,7 +79,7 @@ func (p *Pending) Acquire(ctx context.Context, now time.Time, c protocol.Claim) 
 }
 
 func (p *Pending) Get(ctx context.Context, id string) (*protocol.Record, error) {
-	if !protocol.Insists(ctx) {
+	if !protocol.IgnoresRetryQuota(ctx) {
 		p.flush(ctx)
 	}
 	return p.Store.Get(ctx, id)

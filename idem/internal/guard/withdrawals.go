@@ -116,7 +116,7 @@ func (s *withdrawals) withdraw(ctx context.Context, now time.Time, w protocol.Wi
 		if _, refused := errors.AsType[*protocol.ConflictError](err); !refused {
 			return nil, err
 		}
-		if gErr := l.Again(protocol.Insist(ctx), err); gErr != nil {
+		if gErr := l.Again(protocol.WithoutRetryQuota(ctx), err); gErr != nil {
 			return nil, gErr
 		}
 		w.Claim, w.Uncertain = protocol.Claim{Record: first}, uncertain

@@ -17,11 +17,11 @@ func (s *stack) startConsole() error {
 	if err != nil {
 		return err
 	}
-	questions, err := dynamostore.NewQuestions(client, recordsTable, nil)
+	store, err := dynamostore.NewAdminStore(client, recordsTable, nil)
 	if err != nil {
 		return err
 	}
-	r, err := reconcile.New(questions, nil)
+	r, err := reconcile.New(store, nil)
 	if err != nil {
 		return err
 	}

@@ -148,7 +148,7 @@ var dynamoRows = []mutant{
 	},
 	{
 		id:    "decisive-reads-are-rationed",
-		from:  `if !c.sparing || protocol.Insists(c.ctx) {`,
+		from:  `if !c.sparing || protocol.IgnoresRetryQuota(c.ctx) {`,
 		to:    `if !c.sparing {`,
 		wrong: "what became of a commit is not read, because other calls have used up the retries",
 	},

@@ -164,8 +164,8 @@ var endRows = []mutant{
 	},
 	{
 		id:    "open-step-is-released",
-		from:  `return j.parks || open != nil && open.AskAgain.IsZero()`,
-		to:    `return j.parks || open != nil && open.AskAgain.IsZero() && open.Err != nil`,
+		from:  `return j.parks || open != nil && open.RetryAt.IsZero()`,
+		to:    `return j.parks || open != nil && open.RetryAt.IsZero() && open.Err != nil`,
 		wrong: "an attempt with an open step that no code can ask about is released, and no person is asked",
 	},
 	{
@@ -176,14 +176,14 @@ var endRows = []mutant{
 	},
 	{
 		id:    "resolved-step-is-not-read",
-		from:  `if known.Said { if err = s.goesBy(); err != nil {`,
-		to:    `if false { if err = s.goesBy(); err != nil {`,
+		from:  `if known.FromResolution { if err = s.useResolution(); err != nil {`,
+		to:    `if false { if err = s.useResolution(); err != nil {`,
 		wrong: "a resolution changes the result of a step that an attempt has used already",
 	},
 	{
 		id:    "absence-without-margin",
-		from:  `proof := known.BegunAt.Add(s.opts.absentAfter + s.a.engine().opts.Margin)`,
-		to:    `proof := known.BegunAt.Add(s.opts.absentAfter)`,
+		from:  `proof := known.BegunAt.Add(s.opts.notFoundFinalAfter + s.a.engine().opts.Margin)`,
+		to:    `proof := known.BegunAt.Add(s.opts.notFoundFinalAfter)`,
 		wrong: "a step runs again while its first request may still be on its way, if clocks differ",
 	},
 	{

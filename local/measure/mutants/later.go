@@ -58,8 +58,8 @@ var laterRows = []mutant{
 	},
 	{
 		id: "work-waits-an-hour", in: "idem",
-		from:  `return now.Add(cmp.Or(l.For, protocol.DefaultLater))`,
-		to:    `return now.Add(cmp.Or(protocol.DefaultLater, l.For))`,
+		from:  `return now.Add(cmp.Or(l.StartWithin, protocol.DefaultStartWithin))`,
+		to:    `return now.Add(cmp.Or(protocol.DefaultStartWithin, l.StartWithin))`,
 		wrong: "a sweep ends work that may wait for a day after an hour",
 	},
 	{

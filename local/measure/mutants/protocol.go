@@ -160,7 +160,7 @@ var protocolRows = []mutant{
 	},
 	{
 		id:    "resolution-over-a-step-of-an-attempt",
-		from:  `(rec.Steps[step].Begun || s.Again && rec.Told(step))`,
+		from:  `(rec.Steps[step].Begun || s.Again && rec.StepResolved(step))`,
 		to:    `(rec.Steps[step].Begun || s.Again)`,
 		wrong: "a second resolution replaces the result of a step that an attempt has recorded",
 	},

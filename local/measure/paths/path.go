@@ -47,7 +47,6 @@ var (
 	watched       = idem.Operation{Name: "path", Repeat: idem.Repeatable, Watch: idem.WatchAlways}
 	observed      = idem.Operation{Name: "path", Shadow: true}
 	atomic        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Mode: idem.Atomic}
-	unseen        = idem.Operation{Name: "path", Repeat: idem.Repeatable, Mode: idem.Atomic, ReplayRunsHandler: true}
 	errBroken     = errors.New("the connection broke")
 )
 
@@ -92,9 +91,7 @@ func All() []Path {
 		{Name: "resolved, without transactions", Calls: map[string]int{get: 1, update: 1, put: 2}, Before: fails(notRepeatable, errBroken), Play: resolve, WithoutTransactions: true},
 		{Name: "business write, two calls", Calls: map[string]int{put: 1, transact: 1}, Play: commits(repeatable)},
 		{Name: "business write, atomic", Calls: map[string]int{get: 1, transact: 1}, Play: commits(atomic)},
-		{Name: "business write, atomic, no look", Calls: map[string]int{transact: 1}, Play: commits(unseen)},
 		{Name: "atomic, replay", Calls: map[string]int{get: 1}, Before: commits(atomic), Play: replayed(atomic)},
-		{Name: "atomic, replay, no look", Calls: map[string]int{transact: 1}, Before: commits(unseen), Play: answers(unseen, business, true)},
 		{Name: "atomic, failed, recorded", Calls: map[string]int{get: 1, put: 1}, Play: fails(atomic, idem.Permanent(errBroken))},
 		{Name: "atomic, failed, nothing written", Calls: map[string]int{get: 1}, Play: fails(atomic, errBroken)},
 		{Name: "first execution, 390 KB", Calls: map[string]int{put: 3, update: 1}, Play: run(repeatable, 390<<10)},

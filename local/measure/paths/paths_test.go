@@ -22,7 +22,7 @@ func TestCallsAndUnitsPerPath(t *testing.T) {
 	got := measured{Paths: map[string]units{}}
 	for i, p := range paths.All() {
 		t.Run(p.Name, func(t *testing.T) {
-			store, err := dynamostore.NewQuestions(dynamodb.New(client.Options(), meter.Count), table,
+			store, err := dynamostore.NewAdminStore(dynamodb.New(client.Options(), meter.Count), table,
 				&dynamostore.Options{WithoutTransactions: p.WithoutTransactions})
 			require.NoError(t, err)
 			stage, err := paths.NewStage(store, table, fmt.Sprint("value", i))

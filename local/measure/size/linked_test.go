@@ -29,7 +29,7 @@ func TestAHandlerCarriesNothingOfOperatorsOrTransactions(t *testing.T) {
 	handler := symbolsOf(t, "./wrapped")
 	for program, names := range map[string][]string{
 		"../../../lambda/functions/sweeper": {
-			"idem/dynamostore.(*Questions).", "idem/dynamostore.encodeAudit", "idem/reconcile.",
+			"idem/dynamostore.(*AdminStore).", "idem/dynamostore.encodeAudit", "idem/reconcile.",
 		},
 		"../../../lambda/functions/orders": {
 			"idem/dynamostore.(*Tx).", "idem/dynamostore.(*txWrite).", "idem/dynamostore.outboxItem", "service/dynamodb.(*Client).TransactWriteItems",

@@ -25,8 +25,8 @@ import (
 // desk is where a request is accepted, handed over and worked off.
 type desk struct {
 	*setup
-	input string
-	hand  later.Hand
+	input   string
+	enqueue later.EnqueueFunc
 	// over hands what is committed over to the queue.
 	over func(context.Context, *process, *queue) error
 }
@@ -59,7 +59,7 @@ func playAccepted(t *testing.T, d *desk, repeat idem.Repeat, faults ...fault) (o
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		p.deliver(f, cancel)
-		got, err := later.Accept[string](ctx, p.engine, key, d.input, d.hand)
+		got, err := later.Accept[string](ctx, p.engine, key, d.input, d.enqueue)
 		if err == nil && got.Outcome.StatusID != "" && !p.isDead() {
 			told[got.Outcome.StatusID] = true
 		}
@@ -97,7 +97,7 @@ func playAccepted(t *testing.T, d *desk, repeat idem.Repeat, faults ...fault) (o
 			require.NoError(t, err)
 		}
 		if rec != nil && rec.Accepted() && rec.State != idem.Unknown {
-			got, err := later.Accept[string](t.Context(), observer, key, d.input, d.hand)
+			got, err := later.Accept[string](t.Context(), observer, key, d.input, d.enqueue)
 			require.NoError(t, err)
 			require.True(t, len(told) == 0 || told[got.Outcome.StatusID], "the same request has the same answer")
 		}
@@ -128,7 +128,7 @@ func playAccepted(t *testing.T, d *desk, repeat idem.Repeat, faults ...fault) (o
 	switch out.state {
 	case idem.Completed:
 		require.Positive(t, out.runs)
-		got, err := later.Accept[string](t.Context(), observer, key, d.input, d.hand)
+		got, err := later.Accept[string](t.Context(), observer, key, d.input, d.enqueue)
 		require.NoError(t, err)
 		require.Equal(t, "print", got.Value)
 	default:
@@ -148,7 +148,7 @@ func acceptedInMemory() *desk {
 		setup: &setup{
 			order: "june", store: func(*process) idem.Store { return m }, rows: m.stored, pass: func() { time.Sleep(time.Minute) },
 		},
-		input: "june", hand: func(ctx context.Context, id string) error { return putInMemory(ctx, id) },
+		input: "june", enqueue: func(ctx context.Context, id string) error { return putInMemory(ctx, id) },
 		over: func(ctx context.Context, p *process, q *queue) error {
 			rows, err := m.stored(ctx)
 			for _, id := range rows {
@@ -245,7 +245,7 @@ func (g *database) desk(t *testing.T, input string) *desk {
 	}
 	s.rows = func(ctx context.Context) ([]string, error) { _, rows := of(ctx); return rows, nil }
 	return &desk{setup: s, input: input,
-		hand: func(ctx context.Context, id string) error {
+		enqueue: func(ctx context.Context, id string) error {
 			dynamostore.TxOf(ctx).Publish("work", outbox.Message{Destination: "work", Body: []byte(id)})
 			return nil
 		},

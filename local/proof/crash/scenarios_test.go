@@ -43,7 +43,7 @@ var scenarios = []scenario{
 		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
 	}},
 	{name: "order that asks the bank", end: idem.Completed, asks: true, handler: func(w *business, ctx context.Context) (string, error) {
-		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Interrupted: w.asked, AbsentAfter: idem.AbsentAtOnce})
+		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Interrupted: w.asked, NotFoundFinalAfter: idem.Immediately})
 	}},
 	{name: "order whose result is added later", end: idem.Completed, scant: true, handler: func(w *business, ctx context.Context) (string, error) {
 		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})

@@ -32,7 +32,7 @@ func TestASweepReadsWhatIsDueAndNothingElse(t *testing.T) {
 	}
 	ctx, table := t.Context(), rig.Table(t)
 	var meter paths.Meter
-	store, err := dynamostore.NewQuestions(dynamodb.New(dynamotest.Client(t).Options(), meter.Count), table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
+	store, err := dynamostore.NewAdminStore(dynamodb.New(dynamotest.Client(t).Options(), meter.Count), table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(t, err)
 
 	now := time.Now().UTC().Truncate(time.Millisecond)
@@ -88,7 +88,7 @@ func TestASweepReadsWhatIsDueAndNothingElse(t *testing.T) {
 }
 
 // fill adds records that have ended.
-func fill(t *testing.T, store *dynamostore.Questions, table string, records int) {
+func fill(t *testing.T, store *dynamostore.AdminStore, table string, records int) {
 	t.Helper()
 	db, ctx := dynamotest.Client(t), t.Context()
 	now := time.Now().UTC().Truncate(time.Millisecond)

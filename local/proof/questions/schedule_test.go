@@ -178,7 +178,7 @@ func (s *schedule) call(p *process, f fate, running chan<- struct{}) {
 const none = fates
 
 func (s *schedule) reconciler(w *wire) *reconcile.Reconciler {
-	q, err := dynamostore.NewQuestions(w.client, s.table, s.options())
+	q, err := dynamostore.NewAdminStore(w.client, s.table, s.options())
 	require.NoError(s.t, err)
 	r, err := reconcile.New(q, &reconcile.Options{Now: s.clock.Now})
 	require.NoError(s.t, err)
@@ -230,7 +230,7 @@ func (s *schedule) sweeper(r *reconcile.Reconciler, sure bool) *reconcile.Sweepe
 // absent says that no step had an effect of which somebody must say what became.
 func absent(rec *idem.Record) (steps map[string]reconcile.Answer) {
 	for name, step := range rec.Steps {
-		if step.Begun || rec.Told(name) {
+		if step.Begun || rec.StepResolved(name) {
 			steps = map[string]reconcile.Answer{name: reconcile.NotExecuted()} // there is one
 		}
 	}

@@ -107,11 +107,11 @@ func listen(engine *idem.Engine, fulfil func(context.Context, Order) error) {
 }
 
 func reconciler(client *dynamodb.Client, table string) (*reconcile.Reconciler, error) {
-	questions, err := dynamostore.NewQuestions(client, table, nil)
+	store, err := dynamostore.NewAdminStore(client, table, nil)
 	if err != nil {
 		return nil, err
 	}
-	return reconcile.New(questions, nil)
+	return reconcile.New(store, nil)
 }
 
 func TestReconcilerNeedsATable(t *testing.T) {
@@ -265,7 +265,7 @@ func book(ctx context.Context, trip Trip) (Booking, error) {
 		return Booking{}, idem.PermanentStep(err)
 	}
 	paid, err := idem.Step(ctx, "payment", trip.pay, &idem.StepConfig[string]{
-		Semantics: idem.AtMostOnce, Interrupted: trip.findPayment, AbsentAfter: time.Hour,
+		Semantics: idem.AtMostOnce, Interrupted: trip.findPayment, NotFoundFinalAfter: time.Hour,
 	})
 	return Booking{Seat: seat, Payment: paid}, idem.PermanentStep(err)
 }

@@ -40,7 +40,7 @@ var (
 type scene struct {
 	t     *testing.T
 	table string
-	store *dynamostore.Questions
+	store *dynamostore.AdminStore
 	now   func() time.Time
 	env   []string // what a reader knows besides
 	queue queuetest.Queue
@@ -53,7 +53,7 @@ func newScene(t *testing.T, ago time.Duration) *scene {
 	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: client}, s.table))
 	rig.DeleteTable(t, s.table)
 	var err error
-	s.store, err = dynamostore.NewQuestions(client, s.table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
+	s.store, err = dynamostore.NewAdminStore(client, s.table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(t, err)
 	return s
 }

@@ -42,11 +42,11 @@ type Statement struct {
 
 // Later says how statements are accepted.
 func Later() idemhttp.LaterRoutes {
-	return idemhttp.LaterRoutes{Route: {Status: Status, Hand: hand, Failed: failed}}
+	return idemhttp.LaterRoutes{Route: {Status: Status, Enqueue: enqueue, Failed: failed}}
 }
 
-// hand adds the message that brings the worker. It commits together with the acceptance.
-func hand(ctx context.Context, id string) error {
+// enqueue adds the message that brings the worker. It commits together with the acceptance.
+func enqueue(ctx context.Context, id string) error {
 	dynamostore.TxOf(ctx).Publish("work", outbox.Message{Destination: Destination, Type: "statement.accepted", Body: []byte(id)})
 	return nil
 }

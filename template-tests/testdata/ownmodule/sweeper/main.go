@@ -83,7 +83,7 @@ func open(ctx context.Context) (*reconcile.Sweeper, error) {
 		return nil, err
 	}
 	kind := &dynamostore.Options{WithoutTransactions: os.Getenv(schema.EnvWithoutTransactions) == "true"}
-	store, err := dynamostore.NewQuestions(client, os.Getenv(schema.EnvTable), kind)
+	store, err := dynamostore.NewAdminStore(client, os.Getenv(schema.EnvTable), kind)
 	if err != nil {
 		return nil, err
 	}

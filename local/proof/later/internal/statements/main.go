@@ -55,12 +55,12 @@ func main() {
 	routes, later := idemhttp.Routes{}, idemhttp.LaterRoutes{}
 	for name, op := range operations {
 		route := "POST /" + name
-		l := idemhttp.Later{Status: "/" + name + "/{id}", Hand: func(ctx context.Context, id string) error {
+		l := idemhttp.Later{Status: "/" + name + "/{id}", Enqueue: func(ctx context.Context, id string) error {
 			dynamostore.TxOf(ctx).Publish("work", outbox.Message{Destination: name, Body: []byte(id)})
 			return nil
 		}}
 		if name == "audits" {
-			l.For = auditWithin
+			l.StartWithin = auditWithin
 		}
 		routes[route], later[route] = op, l
 	}

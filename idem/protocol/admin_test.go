@@ -107,7 +107,7 @@ func TestQuestionTable(t *testing.T) {
 // Tools show the words of one vocabulary, also one that they do not know.
 func TestEachWordAboutAStepHasItsText(t *testing.T) {
 	texts := map[string]bool{}
-	for _, w := range []protocol.StepWord{
+	for _, w := range []protocol.StepVerdict{
 		protocol.StepTookEffect, protocol.StepWithoutResult, protocol.StepFailed, protocol.StepNotExecuted, protocol.StepUndone, "postponed",
 	} {
 		require.Equal(t, w == "postponed", strings.Contains(w.Text(), "is said to be"), w)

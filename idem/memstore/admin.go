@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Due lists what is due; see [protocol.Questions].
+// Due lists what is due; see [protocol.AdminStore].
 func (s *Store) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
 	if err := alive(ctx, "Due"); err != nil {
 		return protocol.DuePage{}, err
@@ -49,29 +49,29 @@ func (s *Store) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage,
 	return p, nil
 }
 
-// Postpone writes when a record is due next; see [protocol.Questions].
+// Postpone writes when a record is due next; see [protocol.AdminStore].
 func (s *Store) Postpone(ctx context.Context, now time.Time, p protocol.Postponement) error {
 	return s.write(ctx, "Postpone", p.ID, now, p.Apply, with{audit: p.Audit})
 }
 
-// Prolong keeps a record that has ended for longer; see [protocol.Questions].
+// Prolong keeps a record that has ended for longer; see [protocol.AdminStore].
 func (s *Store) Prolong(ctx context.Context, now time.Time, p protocol.Prolongation) error {
 	return s.write(ctx, "Prolong", p.ID, now, p.Apply, with{audit: p.Audit})
 }
 
-// Forget removes a record; see [protocol.Questions].
+// Forget removes a record; see [protocol.AdminStore].
 func (s *Store) Forget(ctx context.Context, now time.Time, e protocol.Erasure) error {
 	return s.write(ctx, "Forget", e.ID, now, e.Apply, with{audit: e.Audit})
 }
 
 // AuditOf lists the changes of a record from outside its attempts, all on one page; see
-// [protocol.Questions].
+// [protocol.AdminStore].
 func (s *Store) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage, error) {
 	return s.audit(ctx, func(a *protocol.Audit) bool { return a.ID == id })
 }
 
 // AuditBetween lists the changes of all records in a time, all on one page; see
-// [protocol.Questions].
+// [protocol.AdminStore].
 func (s *Store) AuditBetween(ctx context.Context, n int, from, to time.Time, page string) (protocol.AuditPage, error) {
 	return s.audit(ctx, func(a *protocol.Audit) bool {
 		return shard(a.ID) == n && !a.At.Before(from) && a.At.Before(to)

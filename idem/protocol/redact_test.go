@@ -15,7 +15,7 @@ type secretive struct{ error }
 
 func (s secretive) MarshalJSON() ([]byte, error) { return nil, s.error }
 
-func TestAnUnquotedErrorSaysWhatIsWrongWithoutWhatWasSent(t *testing.T) {
+func TestARedactedErrorSaysWhatIsWrongWithoutWhatWasSent(t *testing.T) {
 	type order struct {
 		Card int32
 		Born time.Time
@@ -37,9 +37,9 @@ func TestAnUnquotedErrorSaysWhatIsWrongWithoutWhatWasSent(t *testing.T) {
 		"no number":                           {encoding(math.NaN()), "an error of type *json.UnsupportedValueError"},
 		"a panic's text":                      {"secret", "a value of type string"},
 		"an error that cannot say what it is": {secretive{}, "an error of type protocol.secretive"},
-		"twice":                               {Unquoted("reading", secret), "reading: an error of type *errors.errorString"},
+		"twice":                               {Redact("reading", secret), "reading: an error of type *errors.errorString"},
 	} {
-		err := Unquoted("doing it", c.cause)
+		err := Redact("doing it", c.cause)
 		require.EqualError(t, err, "doing it: "+c.want, name)
 		if cause, ok := c.cause.(error); ok {
 			require.ErrorIs(t, err, cause, name)
@@ -49,7 +49,7 @@ func TestAnUnquotedErrorSaysWhatIsWrongWithoutWhatWasSent(t *testing.T) {
 
 func TestAnErrorOfAPanicNamesItsLine(t *testing.T) {
 	at := func(f func()) (err error) {
-		defer func() { err = Panicked("the key function", recover()) }()
+		defer func() { err = RedactPanic("the key function", recover()) }()
 		f()
 		return nil
 	}
@@ -64,9 +64,9 @@ func TestAnErrorOfAPanicNamesItsLine(t *testing.T) {
 		"a value of type int":                                              func() { _, _ = json.Marshal(explosive{}) },
 		"assignment to entry in nil map":                                   func() { missing["secret"] = 1 },
 	} {
-		require.Regexp(t, `^the key function panicked at unquoted_test\.go:\d+: \Q`+want+`\E$`, at(f).Error())
+		require.Regexp(t, `^the key function panicked at redact_test\.go:\d+: \Q`+want+`\E$`, at(f).Error())
 	}
-	require.Equal(t, "the key function panicked: a value of type string", Panicked("the key function", "secret").Error(), "outside of a panic there is no line")
+	require.Equal(t, "the key function panicked: a value of type string", RedactPanic("the key function", "secret").Error(), "outside of a panic there is no line")
 }
 
 type order struct{ card int }

@@ -14,40 +14,40 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// QuestionsClient is what a [Questions] uses of a *dynamodb.Client.
-type QuestionsClient interface {
+// AdminClient is what an [AdminStore] uses of a *dynamodb.Client.
+type AdminClient interface {
 	OutboxClient
 	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
 }
 
-// Questions is a [Store] that also finds what is due and keeps an audit, for sweeps and for
+// AdminStore is a [Store] that also finds what is due and keeps an audit, for sweeps and for
 // operators. It is a type of its own so that a function that never asks does not carry the
-// code, nor needs the permissions: dynamodb:Query on the index, and for [Questions.AuditOf] and
-// [Questions.Forget] also dynamodb:Query and DeleteItem on the table. It is safe for concurrent
+// code, nor needs the permissions: dynamodb:Query on the index, and for [AdminStore.AuditOf] and
+// [AdminStore.Forget] also dynamodb:Query and DeleteItem on the table. It is safe for concurrent
 // use.
-type Questions struct {
+type AdminStore struct {
 	*Store
-	client QuestionsClient
+	client AdminClient
 }
 
 var (
-	_ protocol.Store     = (*Questions)(nil)
-	_ protocol.Questions = (*Questions)(nil)
+	_ protocol.Store      = (*AdminStore)(nil)
+	_ protocol.AdminStore = (*AdminStore)(nil)
 )
 
-// NewQuestions returns the questions of a store's table. It makes no call. Mistakes are
+// NewAdminStore returns the admin store of a table. It makes no call. Mistakes are
 // an [*idem.ConfigError].
-func NewQuestions(client QuestionsClient, table string, o *Options) (*Questions, error) {
+func NewAdminStore(client AdminClient, table string, o *Options) (*AdminStore, error) {
 	s, err := New(client, table, o)
 	if err != nil {
 		return nil, err
 	}
-	return &Questions{Store: s, client: client}, nil
+	return &AdminStore{Store: s, client: client}, nil
 }
 
-// Due implements [protocol.Questions]: one Query on the index, which reads what is due
+// Due implements [protocol.AdminStore]: one Query on the index, which reads what is due
 // and nothing else.
-func (q *Questions) Due(ctx context.Context, d protocol.DueQuery) (protocol.DuePage, error) {
+func (s *AdminStore) Due(ctx context.Context, d protocol.DueQuery) (protocol.DuePage, error) {
 	if d.Shard < 0 || d.Shard >= schema.ShardCount {
 		return protocol.DuePage{}, fmt.Errorf("dynamostore: Due: there is no shard %d", d.Shard)
 	}
@@ -56,9 +56,9 @@ func (q *Questions) Due(ctx context.Context, d protocol.DueQuery) (protocol.DueP
 	if err != nil {
 		return protocol.DuePage{}, err
 	}
-	k := q.retry.begin(ctx, "Due")
+	k := s.retry.begin(ctx, "Due")
 	defer k.end()
-	out, err := q.query(k, name, 0, millis(d.Until), from, d.Limit)
+	out, err := s.query(k, name, 0, millis(d.Until), from, d.Limit)
 	if err != nil {
 		return protocol.DuePage{}, err
 	}
@@ -71,13 +71,13 @@ func (q *Questions) Due(ctx context.Context, d protocol.DueQuery) (protocol.DueP
 }
 
 // query reads one page of a shard of the index.
-func (q *Questions) query(k *call, shard string, since, until int64, from item, limit int) (out *dynamodb.QueryOutput, err error) {
+func (s *AdminStore) query(k *call, shard string, since, until int64, from item, limit int) (out *dynamodb.QueryOutput, err error) {
 	vals := newValues(1, 2)
 	vals.str(":open_shard", shard)
 	vals.num(":since", since)
 	vals.num(":until", until)
 	in := &dynamodb.QueryInput{
-		TableName: q.table, IndexName: aws.String(schema.OpenIndex),
+		TableName: s.table, IndexName: aws.String(schema.OpenIndex),
 		KeyConditionExpression:    aws.String("open_shard=:open_shard AND open_due BETWEEN :since AND :until"),
 		ExpressionAttributeValues: vals.item, ExclusiveStartKey: from,
 	}
@@ -85,7 +85,7 @@ func (q *Questions) query(k *call, shard string, since, until int64, from item, 
 		in.Limit = aws.Int32(int32(min(limit, maxPage)))
 	}
 	err = k.do(false, k.attempt, func(ctx context.Context) (err error) {
-		out, err = q.client.Query(ctx, in, q.optFns...)
+		out, err = s.client.Query(ctx, in, s.optFns...)
 		return err
 	})
 	return out, err
@@ -95,18 +95,18 @@ func (q *Questions) query(k *call, shard string, since, until int64, from item, 
 const maxPage = 10_000
 
 // Settle is [Store.Settle], and writes the audit entry.
-func (q *Questions) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
-	k := q.retry.begin(ctx, "Settle")
+func (s *AdminStore) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
+	k := s.retry.begin(ctx, "Settle")
 	defer k.end()
-	return q.audited(k, w.Audit, func(tx companion) error { return q.settle(k, now, w, tx) })
+	return s.audited(k, w.Audit, func(tx companion) error { return s.settle(k, now, w, tx) })
 }
 
-// Postpone implements [protocol.Questions]: one UpdateItem, or a transaction with the
+// Postpone implements [protocol.AdminStore]: one UpdateItem, or a transaction with the
 // audit entry.
-func (q *Questions) Postpone(ctx context.Context, now time.Time, p protocol.Postponement) error {
-	k := q.retry.begin(ctx, "Postpone")
+func (s *AdminStore) Postpone(ctx context.Context, now time.Time, p protocol.Postponement) error {
+	k := s.retry.begin(ctx, "Postpone")
 	defer k.end()
-	return q.audited(k, p.Audit, func(tx companion) error {
+	return s.audited(k, p.Audit, func(tx companion) error {
 		u := newUpdate(postponeSet, 3, 3)
 		u.num(":due", millis(p.Due))
 		u.str(":id", p.Sweep)
@@ -118,7 +118,7 @@ func (q *Questions) Postpone(ctx context.Context, now time.Time, p protocol.Post
 			cond = ifSeen + ifSwept
 			u.str(":sweep", p.SeenSweep)
 		}
-		old, err := q.updateWith(k, tx, p.ID, p.Sweep, u, cond)
+		old, err := s.updateWith(k, tx, p.ID, p.Sweep, u, cond)
 		if err == errRefused && text(old, schema.Sweep) == p.Sweep {
 			return nil
 		}
@@ -126,13 +126,13 @@ func (q *Questions) Postpone(ctx context.Context, now time.Time, p protocol.Post
 	})
 }
 
-// Forget implements [protocol.Questions]: one GetItem, a DeleteItem for the record, in a
+// Forget implements [protocol.AdminStore]: one GetItem, a DeleteItem for the record, in a
 // transaction if there is an audit entry, and then one for each part of a large result.
 // Parts that an error leaves expire a day after the record's retention.
-func (q *Questions) Forget(ctx context.Context, now time.Time, e protocol.Erasure) error {
-	k := q.retry.begin(ctx, "Forget")
+func (s *AdminStore) Forget(ctx context.Context, now time.Time, e protocol.Erasure) error {
+	k := s.retry.begin(ctx, "Forget")
 	defer k.end()
-	it, err := q.get(k, key(e.ID))
+	it, err := s.get(k, key(e.ID))
 	if it == nil || err != nil {
 		return err
 	}
@@ -144,8 +144,8 @@ func (q *Questions) Forget(ctx context.Context, now time.Time, e protocol.Erasur
 		return err
 	}
 	var old item
-	err = q.audited(k, e.Audit, func(tx companion) (err error) {
-		old, err = q.erase(k, e, tx)
+	err = s.audited(k, e.Audit, func(tx companion) (err error) {
+		old, err = s.erase(k, e, tx)
 		return err
 	})
 	if err != nil && (err != errRefused || old != nil) {
@@ -156,7 +156,7 @@ func (q *Questions) Forget(ctx context.Context, now time.Time, e protocol.Erasur
 	for n := range rec.Body.Parts {
 		part := key(partKeyPrefix(rec.ID, rec.Owner, rec.Body.Digest) + strconv.Itoa(n))
 		err := k.do(true, k.attempt, func(ctx context.Context) error {
-			_, err := q.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: q.table, Key: part}, q.optFns...)
+			_, err := s.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: s.table, Key: part}, s.optFns...)
 			return err
 		})
 		if err != nil {
@@ -167,7 +167,7 @@ func (q *Questions) Forget(ctx context.Context, now time.Time, e protocol.Erasur
 }
 
 // erase deletes the record, with what commits with that. See [Store.send].
-func (q *Questions) erase(k *call, e protocol.Erasure, tx companion) (item, error) {
+func (s *AdminStore) erase(k *call, e protocol.Erasure, tx companion) (item, error) {
 	vals := newValues(4, 0)
 	vals.str(":seen", e.Seen)
 	vals.str(":completed", string(protocol.Completed))
@@ -177,16 +177,16 @@ func (q *Questions) erase(k *call, e protocol.Erasure, tx companion) (item, erro
 	if tx != nil {
 		// Two who forget the same are two transactions.
 		return tx.send(k, "forget "+e.Audit.Entry, types.TransactWriteItem{Delete: &types.Delete{
-			TableName: q.table, Key: key(e.ID), ConditionExpression: &cond, ExpressionAttributeValues: vals.item,
+			TableName: s.table, Key: key(e.ID), ConditionExpression: &cond, ExpressionAttributeValues: vals.item,
 			ReturnValuesOnConditionCheckFailure: allOld,
 		}})
 	}
 	in := &dynamodb.DeleteItemInput{
-		TableName: q.table, Key: key(e.ID), ConditionExpression: &cond, ExpressionAttributeValues: vals.item,
+		TableName: s.table, Key: key(e.ID), ConditionExpression: &cond, ExpressionAttributeValues: vals.item,
 		ReturnValuesOnConditionCheckFailure: allOld,
 	}
-	return q.send(k, in.Key, func(ctx context.Context) error {
-		_, err := q.client.DeleteItem(ctx, in, q.optFns...)
+	return s.send(k, in.Key, func(ctx context.Context) error {
+		_, err := s.client.DeleteItem(ctx, in, s.optFns...)
 		return err
 	})
 }

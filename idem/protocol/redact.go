@@ -8,34 +8,34 @@ import (
 	"strings"
 )
 
-// unquoted is an error whose text has nothing of its cause's.
-type unquoted struct {
+// redacted is an error whose text has nothing of its cause's.
+type redacted struct {
 	text  string
 	cause error
 }
 
-func (e *unquoted) Error() string { return e.text }
-func (e *unquoted) Unwrap() error { return e.cause }
+func (e *redacted) Error() string { return e.text }
+func (e *redacted) Unwrap() error { return e.cause }
 
-// Unquoted returns an error for logs and records, whose text is doing and what kind of cause
+// Redact returns an error for logs and records, whose text is doing and what kind of cause
 // it has. The texts of encoders, decoders and panics quote requests and results: of them it has
 // types and places alone. Cause is an error, which Unwrap returns, or the value of a panic.
-func Unquoted(doing string, cause any) error {
+func Redact(doing string, cause any) error {
 	err, _ := cause.(error)
-	return &unquoted{doing + ": " + kindOf(cause), err}
+	return &redacted{doing + ": " + kindOf(cause), err}
 }
 
-// Panicked is [Unquoted] for the value of a panic, and names the line that panicked. It is
+// RedactPanic is [Redact] for the value of a panic, and names the line that panicked. It is
 // called by the function that has recovered it.
-func Panicked(doing string, value any) error {
+func RedactPanic(doing string, value any) error {
 	err, _ := value.(error)
-	return &unquoted{doing + " panicked" + panickedAt() + ": " + kindOf(value), err}
+	return &redacted{doing + " panicked" + panickedAt() + ": " + kindOf(value), err}
 }
 
-// UnquotedText is the text of the error by [Unquoted] or [Panicked] that err is or wraps. ok is false
-// if there is none.
-func UnquotedText(err error) (text string, ok bool) {
-	u, ok := errors.AsType[*unquoted](err)
+// RedactedText is the text of the error by [Redact] or [RedactPanic] that err is or wraps. ok is
+// false if there is none.
+func RedactedText(err error) (text string, ok bool) {
+	u, ok := errors.AsType[*redacted](err)
 	if !ok {
 		return "", false
 	}
@@ -48,7 +48,7 @@ func kindOf(cause any) string {
 	if !ok {
 		return fmt.Sprintf("a value of type %T", cause)
 	}
-	if text, ok := UnquotedText(err); ok {
+	if text, ok := RedactedText(err); ok {
 		return text
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Questions is what a store can do for those who look after open questions. A [Store]
-// may be without it. The rules of [Store] hold for its writes.
-type Questions interface {
+// AdminStore is what a store does for sweeps and operators: it lists what is due, postpones,
+// forgets and prolongs records, and reads their audit. A [Store] need not have it. The rules of [Store] hold for its writes.
+type AdminStore interface {
 	// Due lists records of a shard that are due, the longest first. It may name some that
 	// are no longer due, or that are gone; it misses none for long.
 	Due(ctx context.Context, q DueQuery) (DuePage, error)
@@ -114,8 +114,8 @@ type Audit struct {
 	Attempt  int
 	// Ref is the provider's reference that was given.
 	Ref string
-	// Steps says of a ChangeResolved what was said of steps, by name.
-	Steps map[string]StepWord
+	// Steps has the verdicts on steps of a ChangeResolved, by name.
+	Steps map[string]StepVerdict
 	// Until is until when a ChangeExtended keeps the record, in whole seconds.
 	Until time.Time
 	// What was changed, where that is not the record's state: a message of the outbox.
@@ -152,24 +152,24 @@ const (
 	ChangeUnreadable Change = "unreadable"
 )
 
-// StepWord is what a resolution says of a step.
-type StepWord string
+// StepVerdict is what a resolution records about a step.
+type StepVerdict string
 
 const (
 	// StepTookEffect: it took effect, with a result that is recorded.
-	StepTookEffect StepWord = "took_effect"
+	StepTookEffect StepVerdict = "took_effect"
 	// StepWithoutResult: it took effect, and its result is not known.
-	StepWithoutResult StepWord = "took_effect_without_result"
+	StepWithoutResult StepVerdict = "took_effect_without_result"
 	// StepFailed: it has failed for good.
-	StepFailed StepWord = "failed"
+	StepFailed StepVerdict = "failed"
 	// StepNotExecuted: it had no effect, and runs again.
-	StepNotExecuted StepWord = "not_executed"
+	StepNotExecuted StepVerdict = "not_executed"
 	// StepUndone: what it did has been undone.
-	StepUndone StepWord = "undone"
+	StepUndone StepVerdict = "undone"
 )
 
-// Text is what people read about a step of which the word is said, after the step's name.
-func (w StepWord) Text() string {
+// Text is what operators read about a step with the verdict, after the step's name.
+func (w StepVerdict) Text() string {
 	switch w {
 	case StepTookEffect:
 		return "took effect"
