@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/idem-go/idempotency/local/aws/child"
+	"github.com/idem-go/idempotency/internal/child"
 )
 
 // oldestJava is the oldest feature release that runs the wrapper class and

@@ -20,11 +20,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/local/aws/cache"
-	"github.com/idem-go/idempotency/local/aws/child/childtest"
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal"
-	"github.com/idem-go/idempotency/local/aws/npm"
-	"github.com/idem-go/idempotency/local/aws/queue"
+	"github.com/idem-go/idempotency/internal/cache"
+	"github.com/idem-go/idempotency/internal/child/childtest"
+	"github.com/idem-go/idempotency/internal/dynamodblocal"
+	"github.com/idem-go/idempotency/internal/npm"
+	"github.com/idem-go/idempotency/internal/queue"
 )
 
 // tarball is a package that says what.

@@ -20,7 +20,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/idem-go/idempotency/local/aws/cache"
+	"github.com/idem-go/idempotency/internal/cache"
 )
 
 // Package is a package to install, with its dependencies.

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/idem-go/idempotency/local/aws/child"
+	"github.com/idem-go/idempotency/internal/child"
 )
 
 // Server is a DynamoDB that answers. Its methods may be called from several

@@ -7,8 +7,8 @@ import (
 	"os/exec"
 	"regexp"
 
-	"github.com/idem-go/idempotency/local/aws/child"
-	"github.com/idem-go/idempotency/local/aws/npm"
+	"github.com/idem-go/idempotency/internal/child"
+	"github.com/idem-go/idempotency/internal/npm"
 )
 
 // oldestNode is the oldest major release that the packages run on.

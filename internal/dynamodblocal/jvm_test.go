@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/local/aws/cache"
-	"github.com/idem-go/idempotency/local/aws/child/childtest"
+	"github.com/idem-go/idempotency/internal/cache"
+	"github.com/idem-go/idempotency/internal/child/childtest"
 )
 
 func TestFolderIsRunAndEndsWithClose(t *testing.T) {

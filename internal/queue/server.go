@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/idem-go/idempotency/local/aws/child"
+	"github.com/idem-go/idempotency/internal/child"
 )
 
 //go:embed serve.mjs

@@ -9,8 +9,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/idem-go/idempotency/local/aws/cache"
-	"github.com/idem-go/idempotency/local/aws/child"
+	"github.com/idem-go/idempotency/internal/cache"
+	"github.com/idem-go/idempotency/internal/child"
 )
 
 const (

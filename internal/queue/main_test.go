@@ -9,9 +9,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/local/aws/cache"
-	"github.com/idem-go/idempotency/local/aws/child/childtest"
-	"github.com/idem-go/idempotency/local/aws/testmain"
+	"github.com/idem-go/idempotency/internal/cache"
+	"github.com/idem-go/idempotency/internal/child/childtest"
+	"github.com/idem-go/idempotency/internal/testmain"
 )
 
 // Set in a copy of this test binary that runs as another process.
