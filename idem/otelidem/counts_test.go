@@ -1,10 +1,13 @@
-package emf_test
+package otelidem_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,10 +116,7 @@ func (s sender) Send(_ context.Context, messages []outbox.Message) []error {
 	return slices.Repeat([]error{s.err}, len(messages))
 }
 
-var (
-	refund    = idem.Operation{Name: "refund"}
-	errBroken = errors.New("the connection broke")
-)
+var errBroken = errors.New("the connection broke")
 
 // counted has what operators count, each in a run that makes it happen. Units are in
 // idem/dynamostore's tests, which have a DynamoDB.
@@ -201,7 +201,9 @@ func TestEverythingThatOperatorsCountIsAMetric(t *testing.T) {
 	for name, c := range counted {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, out := metrics(t, emf.Options{})
+				var out bytes.Buffer
+				m, err := emf.New(&emf.Options{Service: "payments", Out: &out})
+				require.NoError(t, err)
 				reader := sdkmetric.NewManualReader()
 				telemetry, err := otelidem.New(&otelidem.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
 				require.NoError(t, err)
@@ -211,7 +213,9 @@ func TestEverythingThatOperatorsCountIsAMetric(t *testing.T) {
 
 				require.NoError(t, m.Flush(t.Context()))
 				var got float64
-				for _, line := range out.lines(t) {
+				for text := range strings.Lines(out.String()) {
+					var line map[string]any
+					require.NoError(t, json.Unmarshal([]byte(text), &line))
 					if n, ok := line[c.metric].(float64); ok {
 						got += n
 					}
