@@ -21,7 +21,7 @@ require (
 	github.com/gowebpki/jcs v1.0.1
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2
 	github.com/sony/gobreaker/v2 v2.4.0
-	github.com/stretchr/testify v1.10.0
+	github.com/stretchr/testify v1.8.4
 	golang.org/x/sync v0.19.0
 )
 
