@@ -21,8 +21,8 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/notice"
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal"
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/internal/dynamodblocal"
+	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
 )
 
 // pays is an operation that is not repeatable.
