@@ -52,7 +52,7 @@ servers:
 
 .PHONY: test-library
 test-library: servers
-	@$(call group,library and functions and internal and local/aws and local/cmd (race detector),$(GO) test -race $(FLAGS) $(LIBRARY))
+	@$(call group,library and functions and local/aws and local/cmd (race detector),$(GO) test -race $(FLAGS) $(LIBRARY))
 
 .PHONY: test-proofs
 test-proofs: servers

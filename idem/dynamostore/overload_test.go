@@ -21,8 +21,8 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/notice"
-	"github.com/idem-go/idempotency/internal/dynamodblocal"
-	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 )
 
 // pays is an operation that is not repeatable.

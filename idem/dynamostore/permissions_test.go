@@ -27,7 +27,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
-	"github.com/idem-go/idempotency/internal/testmain"
+	"github.com/idem-go/idempotency/idem/testenv/testmain"
 )
 
 // used are the permissions that this package's calls need, as seen at the wire in

@@ -20,7 +20,7 @@ import (
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/storetest"
-	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 )
 
 // limitedQuestions is a limited store that answers questions as the one below does.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/internal/queue/queuetest"
+	"github.com/idem-go/idempotency/idem/testenv/queue/queuetest"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/stretchr/testify/require"
 )

@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/kmsseal"
-	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
-	"github.com/idem-go/idempotency/internal/kmstest"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/idem/testenv/kmstest"
 )
 
 // On a table whose results are encrypted every command works without the key, but for those that

@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/schema"
-	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
 

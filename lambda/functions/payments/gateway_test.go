@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/memstore"
-	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
 	"github.com/idem-go/idempotency/lambda/functions/internal/statement"

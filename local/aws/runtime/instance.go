@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/idem-go/idempotency/internal/child"
+	"github.com/idem-go/idempotency/idem/testenv/child"
 )
 
 const (

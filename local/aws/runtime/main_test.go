@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/internal/testmain"
+	"github.com/idem-go/idempotency/idem/testenv/testmain"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/idem-go/idempotency/internal/dynamodblocal"
-	"github.com/idem-go/idempotency/internal/queue"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
+	"github.com/idem-go/idempotency/idem/testenv/queue"
 	"github.com/idem-go/idempotency/local/aws/gateway"
 	"github.com/idem-go/idempotency/local/aws/queuepoller"
 	"github.com/idem-go/idempotency/local/aws/runtime"

@@ -35,8 +35,8 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/idem-go/idempotency/internal/child"
-	"github.com/idem-go/idempotency/internal/dynamodblocal"
+	"github.com/idem-go/idempotency/idem/testenv/child"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
 	"github.com/idem-go/idempotency/local/cmd/gorun"
 	"github.com/idem-go/idempotency/local/cmd/progress"
 )

@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/internal/child/childtest"
-	"github.com/idem-go/idempotency/internal/dynamodblocal"
-	"github.com/idem-go/idempotency/internal/testmain"
+	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
+	"github.com/idem-go/idempotency/idem/testenv/testmain"
 )
 
 // Set in a copy of this test binary that is with-dynamodb.

@@ -41,7 +41,7 @@ func public(t *testing.T) (all []listed) {
 		}
 		own := strings.TrimPrefix(p.ImportPath, module+"/")
 		top, _, _ := strings.Cut(own, "/")
-		if p.Name == "main" || slices.Contains(strings.Split(own, "/"), "internal") || slices.Contains([]string{"local", "template-tests"}, top) {
+		if p.Name == "main" || slices.Contains(strings.Split(own, "/"), "internal") || slices.Contains([]string{"local", "template-tests"}, top) || strings.HasPrefix(own, "idem/testenv") {
 			continue
 		}
 		all = append(all, p)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/later"
-	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/local/aws/streampoller"
 	"github.com/idem-go/idempotency/local/proof/rig"

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/schema"
-	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
-	"github.com/idem-go/idempotency/internal/testmain"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/idem/testenv/testmain"
 )
 
 const (

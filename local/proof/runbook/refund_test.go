@@ -17,9 +17,9 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
-	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
-	"github.com/idem-go/idempotency/internal/queue/queuetest"
-	"github.com/idem-go/idempotency/internal/testmain"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/idem/testenv/queue/queuetest"
+	"github.com/idem-go/idempotency/idem/testenv/testmain"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 

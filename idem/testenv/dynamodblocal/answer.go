@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/idem-go/idempotency/internal/child"
+	"github.com/idem-go/idempotency/idem/testenv/child"
 )
 
 // askEvery is the time between two requests. The first answer takes about two seconds, so

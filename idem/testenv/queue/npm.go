@@ -3,7 +3,7 @@ package queue
 import (
 	_ "embed"
 
-	"github.com/idem-go/idempotency/internal/npm"
+	"github.com/idem-go/idempotency/idem/testenv/npm"
 )
 
 // package.json holds back one package whose latest release needs Node.js 22.

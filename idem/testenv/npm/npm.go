@@ -20,7 +20,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/idem-go/idempotency/internal/cache"
+	"github.com/idem-go/idempotency/idem/testenv/cache"
 )
 
 // Package is a package to install, with its dependencies.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/internal/child"
+	"github.com/idem-go/idempotency/idem/testenv/child"
 )
 
 // Gone reports whether a process has ended, even if it was not reaped.

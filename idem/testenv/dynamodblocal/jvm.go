@@ -9,8 +9,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/idem-go/idempotency/internal/cache"
-	"github.com/idem-go/idempotency/internal/child"
+	"github.com/idem-go/idempotency/idem/testenv/cache"
+	"github.com/idem-go/idempotency/idem/testenv/child"
 )
 
 const (

@@ -9,9 +9,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/internal/cache"
-	"github.com/idem-go/idempotency/internal/child/childtest"
-	"github.com/idem-go/idempotency/internal/testmain"
+	"github.com/idem-go/idempotency/idem/testenv/cache"
+	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
+	"github.com/idem-go/idempotency/idem/testenv/testmain"
 )
 
 // Set in a copy of this test binary that runs as another process.

@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
-	"github.com/idem-go/idempotency/internal/queue"
+	"github.com/idem-go/idempotency/idem/testenv/queue"
 )
 
 // hidden is for how many seconds [Drain] hides what it receives.

@@ -20,11 +20,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/internal/cache"
-	"github.com/idem-go/idempotency/internal/child/childtest"
-	"github.com/idem-go/idempotency/internal/dynamodblocal"
-	"github.com/idem-go/idempotency/internal/npm"
-	"github.com/idem-go/idempotency/internal/queue"
+	"github.com/idem-go/idempotency/idem/testenv/cache"
+	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
+	"github.com/idem-go/idempotency/idem/testenv/npm"
+	"github.com/idem-go/idempotency/idem/testenv/queue"
 )
 
 // tarball is a package that says what.

@@ -7,8 +7,8 @@ import (
 	"os/exec"
 	"regexp"
 
-	"github.com/idem-go/idempotency/internal/child"
-	"github.com/idem-go/idempotency/internal/npm"
+	"github.com/idem-go/idempotency/idem/testenv/child"
+	"github.com/idem-go/idempotency/idem/testenv/npm"
 )
 
 // oldestNode is the oldest major release that the packages run on.

@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/idem-go/idempotency/internal/cache"
+	"github.com/idem-go/idempotency/idem/testenv/cache"
 )
 
 // The class is compiled with javac 17 and --release 17 -g:none.

@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/internal/cache"
-	"github.com/idem-go/idempotency/internal/child/childtest"
+	"github.com/idem-go/idempotency/idem/testenv/cache"
+	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 )
 
 func TestServerListensOnLoopbackOnlyAndEndsWithClose(t *testing.T) {

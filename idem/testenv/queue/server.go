@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/idem-go/idempotency/internal/child"
+	"github.com/idem-go/idempotency/idem/testenv/child"
 )
 
 //go:embed serve.mjs

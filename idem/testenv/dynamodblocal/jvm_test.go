@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/internal/cache"
-	"github.com/idem-go/idempotency/internal/child/childtest"
+	"github.com/idem-go/idempotency/idem/testenv/cache"
+	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 )
 
 func TestFolderIsRunAndEndsWithClose(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/idem-go/idempotency/internal/child"
+	"github.com/idem-go/idempotency/idem/testenv/child"
 )
 
 // oldestJava is the oldest feature release that runs the wrapper class and

@@ -10,8 +10,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"github.com/idem-go/idempotency/internal/child/childtest"
-	"github.com/idem-go/idempotency/internal/queue"
+	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
+	"github.com/idem-go/idempotency/idem/testenv/queue"
 )
 
 // One server for the whole test process. It is not closed: it ends with the

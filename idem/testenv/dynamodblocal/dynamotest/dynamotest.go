@@ -6,8 +6,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/idem-go/idempotency/internal/child/childtest"
-	"github.com/idem-go/idempotency/internal/dynamodblocal"
+	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
 )
 
 // One server for the whole test process. It is not closed: it ends with the

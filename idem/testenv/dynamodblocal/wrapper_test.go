@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/internal/child/childtest"
+	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 )
 
 // The release of javac that compiled the shipped class.

@@ -3,7 +3,7 @@ package dynamodblocal
 import (
 	_ "embed"
 
-	"github.com/idem-go/idempotency/internal/npm"
+	"github.com/idem-go/idempotency/idem/testenv/npm"
 )
 
 // The lock file leaves out what the package depends on: only its jar is used.
