@@ -20,8 +20,6 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-const module = "github.com/idem-go/idempotency"
-
 var (
 	block  = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 	target = regexp.MustCompile(`(?m)^([a-z%-]+):`)
