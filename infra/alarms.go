@@ -188,14 +188,14 @@ var watchedQuestions = watched{[]alarm{
 		"an operation has been an open question for %v: whether it took effect is unknown, and its customer waits"},
 	{"GivenUp", schema.MetricGivenUp, count, 1,
 		"the sweep could not find out whether an operation took effect: an operator must"},
-	{"Unclaimed", schema.MetricUnclaimed, count, 1,
+	{"NotStarted", schema.MetricNotStarted, count, 1,
 		"accepted work expired before a worker started it: it was not executed, and its client must ask again"},
 	recordUnreadable,
 }, []graph{
 	{"open questions", maximum, []string{schema.MetricOpen}},
 	{"oldest open question (s)", maximum, []string{schema.MetricOldestOpen}},
 	{"sweeps", sum, []string{schema.MetricSweepParked, schema.MetricProbed, schema.MetricResolved, schema.MetricGivenUp,
-		schema.MetricAbandoned, schema.MetricUnclaimed, schema.MetricSweepFailed, schema.MetricSweepLeft}},
+		schema.MetricAbandoned, schema.MetricNotStarted, schema.MetricSweepFailed, schema.MetricSweepLeft}},
 }}
 
 const throttledReads, throttledWrites = "ReadThrottleEvents", "WriteThrottleEvents"

@@ -78,7 +78,7 @@ func questionsAreWatched(stack func(stacks) template, sweeper string) []watched 
 	return []watched{
 		{stack, sweeper + "OldestOpen", f, schema.MetricOldestOpen, 900, true},
 		{stack, sweeper + "GivenUp", f, schema.MetricGivenUp, 1, false},
-		{stack, sweeper + "Unclaimed", f, schema.MetricUnclaimed, 1, false},
+		{stack, sweeper + "NotStarted", f, schema.MetricNotStarted, 1, false},
 		{stack, sweeper + "RecordUnreadable", f, schema.MetricUnreadable, 1, false},
 	}
 }

@@ -44,7 +44,7 @@ func TestMonitoring(t *testing.T) {
 		"RelayOutboxDead", "RelayOutboxOld", "RelayOutboxUnreadable",
 		"SweeperEscalationsAge", "SweeperEscalationsDepth",
 		"SweeperFunctionErrors", "SweeperFunctionThrottles", "SweeperGivenUp", "SweeperOldestOpen",
-		"SweeperRecordUnreadable", "SweeperStopped", "SweeperUnclaimed",
+		"SweeperRecordUnreadable", "SweeperStopped", "SweeperNotStarted",
 		"WorkerDuration", "WorkerErrors", "WorkerFailedOpen", "WorkerKeyReused", "WorkerOutcomeDropped", "WorkerRecordUnreadable",
 		"WorkerStoreUnavailable", "WorkerThrottles",
 	}, names)

@@ -68,8 +68,8 @@ func TestMutations(t *testing.T) {
 		}, "RelayStream"},
 		"no dead-letter queue": {"queues", func(s stacks) { delete(in(s.orders, queue, "OrdersQueue"), "RedrivePolicy") }, "dead-letter"},
 		"no alarm on work that nobody comes for": {"alarms", func(s stacks) {
-			in(s.payments, alarm, "MonitoringRefundSweeperUnclaimed")["MetricName"] = schema.MetricResolved
-		}, "RefundSweeperUnclaimed if it is reached"},
+			in(s.payments, alarm, "MonitoringRefundSweeperNotStarted")["MetricName"] = schema.MetricResolved
+		}, "RefundSweeperNotStarted if it is reached"},
 		"accepted work that is sent elsewhere": {"queues", func(s stacks) {
 			env := in(s.payments, function, "StatementsRelayFunction", "Environment", "Variables")
 			env[schema.EnvOutboxRoutes] = `{"statement":"queue"}`

@@ -265,7 +265,7 @@ func TestAWorkerInAtomicModeClaimsBeforeItRuns(t *testing.T) {
 		_, err = later.StatusOf(t.Context(), d.Engine, op, "acme", id)
 		var failed *idem.RecordedError
 		if errors.As(err, &failed) {
-			require.NotEqual(t, protocol.CodeUnclaimed, failed.Code, failed.Message)
+			require.NotEqual(t, protocol.CodeNotStarted, failed.Code, failed.Message)
 		}
 	})
 }

@@ -100,5 +100,5 @@ const (
 	Probed         Kind = "probed"          // the provider was asked, and the outcome stays unknown
 	Resolved       Kind = "resolved"        // an unknown outcome was found out
 	GivenUp        Kind = "given_up"        // a question was left to people
-	Unclaimed      Kind = "unclaimed"       // accepted work ended as failed: no worker came for it in time
+	NotStarted     Kind = "not_started"     // accepted work ended as failed: no worker started it in time
 )

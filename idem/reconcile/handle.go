@@ -74,7 +74,7 @@ func (s *sweep) handle(rec *idem.Record) error {
 		return s.park(rec, op)
 	case protocol.DoTakeOver:
 		if rec.State == idem.Pending && !rec.Uncertain {
-			return s.handleUnclaimed(rec)
+			return s.handleNotStarted(rec)
 		}
 		// What a call may take over is not parked: its handler may know how to close the step. The
 		// provider may be faster.

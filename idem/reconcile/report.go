@@ -40,8 +40,8 @@ type Report struct {
 	Abandoned int `json:"abandoned"`
 	// GivenUp questions were left to people.
 	GivenUp int `json:"given_up"`
-	// Unclaimed is accepted work that was ended because no worker came for it in time.
-	Unclaimed int `json:"unclaimed,omitempty"`
+	// NotStarted is accepted work that was ended because no worker started it in time.
+	NotStarted int `json:"not_started,omitempty"`
 	// Unreadable records are left as they are, and counted by each sweep until somebody has
 	// looked at them: see Problems. A newer version has written them, or they are damaged.
 	Unreadable int `json:"unreadable"`
@@ -65,7 +65,7 @@ type Report struct {
 // Action is one thing that a sweep did about a record.
 type Action struct {
 	// Kind is notice.SweepParked, SweepPostponed, Abandoned, Probed, Resolved, GivenUp,
-	// Unclaimed, Unreadable or SweepFailed.
+	// NotStarted, Unreadable or SweepFailed.
 	Kind notice.Kind `json:"kind"`
 	// Record is its id, Tenant and Operation its key's.
 	Record    string `json:"record"`
@@ -106,8 +106,8 @@ func (r *Report) counter(k notice.Kind) *int {
 		return &r.Abandoned
 	case notice.GivenUp:
 		return &r.GivenUp
-	case notice.Unclaimed:
-		return &r.Unclaimed
+	case notice.NotStarted:
+		return &r.NotStarted
 	case notice.Unreadable:
 		return &r.Unreadable
 	}
@@ -118,7 +118,7 @@ func levelOf(k notice.Kind) slog.Level {
 	switch k {
 	case notice.SweepParked, notice.Abandoned, notice.SweepFailed:
 		return slog.LevelWarn
-	case notice.GivenUp, notice.Unclaimed, notice.Unreadable:
+	case notice.GivenUp, notice.NotStarted, notice.Unreadable:
 		return slog.LevelError
 	}
 	return slog.LevelInfo

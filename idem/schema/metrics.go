@@ -73,7 +73,7 @@ const (
 	MetricProbed         = "probed"          // the provider was asked, and the outcome stays unknown
 	MetricResolved       = "resolved"        // an unknown outcome was found out
 	MetricGivenUp        = "given_up"        // a question was left to people
-	MetricUnclaimed      = "unclaimed"       // accepted work ended as failed: no worker came for it in time
+	MetricNotStarted     = "not_started"     // accepted work ended as failed: no worker started it in time
 )
 
 // What a sweep says once each time. MetricOldestOpen and MetricOpen are by operation too. If it

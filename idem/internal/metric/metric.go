@@ -67,7 +67,7 @@ var All = []Metric{
 	{schema.MetricProbed, Count, "record"},
 	{schema.MetricResolved, Count, "record"},
 	{schema.MetricGivenUp, Count, "record"},
-	{schema.MetricUnclaimed, Count, "record"},
+	{schema.MetricNotStarted, Count, "record"},
 	{schema.MetricSwept, Count, "sweep"},
 	{schema.MetricSweepLeft, Count, "record"},
 	{schema.MetricOpen, Level, "record"},

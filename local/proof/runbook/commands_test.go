@@ -32,7 +32,7 @@ var stories = map[string]told{
 	"Settling 6":       {time.Hour, (*scene).settledWrongly},
 	"OldestOpen":       {20 * time.Minute, (*scene).unknown},
 	"GivenUp":          {5 * time.Hour, (*scene).givenUp},
-	"Unclaimed":        {2 * time.Hour, (*scene).unclaimed},
+	"NotStarted":       {2 * time.Hour, (*scene).notStarted},
 	"EscalationsDepth": {5 * time.Hour, (*scene).inTheQueue},
 	"EscalationsAge":   {12 * day, (*scene).givenUp},
 	"Stopped":          {10 * time.Minute, (*scene).died},

@@ -116,8 +116,8 @@ func (s *scene) overHTTP() string {
 	return refund.Key(idem.SingleTenant, "key-0123456789abc").ID()
 }
 
-// unclaimed is a refund that was accepted for later, and that no worker came for.
-func (s *scene) unclaimed() string {
+// notStarted is a refund that was accepted for later, and that no worker came for.
+func (s *scene) notStarted() string {
 	now := s.now
 	s.now = func() time.Time { return now().Add(-2 * time.Hour) }
 	_, err := later.Accept[string](s.t.Context(), s.engine(), key, "100 EUR", nil)
@@ -129,7 +129,7 @@ func (s *scene) unclaimed() string {
 	require.NoError(s.t, err)
 	report, err := sweeper.Sweep(s.t.Context())
 	require.NoError(s.t, err)
-	require.Equal(s.t, 1, report.Unclaimed)
+	require.Equal(s.t, 1, report.NotStarted)
 	return key.ID()
 }
 
