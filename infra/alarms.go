@@ -186,7 +186,7 @@ var watchedOutbox = watched{[]alarm{
 var watchedQuestions = watched{[]alarm{
 	{"OldestOpen", schema.MetricOldestOpen, waiting, 15 * 60,
 		"an operation has been an open question for %v: whether it took effect is unknown, and its customer waits"},
-	{"GivenUp", schema.MetricGivenUp, count, 1,
+	{"Escalated", schema.MetricEscalated, count, 1,
 		"the sweep could not find out whether an operation took effect: an operator must"},
 	{"NotStarted", schema.MetricNotStarted, count, 1,
 		"accepted work expired before a worker started it: it was not executed, and its client must ask again"},
@@ -194,7 +194,7 @@ var watchedQuestions = watched{[]alarm{
 }, []graph{
 	{"open questions", maximum, []string{schema.MetricOpen}},
 	{"oldest open question (s)", maximum, []string{schema.MetricOldestOpen}},
-	{"sweeps", sum, []string{schema.MetricSweepParked, schema.MetricProbed, schema.MetricResolved, schema.MetricGivenUp,
+	{"sweeps", sum, []string{schema.MetricSweepParked, schema.MetricProbed, schema.MetricResolved, schema.MetricEscalated,
 		schema.MetricAbandoned, schema.MetricNotStarted, schema.MetricSweepFailed, schema.MetricSweepLeft}},
 }}
 

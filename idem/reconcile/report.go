@@ -38,8 +38,8 @@ type Report struct {
 	Postponed int `json:"postponed"`
 	// Abandoned records wait for a call, or for what OnAbandoned does about them.
 	Abandoned int `json:"abandoned"`
-	// GivenUp questions were left to people.
-	GivenUp int `json:"given_up"`
+	// Escalated questions were escalated.
+	Escalated int `json:"escalated"`
 	// NotStarted is accepted work that was ended because no worker started it in time.
 	NotStarted int `json:"not_started,omitempty"`
 	// Unreadable records are left as they are, and counted by each sweep until somebody has
@@ -64,7 +64,7 @@ type Report struct {
 
 // Action is one thing that a sweep did about a record.
 type Action struct {
-	// Kind is notice.SweepParked, SweepPostponed, Abandoned, Probed, Resolved, GivenUp,
+	// Kind is notice.SweepParked, SweepPostponed, Abandoned, Probed, Resolved, Escalated,
 	// NotStarted, Unreadable or SweepFailed.
 	Kind notice.Kind `json:"kind"`
 	// Record is its id, Tenant and Operation its key's.
@@ -104,8 +104,8 @@ func (r *Report) counter(k notice.Kind) *int {
 		return &r.Postponed
 	case notice.Abandoned:
 		return &r.Abandoned
-	case notice.GivenUp:
-		return &r.GivenUp
+	case notice.Escalated:
+		return &r.Escalated
 	case notice.NotStarted:
 		return &r.NotStarted
 	case notice.Unreadable:
@@ -118,7 +118,7 @@ func levelOf(k notice.Kind) slog.Level {
 	switch k {
 	case notice.SweepParked, notice.Abandoned, notice.SweepFailed:
 		return slog.LevelWarn
-	case notice.GivenUp, notice.NotStarted, notice.Unreadable:
+	case notice.Escalated, notice.NotStarted, notice.Unreadable:
 		return slog.LevelError
 	}
 	return slog.LevelInfo
@@ -156,7 +156,7 @@ func (s *sweep) did(kind notice.Kind, rec *idem.Record, to idem.State, why strin
 	}
 	log.LogAttrs(s.ctx, levelOf(kind), "idem: sweep", attrs...)
 	if s.opts.Observer == nil || s.opts.DryRun {
-		return // a question that a dry run would give up would raise the alarm of one that is
+		return // a question that a dry run would escalate would raise the alarm of one that is
 	}
 	n := notice.Notice{Kind: kind, ID: a.Record, Tenant: tenant, Operation: operation, Attempt: a.Attempt, State: to, Err: err}
 	if at := since(rec); !at.IsZero() {

@@ -72,7 +72,7 @@ const (
 	MetricAbandoned      = "abandoned"       // the next call would continue it, and nobody calls
 	MetricProbed         = "probed"          // the provider was asked, and the outcome stays unknown
 	MetricResolved       = "resolved"        // an unknown outcome was found out
-	MetricGivenUp        = "given_up"        // a question was left to people
+	MetricEscalated      = "escalated"       // a question was escalated
 	MetricNotStarted     = "not_started"     // accepted work ended as failed: no worker started it in time
 )
 

@@ -66,7 +66,7 @@ var All = []Metric{
 	{schema.MetricAbandoned, Count, "record"},
 	{schema.MetricProbed, Count, "record"},
 	{schema.MetricResolved, Count, "record"},
-	{schema.MetricGivenUp, Count, "record"},
+	{schema.MetricEscalated, Count, "record"},
 	{schema.MetricNotStarted, Count, "record"},
 	{schema.MetricSwept, Count, "sweep"},
 	{schema.MetricSweepLeft, Count, "record"},

@@ -172,9 +172,9 @@ var protocolRows = []mutant{
 	},
 	{
 		id:    "new-question-was-given-up",
-		from:  `r.Due, r.OpenSince, r.Sweep, r.Probes, r.GivenUpAt = time.Time{}, time.Time{}, "", 0, time.Time{}`,
+		from:  `r.Due, r.OpenSince, r.Sweep, r.Probes, r.EscalatedAt = time.Time{}, time.Time{}, "", 0, time.Time{}`,
 		to:    `r.Due, r.OpenSince, r.Sweep, r.Probes = time.Time{}, time.Time{}, "", 0`,
-		wrong: "no sweep asks about a new question, since an earlier one was left to people",
+		wrong: "no sweep asks about a new question, since an earlier one was escalated",
 	},
 	{
 		id:    "stricter-call-leaves-no-trace",

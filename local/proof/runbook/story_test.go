@@ -133,8 +133,8 @@ func (s *scene) notStarted() string {
 	return key.ID()
 }
 
-// givenUp is an unknown refund that the sweep has left to people.
-func (s *scene) givenUp() string { return s.leftTo(nil) }
+// escalated is an unknown refund that the sweep has escalated.
+func (s *scene) escalated() string { return s.leftTo(nil) }
 
 func (s *scene) leftTo(people func(context.Context, reconcile.Escalation) error) string {
 	id := s.unknown()
@@ -148,7 +148,7 @@ func (s *scene) leftTo(people func(context.Context, reconcile.Escalation) error)
 	require.NoError(s.t, err)
 	report, err := sweeper.Sweep(s.t.Context())
 	require.NoError(s.t, err)
-	require.Equal(s.t, 1, report.GivenUp, "%v", report)
+	require.Equal(s.t, 1, report.Escalated, "%v", report)
 	return id
 }
 
