@@ -6,6 +6,8 @@
 GO      ?= go
 WITH_DB := $(GO) run ./local/cmd/with-dynamodb --
 FUZZ    ?= 60s
+# The packages of all modules of the workspace: a path that begins with ./ names those of one.
+ALL     := github.com/idem-go/idempotency/...
 # CDK's packages are large and have no concurrency of ours.
 CDK_PACKAGES := ./infra/... ./template-tests/...
 # Settings and options of cdk deploy.
@@ -15,7 +17,7 @@ CDK     ?=
 # walks of idem/protocol are beside them: they start no goroutine, and the race detector
 # takes ten times as long.
 PROOFS  := ./local/proof/relay ./local/proof/deliveries ./local/proof/... ./local/measure/... ./idem/protocol
-LIBRARY  = ./local/cmd/stack ./idem/dynamostore $$($(GO) list ./... | grep -v -E '/(infra|template-tests|local/proof|local/measure|idem/protocol)(/|$$)')
+LIBRARY  = ./local/cmd/stack ./idem/dynamostore $$($(GO) list $(ALL) | grep -v -E '/(infra|template-tests|local/proof|local/measure|idem/protocol)(/|$$)')
 # Further flags of go test for every group, and for the proofs.
 FLAGS        := -timeout 10m
 PROOFS_FLAGS :=
@@ -50,7 +52,7 @@ servers:
 
 .PHONY: test-library
 test-library: servers
-	@$(call group,library and functions and local/aws and local/cmd (race detector),$(GO) test -race $(FLAGS) $(LIBRARY))
+	@$(call group,library and functions and internal and local/aws and local/cmd (race detector),$(GO) test -race $(FLAGS) $(LIBRARY))
 
 .PHONY: test-proofs
 test-proofs: servers
@@ -69,7 +71,11 @@ test-allocations:
 lint: ## Check format, and what .golangci.yml lists
 	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "gofmt would change: $$files"; exit 1; }
 	@# Compiled once, apart from go.mod: its requirements are not the module's.
-	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
+	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run $$($(GO) list -m -f '{{.Dir}}/...')
+
+.PHONY: tidy
+tidy: ## Tidy the go.mod of every module
+	@./local/cmd/tidy.sh
 
 .PHONY: verify
 verify: ## Run the long versions: stress, crashes, fuzzing (FUZZ=60s each), bench and size
@@ -86,7 +92,7 @@ verify-%:
 # (https://go.dev/issue/75804).
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZ (60s)
-	@failed=0; out=$$(mktemp); for pkg in $$($(GO) list ./...); do \
+	@failed=0; out=$$(mktemp); for pkg in $$($(GO) list $(ALL)); do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			echo "==> fuzzing $$f in $$pkg for $(FUZZ)"; \
 			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZ) $$pkg >$$out 2>&1 || \

@@ -3,7 +3,7 @@
 // header case and number types are those of the service, the values are made up.
 //
 // Most samples carry the same payment as JSON, so that one operation can be fed by
-// them; queues and streams carry others beside it, a table's stream has items in its
+// them; queues and streams carry others too, a table's stream has items in its
 // place, and s3 and eventbridge-scheduled carry none. The HTTP samples are
 // POST /payments with an Idempotency-Key header (lower-cased by all but payload 1.0).
 //

@@ -17,7 +17,7 @@ type (
 	// State is where a record stands.
 	State = protocol.State
 	// Repeat is what an operation says about itself: may its handler run again after
-	// an attempt whose outcome nobody knows? See [protocol.Repeat].
+	// an attempt whose outcome is unknown? See [protocol.Repeat].
 	Repeat = protocol.Repeat
 	// Watch says which claims a sweep finds once their lease is over; see [protocol.Watch].
 	Watch = protocol.Watch

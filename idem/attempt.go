@@ -20,7 +20,7 @@ type attempt struct {
 	// moves.
 	until  time.Time
 	writes atomic.Int32
-	// says is the class that the handler has set beside its response.
+	// says is the class that the handler has set in addition to its response.
 	says atomic.Int32
 	// signs is set once the handler has done what comes with an effect.
 	signs     atomic.Bool
@@ -104,7 +104,7 @@ func (a *attempt) made() *Record {
 	return &a.rec
 }
 
-// kind is how the store is told that the attempt ran.
+// kind says to the store how the attempt ran.
 func (a *attempt) kind() protocol.AttemptKind {
 	switch {
 	case a.later != nil:
@@ -123,8 +123,8 @@ func (a *attempt) watched() bool {
 	return !a.rec.Due.IsZero() || a.journal.mayBeWatched()
 }
 
-// due is when a begin mark makes the claim due, zero if it stays as it is: nobody asks
-// again for work that was killed, and an open step must not be forgotten.
+// due is when a begin mark makes the claim due, zero if it stays as it is. No caller may
+// return for work that was killed, and an open step must not be forgotten.
 func (a *attempt) due() time.Time {
 	if !a.rec.Due.IsZero() || a.key.op.Watch == WatchNever {
 		return time.Time{}
@@ -138,15 +138,15 @@ func (a *attempt) notifyStep(ctx context.Context, kind notice.Kind, name string,
 	a.running.Load().x.notify(ctx, kind, notice.Notice{Attempt: a.rec.Attempt, State: InProgress, Step: name, Err: err})
 }
 
-// SetNotExecuted says, beside a response and without an error, that
+// SetNotExecuted says, in addition to a response and without an error, that
 // nothing took effect: the response is returned and the next call with the key
 // gets the claim, with another input too as long as no step is recorded. It speaks for
 // the operation: outside of one, and inside a [Step], it does nothing. Of several calls
 // of SetNotExecuted and [SetCompleted] the last one counts.
 func SetNotExecuted(ctx context.Context) { set(ctx, ClassNotExecuted) }
 
-// SetCompleted says, beside a response and without an error, that the response is
-// the operation's outcome although it looks like a refusal, such as HTTP 402: its
+// SetCompleted says, in addition to a response and without an error, that the response
+// is the operation's outcome although it looks like a refusal, such as HTTP 402: its
 // [Unit] of work commits with it and its steps stay as they are. Steps that are
 // already being undone are a failure all the same, unless this attempt has called
 // [Abort] itself. Outside an operation, and inside a [Step], it does nothing.

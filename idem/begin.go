@@ -11,7 +11,7 @@ import (
 // beginClaimed begins the attempt of a claim that was sent at the time and is written.
 func (x *execution) beginClaimed(ctx context.Context, c protocol.Claim, sent time.Time) *attempt {
 	a := &attempt{key: x.call.Key, rec: c.Record, until: sent.Add(x.engine.opts.Lease)}
-	a.journal.room.extra = x.engine.stepExtra
+	a.journal.room.extra = x.engine.traits.StepExtra
 	a.journal.inherit(c.Record.Steps)
 	a.reference.inherit(c.Record.Ref)
 	kind := notice.Claimed

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/internal/guard"
 )
 
 // leastFinish is the least that a write after the handler gets, even at the
 // very end: the kill comes from outside, so trying costs nothing.
 const leastFinish = 50 * time.Millisecond
-
-// sizeAllowance is the extra time for writing a large result, a second per MiB.
-func sizeAllowance(size int) time.Duration {
-	return time.Duration(size) * time.Second >> 20
-}
 
 // schedule works out the call's times. It returns ErrOutOfTime if too little is left
 // for the handler; a call without any time has no budget either.
@@ -32,7 +29,7 @@ func (x *execution) schedule(ctx context.Context) error {
 	if !bounded {
 		return nil
 	}
-	// Deadlines go by the process's clock, records by the engine's.
+	// Deadlines use the process's clock, records the engine's.
 	if x.budget = min(x.budget, time.Until(end)/4); x.budget <= 0 {
 		return ErrOutOfTime
 	}
@@ -91,7 +88,7 @@ func (x *execution) finishing(ctx context.Context, size int) (context.Context, c
 
 // bounded bounds calls that carry a result of the size.
 func (x *execution) bounded(ctx context.Context, size int) (context.Context, context.CancelFunc) {
-	budget := x.within(x.engine.opts.FinishBudget + sizeAllowance(size))
+	budget := x.within(x.engine.opts.FinishBudget + guard.Allowance(size))
 	return context.WithTimeout(ctx, max(budget, leastFinish))
 }
 

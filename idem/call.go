@@ -46,7 +46,7 @@ type Answer struct {
 	Omitted error
 	// Err is the handler's error.
 	Err error
-	// Class is the caller's own rule; ClassDefault goes by Err.
+	// Class is the caller's own rule; ClassDefault uses Err.
 	Class Class
 	// Cause is why an answer of ClassFailed without Err fails, where steps are undone
 	// for it. Nil means that nothing is known but that it does.
@@ -61,7 +61,7 @@ type Answer struct {
 	OnRefused func(reason error) Answer
 }
 
-// Outcome is what a call says of its outcome, beside the result.
+// Outcome is what a call reports of its outcome, in addition to the result.
 type Outcome struct {
 	// Body is the encoded result, the same bytes live and on replay.
 	Body []byte

@@ -149,7 +149,7 @@ func (r *reservation) park(seen *Record) (done bool, err error) {
 
 // replay answers with the recorded outcome.
 func (r *reservation) replay(seen *Record) (err error) {
-	// A result within the record is there already. One beside it gets time of its own.
+	// A result within the record is there already. One in parts gets time of its own.
 	within, cancel := r.time.ctx, func() {}
 	if seen.Body.Parts > 0 {
 		within, cancel = r.bounded(r.ctx, seen.Body.Stored)

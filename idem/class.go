@@ -10,14 +10,14 @@ type Class uint8
 const (
 	// ClassDefault leaves the decision to the default rules.
 	ClassDefault Class = iota
-	// ClassCompleted: the result is recorded and replayed. An error beside it is dropped.
+	// ClassCompleted: the result is recorded and replayed. An error returned with it is dropped.
 	ClassCompleted
 	// ClassFailed: the error is recorded and replayed, or without one the result, in
 	// state Completed. The [Unit] of work is dropped and the steps are undone.
 	ClassFailed
 	// ClassNotExecuted: nothing took effect; the next call gets the claim, as after [NotExecuted].
 	ClassNotExecuted
-	// ClassUncertain: nobody knows. A repeatable operation becomes Released, another one Unknown.
+	// ClassUncertain: it may have taken effect. A repeatable operation becomes Released, another one Unknown.
 	ClassUncertain
 	// ClassRejected: the answer is one that handlers give before they do anything,
 	// such as HTTP 429. It is ClassNotExecuted while the attempt has shown no sign of an

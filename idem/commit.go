@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/internal/guard"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -15,7 +16,7 @@ const commitShare = 0.6
 
 // commit is an outcome that carries business writes, or that of an attempt in atomic
 // mode, of which the store knows nothing yet. Such an outcome is written now or never:
-// once its caller has been told that it is not certain, it must not land any more.
+// once its caller has learned that it is not certain, it must not land any more.
 type commit struct {
 	*execution
 	a   *attempt
@@ -28,7 +29,7 @@ type commit struct {
 	// sent is the answer that f commits. A refusal makes another one of ans.
 	sent Answer
 	// owed is f with its result, if f commits without it.
-	owed *terminal
+	owed *guard.End
 }
 
 // commit records the attempt's outcome with its unit of work, which may be nil in
@@ -58,7 +59,7 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 	a := c.a
 	c.end, c.sent, c.owed = end, c.ans, nil
 	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.made().CreatedAt, Ending: end.Ending, Attempt: a.kind(), Unit: unit, LargeSteps: a.journal.anyLarge(), Watched: a.watched()}
-	if len(end.Result) > largeResult {
+	if len(end.Result) > guard.LargeResult {
 		c.f.Progress = new(protocol.Progress)
 	}
 	l := protocol.Follow(c.engine.store, a.rec.ID, nil)
@@ -121,8 +122,8 @@ func (c *commit) try(ctx context.Context) error {
 	if c.shorten(err) {
 		err = e.store.Finish(part, c.at, c.f)
 	}
-	if conflictUnseen(err) && !c.a.atomic() {
-		err = ambiguous(e.reread(part, c.at, c.f))
+	if guard.ConflictUnseen(err) && !c.a.atomic() {
+		err = ambiguous(e.pending.Reread(part, c.at, c.f))
 	}
 	return err
 }
@@ -137,12 +138,12 @@ func (c *commit) shorten(err error) bool {
 	var failed *StoreError
 	switch {
 	case errors.As(err, &large):
-		c.owed = &terminal{omitted: err, written: true}
+		c.owed = &guard.End{Omitted: err, Written: true}
 		c.f.Write = c.a.writeID()
 	case errors.As(err, &failed) && failed.ResultNotStored && c.f.Ending.State == Completed && !c.f.Ending.Omitted:
-		c.owed = &terminal{f: c.f, fact: c.a.writeID(), kept: c.end.kept, retention: c.call.Key.op.retention(), written: true}
-		c.owed.f.Unit, c.owed.f.Attempt = nil, nil
-		c.f.Write = c.owed.fact
+		c.owed = &guard.End{Finish: c.f, Fact: c.a.writeID(), Summary: c.end.kept, Retention: c.call.Key.op.retention(), Written: true}
+		c.owed.Finish.Unit, c.owed.Finish.Attempt = nil, nil
+		c.f.Write = c.owed.Fact
 	default:
 		return false
 	}
@@ -162,12 +163,13 @@ func (c *commit) landed(ctx context.Context) (Outcome, error) {
 	if end.Failure != nil {
 		n.Err = &RecordedError{*end.Failure}
 	}
-	t := &terminal{}
+	t := &guard.End{}
 	if c.owed != nil {
 		t = c.owed
-		t.recorded, t.f.Ending.ExpiresAt = c.at, end.ExpiresAt
+		t.Recorded, t.Finish.Ending.ExpiresAt = c.at, end.ExpiresAt
 	}
 	done := finished{state: end.State, recordedAt: c.at, expiresAt: end.ExpiresAt}
+	t.Attempt = n.Attempt
 	done.queued, done.omitted = c.endWritten(ctx, t, n)
 	if !done.queued && !c.kill.IsZero() {
 		c.flushLarge(ctx)

@@ -133,7 +133,7 @@ func (a *attempt) compensate(ctx context.Context, cause error) error {
 }
 
 // undoAlone lets one goroutine undo at a time. A compensation that calls Abort with the
-// handler's context waits here for itself: it cannot be told from a goroutine beside it.
+// handler's context waits here for itself: it cannot be distinguished from another goroutine.
 func (j *journal) undoAlone(ctx context.Context) (end func(), err error) {
 	j.mu.Lock()
 	if j.undoing == nil {

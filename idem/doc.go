@@ -11,7 +11,7 @@
 // While its record is kept, an operation has at most one claim holder at a time;
 // an attempt that was taken over or resolved can change nothing; every later call
 // with the same key and input gets the recorded outcome. An operation declared
-// not repeatable is never run again after an attempt whose outcome nobody knows.
+// not repeatable is never run again after an attempt whose outcome is unknown.
 //
 // Exactly-once effects in another system are not promised unless that system takes
 // part: it must accept [Token] as an idempotency key.

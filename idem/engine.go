@@ -2,8 +2,6 @@ package idem
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"fmt"
 	"os"
 	"reflect"
@@ -50,14 +48,15 @@ type Options struct {
 	// FinishBudget bounds the store calls after the handler ran; results and units of
 	// work get a second more for each MiB, and nothing outlasts the kill time. An outcome
 	// that could not be written by then is queued, and so is a result that could not be
-	// stored beside its record. Zero means [DefaultFinishBudget].
+	// stored in parts of its own. Zero means [DefaultFinishBudget].
 	FinishBudget time.Duration
 	// Wait is how long a call waits for one in flight before it answers [ErrInFlight]. Zero: not at all.
 	Wait time.Duration
-	// Observer is told what happens. Nil means warnings, errors and shadow of [LogTo] to slog.Default.
+	// Observer gets a notice of what happens. Nil means warnings, errors and shadow of [LogTo] to
+	// slog.Default.
 	Observer Observer
-	// Now is the clock that records go by, for tests: an engine with it asks a store that is down
-	// in each call. Deadlines of contexts and kill times go by time.Now. Nil means time.Now.
+	// Now is the clock of records, for tests: an engine with it asks a store that is down in each
+	// call. Deadlines of contexts and kill times use time.Now. Nil means time.Now.
 	Now func() time.Time
 }
 
@@ -71,10 +70,9 @@ type Engine struct {
 	inLambda   bool
 	unrecorded bool // the store keeps nothing
 	managed    bool // on Managed Instances, where nothing is killed when the invocation's time is over
-	queue      *queue
-	// stepExtra is by how many bytes more than usual the store's steps count.
-	stepExtra int
-	checks    sync.Map // *secretCheck by the fingerprint of the check record
+	pending    *guard.Pending
+	traits     protocol.Traits // of the store
+	checks     sync.Map        // *secretCheck by the fingerprint of the check record
 }
 
 // New returns an engine over the store. Mistakes in its arguments are a [*ConfigError].
@@ -115,22 +113,19 @@ func New(store Store, o *Options) (*Engine, error) {
 	}
 	// Records keep milliseconds: the live outcome shows the same times as a replay.
 	e.now = func() time.Time { return clock().UTC().Truncate(time.Millisecond) }
-	if s, ok := store.(protocol.StepSizer); ok {
-		e.stepExtra = s.StepExtra()
-	}
-	e.queue = newQueue(e)
+	e.traits = store.Traits()
 	e.store = e.guarded(store)
 	return e, nil
 }
 
 // guarded puts the guards around the store. The order is the decision: see DESIGN.md.
 func (e *Engine) guarded(s Store) Store {
-	if e.opts.Now == nil { // the circuit goes by the clock of the process
+	if e.opts.Now == nil { // the circuit uses the clock of the process
 		s = guard.Circuit(s, e.report)
 	}
-	s = guard.Withdrawals(s, e.opts.Margin)
-	s = &pending{Store: s, queue: e.queue}
-	return guard.Holding(s)
+	s = guard.Holding(guard.Withdrawals(s, e.opts.Margin))
+	e.pending = guard.NewPending(s, e.now, e.opts.FinishBudget, e.report)
+	return e.pending
 }
 
 // Now returns the time by the engine's clock, to the millisecond. Compare a record's
@@ -141,11 +136,7 @@ func (e *Engine) Now() time.Time { return e.now() }
 func (e *Engine) Store() Store { return e.given }
 
 // newID returns a random identifier of 128 bits.
-func newID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return base64.RawURLEncoding.EncodeToString(b[:])
-}
+func newID() string { return protocol.NewID() }
 
 // startOfID is how much of an attempt's owner its write ids start with: 66 bits. They
 // are compared with the few others of the same record alone.
@@ -171,6 +162,13 @@ func (e *Engine) tell(ctx context.Context, kind notice.Kind, n notice.Notice) {
 // report tells the observer what a guard has done about a record.
 func (e *Engine) report(ctx context.Context, kind notice.Kind, id string, n notice.Notice) {
 	n.ID = id
-	n.Tenant, n.Operation, _ = protocol.ParseRecordID(id)
+	if n.Tenant, n.Operation, _ = protocol.ParseRecordID(id); n.Tenant == "" {
+		n.Tenant = SingleTenant
+	}
 	e.tell(ctx, kind, n)
 }
+
+// Flush writes the outcomes that could not be written yet. Call it before a process outside
+// Lambda ends. It returns nil when nothing runs in the background any more, else the
+// store's error. Inside Lambda the next call does it.
+func (e *Engine) Flush(ctx context.Context) error { return e.pending.Flush(ctx) }

@@ -19,7 +19,7 @@ func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
 		}
 	}
 	if c.Key.op.Mode == Atomic {
-		if err := e.refusesUnits(); err != nil {
+		if err := e.traits.NoUnits; err != nil {
 			return Outcome{}, err
 		}
 	}

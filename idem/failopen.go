@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/internal/guard"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -18,7 +19,11 @@ func (e *Engine) failOpen(ctx context.Context, c Call) (Outcome, error) {
 	if x.down == nil || c.Accepted != nil || c.Later != nil || ctx.Err() != nil {
 		return out, err
 	}
-	x.notify(ctx, notice.FailedOpen, notice.Notice{Attempt: 1, Err: x.down})
+	run := c.Run
+	c.Run = func(inner context.Context) Answer {
+		x.notify(ctx, notice.FailedOpen, notice.Notice{Attempt: 1, Err: x.down})
+		return run(inner)
+	}
 	c.Fingerprint, c.Key.keyed = x.call.Fingerprint, nil // without a record there is no secret to check
 	out, err = e.over(keepsNothing{down: x.down}).begin(c).execute(ctx)
 	out.RecordState, out.RecordedAt, out.ExpiresAt = Absent, time.Time{}, time.Time{}
@@ -30,14 +35,14 @@ func (e *Engine) failOpen(ctx context.Context, c Call) (Outcome, error) {
 
 // over returns an engine over the store. What it reports of records goes to no observer.
 func (e *Engine) over(s keepsNothing) *Engine {
-	o := &Engine{given: s, store: s, opts: e.opts, now: e.now, inLambda: e.inLambda, managed: e.managed, unrecorded: true}
+	o := &Engine{given: s, store: s, opts: e.opts, now: e.now, inLambda: e.inLambda, managed: e.managed, traits: e.traits, unrecorded: true}
 	o.opts.Observer = func(ctx context.Context, n notice.Notice) {
 		switch n.Kind {
 		case notice.Executed, notice.Compensated, notice.OutOfTime, notice.Uncommitted:
 			e.opts.Observer.tell(ctx, n)
 		}
 	}
-	o.queue = newQueue(o)
+	o.pending = guard.NewPending(s, o.now, o.opts.FinishBudget, o.report)
 	return o
 }
 
@@ -81,4 +86,5 @@ func (keepsNothing) RecordReference(context.Context, time.Time, protocol.Referen
 func (keepsNothing) Settle(context.Context, time.Time, protocol.Settlement) error { return nil }
 func (keepsNothing) Get(context.Context, string) (*Record, error)                 { return nil, nil }
 func (keepsNothing) Result(context.Context, *Record) ([]byte, error)              { return nil, nil }
+func (keepsNothing) Traits() protocol.Traits                                      { return protocol.Traits{} }
 func (keepsNothing) StepResult(context.Context, *Record, string) ([]byte, error)  { return nil, nil }

@@ -47,15 +47,3 @@ func typeName(err error) string {
 	}
 	return t.Name()
 }
-
-// shortFailure is what is kept of an error where there is room for no more.
-func shortFailure(f *Failure) *Failure {
-	const message, other = 64, 32 // bytes
-	cut := func(s string, n int) string {
-		if len(s) <= n {
-			return s
-		}
-		return strings.ToValidUTF8(s[:n], "")
-	}
-	return &Failure{Message: cut(f.Message, message), Type: cut(f.Type, other), Code: cut(f.Code, other)}
-}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/internal/guard"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -23,17 +24,17 @@ type finished struct {
 // else goes wrong is queued, and never releases the claim.
 func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished, error) {
 	e := x.engine
-	t := terminal{
-		f:    protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en.Ending, Attempt: a.kind(), LargeSteps: a.journal.anyLarge(), Watched: a.watched()},
-		kept: en.kept, retention: x.call.Key.op.retention(),
+	t := guard.End{
+		Finish:  protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en.Ending, Attempt: a.kind(), LargeSteps: a.journal.anyLarge(), Watched: a.watched()},
+		Summary: en.kept, Retention: x.call.Key.op.retention(), Attempt: a.rec.Attempt,
 	}
-	if len(en.Result) > largeResult {
-		t.f.Progress = new(protocol.Progress)
+	if len(en.Result) > guard.LargeResult {
+		t.Finish.Progress = new(protocol.Progress)
 	}
 	ctx, cancel := x.finishing(ctx, len(en.Result))
 	defer cancel()
-	err := e.writeTerminal(ctx, &t)
-	done := finished{state: en.State, recordedAt: t.recorded, expiresAt: t.f.Ending.ExpiresAt}
+	err := e.pending.Write(ctx, &t)
+	done := finished{state: en.State, recordedAt: t.Recorded, expiresAt: t.Finish.Ending.ExpiresAt}
 	n := notice.Notice{Attempt: a.rec.Attempt, State: en.State}
 	if en.Failure != nil {
 		n.Err = &RecordedError{*en.Failure}
@@ -56,27 +57,27 @@ func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished
 		return finished{}, err
 	}
 	done.state = InProgress
-	done.queued, done.omitted = x.enqueue(ctx, &pendingWrite{terminal: t.own(), State: en.State, Attempt: a.rec.Attempt}, err)
+	done.queued, done.omitted = e.pending.Keep(ctx, &t, x.kill.IsZero(), err)
 	return done, nil
 }
 
 // endWritten tells that an end is recorded, and adds its result if that is owed: at once
 // if there is time, else later. It returns whether the result is queued, and whether
 // it was given up.
-func (x *execution) endWritten(ctx context.Context, t *terminal, n notice.Notice) (queued, omitted bool) {
+func (x *execution) endWritten(ctx context.Context, t *guard.End, n notice.Notice) (queued, omitted bool) {
 	e := x.engine
 	var err error
-	if t.owes() {
-		err = e.addResult(ctx, t)
+	if t.Owes() {
+		err = e.pending.AddResult(ctx, t)
 	}
-	if t.omitted != nil {
-		x.notify(ctx, notice.ResultOmitted, notice.Notice{Attempt: n.Attempt, State: n.State, Err: t.omitted})
+	if t.Omitted != nil {
+		x.notify(ctx, notice.ResultOmitted, notice.Notice{Attempt: n.Attempt, State: n.State, Err: t.Omitted})
 	}
 	x.notify(ctx, noticeOf(n.State), n)
 	if err == nil {
-		return false, t.omitted != nil
+		return false, t.Omitted != nil
 	}
-	return x.enqueue(ctx, &pendingWrite{terminal: t.own(), State: n.State, Attempt: n.Attempt}, err)
+	return e.pending.Keep(ctx, t, x.kill.IsZero(), err)
 }
 
 func noticeOf(s State) notice.Kind {
@@ -137,4 +138,10 @@ func (a *attempt) outcome(ans Answer, end ending, done finished) Outcome {
 		Attempt: a.made().Attempt, CreatedAt: a.made().CreatedAt, RecordedAt: done.recordedAt, ExpiresAt: done.expiresAt,
 		Queued: done.queued, Omitted: end.Omitted || done.omitted, ResponseVersion: ans.ResponseVersion,
 	}
+}
+
+// flushLarge writes what waits if some of it is too large for the time before a claim. It is called
+// where nothing runs in the background, once a call's own end is written: the store answers then.
+func (x *execution) flushLarge(ctx context.Context) {
+	x.engine.pending.FlushLarge(func(size int) (context.Context, context.CancelFunc) { return x.finishing(ctx, size) })
 }

@@ -94,6 +94,9 @@ func TestStoreIsAskedWhereTheClaimIsNotCertain(t *testing.T) {
 	}
 	key := safe.Key("t", "k")
 	for name, play := range map[string]func(t *testing.T, r *rig){
+		"another input": func(t *testing.T, r *rig) {
+			_, _ = whileRunning(t, r, key, func() { ask(t, r, key, 2, idem.ErrKeyReused) })
+		},
 		"another key": func(t *testing.T, r *rig) {
 			_, _ = whileRunning(t, r, key, func() { ask(t, r, safe.Key("u", "k"), 1, errPlain) })
 		},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/internal/guard"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -54,8 +55,8 @@ func (c *commit) resolveInDoubt(ctx context.Context, err error) (Outcome, error)
 
 // fence keeps a commit in doubt from landing later: it writes an end without the unit,
 // under a new owner. It also finds out what became of
-// the commit: it has landed, it is fenced, another attempt has the claim, or nobody
-// knows. If it is fenced, fence returns the end that was written, else the call's
+// the commit: it has landed, it is fenced, another attempt has the claim, or that stays
+// unknown. If it is fenced, fence returns the end that was written, else the call's
 // outcome.
 func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (written *protocol.Ending, out Outcome, err error) {
 	e := c.engine
@@ -117,7 +118,7 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 	for range maxRounds {
 		w := protocol.Withdrawal{Claim: *c.a.unwritten, Owner: newID(), Uncertain: c.a.later == nil || c.a.unwritten.Record.Uncertain}
 		w.Write = w.Owner
-		w.ExpiresAt = protocol.RoundUp(e.now().Add(max(w.Claim.Record.Retention, fenceFor)), time.Second)
+		w.ExpiresAt = protocol.RoundUp(e.now().Add(max(w.Claim.Record.Retention, guard.LateRequests)), time.Second)
 		rec, known, err := c.tryWithdraw(ctx, w)
 		switch {
 		case err == nil, rec.Bears(w.Write):
@@ -148,7 +149,7 @@ func (c *commit) withdrawCommit(ctx context.Context, why error) (taken bool, out
 				return true, Outcome{}, nil
 			}
 		default:
-			c.enqueue(ctx, &pendingWrite{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.a.made().Attempt}, err)
+			c.engine.pending.KeepWithdrawal(ctx, w, c.kill.IsZero(), err)
 			return false, Outcome{}, c.failed(ctx, Absent, true, why)
 		}
 	}

@@ -27,7 +27,7 @@ type journal struct {
 	found   bool                             // an earlier attempt has begun to undo it
 	aborts  bool                             // the handler has called Abort
 	halted  error                            // stops the operation
-	large   bool                             // a result may lie beside the record
+	large   bool                             // a result may be in parts outside the record
 	watched bool                             // a begin mark that watches the claim was sent
 	parks   bool                             // somebody must look
 	closed  bool                             // the handler has returned
@@ -107,8 +107,8 @@ func (j *journal) refusal() error {
 	return Permanent(&RecordedError{*j.cause})
 }
 
-// isOver reports whether the handler has returned. Where it has not, how the attempt
-// ends goes by all that is noted by now.
+// isOver reports whether the handler has returned. If it has not, how the attempt
+// ends depends on all that is noted by now.
 func (j *journal) isOver() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -140,7 +140,7 @@ func (j *journal) halt(l *lease, err error) error {
 }
 
 // stopped returns why the operation has been stopped; nil if it has not. What is noted
-// may be missing in the record then, and nothing goes by it any more.
+// may be missing in the record then, and nothing uses it any more.
 func (j *journal) stopped() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -148,8 +148,8 @@ func (j *journal) stopped() error {
 }
 
 // write records a step. If it cannot show that the step was written, the operation stops.
-// The caller's cancellation does not end the call, because then nobody would know whether
-// the write has landed, and a step beside one that failed is often cancelled.
+// The caller's cancellation does not end the call, because then it would stay
+// unknown whether the write has landed, and a step that runs next to one that failed is often cancelled.
 // A result that the store cannot take is left out, as w then says.
 func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) error {
 	j.mu.Lock()
@@ -175,7 +175,7 @@ func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 	}
 	if f := w.Failure; f != nil && w.Name != compensating {
 		if j.room.taken()+failureSize(f) > protocol.StepRoom {
-			w.Failure = shortFailure(f)
+			w.Failure = protocol.ShortFailure(f)
 		}
 		size := failureSize(w.Failure)
 		j.room.held += size
@@ -212,13 +212,13 @@ func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 		switch {
 		case w.Begin:
 			// The function has not run and will not, whether the mark landed or not. Taken
-			// back, it keeps nobody waiting; if that fails too, the next attempt looks.
+			// back, it keeps no caller waiting; if that fails too, the next attempt looks.
 			back := &protocol.StepWrite{Name: w.Name, NotExecuted: true, Seen: w.Write, First: w.First}
 			if at, bErr := l.send(ctx, back); bErr == nil {
 				j.put(back, at)
 			}
 		case w.Read, w.Unread:
-			// Nothing goes by it: the next attempt reads it anew.
+			// Nothing uses it: the next attempt reads it again.
 		default:
 			// Recorded or not: the next attempt sees, and may know how to close the step.
 			j.put(w, at)
@@ -337,7 +337,7 @@ func (j *journal) mustPark() bool {
 	return j.parks || open != nil && open.RetryAt.IsZero()
 }
 
-// anyLarge reports whether a result may lie beside the record.
+// anyLarge reports whether a result may be in parts outside the record.
 func (j *journal) anyLarge() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

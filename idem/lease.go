@@ -91,7 +91,7 @@ func (l *lease) arm() {
 // lease is renewed, as it is where nothing is killed.
 func (l *lease) overrun() {
 	l.mu.Lock()
-	// The lease in the store is over. It may be raised while nobody has taken the claim.
+	// The lease in the store is over. It may be raised while no other call has taken the claim.
 	l.until = time.Now().Add(l.x.engine.opts.Lease / 2)
 	l.mu.Unlock()
 	l.beat()

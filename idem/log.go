@@ -42,7 +42,7 @@ var logged = map[notice.Kind]struct {
 	notice.ShadowUnobserved: {slog.LevelWarn, "in shadow: not observed"},
 }
 
-// LogTo returns an observer that logs what somebody must look at as warnings and errors, once
+// LogTo returns an observer that logs whatever needs attention as warnings and errors, once
 // each operation in shadow too, and the rest below. Nil means slog.Default. Lines have records'
 // ids, with the tenant, but no key's value.
 func LogTo(l *slog.Logger) Observer { return logFrom(slog.LevelDebug, l) }
@@ -65,7 +65,7 @@ func logFrom(least slog.Level, l *slog.Logger) Observer {
 				log.LogAttrs(ctx, slog.LevelWarn, "idem: the operation is in shadow: duplicates run; end the trial by Operation.Shadow", slog.String("operation", n.Operation))
 			}
 		}
-		// What is told in shadow is all that shadow is for.
+		// What is reported in shadow is all that shadow is for.
 		if how.level < least && !shadow || !log.Enabled(ctx, how.level) {
 			return
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Observer is told what happens, on the caller's path: it must be quick, safe for concurrent
+// Observer gets a notice of what happens, on the caller's path: it must be quick, safe for concurrent
 // use and not call the engine. A panic in it ends as an error in slog.Default. Kinds are
 // added over time: it must ignore those it does not know. One that does nothing is silent.
 type Observer func(ctx context.Context, n notice.Notice)

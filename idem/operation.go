@@ -52,7 +52,7 @@ const (
 	maxOperation   = 128
 	maxValue       = 1024
 	// maxRetention keeps expiry within what DynamoDB's TTL deletes: it ignores
-	// items whose expiry lies more than five years back, and nobody means longer.
+	// items whose expiry lies more than five years back, and no operation needs longer.
 	maxRetention = 5 * 365 * 24 * time.Hour
 )
 
@@ -85,8 +85,8 @@ type Operation struct {
 	// Watch says whether a claim is watched. The zero value is WatchNotRepeatable.
 	Watch Watch
 	// Shadow only observes: the handler always runs, also as a duplicate, and its answer is its
-	// own. Notices say what would have been answered. Its records lie apart, so that switching
-	// it off starts anew. Steps run unrecorded, [UnitOf] fails, and Atomic is refused.
+	// own. Notices say what would have been answered. Its records lie apart, so that none of
+	// them counts once it is switched off. Steps run unrecorded, [UnitOf] fails, and Atomic is refused.
 	Shadow bool
 	// MaxAttempts is the number of attempts that may have taken effect and left no outcome
 	// after which a repeatable operation is parked; a release resets it. Zero means no limit.

@@ -56,7 +56,7 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 	class := x.applySteps(l.ctx, a, &ans, x.rule(l.ctx, a, ans))
 	class, unit = a.response(class, ans, unit)
 	if class == ClassCompleted {
-		// The result is the outcome, live as on replay, whatever stood beside it.
+		// The result is the outcome, live as on replay, whatever error was returned with it.
 		ans.Err = nil
 	}
 	end := x.ending(a, class, ans, failureOf(ans.Err))

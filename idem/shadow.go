@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem/internal/codec"
+	"github.com/idem-go/idempotency/idem/internal/guard"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -118,7 +119,7 @@ func (o *observation) shadow(ctx context.Context) *Engine {
 	s := e.over(keepsNothing{})
 	s.unrecorded, s.store = false, &shadows{e.store, o.call.Key.op.retention()}
 	s.opts.Observer = o.observe
-	s.opts.Wait, s.queue.most = 0, 0
+	s.opts.Wait = 0
 	s.opts.ClaimBudget /= shadowShare
 	if end, ok := ctx.Deadline(); ok {
 		s.opts.ClaimBudget = min(s.opts.ClaimBudget, time.Until(end)/10)
@@ -127,6 +128,8 @@ func (o *observation) shadow(ctx context.Context) *Engine {
 		s.opts.ClaimBudget = min(s.opts.ClaimBudget, time.Until(kill)/10)
 	}
 	s.opts.FinishBudget = s.opts.ClaimBudget
+	s.pending = guard.NewPending(s.store, s.now, s.opts.FinishBudget, s.report)
+	s.pending.Bound(0)
 	return s
 }
 
@@ -178,6 +181,12 @@ func (s *shadows) Acquire(ctx context.Context, now time.Time, c protocol.Claim) 
 	return s.Store.Acquire(ctx, now, c)
 }
 
+func (s *shadows) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
+	w.Claim.Record.Value, w.Claim.Record.Due = "", time.Time{}
+	w.ExpiresAt = protocol.RoundUp(now.Add(max(s.retention, guard.LateRequests)), time.Second)
+	return s.Store.Withdraw(ctx, now, w)
+}
+
 func (s *shadows) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
 	e.ExpiresAt = protocol.RoundUp(e.LeaseUntil.Add(s.retention), time.Second)
 	return s.Store.Extend(ctx, now, e)
@@ -189,7 +198,7 @@ func (s *shadows) Finish(ctx context.Context, now time.Time, f protocol.Finish) 
 	end := &f.Ending
 	end.Ref, end.Result, end.Omitted = "", nil, end.State == Completed
 	if end.State == Unknown {
-		end.State, end.Stricter = Released, true
+		end.State, end.Stricter, end.ExpiresAt = Released, true, protocol.RoundUp(now.Add(s.retention), time.Second)
 	}
 	return s.Store.Finish(ctx, now, f)
 }

@@ -342,6 +342,32 @@ func TestShadowCostsACallFewWrites(t *testing.T) {
 	require.False(t, rec.ExpiresAt.IsZero())
 }
 
+// However a first call ends, its record expires and is in no index.
+func TestEachRecordOfAShadowExpires(t *testing.T) {
+	for name, end := range map[string]error{
+		"completed": nil, "unknown": errPlain, "failed": idem.Permanent(errPlain), "released": idem.NotExecuted(errPlain),
+	} {
+		for _, op := range both {
+			t.Run(name+"/"+op.Name, func(t *testing.T) {
+				r := newRig(t, nil)
+				in := func(context.Context, int) (int, error) {
+					running, err := r.mem.Get(t.Context(), op.Key("t", "k").ID()+"#shadow")
+					require.NoError(t, err)
+					require.False(t, running.ExpiresAt.IsZero())
+					require.Zero(t, running.Due)
+					return 1, end
+				}
+				_, _ = idem.Do(t.Context(), r.engine, inShadow(op).Key("t", "k"), 1, in)
+				rec, err := r.mem.Get(t.Context(), op.Key("t", "k").ID()+"#shadow")
+				require.NoError(t, err)
+				require.False(t, rec.ExpiresAt.IsZero())
+				require.Zero(t, rec.Due)
+				require.NotEqual(t, idem.Unknown, rec.State)
+			})
+		}
+	}
+}
+
 // A handler that outlives a lease still is the one in flight.
 func TestShadowRenewsItsClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

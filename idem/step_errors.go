@@ -26,7 +26,7 @@ var (
 type StepInterruptedError struct {
 	// Name of the step.
 	Name string
-	// Err is why it could not be closed; nil if nobody tried.
+	// Err is why it could not be closed; nil if the other system was not asked.
 	Err error
 	// RetryAt is from when on the other system's "not found" is proof that the step had no effect;
 	// zero if there is no such time. Until then a repeatable operation is released, not parked.

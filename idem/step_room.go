@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// stepOverhead is more than a store takes for a step beside its name, result and
+	// stepOverhead is more than a store takes for a step besides its name, result and
 	// error. The conformance suite holds stores to it.
 	stepOverhead = 192
 	// smallStep is the size up to which the record keeps any step's result.
 	smallStep = 128
-	// largeStep is the size from which a store may keep a step's result beside the
-	// record.
+	// largeStep is the size from which a store may keep a step's result outside
+	// the record.
 	largeStep = 1 << 10
 	// inlineRoom is for the results between the two: a record is written as a whole,
 	// and billed so, with every step.

@@ -229,7 +229,7 @@ func (s *step) writeMark() error {
 }
 
 // replay gives what is recorded of the step. A result from a resolution becomes the attempt's own
-// before anything uses it: from then on it is not replaced.
+// before anything uses it: from then on it cannot be replaced.
 func (s *step) replay(known protocol.RecordedStep, read func([]byte) error) error {
 	s.notify(notice.StepReplayed, nil)
 	switch {
@@ -317,7 +317,7 @@ func (s *step) unavailable(f *Failure) error {
 func (s *step) interrupted(known protocol.RecordedStep) (raw []byte, again bool, err error) {
 	s.notify(notice.StepInterrupted, nil)
 	if s.opts.interrupted == nil || known.FromResolution {
-		// Only an operator replaces what a resolution has recorded and no code could read.
+		// Only operators replace a verdict that no code could read.
 		return nil, false, s.a.journal.interrupted(&StepInterruptedError{Name: s.name})
 	}
 	asked := s.a.engine().now() // an answer says what was so then

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // UnitOf returns the unit of work of the attempt that the context belongs to. The first
@@ -32,7 +30,7 @@ func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 		return nil, fmt.Errorf("%w: %w", &ConfigError{What: "unit of work", Problem: "the operation is in shadow, where the handler's answer is given before anything could commit: " +
 			"try the handler with writes of its own, or set Shadow to false"}, errors.ErrUnsupported)
 	}
-	if err := a.running.Load().x.engine.refusesUnits(); err != nil {
+	if err := a.engine().traits.NoUnits; err != nil {
 		return nil, err
 	}
 	a.signs.Store(true)
@@ -48,14 +46,6 @@ func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 		s.unit = create()
 	}
 	return s.unit, nil
-}
-
-// refusesUnits is why the store commits no unit of work; nil if it may.
-func (e *Engine) refusesUnits() error {
-	if s, ok := e.store.(protocol.UnitRefuser); ok {
-		return s.RefusesUnits()
-	}
-	return nil
 }
 
 // unitSlot holds an attempt's unit of work, which handlers may ask for from

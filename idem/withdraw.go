@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/internal/guard"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -17,12 +18,12 @@ func (x *execution) withdraw(ctx context.Context, c protocol.Claim, by time.Time
 	w := protocol.Withdrawal{Claim: c, Owner: newID(), Uncertain: c.Record.Uncertain}
 	w.Write = w.Owner
 	if len(c.Record.Steps) == 0 {
-		w.ExpiresAt = protocol.RoundUp(e.now().Add(max(c.Record.Retention, fenceFor)), time.Second)
+		w.ExpiresAt = protocol.RoundUp(e.now().Add(max(c.Record.Retention, guard.LateRequests)), time.Second)
 	}
 	err := e.store.Withdraw(budget, e.now(), w)
 	if err == nil || protocol.Answers(err) {
 		x.notify(ctx, notice.Withdrawn, notice.Notice{Attempt: c.Record.Attempt, State: Released})
 		return
 	}
-	x.enqueue(ctx, &pendingWrite{withdrawal: ownWithdrawal(w), State: Released, Attempt: c.Record.Attempt}, err)
+	e.pending.KeepWithdrawal(ctx, w, x.kill.IsZero(), err)
 }

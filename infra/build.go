@@ -25,16 +25,17 @@ var buildArgs = []string{
 	"-ldflags", "-s -w -buildid=",
 }
 
-// module is this module.
+// module is the library's module, which has the functions that are deployed.
 const module = "github.com/idem-go/idempotency"
 
-// home returns the folder where the go command has this module, seen from dir, if the
-// package is part of this module. The package is built there, with this module's versions
-// and checksums of what it imports. A module that only requires this one has none of them
-// for programs that it does not import, and go mod tidy drops them.
-func home(dir, pkg string) (string, error) {
+// home returns the folder where the go command has the library, seen from dir, if the
+// package is part of it. The package is built there, with the library's versions and
+// checksums of what it imports. A module that only requires it has none of them for
+// programs that it does not import, and go mod tidy drops them. The library's own
+// workspace, which lies in that folder too, has folders that a download does not have.
+func home(dir, pkg string) (folder string, env []string, err error) {
 	if !strings.HasPrefix(pkg, module+"/") {
-		return dir, nil
+		return dir, nil, nil
 	}
 	// A vendor folder has only the packages that are imported.
 	cmd := exec.Command("go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module)
@@ -46,24 +47,24 @@ func home(dir, pkg string) (string, error) {
 	found := strings.TrimSpace(string(out))
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("looking for %s: %w: %s", module, err, strings.TrimSpace(said.String()))
+		return "", nil, fmt.Errorf("looking for %s: %w: %s", module, err, strings.TrimSpace(said.String()))
 	case found == "":
-		return "", fmt.Errorf("%s is not downloaded: run go mod download %s", module, module)
+		return "", nil, fmt.Errorf("%s is not downloaded: run go mod download %s", module, module)
 	}
-	return found, nil
+	return found, []string{"GOWORK=off"}, nil
 }
 
 // build compiles a main package into folder/bootstrap, for provided.al2023 on
 // arm64. dir is where the go command runs; empty means the working directory.
 func build(dir, pkg, folder string) error {
-	dir, err := home(dir, pkg)
+	dir, env, err := home(dir, pkg)
 	if err != nil {
 		return err
 	}
 	out := filepath.Join(folder, bootstrap)
 	cmd := exec.Command("go", append(buildArgs[:len(buildArgs):len(buildArgs)], "-o", out, pkg)...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), buildEnv...)
+	cmd.Env = append(append(os.Environ(), buildEnv...), env...)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		if text := strings.TrimSpace(string(said)); text != "" {
 			return fmt.Errorf("%w: %s", err, text)

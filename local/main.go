@@ -24,7 +24,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/idem-go/idempotency/local/aws/cache"
+	"github.com/idem-go/idempotency/internal/cache"
 	"github.com/idem-go/idempotency/local/cmd/gorun"
 	"github.com/idem-go/idempotency/local/cmd/progress"
 )

@@ -70,7 +70,7 @@ func TestCommandLineIsPinned(t *testing.T) {
 	}
 	page, err := os.ReadFile("../infra/README.md")
 	require.NoError(t, err)
-	mod, err := os.ReadFile("../go.mod")
+	mod, err := os.ReadFile("../infra/go.mod")
 	require.NoError(t, err)
 	require.Contains(t, string(page), "its command line "+version+" ")
 	_, cdk, _ := strings.Cut(string(mod), "github.com/aws/aws-cdk-go/awscdk/v2 v")

@@ -45,13 +45,18 @@ func anotherModule(t *testing.T, files ...string) (run func(args ...string) stri
 			version = strings.TrimSpace(v)
 		}
 	}
-	all, err := os.ReadFile(filepath.Join(root, "go.sum"))
-	require.NoError(t, err)
+	var all []byte
+	for _, module := range []string{".", "infra"} {
+		sums, err := os.ReadFile(filepath.Join(root, module, "go.sum"))
+		require.NoError(t, err)
+		all = append(all, sums...)
+	}
 	dir := t.TempDir()
 	content := map[string]string{
 		"go.sum": string(all), // stands in for the checksum database; tidy leaves what is needed
-		"go.mod": "module example.com/shop\n\ngo " + version + "\n\nrequire github.com/idem-go/idempotency v0.0.0\n\n" +
-			"replace github.com/idem-go/idempotency => " + root + "\n",
+		"go.mod": "module example.com/shop\n\ngo " + version + "\n\n" +
+			"replace github.com/idem-go/idempotency => " + root + "\n" +
+			"replace github.com/idem-go/idempotency/infra => " + filepath.Join(root, "infra") + "\n",
 	}
 	for _, name := range files {
 		program, err := os.ReadFile(filepath.Join("testdata/ownmodule", name))

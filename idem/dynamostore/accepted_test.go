@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/protocol"
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
 )
 
 func acceptingTable(t *testing.T) (*dynamodb.Client, string) {

@@ -205,8 +205,8 @@
 // tried again: 1.16 requests a call. The quota goes by calls and not by
 // time. What takes back a claim without an answer needs no quota, and is sent until it is
 // answered: once for all the callers of one key, which makes 1.17 requests a call, and once for
-// each key. Where that is not answered either, idem.Options.StoreFailures is what keeps the
-// number down: a thousand calls in ten seconds, each with a key of its own, send 210 to 320
+// each key. Where that is not answered either, the engine's circuit keeps the number
+// down: a thousand calls in ten seconds, each with a key of its own, send 210 to 320
 // requests to a table that answers nothing, and 12,000 without it.
 //
 // Down of the error is set if every try found DynamoDB down: not reached, silent,

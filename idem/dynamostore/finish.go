@@ -27,7 +27,7 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 	defer k.end()
 	var w companion
 	if tx != nil {
-		err := s.RefusesUnits()
+		err := s.refusesUnits()
 		if err != nil {
 			return err
 		}

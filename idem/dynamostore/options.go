@@ -37,8 +37,7 @@ const (
 	// back. So a table that is slow, throttles or is down gets this many requests more than there
 	// are calls, and a fifth of what it answers. Where none is left, a claim or a read fails after
 	// its first try, and nothing has run. Writes of outcomes, steps, leases and withdrawals need
-	// none, nor do claims of operations that fail open, unless idem.Options.StoreFailures is
-	// reached.
+	// none.
 	retries = 10
 )
 
@@ -114,9 +113,7 @@ type Store struct {
 
 // The interface is the package's reason to exist.
 var (
-	_ protocol.Store       = (*Store)(nil)
-	_ protocol.UnitRefuser = (*Store)(nil)
-	_ protocol.StepSizer   = (*Store)(nil)
+	_ protocol.Store = (*Store)(nil)
 )
 
 // New returns a store on the table. It makes no call: run [Check] at deployment, or when a
@@ -180,8 +177,17 @@ func New(client Client, table string, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// RefusesUnits implements [protocol.UnitRefuser].
-func (s *Store) RefusesUnits() error {
+// Traits implements [protocol.Store].
+func (s *Store) Traits() protocol.Traits {
+	t := protocol.Traits{NoUnits: s.refusesUnits()}
+	if s.sealer != nil {
+		t.StepExtra = s.sealer.Overhead() + sealedFields
+	}
+	return t
+}
+
+// refusesUnits is why no unit can commit; nil if units can.
+func (s *Store) refusesUnits() error {
 	if !s.noTransactions {
 		return nil
 	}

@@ -27,7 +27,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
-	"github.com/idem-go/idempotency/local/aws/testmain"
+	"github.com/idem-go/idempotency/internal/testmain"
 )
 
 // used are the permissions that this package's calls need, as seen at the wire in

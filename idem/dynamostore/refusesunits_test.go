@@ -40,7 +40,7 @@ func TestUnitsAreRefusedWithoutTransactions(t *testing.T) {
 		require.Equal(t, "done", got)
 	})
 	t.Run("a handler that asks for its Tx gets no further", func(t *testing.T) {
-		require.PanicsWithValue(t, "dynamostore.TxOf: "+f.RefusesUnits().Error(), func() {
+		require.PanicsWithValue(t, "dynamostore.TxOf: "+f.Traits().NoUnits.Error(), func() {
 			_, _ = idem.Do(ctx, engine, reserved.Key(idem.SingleTenant, "2"), "", func(ctx context.Context, _ string) (string, error) {
 				TxOf(ctx)
 				return "", errors.New("it goes on")

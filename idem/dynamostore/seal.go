@@ -221,14 +221,6 @@ func (s *Store) unseal(ctx context.Context, sealed, bound []byte) (plain []byte,
 	return s.sealer.Open(ctx, sealed, bound)
 }
 
-// StepExtra implements [protocol.StepSizer].
-func (s *Store) StepExtra() int {
-	if s.sealer == nil {
-		return 0
-	}
-	return s.sealer.Overhead() + sealedFields
-}
-
 // place decides whether the stored form is kept in the record.
 func place(b *protocol.Body, inline int) {
 	if b.Stored > inline {

@@ -73,7 +73,7 @@ func (t *Tx) companion(s *Store, f protocol.Finish, now time.Time) (companion, e
 			Put: &types.Put{TableName: s.table, Item: it, ReturnValuesOnConditionCheckFailure: allOld},
 		}})
 	}
-	if err := s.checkActions(id, u.actions, min(len(f.Ending.Result), inlineUpTo)+s.StepExtra()); err != nil {
+	if err := s.checkActions(id, u.actions, min(len(f.Ending.Result), inlineUpTo)+s.Traits().StepExtra); err != nil {
 		return nil, &protocol.RefusedError{Err: err}
 	}
 	if len(u.actions) == 0 {

@@ -23,7 +23,7 @@ const maxTenants = 1000
 // Options of metrics. The zero value, and nil, mean the defaults.
 type Options struct {
 	// Service is the dimension service. Empty means the function's name, from
-	// AWS_LAMBDA_FUNCTION_NAME. The alarms of package infra go by that. It has at most 1,024
+	// AWS_LAMBDA_FUNCTION_NAME. The alarms of package infra use that. It has at most 1,024
 	// characters, of printable ASCII and not spaces alone.
 	Service string
 	// Out gets the lines. Nil means os.Stdout.
@@ -32,7 +32,7 @@ type Options struct {
 	HideTenants bool
 }
 
-// Metrics counts what it is told, and writes it to the log. It is safe for concurrent use:
+// Metrics counts the notices that it gets, and writes it to the log. It is safe for concurrent use:
 // make one per process.
 type Metrics struct {
 	out     io.Writer

@@ -16,7 +16,7 @@ import (
 // Changing a selection changes fingerprints, so a retry across that deployment
 // may be refused as a reused key.
 //
-// A Select may be used by any number of goroutines, as long as nobody changes it.
+// A Select may be used by any number of goroutines, as long as it is not changed.
 type Select struct {
 	// Only lists the parts that count. Each must be in every input, null included:
 	// where one is missing the input is refused with a [*NotCanonicalError], since

@@ -2,13 +2,11 @@ package idemhttp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -118,19 +116,6 @@ func TestRetryAfterGrowsWithTheWait(t *testing.T) {
 	}{{0, "1"}, {10 * time.Second, "3"}, {time.Minute, "15"}, {30 * time.Minute, "30"}} {
 		b.passed.Store(int64(c.waited))
 		require.Equal(t, c.after, b.send("GET", at, "blue", "").header.Get("Retry-After"))
-	}
-}
-
-// The fragment says what the 202 looks like.
-func TestFragmentHasTheStateOfAcceptedWork(t *testing.T) {
-	b := newBureau(t, memory())
-	b.accepted()
-	for _, sent := range []heard{b.post(june), b.send("GET", b.server.URL+"/statements/"+b.at, "blue", "")} {
-		media := fragment(t).Components.Responses["AcceptedForLater"].Value.Content[sent.header.Get("Content-Type")]
-		var body any
-		require.NoError(t, json.Unmarshal([]byte(sent.body), &body))
-		require.NoError(t, media.Schema.Value.VisitJSON(body, openapi3.EnableJSONSchema2020()))
-		require.Equal(t, b.at, body.(map[string]any)["id"])
 	}
 }
 

@@ -1,17 +1,13 @@
 package idemhttp
 
 import (
-	"bytes"
 	"go/format"
-	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
 )
 
@@ -94,24 +90,4 @@ func TestReadmeGoIsTested(t *testing.T) {
 		}
 		require.Contains(t, flat(string(example)), flat(block))
 	}
-}
-
-// A service's document can refer to the fragment as the README shows.
-func TestFragmentCanBeReferredTo(t *testing.T) {
-	doc := "openapi: 3.1.0\ninfo: {title: Payments, version: '1'}\n" + blocks(t, "yaml")[0]
-	fragment, err := os.ReadFile("openapi.yaml")
-	require.NoError(t, err)
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "idempotency.yaml"), fragment, 0o600), "the copy")
-	loader := openapi3.NewLoader()
-	loader.IsExternalRefsAllowed = true
-	api, err := loader.LoadFromDataWithPath([]byte(doc), &url.URL{Path: filepath.Join(dir, "service.yaml")})
-	require.NoError(t, err)
-	require.NoError(t, api.Validate(t.Context(), openapi3.EnableExamplesValidation()))
-	post := api.Paths.Value("/payments").Post
-	require.Equal(t, DefaultKeyHeader, post.Parameters[0].Value.Name)
-	require.NotNil(t, post.Responses.Value("409").Value.Content[ProblemMediaType].Schema.Value)
-
-	_, err = openapi3.NewLoader().LoadFromData(bytes.ReplaceAll([]byte(doc), []byte("idempotency.yaml#"), []byte("#")))
-	require.Error(t, err, "references are looked up")
 }

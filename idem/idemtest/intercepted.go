@@ -24,6 +24,9 @@ var (
 	_ protocol.Scanner    = (*intercepted)(nil)
 )
 
+// Traits are those of the store.
+func (i *intercepted) Traits() protocol.Traits { return i.store.Traits() }
+
 type doer interface {
 	call(ctx context.Context, m Method, id string, do func(context.Context) error) error
 }

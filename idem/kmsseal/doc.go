@@ -6,7 +6,7 @@
 //
 // It is envelope encryption: KMS makes a data key and gives it plain and wrapped by the KMS key. Each
 // result is encrypted with the plain one, by AES-256-GCM under a random nonce of 96 bits (NIST SP
-// 800-38D), and has the wrapped one beside it. The plain one is kept in memory alone.
+// 800-38D), and has the wrapped one next to it. The plain one is kept in memory alone.
 //
 // A process uses one data key for [Options].MaxAge and MaxUses, and keeps data keys that it has had
 // unwrapped for at most twice that time. So KMS is called for the first claim of a process and once an
@@ -19,7 +19,7 @@
 // When a data key is due to be replaced and KMS does not give another one, the former is used for as
 // long again. Without any, nothing is executed: the store asks [Sealer.Ready] before each claim. Call
 // it when the process starts too, so that a missing permission ends the deployment and not a request.
-// A result is not readable while KMS cannot be asked; its reader is told to try again. It is unreadable
+// A result is not readable while KMS cannot be asked; its reader gets an error that can be retried. It is unreadable
 // for good if KMS refuses to unwrap its key, and if anything of it was altered. A call to KMS takes
 // three seconds at most, with its repeats, and no longer than the call to the store that it is for.
 //

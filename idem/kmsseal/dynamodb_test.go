@@ -11,8 +11,8 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
-	"github.com/idem-go/idempotency/local/aws/kmstest"
+	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/internal/kmstest"
 )
 
 // Over a table: without KMS nothing runs, and another key than the one that was written with reads

@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/protocol"
-	"github.com/idem-go/idempotency/local/aws/kmstest"
+	"github.com/idem-go/idempotency/internal/kmstest"
 )
 
 var _ dynamostore.Sealer = (*Sealer)(nil)

@@ -68,7 +68,7 @@ func (d *down) Get(ctx context.Context, id string) (*protocol.Record, error) {
 	return nil, &protocol.StoreError{Op: "Get", Down: true, Err: errors.New("connection refused")}
 }
 
-// A store that is down is asked once a second, and nothing runs until it answers (invariant 8).
+// A store that is down is asked once a second, and nothing runs until it answers.
 func TestWorkersDoNotAskAStoreThatIsDown(t *testing.T) {
 	for name, ask := range map[string]func(e *idem.Engine) error{
 		"Work": func(e *idem.Engine) error {

@@ -28,7 +28,7 @@
 //
 // # What holds
 //
-// Of the calls within one window, no more than Keys make a record. Windows go by the clock of the
+// Of the calls within one window, no more than Keys make a record. Windows use the clock of the
 // caller. So within any time as long as a window there may be twice as many around an edge between two
 // windows, and three times as many where clocks differ by up to a window. A counter is kept for an hour
 // after its window: a clock that is slow by more counts from zero.

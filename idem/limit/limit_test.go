@@ -362,8 +362,7 @@ func TestMistakesInALimit(t *testing.T) {
 // sized is a store that takes no units and whose steps take more room.
 type sized struct{ *memstore.Store }
 
-func (sized) StepExtra() int      { return 7 }
-func (sized) RefusesUnits() error { return errPlain }
+func (sized) Traits() protocol.Traits { return protocol.Traits{StepExtra: 7, NoUnits: errPlain} }
 
 // What the engine asks a store it asks the one that is limited.
 func TestAnswersOfTheStoreBelow(t *testing.T) {
@@ -374,7 +373,6 @@ func TestAnswersOfTheStoreBelow(t *testing.T) {
 	}{{sized{memstore.New()}, 7, errPlain}, {memstore.New(), 0, nil}} {
 		s, err := limit.Over(c.below, nil)
 		require.NoError(t, err)
-		require.Equal(t, c.extra, s.(protocol.StepSizer).StepExtra())
-		require.Equal(t, c.refuses, s.(protocol.UnitRefuser).RefusesUnits())
+		require.Equal(t, protocol.Traits{StepExtra: c.extra, NoUnits: c.refuses}, s.Traits())
 	}
 }

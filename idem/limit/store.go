@@ -93,19 +93,3 @@ func unsent(err error) error {
 	own.Ambiguous = false
 	return &own
 }
-
-// StepExtra implements [protocol.StepSizer].
-func (s *store) StepExtra() int {
-	if sizer, ok := s.Store.(protocol.StepSizer); ok {
-		return sizer.StepExtra()
-	}
-	return 0
-}
-
-// RefusesUnits implements [protocol.UnitRefuser].
-func (s *store) RefusesUnits() error {
-	if refuser, ok := s.Store.(protocol.UnitRefuser); ok {
-		return refuser.RefusesUnits()
-	}
-	return nil
-}

@@ -237,3 +237,6 @@ func alive(ctx context.Context, op string) error {
 	}
 	return nil
 }
+
+// Traits are none: steps count as they are, and units commit; see [idem.Store].
+func (s *Store) Traits() protocol.Traits { return protocol.Traits{} }

@@ -185,6 +185,19 @@ func TestEveryMetricIsMade(t *testing.T) {
 	require.Len(t, c.numbers(t), len(metric.All))
 }
 
+// Units are fractions, as DynamoDB counts them. What was neither written nor read has no number.
+func TestUnits(t *testing.T) {
+	c := newCollector()
+	o := c.telemetry(t)
+	o.Units(t.Context(), "charge", 3, 0)
+	require.Equal(t, map[string]any{"idem.write_units charge": 3.0}, c.numbers(t))
+	o.Units(t.Context(), "charge", 1, 25.5)
+	o.Units(t.Context(), "refund", 0.5, 0)
+	require.Equal(t, map[string]any{
+		"idem.write_units charge": 4.0, "idem.read_units charge": 25.5, "idem.write_units refund": 0.5,
+	}, c.numbers(t))
+}
+
 func TestASweep(t *testing.T) {
 	c := newCollector()
 	o := c.telemetry(t)

@@ -64,7 +64,7 @@ type StoreError struct {
 	// does so only if it is set.
 	Down bool
 	// Throttled is set beside Down if a try was answered with too many requests: the store can
-	// be reached, and is not asked less for it (idem.Options.StoreFailures).
+	// be reached, and the engine's circuit stays closed.
 	Throttled bool
 	// ResultNotStored is set if a result could not be stored beside its record in the time for
 	// it. The record was not touched.

@@ -66,3 +66,15 @@ func FailureText(text string) string {
 	}
 	return strings.ToValidUTF8(text[:MaxFailureText], "") + "…"
 }
+
+// ShortFailure is what is kept of an error where there is room for no more.
+func ShortFailure(f *Failure) *Failure {
+	const message, other = 64, 32 // bytes
+	cut := func(s string, n int) string {
+		if len(s) <= n {
+			return s
+		}
+		return strings.ToValidUTF8(s[:n], "")
+	}
+	return &Failure{Message: cut(f.Message, message), Type: cut(f.Type, other), Code: cut(f.Code, other)}
+}

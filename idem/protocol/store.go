@@ -95,6 +95,9 @@ type Store interface {
 
 	// StepResult does the same for the result of a record's step.
 	StepResult(ctx context.Context, rec *Record, name string) ([]byte, error)
+
+	// Traits are the same in every call.
+	Traits() Traits
 }
 
 // StepRoom is what the steps of one operation may take in its record, in bytes: the
@@ -109,11 +112,13 @@ type Store interface {
 // the operation is being undone.
 const StepRoom = 320 << 10
 
-// StepSizer is a [Store] whose steps take more of [StepRoom] than it says, for example because
-// their results are encrypted. The engine asks it once.
-type StepSizer interface {
-	// StepExtra is by how many bytes more each step counts.
-	StepExtra() int
+// Traits are what a caller must know of a [Store] before it runs anything.
+type Traits struct {
+	// StepExtra is by how many bytes more than [StepRoom] says each step counts, for example
+	// because its result is encrypted.
+	StepExtra int
+	// NoUnits is why the store commits no [Unit], with what to do instead; nil if it commits units.
+	NoUnits error
 }
 
 // Claim is the right to run, as it is to be written.

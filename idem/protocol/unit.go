@@ -11,10 +11,3 @@ type Unit interface {
 	// gets time by it.
 	Size() int
 }
-
-// UnitRefuser is a [Store] that may be unable to commit any [Unit]. The engine asks it
-// before a handler relies on one.
-type UnitRefuser interface {
-	// RefusesUnits is why no unit can commit, with what to do instead; nil if units can.
-	RefusesUnits() error
-}

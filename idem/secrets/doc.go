@@ -19,8 +19,8 @@
 // # The check
 //
 // Under another secret a record is not found, and its key would run again. So the store has one
-// record more for each operation, with the id "#<operation>#" and a check value. Nobody can find the
-// secret from that. A process reads it before its first claim, and again after an hour, for one read
+// record more for each operation, with the id "#<operation>#" and a check value, from which the
+// secret cannot be found. A process reads it before its first claim, and again after an hour, for one read
 // unit; the first process of all creates it. A process with a wrong secret runs nothing and writes
 // nothing: its calls return an error that matches [idem.ErrStoreUnavailable] and says so, over HTTP
 // a 503. Calls fail closed while the check record cannot be read, also where

@@ -20,7 +20,7 @@
 //
 //	Damages                  a record that cannot be read is never taken for absent
 //	Unit                     writes that commit with the outcome, or not at all
-//	a [protocol.AdminStore]   sweeps, operators' resolutions and their audit
+//	a [protocol.AdminStore]  sweeps, operators' resolutions and their audit
 //	Scanner                  all records are listed, without their results
 //
 // WithoutSteps and a MaxResult leave out the cases that such a store refuses.

@@ -263,6 +263,8 @@ func (s *faulty) Settle(ctx context.Context, now time.Time, w protocol.Settlemen
 	}))
 }
 
+func (s *faulty) Traits() protocol.Traits { return protocol.Traits{} }
+
 func (s *faulty) Get(ctx context.Context, id string) (*protocol.Record, error) {
 	if err := s.alive(ctx, "Get"); err != nil {
 		return nil, err

@@ -17,8 +17,8 @@ import (
 	"github.com/idem-go/idempotency/idem/kmsseal"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
-	"github.com/idem-go/idempotency/local/aws/kmstest"
+	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/internal/kmstest"
 )
 
 // A sweep of encrypted records needs no key, unless a probe knows a result: that one is encrypted too, or

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/idem-go/idempotency/idem/schema"
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
 )
 
 // hundredThousand is how many open questions an outage of a provider leaves.

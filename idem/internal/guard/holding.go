@@ -19,7 +19,7 @@ const largeStep = 1 << 10
 // holding answers first claims of a key that a handler of this process runs under from that
 // handler's own claim, without a call: the key is in flight. The store is asked once the claim is
 // not certain any more: its end, its withdrawal or a settlement was sent, it was lost, or its lease
-// is over by either clock.
+// is over by either clock. Another input is for the store to answer.
 type holding struct {
 	protocol.Store
 	mu   sync.Mutex
@@ -46,7 +46,7 @@ func (h *holding) by(c *protocol.Claim, now time.Time) *protocol.Record {
 	h.mu.Lock()
 	own, ok := h.held[c.Record.ID]
 	h.mu.Unlock()
-	if !ok || own.rec.Owner == c.Record.Owner || !now.Before(own.rec.LeaseUntil) || !time.Now().Before(own.until) {
+	if !ok || own.rec.Owner == c.Record.Owner || own.rec.Fingerprint != c.Record.Fingerprint || !now.Before(own.rec.LeaseUntil) || !time.Now().Before(own.until) {
 		return nil
 	}
 	return own.rec.Clone()

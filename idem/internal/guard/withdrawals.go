@@ -72,6 +72,10 @@ func (s *withdrawals) Withdraw(ctx context.Context, now time.Time, w protocol.Wi
 	if w.Claim.Seen != "" {
 		return s.changed(claim.ID, s.Store.Withdraw(ctx, now, w))
 	}
+	if claim.Retention < LateRequests { // the record of another one may be deleted before this claim arrives
+		_, err := s.withdraw(ctx, now, w)
+		return s.changed(claim.ID, err)
+	}
 	f, mine := s.join(claim.ID, nil)
 	for !mine {
 		select {
@@ -116,7 +120,7 @@ func (s *withdrawals) withdraw(ctx context.Context, now time.Time, w protocol.Wi
 			return nil, gErr
 		}
 		w.Claim, w.Uncertain = protocol.Claim{Record: first}, uncertain
-		if l.Seen == nil {
+		if l.Seen == nil || l.Seen.HeldBy(first.Owner) { // or the claim itself has come meanwhile
 			continue
 		}
 		ev := protocol.Event{Kind: protocol.EventClaim, Fingerprint: first.Fingerprint, Repeat: first.Repeat, Margin: s.margin}

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/outbox"
-	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
+	"github.com/idem-go/idempotency/internal/queue/queuetest"
 )
 
 const topic = "arn:aws:sns:eu-central-1:111122223333:orders"

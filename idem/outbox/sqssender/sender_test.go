@@ -17,7 +17,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
-	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
+	"github.com/idem-go/idempotency/internal/queue/queuetest"
 )
 
 func message(n int, key string) outbox.Message {

@@ -17,8 +17,8 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 )
 
 const good = `{"orderId": "o-1", "items": [{"sku": "book", "quantity": 2}]}`

@@ -15,10 +15,10 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
 	"github.com/idem-go/idempotency/lambda/functions/internal/statement"
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 )
 
 func TestBehindARESTAPI(t *testing.T) {

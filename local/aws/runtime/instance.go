@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/idem-go/idempotency/local/aws/child"
+	"github.com/idem-go/idempotency/internal/child"
 )
 
 const (

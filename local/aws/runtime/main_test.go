@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/internal/testmain"
 	"github.com/idem-go/idempotency/local/aws/runtime"
-	"github.com/idem-go/idempotency/local/aws/testmain"
 )
 
 func TestMain(m *testing.M) {

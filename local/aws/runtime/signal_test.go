@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/local/aws/child/childtest"
+	"github.com/idem-go/idempotency/internal/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/idem-go/idempotency/local/aws/cache"
+	"github.com/idem-go/idempotency/internal/cache"
 )
 
 // envRunDir names the folder of the running stacks' folders. Default: "run" in

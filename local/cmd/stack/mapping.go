@@ -14,7 +14,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/schema"
-	"github.com/idem-go/idempotency/local/aws/queue"
+	"github.com/idem-go/idempotency/internal/queue"
 	"github.com/idem-go/idempotency/local/aws/queuepoller"
 )
 

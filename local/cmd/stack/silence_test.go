@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/local/aws/child/childtest"
+	"github.com/idem-go/idempotency/internal/child/childtest"
 )
 
 // TestNobodyWaitsInSilence: what compiles or is fetched for long is told of, and what has

@@ -8,7 +8,7 @@ import (
 
 	samples "github.com/idem-go/idempotency/events"
 	"github.com/idem-go/idempotency/idem/schema"
-	"github.com/idem-go/idempotency/local/aws/queue"
+	"github.com/idem-go/idempotency/internal/queue"
 )
 
 const (

@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/internal/queue"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/local/aws/queue"
 	"github.com/idem-go/idempotency/local/aws/queuepoller"
 )
 

@@ -2,9 +2,9 @@
 //
 //	go run ./local/cmd/with-dynamodb -- go test ./...
 //
-// or, in a module that requires this one,
+// or, in any other module,
 //
-//	go run github.com/idem-go/idempotency/local/cmd/with-dynamodb -- go test ./...
+//	go run github.com/idem-go/idempotency/local/cmd/with-dynamodb@latest -- go test ./...
 //
 // It provisions one (see package dynamodblocal), sets IDEM_DYNAMODB_ENDPOINT,
 // AWS_ENDPOINT_URL_DYNAMODB, which the AWS SDKs read, a region and dummy AWS credentials
@@ -35,8 +35,8 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/idem-go/idempotency/local/aws/child"
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal"
+	"github.com/idem-go/idempotency/internal/child"
+	"github.com/idem-go/idempotency/internal/dynamodblocal"
 	"github.com/idem-go/idempotency/local/cmd/gorun"
 	"github.com/idem-go/idempotency/local/cmd/progress"
 )

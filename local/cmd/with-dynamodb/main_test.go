@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/local/aws/child/childtest"
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal"
-	"github.com/idem-go/idempotency/local/aws/testmain"
+	"github.com/idem-go/idempotency/internal/child/childtest"
+	"github.com/idem-go/idempotency/internal/dynamodblocal"
+	"github.com/idem-go/idempotency/internal/testmain"
 )
 
 // Set in a copy of this test binary that is with-dynamodb.

@@ -46,7 +46,7 @@ func (r result) String() string {
 }
 
 func moduleRoot(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/idem-go/idempotency").Output()
 	return strings.TrimSpace(string(out)), err
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
-	"github.com/idem-go/idempotency/local/aws/testmain"
+	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/internal/testmain"
 	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
 	"github.com/idem-go/idempotency/local/proof/rig"
 )

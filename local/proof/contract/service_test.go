@@ -16,9 +16,9 @@ import (
 
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/internal/testmain"
 	"github.com/idem-go/idempotency/local/aws/gateway"
 	"github.com/idem-go/idempotency/local/aws/runtime"
-	"github.com/idem-go/idempotency/local/aws/testmain"
 	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 )

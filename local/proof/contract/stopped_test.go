@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/idemhttp"
-	"github.com/idem-go/idempotency/local/aws/child/childtest"
+	"github.com/idem-go/idempotency/internal/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
 )

@@ -12,8 +12,8 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/later"
+	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/local/aws/streampoller"
 	"github.com/idem-go/idempotency/local/proof/rig"
 )

@@ -19,32 +19,20 @@ import (
 
 const engine = "../../../idem"
 
-// upward are the arrows that run against the order, each with its reason.
-var upward = []string{
-	"engine -> queue",   // the engine owns the queue of its unwritten outcomes
-	"engine -> pending", // and puts the store that writes them first around its own
-}
-
 // The order is the one that the design draws: a file uses what is declared on its own
 // line or below.
 func TestFilesOfTheEngineUseWhatIsBelowThem(t *testing.T) {
 	level := drawn(t)
-	var broken, used []string
+	var broken []string
 	files := map[string]bool{}
 	for _, arrow := range arrows(t, files) {
 		from, to, _ := strings.Cut(arrow, " -> ")
 		to, _, _ = strings.Cut(to, ":")
-		if level[to] >= level[from] {
-			continue
+		if level[to] < level[from] {
+			broken = append(broken, arrow)
 		}
-		if slices.Contains(upward, from+" -> "+to) {
-			used = append(used, from+" -> "+to)
-			continue
-		}
-		broken = append(broken, arrow)
 	}
 	require.Empty(t, broken, "move what is used down, or the file that uses it up, in the list of idem/DESIGN.md")
-	require.ElementsMatch(t, upward, slices.Compact(slices.Sorted(slices.Values(used))), "an exception that nothing needs any more")
 	require.ElementsMatch(t, slices.Collect(maps.Keys(files)), slices.Collect(maps.Keys(level)), "the list of idem/DESIGN.md and the files of the package")
 }
 

@@ -20,7 +20,7 @@ var allowed = map[string][]string{
 	"idem/internal/canonical":    {jsonModule},
 	"idem/internal/pathtemplate": {},
 	"idem/internal/metric":       {notices, protocol, "./idem/schema"},
-	"idem/internal/view":         {jsonModule, canonicalForm, codecs, "./idem", fingerprints, notices, protocol},
+	"idem/internal/view":         {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol},
 
 	"idem/internal/codec": {jsonModule, canonicalForm, fingerprints, protocol},
 

@@ -12,11 +12,11 @@ import (
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/schema"
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
-	"github.com/idem-go/idempotency/local/aws/queue/queuetest"
+	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/internal/queue/queuetest"
+	"github.com/idem-go/idempotency/internal/testmain"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/aws/streampoller"
-	"github.com/idem-go/idempotency/local/aws/testmain"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
 	"github.com/idem-go/idempotency/local/proof/rig"
 )

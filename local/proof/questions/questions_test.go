@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
-	"github.com/idem-go/idempotency/local/aws/testmain"
+	"github.com/idem-go/idempotency/internal/testmain"
 	"github.com/idem-go/idempotency/local/proof/rig"
 )
 

@@ -36,6 +36,7 @@ func TestCallsOfTheREADME(t *testing.T) {
 		"the slow original ends after that, taken over": "late, taken over",
 		"the slow original ends after that, parked":     "late, parked",
 		"a not repeatable handler outlasts its time":    "parked after an error",
+		"the handler returns an error":                  "parked after an error",
 	} {
 		require.NotZero(t, made[path], path)
 		calls[situation] = strconv.Itoa(made[path])

@@ -17,10 +17,10 @@ import (
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/schema"
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/internal/testmain"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/aws/streampoller"
-	"github.com/idem-go/idempotency/local/aws/testmain"
 )
 
 // Table makes a table of records, without a stream, that goes with the test, and returns

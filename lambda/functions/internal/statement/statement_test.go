@@ -20,9 +20,9 @@ import (
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/internal/dynamodblocal/dynamotest"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
-	"github.com/idem-go/idempotency/local/aws/dynamodblocal/dynamotest"
 )
 
 // reports is a provider of reports that cannot read the first ones.

@@ -22,9 +22,9 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/internal/queue"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/lambda/sqsvisibility"
-	"github.com/idem-go/idempotency/local/aws/queue"
 	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
 )
 

@@ -1,0 +1,262 @@
+package otelidem_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/emf"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/later"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/otelidem"
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// rig is a service whose every part is counted, in both kinds of metrics.
+type rig struct {
+	*idemtest.Harness
+	t         *testing.T
+	metrics   *emf.Metrics
+	telemetry *otelidem.Telemetry
+}
+
+func (r *rig) observe(ctx context.Context, n notice.Notice) {
+	r.metrics.Observe(ctx, n)
+	r.telemetry.Observe(ctx, n)
+}
+
+func (r *rig) add(counts func(func(string, int) bool)) {
+	r.metrics.Add("", counts)
+	r.telemetry.Add(r.t.Context(), "", counts)
+}
+
+// call makes a call as a function does, with a handler that takes a second.
+func (r *rig) call(op idem.Operation, in int, err error) {
+	ctx := idem.WithKillTime(r.t.Context(), time.Now().Add(time.Minute))
+	_, _ = idem.Do(ctx, r.Engine, op.Key("acme", "k"), in, func(context.Context, int) (int, error) {
+		time.Sleep(time.Second)
+		return 1, err
+	})
+}
+
+// lapse leaves a claim whose process is gone.
+func (r *rig) lapse(op idem.Operation) {
+	r.CrashAfter(1, true)
+	r.call(op, 1, nil)
+	r.Restart()
+	r.Clock.Advance(time.Hour)
+}
+
+// sweep sweeps with a probe that answers like that.
+func (r *rig) sweep(answer reconcile.Answer) {
+	rc, err := reconcile.New(r.Store, &reconcile.Options{Now: r.Clock.Now})
+	require.NoError(r.t, err)
+	s, err := reconcile.NewSweeper(rc, &reconcile.SweepOptions{
+		Observer: r.observe, Log: slog.New(slog.DiscardHandler),
+		Operations: []reconcile.Operation{{Operation: refund, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+			return answer, nil
+		}}},
+	})
+	require.NoError(r.t, err)
+	report, err := s.Sweep(r.t.Context())
+	require.NoError(r.t, err)
+	r.add(report.Counts())
+	open, err := rc.OpenQuestions(r.t.Context())
+	require.NoError(r.t, err)
+	r.add(open[0].Counts())
+}
+
+// relay relays a message to a destination that answers like that.
+func (r *rig) relay(answer error) {
+	ref := outbox.Ref{Record: "acme#charge#x", ID: "1"}
+	e := &outbox.Entry{Record: ref.Record, Message: outbox.Message{ID: ref.ID, Destination: "orders"}, State: outbox.New, Created: time.Now()}
+	relay, err := outbox.NewRelay(stored{e: e}, map[string]outbox.Sender{"orders": sender{answer}}, nil)
+	require.NoError(r.t, err)
+	report, _, err := relay.Deliver(r.t.Context(), []outbox.Ref{ref})
+	require.NoError(r.t, err)
+	r.add(report.Counts())
+}
+
+// stored is a table with one message.
+type stored struct {
+	outbox.Store
+	e *outbox.Entry
+}
+
+func (s stored) Load(context.Context, []outbox.Ref) (map[outbox.Ref]*outbox.Entry, error) {
+	return map[outbox.Ref]*outbox.Entry{s.e.Ref(): s.e}, nil
+}
+
+func (stored) Dispatch(context.Context, time.Time, *outbox.Entry, time.Time) (bool, error) {
+	return true, nil
+}
+
+func (stored) DeadLetter(context.Context, time.Time, *outbox.Entry, int, string) (bool, error) {
+	return true, nil
+}
+
+type sender struct{ err error }
+
+func (s sender) Send(_ context.Context, messages []outbox.Message) []error {
+	return slices.Repeat([]error{s.err}, len(messages))
+}
+
+var errBroken = errors.New("the connection broke")
+
+// counted has what operators count, each in a run that makes it happen. Units are in
+// idem/dynamostore's tests, which have a DynamoDB.
+var counted = map[string]struct {
+	metric string
+	want   float64
+	run    func(r *rig)
+}{
+	"executed":               {schema.MetricExecuted, 1, func(r *rig) { r.call(charge, 1, nil) }},
+	"replayed":               {schema.MetricReplayed, 2, func(r *rig) { r.call(charge, 1, nil); r.call(charge, 1, nil); r.call(charge, 1, nil) }},
+	"in flight":              {schema.MetricInFlight, 1, func(r *rig) { r.CrashAfter(1, true); r.call(charge, 1, nil); r.Restart(); r.call(charge, 1, nil) }},
+	"key reused":             {schema.MetricKeyReused, 1, func(r *rig) { r.call(charge, 1, nil); r.call(charge, 2, nil) }},
+	"released":               {schema.MetricReleased, 1, func(r *rig) { r.call(charge, 1, errBroken) }},
+	"failed":                 {schema.MetricFailed, 1, func(r *rig) { r.call(charge, 1, idem.Permanent(errBroken)) }},
+	"unknown":                {schema.MetricParked, 1, func(r *rig) { r.call(refund, 1, errBroken) }},
+	"unknown, asked":         {schema.MetricOutcomeUnknown, 1, func(r *rig) { r.call(refund, 1, errBroken); r.call(refund, 1, nil) }},
+	"taken over":             {schema.MetricTookOver, 1, func(r *rig) { r.lapse(charge); r.call(charge, 1, nil) }},
+	"lapsed, found by sweep": {schema.MetricSweepParked, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.StillUnknown(0)) }},
+	"store error":            {schema.MetricStoreUnavailable, 1, func(r *rig) { r.Faults.Always(idemtest.Refuse); r.call(charge, 1, nil) }},
+	"store down": {schema.MetricCircuitOpened, 1, func(r *rig) {
+		r.Faults.Always(idemtest.Refuse)
+		// By the clock of the process: the harness's has no circuit.
+		e, err := idem.New(r.Faults, &idem.Options{Observer: r.observe})
+		require.NoError(r.t, err)
+		for range 20 {
+			_, _ = idem.Do(r.t.Context(), e, charge.Key("acme", "k"), 1, func(context.Context, int) (int, error) { return 1, nil })
+		}
+	}},
+	"failed open": {schema.MetricFailedOpen, 1, func(r *rig) {
+		r.Faults.Next(idemtest.Acquire, idemtest.Refuse)
+		r.call(idem.Operation{Name: "charge", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen}, 1, nil)
+	}},
+	"result omitted": {schema.MetricResultOmitted, 1, func(r *rig) {
+		_, _ = idem.Do(r.t.Context(), r.Engine, charge.Key("acme", "k"), 1, func(context.Context, int) (opaque, error) { return opaque{}, nil })
+	}},
+	"late outcome dropped": {schema.MetricOutcomeDropped, 1, func(r *rig) {
+		r.Faults.Next(idemtest.Finish, idemtest.LoseRequest)
+		r.call(charge, 1, nil)
+		r.Clock.Advance(time.Hour)
+		elsewhere, err := idem.New(r.Store, &idem.Options{Now: r.Clock.Now, Observer: func(context.Context, notice.Notice) {}})
+		require.NoError(r.t, err)
+		_, err = idem.Do(r.t.Context(), elsewhere, charge.Key("acme", "k"), 1, func(context.Context, int) (int, error) { return 1, nil })
+		require.NoError(r.t, err)
+		require.NoError(r.t, r.Engine.Flush(r.t.Context()))
+	}},
+	"probes":    {schema.MetricProbed, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.StillUnknown(0)) }},
+	"resolved":  {schema.MetricResolved, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.CompletedWith(1)) }},
+	"escalated": {schema.MetricEscalated, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.CannotBeKnown("no reference")) }},
+	"not started": {schema.MetricNotStarted, 1, func(r *rig) {
+		_, err := later.Accept[int](r.t.Context(), r.Engine, refund.Key("acme", "k"), 1, nil)
+		require.NoError(r.t, err)
+		r.Clock.Advance(2 * time.Hour)
+		r.sweep(reconcile.StillUnknown(0))
+	}},
+	"outbox relayed":    {schema.MetricOutboxRelayed, 1, func(r *rig) { r.relay(nil) }},
+	"outbox dead":       {schema.MetricOutboxDead, 1, func(r *rig) { r.relay(outbox.ErrRejected) }},
+	"shadow duplicates": {schema.MetricShadowDuplicate, 1, func(r *rig) { r.call(shadowed, 1, nil); r.call(shadowed, 1, nil) }},
+	"open questions":    {schema.MetricOpen, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.StillUnknown(0)) }},
+	"oldest open": {schema.MetricOldestOpen, 600, func(r *rig) {
+		r.call(refund, 1, errBroken)
+		r.Clock.Advance(10 * time.Minute)
+		r.sweep(reconcile.StillUnknown(0))
+	}},
+	"latency of claim":   {schema.MetricClaimTime, 250, func(r *rig) { r.Faults.Next(idemtest.Acquire, slow); r.call(charge, 1, nil) }},
+	"latency of handler": {schema.MetricHandlerTime, 1000, func(r *rig) { r.call(charge, 1, nil) }},
+	"latency of finish":  {schema.MetricFinishTime, 250, func(r *rig) { r.Faults.Next(idemtest.Finish, slow); r.call(charge, 1, nil) }},
+}
+
+// opaque has no encoding.
+type opaque struct{}
+
+func (opaque) MarshalJSON() ([]byte, error) { return nil, errors.New("no encoding") }
+
+var shadowed = idem.Operation{Name: "charge", Repeat: idem.Repeatable, Shadow: true}
+
+func slow(ctx context.Context, c *idemtest.Call) error {
+	time.Sleep(250 * time.Millisecond)
+	return c.Do(ctx)
+}
+
+func TestEverythingThatOperatorsCountIsAMetric(t *testing.T) {
+	for name, c := range counted {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out bytes.Buffer
+				m, err := emf.New(&emf.Options{Service: "payments", Out: &out})
+				require.NoError(t, err)
+				reader := sdkmetric.NewManualReader()
+				telemetry, err := otelidem.New(&otelidem.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+				require.NoError(t, err)
+				r := &rig{t: t, metrics: m, telemetry: telemetry}
+				r.Harness = idemtest.New(t, &idem.Options{Observer: r.observe})
+				c.run(r)
+
+				require.NoError(t, m.Flush(t.Context()))
+				var got float64
+				for text := range strings.Lines(out.String()) {
+					var line map[string]any
+					require.NoError(t, json.Unmarshal([]byte(text), &line))
+					if n, ok := line[c.metric].(float64); ok {
+						got += n
+					}
+				}
+				require.Equal(t, c.want, got, "CloudWatch's")
+				require.Equal(t, c.want, valueOf(t, reader, c.metric), "OpenTelemetry's")
+			})
+		})
+	}
+}
+
+// valueOf is the metric of OpenTelemetry with that name in CloudWatch, over all operations, in
+// CloudWatch's unit.
+func valueOf(t *testing.T, reader sdkmetric.Reader, name string) (value float64) {
+	otel, timed := map[string]string{
+		schema.MetricClaimTime: "idem.claim.duration", schema.MetricHandlerTime: "idem.handler.duration", schema.MetricFinishTime: "idem.finish.duration",
+	}[name]
+	if !timed {
+		otel = "idem." + name
+	}
+	var all metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &all))
+	require.NotEmpty(t, all.ScopeMetrics)
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		if m.Name != otel {
+			continue
+		}
+		switch data := m.Data.(type) {
+		case metricdata.Sum[int64]:
+			for _, p := range data.DataPoints {
+				value += float64(p.Value)
+			}
+		case metricdata.Gauge[int64]:
+			for _, p := range data.DataPoints {
+				value += float64(p.Value)
+			}
+		case metricdata.Histogram[float64]:
+			for _, p := range data.DataPoints {
+				value += 1000 * p.Sum
+			}
+		}
+	}
+	return value
+}

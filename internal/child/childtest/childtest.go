@@ -1,0 +1,214 @@
+// Package childtest examines processes from outside, for tests of code that starts
+// processes. It reads Linux's /proc; elsewhere every process counts as gone.
+package childtest
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/internal/child"
+)
+
+// Gone reports whether a process has ended, even if it was not reaped.
+func Gone(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
+}
+
+// RequireGone waits for the end of a process.
+func RequireGone(t testing.TB, pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return Gone(pid) }, 20*time.Second, 10*time.Millisecond)
+}
+
+// NeedProc skips the test where there is no /proc to look at processes.
+func NeedProc(t testing.TB) {
+	t.Helper()
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("needs /proc to see what processes do")
+	}
+}
+
+// Stop stops a process, and returns when it stands still: kill(2) returns earlier. The
+// test is skipped where that cannot be seen.
+func Stop(t testing.TB, pid int) {
+	t.Helper()
+	NeedProc(t)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	require.Eventually(t, func() bool { return Standing(t, pid) }, 20*time.Second, time.Millisecond)
+}
+
+// Standing reports whether a process is stopped.
+func Standing(t testing.TB, pid int) bool {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(t, err)
+	return strings.Contains(string(stat), ") T ")
+}
+
+// Addresses as /proc/net/tcp and tcp6 write them.
+var loopback = []string{"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+// Socket is a TCP socket that listens.
+type Socket struct {
+	Port           int
+	address, inode string // in hexadecimal, and in the kernel's count
+}
+
+// Open reports whether it still listens. Another process's socket may have its port by
+// then, and does not count.
+func (s Socket) Open(t testing.TB) bool { return slices.Contains(sockets(t), s) }
+
+// RequireLoopbackOnly checks that the process listens at the URL, on the loopback address,
+// and nowhere else.
+func RequireLoopbackOnly(t testing.TB, pid int, endpoint string) {
+	t.Helper()
+	address := strings.TrimPrefix(endpoint, "http://")
+	require.Regexp(t, `^127\.0\.0\.1:`, address)
+	if _, err := os.Stat("/proc/self/stat"); err == nil {
+		port, err := strconv.Atoi(strings.TrimPrefix(address, "127.0.0.1:"))
+		require.NoError(t, err)
+		found := Loopback(t, pid)
+		require.Len(t, found, 1, "one port and nothing else")
+		require.Equal(t, port, found[0].Port)
+	}
+}
+
+// Loopback returns the sockets on which the process listens, and fails if it listens on an
+// address that other machines can reach.
+func Loopback(t testing.TB, pid int) (own []Socket) {
+	t.Helper()
+	inodes := map[string]bool{}
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	require.NoError(t, err)
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		if err != nil {
+			continue // closed since it was listed
+		}
+		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
+			inodes[strings.TrimSuffix(inode, "]")] = true
+		}
+	}
+	for _, s := range sockets(t) {
+		if inodes[s.inode] {
+			require.Contains(t, loopback, s.address, "process %d listens for other machines", pid)
+			own = append(own, s)
+		}
+	}
+	return own
+}
+
+// sockets are all that listen on this machine.
+func sockets(t testing.TB) (all []Socket) {
+	t.Helper()
+	for _, table := range []string{"tcp", "tcp6"} {
+		raw, err := os.ReadFile("/proc/net/" + table)
+		if os.IsNotExist(err) {
+			continue // no IPv6
+		}
+		require.NoError(t, err)
+		for line := range strings.Lines(string(raw)) {
+			// sl local_address rem_address st … inode is the tenth
+			f := strings.Fields(line)
+			if len(f) <= 9 || f[3] != "0A" {
+				continue
+			}
+			address, hexPort, _ := strings.Cut(f[1], ":")
+			port, err := strconv.ParseInt(hexPort, 16, 32)
+			require.NoError(t, err)
+			all = append(all, Socket{int(port), address, f[9]})
+		}
+	}
+	return all
+}
+
+// Programs makes PATH the folder of [ProgramFolder].
+func Programs(t *testing.T, names []string, scripts map[string]string) {
+	t.Helper()
+	t.Setenv("PATH", ProgramFolder(t, names, scripts))
+}
+
+// ProgramFolder makes a folder with only the named programs of PATH, and with shell scripts
+// under the given names.
+func ProgramFolder(t *testing.T, names []string, scripts map[string]string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, name := range names {
+		path, err := exec.LookPath(name)
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(path, filepath.Join(dir, name)))
+	}
+	for name, script := range scripts {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	}
+	return dir
+}
+
+// RequireRefused checks that nobody listens at the URL.
+func RequireRefused(t *testing.T, endpoint string) {
+	t.Helper()
+	_, err := http.Get(endpoint)
+	require.Error(t, err)
+}
+
+// RunToEndOfInput starts a server, calls use with its URL, and ends its input, which
+// must end it. It returns what the server said, with "address" for its address.
+func RunToEndOfInput(t *testing.T, cmd *exec.Cmd, use func(endpoint string)) string {
+	t.Helper()
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	output := child.NewTail()
+	cmd.Stdout, cmd.Stderr = output, output
+	require.NoError(t, cmd.Start())
+	var address string
+	select {
+	case address = <-output.Listening():
+	case <-time.After(time.Minute):
+		_ = cmd.Process.Kill() // the test has failed
+		require.Fail(t, "it does not listen", output.String())
+	}
+	use("http://" + address)
+	require.NoError(t, stdin.Close())
+	require.NoError(t, cmd.Wait(), "it ends with status 0")
+	return strings.ReplaceAll(output.String(), address, "address")
+}
+
+// Rerun starts the test binary once more with the variable set to 1, for a TestMain
+// that then runs a server, and returns the process id and the address that it says
+// in its first line.
+func Rerun(t *testing.T, variable string, env ...string) (cmd *exec.Cmd, pid int, endpoint string) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd = exec.Command(self)
+	cmd.Env = append(append(os.Environ(), variable+"=1"), env...)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it is gone already in a test that passes
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	_, err = fmt.Sscan(line, &pid, &endpoint)
+	require.NoError(t, err, line)
+	return cmd, pid, endpoint
+}

@@ -1,0 +1,116 @@
+package dynamodblocal
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/idem-go/idempotency/internal/cache"
+	"github.com/idem-go/idempotency/internal/child"
+)
+
+const (
+	jarName = "DynamoDBLocal.jar"
+	libName = "DynamoDBLocal_lib"
+)
+
+// serverArgs are DynamoDB Local's arguments.
+var serverArgs = []string{"-inMemory", "-sharedDb", "-disableTelemetry"}
+
+// telemetryOff is the setting that DynamoDB Local follows; see the package comment.
+const telemetryOff = "DDB_LOCAL_TELEMETRY=0"
+
+// jvmFlags favour a quick start: the first compiler only, the plain collector,
+// no performance file in the temporary folder.
+var jvmFlags = []string{
+	"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData",
+	"-Djava.awt.headless=true", "-Djava.net.preferIPv4Stack=true",
+}
+
+// checkFolder tells whether dir holds DynamoDB Local.
+func checkFolder(dir string) error {
+	for _, name := range []string{jarName, libName} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("the folder %s does not hold %s (%w)", dir, name, err)
+		}
+	}
+	return nil
+}
+
+// runJava runs the DynamoDB Local in dir and waits until it answers.
+func runJava(ctx context.Context, o Options, j java, dir, origin string) (*Server, error) {
+	folder, err := cache.Folder(o.CacheDir)
+	if err != nil {
+		return nil, err
+	}
+	classDir, err := installWrapper(folder)
+	if err != nil {
+		return nil, err
+	}
+	o.Log("starting %s with Java %d", origin, j.version)
+	begin := time.Now()
+	c, err := child.Start(wrapperCommand(j.path, classDir, dir))
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", j.path, err)
+	}
+	endpoint, err := awaitEndpoint(ctx, c)
+	if err != nil {
+		_ = c.Close() // it is of no use; its output says why
+		return nil, fmt.Errorf("DynamoDB Local did not start: %w; the last it said:\n%s", err, c.Output())
+	}
+	o.Log("answers at %s after %v", endpoint, time.Since(begin).Round(time.Millisecond))
+	return &Server{
+		endpoint: endpoint,
+		source:   fmt.Sprintf("%s, run by Java %d (%s) through the shipped loopback class", origin, j.version, j.path),
+		process:  c,
+	}, nil
+}
+
+func wrapperCommand(javaPath, classDir, dir string) *exec.Cmd {
+	jar := filepath.Join(dir, jarName)
+	args := append([]string(nil), jvmFlags...)
+	args = append(args, nativeLibrary(filepath.Join(dir, libName))...)
+	args = append(args,
+		"-cp", classDir+string(os.PathListSeparator)+jar,
+		wrapperClass, jar)
+	cmd := exec.Command(javaPath, append(args, serverArgs...)...)
+	// Not dir, which may be the user's: files are written to the cache.
+	cmd.Dir = classDir
+	cmd.Env = append(os.Environ(), telemetryOff)
+	return cmd
+}
+
+// nativeLibrary names the SQLite library in lib. With its exact path DynamoDB Local loads it
+// from there; otherwise it leaves a copy of 1 MB in the temporary folder at every start. If
+// the file has another name, or Java runs on another architecture, it uses the copy.
+func nativeLibrary(lib string) []string {
+	flags := []string{"-Djava.library.path=" + lib}
+	names := map[string]string{
+		"linux/amd64":  "libsqlite4java-linux-amd64.so",
+		"linux/arm64":  "libsqlite4java-linux-aarch64.so",
+		"darwin/amd64": "libsqlite4java-osx-x86_64.dylib",
+		"darwin/arm64": "libsqlite4java-osx-aarch64.dylib",
+	}
+	name, known := names[runtime.GOOS+"/"+runtime.GOARCH]
+	if !known {
+		return flags
+	}
+	if _, err := os.Stat(filepath.Join(lib, name)); err != nil {
+		return flags
+	}
+	return append(flags, "-Dorg.sqlite.lib.path="+lib, "-Dorg.sqlite.lib.name="+name)
+}
+
+// awaitEndpoint waits for the wrapper's line, then for an answer.
+func awaitEndpoint(ctx context.Context, c *child.Process) (string, error) {
+	address, err := c.AwaitAddress(ctx)
+	if err != nil {
+		return "", err
+	}
+	endpoint := "http://" + address
+	return endpoint, awaitAnswer(ctx, endpoint, child.StartTimeout, c.Ended())
+}

@@ -1,0 +1,187 @@
+package queue
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/internal/cache"
+	"github.com/idem-go/idempotency/internal/child/childtest"
+)
+
+func TestServerListensOnLoopbackOnlyAndEndsWithClose(t *testing.T) {
+	srv := started(t)
+	pid := srv.process.PID()
+	childtest.RequireLoopbackOnly(t, pid, srv.Endpoint())
+	requireAnswers(t, srv.Endpoint())
+	require.Contains(t, srv.Source(), Package.String())
+
+	require.NoError(t, srv.Close())
+	require.NoError(t, srv.Close(), "closing again does nothing")
+	<-srv.Ended()
+	childtest.RequireRefused(t, srv.Endpoint())
+	require.True(t, childtest.Gone(pid))
+}
+
+// A connection that the server closes while it is idle breaks the request that its
+// client sends at that moment. A server that would announces when, in Keep-Alive.
+func TestServerClosesNoIdleConnection(t *testing.T) {
+	reply, err := http.Get(started(t).Endpoint())
+	require.NoError(t, err)
+	require.NoError(t, reply.Body.Close())
+	require.False(t, reply.Close)
+	require.Empty(t, reply.Header.Get("Keep-Alive"))
+}
+
+func TestServerEndsWhenTheParentIsKilled(t *testing.T) {
+	parent, pid, endpoint := childtest.Rerun(t, helperEnv, cache.Env+"="+installedCache(t))
+	requireAnswers(t, endpoint)
+	require.NoError(t, parent.Process.Kill())
+	childtest.RequireGone(t, pid)
+	childtest.RequireRefused(t, endpoint)
+}
+
+// The end of its input is enough where the kernel does not help.
+func TestServerEndsWithItsInput(t *testing.T) {
+	dir, err := Package.Install(t.Context(), installedCache(t), func(string, ...any) {})
+	require.NoError(t, err)
+	node, err := findNode(t.Context())
+	require.NoError(t, err)
+	childtest.RunToEndOfInput(t, serveCommand(node, dir), func(endpoint string) { requireAnswers(t, endpoint) })
+}
+
+func TestQueueURLsAndARNs(t *testing.T) {
+	srv := started(t)
+	c := NewClient(srv.Endpoint())
+	made, err := c.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("orders")})
+	require.NoError(t, err)
+	require.Equal(t, srv.Endpoint()+"/000000000000/orders", *made.QueueUrl)
+	got, err := c.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{
+		QueueUrl: made.QueueUrl, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
+	})
+	require.NoError(t, err)
+	require.Equal(t, "arn:aws:sqs:us-east-1:000000000000:orders", got.Attributes["QueueArn"])
+}
+
+// A poll that is broken off takes no messages with it.
+func TestBrokenOffPollTakesNothing(t *testing.T) {
+	srv := started(t)
+	c := NewClient(srv.Endpoint())
+	for _, fifo := range []bool{false, true} {
+		name, attributes := "broken", map[string]string{}
+		var group, dedup *string
+		if fifo {
+			name, attributes["FifoQueue"] = "broken.fifo", "true"
+			group, dedup = aws.String("g"), aws.String("d")
+		}
+		made, err := c.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: &name, Attributes: attributes})
+		require.NoError(t, err)
+
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, err = c.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: made.QueueUrl, WaitTimeSeconds: 20})
+		require.Error(t, err)
+		cancel()
+		requireAnswers(t, srv.Endpoint()) // by then the server has seen that connection end
+
+		_, err = c.SendMessage(t.Context(), &sqs.SendMessageInput{
+			QueueUrl: made.QueueUrl, MessageBody: aws.String("hello"), MessageGroupId: group, MessageDeduplicationId: dedup,
+		})
+		require.NoError(t, err)
+		got, err := c.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
+			QueueUrl: made.QueueUrl, WaitTimeSeconds: 10,
+			MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
+		})
+		require.NoError(t, err)
+		require.Len(t, got.Messages, 1)
+		require.Equal(t, "1", got.Messages[0].Attributes["ApproximateReceiveCount"], "the broken poll does not count")
+	}
+}
+
+// A message of a standard queue keeps its group, in the dead-letter queue too, and its group
+// orders nothing.
+func TestStandardQueueKeepsGroups(t *testing.T) {
+	c := NewClient(started(t).Endpoint())
+	letters, err := c.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("fair-letters")})
+	require.NoError(t, err)
+	made, err := c.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("fair"), Attributes: map[string]string{
+		"VisibilityTimeout": "0", "RedrivePolicy": `{"maxReceiveCount":"1","deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:fair-letters"}`,
+	}})
+	require.NoError(t, err)
+	_, err = c.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: made.QueueUrl, MessageBody: aws.String("a"), MessageGroupId: aws.String("acme")})
+	require.NoError(t, err)
+	_, err = c.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: made.QueueUrl, MessageBody: aws.String("b")})
+	require.NoError(t, err)
+	text := types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String("x")}
+	batch, err := c.SendMessageBatch(t.Context(), &sqs.SendMessageBatchInput{QueueUrl: made.QueueUrl, Entries: []types.SendMessageBatchRequestEntry{
+		{Id: aws.String("0"), MessageBody: aws.String("c"), MessageGroupId: aws.String("acme"), MessageAttributes: map[string]types.MessageAttributeValue{"name": text}},
+		{Id: aws.String("1"), MessageBody: aws.String("d")},
+	}})
+	require.NoError(t, err)
+	require.Len(t, batch.Successful, 2)
+	// A second receive moves what was received once.
+	got := map[string]map[string]string{*made.QueueUrl: {}, *letters.QueueUrl: {}}
+	require.Eventually(t, func() bool {
+		for url, groups := range got {
+			received, err := c.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
+				QueueUrl: &url, MaxNumberOfMessages: 10, MessageAttributeNames: []string{"All"},
+				MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
+			})
+			require.NoError(t, err)
+			for _, m := range received.Messages {
+				groups[*m.Body] = m.Attributes["MessageGroupId"]
+				require.Equal(t, *m.Body == "c", m.MessageAttributes != nil)
+			}
+		}
+		return len(got[*made.QueueUrl]) == 4 && len(got[*letters.QueueUrl]) == 4
+	}, time.Minute, time.Millisecond)
+	for _, groups := range got {
+		require.Equal(t, map[string]string{"a": "acme", "b": "", "c": "acme", "d": ""}, groups)
+	}
+}
+
+func TestCancelledStartEndsEarly(t *testing.T) {
+	folder := installedCache(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Start(ctx, &Options{CacheDir: folder})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestWhatIsMissingIsNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		node string
+		want []string
+	}{
+		"node":         {"", []string{"node is not on PATH", "install Node.js 20 or newer"}},
+		"newer node":   {"echo v18.20.4", []string{"is Node.js 18", "install Node.js 20"}},
+		"working node": {"echo no library >&2; exit 127", []string{"does not work", "no library", "install Node.js 20"}},
+		"node at all":  {"echo hello", []string{"printed no version: hello"}},
+		"npm":          {"echo v20.1.0", []string{"npm is not on PATH", "install Node.js"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scripts := map[string]string{}
+			if c.node != "" {
+				scripts["node"] = c.node
+			}
+			childtest.Programs(t, nil, scripts)
+			_, err := Start(t.Context(), &Options{CacheDir: t.TempDir()})
+			for _, want := range c.want {
+				require.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
+
+func TestServerThatFailsShowsItsLastLines(t *testing.T) {
+	folder := installedCache(t)
+	childtest.Programs(t, nil, map[string]string{"node": `[ "$1" = --version ] && echo v20.1.0 && exit; echo SyntaxError >&2; exit 1`})
+	_, err := Start(t.Context(), &Options{CacheDir: folder})
+	require.ErrorContains(t, err, "ended before it answered")
+	require.ErrorContains(t, err, "SyntaxError")
+}

@@ -1,0 +1,149 @@
+package readme
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// private are words that a reader takes for something else, or has to read twice. Next to each is
+// what to write.
+var private = map[string]*regexp.Regexp{
+	"no process, no call, unknown":      regexp.MustCompile(`(?i)\bnobody\b`),
+	"an operator, a caller":             regexp.MustCompile(`(?i)\b(some|any)body\b`),
+	"operators, or who they are":        regexp.MustCompile(`(?i)\bpeople\b`),
+	"reported to, notified, gets":       regexp.MustCompile(`(?i)\btold\b`),
+	"again":                             regexp.MustCompile(`(?i)\banew\b`),
+	"uses":                              regexp.MustCompile(`(?i)\b(go|goes|going|gone|went) by\b`),
+	"releases, returns":                 regexp.MustCompile(`(?i)\b(give|gives|giving|gave|given) (it |them )?back\b`),
+	"the caller, the reader, any":       regexp.MustCompile(`(?i)\bwho(m|so)?ever\b`),
+	"begin with the subject":            regexp.MustCompile(`(?i)\bof (which|whom) (no|none|nothing)\b`),
+	"next to, in addition to, together": regexp.MustCompile(`(?i)\bbeside\b`),
+}
+
+// code is a span of code in a page: names are not prose.
+var code = regexp.MustCompile("`[^`\n]+`")
+
+// notYet are the pages and the packages whose texts have such words still. Take one off when its
+// texts have none; add none.
+var notYet = []string{
+	"idem/cmd/idemctl/README.md",
+	"idem/console",
+	"idem/console/README.md",
+	"idem/dynamostore",
+	"idem/idemtest",
+	"idem/memstore",
+	"idem/notice",
+	"idem/otelidem",
+	"idem/outbox",
+	"idem/protocol",
+	"idem/reconcile",
+	"idem/schema",
+	"infra",
+	"lambda/functions/sweeper/README.md",
+	"lambda/sweeping",
+	"local/README.md",
+	"local/aws/child/childtest",
+	"local/aws/dynamodblocal",
+	"local/aws/npm",
+	"local/aws/queue",
+	"local/aws/queue/queuetest",
+	"local/aws/queuepoller",
+	"local/cmd/gorun",
+	"local/proof/console",
+	"local/proof/rig",
+}
+
+// Pages and the documentation of exported names are in plain words.
+func TestPlainWords(t *testing.T) {
+	found := map[string][]string{}
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		require.NoError(t, err)
+		note(found, page, code.ReplaceAllString(fenced.ReplaceAllString(string(text), ""), ""))
+	}
+	for dir, docs := range exportedDocs(t) {
+		note(found, dir, docs)
+	}
+	for _, name := range notYet {
+		require.NotEmpty(t, found[name], "%s has plain words now: take it off the list notYet", name)
+		delete(found, name)
+	}
+	for name, words := range found {
+		require.Empty(t, words, "%s: use plainer words", name)
+	}
+}
+
+// note collects the lines of a text that have one of the words, each with what to write.
+func note(found map[string][]string, name, text string) {
+	for line := range strings.Lines(text) {
+		for instead, word := range private {
+			if word.MatchString(line) {
+				found[name] = append(found[name], strings.TrimSpace(line)+" → "+instead)
+			}
+		}
+	}
+	slices.Sort(found[name])
+}
+
+// exportedDocs has the documentation of each package that can be imported, by its folder: of the
+// package, and of its exported names, fields and methods.
+func exportedDocs(t *testing.T) map[string]string {
+	out, err := exec.Command("git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "*.go").Output()
+	require.NoError(t, err)
+	docs := map[string]string{}
+	for _, path := range strings.Fields(string(out)) {
+		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "internal/") || strings.Contains(path, "testdata/") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.ParseComments)
+		if os.IsNotExist(err) {
+			continue // deleted, and not committed yet
+		}
+		require.NoError(t, err)
+		if file.Name.Name == "main" {
+			continue
+		}
+		docs[filepath.Dir(path)] += docsOf(file)
+	}
+	require.NotEmpty(t, docs["idem"])
+	return docs
+}
+
+func docsOf(file *ast.File) string {
+	ast.FileExports(file)
+	var b strings.Builder
+	add := func(groups ...*ast.CommentGroup) {
+		for _, g := range groups {
+			b.WriteString(g.Text())
+		}
+	}
+	add(file.Doc)
+	for _, decl := range file.Decls {
+		ast.Inspect(decl, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				add(n.Doc)
+			case *ast.GenDecl:
+				add(n.Doc)
+			case *ast.TypeSpec:
+				add(n.Doc, n.Comment)
+			case *ast.ValueSpec:
+				add(n.Doc, n.Comment)
+			case *ast.Field:
+				add(n.Doc, n.Comment)
+			}
+			return true
+		})
+	}
+	return b.String()
+}
