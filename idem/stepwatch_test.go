@@ -118,9 +118,9 @@ func TestAnInterruptedStepStaysInTheIndex(t *testing.T) {
 	}
 }
 
-// What was left to people is due again once an attempt has taken it over: its question is
+// What was escalated is due again once an attempt has taken it over: its question is
 // another one.
-func TestATakeoverOfWhatWasGivenUpIsDueAfterItsLease(t *testing.T) {
+func TestATakeoverOfWhatWasEscalatedIsDueAfterItsLease(t *testing.T) {
 	r, key := newRig(t, nil), safe.Key("t", "k")
 	dieInside(t, r, key)
 	rec := r.record(t, key)
@@ -130,7 +130,7 @@ func TestATakeoverOfWhatWasGivenUpIsDueAfterItsLease(t *testing.T) {
 	dieBefore(t, r, key)
 	rec = r.record(t, key)
 	require.Equal(t, rec.LeaseUntil.Add(idem.DefaultMargin), rec.Due)
-	require.Zero(t, rec.GivenUpAt)
+	require.Zero(t, rec.EscalatedAt)
 }
 
 // A begin mark whose reply is lost, landed or not and taken back or not, leaves nothing in
@@ -204,13 +204,13 @@ func TestASweepBesideARunningStep(t *testing.T) {
 		rec := r.record(t, key)
 		require.Equal(t, idem.Completed, rec.State)
 		require.Empty(t, r.due(t))
-		require.Equal(t, []any{"", 0, true}, []any{rec.Sweep, rec.Probes, rec.GivenUpAt.IsZero()})
+		require.Equal(t, []any{"", 0, true}, []any{rec.Sweep, rec.Probes, rec.EscalatedAt.IsZero()})
 	}
 }
 
 // postponed is what a sweep writes about the record as it was read.
 func postponed(rec *idem.Record, due time.Time) protocol.Postponement {
-	return protocol.Postponement{ID: rec.ID, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: "sweep", Due: due, Probes: 3, GivenUpAt: rec.CreatedAt}
+	return protocol.Postponement{ID: rec.ID, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: "sweep", Due: due, Probes: 3, EscalatedAt: rec.CreatedAt}
 }
 
 // lapsed is how a sweep parks the record as it was read.

@@ -186,16 +186,16 @@ var watchedOutbox = watched{[]alarm{
 var watchedQuestions = watched{[]alarm{
 	{"OldestOpen", schema.MetricOldestOpen, waiting, 15 * 60,
 		"an operation has been an open question for %v: whether it took effect is unknown, and its customer waits"},
-	{"GivenUp", schema.MetricGivenUp, count, 1,
+	{"Escalated", schema.MetricEscalated, count, 1,
 		"the sweep could not find out whether an operation took effect: an operator must"},
-	{"Unclaimed", schema.MetricUnclaimed, count, 1,
+	{"NotStarted", schema.MetricNotStarted, count, 1,
 		"accepted work expired before a worker started it: it was not executed, and its client must ask again"},
 	recordUnreadable,
 }, []graph{
 	{"open questions", maximum, []string{schema.MetricOpen}},
 	{"oldest open question (s)", maximum, []string{schema.MetricOldestOpen}},
-	{"sweeps", sum, []string{schema.MetricSweepParked, schema.MetricProbed, schema.MetricResolved, schema.MetricGivenUp,
-		schema.MetricAbandoned, schema.MetricUnclaimed, schema.MetricSweepFailed, schema.MetricSweepLeft}},
+	{"sweeps", sum, []string{schema.MetricSweepParked, schema.MetricProbed, schema.MetricResolved, schema.MetricEscalated,
+		schema.MetricAbandoned, schema.MetricNotStarted, schema.MetricSweepFailed, schema.MetricSweepLeft}},
 }}
 
 const throttledReads, throttledWrites = "ReadThrottleEvents", "WriteThrottleEvents"

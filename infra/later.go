@@ -61,7 +61,7 @@ func NewLater(scope constructs.Construct, id string, table *Table, worker awslam
 			"for its worker: keep the records in a table of one region")
 	}
 	if p.StartWithin <= l.Queue.visibility {
-		warn(l.Queue, "given-up-early", "work waits for %v at most, and a message whose worker was killed before it claimed the work "+
+		warn(l.Queue, "expires-early", "work waits for %v at most, and a message whose worker was killed before it claimed the work "+
 			"comes again after %v: the work would expire before; "+
 			"set StartWithin above that, in the code and here", p.StartWithin, l.Queue.visibility)
 	}
@@ -123,7 +123,7 @@ func (a *laterAspect) Visit(node constructs.IConstruct) {
 			"under the destination that the code publishes to, "+
 			"or give GrantSend to the function that accepts, if it sends without the outbox")
 	case relayed && sentLate >= a.queue.waits:
-		warn(a.queue, "given-up-early", "work waits for %v at most, and a message that the stream has missed is sent after up "+
+		warn(a.queue, "expires-early", "work waits for %v at most, and a message that the stream has missed is sent after up "+
 			"to %v: the work would expire before; set StartWithin above that, in the code and here", a.queue.waits, sentLate)
 	}
 }

@@ -139,7 +139,7 @@ func (m *Monitoring) queue(q *Queue) {
 			"redelivered once alarms; set it above that in Thresholds", age, name, q.visibility)
 	}
 	if q.waits > 0 && age >= q.waits {
-		warn(m, "given-up-early", "the threshold of Age, %v, is no less than the time for which work may wait for "+
+		warn(m, "expires-early", "the threshold of Age, %v, is no less than the time for which work may wait for "+
 			"%s, %v: "+
 			"it would expire before the alarm; set it below that in Thresholds", age, name, q.waits)
 	}

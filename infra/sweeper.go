@@ -70,7 +70,7 @@ func NewSweeper(scope constructs.Construct, id string, table *Table, props *Swee
 	}
 	s.Function = NewFunction(s, "Function", &p.Function)
 	table.name(s.Function)
-	s.Function.AddEnvironment(jsii.String(schema.EnvSweepPeople), s.EscalationQueue.QueueUrl(), nil)
+	s.Function.AddEnvironment(jsii.String(schema.EnvSweepEscalations), s.EscalationQueue.QueueUrl(), nil)
 	table.GrantSweeper(s.Function)
 	if table.strong {
 		table.GrantRemover(s.Function)

@@ -77,8 +77,8 @@ func questionsAreWatched(stack func(stacks) template, sweeper string) []watched 
 	f := sweeper + "Function"
 	return []watched{
 		{stack, sweeper + "OldestOpen", f, schema.MetricOldestOpen, 900, true},
-		{stack, sweeper + "GivenUp", f, schema.MetricGivenUp, 1, false},
-		{stack, sweeper + "Unclaimed", f, schema.MetricUnclaimed, 1, false},
+		{stack, sweeper + "Escalated", f, schema.MetricEscalated, 1, false},
+		{stack, sweeper + "NotStarted", f, schema.MetricNotStarted, 1, false},
 		{stack, sweeper + "RecordUnreadable", f, schema.MetricUnreadable, 1, false},
 	}
 }

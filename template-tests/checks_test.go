@@ -120,8 +120,8 @@ func namesAreTheSchemas(s stacks) error {
 		{s.payments, "StatementsRelayFunction", relay},
 		{s.orders, "Worker", worker},
 		{s.orders, "RelayFunction", relay},
-		{s.payments, "RefundSweeperFunction", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvSweepPeople}},
-		{s.orders, "SweeperFunction", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvSweepPeople}},
+		{s.payments, "RefundSweeperFunction", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvSweepEscalations}},
+		{s.orders, "SweeperFunction", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvSweepEscalations}},
 	} {
 		set, _ := f.template.property("AWS::Lambda::Function", f.function, "Environment", "Variables").(map[string]any)
 		for name := range set {
@@ -266,7 +266,7 @@ func queuesAreSafe(s stacks) error {
 	}
 	for sweeper, tt := range map[string]template{"RefundSweeper": s.payments, "Sweeper": s.orders} {
 		errs = append(errs, want("the queue of "+sweeper, []string{sweeper + "Escalations"},
-			texts(tt.property("AWS::Lambda::Function", sweeper+"Function", "Environment", "Variables", schema.EnvSweepPeople))))
+			texts(tt.property("AWS::Lambda::Function", sweeper+"Function", "Environment", "Variables", schema.EnvSweepEscalations))))
 	}
 	for queue, tt := range map[string]template{"StatementsQueue": s.payments, "OrdersQueue": s.orders} {
 		dead, _ := tt.property("AWS::SQS::Queue", queue, "RedrivePolicy", "deadLetterTargetArn", "Fn::GetAtt", 0).(string)

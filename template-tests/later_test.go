@@ -173,11 +173,11 @@ func TestLaterChecks(t *testing.T) {
 			a.table = infra.TableProps{ReplicaRegions: []string{"eu-central-1", "eu-west-2"}, Consistency: awsdynamodb.MultiRegionConsistency_STRONG}
 		}, isError, []string{"a global table has no transactions, in which work is accepted"}},
 		"a long time-out": {func(a *accepting) { a.timeout = 10 * time.Minute }, isWarning,
-			[]string{"work waits for 1h0m0s at most", "comes again after 1h0m0s", "idem:given-up-early"}},
+			[]string{"work waits for 1h0m0s at most", "comes again after 1h0m0s", "idem:expires-early"}},
 		"a sweep of the relay that is late": {func(a *accepting) { a.later.StartWithin = 7 * time.Minute }, isWarning,
-			[]string{"work waits for 7m0s at most", "sent after up to 7m0s", "idem:given-up-early"}},
+			[]string{"work waits for 7m0s at most", "sent after up to 7m0s", "idem:expires-early"}},
 		"an alarm that is late": {func(a *accepting) { a.watch = &infra.MonitoringProps{Thresholds: map[string]float64{"Age": 3600}} }, isWarning,
-			[]string{"Age, 1h0m0s, is no less than", "Statements", "idem:given-up-early"}},
+			[]string{"Age, 1h0m0s, is no less than", "Statements", "idem:expires-early"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := acceptingStack(t, tc.change)

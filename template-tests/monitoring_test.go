@@ -43,8 +43,8 @@ func TestMonitoring(t *testing.T) {
 		"RelayFailuresAge", "RelayFailuresDepth", "RelayFunctionDuration", "RelayFunctionErrors", "RelayFunctionThrottles", "RelayIteratorAge",
 		"RelayOutboxDead", "RelayOutboxOld", "RelayOutboxUnreadable",
 		"SweeperEscalationsAge", "SweeperEscalationsDepth",
-		"SweeperFunctionErrors", "SweeperFunctionThrottles", "SweeperGivenUp", "SweeperOldestOpen",
-		"SweeperRecordUnreadable", "SweeperStopped", "SweeperUnclaimed",
+		"SweeperFunctionErrors", "SweeperFunctionThrottles", "SweeperEscalated", "SweeperOldestOpen",
+		"SweeperRecordUnreadable", "SweeperStopped", "SweeperNotStarted",
 		"WorkerDuration", "WorkerErrors", "WorkerFailedOpen", "WorkerKeyReused", "WorkerOutcomeDropped", "WorkerRecordUnreadable",
 		"WorkerStoreUnavailable", "WorkerThrottles",
 	}, names)

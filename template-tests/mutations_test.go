@@ -68,8 +68,8 @@ func TestMutations(t *testing.T) {
 		}, "RelayStream"},
 		"no dead-letter queue": {"queues", func(s stacks) { delete(in(s.orders, queue, "OrdersQueue"), "RedrivePolicy") }, "dead-letter"},
 		"no alarm on work that nobody comes for": {"alarms", func(s stacks) {
-			in(s.payments, alarm, "MonitoringRefundSweeperUnclaimed")["MetricName"] = schema.MetricResolved
-		}, "RefundSweeperUnclaimed if it is reached"},
+			in(s.payments, alarm, "MonitoringRefundSweeperNotStarted")["MetricName"] = schema.MetricResolved
+		}, "RefundSweeperNotStarted if it is reached"},
 		"accepted work that is sent elsewhere": {"queues", func(s stacks) {
 			env := in(s.payments, function, "StatementsRelayFunction", "Environment", "Variables")
 			env[schema.EnvOutboxRoutes] = `{"statement":"queue"}`
@@ -94,7 +94,7 @@ func TestMutations(t *testing.T) {
 			allows(s.payments, "RefundSweeperFunctionRoleDefaultPolicy", "dynamodb:UpdateItem")["Action"] = []any{"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"}
 		}, "RefundSweeperFunctionRole may not do dynamodb:PutItem on Records.Arn"},
 		"an escalation queue that is lost": {"queues", func(s stacks) {
-			delete(in(s.payments, function, "RefundSweeperFunction", "Environment", "Variables"), schema.EnvSweepPeople)
+			delete(in(s.payments, function, "RefundSweeperFunction", "Environment", "Variables"), schema.EnvSweepEscalations)
 		}, "the queue of RefundSweeper"},
 		"no alarm on a sweeper that stops": {"alarms", func(s stacks) {
 			maps.DeleteFunc(s.payments["Resources"].(map[string]any), func(id string, _ any) bool { return name(id) == "MonitoringRefundSweeperStopped" })
@@ -141,8 +141,8 @@ func TestMutations(t *testing.T) {
 		"an alarm on all functions": {"alarms", func(s stacks) { delete(in(s.orders, alarm, "MonitoringWorkerOutcomeDropped"), "Dimensions") },
 			"WorkerOutcomeDropped if it is reached"},
 		"an alarm on another sweeper": {"alarms", func(s stacks) {
-			in(s.orders, alarm, "MonitoringSweeperGivenUp")["Dimensions"] = in(s.orders, alarm, "MonitoringWorkerFailedOpen")["Dimensions"]
-		}, "SweeperGivenUp if it is reached"},
+			in(s.orders, alarm, "MonitoringSweeperEscalated")["Dimensions"] = in(s.orders, alarm, "MonitoringWorkerFailedOpen")["Dimensions"]
+		}, "SweeperEscalated if it is reached"},
 		"an alarm in another namespace": {"alarms", func(s stacks) { in(s.orders, alarm, "MonitoringWorkerRecordUnreadable")["Namespace"] = "idem" },
 			"WorkerRecordUnreadable if it is reached"},
 		"an alarm on another metric": {"alarms", func(s stacks) {
@@ -151,8 +151,8 @@ func TestMutations(t *testing.T) {
 		"an alarm beyond its threshold": {"alarms", func(s stacks) {
 			in(s.orders, alarm, "MonitoringRelayOutboxDead")["ComparisonOperator"] = "GreaterThanThreshold"
 		}, "RelayOutboxDead if it is reached"},
-		"an alarm before its threshold": {"alarms", func(s stacks) { in(s.payments, alarm, "MonitoringRefundSweeperGivenUp")["Threshold"] = 0.0 },
-			"RefundSweeperGivenUp if nothing happened"},
+		"an alarm before its threshold": {"alarms", func(s stacks) { in(s.payments, alarm, "MonitoringRefundSweeperEscalated")["Threshold"] = 0.0 },
+			"RefundSweeperEscalated if nothing happened"},
 		"an alarm by silence": {"alarms", func(s stacks) { in(s.orders, alarm, "MonitoringSweeperOldestOpen")["TreatMissingData"] = "breaching" },
 			"SweeperOldestOpen if nothing is written"},
 		"an alarm that silence ends": {"alarms", func(s stacks) { in(s.orders, alarm, "MonitoringRelayOutboxOld")["TreatMissingData"] = "notBreaching" },

@@ -43,7 +43,7 @@ func TestSweeper(t *testing.T) {
 	require.NotContains(t, p, "ReservedConcurrentExecutions", "two sweeps at once do no harm")
 	environment := got.environment(t, "SweeperFunction")
 	require.Equal(t, []string{"Records"}, texts(environment[schema.EnvTable]))
-	require.Equal(t, []string{"SweeperEscalations"}, texts(environment[schema.EnvSweepPeople]))
+	require.Equal(t, []string{"SweeperEscalations"}, texts(environment[schema.EnvSweepEscalations]))
 	_, queue := got.only(t, "AWS::SQS::Queue")
 	require.Equal(t, 14.0*86400, queue["MessageRetentionPeriod"])
 
@@ -62,7 +62,7 @@ func TestSweeperWithAQueueOfYours(t *testing.T) {
 	})
 	require.Empty(t, problems)
 	got.only(t, "AWS::SQS::Queue")
-	require.Equal(t, []string{"Support"}, texts(got.environment(t, "SweeperFunction")[schema.EnvSweepPeople]))
+	require.Equal(t, []string{"Support"}, texts(got.environment(t, "SweeperFunction")[schema.EnvSweepEscalations]))
 	require.Equal(t, []string{"Support.Arn"}, got.allowed(t)["sqs:SendMessage"])
 	require.Equal(t, []string{"Key.Arn"}, got.allowed(t)["kms:GenerateDataKey"])
 }

@@ -13,15 +13,15 @@ import (
 
 // listed is a page of a list, with its filter.
 type listed struct {
-	Operation, Tenant string
-	NoTenant, GivenUp bool
-	States            []choice
-	Older             []choice
-	Rows              []row
-	Unreadable        []row
-	Read              int
-	Next              string // address of the next page
-	First             string // address of the first page, on another one
+	Operation, Tenant   string
+	NoTenant, Escalated bool
+	States              []choice
+	Older               []choice
+	Rows                []row
+	Unreadable          []row
+	Read                int
+	Next                string // address of the next page
+	First               string // address of the first page, on another one
 }
 
 // choice is one of a select.
@@ -58,7 +58,7 @@ func (c *console) list(r *http.Request) (*page, error) {
 	q := r.URL.Query()
 	body := &listed{
 		Operation: strings.TrimSpace(q.Get("operation")), Tenant: strings.TrimSpace(q.Get("tenant")),
-		NoTenant: q.Get("no_tenant") == "1", GivenUp: q.Get("given_up") == "1",
+		NoTenant: q.Get("no_tenant") == "1", Escalated: q.Get("escalated") == "1",
 	}
 	var err error
 	if body.States, err = choose(states, q.Get("state")); err != nil {
@@ -67,7 +67,7 @@ func (c *console) list(r *http.Request) (*page, error) {
 	if body.Older, err = choose(olders, q.Get("older")); err != nil {
 		return nil, err
 	}
-	filter := reconcile.Filter{GivenUp: body.GivenUp}
+	filter := reconcile.Filter{Escalated: body.Escalated}
 	if body.Operation != "" {
 		filter.Operations = []string{body.Operation}
 	}
@@ -105,7 +105,7 @@ func (c *console) list(r *http.Request) (*page, error) {
 // listURL is the address of a page of the list with the filter of the query.
 func (c *console) listURL(query url.Values, page string) string {
 	q := url.Values{}
-	for _, name := range []string{"operation", "tenant", "no_tenant", "state", "older", "given_up"} {
+	for _, name := range []string{"operation", "tenant", "no_tenant", "state", "older", "escalated"} {
 		if v := query.Get(name); v != "" {
 			q.Set(name, v)
 		}

@@ -33,12 +33,12 @@ var ages = []struct {
 
 // overview is what is open, by operation and age.
 type overview struct {
-	Open, GivenUp, Lapsed, Running int
-	Oldest                         moment
-	Ages                           []string
-	Operations                     []operationRow
-	Records                        []row
-	Unreadable                     []row
+	Open, Escalated, Lapsed, Running int
+	Oldest                           moment
+	Ages                             []string
+	Operations                       []operationRow
+	Records                          []row
+	Unreadable                       []row
 	// Changes are the latest ones by operators, webhooks and sweeps.
 	Changes []changed
 	// Rates are what happened in the last hour and in the last day.
@@ -52,7 +52,7 @@ type overview struct {
 type operationRow struct {
 	Operation string
 	Cells     []cell // open questions, by age
-	GivenUp   cell
+	Escalated cell
 	Lapsed    cell
 	Running   cell
 	Oldest    moment
@@ -94,9 +94,9 @@ func (c *console) overview(r *http.Request) (*page, error) {
 			body.Running++
 			o.Running.Count++
 		}
-		if !rec.GivenUpAt.IsZero() {
-			body.GivenUp++
-			o.GivenUp.Count++
+		if !rec.EscalatedAt.IsZero() {
+			body.Escalated++
+			o.Escalated.Count++
 		}
 	}
 	for _, o := range operations {
@@ -171,7 +171,7 @@ func (c *console) operationRow(name string) *operationRow {
 		}
 		return cell{URL: c.opts.Prefix + "/list?" + q.Encode()}
 	}
-	o := &operationRow{Operation: name, GivenUp: list("given_up", "1"), Lapsed: list("state", string(idem.InProgress)), Running: list("state", string(idem.InProgress))}
+	o := &operationRow{Operation: name, Escalated: list("escalated", "1"), Lapsed: list("state", string(idem.InProgress)), Running: list("state", string(idem.InProgress))}
 	for _, a := range ages {
 		o.Cells = append(o.Cells, list("older", a.Param))
 	}

@@ -251,8 +251,8 @@ func TestTheOverviewCountsWhatTheListHas(t *testing.T) {
 	require.Equal(t, 1, records("tenant=globex"))
 	require.Equal(t, 1, records("no_tenant=1"))
 	require.Equal(t, 1, records("state=in_progress"))
-	require.Zero(t, records("given_up=1"))
-	require.Contains(t, r.get("/ops/list?given_up=1").text, "Nothing fits the filter.")
+	require.Zero(t, records("escalated=1"))
+	require.Contains(t, r.get("/ops/list?escalated=1").text, "Nothing fits the filter.")
 }
 
 func TestAClaimIsOverByTheMarginOfTheReconciler(t *testing.T) {
@@ -341,7 +341,7 @@ func TestTheTimelineTellsTheStoryInOrder(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
 	text := r.get("/ops/record?" + url.Values{"id": {id}}.Encode()).text
 	at := -1
-	for _, what := range []string{"Claimed", "Given up", "by sweep", "Resolved", "by console with console", "the provider&#39;s console says so", "To come"} {
+	for _, what := range []string{"Claimed", "Escalated", "by sweep", "Resolved", "by console with console", "the provider&#39;s console says so", "To come"} {
 		i := strings.Index(text, what)
 		require.Greater(t, i, at, "%s, in %s", what, text)
 		at = i

@@ -70,7 +70,7 @@ func after(all []protocol.Audit, at time.Time) []protocol.Audit {
 }
 
 // rates count, by operation, the questions that opened and are still open, those that were
-// settled, and those that were left to operators. More says that there are open questions
+// settled, and those that were escalated. More says that there are open questions
 // beyond the ones given.
 func (c *console) rates(open []*idem.Record, more bool, n news) (rows []rateRow) {
 	now := c.opts.Now()
@@ -90,7 +90,7 @@ func (c *console) rates(open []*idem.Record, more bool, n news) (rows []rateRow)
 		}
 		for _, a := range n.within[i] {
 			switch {
-			case a.Change == protocol.ChangeGivenUp:
+			case a.Change == protocol.ChangeEscalated:
 				row(a.ID).LeftPeople[i].Count++
 			case a.Change == protocol.ChangeResolved && (a.From == idem.Unknown || a.From == idem.InProgress): // not a second time
 				row(a.ID).Settled[i].Count++

@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// rates are the counts of an operation on the overview: opened, settled and left to operators,
+// rates are the counts of an operation on the overview: opened, settled and escalated,
 // each of the last hour and day.
 func (r *rig) rates(operation string) string {
 	r.t.Helper()

@@ -27,7 +27,7 @@ type recordView struct {
 	Tokens                []view.Token
 	Created, Updated      moment
 	Lease, Expires, Open  moment
-	GivenUp               moment
+	Escalated             moment
 	Summary               string
 	SameInput, OtherInput string
 	Decisions             []decisionView
@@ -133,7 +133,7 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 	if rec != nil {
 		v.Write, v.Sweep = rec.Write, rec.Sweep
 		v.Created, v.Updated, v.Lease = c.moment(rec.CreatedAt), c.moment(rec.UpdatedAt), c.moment(rec.LeaseUntil)
-		v.Expires, v.Open, v.GivenUp = c.moment(rec.ExpiresAt), c.moment(rec.OpenSince), c.moment(rec.GivenUpAt)
+		v.Expires, v.Open, v.Escalated = c.moment(rec.ExpiresAt), c.moment(rec.OpenSince), c.moment(rec.EscalatedAt)
 		v.HasResult = rec.State == idem.Completed && !rec.Omitted
 		// The page leaves the messages out, unless it is asked for them.
 		shown := view.Of(rec, view.Reveal{ShowError: true})

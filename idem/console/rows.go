@@ -15,7 +15,7 @@ type row struct {
 	State             state
 	Attempt, Probes   int
 	Since             moment
-	GivenUp           bool
+	Escalated         bool
 	Write, Sweep      string
 }
 
@@ -46,7 +46,7 @@ func (c *console) idRow(id string) row {
 func (c *console) rowOf(rec *idem.Record) row {
 	r := c.idRow(rec.ID)
 	r.State, r.Attempt, r.Probes, r.Since = c.stateOf(rec), rec.Attempt, rec.Probes, c.moment(view.Since(rec))
-	r.GivenUp, r.Write, r.Sweep = !rec.GivenUpAt.IsZero(), rec.Write, rec.Sweep
+	r.Escalated, r.Write, r.Sweep = !rec.EscalatedAt.IsZero(), rec.Write, rec.Sweep
 	return r
 }
 

@@ -112,7 +112,7 @@ func (s *AdminStore) Postpone(ctx context.Context, now time.Time, p protocol.Pos
 		u.str(":id", p.Sweep)
 		u.str(":seen", p.Seen)
 		u.numOr(schema.Probes, int64(p.Probes), 0)
-		u.numOr(schema.GivenUpAt, millis(p.GivenUpAt), 0)
+		u.numOr(schema.EscalatedAt, millis(p.EscalatedAt), 0)
 		cond := ifSeen + ifUnswept
 		if p.SeenSweep != "" {
 			cond = ifSeen + ifSwept

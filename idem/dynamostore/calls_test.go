@@ -107,7 +107,7 @@ func TestCallsWithoutTransactions(t *testing.T) {
 		{"claimed", o.claims, []string{put}},
 		{"parked", o.parks, []string{put, upd, put}},
 		{"postponed", o.postpones, []string{upd}},
-		{"given up", o.givesUp, []string{put, upd, put}},
+		{"escalated", o.escalates, []string{put, upd, put}},
 		{"resolved", o.resolves(protocol.Completed), []string{put, get, upd, put}},
 		{"expired, claimed anew", o.replaces, []string{put}},
 		{"parked again", o.parks, []string{put, upd, put}},

@@ -54,7 +54,7 @@ func decode(it item) (*protocol.Record, error) {
 		OpenSince:       d.optTime(schema.OpenSince),
 		Sweep:           d.optStr(schema.Sweep),
 		Probes:          int(d.optNum(schema.Probes, math.MaxInt32)),
-		GivenUpAt:       d.optTime(schema.GivenUpAt),
+		EscalatedAt:     d.optTime(schema.EscalatedAt),
 		ResponseVersion: int(d.optNum(schema.ResponseVersion, math.MaxInt32)),
 	}
 	if rec.State == protocol.Pending {

@@ -284,7 +284,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 			p.SeenSweep = rec.Sweep
 		}
 		if g.chance(30) {
-			p.GivenUpAt = now
+			p.EscalatedAt = now
 		}
 		return anyWrite{name: "postponement", audited: p.Audit != nil, what: p, apply: p.Apply,
 			send: func(s *AdminStore, now time.Time) error { return s.Postpone(context.Background(), now, p) }}

@@ -126,7 +126,7 @@
 //	                                  steps
 //	due, one shard's page             1 Query                  Query on the index
 //	postponed                         1 Update                 UpdateItem
-//	 … and given up                   1 Transaction instead    UpdateItem, PutItem
+//	 … and escalated                 1 Transaction instead    UpdateItem, PutItem
 //	extended                          2 Get, 1 Transaction;    GetItem, UpdateItem, PutItem
 //	                                  + 1 Update per part
 //	forgotten                         2 Get, 1 Transaction;    GetItem, DeleteItem, PutItem
@@ -134,7 +134,7 @@
 //	changes of a record               1 Query                  Query
 //	 … between two times, one shard   1 Query, 1 BatchGet      Query on the index, BatchGetItem
 //	without transactions, resolved    1 Get, 2 Put, 1 Update   GetItem, UpdateItem, PutItem
-//	 … given up                       2 Put, 1 Update          UpdateItem, PutItem
+//	 … escalated                     2 Put, 1 Update          UpdateItem, PutItem
 //	 … extended                       2 Get, 2 Put, 1 Update   GetItem, UpdateItem, PutItem
 //	 … forgotten                      2 Get, 2 Put, 1 Delete   GetItem, PutItem, DeleteItem
 //	 … refused                        the above; + 1 Delete    DeleteItem

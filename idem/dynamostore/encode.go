@@ -100,8 +100,8 @@ func encode(rec *protocol.Record) item {
 	if rec.Probes != 0 {
 		v.num(schema.Probes, int64(rec.Probes))
 	}
-	if !rec.GivenUpAt.IsZero() {
-		v.num(schema.GivenUpAt, millis(rec.GivenUpAt))
+	if !rec.EscalatedAt.IsZero() {
+		v.num(schema.EscalatedAt, millis(rec.EscalatedAt))
 	}
 	return v.item
 }

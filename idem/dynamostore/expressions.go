@@ -119,7 +119,7 @@ const (
 
 // Attributes that an attempt may have left and that a claim removes.
 const (
-	leftSweep = "sweep_id,probes,given_up_at"
+	leftSweep = "sweep_id,probes,escalated_at"
 	leftOpen  = "open_shard,open_due,open_since," + leftSweep
 	leftBody  = "body,body_size,enc,parts"
 	leftAll   = leftBody + ",rv,omitted,failure,ref_write,resolved"

@@ -90,9 +90,9 @@ func TestRequestsAreGolden(t *testing.T) {
 		}
 	}
 	postponed := protocol.Postponement{ID: id, Seen: "seen.0", SeenSweep: "sweep.0", Sweep: "sweep.1", Due: base.Add(time.Minute), Probes: 2}
-	givenUp := postponed
-	givenUp.SeenSweep, givenUp.GivenUpAt, givenUp.Audit = "", now, audit(protocol.ChangeGivenUp)
-	givenUp.Audit.From, givenUp.Audit.To = protocol.Unknown, protocol.Unknown
+	escalated := postponed
+	escalated.SeenSweep, escalated.EscalatedAt, escalated.Audit = "", now, audit(protocol.ChangeEscalated)
+	escalated.Audit.From, escalated.Audit.To = protocol.Unknown, protocol.Unknown
 	lapse := protocol.Settlement{
 		ID: id, Kind: protocol.EventLapse, Seen: "seen.0", Write: "p.1", Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true},
 		Audit: audit(protocol.ChangeParked),
@@ -115,7 +115,7 @@ func TestRequestsAreGolden(t *testing.T) {
 			return s.Finish(ctx, now, w)
 		}},
 		{"postpone", func(s *AdminStore) error { return s.Postpone(ctx, now, postponed) }},
-		{"postpone-audit", func(s *AdminStore) error { return s.Postpone(ctx, now, givenUp) }},
+		{"postpone-audit", func(s *AdminStore) error { return s.Postpone(ctx, now, escalated) }},
 		{"prolong", func(s *AdminStore) error {
 			return s.Prolong(ctx, now, protocol.Prolongation{ID: id, Seen: "end.1", Write: "keep.1", ExpiresAt: day.Add(day.Sub(now))})
 		}},
@@ -235,7 +235,7 @@ func TestRequestsAreGolden(t *testing.T) {
 		}},
 		{"lapse-audit", func(s *AdminStore) error { return s.Settle(ctx, now, lapse) }},
 		{"lapse-audit-no-transactions", func(s *AdminStore) error { return s.Settle(ctx, now, lapse) }},
-		{"postpone-audit-no-transactions", func(s *AdminStore) error { return s.Postpone(ctx, now, givenUp) }},
+		{"postpone-audit-no-transactions", func(s *AdminStore) error { return s.Postpone(ctx, now, escalated) }},
 		{"forget-audit-no-transactions", func(s *AdminStore) error {
 			return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1", Audit: audit(protocol.ChangeForgotten)})
 		}},

@@ -52,7 +52,7 @@ func (o *outside) audit(rec *protocol.Record, c protocol.Change, to protocol.Sta
 	return a
 }
 
-// parks, givesUp, resolves and forgets make their change of the record as it is; nil if
+// parks, escalates, resolves and forgets make their change of the record as it is; nil if
 // there is none to make.
 func (o *outside) parks(rec *protocol.Record) *change {
 	if rec == nil || rec.State != protocol.InProgress {
@@ -79,13 +79,13 @@ func (o *outside) postpones(rec *protocol.Record) *change {
 		made: func(it item) bool { return text(it, schema.Sweep) == p.Sweep }}
 }
 
-func (o *outside) givesUp(rec *protocol.Record) *change {
-	if rec == nil || rec.State != protocol.Unknown || !rec.GivenUpAt.IsZero() {
+func (o *outside) escalates(rec *protocol.Record) *change {
+	if rec == nil || rec.State != protocol.Unknown || !rec.EscalatedAt.IsZero() {
 		return nil
 	}
-	a := o.audit(rec, protocol.ChangeGivenUp, protocol.Unknown)
+	a := o.audit(rec, protocol.ChangeEscalated, protocol.Unknown)
 	p := protocol.Postponement{
-		ID: o.id, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: "s-" + a.Entry, Due: base.Add(time.Hour), GivenUpAt: base, Audit: a,
+		ID: o.id, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: "s-" + a.Entry, Due: base.Add(time.Hour), EscalatedAt: base, Audit: a,
 	}
 	return &change{entry: a.Entry, send: func(ctx context.Context, q *AdminStore) error { return q.Postpone(ctx, base, p) },
 		made: func(it item) bool { return text(it, schema.Sweep) == p.Sweep }}
@@ -173,13 +173,13 @@ type maker = func(*protocol.Record) *change
 func (o *outside) lives() map[string][]maker {
 	completed, failed, released := o.resolves(protocol.Completed), o.resolves(protocol.Failed), o.resolves(protocol.Released)
 	return map[string][]maker{
-		"left to people, resolved, resolved again and forgotten": {o.claims, o.parks, o.postpones, o.givesUp, completed, failed, o.forgets},
-		"released, claimed and parked again":                     {o.claims, o.parks, released, o.claims, o.parks, completed},
-		"replaced when it has expired":                           {o.claims, o.parks, completed, o.replaces, o.parks, o.givesUp},
-		"kept for longer":                                        {o.claims, o.parks, completed, o.extends, o.forgets},
-		"kept for longer, and removed":                           {o.claims, o.parks, failed, o.extends, o.removes},
-		"removed when it has expired":                            {o.claims, o.parks, failed, o.removes, o.claims, o.parks},
-		"forgotten twice":                                        {o.claims, o.parks, completed, o.forgets, o.claims, o.parks, released, o.forgets},
+		"escalated, resolved, resolved again and forgotten": {o.claims, o.parks, o.postpones, o.escalates, completed, failed, o.forgets},
+		"released, claimed and parked again":                {o.claims, o.parks, released, o.claims, o.parks, completed},
+		"replaced when it has expired":                      {o.claims, o.parks, completed, o.replaces, o.parks, o.escalates},
+		"kept for longer":                                   {o.claims, o.parks, completed, o.extends, o.forgets},
+		"kept for longer, and removed":                      {o.claims, o.parks, failed, o.extends, o.removes},
+		"removed when it has expired":                       {o.claims, o.parks, failed, o.removes, o.claims, o.parks},
+		"forgotten twice":                                   {o.claims, o.parks, completed, o.forgets, o.claims, o.parks, released, o.forgets},
 	}
 }
 

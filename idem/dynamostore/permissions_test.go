@@ -208,7 +208,7 @@ func TestPermissionsOfASweeper(t *testing.T) {
 	t.Run("without transactions", func(t *testing.T) {
 		f := open(t, &noTransactions)
 		sweepTwo(t, f)
-		// Parked and resolved, parked and given up.
+		// Parked and resolved, parked and escalated.
 		q, changes := f.adminStore(t), 0
 		for shard := range protocol.Shards {
 			p, err := q.AuditBetween(t.Context(), shard, time.Time{}, time.Now().Add(2*time.Hour), "")
@@ -312,7 +312,7 @@ func sweepTwo(t *testing.T, f *fixture) {
 		return idem.Do(ctx, engine, left.Key(idem.SingleTenant, "1"), "", func(context.Context, string) (string, error) {
 			report, err := sweeper.Sweep(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, []int{2, 1, 1, 0}, []int{report.Parked, report.Resolved, report.GivenUp, report.Failed}, "%v", report)
+			require.Equal(t, []int{2, 1, 1, 0}, []int{report.Parked, report.Resolved, report.Escalated, report.Failed}, "%v", report)
 			return "", nil
 		})
 	})

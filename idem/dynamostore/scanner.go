@@ -52,7 +52,7 @@ const recordsAlone = "sk=:record AND NOT contains(pk,:part)"
 // withoutResult are the attributes of a record but for its result.
 const withoutResult = "pk,sk,v,in_state,repeatable,key_value,codec,fp,owner_id,attempt,write_id,seen,lease_until,retention," +
 	"created_at,updated_at,ticket,uncertain,sealed,enc,body_size,rv,parts,omitted,steps,failure,provider_ref,ref_write,resolved,unsettled," +
-	"open_due,open_since,sweep_id,probes,given_up_at,expires_at"
+	"open_due,open_since,sweep_id,probes,escalated_at,expires_at"
 
 // Scan implements [protocol.Scanner]: one eventually consistent Scan, of 1 MB at most, which
 // leaves the results in the table, but for those of steps.

@@ -63,7 +63,7 @@ func TestAScanReadsAllOfARecord(t *testing.T) {
 	rec := full()
 	rec.Value, rec.Repeat, rec.Codec, rec.Attempt, rec.Write, rec.Seen = "key", protocol.Repeatable, "binary", 2, "w", "w0"
 	rec.ExpiresAt, rec.Retention, rec.UpdatedAt, rec.Resolved, rec.RefWrite, rec.Unsettled = base, time.Hour, base.Add(time.Second), true, "w1", 2
-	rec.Due, rec.OpenSince, rec.Sweep, rec.GivenUpAt = base, base, "s", base
+	rec.Due, rec.OpenSince, rec.Sweep, rec.EscalatedAt = base, base, "s", base
 	for i := range reflect.TypeFor[protocol.Record]().NumField() {
 		require.False(t, reflect.ValueOf(*rec).Field(i).IsZero(), reflect.TypeFor[protocol.Record]().Field(i).Name)
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // A sweep on DynamoDB: what it calls, that it reads only what is due, and that what was
-// given up is listed no more.
+// escalated is listed no more.
 func TestSweepOnDynamoDB(t *testing.T) {
 	f := open(t, nil)
 	q := f.adminStore(t)
@@ -52,19 +52,19 @@ func TestSweepOnDynamoDB(t *testing.T) {
 	report, err := s.Sweep(t.Context())
 	require.NoError(t, err)
 	report.Actions = nil
-	require.Equal(t, reconcile.Report{Listed: 2, Parked: 2, Resolved: 1, GivenUp: 1}, report)
+	require.Equal(t, reconcile.Report{Listed: 2, Parked: 2, Resolved: 1, Escalated: 1}, report)
 	calls := map[string]int{}
 	for _, op := range f.wire.calls() {
 		calls[op]++
 	}
 	require.Equal(t, map[string]int{
 		"Query": protocol.Shards, "GetItem": 2, // one each
-		"TransactWriteItems": 4, // two parked, one resolved, one given up: each with its entry
+		"TransactWriteItems": 4, // two parked, one resolved, one escalated: each with its entry
 		"UpdateItem":         3, // two claimed for the probe, one locked for people
 	}, calls)
 	require.Equal(t, []string{"t#refund#unknown"}, people)
 	require.Equal(t, protocol.Completed, f.get(t, "t#refund#completed").State)
-	require.Equal(t, base.Add(time.Minute), f.get(t, "t#refund#unknown").GivenUpAt)
+	require.Equal(t, base.Add(time.Minute), f.get(t, "t#refund#unknown").EscalatedAt)
 
 	report, err = s.Sweep(t.Context())
 	require.NoError(t, err)

@@ -379,7 +379,7 @@ func TestTheServiceIsTheFunction(t *testing.T) {
 	out := &logs{}
 	m, err := emf.New(&emf.Options{Out: out})
 	require.NoError(t, err)
-	m.Observe(t.Context(), notice.Notice{Kind: notice.GivenUp, Operation: "charge"})
+	m.Observe(t.Context(), notice.Notice{Kind: notice.Escalated, Operation: "charge"})
 	require.NoError(t, m.Flush(t.Context()))
 	require.Equal(t, "charges", out.lines(t)[0]["service"])
 }
@@ -407,7 +407,7 @@ func TestDimensionsHaveValuesThatCloudWatchTakes(t *testing.T) {
 func TestALineHasTheFunctionsLogLevel(t *testing.T) {
 	t.Setenv("AWS_LAMBDA_LOG_LEVEL", "ERROR")
 	m, out := metrics(t, emf.Options{})
-	m.Observe(t.Context(), notice.Notice{Kind: notice.GivenUp, Operation: "charge"})
+	m.Observe(t.Context(), notice.Notice{Kind: notice.Escalated, Operation: "charge"})
 	require.NoError(t, m.Flush(t.Context()))
 	l := out.lines(t)[0]
 	require.Equal(t, "ERROR", l["level"])

@@ -313,8 +313,8 @@ func isLinkTarget(at string) bool {
 func (c *laters) failed(ctx context.Context, r *Request, l *laterRoute, f idem.Failure) *Response {
 	code := CodeFailed
 	switch f.Code {
-	case protocol.CodeUnclaimed:
-		code = CodeUnclaimed
+	case protocol.CodeNotStarted:
+		code = CodeNotStarted
 	case protocol.CodeCancelled:
 		code = CodeCancelled
 	default:

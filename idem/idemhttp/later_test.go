@@ -239,7 +239,7 @@ func TestOutcomesOfAcceptedWork(t *testing.T) {
 	}{
 		"failed":      {end: func(b *bureau) { require.Error(b, b.work(idem.Permanent(errors.New("secret")))) }, status: 500, code: CodeFailed},
 		"unknown":     {end: func(b *bureau) { require.Error(b, b.work(errors.New("secret"))) }, status: 409, code: CodeOutcomeUnknown},
-		"unclaimed":   {end: (*bureau).sweep, status: 408, code: CodeUnclaimed},
+		"not started": {end: (*bureau).sweep, status: 408, code: CodeNotStarted},
 		"not kept":    {store: memstore.Options{MaxResult: 16}.New(), end: func(b *bureau) { require.NoError(b, b.workLarge()) }, status: 409, code: CodeOutcomeUnavailable},
 		"not run yet": {end: func(b *bureau) { require.Error(b, b.work(idem.NotExecuted(errors.New("secret")))) }, status: 202},
 		"a problem of the service's own": {

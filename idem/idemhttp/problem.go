@@ -32,7 +32,7 @@ const (
 	CodeRecordUnreadable   Code = "idempotency_record_unreadable"
 	CodeStoreUnavailable   Code = "idempotency_store_unavailable"
 	CodeOutOfTime          Code = "out_of_time"
-	CodeUnclaimed          Code = "request_unclaimed"
+	CodeNotStarted         Code = "request_not_started"
 	CodeCancelled          Code = "request_cancelled"
 	CodeBegun              Code = "request_begun"
 	CodeFailed             Code = "operation_failed"
@@ -79,7 +79,7 @@ var ietf = map[Code]row{
 		detail: "The recorded response has a form that this version of the service cannot give. Nothing was executed again; send the request again with the same key."},
 	CodeAccepted: {status: 202, retryable: true, title: "Request accepted",
 		detail: "The request is accepted and will be executed. Send it again with the same key for its outcome."},
-	CodeUnclaimed: {status: 408, title: "Request not begun in time",
+	CodeNotStarted: {status: 408, title: "Request not begun in time",
 		detail: "The request was accepted, and nothing has begun to execute it in time. It was not executed and will not be; use a new key to ask for it again."},
 	CodeCancelled: {status: 409, title: "Request cancelled",
 		detail: "The request was accepted and then cancelled. It was not executed and will not be."},

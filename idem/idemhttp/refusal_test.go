@@ -111,7 +111,7 @@ func situations() map[Code]provoked {
 			r.Header.Set("Tenant", "blue")
 			return responseOf(answerOf(c.Middleware(http.NotFoundHandler(), nil), r))
 		}},
-		CodeUnclaimed: {408, 408, false, followed("GET", func(b *bureau) {
+		CodeNotStarted: {408, 408, false, followed("GET", func(b *bureau) {
 			b.sweep()
 		})},
 		CodeCancelled: {409, 409, false, followed("GET", func(b *bureau) {

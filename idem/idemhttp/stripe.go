@@ -48,7 +48,7 @@ func stripeType(code Code) string {
 	switch code {
 	case CodeKeyMissing, CodeKeyInvalid, CodeKeyReused, CodeKeyTooOld, CodeInProgress, CodeNotYetKnown, CodeOutcomeUnknown, CodeOutcomeUnavailable:
 		return "idempotency_error"
-	case CodeUndeclared, CodeVersionMismatch, CodeRecordUnreadable, CodeStoreUnavailable, CodeOutOfTime, CodeAccepted, CodeUnclaimed, CodeFailed:
+	case CodeUndeclared, CodeVersionMismatch, CodeRecordUnreadable, CodeStoreUnavailable, CodeOutOfTime, CodeAccepted, CodeNotStarted, CodeFailed:
 		return "api_error"
 	}
 	return "invalid_request_error"

@@ -279,7 +279,7 @@ func TestASweepEndsWorkThatNobodyHasComeFor(t *testing.T) {
 			require.NoError(t, err)
 			report, err := sweeper.Sweep(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, abandoned, report.Unclaimed == 1)
+			require.Equal(t, abandoned, report.NotStarted == 1)
 			_, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
 			if !abandoned {
 				require.NoError(t, err)
@@ -288,7 +288,7 @@ func TestASweepEndsWorkThatNobodyHasComeFor(t *testing.T) {
 			}
 			var failed *idem.RecordedError
 			require.ErrorAs(t, err, &failed)
-			require.Equal(t, protocol.CodeUnclaimed, failed.Code)
+			require.Equal(t, protocol.CodeNotStarted, failed.Code)
 			require.ErrorAs(t, d.work(statement, key.ID(), nil).Err, &failed, "a worker that comes late does not run it")
 			require.ErrorAs(t, d.accept(key, 3).Err, &failed)
 			require.Zero(t, d.runs)

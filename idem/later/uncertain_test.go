@@ -72,7 +72,7 @@ func TestAnAcceptanceAfterAnUncertainAttemptStaysUncertain(t *testing.T) {
 			s, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
 			require.NoError(t, err)
 			require.Equal(t, idem.Pending, s.RecordState)
-			require.False(t, d.Record(key).GivenUpAt.IsZero(), "people have it")
+			require.False(t, d.Record(key).EscalatedAt.IsZero(), "it is escalated")
 
 			require.ErrorIs(t, d.work(statement, key.ID(), nil).Err, idem.ErrOutcomeUnknown)
 			require.Zero(t, d.runs)
@@ -138,7 +138,7 @@ func TestWorkThatNoWorkerComesForAnyMoreIsEndedByPeople(t *testing.T) {
 			d.sweeps()
 			rec := d.Record(key)
 			require.Equal(t, c.left, rec.State)
-			require.False(t, rec.GivenUpAt.IsZero(), "people have it")
+			require.False(t, rec.EscalatedAt.IsZero(), "it is escalated")
 			require.ErrorIs(t, later.Cancel(t.Context(), d.Engine, c.op, "acme", id), later.ErrBegun)
 			require.NoError(t, d.resolve(key, idem.Failed))
 			_, err := later.StatusOf(t.Context(), d.Engine, c.op, "acme", id)
@@ -265,7 +265,7 @@ func TestAWorkerInAtomicModeClaimsBeforeItRuns(t *testing.T) {
 		_, err = later.StatusOf(t.Context(), d.Engine, op, "acme", id)
 		var failed *idem.RecordedError
 		if errors.As(err, &failed) {
-			require.NotEqual(t, protocol.CodeUnclaimed, failed.Code, failed.Message)
+			require.NotEqual(t, protocol.CodeNotStarted, failed.Code, failed.Message)
 		}
 	})
 }

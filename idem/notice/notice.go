@@ -99,6 +99,6 @@ const (
 	Abandoned      Kind = "abandoned"       // lapsed and repeatable, or released with steps, and nobody calls
 	Probed         Kind = "probed"          // the provider was asked, and the outcome stays unknown
 	Resolved       Kind = "resolved"        // an unknown outcome was found out
-	GivenUp        Kind = "given_up"        // a question was left to people
-	Unclaimed      Kind = "unclaimed"       // accepted work ended as failed: no worker came for it in time
+	Escalated      Kind = "escalated"       // a question was escalated
+	NotStarted     Kind = "not_started"     // accepted work ended as failed: no worker started it in time
 )

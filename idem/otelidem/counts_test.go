@@ -162,10 +162,10 @@ var counted = map[string]struct {
 		require.NoError(r.t, err)
 		require.NoError(r.t, r.Engine.Flush(r.t.Context()))
 	}},
-	"probes":   {schema.MetricProbed, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.StillUnknown(0)) }},
-	"resolved": {schema.MetricResolved, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.CompletedWith(1)) }},
-	"given up": {schema.MetricGivenUp, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.CannotBeKnown("no reference")) }},
-	"unclaimed": {schema.MetricUnclaimed, 1, func(r *rig) {
+	"probes":    {schema.MetricProbed, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.StillUnknown(0)) }},
+	"resolved":  {schema.MetricResolved, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.CompletedWith(1)) }},
+	"escalated": {schema.MetricEscalated, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.CannotBeKnown("no reference")) }},
+	"not started": {schema.MetricNotStarted, 1, func(r *rig) {
 		_, err := later.Accept[int](r.t.Context(), r.Engine, refund.Key("acme", "k"), 1, nil)
 		require.NoError(r.t, err)
 		r.Clock.Advance(2 * time.Hour)

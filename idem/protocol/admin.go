@@ -69,9 +69,9 @@ type Postponement struct {
 	Sweep string
 	// Due is when the record is due next.
 	Due time.Time
-	// Probes and GivenUpAt of the record from now on.
-	Probes    int
-	GivenUpAt time.Time
+	// Probes and EscalatedAt of the record from now on.
+	Probes      int
+	EscalatedAt time.Time
 	// Audit, if not nil, is written with it.
 	Audit *Audit
 }
@@ -138,8 +138,8 @@ const (
 	ChangeParked Change = "parked"
 	// ChangeResolved: an outcome was recorded, or that there was none.
 	ChangeResolved Change = "resolved"
-	// ChangeGivenUp: the question was left to people.
-	ChangeGivenUp Change = "given_up"
+	// ChangeEscalated: the question was escalated.
+	ChangeEscalated Change = "escalated"
 	// ChangeExtended: the record is kept for longer.
 	ChangeExtended Change = "extended"
 	// ChangeForgotten: the record was removed.

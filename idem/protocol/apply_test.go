@@ -138,8 +138,8 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				r := parked()
 				r.Due, r.Sweep = instant, "sweep"
 				return r
-			}, protocol.Postponement{Seen: "seen", SeenSweep: "sweep", Sweep: "next", Due: lease, Probes: 3, GivenUpAt: instant}.Apply,
-			func(r *protocol.Record) { r.Due, r.Sweep, r.Probes, r.GivenUpAt = lease, "next", 3, instant },
+			}, protocol.Postponement{Seen: "seen", SeenSweep: "sweep", Sweep: "next", Due: lease, Probes: 3, EscalatedAt: instant}.Apply,
+			func(r *protocol.Record) { r.Due, r.Sweep, r.Probes, r.EscalatedAt = lease, "next", 3, instant },
 		},
 		"prolongation": {
 			func() *protocol.Record {

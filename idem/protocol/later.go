@@ -31,8 +31,8 @@ const AcceptedStep = "idem:accepted"
 
 // Codes of the failures of accepted work that no attempt was made at.
 const (
-	CodeUnclaimed = "idem:unclaimed" // no worker came in time
-	CodeCancelled = "idem:cancelled" // its client took it back
+	CodeNotStarted = "idem:not_started" // no worker started it in time
+	CodeCancelled  = "idem:cancelled"   // its client took it back
 )
 
 // Accepted reports whether a worker runs the operation, with the input that is recorded. It

@@ -44,7 +44,7 @@ type Record struct {
 	Codec string
 	// Owner is the random token of the attempt that holds, or last held, the claim.
 	Owner string
-	// Attempt counts the claims of this record, from 1. For people and logs.
+	// Attempt counts the claims of this record, from 1. For operators and logs.
 	Attempt int
 	// Write is the id of the write that produced this version of the record.
 	Write string
@@ -70,7 +70,7 @@ type Record struct {
 	Body Body
 	// Omitted says that the outcome was recorded without its result.
 	Omitted bool
-	// Failure of a Failed record; of others the last attempt's error, for people. Of a record
+	// Failure of a Failed record; of others the last attempt's error, for operators. Of a record
 	// that somebody else than its attempt has parked it says who and why, see [Lapse].
 	Failure *Failure
 	// Ref is what the provider calls the effect, as the attempt or a resolver said.
@@ -90,11 +90,11 @@ type Record struct {
 	// OpenSince is when the record became an open question; zero if it is none.
 	OpenSince time.Time
 	// Sweep is the id of the latest [Postponement], Probes how often it was tried to find the
-	// answer, GivenUpAt when that was left to people. They go with the question, which a
+	// answer, EscalatedAt when that was escalated. They go with the question, which a
 	// write that leads to another state ends: a record that is open there has a new one.
-	Sweep     string
-	Probes    int
-	GivenUpAt time.Time
+	Sweep       string
+	Probes      int
+	EscalatedAt time.Time
 	// ResponseVersion is the caller's version of the result's schema.
 	ResponseVersion int
 	// Ticket is a random part of the id by which a client asks for the state of what was

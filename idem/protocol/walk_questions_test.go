@@ -48,7 +48,7 @@ func (w *state) writes() (all []func(*state) sent) {
 	}
 	if !w.rec.Due.After(w.now) && can(protocol.Event{Kind: protocol.EventPostpone, Sweep: w.rec.Sweep}) {
 		all = append(all, func(v *state) sent { return v.postpone(false) })
-		if w.rec.Open() && w.rec.GivenUpAt.IsZero() {
+		if w.rec.Open() && w.rec.EscalatedAt.IsZero() {
 			all = append(all, func(v *state) sent { return v.postpone(true) })
 		}
 	}
@@ -108,15 +108,15 @@ func (w *state) goesOn(again bool) sent {
 	return sure
 }
 
-func (w *state) postpone(giveUp bool) sent {
+func (w *state) postpone(escalate bool) sent {
 	p := protocol.Postponement{
 		ID: w.rec.ID, Seen: w.rec.Write, SeenSweep: w.rec.Sweep, Sweep: w.id("s"),
-		Due: w.now.Add(time.Minute), Probes: w.rec.Probes + 1, GivenUpAt: w.rec.GivenUpAt,
+		Due: w.now.Add(time.Minute), Probes: w.rec.Probes + 1, EscalatedAt: w.rec.EscalatedAt,
 	}
-	if giveUp {
-		p.GivenUpAt = w.now
+	if escalate {
+		p.EscalatedAt = w.now
 	}
-	return sent{what: postponed + fmt.Sprint(", given up: ", giveUp), actor: -1, apply: p.Apply, ids: []string{p.Seen, p.SeenSweep, p.Sweep}, seen: p.Seen}
+	return sent{what: postponed + fmt.Sprint(", escalated: ", escalate), actor: -1, apply: p.Apply, ids: []string{p.Seen, p.SeenSweep, p.Sweep}, seen: p.Seen}
 }
 
 func (w *state) forget() sent {

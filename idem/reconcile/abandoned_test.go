@@ -73,10 +73,10 @@ func TestAbandonedWorkThatNobodySendsIsForPeople(t *testing.T) {
 		require.Equal(t, state, r.Record(key).State)
 		s := r.sweeper(reconcile.SweepOptions{})
 		require.Equal(t, []notice.Kind{notice.Abandoned}, r.sweep(s))
-		r.Clock.Advance(reconcile.DefaultGiveUpAfter)
-		require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
-		require.Equal(t, state, r.people[0].State)
-		require.Equal(t, []protocol.Change{protocol.ChangeGivenUp}, r.changes(key))
+		r.Clock.Advance(reconcile.DefaultEscalateAfter)
+		require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
+		require.Equal(t, state, r.escalations[0].State)
+		require.Equal(t, []protocol.Change{protocol.ChangeEscalated}, r.changes(key))
 		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) { return handler(ctx, func() error { return nil }) })
 		require.NoError(t, err)
 		require.Equal(t, idem.Completed, r.Record(key).State)
@@ -127,7 +127,7 @@ func TestNoSweepTakesTheQuestionFromInterrupted(t *testing.T) {
 		"the provider does not know yet": {Operation: order, Probe: says(reconcile.StillUnknown(0))},
 		"it cannot be known":             {Operation: order, Probe: says(reconcile.CannotBeKnown("the books are lost"))},
 	} {
-		for _, after := range []time.Duration{0, 24 * time.Hour} { // people have it then
+		for _, after := range []time.Duration{0, 24 * time.Hour} { // it is escalated then
 			t.Run(fmt.Sprint(name, " ", after), func(t *testing.T) {
 				r, key := newRig(t), order.Key("acme", "o-1")
 				r.diedCharging(key)
@@ -138,8 +138,8 @@ func TestNoSweepTakesTheQuestionFromInterrupted(t *testing.T) {
 				}
 				require.Equal(t, idem.InProgress, r.Record(key).State)
 				if after > 0 {
-					require.Len(t, r.people, 1)
-					require.Equal(t, "charge", r.people[0].Steps[0].Name)
+					require.Len(t, r.escalations, 1)
+					require.Equal(t, "charge", r.escalations[0].Steps[0].Name)
 				}
 				got := new(shop)
 				out, err := r.call(key, shopping(got, func() {}))
@@ -207,16 +207,16 @@ func TestPeopleReadThatTheAttemptsAreOver(t *testing.T) {
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: twice}}})
 	for range 2 {
-		r.Clock.Advance(reconcile.DefaultGiveUpAfter)
+		r.Clock.Advance(reconcile.DefaultEscalateAfter)
 		r.sweep(s)
 	}
-	require.Len(t, r.people, 1)
-	require.Equal(t, "nobody can be asked about it; it has had its 2 attempts", r.people[0].Reason)
+	require.Len(t, r.escalations, 1)
+	require.Equal(t, "nobody can be asked about it; it has had its 2 attempts", r.escalations[0].Reason)
 }
 
 // People have had an abandoned claim for a while when its process wakes up, renews its lease
 // and dies: that is a question anew, and they get it once more.
-func TestAClaimThatGoesOnAfterItWasGivenUpIsNotForgotten(t *testing.T) {
+func TestAClaimThatGoesOnAfterItWasEscalatedIsNotForgotten(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after time.Duration // the give-up
 		runs  bool          // a sweep sees it while it runs
@@ -233,8 +233,8 @@ func TestAClaimThatGoesOnAfterItWasGivenUpIsNotForgotten(t *testing.T) {
 			r.killed(key)
 			r.lapse()
 			s := r.sweeper(reconcile.SweepOptions{})
-			r.Clock.Advance(reconcile.DefaultGiveUpAfter)
-			require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
+			r.Clock.Advance(reconcile.DefaultEscalateAfter)
+			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 			looks := 0
 			pass := func(d time.Duration) {
 				for end := r.Clock.Now().Add(d); r.Clock.Now().Before(end); {
@@ -243,7 +243,7 @@ func TestAClaimThatGoesOnAfterItWasGivenUpIsNotForgotten(t *testing.T) {
 				}
 			}
 			pass(tc.after)
-			require.Len(t, r.people, 1)
+			require.Len(t, r.escalations, 1)
 			require.LessOrEqual(t, looks, 10, "it is looked at ever more rarely")
 
 			rec := r.Record(key)
@@ -255,14 +255,14 @@ func TestAClaimThatGoesOnAfterItWasGivenUpIsNotForgotten(t *testing.T) {
 				r.Clock.Advance(r.Record(key).Due.Sub(now))
 				if !r.Clock.Now().After(now.Add(4 * time.Hour)) {
 					require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(s))
-					require.Zero(t, r.Record(key).GivenUpAt)
+					require.Zero(t, r.Record(key).EscalatedAt)
 				}
 			}
-			pass(4*time.Hour + 2*tc.after + reconcile.DefaultGiveUpAfter + 2*time.Hour)
-			require.Len(t, r.people, 2)
-			require.NotEqual(t, r.people[0].Message, r.people[1].Message)
-			require.Equal(t, now.Add(4*time.Hour), r.people[1].Since)
-			require.Equal(t, []protocol.Change{protocol.ChangeGivenUp, protocol.ChangeGivenUp}, r.changes(key))
+			pass(4*time.Hour + 2*tc.after + reconcile.DefaultEscalateAfter + 2*time.Hour)
+			require.Len(t, r.escalations, 2)
+			require.NotEqual(t, r.escalations[0].Message, r.escalations[1].Message)
+			require.Equal(t, now.Add(4*time.Hour), r.escalations[1].Since)
+			require.Equal(t, []protocol.Change{protocol.ChangeEscalated, protocol.ChangeEscalated}, r.changes(key))
 
 			got, err := r.call(key, func(context.Context, int) (int, error) { return 7, nil })
 			require.NoError(t, err, "a call still goes on with it")

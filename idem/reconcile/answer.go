@@ -28,7 +28,7 @@ const (
 // CompletedWith answers that the operation took effect as a whole, and that its handler would
 // have returned out: steps that are not recorded never run. Of an operation that was interrupted
 // in a step, say what the step did with [ContinueWith]. Out must be the handler's result type: only the encoding is checked, as
-// [Resolve] does. A result that cannot be encoded goes to people, and so does an operation
+// [Resolve] does. A result that cannot be encoded is escalated, and so does an operation
 // that has failed and is being undone, or has been: see [Resolution.CompensatedManually].
 func CompletedWith[Out any](out Out) Answer {
 	result, err := Encode(out)
@@ -37,7 +37,7 @@ func CompletedWith[Out any](out Out) Answer {
 
 // CompletedWithEncoded is CompletedWith for a result that is encoded already, such as a
 // response by the Encode method of its idemhttp.Contract. A refusal is like [FailedWith]: if steps
-// have compensations that have not run, the question goes to people.
+// have compensations that have not run, the question is escalated.
 func CompletedWithEncoded(result protocol.Encoded) Answer {
 	return Answer{kind: resolved, res: Resolution{To: idem.Completed, Result: &result}}
 }
@@ -49,7 +49,7 @@ func CompletedWithoutResult() Answer {
 }
 
 // FailedWith answers that the operation has failed for good. If steps have compensations
-// that have not run, the question goes to people, who must undo them. An interrupted step with a
+// that have not run, the question is escalated, and operators must undo them. An interrupted step with a
 // compensation is one of them, since it may have taken effect. Where it is that step that has
 // failed, answer [ContinueWith] with FailedWith for it: the next attempt gets its failure, undoes
 // the other steps and fails.
@@ -59,7 +59,7 @@ func FailedWith(f idem.Failure) Answer {
 
 // NotExecuted answers that the operation, or a step of [ContinueWith], had no effect and that
 // none can follow: the next call runs the handler again. It is no answer about a record with
-// interrupted steps, which must be named: it goes to people. The answer does not count while the
+// interrupted steps, which must be named: it is escalated. The answer does not count while the
 // parked attempt may still be running; the probe is then asked once more after that.
 func NotExecuted() Answer { return Answer{kind: resolved, res: Resolution{To: idem.Released}} }
 
@@ -67,7 +67,7 @@ func NotExecuted() Answer { return Answer{kind: resolved, res: Resolution{To: id
 // [Resolution.Steps] says: the next call gets it as their outcomes and goes on with the steps
 // after them. Nothing else of the operation may have taken effect without being recorded. As
 // with NotExecuted, it does not count while the parked attempt may still be running. Without
-// a step it is no answer, and the question goes to people.
+// a step it is no answer, and the question is escalated.
 func ContinueWith(steps map[string]Answer) Answer {
 	if steps == nil {
 		steps = map[string]Answer{} // nil would say that nothing was executed
@@ -137,10 +137,10 @@ func verdicts(rec *idem.Record, res Resolution) map[string]protocol.StepVerdict 
 }
 
 // StillUnknown answers that the provider does not know yet, and after what time to ask
-// again, [Operation.GiveUpAfter] at most. Zero leaves the time to the sweep.
+// again, [Operation.EscalateAfter] at most. Zero leaves the time to the sweep.
 func StillUnknown(after time.Duration) Answer { return Answer{after: max(after, 0)} }
 
-// CannotBeKnown answers that it is no use to ask again: people get the question now, with
+// CannotBeKnown answers that it is no use to ask again: the question is escalated now, with
 // the reason.
 func CannotBeKnown(reason string) Answer { return Answer{kind: cannotBeKnown, reason: reason} }
 

@@ -34,9 +34,9 @@ func TestAnAnswerThatNoRecordCanHaveIsLeftToPeople(t *testing.T) {
 			r, key := newRig(t), refund.Key("acme", "r-1")
 			r.killed(key)
 			r.lapse()
-			require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(r.asking(says(a))))
-			require.Len(t, r.people, 1)
-			require.Contains(t, r.people[0].Reason, "cannot be recorded")
+			require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(r.asking(says(a))))
+			require.Len(t, r.escalations, 1)
+			require.Contains(t, r.escalations[0].Reason, "cannot be recorded")
 			require.Equal(t, idem.Unknown, r.Record(key).State)
 		})
 	}
@@ -54,8 +54,8 @@ func TestAnAnswerThatTheStoreNeverTakesIsLeftToPeople(t *testing.T) {
 		r.Clock.Advance(5 * time.Hour)
 		r.sweep(s)
 	}
-	require.Len(t, r.people, 1)
-	require.Contains(t, r.people[0].Reason, "could not be recorded")
+	require.Len(t, r.escalations, 1)
+	require.Contains(t, r.escalations[0].Reason, "could not be recorded")
 }
 
 // What people are told is bounded, whatever a probe says.
@@ -64,8 +64,8 @@ func TestALongReasonIsShortened(t *testing.T) {
 	r.killed(key)
 	r.lapse()
 	r.sweep(r.asking(says(reconcile.CannotBeKnown(strings.Repeat("ü", 1<<20)))))
-	require.Len(t, r.people, 1)
-	require.LessOrEqual(t, len(r.people[0].Reason), 4<<10)
+	require.Len(t, r.escalations, 1)
+	require.LessOrEqual(t, len(r.escalations[0].Reason), 4<<10)
 }
 
 // People read of what kind the last error was, and not its text, which may be confidential.
@@ -76,11 +76,11 @@ func TestPeopleReadTheTypeOfTheLastError(t *testing.T) {
 	s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 		return reconcile.Answer{}, fmt.Errorf("of card 4711: %w", &net.OpError{Op: "dial", Err: errPlain})
 	})
-	for len(r.people) == 0 {
+	for len(r.escalations) == 0 {
 		r.sweep(s)
 		r.Clock.Advance(time.Hour)
 	}
-	require.Equal(t, "the probe gave no answer (*net.OpError)", r.people[0].Reason)
+	require.Equal(t, "the probe gave no answer (*net.OpError)", r.escalations[0].Reason)
 }
 
 // What names types and places alone they read, also where it is joined with other errors.
@@ -92,11 +92,11 @@ func TestPeopleReadWhyAnAnswerCouldNotBeEncoded(t *testing.T) {
 		_, err := reconcile.Encode(unencodable{})
 		return reconcile.Answer{}, fmt.Errorf("of card 4711: %w", errors.Join(errPlain, err))
 	})
-	for len(r.people) == 0 {
+	for len(r.escalations) == 0 {
 		r.sweep(s)
 		r.Clock.Advance(time.Hour)
 	}
-	require.Equal(t, "the probe gave no answer (idem: encoding reconcile_test.unencodable: an error of type *errors.errorString)", r.people[0].Reason)
+	require.Equal(t, "the probe gave no answer (idem: encoding reconcile_test.unencodable: an error of type *errors.errorString)", r.escalations[0].Reason)
 }
 
 // unencodable has no JSON, and says why in words that are nobody's business.
@@ -113,11 +113,11 @@ func TestPeopleReadWhereAProbePanicked(t *testing.T) {
 		r.killed(key)
 		r.lapse()
 		s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) { panic(value) })
-		for len(r.people) == 0 {
+		for len(r.escalations) == 0 {
 			r.sweep(s)
 			r.Clock.Advance(time.Hour)
 		}
-		require.Regexp(t, `panicked at answer_test\.go:\d+: `+regexp.QuoteMeta(want)+`\)$`, r.people[0].Reason)
+		require.Regexp(t, `panicked at answer_test\.go:\d+: `+regexp.QuoteMeta(want)+`\)$`, r.escalations[0].Reason)
 	}
 }
 
@@ -128,11 +128,11 @@ func TestPeopleReadThatACallMayTakeTheWorkOver(t *testing.T) {
 	r.killedIn(key, "pay")
 	s := r.sweeper(reconcile.SweepOptions{})
 	r.sweep(s)
-	r.Clock.Advance(reconcile.DefaultGiveUpAfter)
+	r.Clock.Advance(reconcile.DefaultEscalateAfter)
 	r.sweep(s)
-	require.Len(t, r.people, 1)
-	require.Equal(t, idem.InProgress, r.people[0].State)
-	require.Contains(t, r.people[0].Help, "nothing runs again, but for a record in_progress: a call takes it over and runs its handler once more, but not the interrupted step")
+	require.Len(t, r.escalations, 1)
+	require.Equal(t, idem.InProgress, r.escalations[0].State)
+	require.Contains(t, r.escalations[0].Help, "nothing runs again, but for a record in_progress: a call takes it over and runs its handler once more, but not the interrupted step")
 	ran := 0
 	_, err := r.call(key, func(context.Context, int) (int, error) { ran++; return 5, nil })
 	require.ErrorIs(t, err, idem.ErrStepInterrupted)

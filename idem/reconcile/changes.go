@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Changes returns a page of the changes of all records by people, webhooks and sweeps, from a
+// Changes returns a page of the changes of all records by operators, webhooks and sweeps, from a
 // time up to another, the earliest first. The order holds within a page and from each page to
 // the next; changes of one millisecond are in the order of their records' IDs, and on one page.
 // A page has at most some 1,600 changes, more only if many were made in one millisecond. It

@@ -114,7 +114,7 @@ func TestNobodyReleasesAnOperationOverAStepThatMayHaveTakenEffect(t *testing.T) 
 		}}}})
 	report, err := s.Sweep(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 1, report.GivenUp)
+	require.Equal(t, 1, report.Escalated)
 	require.Contains(t, report.Actions[len(report.Actions)-1].Why, "a probe answers with ContinueWith")
 	rec, rc := r.Record(key), r.reconciler()
 	for name, res := range map[string]reconcile.Resolution{"of a record": {To: idem.Released}, "of a resolution": {To: idem.Released, Replace: true}} {
@@ -128,17 +128,17 @@ func TestNobodyReleasesAnOperationOverAStepThatMayHaveTakenEffect(t *testing.T) 
 	require.Equal(t, rec, r.Record(key))
 
 	// People are told what to ask with.
-	require.Len(t, r.people, 1)
-	require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: protocol.Token(key.ID(), "charge"), BegunAt: rec.Steps["charge"].BegunAt}}, r.people[0].Steps)
-	require.Equal(t, 1, charges[r.people[0].Steps[0].Token])
+	require.Len(t, r.escalations, 1)
+	require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: protocol.Token(key.ID(), "charge"), BegunAt: rec.Steps["charge"].BegunAt}}, r.escalations[0].Steps)
+	require.Equal(t, 1, charges[r.escalations[0].Steps[0].Token])
 	require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
 	out, err := r.call(key, pay)
 	require.NoError(t, err)
 	require.Equal(t, 7, out)
-	require.Equal(t, map[string]int{r.people[0].Steps[0].Token: 1}, charges)
+	require.Equal(t, map[string]int{r.escalations[0].Steps[0].Token: 1}, charges)
 }
 
-// An answer that the record does not take goes to people.
+// An answer that the record does not take is escalated.
 func TestAProbeThatForgetsAStepGoesToPeople(t *testing.T) {
 	r, key := newRig(t), order.Key("acme", "o-1")
 	r.diedCharging(key)
@@ -146,7 +146,7 @@ func TestAProbeThatForgetsAStepGoesToPeople(t *testing.T) {
 		Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 			return reconcile.ContinueWith(map[string]reconcile.Answer{"reserve": reconcile.CompletedWith(1)}), nil
 		}}}})
-	require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
+	require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 	require.Equal(t, idem.InProgress, r.Record(key).State)
 }
 
@@ -203,14 +203,14 @@ func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
 			r, key := newRig(t), order.Key("acme", "o-1")
 			r.diedCharging(key)
 			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(steps))}}})
-			require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
+			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 			require.Equal(t, idem.InProgress, r.Record(key).State)
 
 			killed := refund.Key("acme", "r-1") // outside a step
 			r.killed(killed)
 			r.lapse()
 			s = r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.ContinueWith(steps))}}})
-			require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
+			require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 			require.Equal(t, idem.Unknown, r.Record(killed).State)
 		})
 	}
@@ -272,7 +272,7 @@ func TestADeclinedStepWithACompensationIsAnsweredByItsName(t *testing.T) {
 		want   notice.Kind
 		state  idem.State
 	}{
-		"the operation has failed": {declined, notice.GivenUp, idem.Unknown},
+		"the operation has failed": {declined, notice.Escalated, idem.Unknown},
 		"the step has failed":      {reconcile.ContinueWith(map[string]reconcile.Answer{"charge": declined}), notice.Resolved, idem.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@
 // A [Sweeper] does this without a person; run it every minute. It parks the claims whose
 // lease is over and asks each operation's [Operation.Probe] what has become of it. It hands
 // abandoned work that is repeatable to [Operation.OnAbandoned]. Questions that a probe cannot
-// answer are left to people.
+// answer are escalated.
 //
 // Every change is conditional on what was read. A resolution replaces the owner, so that
 // the attempt can change nothing any more. Who changed the record, when and why is written

@@ -22,7 +22,7 @@ const DefaultHelp = "Find out from the provider whether it took effect, by the r
 	"A record has no input, so idemctl cannot make that call: have the client send it again, or send it from the service's own data, as an OnAbandoned does by itself. " +
 	"If nobody can, and a resolution has released it, undo by hand what its steps did and replace that resolution with idemctl resolve --again."
 
-// Escalation is a question that is left to people. It says nothing of the operation's input
+// Escalation is a question that is escalated. It says nothing of the operation's input
 // and result.
 type Escalation struct {
 	// Message is this message's id, a UUID: the same if it has to be sent again.
@@ -68,18 +68,18 @@ type InterruptedStep struct {
 	BegunAt time.Time `json:"begun_at"`
 }
 
-// never is when a question that was given up is due: it stays in the index, and no sweep
+// never is when a question that was escalated is due: it stays in the index, and no sweep
 // reads it. An answer, or a call that goes on with the work, makes another one of it.
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // lock is how long other sweeps leave a record alone while one gives it up.
 const lock = time.Minute
 
-// giveUp leaves the question to people. It is sent between two writes: the first one keeps
+// escalate escalates the question. It is sent between two writes: the first one keeps
 // other sweeps from sending it too, and the second one records that it was sent. It is
 // therefore never lost. It is sent again, with the same id, if Escalate failed or did not
 // return in time, and if the second write is missing.
-func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error) {
+func (s *sweep) escalate(rec *idem.Record, reason string, cause error) (err error) {
 	if cause != nil && !strings.Contains(reason, cause.Error()) {
 		reason += " (" + typeOf(cause) + ")"
 	}
@@ -92,7 +92,7 @@ func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error)
 		if rec, err = s.postponeUntil(rec, s.r.now().Add(max(lock, 2*s.asking)), rec.Probes); err != nil {
 			return err
 		}
-		g := s.givenUp(rec, reason)
+		g := s.escalation(rec, reason)
 		_, err = bounded(s.ctx, s.room(), func(ctx context.Context) (struct{}, error) { return struct{}{}, s.opts.Escalate(ctx, g) })
 		if err != nil {
 			return fmt.Errorf("reconcile: Escalate: %w", err)
@@ -103,12 +103,12 @@ func (s *sweep) giveUp(rec *idem.Record, reason string, cause error) (err error)
 		due = now.Add(untilLook(0))
 	}
 	_, err = s.postpone(rec, protocol.Postponement{
-		Due: due, Probes: rec.Probes, GivenUpAt: now, Audit: s.r.audit(rec, s.by(reason), protocol.ChangeGivenUp, rec.State, ""),
+		Due: due, Probes: rec.Probes, EscalatedAt: now, Audit: s.r.audit(rec, s.by(reason), protocol.ChangeEscalated, rec.State, ""),
 	})
 	if err != nil {
 		return err
 	}
-	s.did(notice.GivenUp, rec, rec.State, reason, cause)
+	s.did(notice.Escalated, rec, rec.State, reason, cause)
 	return nil
 }
 
@@ -125,26 +125,26 @@ func typeOf(err error) string {
 	return name
 }
 
-// untilLook is the pause until the next look at a claim that people have had for a while.
+// untilLook is the pause until the next look at a claim that was escalated a while ago.
 // Its attempt may be alive in spite of all: if it renews its lease, which does not move the
 // index entry, and dies later, nobody else would notice. The pauses double.
 func untilLook(had time.Duration) time.Duration { return max(had, maxBackoff) }
 
-// renewed is the record as if people had never got it, if they got a claim whose attempt has
+// renewed is the record as if it had never been escalated, if it is a claim whose attempt has
 // renewed its lease since: it runs, and what becomes of it is another question.
 func renewed(rec *idem.Record) *idem.Record {
-	if rec.State != idem.InProgress || rec.GivenUpAt.IsZero() || !rec.LeaseUntil.After(rec.GivenUpAt) {
+	if rec.State != idem.InProgress || rec.EscalatedAt.IsZero() || !rec.LeaseUntil.After(rec.EscalatedAt) {
 		return rec
 	}
 	again := rec.Clone()
-	again.Probes, again.GivenUpAt = 0, time.Time{}
+	again.Probes, again.EscalatedAt = 0, time.Time{}
 	return again
 }
 
-func (s *sweep) givenUp(rec *idem.Record, reason string) Escalation {
+func (s *sweep) escalation(rec *idem.Record, reason string) Escalation {
 	q := s.r.question(rec)
 	g := Escalation{
-		Message: outbox.MessageID(rec.ID, q.Since, "idem:given_up"), Record: rec.ID, Tenant: q.Tenant, Operation: q.Operation, Value: q.Value,
+		Message: outbox.MessageID(rec.ID, q.Since, "idem:escalated"), Record: rec.ID, Tenant: q.Tenant, Operation: q.Operation, Value: q.Value,
 		State: q.State, Attempt: q.Attempt, CreatedAt: q.CreatedAt, Since: q.Since, Probes: q.Probes, Reason: reason,
 		Ref: q.Ref, Token: q.Token, Help: DefaultHelp,
 	}
@@ -172,7 +172,7 @@ func SendTo(sender outbox.Sender) func(context.Context, Escalation) error {
 			return err
 		}
 		return sender.Send(ctx, []outbox.Message{{
-			ID: g.Message, Destination: "people", Type: "idem.given_up", ContentType: "application/json", Body: body,
+			ID: g.Message, Destination: "escalations", Type: "idem.escalated", ContentType: "application/json", Body: body,
 		}})[0]
 	}
 }

@@ -104,8 +104,8 @@ func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
 	if rec.Resolved {
 		say(" The outcome was resolved from outside its attempts.")
 	}
-	if !rec.GivenUpAt.IsZero() {
-		say(" The sweep has left it to operators at %s.", at(rec.GivenUpAt))
+	if !rec.EscalatedAt.IsZero() {
+		say(" The sweep has escalated it at %s.", at(rec.EscalatedAt))
 	} else if rec.Probes > 0 && rec.Open() {
 		say(" The sweep has asked about it %d times.", rec.Probes)
 	}
@@ -246,9 +246,9 @@ func (r *Reconciler) changes(rec *idem.Record, now time.Time) (all []TimedChange
 		add(lapsed, "The lease of the parked attempt and its margin are over: from then on it can be resolved to released.")
 	}
 	switch {
-	case !rec.GivenUpAt.IsZero() && !rec.Due.Before(never):
+	case !rec.EscalatedAt.IsZero() && !rec.Due.Before(never):
 	case rec.Open():
-		add(rec.Due, "A sweep looks at it: it asks the provider, or leaves it to operators.")
+		add(rec.Due, "A sweep looks at it: it asks the provider, or escalates it.")
 	case !rec.Due.IsZero():
 		add(rec.Due, "A sweep looks at it, if there is no outcome yet.")
 	}

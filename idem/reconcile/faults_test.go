@@ -30,18 +30,18 @@ type ending struct {
 func endings() []ending {
 	r, w := refund.Key("acme", "1"), webhook.Key("acme", "1")
 	asked := func(a reconcile.Answer) reconcile.Operation {
-		return reconcile.Operation{Operation: refund, Probe: says(a), GiveUpAfter: 5 * time.Minute}
+		return reconcile.Operation{Operation: refund, Probe: says(a), EscalateAfter: 5 * time.Minute}
 	}
-	parked, resolved, givenUp := protocol.ChangeParked, protocol.ChangeResolved, protocol.ChangeGivenUp
+	parked, resolved, escalated := protocol.ChangeParked, protocol.ChangeResolved, protocol.ChangeEscalated
 	return []ending{
 		{"completed", r, asked(reconcile.CompletedWith(7)), idem.Completed, []protocol.Change{parked, resolved}, 0},
 		{"failed", r, asked(reconcile.FailedWith(idem.Failure{Message: "no"})), idem.Failed, []protocol.Change{parked, resolved}, 0},
 		{"not executed", r, asked(reconcile.NotExecuted()), idem.Released, []protocol.Change{parked, resolved}, 0},
-		{"still unknown", r, asked(reconcile.StillUnknown(0)), idem.Unknown, []protocol.Change{parked, givenUp}, 1},
-		{"cannot be known", r, asked(reconcile.CannotBeKnown("gone")), idem.Unknown, []protocol.Change{parked, givenUp}, 1},
-		{"nobody to ask", r, reconcile.Operation{Operation: refund}, idem.Unknown, []protocol.Change{parked, givenUp}, 1},
-		{"abandoned", w, reconcile.Operation{Operation: webhook, GiveUpAfter: 5 * time.Minute,
-			OnAbandoned: func(context.Context, reconcile.Question) error { return nil }}, idem.InProgress, []protocol.Change{givenUp}, 1},
+		{"still unknown", r, asked(reconcile.StillUnknown(0)), idem.Unknown, []protocol.Change{parked, escalated}, 1},
+		{"cannot be known", r, asked(reconcile.CannotBeKnown("gone")), idem.Unknown, []protocol.Change{parked, escalated}, 1},
+		{"nobody to ask", r, reconcile.Operation{Operation: refund}, idem.Unknown, []protocol.Change{parked, escalated}, 1},
+		{"abandoned", w, reconcile.Operation{Operation: webhook, EscalateAfter: 5 * time.Minute,
+			OnAbandoned: func(context.Context, reconcile.Question) error { return nil }}, idem.InProgress, []protocol.Change{escalated}, 1},
 	}
 }
 
@@ -62,12 +62,12 @@ func (e ending) ended(r *rig, twice bool) {
 	require.Equal(r.t, e.state, r.Record(e.key).State)
 	require.Equal(r.t, e.changes, r.changes(e.key))
 	messages := map[string]bool{}
-	for _, g := range r.people {
+	for _, g := range r.escalations {
 		messages[g.Message] = true
 	}
 	require.Len(r.t, messages, e.people)
 	if !twice {
-		require.Len(r.t, r.people, e.people)
+		require.Len(r.t, r.escalations, e.people)
 	}
 }
 

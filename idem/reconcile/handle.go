@@ -74,11 +74,11 @@ func (s *sweep) handle(rec *idem.Record) error {
 		return s.park(rec, op)
 	case protocol.DoTakeOver:
 		if rec.State == idem.Pending && !rec.Uncertain {
-			return s.handleUnclaimed(rec)
+			return s.handleNotStarted(rec)
 		}
 		// What a call may take over is not parked: its handler may know how to close the step. The
 		// provider may be faster.
-		if op.OnAbandoned == nil && op.Probe != nil && rec.State == idem.InProgress && rec.Interrupted() && rec.GivenUpAt.IsZero() {
+		if op.OnAbandoned == nil && op.Probe != nil && rec.State == idem.InProgress && rec.Interrupted() && rec.EscalatedAt.IsZero() {
 			return s.ask(rec, op)
 		}
 		return s.handleAbandoned(rec, op)
@@ -138,17 +138,17 @@ func (s *sweep) attemptsOver(rec *idem.Record, op Operation) string {
 
 // handleAbandoned is about work that the next call would go on with.
 func (s *sweep) handleAbandoned(rec *idem.Record, op Operation) error {
-	if rec.State == idem.InProgress && !rec.GivenUpAt.IsZero() {
+	if rec.State == idem.InProgress && !rec.EscalatedAt.IsZero() {
 		now := s.r.now()
-		return s.postponeAndReport(rec, notice.SweepPostponed, now.Add(untilLook(now.Sub(rec.GivenUpAt))), rec.Probes,
-			"people have it", nil)
+		return s.postponeAndReport(rec, notice.SweepPostponed, now.Add(untilLook(now.Sub(rec.EscalatedAt))), rec.Probes,
+			"it is escalated", nil)
 	}
 	why := "a call with its key would go on with it"
 	if op.OnAbandoned == nil || s.opts.DryRun {
-		return s.postponeOrGiveUp(rec, op, notice.Abandoned, op.GiveUpAfter, rec.Probes, why, nil)
+		return s.postponeOrEscalate(rec, op, notice.Abandoned, op.EscalateAfter, rec.Probes, why, nil)
 	}
 	if poison(rec, op) {
-		return s.giveUp(rec, "the latest sweep that called OnAbandoned recorded nothing of it", nil)
+		return s.escalate(rec, "the latest sweep that called OnAbandoned recorded nothing of it", nil)
 	}
 	if s.over(s.asking) {
 		s.countLeft()
@@ -169,7 +169,7 @@ func (s *sweep) handleAbandoned(rec *idem.Record, op Operation) error {
 	if err == nil && held.Probes == 1 { // however old it is: this may help
 		moved = s.postponeAndReport(held, notice.Abandoned, s.r.now().Add(backoff(1)), 1, why, nil)
 	} else {
-		moved = s.postponeOrGiveUp(held, op, notice.Abandoned, backoff(held.Probes), held.Probes, why, err)
+		moved = s.postponeOrEscalate(held, op, notice.Abandoned, backoff(held.Probes), held.Probes, why, err)
 	}
 	if isAnswer(moved) { // the work goes on already
 		s.did(notice.Abandoned, held, held.State, why, err)

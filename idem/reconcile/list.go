@@ -35,8 +35,8 @@ type Filter struct {
 	// Before is the latest time since which a listed record has been without an outcome, which is
 	// its OpenSince, or of a claim its LeaseUntil, or at which it ended. Zero means any time.
 	Before time.Time
-	// GivenUp lists only what was left to people.
-	GivenUp bool
+	// Escalated lists only what was escalated.
+	Escalated bool
 	// Limit is how many records a page has at most. Zero means [DefaultListed].
 	Limit int
 }
@@ -172,7 +172,7 @@ func (f *Filter) names(id string) bool {
 func (f *Filter) Matches(rec *idem.Record) bool {
 	return f.names(rec.ID) && (f.States == nil || slices.Contains(f.States, rec.State)) &&
 		(f.Before.IsZero() || !at(rec).After(f.Before)) &&
-		(!f.GivenUp || !rec.GivenUpAt.IsZero())
+		(!f.Escalated || !rec.EscalatedAt.IsZero())
 }
 
 // at is since when the record is without an outcome, or when it ended.

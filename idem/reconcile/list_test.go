@@ -68,18 +68,18 @@ func TestAListHasWhatIsOpenPageByPage(t *testing.T) {
 		"no tenant": {reconcile.Filter{Tenants: []string{""}}, []string{"p-3"}},
 		"state":     {reconcile.Filter{States: []idem.State{idem.InProgress}}, []string{"p-4"}},
 		"age":       {reconcile.Filter{Before: since}, all},
-		"given up":  {reconcile.Filter{GivenUp: true}, nil},
+		"escalated": {reconcile.Filter{Escalated: true}, nil},
 	} {
 		values, _ := r.list(c.f)
 		require.Equal(t, c.want, values, name)
 	}
 	r.lapse()
 	r.lapse()
-	for range 3 { // those that were due at once are left to people when they are old enough
-		r.Clock.Advance(reconcile.DefaultGiveUpAfter)
+	for range 3 { // those that were due at once are escalated when they are old enough
+		r.Clock.Advance(reconcile.DefaultEscalateAfter)
 		r.sweep(r.sweeper(reconcile.SweepOptions{}))
 	}
-	values, _ = r.list(reconcile.Filter{GivenUp: true})
+	values, _ = r.list(reconcile.Filter{Escalated: true})
 	require.Len(t, values, 104)
 }
 

@@ -61,7 +61,7 @@ func (r *Reconciler) Forget(ctx context.Context, id string, by Change) error {
 	return fmt.Errorf("%w: somebody else keeps writing it", ErrOpen)
 }
 
-// History returns the changes of the record by people, webhooks and sweeps, the earliest
+// History returns the changes of the record by operators, webhooks and sweeps, the earliest
 // first. One whose entry cannot be read is a [protocol.ChangeUnreadable]. Of a call that has
 // parked it, the record's Failure and OpenSince tell. In a table without transactions a change
 // may stay Unconfirmed: see [protocol.Audit].

@@ -20,11 +20,11 @@ func TestPeopleCanEndWhatNobodyCallsFor(t *testing.T) {
 	require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
 	s := r.sweeper(reconcile.SweepOptions{})
 	r.Clock.Advance(time.Hour)
-	require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
-	require.Equal(t, idem.Released, r.people[0].State)
-	require.Empty(t, r.people[0].Steps, "nothing is left to ask about")
+	require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
+	require.Equal(t, idem.Released, r.escalations[0].State)
+	require.Empty(t, r.escalations[0].Steps, "nothing is left to ask about")
 	for _, way := range []string{"have the client send it again", "OnAbandoned", "idemctl resolve --again"} {
-		require.Contains(t, r.people[0].Help, way)
+		require.Contains(t, r.escalations[0].Help, way)
 	}
 	r.over(key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "returned by hand"}, CompensatedManually: true})
 	require.Equal(t, idem.Failed, r.Record(key).State)

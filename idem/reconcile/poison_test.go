@@ -33,7 +33,7 @@ func TestACallThatKillsItsSweepIsLeftToPeople(t *testing.T) {
 			})
 			calls := 0
 			kill := func() { calls++; dead.Store(true) }
-			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: op, GiveUpAfter: 2 * time.Hour,
+			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: op, EscalateAfter: 2 * time.Hour,
 				Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 					kill()
 					return reconcile.CompletedWith(7), nil
@@ -46,9 +46,9 @@ func TestACallThatKillsItsSweepIsLeftToPeople(t *testing.T) {
 				dead.Store(false)
 				time.Sleep(time.Minute)
 			}
-			require.Len(t, r.people, 1)
-			require.Contains(t, r.people[0].Reason, "recorded no")
-			require.Contains(t, r.changes(key), protocol.ChangeGivenUp)
+			require.Len(t, r.escalations, 1)
+			require.Contains(t, r.escalations[0].Reason, "recorded no")
+			require.Contains(t, r.changes(key), protocol.ChangeEscalated)
 			require.Contains(t, []idem.State{idem.Unknown, state}, r.Record(key).State)
 			require.Less(t, calls, 15)
 		})
@@ -72,5 +72,5 @@ func TestAQuestionThatWaitedForTheSweepIsAsked(t *testing.T) {
 	r.Clock.Advance(10 * reconcile.DefaultProbeAge)
 	r.sweep(s)
 	require.Equal(t, idem.Completed, r.Record(key).State)
-	require.Empty(t, r.people)
+	require.Empty(t, r.escalations)
 }

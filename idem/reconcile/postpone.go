@@ -9,21 +9,21 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// postponeOrGiveUp leaves the record to a later sweep, or to people if it has waited long enough.
-func (s *sweep) postponeOrGiveUp(
+// postponeOrEscalate leaves the record to a later sweep, or escalates it if it has waited long enough.
+func (s *sweep) postponeOrEscalate(
 	rec *idem.Record, op Operation, kind notice.Kind, pause time.Duration, probes int, why string, cause error,
 ) error {
 	now := s.r.now()
-	giveUpAt := since(rec).Add(op.GiveUpAfter)
-	if !now.Before(giveUpAt) {
+	escalateAt := since(rec).Add(op.EscalateAfter)
+	if !now.Before(escalateAt) {
 		if rec.State == idem.Unknown {
 			why += s.attemptsOver(rec, op)
 		}
-		return s.giveUp(rec, why, cause)
+		return s.escalate(rec, why, cause)
 	}
 	due := now.Add(pause)
-	if due.After(giveUpAt) {
-		due = giveUpAt
+	if due.After(escalateAt) {
+		due = escalateAt
 	}
 	return s.postponeAndReport(rec, kind, due, probes, why, cause)
 }
@@ -49,7 +49,7 @@ func (s *sweep) postponeForCall(rec *idem.Record) (*idem.Record, error) {
 
 // postponeUntil writes when the record is due next, and returns it as it is then.
 func (s *sweep) postponeUntil(rec *idem.Record, due time.Time, probes int) (*idem.Record, error) {
-	return s.postpone(rec, protocol.Postponement{Due: due, Probes: probes, GivenUpAt: rec.GivenUpAt})
+	return s.postpone(rec, protocol.Postponement{Due: due, Probes: probes, EscalatedAt: rec.EscalatedAt})
 }
 
 // postpone writes a postponement of the record as it was read, and the same again if its reply

@@ -22,15 +22,15 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	switch {
 	case len(unread(rec)) > 0:
 		// The provider would give the same answer again.
-		return s.giveUp(rec, "the handler cannot go on with what was said of "+strings.Join(unread(rec), ", "), nil)
+		return s.escalate(rec, "the handler cannot go on with what was said of "+strings.Join(unread(rec), ", "), nil)
 	case op.Probe == nil:
-		return s.postponeOrGiveUp(rec, op, notice.SweepPostponed, op.GiveUpAfter, rec.Probes,
+		return s.postponeOrEscalate(rec, op, notice.SweepPostponed, op.EscalateAfter, rec.Probes,
 			"nobody can be asked about it", nil)
 	case s.opts.DryRun:
 		s.did(notice.Probed, rec, rec.State, "the provider would be asked", nil)
 		return nil
 	case poison(rec, op):
-		return s.giveUp(rec, "the latest sweep that asked the provider recorded no answer", nil)
+		return s.escalate(rec, "the latest sweep that asked the provider recorded no answer", nil)
 	case s.over(s.asking):
 		s.countLeft()
 		return nil
@@ -56,39 +56,39 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 	case unasked != nil:
 		return unasked
 	case held == nil:
-		// It is asked once more before people get it, unless the provider is gone for long.
-		op.GiveUpAfter = twice(op.GiveUpAfter)
-		return s.postponeOrGiveUp(rec, op, notice.SweepPostponed, backoff(max(rec.Probes, 1)), rec.Probes,
+		// It is asked once more before it is escalated, unless the provider is gone for long.
+		op.EscalateAfter = twice(op.EscalateAfter)
+		return s.postponeOrEscalate(rec, op, notice.SweepPostponed, backoff(max(rec.Probes, 1)), rec.Probes,
 			fmt.Sprintf("%s has left %d probes in a row without an answer, and is asked one question in %v",
 				op.Provider, openAfter, openFor), err)
 	case err != nil:
-		return s.postponeOrGiveUp(held, op, notice.Probed, backoff(held.Probes), held.Probes,
+		return s.postponeOrEscalate(held, op, notice.Probed, backoff(held.Probes), held.Probes,
 			"the probe gave no answer", err)
 	}
 	switch answer.kind {
 	case resolved:
 		return s.settled(held, op, answer, asked)
 	case cannotBeKnown:
-		return s.giveUp(held, "it cannot be known: "+answer.reason, nil)
+		return s.escalate(held, "it cannot be known: "+answer.reason, nil)
 	}
 	pause := backoff(held.Probes)
 	if answer.after > 0 {
-		pause = min(answer.after, op.GiveUpAfter)
+		pause = min(answer.after, op.EscalateAfter)
 	}
-	return s.postponeOrGiveUp(held, op, notice.Probed, pause, held.Probes, "the provider does not know yet", nil)
+	return s.postponeOrEscalate(held, op, notice.Probed, pause, held.Probes, "the provider does not know yet", nil)
 }
 
 func twice(d time.Duration) time.Duration { return 2 * min(d, math.MaxInt64/2) }
 
 // poison reports whether a sweep has called Probe or OnAbandoned at twice the age at which
-// people get the record, and written nothing of what came of it, since the call has ended its
+// the record is escalated, and written nothing of what came of it, since the call has ended its
 // process: but for its hold, and for the first success of OnAbandoned, no record is due so late.
 func poison(rec *idem.Record, op Operation) bool {
-	return rec.Probes > 1 && rec.Due.After(since(rec).Add(twice(op.GiveUpAfter)))
+	return rec.Probes > 1 && rec.Due.After(since(rec).Add(twice(op.EscalateAfter)))
 }
 
 // settled records the outcome that the provider has told. An answer that the record does not
-// take goes to people, because the provider would give the same one forever.
+// take is escalated, because the provider would give the same one forever.
 func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Time) error {
 	why := "the provider says that " + described(a.res)
 	err := a.err
@@ -113,17 +113,17 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 	case errors.Is(err, ErrTooEarly):
 		// Just after that time: on the dot it would be too early again.
 		due := rec.LeaseUntil.Add(s.r.opts.Margin + time.Millisecond)
-		return s.postponeOrGiveUp(rec, op, notice.SweepPostponed, due.Sub(s.r.now()), rec.Probes,
+		return s.postponeOrEscalate(rec, op, notice.SweepPostponed, due.Sub(s.r.now()), rec.Probes,
 			why+", and its attempt may still be running", nil)
 	case errors.Is(err, ErrNotUndone), errors.Is(err, ErrStepsUnnamed):
-		return s.giveUp(rec, why+": "+err.Error(), err)
+		return s.escalate(rec, why+": "+err.Error(), err)
 	case a.err != nil, errors.As(err, &config), errors.As(err, &large):
-		return s.giveUp(rec, why+", with an outcome that cannot be recorded", err)
+		return s.escalate(rec, why+", with an outcome that cannot be recorded", err)
 	case isAnswer(err), s.ctx.Err() != nil:
 		return err
 	}
-	// A store that never takes it must not keep it from people.
-	return s.postponeOrGiveUp(rec, op, notice.Probed, backoff(rec.Probes), rec.Probes,
+	// A store that never takes it must not keep it from operators.
+	return s.postponeOrEscalate(rec, op, notice.Probed, backoff(rec.Probes), rec.Probes,
 		why+", which could not be recorded", err)
 }
 

@@ -45,14 +45,14 @@ func TestAnAnswerIsDone(t *testing.T) {
 		{name: "the zero answer", kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
 		{name: "still unknown, with a wish", answer: reconcile.StillUnknown(10 * time.Minute), kind: notice.Probed, state: idem.Unknown, due: soon(10 * time.Minute)},
 		{name: "a wish for ever", answer: reconcile.StillUnknown(1 << 62), kind: notice.Probed, state: idem.Unknown, due: soon(reconcile.DefaultProbeAge)},
-		{name: "cannot be known", answer: reconcile.CannotBeKnown("the provider keeps a day"), kind: notice.GivenUp, state: idem.Unknown, people: "the provider keeps a day"},
+		{name: "cannot be known", answer: reconcile.CannotBeKnown("the provider keeps a day"), kind: notice.Escalated, state: idem.Unknown, people: "the provider keeps a day"},
 		{name: "an error", err: errPlain, kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
-		{name: "a result that is none", answer: reconcile.CompletedWith(func() {}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result in another codec", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Codec: "http"}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result of no version", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: -1}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result of a version too high", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: math.MaxInt32 + 1}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result whose check panics", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Check: func([]byte) error { panic("boom") }}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result that is not JSON", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("x")}), kind: notice.GivenUp, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result that is none", answer: reconcile.CompletedWith(func() {}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result in another codec", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Codec: "http"}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result of no version", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: -1}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result of a version too high", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: math.MaxInt32 + 1}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result whose check panics", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Check: func([]byte) error { panic("boom") }}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result that is not JSON", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("x")}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t)
@@ -76,11 +76,11 @@ func TestAnAnswerIsDone(t *testing.T) {
 				require.True(t, rec.Resolved)
 				require.Zero(t, rec.Due)
 				require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeResolved}, r.changes(key))
-			case notice.GivenUp:
-				require.Len(t, r.people, 1)
-				require.Contains(t, r.people[0].Reason, tc.people)
-				require.False(t, rec.GivenUpAt.IsZero())
-				require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeGivenUp}, r.changes(key))
+			case notice.Escalated:
+				require.Len(t, r.escalations, 1)
+				require.Contains(t, r.escalations[0].Reason, tc.people)
+				require.False(t, rec.EscalatedAt.IsZero())
+				require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeEscalated}, r.changes(key))
 				r.Clock.Advance(1000 * time.Hour)
 				require.Empty(t, r.sweep(s), "it is not read again")
 			default:
@@ -143,8 +143,8 @@ func TestAFailureWithStepsToUndoIsForPeople(t *testing.T) {
 		require.Equal(t, `"seat 7"`, string(seat))
 		return reconcile.FailedWith(idem.Failure{Message: "declined"}), nil
 	})
-	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
-	require.Contains(t, r.people[0].Reason, `"book"`)
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
+	require.Contains(t, r.escalations[0].Reason, `"book"`)
 	rec, err := r.reconciler().Lookup(t.Context(), key.ID())
 	require.NoError(t, err)
 	seat, err := r.reconciler().StepResult(t.Context(), rec, "book")
@@ -288,7 +288,7 @@ func TestALateAnswerChangesNothing(t *testing.T) {
 			got, err := r.call(key, mustNotRun)
 			require.NoError(t, err)
 			require.Equal(t, 7, got)
-			require.Empty(t, r.people)
+			require.Empty(t, r.escalations)
 			require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeResolved}, r.changes(key))
 		})
 	}
@@ -319,33 +319,33 @@ func TestAnAnswerDoesNotSettleALaterAttempt(t *testing.T) {
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 }
 
-// GiveUpAfter is the age at which people get it, however long the provider asks to wait.
+// EscalateAfter is the age at which people get it, however long the provider asks to wait.
 func TestAProvidersWaitDoesNotOutlastTheAge(t *testing.T) {
 	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.killed(key)
 	r.lapse()
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{
-		Operation: refund, GiveUpAfter: time.Hour, Probe: says(reconcile.StillUnknown(55 * time.Minute)),
+		Operation: refund, EscalateAfter: time.Hour, Probe: says(reconcile.StillUnknown(55 * time.Minute)),
 	}}})
 	r.sweep(s)
 	since := r.Record(key).OpenSince
 	for range 2 {
-		require.Empty(t, r.people)
+		require.Empty(t, r.escalations)
 		r.Clock.Advance(r.Record(key).Due.Sub(r.Clock.Now()))
 		r.sweep(s)
 	}
-	require.Len(t, r.people, 1)
-	require.WithinDuration(t, since.Add(time.Hour), r.Record(key).GivenUpAt, time.Minute) // the clock runs
+	require.Len(t, r.escalations, 1)
+	require.WithinDuration(t, since.Add(time.Hour), r.Record(key).EscalatedAt, time.Minute) // the clock runs
 }
 
 // While a circuit is open nobody is asked. What reaches its age then is asked first, and
-// left to people unasked only at twice that age.
+// escalated unasked only at twice that age.
 func TestAnOpenCircuitLeavesNothingToPeopleUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		asked := map[string]int{}
 		s := r.sweeper(reconcile.SweepOptions{Concurrency: 1, Operations: []reconcile.Operation{{
-			Operation: refund, GiveUpAfter: 10 * time.Minute,
+			Operation: refund, EscalateAfter: 10 * time.Minute,
 			Probe: func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
 				asked[q.ID]++
 				return reconcile.Answer{}, errPlain
@@ -360,9 +360,9 @@ func TestAnOpenCircuitLeavesNothingToPeopleUnasked(t *testing.T) {
 		require.Less(t, len(asked), questions, "the circuit is open")
 		r.Clock.Advance(11 * time.Minute) // on the records' clock, not on the circuit's
 		r.sweep(s)
-		require.Empty(t, r.people)
+		require.Empty(t, r.escalations)
 		r.Clock.Advance(11 * time.Minute)
 		r.sweep(s)
-		require.Len(t, r.people, questions)
+		require.Len(t, r.escalations, questions)
 	})
 }

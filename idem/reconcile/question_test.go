@@ -28,7 +28,7 @@ func (r *rig) aged(s *reconcile.Sweeper) {
 		r.Clock.Advance(5 * time.Hour)
 		r.sweep(s)
 	}
-	require.Len(r.t, r.people, 1)
+	require.Len(r.t, r.escalations, 1)
 }
 
 // stepThenPlain records a step and ends with an error that leaves no outcome.
@@ -54,14 +54,14 @@ func TestAnAnsweredQuestionIsNotLeftToPeopleAgain(t *testing.T) {
 	by := reconcile.Change{Actor: "alice", Reason: "the provider's console says so"}
 	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, by))
 	r.swept(s)
-	require.Len(t, r.people, 1, "they have answered minutes ago")
+	require.Len(t, r.escalations, 1, "they have answered minutes ago")
 	require.Positive(t, told)
 	for range 8 {
 		r.Clock.Advance(5 * time.Hour)
 		r.sweep(s)
 	}
-	require.Len(t, r.people, 2, "it is abandoned for good")
-	require.NotEqual(t, r.people[0].Message, r.people[1].Message)
+	require.Len(t, r.escalations, 2, "it is abandoned for good")
+	require.NotEqual(t, r.escalations[0].Message, r.escalations[1].Message)
 }
 
 // The attempt that a sweep has parked says by itself that nobody knows, long after people
@@ -76,8 +76,8 @@ func TestALateEndDoesNotLeaveTheQuestionToPeopleAgain(t *testing.T) {
 	require.Error(t, err)
 	require.NotNil(t, r.Record(key).Failure, "the end was recorded")
 	r.swept(s)
-	require.Len(t, r.people, 1)
-	require.False(t, r.Record(key).GivenUpAt.IsZero())
+	require.Len(t, r.escalations, 1)
+	require.False(t, r.Record(key).EscalatedAt.IsZero())
 }
 
 // A call goes on with the work, but its claim is lost on the way and is taken back.
@@ -92,5 +92,5 @@ func TestALostClaimDoesNotLeaveTheQuestionToPeopleAgain(t *testing.T) {
 	require.Error(t, err)
 	r.Faults.Heal()
 	r.swept(s)
-	require.Len(t, r.people, 1)
+	require.Len(t, r.escalations, 1)
 }

@@ -139,7 +139,7 @@ func TestAnUnknownOutcomeWithoutProbeGoesToPeopleSoon(t *testing.T) {
 		Operation: refund, OnAbandoned: func(context.Context, reconcile.Question) error { return nil },
 	}}})
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.SweepPostponed}, r.sweep(s))
-	require.Equal(t, r.Record(key).OpenSince.Add(reconcile.DefaultGiveUpAfter), r.Record(key).Due)
-	r.Clock.Advance(reconcile.DefaultGiveUpAfter)
-	require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
+	require.Equal(t, r.Record(key).OpenSince.Add(reconcile.DefaultEscalateAfter), r.Record(key).Due)
+	r.Clock.Advance(reconcile.DefaultEscalateAfter)
+	require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 }

@@ -38,10 +38,10 @@ type Report struct {
 	Postponed int `json:"postponed"`
 	// Abandoned records wait for a call, or for what OnAbandoned does about them.
 	Abandoned int `json:"abandoned"`
-	// GivenUp questions were left to people.
-	GivenUp int `json:"given_up"`
-	// Unclaimed is accepted work that was ended because no worker came for it in time.
-	Unclaimed int `json:"unclaimed,omitempty"`
+	// Escalated questions were escalated.
+	Escalated int `json:"escalated"`
+	// NotStarted is accepted work that was ended because no worker started it in time.
+	NotStarted int `json:"not_started,omitempty"`
 	// Unreadable records are left as they are, and counted by each sweep until somebody has
 	// looked at them: see Problems. A newer version has written them, or they are damaged.
 	Unreadable int `json:"unreadable"`
@@ -64,8 +64,8 @@ type Report struct {
 
 // Action is one thing that a sweep did about a record.
 type Action struct {
-	// Kind is notice.SweepParked, SweepPostponed, Abandoned, Probed, Resolved, GivenUp,
-	// Unclaimed, Unreadable or SweepFailed.
+	// Kind is notice.SweepParked, SweepPostponed, Abandoned, Probed, Resolved, Escalated,
+	// NotStarted, Unreadable or SweepFailed.
 	Kind notice.Kind `json:"kind"`
 	// Record is its id, Tenant and Operation its key's.
 	Record    string `json:"record"`
@@ -104,10 +104,10 @@ func (r *Report) counter(k notice.Kind) *int {
 		return &r.Postponed
 	case notice.Abandoned:
 		return &r.Abandoned
-	case notice.GivenUp:
-		return &r.GivenUp
-	case notice.Unclaimed:
-		return &r.Unclaimed
+	case notice.Escalated:
+		return &r.Escalated
+	case notice.NotStarted:
+		return &r.NotStarted
 	case notice.Unreadable:
 		return &r.Unreadable
 	}
@@ -118,7 +118,7 @@ func levelOf(k notice.Kind) slog.Level {
 	switch k {
 	case notice.SweepParked, notice.Abandoned, notice.SweepFailed:
 		return slog.LevelWarn
-	case notice.GivenUp, notice.Unclaimed, notice.Unreadable:
+	case notice.Escalated, notice.NotStarted, notice.Unreadable:
 		return slog.LevelError
 	}
 	return slog.LevelInfo
@@ -156,7 +156,7 @@ func (s *sweep) did(kind notice.Kind, rec *idem.Record, to idem.State, why strin
 	}
 	log.LogAttrs(s.ctx, levelOf(kind), "idem: sweep", attrs...)
 	if s.opts.Observer == nil || s.opts.DryRun {
-		return // a question that a dry run would give up would raise the alarm of one that is
+		return // a question that a dry run would escalate would raise the alarm of one that is
 	}
 	n := notice.Notice{Kind: kind, ID: a.Record, Tenant: tenant, Operation: operation, Attempt: a.Attempt, State: to, Err: err}
 	if at := since(rec); !at.IsZero() {

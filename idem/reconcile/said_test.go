@@ -66,9 +66,9 @@ func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
 			// People are told what to ask with, and that it is to be said anew.
 			sw := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: tc.op, Probe: says(reconcile.CannotBeKnown("gone"))}}})
 			r.sweep(sw)
-			require.Len(t, r.people, 1)
+			require.Len(t, r.escalations, 1)
 			token := protocol.Token(key.ID(), "charge")
-			require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: token, BegunAt: began}}, r.people[0].Steps)
+			require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: token, BegunAt: began}}, r.escalations[0].Steps)
 			e := r.explain(key)
 			require.Contains(t, e.Summary, "cannot go on with what was recorded of step charge")
 			require.Equal(t, []string{"charge"}, e.Decisions[2].Steps)
@@ -398,7 +398,7 @@ func TestAProbeThatSaysWhatNoAttemptCanReadIsNotAskedAgain(t *testing.T) {
 		r.Clock.Advance(24 * time.Hour)
 	}
 	require.Equal(t, 1, asked)
-	require.Len(t, r.people, 1)
-	require.Equal(t, "the handler cannot go on with what was said of charge", r.people[0].Reason)
-	require.False(t, r.people[0].Steps[0].BegunAt.IsZero())
+	require.Len(t, r.escalations, 1)
+	require.Equal(t, "the handler cannot go on with what was said of charge", r.escalations[0].Reason)
+	require.False(t, r.escalations[0].Steps[0].BegunAt.IsZero())
 }

@@ -243,7 +243,7 @@ func (s *trip) sweeper() *reconcile.Sweeper {
 			s.do("told", func() { s.told[g.Message]++ })
 			return nil
 		},
-		Operations: []reconcile.Operation{{Operation: s.op, GiveUpAfter: 30 * time.Minute,
+		Operations: []reconcile.Operation{{Operation: s.op, EscalateAfter: 30 * time.Minute,
 			Probe: func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
 				paid, refunded := s.provider()
 				s.pause(3 * time.Second)
@@ -337,7 +337,7 @@ func TestAnyScheduleOfStepsEndsOnce(t *testing.T) {
 	t.Log(counts)
 	must := []string{"paid", "answered", "resolved", "completed", "extended"}
 	if os.Getenv("IDEM_LONG") == "1" { // rare in a few
-		must = append(must, "refunded", "unbooked", "resolved by hand", "told", "parked", "given_up", "failed", "unknown")
+		must = append(must, "refunded", "unbooked", "resolved by hand", "told", "parked", "escalated", "failed", "unknown")
 	}
 	for _, what := range must {
 		require.NotZero(t, counts[what], what)
@@ -381,7 +381,7 @@ func playTrip(t *testing.T, seed uint64, op idem.Operation, counts map[string]in
 		s.join()
 		rec, err := s.store.Get(t.Context(), s.key.ID())
 		require.NoError(t, err)
-		if rec == nil || rec.Due.IsZero() || !rec.GivenUpAt.IsZero() {
+		if rec == nil || rec.Due.IsZero() || !rec.EscalatedAt.IsZero() {
 			break
 		}
 	}
@@ -406,7 +406,7 @@ func playTrip(t *testing.T, seed uint64, op idem.Operation, counts map[string]in
 			require.Equal(t, "failed", a, show)
 		}
 	default:
-		require.False(t, rec.GivenUpAt.IsZero(), show)
+		require.False(t, rec.EscalatedAt.IsZero(), show)
 		require.NotEmpty(t, s.told, show)
 		require.Empty(t, s.answers, show)
 	}
@@ -426,7 +426,7 @@ func playTrip(t *testing.T, seed uint64, op idem.Operation, counts map[string]in
 			require.Equal(t, rec.State, a.From, show)
 			require.True(t, rec.ExpiresAt.After(a.At.Add(dispute-time.Hour)), show) // it was asked for before
 		}
-		if a.Change == protocol.ChangeGivenUp {
+		if a.Change == protocol.ChangeEscalated {
 			given++
 		}
 	}

@@ -105,9 +105,9 @@ func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
 				return
 			}
 			r.Clock.Advance(time.Hour)
-			require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
-			require.Equal(t, tc.state, r.people[0].State)
-			require.Len(t, r.people, 1)
+			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
+			require.Equal(t, tc.state, r.escalations[0].State)
+			require.Len(t, r.escalations, 1)
 			_, err := r.call(key, p.charging(nothing, nothing))
 			require.NoError(t, err, "the call asks about the step, and goes on")
 			require.Len(t, p.charges, 1)

@@ -62,7 +62,7 @@ func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 		}, 1, 0, []protocol.Change{protocol.ChangeParked, protocol.ChangeResolved}},
 		{"the provider does not answer", true, true, idem.Unknown, func(t *testing.T, _ int, err error) {
 			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
-		}, 1, 1, []protocol.Change{protocol.ChangeParked, protocol.ChangeGivenUp}},
+		}, 1, 1, []protocol.Change{protocol.ChangeParked, protocol.ChangeEscalated}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 				require.WithinDuration(t, lease, time.Now(), 2*time.Minute)
 				require.Equal(t, tc.state, r.Record(key).State)
 				every(lease.Add(12 * time.Hour))
-				require.Len(t, r.people, tc.people)
+				require.Len(t, r.escalations, tc.people)
 
 				amount, err := r.call(key, p.charge)
 				tc.retry(t, amount, err)
@@ -102,8 +102,8 @@ func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 				require.Equal(t, tc.changes, r.changes(key))
 				if tc.silent {
 					rec := r.Record(key)
-					require.False(t, rec.GivenUpAt.IsZero())
-					require.WithinDuration(t, lease.Add(reconcile.DefaultProbeAge), rec.GivenUpAt, time.Hour+5*time.Minute)
+					require.False(t, rec.EscalatedAt.IsZero())
+					require.WithinDuration(t, lease.Add(reconcile.DefaultProbeAge), rec.EscalatedAt, time.Hour+5*time.Minute)
 					require.Greater(t, rec.Probes, 4)
 					require.Less(t, rec.Probes, 20, "it backs off")
 				}

@@ -37,10 +37,10 @@ type rig struct {
 	*idemtest.Harness
 	t *testing.T
 
-	mu      sync.Mutex
-	notices []notice.Notice
-	people  []reconcile.Escalation
-	refuse  error // of People
+	mu          sync.Mutex
+	notices     []notice.Notice
+	escalations []reconcile.Escalation
+	refuse      error // of People
 }
 
 func newRig(t *testing.T) *rig { return &rig{Harness: idemtest.New(t, nil), t: t} }
@@ -80,7 +80,7 @@ func (r *rig) sweeper(o reconcile.SweepOptions) *reconcile.Sweeper {
 		o.Escalate = func(_ context.Context, g reconcile.Escalation) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.people = append(r.people, g)
+			r.escalations = append(r.escalations, g)
 			return r.refuse
 		}
 	}

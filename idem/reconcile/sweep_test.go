@@ -29,7 +29,7 @@ func TestALapsedClaimIsParked(t *testing.T) {
 	require.Equal(t, idem.Unknown, rec.State)
 	require.Equal(t, 1, rec.Attempt)
 	require.Equal(t, []protocol.Change{protocol.ChangeParked}, r.changes(key))
-	require.Empty(t, r.sweep(s), "it is not due before people get it")
+	require.Empty(t, r.sweep(s), "it is not due before it is escalated")
 	_, err := r.call(key, func(context.Context, int) (int, error) { panic("it must not run again") })
 	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 }

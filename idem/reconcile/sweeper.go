@@ -17,9 +17,9 @@ const (
 	DefaultConcurrency = 8
 	// DefaultProbeTimeout covers a request to a provider and a repetition.
 	DefaultProbeTimeout = 10 * time.Second
-	// DefaultGiveUpAfter is the age at which people get a question that nobody can be
+	// DefaultEscalateAfter is the age at which a question is escalated that nobody can be
 	// asked about.
-	DefaultGiveUpAfter = 15 * time.Minute
+	DefaultEscalateAfter = 15 * time.Minute
 	// DefaultProbeAge is that age where there is a probe: longer than most outages of
 	// providers, and within the day in which clients commonly retry.
 	DefaultProbeAge = 4 * time.Hour
@@ -41,7 +41,7 @@ const (
 )
 
 // Operation is what a sweep knows about an operation. If it does not know an operation, it
-// parks lapsed claims as their records declare, and people get the questions.
+// parks lapsed claims as their records declare, and the questions are escalated.
 type Operation struct {
 	// Operation is the declaration that its handlers run under. Name, Repeat and
 	// MaxAttempts count. Required.
@@ -49,13 +49,13 @@ type Operation struct {
 	// Probe asks the provider what became of an Unknown operation. After an error, a panic
 	// or a time-out the operation stays unknown. Its context ends after
 	// [SweepOptions.ProbeTimeout]; the sweep does not wait for a probe that ignores that. It
-	// may be asked about a question more than once. Nil means that only people can tell.
+	// may be asked about a question more than once. Nil means that only operators can tell.
 	Probe func(ctx context.Context, q Question) (Answer, error)
 	// OnAbandoned is told of work that the next call would continue and that nobody calls
 	// for: a lapsed claim of a repeatable operation, or a Released one with steps. It may
 	// send the work again; what was accepted for later waits for the message that brings a worker.
 	// It is called at least once, and again after growing pauses until the work continues. It has the same time as Probe. Nil means that the work is reported
-	// and, after [Operation.GiveUpAfter], left to people. Of a claim with an interrupted step Probe
+	// and, after [Operation.EscalateAfter], escalated. Of a claim with an interrupted step Probe
 	// is asked then. It stays claimable: the next call may close the step ([idem.StepConfig]).
 	OnAbandoned func(ctx context.Context, q Question) error
 	// Provider names what Probe asks. Operations with the same provider share workers, see
@@ -63,24 +63,24 @@ type Operation struct {
 	// answer the provider is asked one question a minute until it answers. Empty means the
 	// operation's name.
 	Provider string
-	// GiveUpAfter is the age of a question at which people get it. Zero means
-	// [DefaultGiveUpAfter], and [DefaultProbeAge] with Probe, or for work that OnAbandoned is
+	// EscalateAfter is the age at which a question is escalated. Zero means
+	// [DefaultEscalateAfter], and [DefaultProbeAge] with Probe, or for work that OnAbandoned is
 	// told of: nobody is asked about an Unknown operation without Probe. Probe is asked
 	// once more before that. While the circuit is open, the question waits for it until it
 	// is twice as old, and so it does if each call of Probe ends its process.
-	GiveUpAfter time.Duration
+	EscalateAfter time.Duration
 }
 
 // SweepOptions of a sweeper. The zero value, and nil, mean the defaults.
 type SweepOptions struct {
 	// Operations that the sweep knows.
 	Operations []Operation
-	// Escalate gets each question that is given up, at least once: again, with the same
+	// Escalate gets each question that is escalated, at least once: again, with the same
 	// [Escalation.Message], until it returns nil in time and that is recorded. [SendTo] makes
 	// one from a sender. To link to a runbook of your own, set [Escalation.Help] before you send it.
 	// Nil means that questions are only logged and noted in their records.
 	Escalate func(ctx context.Context, g Escalation) error
-	// IncludeErrorMessages gives people the messages of errors, which may contain personal data.
+	// IncludeErrorMessages gives operators the messages of errors, which may contain personal data.
 	// Otherwise they get only the type and the code.
 	IncludeErrorMessages bool
 	// Who is the [Change.Actor] of the sweep's changes. Empty means "sweep".
@@ -150,8 +150,8 @@ func NewSweeper(r *Reconciler, o *SweepOptions) (*Sweeper, error) {
 		if _, twice := s.operations[name]; twice {
 			return bad("SweepOptions.Operations", "has %q twice: name each operation once", name)
 		}
-		if op.GiveUpAfter < 0 {
-			return bad("operation "+name, "GiveUpAfter is %v: it cannot be negative", op.GiveUpAfter)
+		if op.EscalateAfter < 0 {
+			return bad("operation "+name, "EscalateAfter is %v: it cannot be negative", op.EscalateAfter)
 		}
 		if op.Provider == "" {
 			op.Provider = name
@@ -173,11 +173,11 @@ func (s *Sweeper) operation(rec *idem.Record) Operation {
 		op = Operation{Operation: idem.Operation{Name: name, Repeat: rec.Repeat}, Provider: name}
 	}
 	switch {
-	case op.GiveUpAfter != 0:
+	case op.EscalateAfter != 0:
 	case op.Probe != nil, op.OnAbandoned != nil && rec.State != idem.Unknown:
-		op.GiveUpAfter = DefaultProbeAge
+		op.EscalateAfter = DefaultProbeAge
 	default:
-		op.GiveUpAfter = DefaultGiveUpAfter
+		op.EscalateAfter = DefaultEscalateAfter
 	}
 	return op
 }

@@ -149,7 +149,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 				require.Equal(t, before, r.Record(e.key))
 				r.Clock.Advance(24 * time.Hour) // then people would get it
 			}
-			require.Empty(t, r.people)
+			require.Empty(t, r.escalations)
 			require.Empty(t, r.notices)
 			require.Empty(t, r.changes(e.key))
 		})
@@ -233,18 +233,18 @@ func TestPeopleAreToldUntilTheyAre(t *testing.T) {
 		report, err := s.Sweep(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, report.Failed)
-		require.Zero(t, r.Record(key).GivenUpAt)
+		require.Zero(t, r.Record(key).EscalatedAt)
 		r.Clock.Advance(time.Minute)
 	}
 	r.refuse = nil
-	require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
-	require.Len(t, r.people, 4)
-	for _, g := range r.people {
-		require.Equal(t, r.people[0].Message, g.Message)
+	require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
+	require.Len(t, r.escalations, 4)
+	for _, g := range r.escalations {
+		require.Equal(t, r.escalations[0].Message, g.Message)
 	}
-	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeGivenUp}, r.changes(key))
+	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeEscalated}, r.changes(key))
 	require.NoError(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 7, reconcile.Change{Actor: "alice", Reason: "found it"}), "people can still answer")
-	require.Zero(t, r.Record(key).GivenUpAt)
+	require.Zero(t, r.Record(key).EscalatedAt)
 }
 
 // outboxes keeps what it is sent.
@@ -266,12 +266,12 @@ func TestTheMessageForPeople(t *testing.T) {
 		require.ErrorIs(t, err, errPlain)
 		rec := r.Record(key)
 		s := r.sweeper(reconcile.SweepOptions{Escalate: reconcile.SendTo(sender), IncludeErrorMessages: tell})
-		r.Clock.Advance(reconcile.DefaultGiveUpAfter)
-		require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
+		r.Clock.Advance(reconcile.DefaultEscalateAfter)
+		require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 		require.Len(t, sender.messages, 1)
 		m := sender.messages[0]
-		id := outbox.MessageID(key.ID(), rec.OpenSince, "idem:given_up")
-		require.Equal(t, []string{id, "people", "idem.given_up", "application/json"}, []string{m.ID, m.Destination, m.Type, m.ContentType})
+		id := outbox.MessageID(key.ID(), rec.OpenSince, "idem:escalated")
+		require.Equal(t, []string{id, "escalations", "idem.escalated", "application/json"}, []string{m.ID, m.Destination, m.Type, m.ContentType})
 		var body map[string]any
 		require.NoError(t, json.Unmarshal(m.Body, &body))
 		at := func(at time.Time) string { b, _ := at.MarshalText(); return string(b) }
@@ -363,10 +363,10 @@ func TestAnUnknownOperationIsNotForgotten(t *testing.T) {
 	r.lapse()
 	s := r.sweeper(reconcile.SweepOptions{Concurrency: 1})
 	r.sweep(s)
-	r.Clock.Advance(reconcile.DefaultGiveUpAfter)
+	r.Clock.Advance(reconcile.DefaultEscalateAfter)
 	r.sweep(s)
 	got := map[string]idem.State{}
-	for _, g := range r.people {
+	for _, g := range r.escalations {
 		got[g.Tenant+"|"+g.Operation] = g.State
 	}
 	require.Equal(t, map[string]idem.State{"|refund": idem.Unknown, "a c/me|re/fund #2": idem.Unknown, "acme|hook": idem.InProgress}, got)
@@ -380,7 +380,7 @@ func TestMistakesOfASweeper(t *testing.T) {
 	for _, o := range []reconcile.SweepOptions{
 		{Concurrency: -1}, {ProbeTimeout: -1}, {Operations: []reconcile.Operation{{}}},
 		{Operations: []reconcile.Operation{{Operation: refund}, {Operation: refund}}},
-		{Operations: []reconcile.Operation{{Operation: refund, GiveUpAfter: -1}}},
+		{Operations: []reconcile.Operation{{Operation: refund, EscalateAfter: -1}}},
 	} {
 		_, err := reconcile.NewSweeper(r.reconciler(), &o)
 		require.ErrorAs(t, err, &config)

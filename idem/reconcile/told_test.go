@@ -61,7 +61,7 @@ func TestTheMessageThatComesAgainIsTheSame(t *testing.T) {
 				r.Faults.Heal()
 				dead = false
 				time.Sleep(5 * time.Minute)
-				require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(s))
+				require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 				require.Len(t, told, 2)
 				require.Equal(t, told[0], told[1])
 			})
@@ -87,11 +87,11 @@ func TestPeopleAreToldOnceAboutAnAttemptThatGoesOn(t *testing.T) {
 				r.Store.RecordReference(ctx, now, protocol.ReferenceWrite{ID: rec.ID, Owner: rec.Owner, Write: "ref", Ref: "ch_1"}))
 		},
 	})
-	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 	r.swept(s)
 	require.Equal(t, 1, told)
-	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeGivenUp}, r.changes(key))
-	require.False(t, r.Record(key).GivenUpAt.IsZero())
+	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeEscalated}, r.changes(key))
+	require.False(t, r.Record(key).EscalatedAt.IsZero())
 }
 
 // A write that was refused is tried again about the record as it is then, with an entry of its
@@ -111,7 +111,7 @@ func TestAChangeThatIsMadeAnewHasAnEntryOfItsOwn(t *testing.T) {
 		},
 	})
 	require.NoError(t, err)
-	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 	require.Len(t, store.of, 2)
 	require.NotEqual(t, store.of[0], store.of[1])
 }
@@ -157,8 +157,8 @@ func TestPeopleReadHowOftenItWasTried(t *testing.T) {
 		r.sweep(s)
 		r.Clock.Advance(time.Minute)
 	}
-	require.Len(t, r.people, 1)
-	require.Zero(t, r.people[0].Probes)
+	require.Len(t, r.escalations, 1)
+	require.Zero(t, r.escalations[0].Probes)
 }
 
 // A short time for providers is none for the store.
@@ -202,14 +202,14 @@ func TestAnAttemptThatGoesOnKeepsNothingFromPeople(t *testing.T) {
 					ID: rec.ID, Owner: rec.Owner, Write: fmt.Sprint(now), LeaseUntil: now.Add(idem.DefaultLease),
 				})
 			}
-			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: beat, GiveUpAfter: time.Hour}}})
+			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: beat, EscalateAfter: time.Hour}}})
 			for range 200 {
 				r.sweep(s)
 				r.Clock.Advance(20 * time.Second)
 				_, err := beat(t.Context(), reconcile.Question{})
 				require.NoError(t, err)
 			}
-			require.Len(t, r.people, 1)
+			require.Len(t, r.escalations, 1)
 		})
 	}
 }

@@ -32,7 +32,7 @@ func TestWhatIsBeingUndoneIsNotCompleted(t *testing.T) {
 	r.Restart()
 	r.lapse()
 	s := r.asking(says(reconcile.CompletedWith(1)))
-	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 	by := reconcile.Change{Actor: "alice", Reason: "the provider has it"}
 	var refused *reconcile.NotUndoneError
@@ -58,9 +58,9 @@ func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
 	r.Restart()
 	r.lapse()
 	s := r.asking(says(reconcile.CompletedWith(1)))
-	require.Equal(t, []notice.Kind{notice.SweepParked, notice.GivenUp}, r.sweep(s))
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 	require.Equal(t, idem.Unknown, r.Record(key).State)
-	require.Contains(t, r.people[0].Reason, `what the steps ["charge"] did has been undone`)
+	require.Contains(t, r.escalations[0].Reason, `what the steps ["charge"] did has been undone`)
 
 	// Nor by a person or a webhook that brings the provider's word.
 	rc, before := r.reconciler(), r.Record(key)
@@ -127,9 +127,9 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 	})
 	t.Run("by a probe", func(t *testing.T) {
 		r := died(t)
-		require.Equal(t, []notice.Kind{notice.GivenUp}, r.sweep(r.asking(says(reconcile.CompletedWithEncoded(refusal)))))
+		require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(r.asking(says(reconcile.CompletedWithEncoded(refusal)))))
 		require.Equal(t, idem.Unknown, r.Record(key).State)
-		require.Contains(t, r.people[0].Reason, `["charge"]: undo them by hand`)
+		require.Contains(t, r.escalations[0].Reason, `["charge"]: undo them by hand`)
 	})
 	t.Run("nothing to undo", func(t *testing.T) {
 		r := newRig(t)

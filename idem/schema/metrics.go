@@ -72,8 +72,8 @@ const (
 	MetricAbandoned      = "abandoned"       // the next call would continue it, and nobody calls
 	MetricProbed         = "probed"          // the provider was asked, and the outcome stays unknown
 	MetricResolved       = "resolved"        // an unknown outcome was found out
-	MetricGivenUp        = "given_up"        // a question was left to people
-	MetricUnclaimed      = "unclaimed"       // accepted work ended as failed: no worker came for it in time
+	MetricEscalated      = "escalated"       // a question was escalated
+	MetricNotStarted     = "not_started"     // accepted work ended as failed: no worker started it in time
 )
 
 // What a sweep says once each time. MetricOldestOpen and MetricOpen are by operation too. If it

@@ -65,11 +65,11 @@ const (
 	Unsettled       = "unsettled"    // attempts without an outcome; without it: 0
 
 	// For an open question: when it became one, the id of the latest postponement, how often
-	// the provider was asked, when it was left to people.
-	OpenSince = "open_since"
-	Sweep     = "sweep_id"
-	Probes    = "probes"
-	GivenUpAt = "given_up_at"
+	// the provider was asked, when it was escalated.
+	OpenSince   = "open_since"
+	Sweep       = "sweep_id"
+	Probes      = "probes"
+	EscalatedAt = "escalated_at"
 
 	// Body (B) is a result's stored form, or an outbox message's body.
 	Body = "body"
@@ -229,8 +229,8 @@ const (
 	// "2m". It must be longer than the relay's time-out.
 	EnvOutboxGrace = "IDEM_OUTBOX_GRACE"
 
-	// EnvSweepPeople is the URL of the queue for questions that the sweep leaves to people.
-	EnvSweepPeople = "IDEM_SWEEP_PEOPLE"
+	// EnvSweepEscalations is the URL of the queue for questions that the sweep escalates.
+	EnvSweepEscalations = "IDEM_SWEEP_ESCALATIONS"
 
 	// EnvQueueRepeat is the declaration that the stack was made for: repeatable or
 	// not_repeatable. The function's operation must declare the same.

@@ -72,7 +72,7 @@ func (a *attempt) next() *attempt {
 	rec.LeaseUntil, rec.Uncertain = a.c.now.Add(lease), old.Uncertain || old.State == protocol.InProgress
 	rec.Body, rec.Omitted, rec.Failure, rec.ResponseVersion = protocol.Body{}, false, nil, 0
 	rec.Ref, rec.RefWrite, rec.ExpiresAt, rec.Resolved = "", "", time.Time{}, false
-	rec.Due, rec.OpenSince, rec.Sweep, rec.Probes, rec.GivenUpAt = time.Time{}, time.Time{}, "", 0, time.Time{}
+	rec.Due, rec.OpenSince, rec.Sweep, rec.Probes, rec.EscalatedAt = time.Time{}, time.Time{}, "", 0, time.Time{}
 	if !old.Due.IsZero() && old.State == protocol.InProgress {
 		rec.Due, rec.Unsettled = rec.LeaseUntil, old.Unsettled+1 // watched, as before
 	}

@@ -78,7 +78,7 @@ func differences(want, got *protocol.Record) []string {
 	at("OpenSince", want.OpenSince, got.OpenSince)
 	plain("Sweep", want.Sweep, got.Sweep)
 	plain("Probes", want.Probes, got.Probes)
-	at("GivenUpAt", want.GivenUpAt, got.GivenUpAt)
+	at("EscalatedAt", want.EscalatedAt, got.EscalatedAt)
 	plain("ResponseVersion", want.ResponseVersion, got.ResponseVersion)
 	plain("Body.Size", want.Body.Size, got.Body.Size)
 	if want.State != protocol.Completed {

@@ -161,20 +161,20 @@ func newQuestionCases(h Harness) []check {
 	}
 	var cases []check
 	for _, m := range moves {
-		cases = append(cases, check{"given up: " + m.name, func(c *cell) {
+		cases = append(cases, check{"escalated: " + m.name, func(c *cell) {
 			a := c.start(watched)
 			c.lands(a.step("ship", []byte("1")))
 			if m.from != nil {
 				c.lands(m.from(a))
 			}
 			w := a.postpone(time.Hour)
-			w.GivenUpAt = c.now
+			w.EscalatedAt = c.now
 			c.lands(w)
 			c.lands(m.to(a))
 			rec := c.get(a.id())
 			equal(c, "Due", c.now, rec.Due.UTC())
 			equal(c, "OpenSince", c.now, rec.OpenSince.UTC())
-			equal(c, "GivenUpAt", time.Time{}, rec.GivenUpAt)
+			equal(c, "EscalatedAt", time.Time{}, rec.EscalatedAt)
 			equal(c, "Sweep", "", rec.Sweep)
 			equal(c, "Probes", 0, rec.Probes)
 		}})
@@ -195,7 +195,7 @@ func questionCases(h Harness) []check {
 			c.lands(a.postpone(lease))
 			c.lands(a.park())
 			w := a.postpone(time.Hour)
-			w.GivenUpAt = c.now
+			w.EscalatedAt = c.now
 			c.lands(w)
 			c.lands(w)
 			rec := c.get(a.id())
@@ -203,18 +203,18 @@ func questionCases(h Harness) []check {
 			equal(c, "Probes", 1, rec.Probes)
 			c.lands(a.complete("late"))
 		}},
-		{"given up, and parked again by its own attempt", func(c *cell) {
+		{"escalated, and parked again by its own attempt", func(c *cell) {
 			a := c.start()
 			c.lands(a.lapse())
 			since := c.now
 			w := a.postpone(time.Hour)
-			w.GivenUpAt = c.now
+			w.EscalatedAt = c.now
 			c.lands(w)
 			c.lands(a.park())
 			rec := c.get(a.id())
 			equal(c, "Due", w.Due, rec.Due.UTC())
 			equal(c, "OpenSince", since, rec.OpenSince.UTC())
-			equal(c, "GivenUpAt", w.GivenUpAt, rec.GivenUpAt.UTC())
+			equal(c, "EscalatedAt", w.EscalatedAt, rec.EscalatedAt.UTC())
 			equal(c, "Sweep", w.Sweep, rec.Sweep)
 		}},
 		{"postponed by somebody else", func(c *cell) {
@@ -311,7 +311,7 @@ func questionCases(h Harness) []check {
 			c.lands(lapse)
 			lost := a.resolve(protocol.Failed)
 			up := a.postpone(time.Hour)
-			up.Audit = note(protocol.ChangeGivenUp, protocol.Unknown)
+			up.Audit = note(protocol.ChangeEscalated, protocol.Unknown)
 			c.lands(up)
 			c.lands(up)
 			r := a.resolve(protocol.Completed)

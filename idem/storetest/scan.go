@@ -26,7 +26,7 @@ func scanCases(h Harness) []check {
 				a := c.start(watched)
 				c.lands(a.refer("pay_1"))
 				w := a.postpone(time.Hour)
-				w.GivenUpAt = c.now
+				w.EscalatedAt = c.now
 				c.lands(w)
 				f := c.start()
 				c.lands(f.complete("forgotten"))

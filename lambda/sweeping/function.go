@@ -33,7 +33,7 @@ func (f *function) handle(ctx context.Context) error {
 	if report.Listed > 0 {
 		level = slog.LevelInfo
 	}
-	if report.GivenUp+report.Unreadable+report.Left > 0 || report.More {
+	if report.Escalated+report.Unreadable+report.Left > 0 || report.More {
 		level = slog.LevelWarn
 	}
 	if failed {

@@ -50,7 +50,7 @@ func TestInvocationFailsIfNothingCouldBeDone(t *testing.T) {
 				if n < tc.unreadable {
 					rec.State = "of a newer version"
 				}
-				if n >= tc.due+tc.unreadable { // left to people
+				if n >= tc.due+tc.unreadable { // escalated
 					rec.State, rec.OpenSince, rec.Due = idem.Unknown, now, now.Add(24*time.Hour)
 				}
 				require.NoError(t, h.Store.Acquire(t.Context(), now, protocol.Claim{Record: rec}))
@@ -96,7 +96,7 @@ func TestTheProgramOfThePageIsTheExample(t *testing.T) {
 func deployed(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-central-1")
 	t.Setenv(schema.EnvTable, "records")
-	t.Setenv(schema.EnvSweepPeople, "https://sqs.eu-central-1.amazonaws.com/111122223333/people")
+	t.Setenv(schema.EnvSweepEscalations, "https://sqs.eu-central-1.amazonaws.com/111122223333/people")
 }
 
 // A probe gets the store that the sweep has; a set-up that fails ends the process.
@@ -121,7 +121,7 @@ func TestEnvironment(t *testing.T) {
 		_, err := open(t.Context(), nil, nil, nil)
 		require.NoError(t, err)
 	}
-	t.Setenv(schema.EnvSweepPeople, "people")
+	t.Setenv(schema.EnvSweepEscalations, "people")
 	_, err := open(t.Context(), nil, nil, nil)
 	require.ErrorContains(t, err, "is not a queue URL")
 }

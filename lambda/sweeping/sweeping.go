@@ -34,9 +34,9 @@ import (
 // operations in the store; nil knows none, and asks nobody.
 //
 // Each invocation sweeps once and fails only if nothing could be done. Logs, metrics and the
-// queue for people are those that the alarms of infra.NewMonitoring go by. The environment is
-// what infra.NewSweeper sets: IDEM_TABLE names the table, IDEM_SWEEP_PEOPLE is the URL of the
-// queue for questions that are left to people. IDEM_WITHOUT_TRANSACTIONS is true for a table
+// escalation queue are those that the alarms of infra.NewMonitoring go by. The environment is
+// what infra.NewSweeper sets: IDEM_TABLE names the table, IDEM_SWEEP_ESCALATIONS is the URL of the
+// queue for questions that are escalated. IDEM_WITHOUT_TRANSACTIONS is true for a table
 // that has none: it has no TTL either, and the sweep removes what has expired. IDEM_DYNAMODB_ENDPOINT is a local DynamoDB. What is missing or malformed there, and an
 // error of operations, end the process with a line that says what to set.
 func Main(operations func(idem.Store) ([]reconcile.Operation, error)) { MainSealed(nil, operations) }
@@ -44,7 +44,7 @@ func Main(operations func(idem.Store) ([]reconcile.Operation, error)) { MainSeal
 // MainSealed is Main for a table whose results are encrypted (dynamostore.Options.Sealer), if a
 // probe reads a step's result or gives one to record: seal returns the sealer, such as one of
 // package kmsseal. Without it such a result is unreadable to a probe, and one that a probe gives is
-// left to people. All else a sweep does without it.
+// escalated. All else a sweep does without it.
 func MainSealed(seal func(aws.Config) (dynamostore.Sealer, error), operations func(idem.Store) ([]reconcile.Operation, error)) {
 	slog.SetDefault(lambdacontext.NewLogger())
 	metrics, err := emf.New(nil)
@@ -87,11 +87,11 @@ func open(ctx context.Context, seal func(aws.Config) (dynamostore.Sealer, error)
 			return nil, err
 		}
 	}
-	people, err := sqssender.New(sqs.NewFromConfig(cfg), os.Getenv(schema.EnvSweepPeople))
+	escalations, err := sqssender.New(sqs.NewFromConfig(cfg), os.Getenv(schema.EnvSweepEscalations))
 	if err != nil {
 		return nil, err
 	}
-	o := &reconcile.SweepOptions{Operations: known, Escalate: reconcile.SendTo(people), Who: lambdacontext.FunctionName, Observer: metrics.Observe}
+	o := &reconcile.SweepOptions{Operations: known, Escalate: reconcile.SendTo(escalations), Who: lambdacontext.FunctionName, Observer: metrics.Observe}
 	if kind.WithoutTransactions { // such a table is without TTL too
 		if o.Expired, err = dynamostore.NewRemover(client, os.Getenv(schema.EnvTable), kind); err != nil {
 			return nil, err

@@ -19,7 +19,7 @@ type filterFlags struct {
 	NoTenant  bool          `help:"Of records without a tenant only."`
 	State     []idem.State  `enum:"unknown,in_progress,released,pending,completed,failed" placeholder:"STATE" help:"In these states only: unknown, in_progress, released, pending; with --all also completed, failed."`
 	Older     time.Duration `placeholder:"15m" help:"Without an outcome for longer than this only, or ended so long ago."`
-	GivenUp   bool          `help:"Left to operators by the sweep only."`
+	Escalated bool          `help:"Escalated by the sweep only."`
 }
 
 // indexed refuses states of which the index has none.
@@ -36,7 +36,7 @@ func (f *filterFlags) filter(now time.Time) (reconcile.Filter, error) {
 	if f.Older < 0 {
 		return reconcile.Filter{}, misuse("--older is %v: it cannot be negative", f.Older)
 	}
-	x := reconcile.Filter{Operations: f.Operation, Tenants: f.Tenant, States: f.State, GivenUp: f.GivenUp}
+	x := reconcile.Filter{Operations: f.Operation, Tenants: f.Tenant, States: f.State, Escalated: f.Escalated}
 	if f.NoTenant {
 		x.Tenants = append(x.Tenants, "")
 	}
@@ -144,8 +144,8 @@ func (s *session) list(l reconcile.Page) {
 		}
 		head := fmt.Sprintf("%s %s, attempt %d", s.state(rec.State), age, rec.Attempt)
 		switch {
-		case !rec.GivenUpAt.IsZero():
-			head += ", left to operators"
+		case !rec.EscalatedAt.IsZero():
+			head += ", escalated"
 		case rec.Probes > 0:
 			head += ", asked " + plural(rec.Probes, "time")
 		}

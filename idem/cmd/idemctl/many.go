@@ -17,26 +17,26 @@ import (
 
 // manyFlags make a change one of many records.
 type manyFlags struct {
-	Limit   int           `placeholder:"N" help:"Change all records of --operation that the flags name, if they are at most so many."`
-	State   []idem.State  `enum:"unknown,in_progress" placeholder:"STATE" help:"With --limit: in these states only: ${enum}."`
-	Older   time.Duration `placeholder:"15m" help:"With --limit: without an outcome for longer than this only."`
-	GivenUp bool          `help:"With --limit: left to operators by the sweep only."`
+	Limit     int           `placeholder:"N" help:"Change all records of --operation that the flags name, if they are at most so many."`
+	State     []idem.State  `enum:"unknown,in_progress" placeholder:"STATE" help:"With --limit: in these states only: ${enum}."`
+	Older     time.Duration `placeholder:"15m" help:"With --limit: without an outcome for longer than this only."`
+	Escalated bool          `help:"With --limit: escalated by the sweep only."`
 
 	Decision string        `placeholder:"ID" help:"With --limit and --again: the records whose outcome is this earlier decision of many, which changes names."`
 	Since    time.Duration `placeholder:"24h" help:"With --decision: it was made within this time."`
 }
 
 func (m *manyFlags) check(f *recordFlags, c *changeFlags) error {
-	narrowed := len(m.State) > 0 || m.Older != 0 || m.GivenUp
+	narrowed := len(m.State) > 0 || m.Older != 0 || m.Escalated
 	switch {
 	case m.Limit < 0 || m.Older < 0 || m.Since < 0:
 		return misuse("--limit, --older and --since cannot be negative")
 	case m.Decision == "" && m.Since != 0:
 		return misuse("--since says when the decision was made: use it with --decision")
 	case m.Decision != "" && (m.Limit == 0 || narrowed):
-		return misuse("--decision names records: use it with --limit, and without --state, --older and --given-up")
+		return misuse("--decision names records: use it with --limit, and without --state, --older and --escalated")
 	case m.Limit == 0 && narrowed:
-		return misuse("--state, --older and --given-up are for many records: use them with --limit")
+		return misuse("--state, --older and --escalated are for many records: use them with --limit")
 	case m.Limit == 0:
 		return nil
 	case f.ID != "" || f.Value != "" || f.Principal != "" || f.Secret != "":
@@ -54,7 +54,7 @@ func (m *manyFlags) check(f *recordFlags, c *changeFlags) error {
 // decideMany shows all records that the flags name, asks for their number, and changes one
 // after the other, each on the condition that it is as it was shown.
 func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *backend, f recordFlags, m manyFlags, c changeFlags, d decision) error {
-	filter := filterFlags{Operation: []string{f.Operation}, NoTenant: f.NoTenant, State: m.State, Older: m.Older, GivenUp: m.GivenUp}
+	filter := filterFlags{Operation: []string{f.Operation}, NoTenant: f.NoTenant, State: m.State, Older: m.Older, Escalated: m.Escalated}
 	if f.Tenant != "" {
 		filter.Tenant = []string{f.Tenant}
 	}
@@ -158,7 +158,7 @@ func (s *session) decided(m manyFlags) lister {
 func lastDecision(history []protocol.Audit) (last protocol.Audit) {
 	for _, a := range history {
 		switch a.Change {
-		case protocol.ChangeExtended, protocol.ChangeRequeued, protocol.ChangeGivenUp:
+		case protocol.ChangeExtended, protocol.ChangeRequeued, protocol.ChangeEscalated:
 		default:
 			last = a
 		}

@@ -73,8 +73,8 @@ func (s *session) show(d record) {
 	if d.State == idem.InProgress || d.State == idem.Unknown {
 		moment("Lease until", d.LeaseUntil)
 	}
-	moment("Given up", d.GivenUpAt)
-	if d.GivenUpAt.IsZero() {
+	moment("Escalated", d.EscalatedAt)
+	if d.EscalatedAt.IsZero() {
 		moment("Sweep due", d.Due)
 	}
 	moment("Expires", d.ExpiresAt)

@@ -39,12 +39,12 @@ type group struct {
 	Count     int        `json:"count"`
 	// Those younger than each of the ages, and the others: a sweep should have settled them,
 	// the alarm has rung, somebody has had a day.
-	Under15m int       `json:"under_15m"`
-	Under1h  int       `json:"under_1h"`
-	Under1d  int       `json:"under_1d"`
-	Older    int       `json:"older"`
-	GivenUp  int       `json:"given_up"`
-	Since    time.Time `json:"oldest_since"`
+	Under15m  int       `json:"under_15m"`
+	Under1h   int       `json:"under_1h"`
+	Under1d   int       `json:"under_1d"`
+	Older     int       `json:"older"`
+	Escalated int       `json:"escalated"`
+	Since     time.Time `json:"oldest_since"`
 }
 
 type changeCount struct {
@@ -124,8 +124,8 @@ func (c *statsCmd) Run(ctx context.Context, s *session) error {
 
 func (g *group) add(rec *idem.Record, now time.Time) {
 	g.Count++
-	if !rec.GivenUpAt.IsZero() {
-		g.GivenUp++
+	if !rec.EscalatedAt.IsZero() {
+		g.Escalated++
 	}
 	if view.Since(rec).Before(g.Since) {
 		g.Since = view.Since(rec)
@@ -144,11 +144,11 @@ func (g *group) add(rec *idem.Record, now time.Time) {
 
 func (s *session) stats(st stats) {
 	t := newTable(s.out)
-	t.AppendHeader(table.Row{"operation", "state", "all", "<15m", "<1h", "<1d", "older", "given up", "oldest"})
+	t.AppendHeader(table.Row{"operation", "state", "all", "<15m", "<1h", "<1d", "older", "escalated", "oldest"})
 	for _, g := range st.Groups {
 		age := s.now().Sub(g.Since)
 		t.AppendRow(table.Row{
-			text.Trim(line(g.Operation), 22), s.state(g.State), g.Count, g.Under15m, g.Under1h, g.Under1d, g.Older, g.GivenUp, view.Span(max(age, 0)),
+			text.Trim(line(g.Operation), 22), s.state(g.State), g.Count, g.Under15m, g.Under1h, g.Under1d, g.Older, g.Escalated, view.Span(max(age, 0)),
 		})
 	}
 	if len(st.Groups) > 0 {

@@ -24,8 +24,8 @@ func change(a protocol.Audit) (what, text string) {
 		return "Parked", fmt.Sprintf("attempt %d became an open question.", a.Attempt)
 	case protocol.ChangeResolved:
 		return "Resolved", fmt.Sprintf("from %s to %s, attempt %d.", a.From, a.To, a.Attempt)
-	case protocol.ChangeGivenUp:
-		return "Given up", "the sweep has left the question to operators."
+	case protocol.ChangeEscalated:
+		return "Escalated", "the sweep has escalated the question to operators."
 	case protocol.ChangeExtended:
 		if a.Until.IsZero() {
 			return "Extended", "the record expires later."

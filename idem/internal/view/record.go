@@ -15,32 +15,32 @@ import (
 // Record is what operators may see of a record. It has the caller's value and the texts of errors
 // only if they are asked for, and no results.
 type Record struct {
-	ID         string     `json:"id"`
-	Tenant     string     `json:"tenant,omitempty"`
-	Operation  string     `json:"operation"`
-	Shadow     bool       `json:"shadow,omitempty"` // a trial's, no outcome of the live mode
-	Value      string     `json:"value,omitempty"`
-	State      idem.State `json:"state"`
-	Repeatable bool       `json:"repeatable"`
-	Attempt    int        `json:"attempt"`
-	CreatedAt  time.Time  `json:"created_at"`
-	UpdatedAt  time.Time  `json:"updated_at"`
-	LeaseUntil time.Time  `json:"lease_until,omitzero"`
-	ExpiresAt  time.Time  `json:"expires_at,omitzero"`
-	OpenSince  time.Time  `json:"open_since,omitzero"`
-	Due        time.Time  `json:"due,omitzero"`
-	Probes     int        `json:"probes,omitempty"`
-	GivenUpAt  time.Time  `json:"given_up_at,omitzero"`
-	Resolved   bool       `json:"resolved,omitempty"`
-	Uncertain  bool       `json:"uncertain,omitempty"`
-	Ref        string     `json:"ref,omitempty"`
-	Token      string     `json:"token"`
-	Codec      string     `json:"codec,omitempty"`
-	Size       int        `json:"result_size,omitempty"`
-	Omitted    bool       `json:"result_omitted,omitempty"`
-	Sealed     bool       `json:"results_encrypted,omitempty"`
-	Failure    *Failure   `json:"failure,omitempty"`
-	Steps      []Step     `json:"steps,omitempty"` // in the order of their names
+	ID          string     `json:"id"`
+	Tenant      string     `json:"tenant,omitempty"`
+	Operation   string     `json:"operation"`
+	Shadow      bool       `json:"shadow,omitempty"` // a trial's, no outcome of the live mode
+	Value       string     `json:"value,omitempty"`
+	State       idem.State `json:"state"`
+	Repeatable  bool       `json:"repeatable"`
+	Attempt     int        `json:"attempt"`
+	CreatedAt   time.Time  `json:"created_at"`
+	UpdatedAt   time.Time  `json:"updated_at"`
+	LeaseUntil  time.Time  `json:"lease_until,omitzero"`
+	ExpiresAt   time.Time  `json:"expires_at,omitzero"`
+	OpenSince   time.Time  `json:"open_since,omitzero"`
+	Due         time.Time  `json:"due,omitzero"`
+	Probes      int        `json:"probes,omitempty"`
+	EscalatedAt time.Time  `json:"escalated_at,omitzero"`
+	Resolved    bool       `json:"resolved,omitempty"`
+	Uncertain   bool       `json:"uncertain,omitempty"`
+	Ref         string     `json:"ref,omitempty"`
+	Token       string     `json:"token"`
+	Codec       string     `json:"codec,omitempty"`
+	Size        int        `json:"result_size,omitempty"`
+	Omitted     bool       `json:"result_omitted,omitempty"`
+	Sealed      bool       `json:"results_encrypted,omitempty"`
+	Failure     *Failure   `json:"failure,omitempty"`
+	Steps       []Step     `json:"steps,omitempty"` // in the order of their names
 	// Write is what a change may be made conditional on.
 	Write string `json:"write"`
 }
@@ -59,7 +59,7 @@ func Of(rec *idem.Record, show Reveal) Record {
 		ID: rec.ID, Tenant: tenant, Operation: operation,
 		State: rec.State, Repeatable: rec.Repeat == protocol.Repeatable, Attempt: rec.Attempt,
 		CreatedAt: rec.CreatedAt, UpdatedAt: rec.UpdatedAt, LeaseUntil: rec.LeaseUntil, ExpiresAt: rec.ExpiresAt,
-		OpenSince: rec.OpenSince, Due: rec.Due, Probes: rec.Probes, GivenUpAt: rec.GivenUpAt,
+		OpenSince: rec.OpenSince, Due: rec.Due, Probes: rec.Probes, EscalatedAt: rec.EscalatedAt,
 		Resolved: rec.Resolved, Uncertain: rec.Uncertain, Ref: rec.Ref, Token: protocol.Token(rec.ID, ""),
 		Codec: rec.Codec, Size: max(rec.Body.Size, 0), Omitted: rec.Omitted, Sealed: rec.Sealed, Write: rec.Write,
 	}

@@ -63,7 +63,7 @@ func TestValuesAndTextsOfErrorsAreShownIfTheyAreAskedFor(t *testing.T) {
 // A change of a newer version is shown, too.
 func TestEveryChangeHasWords(t *testing.T) {
 	for _, c := range []protocol.Change{
-		protocol.ChangeParked, protocol.ChangeResolved, protocol.ChangeGivenUp, protocol.ChangeExtended,
+		protocol.ChangeParked, protocol.ChangeResolved, protocol.ChangeEscalated, protocol.ChangeExtended,
 		protocol.ChangeForgotten, protocol.ChangeRequeued, protocol.ChangeUnreadable, "moved",
 	} {
 		for _, unconfirmed := range []bool{false, true} {

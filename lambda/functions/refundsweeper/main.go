@@ -3,7 +3,7 @@
 // question: they are repeatable.
 //
 // Environment: that of lambda/functions/sweeper; PROVIDER_URL, the payment provider; and
-// GIVE_UP_AFTER, such as 30m, the age at which people get a refund that the provider says
+// ESCALATE_AFTER, such as 30m, the age at which a refund is escalated that the provider says
 // nothing about (if unset, 4 hours).
 package main
 
@@ -24,7 +24,7 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		age, err := giveUpAfter(os.Getenv("GIVE_UP_AFTER"))
+		age, err := escalateAfter(os.Getenv("ESCALATE_AFTER"))
 		if err != nil {
 			return nil, err
 		}
@@ -32,13 +32,13 @@ func main() {
 	})
 }
 
-func giveUpAfter(text string) (time.Duration, error) {
+func escalateAfter(text string) (time.Duration, error) {
 	if text == "" {
 		return reconcile.DefaultProbeAge, nil
 	}
 	age, err := time.ParseDuration(text)
 	if err != nil || age <= 0 {
-		return 0, fmt.Errorf("GIVE_UP_AFTER is %q: use a positive duration, such as 30m", text)
+		return 0, fmt.Errorf("ESCALATE_AFTER is %q: use a positive duration, such as 30m", text)
 	}
 	return age, nil
 }

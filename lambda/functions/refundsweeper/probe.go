@@ -23,13 +23,13 @@ type prober struct {
 
 // operations are the refunds. Their probe encodes responses by the contract of the payments
 // function.
-func operations(engine *idem.Engine, client provider.Client, giveUpAfter time.Duration) ([]reconcile.Operation, error) {
+func operations(engine *idem.Engine, client provider.Client, escalateAfter time.Duration) ([]reconcile.Operation, error) {
 	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
 	if err != nil {
 		return nil, err
 	}
 	refunds := &prober{client, contract}
-	return []reconcile.Operation{{Operation: refund, Probe: refunds.probe, GiveUpAfter: giveUpAfter}}, nil
+	return []reconcile.Operation{{Operation: refund, Probe: refunds.probe, EscalateAfter: escalateAfter}}, nil
 }
 
 // probe asks for the refund with the name that the handler gave it, which is the operation's

@@ -111,17 +111,17 @@ func TestProviderThatDoesNotAnswer(t *testing.T) {
 	r.Clock.Advance(time.Hour)
 	report, err := r.sweeper.Sweep(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 1, report.GivenUp)
+	require.Equal(t, 1, report.Escalated)
 }
 
-func TestGiveUpAfter(t *testing.T) {
+func TestEscalateAfter(t *testing.T) {
 	for text, want := range map[string]time.Duration{"": reconcile.DefaultProbeAge, "30m": 30 * time.Minute} {
-		age, err := giveUpAfter(text)
+		age, err := escalateAfter(text)
 		require.NoError(t, err)
 		require.Equal(t, want, age)
 	}
 	for _, text := range []string{"30", "-1m", "0s", "soon"} {
-		_, err := giveUpAfter(text)
+		_, err := escalateAfter(text)
 		require.ErrorContains(t, err, "use a positive duration", text)
 	}
 }

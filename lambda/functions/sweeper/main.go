@@ -1,11 +1,11 @@
 // Command sweeper looks for claims whose process died and for open questions that are due.
-// It asks nobody: claims of not repeatable operations become unknown, and people get what
+// It asks nobody: claims of not repeatable operations become unknown, and operators get what
 // nobody has resolved. A service whose provider can tell what became of a request has a
 // sweeper of its own: package lambda/sweeping. README.md has how to deploy
 // and operate it.
 //
-// Environment: IDEM_TABLE names the table, IDEM_SWEEP_PEOPLE is the URL of the queue for
-// questions that are left to people. IDEM_WITHOUT_TRANSACTIONS is true for a table that has
+// Environment: IDEM_TABLE names the table, IDEM_SWEEP_ESCALATIONS is the URL of the queue for
+// questions that are escalated. IDEM_WITHOUT_TRANSACTIONS is true for a table that has
 // none: it has no TTL either, and each sweep removes what has expired from a part of it.
 // IDEM_DYNAMODB_ENDPOINT is a local DynamoDB (unset on AWS).
 package main

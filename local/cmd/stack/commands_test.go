@@ -40,7 +40,7 @@ func TestServing(t *testing.T) {
 		require.Len(t, found, 2, "%s: %s", pattern, &s.seen)
 		return found[1]
 	}
-	s.until("people in ") // the last line
+	s.until("operators in ") // the last line
 	require.Equal(t, 401, pay(t, url, "", "first-key-0123456"))
 	token := said(`Authorization: Bearer (\S+)'`)
 	require.Eventually(t, func() bool { return pay(t, url, token, "first-key-0123456") == 201 }, patience, poll)

@@ -24,23 +24,23 @@ const defaultTenant = "acme"
 
 // stack is everything that runs.
 type stack struct {
-	folder   folder
-	url      string // of the HTTP API
-	wire     *wire
-	wireURL  string
-	console  string // address of the operators' pages
-	provider *provider
-	issuer   *gateway.Issuer
-	db       *dynamodblocal.Server
-	sqs      *queue.Server
-	queue    mapped // of orders
-	work     mapped // of statements
-	events   queue.Queue
-	relaying gate
-	people   queue.Queue
-	pools    map[string]*runtime.Pool
-	logs     *logFile
-	closers  []func()
+	folder      folder
+	url         string // of the HTTP API
+	wire        *wire
+	wireURL     string
+	console     string // address of the operators' pages
+	provider    *provider
+	issuer      *gateway.Issuer
+	db          *dynamodblocal.Server
+	sqs         *queue.Server
+	queue       mapped // of orders
+	work        mapped // of statements
+	events      queue.Queue
+	relaying    gate
+	escalations queue.Queue
+	pools       map[string]*runtime.Pool
+	logs        *logFile
+	closers     []func()
 }
 
 func (s *stack) onClose(f func()) { s.closers = append(s.closers, f) }

@@ -14,11 +14,11 @@ import (
 const (
 	// sweepEvery is a minute on AWS.
 	sweepEvery = 2 * time.Second
-	// giveUpAfter is the age at which people get a refund that the provider says nothing
+	// escalateAfter is the age at which a refund is escalated that the provider says nothing
 	// about. It is hours elsewhere.
-	giveUpAfter = 3 * time.Second
-	// peopleQueue has the questions that a sweep leaves to people.
-	peopleQueue = "people"
+	escalateAfter = 3 * time.Second
+	// escalationQueue has the questions that a sweep escalates.
+	escalationQueue = "escalations"
 )
 
 // startSweeper runs the sweeper of the payments, which asks the provider, and its schedule.
@@ -28,10 +28,10 @@ func (s *stack) startSweeper(ctx context.Context, providerURL string) error {
 	if err != nil {
 		return err
 	}
-	if s.people, err = queue.Create(ctx, queue.NewClient(s.sqs.Endpoint()), queue.Spec{Name: peopleQueue}); err != nil {
+	if s.escalations, err = queue.Create(ctx, queue.NewClient(s.sqs.Endpoint()), queue.Spec{Name: escalationQueue}); err != nil {
 		return err
 	}
-	err = s.startFunction(ctx, refundSweeper, "PROVIDER_URL="+providerURL, "GIVE_UP_AFTER="+giveUpAfter.String(), schema.EnvSweepPeople+"="+s.people.URL,
+	err = s.startFunction(ctx, refundSweeper, "PROVIDER_URL="+providerURL, "ESCALATE_AFTER="+escalateAfter.String(), schema.EnvSweepEscalations+"="+s.escalations.URL,
 		"AWS_ENDPOINT_URL_SQS="+s.sqs.Endpoint(), schema.EnvEndpoint+"="+s.db.Endpoint(), "AWS_LAMBDA_LOG_LEVEL=INFO")
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ var refundOperation = idem.Operation{Name: "refund", Repeat: idem.NotRepeatable}
 
 // kills lets handlers hang at the provider and kills their processes. They wait for their
 // leases side by side. The sweep asks the provider about both refunds: it does not answer
-// about the one whose client retries, which the sweep leaves to people.
+// about the one whose client retries, which the sweep escalates.
 func (t *tour) kills(ctx context.Context) {
 	gone := &victim{name: "refund, client gone", path: "/refunds", key: t.key("gone"), ref: t.key("gone-ref")}
 	charge := &victim{name: "repeatable", path: "/payments", key: t.key("kill-charge"), ref: t.key("kill-charge-ref")}
@@ -58,7 +58,7 @@ func (t *tour) kills(ctx context.Context) {
 		}
 		return again.say() + ", the provider's refund"
 	})
-	t.add(ctx, refund.name+": the sweep gives up", "1 message to people, still unknown", func() string { return t.givenUp(ctx, refund) })
+	t.add(ctx, refund.name+": the sweep escalates", "1 message to operators, still unknown", func() string { return t.escalated(ctx, refund) })
 	t.add(ctx, refund.name+": retry after that", "409 outcome_unknown", func() string { return t.retry(ctx, refund).say() })
 	t.add(ctx, "requests at the provider", "charge: 2, one key; refunds: 1 and 1", func() string {
 		return fmt.Sprintf("charge: %d, one key; refunds: %d and %d", t.provider.times(charge.ref), t.provider.times(refund.ref), t.provider.times(gone.ref))
@@ -83,32 +83,32 @@ func (t *tour) swept(ctx context.Context, v *victim) string {
 	return string(rec.State)
 }
 
-// givenUp waits until the sweep has left the victim's question to people, and takes what
+// escalated waits until the sweep has escalated the victim's question, and takes what
 // they got about it.
-func (t *tour) givenUp(ctx context.Context, v *victim) string {
+func (t *tour) escalated(ctx context.Context, v *victim) string {
 	rec, err := t.record(ctx, v, func(rec *idem.Record) bool {
-		return !rec.GivenUpAt.IsZero() || rec.State != idem.InProgress && rec.State != idem.Unknown
+		return !rec.EscalatedAt.IsZero() || rec.State != idem.InProgress && rec.State != idem.Unknown
 	})
 	switch {
 	case err != nil:
 		return err.Error()
 	case rec == nil:
 		return "no record"
-	case rec.GivenUpAt.IsZero():
+	case rec.EscalatedAt.IsZero():
 		return string(rec.State)
 	}
-	told, err := t.takeGivenUp(ctx, rec.ID)
+	told, err := t.takeEscalation(ctx, rec.ID)
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%d message to people, still %s", told, rec.State)
+	return fmt.Sprintf("%d message to operators, still %s", told, rec.State)
 }
 
-// takeGivenUp removes what people got about a record from their queue, and counts it. What
+// takeEscalation removes the messages about a record from the escalation queue, and counts it. What
 // they got about others, such as those of an earlier run, becomes visible again.
-func (t *tour) takeGivenUp(ctx context.Context, id string) (int, error) {
+func (t *tour) takeEscalation(ctx context.Context, id string) (int, error) {
 	for told := 0; ; {
-		out, err := t.people.Client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &t.people.URL, MaxNumberOfMessages: 10})
+		out, err := t.escalations.Client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &t.escalations.URL, MaxNumberOfMessages: 10})
 		if err != nil || len(out.Messages) == 0 {
 			return told, err
 		}
@@ -121,7 +121,7 @@ func (t *tour) takeGivenUp(ctx context.Context, id string) (int, error) {
 				continue
 			}
 			told++
-			if _, err := t.people.Client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &t.people.URL, ReceiptHandle: m.ReceiptHandle}); err != nil {
+			if _, err := t.escalations.Client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &t.escalations.URL, ReceiptHandle: m.ReceiptHandle}); err != nil {
 				return told, err
 			}
 		}

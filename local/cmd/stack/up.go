@@ -96,7 +96,7 @@ func (s *stack) explain(say func(string, ...any)) error {
 	say("%s", strings.NewReplacer(
 		"{console}", s.console, "{url}", s.url, "{token}", token, "{tenant}", defaultTenant, "{log}", s.logs.Name(),
 		"{table}", recordsTable, "{dynamodb}", s.db.Endpoint(), "{sqs}", s.sqs.Endpoint(),
-		"{orders}", s.queue.URL, "{dead}", s.queue.DeadURL, "{people}", s.people.URL,
+		"{orders}", s.queue.URL, "{dead}", s.queue.DeadURL, "{escalations}", s.escalations.URL,
 	).Replace(`
 Still serving; Ctrl-C ends it. A payment, as tenant {tenant}:
 
@@ -118,7 +118,7 @@ From another terminal, in this folder, what the table holds, and an order:
       "idempotency-key": {"DataType": "String", "StringValue": "order-1"}}'
 
 Its dead letters are in {dead}, and questions for
-people in {people}.
+operators in {escalations}.
 `))
 	return nil
 }

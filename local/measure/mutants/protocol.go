@@ -171,10 +171,10 @@ var protocolRows = []mutant{
 		wrong: "a question that people have already is due again at once, and they get it twice",
 	},
 	{
-		id:    "new-question-was-given-up",
-		from:  `r.Due, r.OpenSince, r.Sweep, r.Probes, r.GivenUpAt = time.Time{}, time.Time{}, "", 0, time.Time{}`,
+		id:    "new-question-was-escalated",
+		from:  `r.Due, r.OpenSince, r.Sweep, r.Probes, r.EscalatedAt = time.Time{}, time.Time{}, "", 0, time.Time{}`,
 		to:    `r.Due, r.OpenSince, r.Sweep, r.Probes = time.Time{}, time.Time{}, "", 0`,
-		wrong: "no sweep asks about a new question, since an earlier one was left to people",
+		wrong: "no sweep asks about a new question, since an earlier one was escalated",
 	},
 	{
 		id:    "stricter-call-leaves-no-trace",

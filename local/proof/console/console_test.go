@@ -39,7 +39,7 @@ func TestACrashedRefundIsSettledInTheBrowser(t *testing.T) {
 	b.click("Find")
 	b.sees("may have taken effect, and nobody knows")
 	b.sees("re_1042")
-	b.sees("The sweep left the question to people.")
+	b.sees("the sweep has escalated the question to operators.")
 	require.NotContains(t, b.text(), "r-1042", "the customer's value is shown to who asks")
 	b.picture("record")
 	if *update {

@@ -124,7 +124,7 @@ func (s *setup) audit(r *request) (end string) {
 		return code
 	case code == "408" || rest == string(idemhttp.CodeCancelled):
 		require.Empty(t, runs, about("it ended unbegun: "+told))
-		require.Equal(t, code == "408", r.collection == "audits" && rest == string(idemhttp.CodeUnclaimed), about("it was given up: "+told))
+		require.Equal(t, code == "408", r.collection == "audits" && rest == string(idemhttp.CodeNotStarted), about("it was given up: "+told))
 		require.True(t, code == "408" || r.cancels, about("nobody has cancelled it"))
 		require.Equal(t, idem.Failed, rec.State)
 		if code == "408" {

@@ -186,7 +186,7 @@ func (s *setup) sweep() {
 	pool := s.start("sweeper", runtime.Function{Path: testmain.Program(t, "../../../lambda/functions/sweeper"), MaxInstances: 1},
 		func(string) (float64, []string) {
 			return 3, []string{faultnet.KilledBefore, faultnet.KilledAfter, faultnet.CallLost, faultnet.ReplyLost}
-		}, "AWS_ENDPOINT_URL_SQS="+queuetest.Endpoint(t), schema.EnvSweepPeople+"="+people.URL)
+		}, "AWS_ENDPOINT_URL_SQS="+queuetest.Endpoint(t), schema.EnvSweepEscalations+"="+people.URL)
 	ctx, cancel := context.WithCancel(context.Background())
 	var g sync.WaitGroup
 	for _, of := range []*runtime.Pool{pool, s.relay} {

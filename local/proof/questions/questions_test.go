@@ -50,7 +50,7 @@ func TestAnyScheduleHasOneOutcomeAndACompleteHistory(t *testing.T) {
 	t.Logf("%d schedules: %v", schedules, all.counts)
 	must := []string{"resolved", "forgotten", "run again", "completed", "reply lost", "request lost", "cut, arrives late"}
 	if long() { // rare in a few
-		must = append(must, "parked", "given_up", "resolved again", "failed", "conflict")
+		must = append(must, "parked", "escalated", "resolved again", "failed", "conflict")
 	}
 	for _, what := range must {
 		require.NotZero(t, all.counts[what], what)
@@ -251,7 +251,7 @@ func (s *schedule) replaced() bool {
 }
 
 // settle ends what is still open: time goes on, and the sweep asks a provider that always
-// answers. What was left to people, people answer.
+// answers. What was escalated, people answer.
 func (s *schedule) settle(r *reconcile.Reconciler) {
 	sw := s.sweeper(r, true)
 	for range 40 {
@@ -267,7 +267,7 @@ func (s *schedule) settle(r *reconcile.Reconciler) {
 			require.False(s.t, rec.State == idem.InProgress && rec.Interrupted(), "seed %d: nobody has asked", s.seed)
 			return
 		}
-		if !rec.GivenUpAt.IsZero() {
+		if !rec.EscalatedAt.IsZero() {
 			s.people["told"]++
 			res := reconcile.Resolution{To: idem.Released, Steps: absent(rec)}
 			if s.known() {

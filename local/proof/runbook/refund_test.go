@@ -68,8 +68,8 @@ func TestACrashedRefundIsSettledWithTheRunbooksCommands(t *testing.T) {
 	var said bytes.Buffer // by the sweeper
 	people := queuetest.New(t, queuetest.Spec{})
 	payments := start(t, "payments", 2*time.Second, nil, "PROVIDER_URL="+server.URL, "PAYMENTS_TENANT=none")
-	sweeper := start(t, "refundsweeper", 20*time.Second, &said, "PROVIDER_URL="+server.URL, "GIVE_UP_AFTER=1ms",
-		"AWS_ENDPOINT_URL_SQS="+queuetest.Endpoint(t), schema.EnvSweepPeople+"="+people.URL)
+	sweeper := start(t, "refundsweeper", 20*time.Second, &said, "PROVIDER_URL="+server.URL, "ESCALATE_AFTER=1ms",
+		"AWS_ENDPOINT_URL_SQS="+queuetest.Endpoint(t), schema.EnvSweepEscalations+"="+people.URL)
 
 	in := events.APIGatewayV2HTTPRequest{
 		RouteKey: "POST /refunds", RawPath: "/refunds", Body: `{"amount":100,"currency":"EUR"}`,
@@ -98,7 +98,7 @@ func TestACrashedRefundIsSettledWithTheRunbooksCommands(t *testing.T) {
 	require.Equal(t, http.StatusConflict, retry.StatusCode)
 	require.Contains(t, retry.Body, "idempotency_key_in_progress")
 
-	// The sweeps, until one leaves it to people, which raises the alarms.
+	// The sweeps, until one escalates it, which raises the alarms.
 	require.Eventually(t, func() bool {
 		_, err := sweeper.Call(t.Context(), []byte(`{}`))
 		require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestACrashedRefundIsSettledWithTheRunbooksCommands(t *testing.T) {
 	}, time.Minute, 500*time.Millisecond)
 	sweeper.Close()
 	require.Regexp(t, `"Namespace":"`+schema.MetricNamespace+`","Dimensions":\[\["`+schema.DimensionService+`"\].*"`+
-		schema.DimensionService+`":"refundsweeper".*"`+schema.MetricGivenUp+`":1\b`, said.String(), "which raises GivenUp")
+		schema.DimensionService+`":"refundsweeper".*"`+schema.MetricEscalated+`":1\b`, said.String(), "which raises Escalated")
 	retry = ask()
 	require.Equal(t, http.StatusConflict, retry.StatusCode)
 	require.Contains(t, retry.Body, "outcome_unknown")
@@ -116,7 +116,7 @@ func TestACrashedRefundIsSettledWithTheRunbooksCommands(t *testing.T) {
 	for _, b := range blocks(t) {
 		page[b.section] = append(page[b.section], b)
 	}
-	shown := r.follow(page["GivenUp"][0], "")
+	shown := r.follow(page["Escalated"][0], "")
 	id := refund.Key(idem.SingleTenant, "refund-of-order-4711").ID()
 	require.Contains(t, shown, id)
 	shown = r.follow(page["Settling"][0], id)
@@ -134,7 +134,7 @@ func TestACrashedRefundIsSettledWithTheRunbooksCommands(t *testing.T) {
 		require.Equal(t, "true", retry.Headers["Idempotency-Replayed"])
 	}
 	require.Len(t, atProvider.refunds, 1, "one refund")
-	require.NotContains(t, r.follow(page["GivenUp"][0], ""), id, "nothing is left")
+	require.NotContains(t, r.follow(page["Escalated"][0], ""), id, "nothing is left")
 	history, err := s.reconciler().History(t.Context(), id)
 	require.NoError(t, err)
 	who := map[protocol.Change]string{} // idemctl's clock has seconds: in the same one its entry may come first
@@ -142,5 +142,5 @@ func TestACrashedRefundIsSettledWithTheRunbooksCommands(t *testing.T) {
 		who[a.Change] = a.Who
 	}
 	require.Equal(t, "alice", who[protocol.ChangeResolved])
-	require.Equal(t, "refundsweeper", who[protocol.ChangeGivenUp], "the sweep's changes are there too")
+	require.Equal(t, "refundsweeper", who[protocol.ChangeEscalated], "the sweep's changes are there too")
 }

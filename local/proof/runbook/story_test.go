@@ -116,8 +116,8 @@ func (s *scene) overHTTP() string {
 	return refund.Key(idem.SingleTenant, "key-0123456789abc").ID()
 }
 
-// unclaimed is a refund that was accepted for later, and that no worker came for.
-func (s *scene) unclaimed() string {
+// notStarted is a refund that was accepted for later, and that no worker came for.
+func (s *scene) notStarted() string {
 	now := s.now
 	s.now = func() time.Time { return now().Add(-2 * time.Hour) }
 	_, err := later.Accept[string](s.t.Context(), s.engine(), key, "100 EUR", nil)
@@ -129,12 +129,12 @@ func (s *scene) unclaimed() string {
 	require.NoError(s.t, err)
 	report, err := sweeper.Sweep(s.t.Context())
 	require.NoError(s.t, err)
-	require.Equal(s.t, 1, report.Unclaimed)
+	require.Equal(s.t, 1, report.NotStarted)
 	return key.ID()
 }
 
-// givenUp is an unknown refund that the sweep has left to people.
-func (s *scene) givenUp() string { return s.leftTo(nil) }
+// escalated is an unknown refund that the sweep has escalated.
+func (s *scene) escalated() string { return s.leftTo(nil) }
 
 func (s *scene) leftTo(people func(context.Context, reconcile.Escalation) error) string {
 	id := s.unknown()
@@ -148,7 +148,7 @@ func (s *scene) leftTo(people func(context.Context, reconcile.Escalation) error)
 	require.NoError(s.t, err)
 	report, err := sweeper.Sweep(s.t.Context())
 	require.NoError(s.t, err)
-	require.Equal(s.t, 1, report.GivenUp, "%v", report)
+	require.Equal(s.t, 1, report.Escalated, "%v", report)
 	return id
 }
 

@@ -1,5 +1,5 @@
 // A sweeper of another module's: it asks a provider about refunds, has work sent again that
-// nobody calls for, and leaves the rest to people.
+// nobody calls for, and escalates the rest.
 package main
 
 import (
@@ -95,7 +95,7 @@ func open(ctx context.Context) (*reconcile.Sweeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	people, err := sqssender.New(sqs.NewFromConfig(cfg), os.Getenv(schema.EnvSweepPeople))
+	escalations, err := sqssender.New(sqs.NewFromConfig(cfg), os.Getenv(schema.EnvSweepEscalations))
 	if err != nil {
 		return nil, err
 	}
@@ -109,15 +109,15 @@ func open(ctx context.Context) (*reconcile.Sweeper, error) {
 	}
 	return reconcile.NewSweeper(r, &reconcile.SweepOptions{
 		Operations: []reconcile.Operation{
-			{Operation: refund, Probe: refunds(none{}, contract), Provider: "bank", GiveUpAfter: time.Hour},
+			{Operation: refund, Probe: refunds(none{}, contract), Provider: "bank", EscalateAfter: time.Hour},
 			{Operation: booking, Probe: bookings},
 			{Operation: webhook, OnAbandoned: func(_ context.Context, q reconcile.Question) error {
 				return fmt.Errorf("%s %s: not sent", q.Tenant, q.Value)
 			}},
 		},
-		Escalate: reconcile.SendTo(people), Expired: remover,
+		Escalate: reconcile.SendTo(escalations), Expired: remover,
 		Observer: func(_ context.Context, n notice.Notice) {
-			if n.Kind == notice.GivenUp || n.Kind == notice.Unreadable {
+			if n.Kind == notice.Escalated || n.Kind == notice.Unreadable {
 				log.Print(n.Kind, n.ID)
 			}
 		},
@@ -131,7 +131,7 @@ func main() {
 	}
 	lambda.Start(func(ctx context.Context) error {
 		report, err := sweeper.Sweep(ctx)
-		log.Print(report.Resolved, report.GivenUp, report.Unreadable, report.Left)
+		log.Print(report.Resolved, report.Escalated, report.Unreadable, report.Left)
 		return err
 	})
 }

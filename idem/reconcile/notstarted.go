@@ -6,10 +6,10 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// handleUnclaimed ends work that was accepted for later and that no worker has claimed in time.
-func (s *sweep) handleUnclaimed(rec *idem.Record) error {
+// handleNotStarted ends work that was accepted for later and that no worker has started in time.
+func (s *sweep) handleNotStarted(rec *idem.Record) error {
 	why := "no worker has claimed it in the time that its acceptance gave it"
-	res := Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "idem: the request was accepted, and no worker has come for it in time; nothing was executed", Code: protocol.CodeUnclaimed}}
+	res := Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "idem: the request was accepted, and no worker has come for it in time; nothing was executed", Code: protocol.CodeNotStarted}}
 	if !s.opts.DryRun {
 		ctx, cancel := s.share(s.ctx)
 		defer cancel()
@@ -17,6 +17,6 @@ func (s *sweep) handleUnclaimed(rec *idem.Record) error {
 			return err
 		}
 	}
-	s.did(notice.Unclaimed, rec, idem.Failed, why, nil)
+	s.did(notice.NotStarted, rec, idem.Failed, why, nil)
 	return nil
 }
