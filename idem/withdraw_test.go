@@ -2,7 +2,6 @@ package idem_test
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"strings"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // A first claim in doubt meets an expired record, and so does its withdrawal: it does not
@@ -82,16 +80,6 @@ func TestAWithdrawalLeavesWhatIsValid(t *testing.T) {
 			require.Equal(t, old, r.record(t, key))
 		})
 	}
-}
-
-// blind makes the call, and shows no conflicting record.
-func blind(ctx context.Context, c *idemtest.Call) error {
-	err := c.Do(ctx)
-	var conflict *protocol.ConflictError
-	if errors.As(err, &conflict) {
-		return &protocol.ConflictError{}
-	}
-	return err
 }
 
 // A step ends just when its attempt is being parked from the side: the handler still runs,

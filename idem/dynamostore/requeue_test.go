@@ -109,14 +109,3 @@ func TestARequeueWhoseReplyIsLostIsKnownAgain(t *testing.T) {
 		require.Equal(t, "message "+e.ID, p.Entries[0].What)
 	})
 }
-
-// shardOf is the shard that has changes of the id.
-func shardOf(t *testing.T, id string) int {
-	for n := range protocol.Shards {
-		if shardName(uint32(n)) == shard(id) {
-			return n
-		}
-	}
-	require.Fail(t, "there is no such shard")
-	return 0
-}

@@ -78,7 +78,7 @@ func skipNumber(text []byte, i int) (end int, plain bool) {
 // check returns why a number is refused, and nothing for all others. Those that people
 // send need no look at their digits.
 func (n *numbers) check(token []byte, plain bool, end int) (reason string) {
-	if plain && len(token) <= longestPlain || len(token) <= mostDigits && bytes.IndexAny(token, "eE") < 0 {
+	if plain && len(token) <= longestPlain || len(token) <= mostDigits && !bytes.ContainsAny(token, "eE") {
 		return ""
 	}
 	var room [64]byte
