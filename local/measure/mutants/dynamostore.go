@@ -118,8 +118,8 @@ var dynamoRows = []mutant{
 	},
 	{
 		id:    "resolution-expires-its-own-result",
-		from:  `if replaced != nil && (replaced.Write != w.Seen || replaced.Owner == w.Owner) {`,
-		to:    `if false {`,
+		from:  `if rec != nil && rec.Write == t.w.Seen && rec.Owner != t.w.Owner {`,
+		to:    `if rec != nil {`,
 		wrong: "a resolution that is sent again after a lost reply lets its own large result expire",
 	},
 	{
@@ -130,8 +130,8 @@ var dynamoRows = []mutant{
 	},
 	{
 		id:    "resolution-of-what-was-not-read",
-		from:  `from = " AND (" + from + ")"`,
-		to:    `from = " AND " + from`,
+		from:  `return " AND (" + from + ")"`,
+		to:    `return " AND " + from`,
 		wrong: "a resolution lands over a record that was changed since it was read",
 	},
 	{

@@ -39,9 +39,9 @@ var laterRows = []mutant{
 		wrong: "the next sweep ends accepted work before its worker comes",
 	},
 	{
-		id: "worker-with-an-old-input", in: "idem",
-		from:  `work != nil && seen != nil && seen.Ticket != work.Ticket {`,
-		to:    `work != nil && seen != nil && seen.Ticket == "" {`,
+		id: "worker-with-an-old-input", in: "idem/protocol",
+		from:  `case work && ev.Ticket != "" && rec.Ticket != ev.Ticket:`,
+		to:    `case work && ev.Ticket != "" && rec.Ticket == "":`,
 		wrong: "a worker runs work that was accepted anew with the input of the time before",
 	},
 	{
@@ -61,12 +61,6 @@ var laterRows = []mutant{
 		from:  `return now.Add(cmp.Or(l.StartWithin, protocol.DefaultStartWithin))`,
 		to:    `return now.Add(cmp.Or(protocol.DefaultStartWithin, l.StartWithin))`,
 		wrong: "a sweep ends work that may wait for a day after an hour",
-	},
-	{
-		id: "accepted-work-is-in-flight", in: "idem",
-		from:  `if rec.Ticket != "" && x.call.Accepted == nil {`,
-		to:    `if rec.Ticket == "" && x.call.Accepted != nil {`,
-		wrong: "a request is refused as in flight in the process of the worker, and gets no status",
 	},
 	{
 		id:    "begun-work-is-cancelled",

@@ -31,7 +31,10 @@ const size = 150
 type gone struct{ id, why string }
 
 // removed are the rows whose code exists no longer.
-var removed = []gone{}
+var removed = []gone{
+	{"loop/late-failures-keep-it-open", "each failure that the circuit hears begins its pause again now, whenever its call has begun"},
+	{"later/accepted-work-is-in-flight", "a record that a process holds keeps its steps now, so that the machine says of accepted work that it is accepted"},
+}
 
 // mutants are all rows that can be run.
 func mutants() []mutant {

@@ -15,6 +15,11 @@ var (
 		"./idem",
 		"./idem/later ./idem/reconcile ./idem/idemhttp ./idem/memstore",
 	}
+	// guardTests are those of what is in the engine's guards.
+	guardTests = []string{
+		"./idem/internal/guard ./idem",
+		"./idem/later ./idem/reconcile ./idem/idemhttp ./idem/memstore",
+	}
 	laterTests = []string{
 		"./idem/later ./idem/protocol ./idem/memstore",
 		"./idem ./idem/reconcile ./idem/idemhttp",
@@ -24,10 +29,12 @@ var (
 		"./idem/dynamostore -run=" + strings.Join(slow, "|"),
 	}
 	// overDynamo are the engine's tests, and those of the engine over DynamoDB.
-	overDynamo = slices.Concat(engineTests, []string{"./idem/dynamostore -run=" + strings.Join([]string{
+	overDynamo      = slices.Concat(engineTests, dynamoEngine)
+	guardOverDynamo = slices.Concat(guardTests, dynamoEngine)
+	dynamoEngine    = []string{"./idem/dynamostore -run=" + strings.Join([]string{
 		"TestDuplicatesAtOnce", "TestClaimsAtOnce", "TestWithdrawalThat", "TestWatchedClaims", "TestAClaimThatABeginMark",
 		"TestSweepOn", "TestTransactionLoses", "TestTransfers", "TestLargeResultCommits", "TestResultThatIsAdded",
-	}, "|")})
+	}, "|")}
 )
 
 // notMeant are tests of dynamostore that compare requests word for word or count what they cost, and so find
