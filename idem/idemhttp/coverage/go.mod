@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/getkin/kin-openapi v0.152.0
 	github.com/idem-go/idempotency v0.1.0
-	github.com/stretchr/testify v1.10.0
+	github.com/stretchr/testify v1.9.0
 )
 
 require (

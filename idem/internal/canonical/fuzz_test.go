@@ -7,13 +7,10 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json/jsontext"
-	"github.com/gowebpki/jcs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,75 +44,6 @@ func seedLines(f *testing.F, file string) []string {
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	require.Greater(f, len(lines), 20)
 	return lines
-}
-
-// FuzzCanonicalAgainstReference compares with another implementation of RFC 8785.
-//
-// Where both accept a text the bytes are the same, unless the text holds a plain
-// integer that is not the shortest decimal of its nearest double: the reference
-// rounds it, this package keeps its digits. Where only the reference accepts, the
-// text nests too deep, or has a number with more digits than a double holds, or too
-// many next to zero. Where only this package accepts, the text holds a plain
-// integer beyond the doubles. No other difference is known, and the fuzzer fails on
-// any.
-func FuzzCanonicalAgainstReference(f *testing.F) {
-	addCanonicalSeeds(f)
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		raw = slices.Concat([]byte("["), raw, []byte("]")) // the reference takes spaces around a lone value for a part of it
-		mine, myErr := Append(nil, raw)
-		reference, theirErr := jcs.Transform(bytes.Clone(raw))
-		switch {
-		case myErr == nil && theirErr == nil:
-			require.False(t, holdsRoundedNumber(raw), "%q", raw)
-			if !holdsKeptInteger(raw) {
-				require.Equal(t, string(reference), string(mine))
-			}
-		case myErr == nil:
-			require.True(t, holdsKeptInteger(raw), "only the reference refuses %q: %v", raw, theirErr)
-		case theirErr == nil && jsontext.Value(raw).IsValid(): // the reference also takes some texts that are not I-JSON
-			require.Regexp(t, "deep|significant digits|closer to zero", myErr, "only this package refuses %q", raw)
-			if strings.Contains(myErr.Error(), "significant digits") {
-				require.True(t, holdsRoundedNumber(raw), "%q", raw)
-			}
-		}
-	})
-}
-
-// holdsKeptInteger reports, by the standard library's means, whether a text has a
-// plain integer whose nearest double reads back as another decimal.
-func holdsKeptInteger(raw []byte) bool {
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	for {
-		token, err := decoder.Token()
-		if err != nil {
-			return false
-		}
-		number, ok := token.(json.Number)
-		if !ok || strings.ContainsAny(number.String(), ".eE") {
-			continue
-		}
-		f, err := strconv.ParseFloat(number.String(), 64)
-		if err != nil || !sameDecimal(number.String(), strconv.FormatFloat(f, 'e', -1, 64)) {
-			return true
-		}
-	}
-}
-
-// holdsRoundedNumber reports whether a text has a number with a fraction or an exponent
-// and more than 17 significant digits that is not a double.
-func holdsRoundedNumber(raw []byte) bool {
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	for {
-		token, err := decoder.Token()
-		if err != nil {
-			return false
-		}
-		if number, ok := token.(json.Number); ok && isRounded(number.String()) {
-			return true
-		}
-	}
 }
 
 func isRounded(text string) bool {

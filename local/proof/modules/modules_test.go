@@ -31,7 +31,6 @@ var allowed = []string{
 	"github.com/sony/gobreaker/v2",
 	"golang.org/x/sync",
 	// Tests alone.
-	"github.com/gowebpki/jcs",
 	"github.com/santhosh-tekuri/jsonschema/v6",
 	"github.com/stretchr/testify",
 	"github.com/davecgh/go-spew", "github.com/pmezard/go-difflib", "gopkg.in/yaml.v3", // testify's

@@ -20,19 +20,25 @@ const library = "github.com/idem-go/idempotency"
 // module is one of the workspace.
 type module struct{ Path, Dir string }
 
-// tagged are the modules that a release tags. Nothing imports the tests of templates.
-func tagged(t *testing.T) (all []module) {
+// untagged are modules of tests, which nothing imports.
+var untagged = []string{library + "/template-tests", library + "/idem/internal/canonical/reference"}
+
+// workspace are all modules, the library first.
+func workspace(t *testing.T) (all []module) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Dir}}").Output()
 	require.NoError(t, err)
 	for line := range strings.Lines(string(out)) {
 		path, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if path != library+"/template-tests" {
-			all = append(all, module{path, dir})
-		}
+		all = append(all, module{path, dir})
 	}
 	require.Equal(t, library, all[0].Path, "run this inside the workspace")
 	require.Greater(t, len(all), 1, "run this inside the workspace")
 	return all
+}
+
+// tagged are the modules that a release tags.
+func tagged(t *testing.T) []module {
+	return slices.DeleteFunc(workspace(t), func(m module) bool { return slices.Contains(untagged, m.Path) })
 }
 
 // version is the one in which the modules require each other.
@@ -86,7 +92,7 @@ func publish(t *testing.T, all []module, version string) (proxy string) {
 		} {
 			require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
 		}
-		pack(t, m, all, version, filepath.Join(folder, version+".zip"))
+		pack(t, m, workspace(t), version, filepath.Join(folder, version+".zip"))
 	}
 	return proxy
 }
@@ -104,9 +110,6 @@ func pack(t *testing.T, m module, all []module, version, file string) {
 		path := filepath.Join(m.Dir, filepath.FromSlash(name))
 		if slices.ContainsFunc(all, func(n module) bool { return inside(path, n.Dir) && inside(n.Dir, m.Dir) }) {
 			continue // of a module in this one's folders
-		}
-		if strings.HasPrefix(name, "template-tests/") {
-			continue // a module too, which is not tagged
 		}
 		content, err := os.ReadFile(path)
 		if os.IsNotExist(err) {
