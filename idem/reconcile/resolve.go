@@ -145,7 +145,7 @@ func misnamed(rec *idem.Record, res Resolution) error {
 	if res.To != idem.Released {
 		return nil
 	}
-	bad := func(format string, args ...any) error {
+	invalid := func(format string, args ...any) error {
 		return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf(format, args...)}
 	}
 	names := askable(rec)
@@ -154,12 +154,12 @@ func misnamed(rec *idem.Record, res Resolution) error {
 		switch {
 		case slices.Contains(names, name):
 		case recorded && step.Done():
-			return bad("Steps has %q, whose outcome is recorded: leave it out, and if it is wrong undo by hand what followed, and resolve to failed", name)
+			return invalid("Steps has %q, whose outcome is recorded: leave it out, and if it is wrong undo by hand what followed, and resolve to failed", name)
 		case rec.Resolved:
-			return bad("Steps has %q, which the earlier resolution has removed, or which there never was: nothing can be said of it any more, and the next call runs it. "+
+			return invalid("Steps has %q, which the earlier resolution has removed, or which there never was: nothing can be said of it any more, and the next call runs it. "+
 				"Leave it out; if it took effect after all, its token is %s, resolve to completed or failed before that call", name, protocol.Token(rec.ID, name))
 		default:
-			return bad("Steps has %q, and the steps without outcome are %q: leave it out", name, names)
+			return invalid("Steps has %q, and the steps without outcome are %q: leave it out", name, names)
 		}
 	}
 	for _, name := range names {
