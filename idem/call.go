@@ -113,16 +113,16 @@ func (c *Call) check() error {
 
 func checkLater(c *Call) error {
 	l, op := c.Later, &c.Key.op
-	bad := func(format string, args ...any) error {
+	invalid := func(format string, args ...any) error {
 		return &ConfigError{What: fmt.Sprintf("operation %q, accepted for later", op.Name), Problem: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case l == nil:
 		return nil
 	case op.Shadow:
-		return bad("Shadow records nothing that a worker could run: set it to false")
+		return invalid("Shadow records nothing that a worker could run: set it to false")
 	case l.StartWithin < 0 || l.StartWithin != 0 && l.StartWithin < time.Second:
-		return bad("StartWithin is %v: use at least one second, or zero for %v", l.StartWithin, protocol.DefaultStartWithin)
+		return invalid("StartWithin is %v: use at least one second, or zero for %v", l.StartWithin, protocol.DefaultStartWithin)
 	}
 	return nil
 }

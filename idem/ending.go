@@ -10,15 +10,15 @@ import (
 // maxKept bounds what is kept of a result that is not: see [Answer.Summary].
 const maxKept = 1 << 10
 
-// rule decides what an answer means. The operation's own rule counts first, then what
-// the handler said, then the wrapper's rule, then the error.
+// rule decides what an answer means. The operation's own rule counts first, then
+// the handler's word, then the wrapper's rule, then the error.
 func (x *execution) rule(ctx context.Context, a *attempt, ans Answer) Class {
 	c := ClassDefault
 	if f := x.call.Key.op.Classify; f != nil {
 		c = f(ctx, ans.Value, ans.Err)
 	}
 	if c == ClassDefault || c > ClassRefused {
-		c = a.said(ans)
+		c = a.handlerClass(ans)
 	}
 	signs := a.signs.Load()
 	switch {
@@ -32,8 +32,8 @@ func (x *execution) rule(ctx context.Context, a *attempt, ans Answer) Class {
 	return c
 }
 
-// said is what the handler and its wrapper say.
-func (a *attempt) said(ans Answer) Class {
+// handlerClass is how the handler and its wrapper class the answer.
+func (a *attempt) handlerClass(ans Answer) Class {
 	if c := Class(a.says.Load()); c == ClassNotExecuted || c == ClassCompleted && ans.Err == nil {
 		return c
 	}

@@ -165,7 +165,7 @@ func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 	if w.Unread {
 		w.Spent = j.spent(w.Name)
 	}
-	if w.Beside = !j.room.fits(w.Result); !w.Beside {
+	if w.InParts = !j.room.fits(w.Result); !w.InParts {
 		kept := j.room.keep(w.Result)
 		defer func() {
 			j.mu.Lock()
@@ -250,13 +250,13 @@ func (j *journal) put(w *protocol.StepWrite, at time.Time) {
 		j.known = map[string]protocol.RecordedStep{}
 	}
 	s := w.Recorded(j.known[w.Name], at)
-	if w.Beside {
+	if w.InParts {
 		s.Body.Data = s.Body.Data[:min(len(s.Body.Data), smallStep)] // for room alone
 	}
 	j.room.add(-1, w.Name, j.known[w.Name])
 	j.room.add(1, w.Name, s)
 	j.known[w.Name] = s
-	j.large = j.large || len(w.Result) > largeStep || w.Beside
+	j.large = j.large || len(w.Result) > largeStep || w.InParts
 }
 
 // inherit takes over the steps of earlier attempts.
@@ -273,16 +273,16 @@ func (j *journal) inherit(recorded map[string]protocol.RecordedStep) {
 	j.found = j.cause != nil
 }
 
-// spent is the result of the step, if no other step's is the same: one resolution may say it of
+// spent is the result of the step, if no other step's is the same: one resolution may record it for
 // several, and it is stored once.
 func (j *journal) spent(name string) protocol.Body {
-	said := j.known[name]
+	entry := j.known[name]
 	for other, s := range j.known {
-		if other != name && s.Write == said.Write && s.Body.Parts > 0 && bytes.Equal(s.Body.Digest, said.Body.Digest) {
+		if other != name && s.Write == entry.Write && s.Body.Parts > 0 && bytes.Equal(s.Body.Digest, entry.Body.Digest) {
 			return protocol.Body{}
 		}
 	}
-	return said.Body
+	return entry.Body
 }
 
 // begun reports whether the step has a begin mark and no outcome.

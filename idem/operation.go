@@ -107,56 +107,56 @@ func (keepValues) Check() error { return nil }
 
 // Check reports what is wrong with the declaration, as a [*ConfigError].
 func (o Operation) Check() error {
-	bad := func(format string, args ...any) error {
+	invalid := func(format string, args ...any) error {
 		return &ConfigError{What: fmt.Sprintf("operation %q", o.Name), Problem: fmt.Sprintf(format, args...)}
 	}
 	switch v := o.Values.(type) {
 	case nil, keepValues:
 	case protocol.KeyedDigest:
 		if err := v.Check(); err != nil {
-			return bad("%v", err)
+			return invalid("%v", err)
 		}
 	default:
-		return bad("Values is a %T: use idem.KeepValues or secrets.New", v)
+		return invalid("Values is a %T: use idem.KeepValues or secrets.New", v)
 	}
 	switch {
 	case o.Name == "":
-		return bad("Name is empty: give the operation a name that never changes, such as \"charge\"")
+		return invalid("Name is empty: give the operation a name that never changes, such as \"charge\"")
 	case len(o.Name) > maxOperation:
-		return bad("Name has %d bytes: use at most %d", len(o.Name), maxOperation)
+		return invalid("Name has %d bytes: use at most %d", len(o.Name), maxOperation)
 	case o.Repeat > Repeatable:
-		return bad("Repeat is %d: use idem.NotRepeatable or idem.Repeatable", o.Repeat)
+		return invalid("Repeat is %d: use idem.NotRepeatable or idem.Repeatable", o.Repeat)
 	case o.Mode > Atomic:
-		return bad("Mode is %d: use idem.Reserved or idem.Atomic", o.Mode)
+		return invalid("Mode is %d: use idem.Reserved or idem.Atomic", o.Mode)
 	case o.Mode == Atomic && o.Repeat != Repeatable:
-		return bad("idem.Atomic takes no claim, so that the handler may run twice, and the operation is not repeatable: " +
+		return invalid("idem.Atomic takes no claim, so that the handler may run twice, and the operation is not repeatable: " +
 			"declare it idem.Repeatable if all its effects are in the transaction, or use idem.Reserved")
 	case o.Mode == Atomic && o.OnStoreFailure != FailClosed:
-		return bad("OnStoreFailure has no meaning with idem.Atomic, which takes no claim to do without: use idem.FailClosed")
+		return invalid("OnStoreFailure has no meaning with idem.Atomic, which takes no claim to do without: use idem.FailClosed")
 	case o.Mode == Atomic && o.Shadow:
-		return bad("Shadow records no outcome that a transaction could commit with, and idem.Atomic is for that: use idem.Reserved while the operation is in shadow, and a handler that commits its writes by itself")
+		return invalid("Shadow records no outcome that a transaction could commit with, and idem.Atomic is for that: use idem.Reserved while the operation is in shadow, and a handler that commits its writes by itself")
 	case o.Watch > WatchNever:
-		return bad("Watch is %d: use idem.WatchNotRepeatable, idem.WatchAlways or idem.WatchNever", o.Watch)
+		return invalid("Watch is %d: use idem.WatchNotRepeatable, idem.WatchAlways or idem.WatchNever", o.Watch)
 	case o.Mode == Atomic && o.Watch != WatchNotRepeatable:
-		return bad("Watch has no meaning with idem.Atomic, which takes no claim: leave it out")
+		return invalid("Watch has no meaning with idem.Atomic, which takes no claim: leave it out")
 	case o.MaxAttempts < 0:
-		return bad("MaxAttempts is %d: it cannot be negative", o.MaxAttempts)
+		return invalid("MaxAttempts is %d: it cannot be negative", o.MaxAttempts)
 	case o.MaxAttempts > 0 && o.Repeat != Repeatable:
-		return bad("MaxAttempts has no meaning for an operation that is not repeatable, which never runs again after an uncertain attempt: leave it out")
+		return invalid("MaxAttempts has no meaning for an operation that is not repeatable, which never runs again after an uncertain attempt: leave it out")
 	case o.MaxAttempts > 0 && o.Mode == Atomic:
-		return bad("MaxAttempts has no meaning with idem.Atomic, which counts no attempts: leave it out")
+		return invalid("MaxAttempts has no meaning with idem.Atomic, which counts no attempts: leave it out")
 	case o.Retention != 0 && o.Retention < time.Second:
-		return bad("Retention is %v: use at least one second, or zero for %v", o.Retention, DefaultRetention)
+		return invalid("Retention is %v: use at least one second, or zero for %v", o.Retention, DefaultRetention)
 	case o.Retention > maxRetention:
-		return bad("Retention is %v: use at most five years", o.Retention)
+		return invalid("Retention is %v: use at most five years", o.Retention)
 	case o.MinTime < 0:
-		return bad("MinTime is %v: it cannot be negative", o.MinTime)
+		return invalid("MinTime is %v: it cannot be negative", o.MinTime)
 	case o.MinTime != 0 && o.MinTime < time.Millisecond:
-		return bad("MinTime is %v: use at least a millisecond, with its unit, such as 2*time.Second", o.MinTime)
+		return invalid("MinTime is %v: use at least a millisecond, with its unit, such as 2*time.Second", o.MinTime)
 	case o.OnStoreFailure > FailOpen:
-		return bad("OnStoreFailure is %d: use idem.FailClosed or idem.FailOpen", o.OnStoreFailure)
+		return invalid("OnStoreFailure is %d: use idem.FailClosed or idem.FailOpen", o.OnStoreFailure)
 	case o.OnStoreFailure == FailOpen && o.Repeat != Repeatable:
-		return bad("FailOpen may run the handler twice, and the operation is not repeatable: " +
+		return invalid("FailOpen may run the handler twice, and the operation is not repeatable: " +
 			"declare it idem.Repeatable, or use FailClosed")
 	}
 	return nil

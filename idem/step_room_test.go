@@ -102,7 +102,7 @@ func (s *stepWatch) RecordStep(ctx context.Context, now time.Time, w protocol.St
 	<-s.all
 	s.mu.Lock()
 	s.writes++
-	if !w.Beside {
+	if !w.InParts {
 		s.inline += len(w.Result) - 128 // so much it keeps of every one
 	}
 	s.mu.Unlock()

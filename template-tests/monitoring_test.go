@@ -42,9 +42,9 @@ func TestMonitoring(t *testing.T) {
 		"RecordsFailedConditions", "RecordsIndexReadThrottles", "RecordsIndexWriteThrottles", "RecordsReadThrottles", "RecordsWriteThrottles",
 		"RelayFailuresAge", "RelayFailuresDepth", "RelayFunctionDuration", "RelayFunctionErrors", "RelayFunctionThrottles", "RelayIteratorAge",
 		"RelayOutboxDead", "RelayOutboxOld", "RelayOutboxUnreadable",
-		"SweeperEscalationsAge", "SweeperEscalationsDepth",
-		"SweeperFunctionErrors", "SweeperFunctionThrottles", "SweeperEscalated", "SweeperOldestOpen",
-		"SweeperRecordUnreadable", "SweeperStopped", "SweeperNotStarted",
+		"SweeperEscalated", "SweeperEscalationsAge", "SweeperEscalationsDepth", "SweeperFunctionErrors",
+		"SweeperFunctionThrottles", "SweeperNotStarted", "SweeperOldestOpen",
+		"SweeperRecordUnreadable", "SweeperStopped",
 		"WorkerDuration", "WorkerErrors", "WorkerFailedOpen", "WorkerKeyReused", "WorkerOutcomeDropped", "WorkerRecordUnreadable",
 		"WorkerStoreUnavailable", "WorkerThrottles",
 	}, names)
@@ -121,7 +121,7 @@ func TestMonitoringChecks(t *testing.T) {
 		"a negative threshold":   {own("FailedConditions", -1), true, []string{"the threshold of FailedConditions is -1", "for 10000"}},
 		"a threshold of nothing": {own("KeyReused", 0), true, []string{"the threshold of KeyReused is 0", "for 20"}},
 		"no number":              {own("Age", math.NaN()), true, []string{"the threshold of Age is NaN"}},
-		"no kind":                {own("KeysReused", 5), true, []string{`Thresholds has "KeysReused"`, "IteratorAge, KeyReused, OldestOpen"}},
+		"no kind":                {own("KeysReused", 5), true, []string{`Thresholds has "KeysReused"`, "IteratorAge, KeyReused, NotStarted, OldestOpen"}},
 		"each function's own":    {own("Duration", 5), true, []string{`Thresholds has "Duration"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

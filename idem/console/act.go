@@ -288,7 +288,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, problem{Status: http.StatusServiceUnavailable, Title: "Look at the record",
 			Text: "The store did not say whether the change was made. Look at the record: if it is as before, decide again.", Record: id})
 	default:
-		p := c.told(r, err)
+		p := c.problemOf(r, err)
 		p.Record = id
 		c.fail(w, r, p)
 	}

@@ -105,7 +105,7 @@ type page struct {
 	Prefix, Who              string
 	Status                   int
 	// Live is the address of the events of this page; empty for a page without them. Keep
-	// says that the page must stay as it is: it is only told that there is news.
+	// says that the page must stay as it is: it is only problemOf that there is news.
 	Live string
 	Keep bool
 	Now  moment
@@ -187,11 +187,11 @@ func (c *console) fail(w http.ResponseWriter, r *http.Request, p problem) {
 
 // trouble tells an error.
 func (c *console) trouble(w http.ResponseWriter, r *http.Request, err error) {
-	c.fail(w, r, c.told(r, err))
+	c.fail(w, r, c.problemOf(r, err))
 }
 
-// told is the error as people are told it.
-func (c *console) told(r *http.Request, err error) problem {
+// problemOf is the error as the page shows it.
+func (c *console) problemOf(r *http.Request, err error) problem {
 	var known problem
 	var config *idem.ConfigError
 	switch {

@@ -65,7 +65,7 @@ func (c *console) live(build builder) http.Handler {
 			pause = c.opts.Poll
 			switch {
 			case err != nil:
-				event, pause = "event: trouble\ndata: "+c.told(r, err).Title+"\n\n", 5*pause // each time is logged
+				event, pause = "event: trouble\ndata: "+c.problemOf(r, err).Title+"\n\n", 5*pause // each time is logged
 			case changed:
 				event = "event: changed\ndata: " + p.version + "\n\n"
 			}

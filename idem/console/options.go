@@ -63,24 +63,24 @@ type Options struct {
 // table holds its request open: a server that shuts down must end the requests' contexts
 // first, for example by its BaseContext.
 func New(r *reconcile.Reconciler, o *Options) (http.Handler, error) {
-	bad := func(what, format string, args ...any) (http.Handler, error) {
+	invalid := func(what, format string, args ...any) (http.Handler, error) {
 		return nil, &idem.ConfigError{What: "console: " + what, Problem: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case r == nil:
-		return bad("reconciler", "is nil: make one with reconcile.New")
+		return invalid("reconciler", "is nil: make one with reconcile.New")
 	case o == nil || o.Who == nil:
-		return bad("Options.Who", "is nil: tell who makes a request, by your own sign-in, or use console.ThisMachine if no proxy passes on to it what comes from elsewhere")
+		return invalid("Options.Who", "is nil: tell who makes a request, by your own sign-in, or use console.ThisMachine if no proxy passes on to it what comes from elsewhere")
 	case !isPrefix(o.Prefix):
-		return bad("Options.Prefix", "is %q: use a clean path such as \"/idem\", of letters, digits and - . _ ~ /", o.Prefix)
+		return invalid("Options.Prefix", "is %q: use a clean path such as \"/idem\", of letters, digits and - . _ ~ /", o.Prefix)
 	case o.FormKey != nil && len(o.FormKey) < leastKey:
-		return bad("Options.FormKey", "has %d bytes: use at least %d random ones", len(o.FormKey), leastKey)
+		return invalid("Options.FormKey", "has %d bytes: use at least %d random ones", len(o.FormKey), leastKey)
 	case o.Poll < 0:
-		return bad("Options.Poll", "is %v: it cannot be negative", o.Poll)
+		return invalid("Options.Poll", "is %v: it cannot be negative", o.Poll)
 	}
 	for _, h := range o.Hosts {
 		if h == "" || strings.ContainsAny(h, "/ ") || hostOf(h) != strings.ToLower(h) {
-			return bad("Options.Hosts", "has %q: use names without scheme and port", h)
+			return invalid("Options.Hosts", "has %q: use names without scheme and port", h)
 		}
 	}
 	c := &console{r: r, opts: *o, streams: make(chan struct{}, maxStreams), looks: make(chan struct{}, maxLooks)}

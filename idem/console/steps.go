@@ -63,20 +63,20 @@ func (s stepAnswer) answer() (a reconcile.Answer, mistake string) {
 	return a, fmt.Sprintf("Say what became of step %s.", s.Name)
 }
 
-// answers are what the operator says of all interrupted steps.
+// answers are the operator's answers about all interrupted steps.
 func answers(all []stepAnswer) (map[string]reconcile.Answer, string) {
 	if len(all) == 0 {
 		return nil, ""
 	}
-	told := make(map[string]reconcile.Answer, len(all))
+	byStep := make(map[string]reconcile.Answer, len(all))
 	for _, s := range all {
 		a, mistake := s.answer()
 		if mistake != "" {
 			return nil, mistake
 		}
-		told[s.Name] = a
+		byStep[s.Name] = a
 	}
-	return told, ""
+	return byStep, ""
 }
 
 // runsAgain is a release if none of the interrupted steps was executed.

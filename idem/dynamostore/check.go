@@ -164,38 +164,38 @@ func speaksOfKeys(message string) bool {
 
 // explain says what to do about a call that failed.
 func explain(table, action string, err error) error {
-	bad := func(format string, args ...any) error {
+	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w (%w)", &protocol.ConfigError{What: what(table), Problem: fmt.Sprintf(format, args...)}, err)
 	}
 	var early *unsent
 	if errors.As(err, &early) {
-		return bad("cannot be asked, nothing was sent: set AWS_REGION and credentials, such as AWS_PROFILE, " +
+		return invalid("cannot be asked, nothing was sent: set AWS_REGION and credentials, such as AWS_PROFILE, " +
 			"or give the function or machine a role")
 	}
 	var api smithy.APIError
 	if errors.As(err, &api) {
 		switch api.ErrorCode() {
 		case "ResourceNotFoundException":
-			return bad("does not exist in this region and account: check the name in %s and the region in AWS_REGION", schema.EnvTable)
+			return invalid("does not exist in this region and account: check the name in %s and the region in AWS_REGION", schema.EnvTable)
 		case "AccessDeniedException":
-			return bad("may not be used: allow %s on it", action)
+			return invalid("may not be used: allow %s on it", action)
 		case "UnrecognizedClientException", "InvalidSignatureException", "IncompleteSignatureException",
 			"MissingAuthenticationTokenException", "ExpiredTokenException", "InvalidClientTokenId":
-			return bad("cannot be reached with these credentials: check AWS_PROFILE or the function's role, the clock, " +
+			return invalid("cannot be reached with these credentials: check AWS_PROFILE or the function's role, the clock, " +
 				"and that the credentials belong to the region in AWS_REGION")
 		case "ValidationException":
-			return bad("is not a name that DynamoDB takes: check %s", schema.EnvTable)
+			return invalid("is not a name that DynamoDB takes: check %s", schema.EnvTable)
 		}
 	}
 	v := judge(err)
 	switch {
 	case !v.again && api == nil:
-		return bad("cannot be asked for: set AWS_REGION and credentials")
+		return invalid("cannot be asked for: set AWS_REGION and credentials")
 	case v.again:
-		return bad("did not answer: check the region in AWS_REGION, the endpoint in %s, and the way to it "+
+		return invalid("did not answer: check the region in AWS_REGION, the endpoint in %s, and the way to it "+
 			"(a function in a VPC needs a gateway endpoint for DynamoDB)", schema.EnvEndpoint)
 	}
-	return bad("cannot be checked with %s", action)
+	return invalid("cannot be checked with %s", action)
 }
 
 func deref(s *string) string {

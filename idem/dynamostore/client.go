@@ -64,24 +64,24 @@ func NewClient(cfg aws.Config, o *ClientOptions) (*dynamodb.Client, error) {
 	if o == nil {
 		o = &ClientOptions{}
 	}
-	bad := func(what, format string, args ...any) (*dynamodb.Client, error) {
+	invalid := func(what, format string, args ...any) (*dynamodb.Client, error) {
 		return nil, &protocol.ConfigError{What: "dynamostore: " + what, Problem: fmt.Sprintf(format, args...)}
 	}
 	switch u, err := url.Parse(o.Endpoint); {
 	case o.Endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https"):
-		return bad("ClientOptions.Endpoint", "is %q: use a URL such as http://127.0.0.1:8000", o.Endpoint)
+		return invalid("ClientOptions.Endpoint", "is %q: use a URL such as http://127.0.0.1:8000", o.Endpoint)
 	case o.MaxIdleConns < 0:
-		return bad("ClientOptions.MaxIdleConns", "is %d: it cannot be negative", o.MaxIdleConns)
+		return invalid("ClientOptions.MaxIdleConns", "is %d: it cannot be negative", o.MaxIdleConns)
 	case o.DialTimeout < 0:
-		return bad("ClientOptions.DialTimeout", "is %v: it cannot be negative", o.DialTimeout)
+		return invalid("ClientOptions.DialTimeout", "is %v: it cannot be negative", o.DialTimeout)
 	case o.DialTimeout > 0 && o.DialTimeout < time.Millisecond:
-		return bad("ClientOptions.DialTimeout", "is %v: use at least a millisecond, with its unit, such as time.Second", o.DialTimeout)
+		return invalid("ClientOptions.DialTimeout", "is %v: use at least a millisecond, with its unit, such as time.Second", o.DialTimeout)
 	case o.Endpoint == "" && cfg.Region == "":
-		return bad("region", "is missing: set AWS_REGION, or Region in the aws.Config")
+		return invalid("region", "is missing: set AWS_REGION, or Region in the aws.Config")
 	case o.Transport != nil && o.tunes():
-		return bad("ClientOptions.Transport", "is given beside MaxIdleConns or DialTimeout, which are not for it: set them in the transport")
+		return invalid("ClientOptions.Transport", "is given beside MaxIdleConns or DialTimeout, which are not for it: set them in the transport")
 	case o.Transport == nil && ownTransport(cfg.HTTPClient) && o.tunes():
-		return bad("ClientOptions", "has MaxIdleConns or DialTimeout, and the aws.Config has an HTTPClient of its own (%T), "+
+		return invalid("ClientOptions", "has MaxIdleConns or DialTimeout, and the aws.Config has an HTTPClient of its own (%T), "+
 			"which they are not for: set them there, or leave that out", cfg.HTTPClient)
 	}
 	return dynamodb.NewFromConfig(cfg, func(d *dynamodb.Options) {

@@ -241,7 +241,7 @@ func (g *generator) newWrite(id string, now time.Time) anyWrite {
 		case g.chance(20):
 			w.Failure, w.Omitted = &protocol.Failure{Message: "declined"}, g.chance(30)
 		default:
-			w.Result, w.Compensates, w.Beside = text2(g.IntN(3000)), g.chance(30), g.chance(30)
+			w.Result, w.Compensates, w.InParts = text2(g.IntN(3000)), g.chance(30), g.chance(30)
 		}
 		if w.First = g.chance(30); w.Begin && g.chance(30) {
 			w.Ref = g.fresh("ref")

@@ -122,38 +122,38 @@ func New(client Client, table string, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	bad := func(what, format string, args ...any) (*Store, error) {
+	invalid := func(what, format string, args ...any) (*Store, error) {
 		return nil, &protocol.ConfigError{What: "dynamostore: " + what, Problem: fmt.Sprintf(format, args...)}
 	}
 	switch c, ok := client.(*dynamodb.Client); {
 	case client == nil || ok && c == nil:
-		return bad("client", "is nil: make one with dynamostore.NewClient")
+		return invalid("client", "is nil: make one with dynamostore.NewClient")
 	case table == "":
-		return bad("table", "is empty: name the table, for a deployed function usually os.Getenv(%q)", schema.EnvTable)
+		return invalid("table", "is empty: name the table, for a deployed function usually os.Getenv(%q)", schema.EnvTable)
 	case o.AttemptTimeout < 0:
-		return bad("Options.AttemptTimeout", "is %v: it cannot be negative", o.AttemptTimeout)
+		return invalid("Options.AttemptTimeout", "is %v: it cannot be negative", o.AttemptTimeout)
 	case o.Budget < 0:
-		return bad("Options.Budget", "is %v: it cannot be negative", o.Budget)
+		return invalid("Options.Budget", "is %v: it cannot be negative", o.Budget)
 	case o.AttemptTimeout > 0 && o.AttemptTimeout < time.Millisecond:
-		return bad("Options.AttemptTimeout", "is %v: use at least a millisecond, with its unit, such as time.Second", o.AttemptTimeout)
+		return invalid("Options.AttemptTimeout", "is %v: use at least a millisecond, with its unit, such as time.Second", o.AttemptTimeout)
 	case o.Budget > 0 && o.Budget < time.Millisecond:
-		return bad("Options.Budget", "is %v: use at least a millisecond, with its unit, such as 5*time.Second", o.Budget)
+		return invalid("Options.Budget", "is %v: use at least a millisecond, with its unit, such as 5*time.Second", o.Budget)
 	case o.MaxResult < 0 || o.MaxResult > resultLimit:
-		return bad("Options.MaxResult", "is %d: use 1 to %d, or zero for %d", o.MaxResult, resultLimit, DefaultMaxResult)
+		return invalid("Options.MaxResult", "is %d: use 1 to %d, or zero for %d", o.MaxResult, resultLimit, DefaultMaxResult)
 	}
 	if o.Sealer != nil {
 		if n := o.Sealer.Overhead(); n < 0 || n > MaxSealOverhead {
-			return bad("Options.Sealer", "has an Overhead of %d: use 0 to %d", n, MaxSealOverhead)
+			return invalid("Options.Sealer", "has an Overhead of %d: use 0 to %d", n, MaxSealOverhead)
 		}
 		if most := resultLimit - MaxSealOverhead; o.MaxResult > most {
-			return bad("Options.MaxResult", "is %d: use at most %d with a Sealer", o.MaxResult, most)
+			return invalid("Options.MaxResult", "is %d: use at most %d with a Sealer", o.MaxResult, most)
 		}
 	} else if o.SealedOnly {
-		return bad("Options.SealedOnly", "has no meaning without a Sealer: set Options.Sealer")
+		return invalid("Options.SealedOnly", "has no meaning without a Sealer: set Options.Sealer")
 	}
 	for name, keys := range o.TableKeys {
 		if n := len(keys); name == "" || n < 1 || n > 2 || slices.Contains(keys, "") {
-			return bad("Options.TableKeys", "has %q for table %q: name the partition key, and the sort key if there is one", keys, name)
+			return invalid("Options.TableKeys", "has %q for table %q: name the partition key, and the sort key if there is one", keys, name)
 		}
 	}
 	s := &Store{

@@ -86,8 +86,8 @@ func (s *AdminStore) prolongParts(k *call, rec *protocol.Record, until time.Time
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("dynamostore: the record is kept as long as before: %w", err)
 	}
-	for n, gone := range missing {
-		if !gone {
+	for n, lost := range missing {
+		if !lost {
 			continue
 		}
 		it, err := s.get(k, key(rec.ID))

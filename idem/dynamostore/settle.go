@@ -207,7 +207,7 @@ func (t *settling) expireReplaced() {
 		t.expireParts(t.k, []string{partKeyPrefix(rec.ID, rec.Owner, rec.Body.Digest)}, []int{rec.Body.Parts}, t.now)
 	}
 	if t.cleared != nil {
-		t.expireResults(t.k, t.w.ID, t.cleared.gone, t.now)
+		t.expireResults(t.k, t.w.ID, t.cleared.replaced, t.now)
 	}
 }
 

@@ -45,7 +45,7 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWr
 	}
 	if !w.Begin && !w.NotExecuted && !w.Read && !w.Unread && w.Failure == nil {
 		inline := stepInlineUpTo
-		if w.Beside {
+		if w.InParts {
 			inline = stepInlineFullUpTo
 		}
 		var err error
@@ -246,10 +246,10 @@ func (s *Store) expireParts(k *call, prefixes []string, parts []int, expires tim
 
 // clearing is the removal of the begin marks that a record has, and what replaces others.
 type clearing struct {
-	after  ifReleased
-	remove []string // nil to remove all
-	record map[string]protocol.RecordedStep
-	gone   []protocol.RecordedStep // what an earlier resolution has recorded
+	after    ifReleased
+	remove   []string // nil to remove all
+	record   map[string]protocol.RecordedStep
+	replaced []protocol.RecordedStep // what an earlier resolution has recorded
 }
 
 // clearing reads the record, since an expression can remove a member only of a
@@ -270,11 +270,11 @@ func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 	}
 	left := maps.Clone(rec.Steps)
 	remove := []string{}
-	var gone []protocol.RecordedStep
+	var replaced []protocol.RecordedStep
 	for _, name := range w.ClearSteps {
 		if step, ok := left[name]; ok {
 			delete(left, name)
-			remove, gone = append(remove, name), append(gone, step)
+			remove, replaced = append(remove, name), append(replaced, step)
 		}
 	}
 	record := map[string]protocol.RecordedStep{}
@@ -282,7 +282,7 @@ func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 		if !w.MayResolveStep(rec, step.Name) {
 			continue
 		}
-		gone = append(gone, left[step.Name])
+		replaced = append(replaced, left[step.Name])
 		if len(step.Result) > s.maxResult {
 			return nil, &protocol.TooLargeError{Size: len(step.Result), Limit: s.maxResult}
 		}
@@ -298,9 +298,9 @@ func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 	}
 	switch {
 	case len(left) > 0:
-		return &clearing{withSteps, remove, record, gone}, nil
+		return &clearing{withSteps, remove, record, replaced}, nil
 	case len(rec.Steps) > 0:
-		return &clearing{after: withoutSteps, gone: gone}, nil
+		return &clearing{after: withoutSteps, replaced: replaced}, nil
 	}
 	return &clearing{after: withoutSteps, remove: remove}, nil
 }

@@ -35,11 +35,11 @@ func (s *Select) Check() error {
 	if s == nil {
 		return nil
 	}
-	bad := func(format string, args ...any) error {
+	invalid := func(format string, args ...any) error {
 		return &protocol.ConfigError{What: "fingerprint selection", Problem: fmt.Sprintf(format, args...)}
 	}
 	if len(s.Only) > 0 && len(s.Without) > 0 {
-		return bad("Only and Without are both set: use one of them")
+		return invalid("Only and Without are both set: use one of them")
 	}
 	pointers := s.Only
 	if len(pointers) == 0 {
@@ -47,14 +47,14 @@ func (s *Select) Check() error {
 	}
 	for i, pointer := range pointers {
 		if pointer == "" && len(s.Without) > 0 {
-			return bad("Without names the whole input, which leaves nothing to tell two inputs apart: name fields")
+			return invalid("Without names the whole input, which leaves nothing to tell two inputs apart: name fields")
 		}
 		if err := canonical.CheckPointer(pointer); err != nil {
-			return bad("%v", err)
+			return invalid("%v", err)
 		}
 		for j, other := range pointers {
 			if i != j && (other == pointer || strings.HasPrefix(other, pointer) && other[len(pointer)] == '/') {
-				return bad("%q lies inside %q: name it once", other, pointer)
+				return invalid("%q lies inside %q: name it once", other, pointer)
 			}
 		}
 	}

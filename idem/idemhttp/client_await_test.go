@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// order sends the bureau a request whose outcome takes a while.
-func (b *bureau) order(c *trial) (*http.Response, error) {
+// order sends the laterService a request whose outcome takes a while.
+func (b *laterService) order(c *trial) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(WithKey(b.Context(), testKey), "POST", b.server.URL+"/statements", strings.NewReader(june))
 	require.NoError(b, err)
 	req.Header.Set("Content-Type", "application/json")
@@ -39,7 +39,7 @@ func TestAwaitFollowsARequestToItsOutcome(t *testing.T) {
 			if c.change == nil {
 				c.change = func(*Later, *Options) {}
 			}
-			b := newBureau(t, memory(), c.change)
+			b := newLaterService(t, memory(), c.change)
 			client := newTrial(t, nil, nil)
 			client.transport.wait = func(_ context.Context, d time.Duration) error {
 				client.delays = append(client.delays, d)

@@ -103,8 +103,8 @@ func broken(store idem.Store, fault idemtest.Fault, methods ...idemtest.Method) 
 	return f
 }
 
-// dying is a store to which a process writes no end.
-func dying(store idem.Store) idem.Store { return broken(store, idemtest.Deny, idemtest.Finish) }
+// denyingFinish is a store that records no outcome.
+func denyingFinish(store idem.Store) idem.Store { return broken(store, idemtest.Deny, idemtest.Finish) }
 
 // problemIn reads a refusal of either profile.
 func problemIn(t testing.TB, res *Response) Problem {

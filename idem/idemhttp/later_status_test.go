@@ -15,7 +15,7 @@ import (
 
 // Anyone but the tenant learns nothing, not even that the work exists.
 func TestAStatusIsToldToItsTenantAlone(t *testing.T) {
-	b := newBureau(t, memory())
+	b := newLaterService(t, memory())
 	at := b.accepted()
 	id := b.at
 	guess := []byte(id)
@@ -48,7 +48,7 @@ func TestAStatusIsToldToItsTenantAlone(t *testing.T) {
 
 // Its tenant cancels what nobody has begun, and a worker that comes then does not run it.
 func TestPendingWorkIsCancelled(t *testing.T) {
-	b := newBureau(t, memory())
+	b := newLaterService(t, memory())
 	at := b.accepted()
 	b.problem(b.send("DELETE", at, "green", ""), 404, CodeStatusNotFound)
 	for range 2 {
@@ -71,7 +71,7 @@ func TestPendingWorkIsCancelled(t *testing.T) {
 // A worker's claim lands between the look and the cancellation.
 func TestAWorkerIsFasterThanItsCancellation(t *testing.T) {
 	r := &race{Store: memory()}
-	b := newBureau(t, r)
+	b := newLaterService(t, r)
 	at := b.accepted()
 	r.first = func() { require.NoError(t, b.work(nil)) }
 	b.problem(b.send("DELETE", at, "blue", ""), 409, CodeBegun)
@@ -94,7 +94,7 @@ func (r *race) Settle(ctx context.Context, now time.Time, s protocol.Settlement)
 
 // The store is down: nothing is told of any id.
 func TestAStatusOfAStoreThatIsDown(t *testing.T) {
-	b := newBureau(t, down{memory()})
+	b := newLaterService(t, down{memory()})
 	for _, method := range []string{"GET", "DELETE"} {
 		b.problem(b.send(method, b.server.URL+"/statements/"+strings.Repeat("A", 64), "blue", ""), 503, CodeStoreUnavailable)
 	}
@@ -108,7 +108,7 @@ func (down) Get(context.Context, string) (*idem.Record, error) {
 
 // Clients are asked to come at longer and longer intervals.
 func TestRetryAfterGrowsWithTheWait(t *testing.T) {
-	b := newBureau(t, memory())
+	b := newLaterService(t, memory())
 	at := b.accepted()
 	for _, c := range []struct {
 		waited time.Duration
@@ -121,7 +121,7 @@ func TestRetryAfterGrowsWithTheWait(t *testing.T) {
 
 // A gateway that has matched a template knows whose path it is.
 func TestPathsOfAStatus(t *testing.T) {
-	b := newBureau(t, memory())
+	b := newLaterService(t, memory())
 	for _, c := range []struct {
 		method, route, path string
 		id                  string // none if it is not the contract's

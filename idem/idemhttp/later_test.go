@@ -28,8 +28,8 @@ type month struct{ Month string }
 
 type pages struct{ Pages int }
 
-// bureau accepts statements over HTTP, and has a worker.
-type bureau struct {
+// laterService accepts statements over HTTP, and has a worker.
+type laterService struct {
 	*testing.T
 	store    idem.Store
 	engine   *idem.Engine
@@ -41,8 +41,8 @@ type bureau struct {
 	runs     int
 }
 
-func newBureau(t *testing.T, store idem.Store, change ...func(*Later, *Options)) *bureau {
-	b := &bureau{T: t, store: store}
+func newLaterService(t *testing.T, store idem.Store, change ...func(*Later, *Options)) *laterService {
+	b := &laterService{T: t, store: store}
 	var err error
 	b.engine, err = idem.New(store, &idem.Options{Now: b.now})
 	require.NoError(t, err)
@@ -74,9 +74,9 @@ func tenantHeader(_ context.Context, r *Request) (string, error) {
 	return v[0], nil
 }
 
-func (b *bureau) now() time.Time { return noon.Add(time.Duration(b.passed.Load())) }
+func (b *laterService) now() time.Time { return noon.Add(time.Duration(b.passed.Load())) }
 
-func (b *bureau) pass(d time.Duration) { b.passed.Add(int64(d)) }
+func (b *laterService) pass(d time.Duration) { b.passed.Add(int64(d)) }
 
 // heard is an answer as it was on the wire, without the server's date.
 type heard struct {
@@ -85,7 +85,7 @@ type heard struct {
 	body   string
 }
 
-func (b *bureau) send(method, url, tenant, body string) heard {
+func (b *laterService) send(method, url, tenant, body string) heard {
 	b.Helper()
 	req, err := http.NewRequestWithContext(b.Context(), method, url, strings.NewReader(body))
 	require.NoError(b, err)
@@ -108,12 +108,12 @@ func (b *bureau) send(method, url, tenant, body string) heard {
 
 const june = `{"month":"june"}`
 
-func (b *bureau) post(body string) heard {
+func (b *laterService) post(body string) heard {
 	return b.send("POST", b.server.URL+"/statements", "blue", body)
 }
 
 // accepted is the URL of the status of a request that is accepted for sure.
-func (b *bureau) accepted() string {
+func (b *laterService) accepted() string {
 	b.Helper()
 	res := b.post(june)
 	require.Equal(b, 202, res.status, res.body)
@@ -123,14 +123,14 @@ func (b *bureau) accepted() string {
 }
 
 // ask asks for the status without a server.
-func (b *bureau) ask(method string) *Response {
+func (b *laterService) ask(method string) *Response {
 	return serve(b, b.contract, &Request{
 		Method: method, Route: "/statements/{id}", Path: "/statements/" + b.at, Header: map[string][]string{"tenant": {"blue"}},
 	}, nil)
 }
 
 // sweep ends what no worker has come for in time.
-func (b *bureau) sweep() {
+func (b *laterService) sweep() {
 	b.pass(later.DefaultStartWithin + time.Second)
 	rc, err := reconcile.New(b.store.(reconcile.Store), &reconcile.Options{Now: b.now})
 	require.NoError(b, err)
@@ -140,7 +140,7 @@ func (b *bureau) sweep() {
 	require.NoError(b, err)
 }
 
-func (b *bureau) work(end error) error {
+func (b *laterService) work(end error) error {
 	_, err := later.Work(b.Context(), b.engine, statement, statement.Key("blue", testKey).ID(), func(_ context.Context, in month) (pages, error) {
 		b.runs++
 		require.Equal(b, month{"june"}, in)
@@ -149,7 +149,7 @@ func (b *bureau) work(end error) error {
 	return err
 }
 
-func (b *bureau) problem(r heard, status int, code Code) {
+func (b *laterService) problem(r heard, status int, code Code) {
 	b.Helper()
 	require.Equal(b, status, r.status, r.body)
 	require.Equal(b, ProblemMediaType, r.header.Get("Content-Type"))
@@ -160,7 +160,7 @@ func (b *bureau) problem(r heard, status int, code Code) {
 }
 
 // state is the state in a 202.
-func (b *bureau) state(r heard) LaterState {
+func (b *laterService) state(r heard) LaterState {
 	b.Helper()
 	require.Equal(b, 202, r.status, r.body)
 	require.Equal(b, "application/json", r.header.Get("Content-Type"))
@@ -174,7 +174,7 @@ func (b *bureau) state(r heard) LaterState {
 // Answers about accepted work have the service's headers as refusals have, and nothing else of
 // what it changes.
 func TestHeadersOfAnswersAboutAcceptedWork(t *testing.T) {
-	b := newBureau(t, memory(), func(_ *Later, o *Options) {
+	b := newLaterService(t, memory(), func(_ *Later, o *Options) {
 		o.OnRefusal = func(_ context.Context, r *Request, f *Refusal) {
 			require.Equal(t, CodeAccepted, f.Code)
 			require.Equal(t, 202, f.Status)
@@ -188,7 +188,7 @@ func TestHeadersOfAnswersAboutAcceptedWork(t *testing.T) {
 }
 
 func TestAcceptedWorkIsFollowedToItsResult(t *testing.T) {
-	b := newBureau(t, memory())
+	b := newLaterService(t, memory())
 	first := b.post(june)
 	at := first.header.Get("Location")
 	id, ok := strings.CutPrefix(at, b.server.URL+"/statements/")
@@ -232,39 +232,39 @@ func TestOutcomesOfAcceptedWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Later, *Options)
 		store  idem.Store
-		end    func(b *bureau)
+		end    func(b *laterService)
 		status int
 		code   Code
 		again  int // of the request, if it differs
 	}{
-		"failed":      {end: func(b *bureau) { require.Error(b, b.work(idem.Permanent(errors.New("secret")))) }, status: 500, code: CodeFailed},
-		"unknown":     {end: func(b *bureau) { require.Error(b, b.work(errors.New("secret"))) }, status: 409, code: CodeOutcomeUnknown},
-		"not started": {end: (*bureau).sweep, status: 408, code: CodeNotStarted},
-		"not kept":    {store: memstore.Options{MaxResult: 16}.New(), end: func(b *bureau) { require.NoError(b, b.workLarge()) }, status: 409, code: CodeOutcomeUnavailable},
-		"not run yet": {end: func(b *bureau) { require.Error(b, b.work(idem.NotExecuted(errors.New("secret")))) }, status: 202},
+		"failed":      {end: func(b *laterService) { require.Error(b, b.work(idem.Permanent(errors.New("secret")))) }, status: 500, code: CodeFailed},
+		"unknown":     {end: func(b *laterService) { require.Error(b, b.work(errors.New("secret"))) }, status: 409, code: CodeOutcomeUnknown},
+		"not started": {end: (*laterService).sweep, status: 408, code: CodeNotStarted},
+		"not kept":    {store: memstore.Options{MaxResult: 16}.New(), end: func(b *laterService) { require.NoError(b, b.workLarge()) }, status: 409, code: CodeOutcomeUnavailable},
+		"not run yet": {end: func(b *laterService) { require.Error(b, b.work(idem.NotExecuted(errors.New("secret")))) }, status: 202},
 		"a problem of the service's own": {
 			change: func(l *Later, _ *Options) {
 				l.Failed = func(f idem.Failure) *Response {
 					return &Response{Status: 402, Headers: map[string]string{"Content-Type": ProblemMediaType}, Body: []byte(`{"code":"` + f.Message + `","status":402}`)}
 				}
 			},
-			end: func(b *bureau) { require.Error(b, b.work(idem.Permanent(errors.New("no_funds")))) }, status: 402, code: "no_funds",
+			end: func(b *laterService) { require.Error(b, b.work(idem.Permanent(errors.New("no_funds")))) }, status: 402, code: "no_funds",
 		},
 		"a problem that panics": {
 			change: func(l *Later, _ *Options) { l.Failed = func(idem.Failure) *Response { panic("secret") } },
-			end:    func(b *bureau) { require.Error(b, b.work(idem.Permanent(errors.New("secret")))) }, status: 500, code: CodeFailed,
+			end:    func(b *laterService) { require.Error(b, b.work(idem.Permanent(errors.New("secret")))) }, status: 500, code: CodeFailed,
 		},
 		"a resource": {
 			change: func(l *Later, _ *Options) {
 				l.ResultLocation = func(result []byte) string { return "/archive/" + string(result[9:10]) }
 			},
-			end: func(b *bureau) { require.NoError(b, b.work(nil)) }, status: 303,
+			end: func(b *laterService) { require.NoError(b, b.work(nil)) }, status: 303,
 		},
 		"no resource": {
 			change: func(l *Later, _ *Options) { l.ResultLocation = func([]byte) string { return "not a\nlink" } },
-			end:    func(b *bureau) { require.NoError(b, b.work(nil)) }, status: 200,
+			end:    func(b *laterService) { require.NoError(b, b.work(nil)) }, status: 200,
 		},
-		"expired": {end: func(b *bureau) { require.NoError(b, b.work(nil)); b.pass(48 * time.Hour) }, status: 410, code: CodeExpired, again: 202},
+		"expired": {end: func(b *laterService) { require.NoError(b, b.work(nil)); b.pass(48 * time.Hour) }, status: 410, code: CodeExpired, again: 202},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, change := c.store, c.change
@@ -274,7 +274,7 @@ func TestOutcomesOfAcceptedWork(t *testing.T) {
 			if change == nil {
 				change = func(*Later, *Options) {}
 			}
-			b := newBureau(t, store, change)
+			b := newLaterService(t, store, change)
 			at := b.accepted()
 			c.end(b)
 			told := b.send("GET", at, "blue", "")
@@ -306,7 +306,7 @@ func TestOutcomesOfAcceptedWork(t *testing.T) {
 	}
 }
 
-func (b *bureau) workLarge() error {
+func (b *laterService) workLarge() error {
 	_, err := later.Work(b.Context(), b.engine, statement, b.handed[0], func(context.Context, month) (string, error) {
 		return strings.Repeat("x", 1000), nil
 	})
@@ -316,7 +316,7 @@ func (b *bureau) workLarge() error {
 // What could not be handed over is not accepted, and neither is what no worker could read.
 func TestWhatIsNotAccepted(t *testing.T) {
 	fails := errors.New("no queue")
-	b := newBureau(t, memstore.Options{MaxResult: 100}.New(), func(l *Later, _ *Options) {
+	b := newLaterService(t, memstore.Options{MaxResult: 100}.New(), func(l *Later, _ *Options) {
 		l.Enqueue = func(context.Context, string) error { return fails }
 	})
 	b.problem(b.post(`{"month":`), 400, CodeNotCanonical)
@@ -346,7 +346,7 @@ func TestWhatIsNotAccepted(t *testing.T) {
 func TestTheInputIsWhatTheServiceMakesOfTheRequest(t *testing.T) {
 	fails := errors.New("no such month")
 	made, refuses := "", error(nil)
-	b := newBureau(t, memory(), func(l *Later, _ *Options) {
+	b := newLaterService(t, memory(), func(l *Later, _ *Options) {
 		l.Input = func(_ context.Context, r *Request) ([]byte, error) {
 			require.Contains(t, string(r.Body), "4111")
 			return []byte(made), refuses
@@ -383,7 +383,7 @@ func TestTheInputIsWhatTheServiceMakesOfTheRequest(t *testing.T) {
 
 // What the worker could not decode is refused before it is accepted.
 func TestABodyOfAnotherFormIsNotAccepted(t *testing.T) {
-	b := newBureau(t, memory(), func(l *Later, _ *Options) { l.Input = InputOf[month] })
+	b := newLaterService(t, memory(), func(l *Later, _ *Options) { l.Input = InputOf[month] })
 	b.problem(b.post(`{"month":7}`), 400, CodeNotCanonical)
 	b.problem(b.post(`[]`), 400, CodeNotCanonical)
 	b.accepted()
@@ -400,7 +400,7 @@ func TestAnOutcomeOfBeforeIsReplayed(t *testing.T) {
 		Method: "POST", Route: "/statements", Path: "/statements", Body: []byte(june),
 		Header: map[string][]string{"content-type": {"application/json"}, "idempotency-key": {testKey}, "tenant": {"blue"}},
 	}, counting(&n, created()))
-	b := newBureau(t, store)
+	b := newLaterService(t, store)
 	res := b.send("POST", b.server.URL+"/statements", "blue", june)
 	require.Equal(t, 201, res.status, res.body)
 	require.Equal(t, "true", res.header.Get(HeaderReplayed))

@@ -108,7 +108,7 @@ func TestAnswersAreThoseThatTheFragmentIsHeldTo(t *testing.T) {
 			})
 		}
 	}
-	b := newBureau(t, memory())
+	b := newLaterService(t, memory())
 	b.accepted()
 	require.Regexp(t, "^[A-Za-z0-9_-]{64}$", b.at)
 	for _, sent := range []heard{b.post(june), b.send("GET", b.server.URL+"/statements/"+b.at, "blue", "")} {

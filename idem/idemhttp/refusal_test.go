@@ -88,7 +88,7 @@ func situations() map[Code]provoked {
 		CodeInProgress: {409, 409, true, func(t *testing.T, with func(*Options)) *Response { return inFlight(t, newContract(t, memory(), with)) }},
 		CodeNotYetKnown: {409, 409, true, func(t *testing.T, with func(*Options)) *Response {
 			store, at := memstore.New(), noon
-			c, next := waiting(t, dying(store), &noon, with)
+			c, next := waiting(t, denyingFinish(store), &noon, with)
 			require.Panics(t, func() { _, _ = c.Serve(t.Context(), payment(), next) })
 			at = at.Add(notFoundFinalAfter - time.Second)
 			c, next = waiting(t, store, &at, with)
@@ -103,7 +103,7 @@ func situations() map[Code]provoked {
 		}},
 		CodeAccepted: {202, 202, true, func(t *testing.T, with func(*Options)) *Response {
 			store, o := memory(), &Options{}
-			newBureau(t, store).accepted()
+			newLaterService(t, store).accepted()
 			with(o)
 			c, err := New(newEngine(t, store), Routes{"POST /statements": statement}, tenantHeader, o)
 			require.NoError(t, err)
@@ -111,22 +111,22 @@ func situations() map[Code]provoked {
 			r.Header.Set("Tenant", "blue")
 			return responseOf(answerOf(c.Middleware(http.NotFoundHandler(), nil), r))
 		}},
-		CodeNotStarted: {408, 408, false, followed("GET", func(b *bureau) {
+		CodeNotStarted: {408, 408, false, followed("GET", func(b *laterService) {
 			b.sweep()
 		})},
-		CodeCancelled: {409, 409, false, followed("GET", func(b *bureau) {
+		CodeCancelled: {409, 409, false, followed("GET", func(b *laterService) {
 			require.Equal(b, 204, b.ask("DELETE").Status)
 		})},
-		CodeBegun: {409, 409, false, followed("DELETE", func(b *bureau) {
+		CodeBegun: {409, 409, false, followed("DELETE", func(b *laterService) {
 			require.NoError(b, b.work(nil))
 		})},
-		CodeFailed: {500, 500, false, followed("GET", func(b *bureau) {
+		CodeFailed: {500, 500, false, followed("GET", func(b *laterService) {
 			require.Error(b, b.work(idem.Permanent(errors.New("secret"))))
 		})},
-		CodeStatusNotFound: {404, 404, false, followed("GET", func(b *bureau) {
+		CodeStatusNotFound: {404, 404, false, followed("GET", func(b *laterService) {
 			b.at = strings.Repeat("A", 64)
 		})},
-		CodeExpired: {410, 410, false, followed("GET", func(b *bureau) {
+		CodeExpired: {410, 410, false, followed("GET", func(b *laterService) {
 			require.NoError(b, b.work(nil))
 			b.pass(48 * time.Hour)
 		})},
@@ -177,9 +177,9 @@ func situations() map[Code]provoked {
 }
 
 // followed asks for the status of accepted work, after what has become of it.
-func followed(method string, end func(*bureau)) func(*testing.T, func(*Options)) *Response {
+func followed(method string, end func(*laterService)) func(*testing.T, func(*Options)) *Response {
 	return func(t *testing.T, with func(*Options)) *Response {
-		b := newBureau(t, memory(), func(_ *Later, o *Options) { with(o) })
+		b := newLaterService(t, memory(), func(_ *Later, o *Options) { with(o) })
 		b.accepted()
 		end(b)
 		return b.ask(method)

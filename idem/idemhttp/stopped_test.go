@@ -53,7 +53,7 @@ func TestCallThatParksIsAnsweredAsUnknown(t *testing.T) {
 				return created(), nil
 			}
 			require.Panics(t, func() {
-				_, _ = stepping(t, dying(store), 0, idem.Repeatable).Serve(t.Context(), payment(), next)
+				_, _ = stepping(t, denyingFinish(store), 0, idem.Repeatable).Serve(t.Context(), payment(), next)
 			})
 			for _, profile := range []Profile{IETF, Stripe} {
 				for range 2 {
@@ -124,7 +124,7 @@ func TestStepThatWaitsForItsAbsenceIsAskedWhenThatCounts(t *testing.T) {
 		for _, obeys := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, obeys %v", name, obeys), func(t *testing.T) {
 				store, at := memstore.New(), noon
-				c, charge := waiting(t, dying(store), &noon)
+				c, charge := waiting(t, denyingFinish(store), &noon)
 				require.Panics(t, func() { _, _ = c.Serve(t.Context(), payment(), charge) })
 				at = at.Add(time.Minute) // the lease is over
 				c, charge = waiting(t, store, &at)
@@ -179,7 +179,7 @@ func TestAStepOfAnOperationWithinIsTheHandlersError(t *testing.T) {
 					return nil, err
 				})
 			}
-			require.Panics(t, func() { _, _ = serve(dying(store), 0) })
+			require.Panics(t, func() { _, _ = serve(denyingFinish(store), 0) })
 			res, err := serve(store, 1)
 			require.Nil(t, res)
 			require.ErrorIs(t, err, idem.ErrStepInterrupted)
@@ -210,7 +210,7 @@ func TestAbortBesideAStepIsTheHandlersError(t *testing.T) {
 // An attempt that a stricter call has parked is answered as all later ones are.
 func TestAttemptThatAStricterCallHasParkedIsAnsweredAsUnknown(t *testing.T) {
 	store, at := memstore.New(), noon
-	c, next := waiting(t, dying(store), &noon)
+	c, next := waiting(t, denyingFinish(store), &noon)
 	require.Panics(t, func() { _, _ = c.Serve(t.Context(), payment(), next) })
 	at = at.Add(time.Minute)
 	c, next = waiting(t, store, &at)

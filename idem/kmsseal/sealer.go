@@ -105,18 +105,18 @@ func (k *dataKey) age(now time.Time) time.Duration {
 
 // New returns a sealer. It makes no call: see [Sealer.Ready]. Mistakes are a [*protocol.ConfigError].
 func New(client Client, o Options) (*Sealer, error) {
-	bad := func(what, format string, args ...any) (*Sealer, error) {
+	invalid := func(what, format string, args ...any) (*Sealer, error) {
 		return nil, &protocol.ConfigError{What: "kmsseal: " + what, Problem: fmt.Sprintf(format, args...)}
 	}
 	switch c, ok := client.(*kms.Client); {
 	case client == nil || ok && c == nil:
-		return bad("client", "is nil: make one with kms.NewFromConfig")
+		return invalid("client", "is nil: make one with kms.NewFromConfig")
 	case o.Key == "" || slices.Contains(o.FormerKeys, ""):
-		return bad("Options.Key", "or one of FormerKeys is empty: name a KMS key by its id, ARN or alias")
+		return invalid("Options.Key", "or one of FormerKeys is empty: name a KMS key by its id, ARN or alias")
 	case o.MaxAge != 0 && o.MaxAge < time.Second:
-		return bad("Options.MaxAge", "is %v: use at least a second, or zero for %v", o.MaxAge, DefaultMaxAge)
+		return invalid("Options.MaxAge", "is %v: use at least a second, or zero for %v", o.MaxAge, DefaultMaxAge)
 	case o.MaxUses < 0 || o.MaxUses > MaxMaxUses:
-		return bad("Options.MaxUses", "is %d: use 1 to %d, or zero for %d", o.MaxUses, MaxMaxUses, DefaultMaxUses)
+		return invalid("Options.MaxUses", "is %d: use 1 to %d, or zero for %d", o.MaxUses, MaxMaxUses, DefaultMaxUses)
 	}
 	if o.MaxAge == 0 {
 		o.MaxAge = DefaultMaxAge

@@ -189,9 +189,9 @@ type StepWrite struct {
 	Ref string
 	// Due of a begin mark, and of Unread, makes the claim a watched one, unless it is that already.
 	Due time.Time
-	// Beside says that the record is full enough: of the Result it should keep no more
+	// InParts says that the record is full enough: of the Result it should keep no more
 	// than 128 bytes. Up to 1 KiB it may keep otherwise. See [StepRoom].
-	Beside bool
+	InParts bool
 	// First says that the caller knows of no step of the record: a hint, by which a
 	// store may save a call.
 	First bool

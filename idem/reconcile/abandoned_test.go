@@ -141,11 +141,11 @@ func TestNoSweepTakesTheQuestionFromInterrupted(t *testing.T) {
 					require.Len(t, r.escalations, 1)
 					require.Equal(t, "charge", r.escalations[0].Steps[0].Name)
 				}
-				got := new(shop)
+				got := new(orderEffects)
 				out, err := r.call(key, shopping(got, func() {}))
 				require.NoError(t, err)
 				require.Equal(t, 7, out)
-				require.Equal(t, &shop{asked: 1, shipped: 1}, got)
+				require.Equal(t, &orderEffects{asked: 1, shipped: 1}, got)
 				require.Equal(t, idem.Completed, r.Record(key).State)
 				r.Clock.Advance(24 * time.Hour)
 				require.Empty(t, r.sweep(s))
@@ -163,7 +163,7 @@ func TestACallTakesTheClaimOverWhileTheProviderIsAsked(t *testing.T) {
 		"it has failed":    reconcile.FailedWith(idem.Failure{Message: "declined"}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, key, got := newRig(t), order.Key("acme", "o-1"), new(shop)
+			r, key, got := newRig(t), order.Key("acme", "o-1"), new(orderEffects)
 			r.diedCharging(key)
 			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order,
 				Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
@@ -171,7 +171,7 @@ func TestACallTakesTheClaimOverWhileTheProviderIsAsked(t *testing.T) {
 					return answer, err
 				}}}})
 			require.Empty(t, r.sweep(s))
-			require.Equal(t, &shop{asked: 1, shipped: 1}, got)
+			require.Equal(t, &orderEffects{asked: 1, shipped: 1}, got)
 			require.Equal(t, idem.Completed, r.Record(key).State)
 			require.Empty(t, r.changes(key))
 		})

@@ -33,20 +33,20 @@ func TestWhatWasSaidOfAStepIsSaidAnew(t *testing.T) {
 	took, declined, absent := reconcile.CompletedWith(7), reconcile.FailedWith(failure), reconcile.NotExecuted()
 	for name, tc := range map[string]struct {
 		first, second reconcile.Resolution
-		want          shop
+		want          orderEffects
 		out           int
 		said          protocol.StepVerdict
 	}{
-		"it had no effect":                {charged(took), charged(absent), shop{charged: 1, shipped: 1}, 7, protocol.StepNotExecuted},
-		"it was declined":                 {charged(took), charged(declined), shop{returned: 1}, 0, protocol.StepFailed},
-		"it was not declined":             {charged(declined), charged(took), shop{shipped: 1}, 7, protocol.StepTookEffect},
-		"its result is known":             {charged(reconcile.CompletedWithoutResult()), charged(took), shop{shipped: 1}, 7, protocol.StepTookEffect},
-		"its result is another one":       {charged(reconcile.CompletedWith(8)), charged(took), shop{shipped: 1}, 7, protocol.StepTookEffect},
-		"its result is not known":         {charged(took), charged(reconcile.CompletedWithoutResult()), shop{returned: 1}, 0, protocol.StepWithoutResult},
-		"its large result is another one": {charged(reconcile.CompletedWith(make([]int, 20_000))), charged(took), shop{shipped: 1}, 7, protocol.StepTookEffect},
+		"it had no effect":                {charged(took), charged(absent), orderEffects{charged: 1, shipped: 1}, 7, protocol.StepNotExecuted},
+		"it was declined":                 {charged(took), charged(declined), orderEffects{returned: 1}, 0, protocol.StepFailed},
+		"it was not declined":             {charged(declined), charged(took), orderEffects{shipped: 1}, 7, protocol.StepTookEffect},
+		"its result is known":             {charged(reconcile.CompletedWithoutResult()), charged(took), orderEffects{shipped: 1}, 7, protocol.StepTookEffect},
+		"its result is another one":       {charged(reconcile.CompletedWith(8)), charged(took), orderEffects{shipped: 1}, 7, protocol.StepTookEffect},
+		"its result is not known":         {charged(took), charged(reconcile.CompletedWithoutResult()), orderEffects{returned: 1}, 0, protocol.StepWithoutResult},
+		"its large result is another one": {charged(reconcile.CompletedWith(make([]int, 20_000))), charged(took), orderEffects{shipped: 1}, 7, protocol.StepTookEffect},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s := newRig(t), new(shop)
+			r, s := newRig(t), new(orderEffects)
 			r.diedCharging(key)
 			rc := r.reconciler()
 			require.NoError(t, rc.Resolve(t.Context(), key.ID(), tc.first, alice))
@@ -68,13 +68,13 @@ func TestWhatWasSaidOfAStepIsSaidAnew(t *testing.T) {
 func TestAStepThatReturnsNothingIsDoneWithoutAResult(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after error
-		want  shop
+		want  orderEffects
 	}{
-		"the operation goes on": {nil, shop{shipped: 1}},
-		"the operation fails":   {idem.Permanent(errPlain), shop{returned: 1}},
+		"the operation goes on": {nil, orderEffects{shipped: 1}},
+		"the operation fails":   {idem.Permanent(errPlain), orderEffects{returned: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			pay := func(ctx context.Context, _ int) (int, error) {
 				err := idem.StepEffect(ctx, "charge", func(context.Context) error { s.charged++; return nil },
 					&idem.EffectConfig{Semantics: idem.AtMostOnce, Compensate: func(context.Context) error { s.returned++; return nil }})
@@ -133,7 +133,7 @@ func TestAResolutionThatComesTooLateOrChangesNothingIsRefused(t *testing.T) {
 		"an attempt has gone by it": {charged(took), charged(absent), func(r *rig) { _, _ = r.call(key, fails) }, "is released by its attempt 2"},
 		"an attempt has gone by it and died in another step": {charged(took), charged(absent), func(r *rig) { r.killedIn(key, "ship") },
 			`Steps has "charge", whose outcome is recorded`},
-		"an attempt has completed": {charged(took), charged(absent), func(r *rig) { _, _ = r.call(key, shopping(new(shop), func() {})) },
+		"an attempt has completed": {charged(took), charged(absent), func(r *rig) { _, _ = r.call(key, shopping(new(orderEffects), func() {})) },
 			"is completed by its attempt 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestAResolutionThatIsReplacedHasNotForgottenWhatMustBeUndone(t *testing.T) 
 	}
 	for _, extended := range []bool{false, true} {
 		t.Run(fmt.Sprintf("it never took effect, extended %v", extended), func(t *testing.T) {
-			r, s := newRig(t), new(shop)
+			r, s := newRig(t), new(orderEffects)
 			r.diedCharging(key)
 			rc := r.reconciler()
 			require.NoError(t, reconcile.Resolve(t.Context(), rc, key, 7, alice))
@@ -239,7 +239,7 @@ func TestAResolutionThatIsReplacedHasNotForgottenWhatMustBeUndone(t *testing.T) 
 			out, err := r.call(key, shopping(s, func() {}))
 			require.NoError(t, err)
 			require.Equal(t, 7, out)
-			require.Equal(t, shop{reserved: 1, charged: 1, shipped: 1}, *s)
+			require.Equal(t, orderEffects{reserved: 1, charged: 1, shipped: 1}, *s)
 		})
 	}
 }

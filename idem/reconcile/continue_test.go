@@ -19,20 +19,20 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 	key := order.Key("acme", "o-1")
 	for name, tc := range map[string]struct {
 		charge reconcile.Answer
-		want   shop
+		want   orderEffects
 		out    int
 		err    string
 	}{
-		"it took effect":                 {reconcile.CompletedWith(7), shop{shipped: 1}, 7, ""},
-		"it had no effect":               {reconcile.NotExecuted(), shop{charged: 1, shipped: 1}, 7, ""},
-		"it was declined":                {reconcile.FailedWith(idem.Failure{Message: "declined"}), shop{returned: 1}, 0, "declined"},
-		"it took effect, result unknown": {reconcile.CompletedWithoutResult(), shop{returned: 1}, 0, "result"},
+		"it took effect":                 {reconcile.CompletedWith(7), orderEffects{shipped: 1}, 7, ""},
+		"it had no effect":               {reconcile.NotExecuted(), orderEffects{charged: 1, shipped: 1}, 7, ""},
+		"it was declined":                {reconcile.FailedWith(idem.Failure{Message: "declined"}), orderEffects{returned: 1}, 0, "declined"},
+		"it took effect, result unknown": {reconcile.CompletedWithoutResult(), orderEffects{returned: 1}, 0, "result"},
 	} {
 		steps := map[string]reconcile.Answer{"charge": tc.charge}
 		goesOn := func(t *testing.T, r *rig) {
 			t.Helper()
 			require.Equal(t, idem.Released, r.Record(key).State)
-			s := new(shop)
+			s := new(orderEffects)
 			out, err := r.call(key, shopping(s, func() {}))
 			require.Equal(t, tc.out, out)
 			require.Equal(t, tc.want, *s)

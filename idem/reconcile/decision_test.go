@@ -30,26 +30,26 @@ func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
 	for name, tc := range map[string]struct {
 		res  reconcile.Resolution
 		then string
-		want shop
+		want orderEffects
 	}{
 		"it took effect": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.CompletedWith(7))},
 			"The handler runs, attempt 2, and skips the steps that are recorded: charge, reserve. " +
 				"The result of charge is recorded as given, and its form is not checked, since no record says which type a step returns: " +
-				"the handler ignores a member that its type does not have, and reads a missing one and null as empty.", shop{shipped: 1}},
+				"the handler ignores a member that its type does not have, and reads a missing one and null as empty.", orderEffects{shipped: 1}},
 		"it had no effect": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.NotExecuted())},
-			reserved + ". It runs charge again.", shop{charged: 1, shipped: 1}},
+			reserved + ". It runs charge again.", orderEffects{charged: 1, shipped: 1}},
 		"it was declined": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.FailedWith(failure))},
-			reserved + ", and gets the recorded failure of: charge.", shop{returned: 1}},
+			reserved + ", and gets the recorded failure of: charge.", orderEffects{returned: 1}},
 		"it took effect, result unknown": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.CompletedWithoutResult())},
 			reserved + ", and gets an error for the steps that took effect with a result that is not known: charge. " +
-				"Unless these return nothing, most handlers then fail the operation for good: what other steps did is undone, and what these did is not.", shop{returned: 1}},
+				"Unless these return nothing, most handlers then fail the operation for good: what other steps did is undone, and what these did is not.", orderEffects{returned: 1}},
 		"the whole has no result": {reconcile.Resolution{To: idem.Completed},
-			"HTTP 409 outcome_unavailable: it took effect, and its result is not recorded. The handler does not run. Steps that are not recorded never run.", shop{}},
+			"HTTP 409 outcome_unavailable: it took effect, and its result is not recorded. The handler does not run. Steps that are not recorded never run.", orderEffects{}},
 		"the whole failed": {reconcile.Resolution{To: idem.Failed, Failure: &failure, CompensatedManually: true},
-			"The recorded failure. The handler does not run.", shop{}},
+			"The recorded failure. The handler does not run.", orderEffects{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s := newRig(t), new(shop)
+			r, s := newRig(t), new(orderEffects)
 			r.diedCharging(key)
 			rc := r.reconciler()
 			d := rc.Preview(r.Record(key), tc.res)
@@ -72,7 +72,7 @@ func TestWhatIsSaidOfAStepWithoutAResultThatHasACompensation(t *testing.T) {
 		"its result is said": charged(reconcile.CompletedWith(7)), "it is said once more": charged(reconcile.CompletedWithoutResult()),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s := newRig(t), new(shop)
+			r, s := newRig(t), new(orderEffects)
 			undo := &idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { s.returned++; return nil }}
 			pay := func(died func()) func(context.Context, int) (int, error) {
 				return func(ctx context.Context, _ int) (int, error) {
@@ -92,7 +92,7 @@ func TestWhatIsSaidOfAStepWithoutAResultThatHasACompensation(t *testing.T) {
 				"since compensations need their results, which are to be said then: charge.", d.Then)
 			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
 
-			after := shop{reserved: 1, charged: 1}
+			after := orderEffects{reserved: 1, charged: 1}
 			parked := func() {
 				_, err := r.call(key, pay(func() { t.Error("again") }))
 				require.ErrorIs(t, err, idem.ErrStepUnavailable)

@@ -58,16 +58,16 @@ func New(store Store, o *Options) (*Reconciler, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	bad := func(what, format string, args ...any) (*Reconciler, error) {
+	invalid := func(what, format string, args ...any) (*Reconciler, error) {
 		return nil, &idem.ConfigError{What: "reconcile: " + what, Problem: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case store == nil:
-		return bad("store", "is nil: make one with dynamostore.NewAdminStore")
+		return invalid("store", "is nil: make one with dynamostore.NewAdminStore")
 	case o.Margin < 0:
-		return bad("Options.Margin", "is %v: it cannot be negative", o.Margin)
+		return invalid("Options.Margin", "is %v: it cannot be negative", o.Margin)
 	case o.AuditRetention < 0:
-		return bad("Options.AuditRetention", "is %v: it cannot be negative", o.AuditRetention)
+		return invalid("Options.AuditRetention", "is %v: it cannot be negative", o.AuditRetention)
 	}
 	r := &Reconciler{store: store, opts: *o, counted: map[string]bool{}}
 	if r.opts.Margin == 0 {

@@ -18,7 +18,7 @@ import (
 func (r *rig) diedCharging(key idem.Key) {
 	r.t.Helper()
 	d := idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, key, 1, shopping(new(shop), r.Crash))
+		return idem.Do(ctx, e, key, 1, shopping(new(orderEffects), r.Crash))
 	})
 	require.ErrorIs(r.t, d[0].Err, idemtest.ErrCrashed)
 	r.Restart()
@@ -59,10 +59,10 @@ func TestARefusedResolutionLeavesTheClaim(t *testing.T) {
 			require.Equal(t, before, r.Record(key))
 			require.Empty(t, r.changes(key))
 
-			s := new(shop)
+			s := new(orderEffects)
 			_, err = r.call(key, shopping(s, func() {}))
 			require.NoError(t, err)
-			require.Equal(t, &shop{shipped: 1, asked: 1}, s)
+			require.Equal(t, &orderEffects{shipped: 1, asked: 1}, s)
 
 			r = newRig(t)
 			r.diedCharging(key)

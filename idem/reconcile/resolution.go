@@ -65,34 +65,34 @@ type Resolution struct {
 }
 
 func (r Resolution) check() error {
-	bad := func(problem string) error { return &idem.ConfigError{What: "resolution", Problem: problem} }
+	invalid := func(problem string) error { return &idem.ConfigError{What: "resolution", Problem: problem} }
 	switch {
 	case r.To != idem.Completed && r.To != idem.Failed && r.To != idem.Released:
-		return bad("To is \"" + string(r.To) + "\": use idem.Completed, idem.Failed or idem.Released")
+		return invalid("To is \"" + string(r.To) + "\": use idem.Completed, idem.Failed or idem.Released")
 	case r.To == idem.Failed && r.Failure == nil:
-		return bad("Failure is nil: say what the failure is")
+		return invalid("Failure is nil: say what the failure is")
 	case r.To != idem.Completed && r.Result != nil:
-		return bad("Result is given: only a completed outcome has one")
+		return invalid("Result is given: only a completed outcome has one")
 	case r.To != idem.Released && len(r.Steps) > 0:
-		return bad("Steps is given: only what is released goes on after its steps")
+		return invalid("Steps is given: only what is released goes on after its steps")
 	case r.Steps != nil && len(r.Steps) == 0:
-		return bad("Steps is empty: name the interrupted steps, or leave it nil if there are none")
+		return invalid("Steps is empty: name the interrupted steps, or leave it nil if there are none")
 	case r.To == idem.Released && r.CompensatedManually:
-		return bad("CompensatedManually is set: what is released goes on with its steps, or with undoing them")
+		return invalid("CompensatedManually is set: what is released goes on with its steps, or with undoing them")
 	case len(r.Ref) > maxReference:
-		return bad(fmt.Sprintf("Ref has %d bytes: use at most %d, or a digest of it", len(r.Ref), maxReference))
+		return invalid(fmt.Sprintf("Ref has %d bytes: use at most %d, or a digest of it", len(r.Ref), maxReference))
 	case !utf8.ValidString(r.Ref) || strings.ContainsFunc(r.Ref, unicode.IsControl):
-		return bad("Ref has control characters or is not valid UTF-8: use its hexadecimal form")
+		return invalid("Ref has control characters or is not valid UTF-8: use its hexadecimal form")
 	}
 	for name, a := range r.Steps {
 		if problem := a.asStep(); problem != nil {
-			return bad(fmt.Sprintf("Steps[%q]: %v", name, problem))
+			return invalid(fmt.Sprintf("Steps[%q]: %v", name, problem))
 		}
 	}
 	if f := r.Failure; f != nil {
 		for _, text := range []string{f.Message, f.Type, f.Code} {
 			if len(text) > maxFailureText || !utf8.ValidString(text) {
-				return bad(fmt.Sprintf("Failure has a text of more than %d bytes, or one that is not valid UTF-8: shorten it", maxFailureText))
+				return invalid(fmt.Sprintf("Failure has a text of more than %d bytes, or one that is not valid UTF-8: shorten it", maxFailureText))
 			}
 		}
 	}
@@ -100,16 +100,16 @@ func (r Resolution) check() error {
 		return nil
 	}
 	if v := r.Result.ResponseVersion; v < 0 || v > math.MaxInt32 {
-		return bad(fmt.Sprintf("the ResponseVersion of Result is %d: count versions from zero", v))
+		return invalid(fmt.Sprintf("the ResponseVersion of Result is %d: count versions from zero", v))
 	}
 	if r.Result.Check == nil && !json.Valid(r.Result.Body) {
-		return bad("Result is not JSON, which later calls could not read: encode it with Encode, " +
+		return invalid("Result is not JSON, which later calls could not read: encode it with Encode, " +
 			"or for an HTTP request with the contract's Encode method")
 	}
 	if r.Result.Check != nil {
 		_, err := guarded(context.Background(), func(context.Context) (struct{}, error) { return struct{}{}, r.Result.Check(r.Result.Body) })
 		if err != nil {
-			return bad("later calls could not read Result: " + err.Error())
+			return invalid("later calls could not read Result: " + err.Error())
 		}
 	}
 	return nil

@@ -108,7 +108,7 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 	if err := misnamed(rec, res); err != nil {
 		return err
 	}
-	if rec.State == idem.Released && res.To == idem.Released && saidBefore(rec, res) {
+	if rec.State == idem.Released && res.To == idem.Released && resolvedBefore(rec, res) {
 		other := "its steps that are not recorded run again, and if they must not"
 		if steps := askable(rec); len(steps) > 0 {
 			other = fmt.Sprintf("say something else of the steps %q in Resolution.Steps, or", steps)
@@ -145,7 +145,7 @@ func misnamed(rec *idem.Record, res Resolution) error {
 	if res.To != idem.Released {
 		return nil
 	}
-	bad := func(format string, args ...any) error {
+	invalid := func(format string, args ...any) error {
 		return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf(format, args...)}
 	}
 	names := askable(rec)
@@ -154,16 +154,16 @@ func misnamed(rec *idem.Record, res Resolution) error {
 		switch {
 		case slices.Contains(names, name):
 		case recorded && step.Done():
-			return bad("Steps has %q, whose outcome is recorded: leave it out, and if it is wrong undo by hand what followed, and resolve to failed", name)
+			return invalid("Steps has %q, whose outcome is recorded: leave it out, and if it is wrong undo by hand what followed, and resolve to failed", name)
 		case rec.Resolved:
-			return bad("Steps has %q, which the earlier resolution has removed, or which there never was: nothing can be said of it any more, and the next call runs it. "+
+			return invalid("Steps has %q, which the earlier resolution has removed, or which there never was: nothing can be said of it any more, and the next call runs it. "+
 				"Leave it out; if it took effect after all, its token is %s, resolve to completed or failed before that call", name, protocol.Token(rec.ID, name))
 		default:
-			return bad("Steps has %q, and the steps without outcome are %q: leave it out", name, names)
+			return invalid("Steps has %q, and the steps without outcome are %q: leave it out", name, names)
 		}
 	}
 	for _, name := range names {
-		if _, told := res.Steps[name]; !told {
+		if _, named := res.Steps[name]; !named {
 			return fmt.Errorf("%w: step %q may have taken effect: ask about it with its own token %s, since it did not send the operation's, "+
 				"and say in Resolution.Steps what became of it; a probe answers with ContinueWith", ErrStepsUnnamed, name, protocol.Token(rec.ID, name))
 		}
@@ -171,8 +171,8 @@ func misnamed(rec *idem.Record, res Resolution) error {
 	return nil
 }
 
-// saidBefore reports whether a released record says all that the resolution says.
-func saidBefore(rec *idem.Record, res Resolution) bool {
+// resolvedBefore reports whether a released record has all that the resolution would record.
+func resolvedBefore(rec *idem.Record, res Resolution) bool {
 	if res.Ref != "" && res.Ref != rec.Ref {
 		return false
 	}
@@ -252,12 +252,12 @@ func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by Change) pro
 	kept, asked := 0, askable(rec)
 	for name, step := range rec.Steps {
 		s.LargeSteps = s.LargeSteps || step.Body.Parts > 0
-		told, named := res.Steps[name]
+		answer, named := res.Steps[name]
 		switch {
 		case !slices.Contains(asked, name):
 			kept++
-		case named && told.res.To != idem.Released:
-			w := told.step(name)
+		case named && answer.res.To != idem.Released:
+			w := answer.step(name)
 			w.Compensates = step.Compensates
 			s.Steps = append(s.Steps, w)
 			kept++

@@ -29,18 +29,18 @@ func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
 		op      idem.Operation
 		between func(r *rig, key idem.Key)
 		again   reconcile.Resolution
-		want    shop
+		want    orderEffects
 		out     int
 	}{
-		"its result":                                         {order, nil, seven, shop{shipped: 1}, 7},
-		"its result, to replace a word":                      {order, nil, again(seven), shop{shipped: 1}, 7},
-		"its result, after a crash between":                  {order, died, seven, shop{shipped: 1}, 7},
-		"it had no effect":                                   {order, nil, absent, shop{charged: 1, shipped: 1}, 7},
-		"what the whole order did":                           {order, nil, reconcile.Resolution{To: idem.Completed, Result: &eight}, shop{}, 8},
-		"its result, of an operation that is not repeatable": {refund, nil, seven, shop{shipped: 1}, 7},
+		"its result":                                         {order, nil, seven, orderEffects{shipped: 1}, 7},
+		"its result, to replace a word":                      {order, nil, again(seven), orderEffects{shipped: 1}, 7},
+		"its result, after a crash between":                  {order, died, seven, orderEffects{shipped: 1}, 7},
+		"it had no effect":                                   {order, nil, absent, orderEffects{charged: 1, shipped: 1}, 7},
+		"what the whole order did":                           {order, nil, reconcile.Resolution{To: idem.Completed, Result: &eight}, orderEffects{}, 8},
+		"its result, of an operation that is not repeatable": {refund, nil, seven, orderEffects{shipped: 1}, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(shop), tc.op.Key("acme", "o-1")
+			r, s, key := newRig(t), new(orderEffects), tc.op.Key("acme", "o-1")
 			pay := func(ctx context.Context, _ int) (int, error) {
 				conf := &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
 				out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; return 7, nil }, conf)
@@ -60,7 +60,7 @@ func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
 			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
 			_, err = r.call(key, pay)
 			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
-			require.Equal(t, shop{}, *s)
+			require.Equal(t, orderEffects{}, *s)
 			r.lapse()
 
 			// People are told what to ask with, and that it is to be said anew.
@@ -98,7 +98,7 @@ func TestWhatNoAttemptCanReadIsSaidAnewWhateverBecomesOfTheWrite(t *testing.T) {
 	})
 }
 
-func saidAnewWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer, pay func(*shop, int) func(context.Context, int) (int, error)) {
+func saidAnewWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer, pay func(*orderEffects, int) func(context.Context, int) (int, error)) {
 	for name, fault := range map[string]func(r *rig, key idem.Key) idemtest.Fault{
 		"its reply is lost":   func(*rig, idem.Key) idemtest.Fault { return idemtest.LoseReply },
 		"its request is lost": func(*rig, idem.Key) idemtest.Fault { return idemtest.LoseRequest },
@@ -118,14 +118,14 @@ func saidAnewWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer, pay 
 		"another attempt has taken over": func(r *rig, key idem.Key) idemtest.Fault {
 			return func(ctx context.Context, c *idemtest.Call) error {
 				r.lapse()
-				_, err := idem.Do(ctx, r.Engine, key, 1, pay(new(shop), 7))
+				_, err := idem.Do(ctx, r.Engine, key, 1, pay(new(orderEffects), 7))
 				require.Error(r.t, err)
 				return c.Do(ctx)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			r.killedInStep(key, "charge", undoing[int](s))
 			rc := r.reconciler()
 			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(word), alice))
@@ -143,7 +143,7 @@ func saidAnewWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer, pay 
 			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
 			_, err := r.call(key, pay(s, 7))
 			require.NoError(t, err)
-			require.Equal(t, shop{shipped: 1}, *s)
+			require.Equal(t, orderEffects{shipped: 1}, *s)
 		})
 	}
 }
@@ -155,7 +155,7 @@ func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
 		"it is of another type": reconcile.CompletedWith("ch_1"), "a compensation needs it": reconcile.CompletedWithoutResult(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			r.killedInStep(key, "charge", undoing[int](s))
 			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), charged(word), alice))
 			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
@@ -165,14 +165,14 @@ func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
 			})
 			require.Error(t, err)
 			require.Equal(t, idem.Unknown, r.Record(key).State)
-			require.Equal(t, shop{}, *s)
+			require.Equal(t, orderEffects{}, *s)
 		})
 	}
 }
 
 // A resolution that somebody makes before that write counts.
 func TestAResolutionBeforeTheWriteThatASaidResultCannotBeReadCounts(t *testing.T) {
-	r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+	r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 	r.killedIn(key, "charge")
 	rc := r.reconciler()
 	require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith("ch_1")), alice))
@@ -186,7 +186,7 @@ func TestAResolutionBeforeTheWriteThatASaidResultCannotBeReadCounts(t *testing.T
 	out, err := r.call(key, charge(s, 7))
 	require.NoError(t, err)
 	require.Equal(t, 8, out)
-	require.Equal(t, shop{}, *s)
+	require.Equal(t, orderEffects{}, *s)
 }
 
 // People have said that the step took effect. The step's own question is not asked over that,
@@ -201,7 +201,7 @@ func TestWhatWasSaidIsNotAskedOfTheStep(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			pay := func(ctx context.Context, _ int) (int, error) {
 				return idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; return 7, nil }, &idem.StepConfig[int]{
 					Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10 * time.Minute,
@@ -232,15 +232,15 @@ func TestWhatWasSaidIsNotAskedOfTheStep(t *testing.T) {
 // An attempt has gone by what was said, and a later one cannot read it, since the step's type
 // has changed. It is not unsaid: the charge is made no second time.
 func TestAResultThatAnAttemptHasReadIsNotUnsaid(t *testing.T) {
-	for name, first := range map[string]func(r *rig, key idem.Key, s *shop){
-		"it has failed after that": func(r *rig, key idem.Key, s *shop) {
+	for name, first := range map[string]func(r *rig, key idem.Key, s *orderEffects){
+		"it has failed after that": func(r *rig, key idem.Key, s *orderEffects) {
 			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
 				_, err := charge(s, 7)(ctx, in)
 				return 0, errors.Join(err, errPlain)
 			})
 			require.ErrorIs(r.t, err, errPlain)
 		},
-		"its process has died after that": func(r *rig, key idem.Key, s *shop) {
+		"its process has died after that": func(r *rig, key idem.Key, s *orderEffects) {
 			idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
 				return idem.Do(ctx, e, key, 1, func(ctx context.Context, in int) (int, error) {
 					_, err := charge(s, 7)(ctx, in)
@@ -253,7 +253,7 @@ func TestAResultThatAnAttemptHasReadIsNotUnsaid(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			r.killedIn(key, "charge")
 			rc := r.reconciler()
 			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
@@ -268,7 +268,7 @@ func TestAResultThatAnAttemptHasReadIsNotUnsaid(t *testing.T) {
 			}
 			_, err := r.call(key, charge(s, 7)) // code that reads both
 			require.NoError(t, err)
-			require.Equal(t, shop{shipped: 2}, *s)
+			require.Equal(t, orderEffects{shipped: 2}, *s)
 		})
 	}
 }
@@ -278,7 +278,7 @@ func TestAResultThatAnAttemptHasReadIsNotUnsaid(t *testing.T) {
 func TestAStepThatWasGoneByWithoutAResultIsNotUnsaid(t *testing.T) {
 	for name, reads := range map[string]bool{"it goes by it": true, "its reply is lost": false} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			r.killedInStep(key, "charge", undoing[int](s))
 			rc := r.reconciler()
 			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
@@ -305,16 +305,16 @@ func TestAStepThatWasGoneByWithoutAResultIsNotUnsaid(t *testing.T) {
 func TestNothingGoesByASaidResultBeforeThatIsRecorded(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"its reply is lost": idemtest.LoseReply, "its request is lost": idemtest.LoseRequest} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			r.killedIn(key, "charge")
 			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
 			r.Faults.Next(idemtest.RecordStep, fault)
 			_, err := r.call(key, charge(s, 7))
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-			require.Equal(t, shop{}, *s)
+			require.Equal(t, orderEffects{}, *s)
 			_, err = r.call(key, charge(s, 7))
 			require.NoError(t, err)
-			require.Equal(t, shop{shipped: 1}, *s)
+			require.Equal(t, orderEffects{shipped: 1}, *s)
 		})
 	}
 }
@@ -330,7 +330,7 @@ func TestAResultAtWhichADecoderPanicsOrThatIsDamagedIsSaidAnew(t *testing.T) {
 		"it is damaged there": {map[string]string{"id": strings.Repeat("ch_1", 1000)}, idemtest.Unreadable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(shop), order.Key("acme", "o-1")
+			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			r.killedIn(key, "charge")
 			rc := r.reconciler()
 			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(said.out)), alice))
@@ -341,7 +341,7 @@ func TestAResultAtWhichADecoderPanicsOrThatIsDamagedIsSaidAnew(t *testing.T) {
 			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(map[string]string{"id": "ch_1"})), alice))
 			_, err = r.call(key, charge(s, picky{"ch_2"}))
 			require.NoError(t, err)
-			require.Equal(t, shop{shipped: 1}, *s)
+			require.Equal(t, orderEffects{shipped: 1}, *s)
 		})
 	}
 }
@@ -369,7 +369,7 @@ func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
 		require.NoError(t, rc.Resolve(t.Context(), key.ID(), said(reconcile.CompletedWith(7)), alice))
 	})
 	t.Run("its error has a code", func(t *testing.T) {
-		r, s, key := newRig(t), new(shop), refund.Key("acme", "r-1")
+		r, s, key := newRig(t), new(orderEffects), refund.Key("acme", "r-1")
 		_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
 			_, err := charge(s, 7)(ctx, in)
 			require.NoError(t, err)
@@ -393,7 +393,7 @@ func TestAProbeThatSaysWhatNoAttemptCanReadIsNotAskedAgain(t *testing.T) {
 	})
 	for range 3 {
 		r.sweep(s)
-		_, err := r.call(key, charge(new(shop), 7))
+		_, err := r.call(key, charge(new(orderEffects), 7))
 		require.Error(t, err)
 		r.Clock.Advance(24 * time.Hour)
 	}

@@ -117,24 +117,24 @@ type Sweeper struct {
 // NewSweeper returns a sweeper of the reconciler's store. It makes no call. Mistakes are an
 // [*idem.ConfigError].
 func NewSweeper(r *Reconciler, o *SweepOptions) (*Sweeper, error) {
-	bad := func(what, format string, args ...any) (*Sweeper, error) {
+	invalid := func(what, format string, args ...any) (*Sweeper, error) {
 		return nil, &idem.ConfigError{What: "sweep: " + what, Problem: fmt.Sprintf(format, args...)}
 	}
 	if r == nil {
-		return bad("reconciler", "is nil: make one with reconcile.New")
+		return invalid("reconciler", "is nil: make one with reconcile.New")
 	}
 	s := &Sweeper{r: r, operations: map[string]Operation{}, circuits: map[string]*gobreaker.CircuitBreaker[Answer]{}}
 	if o != nil {
 		s.opts = *o
 	}
 	if s.opts.Concurrency < 0 {
-		return bad("SweepOptions.Concurrency", "is %d: it cannot be negative", s.opts.Concurrency)
+		return invalid("SweepOptions.Concurrency", "is %d: it cannot be negative", s.opts.Concurrency)
 	}
 	if s.opts.Concurrency == 0 {
 		s.opts.Concurrency = DefaultConcurrency
 	}
 	if s.opts.ProbeTimeout < 0 {
-		return bad("SweepOptions.ProbeTimeout", "is %v: it cannot be negative", s.opts.ProbeTimeout)
+		return invalid("SweepOptions.ProbeTimeout", "is %v: it cannot be negative", s.opts.ProbeTimeout)
 	}
 	if s.opts.ProbeTimeout == 0 {
 		s.opts.ProbeTimeout = DefaultProbeTimeout
@@ -148,10 +148,10 @@ func NewSweeper(r *Reconciler, o *SweepOptions) (*Sweeper, error) {
 		}
 		name := op.Operation.Name
 		if _, twice := s.operations[name]; twice {
-			return bad("SweepOptions.Operations", "has %q twice: name each operation once", name)
+			return invalid("SweepOptions.Operations", "has %q twice: name each operation once", name)
 		}
 		if op.EscalateAfter < 0 {
-			return bad("operation "+name, "EscalateAfter is %v: it cannot be negative", op.EscalateAfter)
+			return invalid("operation "+name, "EscalateAfter is %v: it cannot be negative", op.EscalateAfter)
 		}
 		if op.Provider == "" {
 			op.Provider = name

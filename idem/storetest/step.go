@@ -134,7 +134,7 @@ func stepCases(steps bool) []check {
 			a := c.start()
 			for name, size := range map[string]int{"small": 128, "larger": 129, "1 KB": 1 << 10} {
 				w := a.step(name, noise(size))
-				w.Beside = true
+				w.InParts = true
 				c.lands(w)
 			}
 			b := a.next()

@@ -16,13 +16,13 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// drawer keeps dead letters: a page has one.
-type drawer struct {
+// deadLetters keeps dead letters: a page has one.
+type deadLetters struct {
 	all  []*outbox.Entry
 	gone string // the id of one that somebody else has requeued
 }
 
-func (d *drawer) Dead(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error) {
+func (d *deadLetters) Dead(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, "", err
 	}
@@ -43,7 +43,7 @@ func (d *drawer) Dead(ctx context.Context, shard int, cursor string) ([]*outbox.
 	return mine[1:], "", nil
 }
 
-func (d *drawer) requeue(e *outbox.Entry) error {
+func (d *deadLetters) requeue(e *outbox.Entry) error {
 	if e.Unreadable != nil {
 		return e.Unreadable
 	}
@@ -54,7 +54,7 @@ func (d *drawer) requeue(e *outbox.Entry) error {
 	return nil
 }
 
-func (b *bench) dead() *drawer {
+func (b *bench) dead() *deadLetters {
 	at := b.Clock.Now().Add(-3 * time.Hour)
 	letter := func(id, destination, reason string, tries int) *outbox.Entry {
 		at = at.Add(time.Minute)
@@ -63,7 +63,7 @@ func (b *bench) dead() *drawer {
 			Message: outbox.Message{ID: "0000000" + id[2:] + "-1111-8111-8111-111111111111", Destination: destination, Type: "refund.made", Body: []byte(`{"secret":1}`)},
 		}
 	}
-	return &drawer{all: []*outbox.Entry{
+	return &deadLetters{all: []*outbox.Entry{
 		letter("r-1", "orders", "the queue does not exist", 10),
 		letter("r-2", "mails", "rejected: InvalidMessageContents", 1),
 		letter("r-3", "orders", "the queue does not exist", 10),
@@ -73,7 +73,7 @@ func (b *bench) dead() *drawer {
 func TestDeadLettersAreListedInFullFromAllPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		d := &drawer{}
+		d := &deadLetters{}
 		for range 40 {
 			d.all = append(d.all, b.dead().all...)
 		}

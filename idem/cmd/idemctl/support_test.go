@@ -76,7 +76,7 @@ func newBench(t *testing.T) *bench {
 
 // Requeue is what a store does that has an outbox.
 func (s store) Requeue(_ context.Context, e *outbox.Entry, a protocol.Audit) error {
-	if err := s.b.backend.letters.(*drawer).requeue(e); err != nil {
+	if err := s.b.backend.letters.(*deadLetters).requeue(e); err != nil {
 		return err
 	}
 	s.b.noted[a.Entry] = a

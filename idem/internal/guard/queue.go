@@ -97,7 +97,7 @@ func (q *queue) count(l *pendingWrite, sign int) {
 // shed gives up waiting results until the bytes are free: those whose end is recorded,
 // then those of ends that are still to be written, which stay without them, and then
 // withdrawals. It returns what does not wait any more. The caller holds the lock.
-func (q *queue) shed(bytes int) (gone []pendingWrite) {
+func (q *queue) shed(bytes int) (dropped []pendingWrite) {
 	free := 0
 	for i := range q.waiting {
 		free += q.waiting[i].spare()
@@ -112,7 +112,7 @@ func (q *queue) shed(bytes int) (gone []pendingWrite) {
 			}
 			q.count(&l, -1)
 			bytes -= l.size
-			gone = append(gone, l)
+			dropped = append(dropped, l)
 			return true
 		})
 	}
@@ -130,7 +130,7 @@ func (q *queue) shed(bytes int) (gone []pendingWrite) {
 		bytes -= n
 	}
 	remove(func(l *pendingWrite) bool { return l.withdrawal != nil })
-	return gone
+	return dropped
 }
 
 // recorded is the state that the record has as long as the write waits.

@@ -74,16 +74,16 @@ func (o *Options) withDefaults() (*settings, error) {
 	if o != nil {
 		s.Options = *o
 	}
-	bad := func(format string, args ...any) (*settings, error) {
+	invalid := func(format string, args ...any) (*settings, error) {
 		return nil, fmt.Errorf("streampoller: Options."+format, args...)
 	}
 	switch {
 	case len(s.Filters) > MaxFilters:
-		return bad("Filters has %d patterns: at most %d", len(s.Filters), MaxFilters)
+		return invalid("Filters has %d patterns: at most %d", len(s.Filters), MaxFilters)
 	case s.BatchSize < 0 || s.BatchSize > MaxBatchSize:
-		return bad("BatchSize is %d: use 1 to %d", s.BatchSize, MaxBatchSize)
+		return invalid("BatchSize is %d: use 1 to %d", s.BatchSize, MaxBatchSize)
 	case s.PollInterval < 0 || s.Backoff < 0:
-		return bad("PollInterval and Backoff cannot be negative")
+		return invalid("PollInterval and Backoff cannot be negative")
 	}
 	for _, pattern := range s.Filters {
 		f, err := ParseFilter(pattern)

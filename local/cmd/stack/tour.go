@@ -21,7 +21,7 @@ const tourLines = 45
 // tour sends real requests through the gateway, and real messages through the queue,
 // to the compiled functions.
 func (s *stack) tour(ctx context.Context, say func(string, ...any)) []line {
-	t := &tour{stack: s, client: &http.Client{}, run: time.Now().UnixNano(), told: map[string]int{}}
+	t := &tour{stack: s, client: &http.Client{}, run: time.Now().UnixNano(), reported: map[string]int{}}
 	defer t.client.CloseIdleConnections()
 	say("taking the tour; what follows a killed process waits %v for its lease", functionTimeout+idem.DefaultMargin)
 	board := progress.Open(say)
@@ -38,11 +38,11 @@ func (s *stack) tour(ctx context.Context, say func(string, ...any)) []line {
 
 type tour struct {
 	*stack
-	client *http.Client
-	run    int64          // makes keys new on a table that was there before
-	told   map[string]int // deliveries of watched messages that were reported
-	lines  []line
-	step   *progress.Step
+	client   *http.Client
+	run      int64          // makes keys new on a table that was there before
+	reported map[string]int // deliveries of watched messages that were reported
+	lines    []line
+	step     *progress.Step
 }
 
 // reply is an HTTP answer.

@@ -97,38 +97,38 @@ func (t *tour) escalated(ctx context.Context, v *victim) string {
 	case rec.EscalatedAt.IsZero():
 		return string(rec.State)
 	}
-	told, err := t.takeEscalation(ctx, rec.ID)
+	received, err := t.takeEscalation(ctx, rec.ID)
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%d message to operators, still %s", told, rec.State)
+	return fmt.Sprintf("%d message to operators, still %s", received, rec.State)
 }
 
 // takeEscalation removes the messages about a record from the escalation queue, and counts it. What
 // they got about others, such as those of an earlier run, becomes visible again.
 func (t *tour) takeEscalation(ctx context.Context, id string) (int, error) {
-	for told := 0; ; {
+	for received := 0; ; {
 		out, err := t.escalations.Client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &t.escalations.URL, MaxNumberOfMessages: 10})
 		if err != nil || len(out.Messages) == 0 {
-			return told, err
+			return received, err
 		}
 		for _, m := range out.Messages {
 			var g reconcile.Escalation
 			if err := json.Unmarshal([]byte(*m.Body), &g); err != nil {
-				return told, err
+				return received, err
 			}
 			if g.Record != id {
 				continue
 			}
-			told++
+			received++
 			if _, err := t.escalations.Client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &t.escalations.URL, ReceiptHandle: m.ReceiptHandle}); err != nil {
-				return told, err
+				return received, err
 			}
 		}
 	}
 }
 
-// record waits until the victim's record is as told, or gone.
+// record waits until the victim's record has the state, or is deleted.
 func (t *tour) record(ctx context.Context, v *victim, until func(*idem.Record) bool) (rec *idem.Record, err error) {
 	client, err := newDynamoDB(t.db.Endpoint())
 	if err != nil {

@@ -77,8 +77,8 @@ func (t *tour) killWorker(ctx context.Context, v *victim) (accepted reply, said 
 		return accepted, accepted.say()
 	}
 	read := func() bool {
-		if n := len(t.work.delivered.of(v.record())); n > t.told[v.record()] {
-			t.told[v.record()] = n
+		if n := len(t.work.delivered.of(v.record())); n > t.reported[v.record()] {
+			t.reported[v.record()] = n
 			if t.work.redeliver(ctx, v.record()) != nil {
 				return false
 			}

@@ -113,11 +113,11 @@ func (t *tour) delivery(ctx context.Context, q mapped, text string) string {
 
 // next waits for the next delivery of a watched message.
 func (t *tour) next(ctx context.Context, q mapped, text string) (queuepoller.Delivery, bool) {
-	n := t.told[text]
+	n := t.reported[text]
 	if !await(ctx, func() bool { return len(q.delivered.of(text)) > n }) {
 		return queuepoller.Delivery{}, false
 	}
-	t.told[text]++
+	t.reported[text]++
 	return q.delivered.of(text)[n], true
 }
 
