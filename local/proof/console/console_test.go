@@ -37,7 +37,7 @@ func TestACrashedRefundIsSettledInTheBrowser(t *testing.T) {
 	b.fill("find-tenant", "acme")
 	b.fill("find-value", "r-1042")
 	b.click("Find")
-	b.sees("may have taken effect, and nobody knows")
+	b.sees("may have taken effect, and its outcome is unknown")
 	b.sees("re_1042")
 	b.sees("the sweep has escalated the question to operators.")
 	require.NotContains(t, b.text(), "r-1042", "the customer's value is shown to who asks")

@@ -66,7 +66,7 @@ func TestAFormStaysAndSaysThatThereIsNews(t *testing.T) {
 
 	before := s.Record(key)
 	b.click("Resolve to failed")
-	b.sees("Somebody has written the record since it was shown. Nothing was changed.")
+	b.sees("The record has been written since it was shown. Nothing was changed.")
 	b.picture("stale")
 	require.Equal(t, before, s.Record(key))
 }
