@@ -76,7 +76,7 @@ func TestStepWithoutItsResultCannotBeUndone(t *testing.T) {
 			require.Same(t, errPlain, err)
 		}
 		_, err := doSteps(t, r, key, handler(idem.Permanent(declinedError{})))
-		require.ErrorContains(t, err, `step "s" cannot be undone`)
+		require.ErrorContains(t, err, `step "s" cannot be undone, its result could not be kept`)
 		require.Equal(t, idem.Unknown, r.state(t, key))
 		require.Zero(t, e.ran("undo flight"), "nothing is undone across it")
 	}
