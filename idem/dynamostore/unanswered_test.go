@@ -2,6 +2,7 @@ package dynamostore
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,4 +59,43 @@ func TestAWithdrawalOverASealedRecordLeavesNothingOfIt(t *testing.T) {
 	}))
 	require.NotContains(t, f.raw(t, id), schema.Sealed)
 	require.NotContains(t, f.raw(t, id), schema.Body)
+}
+
+// A resolution that is sent again, since its reply was lost, keeps its own large result.
+func TestAResolutionThatIsSentAgainKeepsItsResult(t *testing.T) {
+	t.Parallel()
+	f := open(t, &patient)
+	q := f.adminStore(t)
+	const id = "t#op#k"
+	require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
+	now := base.Add(time.Hour)
+	ends := func(result []byte) protocol.Ending {
+		return protocol.Ending{State: protocol.Completed, Result: result, ExpiresAt: now.Add(24 * time.Hour)}
+	}
+	require.NoError(t, q.Settle(t.Context(), now, resolution(id, "o1.0", "alice", ends(noise(20<<10)))))
+	right := resolution(id, "alice.0", "bob", ends(noise(21<<10)))
+	right.Again = true
+	for range 2 {
+		require.NoError(t, q.Settle(t.Context(), now, right))
+		rec := f.get(t, id)
+		for pk, at := range f.partsExpire(t) {
+			if strings.Contains(pk, "#"+rec.Owner+"#") {
+				require.True(t, at.After(rec.ExpiresAt), "%s expires before its record", pk)
+			}
+		}
+	}
+}
+
+// Half-done work is not forgotten: its steps would run again.
+func TestHalfDoneWorkIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	f := open(t, &patient)
+	q := f.adminStore(t)
+	const id = "t#op#k"
+	require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
+	require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: id, Owner: "o1", Write: "s1", Name: "charge", Result: []byte("1"), First: true}))
+	require.NoError(t, f.Finish(t.Context(), base, protocol.Finish{ID: id, Owner: "o1", Write: "end", Ending: protocol.Ending{State: protocol.Released}, Watched: true}))
+	require.Equal(t, protocol.Released, f.get(t, id).State)
+	isConflict(t, q.Forget(t.Context(), base, protocol.Erasure{ID: id, Seen: "end"}))
+	require.Contains(t, f.get(t, id).Steps, "charge")
 }
