@@ -23,16 +23,16 @@ type faulty struct {
 	// broken records and bad parts by id, as damages leave them.
 	broken, bad map[string]bool
 
-	claim    func(protocol.Claim, *protocol.Record, time.Time) (*protocol.Record, error)
-	withdraw func(protocol.Withdrawal, *protocol.Record, time.Time) (*protocol.Record, error)
-	extend   func(protocol.Extension, *protocol.Record, time.Time) (*protocol.Record, error)
-	step     func(protocol.StepWrite, *protocol.Record, time.Time) (*protocol.Record, error)
-	finish   func(protocol.Finish, *protocol.Record, time.Time) (*protocol.Record, error)
-	settle   func(protocol.Settlement, *protocol.Record, time.Time) (*protocol.Record, error)
-	refer    func(protocol.ReferenceWrite, *protocol.Record, time.Time) (*protocol.Record, error)
-	postpone func(protocol.Postponement, *protocol.Record, time.Time) (*protocol.Record, error)
-	prolong  func(protocol.Prolongation, *protocol.Record, time.Time) (*protocol.Record, error)
-	forget   func(protocol.Erasure, *protocol.Record, time.Time) (*protocol.Record, error)
+	claim    apply[protocol.Claim]
+	withdraw apply[protocol.Withdrawal]
+	extend   apply[protocol.Extension]
+	step     apply[protocol.StepWrite]
+	finish   apply[protocol.Finish]
+	settle   apply[protocol.Settlement]
+	refer    apply[protocol.ReferenceWrite]
+	postpone apply[protocol.Postponement]
+	prolong  apply[protocol.Prolongation]
+	forget   apply[protocol.Erasure]
 	due      func(protocol.DueQuery, []*protocol.Record) protocol.DuePage
 	audits   []protocol.Audit
 	audit    bool // entries are kept
@@ -52,6 +52,9 @@ type faulty struct {
 	tooLate    bool // a result is measured after it is written
 	largeSteps bool // a step's result is not measured
 }
+
+// apply does to a record, nil for none, what a write does.
+type apply[W any] = func(w W, rec *protocol.Record, now time.Time) (*protocol.Record, error)
 
 // inParts is the size from which on a result lies in parts.
 const inParts = 4 << 10
