@@ -23,7 +23,9 @@ var endFaults = []fault{
 	}, before(ends, func(f *protocol.Finish, rec *protocol.Record) { rec.Owner = f.Owner })},
 	{"end ignores the state", []string{
 		"fencing/completion after a resolution to failed", "delayed/completion after a resolution",
-	}, before(ends, func(f *protocol.Finish, rec *protocol.Record) { rec.Owner, rec.State = f.Owner, protocol.InProgress })},
+	}, before(ends, func(f *protocol.Finish, rec *protocol.Record) {
+		rec.Owner, rec.State = f.Owner, protocol.InProgress
+	})},
 	{"an outcome without a claim replaces anything", []string{
 		"commit/without a claim is refused by every record", "commit/only one of two without a claim",
 		"accept/is refused by every record that was not seen", "accept/only one of many lands",
@@ -264,7 +266,9 @@ var settleFaults = []fault{
 			rec.State, rec.Steps, rec.ExpiresAt = protocol.Failed, nil, w.ExpiresAt.Add(-time.Second)
 		})},
 	{"keeps for a shorter time", []string{"prolonged/kept as long already"},
-		before(prolongations, func(w *protocol.Prolongation, rec *protocol.Record) { rec.ExpiresAt = w.ExpiresAt.Add(-time.Second) })},
+		before(prolongations, func(w *protocol.Prolongation, rec *protocol.Record) {
+			rec.ExpiresAt = w.ExpiresAt.Add(-time.Second)
+		})},
 	{"keeps under the write of the end", []string{
 		"prolonged/a call that took it for expired does not replace it", "prolonged/a result that would not last as long is not added",
 	}, after(prolongations, func(_ protocol.Prolongation, old, next *protocol.Record) { next.Write = old.Write })},

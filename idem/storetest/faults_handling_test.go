@@ -86,5 +86,7 @@ var handlingFaults = []fault{
 			return p
 		}
 	}},
-	{"foreign writes commit alone", []string{"plain/writes that commit with an end"}, func(s *faulty) { s.withEarly = true }},
+	{"foreign writes commit alone", []string{"plain/writes that commit with an end"}, func(s *faulty) {
+		s.withEarly = true
+	}},
 }

@@ -94,11 +94,15 @@ func refuses[W any](kind func(*faulty) *apply[W], wrongly func(w W, rec *protoco
 
 // landed takes a write on a record for one that has landed already.
 func landed[W any](kind func(*faulty) *apply[W], wrongly func(w W, rec *protocol.Record) bool) func(*faulty) {
-	return instead(kind, func(w W, rec *protocol.Record) (*protocol.Record, error, bool) { return rec, nil, wrongly(w, rec) })
+	return instead(kind, func(w W, rec *protocol.Record) (*protocol.Record, error, bool) {
+		return rec, nil, wrongly(w, rec)
+	})
 }
 
 // instead gives another answer than the healthy store to some writes on a record.
-func instead[W any](kind func(*faulty) *apply[W], answer func(w W, rec *protocol.Record) (*protocol.Record, error, bool)) func(*faulty) {
+func instead[W any](
+	kind func(*faulty) *apply[W], answer func(w W, rec *protocol.Record) (*protocol.Record, error, bool),
+) func(*faulty) {
 	return func(s *faulty) {
 		healthy := *kind(s)
 		*kind(s) = func(w W, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
@@ -113,7 +117,9 @@ func instead[W any](kind func(*faulty) *apply[W], answer func(w W, rec *protocol
 }
 
 // blind takes a record for absent.
-func blind[W any](kind func(*faulty) *apply[W], wrongly func(w W, rec *protocol.Record, now time.Time) bool) func(*faulty) {
+func blind[W any](
+	kind func(*faulty) *apply[W], wrongly func(w W, rec *protocol.Record, now time.Time) bool,
+) func(*faulty) {
 	return func(s *faulty) {
 		healthy := *kind(s)
 		*kind(s) = func(w W, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
@@ -163,7 +169,9 @@ var claimFaults = []fault{
 	}, after(extensions, func(e protocol.Extension, _, next *protocol.Record) { next.ExpiresAt = e.ExpiresAt })},
 	{"extension of a parked attempt is refused", []string{
 		"delayed/extension after the own park", "fencing/extension after another call's park",
-	}, refuses(extensions, func(_ protocol.Extension, rec *protocol.Record) bool { return rec.State == protocol.Unknown })},
+	}, refuses(extensions, func(_ protocol.Extension, rec *protocol.Record) bool {
+		return rec.State == protocol.Unknown
+	})},
 	{"extension creates a deleted record", []string{"fencing/extension after deletion"}, func(s *faulty) {
 		s.extend = func(e protocol.Extension, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			if rec == nil {
@@ -176,7 +184,9 @@ var claimFaults = []fault{
 		after(claims, func(_ protocol.Claim, _, next *protocol.Record) { next.Steps = nil })},
 	{"takeover keeps the failure and the reference", []string{
 		"claim/takes over a record failed", "claim/takeover keeps identity and steps and nothing else",
-	}, after(claims, func(_ protocol.Claim, old, next *protocol.Record) { next.Failure, next.Ref = old.Failure, old.Ref })},
+	}, after(claims, func(_ protocol.Claim, old, next *protocol.Record) {
+		next.Failure, next.Ref = old.Failure, old.Ref
+	})},
 	{"replacement keeps the result", []string{"claim/replaces a record completed"},
 		after(claims, func(c protocol.Claim, old, next *protocol.Record) {
 			if c.Replace {
