@@ -170,7 +170,7 @@ func landedStep(old item, w protocol.StepWrite) bool {
 	if w.Read || w.Unread {
 		entry, state := entryOf(old, w.Name), protocol.State(text(old, schema.State))
 		return text(old, schema.Owner) == w.Owner && (state == protocol.InProgress || state == protocol.Unknown) &&
-			text(entry, schema.Write) == w.Seen && (w.Read && !has(entry, schema.StepFromResolution) || w.Unread && has(entry, schema.StepBegun))
+			w.Seen != "" && text(entry, schema.Write) == w.Seen && (w.Read && !has(entry, schema.StepFromResolution) || w.Unread && has(entry, schema.StepBegun))
 	}
 	return madeStep(old, w.Name, w.Write)
 }

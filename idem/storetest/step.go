@@ -140,6 +140,7 @@ func unreadVerdict(c *cell, verdict protocol.StepWrite, parked bool) {
 	b := a.next().lands(acquires)
 	a.refused(unreads)
 	c.refused(b.unread("absent"))
+	c.refused(b.read("absent"))
 	w, late := b.unread("charge"), b.read("charge")
 	if parked {
 		b.lands(lapses)
