@@ -115,34 +115,26 @@ func TestLostReplies(t *testing.T) {
 			require.Equal(t, w.state, rec.State)
 			require.Equal(t, w.write, rec.Write)
 		}
-		// The write is applied and its answer lost, twice: the retry fails on the
-		// condition that the write itself made false.
-		t.Run(w.name+"/reply lost", func(t *testing.T) {
-			id := t.Name()
-			w.setup(t, f, id)
-			f.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
-				if n < 2 {
-					return f.wire.loseReply(req)
-				}
-				return nil, nil
+		// Twice the write is applied and its answer lost, so that the retry fails on the condition
+		// that the write itself made false; or it is lost; or another transaction has the item.
+		for name, fault := range map[string]func(*http.Request) (*http.Response, error){
+			"reply lost": f.wire.loseReply, "request lost": f.wire.loseRequest,
+			"conflict": func(*http.Request) (*http.Response, error) { return answer(400, conflicting), nil },
+		} {
+			t.Run(w.name+"/"+name, func(t *testing.T) {
+				id := t.Name()
+				w.setup(t, f, id)
+				f.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
+					if n < 2 {
+						return fault(req)
+					}
+					return nil, nil
+				})
+				defer f.wire.set(nil)
+				require.NoError(t, w.send(t.Context(), f.Store, id))
+				check(t, id)
 			})
-			defer f.wire.set(nil)
-			require.NoError(t, w.send(t.Context(), f.Store, id))
-			check(t, id)
-		})
-		t.Run(w.name+"/request lost", func(t *testing.T) {
-			id := t.Name()
-			w.setup(t, f, id)
-			f.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
-				if n < 2 {
-					return f.wire.loseRequest(req)
-				}
-				return nil, nil
-			})
-			defer f.wire.set(nil)
-			require.NoError(t, w.send(t.Context(), f.Store, id))
-			check(t, id)
-		})
+		}
 		// No answer ever: the caller is told that it may have been applied. The same
 		// write, sent again when the network is back, says that it was.
 		t.Run(w.name+"/all replies lost", func(t *testing.T) {
@@ -218,31 +210,4 @@ func TestOldItemCannotBeRead(t *testing.T) {
 	})
 	failed := isStoreError(t, f.Acquire(t.Context(), base, claim("k", "o2")), false)
 	require.ErrorContains(t, failed, "AccessDenied")
-}
-
-// A claim that was taken back cannot land any more, however late it arrives.
-func TestDelayedClaimAfterWithdrawal(t *testing.T) {
-	f := open(t, nil)
-	ctx := t.Context()
-	for _, seen := range []string{"", "o0.0"} {
-		id := "delayed" + seen
-		if seen != "" {
-			require.NoError(t, f.Acquire(ctx, base, claim(id, "o0")))
-		}
-		c := claim(id, "o1")
-		c.Seen = seen
-		short, cancel := context.WithCancel(ctx)
-		f.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
-			defer endAfter(3, n, cancel)
-			return f.wire.loseRequest(req)
-		})
-		isStoreError(t, f.Acquire(short, base, c), true)
-		cancel()
-		f.wire.set(nil)
-		w := protocol.Withdrawal{Claim: c, Owner: "n", Write: "n.0", ExpiresAt: base.Add(time.Hour)}
-		require.NoError(t, f.Withdraw(ctx, base, w))
-		rec := isConflict(t, f.Acquire(ctx, base, c))
-		require.Equal(t, protocol.Released, rec.State)
-		require.Equal(t, "n", f.get(t, id).Owner)
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -180,18 +179,17 @@ func (o *outside) byTime() {
 // change. Each is told what became of its own.
 func TestTwoChangeARecordWithoutTransactions(t *testing.T) {
 	t.Parallel()
-	f := open(t, &noTransactions)
-	q := f.adminStore(t)
-	plain, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint})
-	require.NoError(t, err)
-	other, err := NewAdminStore(plain, f.table, &noTransactions)
-	require.NoError(t, err)
-	next, every := 0, 3
+	every := 3
 	if os.Getenv("IDEM_LONG") == "1" {
 		every = 1
 	}
 	for name := range (&outside{}).lives() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, next := open(t, &noTransactions), 0
+			q := f.adminStore(t)
+			other, err := NewAdminStore(f.admin, f.table, &noTransactions)
+			require.NoError(t, err)
 			for n := 0; ; n += every {
 				next++
 				o := f.outside(t, q, fmt.Sprint("t#two#", next))

@@ -116,73 +116,9 @@ func TestDamagedPartsFailClosed(t *testing.T) {
 	}
 }
 
-// A loser's late parts lie beside the winner's and change nothing.
-func TestPartsOfAnotherOwner(t *testing.T) {
-	f := open(t, nil)
-	ctx := t.Context()
-	mine, theirs := noise(450<<10), noise(450<<10)
-	require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
-	next := claim("k", "o2")
-	next.Seen = "o1.0"
-	require.NoError(t, f.Acquire(ctx, base, next))
-	require.NoError(t, f.Finish(ctx, base, completion("k", "o2", mine)))
-	rec := isConflict(t, f.Finish(ctx, base, completion("k", "o1", theirs)))
-	require.Equal(t, "o2", rec.Owner)
-	require.NotEmpty(t, f.raw(t, partKeyPrefix("k", "o1", digestOf(theirs))+"0"), "the loser did write its parts")
-	got, err := f.Result(ctx, rec)
-	require.NoError(t, err)
-	require.Equal(t, sha256.Sum256(mine), sha256.Sum256(got))
-}
-
 func digestOf(b []byte) []byte {
 	sum := sha256.Sum256(b)
 	return sum[:]
-}
-
-// A second, other result of the same attempt is refused, and its parts do not
-// overwrite those of the recorded one.
-func TestPartsOfARefusedWrite(t *testing.T) {
-	f := open(t, nil)
-	ctx := t.Context()
-	recorded := noise(450 << 10)
-	require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
-	require.NoError(t, f.Finish(ctx, base, completion("k", "o1", recorded)))
-	other := completion("k", "o1", noise(450<<10))
-	other.Write = "o1.other"
-	rec := isConflict(t, f.Finish(ctx, base, other))
-	got, err := f.Result(ctx, rec)
-	require.NoError(t, err)
-	require.Equal(t, digestOf(recorded), digestOf(got))
-}
-
-// A resolution's parts are named by the owner that it brings.
-func TestResolutionWithALargeResult(t *testing.T) {
-	f := open(t, nil)
-	ctx := t.Context()
-	require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
-	require.NoError(t, f.Finish(ctx, base, protocol.Finish{ID: "k", Owner: "o1", Write: "p", Ending: protocol.Ending{State: protocol.Unknown}}))
-	large := noise(300 << 10)
-	w := resolution("k", "p", "r", protocol.Ending{State: protocol.Completed, Result: large, ExpiresAt: base.Add(time.Hour)})
-	require.NoError(t, f.Settle(ctx, base, w))
-	rec := f.get(t, "k")
-	require.Equal(t, "r", rec.Owner)
-	got, err := f.Result(ctx, rec)
-	require.NoError(t, err)
-	require.Equal(t, sha256.Sum256(large), sha256.Sum256(got))
-	require.NotEmpty(t, f.raw(t, partKeyPrefix("k", "r", digestOf(large))+"1"))
-}
-
-// A record without an expiry keeps its parts without one.
-func TestPartsWithoutExpiry(t *testing.T) {
-	f := open(t, nil)
-	require.NoError(t, f.Acquire(t.Context(), base, claim("k", "o1")))
-	result := noise(5000)
-	w := completion("k", "o1", result)
-	w.Ending.ExpiresAt = time.Time{}
-	require.NoError(t, f.Finish(t.Context(), base, w))
-	it := f.raw(t, partKeyPrefix("k", "o1", digestOf(result))+"0")
-	require.NotEmpty(t, it)
-	require.NotContains(t, it, schema.ExpiresAt)
 }
 
 // A part that cannot be written leaves the record alone, and nobody in doubt.

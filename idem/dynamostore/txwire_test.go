@@ -338,27 +338,6 @@ func TestConflictsUseUpTheBudget(t *testing.T) {
 	}
 }
 
-// A plain write that conflicts with a transaction is sent again, and is never taken
-// for one that lost its claim.
-func TestPlainWritesConflictWithATransaction(t *testing.T) {
-	f := open(t, nil)
-	for _, w := range eachWrite() {
-		t.Run(w.name, func(t *testing.T) {
-			id := t.Name()
-			w.setup(t, f, id)
-			f.wire.set(func(n int, _ string, _ *http.Request) (*http.Response, error) {
-				if n < 2 {
-					return answer(400, conflicting), nil
-				}
-				return nil, nil
-			})
-			defer f.wire.set(nil)
-			require.NoError(t, w.send(t.Context(), f.Store, id))
-			require.Equal(t, w.state, f.get(t, id).State)
-		})
-	}
-}
-
 // Every try is the same request, byte for byte and under one token, whatever the
 // order in which maps are walked: DynamoDB then knows it again.
 func TestEveryTryOfATransactionIsTheSame(t *testing.T) {

@@ -78,7 +78,7 @@ func acceptCases(h Harness) []check {
 		}},
 		{"is claimed, and its input goes with the outcome", func(c *cell) {
 			for _, end := range []func(*attempt) finish{ended("done"), ended(string(noise(300 << 10))), (*attempt).fail} {
-				w := end(c.accepted(string(noise(100 << 10))).worked())
+				w := end(c.accepted(string(noise(5 << 10))).worked())
 				w.LargeSteps, w.Watched = true, true
 				c.lands(w)
 			}
@@ -92,7 +92,7 @@ func acceptCases(h Harness) []check {
 		{"taken back before it landed", func(c *cell) { c.accepted("input").next().lands(withdraws).refused(acquires) }},
 		{"resolved while nobody runs it", func(c *cell) {
 			for _, to := range []protocol.State{protocol.Completed, protocol.Failed} {
-				c.accepted(string(noise(100 << 10))).again(resolves(to)).unseen().refused(accepts)
+				c.accepted(string(noise(5 << 10))).again(resolves(to)).unseen().refused(accepts)
 				c.accepted("input").worked().lands(releasesInDoubt, resolves(to))
 			}
 			c.accepted("input").refused(resolves(protocol.Released)) // it waits already
@@ -118,8 +118,8 @@ func acceptCases(h Harness) []check {
 				c.Skip("the harness has no Unit")
 			}
 			a := c.fresh()
-			c.committed(a.unseen().accept(string(noise(100<<10))), true)
-			c.committed(a.unseen().accept(string(noise(100<<10))), false)
+			c.committed(a.unseen().accept(string(noise(5<<10))), true)
+			c.committed(a.unseen().accept(string(noise(5<<10))), false)
 		}},
 	}
 }

@@ -251,7 +251,7 @@ func (a *attempt) unread(name string) step {
 // result, or that the one that the step's compensation needs is not known.
 func verdicts() []protocol.StepWrite {
 	return []protocol.StepWrite{
-		{Name: "charge", Result: []byte("said")}, {Name: "charge", Result: noise(100 << 10)},
+		{Name: "charge", Result: []byte("said")}, {Name: "charge", Result: noise(5 << 10)},
 		{Name: "charge", Compensates: true, Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
 	}
 }

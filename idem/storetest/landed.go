@@ -119,7 +119,7 @@ func writeIDCases(steps bool) []check {
 			}
 		}},
 		check{"a resolution that recorded a step counts as landed after later claims", func(c *cell) {
-			a := having(begins, lapses)(c).again(recordsOfStep(protocol.StepWrite{Name: "charge", Result: noise(100 << 10)}))
+			a := having(begins, lapses)(c).again(recordsOfStep(protocol.StepWrite{Name: "charge", Result: noise(5 << 10)}))
 			for range 2 {
 				b := a.next().lands(acquires)
 				a.late(true)

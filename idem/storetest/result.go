@@ -38,7 +38,10 @@ func resultCases(h Harness) []check {
 		}
 		for kind, body := range map[string]func(int) []byte{"noise": noise, "text": text} {
 			cases = append(cases, check{fmt.Sprintf("%s of %s", s.name, kind), func(c *cell) {
-				a := c.start().again(func(a *attempt) write { return a.complete(string(body(s.bytes))) })
+				a := c.start().holds(func(a *attempt) write { return a.complete(string(body(s.bytes))) }).late(true)
+				if s.bytes < 1<<20 {
+					a.late(true)
+				}
 				a.unseen().refused(acquires)
 			}})
 		}
@@ -80,6 +83,7 @@ func resultCases(h Harness) []check {
 		}},
 		// An owner has one large result; a store may name the parts by owner.
 		{"a second, small completion of the same owner", func(c *cell) { having(completesInParts)(c).refused(completes) }},
+		{"a second, large completion of the same owner", func(c *cell) { having(completesInParts)(c).refused(otherLarge) }},
 		{"a large result of one record is not another's", func(c *cell) {
 			a, b := having(completesInParts)(c), having(otherLarge)(c)
 			c.check(a.id())

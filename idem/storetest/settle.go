@@ -51,7 +51,7 @@ func settleCases(steps bool) []check {
 		{"resolution with a large result", func(c *cell) {
 			a := having(parks)(c)
 			r := a.resolve(protocol.Completed)
-			r.Ending.Result = text(450_000)
+			r.Ending.Result = noise(300 << 10)
 			c.lands(r)
 			a.refused(completes)
 		}},
