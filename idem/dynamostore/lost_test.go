@@ -24,7 +24,7 @@ type write struct {
 
 func eachWrite() []write {
 	claimed := func(t *testing.T, f *fixture, id string) {
-		require.NoError(t, f.Acquire(context.Background(), base, claim(id, "o1")))
+		f.claimed(t, id, "o1")
 	}
 	parked := func(t *testing.T, f *fixture, id string) {
 		claimed(t, f, id)
@@ -189,7 +189,7 @@ func stripItem(w *wire, op string, req *http.Request) (*http.Response, error) {
 func TestConflictWithoutOldItem(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
-	require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
+	f.claimed(t, "k", "o1")
 	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) { return stripItem(f.wire, op, req) })
 	rec := isConflict(t, f.Acquire(ctx, base, claim("k", "o2")))
 	require.Equal(t, "o1", rec.Owner)
@@ -201,7 +201,7 @@ func TestConflictWithoutOldItem(t *testing.T) {
 // A refusal that was read but whose record cannot be: the write is not in doubt.
 func TestOldItemCannotBeRead(t *testing.T) {
 	f := open(t, nil)
-	require.NoError(t, f.Acquire(t.Context(), base, claim("k", "o1")))
+	f.claimed(t, "k", "o1")
 	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
 		if op == "GetItem" {
 			return answer(http.StatusBadRequest, noAccess), nil

@@ -9,13 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
-	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // stepOverhead is what [protocol.StepRoom] counts for a step beside its name, result and
@@ -43,26 +41,6 @@ func TestStepsTakeNoMoreThanTheyCount(t *testing.T) {
 			require.LessOrEqual(t, itemSize(entry), stepOverhead+sealedFields, name)
 		}
 	}
-}
-
-// parts returns how many parts the table has, and how many of them never expire.
-func (b *bank) parts(t *testing.T) (all, kept int) {
-	t.Helper()
-	pages := dynamodb.NewScanPaginator(b.admin, &dynamodb.ScanInput{TableName: &b.table})
-	for pages.HasMorePages() {
-		out, err := pages.NextPage(t.Context())
-		require.NoError(t, err)
-		for _, it := range out.Items {
-			if !strings.Contains(text(it, schema.PK), schema.PartPK) {
-				continue
-			}
-			all++
-			if it[schema.ExpiresAt] == nil {
-				kept++
-			}
-		}
-	}
-	return all, kept
 }
 
 // Results leave the record as it grows: many steps of nearly 1 KB fit, and nothing of

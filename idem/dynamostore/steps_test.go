@@ -21,7 +21,7 @@ func TestLargeStepResults(t *testing.T) {
 	for name, size := range map[string]int{"just inline": 1 << 10, "just not": 1<<10 + 1, "100 KB": 100 << 10, "600 KB": 600 << 10} {
 		t.Run(name, func(t *testing.T) {
 			id, result := t.Name(), noise(size)
-			require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+			f.claimed(t, id, "o1")
 			write := protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Result: result, First: true}
 			require.NoError(t, f.RecordStep(ctx, base, write))
 			rec, err := f.Get(ctx, id)
@@ -51,7 +51,7 @@ func TestMissingStepResultFailsClosed(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
 	id := "k"
-	require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+	f.claimed(t, id, "o1")
 	require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Result: noise(2 << 10)}))
 	rec, err := f.Get(ctx, id)
 	require.NoError(t, err)

@@ -55,8 +55,7 @@ func openBank(t *testing.T, balances ...int) *bank {
 func (b *bank) set(t *testing.T, n, v int) {
 	it := account(n)
 	it["balance"] = num(strconv.Itoa(v))
-	_, err := b.admin.PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &b.table, Item: it})
-	require.NoError(t, err)
+	b.put(t, it)
 }
 
 func account(n int) item { return key("account-" + strconv.Itoa(n)) }

@@ -205,7 +205,7 @@ func TestCancellationReasons(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := open(t, nil)
 			ctx := t.Context()
-			require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
+			f.claimed(t, "k", "o1")
 			w := completion("k", "o1", []byte("{}"))
 			tx := &Tx{}
 			accounts := "accounts"

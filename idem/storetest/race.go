@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	rounds = 8
+	rounds = 5
 	racers = 8
 )
 
