@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -58,7 +57,7 @@ func (s *AdminStore) Due(ctx context.Context, d protocol.DueQuery) (protocol.Due
 	}
 	k := s.retry.begin(ctx, "Due")
 	defer k.end()
-	out, err := s.query(k, name, 0, millis(d.Until), from, d.Limit)
+	out, err := s.queryIndex(k, s.client, name, 0, millis(d.Until), from, d.Limit)
 	if err != nil {
 		return protocol.DuePage{}, err
 	}
@@ -68,27 +67,6 @@ func (s *AdminStore) Due(ctx context.Context, d protocol.DueQuery) (protocol.Due
 		p.IDs, p.Due = append(p.IDs, text(it, schema.PK)), append(p.Due, d.time(schema.OpenDue))
 	}
 	return p, nil
-}
-
-// query reads one page of a shard of the index.
-func (s *AdminStore) query(k *call, shard string, since, until int64, from item, limit int) (out *dynamodb.QueryOutput, err error) {
-	vals := newValues(1, 2)
-	vals.str(":open_shard", shard)
-	vals.num(":since", since)
-	vals.num(":until", until)
-	in := &dynamodb.QueryInput{
-		TableName: s.table, IndexName: aws.String(schema.OpenIndex),
-		KeyConditionExpression:    aws.String("open_shard=:open_shard AND open_due BETWEEN :since AND :until"),
-		ExpressionAttributeValues: vals.item, ExclusiveStartKey: from,
-	}
-	if limit > 0 {
-		in.Limit = aws.Int32(int32(min(limit, maxPage)))
-	}
-	err = k.do(false, k.attempt, func(ctx context.Context) (err error) {
-		out, err = s.client.Query(ctx, in, s.optFns...)
-		return err
-	})
-	return out, err
 }
 
 // maxPage is more index entries than a reply of 1 MB holds.
@@ -118,7 +96,7 @@ func (s *AdminStore) Postpone(ctx context.Context, now time.Time, p protocol.Pos
 			cond = ifSeen + ifSwept
 			u.str(":sweep", p.SeenSweep)
 		}
-		old, err := s.updateWith(k, tx, p.ID, p.Sweep, u, cond)
+		old, err := s.updateWith(k, tx, key(p.ID), p.Sweep, u, cond)
 		if err == errRefused && text(old, schema.Sweep) == p.Sweep {
 			return nil
 		}

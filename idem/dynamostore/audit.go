@@ -28,20 +28,12 @@ func encodeAudit(a *protocol.Audit) item {
 	v.str(schema.SK, auditSK(a))
 	v.str(schema.AuditWho, a.Who)
 	v.str(schema.AuditWhy, a.Why)
-	if a.Tool != "" {
-		v.str(schema.AuditTool, a.Tool)
-	}
+	v.optStr(schema.AuditTool, a.Tool)
 	v.str(schema.AuditChange, string(a.Change))
-	if a.From != "" {
-		v.str(schema.AuditFrom, string(a.From))
-	}
-	if a.To != "" {
-		v.str(schema.AuditTo, string(a.To))
-	}
+	v.optStr(schema.AuditFrom, string(a.From))
+	v.optStr(schema.AuditTo, string(a.To))
 	v.num(schema.AuditAttempt, int64(a.Attempt))
-	if a.Ref != "" {
-		v.str(schema.AuditRef, a.Ref)
-	}
+	v.optStr(schema.AuditRef, a.Ref)
 	if len(a.Steps) > 0 {
 		steps := make(item, len(a.Steps))
 		for name, verdict := range a.Steps {
@@ -49,18 +41,10 @@ func encodeAudit(a *protocol.Audit) item {
 		}
 		v.item[schema.AuditSteps] = &types.AttributeValueMemberM{Value: steps}
 	}
-	if !a.Until.IsZero() {
-		v.num(schema.AuditUntil, expiry(a.Until))
-	}
-	if a.What != "" {
-		v.str(schema.AuditWhat, a.What)
-	}
-	if a.Unconfirmed {
-		v.item[schema.AuditUnconfirmed] = &types.AttributeValueMemberBOOL{Value: true}
-	}
-	if !a.ExpiresAt.IsZero() {
-		v.num(schema.ExpiresAt, expiry(a.ExpiresAt))
-	}
+	v.optNum(schema.AuditUntil, expiry(a.Until))
+	v.optStr(schema.AuditWhat, a.What)
+	v.optYes(schema.AuditUnconfirmed, a.Unconfirmed)
+	v.optNum(schema.ExpiresAt, expiry(a.ExpiresAt))
 	v.str(schema.OpenShard, schema.AuditShard+shard(a.ID))
 	v.num(schema.OpenDue, millis(a.At))
 	return v.item
@@ -76,18 +60,13 @@ func decodeAudit(it item) (protocol.Audit, error) {
 		Attempt: int(d.optNum(schema.AuditAttempt, 1<<31-1)), Ref: d.optStr(schema.AuditRef),
 		Unconfirmed: d.flag(schema.AuditUnconfirmed),
 	}
-	for name := range d.members(schema.AuditSteps) {
-		if a.Steps == nil {
-			a.Steps = map[string]protocol.StepVerdict{}
+	if steps := d.members(schema.AuditSteps); len(steps) > 0 {
+		a.Steps = make(map[string]protocol.StepVerdict, len(steps))
+		for name := range steps {
+			a.Steps[name] = protocol.StepVerdict(text(steps, name))
 		}
-		a.Steps[name] = protocol.StepVerdict(text(d.members(schema.AuditSteps), name))
 	}
-	if d.has(schema.AuditUntil) {
-		a.Until = time.Unix(d.numUpTo(schema.AuditUntil, maxSeconds), 0).UTC()
-	}
-	if d.has(schema.ExpiresAt) {
-		a.ExpiresAt = time.Unix(d.numUpTo(schema.ExpiresAt, maxSeconds), 0).UTC()
-	}
+	a.Until, a.ExpiresAt = d.expiry(schema.AuditUntil), d.expiry(schema.ExpiresAt)
 	ms, entry, _ := strings.Cut(strings.TrimPrefix(d.str(schema.SK), schema.AuditSK), "#")
 	a.Entry = entry
 	if n, err := strconv.ParseInt(ms, 10, 64); err == nil && a.At.IsZero() {
@@ -144,7 +123,7 @@ func (s *AdminStore) AuditBetween(ctx context.Context, shard int, from, to time.
 	}
 	k := s.retry.begin(ctx, "AuditBetween")
 	defer k.end()
-	out, err := s.query(k, name, since, until, start, maxBatchGet)
+	out, err := s.queryIndex(k, s.client, name, since, until, start, maxBatchGet)
 	if err != nil || len(out.Items) == 0 {
 		return protocol.AuditPage{}, err
 	}
@@ -153,28 +132,7 @@ func (s *AdminStore) AuditBetween(ctx context.Context, shard int, from, to time.
 		keys[i] = item{schema.PK: it[schema.PK], schema.SK: it[schema.SK]}
 	}
 	found := map[string]item{}
-	err = k.do(false, partTime*k.attempt, func(ctx context.Context) error {
-		got, err := s.client.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
-			RequestItems: map[string]types.KeysAndAttributes{*s.table: {Keys: keys, ConsistentRead: aws.Bool(true)}},
-		}, s.optFns...)
-		if err != nil {
-			return err
-		}
-		for _, items := range got.Responses {
-			for _, it := range items {
-				found[text(it, schema.PK)+text(it, schema.SK)] = it
-			}
-		}
-		keys = nil
-		for _, left := range got.UnprocessedKeys {
-			keys = append(keys, left.Keys...)
-		}
-		if len(keys) > 0 {
-			return errUnprocessed
-		}
-		return nil
-	})
-	if err != nil {
+	if err = s.batchGet(k, keys, func(it item) { found[text(it, schema.PK)+text(it, schema.SK)] = it }); err != nil {
 		return protocol.AuditPage{}, err
 	}
 	var items []map[string]types.AttributeValue

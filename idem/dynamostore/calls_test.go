@@ -81,6 +81,12 @@ func TestCallsPerPath(t *testing.T) {
 	}
 	count("first step", []string{upd, upd}, step("one", "s1", false))
 	count("next step", []string{upd}, step("two", "s2", true))
+	count("a step that is said to be the first one", []string{put, upd}, func() error {
+		if err := f.Acquire(ctx, base, claim("g", "o1")); err != nil {
+			return err
+		}
+		return f.RecordStep(ctx, base, protocol.StepWrite{ID: "g", Owner: "o1", Write: "s1", Name: "one", Begin: true, First: true})
+	})
 	count("next step: result", []string{upd}, step("two", "s3", false))
 	count("steps: heartbeat", []string{upd}, func() error {
 		return f.Extend(ctx, base, protocol.Extension{ID: "f", Owner: "o1", Write: "x", LeaseUntil: base.Add(time.Minute)})

@@ -1,6 +1,7 @@
 package dynamostore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -72,10 +73,8 @@ func NewClient(cfg aws.Config, o *ClientOptions) (*dynamodb.Client, error) {
 		return invalid("ClientOptions.Endpoint", "is %q: use a URL such as http://127.0.0.1:8000", o.Endpoint)
 	case o.MaxIdleConns < 0:
 		return invalid("ClientOptions.MaxIdleConns", "is %d: it cannot be negative", o.MaxIdleConns)
-	case o.DialTimeout < 0:
-		return invalid("ClientOptions.DialTimeout", "is %v: it cannot be negative", o.DialTimeout)
-	case o.DialTimeout > 0 && o.DialTimeout < time.Millisecond:
-		return invalid("ClientOptions.DialTimeout", "is %v: use at least a millisecond, with its unit, such as time.Second", o.DialTimeout)
+	case tooShort(o.DialTimeout):
+		return invalid("ClientOptions.DialTimeout", needsUnit, o.DialTimeout)
 	case o.Endpoint == "" && cfg.Region == "":
 		return invalid("region", "is missing: set AWS_REGION, or Region in the aws.Config")
 	case o.Transport != nil && o.tunes():
@@ -174,13 +173,7 @@ func tune(b *awshttp.BuildableClient, o *ClientOptions) *awshttp.BuildableClient
 }
 
 func newTransport(o *ClientOptions) *http.Transport {
-	conns, dial := o.MaxIdleConns, o.DialTimeout
-	if conns == 0 {
-		conns = DefaultMaxIdleConns
-	}
-	if dial == 0 {
-		dial = DefaultDialTimeout
-	}
+	conns, dial := cmp.Or(o.MaxIdleConns, DefaultMaxIdleConns), cmp.Or(o.DialTimeout, DefaultDialTimeout)
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: dial, KeepAlive: keepAlive}).DialContext,

@@ -72,28 +72,6 @@ func BenchmarkCompression(b *testing.B) {
 	}
 }
 
-func BenchmarkCodec(b *testing.B) {
-	var c codec
-	for _, kb := range []int{2, 4, 20, 100, 300} {
-		in := jsonResult(kb << 10)
-		small := c.compress(in)
-		for name, do := range map[string]func() ([]byte, error){
-			"compress":   func() ([]byte, error) { return c.compress(in), nil },
-			"decompress": func() ([]byte, error) { return c.decompress(small, len(in)) },
-		} {
-			b.Run(fmt.Sprintf("%s/%dKB", name, kb), func(b *testing.B) {
-				b.ReportAllocs()
-				b.SetBytes(int64(len(in)))
-				for b.Loop() {
-					if _, err := do(); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
-	}
-}
-
 // No level makes the stored form smaller by more than a twentieth of the result.
 func TestTheLevelOfCompression(t *testing.T) {
 	var c codec

@@ -72,9 +72,7 @@ func decode(it item) (*protocol.Record, error) {
 	if d.has(schema.UpdatedAt) {
 		rec.UpdatedAt = d.time(schema.UpdatedAt)
 	}
-	if d.has(schema.ExpiresAt) {
-		rec.ExpiresAt = time.Unix(d.numUpTo(schema.ExpiresAt, maxSeconds), 0).UTC()
-	}
+	rec.ExpiresAt = d.expiry(schema.ExpiresAt)
 	rec.Body = d.body(rec.State)
 	if rec.State == protocol.Failed && rec.Failure == nil {
 		d.fail(schema.Failure, "is missing although the record is failed")
@@ -181,6 +179,14 @@ func (d *decoder) optTime(name string) time.Time {
 		return time.Time{}
 	}
 	return d.time(name)
+}
+
+// expiry is the zero time if there is none.
+func (d *decoder) expiry(name string) time.Time {
+	if !d.has(name) {
+		return time.Time{}
+	}
+	return time.Unix(d.numUpTo(name, maxSeconds), 0).UTC()
 }
 
 func (d *decoder) flag(name string) bool {

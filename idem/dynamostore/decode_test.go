@@ -142,39 +142,6 @@ func TestDamagedRecordsFailClosed(t *testing.T) {
 	}
 }
 
-// A damaged or newer record is noticed on the old-item path, by Get, and by the
-// owner's own writes, and is never taken for absent.
-func TestUnreadableOnEveryPath(t *testing.T) {
-	f := open(t, nil)
-	ctx := t.Context()
-	for name, damage := range map[string]func(item){
-		"newer": func(it item) {
-			it[schema.Version], it["in_state_2"] = num("2"), it[schema.State]
-			delete(it, schema.State)
-		},
-		"damaged": func(it item) {
-			delete(it, schema.Fingerprint)
-			it[schema.State] = num("1")
-		},
-	} {
-		require.NoError(t, f.Acquire(ctx, base, claim(name, "o1")))
-		f.change(t, name, damage)
-		before := f.raw(t, name)
-		for what, err := range map[string]error{
-			"claim":    f.Acquire(ctx, base, claim(name, "o2")),
-			"complete": f.Finish(ctx, base, completion(name, "o1", nil)),
-			"extend":   f.Extend(ctx, base, protocol.Extension{ID: name, Owner: "o1", Write: "x", LeaseUntil: base.Add(time.Hour)}),
-			"withdraw": f.Withdraw(ctx, base, protocol.Withdrawal{Claim: claim(name, "o1"), Owner: "n", Write: "n"}),
-			"step":     f.RecordStep(ctx, base, protocol.StepWrite{ID: name, Owner: "o1", Write: "s", Name: "s"}),
-		} {
-			require.ErrorIs(t, err, protocol.ErrRecordUnreadable, "%s of a %s record", what, name)
-		}
-		_, err := f.Get(ctx, name)
-		require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
-		require.Equal(t, before, f.raw(t, name), "nothing was written")
-	}
-}
-
 func FuzzDecodeNumbers(f *testing.F) {
 	for _, s := range []string{"", "0", "-1", "1e3", "9223372036854775808", "253402300800000"} {
 		f.Add(s)

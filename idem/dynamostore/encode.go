@@ -19,9 +19,7 @@ func encode(rec *protocol.Record) item {
 	v.str(schema.PK, rec.ID)
 	v.str(schema.SK, schema.RecordSK)
 	v.str(schema.State, string(rec.State))
-	if rec.Repeat == protocol.Repeatable {
-		v.yes(schema.Repeatable)
-	}
+	v.optYes(schema.Repeatable, rec.Repeat == protocol.Repeatable)
 	v.str(schema.Fingerprint, string(rec.Fingerprint))
 	v.str(schema.Owner, rec.Owner)
 	if rec.Write != rec.Owner || rec.State != protocol.InProgress {
@@ -30,9 +28,7 @@ func encode(rec *protocol.Record) item {
 	if rec.Attempt != defaultAttempt {
 		v.num(schema.Attempt, int64(rec.Attempt))
 	}
-	if rec.Seen != "" {
-		v.str(schema.Seen, rec.Seen)
-	}
+	v.optStr(schema.Seen, rec.Seen)
 	v.num(schema.LeaseUntil, millis(rec.LeaseUntil))
 	if n := seconds(rec.Retention); n != defaultRetention {
 		v.num(schema.Retention, n)
@@ -42,48 +38,24 @@ func encode(rec *protocol.Record) item {
 	if updated != created {
 		v.num(schema.UpdatedAt, updated)
 	}
-	if rec.Value != "" {
-		v.str(schema.Value, rec.Value)
-	}
-	if rec.Codec != "" {
-		v.str(schema.Codec, rec.Codec)
-	}
-	if !rec.ExpiresAt.IsZero() {
-		v.num(schema.ExpiresAt, expiry(rec.ExpiresAt))
-	}
-	if rec.Uncertain {
-		v.yes(schema.Uncertain)
-	}
-	if rec.Omitted {
-		v.yes(schema.Omitted)
-	}
+	v.optStr(schema.Value, rec.Value)
+	v.optStr(schema.Codec, rec.Codec)
+	v.optNum(schema.ExpiresAt, expiry(rec.ExpiresAt))
+	v.optYes(schema.Uncertain, rec.Uncertain)
+	v.optYes(schema.Omitted, rec.Omitted)
 	if rec.State == protocol.Completed {
 		encodeBody(v, rec.Body)
 	}
 	if rec.Failure != nil {
 		v.item[schema.Failure] = encodeFailure(rec.Failure)
 	}
-	if rec.Ref != "" {
-		v.str(schema.Ref, rec.Ref)
-	}
-	if rec.RefWrite != "" {
-		v.str(schema.RefWrite, rec.RefWrite)
-	}
-	if rec.Sealed {
-		v.yes(schema.Sealed)
-	}
-	if rec.Resolved {
-		v.yes(schema.Resolved)
-	}
-	if rec.Unsettled != 0 {
-		v.num(schema.Unsettled, int64(rec.Unsettled))
-	}
-	if rec.ResponseVersion != 0 {
-		v.num(schema.ResponseVersion, int64(rec.ResponseVersion))
-	}
-	if rec.Ticket != "" {
-		v.str(schema.Ticket, rec.Ticket)
-	}
+	v.optStr(schema.Ref, rec.Ref)
+	v.optStr(schema.RefWrite, rec.RefWrite)
+	v.optYes(schema.Sealed, rec.Sealed)
+	v.optYes(schema.Resolved, rec.Resolved)
+	v.optNum(schema.Unsettled, int64(rec.Unsettled))
+	v.optNum(schema.ResponseVersion, int64(rec.ResponseVersion))
+	v.optStr(schema.Ticket, rec.Ticket)
 	if len(rec.Steps) > 0 {
 		v.item[schema.Steps] = encodeSteps(rec.Steps)
 	}
@@ -91,18 +63,10 @@ func encode(rec *protocol.Record) item {
 		v.str(schema.OpenShard, shard(rec.ID))
 		v.num(schema.OpenDue, millis(rec.Due))
 	}
-	if !rec.OpenSince.IsZero() {
-		v.num(schema.OpenSince, millis(rec.OpenSince))
-	}
-	if rec.Sweep != "" {
-		v.str(schema.Sweep, rec.Sweep)
-	}
-	if rec.Probes != 0 {
-		v.num(schema.Probes, int64(rec.Probes))
-	}
-	if !rec.EscalatedAt.IsZero() {
-		v.num(schema.EscalatedAt, millis(rec.EscalatedAt))
-	}
+	v.optNum(schema.OpenSince, millis(rec.OpenSince))
+	v.optStr(schema.Sweep, rec.Sweep)
+	v.optNum(schema.Probes, int64(rec.Probes))
+	v.optNum(schema.EscalatedAt, millis(rec.EscalatedAt))
 	return v.item
 }
 
@@ -113,9 +77,7 @@ func encodeBody(v *values, b protocol.Body) {
 	} else {
 		v.bytes(schema.Body, b.Data)
 	}
-	if b.Encoding != "" {
-		v.str(schema.Encoding, b.Encoding)
-	}
+	v.optStr(schema.Encoding, b.Encoding)
 	if b.Parts > 0 || b.Encoding != "" {
 		v.num(schema.Size, int64(b.Size))
 	}
@@ -132,12 +94,8 @@ func encodeParts(b protocol.Body) types.AttributeValue {
 func encodeFailure(f *protocol.Failure) types.AttributeValue {
 	v := newValues(3, 0)
 	v.str(schema.FailureMessage, f.Message)
-	if f.Type != "" {
-		v.str(schema.FailureType, f.Type)
-	}
-	if f.Code != "" {
-		v.str(schema.FailureCode, f.Code)
-	}
+	v.optStr(schema.FailureType, f.Type)
+	v.optStr(schema.FailureCode, f.Code)
 	return &types.AttributeValueMemberM{Value: v.item}
 }
 
@@ -159,20 +117,12 @@ func encodeStep(s protocol.RecordedStep) types.AttributeValue {
 		v.yes(schema.StepNotExecuted)
 	case s.Failure != nil:
 		v.item[schema.Failure] = encodeFailure(s.Failure)
-		if s.Omitted {
-			v.yes(schema.Omitted)
-		}
+		v.optYes(schema.Omitted, s.Omitted)
 	default:
 		encodeBody(v, s.Body)
 	}
-	if !s.BegunAt.IsZero() {
-		v.num(schema.StepBegunAt, millis(s.BegunAt))
-	}
-	if s.Compensates {
-		v.yes(schema.StepCompensates)
-	}
-	if s.FromResolution {
-		v.yes(schema.StepFromResolution)
-	}
+	v.optNum(schema.StepBegunAt, millis(s.BegunAt))
+	v.optYes(schema.StepCompensates, s.Compensates)
+	v.optYes(schema.StepFromResolution, s.FromResolution)
 	return &types.AttributeValueMemberM{Value: v.item}
 }

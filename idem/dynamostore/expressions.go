@@ -58,6 +58,12 @@ const (
 	ifStepOpen           = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun=:true OR steps.#step.not_executed=:true)"
 )
 
+// Entries of the index.
+const (
+	dueUntil   = "open_shard=:open_shard AND open_due<=:until"
+	dueBetween = "open_shard=:open_shard AND open_due BETWEEN :since AND :until"
+)
+
 // Conditions on outbox messages.
 const (
 	// The message that was read is still to be sent.

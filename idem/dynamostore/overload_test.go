@@ -3,11 +3,7 @@ package dynamostore
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
-	"net/url"
-	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -15,14 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/notice"
-	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
-	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 )
 
 // pays is an operation that is not repeatable.
@@ -217,124 +210,50 @@ func TestAThousandCallsWithoutAnswerSendFewRequests(t *testing.T) {
 	}
 }
 
-// anew makes a connection for each request: none is on its way to a server that has ended.
-var anew = &http.Transport{DisableKeepAlives: true}
-
-// restarted sends requests to a DynamoDB Local of its own, which it can stop and start again.
-type restarted struct {
-	tb  testing.TB
-	mu  sync.Mutex
-	srv *dynamodblocal.Server
-	url *url.URL
-}
-
-func (r *restarted) start() {
-	srv, err := dynamodblocal.Start(context.Background(), nil)
-	require.NoError(r.tb, err)
-	at, err := url.Parse(srv.Endpoint())
-	require.NoError(r.tb, err)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.srv, r.url = srv, at
-}
-
-func (r *restarted) stop() { require.NoError(r.tb, r.srv.Close()) }
-
-func (r *restarted) RoundTrip(req *http.Request) (*http.Response, error) {
-	r.mu.Lock()
-	at := r.url.Host
-	r.mu.Unlock()
-	req = req.Clone(req.Context())
-	req.URL.Host = at
-	return anew.RoundTrip(req)
-}
-
-// While DynamoDB is gone calls send nothing, but for one a second. It is back with the first
+// While DynamoDB cannot be reached calls send nothing, but for one a second. It is back with the first
 // answer, and nothing has run in between.
 func TestDynamoDBThatIsGoneIsLeftAlone(t *testing.T) {
-	t.Setenv(dynamodblocal.EnvEndpoint, "") // this test stops the one that it starts
-	local := &restarted{tb: t}
-	local.start()
-	defer func() { local.stop() }()
-	w := &wire{next: local}
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://127.0.0.1:1", Transport: w})
-	require.NoError(t, err)
-	const table = "gone"
-	create := func() { require.NoError(t, CreateTable(t.Context(), dynamotest.WithoutStream{Client: client}, table)) }
-	create()
-	store, err := New(client, table, &patient)
-	require.NoError(t, err)
-	var opened, closed, runs atomic.Int32
-	engine, err := idem.New(store, &idem.Options{ClaimBudget: time.Minute, FinishBudget: time.Minute, Observer: func(_ context.Context, n notice.Notice) {
-		switch n.Kind {
-		case notice.CircuitOpened:
-			opened.Add(1)
-		case notice.CircuitClosed:
-			closed.Add(1)
+	synctest.Test(t, func(t *testing.T) {
+		var gone bool
+		var claims, others, runs int
+		s, err := New(fake(func(_ context.Context, in any) (item, error) {
+			if _, ok := in.(*dynamodb.PutItemInput); ok {
+				claims++
+			} else {
+				others++
+			}
+			if gone {
+				return nil, dialRefused
+			}
+			return nil, nil
+		}), "table", nil)
+		require.NoError(t, err)
+		heard := map[notice.Kind]int{}
+		engine, err := idem.New(s, &idem.Options{Observer: func(_ context.Context, n notice.Notice) { heard[n.Kind]++ }})
+		require.NoError(t, err)
+		call := func(n int) error {
+			_, err := idem.Do(t.Context(), engine, pays.Key("t", strconv.Itoa(n)), n, func(context.Context, int) (int, error) {
+				runs++
+				return runs, nil
+			})
+			return err
 		}
-	}})
-	require.NoError(t, err)
-	call := func(n int) error {
-		_, err := idem.Do(t.Context(), engine, pays.Key("t", strconv.Itoa(n)), n, func(context.Context, int) (int, error) { return int(runs.Add(1)), nil })
-		return err
-	}
-	require.NoError(t, call(-1))
-	local.stop()
-	w.calls()
-	start := time.Now()
-	var took []time.Duration
-	for n := range 100 {
-		began := time.Now()
-		require.ErrorIs(t, call(n), idem.ErrStoreUnavailable)
-		took = append(took, time.Since(began))
-	}
-	sent, seconds := tally(w.calls()), int(time.Since(start)/time.Second)
-	require.LessOrEqual(t, sent["PutItem"], 5+retries+seconds)
-	require.Len(t, sent, 1, "nothing can have landed")
-	require.EqualValues(t, 1, runs.Load())
-	require.EqualValues(t, 1, opened.Load())
-	require.Zero(t, closed.Load())
-	if os.Getenv("IDEM_LONG") == "1" {
-		require.Less(t, slices.Sorted(slices.Values(took[50:]))[25], 5*time.Millisecond, "the median of the latter half")
-	}
-
-	local.start()
-	create()
-	require.Eventually(t, func() bool { return call(100) == nil }, time.Minute, 50*time.Millisecond)
-	require.EqualValues(t, 2, runs.Load())
-	require.EqualValues(t, 1, closed.Load())
-	for n := range 10 {
-		require.NoError(t, call(200+n))
-	}
-}
-
-// BenchmarkStoreDown is what a call costs while DynamoDB is gone.
-func BenchmarkStoreDown(b *testing.B) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(b, err)
-	require.NoError(b, l.Close())
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://" + l.Addr().String()})
-	require.NoError(b, err)
-	s, err := New(client, "table", nil)
-	require.NoError(b, err)
-	engine, err := idem.New(s, &idem.Options{Observer: func(context.Context, notice.Notice) {}})
-	require.NoError(b, err)
-	slow := 0
-	call := func() time.Duration {
+		require.NoError(t, call(-1))
+		gone, claims, others = true, 0, 0
 		start := time.Now()
-		_, err := idem.Do(context.Background(), engine, pays.Key("t", "k"), 1, func(context.Context, int) (int, error) { panic("it ran") })
-		require.ErrorIs(b, err, idem.ErrStoreUnavailable)
-		return time.Since(start)
-	}
-	for range 99 {
-		call()
-	}
-	b.Logf("the 100th call took %v", call())
-	b.ReportAllocs()
-	for b.Loop() {
-		if call() > 5*time.Millisecond {
-			slow++ // it was the one that asks, or had to wait for a core
+		for n := range 1000 {
+			require.ErrorIs(t, call(n), idem.ErrStoreUnavailable)
+			time.Sleep(10 * time.Millisecond)
 		}
-	}
-	b.ReportMetric(float64(slow), "over-5ms")
+		require.LessOrEqual(t, claims, 5+retries+int(time.Since(start)/time.Second))
+		require.Zero(t, others, "nothing can have landed")
+		require.Equal(t, []int{1, 1, 0}, []int{runs, heard[notice.CircuitOpened], heard[notice.CircuitClosed]})
+
+		gone = false
+		time.Sleep(2 * time.Second)
+		for n := range 10 {
+			require.NoError(t, call(2000+n))
+		}
+		require.Equal(t, []int{11, 1}, []int{runs, heard[notice.CircuitClosed]})
+	})
 }

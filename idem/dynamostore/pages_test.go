@@ -55,8 +55,7 @@ func TestChangesOverPages(t *testing.T) {
 			Change: protocol.ChangeResolved, From: protocol.Unknown, To: protocol.Completed, Attempt: 1,
 		}
 		want[a.Entry] = true
-		_, err := f.admin.PutItem(ctx, &dynamodb.PutItemInput{TableName: &f.table, Item: encodeAudit(&a)})
-		require.NoError(t, err)
+		f.put(t, encodeAudit(&a))
 	}
 	for name, read := range map[string]func(page string) (protocol.AuditPage, error){
 		"of the record": func(page string) (protocol.AuditPage, error) { return q.AuditOf(ctx, id, page) },
@@ -84,8 +83,7 @@ func TestADamagedEntryHidesNoOther(t *testing.T) {
 		if n == 1 {
 			it[schema.AuditChange] = num("7")
 		}
-		_, err := f.admin.PutItem(ctx, &dynamodb.PutItemInput{TableName: &f.table, Item: it})
-		require.NoError(t, err)
+		f.put(t, it)
 	}
 	r, err := reconcile.New(q, nil)
 	require.NoError(t, err)

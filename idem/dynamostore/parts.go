@@ -105,30 +105,11 @@ func (s *Store) getParts(k *call, id, writer string, b protocol.Body) ([]byte, e
 		want[prefix+strconv.Itoa(n)] = n
 	}
 	parts := make([][]byte, b.Parts)
-	// Unprocessed keys are asked for again, like a try that was throttled.
-	err := k.do(false, partTime*k.attempt, func(ctx context.Context) error {
-		out, err := s.client.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
-			RequestItems: map[string]types.KeysAndAttributes{*s.table: {Keys: keys, ConsistentRead: aws.Bool(true)}},
-		}, s.optFns...)
-		if err != nil {
-			return err
+	err := s.batchGet(k, keys, func(it item) {
+		data, ok := it[schema.Data].(*types.AttributeValueMemberB)
+		if n, mine := want[text(it, schema.PK)]; ok && mine {
+			parts[n] = data.Value
 		}
-		for _, items := range out.Responses {
-			for _, it := range items {
-				data, ok := it[schema.Data].(*types.AttributeValueMemberB)
-				if n, mine := want[text(it, schema.PK)]; ok && mine {
-					parts[n] = data.Value
-				}
-			}
-		}
-		keys = nil
-		for _, left := range out.UnprocessedKeys {
-			keys = append(keys, left.Keys...)
-		}
-		if len(keys) > 0 {
-			return errUnprocessed
-		}
-		return nil
 	})
 	if err != nil {
 		return nil, err

@@ -108,11 +108,11 @@ func TestResultThatIsAddedLater(t *testing.T) {
 	blocked := true
 	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
 		if op == "PutItem" && blocked && strings.Contains(bodyOf(t, req), "#part#") {
-			return answer(http.StatusBadRequest, throttled), nil
+			return answer(http.StatusBadRequest, noAccess), nil
 		}
 		return nil, nil
 	})
-	e, err := idem.New(f.Store, &idem.Options{FinishBudget: 6 * time.Second}) // of which a busy machine gets a third for the fact
+	e, err := idem.New(f.Store, &unhurried)
 	require.NoError(t, err)
 	key := idem.Operation{Name: "withdraw"}.Key("t", "k")
 	runs := 0

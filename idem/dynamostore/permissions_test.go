@@ -227,16 +227,14 @@ func TestPermissionsOfASweeper(t *testing.T) {
 func TestPermissionsOfAReader(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asReader, f.wire}})
-	require.NoError(t, err)
+	client := f.clientAs(t, asReader)
 	store, err := NewAdminStore(client, f.table, f.o)
 	require.NoError(t, err)
 	reader, err := reconcile.New(store, nil)
 	require.NoError(t, err)
 	operator, err := reconcile.New(f.adminStore(t), nil)
 	require.NoError(t, err)
-	engine, err := idem.New(f.Store, &unhurried)
-	require.NoError(t, err)
+	engine := f.engine(t)
 	large := base64.StdEncoding.EncodeToString(noise(30_000))
 	key := idem.Operation{Name: "refund"}.Key(idem.SingleTenant, "1")
 	_, err = idem.Do(ctx, engine, key, "", func(ctx context.Context, _ string) (string, error) {
@@ -281,8 +279,7 @@ func TestPermissionsOfAReader(t *testing.T) {
 
 func sweepTwo(t *testing.T, f *fixture) {
 	t.Helper()
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asSweeper, f.wire}})
-	require.NoError(t, err)
+	client := f.clientAs(t, asSweeper)
 	store, err := NewAdminStore(client, f.table, f.o)
 	require.NoError(t, err)
 	reconciler, err := reconcile.New(store, &reconcile.Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
@@ -303,8 +300,7 @@ func sweepTwo(t *testing.T, f *fixture) {
 		},
 	}}, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	engine, err := idem.New(f.Store, &unhurried)
-	require.NoError(t, err)
+	engine := f.engine(t)
 	out, err := idem.Do(t.Context(), engine, asked.Key(idem.SingleTenant, "1"), "", func(ctx context.Context, _ string) (string, error) {
 		if _, err := idem.Step(ctx, "step", func(context.Context) (string, error) { return large, nil }, nil); err != nil {
 			return "", err

@@ -49,7 +49,7 @@ func (s *AdminStore) Prolong(ctx context.Context, now time.Time, p protocol.Prol
 		u.str(":completed", string(protocol.Completed))
 		u.str(":failed", string(protocol.Failed))
 		u.str(":released", string(protocol.Released))
-		old, err := s.updateWith(k, tx, p.ID, p.Write, u, ifSeen+ifEnded+ifExpiring)
+		old, err := s.updateWith(k, tx, key(p.ID), p.Write, u, ifSeen+ifEnded+ifExpiring)
 		return conclude(old, err, p.Write)
 	})
 }

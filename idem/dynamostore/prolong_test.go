@@ -89,9 +89,8 @@ func TestARecordNeverOutlivesItsParts(t *testing.T) {
 				require.Less(t, calls, 20)
 			}
 			require.Equal(t, base.Add(dispute).Truncate(time.Second), k.get(t, k.id).ExpiresAt)
-			p, err := k.q.AuditOf(t.Context(), k.id, "")
-			require.NoError(t, err)
-			require.Len(t, p.Entries, 1)
+			entries := changes(t, k.q, k.id)
+			require.Len(t, entries, 1)
 		})
 	}
 }
@@ -169,9 +168,8 @@ func TestAProlongationWithLostReplies(t *testing.T) {
 			k.wire.set(nil)
 			require.Equal(t, "keep", k.get(t, k.id).Write)
 			k.outlived()
-			p, err := k.q.AuditOf(t.Context(), k.id, "")
-			require.NoError(t, err)
-			require.Len(t, p.Entries, 1)
+			entries := changes(t, k.q, k.id)
+			require.Len(t, entries, 1)
 		})
 	}
 }

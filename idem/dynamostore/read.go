@@ -5,8 +5,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // Get implements [idem.Store]: one consistent GetItem.
@@ -32,6 +34,59 @@ func (s *Store) get(c *call, key item) (item, error) {
 		return nil, err
 	}
 	return out.Item, nil
+}
+
+// batchGet reads items consistently, at most a hundred, and passes on those that there are. What is
+// left unprocessed, since a reply holds 16 MB or the table is throttled, is asked for again: at once
+// after a reply with something in it, else like a try that was throttled.
+func (s *Store) batchGet(k *call, keys []map[string]types.AttributeValue, found func(item)) error {
+	for len(keys) > 0 {
+		err := k.do(false, partTime*k.attempt, func(ctx context.Context) error {
+			out, err := s.client.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
+				RequestItems: map[string]types.KeysAndAttributes{*s.table: {Keys: keys, ConsistentRead: aws.Bool(true)}},
+			}, s.optFns...)
+			if err != nil {
+				return err
+			}
+			for _, it := range out.Responses[*s.table] {
+				found(it)
+			}
+			asked := len(keys)
+			if keys = out.UnprocessedKeys[*s.table].Keys; len(keys) == asked {
+				return errUnprocessed
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// queryIndex reads one page of a shard of the index: as many entries as a reply holds, with a limit of zero.
+func (s *Store) queryIndex(
+	k *call, client OutboxClient, shard string, since, until int64, from item, limit int,
+) (out *dynamodb.QueryOutput, err error) {
+	vals := newValues(1, 2)
+	vals.str(":open_shard", shard)
+	vals.num(":until", until)
+	in := &dynamodb.QueryInput{
+		TableName: s.table, IndexName: aws.String(schema.OpenIndex), KeyConditionExpression: aws.String(dueUntil),
+		ExpressionAttributeValues: vals.item, ExclusiveStartKey: from,
+	}
+	if since > 0 {
+		in.KeyConditionExpression = aws.String(dueBetween)
+		vals.num(":since", since)
+	}
+	if limit > 0 {
+		in.Limit = aws.Int32(int32(min(limit, maxPage)))
+	}
+	err = k.do(false, k.attempt, func(ctx context.Context) (err error) {
+		out, err = client.Query(ctx, in, s.optFns...)
+		return err
+	})
+	return out, err
 }
 
 // Result implements [idem.Store]: no call, or one consistent BatchGetItem if the

@@ -16,8 +16,7 @@ import (
 // What cannot commit without transactions is refused before it does anything, and says why.
 func TestUnitsAreRefusedWithoutTransactions(t *testing.T) {
 	f := open(t, &noTransactions)
-	engine, err := idem.New(f.Store, &unhurried)
-	require.NoError(t, err)
+	engine := f.engine(t)
 	ctx := t.Context()
 	says := func(err error) {
 		t.Helper()
@@ -55,7 +54,7 @@ func TestUnitsAreRefusedWithoutTransactions(t *testing.T) {
 		require.Empty(t, f.wire.calls())
 	})
 	t.Run("an outcome with a Tx is not written", func(t *testing.T) {
-		require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
+		f.claimed(t, "k", "o1")
 		tx := new(Tx)
 		tx.Put(types.Put{TableName: &f.table, Item: key("business")}, nil)
 		w := completion("k", "o1", nil)

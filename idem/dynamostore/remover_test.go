@@ -17,8 +17,7 @@ import (
 
 func (f *fixture) remover(tb testing.TB) *Remover {
 	tb.Helper()
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asRemover, f.wire}})
-	require.NoError(tb, err)
+	client := f.clientAs(tb, asRemover)
 	r, err := NewRemover(client, f.table, f.o)
 	require.NoError(tb, err)
 	return r
@@ -59,8 +58,7 @@ func TestWhatHasExpiredIsRemoved(t *testing.T) {
 		if !expires.IsZero() {
 			it[schema.ExpiresAt] = num(fmt.Sprint(expires.Unix()))
 		}
-		_, err := f.admin.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &f.table, Item: it})
-		require.NoError(t, err)
+		f.put(t, it)
 	}
 	past, future := base.Add(-time.Second), base
 	var stay []string

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
@@ -23,18 +24,32 @@ import (
 // partsExpire is when each part of the table expires, by its key; zero for never.
 func (f *fixture) partsExpire(t *testing.T) map[string]time.Time {
 	t.Helper()
-	out, err := f.admin.Scan(t.Context(), &dynamodb.ScanInput{TableName: &f.table})
-	require.NoError(t, err)
 	all := map[string]time.Time{}
-	for _, it := range out.Items {
-		if pk := text(it, schema.PK); strings.Contains(pk, schema.PartPK) {
-			all[pk] = time.Time{}
-			if it[schema.ExpiresAt] != nil {
-				all[pk] = time.Unix((&decoder{item: it}).num(schema.ExpiresAt), 0)
+	pages := dynamodb.NewScanPaginator(f.admin, &dynamodb.ScanInput{TableName: &f.table, ConsistentRead: aws.Bool(true)})
+	for pages.HasMorePages() {
+		out, err := pages.NextPage(t.Context())
+		require.NoError(t, err)
+		for _, it := range out.Items {
+			if pk := text(it, schema.PK); strings.Contains(pk, schema.PartPK) {
+				all[pk] = time.Time{}
+				if it[schema.ExpiresAt] != nil {
+					all[pk] = time.Unix((&decoder{item: it}).num(schema.ExpiresAt), 0)
+				}
 			}
 		}
 	}
 	return all
+}
+
+// parts returns how many parts the table has, and how many of them never expire.
+func (f *fixture) parts(t *testing.T) (all, kept int) {
+	t.Helper()
+	for _, at := range f.partsExpire(t) {
+		if all++; at.IsZero() {
+			kept++
+		}
+	}
+	return all, kept
 }
 
 // A large result that a resolution recorded by mistake, and that was kept for years, goes when
@@ -44,7 +59,7 @@ func TestAResultThatWasReplacedIsNotKeptAsLongAsItsRecordWas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, o)
 			q := f.adminStore(t)
-			require.NoError(t, f.Acquire(t.Context(), base, claim("t#op#k", "o1")))
+			f.claimed(t, "t#op#k", "o1")
 			now := base.Add(time.Hour)
 			wrong := resolution("t#op#k", "o1.0", "alice", protocol.Ending{State: protocol.Completed, Result: noise(20 << 10), ExpiresAt: now.Add(24 * time.Hour)})
 			require.NoError(t, q.Settle(t.Context(), now, wrong))
@@ -85,7 +100,7 @@ func TestTheResultOfAStepThatIsSaidAnewExpiresAfterALostReplyToo(t *testing.T) {
 				w.Audit = &protocol.Audit{ID: id, Entry: by, At: base, Who: by, Why: "asked", Change: protocol.ChangeResolved, From: protocol.Unknown, To: protocol.Released}
 				return w
 			}
-			require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
+			f.claimed(t, id, "o1")
 			require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: id, Owner: "o1", Write: "b1", Name: "charge", Begin: true, First: true}))
 			now := base.Add(time.Hour)
 			require.NoError(t, q.Settle(t.Context(), now, resolve("b1", "alice", noise(5000))))
@@ -176,7 +191,7 @@ func TestAWordAboutStepsThatDoesNotFitIsTooLarge(t *testing.T) {
 			f := open(t, o)
 			q := f.adminStore(t)
 			const id = "t#op#k"
-			require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
+			f.claimed(t, id, "o1")
 			require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: id, Owner: "o1", Write: "b1", Name: "charge", Begin: true, First: true}))
 			require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: id, Owner: "o1", Write: "b2", Name: "ship", Begin: true}))
 			f.change(t, id, func(it item) {

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/schema"
@@ -39,17 +36,8 @@ func (s *AdminStore) Requeue(ctx context.Context, e *outbox.Entry, a protocol.Au
 		now := decodeMessage(old)
 		return now.Unreadable == nil && now.Created.Equal(e.Created) && now.State != outbox.Dead
 	}
-	send := func(tx companion) (item, error) {
-		if tx == nil {
-			return s.updateItem(k, messageKey(e.Ref()), u, ifDead)
-		}
-		return tx.send(k, "requeue "+a.Entry, types.TransactWriteItem{Update: &types.Update{
-			TableName: s.table, Key: messageKey(e.Ref()), UpdateExpression: aws.String(u.expression()), ConditionExpression: aws.String(ifDead),
-			ExpressionAttributeValues: u.item, ReturnValuesOnConditionCheckFailure: allOld,
-		}})
-	}
 	err := s.audited(k, &a, func(tx companion) error {
-		old, err := send(tx)
+		old, err := s.updateWith(k, tx, messageKey(e.Ref()), "requeue "+a.Entry, u, ifDead)
 		if err == errRefused && landed(old) {
 			return nil
 		}

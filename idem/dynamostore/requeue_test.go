@@ -55,9 +55,8 @@ func TestADeadLetterIsSentAgainTogetherWithWhoHasItSent(t *testing.T) {
 		unread.Unreadable = protocol.ErrRecordUnreadable
 		require.ErrorIs(t, q.Requeue(t.Context(), &unread, requeued(e, 4)), protocol.ErrRecordUnreadable)
 
-		p, err := q.AuditOf(t.Context(), ref.Record, "")
-		require.NoError(t, err)
-		require.Equal(t, []protocol.Audit{first}, p.Entries, "of what was refused there is no entry")
+		entries := changes(t, q, ref.Record)
+		require.Equal(t, []protocol.Audit{first}, entries, "of what was refused there is no entry")
 	})
 }
 
@@ -81,9 +80,8 @@ func TestARequeueThatTheRelayHasTakenUpIsKnownAgain(t *testing.T) {
 		})
 		require.NoError(t, q.Requeue(t.Context(), e, requeued(e, 1)))
 		require.True(t, lost)
-		p, err := q.AuditOf(t.Context(), ref.Record, "")
-		require.NoError(t, err)
-		require.Equal(t, []protocol.Audit{requeued(e, 1)}, p.Entries, "and confirmed")
+		entries := changes(t, q, ref.Record)
+		require.Equal(t, []protocol.Audit{requeued(e, 1)}, entries, "and confirmed")
 	})
 }
 
@@ -103,9 +101,8 @@ func TestARequeueWhoseReplyIsLostIsKnownAgain(t *testing.T) {
 		require.NoError(t, q.Requeue(t.Context(), e, requeued(e, 1)))
 		b.wire.set(nil)
 		require.Equal(t, outbox.New, b.entry(t, ref).State)
-		p, err := q.AuditOf(t.Context(), ref.Record, "")
-		require.NoError(t, err)
-		require.Len(t, p.Entries, 1)
-		require.Equal(t, "message "+e.ID, p.Entries[0].What)
+		entries := changes(t, q, ref.Record)
+		require.Len(t, entries, 1)
+		require.Equal(t, "message "+e.ID, entries[0].What)
 	})
 }

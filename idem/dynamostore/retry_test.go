@@ -37,6 +37,11 @@ func scripted(t *testing.T, o *Options, errs ...error) (*Store, *int) {
 
 func api(code string) error { return &smithy.GenericAPIError{Code: code, Message: "says DynamoDB"} }
 
+// refused is an error as DynamoDB answers with it.
+func refused(err error) error {
+	return &smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: &http.Response{StatusCode: http.StatusBadRequest}}, Err: err}
+}
+
 func status(code int) error {
 	return &smithyhttp.ResponseError{
 		Response: &smithyhttp.Response{Response: &http.Response{StatusCode: code}},

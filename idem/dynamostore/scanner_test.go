@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
@@ -16,8 +15,7 @@ import (
 
 func (f *fixture) scanner(tb testing.TB) *Scanner {
 	tb.Helper()
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asScanner, f.wire}})
-	require.NoError(tb, err)
+	client := f.clientAs(tb, asScanner)
 	s, err := NewScanner(client, f.table, f.o)
 	require.NoError(tb, err)
 	return s
@@ -38,8 +36,7 @@ func TestAScanListsRecordsAlone(t *testing.T) {
 	}))
 	message := itemKey("t#op#2", schema.OutboxSK+"m")
 	message[schema.State] = str("new")
-	_, err := f.admin.PutItem(ctx, &dynamodb.PutItemInput{TableName: &f.table, Item: message})
-	require.NoError(t, err)
+	f.put(t, message)
 	page, err := f.scanner(t).Scan(ctx, protocol.ScanQuery{Segments: 1})
 	require.NoError(t, err)
 	require.Equal(t, 7, page.Looked, "two records, three parts, a change and a message")

@@ -22,48 +22,6 @@ func TestConformanceSealed(t *testing.T) {
 	conformance(t, o)
 }
 
-// Sizes and parts are as without a sealer.
-func TestSealedResultsOfAllSizes(t *testing.T) {
-	t.Parallel()
-	f := open(t, sealing(newGCM(t, 1)))
-	plain := f.on(t, &patient)
-	ctx := t.Context()
-	for name, tc := range map[string]struct {
-		result []byte
-		parts  int
-		enc    string
-	}{
-		"nil":            {nil, 0, ""},
-		"empty":          {[]byte{}, 0, ""},
-		"1 B":            {[]byte("1"), 0, encodingSealed},
-		"2 KB of text":   {text2(2<<10 + 1), 0, encodingZlibSealed},
-		"4 KB":           {noise(4 << 10), 0, encodingSealed},
-		"4 KB and one":   {noise(4<<10 + 1), 1, encodingSealed},
-		"390 KB":         {noise(390 << 10), 2, encodingSealed},
-		"400 KB of JSON": {jsonResult(400 << 10), 1, encodingZlibSealed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			id := "t#op#" + name
-			require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
-			require.NoError(t, f.Finish(ctx, base, completion(id, "o1", tc.result)))
-			rec := isConflict(t, f.Acquire(ctx, base, claim(id, "o2")))
-			require.Equal(t, tc.parts, rec.Body.Parts)
-			require.Equal(t, tc.enc, rec.Body.Encoding)
-			require.Equal(t, len(tc.result), rec.Body.Size)
-			require.Less(t, itemSize(f.raw(t, id)), 5<<10)
-			got, err := f.Result(ctx, rec)
-			require.NoError(t, err)
-			require.Equal(t, append([]byte{}, tc.result...), got)
-
-			if len(tc.result) > 0 {
-				_, err = plain.Result(ctx, rec)
-				require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
-				require.ErrorContains(t, err, "Options.Sealer")
-			}
-		})
-	}
-}
-
 // A sealed result is read in its own place, with its own key and unaltered, or not at all.
 func TestSealedResultsFailClosed(t *testing.T) {
 	t.Parallel()
@@ -71,7 +29,7 @@ func TestSealedResultsFailClosed(t *testing.T) {
 	ctx := t.Context()
 	secret := []byte(`{"iban":"DE02120300000000202051"}`)
 	record := func(id string) {
-		require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+		f.claimed(t, id, "o1")
 		for n, step := range []string{"book", "ship"} {
 			require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{
 				ID: id, Owner: "o1", Write: "o1." + strconv.Itoa(n+1), Name: step, Result: secret, First: n == 0,
@@ -79,8 +37,7 @@ func TestSealedResultsFailClosed(t *testing.T) {
 		}
 	}
 	complete := func(id string) {
-		require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
-		require.NoError(t, f.Finish(ctx, base, completion(id, "o1", secret)))
+		f.completed(t, id, secret)
 	}
 	binary := func(it item, name string) []byte { return it[name].(*types.AttributeValueMemberB).Value }
 	entry := func(it item, step string) item {
@@ -169,8 +126,7 @@ func TestAResultThatCannotBeSealed(t *testing.T) {
 			t.Parallel()
 			g := newGCM(t, 1)
 			f := open(t, sealing(g))
-			engine, err := idem.New(f.Store, &unhurried)
-			require.NoError(t, err)
+			engine := f.engine(t)
 			ran := 0
 			run := func() (string, error) {
 				return idem.Do(t.Context(), engine, mode.Key("t", "k"), 1, func(context.Context, int) (string, error) { ran++; return "done", nil })
@@ -211,8 +167,7 @@ func TestAStepThatCannotBeSealed(t *testing.T) {
 			t.Parallel()
 			g := newGCM(t, 1)
 			f := open(t, sealing(g))
-			engine, err := idem.New(f.Store, &unhurried)
-			require.NoError(t, err)
+			engine := f.engine(t)
 			k := idem.Operation{Name: "op", Repeat: tc.repeat}.Key("t", "k")
 			ran := 0
 			run := func() error {
@@ -240,7 +195,7 @@ func TestASealerThatIsWrong(t *testing.T) {
 	for name, s := range map[string]Sealer{"panics": wrong{}, "makes too much": wrong{more: 1000}, "makes nothing": wrong{more: -4}} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, sealing(s))
-			require.NoError(t, f.Acquire(t.Context(), base, claim("k", "o1")))
+			f.claimed(t, "k", "o1")
 			failed := isStoreError(t, f.Finish(t.Context(), base, completion("k", "o1", []byte("1234"))), false)
 			require.True(t, failed.ResultNotStored)
 			omitted := completion("k", "o1", []byte("kept"))
@@ -262,7 +217,7 @@ func TestASealedResultIsSealedOnce(t *testing.T) {
 	t.Parallel()
 	g := newGCM(t, 1)
 	f := open(t, sealing(g))
-	require.NoError(t, f.Acquire(t.Context(), base, claim("k", "o1")))
+	f.claimed(t, "k", "o1")
 	end := completion("k", "o1", noise(600<<10))
 	end.Progress = new(protocol.Progress)
 	end.Owner = "o2"
@@ -283,7 +238,7 @@ func TestTheFactOfASealedResultIsNotTheResult(t *testing.T) {
 	f := open(t, sealing(g))
 	progress := new(protocol.Progress)
 	for id, fails := range map[string]bool{"sealed late": true, "stored late": false} {
-		require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
+		f.claimed(t, id, "o1")
 		whole := completion(id, "o1", noise(600<<10))
 		whole.Progress = progress
 		if fails {
@@ -315,11 +270,10 @@ func TestTheFactOfASealedResultIsNotTheResult(t *testing.T) {
 func TestSealedStepsFitTheRecord(t *testing.T) {
 	t.Parallel()
 	f := open(t, sealing(padded{newGCM(t, 1)}))
-	engine, err := idem.New(f.Store, &unhurried)
-	require.NoError(t, err)
+	engine := f.engine(t)
 	k := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key("t", "k")
 	ran, undone, largest := 0, 0, 0
-	_, err = idem.Do(t.Context(), engine, k, 1, func(ctx context.Context, _ int) (string, error) {
+	_, err := idem.Do(t.Context(), engine, k, 1, func(ctx context.Context, _ int) (string, error) {
 		for n := 0; ; n++ {
 			_, err := idem.Step(ctx, "ship-"+strconv.Itoa(n), func(context.Context) (string, error) { ran++; return "shipped", nil },
 				&idem.StepConfig[string]{Compensate: func(context.Context, string) error { undone++; return nil }})

@@ -17,8 +17,7 @@ func TestNothingRunsWhoseResultCannotBeSealed(t *testing.T) {
 	t.Parallel()
 	g := newGCM(t, 1)
 	f := open(t, sealing(g))
-	engine, err := idem.New(f.Store, &unhurried)
-	require.NoError(t, err)
+	engine := f.engine(t)
 	ran := 0
 	run := func() (string, error) {
 		return idem.Do(t.Context(), engine, idem.Operation{Name: "op", OnStoreFailure: idem.FailOpen, Repeat: idem.Repeatable}.Key("t", "k"), 1,
@@ -27,7 +26,7 @@ func TestNothingRunsWhoseResultCannotBeSealed(t *testing.T) {
 	for range 2 {
 		broken := errors.New("no key")
 		g.readying.Store(&broken)
-		_, err = run()
+		_, err := run()
 		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 		require.ErrorIs(t, err, broken)
 		g.readying.Store(nil)
@@ -109,7 +108,7 @@ func TestAResolutionIsSealedOrRefused(t *testing.T) {
 	plain := f.on(t, &patient)
 	ctx := t.Context()
 	park := func(id string) *protocol.Record {
-		require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+		f.claimed(t, id, "o1")
 		require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "ship", Begin: true, First: true}))
 		rec := f.get(t, id)
 		require.True(t, rec.Sealed)

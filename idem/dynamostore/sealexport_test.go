@@ -43,9 +43,9 @@ func (f *fixture) export(t *testing.T) []byte {
 				write(e)
 			}
 		case *types.AttributeValueMemberM:
-			for name, e := range a.Value {
+			for _, name := range sorted(a.Value) {
 				all.WriteString("\n" + name + "=")
-				write(e)
+				write(a.Value[name])
 			}
 		default:
 			require.Fail(t, "unknown kind", "%T", a)
@@ -92,13 +92,12 @@ func TestAnExportShowsNothingOfWhatIsSealed(t *testing.T) {
 	errBusy := errors.New("busy")
 	use := func(t *testing.T, o *Options) []byte {
 		f := open(t, o)
-		engine, err := idem.New(f.Store, &unhurried)
-		require.NoError(t, err)
+		engine := f.engine(t)
 		for name, result := range map[string]string{"small": small, "large": large} {
-			_, err = idem.Do(t.Context(), engine, idem.Operation{Name: name}.Key("t", value), input, func(context.Context, string) (string, error) { return result, nil })
+			_, err := idem.Do(t.Context(), engine, idem.Operation{Name: name}.Key("t", value), input, func(context.Context, string) (string, error) { return result, nil })
 			require.NoError(t, err)
 		}
-		_, err = idem.Do(t.Context(), engine, idem.Operation{Name: "steps"}.Key("t", value), input, func(ctx context.Context, _ string) (string, error) {
+		_, err := idem.Do(t.Context(), engine, idem.Operation{Name: "steps"}.Key("t", value), input, func(ctx context.Context, _ string) (string, error) {
 			for name, result := range map[string]string{"one": step, "two": large} {
 				if _, err := idem.Step(ctx, name, func(context.Context) (string, error) { return result, nil }, nil); err != nil {
 					return "", err

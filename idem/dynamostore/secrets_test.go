@@ -6,13 +6,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -23,38 +21,6 @@ import (
 )
 
 var aSecret, anotherSecret = []byte("0123456789abcdef0123456789abcdef"), []byte("fedcba9876543210fedcba9876543210")
-
-// whole is the table as an export of it would be.
-func (f *fixture) whole(t *testing.T) []byte {
-	var all []byte
-	pages := dynamodb.NewScanPaginator(f.admin, &dynamodb.ScanInput{TableName: &f.table})
-	for pages.HasMorePages() {
-		p, err := pages.NextPage(t.Context())
-		require.NoError(t, err)
-		for _, it := range p.Items {
-			line, err := json.Marshal(plainItem(it))
-			require.NoError(t, err)
-			all = append(append(all, line...), '\n')
-		}
-	}
-	return all
-}
-
-// plainItem is an item with its values alone.
-func plainItem(it item) map[string]any {
-	m := map[string]any{}
-	for name, a := range it {
-		switch a := a.(type) {
-		case *types.AttributeValueMemberM:
-			m[name] = plainItem(a.Value)
-		case *types.AttributeValueMemberB:
-			m[name] = string(a.Value)
-		default:
-			m[name] = a
-		}
-	}
-	return m
-}
 
 // A table of operations with a secret has no digest that somebody could have made without them: not
 // in a record, its key, its fingerprint, a part, an entry of the history, a message or shadow.
@@ -90,7 +56,7 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, reconcile.Resolve(t.Context(), r, idem.Operation{Name: "unknown", Values: v}.Key("t", value), "done",
 			reconcile.Change{Actor: "alice", Reason: "a test"}))
-		return f.whole(t)
+		return f.export(t)
 	}
 	keyed := use(secrets.New(aSecret))
 	plain := use(nil)
@@ -136,13 +102,13 @@ func TestAWrongSecretFailsClosedOverATable(t *testing.T) {
 		is(1, "one")
 		is(1, "one")
 		is(2, "two")
-		before := f.whole(t)
+		before := f.export(t)
 		for _, value := range []string{"one", "three"} {
 			_, err := charge(secrets.New(anotherSecret), value)
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 			require.ErrorContains(t, err, "under another secret than this process has")
 		}
-		require.Equal(t, before, f.whole(t))
+		require.Equal(t, before, f.export(t))
 		require.Equal(t, 2, ran)
 		check, err := f.admin.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &f.table, Key: key("#charge#")})
 		require.NoError(t, err)
@@ -150,8 +116,7 @@ func TestAWrongSecretFailsClosedOverATable(t *testing.T) {
 		require.NotContains(t, check.Item, "open_due", "it is no open question")
 		// One that cannot be read is none that is absent.
 		delete(check.Item, "fp")
-		_, err = f.admin.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &f.table, Item: check.Item})
-		require.NoError(t, err)
+		f.put(t, check.Item)
 		_, err = charge(secrets.New(aSecret), "four")
 		require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 		require.Equal(t, 2, ran)

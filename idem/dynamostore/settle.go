@@ -167,7 +167,7 @@ func (t *settling) send(steps ifReleased) (item, error) {
 	} else {
 		cond += ofSteps
 	}
-	return t.updateWith(t.k, t.tx, t.w.ID, t.w.Write, u, cond)
+	return t.updateWith(t.k, t.tx, key(t.w.ID), t.w.Write, u, cond)
 }
 
 // mayStart is the condition on the state that the settlement is of.
@@ -203,8 +203,8 @@ func (t *settling) expireSpent(changed item) {
 
 // expireReplaced lets the parts of results expire that the resolution has replaced.
 func (t *settling) expireReplaced() {
-	if rec := t.replaced; rec != nil && rec.Body.Parts > 0 {
-		t.expireParts(t.k, []string{partKeyPrefix(rec.ID, rec.Owner, rec.Body.Digest)}, []int{rec.Body.Parts}, t.now)
+	if rec := t.replaced; rec != nil {
+		t.expireResults(t.k, rec.ID, []protocol.RecordedStep{{Write: rec.Owner, Body: rec.Body}}, t.now)
 	}
 	if t.cleared != nil {
 		t.expireResults(t.k, t.w.ID, t.cleared.replaced, t.now)

@@ -21,7 +21,7 @@ func TestStepsReplyIsLostAndTheClaimToo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			id := t.Name()
 			ctx := t.Context()
-			require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+			f.claimed(t, id, "o1")
 			w := protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Begin: begin, First: true}
 			if !begin {
 				w.Result = []byte("1")
@@ -55,7 +55,7 @@ func TestStepsReplyIsLostAndTheClaimToo(t *testing.T) {
 // step is kept as long as the record is.
 func TestResolutionsReplyIsLostAndTwoClaimsFollow(t *testing.T) {
 	f, ctx, id, result := open(t, nil), t.Context(), "k", noise(4<<10)
-	require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+	f.claimed(t, id, "o1")
 	require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Begin: true, First: true}))
 	require.NoError(t, f.Finish(ctx, base, protocol.Finish{ID: id, Owner: "o1", Write: "o1.end", Ending: protocol.Ending{State: protocol.Unknown}}))
 	w := resolution(id, "o1.end", "r", protocol.Ending{State: protocol.Released})
@@ -95,7 +95,7 @@ func TestTheResultOfAStepThatIsSaidAnewExpires(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, nil)
 			ctx, id := t.Context(), "k"
-			require.NoError(t, f.Acquire(ctx, base, claim(id, "o1")))
+			f.claimed(t, id, "o1")
 			require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Begin: true, First: true}))
 			require.NoError(t, f.Finish(ctx, base, protocol.Finish{ID: id, Owner: "o1", Write: "o1.end", Ending: protocol.Ending{State: protocol.Unknown}}))
 			w := resolution(id, "o1.end", "r", protocol.Ending{State: protocol.Released})
@@ -119,7 +119,7 @@ func TestTheResultOfAStepThatIsSaidAnewExpires(t *testing.T) {
 func TestReleasedWithStepsIsIndexed(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
-	require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
+	f.claimed(t, "k", "o1")
 	require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: "k", Owner: "o1", Write: "o1.1", Name: "charge", Result: []byte("1"), First: true}))
 	require.NotContains(t, f.raw(t, "k"), schema.ExpiresAt)
 	require.NoError(t, f.Finish(ctx, base, protocol.Finish{ID: "k", Owner: "o1", Write: "o1.2", Ending: protocol.Ending{State: protocol.Released, Uncertain: true}}))

@@ -81,7 +81,7 @@ func (s *Store) RecordStep(ctx context.Context, now time.Time, w protocol.StepWr
 	err = conclude(old, err, "")
 	if _, refused := errors.AsType[*protocol.ConflictError](err); refused && step.Body.Parts > 0 {
 		// Nothing will ever name them: a refused step stays refused.
-		s.expireParts(k, []string{partKeyPrefix(w.ID, w.Write, step.Body.Digest)}, []int{step.Body.Parts}, now)
+		s.expireResults(k, w.ID, []protocol.RecordedStep{step}, now)
 	}
 	return err
 }
@@ -170,7 +170,7 @@ func landedStep(old item, w protocol.StepWrite) bool {
 	if w.Read || w.Unread {
 		entry, state := entryOf(old, w.Name), protocol.State(text(old, schema.State))
 		return text(old, schema.Owner) == w.Owner && (state == protocol.InProgress || state == protocol.Unknown) &&
-			text(entry, schema.Write) == w.Seen && (w.Read && !has(entry, schema.StepFromResolution) || w.Unread && has(entry, schema.StepBegun))
+			w.Seen != "" && text(entry, schema.Write) == w.Seen && (w.Read && !has(entry, schema.StepFromResolution) || w.Unread && has(entry, schema.StepBegun))
 	}
 	return madeStep(old, w.Name, w.Write)
 }
@@ -210,30 +210,17 @@ func (s *Store) expireSteps(k *call, id string, e protocol.Ending, changed item)
 	}
 }
 
-// expireResults gives the large results of steps an expiry.
+// expireResults gives the parts of large results an expiry, a day after the given one. It is a matter
+// of cost alone: what it cannot reach stays.
 func (s *Store) expireResults(k *call, id string, steps []protocol.RecordedStep, expires time.Time) {
-	var prefixes []string
-	var parts []int
-	for _, step := range steps {
-		if step.Body.Parts > 0 {
-			prefixes = append(prefixes, partKeyPrefix(id, step.Write, step.Body.Digest))
-			parts = append(parts, step.Body.Parts)
-		}
-	}
-	s.expireParts(k, prefixes, parts, expires)
-}
-
-// expireParts gives parts an expiry, a day after the given one. It is a matter of
-// cost alone: what it cannot reach stays.
-func (s *Store) expireParts(k *call, prefixes []string, parts []int, expires time.Time) {
 	at := strconv.FormatInt(expiry(expires.Add(partsOutlive)), 10)
 	g, ctx := errgroup.WithContext(k.ctx)
 	g.SetLimit(partsAtOnce)
-	for i, prefix := range prefixes {
-		for n := range parts[i] {
+	for _, step := range steps {
+		for n := range step.Body.Parts {
 			g.Go(func() error {
 				_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-					TableName: s.table, Key: key(prefix + strconv.Itoa(n)),
+					TableName: s.table, Key: key(partKeyPrefix(id, step.Write, step.Body.Digest) + strconv.Itoa(n)),
 					UpdateExpression: aws.String(partExpires), ConditionExpression: aws.String(partIsThere),
 					ExpressionAttributeValues: item{":exp": &types.AttributeValueMemberN{Value: at}},
 				}, s.optFns...)

@@ -150,6 +150,52 @@ func open(tb testing.TB, o *Options) *fixture {
 	return f
 }
 
+// clientAs calls through the wire in a role, of which the permissions are noted.
+func (f *fixture) clientAs(tb testing.TB, role string) *dynamodb.Client {
+	tb.Helper()
+	c, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{role, f.wire}})
+	require.NoError(tb, err)
+	return c
+}
+
+// engine is an engine over the store that has time.
+func (f *fixture) engine(tb testing.TB) *idem.Engine { return engineOver(tb, f.Store) }
+
+func engineOver(tb testing.TB, s protocol.Store) *idem.Engine {
+	tb.Helper()
+	e, err := idem.New(s, &unhurried)
+	require.NoError(tb, err)
+	return e
+}
+
+// claimed makes a claim on the record.
+func (f *fixture) claimed(tb testing.TB, id, owner string) {
+	tb.Helper()
+	require.NoError(tb, f.Acquire(tb.Context(), base, claim(id, owner)))
+}
+
+// completed claims a record and completes it.
+func (f *fixture) completed(tb testing.TB, id string, result []byte) {
+	tb.Helper()
+	f.claimed(tb, id, "o1")
+	require.NoError(tb, f.Finish(tb.Context(), base, completion(id, "o1", result)))
+}
+
+// changes are the audit entries of a record.
+func changes(tb testing.TB, q *AdminStore, id string) []protocol.Audit {
+	tb.Helper()
+	p, err := q.AuditOf(tb.Context(), id, "")
+	require.NoError(tb, err)
+	return p.Entries
+}
+
+// put writes an item as it is.
+func (f *fixture) put(tb testing.TB, it item) {
+	tb.Helper()
+	_, err := f.admin.PutItem(tb.Context(), &dynamodb.PutItemInput{TableName: &f.table, Item: it})
+	require.NoError(tb, err)
+}
+
 // adminStore is the store with its other half.
 func (f *fixture) adminStore(tb testing.TB) *AdminStore {
 	tb.Helper()

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -39,8 +38,7 @@ func TestASweepPassesByWhatIsThrottled(t *testing.T) {
 				c.Record.Repeat, c.Record.ExpiresAt, c.Record.Due = protocol.NotRepeatable, time.Time{}, c.Record.LeaseUntil
 				require.NoError(t, f.Acquire(t.Context(), base, c))
 			}
-			client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asOperator, f.wire}})
-			require.NoError(t, err)
+			client := f.clientAs(t, asOperator)
 			q, err := NewAdminStore(client, f.table, nil)
 			require.NoError(t, err)
 			f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {

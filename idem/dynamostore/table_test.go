@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -145,6 +146,7 @@ func TestCreateTableSurvivesLostReplies(t *testing.T) {
 // Trouble on the way to the table is told apart, each with what to do.
 func TestCheckExplainsTrouble(t *testing.T) {
 	const signature = `{"__type":"com.amazon.coral.service#UnrecognizedClientException","message":"The security token included in the request is invalid."}`
+	const other = `{"__type":"com.amazon.coral.service#SomethingElseException","message":"something else"}`
 	const expired = `{"__type":"com.amazon.coral.service#ExpiredTokenException","message":"The security token included in the request is expired"}`
 	for _, tc := range []struct {
 		name, says string
@@ -154,6 +156,7 @@ func TestCheckExplainsTrouble(t *testing.T) {
 		{"credentials", "cannot be reached with these credentials", func() (*http.Response, error) { return answer(400, signature), nil }},
 		{"expired", "cannot be reached with these credentials", func() (*http.Response, error) { return answer(400, expired), nil }},
 		{"no table", "does not exist", func() (*http.Response, error) { return answer(400, noTable), nil }},
+		{"other", "cannot be checked with dynamodb:DescribeTable", func() (*http.Response, error) { return answer(400, other), nil }},
 		{"no network", "gateway endpoint", func() (*http.Response, error) { return nil, errReset }},
 		{"throttled", "did not answer", func() (*http.Response, error) { return answer(400, throttling), nil }},
 	} {
@@ -167,7 +170,9 @@ func TestCheckExplainsTrouble(t *testing.T) {
 			client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://127.0.0.1:1", Transport: w})
 			require.NoError(t, err)
 			defer cancel()
-			says(t, Check(ctx, client, "table"), tc.says)
+			err = Check(ctx, client, "table")
+			says(t, err, tc.says, `table "table"`)
+			require.Equal(t, 1, strings.Count(err.Error(), "dynamostore: table"), "what to do is said once: %v", err)
 			cancel()
 			says(t, CreateTable(ctx, client, "table"))
 		})

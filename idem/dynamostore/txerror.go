@@ -3,7 +3,6 @@ package dynamostore
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -68,11 +67,7 @@ func (e *ActionError) Is(target error) bool {
 // keyNames names an item without its values, which may be personal data and end up
 // in records and logs.
 func keyNames(key item) string {
-	names := make([]string, 0, len(key))
-	for n := range key {
-		names = append(names, n)
-	}
-	slices.Sort(names)
+	names := sortedNames(key)
 	if len(names) > 4 {
 		names = append(names[:4], "…")
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,14 +82,7 @@ func hasAll(it item, names []string) bool {
 	return !slices.ContainsFunc(names, func(n string) bool { _, ok := it[n]; return !ok })
 }
 
-func sortedNames(it item) []string {
-	names := make([]string, 0, len(it))
-	for n := range it {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
-}
+func sortedNames(it item) []string { return slices.Sorted(maps.Keys(it)) }
 
 // itemText writes the attributes as one text: equal for equal items, by all
 // attributes if no names are given.

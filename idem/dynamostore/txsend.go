@@ -83,10 +83,10 @@ func (t *Tx) companion(s *Store, f protocol.Finish, now time.Time) (companion, e
 }
 
 // update sends the record's UpdateItem together with the unit.
-func (u *txWrite) update(k *call, write string, up *update, cond string) (item, error) {
+func (u *txWrite) update(k *call, key item, write string, up *update, cond string) (item, error) {
 	expr := up.expression()
 	return u.send(k, write, types.TransactWriteItem{Update: &types.Update{
-		TableName: u.s.table, Key: key(u.id), UpdateExpression: &expr, ConditionExpression: &cond,
+		TableName: u.s.table, Key: key, UpdateExpression: &expr, ConditionExpression: &cond,
 		ExpressionAttributeNames: up.names, ExpressionAttributeValues: up.item,
 		ReturnValuesOnConditionCheckFailure: allOld,
 	}})
@@ -224,16 +224,18 @@ func tooLarge(err error, k *call) bool {
 func tokenFor(table, id, write string, record types.TransactWriteItem) string {
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "%s\x00%s\x00%s", table, id, write)
-	switch {
-	case record.Put != nil:
-		p := record.Put
-		_, _ = fmt.Fprintf(h, "\x00%s\x00%s\x00%s", *p.ConditionExpression, itemText(p.ExpressionAttributeValues, nil), itemText(p.Item, nil))
-	case record.Delete != nil:
-		p := record.Delete
-		_, _ = fmt.Fprintf(h, "\x00%s\x00%s", *p.ConditionExpression, itemText(p.ExpressionAttributeValues, nil))
+	form := func(cond *string, vals item) {
+		_, _ = fmt.Fprintf(h, "\x00%s\x00%s", *cond, itemText(vals, nil))
+	}
+	switch p, d, u := record.Put, record.Delete, record.Update; {
+	case p != nil:
+		form(p.ConditionExpression, p.ExpressionAttributeValues)
+		_, _ = io.WriteString(h, "\x00"+itemText(p.Item, nil))
+	case d != nil:
+		form(d.ConditionExpression, d.ExpressionAttributeValues)
 	default:
-		p := record.Update
-		_, _ = fmt.Fprintf(h, "\x00%s\x00%s\x00%s", *p.ConditionExpression, itemText(p.ExpressionAttributeValues, nil), *p.UpdateExpression)
+		form(u.ConditionExpression, u.ExpressionAttributeValues)
+		_, _ = io.WriteString(h, "\x00"+*u.UpdateExpression)
 	}
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:24])
 }

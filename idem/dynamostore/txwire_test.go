@@ -205,7 +205,7 @@ func TestCancellationReasons(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := open(t, nil)
 			ctx := t.Context()
-			require.NoError(t, f.Acquire(ctx, base, claim("k", "o1")))
+			f.claimed(t, "k", "o1")
 			w := completion("k", "o1", []byte("{}"))
 			tx := &Tx{}
 			accounts := "accounts"
@@ -334,27 +334,6 @@ func TestConflictsUseUpTheBudget(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, res.Outcome.Replayed)
 			b.moved(t, 30)
-		})
-	}
-}
-
-// A plain write that conflicts with a transaction is sent again, and is never taken
-// for one that lost its claim.
-func TestPlainWritesConflictWithATransaction(t *testing.T) {
-	f := open(t, nil)
-	for _, w := range eachWrite() {
-		t.Run(w.name, func(t *testing.T) {
-			id := t.Name()
-			w.setup(t, f, id)
-			f.wire.set(func(n int, _ string, _ *http.Request) (*http.Response, error) {
-				if n < 2 {
-					return answer(400, conflicting), nil
-				}
-				return nil, nil
-			})
-			defer f.wire.set(nil)
-			require.NoError(t, w.send(t.Context(), f.Store, id))
-			require.Equal(t, w.state, f.get(t, id).State)
 		})
 	}
 }

@@ -66,6 +66,29 @@ func (v *values) yes(name string) {
 	v.item[name] = &types.AttributeValueMemberBOOL{Value: true}
 }
 
+// optStr, optNum and optYes leave out what is empty, zero or false.
+//
+//go:noinline
+func (v *values) optStr(name, value string) {
+	if value != "" {
+		v.str(name, value)
+	}
+}
+
+//go:noinline
+func (v *values) optNum(name string, value int64) {
+	if value != 0 {
+		v.num(name, value)
+	}
+}
+
+//go:noinline
+func (v *values) optYes(name string, is bool) {
+	if is {
+		v.yes(name)
+	}
+}
+
 // millis is a time as stored: milliseconds since 1970, 0 for no time.
 func millis(t time.Time) int64 {
 	if t.IsZero() {
@@ -75,8 +98,11 @@ func millis(t time.Time) int64 {
 }
 
 // expiry is an expiry as stored: seconds since 1970, rounded up, so that nothing
-// expires before its time.
+// expires before its time, and 0 for none.
 func expiry(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
 	s := t.Unix()
 	if t.Nanosecond() > 0 {
 		s++

@@ -19,8 +19,7 @@ import (
 func TestWatchedClaimsAreInTheIndex(t *testing.T) {
 	f := open(t, nil)
 	q := f.adminStore(t)
-	engine, err := idem.New(q, &unhurried)
-	require.NoError(t, err)
+	engine := engineOver(t, q)
 	for n, tc := range []struct {
 		op      idem.Operation
 		watched bool

@@ -55,11 +55,11 @@ func (s *Store) update(c *call, id string, u *update, cond string) (item, error)
 }
 
 // updateWith is update in one transaction with a companion, if there is one.
-func (s *Store) updateWith(k *call, with companion, id, write string, u *update, cond string) (item, error) {
+func (s *Store) updateWith(k *call, with companion, key item, write string, u *update, cond string) (item, error) {
 	if with != nil {
-		return with.update(k, write, u, cond)
+		return with.update(k, key, write, u, cond)
 	}
-	return s.update(k, id, u, cond)
+	return s.updateItem(k, key, u, cond)
 }
 
 // updateItem is update of any item.
@@ -115,9 +115,9 @@ func (s *Store) send(c *call, key item, write func(context.Context) error) (item
 // or an audit entry. It is an interface, which [Tx] and [AdminStore] alone make, so that a
 // function without either does not carry the code of transactions.
 type companion interface {
-	// update sends it with the record's UpdateItem, send with any write of the record.
+	// update sends it with an UpdateItem, send with any write.
 	// Both answer as [Store.send] does.
-	update(k *call, write string, u *update, cond string) (item, error)
+	update(k *call, key item, write string, u *update, cond string) (item, error)
 	send(k *call, write string, record types.TransactWriteItem) (item, error)
 }
 

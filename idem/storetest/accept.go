@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"time"
 
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -44,61 +43,28 @@ func (a *attempt) worked() *attempt {
 // acceptCases: what is accepted for later, and what becomes of it.
 func acceptCases(h Harness) []check {
 	if h.WithoutSteps {
-		return []check{{"is refused as unsupported", func(c *cell) {
-			a := c.fresh()
-			if err := a.accept("input").send(c.ctx, c.store, c.now); !errors.Is(err, errors.ErrUnsupported) {
-				c.fatalf("Finish as pending: want errors.ErrUnsupported, got %v", err)
-			}
-			c.check(a.id())
-		}}}
+		return []check{{"is refused as unsupported", func(c *cell) { c.unsupported(c.fresh().accept("input")) }}}
 	}
-	input := func(c *cell, a *attempt, want int) {
-		c.Helper()
-		b, err := c.store.StepResult(c.ctx, c.get(a.id()), protocol.AcceptedStep)
-		c.must(err)
-		equal(c, "length of the input", want, len(b))
-	}
-	ends := []func(*attempt) finish{
-		func(a *attempt) finish { return a.complete("done") },
-		func(a *attempt) finish { return a.complete(string(noise(450 << 10))) },
-		func(a *attempt) finish { return a.fail() },
-	}
+	accepts := func(a *attempt) write { return a.accept("input") }
 	return []check{
 		{"creates the record with an input of any size", func(c *cell) {
-			for _, size := range []int{0, 10, 1 << 10, 1<<10 + 1, 100 << 10, 450 << 10} {
-				a := c.fresh()
-				w := a.accept(string(noise(size)))
-				c.lands(w)
-				c.lands(w) // once more, as after a lost reply
-				input(c, a, size)
-				c.refused(a.unseen().acquire())
-				c.refused(a.unseen().accept("another one"))
+			for _, size := range []int{0, 10, 1 << 10, 1<<10 + 1, 100 << 10, 300 << 10} {
+				a := c.fresh().again(func(a *attempt) write { return a.accept(string(noise(size))) })
+				a.unseen().refused(acquires, accepts)
 			}
 		}},
 		{"is refused by every record that was not seen", func(c *cell) {
 			for _, s := range standing(true) {
-				a := s.make(c)
-				c.refused(a.unseen().accept("input"))
+				s.make(c).unseen().refused(accepts)
 			}
 		}},
 		{"replaces what it has seen", func(c *cell) {
 			for _, s := range standing(true) {
-				a := s.make(c)
-				b := a.over()
-				w := b.accept("input")
-				c.lands(w)
-				c.lands(w)
-				input(c, b, 5)
+				s.make(c).over().again(accepts)
 			}
 		}},
 		{"only one of many lands", func(c *cell) {
-			a := c.fresh()
-			ws := make([]write, 8)
-			for i := range ws {
-				ws[i] = a.unseen().accept(string(noise(2 << 10)))
-			}
-			c.oneWins(ws...)
-			input(c, a, 2<<10)
+			c.oneOf(racers, c.fresh(), func(a *attempt) write { return a.unseen().accept(string(noise(2 << 10))) })
 		}},
 		{"or a claim", func(c *cell) {
 			a := c.fresh()
@@ -108,115 +74,52 @@ func acceptCases(h Harness) []check {
 			if h.MaxResult == 0 {
 				c.Skip("the harness has no MaxResult")
 			}
-			a := c.fresh()
-			var large *protocol.TooLargeError
-			if err := a.accept(string(noise(h.MaxResult+1))).send(c.ctx, c.store, c.now); !errors.As(err, &large) {
-				c.fatalf("want a TooLargeError, got %v", err)
-			}
-			c.check(a.id())
+			c.tooLarge(c.fresh().accept(string(noise(h.MaxResult + 1))))
 		}},
 		{"is claimed, and its input goes with the outcome", func(c *cell) {
-			for _, end := range ends {
-				a := c.accepted(string(noise(100 << 10)))
-				ticket := c.get(a.id()).Ticket
-				b := a.worked()
-				input(c, a, 100<<10)
-				w := end(b)
+			for _, end := range []func(*attempt) finish{ended("done"), ended(string(noise(300 << 10))), (*attempt).fail} {
+				w := end(c.accepted(string(noise(5 << 10))).worked())
 				w.LargeSteps, w.Watched = true, true
 				c.lands(w)
-				equal(c, "Ticket", ticket, c.get(a.id()).Ticket)
-				equal(c, "number of steps", 0, len(c.get(a.id()).Steps))
 			}
 		}},
-		{"one of many workers claims it", func(c *cell) {
-			a := c.accepted("input")
-			ws := make([]write, 8)
-			for i := range ws {
-				ws[i] = a.next().acquire()
-			}
-			c.oneWins(ws...)
-		}},
+		{"one of many workers claims it", func(c *cell) { c.oneOf(racers, c.accepted("input"), takesOver) }},
 		{"keeps its input until there is an outcome", func(c *cell) {
-			for _, leave := range []func(*attempt) write{
-				func(a *attempt) write { return a.release(false) },
-				func(a *attempt) write { return a.release(true) },
-				func(a *attempt) write { return a.withdraw() },
-				func(a *attempt) write { return a.step("ship", []byte("s_1")) },
-			} {
-				a := c.accepted("input")
-				ticket := c.get(a.id()).Ticket
-				b := a.worked()
-				c.lands(leave(b))
-				input(c, a, 5)
-				b.worked()
-				input(c, a, 5)
-				equal(c, "Ticket", ticket, c.get(a.id()).Ticket)
+			for _, leave := range []move{releases, releasesInDoubt, withdraws, ships} {
+				c.accepted("input").worked().lands(leave).worked()
 			}
 		}},
-		{"taken back before it landed", func(c *cell) {
-			a := c.accepted("input")
-			b := a.next()
-			c.lands(b.withdraw())
-			c.refused(b.acquire())
-			input(c, a, 5)
-		}},
+		{"taken back before it landed", func(c *cell) { c.accepted("input").next().lands(withdraws).refused(acquires) }},
 		{"resolved while nobody runs it", func(c *cell) {
 			for _, to := range []protocol.State{protocol.Completed, protocol.Failed} {
-				a := c.accepted(string(noise(100 << 10)))
-				w := a.resolve(to)
-				c.lands(w)
-				c.lands(w)
-				c.refused(a.unseen().accept("input"))
-				b := c.accepted("input")
-				c.lands(b.worked().release(true))
-				c.lands(b.resolve(to))
+				c.accepted(string(noise(5 << 10))).again(resolves(to)).unseen().refused(accepts)
+				c.accepted("input").worked().lands(releasesInDoubt, resolves(to))
 			}
-			a := c.accepted("input")
-			c.refused(a.resolve(protocol.Released)) // it waits already
+			c.accepted("input").refused(resolves(protocol.Released)) // it waits already
 		}},
 		{"a resolution or a worker", func(c *cell) {
 			a := c.accepted("input")
 			c.oneWins(a.resolve(protocol.Failed), a.next().acquire())
 			// A resolution of what was seen before the worker came is too late.
-			b := c.accepted("input")
-			late := b.resolve(protocol.Failed)
+			b := c.accepted("input").holds(resolves(protocol.Failed))
 			b.worked()
-			c.refused(late)
+			b.late(false)
 		}},
 		{"a released record that was not accepted is not resolved", func(c *cell) {
-			a := c.start()
-			c.lands(a.step("ship", nil))
-			c.lands(a.release(true))
-			c.refused(a.resolve(protocol.Failed))
+			having(ships, releasesInDoubt)(c).refused(resolves(protocol.Failed))
 		}},
 		{"parked, then released by a resolution", func(c *cell) {
-			a := c.accepted("input")
-			b := a.worked()
-			c.lands(b.lapse())
+			b := c.accepted("input").worked().lands(lapses)
 			c.now = c.now.Add(2 * lease)
-			c.lands(a.resolve(protocol.Released))
-			input(c, a, 5)
-			a.worked()
+			b.lands(resolves(protocol.Released)).worked()
 		}},
 		{"with writes that commit with it", func(c *cell) {
 			if h.Unit == nil {
 				c.Skip("the harness has no Unit")
 			}
 			a := c.fresh()
-			for _, lands := range []bool{true, false} {
-				value, applied, err := h.Unit(c.ctx)
-				c.must(err)
-				w := a.unseen().accept(string(noise(100 << 10)))
-				w.Unit = value
-				if lands {
-					c.lands(w)
-				} else {
-					c.refused(w)
-				}
-				ok, err := applied(c.ctx)
-				c.must(err)
-				equal(c, "applied", lands, ok)
-			}
+			c.committed(a.unseen().accept(string(noise(5<<10))), true)
+			c.committed(a.unseen().accept(string(noise(5<<10))), false)
 		}},
 	}
 }

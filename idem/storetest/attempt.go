@@ -20,6 +20,7 @@ var operation = idem.Operation{Name: "charge", Repeat: protocol.Repeatable}
 type attempt struct {
 	c     *cell
 	claim protocol.Claim
+	held  write
 }
 
 // fresh is an attempt on a new key, not claimed yet.
@@ -38,7 +39,7 @@ func (c *cell) fresh(change ...func(*protocol.Record)) *attempt {
 	for _, f := range change {
 		f(&rec)
 	}
-	return &attempt{c, protocol.Claim{Record: rec}}
+	return &attempt{c: c, claim: protocol.Claim{Record: rec}}
 }
 
 // start is an attempt on a new key that has its claim.
@@ -48,6 +49,102 @@ func (c *cell) start(change ...func(*protocol.Record)) *attempt {
 	c.lands(a.acquire())
 	return a
 }
+
+// A move makes a write of an attempt, for the record as it stands then.
+type move func(a *attempt) write
+
+// named is a move with what it is called in the names of cases.
+type named struct {
+	name string
+	make move
+}
+
+// The moves of an attempt, and of others that see its record.
+func acquires(a *attempt) write         { return a.acquire() }
+func takesOver(a *attempt) write        { return a.next().acquire() }
+func replaces(a *attempt) write         { return a.replacement().acquire() }
+func withdraws(a *attempt) write        { return a.withdraw() }
+func extends(a *attempt) write          { return a.extend(2 * lease) }
+func completes(a *attempt) write        { return a.complete("done") }
+func completesInParts(a *attempt) write { return a.complete(string(noise(300 << 10))) }
+func fails(a *attempt) write            { return a.fail() }
+func releases(a *attempt) write         { return a.release(false) }
+func releasesInDoubt(a *attempt) write  { return a.release(true) }
+func parks(a *attempt) write            { return a.park() }
+func lapses(a *attempt) write           { return a.lapse() }
+func charges(a *attempt) write          { return a.step("charge", []byte("ch_1")) }
+func ships(a *attempt) write            { return a.step("ship", []byte("s_1")) }
+func begins(a *attempt) write           { return a.begin("charge") }
+func takesBack(a *attempt) write        { return a.notExecuted("charge") }
+
+func reads(a *attempt) write   { return a.read("charge") }
+func unreads(a *attempt) write { return a.unread("charge") }
+
+func escalates(a *attempt) write {
+	w := a.postpone(time.Hour)
+	w.EscalatedAt = a.c.now
+	return w
+}
+
+func refers(ref string) move { return func(a *attempt) write { return a.refer(ref) } }
+
+func resolves(to protocol.State) move { return func(a *attempt) write { return a.resolve(to) } }
+
+// outcomes are the states that an operator can resolve a record to.
+var outcomes = []protocol.State{protocol.Completed, protocol.Failed, protocol.Released}
+
+// lands makes and sends writes, one after the other, all of which must take effect.
+func (a *attempt) lands(moves ...move) *attempt {
+	a.c.Helper()
+	for _, m := range moves {
+		a.c.lands(m(a))
+	}
+	return a
+}
+
+// refused makes and sends writes, none of which may take effect.
+func (a *attempt) refused(moves ...move) *attempt {
+	a.c.Helper()
+	for _, m := range moves {
+		a.c.refused(m(a))
+	}
+	return a
+}
+
+// again makes a write and sends it twice, as after a lost reply.
+func (a *attempt) again(m move) *attempt {
+	a.c.Helper()
+	a.held = m(a)
+	return a.late(true).late(true)
+}
+
+// holds makes a write and sends it later, see late.
+func (a *attempt) holds(m move) *attempt {
+	a.held = m(a)
+	return a
+}
+
+// late sends the write that the attempt holds, and requires that it lands or is refused.
+func (a *attempt) late(lands bool) *attempt {
+	a.c.Helper()
+	if lands {
+		a.c.lands(a.held)
+	} else {
+		a.c.refused(a.held)
+	}
+	return a
+}
+
+// having starts attempts and makes their first writes.
+func having(moves ...move) func(c *cell) *attempt {
+	return func(c *cell) *attempt {
+		c.Helper()
+		return c.start().lands(moves...)
+	}
+}
+
+// unclaimed are attempts without a claim.
+func unclaimed(c *cell) *attempt { return c.fresh() }
 
 // watched is a claim that is in the index.
 func watched(r *protocol.Record) { r.Due, r.ExpiresAt = r.LeaseUntil.Add(2*time.Second), time.Time{} }
@@ -79,7 +176,7 @@ func (a *attempt) next() *attempt {
 	if rec.Repeat == protocol.Repeatable && len(rec.Steps) == 0 && rec.Due.IsZero() {
 		rec.ExpiresAt = expiry(rec.LeaseUntil)
 	}
-	return &attempt{a.c, protocol.Claim{Record: rec, Seen: old.Write}}
+	return &attempt{c: a.c, claim: protocol.Claim{Record: rec, Seen: old.Write}}
 }
 
 // replacement is another call that has seen the record expired.
@@ -154,19 +251,16 @@ func (a *attempt) unread(name string) step {
 // result, or that the one that the step's compensation needs is not known.
 func verdicts() []protocol.StepWrite {
 	return []protocol.StepWrite{
-		{Name: "charge", Result: []byte("said")}, {Name: "charge", Result: noise(100 << 10)},
+		{Name: "charge", Result: []byte("said")}, {Name: "charge", Result: noise(5 << 10)},
 		{Name: "charge", Compensates: true, Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
 	}
 }
 
 // resolvedStep interrupts the attempt in a step, and resolves it with a verdict on the step.
 func (c *cell) resolvedStep(a *attempt, verdict protocol.StepWrite) {
-	c.lands(a.begin("charge"))
+	a.lands(begins)
 	c.now = c.now.Add(2 * lease)
-	c.lands(a.lapse())
-	r := a.resolve(protocol.Released)
-	r.ClearSteps, r.Ending.ExpiresAt, r.Steps = nil, time.Time{}, []protocol.StepWrite{verdict}
-	c.lands(r)
+	a.lands(lapses, recordsOfStep(verdict))
 }
 
 // entry is the write of the step's entry.
@@ -218,12 +312,12 @@ func (a *attempt) postpone(d time.Duration) postpone {
 	}}
 }
 
-// prolong is somebody who keeps what is seen now for longer than outcomes are kept.
+// prolong keeps what is seen now for longer than outcomes are kept.
 func (a *attempt) prolong(d time.Duration) prolong {
 	return prolong{protocol.Prolongation{ID: a.id(), Seen: a.seen().Write, Write: newID(), ExpiresAt: expiry(a.c.now).Add(d)}}
 }
 
-// forget is somebody who removes what is seen now.
+// forget removes what is seen now.
 func (a *attempt) forget() forget {
 	return forget{protocol.Erasure{ID: a.id(), Seen: a.seen().Write}}
 }

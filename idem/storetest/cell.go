@@ -66,6 +66,41 @@ func equal[T comparable](c *cell, what string, want, got T) {
 // newID is an owner token or a write id.
 func newID() string { return rand.Text() }
 
+// send sends a write, of which the reference learns nothing.
+func (c *cell) send(w write) error { return send(c.ctx, c.store, c.now, w) }
+
+// tooLarge requires that a write is refused because its result is over the store's limit, and that
+// nothing was written.
+func (c *cell) tooLarge(w write) {
+	c.Helper()
+	var refused *protocol.TooLargeError
+	if err := c.send(w); !errors.As(err, &refused) {
+		c.fatalf("%v: want a TooLargeError, got %v", w, err)
+	}
+	equal(c, "Size", c.h.MaxResult+1, refused.Size)
+	equal(c, "Limit", c.h.MaxResult, refused.Limit)
+	c.check(w.id())
+}
+
+// unsupported requires that a write is refused as none of the store's, and that nothing was written.
+func (c *cell) unsupported(w write) {
+	c.Helper()
+	if err := c.send(w); !errors.Is(err, errors.ErrUnsupported) {
+		c.fatalf("%v: want errors.ErrUnsupported, got %v", w, err)
+	}
+	c.check(w.id())
+}
+
+// conflicting sends a write that must be refused, and returns the record that comes with the refusal.
+func (c *cell) conflicting(w write) *protocol.Record {
+	c.Helper()
+	var conflict *protocol.ConflictError
+	if err := c.send(w); !errors.As(err, &conflict) || conflict.Existing == nil {
+		c.fatalf("%v: want a ConflictError with the record, got %v", w, err)
+	}
+	return conflict.Existing
+}
+
 // do sends a write and compares everything with the reference: whether it lands,
 // the conflicting record, and what a read gives afterwards.
 func (c *cell) do(w write) error {
@@ -73,8 +108,8 @@ func (c *cell) do(w write) error {
 	c.now = c.now.Add(time.Second)
 	c.trail = append(c.trail, w.String())
 	before := c.ref[w.id()]
-	want, wantErr := w.apply(before.Clone(), c.now)
-	err := w.send(c.ctx, c.store, c.now)
+	want, wantErr := w.Apply(before.Clone(), c.now)
+	err := c.send(w)
 	c.judge(w, before, wantErr, err)
 	if wantErr == nil {
 		c.ref[w.id()] = want.Clone()
@@ -181,12 +216,38 @@ func (c *cell) race(ws ...write) []error {
 	for i, w := range ws {
 		done.Go(func() {
 			<-start
-			errs[i] = w.send(c.ctx, c.store, c.now)
+			errs[i] = c.send(w)
 		})
 	}
 	close(start)
 	done.Wait()
 	return errs
+}
+
+// oneOf races as many writes of one move.
+func (c *cell) oneOf(n int, a *attempt, m move) {
+	c.Helper()
+	ws := make([]write, n)
+	for i := range ws {
+		ws[i] = m(a)
+	}
+	c.oneWins(ws...)
+}
+
+// committed sends an end with a unit of work, which is applied exactly if the end lands.
+func (c *cell) committed(f finish, lands bool) {
+	c.Helper()
+	unit, applied, err := c.h.Unit(c.ctx)
+	c.must(err)
+	f.Unit = unit
+	if lands {
+		c.lands(f)
+	} else {
+		c.refused(f)
+	}
+	ok, err := applied(c.ctx)
+	c.must(err)
+	equal(c, "applied", lands, ok)
 }
 
 // oneWins races writes of which any one excludes all others: one lands, the rest
@@ -204,7 +265,7 @@ func (c *cell) oneWins(ws ...write) write {
 	if len(won) != 1 {
 		c.fatalf("%d of %d racing writes landed, want exactly one: %v", len(won), len(ws), won)
 	}
-	after, err := won[0].apply(c.ref[id].Clone(), c.now)
+	after, err := won[0].Apply(c.ref[id].Clone(), c.now)
 	c.must(err)
 	c.ref[id] = after.Clone()
 	for i, err := range errs {

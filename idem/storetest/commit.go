@@ -25,172 +25,135 @@ func (a *attempt) unseen() *attempt {
 	return a.c.fresh(func(r *protocol.Record) { r.ID = a.id() })
 }
 
-// commitCases: outcomes that nobody claimed, and ends that fence what was sent before.
+// commits is the move that ends an attempt in atomic mode.
+func commits(end func(*attempt) finish) move {
+	return func(a *attempt) write { return a.atomic(end(a)) }
+}
+
+// outcome is the attempt's completion in atomic mode.
+func (a *attempt) outcome() finish { return a.atomic(a.complete("outcome")) }
+
+// ended is an attempt's completion with a result.
+func ended(result string) func(*attempt) finish {
+	return func(a *attempt) finish { return a.complete(result) }
+}
+
+// commitCases: outcomes without a claim, and ends that fence what was sent before.
 func commitCases(h Harness) []check {
-	steps := !h.WithoutSteps
+	all := standing(!h.WithoutSteps)
 	// later is past every expiry that the cases give.
 	later := func(c *cell) { c.now = c.now.Add(retention + time.Hour) }
+	large := ended(string(noise(300 << 10)))
+	commit, failure := commits(ended("outcome")), commits((*attempt).fail)
 	return []check{
 		{"without a claim creates the record", func(c *cell) {
-			for _, f := range []func(*attempt) finish{
-				func(a *attempt) finish { return a.complete("outcome") },
-				func(a *attempt) finish { return a.complete("") },
-				func(a *attempt) finish { return a.complete(string(noise(450 << 10))) },
-				func(a *attempt) finish { return a.fail() },
-			} {
-				a := c.fresh()
-				w := a.atomic(f(a))
-				c.lands(w)
-				c.lands(w) // once more, as after a lost reply
-				c.refused(a.unseen().acquire())
+			for _, m := range []move{commit, commits(ended("")), commits(large), failure} {
+				c.fresh().again(m).unseen().refused(acquires)
 			}
 		}},
 		{"a check record has no key, and no expiry", func(c *cell) {
-			check := "#" + newID() + "#"
-			a := c.fresh(func(r *protocol.Record) { r.ID = check })
-			w := a.atomic(a.complete(""))
-			w.Ending.ExpiresAt = time.Time{}
-			c.lands(w)
-			c.lands(w)
+			a := c.fresh(func(r *protocol.Record) { r.ID = "#" + newID() + "#" })
+			a.again(func(a *attempt) write {
+				w := a.atomic(a.complete(""))
+				w.Ending.ExpiresAt = time.Time{}
+				return w
+			})
 			later(c)
-			b := a.unseen()
-			c.refused(b.atomic(b.complete("")))
-			equal(c, "ExpiresAt", time.Time{}, c.get(check).ExpiresAt)
+			a.unseen().refused(commits(ended("")))
 		}},
 		{"without a claim is refused by every record", func(c *cell) {
-			for _, s := range standing(steps) {
-				a := s.make(c)
-				b := a.unseen()
-				c.refused(b.atomic(b.complete("theirs")))
-				c.refused(b.atomic(b.fail()))
+			for _, s := range all {
+				s.make(c).unseen().refused(commit, failure)
 			}
 		}},
 		{"without a claim replaces nothing that has expired unseen", func(c *cell) {
-			for _, s := range standing(steps) {
-				a := s.make(c)
-				now := c.now
+			for _, s := range all {
+				a, now := s.make(c), c.now
 				later(c)
-				b := a.unseen()
-				c.refused(b.atomic(b.complete("new")))
+				a.unseen().refused(commit)
 				c.now = now
 			}
 		}},
 		{"without a claim replaces what it has seen", func(c *cell) {
-			for _, s := range standing(steps) {
-				a := s.make(c)
-				b := a.over()
-				w := b.atomic(b.complete("new"))
-				c.lands(w)
-				c.lands(w)
-				equal(c, "Attempt", 2, c.get(a.id()).Attempt)
-				equal(c, "number of steps", 0, len(c.get(a.id()).Steps))
+			for _, s := range all {
+				s.make(c).over().again(commit)
 			}
 		}},
 		{"without a claim is refused by what it has not seen", func(c *cell) {
 			a := c.start()
 			b := a.over()
-			c.lands(a.extend(time.Hour))
-			c.refused(b.atomic(b.complete("new")))
+			a.lands(extends)
+			b.refused(commit)
 		}},
 		{"without a claim is refused where what it has seen is gone", func(c *cell) {
-			a := c.start()
-			b := a.over()
-			w := b.atomic(b.complete("new"))
-			c.delete(a.id())
-			c.refused(w)
+			b := c.start().over().holds(commit)
+			c.delete(b.id())
+			b.late(false)
 		}},
 		{"without a claim does not touch an earlier outcome", func(c *cell) {
-			a := c.fresh()
-			c.lands(a.atomic(a.complete(string(noise(450 << 10)))))
-			b := a.unseen()
-			c.refused(b.atomic(b.complete(string(noise(450 << 10)))))
+			c.fresh().lands(commits(large)).unseen().refused(commits(large))
 		}},
 		{"only one of two without a claim", func(c *cell) {
-			a := c.fresh()
-			ws := make([]write, 8)
-			for i := range ws {
-				b := a.unseen()
-				ws[i] = b.atomic(b.complete("outcome"))
-			}
-			c.oneWins(ws...)
+			c.oneOf(racers, c.fresh(), func(a *attempt) write { return commit(a.unseen()) })
 		}},
 		{"a claim or an outcome without one", func(c *cell) {
-			a, b := c.fresh(), c.fresh()
-			b.claim.Record.ID = a.id()
-			c.oneWins(a.acquire(), b.atomic(b.complete("outcome")))
+			a := c.fresh()
+			c.oneWins(a.acquire(), commit(a.unseen()))
 		}},
 		{"without a claim, taken back, does not land later", func(c *cell) {
-			a := c.fresh()
-			c.lands(a.withdraw())
-			c.refused(a.atomic(a.complete("late")))
+			c.fresh().lands(withdraws).refused(commit)
 			// Nor does it over the expired record that it could have replaced.
-			b := c.start()
-			c.lands(b.complete("old"))
+			b := having(completes)(c)
 			later(c)
 			d := b.over()
 			d.claim.Replace = true
-			w := d.atomic(d.complete("late"))
-			c.lands(d.withdraw())
-			c.refused(w)
+			d.holds(commit).lands(withdraws).late(false)
 		}},
 		{"taken back does not undo an outcome without a claim", func(c *cell) {
-			a := c.fresh()
-			c.lands(a.atomic(a.complete("outcome")))
-			c.refused(a.withdraw())
+			c.fresh().lands(commit).refused(withdraws)
 		}},
 		{"an end under a new owner fences what the attempt has sent", func(c *cell) {
 			for _, end := range []func(*attempt) finish{
-				func(a *attempt) finish { return a.complete(string(noise(450 << 10))) },
-				func(a *attempt) finish { return a.fail() },
-				func(a *attempt) finish { return a.release(true) },
-				func(a *attempt) finish { return a.park() },
+				large, (*attempt).fail, func(a *attempt) finish { return a.release(true) }, (*attempt).park,
 			} {
-				a := c.start()
-				sent := []write{a.complete("late"), a.fail(), a.release(false), a.park(), a.extend(2 * lease)}
-				w := end(a)
-				w.NewOwner = newID()
-				c.lands(w)
-				c.lands(w)
-				equal(c, "Owner", w.NewOwner, c.get(a.id()).Owner)
-				for _, s := range sent {
-					c.refused(s)
-				}
-				if st := a.seen().State; st == protocol.Released {
-					c.lands(a.lapse()) // by a stricter call
-					for _, s := range sent {
-						c.refused(s)
-					}
-				}
+				fences(c, c.start(), end)
 			}
 			// Of what another call has parked.
-			a := c.start()
-			sent := a.complete("late")
-			c.lands(a.lapse())
+			a := c.start().holds(completes).lands(lapses)
 			w := a.park()
 			w.NewOwner = newID()
 			c.lands(w)
-			c.refused(sent)
+			a.late(false)
 		}},
 		{"writes that commit without a claim", func(c *cell) {
 			if c.h.Unit == nil {
 				c.Skip("the harness has no Unit: only that the store refuses units is tested")
 			}
 			a := c.fresh()
-			for _, lands := range []bool{true, false} {
-				value, applied, err := c.h.Unit(c.ctx)
-				c.must(err)
-				b := a.unseen()
-				w := b.atomic(b.complete("outcome"))
-				w.Unit = value
-				if lands {
-					c.lands(w)
-				} else {
-					c.refused(w)
-				}
-				ok, err := applied(c.ctx)
-				c.must(err)
-				equal(c, "applied", lands, ok)
-			}
+			c.committed(a.unseen().outcome(), true)
+			c.committed(a.unseen().outcome(), false)
 		}},
+	}
+}
+
+// fences ends an attempt under a new owner: nothing that it has sent before lands any more.
+func fences(c *cell, a *attempt, end func(*attempt) finish) {
+	c.Helper()
+	var sent []write
+	for _, m := range []move{completes, fails, releases, parks, extends} {
+		sent = append(sent, m(a))
+	}
+	w := end(a)
+	w.NewOwner = newID()
+	c.lands(w)
+	c.lands(w)
+	for _, s := range sent {
+		c.refused(s)
+	}
+	if a.seen().State == protocol.Released {
+		a.lands(lapses) // by a stricter call
+		for _, s := range sent {
+			c.refused(s)
+		}
 	}
 }

@@ -3,6 +3,8 @@ package storetest
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -36,83 +38,54 @@ func (c *cell) same(where string, want, got *protocol.Record) {
 	}
 }
 
+// own are the fields of a record and of a step that are not compared here.
+var own = map[string]bool{"Steps": true, "Sealed": true}
+
 func differences(want, got *protocol.Record) []string {
-	var d []string
-	note := func(field string, want, got any) {
-		d = append(d, fmt.Sprintf("%s: want %v, got %v", field, want, got))
+	d := fields("", *want, *got)
+	if want.State != protocol.Completed && got.Body.Parts+len(got.Body.Data) > 0 {
+		d = append(d, fmt.Sprintf("Body: want none, got %d bytes and %d parts", len(got.Body.Data), got.Body.Parts))
 	}
-	plain := func(field string, want, got any) {
-		if want != got {
-			note(field, want, got)
-		}
+	if w, g := stepNames(want), stepNames(got); w != g {
+		return append(d, fmt.Sprintf("names of Steps: want %s, got %s", w, g))
 	}
-	at := func(field string, want, got time.Time) {
-		if !want.Equal(got) || want.IsZero() != got.IsZero() {
-			note(field, want, got)
-		}
-	}
-	plain("ID", want.ID, got.ID)
-	plain("Value", want.Value, got.Value)
-	plain("Codec", want.Codec, got.Codec)
-	plain("Ticket", want.Ticket, got.Ticket)
-	plain("State", want.State, got.State)
-	plain("Repeat", want.Repeat, got.Repeat)
-	plain("Fingerprint", want.Fingerprint, got.Fingerprint)
-	plain("Owner", want.Owner, got.Owner)
-	plain("Attempt", want.Attempt, got.Attempt)
-	plain("Write", want.Write, got.Write)
-	plain("Seen", want.Seen, got.Seen)
-	at("LeaseUntil", want.LeaseUntil, got.LeaseUntil)
-	at("ExpiresAt", want.ExpiresAt, got.ExpiresAt)
-	plain("Retention", want.Retention, got.Retention)
-	at("CreatedAt", want.CreatedAt, got.CreatedAt)
-	at("UpdatedAt", want.UpdatedAt, got.UpdatedAt)
-	plain("Uncertain", want.Uncertain, got.Uncertain)
-	plain("Omitted", want.Omitted, got.Omitted)
-	plain("Failure", failure(want.Failure), failure(got.Failure))
-	plain("Ref", want.Ref, got.Ref)
-	plain("Resolved", want.Resolved, got.Resolved)
-	plain("RefWrite", want.RefWrite, got.RefWrite)
-	plain("Unsettled", want.Unsettled, got.Unsettled)
-	at("Due", want.Due, got.Due)
-	at("OpenSince", want.OpenSince, got.OpenSince)
-	plain("Sweep", want.Sweep, got.Sweep)
-	plain("Probes", want.Probes, got.Probes)
-	at("EscalatedAt", want.EscalatedAt, got.EscalatedAt)
-	plain("ResponseVersion", want.ResponseVersion, got.ResponseVersion)
-	plain("Body.Size", want.Body.Size, got.Body.Size)
-	if want.State != protocol.Completed {
-		plain("Body.Parts", 0, got.Body.Parts)
-		plain("length of Body.Data", 0, len(got.Body.Data))
-	}
-	plain("names of Steps", stepNames(want), stepNames(got))
 	for name, s := range want.Steps {
-		g := got.Steps[name]
-		plain("Begun of step "+name, s.Begun, g.Begun)
-		plain("Write of step "+name, s.Write, g.Write)
-		plain("FromResolution of step "+name, s.FromResolution, g.FromResolution)
-		plain("NotExecuted of step "+name, s.NotExecuted, g.NotExecuted)
-		at("BegunAt of step "+name, s.BegunAt, g.BegunAt)
-		plain("Omitted of step "+name, s.Omitted, g.Omitted)
-		plain("Compensates of step "+name, s.Compensates, g.Compensates)
-		plain("Failure of step "+name, failure(s.Failure), failure(g.Failure))
-		plain("Body.Size of step "+name, s.Body.Size, g.Body.Size)
+		d = append(d, fields(" of step "+name, s, got.Steps[name])...)
 	}
 	return d
 }
 
-func failure(f *protocol.Failure) string {
-	if f == nil {
-		return "none"
+// fields compares the fields of two structs: times as instants, results by their size.
+func fields(of string, want, got any) (d []string) {
+	w, g := reflect.ValueOf(want), reflect.ValueOf(got)
+	for i := range w.NumField() {
+		name := w.Type().Field(i).Name
+		if own[name] {
+			continue
+		}
+		if w, g := plain(w.Field(i).Interface()), plain(g.Field(i).Interface()); w != g {
+			d = append(d, fmt.Sprintf("%s%s: want %v, got %v", name, of, w, g))
+		}
 	}
-	return fmt.Sprintf("%q", *f)
+	return d
+}
+
+// plain is what of a field is compared.
+func plain(field any) any {
+	switch v := field.(type) {
+	case time.Time:
+		return v.UTC().Format(time.RFC3339Nano)
+	case protocol.Body:
+		return v.Size
+	case *protocol.Failure:
+		if v == nil {
+			return "none"
+		}
+		return fmt.Sprintf("%q", *v)
+	}
+	return field
 }
 
 func stepNames(r *protocol.Record) string {
-	names := make([]string, 0, len(r.Steps))
-	for n := range r.Steps {
-		names = append(names, fmt.Sprintf("%q", n))
-	}
-	slices.Sort(names)
-	return strings.Join(names, " ")
+	return fmt.Sprintf("%q", slices.Sorted(maps.Keys(r.Steps)))
 }

@@ -1,63 +1,40 @@
 package storetest
 
-import (
-	"errors"
-
-	"github.com/idem-go/idempotency/idem/protocol"
-)
+import "github.com/idem-go/idempotency/idem/protocol"
 
 // copyCases: a store keeps no reference to what it is given and hands out copies.
 func copyCases(steps bool) []check {
-	cases := []check{
-		{"a result is not the caller's memory", func(c *cell) {
-			a := c.start()
-			w := a.complete("outcome")
+	// given lands a write, changes the memory that it was made of, and reads the record.
+	given := func(name string, from func(c *cell) *attempt, m move) check {
+		return check{name + " is not the caller's memory", func(c *cell) {
+			w := m(from(c))
 			c.lands(w)
-			clear(w.Ending.Result)
-			c.check(a.id())
-		}},
-		{"a large result is not the caller's memory", func(c *cell) {
-			a := c.start()
-			w := a.complete(string(noise(450 << 10)))
-			c.lands(w)
-			clear(w.Ending.Result)
-			c.check(a.id())
-		}},
-		{"a failure is not the caller's memory", func(c *cell) {
-			a := c.start()
-			w := a.fail()
-			c.lands(w)
-			w.Ending.Failure.Message = "changed"
-			c.check(a.id())
-		}},
-		{"a resolved failure is not the caller's memory", func(c *cell) {
-			a := c.start()
-			c.lands(a.park())
-			w := a.resolve(protocol.Failed)
-			c.lands(w)
-			w.Ending.Failure.Message = "changed"
-			c.check(a.id())
-		}},
-		{"a record without a claim is not the caller's memory", func(c *cell) {
-			a := c.fresh()
-			w := a.atomic(a.complete("atomic"))
-			c.lands(w)
-			clear(w.Ending.Result)
-			c.check(a.id())
-		}},
+			switch w := w.(type) {
+			case step:
+				clear(w.Result)
+			case finish:
+				scribble(&protocol.Record{Body: protocol.Body{Data: w.Ending.Result}, Failure: w.Ending.Failure})
+			case settle:
+				scribble(&protocol.Record{Failure: w.Ending.Failure})
+			}
+			c.check(w.id())
+		}}
+	}
+	return append([]check{
+		given("a result", having(), completes),
+		given("a large result", having(), completesInParts),
+		given("a failure", having(), fails),
+		given("a resolved failure", having(parks), resolves(protocol.Failed)),
+		given("a record without a claim", unclaimed, func(a *attempt) write { return a.outcome() }),
 		{"what Get returns is the caller's own", func(c *cell) {
-			a := c.start()
-			c.lands(a.fail())
-			scribble(c.get(a.id()))
-			c.check(a.id())
-			b := c.start()
-			c.lands(b.complete("outcome"))
-			scribble(c.get(b.id()))
-			c.check(b.id())
+			for _, s := range standing(steps) {
+				a := s.make(c)
+				scribble(c.get(a.id()))
+				c.check(a.id())
+			}
 		}},
 		{"what Result returns is the caller's own", func(c *cell) {
-			a := c.start()
-			c.lands(a.complete("outcome"))
+			a := having(completes)(c)
 			rec := c.get(a.id())
 			body, err := c.store.Result(c.ctx, rec)
 			c.must(err)
@@ -68,28 +45,11 @@ func copyCases(steps bool) []check {
 		{"ConflictError.Existing is the caller's own", func(c *cell) {
 			for _, s := range standing(steps) {
 				a := s.make(c)
-				err := c.fresh(func(r *protocol.Record) { r.ID = a.id() }).acquire().send(c.ctx, c.store, c.now)
-				var conflict *protocol.ConflictError
-				if !errors.As(err, &conflict) || conflict.Existing == nil {
-					c.fatalf("%s: want a ConflictError with the record, got %v", s.name, err)
-				}
-				scribble(conflict.Existing)
+				scribble(c.conflicting(a.unseen().acquire()))
 				c.check(a.id())
 			}
 		}},
-	}
-	if steps {
-		cases = append(cases, check{"a step is not the caller's memory", func(c *cell) {
-			a := c.start()
-			w := a.step("ship", []byte("s_1"))
-			c.lands(w)
-			clear(w.Result)
-			c.check(a.id())
-			scribble(c.get(a.id()))
-			c.check(a.id())
-		}})
-	}
-	return cases
+	}, withSteps(steps, given("a step", having(), ships))...)
 }
 
 // scribble changes all that a record refers to.

@@ -1,234 +1,121 @@
 package storetest
 
 import (
+	"slices"
+
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // delayedCases deliver a write that was thought lost after what followed it.
 func delayedCases(steps bool) []check {
-	cases := []check{
-		{"claim after its withdrawal", func(c *cell) {
-			a := c.fresh()
-			c.lands(a.withdraw())
-			c.refused(a.acquire())
-			rec := c.get(a.id())
-			equal(c, "State", protocol.Released, rec.State)
-			equal(c, "Uncertain", false, rec.Uncertain)
+	return slices.Concat(withdrawalCases(), lateWriteCases(), withSteps(steps,
+		check{"step after a takeover", func(c *cell) { c.start().holds(ships).lands(takesOver).late(false) }},
+		check{"another call's park after a step", func(c *cell) { c.start().holds(lapses).lands(ships).late(false) }},
+		check{"withdrawn takeover keeps the steps", func(c *cell) {
+			having(ships)(c).next().lands(withdraws).refused(acquires)
 		}},
-		{"claim after its withdrawal, landed before", func(c *cell) {
-			a := c.start()
-			c.lands(a.withdraw())
-			c.refused(a.acquire())
+		check{"withdrawal brings no steps back", func(c *cell) {
+			a := having(ships)(c)
+			b := a.next().holds(withdraws)
+			a.lands(completes)
+			c.delete(a.id())
+			b.late(false)
 		}},
+		check{"landed and withdrawn takeover keeps the steps", func(c *cell) {
+			having(ships)(c).next().lands(acquires, withdraws)
+		}},
+		check{"withdrawn replacement drops the steps", func(c *cell) {
+			having(ships, completes)(c).replacement().lands(withdraws)
+		}}))
+}
+
+// withdrawalCases: a claim without an answer is taken back, and lands neither before nor after.
+func withdrawalCases() []check {
+	return []check{
+		{"claim after its withdrawal", func(c *cell) { c.fresh().lands(withdraws).refused(acquires) }},
+		{"claim after its withdrawal, landed before", func(c *cell) { c.start().lands(withdraws).refused(acquires) }},
 		{"claim after its withdrawal and another call's claim", func(c *cell) {
-			a := c.fresh()
-			c.lands(a.withdraw())
-			b := a.next()
-			c.lands(b.acquire())
-			c.refused(a.acquire())
-			c.lands(b.complete("theirs"))
-			c.refused(a.acquire())
+			a := c.fresh().lands(withdraws)
+			b := a.next().lands(acquires)
+			a.refused(acquires)
+			b.lands(completes)
+			a.refused(acquires)
 		}},
 		{"claim after its withdrawal, parked by another call before", func(c *cell) {
-			a := c.start(notRepeatable)
-			c.lands(a.lapse())
-			c.lands(a.withdraw())
-			c.refused(a.acquire())
-			equal(c, "State", protocol.Released, c.get(a.id()).State)
+			c.start(notRepeatable).lands(lapses, withdraws).refused(acquires)
 		}},
 		{"uncertain withdrawal leaves what another call parked", func(c *cell) {
-			a := c.start()
-			b := a.next() // of a lapsed claim
-			c.lands(b.acquire())
-			c.lands(b.lapse())
-			c.refused(b.withdraw())
-			equal(c, "State", protocol.Unknown, c.get(a.id()).State)
+			c.start().next().lands(acquires, lapses).refused(withdraws) // of a lapsed claim
 		}},
-		{"takeover after its withdrawal", func(c *cell) {
-			a := c.start()
-			b := a.next()
-			w := b.withdraw()
-			c.lands(w)
-			c.refused(b.acquire())
-			rec := c.get(a.id())
-			equal(c, "Owner", w.Owner, rec.Owner)
-			equal(c, "Uncertain", true, rec.Uncertain)
-			equal(c, "CreatedAt", a.claim.Record.CreatedAt, rec.CreatedAt.UTC())
-		}},
+		{"takeover after its withdrawal", func(c *cell) { c.start().next().lands(withdraws).refused(acquires) }},
 		{"takeover of a released record after its withdrawal", func(c *cell) {
-			a := c.start()
-			c.lands(a.release(false))
-			b := a.next()
-			c.lands(b.withdraw())
-			c.refused(b.acquire())
-			equal(c, "Uncertain", false, c.get(a.id()).Uncertain)
-			c.lands(a.next().acquire())
+			having(releases)(c).next().lands(withdraws).refused(acquires).lands(takesOver)
 		}},
 		{"replacement after its withdrawal", func(c *cell) {
-			a := c.start()
-			c.lands(a.complete("old"))
-			b := a.replacement()
-			c.lands(b.withdraw())
-			c.refused(b.acquire())
-			rec := c.get(a.id())
-			equal(c, "State", protocol.Released, rec.State)
-			equal(c, "Fingerprint", b.claim.Record.Fingerprint, rec.Fingerprint)
+			having(completes)(c).replacement().lands(withdraws).refused(acquires)
 		}},
 		{"withdrawal after another call's takeover of the claim", func(c *cell) {
-			a := c.start()
-			c.lands(a.next().acquire())
-			c.refused(a.withdraw())
+			c.start().lands(takesOver).refused(withdraws)
 		}},
 		{"withdrawal of a takeover after another call's", func(c *cell) {
-			a := c.start()
-			b := a.next()
-			c.lands(a.next().acquire())
-			c.refused(b.withdraw())
+			c.start().next().lands(takesOver).refused(withdraws)
 		}},
 		{"withdrawal of a takeover after an extension", func(c *cell) {
 			a := c.start()
 			b := a.next()
-			c.lands(a.extend(2 * lease))
-			c.refused(b.withdraw())
+			a.lands(extends)
+			b.refused(withdraws)
 		}},
 		{"withdrawal of a takeover after the holder's completion", func(c *cell) {
 			a := c.start()
 			b := a.next()
-			c.lands(a.complete("in time"))
-			c.refused(b.withdraw())
+			a.lands(completes)
+			b.refused(withdraws)
 		}},
 		{"withdrawal of a takeover after deletion", func(c *cell) {
-			a := c.start()
-			b := a.next()
-			w := b.withdraw()
-			c.delete(a.id())
-			c.refused(w)
-			c.refused(b.acquire())
+			b := c.start().next().holds(withdraws)
+			c.delete(b.id())
+			b.late(false).refused(acquires)
 		}},
 		{"withdrawal of a replacement after deletion", func(c *cell) {
-			a := c.start()
-			c.lands(a.complete("old"))
-			w := a.replacement().withdraw()
-			c.delete(a.id())
-			c.refused(w)
+			b := having(completes)(c).replacement().holds(withdraws)
+			c.delete(b.id())
+			b.late(false)
 		}},
+	}
+}
+
+// lateWriteCases are about the other writes.
+func lateWriteCases() []check {
+	return []check{
 		{"older extension after a newer one", func(c *cell) {
-			a := c.start()
-			older, newer := a.extend(2*lease), a.extend(3*lease)
-			c.lands(newer)
-			c.lands(older)
-			rec := c.get(a.id())
-			equal(c, "LeaseUntil", newer.LeaseUntil, rec.LeaseUntil.UTC())
-			equal(c, "Write", newer.Write, rec.Write)
-			c.lands(a.complete("done"))
+			newer := func(a *attempt) write { return a.extend(3 * lease) }
+			c.start().holds(extends).lands(newer).late(true).lands(completes)
 		}},
-		{"extension after the end", func(c *cell) {
-			a := c.start()
-			e := a.extend(2 * lease)
-			c.lands(a.complete("done"))
-			c.refused(e)
-		}},
+		{"extension after the end", func(c *cell) { c.start().holds(extends).lands(completes).late(false) }},
 		{"extension after the own park", func(c *cell) {
-			a := c.start()
-			e := a.extend(2 * lease)
-			c.lands(a.park())
-			c.lands(e)
-			r := a.resolve(protocol.Released)
-			c.lands(a.extend(3 * lease))
-			c.refused(r)
-			c.lands(a.resolve(protocol.Released))
-			c.refused(a.extend(4 * lease))
+			later := func(a *attempt) write { return a.extend(3 * lease) }
+			a := c.start().holds(extends).lands(parks).late(true)
+			a.holds(resolves(protocol.Released)).lands(later).late(false)
+			a.lands(resolves(protocol.Released)).refused(later)
 		}},
-		{"park after the own completion", func(c *cell) {
-			a := c.start()
-			p := a.park()
-			c.lands(a.complete("done"))
-			c.refused(p)
-		}},
+		{"park after the own completion", func(c *cell) { c.start().holds(parks).lands(completes).late(false) }},
 		{"completion after a resolution", func(c *cell) {
-			a := c.start()
-			f := a.complete("late")
-			c.lands(a.park())
-			c.lands(a.resolve(protocol.Failed))
-			c.refused(f)
+			c.start().holds(completes).lands(parks, resolves(protocol.Failed)).late(false)
 		}},
 		{"another call's park after an extension", func(c *cell) {
-			a := c.start()
-			p := a.lapse()
-			c.lands(a.extend(2 * lease))
-			c.refused(p)
-			c.lands(a.complete("in time"))
+			c.start().holds(lapses).lands(extends).late(false).lands(completes)
 		}},
-		{"another call's park after the end", func(c *cell) {
-			a := c.start()
-			p := a.lapse()
-			c.lands(a.complete("in time"))
-			c.refused(p)
-		}},
+		{"another call's park after the end", func(c *cell) { c.start().holds(lapses).lands(completes).late(false) }},
 		{"resolution after the late outcome", func(c *cell) {
-			a := c.start()
-			c.lands(a.park())
-			r := a.resolve(protocol.Released)
-			c.lands(a.complete("late"))
-			c.refused(r)
+			having(parks)(c).holds(resolves(protocol.Released)).lands(completes).late(false)
 		}},
 		{"every seen write after deletion", func(c *cell) {
-			a := c.start()
-			c.lands(a.park())
+			a := having(parks)(c)
 			r, l := a.resolve(protocol.Completed), a.lapse()
 			c.delete(a.id())
 			c.refused(r)
 			c.refused(l)
 		}},
 	}
-	if steps {
-		cases = append(cases,
-			check{"step after a takeover", func(c *cell) {
-				a := c.start()
-				w := a.step("ship", []byte("x"))
-				c.lands(a.next().acquire())
-				c.refused(w)
-			}},
-			check{"another call's park after a step", func(c *cell) {
-				a := c.start()
-				p := a.lapse()
-				c.lands(a.step("ship", nil))
-				c.refused(p)
-			}},
-			check{"withdrawn takeover keeps the steps", func(c *cell) {
-				a := c.start()
-				c.lands(a.step("ship", []byte("x")))
-				b := a.next()
-				c.lands(b.withdraw())
-				c.refused(b.acquire())
-				rec := c.get(a.id())
-				equal(c, "step", "x", c.stepResult(rec, "ship"))
-				equal(c, "ExpiresAt is zero", true, rec.ExpiresAt.IsZero())
-			}},
-			check{"withdrawal brings no steps back", func(c *cell) {
-				a := c.start()
-				c.lands(a.step("ship", []byte("x")))
-				b := a.next()
-				w := b.withdraw()
-				c.lands(a.complete("done"))
-				c.delete(a.id())
-				c.refused(w)
-			}},
-			check{"landed and withdrawn takeover keeps the steps", func(c *cell) {
-				a := c.start()
-				c.lands(a.step("ship", []byte("x")))
-				b := a.next()
-				c.lands(b.acquire())
-				c.lands(b.withdraw())
-				equal(c, "step", "x", c.stepResult(c.get(a.id()), "ship"))
-			}},
-			check{"withdrawn replacement drops the steps", func(c *cell) {
-				a := c.start()
-				c.lands(a.step("ship", []byte("x")))
-				c.lands(a.complete("old"))
-				c.lands(a.replacement().withdraw())
-				equal(c, "number of steps", 0, len(c.get(a.id()).Steps))
-			}})
-	}
-	return cases
 }

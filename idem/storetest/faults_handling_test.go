@@ -46,41 +46,19 @@ var handlingFaults = []fault{
 		func(s *faulty) { s.tooLate = true }},
 	{"too large result of a step is written", []string{"result/a result over the limit is refused and nothing written"},
 		func(s *faulty) { s.largeSteps = true }},
-	{"begin mark without its time", []string{"step/time of a begin mark"}, func(s *faulty) {
-		step := s.step
-		s.step = func(w protocol.StepWrite, r *protocol.Record, now time.Time) (*protocol.Record, error) {
-			return step(w, r, time.Time{})
-		}
-	}},
-	{"record has less room for steps", []string{"step/up to the room for steps, with what ends them"}, func(s *faulty) {
-		step := s.step
-		s.step = func(w protocol.StepWrite, r *protocol.Record, now time.Time) (*protocol.Record, error) {
-			if r != nil && len(r.Steps) > 60 {
-				return nil, &protocol.TooLargeError{Size: 1, Limit: 1}
-			}
-			return step(w, r, now)
-		}
-	}},
-	{"Get is behind", []string{"plain/Get reads every write at once", "claim/creates the record as given"},
-		func(s *faulty) {
-			before := map[string]*protocol.Record{}
-			s.get = func(id string, now *protocol.Record) *protocol.Record {
-				old := before[id]
-				before[id] = now
-				return old
-			}
-		}},
-	{"expired records are hidden", []string{"expiry/never hides a record from a read or a claim"}, func(s *faulty) {
-		s.claim = func(c protocol.Claim, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-			if rec != nil && rec.Expired(now) && c.Seen == "" {
-				rec = nil
-			}
-			return c.Apply(rec, now)
+	{"Get is behind", []string{"plain/Get reads every write at once", "claim/creates the record as given"}, func(s *faulty) {
+		before := map[string]*protocol.Record{}
+		s.get = func(id string, now *protocol.Record) *protocol.Record {
+			old := before[id]
+			before[id] = now
+			return old
 		}
 	}},
 	{"seconds for milliseconds", []string{"plain/times survive with their precision"}, func(s *faulty) {
 		s.keep = func(r *protocol.Record) *protocol.Record {
-			return as(r, func(r *protocol.Record) { r.LeaseUntil = r.LeaseUntil.Truncate(time.Second) })
+			r = r.Clone()
+			r.LeaseUntil = r.LeaseUntil.Truncate(time.Second)
+			return r
 		}
 	}},
 	{"an ended context is ignored", []string{"plain/a context that has ended"}, func(s *faulty) {
@@ -92,19 +70,6 @@ var handlingFaults = []fault{
 				return &protocol.StoreError{Op: op, Ambiguous: true, Err: err}
 			}
 			return nil
-		}
-	}},
-	{"keeps what has expired", []string{"prolonged/expired"}, func(s *faulty) {
-		s.prolong = func(w protocol.Prolongation, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-			return w.Apply(rec, now.Add(-time.Hour))
-		}
-	}},
-	{"keeps what it has not seen", []string{"prolonged/of what it has not seen"}, func(s *faulty) {
-		s.prolong = func(w protocol.Prolongation, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-			if rec != nil && !rec.Bears(w.Write) {
-				w.Seen = rec.Write
-			}
-			return w.Apply(rec, now)
 		}
 	}},
 	{"lists what is due without its time", []string{"questions/due"}, func(s *faulty) {
@@ -121,31 +86,7 @@ var handlingFaults = []fault{
 			return p
 		}
 	}},
-	{"keeps an open question for a time", []string{"prolonged/whatever has ended is kept, and what is open has no end"}, func(s *faulty) {
-		s.prolong = func(w protocol.Prolongation, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-			next, err := w.Apply(as(rec, func(r *protocol.Record) { r.State, r.Steps, r.ExpiresAt = protocol.Failed, nil, now.Add(time.Hour) }), now)
-			return changed(next, rec, err, func(r *protocol.Record) { r.State, r.Steps = rec.State, rec.Steps }), err
-		}
+	{"foreign writes commit alone", []string{"plain/writes that commit with an end"}, func(s *faulty) {
+		s.withEarly = true
 	}},
-	{"keeps for a shorter time", []string{"prolonged/kept as long already"}, func(s *faulty) {
-		s.prolong = func(w protocol.Prolongation, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-			next, err := w.Apply(as(rec, func(r *protocol.Record) { r.ExpiresAt = now.Add(time.Second) }), now)
-			return changed(next, rec, err, func(*protocol.Record) {}), err
-		}
-	}},
-	{"keeps under the write of the end", []string{
-		"prolonged/a call that took it for expired does not replace it", "prolonged/a result that would not last as long is not added",
-	}, func(s *faulty) {
-		s.prolong = func(w protocol.Prolongation, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-			next, err := w.Apply(rec, now)
-			return changed(next, rec, err, func(r *protocol.Record) { r.Write = rec.Write }), err
-		}
-	}},
-	{"forgets over which write it keeps", []string{"prolonged/the own end is known to have landed"}, func(s *faulty) {
-		s.prolong = func(w protocol.Prolongation, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-			next, err := w.Apply(rec, now)
-			return changed(next, rec, err, func(r *protocol.Record) { r.Seen = rec.Seen }), err
-		}
-	}},
-	{"foreign writes commit alone", []string{"plain/writes that commit with an end"}, func(s *faulty) { s.withEarly = true }},
 }

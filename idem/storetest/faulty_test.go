@@ -23,16 +23,16 @@ type faulty struct {
 	// broken records and bad parts by id, as damages leave them.
 	broken, bad map[string]bool
 
-	claim    func(protocol.Claim, *protocol.Record, time.Time) (*protocol.Record, error)
-	withdraw func(protocol.Withdrawal, *protocol.Record, time.Time) (*protocol.Record, error)
-	extend   func(protocol.Extension, *protocol.Record, time.Time) (*protocol.Record, error)
-	step     func(protocol.StepWrite, *protocol.Record, time.Time) (*protocol.Record, error)
-	finish   func(protocol.Finish, *protocol.Record, time.Time) (*protocol.Record, error)
-	settle   func(protocol.Settlement, *protocol.Record, time.Time) (*protocol.Record, error)
-	refer    func(protocol.ReferenceWrite, *protocol.Record, time.Time) (*protocol.Record, error)
-	postpone func(protocol.Postponement, *protocol.Record, time.Time) (*protocol.Record, error)
-	prolong  func(protocol.Prolongation, *protocol.Record, time.Time) (*protocol.Record, error)
-	forget   func(protocol.Erasure, *protocol.Record, time.Time) (*protocol.Record, error)
+	claim    apply[protocol.Claim]
+	withdraw apply[protocol.Withdrawal]
+	extend   apply[protocol.Extension]
+	step     apply[protocol.StepWrite]
+	finish   apply[protocol.Finish]
+	settle   apply[protocol.Settlement]
+	refer    apply[protocol.ReferenceWrite]
+	postpone apply[protocol.Postponement]
+	prolong  apply[protocol.Prolongation]
+	forget   apply[protocol.Erasure]
 	due      func(protocol.DueQuery, []*protocol.Record) protocol.DuePage
 	audits   []protocol.Audit
 	audit    bool // entries are kept
@@ -52,6 +52,9 @@ type faulty struct {
 	tooLate    bool // a result is measured after it is written
 	largeSteps bool // a step's result is not measured
 }
+
+// apply does to a record, nil for none, what a write does.
+type apply[W any] = func(w W, rec *protocol.Record, now time.Time) (*protocol.Record, error)
 
 // inParts is the size from which on a result lies in parts.
 const inParts = 4 << 10
@@ -121,19 +124,27 @@ func (s *faulty) write(ctx context.Context, op, id string, apply func(*protocol.
 }
 
 func (s *faulty) RecordReference(ctx context.Context, now time.Time, w protocol.ReferenceWrite) error {
-	return s.write(ctx, "RecordReference", w.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.refer(w, r, now) })
+	return s.write(ctx, "RecordReference", w.ID, func(r *protocol.Record) (*protocol.Record, error) {
+		return s.refer(w, r, now)
+	})
 }
 
 func (s *faulty) Postpone(ctx context.Context, now time.Time, w protocol.Postponement) error {
-	return s.write(ctx, "Postpone", w.ID, s.with(w.Audit, func(r *protocol.Record) (*protocol.Record, error) { return s.postpone(w, r, now) }))
+	return s.write(ctx, "Postpone", w.ID, s.with(w.Audit, func(r *protocol.Record) (*protocol.Record, error) {
+		return s.postpone(w, r, now)
+	}))
 }
 
 func (s *faulty) Prolong(ctx context.Context, now time.Time, w protocol.Prolongation) error {
-	return s.write(ctx, "Prolong", w.ID, s.with(w.Audit, func(r *protocol.Record) (*protocol.Record, error) { return s.prolong(w, r, now) }))
+	return s.write(ctx, "Prolong", w.ID, s.with(w.Audit, func(r *protocol.Record) (*protocol.Record, error) {
+		return s.prolong(w, r, now)
+	}))
 }
 
 func (s *faulty) Forget(ctx context.Context, now time.Time, w protocol.Erasure) error {
-	return s.write(ctx, "Forget", w.ID, s.with(w.Audit, func(r *protocol.Record) (*protocol.Record, error) { return s.forget(w, r, now) }))
+	return s.write(ctx, "Forget", w.ID, s.with(w.Audit, func(r *protocol.Record) (*protocol.Record, error) {
+		return s.forget(w, r, now)
+	}))
 }
 
 // with keeps the entry of a write that changes something.
@@ -196,22 +207,30 @@ func (s *faulty) AuditBetween(_ context.Context, shard int, from, to time.Time, 
 }
 
 func (s *faulty) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
-	return s.write(ctx, "Acquire", c.Record.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.claim(c, r, now) })
+	return s.write(ctx, "Acquire", c.Record.ID, func(r *protocol.Record) (*protocol.Record, error) {
+		return s.claim(c, r, now)
+	})
 }
 
 func (s *faulty) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
-	return s.write(ctx, "Withdraw", w.Claim.Record.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.withdraw(w, r, now) })
+	return s.write(ctx, "Withdraw", w.Claim.Record.ID, func(r *protocol.Record) (*protocol.Record, error) {
+		return s.withdraw(w, r, now)
+	})
 }
 
 func (s *faulty) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
-	return s.write(ctx, "Extend", e.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.extend(e, r, now) })
+	return s.write(ctx, "Extend", e.ID, func(r *protocol.Record) (*protocol.Record, error) {
+		return s.extend(e, r, now)
+	})
 }
 
 func (s *faulty) RecordStep(ctx context.Context, now time.Time, w protocol.StepWrite) error {
 	if len(w.Result) > s.limit && !s.largeSteps {
 		return &protocol.TooLargeError{Size: len(w.Result), Limit: s.limit}
 	}
-	return s.write(ctx, "RecordStep", w.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.step(w, r, now) })
+	return s.write(ctx, "RecordStep", w.ID, func(r *protocol.Record) (*protocol.Record, error) {
+		return s.step(w, r, now)
+	})
 }
 
 func (s *faulty) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
@@ -243,7 +262,9 @@ func (s *faulty) Finish(ctx context.Context, now time.Time, f protocol.Finish) e
 		s.parts[s.partKey(f.ID, owner)] = bytes.Clone(f.Ending.Result)
 		s.mu.Unlock()
 	}
-	err := s.write(ctx, "Finish", f.ID, func(r *protocol.Record) (*protocol.Record, error) { return s.finish(f, r, now) })
+	err := s.write(ctx, "Finish", f.ID, func(r *protocol.Record) (*protocol.Record, error) {
+		return s.finish(f, r, now)
+	})
 	if err == nil && with != nil {
 		with.applied = true
 	}

@@ -81,6 +81,14 @@ type check struct {
 	run  func(c *cell)
 }
 
+// withSteps are cases for stores that record steps.
+func withSteps(steps bool, cases ...check) []check {
+	if !steps {
+		return nil
+	}
+	return cases
+}
+
 type group struct {
 	name  string
 	cases []check

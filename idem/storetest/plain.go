@@ -13,9 +13,7 @@ import (
 func plainCases(h Harness) []check {
 	return []check{
 		{"Get of an absent record", func(c *cell) {
-			rec, err := c.store.Get(c.ctx, c.fresh().id())
-			c.must(err)
-			if rec != nil {
+			if rec := c.get(c.fresh().id()); rec != nil {
 				c.fatalf("want nil, got %+v", rec)
 			}
 		}},
@@ -27,15 +25,8 @@ func plainCases(h Harness) []check {
 		}},
 		{"times survive with their precision", func(c *cell) {
 			for _, ns := range []int{0, 1e6, 999e6} {
-				at := time.Date(2101, 12, 31, 23, 59, 59, ns, time.UTC)
-				c.now = at
-				a := c.start(func(r *protocol.Record) { r.LeaseUntil, r.CreatedAt = at, at })
-				rec := c.get(a.id())
-				for _, got := range []time.Time{rec.LeaseUntil, rec.CreatedAt} {
-					equal(c, "time", at, got)
-				}
-				equal(c, "UpdatedAt", at.Add(time.Second), rec.UpdatedAt)
-				equal(c, "ExpiresAt", a.claim.Record.ExpiresAt, rec.ExpiresAt)
+				c.now = time.Date(2101, 12, 31, 23, 59, 59, ns, time.UTC)
+				c.start(func(r *protocol.Record) { r.LeaseUntil, r.CreatedAt = c.now, c.now })
 			}
 		}},
 		{"retention and attempt survive", func(c *cell) {
@@ -71,25 +62,19 @@ func plainCases(h Harness) []check {
 			}
 		}},
 		{"odd characters in errors and references", func(c *cell) {
-			for _, s := range odd {
-				a := c.start()
-				w := a.fail()
+			for _, s := range append(odd, strings.Repeat("m", 2048)) {
+				w := c.start().fail()
 				w.Ending.Failure = &protocol.Failure{Message: s, Type: s, Code: s}
 				w.Ending.Ref = s
 				c.lands(w)
 			}
-			a := c.start()
-			w := a.fail()
-			w.Ending.Failure = &protocol.Failure{Message: strings.Repeat("m", 2048)}
-			c.lands(w)
 		}},
 		{"a reference stays until a claim", func(c *cell) {
 			a := c.start()
 			w := a.park()
 			w.Ending.Ref = "pay_1"
 			c.lands(w)
-			c.lands(a.complete("late"))
-			equal(c, "Ref", "pay_1", c.get(a.id()).Ref)
+			a.lands(completes)
 		}},
 		{"a context that has ended", func(c *cell) {
 			cancelled, cancel := context.WithCancel(c.ctx)
@@ -99,14 +84,12 @@ func plainCases(h Harness) []check {
 			for ctx, cause := range map[context.Context]error{cancelled: context.Canceled, late: context.DeadlineExceeded} {
 				for _, l := range landings(!h.WithoutSteps) {
 					w := l.make(c)
-					ended(c, l.name, w.send(ctx, c.store, c.now), cause)
+					cancelledBefore(c, l.name, send(ctx, c.store, c.now, w), cause)
 					c.check(w.id())
 					c.lands(w)
 				}
-				a := c.start()
-				c.lands(a.complete("done"))
-				_, err := c.store.Get(ctx, a.id())
-				ended(c, "Get", err, cause)
+				_, err := c.store.Get(ctx, having(completes)(c).id())
+				cancelledBefore(c, "Get", err, cause)
 			}
 		}},
 		{"writes that commit with an end", func(c *cell) { with(c) }},
@@ -118,7 +101,8 @@ var odd = []string{
 	"nul\x00inside", "${x}", ":v", "<&>", "e\u0301", strings.Repeat("x", 64),
 }
 
-func ended(c *cell, what string, err, cause error) {
+// cancelledBefore requires that a call whose context has ended has sent nothing.
+func cancelledBefore(c *cell, what string, err, cause error) {
 	c.Helper()
 	var down *protocol.StoreError
 	if !errors.As(err, &down) || !errors.Is(err, cause) {
@@ -140,29 +124,11 @@ func with(c *cell) {
 	a := c.start()
 	f := a.complete("done")
 	f.Unit = foreign{}
-	if err := f.send(c.ctx, c.store, c.now); !errors.Is(err, errors.ErrUnsupported) {
-		c.fatalf("Finish with writes of a foreign kind: want errors.ErrUnsupported, got %v", err)
-	}
-	c.check(a.id())
+	c.unsupported(f)
 	if c.h.Unit == nil {
-		f.Unit = nil
-		c.lands(f)
+		a.lands(completes)
 		return
 	}
-	value, applied, err := c.h.Unit(c.ctx)
-	c.must(err)
-	f.Unit = value
-	c.lands(f)
-	ok, err := applied(c.ctx)
-	c.must(err)
-	equal(c, "applied with an end that landed", true, ok)
-
-	value, applied, err = c.h.Unit(c.ctx)
-	c.must(err)
-	refused := a.fail()
-	refused.Unit = value
-	c.refused(refused)
-	ok, err = applied(c.ctx)
-	c.must(err)
-	equal(c, "applied with an end that was refused", false, ok)
+	c.committed(f, true)
+	c.committed(a.fail(), false)
 }

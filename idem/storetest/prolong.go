@@ -6,6 +6,12 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
+// keptFor is how much longer than its retention a record is kept.
+const keptFor = 100 * 24 * time.Hour
+
+func prolongs(a *attempt) write        { return a.prolong(keptFor) }
+func prolongsFurther(a *attempt) write { return a.prolong(2 * keptFor) }
+
 // prolongCases: what has ended is kept for longer, with its result, until it has expired.
 func prolongCases(h Harness) []check {
 	if _, ok := h.Store.(protocol.AdminStore); !ok {
@@ -13,109 +19,64 @@ func prolongCases(h Harness) []check {
 			c.Skip("the store is no protocol.AdminStore: that records are kept for longer is not tested")
 		}}}
 	}
-	const later = 100 * 24 * time.Hour
 	return []check{
 		{"whatever has ended is kept, and what is open has no end", func(c *cell) {
 			for _, s := range standing(!h.WithoutSteps) {
 				a := s.make(c)
-				if rec := c.ref[a.id()]; !rec.Ended() {
-					c.refused(a.prolong(later))
-					continue
+				if c.ref[a.id()].Ended() {
+					a.again(prolongs)
+				} else {
+					a.refused(prolongs)
 				}
-				w := a.prolong(later)
-				c.lands(w)
-				c.lands(w)
-				equal(c, "ExpiresAt", w.ExpiresAt, c.get(a.id()).ExpiresAt.UTC())
 			}
 		}},
-		{"with a large result", func(c *cell) {
-			a := c.start()
-			c.lands(a.complete(string(noise(600 << 10))))
-			c.lands(a.prolong(later))
-			c.lands(a.prolong(2 * later))
-		}},
+		{"with a large result", func(c *cell) { c.start().lands(completesInParts, prolongs, prolongsFurther) }},
 		{"no record", func(c *cell) {
-			a := c.start()
-			c.lands(a.complete("done"))
-			w := a.prolong(later)
+			a := having(completes)(c).holds(prolongs)
 			c.delete(a.id())
-			c.refused(w)
+			a.late(false)
 		}},
 		{"kept as long already", func(c *cell) {
-			a := c.start()
-			c.lands(a.complete("done"))
-			c.lands(a.prolong(later))
+			a := having(completes, prolongs)(c)
 			kept := c.get(a.id())
-			c.lands(a.prolong(0))
 			same := a.prolong(0)
 			same.ExpiresAt = kept.ExpiresAt.UTC()
+			c.lands(a.prolong(0))
 			c.lands(same)
-			after := c.get(a.id())
-			equal(c, "Write", kept.Write, after.Write)
-			equal(c, "ExpiresAt", kept.ExpiresAt, after.ExpiresAt)
+			equal(c, "Write", kept.Write, c.get(a.id()).Write)
 		}},
 		{"of what it has not seen", func(c *cell) {
-			a := c.start()
-			c.lands(a.complete("done"))
-			one, two := a.prolong(later), a.prolong(2*later)
-			c.lands(one)
+			a := having(completes)(c)
+			two := a.prolong(2 * keptFor)
+			a.again(prolongs)
 			c.refused(two)
-			c.lands(one)
+			a.late(true)
 		}},
 		{"expired", func(c *cell) {
-			a, b := c.start(), c.start()
-			c.lands(a.complete("done"))
-			c.lands(b.complete("done"))
-			w := a.prolong(later)
+			a, b := having(completes)(c).holds(prolongs), having(completes)(c)
 			c.now = c.ref[a.id()].ExpiresAt.Add(-time.Second) // each write takes one
-			c.refused(w)
+			a.late(false)
 			c.now = c.ref[b.id()].ExpiresAt.Add(-time.Second - time.Millisecond)
-			c.lands(b.prolong(later))
+			b.lands(prolongs)
 		}},
 		{"a call that took it for expired does not replace it", func(c *cell) {
-			a := c.start()
-			c.lands(a.complete("done"))
-			late := a.replacement()
-			c.lands(a.prolong(later))
-			c.refused(late.acquire())
-			b := c.start()
-			c.lands(b.complete("done"))
-			w := b.prolong(later)
-			c.lands(b.replacement().acquire())
-			c.refused(w)
+			having(completes)(c).holds(replaces).lands(prolongs).late(false)
+			having(completes)(c).holds(prolongs).lands(replaces).late(false)
 		}},
 		{"the own end is known to have landed", func(c *cell) {
-			for _, end := range []func(a *attempt) finish{
-				func(a *attempt) finish { return a.complete("done") },
-				func(a *attempt) finish { return a.fail() },
-				func(a *attempt) finish { return a.release(false) },
-			} {
-				a := c.start()
-				w := end(a)
-				c.lands(w)
-				c.lands(a.prolong(later))
-				c.lands(w)
+			for _, end := range []move{completes, fails, releases} {
+				c.start().again(end).lands(prolongs).late(true)
 			}
-			a := c.start()
-			c.lands(a.park())
-			r := a.resolve(protocol.Completed)
-			c.lands(r)
-			c.lands(a.prolong(later))
-			c.lands(r)
-			c.refused(a.complete("late"))
+			having(parks)(c).again(resolves(protocol.Completed)).lands(prolongs).late(true).refused(completes)
 		}},
 		{"a result that would not last as long is not added", func(c *cell) {
 			a := c.start()
 			fact := a.without("")
 			c.lands(fact)
-			add := a.add(fact, string(noise(300<<10)))
-			c.lands(a.prolong(later))
-			c.refused(add)
-			equal(c, "Omitted", true, c.get(a.id()).Omitted)
+			a.holds(func(a *attempt) write { return a.add(fact, string(noise(300<<10))) }).lands(prolongs).late(false)
 		}},
 		{"with its entry, once", func(c *cell) {
-			a := c.start()
-			c.lands(a.complete("done"))
+			a := having(completes)(c)
 			note := func(w prolong) prolong {
 				w.Audit = &protocol.Audit{
 					ID: a.id(), Entry: newID(), At: c.now, Who: "alice", Why: "a dispute", Change: protocol.ChangeExtended,
@@ -123,8 +84,7 @@ func prolongCases(h Harness) []check {
 				}
 				return w
 			}
-			w := note(a.prolong(later))
-			lost := note(a.prolong(2 * later))
+			w, lost := note(a.prolong(keptFor)), note(a.prolong(2*keptFor))
 			c.lands(w)
 			c.lands(w)
 			c.refused(lost)

@@ -11,175 +11,107 @@ import (
 
 // watchedCases: a watched claim leaves the index with its end, however that comes.
 func watchedCases(steps bool) []check {
-	ends := []struct {
-		name string
-		make func(a *attempt) write
-	}{
-		{"completion", func(a *attempt) write { return a.complete("done") }},
-		{"failure", func(a *attempt) write { return a.fail() }},
-		{"release", func(a *attempt) write { return a.release(false) }},
-		{"park", func(a *attempt) write { return a.park() }},
-		{"another call's park", func(a *attempt) write { return a.lapse() }},
-		{"withdrawal", func(a *attempt) write { return a.withdraw() }},
-		{"takeover", func(a *attempt) write { return a.next().acquire() }},
-	}
 	var cases []check
-	for _, e := range ends {
-		cases = append(cases, check{e.name, func(c *cell) {
-			a := c.start(watched)
-			c.lands(a.extend(2 * lease))
-			equal(c, "Due", a.claim.Record.Due, c.get(a.id()).Due.UTC())
-			c.lands(e.make(a))
-		}}, check{e.name + " of a takeover", func(c *cell) {
-			a := c.start()
-			b := a.next()
-			watched(&b.claim.Record)
-			c.lands(b.acquire())
-			c.lands(e.make(b))
-		}})
-		if !steps {
-			continue
-		}
-		cases = append(cases, check{e.name + " of one that a begin mark has watched", func(c *cell) {
+	for _, e := range []named{
+		{"completion", completes}, {"failure", fails}, {"release", releases}, {"park", parks},
+		{"another call's park", lapses}, {"withdrawal", withdraws}, {"takeover", takesOver},
+	} {
+		cases = append(cases, check{e.name, func(c *cell) { c.start(watched).lands(extends, e.make) }},
+			check{e.name + " of a takeover", func(c *cell) {
+				b := c.start().next()
+				watched(&b.claim.Record)
+				b.lands(acquires, e.make)
+			}})
+		cases = append(cases, withSteps(steps, check{e.name + " of one that a begin mark has watched", func(c *cell) {
 			a := c.start()
 			due := c.now.Add(2 * lease)
 			c.lands(a.beginWatched("charge", due))
-			equal(c, "Due", due, c.get(a.id()).Due.UTC())
 			c.lands(a.beginWatched("ship", due.Add(lease)))
 			c.lands(a.begin("send"))
+			a.lands(charges, extends)
 			equal(c, "Due", due, c.get(a.id()).Due.UTC())
-			c.lands(a.step("charge", []byte("ch_1")))
-			c.lands(a.extend(2 * lease))
-			equal(c, "Due", due, c.get(a.id()).Due.UTC())
-			c.lands(e.make(a))
-		}})
+			a.lands(e.make)
+		}})...)
 	}
-	if steps {
-		cases = append(cases, check{"a begin mark leaves a watched claim as it is", func(c *cell) {
-			a := c.start(watched)
-			c.lands(a.beginWatched("charge", c.now))
-			equal(c, "Due", a.claim.Record.Due, c.get(a.id()).Due.UTC())
-		}}, check{"a begin mark that is refused watches nothing", func(c *cell) {
-			a := c.start()
-			c.lands(a.complete("done"))
-			c.refused(a.beginWatched("charge", c.now))
-		}})
-	}
-	return cases
+	return append(cases, withSteps(steps,
+		check{"a begin mark leaves a watched claim as it is", func(c *cell) {
+			c.lands(c.start(watched).beginWatched("charge", c.now))
+		}},
+		check{"a begin mark that is refused watches nothing", func(c *cell) {
+			c.refused(having(completes)(c).beginWatched("charge", c.now))
+		}})...)
 }
 
 // referenceCases: what the provider calls the effect is written under the claim.
 func referenceCases(steps bool) []check {
-	cases := []check{
+	return append([]check{
 		{"in progress, over an earlier one", func(c *cell) {
-			a := c.start()
-			c.lands(a.refer("pay_1"))
-			w := a.refer("pay_2")
-			c.lands(w)
-			c.lands(w)
-			equal(c, "Ref", "pay_2", c.get(a.id()).Ref)
-			c.lands(a.complete("done"))
-			equal(c, "Ref", "pay_2", c.get(a.id()).Ref)
+			c.start().lands(refers("pay_1")).again(refers("pay_2")).lands(completes)
 		}},
-		{"after a park", func(c *cell) {
-			a := c.start()
-			c.lands(a.lapse())
-			c.lands(a.refer("pay_1"))
-			equal(c, "State", protocol.Unknown, c.get(a.id()).State)
-		}},
+		{"after a park", func(c *cell) { c.start().lands(lapses, refers("pay_1")) }},
 		{"sent twice, with another write in between", func(c *cell) {
-			a := c.start()
-			w := a.refer("pay_1")
-			c.lands(w)
-			c.lands(a.extend(2 * lease))
-			c.lands(w)
+			c.start().holds(refers("pay_1")).late(true).lands(extends).late(true)
 		}},
 		{"comes late, over a newer one", func(c *cell) {
-			a := c.start()
-			first := a.refer("pay_1")
-			c.lands(first)
-			c.lands(a.refer("pay_2"))
-			c.refused(first)
-			equal(c, "Ref", "pay_2", c.get(a.id()).Ref)
+			a := c.start().holds(refers("pay_1")).late(true).lands(refers("pay_2")).late(false)
 			unseen := a.refer("pay_3")
 			unseen.Seen = ""
 			c.refused(unseen)
-			c.lands(a.refer("pay_1"))
-			c.refused(first)
+			a.lands(refers("pay_1")).late(false)
 		}},
 		{"goes with the attempt, unless the claim has it", func(c *cell) {
-			a := c.start()
-			c.lands(a.refer("pay_1"))
-			b := a.next()
-			c.lands(b.acquire())
-			equal(c, "Ref", "", c.get(a.id()).Ref)
-			c.refused(a.refer("pay_2"))
-			c.lands(b.refer("pay_3"))
-			d := b.next()
+			a := having(refers("pay_1"))(c)
+			b := a.next().lands(acquires)
+			a.refused(refers("pay_2"))
+			d := b.lands(refers("pay_3")).next()
 			d.claim.Record.Ref = "pay_3"
-			c.lands(d.acquire())
-			equal(c, "Ref", "pay_3", c.get(a.id()).Ref)
-			c.lands(d.withdraw())
-			equal(c, "Ref", "pay_3", c.get(a.id()).Ref)
+			d.lands(acquires, withdraws)
 		}},
-	}
-	if steps {
-		cases = append(cases, check{"with a begin mark", func(c *cell) {
-			a := c.start()
-			c.lands(a.step("ship", []byte("1")))
+	}, withSteps(steps, check{"with a begin mark", func(c *cell) {
+		for _, a := range []*attempt{having(ships)(c), c.start()} {
 			w := a.begin("charge")
 			w.Ref = "pay_1"
 			c.lands(w)
-			b := c.start()
-			first := b.begin("charge")
-			first.Ref = "pay_2"
-			c.lands(first)
-			equal(c, "Ref", "pay_2", c.get(b.id()).Ref)
+		}
+	}})...)
+}
+
+// newQuestionCases: a write to another state begins a question of its own, which was not escalated yet.
+func newQuestionCases(h Harness) []check {
+	if _, ok := h.Store.(protocol.AdminStore); !ok || h.WithoutSteps {
+		return nil
+	}
+	var cases []check
+	for _, m := range []struct {
+		name string
+		from []move // none for a watched claim
+		to   move
+	}{
+		{"a watched claim, and parked", nil, parks},
+		{"a watched claim, and parked by another call", nil, lapses},
+		{"a watched claim, and released", nil, releasesInDoubt},
+		{"a parked attempt, and released by its own", []move{lapses}, releases},
+		{"a parked attempt, and resolved to released", []move{parks}, resolves(protocol.Released)},
+		{"a released record, and parked", []move{releasesInDoubt}, lapses},
+		{"a released record, and a claim over it is withdrawn", []move{releasesInDoubt}, func(a *attempt) write {
+			return a.next().withdraw()
+		}},
+	} {
+		cases = append(cases, check{"escalated: " + m.name, func(c *cell) {
+			a := c.start(watched).lands(ships).lands(m.from...).lands(escalates, m.to)
+			equal(c, "EscalatedAt", time.Time{}, c.get(a.id()).EscalatedAt)
 		}})
 	}
 	return cases
 }
 
-// newQuestionCases: a write to another state begins a question of its own, of which
-// nobody has been told.
-func newQuestionCases(h Harness) []check {
-	if _, ok := h.Store.(protocol.AdminStore); !ok || h.WithoutSteps {
-		return nil
+// resolvesAgain resolves a record over an earlier resolution.
+func resolvesAgain(to protocol.State) move {
+	return func(a *attempt) write {
+		r := a.resolve(to)
+		r.Again = true
+		return r
 	}
-	moves := []struct {
-		name string
-		from func(a *attempt) write // nil for a watched claim
-		to   func(a *attempt) write
-	}{
-		{"a watched claim, and parked", nil, func(a *attempt) write { return a.park() }},
-		{"a watched claim, and parked by another call", nil, func(a *attempt) write { return a.lapse() }},
-		{"a watched claim, and released", nil, func(a *attempt) write { return a.release(true) }},
-		{"a parked attempt, and released by its own", func(a *attempt) write { return a.lapse() }, func(a *attempt) write { return a.release(false) }},
-		{"a parked attempt, and resolved to released", func(a *attempt) write { return a.park() }, func(a *attempt) write { return a.resolve(protocol.Released) }},
-		{"a released record, and parked", func(a *attempt) write { return a.release(true) }, func(a *attempt) write { return a.lapse() }},
-		{"a released record, and a claim over it is withdrawn", func(a *attempt) write { return a.release(true) }, func(a *attempt) write { return a.next().withdraw() }},
-	}
-	var cases []check
-	for _, m := range moves {
-		cases = append(cases, check{"escalated: " + m.name, func(c *cell) {
-			a := c.start(watched)
-			c.lands(a.step("ship", []byte("1")))
-			if m.from != nil {
-				c.lands(m.from(a))
-			}
-			w := a.postpone(time.Hour)
-			w.EscalatedAt = c.now
-			c.lands(w)
-			c.lands(m.to(a))
-			rec := c.get(a.id())
-			equal(c, "Due", c.now, rec.Due.UTC())
-			equal(c, "OpenSince", c.now, rec.OpenSince.UTC())
-			equal(c, "EscalatedAt", time.Time{}, rec.EscalatedAt)
-			equal(c, "Sweep", "", rec.Sweep)
-			equal(c, "Probes", 0, rec.Probes)
-		}})
-	}
-	return cases
 }
 
 // questionCases are about what is due, and about changes from outside.
@@ -189,108 +121,49 @@ func questionCases(h Harness) []check {
 			c.Skip("the store is no protocol.AdminStore: what sweeps and operators do with it is not tested")
 		}}}
 	}
+	postpones := func(a *attempt) write { return a.postpone(time.Hour) }
+	forgets := func(a *attempt) write { return a.forget() }
 	return []check{
-		{"postponed", func(c *cell) {
-			a := c.start(watched)
-			c.lands(a.postpone(lease))
-			c.lands(a.park())
-			w := a.postpone(time.Hour)
-			w.EscalatedAt = c.now
-			c.lands(w)
-			c.lands(w)
-			rec := c.get(a.id())
-			equal(c, "Write", a.seen().Write, rec.Write)
-			equal(c, "Probes", 1, rec.Probes)
-			c.lands(a.complete("late"))
-		}},
+		{"postponed", func(c *cell) { c.start(watched).lands(postpones, parks).again(escalates).lands(completes) }},
 		{"escalated, and parked again by its own attempt", func(c *cell) {
-			a := c.start()
-			c.lands(a.lapse())
-			since := c.now
-			w := a.postpone(time.Hour)
-			w.EscalatedAt = c.now
-			c.lands(w)
-			c.lands(a.park())
-			rec := c.get(a.id())
-			equal(c, "Due", w.Due, rec.Due.UTC())
-			equal(c, "OpenSince", since, rec.OpenSince.UTC())
-			equal(c, "EscalatedAt", w.EscalatedAt, rec.EscalatedAt.UTC())
-			equal(c, "Sweep", w.Sweep, rec.Sweep)
+			a := having(lapses, escalates)(c)
+			since := c.get(a.id()).EscalatedAt
+			a.lands(parks)
+			equal(c, "EscalatedAt", since, c.get(a.id()).EscalatedAt)
 		}},
 		{"postponed by somebody else", func(c *cell) {
-			a := c.start()
-			c.lands(a.park())
-			one, two := a.postpone(time.Minute), a.postpone(time.Hour)
-			c.lands(one)
-			c.refused(two)
-			stale := a.postpone(time.Hour)
-			c.lands(a.refer("pay_1"))
-			c.refused(stale)
+			a := having(parks)(c).holds(postpones).lands(postpones).late(false)
+			a.holds(postpones).lands(refers("pay_1")).late(false)
 		}},
 		{"postponed and resolved", func(c *cell) {
-			a := c.start()
-			c.lands(a.park())
-			r := a.resolve(protocol.Completed)
-			late := a.postpone(time.Hour)
-			c.lands(a.postpone(time.Minute))
+			a := having(parks)(c)
+			r, late := a.resolve(protocol.Completed), a.postpone(time.Hour)
+			a.lands(postpones)
 			c.lands(r)
 			c.refused(late)
 		}},
 		{"postponed where nothing is due", func(c *cell) {
-			a := c.start()
-			c.refused(a.postpone(time.Hour))
-			c.lands(a.complete("done"))
-			c.refused(a.postpone(time.Hour))
+			c.start().refused(postpones).lands(completes).refused(postpones)
 		}},
 		{"resolved again", func(c *cell) {
-			for _, first := range []protocol.State{protocol.Completed, protocol.Failed, protocol.Released} {
-				for _, second := range []protocol.State{protocol.Completed, protocol.Failed, protocol.Released} {
-					a := c.start()
-					c.lands(a.park())
-					c.lands(a.resolve(first))
-					again := a.resolve(second)
-					c.refused(again)
-					again.Again = true
-					c.lands(again)
+			for _, first := range outcomes {
+				for _, second := range outcomes {
+					having(parks, resolves(first))(c).refused(resolves(second)).lands(resolvesAgain(second))
 				}
 			}
-			a := c.start()
-			c.lands(a.complete("mine"))
-			again := a.resolve(protocol.Failed)
-			again.Again = true
-			c.refused(again)
-			b := c.start()
-			c.lands(b.park())
-			c.lands(b.resolve(protocol.Released))
-			again = b.resolve(protocol.Failed)
-			again.Again = true
-			c.lands(b.next().acquire())
-			c.refused(again)
+			having(completes)(c).refused(resolvesAgain(protocol.Failed))
+			having(parks, resolves(protocol.Released))(c).holds(resolvesAgain(protocol.Failed)).lands(takesOver).late(false)
 		}},
 		{"forgotten", func(c *cell) {
-			for _, end := range []func(a *attempt) write{
-				func(a *attempt) write { return a.complete("done") },
-				func(a *attempt) write { return a.complete(string(make([]byte, 300_000))) },
-				func(a *attempt) write { return a.fail() },
-				func(a *attempt) write { return a.release(false) },
-			} {
-				a := c.start()
-				c.lands(end(a))
-				f := a.forget()
+			for _, end := range []move{completes, completesInParts, fails, releases} {
+				f := having(end)(c).forget()
 				c.gone(f)
 				c.gone(f)
 			}
 		}},
 		{"forgotten although open", func(c *cell) {
-			a := c.start()
-			c.refused(a.forget())
-			c.lands(a.park())
-			c.refused(a.forget())
-			b := c.start()
-			c.lands(b.complete("done"))
-			f := b.forget()
-			c.lands(b.replacement().acquire())
-			c.refused(f)
+			c.start().refused(forgets).lands(parks).refused(forgets)
+			having(completes)(c).holds(forgets).lands(replaces).late(false)
 		}},
 		{"changes from outside", func(c *cell) {
 			q := c.store.(protocol.AdminStore)
@@ -356,8 +229,7 @@ func questionCases(h Harness) []check {
 					want = append(want, fmt.Sprint(a.id(), " at ", due.UTC()))
 				}
 			}
-			ended := c.start(watched)
-			c.lands(ended.complete("done"))
+			c.start(watched).lands(completes)
 			c.start()
 			for _, limit := range []int{1, 2, 100} {
 				var got []string
@@ -391,7 +263,7 @@ func questionCases(h Harness) []check {
 func (c *cell) gone(f forget) {
 	c.Helper()
 	c.trail = append(c.trail, f.String())
-	c.must(f.send(c.ctx, c.store, c.now))
+	c.must(c.send(f))
 	delete(c.ref, f.ID)
 	c.check(f.ID)
 }

@@ -7,87 +7,43 @@ import (
 )
 
 const (
-	rounds = 20
+	rounds = 5
 	racers = 8
 )
 
 // raceCases send writes at once of which one excludes the others.
 func raceCases(steps bool) []check {
-	// many makes the racers' writes on one record, in the state that prepare left.
-	many := func(name string, prepare func(c *cell) *attempt, make func(a *attempt, i int) write) check {
+	// many races writes on one record. The first one may be another one than the rest.
+	many := func(name string, from func(c *cell) *attempt, moves ...move) check {
 		return check{name, func(c *cell) {
 			for range rounds {
-				a := prepare(c)
-				ws := []write{}
+				a, ws := from(c), []write{}
 				for i := range racers {
-					ws = append(ws, make(a, i))
+					ws = append(ws, moves[min(i, len(moves)-1)](a))
 				}
 				c.oneWins(ws...)
 			}
 		}}
 	}
-	started := func(c *cell) *attempt { return c.start() }
-	parked := func(c *cell) *attempt {
-		a := c.start()
-		c.lands(a.park())
-		return a
-	}
+	anotherClaim := func(a *attempt) write { return a.unseen().acquire() }
 	cases := []check{
-		many("one of many claims wins", func(c *cell) *attempt { return c.fresh() },
-			func(a *attempt, _ int) write {
-				return a.c.fresh(func(r *protocol.Record) { r.ID = a.id() }).acquire()
-			}),
-		many("one of many takeovers wins", started,
-			func(a *attempt, _ int) write { return a.next().acquire() }),
-		many("one of many replacements wins", func(c *cell) *attempt {
-			a := c.start()
-			c.lands(a.complete("old"))
-			return a
-		}, func(a *attempt, _ int) write { return a.replacement().acquire() }),
-		many("one of many calls' parks wins", started,
-			func(a *attempt, _ int) write { return a.lapse() }),
-		many("one of many resolutions wins", parked, func(a *attempt, i int) write {
-			return a.resolve([]protocol.State{protocol.Completed, protocol.Failed, protocol.Released}[i%3])
-		}),
-		many("completion or takeover", started, func(a *attempt, i int) write {
-			if i == 0 {
-				return a.complete("in time")
-			}
-			return a.next().acquire()
-		}),
-		many("another call's park or takeover", started, func(a *attempt, i int) write {
-			if i%2 == 0 {
-				return a.lapse()
-			}
-			return a.next().acquire()
-		}),
-		many("extension or takeover", started, func(a *attempt, i int) write {
-			if i == 0 {
-				return a.extend(2 * lease)
-			}
-			return a.next().acquire()
-		}),
-		many("late outcome or resolution", parked, func(a *attempt, i int) write {
-			if i == 0 {
-				return a.complete("late")
-			}
-			return a.resolve(protocol.Released)
-		}),
-		many("withdrawal or takeover", started, func(a *attempt, i int) write {
-			if i == 0 {
-				return a.withdraw()
-			}
-			return a.next().acquire()
-		}),
+		many("one of many claims wins", unclaimed, anotherClaim),
+		many("one of many takeovers wins", having(), takesOver),
+		many("one of many replacements wins", having(completes), replaces),
+		many("one of many calls' parks wins", having(), lapses),
+		many("one of many resolutions wins", having(parks),
+			resolves(protocol.Completed), resolves(protocol.Failed), resolves(protocol.Released)),
+		many("completion or takeover", having(), completes, takesOver),
+		many("another call's park or takeover", having(), lapses, lapses, lapses, lapses, takesOver),
+		many("extension or takeover", having(), extends, takesOver),
+		many("late outcome or resolution", having(parks), completes, resolves(protocol.Released)),
+		many("withdrawal or takeover", having(), withdraws, takesOver),
 		{"a claim and its withdrawal", func(c *cell) {
 			for range rounds {
 				a := c.fresh()
 				w := a.withdraw()
-				errs := c.race(a.acquire(), w)
-				c.must(errs[1])
-				rec := c.get(a.id())
-				equal(c, "State", protocol.Released, rec.State)
-				equal(c, "Owner", w.Owner, rec.Owner)
+				c.must(c.race(a.acquire(), w)[1])
+				equal(c, "Owner", w.Owner, c.get(a.id()).Owner)
 			}
 		}},
 		{"every key has its own winner", func(c *cell) {
@@ -97,7 +53,7 @@ func raceCases(steps bool) []check {
 			}
 			for i, err := range c.race(ws...) {
 				c.must(err)
-				rec, err := ws[i].apply(nil, c.now)
+				rec, err := ws[i].Apply(nil, c.now)
 				c.must(err)
 				c.ref[rec.ID] = rec
 				c.check(rec.ID)
@@ -132,22 +88,13 @@ func raceCases(steps bool) []check {
 						c.fatalf("%s, copy %d: %v", l.name, i, err)
 					}
 				}
-				after, err := w.apply(c.ref[w.id()].Clone(), c.now)
+				after, err := w.Apply(c.ref[w.id()].Clone(), c.now)
 				c.must(err)
 				c.ref[w.id()] = after.Clone()
 				c.check(w.id())
 			}
 		}},
 	}
-	if steps {
-		cases = append(cases, many("one of many begin marks wins", started,
-			func(a *attempt, _ int) write { return a.begin("charge") }),
-			many("a step or a takeover", started, func(a *attempt, i int) write {
-				if i == 0 {
-					return a.step("charge", []byte("1"))
-				}
-				return a.next().acquire()
-			}))
-	}
-	return cases
+	return append(cases, withSteps(steps, many("one of many begin marks wins", having(), begins),
+		many("a step or a takeover", having(), charges, takesOver))...)
 }

@@ -39,7 +39,7 @@ func randomCases(steps bool) []check {
 				kept = append(kept, w)
 				if r.IntN(6) > 0 && c.do(w) == nil {
 					if claim, ok := w.(acquire); ok {
-						attempts = append(attempts, &attempt{c, claim.Claim})
+						attempts = append(attempts, &attempt{c: c, claim: claim.Claim})
 					}
 				}
 			}
@@ -51,44 +51,98 @@ func randomCases(steps bool) []check {
 // any makes a write that the attempt, another call or an operator could send now.
 func (a *attempt) any(r *rand.Rand, steps bool) write {
 	if a.seen() == nil {
-		return a.c.fresh(func(rec *protocol.Record) { rec.ID = a.id() }).acquire()
+		return a.unseen().acquire()
 	}
-	ws := append(ownWrites(steps), ownWrites(steps)[0])
-	_, admin := a.c.store.(protocol.AdminStore)
-	switch n := r.IntN(len(ws) + 8); n {
+	moves := []func(*attempt, *rand.Rand) write{
+		(*attempt).anyEnd, (*attempt).anyEnd, (*attempt).anyEnd, (*attempt).anyClaim, (*attempt).anyClaim, (*attempt).anySettlement,
+		func(a *attempt, r *rand.Rand) write { return a.extend(time.Duration(r.IntN(20)) * lease / 4) },
+		func(a *attempt, r *rand.Rand) write { return a.refer("pay_" + string(rune('a'+r.IntN(9)))) },
+	}
+	if steps {
+		moves = append(moves, (*attempt).anyStep, (*attempt).anyStep, (*attempt).anyStep,
+			func(a *attempt, _ *rand.Rand) write { return a.over().accept("input") })
+	}
+	if _, admin := a.c.store.(protocol.AdminStore); admin {
+		moves = append(moves, (*attempt).anyChange)
+	}
+	return moves[r.IntN(len(moves))](a, r)
+}
+
+// anyEnd ends the attempt, in doubt or under a new owner now and then.
+func (a *attempt) anyEnd(r *rand.Rand) write {
+	results := []string{"", "mine", string(text(3000)), string(noise(3000)), string(text(30_000)), string(noise(5000))}
+	ends := []finish{
+		a.complete(results[r.IntN(len(results))]), a.complete("mine"), a.without("kept"), a.fail(), a.release(false), a.release(true), a.park(),
+		a.outcome(), a.over().outcome(), a.atomic(a.fail()),
+	}
+	w := ends[r.IntN(len(ends))]
+	w.LargeSteps = r.IntN(3) == 0
+	if r.IntN(5) == 0 && w.Attempt == nil {
+		w.NewOwner = newID()
+	}
+	if r.IntN(4) == 0 {
+		w.Ending.Ref = "pay_end"
+	}
+	return w
+}
+
+// anyClaim claims the record, or takes such a claim back.
+func (a *attempt) anyClaim(r *rand.Rand) write {
+	b := a.next()
+	if r.IntN(3) == 0 {
+		watched(&b.claim.Record)
+	}
+	switch r.IntN(6) {
 	case 0:
-		return a.extend(time.Duration(r.IntN(20)) * lease / 4)
-	case len(ws):
-		return a.next().acquire()
-	case len(ws) + 1:
 		return a.replacement().acquire()
-	case len(ws) + 2:
-		return a.lapse()
-	case len(ws) + 3:
-		return a.resolve([]protocol.State{protocol.Completed, protocol.Failed, protocol.Released}[r.IntN(3)])
-	case len(ws) + 4:
-		return a.next().withdraw()
-	case len(ws) + 7:
-		if steps {
-			return a.over().accept("input")
+	case 1:
+		return b.withdraw()
+	case 2:
+		if len(a.seen().Steps) == 0 { // a claim is withdrawn before its handler runs
+			return a.withdraw()
 		}
-		return a.next().acquire()
-	case len(ws) + 6:
-		if admin {
-			return a.prolong(time.Duration(r.IntN(100)-50) * time.Hour)
-		}
-		return a.next().acquire()
-	case len(ws) + 5:
-		if steps {
-			return a.step("late", []byte("again"))
-		}
-		return a.next().acquire()
-	default:
-		w := ws[n].make(a)
-		if _, ok := w.(withdraw); ok && len(a.seen().Steps) > 0 {
-			// A claim is withdrawn before its handler runs, so before any step.
-			return a.lapse()
-		}
-		return w
 	}
+	return b.acquire()
+}
+
+// anyStep writes one of three steps.
+func (a *attempt) anyStep(r *rand.Rand) write {
+	name := []string{"ship", "charge", "a.b #"}[r.IntN(3)]
+	ws := []step{
+		a.step(name, noise(r.IntN(3000))), a.step(name, noise(10)), a.begin(name), a.beginWatched(name, a.c.now.Add(lease)),
+		a.notExecuted(name), a.stepFails(name), a.stepOmitted(name), a.read(name), a.unread(name),
+	}
+	w := ws[r.IntN(len(ws))]
+	w.First, w.InParts, w.Compensates = r.IntN(3) == 0, r.IntN(3) == 0, w.Compensates || r.IntN(3) == 0 && !w.Begin
+	if w.Begin && r.IntN(3) == 0 {
+		w.Ref = "pay_step"
+	}
+	return w
+}
+
+// anySettlement parks or resolves the record.
+func (a *attempt) anySettlement(r *rand.Rand) write {
+	if r.IntN(2) == 0 {
+		return a.lapse()
+	}
+	w := a.resolve(outcomes[r.IntN(len(outcomes))])
+	if w.Again = r.IntN(3) == 0; w.Ending.State == protocol.Released && len(a.seen().Steps) > 0 && r.IntN(2) == 0 {
+		again := w.Again
+		w = recordsOfStep(verdicts()[r.IntN(3)], protocol.StepWrite{Name: "absent"})(a).(settle)
+		w.Again = again
+	}
+	return w
+}
+
+// anyChange is an operator's or a sweep's.
+func (a *attempt) anyChange(r *rand.Rand) write {
+	switch r.IntN(4) {
+	case 0:
+		return a.forget()
+	case 1:
+		return escalates(a)
+	case 2:
+		return a.postpone(time.Duration(r.IntN(60)) * time.Minute)
+	}
+	return a.prolong(time.Duration(r.IntN(100)-50) * time.Hour)
 }

@@ -2,11 +2,8 @@ package storetest
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // sizes of results, in bytes: around the limits at which a store may compress,
@@ -41,105 +38,70 @@ func resultCases(h Harness) []check {
 		}
 		for kind, body := range map[string]func(int) []byte{"noise": noise, "text": text} {
 			cases = append(cases, check{fmt.Sprintf("%s of %s", s.name, kind), func(c *cell) {
-				a := c.start()
-				w := a.complete(string(body(s.bytes)))
-				c.lands(w)
-				c.lands(w)
-				c.refused(c.fresh(func(r *protocol.Record) { r.ID = a.id() }).acquire())
+				a := c.start().holds(func(a *attempt) write { return a.complete(string(body(s.bytes))) }).late(true)
+				if s.bytes < 1<<20 {
+					a.late(true)
+				}
+				a.unseen().refused(acquires)
 			}})
 		}
 	}
-	large := string(noise(450 << 10))
-	other := string(noise(300 << 10))
+	otherLarge := func(a *attempt) write { return a.complete(string(noise(280 << 10))) }
 	cases = append(cases, []check{
 		{"what was kept of an omitted result", func(c *cell) {
 			a := c.start()
-			w := a.complete(`{"status":201}`)
-			w.Ending.Omitted = true
-			c.lands(w)
-			equal(c, "Omitted", true, c.get(a.id()).Omitted)
-			b := a.replacement()
-			c.lands(b.acquire())
-			equal(c, "Omitted", false, c.get(a.id()).Omitted)
+			c.lands(a.without(`{"status":201}`))
+			a.lands(replaces)
 		}},
 		{"omitted with nothing kept", func(c *cell) {
-			a := c.start()
-			w := a.complete("")
-			w.Ending.Result, w.Ending.Omitted = nil, true
+			w := c.start().without("")
+			w.Ending.Result = nil
 			c.lands(w)
 		}},
 		{"response version", func(c *cell) {
-			a := c.start()
-			w := a.complete("done")
+			w := c.start().complete("done")
 			w.Ending.ResponseVersion = 12
 			c.lands(w)
-			equal(c, "ResponseVersion", 12, c.get(a.id()).ResponseVersion)
 		}},
 		{"a large result of a lost claim is never read", func(c *cell) {
 			a := c.start()
-			b := a.next()
-			c.lands(b.acquire())
-			c.refused(a.complete(large))
-			c.lands(b.complete(other))
-			c.refused(a.complete(large))
+			b := a.next().lands(acquires)
+			a.refused(completesInParts)
+			b.lands(otherLarge)
+			a.refused(completesInParts)
 		}},
 		{"a small result after a lost claim's large one", func(c *cell) {
 			a := c.start()
-			b := a.next()
-			c.lands(b.acquire())
-			c.refused(a.complete(large))
-			c.lands(b.complete("small"))
+			b := a.next().lands(acquires)
+			a.refused(completesInParts)
+			b.lands(completes)
 		}},
 		{"a large result replaces an expired one", func(c *cell) {
-			a := c.start()
-			c.lands(a.complete(large))
-			b := a.replacement()
-			c.lands(b.acquire())
-			c.lands(b.complete(other))
-			d := a.replacement()
-			c.lands(d.acquire())
-			c.lands(d.complete("small"))
+			a := having(completesInParts)(c)
+			a.replacement().lands(acquires, otherLarge)
+			a.replacement().lands(acquires, completes)
 		}},
 		// An owner has one large result; a store may name the parts by owner.
-		{"a second, small completion of the same owner", func(c *cell) {
-			a := c.start()
-			c.lands(a.complete(large))
-			c.refused(a.complete("small"))
-		}},
+		{"a second, small completion of the same owner", func(c *cell) { having(completesInParts)(c).refused(completes) }},
+		{"a second, large completion of the same owner", func(c *cell) { having(completesInParts)(c).refused(otherLarge) }},
 		{"a large result of one record is not another's", func(c *cell) {
-			a, b := c.start(), c.start()
-			c.lands(a.complete(large))
-			c.lands(b.complete(other))
+			a, b := having(completesInParts)(c), having(otherLarge)(c)
 			c.check(a.id())
 			c.check(b.id())
 		}},
 	}...)
-	if h.MaxResult > 0 {
-		cases = append(cases, check{"a result over the limit is refused and nothing written", func(c *cell) {
-			a := c.start()
-			w := a.complete(string(noise(h.MaxResult + 1)))
-			var tooLarge *protocol.TooLargeError
-			if err := w.send(c.ctx, c.store, c.now); !errors.As(err, &tooLarge) {
-				c.fatalf("want a TooLargeError, got %v", err)
-			}
-			equal(c, "Size", h.MaxResult+1, tooLarge.Size)
-			equal(c, "Limit", h.MaxResult, tooLarge.Limit)
-			c.check(a.id())
-			w.Ending.Result, w.Ending.Omitted = []byte("kept"), true
-			c.lands(w)
-			b := c.start()
-			c.lands(b.complete(string(noise(h.MaxResult))))
-			if h.WithoutSteps {
-				return
-			}
-			d := c.start()
-			var large *protocol.TooLargeError
-			if err := d.step("ship", noise(h.MaxResult+1)).send(c.ctx, c.store, c.now); !errors.As(err, &large) {
-				c.fatalf("RecordStep: want a TooLargeError, got %v", err)
-			}
-			c.check(d.id())
-			c.lands(d.stepOmitted("ship"))
-		}})
+	if h.MaxResult == 0 {
+		return cases
 	}
-	return cases
+	return append(cases, check{"a result over the limit is refused and nothing written", func(c *cell) {
+		a := c.start()
+		c.tooLarge(a.complete(string(noise(h.MaxResult + 1))))
+		c.lands(a.without("kept"))
+		c.lands(c.start().complete(string(noise(h.MaxResult))))
+		if !h.WithoutSteps {
+			d := c.start()
+			c.tooLarge(d.step("ship", noise(h.MaxResult+1)))
+			c.lands(d.stepOmitted("ship"))
+		}
+	}})
 }

@@ -30,27 +30,26 @@ func unreadableCases(h Harness) []check {
 func damagedRecord(c *cell, a *attempt, d Damage, steps bool) {
 	untouched := c.start()
 	// Nothing that is sent here would land on the healthy record either.
-	stale := a.next()
+	stale, other := a.next(), a.unseen()
 	stale.claim.Seen = newID()
-	other := c.fresh(func(r *protocol.Record) { r.ID = a.id() })
 	lapse, resolve := a.lapse(), a.resolve(protocol.Completed)
 	lapse.Seen, resolve.Seen = newID(), newID()
-	ws := []write{
-		other.acquire(), stale.acquire(), other.withdraw(), other.extend(lease),
-		other.complete("x"), other.fail(), other.release(false), other.park(),
-		lapse, resolve,
-	}
+	ws := []write{stale.acquire(), lapse, resolve}
+	moves := []move{acquires, withdraws, extends, completes, fails, releases, parks}
 	if steps {
-		ws = append(ws, other.step("ship", nil), other.begin("ship"))
+		moves = append(moves, ships, begins)
+	}
+	for _, m := range moves {
+		ws = append(ws, m(other))
 	}
 	c.must(d.Do(c.ctx, a.id()))
 	rec, err := c.store.Get(c.ctx, a.id())
 	unreadable(c, "Get", err)
 	if rec != nil {
-		c.fatalf("Get of a damaged record returns %+v beside its error", rec)
+		c.fatalf("Get of a damaged record returns %+v together with its error", rec)
 	}
 	for _, w := range ws {
-		unreadable(c, w.String(), w.send(c.ctx, c.store, c.now))
+		unreadable(c, w.String(), c.send(w))
 	}
 	_, err = c.store.Get(c.ctx, a.id())
 	unreadable(c, "Get, at last", err)
@@ -58,26 +57,17 @@ func damagedRecord(c *cell, a *attempt, d Damage, steps bool) {
 }
 
 func damagedParts(c *cell, d Damage) {
-	a, untouched := c.start(), c.start()
-	body := string(noise(450 << 10))
-	c.lands(a.complete(body))
-	c.lands(untouched.complete(body))
+	a, untouched := having(completesInParts)(c), having(completesInParts)(c)
 	before := c.get(a.id())
 	c.must(d.Do(c.ctx, a.id()))
-
-	err := c.fresh(func(r *protocol.Record) { r.ID = a.id() }).acquire().send(c.ctx, c.store, c.now)
-	var conflict *protocol.ConflictError
-	if !errors.As(err, &conflict) || conflict.Existing == nil {
-		c.fatalf("a claim on a record with damaged parts: want a ConflictError with it, got %v", err)
-	}
 	for name, rec := range map[string]*protocol.Record{
-		"read before": before, "read after": c.get(a.id()), "of a conflict": conflict.Existing,
+		"read before": before, "read after": c.get(a.id()), "of a conflict": c.conflicting(a.unseen().acquire()),
 	} {
 		equal(c, "State", protocol.Completed, rec.State)
 		got, err := c.store.Result(c.ctx, rec)
 		unreadable(c, "Result of the record "+name, err)
 		if got != nil {
-			c.fatalf("Result returns %d bytes beside its error", len(got))
+			c.fatalf("Result returns %d bytes together with its error", len(got))
 		}
 	}
 	c.check(untouched.id())

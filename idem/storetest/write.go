@@ -13,8 +13,7 @@ import (
 type write interface {
 	fmt.Stringer
 	id() string
-	apply(*protocol.Record, time.Time) (*protocol.Record, error)
-	send(context.Context, protocol.Store, time.Time) error
+	Apply(*protocol.Record, time.Time) (*protocol.Record, error)
 }
 
 type (
@@ -48,77 +47,34 @@ func (w acquire) at(now time.Time) protocol.Claim {
 	return w.Claim
 }
 
-func (w acquire) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
+// Apply is the claim's, dated as it is sent. The other writes have theirs from package protocol.
+func (w acquire) Apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
 	return w.at(now).Apply(r, now)
 }
 
-func (w withdraw) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
-	return w.Apply(r, now)
-}
-func (w extend) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
-	return w.Apply(r, now)
-}
-func (w step) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
-	return w.Apply(r, now)
-}
-func (w finish) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
-	return w.Apply(r, now)
-}
-func (w settle) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
-	return w.Apply(r, now)
-}
-
-func (w refer) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
-	return w.Apply(r, now)
-}
-func (w postpone) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
-	return w.Apply(r, now)
-}
-func (w prolong) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
-	return w.Apply(r, now)
-}
-func (w forget) apply(r *protocol.Record, now time.Time) (*protocol.Record, error) {
-	return w.Apply(r, now)
-}
-
-func (w acquire) send(ctx context.Context, s protocol.Store, now time.Time) error {
-	return s.Acquire(ctx, now, w.at(now))
-}
-
-func (w withdraw) send(ctx context.Context, s protocol.Store, now time.Time) error {
-	return s.Withdraw(ctx, now, w.Withdrawal)
-}
-
-func (w extend) send(ctx context.Context, s protocol.Store, now time.Time) error {
-	return s.Extend(ctx, now, w.Extension)
-}
-
-func (w step) send(ctx context.Context, s protocol.Store, now time.Time) error {
-	return s.RecordStep(ctx, now, w.StepWrite)
-}
-
-func (w finish) send(ctx context.Context, s protocol.Store, now time.Time) error {
-	return s.Finish(ctx, now, w.Finish)
-}
-
-func (w settle) send(ctx context.Context, s protocol.Store, now time.Time) error {
-	return s.Settle(ctx, now, w.Settlement)
-}
-
-func (w refer) send(ctx context.Context, s protocol.Store, now time.Time) error {
-	return s.RecordReference(ctx, now, w.ReferenceWrite)
-}
-
-func (w postpone) send(ctx context.Context, s protocol.Store, now time.Time) error {
-	return s.(protocol.AdminStore).Postpone(ctx, now, w.Postponement)
-}
-
-func (w prolong) send(ctx context.Context, s protocol.Store, now time.Time) error {
-	return s.(protocol.AdminStore).Prolong(ctx, now, w.Prolongation)
-}
-
-func (w forget) send(ctx context.Context, s protocol.Store, now time.Time) error {
-	return s.(protocol.AdminStore).Forget(ctx, now, w.Erasure)
+// send sends a write to a store.
+func send(ctx context.Context, s protocol.Store, now time.Time, w write) error {
+	switch w := w.(type) {
+	case acquire:
+		return s.Acquire(ctx, now, w.at(now))
+	case withdraw:
+		return s.Withdraw(ctx, now, w.Withdrawal)
+	case extend:
+		return s.Extend(ctx, now, w.Extension)
+	case step:
+		return s.RecordStep(ctx, now, w.StepWrite)
+	case finish:
+		return s.Finish(ctx, now, w.Finish)
+	case settle:
+		return s.Settle(ctx, now, w.Settlement)
+	case refer:
+		return s.RecordReference(ctx, now, w.ReferenceWrite)
+	case postpone:
+		return s.(protocol.AdminStore).Postpone(ctx, now, w.Postponement)
+	case prolong:
+		return s.(protocol.AdminStore).Prolong(ctx, now, w.Prolongation)
+	}
+	return s.(protocol.AdminStore).Forget(ctx, now, w.(forget).Erasure)
 }
 
 func (w acquire) String() string {
@@ -132,11 +88,12 @@ func (w acquire) String() string {
 }
 
 func (w withdraw) String() string { return "the withdrawal of " + acquire{w.Claim}.String() }
-func (w extend) String() string   { return "an extension" }
-func (w refer) String() string    { return "a reference" }
-func (w postpone) String() string { return "a postponement" }
-func (w prolong) String() string  { return "a prolongation" }
-func (w forget) String() string   { return "a removal" }
+func (extend) String() string     { return "an extension" }
+func (refer) String() string      { return "a reference" }
+func (postpone) String() string   { return "a postponement" }
+func (prolong) String() string    { return "a prolongation" }
+func (forget) String() string     { return "a removal" }
+
 func (w settle) String() string {
 	if w.Kind == protocol.EventLapse {
 		return "another call's park"
