@@ -162,3 +162,46 @@ func set(ctx context.Context, c Class) {
 func parkedBy(rec *Record, owner string) bool {
 	return rec != nil && rec.State == Unknown && rec.HeldBy(owner)
 }
+
+// beginClaimed begins the attempt of a claim that was sent at the time and is written.
+func (x *execution) beginClaimed(ctx context.Context, c protocol.Claim, sent time.Time) *attempt {
+	a := &attempt{key: x.call.Key, rec: c.Record, until: sent.Add(x.engine.opts.Lease)}
+	a.journal.room.extra = x.engine.traits.StepExtra
+	a.journal.inherit(c.Record.Steps)
+	a.reference.inherit(c.Record.Ref)
+	kind := notice.Claimed
+	if c.Seen != "" {
+		kind = notice.TookOver
+	}
+	x.notify(ctx, kind, notice.Notice{Attempt: a.rec.Attempt, State: InProgress})
+	return a
+}
+
+// beginAtomic begins an attempt in atomic mode, over the record that was seen. One that
+// it replaces as a whole is as good as absent: its state says nothing of this attempt.
+func (x *execution) beginAtomic(c protocol.Claim, seen *Record) *attempt {
+	a := &attempt{key: x.call.Key, rec: c.Record, unwritten: &c, later: x.later}
+	a.reference.inherit(c.Record.Ref)
+	a.seenState = Absent
+	if seen != nil && !c.Replace {
+		a.seenState = seen.State
+	}
+	return a
+}
+
+// Token returns the idempotency key to send downstream. It depends on the key only, inside a
+// [Step] also on the step's name: it is the same on every attempt, also after expiry, and
+// different for every tenant, operation, value and step. Its form is a UUID (version 8, RFC
+// 9562), which providers accept most widely. Outside an operation it panics: a token made up
+// there would protect nothing.
+func Token(ctx context.Context) string {
+	a := attemptOf(ctx)
+	if a == nil {
+		panic("idem.Token: the context is not a handler's: pass the context that the handler was given")
+	}
+	a.signs.Store(true)
+	return a.token(ctx)
+}
+
+// token is the key's, or that of the step that the context is inside of.
+func (a *attempt) token(ctx context.Context) string { return protocol.Token(a.key.id, stepOf(ctx)) }

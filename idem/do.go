@@ -71,3 +71,29 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 	res.Value = *new(Out) // of an attempt that lost its claim, if any
 	return res, codec.DecodeResult(res.Outcome.Body, &res.Value)
 }
+
+// DoEffect is [Do] for a handler without a result: what is recorded, and replayed, is
+// that it is done, or its failure.
+func DoEffect[In any](ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) error) error {
+	var run func(context.Context, In) (struct{}, error)
+	if fn != nil {
+		run = func(ctx context.Context, in In) (struct{}, error) { return struct{}{}, fn(ctx, in) }
+	}
+	_, err := Do(ctx, e, key, in, run)
+	return err
+}
+
+// Result is what [Run] returns: the handler's result and what is known of its outcome.
+type Result[Out any] struct {
+	// Value is the handler's result, decoded from what is recorded.
+	Value Out
+	// Outcome says whether it was replayed, of which attempt it is, and until when it is kept.
+	Outcome Outcome
+}
+
+// CheckResultType reports a type that encoding/json cannot encode, such as a channel
+// or a function, and one of which it would see nothing, such as an [io.Reader] or a struct whose
+// fields are all unexported, as a [*ConfigError]; also at any depth. Types with methods of
+// their own for encoding are taken at their word. What an interface will hold is not known:
+// a wrapper checks its type if the result is encoded as {}.
+func CheckResultType(t reflect.Type) error { return codec.CheckResult(t) }

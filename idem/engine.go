@@ -135,6 +135,12 @@ func (e *Engine) Now() time.Time { return e.now() }
 // Store returns the store that the engine was made with.
 func (e *Engine) Store() Store { return e.given }
 
+// expiry is when an outcome ends that is sent now. No retention is so short that the
+// outcome could expire before its own write has landed.
+func (e *Engine) expiry(now time.Time, retention time.Duration, size int) time.Time {
+	return guard.Expiry(now, retention, e.opts.FinishBudget, size)
+}
+
 // newID returns a random identifier of 128 bits.
 func newID() string { return protocol.NewID() }
 
