@@ -2,6 +2,7 @@ package idem
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -156,6 +157,14 @@ func set(ctx context.Context, c Class) {
 	if a := attemptOf(ctx); a != nil && stepOf(ctx) == "" {
 		a.says.Store(int32(c))
 	}
+}
+
+// existing is the record that stood in the way of a write, nil if the error shows none.
+func existing(err error) *Record {
+	if conflict, ok := errors.AsType[*protocol.ConflictError](err); ok {
+		return conflict.Existing
+	}
+	return nil
 }
 
 // parkedBy reports whether the record is the owner's open question.

@@ -103,26 +103,25 @@ func (c *Call) check() error {
 	case c.Key.Err() != nil:
 		return c.Key.Err()
 	case c.Fingerprint.Compare(c.Fingerprint) != protocol.MatchSame:
-		return &ConfigError{What: "call", Problem: fmt.Sprintf("Fingerprint is %q, which is none of this release: make it with fingerprint.JSON, "+
-			"fingerprint.Bytes or a fingerprint.Builder", c.Fingerprint)}
+		return configError("call", "Fingerprint is %q, which is none of this release: make it with fingerprint.JSON, "+
+			"fingerprint.Bytes or a fingerprint.Builder", c.Fingerprint)
 	case c.Run == nil:
-		return &ConfigError{What: "call", Problem: "the handler is nil"}
+		return configError("call", "the handler is nil")
 	}
-	return checkLater(c)
+	return c.checkLater()
 }
 
-func checkLater(c *Call) error {
-	l, op := c.Later, &c.Key.op
-	invalid := func(format string, args ...any) error {
-		return &ConfigError{What: fmt.Sprintf("operation %q, accepted for later", op.Name), Problem: fmt.Sprintf(format, args...)}
-	}
-	switch {
-	case l == nil:
+func (c *Call) checkLater() error {
+	l := c.Later
+	if l == nil {
 		return nil
-	case op.Shadow:
-		return invalid("Shadow records nothing that a worker could run: set it to false")
+	}
+	what := fmt.Sprintf("operation %q, accepted for later", c.Key.op.Name)
+	switch {
+	case c.Key.op.Shadow:
+		return configError(what, "Shadow records nothing that a worker could run: set it to false")
 	case l.StartWithin < 0 || l.StartWithin != 0 && l.StartWithin < time.Second:
-		return invalid("StartWithin is %v: use at least one second, or zero for %v", l.StartWithin, protocol.DefaultStartWithin)
+		return configError(what, "StartWithin is %v: use at least one second, or zero for %v", l.StartWithin, protocol.DefaultStartWithin)
 	}
 	return nil
 }

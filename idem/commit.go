@@ -66,16 +66,16 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 	for l.Next() {
 		c.date()
 		err := c.try(ctx)
-		var refused *protocol.RefusedError
-		var large *protocol.TooLargeError
+		refused, isRefused := errors.AsType[*protocol.RefusedError](err)
+		_, isLarge := errors.AsType[*protocol.TooLargeError](err)
 		switch {
 		case err == nil:
 			return c.landed(ctx)
-		case errors.As(err, &refused):
+		case isRefused:
 			return c.refused(ctx, refused)
 		case errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, ErrStoreUnavailable):
 			return c.refused(ctx, &protocol.RefusedError{Err: err})
-		case a.later != nil && errors.As(err, &large):
+		case a.later != nil && isLarge:
 			c.ans.Err = err
 			return c.endUncommitted(ctx)
 		case errors.Is(err, ErrLimitExceeded):
@@ -134,13 +134,13 @@ func (c *commit) shorten(err error) bool {
 	if c.a.later != nil {
 		return false
 	}
-	var large *protocol.TooLargeError
-	var failed *StoreError
+	_, large := errors.AsType[*protocol.TooLargeError](err)
+	failed, _ := errors.AsType[*StoreError](err)
 	switch {
-	case errors.As(err, &large):
+	case large:
 		c.owed = &guard.End{Omitted: err, Written: true}
 		c.f.Write = c.a.writeID()
-	case errors.As(err, &failed) && failed.ResultNotStored && c.f.Ending.State == Completed && !c.f.Ending.Omitted:
+	case failed != nil && failed.ResultNotStored && c.f.Ending.State == Completed && !c.f.Ending.Omitted:
 		c.owed = &guard.End{Finish: c.f, Fact: c.a.writeID(), Summary: c.end.kept, Retention: c.call.Key.op.retention(), Written: true}
 		c.owed.Finish.Unit, c.owed.Finish.Attempt = nil, nil
 		c.f.Write = c.owed.Fact

@@ -33,16 +33,15 @@ type compensation struct {
 // operation, inside a step and without a cause Abort returns a [*ConfigError].
 func Abort(ctx context.Context, cause error) error {
 	a := attemptOf(ctx)
-	invalid := func(problem string) error { return &ConfigError{What: "Abort", Problem: problem} }
 	switch {
 	case a == nil:
-		return invalid("the context is not a handler's: pass the context that the handler was given")
+		return configError("Abort", "the context is not a handler's: pass the context that the handler was given")
 	case stepOf(ctx) != "":
-		return invalid("it is inside a step: call it from the handler")
+		return configError("Abort", "it is inside a step: call it from the handler")
 	case cause == nil:
-		return invalid("the cause is nil: say why the operation fails")
+		return configError("Abort", "the cause is nil: say why the operation fails")
 	case !a.journal.beginUndo():
-		return invalid("the handler has returned: call it from the handler")
+		return configError("Abort", "the handler has returned: call it from the handler")
 	}
 	defer a.journal.endUndo()
 	a.says.CompareAndSwap(int32(ClassCompleted), int32(ClassDefault)) // the last word counts

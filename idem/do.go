@@ -32,10 +32,10 @@ func Do[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(con
 func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) (Out, error)) (Result[Out], error) {
 	var res Result[Out]
 	if e == nil {
-		return res, &ConfigError{What: "call", Problem: "the engine is nil: make one with idem.New"}
+		return res, configError("call", "the engine is nil: make one with idem.New")
 	}
 	if fn == nil {
-		return res, &ConfigError{What: "call", Problem: "the handler is nil"}
+		return res, configError("call", "the handler is nil")
 	}
 	err := codec.CheckResult(reflect.TypeFor[Out]())
 	if key.op.Shadow {

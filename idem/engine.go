@@ -2,7 +2,6 @@ package idem
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"reflect"
 	"strconv"
@@ -78,7 +77,7 @@ type Engine struct {
 // New returns an engine over the store. Mistakes in its arguments are a [*ConfigError].
 func New(store Store, o *Options) (*Engine, error) {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, &ConfigError{What: "engine", Problem: "the store is nil: make one with dynamostore.New or memstore.New"}
+		return nil, configError("engine", "the store is nil: make one with dynamostore.New or memstore.New")
 	}
 	e := &Engine{given: store, inLambda: os.Getenv("AWS_LAMBDA_RUNTIME_API") != "", managed: managedInstance()}
 	if o != nil {
@@ -97,10 +96,10 @@ func New(store Store, o *Options) (*Engine, error) {
 		{"Wait", &e.opts.Wait, 0},
 	} {
 		if *d.value < 0 {
-			return nil, &ConfigError{What: "engine", Problem: fmt.Sprintf("%s is %v: it cannot be negative", d.name, *d.value)}
+			return nil, configError("engine", "%s is %v: it cannot be negative", d.name, *d.value)
 		}
 		if *d.value > 0 && *d.value < time.Millisecond {
-			return nil, &ConfigError{What: "engine", Problem: fmt.Sprintf("%s is %v: use at least a millisecond, with its unit, such as 2*time.Second", d.name, *d.value)}
+			return nil, configError("engine", "%s is %v: use at least a millisecond, with its unit, such as 2*time.Second", d.name, *d.value)
 		}
 		if *d.value == 0 {
 			*d.value = d.def

@@ -38,6 +38,11 @@ var (
 	ErrKeyInvalid = errors.New("idem: the key is invalid")
 )
 
+// configError is a mistake in how something is declared or called, with what to do.
+func configError(what, format string, args ...any) error {
+	return &ConfigError{What: what, Problem: fmt.Sprintf(format, args...)}
+}
+
 // InFlightError says when an attempt in flight will have ended at the latest. It
 // matches [ErrInFlight], and [ErrLeaseLost] if the caller's own attempt lost its claim.
 type InFlightError struct {
@@ -117,8 +122,7 @@ func (e *CommitError) Error() string {
 		return fmt.Sprintf("idem: the outcome and its writes may have been committed, which could not be confirmed: %v", e.Err)
 	}
 	why := e.Err
-	var failed *StoreError
-	if errors.As(why, &failed) {
+	if failed, ok := errors.AsType[*StoreError](why); ok {
 		// What the store could not say is known by now.
 		why = failed.Err
 	}
@@ -219,14 +223,15 @@ func failureOf(err error) *Failure {
 		return nil
 	}
 	err = Unmark(err)
-	var rec *RecordedError
-	if errors.As(err, &rec) && err == error(rec) {
+	if rec, ok := err.(*RecordedError); ok {
 		f := rec.Failure
 		return &f
 	}
 	f := Failure{Message: textOf(err, err.Error), Type: typeName(err)}
-	var coded interface{ ErrorCode() string }
-	if errors.As(err, &coded) {
+	if coded, ok := errors.AsType[interface {
+		error
+		ErrorCode() string
+	}](err); ok {
 		f.Code = textOf(err, coded.ErrorCode)
 	}
 	return &f

@@ -107,59 +107,60 @@ func (keepValues) Check() error { return nil }
 
 // Check reports what is wrong with the declaration, as a [*ConfigError].
 func (o Operation) Check() error {
-	invalid := func(format string, args ...any) error {
-		return &ConfigError{What: fmt.Sprintf("operation %q", o.Name), Problem: fmt.Sprintf(format, args...)}
-	}
 	switch v := o.Values.(type) {
 	case nil, keepValues:
 	case protocol.KeyedDigest:
 		if err := v.Check(); err != nil {
-			return invalid("%v", err)
+			return o.invalid("%v", err)
 		}
 	default:
-		return invalid("Values is a %T: use idem.KeepValues or secrets.New", v)
+		return o.invalid("Values is a %T: use idem.KeepValues or secrets.New", v)
 	}
 	switch {
 	case o.Name == "":
-		return invalid("Name is empty: give the operation a name that never changes, such as \"charge\"")
+		return o.invalid("Name is empty: give the operation a name that never changes, such as \"charge\"")
 	case len(o.Name) > maxOperation:
-		return invalid("Name has %d bytes: use at most %d", len(o.Name), maxOperation)
+		return o.invalid("Name has %d bytes: use at most %d", len(o.Name), maxOperation)
 	case o.Repeat > Repeatable:
-		return invalid("Repeat is %d: use idem.NotRepeatable or idem.Repeatable", o.Repeat)
+		return o.invalid("Repeat is %d: use idem.NotRepeatable or idem.Repeatable", o.Repeat)
 	case o.Mode > Atomic:
-		return invalid("Mode is %d: use idem.Reserved or idem.Atomic", o.Mode)
+		return o.invalid("Mode is %d: use idem.Reserved or idem.Atomic", o.Mode)
 	case o.Mode == Atomic && o.Repeat != Repeatable:
-		return invalid("idem.Atomic takes no claim, so that the handler may run twice, and the operation is not repeatable: " +
+		return o.invalid("idem.Atomic takes no claim, so that the handler may run twice, and the operation is not repeatable: " +
 			"declare it idem.Repeatable if all its effects are in the transaction, or use idem.Reserved")
 	case o.Mode == Atomic && o.OnStoreFailure != FailClosed:
-		return invalid("OnStoreFailure has no meaning with idem.Atomic, which takes no claim to do without: use idem.FailClosed")
+		return o.invalid("OnStoreFailure has no meaning with idem.Atomic, which takes no claim to do without: use idem.FailClosed")
 	case o.Mode == Atomic && o.Shadow:
-		return invalid("Shadow records no outcome that a transaction could commit with, and idem.Atomic is for that: use idem.Reserved while the operation is in shadow, and a handler that commits its writes by itself")
+		return o.invalid("Shadow records no outcome that a transaction could commit with, and idem.Atomic is for that: use idem.Reserved while the operation is in shadow, and a handler that commits its writes by itself")
 	case o.Watch > WatchNever:
-		return invalid("Watch is %d: use idem.WatchNotRepeatable, idem.WatchAlways or idem.WatchNever", o.Watch)
+		return o.invalid("Watch is %d: use idem.WatchNotRepeatable, idem.WatchAlways or idem.WatchNever", o.Watch)
 	case o.Mode == Atomic && o.Watch != WatchNotRepeatable:
-		return invalid("Watch has no meaning with idem.Atomic, which takes no claim: leave it out")
+		return o.invalid("Watch has no meaning with idem.Atomic, which takes no claim: leave it out")
 	case o.MaxAttempts < 0:
-		return invalid("MaxAttempts is %d: it cannot be negative", o.MaxAttempts)
+		return o.invalid("MaxAttempts is %d: it cannot be negative", o.MaxAttempts)
 	case o.MaxAttempts > 0 && o.Repeat != Repeatable:
-		return invalid("MaxAttempts has no meaning for an operation that is not repeatable, which never runs again after an uncertain attempt: leave it out")
+		return o.invalid("MaxAttempts has no meaning for an operation that is not repeatable, which never runs again after an uncertain attempt: leave it out")
 	case o.MaxAttempts > 0 && o.Mode == Atomic:
-		return invalid("MaxAttempts has no meaning with idem.Atomic, which counts no attempts: leave it out")
+		return o.invalid("MaxAttempts has no meaning with idem.Atomic, which counts no attempts: leave it out")
 	case o.Retention != 0 && o.Retention < time.Second:
-		return invalid("Retention is %v: use at least one second, or zero for %v", o.Retention, DefaultRetention)
+		return o.invalid("Retention is %v: use at least one second, or zero for %v", o.Retention, DefaultRetention)
 	case o.Retention > maxRetention:
-		return invalid("Retention is %v: use at most five years", o.Retention)
+		return o.invalid("Retention is %v: use at most five years", o.Retention)
 	case o.MinTime < 0:
-		return invalid("MinTime is %v: it cannot be negative", o.MinTime)
+		return o.invalid("MinTime is %v: it cannot be negative", o.MinTime)
 	case o.MinTime != 0 && o.MinTime < time.Millisecond:
-		return invalid("MinTime is %v: use at least a millisecond, with its unit, such as 2*time.Second", o.MinTime)
+		return o.invalid("MinTime is %v: use at least a millisecond, with its unit, such as 2*time.Second", o.MinTime)
 	case o.OnStoreFailure > FailOpen:
-		return invalid("OnStoreFailure is %d: use idem.FailClosed or idem.FailOpen", o.OnStoreFailure)
+		return o.invalid("OnStoreFailure is %d: use idem.FailClosed or idem.FailOpen", o.OnStoreFailure)
 	case o.OnStoreFailure == FailOpen && o.Repeat != Repeatable:
-		return invalid("FailOpen may run the handler twice, and the operation is not repeatable: " +
+		return o.invalid("FailOpen may run the handler twice, and the operation is not repeatable: " +
 			"declare it idem.Repeatable, or use FailClosed")
 	}
 	return nil
+}
+
+func (o Operation) invalid(format string, args ...any) error {
+	return configError(fmt.Sprintf("operation %q", o.Name), format, args...)
 }
 
 func (o Operation) retention() time.Duration {

@@ -26,16 +26,15 @@ const maxReference = 256
 // call is outside an operation.
 func SetReference(ctx context.Context, ref string) error {
 	a := attemptOf(ctx)
-	invalid := func(problem string) error { return &ConfigError{What: "SetReference", Problem: problem} }
 	switch problem := referenceProblem(ref); {
 	case a == nil:
-		return invalid("the context is not a handler's: pass the context that the handler was given")
+		return configError("SetReference", "the context is not a handler's: pass the context that the handler was given")
 	case ref == "":
-		return invalid("the reference is empty: pass what the provider calls the effect, or leave the call out")
+		return configError("SetReference", "the reference is empty: pass what the provider calls the effect, or leave the call out")
 	case problem != "":
-		return invalid(problem)
+		return configError("SetReference", "%s", problem)
 	case a.running.Load() == nil || a.journal.isOver():
-		return invalid("the handler has returned: call it before")
+		return configError("SetReference", "the handler has returned: call it before")
 	}
 	a.signs.Store(true)
 	r := &a.reference
@@ -43,7 +42,7 @@ func SetReference(ctx context.Context, ref string) error {
 	defer r.writing.Unlock()
 	if r.say(ref); a.journal.isOver() {
 		// While it was being said: whether the outcome carries it is not known.
-		return invalid("the handler has returned: call it before")
+		return configError("SetReference", "the handler has returned: call it before")
 	}
 	return r.record(ctx, a, ref)
 }

@@ -109,7 +109,7 @@ func stepOf(ctx context.Context) string {
 }
 
 func (s *step) bad(format string, args ...any) error {
-	return &ConfigError{What: fmt.Sprintf("step %q", s.name), Problem: fmt.Sprintf(format, args...)}
+	return configError(fmt.Sprintf("step %q", s.name), format, args...)
 }
 
 func (s *step) halt(err error) error { return s.a.journal.halt(s.a.running.Load(), err) }

@@ -23,12 +23,12 @@ func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 	a := attemptOf(ctx)
 	switch {
 	case a == nil:
-		return nil, &ConfigError{What: "unit of work", Problem: "the context is not a handler's: pass the context that the handler was given"}
+		return nil, configError("unit of work", "the context is not a handler's: pass the context that the handler was given")
 	case stepOf(ctx) != "":
-		return nil, &ConfigError{What: "unit of work", Problem: "it is asked for inside step \"" + stepOf(ctx) + "\", which later attempts skip: collect in the handler"}
+		return nil, configError("unit of work", "it is asked for inside step %q, which later attempts skip: collect in the handler", stepOf(ctx))
 	case a.shadow:
-		return nil, fmt.Errorf("%w: %w", &ConfigError{What: "unit of work", Problem: "the operation is in shadow, where the handler's answer is given before anything could commit: " +
-			"try the handler with writes of its own, or set Shadow to false"}, errors.ErrUnsupported)
+		return nil, fmt.Errorf("%w: %w", configError("unit of work", "the operation is in shadow, where the handler's answer is given "+
+			"before anything could commit: try the handler with writes of its own, or set Shadow to false"), errors.ErrUnsupported)
 	}
 	if err := a.engine().traits.NoUnits; err != nil {
 		return nil, err
