@@ -139,18 +139,15 @@ func (a *attempt) notifyStep(ctx context.Context, kind notice.Kind, name string,
 	a.running.Load().x.notify(ctx, kind, notice.Notice{Attempt: a.rec.Attempt, State: InProgress, Step: name, Err: err})
 }
 
-// SetNotExecuted says, in addition to a response and without an error, that
-// nothing took effect: the response is returned and the next call with the key
-// gets the claim, with another input too as long as no step is recorded. It speaks for
-// the operation: outside of one, and inside a [Step], it does nothing. Of several calls
-// of SetNotExecuted and [SetCompleted] the last one counts.
+// SetNotExecuted says, in addition to a response and without an error, that nothing took effect:
+// the next call with the key gets the claim, as after [NotExecuted]. Outside an operation, and inside
+// a [Step], it does nothing. Of several calls of it and [SetCompleted] the last one counts.
 func SetNotExecuted(ctx context.Context) { set(ctx, ClassNotExecuted) }
 
 // SetCompleted says, in addition to a response and without an error, that the response
 // is the operation's outcome although it looks like a refusal, such as HTTP 402: its
-// [Unit] of work commits with it and its steps stay as they are. Steps that are
-// already being undone are a failure all the same, unless this attempt has called
-// [Abort] itself. Outside an operation, and inside a [Step], it does nothing.
+// [Unit] of work commits with it and its steps stay as they are, unless they are being undone
+// already by an earlier attempt. Outside an operation, and inside a [Step], it does nothing.
 func SetCompleted(ctx context.Context) { set(ctx, ClassCompleted) }
 
 func set(ctx context.Context, c Class) {
@@ -199,10 +196,8 @@ func (x *execution) beginAtomic(c protocol.Claim, seen *Record) *attempt {
 }
 
 // Token returns the idempotency key to send downstream. It depends on the key only, inside a
-// [Step] also on the step's name: it is the same on every attempt, also after expiry, and
-// different for every tenant, operation, value and step. Its form is a UUID (version 8, RFC
-// 9562), which providers accept most widely. Outside an operation it panics: a token made up
-// there would protect nothing.
+// [Step] also on the step's name: it is the same on every attempt, also after expiry. Its form is a
+// UUID (version 8, RFC 9562). Outside an operation it panics.
 func Token(ctx context.Context) string {
 	a := attemptOf(ctx)
 	if a == nil {

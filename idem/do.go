@@ -8,16 +8,12 @@ import (
 )
 
 // Do runs fn under the key's claim, which one call has at a time, and gives later calls with
-// the same key and input the recorded outcome while it is kept. [Atomic] and [FailOpen] run
-// fn without a claim. The operation's Repeat says whether fn may run again after an attempt
-// without an outcome.
+// the same key and input the recorded outcome while it is kept.
 //
 // The input's fingerprint is taken before fn runs: of raw JSON (json.RawMessage) by its
 // meaning, of []byte and string as they are, of everything else as its JSON. The result is
-// recorded as JSON. The call that ran fn gets the decoded JSON too, so that it sees what
-// a replay sees. MarshalJSON methods with a pointer receiver are used. A type of which JSON
-// sees nothing, such as an [io.Reader] or a struct without exported fields, is refused before
-// anything is claimed, at any depth.
+// recorded as JSON, and the call that ran fn gets the decoded JSON too. A type of which JSON sees
+// nothing, such as an [io.Reader], is refused before anything is claimed.
 //
 // fn's error is returned as it is; later calls get a recorded failure as a
 // [*RecordedError]. Instead of an outcome a call can get one of the package's errors,
@@ -91,9 +87,7 @@ type Result[Out any] struct {
 	Outcome Outcome
 }
 
-// CheckResultType reports a type that encoding/json cannot encode, such as a channel
-// or a function, and one of which it would see nothing, such as an [io.Reader] or a struct whose
-// fields are all unexported, as a [*ConfigError]; also at any depth. Types with methods of
-// their own for encoding are taken at their word. What an interface will hold is not known:
-// a wrapper checks its type if the result is encoded as {}.
+// CheckResultType reports a type that encoding/json cannot encode, such as a channel, or of which it
+// would see nothing, such as a struct without exported fields, at any depth, as a [*ConfigError].
+// Types with methods of their own for encoding pass, and so do interfaces.
 func CheckResultType(t reflect.Type) error { return codec.CheckResult(t) }

@@ -174,6 +174,5 @@ func (e *Engine) report(ctx context.Context, kind notice.Kind, id string, n noti
 }
 
 // Flush writes the outcomes that could not be written yet. Call it before a process outside
-// Lambda ends. It returns nil when nothing runs in the background any more, else the
-// store's error. Inside Lambda the next call does it.
+// Lambda ends. It returns nil when nothing waits any more, else the store's error.
 func (e *Engine) Flush(ctx context.Context) error { return e.pending.Flush(ctx) }

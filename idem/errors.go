@@ -102,9 +102,8 @@ func (e *OutcomeUnavailableError) Error() string {
 func (e *OutcomeUnavailableError) Is(target error) bool { return target == ErrOutcomeUnavailable }
 
 // CommitError says that an attempt ran and that its outcome was not committed, or may not
-// have been. The commit has landed, or cannot land any more, or is in doubt (Ambiguous);
-// nothing of it is written later. The same call, sent again, finds out. It matches
-// [ErrNotCommitted], and [ErrOutcomeUnknown] if the record says so.
+// have been (Ambiguous); nothing of it is written later. The same call, sent again, finds out. It
+// matches [ErrNotCommitted], and [ErrOutcomeUnknown] if the record says so.
 type CommitError struct {
 	// State that the record is in as far as is known. Released or absent: the same call
 	// runs the handler again. Unknown: it does not. InProgress: it finds out once the
@@ -153,10 +152,8 @@ var (
 )
 
 // StepInterruptedError is what an AtMostOnce step returns that began in an earlier
-// attempt and left no outcome: it may have taken effect, and is not run again.
-// [Abort] returns it while a step is open or on its way. It matches [ErrStepInterrupted].
-// While the step is open, the operation ends as unknown, whatever its declaration
-// and whatever the handler returns; [StepConfig].Interrupted closes it.
+// attempt and left no outcome: it may have taken effect, and is not run again. While the step is open,
+// the operation ends as unknown, whatever its handler returns. It matches [ErrStepInterrupted].
 type StepInterruptedError struct {
 	// Name of the step.
 	Name string
@@ -182,11 +179,9 @@ func (e *StepInterruptedError) Is(target error) bool { return target == ErrStepI
 
 func (e *StepInterruptedError) Unwrap() error { return e.Err }
 
-// StepUnavailableError is what a step gives whose function succeeded and whose
-// result could not be encoded or is too large for the store, in the attempt that ran
-// it and in every later one. The step is done and never run again; it cannot be
-// undone by its compensation, which would need the result. It matches
-// [ErrStepUnavailable].
+// StepUnavailableError is what a step gives whose function succeeded and whose result could not be
+// kept, in every attempt. It is never run again, and its compensation, which would need the result,
+// cannot undo it. It matches [ErrStepUnavailable].
 type StepUnavailableError struct {
 	// Name of the step.
 	Name string
@@ -200,10 +195,9 @@ func (e *StepUnavailableError) Error() string {
 
 func (e *StepUnavailableError) Is(target error) bool { return target == ErrStepUnavailable }
 
-// StepLimitError says that a step did not run because the record might have
-// no room for its outcome: see [protocol.StepRoom]. It matches [ErrStepLimit]. A handler
-// that cannot continue without the step returns it marked as [Permanent]: the steps
-// before it are then undone; the record has room for that.
+// StepLimitError says that a step did not run because the record might have no room for its outcome:
+// see [protocol.StepRoom]. A handler that cannot continue without the step returns it marked as
+// [Permanent]: the record has room for undoing the steps before it. It matches [ErrStepLimit].
 type StepLimitError struct {
 	// Name of the step.
 	Name string

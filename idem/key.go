@@ -22,9 +22,8 @@ const (
 	ofInput = "idem input\x00"
 )
 
-// Key names one record: tenant, operation and the caller's value. Make it with
-// [Operation.Key]. It carries its operation's policy and any mistake made in its
-// parts; the mistake comes out where the key is used.
+// Key names one record: tenant, operation and the caller's value. Make it with [Operation.Key]. A
+// mistake in its parts comes out where the key is used.
 type Key struct {
 	op     Operation
 	tenant string
@@ -34,9 +33,8 @@ type Key struct {
 	err    error
 }
 
-// Key returns the key of the caller's value under the tenant. Tenant and value
-// must not be empty (say [SingleTenant] where there is none), at most 64 and 1,024
-// bytes; nothing is truncated. Join several parts with [JoinValues].
+// Key returns the key of the caller's value under the tenant, or [SingleTenant]. They must not be
+// empty, and have at most 64 and 1,024 bytes. Join several parts with [JoinValues].
 func (o Operation) Key(tenant, value string) Key {
 	k := Key{op: o, tenant: tenant, value: value}
 	if k.err = o.Check(); k.err != nil {
@@ -174,12 +172,9 @@ func escapeTo(b *strings.Builder, s string) {
 func CheckPointer(pointer string) error { return canonical.CheckPointer(pointer) }
 
 // ValuesAt returns the parts of a key to which JSON pointers lead in a JSON text, for
-// wrappers that read keys. A part is a string that is not empty, or a plain integer,
-// whose digits are taken as they are written: 42 and "42" are one part. Anything else
-// gives an error that matches [ErrKeyInvalid], since what is not there must not become
-// everybody's key. So does a member on the way that is there twice, or that differs from
-// another one in its case alone: another reader could see the other one. Errors call the
-// text by noun, such as "event". The text is read once.
+// wrappers that read keys. A part is a string that is not empty, or a plain integer: 42 and "42" are
+// one part. Anything else gives an error that matches [ErrKeyInvalid], and so does a member on the way
+// that is there twice, or differs from another one in its case alone. Errors call the text by noun.
 func ValuesAt(text []byte, noun string, pointers ...string) ([]string, error) {
 	values, err := canonical.Values(text, noun, pointers...)
 	if _, ok := errors.AsType[*canonical.ValueError](err); err != nil && !ok && len(pointers) > 0 {

@@ -13,13 +13,13 @@ import (
 func TestLookup(t *testing.T) {
 	r := newRig(t, nil)
 	key := unsafe.Key("t", "k")
-	look := func() idem.Status {
+	look := func() *idem.Record {
 		t.Helper()
 		s, err := r.engine.Lookup(t.Context(), key)
 		require.NoError(t, err)
 		return s
 	}
-	require.Zero(t, look())
+	require.Nil(t, look())
 	parked(t, r, key)
 	s := look()
 	require.Equal(t, idem.Unknown, s.State)
@@ -38,11 +38,11 @@ func TestLookup(t *testing.T) {
 	r.clock.Advance(idem.DefaultRetention + time.Minute)
 	s, err = r.engine.Lookup(t.Context(), done)
 	require.NoError(t, err)
-	require.Zero(t, s, "as if there were none")
+	require.True(t, s.Expired(r.engine.Now()), "as if there were none")
 
 	_, err = r.engine.Lookup(t.Context(), idem.Key{})
 	require.ErrorIs(t, err, idem.ErrKeyInvalid)
-	r.faults.Next(idemtest.Get, idemtest.Refuse, idemtest.Unreadable)
+	r.faults.Next(idemtest.Get, idemtest.Refuse, idemtest.Unreadable, idemtest.Unreadable)
 	_, err = r.engine.Lookup(t.Context(), key)
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	_, err = r.engine.Lookup(t.Context(), key)

@@ -78,9 +78,8 @@ var logged = map[notice.Kind]struct {
 	notice.ShadowUnobserved: {slog.LevelWarn, "in shadow: not observed"},
 }
 
-// LogTo returns an observer that logs whatever needs attention as warnings and errors, once
-// each operation in shadow too, and the rest below. Nil means slog.Default. Lines have records'
-// ids, with the tenant, but no key's value.
+// LogTo returns an observer that logs to l, or slog.Default if that is nil: what needs attention as
+// warnings and errors, the rest below. Lines have records' ids, with the tenant, and no key's value.
 func LogTo(l *slog.Logger) Observer { return logFrom(slog.LevelDebug, l) }
 
 // logFrom is LogTo, but for what has a lower level.

@@ -15,11 +15,10 @@ const (
 	// FailClosed is the zero value: without a claim the handler does not run and
 	// the caller gets [ErrStoreUnavailable].
 	FailClosed StorePolicy = iota
-	// FailOpen runs the handler without a claim when the store is down, as [StoreError].Down
-	// says; other failures, such as missing credentials, still fail closed. Nothing of such a call
-	// is recorded: two may run at once, and a later call runs the handler again, with the same
-	// [Token]. A step of [AtMostOnce] and a [Unit] of work get an error that matches
-	// [ErrStoreUnavailable]. Only for repeatable operations.
+	// FailOpen runs the handler without a claim when the store is down, as [StoreError].Down says.
+	// Nothing of such a call is recorded: two may run at once, and a later call runs the handler
+	// again, with the same [Token]. A step of [AtMostOnce] and a [Unit] of work get an error that
+	// matches [ErrStoreUnavailable]. Only for repeatable operations.
 	FailOpen
 )
 
@@ -32,13 +31,9 @@ const (
 	Reserved Mode = iota
 	// Atomic takes no claim: two first calls at once both run the handler, one of them
 	// commits, and the other gets its outcome. One write records the outcome together
-	// with its [Unit] of work, or nothing at all. It costs one write instead of two, and
-	// a process that dies leaves nothing behind.
-	//
-	// Use it for a quick handler whose lasting effects are all in the unit of work, such as a
-	// transfer between two items. It takes repeatable operations only, and no steps. A result
-	// commits, and so does an error marked [Permanent], without the unit. After any other error
-	// nothing is written. A commit that cannot be confirmed is a [*CommitError].
+	// with its [Unit] of work, or nothing at all. It takes repeatable operations only, and no steps.
+	// A result commits, and so does an error marked [Permanent], without the unit. After any other
+	// error nothing is written. A commit that cannot be confirmed is a [*CommitError].
 	Atomic
 )
 

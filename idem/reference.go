@@ -14,15 +14,13 @@ import (
 
 const maxReference = 256
 
-// SetReference records what the provider calls the effect, such as the id of a payment,
-// before the outcome is known, for those who must find it out later. It belongs to the
-// operation, also inside a [Step]: the next attempt has it in [Info], the outcome in
-// [Outcome]. Of several the last one counts.
+// SetReference records what the provider calls the effect, such as the id of a payment, before the
+// outcome is known. It belongs to the operation, also inside a [Step]: the next attempt has it in
+// [Info], the outcome in [Outcome]. Of several the last one counts.
 //
-// It is one write under the claim, none if the record has it. In atomic mode and with
-// [FailOpen] it is written with the outcome, and so it is after an error that matches
-// [ErrStoreUnavailable], which changes nothing else. [ErrLeaseLost] ends the context too.
-// A [*ConfigError] says that ref is empty, no text or longer than 256 bytes, or that the
+// It is one write under the claim, none if the record has it. In atomic mode, with [FailOpen] and after
+// an error that matches [ErrStoreUnavailable] it is written with the outcome. [ErrLeaseLost] ends the
+// context too. A [*ConfigError] says that ref is empty, no text or longer than 256 bytes, or that the
 // call is outside an operation.
 func SetReference(ctx context.Context, ref string) error {
 	a := attemptOf(ctx)

@@ -71,7 +71,7 @@ func accepted(ctx context.Context, e *idem.Engine, op idem.Operation, id string)
 	if op.Shadow {
 		return c, nil, &idem.ConfigError{What: "operation " + op.Name, Problem: "Shadow records nothing that a worker could run: set it to false"}
 	}
-	rec, err := e.Get(ctx, c.Key)
+	rec, err := e.Lookup(ctx, c.Key)
 	switch {
 	case err != nil:
 		return c, nil, err
