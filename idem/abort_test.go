@@ -72,7 +72,7 @@ func TestNothingIsUndoneBesideAStepWhoseOutcomeIsNotKnown(t *testing.T) {
 				assert.Equal(t, first, err != nil)
 			})
 			<-inside
-			require.ErrorIs(t, idem.Abort(ctx, declinedError{}), idem.ErrStepInterrupted)
+			require.ErrorAs(t, idem.Abort(ctx, declinedError{}), new(*idem.StepInterruptedError))
 			require.Zero(t, e.ran("undo flight"))
 			if first {
 				r.faults.Next(idemtest.RecordStep, idemtest.LoseRequest)
@@ -219,7 +219,7 @@ func TestARetryThatIsRefusedIsNoOutcomeOfItsStep(t *testing.T) {
 			})
 			if aborts {
 				<-inside
-				require.ErrorIs(t, idem.Abort(ctx, declinedError{}), idem.ErrStepInterrupted)
+				require.ErrorAs(t, idem.Abort(ctx, declinedError{}), new(*idem.StepInterruptedError))
 				close(goOn)
 			}
 			wg.Wait()

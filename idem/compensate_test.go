@@ -437,7 +437,7 @@ func TestAnAbortBesideAnAtMostOnceStepIsMadeUpFor(t *testing.T) {
 			assert.NoError(t, err)
 		})
 		<-inside
-		require.ErrorIs(t, idem.Abort(ctx, declinedError{}), idem.ErrStepInterrupted)
+		require.ErrorAs(t, idem.Abort(ctx, declinedError{}), new(*idem.StepInterruptedError))
 		close(aborted)
 		wg.Wait()
 		return "402", nil

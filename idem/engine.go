@@ -21,33 +21,30 @@ const (
 	// DefaultMargin is what observers add to a lease for clocks that differ.
 	DefaultMargin = 2 * time.Second
 	// DefaultGuard is how long before the kill time the handler's context ends.
-	DefaultGuard = time.Second
-	// DefaultClaimBudget bounds what a call spends on the store before its claim.
-	DefaultClaimBudget = time.Second
-	// DefaultFinishBudget bounds what a call spends on recording a small outcome.
-	DefaultFinishBudget = 2 * time.Second
+	DefaultGuard        = time.Second
+	defaultClaimBudget  = time.Second
+	defaultFinishBudget = 2 * time.Second
 )
 
 // Options of an engine. Nil and zero fields mean the defaults.
 type Options struct {
-	// Lease is how long a claim is respected where no kill time is known; it is renewed
-	// at a third of it while the handler runs. Zero means [DefaultLease]. Too short, and a
-	// paused process loses its claim; too long, and a crash blocks its key.
+	// Lease is how long a claim is respected where no kill time is known; it is renewed at a third
+	// of it while the handler runs. Zero means [DefaultLease]. A crash blocks its key for that long.
 	Lease time.Duration
-	// Margin is the clock skew that observers allow for before they take a lease as over, or
-	// an outcome as expired. Zero means [DefaultMargin]. Too short, and an attempt with a
-	// slow clock is taken over while it runs; the promise is then kept by fencing alone.
+	// Margin is the clock skew that others allow for before they take a lease as over, or an
+	// outcome as expired. Zero means [DefaultMargin]. An attempt whose clock is slower than that is
+	// taken over while it runs; the promise is then kept by fencing alone.
 	Margin time.Duration
 	// Guard is how long before the kill time the handler's context ends, so that the outcome can
 	// still be written; a quarter of the time left if that is less. Zero means [DefaultGuard].
 	Guard time.Duration
 	// ClaimBudget bounds the store calls before the handler runs, a quarter of the time left if
-	// that is less. When it is used up the call fails closed. Zero means [DefaultClaimBudget].
+	// that is less. When it is used up the call fails closed. Zero means a second.
 	ClaimBudget time.Duration
 	// FinishBudget bounds the store calls after the handler ran; results and units of
 	// work get a second more for each MiB, and nothing outlasts the kill time. An outcome
 	// that could not be written by then is queued, and so is a result that could not be
-	// stored in parts of its own. Zero means [DefaultFinishBudget].
+	// stored in parts of its own. Zero means two seconds.
 	FinishBudget time.Duration
 	// Wait is how long a call waits for one in flight before it answers [ErrInFlight]. Zero: not at all.
 	Wait time.Duration
@@ -91,8 +88,8 @@ func New(store Store, o *Options) (*Engine, error) {
 		{"Lease", &e.opts.Lease, DefaultLease},
 		{"Margin", &e.opts.Margin, DefaultMargin},
 		{"Guard", &e.opts.Guard, DefaultGuard},
-		{"ClaimBudget", &e.opts.ClaimBudget, DefaultClaimBudget},
-		{"FinishBudget", &e.opts.FinishBudget, DefaultFinishBudget},
+		{"ClaimBudget", &e.opts.ClaimBudget, defaultClaimBudget},
+		{"FinishBudget", &e.opts.FinishBudget, defaultFinishBudget},
 		{"Wait", &e.opts.Wait, 0},
 	} {
 		if *d.value < 0 {

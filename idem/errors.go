@@ -139,21 +139,9 @@ type RecordedError struct{ Failure }
 
 func (e *RecordedError) Error() string { return e.Message }
 
-// Errors of a [Step], besides those of its function. Use errors.Is to tell them apart.
-var (
-	// ErrStepInterrupted: an at-most-once step began in an earlier attempt and left
-	// no outcome. Read a [*StepInterruptedError] for which.
-	ErrStepInterrupted = errors.New("idem: an at-most-once step was interrupted and is not run again; find out what became of it")
-	// ErrStepUnavailable: a step took effect once and its result could not be kept.
-	// Read a [*StepUnavailableError] for which.
-	ErrStepUnavailable = errors.New("idem: the step is done, but its result could not be kept; give it a result that JSON and the store can keep")
-	// ErrStepLimit: the record has no room for another step; a [*StepLimitError] says more.
-	ErrStepLimit = errors.New("idem: the operation has too many steps for one record; let a step do several things, or split the operation")
-)
-
 // StepInterruptedError is what an AtMostOnce step returns that began in an earlier
 // attempt and left no outcome: it may have taken effect, and is not run again. While the step is open,
-// the operation ends as unknown, whatever its handler returns. It matches [ErrStepInterrupted].
+// the operation ends as unknown, whatever its handler returns.
 type StepInterruptedError struct {
 	// Name of the step.
 	Name string
@@ -165,7 +153,7 @@ type StepInterruptedError struct {
 }
 
 func (e *StepInterruptedError) Error() string {
-	text := fmt.Sprintf("%v: step %q", ErrStepInterrupted, e.Name)
+	text := fmt.Sprintf("idem: an at-most-once step was interrupted and is not run again; find out what became of it: step %q", e.Name)
 	if !e.RetryAt.IsZero() {
 		text += fmt.Sprintf(": \"not found\" is not conclusive before %s, send the request again then", e.RetryAt.UTC().Format(time.RFC3339))
 	}
@@ -175,13 +163,11 @@ func (e *StepInterruptedError) Error() string {
 	return text
 }
 
-func (e *StepInterruptedError) Is(target error) bool { return target == ErrStepInterrupted }
-
 func (e *StepInterruptedError) Unwrap() error { return e.Err }
 
 // StepUnavailableError is what a step gives whose function succeeded and whose result could not be
 // kept, in every attempt. It is never run again, and its compensation, which would need the result,
-// cannot undo it. It matches [ErrStepUnavailable].
+// cannot undo it.
 type StepUnavailableError struct {
 	// Name of the step.
 	Name string
@@ -190,14 +176,13 @@ type StepUnavailableError struct {
 }
 
 func (e *StepUnavailableError) Error() string {
-	return fmt.Sprintf("%v: step %q: %s", ErrStepUnavailable, e.Name, e.Reason)
+	return fmt.Sprintf("idem: the step is done, but its result could not be kept; "+
+		"give it a result that JSON and the store can keep: step %q: %s", e.Name, e.Reason)
 }
-
-func (e *StepUnavailableError) Is(target error) bool { return target == ErrStepUnavailable }
 
 // StepLimitError says that a step did not run because the record might have no room for its outcome:
 // see [protocol.StepRoom]. A handler that cannot continue without the step returns it marked as
-// [Permanent]: the record has room for undoing the steps before it. It matches [ErrStepLimit].
+// [Permanent]: the record has room for undoing the steps before it.
 type StepLimitError struct {
 	// Name of the step.
 	Name string
@@ -206,10 +191,9 @@ type StepLimitError struct {
 }
 
 func (e *StepLimitError) Error() string {
-	return fmt.Sprintf("%v: step %q: the steps before it take %d of %d bytes", ErrStepLimit, e.Name, e.Taken, e.Limit)
+	return fmt.Sprintf("idem: the operation has too many steps for one record; let a step do several things, "+
+		"or split the operation: step %q: the steps before it take %d of %d bytes", e.Name, e.Taken, e.Limit)
 }
-
-func (e *StepLimitError) Is(target error) bool { return target == ErrStepLimit }
 
 // failureOf describes an error as it is recorded.
 func failureOf(err error) *Failure {

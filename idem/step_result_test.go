@@ -33,7 +33,7 @@ func TestStepWhoseResultCannotBeKept(t *testing.T) {
 							_, err = idem.Step(ctx, "s", func(context.Context) (awkward, error) { runs++; return awkward{kind}, nil },
 								&idem.StepConfig[awkward]{Semantics: semantics, Retry: retry})
 						}
-						require.ErrorIs(t, err, idem.ErrStepUnavailable)
+						require.ErrorAs(t, err, new(*idem.StepUnavailableError))
 						var of *idem.StepUnavailableError
 						require.ErrorAs(t, err, &of)
 						told = append(told, of)
@@ -41,11 +41,11 @@ func TestStepWhoseResultCannotBeKept(t *testing.T) {
 					}
 				}
 				_, err := doSteps(t, r, key, handler(func(err error) error { return err }))
-				require.ErrorIs(t, err, idem.ErrStepUnavailable)
+				require.ErrorAs(t, err, new(*idem.StepUnavailableError))
 				require.Equal(t, idem.Released, r.state(t, key))
 				require.True(t, r.record(t, key).Steps["s"].Omitted)
 				_, err = doSteps(t, r, key, handler(idem.PermanentStep))
-				require.ErrorIs(t, err, idem.ErrStepUnavailable)
+				require.ErrorAs(t, err, new(*idem.StepUnavailableError))
 				require.Equal(t, idem.Failed, r.state(t, key), "it is the step's outcome")
 				require.Equal(t, 1, runs)
 				require.Equal(t, told[0], told[1])
@@ -67,7 +67,7 @@ func TestStepWithoutItsResultCannotBeUndone(t *testing.T) {
 				require.NoError(t, err)
 				_, err = idem.Step(ctx, "s", func(context.Context) (awkward, error) { return awkward{"error"}, nil },
 					&idem.StepConfig[awkward]{Compensate: func(context.Context, awkward) error { panic("there is no result") }})
-				require.ErrorIs(t, err, idem.ErrStepUnavailable)
+				require.ErrorAs(t, err, new(*idem.StepUnavailableError))
 				return "", end
 			}
 		}
@@ -91,6 +91,6 @@ func TestInterruptedStepWhoseResultCannotBeKept(t *testing.T) {
 		_, err := idem.Step(ctx, "ship", func(context.Context) (awkward, error) { panic("not run") }, &idem.StepConfig[awkward]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: func(context.Context, time.Time) (awkward, error) { return awkward{"error"}, nil }})
 		return "", err
 	})
-	require.ErrorIs(t, err, idem.ErrStepUnavailable)
+	require.ErrorAs(t, err, new(*idem.StepUnavailableError))
 	require.True(t, r.record(t, key).Steps["ship"].Omitted)
 }

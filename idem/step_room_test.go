@@ -39,7 +39,7 @@ func TestStepsBeyondTheRoom(t *testing.T) {
 				}
 			}
 			_, err := doSteps(t, r, key, handler(func(err error) error { return err }))
-			require.ErrorIs(t, err, idem.ErrStepLimit)
+			require.ErrorAs(t, err, new(*idem.StepLimitError))
 			var limit *idem.StepLimitError
 			require.ErrorAs(t, err, &limit)
 			require.Equal(t, last, limit.Name)
@@ -51,7 +51,7 @@ func TestStepsBeyondTheRoom(t *testing.T) {
 			before, where := ran, last
 
 			_, err = doSteps(t, r, key, handler(idem.Permanent))
-			require.ErrorIs(t, err, idem.ErrStepLimit)
+			require.ErrorAs(t, err, new(*idem.StepLimitError))
 			require.Equal(t, where, last, "the same one in every attempt")
 			require.Equal(t, before, ran)
 			require.Equal(t, ran, undone)

@@ -181,13 +181,13 @@ func TestInterruptedStepIsNotRunAgain(t *testing.T) {
 			killedWith(t, r, key, charged, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 				_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
-				require.ErrorIs(t, err, idem.ErrStepInterrupted)
+				require.ErrorAs(t, err, new(*idem.StepInterruptedError))
 				if swallow {
 					return 1, nil
 				}
 				return 0, err
 			})
-			require.ErrorIs(t, err, idem.ErrStepInterrupted)
+			require.ErrorAs(t, err, new(*idem.StepInterruptedError))
 			var interrupted *idem.StepInterruptedError
 			require.ErrorAs(t, err, &interrupted)
 			require.Equal(t, "ship", interrupted.Name)
@@ -208,7 +208,7 @@ func TestInterruptedStepOfAnOldDeclaration(t *testing.T) {
 		_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 		return 0, err
 	})
-	require.ErrorIs(t, err, idem.ErrStepInterrupted)
+	require.ErrorAs(t, err, new(*idem.StepInterruptedError))
 	require.Zero(t, e.ran("ship"))
 }
 

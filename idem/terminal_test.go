@@ -318,7 +318,7 @@ func TestNoOutcomeIsBornExpired(t *testing.T) {
 		r := newRig(t, nil)
 		for n, size := range []int{1, 4 << 20} {
 			key := idem.Operation{Name: "short", Retention: time.Second}.Key("t", strings.Repeat("k", n+1))
-			budget := idem.DefaultFinishBudget + time.Duration(size>>20)*time.Second
+			budget := 2*time.Second + time.Duration(size>>20)*time.Second
 			r.faults.Next(idemtest.Finish, slow(budget-time.Millisecond, idemtest.Pass))
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return strings.Repeat("x", size), nil })
 			require.NoError(t, err)

@@ -89,7 +89,7 @@ func accepted(ctx context.Context, e *idem.Engine, op idem.Operation, id string)
 	return c, input, nil
 }
 
-// within bounds a call to the store that carries so many bytes.
+// within bounds a call to the store that carries so many bytes, as the engine bounds those that write an end.
 func within(ctx context.Context, size int) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, idem.DefaultFinishBudget+time.Duration(size)*time.Second>>20)
+	return context.WithTimeout(ctx, 2*time.Second+time.Duration(size)*time.Second>>20)
 }
