@@ -56,18 +56,13 @@ func attemptOf(ctx context.Context) *attempt {
 type Info struct {
 	// ID of the record, Tenant and Operation of the key.
 	ID, Tenant, Operation string
-	// Step is the name of the step that the context is inside of, if any.
-	Step string
-	// Attempt is this attempt's number, from 1. For logs: it is not a fencing
-	// number across expiry.
+	// Step is the one that the context is inside of, if any. Token: see [Token].
+	Step, Token string
+	// Attempt is this attempt's number, from 1. It is no fencing number: it starts again after expiry.
 	Attempt int
-	// Token: see [Token].
-	Token string
-	// LeaseUntil is when the claim, as it was taken, stops being respected; zero in
-	// atomic mode.
+	// LeaseUntil is when the claim, as it was taken, stops being respected; zero in atomic mode.
 	LeaseUntil time.Time
-	// WithoutClaim is set in atomic mode, in shadow, and where the call fails open: the store
-	// is down and nothing is recorded.
+	// WithoutClaim is set in atomic mode, in shadow, and where the call fails open.
 	WithoutClaim bool
 	// Ref is what [SetReference] said last, in this attempt or an earlier one.
 	Ref string

@@ -19,14 +19,12 @@ const (
 	ClassNotExecuted
 	// ClassUncertain: it may have taken effect. A repeatable operation becomes Released, another one Unknown.
 	ClassUncertain
-	// ClassRejected: the answer is one that handlers give before they do anything,
-	// such as HTTP 429. It is ClassNotExecuted while the attempt has shown no sign of an
-	// effect (a call of [Token], [InfoOf] or another operation, a [Step], a [Unit] of work),
-	// and ClassUncertain afterwards.
+	// ClassRejected: the answer is one that handlers give before they do anything, such as
+	// HTTP 429. It is ClassNotExecuted while the attempt has shown no sign of an effect (a call of
+	// [Token], [InfoOf] or another operation, a [Step], a [Unit] of work), else ClassUncertain.
 	ClassRejected
-	// ClassRefused: the answer turns the input down, such as HTTP 400 after a
-	// validation. It is ClassNotExecuted while the attempt has shown no sign of an
-	// effect, so that corrected input can come under the same key, else ClassFailed.
+	// ClassRefused: the answer turns the input down, such as HTTP 400 after a validation. It is
+	// ClassNotExecuted while the attempt has shown no sign of an effect, else ClassFailed.
 	ClassRefused
 )
 

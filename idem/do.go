@@ -68,8 +68,7 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 	return res, codec.DecodeResult(res.Outcome.Body, &res.Value)
 }
 
-// DoEffect is [Do] for a handler without a result: what is recorded, and replayed, is
-// that it is done, or its failure.
+// DoEffect is [Do] for a handler without a result.
 func DoEffect[In any](ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) error) error {
 	var run func(context.Context, In) (struct{}, error)
 	if fn != nil {
@@ -79,7 +78,7 @@ func DoEffect[In any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 	return err
 }
 
-// Result is what [Run] returns: the handler's result and what is known of its outcome.
+// Result is what [Run] returns.
 type Result[Out any] struct {
 	// Value is the handler's result, decoded from what is recorded.
 	Value Out
@@ -89,5 +88,5 @@ type Result[Out any] struct {
 
 // CheckResultType reports a type that encoding/json cannot encode, such as a channel, or of which it
 // would see nothing, such as a struct without exported fields, at any depth, as a [*ConfigError].
-// Types with methods of their own for encoding pass, and so do interfaces.
+// Types with methods for encoding pass, and so do interfaces.
 func CheckResultType(t reflect.Type) error { return codec.CheckResult(t) }

@@ -15,12 +15,8 @@ import (
 
 // Defaults of [Options].
 const (
-	// DefaultLease is how long a claim is respected where no kill time is known,
-	// unless it is renewed. A crashed process blocks its key for this and the margin.
-	DefaultLease = 30 * time.Second
-	// DefaultMargin is what observers add to a lease for clocks that differ.
-	DefaultMargin = 2 * time.Second
-	// DefaultGuard is how long before the kill time the handler's context ends.
+	DefaultLease        = 30 * time.Second
+	DefaultMargin       = 2 * time.Second
 	DefaultGuard        = time.Second
 	defaultClaimBudget  = time.Second
 	defaultFinishBudget = 2 * time.Second
@@ -41,23 +37,21 @@ type Options struct {
 	// ClaimBudget bounds the store calls before the handler runs, a quarter of the time left if
 	// that is less. When it is used up the call fails closed. Zero means a second.
 	ClaimBudget time.Duration
-	// FinishBudget bounds the store calls after the handler ran; results and units of
-	// work get a second more for each MiB, and nothing outlasts the kill time. An outcome
-	// that could not be written by then is queued, and so is a result that could not be
-	// stored in parts of its own. Zero means two seconds.
+	// FinishBudget bounds the store calls after the handler ran; results and units of work get a
+	// second more for each MiB, and nothing outlasts the kill time. What could not be written by
+	// then is queued. Zero means two seconds.
 	FinishBudget time.Duration
 	// Wait is how long a call waits for one in flight before it answers [ErrInFlight]. Zero: not at all.
 	Wait time.Duration
-	// Observer gets a notice of what happens. Nil means warnings, errors and shadow of [LogTo] to
-	// slog.Default.
+	// Observer gets a notice of what happens. Nil means what [LogTo] logs as warnings and errors, and of shadow.
 	Observer Observer
-	// Now is the clock of records, for tests: an engine with it asks a store that is down in each
-	// call. Deadlines of contexts and kill times use time.Now. Nil means time.Now.
+	// Now is the clock of records, for tests; nil means time.Now. Deadlines and kill times use
+	// time.Now. An engine with it asks a store that is down in each call.
 	Now func() time.Time
 }
 
-// Engine runs operations. It holds its store, its options and the outcomes that could
-// not be written yet. It is safe for concurrent use: make one per process.
+// Engine runs operations. It holds the outcomes that could not be written yet. It is safe for
+// concurrent use: make one per process.
 type Engine struct {
 	given      Store // by the caller of New
 	store      Store // with the guards around it

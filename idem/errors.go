@@ -20,19 +20,15 @@ var (
 	ErrAccepted = errors.New("idem: the work is accepted and waits for its worker")
 	// ErrKeyReused: the key belongs to another input; a [*ReusedError] says more.
 	ErrKeyReused = errors.New("idem: the key was already used with another input; use a new key for a new request")
-	// ErrOutcomeUnknown: an earlier attempt may have taken effect. Sending the request
-	// again changes nothing until the record is resolved.
+	// ErrOutcomeUnknown: an earlier attempt may have taken effect; the record must be resolved.
 	ErrOutcomeUnknown = errors.New("idem: an earlier attempt may have taken effect and its outcome is unknown; resolve the record before trying again")
-	// ErrOutcomeUnavailable: the operation took effect once and its result could not
-	// be kept; an [*OutcomeUnavailableError] has what was.
+	// ErrOutcomeUnavailable: an [*OutcomeUnavailableError] has what was kept of the result.
 	ErrOutcomeUnavailable = errors.New("idem: the operation was completed, but its result could not be kept")
-	// ErrOutOfTime: too little time was left to take a claim, and the handler did not
-	// run. It is also the cause of the handler's context when the guard ends it.
+	// ErrOutOfTime: the handler did not run. Also the cause of its context when the guard ends it.
 	ErrOutOfTime = errors.New("idem: too little time is left before the deadline")
 	// ErrLeaseLost: the attempt has lost its claim, or cannot prove it: its context's cause then.
 	ErrLeaseLost = errors.New("idem: the lease is lost")
-	// ErrNotCommitted: an outcome that commits with business writes, or without a
-	// claim, was not committed for certain; a [*CommitError] says more.
+	// ErrNotCommitted: the commit of a unit of work, or in atomic mode; see [*CommitError].
 	ErrNotCommitted = errors.New("idem: the outcome was not committed for certain; the same call finds out")
 	// ErrKeyInvalid: the key's parts cannot be used.
 	ErrKeyInvalid = errors.New("idem: the key is invalid")
@@ -43,10 +39,10 @@ func configError(what, format string, args ...any) error {
 	return &ConfigError{What: what, Problem: fmt.Sprintf(format, args...)}
 }
 
-// InFlightError says when an attempt in flight will have ended at the latest. It
-// matches [ErrInFlight], and [ErrLeaseLost] if the caller's own attempt lost its claim.
+// InFlightError says when an attempt in flight will have ended. It matches [ErrInFlight], and if Lost
+// [ErrLeaseLost].
 type InFlightError struct {
-	// LeaseLeft is the time until the lease is over, the observers' margin included; never negative.
+	// LeaseLeft is the time until the lease and the margin are over, at least zero.
 	LeaseLeft time.Duration
 	// Attempt is the number of the attempt in flight.
 	Attempt int
@@ -68,14 +64,11 @@ func (e *InFlightError) Is(target error) bool {
 	return target == ErrInFlight || e.Lost && target == ErrLeaseLost
 }
 
-// ReusedError says what is known of the input that the key belongs to. It is for
-// the caller who owns the key: a tenant's, see [Operation.Key]. It matches
-// [ErrKeyReused].
+// ReusedError says what is known of the input that the key belongs to. It matches [ErrKeyReused].
 type ReusedError struct {
 	// State of the record.
 	State State
-	// Result is the recorded result, encoded; nil if there is none, or if it does not
-	// lie in the record itself.
+	// Result is the recorded result, encoded, if it lies in the record itself.
 	Result []byte
 }
 
@@ -83,8 +76,7 @@ func (e *ReusedError) Error() string { return ErrKeyReused.Error() }
 
 func (e *ReusedError) Is(target error) bool { return target == ErrKeyReused }
 
-// OutcomeUnavailableError carries what was kept of a result that could not be
-// stored. It matches [ErrOutcomeUnavailable].
+// OutcomeUnavailableError has what was kept of a result. It matches [ErrOutcomeUnavailable].
 type OutcomeUnavailableError struct {
 	// Summary is what the caller's codec chose to keep, such as an HTTP status.
 	Summary []byte
@@ -105,9 +97,8 @@ func (e *OutcomeUnavailableError) Is(target error) bool { return target == ErrOu
 // have been (Ambiguous); nothing of it is written later. The same call, sent again, finds out. It
 // matches [ErrNotCommitted], and [ErrOutcomeUnknown] if the record says so.
 type CommitError struct {
-	// State that the record is in as far as is known. Released or absent: the same call
-	// runs the handler again. Unknown: it does not. InProgress: it finds out once the
-	// lease is over.
+	// State that the record is in as far as is known. Released or absent: the same call runs the
+	// handler again. Unknown: it does not. InProgress: it finds out once the lease is over.
 	State State
 	// Ambiguous is set if the commit may have landed.
 	Ambiguous bool
@@ -132,9 +123,7 @@ func (e *CommitError) Is(target error) bool {
 	return target == ErrNotCommitted || target == ErrOutcomeUnknown && e.State == Unknown
 }
 
-// RecordedError is a terminal failure as later callers get it. errors.Is against
-// the first caller's sentinel does not survive being recorded; branch on Type or
-// Code.
+// RecordedError is a terminal failure as later callers get it: branch on its Type or Code.
 type RecordedError struct{ Failure }
 
 func (e *RecordedError) Error() string { return e.Message }

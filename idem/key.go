@@ -73,8 +73,7 @@ func (k *Key) fingerprint(of Fingerprint) Fingerprint {
 	return protocol.FingerprintOf(k.keyed.Digest(ofInput + k.id + "\x00" + string(of)))
 }
 
-// KeyFromID returns the key of a record of the operation from its [Key.ID] alone. It has no value,
-// and so claims a record that is there, or nothing.
+// KeyFromID returns the key of a record from its [Key.ID]. It claims a record that is there, or nothing.
 func (o Operation) KeyFromID(id string) Key {
 	tenant, name, digest := protocol.ParseRecordID(id)
 	if tenant == "" {
@@ -91,8 +90,8 @@ func (o Operation) KeyFromID(id string) Key {
 	return k
 }
 
-// ID is the record's identity in every store: tenant and operation percent-encoded, then the
-// digest of the value, joined with '#'. It is empty if the key has a mistake.
+// ID is the record's identity: tenant and operation percent-encoded, then the digest of the value,
+// joined with '#'. It is empty if the key has a mistake.
 func (k Key) ID() string { return k.id }
 
 // Operation returns the operation that the key belongs to.
@@ -167,8 +166,7 @@ func escapeTo(b *strings.Builder, s string) {
 	}
 }
 
-// CheckPointer says what is wrong with a text that is no JSON pointer (RFC 6901), for
-// wrappers that check their pointers before the first call.
+// CheckPointer says what is wrong with a text that is no JSON pointer (RFC 6901).
 func CheckPointer(pointer string) error { return canonical.CheckPointer(pointer) }
 
 // ValuesAt returns the parts of a key to which JSON pointers lead in a JSON text, for

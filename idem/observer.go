@@ -12,11 +12,10 @@ import (
 )
 
 // Observer gets a notice of what happens, on the caller's path: it must be quick, safe for concurrent
-// use and not call the engine. A panic in it ends as an error in slog.Default. Kinds are
-// added over time: it must ignore those it does not know. One that does nothing is silent.
+// use and not call the engine. Its panic ends as an error in slog.Default. Kinds are added over time.
 type Observer func(ctx context.Context, n notice.Notice)
 
-// Observers returns an observer that tells each of these. A nil one means the default.
+// Observers returns an observer that tells each of these; a nil one is the default.
 func Observers(each ...Observer) Observer {
 	all := slices.Clone(each)
 	for i, o := range all {

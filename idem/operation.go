@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// StorePolicy says what happens when the store cannot be reached before the claim.
+// StorePolicy says what happens when the store is down before the claim.
 type StorePolicy uint8
 
 const (
@@ -39,13 +39,11 @@ const (
 
 // Defaults and limits of an operation.
 const (
-	// DefaultRetention is how long an outcome is replayed: a day, within which API clients commonly retry.
 	DefaultRetention = 24 * time.Hour
-	// DefaultMinTime is the least time a handler is given before its deadline guard.
-	DefaultMinTime = 100 * time.Millisecond
-	maxTenant      = 64
-	maxOperation   = 128
-	maxValue       = 1024
+	DefaultMinTime   = 100 * time.Millisecond
+	maxTenant        = 64
+	maxOperation     = 128
+	maxValue         = 1024
 	// maxRetention keeps expiry within what DynamoDB's TTL deletes: it ignores
 	// items whose expiry lies more than five years back, and no operation needs longer.
 	maxRetention = 5 * 365 * 24 * time.Hour
@@ -63,25 +61,22 @@ type Operation struct {
 	Repeat Repeat
 	// Mode is [Reserved] or [Atomic]. The zero value is Reserved.
 	Mode Mode
-	// Retention is how long an outcome is replayed, from when it is recorded: one second to five
-	// years, [Options.FinishBudget] at least; zero means [DefaultRetention]. It must be longer
-	// than the longest retry in front of it: a later one runs the handler again.
+	// Retention is how long an outcome is replayed, from when it is recorded: a second to five
+	// years; zero means [DefaultRetention]. A retry that comes later runs the handler again.
 	Retention time.Duration
-	// MinTime is the least time the handler must have before its deadline guard. With
-	// less left it is not run: the caller gets what is recorded, else [ErrOutOfTime]. Zero
-	// means [DefaultMinTime]; at least a millisecond.
+	// MinTime is the least time the handler must have before the guard, at least a millisecond;
+	// zero means [DefaultMinTime]. With less left the caller gets what is recorded, else [ErrOutOfTime].
 	MinTime time.Duration
-	// Classify decides what an attempt's end means where the declaration alone would decide wrongly.
-	// It gets what the handler returned (over HTTP an *idemhttp.Response) and the error, and returns
-	// [ClassDefault] for what it does not want to decide. It must be safe for concurrent use.
+	// Classify decides what an attempt's end means, by what the handler returned (over HTTP an
+	// *idemhttp.Response) and its error. [ClassDefault] leaves that to the default rules. It must
+	// be safe for concurrent use.
 	Classify func(ctx context.Context, result any, err error) Class
 	// OnStoreFailure says whether the handler may run without a claim. The zero value is FailClosed.
 	OnStoreFailure StorePolicy
 	// Watch says whether a claim is watched. The zero value is WatchNotRepeatable.
 	Watch Watch
-	// Shadow only observes: the handler always runs, also as a duplicate, and its answer is its
-	// own. Notices say what would have been answered. Its records lie apart, so that none of
-	// them counts once it is switched off. Steps run unrecorded, [UnitOf] fails, and Atomic is refused.
+	// Shadow only observes: the handler always runs, and notices say what would have been answered.
+	// None of its records counts once it is switched off. [UnitOf] fails, and Atomic is refused.
 	Shadow bool
 	// MaxAttempts is the number of attempts that may have taken effect and left no outcome
 	// after which a repeatable operation is parked; a release resets it. Zero means no limit.

@@ -9,8 +9,7 @@ import (
 	"github.com/idem-go/idempotency/idem/internal/codec"
 )
 
-// StepSemantics says how often a step's function may run, in all tries of all attempts of an
-// operation. The steps of a Lambda durable function promise less: see the README.
+// StepSemantics says how often a step's function may run, in all tries of all attempts.
 type StepSemantics uint8
 
 const (
@@ -152,7 +151,7 @@ func (c *StepConfig[T]) options() stepOptions {
 	return o
 }
 
-// StepEffect is [Step] for a function without a result: that it is done is recorded.
+// StepEffect is [Step] for a function without a result.
 func StepEffect(ctx context.Context, name string, fn func(context.Context) error, c *EffectConfig) error {
 	var run func(context.Context) (struct{}, error)
 	if fn != nil {

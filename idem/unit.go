@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// UnitOf returns the unit of work of the attempt that the context belongs to. The first
-// call makes it. It returns a [*ConfigError] outside an operation, over a store that commits no
+// UnitOf returns the attempt's unit of work, which the first call makes. It returns a [*ConfigError] outside an operation, over a store that commits no
 // units, and inside a [Step]. After the handler has returned, it returns a new unit that is sealed.
 // It is for packages with a store; handlers call dynamostore.TxOf or the like.
 //
