@@ -121,15 +121,13 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 		})
 		require.Equal(t, idem.Absent, r.state(t, key))
 	})
-	t.Run("no time", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
-			r.faults.Always(slow(2*time.Second, idemtest.Pass), idemtest.Get)
-			ctx := idem.WithKillTime(t.Context(), time.Now().Add(2*time.Second))
-			_, err := idem.Do(ctx, r.engine, atomically.Key("t", "k"), 1, c.run)
-			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-			require.Zero(t, c.count())
-		})
+	bubble(t, "no time", func(t *testing.T) {
+		r, c := newRig(t, nil), new(counter)
+		r.faults.Always(slow(2*time.Second, idemtest.Pass), idemtest.Get)
+		ctx := idem.WithKillTime(t.Context(), time.Now().Add(2*time.Second))
+		_, err := idem.Do(ctx, r.engine, atomically.Key("t", "k"), 1, c.run)
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.Zero(t, c.count())
 	})
 }
 
@@ -242,53 +240,51 @@ func TestAtomicInDoubt(t *testing.T) {
 			false, false, idem.Absent, idem.Absent},
 	} {
 		for _, expired := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/over an expired record %v", tc.name, expired), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					r, c, key := newRig(t, nil), new(counter), atomically.Key("t", "k")
-					if expired {
-						finished(t, r, key)
-						r.clock.Advance(48 * time.Hour)
-					}
-					r.faults.Next(idemtest.Get, idemtest.Pass) // before the handler
-					var held *idemtest.Call
-					for m, fs := range tc.faults {
-						for _, f := range fs {
-							if f == nil {
-								f = idemtest.Hold(&held)
-							}
-							r.faults.Next(m, f)
+			bubble(t, fmt.Sprintf("%s/over an expired record %v", tc.name, expired), func(t *testing.T) {
+				r, c, key := newRig(t, nil), new(counter), atomically.Key("t", "k")
+				if expired {
+					finished(t, r, key)
+					r.clock.Advance(48 * time.Hour)
+				}
+				r.faults.Next(idemtest.Get, idemtest.Pass) // before the handler
+				var held *idemtest.Call
+				for m, fs := range tc.faults {
+					for _, f := range fs {
+						if f == nil {
+							f = idemtest.Hold(&held)
 						}
+						r.faults.Next(m, f)
 					}
-					res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, c.run)
-					if tc.success {
-						require.NoError(t, err)
-						require.Equal(t, 1, res.Value)
-						require.False(t, res.Outcome.Replayed)
-					} else {
-						var failed *idem.CommitError
-						require.ErrorAs(t, err, &failed)
-						require.ErrorIs(t, err, idem.ErrNotCommitted)
-						require.Equal(t, tc.maybe, failed.Ambiguous)
-						require.NotErrorIs(t, err, idem.ErrStoreUnavailable, "something was executed")
-						require.Zero(t, res.Outcome)
-					}
-					if !expired || tc.state != idem.Absent {
-						require.Equal(t, tc.state, r.state(t, key))
-					}
-					require.NoError(t, r.engine.Flush(t.Context()))
-					if held != nil {
-						_ = held.Do(t.Context())
-					}
-					if !expired || tc.afterAll != idem.Absent {
-						require.Equal(t, tc.afterAll, r.state(t, key), "delivered late, it changes nothing")
-					}
-
-					r.faults.Heal()
-					next, err := idem.Run(t.Context(), r.engine, key, 1, c.run)
+				}
+				res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, c.run)
+				if tc.success {
 					require.NoError(t, err)
-					require.Equal(t, tc.success, next.Outcome.Replayed)
-					require.Equal(t, idem.Completed, r.state(t, key))
-				})
+					require.Equal(t, 1, res.Value)
+					require.False(t, res.Outcome.Replayed)
+				} else {
+					var failed *idem.CommitError
+					require.ErrorAs(t, err, &failed)
+					require.ErrorIs(t, err, idem.ErrNotCommitted)
+					require.Equal(t, tc.maybe, failed.Ambiguous)
+					require.NotErrorIs(t, err, idem.ErrStoreUnavailable, "something was executed")
+					require.Zero(t, res.Outcome)
+				}
+				if !expired || tc.state != idem.Absent {
+					require.Equal(t, tc.state, r.state(t, key))
+				}
+				require.NoError(t, r.engine.Flush(t.Context()))
+				if held != nil {
+					_ = held.Do(t.Context())
+				}
+				if !expired || tc.afterAll != idem.Absent {
+					require.Equal(t, tc.afterAll, r.state(t, key), "delivered late, it changes nothing")
+				}
+
+				r.faults.Heal()
+				next, err := idem.Run(t.Context(), r.engine, key, 1, c.run)
+				require.NoError(t, err)
+				require.Equal(t, tc.success, next.Outcome.Replayed)
+				require.Equal(t, idem.Completed, r.state(t, key))
 			})
 		}
 	}

@@ -2,15 +2,19 @@ package idem_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/stretchr/testify/require"
 )
 
 // m names the store calls of a path.
@@ -348,4 +352,320 @@ func TestAPauseWhileTheClaimIsMade(t *testing.T) {
 			require.Equal(t, 1, most, "paused at reading %d", pausedAt)
 		})
 	}
+}
+
+// A call that comes too late gets what is recorded, and where it would run it
+// gets its error: nothing runs, and nothing but a lapsed claim's parking is
+// written.
+func TestCallWithoutClaim(t *testing.T) {
+	late := errors.New("too late")
+	hours := func(t *testing.T, r *rig, _ idem.Key) { r.clock.Advance(48 * time.Hour) }
+	for _, tc := range []struct {
+		name   string
+		op     idem.Operation
+		before func(t *testing.T, r *rig, key idem.Key)
+		input  int
+		err    error
+		calls  []idemtest.Method
+	}{
+		{"absent", unsafe, nil, 1, late, m("Get")},
+		{"completed", unsafe, finished, 1, nil, m("Get", "Result")},
+		{"failed", unsafe, failed, 1, &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}, m("Get")},
+		{"in flight", unsafe, killed, 1, idem.ErrInFlight, m("Get")},
+		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Get", "Result")},
+		{"another input after nothing was executed", unsafe, released, 2, late, m("Get")},
+		{"reused, released, uncertain", safe, uncertainly, 2, idem.ErrKeyReused, m("Get")},
+		{"unknown", unsafe, parked, 1, idem.ErrOutcomeUnknown, m("Get")},
+		{"accepted", unsafe, accepted, 1, idem.ErrAccepted, m("Get")},
+		{"lapsed, not repeatable", unsafe, both2(killed, hours), 1, idem.ErrOutcomeUnknown, m("Get", "Settle")},
+		{"lapsed, repeatable", safe, both2(killed, hours), 1, late, m("Get")},
+		{"released", unsafe, released, 1, late, m("Get")},
+		{"released, uncertain", safe, uncertainly, 1, late, m("Get")},
+		{"expired", unsafe, both2(finished, hours), 1, late, m("Get")},
+		{"expired, with another input", unsafe, both2(finished, hours), 2, late, m("Get")},
+		{"expired failure", unsafe, both2(failed, hours), 1, late, m("Get")},
+		{"unreadable once", unsafe, both2(finished, func(_ *testing.T, r *rig, _ idem.Key) {
+			r.faults.Next("Get", idemtest.Unreadable)
+		}), 1, nil, m("Get", "Get", "Result")},
+		{"unreadable", unsafe, func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Unreadable, "Get") }, 1, idem.ErrRecordUnreadable, m("Get", "Get")},
+		{"store down", unsafe, func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Refuse, "Get") }, 1, idem.ErrStoreUnavailable, m("Get")},
+		{"store down, fails open", idem.Operation{Name: "open", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen},
+			func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Refuse, "Get") }, 1, idem.ErrStoreUnavailable, m("Get")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := tc.op.Key("t", "k")
+			r.events.take()
+			if tc.before != nil {
+				tc.before(t, r, key)
+			}
+			before := r.record(t, key)
+			calls := len(r.faults.Calls())
+			fp, err := fingerprint.JSON([]byte{byte('0' + tc.input)}, nil)
+			require.NoError(t, err)
+			out, err := r.engine.Execute(t.Context(), idem.Call{
+				Key: key, Fingerprint: fp, NoClaim: late,
+				Run: func(context.Context) idem.Answer { t.Fatal("the handler ran"); return idem.Answer{} },
+			})
+			if recorded, ok := tc.err.(*idem.RecordedError); ok {
+				require.Equal(t, recorded, err)
+			} else {
+				require.ErrorIs(t, err, tc.err)
+			}
+			if tc.err == nil {
+				require.Equal(t, "1", string(out.Body))
+				require.True(t, out.Replayed)
+			}
+			require.Equal(t, tc.calls, r.faults.Calls()[calls:])
+			if tc.calls[len(tc.calls)-1] == "Settle" {
+				require.Equal(t, idem.Unknown, r.state(t, key))
+				return
+			}
+			require.Equal(t, before, r.record(t, key))
+		})
+	}
+}
+
+// Waiting ends by the call's own time if that is earlier, and a call without a
+// claim waits like any other but does not take over what it waited for.
+func TestWaitUntil(t *testing.T) {
+	late := errors.New("too late")
+	for name, tc := range map[string]struct {
+		until   time.Duration // from the call's begin; 0 for none
+		noClaim error
+		end     error // of the other call
+		err     error
+		waited  time.Duration
+	}{
+		"until":                           {until: 2 * time.Second, err: idem.ErrInFlight, waited: 2 * time.Second},
+		"already over":                    {until: -time.Second, err: idem.ErrInFlight},
+		"later than the wait":             {until: time.Hour, waited: 10 * time.Second},
+		"none":                            {waited: 10 * time.Second},
+		"no claim":                        {noClaim: late, waited: 10 * time.Second},
+		"no claim, the other call failed": {noClaim: late, end: idem.NotExecuted(errPlain), err: late, waited: 10 * time.Second},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			r := newRig(t, &idem.Options{Wait: time.Minute})
+			key := unsafe.Key("t", "k")
+			fp, err := fingerprint.JSON([]byte("1"), nil)
+			require.NoError(t, err)
+			other := make(chan error, 1)
+			go func() {
+				_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+					time.Sleep(10 * time.Second)
+					return 7, tc.end
+				})
+				other <- err
+			}()
+			synctest.Wait()
+			start := time.Now()
+			call := idem.Call{Key: key, Fingerprint: fp, NoClaim: tc.noClaim, Run: func(context.Context) idem.Answer {
+				t.Error("the handler ran")
+				return idem.Answer{}
+			}}
+			if tc.until != 0 {
+				call.WaitUntil = start.Add(tc.until)
+			}
+			out, err := r.engine.Execute(t.Context(), call)
+			require.ErrorIs(t, err, tc.err)
+			if tc.err == nil {
+				require.Equal(t, "7", string(out.Body))
+			}
+			require.InDelta(t, tc.waited.Seconds(), time.Since(start).Seconds(), 1, "polls come at most 750 ms apart")
+			require.False(t, tc.err == idem.ErrInFlight && time.Since(start) > max(tc.waited, 0))
+			<-other
+		})
+	}
+}
+
+func TestEnginesClock(t *testing.T) {
+	at := time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.FixedZone("", 3600))
+	e, err := idem.New(newRig(t, nil).mem, &idem.Options{Now: func() time.Time { return at }})
+	require.NoError(t, err)
+	require.Equal(t, at.UTC().Truncate(time.Millisecond), e.Now())
+}
+
+// Concurrent duplicates are calls with the same key at the same time.
+
+func TestManyConcurrentDuplicatesOneExecution(t *testing.T) {
+	h := idemtest.New(t, nil)
+	var runs atomic.Int32
+	got := idemtest.DeliverParallel(h, 64, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, unsafe.Key("t", "k"), 1, func(context.Context, int) (int, error) { return int(runs.Add(1)), nil })
+	})
+	require.EqualValues(t, 1, runs.Load())
+	ran := 0
+	for _, d := range got {
+		if d.Ran {
+			ran++
+		}
+		if d.Err != nil {
+			require.ErrorIs(t, d.Err, idem.ErrInFlight)
+			continue
+		}
+		require.Equal(t, 1, d.Value)
+	}
+	require.Equal(t, 1, ran)
+}
+
+func TestManyKeysWithConcurrentDuplicates(t *testing.T) {
+	h := idemtest.New(t, &idem.Options{Wait: time.Minute, ClaimBudget: time.Minute})
+	var wg sync.WaitGroup
+	var runs [100]atomic.Int32
+	for k := range runs {
+		wg.Go(func() {
+			got := idemtest.DeliverParallel(h, 8, func(ctx context.Context, e *idem.Engine) (string, error) {
+				return idem.Do(ctx, e, unsafe.Key("t", fmt.Sprint(k)), k, func(_ context.Context, k int) (string, error) {
+					return fmt.Sprintf("%d.%d", k, runs[k].Add(1)), nil
+				})
+			})
+			for _, d := range got {
+				if d.Err != nil || d.Value != fmt.Sprintf("%d.1", k) {
+					t.Errorf("key %d: %+v", k, d)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for k := range runs {
+		require.EqualValues(t, 1, runs[k].Load())
+	}
+}
+
+// slowly runs a call in the background whose handler takes a while.
+func slowly(t *testing.T, r *rig, key idem.Key, d time.Duration, err error) <-chan idem.Result[int] {
+	t.Helper()
+	done := make(chan idem.Result[int], 1)
+	go func() {
+		res, _ := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			time.Sleep(d)
+			return 77, err
+		})
+		done <- res
+	}()
+	synctest.Wait()
+	return done
+}
+
+func TestNobodyWaitsUnlessAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := unsafe.Key("t", "k")
+		done := slowly(t, r, key, time.Second, nil)
+		start := time.Now()
+		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+		require.ErrorIs(t, err, idem.ErrInFlight)
+		require.Zero(t, time.Since(start))
+		<-done
+	})
+}
+
+func TestWaitForAConcurrentDuplicate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{Wait: 10 * time.Second})
+		key := unsafe.Key("t", "k")
+		done := slowly(t, r, key, 5*time.Second, nil)
+		start := time.Now()
+		waited, err := idem.Run(t.Context(), r.engine, key, 1, new(counter).run)
+		require.NoError(t, err)
+		require.Less(t, time.Since(start), 6*time.Second)
+		live := <-done
+		require.Equal(t, 77, waited.Value)
+		require.Equal(t, live.Outcome.Body, waited.Outcome.Body, "both get the same bytes")
+		require.True(t, waited.Outcome.Replayed)
+	})
+}
+
+// What a waiter gets when the other call does not leave an outcome, or not in time.
+func TestWaitEnds(t *testing.T) {
+	kill := func(d time.Duration) func(context.Context) context.Context {
+		return func(ctx context.Context) context.Context { return idem.WithKillTime(ctx, time.Now().Add(d)) }
+	}
+	patient := func(ctx context.Context) context.Context { return ctx }
+	for _, tc := range []struct {
+		name   string
+		op     idem.Operation
+		ctx    func(context.Context) context.Context
+		other  time.Duration
+		err    error // of the other call's handler
+		want   error
+		within time.Duration
+		runs   int
+	}{
+		{"in vain", unsafe, patient, time.Minute, nil, idem.ErrInFlight, 10 * time.Second, 0},
+		{"the other call releases", unsafe, patient, 2 * time.Second, idem.NotExecuted(errPlain), nil, 3 * time.Second, 1},
+		{"the other call is uncertain", unsafe, patient, 2 * time.Second, errPlain, idem.ErrOutcomeUnknown, 3 * time.Second, 0},
+		{"before the kill time", unsafe, kill(6 * time.Second), time.Minute, nil, idem.ErrInFlight, 3 * time.Second, 0},
+		{"too late to run itself", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, idem.NotExecuted(errPlain), idem.ErrOutOfTime, 3 * time.Second, 0},
+		{"late, and a replay comes for free", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, nil, nil, 3 * time.Second, 0},
+	} {
+		bubble(t, tc.name, func(t *testing.T) {
+			r, c := newRig(t, nil), new(counter)
+			waiter := newRigAt(t, r.mem, r.clock, &idem.Options{Wait: 10 * time.Second})
+			key := tc.op.Key("t", "k")
+			done := slowly(t, r, key, tc.other, tc.err)
+			before := r.record(t, key)
+			start := time.Now()
+			_, err := idem.Do(tc.ctx(t.Context()), waiter.engine, key, 1, c.run)
+			require.LessOrEqual(t, time.Since(start), tc.within)
+			if tc.want == nil {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, tc.want)
+			}
+			require.Equal(t, tc.runs, c.count())
+			if tc.want == idem.ErrInFlight && tc.within < 5*time.Second {
+				require.Equal(t, before, r.record(t, key), "waiting never touches the record")
+			}
+			<-done
+		})
+	}
+}
+
+var slowStarter = idem.Operation{Name: "slow", MinTime: 3500 * time.Millisecond}
+
+// A waiter that gives up says when to try again, by the record that it read last.
+func TestWaiterTellsTheLatestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := unsafe.Key("t", "k")
+		done := slowly(t, r, key, 5*time.Minute, nil)
+		waiter := newRigAt(t, r.mem, r.clock, &idem.Options{Wait: time.Minute})
+		_, err := idem.Do(t.Context(), waiter.engine, key, 1, new(counter).run)
+		var flight *idem.InFlightError
+		require.ErrorAs(t, err, &flight)
+		require.Greater(t, flight.LeaseLeft, 20*time.Second, "the heartbeat has renewed it")
+		<-done
+	})
+}
+
+// A waiter whose client goes away stops waiting.
+func TestWaiterIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{Wait: time.Hour})
+		key := unsafe.Key("t", "k")
+		done := slowly(t, r, key, time.Minute, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := idem.Do(ctx, r.engine, key, 1, new(counter).run)
+		require.ErrorIs(t, err, idem.ErrInFlight)
+		require.LessOrEqual(t, time.Since(start), 5*time.Second)
+		<-done
+	})
+}
+
+// The store fails while waiting: the waiter goes on asking.
+func TestWaiterOutlastsAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{Wait: 20 * time.Second})
+		key := unsafe.Key("t", "k")
+		done := slowly(t, r, key, 2*time.Second, nil)
+		r.faults.Always(idemtest.Refuse, idemtest.Get)
+		time.AfterFunc(5*time.Second, r.faults.Heal)
+		v, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+		require.NoError(t, err)
+		require.Equal(t, 77, v)
+		<-done
+	})
 }

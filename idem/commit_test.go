@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -159,61 +158,59 @@ func TestCommitInDoubt(t *testing.T) {
 		{name: "request lost, fence's conflict without a record", finish: []idemtest.Fault{nil, idemtest.BareConflict}, maybe: true, lands: true},
 	} {
 		for _, op := range both {
-			t.Run(tc.name+"/"+op.Name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					r, key := newBankRig(t), op.Key("t", "k")
-					var held *idemtest.Call
-					for _, f := range tc.finish {
-						if f == nil {
-							f = idemtest.Hold(&held)
-						}
-						r.faults.Next(idemtest.Finish, f)
+			bubble(t, tc.name+"/"+op.Name, func(t *testing.T) {
+				r, key := newBankRig(t), op.Key("t", "k")
+				var held *idemtest.Call
+				for _, f := range tc.finish {
+					if f == nil {
+						f = idemtest.Hold(&held)
 					}
-					r.faults.Next(idemtest.Get, tc.get...)
-					res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, pay(effect{n: 1}, nil))
-					committed := tc.finish[0] != nil && tc.name != "refused"
-					if tc.ok {
-						require.NoError(t, err)
-						require.Equal(t, "paid", res.Value)
-						require.False(t, res.Outcome.Queued)
-					} else {
-						var failed *idem.CommitError
-						require.ErrorAs(t, err, &failed)
-						require.Equal(t, tc.maybe, failed.Ambiguous)
-						require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
-						require.Equal(t, op.Repeat == idem.NotRepeatable && tc.released, errors.Is(err, idem.ErrOutcomeUnknown))
-					}
-					require.NotContains(t, r.events.take(), "outcome_queued", "it is never written later")
-					require.NoError(t, r.engine.Flush(t.Context()))
-					if held != nil {
-						_ = held.Do(t.Context())
-						require.Equal(t, tc.lands, r.state(t, key) == idem.Completed)
-						committed = tc.lands
-					}
-					if committed {
-						require.Equal(t, 1, r.ledger.sum())
-					} else {
-						require.Zero(t, r.ledger.sum())
-					}
+					r.faults.Next(idemtest.Finish, f)
+				}
+				r.faults.Next(idemtest.Get, tc.get...)
+				res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, pay(effect{n: 1}, nil))
+				committed := tc.finish[0] != nil && tc.name != "refused"
+				if tc.ok {
+					require.NoError(t, err)
+					require.Equal(t, "paid", res.Value)
+					require.False(t, res.Outcome.Queued)
+				} else {
+					var failed *idem.CommitError
+					require.ErrorAs(t, err, &failed)
+					require.Equal(t, tc.maybe, failed.Ambiguous)
+					require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
+					require.Equal(t, op.Repeat == idem.NotRepeatable && tc.released, errors.Is(err, idem.ErrOutcomeUnknown))
+				}
+				require.NotContains(t, r.events.take(), "outcome_queued", "it is never written later")
+				require.NoError(t, r.engine.Flush(t.Context()))
+				if held != nil {
+					_ = held.Do(t.Context())
+					require.Equal(t, tc.lands, r.state(t, key) == idem.Completed)
+					committed = tc.lands
+				}
+				if committed {
+					require.Equal(t, 1, r.ledger.sum())
+				} else {
+					require.Zero(t, r.ledger.sum())
+				}
 
-					// The same call finds out.
-					r.faults.Heal()
-					r.clock.Advance(time.Hour)
-					next, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
-					switch {
-					case committed:
-						require.NoError(t, err)
-						require.True(t, next.Outcome.Replayed)
-						require.Equal(t, 1, r.ledger.sum())
-					case op.Repeat == idem.Repeatable:
-						require.NoError(t, err)
-						require.False(t, next.Outcome.Replayed)
-						require.Equal(t, 1, r.ledger.sum())
-					default:
-						require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
-						require.Zero(t, r.ledger.sum())
-					}
-				})
+				// The same call finds out.
+				r.faults.Heal()
+				r.clock.Advance(time.Hour)
+				next, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
+				switch {
+				case committed:
+					require.NoError(t, err)
+					require.True(t, next.Outcome.Replayed)
+					require.Equal(t, 1, r.ledger.sum())
+				case op.Repeat == idem.Repeatable:
+					require.NoError(t, err)
+					require.False(t, next.Outcome.Replayed)
+					require.Equal(t, 1, r.ledger.sum())
+				default:
+					require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+					require.Zero(t, r.ledger.sum())
+				}
 			})
 		}
 	}

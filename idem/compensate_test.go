@@ -249,33 +249,31 @@ func tokenOf(t *testing.T, r *rig, step string) (token string) {
 func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply, "request lost": idemtest.LoseRequest} {
 		for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
-			t.Run(name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					r, e := newRig(t, nil), new(effects)
-					key := safe.Key("t", "k")
-					r.faults.Always(fault, idemtest.RecordStep)
-					_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-						_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: semantics})
-						require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-						require.ErrorIs(t, context.Cause(ctx), idem.ErrStoreUnavailable)
-						_, again := idem.Step(ctx, "more", e.step("more"), nil)
-						require.Equal(t, err, again)
-						return "pretends", nil
-					})
+			bubble(t, name, func(t *testing.T) {
+				r, e := newRig(t, nil), new(effects)
+				key := safe.Key("t", "k")
+				r.faults.Always(fault, idemtest.RecordStep)
+				_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+					_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: semantics})
 					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-					require.Zero(t, e.ran("more"))
-					if semantics == idem.AtMostOnce {
-						require.Zero(t, e.ran("ship"))
-					}
-					require.Equal(t, idem.Released, r.state(t, key), "nothing runs that is not recorded as begun")
-					r.faults.Heal()
-					_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) {
-						_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: semantics})
-						return "done", err
-					})
-					require.NoError(t, err)
-					require.LessOrEqual(t, e.ran("ship"), 2-int(semantics))
+					require.ErrorIs(t, context.Cause(ctx), idem.ErrStoreUnavailable)
+					_, again := idem.Step(ctx, "more", e.step("more"), nil)
+					require.Equal(t, err, again)
+					return "pretends", nil
 				})
+				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+				require.Zero(t, e.ran("more"))
+				if semantics == idem.AtMostOnce {
+					require.Zero(t, e.ran("ship"))
+				}
+				require.Equal(t, idem.Released, r.state(t, key), "nothing runs that is not recorded as begun")
+				r.faults.Heal()
+				_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) {
+					_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: semantics})
+					return "done", err
+				})
+				require.NoError(t, err)
+				require.LessOrEqual(t, e.ran("ship"), 2-int(semantics))
 			})
 		}
 	}

@@ -162,6 +162,12 @@ func (c *counter) count() int {
 	return c.runs
 }
 
+// bubble runs a subtest whose time passes when nothing can run.
+func bubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 func fails(err error) func(context.Context, int) (int, error) {
 	return func(context.Context, int) (int, error) { return 0, err }
 }

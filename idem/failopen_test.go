@@ -20,41 +20,39 @@ func TestFailOpen(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{
 		"refused": idemtest.Refuse, "black hole": idemtest.BlackHole, "reply lost": idemtest.LoseReply,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, key := newRig(t, nil), failsOpen.Key("t", "k")
-				var infos []idem.Info
-				run := func() idem.Result[int] {
-					res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-						info, ok := idem.InfoOf(ctx)
-						require.True(t, ok)
-						require.Equal(t, info.Token, idem.Token(ctx))
-						infos = append(infos, info)
-						return 7, nil
-					})
-					require.NoError(t, err)
-					require.Equal(t, 7, res.Value)
-					return res
-				}
-				r.faults.Next(idemtest.Acquire, fault)
-				out := run().Outcome
-				require.Contains(t, r.events.take(), "failed_open")
-				require.Zero(t, r.count(idemtest.Finish))
-				require.True(t, out.Executed && out.RecordedAt.IsZero() && out.ExpiresAt.IsZero())
-				require.Equal(t, idem.Absent, out.RecordState)
-				require.NoError(t, r.engine.Flush(t.Context()))
-				if rec := r.record(t, key); rec != nil {
-					require.Equal(t, idem.Released, rec.State, "the claim whose reply was lost")
-				}
+		bubble(t, name, func(t *testing.T) {
+			r, key := newRig(t, nil), failsOpen.Key("t", "k")
+			var infos []idem.Info
+			run := func() idem.Result[int] {
+				res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+					info, ok := idem.InfoOf(ctx)
+					require.True(t, ok)
+					require.Equal(t, info.Token, idem.Token(ctx))
+					infos = append(infos, info)
+					return 7, nil
+				})
+				require.NoError(t, err)
+				require.Equal(t, 7, res.Value)
+				return res
+			}
+			r.faults.Next(idemtest.Acquire, fault)
+			out := run().Outcome
+			require.Contains(t, r.events.take(), "failed_open")
+			require.Zero(t, r.count(idemtest.Finish))
+			require.True(t, out.Executed && out.RecordedAt.IsZero() && out.ExpiresAt.IsZero())
+			require.Equal(t, idem.Absent, out.RecordState)
+			require.NoError(t, r.engine.Flush(t.Context()))
+			if rec := r.record(t, key); rec != nil {
+				require.Equal(t, idem.Released, rec.State, "the claim whose reply was lost")
+			}
 
-				require.Equal(t, idem.Completed, run().Outcome.RecordState)
-				require.Len(t, infos, 2, "nothing was recorded, so it runs again")
-				require.Equal(t, infos[0].Token, infos[1].Token)
-				require.True(t, infos[0].WithoutClaim)
-				require.False(t, infos[1].WithoutClaim)
-				run()
-				require.Len(t, infos, 2)
-			})
+			require.Equal(t, idem.Completed, run().Outcome.RecordState)
+			require.Len(t, infos, 2, "nothing was recorded, so it runs again")
+			require.Equal(t, infos[0].Token, infos[1].Token)
+			require.True(t, infos[0].WithoutClaim)
+			require.False(t, infos[1].WithoutClaim)
+			run()
+			require.Len(t, infos, 2)
 		})
 	}
 }

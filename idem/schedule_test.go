@@ -334,23 +334,21 @@ func TestScheduleWithdrawalDoesNotReopenWhatAStricterCallParked(t *testing.T) {
 // between the two: others may have the claim by now, so the handler must not begin.
 func TestScheduleClaimArrivesAfterItsLease(t *testing.T) {
 	for _, op := range both {
-		t.Run(op.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, c := newRig(t, &idem.Options{Lease: 2 * time.Second, ClaimBudget: 20 * time.Second}), new(counter)
-				key := op.Key("t", "k")
-				r.faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error {
-					err := c.Do(ctx)
-					time.Sleep(10 * time.Second)
-					return err
-				})
-				_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-				require.ErrorIs(t, err, idem.ErrOutOfTime)
-				require.Zero(t, c.count())
-				require.Equal(t, idem.Released, r.state(t, key), "nothing was executed")
-				v, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
-				require.NoError(t, err)
-				require.Equal(t, 1, v)
+		bubble(t, op.Name, func(t *testing.T) {
+			r, c := newRig(t, &idem.Options{Lease: 2 * time.Second, ClaimBudget: 20 * time.Second}), new(counter)
+			key := op.Key("t", "k")
+			r.faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error {
+				err := c.Do(ctx)
+				time.Sleep(10 * time.Second)
+				return err
 			})
+			_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
+			require.ErrorIs(t, err, idem.ErrOutOfTime)
+			require.Zero(t, c.count())
+			require.Equal(t, idem.Released, r.state(t, key), "nothing was executed")
+			v, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
+			require.NoError(t, err)
+			require.Equal(t, 1, v)
 		})
 	}
 }
