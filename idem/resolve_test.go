@@ -123,64 +123,6 @@ func TestResolveRefuses(t *testing.T) {
 	require.ErrorIs(t, r.resolve(t, done.ID(), yes), idem.ErrStoreUnavailable)
 }
 
-// A claim that a killed process left behind counts as unknown once it lapsed.
-func TestResolveAbandonedClaim(t *testing.T) {
-	for _, op := range both {
-		t.Run(op.Name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := op.Key("t", "k")
-			r.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
-			require.NoError(t, err)
-			yes := reconcile.Resolution{To: idem.Completed, Result: encoded("9")}
-			require.ErrorIs(t, r.elsewhere(t).resolve(t, key.ID(), yes), reconcile.ErrNotUnknown, "it may still run")
-			r.clock.Advance(time.Hour)
-			err = r.elsewhere(t).resolve(t, key.ID(), yes)
-			if op.Repeat == idem.Repeatable {
-				require.ErrorIs(t, err, reconcile.ErrNotUnknown, "the next call takes it over")
-				return
-			}
-			require.NoError(t, err)
-			require.Equal(t, idem.Completed, r.state(t, key))
-		})
-	}
-}
-
-// Both writes of a resolution with reply or request lost: what is reported is
-// what is recorded.
-func TestResolveWithLostReplies(t *testing.T) {
-	yes := reconcile.Resolution{To: idem.Completed, Result: encoded("9")}
-	for name, fault := range map[string]idemtest.Fault{"reply": idemtest.LoseReply, "request": idemtest.LoseRequest} {
-		t.Run(name+" lost once", func(t *testing.T) {
-			r := newRig(t, nil)
-			key := unsafe.Key("t", "k")
-			parked(t, r, key)
-			r.faults.Next(idemtest.Settle, fault)
-			require.NoError(t, r.resolve(t, key.ID(), yes))
-			require.Equal(t, idem.Completed, r.state(t, key))
-		})
-		t.Run(name+" always lost", func(t *testing.T) {
-			r := newRig(t, nil)
-			key := unsafe.Key("t", "k")
-			parked(t, r, key)
-			r.faults.Always(fault, idemtest.Settle)
-			require.ErrorIs(t, r.resolve(t, key.ID(), yes), idem.ErrStoreUnavailable)
-			require.Equal(t, []idemtest.Method{"Get", "Settle", "Settle", "Settle"}, r.faults.Calls())
-		})
-		t.Run(name+" of the park lost", func(t *testing.T) {
-			r := newRig(t, nil)
-			key := unsafe.Key("t", "k")
-			r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
-			require.NoError(t, err)
-			r.clock.Advance(time.Hour)
-			r.faults.Next(idemtest.Settle, fault)
-			require.NoError(t, r.resolve(t, key.ID(), yes))
-			require.Equal(t, idem.Completed, r.state(t, key))
-		})
-	}
-}
-
 // The retention of a resolution counts from the try that lands.
 func TestRetentionOfAResolutionCountsFromItsLastTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
