@@ -39,7 +39,7 @@ func TestAtomicCalls(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r, c := newRig(t, nil), new(counter)
 			key := atomically.Key("t", "k")
-			first, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+			first := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
 				info, ok := idem.InfoOf(ctx)
 				require.True(t, ok)
 				require.True(t, info.WithoutClaim)
@@ -48,7 +48,6 @@ func TestAtomicCalls(t *testing.T) {
 				require.Equal(t, info.Token, idem.Token(ctx))
 				return c.run(ctx, n)
 			})
-			require.NoError(t, err)
 			require.Equal(t, 1, first.Value)
 			require.Equal(t, []idemtest.Method{idemtest.Get, idemtest.Finish}, r.faults.Calls())
 			rec := r.record(t, key)
@@ -59,15 +58,14 @@ func TestAtomicCalls(t *testing.T) {
 
 			r.faults.Reset()
 			r.faults.Next(idemtest.Get, firstReads[tc.name])
-			again, err := idem.Run(t.Context(), r.engine, key, 1, c.run)
-			require.NoError(t, err)
+			again := mustRun(t, r, key, c.run)
 			require.True(t, again.Outcome.Replayed)
 			require.Equal(t, 1, again.Value, "the recorded outcome, not that of the body that ran in vain")
 			require.Equal(t, first.Outcome.Body, again.Outcome.Body)
 			require.Equal(t, tc.replay, r.faults.Calls())
 			require.Equal(t, tc.runs, c.count())
 
-			_, err = idem.Do(t.Context(), r.engine, key, 2, c.run)
+			_, err := idem.Do(t.Context(), r.engine, key, 2, c.run)
 			require.ErrorIs(t, err, idem.ErrKeyReused)
 		})
 	}
@@ -153,8 +151,7 @@ func TestAtomicFindsARecord(t *testing.T) {
 		}, idem.ErrOutcomeUnknown, idem.Unknown, 1},
 		{"unknown", func(t *testing.T, r *rig, key idem.Key) {
 			uncertainly(t, r, key)
-			_, err := idem.Do(t.Context(), r.engine, idem.Operation{Name: "safe"}.Key("t", "k"), 1, new(counter).run)
-			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+			refused(t, r, idem.Operation{Name: "safe"}.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
 		}, idem.ErrOutcomeUnknown, idem.Unknown, 1},
 	} {
 		for name, read := range firstReads {
@@ -281,8 +278,7 @@ func TestAtomicInDoubt(t *testing.T) {
 				}
 
 				r.faults.Heal()
-				next, err := idem.Run(t.Context(), r.engine, key, 1, c.run)
-				require.NoError(t, err)
+				next := mustRun(t, r, key, c.run)
 				require.Equal(t, tc.success, next.Outcome.Replayed)
 				require.Equal(t, idem.Completed, r.state(t, key))
 			})
@@ -303,8 +299,7 @@ func TestAtomicLandsBeforeItsBar(t *testing.T) {
 		require.ErrorAs(t, err, &failed)
 		require.True(t, failed.Ambiguous)
 		require.NoError(t, held.Do(t.Context()))
-		res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, c.run)
-		require.NoError(t, err)
+		res := mustRun(t, r.inLambda(), key, c.run)
 		require.True(t, res.Outcome.Replayed)
 		require.Equal(t, 1, res.Value)
 		require.Equal(t, 1, c.count())
@@ -317,11 +312,10 @@ func TestAtomicLosesToAConcurrentDuplicate(t *testing.T) {
 	for name, end := range map[string]error{"result": nil, "permanent": idem.Permanent(errPlain)} {
 		t.Run(name, func(t *testing.T) {
 			r, key := newRig(t, nil), atomically.Key("t", "k")
-			res, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			res := mustRun(t, r, key, func(context.Context, int) (int, error) {
 				finished(t, r.elsewhere(t), key)
 				return 99, end
 			})
-			require.NoError(t, err)
 			require.True(t, res.Outcome.Replayed)
 			require.Equal(t, 1, res.Value)
 		})
@@ -332,8 +326,7 @@ func TestAtomicLosesToAConcurrentDuplicate(t *testing.T) {
 func TestAtomicFailsClosed(t *testing.T) {
 	r, c := newRig(t, nil), new(counter)
 	r.faults.Next(idemtest.Get, idemtest.Refuse)
-	_, err := idem.Do(t.Context(), r.engine, atomically.Key("t", "k"), 1, c.run)
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	refused(t, r, atomically.Key("t", "k"), idem.ErrStoreUnavailable, c.run)
 	require.Zero(t, c.count())
 }
 
@@ -346,8 +339,7 @@ func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 			r, c := newRig(t, nil), new(counter)
 			r.faults.Next(idemtest.Get, read)
 			r.faults.Always(idemtest.Unreadable)
-			_, err := idem.Do(t.Context(), r.engine, atomically.Key("t", "k"), 1, c.run)
-			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			refused(t, r, atomically.Key("t", "k"), idem.ErrRecordUnreadable, c.run)
 			require.Equal(t, name == "written after the read", c.count() == 1)
 			require.Contains(t, r.events.take(), "record_unreadable")
 		})
@@ -357,8 +349,7 @@ func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 	finished(t, r, atomically.Key("t", "k"))
 	r.faults.Next(idemtest.Get, readsNothing)
 	r.faults.Next(idemtest.Finish, idemtest.Unreadable)
-	res, err := idem.Run(t.Context(), r.engine, atomically.Key("t", "k"), 1, c.run)
-	require.NoError(t, err)
+	res := mustRun(t, r, atomically.Key("t", "k"), c.run)
 	require.True(t, res.Outcome.Replayed)
 }
 
@@ -366,11 +357,9 @@ func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 func TestAtomicKeepsTheFactOfALargeResult(t *testing.T) {
 	r := newRigOver(t, memstore.Options{MaxResult: 8}.New(), nil)
 	key := atomically.Key("t", "k")
-	res, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return "0123456789", nil })
-	require.NoError(t, err)
+	res := mustRun(t, r, key, func(context.Context, int) (string, error) { return "0123456789", nil })
 	require.True(t, res.Outcome.Omitted)
-	_, err = idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return "", nil })
-	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+	refused(t, r, key, idem.ErrOutcomeUnavailable, func(context.Context, int) (string, error) { return "", nil })
 }
 
 // The record of a commit that was taken back outlives every write that may still be
@@ -381,8 +370,7 @@ func TestATakenBackCommitIsRemembered(t *testing.T) {
 		op := atomically
 		op.Retention = time.Second
 		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-		_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrNotCommitted)
+		err := refused(t, r, op.Key("t", "k"), idem.ErrNotCommitted, new(counter).run)
 		require.NotContains(t, err.Error(), "may have been", "it has been fenced")
 		rec := r.record(t, op.Key("t", "k"))
 		require.Equal(t, idem.Released, rec.State)

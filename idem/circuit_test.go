@@ -51,8 +51,7 @@ func TestStoreThatIsDownIsAskedOnceASecond(t *testing.T) {
 			r.faults.Heal()
 			time.Sleep(time.Second)
 			for n := range 3 {
-				_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"+string(rune('a'+n))), 1, c.run)
-				require.NoError(t, err)
+				must(t, r, op.Key("t", "k"+string(rune('a'+n))), c.run)
 			}
 			require.Equal(t, 3, c.count())
 			require.Contains(t, r.events.take(), "circuit_closed")
@@ -84,8 +83,7 @@ func TestOneCallAsksASecond(t *testing.T) {
 			require.Zero(t, calls(t, r, safe, 10, c))
 			r.faults.Heal()
 			time.Sleep(2 * time.Second) // silence is a failure too, after a while
-			_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "next"), 1, c.run)
-			require.NoError(t, err)
+			must(t, r, safe.Key("t", "next"), c.run)
 			<-done
 		})
 	}
@@ -129,8 +127,7 @@ func TestCircuitOfAnIdleProcessIsNotBelieved(t *testing.T) {
 		r.faults.Heal()
 		time.Sleep(time.Second)
 		r.events.take()
-		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "next"), 1, c.run)
-		require.NoError(t, err)
+		must(t, r, safe.Key("t", "next"), c.run)
 		require.Contains(t, r.events.take(), "circuit_closed")
 	})
 }
@@ -194,19 +191,17 @@ func TestFailuresThatAreFarApartDoNotCount(t *testing.T) {
 func TestTheCircuitIsAroundClaimsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, c := newCircuitRig(t), new(counter)
-		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "runs"), 1, func(ctx context.Context, _ int) (int, error) {
+		must(t, r, unsafe.Key("t", "runs"), func(ctx context.Context, _ int) (int, error) {
 			r.faults.Always(idemtest.Refuse)
 			require.Equal(t, 5, calls(t, r, safe, 20, c))
 			r.faults.Reset()
-			_, err := idem.Do(t.Context(), r.engine, failsOpen.Key("t", "open"), 1, new(counter).run)
-			require.NoError(t, err)
+			must(t, r, failsOpen.Key("t", "open"), new(counter).run)
 			require.Empty(t, r.faults.Calls())
 			r.faults.Heal() // the circuit stays open for a second
 			require.Zero(t, calls(t, r, safe, 20, c))
 			return idem.Step(ctx, "s", func(context.Context) (int, error) { return 1, nil }, nil)
 		})
-		require.NoError(t, err)
-		_, err = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, c.run)
+		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, c.run)
 		require.NoError(t, err, "the step's answer has closed it")
 	})
 }
@@ -225,18 +220,16 @@ func TestTheFirstAnswerClosesTheCircuit(t *testing.T) {
 		bubble(t, name, func(t *testing.T) {
 			r, c := newCircuitRig(t), new(counter)
 			finished(t, r, safe.Key("t", "done"))
-			_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "waits"), 1, func(context.Context, int) (int, error) {
+			must(t, r.inLambda(), safe.Key("t", "waits"), func(context.Context, int) (int, error) {
 				r.faults.Always(idemtest.Refuse)
 				return 1, nil
 			})
-			require.NoError(t, err)
 			calls(t, r, safe, 10, c)
 			r.faults.Heal()
 			time.Sleep(time.Second)
 			answered(t, r)
 			for n := range 20 {
-				_, err := idem.Do(t.Context(), r.engine, safe.Key("t", string(rune('a'+n))), 1, c.run)
-				require.NoError(t, err)
+				must(t, r, safe.Key("t", string(rune('a'+n))), c.run)
 			}
 		})
 	}
@@ -249,8 +242,7 @@ func TestShadowDoesNotAskAStoreThatIsDown(t *testing.T) {
 		r.faults.Always(idemtest.BlackHole)
 		start := time.Now()
 		for n := range 100 {
-			_, err := idem.Do(t.Context(), r.engine, inShadow(safe).Key("t", string(rune('a'+n))), 1, c.run)
-			require.NoError(t, err)
+			must(t, r, inShadow(safe).Key("t", string(rune('a'+n))), c.run)
 		}
 		require.Equal(t, 100, c.count())
 		require.Less(t, time.Since(start), 10*time.Second)
@@ -314,8 +306,7 @@ func TestStoreDownBeforeTheClaim(t *testing.T) {
 
 				// Back again: nothing blocks the retry.
 				r.faults.Heal()
-				_, err = idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, c.run)
-				require.NoError(t, err)
+				must(t, r, op.Key("t", "k"), c.run)
 				require.Equal(t, 1, c.count())
 				require.NoError(t, r.engine.Flush(t.Context()))
 			})
@@ -369,8 +360,7 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 			}
 			bubble(t, name, func(t *testing.T) {
 				r, c, key, net := setUp(t)
-				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+				refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, c.run)
 				require.Equal(t, []string{"withdrawn", "store_unavailable"}, r.events.take())
 				require.Zero(t, c.count())
 				withdrawn := r.record(t, key)
@@ -379,9 +369,7 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 				require.Error(t, net.calls[0].Do(t.Context()), "the delayed claim comes too late")
 				require.Equal(t, withdrawn, r.record(t, key))
 
-				v, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
-				require.NoError(t, err)
-				require.Equal(t, 1, v)
+				require.Equal(t, 1, must(t, r.elsewhere(t), key, c.run))
 				require.Error(t, net.calls[0].Do(t.Context()))
 				require.Equal(t, idem.Completed, r.state(t, key))
 				require.Equal(t, 1, c.count())
@@ -389,14 +377,11 @@ func TestClaimWithAllRepliesLost(t *testing.T) {
 			bubble(t, name+", and the withdrawal", func(t *testing.T) {
 				r, c, key, net := setUp(t)
 				r.faults.Next(idemtest.Withdraw, net.hold(false))
-				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+				refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, c.run)
 				require.Equal(t, []string{"outcome_queued", "store_unavailable"}, r.events.take())
 
 				// The next call of the process takes it back first.
-				v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-				require.NoError(t, err)
-				require.Equal(t, 1, v)
+				require.Equal(t, 1, must(t, r.inLambda(), key, c.run))
 				require.Equal(t, []string{"outcome_landed", "took_over", "completed"}, r.events.take())
 				done := r.record(t, key)
 				require.Error(t, net.calls[0].Do(t.Context()), "the claim")
@@ -416,12 +401,10 @@ func TestWithdrawnTakeoverKeepsTheDoubt(t *testing.T) {
 	killed(t, r, key)
 	r.clock.Advance(time.Hour)
 	r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseRequest)
-	_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	refused(t, r, key, idem.ErrStoreUnavailable, new(counter).run)
 	require.Equal(t, idem.Released, r.state(t, key))
 	strict.Repeat = idem.NotRepeatable
-	_, err = idem.Do(t.Context(), r.engine, strict.Key("t", "k"), 1, new(counter).run)
-	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+	refused(t, r, strict.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
 }
 
 // What could not be written before must not eat the time of the next call's own
@@ -430,14 +413,12 @@ func TestQueuedOutcomesLeaveTimeForTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		r.faults.Always(idemtest.BlackHole, idemtest.Finish)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, unsafe.Key("t", "1"), 1, new(counter).run)
-		require.NoError(t, err)
+		must(t, r.inLambda(), unsafe.Key("t", "1"), new(counter).run)
 		start := time.Now()
-		_, err = idem.Do(t.Context(), r.engine, unsafe.Key("t", "2"), 1, func(context.Context, int) (int, error) {
+		must(t, r, unsafe.Key("t", "2"), func(context.Context, int) (int, error) {
 			require.Less(t, time.Since(start), time.Second)
 			r.faults.Heal()
 			return 1, nil
 		})
-		require.NoError(t, err)
 	})
 }

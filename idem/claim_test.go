@@ -86,8 +86,7 @@ func both2(fs ...func(*testing.T, *rig, idem.Key)) func(*testing.T, *rig, idem.K
 }
 
 func finished(t *testing.T, r *rig, key idem.Key) {
-	_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-	require.NoError(t, err)
+	must(t, r, key, new(counter).run)
 }
 
 func failed(t *testing.T, r *rig, key idem.Key) {
@@ -115,8 +114,7 @@ func uncertainly(t *testing.T, r *rig, key idem.Key) {
 func killed(t *testing.T, r *rig, key idem.Key) {
 	h := r.elsewhere(t)
 	h.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-	_, err := idem.Do(inLambda(t.Context()), h.engine, key, 1, new(counter).run)
-	require.NoError(t, err)
+	must(t, h.inLambda(), key, new(counter).run)
 }
 
 func accepted(t *testing.T, r *rig, key idem.Key) {
@@ -156,20 +154,16 @@ func TestExpiryBoundary(t *testing.T) {
 		r, c := newRig(t, nil), new(counter)
 		r.clock.Advance(300 * time.Millisecond) // not on a second
 		key := op.Key("t", "k")
-		first, err := idem.Run(t.Context(), r.engine, key, 1, c.run)
-		require.NoError(t, err)
+		first := mustRun(t, r, key, c.run)
 		end := first.Outcome.ExpiresAt
 		require.Zero(t, end.Nanosecond())
 		require.Equal(t, 10700*time.Millisecond, end.Sub(r.clock.Now()), "rounded up: never less than promised")
 
 		// An observer's clock may be ahead by the margin: what was promised stands.
 		r.clock.Advance(end.Sub(r.clock.Now()) + idem.DefaultMargin - time.Millisecond)
-		v, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-		require.NoError(t, err)
-		require.Equal(t, 1, v)
+		require.Equal(t, 1, must(t, r, key, c.run))
 		r.clock.Advance(time.Millisecond)
-		again, err := idem.Run(t.Context(), r.engine, key, 1, c.run)
-		require.NoError(t, err)
+		again := mustRun(t, r, key, c.run)
 		require.Equal(t, 2, again.Value)
 		require.Equal(t, 2, again.Outcome.Attempt)
 	})
@@ -188,7 +182,7 @@ func TestRecordOfAClaim(t *testing.T) {
 				}
 				key := op.Key("t", "the value")
 				start := r.clock.Now().UTC()
-				_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+				must(t, r, key, func(context.Context, int) (int, error) {
 					rec := r.record(t, key)
 					require.Equal(t, idem.InProgress, rec.State)
 					require.Equal(t, op.Repeat, rec.Repeat)
@@ -202,7 +196,6 @@ func TestRecordOfAClaim(t *testing.T) {
 					time.Sleep(5 * time.Second)
 					return 1, nil
 				})
-				require.NoError(t, err)
 				rec := r.record(t, key)
 				require.Equal(t, start.Add(time.Hour+5*time.Second), rec.ExpiresAt)
 				require.Equal(t, start, rec.CreatedAt)
@@ -261,9 +254,7 @@ func TestConflictWithoutItsRecordReadsOnce(t *testing.T) {
 	finished(t, r, key)
 	r.faults.Reset()
 	r.faults.Next(idemtest.Acquire, idemtest.BareConflict)
-	v, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-	require.NoError(t, err)
-	require.Equal(t, 1, v)
+	require.Equal(t, 1, must(t, r, key, fails(errPlain)))
 	require.Equal(t, m("Acquire", "Get", "Result"), r.faults.Calls())
 }
 
@@ -275,8 +266,7 @@ func TestNewerFingerprintIsNoMismatch(t *testing.T) {
 		ID: key.ID(), State: idem.InProgress, Owner: "o", Write: "w", Attempt: 1, Fingerprint: "2:of the future",
 		LeaseUntil: r.clock.Now().Add(time.Hour),
 	}}))
-	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+	err := refused(t, r, key, idem.ErrRecordUnreadable, fails(errPlain))
 	require.NotErrorIs(t, err, idem.ErrKeyReused)
 }
 
@@ -293,8 +283,7 @@ func TestRecordThatNeverStandsStill(t *testing.T) {
 		rec.Write = string(rune('a' + n))
 		return &protocol.ConflictError{Existing: rec}
 	}, idemtest.Acquire)
-	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-	require.ErrorIs(t, err, idem.ErrInFlight)
+	refused(t, r, key, idem.ErrInFlight, fails(errPlain))
 	require.Equal(t, 8, n)
 }
 
@@ -304,14 +293,12 @@ func TestExpiryHasAMargin(t *testing.T) {
 		{Name: "short", Retention: 2 * time.Second, Repeat: idem.Repeatable, Mode: idem.Atomic}} {
 		r, c := newRig(t, nil), new(counter)
 		key := op.Key("t", "k")
-		_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-		require.NoError(t, err)
+		must(t, r, key, c.run)
 		ahead := new(idemtest.Clock)
 		ahead.Advance(r.record(t, key).ExpiresAt.Sub(ahead.Now()) + idem.DefaultMargin/2)
 		another := newRigAt(t, r.mem, ahead, nil)
 		another.faults.Next(idemtest.Get, readsNothing) // in atomic mode: the commit finds the record
-		res, err := idem.Run(t.Context(), another.engine, key, 1, c.run)
-		require.NoError(t, err)
+		res := mustRun(t, another, key, c.run)
 		require.True(t, res.Outcome.Replayed)
 		require.Equal(t, 1, res.Value)
 	}
@@ -553,8 +540,7 @@ func TestNobodyWaitsUnlessAsked(t *testing.T) {
 		key := unsafe.Key("t", "k")
 		done := slowly(t, r, key, time.Second, nil)
 		start := time.Now()
-		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrInFlight)
+		refused(t, r, key, idem.ErrInFlight, new(counter).run)
 		require.Zero(t, time.Since(start))
 		<-done
 	})
@@ -566,8 +552,7 @@ func TestWaitForAConcurrentDuplicate(t *testing.T) {
 		key := unsafe.Key("t", "k")
 		done := slowly(t, r, key, 5*time.Second, nil)
 		start := time.Now()
-		waited, err := idem.Run(t.Context(), r.engine, key, 1, new(counter).run)
-		require.NoError(t, err)
+		waited := mustRun(t, r, key, new(counter).run)
 		require.Less(t, time.Since(start), 6*time.Second)
 		live := <-done
 		require.Equal(t, 77, waited.Value)
@@ -663,9 +648,7 @@ func TestWaiterOutlastsAnOutage(t *testing.T) {
 		done := slowly(t, r, key, 2*time.Second, nil)
 		r.faults.Always(idemtest.Refuse, idemtest.Get)
 		time.AfterFunc(5*time.Second, r.faults.Heal)
-		v, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-		require.NoError(t, err)
-		require.Equal(t, 77, v)
+		require.Equal(t, 77, must(t, r, key, new(counter).run))
 		<-done
 	})
 }

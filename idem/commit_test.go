@@ -225,8 +225,7 @@ func TestCommitOfAParkedAttempt(t *testing.T) {
 			var held *idemtest.Call
 			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
 				r.clock.Advance(time.Hour)
-				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, idem.Operation{Name: "safe"}.Key("t", "k"), 1, new(counter).run)
-				require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+				refused(t, r.elsewhere(t), idem.Operation{Name: "safe"}.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
 				r.clock.Advance(-time.Hour)
 				if lose {
 					r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
@@ -253,13 +252,11 @@ func TestCommitOfAParkedAttempt(t *testing.T) {
 // recorded.
 func TestCommitAfterTheClaimIsLost(t *testing.T) {
 	r, key := newBankRig(t), safe.Key("t", "k")
-	res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
+	res := mustRun(t, r.inLambda(), key, func(ctx context.Context, n int) (string, error) {
 		r.clock.Advance(time.Hour)
-		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (string, error) { return "theirs", nil })
-		require.NoError(t, err)
+		must(t, r.elsewhere(t), key, func(context.Context, int) (string, error) { return "theirs", nil })
 		return pay(effect{n: 1}, nil)(ctx, n)
 	})
-	require.NoError(t, err)
 	require.Equal(t, "theirs", res.Value)
 	require.True(t, res.Outcome.Replayed)
 	require.Zero(t, r.ledger.sum())
@@ -289,7 +286,7 @@ func TestUnitOfNeedsAHandler(t *testing.T) {
 	require.ErrorAs(t, err, &mistake)
 	r := newBankRig(t)
 	var after context.Context
-	_, err = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+	must(t, r.rig, safe.Key("t", "k"), func(ctx context.Context, _ int) (int, error) {
 		after = ctx
 		return idem.Step(ctx, "s", func(ctx context.Context) (int, error) {
 			_, err := idem.UnitOf(ctx, create)
@@ -297,7 +294,6 @@ func TestUnitOfNeedsAHandler(t *testing.T) {
 			return 1, nil
 		}, nil)
 	})
-	require.NoError(t, err)
 	late, err := idem.UnitOf(after, create)
 	require.NoError(t, err)
 	require.True(t, late.(*effect).sealed)

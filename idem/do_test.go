@@ -125,13 +125,11 @@ func TestUnencodableResultIsCompletedWithoutIt(t *testing.T) {
 					runs++
 					return awkward{mode}, nil
 				}
-				live, err := idem.Run(t.Context(), r.engine, key, 1, f)
-				require.NoError(t, err)
+				live := mustRun(t, r, key, f)
 				require.Equal(t, awkward{mode}, live.Value, "the caller gets what the handler gave")
 				require.True(t, live.Outcome.Omitted)
 				require.Equal(t, []string{"claimed", "result_omitted", "completed"}, r.events.take())
-				_, err = idem.Do(t.Context(), r.engine, key, 1, f)
-				require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+				refused(t, r, key, idem.ErrOutcomeUnavailable, f)
 				require.Equal(t, 1, runs)
 			})
 		}
@@ -142,8 +140,7 @@ func TestUnencodableResultIsCompletedWithoutIt(t *testing.T) {
 func TestADecoderThatPanicsReadsNoOutcome(t *testing.T) {
 	for _, op := range both {
 		r := newRig(t, nil)
-		_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, func(context.Context, int) (string, error) { return "panic back", nil })
-		require.NoError(t, err)
+		must(t, r, op.Key("t", "k"), func(context.Context, int) (string, error) { return "panic back", nil })
 		got, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, func(context.Context, int) (awkward, error) { panic("must not run") })
 		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
 		require.ErrorContains(t, err, "decoding idem_test.awkward panicked at do_test.go")
@@ -155,8 +152,7 @@ func TestADecoderThatPanicsReadsNoOutcome(t *testing.T) {
 func TestTooLargeResultIsCompletedWithoutIt(t *testing.T) {
 	r := newRigOver(t, memstore.Options{MaxResult: 2048}.New(), nil)
 	key, big := unsafe.Key("t", "k"), strings.Repeat("x", 5000)
-	live, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return big, nil })
-	require.NoError(t, err)
+	live := mustRun(t, r, key, func(context.Context, int) (string, error) { return big, nil })
 	require.Equal(t, big, live.Value)
 	require.True(t, live.Outcome.Omitted)
 	require.Equal(t, idem.Completed, live.Outcome.RecordState)
@@ -200,10 +196,8 @@ func TestKeptIsWhatReplaysGet(t *testing.T) {
 func TestRecordedResultOfAnotherType(t *testing.T) {
 	r := newRig(t, nil)
 	key := unsafe.Key("t", "k")
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return "text", nil })
-	require.NoError(t, err)
-	_, err = idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+	must(t, r, key, func(context.Context, int) (string, error) { return "text", nil })
+	err := refused(t, r, key, idem.ErrRecordUnreadable, new(counter).run)
 	require.ErrorContains(t, err, "does not fit int")
 }
 
@@ -238,12 +232,11 @@ func TestLoserGetsNothingOfItsOwnResult(t *testing.T) {
 	key := safe.Key("t", "k")
 	type out struct{ A, B *int }
 	n := 5
-	got, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, in int) (out, error) {
+	got := mustRun(t, r, key, func(ctx context.Context, in int) (out, error) {
 		r.clock.Advance(fmtLease)
 		_, err := idem.Do(ctx, r.elsewhere(t).engine, key, in, func(context.Context, int) (out, error) { return out{A: &n}, nil })
 		return out{B: &n}, err
 	})
-	require.NoError(t, err)
 	require.True(t, got.Outcome.Replayed)
 	require.Equal(t, `{"A":5,"B":null}`, string(got.Outcome.Body))
 	require.Equal(t, out{A: &n}, got.Value)
@@ -255,14 +248,13 @@ const fmtLease = 10 * idem.DefaultLease
 func TestReplayHonoursItsCallersDeadline(t *testing.T) {
 	r := newRig(t, nil)
 	key := unsafe.Key("t", "k")
-	_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-	require.NoError(t, err)
+	must(t, r, key, new(counter).run)
 	ctx, cancel := context.WithCancel(t.Context())
 	r.faults.Next(idemtest.Result, func(ctx context.Context, c *idemtest.Call) error {
 		cancel()
 		return idemtest.BlackHole(ctx, c)
 	})
-	_, err = idem.Do(ctx, r.engine, key, 1, new(counter).run)
+	_, err := idem.Do(ctx, r.engine, key, 1, new(counter).run)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	require.Equal(t, "store_unavailable", fmt.Sprint(r.events.take()[2]))
@@ -533,21 +525,18 @@ func TestAReaderInAnInterfaceIsCompletedWithoutIt(t *testing.T) {
 			r := newRig(t, nil)
 			runs := 0
 			f := func(context.Context, int) (any, error) { runs++; return held, nil }
-			live, err := idem.Run(t.Context(), r.engine, unsafe.Key("t", "k"), 1, f)
-			require.NoError(t, err)
+			live := mustRun(t, r, unsafe.Key("t", "k"), f)
 			require.True(t, live.Outcome.Omitted)
 			require.Equal(t, held, live.Value, "the caller gets what the handler gave")
 			require.Contains(t, r.events.names, "result_omitted")
-			_, err = idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, f)
-			require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+			refused(t, r, unsafe.Key("t", "k"), idem.ErrOutcomeUnavailable, f)
 			require.Equal(t, 1, runs)
 		})
 	}
 	for name, held := range map[string]any{"nothing": nil, "no members": map[string]int{}, "an empty struct": struct{}{}, "an encoder of its own": ownReader{}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
-			live, err := idem.Run(t.Context(), r.engine, unsafe.Key("t", "k"), 1, func(context.Context, int) (any, error) { return held, nil })
-			require.NoError(t, err)
+			live := mustRun(t, r, unsafe.Key("t", "k"), func(context.Context, int) (any, error) { return held, nil })
 			require.False(t, live.Outcome.Omitted)
 		})
 	}

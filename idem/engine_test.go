@@ -36,6 +36,7 @@ type rig struct {
 	clock  *idemtest.Clock
 	engine *idem.Engine
 	events *events
+	frozen bool
 }
 
 func newRig(t *testing.T, o *idem.Options) *rig {
@@ -79,6 +80,43 @@ func newRigAt(t *testing.T, mem *memstore.Store, clock *idemtest.Clock, o *idem.
 func newCircuitRig(t *testing.T) *rig {
 	t.Helper()
 	return newRigAt(t, memstore.New(), nil, nil)
+}
+
+// inLambda is the same process with a kill time, which is frozen between calls: nothing is written
+// in the background.
+func (r *rig) inLambda() *rig {
+	frozen := *r
+	frozen.frozen = true
+	return &frozen
+}
+
+func (r *rig) context(t *testing.T) context.Context {
+	if r.frozen {
+		return inLambda(t.Context())
+	}
+	return t.Context()
+}
+
+// must calls the key's operation, which gets an outcome, and returns the result.
+func must[Out any](t *testing.T, r *rig, key idem.Key, fn func(context.Context, int) (Out, error)) Out {
+	t.Helper()
+	return mustRun(t, r, key, fn).Value
+}
+
+// mustRun is must, and returns the outcome too.
+func mustRun[Out any](t *testing.T, r *rig, key idem.Key, fn func(context.Context, int) (Out, error)) idem.Result[Out] {
+	t.Helper()
+	res, err := idem.Run(r.context(t), r.engine, key, 1, fn)
+	require.NoError(t, err)
+	return res
+}
+
+// refused calls the key's operation, which gets the error.
+func refused[Out any](t *testing.T, r *rig, key idem.Key, want error, fn func(context.Context, int) (Out, error)) error {
+	t.Helper()
+	_, err := idem.Do(r.context(t), r.engine, key, 1, fn)
+	require.ErrorIs(t, err, want)
+	return err
 }
 
 // elsewhere is another process on the same records: its own engine, without faults.

@@ -24,14 +24,13 @@ func TestFailOpen(t *testing.T) {
 			r, key := newRig(t, nil), failsOpen.Key("t", "k")
 			var infos []idem.Info
 			run := func() idem.Result[int] {
-				res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+				res := mustRun(t, r, key, func(ctx context.Context, _ int) (int, error) {
 					info, ok := idem.InfoOf(ctx)
 					require.True(t, ok)
 					require.Equal(t, info.Token, idem.Token(ctx))
 					infos = append(infos, info)
 					return 7, nil
 				})
-				require.NoError(t, err)
 				require.Equal(t, 7, res.Value)
 				return res
 			}
@@ -63,8 +62,7 @@ func TestFailOpenThroughAnOutage(t *testing.T) {
 		r, c := newRig(t, nil), new(counter)
 		r.faults.Always(idemtest.Refuse)
 		for range 3 {
-			_, err := idem.Do(t.Context(), r.engine, failsOpen.Key("t", "k"), 1, c.run)
-			require.NoError(t, err)
+			must(t, r, failsOpen.Key("t", "k"), c.run)
 			n := 0
 			for _, e := range r.events.take() {
 				if e == "failed_open" {
@@ -89,8 +87,7 @@ func TestTakeoverDoesNotFailOpen(t *testing.T) {
 	killed(t, r, key)
 	r.clock.Advance(time.Hour)
 	r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.Refuse)
-	_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	refused(t, r, key, idem.ErrStoreUnavailable, c.run)
 	require.Zero(t, c.count())
 }
 
@@ -144,20 +141,17 @@ func TestAUnitOfACallThatFailsOpenIsNotCommitted(t *testing.T) {
 func TestFailOpenDoesNotRepeatWhatWaitsToBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, c := newRig(t, nil), new(counter)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, failsOpen.Key("t", "k"), 1, func(ctx context.Context, n int) (int, error) {
+		must(t, r.inLambda(), failsOpen.Key("t", "k"), func(ctx context.Context, n int) (int, error) {
 			r.faults.Always(idemtest.Refuse)
 			return c.run(ctx, n)
 		})
-		require.NoError(t, err)
-		_, err = idem.Do(inLambda(t.Context()), r.engine, failsOpen.Key("t", "k"), 1, c.run)
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		refused(t, r.inLambda(), failsOpen.Key("t", "k"), idem.ErrStoreUnavailable, c.run)
 		require.Equal(t, 1, c.count())
-		_, err = idem.Do(inLambda(t.Context()), r.engine, failsOpen.Key("t", "other"), 1, c.run)
+		_, err := idem.Do(inLambda(t.Context()), r.engine, failsOpen.Key("t", "other"), 1, c.run)
 		require.NoError(t, err, "other keys fail open as before")
 
 		r.faults.Heal()
-		v, err := idem.Do(inLambda(t.Context()), r.engine, failsOpen.Key("t", "k"), 1, c.run)
-		require.NoError(t, err)
+		v := must(t, r.inLambda(), failsOpen.Key("t", "k"), c.run)
 		require.Equal(t, 1, v, "the outcome that was written first")
 		require.Equal(t, 2, c.count())
 	})
@@ -179,8 +173,7 @@ func TestNoKeyIsClaimedWhoseOutcomeWaitsToBeWritten(t *testing.T) {
 				r, c := newRig(t, &idem.Options{Lease: time.Second}), new(counter)
 				key := op.Key("t", "k")
 				r.faults.Always(idemtest.Refuse, idemtest.Finish)
-				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-				require.NoError(t, err)
+				must(t, r.inLambda(), key, c.run)
 				r.clock.Advance(time.Minute) // also a claim's lease is over
 				r.faults.Heal()
 				for range tc.refused {
@@ -195,9 +188,7 @@ func TestNoKeyIsClaimedWhoseOutcomeWaitsToBeWritten(t *testing.T) {
 					return
 				}
 				require.NotContains(t, r.faults.Calls(), idemtest.Withdraw, "there is no claim to take back")
-				v, err = idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-				require.NoError(t, err)
-				require.Equal(t, 1, v)
+				require.Equal(t, 1, must(t, r.inLambda(), key, c.run))
 				require.Equal(t, 1, c.count())
 			})
 		}
@@ -212,7 +203,7 @@ func TestAWaiterTakesOverNothingThatItsProcessKnows(t *testing.T) {
 		key := safe.Key("t", "k")
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
 		done := make(chan error)
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+		must(t, r, key, func(ctx context.Context, n int) (int, error) {
 			go func() {
 				_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
 				done <- err
@@ -220,7 +211,6 @@ func TestAWaiterTakesOverNothingThatItsProcessKnows(t *testing.T) {
 			time.Sleep(time.Second)
 			return 1, nil
 		})
-		require.NoError(t, err)
 		require.ErrorIs(t, <-done, idem.ErrStoreUnavailable)
 		require.Zero(t, c.count())
 	})
@@ -232,12 +222,9 @@ func TestACallWaitsForWhatIsJustBeingWritten(t *testing.T) {
 		r, c := newRig(t, nil), new(counter)
 		key := safe.Key("t", "k")
 		r.faults.Next(idemtest.Finish, idemtest.Refuse, slow(300*time.Millisecond, idemtest.Pass))
-		_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-		require.NoError(t, err)
+		must(t, r, key, c.run)
 		time.Sleep(100 * time.Millisecond) // the background has it in its hands
-		v, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-		require.NoError(t, err)
-		require.Equal(t, 1, v)
+		require.Equal(t, 1, must(t, r, key, c.run))
 		require.Equal(t, 1, c.count())
 	})
 }

@@ -53,9 +53,7 @@ func TestDuplicatesOfAHandlerOfThisProcessAreNotAskedAbout(t *testing.T) {
 			})
 			require.NoError(t, err)
 			require.Zero(t, c.count())
-			got, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-			require.NoError(t, err)
-			require.Equal(t, 1, got)
+			require.Equal(t, 1, must(t, r, key, c.run))
 		})
 	}
 }
@@ -68,8 +66,7 @@ func TestDuplicateThatWaitsForAHandlerOfThisProcessGetsItsOutcome(t *testing.T) 
 		_, err := whileRunning(t, r, unsafe.Key("t", "k"), func() {
 			r.faults.Reset()
 			go func() {
-				got, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, c.run)
-				require.NoError(t, err)
+				got := must(t, r, unsafe.Key("t", "k"), c.run)
 				waited <- got
 			}()
 			time.Sleep(time.Second)

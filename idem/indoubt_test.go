@@ -25,8 +25,7 @@ func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
 	finished(t, r.rig, key)
 	r.faults.Next(idemtest.Get, readsNothing)
 	r.faults.Always(idemtest.Refuse, idemtest.Result)
-	_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
-	require.ErrorIs(t, err, idem.ErrNotCommitted)
+	err := refused(t, r.rig, key, idem.ErrNotCommitted, pay(effect{n: 1}, nil))
 	require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
 	var failed *idem.CommitError
 	require.ErrorAs(t, err, &failed)
@@ -104,8 +103,7 @@ func TestACommitThatLandedIsNotTakenForALostLease(t *testing.T) {
 					}
 					return c.Lost()
 				})
-				res, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
-				require.NoError(t, err)
+				res := mustRun(t, r.rig, key, pay(effect{n: 1}, nil))
 				require.Equal(t, "paid", res.Value)
 				require.True(t, res.Outcome.Executed)
 				require.Equal(t, idem.Completed, res.Outcome.RecordState)
@@ -128,8 +126,7 @@ func TestUnsupportedIsTheStoresWordAlone(t *testing.T) {
 			_ = idemtest.Hold(&held)(ctx, c)
 			return &idem.StoreError{Op: "Finish", Ambiguous: true, Err: syscall.EOPNOTSUPP}
 		})
-		_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
-		require.ErrorIs(t, err, idem.ErrNotCommitted)
+		refused(t, r.rig, key, idem.ErrNotCommitted, pay(effect{n: 1}, nil))
 		require.Error(t, held.Do(t.Context()), "it is fenced")
 		require.Zero(t, r.ledger.sum())
 	}
@@ -141,14 +138,13 @@ func TestQueueHoldsNoUnit(t *testing.T) {
 	r := newBankRig(t)
 	var unit weak.Pointer[effect]
 	r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-	_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (string, error) {
+	refused(t, r.inLambda(), safe.Key("t", "k"), errPlain, func(ctx context.Context, _ int) (string, error) {
 		e := &effect{n: 1}
 		unit = weak.Make(e)
 		_, err := idem.UnitOf(ctx, func() idem.Unit { return e })
 		require.NoError(t, err)
 		return "", errPlain
 	})
-	require.ErrorIs(t, err, errPlain)
 	require.Equal(t, idem.InProgress, r.state(t, safe.Key("t", "k")), "it waits")
 	runtime.GC()
 	require.Nil(t, unit.Value())
@@ -261,11 +257,10 @@ func TestAnAtomicCommitOverWhatIsGoneReservesAnew(t *testing.T) {
 	r, key := newRig(t, nil), atomically.Key("t", "k")
 	leftExpired(t, r, key)
 	c := new(counter)
-	res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+	res := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
 		r.mem.Delete(key.ID())
 		return c.run(ctx, n)
 	})
-	require.NoError(t, err)
 	require.True(t, res.Outcome.Executed)
 	require.Equal(t, 1, c.count())
 	require.Equal(t, 1, r.record(t, key).Attempt)

@@ -216,7 +216,7 @@ func TestTokensDiffer(t *testing.T) {
 func TestTokenOfNestedOperations(t *testing.T) {
 	r := newRig(t, nil)
 	outer, inner := safe.Key("t", "outer"), safe.Key("t", "inner")
-	_, err := idem.Do(t.Context(), r.engine, outer, 1, func(ctx context.Context, _ int) (int, error) {
+	must(t, r, outer, func(ctx context.Context, _ int) (int, error) {
 		before := idem.Token(ctx)
 		_, err := idem.Do(ctx, r.engine, inner, 1, func(ctx context.Context, _ int) (int, error) {
 			require.Equal(t, tokenFor(t, inner), idem.Token(ctx))
@@ -225,7 +225,6 @@ func TestTokenOfNestedOperations(t *testing.T) {
 		require.Equal(t, before, idem.Token(ctx))
 		return 1, err
 	})
-	require.NoError(t, err)
 }
 
 func TestOutsideAnOperation(t *testing.T) {
@@ -283,9 +282,8 @@ func TestLookup(t *testing.T) {
 	require.Equal(t, []idemtest.Method{"Get"}, r.faults.Calls(), "one call")
 
 	done := unsafe.Key("t", "done")
-	_, err := idem.Do(t.Context(), r.engine, done, 1, new(counter).run)
-	require.NoError(t, err)
-	s, err = r.engine.Lookup(t.Context(), done)
+	must(t, r, done, new(counter).run)
+	s, err := r.engine.Lookup(t.Context(), done)
 	require.NoError(t, err)
 	require.Equal(t, idem.Completed, s.State)
 	require.Equal(t, r.record(t, done).ExpiresAt, s.ExpiresAt)

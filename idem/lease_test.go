@@ -29,12 +29,11 @@ func TestHeartbeatKeepsTheClaim(t *testing.T) {
 		bubble(t, op.Name, func(t *testing.T) {
 			r := newRig(t, nil)
 			key := op.Key("t", "k")
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+			must(t, r, key, func(ctx context.Context, _ int) (int, error) {
 				for range 20 { // ten leases
 					time.Sleep(idem.DefaultLease/2 - time.Millisecond)
 					require.NoError(t, ctx.Err())
-					_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
-					require.ErrorIs(t, err, idem.ErrInFlight)
+					refused(t, r.elsewhere(t), key, idem.ErrInFlight, new(counter).run)
 					rec := r.record(t, key)
 					if op.Repeat == idem.Repeatable {
 						require.WithinDuration(t, rec.LeaseUntil.Add(idem.DefaultRetention), rec.ExpiresAt, time.Second)
@@ -44,7 +43,6 @@ func TestHeartbeatKeepsTheClaim(t *testing.T) {
 				}
 				return 1, nil
 			})
-			require.NoError(t, err)
 			require.Equal(t, 29, r.count(idemtest.Extend), "three to a lease")
 			time.Sleep(time.Hour)
 			require.Equal(t, 29, r.count(idemtest.Extend), "none after the handler")
@@ -87,11 +85,10 @@ func TestHandlerEndsDuringARenewal(t *testing.T) {
 			return idemtest.BlackHole(ctx, c)
 		})
 		start := time.Now()
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+		must(t, r, key, func(context.Context, int) (int, error) {
 			time.Sleep(11 * time.Second)
 			return 1, nil
 		})
-		require.NoError(t, err)
 		require.Equal(t, 11*time.Second, time.Since(start))
 		synctest.Wait()
 		done := r.record(t, key)
@@ -146,15 +143,13 @@ func TestHeartbeatFindsTheClaimTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		key := safe.Key("t", "k")
-		v, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		v := must(t, r, key, func(ctx context.Context, _ int) (int, error) {
 			r.clock.Advance(time.Hour)
-			_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
-			require.NoError(t, err)
+			must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 77, nil })
 			<-ctx.Done()
 			require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
 			return 1, nil
 		})
-		require.NoError(t, err)
 		require.Equal(t, 77, v)
 		require.Equal(t, []string{"claimed", "lease_lost", "lease_lost"}, r.events.take())
 		require.Equal(t, 1, r.count(idemtest.Extend))
@@ -243,11 +238,10 @@ func TestParkFromTheSideComesLate(t *testing.T) {
 		key := unsafe.Key("t", "k")
 		var net held
 		r.faults.Next(idemtest.Finish, net.hold(false))
-		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(context.Context, int) (int, error) {
+		must(t, r.inLambda(), key, func(context.Context, int) (int, error) {
 			time.Sleep(9700 * time.Millisecond)
 			return 1, nil
 		})
-		require.NoError(t, err)
 		synctest.Wait()
 		require.Len(t, net.calls, 1)
 		done := r.record(t, key)
@@ -264,11 +258,10 @@ func TestFinishKeepsWithinTheKillTime(t *testing.T) {
 		r := newRig(t, nil)
 		r.faults.Next(idemtest.Finish, idemtest.BlackHole)
 		start := time.Now()
-		res, err := idem.Run(inLambda(t.Context()), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (int, error) {
+		res := mustRun(t, r.inLambda(), safe.Key("t", "k"), func(context.Context, int) (int, error) {
 			time.Sleep(9200 * time.Millisecond)
 			return 1, nil
 		})
-		require.NoError(t, err)
 		require.True(t, res.Outcome.Queued)
 		require.Less(t, time.Since(start), 10*time.Second)
 	})
@@ -282,14 +275,12 @@ func TestZombieChangesNothing(t *testing.T) {
 			r := newRig(t, nil)
 			key := safe.Key("t", "k")
 			var done *idem.Record
-			v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			v := must(t, r, key, func(context.Context, int) (int, error) {
 				r.clock.Advance(time.Hour)
-				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
-				require.NoError(t, err)
+				must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 77, nil })
 				done = r.record(t, key)
 				return 1, end
 			})
-			require.NoError(t, err)
 			require.Equal(t, 77, v)
 			require.Equal(t, done, r.record(t, key))
 		})
@@ -301,8 +292,7 @@ func TestZombieChangesNothing(t *testing.T) {
 func parkedByAnother(t *testing.T, r *rig, key idem.Key, handler func(ctx context.Context)) (int, error) {
 	return idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 		r.clock.Advance(time.Minute)
-		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, new(counter).run)
 		handler(ctx)
 		return 1, ctx.Err()
 	})
@@ -339,8 +329,7 @@ func TestAParkedAttemptThatCannotRenewItsLeaseStops(t *testing.T) {
 				time.Sleep(idem.DefaultLease)
 				require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
 				require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Released}))
-				v, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (int, error) { return 2, nil })
-				require.NoError(t, err)
+				v := must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 2, nil })
 				require.Equal(t, 2, v)
 			})
 			require.NoError(t, err)
@@ -379,8 +368,7 @@ func TestAShortenedDeadlineKeepsTheClaim(t *testing.T) {
 				require.Less(t, r.clock.Now(), lease, "the handler may still be killed, and has its guard")
 				for range 100 {
 					time.Sleep(time.Second)
-					_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
-					require.ErrorIs(t, err, idem.ErrInFlight)
+					refused(t, r.elsewhere(t), key, idem.ErrInFlight, new(counter).run)
 				}
 				return 1, nil
 			})
@@ -466,9 +454,7 @@ func TestAnOverrunThatWasTakenOver(t *testing.T) {
 		r.faults.Always(idemtest.Refuse, idemtest.Extend) // for longer than the margin
 		_, err := idem.Do(shortened(t, true), r.engine, key, 1, func(context.Context, int) (int, error) {
 			time.Sleep(6 * time.Second)
-			v, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (int, error) { return 2, nil })
-			require.NoError(t, err)
-			require.Equal(t, 2, v)
+			require.Equal(t, 2, must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 2, nil }))
 			return 0, errors.New("late")
 		})
 		require.NoError(t, err, "the other one's outcome")

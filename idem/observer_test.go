@@ -29,8 +29,7 @@ import (
 var observed = map[notice.Kind]func(t *testing.T, r *rig){
 	"limit_exceeded": func(t *testing.T, r *rig) {
 		r.faults.Next(idemtest.Acquire, func(context.Context, *idemtest.Call) error { return &idem.LimitExceededError{} })
-		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "l"), 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrLimitExceeded)
+		refused(t, r, safe.Key("t", "l"), idem.ErrLimitExceeded, new(counter).run)
 	},
 	"claimed":   func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
 	"executed":  func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
@@ -291,11 +290,10 @@ func TestNoticesSayHowLongItTook(t *testing.T) {
 			})
 		}
 		for range 2 {
-			_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (int, error) {
+			must(t, r, safe.Key("t", "k"), func(context.Context, int) (int, error) {
 				time.Sleep(2 * time.Second)
 				return 1, nil
 			})
-			require.NoError(t, err)
 		}
 		took := map[notice.Kind]time.Duration{}
 		for _, n := range r.events.notices {

@@ -218,7 +218,7 @@ func TestAReferenceThatComesAfterTheHandlerIsRefused(t *testing.T) {
 	})
 	var all sync.WaitGroup
 	var late error
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+	must(t, r, key, func(ctx context.Context, n int) (int, error) {
 		all.Go(func() { _ = idem.SetReference(ctx, "pay_1") })
 		<-inside
 		all.Go(func() { late = idem.SetReference(ctx, "pay_2") })
@@ -230,7 +230,6 @@ func TestAReferenceThatComesAfterTheHandlerIsRefused(t *testing.T) {
 			}
 		}
 	})
-	require.NoError(t, err)
 	close(goOn)
 	all.Wait()
 	var mistake *idem.ConfigError

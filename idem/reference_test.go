@@ -27,7 +27,7 @@ func refer(t *testing.T, refs ...string) func(context.Context, int) (int, error)
 
 func TestAReferenceIsRecordedBeforeTheOutcome(t *testing.T) {
 	r, key := newRig(t, nil), unsafe.Key("t", "k")
-	res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+	res := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
 		before := r.record(t, key)
 		require.NoError(t, idem.SetReference(ctx, "pay_1"))
 		rec := r.record(t, key)
@@ -38,11 +38,9 @@ func TestAReferenceIsRecordedBeforeTheOutcome(t *testing.T) {
 		require.Equal(t, "pay_1", info.Ref)
 		return n, nil
 	})
-	require.NoError(t, err)
 	require.Equal(t, "pay_1", res.Outcome.Ref)
 	require.Equal(t, m("Acquire", "RecordReference", "Finish"), r.faults.Calls())
-	again, err := idem.Run(t.Context(), r.engine, key, 1, new(counter).run)
-	require.NoError(t, err)
+	again := mustRun(t, r, key, new(counter).run)
 	require.True(t, again.Outcome.Replayed)
 	require.Equal(t, "pay_1", again.Outcome.Ref)
 	status, err := r.engine.Lookup(t.Context(), key)
@@ -71,8 +69,7 @@ func TestEveryEndKeepsTheReference(t *testing.T) {
 // A reference that is said again costs nothing, and the last of several counts.
 func TestTheLastReferenceCounts(t *testing.T) {
 	r, key := newRig(t, nil), unsafe.Key("t", "k")
-	_, err := idem.Do(t.Context(), r.engine, key, 1, refer(t, "pay_1", "pay_1", "pay_2", "pay_2"))
-	require.NoError(t, err)
+	must(t, r, key, refer(t, "pay_1", "pay_1", "pay_2", "pay_2"))
 	require.Equal(t, 2, r.count(idemtest.RecordReference))
 	require.Equal(t, "pay_2", r.record(t, key).Ref)
 }
@@ -84,13 +81,12 @@ func TestReferenceInDoubt(t *testing.T) {
 			t.Run(name+", then "+second, func(t *testing.T) {
 				r, key := newRig(t, nil), unsafe.Key("t", "k")
 				r.faults.Next(idemtest.RecordReference, fault)
-				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+				must(t, r, key, func(ctx context.Context, n int) (int, error) {
 					require.ErrorIs(t, idem.SetReference(ctx, "pay_1"), idem.ErrStoreUnavailable)
 					require.NoError(t, idem.SetReference(ctx, second))
 					require.Equal(t, second, r.record(t, key).Ref)
 					return n, nil
 				})
-				require.NoError(t, err)
 				require.Equal(t, second, r.record(t, key).Ref)
 			})
 		}
@@ -113,7 +109,7 @@ func TestADelayedReferenceComesTooLate(t *testing.T) {
 			r, key := newRig(t, nil), unsafe.Key("t", "k")
 			var held *idemtest.Call
 			r.faults.Next(idemtest.RecordReference, first(&held))
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+			must(t, r, key, func(ctx context.Context, n int) (int, error) {
 				_ = idem.SetReference(ctx, "pay_1")
 				require.NoError(t, idem.SetReference(ctx, "pay_2"))
 				before := r.record(t, key)
@@ -126,7 +122,6 @@ func TestADelayedReferenceComesTooLate(t *testing.T) {
 				require.Equal(t, before, r.record(t, key))
 				return n, nil
 			})
-			require.NoError(t, err)
 			require.Equal(t, "pay_3", r.record(t, key).Ref)
 		})
 	}
@@ -135,17 +130,15 @@ func TestADelayedReferenceComesTooLate(t *testing.T) {
 func TestReferenceOfALostClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, key := newRig(t, nil), safe.Key("t", "k")
-		out, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		out := must(t, r.inLambda(), key, func(ctx context.Context, _ int) (int, error) {
 			r.clock.Advance(time.Hour)
-			_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, refer(t, "pay_2"))
-			require.NoError(t, err)
+			must(t, r.elsewhere(t), key, refer(t, "pay_2"))
 			require.ErrorIs(t, idem.SetReference(ctx, "pay_1"), idem.ErrLeaseLost)
 			require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
-			_, err = idem.Step(ctx, "ship", func(context.Context) (int, error) { panic("it must not run") }, nil)
+			_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { panic("it must not run") }, nil)
 			require.ErrorIs(t, err, idem.ErrLeaseLost)
 			return 7, nil
 		})
-		require.NoError(t, err)
 		require.Equal(t, 1, out, "the other attempt's")
 		require.Equal(t, "pay_2", r.record(t, key).Ref)
 	})
@@ -156,7 +149,7 @@ func TestReferenceOfALostClaim(t *testing.T) {
 func TestReferenceAfterAPark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, key := newRig(t, nil), unsafe.Key("t", "k")
-		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+		must(t, r.inLambda(), key, func(ctx context.Context, n int) (int, error) {
 			time.Sleep(9600 * time.Millisecond)
 			require.Equal(t, idem.Unknown, r.state(t, key))
 			before := r.record(t, key)
@@ -167,7 +160,6 @@ func TestReferenceAfterAPark(t *testing.T) {
 			require.Equal(t, before.Due, rec.Due)
 			return n, nil
 		})
-		require.NoError(t, err)
 		require.Equal(t, idem.Completed, r.state(t, key))
 		require.Equal(t, "pay_1", r.record(t, key).Ref)
 	})
@@ -178,8 +170,7 @@ func TestTheNextAttemptHasTheReference(t *testing.T) {
 	dies := func(t *testing.T, r *rig, key idem.Key) {
 		h := r.elsewhere(t)
 		h.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-		_, err := idem.Do(inLambda(t.Context()), h.engine, key, 1, refer(t, "pay_1"))
-		require.NoError(t, err)
+		must(t, h.inLambda(), key, refer(t, "pay_1"))
 		r.clock.Advance(time.Hour)
 	}
 	ends := func(err error) func(t *testing.T, r *rig, key idem.Key) {
@@ -195,8 +186,7 @@ func TestTheNextAttemptHasTheReference(t *testing.T) {
 		dies(t, r, key)
 		h := r.elsewhere(t)
 		h.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
-		_, err := idem.Do(t.Context(), h.engine, key, 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		refused(t, h, key, idem.ErrStoreUnavailable, new(counter).run)
 		require.Equal(t, idem.Released, r.state(t, key))
 	}
 	for _, tc := range []struct {
@@ -213,7 +203,7 @@ func TestTheNextAttemptHasTheReference(t *testing.T) {
 			r, key := newRig(t, nil), safe.Key("t", "k")
 			tc.before(t, r, key)
 			r.faults.Reset()
-			res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+			res := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
 				info, _ := idem.InfoOf(ctx)
 				require.Equal(t, tc.want, info.Ref)
 				if tc.want != "" {
@@ -221,7 +211,6 @@ func TestTheNextAttemptHasTheReference(t *testing.T) {
 				}
 				return n, nil
 			})
-			require.NoError(t, err)
 			require.Equal(t, tc.want, res.Outcome.Ref)
 			require.Equal(t, tc.want, r.record(t, key).Ref)
 			require.Zero(t, r.count(idemtest.RecordReference), "the record has it")
@@ -249,8 +238,7 @@ func TestTheNextAttemptSaysItsReferencesAgain(t *testing.T) {
 func TestReferenceWithoutAClaim(t *testing.T) {
 	t.Run("atomic", func(t *testing.T) {
 		r, key := newRig(t, nil), atomically.Key("t", "k")
-		res, err := idem.Run(t.Context(), r.engine, key, 1, refer(t, "pay_1", "pay_2"))
-		require.NoError(t, err)
+		res := mustRun(t, r, key, refer(t, "pay_1", "pay_2"))
 		require.Equal(t, m("Get", "Finish"), r.faults.Calls())
 		require.Equal(t, "pay_2", res.Outcome.Ref)
 		require.Equal(t, "pay_2", r.record(t, key).Ref)
@@ -258,8 +246,7 @@ func TestReferenceWithoutAClaim(t *testing.T) {
 	t.Run("failed open", func(t *testing.T) {
 		r, key := newRig(t, nil), failsOpen.Key("t", "k")
 		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-		res, err := idem.Run(t.Context(), r.engine, key, 1, refer(t, "pay_1"))
-		require.NoError(t, err)
+		res := mustRun(t, r, key, refer(t, "pay_1"))
 		require.Zero(t, r.count(idemtest.RecordReference))
 		require.Equal(t, "pay_1", res.Outcome.Ref)
 	})
@@ -289,7 +276,7 @@ func TestReferencesThatAreRefused(t *testing.T) {
 	}
 	says(t.Context(), "pay_1", "not a handler's")
 	var outer context.Context
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+	must(t, r, key, func(ctx context.Context, n int) (int, error) {
 		outer = ctx
 		says(ctx, "", "is empty")
 		says(ctx, strings.Repeat("r", 257), "257 bytes: use at most 256")
@@ -298,7 +285,6 @@ func TestReferencesThatAreRefused(t *testing.T) {
 		require.NoError(t, idem.SetReference(ctx, strings.Repeat("r", 256)))
 		return n, nil
 	})
-	require.NoError(t, err)
 	says(outer, "pay_1", "has returned")
 	require.Equal(t, 1, r.count(idemtest.RecordReference))
 }
@@ -381,14 +367,13 @@ func TestReferencesOfStepsThatAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := newRig(t, nil), safe.Key("t", "k")
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+			must(t, r, key, func(ctx context.Context, n int) (int, error) {
 				_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { panic("it must not run") }, &tc.config)
 				var mistake *idem.ConfigError
 				require.ErrorAs(t, err, &mistake)
 				require.ErrorContains(t, err, tc.says)
 				return n, nil
 			})
-			require.NoError(t, err)
 			require.Zero(t, r.count(idemtest.RecordStep))
 		})
 	}
@@ -508,7 +493,7 @@ func TestAMarkWithoutAnswerDoesNotKeepItsReference(t *testing.T) {
 // A mark says a reference that is in doubt, although the record had it.
 func TestAMarkSaysAReferenceInDoubt(t *testing.T) {
 	r, key := newRig(t, nil), unsafe.Key("t", "k")
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+	must(t, r, key, func(ctx context.Context, n int) (int, error) {
 		require.NoError(t, idem.SetReference(ctx, "pay_A"))
 		r.faults.Next(idemtest.RecordReference, idemtest.LoseReply)
 		require.ErrorIs(t, idem.SetReference(ctx, "pay_B"), idem.ErrStoreUnavailable)
@@ -517,6 +502,5 @@ func TestAMarkSaysAReferenceInDoubt(t *testing.T) {
 			return nil
 		}, &idem.EffectConfig{Semantics: idem.AtMostOnce, Reference: "pay_A"})
 	})
-	require.NoError(t, err)
 	require.Equal(t, "pay_A", r.record(t, key).Ref)
 }

@@ -80,8 +80,7 @@ func TestRefusedUnit(t *testing.T) {
 func TestUnitOverAStoreWithoutTransactions(t *testing.T) {
 	for _, op := range []idem.Operation{safe, atomically} {
 		r := newRig(t, nil)
-		_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, pay(effect{n: 1}, nil))
-		require.ErrorIs(t, err, errors.ErrUnsupported)
+		refused(t, r, op.Key("t", "k"), errors.ErrUnsupported, pay(effect{n: 1}, nil))
 		require.NotEqual(t, idem.Completed, r.state(t, op.Key("t", "k")))
 	}
 }
@@ -106,13 +105,11 @@ func TestRefusedUnitUndoesSteps(t *testing.T) {
 					return pay(effect{n: 1, refuse: idem.Permanent(errPlain), ambiguous: ambiguous}, nil)(ctx, n)
 				}
 			}
-			_, err := idem.Do(t.Context(), r.engine, key, 1, handler(ambiguous))
-			require.ErrorIs(t, err, errPlain)
+			refused(t, r.rig, key, errPlain, handler(ambiguous))
 			if ambiguous {
 				require.Empty(t, undone, "the commit may still land")
 				require.Equal(t, idem.Released, r.state(t, key))
-				_, err = idem.Do(t.Context(), r.engine, key, 1, handler(false))
-				require.ErrorIs(t, err, errPlain)
+				refused(t, r.rig, key, errPlain, handler(false))
 			}
 			require.Equal(t, []string{"seat 1"}, undone)
 			require.Equal(t, idem.Failed, r.state(t, key))

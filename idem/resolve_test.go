@@ -102,8 +102,7 @@ func TestResolveToReleasedWaitsForTheLease(t *testing.T) {
 func TestResolveRefuses(t *testing.T) {
 	r := newRig(t, nil)
 	done := unsafe.Key("t", "done")
-	_, err := idem.Do(t.Context(), r.engine, done, 1, new(counter).run)
-	require.NoError(t, err)
+	must(t, r, done, new(counter).run)
 	var config *idem.ConfigError
 	yes := reconcile.Resolution{To: idem.Completed, Result: encoded("1")}
 	require.ErrorIs(t, r.resolve(t, "nobody", yes), reconcile.ErrNotFound)
@@ -161,9 +160,7 @@ func TestResolveRaces(t *testing.T) {
 			})
 			err := r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: encoded("8")})
 			require.ErrorIs(t, err, reconcile.ErrNotUnknown)
-			v, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-			require.NoError(t, err)
-			require.Equal(t, 7, v)
+			require.Equal(t, 7, must(t, r, key, new(counter).run))
 		})
 	}
 }
@@ -173,12 +170,11 @@ func TestResolveRaces(t *testing.T) {
 func TestResolvedFirstBeatsTheLateOutcome(t *testing.T) {
 	r := newRig(t, nil)
 	key := unsafe.Key("t", "k")
-	v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+	v := must(t, r, key, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
 		require.NoError(t, r.elsewhere(t).resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: encoded("7")}))
 		return 8, nil
 	})
-	require.NoError(t, err)
 	require.Equal(t, 7, v)
 	require.Contains(t, r.events.take(), "lease_lost")
 }

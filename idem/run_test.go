@@ -298,8 +298,7 @@ func TestTimeLeft(t *testing.T) {
 	})
 	bubble(t, "what is recorded needs none of it", func(t *testing.T) {
 		r, c := newRig(t, nil), new(counter)
-		_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, c.run)
-		require.NoError(t, err)
+		must(t, r, op.Key("t", "k"), c.run)
 		for _, left := range []time.Duration{2600 * time.Millisecond, 100 * time.Millisecond} {
 			ctx := idem.WithKillTime(t.Context(), time.Now().Add(left))
 			v, err := idem.Do(ctx, r.engine, op.Key("t", "k"), 1, c.run)
@@ -353,32 +352,28 @@ func TestFinishLooksAgain(t *testing.T) {
 		t.Run(name+", landed", func(t *testing.T) {
 			r := newRig(t, nil)
 			r.faults.Next(idemtest.Finish, held(fault))
-			res, err := idem.Run(t.Context(), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
-			require.NoError(t, err)
+			res := mustRun(t, r, unsafe.Key("t", "k"), new(counter).run)
 			require.Equal(t, idem.Completed, res.Outcome.RecordState)
 			require.Equal(t, []idemtest.Method{"Acquire", "Finish", "Get"}, r.faults.Calls())
 		})
 		t.Run(name+", not landed", func(t *testing.T) {
 			r := newRig(t, nil)
 			r.faults.Next(idemtest.Finish, fault)
-			res, err := idem.Run(t.Context(), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
-			require.NoError(t, err)
+			res := mustRun(t, r, unsafe.Key("t", "k"), new(counter).run)
 			require.Equal(t, idem.Completed, res.Outcome.RecordState)
 			require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "k")))
 		})
 		t.Run(name+", never told", func(t *testing.T) {
 			r := newRig(t, nil)
 			r.faults.Always(fault, idemtest.Finish)
-			res, err := idem.Run(inLambda(t.Context()), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
-			require.NoError(t, err)
+			res := mustRun(t, r.inLambda(), unsafe.Key("t", "k"), new(counter).run)
 			require.True(t, res.Outcome.Queued)
 		})
 		t.Run(name+", nor read", func(t *testing.T) {
 			r := newRig(t, nil)
 			r.faults.Next(idemtest.Finish, fault)
 			r.faults.Next(idemtest.Get, idemtest.LoseReply)
-			res, err := idem.Run(inLambda(t.Context()), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
-			require.NoError(t, err)
+			res := mustRun(t, r.inLambda(), unsafe.Key("t", "k"), new(counter).run)
 			require.True(t, res.Outcome.Queued)
 			require.NoError(t, r.engine.Flush(t.Context()))
 			require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "k")))
@@ -387,19 +382,17 @@ func TestFinishLooksAgain(t *testing.T) {
 			r := newRig(t, nil)
 			r.faults.Next(idemtest.Finish, fault)
 			key := unsafe.Key("t", "k")
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			err := refused(t, r, key, idem.ErrLeaseLost, func(context.Context, int) (int, error) {
 				r.mem.Delete(key.ID())
 				return 1, nil
 			})
-			require.ErrorIs(t, err, idem.ErrLeaseLost)
 			require.ErrorIs(t, err, idem.ErrInFlight)
 		})
 	}
 	t.Run("always unreadable fails closed", func(t *testing.T) {
 		r := newRig(t, nil)
 		r.faults.Always(idemtest.Unreadable, idemtest.Finish, idemtest.Get)
-		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+		err := refused(t, r, unsafe.Key("t", "k"), idem.ErrRecordUnreadable, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrLeaseLost)
 	})
 }
@@ -414,11 +407,10 @@ func TestAReleaseThatWasClaimedOverHasLanded(t *testing.T) {
 			w := r.elsewhere(t)
 			r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
 				require.NoError(t, c.Do(ctx))
-				_, err := idem.Do(t.Context(), w.engine, key, 1, func(context.Context, int) (int, error) {
+				must(t, w, key, func(context.Context, int) (int, error) {
 					require.NoError(t, c.Do(ctx), "while the other one runs")
 					return 9, nil
 				})
-				require.NoError(t, err)
 				return c.Do(ctx)
 			})
 			_, err := idem.Do(t.Context(), r.engine, key, 1, fails(end))

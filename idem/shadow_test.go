@@ -308,11 +308,10 @@ func TestShadowWithoutAKeyIsToldAndRuns(t *testing.T) {
 	r := newRig(t, nil)
 	tokens := map[string]bool{}
 	for range 2 {
-		_, err := idem.Do(t.Context(), r.engine, inShadow(safe).Key("t", ""), 1, func(ctx context.Context, _ int) (int, error) {
+		must(t, r, inShadow(safe).Key("t", ""), func(ctx context.Context, _ int) (int, error) {
 			tokens[idem.Token(ctx)] = true
 			return 1, nil
 		})
-		require.NoError(t, err)
 	}
 	require.Len(t, tokens, 2)
 	require.Empty(t, r.faults.Calls())
@@ -371,12 +370,11 @@ func TestShadowRenewsItsClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		r.engine, _ = idem.New(r.faults, &idem.Options{Observer: r.events.observer})
-		_, err := idem.Do(t.Context(), r.engine, inShadow(unsafe).Key("t", "k"), 1, func(context.Context, int) (int, error) {
+		must(t, r, inShadow(unsafe).Key("t", "k"), func(context.Context, int) (int, error) {
 			time.Sleep(2 * time.Minute)
 			finished(t, r, inShadow(unsafe).Key("t", "k"))
 			return 1, nil
 		})
-		require.NoError(t, err)
 		require.Equal(t, []string{"shadow_duplicate", "shadow_executed"}, r.events.names)
 		require.Equal(t, idem.InProgress, r.events.notices[0].State)
 	})

@@ -130,13 +130,12 @@ func TestStoppedOperationSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, e := newRig(t, nil), new(effects)
 		r.faults.Next(idemtest.RecordStep, idemtest.Refuse)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+		refused(t, r.inLambda(), safe.Key("t", "k"), idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (int, error) {
 			_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 			require.ErrorIs(t, context.Cause(ctx), idem.ErrStoreUnavailable)
 			return 0, err
 		})
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	})
 }
 
@@ -463,7 +462,7 @@ func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
 		key := op.Key("t", "k")
 		killedWith(t, r, key, charged)
 		before := r.record(t, key)
-		live, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+		live := mustRun(t, r, key, func(context.Context, int) (int, error) {
 			rec := r.record(t, key)
 			require.Equal(t, 2, rec.Attempt)
 			require.Equal(t, before.Steps, rec.Steps)
@@ -471,9 +470,7 @@ func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
 			require.Zero(t, rec.ExpiresAt, "a record with steps waits for its next attempt")
 			return 1, nil
 		})
-		require.NoError(t, err)
-		replay, err := idem.Run(t.Context(), r.engine, key, 1, new(counter).run)
-		require.NoError(t, err)
+		replay := mustRun(t, r, key, new(counter).run)
 		require.Equal(t, before.CreatedAt, live.Outcome.CreatedAt)
 		live.Outcome.Executed, live.Outcome.Replayed, live.Outcome.AttemptState = false, true, ""
 		require.Equal(t, live.Outcome, replay.Outcome)
@@ -508,8 +505,7 @@ func TestInterruptedStepParks(t *testing.T) {
 	r, c := newRig(t, nil), new(counter)
 	key := unsafe.Key("t", "k")
 	killedWith(t, r, key, charged, shipping)
-	_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+	refused(t, r, key, idem.ErrOutcomeUnknown, c.run)
 	require.Zero(t, c.count())
 	require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{
 		To: idem.Released, Steps: map[string]reconcile.Answer{"ship": reconcile.NotExecuted()},
@@ -518,7 +514,6 @@ func TestInterruptedStepParks(t *testing.T) {
 	require.Len(t, rec.Steps, 1)
 	require.Contains(t, rec.Steps, "charge")
 	require.Zero(t, rec.ExpiresAt)
-	_, err = idem.Do(t.Context(), r.engine, key, 1, c.run)
-	require.NoError(t, err)
+	must(t, r, key, c.run)
 	require.Equal(t, 1, c.count())
 }

@@ -193,8 +193,7 @@ func TestInterruptedStepIsNotRunAgain(t *testing.T) {
 			require.Equal(t, "ship", interrupted.Name)
 			require.Equal(t, idem.Unknown, r.state(t, key))
 			require.Zero(t, e.ran("ship"))
-			_, err = idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+			refused(t, r, key, idem.ErrOutcomeUnknown, new(counter).run)
 		})
 	}
 }
@@ -321,11 +320,10 @@ func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
 			return err
 		},
 	} {
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		refused(t, r, key, idem.ErrRecordUnreadable, func(ctx context.Context, _ int) (int, error) {
 			require.ErrorIs(t, step(ctx), idem.ErrRecordUnreadable)
 			return 1, nil // swallowed
 		})
-		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
 		require.Equal(t, idem.Released, r.state(t, key), "the code that recorded it reads it")
 		require.Contains(t, r.events.take(), "record_unreadable")
 	}

@@ -38,8 +38,7 @@ func TestOutcomeIsRecordedBeforeItsResult(t *testing.T) {
 			r, w := newRig(t, nil), new(counter)
 			key := op.Key("t", "k")
 			r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, noRoom)
-			res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, text)
-			require.NoError(t, err)
+			res := mustRun(t, r.inLambda(), key, text)
 			require.Equal(t, "the result", res.Value)
 			require.Equal(t, idem.Completed, res.Outcome.RecordState)
 			require.True(t, res.Outcome.Queued, "its result is")
@@ -52,13 +51,11 @@ func TestOutcomeIsRecordedBeforeItsResult(t *testing.T) {
 			require.Equal(t, fact.UpdatedAt, res.Outcome.RecordedAt)
 
 			// The process dies here, or another one gets the next call.
-			_, err = idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, w.run)
-			require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+			refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnavailable, w.run)
 			require.Zero(t, w.count())
 
 			time.Sleep(time.Minute)
-			again, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, text)
-			require.NoError(t, err)
+			again := mustRun(t, r.inLambda(), key, text)
 			require.True(t, again.Outcome.Replayed)
 			require.Equal(t, res.Outcome.Body, again.Outcome.Body)
 			require.Equal(t, res.Outcome.ExpiresAt, again.Outcome.ExpiresAt, "the result renews nothing")
@@ -125,8 +122,7 @@ func TestResultThatLandsAfterAll(t *testing.T) {
 			key := unsafe.Key("t", "k")
 			var whole *idemtest.Call
 			r.faults.Next(idemtest.Finish, idemtest.Hold(&whole), noRoom)
-			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, text)
-			require.NoError(t, err)
+			must(t, r.inLambda(), key, text)
 			deliver(t, r, whole)
 			require.NoError(t, r.engine.Flush(t.Context()))
 			rec := r.record(t, key)
@@ -145,8 +141,7 @@ func TestResultThatLandsAfterAll(t *testing.T) {
 func TestResultOfAnOutcomeThatIsGone(t *testing.T) {
 	again := func(t *testing.T, r *rig, key idem.Key) {
 		r.clock.Advance(48 * time.Hour)
-		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (string, error) { return "another", nil })
-		require.NoError(t, err)
+		must(t, r.elsewhere(t), key, func(context.Context, int) (string, error) { return "another", nil })
 	}
 	for name, between := range map[string]func(*testing.T, *rig, idem.Key){
 		"expired and claimed": again,
@@ -161,8 +156,7 @@ func TestResultOfAnOutcomeThatIsGone(t *testing.T) {
 			op.Retention = 10 * time.Minute
 			key := op.Key("t", "k")
 			r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, idemtest.LoseRequest)
-			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, text)
-			require.NoError(t, err)
+			must(t, r.inLambda(), key, text)
 			between(t, r, key)
 			before := r.record(t, key)
 			r.events.take()
@@ -180,16 +174,14 @@ func TestQueuedOutcomeWithoutItsTooLargeResult(t *testing.T) {
 		r := newRigOver(t, memstore.Options{MaxResult: 5}.New(), nil)
 		key := unsafe.Key("t", "k")
 		r.faults.Next(idemtest.Finish, idemtest.Refuse)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, text)
-		require.NoError(t, err)
+		must(t, r.inLambda(), key, text)
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.True(t, r.record(t, key).Omitted)
 		require.Equal(t, []string{"claimed", "outcome_queued", "result_omitted", "outcome_landed"}, r.events.take())
 
 		key = unsafe.Key("t", "found out at once")
 		r.faults.Next(idemtest.Finish, idemtest.Pass, idemtest.Refuse)
-		res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, text)
-		require.NoError(t, err)
+		res := mustRun(t, r.inLambda(), key, text)
 		require.True(t, res.Outcome.Queued)
 		require.True(t, res.Outcome.Omitted)
 		require.NoError(t, r.engine.Flush(t.Context()))
@@ -208,8 +200,7 @@ func TestCommitBeforeItsResult(t *testing.T) {
 				b := newBankRig(t)
 				key := op.Key("t", "k")
 				b.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, f)
-				res, err := idem.Run(inLambda(t.Context()), b.engine, key, 1, pay(effect{n: 1}, nil))
-				require.NoError(t, err)
+				res := mustRun(t, b.inLambda(), key, pay(effect{n: 1}, nil))
 				require.Equal(t, idem.Completed, res.Outcome.RecordState)
 				require.Equal(t, fault != "passes", res.Outcome.Queued)
 				require.Equal(t, 1, b.ledger.sum())
@@ -232,8 +223,7 @@ func TestCommitHasTimeForItsUnit(t *testing.T) {
 		bubble(t, name, func(t *testing.T) {
 			b := newBankRig(t)
 			b.faults.Next(idemtest.Finish, slow(4*time.Second, idemtest.Pass))
-			_, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1, pay(effect{n: 1, size: 4 << 20}, nil))
-			require.NoError(t, err)
+			must(t, b.rig, op.Key("t", "k"), pay(effect{n: 1, size: 4 << 20}, nil))
 			require.Equal(t, 1, b.ledger.sum())
 		})
 	}
@@ -262,8 +252,7 @@ func TestRetentionCountsFromTheWriteThatLands(t *testing.T) {
 			_, _ = idem.Do(inLambda(t.Context()), r.engine, key, 1, tc.handler)
 			time.Sleep(50 * time.Second)
 			if !tc.landed {
-				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
-				require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+				refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, c.run)
 			}
 			r.faults.Heal()
 			require.NoError(t, r.engine.Flush(t.Context()))
@@ -288,8 +277,7 @@ func TestRetentionOfACommitCountsFromItsLastTry(t *testing.T) {
 		op.Mode, op.Retention = idem.Atomic, time.Minute
 		b.faults.Next(idemtest.Get, readsNothing)
 		b.faults.Next(idemtest.Finish, slow(1100*time.Millisecond, idemtest.Pass))
-		res, err := idem.Run(t.Context(), b.engine, op.Key("t", "k"), 1, pay(effect{n: 1}, nil))
-		require.NoError(t, err)
+		res := mustRun(t, b.rig, op.Key("t", "k"), pay(effect{n: 1}, nil))
 		rec := b.record(t, op.Key("t", "k"))
 		require.Equal(t, 2, rec.Attempt)
 		require.False(t, rec.ExpiresAt.Before(rec.UpdatedAt.Add(time.Minute)))
@@ -306,8 +294,7 @@ func TestNoOutcomeIsBornExpired(t *testing.T) {
 			key := idem.Operation{Name: "short", Retention: time.Second}.Key("t", strings.Repeat("k", n+1))
 			budget := 2*time.Second + time.Duration(size>>20)*time.Second
 			r.faults.Next(idemtest.Finish, slow(budget-time.Millisecond, idemtest.Pass))
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return strings.Repeat("x", size), nil })
-			require.NoError(t, err)
+			must(t, r, key, func(context.Context, int) (string, error) { return strings.Repeat("x", size), nil })
 			require.False(t, r.record(t, key).Expired(time.Now()))
 		}
 	})
@@ -321,8 +308,7 @@ func TestResultOfAnOutcomeThatIsGoneAtOnce(t *testing.T) {
 		r.mem.Delete(c.ID)
 		return c.Do(ctx)
 	})
-	res, err := idem.Run(t.Context(), r.engine, key, 1, text)
-	require.NoError(t, err)
+	res := mustRun(t, r, key, text)
 	require.False(t, res.Outcome.Queued)
 	require.True(t, res.Outcome.Omitted)
 	require.Equal(t, []string{"claimed", "result_omitted", "completed"}, r.events.take())

@@ -103,13 +103,12 @@ func TestTakeoverIsWatchedAsItIsDeclared(t *testing.T) {
 			r.clock.Advance(time.Hour)
 			op.Watch = now
 			key := op.Key("t", "k")
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			must(t, r, key, func(context.Context, int) (int, error) {
 				rec := r.record(t, key)
 				require.Equal(t, now == idem.WatchAlways, len(r.due(t)) == 1)
 				require.Equal(t, now == idem.WatchAlways, rec.Due.Equal(rec.LeaseUntil.Add(idem.DefaultMargin)))
 				return 1, nil
 			})
-			require.NoError(t, err)
 			require.Empty(t, r.due(t))
 		}
 	}
@@ -121,11 +120,10 @@ func TestStricterDeclarationIsWatched(t *testing.T) {
 	key := idem.Operation{Name: "refund"}.Key("t", "k")
 	released(t, r, key)
 	key = idem.Operation{Name: "refund", Repeat: idem.Repeatable}.Key("t", "k")
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+	must(t, r, key, func(context.Context, int) (int, error) {
 		require.Equal(t, []string{key.ID()}, r.due(t))
 		return 1, nil
 	})
-	require.NoError(t, err)
 	require.Empty(t, r.due(t))
 }
 
@@ -133,7 +131,7 @@ func TestStricterDeclarationIsWatched(t *testing.T) {
 func TestHeartbeatLeavesTheIndexAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, key := newRig(t, nil), unsafe.Key("t", "k")
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+		must(t, r, key, func(context.Context, int) (int, error) {
 			before := r.record(t, key)
 			time.Sleep(2 * time.Minute)
 			after := r.record(t, key)
@@ -141,7 +139,6 @@ func TestHeartbeatLeavesTheIndexAlone(t *testing.T) {
 			require.True(t, after.LeaseUntil.After(before.LeaseUntil))
 			return 1, nil
 		})
-		require.NoError(t, err)
 		require.NotZero(t, r.count(idemtest.Extend))
 		require.Empty(t, r.due(t))
 	})
@@ -153,8 +150,7 @@ func TestWatchedClaimThatIsTakenBackLeavesTheIndex(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, key := newRig(t, nil), unsafe.Key("t", "k")
 			r.faults.Next(idemtest.Acquire, fault)
-			_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+			refused(t, r, key, idem.ErrStoreUnavailable, new(counter).run)
 			require.Empty(t, r.due(t))
 		})
 	}
@@ -166,8 +162,7 @@ func TestWatchedRepeatableOperationIsTakenOver(t *testing.T) {
 	key := idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: idem.WatchAlways}.Key("t", "k")
 	killed(t, r, key)
 	r.clock.Advance(365 * 24 * time.Hour)
-	_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-	require.NoError(t, err)
+	must(t, r, key, c.run)
 	require.Equal(t, 1, c.count())
 	require.Equal(t, 2, r.record(t, key).Attempt)
 }
@@ -267,10 +262,9 @@ func TestAnInterruptedStepStaysInTheIndex(t *testing.T) {
 		found := *onceOnly
 		found.NotFoundFinalAfter = idem.Immediately
 		found.Interrupted = func(context.Context, time.Time) (int, error) { return 7, nil }
-		got, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		got := must(t, r, key, func(ctx context.Context, _ int) (int, error) {
 			return idem.Step(ctx, "charge", one, &found)
 		})
-		require.NoError(t, err)
 		require.Equal(t, 7, got)
 		require.Empty(t, r.due(t))
 	}
@@ -330,7 +324,7 @@ func TestABeginMarkInDoubtLeavesNothingInTheIndex(t *testing.T) {
 func TestHeartbeatLeavesTheEntryOfABeginMarkAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, key := newRig(t, nil), safe.Key("t", "k")
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		must(t, r, key, func(ctx context.Context, _ int) (int, error) {
 			due := r.record(t, key).LeaseUntil.Add(idem.DefaultMargin)
 			return idem.Step(ctx, "charge", func(context.Context) (int, error) {
 				time.Sleep(2 * time.Minute)
@@ -338,7 +332,6 @@ func TestHeartbeatLeavesTheEntryOfABeginMarkAlone(t *testing.T) {
 				return 1, nil
 			}, onceOnly)
 		})
-		require.NoError(t, err)
 		require.NotZero(t, r.count(idemtest.Extend))
 		require.Empty(t, r.due(t))
 	})
@@ -349,7 +342,7 @@ func TestHeartbeatLeavesTheEntryOfABeginMarkAlone(t *testing.T) {
 func TestASweepBesideARunningStep(t *testing.T) {
 	for _, parks := range []bool{false, true} {
 		r, key := newRig(t, nil), safe.Key("t", "k")
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		must(t, r, key, func(ctx context.Context, _ int) (int, error) {
 			return idem.Step(ctx, "charge", func(context.Context) (int, error) {
 				rec := r.record(t, key)
 				if !parks {
@@ -358,7 +351,6 @@ func TestASweepBesideARunningStep(t *testing.T) {
 				return 1, r.mem.Settle(ctx, r.clock.Now(), lapsed(rec))
 			}, onceOnly)
 		})
-		require.NoError(t, err)
 		rec := r.record(t, key)
 		require.Equal(t, idem.Completed, rec.State)
 		require.Empty(t, r.due(t))

@@ -52,17 +52,14 @@ func TestAWithdrawnClaimDoesNotLandBehindAnExpiredRecord(t *testing.T) {
 					before(t, r, key)
 					var claim *idemtest.Call
 					r.faults.Next(idemtest.Acquire, idemtest.Hold(&claim))
-					_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+					refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, c.run)
 					require.NoError(t, r.engine.Flush(t.Context()))
 					r.clock.Advance(15 * time.Minute) // as long as AWS accepts a signature
 					if rec := r.record(t, key); rec.Expired(r.clock.Now()) {
 						r.mem.Delete(key.ID())
 					}
 					require.Error(t, claim.Do(t.Context()), "the delayed claim comes too late")
-					v, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-					require.NoError(t, err)
-					require.Equal(t, 1, v)
+					require.Equal(t, 1, must(t, r, key, c.run))
 				})
 			}
 		}
@@ -77,8 +74,7 @@ func TestAWithdrawalLeavesWhatIsValid(t *testing.T) {
 			before(t, r, key)
 			old := r.record(t, key)
 			r.faults.Next(idemtest.Acquire, idemtest.LoseRequest)
-			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+			refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, c.run)
 			require.Equal(t, old, r.record(t, key))
 		})
 	}
@@ -191,8 +187,7 @@ func TestClaimsOfOneKeyAreTakenBackTogether(t *testing.T) {
 				var conflict *protocol.ConflictError
 				require.ErrorAs(t, call.Do(t.Context()), &conflict)
 			}
-			_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-			require.NoError(t, err)
+			must(t, r, key, c.run)
 			require.Equal(t, 1, c.count())
 		})
 	}
@@ -238,8 +233,7 @@ func TestTakeoverInDoubtIsTakenBackByItself(t *testing.T) {
 		inDoubt(t, r, key, 1, func(int) bool { return false })
 		var late *idemtest.Call
 		r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.Hold(&late))
-		_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		refused(t, r, key, idem.ErrStoreUnavailable, fails(errPlain))
 		require.Error(t, late.Do(t.Context()))
 		require.Equal(t, idem.Released, r.record(t, key).State)
 	})
@@ -355,24 +349,20 @@ func TestAWithdrawalIsNotRememberedForAShortRetention(t *testing.T) {
 		r.clock.Advance(500 * time.Millisecond) // no whole second, at which the hour is not over it
 		// One claim in doubt is taken back: there is a record for an hour.
 		r.faults.Next(idemtest.Acquire, idemtest.LoseRequest)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, new(counter).run)
 		// Another process runs the key.
-		_, err = idem.Do(inLambda(t.Context()), r.elsewhere(t).engine, key, 1, new(counter).run)
-		require.NoError(t, err)
+		must(t, r.elsewhere(t).inLambda(), key, new(counter).run)
 		// It has expired, and a claim of the first process finds TTL at work, or nothing.
 		r.clock.Advance(10 * time.Second)
 		time.Sleep(10 * time.Second)
 		r.mem.Delete(key.ID())
 		var claim *idemtest.Call
 		r.faults.Next(idemtest.Acquire, idemtest.Hold(&claim))
-		_, err = idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, new(counter).run)
 		require.NoError(t, r.engine.Flush(t.Context()))
 		r.clock.Advance(10 * time.Minute)
 		require.Error(t, claim.Do(t.Context()), "the claim that was taken back lands over nothing")
-		_, err = idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
-		require.NoError(t, err)
+		must(t, r.inLambda(), key, new(counter).run)
 	})
 }
 
@@ -397,8 +387,7 @@ func TestAWithdrawalThatMeetsItsOwnClaimTakesItBack(t *testing.T) {
 				require.NoError(t, claim.Do(ctx))
 				return &protocol.ConflictError{} // whatever stands between has not passed the item on
 			})
-			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
-			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+			refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, new(counter).run)
 			require.NoError(t, r.engine.Flush(t.Context()))
 			require.NotEqual(t, idem.InProgress, r.state(t, key), "nothing runs, and withdrawn is told")
 		})
@@ -411,8 +400,7 @@ func TestAWithdrawnShadowKeepsNoValue(t *testing.T) {
 	op := inShadow(safe)
 	op.Values = idem.KeepValues
 	r.faults.Next(idemtest.Acquire, idemtest.LoseReply)
-	_, err := idem.Do(t.Context(), r.engine, op.Key("t", "somebody@example.com"), 1, new(counter).run)
-	require.NoError(t, err)
+	must(t, r, op.Key("t", "somebody@example.com"), new(counter).run)
 	for _, rec := range r.mem.Records() {
 		require.Empty(t, rec.Value)
 		require.False(t, rec.ExpiresAt.IsZero())
