@@ -325,8 +325,7 @@ func TestStepEffect(t *testing.T) {
 	begun := protocol.StepWrite{ID: key.ID(), Owner: r.record(t, key).Owner, Write: "w", Name: "charge", Begin: true}
 	require.NoError(t, r.mem.RecordStep(t.Context(), r.clock.Now(), begun))
 	r.clock.Advance(time.Minute)
-	_, err := doSteps(t, r, key, handler)
-	require.ErrorIs(t, err, errPlain)
+	refused(t, r, key, errPlain, steps(handler))
 	require.Equal(t, idem.Failed, r.state(t, key))
 	require.Equal(t, []string{"reserve", "ask", "ship", "undo charge", "undo reserve"}, log)
 }
@@ -335,11 +334,10 @@ func TestEffectWithoutAFunctionIsRefused(t *testing.T) {
 	r := newRig(t, nil)
 	var mistake *idem.ConfigError
 	require.ErrorAs(t, idem.DoEffect[int](t.Context(), r.engine, safe.Key("t", "k"), 1, nil), &mistake)
-	_, err := doSteps(t, r, safe.Key("t", "k"), func(ctx context.Context) (string, error) {
+	must(t, r, safe.Key("t", "k"), func(ctx context.Context, _ int) (string, error) {
 		require.ErrorAs(t, idem.StepEffect(ctx, "reserve", nil, nil), &mistake)
 		return "", nil
 	})
-	require.NoError(t, err)
 }
 
 // byPointer encodes itself by its address.

@@ -229,8 +229,7 @@ func TestALateWithdrawalBringsNoStepsBack(t *testing.T) {
 	var held *idemtest.Call
 	r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseRequest)
 	r.faults.Next(idemtest.Withdraw, idemtest.Hold(&held))
-	_, err = doSteps(t, r, key, handler(nil))
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	refused(t, r, key, idem.ErrStoreUnavailable, steps(handler(nil)))
 
 	// Another process completes the operation; the outcome expires, and TTL deletes it.
 	_, err = doSteps(t, r.elsewhere(t), key, handler(nil))

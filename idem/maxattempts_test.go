@@ -263,8 +263,6 @@ func TestAttemptsThatAskTooEarlyAreNotCounted(t *testing.T) {
 		r.clock.Advance(time.Minute)
 	}
 	r.clock.Advance(24 * time.Hour)
-	got, err := doSteps(t, r, key, ship)
-	require.NoError(t, err)
-	require.Equal(t, "shipped", got)
+	require.Equal(t, "shipped", must(t, r, key, steps(ship)))
 	require.Equal(t, 11, asked)
 }

@@ -300,10 +300,9 @@ func TestReferenceOfAStep(t *testing.T) {
 			return nil
 		}, &idem.EffectConfig{Semantics: idem.AtMostOnce, Reference: "order-1"})
 	}
-	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+	must(t, r, key, func(ctx context.Context, _ int) (string, error) {
 		return "", charge(ctx)
 	})
-	require.NoError(t, err)
 	require.Equal(t, m("Acquire", "RecordStep", "RecordStep", "Finish"), r.faults.Calls())
 	require.Equal(t, "order-1", r.record(t, key).Ref)
 }
@@ -397,7 +396,7 @@ func TestReferenceOfAStepThatDoesNotBegin(t *testing.T) {
 func TestReferencesSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, key := newRig(t, &idem.Options{Lease: 3 * time.Second}), safe.Key("t", "k")
-		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		must(t, r, key, func(ctx context.Context, _ int) (string, error) {
 			var g sync.WaitGroup
 			for n := range 8 {
 				g.Go(func() {
@@ -411,7 +410,6 @@ func TestReferencesSideBySide(t *testing.T) {
 			g.Wait()
 			return "", nil
 		})
-		require.NoError(t, err)
 		require.NotZero(t, r.count(idemtest.Extend))
 		require.Equal(t, "pay_7", r.record(t, key).Ref)
 	})

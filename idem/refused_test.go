@@ -276,8 +276,7 @@ func TestWhatIsBeingUndoneCommitsNothing(t *testing.T) {
 			if dies {
 				undo = nil
 			}
-			_, err := doSteps(t, r.rig, key, handler(idem.Permanent(declinedError{}), undo...))
-			require.ErrorIs(t, err, declinedError{})
+			refused(t, r.rig, key, declinedError{}, steps(handler(idem.Permanent(declinedError{}), undo...)))
 			r.clock.Advance(2 * idem.DefaultLease)
 			other, err := idem.New(r.ledger, &idem.Options{Now: r.clock.Now})
 			require.NoError(t, err)
@@ -309,7 +308,7 @@ func TestUnitBesideAbort(t *testing.T) {
 					r, e := newBankRig(t), new(effects)
 					key, runs := op.Key("t", "k"), 0
 					for range 2 {
-						v, err := doSteps(t, r.rig, key, func(ctx context.Context) (string, error) {
+						v := must(t, r.rig, key, func(ctx context.Context, _ int) (string, error) {
 							runs++
 							if steps {
 								_, err := trip(e, nil)(ctx)
@@ -324,7 +323,6 @@ func TestUnitBesideAbort(t *testing.T) {
 							}
 							return pay(effect{n: 30}, nil)(ctx, 1)
 						})
-						require.NoError(t, err)
 						require.Equal(t, "paid", v, "the answer is the handler's own")
 					}
 					require.Equal(t, 1, runs)

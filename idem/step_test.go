@@ -66,9 +66,14 @@ func (e *effects) undo(name string, errs ...error) func(context.Context, receipt
 	}
 }
 
+// steps is a handler whose input does not matter.
+func steps(fn func(context.Context) (string, error)) func(context.Context, int) (string, error) {
+	return func(ctx context.Context, _ int) (string, error) { return fn(ctx) }
+}
+
 func doSteps(t *testing.T, r *rig, key idem.Key, fn func(context.Context) (string, error)) (string, error) {
 	t.Helper()
-	return idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) { return fn(ctx) })
+	return idem.Do(t.Context(), r.engine, key, 1, steps(fn))
 }
 
 func TestRecordedStepIsSkipped(t *testing.T) {
@@ -89,16 +94,13 @@ func TestRecordedStepIsSkipped(t *testing.T) {
 		require.Same(t, errPlain, err)
 		require.Equal(t, idem.Released, r.state(t, key))
 		require.Zero(t, r.record(t, key).ExpiresAt, "steps wait for their operation, however long")
-		out, err := doSteps(t, r, key, handler(errPlain))
-		require.NoError(t, err)
+		out := must(t, r, key, steps(handler(errPlain)))
 		require.Equal(t, "chargeship", out)
 		require.Equal(t, 1, e.ran("charge"))
 		require.Equal(t, 2, e.ran("ship"))
 		require.Empty(t, r.record(t, key).Steps, "they go with the outcome")
 		require.NotZero(t, r.record(t, key).ExpiresAt)
-		again, err := doSteps(t, r, key, nil2)
-		require.NoError(t, err)
-		require.Equal(t, out, again)
+		require.Equal(t, out, must(t, r, key, steps(nil2)))
 	}
 }
 
@@ -119,9 +121,7 @@ func TestStepsOfANotRepeatableOperation(t *testing.T) {
 	_, err := doSteps(t, r, key, handler(idem.NotExecuted(errPlain)))
 	require.Same(t, errPlain, err)
 	require.Equal(t, idem.Released, r.state(t, key))
-	out, err := doSteps(t, r, key, handler(nil))
-	require.NoError(t, err)
-	require.Equal(t, "done", out)
+	require.Equal(t, "done", must(t, r, key, steps(handler(nil))))
 	require.Equal(t, 1, e.ran("charge"))
 }
 
@@ -265,8 +265,7 @@ func TestErrorsOfAnAtMostOnceStep(t *testing.T) {
 				_, err := idem.Step(ctx, "ship", e.step("ship", c.err), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 				return "done", idem.PermanentStep(err)
 			}
-			_, err := doSteps(t, r, key, handler)
-			require.ErrorIs(t, err, errPlain)
+			refused(t, r, key, errPlain, steps(handler))
 			require.Equal(t, c.state, r.state(t, key))
 			_, _ = doSteps(t, r, key, handler)
 			require.Equal(t, c.runs, e.ran("ship"))
