@@ -110,7 +110,7 @@ func Hold(held **Call) Fault {
 	}
 }
 
-// Faults is a store that misbehaves when it is told to, and counts its calls. It
+// Faults is a store that misbehaves on request, and counts its calls. It
 // passes calls on to the store it was made with: calls of [protocol.AdminStore] and
 // [protocol.Scanner] over a store without them are refused with [errors.ErrUnsupported]. It
 // is safe for concurrent use.

@@ -19,7 +19,7 @@ import (
 // nothing is delivered.
 type Harness struct {
 	// Engine of the process that runs. Restart replaces it: what was built on the
-	// old one, such as a wrapped handler, is built anew, as a new process does.
+	// old one, such as a wrapped handler, is built again, as in a new process.
 	Engine *idem.Engine
 	// Store holds the records; it outlives the processes.
 	Store *memstore.Store

@@ -36,7 +36,7 @@ func (i *intercepted) call(ctx context.Context, m Method, id string, do func(con
 }
 
 // read makes a call that has an answer. A fault may make it again later: that
-// answer reaches nobody.
+// answer reaches no caller.
 func read[T any](ctx context.Context, i doer, m Method, id string, get func(context.Context) (T, error)) (T, error) {
 	var mu sync.Mutex
 	var answer T

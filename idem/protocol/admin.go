@@ -17,13 +17,13 @@ type AdminStore interface {
 	// changes nothing else: writes that were under way land as before.
 	Postpone(ctx context.Context, now time.Time, p Postponement) error
 
-	// Forget removes a record that is no open question, and what is stored beside it, on
+	// Forget removes a record that is no open question, and what is stored with it, on
 	// the condition that its write is Seen. No record counts as removed.
 	Forget(ctx context.Context, now time.Time, e Erasure) error
 
-	// Prolong raises the expiry of a record that has ended, and of what is stored beside it, on
+	// Prolong raises the expiry of a record that has ended, and of what is stored with it, on
 	// the condition that its write is Seen and that it has not expired. One that is kept at
-	// least so long stays as it is. What is stored beside it never expires before it.
+	// least so long stays as it is. What is stored with it never expires before it.
 	Prolong(ctx context.Context, now time.Time, p Prolongation) error
 
 	// AuditOf lists the changes of a record from outside its attempts, the earliest first. An
@@ -98,7 +98,7 @@ type Prolongation struct {
 	Audit *Audit
 }
 
-// Audit is a change of a record from outside its attempts, as it is kept beside the
+// Audit is a change of a record from outside its attempts, as it is kept next to the
 // record. It says nothing of inputs and results.
 type Audit struct {
 	// ID of the record, and of this entry among its.

@@ -29,7 +29,7 @@
 // respected. When it lapses without an outcome, the next call takes a repeatable
 // operation over and parks any other one as unknown; so is a repeatable one after as many
 // unsettled attempts as its calls allow. An unknown record ends by the parked attempt's
-// own late outcome, or by a resolution, which another one may replace while nobody has
+// own late outcome, or by a resolution, which another one may replace while no attempt has
 // run since. A parked attempt that still runs keeps renewing its lease, and is not
 // resolved to released before that is over. A lapsed claim that the next call would park can be
 // resolved without that.

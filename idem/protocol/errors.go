@@ -63,10 +63,10 @@ type StoreError struct {
 	// no credentials. An operation that may run while the store is down (idem.FailOpen)
 	// does so only if it is set.
 	Down bool
-	// Throttled is set beside Down if a try was answered with too many requests: the store can
+	// Throttled is set in addition to Down if a try was answered with too many requests: the store can
 	// be reached, and the engine's circuit stays closed.
 	Throttled bool
-	// ResultNotStored is set if a result could not be stored beside its record in the time for
+	// ResultNotStored is set if a result could not be stored outside its record in the time for
 	// it. The record was not touched.
 	ResultNotStored bool
 	// Err is the store's own error.

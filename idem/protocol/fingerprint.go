@@ -28,7 +28,7 @@ type Match uint8
 
 const (
 	// MatchUnreadable: one of the two is not a fingerprint. It is the zero value, so
-	// that what nobody has compared fails closed.
+	// that what was not compared fails closed.
 	MatchUnreadable Match = iota
 	// MatchSame: the input is the one that the record belongs to.
 	MatchSame

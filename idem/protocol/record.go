@@ -14,7 +14,7 @@ const (
 	Absent State = ""
 	// Pending: accepted for later, never claimed.
 	Pending State = "pending"
-	// InProgress: claimed; its lease runs, or has lapsed and nobody noticed yet.
+	// InProgress: claimed; its lease runs, or has lapsed unnoticed.
 	InProgress State = "in_progress"
 	// Completed: the outcome is recorded.
 	Completed State = "completed"
@@ -71,7 +71,7 @@ type Record struct {
 	// Omitted says that the outcome was recorded without its result.
 	Omitted bool
 	// Failure of a Failed record; of others the last attempt's error, for operators. Of a record
-	// that somebody else than its attempt has parked it says who and why, see [Lapse].
+	// that another call or a sweep has parked it says which and why, see [Lapse].
 	Failure *Failure
 	// Ref is what the provider calls the effect, as the attempt or a resolver said.
 	Ref string
@@ -182,7 +182,7 @@ func (r *Record) Expired(now time.Time) bool {
 }
 
 // Bears reports whether the write has landed: it made this version of the record, or
-// the one that the latest claim or prolongation was made over. A claim must not go by it: one that was
+// the one that the latest claim or prolongation was made over. A claim must not rely on it: one that was
 // taken over is no leave to run.
 func (r *Record) Bears(write string) bool {
 	return r != nil && write != "" && (r.Write == write || r.Seen == write)
@@ -199,7 +199,7 @@ func (r *Record) Ended() bool {
 	return (r.State == Completed || r.State == Failed || r.State == Released) && !r.Open()
 }
 
-// Open reports whether the record is an open question, which somebody must resolve. It
+// Open reports whether the record is an open question, which must be resolved. It
 // must never carry an expiry, and is in the sparse index, as watched claims are.
 func (r *Record) Open() bool {
 	switch r.State {

@@ -12,8 +12,8 @@ func ShadowID(id string) string { return id + shadowSuffix }
 // shadow.
 func LiveID(id string) (live string, shadow bool) { return strings.CutSuffix(id, shadowSuffix) }
 
-// UnobservedError says why nobody can tell what the live mode would have answered to a call in
-// shadow, such as a body that nobody reads ahead of the handler. The call is told as not observed,
+// UnobservedError says why it is not known what the live mode would have answered to a call in
+// shadow, such as a body that is not read ahead of the handler. The call is reported as not observed,
 // and not as refused.
 type UnobservedError struct{ Err error }
 

@@ -59,14 +59,14 @@ type Store interface {
 	// leave to run. NotExecuted is conditional on the step's absence or on its begin mark
 	// of the write Seen. An outcome takes an InProgress or Unknown record and is conditional on the
 	// step's not being done. Read and Unread take one too, conditional on the step's being
-	// FromResolution, not Begun, and of the write Seen. A result too large for the record is stored beside it
-	// first. The record takes steps up to [StepRoom], and beside them the ending of an
+	// FromResolution, not Begun, and of the write Seen. A result too large for the record is stored outside it
+	// first. The record takes steps up to [StepRoom], and in addition the ending of an
 	// attempt and a mark with an error of 6 KiB each. A begin mark's BegunAt is now.
 	RecordStep(ctx context.Context, now time.Time, s StepWrite) error
 
 	// Finish ends the owner's attempt: complete, fail, release or park, as
 	// [EventComplete] to [EventPark] of the machine allow. A result too large for
-	// the record is stored beside it first. If that fails, or takes so long that the
+	// the record is stored outside it first. If that fails, or takes so long that the
 	// context would have no time left for the record, the error is a [*StoreError]
 	// with ResultNotStored set: the record was not touched, and the same end without the result
 	// can still be written.
@@ -105,10 +105,10 @@ type Store interface {
 // always be recorded, undone and ended. A step counts 192 bytes, its name, and what
 // the record keeps of its result or error; with a compensation, for which room is
 // kept, as much again. Results of up to 1 KiB are kept in the record while they take
-// 64 KiB together, later ones only up to 128 bytes; larger ones lie beside it. So
+// 64 KiB together, later ones only up to 128 bytes; larger ones lie outside it. So
 // there is room for some 1,400 small steps, or 800 with compensations.
 //
-// A store must take steps of that size, and beside them an ending and the mark that
+// A store must take steps of that size, and in addition an ending and the mark that
 // the operation is being undone.
 const StepRoom = 320 << 10
 
@@ -171,7 +171,7 @@ type StepWrite struct {
 	// so already.
 	Read, Unread bool
 	// Spent of Unread is the result that the entry has, unless another step has it too: a store
-	// lets what lies of it beside the record expire.
+	// lets what lies of it outside the record expire.
 	Spent Body
 	// Seen is the write of the step's entry that Begin or NotExecuted replaces, a step
 	// that is NotExecuted or a begin mark, or that Read or Unread changes; empty if there is
@@ -234,7 +234,7 @@ type Finish struct {
 	Attempt AttemptKind
 	// Watched says that the claim may be in the index, which it leaves with this write.
 	Watched bool
-	// LargeSteps says that results of steps may lie beside the record. They go with
+	// LargeSteps says that results of steps may lie outside the record. They go with
 	// an outcome: a store gives them an expiry then, as well as it can.
 	LargeSteps bool
 	// Unit, if not nil, commits with this write, or not at all. A store that does not
@@ -243,7 +243,7 @@ type Finish struct {
 	// NewOwner, if not empty, replaces the record's owner: nothing that the attempt
 	// has sent before can land any more.
 	NewOwner string
-	// Progress, if not nil, remembers what of the result is stored beside the record
+	// Progress, if not nil, remembers what of the result is stored outside the record
 	// already, for the next call with the same result.
 	Progress *Progress
 }
@@ -268,8 +268,8 @@ type WithoutResult struct{ Write string }
 func (Atomic) attemptKind()        {}
 func (WithoutResult) attemptKind() {}
 
-// Progress remembers which parts of a result a store has written beside its record,
-// from one call to the next. What it is told to remember is the store's affair. The
+// Progress remembers which parts of a result a store has written outside its record,
+// from one call to the next. What it remembers is the store's affair. The
 // zero value is ready; it is safe for concurrent use.
 type Progress struct {
 	mu   sync.Mutex
