@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -118,4 +119,18 @@ func Answers(err error) bool {
 	_, failed := errors.AsType[*StoreError](err)
 	_, conflict := errors.AsType[*ConflictError](err)
 	return !failed && (conflict || errors.Is(err, ErrRecordUnreadable) || errors.Is(err, ErrLimitExceeded))
+}
+
+// ConfigError is a mistake in how the library is set up, found before anything
+// runs where possible.
+type ConfigError struct {
+	// What names the thing that is set up wrongly. Problem says how, and what to do.
+	What, Problem string
+}
+
+func (e *ConfigError) Error() string {
+	if strings.HasPrefix(e.Problem, "is ") {
+		return "idem: " + e.What + " " + e.Problem
+	}
+	return "idem: " + e.What + ": " + e.Problem
 }

@@ -360,3 +360,27 @@ type ReferenceWrite struct {
 	// reference that came after it.
 	Seen string
 }
+
+// Unit is a handler's unit of work: what it wants to be written together with its
+// outcome, or not at all. It is of a kind that the store understands, which commits it
+// with [Finish].
+type Unit interface {
+	// Seal ends the collecting and reports whether there is anything to commit. The
+	// engine calls it once the handler has returned.
+	Seal() bool
+	// Size is about how many bytes there are to commit, once it is sealed: the commit
+	// gets time by it.
+	Size() int
+}
+
+type retryQuotaKey struct{}
+
+// WithoutRetryQuota marks a context for [Store.Get]: what is read decides what is recorded of an
+// attempt that has run, or of a claim that may have landed. A store that rations its retries does
+// not do so then.
+func WithoutRetryQuota(ctx context.Context) context.Context {
+	return context.WithValue(ctx, retryQuotaKey{}, true)
+}
+
+// IgnoresRetryQuota reports whether the context is marked by [WithoutRetryQuota].
+func IgnoresRetryQuota(ctx context.Context) bool { return ctx.Value(retryQuotaKey{}) != nil }
