@@ -3,8 +3,7 @@ package idem_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -495,30 +494,6 @@ func TestManyConcurrentDuplicatesOneExecution(t *testing.T) {
 	require.Equal(t, 1, ran)
 }
 
-func TestManyKeysWithConcurrentDuplicates(t *testing.T) {
-	h := idemtest.New(t, &idem.Options{Wait: time.Minute, ClaimBudget: time.Minute})
-	var wg sync.WaitGroup
-	var runs [100]atomic.Int32
-	for k := range runs {
-		wg.Go(func() {
-			got := idemtest.DeliverParallel(h, 8, func(ctx context.Context, e *idem.Engine) (string, error) {
-				return idem.Do(ctx, e, unsafe.Key("t", fmt.Sprint(k)), k, func(_ context.Context, k int) (string, error) {
-					return fmt.Sprintf("%d.%d", k, runs[k].Add(1)), nil
-				})
-			})
-			for _, d := range got {
-				if d.Err != nil || d.Value != fmt.Sprintf("%d.1", k) {
-					t.Errorf("key %d: %+v", k, d)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for k := range runs {
-		require.EqualValues(t, 1, runs[k].Load())
-	}
-}
-
 // slowly runs a call in the background whose handler takes a while.
 func slowly(t *testing.T, r *rig, key idem.Key, d time.Duration, err error) <-chan idem.Result[int] {
 	t.Helper()
@@ -532,18 +507,6 @@ func slowly(t *testing.T, r *rig, key idem.Key, d time.Duration, err error) <-ch
 	}()
 	synctest.Wait()
 	return done
-}
-
-func TestNobodyWaitsUnlessAsked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		key := unsafe.Key("t", "k")
-		done := slowly(t, r, key, time.Second, nil)
-		start := time.Now()
-		refused(t, r, key, idem.ErrInFlight, new(counter).run)
-		require.Zero(t, time.Since(start))
-		<-done
-	})
 }
 
 func TestWaitForAConcurrentDuplicate(t *testing.T) {
@@ -567,6 +530,11 @@ func TestWaitEnds(t *testing.T) {
 		return func(ctx context.Context) context.Context { return idem.WithKillTime(ctx, time.Now().Add(d)) }
 	}
 	patient := func(ctx context.Context) context.Context { return ctx }
+	leaves := func(ctx context.Context) context.Context {
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(5*time.Second, cancel)
+		return ctx
+	}
 	for _, tc := range []struct {
 		name   string
 		op     idem.Operation
@@ -577,6 +545,8 @@ func TestWaitEnds(t *testing.T) {
 		within time.Duration
 		runs   int
 	}{
+		{"its client has left", unsafe, leaves, time.Minute, nil, idem.ErrInFlight, 5 * time.Second, 0},
+		{"the store has failed meanwhile", unsafe, patient, 2 * time.Second, nil, nil, 6 * time.Second, 0},
 		{"in vain", unsafe, patient, time.Minute, nil, idem.ErrInFlight, 10 * time.Second, 0},
 		{"the other call releases", unsafe, patient, 2 * time.Second, idem.NotExecuted(errPlain), nil, 3 * time.Second, 1},
 		{"the other call is uncertain", unsafe, patient, 2 * time.Second, errPlain, idem.ErrOutcomeUnknown, 3 * time.Second, 0},
@@ -590,6 +560,10 @@ func TestWaitEnds(t *testing.T) {
 			key := tc.op.Key("t", "k")
 			done := slowly(t, r, key, tc.other, tc.err)
 			before := r.record(t, key)
+			if strings.HasPrefix(tc.name, "the store has failed") {
+				waiter.faults.Always(idemtest.Refuse, idemtest.Get)
+				time.AfterFunc(5*time.Second, waiter.faults.Heal)
+			}
 			start := time.Now()
 			_, err := idem.Do(tc.ctx(t.Context()), waiter.engine, key, 1, c.run)
 			require.LessOrEqual(t, time.Since(start), tc.within)
@@ -620,35 +594,6 @@ func TestWaiterTellsTheLatestLease(t *testing.T) {
 		var flight *idem.InFlightError
 		require.ErrorAs(t, err, &flight)
 		require.Greater(t, flight.LeaseLeft, 20*time.Second, "the heartbeat has renewed it")
-		<-done
-	})
-}
-
-// A waiter whose client goes away stops waiting.
-func TestWaiterIsCancelled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &idem.Options{Wait: time.Hour})
-		key := unsafe.Key("t", "k")
-		done := slowly(t, r, key, time.Minute, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		start := time.Now()
-		_, err := idem.Do(ctx, r.engine, key, 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrInFlight)
-		require.LessOrEqual(t, time.Since(start), 5*time.Second)
-		<-done
-	})
-}
-
-// The store fails while waiting: the waiter goes on asking.
-func TestWaiterOutlastsAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &idem.Options{Wait: 20 * time.Second})
-		key := unsafe.Key("t", "k")
-		done := slowly(t, r, key, 2*time.Second, nil)
-		r.faults.Always(idemtest.Refuse, idemtest.Get)
-		time.AfterFunc(5*time.Second, r.faults.Heal)
-		require.Equal(t, 77, must(t, r, key, new(counter).run))
 		<-done
 	})
 }

@@ -249,6 +249,7 @@ func TestNewReportsMistakes(t *testing.T) {
 		says  string
 	}{
 		{"nil store", nil, idem.Options{}, "the store is nil"},
+		{"a constructor's error that was not looked at", (*memstore.Store)(nil), idem.Options{}, "the store is nil"},
 		{"lease", memstore.New(), idem.Options{Lease: -1}, "Lease is -1ns"},
 		{"margin", memstore.New(), idem.Options{Margin: -time.Second}, "Margin is -1s"},
 		{"guard", memstore.New(), idem.Options{Guard: -1}, "Guard"},
@@ -308,14 +309,4 @@ func TestCallsReportMistakes(t *testing.T) {
 		_, err = e.Execute(t.Context(), c)
 		require.ErrorAs(t, err, &config)
 	}
-}
-
-// A constructor's error that was not looked at leaves a nil pointer in the
-// interface.
-func TestNewRefusesANilPointerAsStore(t *testing.T) {
-	var none *memstore.Store
-	_, err := idem.New(none, nil)
-	var bad *idem.ConfigError
-	require.ErrorAs(t, err, &bad)
-	require.Contains(t, bad.Error(), "the store is nil")
 }

@@ -41,64 +41,6 @@ func parked(t *testing.T, r *rig, key idem.Key) {
 	r.faults.Reset()
 }
 
-func TestResolve(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		to   reconcile.Resolution
-		then func(t *testing.T, v int, err error)
-		runs int
-	}{
-		{"completed", reconcile.Resolution{To: idem.Completed, Result: encoded("42"), Ref: "pay_1"}, func(t *testing.T, v int, err error) {
-			require.NoError(t, err)
-			require.Equal(t, 42, v)
-		}, 0},
-		{"completed, result not known", reconcile.Resolution{To: idem.Completed, Ref: "pay_1"}, func(t *testing.T, _ int, err error) {
-			require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
-		}, 0},
-		{"failed", reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined", Code: "card"}, Ref: "pay_1"}, func(t *testing.T, _ int, err error) {
-			var recorded *idem.RecordedError
-			require.ErrorAs(t, err, &recorded)
-			require.Equal(t, "card", recorded.Code)
-		}, 0},
-		{"released", reconcile.Resolution{To: idem.Released, Ref: "pay_1"}, func(t *testing.T, v int, err error) {
-			require.NoError(t, err)
-			require.Equal(t, 1, v)
-		}, 1},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
-			key := unsafe.Key("t", "k")
-			parked(t, r, key)
-			owner := r.record(t, key).Owner
-			r.clock.Advance(time.Hour)
-			require.NoError(t, r.resolve(t, key.ID(), tc.to))
-			rec := r.record(t, key)
-			require.Equal(t, tc.to.To, rec.State)
-			require.NotEqual(t, owner, rec.Owner)
-			require.Equal(t, "pay_1", rec.Ref)
-			require.WithinDuration(t, r.clock.Now().Add(idem.DefaultRetention), rec.ExpiresAt, 20*time.Second)
-			require.Equal(t, []idemtest.Method{"Get", "Settle"}, r.faults.Calls())
-
-			require.ErrorIs(t, r.resolve(t, key.ID(), tc.to), reconcile.ErrNotUnknown, "once")
-			v, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-			tc.then(t, v, err)
-			require.Equal(t, tc.runs, c.count())
-		})
-	}
-}
-
-func TestResolveToReleasedWaitsForTheLease(t *testing.T) {
-	r := newRig(t, nil)
-	key := unsafe.Key("t", "k")
-	parked(t, r, key)
-	retry := reconcile.Resolution{To: idem.Released}
-	require.ErrorIs(t, r.resolve(t, key.ID(), retry), reconcile.ErrTooEarly)
-	r.clock.Advance(idem.DefaultLease)
-	require.ErrorIs(t, r.resolve(t, key.ID(), retry), reconcile.ErrTooEarly, "the margin counts")
-	r.clock.Advance(idem.DefaultMargin + time.Millisecond)
-	require.NoError(t, r.resolve(t, key.ID(), retry))
-}
-
 func TestResolveRefuses(t *testing.T) {
 	r := newRig(t, nil)
 	done := unsafe.Key("t", "done")
@@ -177,42 +119,4 @@ func TestResolvedFirstBeatsTheLateOutcome(t *testing.T) {
 	})
 	require.Equal(t, 7, v)
 	require.Contains(t, r.events.take(), "lease_lost")
-}
-
-// What recorded steps have done is not forgotten by a failure that a person states.
-func TestResolveToFailedAsksForUndoneSteps(t *testing.T) {
-	for name, tc := range map[string]struct {
-		steps []protocol.StepWrite
-		due   []string
-	}{
-		"none undone": {[]protocol.StepWrite{
-			{Name: "b", Result: []byte("1"), Compensates: true}, {Name: "a", Result: []byte("1"), Compensates: true}, {Name: "c", Result: []byte("1")},
-		}, []string{"a", "b"}},
-		"one undone": {[]protocol.StepWrite{
-			{Name: "b", Result: []byte("1"), Compensates: true}, {Name: "a", Result: []byte("1"), Compensates: true},
-			{Name: "idem:undo:a", Result: []byte("null")},
-		}, []string{"b"}},
-		"all undone":      {[]protocol.StepWrite{{Name: "a", Result: []byte("1"), Compensates: true}, {Name: "idem:undo:a", Result: []byte("null")}}, nil},
-		"nothing to undo": {[]protocol.StepWrite{{Name: "c", Result: []byte("1")}}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := unsafe.Key("t", "k")
-			killedWith(t, r, key, tc.steps...)
-			no := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
-			err := r.resolve(t, key.ID(), no)
-			if tc.due == nil {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorIs(t, err, reconcile.ErrNotUndone)
-			var due *reconcile.NotUndoneError
-			require.ErrorAs(t, err, &due)
-			require.Equal(t, tc.due, due.Steps)
-			require.Equal(t, idem.InProgress, r.state(t, key), "nothing has changed")
-			no.CompensatedManually = true
-			require.NoError(t, r.resolve(t, key.ID(), no))
-			require.Equal(t, idem.Failed, r.state(t, key))
-		})
-	}
 }
