@@ -89,13 +89,11 @@ func finished(t *testing.T, r *rig, key idem.Key) {
 }
 
 func failed(t *testing.T, r *rig, key idem.Key) {
-	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(idem.Permanent(errPlain)))
-	require.Same(t, errPlain, err)
+	errs(t, r, key, fails(idem.Permanent(errPlain)))
 }
 
 func released(t *testing.T, r *rig, key idem.Key) {
-	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(idem.NotExecuted(errPlain)))
-	require.Same(t, errPlain, err)
+	errs(t, r, key, fails(idem.NotExecuted(errPlain)))
 }
 
 // correctly executes another input than the first.
@@ -105,8 +103,7 @@ func correctly(t *testing.T, r *rig, key idem.Key) {
 }
 
 func uncertainly(t *testing.T, r *rig, key idem.Key) {
-	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-	require.Same(t, errPlain, err)
+	errs(t, r, key, fails(errPlain))
 }
 
 // killed leaves a claim whose process is gone.

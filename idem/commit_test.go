@@ -305,7 +305,5 @@ func TestNoStepsInAtomicMode(t *testing.T) {
 	_, err := idem.Do(t.Context(), r.engine, atomically.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
 		return idem.Step(ctx, "s", func(context.Context) (int, error) { panic("ran") }, nil)
 	})
-	var mistake *idem.ConfigError
-	require.ErrorAs(t, err, &mistake)
-	require.ErrorContains(t, err, "idem.Reserved")
+	mistaken(t, err, "idem.Reserved")
 }

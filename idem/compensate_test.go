@@ -169,9 +169,8 @@ func TestCompensationThatFailsForGoodParks(t *testing.T) {
 func TestUnknownCompensationParks(t *testing.T) {
 	r, e := newRig(t, nil), new(effects)
 	key := safe.Key("t", "k")
-	_, err := doSteps(t, r, key, trip(e, errPlain))
-	require.Same(t, errPlain, err)
-	_, err = doSteps(t, r, key, func(context.Context) (string, error) { return "", idem.Permanent(declinedError{}) })
+	errs(t, r, key, steps(trip(e, errPlain)))
+	_, err := doSteps(t, r, key, func(context.Context) (string, error) { return "", idem.Permanent(declinedError{}) })
 	require.ErrorContains(t, err, "cannot be undone")
 	require.Equal(t, idem.Unknown, r.state(t, key))
 	require.Equal(t, []int{0, 0, 0}, e.all(tripUndone...))
@@ -398,9 +397,8 @@ func TestAnAbortWithoutTimeLeavesNoOutcome(t *testing.T) {
 func TestAnAbortThatCannotUndoParks(t *testing.T) {
 	r, e := newRig(t, nil), new(effects)
 	key := safe.Key("t", "k")
-	_, err := doSteps(t, r, key, trip(e, errPlain))
-	require.Same(t, errPlain, err)
-	_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) {
+	errs(t, r, key, steps(trip(e, errPlain)))
+	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		_ = idem.Abort(ctx, declinedError{})
 		return "402", nil
 	})

@@ -50,11 +50,10 @@ func TestCommitSentAgainKeepsItsDoubt(t *testing.T) {
 				e.refuse = refuse // from now on
 				return c.Do(ctx)
 			})
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
+			errs(t, r.rig, key, func(ctx context.Context, _ int) (string, error) {
 				_, err := idem.UnitOf(ctx, func() idem.Unit { return e })
 				return "paid", err
 			})
-			require.Same(t, errPlain, err)
 			before := r.state(t, key)
 			e.refuse = nil
 			require.NotNil(t, held)
@@ -221,8 +220,7 @@ func TestALateWithdrawalBringsNoStepsBack(t *testing.T) {
 			return "ok", last
 		}
 	}
-	_, err := doSteps(t, r, key, handler(errPlain))
-	require.Same(t, errPlain, err)
+	errs(t, r, key, steps(handler(errPlain)))
 	require.Equal(t, idem.Released, r.state(t, key))
 
 	// A takeover whose request is lost, and a withdrawal of it that is delayed.
@@ -232,7 +230,7 @@ func TestALateWithdrawalBringsNoStepsBack(t *testing.T) {
 	refused(t, r, key, idem.ErrStoreUnavailable, steps(handler(nil)))
 
 	// Another process completes the operation; the outcome expires, and TTL deletes it.
-	_, err = doSteps(t, r.elsewhere(t), key, handler(nil))
+	_, err := doSteps(t, r.elsewhere(t), key, handler(nil))
 	require.NoError(t, err)
 	r.clock.Advance(5 * time.Minute)
 	r.mem.Delete(key.ID())
@@ -293,8 +291,7 @@ func TestAnAtomicCommitInDoubtOverWhatIsGoneNeverLands(t *testing.T) {
 func TestAnAtomicAttemptOverAnExpiredRecordGoesByOneReadingOfTheClock(t *testing.T) {
 	for reading := range 12 {
 		r, key := newRig(t, nil), atomically.Key("t", "k")
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) { return 0, idem.Permanent(errPlain) })
-		require.Same(t, errPlain, err)
+		errs(t, r, key, func(context.Context, int) (int, error) { return 0, idem.Permanent(errPlain) })
 		over := r.record(t, key).ExpiresAt.Add(idem.DefaultMargin)
 		readings := 0
 		engine, err := idem.New(r.mem, &idem.Options{Now: func() time.Time {

@@ -34,8 +34,7 @@ func encoded(body string) *protocol.Encoded { return &protocol.Encoded{Body: []b
 // parked leaves the key unknown.
 func parked(t *testing.T, r *rig, key idem.Key) {
 	t.Helper()
-	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-	require.Same(t, errPlain, err)
+	errs(t, r, key, fails(errPlain))
 	require.Equal(t, idem.Unknown, r.state(t, key))
 	r.events.take()
 	r.faults.Reset()

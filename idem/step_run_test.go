@@ -75,8 +75,7 @@ func TestCancelledStep(t *testing.T) {
 			return "", last
 		}
 	}
-	_, err := doSteps(t, r, key, handler(errPlain))
-	require.Same(t, errPlain, err)
+	errs(t, r, key, steps(handler(errPlain)))
 	require.Zero(t, e.ran("ship"))
 	require.True(t, r.record(t, key).Steps["ship"].NotExecuted)
 	refused(t, r, key, declinedError{}, steps(handler(idem.Permanent(declinedError{}))))
@@ -156,9 +155,7 @@ func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 				<-inside
 				return "too early", result
 			})
-			var mistake *idem.ConfigError
-			require.ErrorAs(t, err, &mistake)
-			require.ErrorContains(t, err, `step "ship"`)
+			mistaken(t, err, `step "ship"`)
 			if result != nil {
 				require.ErrorIs(t, err, declinedError{})
 			}
@@ -198,9 +195,7 @@ func TestCompensateSideBySide(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
-		var mistake *idem.ConfigError
-		require.ErrorAs(t, idem.Abort(escaped, errPlain), &mistake)
-		require.ErrorContains(t, mistake, "has returned")
+		mistaken(t, idem.Abort(escaped, errPlain), "has returned")
 	})
 }
 
