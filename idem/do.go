@@ -52,9 +52,6 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 		}
 		ans := Answer{Value: v, Err: err}
 		ans.Body, ans.Omitted = codec.Through(v, &res.Value)
-		if ans.Omitted != nil {
-			ans.Body, res.Value = nil, v
-		}
 		return ans
 	}})
 	if err != nil {

@@ -112,9 +112,6 @@ func encoding[T any](fn func(context.Context) (T, error)) func(context.Context) 
 		}
 		var probe T
 		raw, lost := codec.Through(v, &probe)
-		if lost != nil {
-			raw = nil
-		}
 		return tried{raw, lost}, nil
 	}
 }

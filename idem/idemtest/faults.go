@@ -10,8 +10,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Method is a method of [idem.Store], [protocol.AdminStore], [protocol.Scanner] or
-// [protocol.Places], by its name.
+// Method is a method of [idem.Store], [protocol.AdminStore] or [protocol.Scanner], by its name.
 type Method string
 
 // The methods of a store.

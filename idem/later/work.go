@@ -45,9 +45,6 @@ func Work[In, Out any](ctx context.Context, e *idem.Engine, op idem.Operation, i
 		}
 		ans := idem.Answer{Value: v, Err: err}
 		ans.Body, ans.Omitted = codec.Through(v, &res.Value)
-		if ans.Omitted != nil {
-			ans.Body, res.Value = nil, v
-		}
 		return ans
 	}
 	res.Outcome, err = e.Execute(ctx, call)

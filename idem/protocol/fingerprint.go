@@ -39,19 +39,6 @@ const (
 	MatchNewer
 )
 
-// String returns the match in words, for logs.
-func (m Match) String() string {
-	switch m {
-	case MatchSame:
-		return "same"
-	case MatchDifferent:
-		return "different"
-	case MatchNewer:
-		return "newer version"
-	}
-	return "unreadable"
-}
-
 // Compare compares a call's fingerprint with the one in its record.
 func (f Fingerprint) Compare(stored Fingerprint) Match {
 	mine := f.version()

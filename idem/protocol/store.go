@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -272,52 +273,40 @@ func (WithoutResult) attemptKind() {}
 // from one call to the next. What it remembers is the store's affair. The
 // zero value is ready; it is safe for concurrent use.
 type Progress struct {
-	mu   sync.Mutex
-	done map[string]bool
-	form any
+	parts sync.Map // that are stored
+	form  atomic.Value
 }
 
-// KeepForm keeps the stored form of the result, for a store that would make another one the next time.
+// KeepForm keeps the stored form of the result, for a store that would make another one the next
+// time. A nil Progress keeps nothing.
 func (p *Progress) KeepForm(form any) {
-	if p == nil {
-		return
+	if p != nil {
+		p.form.Store(form)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.form = form
 }
 
-// Form is what KeepForm has kept, else nil; a nil Progress keeps nothing.
+// Form is what KeepForm has kept, else nil.
 func (p *Progress) Form() any {
 	if p == nil {
 		return nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.form
+	return p.form.Load()
 }
 
-// Done reports whether the part was noted; a nil Progress knows of none.
+// Done reports whether the part was noted.
 func (p *Progress) Done(part string) bool {
 	if p == nil {
 		return false
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.done[part]
+	_, done := p.parts.Load(part)
+	return done
 }
 
-// Note remembers a part that is stored; a nil Progress remembers nothing.
+// Note remembers a part that is stored.
 func (p *Progress) Note(part string) {
-	if p == nil {
-		return
+	if p != nil {
+		p.parts.Store(part, true)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.done == nil {
-		p.done = map[string]bool{}
-	}
-	p.done[part] = true
 }
 
 // Settlement parks or resolves a record from outside the attempt.
