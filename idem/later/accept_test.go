@@ -60,6 +60,14 @@ func (d *desk) work(op idem.Operation, id string, before func()) idemtest.Delive
 	})[0]
 }
 
+// status is that of what was accepted for acme.
+func (d *desk) status(op idem.Operation, id string) idem.Outcome {
+	d.t.Helper()
+	s, err := later.StatusOf(d.t.Context(), d.Engine, op, "acme", id)
+	require.NoError(d.t, err)
+	return s
+}
+
 func (d *desk) lapse() { d.Clock.Advance(time.Hour) }
 
 func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
@@ -77,13 +85,9 @@ func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
 	_, err := idem.Do(t.Context(), d.Engine, key, 3, func(context.Context, int) (string, error) { panic("it waits for a worker") })
 	require.ErrorIs(t, err, idem.ErrAccepted)
 
-	s, err := later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
-	require.NoError(t, err)
-	require.Equal(t, idem.Pending, s.RecordState)
+	require.Equal(t, idem.Pending, d.status(statement, id).RecordState)
 	got := d.work(statement, key.ID(), func() {
-		s, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
-		require.NoError(t, err)
-		require.Equal(t, idem.InProgress, s.RecordState)
+		require.Equal(t, idem.InProgress, d.status(statement, id).RecordState)
 		require.Equal(t, id, d.accepted(key, 3), "while the worker runs too")
 	})
 	require.NoError(t, got.Err)
@@ -95,10 +99,8 @@ func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
 		require.Equal(t, "lines: 3", again.Value.Value)
 	}
 	require.Equal(t, 1, d.runs)
-	s, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
-	require.NoError(t, err)
-	require.Equal(t, idem.Completed, s.RecordState)
-	require.Equal(t, `"lines: 3"`, string(s.Body))
+	require.Equal(t, idem.Completed, d.status(statement, id).RecordState)
+	require.Equal(t, `"lines: 3"`, string(d.status(statement, id).Body))
 	done := d.accept(key, 3)
 	require.NoError(t, done.Err)
 	require.Equal(t, "lines: 3", done.Value.Value)
@@ -185,8 +187,7 @@ func TestAProcessMayDieAtAnyCallForAcceptedWork(t *testing.T) {
 					first := d.work(op, key.ID(), nil)
 					d.Restart()
 					d.lapse()
-					_, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
-					require.NoError(t, err)
+					d.status(op, id)
 					again := d.work(op, key.ID(), nil)
 					rec := d.Record(key)
 					if op.Repeat == idem.Repeatable {
@@ -202,9 +203,7 @@ func TestAProcessMayDieAtAnyCallForAcceptedWork(t *testing.T) {
 						require.Equal(t, idem.Completed, rec.State, "%v", first.Err)
 						require.Equal(t, 1, d.runs)
 					}
-					s, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
-					require.NoError(t, err)
-					require.Equal(t, rec.State, s.RecordState)
+					require.Equal(t, rec.State, d.status(op, id).RecordState)
 				})
 			}
 		}

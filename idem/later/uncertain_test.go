@@ -70,9 +70,7 @@ func TestAnAcceptanceAfterAnUncertainAttemptStaysUncertain(t *testing.T) {
 			require.True(t, rec.State == idem.Pending && rec.Uncertain && rec.Unsettled == 1, "%+v", rec)
 			require.ErrorIs(t, later.Cancel(t.Context(), d.Engine, op, "acme", id), later.ErrBegun)
 			d.sweeps()
-			s, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
-			require.NoError(t, err)
-			require.Equal(t, idem.Pending, s.RecordState)
+			require.Equal(t, idem.Pending, d.status(op, id).RecordState)
 			require.False(t, d.Record(key).EscalatedAt.IsZero(), "it is escalated")
 
 			require.ErrorIs(t, d.work(statement, key.ID(), nil).Err, idem.ErrOutcomeUnknown)
@@ -100,9 +98,7 @@ func TestAWorkerRunsNoInputOfAnEarlierAcceptance(t *testing.T) {
 	require.ErrorIs(t, d.work(statement, key.ID(), nil).Err, idem.ErrInFlight, "its message comes again")
 	require.Zero(t, d.runs)
 	require.NoError(t, d.work(statement, key.ID(), nil).Err)
-	s, err := later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
-	require.NoError(t, err)
-	require.Equal(t, idem.Completed, s.RecordState)
+	require.Equal(t, idem.Completed, d.status(statement, id).RecordState)
 }
 
 // The message that would bring the next worker is gone: people have the work then, and can end it.
@@ -216,8 +212,7 @@ func TestAnAcceptanceWhoseReplyIsLostWhileWorkersCome(t *testing.T) {
 			return c.Lost()
 		})
 		id := d.accepted(key, 3)
-		_, err := later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
-		require.NoError(t, err)
+		d.status(statement, id)
 		require.Len(t, d.Published(), 1)
 		require.NoError(t, d.work(statement, key.ID(), nil).Err)
 	}
@@ -303,9 +298,7 @@ func TestAWorkersStepsAndAttempts(t *testing.T) {
 		require.ErrorIs(t, work(july, errTimeout), errTimeout)
 	}
 	require.ErrorIs(t, work(july, nil), idem.ErrOutcomeUnknown)
-	s, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
-	require.NoError(t, err)
-	require.Equal(t, idem.Unknown, s.RecordState)
+	require.Equal(t, idem.Unknown, d.status(op, id).RecordState)
 	d.lapse()
 	require.NoError(t, d.resolve(july, idem.Released))
 	require.NoError(t, work(july, nil))

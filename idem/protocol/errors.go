@@ -56,13 +56,10 @@ type StoreError struct {
 	Op string
 	// Ambiguous is set if the write may have been applied, or may still be.
 	Ambiguous bool
-	// Down is set if the store did not work for this call: it could not be reached, did
-	// not answer in time, throttled every try, or answered every try with an HTTP status
-	// of 500 or more. It is not set if the store gave any other answer, such as that a
-	// condition failed, a permission is missing, the table does not exist or the request
-	// is invalid. It is not set either if nothing was sent, for example because there are
-	// no credentials. An operation that may run while the store is down (idem.FailOpen)
-	// does so only if it is set.
+	// Down is set if the store did not work for this call: it could not be reached, did not
+	// answer in time, throttled every try, or answered every try with an HTTP status of 500 or
+	// more. It is not set after any other answer, such as that a permission is missing, nor if
+	// nothing was sent, for example without credentials. idem.FailOpen needs it.
 	Down bool
 	// Throttled is set in addition to Down if a try was answered with too many requests: the store can
 	// be reached, and the engine's circuit stays closed.

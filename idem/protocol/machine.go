@@ -271,17 +271,20 @@ func nextSettle(rec *Record, ev Event, now time.Time) Decision {
 	return Decision{DoApply, ev.To}
 }
 
+// ends are the states in which an attempt that holds its record can end it.
+var ends = map[EventKind]State{EventComplete: Completed, EventFail: Failed, EventPark: Unknown}
+
 func nextOwner(rec *Record, ev Event) Decision {
 	if rec == nil || ev.Owner == "" || rec.Owner != ev.Owner {
 		return refuse(rec)
 	}
-	running := rec.State == InProgress
+	held, running := rec.HeldBy(ev.Owner), rec.State == InProgress
 	switch ev.Kind {
 	case EventExtend:
 		// A parked attempt that still runs says so: who asks whether the operation may run
 		// again uses its lease.
 		switch {
-		case !rec.HeldBy(ev.Owner):
+		case !held:
 		case rec.LeaseUntil.Before(ev.LeaseUntil):
 			return Decision{DoApply, rec.State}
 		default:
@@ -294,26 +297,18 @@ func nextOwner(rec *Record, ev Event) Decision {
 	case EventStep, EventReference:
 		// A parked attempt may record what it has done, which the resolver needs to
 		// know. It may begin nothing new.
-		if rec.HeldBy(ev.Owner) {
+		if held {
 			return Decision{DoApply, rec.State}
 		}
-	case EventComplete:
-		if rec.HeldBy(ev.Owner) {
-			return Decision{DoApply, Completed}
-		}
-	case EventFail:
-		if rec.HeldBy(ev.Owner) {
-			return Decision{DoApply, Failed}
+	case EventComplete, EventFail, EventPark:
+		if held {
+			return Decision{DoApply, ends[ev.Kind]}
 		}
 	case EventRelease:
 		// Parked by a stricter call, an attempt that may have taken effect must not
 		// make itself repeatable again.
 		if running || rec.State == Unknown && !ev.Uncertain {
 			return Decision{DoApply, Released}
-		}
-	case EventPark:
-		if rec.HeldBy(ev.Owner) {
-			return Decision{DoApply, Unknown}
 		}
 	case EventAddResult:
 		if rec.State == Completed && rec.Omitted && ev.Seen != "" && rec.Write == ev.Seen {

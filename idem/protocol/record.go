@@ -63,8 +63,7 @@ type Record struct {
 	// Uncertain says that an attempt that is over may have taken effect. A
 	// Released record without it excludes execution.
 	Uncertain bool
-	// Sealed says that the store of its claim encrypts results: a store that adds one does too. It
-	// stays for the life of the record.
+	// Sealed says that the store of its claim encrypts results: a store that adds one does too.
 	Sealed bool
 	// Body describes the recorded result; read it with [Store.Result].
 	Body Body
@@ -79,9 +78,8 @@ type Record struct {
 	RefWrite string
 	// Resolved says that the outcome was recorded from outside, by [EventResolve].
 	Resolved bool
-	// Unsettled counts the attempts that are over, may have taken effect and left no
-	// outcome; a lapsed one from the claim that takes it over. It counts only where the
-	// record is Uncertain.
+	// Unsettled counts the attempts that are over, may have taken effect and left no outcome; a
+	// lapsed one from the claim that takes it over. It counts only where the record is Uncertain.
 	Unsettled int
 	// Due is when a sweep should look at the record next: of a watched claim after its
 	// lease, of an open question from when it was opened. Zero if none needs to. Exactly
@@ -89,9 +87,8 @@ type Record struct {
 	Due time.Time
 	// OpenSince is when the record became an open question; zero if it is none.
 	OpenSince time.Time
-	// Sweep is the id of the latest [Postponement], Probes how often it was tried to find the
-	// answer, EscalatedAt when that was escalated. They go with the question, which a
-	// write that leads to another state ends: a record that is open there has a new one.
+	// Sweep is the id of the latest [Postponement], Probes how often the answer was looked for,
+	// EscalatedAt when that was escalated. They end with the question.
 	Sweep       string
 	Probes      int
 	EscalatedAt time.Time
@@ -100,9 +97,8 @@ type Record struct {
 	// Ticket is a random part of the id by which a client asks for the state of what was
 	// accepted for later; empty for anything else.
 	Ticket string
-	// Steps recorded so far, by name. They go with the outcome: a record that is
-	// Failed has none, and a Completed one those without results that a resolution has left: a
-	// resolution over that one must know what would have to be undone.
+	// Steps recorded so far, by name. A record that is Failed has none, and a Completed one those
+	// without results that a resolution has left, for a later one that must know what to undo.
 	Steps map[string]RecordedStep
 }
 
@@ -136,9 +132,8 @@ type RecordedStep struct {
 	// NotExecuted is set if an at-most-once step began and provably had no effect: it
 	// may begin again.
 	NotExecuted bool
-	// FromResolution is set from when a resolution has recorded what the step returned, or for one
-	// with a compensation that its result is not known, until an attempt uses that. With Begun, an
-	// attempt could not: it used nothing, and the step is interrupted again.
+	// FromResolution is set from when a resolution has recorded the step's outcome until an attempt
+	// uses that. With Begun, an attempt could not use it, and the step is interrupted again.
 	FromResolution bool
 	// BegunAt is when the begin mark was written, in milliseconds; zero without one. An outcome
 	// that a resolution has recorded keeps it.

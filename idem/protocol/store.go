@@ -25,11 +25,9 @@ import (
 //     opposed to having answered or not having been asked.
 //
 // A store that can lock a row, as SQL can, needs no conditions of its own. In one transaction
-// it locks the record's key, also where there is no record yet, reads the record, calls the
-// write's Apply, writes the record that this returns with the unit of work or the audit, and
-// commits; a conflict rolls back. If the reply to the commit is lost, it does all of that
-// again: a write that has landed makes Apply return the very record that it was given, and
-// nothing more is written.
+// it locks the record's key, reads the record, calls the write's Apply, writes the record that this
+// returns with the unit of work or the audit, and commits. If the reply is lost, it does that
+// again: Apply of a write that has landed returns the very record that it was given.
 //
 // A store sends a failed write again, unchanged, while its context allows. It may ration that
 // for Acquire and for reads, unless [WithoutRetryQuota] marks their context.
@@ -101,16 +99,11 @@ type Store interface {
 	Traits() Traits
 }
 
-// StepRoom is what the steps of one operation may take in its record, in bytes: the
-// engine refuses a step that might not fit before it runs, so that what has run can
-// always be recorded, undone and ended. A step counts 192 bytes, its name, and what
-// the record keeps of its result or error; with a compensation, for which room is
-// kept, as much again. Results of up to 1 KiB are kept in the record while they take
-// 64 KiB together, later ones only up to 128 bytes; larger ones lie outside it. So
-// there is room for some 1,400 small steps, or 800 with compensations.
-//
-// A store must take steps of that size, and in addition an ending and the mark that
-// the operation is being undone.
+// StepRoom is what the steps of one operation may take in its record, in bytes, for which a store
+// must have room, in addition to an ending and the mark that the operation is being undone. A step
+// counts 192 bytes, its name, and what the record keeps of its result or error; with a compensation as
+// much again. Results of up to 1 KiB are kept in the record while they take 64 KiB together, later
+// ones only up to 128 bytes. So there is room for some 1,400 small steps, or 800 with compensations.
 const StepRoom = 320 << 10
 
 // Traits are what a caller must know of a [Store] before it runs anything.
@@ -165,18 +158,14 @@ type StepWrite struct {
 	Name             string
 	// Begin writes the begin mark of an at-most-once step, NotExecuted takes it back.
 	Begin, NotExecuted bool
-	// Read says that the attempt can go on with what a resolution has recorded of the step, and
-	// uses it: the entry is no longer FromResolution. Unread says that it cannot: the entry is
-	// Begun again, and has no outcome. Both change an entry that is FromResolution and not Begun,
-	// which keeps its Write and its BegunAt. They have landed, or need not, if the owner's entry is
-	// so already.
+	// Read says that the attempt uses what a resolution has recorded of the step: the entry is no
+	// longer FromResolution. Unread says that it cannot: the entry is Begun again. Both change an
+	// entry that is FromResolution and not Begun, which keeps its Write and its BegunAt.
 	Read, Unread bool
-	// Spent of Unread is the result that the entry has, unless another step has it too: a store
-	// lets what lies of it outside the record expire.
+	// Spent of Unread is the entry's result, unless another step has it too: its parts expire.
 	Spent Body
-	// Seen is the write of the step's entry that Begin or NotExecuted replaces, a step
-	// that is NotExecuted or a begin mark, or that Read or Unread changes; empty if there is
-	// none. So none of them can land late over an entry that came after it.
+	// Seen is the write of the step's entry that Begin, NotExecuted, Read or Unread replaces; empty
+	// if there is none. So none of them can land late over an entry that came after it.
 	Seen string
 	// Failure is the step's terminal error; it has no Result then. With Omitted
 	// it says why a step that is done has none.
@@ -190,11 +179,9 @@ type StepWrite struct {
 	Ref string
 	// Due of a begin mark, and of Unread, makes the claim a watched one, unless it is that already.
 	Due time.Time
-	// InParts says that the record is full enough: of the Result it should keep no more
-	// than 128 bytes. Up to 1 KiB it may keep otherwise. See [StepRoom].
+	// InParts says that the record keeps at most 128 bytes of the Result, else 1 KiB: see [StepRoom].
 	InParts bool
-	// First says that the caller knows of no step of the record: a hint, by which a
-	// store may save a call.
+	// First says that the caller knows of no step of the record, by which a store may save a call.
 	First bool
 }
 
@@ -227,25 +214,21 @@ type Ending struct {
 // Finish ends an attempt.
 type Finish struct {
 	ID, Owner, Write string
-	// Created is the CreatedAt of the record, the same for all attempts of one life of
-	// the key: what commits with the outcome tells that life from others by it.
+	// Created is the CreatedAt of the record: what commits with the outcome is of this life of the key.
 	Created time.Time
 	Ending  Ending
 	// Attempt is how the attempt ran, if not under a claim of its own.
 	Attempt AttemptKind
 	// Watched says that the claim may be in the index, which it leaves with this write.
 	Watched bool
-	// LargeSteps says that results of steps may lie outside the record. They go with
-	// an outcome: a store gives them an expiry then, as well as it can.
+	// LargeSteps says that results of steps may lie outside the record. They expire with an outcome.
 	LargeSteps bool
 	// Unit, if not nil, commits with this write, or not at all. A store that does not
 	// commit units of its kind refuses the write with errors.ErrUnsupported.
 	Unit Unit
-	// NewOwner, if not empty, replaces the record's owner: nothing that the attempt
-	// has sent before can land any more.
+	// NewOwner, if not empty, replaces the owner: no earlier write of the attempt can land any more.
 	NewOwner string
-	// Progress, if not nil, remembers what of the result is stored outside the record
-	// already, for the next call with the same result.
+	// Progress, if not nil, remembers what of the result is stored outside the record already.
 	Progress *Progress
 }
 
@@ -269,9 +252,8 @@ type WithoutResult struct{ Write string }
 func (Atomic) attemptKind()        {}
 func (WithoutResult) attemptKind() {}
 
-// Progress remembers which parts of a result a store has written outside its record,
-// from one call to the next. What it remembers is the store's affair. The
-// zero value is ready; it is safe for concurrent use.
+// Progress remembers which parts of a result a store has written outside its record, from one
+// call to the next. The zero value is ready; it is safe for concurrent use.
 type Progress struct {
 	parts sync.Map // that are stored
 	form  atomic.Value
