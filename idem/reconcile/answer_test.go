@@ -135,6 +135,6 @@ func TestPeopleReadThatACallMayTakeTheWorkOver(t *testing.T) {
 	require.Contains(t, r.escalations[0].Help, "nothing runs again, but for a record in_progress: a call takes it over and runs its handler once more, but not the interrupted step")
 	ran := 0
 	_, err := r.call(key, func(context.Context, int) (int, error) { ran++; return 5, nil })
-	require.ErrorIs(t, err, idem.ErrStepInterrupted)
+	require.ErrorAs(t, err, new(*idem.StepInterruptedError))
 	require.Equal(t, 1, ran)
 }

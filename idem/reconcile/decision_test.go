@@ -95,7 +95,7 @@ func TestWhatIsSaidOfAStepWithoutAResultThatHasACompensation(t *testing.T) {
 			after := orderEffects{reserved: 1, charged: 1}
 			parked := func() {
 				_, err := r.call(key, pay(func() { t.Error("again") }))
-				require.ErrorIs(t, err, idem.ErrStepUnavailable)
+				require.ErrorAs(t, err, new(*idem.StepUnavailableError))
 				require.Equal(t, idem.Unknown, r.Record(key).State)
 				require.Equal(t, after, *s)
 				r.lapse()

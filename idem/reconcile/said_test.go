@@ -293,7 +293,7 @@ func TestAStepThatWasGoneByWithoutAResultIsNotUnsaid(t *testing.T) {
 			require.Equal(t, reads, s.shipped == 1)
 			r.lapse()
 			_, err = r.call(key, refundable(s, receipt{"ch_2"}))
-			require.ErrorIs(t, err, idem.ErrStepUnavailable)
+			require.ErrorAs(t, err, new(*idem.StepUnavailableError))
 			r.lapse()
 			require.Error(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
 			require.Zero(t, s.charged+s.returned)
