@@ -36,7 +36,7 @@ const (
 // words for what may be decided.
 type words struct{ Name, Verb, What string }
 
-// forgotten and extended are the targets of a removal and of an extension, beside the states.
+// forgotten and extended are the targets of a removal and of an extension, next to the states.
 const (
 	forgotten = "forgotten"
 	extended  = "extended"

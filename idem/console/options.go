@@ -33,7 +33,7 @@ type Options struct {
 	Who func(*http.Request) (string, error)
 	// Hosts are the names, without port, under which a proxy or a tunnel on this machine
 	// passes requests on. A request that comes over a loopback address must name one of
-	// them, or a loopback name; otherwise a page of somebody else could reach the console
+	// them, or a loopback name; otherwise a page of another site could reach the console
 	// through a name of its own that leads here (DNS rebinding). Requests over other
 	// addresses may have any name if Hosts is empty.
 	Hosts []string

@@ -24,7 +24,7 @@ type state struct {
 	Name, Text string
 }
 
-// stateOf says of a claim whether somebody still holds it.
+// stateOf says of a claim whether its lease is over.
 func (c *console) stateOf(rec *idem.Record) state {
 	switch {
 	case rec == nil:

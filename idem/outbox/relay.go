@@ -150,7 +150,7 @@ type Report struct {
 	// Deferred messages are left to a later sweep without a try, because their
 	// destination, or one before them, has just failed or takes too long.
 	Deferred int `json:"deferred"`
-	// Unreadable messages are left as they are: somebody must look at them.
+	// Unreadable messages are left as they are: an operator must look at them.
 	Unreadable int `json:"unreadable"`
 	// Left messages were not finished in this call: time ran out, or the store failed.
 	Left int `json:"left"`

@@ -211,7 +211,7 @@ func TestPeopleReadThatTheAttemptsAreOver(t *testing.T) {
 		r.sweep(s)
 	}
 	require.Len(t, r.escalations, 1)
-	require.Equal(t, "nobody can be asked about it; it has had its 2 attempts", r.escalations[0].Reason)
+	require.Equal(t, "no provider can be asked about it; it has had its 2 attempts", r.escalations[0].Reason)
 }
 
 // People have had an abandoned claim for a while when its process wakes up, renews its lease

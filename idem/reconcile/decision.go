@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Decision is what somebody may decide about a record.
+// Decision is what an operator may decide about a record.
 type Decision struct {
 	// Change is what it does: [protocol.ChangeResolved], ChangeExtended or ChangeForgotten.
 	Change protocol.Change `json:"change"`
@@ -183,7 +183,7 @@ func (r *Reconciler) forgetting(rec *idem.Record, now time.Time) Decision {
 	switch {
 	case rec == nil:
 		d.Refused = "there is no record"
-	case protocol.Next(rec, protocol.Event{Kind: protocol.EventForget, Seen: rec.Write}, now).Do != protocol.DoApply:
+	case !r.forgets(rec):
 		d.Refused = fmt.Sprintf("%s, and it is %s", problem(ErrOpen), rec.State)
 	default:
 		d.Then = r.gets(nil, sameInput, now)

@@ -25,11 +25,11 @@ type Explanation struct {
 	OtherInput string `json:"other_input"`
 	// Changes are what time does, the earliest first.
 	Changes []TimedChange `json:"changes,omitempty"`
-	// Decisions are what somebody may decide.
+	// Decisions are what an operator may decide.
 	Decisions []Decision `json:"decisions"`
 }
 
-// TimedChange is what happens to a record at a time if nobody does anything.
+// TimedChange is what happens to a record at a time if nothing is done before.
 type TimedChange struct {
 	At   time.Time `json:"at"`
 	What string    `json:"what"`
@@ -199,23 +199,13 @@ func skipped(rec *idem.Record) string {
 }
 
 // interrupted lists the steps that began and left no outcome.
-func interrupted(rec *idem.Record) (names []string) {
-	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
-		if rec.Steps[name].Begun {
-			names = append(names, name)
-		}
-	}
-	return names
+func interrupted(rec *idem.Record) []string {
+	return stepsOf(rec, func(_ string, s protocol.RecordedStep) bool { return s.Begun })
 }
 
 // unread lists those of them whose result a resolution has recorded and no attempt could read.
-func unread(rec *idem.Record) (names []string) {
-	for _, name := range interrupted(rec) {
-		if rec.Steps[name].FromResolution {
-			names = append(names, name)
-		}
-	}
-	return names
+func unread(rec *idem.Record) []string {
+	return stepsOf(rec, func(_ string, s protocol.RecordedStep) bool { return s.Begun && s.FromResolution })
 }
 
 func replayed(rec *idem.Record) string {
