@@ -62,11 +62,15 @@ type deadLetter struct {
 	size int
 }
 
-// find lists the oldest dead letters; more says that there are more than the limit.
-func (f *letterFlags) find(ctx context.Context, s *session, b *backend) (found []deadLetter, more bool, err error) {
+func (f *letterFlags) check() error {
 	if f.Limit < 1 {
-		return nil, false, misuse("--limit is %d: it is 1 at least", f.Limit)
+		return tooFew(f.Limit)
 	}
+	return nil
+}
+
+// find lists the oldest dead letters; more says that there are more than the limit.
+func (f *letterFlags) find(ctx context.Context, s *session) (found []deadLetter, more bool, err error) {
 	oldest := func() {
 		slices.SortStableFunc(found, func(a, b deadLetter) int {
 			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
@@ -80,7 +84,7 @@ func (f *letterFlags) find(ctx context.Context, s *session, b *backend) (found [
 	defer p.done()
 	for shard := range outbox.Shards {
 		for cursor := ""; ; {
-			page, next, err := b.letters.Dead(ctx, shard, cursor)
+			page, next, err := s.table.letters.Dead(ctx, shard, cursor)
 			if err != nil {
 				return nil, false, err
 			}
@@ -104,29 +108,19 @@ func (f *letterFlags) find(ctx context.Context, s *session, b *backend) (found [
 type deadListCmd struct{ letterFlags }
 
 func (c *deadListCmd) Run(ctx context.Context, s *session) error {
-	b, err := s.open(ctx, s.globals)
+	found, more, err := c.find(ctx, s)
 	if err != nil {
 		return err
 	}
-	found, more, err := c.find(ctx, s, b)
-	if err != nil {
-		return err
+	all := []letter{}
+	for _, e := range found {
+		all = append(all, describeLetter(e))
 	}
-	if s.json() {
-		all := []letter{}
-		for _, e := range found {
-			all = append(all, describeLetter(e))
-		}
-		if err := s.writeJSON(all); err != nil {
-			return err
-		}
-	} else {
-		s.letters(found)
-	}
-	if more {
+	err = s.print(all, func() { s.letters(found) })
+	if more && err == nil {
 		say(s.err, "There are more: raise --limit.")
 	}
-	return nil
+	return err
 }
 
 func (s *session) letters(all []deadLetter) {
@@ -156,20 +150,20 @@ type deadRequeueCmd struct {
 	Seen string `placeholder:"SEEN" help:"Instead of an answer at a terminal: what --dry-run has printed."`
 }
 
-// Run leaves a message as it is that is no longer the dead letter that was shown.
-func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
+func (c *deadRequeueCmd) check() error {
 	if c.ID == nil && c.Destination == nil {
 		return misuse("name the messages by their ids, as dead list shows them, or by --destination")
 	}
-	r, b, err := s.reconciler(ctx)
+	return c.letterFlags.check()
+}
+
+// Run leaves a message as it is that is no longer the dead letter that was shown.
+func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
+	by, err := s.by(ctx, c.whyFlags)
 	if err != nil {
 		return err
 	}
-	by, err := s.by(ctx, b, c.whyFlags)
-	if err != nil {
-		return err
-	}
-	found, more, err := c.find(ctx, s, b)
+	found, more, err := c.find(ctx, s)
 	switch {
 	case err != nil:
 		return err
@@ -188,7 +182,7 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 	shown.signed(by)
 	if c.DryRun {
 		shown.dryRun(of)
-		return s.requeued(requeued{Of: len(found), DryRun: true, Seen: seen(of)})
+		return s.reported(requeued{Of: len(found), DryRun: true, Seen: seen(of)})
 	}
 	if err := s.confirm(ctx, "messages to send", len(found), of, c.Seen); err != nil {
 		return err
@@ -198,7 +192,7 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 		if ctx.Err() != nil {
 			break
 		}
-		do := func(ctx context.Context, by reconcile.Change) error { return r.Requeue(ctx, e.Entry, by) }
+		do := func(ctx context.Context, by reconcile.Change) error { return s.records.Requeue(ctx, e.Entry, by) }
 		if err := s.carryOut(ctx, do, by); err != nil {
 			shown.item(line(e.ID) + ": " + line(err.Error()))
 			continue
@@ -206,7 +200,7 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 		done++
 	}
 	fmt.Fprintf(shown.out, "Done: %d of %d.\n", done, len(found))
-	if err := s.requeued(requeued{Requeued: done, Of: len(found)}); err != nil {
+	if err := s.reported(requeued{Requeued: done, Of: len(found)}); err != nil {
 		return err
 	}
 	if left := len(found) - done; left > 0 {
@@ -221,13 +215,6 @@ type requeued struct {
 	Of       int    `json:"of"`
 	DryRun   bool   `json:"dry_run,omitempty"`
 	Seen     string `json:"seen,omitempty"`
-}
-
-func (s *session) requeued(r requeued) error {
-	if s.json() {
-		return s.writeJSON(r)
-	}
-	return nil
 }
 
 func tries(n int) string {

@@ -103,7 +103,7 @@ func TestOfManyDeadLettersTheOldestAreKeptWithoutTheirBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.backend.letters = flood{}
-		found, more, err := (&letterFlags{Limit: 4}).find(t.Context(), &session{terminal: &terminal{}}, &b.backend)
+		found, more, err := (&letterFlags{Limit: 4}).find(t.Context(), &session{terminal: &terminal{}, table: &b.backend})
 		require.NoError(t, err)
 		require.True(t, more)
 		var ids []string
