@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -18,10 +17,7 @@ import (
 
 // Work that is repeatable and watched is sent again, until a call takes it over.
 func TestAbandonedWorkIsSentAgain(t *testing.T) {
-	r := newRig(t)
-	key := webhook.Key("acme", "event-1")
-	r.killed(key)
-	r.lapse()
+	r, key := lapsed(t, webhook)
 	var told []int
 	var refuse error
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: webhook,
@@ -57,17 +53,14 @@ func TestAbandonedWorkThatNobodySendsIsForPeople(t *testing.T) {
 			n, err := idem.Step(ctx, "one", func(context.Context) (int, error) { return 1, nil }, nil)
 			return n, errors.Join(err, end())
 		}
-		idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-			return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
-				return handler(ctx, func() error {
-					if !released {
-						r.Crash()
-					}
-					return errPlain
-				})
+		_ = r.deliver(key, func(ctx context.Context, _ int) (int, error) {
+			return handler(ctx, func() error {
+				if !released {
+					r.Crash()
+				}
+				return errPlain
 			})
 		})
-		r.Restart()
 		r.lapse()
 		state := map[bool]idem.State{false: idem.InProgress, true: idem.Released}[released]
 		require.Equal(t, state, r.Record(key).State)
@@ -129,8 +122,7 @@ func TestNoSweepTakesTheQuestionFromInterrupted(t *testing.T) {
 	} {
 		for _, after := range []time.Duration{0, 24 * time.Hour} { // it is escalated then
 			t.Run(fmt.Sprint(name, " ", after), func(t *testing.T) {
-				r, key := newRig(t), order.Key("acme", "o-1")
-				r.diedCharging(key)
+				r, key := interrupted(t)
 				s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{op}})
 				require.Len(t, r.sweep(s), 1)
 				for end := r.Clock.Now().Add(after); r.Clock.Now().Before(end); r.Clock.Advance(10 * time.Minute) {
@@ -164,7 +156,7 @@ func TestACallTakesTheClaimOverWhileTheProviderIsAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key, got := newRig(t), order.Key("acme", "o-1"), new(orderEffects)
-			r.diedCharging(key)
+			r.crashCharging(key)
 			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order,
 				Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 					_, err := r.call(key, shopping(got, func() {}))
@@ -181,10 +173,7 @@ func TestACallTakesTheClaimOverWhileTheProviderIsAsked(t *testing.T) {
 // The stricter declaration holds: a claim of a repeatable operation is parked once the
 // operation is repeatable no more.
 func TestTheStricterDeclarationHolds(t *testing.T) {
-	r := newRig(t)
-	key := webhook.Key("acme", "event-1")
-	r.killed(key)
-	r.lapse()
+	r, key := lapsed(t, webhook)
 	strict := webhook
 	strict.Repeat = idem.NotRepeatable
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: strict, Probe: says(reconcile.CompletedWith(3))}}})
@@ -228,10 +217,7 @@ func TestAClaimThatGoesOnAfterItWasEscalatedIsNotForgotten(t *testing.T) {
 		"the third week after": {after: 17 * 24 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			key := webhook.Key("acme", "event-1")
-			r.killed(key)
-			r.lapse()
+			r, key := lapsed(t, webhook)
 			s := r.sweeper(reconcile.SweepOptions{})
 			r.Clock.Advance(reconcile.DefaultEscalateAfter)
 			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -55,10 +54,7 @@ func TestAnAnswerIsDone(t *testing.T) {
 		{name: "a result that is not JSON", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("x")}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t)
-			key := refund.Key("acme", "r-1")
-			r.killed(key)
-			r.lapse()
+			r, key := lapsed(t, refund)
 			asked := 0
 			s := r.asking(func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
 				asked++
@@ -127,14 +123,11 @@ func TestAFailureWithStepsToUndoIsForPeople(t *testing.T) {
 			&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
 		require.NoError(t, err)
 	}
-	idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
-			booked(ctx)
-			r.Crash()
-			return 0, nil
-		})
+	r.crash(key, func(ctx context.Context, _ int) (int, error) {
+		booked(ctx)
+		r.Crash()
+		return 0, nil
 	})
-	r.Restart()
 	r.lapse()
 	s := r.asking(func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
 		require.Equal(t, []reconcile.Step{{Name: "book", Token: protocol.Token(key.ID(), "book")}}, q.Steps)
@@ -276,10 +269,7 @@ func TestALateAnswerChangesNothing(t *testing.T) {
 		"cannot be known": reconcile.CannotBeKnown("gone"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			key := refund.Key("acme", "r-1")
-			r.killed(key)
-			r.lapse()
+			r, key := lapsed(t, refund)
 			s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 				require.NoError(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 7, reconcile.Change{Actor: "alice", Reason: "the console"}))
 				return answer, nil
@@ -298,10 +288,7 @@ func mustNotRun(context.Context, int) (int, error) { panic("it must not run agai
 
 // An answer is about the attempt that was asked about: a later one may have another outcome.
 func TestAnAnswerDoesNotSettleALaterAttempt(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
-	r.killed(key)
-	r.lapse()
+	r, key := lapsed(t, refund)
 	var asked []int
 	s := r.asking(func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
 		if asked = append(asked, q.Attempt); len(asked) > 1 {
@@ -321,9 +308,7 @@ func TestAnAnswerDoesNotSettleALaterAttempt(t *testing.T) {
 
 // EscalateAfter is the age at which people get it, however long the provider asks to wait.
 func TestAProvidersWaitDoesNotOutlastTheAge(t *testing.T) {
-	r, key := newRig(t), refund.Key("acme", "r-1")
-	r.killed(key)
-	r.lapse()
+	r, key := lapsed(t, refund)
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{
 		Operation: refund, EscalateAfter: time.Hour, Probe: says(reconcile.StillUnknown(55 * time.Minute)),
 	}}})

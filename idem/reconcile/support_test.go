@@ -45,18 +45,50 @@ type rig struct {
 
 func newRig(t *testing.T) *rig { return &rig{Harness: idemtest.New(t, nil), t: t} }
 
-// killed leaves a claim whose process died in its handler.
+// crash leaves the claim of a process that died in the handler, which calls r.Crash.
+func (r *rig) crash(key idem.Key, handler func(context.Context, int) (int, error)) {
+	r.t.Helper()
+	require.ErrorIs(r.t, r.deliver(key, handler), idemtest.ErrCrashed)
+}
+
+// deliver runs the handler in a process of its own, which it may crash.
+func (r *rig) deliver(key idem.Key, handler func(context.Context, int) (int, error)) error {
+	defer r.Restart()
+	return idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, key, 1, handler)
+	})[0].Err
+}
+
+// killed leaves a claim whose process died outside its steps.
 func (r *rig) killed(key idem.Key) {
 	r.t.Helper()
-	d := idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, key, 1, func(context.Context, int) (int, error) {
-			r.Crash()
-			return 0, nil
-		})
-	})
-	require.ErrorIs(r.t, d[0].Err, idemtest.ErrCrashed)
-	r.Restart()
+	r.crash(key, func(context.Context, int) (int, error) { r.Crash(); return 0, nil })
 	require.Equal(r.t, idem.InProgress, r.Record(key).State)
+}
+
+// lapsed is a rig with a killed claim whose lease is over.
+func lapsed(t *testing.T, op idem.Operation) (*rig, idem.Key) {
+	t.Helper()
+	r, key := newRig(t), op.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	return r, key
+}
+
+// crashCharging leaves an order whose process died in its at-most-once charge, after a step
+// that has a compensation. Its lease is over.
+func (r *rig) crashCharging(key idem.Key) {
+	r.t.Helper()
+	r.crash(key, shopping(new(orderEffects), r.Crash))
+	r.lapse()
+}
+
+// interrupted is a rig with such an order.
+func interrupted(t *testing.T) (*rig, idem.Key) {
+	t.Helper()
+	r, key := newRig(t), order.Key("acme", "o-1")
+	r.crashCharging(key)
+	return r, key
 }
 
 // call is a call by a client with the key.
@@ -154,3 +186,50 @@ type coded struct {
 
 func (c coded) ErrorCode() string { return c.code }
 func (c coded) Unwrap() error     { return c.error }
+
+// orderEffects counts what an order did.
+type orderEffects struct {
+	reserved, charged, shipped, returned, asked int
+}
+
+// shopping reserves, charges at most once, and ships; charging ends in died.
+func shopping(s *orderEffects, died func()) func(context.Context, int) (int, error) {
+	return func(ctx context.Context, _ int) (int, error) {
+		_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { s.reserved++; return 1, nil },
+			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { s.returned++; return nil }})
+		if err != nil {
+			return 0, err
+		}
+		id, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; died(); return 7, nil },
+			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately,
+				Interrupted: func(context.Context, time.Time) (int, error) { s.asked++; return 7, nil }})
+		if err != nil {
+			return 0, idem.PermanentStep(err)
+		}
+		return id, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
+	}
+}
+
+// charge is a handler with the charge as its only step, whose result has the type T.
+func charge[T any](s *orderEffects, result T) func(context.Context, int) (int, error) {
+	return chargeWith(s, result, &idem.StepConfig[T]{Semantics: idem.AtMostOnce})
+}
+
+// refundable is a charge with a compensation.
+func refundable[T any](s *orderEffects, result T) func(context.Context, int) (int, error) {
+	return chargeWith(s, result, undoing[T](s))
+}
+
+func undoing[T any](s *orderEffects) *idem.StepConfig[T] {
+	return &idem.StepConfig[T]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, T) error { s.returned++; return nil }}
+}
+
+func chargeWith[T any](s *orderEffects, result T, conf *idem.StepConfig[T]) func(context.Context, int) (int, error) {
+	return func(ctx context.Context, _ int) (int, error) {
+		_, err := idem.Step(ctx, "charge", func(context.Context) (T, error) { s.charged++; return result, nil }, conf)
+		if err == nil {
+			s.shipped++ // nothing of it is recorded
+		}
+		return s.shipped, err
+	}
+}

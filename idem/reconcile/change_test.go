@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -286,10 +288,8 @@ func TestAnotherResolutionIsKeptAsLongAsTheExtendedOne(t *testing.T) {
 		"not extended, and fails": {false, reconcile.Resolution{To: idem.Failed, Failure: &failure}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			rc, key := r.reconciler(), refund.Key("acme", "r-1")
-			r.killed(key)
-			r.lapse()
+			r, key := lapsed(t, refund)
+			rc := r.reconciler()
 			require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, alice))
 			if tc.extended {
 				require.NoError(t, rc.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
@@ -307,4 +307,32 @@ func TestAnotherResolutionIsKeptAsLongAsTheExtendedOne(t *testing.T) {
 			require.Equal(t, want, after.ExpiresAt)
 		})
 	}
+}
+
+// lettered is a store that has an outbox.
+type lettered struct {
+	reconcile.Store
+	noted []protocol.Audit
+}
+
+func (l *lettered) Requeue(_ context.Context, _ *outbox.Entry, a protocol.Audit) error {
+	l.noted = append(l.noted, a)
+	return nil
+}
+
+func TestWhoHasADeadLetterSentAgainIsKept(t *testing.T) {
+	r := newRig(t)
+	l := &lettered{Store: r.Faults}
+	rc, err := reconcile.New(l, nil)
+	require.NoError(t, err)
+	e := &outbox.Entry{Record: "acme#refund#1", Message: outbox.Message{ID: "m-1", Destination: "orders"}}
+	require.NoError(t, rc.Requeue(t.Context(), e, alice))
+	a := l.noted[0]
+	require.Equal(t, []string{"acme#refund#1", alice.Actor, alice.Reason, "message m-1 to orders"}, []string{a.ID, a.Who, a.Why, a.What})
+	require.Equal(t, protocol.ChangeRequeued, a.Change)
+	require.False(t, a.ExpiresAt.IsZero())
+
+	var mistake *idem.ConfigError
+	require.ErrorAs(t, rc.Requeue(t.Context(), e, reconcile.Change{Actor: "alice"}), &mistake)
+	require.ErrorIs(t, r.reconciler().Requeue(t.Context(), e, alice), errors.ErrUnsupported, "a store without an outbox")
 }

@@ -130,8 +130,7 @@ func saidAnewWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer, pay 
 			rc := r.reconciler()
 			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(word), alice))
 			r.Faults.Next(idemtest.RecordStep, fault(r, key))
-			idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) { return idem.Do(ctx, e, key, 1, pay(s, 7)) })
-			r.Restart()
+			_ = r.deliver(key, pay(s, 7))
 			r.lapse()
 			if r.Record(key).State != idem.Unknown {
 				_, err := r.call(key, pay(s, 7))
@@ -241,15 +240,12 @@ func TestAResultThatAnAttemptHasReadIsNotUnsaid(t *testing.T) {
 			require.ErrorIs(r.t, err, errPlain)
 		},
 		"its process has died after that": func(r *rig, key idem.Key, s *orderEffects) {
-			idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-				return idem.Do(ctx, e, key, 1, func(ctx context.Context, in int) (int, error) {
-					_, err := charge(s, 7)(ctx, in)
-					require.NoError(r.t, err)
-					r.Crash()
-					return 0, nil
-				})
+			r.crash(key, func(ctx context.Context, in int) (int, error) {
+				_, err := charge(s, 7)(ctx, in)
+				require.NoError(r.t, err)
+				r.Crash()
+				return 0, nil
 			})
-			r.Restart()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
