@@ -40,7 +40,7 @@ func (f *resultFlags) check(confirmed bool) error {
 	case f.Result != "" && f.http():
 		return misuse("give either --result, or --status with --header and --body")
 	case f.ResponseVersion != 0 && f.Result == "" && !f.http():
-		return misuse("--response-version is of a result: give it beside --result or --status")
+		return misuse("--response-version is of a result: give it with --result or --status")
 	case f.http() && (f.Status < 200 || f.Status > 599):
 		return misuse("--status is %d: a response that later calls get has 200 to 599", f.Status)
 	case (f.Result == "-" || f.Body == "-") && !confirmed:
