@@ -55,8 +55,9 @@ func (m *Message) Text() (body string, encoded bool) {
 
 // Tags are the message's attributes and those that senders add.
 func (m *Message) Tags() map[string]string {
-	tags := map[string]string{AttributeID: m.ID}
+	tags := map[string]string{}
 	maps.Copy(tags, m.Attributes)
+	tags[AttributeID] = m.ID
 	if m.Type != "" {
 		tags[AttributeType] = m.Type
 	}

@@ -43,23 +43,21 @@ type letter struct {
 	Reason      string    `json:"reason"`
 	Size        int       `json:"size"`
 	Unreadable  string    `json:"unreadable,omitempty"`
+
+	// entry is without its body: a night's outage leaves more of them than there is memory.
+	entry outbox.Entry
 }
 
-func describeLetter(e deadLetter) letter {
+func letterOf(e *outbox.Entry) letter {
 	l := letter{
 		ID: e.ID, Record: e.Record, Destination: e.Destination, OrderingKey: e.OrderingKey, Type: e.Type,
-		Created: e.Created, Tries: e.Tries, Reason: e.Reason, Size: e.size,
+		Created: e.Created, Tries: e.Tries, Reason: e.Reason, Size: len(e.Body), entry: *e,
 	}
+	l.entry.Body = nil
 	if e.Unreadable != nil {
 		l.Unreadable = e.Unreadable.Error()
 	}
 	return l
-}
-
-// deadLetter is one without its body: a night's outage leaves more of them than there is memory.
-type deadLetter struct {
-	*outbox.Entry
-	size int
 }
 
 func (f *letterFlags) check() error {
@@ -70,9 +68,10 @@ func (f *letterFlags) check() error {
 }
 
 // find lists the oldest dead letters; more says that there are more than the limit.
-func (f *letterFlags) find(ctx context.Context, s *session) (found []deadLetter, more bool, err error) {
+func (f *letterFlags) find(ctx context.Context, s *session) (found []letter, more bool, err error) {
+	found = []letter{}
 	oldest := func() {
-		slices.SortStableFunc(found, func(a, b deadLetter) int {
+		slices.SortStableFunc(found, func(a, b letter) int {
 			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 		})
 		if len(found) > f.Limit {
@@ -90,9 +89,7 @@ func (f *letterFlags) find(ctx context.Context, s *session) (found []deadLetter,
 			}
 			for _, e := range page {
 				if (f.ID == nil || slices.Contains(f.ID, e.ID)) && (f.Destination == nil || slices.Contains(f.Destination, e.Destination)) {
-					bare := *e
-					bare.Body = nil
-					found, n = append(found, deadLetter{&bare, len(e.Body)}), n+1
+					found, n = append(found, letterOf(e)), n+1
 				}
 			}
 			oldest()
@@ -112,25 +109,21 @@ func (c *deadListCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	all := []letter{}
-	for _, e := range found {
-		all = append(all, describeLetter(e))
-	}
-	err = s.print(all, func() { s.letters(found) })
+	err = s.print(found, func() { s.letters(found) })
 	if more && err == nil {
 		say(s.err, "There are more: raise --limit.")
 	}
 	return err
 }
 
-func (s *session) letters(all []deadLetter) {
+func (s *session) letters(all []letter) {
 	if len(all) == 0 {
 		fmt.Fprintln(s.out, "No such dead letters.")
 	}
 	for _, e := range all {
-		what := fmt.Sprintf("to %s, %s, %s, committed %s", line(e.Destination), plural(e.size, "byte"), tries(e.Tries), when(e.Created, s.now()))
-		if e.Unreadable != nil {
-			what = "unreadable: " + line(e.Unreadable.Error())
+		what := fmt.Sprintf("to %s, %s, %s, committed %s", line(e.Destination), plural(e.Size, "byte"), tries(e.Tries), when(e.Created, s.now()))
+		if e.Unreadable != "" {
+			what = "unreadable: " + line(e.Unreadable)
 		}
 		fmt.Fprintln(s.out, line(e.ID))
 		s.item(what)
@@ -192,7 +185,7 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 		if ctx.Err() != nil {
 			break
 		}
-		do := func(ctx context.Context, by reconcile.Change) error { return s.records.Requeue(ctx, e.Entry, by) }
+		do := func(ctx context.Context, by reconcile.Change) error { return s.records.Requeue(ctx, &e.entry, by) }
 		if err := s.carryOut(ctx, do, by); err != nil {
 			shown.item(line(e.ID) + ": " + line(err.Error()))
 			continue

@@ -106,8 +106,8 @@ func TestOfManyDeadLettersTheOldestAreKeptWithoutTheirBodies(t *testing.T) {
 		var ids []string
 		for _, e := range found {
 			ids = append(ids, e.ID)
-			require.Equal(t, 10, e.size)
-			require.Nil(t, e.Body)
+			require.Equal(t, 10, e.Size)
+			require.Nil(t, e.entry.Body)
 		}
 		last, before := fmt.Sprintf("%02d-", outbox.Shards-1), fmt.Sprintf("%02d-", outbox.Shards-2)
 		require.Equal(t, []string{last + "0", last + "1", last + "2", before + "0"}, ids)
