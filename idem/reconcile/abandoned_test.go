@@ -35,9 +35,7 @@ func TestAbandonedWorkIsSentAgain(t *testing.T) {
 	require.Equal(t, idem.InProgress, r.Record(key).State)
 	require.Empty(t, r.changes(key), "it is as it was")
 
-	got, err := r.call(key, func(context.Context, int) (int, error) { return 7, nil })
-	require.NoError(t, err)
-	require.Equal(t, 7, got)
+	r.gets(key, func(context.Context, int) (int, error) { return 7, nil }, 7)
 	require.Zero(t, r.Record(key).Due)
 	r.Clock.Advance(time.Hour)
 	require.Empty(t, r.sweep(s))
@@ -70,8 +68,7 @@ func TestAbandonedWorkThatNobodySendsIsForPeople(t *testing.T) {
 		require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 		require.Equal(t, state, r.escalations[0].State)
 		require.Equal(t, []protocol.Change{protocol.ChangeEscalated}, r.changes(key))
-		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) { return handler(ctx, func() error { return nil }) })
-		require.NoError(t, err)
+		r.ends(key, func(ctx context.Context, _ int) (int, error) { return handler(ctx, func() error { return nil }) })
 		require.Equal(t, idem.Completed, r.Record(key).State)
 	}
 }
@@ -134,9 +131,7 @@ func TestNoSweepTakesTheQuestionFromInterrupted(t *testing.T) {
 					require.Equal(t, "charge", r.escalations[0].Steps[0].Name)
 				}
 				got := new(orderEffects)
-				out, err := r.call(key, shopping(got, func() {}))
-				require.NoError(t, err)
-				require.Equal(t, 7, out)
+				r.gets(key, shopping(got, func() {}), 7)
 				require.Equal(t, &orderEffects{asked: 1, shipped: 1}, got)
 				require.Equal(t, idem.Completed, r.Record(key).State)
 				r.Clock.Advance(24 * time.Hour)
@@ -178,9 +173,7 @@ func TestTheStricterDeclarationHolds(t *testing.T) {
 	strict.Repeat = idem.NotRepeatable
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: strict, Probe: says(reconcile.CompletedWith(3))}}})
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Resolved}, r.sweep(s))
-	got, err := r.call(key, mustNotRun)
-	require.NoError(t, err)
-	require.Equal(t, 3, got)
+	r.gets(key, mustNotRun, 3)
 }
 
 // People read why a repeatable operation is a question for them.
@@ -191,8 +184,7 @@ func TestPeopleReadThatTheAttemptsAreOver(t *testing.T) {
 	key := twice.Key("acme", "w-1")
 	r.killed(key)
 	r.lapse()
-	_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
-	require.Same(t, errPlain, err)
+	r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: twice}}})
 	for range 2 {
@@ -250,9 +242,7 @@ func TestAClaimThatGoesOnAfterItWasEscalatedIsNotForgotten(t *testing.T) {
 			require.Equal(t, now.Add(4*time.Hour), r.escalations[1].Since)
 			require.Equal(t, []protocol.Change{protocol.ChangeEscalated, protocol.ChangeEscalated}, r.changes(key))
 
-			got, err := r.call(key, func(context.Context, int) (int, error) { return 7, nil })
-			require.NoError(t, err, "a call still goes on with it")
-			require.Equal(t, 7, got)
+			r.gets(key, func(context.Context, int) (int, error) { return 7, nil }, 7)
 			require.Zero(t, r.Record(key).Due)
 		})
 	}

@@ -102,8 +102,7 @@ func TestAChangeThatIsMadeAnewHasAnEntryOfItsOwn(t *testing.T) {
 	r, key := lapsed(t, refund)
 	rec := r.Record(key)
 	store := &entries{Store: r.Faults}
-	rc, err := reconcile.New(store, &reconcile.Options{Now: r.Clock.Now})
-	require.NoError(t, err)
+	rc := r.over(store)
 	s, err := reconcile.NewSweeper(rc, &reconcile.SweepOptions{
 		Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
 		Escalate: func(ctx context.Context, _ reconcile.Escalation) error {
@@ -212,8 +211,7 @@ func TestAnAttemptThatGoesOnKeepsNothingFromPeople(t *testing.T) {
 // told to do about it can be done.
 func TestPeopleCanEndWhatNobodyCallsFor(t *testing.T) {
 	r, key := interrupted(t)
-	rc := r.reconciler()
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
 	s := r.sweeper(reconcile.SweepOptions{})
 	r.Clock.Advance(time.Hour)
 	require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
@@ -222,7 +220,7 @@ func TestPeopleCanEndWhatNobodyCallsFor(t *testing.T) {
 	for _, way := range []string{"have the client send it again", "OnAbandoned", "idemctl resolve --again"} {
 		require.Contains(t, r.escalations[0].Help, way)
 	}
-	r.over(key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "returned by hand"}, CompensatedManually: true})
+	r.replace(key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "returned by hand"}, CompensatedManually: true})
 	require.Equal(t, idem.Failed, r.Record(key).State)
 	require.Zero(t, r.Record(key).Due)
 }
@@ -262,12 +260,10 @@ func TestAnAnsweredQuestionIsNotLeftToPeopleAgain(t *testing.T) {
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{
 		Operation: refund, OnAbandoned: func(context.Context, reconcile.Question) error { told++; return nil },
 	}}})
-	_, err := r.call(key, stepThenPlain)
-	require.ErrorIs(t, err, errPlain)
+	r.fails(key, stepThenPlain, errPlain)
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 	r.aged(s)
-	by := reconcile.Change{Actor: "alice", Reason: "the provider's console says so"}
-	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, by))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
 	r.swept(s)
 	require.Len(t, r.escalations, 1, "they have answered minutes ago")
 	require.Positive(t, told)
@@ -299,12 +295,10 @@ func TestALateEndDoesNotLeaveTheQuestionToPeopleAgain(t *testing.T) {
 func TestALostClaimDoesNotLeaveTheQuestionToPeopleAgain(t *testing.T) {
 	r, key := newRig(t), webhook.Key("acme", "r-1")
 	s := r.sweeper(reconcile.SweepOptions{})
-	_, err := r.call(key, stepThenPlain)
-	require.ErrorIs(t, err, errPlain)
+	r.fails(key, stepThenPlain, errPlain)
 	r.aged(s)
 	r.Faults.Always(idemtest.LoseRequest, idemtest.Acquire)
-	_, err = r.call(key, stepThenPlain)
-	require.Error(t, err)
+	r.fails(key, stepThenPlain, nil)
 	r.Faults.Heal()
 	r.swept(s)
 	require.Len(t, r.escalations, 1)
@@ -414,8 +408,7 @@ func TestPeopleReadThatACallMayTakeTheWorkOver(t *testing.T) {
 	require.Equal(t, idem.InProgress, r.escalations[0].State)
 	require.Contains(t, r.escalations[0].Help, "nothing runs again, but for a record in_progress: a call takes it over and runs its handler once more, but not the interrupted step")
 	ran := 0
-	_, err := r.call(key, func(context.Context, int) (int, error) { ran++; return 5, nil })
-	require.ErrorIs(t, err, idem.ErrStepInterrupted)
+	r.fails(key, func(context.Context, int) (int, error) { ran++; return 5, nil }, idem.ErrStepInterrupted)
 	require.Equal(t, 1, ran)
 }
 

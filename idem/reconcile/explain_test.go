@@ -28,7 +28,7 @@ var stories = []struct {
 	{"completed", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.end(key, nil) }},
 	{"completed without result", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) {
 		r.end(key, errPlain)
-		require.NoError(r.t, r.reconciler().Resolve(r.t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, alice))
+		require.NoError(r.t, r.Resolve(r.t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, alice))
 	}},
 	{"failed", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.end(key, idem.Permanent(errPlain)) }},
 	{"released", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.end(key, idem.NotExecuted(errPlain)) }},
@@ -68,11 +68,11 @@ var stories = []struct {
 	{"unknown in a step", order.Key("acme", "o-1"), func(r *rig, key idem.Key) { r.crashCharging(key) }},
 	{"released by a person", order.Key("acme", "o-1"), func(r *rig, key idem.Key) {
 		r.crashCharging(key)
-		require.NoError(r.t, r.reconciler().Resolve(r.t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
+		require.NoError(r.t, r.Resolve(r.t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
 	}},
 	{"released with a word about a step", order.Key("acme", "o-1"), func(r *rig, key idem.Key) {
 		r.crashCharging(key)
-		require.NoError(r.t, r.reconciler().Resolve(r.t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+		require.NoError(r.t, r.Resolve(r.t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
 	}},
 	{"expired", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.end(key, nil); r.Clock.Advance(25 * time.Hour) }},
 }
@@ -173,23 +173,22 @@ func TestWhatIsExplainedOfTimeIsWhatHappens(t *testing.T) {
 
 func (r *rig) explain(key idem.Key) reconcile.Explanation {
 	r.t.Helper()
-	rc := r.reconciler()
-	rec, err := rc.Lookup(r.t.Context(), key.ID())
+	rec, err := r.Lookup(r.t.Context(), key.ID())
 	require.NoError(r.t, err)
-	return rc.Explain(rec)
+	return r.Explain(rec)
 }
 
 // decide does what an explanation offers.
 func (r *rig) decide(key idem.Key, d reconcile.Decision) error {
-	rc, rec := r.reconciler(), r.Record(key)
+	rec := r.Record(key)
 	switch {
 	case d.Change == protocol.ChangeForgotten && rec == nil:
 		return errPlain // forgetting nothing is no mistake, and nothing to offer
 	case d.Change == protocol.ChangeForgotten:
-		return rc.Forget(r.t.Context(), key.ID(), alice)
+		return r.Forget(r.t.Context(), key.ID(), alice)
 	case d.Change == protocol.ChangeExtended:
 		until := r.Clock.Now().Add(100 * 24 * time.Hour)
-		err := rc.Extend(r.t.Context(), key.ID(), until, alice)
+		err := r.Extend(r.t.Context(), key.ID(), until, alice)
 		if err == nil {
 			require.WithinDuration(r.t, until, r.Record(key).ExpiresAt, time.Second)
 		}
@@ -212,7 +211,7 @@ func (r *rig) decide(key idem.Key, d reconcile.Decision) error {
 	if rec != nil {
 		by = r.seen(key)
 	}
-	return rc.Resolve(r.t.Context(), key.ID(), res, by)
+	return r.Resolve(r.t.Context(), key.ID(), res, by)
 }
 
 func TestAnExplanationOfAnAbandonedRefund(t *testing.T) {
@@ -289,11 +288,10 @@ func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, s := newRig(t), new(orderEffects)
 			r.crashCharging(key)
-			rc := r.reconciler()
-			d := rc.Preview(r.Record(key), tc.res)
+			d := r.Preview(r.Record(key), tc.res)
 			require.Empty(t, d.Refused)
 			require.Equal(t, tc.then, d.Then)
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), tc.res, alice))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.res, alice))
 			_, _ = r.call(key, shopping(s, func() {}))
 			require.Equal(t, tc.want, *s)
 		})
@@ -323,16 +321,14 @@ func TestWhatIsSaidOfAStepWithoutAResultThatHasACompensation(t *testing.T) {
 			}
 			r.crash(key, pay(r.Crash))
 			r.lapse()
-			rc := r.reconciler()
-			d := rc.Preview(r.Record(key), charged(reconcile.CompletedWithoutResult()))
+			d := r.Preview(r.Record(key), charged(reconcile.CompletedWithoutResult()))
 			require.Equal(t, reserved+". Unless these return nothing, the operation is parked again as soon as it comes to them, "+
 				"since compensations need their results, which are to be said then: charge.", d.Then)
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
 
 			after := orderEffects{reserved: 1, charged: 1}
 			parked := func() {
-				_, err := r.call(key, pay(func() { t.Error("again") }))
-				require.ErrorIs(t, err, idem.ErrStepUnavailable)
+				r.fails(key, pay(func() { t.Error("again") }), idem.ErrStepUnavailable)
 				require.Equal(t, idem.Unknown, r.Record(key).State)
 				require.Equal(t, after, *s)
 				r.lapse()
@@ -341,10 +337,8 @@ func TestWhatIsSaidOfAStepWithoutAResultThatHasACompensation(t *testing.T) {
 			parked()
 			failed := declined
 			failed.CompensatedManually = false
-			var due *reconcile.NotUndoneError
-			require.ErrorAs(t, rc.Resolve(t.Context(), key.ID(), failed, alice), &due)
-			require.Equal(t, []string{"charge", "reserve"}, due.Steps)
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), last, alice))
+			r.owes(r.Resolve(t.Context(), key.ID(), failed, alice), "charge", "reserve")
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), last, alice))
 			if last.To == idem.Released {
 				_, err := r.call(key, pay(func() { t.Error("again") }))
 				require.Equal(t, name == "its result is said", err == nil)
@@ -364,14 +358,13 @@ func TestAPreviewRefusesWhatResolveRefuses(t *testing.T) {
 		"resolution is about at": {To: idem.Released, Attempt: 2},
 	} {
 		r, key := interrupted(t)
-		rc := r.reconciler()
-		d := rc.Preview(r.Record(key), res)
+		d := r.Preview(r.Record(key), res)
 		require.Contains(t, d.Refused, refused)
 		require.NotContains(t, d.Refused, "reconcile: ", "it is for people")
 		require.Empty(t, d.Then)
-		require.ErrorContains(t, rc.Resolve(t.Context(), key.ID(), res, alice), refused)
+		require.ErrorContains(t, r.Resolve(t.Context(), key.ID(), res, alice), refused)
 	}
-	require.Equal(t, "there is no record", newRig(t).reconciler().Preview(nil, reconcile.Resolution{To: idem.Released}).Refused)
+	require.Equal(t, "there is no record", newRig(t).Preview(nil, reconcile.Resolution{To: idem.Released}).Refused)
 }
 
 // Tools ask for a word about each of them.
@@ -388,7 +381,7 @@ func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
 		if change != nil {
 			change(rec)
 		}
-		d := r.reconciler().Preview(rec, res)
+		d := r.Preview(rec, res)
 		require.Empty(t, d.Refused)
 		return d.Caution
 	}
@@ -396,7 +389,7 @@ func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
 	require.Contains(t, caution(r, key, reconcile.Resolution{To: idem.Released}), "it takes effect a second time")
 	require.Empty(t, caution(r, key, reconcile.Resolution{To: idem.Completed}))
 	require.Empty(t, caution(r, key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}))
-	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Ref: "re_1"}, alice))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Ref: "re_1"}, alice))
 	require.Contains(t, caution(r, key, reconcile.Resolution{To: idem.Released, Replace: true}),
 		"It was recorded as completed before, with the reference re_1. The operation is not repeatable")
 	require.Contains(t, r.explain(key).Decisions[4].Caution, "a second time", "of a removal")

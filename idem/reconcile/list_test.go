@@ -22,9 +22,8 @@ import (
 // list reads all pages.
 func (r *rig) list(f reconcile.Filter) (values []string, pages int) {
 	r.t.Helper()
-	rc := r.reconciler()
 	for page := ""; ; {
-		l, err := rc.List(r.t.Context(), f, page)
+		l, err := r.List(r.t.Context(), f, page)
 		require.NoError(r.t, err)
 		if f.Limit > 0 {
 			require.LessOrEqual(r.t, len(l.Records), f.Limit)
@@ -89,7 +88,6 @@ func TestAListHasWhatIsOpenPageByPage(t *testing.T) {
 // All that a tenant has is found by a scan, ended or not; what is open must be settled first.
 func TestAllOfATenantIsForgotten(t *testing.T) {
 	r := newRig(t)
-	rc := r.reconciler()
 	for i := range 30 {
 		r.end(refund.Key([]string{"acme", "globex", "acme"}[i%3], fmt.Sprint(i)), nil)
 	}
@@ -109,7 +107,7 @@ func TestAllOfATenantIsForgotten(t *testing.T) {
 			found++
 			by := alice
 			by.IfWrite = rec.Write
-			err := rc.Forget(t.Context(), rec.ID, by)
+			err := r.Forget(t.Context(), rec.ID, by)
 			if !old.Matches(rec) {
 				require.ErrorIs(t, err, reconcile.ErrOpen)
 				continue
@@ -137,14 +135,14 @@ func TestAListNamesWhatItCannotRead(t *testing.T) {
 	r := newRig(t)
 	r.end(refund.Key("acme", "r-1"), errPlain)
 	r.Faults.Next(idemtest.Get, idemtest.Unreadable)
-	l, err := r.reconciler().List(t.Context(), reconcile.Filter{}, "")
+	l, err := r.List(t.Context(), reconcile.Filter{}, "")
 	require.NoError(t, err)
 	require.Equal(t, []string{refund.Key("acme", "r-1").ID()}, l.Unreadable)
 	require.Empty(t, l.Records)
 }
 
 func TestMistakesOfAList(t *testing.T) {
-	rc := newRig(t).reconciler()
+	rc := newRig(t)
 	for _, page := range []string{"x", "1", "16 ", "-1 ", "0 nothing"} {
 		_, err := rc.List(t.Context(), reconcile.Filter{}, page)
 		require.ErrorContains(t, err, "pass what the page before returned as Next", page)
@@ -162,8 +160,7 @@ func TestAListOfFewAmongManyReadsTheIndexInLargePages(t *testing.T) {
 	one := webhook.Key("acme", "w-1")
 	r.killed(one)
 	store := &countingDue{Store: r.Faults}
-	rc, err := reconcile.New(store, &reconcile.Options{Now: r.Clock.Now})
-	require.NoError(t, err)
+	rc := r.over(store)
 	l, err := rc.List(t.Context(), reconcile.Filter{Operations: []string{"webhook"}, Limit: 1}, "")
 	require.NoError(t, err)
 	require.Len(t, l.Records, 1)
@@ -207,7 +204,6 @@ func (s inPages) AuditBetween(ctx context.Context, shard int, from, to time.Time
 
 func TestChangesOfAllRecordsInTheOrderOfTime(t *testing.T) {
 	r := newRig(t)
-	rc := r.reconciler()
 	random := rand.New(rand.NewPCG(1, 1))
 	from := r.Clock.Now()
 	want := map[string]bool{}
@@ -217,7 +213,7 @@ func TestChangesOfAllRecordsInTheOrderOfTime(t *testing.T) {
 		}
 		key := refund.Key("acme", fmt.Sprint("r-", i))
 		r.end(key, nil)
-		require.NoError(t, rc.Forget(t.Context(), key.ID(), alice))
+		require.NoError(t, r.Forget(t.Context(), key.ID(), alice))
 		want[key.ID()] = true
 	}
 	to := r.Clock.Now().Add(time.Millisecond)
@@ -243,7 +239,7 @@ func TestChangesOfAllRecordsInTheOrderOfTime(t *testing.T) {
 		require.Equal(t, limit == 1000, pages == 1, "%d pages", pages)
 	}
 	for name, span := range map[string][2]time.Time{"before": {from.Add(-time.Hour), from}, "after": {to, to.Add(time.Hour)}, "no time": {to, from}} {
-		p, err := rc.Changes(t.Context(), span[0], span[1], "")
+		p, err := r.Changes(t.Context(), span[0], span[1], "")
 		require.NoError(t, err)
 		require.Empty(t, p, name)
 	}
@@ -251,10 +247,9 @@ func TestChangesOfAllRecordsInTheOrderOfTime(t *testing.T) {
 
 func TestChangesThatCannotBeRead(t *testing.T) {
 	r := newRig(t)
-	rc := r.reconciler()
-	_, err := rc.Changes(t.Context(), r.Clock.Now(), r.Clock.Now(), "x")
+	_, err := r.Changes(t.Context(), r.Clock.Now(), r.Clock.Now(), "x")
 	require.ErrorContains(t, err, "pass what the page before returned as Next")
 	r.Faults.Next(idemtest.AuditBetween, idemtest.Refuse)
-	_, err = rc.Changes(t.Context(), r.Clock.Now(), r.Clock.Now().Add(time.Hour), "")
+	_, err = r.Changes(t.Context(), r.Clock.Now(), r.Clock.Now().Add(time.Hour), "")
 	require.ErrorContains(t, err, "refused")
 }

@@ -80,7 +80,6 @@ func question(id string, now time.Time) idem.Record {
 // each time.
 func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 	r := newRig(t)
-	rc := r.reconciler()
 	now := r.Clock.Now().UTC().Truncate(time.Millisecond) // as records are read
 	put := func(rec idem.Record) {
 		require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: rec}))
@@ -90,8 +89,7 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 		put(question(key(n).ID(), now))
 	}
 	again := refund.Key("acme", "again")
-	_, err := r.call(again, func(context.Context, int) (int, error) { return 0, errPlain })
-	require.ErrorIs(t, err, errPlain)
+	r.fails(again, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 	repeatable := question(refund.Key("acme", "repeatable").ID(), now)
 	repeatable.Repeat = idem.Repeatable
 	put(repeatable)
@@ -104,7 +102,7 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 	count := func(open, reads int) {
 		t.Helper()
 		r.Faults.Reset()
-		all, err := rc.OpenQuestions(t.Context())
+		all, err := r.OpenQuestions(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, open, all[0].Count)
 		require.Equal(t, now, all[0].Oldest)
@@ -119,8 +117,7 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 	count(42, 43)
 	count(42, 3)
 
-	by := reconcile.Change{Actor: "alice", Reason: "re_1"}
-	require.NoError(t, rc.Resolve(t.Context(), key(1).ID(), reconcile.Resolution{To: idem.Completed}, by))
+	require.NoError(t, r.Resolve(t.Context(), key(1).ID(), reconcile.Resolution{To: idem.Completed}, alice))
 	count(41, 3)
 	rec := r.Record(key(2))
 	require.NoError(t, r.Store.Postpone(t.Context(), now, protocol.Postponement{ID: rec.ID, Seen: rec.Write, Sweep: "s", Due: now.Add(time.Hour)}))
@@ -128,8 +125,8 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 
 	r.lapse()
 	// What was known may run again in the meantime: its claim is another entry.
-	require.NoError(t, rc.Resolve(t.Context(), again.ID(), reconcile.Resolution{To: idem.Released}, by))
-	_, err = r.call(again, func(context.Context, int) (int, error) {
+	require.NoError(t, r.Resolve(t.Context(), again.ID(), reconcile.Resolution{To: idem.Released}, alice))
+	_, err := r.call(again, func(context.Context, int) (int, error) {
 		count(40, 4)
 		return 1, nil
 	})
@@ -156,8 +153,7 @@ func TestOpenQuestionsOfAShardThatCannotBeReadStayOpen(t *testing.T) {
 		}
 	}
 	r.Clock.Advance(2 * time.Hour)
-	rc, err := reconcile.New(down, &reconcile.Options{Now: r.Clock.Now})
-	require.NoError(t, err)
+	rc := r.over(down)
 	all, err := rc.OpenQuestions(t.Context())
 	require.NoError(t, err)
 	down.bad = bad
@@ -206,8 +202,7 @@ func TestOpenQuestionsOfAllKindsStayOpenWhileTheirShardCannotBeRead(t *testing.T
 			require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: rec}))
 			r.Clock.Advance(2 * time.Hour)
 			down := &shardDown{Store: r.Store, bad: -1}
-			rc, err := reconcile.New(down, &reconcile.Options{Now: r.Clock.Now})
-			require.NoError(t, err)
+			rc := r.over(down)
 			all, err := rc.OpenQuestions(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, 1, all[0].Count)
@@ -287,11 +282,10 @@ func TestOpenQuestionsOfAllShardsAreReadAtOnce(t *testing.T) {
 			reads[shards[c.ID]]++
 			return c.Do(ctx)
 		}, idemtest.Get)
-		rc := r.reconciler()
 		count := func() (int, error) {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			open, err := rc.OpenQuestions(ctx)
+			open, err := r.OpenQuestions(ctx)
 			return open[0].Count, err
 		}
 		first, err := count()

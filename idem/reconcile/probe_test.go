@@ -138,9 +138,9 @@ func TestAFailureWithStepsToUndoIsForPeople(t *testing.T) {
 	})
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 	require.Contains(t, r.escalations[0].Reason, `"book"`)
-	rec, err := r.reconciler().Lookup(t.Context(), key.ID())
+	rec, err := r.Lookup(t.Context(), key.ID())
 	require.NoError(t, err)
-	seat, err := r.reconciler().StepResult(t.Context(), rec, "book")
+	seat, err := r.StepResult(t.Context(), rec, "book")
 	require.NoError(t, err)
 	require.Equal(t, `"seat 7"`, string(seat), "people see what is to be undone")
 }
@@ -149,8 +149,7 @@ func TestAFailureWithStepsToUndoIsForPeople(t *testing.T) {
 func TestNotExecutedWaitsForTheLease(t *testing.T) {
 	r := newRig(t)
 	key := refund.Key("acme", "r-1")
-	_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
-	require.ErrorIs(t, err, errPlain)
+	r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 	s := r.asking(says(reconcile.NotExecuted()))
 	require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(s))
 	rec := r.Record(key)
@@ -271,13 +270,11 @@ func TestALateAnswerChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, key := lapsed(t, refund)
 			s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-				require.NoError(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 7, reconcile.Change{Actor: "alice", Reason: "the console"}))
+				require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, reconcile.Change{Actor: "alice", Reason: "the console"}))
 				return answer, nil
 			})
 			require.Equal(t, []notice.Kind{notice.SweepParked}, r.sweep(s))
-			got, err := r.call(key, mustNotRun)
-			require.NoError(t, err)
-			require.Equal(t, 7, got)
+			r.gets(key, mustNotRun, 7)
 			require.Empty(t, r.escalations)
 			require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeResolved}, r.changes(key))
 		})
@@ -294,10 +291,8 @@ func TestAnAnswerDoesNotSettleALaterAttempt(t *testing.T) {
 		if asked = append(asked, q.Attempt); len(asked) > 1 {
 			return reconcile.StillUnknown(0), nil
 		}
-		by := reconcile.Change{Actor: "alice", Reason: "the console"}
-		require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, by))
-		_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
-		require.ErrorIs(t, err, errPlain)
+		require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
+		r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 		r.lapse()
 		return reconcile.NotExecuted(), nil // the first attempt was not
 	})

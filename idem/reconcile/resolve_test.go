@@ -34,13 +34,13 @@ func TestADecisionIsAboutTheRecordThatWasSeen(t *testing.T) {
 		by := r.seen(key)
 		r.lapse()
 		r.sweep(r.sweeper(reconcile.SweepOptions{})) // when it is looked at next is no news
-		require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), notHappened, by))
+		require.NoError(t, r.Resolve(t.Context(), key.ID(), notHappened, by))
 	})
 	t.Run("a lapsed claim", func(t *testing.T) {
 		r := newRig(t)
 		r.killed(key)
 		r.lapse()
-		require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), notHappened, r.seen(key)))
+		require.NoError(t, r.Resolve(t.Context(), key.ID(), notHappened, r.seen(key)))
 		require.Equal(t, idem.Released, r.Record(key).State)
 	})
 	t.Run("somebody else was faster", func(t *testing.T) {
@@ -48,14 +48,12 @@ func TestADecisionIsAboutTheRecordThatWasSeen(t *testing.T) {
 		r.end(key, errPlain)
 		r.lapse()
 		by := r.seen(key)
-		rc := r.reconciler()
-		require.NoError(t, rc.Resolve(t.Context(), key.ID(), notHappened, alice))
-		_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
-		require.Error(t, err)
+		require.NoError(t, r.Resolve(t.Context(), key.ID(), notHappened, alice))
+		r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, nil)
 		r.lapse()
 		before := r.Record(key)
 		require.Equal(t, idem.Unknown, before.State)
-		require.ErrorIs(t, rc.Resolve(t.Context(), key.ID(), notHappened, by), reconcile.ErrChanged)
+		require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), notHappened, by), reconcile.ErrChanged)
 		require.Equal(t, before, r.Record(key), "the second attempt may have taken effect")
 	})
 	t.Run("an outcome came", func(t *testing.T) {
@@ -63,27 +61,27 @@ func TestADecisionIsAboutTheRecordThatWasSeen(t *testing.T) {
 		r.end(key, nil)
 		by := alice
 		by.IfWrite = "another"
-		require.ErrorIs(t, r.reconciler().Forget(t.Context(), key.ID(), by), reconcile.ErrChanged)
-		require.NoError(t, r.reconciler().Forget(t.Context(), key.ID(), r.seen(key)))
+		require.ErrorIs(t, r.Forget(t.Context(), key.ID(), by), reconcile.ErrChanged)
+		require.NoError(t, r.Forget(t.Context(), key.ID(), r.seen(key)))
 	})
 }
 
 func TestADecisionIsFoundInTheHistoryByItsID(t *testing.T) {
 	r := newRig(t)
-	rc, key := r.reconciler(), refund.Key("acme", "r-1")
+	key := refund.Key("acme", "r-1")
 	r.end(key, errPlain)
 	r.lapse()
 	for _, id := range []string{"a b", "a#b", "a.b", "\u00e4", strings.Repeat("a", 65)} {
 		by := alice
 		by.DecisionID = id
 		var mistake *idem.ConfigError
-		require.ErrorAs(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, by), &mistake, id)
+		require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, by), &mistake, id)
 	}
 	named, other := alice, alice
 	named.DecisionID, other.DecisionID = "form-1", "form-10"
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, named))
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Replace: true}, r.seen(key)))
-	history, err := rc.History(t.Context(), key.ID())
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, named))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Replace: true}, r.seen(key)))
+	history, err := r.History(t.Context(), key.ID())
 	require.NoError(t, err)
 	made := func(by reconcile.Change) (all []bool) {
 		for _, a := range history {
@@ -124,15 +122,14 @@ func TestAnAnswerFromBeforeTheLeasesEndReleasesNothing(t *testing.T) {
 // run, and of that one it does not hold.
 func TestAResolutionIsAboutTheAttemptThatItNames(t *testing.T) {
 	r, key := lapsed(t, refund)
-	by := reconcile.Change{Actor: "alice", Reason: "the provider's console says so"}
 	first := reconcile.Resolution{To: idem.Released, Attempt: r.Record(key).Attempt}
-	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), first, by))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), first, alice))
 	r.killed(key)
 	r.lapse()
-	require.ErrorIs(t, r.reconciler().Resolve(t.Context(), key.ID(), first, by), reconcile.ErrNotUnknown)
+	require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), first, alice), reconcile.ErrNotUnknown)
 	require.Equal(t, idem.InProgress, r.Record(key).State)
 	first.Attempt++
-	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), first, by))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), first, alice))
 	require.Equal(t, idem.Released, r.Record(key).State)
 }
 
@@ -140,43 +137,40 @@ func TestAResolutionIsAboutTheAttemptThatItNames(t *testing.T) {
 // one says that it had no effect, and a call runs again, takes effect and does not know it.
 func TestAResolutionIsAboutTheAttemptThatItFound(t *testing.T) {
 	r, key := lapsed(t, refund)
-	by := reconcile.Change{Actor: "alice", Reason: "the provider's console says so"}
 	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
-		require.NoError(t, r.reconciler().Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "webhook", Reason: "charge.failed"}))
-		_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
-		require.ErrorIs(t, err, errPlain)
+		require.NoError(t, r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "webhook", Reason: "charge.failed"}))
+		r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 		return c.Do(ctx)
 	})
 	declined := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
-	require.ErrorIs(t, r.reconciler().Resolve(t.Context(), key.ID(), declined, by), reconcile.ErrNotUnknown)
+	require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), declined, alice), reconcile.ErrNotUnknown)
 	require.Equal(t, idem.Unknown, r.Record(key).State)
-	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), declined, by), "asked once more about the new attempt")
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), declined, alice), "asked once more about the new attempt")
 }
 
 // Whoever is refused is told what to do.
 func TestRefusalsSayWhatToDo(t *testing.T) {
 	r := newRig(t)
-	rc, by, key := r.reconciler(), reconcile.Change{Actor: "alice", Reason: "test"}, refund.Key("acme", "r-1")
-	_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
-	require.Same(t, errPlain, err)
+	by, key := reconcile.Change{Actor: "alice", Reason: "test"}, refund.Key("acme", "r-1")
+	r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 	rec := r.Record(key)
 	require.Equal(t, idem.Unknown, rec.State)
 
-	err = rc.Forget(t.Context(), key.ID(), by)
+	err := r.Forget(t.Context(), key.ID(), by)
 	require.ErrorIs(t, err, reconcile.ErrOpen)
 	require.ErrorContains(t, err, "this one is unknown: resolve it first")
 
-	err = rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, by)
+	err = r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, by)
 	require.ErrorIs(t, err, reconcile.ErrTooEarly)
 	require.ErrorContains(t, err, "which is over at "+rec.LeaseUntil.Add(idem.DefaultMargin).Format(time.RFC3339Nano))
 
-	require.NoError(t, reconcile.Resolve(t.Context(), rc, key, 7, by))
-	err = reconcile.Resolve(t.Context(), rc, key, 8, by)
+	require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, by))
+	err = reconcile.Resolve(t.Context(), r.Reconciler, key, 8, by)
 	require.ErrorIs(t, err, reconcile.ErrNotUnknown)
 	require.ErrorContains(t, err, "resolved as completed before: set Resolution.Replace")
 	again := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "no"}, Replace: true}
-	require.ErrorContains(t, rc.Resolve(t.Context(), key.ID(), again, by), "Replace is set, and Change.IfWrite is empty")
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), again, r.seen(key)))
+	require.ErrorContains(t, r.Resolve(t.Context(), key.ID(), again, by), "Replace is set, and Change.IfWrite is empty")
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), again, r.seen(key)))
 }
 
 // A resolution that is refused leaves a lapsed claim as it is: the next call goes on with it,
@@ -201,7 +195,7 @@ func TestARefusedResolutionLeavesTheClaim(t *testing.T) {
 			before := r.Record(key)
 			by := r.seen(key)
 			r.Faults.Next(idemtest.Settle, tc.store)
-			err := r.reconciler().Resolve(t.Context(), key.ID(), tc.res, by)
+			err := r.Resolve(t.Context(), key.ID(), tc.res, by)
 			r.Faults.Heal()
 			if sentinel, ok := tc.want.(error); ok {
 				require.ErrorIs(t, err, sentinel)
@@ -212,17 +206,16 @@ func TestARefusedResolutionLeavesTheClaim(t *testing.T) {
 			require.Empty(t, r.changes(key))
 
 			s := new(orderEffects)
-			_, err = r.call(key, shopping(s, func() {}))
-			require.NoError(t, err)
+			r.ends(key, shopping(s, func() {}))
 			require.Equal(t, &orderEffects{shipped: 1, asked: 1}, s)
 
 			r = newRig(t)
 			r.crashCharging(key)
 			by = r.seen(key)
 			r.Faults.Next(idemtest.Settle, tc.store)
-			require.Error(t, r.reconciler().Resolve(t.Context(), key.ID(), tc.res, by))
+			require.Error(t, r.Resolve(t.Context(), key.ID(), tc.res, by))
 			r.Faults.Heal()
-			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), by), "the same look still counts")
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), by), "the same look still counts")
 		})
 	}
 }
@@ -248,7 +241,7 @@ func TestALapsedClaimIsResolvedInOneWrite(t *testing.T) {
 				by = r.seen(key)
 			}
 			r.Faults.Next(idemtest.Settle, tc.fault)
-			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), released, by))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), released, by))
 			require.Equal(t, idem.Released, r.Record(key).State)
 			require.Equal(t, []protocol.Change{protocol.ChangeResolved}, r.changes(key))
 		})
@@ -274,7 +267,7 @@ func TestALapsedClaimIsResolvedInOneWrite(t *testing.T) {
 				after = r.Record(key)
 				return c.Do(ctx)
 			})
-			require.ErrorIs(t, r.reconciler().Resolve(t.Context(), key.ID(), released, by), reconcile.ErrChanged)
+			require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), released, by), reconcile.ErrChanged)
 			require.Equal(t, after, r.Record(key))
 		})
 	}
@@ -328,13 +321,12 @@ func TestWhatWasSaidOfAStepIsSaidAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, s := newRig(t), new(orderEffects)
 			r.crashCharging(key)
-			rc := r.reconciler()
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), tc.first, alice))
-			d := rc.Preview(r.Record(key), again(tc.second))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.first, alice))
+			d := r.Preview(r.Record(key), again(tc.second))
 			require.Empty(t, d.Refused)
 			require.Equal(t, []string{"charge"}, d.Steps)
 			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), again(tc.second), r.seen(key)))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), again(tc.second), r.seen(key)))
 			require.Equal(t, map[string]protocol.StepVerdict{"charge": tc.said}, r.last(key).Steps)
 			out, _ := r.call(key, shopping(s, func() {}))
 			require.Equal(t, tc.want, *s)
@@ -364,7 +356,7 @@ func TestAStepThatReturnsNothingIsDoneWithoutAResult(t *testing.T) {
 				return 7, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
 			}
 			r.killedIn(key, "charge")
-			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
 			require.Contains(t, r.explain(key).SameInput, "Unless these return nothing, most handlers then fail the operation for good")
 			_, err := r.call(key, pay)
 			require.ErrorIs(t, err, tc.after)
@@ -382,14 +374,11 @@ func TestAStepThatIsSaidToHaveTakenEffectAfterAllMustBeUndone(t *testing.T) {
 			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { return nil }})
 	})
 	r.lapse()
-	rc := r.reconciler()
 	failed := again(reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "sold out"}})
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.FailedWith(idem.Failure{Message: "declined"})), alice))
-	require.Empty(t, rc.Preview(r.Record(key), failed).Refused, "a charge that failed owes nothing")
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), again(charged(reconcile.CompletedWith(7))), r.seen(key)))
-	var due *reconcile.NotUndoneError
-	require.ErrorAs(t, rc.Resolve(t.Context(), key.ID(), failed, r.seen(key)), &due)
-	require.Equal(t, []string{"charge"}, due.Steps)
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.FailedWith(idem.Failure{Message: "declined"})), alice))
+	require.Empty(t, r.Preview(r.Record(key), failed).Refused, "a charge that failed owes nothing")
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), again(charged(reconcile.CompletedWith(7))), r.seen(key)))
+	r.owes(r.Resolve(t.Context(), key.ID(), failed, r.seen(key)), "charge")
 }
 
 // Nothing is told that is not so: what would change nothing, and what comes too late, is refused.
@@ -414,17 +403,16 @@ func TestAResolutionThatComesTooLateOrChangesNothingIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := interrupted(t)
-			rc := r.reconciler()
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), tc.first, alice))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.first, alice))
 			looked := r.seen(key)
 			if tc.between != nil {
 				tc.between(r)
 			}
 			before := r.Record(key)
 			if tc.between != nil {
-				require.ErrorIs(t, rc.Resolve(t.Context(), key.ID(), again(tc.second), looked), reconcile.ErrChanged)
+				require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), again(tc.second), looked), reconcile.ErrChanged)
 			}
-			require.ErrorContains(t, rc.Resolve(t.Context(), key.ID(), again(tc.second), r.seen(key)), tc.want)
+			require.ErrorContains(t, r.Resolve(t.Context(), key.ID(), again(tc.second), r.seen(key)), tc.want)
 			require.Equal(t, before, r.Record(key))
 			require.Len(t, r.changes(key), 1)
 		})
@@ -450,18 +438,17 @@ func (r *rig) killedInStep(key idem.Key, step string, conf *idem.StepConfig[int]
 // leave to decide again.
 func TestARetryReplacesNoLaterDecision(t *testing.T) {
 	r, key := lapsed(t, refund)
-	rc := r.reconciler()
-	require.NoError(t, reconcile.Resolve(t.Context(), rc, key, 1, alice))
+	require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice))
 	seven, err := reconcile.Encode(7)
 	require.NoError(t, err)
 	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
 		_ = c.Do(ctx)
-		require.NoError(t, rc.Resolve(ctx, key.ID(), again(reconcile.Resolution{To: idem.Completed, Result: &seven}), r.seen(key)))
+		require.NoError(t, r.Resolve(ctx, key.ID(), again(reconcile.Resolution{To: idem.Completed, Result: &seven}), r.seen(key)))
 		return c.Lost()
 	})
 	by := r.seen(key)
 	for range 2 { // alice tries once more
-		require.ErrorIs(t, rc.Resolve(t.Context(), key.ID(), again(reconcile.Resolution{To: idem.Released}), by), reconcile.ErrChanged)
+		require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), again(reconcile.Resolution{To: idem.Released}), by), reconcile.ErrChanged)
 		require.Equal(t, idem.Completed, r.Record(key).State, "the later decision counts")
 	}
 }
@@ -472,23 +459,20 @@ func TestAResolutionThatIsReplacedHasNotForgottenWhatMustBeUndone(t *testing.T) 
 	failed := again(reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}})
 	for name, between := range map[string]func(r *rig){
 		"at once":                   func(*rig) {},
-		"after another replacement": func(r *rig) { r.over(key, reconcile.Resolution{To: idem.Completed}) },
+		"after another replacement": func(r *rig) { r.replace(key, reconcile.Resolution{To: idem.Completed}) },
 		"after an extension": func(r *rig) {
-			require.NoError(r.t, r.reconciler().Extend(r.t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
+			require.NoError(r.t, r.Extend(r.t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := interrupted(t)
-			rc := r.reconciler()
-			require.NoError(t, reconcile.Resolve(t.Context(), rc, key, 7, alice))
+			require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, alice))
 			between(r)
 			require.Equal(t, []string{"reserve"}, r.explain(key).Decisions[1].Undo)
-			var due *reconcile.NotUndoneError
-			require.ErrorAs(t, rc.Resolve(t.Context(), key.ID(), failed, r.seen(key)), &due)
-			require.Equal(t, []string{"reserve"}, due.Steps)
+			r.owes(r.Resolve(t.Context(), key.ID(), failed, r.seen(key)), "reserve")
 			undone := failed
 			undone.CompensatedManually = true
-			r.over(key, undone)
+			r.replace(key, undone)
 			require.Equal(t, map[string]protocol.StepVerdict{"reserve": protocol.StepUndone}, r.last(key).Steps)
 			require.Empty(t, r.explain(key).Decisions[1].Undo)
 			require.Empty(t, r.Record(key).Steps)
@@ -498,22 +482,19 @@ func TestAResolutionThatIsReplacedHasNotForgottenWhatMustBeUndone(t *testing.T) 
 		t.Run(fmt.Sprintf("it never took effect, extended %v", extended), func(t *testing.T) {
 			r, s := newRig(t), new(orderEffects)
 			r.crashCharging(key)
-			rc := r.reconciler()
-			require.NoError(t, reconcile.Resolve(t.Context(), rc, key, 7, alice))
+			require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, alice))
 			if extended {
-				require.NoError(t, rc.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
+				require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
 			}
-			r.over(key, reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{"reserve": reconcile.NotExecuted()}})
-			out, err := r.call(key, shopping(s, func() {}))
-			require.NoError(t, err)
-			require.Equal(t, 7, out)
+			r.replace(key, reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{"reserve": reconcile.NotExecuted()}})
+			r.gets(key, shopping(s, func() {}), 7)
 			require.Equal(t, orderEffects{reserved: 1, charged: 1, shipped: 1}, *s)
 		})
 	}
 }
 
-// over replaces the resolution of the record.
-func (r *rig) over(key idem.Key, res reconcile.Resolution) {
+// replace replaces the resolution of the record.
+func (r *rig) replace(key idem.Key, res reconcile.Resolution) {
 	r.t.Helper()
-	require.NoError(r.t, r.reconciler().Resolve(r.t.Context(), key.ID(), again(res), r.seen(key)))
+	require.NoError(r.t, r.Resolve(r.t.Context(), key.ID(), again(res), r.seen(key)))
 }

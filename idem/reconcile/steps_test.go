@@ -47,7 +47,7 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 			r, key := interrupted(t)
 			by := r.seen(key)
 			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
-			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: steps}, by))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: steps}, by))
 			goesOn(t, r)
 		})
 		t.Run(name+", a probe says", func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestWhatIsSaidOfStepsIsAllOfIt(t *testing.T) {
 			r, key := interrupted(t)
 			before := r.Record(key)
 			var bad *idem.ConfigError
-			require.ErrorAs(t, r.reconciler().Resolve(t.Context(), key.ID(), res, alice), &bad)
+			require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), res, alice), &bad)
 			require.Equal(t, before, r.Record(key))
 		})
 	}
@@ -111,7 +111,7 @@ func TestNobodyReleasesAnOperationOverAStepThatMayHaveTakenEffect(t *testing.T) 
 	require.NoError(t, err)
 	require.Equal(t, 1, report.Escalated)
 	require.Contains(t, report.Actions[len(report.Actions)-1].Why, "a probe answers with ContinueWith")
-	rec, rc := r.Record(key), r.reconciler()
+	rec, rc := r.Record(key), r.Reconciler
 	for name, res := range map[string]reconcile.Resolution{"of a record": {To: idem.Released}, "of a resolution": {To: idem.Released, Replace: true}} {
 		by := alice
 		by.IfWrite = rec.Write
@@ -127,9 +127,7 @@ func TestNobodyReleasesAnOperationOverAStepThatMayHaveTakenEffect(t *testing.T) 
 	require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: protocol.Token(key.ID(), "charge"), BegunAt: rec.Steps["charge"].BegunAt}}, r.escalations[0].Steps)
 	require.Equal(t, 1, charges[r.escalations[0].Steps[0].Token])
 	require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
-	out, err := r.call(key, pay)
-	require.NoError(t, err)
-	require.Equal(t, 7, out)
+	r.gets(key, pay, 7)
 	require.Equal(t, map[string]int{r.escalations[0].Steps[0].Token: 1}, charges)
 }
 
@@ -160,21 +158,18 @@ func TestAStepThatSomebodyHasSettledMustBeUndone(t *testing.T) {
 	})
 	r.lapse()
 
-	rc := r.reconciler()
 	failed := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
-	var due *reconcile.NotUndoneError
-	require.ErrorAs(t, rc.Resolve(t.Context(), key.ID(), failed, alice), &due)
-	require.Equal(t, []string{"charge"}, due.Steps, "it may have taken effect")
+	r.owes(r.Resolve(t.Context(), key.ID(), failed, alice), "charge")
 
 	tookEffect := map[string]reconcile.Answer{"charge": reconcile.CompletedWith(7)}
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: tookEffect}, alice))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: tookEffect}, alice))
 	_, err := r.call(key, func(context.Context, int) (int, error) { return 0, idem.Permanent(errPlain) })
 	require.ErrorContains(t, err, `step "charge" cannot be undone: this attempt did not reach it`)
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 	require.Zero(t, undone)
 
 	r.lapse()
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
 	_, err = r.call(key, func(ctx context.Context, _ int) (int, error) {
 		out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 0, errPlain }, steps)
 		require.NoError(t, err)
@@ -204,7 +199,7 @@ func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
 		})
 	}
 	r, key := interrupted(t)
-	err := r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{}}, alice)
+	err := r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{}}, alice)
 	require.ErrorContains(t, err, "Steps is empty")
 }
 
@@ -225,7 +220,7 @@ func TestTheHistorySaysWhatWasSaidOfEachStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := interrupted(t)
-			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), tc.res, alice))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.res, alice))
 			require.Equal(t, tc.want, r.last(key).Steps)
 			if tc.why == "" {
 				return
@@ -242,7 +237,7 @@ func TestTheHistorySaysWhatWasSaidOfEachStep(t *testing.T) {
 // last is the latest entry of the record's history.
 func (r *rig) last(key idem.Key) protocol.Audit {
 	r.t.Helper()
-	entries, err := r.reconciler().History(r.t.Context(), key.ID())
+	entries, err := r.History(r.t.Context(), key.ID())
 	require.NoError(r.t, err)
 	require.NotEmpty(r.t, entries)
 	return entries[len(entries)-1]
@@ -306,11 +301,10 @@ func TestWhatIsBeingUndoneIsNotCompleted(t *testing.T) {
 	s := r.asking(says(reconcile.CompletedWith(1)))
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 	require.Equal(t, idem.Unknown, r.Record(key).State)
-	by := reconcile.Change{Actor: "alice", Reason: "the provider has it"}
 	var refused *reconcile.NotUndoneError
-	require.ErrorAs(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 1, by), &refused)
+	require.ErrorAs(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice), &refused)
 	require.Equal(t, &reconcile.NotUndoneError{To: idem.Completed, Steps: []string{"charge"}}, refused)
-	require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, by), "the next attempt goes on")
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice), "the next attempt goes on")
 }
 
 // All of it has been undone when the process dies, before the failure is recorded. The
@@ -332,9 +326,9 @@ func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
 	require.Contains(t, r.escalations[0].Reason, `what the steps ["charge"] did has been undone`)
 
 	// Nor by a person or a webhook that brings the provider's word.
-	rc, before := r.reconciler(), r.Record(key)
+	before := r.Record(key)
 	var refused *reconcile.NotUndoneError
-	require.ErrorAs(t, reconcile.Resolve(t.Context(), rc, key, 1, alice), &refused)
+	require.ErrorAs(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice), &refused)
 	require.Equal(t, &reconcile.NotUndoneError{To: idem.Completed, Undone: []string{"charge"}}, refused)
 	require.ErrorContains(t, refused, "set Resolution.CompensatedManually")
 	require.Equal(t, before, r.Record(key))
@@ -343,18 +337,16 @@ func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
 	refusal, err := reconcile.Encode(402)
 	require.NoError(t, err)
 	res := reconcile.Resolution{To: idem.Completed, Result: &refusal, CompensatedManually: true}
-	require.Equal(t, []string{"charge"}, rc.Preview(before, res).Undo)
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), res, alice))
+	require.Equal(t, []string{"charge"}, r.Preview(before, res).Undo)
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), res, alice))
 	require.Equal(t, map[string]protocol.StepVerdict{"charge": protocol.StepUndone}, r.last(key).Steps)
-	out, err := r.call(key, nil2)
-	require.NoError(t, err)
-	require.Equal(t, 402, out)
+	r.gets(key, nil2, 402)
 }
 
 // What took effect has nothing undone.
 func TestWhatIsNotBeingUndoneIsNotCompletedAsUndone(t *testing.T) {
 	r, key := interrupted(t)
-	err := r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, CompensatedManually: true}, alice)
+	err := r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, CompensatedManually: true}, alice)
 	require.ErrorContains(t, err, "the operation is not being undone")
 }
 
@@ -379,19 +371,17 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 	refusal.Failed = true
 	t.Run("by a person", func(t *testing.T) {
 		r := died(t)
-		rc, before := r.reconciler(), r.Record(key)
+		before := r.Record(key)
 		res := reconcile.Resolution{To: idem.Completed, Result: &refusal}
 		var refused *reconcile.NotUndoneError
-		require.ErrorAs(t, rc.Resolve(t.Context(), key.ID(), res, alice), &refused)
+		require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), res, alice), &refused)
 		require.Equal(t, &reconcile.NotUndoneError{To: idem.Failed, Steps: []string{"charge"}}, refused)
 		require.Equal(t, before, r.Record(key))
-		require.Equal(t, []string{"charge"}, rc.Preview(before, res).Undo)
+		require.Equal(t, []string{"charge"}, r.Preview(before, res).Undo)
 		res.CompensatedManually = true
-		require.NoError(t, rc.Resolve(t.Context(), key.ID(), res, alice))
+		require.NoError(t, r.Resolve(t.Context(), key.ID(), res, alice))
 		require.Equal(t, map[string]protocol.StepVerdict{"charge": protocol.StepUndone}, r.last(key).Steps)
-		out, err := r.call(key, nil2)
-		require.NoError(t, err)
-		require.Equal(t, 402, out)
+		r.gets(key, nil2, 402)
 	})
 	t.Run("by a probe", func(t *testing.T) {
 		r := died(t)
@@ -403,6 +393,6 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 		r := newRig(t)
 		r.killed(key)
 		r.lapse()
-		require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Result: &refusal}, alice))
+		require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Result: &refusal}, alice))
 	})
 }

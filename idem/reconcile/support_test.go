@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 // rig is a service whose process can be killed, and what is swept after it.
 type rig struct {
 	*idemtest.Harness
+	*reconcile.Reconciler
 	t *testing.T
 
 	mu          sync.Mutex
@@ -43,7 +44,20 @@ type rig struct {
 	refuse      error // of People
 }
 
-func newRig(t *testing.T) *rig { return &rig{Harness: idemtest.New(t, nil), t: t} }
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{Harness: idemtest.New(t, nil), t: t}
+	r.Reconciler = r.over(r.Faults)
+	return r
+}
+
+// over is a reconciler over another store.
+func (r *rig) over(store reconcile.Store) *reconcile.Reconciler {
+	r.t.Helper()
+	rc, err := reconcile.New(store, &reconcile.Options{Now: r.Clock.Now})
+	require.NoError(r.t, err)
+	return rc
+}
 
 // crash leaves the claim of a process that died in the handler, which calls r.Crash.
 func (r *rig) crash(key idem.Key, handler func(context.Context, int) (int, error)) {
@@ -96,14 +110,41 @@ func (r *rig) call(key idem.Key, fn func(context.Context, int) (int, error)) (in
 	return idem.Do(r.t.Context(), r.Engine, key, 1, fn)
 }
 
+// gets checks that the call returns this.
+func (r *rig) gets(key idem.Key, handler func(context.Context, int) (int, error), want int) {
+	r.t.Helper()
+	out, err := r.call(key, handler)
+	require.NoError(r.t, err)
+	require.Equal(r.t, want, out)
+}
+
+// ends checks that the call returns no error.
+func (r *rig) ends(key idem.Key, handler func(context.Context, int) (int, error)) {
+	r.t.Helper()
+	_, err := r.call(key, handler)
+	require.NoError(r.t, err)
+}
+
+// fails checks that the call returns the error; nil stands for any.
+func (r *rig) fails(key idem.Key, handler func(context.Context, int) (int, error), want error) {
+	r.t.Helper()
+	_, err := r.call(key, handler)
+	require.Error(r.t, err)
+	if want != nil {
+		require.ErrorIs(r.t, err, want)
+	}
+}
+
+// owes checks that the resolution is refused because the steps have not been undone.
+func (r *rig) owes(err error, steps ...string) {
+	r.t.Helper()
+	var refused *reconcile.NotUndoneError
+	require.ErrorAs(r.t, err, &refused)
+	require.Equal(r.t, steps, refused.Steps)
+}
+
 // lapse lets leases end.
 func (r *rig) lapse() { r.Clock.Advance(idem.DefaultLease + idem.DefaultMargin + time.Second) }
-
-func (r *rig) reconciler() *reconcile.Reconciler {
-	rc, err := reconcile.New(r.Faults, &reconcile.Options{Now: r.Clock.Now})
-	require.NoError(r.t, err)
-	return rc
-}
 
 // sweeper has the options, and people that take what they are sent.
 func (r *rig) sweeper(o reconcile.SweepOptions) *reconcile.Sweeper {
@@ -122,7 +163,7 @@ func (r *rig) sweeper(o reconcile.SweepOptions) *reconcile.Sweeper {
 		r.notices = append(r.notices, n)
 	}
 	o.Log = slog.New(slog.DiscardHandler)
-	s, err := reconcile.NewSweeper(r.reconciler(), &o)
+	s, err := reconcile.NewSweeper(r.Reconciler, &o)
 	require.NoError(r.t, err)
 	return s
 }
@@ -145,7 +186,7 @@ func kinds(report reconcile.Report) (all []notice.Kind) {
 // changes are those of the record from outside.
 func (r *rig) changes(key idem.Key) (all []protocol.Change) {
 	r.t.Helper()
-	entries, err := r.reconciler().History(r.t.Context(), key.ID())
+	entries, err := r.History(r.t.Context(), key.ID())
 	require.NoError(r.t, err)
 	for _, a := range entries {
 		require.NotEmpty(r.t, a.Why)

@@ -40,8 +40,7 @@ func TestALapsedClaimIsParked(t *testing.T) {
 	require.Equal(t, 1, rec.Attempt)
 	require.Equal(t, []protocol.Change{protocol.ChangeParked}, r.changes(key))
 	require.Empty(t, r.sweep(s), "it is not due before it is escalated")
-	_, err := r.call(key, func(context.Context, int) (int, error) { panic("it must not run again") })
-	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+	r.fails(key, func(context.Context, int) (int, error) { panic("it must not run again") }, idem.ErrOutcomeUnknown)
 }
 
 func TestAClaimThatStillRunsIsPostponed(t *testing.T) {
@@ -106,8 +105,7 @@ func TestAStoreThatIsDownIsAskedThreeTimesAndToldOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			store := &unlisted{Store: r.Faults, fails: tc.fails}
-			rc, err := reconcile.New(store, &reconcile.Options{Now: r.Clock.Now})
-			require.NoError(t, err)
+			rc := r.over(store)
 			s, err := reconcile.NewSweeper(rc, nil)
 			require.NoError(t, err)
 			report, err := s.Sweep(t.Context())
@@ -331,7 +329,7 @@ func TestPeopleAreToldUntilTheyAre(t *testing.T) {
 		require.Equal(t, r.escalations[0].Message, g.Message)
 	}
 	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeEscalated}, r.changes(key))
-	require.NoError(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 7, reconcile.Change{Actor: "alice", Reason: "found it"}), "people can still answer")
+	require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, reconcile.Change{Actor: "alice", Reason: "found it"}), "people can still answer")
 	require.Zero(t, r.Record(key).EscalatedAt)
 }
 
@@ -350,8 +348,7 @@ func TestTheMessageForPeople(t *testing.T) {
 		op := refund
 		op.Values = idem.KeepValues
 		key := op.Key("acme", "r-1")
-		_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
-		require.ErrorIs(t, err, errPlain)
+		r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 		rec := r.Record(key)
 		s := r.sweeper(reconcile.SweepOptions{Escalate: reconcile.SendTo(sender), IncludeErrorMessages: tell})
 		r.Clock.Advance(reconcile.DefaultEscalateAfter)
@@ -393,7 +390,7 @@ func TestEveryActionIsTold(t *testing.T) {
 		r.lapse()
 		var log bytes.Buffer
 		var told []notice.Notice
-		s, err := reconcile.NewSweeper(r.reconciler(), &reconcile.SweepOptions{
+		s, err := reconcile.NewSweeper(r.Reconciler, &reconcile.SweepOptions{
 			Operations: []reconcile.Operation{e.op}, Log: slog.New(slog.NewJSONHandler(&log, nil)),
 			Observer: func(_ context.Context, n notice.Notice) { told = append(told, n); panic("the observer is broken") },
 		})
@@ -470,10 +467,10 @@ func TestMistakesOfASweeper(t *testing.T) {
 		{Operations: []reconcile.Operation{{Operation: refund}, {Operation: refund}}},
 		{Operations: []reconcile.Operation{{Operation: refund, EscalateAfter: -1}}},
 	} {
-		_, err := reconcile.NewSweeper(r.reconciler(), &o)
+		_, err := reconcile.NewSweeper(r.Reconciler, &o)
 		require.ErrorAs(t, err, &config)
 	}
-	_, err = reconcile.NewSweeper(r.reconciler(), nil)
+	_, err = reconcile.NewSweeper(r.Reconciler, nil)
 	require.NoError(t, err)
 }
 
