@@ -67,6 +67,7 @@ func TestAbandonedWorkThatNobodySendsIsForPeople(t *testing.T) {
 		r.Clock.Advance(reconcile.DefaultEscalateAfter)
 		require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 		require.Equal(t, state, r.escalations[0].State)
+		require.Zero(t, r.escalations[0].Probes)
 		require.Equal(t, []protocol.Change{protocol.ChangeEscalated}, r.changes(key))
 		r.ends(key, func(ctx context.Context, _ int) (int, error) { return handler(ctx, func() error { return nil }) })
 		require.Equal(t, idem.Completed, r.Record(key).State)

@@ -367,12 +367,6 @@ func TestAPreviewRefusesWhatResolveRefuses(t *testing.T) {
 	require.Equal(t, "there is no record", newRig(t).Preview(nil, reconcile.Resolution{To: idem.Released}).Refused)
 }
 
-// Tools ask for a word about each of them.
-func TestADecisionToReleaseNamesTheStepsToSpeakOf(t *testing.T) {
-	r, key := interrupted(t)
-	require.Equal(t, []string{"charge"}, r.explain(key).Decisions[2].Steps)
-}
-
 // A decision that can repeat an effect says so, and what it replaces.
 func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
 	var change func(*idem.Record)

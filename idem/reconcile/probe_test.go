@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,13 +27,14 @@ func TestAnAnswerIsDone(t *testing.T) {
 			require.LessOrEqual(t, due, to)
 		}
 	}
+	long := strings.Repeat("x", 401<<10)
 	for _, tc := range []struct {
 		name   string
 		answer reconcile.Answer
 		err    error
 		kind   notice.Kind
 		state  idem.State
-		people string // the reason
+		reason string
 		due    func(t *testing.T, in time.Duration)
 	}{
 		{name: "completed", answer: reconcile.CompletedWith(7).WithRef("ch_1"), kind: notice.Resolved, state: idem.Completed},
@@ -44,14 +46,20 @@ func TestAnAnswerIsDone(t *testing.T) {
 		{name: "the zero answer", kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
 		{name: "still unknown, with a wish", answer: reconcile.StillUnknown(10 * time.Minute), kind: notice.Probed, state: idem.Unknown, due: soon(10 * time.Minute)},
 		{name: "a wish for ever", answer: reconcile.StillUnknown(1 << 62), kind: notice.Probed, state: idem.Unknown, due: soon(reconcile.DefaultProbeAge)},
-		{name: "cannot be known", answer: reconcile.CannotBeKnown("the provider keeps a day"), kind: notice.Escalated, state: idem.Unknown, people: "the provider keeps a day"},
+		{name: "cannot be known", answer: reconcile.CannotBeKnown("the provider keeps a day"), kind: notice.Escalated, state: idem.Unknown, reason: "the provider keeps a day"},
 		{name: "an error", err: errPlain, kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
-		{name: "a result that is none", answer: reconcile.CompletedWith(func() {}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result in another codec", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Codec: "http"}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result of no version", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: -1}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result of a version too high", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: math.MaxInt32 + 1}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result whose check panics", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Check: func([]byte) error { panic("boom") }}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result that is not JSON", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("x")}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result that is none", answer: reconcile.CompletedWith(func() {}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a result in another codec", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Codec: "http"}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a result of no version", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: -1}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a result of a version too high", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: math.MaxInt32 + 1}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a result whose check panics", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Check: func([]byte) error { panic("boom") }}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a result that is not JSON", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("x")}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a long reference", answer: reconcile.CompletedWithoutResult().WithRef(long), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a reference with a line break", answer: reconcile.CompletedWithoutResult().WithRef("pay\n1"), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a reference that is no text", answer: reconcile.CompletedWithoutResult().WithRef("\xff"), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a failure with a long message", answer: reconcile.FailedWith(idem.Failure{Message: long}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a failure with a long type", answer: reconcile.FailedWith(idem.Failure{Type: long}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a failure with a code that is no text", answer: reconcile.FailedWith(idem.Failure{Code: "\xff"}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, key := lapsed(t, refund)
@@ -74,7 +82,7 @@ func TestAnAnswerIsDone(t *testing.T) {
 				require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeResolved}, r.changes(key))
 			case notice.Escalated:
 				require.Len(t, r.escalations, 1)
-				require.Contains(t, r.escalations[0].Reason, tc.people)
+				require.Contains(t, r.escalations[0].Reason, tc.reason)
 				require.False(t, rec.EscalatedAt.IsZero())
 				require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeEscalated}, r.changes(key))
 				r.Clock.Advance(1000 * time.Hour)

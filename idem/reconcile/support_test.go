@@ -36,7 +36,8 @@ func TestMain(m *testing.M) {
 type rig struct {
 	*idemtest.Harness
 	*reconcile.Reconciler
-	t *testing.T
+	t     *testing.T
+	owner string // of the claim of a killed process, where a test needs it
 
 	mu          sync.Mutex
 	notices     []notice.Notice
