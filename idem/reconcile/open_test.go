@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -106,13 +105,7 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, open, all[0].Count)
 		require.Equal(t, now, all[0].Oldest)
-		got := 0
-		for _, method := range r.Faults.Calls() {
-			if method == idemtest.Get {
-				got++
-			}
-		}
-		require.Equal(t, reads, got)
+		require.Equal(t, reads, r.called(idemtest.Get))
 	}
 	count(42, 43)
 	count(42, 3)
@@ -145,10 +138,10 @@ func TestOpenQuestionsOfAShardThatCannotBeReadStayOpen(t *testing.T) {
 	old, others := refund.Key("acme", "old").ID(), []string(nil)
 	put(old, now)
 	down := &shardDown{Store: r.Store, bad: -1}
-	bad := down.shardOf(t, old)
+	bad := shardOf(t, old)
 	for n := 0; len(others) < 2; n++ {
 		id := refund.Key("acme", fmt.Sprint(n)).ID()
-		if put(id, now.Add(time.Hour)); down.shardOf(t, id) != bad {
+		if put(id, now.Add(time.Hour)); shardOf(t, id) != bad {
 			others = append(others, id)
 		}
 	}
@@ -206,7 +199,7 @@ func TestOpenQuestionsOfAllKindsStayOpenWhileTheirShardCannotBeRead(t *testing.T
 			all, err := rc.OpenQuestions(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, 1, all[0].Count)
-			down.bad = down.shardOf(t, id)
+			down.bad = shardOf(t, id)
 			for range 2 {
 				open, err := rc.OpenQuestions(t.Context())
 				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
@@ -235,20 +228,6 @@ func (s *shardDown) Due(ctx context.Context, q protocol.DueQuery) (protocol.DueP
 		return page, err
 	}
 	return protocol.DuePage{}, &idem.StoreError{Op: "Due", Err: errPlain}
-}
-
-// shardOf finds where the index has the record.
-func (s *shardDown) shardOf(t *testing.T, id string) int {
-	t.Helper()
-	for shard := range protocol.Shards {
-		page, err := s.Store.Due(t.Context(), protocol.DueQuery{Shard: shard, Until: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)})
-		require.NoError(t, err)
-		if slices.Contains(page.IDs, id) {
-			return shard
-		}
-	}
-	t.Fatal("the index does not have it")
-	return 0
 }
 
 // An outage of a provider leaves more than there is time to read. No shard waits for another, or

@@ -144,6 +144,16 @@ func (r *rig) owes(err error, steps ...string) {
 	require.Equal(r.t, steps, refused.Steps)
 }
 
+// called counts the calls of the store's method.
+func (r *rig) called(method idemtest.Method) (n int) {
+	for _, m := range r.Faults.Calls() {
+		if m == method {
+			n++
+		}
+	}
+	return n
+}
+
 // lapse lets leases end.
 func (r *rig) lapse() { r.Clock.Advance(idem.DefaultLease + idem.DefaultMargin + time.Second) }
 

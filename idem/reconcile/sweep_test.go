@@ -63,22 +63,7 @@ func TestAClaimThatStillRunsIsPostponed(t *testing.T) {
 	require.Contains(t, r.Faults.Calls(), idemtest.Postpone)
 }
 
-// unlisted is a store whose shards cannot be listed, as often as fails says.
-type unlisted struct {
-	reconcile.Store
-	asked int
-	fails func(n int) error
-}
-
-func (u *unlisted) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
-	u.asked++
-	if err := u.fails(u.asked); err != nil {
-		return protocol.DuePage{}, &idem.StoreError{Op: "Due", Err: err}
-	}
-	return u.Store.Due(ctx, q)
-}
-
-func TestAStoreThatIsDownIsAskedThreeTimesAndToldOnce(t *testing.T) {
+func TestAStoreThatIsDownIsAskedThreeTimesAndReportedOnce(t *testing.T) {
 	noTable := func(n int) error {
 		return fmt.Errorf("https response error StatusCode: 400, RequestID: R%d, ResourceNotFoundException", n)
 	}
@@ -104,13 +89,17 @@ func TestAStoreThatIsDownIsAskedThreeTimesAndToldOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			store := &unlisted{Store: r.Faults, fails: tc.fails}
-			rc := r.over(store)
-			s, err := reconcile.NewSweeper(rc, nil)
-			require.NoError(t, err)
-			report, err := s.Sweep(t.Context())
+			asked := 0
+			r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+				asked++
+				if err := tc.fails(asked); err != nil {
+					return &idem.StoreError{Op: "Due", Err: err}
+				}
+				return c.Do(ctx)
+			}, idemtest.Due)
+			report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-			require.Equal(t, tc.asked, store.asked)
+			require.Equal(t, tc.asked, asked)
 			require.Len(t, report.Problems, tc.problems)
 			require.Equal(t, tc.more, report.More)
 			require.Len(t, strings.Split(err.Error(), "\n"), tc.problems, "the error says each once too")
@@ -299,13 +288,7 @@ func TestARecordThatKeepsChangingIsLeftAlone(t *testing.T) {
 	report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 0}, []int{report.Skipped, report.Failed})
-	looked := 0
-	for _, method := range r.Faults.Calls() {
-		if method == idemtest.Get {
-			looked++
-		}
-	}
-	require.Equal(t, 2, looked)
+	require.Equal(t, 2, r.called(idemtest.Get))
 	r.Faults.Heal()
 	require.Contains(t, r.sweep(r.sweeper(reconcile.SweepOptions{})), notice.SweepParked)
 }
