@@ -59,7 +59,7 @@ func (x *run) announce(l *lane) bool {
 	}
 	tries := e.Tries + 1
 	// No other relay begins a try while this one may still run.
-	next := now.Add(max(x.pause(tries), x.limit()+x.opts.Margin))
+	next := now.Add(max(x.pause(tries), x.limit()+margin))
 	ok, err := x.store.Begin(x.ctx, e, tries, next)
 	switch {
 	case err != nil:
@@ -82,14 +82,15 @@ func (x *run) record(l *lane, failed error) {
 	now := time.Now()
 	if failed == nil {
 		// If the note may be missing, the message is sent once more, under the same id.
-		if _, err := x.store.Dispatch(x.ctx, now, e, now.Add(x.opts.Keep)); err != nil {
+		if _, err := x.store.Dispatch(x.ctx, now, e, now.Add(keep)); err != nil {
 			x.breakOff(l, err)
 			return
 		}
 		x.done(l, func(r *Report) { r.Sent++ })
 		return
 	}
-	reason := truncate(failed.Error())
+	reason := failed.Error()
+	reason = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "?")
 	if errors.Is(failed, ErrNotSent) {
 		x.untried(l, now, reason)
 		return
@@ -207,14 +208,6 @@ func (x *run) handOver(l *lane) int {
 		}
 	}
 	return len(l.entries)
-}
-
-// truncate shortens a reason to what an item should hold, in valid UTF-8.
-func truncate(s string) string {
-	if len(s) > maxReason {
-		s = s[:maxReason]
-	}
-	return strings.ToValidUTF8(s, "?")
 }
 
 const (

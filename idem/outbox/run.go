@@ -34,7 +34,7 @@ type run struct {
 func (r *Relay) begin(ctx context.Context, stream bool) *run {
 	x := &run{Relay: r, ctx: ctx, stream: stream, again: map[*Entry]bool{}, failed: map[string]int{}}
 	if deadline, ok := ctx.Deadline(); ok {
-		x.end = deadline.Add(-min(r.opts.Margin, time.Until(deadline)/4))
+		x.end = deadline.Add(-min(margin, time.Until(deadline)/4))
 	}
 	return x
 }
@@ -174,9 +174,9 @@ func (x *run) send(destination string, messages []Message) (errs []error, late b
 // limit is the time for a call of a sender.
 func (x *run) limit() time.Duration {
 	if x.stream {
-		return min(x.opts.SendTimeout, x.opts.Patience)
+		return min(sendTimeout, x.opts.Patience)
 	}
-	return x.opts.SendTimeout
+	return sendTimeout
 }
 
 func (x *run) note(f func(*Report)) {

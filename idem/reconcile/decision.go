@@ -108,7 +108,13 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 	case res.To == idem.Released && len(s.ClearSteps) > 0:
 		d.Then += fmt.Sprintf(" It runs %s again.", strings.Join(slices.Sorted(slices.Values(s.ClearSteps)), ", "))
 	}
-	if unchecked := givenResults(s); len(unchecked) > 0 {
+	var unchecked []string // steps whose results are given
+	for _, step := range s.Steps {
+		if step.Result != nil {
+			unchecked = append(unchecked, step.Name)
+		}
+	}
+	if slices.Sort(unchecked); len(unchecked) > 0 {
 		d.Then += fmt.Sprintf(" The result of %s is recorded as given, and its form is not checked, since no record says which type a step returns: "+
 			"the handler ignores a member that its type does not have, and reads a missing one and null as empty.", strings.Join(unchecked, ", "))
 	}
@@ -143,17 +149,6 @@ func reference(rec *idem.Record) string {
 		return ""
 	}
 	return ", with the reference " + rec.Ref
-}
-
-// givenResults lists the steps whose results the settlement gives.
-func givenResults(s protocol.Settlement) (names []string) {
-	for _, step := range s.Steps {
-		if step.Result != nil {
-			names = append(names, step.Name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // extending says what keeping the record for longer would do.

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sony/gobreaker/v2"
-
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -145,14 +143,6 @@ func described(res Resolution) string {
 
 // errUnasked keeps what is not the provider's fault out of its circuit.
 var errUnasked = errors.New("reconcile: not asked")
-
-func newCircuit(provider string) *gobreaker.CircuitBreaker[Answer] {
-	return gobreaker.NewCircuitBreaker[Answer](gobreaker.Settings{
-		Name: provider, Timeout: openFor,
-		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= openAfter },
-		IsExcluded:  func(err error) bool { return errors.Is(err, errUnasked) },
-	})
-}
 
 // grace is for a function whose context has ended to return.
 const grace = 100 * time.Millisecond

@@ -69,7 +69,13 @@ func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resoluti
 	if err := r.refusal(rec, res, r.now()); err != nil {
 		return err
 	}
-	return r.settle(ctx, rec, r.settlement(rec, res, by))
+	s := r.settlement(rec, res, by)
+	return again(ctx, func() error { // the retention of an outcome counts from the try that lands
+		if !s.Ending.ExpiresAt.IsZero() {
+			s.Ending.ExpiresAt = r.expiry(rec)
+		}
+		return r.store.Settle(ctx, r.now(), s)
+	})
 }
 
 // refusal is why the record does not take the resolution; nil if it does.
@@ -200,19 +206,8 @@ func (r *Reconciler) lapse(rec *idem.Record, ev protocol.Event, by Change) proto
 	return s
 }
 
-// settle writes the settlement, and writes the same once more if its reply was lost. If it
-// read the record again instead, it would take its own write for another one. The
-// retention of an outcome counts from the try that lands.
-func (r *Reconciler) settle(ctx context.Context, rec *idem.Record, s protocol.Settlement) error {
-	return again(ctx, func() error {
-		if !s.Ending.ExpiresAt.IsZero() {
-			s.Ending.ExpiresAt = r.expiry(rec)
-		}
-		return r.store.Settle(ctx, r.now(), s)
-	})
-}
-
-// again writes up to three times, as long as it is not known whether it has landed.
+// again writes up to three times the same, as long as it is not known whether it has landed. If the record
+// were read again instead, the own write would be taken for another one.
 func again(ctx context.Context, write func() error) (err error) {
 	for range 3 {
 		err = write()

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -148,7 +149,11 @@ func NewSweeper(r *Reconciler, o *SweepOptions) (*Sweeper, error) {
 			op.Provider = name
 		}
 		if op.Probe != nil && s.circuits[op.Provider] == nil {
-			s.circuits[op.Provider] = newCircuit(op.Provider)
+			s.circuits[op.Provider] = gobreaker.NewCircuitBreaker[Answer](gobreaker.Settings{
+				Name: op.Provider, Timeout: openFor,
+				ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= openAfter },
+				IsExcluded:  func(err error) bool { return errors.Is(err, errUnasked) },
+			})
 		}
 		s.operations[name] = op
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	smithytime "github.com/aws/smithy-go/time"
+
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -113,7 +115,7 @@ func (s *session) scan(ctx context.Context, f reconcile.Filter, a allFlags) page
 				return
 			}
 			q.Page = got.Next
-			if err := pause(ctx, time.Duration(got.Units/a.Rate*float64(time.Second))); err != nil {
+			if err := smithytime.SleepWithContext(ctx, time.Duration(got.Units/a.Rate*float64(time.Second))); err != nil {
 				yield(reconcile.Page{}, err)
 				return
 			}
@@ -135,17 +137,6 @@ func (s *session) agree(ctx context.Context, a allFlags) (items int64, err error
 		return items, nil
 	}
 	return items, s.ask(ctx, "Type yes to do it: ", "yes", "--yes")
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 type listCmd struct {
