@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,16 +44,14 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 			}
 		}
 		t.Run(name+", a person says", func(t *testing.T) {
-			r := newRig(t)
-			r.diedCharging(key)
+			r, key := interrupted(t)
 			by := r.seen(key)
 			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
-			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: steps}, by))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: steps}, by))
 			goesOn(t, r)
 		})
 		t.Run(name+", a probe says", func(t *testing.T) {
-			r := newRig(t)
-			r.diedCharging(key)
+			r, _ := interrupted(t)
 			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(steps))}}})
 			require.Equal(t, []notice.Kind{notice.Resolved}, r.sweep(s))
 			goesOn(t, r)
@@ -63,7 +62,6 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 // What is said of steps is refused if a later attempt could not read it, or if it does not say
 // all: nothing changes then.
 func TestWhatIsSaidOfStepsIsAllOfIt(t *testing.T) {
-	key := order.Key("acme", "o-1")
 	seven := reconcile.CompletedWith(7)
 	for name, res := range map[string]reconcile.Resolution{
 		"the step is done":             {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": seven, "reserve": seven}},
@@ -78,11 +76,10 @@ func TestWhatIsSaidOfStepsIsAllOfIt(t *testing.T) {
 		"the operation does not go on": {To: idem.Completed, Steps: map[string]reconcile.Answer{"charge": seven}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.diedCharging(key)
+			r, key := interrupted(t)
 			before := r.Record(key)
 			var bad *idem.ConfigError
-			require.ErrorAs(t, r.reconciler().Resolve(t.Context(), key.ID(), res, alice), &bad)
+			require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), res, alice), &bad)
 			require.Equal(t, before, r.Record(key))
 		})
 	}
@@ -100,9 +97,7 @@ func TestNobodyReleasesAnOperationOverAStepThatMayHaveTakenEffect(t *testing.T) 
 			return 7, nil
 		}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 	}
-	d := idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) { return idem.Do(ctx, e, key, 1, pay) })
-	require.ErrorIs(t, d[0].Err, idemtest.ErrCrashed)
-	r.Restart()
+	r.crash(key, pay)
 	r.lapse()
 
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order,
@@ -116,7 +111,7 @@ func TestNobodyReleasesAnOperationOverAStepThatMayHaveTakenEffect(t *testing.T) 
 	require.NoError(t, err)
 	require.Equal(t, 1, report.Escalated)
 	require.Contains(t, report.Actions[len(report.Actions)-1].Why, "a probe answers with ContinueWith")
-	rec, rc := r.Record(key), r.reconciler()
+	rec, rc := r.Record(key), r.Reconciler
 	for name, res := range map[string]reconcile.Resolution{"of a record": {To: idem.Released}, "of a resolution": {To: idem.Released, Replace: true}} {
 		by := alice
 		by.IfWrite = rec.Write
@@ -132,16 +127,13 @@ func TestNobodyReleasesAnOperationOverAStepThatMayHaveTakenEffect(t *testing.T) 
 	require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: protocol.Token(key.ID(), "charge"), BegunAt: rec.Steps["charge"].BegunAt}}, r.escalations[0].Steps)
 	require.Equal(t, 1, charges[r.escalations[0].Steps[0].Token])
 	require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
-	out, err := r.call(key, pay)
-	require.NoError(t, err)
-	require.Equal(t, 7, out)
+	r.gets(key, pay, 7)
 	require.Equal(t, map[string]int{r.escalations[0].Steps[0].Token: 1}, charges)
 }
 
 // An answer that the record does not take is escalated.
 func TestAProbeThatForgetsAStepGoesToPeople(t *testing.T) {
-	r, key := newRig(t), order.Key("acme", "o-1")
-	r.diedCharging(key)
+	r, key := interrupted(t)
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order,
 		Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 			return reconcile.ContinueWith(map[string]reconcile.Answer{"reserve": reconcile.CompletedWith(1)}), nil
@@ -158,33 +150,26 @@ func TestAStepThatSomebodyHasSettledMustBeUndone(t *testing.T) {
 	steps := &idem.StepConfig[int]{
 		Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { undone++; return nil },
 	}
-	d := idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
-			return idem.Step(ctx, "charge", func(context.Context) (int, error) {
-				r.Crash()
-				return 7, nil
-			}, steps)
-		})
+	r.crash(key, func(ctx context.Context, _ int) (int, error) {
+		return idem.Step(ctx, "charge", func(context.Context) (int, error) {
+			r.Crash()
+			return 7, nil
+		}, steps)
 	})
-	require.ErrorIs(t, d[0].Err, idemtest.ErrCrashed)
-	r.Restart()
 	r.lapse()
 
-	rc := r.reconciler()
 	failed := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
-	var due *reconcile.NotUndoneError
-	require.ErrorAs(t, rc.Resolve(t.Context(), key.ID(), failed, alice), &due)
-	require.Equal(t, []string{"charge"}, due.Steps, "it may have taken effect")
+	r.owes(r.Resolve(t.Context(), key.ID(), failed, alice), "charge")
 
 	tookEffect := map[string]reconcile.Answer{"charge": reconcile.CompletedWith(7)}
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: tookEffect}, alice))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: tookEffect}, alice))
 	_, err := r.call(key, func(context.Context, int) (int, error) { return 0, idem.Permanent(errPlain) })
 	require.ErrorContains(t, err, `step "charge" cannot be undone: this attempt did not reach it`)
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 	require.Zero(t, undone)
 
 	r.lapse()
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
 	_, err = r.call(key, func(ctx context.Context, _ int) (int, error) {
 		out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 0, errPlain }, steps)
 		require.NoError(t, err)
@@ -200,8 +185,7 @@ func TestAStepThatSomebodyHasSettledMustBeUndone(t *testing.T) {
 func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
 	for name, steps := range map[string]map[string]reconcile.Answer{"none": nil, "empty": {}} {
 		t.Run(name, func(t *testing.T) {
-			r, key := newRig(t), order.Key("acme", "o-1")
-			r.diedCharging(key)
+			r, key := interrupted(t)
 			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(steps))}}})
 			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 			require.Equal(t, idem.InProgress, r.Record(key).State)
@@ -214,15 +198,13 @@ func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
 			require.Equal(t, idem.Unknown, r.Record(killed).State)
 		})
 	}
-	r, key := newRig(t), order.Key("acme", "o-1")
-	r.diedCharging(key)
-	err := r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{}}, alice)
+	r, key := interrupted(t)
+	err := r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{}}, alice)
 	require.ErrorContains(t, err, "Steps is empty")
 }
 
 // The history has a word for each step that a resolution settled, and no result.
 func TestTheHistorySaysWhatWasSaidOfEachStep(t *testing.T) {
-	key := order.Key("acme", "o-1")
 	failure := idem.Failure{Message: "declined"}
 	for name, tc := range map[string]struct {
 		res  reconcile.Resolution
@@ -237,15 +219,14 @@ func TestTheHistorySaysWhatWasSaidOfEachStep(t *testing.T) {
 		"the whole took effect":          {reconcile.Resolution{To: idem.Completed}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.diedCharging(key)
-			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), tc.res, alice))
+			r, key := interrupted(t)
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.res, alice))
 			require.Equal(t, tc.want, r.last(key).Steps)
 			if tc.why == "" {
 				return
 			}
 			r = newRig(t)
-			r.diedCharging(key)
+			r.crashCharging(key)
 			r.sweep(r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(tc.res.Steps))}}}))
 			require.Equal(t, tc.want, r.last(key).Steps)
 			require.Equal(t, "the provider says "+tc.why, r.last(key).Why)
@@ -256,7 +237,7 @@ func TestTheHistorySaysWhatWasSaidOfEachStep(t *testing.T) {
 // last is the latest entry of the record's history.
 func (r *rig) last(key idem.Key) protocol.Audit {
 	r.t.Helper()
-	entries, err := r.reconciler().History(r.t.Context(), key.ID())
+	entries, err := r.History(r.t.Context(), key.ID())
 	require.NoError(r.t, err)
 	require.NotEmpty(r.t, entries)
 	return entries[len(entries)-1]
@@ -288,9 +269,7 @@ func TestADeclinedStepWithACompensationIsAnsweredByItsName(t *testing.T) {
 					&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: undoes("charge")})
 				return out, idem.PermanentStep(err)
 			}
-			d := idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) { return idem.Do(ctx, e, key, 1, work) })
-			require.ErrorIs(t, d[0].Err, idemtest.ErrCrashed)
-			r.Restart()
+			r.crash(key, work)
 			r.lapse()
 			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(tc.answer)}}})
 			require.Equal(t, []notice.Kind{tc.want}, r.sweep(s))
@@ -303,4 +282,117 @@ func TestADeclinedStepWithACompensationIsAnsweredByItsName(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The third step has failed for good and what the others did is being undone when the
+// process dies. The provider still has the charge: that is no success.
+func TestWhatIsBeingUndoneIsNotCompleted(t *testing.T) {
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.crash(key, func(ctx context.Context, _ int) (int, error) {
+		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
+			&idem.StepConfig[string]{Compensate: func(context.Context, string) error {
+				r.Crash()
+				return nil
+			}})
+		require.NoError(t, err)
+		return 0, idem.Permanent(errors.New("sold out"))
+	})
+	r.lapse()
+	s := r.asking(says(reconcile.CompletedWith(1)))
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
+	require.Equal(t, idem.Unknown, r.Record(key).State)
+	var refused *reconcile.NotUndoneError
+	require.ErrorAs(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice), &refused)
+	require.Equal(t, &reconcile.NotUndoneError{To: idem.Completed, Steps: []string{"charge"}}, refused)
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice), "the next attempt goes on")
+}
+
+// All of it has been undone when the process dies, before the failure is recorded. The
+// provider remembers the charge, and not that it was returned.
+func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.crash(key, func(ctx context.Context, _ int) (int, error) {
+		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
+			&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
+		require.NoError(t, err)
+		require.NoError(t, idem.Abort(ctx, errors.New("sold out")))
+		r.Crash()
+		return 0, nil
+	})
+	r.lapse()
+	s := r.asking(says(reconcile.CompletedWith(1)))
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
+	require.Equal(t, idem.Unknown, r.Record(key).State)
+	require.Contains(t, r.escalations[0].Reason, `what the steps ["charge"] did has been undone`)
+
+	// Nor by a person or a webhook that brings the provider's word.
+	before := r.Record(key)
+	var refused *reconcile.NotUndoneError
+	require.ErrorAs(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice), &refused)
+	require.Equal(t, &reconcile.NotUndoneError{To: idem.Completed, Undone: []string{"charge"}}, refused)
+	require.ErrorContains(t, refused, "set Resolution.CompensatedManually")
+	require.Equal(t, before, r.Record(key))
+
+	// Who means the response of the refusal says so.
+	refusal, err := reconcile.Encode(402)
+	require.NoError(t, err)
+	res := reconcile.Resolution{To: idem.Completed, Result: &refusal, CompensatedManually: true}
+	require.Equal(t, []string{"charge"}, r.Preview(before, res).Undo)
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), res, alice))
+	require.Equal(t, map[string]protocol.StepVerdict{"charge": protocol.StepUndone}, r.last(key).Steps)
+	r.gets(key, nil2, 402)
+}
+
+// What took effect has nothing undone.
+func TestWhatIsNotBeingUndoneIsNotCompletedAsUndone(t *testing.T) {
+	r, key := interrupted(t)
+	err := r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, CompensatedManually: true}, alice)
+	require.ErrorContains(t, err, "the operation is not being undone")
+}
+
+// A handler that answers with a refusal has its steps undone. One that is recorded as the result
+// would leave the charge, and tell the client that it was declined.
+func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
+	key := refund.Key("acme", "r-1")
+	died := func(t *testing.T) *rig {
+		r := newRig(t)
+		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
+			_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
+				&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
+			require.NoError(t, err)
+			return 0, errPlain
+		})
+		require.ErrorIs(t, err, errPlain)
+		r.lapse()
+		return r
+	}
+	refusal, err := reconcile.Encode(402)
+	require.NoError(t, err)
+	refusal.Failed = true
+	t.Run("by a person", func(t *testing.T) {
+		r := died(t)
+		before := r.Record(key)
+		res := reconcile.Resolution{To: idem.Completed, Result: &refusal}
+		var refused *reconcile.NotUndoneError
+		require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), res, alice), &refused)
+		require.Equal(t, &reconcile.NotUndoneError{To: idem.Failed, Steps: []string{"charge"}}, refused)
+		require.Equal(t, before, r.Record(key))
+		require.Equal(t, []string{"charge"}, r.Preview(before, res).Undo)
+		res.CompensatedManually = true
+		require.NoError(t, r.Resolve(t.Context(), key.ID(), res, alice))
+		require.Equal(t, map[string]protocol.StepVerdict{"charge": protocol.StepUndone}, r.last(key).Steps)
+		r.gets(key, nil2, 402)
+	})
+	t.Run("by a probe", func(t *testing.T) {
+		r := died(t)
+		require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(r.asking(says(reconcile.CompletedWithEncoded(refusal)))))
+		require.Equal(t, idem.Unknown, r.Record(key).State)
+		require.Contains(t, r.escalations[0].Reason, `["charge"]: undo them by hand`)
+	})
+	t.Run("nothing to undo", func(t *testing.T) {
+		r := newRig(t)
+		r.killed(key)
+		r.lapse()
+		require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Result: &refusal}, alice))
+	})
 }

@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -18,19 +20,18 @@ const dispute = 90 * 24 * time.Hour
 
 func TestAnExtendedRecordIsReplayedUntilThen(t *testing.T) {
 	r := newRig(t)
-	rc, key := r.reconciler(), refund.Key("acme", "r-1")
+	key := refund.Key("acme", "r-1")
 	r.end(key, nil)
 	until := r.Clock.Now().Add(dispute)
 	by := r.seen(key)
-	require.NoError(t, rc.Extend(t.Context(), key.ID(), until, by))
+	require.NoError(t, r.Extend(t.Context(), key.ID(), until, by))
 	kept := r.Record(key)
 	require.False(t, kept.ExpiresAt.Before(until))
 	require.Less(t, kept.ExpiresAt.Sub(until), time.Second, "whole seconds")
 	require.Equal(t, []protocol.Change{protocol.ChangeExtended}, r.changes(key))
 	require.Equal(t, kept.ExpiresAt, r.last(key).Until)
 	again := func() (ran bool) {
-		_, err := r.call(key, func(context.Context, int) (int, error) { ran = true; return 1, nil })
-		require.NoError(t, err)
+		r.ends(key, func(context.Context, int) (int, error) { ran = true; return 1, nil })
 		return ran
 	}
 	r.Clock.Advance(dispute - time.Second)
@@ -50,7 +51,7 @@ func TestAnExtendedRecordIsAsOldAsBefore(t *testing.T) {
 	}
 	first := run()
 	r.Clock.Advance(time.Hour)
-	require.NoError(t, r.reconciler().Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
+	require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
 	again := run()
 	require.True(t, again.Outcome.Replayed)
 	require.Equal(t, first.Outcome.RecordedAt, again.Outcome.RecordedAt)
@@ -58,10 +59,10 @@ func TestAnExtendedRecordIsAsOldAsBefore(t *testing.T) {
 
 func TestAnExtensionKeepsWhatIsKeptAsLong(t *testing.T) {
 	r := newRig(t)
-	rc, key := r.reconciler(), refund.Key("acme", "r-1")
+	key := refund.Key("acme", "r-1")
 	r.end(key, nil)
 	for _, until := range []time.Duration{dispute, dispute, time.Hour} {
-		require.NoError(t, rc.Extend(t.Context(), key.ID(), r.Clock.Now().Add(until), alice))
+		require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(until), alice))
 	}
 	require.Equal(t, []protocol.Change{protocol.ChangeExtended}, r.changes(key), "one change, one entry")
 	require.False(t, r.Record(key).ExpiresAt.Before(r.Clock.Now().Add(dispute)))
@@ -69,9 +70,8 @@ func TestAnExtensionKeepsWhatIsKeptAsLong(t *testing.T) {
 
 func TestWhatCannotBeExtended(t *testing.T) {
 	r := newRig(t)
-	rc := r.reconciler()
 	until := r.Clock.Now().Add(dispute)
-	extend := func(key idem.Key) error { return rc.Extend(t.Context(), key.ID(), until, alice) }
+	extend := func(key idem.Key) error { return r.Extend(t.Context(), key.ID(), until, alice) }
 
 	running, open, lapsed, none := refund.Key("acme", "running"), refund.Key("acme", "open"), refund.Key("acme", "lapsed"), refund.Key("acme", "none")
 	_, err := r.call(running, func(context.Context, int) (int, error) {
@@ -101,10 +101,10 @@ func TestWhatCannotBeExtended(t *testing.T) {
 	}
 
 	var mistake *idem.ConfigError
-	require.ErrorAs(t, rc.Extend(t.Context(), running.ID(), r.Clock.Now().Add(-time.Second), alice), &mistake)
-	require.ErrorAs(t, rc.Extend(t.Context(), running.ID(), time.Time{}, alice), &mistake)
-	require.ErrorAs(t, rc.Extend(t.Context(), running.ID(), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), alice), &mistake)
-	require.ErrorAs(t, rc.Extend(t.Context(), running.ID(), until, reconcile.Change{Actor: "alice"}), &mistake)
+	require.ErrorAs(t, r.Extend(t.Context(), running.ID(), r.Clock.Now().Add(-time.Second), alice), &mistake)
+	require.ErrorAs(t, r.Extend(t.Context(), running.ID(), time.Time{}, alice), &mistake)
+	require.ErrorAs(t, r.Extend(t.Context(), running.ID(), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), alice), &mistake)
+	require.ErrorAs(t, r.Extend(t.Context(), running.ID(), until, reconcile.Change{Actor: "alice"}), &mistake)
 }
 
 func TestWhatIsReleasedIsExtended(t *testing.T) {
@@ -112,7 +112,7 @@ func TestWhatIsReleasedIsExtended(t *testing.T) {
 	key := refund.Key("acme", "r-1")
 	r.end(key, idem.NotExecuted(errPlain))
 	require.Equal(t, idem.Released, r.Record(key).State)
-	require.NoError(t, r.reconciler().Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
+	require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
 	r.Clock.Advance(dispute - time.Hour)
 	r.end(key, nil)
 	require.Equal(t, 2, r.Record(key).Attempt)
@@ -139,103 +139,99 @@ func TestAnExtensionOverABadNetwork(t *testing.T) {
 			before := r.Record(key)
 			until := r.Clock.Now().Add(dispute)
 			r.Faults.Next(idemtest.Prolong, faults...)
-			err := r.reconciler().Extend(t.Context(), key.ID(), until, alice)
+			err := r.Extend(t.Context(), key.ID(), until, alice)
 			kept := r.Record(key).ExpiresAt.After(before.ExpiresAt)
 			if err == nil {
 				require.True(t, kept)
 			}
 			require.Equal(t, !strings.HasPrefix(name, "all") && name != "refused" && name != "nothing comes of it", err == nil, "%v", err)
 			require.Len(t, r.changes(key), map[bool]int{true: 1}[kept])
-			require.NoError(t, r.reconciler().Extend(t.Context(), key.ID(), until, alice), "it can be done again")
+			require.NoError(t, r.Extend(t.Context(), key.ID(), until, alice), "it can be done again")
 			require.Len(t, r.changes(key), 1)
 		})
 	}
 }
 
-// between makes another change between the read and the write of an extension.
-func (r *rig) between(change func()) {
-	r.Faults.Next(idemtest.Prolong, func(ctx context.Context, c *idemtest.Call) error {
-		change()
-		return c.Do(ctx)
-	})
-}
-
-func TestAnExtensionAndSomebodyElse(t *testing.T) {
+// What happens between the read and the write of an extension counts.
+func TestAnExtensionAndAnotherChange(t *testing.T) {
 	key := refund.Key("acme", "r-1")
-	fresh := func(t *testing.T) (*rig, *reconcile.Reconciler, time.Time) {
+	for name, tc := range map[string]struct {
+		between func(r *rig, until time.Time)
+		lost    bool // the first request
+		want    error
+		changes []protocol.Change
+	}{
+		"TTL deletes it": {between: func(r *rig, _ time.Time) { r.Store.Delete(key.ID()) }, want: reconcile.ErrNotFound},
+		"it expires":     {between: func(r *rig, _ time.Time) { r.Clock.Advance(48 * time.Hour) }, lost: true, want: reconcile.ErrExpired},
+		"a longer extension": {between: func(r *rig, until time.Time) {
+			require.NoError(r.t, r.Extend(r.t.Context(), key.ID(), until.Add(time.Hour), alice))
+		}, changes: []protocol.Change{protocol.ChangeExtended}},
+		"it is forgotten": {between: func(r *rig, _ time.Time) {
+			require.NoError(r.t, r.Forget(r.t.Context(), key.ID(), alice))
+		}, want: reconcile.ErrNotFound, changes: []protocol.Change{protocol.ChangeForgotten}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.end(key, nil)
+			until := r.Clock.Now().Add(dispute)
+			r.Faults.Next(idemtest.Prolong, func(ctx context.Context, c *idemtest.Call) error {
+				tc.between(r, until)
+				if tc.lost {
+					return c.Lost()
+				}
+				return c.Do(ctx)
+			})
+			require.ErrorIs(t, r.Extend(t.Context(), key.ID(), until, alice), tc.want)
+			require.Equal(t, tc.changes, r.changes(key))
+			if tc.want == nil {
+				require.False(t, r.Record(key).ExpiresAt.Before(until.Add(time.Hour)))
+			}
+		})
+	}
+	t.Run("a call claims it as expired before", func(t *testing.T) {
 		r := newRig(t)
 		r.end(key, nil)
-		return r, r.reconciler(), r.Clock.Now().Add(dispute)
-	}
-	t.Run("TTL deletes it before", func(t *testing.T) {
-		r, rc, until := fresh(t)
-		r.between(func() { r.Store.Delete(key.ID()) })
-		require.ErrorIs(t, rc.Extend(t.Context(), key.ID(), until, alice), reconcile.ErrNotFound)
-		require.Empty(t, r.Store.Records())
-		require.Empty(t, r.changes(key))
-	})
-	t.Run("it expires before", func(t *testing.T) {
-		r, rc, until := fresh(t)
-		r.Faults.Next(idemtest.Prolong, func(_ context.Context, c *idemtest.Call) error {
-			r.Clock.Advance(48 * time.Hour)
-			return c.Lost() // and sent again
-		})
-		require.ErrorIs(t, rc.Extend(t.Context(), key.ID(), until, alice), reconcile.ErrExpired)
-		require.Empty(t, r.changes(key))
-	})
-	t.Run("a call takes it for expired and claims it before", func(t *testing.T) {
-		r, rc, until := fresh(t)
+		until := r.Clock.Now().Add(dispute)
 		// The operator's clock is behind.
 		r.Clock.Advance(r.Record(key).ExpiresAt.Sub(r.Clock.Now()) - time.Millisecond)
-		r.between(func() {
+		r.Faults.Next(idemtest.Prolong, func(ctx context.Context, c *idemtest.Call) error {
 			r.Clock.Advance(idem.DefaultMargin + time.Second)
 			r.end(key, nil)
 			r.Clock.Advance(-idem.DefaultMargin - time.Second)
+			return c.Do(ctx)
 		})
-		by := r.seen(key)
-		require.ErrorIs(t, rc.Extend(t.Context(), key.ID(), until, by), reconcile.ErrChanged)
+		require.ErrorIs(t, r.Extend(t.Context(), key.ID(), until, r.seen(key)), reconcile.ErrChanged)
 		require.Equal(t, 2, r.Record(key).Attempt)
 	})
-	t.Run("a call has taken it for expired and claims it after", func(t *testing.T) {
-		r, rc, until := fresh(t)
+	t.Run("a call has taken it for expired, and claims it after", func(t *testing.T) {
+		r := newRig(t)
+		r.end(key, nil)
+		until := r.Clock.Now().Add(dispute)
 		behind, err := reconcile.New(r.Faults, &reconcile.Options{Now: func() time.Time { return r.Clock.Now().Add(-time.Minute) }})
 		require.NoError(t, err)
 		r.Clock.Advance(r.Record(key).ExpiresAt.Sub(r.Clock.Now()) + idem.DefaultMargin + time.Second)
-		require.ErrorIs(t, rc.Extend(t.Context(), key.ID(), until, alice), reconcile.ErrExpired)
-		ran, tries := false, 0
+		require.ErrorIs(t, r.Extend(t.Context(), key.ID(), until, alice), reconcile.ErrExpired)
+		tries := 0
 		r.Faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
 			tries++
 			require.NoError(t, behind.Extend(t.Context(), key.ID(), until, alice))
 			return c.Do(ctx)
 		})
-		_, err = r.call(key, func(context.Context, int) (int, error) { ran = true; return 1, nil })
-		require.NoError(t, err)
+		r.gets(key, nil2, 7) // an operator knows that it is kept
 		require.Equal(t, 1, tries, "it was about to replace the record")
-		require.False(t, ran, "what somebody was told is kept is replayed")
 	})
-	t.Run("two extend", func(t *testing.T) {
-		r, rc, until := fresh(t)
-		r.between(func() { require.NoError(t, rc.Extend(t.Context(), key.ID(), until.Add(time.Hour), alice)) })
-		require.NoError(t, rc.Extend(t.Context(), key.ID(), until, alice))
-		require.False(t, r.Record(key).ExpiresAt.Before(until.Add(time.Hour)))
-		require.Len(t, r.changes(key), 1)
+	t.Run("it was seen before another extension", func(t *testing.T) {
+		r := newRig(t)
+		r.end(key, nil)
+		until, by := r.Clock.Now().Add(dispute), r.seen(key)
+		require.NoError(t, r.Extend(t.Context(), key.ID(), until, by))
+		require.ErrorIs(t, r.Extend(t.Context(), key.ID(), until.Add(time.Hour), by), reconcile.ErrChanged)
 	})
-	t.Run("it is forgotten before", func(t *testing.T) {
-		r, rc, until := fresh(t)
-		r.between(func() { require.NoError(t, rc.Forget(t.Context(), key.ID(), alice)) })
-		require.ErrorIs(t, rc.Extend(t.Context(), key.ID(), until, alice), reconcile.ErrNotFound)
-		require.Equal(t, []protocol.Change{protocol.ChangeForgotten}, r.changes(key))
-	})
-	t.Run("it was seen otherwise", func(t *testing.T) {
-		r, rc, until := fresh(t)
-		by := r.seen(key)
-		require.NoError(t, rc.Extend(t.Context(), key.ID(), until, by))
-		require.ErrorIs(t, rc.Extend(t.Context(), key.ID(), until.Add(time.Hour), by), reconcile.ErrChanged)
-	})
-	t.Run("somebody keeps writing it", func(t *testing.T) {
-		r, rc, until := fresh(t)
+	t.Run("it keeps being written", func(t *testing.T) {
+		r := newRig(t)
+		r.end(key, nil)
 		r.Faults.Always(idemtest.BareConflict, idemtest.Prolong)
-		require.ErrorIs(t, rc.Extend(t.Context(), key.ID(), until, alice), reconcile.ErrChanged)
+		require.ErrorIs(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice), reconcile.ErrChanged)
 	})
 }
 
@@ -243,11 +239,10 @@ func TestAnExtensionAndSomebodyElse(t *testing.T) {
 func TestALateOriginalAndAnExtension(t *testing.T) {
 	r := newRig(t)
 	key := refund.Key("acme", "r-1")
-	rc := r.reconciler()
 	out, err := r.call(key, func(context.Context, int) (int, error) {
 		r.lapse()
-		require.NoError(t, reconcile.Resolve(t.Context(), rc, key, 7, alice))
-		require.NoError(t, rc.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
+		require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, alice))
+		require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
 		return 8, nil
 	})
 	require.NoError(t, err)
@@ -261,15 +256,12 @@ func TestALateOriginalAndAnExtension(t *testing.T) {
 func TestAnOutcomeThatWasExtendedHasLanded(t *testing.T) {
 	r := newRig(t)
 	key := refund.Key("acme", "r-1")
-	rc := r.reconciler()
 	r.Faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
 		require.NoError(t, c.Do(ctx))
-		require.NoError(t, rc.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
+		require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
 		return c.Lost()
 	})
-	out, err := r.call(key, func(context.Context, int) (int, error) { return 8, nil })
-	require.NoError(t, err)
-	require.Equal(t, 8, out)
+	r.gets(key, func(context.Context, int) (int, error) { return 8, nil }, 8)
 	require.Equal(t, idem.Completed, r.Record(key).State)
 }
 
@@ -286,18 +278,15 @@ func TestAnotherResolutionIsKeptAsLongAsTheExtendedOne(t *testing.T) {
 		"not extended, and fails": {false, reconcile.Resolution{To: idem.Failed, Failure: &failure}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			rc, key := r.reconciler(), refund.Key("acme", "r-1")
-			r.killed(key)
-			r.lapse()
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, alice))
+			r, key := lapsed(t, refund)
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, alice))
 			if tc.extended {
-				require.NoError(t, rc.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
+				require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
 			}
 			before := r.Record(key)
 			r.Clock.Advance(time.Hour)
 			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), again(tc.to), r.seen(key)))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), again(tc.to), r.seen(key)))
 			after := r.Record(key)
 			require.Equal(t, tc.to.To, after.State)
 			want := before.ExpiresAt.Add(time.Hour) // a new retention
@@ -307,4 +296,31 @@ func TestAnotherResolutionIsKeptAsLongAsTheExtendedOne(t *testing.T) {
 			require.Equal(t, want, after.ExpiresAt)
 		})
 	}
+}
+
+// lettered is a store that has an outbox.
+type lettered struct {
+	reconcile.Store
+	noted []protocol.Audit
+}
+
+func (l *lettered) Requeue(_ context.Context, _ *outbox.Entry, a protocol.Audit) error {
+	l.noted = append(l.noted, a)
+	return nil
+}
+
+func TestWhoHasADeadLetterSentAgainIsKept(t *testing.T) {
+	r := newRig(t)
+	l := &lettered{Store: r.Faults}
+	rc := r.over(l)
+	e := &outbox.Entry{Record: "acme#refund#1", Message: outbox.Message{ID: "m-1", Destination: "orders"}}
+	require.NoError(t, rc.Requeue(t.Context(), e, alice))
+	a := l.noted[0]
+	require.Equal(t, []string{"acme#refund#1", alice.Actor, alice.Reason, "message m-1 to orders"}, []string{a.ID, a.Who, a.Why, a.What})
+	require.Equal(t, protocol.ChangeRequeued, a.Change)
+	require.False(t, a.ExpiresAt.IsZero())
+
+	var mistake *idem.ConfigError
+	require.ErrorAs(t, rc.Requeue(t.Context(), e, reconcile.Change{Actor: "alice"}), &mistake)
+	require.ErrorIs(t, r.Requeue(t.Context(), e, alice), errors.ErrUnsupported, "a store without an outbox")
 }

@@ -3,7 +3,6 @@ package reconcile
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -13,6 +12,41 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
+
+// Lookup reads the record with the id ([idem.Key.ID]); nil if there is none. Its Body says how
+// large the result is; read it with [Reconciler.Result], and those of its Steps with
+// [Reconciler.StepResult].
+func (r *Reconciler) Lookup(ctx context.Context, id string) (*idem.Record, error) {
+	return r.store.Get(ctx, id)
+}
+
+// Result reads the recorded result of a record that Lookup has returned.
+func (r *Reconciler) Result(ctx context.Context, rec *idem.Record) ([]byte, error) {
+	return r.store.Result(ctx, rec)
+}
+
+// StepResult reads the recorded result of a step of a record that Lookup has returned.
+func (r *Reconciler) StepResult(ctx context.Context, rec *idem.Record, step string) ([]byte, error) {
+	return r.store.StepResult(ctx, rec, step)
+}
+
+// History returns the changes of the record by operators, webhooks and sweeps, the earliest
+// first. One whose entry cannot be read is a [protocol.ChangeUnreadable]. Of a call that has
+// parked it, the record's Failure and OpenSince tell. In a table without transactions a change
+// may stay Unconfirmed: see [protocol.Audit].
+func (r *Reconciler) History(ctx context.Context, id string) ([]protocol.Audit, error) {
+	var all []protocol.Audit
+	for page := ""; ; {
+		p, err := r.store.AuditOf(ctx, id, page)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p.Entries...)
+		if page = p.Next; page == "" {
+			return all, nil
+		}
+	}
+}
 
 // Changes returns a page of the changes of all records by operators, webhooks and sweeps, from a
 // time up to another, the earliest first. The order holds within a page and from each page to
@@ -93,5 +127,5 @@ func (r *Reconciler) changesOf(ctx context.Context, shard int, from, to time.Tim
 func lastAt(p protocol.AuditPage) time.Time { return p.Entries[len(p.Entries)-1].At }
 
 func noPage(page string) error {
-	return &idem.ConfigError{What: "page", Problem: fmt.Sprintf("%q is none: pass what the page before returned as Next", page)}
+	return invalid("page", "%q is none: pass what the page before returned as Next", page)
 }

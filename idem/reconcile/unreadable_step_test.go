@@ -50,16 +50,14 @@ func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
 				return out, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
 			}
 			r.killedIn(key, "charge")
-			rc, began := r.reconciler(), r.Record(key).Steps["charge"].BegunAt
+			began := r.Record(key).Steps["charge"].BegunAt
 			require.False(t, began.IsZero())
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(strings.Repeat("ch_1", 500))), alice))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(strings.Repeat("ch_1", 500))), alice))
 			if tc.between != nil {
 				tc.between(r, key)
 			}
-			_, err := r.call(key, pay)
-			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
-			_, err = r.call(key, pay)
-			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+			r.fails(key, pay, idem.ErrRecordUnreadable)
+			r.fails(key, pay, idem.ErrOutcomeUnknown)
 			require.Equal(t, orderEffects{}, *s)
 			r.lapse()
 
@@ -72,16 +70,14 @@ func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
 			e := r.explain(key)
 			require.Contains(t, e.Summary, "cannot go on with what was recorded of step charge")
 			require.Equal(t, []string{"charge"}, e.Decisions[2].Steps)
-			err = rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice)
+			err = r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice)
 			require.ErrorIs(t, err, reconcile.ErrStepsUnnamed)
 			require.ErrorContains(t, err, token)
 
-			require.Empty(t, rc.Preview(r.Record(key), tc.again).Refused)
+			require.Empty(t, r.Preview(r.Record(key), tc.again).Refused)
 			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), tc.again, r.seen(key)))
-			out, err := r.call(key, pay)
-			require.NoError(t, err)
-			require.Equal(t, tc.out, out)
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.again, r.seen(key)))
+			r.gets(key, pay, tc.out)
 			require.Equal(t, tc.want, *s)
 		})
 	}
@@ -127,22 +123,18 @@ func saidAnewWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer, pay 
 		t.Run(name, func(t *testing.T) {
 			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			r.killedInStep(key, "charge", undoing[int](s))
-			rc := r.reconciler()
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(word), alice))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(word), alice))
 			r.Faults.Next(idemtest.RecordStep, fault(r, key))
-			idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) { return idem.Do(ctx, e, key, 1, pay(s, 7)) })
-			r.Restart()
+			_ = r.deliver(key, pay(s, 7))
 			r.lapse()
 			if r.Record(key).State != idem.Unknown {
-				_, err := r.call(key, pay(s, 7))
-				require.Error(t, err)
+				r.fails(key, pay(s, 7), nil)
 			}
 			r.lapse()
 			require.Equal(t, idem.Unknown, r.Record(key).State)
 			require.Equal(t, []string{"charge"}, r.explain(key).Decisions[2].Steps)
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
-			_, err := r.call(key, pay(s, 7))
-			require.NoError(t, err)
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+			r.ends(key, pay(s, 7))
 			require.Equal(t, orderEffects{shipped: 1}, *s)
 		})
 	}
@@ -157,7 +149,7 @@ func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			r.killedInStep(key, "charge", undoing[int](s))
-			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), charged(word), alice))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(word), alice))
 			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
 				_, _ = refundable(s, 7)(ctx, in)
 				require.Error(t, ctx.Err())
@@ -174,18 +166,15 @@ func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
 func TestAResolutionBeforeTheWriteThatASaidResultCannotBeReadCounts(t *testing.T) {
 	r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 	r.killedIn(key, "charge")
-	rc := r.reconciler()
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith("ch_1")), alice))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith("ch_1")), alice))
 	r.Faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
 		park := protocol.Lapse(r.Record(key), protocol.Event{Kind: protocol.EventClaim}, "park", "a call")
 		require.NoError(t, r.Store.Settle(ctx, r.Clock.Now(), park))
-		require.NoError(t, reconcile.Resolve(ctx, rc, key, 8, alice))
+		require.NoError(t, reconcile.Resolve(ctx, r.Reconciler, key, 8, alice))
 		return c.Do(ctx)
 	})
 	_, _ = r.call(key, charge(s, 7))
-	out, err := r.call(key, charge(s, 7))
-	require.NoError(t, err)
-	require.Equal(t, 8, out)
+	r.gets(key, charge(s, 7), 8)
 	require.Equal(t, orderEffects{}, *s)
 }
 
@@ -210,20 +199,16 @@ func TestWhatWasSaidIsNotAskedOfTheStep(t *testing.T) {
 			}
 			r.killedIn(key, "charge")
 			r.Clock.Advance(time.Hour)
-			rc := r.reconciler()
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith("ch_1")), alice))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith("ch_1")), alice))
 			r.Faults.Next(fault(r))
 			_, _ = r.call(key, pay)
 			r.Restart()
 			r.lapse()
-			_, err := r.call(key, pay)
-			require.Error(t, err)
+			r.fails(key, pay, nil)
 			r.lapse()
 			require.Equal(t, idem.Unknown, r.Record(key).State)
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
-			out, err := r.call(key, pay)
-			require.NoError(t, err)
-			require.Equal(t, 7, out)
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+			r.gets(key, pay, 7)
 			require.Zero(t, s.charged)
 		})
 	}
@@ -241,30 +226,25 @@ func TestAResultThatAnAttemptHasReadIsNotUnsaid(t *testing.T) {
 			require.ErrorIs(r.t, err, errPlain)
 		},
 		"its process has died after that": func(r *rig, key idem.Key, s *orderEffects) {
-			idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-				return idem.Do(ctx, e, key, 1, func(ctx context.Context, in int) (int, error) {
-					_, err := charge(s, 7)(ctx, in)
-					require.NoError(r.t, err)
-					r.Crash()
-					return 0, nil
-				})
+			r.crash(key, func(ctx context.Context, in int) (int, error) {
+				_, err := charge(s, 7)(ctx, in)
+				require.NoError(r.t, err)
+				r.Crash()
+				return 0, nil
 			})
-			r.Restart()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			r.killedIn(key, "charge")
-			rc := r.reconciler()
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
 			first(r, key, s)
 			r.lapse()
 			two := charge(s, receipt{"ch_2"})
 			for range 2 {
-				_, err := r.call(key, two)
-				require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+				r.fails(key, two, idem.ErrRecordUnreadable)
 				r.lapse()
-				require.Error(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
+				require.Error(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
 			}
 			_, err := r.call(key, charge(s, 7)) // code that reads both
 			require.NoError(t, err)
@@ -280,8 +260,7 @@ func TestAStepThatWasGoneByWithoutAResultIsNotUnsaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			r.killedInStep(key, "charge", undoing[int](s))
-			rc := r.reconciler()
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
 			if !reads {
 				r.Faults.Next(idemtest.RecordStep, idemtest.LoseReply)
 			}
@@ -295,7 +274,7 @@ func TestAStepThatWasGoneByWithoutAResultIsNotUnsaid(t *testing.T) {
 			_, err = r.call(key, refundable(s, receipt{"ch_2"}))
 			require.ErrorAs(t, err, new(*idem.StepUnavailableError))
 			r.lapse()
-			require.Error(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
+			require.Error(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
 			require.Zero(t, s.charged+s.returned)
 		})
 	}
@@ -307,13 +286,11 @@ func TestNothingGoesByASaidResultBeforeThatIsRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			r.killedIn(key, "charge")
-			require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
 			r.Faults.Next(idemtest.RecordStep, fault)
-			_, err := r.call(key, charge(s, 7))
-			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+			r.fails(key, charge(s, 7), idem.ErrStoreUnavailable)
 			require.Equal(t, orderEffects{}, *s)
-			_, err = r.call(key, charge(s, 7))
-			require.NoError(t, err)
+			r.ends(key, charge(s, 7))
 			require.Equal(t, orderEffects{shipped: 1}, *s)
 		})
 	}
@@ -332,15 +309,12 @@ func TestAResultAtWhichADecoderPanicsOrThatIsDamagedIsSaidAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			r.killedIn(key, "charge")
-			rc := r.reconciler()
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(said.out)), alice))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(said.out)), alice))
 			r.Faults.Next(idemtest.StepResult, said.fault)
-			_, err := r.call(key, charge(s, picky{"ch_2"}))
-			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			r.fails(key, charge(s, picky{"ch_2"}), idem.ErrRecordUnreadable)
 			r.lapse()
-			require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(map[string]string{"id": "ch_1"})), alice))
-			_, err = r.call(key, charge(s, picky{"ch_2"}))
-			require.NoError(t, err)
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(map[string]string{"id": "ch_1"})), alice))
+			r.ends(key, charge(s, picky{"ch_2"}))
 			require.Equal(t, orderEffects{shipped: 1}, *s)
 		})
 	}
@@ -356,8 +330,7 @@ func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
 		said := func(a reconcile.Answer) reconcile.Resolution {
 			return reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{name: a}}
 		}
-		rc := r.reconciler()
-		require.NoError(t, rc.Resolve(t.Context(), key.ID(), said(reconcile.CompletedWith("ch_1")), alice))
+		require.NoError(t, r.Resolve(t.Context(), key.ID(), said(reconcile.CompletedWith("ch_1")), alice))
 		r.Faults.Next(idemtest.Finish, func(context.Context, *idemtest.Call) error { return &protocol.TooLargeError{Size: 4, Limit: 3} })
 		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
 			_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 7, nil }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
@@ -366,7 +339,7 @@ func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
 		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
 		require.Equal(t, "declined", r.Record(key).Failure.Code, "the handler's own")
 		r.lapse()
-		require.NoError(t, rc.Resolve(t.Context(), key.ID(), said(reconcile.CompletedWith(7)), alice))
+		require.NoError(t, r.Resolve(t.Context(), key.ID(), said(reconcile.CompletedWith(7)), alice))
 	})
 	t.Run("its error has a code", func(t *testing.T) {
 		r, s, key := newRig(t), new(orderEffects), refund.Key("acme", "r-1")
@@ -378,7 +351,7 @@ func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
 		require.ErrorIs(t, err, errPlain)
 		r.lapse()
 		require.NotContains(t, r.explain(key).Summary, "cannot read")
-		require.ErrorContains(t, r.reconciler().Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice), "whose outcome is recorded")
+		require.ErrorContains(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice), "whose outcome is recorded")
 	})
 }
 
@@ -393,8 +366,7 @@ func TestAProbeThatSaysWhatNoAttemptCanReadIsNotAskedAgain(t *testing.T) {
 	})
 	for range 3 {
 		r.sweep(s)
-		_, err := r.call(key, charge(new(orderEffects), 7))
-		require.Error(t, err)
+		r.fails(key, charge(new(orderEffects), 7), nil)
 		r.Clock.Advance(24 * time.Hour)
 	}
 	require.Equal(t, 1, asked)

@@ -3,16 +3,103 @@ package reconcile_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
+
+// provider takes charges, and remembers them by their token.
+type provider struct {
+	charges []string
+	silent  bool
+}
+
+func (p *provider) charge(ctx context.Context, amount int) (int, error) {
+	p.charges = append(p.charges, idem.Token(ctx))
+	return amount, nil
+}
+
+// probe asks by the token. A silent provider answers nothing until the time is over.
+func (p *provider) probe(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
+	if p.silent {
+		<-ctx.Done()
+		return reconcile.Answer{}, ctx.Err()
+	}
+	for _, token := range p.charges {
+		if token == q.Token {
+			return reconcile.CompletedWith(1).WithRef("ch_1"), nil
+		}
+	}
+	return reconcile.NotExecuted(), nil
+}
+
+// The process is killed in its handler, before or after the effect, and a sweep comes
+// every minute.
+func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		charged bool
+		silent  bool
+		state   idem.State      // within two minutes of the lease's end
+		last    protocol.Change // after it was parked
+	}{
+		{"the provider remembers", true, false, idem.Completed, protocol.ChangeResolved},
+		{"the provider has none", false, false, idem.Released, protocol.ChangeResolved},
+		{"the provider does not answer", true, true, idem.Unknown, protocol.ChangeEscalated},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, p := newRig(t), &provider{silent: tc.silent}
+				key := refund.Key("acme", "r-1")
+				r.crash(key, func(ctx context.Context, amount int) (int, error) {
+					if tc.charged {
+						_, _ = p.charge(ctx, amount)
+					}
+					r.Crash()
+					return 0, ctx.Err()
+				})
+				require.Equal(t, idem.InProgress, r.Record(key).State)
+				lease := r.Record(key).LeaseUntil
+				s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: p.probe}}})
+				every := func(until time.Time) {
+					for time.Now().Before(until) {
+						time.Sleep(time.Minute)
+						ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+						_, err := s.Sweep(ctx)
+						require.NoError(t, err)
+						cancel()
+					}
+				}
+				every(lease.Add(time.Minute))
+				require.WithinDuration(t, lease, time.Now(), 2*time.Minute)
+				require.Equal(t, tc.state, r.Record(key).State)
+				every(lease.Add(12 * time.Hour))
+				require.Len(t, r.escalations, map[bool]int{true: 1}[tc.silent])
+
+				if tc.silent {
+					r.fails(key, p.charge, idem.ErrOutcomeUnknown)
+				} else {
+					r.gets(key, p.charge, 1)
+				}
+				require.Len(t, p.charges, 1, "one charge, whatever happened")
+				require.Equal(t, []protocol.Change{protocol.ChangeParked, tc.last}, r.changes(key))
+				if tc.silent {
+					rec := r.Record(key)
+					require.False(t, rec.EscalatedAt.IsZero())
+					require.WithinDuration(t, lease.Add(reconcile.DefaultProbeAge), rec.EscalatedAt, time.Hour+5*time.Minute)
+					require.Greater(t, rec.Probes, 4)
+					require.Less(t, rec.Probes, 20, "it backs off")
+				}
+			})
+		})
+	}
+}
 
 // order calls several services and is declared as the documentation advises.
 var order = idem.Operation{Name: "order", Repeat: idem.Repeatable}
@@ -85,11 +172,7 @@ func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
 			if tc.between {
 				kill = p.charging(nothing, r.Crash)
 			}
-			d := idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-				return idem.Do(ctx, e, key, 1, kill)
-			})
-			require.ErrorIs(t, d[0].Err, idemtest.ErrCrashed)
-			r.Restart()
+			r.crash(key, kill)
 			require.Equal(t, idem.InProgress, r.Record(key).State)
 			require.Equal(t, !tc.between, r.Record(key).Interrupted())
 			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{tc.op(r, p, key)}})
@@ -108,8 +191,7 @@ func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
 			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 			require.Equal(t, tc.state, r.escalations[0].State)
 			require.Len(t, r.escalations, 1)
-			_, err := r.call(key, p.charging(nothing, nothing))
-			require.NoError(t, err, "the call asks about the step, and goes on")
+			r.ends(key, p.charging(nothing, nothing))
 			require.Len(t, p.charges, 1)
 		})
 	}
@@ -139,8 +221,7 @@ func TestASweepMeetsARunningStep(t *testing.T) {
 		rec = r.Record(key)
 		require.Equal(t, rec.LeaseUntil.Add(idem.DefaultMargin), rec.Due)
 	}
-	_, err := r.call(key, p.charging(meet, func() {}))
-	require.NoError(t, err)
+	r.ends(key, p.charging(meet, func() {}))
 	require.Equal(t, idem.Completed, r.Record(key).State)
 	require.Zero(t, r.Record(key).Due)
 }
