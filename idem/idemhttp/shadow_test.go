@@ -303,52 +303,6 @@ func TestAReaderOutsideMeetsNoWriteInShadow(t *testing.T) {
 	}
 }
 
-// The writer can do by type what the server's can, and what is written by that is observed too.
-func TestTheWriterInShadowIsAsAble(t *testing.T) {
-	for _, rule := range []func(context.Context, any, error) idem.Class{nil, func(_ context.Context, result any, _ error) idem.Class {
-		if string(result.(*Response).Body) != "written" {
-			return idem.ClassUncertain
-		}
-		return idem.ClassDefault
-	}} {
-		op, seen := transfer, new(told)
-		op.Shadow, op.Classify = true, rule
-		e, err := idem.New(memstore.New(), &idem.Options{Observer: seen.observe})
-		require.NoError(t, err)
-		c, err := New(e, AnyRoute(op), SingleTenant, nil)
-		require.NoError(t, err)
-		for i, write := range []func(w http.ResponseWriter) error{
-			func(w http.ResponseWriter) error { _, err := w.(io.StringWriter).WriteString("written"); return err },
-			func(w http.ResponseWriter) error {
-				_, err := w.(io.ReaderFrom).ReadFrom(strings.NewReader("written"))
-				return err
-			},
-			func(w http.ResponseWriter) error {
-				_, err := w.(io.ReaderFrom).ReadFrom(strings.NewReader(""))
-				w.WriteHeader(http.StatusConflict)
-				_, _ = w.Write([]byte("written"))
-				return err
-			},
-			func(w http.ResponseWriter) error {
-				_, _ = w.(http.Flusher), w.(http.Hijacker)
-				_, err := fmt.Fprint(w, "written", w.(interface{ CloseNotify() <-chan bool }).CloseNotify() == nil)
-				return err
-			},
-		} {
-			see := func(h http.Handler) string {
-				return exchange(t, h, fmt.Sprintf("POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: %s%d\r\nContent-Length: 2\r\n\r\n{}", testKey, i))
-			}
-			h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { require.NoError(t, write(w)) })
-			require.Equal(t, see(h), see(c.Middleware(h, nil)))
-			state := "completed"
-			if i == 3 && rule != nil {
-				state = "released" // by the rule
-			}
-			require.Equal(t, "transfer shadow_executed "+state, seen.last(t, i+1))
-		}
-	}
-}
-
 // What the writer cannot do is refused, and not pretended.
 func TestTheWriterInShadowIsNoMoreAble(t *testing.T) {
 	c, _ := inShadow(t, memstore.New(), SingleTenant, nil)
@@ -357,7 +311,6 @@ func TestTheWriterInShadowIsNoMoreAble(t *testing.T) {
 		ran = true
 		_, _, err := w.(http.Hijacker).Hijack()
 		require.ErrorIs(t, err, http.ErrNotSupported)
-		require.ErrorIs(t, w.(http.Pusher).Push("/style.css", nil), http.ErrNotSupported)
 		require.ErrorIs(t, http.NewResponseController(w).Flush(), http.ErrNotSupported)
 		w.(http.Flusher).Flush()
 	}), nil)
