@@ -42,6 +42,17 @@ func stopped(out *idem.Outcome, err error) error {
 
 // typed gives err the errorType of an answer.
 func typed(as, err error) error {
+	for _, a := range ofEngine {
+		if a.typed != nil && errors.Is(as, a.is) {
+			return a.typed(answer{err})
+		}
+	}
+	return fromHandler(err)
+}
+
+// ofEngine are the errors of the engine: the first that an error is has the type that the runtime
+// reports, and the reason of a record's delivery. An empty one has none.
+var ofEngine = func() []engineAnswer {
 	type (
 		AcceptedError           struct{ answer }
 		DurableExecutionError   struct{ answer }
@@ -58,43 +69,29 @@ func typed(as, err error) error {
 		RecordUnreadableError   struct{ answer }
 		StoreUnavailableError   struct{ answer }
 	)
-	a := answer{err}
-	switch {
-	case as == errNotYetKnown:
-		return OutcomeNotYetKnownError{a}
-	case errors.Is(as, ErrDurableExecution):
-		return DurableExecutionError{a}
-	case errors.Is(as, idem.ErrRecordUnreadable):
-		return RecordUnreadableError{a}
-	case errors.Is(as, fingerprint.ErrNotCanonical):
-		return NotCanonicalError{a}
-	case errors.Is(as, idem.ErrKeyInvalid):
-		return KeyInvalidError{a}
-	case errors.Is(as, idem.ErrKeyReused):
-		return KeyReusedError{a}
-	case errors.Is(as, idem.ErrOutcomeUnknown):
-		return OutcomeUnknownError{a}
-	case errors.Is(as, idem.ErrOutcomeUnavailable):
-		return OutcomeUnavailableError{a}
-	case errors.Is(as, idem.ErrAccepted):
-		return AcceptedError{a}
-	case errors.Is(as, idem.ErrLimitExceeded):
-		return LimitExceededError{a}
-	case errors.Is(as, idem.ErrInFlight):
-		return InFlightError{a}
-	case errors.Is(as, idem.ErrOutOfTime):
-		return OutOfTimeError{a}
-	case errors.Is(as, idem.ErrNotCommitted):
-		return NotCommittedError{a}
-	case errors.Is(as, idem.ErrStoreUnavailable):
-		return StoreUnavailableError{a}
+	return []engineAnswer{
+		{errNotYetKnown, "", func(a answer) error { return OutcomeNotYetKnownError{a} }},
+		{ErrDurableExecution, "", func(a answer) error { return DurableExecutionError{a} }},
+		{idem.ErrRecordUnreadable, ReasonRecordUnreadable, func(a answer) error { return RecordUnreadableError{a} }},
+		{fingerprint.ErrNotCanonical, "", func(a answer) error { return NotCanonicalError{a} }},
+		{idem.ErrKeyInvalid, ReasonKeyInvalid, func(a answer) error { return KeyInvalidError{a} }},
+		{idem.ErrKeyReused, ReasonKeyReused, func(a answer) error { return KeyReusedError{a} }},
+		{protocol.ErrNotAccepted, ReasonNotAccepted, nil},
+		{idem.ErrOutcomeUnknown, ReasonUnknown, func(a answer) error { return OutcomeUnknownError{a} }},
+		{idem.ErrOutcomeUnavailable, ReasonReplayed, func(a answer) error { return OutcomeUnavailableError{a} }},
+		{idem.ErrAccepted, ReasonAccepted, func(a answer) error { return AcceptedError{a} }},
+		{idem.ErrLimitExceeded, ReasonLimitExceeded, func(a answer) error { return LimitExceededError{a} }},
+		{idem.ErrInFlight, ReasonInFlight, func(a answer) error { return InFlightError{a} }},
+		{idem.ErrOutOfTime, ReasonOutOfTime, func(a answer) error { return OutOfTimeError{a} }},
+		{idem.ErrNotCommitted, "", func(a answer) error { return NotCommittedError{a} }},
+		{idem.ErrStoreUnavailable, "", func(a answer) error { return StoreUnavailableError{a} }},
 	}
-	return fromHandler(err)
-}
+}()
 
-func isRecorded(err error) bool {
-	_, ok := err.(*idem.RecordedError)
-	return ok
+type engineAnswer struct {
+	is     error
+	reason Reason
+	typed  func(answer) error
 }
 
 // lambdaInvokeError replaces a handler's messages.InvokeResponse_Error while it is

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // Reason is why a message, record or event is acknowledged or redelivered. The
@@ -110,28 +109,15 @@ func askAgain(out *idem.Outcome) time.Time {
 // reasonOfAnswer is for a call that the engine answered without an attempt. An error
 // that is not in the list is redelivered: only a known outcome acknowledges.
 func reasonOfAnswer(err error) Reason {
-	switch {
-	case err == nil, errors.Is(err, idem.ErrOutcomeUnavailable):
+	switch err.(type) {
+	case nil:
 		return ReasonReplayed
-	case isRecorded(err):
+	case *idem.RecordedError:
 		return ReasonFailed
 	}
-	for _, is := range []struct {
-		sentinel error
-		reason   Reason
-	}{
-		{idem.ErrRecordUnreadable, ReasonRecordUnreadable},
-		{idem.ErrKeyInvalid, ReasonKeyInvalid},
-		{idem.ErrKeyReused, ReasonKeyReused},
-		{protocol.ErrNotAccepted, ReasonNotAccepted},
-		{idem.ErrOutcomeUnknown, ReasonUnknown},
-		{idem.ErrAccepted, ReasonAccepted},
-		{idem.ErrLimitExceeded, ReasonLimitExceeded},
-		{idem.ErrInFlight, ReasonInFlight},
-		{idem.ErrOutOfTime, ReasonOutOfTime},
-	} {
-		if errors.Is(err, is.sentinel) {
-			return is.reason
+	for _, a := range ofEngine {
+		if a.reason != "" && errors.Is(err, a.is) {
+			return a.reason
 		}
 	}
 	return ReasonStoreUnavailable

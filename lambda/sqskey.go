@@ -108,19 +108,14 @@ func withSQSTenant(what, tenantAttribute string, value func(*events.SQSMessage) 
 			"name the message attribute that holds it, such as idemlambda.SQSTenantAttribute, or say idem.SingleTenant"})
 	}
 	return func(_ context.Context, m *events.SQSMessage) (string, string, error) {
-		t := idem.SingleTenant
 		if tenantAttribute == idem.SingleTenant {
 			if err := ignoresTenant(m); err != nil {
 				return "", "", err
 			}
-		} else {
-			var err error
-			if t, err = sqsAttribute(m, tenantAttribute); err != nil {
-				return "", "", tenantNotFound("idemlambda."+what, "attribute", err)
-			}
-			if t == idem.SingleTenant {
-				return "", "", fmt.Errorf("%w: the message attribute %q cannot be used as a tenant", idem.ErrKeyInvalid, tenantAttribute)
-			}
+		}
+		t, err := tenantBy(what, "attribute", tenantAttribute, m, sqsAttribute)
+		if err != nil {
+			return "", "", err
 		}
 		v, err := value(m)
 		return t, v, err

@@ -135,22 +135,15 @@ type streamed interface {
 }
 
 func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc, noHandler bool, result reflect.Type, sel *fingerprint.Select) error {
-	invalid := func(problem string) error {
-		return &idem.ConfigError{What: fmt.Sprintf("%s of operation %q", what, op.Name), Problem: problem}
+	missingKey := ""
+	if key == nil {
+		missingKey = `idemlambda.Pointer(idem.SingleTenant, "/paymentId")`
 	}
-	switch {
-	case engine == nil:
-		return invalid("the engine is nil: make one with idem.New")
-	case op.Check() != nil:
-		return op.Check()
-	case key == nil:
-		return invalid("the key function is nil: say where the key is, such as idemlambda.Pointer(idem.SingleTenant, \"/paymentId\")")
-	case noHandler:
-		return invalid("the handler is nil")
-	case sel.Check() != nil:
-		return sel.Check()
-	case result.Implements(reflect.TypeFor[streamed]()):
-		return invalid(fmt.Sprintf("the result type %v is sent as a stream with a content type of its own, which cannot be recorded: "+
+	if err := checkHandler(what, engine, op, missingKey, noHandler, sel); err != nil {
+		return err
+	}
+	if result.Implements(reflect.TypeFor[streamed]()) {
+		return invalid(what, op, fmt.Sprintf("the result type %v is sent as a stream with a content type of its own, which cannot be recorded: "+
 			"use the handler of the event source, such as idemlambda.FunctionURL, or leave the stream's handler unwrapped", result))
 	}
 	return nil
