@@ -149,21 +149,6 @@ func TestTwoTenantsNeverShareARecord(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-// The tenant does not hide in the fingerprint: with the same body two tenants run
-// twice as well.
-func TestTwoTenantsWithTheSameBody(t *testing.T) {
-	type tenantKey struct{}
-	n := 0
-	h := Wrap(newEngine(t, memory()), charge, func(ctx context.Context, _ json.RawMessage) (string, string, error) {
-		return ctx.Value(tenantKey{}).(string), "pay_1", nil
-	}, func(context.Context, payment) (int, error) { n++; return n, nil })
-	for i, m := range []string{"m1", "m2"} {
-		out, err := h.Invoke(context.WithValue(t.Context(), tenantKey{}, m), []byte(event))
-		require.NoError(t, err)
-		require.Equal(t, fmt.Sprint(i+1), string(out))
-	}
-}
-
 func TestBadEventsClaimNothing(t *testing.T) {
 	store := memory()
 	h := Wrap(newEngine(t, store), charge, byPaymentID, func(context.Context, payment) (receipt, error) {
@@ -427,4 +412,50 @@ func TestWrapEncodesByAddress(t *testing.T) {
 	require.Panics(t, func() {
 		Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (r struct{ number string }, err error) { return r, nil })
 	})
+}
+
+// What Lambda sends a durable function, on the first invocation of an execution.
+const durableEvent = `{
+	"DurableExecutionArn": "arn:aws:lambda:eu-central-1:111122223333:function:orders:1/durable-execution/order-1042/4f1c",
+	"CheckpointToken": "token-1",
+	"InitialExecutionState": {"Operations": [{"Id": "0", "Type": "EXECUTION", "Status": "STARTED",
+		"ExecutionDetails": {"InputPayload": "{\"id\":\"order-1042\"}"}}], "NextMarker": ""}
+}`
+
+// Its answer is PENDING until the execution ends: recorded, it would never end.
+func TestDurableExecutionsAreRefused(t *testing.T) {
+	handler := func(context.Context, json.RawMessage) (map[string]string, error) {
+		t.Error("it ran")
+		return map[string]string{"Status": "PENDING"}, nil
+	}
+	store := memory()
+	e := newEngine(t, store)
+	byARN := Pointer(idem.SingleTenant, "/DurableExecutionArn")
+	for name, h := range map[string]Handler{
+		"Wrap": Wrap(e, charge, byARN, handler), "Async": Async(e, charge, nil, handler),
+		"StepFunctions": StepFunctions(e, charge, nil, handler),
+	} {
+		_, err := h(t.Context(), []byte(durableEvent))
+		require.ErrorIs(t, err, ErrDurableExecution, name)
+		require.ErrorContains(t, err, "idem.Do inside the execution's steps", name)
+		require.Equal(t, "DurableExecutionError", typeName(err), name)
+	}
+	require.Empty(t, store.Records())
+}
+
+// Events that only mention one are somebody's own.
+func TestEventsThatMentionADurableExecution(t *testing.T) {
+	for _, event := range []string{
+		`{"durableExecutionArn":"a","checkpointToken":"t","initialExecutionState":{}}`,
+		`{"DurableExecutionArn":"a","CheckpointToken":"t"}`,
+		`{"text":"DurableExecutionArn CheckpointToken InitialExecutionState"}`,
+		`{"execution":` + durableEvent + `}`,
+		`"DurableExecutionArn CheckpointToken InitialExecutionState"`,
+	} {
+		h := Wrap(newEngine(t, memory()), charge, func(context.Context, json.RawMessage) (string, string, error) { return idem.SingleTenant, "k", nil },
+			func(context.Context, json.RawMessage) (string, error) { return "ran", nil })
+		out, err := h(t.Context(), []byte(event))
+		require.NoError(t, err, event)
+		require.Equal(t, `"ran"`, string(out), event)
+	}
 }
