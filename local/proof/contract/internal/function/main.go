@@ -36,13 +36,13 @@ var routes = idemhttp.Routes{
 func main() {
 	switch flavour := os.Getenv(script.EnvFlavour); flavour {
 	case script.HTTPAPI:
-		start(idemlambda.HTTPAPI, headerOfV2, answerV2, idemhttp.Claim("tenant"))
+		start(idemlambda.HTTPAPI, idemhttp.Claim("tenant"))
 	case script.RESTAPI:
-		start(idemlambda.RESTAPI, headerOfV1, answerV1, idemhttp.Claim("tenant"))
+		start(idemlambda.RESTAPI, idemhttp.Claim("tenant"))
 	case script.FunctionURL:
-		start(idemlambda.FunctionURL, headerOfURL, answerURL, idemhttp.IAMAccount)
+		start(idemlambda.FunctionURL, idemhttp.IAMAccount)
 	case script.ALB:
-		start(idemlambda.ALB, headerOfALB, answerALB, tokenTenant)
+		start(idemlambda.ALB, tokenTenant)
 	default:
 		log.Fatalf("%s is %q", script.EnvFlavour, flavour)
 	}
@@ -51,16 +51,20 @@ func main() {
 // start serves every variant; a request's header chooses one.
 func start[E, R any](
 	wrap func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, func(context.Context, E) (R, error)) func(context.Context, E) (R, error),
-	header func(*E, string) string, answer func(*E, script.Answer) R, tenant idemhttp.TenantFunc,
+	tenant idemhttp.TenantFunc,
 ) {
 	profile, err := strconv.Atoi(os.Getenv(script.EnvProfile))
 	if err != nil {
 		log.Fatal(err)
 	}
 	plain, small, waiting := open(0, 0), open(script.SmallResult, 0), open(0, 15*time.Second)
-	handler := func(ctx context.Context, e E) (R, error) {
-		run := func(ctx context.Context) (script.Answer, error) { return play(ctx, header(&e, script.CaseHeader)) }
-		if header(&e, script.VariantHeader) == script.VariantStep {
+	handler := func(ctx context.Context, e E) (none R, err error) {
+		h, err := headersOf(e)
+		if err != nil {
+			return none, err
+		}
+		run := func(ctx context.Context) (script.Answer, error) { return play(ctx, h.get(script.CaseHeader)) }
+		if h.get(script.VariantHeader) == script.VariantStep {
 			whole := run
 			run = func(ctx context.Context) (script.Answer, error) {
 				return idem.Step(ctx, "all", whole, &idem.StepConfig[script.Answer]{Semantics: idem.AtMostOnce})
@@ -68,10 +72,9 @@ func start[E, R any](
 		}
 		a, err := run(ctx)
 		if err != nil {
-			var none R
 			return none, err
 		}
-		return answer(&e, a), nil
+		return answerTo[R](h.MultiValueHeaders != nil, a)
 	}
 	served := map[string]func(context.Context, E) (R, error){}
 	for name, change := range map[string]func(*idemhttp.Options){
@@ -94,14 +97,16 @@ func start[E, R any](
 		}
 		served[name] = wrap(engine, routes, tenant, o, handler)
 	}
-	lambda.Start(func(ctx context.Context, e E) (R, error) {
-		variant := header(&e, script.VariantHeader)
-		h, ok := served[variant]
-		if !ok {
-			var none R
-			return none, fmt.Errorf("no variant %q", variant)
+	lambda.Start(func(ctx context.Context, e E) (none R, err error) {
+		h, err := headersOf(e)
+		if err != nil {
+			return none, err
 		}
-		return h(ctx, e)
+		serve, ok := served[h.get(script.VariantHeader)]
+		if !ok {
+			return none, fmt.Errorf("no variant %q", h.get(script.VariantHeader))
+		}
+		return serve(ctx, e)
 	})
 }
 
