@@ -12,16 +12,12 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"net/http"
 	"os"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/idem/testenv/queue"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/lambda/sqsvisibility"
@@ -37,24 +33,7 @@ func main() {
 }
 
 func open() (any, error) {
-	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{
-		Endpoint: os.Getenv(schema.EnvEndpoint), Transport: caller.Transport{RoundTripper: http.DefaultTransport.(*http.Transport).Clone()},
-	})
-	if err != nil {
-		return nil, err
-	}
-	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), &dynamostore.Options{AttemptTimeout: 10 * time.Second})
-	if err != nil {
-		return nil, err
-	}
-	// A busy machine may need the time; the share of the function's own bounds it. A
-	// handler that outlives its kill time is renewed for as long as Lease says: on such a
-	// machine the kill comes late. Nor is a table down that is slow there: with every claim that
-	// is not made a message comes nearer to its dead-letter queue.
-	engine, err := idem.New(store, &idem.Options{
-		Lease: time.Second, Margin: 250 * time.Millisecond, ClaimBudget: time.Minute, FinishBudget: time.Minute,
-		Observer: idem.LogTo(nil),
-	})
+	engine, client, err := caller.Engine(caller.Patient(), 10*time.Second)
 	if err != nil {
 		return nil, err
 	}

@@ -9,19 +9,16 @@ import (
 	"context"
 	"errors"
 	"log"
-	"net/http"
 	"os"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/outbox"
-	"github.com/idem-go/idempotency/idem/schema"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
 )
@@ -39,7 +36,7 @@ var operations = map[string]idem.Operation{
 const auditWithin = 2 * time.Second
 
 func main() {
-	engine, err := open()
+	engine, _, err := caller.Engine(caller.Patient(), 10*time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -68,21 +65,4 @@ func main() {
 		func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 			return events.APIGatewayProxyResponse{}, errors.New("the handler of a request that is accepted for later ran")
 		}))
-}
-
-func open() (*idem.Engine, error) {
-	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{
-		Endpoint: os.Getenv(schema.EnvEndpoint), Transport: caller.Transport{RoundTripper: http.DefaultTransport.(*http.Transport).Clone()},
-	})
-	if err != nil {
-		return nil, err
-	}
-	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), &dynamostore.Options{AttemptTimeout: 10 * time.Second})
-	if err != nil {
-		return nil, err
-	}
-	// A busy machine may need the time; the share of the function's own bounds it.
-	return idem.New(store, &idem.Options{
-		Lease: time.Second, Margin: 250 * time.Millisecond, ClaimBudget: time.Minute, FinishBudget: time.Minute, Observer: idem.LogTo(nil),
-	})
 }
