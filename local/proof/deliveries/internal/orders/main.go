@@ -4,8 +4,7 @@
 // Environment: IDEM_TABLE names the table of records, ORDERS_TABLE the one of effects,
 // IDEM_DYNAMODB_ENDPOINT the local DynamoDB, ORDERS_RECORDER the test, ORDERS_SOURCE the
 // event source: sqs, sns, eventbridge or async. ORDERS_REPEATABLE=1 declares the
-// operation repeatable, its effect being written under its token. ORDERS_SQS is the
-// queue server: with it, duplicates in flight are hidden.
+// operation repeatable, its effect being written under its token.
 package main
 
 import (
@@ -18,9 +17,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/testenv/queue"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/lambda/sqsvisibility"
 	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
 )
 
@@ -44,8 +41,11 @@ func open() (any, error) {
 	}
 	switch source := os.Getenv("ORDERS_SOURCE"); source {
 	case "sqs":
+		// DynamoDB Local serves some callers at once well; with ten for every instance of
+		// several functions most claims would come too late.
+		o := &idemlambda.SQSOptions{Concurrency: 4}
 		key := idemlambda.SQSAttribute(idem.SingleTenant, idemlambda.SQSKeyAttribute)
-		return idemlambda.SQS(engine, op, key, queueOptions(), s.fulfil), nil
+		return idemlambda.SQS(engine, op, key, o, s.fulfil), nil
 	case "sns":
 		return idemlambda.SNS(engine, op, nil, nil, s.fulfil), nil
 	case "eventbridge":
@@ -57,16 +57,4 @@ func open() (any, error) {
 	default:
 		return nil, fmt.Errorf("ORDERS_SOURCE is %q", source)
 	}
-}
-
-func queueOptions() *idemlambda.SQSOptions {
-	// DynamoDB Local serves some callers at once well; with ten for every instance of
-	// several functions most claims would come too late.
-	o := &idemlambda.SQSOptions{Concurrency: 4}
-	server := os.Getenv("ORDERS_SQS")
-	if server == "" {
-		return o
-	}
-	o.OnRedelivery = sqsvisibility.New(queue.NewClient(server), nil)
-	return o
 }

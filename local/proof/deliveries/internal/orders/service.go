@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -59,13 +58,6 @@ func (s *service) act(ctx context.Context, o order, fate string) (end string, er
 		return "panic", nil
 	case "hang":
 		select {}
-	case "long":
-		// Almost to the guard: effect and outcome must find time on a busy machine too.
-		end, _ := ctx.Deadline()
-		select {
-		case <-time.After(time.Until(end) - 3*time.Second):
-		case <-ctx.Done():
-		}
 	}
 	if err := s.effect(ctx, o); err != nil {
 		return "error", err
