@@ -242,65 +242,32 @@ func TestHandlerMayChangeItsHTTPEvent(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-// fallible are functions of each kind that end in an error beside a response.
-func fallible(engine *idem.Engine, n *int, status int, err error) map[string]any {
-	routes, tenant := idemhttp.AnyRoute(charge), idemhttp.TenantFunc(idemhttp.SingleTenant)
-	return map[string]any{
-		"apigw-v2-none": HTTPAPI(engine, routes, tenant, nil, func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-			*n++
-			return events.APIGatewayV2HTTPResponse{StatusCode: status}, err
-		}),
-		"apigw-v1-none": RESTAPI(engine, routes, tenant, nil, func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
-			*n++
-			return events.APIGatewayProxyResponse{StatusCode: status}, err
-		}),
-		"furl-none": FunctionURL(engine, routes, tenant, nil, func(context.Context, events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
-			*n++
-			return events.LambdaFunctionURLResponse{StatusCode: status}, err
-		}),
-		"alb-single": ALB(engine, routes, tenant, nil, func(context.Context, events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
-			*n++
-			return events.ALBTargetGroupResponse{StatusCode: status}, err
-		}),
-	}
-}
-
-// The handler's own error reaches the runtime as it is, and a recorded failure
-// reports what the first one did.
-func TestFailuresReplayInEveryGateway(t *testing.T) {
-	for name, given := range failures() {
-		for _, status := range []int{0, 500} {
-			for _, sample := range []string{"apigw-v2-none", "apigw-v1-none", "furl-none", "alb-single"} {
-				n := 0
-				h := lambda.NewHandler(fallible(newEngine(t, memory()), &n, status, idem.Permanent(given))[sample])
-				raw := changed(t, sample, func(map[string]any) {})
-				_, live := h.Invoke(t.Context(), raw)
-				_, again := h.Invoke(t.Context(), raw)
+// The handler's own error reaches the runtime as it is, also beside a response, and a recorded
+// failure reports what the first one did.
+func TestErrorsReachTheRuntime(t *testing.T) {
+	own := errors.New("own")
+	for _, gateway := range []string{"HTTPAPI", "RESTAPI", "FunctionURL", "ALB"} {
+		for _, res := range []*idemhttp.Response{{}, {Status: 500}} {
+			n, given := 0, error(nil)
+			serve := entryPoints[gateway].serve(t, newEngine(t, memory()), idemhttp.AnyRoute(charge), func(context.Context) (*idemhttp.Response, error) {
+				n++
+				return res, given
+			})
+			for name, failure := range failures() {
+				n, given = 0, idem.Permanent(failure)
+				sent := post(header("Idempotency-Key", "the-key-of-"+strings.ReplaceAll(name, " ", "-")+"-failures"))
+				_, live := serve(t.Context(), sent)
+				_, again := serve(t.Context(), sent)
 				require.Equal(t, 1, n)
 				require.Equal(t, typeName(live), typeName(again), name)
 				require.Equal(t, message(live), message(again), name)
 			}
-		}
-	}
-}
-
-// An error that is not final is the handler's own value; a response beside it is
-// not the gateway's.
-func TestErrorsReachTheRuntimeUntouched(t *testing.T) {
-	own := errors.New("own")
-	for _, sample := range []string{"apigw-v2-none", "apigw-v1-none", "furl-none", "alb-single"} {
-		for _, method := range []string{"POST", "GET"} {
-			n := 0
-			h := lambda.NewHandler(fallible(newEngine(t, memory()), &n, 201, own)[sample])
-			out, err := h.Invoke(t.Context(), changed(t, sample, func(e map[string]any) {
-				e["httpMethod"] = method
-				if c, ok := e["requestContext"].(map[string]any)["http"].(map[string]any); ok {
-					c["method"] = method
-				}
-			}))
-			require.True(t, err == own)
-			require.Empty(t, out)
-			require.Equal(t, 1, n)
+			for _, method := range []string{"POST", "GET"} {
+				n, given = 0, own
+				_, err := serve(t.Context(), post(func(r *request) { r.method = method }))
+				require.True(t, err == own, "%s %s", gateway, method)
+				require.Equal(t, 1, n)
+			}
 		}
 	}
 }

@@ -31,12 +31,7 @@ func TestAcceptedWorkIsFollowedBehindEveryGateway(t *testing.T) {
 					return nil
 				}}}
 			})
-			send := func(r request) *idemhttp.Response {
-				t.Helper()
-				res, err := ask(t.Context(), r)
-				require.NoError(t, err)
-				return res
-			}
+			send := func(r request) *idemhttp.Response { return ask.must(t, r) }
 			accept := func(key string) (id string) {
 				r := post(header("Idempotency-Key", key), func(r *request) { r.path = "/statements" })
 				first := send(r)
@@ -48,9 +43,7 @@ func TestAcceptedWorkIsFollowedBehindEveryGateway(t *testing.T) {
 				require.Equal(t, first.Body, send(r).Body)
 				return id
 			}
-			follow := func(method, id, tenant string) *idemhttp.Response {
-				return send(request{method: method, path: "/statements/" + id, route: "/statements/{id}", header: map[string]string{}, tenant: tenant})
-			}
+			follow := func(method, id, tenant string) *idemhttp.Response { return ask.follow(t, method, id, tenant) }
 			work := func(end error) {
 				worker := SQSWorker(engine, statement, nil, func(_ context.Context, in map[string]any) (int, error) {
 					require.Equal(t, "EUR", in["currency"])
@@ -93,6 +86,19 @@ func TestAcceptedWorkIsFollowedBehindEveryGateway(t *testing.T) {
 	}
 }
 
+func (c client) must(t *testing.T, r request) *idemhttp.Response {
+	t.Helper()
+	res, err := c(t.Context(), r)
+	require.NoError(t, err)
+	return res
+}
+
+// follow asks for the status of a statement.
+func (c client) follow(t *testing.T, method, id, tenant string) *idemhttp.Response {
+	t.Helper()
+	return c.must(t, request{method: method, path: "/statements/" + id, route: "/statements/{id}", header: map[string]string{}, tenant: tenant})
+}
+
 // only is the value of a header, in whichever map the gateway has it.
 func only(t *testing.T, res *idemhttp.Response, name string) string {
 	t.Helper()
@@ -118,21 +124,14 @@ func TestStrangersAreAllToldTheSame(t *testing.T) {
 					"POST /statements": {Status: "/statements/{id}", Enqueue: enqueue}, "POST /reports": {Status: "/reports/{id}", Enqueue: enqueue},
 				}
 			})
-			send := func(r request) *idemhttp.Response {
-				t.Helper()
-				res, err := ask(t.Context(), r)
-				require.NoError(t, err)
-				return res
-			}
+			send := func(r request) *idemhttp.Response { return ask.must(t, r) }
 			accept := func(path, key string) string {
 				r := post(header("Idempotency-Key", "the-key-of-"+key), func(r *request) { r.path = path })
 				res := send(r)
 				require.Equal(t, 202, res.Status, string(res.Body))
 				return strings.TrimPrefix(only(t, res, "Location"), strings.TrimPrefix(path, "/")+"/")
 			}
-			follow := func(method, id, tenant string) *idemhttp.Response {
-				return send(request{method: method, path: "/statements/" + id, route: "/statements/{id}", header: map[string]string{}, tenant: tenant})
-			}
+			follow := func(method, id, tenant string) *idemhttp.Response { return ask.follow(t, method, id, tenant) }
 			work := func(end func() error) {
 				_, _ = later.Work(t.Context(), engine, statement, handed, func(context.Context, map[string]any) (int, error) { return 3, end() })
 			}

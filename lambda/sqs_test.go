@@ -80,6 +80,14 @@ func named(res events.SQSEventResponse) []string {
 	return ids
 }
 
+// deliver gives the messages to the handler, and returns which are redelivered.
+func deliver(t *testing.T, h SQSHandler, ms ...events.SQSMessage) []string {
+	t.Helper()
+	res, err := h(t.Context(), batchOf(ms...))
+	require.NoError(t, err)
+	return named(res)
+}
+
 var (
 	errDown     = errors.New("connection reset")
 	errDeclined = errors.New("no such article")
@@ -126,9 +134,7 @@ func TestSQSReasonsOfAnswers(t *testing.T) {
 				t.Error("the handler ran")
 				return nil
 			})
-			res, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{}`)))
-			require.NoError(t, err)
-			require.Equal(t, []string{"m1"}, named(res))
+			require.Equal(t, []string{"m1"}, deliver(t, h, messageOf("m1", "k1", `{}`)))
 			out := seen.outcomes["m1"]
 			require.Equal(t, c.want, out.Reason)
 			require.Equal(t, c.state, out.State)
@@ -155,8 +161,7 @@ func TestSQSReasonsOfStoppedAttempts(t *testing.T) {
 			op := fulfil
 			op.Repeat, op.MaxAttempts = idem.Repeatable, 2
 			h := SQS(e, op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(ctx context.Context, _ order) error { return charging(after)(ctx) })
-			_, err = h(t.Context(), batchOf(inGroup(messageOf("m1", "k1", `{}`), "a"), inGroup(messageOf("m2", "k2", `{}`), "a")))
-			require.NoError(t, err)
+			deliver(t, h, inGroup(messageOf("m1", "k1", `{}`), "a"), inGroup(messageOf("m2", "k2", `{}`), "a"))
 		}
 		deliver(dying(store), noon)
 		for range 3 {
@@ -179,9 +184,7 @@ func TestSQSLostClaim(t *testing.T) {
 	lost := broken(memory(), idemtest.BareConflict, idemtest.Finish)
 	lost.Always(func(context.Context, *idemtest.Call) error { return nil }, idemtest.Get) // and no record
 	h := SQS(newEngine(t, lost), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
-	res, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{}`)))
-	require.NoError(t, err)
-	require.Equal(t, []string{"m1"}, named(res))
+	require.Equal(t, []string{"m1"}, deliver(t, h, messageOf("m1", "k1", `{}`)))
 	out := seen.outcomes["m1"]
 	require.Equal(t, ReasonInFlight, out.Reason)
 	require.ErrorIs(t, out.Err, idem.ErrLeaseLost)
@@ -196,8 +199,7 @@ func TestSQSRetentionOfRecords(t *testing.T) {
 		op := fulfil
 		op.Retention = given
 		h := SQS(newEngine(t, store), op, byAttribute, &SQSOptions{Logger: quiet}, work)
-		_, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{}`)))
-		require.NoError(t, err)
+		deliver(t, h, messageOf("m1", "k1", `{}`))
 		rec, err := store.Get(t.Context(), op.Key(idem.SingleTenant, "k1").ID())
 		require.NoError(t, err)
 		require.Equal(t, noon.Add(want), rec.ExpiresAt.UTC())
@@ -215,15 +217,11 @@ func TestSQSFailureOverAnExpiredOneIsRedelivered(t *testing.T) {
 	h := SQS(e, idem.Operation{Name: "move", Repeat: idem.Repeatable, Mode: idem.Atomic}, byAttribute,
 		&SQSOptions{Logger: quiet, OnOutcome: told.hook}, func(context.Context, order) error { return answer })
 
-	res, err := h(t.Context(), batchOf(messageOf("m1", "k", `{"id":"1"}`)))
-	require.NoError(t, err)
-	require.Empty(t, named(res))
+	require.Empty(t, deliver(t, h, messageOf("m1", "k", `{"id":"1"}`)))
 
 	now = now.Add(SQSRetention + time.Hour)
 	answer = errors.New("timeout")
-	res, err = h(t.Context(), batchOf(messageOf("m2", "k", `{"id":"1"}`)))
-	require.NoError(t, err)
-	require.Equal(t, []string{"m2"}, named(res), "%v", told.reasons())
+	require.Equal(t, []string{"m2"}, deliver(t, h, messageOf("m2", "k", `{"id":"1"}`)), "%v", told.reasons())
 }
 
 // A poison message runs as often as its operation may, and no more: every later delivery
@@ -246,9 +244,7 @@ func TestSQSPoisonMessageRunsAsOftenAsItMay(t *testing.T) {
 				})
 			body := `{"id":"poison","do":"` + do + `"}`
 			deliver := func(id string) Reason {
-				res, err := h(t.Context(), batchOf(messageOf(id, "k1", body), messageOf("beside-"+id, "beside-"+id, `{"id":"good"}`)))
-				require.NoError(t, err)
-				require.Equal(t, []string{id}, named(res), "it goes back, also once it is parked: a dead-letter queue must get it")
+				require.Equal(t, []string{id}, deliver(t, h, messageOf(id, "k1", body), messageOf("beside-"+id, "beside-"+id, `{"id":"good"}`)), "it goes back, also once it is parked: a dead-letter queue must get it")
 				return told.outcomes[id].Reason
 			}
 			for range 2 {

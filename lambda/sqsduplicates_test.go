@@ -87,8 +87,7 @@ func TestSQSFirstInTheBatchGetsTheKey(t *testing.T) {
 			ms = append(ms, messageOf(fmt.Sprint("m", i+1), "k1", fmt.Sprintf(`{"id":"o%d"}`, i)))
 		}
 		ms = append(ms, messageOf("m13", "k2", `{}`), messageOf("m14", "k2", `{"id":"later"}`))
-		_, err = h(t.Context(), batchOf(ms...))
-		require.NoError(t, err)
+		deliver(t, h, ms...)
 		for id, reason := range seen.reasons() {
 			want := ReasonKeyReused
 			switch id {
@@ -159,8 +158,7 @@ func TestSQSGoesByTheOperationsRule(t *testing.T) {
 		}}
 		var seen told
 		h := SQS(newEngine(t, memory()), op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
-		_, err := h(t.Context(), batchOf(messageOf("m1", "k1", fmt.Sprintf(`{"do":%q}`, c.do))))
-		require.NoError(t, err)
+		deliver(t, h, messageOf("m1", "k1", fmt.Sprintf(`{"do":%q}`, c.do)))
 		out := seen.outcomes["m1"]
 		require.Equal(t, c.want, out.Reason, "%+v", c)
 		require.Equal(t, c.want == ReasonExecuted, out.Err == nil, "%+v", c)
@@ -268,12 +266,9 @@ func TestSQSReturned(t *testing.T) {
 // an id is never lost.
 func TestSQSMessageWithoutAnID(t *testing.T) {
 	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{Logger: quiet}, work)
-	res, err := h(t.Context(), batchOf(messageOf("", "k1", `{}`), messageOf("m2", "k2", `{}`)))
-	require.NoError(t, err)
-	require.Empty(t, named(res))
-	res, err = h(t.Context(), batchOf(messageOf("", "k3", `{"do":"fail"}`), messageOf("", "k4", `{"do":"fail"}`), messageOf("m2", "k2", `{}`)))
-	require.NoError(t, err)
-	require.Equal(t, []events.SQSBatchItemFailure{{ItemIdentifier: ""}}, res.BatchItemFailures)
+	require.Empty(t, deliver(t, h, messageOf("", "k1", `{}`), messageOf("m2", "k2", `{}`)))
+	require.Equal(t, []string{""},
+		deliver(t, h, messageOf("", "k3", `{"do":"fail"}`), messageOf("", "k4", `{"do":"fail"}`), messageOf("m2", "k2", `{}`)))
 }
 
 // receivedAs sends a body to a handler of the type.
@@ -284,8 +279,7 @@ func receivedAs[In any](t *testing.T, body string) (got In, out SQSDelivery) {
 		got = in
 		return nil
 	})
-	_, err := h(t.Context(), batchOf(messageOf("m1", "k1", body)))
-	require.NoError(t, err)
+	deliver(t, h, messageOf("m1", "k1", body))
 	return got, seen.outcomes["m1"]
 }
 
@@ -342,8 +336,7 @@ func TestSQSDecodesABodyOnce(t *testing.T) {
 func TestSQSFingerprints(t *testing.T) {
 	again := func(h SQSHandler, seen *told) Reason {
 		for _, body := range []string{`{"id":"o1","do":""}`, `{ "do": "", "id": "o1" }`} {
-			_, err := h(t.Context(), batchOf(messageOf("m1", "k1", body)))
-			require.NoError(t, err)
+			deliver(t, h, messageOf("m1", "k1", body))
 		}
 		return seen.outcomes["m1"].Reason
 	}
@@ -373,8 +366,7 @@ func TestSQSMessageOf(t *testing.T) {
 			OnFailed:  func(ctx context.Context, _ SQSDelivery) error { see(ctx); return nil },
 			Logger:    quiet,
 		}, func(ctx context.Context, o order) error { see(ctx); return work(ctx, o) })
-	_, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{"do":"permanent"}`)))
-	require.NoError(t, err)
+	deliver(t, h, messageOf("m1", "k1", `{"do":"permanent"}`))
 	require.Equal(t, 4, asked)
 	_, ok := SQSMessageOf(t.Context())
 	require.False(t, ok)
@@ -394,9 +386,7 @@ func TestSQSTextWithTwoKeysGoesBack(t *testing.T) {
 			return nil
 		})
 		for _, h := range []SQSHandler{text, raw} {
-			res, err := h(t.Context(), batchOf(messageOf("m", "", body)))
-			require.NoError(t, err)
-			require.Equal(t, []string{"m"}, named(res))
+			require.Equal(t, []string{"m"}, deliver(t, h, messageOf("m", "", body)))
 			require.Equal(t, ReasonKeyInvalid, seen.outcomes["m"].Reason)
 		}
 	}

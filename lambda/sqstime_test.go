@@ -187,9 +187,7 @@ func TestSQSGroupsRunInOrderAndSideBySide(t *testing.T) {
 			}
 		}
 		begun := time.Now()
-		res, err := h(t.Context(), batchOf(ms...))
-		require.NoError(t, err)
-		require.Empty(t, named(res))
+		require.Empty(t, deliver(t, h, ms...))
 		require.Equal(t, 4*time.Second, time.Since(begun))
 		for _, g := range []string{"a", "b", "c"} {
 			var of []string
@@ -214,17 +212,13 @@ func TestSQSGroupsOfAStandardQueue(t *testing.T) {
 	for i := range ms {
 		ms[i].Attributes[sqsGroup] = "g"
 	}
-	res, err := h(t.Context(), batchOf(ms...))
-	require.NoError(t, err)
-	require.Equal(t, []string{"m1"}, named(res))
+	require.Equal(t, []string{"m1"}, deliver(t, h, ms...))
 
 	// Without an ARN the groups tell: order is kept rather than broken.
 	for i := range ms {
 		ms[i].EventSourceARN = ""
 	}
-	res, err = h(t.Context(), batchOf(ms...))
-	require.NoError(t, err)
-	require.Equal(t, []string{"m1", "m2"}, named(res))
+	require.Equal(t, []string{"m1", "m2"}, deliver(t, h, ms...))
 	require.Equal(t, ReasonBlocked, seen.outcomes["m2"].Reason)
 }
 
@@ -299,8 +293,7 @@ func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
 		return nil
 	})
 	for _, id := range []string{"m1", "m1", "redriven"} {
-		_, err := h(t.Context(), batchOf(messageOf(id, "k1", `{}`)))
-		require.NoError(t, err)
+		deliver(t, h, messageOf(id, "k1", `{}`))
 	}
 	require.Equal(t, 2, runs)
 }
@@ -310,8 +303,7 @@ func TestSQSBehindAMessageInFlight(t *testing.T) {
 	var seen told
 	store := occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 1, LeaseUntil: noon.Add(time.Minute)}}
 	h := SQS(newEngine(t, store), fulfil, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook}, work)
-	_, err := h(t.Context(), batchOf(inGroup(messageOf("m1", "k1", `{}`), "g"), inGroup(messageOf("m2", "k2", `{}`), "g")))
-	require.NoError(t, err)
+	deliver(t, h, inGroup(messageOf("m1", "k1", `{}`), "g"), inGroup(messageOf("m2", "k2", `{}`), "g"))
 	require.False(t, seen.outcomes["m1"].LeaseUntil.IsZero())
 	require.Equal(t, seen.outcomes["m1"].LeaseUntil, seen.outcomes["m2"].LeaseUntil)
 	require.Equal(t, ReasonBlocked, seen.outcomes["m2"].Reason)

@@ -113,6 +113,14 @@ func (b *laterService) post(body string) heard {
 	return b.send("POST", b.server.URL+"/statements", "blue", body)
 }
 
+// asked is a request for a statement without a server.
+func asked(body string) *Request {
+	return &Request{
+		Method: "POST", Path: "/statements", Body: []byte(body),
+		Header: map[string][]string{"content-type": {"application/json"}, "idempotency-key": {testKey}, "tenant": {"blue"}},
+	}
+}
+
 // accepted is the URL of the status of a request that is accepted for sure.
 func (b *laterService) accepted() string {
 	b.Helper()
@@ -322,18 +330,11 @@ func TestWhatIsNotAccepted(t *testing.T) {
 	})
 	b.problem(b.post(`{"month":`), 400, CodeNotCanonical)
 	b.problem(b.post(`{"month":"june","month":"july"}`), 400, CodeNotCanonical)
-	send := func(contentType, body string) *Response {
-		return serve(t, b.contract, &Request{
-			Method: "POST", Path: "/statements", Body: []byte(body),
-			Header: map[string][]string{"content-type": {contentType}, "idempotency-key": {testKey}, "tenant": {"blue"}},
-		}, nil)
-	}
-	require.Equal(t, 400, send("text/plain", june).Status)
-	require.Equal(t, 400, send("application/json", "").Status)
-	_, err := b.contract.Serve(t.Context(), &Request{
-		Method: "POST", Path: "/statements", Body: []byte(june),
-		Header: map[string][]string{"content-type": {"application/json"}, "idempotency-key": {testKey}, "tenant": {"blue"}},
-	}, nil)
+	plain := asked(june)
+	plain.Header["content-type"] = []string{"text/plain"}
+	require.Equal(t, 400, serve(t, b.contract, plain, nil).Status)
+	require.Equal(t, 400, serve(t, b.contract, asked(""), nil).Status)
+	_, err := b.contract.Serve(t.Context(), asked(june), nil)
 	require.ErrorIs(t, err, fails)
 	fails = nil
 	b.problem(b.post(`{"month":"`+strings.Repeat("x", 100)+`"}`), 413, CodeRequestTooLarge)
@@ -353,12 +354,7 @@ func TestTheInputIsWhatTheServiceMakesOfTheRequest(t *testing.T) {
 			return []byte(made), refuses
 		}
 	})
-	ask := func(body string) (*Response, error) {
-		return b.contract.Serve(t.Context(), &Request{
-			Method: "POST", Path: "/statements", Body: []byte(body),
-			Header: map[string][]string{"content-type": {"application/json"}, "idempotency-key": {testKey}, "tenant": {"blue"}},
-		}, nil)
-	}
+	ask := func(body string) (*Response, error) { return b.contract.Serve(t.Context(), asked(body), nil) }
 	refuses = fails
 	_, err := ask(`{"month":"june","card":"4111"}`)
 	require.ErrorIs(t, err, fails)
@@ -397,10 +393,7 @@ func TestAnOutcomeOfBeforeIsReplayed(t *testing.T) {
 	before, err := New(newEngine(t, store), Routes{"POST /statements": statement}, tenantHeader, nil)
 	require.NoError(t, err)
 	n := 0
-	serve(t, before, &Request{
-		Method: "POST", Route: "/statements", Path: "/statements", Body: []byte(june),
-		Header: map[string][]string{"content-type": {"application/json"}, "idempotency-key": {testKey}, "tenant": {"blue"}},
-	}, counting(&n, created()))
+	serve(t, before, asked(june), counting(&n, created()))
 	b := newLaterService(t, store)
 	res := b.send("POST", b.server.URL+"/statements", "blue", june)
 	require.Equal(t, 201, res.status, res.body)
