@@ -307,35 +307,6 @@ func TestOwnResendsOfNetHTTPKeepTheKey(t *testing.T) {
 	require.Equal(t, "second", s.requests()[2].body)
 }
 
-func TestManyRequestsAtOnce(t *testing.T) {
-	s := serving(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, r.Header.Get(DefaultKeyHeader))
-	})
-	c := newTrial(t, nil, nil)
-	seen := make(chan string, 50)
-	var wg sync.WaitGroup
-	for range cap(seen) {
-		wg.Go(func() {
-			res, err := c.Post(s.URL, "text/plain", strings.NewReader("order"))
-			if err != nil {
-				seen <- err.Error()
-				return
-			}
-			defer res.Body.Close()
-			body, _ := io.ReadAll(res.Body)
-			seen <- string(body)
-		})
-	}
-	wg.Wait()
-	close(seen)
-	keys := map[string]bool{}
-	for k := range seen {
-		require.Regexp(t, uuid7Form, k)
-		keys[k] = true
-	}
-	require.Len(t, keys, cap(seen))
-}
-
 func TestClientMistakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		o    ClientOptions

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -87,58 +86,6 @@ func TestStatusDecidesWhatIsKept(t *testing.T) {
 	}
 }
 
-func TestSetNotExecutedBesideAResponse(t *testing.T) {
-	c, n := newContract(t, memory()), 0
-	next := func(ctx context.Context) (*Response, error) {
-		n++
-		idem.SetNotExecuted(ctx)
-		return &Response{Status: 503, Body: []byte("closed")}, nil
-	}
-	for range 3 {
-		require.Equal(t, 503, serve(t, c, payment(), next).Status)
-	}
-	require.Equal(t, 3, n)
-}
-
-// A handler's error is its own value, also if it looks like one of the engine's.
-func TestHandlersErrorIsUntouched(t *testing.T) {
-	for _, given := range []error{io.ErrUnexpectedEOF, idem.ErrInFlight, &idem.InFlightError{}, idem.ErrStoreUnavailable, &idem.RecordedError{}} {
-		c := newContract(t, memory())
-		_, err := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) { return nil, given })
-		require.True(t, err == given, "%T", given)
-	}
-}
-
-func TestPermanentErrorIsReplayed(t *testing.T) {
-	c, n := newContract(t, memory()), 0
-	declined := errors.New("card declined")
-	next := func(context.Context) (*Response, error) { n++; return nil, idem.Permanent(declined) }
-	_, err := c.Serve(t.Context(), payment(), next)
-	require.True(t, err == declined)
-	_, err = c.Serve(t.Context(), payment(), next)
-	var recorded *idem.RecordedError
-	require.ErrorAs(t, err, &recorded)
-	require.Equal(t, "card declined", recorded.Message)
-	require.Equal(t, 1, n)
-}
-
-func TestPanicPassesThrough(t *testing.T) {
-	c, n := newContract(t, memory()), 0
-	require.PanicsWithValue(t, "boom", func() {
-		_, _ = c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) { panic("boom") })
-	})
-	require.Contains(t, string(serve(t, c, payment(), counting(&n, created())).Body), CodeOutcomeUnknown)
-	require.Zero(t, n)
-}
-
-func TestNeitherResponseNorErrorIsAnError(t *testing.T) {
-	c, n := newContract(t, memory()), 0
-	_, err := c.Serve(t.Context(), payment(), counting(&n, nil))
-	require.ErrorIs(t, err, errNoResponse)
-	require.Contains(t, string(serve(t, c, payment(), counting(&n, nil)).Body), CodeOutcomeUnknown)
-	require.Equal(t, 1, n)
-}
-
 // A response that the operation's rule calls failed is still the response. Beside
 // an error it is the outcome if the rule says completed; without one, the error is.
 func TestClassifyKeepsTheKindOfOutcome(t *testing.T) {
@@ -187,18 +134,6 @@ func TestClassifyKeepsTheKindOfOutcome(t *testing.T) {
 			require.Equal(t, row.runs, n)
 		})
 	}
-}
-
-// Without a rule of its own a response beside an error does not count.
-func TestResponseBesideAnErrorIsNotAnswered(t *testing.T) {
-	c := newContract(t, memory())
-	gone := errors.New("gone")
-	res, err := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) { return created(), gone })
-	require.Nil(t, res)
-	require.True(t, err == gone)
-	n := 0
-	require.Contains(t, string(serve(t, c, payment(), counting(&n, created())).Body), CodeOutcomeUnknown)
-	require.Zero(t, n)
 }
 
 func TestOtherMethodsPassUntouched(t *testing.T) {
@@ -409,43 +344,6 @@ func TestDuplicateWaits(t *testing.T) {
 	}
 }
 
-// Any number of identical requests at the same moment: one execution, and all get
-// the same bytes.
-func TestDuplicatesAtTheSameMoment(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, err := idem.New(memory(), &idem.Options{Wait: time.Minute})
-		require.NoError(t, err)
-		c, err := New(e, AnyRoute(charge), SingleTenant, nil)
-		require.NoError(t, err)
-		n := 0 // one execution, or a race
-		answers := make(chan *Response)
-		for range 16 {
-			go func() {
-				res, err := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) {
-					n++
-					time.Sleep(time.Second)
-					return created(), nil
-				})
-				if err != nil {
-					t.Error(err)
-				}
-				answers <- res
-			}()
-		}
-		live := 0
-		for range 16 {
-			res := <-answers
-			require.Equal(t, created().Body, res.Body)
-			require.Equal(t, 201, res.Status)
-			if _, again := res.Headers[HeaderReplayed]; !again {
-				live++
-			}
-		}
-		require.Equal(t, 1, live)
-		require.Equal(t, 1, n)
-	})
-}
-
 // A key belongs to its request as soon as that runs: another body is refused as reused, not
 // as in progress, and runs nothing.
 func TestOtherBodyWhileTheFirstRequestRuns(t *testing.T) {
@@ -462,4 +360,52 @@ func TestOtherBodyWhileTheFirstRequestRuns(t *testing.T) {
 	require.NoError(t, json.Unmarshal(other.Body, &p))
 	require.Equal(t, CodeKeyReused, p.Code)
 	require.Zero(t, n)
+}
+
+// What a handler's end is to its own caller, and to the next one.
+func TestEndsOfAHandler(t *testing.T) {
+	gone := errors.New("gone")
+	unknown := func(t *testing.T, res *Response, err error) {
+		require.NoError(t, err)
+		require.Contains(t, string(res.Body), CodeOutcomeUnknown)
+	}
+	for name, c := range map[string]struct {
+		next  Next
+		res   *Response
+		err   error // the very same one
+		again func(*testing.T, *Response, error)
+		runs  int
+	}{
+		"an error":                 {func(context.Context) (*Response, error) { return nil, gone }, nil, gone, unknown, 1},
+		"one like the engine's":    {func(context.Context) (*Response, error) { return nil, idem.ErrInFlight }, nil, idem.ErrInFlight, unknown, 1},
+		"a response with an error": {func(context.Context) (*Response, error) { return created(), gone }, nil, gone, unknown, 1},
+		"neither":                  {func(context.Context) (*Response, error) { return nil, nil }, nil, errNoResponse, unknown, 1},
+		"a permanent error": {func(context.Context) (*Response, error) { return nil, idem.Permanent(gone) }, nil, gone, func(t *testing.T, _ *Response, err error) {
+			var recorded *idem.RecordedError
+			require.ErrorAs(t, err, &recorded)
+			require.Equal(t, "gone", recorded.Message)
+		}, 1},
+		"not executed": {func(ctx context.Context) (*Response, error) {
+			idem.SetNotExecuted(ctx)
+			return &Response{Status: 503}, nil
+		}, &Response{Status: 503}, nil, func(t *testing.T, res *Response, err error) { require.Equal(t, 503, res.Status) }, 2},
+		"a panic": {func(context.Context) (*Response, error) { panic(gone) }, nil, nil, unknown, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			contract, n := newContract(t, memory()), 0
+			serve := func() (*Response, error) {
+				return contract.Serve(t.Context(), payment(), func(ctx context.Context) (*Response, error) { n++; return c.next(ctx) })
+			}
+			if name == "a panic" {
+				require.PanicsWithValue(t, gone, func() { _, _ = serve() })
+			} else {
+				res, err := serve()
+				require.True(t, err == c.err, "%v", err)
+				require.Equal(t, c.res == nil, res == nil)
+			}
+			res, err := serve()
+			c.again(t, res, err)
+			require.Equal(t, c.runs, n)
+		})
+	}
 }
