@@ -130,10 +130,7 @@ func invalid(what string, op idem.Operation, problem string) error {
 }
 
 func (s *source[R]) logger() *slog.Logger {
-	if s.opts.Logger == nil {
-		return slog.Default()
-	}
-	return s.opts.Logger
+	return cmp.Or(s.opts.Logger, slog.Default())
 }
 
 type recordKey[R any] struct{}

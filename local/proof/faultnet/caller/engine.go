@@ -13,16 +13,15 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// Engine makes an engine over the table that the environment names, for a compiled function. A call
-// to DynamoDB may take as long as attempt; zero is the default.
-func Engine(o *idem.Options, attempt time.Duration) (*idem.Engine, *dynamodb.Client, error) {
+// Engine makes an engine over the table that the environment names, for a compiled function.
+func Engine(kind *dynamostore.Options, o *idem.Options) (*idem.Engine, *dynamodb.Client, error) {
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{
 		Endpoint: os.Getenv(schema.EnvEndpoint), Transport: Transport{http.DefaultTransport.(*http.Transport).Clone()},
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), &dynamostore.Options{AttemptTimeout: attempt})
+	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), kind)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -30,13 +29,13 @@ func Engine(o *idem.Options, attempt time.Duration) (*idem.Engine, *dynamodb.Cli
 	return engine, client, err
 }
 
-// Patient are options for a busy machine. Claims and outcomes may need the time; the share of the
+// Patient makes an engine for a busy machine. Claims and outcomes may need the time; the share of the
 // function's own bounds it. A handler that outlives its kill time is renewed for as long as Lease
 // says: on such a machine the kill comes late. Nor is a table down that is slow there: with every
 // claim that is not made a message comes nearer to its dead-letter queue.
-func Patient() *idem.Options {
-	return &idem.Options{
+func Patient() (*idem.Engine, *dynamodb.Client, error) {
+	return Engine(&dynamostore.Options{AttemptTimeout: 10 * time.Second}, &idem.Options{
 		Lease: time.Second, Margin: 250 * time.Millisecond, ClaimBudget: time.Minute, FinishBudget: time.Minute,
 		Observer: idem.LogTo(nil),
-	}
+	})
 }

@@ -7,20 +7,24 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"log"
+	"net/url"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
-
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/outbox"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
+	"github.com/idem-go/idempotency/local/proof/rig/runs"
 )
 
 // operations by the collection that they are requested in. Nobody comes for audits and drafts in
@@ -36,7 +40,7 @@ var operations = map[string]idem.Operation{
 const auditWithin = 2 * time.Second
 
 func main() {
-	engine, _, err := caller.Engine(caller.Patient(), 10*time.Second)
+	engine, _, err := caller.Patient()
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -65,4 +69,51 @@ func main() {
 		func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 			return events.APIGatewayProxyResponse{}, errors.New("the handler of a request that is accepted for later ran")
 		}))
+}
+
+type worker struct{ recorder string }
+
+// order is the body of a request.
+type order struct {
+	N   int    `json:"n"`
+	Pad string `json:"pad"`
+}
+
+// made is the result of a run.
+type made struct {
+	N   int `json:"n"`
+	Run int `json:"run"`
+}
+
+// make does what the test says, and tells it how that ended.
+func (w *worker) make(ctx context.Context, o order) (made, error) {
+	info, ok := idem.InfoOf(ctx)
+	if !ok {
+		return made{}, errors.New("not inside an operation")
+	}
+	sum := sha256.Sum256([]byte(o.Pad))
+	about := url.Values{"pad": {hex.EncodeToString(sum[:])}, "tenant": {info.Tenant}, "operation": {info.Operation}}
+	run, err := runs.Begin(w.recorder, o.N, info.Attempt, about)
+	if err != nil {
+		return made{}, err
+	}
+	switch run.Fate {
+	case "die":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	case "panic":
+		panic("a panic")
+	case "error":
+		return made{}, errors.New("the printer does not answer")
+	}
+	if err := run.End(run.Fate); err != nil {
+		return made{}, err
+	}
+	switch run.Fate {
+	case "not executed":
+		return made{}, idem.NotExecuted(errors.New("the printer is busy"))
+	case "permanent":
+		return made{}, idem.Permanent(errors.New("no such account"))
+	}
+	return made{o.N, run.Number}, nil
 }

@@ -50,9 +50,9 @@ func main() {
 			own.queued = true
 		}
 	}
-	engine, _, err := caller.Engine(&idem.Options{
+	engine, _, err := caller.Engine(&dynamostore.Options{AttemptTimeout: patience}, &idem.Options{
 		Margin: 250 * time.Millisecond, ClaimBudget: patience, FinishBudget: patience, Observer: observer,
-	}, patience)
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
