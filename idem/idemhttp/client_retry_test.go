@@ -100,15 +100,6 @@ func TestClientFollowsEveryCodeOfTheContract(t *testing.T) {
 	}
 }
 
-func TestOnlyEnforcedMethodsAreSentAgain(t *testing.T) {
-	s := serving(t, status(503), status(200))
-	req := request(t, "POST", s.URL, "order")
-	req.Header.Set(DefaultKeyHeader, testKey)
-	code, _ := newTrial(t, nil, &ClientOptions{Methods: []string{"PATCH"}}).do(t, req)
-	require.Equal(t, 503, code)
-	require.Len(t, s.requests(), 1)
-}
-
 func TestTheLastAnswerIsReturned(t *testing.T) {
 	s := serving(t, status(503), problemOf(409, CodeInProgress, true))
 	c := newTrial(t, nil, nil)

@@ -128,28 +128,6 @@ func request(t testing.TB, method, url, body string) *http.Request {
 
 const uuid7Form = `^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`
 
-func TestOneKeyForEachLogicalRequest(t *testing.T) {
-	s := serving(t, status(503), drop, status(201), status(201))
-	c := newTrial(t, nil, nil)
-	req := request(t, "POST", s.URL+"/payments", "order")
-	code, _ := c.do(t, req)
-	require.Equal(t, 201, code)
-	require.Empty(t, req.Header, "the caller's request was changed")
-	c.do(t, request(t, "PATCH", s.URL+"/payments", "order"))
-
-	keys := s.keys()
-	require.Len(t, keys, 4)
-	require.Regexp(t, uuid7Form, keys[0])
-	require.Equal(t, keys[0], keys[1])
-	require.Equal(t, keys[0], keys[2])
-	require.NotEqual(t, keys[0], keys[3])
-	for _, r := range s.requests() {
-		require.Equal(t, "order", r.body)
-	}
-	_, err := keyIn(keys[0])
-	require.NoError(t, err)
-}
-
 func TestNewKeysCarryTheirTime(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
@@ -251,37 +229,6 @@ func (w *watched) Read(p []byte) (int, error) {
 func (w *watched) Close() error {
 	w.closed = true
 	return nil
-}
-
-func TestRedirectsKeepTheKey(t *testing.T) {
-	s := serving(t,
-		status(503), status(307, "Location", "/moved"), status(503), status(308, "Location", "/again"), status(201))
-	c := newTrial(t, nil, &ClientOptions{MaxAttempts: 3})
-	res, err := c.Do(request(t, "POST", s.URL+"/payments", "order"))
-	require.NoError(t, err)
-	defer res.Body.Close()
-	require.Equal(t, 201, res.StatusCode)
-	keys := s.keys()
-	require.Len(t, keys, 5)
-	for i, k := range keys {
-		require.Equal(t, keys[0], k)
-		require.Equal(t, "order", s.requests()[i].body)
-	}
-	require.Equal(t, "/again", s.requests()[4].path)
-	require.Equal(t, keys[0], KeyOf(res))
-	require.Equal(t, []time.Duration{DefaultBackoff, 2 * DefaultBackoff}, c.delays, "retries count across redirects")
-}
-
-// A redirect that asks for GET leaves the logical request: what it points to is
-// not executed under the key.
-func TestRedirectToGetHasNoKey(t *testing.T) {
-	s := serving(t, status(303, "Location", "/result"), status(503), status(200))
-	res, err := newTrial(t, nil, nil).Do(request(t, "POST", s.URL, "order"))
-	require.NoError(t, err)
-	res.Body.Close()
-	require.Equal(t, "GET", s.requests()[1].method)
-	require.Equal(t, []string{"", ""}, s.keys()[1:])
-	require.Empty(t, KeyOf(res))
 }
 
 func TestKeyOfForeignResponses(t *testing.T) {
