@@ -126,7 +126,8 @@ func (r *rig) ends(key idem.Key, handler func(context.Context, int) (int, error)
 	require.NoError(r.t, err)
 }
 
-// fails checks that the call returns the error; nil stands for any.
+// fails checks that the call returns the error, or one of the type that want points to; nil stands
+// for any.
 func (r *rig) fails(key idem.Key, handler func(context.Context, int) (int, error), want any) {
 	r.t.Helper()
 	_, err := r.call(key, handler)
