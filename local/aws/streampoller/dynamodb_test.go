@@ -77,7 +77,7 @@ func TestStreamOfATable(t *testing.T) {
 		}, &Options{PollInterval: 10 * time.Millisecond, Logf: t.Logf})
 		require.NoError(t, err)
 		t.Cleanup(p.Close)
-		require.Eventually(t, func() bool { return p.Stats().Delivered == 3 }, time.Minute, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return p.Delivered() == 3 }, time.Minute, 5*time.Millisecond)
 		p.Close()
 		require.Len(t, got, 3)
 		for i, r := range got {

@@ -56,7 +56,7 @@ func (s *stack) startRelay(ctx context.Context) error {
 		return s.pools[relay].Call(ctx, event)
 	}
 	poller, err := streampoller.Start(ctx, reads, stream, invoke, &streampoller.Options{
-		Filters: []string{schema.OutboxFilter}, ReportBatchItemFailures: true, BisectBatchOnFunctionError: true, PollInterval: streamPoll,
+		Filter: schema.OutboxFilter, ReportBatchItemFailures: true, PollInterval: streamPoll,
 		Logf: func(format string, args ...any) { fmt.Fprintf(s.logs, "stream "+format+"\n", args...) },
 	})
 	if err != nil {
