@@ -57,9 +57,6 @@ func (q *fakeQueue) send(messages ...types.Message) {
 
 func message(body, group string) types.Message {
 	m := types.Message{Body: aws.String(body), MessageId: aws.String("id-" + body), ReceiptHandle: aws.String("handle-" + body), MD5OfBody: aws.String("x")}
-	if len(body) > 100 {
-		m.MessageId, m.ReceiptHandle = aws.String("id-"+body[:20]), aws.String("handle-"+body[:20])
-	}
 	if group != "" {
 		m.Attributes = map[string]string{"MessageGroupId": group}
 	}
@@ -150,7 +147,6 @@ type fakeEvent struct {
 		Body       string
 		Attributes map[string]string
 	}
-	size int
 }
 
 func (e fakeEvent) bodies() []string {
@@ -162,7 +158,7 @@ func (e fakeEvent) bodies() []string {
 }
 
 func (f functionFunc) Invoke(_ context.Context, payload []byte, _ *runtime.InvokeOptions) (runtime.Result, error) {
-	event := fakeEvent{size: len(payload)}
+	var event fakeEvent
 	if err := json.Unmarshal(payload, &event); err != nil {
 		return runtime.Result{}, err
 	}
@@ -173,26 +169,11 @@ func (f functionFunc) Invoke(_ context.Context, payload []byte, _ *runtime.Invok
 	return runtime.Result{Payload: []byte(answer)}, nil
 }
 
-// watch collects what an observer is told.
+// watch collects what a poller reports.
 type watch struct {
 	mu        sync.Mutex
 	delivered []Delivery
 	troubles  []string
-}
-
-func (w *watch) observer() Observer {
-	return Observer{
-		Delivered: func(d Delivery) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.delivered = append(w.delivered, d)
-		},
-		Trouble: func(err error) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.troubles = append(w.troubles, err.Error())
-		},
-	}
 }
 
 func (w *watch) deliveries() []Delivery {
@@ -208,10 +189,21 @@ func (w *watch) trouble() []string {
 }
 
 // open starts a poller that the test's end closes.
-func open(t *testing.T, client Client, function Function, options Options) *Poller {
+func open(t *testing.T, client Client, url string, function Function, options Options) *watch {
 	t.Helper()
-	p, err := Start(t.Context(), client, "http://127.0.0.1/q", function, &options)
+	w := &watch{}
+	options.Delivered = func(d Delivery) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.delivered = append(w.delivered, d)
+	}
+	options.Trouble = func(err error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.troubles = append(w.troubles, err.Error())
+	}
+	p, err := Start(t.Context(), client, url, function, &options)
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
-	return p
+	return w
 }

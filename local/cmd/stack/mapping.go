@@ -69,10 +69,8 @@ const keptDeliveries = 1000
 func (s *stack) startMapping(ctx context.Context, q mapped, function string) error {
 	poller, err := queuepoller.Start(ctx, q.Client, q.URL, s.pools[function], &queuepoller.Options{
 		BatchSize: q.batch, MaxConcurrency: maxInstances, ReportBatchItemFailures: true, FunctionTimeout: functionTimeout,
-		Observer: queuepoller.Observer{
-			Delivered: q.delivered.note,
-			Trouble:   func(err error) { fmt.Fprintf(s.logs, "queue %v\n", err) },
-		},
+		Delivered: q.delivered.note,
+		Trouble:   func(err error) { fmt.Fprintf(s.logs, "queue %v\n", err) },
 	})
 	if err != nil {
 		return err

@@ -33,11 +33,11 @@ func (s *setup) poll(q queuetest.Queue) *seen {
 	var w seen
 	p, err := queuepoller.Start(s.t.Context(), q.Client, q.URL, s.pool, &queuepoller.Options{
 		ReportBatchItemFailures: true, MaxConcurrency: instances,
-		Observer: queuepoller.Observer{Delivered: func(d queuepoller.Delivery) {
+		Delivered: func(d queuepoller.Delivery) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.all = append(w.all, d)
-		}},
+		},
 	})
 	require.NoError(s.t, err)
 	s.t.Cleanup(p.Close)

@@ -52,7 +52,6 @@ var notYet = []string{
 	"lambda/functions/sweeper/README.md",
 	"lambda/sweeping",
 	"local/README.md",
-	"local/aws/queuepoller",
 	"local/cmd/gorun",
 	"local/proof/console",
 	"local/proof/rig",
