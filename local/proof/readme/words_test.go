@@ -51,7 +51,6 @@ var notYet = []string{
 	"infra",
 	"lambda/functions/sweeper/README.md",
 	"lambda/sweeping",
-	"local/README.md",
 	"local/cmd/gorun",
 	"local/proof/console",
 	"local/proof/rig",
