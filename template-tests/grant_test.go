@@ -1,6 +1,7 @@
 package templatetests
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -12,6 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/secrets"
 	"github.com/idem-go/idempotency/infra"
 )
 
@@ -150,36 +154,47 @@ func TestGrantOnATableWithAKeyOfItsOwn(t *testing.T) {
 }
 
 func TestGrantConfinesToTenants(t *testing.T) {
-	tenants := []string{"acme", "a*b/ü$"}
-	statements, problems := granted(t, nil, func(table *infra.Table, role awsiam.Role) {
-		table.GrantHandler(role, &infra.GrantOptions{Tenants: tenants, WithoutTenant: true})
-	})
-	require.Empty(t, problems)
-	var patterns []any
-	for _, tenant := range append([]string{idem.SingleTenant}, tenants...) {
-		// The pattern is what a key of the library begins with.
+	// A pattern is what a key of the library begins with.
+	pattern := func(tenant string) string {
 		id := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key(tenant, "value").ID()
 		prefix, _, _ := strings.Cut(id, "#op#")
-		patterns = append(patterns, prefix+"#*")
+		return prefix + "#*"
 	}
-	require.Equal(t, []any{"#*", "acme#*", "a%2Ab%2F%C3%BC%24#*"}, patterns)
-	for _, s := range statements {
-		require.Equal(t, map[string]any{
-			"ForAllValues:StringLike": map[string]any{"dynamodb:LeadingKeys": patterns},
-			"Null":                    map[string]any{"dynamodb:LeadingKeys": "false"},
-		}, s.conditions, s.actions)
+	for name, tc := range map[string]struct {
+		options infra.GrantOptions
+		want    []any
+	}{
+		"tenants":        {infra.GrantOptions{Tenants: []string{"acme", "a*b/ü$ +"}}, []any{pattern("acme"), pattern("a*b/ü$ +")}},
+		"without tenant": {infra.GrantOptions{WithoutTenant: true}, []any{pattern(idem.SingleTenant)}},
+		"both":           {infra.GrantOptions{Tenants: []string{"acme"}, WithoutTenant: true, Secrets: []string{"charge"}}, []any{"#*", "acme#*"}},
+		"a secret":       {infra.GrantOptions{Tenants: []string{"acme"}, Secrets: []string{"charge card"}}, []any{"acme#*", checkRecord(t, "charge card")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			statements, problems := granted(t, nil, func(table *infra.Table, role awsiam.Role) { table.GrantHandler(role, &tc.options) })
+			require.Empty(t, problems)
+			for _, s := range statements {
+				require.Equal(t, map[string]any{
+					"ForAllValues:StringLike": map[string]any{"dynamodb:LeadingKeys": tc.want},
+					"Null":                    map[string]any{"dynamodb:LeadingKeys": "false"},
+				}, s.conditions, s.actions)
+			}
+		})
 	}
 }
 
-// Records without a tenant are confined to as those of a tenant are.
-func TestGrantConfinesToRecordsWithoutTenant(t *testing.T) {
-	statements, problems := granted(t, nil, func(table *infra.Table, role awsiam.Role) {
-		table.GrantHandler(role, &infra.GrantOptions{WithoutTenant: true})
-	})
-	require.Empty(t, problems)
-	for _, s := range statements {
-		require.Equal(t, map[string]any{"dynamodb:LeadingKeys": []any{"#*"}}, s.conditions["ForAllValues:StringLike"], s.actions)
+// checkRecord is the id of the record by which an engine checks the secret of an operation.
+func checkRecord(t *testing.T, operation string) string {
+	h := idemtest.New(t, nil)
+	key := idem.Operation{Name: operation, Values: secrets.New([]byte("a secret of 16 bytes"))}.Key("acme", "value")
+	_, err := idem.Do(t.Context(), h.Engine, key, 1, func(context.Context, int) (int, error) { return 1, nil })
+	require.NoError(t, err)
+	for _, rec := range h.Store.Records() {
+		if protocol.IsCheckID(rec.ID) {
+			return rec.ID
+		}
 	}
+	require.Fail(t, "there is no check record")
+	return ""
 }
 
 func TestGrantRefusesTenants(t *testing.T) {
