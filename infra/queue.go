@@ -85,8 +85,8 @@ type QueueProps struct {
 }
 
 // Queue is a queue with its dead-letter queue and the event source mapping to its
-// consumer, with partial batch responses: both encrypted, and closed to anybody who
-// does not use TLS. It is an SQS queue of CDK's.
+// consumer, with partial batch responses: both encrypted, and closed to those who
+// do not use TLS. It is an SQS queue of CDK's.
 type Queue struct {
 	awssqs.Queue
 	// DeadLetters is the dead-letter queue.

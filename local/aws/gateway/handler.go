@@ -106,7 +106,7 @@ func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (in inbound, why
 }
 
 // answer invokes the function and waits as long as the service would. It reports
-// false if nobody waits for the answer any more.
+// false if the client has left.
 func (h *Handler) answer(in inbound, event []byte, id string) (response, bool) {
 	client := in.Context()
 	type outcome struct {

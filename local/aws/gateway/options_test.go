@@ -49,7 +49,7 @@ func TestBadOptions(t *testing.T) {
 func TestStages(t *testing.T) {
 	for _, c := range []struct {
 		o          gateway.Options
-		path, want string // the path that the function is told; empty: no such route
+		path, want string // the path in the event; empty: no such route
 	}{
 		{gateway.Options{}, "/payments", "/payments"},
 		{gateway.Options{Stage: "$default"}, "/payments", "/payments"},
@@ -75,11 +75,11 @@ func TestStages(t *testing.T) {
 			RequestContext struct{ Stage, Path string }
 		}
 		require.NoError(t, json.Unmarshal(fn.events[0], &e))
-		told := e.RawPath
-		if told == "" {
-			told = e.RequestContext.Path
+		seen := e.RawPath
+		if seen == "" {
+			seen = e.RequestContext.Path
 		}
-		require.Equal(t, c.want, told)
+		require.Equal(t, c.want, seen)
 		if c.o.Stage != "" {
 			require.Equal(t, c.o.Stage, e.RequestContext.Stage)
 		}

@@ -16,7 +16,7 @@ const (
 	stoppedNotDead = syscall.WSTOPPED | syscall.WNOWAIT | syscall.WNOHANG
 
 	stopPoll = 100 * time.Microsecond
-	// stopLimit is for a process that somebody continues at the same time.
+	// stopLimit is for a process that is continued at the same time.
 	stopLimit = 2 * time.Second
 )
 

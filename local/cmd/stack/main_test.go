@@ -14,10 +14,10 @@ import (
 func TestFolders(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(envRunDir, dir)
-	const nobody = 1 << 30 // above the largest process id
-	require.False(t, alive(nobody))
+	const none = 1 << 30 // above the largest process id
+	require.False(t, alive(none))
 	require.True(t, alive(os.Getpid()))
-	dead := filepath.Join(dir, strconv.Itoa(nobody)+"-1")
+	dead := filepath.Join(dir, strconv.Itoa(none)+"-1")
 	require.NoError(t, os.Mkdir(dead, 0o700))
 
 	made, err := newFolder("")

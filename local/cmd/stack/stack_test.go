@@ -241,7 +241,7 @@ func pay(t *testing.T, url, token, key string) int {
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", key)
-	req.Header.Set("X-Tenant", "acme") // which nobody believes
+	req.Header.Set("X-Tenant", "acme") // which is ignored
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -287,9 +287,9 @@ func lastLines(out string) string {
 	return said
 }
 
-// TestNobodyWaitsInSilence: what compiles or is fetched for long is told of, and what has
+// TestNothingIsSilent: what compiles or is fetched for long is reported, and what has
 // ended is not. The programs that do it hang here.
-func TestNobodyWaitsInSilence(t *testing.T) {
+func TestNothingIsSilent(t *testing.T) {
 	t.Parallel()
 	path := childtest.ProgramFolder(t, []string{"java", "node", "sleep"}, map[string]string{
 		"go": "exec sleep 600", "npm": "exec sleep 600",
@@ -300,7 +300,7 @@ func TestNobodyWaitsInSilence(t *testing.T) {
 	for name, c := range map[string]struct {
 		cmd  *exec.Cmd
 		want []string
-		ends string // what is told of once the first step has ended
+		ends string // what is reported once the first step has ended
 	}{
 		"launcher": {exec.Command(launcher), []string{"compiling the command"}, ""},
 		"command":  {exec.Command(build(t)), []string{"compiling the functions", "starting DynamoDB Local", "starting the queue server"}, ""},

@@ -48,12 +48,9 @@ var notYet = []string{
 	"idem/protocol",
 	"idem/reconcile",
 	"idem/schema",
-	"infra",
 	"lambda/functions/sweeper/README.md",
 	"lambda/sweeping",
-	"local/cmd/gorun",
 	"local/proof/console",
-	"local/proof/rig",
 }
 
 // Pages and the documentation of exported names are in plain words.
