@@ -6,9 +6,7 @@ import (
 	"testing"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/jsii-runtime-go"
 	"github.com/stretchr/testify/require"
 
@@ -93,64 +91,6 @@ func TestGrants(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestGrantOfTheEscalationQueue(t *testing.T) {
-	got, problems := synth(t, func(s awscdk.Stack) {
-		role := awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{AssumedBy: awsiam.NewAccountRootPrincipal()})
-		table := infra.NewTable(s, "Records", nil)
-		infra.NewSweeper(s, "Sweeper", table, &infra.SweeperProps{
-			Function: infra.FunctionProps{Code: given(t)}, EncryptionKey: awskms.NewKey(s, jsii.String("Key"), nil),
-		}).GrantEscalation(role)
-	})
-	require.Empty(t, problems)
-	policy := got.named(t, "AWS::IAM::Policy", "RoleDefaultPolicy")
-	all, _ := at(policy, "PolicyDocument", "Statement").([]any)
-	require.Len(t, all, 2)
-	require.ElementsMatch(t, []string{"sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage"}, texts(at(all[0], "Action")))
-	require.Equal(t, []string{"SweeperEscalations.Arn"}, texts(at(all[0], "Resource")))
-	require.Equal(t, []string{"kms:Decrypt"}, texts(at(all[1], "Action")))
-	require.Equal(t, []string{"Key.Arn"}, texts(at(all[1], "Resource")))
-}
-
-func TestGrantOfABusinessTable(t *testing.T) {
-	got, problems := synth(t, func(s awscdk.Stack) {
-		role := awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{
-			AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
-		})
-		table := awsdynamodb.NewTableV2(s, jsii.String("Orders"), &awsdynamodb.TablePropsV2{
-			PartitionKey: &awsdynamodb.Attribute{Name: jsii.String("id"), Type: awsdynamodb.AttributeType_STRING},
-		})
-		infra.GrantTransaction(table, role, "PutItem", "dynamodb:ConditionCheckItem")
-	})
-	require.Empty(t, problems)
-	require.Equal(t, map[string][]string{
-		"dynamodb:PutItem": {"Orders.Arn"}, "dynamodb:ConditionCheckItem": {"Orders.Arn"},
-	}, got.allowed(t))
-}
-
-func TestGrantOnATableWithAKeyOfItsOwn(t *testing.T) {
-	got, problems := synthIn(t, ireland, func(s awscdk.Stack) {
-		role := awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{
-			AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
-		})
-		key := awskms.NewKey(s, jsii.String("Key"), nil)
-		infra.NewTable(s, "Records", &infra.TableProps{EncryptionKey: key}).GrantHandler(role, nil)
-	})
-	require.Empty(t, problems)
-	for _, s := range got.statements(t) {
-		if s.resources[0] != "Key.Arn" {
-			continue
-		}
-		require.Len(t, s.resources, 1)
-		require.ElementsMatch(t, []string{
-			"kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext",
-			"kms:ReEncryptFrom", "kms:ReEncryptTo",
-		}, s.actions)
-		require.Equal(t, []string{"dynamodb.eu-west-1.AWS::URLSuffix"}, texts(s.conditions["StringEquals"].(map[string]any)["kms:ViaService"]))
-		return
-	}
-	require.Fail(t, "nothing is allowed on the key")
 }
 
 func TestGrantConfinesToTenants(t *testing.T) {
