@@ -273,7 +273,6 @@ func TestFailures(t *testing.T) {
 		want   string // empty: no failure
 	}{
 		"function error": {func(context.Context, []byte) ([]byte, error) { return nil, errors.New("boom") }, "boom"},
-		"panic":          {func(context.Context, []byte) ([]byte, error) { panic("ouch") }, "the function panicked: ouch"},
 		"not JSON":       {(&recorder{answer: `<html>`}).invoke, "not JSON"},
 		"nothing":        {(&recorder{}).invoke, "not JSON"},
 		"status zero":    {(&recorder{answer: `{"statusCode":0}`}).invoke, "statusCode 0"},
