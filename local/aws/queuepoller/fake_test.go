@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,32 +28,27 @@ const (
 // waits as a long poll does.
 type fakeQueue struct {
 	attributes map[string]string
+	waiting    chan types.Message
 
-	mu       sync.Mutex
-	waiting  []types.Message
-	changed  chan struct{} // closed and replaced when something is sent
-	waits    []int32       // WaitTimeSeconds of each receive
-	deleted  []string      // bodies
-	receives func(n int) error
-	deletes  func(n int, entries []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error)
-	deleteN  int
-	handed   map[string]string // receipt handle → body
+	mu        sync.Mutex
+	received  int
+	deletions int
+	deleted   []string // bodies
+	receives  func(n int) error
+	deletes   func(n int, entries []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error)
 }
 
 func newFakeQueue(arn string) *fakeQueue {
 	return &fakeQueue{
 		attributes: map[string]string{"QueueArn": arn, "VisibilityTimeout": "30", "FifoQueue": fmt.Sprint(arn == fifoARN)},
-		changed:    make(chan struct{}),
-		handed:     map[string]string{},
+		waiting:    make(chan types.Message, 100),
 	}
 }
 
 func (q *fakeQueue) send(messages ...types.Message) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.waiting = append(q.waiting, messages...)
-	close(q.changed)
-	q.changed = make(chan struct{})
+	for _, m := range messages {
+		q.waiting <- m
+	}
 }
 
 func message(body, group string) types.Message {
@@ -77,47 +73,42 @@ func (q *fakeQueue) GetQueueAttributes(context.Context, *sqs.GetQueueAttributesI
 
 func (q *fakeQueue) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, _ ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
 	q.mu.Lock()
-	q.waits = append(q.waits, in.WaitTimeSeconds)
-	n, fail := len(q.waits), q.receives
+	q.received++
+	n, fail := q.received, q.receives
 	q.mu.Unlock()
 	if fail != nil {
 		if err := fail(n); err != nil {
 			return nil, err
 		}
 	}
-	timeout := time.NewTimer(time.Duration(in.WaitTimeSeconds) * time.Second)
-	defer timeout.Stop()
-	for {
-		q.mu.Lock()
-		if k := min(len(q.waiting), int(in.MaxNumberOfMessages)); k > 0 {
-			got := slices.Clone(q.waiting[:k])
-			q.waiting = q.waiting[k:]
-			for _, m := range got {
-				q.handed[*m.ReceiptHandle] = *m.Body
-			}
-			q.mu.Unlock()
-			return &sqs.ReceiveMessageOutput{Messages: got}, nil
-		}
-		changed := q.changed
-		q.mu.Unlock()
-		select {
-		case <-changed:
-		case <-timeout.C:
-			return &sqs.ReceiveMessageOutput{}, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	var out sqs.ReceiveMessageOutput
+	select {
+	case m := <-q.waiting:
+		out.Messages = append(out.Messages, m)
+	case <-time.After(time.Duration(in.WaitTimeSeconds) * time.Second):
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
+	for len(out.Messages) > 0 && len(out.Messages) < int(in.MaxNumberOfMessages) {
+		select {
+		case m := <-q.waiting:
+			out.Messages = append(out.Messages, m)
+			continue
+		default:
+		}
+		break
+	}
+	return &out, nil
 }
 
 func (q *fakeQueue) DeleteMessageBatch(_ context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.deleteN++
+	q.deletions++
 	var refused []types.BatchResultErrorEntry
 	if q.deletes != nil {
 		var err error
-		if refused, err = q.deletes(q.deleteN, in.Entries); err != nil {
+		if refused, err = q.deletes(q.deletions, in.Entries); err != nil {
 			return nil, err
 		}
 	}
@@ -126,7 +117,7 @@ func (q *fakeQueue) DeleteMessageBatch(_ context.Context, in *sqs.DeleteMessageB
 	}
 	for _, entry := range in.Entries {
 		if !slices.ContainsFunc(refused, func(r types.BatchResultErrorEntry) bool { return *r.Id == *entry.Id }) {
-			q.deleted = append(q.deleted, q.handed[*entry.ReceiptHandle])
+			q.deleted = append(q.deleted, strings.TrimPrefix(*entry.ReceiptHandle, "handle-"))
 		}
 	}
 	return &sqs.DeleteMessageBatchOutput{Failed: refused}, nil

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	dynamodbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/stretchr/testify/require"
@@ -338,4 +340,27 @@ func TestClosedPoolStopsThePoller(t *testing.T) {
 		p.work.Wait()
 		require.Equal(t, 1, invocations)
 	})
+}
+
+// tables describe a table, or nothing.
+type tables map[string]*dynamodbtypes.TableDescription
+
+func (d tables) DescribeTable(_ context.Context, in *dynamodb.DescribeTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
+	if d[*in.TableName] == nil {
+		return nil, errors.New("ResourceNotFoundException")
+	}
+	return &dynamodb.DescribeTableOutput{Table: d[*in.TableName]}, nil
+}
+
+func TestStreamOf(t *testing.T) {
+	known := tables{"records": {LatestStreamArn: aws.String("arn")}, "plain": {}}
+	stream, err := StreamOf(t.Context(), known, "records")
+	require.NoError(t, err)
+	require.Equal(t, "arn", stream)
+	_, err = StreamOf(t.Context(), known, "plain")
+	require.ErrorContains(t, err, "table plain has no stream")
+	_, err = StreamOf(t.Context(), known, "none")
+	require.ErrorContains(t, err, "table none: ResourceNotFoundException")
+	_, err = Start(t.Context(), newStream("s"), "arn", ok(&batches{}), &Options{Filter: "[]"})
+	require.ErrorContains(t, err, "filter")
 }
