@@ -156,7 +156,7 @@ func (l *load) run(odds int) {
 	l.killOneIn(odds)
 	poller, err := queuepoller.Start(t.Context(), l.queue.Client, l.queue.URL, l.pool, &queuepoller.Options{
 		ReportBatchItemFailures: true, MaxConcurrency: instances, FunctionTimeout: timeout,
-		Observer: queuepoller.Observer{Delivered: l.note, Trouble: func(err error) { t.Log(err) }},
+		Delivered: l.note, Trouble: func(err error) { t.Log(err) },
 	})
 	require.NoError(t, err)
 	defer poller.Close()

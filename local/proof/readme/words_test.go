@@ -39,11 +39,6 @@ var notYet = []string{
 	"idem/dynamostore",
 	"idem/memstore",
 	"idem/schema",
-	"infra",
-	"local/README.md",
-	"local/aws/queuepoller",
-	"local/cmd/gorun",
-	"local/proof/rig",
 }
 
 // Pages and the documentation of exported names are in plain words.
