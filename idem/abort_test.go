@@ -61,24 +61,13 @@ func TestNothingIsUndoneBesideAStepWhoseOutcomeIsNotKnown(t *testing.T) {
 		return doSteps(t, r, key, func(ctx context.Context) (string, error) {
 			_, err := idem.Step(ctx, "flight", e.step("flight"), &idem.StepConfig[receiptOf]{Compensate: e.undo("flight")})
 			require.NoError(t, err)
-			inside, aborted := make(chan struct{}), make(chan struct{})
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				_, err := idem.Step(ctx, "hotel", func(ctx context.Context) (receiptOf, error) {
-					close(inside)
-					<-aborted
-					return e.step("hotel")(ctx)
-				}, &idem.StepConfig[receiptOf]{Compensate: e.undo("hotel")})
-				assert.Equal(t, first, err != nil)
-			})
-			<-inside
+			leave := e.inside(ctx, "hotel", &idem.StepConfig[receiptOf]{Compensate: e.undo("hotel")})
 			require.ErrorAs(t, idem.Abort(ctx, declinedError{}), new(*idem.StepInterruptedError))
 			require.Zero(t, e.ran("undo flight"))
 			if first {
 				r.faults.Next(idemtest.RecordStep, idemtest.LoseRequest)
 			}
-			close(aborted)
-			wg.Wait()
+			require.Equal(t, first, leave() != nil)
 			return "402", nil
 		})
 	}

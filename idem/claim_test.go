@@ -45,6 +45,9 @@ func TestCallsOfEveryPath(t *testing.T) {
 		{"unknown", unsafe, parked, 1, idem.ErrOutcomeUnknown, m("Acquire"), []string{"outcome_unknown"}},
 		{"accepted", unsafe, accepted, 1, idem.ErrAccepted, m("Acquire"), []string{"accepted"}},
 		{"lapsed, parked", unsafe, both2(killed, hour), 1, idem.ErrOutcomeUnknown, m("Acquire", "Settle"), []string{"parked", "outcome_unknown"}},
+		{"lapsed, and not parked", unsafe, both2(killed, hour, func(_ *testing.T, r *rig, _ idem.Key) {
+			r.faults.Next(idemtest.Settle, idemtest.Refuse)
+		}), 1, idem.ErrStoreUnavailable, m("Acquire", "Settle"), []string{"store_unavailable"}},
 		{"lapsed, taken over", safe, both2(killed, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
 		{"lapsed, reused", safe, both2(killed, hour), 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
 		{"released", unsafe, released, 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
@@ -528,8 +531,8 @@ func TestWaitEnds(t *testing.T) {
 	}
 	patient := func(ctx context.Context) context.Context { return ctx }
 	leaves := func(ctx context.Context) context.Context {
-		ctx, cancel := context.WithCancel(ctx)
-		time.AfterFunc(5*time.Second, cancel)
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		context.AfterFunc(ctx, cancel)
 		return ctx
 	}
 	for _, tc := range []struct {

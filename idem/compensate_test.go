@@ -3,12 +3,10 @@ package idem_test
 import (
 	"context"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -163,17 +161,6 @@ func TestCompensationThatFailsForGoodParks(t *testing.T) {
 	key := safe.Key("t", "k")
 	refused(t, r, key, errPlain, steps(trip(e, idem.Permanent(declinedError{}), idem.Permanent(errPlain))))
 	require.Equal(t, idem.Unknown, r.state(t, key))
-}
-
-// An attempt that does not come by a step cannot undo it, and must not pretend so.
-func TestUnknownCompensationParks(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
-	errs(t, r, key, steps(trip(e, errPlain)))
-	_, err := doSteps(t, r, key, func(context.Context) (string, error) { return "", idem.Permanent(declinedError{}) })
-	require.ErrorContains(t, err, "cannot be undone")
-	require.Equal(t, idem.Unknown, r.state(t, key))
-	require.Equal(t, []int{0, 0, 0}, e.all(tripUndone...))
 }
 
 // Handlers that fail with a response undo by hand.
@@ -342,30 +329,62 @@ func TestPanicInAStep(t *testing.T) {
 	}
 }
 
+// inside runs a step whose function has begun when it returns. leave lets that end, and waits for the step.
+func (e *effects) inside(ctx context.Context, name string, c *idem.StepConfig[receiptOf]) (leave func() error) {
+	entered, left, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := idem.Step(ctx, name, func(ctx context.Context) (receiptOf, error) {
+			close(entered)
+			<-left
+			return e.step(name)(ctx)
+		}, c)
+		done <- err
+	}()
+	<-entered
+	return func() error {
+		close(left)
+		return <-done
+	}
+}
+
 // What runs beside an Abort is undone once it is done.
 func TestAStepBesideAnAbortIsUndone(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	got := must(t, r, safe.Key("t", "k"), func(ctx context.Context, _ int) (string, error) {
-		inside, aborted := make(chan struct{}), make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			_, err := idem.Step(ctx, "charge", func(ctx context.Context) (receiptOf, error) {
-				close(inside)
-				<-aborted
-				return e.step("charge")(ctx)
-			}, &idem.StepConfig[receiptOf]{Compensate: e.undo("charge")})
-			assert.NoError(t, err)
+	for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
+		r, e := newRig(t, nil), new(effects)
+		got := must(t, r, safe.Key("t", "k"), func(ctx context.Context, _ int) (string, error) {
+			leave := e.inside(ctx, "charge", &idem.StepConfig[receiptOf]{Semantics: semantics, Compensate: e.undo("charge")})
+			err := idem.Abort(ctx, declinedError{})
+			require.ErrorAs(t, err, new(*idem.StepInterruptedError))
+			require.ErrorContains(t, err, `step "charge": it still runs`)
+			require.NoError(t, leave())
+			_, err = idem.Step(ctx, "later", e.step("later"), nil)
+			require.EqualError(t, err, "card declined", "as after any other Abort")
+			return "402", nil
 		})
-		<-inside
-		require.ErrorContains(t, idem.Abort(ctx, declinedError{}), `step "charge": it still runs`)
-		close(aborted)
-		wg.Wait()
-		_, err := idem.Step(ctx, "later", e.step("later"), nil)
-		require.EqualError(t, err, "card declined", "as after any other Abort")
-		return "402", nil
-	})
-	require.Equal(t, "402", got)
-	require.Equal(t, []int{1, 1, 0}, e.all("charge", "undo charge", "later"))
+		require.Equal(t, "402", got)
+		require.Equal(t, []int{1, 1, 0}, e.all("charge", "undo charge", "later"))
+	}
+}
+
+// An attempt that does not come by a step cannot undo it, and must not pretend so.
+func TestWhatAnAttemptDoesNotComeByParks(t *testing.T) {
+	for name, end := range map[string]func(context.Context) (string, error){
+		"a failure": func(context.Context) (string, error) { return "", idem.Permanent(declinedError{}) },
+		"an abort": func(ctx context.Context) (string, error) {
+			_ = idem.Abort(ctx, declinedError{})
+			return "402", nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, e := newRig(t, nil), new(effects)
+			key := safe.Key("t", "k")
+			errs(t, r, key, steps(trip(e, errPlain)))
+			_, err := doSteps(t, r, key, end)
+			require.ErrorContains(t, err, "cannot be undone")
+			require.Equal(t, idem.Unknown, r.state(t, key))
+			require.Equal(t, []int{0, 0, 0}, e.all(tripUndone...))
+		})
+	}
 }
 
 // An Abort that came too late to undo anything is no end of the operation, whatever the
@@ -389,44 +408,6 @@ func TestAnAbortWithoutTimeLeavesNoOutcome(t *testing.T) {
 
 	got, err := deliver(t.Context(), func() {})
 	require.NoError(t, err)
-	require.Equal(t, "402", got)
-	require.Equal(t, []int{1, 1}, e.all("charge", "undo charge"))
-}
-
-// Nor is one that cannot undo what is recorded.
-func TestAnAbortThatCannotUndoParks(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
-	errs(t, r, key, steps(trip(e, errPlain)))
-	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_ = idem.Abort(ctx, declinedError{})
-		return "402", nil
-	})
-	require.ErrorContains(t, err, "cannot be undone")
-	require.Equal(t, idem.Unknown, r.state(t, key))
-	require.Equal(t, []int{0, 0, 0}, e.all(tripUndone...))
-}
-
-// Nor is one beside an at-most-once step that is done afterwards: that is undone then.
-func TestAnAbortBesideAnAtMostOnceStepIsMadeUpFor(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	got := must(t, r, safe.Key("t", "k"), func(ctx context.Context, _ int) (string, error) {
-		inside, aborted := make(chan struct{}), make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			_, err := idem.Step(ctx, "charge", func(ctx context.Context) (receiptOf, error) {
-				close(inside)
-				<-aborted
-				return e.step("charge")(ctx)
-			}, &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, Compensate: e.undo("charge")})
-			assert.NoError(t, err)
-		})
-		<-inside
-		require.ErrorAs(t, idem.Abort(ctx, declinedError{}), new(*idem.StepInterruptedError))
-		close(aborted)
-		wg.Wait()
-		return "402", nil
-	})
 	require.Equal(t, "402", got)
 	require.Equal(t, []int{1, 1}, e.all("charge", "undo charge"))
 }

@@ -97,14 +97,16 @@ func (r *rig) context(t *testing.T) context.Context {
 	return t.Context()
 }
 
+type handler[Out any] = func(context.Context, int) (Out, error)
+
 // must calls the key's operation, which gets an outcome, and returns the result.
-func must[Out any](t *testing.T, r *rig, key idem.Key, fn func(context.Context, int) (Out, error)) Out {
+func must[Out any](t *testing.T, r *rig, key idem.Key, fn handler[Out]) Out {
 	t.Helper()
 	return mustRun(t, r, key, fn).Value
 }
 
 // mustRun is must, and returns the outcome too.
-func mustRun[Out any](t *testing.T, r *rig, key idem.Key, fn func(context.Context, int) (Out, error)) idem.Result[Out] {
+func mustRun[Out any](t *testing.T, r *rig, key idem.Key, fn handler[Out]) idem.Result[Out] {
 	t.Helper()
 	res, err := idem.Run(r.context(t), r.engine, key, 1, fn)
 	require.NoError(t, err)
@@ -112,7 +114,7 @@ func mustRun[Out any](t *testing.T, r *rig, key idem.Key, fn func(context.Contex
 }
 
 // refused calls the key's operation, which gets the error.
-func refused[Out any](t *testing.T, r *rig, key idem.Key, want error, fn func(context.Context, int) (Out, error)) error {
+func refused[Out any](t *testing.T, r *rig, key idem.Key, want error, fn handler[Out]) error {
 	t.Helper()
 	_, err := idem.Do(r.context(t), r.engine, key, 1, fn)
 	require.ErrorIs(t, err, want)
@@ -120,7 +122,7 @@ func refused[Out any](t *testing.T, r *rig, key idem.Key, want error, fn func(co
 }
 
 // errs calls the key's operation, and gets its handler's own error, errPlain.
-func errs[Out any](t *testing.T, r *rig, key idem.Key, fn func(context.Context, int) (Out, error)) {
+func errs[Out any](t *testing.T, r *rig, key idem.Key, fn handler[Out]) {
 	t.Helper()
 	_, err := idem.Do(r.context(t), r.engine, key, 1, fn)
 	require.Same(t, errPlain, err)

@@ -192,6 +192,21 @@ func TestNoKeyIsClaimedWhoseOutcomeWaitsToBeWritten(t *testing.T) {
 	}
 }
 
+// The outcomes of other keys wait on meanwhile.
+func TestAnOutcomeThatIsWrittenForItsKeyLeavesTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, keys := newRig(t, nil), []idem.Key{safe.Key("t", "a"), safe.Key("t", "b")}
+		r.faults.Always(idemtest.Refuse, idemtest.Finish)
+		finished(t, r.inLambda(), keys[0])
+		finished(t, r.inLambda(), keys[1])
+		r.faults.Heal()
+		require.Equal(t, 1, must(t, r.inLambda(), keys[1], fails(errPlain)))
+		require.Equal(t, idem.InProgress, r.state(t, keys[0]))
+		require.NoError(t, r.engine.Flush(t.Context()))
+		require.Equal(t, idem.Completed, r.state(t, keys[0]))
+	})
+}
+
 // Another call in the same process waits while the outcome is lost: it must not take over
 // what its process knows, not even when the lease is over.
 func TestAWaiterTakesOverNothingThatItsProcessKnows(t *testing.T) {

@@ -41,9 +41,12 @@ func (a *attempted) dies(t *testing.T) error {
 	return err
 }
 
+func erring(t *testing.T, a *attempted) { require.Same(t, errPlain, a.errs(t, errPlain)) }
+
+func dying(t *testing.T, a *attempted) { require.Same(t, errPlain, a.dies(t)) }
+
 func TestAnOperationIsParkedAfterItsLastAttempt(t *testing.T) {
-	errs := func(t *testing.T, a *attempted) { require.Same(t, errPlain, a.errs(t, errPlain)) }
-	dies := func(t *testing.T, a *attempted) { require.Same(t, errPlain, a.dies(t)) }
+	errs, dies := erring, dying
 	panics := func(t *testing.T, a *attempted) {
 		require.Panics(t, func() {
 			_, _ = idem.Do(t.Context(), a.engine, a.key, 1, func(context.Context, int) (int, error) { a.runs++; panic("poison") })
@@ -106,8 +109,7 @@ func TestARecordSaysWhyACallHasParkedIt(t *testing.T) {
 	loose.MaxAttempts = 0
 	strict := loose
 	strict.Repeat = idem.NotRepeatable
-	dies := func(t *testing.T, a *attempted) { require.Same(t, errPlain, a.dies(t)) }
-	errs := func(t *testing.T, a *attempted) { require.Same(t, errPlain, a.errs(t, errPlain)) }
+	errs, dies := erring, dying
 	for name, tc := range map[string]struct {
 		ran, calls idem.Operation
 		ends       []func(*testing.T, *attempted)
@@ -149,19 +151,6 @@ func TestASingleAttempt(t *testing.T) {
 	require.Same(t, errPlain, a.errs(t, errPlain))
 	require.ErrorIs(t, a.errs(t, nil), idem.ErrOutcomeUnknown)
 	require.Equal(t, 2, a.runs)
-}
-
-// A deployed operation gets a limit: what its attempts have left counts.
-func TestALimitCountsTheAttemptsBeforeIt(t *testing.T) {
-	unlimited := limited
-	unlimited.MaxAttempts = 0
-	a := &attempted{rig: newRig(t, nil), key: unlimited.Key("t", "k")}
-	for range 5 {
-		require.Same(t, errPlain, a.errs(t, errPlain))
-	}
-	a.key = limited.Key("t", "k")
-	require.ErrorIs(t, a.errs(t, nil), idem.ErrOutcomeUnknown)
-	require.Equal(t, 5, a.runs)
 }
 
 func TestAttemptsAreCountedAnew(t *testing.T) {

@@ -31,40 +31,22 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 		r.faults.Next(idemtest.Acquire, func(context.Context, *idemtest.Call) error { return &idem.LimitExceededError{} })
 		refused(t, r, safe.Key("t", "l"), idem.ErrLimitExceeded, new(counter).run)
 	},
-	"claimed":   func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
-	"executed":  func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
-	"completed": func(t *testing.T, r *rig) { finished(t, r, safe.Key("t", "k")) },
-	"took_over": func(t *testing.T, r *rig) {
-		uncertainly(t, r, safe.Key("t", "k"))
-		finished(t, r, safe.Key("t", "k"))
-	},
-	"replayed": func(t *testing.T, r *rig) {
-		finished(t, r, safe.Key("t", "k"))
-		finished(t, r, safe.Key("t", "k"))
-	},
-	"in_flight": func(t *testing.T, r *rig) {
-		killed(t, r, safe.Key("t", "k"))
-		try(t, r, safe.Key("t", "k"))
-	},
-	"accepted": func(t *testing.T, r *rig) {
-		accepted(t, r, safe.Key("t", "k"))
-		try(t, r, safe.Key("t", "k"))
-	},
-	"outcome_unknown": func(t *testing.T, r *rig) {
-		uncertainly(t, r, unsafe.Key("t", "k"))
-		try(t, r, unsafe.Key("t", "k"))
-	},
+	"claimed":         on(safe, finished),
+	"executed":        on(safe, finished),
+	"completed":       on(safe, finished),
+	"took_over":       on(safe, uncertainly, finished),
+	"replayed":        on(safe, finished, finished),
+	"in_flight":       on(safe, killed, try),
+	"accepted":        on(safe, accepted, try),
+	"outcome_unknown": on(unsafe, uncertainly, try),
 	"key_reused": func(t *testing.T, r *rig) {
 		finished(t, r, safe.Key("t", "k"))
 		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 2, new(counter).run)
 	},
-	"failed":   func(t *testing.T, r *rig) { failed(t, r, safe.Key("t", "k")) },
-	"released": func(t *testing.T, r *rig) { released(t, r, safe.Key("t", "k")) },
-	"parked":   func(t *testing.T, r *rig) { uncertainly(t, r, unsafe.Key("t", "k")) },
-	"uncommitted": func(t *testing.T, r *rig) {
-		r.faults.Next(idemtest.Finish, idemtest.Refuse)
-		try(t, r, atomically.Key("t", "k"))
-	},
+	"failed":      on(safe, failed),
+	"released":    on(safe, released),
+	"parked":      on(unsafe, uncertainly),
+	"uncommitted": on(atomically, faulty(idemtest.Finish, idemtest.Refuse), try),
 	"result_omitted": func(t *testing.T, r *rig) {
 		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (awkward, error) { return awkward{"error"}, nil })
 	},
@@ -87,50 +69,28 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 	"out_of_time": func(t *testing.T, r *rig) {
 		_, _ = idem.Do(idem.WithKillTime(t.Context(), time.Now()), r.engine, safe.Key("t", "k"), 1, new(counter).run)
 	},
-	"store_unavailable": func(t *testing.T, r *rig) {
-		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-		try(t, r, safe.Key("t", "k"))
-	},
-	"circuit_opened": func(t *testing.T, r *rig) { down(t, r) },
+	"store_unavailable": on(safe, faulty(idemtest.Acquire, idemtest.Refuse), try),
+	"circuit_opened":    func(t *testing.T, r *rig) { down(t, r) },
 	"circuit_closed": func(t *testing.T, r *rig) {
 		down(t, r)
 		r.faults.Heal()
 		time.Sleep(time.Second)
 		try(t, r, safe.Key("t", "k"))
 	},
-	"failed_open": func(t *testing.T, r *rig) {
-		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-		try(t, r, failsOpen.Key("t", "k"))
-	},
+	"failed_open": on(failsOpen, faulty(idemtest.Acquire, idemtest.Refuse), try),
 	"record_unreadable": func(t *testing.T, r *rig) {
 		r.faults.Always(idemtest.Unreadable)
 		try(t, r, safe.Key("t", "k"))
 	},
-	"withdrawn": func(t *testing.T, r *rig) {
-		r.faults.Next(idemtest.Acquire, idemtest.LoseReply)
-		try(t, r, safe.Key("t", "k"))
-	},
-	"outcome_queued": func(t *testing.T, r *rig) {
-		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-		try(t, r, safe.Key("t", "k"))
-	},
-	"outcome_landed": func(t *testing.T, r *rig) {
-		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-		try(t, r, safe.Key("t", "k"))
-		require.NoError(t, r.engine.Flush(t.Context()))
-	},
-	"outcome_dropped": func(t *testing.T, r *rig) {
-		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-		try(t, r, safe.Key("t", "k"))
+	"withdrawn":      on(safe, faulty(idemtest.Acquire, idemtest.LoseReply), try),
+	"outcome_queued": on(safe, faulty(idemtest.Finish, idemtest.LoseRequest), try),
+	"outcome_landed": on(safe, faulty(idemtest.Finish, idemtest.LoseRequest), try, flushed),
+	"outcome_dropped": on(safe, faulty(idemtest.Finish, idemtest.LoseRequest), try, func(t *testing.T, r *rig, key idem.Key) {
 		r.clock.Advance(time.Hour)
-		finished(t, r.elsewhere(t), safe.Key("t", "k"))
-		require.NoError(t, r.engine.Flush(t.Context()))
-	},
-	"shadow_executed": func(t *testing.T, r *rig) { finished(t, r, inShadow(safe).Key("t", "k")) },
-	"shadow_duplicate": func(t *testing.T, r *rig) {
-		finished(t, r, inShadow(safe).Key("t", "k"))
-		finished(t, r, inShadow(safe).Key("t", "k"))
-	},
+		finished(t, r.elsewhere(t), key)
+	}, flushed),
+	"shadow_executed":  on(inShadow(safe), finished),
+	"shadow_duplicate": on(inShadow(safe), finished, finished),
 	"shadow_key_reused": func(t *testing.T, r *rig) {
 		finished(t, r, inShadow(safe).Key("t", "k"))
 		_, _ = idem.Do(t.Context(), r.engine, inShadow(safe).Key("t", "k"), 2, new(counter).run)
@@ -143,6 +103,17 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 		try(t, r, inShadow(safe).Key("t", "k"))
 	},
 }
+
+// on plays one after the other on one key.
+func on(op idem.Operation, fs ...func(*testing.T, *rig, idem.Key)) func(*testing.T, *rig) {
+	return func(t *testing.T, r *rig) { both2(fs...)(t, r, op.Key("t", "k")) }
+}
+
+func faulty(m idemtest.Method, fault idemtest.Fault) func(*testing.T, *rig, idem.Key) {
+	return func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Next(m, fault) }
+}
+
+func flushed(t *testing.T, r *rig, _ idem.Key) { require.NoError(t, r.engine.Flush(t.Context())) }
 
 // stepping records a step the first time, and undoes it the second time.
 func stepping(t *testing.T, r *rig) {

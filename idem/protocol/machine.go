@@ -57,26 +57,20 @@ const (
 type Event struct {
 	// Kind says which fields count.
 	Kind EventKind
-	// Owner is the token of the attempt that speaks.
-	Owner string
-	// Seen is the write that the speaker has read.
-	Seen string
-	// Fingerprint of the call's input.
+	// Owner is the token of the attempt that speaks. Seen is the write, and Sweep the latest
+	// postponement, that the speaker has read.
+	Owner, Seen, Sweep string
+	// Fingerprint of the call's input, and Repeat, its declaration.
 	Fingerprint Fingerprint
-	// Repeat is the call's declaration.
-	Repeat Repeat
-	// LeaseUntil is the lease asked for.
-	LeaseUntil time.Time
-	// ExpiresAt is the expiry asked for.
-	ExpiresAt time.Time
+	Repeat      Repeat
+	// LeaseUntil is the lease, ExpiresAt the expiry asked for.
+	LeaseUntil, ExpiresAt time.Time
 	// Uncertain says that the ended attempt may have taken effect.
 	Uncertain bool
-	// To is the state that a resolution, or an outcome in atomic mode, leads to.
-	To State
-	// Again says that a resolution may replace an earlier one.
+	// To is the state that a resolution, or an outcome in atomic mode, leads to. Again says that
+	// the resolution may replace an earlier one.
+	To    State
 	Again bool
-	// Sweep is the latest postponement that the speaker has read.
-	Sweep string
 	// Atomic says that the caller takes no claim, and cannot skip steps that are recorded.
 	Atomic bool
 	// Ticket of the accepted work whose input the worker has read; empty for any.

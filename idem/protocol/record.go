@@ -30,10 +30,8 @@ const (
 // At fields but ExpiresAt have milliseconds, ExpiresAt has seconds. A record that
 // a store hands out is the receiver's own.
 type Record struct {
-	// ID is the key's, as idem.Key.ID gives it.
-	ID string
-	// Value is the caller's value, if the operation keeps it.
-	Value string
+	// ID is the key's, as idem.Key.ID gives it; Value the caller's, if the operation keeps it.
+	ID, Value string
 	// State, see [Next] for what leads where.
 	State State
 	// Repeat is the strictest declaration among the calls for this record.
@@ -72,10 +70,9 @@ type Record struct {
 	// Failure of a Failed record; of others the last attempt's error, for operators. Of a record
 	// that another call or a sweep has parked it says which and why, see [Lapse].
 	Failure *Failure
-	// Ref is what the provider calls the effect, as the attempt or a resolver said.
-	Ref string
-	// RefWrite is the id of the write that set Ref; empty if an earlier attempt's did.
-	RefWrite string
+	// Ref is what the provider calls the effect, as the attempt or a resolver said. RefWrite is the
+	// id of the write that set it; empty if an earlier attempt's did.
+	Ref, RefWrite string
 	// Resolved says that the outcome was recorded from outside, by [EventResolve].
 	Resolved bool
 	// Unsettled counts the attempts that are over, may have taken effect and left no outcome; a

@@ -31,30 +31,13 @@ func (e *Error) Error() string {
 // beyond what clients send. The library moves a text once for each level.
 const MaxDepth = 200
 
-// Append appends the canonical form of one JSON text to dst. It is that of
-// RFC 8785, except for plain integers:
+// Append appends the canonical form of one JSON text to dst. Two numbers have the same bytes
+// exactly if they stand for the same decimal: a plain integer for itself, any other for the shortest
+// decimal of its double. 1, 1.0 and 10e-1 are one number, and so are 9007199254740993.0 and
+// 9007199254740992, but not 9007199254740993. A plain integer keeps its digits, unless the form of
+// RFC 8785 says the same number: 1 followed by 21 zeros is 1e+21.
 //
-//   - Member order and string escaping are those of RFC 8785 (by UTF-16 units,
-//     shortest escapes); white space goes.
-//   - A number with a fraction or an exponent is the double next to it, written as
-//     RFC 8785 (ECMAScript) writes that: 4.50 and 45e-1 are 4.5, 333333333.33333329
-//     is 333333333.3333333, -0.0 is 0. One that no double reaches is refused, and so is
-//     one of more than 17 significant digits that is no double: no double is written
-//     with more, unless it is written to its end.
-//   - A plain integer, without fraction and exponent, stands for itself at any size,
-//     so that no two are ever the same: RFC 8785 would round those beyond 2^53. It
-//     keeps its digits, unless the form of RFC 8785 says the same number: 1 followed
-//     by 21 zeros is 1e+21.
-//
-// So two numbers have the same bytes exactly if they stand for the same decimal: a
-// plain integer for itself, any other for the shortest decimal of its double. 1, 1.0
-// and 10e-1 are one number, and so are 9007199254740993.0 and 9007199254740992, but
-// not 9007199254740993.
-//
-// Refused too: duplicate member names (compared unescaped), invalid UTF-8, escapes
-// that are half a surrogate pair, nesting beyond MaxDepth, a byte order mark, more
-// or less than one value, more than 100 numbers closer to zero than 1e-307. The error is
-// an [*Error] then, and dst is returned as it was.
+// A text that is refused gives an [*Error], and dst is returned as it was.
 func Append(dst, raw []byte) ([]byte, error) {
 	if err := checkDepth(raw); err != nil {
 		return dst, err

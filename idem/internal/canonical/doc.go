@@ -12,8 +12,8 @@
 //     RFC 8785 would round those beyond 2^53, and two ids would become one.
 //
 // [Append] refuses what two readers could understand differently: duplicate member
-// names, invalid UTF-8, half surrogate pairs, numbers beyond the doubles, a byte order
-// mark, more or less than one value. It refuses numbers that two readers may round
+// names (compared unescaped), invalid UTF-8, half surrogate pairs, numbers beyond the doubles, a
+// byte order mark, more or less than one value. It refuses numbers that two readers may round
 // differently: those with a fraction or an exponent and more than 17 significant digits,
 // unless they are a double exactly. 1.000000000000000001 and 1.000000000000000002 would be
 // one input otherwise. The [*Error] says where and what to send instead.
@@ -25,6 +25,6 @@
 // the standard library takes a thousand times as long to read one. Memory is some 50 times the
 // text at most.
 //
-// The digests that lie in people's tables are made of this form. It must not change for
+// The digests in users' tables are made of this form. It must not change for
 // any text: a change needs a new version of the fingerprint.
 package canonical

@@ -65,23 +65,8 @@ func (t *End) asFact() protocol.Finish {
 // but the result, and the text of an error nothing but the text.
 func (p *Pending) Write(ctx context.Context, t *End) error {
 	t.whole = cmp.Or(t.whole, t.Finish.Write)
-	var err error
-	if !t.Owes() {
-		err = p.send(ctx, t)
-		_, large := errors.AsType[*protocol.TooLargeError](err)
-		failed, _ := errors.AsType[*protocol.StoreError](err)
-		switch {
-		case large && t.Finish.Ending.State == protocol.Completed:
-			t.Drop(err)
-			err = p.send(ctx, t)
-		case large && t.Finish.Ending.Failure != nil:
-			t.Finish.Write, t.Finish.Ending.Failure = protocol.NewID(), protocol.ShortFailure(t.Finish.Ending.Failure)
-			err = p.send(ctx, t)
-		case failed != nil && failed.ResultNotStored && t.Finish.Ending.State == protocol.Completed && !t.Finish.Ending.Omitted:
-			t.Fact = protocol.NewID()
-			err = p.send(ctx, t)
-		}
-	} else {
+	err := p.send(ctx, t)
+	if !t.Owes() && t.shorten(err) {
 		err = p.send(ctx, t)
 	}
 	if conflict, ok := errors.AsType[*protocol.ConflictError](err); ok && conflict.Existing.Bears(t.whole) {
@@ -90,6 +75,25 @@ func (p *Pending) Write(ctx context.Context, t *End) error {
 	}
 	t.Written = err == nil
 	return err
+}
+
+// shorten leaves out what the store could not keep of the end, or not in time. It returns false if
+// that is not why the end was not written.
+func (t *End) shorten(err error) bool {
+	end := &t.Finish.Ending
+	_, large := errors.AsType[*protocol.TooLargeError](err)
+	failed, _ := errors.AsType[*protocol.StoreError](err)
+	switch {
+	case large && end.State == protocol.Completed:
+		t.Drop(err)
+	case large && end.Failure != nil:
+		t.Finish.Write, end.Failure = protocol.NewID(), protocol.ShortFailure(end.Failure)
+	case failed != nil && failed.ResultNotStored && end.State == protocol.Completed && !end.Omitted:
+		t.Fact = protocol.NewID()
+	default:
+		return false
+	}
+	return true
 }
 
 // send sends the end, without its result if that is owed.
@@ -118,11 +122,11 @@ func (p *Pending) AddResult(ctx context.Context, t *End) error {
 	f := t.Finish
 	f.Attempt, f.LargeSteps = protocol.WithoutResult{Write: t.Fact}, false
 	err := p.confirm(ctx, t.Recorded, f)
-	var large *protocol.TooLargeError
+	_, large := errors.AsType[*protocol.TooLargeError](err)
 	switch {
 	case err == nil:
 		t.Fact = ""
-	case protocol.Answers(err), errors.As(err, &large):
+	case protocol.Answers(err), large:
 		t.Drop(err)
 	default:
 		return err
