@@ -36,10 +36,11 @@ func TestCallsAndUnitsPerPath(t *testing.T) {
 			}
 		})
 	}
-	compare(t, got)
-	if got.whole() {
-		watchingCosts(t, got)
+	if t.Failed() || len(got.Paths) < len(paths.All()) {
+		return // -run has left some out
 	}
+	compare(t, got)
+	watchingCosts(t, got)
 }
 
 // A watched claim is an entry of the index, which is written and removed again: two units.
