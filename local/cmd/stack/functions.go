@@ -83,13 +83,13 @@ func (s *stack) startFunctions(ctx context.Context) (err error) {
 	// No request makes the calls of the sweeper and the relay: they are not counted.
 	background := []string{sqs, schema.EnvEndpoint + "=" + s.db.Endpoint(), "AWS_LAMBDA_LOG_LEVEL=INFO"}
 	for name, env := range map[string][]string{
-		payments:      {provider, "PAYMENTS_API=http", "PAYMENTS_TENANT=jwt:sub"},
-		statements:    append(s.statements.settings(statement), provider),
-		orders:        append(s.orders.settings(fulfil), "ORDERS_TABLE="+ordersTable),
+		payments:   {provider, "PAYMENTS_API=http", "PAYMENTS_TENANT=jwt:sub"},
+		statements: append(s.statements.settings(statement), provider),
+		orders:     append(s.orders.settings(fulfil), "ORDERS_TABLE="+ordersTable),
 		refundSweeper: append([]string{
 			provider, "ESCALATE_AFTER=" + escalateAfter.String(), schema.EnvSweepEscalations + "=" + s.escalations.URL,
 		}, background...),
-		relay:         append([]string{schema.EnvOutboxRoutes + "=" + string(routes)}, background...),
+		relay: append([]string{schema.EnvOutboxRoutes + "=" + string(routes)}, background...),
 	} {
 		common := []string{
 			schema.EnvTable + "=" + recordsTable, schema.EnvEndpoint + "=" + counted,
