@@ -3,7 +3,6 @@ package templatetests
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -290,30 +289,24 @@ func statistic(metric, stat, period any, seen fiveMinutes) (float64, bool, error
 	}
 }
 
-func difference(metrics []any, seen fiveMinutes) (float64, bool, error) {
-	var expression string
-	values := map[string]float64{} // by id
-	known := map[string]bool{}
+// difference is the number of invocations that have succeeded.
+func difference(metrics []any, seen fiveMinutes) (value float64, has bool, err error) {
+	has = true
 	for _, m := range metrics {
-		id, _ := at(m, "Id").(string)
-		if e, ok := at(m, "Expression").(string); ok {
-			expression = e
+		sign := map[any]float64{"invocations": 1, "errors": -1}[at(m, "Id")]
+		expression := at(m, "Expression")
+		if sign == 0 && expression != "invocations - errors" {
+			return 0, false, fmt.Errorf("this test cannot evaluate %s", text(m))
+		}
+		if expression != nil {
 			continue
 		}
-		v, has, err := statistic(at(m, "MetricStat", "Metric"), at(m, "MetricStat", "Stat"), at(m, "MetricStat", "Period"), seen)
+		stat := at(m, "MetricStat")
+		v, some, err := statistic(at(stat, "Metric"), at(stat, "Stat"), at(stat, "Period"), seen)
 		if err != nil {
 			return 0, false, err
 		}
-		known[id] = true
-		if has {
-			values[id] = v
-		}
+		value, has = value+sign*v, has && some
 	}
-	plus, minus, ok := strings.Cut(expression, " - ")
-	if !ok || !known[plus] || !known[minus] {
-		return 0, false, fmt.Errorf("this test cannot evaluate %q of %v", expression, slices.Sorted(maps.Keys(known)))
-	}
-	_, hasPlus := values[plus]
-	_, hasMinus := values[minus]
-	return values[plus] - values[minus], hasPlus && hasMinus, nil
+	return value, has, nil
 }

@@ -4,34 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// allowed is what the template's policies allow: the resources by action, sorted.
-// A resource is written as <name>.<attribute>.
-func (tt template) allowed(t *testing.T) map[string][]string {
-	t.Helper()
-	all := map[string][]string{}
-	for _, s := range tt.statements(t) {
-		for _, action := range s.actions {
-			for _, r := range s.resources {
-				if !slices.Contains(all[action], r) {
-					all[action] = append(all[action], r)
-				}
-			}
-			slices.Sort(all[action])
-		}
-	}
-	return all
-}
-
 type statement struct {
 	actions, resources []string
 	conditions         map[string]any
-	roles              []string
 }
 
 // statements of all policies of roles.
@@ -43,7 +23,7 @@ func (tt template) statements(t *testing.T) []statement {
 		for _, raw := range p["PolicyDocument"].(map[string]any)["Statement"].([]any) {
 			m := raw.(map[string]any)
 			require.Equal(t, "Allow", m["Effect"])
-			s := statement{actions: texts(m["Action"]), resources: texts(m["Resource"]), roles: texts(p["Roles"])}
+			s := statement{actions: texts(m["Action"]), resources: texts(m["Resource"])}
 			s.conditions, _ = m["Condition"].(map[string]any)
 			all = append(all, s)
 		}

@@ -51,3 +51,12 @@ func TestRelayChecks(t *testing.T) {
 		})
 	}
 }
+
+func TestSweeperRefusesAKeyForAQueueOfYours(t *testing.T) {
+	_, problems := synth(t, func(s awscdk.Stack) {
+		infra.NewSweeper(s, "Sweeper", infra.NewTable(s, "Records", nil), &infra.SweeperProps{
+			Function: infra.FunctionProps{Code: given(t)}, EncryptionKey: newKey(s), EscalationQueue: newQueue(s, "Support"),
+		})
+	})
+	says(t, problems, true, "EncryptionKey", "leave it out where there is")
+}

@@ -3,6 +3,7 @@ package cloud
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -30,11 +31,6 @@ func (s *Server) bucket(w http.ResponseWriter, r *http.Request) {
 	case key == "" && r.Method == http.MethodGet && q.Get("list-type") == "2":
 		s.called("s3:ListObjectsV2")
 		s.list(w, q.Get("prefix"))
-	case key != "" && r.Method == http.MethodHead:
-		s.called("s3:HeadObject")
-		if _, ok := s.objects[key]; !ok {
-			w.WriteHeader(http.StatusNotFound)
-		}
 	case key != "" && r.Method == http.MethodPut && len(q) <= 1: // x-id names the operation
 		s.called("s3:PutObject")
 		body, err := io.ReadAll(r.Body)
@@ -63,11 +59,7 @@ func (s *Server) list(w http.ResponseWriter, prefix string) {
 func (s *Server) Objects() map[string][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make(map[string][]byte, len(s.objects))
-	for key, body := range s.objects {
-		all[key] = body
-	}
-	return all
+	return maps.Clone(s.objects)
 }
 
 // object at an address as CloudFormation takes it.

@@ -14,13 +14,12 @@ import (
 
 // changeSet is a template that may become a stack's.
 type changeSet struct {
-	name, id   string
-	template   string
-	parsed     template
-	parameters map[string]string
-	changes    []change
-	status     string
-	reason     string
+	name, id string
+	template string
+	parsed   template
+	changes  []change
+	status   string
+	reason   string
 }
 
 type change struct{ action, logical, kind string }
@@ -31,23 +30,17 @@ const noChanges = "The submitted information didn't contain changes. Submit diff
 // it finds later is the status of the set.
 func (s *Server) propose(form url.Values) (*stack, *changeSet, error) {
 	name := form.Get("StackName")
-	text := form.Get("TemplateBody")
-	if text == "" {
-		body, err := s.object(form.Get("TemplateURL"))
-		if err != nil {
-			return nil, nil, err
-		}
-		text = string(body)
+	body, err := s.object(form.Get("TemplateURL"))
+	if err != nil {
+		return nil, nil, err
 	}
+	text := string(body)
 	parsed, err := parse(text)
 	if err != nil {
 		return nil, nil, err
 	}
 	st := s.find(name)
 	if form.Get("ChangeSetType") == "CREATE" {
-		if st != nil && st.status != "REVIEW_IN_PROGRESS" {
-			return nil, nil, fmt.Errorf("stack [%s] already exists and cannot be created again with the changeSet", name)
-		}
 		if st == nil {
 			st = &stack{name: name, status: "REVIEW_IN_PROGRESS"}
 			st.id = fmt.Sprintf("arn:aws:cloudformation:%s:%s:stack/%s/%s", s.Region, s.Account, name, s.next())
@@ -58,10 +51,7 @@ func (s *Server) propose(form url.Values) (*stack, *changeSet, error) {
 	}
 	set := &changeSet{name: form.Get("ChangeSetName"), template: text, parsed: parsed, status: "CREATE_COMPLETE"}
 	set.id = fmt.Sprintf("arn:aws:cloudformation:%s:%s:changeSet/%s/%s", s.Region, s.Account, set.name, s.next())
-	if set.parameters, err = s.parametersOf(form, st, parsed); err == nil {
-		err = s.check(st, set, members(form, "Capabilities"))
-	}
-	if err != nil {
+	if err := s.check(st, set, members(form, "Capabilities")); err != nil {
 		set.status, set.reason = "FAILED", err.Error()
 	} else if set.changes = changes(st.parsed, parsed); len(set.changes) == 0 && reflect.DeepEqual(st.parsed.Outputs, parsed.Outputs) && st.updates > 0 {
 		set.status, set.reason = "FAILED", noChanges
@@ -70,39 +60,15 @@ func (s *Server) propose(form url.Values) (*stack, *changeSet, error) {
 	return st, set, nil
 }
 
-// parametersOf a change set: what is given, what the stack has, the defaults; those
-// of SSM are looked up.
-func (s *Server) parametersOf(form url.Values, st *stack, parsed template) (map[string]string, error) {
-	values := map[string]string{}
-	for i := 1; form.Has(fmt.Sprintf("Parameters.member.%d.ParameterKey", i)); i++ {
-		prefix := fmt.Sprintf("Parameters.member.%d.", i)
-		key := form.Get(prefix + "ParameterKey")
-		if form.Get(prefix+"UsePreviousValue") == "true" {
-			values[key] = st.parameters[key]
-			continue
-		}
-		values[key] = form.Get(prefix + "ParameterValue")
-	}
-	for name, p := range parsed.Parameters {
-		if _, ok := values[name]; !ok {
-			if p.Default == nil {
-				return nil, fmt.Errorf("parameters: [%s] must have values", name)
-			}
-			values[name] = fmt.Sprint(p.Default)
-		}
-		if strings.HasPrefix(p.Type, "AWS::SSM::Parameter::Value") {
-			if _, ok := parameters[values[name]]; !ok {
-				return nil, fmt.Errorf("no parameter %s in SSM", values[name])
-			}
-		}
-	}
-	return values, nil
-}
-
 // check resolves all that the template refers to, and looks at what CloudFormation
 // or Lambda would refuse: permissions nobody has agreed to, code that is not there.
 func (s *Server) check(st *stack, set *changeSet, capabilities []string) error {
-	e := &evaluation{server: s, stack: st, parsed: set.parsed, given: set.parameters}
+	e := &evaluation{server: s, stack: st, parsed: set.parsed}
+	for name, p := range set.parsed.Parameters {
+		if _, ok := parameters[fmt.Sprint(p.Default)]; !ok {
+			return fmt.Errorf("no parameter %s in SSM, for %s", p.Default, name)
+		}
+	}
 	for _, logical := range slices.Sorted(maps.Keys(set.parsed.Resources)) {
 		r := set.parsed.Resources[logical]
 		resolved, err := e.value(map[string]any(r.Properties))
@@ -156,11 +122,6 @@ func changes(from, to template) []change {
 			all = append(all, change{"Modify", logical, is.Type})
 		}
 	}
-	for _, logical := range slices.Sorted(maps.Keys(from.Resources)) {
-		if _, ok := to.Resources[logical]; !ok {
-			all = append(all, change{"Remove", logical, from.Resources[logical].Type})
-		}
-	}
 	return all
 }
 
@@ -185,46 +146,26 @@ func (e *evaluation) outputs() (outputs, exports map[string]string, err error) {
 	return outputs, exports, nil
 }
 
-// execute makes the change set's template the stack's, at once.
+// execute makes the change set's template the stack's, at once. It is for new stacks.
 func (s *Server) execute(st *stack, token string) error {
 	set := st.set
-	if set.status != "CREATE_COMPLETE" {
+	if set.status != "CREATE_COMPLETE" || st.updates > 0 {
 		return fmt.Errorf("ChangeSet [%s] cannot be executed in its current status of [%s]", set.id, set.status)
 	}
-	e := &evaluation{server: s, stack: st, parsed: set.parsed, given: set.parameters}
-	for _, logical := range slices.Sorted(maps.Keys(set.parsed.Resources)) {
-		if _, err := e.value(map[string]any(set.parsed.Resources[logical].Properties)); err != nil {
-			return err
-		}
-	}
+	e := &evaluation{server: s, stack: st, parsed: set.parsed}
 	outputs, exports, err := e.outputs()
 	if err != nil {
 		return err
 	}
-	for name, value := range st.exports {
-		if exports[name] == value {
-			continue
-		}
-		for _, other := range s.stacks {
-			if slices.Contains(other.imports, name) {
-				return fmt.Errorf("export %s cannot be updated as it is in use by %s", name, other.name)
-			}
-		}
-	}
-	verb := "UPDATE"
-	if st.status == "REVIEW_IN_PROGRESS" {
-		verb = "CREATE"
-	}
 	const itself = "AWS::CloudFormation::Stack"
-	s.happened(st, st.name, itself, verb+"_IN_PROGRESS", token)
+	s.happened(st, st.name, itself, "CREATE_IN_PROGRESS", token)
 	for _, c := range set.changes {
-		did := map[string]string{"Add": "CREATE", "Modify": "UPDATE", "Remove": "DELETE"}[c.action]
-		s.happened(st, c.logical, c.kind, did+"_IN_PROGRESS", token)
-		s.happened(st, c.logical, c.kind, did+"_COMPLETE", token)
+		s.happened(st, c.logical, c.kind, "CREATE_IN_PROGRESS", token)
+		s.happened(st, c.logical, c.kind, "CREATE_COMPLETE", token)
 	}
-	s.happened(st, st.name, itself, verb+"_COMPLETE", token)
-	st.status, st.template, st.parsed, st.parameters = verb+"_COMPLETE", set.template, set.parsed, set.parameters
-	st.outputs, st.exports, st.imports, st.set = outputs, exports, e.imports, nil
+	s.happened(st, st.name, itself, "CREATE_COMPLETE", token)
+	st.status, st.template, st.parsed = "CREATE_COMPLETE", set.template, set.parsed
+	st.outputs, st.exports, st.set = outputs, exports, nil
 	st.updates++
 	return nil
 }

@@ -32,14 +32,6 @@ func (s *Server) cloudformation(w http.ResponseWriter, form url.Values) {
 		answer(w, action, tag("Id", set.id), tag("StackId", st.id))
 		return
 	}
-	if action == "DescribeStacks" && name == "" {
-		var all [][]element
-		for _, n := range slices.Sorted(maps.Keys(s.stacks)) {
-			all = append(all, s.stacks[n].describe())
-		}
-		answer(w, action, list("Stacks", all...))
-		return
-	}
 	st := s.find(name)
 	if st == nil {
 		fail(w, invalid, fmt.Sprintf("Stack with id %s does not exist", name))
@@ -56,13 +48,6 @@ func (s *Server) cloudformation(w http.ResponseWriter, form url.Values) {
 			all = append(all, e.describe(st))
 		}
 		answer(w, action, list("StackEvents", all...))
-	case "ListStackResources", "DescribeStackResources":
-		var all [][]element
-		for _, logical := range slices.Sorted(maps.Keys(st.parsed.Resources)) {
-			all = append(all, []element{tag("LogicalResourceId", logical), tag("PhysicalResourceId", st.physical(logical)),
-				tag("ResourceType", st.parsed.Resources[logical].Type), tag("ResourceStatus", "CREATE_COMPLETE"), tag("Timestamp", stamp(time.Now()))})
-		}
-		answer(w, action, list(map[string]string{"ListStackResources": "StackResourceSummaries", "DescribeStackResources": "StackResources"}[action], all...))
 	case "DescribeChangeSet", "DeleteChangeSet", "ExecuteChangeSet":
 		s.changeSet(w, st, form)
 	default:
@@ -107,17 +92,14 @@ func (s *Server) changeSet(w http.ResponseWriter, st *stack, form url.Values) {
 }
 
 func (st *stack) describe() []element {
-	var outputs, given [][]element
+	var outputs [][]element
 	for _, name := range slices.Sorted(maps.Keys(st.outputs)) {
 		outputs = append(outputs, []element{tag("OutputKey", name), tag("OutputValue", st.outputs[name])})
-	}
-	for _, name := range slices.Sorted(maps.Keys(st.parameters)) {
-		given = append(given, []element{tag("ParameterKey", name), tag("ParameterValue", st.parameters[name])})
 	}
 	return []element{
 		tag("StackId", st.id), tag("StackName", st.name), tag("StackStatus", st.status), tag("Description", st.parsed.Description),
 		tag("CreationTime", stamp(time.Now())), tag("EnableTerminationProtection", "false"), tag("DisableRollback", "false"),
-		list("Outputs", outputs...), list("Parameters", given...), list("Tags"), list("NotificationARNs"), list("Capabilities"),
+		list("Outputs", outputs...), list("Tags"), list("NotificationARNs"), list("Capabilities"),
 	}
 }
 

@@ -13,11 +13,9 @@ type stack struct {
 	name, id, status string
 	template         string // as it was sent
 	parsed           template
-	parameters       map[string]string
 	outputs          map[string]string
 	exports          map[string]string // by name
-	imports          []string
-	events           []event // newest first
+	events           []event           // newest first
 	set              *changeSet
 	updates          int
 }
@@ -69,11 +67,9 @@ func (st *stack) physical(logical string) string { return st.name + "-" + logica
 
 // evaluation of a stack's template: its references resolved.
 type evaluation struct {
-	server  *Server
-	stack   *stack
-	parsed  template
-	given   map[string]string
-	imports []string
+	server *Server
+	stack  *stack
+	parsed template
 }
 
 // value resolves a value. What it refers to must be there: another resource, a
@@ -155,7 +151,6 @@ func (e *evaluation) call(f string, in any) (any, error) {
 		name := fmt.Sprint(resolved)
 		for _, other := range e.server.stacks {
 			if value, ok := other.exports[name]; ok && other != e.stack {
-				e.imports = append(e.imports, name)
 				return value, nil
 			}
 		}
@@ -190,16 +185,9 @@ func (e *evaluation) ref(name string) (string, error) {
 		return "aws", nil
 	case "AWS::URLSuffix":
 		return "amazonaws.com", nil
-	case "AWS::StackName":
-		return e.stack.name, nil
-	case "AWS::StackId":
-		return e.stack.id, nil
 	}
 	if _, ok := e.parsed.Resources[name]; ok {
 		return e.stack.physical(name), nil
-	}
-	if value, ok := e.given[name]; ok {
-		return value, nil
 	}
 	return "", fmt.Errorf("unresolved resource dependencies [%s]", name)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
@@ -140,4 +141,65 @@ func TestCloseWhileBusy(t *testing.T) {
 		}
 		require.Empty(t, pool.Instances())
 	}
+}
+
+func TestSIGTERMAtClose(t *testing.T) {
+	for env, want := range map[string][]string{"": nil, "stay": {"terminating"}, "exit": {"terminating"}} {
+		for _, freeze := range []bool{false, true} {
+			pool := start(t, runtime.Function{Env: []string{"FN_SIGTERM=" + env}}, &runtime.Options{Freeze: freeze})
+			pid := invoke(t, pool, `{"do":"who"}`).PID
+			pool.Close()
+			require.False(t, alive(pid), "also one that stays in spite of SIGTERM")
+			require.Equal(t, want, said(t, pool, pid), "FN_SIGTERM=%s freeze=%v", env, freeze)
+		}
+	}
+}
+
+func TestSIGTERMAtTimeout(t *testing.T) {
+	for _, env := range []string{"stay", "exit"} {
+		pool := start(t, runtime.Function{Timeout: 250 * time.Millisecond, Env: []string{"FN_SIGTERM=" + env}}, nil)
+		result := invoke(t, pool, `{"do":"hang"}`)
+		require.Equal(t, runtime.TypeTimedOut, result.Error.Type)
+		require.Equal(t, []string{"hanging", "terminating"}, said(t, pool, result.PID))
+		require.Empty(t, pool.Instances())
+		require.True(t, invoke(t, pool, `{"do":"who"}`).ColdStart)
+	}
+}
+
+// A crash gives no warning.
+func TestKillSendsNoSIGTERM(t *testing.T) {
+	pool := start(t, runtime.Function{Env: []string{"FN_SIGTERM=stay"}}, nil)
+	pid := invoke(t, pool, `{"do":"who"}`).PID
+	require.NoError(t, pool.Kill(pid))
+	require.Empty(t, said(t, pool, pid))
+}
+
+// What Close cut short is ErrClosed, also if the process has ended on its own.
+func TestCloseWithExitOnSIGTERM(t *testing.T) {
+	pool := start(t, runtime.Function{Timeout: time.Minute, Env: []string{"FN_SIGTERM=exit"}}, nil)
+	caller := goInvoke(pool, `{"do":"hang"}`)
+	waitInFlight(t, pool, 1)
+	pool.Close()
+	require.ErrorIs(t, (<-caller).err, runtime.ErrClosed)
+}
+
+func alive(pid int) bool { return !childtest.Gone(pid) }
+
+func TestTimeoutKillsAStoppedProcess(t *testing.T) {
+	pool := start(t, runtime.Function{Timeout: 100 * time.Millisecond}, nil)
+	pid := invoke(t, pool, `{"do":"who"}`).PID
+	childtest.Stop(t, pid)
+	result := invoke(t, pool, `{"do":"who"}`)
+	require.Equal(t, runtime.TypeTimedOut, result.Error.Type)
+	require.False(t, alive(pid))
+}
+
+// What the function has started goes with it.
+func TestGrandchildrenGoToo(t *testing.T) {
+	childtest.NeedProc(t)
+	pool := start(t, runtime.Function{Timeout: time.Minute}, nil)
+	pid := answer[int](t, invoke(t, pool, `{"do":"child"}`))
+	require.True(t, alive(pid))
+	pool.Close()
+	waitFor(t, func() bool { return !alive(pid) }, "the function's own child ends")
 }

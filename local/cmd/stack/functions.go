@@ -83,18 +83,21 @@ func (s *stack) startFunctions(ctx context.Context) (err error) {
 	// No request makes the calls of the sweeper and the relay: they are not counted.
 	background := []string{sqs, schema.EnvEndpoint + "=" + s.db.Endpoint(), "AWS_LAMBDA_LOG_LEVEL=INFO"}
 	for name, env := range map[string][]string{
-		payments:      {provider, "PAYMENTS_API=http", "PAYMENTS_TENANT=jwt:sub"},
-		statements:    append(s.statements.settings(statement), provider),
-		orders:        append(s.orders.settings(fulfil), "ORDERS_TABLE="+ordersTable),
-		refundSweeper: append([]string{provider, "ESCALATE_AFTER=" + escalateAfter.String(), schema.EnvSweepEscalations + "=" + s.escalations.URL}, background...),
-		relay:         append([]string{schema.EnvOutboxRoutes + "=" + string(routes)}, background...),
+		payments:   {provider, "PAYMENTS_API=http", "PAYMENTS_TENANT=jwt:sub"},
+		statements: append(s.statements.settings(statement), provider),
+		orders:     append(s.orders.settings(fulfil), "ORDERS_TABLE="+ordersTable),
+		refundSweeper: append([]string{
+			provider, "ESCALATE_AFTER=" + escalateAfter.String(), schema.EnvSweepEscalations + "=" + s.escalations.URL,
+		}, background...),
+		relay: append([]string{schema.EnvOutboxRoutes + "=" + string(routes)}, background...),
 	} {
 		common := []string{
 			schema.EnvTable + "=" + recordsTable, schema.EnvEndpoint + "=" + counted,
 			"AWS_LAMBDA_LOG_FORMAT=JSON", "AWS_LAMBDA_LOG_LEVEL=DEBUG",
 		}
 		pool, err := runtime.Start(ctx, runtime.Function{
-			Path: s.folder.path("bin", name), Name: name, Timeout: functionTimeout, MaxInstances: maxInstances, Env: append(common, env...),
+			Path: s.folder.path("bin", name), Name: name, Timeout: functionTimeout, MaxInstances: maxInstances,
+			Env: append(common, env...),
 		}, &runtime.Options{Output: s.logs})
 		if err != nil {
 			return err
@@ -136,8 +139,9 @@ func (s *stack) startStream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	with := client.Options()
 	reads := dynamodbstreams.New(dynamodbstreams.Options{
-		BaseEndpoint: client.Options().BaseEndpoint, Region: client.Options().Region, Credentials: client.Options().Credentials,
+		BaseEndpoint: with.BaseEndpoint, Region: with.Region, Credentials: with.Credentials,
 	})
 	invoke := func(ctx context.Context, event []byte) ([]byte, error) {
 		s.relaying.RLock()

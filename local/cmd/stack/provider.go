@@ -29,7 +29,9 @@ type made struct {
 }
 
 func newProvider() *provider {
-	return &provider{asked: map[string]int{}, made: map[string]made{}, held: map[string]chan struct{}{}, silent: map[string]bool{}}
+	return &provider{
+		asked: map[string]int{}, made: map[string]made{}, held: map[string]chan struct{}{}, silent: map[string]bool{},
+	}
 }
 
 // ServeHTTP makes what is posted, finds a refund, or reads a report.
@@ -74,7 +76,8 @@ func (p *provider) read(w http.ResponseWriter, r *http.Request, id string) {
 	}
 	p.mu.Unlock()
 	if p.answers(r, readOf(report.Reference)) {
-		_ = json.NewEncoder(w).Encode(map[string]string{"id": id, "text": strings.Repeat("0123456789abcdef", report.Kilobytes<<6)})
+		text := strings.Repeat("0123456789abcdef", report.Kilobytes<<6)
+		_ = json.NewEncoder(w).Encode(map[string]string{"id": id, "text": text})
 	}
 }
 

@@ -62,7 +62,8 @@ func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second))
 // them when it starts.
 func (m *mapping) settings(op idem.Operation) []string {
 	return []string{
-		schema.EnvFunctionTimeout + "=" + seconds(functionTimeout), schema.EnvQueueVisibility + "=" + seconds(queueVisibility),
+		schema.EnvFunctionTimeout + "=" + seconds(functionTimeout),
+		schema.EnvQueueVisibility + "=" + seconds(queueVisibility),
 		schema.EnvQueueBatchSize + "=" + strconv.Itoa(m.batch), schema.EnvQueueBatchWindow + "=0",
 		schema.EnvQueueMaxReceives + "=" + strconv.Itoa(maxReceives), schema.EnvQueueRepeat + "=" + op.Repeat.String(),
 	}

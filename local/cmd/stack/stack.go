@@ -147,7 +147,8 @@ func (s *stack) startAPI(port int) (err error) {
 	}
 	routes := map[string]gateway.Invoke{}
 	for _, route := range []string{
-		"POST /payments", "POST /refunds", "POST /statements", "GET /statements/{id}", "HEAD /statements/{id}", "DELETE /statements/{id}",
+		"POST /payments", "POST /refunds", "POST /statements",
+		"GET /statements/{id}", "HEAD /statements/{id}", "DELETE /statements/{id}",
 	} {
 		routes[route] = s.pools[payments].Call
 	}
@@ -197,7 +198,9 @@ func (s *stack) listen(port int, h http.Handler) (string, error) {
 // whileComplete ends the context when a server that was started here has ended.
 func (s *stack) whileComplete(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	for server, ended := range map[string]<-chan struct{}{"DynamoDB Local": s.db.Ended(), "the queue server": s.sqs.Ended()} {
+	for server, ended := range map[string]<-chan struct{}{
+		"DynamoDB Local": s.db.Ended(), "the queue server": s.sqs.Ended(),
+	} {
 		go func() {
 			select {
 			case <-ended:

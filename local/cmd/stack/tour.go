@@ -134,7 +134,8 @@ func (r reply) likewise(other reply) string {
 
 // pay asks for a payment or a refund.
 func (t *tour) pay(tenant string, r request, amount int) reply {
-	return t.send(http.MethodPost, tenant, r.path, r.key, fmt.Sprintf(`{"reference": %q, "amount": %d, "currency": "EUR"}`, r.ref, amount))
+	body := fmt.Sprintf(`{"reference": %q, "amount": %d, "currency": "EUR"}`, r.ref, amount)
+	return t.send(http.MethodPost, tenant, r.path, r.key, body)
 }
 
 // send sends a request, with a tenant's token or without one. Like any client it repeats one that was
@@ -194,12 +195,16 @@ func (t *tour) basics() {
 		first = t.pay(defaultTenant, r, 1250)
 		return first.String()
 	})
-	t.add("the same again", "201 replayed, same bytes", func() string { return t.pay(defaultTenant, r, 1250).likewise(first) })
+	t.add("the same again", "201 replayed, same bytes", func() string {
+		return t.pay(defaultTenant, r, 1250).likewise(first)
+	})
 	t.add("the same, members in another order", "201 replayed, same bytes", func() string {
 		body := fmt.Sprintf(`{"currency":"EUR","amount":1250,"reference":%q}`, r.ref)
 		return t.send(http.MethodPost, defaultTenant, r.path, r.key, body).likewise(first)
 	})
-	t.add("same key, another amount", "422 idempotency_key_reused", func() string { return t.pay(defaultTenant, r, 9999).String() })
+	t.add("same key, another amount", "422 idempotency_key_reused", func() string {
+		return t.pay(defaultTenant, r, 9999).String()
+	})
 	t.charges("charges at the provider", "1", r)
 }
 

@@ -50,7 +50,9 @@ func (t *tour) kills() {
 	t.add("statement: its report ordered, and read", "1 and 2", func() string {
 		return fmt.Sprintf("%d and %d", t.provider.times(made.ref), t.provider.times(readOf(made.ref)))
 	})
-	t.add("refund, client gone: after the sweep", "completed, as the provider says", func() string { return t.swept(gone) })
+	t.add("refund, client gone: after the sweep", "completed, as the provider says", func() string {
+		return t.swept(gone)
+	})
 	t.add("refund, client gone: a late retry", "201 replayed, the provider's refund", func() string {
 		again := t.pay(defaultTenant, gone, 100)
 		if !strings.Contains(string(again.body), `"`+t.provider.idOf(gone.ref)+`"`) {
@@ -58,16 +60,21 @@ func (t *tour) kills() {
 		}
 		return again.String() + ", the provider's refund"
 	})
-	t.add("not repeatable: the sweep escalates", "1 message to operators, still unknown", func() string { return t.escalated(asked) })
+	t.add("not repeatable: the sweep escalates", "1 message to operators, still unknown", func() string {
+		return t.escalated(asked)
+	})
 	t.add("not repeatable: retry after that", "409 outcome_unknown", retry(asked))
 	t.add("requests at the provider", "charge: 2, one key; refunds: 1 and 1", func() string {
-		return fmt.Sprintf("charge: %d, one key; refunds: %d and %d", t.provider.times(charge.ref), t.provider.times(asked.ref), t.provider.times(gone.ref))
+		times := t.provider.times
+		return fmt.Sprintf("charge: %d, one key; refunds: %d and %d", times(charge.ref), times(asked.ref), times(gone.ref))
 	})
 }
 
 // swept waits until the refund's record has an outcome, and says which.
 func (t *tour) swept(r request) string {
-	rec, err := t.recordOf(r, func(rec *idem.Record) bool { return rec.State != idem.InProgress && rec.State != idem.Unknown })
+	rec, err := t.recordOf(r, func(rec *idem.Record) bool {
+		return rec.State != idem.InProgress && rec.State != idem.Unknown
+	})
 	switch {
 	case err != nil:
 		return err.Error()

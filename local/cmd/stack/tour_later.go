@@ -41,8 +41,12 @@ func (t *tour) later() {
 		}
 		return fmt.Sprintf("%s, %d KB", made, len(of.Text)>>10)
 	})
-	t.add("the same request again", "200 replayed, same bytes", func() string { return t.order(large, 450).likewise(made) })
-	t.add("the cancelled one's message", "acknowledged", func() string { return t.delivery(t.statements, unwanted.record()) })
+	t.add("the same request again", "200 replayed, same bytes", func() string {
+		return t.order(large, 450).likewise(made)
+	})
+	t.add("the cancelled one's message", "acknowledged", func() string {
+		return t.delivery(t.statements, unwanted.record())
+	})
 	t.add("the cancelled one's status", "409 request_cancelled", func() string { return t.status(other).String() })
 	t.add("reports at the provider", "1 and 0", func() string {
 		return fmt.Sprintf("%d and %d", t.provider.times(large.ref), t.provider.times(unwanted.ref))
@@ -51,7 +55,8 @@ func (t *tour) later() {
 
 // order asks for a statement.
 func (t *tour) order(r request, kilobytes int) reply {
-	return t.send(http.MethodPost, defaultTenant, r.path, r.key, fmt.Sprintf(`{"reference": %q, "kilobytes": %d}`, r.ref, kilobytes))
+	body := fmt.Sprintf(`{"reference": %q, "kilobytes": %d}`, r.ref, kilobytes)
+	return t.send(http.MethodPost, defaultTenant, r.path, r.key, body)
 }
 
 func (t *tour) status(accepted reply) reply {

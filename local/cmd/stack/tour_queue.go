@@ -55,11 +55,13 @@ func (t *tour) queue() {
 
 // sendMessage puts a message into the orders' queue.
 func (t *tour) sendMessage(body string, attributes map[string]string) error {
-	in := &sqs.SendMessageInput{QueueUrl: &t.orders.URL, MessageBody: &body, MessageAttributes: map[string]types.MessageAttributeValue{}}
+	values := map[string]types.MessageAttributeValue{}
 	for name, value := range attributes {
-		in.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &value}
+		values[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &value}
 	}
-	_, err := t.orders.Client.SendMessage(t.ctx, in)
+	_, err := t.orders.Client.SendMessage(t.ctx, &sqs.SendMessageInput{
+		QueueUrl: &t.orders.URL, MessageBody: &body, MessageAttributes: values,
+	})
 	return err
 }
 
@@ -118,7 +120,8 @@ func (t *tour) rows(order string) (int32, error) {
 	rows, err := client.Query(t.ctx, &dynamodb.QueryInput{
 		TableName: aws.String(ordersTable), KeyConditionExpression: aws.String("customer = :c AND order_id = :o"),
 		ExpressionAttributeValues: map[string]dynamodbtypes.AttributeValue{
-			":c": &dynamodbtypes.AttributeValueMemberS{Value: defaultTenant}, ":o": &dynamodbtypes.AttributeValueMemberS{Value: order},
+			":c": &dynamodbtypes.AttributeValueMemberS{Value: defaultTenant},
+			":o": &dynamodbtypes.AttributeValueMemberS{Value: order},
 		},
 	})
 	if err != nil {

@@ -113,67 +113,47 @@ func TestClientOfAnUnchangedProgramReachesDynamoDBLocal(t *testing.T) {
 	require.Equal(t, "DynamoDB_20120810.ListTables", <-asked)
 }
 
-// signalled starts with-dynamodb, signals it when its command is ready, and reads what the
-// command says then.
-func signalled(t *testing.T, cmd *exec.Cmd, s os.Signal, says string) *bufio.Scanner {
-	t.Helper()
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	lines := bufio.NewScanner(out)
-	require.True(t, lines.Scan())
-	require.Equal(t, "ready", lines.Text())
-	require.NoError(t, cmd.Process.Signal(s))
-	require.True(t, lines.Scan())
-	require.Equal(t, says, lines.Text())
-	return lines
-}
-
-func TestSignalsReachTheCommand(t *testing.T) {
+// A signal to with-dynamodb reaches its command. The command gets a SIGTERM where with-dynamodb is killed,
+// and where go run has ended: it would go on without a database. A SIGKILL cannot be passed on, and go run
+// does not pass on a SIGTERM.
+func TestSignals(t *testing.T) {
 	fakeDynamoDB(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	for name, s := range map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP} {
+	for name, c := range map[string]struct {
+		command []string
+		signal  os.Signal
+		gets    string
+		ends    bool // with-dynamodb has the command's exit code
+	}{
+		"TERM":           {[]string{self}, syscall.SIGTERM, "TERM", true},
+		"INT":            {[]string{self}, syscall.SIGINT, "INT", true},
+		"HUP":            {[]string{self}, syscall.SIGHUP, "HUP", true},
+		"KILL":           {[]string{self}, os.Kill, "TERM", false},
+		"TERM to go run": {[]string{"go", "run", "."}, syscall.SIGTERM, "TERM", false},
+		"KILL to go run": {[]string{"go", "run", "."}, syscall.SIGKILL, "TERM", false},
+	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command(self, "--", "sh", "-c",
-				"trap 'echo got "+name+"; exit 9' "+name+"; echo ready; while :; do sleep 0.01; done")
+			if name == "KILL" && runtime.GOOS != "linux" {
+				t.Skip("the kernel reports a parent's end to its child on Linux alone")
+			}
+			script := "trap 'echo got " + c.gets + "; exit 9' " + c.gets + "; echo ready; for i in $(seq 2000); do sleep 0.01; done"
+			cmd := exec.Command(c.command[0], append(c.command[1:], "--", "sh", "-c", script)...)
 			cmd.Env = append(os.Environ(), commandEnv+"=1")
 			// A session without a terminal, as make and CI runners have it.
-			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-			signalled(t, cmd, s, "got "+name)
-			var exit *exec.ExitError
-			require.ErrorAs(t, cmd.Wait(), &exit)
-			require.Equal(t, 9, exit.ExitCode())
-		})
-	}
-}
-
-// The command would go on without a database.
-func TestTheCommandEndsWhenWithDynamoDBIsKilled(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("the kernel tells a child of its parent's end on Linux alone")
-	}
-	fakeDynamoDB(t)
-	self, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.Command(self, "--", "sh", "-c",
-		"trap 'echo got TERM; exit 9' TERM; echo ready; for i in $(seq 2000); do sleep 0.01; done")
-	cmd.Env = append(os.Environ(), commandEnv+"=1")
-	lines := signalled(t, cmd, os.Kill, "got TERM")
-	require.False(t, lines.Scan(), "all that had the output are gone")
-	require.Error(t, cmd.Wait())
-}
-
-// A SIGKILL cannot be passed on, and go run does not pass on a SIGTERM.
-func TestTheCommandEndsWithGoRun(t *testing.T) {
-	fakeDynamoDB(t)
-	for name, s := range map[string]os.Signal{"TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL} {
-		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command("go", "run", ".", "--", "sh", "-c",
-				"trap 'echo got TERM; exit 9' TERM; echo ready; for i in $(seq 2000); do sleep 0.01; done")
-			lines := signalled(t, cmd, s, "got TERM")
-			require.False(t, lines.Scan(), "all that had the output are gone")
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: c.ends}
+			out, err := cmd.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, cmd.Start())
+			lines := bufio.NewScanner(out)
+			require.True(t, lines.Scan())
+			require.Equal(t, "ready", lines.Text())
+			require.NoError(t, cmd.Process.Signal(c.signal))
+			require.True(t, lines.Scan())
+			require.Equal(t, "got "+c.gets, lines.Text())
+			require.False(t, lines.Scan(), "all that had the output have ended")
 			require.Error(t, cmd.Wait())
+			require.Equal(t, c.ends, cmd.ProcessState.ExitCode() == 9)
 		})
 	}
 }

@@ -170,10 +170,9 @@ func accepted(t *testing.T, name string, newDesk func(*testing.T) *desk, repeat 
 		require.Equal(t, 1, whole.runs)
 		calls = whole.calls[0]
 	})
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s\n", name, repeat)
+	tb := table{sc: scenario{name: name}, repeat: repeat}
 	for n, label := range calls {
-		fmt.Fprintf(&b, "  %d %s\n", n+1, label)
+		l := line{label: label}
 		for _, k := range kinds {
 			play(t, fmt.Sprintf("%s/%s/%d %s/%s", name, repeat, n+1, label, k), func(t *testing.T) {
 				got := playAccepted(t, newDesk(t), repeat, fault{n + 1, k})
@@ -186,11 +185,12 @@ func accepted(t *testing.T, name string, newDesk func(*testing.T) *desk, repeat 
 				if got.runs != 1 {
 					text += fmt.Sprintf("; printed %d times", got.runs)
 				}
-				fmt.Fprintf(&b, "    %-12s  %s\n", k, text)
+				l.cells = append(l.cells, text)
 			})
 		}
+		tb.lines = append(tb.lines, l)
 	}
-	return b.String()
+	return tb.text(kinds)
 }
 
 func inBubble(t *testing.T, name string, f func(*testing.T)) {
@@ -214,18 +214,11 @@ func TestAcceptedWithTwoCrashes(t *testing.T) {
 	cells := 0
 	for _, repeat := range []idem.Repeat{idem.Repeatable, idem.NotRepeatable} {
 		synctest.Test(t, func(t *testing.T) {
-			for n := range playAccepted(t, acceptedInMemory(), repeat).calls[0] {
-				for _, k := range kinds {
-					first := fault{n + 1, k}
-					for m := range playAccepted(t, acceptedInMemory(), repeat, first).calls[1] {
-						for _, k := range kinds {
-							got := playAccepted(t, acceptedInMemory(), repeat, first, fault{m + 1, k})
-							require.True(t, got.state == idem.Completed || repeat == idem.NotRepeatable, "%q", got.calls)
-							cells++
-						}
-					}
-				}
-			}
+			cells += pairs(func(faults ...fault) [][]string {
+				got := playAccepted(t, acceptedInMemory(), repeat, faults...)
+				require.True(t, got.state == idem.Completed || repeat == idem.NotRepeatable, "%q", got.calls)
+				return got.calls
+			})
 		})
 	}
 	require.Greater(t, cells, 500)
