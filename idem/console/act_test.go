@@ -53,7 +53,7 @@ func TestADecisionIsMadeOnceAndIsRecorded(t *testing.T) {
 }
 
 // The page that tells it is followed, and exchanged after another one's change.
-func TestADecisionIsToldOnlyToWhoMadeIt(t *testing.T) {
+func TestADecisionIsConfirmedToItsOperatorOnly(t *testing.T) {
 	who := "alice"
 	r, id := newQuestion(t, console.Options{Who: func(*http.Request) (string, error) { return who, nil }})
 	done := r.post("/ops/act", r.form(id, "completed")).Header.Get("Location")
@@ -105,7 +105,7 @@ func TestARecordThatHasEndedIsKeptLonger(t *testing.T) {
 }
 
 // Back, and another choice: the same form says something else now.
-func TestAnotherDecisionOfTheSameFormIsNotToldAsDone(t *testing.T) {
+func TestAnotherDecisionOfTheSameFormIsNotReportedAsDone(t *testing.T) {
 	for _, tt := range []struct {
 		to            string
 		ended         error
@@ -132,7 +132,7 @@ func TestAnotherDecisionOfTheSameFormIsNotToldAsDone(t *testing.T) {
 }
 
 // Somebody else has decided the same, with the same words.
-func TestTheSameDecisionOfAnotherTabIsNotToldAsThisOne(t *testing.T) {
+func TestTheSameDecisionOfAnotherTabIsNotReportedAsDone(t *testing.T) {
 	r, id := newQuestion(t, console.Options{})
 	one := r.form(id, "released")
 	other := r.form(id, "released")
@@ -195,7 +195,7 @@ func TestALateOutcomeBetweenLookAndWriteStands(t *testing.T) {
 	require.Equal(t, 1, r.changes(id))
 }
 
-func TestALostReplyIsToldAsWhatItIs(t *testing.T) {
+func TestALostReplyIsReported(t *testing.T) {
 	r, id := newQuestion(t, console.Options{})
 	form := r.form(id, "released")
 	r.Faults.Always(idemtest.LoseRequest, idemtest.Settle)

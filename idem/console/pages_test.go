@@ -318,7 +318,7 @@ func TestARecordIsFoundByItsKeyOrId(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, r.post("/ops/find", url.Values{"operation": {"refund"}}).StatusCode)
 }
 
-func TestTheTimelineTellsTheStoryInOrder(t *testing.T) {
+func TestTheTimelineIsInTheOrderOfTime(t *testing.T) {
 	r := newRig(t, console.Options{})
 	key := refund.Key("acme", "r-1")
 	id := r.end(key, nil, errCut)
@@ -341,7 +341,7 @@ func TestTheTimelineTellsTheStoryInOrder(t *testing.T) {
 	}
 }
 
-func TestAStoreThatIsDownIsToldAsSuch(t *testing.T) {
+func TestAStoreThatIsDownIsReported(t *testing.T) {
 	r := newRig(t, console.Options{})
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
 	r.Faults.Always(idemtest.Refuse)

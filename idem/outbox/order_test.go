@@ -286,7 +286,7 @@ func TestSweepHoldsKeysOverPages(t *testing.T) {
 }
 
 // Neither a sweep nor a delivery waits for a message's next try.
-func TestNobodyWaitsForTheNextTry(t *testing.T) {
+func TestNoRunWaitsForTheNextTry(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k"), s.put("c", 0, "")}
 		time.Sleep(time.Hour)

@@ -309,7 +309,7 @@ func (l *lettered) Requeue(_ context.Context, _ *outbox.Entry, a protocol.Audit)
 	return nil
 }
 
-func TestWhoHasADeadLetterSentAgainIsKept(t *testing.T) {
+func TestARequeuedDeadLetterIsInTheHistory(t *testing.T) {
 	r := newRig(t)
 	l := &lettered{Store: r.Faults}
 	rc := r.over(l)

@@ -122,8 +122,8 @@ func TestAPanicDoesNotEndTheSweep(t *testing.T) {
 	require.Equal(t, idem.Unknown, r.Record(refund.Key("acme", "r-1")).State)
 }
 
-// A failure is not recorded over steps that nobody has undone: people get it.
-func TestAFailureWithStepsToUndoIsForPeople(t *testing.T) {
+// A failure is not recorded over steps that nobody has undone: operators get it.
+func TestAFailureWithStepsToUndoIsEscalated(t *testing.T) {
 	r := newRig(t)
 	key := refund.Key("acme", "r-1")
 	booked := func(ctx context.Context) {
@@ -309,7 +309,7 @@ func TestAnAnswerDoesNotSettleALaterAttempt(t *testing.T) {
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 }
 
-// EscalateAfter is the age at which people get it, however long the provider asks to wait.
+// EscalateAfter is the age at which operators get it, however long the provider asks to wait.
 func TestAProvidersWaitDoesNotOutlastTheAge(t *testing.T) {
 	r, key := lapsed(t, refund)
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{
@@ -328,7 +328,7 @@ func TestAProvidersWaitDoesNotOutlastTheAge(t *testing.T) {
 
 // While a circuit is open nobody is asked. What reaches its age then is asked first, and
 // escalated unasked only at twice that age.
-func TestAnOpenCircuitLeavesNothingToPeopleUnasked(t *testing.T) {
+func TestAnOpenCircuitEscalatesNothingUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		asked := map[string]int{}

@@ -42,7 +42,7 @@ type rig struct {
 	mu          sync.Mutex
 	notices     []notice.Notice
 	escalations []reconcile.Escalation
-	refuse      error // of People
+	refuse      error // of Operators
 }
 
 func newRig(t *testing.T) *rig {
@@ -157,7 +157,7 @@ func (r *rig) called(method idemtest.Method) (n int) {
 // lapse lets leases end.
 func (r *rig) lapse() { r.Clock.Advance(idem.DefaultLease + idem.DefaultMargin + time.Second) }
 
-// sweeper has the options, and people that take what they are sent.
+// sweeper has the options, and operators that take what they are sent.
 func (r *rig) sweeper(o reconcile.SweepOptions) *reconcile.Sweeper {
 	r.t.Helper()
 	if o.Escalate == nil {

@@ -228,7 +228,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 					require.Contains(t, []idemtest.Method{idemtest.Due, idemtest.Get}, method)
 				}
 				require.Equal(t, before, r.Record(e.key))
-				r.Clock.Advance(24 * time.Hour) // then people would get it
+				r.Clock.Advance(24 * time.Hour) // then operators would get it
 			}
 			require.Empty(t, r.escalations)
 			require.Empty(t, r.notices)
@@ -293,8 +293,8 @@ func TestARecordThatKeepsChangingIsLeftAlone(t *testing.T) {
 	require.Contains(t, r.sweep(r.sweeper(reconcile.SweepOptions{})), notice.SweepParked)
 }
 
-// People that cannot be reached are tried again, with the same message.
-func TestPeopleAreToldUntilTheyAre(t *testing.T) {
+// Operators that cannot be reached are tried again, with the same message.
+func TestAnEscalationIsSentUntilItIsTaken(t *testing.T) {
 	r, key := lapsed(t, refund)
 	r.refuse = errors.New("the queue is down")
 	s := r.asking(says(reconcile.CannotBeKnown("gone")))
@@ -324,16 +324,16 @@ func (o *outboxes) Send(_ context.Context, m []outbox.Message) []error {
 	return make([]error, len(m))
 }
 
-// What people get says all that they need, and nothing of what was asked for.
-func TestTheMessageForPeople(t *testing.T) {
-	for _, tell := range []bool{false, true} {
+// What operators get says all that they need, and nothing of what was asked for.
+func TestTheMessageOfAnEscalation(t *testing.T) {
+	for _, texts := range []bool{false, true} {
 		r, sender := newRig(t), &outboxes{}
 		op := refund
 		op.Values = idem.KeepValues
 		key := op.Key("acme", "r-1")
 		r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 		rec := r.Record(key)
-		s := r.sweeper(reconcile.SweepOptions{Escalate: reconcile.SendTo(sender), IncludeErrorMessages: tell})
+		s := r.sweeper(reconcile.SweepOptions{Escalate: reconcile.SendTo(sender), IncludeErrorMessages: texts})
 		r.Clock.Advance(reconcile.DefaultEscalateAfter)
 		require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 		require.Len(t, sender.messages, 1)
@@ -348,7 +348,7 @@ func TestTheMessageForPeople(t *testing.T) {
 			"created_at": at(rec.CreatedAt), "since": at(rec.OpenSince), "probes": 0.0, "reason": "no provider can be asked about it",
 			"error_type": rec.Failure.Type, "token": protocol.Token(key.ID(), ""), "help": reconcile.DefaultHelp,
 		}
-		if tell {
+		if texts {
 			want["error_message"] = errPlain.Error()
 		}
 		require.Equal(t, want, body)
@@ -357,7 +357,7 @@ func TestTheMessageForPeople(t *testing.T) {
 
 // Every kind of action has its line in the log, its notice and its count, and the lines
 // say nothing of values and results.
-func TestEveryActionIsTold(t *testing.T) {
+func TestEveryActionIsReported(t *testing.T) {
 	seen := map[notice.Kind]bool{}
 	const unreadable, accepted = "unreadable", "accepted"
 	for _, e := range append(endings(), ending{name: unreadable, key: refund.Key("acme", "1"), op: reconcile.Operation{Operation: refund}},
@@ -372,10 +372,13 @@ func TestEveryActionIsTold(t *testing.T) {
 		}
 		r.lapse()
 		var log bytes.Buffer
-		var told []notice.Notice
+		var noticed []notice.Notice
 		s, err := reconcile.NewSweeper(r.Reconciler, &reconcile.SweepOptions{
 			Operations: []reconcile.Operation{e.op}, Log: slog.New(slog.NewJSONHandler(&log, nil)),
-			Observer: func(_ context.Context, n notice.Notice) { told = append(told, n); panic("the observer is broken") },
+			Observer: func(_ context.Context, n notice.Notice) {
+				noticed = append(noticed, n)
+				panic("the observer is broken")
+			},
 		})
 		require.NoError(t, err)
 		if e.name == unreadable {
@@ -383,10 +386,10 @@ func TestEveryActionIsTold(t *testing.T) {
 		}
 		for range 4 {
 			log.Reset()
-			told = nil
+			noticed = nil
 			report, err := s.Sweep(t.Context())
 			require.NoError(t, err)
-			require.Len(t, told, len(report.Actions))
+			require.Len(t, noticed, len(report.Actions))
 			var lines []map[string]any
 			for _, line := range strings.Split(strings.TrimSpace(log.String()), "\n") {
 				var attrs map[string]any
@@ -403,7 +406,7 @@ func TestEveryActionIsTold(t *testing.T) {
 				require.Equal(t, []any{string(a.Kind), e.key.ID(), "acme", e.key.Operation().Name, string(a.From), string(a.To)},
 					[]any{lines[i]["kind"], lines[i]["record"], lines[i]["tenant"], lines[i]["operation"], lines[i]["from"], lines[i]["to"]})
 				require.Equal(t, []any{a.Kind, e.key.ID(), "acme", a.Operation, a.Attempt, a.To},
-					[]any{told[i].Kind, told[i].ID, told[i].Tenant, told[i].Operation, told[i].Attempt, told[i].State})
+					[]any{noticed[i].Kind, noticed[i].ID, noticed[i].Tenant, noticed[i].Operation, noticed[i].Attempt, noticed[i].State})
 			}
 			r.Clock.Advance(time.Hour)
 		}

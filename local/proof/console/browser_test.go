@@ -371,7 +371,7 @@ func TestAQuestionIsSettledWithTheKeyboardAlone(t *testing.T) {
 	require.Equal(t, idem.Failed, s.Record(key).State)
 }
 
-func TestAnInterruptedStepIsToldOfWithTheKeyboardAndWithoutJavaScript(t *testing.T) {
+func TestAnInterruptedStepIsSettledWithTheKeyboardAndWithoutJavaScript(t *testing.T) {
 	s := start(t)
 	key := idem.Operation{Name: "order"}.Key("acme", "o-1")
 	s.interrupt(key)
