@@ -209,12 +209,7 @@ func deadDestination(t *testing.T, failing outbox.Sender, ordered bool) {
 		require.NoError(t, err)
 		var want []string
 		looked := 0
-		s.fault = func(op string) error {
-			if op == "Held" {
-				looked++
-			}
-			return nil
-		}
+		s.at("Held", func() error { looked++; return nil })
 		for n := range 1000 {
 			key := ""
 			if ordered {
