@@ -293,8 +293,7 @@ func TestTheTimelineIsInTheOrderOfTime(t *testing.T) {
 	_, err = sweeper.Sweep(t.Context())
 	require.NoError(t, err)
 	r.Clock.Advance(time.Minute)
-	form := r.form(id, "completed")
-	form.Set("known", "no")
+	form := r.form(id, "completed", url.Values{"known": {"no"}})
 	r.posts(form, http.StatusSeeOther, "")
 	text := r.get(record(id)).text
 	at := -1
