@@ -137,8 +137,7 @@ func TestAbandonedWorkThatGoesOnAtOnceIsReported(t *testing.T) {
 			_, err := r.call(key, func(context.Context, int) (int, error) { return 7, nil })
 			return err
 		}}}})
-	report, err := s.Sweep(t.Context())
-	require.NoError(t, err)
+	report := r.report(s)
 	require.Equal(t, idem.Completed, r.Record(key).State)
 	require.Equal(t, []int{1, 0, 0}, []int{report.Abandoned, report.Skipped, report.Failed})
 	require.Len(t, r.notices, 1)
@@ -160,11 +159,7 @@ func TestAShortProbeLeavesTheStoreItsTime(t *testing.T) {
 		})
 		s := r.sweeper(reconcile.SweepOptions{ProbeTimeout: 100 * time.Millisecond,
 			Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CompletedWith(7))}}})
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
-		defer cancel()
-		report, err := s.Sweep(ctx)
-		require.NoError(t, err)
-		require.Equal(t, []notice.Kind{notice.SweepParked, notice.Resolved}, kinds(report))
+		require.Equal(t, []notice.Kind{notice.SweepParked, notice.Resolved}, kinds(r.within(50*time.Second, s)))
 	})
 }
 

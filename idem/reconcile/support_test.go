@@ -182,9 +182,26 @@ func (r *rig) sweeper(o reconcile.SweepOptions) *reconcile.Sweeper {
 // sweep makes one sweep, and returns what it did.
 func (r *rig) sweep(s *reconcile.Sweeper) []notice.Kind {
 	r.t.Helper()
+	return kinds(r.report(s))
+}
+
+// report makes one sweep.
+func (r *rig) report(s *reconcile.Sweeper) reconcile.Report {
+	r.t.Helper()
 	report, err := s.Sweep(r.t.Context())
 	require.NoError(r.t, err)
-	return kinds(report)
+	return report
+}
+
+// within makes one sweep, which ends within the time.
+func (r *rig) within(d time.Duration, s *reconcile.Sweeper) reconcile.Report {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), d)
+	defer cancel()
+	report, err := s.Sweep(ctx)
+	require.NoError(r.t, err)
+	require.NoError(r.t, ctx.Err())
+	return report
 }
 
 func kinds(report reconcile.Report) (all []notice.Kind) {

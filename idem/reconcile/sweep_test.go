@@ -150,10 +150,7 @@ func TestAFullShardDoesNotStarveTheOthers(t *testing.T) {
 				time.Sleep(time.Second)
 				return reconcile.CompletedWith(1), nil
 			}}}})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		report, err := s.Sweep(ctx)
-		require.NoError(t, err)
+		report := r.within(time.Minute, s)
 		require.Positive(t, report.Left)
 		require.Less(t, report.Resolved, 50)
 		for shard, keys := range shards {
@@ -162,10 +159,7 @@ func TestAFullShardDoesNotStarveTheOthers(t *testing.T) {
 			}
 		}
 		for report.More || report.Left > 0 {
-			ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
-			report, err = s.Sweep(ctx)
-			require.NoError(t, err)
-			cancel()
+			report = r.within(45*time.Second, s)
 		}
 		for _, key := range shards[0] {
 			require.Equal(t, idem.Completed, r.Record(key).State)
@@ -186,13 +180,10 @@ func TestASweepStopsBeforeItsDeadline(t *testing.T) {
 		s := r.sweeper(reconcile.SweepOptions{Concurrency: 2})
 		parked := 0
 		for range 20 {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			report, err := s.Sweep(ctx)
-			require.NoError(t, err)
-			require.NoError(t, ctx.Err())
+			report := r.within(30*time.Second, s)
 			require.Zero(t, report.Failed)
 			parked += report.Parked
-			if cancel(); !report.More && report.Left == 0 {
+			if !report.More && report.Left == 0 {
 				break
 			}
 			require.Positive(t, report.Left)
@@ -220,8 +211,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 			r.notices = nil
 			for range 2 {
 				r.Faults.Reset()
-				report, err := dry.Sweep(t.Context())
-				require.NoError(t, err)
+				report := r.report(dry)
 				require.True(t, report.DryRun)
 				require.NotEmpty(t, report.Actions)
 				for _, method := range r.Faults.Calls() {
@@ -261,8 +251,7 @@ func TestTroubleWithOneRecordDoesNotStopTheOthers(t *testing.T) {
 				}
 				return c.Do(ctx)
 			}, tc.method)
-			report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
-			require.NoError(t, err)
+			report := r.report(r.sweeper(reconcile.SweepOptions{}))
 			require.Equal(t, []int{10, 9, 1}, []int{report.Listed, report.Parked, report.Unreadable + report.Failed})
 			require.Contains(t, kinds(report), tc.kind)
 			require.Equal(t, idem.InProgress, r.Record(bad).State)
@@ -285,8 +274,7 @@ func TestARecordThatKeepsChangingIsLeftAlone(t *testing.T) {
 	r, _ := lapsed(t, refund)
 	r.Faults.Always(idemtest.BareConflict, idemtest.Settle)
 	r.Faults.Reset()
-	report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
-	require.NoError(t, err)
+	report := r.report(r.sweeper(reconcile.SweepOptions{}))
 	require.Equal(t, []int{1, 0}, []int{report.Skipped, report.Failed})
 	require.Equal(t, 2, r.called(idemtest.Get))
 	r.Faults.Heal()
@@ -299,8 +287,7 @@ func TestAnEscalationIsSentUntilItIsTaken(t *testing.T) {
 	r.refuse = errors.New("the queue is down")
 	s := r.asking(says(reconcile.CannotBeKnown("gone")))
 	for range 3 {
-		report, err := s.Sweep(t.Context())
-		require.NoError(t, err)
+		report := r.report(s)
 		require.Equal(t, 1, report.Failed)
 		require.Zero(t, r.Record(key).EscalatedAt)
 		r.Clock.Advance(time.Minute)
@@ -387,8 +374,7 @@ func TestEveryActionIsReported(t *testing.T) {
 		for range 4 {
 			log.Reset()
 			noticed = nil
-			report, err := s.Sweep(t.Context())
-			require.NoError(t, err)
+			report := r.report(s)
 			require.Len(t, noticed, len(report.Actions))
 			var lines []map[string]any
 			for _, line := range strings.Split(strings.TrimSpace(log.String()), "\n") {
@@ -483,8 +469,7 @@ func TestANewerStateIsUnreadable(t *testing.T) {
 		ID: "t#refund#1", State: "paused", Owner: "o", Attempt: 1, Write: "w", Due: now,
 	}}))
 	r.lapse()
-	report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
-	require.NoError(t, err)
+	report := r.report(r.sweeper(reconcile.SweepOptions{}))
 	require.Equal(t, []notice.Kind{notice.Unreadable}, kinds(report))
 	require.ErrorIs(t, r.notices[0].Err, idem.ErrRecordUnreadable)
 	require.Equal(t, []string{r.notices[0].Err.Error()}, report.Problems)
@@ -543,11 +528,7 @@ func TestAProviderThatIsSlowTakesNoTimeOfTheOthers(t *testing.T) {
 						return reconcile.CompletedWith(1), nil
 					}},
 				}})
-				ctx, cancel := context.WithTimeout(t.Context(), tc.sweep)
-				defer cancel()
-				report, err := s.Sweep(ctx)
-				require.NoError(t, err)
-				require.NoError(t, ctx.Err())
+				report := r.within(tc.sweep, s)
 				for i := range 30 {
 					require.Equal(t, idem.Completed, r.Record(quick.Key("acme", fmt.Sprint(i))).State)
 					require.Equal(t, idem.Unknown, r.Record(unasked.Key("acme", fmt.Sprint(i))).State)
@@ -583,13 +564,11 @@ func TestABacklogIsBounded(t *testing.T) {
 				return reconcile.CompletedWith(1), nil
 			},
 		}}})
-		first, err := s.Sweep(t.Context())
-		require.NoError(t, err)
+		first := r.report(s)
 		require.Equal(t, due, first.Listed)
 		require.Positive(t, first.Left)
 		require.Equal(t, due, first.Resolved+first.Left)
-		second, err := s.Sweep(t.Context())
-		require.NoError(t, err)
+		second := r.report(s)
 		require.Equal(t, []int{first.Left, first.Left, 0}, []int{second.Listed, second.Resolved, second.Left})
 	})
 }
@@ -664,19 +643,14 @@ func TestRemovingTakesTheTimeThatIsLeft(t *testing.T) {
 		s := r.sweeper(reconcile.SweepOptions{Expired: table})
 		seen := map[int]bool{}
 		for range 100 {
-			_, err := s.Sweep(t.Context())
-			require.NoError(t, err)
+			r.report(s)
 			seen[table.asked[len(table.asked)-1].Segment] = true
 		}
 		require.Len(t, table.asked, 100)
 		require.Greater(t, len(seen), 50)
 
 		table.pages, table.asked = 1000, nil
-		ctx, cancel := context.WithTimeout(t.Context(), 2100*time.Millisecond)
-		defer cancel()
-		report, err := s.Sweep(ctx)
-		require.NoError(t, err)
-		require.NoError(t, ctx.Err())
+		report := r.within(2100*time.Millisecond, s)
 		require.Empty(t, report.Problems)
 		require.Len(t, table.asked, 16, "a quarter of the time is for the last writes")
 	})
