@@ -49,7 +49,8 @@ func runsNothing(t *testing.T, page string) {
 
 // hidesNothing checks that a page has no character that hides or turns another.
 func hidesNothing(t *testing.T, page string) {
-	require.Equal(t, -1, strings.IndexFunc(page, func(c rune) bool { return c != '\n' && !unicode.IsPrint(c) }), "%q", page)
+	hidden := func(c rune) bool { return c != '\n' && !unicode.IsPrint(c) }
+	require.Equal(t, -1, strings.IndexFunc(page, hidden), "%q", page)
 }
 
 // Whatever the texts of a record and of a decision are, they are no markup, and hide and turn nothing.
@@ -79,7 +80,8 @@ func TestNoTextOfARecordIsMarkupOrHidesAnother(t *testing.T) {
 			r.lapse()
 			other := url.QueryEscape(tc.text)
 			pages := []string{
-				"/ops/", "/ops/list", "/ops/list?state=" + other, "/ops/record?id=" + other, "/ops/" + url.PathEscape(tc.text), record(id) + "&done=1",
+				"/ops/", "/ops/list", "/ops/list?state=" + other, "/ops/record?id=" + other, "/ops/" + url.PathEscape(tc.text),
+				record(id) + "&done=1",
 			}
 			for _, show := range []string{"", "value", "result", "error", "step:step" + tc.name, tc.text} {
 				pages = append(pages, record(id)+"&show="+url.QueryEscape(show))

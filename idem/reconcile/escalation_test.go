@@ -314,11 +314,12 @@ func TestALongReasonIsShortened(t *testing.T) {
 func TestAnEscalationSaysOfWhatKindTheLastErrorWas(t *testing.T) {
 	fails := func(err error) func() error { return func() error { return fmt.Errorf("of card 4711: %w", err) } }
 	_, encoding := reconcile.Encode(unencodable{})
+	const unencoded = `(idem: encoding reconcile_test.unencodable: an error of type *errors.errorString)`
 	for want, probe := range map[string]func() error{
-		`(*net.OpError)`: fails(&net.OpError{Op: "dial", Err: errPlain}),
-		`(idem: encoding reconcile_test.unencodable: an error of type *errors.errorString)`: fails(errors.Join(errPlain, encoding)),
-		`an error of type *errors.errorString)`:                                             func() error { panic(errors.New("card 4711")) },
-		`a value of type string)`:                                                           func() error { panic("card 4711") },
+		`(*net.OpError)`:                        fails(&net.OpError{Op: "dial", Err: errPlain}),
+		unencoded:                               fails(errors.Join(errPlain, encoding)),
+		`an error of type *errors.errorString)`: func() error { panic(errors.New("card 4711")) },
+		`a value of type string)`:               func() error { panic("card 4711") },
 	} {
 		r, _ := lapsed(t, refund)
 		s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
@@ -329,7 +330,8 @@ func TestAnEscalationSaysOfWhatKindTheLastErrorWas(t *testing.T) {
 			r.Clock.Advance(time.Hour)
 		}
 		reason := r.escalations[0].Reason
-		require.Regexp(t, `^the probe gave no answer (\(a function of the sweep panicked at escalation_test\.go:\d+: )?`+regexp.QuoteMeta(want)+`$`, reason)
+		panicked := `(\(a function of the sweep panicked at escalation_test\.go:\d+: )?`
+		require.Regexp(t, `^the probe gave no answer `+panicked+regexp.QuoteMeta(want)+`$`, reason)
 		require.NotContains(t, reason, "4711")
 	}
 }

@@ -28,7 +28,7 @@ func TestAnAnswerIsDone(t *testing.T) {
 		}
 	}
 	long := strings.Repeat("x", 401<<10)
-	for _, tc := range []struct {
+	type row struct {
 		name   string
 		answer reconcile.Answer
 		err    error
@@ -36,7 +36,8 @@ func TestAnAnswerIsDone(t *testing.T) {
 		state  idem.State
 		reason string
 		due    func(t *testing.T, in time.Duration)
-	}{
+	}
+	rows := []row{
 		{name: "completed", answer: reconcile.CompletedWith(7).WithRef("ch_1"), kind: notice.Resolved, state: idem.Completed},
 		{name: "completed, encoded", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7")}), kind: notice.Resolved, state: idem.Completed},
 		{name: "completed, result not known", answer: reconcile.CompletedWithoutResult(), kind: notice.Resolved, state: idem.Completed},
@@ -46,21 +47,29 @@ func TestAnAnswerIsDone(t *testing.T) {
 		{name: "the zero answer", kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
 		{name: "still unknown, with a wish", answer: reconcile.StillUnknown(10 * time.Minute), kind: notice.Probed, state: idem.Unknown, due: soon(10 * time.Minute)},
 		{name: "a wish for ever", answer: reconcile.StillUnknown(1 << 62), kind: notice.Probed, state: idem.Unknown, due: soon(reconcile.DefaultProbeAge)},
-		{name: "cannot be known", answer: reconcile.CannotBeKnown("the provider keeps a day"), kind: notice.Escalated, state: idem.Unknown, reason: "the provider keeps a day"},
+		{name: "cannot be known", answer: reconcile.CannotBeKnown("the provider keeps a day"), kind: notice.Escalated,
+			state: idem.Unknown, reason: "the provider keeps a day"},
 		{name: "an error", err: errPlain, kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
-		{name: "a result that is none", answer: reconcile.CompletedWith(func() {}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
-		{name: "a result in another codec", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Codec: "http"}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
-		{name: "a result of no version", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: -1}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
-		{name: "a result of a version too high", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: math.MaxInt32 + 1}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
-		{name: "a result whose check panics", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Check: func([]byte) error { panic("boom") }}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
-		{name: "a result that is not JSON", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("x")}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
-		{name: "a long reference", answer: reconcile.CompletedWithoutResult().WithRef(long), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
-		{name: "a reference with a line break", answer: reconcile.CompletedWithoutResult().WithRef("pay\n1"), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
-		{name: "a reference that is no text", answer: reconcile.CompletedWithoutResult().WithRef("\xff"), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
-		{name: "a failure with a long message", answer: reconcile.FailedWith(idem.Failure{Message: long}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
-		{name: "a failure with a long type", answer: reconcile.FailedWith(idem.Failure{Type: long}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
-		{name: "a failure with a code that is no text", answer: reconcile.FailedWith(idem.Failure{Code: "\xff"}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+	}
+	encoded := reconcile.CompletedWithEncoded
+	seven := []byte("7")
+	for name, answer := range map[string]reconcile.Answer{
+		"a result that is none":                 reconcile.CompletedWith(func() {}),
+		"a result in another codec":             encoded(protocol.Encoded{Body: seven, Codec: "http"}),
+		"a result of no version":                encoded(protocol.Encoded{Body: seven, ResponseVersion: -1}),
+		"a result of a version too high":        encoded(protocol.Encoded{Body: seven, ResponseVersion: math.MaxInt32 + 1}),
+		"a result whose check panics":           encoded(protocol.Encoded{Body: seven, Check: func([]byte) error { panic("boom") }}),
+		"a result that is not JSON":             encoded(protocol.Encoded{Body: []byte("x")}),
+		"a long reference":                      reconcile.CompletedWithoutResult().WithRef(long),
+		"a reference with a line break":         reconcile.CompletedWithoutResult().WithRef("pay\n1"),
+		"a reference that is no text":           reconcile.CompletedWithoutResult().WithRef("\xff"),
+		"a failure with a long message":         reconcile.FailedWith(idem.Failure{Message: long}),
+		"a failure with a long type":            reconcile.FailedWith(idem.Failure{Type: long}),
+		"a failure with a code that is no text": reconcile.FailedWith(idem.Failure{Code: "\xff"}),
 	} {
+		rows = append(rows, row{name: name, answer: answer, kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"})
+	}
+	for _, tc := range rows {
 		t.Run(tc.name, func(t *testing.T) {
 			r, key := lapsed(t, refund)
 			asked := 0

@@ -94,7 +94,9 @@ func TestAnUnreadableResultIsReplacedWhateverBecomesOfTheWrite(t *testing.T) {
 	})
 }
 
-func replacedWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer, pay func(*orderEffects, int) func(context.Context, int) (int, error)) {
+func replacedWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer,
+	pay func(*orderEffects, int) func(context.Context, int) (int, error),
+) {
 	for name, fault := range map[string]func(r *rig, key idem.Key) idemtest.Fault{
 		"its reply is lost":   func(*rig, idem.Key) idemtest.Fault { return idemtest.LoseReply },
 		"its request is lost": func(*rig, idem.Key) idemtest.Fault { return idemtest.LoseRequest },

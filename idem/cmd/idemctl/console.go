@@ -43,7 +43,8 @@ func (c *consoleCmd) Run(ctx context.Context, s *session) error {
 		return misuse("--listen: %v", err)
 	}
 	key := rand.Text()
-	h, err := consoleOf(s.records, s.table.store, who, key, slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn})), s.now)
+	log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	h, err := consoleOf(s.records, s.table.store, who, key, log, s.now)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
