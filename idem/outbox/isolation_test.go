@@ -220,10 +220,7 @@ func deadDestination(t *testing.T, failing outbox.Sender, ordered bool) {
 			want = append(want, fmt.Sprintf("r%04d/0", n))
 			time.Sleep(time.Second)
 		}
-		for range 8 {
-			time.Sleep(5 * time.Minute)
-			sweep(t, r)
-		}
+		sweeps(t, r, 8, 5*time.Minute)
 		tries := 0
 		for _, e := range s.all {
 			tries += e.Tries
@@ -232,10 +229,7 @@ func deadDestination(t *testing.T, failing outbox.Sender, ordered bool) {
 		require.Less(t, tries, 300, "one in ten seconds in the stream, and two requests a sweep")
 		require.Less(t, looked, 200, "nor is it asked what waits for it each time")
 		dead = false
-		for range 3 {
-			time.Sleep(5 * time.Minute)
-			sweep(t, r)
-		}
+		sweeps(t, r, 3, 5*time.Minute)
 		require.ElementsMatch(t, want, p.bodies())
 		if ordered {
 			last := map[string]string{}

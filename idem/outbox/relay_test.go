@@ -45,6 +45,15 @@ func sweep(t *testing.T, r *outbox.Relay) outbox.Report {
 	return report
 }
 
+// sweeps sweeps so often, each time after a pause.
+func sweeps(t *testing.T, r *outbox.Relay, times int, pause time.Duration) {
+	t.Helper()
+	for range times {
+		time.Sleep(pause)
+		sweep(t, r)
+	}
+}
+
 func TestDeliverAndReplay(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		refs := []outbox.Ref{s.put("a", 0, ""), s.put("b", 0, "k"), s.put("b", 1, "k")}
@@ -177,10 +186,7 @@ func TestTriesThatNeverEnd(t *testing.T) {
 			return nil
 		}
 		s.at("Dispatch", func() error { return errors.New("gone") }) // the process ends here
-		for range 5 {
-			time.Sleep(time.Hour)
-			sweep(t, r)
-		}
+		sweeps(t, r, 5, time.Hour)
 		require.Equal(t, 3, p.tries)
 		require.Equal(t, outbox.Dead, s.get(ref).State)
 		require.Equal(t, "no try came to an end", s.get(ref).Reason)
@@ -206,10 +212,7 @@ func TestSweepsSideBySide(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, p.sent, a.Sent+b.Sent)
 		require.Len(t, p.sent, p.tries)
-		for range 10 {
-			time.Sleep(time.Hour)
-			sweep(t, r)
-		}
+		sweeps(t, r, 10, time.Hour)
 		require.Len(t, p.sent, 50)
 	})
 }
@@ -311,10 +314,7 @@ func TestATryIsNotStolenWhileItRuns(t *testing.T) {
 			_, first := deliver(t, stream, one, two)
 			done <- first
 		}()
-		for range 9 {
-			time.Sleep(time.Second)
-			sweep(t, other)
-		}
+		sweeps(t, other, 9, time.Second)
 		require.Equal(t, 2, <-done)
 		require.Equal(t, []string{"rec/0", "rec/1"}, p.bodies())
 	})
@@ -352,10 +352,7 @@ func TestWhatIsNotSentIsNotTried(t *testing.T) {
 					require.Zero(t, e.Tries)
 				}
 			}
-			for range 40 {
-				time.Sleep(5 * time.Minute)
-				sweep(t, r)
-			}
+			sweeps(t, r, 40, 5*time.Minute)
 			require.Len(t, tried, 40)
 		})
 	}
@@ -382,10 +379,7 @@ func TestPoisonIsGivenUpAlone(t *testing.T) {
 		for n := range 100 {
 			s.put(fmt.Sprint("r", n), 0, "")
 		}
-		for range 60 {
-			time.Sleep(5 * time.Minute)
-			sweep(t, r)
-		}
+		sweeps(t, r, 60, 5*time.Minute)
 		for _, e := range s.all {
 			require.Equal(t, string(e.Body) == "r3/0", e.State == outbox.Dead, "%s: %s", e.Body, e.State)
 		}

@@ -188,10 +188,7 @@ func TestAnEscalationSaysThatTheAttemptsAreOver(t *testing.T) {
 	r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: twice}}})
-	for range 2 {
-		r.Clock.Advance(reconcile.DefaultEscalateAfter)
-		r.sweep(s)
-	}
+	r.sweeps(s, 2, reconcile.DefaultEscalateAfter)
 	require.Len(t, r.escalations, 1)
 	require.Equal(t, "no provider can be asked about it; it has had its 2 attempts", r.escalations[0].Reason)
 }

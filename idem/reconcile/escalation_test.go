@@ -220,10 +220,7 @@ func (r *rig) swept(s *reconcile.Sweeper) {
 // aged sweeps until the question is long past the age at which operators get it.
 func (r *rig) aged(s *reconcile.Sweeper) {
 	r.t.Helper()
-	for range 4 {
-		r.Clock.Advance(5 * time.Hour)
-		r.sweep(s)
-	}
+	r.sweeps(s, 4, 5*time.Hour)
 	require.Len(r.t, r.escalations, 1)
 }
 
@@ -250,10 +247,7 @@ func TestAnAnsweredQuestionIsNotEscalatedAgain(t *testing.T) {
 	r.swept(s)
 	require.Len(t, r.escalations, 1, "they have answered minutes ago")
 	require.Positive(t, sent)
-	for range 8 {
-		r.Clock.Advance(5 * time.Hour)
-		r.sweep(s)
-	}
+	r.sweeps(s, 8, 5*time.Hour)
 	require.Len(t, r.escalations, 2, "it is abandoned for good")
 	require.NotEqual(t, r.escalations[0].Message, r.escalations[1].Message)
 }
@@ -293,10 +287,7 @@ func TestAnAnswerThatTheStoreNeverTakesIsEscalated(t *testing.T) {
 	s := r.asking(says(reconcile.CompletedWithoutResult()))
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Probed}, r.sweep(r.asking(says(reconcile.StillUnknown(0)))))
 	r.Faults.Always(idemtest.LoseRequest, idemtest.Settle)
-	for range 4 {
-		r.Clock.Advance(5 * time.Hour)
-		r.sweep(s)
-	}
+	r.sweeps(s, 4, 5*time.Hour)
 	require.Len(t, r.escalations, 1)
 	require.Contains(t, r.escalations[0].Reason, "could not be recorded")
 }

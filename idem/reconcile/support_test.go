@@ -185,6 +185,15 @@ func (r *rig) sweep(s *reconcile.Sweeper) []notice.Kind {
 	return kinds(r.report(s))
 }
 
+// sweeps makes so many sweeps, each after a pause.
+func (r *rig) sweeps(s *reconcile.Sweeper, times int, pause time.Duration) {
+	r.t.Helper()
+	for range times {
+		r.Clock.Advance(pause)
+		r.sweep(s)
+	}
+}
+
 // report makes one sweep.
 func (r *rig) report(s *reconcile.Sweeper) reconcile.Report {
 	r.t.Helper()

@@ -83,6 +83,20 @@ func TestAnUnreadableResultOfAStepIsReplaced(t *testing.T) {
 	}
 }
 
+// resolvedCharge is a rig with an order whose process died in its at-most-once charge, and a resolution of
+// the charge. A compensation counts.
+func resolvedCharge(t *testing.T, compensates bool, charge reconcile.Answer) (*rig, *orderEffects, idem.Key) {
+	t.Helper()
+	r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
+	conf := &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
+	if compensates {
+		conf = undoing[int](s)
+	}
+	r.killedInStep(key, "charge", conf)
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(charge), alice))
+	return r, s, key
+}
+
 // Whatever becomes of the write that makes an interrupted step of it again, what no attempt can
 // go on with is said anew, and the step does not run before that.
 func TestAnUnreadableResultIsReplacedWhateverBecomesOfTheWrite(t *testing.T) {
@@ -123,9 +137,7 @@ func replacedWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-			r.killedInStep(key, "charge", undoing[int](s))
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(word), alice))
+			r, s, key := resolvedCharge(t, true, word)
 			r.Faults.Next(idemtest.RecordStep, fault(r, key))
 			_ = r.deliver(key, pay(s, 7))
 			r.lapse()
@@ -149,9 +161,7 @@ func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
 		"it is of another type": reconcile.CompletedWith("ch_1"), "a compensation needs it": reconcile.CompletedWithoutResult(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-			r.killedInStep(key, "charge", undoing[int](s))
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(word), alice))
+			r, s, key := resolvedCharge(t, true, word)
 			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
 				_, _ = refundable(s, 7)(ctx, in)
 				require.Error(t, ctx.Err())
@@ -166,9 +176,7 @@ func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
 
 // A resolution that somebody makes before that write counts.
 func TestAResolutionBeforeTheWriteOfAnUnreadableResultCounts(t *testing.T) {
-	r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-	r.killedIn(key, "charge")
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith("ch_1")), alice))
+	r, s, key := resolvedCharge(t, false, reconcile.CompletedWith("ch_1"))
 	r.Faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
 		park := protocol.Lapse(r.Record(key), protocol.Event{Kind: protocol.EventClaim}, "park", "a call")
 		require.NoError(t, r.Store.Settle(ctx, r.Clock.Now(), park))
@@ -237,9 +245,7 @@ func TestAResultThatAnAttemptHasReadIsNotReplaced(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-			r.killedIn(key, "charge")
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+			r, s, key := resolvedCharge(t, false, reconcile.CompletedWith(7))
 			first(r, key, s)
 			r.lapse()
 			two := charge(s, receipt{"ch_2"})
@@ -260,9 +266,7 @@ func TestAResultThatAnAttemptHasReadIsNotReplaced(t *testing.T) {
 func TestAStepThatWasUsedWithoutAResultIsNotReplaced(t *testing.T) {
 	for name, reads := range map[string]bool{"it goes by it": true, "its reply is lost": false} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-			r.killedInStep(key, "charge", undoing[int](s))
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
+			r, s, key := resolvedCharge(t, true, reconcile.CompletedWithoutResult())
 			if !reads {
 				r.Faults.Next(idemtest.RecordStep, idemtest.LoseReply)
 			}
@@ -285,9 +289,7 @@ func TestAStepThatWasUsedWithoutAResultIsNotReplaced(t *testing.T) {
 func TestNothingUsesAResolvedResultBeforeThatIsRecorded(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"its reply is lost": idemtest.LoseReply, "its request is lost": idemtest.LoseRequest} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-			r.killedIn(key, "charge")
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+			r, s, key := resolvedCharge(t, false, reconcile.CompletedWith(7))
 			r.Faults.Next(idemtest.RecordStep, fault)
 			r.fails(key, charge(s, 7), idem.ErrStoreUnavailable)
 			require.Equal(t, orderEffects{}, *s)
@@ -308,9 +310,7 @@ func TestAResultAtWhichADecoderPanicsOrThatIsDamagedIsReplaced(t *testing.T) {
 		"it is damaged there": {map[string]string{"id": strings.Repeat("ch_1", 1000)}, idemtest.Unreadable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-			r.killedIn(key, "charge")
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(said.out)), alice))
+			r, s, key := resolvedCharge(t, false, reconcile.CompletedWith(said.out))
 			r.Faults.Next(idemtest.StepResult, said.fault)
 			r.fails(key, charge(s, picky{"ch_2"}), idem.ErrRecordUnreadable)
 			r.lapse()
