@@ -43,7 +43,7 @@ func TestADecisionIsMadeOnceAndIsRecorded(t *testing.T) {
 			require.Len(t, history, 1)
 			require.Equal(t, []string{"console", "the provider's console says so", "console"}, []string{history[0].Who, history[0].Why, history[0].Tool})
 
-			_ = r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
+			r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
 			require.Equal(t, 1, r.changes(id), "a second click changes nothing")
 		})
 	}
@@ -88,7 +88,7 @@ func TestARecordThatHasEndedIsKeptLonger(t *testing.T) {
 	require.Equal(t, 1, r.changes(id))
 
 	shorter := r.form(id, "extended", url.Values{"days": {"7"}})
-	_ = r.posts(shorter, http.StatusUnprocessableEntity, "kept as long already")
+	r.posts(shorter, http.StatusUnprocessableEntity, "kept as long already")
 	shorter.Set("days", "1000000")
 	r.posts(shorter, http.StatusUnprocessableEntity, "")
 	require.Equal(t, 1, r.changes(id))
@@ -169,7 +169,7 @@ func TestAStaleViewChangesNothing(t *testing.T) {
 	before := r.Record(key)
 	require.Equal(t, idem.Unknown, before.State)
 
-	_ = r.posts(form, http.StatusConflict, "<h1>The record has changed</h1>")
+	r.posts(form, http.StatusConflict, "<h1>The record has changed</h1>")
 	require.Equal(t, before, r.Record(key))
 }
 
@@ -183,7 +183,7 @@ func TestALateOutcomeBetweenLookAndWriteStands(t *testing.T) {
 		require.NoError(t, other.Resolve(ctx, id, reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "webhook", Reason: "refund.succeeded"}))
 		return c.Do(ctx)
 	})
-	_ = r.posts(form, http.StatusConflict, "<h1>The record has changed</h1>")
+	r.posts(form, http.StatusConflict, "<h1>The record has changed</h1>")
 	require.Equal(t, idem.Completed, r.state(id))
 	require.Equal(t, 1, r.changes(id))
 }
@@ -192,7 +192,7 @@ func TestALostReplyIsReported(t *testing.T) {
 	r, id := newQuestion(t, console.Options{})
 	form := r.form(id, "released")
 	r.Faults.Always(idemtest.LoseRequest, idemtest.Settle)
-	_ = r.posts(form, http.StatusServiceUnavailable, "did not say whether the change was made")
+	r.posts(form, http.StatusServiceUnavailable, "did not say whether the change was made")
 	r.Faults.Heal()
 	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode, "the same form again finds out")
 }
@@ -255,7 +255,7 @@ func TestAnOldFormIsRefused(t *testing.T) {
 	r, id := newQuestion(t, console.Options{})
 	form := r.form(id, "released")
 	r.Clock.Advance(61 * time.Minute)
-	_ = r.posts(form, http.StatusConflict, "<h1>Shown too long ago</h1>")
+	r.posts(form, http.StatusConflict, "<h1>Shown too long ago</h1>")
 	require.Zero(t, r.changes(id))
 }
 
