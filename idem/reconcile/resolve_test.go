@@ -37,9 +37,7 @@ func TestADecisionIsAboutTheRecordThatWasSeen(t *testing.T) {
 		require.NoError(t, r.Resolve(t.Context(), key.ID(), notHappened, by))
 	})
 	t.Run("a lapsed claim", func(t *testing.T) {
-		r := newRig(t)
-		r.killed(key)
-		r.lapse()
+		r, key := lapsed(t, refund)
 		require.NoError(t, r.Resolve(t.Context(), key.ID(), notHappened, r.seen(key)))
 		require.Equal(t, idem.Released, r.Record(key).State)
 	})
@@ -233,9 +231,7 @@ func TestALapsedClaimIsResolvedInOneWrite(t *testing.T) {
 		"its request is lost": {idemtest.LoseRequest, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.killed(key)
-			r.lapse()
+			r, key := lapsed(t, refund)
 			by := alice
 			if tc.seen {
 				by = r.seen(key)
@@ -257,9 +253,7 @@ func TestALapsedClaimIsResolvedInOneWrite(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.killed(key)
-			r.lapse()
+			r, key := lapsed(t, refund)
 			by := r.seen(key)
 			var after *idem.Record
 			r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {

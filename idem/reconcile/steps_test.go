@@ -389,9 +389,7 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 		require.Contains(t, r.escalations[0].Reason, `["charge"]: undo them by hand`)
 	})
 	t.Run("nothing to undo", func(t *testing.T) {
-		r := newRig(t)
-		r.killed(key)
-		r.lapse()
+		r, key := lapsed(t, refund)
 		require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Result: &refusal}, alice))
 	})
 }
