@@ -31,10 +31,7 @@ func TestADecisionIsMadeOnceAndIsRecorded(t *testing.T) {
 	} {
 		t.Run(to, func(t *testing.T) {
 			r, id := newQuestion(t, console.Options{})
-			form := r.form(id, to)
-			for name, v := range more {
-				form[name] = v
-			}
+			form := r.form(id, to, more)
 			done := r.posts(form, http.StatusSeeOther, "")
 			page := r.get(done.Header.Get("Location"))
 			require.Equal(t, http.StatusOK, page.StatusCode)
@@ -46,14 +43,14 @@ func TestADecisionIsMadeOnceAndIsRecorded(t *testing.T) {
 			require.Len(t, history, 1)
 			require.Equal(t, []string{"console", "the provider's console says so", "console"}, []string{history[0].Who, history[0].Why, history[0].Tool})
 
-			_ = r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
+			r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
 			require.Equal(t, 1, r.changes(id), "a second click changes nothing")
 		})
 	}
 }
 
 // The page that tells it is followed, and exchanged after another one's change.
-func TestADecisionIsToldOnlyToWhoMadeIt(t *testing.T) {
+func TestADecisionIsConfirmedToItsOperatorOnly(t *testing.T) {
 	who := "alice"
 	r, id := newQuestion(t, console.Options{Who: func(*http.Request) (string, error) { return who, nil }})
 	done := r.post("/ops/act", r.form(id, "completed")).Header.Get("Location")
@@ -83,17 +80,15 @@ func TestARecordThatHasEndedIsKeptLonger(t *testing.T) {
 	r := newRig(t, console.Options{})
 	key := refund.Key("acme", "r-1")
 	id := r.end(key, 7, nil)
-	form := r.form(id, "extended")
-	form.Set("days", "30")
+	form := r.form(id, "extended", url.Values{"days": {"30"}})
 	done := r.posts(form, http.StatusSeeOther, "")
 	require.WithinDuration(t, r.Clock.Now().Add(30*24*time.Hour), r.Record(key).ExpiresAt, 5*time.Second)
 	require.Contains(t, r.get(done.Header.Get("Location")).text, "Extended")
 	r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
 	require.Equal(t, 1, r.changes(id))
 
-	shorter := r.form(id, "extended")
-	shorter.Set("days", "7")
-	_ = r.posts(shorter, http.StatusUnprocessableEntity, "kept as long already")
+	shorter := r.form(id, "extended", url.Values{"days": {"7"}})
+	r.posts(shorter, http.StatusUnprocessableEntity, "kept as long already")
 	shorter.Set("days", "1000000")
 	r.posts(shorter, http.StatusUnprocessableEntity, "")
 	require.Equal(t, 1, r.changes(id))
@@ -105,7 +100,7 @@ func TestARecordThatHasEndedIsKeptLonger(t *testing.T) {
 }
 
 // Back, and another choice: the same form says something else now.
-func TestAnotherDecisionOfTheSameFormIsNotToldAsDone(t *testing.T) {
+func TestAnotherDecisionOfTheSameFormIsNotReportedAsDone(t *testing.T) {
 	for _, tt := range []struct {
 		to            string
 		ended         error
@@ -120,8 +115,7 @@ func TestAnotherDecisionOfTheSameFormIsNotToldAsDone(t *testing.T) {
 			r := newRig(t, console.Options{})
 			id := r.end(refund.Key("acme", "r-1"), 7, tt.ended)
 			r.lapse()
-			form := r.form(id, tt.to)
-			maps.Copy(form, tt.first)
+			form := r.form(id, tt.to, tt.first)
 			r.posts(form, http.StatusSeeOther, "")
 			r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
 			maps.Copy(form, tt.second)
@@ -132,7 +126,7 @@ func TestAnotherDecisionOfTheSameFormIsNotToldAsDone(t *testing.T) {
 }
 
 // Somebody else has decided the same, with the same words.
-func TestTheSameDecisionOfAnotherTabIsNotToldAsThisOne(t *testing.T) {
+func TestTheSameDecisionOfAnotherTabIsNotReportedAsDone(t *testing.T) {
 	r, id := newQuestion(t, console.Options{})
 	one := r.form(id, "released")
 	other := r.form(id, "released")
@@ -166,8 +160,7 @@ func TestAStaleViewChangesNothing(t *testing.T) {
 	key := refund.Key("acme", "r-1")
 	id := r.end(key, nil, errCut)
 	r.lapse()
-	form := r.form(id, "failed")
-	form.Set("message", "declined")
+	form := r.form(id, "failed", url.Values{"message": {"declined"}})
 
 	// Somebody else finds out that it did not happen, and the next attempt is parked too.
 	require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "bob", Reason: "no such refund"}))
@@ -176,7 +169,7 @@ func TestAStaleViewChangesNothing(t *testing.T) {
 	before := r.Record(key)
 	require.Equal(t, idem.Unknown, before.State)
 
-	_ = r.posts(form, http.StatusConflict, "<h1>The record has changed</h1>")
+	r.posts(form, http.StatusConflict, "<h1>The record has changed</h1>")
 	require.Equal(t, before, r.Record(key))
 }
 
@@ -190,16 +183,16 @@ func TestALateOutcomeBetweenLookAndWriteStands(t *testing.T) {
 		require.NoError(t, other.Resolve(ctx, id, reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "webhook", Reason: "refund.succeeded"}))
 		return c.Do(ctx)
 	})
-	_ = r.posts(form, http.StatusConflict, "<h1>The record has changed</h1>")
+	r.posts(form, http.StatusConflict, "<h1>The record has changed</h1>")
 	require.Equal(t, idem.Completed, r.state(id))
 	require.Equal(t, 1, r.changes(id))
 }
 
-func TestALostReplyIsToldAsWhatItIs(t *testing.T) {
+func TestALostReplyIsReported(t *testing.T) {
 	r, id := newQuestion(t, console.Options{})
 	form := r.form(id, "released")
 	r.Faults.Always(idemtest.LoseRequest, idemtest.Settle)
-	_ = r.posts(form, http.StatusServiceUnavailable, "did not say whether the change was made")
+	r.posts(form, http.StatusServiceUnavailable, "did not say whether the change was made")
 	r.Faults.Heal()
 	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode, "the same form again finds out")
 }
@@ -262,7 +255,7 @@ func TestAnOldFormIsRefused(t *testing.T) {
 	r, id := newQuestion(t, console.Options{})
 	form := r.form(id, "released")
 	r.Clock.Advance(61 * time.Minute)
-	_ = r.posts(form, http.StatusConflict, "<h1>Shown too long ago</h1>")
+	r.posts(form, http.StatusConflict, "<h1>Shown too long ago</h1>")
 	require.Zero(t, r.changes(id))
 }
 
@@ -281,10 +274,7 @@ func TestAFormThatIsNotCompleteIsShownAgain(t *testing.T) {
 		{"completed", url.Values{"known": {"no"}, "ref": {strings.Repeat("x", 300)}}, "Ref has 300 bytes"},
 	} {
 		t.Run(tt.says, func(t *testing.T) {
-			form := r.form(id, tt.to)
-			for name, v := range tt.with {
-				form[name] = v
-			}
+			form := r.form(id, tt.to, tt.with)
 			a := r.posts(form, http.StatusUnprocessableEntity, "")
 			require.Contains(t, a.text, tt.says)
 			require.Contains(t, a.text, `role="alert"`)
@@ -350,9 +340,7 @@ func TestAResultThatIsNotJSONIsMadeByTheProgram(t *testing.T) {
 			text := html.UnescapeString(r.get("/ops/act?to=completed&" + url.Values{"id": {id}}.Encode()).text)
 			require.Equal(t, !able, strings.Contains(text, "idemctl resolve '"+id+"' --to completed --status 201"), "the way that there is")
 
-			form := r.form(id, "completed")
-			form.Set("known", "yes")
-			form.Set("result", `{"number":"re_1"}`)
+			form := r.form(id, "completed", url.Values{"known": {"yes"}, "result": {`{"number":"re_1"}`}})
 			a := r.post("/ops/act", form)
 			if !able {
 				require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode)
@@ -420,9 +408,7 @@ func TestARecordWhoseResultsAreEncrypted(t *testing.T) {
 		}
 	}
 	decide := func(known, result string) answer {
-		form := r.form(question, "completed")
-		form.Set("known", known)
-		form.Set("result", result)
+		form := r.form(question, "completed", url.Values{"known": {known}, "result": {result}})
 		return r.post("/ops/act", form)
 	}
 	refused := decide("yes", `"re_4711"`)

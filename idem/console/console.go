@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -14,6 +15,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -25,36 +27,27 @@ import (
 var assets embed.FS
 
 type console struct {
-	r         *reconcile.Reconciler
-	opts      Options
-	templates map[string]*template.Template
-	streams   chan struct{} // has an element for each page that is followed
-	looks     chan struct{} // has one for each look that reads, or whose records are not paid for
+	r       *reconcile.Reconciler
+	opts    Options
+	streams chan struct{} // has an element for each page that is followed
+	looks   chan struct{} // has one for each look that reads, or whose records are not paid for
 }
 
-func parse() (map[string]*template.Template, error) {
-	layout, err := template.New("page").Funcs(template.FuncMap{"plain": plain}).ParseFS(assets, "assets/layout.html")
-	if err != nil {
-		return nil, err
-	}
+// templates are those of the pages, by name.
+var templates = sync.OnceValue(func() map[string]*template.Template {
+	functions := template.FuncMap{"plain": plain}
+	layout := template.Must(template.New("page").Funcs(functions).ParseFS(assets, "assets/layout.html"))
 	all := map[string]*template.Template{}
 	for _, name := range []string{"overview", "list", "record", "act", "problem"} {
-		t := template.Must(layout.Clone())
-		if all[name], err = t.ParseFS(assets, "assets/"+name+".html"); err != nil {
-			return nil, err
-		}
+		all[name] = template.Must(template.Must(layout.Clone()).ParseFS(assets, "assets/"+name+".html"))
 	}
-	return all, nil
-}
+	return all
+})
 
 func (c *console) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for path, build := range c.builders() {
-		if path == "" {
-			mux.Handle("GET "+c.opts.Prefix+"/{$}", c.show(build))
-			mux.Handle("GET "+c.opts.Prefix+"/live/{$}", c.live(build))
-			continue
-		}
+		path = cmp.Or(path, "{$}")
 		mux.Handle("GET "+c.opts.Prefix+"/"+path, c.show(build))
 		mux.Handle("GET "+c.opts.Prefix+"/live/"+path, c.live(build))
 	}
@@ -64,14 +57,9 @@ func (c *console) routes() *http.ServeMux {
 	mux.HandleFunc("POST "+c.opts.Prefix+"/act", c.act)
 	mux.HandleFunc("POST "+c.opts.Prefix+"/find", c.find)
 	for name, kind := range map[string]string{"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"} {
-		body, err := assets.ReadFile("assets/" + name)
 		mux.HandleFunc("GET "+c.opts.Prefix+"/"+name, func(w http.ResponseWriter, r *http.Request) {
-			if err != nil {
-				c.trouble(w, r, err)
-				return
-			}
 			w.Header().Set("Content-Type", kind+"; charset=utf-8")
-			_, _ = w.Write(body)
+			http.ServeFileFS(w, r, assets, "assets/"+name)
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -159,7 +147,7 @@ func (c *console) show(build builder) http.Handler {
 // write renders the page. Nothing is sent of one that cannot be rendered.
 func (c *console) write(w http.ResponseWriter, r *http.Request, p *page) {
 	var out bytes.Buffer
-	if err := c.templates[p.Template].ExecuteTemplate(&out, "layout", p); err != nil {
+	if err := templates()[p.Template].ExecuteTemplate(&out, "layout", p); err != nil {
 		c.opts.Log.ErrorContext(r.Context(), "idem console: page not rendered", "page", p.Template, "error", err)
 		http.Error(w, "The page could not be rendered; the log says why.", http.StatusInternalServerError)
 		return

@@ -101,7 +101,7 @@ func TestTheHostMustBeOneOfTheConsole(t *testing.T) {
 	}
 }
 
-func TestThisMachineAdmitsNobodyElse(t *testing.T) {
+func TestThisMachineAdmitsNoOtherMachine(t *testing.T) {
 	r := newRig(t, console.Options{Hosts: []string{"ops.example.com"}})
 	require.Equal(t, http.StatusOK, r.get("/ops/").StatusCode)
 
@@ -147,7 +147,7 @@ func TestThisMachineRefusesAProxyThatShowsItselfOtherwise(t *testing.T) {
 	r.posts(form, http.StatusSeeOther, "")
 }
 
-func TestWhoIsNotKnownIsRefused(t *testing.T) {
+func TestARequestWithoutAnOperatorIsRefused(t *testing.T) {
 	for name, who := range map[string]func(*http.Request) (string, error){
 		"an error": func(*http.Request) (string, error) { return "", errors.New("the session of bob@example.com is over") },
 		"nobody":   func(*http.Request) (string, error) { return "", nil },
@@ -180,7 +180,7 @@ func TestUnknownPathsAndMethodsAreAnswered(t *testing.T) {
 	require.Contains(t, absent.text, "There is no record")
 }
 
-func TestMistakesInTheOptionsAreToldAtOnce(t *testing.T) {
+func TestMistakesInTheOptionsAreReportedAtOnce(t *testing.T) {
 	for name, o := range map[string]console.Options{
 		"Prefix":  {Prefix: "ops"},
 		"Prefix ": {Prefix: "/ops/"},
@@ -202,7 +202,7 @@ func TestMistakesInTheOptionsAreToldAtOnce(t *testing.T) {
 
 // A request from a proxy such as nginx since 1.29.7 is like one from this machine, so nobody is
 // taken for somebody unless the service says so.
-func TestAConsoleIsToldWhoMakesARequest(t *testing.T) {
+func TestAConsoleNeedsWho(t *testing.T) {
 	r := newRig(t, console.Options{}).r
 	for _, o := range []*console.Options{nil, {}, {Hosts: []string{"ops.example.com"}}} {
 		_, err := console.New(r, o)

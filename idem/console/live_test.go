@@ -93,7 +93,7 @@ func TestAPageThatIsFollowedLearnsWhatTimeDoes(t *testing.T) {
 	until(t, lines, "event: changed")
 }
 
-func TestAPageThatIsFollowedIsToldOfTrouble(t *testing.T) {
+func TestAPageThatIsFollowedGetsTrouble(t *testing.T) {
 	r := newRig(t, console.Options{Poll: time.Millisecond})
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
 	lines := r.events(record(id))
@@ -209,7 +209,7 @@ func TestAPageThatPanicsMakesRoomForOthers(t *testing.T) {
 }
 
 // On a busy table each page is stale when it is shown.
-func TestAPageIsNotShownAnewWithoutAPause(t *testing.T) {
+func TestAPageIsNotRenewedWithoutAPause(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		read int

@@ -94,10 +94,6 @@ func New(r *reconcile.Reconciler, o *Options) (http.Handler, error) {
 	if o.Now == nil {
 		c.opts.Now = time.Now
 	}
-	var err error
-	if c.templates, err = parse(); err != nil {
-		return nil, err
-	}
 	return c.guarded(c.routes()), nil
 }
 

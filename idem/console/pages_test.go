@@ -25,125 +25,91 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// attack is markup that would run, in a text and in an attribute.
-const attack = `"><img src=x onerror=alert(1)><script>alert(2)</script>'`
+const (
+	// attack is markup that would run, in a text and in an attribute.
+	attack = `"><img src=x onerror=alert(1)><script>alert(2)</script>'`
+	// formats cannot be seen, or turn round what stands next to them, and turned has characters that end
+	// lines or control a terminal too; Go's unicode.IsPrint has none of them.
+	formats = "\u202e\u2066\u200f\u200b\u2028\ufeff"
+	turned  = formats + "\u0007\u001b[31m\u0085"
+)
 
 var (
 	quoted  = regexp.MustCompile(`"[^"]*"`)
 	running = regexp.MustCompile(`<[^>]*\son[a-z]+\s*=`)
 )
 
-func TestNoTextOfARecordIsMarkup(t *testing.T) {
-	op := idem.Operation{Name: "refund" + attack, Values: idem.KeepValues}
-	// A sentence of an attacker, with a name that leads elsewhere.
-	for name, tenant := range map[string]string{"markup": "t" + attack[:40], "address": "javascript:alert(1)"} {
+// runsNothing checks that a page has no markup of an attacker.
+func runsNothing(t *testing.T, page string) {
+	require.NotContains(t, page, "<img src=x")
+	require.NotContains(t, page, "<script>")
+	require.NotContains(t, page, `href="javascript:`)
+	require.Empty(t, running.FindAllString(quoted.ReplaceAllString(page, `""`), -1), "attributes that run")
+}
+
+// hidesNothing checks that a page has no character that hides or turns another.
+func hidesNothing(t *testing.T, page string) {
+	hidden := func(c rune) bool { return c != '\n' && !unicode.IsPrint(c) }
+	require.Equal(t, -1, strings.IndexFunc(page, hidden), "%q", page)
+}
+
+// Whatever the texts of a record and of a decision are, they are no markup, and hide and turn nothing.
+func TestNoTextOfARecordIsMarkupOrHidesAnother(t *testing.T) {
+	for name, tc := range map[string]struct {
+		tenant, text, name string // name is for what has a form: a step, a reference
+		check              func(t *testing.T, page string)
+		shown              string
+	}{
+		"markup":     {"t" + attack[:40], attack, attack, runsNothing, "failure &#34;&gt;&lt;img"},
+		"an address": {"javascript:alert(1)", attack, attack, runsNothing, "failure &#34;&gt;&lt;img"},
+		"formats":    {"acme" + turned, turned, formats, hidesNothing, `failure \u202e\u2066\u200f\u200b\u2028\ufeff`},
+	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, console.Options{Who: func(*http.Request) (string, error) { return "who" + attack, nil }})
-			key := op.Key(tenant, "value"+attack)
+			r := newRig(t, console.Options{Who: func(*http.Request) (string, error) { return "who" + tc.text, nil }})
+			op := idem.Operation{Name: "refund" + tc.text, Values: idem.KeepValues}
+			key := op.Key(tc.tenant, "value"+tc.text)
 			_, err := idem.Do(t.Context(), r.Engine, key, 1, func(ctx context.Context, _ int) (string, error) {
-				if err := idem.SetReference(ctx, "ref"+attack); err != nil {
-					return "", err
-				}
-				_, err := idem.Step(ctx, "step"+attack, func(context.Context) (string, error) { return "result" + attack, nil }, nil)
-				if err != nil {
-					return "", err
-				}
-				return "", fmt.Errorf("failure %s", attack)
+				require.NoError(t, idem.SetReference(ctx, "ref"+tc.name))
+				_, err := idem.Step(ctx, "step"+tc.name, func(context.Context) (string, error) { return "seat" + tc.text, nil },
+					&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return errors.New("undo" + tc.text) }})
+				require.NoError(t, err)
+				return "", idem.Permanent(errors.New("failure " + tc.text))
 			})
 			require.Error(t, err)
 			id := key.ID()
 			r.lapse()
+			other := url.QueryEscape(tc.text)
 			pages := []string{
-				"/ops/", "/ops/list", "/ops/list?" + url.Values{"operation": {op.Name}, "tenant": {tenant}}.Encode(),
-				"/ops/list?state=" + url.QueryEscape(attack), "/ops/record?id=" + url.QueryEscape(attack),
-				"/ops/" + url.PathEscape(attack),
+				"/ops/", "/ops/list", "/ops/list?state=" + other, "/ops/record?id=" + other, "/ops/" + url.PathEscape(tc.text),
+				record(id) + "&done=1",
 			}
-			for _, show := range []string{"", "value", "result", "error", "step:step" + attack, attack} {
-				pages = append(pages, "/ops/record?"+url.Values{"id": {id}, "show": {show}}.Encode())
+			for _, show := range []string{"", "value", "result", "error", "step:step" + tc.name, tc.text} {
+				pages = append(pages, record(id)+"&show="+url.QueryEscape(show))
 			}
-			for _, to := range []string{"completed", "failed", "released", "forgotten", attack} {
+			for _, to := range []string{"completed", "failed", "released", "forgotten", tc.text} {
 				pages = append(pages, act(id, to))
 			}
-			hurt := func(where string) {
+			look := func() {
 				for _, page := range pages {
-					a := r.get(page)
-					require.NotContains(t, a.text, "<img src=x", "%s %s", where, page)
-					require.NotContains(t, a.text, "<script>", "%s %s", where, page)
-					require.NotContains(t, a.text, `href="javascript:`, "%s %s", where, page)
-					for _, on := range running.FindAllString(quoted.ReplaceAllString(a.text, `""`), -1) {
-						require.Fail(t, "an attribute that runs", "%s %s: %s", where, page, on)
-					}
+					tc.check(t, r.get(page).text)
 				}
 			}
-			hurt("open")
-			require.Contains(t, r.get("/ops/record?"+url.Values{"id": {id}, "show": {"error"}}.Encode()).text, "failure &#34;&gt;&lt;img", "the text is there")
+			look()
+			runsNothing(t, r.get("/ops/list?"+url.Values{"operation": {op.Name}, "tenant": {tc.tenant}}.Encode()).text)
+			require.Contains(t, r.get(record(id)+"&show=error").text, tc.shown, "the text is there")
 
 			form := r.form(id, "failed")
 			for _, field := range []string{"why", "message", "type", "code"} {
-				form.Set(field, field+attack)
+				form.Set(field, field+tc.text)
 			}
-			form.Set("ref", strings.Repeat(attack, 9)) // too long: shown again
-			a := r.posts(form, http.StatusUnprocessableEntity, "")
-			require.NotContains(t, a.text, "<img src=x")
-			form.Set("ref", attack)
+			form.Set("undone", "1")
+			form.Set("ref", strings.Repeat(tc.name, 99)) // too long: shown again
+			runsNothing(t, r.posts(form, http.StatusUnprocessableEntity, "").text)
+			form.Set("ref", tc.name)
 			r.posts(form, http.StatusSeeOther, "")
-			pages = append(pages, "/ops/record?"+url.Values{"id": {id}, "done": {"1"}}.Encode())
-			hurt("resolved")
+			look()
 		})
 	}
-}
-
-// turned are characters that cannot be seen, that end lines, or that turn round what stands
-// beside them; Go's unicode.IsPrint has none of them.
-const (
-	formats = "\u202e\u2066\u200f\u200b\u2028\ufeff"
-	turned  = formats + "\u0007\u001b[31m\u0085"
-)
-
-func TestNoTextOfARecordHidesOrTurnsAnother(t *testing.T) {
-	r := newRig(t, console.Options{Who: func(*http.Request) (string, error) { return "who" + turned, nil }})
-	op := idem.Operation{Name: "refund" + turned, Values: idem.KeepValues}
-	key := op.Key("acme"+turned, "value"+turned)
-	_, err := idem.Do(t.Context(), r.Engine, key, 1, func(ctx context.Context, _ int) (string, error) {
-		_, err := idem.Step(ctx, "step"+formats, func(context.Context) (string, error) { return "seat" + turned, nil }, &idem.StepConfig[string]{
-			Compensate: func(context.Context, string) error { return errors.New("undo" + turned) },
-		})
-		if err != nil {
-			return "", err
-		}
-		return "", idem.Permanent(errors.New("failure" + turned))
-	})
-	require.Error(t, err)
-	id := key.ID()
-	r.lapse()
-	q := func(more ...string) string {
-		v := url.Values{"id": {id}}
-		for i := 0; i < len(more); i += 2 {
-			v.Set(more[i], more[i+1])
-		}
-		return v.Encode()
-	}
-	pages := []string{"/ops/", "/ops/list", "/ops/list?state=" + url.QueryEscape(turned), "/ops/record?" + q(), "/ops/record?" + q("show", "value"),
-		"/ops/record?" + q("show", "error"), "/ops/record?" + q("show", "step:step"+formats), "/ops/record?" + q("done", "1"), "/ops/act?" + q("to", "failed"), "/ops/act?" + q("to", "released"), "/ops/record?id=" + url.QueryEscape(turned)}
-	look := func() {
-		t.Helper()
-		for _, page := range pages {
-			a := r.get(page)
-			require.Equal(t, -1, strings.IndexFunc(a.text, func(c rune) bool { return c != '\n' && !unicode.IsPrint(c) }), "%s: %q", page, a.text)
-		}
-	}
-	look()
-	record := r.get("/ops/record?" + q("show", "value")).text
-	for _, text := range []string{"acme", "refund", "value", "step"} {
-		require.Contains(t, record, text+`\u202e\u2066\u200f\u200b\u2028\ufeff`, "it is seen that there is something")
-	}
-	form := r.form(id, "failed")
-	for _, field := range []string{"why", "message", "type", "code"} {
-		form.Set(field, field+turned)
-	}
-	form.Set("undone", "1")
-	r.posts(form, http.StatusSeeOther, "")
-	look()
 }
 
 func TestTheLinesOfAReasonStayLines(t *testing.T) {
@@ -318,7 +284,7 @@ func TestARecordIsFoundByItsKeyOrId(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, r.post("/ops/find", url.Values{"operation": {"refund"}}).StatusCode)
 }
 
-func TestTheTimelineTellsTheStoryInOrder(t *testing.T) {
+func TestTheTimelineIsInTheOrderOfTime(t *testing.T) {
 	r := newRig(t, console.Options{})
 	key := refund.Key("acme", "r-1")
 	id := r.end(key, nil, errCut)
@@ -329,8 +295,7 @@ func TestTheTimelineTellsTheStoryInOrder(t *testing.T) {
 	_, err = sweeper.Sweep(t.Context())
 	require.NoError(t, err)
 	r.Clock.Advance(time.Minute)
-	form := r.form(id, "completed")
-	form.Set("known", "no")
+	form := r.form(id, "completed", url.Values{"known": {"no"}})
 	r.posts(form, http.StatusSeeOther, "")
 	text := r.get(record(id)).text
 	at := -1
@@ -341,7 +306,7 @@ func TestTheTimelineTellsTheStoryInOrder(t *testing.T) {
 	}
 }
 
-func TestAStoreThatIsDownIsToldAsSuch(t *testing.T) {
+func TestAStoreThatIsDownIsReported(t *testing.T) {
 	r := newRig(t, console.Options{})
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
 	r.Faults.Always(idemtest.Refuse)

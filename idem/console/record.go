@@ -141,7 +141,8 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 		for _, d := range e.Decisions {
 			form := url.Values{"id": {id}, "to": {targetOf(d)}}
 			v.Decisions = append(v.Decisions, decisionView{
-				Decision: c.forOperators(rec, d), Verb: wordsOf[targetOf(d)].Verb, URL: c.opts.Prefix + "/act?" + form.Encode(),
+				Decision: c.forOperators(rec, d), Verb: wordsOf[targetOf(d)].Verb,
+				URL: c.opts.Prefix + "/act?" + form.Encode(),
 			})
 		}
 	}

@@ -74,8 +74,7 @@ func TestAnOrderGoesOnAsTheFormSaysOfItsSteps(t *testing.T) {
 			r := newRig(t, console.Options{})
 			key := idem.Operation{Name: "order"}.Key("acme", "o-1")
 			id := r.diedCharging(key)
-			form := r.form(id, "released")
-			maps.Copy(form, tt.says)
+			form := r.form(id, "released", tt.says)
 
 			look := maps.Clone(form)
 			look.Set("look", "1")
@@ -125,8 +124,7 @@ func TestNothingIsReleasedWithoutAWordAboutItsSteps(t *testing.T) {
 		{"The message of the failure of step charge is missing", url.Values{"step-0": {"failed"}}},
 	} {
 		for _, look := range []string{"", "1"} {
-			form := r.form(id, "released")
-			form.Set("look", look)
+			form := r.form(id, "released", url.Values{"look": {look}})
 			maps.Copy(form, tt.with)
 			a := r.post("/ops/act", form)
 			require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode, tt.says)
@@ -144,12 +142,10 @@ func TestAWordAboutAStepIsReplacedByAnother(t *testing.T) {
 	r := newRig(t, console.Options{})
 	key := idem.Operation{Name: "order"}.Key("acme", "o-1")
 	id := r.diedCharging(key)
-	form := r.form(id, "released")
-	maps.Copy(form, url.Values{"step-0": {"took_effect"}, "step-0-result": {"8"}})
+	form := r.form(id, "released", url.Values{"step-0": {"took_effect"}, "step-0-result": {"8"}})
 	r.posts(form, http.StatusSeeOther, "")
 
-	form = r.form(id, "released")
-	form.Set("step-0", "not_executed")
+	form = r.form(id, "released", url.Values{"step-0": {"not_executed"}})
 	r.posts(form, http.StatusSeeOther, "")
 	ran := map[string]int{}
 	out, err := r.order(key, ran, func() {})
@@ -175,8 +171,7 @@ func TestWhatHasFailedAndWasUndoneIsCompletedOnlyWithAWord(t *testing.T) {
 	require.Contains(t, page.text, "The operation has failed")
 	require.NotContains(t, page.text, "the operation took effect")
 
-	form := r.form(id, "completed")
-	maps.Copy(form, url.Values{"known": {"yes"}, "result": {"402"}})
+	form := r.form(id, "completed", url.Values{"known": {"yes"}, "result": {"402"}})
 	r.posts(form, http.StatusUnprocessableEntity, "The steps have not been undone")
 	require.Zero(t, r.changes(id))
 
@@ -211,8 +206,7 @@ func TestARefusalIsCompletedOnlyWithAWordThatItsStepsAreUndone(t *testing.T) {
 	id := r.Store.Records()[0].ID
 	r.lapse()
 	require.Contains(t, r.get(act(id, "completed")).text, "If the response is a failure")
-	form := r.form(id, "completed")
-	maps.Copy(form, url.Values{"known": {"yes"}, "result": {"402"}})
+	form := r.form(id, "completed", url.Values{"known": {"yes"}, "result": {"402"}})
 	r.posts(form, http.StatusUnprocessableEntity, "the steps have not been undone")
 	require.Zero(t, r.changes(id))
 	form.Set("undone", "1")

@@ -6,6 +6,7 @@ import (
 	"html"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -149,8 +150,8 @@ func act(id, to string) string { return "/ops/act?" + url.Values{"id": {id}, "to
 
 var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`)
 
-// form opens the page of a decision and returns what its form sends, with the reason.
-func (r *rig) form(id, to string) url.Values {
+// form opens the page of a decision and returns what its form sends, with the reason and what is typed.
+func (r *rig) form(id, to string, typed ...url.Values) url.Values {
 	r.t.Helper()
 	page := r.get(act(id, to))
 	require.Equal(r.t, http.StatusOK, page.StatusCode, page.text)
@@ -159,6 +160,9 @@ func (r *rig) form(id, to string) url.Values {
 		form.Set(m[1], html.UnescapeString(m[2]))
 	}
 	require.NotEmpty(r.t, form.Get("token"), page.text)
+	for _, values := range typed {
+		maps.Copy(form, values)
+	}
 	return form
 }
 

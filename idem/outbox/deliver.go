@@ -39,7 +39,9 @@ func (r *Relay) Deliver(ctx context.Context, refs []Ref) (Report, int, error) {
 		case e != nil && e.Unreadable != nil:
 			x.report.Unreadable++
 			x.report.problem("%v", e.Unreadable)
-			p.block(e)
+			if e.OrderingKey != "" {
+				p.lane(e).stopped = true // what is behind it waits
+			}
 		case e == nil || !e.pending():
 			x.report.Skipped++ // sent and gone, or a dead letter
 		case e.OrderingKey == "" && e.NextTry.After(now):
@@ -169,13 +171,6 @@ func (p *plan) placeFirst(l *lane, refs []Ref, name Lane) {
 		case e.pending():
 			p.place(l, e)
 		}
-	}
-}
-
-// block stops the messages in the order of a message that cannot be read.
-func (p *plan) block(e *Entry) {
-	if e.OrderingKey != "" {
-		p.lane(e).stopped = true
 	}
 }
 

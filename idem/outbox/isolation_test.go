@@ -38,8 +38,8 @@ func request(took time.Duration, fault error, sent func(outbox.Message)) outbox.
 	})
 }
 
-// sick are destinations that should cost the others nothing.
-var sick = map[string]outbox.Sender{
+// failing are destinations that should cost the others nothing.
+var failing = map[string]outbox.Sender{
 	"healthy":        request(10*time.Millisecond, nil, nil),
 	"fails at once":  request(0, errDown, nil),
 	"fails in 20 ms": request(20*time.Millisecond, errDown, nil),
@@ -61,23 +61,23 @@ var sick = map[string]outbox.Sender{
 	}),
 }
 
-// town has a healthy destination, whose requests take 100 ms, and a sick one.
-type town struct {
+// isolation has a healthy destination, whose requests take 100 ms, and a failing one.
+type isolation struct {
 	*memoryStore
 	relay *outbox.Relay
 	mu    sync.Mutex
 	at    map[string]time.Time // when the healthy one has got a message
 }
 
-func newTown(t *testing.T, other outbox.Sender) *town {
-	w := &town{memoryStore: newMemoryStore(), at: map[string]time.Time{}}
+func newIsolation(t *testing.T, other outbox.Sender) *isolation {
+	w := &isolation{memoryStore: newMemoryStore(), at: map[string]time.Time{}}
 	senders := map[string]outbox.Sender{"orders": request(100*time.Millisecond, nil, func(m outbox.Message) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.at[m.ID] = time.Now()
 	})}
 	if other != nil {
-		senders["sick"] = other
+		senders["failing"] = other
 	}
 	var err error
 	w.relay, err = outbox.NewRelay(w, senders, nil)
@@ -86,19 +86,19 @@ func newTown(t *testing.T, other outbox.Sender) *town {
 }
 
 // publish stores a message for one of the two.
-func (w *town) publish(record, key string, sick bool) outbox.Ref {
+func (w *isolation) publish(record, key string, failing bool) outbox.Ref {
 	ref := w.put(record, 0, key)
-	if sick {
+	if failing {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.memoryStore.all[ref].Destination = "sick"
+		w.memoryStore.all[ref].Destination = "failing"
 	}
 	return ref
 }
 
 // stream publishes and delivers batches of a hundred messages, and returns how long
-// that has taken. Every tenth message is for the sick destination.
-func (w *town) stream(t *testing.T, batches int, ordered, alone bool) time.Duration {
+// that has taken. Every tenth message is for the failing destination.
+func (w *isolation) stream(t *testing.T, batches int, ordered, alone bool) time.Duration {
 	begun := time.Now()
 	longest := time.Duration(0)
 	for b := range batches {
@@ -130,13 +130,13 @@ func TestStreamIsNotHeldUp(t *testing.T) {
 	if os.Getenv("IDEM_LONG") == "1" {
 		batches = 100 // a minute and a half
 	}
-	for name, other := range sick {
+	for name, other := range failing {
 		for _, ordered := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, ordered %v", name, ordered), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					alone := newTown(t, other).stream(t, batches, ordered, true)
-					beside := newTown(t, other).stream(t, batches, ordered, false)
-					require.LessOrEqual(t, beside, alone*3/2, "alone it takes %v", alone)
+					alone := newIsolation(t, other).stream(t, batches, ordered, true)
+					together := newIsolation(t, other).stream(t, batches, ordered, false)
+					require.LessOrEqual(t, together, alone*3/2, "alone it takes %v", alone)
 				})
 			})
 		}
@@ -144,18 +144,18 @@ func TestStreamIsNotHeldUp(t *testing.T) {
 }
 
 // The sweep too: what the stream has missed for a healthy destination goes out as if
-// there were no backlog of a sick one.
+// there were no backlog of a failing one.
 func TestSweepIsNotHeldUp(t *testing.T) {
 	healthy := 100
 	if os.Getenv("IDEM_LONG") == "1" {
 		healthy = 500
 	}
-	for name, other := range sick {
+	for name, other := range failing {
 		for _, ordered := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, ordered %v", name, ordered), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					last := func(backlog int) time.Duration {
-						w := newTown(t, other)
+						w := newIsolation(t, other)
 						key := func(n int) string {
 							if ordered {
 								return fmt.Sprint("customer", n)
@@ -163,7 +163,7 @@ func TestSweepIsNotHeldUp(t *testing.T) {
 							return ""
 						}
 						for n := range backlog {
-							w.publish(fmt.Sprint("sick", n), key(n), true)
+							w.publish(fmt.Sprint("failing", n), key(n), true)
 						}
 						time.Sleep(time.Second)
 						for n := range healthy {
@@ -196,25 +196,20 @@ func TestADeadDestinationSpendsNoTries(t *testing.T) {
 	}
 }
 
-func deadDestination(t *testing.T, sick outbox.Sender, ordered bool) {
+func deadDestination(t *testing.T, failing outbox.Sender, ordered bool) {
 	t.Helper()
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		dead := true
 		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": sending(func(ctx context.Context, messages []outbox.Message) []error {
 			if dead {
-				return sick.Send(ctx, messages)
+				return failing.Send(ctx, messages)
 			}
 			return p.Send(ctx, messages)
 		})}, nil)
 		require.NoError(t, err)
 		var want []string
 		looked := 0
-		s.fault = func(op string) error {
-			if op == "Held" {
-				looked++
-			}
-			return nil
-		}
+		s.at("Held", func() error { looked++; return nil })
 		for n := range 1000 {
 			key := ""
 			if ordered {
@@ -225,10 +220,7 @@ func deadDestination(t *testing.T, sick outbox.Sender, ordered bool) {
 			want = append(want, fmt.Sprintf("r%04d/0", n))
 			time.Sleep(time.Second)
 		}
-		for range 8 {
-			time.Sleep(5 * time.Minute)
-			sweep(t, r)
-		}
+		sweeps(t, r, 8, 5*time.Minute)
 		tries := 0
 		for _, e := range s.all {
 			tries += e.Tries
@@ -237,10 +229,7 @@ func deadDestination(t *testing.T, sick outbox.Sender, ordered bool) {
 		require.Less(t, tries, 300, "one in ten seconds in the stream, and two requests a sweep")
 		require.Less(t, looked, 200, "nor is it asked what waits for it each time")
 		dead = false
-		for range 3 {
-			time.Sleep(5 * time.Minute)
-			sweep(t, r)
-		}
+		sweeps(t, r, 3, 5*time.Minute)
 		require.ElementsMatch(t, want, p.bodies())
 		if ordered {
 			last := map[string]string{}

@@ -28,6 +28,14 @@ func deliver(t *testing.T, r *outbox.Relay, refs ...outbox.Ref) (outbox.Report, 
 	return report, first
 }
 
+// delivers checks that a delivery does this, and leaves the stream nothing to deliver again.
+func delivers(t *testing.T, r *outbox.Relay, want outbox.Report, refs ...outbox.Ref) {
+	t.Helper()
+	report, first := deliver(t, r, refs...)
+	require.Equal(t, len(refs), first)
+	require.Equal(t, want, report)
+}
+
 // sweep returns what a sweep did; the oldest message has a test of its own.
 func sweep(t *testing.T, r *outbox.Relay) outbox.Report {
 	t.Helper()
@@ -37,20 +45,25 @@ func sweep(t *testing.T, r *outbox.Relay) outbox.Report {
 	return report
 }
 
+// sweeps sweeps so often, each time after a pause.
+func sweeps(t *testing.T, r *outbox.Relay, times int, pause time.Duration) {
+	t.Helper()
+	for range times {
+		time.Sleep(pause)
+		sweep(t, r)
+	}
+}
+
 func TestDeliverAndReplay(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		refs := []outbox.Ref{s.put("a", 0, ""), s.put("b", 0, "k"), s.put("b", 1, "k")}
 		refs = append(refs, refs[0], outbox.Ref{Record: "gone", ID: "x"})
-		report, first := deliver(t, r, refs...)
-		require.Equal(t, len(refs), first)
-		require.Equal(t, outbox.Report{Sent: 3, Skipped: 1}, report)
+		delivers(t, r, outbox.Report{Sent: 3, Skipped: 1}, refs...)
 		require.ElementsMatch(t, []string{"a/0", "b/0", "b/1"}, p.bodies())
 		require.Equal(t, outbox.Dispatched, s.get(refs[0]).State)
 		require.Equal(t, idOf("a", 0), p.sent[0].ID)
 
-		report, first = deliver(t, r, refs...)
-		require.Equal(t, len(refs), first)
-		require.Equal(t, outbox.Report{Skipped: 5}, report)
+		delivers(t, r, outbox.Report{Skipped: 5}, refs...)
 		require.Len(t, p.sent, 3, "a replayed stream sends nothing again")
 		time.Sleep(time.Hour)
 		require.Equal(t, outbox.Report{}, sweep(t, r))
@@ -70,15 +83,13 @@ func TestHalfABatchFails(t *testing.T) {
 		for i := range 10 {
 			refs = append(refs, s.put(fmt.Sprintf("%s-%d", []string{"even", "odd"}[i%2], i), 0, ""))
 		}
-		report, first := deliver(t, r, refs...)
-		require.Equal(t, 10, first)
-		require.Equal(t, outbox.Report{Sent: 5, Failed: 5, Problems: []string{"orders: the queue is down"}}, report)
+		delivers(t, r, outbox.Report{Sent: 5, Failed: 5, Problems: []string{"orders: the queue is down"}}, refs...)
 		e := s.get(refs[1])
 		require.Equal(t, outbox.Retrying, e.State)
 		require.Equal(t, 1, e.Tries)
 		require.Equal(t, "the queue is down", e.Reason)
 
-		report, first = deliver(t, r, refs...)
+		report, first := deliver(t, r, refs...)
 		require.Equal(t, 10, first)
 		require.Equal(t, 10, report.Skipped, "a replay of the stream does not try before time")
 		require.Equal(t, outbox.Report{}, sweep(t, r), "the stream's grace is not over")
@@ -91,12 +102,7 @@ func TestHalfABatchFails(t *testing.T) {
 
 func TestRejectedIsADeadLetterAtOnce(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
-		p.fault = func(m outbox.Message) error {
-			if m.ID == idOf("a", 0) {
-				return outbox.Reject(errors.New("too large for the queue"))
-			}
-			return nil
-		}
+		p.failFor(idOf("a", 0), outbox.Reject(errors.New("too large for the queue")))
 		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k")}
 		report, first := deliver(t, r, refs...)
 		require.Equal(t, 2, first)
@@ -124,13 +130,7 @@ func TestDestinationWithoutRoute(t *testing.T) {
 func TestSentAndNotNoted(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
-			lost := true
-			s.fault = func(op string) error {
-				if op == "Dispatch" && lost {
-					return errors.New("no reply")
-				}
-				return nil
-			}
+			s.at("Dispatch", func() error { return errors.New("no reply") })
 			refs := []outbox.Ref{s.put("a", 0, key), s.put("b", 0, key)}
 			report, first := deliver(t, r, refs...)
 			require.Zero(t, first)
@@ -139,7 +139,7 @@ func TestSentAndNotNoted(t *testing.T) {
 			if key != "" {
 				require.Equal(t, []string{"a/0"}, p.bodies(), "what is behind it waits")
 			}
-			lost = false
+			s.fault = nil
 			report, first = deliver(t, r, refs...)
 			require.Equal(t, 2, first)
 			require.Equal(t, 2, report.Sent)
@@ -155,27 +155,21 @@ func TestSentAndNotNoted(t *testing.T) {
 func TestStoreDown(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		refs := []outbox.Ref{s.put("a", 0, ""), s.put("b", 0, "k")}
-		down := ""
-		s.fault = func(op string) error {
-			if op == down {
-				return errors.New("store down")
-			}
-			return nil
-		}
-		down = "Load"
+		down := func() error { return errors.New("store down") }
+		s.at("Load", down)
 		_, first, err := r.Deliver(t.Context(), refs)
 		require.ErrorContains(t, err, "store down")
 		require.Zero(t, first)
-		down = "Retry"
+		s.at("Retry", down)
 		p.fault = func(outbox.Message) error { return errDown }
 		report, first := deliver(t, r, refs...)
 		require.Zero(t, first, "a failure that cannot be noted is delivered again")
 		require.Equal(t, 2, report.Left)
-		down = "DeadLetter"
+		s.at("DeadLetter", down)
 		p.fault = func(outbox.Message) error { return outbox.Reject(errDown) }
 		_, first = deliver(t, r, refs...)
 		require.Zero(t, first)
-		down = "Waiting"
+		s.at("Waiting", down)
 		_, err = r.Sweep(t.Context())
 		require.ErrorContains(t, err, "store down")
 		require.Equal(t, outbox.New, s.get(refs[0]).State)
@@ -191,16 +185,8 @@ func TestTriesThatNeverEnd(t *testing.T) {
 			require.Equal(t, p.tries, s.get(ref).Tries, "noted before it is made")
 			return nil
 		}
-		s.fault = func(op string) error { // the process ends here
-			if op == "Dispatch" {
-				return errors.New("gone")
-			}
-			return nil
-		}
-		for range 5 {
-			time.Sleep(time.Hour)
-			sweep(t, r)
-		}
+		s.at("Dispatch", func() error { return errors.New("gone") }) // the process ends here
+		sweeps(t, r, 5, time.Hour)
 		require.Equal(t, 3, p.tries)
 		require.Equal(t, outbox.Dead, s.get(ref).State)
 		require.Equal(t, "no try came to an end", s.get(ref).Reason)
@@ -226,10 +212,7 @@ func TestSweepsSideBySide(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, p.sent, a.Sent+b.Sent)
 		require.Len(t, p.sent, p.tries)
-		for range 10 {
-			time.Sleep(time.Hour)
-			sweep(t, r)
-		}
+		sweeps(t, r, 10, time.Hour)
 		require.Len(t, p.sent, 50)
 	})
 }
@@ -257,9 +240,7 @@ func TestUnreadableIsLeftAlone(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		ref := s.put("a", 0, "")
 		s.all[ref].Unreadable = errors.New("of version 9")
-		report, first := deliver(t, r, ref, s.put("b", 0, ""))
-		require.Equal(t, 2, first)
-		require.Equal(t, outbox.Report{Sent: 1, Unreadable: 1, Problems: []string{"of version 9"}}, report)
+		delivers(t, r, outbox.Report{Sent: 1, Unreadable: 1, Problems: []string{"of version 9"}}, ref, s.put("b", 0, ""))
 		time.Sleep(time.Hour)
 		require.Equal(t, 1, sweep(t, r).Unreadable)
 		require.Equal(t, outbox.New, s.get(ref).State)
@@ -269,12 +250,7 @@ func TestUnreadableIsLeftAlone(t *testing.T) {
 // The stream and the sweep both read an old message: the second of them skips it.
 func TestDeliveriesSideBySide(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
-		s.fault = func(op string) error {
-			if op == "Begin" {
-				time.Sleep(time.Second) // so that both have read what there is
-			}
-			return nil
-		}
+		s.at("Begin", func() error { time.Sleep(time.Second); return nil }) // so that both have read what there is
 		refs := []outbox.Ref{s.put("a", 0, ""), s.put("b", 0, "")}
 		time.Sleep(time.Hour)
 		done := make(chan int)
@@ -338,10 +314,7 @@ func TestATryIsNotStolenWhileItRuns(t *testing.T) {
 			_, first := deliver(t, stream, one, two)
 			done <- first
 		}()
-		for range 9 {
-			time.Sleep(time.Second)
-			sweep(t, other)
-		}
+		sweeps(t, other, 9, time.Second)
 		require.Equal(t, 2, <-done)
 		require.Equal(t, []string{"rec/0", "rec/1"}, p.bodies())
 	})
@@ -371,9 +344,7 @@ func TestWhatIsNotSentIsNotTried(t *testing.T) {
 				refs = append(refs, s.put(fmt.Sprint("rec", n), 0, ""))
 			}
 			time.Sleep(age)
-			report, first := deliver(t, r, refs...)
-			require.Equal(t, 40, first)
-			require.Equal(t, outbox.Report{Sent: 4, Deferred: 36}, report)
+			delivers(t, r, outbox.Report{Sent: 4, Deferred: 36}, refs...)
 			for _, ref := range refs {
 				e := s.get(ref)
 				require.Equal(t, tried[string(e.Body)], e.State == outbox.Dispatched)
@@ -381,10 +352,7 @@ func TestWhatIsNotSentIsNotTried(t *testing.T) {
 					require.Zero(t, e.Tries)
 				}
 			}
-			for range 40 {
-				time.Sleep(5 * time.Minute)
-				sweep(t, r)
-			}
+			sweeps(t, r, 40, 5*time.Minute)
 			require.Len(t, tried, 40)
 		})
 	}
@@ -411,10 +379,7 @@ func TestPoisonIsGivenUpAlone(t *testing.T) {
 		for n := range 100 {
 			s.put(fmt.Sprint("r", n), 0, "")
 		}
-		for range 60 {
-			time.Sleep(5 * time.Minute)
-			sweep(t, r)
-		}
+		sweeps(t, r, 60, 5*time.Minute)
 		for _, e := range s.all {
 			require.Equal(t, string(e.Body) == "r3/0", e.State == outbox.Dead, "%s: %s", e.Body, e.State)
 		}

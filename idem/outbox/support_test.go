@@ -59,6 +59,16 @@ func (s *memoryStore) get(ref outbox.Ref) outbox.Entry {
 	return *s.all[ref]
 }
 
+// at has the store do this before each call of a method, which fails with what it returns.
+func (s *memoryStore) at(op string, do func() error) {
+	s.fault = func(called string) error {
+		if called != op {
+			return nil
+		}
+		return do()
+	}
+}
+
 func (s *memoryStore) call(op string, f func() error) error {
 	if s.fault != nil {
 		if err := s.fault(op); err != nil {
@@ -202,10 +212,10 @@ func (p *post) failWhile(down *bool) {
 }
 
 // failFor makes the sends of one message fail.
-func (p *post) failFor(id string) {
+func (p *post) failFor(id string, err error) {
 	p.fault = func(m outbox.Message) error {
 		if m.ID == id {
-			return errDown
+			return err
 		}
 		return nil
 	}

@@ -18,12 +18,12 @@ import (
 // Work that is repeatable and watched is sent again, until a call takes it over.
 func TestAbandonedWorkIsSentAgain(t *testing.T) {
 	r, key := lapsed(t, webhook)
-	var told []int
+	var probes []int
 	var refuse error
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: webhook,
 		OnAbandoned: func(_ context.Context, q reconcile.Question) error {
 			require.Equal(t, []any{key.ID(), idem.InProgress, 1}, []any{q.ID, q.State, q.Attempt})
-			told = append(told, q.Probes)
+			probes = append(probes, q.Probes)
 			return refuse
 		}}}})
 	require.Equal(t, []notice.Kind{notice.Abandoned}, r.sweep(s))
@@ -31,7 +31,7 @@ func TestAbandonedWorkIsSentAgain(t *testing.T) {
 	refuse = errors.New("the queue is down")
 	r.Clock.Advance(time.Minute)
 	require.Equal(t, []notice.Kind{notice.Abandoned}, r.sweep(s))
-	require.Equal(t, []int{1, 2}, told)
+	require.Equal(t, []int{1, 2}, probes)
 	require.Equal(t, idem.InProgress, r.Record(key).State)
 	require.Empty(t, r.changes(key), "it is as it was")
 
@@ -41,9 +41,9 @@ func TestAbandonedWorkIsSentAgain(t *testing.T) {
 	require.Empty(t, r.sweep(s))
 }
 
-// Without OnAbandoned it is reported, and goes to people in the end. A call goes on with
+// Without OnAbandoned it is reported, and goes to operators in the end. A call goes on with
 // it even then.
-func TestAbandonedWorkThatNobodySendsIsForPeople(t *testing.T) {
+func TestAbandonedWorkThatIsNotSentAgainIsEscalated(t *testing.T) {
 	for _, released := range []bool{false, true} {
 		r := newRig(t)
 		key := webhook.Key("acme", "event-1")
@@ -177,8 +177,8 @@ func TestTheStricterDeclarationHolds(t *testing.T) {
 	r.gets(key, mustNotRun, 3)
 }
 
-// People read why a repeatable operation is a question for them.
-func TestPeopleReadThatTheAttemptsAreOver(t *testing.T) {
+// Operators read why a repeatable operation is a question for them.
+func TestAnEscalationSaysThatTheAttemptsAreOver(t *testing.T) {
 	r := newRig(t)
 	twice := webhook
 	twice.MaxAttempts = 2
@@ -188,15 +188,12 @@ func TestPeopleReadThatTheAttemptsAreOver(t *testing.T) {
 	r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: twice}}})
-	for range 2 {
-		r.Clock.Advance(reconcile.DefaultEscalateAfter)
-		r.sweep(s)
-	}
+	r.sweeps(s, 2, reconcile.DefaultEscalateAfter)
 	require.Len(t, r.escalations, 1)
 	require.Equal(t, "no provider can be asked about it; it has had its 2 attempts", r.escalations[0].Reason)
 }
 
-// People have had an abandoned claim for a while when its process wakes up, renews its lease
+// Operators have had an abandoned claim for a while when its process wakes up, renews its lease
 // and dies: that is a question anew, and they get it once more.
 func TestAClaimThatGoesOnAfterItWasEscalatedIsNotForgotten(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -161,8 +161,12 @@ func TestAnExtensionAndAnotherChange(t *testing.T) {
 		want    error
 		changes []protocol.Change
 	}{
-		"TTL deletes it": {between: func(r *rig, _ time.Time) { r.Store.Delete(key.ID()) }, want: reconcile.ErrNotFound},
-		"it expires":     {between: func(r *rig, _ time.Time) { r.Clock.Advance(48 * time.Hour) }, lost: true, want: reconcile.ErrExpired},
+		"TTL deletes it": {between: func(r *rig, _ time.Time) {
+			r.Store.Delete(key.ID())
+		}, want: reconcile.ErrNotFound},
+		"it expires": {between: func(r *rig, _ time.Time) {
+			r.Clock.Advance(48 * time.Hour)
+		}, lost: true, want: reconcile.ErrExpired},
 		"a longer extension": {between: func(r *rig, until time.Time) {
 			require.NoError(r.t, r.Extend(r.t.Context(), key.ID(), until.Add(time.Hour), alice))
 		}, changes: []protocol.Change{protocol.ChangeExtended}},
@@ -227,12 +231,16 @@ func TestAnExtensionAndAnotherChange(t *testing.T) {
 		require.NoError(t, r.Extend(t.Context(), key.ID(), until, by))
 		require.ErrorIs(t, r.Extend(t.Context(), key.ID(), until.Add(time.Hour), by), reconcile.ErrChanged)
 	})
-	t.Run("it keeps being written", func(t *testing.T) {
-		r := newRig(t)
-		r.end(key, nil)
-		r.Faults.Always(idemtest.BareConflict, idemtest.Prolong)
-		require.ErrorIs(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice), reconcile.ErrChanged)
-	})
+}
+
+func TestAChangeOfARecordThatKeepsBeingWrittenEnds(t *testing.T) {
+	r, open := lapsed(t, refund)
+	ended := refund.Key("acme", "ended")
+	r.end(ended, nil)
+	r.Faults.Always(idemtest.BareConflict, idemtest.Prolong, idemtest.Forget, idemtest.Settle)
+	require.ErrorIs(t, r.Extend(t.Context(), ended.ID(), r.Clock.Now().Add(dispute), alice), reconcile.ErrChanged)
+	require.ErrorIs(t, r.Forget(t.Context(), ended.ID(), alice), reconcile.ErrChanged)
+	require.ErrorIs(t, r.Resolve(t.Context(), open.ID(), reconcile.Resolution{To: idem.Completed}, alice), reconcile.ErrChanged)
 }
 
 // The parked attempt's outcome comes while somebody keeps what was resolved.
@@ -309,7 +317,7 @@ func (l *lettered) Requeue(_ context.Context, _ *outbox.Entry, a protocol.Audit)
 	return nil
 }
 
-func TestWhoHasADeadLetterSentAgainIsKept(t *testing.T) {
+func TestARequeuedDeadLetterIsInTheHistory(t *testing.T) {
 	r := newRig(t)
 	l := &lettered{Store: r.Faults}
 	rc := r.over(l)

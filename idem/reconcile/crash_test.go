@@ -70,10 +70,7 @@ func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 				every := func(until time.Time) {
 					for time.Now().Before(until) {
 						time.Sleep(time.Minute)
-						ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
-						_, err := s.Sweep(ctx)
-						require.NoError(t, err)
-						cancel()
+						r.within(50*time.Second, s)
 					}
 				}
 				every(lease.Add(time.Minute))

@@ -29,7 +29,7 @@ func slow(ctx context.Context, c *idemtest.Call) error {
 	return err
 }
 
-// A sweep that dies after it has told people, over a store that takes its time, or that
+// A sweep that dies after it has told operators, over a store that takes its time, or that
 // loses the reply to what parks the claim: the message that comes again is the same one.
 func TestTheMessageThatComesAgainIsTheSame(t *testing.T) {
 	for name, settle := range map[string]idemtest.Fault{
@@ -49,12 +49,12 @@ func TestTheMessageThatComesAgainIsTheSame(t *testing.T) {
 				r.killed(key)
 				time.Sleep(time.Minute)
 				r.Faults.Next(idemtest.Settle, settle)
-				var told []string
+				var sent []string
 				dead := true
 				s := r.sweeper(reconcile.SweepOptions{
 					Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
 					Escalate: func(_ context.Context, g reconcile.Escalation) error {
-						told = append(told, g.Message)
+						sent = append(sent, g.Message)
 						if dead {
 							r.Faults.Always(idemtest.LoseRequest)
 						}
@@ -66,23 +66,23 @@ func TestTheMessageThatComesAgainIsTheSame(t *testing.T) {
 				dead = false
 				time.Sleep(5 * time.Minute)
 				require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
-				require.Len(t, told, 2)
-				require.Equal(t, told[0], told[1])
+				require.Len(t, sent, 2)
+				require.Equal(t, sent[0], sent[1])
 			})
 		})
 	}
 }
 
 // The parked attempt goes on, renews its lease and says what the provider calls the
-// effect while people are told: they are told once.
-func TestPeopleAreToldOnceAboutAnAttemptThatGoesOn(t *testing.T) {
+// effect while operators are told: they are told once.
+func TestAnAttemptThatGoesOnIsEscalatedOnce(t *testing.T) {
 	r, key := lapsed(t, refund)
 	rec := r.Record(key)
-	told := 0
+	sent := 0
 	s := r.sweeper(reconcile.SweepOptions{
 		Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
 		Escalate: func(ctx context.Context, _ reconcile.Escalation) error {
-			told++
+			sent++
 			now := r.Clock.Now()
 			return errors.Join(
 				r.Store.Extend(ctx, now, protocol.Extension{ID: rec.ID, Owner: rec.Owner, Write: "beat", LeaseUntil: now.Add(time.Minute)}),
@@ -91,14 +91,14 @@ func TestPeopleAreToldOnceAboutAnAttemptThatGoesOn(t *testing.T) {
 	})
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 	r.swept(s)
-	require.Equal(t, 1, told)
+	require.Equal(t, 1, sent)
 	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeEscalated}, r.changes(key))
 	require.False(t, r.Record(key).EscalatedAt.IsZero())
 }
 
 // A write that was refused is tried again about the record as it is then, with an entry of its
 // own: the store may delete that of the refused one late.
-func TestAChangeThatIsMadeAnewHasAnEntryOfItsOwn(t *testing.T) {
+func TestASecondTryOfAChangeHasAnEntryOfItsOwn(t *testing.T) {
 	r, key := lapsed(t, refund)
 	rec := r.Record(key)
 	store := &entries{Store: r.Faults}
@@ -130,15 +130,14 @@ func (e *entries) Postpone(ctx context.Context, now time.Time, p protocol.Postpo
 
 // OnAbandoned calls with the key, which goes on with the work at once: that is told, and
 // counts as what it was.
-func TestAbandonedWorkThatGoesOnAtOnceIsTold(t *testing.T) {
+func TestAbandonedWorkThatGoesOnAtOnceIsReported(t *testing.T) {
 	r, key := lapsed(t, webhook)
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: webhook,
 		OnAbandoned: func(context.Context, reconcile.Question) error {
 			_, err := r.call(key, func(context.Context, int) (int, error) { return 7, nil })
 			return err
 		}}}})
-	report, err := s.Sweep(t.Context())
-	require.NoError(t, err)
+	report := r.report(s)
 	require.Equal(t, idem.Completed, r.Record(key).State)
 	require.Equal(t, []int{1, 0, 0}, []int{report.Abandoned, report.Skipped, report.Failed})
 	require.Len(t, r.notices, 1)
@@ -160,17 +159,13 @@ func TestAShortProbeLeavesTheStoreItsTime(t *testing.T) {
 		})
 		s := r.sweeper(reconcile.SweepOptions{ProbeTimeout: 100 * time.Millisecond,
 			Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CompletedWith(7))}}})
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
-		defer cancel()
-		report, err := s.Sweep(ctx)
-		require.NoError(t, err)
-		require.Equal(t, []notice.Kind{notice.SweepParked, notice.Resolved}, kinds(report))
+		require.Equal(t, []notice.Kind{notice.SweepParked, notice.Resolved}, kinds(r.within(50*time.Second, s)))
 	})
 }
 
 // A parked attempt that goes on renews its lease while the provider is asked. The question
 // has its age all the same, whatever the provider says.
-func TestAnAttemptThatGoesOnKeepsNothingFromPeople(t *testing.T) {
+func TestAnAttemptThatGoesOnKeepsNoQuestionFromBeingEscalated(t *testing.T) {
 	for name, answer := range map[string]reconcile.Answer{
 		"still unknown": reconcile.StillUnknown(0), "not executed": reconcile.NotExecuted(),
 	} {
@@ -195,9 +190,9 @@ func TestAnAttemptThatGoesOnKeepsNothingFromPeople(t *testing.T) {
 	}
 }
 
-// The charge took effect, somebody has said so, and the client never calls again. What people are
+// The charge took effect, somebody has said so, and the client never calls again. What operators are
 // told to do about it can be done.
-func TestPeopleCanEndWhatNobodyCallsFor(t *testing.T) {
+func TestAnOperatorCanEndWorkThatNoCallContinues(t *testing.T) {
 	r, key := interrupted(t)
 	require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
 	s := r.sweeper(reconcile.SweepOptions{})
@@ -222,13 +217,10 @@ func (r *rig) swept(s *reconcile.Sweeper) {
 	}
 }
 
-// aged sweeps until the question is long past the age at which people get it.
+// aged sweeps until the question is long past the age at which operators get it.
 func (r *rig) aged(s *reconcile.Sweeper) {
 	r.t.Helper()
-	for range 4 {
-		r.Clock.Advance(5 * time.Hour)
-		r.sweep(s)
-	}
+	r.sweeps(s, 4, 5*time.Hour)
 	require.Len(r.t, r.escalations, 1)
 }
 
@@ -240,13 +232,13 @@ func stepThenPlain(ctx context.Context, n int) (int, error) {
 	return 0, errPlain
 }
 
-// People say that it had no effect. The steps are still to be gone on with: that is a new
+// Operators say that it had no effect. The steps are still to be gone on with: that is a new
 // question, which gets its time and a message of its own.
-func TestAnAnsweredQuestionIsNotLeftToPeopleAgain(t *testing.T) {
+func TestAnAnsweredQuestionIsNotEscalatedAgain(t *testing.T) {
 	r, key := newRig(t), refund.Key("acme", "r-1")
-	told := 0
+	sent := 0
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{
-		Operation: refund, OnAbandoned: func(context.Context, reconcile.Question) error { told++; return nil },
+		Operation: refund, OnAbandoned: func(context.Context, reconcile.Question) error { sent++; return nil },
 	}}})
 	r.fails(key, stepThenPlain, errPlain)
 	require.Equal(t, idem.Unknown, r.Record(key).State)
@@ -254,18 +246,15 @@ func TestAnAnsweredQuestionIsNotLeftToPeopleAgain(t *testing.T) {
 	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
 	r.swept(s)
 	require.Len(t, r.escalations, 1, "they have answered minutes ago")
-	require.Positive(t, told)
-	for range 8 {
-		r.Clock.Advance(5 * time.Hour)
-		r.sweep(s)
-	}
+	require.Positive(t, sent)
+	r.sweeps(s, 8, 5*time.Hour)
 	require.Len(t, r.escalations, 2, "it is abandoned for good")
 	require.NotEqual(t, r.escalations[0].Message, r.escalations[1].Message)
 }
 
-// The attempt that a sweep has parked says by itself that nobody knows, long after people
+// The attempt that a sweep has parked says by itself that nobody knows, long after operators
 // got the question.
-func TestALateEndDoesNotLeaveTheQuestionToPeopleAgain(t *testing.T) {
+func TestALateEndDoesNotEscalateTheQuestionAgain(t *testing.T) {
 	r, key := newRig(t), refund.Key("acme", "r-1")
 	s := r.sweeper(reconcile.SweepOptions{})
 	_, err := r.call(key, func(context.Context, int) (int, error) {
@@ -280,7 +269,7 @@ func TestALateEndDoesNotLeaveTheQuestionToPeopleAgain(t *testing.T) {
 }
 
 // A call goes on with the work, but its claim is lost on the way and is taken back.
-func TestALostClaimDoesNotLeaveTheQuestionToPeopleAgain(t *testing.T) {
+func TestALostClaimDoesNotEscalateTheQuestionAgain(t *testing.T) {
 	r, key := newRig(t), webhook.Key("acme", "r-1")
 	s := r.sweeper(reconcile.SweepOptions{})
 	r.fails(key, stepThenPlain, errPlain)
@@ -293,20 +282,17 @@ func TestALostClaimDoesNotLeaveTheQuestionToPeopleAgain(t *testing.T) {
 }
 
 // The store takes all but the answer. The question waits and ages like any other.
-func TestAnAnswerThatTheStoreNeverTakesIsLeftToPeople(t *testing.T) {
+func TestAnAnswerThatTheStoreNeverTakesIsEscalated(t *testing.T) {
 	r, _ := lapsed(t, refund)
 	s := r.asking(says(reconcile.CompletedWithoutResult()))
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Probed}, r.sweep(r.asking(says(reconcile.StillUnknown(0)))))
 	r.Faults.Always(idemtest.LoseRequest, idemtest.Settle)
-	for range 4 {
-		r.Clock.Advance(5 * time.Hour)
-		r.sweep(s)
-	}
+	r.sweeps(s, 4, 5*time.Hour)
 	require.Len(t, r.escalations, 1)
 	require.Contains(t, r.escalations[0].Reason, "could not be recorded")
 }
 
-// What people are told is bounded, whatever a probe says.
+// What operators are told is bounded, whatever a probe says.
 func TestALongReasonIsShortened(t *testing.T) {
 	r, _ := lapsed(t, refund)
 	r.sweep(r.asking(says(reconcile.CannotBeKnown(strings.Repeat("ü", 1<<20)))))
@@ -319,11 +305,12 @@ func TestALongReasonIsShortened(t *testing.T) {
 func TestAnEscalationSaysOfWhatKindTheLastErrorWas(t *testing.T) {
 	fails := func(err error) func() error { return func() error { return fmt.Errorf("of card 4711: %w", err) } }
 	_, encoding := reconcile.Encode(unencodable{})
+	const unencoded = `(idem: encoding reconcile_test.unencodable: an error of type *errors.errorString)`
 	for want, probe := range map[string]func() error{
-		`(*net.OpError)`: fails(&net.OpError{Op: "dial", Err: errPlain}),
-		`(idem: encoding reconcile_test.unencodable: an error of type *errors.errorString)`: fails(errors.Join(errPlain, encoding)),
-		`an error of type *errors.errorString)`:                                             func() error { panic(errors.New("card 4711")) },
-		`a value of type string)`:                                                           func() error { panic("card 4711") },
+		`(*net.OpError)`:                        fails(&net.OpError{Op: "dial", Err: errPlain}),
+		unencoded:                               fails(errors.Join(errPlain, encoding)),
+		`an error of type *errors.errorString)`: func() error { panic(errors.New("card 4711")) },
+		`a value of type string)`:               func() error { panic("card 4711") },
 	} {
 		r, _ := lapsed(t, refund)
 		s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
@@ -334,7 +321,8 @@ func TestAnEscalationSaysOfWhatKindTheLastErrorWas(t *testing.T) {
 			r.Clock.Advance(time.Hour)
 		}
 		reason := r.escalations[0].Reason
-		require.Regexp(t, `^the probe gave no answer (\(a function of the sweep panicked at escalation_test\.go:\d+: )?`+regexp.QuoteMeta(want)+`$`, reason)
+		panicked := `(\(a function of the sweep panicked at escalation_test\.go:\d+: )?`
+		require.Regexp(t, `^the probe gave no answer `+panicked+regexp.QuoteMeta(want)+`$`, reason)
 		require.NotContains(t, reason, "4711")
 	}
 }
@@ -344,9 +332,9 @@ type unencodable struct{}
 
 func (unencodable) MarshalJSON() ([]byte, error) { return nil, errors.New("card 4711") }
 
-// A claim that any call may take over goes to people as it is. They read that its handler may run
+// A claim that any call may take over goes to operators as it is. They read that its handler may run
 // again.
-func TestPeopleReadThatACallMayTakeTheWorkOver(t *testing.T) {
+func TestAnEscalationSaysThatACallMayTakeTheWorkOver(t *testing.T) {
 	r, key := newRig(t), webhook.Key("acme", "event-1")
 	r.killedIn(key, "pay")
 	s := r.sweeper(reconcile.SweepOptions{})
@@ -362,9 +350,9 @@ func TestPeopleReadThatACallMayTakeTheWorkOver(t *testing.T) {
 }
 
 // The provider's answer is more than the memory of the sweep, whose process dies of it each
-// time, or the work that it sends again is. It is called ever more rarely, and people get
+// time, or the work that it sends again is. It is called ever more rarely, and operators get
 // the question in the end.
-func TestACallThatKillsItsSweepIsLeftToPeople(t *testing.T) {
+func TestACallThatKillsItsSweepIsEscalated(t *testing.T) {
 	for _, op := range []idem.Operation{refund, webhook} {
 		synctest.Test(t, func(t *testing.T) {
 			r, key := newRig(t), op.Key("acme", "r-1")

@@ -144,7 +144,8 @@ func (r *Reconciler) gets(rec *idem.Record, input protocol.Fingerprint, now time
 
 // refused are the answers of calls that get no outcome.
 var refused = map[protocol.Action]string{
-	protocol.DoPark:       "HTTP 409 outcome_unknown, and the record becomes unknown: an attempt left no outcome and may have taken effect.",
+	protocol.DoPark: "HTTP 409 outcome_unknown, and the record becomes unknown: " +
+		"an attempt left no outcome and may have taken effect.",
 	protocol.DoUnknown:    "HTTP 409 outcome_unknown.",
 	protocol.DoAccepted:   "HTTP 202: the work waits for its worker.",
 	protocol.DoInFlight:   "HTTP 409 idempotency_key_in_progress with Retry-After.",

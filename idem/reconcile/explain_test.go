@@ -300,7 +300,7 @@ func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
 
 // A compensation needs the result of its step. Without it the next attempt is parked before it goes
 // on, and a person says the result then, undoes all by hand, or decides that it took effect.
-func TestWhatIsSaidOfAStepWithoutAResultThatHasACompensation(t *testing.T) {
+func TestAStepWithoutAResultThatHasACompensation(t *testing.T) {
 	const reserved = "The handler runs, attempt 2, and skips the steps that are recorded: reserve"
 	key, declined := order.Key("acme", "o-1"), reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}, CompensatedManually: true}
 	for name, last := range map[string]reconcile.Resolution{

@@ -19,12 +19,12 @@ import (
 
 // ending is how a killed refund, or webhook, should end under sweeps.
 type ending struct {
-	name    string
-	key     idem.Key
-	op      reconcile.Operation
-	state   idem.State
-	changes []protocol.Change
-	people  int
+	name        string
+	key         idem.Key
+	op          reconcile.Operation
+	state       idem.State
+	changes     []protocol.Change
+	escalations int
 }
 
 func endings() []ending {
@@ -55,7 +55,7 @@ func settles(r *rig, s *reconcile.Sweeper) {
 	}
 }
 
-// ended checks that the record is where it should be, each change is kept once, and people
+// ended checks that the record is where it should be, each change is kept once, and operators
 // got one message, perhaps more than once.
 func (e ending) ended(r *rig, twice bool) {
 	r.t.Helper()
@@ -65,9 +65,9 @@ func (e ending) ended(r *rig, twice bool) {
 	for _, g := range r.escalations {
 		messages[g.Message] = true
 	}
-	require.Len(r.t, messages, e.people)
+	require.Len(r.t, messages, e.escalations)
 	if !twice {
-		require.Len(r.t, r.escalations, e.people)
+		require.Len(r.t, r.escalations, e.escalations)
 	}
 }
 

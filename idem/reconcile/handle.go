@@ -26,7 +26,7 @@ func (s *sweep) record(id string) {
 			s.did(notice.Unreadable, &idem.Record{ID: id}, "", "the record cannot be read", err)
 			return
 		case err != nil:
-			s.failed(&idem.Record{ID: id}, err)
+			s.did(notice.SweepFailed, &idem.Record{ID: id}, "", err.Error(), err)
 			return
 		case rec == nil || rec.Due.IsZero() || rec.Due.After(s.r.now()):
 			s.count(func(r *Report) { r.Skipped++ })
@@ -38,16 +38,12 @@ func (s *sweep) record(id string) {
 			return
 		}
 		if !isAnswer(err) {
-			s.failed(rec, err)
+			s.did(notice.SweepFailed, rec, rec.State, err.Error(), err)
 			return
 		}
 		// Another write was faster: look once more.
 	}
 	s.count(func(r *Report) { r.Skipped++ })
-}
-
-func (s *sweep) failed(rec *idem.Record, err error) {
-	s.did(notice.SweepFailed, rec, rec.State, err.Error(), err)
 }
 
 func (s *sweep) countLeft() { s.count(func(r *Report) { r.Left++ }) }
@@ -111,7 +107,9 @@ func (s *sweep) park(rec *idem.Record, op Operation) error {
 		why = "it was released and may have taken effect, and the operation is not repeatable"
 	}
 	why += s.attemptsOver(rec, op)
-	now, lapse := s.r.now(), s.r.lapse(rec, s.event(rec, op), s.by(why))
+	// The owner stays: its late outcome still counts.
+	now, lapse := s.r.now(), protocol.Lapse(rec, s.event(rec, op), newID(), "a sweep")
+	lapse.Audit = s.r.audit(rec, s.by(why), protocol.ChangeParked, idem.Unknown, "")
 	if !s.opts.DryRun {
 		ctx, cancel := s.share(s.ctx)
 		defer cancel()

@@ -56,17 +56,20 @@ func (r *Reconciler) OpenQuestions(ctx context.Context) ([]OpenCount, error) {
 	c := &counting{r: r, all: OpenCount{read: r.now()}, by: map[string]OpenCount{}, reading: make(chan struct{}, readers)}
 	var g sync.WaitGroup
 	for shard := range protocol.Shards {
-		g.Go(func() {
-			if err := c.shard(ctx, shard); err != nil {
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				c.failed = err
-			}
-		})
+		g.Go(func() { c.shard(ctx, shard) })
 	}
 	g.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name := range c.by {
+		r.counted[name] = true
+	}
+	names := slices.Sorted(maps.Keys(r.counted))
+	if c.failed != nil { // of others it is not known that they have none
+		names = slices.Sorted(maps.Keys(c.by))
+	}
 	answers := []OpenCount{c.all}
-	for _, name := range r.operations(c.by, c.failed == nil) {
+	for _, name := range names {
 		o := c.by[name]
 		o.Operation, o.read = name, c.all.read
 		answers = append(answers, o)
@@ -77,7 +80,7 @@ func (r *Reconciler) OpenQuestions(ctx context.Context) ([]OpenCount, error) {
 // counting is one call of OpenQuestions.
 type counting struct {
 	r       *Reconciler
-	reading chan struct{} // a place for each that reads, in turn
+	reading chan struct{} // an element for each read under way
 
 	mu     sync.Mutex
 	all    OpenCount
@@ -102,30 +105,25 @@ type memory struct {
 	met         map[string]bool
 }
 
-// isSure reports whether an open record leaves its place in the index before it is anything
-// else. A call may take over a repeatable operation, and one with steps, at its place.
-func isSure(rec *idem.Record) bool {
-	return rec.State == idem.Unknown && rec.Repeat == idem.NotRepeatable && len(rec.Steps) == 0
-}
-
-// shard counts what a shard of the index names, and what was known of it and it does not come
-// to: an alarm about an old question does not end because its shard cannot be read.
-func (c *counting) shard(ctx context.Context, shard int) error {
+// shard counts what a shard of the index names. If that cannot be read, what was known of the shard and
+// the call did not come to counts still: an alarm about an old question must not end.
+func (c *counting) shard(ctx context.Context, shard int) {
 	c.r.mu.Lock()
 	m := memory{before: c.r.known[shard], now: map[string]known{}, met: map[string]bool{}}
 	c.r.mu.Unlock()
-	err := c.pages(ctx, shard, m)
-	if err != nil {
+	if err := c.pages(ctx, shard, m); err != nil {
+		c.mu.Lock()
+		c.failed = err
+		c.mu.Unlock()
 		for id, k := range m.before {
 			if !m.met[id] {
-				c.add(id, k, m)
+				c.meet(id, m, &k)
 			}
 		}
 	}
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
 	c.r.known[shard] = m.now
-	return err
 }
 
 func (c *counting) pages(ctx context.Context, shard int, m memory) error {
@@ -140,8 +138,7 @@ func (c *counting) pages(ctx context.Context, shard int, m memory) error {
 		g.SetLimit(readers)
 		for i, id := range due.IDs {
 			if k, ok := m.before[id]; ok && k.sure && i < len(due.Due) && k.due.Equal(due.Due[i]) {
-				c.meet(id, m)
-				c.add(id, k, m)
+				c.meet(id, m, &k)
 				continue
 			}
 			g.Go(func() error { return c.read(reading, id, m) })
@@ -154,63 +151,44 @@ func (c *counting) pages(ctx context.Context, shard int, m memory) error {
 	return nil
 }
 
-// meet notes that the call has come to a known question, whatever has become of it.
-func (c *counting) meet(id string, m memory) {
-	if _, was := m.before[id]; was {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		m.met[id] = true
-	}
-}
-
 // read counts the record if it is an open question.
 func (c *counting) read(ctx context.Context, id string, m memory) error {
 	c.reading <- struct{}{}
 	defer func() { <-c.reading }()
 	rec, err := c.r.store.Get(ctx, id)
-	unreadable := errors.Is(err, protocol.ErrRecordUnreadable)
-	if err != nil && !unreadable {
-		return err
-	}
-	c.meet(id, m)
 	switch {
-	case unreadable:
-		return nil
-	case rec == nil || rec.Due.IsZero():
-		return nil // the index is late
-	case rec.State == idem.InProgress && !c.all.read.After(rec.LeaseUntil.Add(c.r.opts.Margin)):
+	case err != nil && !errors.Is(err, protocol.ErrRecordUnreadable):
+		return err
+	case err != nil, rec == nil, rec.Due.IsZero(), // the index is late
+		rec.State == idem.InProgress && !c.all.read.After(rec.LeaseUntil.Add(c.r.opts.Margin)):
+		c.meet(id, m, nil)
 		return nil
 	}
-	c.add(id, known{rec.Due, since(rec), isSure(rec)}, m)
+	// A call may take over a repeatable operation, and one with steps, at its place in the index.
+	sure := rec.State == idem.Unknown && rec.Repeat == idem.NotRepeatable && len(rec.Steps) == 0
+	c.meet(id, m, &known{rec.Due, since(rec), sure})
 	return nil
 }
 
-// add counts a question, and keeps it among the known ones.
-func (c *counting) add(id string, k known, m memory) {
+// meet notes that the call has come to a record. If it is an open question, it is counted, and kept among the
+// known ones.
+func (c *counting) meet(id string, m memory, k *known) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if _, was := m.before[id]; was {
+		m.met[id] = true
+	}
+	if k == nil {
+		return
+	}
 	if len(m.now) < maxKnown {
-		m.now[id] = k
+		m.now[id] = *k
 	}
 	_, name := namesOf(id)
 	o := c.by[name]
 	o.add(k.since)
 	c.by[name] = o
 	c.all.add(k.since)
-}
-
-// operations are the names of those that have open questions, and if all were counted, also of
-// those that had some.
-func (r *Reconciler) operations(by map[string]OpenCount, all bool) []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name := range by {
-		r.counted[name] = true
-	}
-	if !all {
-		return slices.Sorted(maps.Keys(by))
-	}
-	return slices.Sorted(maps.Keys(r.counted))
 }
 
 func (o *OpenCount) add(since time.Time) {

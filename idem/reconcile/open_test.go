@@ -67,7 +67,7 @@ func TestOpenQuestionsThatCannotAllBeRead(t *testing.T) {
 	require.Zero(t, open[0].Oldest)
 }
 
-// question is an open question that people have.
+// question is an open question that operators have.
 func question(id string, now time.Time) idem.Record {
 	return idem.Record{
 		ID: id, State: idem.Unknown, Repeat: idem.NotRepeatable, Owner: "o", Write: "w", Attempt: 1,

@@ -199,13 +199,6 @@ func (r *Reconciler) allows(rec *idem.Record, res Resolution, now time.Time) pro
 	return protocol.Next(rec, ev, now).Do
 }
 
-// lapse parks a lapsed claim. The owner stays: its late outcome still counts.
-func (r *Reconciler) lapse(rec *idem.Record, ev protocol.Event, by Change) protocol.Settlement {
-	s := protocol.Lapse(rec, ev, newID(), "a sweep")
-	s.Audit = r.audit(rec, by, protocol.ChangeParked, idem.Unknown, "")
-	return s
-}
-
 // again writes up to three times the same, as long as it is not known whether it has landed. If the record
 // were read again instead, the own write would be taken for another one.
 func again(ctx context.Context, write func() error) (err error) {

@@ -37,9 +37,7 @@ func TestADecisionIsAboutTheRecordThatWasSeen(t *testing.T) {
 		require.NoError(t, r.Resolve(t.Context(), key.ID(), notHappened, by))
 	})
 	t.Run("a lapsed claim", func(t *testing.T) {
-		r := newRig(t)
-		r.killed(key)
-		r.lapse()
+		r, key := lapsed(t, refund)
 		require.NoError(t, r.Resolve(t.Context(), key.ID(), notHappened, r.seen(key)))
 		require.Equal(t, idem.Released, r.Record(key).State)
 	})
@@ -233,9 +231,7 @@ func TestALapsedClaimIsResolvedInOneWrite(t *testing.T) {
 		"its request is lost": {idemtest.LoseRequest, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.killed(key)
-			r.lapse()
+			r, key := lapsed(t, refund)
 			by := alice
 			if tc.seen {
 				by = r.seen(key)
@@ -257,9 +253,7 @@ func TestALapsedClaimIsResolvedInOneWrite(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.killed(key)
-			r.lapse()
+			r, key := lapsed(t, refund)
 			by := r.seen(key)
 			var after *idem.Record
 			r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
@@ -276,7 +270,7 @@ func TestALapsedClaimIsResolvedInOneWrite(t *testing.T) {
 func nil2(context.Context, int) (int, error) { panic("it must not run") }
 
 // OnAbandoned says what becomes of work that goes on, and nothing of what is unknown.
-func TestAnUnknownOutcomeWithoutProbeGoesToPeopleSoon(t *testing.T) {
+func TestAnUnknownOutcomeWithoutProbeIsEscalatedSoon(t *testing.T) {
 	r, key := lapsed(t, refund)
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{
 		Operation: refund, OnAbandoned: func(context.Context, reconcile.Question) error { return nil },
@@ -300,7 +294,7 @@ func again(res reconcile.Resolution) reconcile.Resolution {
 
 // A person has said by mistake what became of the charge, and says it anew: the order that goes
 // on pays once, and nothing is shipped that nobody pays for.
-func TestWhatWasSaidOfAStepIsSaidAnew(t *testing.T) {
+func TestTheOutcomeOfAStepIsReplaced(t *testing.T) {
 	key := order.Key("acme", "o-1")
 	failure := idem.Failure{Message: "declined"}
 	took, declined, absent := reconcile.CompletedWith(7), reconcile.FailedWith(failure), reconcile.NotExecuted()
@@ -367,7 +361,7 @@ func TestAStepThatReturnsNothingIsDoneWithoutAResult(t *testing.T) {
 
 // What a step owes survives that it was said to have failed: it must be undone once it is said
 // to have taken effect.
-func TestAStepThatIsSaidToHaveTakenEffectAfterAllMustBeUndone(t *testing.T) {
+func TestAStepThatTookEffectAfterAllMustBeUndone(t *testing.T) {
 	r, key := newRig(t), webhook.Key("acme", "w-1")
 	r.crash(key, func(ctx context.Context, _ int) (int, error) {
 		return idem.Step(ctx, "charge", func(context.Context) (int, error) { r.Crash(); return 7, nil },

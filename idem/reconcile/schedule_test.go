@@ -34,7 +34,7 @@ type trip struct {
 	rand                 *rand.Rand
 	calm                 bool
 	seats, paid, refunds int
-	told                 map[string]int
+	sent                 map[string]int
 	answers              []string
 	calls                int // that are on their way
 	counts               map[string]int
@@ -240,7 +240,7 @@ func (s *trip) sweeper() *reconcile.Sweeper {
 	sw, err := reconcile.NewSweeper(s.reconciler(store), &reconcile.SweepOptions{
 		Concurrency: 2, Log: slog.New(slog.DiscardHandler),
 		Escalate: func(_ context.Context, g reconcile.Escalation) error {
-			s.do("told", func() { s.told[g.Message]++ })
+			s.do("sent", func() { s.sent[g.Message]++ })
 			return nil
 		},
 		Operations: []reconcile.Operation{{Operation: s.op, EscalateAfter: 30 * time.Minute,
@@ -318,7 +318,7 @@ func (s *trip) keeper() {
 }
 
 // Whatever happens in whatever order, it is paid once at most, the seat is booked exactly if
-// it is paid and completed, every replay is the outcome, and what stays open people have.
+// it is paid and completed, every replay is the outcome, and what stays open operators have.
 func TestAnyScheduleOfStepsEndsOnce(t *testing.T) {
 	seeds := 60
 	if os.Getenv("IDEM_LONG") == "1" {
@@ -337,7 +337,7 @@ func TestAnyScheduleOfStepsEndsOnce(t *testing.T) {
 	t.Log(counts)
 	must := []string{"paid", "answered", "resolved", "completed", "extended"}
 	if os.Getenv("IDEM_LONG") == "1" { // rare in a few
-		must = append(must, "refunded", "unbooked", "resolved by hand", "told", "parked", "escalated", "failed", "unknown")
+		must = append(must, "refunded", "unbooked", "resolved by hand", "sent", "parked", "escalated", "failed", "unknown")
 	}
 	for _, what := range must {
 		require.NotZero(t, counts[what], what)
@@ -347,7 +347,7 @@ func TestAnyScheduleOfStepsEndsOnce(t *testing.T) {
 func playTrip(t *testing.T, seed uint64, op idem.Operation, counts map[string]int) {
 	s := &trip{
 		t: t, op: op, key: op.Key("acme", "1"), store: memstore.New(), rand: rand.New(rand.NewPCG(seed, 7)),
-		told: map[string]int{}, counts: map[string]int{},
+		sent: map[string]int{}, counts: map[string]int{},
 	}
 	var all sync.WaitGroup
 	all.Go(s.call)
@@ -407,16 +407,16 @@ func playTrip(t *testing.T, seed uint64, op idem.Operation, counts map[string]in
 		}
 	default:
 		require.False(t, rec.EscalatedAt.IsZero(), show)
-		require.NotEmpty(t, s.told, show)
+		require.NotEmpty(t, s.sent, show)
 		require.Empty(t, s.answers, show)
 	}
 	counts[string(rec.State)]++
 	for what, n := range s.counts {
 		counts[what] += n
 	}
-	for _, n := range s.told {
+	for _, n := range s.sent {
 		if n > 1 {
-			counts["told twice"]++
+			counts["sent twice"]++
 		}
 	}
 	given := 0
@@ -430,5 +430,5 @@ func playTrip(t *testing.T, seed uint64, op idem.Operation, counts map[string]in
 			given++
 		}
 	}
-	require.LessOrEqual(t, given, len(s.told), show)
+	require.LessOrEqual(t, given, len(s.sent), show)
 }

@@ -61,7 +61,7 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 
 // What is said of steps is refused if a later attempt could not read it, or if it does not say
 // all: nothing changes then.
-func TestWhatIsSaidOfStepsIsAllOfIt(t *testing.T) {
+func TestAResolutionNamesEveryInterruptedStep(t *testing.T) {
 	seven := reconcile.CompletedWith(7)
 	for name, res := range map[string]reconcile.Resolution{
 		"the step is done":             {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": seven, "reserve": seven}},
@@ -87,7 +87,7 @@ func TestWhatIsSaidOfStepsIsAllOfIt(t *testing.T) {
 
 // The provider was asked with the operation's token, and does not know it: the charge has sent
 // one of its own. That is no word about the charge, from a probe, a webhook or a person.
-func TestNobodyReleasesAnOperationOverAStepThatMayHaveTakenEffect(t *testing.T) {
+func TestAStepThatMayHaveTakenEffectKeepsAnOperationFromBeingReleased(t *testing.T) {
 	r, key := newRig(t), order.Key("acme", "o-1")
 	charges := map[string]int{} // what the provider knows, by token
 	pay := func(ctx context.Context, _ int) (int, error) {
@@ -107,8 +107,7 @@ func TestNobodyReleasesAnOperationOverAStepThatMayHaveTakenEffect(t *testing.T) 
 			}
 			return reconcile.NotExecuted(), nil
 		}}}})
-	report, err := s.Sweep(t.Context())
-	require.NoError(t, err)
+	report := r.report(s)
 	require.Equal(t, 1, report.Escalated)
 	require.Contains(t, report.Actions[len(report.Actions)-1].Why, "a probe answers with ContinueWith")
 	rec, rc := r.Record(key), r.Reconciler
@@ -122,7 +121,7 @@ func TestNobodyReleasesAnOperationOverAStepThatMayHaveTakenEffect(t *testing.T) 
 	}
 	require.Equal(t, rec, r.Record(key))
 
-	// People are told what to ask with.
+	// Operators are told what to ask with.
 	require.Len(t, r.escalations, 1)
 	require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: protocol.Token(key.ID(), "charge"), BegunAt: rec.Steps["charge"].BegunAt}}, r.escalations[0].Steps)
 	require.Equal(t, 1, charges[r.escalations[0].Steps[0].Token])
@@ -132,7 +131,7 @@ func TestNobodyReleasesAnOperationOverAStepThatMayHaveTakenEffect(t *testing.T) 
 }
 
 // An answer that the record does not take is escalated.
-func TestAProbeThatForgetsAStepGoesToPeople(t *testing.T) {
+func TestAProbeThatForgetsAStepIsEscalated(t *testing.T) {
 	r, key := interrupted(t)
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order,
 		Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
@@ -144,7 +143,7 @@ func TestAProbeThatForgetsAStepGoesToPeople(t *testing.T) {
 
 // What an interrupted step did, as somebody has found out, is undone like all other steps: an
 // attempt that fails before it reaches the step has not undone it.
-func TestAStepThatSomebodyHasSettledMustBeUndone(t *testing.T) {
+func TestAStepThatAResolutionHasSettledMustBeUndone(t *testing.T) {
 	r, key := newRig(t), webhook.Key("acme", "w-1")
 	undone := 0
 	steps := &idem.StepConfig[int]{
@@ -204,7 +203,7 @@ func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
 }
 
 // The history has a word for each step that a resolution settled, and no result.
-func TestTheHistorySaysWhatWasSaidOfEachStep(t *testing.T) {
+func TestTheHistoryHasTheVerdictOfEachStep(t *testing.T) {
 	failure := idem.Failure{Message: "declined"}
 	for name, tc := range map[string]struct {
 		res  reconcile.Resolution
@@ -244,7 +243,7 @@ func (r *rig) last(key idem.Key) protocol.Audit {
 }
 
 // A charge with a compensation was interrupted, and the provider has declined it. That the
-// operation has failed is for people, since nobody has said that there is nothing to undo; that the
+// operation has failed is for operators, since nobody has said that there is nothing to undo; that the
 // step has failed says it, and the next call fails and undoes the rest.
 func TestADeclinedStepWithACompensationIsAnsweredByItsName(t *testing.T) {
 	declined := reconcile.FailedWith(idem.Failure{Message: "declined"})
@@ -390,9 +389,7 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 		require.Contains(t, r.escalations[0].Reason, `["charge"]: undo them by hand`)
 	})
 	t.Run("nothing to undo", func(t *testing.T) {
-		r := newRig(t)
-		r.killed(key)
-		r.lapse()
+		r, key := lapsed(t, refund)
 		require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Result: &refusal}, alice))
 	})
 }

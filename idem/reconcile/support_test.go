@@ -42,7 +42,7 @@ type rig struct {
 	mu          sync.Mutex
 	notices     []notice.Notice
 	escalations []reconcile.Escalation
-	refuse      error // of People
+	refuse      error // of Operators
 }
 
 func newRig(t *testing.T) *rig {
@@ -162,7 +162,7 @@ func (r *rig) called(method idemtest.Method) (n int) {
 // lapse lets leases end.
 func (r *rig) lapse() { r.Clock.Advance(idem.DefaultLease + idem.DefaultMargin + time.Second) }
 
-// sweeper has the options, and people that take what they are sent.
+// sweeper has the options, and operators that take what they are sent.
 func (r *rig) sweeper(o reconcile.SweepOptions) *reconcile.Sweeper {
 	r.t.Helper()
 	if o.Escalate == nil {
@@ -187,9 +187,35 @@ func (r *rig) sweeper(o reconcile.SweepOptions) *reconcile.Sweeper {
 // sweep makes one sweep, and returns what it did.
 func (r *rig) sweep(s *reconcile.Sweeper) []notice.Kind {
 	r.t.Helper()
+	return kinds(r.report(s))
+}
+
+// sweeps makes so many sweeps, each after a pause.
+func (r *rig) sweeps(s *reconcile.Sweeper, times int, pause time.Duration) {
+	r.t.Helper()
+	for range times {
+		r.Clock.Advance(pause)
+		r.sweep(s)
+	}
+}
+
+// report makes one sweep.
+func (r *rig) report(s *reconcile.Sweeper) reconcile.Report {
+	r.t.Helper()
 	report, err := s.Sweep(r.t.Context())
 	require.NoError(r.t, err)
-	return kinds(report)
+	return report
+}
+
+// within makes one sweep, which ends within the time.
+func (r *rig) within(d time.Duration, s *reconcile.Sweeper) reconcile.Report {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), d)
+	defer cancel()
+	report, err := s.Sweep(ctx)
+	require.NoError(r.t, err)
+	require.NoError(r.t, ctx.Err())
+	return report
 }
 
 func kinds(report reconcile.Report) (all []notice.Kind) {

@@ -150,10 +150,7 @@ func TestAFullShardDoesNotStarveTheOthers(t *testing.T) {
 				time.Sleep(time.Second)
 				return reconcile.CompletedWith(1), nil
 			}}}})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		report, err := s.Sweep(ctx)
-		require.NoError(t, err)
+		report := r.within(time.Minute, s)
 		require.Positive(t, report.Left)
 		require.Less(t, report.Resolved, 50)
 		for shard, keys := range shards {
@@ -162,10 +159,7 @@ func TestAFullShardDoesNotStarveTheOthers(t *testing.T) {
 			}
 		}
 		for report.More || report.Left > 0 {
-			ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
-			report, err = s.Sweep(ctx)
-			require.NoError(t, err)
-			cancel()
+			report = r.within(45*time.Second, s)
 		}
 		for _, key := range shards[0] {
 			require.Equal(t, idem.Completed, r.Record(key).State)
@@ -186,13 +180,10 @@ func TestASweepStopsBeforeItsDeadline(t *testing.T) {
 		s := r.sweeper(reconcile.SweepOptions{Concurrency: 2})
 		parked := 0
 		for range 20 {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			report, err := s.Sweep(ctx)
-			require.NoError(t, err)
-			require.NoError(t, ctx.Err())
+			report := r.within(30*time.Second, s)
 			require.Zero(t, report.Failed)
 			parked += report.Parked
-			if cancel(); !report.More && report.Left == 0 {
+			if !report.More && report.Left == 0 {
 				break
 			}
 			require.Positive(t, report.Left)
@@ -220,15 +211,14 @@ func TestADryRunWritesNothing(t *testing.T) {
 			r.notices = nil
 			for range 2 {
 				r.Faults.Reset()
-				report, err := dry.Sweep(t.Context())
-				require.NoError(t, err)
+				report := r.report(dry)
 				require.True(t, report.DryRun)
 				require.NotEmpty(t, report.Actions)
 				for _, method := range r.Faults.Calls() {
 					require.Contains(t, []idemtest.Method{idemtest.Due, idemtest.Get}, method)
 				}
 				require.Equal(t, before, r.Record(e.key))
-				r.Clock.Advance(24 * time.Hour) // then people would get it
+				r.Clock.Advance(24 * time.Hour) // then operators would get it
 			}
 			require.Empty(t, r.escalations)
 			require.Empty(t, r.notices)
@@ -261,8 +251,7 @@ func TestTroubleWithOneRecordDoesNotStopTheOthers(t *testing.T) {
 				}
 				return c.Do(ctx)
 			}, tc.method)
-			report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
-			require.NoError(t, err)
+			report := r.report(r.sweeper(reconcile.SweepOptions{}))
 			require.Equal(t, []int{10, 9, 1}, []int{report.Listed, report.Parked, report.Unreadable + report.Failed})
 			require.Contains(t, kinds(report), tc.kind)
 			require.Equal(t, idem.InProgress, r.Record(bad).State)
@@ -285,22 +274,20 @@ func TestARecordThatKeepsChangingIsLeftAlone(t *testing.T) {
 	r, _ := lapsed(t, refund)
 	r.Faults.Always(idemtest.BareConflict, idemtest.Settle)
 	r.Faults.Reset()
-	report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
-	require.NoError(t, err)
+	report := r.report(r.sweeper(reconcile.SweepOptions{}))
 	require.Equal(t, []int{1, 0}, []int{report.Skipped, report.Failed})
 	require.Equal(t, 2, r.called(idemtest.Get))
 	r.Faults.Heal()
 	require.Contains(t, r.sweep(r.sweeper(reconcile.SweepOptions{})), notice.SweepParked)
 }
 
-// People that cannot be reached are tried again, with the same message.
-func TestPeopleAreToldUntilTheyAre(t *testing.T) {
+// Operators that cannot be reached are tried again, with the same message.
+func TestAnEscalationIsSentUntilItIsTaken(t *testing.T) {
 	r, key := lapsed(t, refund)
 	r.refuse = errors.New("the queue is down")
 	s := r.asking(says(reconcile.CannotBeKnown("gone")))
 	for range 3 {
-		report, err := s.Sweep(t.Context())
-		require.NoError(t, err)
+		report := r.report(s)
 		require.Equal(t, 1, report.Failed)
 		require.Zero(t, r.Record(key).EscalatedAt)
 		r.Clock.Advance(time.Minute)
@@ -324,16 +311,16 @@ func (o *outboxes) Send(_ context.Context, m []outbox.Message) []error {
 	return make([]error, len(m))
 }
 
-// What people get says all that they need, and nothing of what was asked for.
-func TestTheMessageForPeople(t *testing.T) {
-	for _, tell := range []bool{false, true} {
+// What operators get says all that they need, and nothing of what was asked for.
+func TestTheMessageOfAnEscalation(t *testing.T) {
+	for _, texts := range []bool{false, true} {
 		r, sender := newRig(t), &outboxes{}
 		op := refund
 		op.Values = idem.KeepValues
 		key := op.Key("acme", "r-1")
 		r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 		rec := r.Record(key)
-		s := r.sweeper(reconcile.SweepOptions{Escalate: reconcile.SendTo(sender), IncludeErrorMessages: tell})
+		s := r.sweeper(reconcile.SweepOptions{Escalate: reconcile.SendTo(sender), IncludeErrorMessages: texts})
 		r.Clock.Advance(reconcile.DefaultEscalateAfter)
 		require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 		require.Len(t, sender.messages, 1)
@@ -348,7 +335,7 @@ func TestTheMessageForPeople(t *testing.T) {
 			"created_at": at(rec.CreatedAt), "since": at(rec.OpenSince), "probes": 0.0, "reason": "no provider can be asked about it",
 			"error_type": rec.Failure.Type, "token": protocol.Token(key.ID(), ""), "help": reconcile.DefaultHelp,
 		}
-		if tell {
+		if texts {
 			want["error_message"] = errPlain.Error()
 		}
 		require.Equal(t, want, body)
@@ -357,7 +344,7 @@ func TestTheMessageForPeople(t *testing.T) {
 
 // Every kind of action has its line in the log, its notice and its count, and the lines
 // say nothing of values and results.
-func TestEveryActionIsTold(t *testing.T) {
+func TestEveryActionIsReported(t *testing.T) {
 	seen := map[notice.Kind]bool{}
 	const unreadable, accepted = "unreadable", "accepted"
 	for _, e := range append(endings(), ending{name: unreadable, key: refund.Key("acme", "1"), op: reconcile.Operation{Operation: refund}},
@@ -372,10 +359,13 @@ func TestEveryActionIsTold(t *testing.T) {
 		}
 		r.lapse()
 		var log bytes.Buffer
-		var told []notice.Notice
+		var noticed []notice.Notice
 		s, err := reconcile.NewSweeper(r.Reconciler, &reconcile.SweepOptions{
 			Operations: []reconcile.Operation{e.op}, Log: slog.New(slog.NewJSONHandler(&log, nil)),
-			Observer: func(_ context.Context, n notice.Notice) { told = append(told, n); panic("the observer is broken") },
+			Observer: func(_ context.Context, n notice.Notice) {
+				noticed = append(noticed, n)
+				panic("the observer is broken")
+			},
 		})
 		require.NoError(t, err)
 		if e.name == unreadable {
@@ -383,10 +373,9 @@ func TestEveryActionIsTold(t *testing.T) {
 		}
 		for range 4 {
 			log.Reset()
-			told = nil
-			report, err := s.Sweep(t.Context())
-			require.NoError(t, err)
-			require.Len(t, told, len(report.Actions))
+			noticed = nil
+			report := r.report(s)
+			require.Len(t, noticed, len(report.Actions))
 			var lines []map[string]any
 			for _, line := range strings.Split(strings.TrimSpace(log.String()), "\n") {
 				var attrs map[string]any
@@ -403,7 +392,7 @@ func TestEveryActionIsTold(t *testing.T) {
 				require.Equal(t, []any{string(a.Kind), e.key.ID(), "acme", e.key.Operation().Name, string(a.From), string(a.To)},
 					[]any{lines[i]["kind"], lines[i]["record"], lines[i]["tenant"], lines[i]["operation"], lines[i]["from"], lines[i]["to"]})
 				require.Equal(t, []any{a.Kind, e.key.ID(), "acme", a.Operation, a.Attempt, a.To},
-					[]any{told[i].Kind, told[i].ID, told[i].Tenant, told[i].Operation, told[i].Attempt, told[i].State})
+					[]any{noticed[i].Kind, noticed[i].ID, noticed[i].Tenant, noticed[i].Operation, noticed[i].Attempt, noticed[i].State})
 			}
 			r.Clock.Advance(time.Hour)
 		}
@@ -480,8 +469,7 @@ func TestANewerStateIsUnreadable(t *testing.T) {
 		ID: "t#refund#1", State: "paused", Owner: "o", Attempt: 1, Write: "w", Due: now,
 	}}))
 	r.lapse()
-	report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
-	require.NoError(t, err)
+	report := r.report(r.sweeper(reconcile.SweepOptions{}))
 	require.Equal(t, []notice.Kind{notice.Unreadable}, kinds(report))
 	require.ErrorIs(t, r.notices[0].Err, idem.ErrRecordUnreadable)
 	require.Equal(t, []string{r.notices[0].Err.Error()}, report.Problems)
@@ -540,11 +528,7 @@ func TestAProviderThatIsSlowTakesNoTimeOfTheOthers(t *testing.T) {
 						return reconcile.CompletedWith(1), nil
 					}},
 				}})
-				ctx, cancel := context.WithTimeout(t.Context(), tc.sweep)
-				defer cancel()
-				report, err := s.Sweep(ctx)
-				require.NoError(t, err)
-				require.NoError(t, ctx.Err())
+				report := r.within(tc.sweep, s)
 				for i := range 30 {
 					require.Equal(t, idem.Completed, r.Record(quick.Key("acme", fmt.Sprint(i))).State)
 					require.Equal(t, idem.Unknown, r.Record(unasked.Key("acme", fmt.Sprint(i))).State)
@@ -580,13 +564,11 @@ func TestABacklogIsBounded(t *testing.T) {
 				return reconcile.CompletedWith(1), nil
 			},
 		}}})
-		first, err := s.Sweep(t.Context())
-		require.NoError(t, err)
+		first := r.report(s)
 		require.Equal(t, due, first.Listed)
 		require.Positive(t, first.Left)
 		require.Equal(t, due, first.Resolved+first.Left)
-		second, err := s.Sweep(t.Context())
-		require.NoError(t, err)
+		second := r.report(s)
 		require.Equal(t, []int{first.Left, first.Left, 0}, []int{second.Listed, second.Resolved, second.Left})
 	})
 }
@@ -661,19 +643,14 @@ func TestRemovingTakesTheTimeThatIsLeft(t *testing.T) {
 		s := r.sweeper(reconcile.SweepOptions{Expired: table})
 		seen := map[int]bool{}
 		for range 100 {
-			_, err := s.Sweep(t.Context())
-			require.NoError(t, err)
+			r.report(s)
 			seen[table.asked[len(table.asked)-1].Segment] = true
 		}
 		require.Len(t, table.asked, 100)
 		require.Greater(t, len(seen), 50)
 
 		table.pages, table.asked = 1000, nil
-		ctx, cancel := context.WithTimeout(t.Context(), 2100*time.Millisecond)
-		defer cancel()
-		report, err := s.Sweep(ctx)
-		require.NoError(t, err)
-		require.NoError(t, ctx.Err())
+		report := r.within(2100*time.Millisecond, s)
 		require.Empty(t, report.Problems)
 		require.Len(t, table.asked, 16, "a quarter of the time is for the last writes")
 	})

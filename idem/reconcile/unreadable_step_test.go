@@ -17,7 +17,7 @@ import (
 
 // An operator has typed the charge's result in another shape than its function's, which no attempt
 // can read. The attempt has done nothing with it, and it is said anew.
-func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
+func TestAnUnreadableResultOfAStepIsReplaced(t *testing.T) {
 	seven, absent := charged(reconcile.CompletedWith(7)), charged(reconcile.NotExecuted())
 	eight, err := reconcile.Encode(8)
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
 			require.Equal(t, orderEffects{}, *s)
 			r.lapse()
 
-			// People are told what to ask with, and that it is to be said anew.
+			// Operators are told what to ask with, and that it is to be said anew.
 			sw := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: tc.op, Probe: says(reconcile.CannotBeKnown("gone"))}}})
 			r.sweep(sw)
 			require.Len(t, r.escalations, 1)
@@ -83,18 +83,34 @@ func TestAResultThatNoAttemptCanReadIsSaidAnew(t *testing.T) {
 	}
 }
 
+// resolvedCharge is a rig with an order whose process died in its at-most-once charge, and a resolution of
+// the charge. A compensation counts.
+func resolvedCharge(t *testing.T, compensates bool, charge reconcile.Answer) (*rig, *orderEffects, idem.Key) {
+	t.Helper()
+	r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
+	conf := &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
+	if compensates {
+		conf = undoing[int](s)
+	}
+	r.killedInStep(key, "charge", conf)
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(charge), alice))
+	return r, s, key
+}
+
 // Whatever becomes of the write that makes an interrupted step of it again, what no attempt can
 // go on with is said anew, and the step does not run before that.
-func TestWhatNoAttemptCanReadIsSaidAnewWhateverBecomesOfTheWrite(t *testing.T) {
+func TestAnUnreadableResultIsReplacedWhateverBecomesOfTheWrite(t *testing.T) {
 	t.Run("it is of another type", func(t *testing.T) {
-		saidAnewWhateverBecomesOfTheWrite(t, reconcile.CompletedWith("ch_1"), charge[int])
+		replacedWhateverBecomesOfTheWrite(t, reconcile.CompletedWith("ch_1"), charge[int])
 	})
 	t.Run("a compensation needs it", func(t *testing.T) {
-		saidAnewWhateverBecomesOfTheWrite(t, reconcile.CompletedWithoutResult(), refundable[int])
+		replacedWhateverBecomesOfTheWrite(t, reconcile.CompletedWithoutResult(), refundable[int])
 	})
 }
 
-func saidAnewWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer, pay func(*orderEffects, int) func(context.Context, int) (int, error)) {
+func replacedWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer,
+	pay func(*orderEffects, int) func(context.Context, int) (int, error),
+) {
 	for name, fault := range map[string]func(r *rig, key idem.Key) idemtest.Fault{
 		"its reply is lost":   func(*rig, idem.Key) idemtest.Fault { return idemtest.LoseReply },
 		"its request is lost": func(*rig, idem.Key) idemtest.Fault { return idemtest.LoseRequest },
@@ -121,9 +137,7 @@ func saidAnewWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer, pay 
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-			r.killedInStep(key, "charge", undoing[int](s))
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(word), alice))
+			r, s, key := resolvedCharge(t, true, word)
 			r.Faults.Next(idemtest.RecordStep, fault(r, key))
 			_ = r.deliver(key, pay(s, 7))
 			r.lapse()
@@ -147,9 +161,7 @@ func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
 		"it is of another type": reconcile.CompletedWith("ch_1"), "a compensation needs it": reconcile.CompletedWithoutResult(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-			r.killedInStep(key, "charge", undoing[int](s))
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(word), alice))
+			r, s, key := resolvedCharge(t, true, word)
 			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
 				_, _ = refundable(s, 7)(ctx, in)
 				require.Error(t, ctx.Err())
@@ -163,10 +175,8 @@ func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
 }
 
 // A resolution that somebody makes before that write counts.
-func TestAResolutionBeforeTheWriteThatASaidResultCannotBeReadCounts(t *testing.T) {
-	r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-	r.killedIn(key, "charge")
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith("ch_1")), alice))
+func TestAResolutionBeforeTheWriteOfAnUnreadableResultCounts(t *testing.T) {
+	r, s, key := resolvedCharge(t, false, reconcile.CompletedWith("ch_1"))
 	r.Faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
 		park := protocol.Lapse(r.Record(key), protocol.Event{Kind: protocol.EventClaim}, "park", "a call")
 		require.NoError(t, r.Store.Settle(ctx, r.Clock.Now(), park))
@@ -178,9 +188,9 @@ func TestAResolutionBeforeTheWriteThatASaidResultCannotBeReadCounts(t *testing.T
 	require.Equal(t, orderEffects{}, *s)
 }
 
-// People have said that the step took effect. The step's own question is not asked over that,
+// Operators have said that the step took effect. The step's own question is not asked over that,
 // whatever became of the write: its answer would make the charge a second time.
-func TestWhatWasSaidIsNotAskedOfTheStep(t *testing.T) {
+func TestAResolvedStepIsNotAskedAbout(t *testing.T) {
 	for name, fault := range map[string]func(r *rig) (idemtest.Method, idemtest.Fault){
 		"it is parked":        func(*rig) (idemtest.Method, idemtest.Fault) { return idemtest.RecordStep, idemtest.Pass },
 		"the reply is lost":   func(*rig) (idemtest.Method, idemtest.Fault) { return idemtest.RecordStep, idemtest.LoseReply },
@@ -216,7 +226,7 @@ func TestWhatWasSaidIsNotAskedOfTheStep(t *testing.T) {
 
 // An attempt has gone by what was said, and a later one cannot read it, since the step's type
 // has changed. It is not unsaid: the charge is made no second time.
-func TestAResultThatAnAttemptHasReadIsNotUnsaid(t *testing.T) {
+func TestAResultThatAnAttemptHasReadIsNotReplaced(t *testing.T) {
 	for name, first := range map[string]func(r *rig, key idem.Key, s *orderEffects){
 		"it has failed after that": func(r *rig, key idem.Key, s *orderEffects) {
 			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
@@ -235,9 +245,7 @@ func TestAResultThatAnAttemptHasReadIsNotUnsaid(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-			r.killedIn(key, "charge")
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+			r, s, key := resolvedCharge(t, false, reconcile.CompletedWith(7))
 			first(r, key, s)
 			r.lapse()
 			two := charge(s, receipt{"ch_2"})
@@ -255,12 +263,10 @@ func TestAResultThatAnAttemptHasReadIsNotUnsaid(t *testing.T) {
 
 // An attempt has gone on without a result, since its step returned nothing. A later one, whose step
 // returns something, cannot undo it: it is not unsaid either.
-func TestAStepThatWasGoneByWithoutAResultIsNotUnsaid(t *testing.T) {
+func TestAStepThatWasUsedWithoutAResultIsNotReplaced(t *testing.T) {
 	for name, reads := range map[string]bool{"it goes by it": true, "its reply is lost": false} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-			r.killedInStep(key, "charge", undoing[int](s))
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
+			r, s, key := resolvedCharge(t, true, reconcile.CompletedWithoutResult())
 			if !reads {
 				r.Faults.Next(idemtest.RecordStep, idemtest.LoseReply)
 			}
@@ -281,12 +287,10 @@ func TestAStepThatWasGoneByWithoutAResultIsNotUnsaid(t *testing.T) {
 }
 
 // Nothing goes by what was said before it is known that it can no longer be unsaid.
-func TestNothingGoesByASaidResultBeforeThatIsRecorded(t *testing.T) {
+func TestNothingUsesAResolvedResultBeforeThatIsRecorded(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"its reply is lost": idemtest.LoseReply, "its request is lost": idemtest.LoseRequest} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-			r.killedIn(key, "charge")
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+			r, s, key := resolvedCharge(t, false, reconcile.CompletedWith(7))
 			r.Faults.Next(idemtest.RecordStep, fault)
 			r.fails(key, charge(s, 7), idem.ErrStoreUnavailable)
 			require.Equal(t, orderEffects{}, *s)
@@ -298,7 +302,7 @@ func TestNothingGoesByASaidResultBeforeThatIsRecorded(t *testing.T) {
 
 // A decoder that panics at what was said, and parts of it that are lost, are no other case than
 // what does not fit.
-func TestAResultAtWhichADecoderPanicsOrThatIsDamagedIsSaidAnew(t *testing.T) {
+func TestAResultAtWhichADecoderPanicsOrThatIsDamagedIsReplaced(t *testing.T) {
 	for name, said := range map[string]struct {
 		out   any
 		fault idemtest.Fault
@@ -307,9 +311,7 @@ func TestAResultAtWhichADecoderPanicsOrThatIsDamagedIsSaidAnew(t *testing.T) {
 		"it is damaged there": {map[string]string{"id": strings.Repeat("ch_1", 1000)}, idemtest.Unreadable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
-			r.killedIn(key, "charge")
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(said.out)), alice))
+			r, s, key := resolvedCharge(t, false, reconcile.CompletedWith(said.out))
 			r.Faults.Next(idemtest.StepResult, said.fault)
 			r.fails(key, charge(s, picky{"ch_2"}), idem.ErrRecordUnreadable)
 			r.lapse()
@@ -355,9 +357,9 @@ func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
 	})
 }
 
-// A probe that answers what no attempt can read would answer the same for ever: people get the
+// A probe that answers what no attempt can read would answer the same for ever: operators get the
 // question instead.
-func TestAProbeThatSaysWhatNoAttemptCanReadIsNotAskedAgain(t *testing.T) {
+func TestAProbeWithAnUnreadableResultIsNotAskedAgain(t *testing.T) {
 	r, key, asked := newRig(t), refund.Key("acme", "r-1"), 0
 	r.killedIn(key, "charge")
 	s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {

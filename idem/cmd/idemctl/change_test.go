@@ -31,15 +31,15 @@ var releaseR1 = []string{"release", r1.ID(), "--reason", "no such refund"}
 func with(args []string, more ...string) []string { return append(slices.Clip(args), more...) }
 
 // changing runs a test with an unknown record whose lease is over.
-func changing(t *testing.T, test func(b *bench)) {
-	withBench(t, func(t *testing.T, b *bench) {
+func changing(t *testing.T, test func(b *rig)) {
+	withRig(t, func(t *testing.T, b *rig) {
 		b.unknown(r1)
 		b.Clock.Advance(time.Hour)
 		test(b)
 	})
 }
 
-func (b *bench) history() (all []protocol.Audit) {
+func (b *rig) history() (all []protocol.Audit) {
 	b.t.Helper()
 	all, err := b.reconciler().History(b.t.Context(), r1.ID())
 	require.NoError(b.t, err)
@@ -47,7 +47,7 @@ func (b *bench) history() (all []protocol.Audit) {
 }
 
 func TestAChangeSaysWhoAndWhy(t *testing.T) {
-	changing(t, func(b *bench) {
+	changing(t, func(b *rig) {
 		b.answers = []string{"yes"}
 		b.want(exitDone, releaseR1...)
 		h := b.history()
@@ -60,7 +60,7 @@ func TestAChangeSaysWhoAndWhy(t *testing.T) {
 // Whoever decides has seen the record as it is when it is changed.
 func TestAChangeIsRefusedIfTheOriginalEndsBeforeTheAnswer(t *testing.T) {
 	for _, seen := range []bool{false, true} {
-		changing(t, func(b *bench) {
+		changing(t, func(b *rig) {
 			args := with(releaseR1, "-o", "json")
 			if seen {
 				args = append(args, "--seen="+b.Record(r1).Write, "--yes")
@@ -78,7 +78,7 @@ func TestAChangeIsRefusedIfTheOriginalEndsBeforeTheAnswer(t *testing.T) {
 }
 
 // lateOutcome is what the parked attempt writes in the end.
-func (b *bench) lateOutcome() {
+func (b *rig) lateOutcome() {
 	rec := b.Record(r1)
 	err := b.Store.Finish(b.t.Context(), b.Clock.Now(), protocol.Finish{
 		ID: rec.ID, Owner: rec.Owner, Write: "late",
@@ -87,8 +87,8 @@ func (b *bench) lateOutcome() {
 	require.NoError(b.t, err)
 }
 
-func TestTwoWhoDecideAtOnceDoNotBothChangeIt(t *testing.T) {
-	changing(t, func(b *bench) {
+func TestOfTwoDecisionsAtOnceOneChangesTheRecord(t *testing.T) {
+	changing(t, func(b *rig) {
 		b.answers = []string{"yes"}
 		b.beforeAnswer = func() {
 			by := reconcile.Change{Actor: "bob", Reason: "declined"}
@@ -118,7 +118,7 @@ func TestNothingIsChangedWithoutAnAnswer(t *testing.T) {
 		"another write is seen": {with(releaseR1, "--seen", "other", "--yes"), true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			changing(t, func(b *bench) {
+			changing(t, func(b *rig) {
 				b.asks, b.answers = c.asks, c.answers
 				before := b.Record(r1)
 				code, out, errs := b.run(c.args...)
@@ -135,7 +135,7 @@ func TestNothingIsChangedWithoutAnAnswer(t *testing.T) {
 }
 
 func TestCtrlCAtAPromptChangesNothing(t *testing.T) {
-	changing(t, func(b *bench) {
+	changing(t, func(b *rig) {
 		ctx, interrupt := context.WithCancel(b.t.Context())
 		in, typing := io.Pipe() // nobody types
 		b.t.Cleanup(func() { typing.Close() })
@@ -154,7 +154,7 @@ func TestCtrlCAtAPromptChangesNothing(t *testing.T) {
 }
 
 func TestAConfirmedChangeIsNotInterrupted(t *testing.T) {
-	changing(t, func(b *bench) {
+	changing(t, func(b *rig) {
 		ctx, interrupt := context.WithCancel(b.t.Context())
 		b.ctx = ctx
 		b.backend.store = stopping{Store: b.Faults, on: interrupt}
@@ -178,7 +178,7 @@ func (s stopping) Settle(ctx context.Context, now time.Time, w protocol.Settleme
 }
 
 func TestOfManyThoseThatHaveChangedAreLeft(t *testing.T) {
-	changing(t, func(b *bench) {
+	changing(t, func(b *rig) {
 		r2 := refund.Key("acme", "r-2")
 		b.unknown(r2)
 		b.Clock.Advance(time.Hour)
@@ -192,8 +192,8 @@ func TestOfManyThoseThatHaveChangedAreLeft(t *testing.T) {
 }
 
 // A lost reply leaves the question whether it was written.
-func TestALostReplyIsToldAsSuch(t *testing.T) {
-	changing(t, func(b *bench) {
+func TestALostReplyIsReported(t *testing.T) {
+	changing(t, func(b *rig) {
 		b.backend.store = lossy{b.Faults}
 		b.says(exitFailed, "it may or may not have been written", with(releaseR1, "--yes")...)
 	})
@@ -207,7 +207,7 @@ func (l lossy) Settle(context.Context, time.Time, protocol.Settlement) error {
 
 // What is completed from outside is what the handler would have returned.
 func TestAResultGoesThroughTheCodec(t *testing.T) {
-	changing(t, func(b *bench) {
+	changing(t, func(b *rig) {
 		b.answers = []string{"yes"}
 		path := b.t.TempDir() + "/result.json"
 		require.NoError(b.t, writeFile(path, " 42 \n"))
@@ -220,8 +220,8 @@ func TestAResultGoesThroughTheCodec(t *testing.T) {
 }
 
 // What is said of a result that is not known is what calls get.
-func TestWithoutAResultCallsAreToldSo(t *testing.T) {
-	changing(t, func(b *bench) {
+func TestWithoutAResultCallsGetAnError(t *testing.T) {
+	changing(t, func(b *rig) {
 		out, _ := b.want(exitDone, "resolve", r1.ID(), "--to", "completed", "--no-result", "--reason", "found it", "--yes", "-o", "json")
 		require.Contains(b.t, out, "HTTP 409 outcome_unavailable")
 		require.Contains(b.t, out, b.reconciler().Explain(b.Record(r1)).SameInput)
@@ -230,7 +230,7 @@ func TestWithoutAResultCallsAreToldSo(t *testing.T) {
 
 // A later call gets the outcome until then.
 func TestAnExtendedRecordIsKept(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		key := refund.Key("acme", "r-4")
 		require.NoError(t, b.call(key, result))
 		args := []string{"extend", key.ID(), "--for", "1000h", "--reason", "the queue is paused", "--yes"}
@@ -243,7 +243,7 @@ func TestAnExtendedRecordIsKept(t *testing.T) {
 }
 
 func TestAnEarlierResolutionIsReplacedOnlyIfAsked(t *testing.T) {
-	changing(t, func(b *bench) {
+	changing(t, func(b *rig) {
 		yes := with(releaseR1, "--yes")
 		b.want(exitDone, yes...)
 		failed := []string{"resolve", r1.ID(), "--to", "failed", "--message", "declined", "--reason", "it was declined", "--yes"}
@@ -254,7 +254,7 @@ func TestAnEarlierResolutionIsReplacedOnlyIfAsked(t *testing.T) {
 }
 
 func TestStepsAreUndoneByHandBeforeItFails(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		key := refund.Key("acme", "r-9")
 		b.stepped(key)
 		b.Clock.Advance(time.Hour)
@@ -266,7 +266,7 @@ func TestStepsAreUndoneByHandBeforeItFails(t *testing.T) {
 
 // A client that gets a recorded 402 takes it that nothing was charged.
 func TestStepsAreUndoneByHandBeforeARefusalIsRecorded(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		id := b.requestOf("key-1234567890123456", func(ctx context.Context) {
 			_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil },
 				&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
@@ -281,8 +281,8 @@ func TestStepsAreUndoneByHandBeforeARefusalIsRecorded(t *testing.T) {
 
 // Of a step that was said to have had no effect nothing can be said any more: the refusal says what
 // can be done before the next call runs it, and the token to ask with is not lost.
-func TestAStepThatWasSaidToHaveHadNoEffectCanOnlyBeStopped(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+func TestAStepResolvedAsNotExecutedCanOnlyBeStopped(t *testing.T) {
+	withRig(t, func(t *testing.T, b *rig) {
 		b.interrupted(r1)
 		b.Clock.Advance(time.Hour)
 		token := protocol.Token(r1.ID(), "charge")
@@ -304,7 +304,7 @@ func TestAStepThatWasSaidToHaveHadNoEffectCanOnlyBeStopped(t *testing.T) {
 }
 
 // What is said of an interrupted step is what the next call goes on with.
-func TestTheNextCallGoesOnWithWhatIsSaidOfAStep(t *testing.T) {
+func TestTheNextCallContinuesWithTheOutcomeOfAStep(t *testing.T) {
 	path := t.TempDir() + "/charge.json"
 	require.NoError(t, writeFile(path, "7"))
 	for what, want := range map[string]struct {
@@ -313,7 +313,7 @@ func TestTheNextCallGoesOnWithWhatIsSaidOfAStep(t *testing.T) {
 	}{
 		"@" + path: {0, 7, ""}, "not-executed": {1, 7, ""}, "failed:declined": {0, 0, "declined"}, "done": {0, 0, "result"},
 	} {
-		withBench(t, func(t *testing.T, b *bench) {
+		withRig(t, func(t *testing.T, b *rig) {
 			charged, die := 0, true
 			order := func(ctx context.Context, _ int) (int, error) {
 				return idem.Step(ctx, "charge", func(context.Context) (int, error) {
@@ -346,7 +346,7 @@ func TestTheNextCallGoesOnWithWhatIsSaidOfAStep(t *testing.T) {
 // Who makes the change is asked for before anything is read, and a refusal does not name the code
 // that says so.
 func TestARefusalIsAboutTheChangeAlone(t *testing.T) {
-	changing(t, func(b *bench) {
+	changing(t, func(b *rig) {
 		caller := b.backend.caller
 		b.backend.caller = func(context.Context) string { return "" }
 		b.Faults.Always(idemtest.Refuse, idemtest.Get)
@@ -375,7 +375,7 @@ func TestARefusalIsAboutTheChangeAlone(t *testing.T) {
 // Nobody can check the form of a step's result, and the preview says so. Null is no form.
 func TestTheFormOfAStepsResultIsNotChecked(t *testing.T) {
 	path := t.TempDir() + "/charge.json"
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		b.interrupted(order.Key("acme", "o-1"))
 		b.Clock.Advance(time.Hour)
 		args := []string{"release", order.Key("acme", "o-1").ID(), "--reason", "the provider has it", "--dry-run", "-o", "json", "--step", "charge=@" + path}
@@ -401,7 +401,7 @@ func TestAnInputThatSaysNothingIsInterrupted(t *testing.T) {
 	writer, err := os.OpenFile(pipe, os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer writer.Close()
-	b := newBench(t)
+	b := newRig(t)
 	for name, args := range map[string][]string{
 		"a result":             {"resolve", r1.ID(), "--to", "completed", "--result", "-", "--yes", "--reason", "case 1"},
 		"a result by name":     {"resolve", r1.ID(), "--to", "completed", "--result", pipe, "--yes", "--reason", "case 1"},
@@ -433,7 +433,7 @@ func TestAResponseIsShownAsItsCallerGetsIt(t *testing.T) {
 		"escape": {"a\x1b[2Jb", `a\u001b[2Jb`, `"body": "a\u001b[2Jb"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withBench(t, func(t *testing.T, b *bench) {
+			withRig(t, func(t *testing.T, b *rig) {
 				id := b.request("payment-0000000002")
 				contract, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, nil)
 				require.NoError(t, err)
@@ -458,7 +458,7 @@ func TestAResponseIsShownAsItsCallerGetsIt(t *testing.T) {
 
 // An operator confirms what later callers get, and reads which headers they do not get.
 func TestAnAnswerIsShownBeforehandAsItIsRecorded(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		id := b.request("payment-0000000002")
 		code, out, errs := b.run("resolve", id, "--to", "completed", "--status", "201", "--header", "link: </a>", "--header", "Link: </b>",
 			"--header", "Set-Cookie: session=1", "--header", "Connection: X-Hop", "--header", "X-Hop: 1", "--body", "testdata/payment.json", "--reason", "case 1", "--yes")
@@ -474,7 +474,7 @@ func TestAnAnswerIsShownBeforehandAsItIsRecorded(t *testing.T) {
 
 // Calls of another version refuse the answer, or change it first.
 func TestTheVersionOfAnAnswerIsShownBeforehand(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		id := b.request("payment-0000000002")
 		answer := []string{"resolve", id, "--to", "completed", "--status", "201", "--body", "testdata/payment.json", "--reason", "case 1", "--dry-run"}
 		out, _ := b.want(exitDone, append(answer, "--response-version", "2")...)
@@ -482,7 +482,7 @@ func TestTheVersionOfAnAnswerIsShownBeforehand(t *testing.T) {
 		_, out, _ = b.run(answer...)
 		require.Regexp(t, `Answer +an HTTP response, \d+ bytes`, out)
 	})
-	changing(t, func(b *bench) {
+	changing(t, func(b *rig) {
 		path := b.t.TempDir() + "/result.json"
 		require.NoError(b.t, writeFile(path, "42"))
 		out, _ := b.want(exitDone, "resolve", r1.ID(), "--to", "completed", "--result", path, "--response-version", "3", "--reason", "found it", "--dry-run")

@@ -16,8 +16,8 @@ import (
 )
 
 // serverClock is the clock of the endpoints, as the Date of their replies has it. A decision
-// goes by the time: a lease that is over lets the handler run again. The clock of an operator's
-// own machine may be wrong by minutes, and nobody notices: the SDK corrects it where it signs.
+// uses the time: a lease that is over lets the handler run again. The clock of an operator's
+// own machine may be wrong by minutes, and it is not noticed: the SDK corrects it where it signs.
 //
 // Between replies it goes on with the machine's. A Date is never fast: it is cut to its second,
 // and is as old as its reply took. Within that the clock does not go back, also not behind the

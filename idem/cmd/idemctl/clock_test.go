@@ -152,16 +152,16 @@ func TestChangesOfOneSecondKeepTheirOrder(t *testing.T) {
 		ModifyResponse: func(r *http.Response) error { r.Header.Set("Date", date); return nil },
 	})
 	defer srv.Close()
-	var told []string
+	var reasons []string
 	for n := range 8 {
 		why := fmt.Sprint("case ", n)
 		code, said := o.from(t, 0, srv.URL, "resolve", r1.ID(), "--to", "completed", "--no-result", "--again", "--yes", "--reason", why)
 		require.Equal(t, exitDone, code, said)
-		told = append(told, why)
+		reasons = append(reasons, why)
 	}
 	code, said := o.from(t, 0, srv.URL, "history", r1.ID(), "-o", "json")
 	require.Equal(t, exitDone, code, said)
-	require.Equal(t, told, regexp.MustCompile("case [0-9]").FindAllString(said, -1))
+	require.Equal(t, reasons, regexp.MustCompile("case [0-9]").FindAllString(said, -1))
 }
 
 // The clock goes on with the machine's between replies, also if that is set in between.

@@ -43,7 +43,8 @@ func (c *consoleCmd) Run(ctx context.Context, s *session) error {
 		return misuse("--listen: %v", err)
 	}
 	key := rand.Text()
-	h, err := consoleOf(s.records, s.table.store, who, key, slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn})), s.now)
+	log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	h, err := consoleOf(s.records, s.table.store, who, key, log, s.now)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -51,7 +52,7 @@ func (c *consoleCmd) Run(ctx context.Context, s *session) error {
 	if err := s.print(served{address}, func() { fmt.Fprintln(s.out, address) }); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	say(s.err, "Open this address in a browser. Whoever has it changes records as %s. Ctrl-C ends the console.", line(who))
+	say(s.err, "Open this address in a browser. All who have it change records as %s. Ctrl-C ends the console.", line(who))
 	if ip, _, err := net.SplitHostPort(l.Addr().String()); err == nil && !net.ParseIP(ip).IsLoopback() {
 		say(s.err, "Other machines reach it too, without encryption: put a proxy with TLS before it, or use the default --listen.")
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // browse is a browser of a console with the key "secret".
-func (b *bench) browse() (base string, client *http.Client) {
+func (b *rig) browse() (base string, client *http.Client) {
 	b.t.Helper()
 	h, err := consoleOf(b.reconciler(), b.Faults, "alice", "secret", slog.New(slog.DiscardHandler), b.Clock.Now)
 	require.NoError(b.t, err)
@@ -42,8 +42,8 @@ func read(t *testing.T, res *http.Response, err error) (status int, text string)
 	return res.StatusCode, string(body)
 }
 
-func TestTheConsoleIsForWhoHasItsAddress(t *testing.T) {
-	b := newBench(t)
+func TestTheConsoleNeedsTheKeyOfItsAddress(t *testing.T) {
+	b := newRig(t)
 	base, client := b.browse()
 	get := func(path string) (int, string) { return fetch(t, client, base+path) }
 	for _, path := range []string{"/", "/list", "/?key=guessed", "/?key="} {
@@ -60,7 +60,7 @@ func TestTheConsoleIsForWhoHasItsAddress(t *testing.T) {
 }
 
 func TestTheConsoleResolvesARequestWithItsResponse(t *testing.T) {
-	b := newBench(t)
+	b := newRig(t)
 	id := b.request("payment-0000000001")
 	b.Clock.Advance(idem.DefaultLease * 2)
 	base, client := b.browse()

@@ -121,7 +121,7 @@ func (s *session) letters(all []letter) {
 		fmt.Fprintln(s.out, "No such dead letters.")
 	}
 	for _, e := range all {
-		what := fmt.Sprintf("to %s, %s, %s, committed %s", line(e.Destination), plural(e.Size, "byte"), tries(e.Tries), when(e.Created, s.now()))
+		what := fmt.Sprintf("to %s, %s, %s, committed %s", line(e.Destination), plural(e.Size, "byte"), plural(e.Tries, "try"), when(e.Created, s.now()))
 		if e.Unreadable != "" {
 			what = "unreadable: " + line(e.Unreadable)
 		}
@@ -168,8 +168,11 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 	shown := s.aside()
 	shown.letters(found)
 	var of []string
+	var todo []planned
 	for _, e := range found {
 		of = append(of, e.ID, strconv.Itoa(e.Tries), view.At(e.Created), e.Reason)
+		do := func(ctx context.Context, by reconcile.Change) error { return s.records.Requeue(ctx, &e.entry, by) }
+		todo = append(todo, planned{changed: changed{ID: e.ID}, action: action{do: do}})
 	}
 	say(shown.out, "This will have the relay send %s again from its first try on. A consumer that has got one already knows it by its id.", plural(len(found), "message"))
 	shown.signed(by)
@@ -180,23 +183,11 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 	if err := s.confirm(ctx, "messages to send", len(found), of, c.Seen); err != nil {
 		return err
 	}
-	done := 0
-	for _, e := range found {
-		if ctx.Err() != nil {
-			break
-		}
-		do := func(ctx context.Context, by reconcile.Change) error { return s.records.Requeue(ctx, &e.entry, by) }
-		if err := s.carryOut(ctx, do, by); err != nil {
-			shown.item(line(e.ID) + ": " + line(err.Error()))
-			continue
-		}
-		done++
-	}
-	fmt.Fprintf(shown.out, "Done: %d of %d.\n", done, len(found))
-	if err := s.reported(requeued{Requeued: done, Of: len(found)}); err != nil {
+	done, _ := s.carryOutEach(ctx, todo, by)
+	if err := s.reported(requeued{Requeued: len(done), Of: len(found)}); err != nil {
 		return err
 	}
-	if left := len(found) - done; left > 0 {
+	if left := len(found) - len(done); left > 0 {
 		return fmt.Errorf("not requeued: %s", plural(left, "message"))
 	}
 	return nil
@@ -208,11 +199,4 @@ type requeued struct {
 	Of       int    `json:"of"`
 	DryRun   bool   `json:"dry_run,omitempty"`
 	Seen     string `json:"seen,omitempty"`
-}
-
-func tries(n int) string {
-	if n == 1 {
-		return "1 try"
-	}
-	return strconv.Itoa(n) + " tries"
 }

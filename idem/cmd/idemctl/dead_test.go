@@ -53,7 +53,7 @@ func (d *deadLetters) requeue(e *outbox.Entry) error {
 	return nil
 }
 
-func (b *bench) dead() *deadLetters {
+func (b *rig) dead() *deadLetters {
 	at := b.Clock.Now().Add(-3 * time.Hour)
 	letter := func(id, destination, reason string, tries int) *outbox.Entry {
 		at = at.Add(time.Minute)
@@ -70,7 +70,7 @@ func (b *bench) dead() *deadLetters {
 }
 
 func TestDeadLettersAreListedInFullFromAllPages(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		d := &deadLetters{}
 		for range 40 {
 			d.all = append(d.all, b.dead().all...)
@@ -98,7 +98,7 @@ func (flood) Dead(_ context.Context, shard int, _ string) ([]*outbox.Entry, stri
 }
 
 func TestOfManyDeadLettersTheOldestAreKeptWithoutTheirBodies(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		b.backend.letters = flood{}
 		found, more, err := (&letterFlags{Limit: 4}).find(t.Context(), &session{terminal: &terminal{}, table: &b.backend})
 		require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestOfManyDeadLettersTheOldestAreKeptWithoutTheirBodies(t *testing.T) {
 
 // What cannot be read is left, and told as such.
 func TestADeadLetterThatCannotBeReadIsNotSentAgain(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		d := b.dead()
 		d.all[0].Unreadable = fmt.Errorf("%w: it is of version 9", protocol.ErrRecordUnreadable)
 		b.backend.letters = d
@@ -131,7 +131,7 @@ func TestADeadLetterThatCannotBeReadIsNotSentAgain(t *testing.T) {
 }
 
 func TestOfManyDeadLettersThoseThatAreNoneAnyMoreAreLeft(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		d := b.dead()
 		d.gone = d.all[0].ID
 		b.backend.letters = d

@@ -6,7 +6,7 @@
 //	idemctl explain 'acme#refund#qTkXkOfqmH0WKFmgJfVHPS6Rpb7gTlhXhxHjrHOJ0HY'
 //	idemctl resolve --to failed --message "declined" --reason "see case 4711" 'acme#refund#qTk…'
 //
-// The README beside it shows every command with its output.
+// The README next to it shows every command with its output.
 //
 // Exit codes: 0 done, 1 refused or failed, 2 used wrongly.
 package main

@@ -22,8 +22,8 @@ func writeFile(path, text string) error { return os.WriteFile(path, []byte(text)
 
 // A record of shadow is no outcome of a live one: it is listed on request, with the token that the
 // provider knows, and is shown and forgotten by the id that is listed.
-func TestRecordsOfShadowAreToldFromLiveOnes(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+func TestRecordsOfShadowAreListedOnRequest(t *testing.T) {
+	withRig(t, func(t *testing.T, b *rig) {
 		token := ""
 		done := func(ctx context.Context, _ int) (int, error) {
 			token = idem.Token(ctx)
@@ -54,7 +54,7 @@ func TestRecordsOfShadowAreToldFromLiveOnes(t *testing.T) {
 
 // Ctrl-C ends a long list with what was found, and with the page to continue with.
 func TestCtrlCDuringALongListShowsWhatWasFound(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		for i := range 160 {
 			b.unknown(refund.Key("acme", "r-"+strconv.Itoa(i)))
 		}
@@ -96,7 +96,7 @@ func (s *interrupting) Due(ctx context.Context, q protocol.DueQuery) (protocol.D
 // No output has more columns than 80, but for ids and what has no space; nothing that a
 // terminal would obey comes from a record.
 func TestWhatOthersWroteIsNotObeyed(t *testing.T) {
-	changing(t, func(b *bench) {
+	changing(t, func(b *rig) {
 		by := reconcile.Change{Actor: "mallory\x1b[2J", Reason: "because\x07\nDone."}
 		require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: protocol.Released}, by))
 		for _, command := range []string{"list", "show", "explain", "history"} {
@@ -113,7 +113,7 @@ func TestWhatOthersWroteIsNotObeyed(t *testing.T) {
 }
 
 func TestColourIsForTerminals(t *testing.T) {
-	changing(t, func(b *bench) {
+	changing(t, func(b *rig) {
 		var out, errs bytes.Buffer
 		term := &terminal{in: b, out: &out, err: &errs, colour: true}
 		code := run(b.ctx, []string{"list"}, term, b.outside())
@@ -149,7 +149,7 @@ func TestProgressIsForTerminalsAndLongReads(t *testing.T) {
 func TestAQuestionOfTheFutureIsListedWithoutALease(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	var out bytes.Buffer
-	s := &session{terminal: &terminal{out: &out}, world: world{clock: func() time.Time { return now }}}
+	s := &session{terminal: &terminal{out: &out}, environment: environment{clock: func() time.Time { return now }}}
 	later := now.Add(time.Minute)
 	s.list(reconcile.Page{Records: []*idem.Record{
 		{ID: "acme#refund#1", State: idem.Unknown, Attempt: 1, OpenSince: later, LeaseUntil: later},
@@ -160,7 +160,7 @@ func TestAQuestionOfTheFutureIsListedWithoutALease(t *testing.T) {
 
 // Of a change whose entry was written first it may not be known whether it was made.
 func TestHistoryAndChangesSayWhatIsUnconfirmed(t *testing.T) {
-	changing(t, func(b *bench) {
+	changing(t, func(b *rig) {
 		b.noted["e7"] = protocol.Audit{
 			ID: r1.ID(), Entry: "e7", At: b.Clock.Now(), Who: "alice", Why: "case 1", Change: protocol.ChangeResolved,
 			From: idem.Unknown, To: idem.Failed, Attempt: 1, Unconfirmed: true,
@@ -175,7 +175,7 @@ func TestHistoryAndChangesSayWhatIsUnconfirmed(t *testing.T) {
 
 // Of an entry that cannot be read, history has what is known, and why.
 func TestHistoryNamesAnUnreadableEntry(t *testing.T) {
-	changing(t, func(b *bench) {
+	changing(t, func(b *rig) {
 		b.want(exitDone, with(releaseR1, "--yes")...)
 		b.noted["e7"] = protocol.Audit{
 			ID: r1.ID(), Entry: "e7", At: b.Clock.Now(), Change: protocol.ChangeUnreadable, Unconfirmed: true, Why: `attribute "change" is missing`,
@@ -194,7 +194,7 @@ func TestHistoryNamesAnUnreadableEntry(t *testing.T) {
 
 // A night of sweeps makes more changes than anybody waits for.
 func TestStatsCountNoMoreThanTheLimit(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		for _, value := range []string{"r-1", "r-2", "r-3"} {
 			key := refund.Key("acme", value)
 			b.unknown(key)

@@ -102,7 +102,7 @@ func (w *written) Write(p []byte) (int, error) {
 }
 
 // run returns the exit code of a command line.
-func run(ctx context.Context, args []string, term *terminal, w world) int {
+func run(ctx context.Context, args []string, term *terminal, w environment) int {
 	out := &written{Writer: term.out}
 	kept := *term
 	kept.out = out
@@ -114,7 +114,7 @@ func run(ctx context.Context, args []string, term *terminal, w world) int {
 	return code
 }
 
-func runTo(ctx context.Context, args []string, term *terminal, w world) int {
+func runTo(ctx context.Context, args []string, term *terminal, w environment) int {
 	cli := &commands{}
 	code, exited := 0, false
 	parser, err := kong.New(cli,
@@ -142,7 +142,7 @@ func runTo(ctx context.Context, args []string, term *terminal, w world) int {
 		say(term.err, "idemctl: %v: see %s --help", err, help)
 		return exitUsage
 	}
-	s := &session{terminal: term, globals: cli.Globals, world: w}
+	s := &session{terminal: term, globals: cli.Globals, environment: w}
 	command.BindTo(ctx, (*context.Context)(nil))
 	chosen := command.Selected().Target.Addr().Interface()
 	if checked, ok := chosen.(interface{ check() error }); ok {

@@ -98,7 +98,7 @@ func (s *session) decideMany(ctx context.Context, f recordFlags, m manyFlags, c 
 	shown.signed(by)
 	var of []string
 	for _, p := range todo {
-		of = append(of, p.rec.ID, p.rec.Write, all(p.records))
+		of = append(of, p.ID, p.write, all(p.records))
 	}
 	if c.DryRun {
 		shown.dryRun(of)
@@ -108,7 +108,21 @@ func (s *session) decideMany(ctx context.Context, f recordFlags, m manyFlags, c 
 		return err
 	}
 	by.DecisionID = seen(of)
-	return s.carryOutMany(ctx, todo, by)
+	done, failed := s.carryOutEach(ctx, todo, by)
+	if len(done) > 0 {
+		shown.field("Decision", "%s: resolve --again --decision %s --operation %s --limit %d replaces it, where no call has claimed the record since.",
+			by.DecisionID, by.DecisionID, line(f.Operation), len(done))
+	}
+	if err := s.changedMany(done, ""); err != nil {
+		return err
+	}
+	switch left := len(todo) - len(done) - failed; {
+	case left > 0:
+		return fmt.Errorf("interrupted: %s were not changed", plural(left, "record"))
+	case failed > 0:
+		return fmt.Errorf("%s could not be changed", plural(failed, "record"))
+	}
+	return nil
 }
 
 // decided lists the records whose outcome is an earlier decision of many.
@@ -197,11 +211,11 @@ func (s *session) confirm(ctx context.Context, what string, n int, of []string, 
 	return nil
 }
 
-// planned is a change of one of many.
+// planned is a change of one of many: of a record, if that is as it was at its write.
 type planned struct {
 	changed
 	action
-	rec *idem.Record
+	write string
 }
 
 func (s *session) plan(l reconcile.Page, d decision) (todo []planned) {
@@ -214,7 +228,7 @@ func (s *session) plan(l reconcile.Page, d decision) (todo []planned) {
 			shown.item(view.Plain(rec.ID) + ": " + view.Plain(err.Error()))
 			continue
 		}
-		todo = append(todo, planned{changed{ID: rec.ID, From: rec.State, To: d.to, Then: a.then}, a, rec})
+		todo = append(todo, planned{changed{ID: rec.ID, From: rec.State, To: d.to, Then: a.then}, a, rec.Write})
 	}
 	if len(todo) > 0 {
 		name := decisionName(reconcile.Decision{Change: d.change, To: d.to})
@@ -225,40 +239,24 @@ func (s *session) plan(l reconcile.Page, d decision) (todo []planned) {
 	return todo
 }
 
-// carryOutMany goes on after a refusal: the others do not depend on it.
-func (s *session) carryOutMany(ctx context.Context, todo []planned, by reconcile.Change) error {
+// carryOutEach goes on after a refusal: the others do not depend on it.
+func (s *session) carryOutEach(ctx context.Context, todo []planned, by reconcile.Change) (done []planned, failed int) {
 	shown := s.aside()
-	var done []planned
-	failed := 0
 	for _, p := range todo {
 		if ctx.Err() != nil {
 			break
 		}
-		by.IfWrite = p.rec.Write
+		by.IfWrite = p.write
 		if err := s.carryOut(ctx, p.do, by); err != nil {
 			failed++
-			shown.item(view.Plain(p.ID) + ": " + err.Error())
+			shown.item(line(p.ID) + ": " + line(err.Error()))
 			continue
 		}
 		p.Decision = by.DecisionID
 		done = append(done, p)
 	}
 	fmt.Fprintf(shown.out, "Done: %d of %d.\n", len(done), len(todo))
-	if len(done) > 0 {
-		_, operation, _ := protocol.ParseRecordID(done[0].ID)
-		shown.field("Decision", "%s: resolve --again --decision %s --operation %s --limit %d replaces it, where no call has claimed the record since.",
-			by.DecisionID, by.DecisionID, line(operation), len(done))
-	}
-	if err := s.changedMany(done, ""); err != nil {
-		return err
-	}
-	switch left := len(todo) - len(done) - failed; {
-	case left > 0:
-		return fmt.Errorf("interrupted: %s were not changed", plural(left, "record"))
-	case failed > 0:
-		return fmt.Errorf("%s could not be changed", plural(failed, "record"))
-	}
-	return nil
+	return done, failed
 }
 
 // changedMany writes the changes as JSON: of a dry run with what --seen takes.

@@ -15,7 +15,7 @@ import (
 
 // One of the records has been settled by then, and another one has come: the number is the same.
 func TestOnlyTheRecordsThatWereSeenAreChanged(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		b.asks = false
 		one, two, late := refund.Key("acme", "1"), refund.Key("acme", "2"), refund.Key("acme", "late")
 		b.unknown(one)
@@ -40,7 +40,7 @@ func TestOnlyTheRecordsThatWereSeenAreChanged(t *testing.T) {
 
 // What was shown is records and what is decided of them. That it is confirmed can be said twice.
 func TestSeenConfirmsOneDecision(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		b.asks = false
 		one := refund.Key("acme", "1")
 		b.unknown(one)
@@ -61,7 +61,7 @@ func TestSeenConfirmsOneDecision(t *testing.T) {
 
 // What is confirmed is shown before, as it is for one record.
 func TestOfManyRecordsTheConfirmationShowsWhatIsRecorded(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		b.unknown(refund.Key("acme", "1"))
 		b.unknown(refund.Key("acme", "2"))
 		b.Clock.Advance(time.Hour)
@@ -80,7 +80,7 @@ func TestOfManyRecordsTheConfirmationShowsWhatIsRecorded(t *testing.T) {
 // A decision of many that was wrong is replaced by another one where it still is the outcome: not
 // where a call has gone on, somebody has decided anew, or the history does not tell.
 func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		var keys []idem.Key
 		for _, name := range []string{"1", "2", "kept", "called", "anew", "damaged", "before", "unsure"} {
 			keys = append(keys, refund.Key("acme", name))

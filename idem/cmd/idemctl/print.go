@@ -148,6 +148,9 @@ func plural(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
+	if stem, ok := strings.CutSuffix(one, "y"); ok {
+		one = stem + "ie"
+	}
 	return fmt.Sprintf("%d %ss", n, one)
 }
 

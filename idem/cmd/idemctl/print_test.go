@@ -21,7 +21,7 @@ const commanding = "a\x1b[2J\u009b31m\u202eb\x07\U000e0041"
 
 // What others wrote reaches no terminal as a command to it, neither as text nor as JSON.
 func TestNoTerminalObeysWhatOthersWrote(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		key := idem.Operation{Name: "op" + commanding, Values: idem.KeepValues}.Key("t"+commanding, "v"+commanding)
 		require.Error(t, b.call(key, func(ctx context.Context, _ int) (int, error) {
 			_, err := idem.Step(ctx, "step\u202e", func(context.Context) (int, error) { return 1, nil },
@@ -79,7 +79,7 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
 func TestAnAnswerThatCannotBeWrittenIsAFailure(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		b.unknown(r1)
 		for _, args := range [][]string{
 			{"list"}, {"list", "-o", "json"}, {"show", r1.ID()}, {"explain", r1.ID()}, {"history", r1.ID()}, {"stats"}, {"changes"}, {"dead", "list"},

@@ -16,7 +16,7 @@ import (
 
 // A service that tells principals apart has another key than the header for each.
 func TestARecordOfAPrincipalIsNamedByTheCustomersKey(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		c, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, &idemhttp.Options{
 			Principal: func(_ context.Context, r *idemhttp.Request) (string, error) { return r.Header["X-User"][0], nil },
 		})
@@ -48,7 +48,7 @@ func TestARecordOfAPrincipalIsNamedByTheCustomersKey(t *testing.T) {
 }
 
 // secretly is a record of an operation with a secret.
-func secretly(t *testing.T, b *bench) idem.Key {
+func secretly(t *testing.T, b *rig) idem.Key {
 	op := idem.Operation{Name: "se cret", Repeat: idem.Repeatable, Values: secrets.New([]byte("\x00\n23456789abcdef"))}
 	key := op.Key("acme", "4711")
 	_, err := idem.Do(t.Context(), b.Engine, key, 1, func(context.Context, int) (string, error) { return "done", nil })
@@ -58,7 +58,7 @@ func secretly(t *testing.T, b *bench) idem.Key {
 
 // The key of an operation with a secret is found with that alone.
 func TestARecordOfAnOperationWithASecretIsNamedWithIt(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		key := secretly(t, b)
 		const coded = "base64:AAoyMzQ1Njc4OWFiY2RlZg=="
 		show := []string{"show", "--operation", "se cret", "--tenant", "acme", "--value", "4711"}
@@ -89,7 +89,7 @@ func TestARecordOfAnOperationWithASecretIsNamedWithIt(t *testing.T) {
 
 // The check record of an operation with a secret is no key's: it is not listed, and not forgotten.
 func TestACheckRecordIsNeitherListedNorForgotten(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		key := secretly(t, b)
 		const check = "#se%20cret#"
 		out, _ := b.want(exitDone, "list", "--all", "--yes")

@@ -65,7 +65,7 @@ func textOr(b []byte) (string, []byte) {
 	return "", b
 }
 
-// showResult writes a record's result for people.
+// showResult writes a record's result for operators.
 func (s *session) showResult(d record) {
 	codec := d.Codec
 	if codec == "" {

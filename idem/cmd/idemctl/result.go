@@ -163,7 +163,7 @@ func source(file string, body []byte) string {
 	return fmt.Sprintf("%s of %s", plural(len(body), "byte"), line(file))
 }
 
-// maxExcerpt is what is shown of what somebody gives, in bytes.
+// maxExcerpt is what is shown of what an operator gives, in bytes.
 const maxExcerpt = 2 << 10
 
 // excerpt writes text up to its limit.

@@ -30,30 +30,30 @@ import (
 type session struct {
 	*terminal
 	globals Globals
-	world
+	environment
 	table   *backend
 	records *reconcile.Reconciler
 	// undated says that it is not known what time it is at the endpoint.
 	undated bool
 }
 
-// world is what is outside the terminal.
-type world struct {
+// environment is what is outside the terminal.
+type environment struct {
 	// open connects to the table, and makes no call to it. clock is the table's.
 	open  func(ctx context.Context, g Globals) (*backend, error)
 	clock func() time.Time
 }
 
-// outside is the world of the real command, on a machine with this clock.
-func outside(local func() time.Time) world {
+// outside is the environment of the real command, on a machine with this clock.
+func outside(local func() time.Time) environment {
 	c := &serverClock{local: local}
-	return world{
+	return environment{
 		open:  func(ctx context.Context, g Globals) (*backend, error) { return connect(ctx, g, c) },
 		clock: c.now,
 	}
 }
 
-func (w world) now() time.Time { return w.clock().UTC() }
+func (w environment) now() time.Time { return w.clock().UTC() }
 
 // backend is what commands work on.
 type backend struct {

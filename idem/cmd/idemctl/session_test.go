@@ -89,7 +89,7 @@ func (readOnly) Settle(context.Context, time.Time, protocol.Settlement) error {
 }
 
 func TestARefusalOfAWSSaysWhatToDo(t *testing.T) {
-	withBench(t, func(t *testing.T, b *bench) {
+	withRig(t, func(t *testing.T, b *rig) {
 		good := b.backend.store
 		for code, says := range map[string]string{
 			"AccessDeniedException":     "idemctl show needs Table.GrantReader",

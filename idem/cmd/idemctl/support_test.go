@@ -33,8 +33,8 @@ var (
 	errCut = errors.New("the connection to the provider was cut")
 )
 
-// bench is a service with records, and a terminal before it. It runs in a synctest bubble.
-type bench struct {
+// rig is a service with records, and a terminal before it. It runs in a synctest bubble.
+type rig struct {
 	*idemtest.Harness
 	t *testing.T
 	// asks says that somebody sits at the terminal, who answers with answers, one after the
@@ -48,10 +48,10 @@ type bench struct {
 	spoilt       map[string]map[string]types.AttributeValue
 }
 
-// store is the bench's, whose spoilt records cannot be read.
+// store is the rig's, whose spoilt records cannot be read.
 type store struct {
 	reconcile.Store
-	b *bench
+	b *rig
 }
 
 func (s store) Get(ctx context.Context, id string) (*idem.Record, error) {
@@ -61,8 +61,8 @@ func (s store) Get(ctx context.Context, id string) (*idem.Record, error) {
 	return s.Store.Get(ctx, id)
 }
 
-func newBench(t *testing.T) *bench {
-	b := &bench{Harness: idemtest.New(t, nil), t: t, asks: true, ctx: t.Context(), noted: map[string]protocol.Audit{}}
+func newRig(t *testing.T) *rig {
+	b := &rig{Harness: idemtest.New(t, nil), t: t, asks: true, ctx: t.Context(), noted: map[string]protocol.Audit{}}
 	b.Clock.Advance(time.Until(time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)))
 	b.backend = backend{
 		store: store{b.Faults, b}, scanner: b.Store, caller: func(context.Context) string { return "alice" },
@@ -75,10 +75,10 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// withBench runs a test with a bench, in a bubble with a clock of its own.
-func withBench(t *testing.T, test func(t *testing.T, b *bench)) {
+// withRig runs a test with a rig, in a bubble with a clock of its own.
+func withRig(t *testing.T, test func(t *testing.T, b *rig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newBench(t)) })
+	synctest.Test(t, func(t *testing.T) { test(t, newRig(t)) })
 }
 
 // Requeue is what a store does that has an outbox.
@@ -110,7 +110,7 @@ func (s store) with(p protocol.AuditPage, wanted func(protocol.Audit) bool) prot
 }
 
 // Read is the person at the terminal.
-func (b *bench) Read(p []byte) (int, error) {
+func (b *rig) Read(p []byte) (int, error) {
 	if b.beforeAnswer != nil {
 		b.beforeAnswer()
 		b.beforeAnswer = nil
@@ -136,7 +136,7 @@ func (e echo) Read(p []byte) (int, error) {
 }
 
 // run runs a command line, and returns its exit code, its output, and its errors as one line.
-func (b *bench) run(args ...string) (code int, out, errs string) {
+func (b *rig) run(args ...string) (code int, out, errs string) {
 	b.t.Helper()
 	var o, e bytes.Buffer
 	code = b.runTo(&o, &e, args...)
@@ -144,7 +144,7 @@ func (b *bench) run(args ...string) (code int, out, errs string) {
 }
 
 // want runs a command line that ends with the exit code.
-func (b *bench) want(code int, args ...string) (out, errs string) {
+func (b *rig) want(code int, args ...string) (out, errs string) {
 	b.t.Helper()
 	got, out, errs := b.run(args...)
 	require.Equal(b.t, code, got, "%v: %s%s", args, out, errs)
@@ -152,7 +152,7 @@ func (b *bench) want(code int, args ...string) (out, errs string) {
 }
 
 // says is want for one that writes the text: as its output, or as an error if it fails.
-func (b *bench) says(code int, text string, args ...string) {
+func (b *rig) says(code int, text string, args ...string) {
 	b.t.Helper()
 	said, errs := b.want(code, args...)
 	if code != exitDone {
@@ -161,21 +161,21 @@ func (b *bench) says(code int, text string, args ...string) {
 	require.Contains(b.t, said, text)
 }
 
-func (b *bench) runTo(out, errs io.Writer, args ...string) int {
+func (b *rig) runTo(out, errs io.Writer, args ...string) int {
 	term := &terminal{in: echo{b, errs}, out: out, err: errs, asks: b.asks}
 	return run(b.ctx, args, term, b.outside())
 }
 
 // outside is what the command reaches.
-func (b *bench) outside() world {
-	return world{
+func (b *rig) outside() environment {
+	return environment{
 		open:  func(context.Context, Globals) (*backend, error) { return &b.backend, nil },
 		clock: b.Clock.Now,
 	}
 }
 
 // seen is what a dry run of the command prints for --seen.
-func (b *bench) seen(args ...string) string {
+func (b *rig) seen(args ...string) string {
 	b.t.Helper()
 	out, _ := b.want(exitDone, append(args, "--dry-run", "--reason", "a look")...)
 	return seenIn(b.t, out)
@@ -193,13 +193,13 @@ func seenIn(t testing.TB, out string) string {
 }
 
 // call is a call by a client with the key.
-func (b *bench) call(key idem.Key, fn func(context.Context, int) (int, error)) error {
+func (b *rig) call(key idem.Key, fn func(context.Context, int) (int, error)) error {
 	_, err := idem.Do(b.t.Context(), b.Engine, key, 1, fn)
 	return err
 }
 
 // unknown leaves an attempt whose outcome nobody knows, with a reference of the provider's.
-func (b *bench) unknown(key idem.Key) {
+func (b *rig) unknown(key idem.Key) {
 	b.t.Helper()
 	require.Error(b.t, b.call(key, func(ctx context.Context, _ int) (int, error) {
 		require.NoError(b.t, idem.SetReference(ctx, "re_"+key.Tenant()))
@@ -209,7 +209,7 @@ func (b *bench) unknown(key idem.Key) {
 }
 
 // killed leaves a claim whose process died in its handler.
-func (b *bench) killed(key idem.Key) {
+func (b *rig) killed(key idem.Key) {
 	b.t.Helper()
 	d := idemtest.Deliver(b.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
 		return idem.Do(ctx, e, key, 1, func(context.Context, int) (int, error) {
@@ -222,10 +222,10 @@ func (b *bench) killed(key idem.Key) {
 }
 
 // request leaves an HTTP request whose outcome nobody knows.
-func (b *bench) request(key string) string { return b.requestOf(key, func(context.Context) {}) }
+func (b *rig) request(key string) string { return b.requestOf(key, func(context.Context) {}) }
 
 // requestOf leaves one that did this.
-func (b *bench) requestOf(key string, did func(context.Context)) string {
+func (b *rig) requestOf(key string, did func(context.Context)) string {
 	b.t.Helper()
 	c, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, nil)
 	require.NoError(b.t, err)
@@ -241,7 +241,7 @@ func (b *bench) requestOf(key string, did func(context.Context)) string {
 }
 
 // stepped leaves released work with a step.
-func (b *bench) stepped(key idem.Key) {
+func (b *rig) stepped(key idem.Key) {
 	b.t.Helper()
 	require.Error(b.t, b.call(key, func(ctx context.Context, _ int) (int, error) {
 		_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return 1, nil },
@@ -252,7 +252,7 @@ func (b *bench) stepped(key idem.Key) {
 }
 
 // spoil makes a record one that a newer version has written.
-func (b *bench) spoil(key idem.Key) {
+func (b *rig) spoil(key idem.Key) {
 	text := func(v string) types.AttributeValue { return &types.AttributeValueMemberS{Value: v} }
 	number := func(v string) types.AttributeValue { return &types.AttributeValueMemberN{Value: v} }
 	b.spoilt = map[string]map[string]types.AttributeValue{key.ID(): {
@@ -264,7 +264,7 @@ func (b *bench) spoil(key idem.Key) {
 }
 
 // interrupted leaves a claim whose process died in an at-most-once step.
-func (b *bench) interrupted(key idem.Key) {
+func (b *rig) interrupted(key idem.Key) {
 	b.t.Helper()
 	d := idemtest.Deliver(b.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
 		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
@@ -279,7 +279,7 @@ func (b *bench) interrupted(key idem.Key) {
 }
 
 // undoing leaves a claim whose process died while it undid the second of two steps.
-func (b *bench) undoing(key idem.Key) {
+func (b *rig) undoing(key idem.Key) {
 	b.t.Helper()
 	d := idemtest.Deliver(b.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
 		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
@@ -297,7 +297,7 @@ func (b *bench) undoing(key idem.Key) {
 	b.Restart()
 }
 
-func (b *bench) reconciler() *reconcile.Reconciler {
+func (b *rig) reconciler() *reconcile.Reconciler {
 	r, err := reconcile.New(b.Faults, &reconcile.Options{Now: b.Clock.Now})
 	require.NoError(b.t, err)
 	return r
@@ -308,7 +308,7 @@ var write = regexp.MustCompile(`"(write|seen)":( ?)"[^"]*"`)
 
 // transcript runs the commands of a text, which stand behind "$ ", and returns the text with
 // their output. What was typed in the text is typed again.
-func (b *bench) transcript(text string) string {
+func (b *rig) transcript(text string) string {
 	var out strings.Builder
 	copying := true
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")

@@ -11,8 +11,8 @@ import (
 	"github.com/idem-go/idempotency/idem"
 )
 
-// world is what the transcripts look at.
-func (b *bench) world() {
+// records are what the transcripts look at.
+func (b *rig) records() {
 	b.unknown(refund.Key("acme", "r-1"))
 	b.Clock.Advance(2 * time.Hour)
 	b.killed(refund.Key("globex", "r-2"))
@@ -27,18 +27,18 @@ func (b *bench) world() {
 }
 
 // more is what single transcripts look at besides.
-var more = map[string]func(*bench){
-	"steps.txt": func(b *bench) {
+var more = map[string]func(*rig){
+	"steps.txt": func(b *rig) {
 		b.interrupted(order.Key("acme", "o-1"))
 		b.unknown(order.Key("acme", "o-2"))
 		b.interrupted(order.Key("acme", "o-3"))
 		b.Clock.Advance(time.Hour)
 	},
-	"undone.txt": func(b *bench) {
+	"undone.txt": func(b *rig) {
 		b.undoing(order.Key("acme", "o-1"))
 		b.Clock.Advance(time.Hour)
 	},
-	"unreadable.txt": func(b *bench) {
+	"unreadable.txt": func(b *rig) {
 		_, _, _ = b.run("resolve", r1.ID(), "--to", "failed", "--message", "declined", "--reason", "case 4711", "--yes")
 		b.spoil(r1)
 	},
@@ -53,8 +53,8 @@ func TestTranscriptsAreWhatTheCommandPrints(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			text, err := os.ReadFile(path)
 			require.NoError(t, err)
-			withBench(t, func(t *testing.T, b *bench) {
-				b.world()
+			withRig(t, func(t *testing.T, b *rig) {
+				b.records()
 				if tell := more[filepath.Base(path)]; tell != nil {
 					tell(b)
 				}

@@ -81,7 +81,7 @@ type Token struct {
 	Of string
 }
 
-// Tokens are those of the interrupted steps, about which somebody must ask, and the operation's.
+// Tokens are those of the interrupted steps, about which an operator must ask, and the operation's.
 func (r Record) Tokens() (all []Token) {
 	for _, step := range r.Steps {
 		if step.Interrupted {

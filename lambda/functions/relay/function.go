@@ -37,7 +37,7 @@ func (f *function) handle(ctx context.Context, e event) (events.DynamoDBEventRes
 		return f.deliver(ctx, e.Records)
 	case e.DetailType == "Scheduled Event" || e.Sweep:
 		report, err := f.relay.Sweep(ctx)
-		f.tell(ctx, "sweep", report, err)
+		f.report(ctx, "sweep", report, err)
 		f.age(report)
 		return events.DynamoDBEventResponse{}, err
 	}
@@ -72,7 +72,7 @@ func (f *function) deliver(ctx context.Context, records []events.DynamoDBEventRe
 		return answer, nil
 	}
 	report, first, err := f.relay.Deliver(ctx, refs)
-	f.tell(ctx, "deliver", report, err)
+	f.report(ctx, "deliver", report, err)
 	if err != nil {
 		return events.DynamoDBEventResponse{}, err
 	}
@@ -82,7 +82,7 @@ func (f *function) deliver(ctx context.Context, records []events.DynamoDBEventRe
 	return answer, nil
 }
 
-// refOf returns the message of a change that created one which nobody has tried to send.
+// refOf returns the message of a change that created one which no relay has tried to send.
 // A mapping with a filter delivers no other changes.
 func refOf(r events.DynamoDBEventRecord) (outbox.Ref, bool) {
 	pk, sk, state := text(r.Change.Keys, schema.PK), text(r.Change.Keys, schema.SK), text(r.Change.NewImage, schema.State)
@@ -100,8 +100,8 @@ func text(image map[string]events.DynamoDBAttributeValue, name string) string {
 	return ""
 }
 
-// tell counts and logs the report, as a warning if somebody may have to act.
-func (f *function) tell(ctx context.Context, what string, report outbox.Report, err error) {
+// report counts and logs a report, as a warning if an operator may have to act.
+func (f *function) report(ctx context.Context, what string, report outbox.Report, err error) {
 	f.metrics.Add("", report.Counts())
 	level := slog.LevelInfo
 	if err != nil || report.Failed+report.Dead+report.Deferred+report.Unreadable+report.Left > 0 || report.More {

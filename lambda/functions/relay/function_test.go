@@ -213,7 +213,7 @@ func TestMetrics(t *testing.T) {
 
 // A sweep that could not read, or had no time, has found nothing out. A 0 would end the alarm on
 // old messages in the middle of an outage.
-func TestWhatIsNotLookedAtIsNotSaidToBeNothing(t *testing.T) {
+func TestWhatWasNotLookedAtIsNotCountedAsNothing(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, tc := range map[string]struct {

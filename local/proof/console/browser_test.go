@@ -334,6 +334,13 @@ func TestEveryControlHasAName(t *testing.T) {
 	}
 }
 
+// typeAt goes to an element with the keyboard alone, and types there.
+func (b *tab) typeAt(element, keys string) {
+	b.t.Helper()
+	b.tabTo(element)
+	b.do(chromedp.KeyEvent(keys))
+}
+
 // tabTo presses the tabulator until the control is focused that the JavaScript condition about
 // e says, and checks that the focus can be seen on the way.
 func (b *tab) tabTo(condition string) {
@@ -353,25 +360,19 @@ func (b *tab) tabTo(condition string) {
 func TestAQuestionIsSettledWithTheKeyboardAlone(t *testing.T) {
 	s, key, b := question(t)
 	b.visit("/")
-	b.tabTo("e.className === 'skip'")
-	b.do(chromedp.KeyEvent(kb.Enter))
-	b.tabTo("e.matches('#live a.id')")
-	b.do(chromedp.KeyEvent(kb.Enter))
+	b.typeAt("e.className === 'skip'", kb.Enter)
+	b.typeAt("e.matches('#live a.id')", kb.Enter)
 	b.sees("What you can decide")
-	b.tabTo("e.innerText.startsWith('Resolve to failed')")
-	b.do(chromedp.KeyEvent(kb.Enter))
+	b.typeAt("e.innerText.startsWith('Resolve to failed')", kb.Enter)
 	b.sees("Message of the failure")
-	b.tabTo("e.id === 'message'")
-	b.do(chromedp.KeyEvent("the card was declined"))
-	b.tabTo("e.id === 'why'")
-	b.do(chromedp.KeyEvent("declined in the provider's console"))
-	b.tabTo("e.innerText === 'Resolve to failed'")
-	b.do(chromedp.KeyEvent(kb.Enter))
+	b.typeAt("e.id === 'message'", "the card was declined")
+	b.typeAt("e.id === 'why'", "declined in the provider's console")
+	b.typeAt("e.innerText === 'Resolve to failed'", kb.Enter)
 	b.sees("Recorded.")
 	require.Equal(t, idem.Failed, s.Record(key).State)
 }
 
-func TestAnInterruptedStepIsToldOfWithTheKeyboardAndWithoutJavaScript(t *testing.T) {
+func TestAnInterruptedStepIsSettledWithTheKeyboardAndWithoutJavaScript(t *testing.T) {
 	s := start(t)
 	key := idem.Operation{Name: "order"}.Key("acme", "o-1")
 	s.interrupt(key)
@@ -381,15 +382,13 @@ func TestAnInterruptedStepIsToldOfWithTheKeyboardAndWithoutJavaScript(t *testing
 	b.do(chromedp.WaitVisible(chromedp.CSS("fieldset.step")))
 	b.tabTo("e.id === 'step-0-not'")
 	b.do(chromedp.KeyEvent(kb.ArrowDown + kb.ArrowDown)) // it took effect, with a result
-	b.tabTo("e.id === 'step-0-result'")
-	b.do(chromedp.KeyEvent("7"))
+	b.typeAt("e.id === 'step-0-result'", "7")
 	b.tabTo("e.innerText === 'Show what it would do'")
 	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS("#preview")))
 	require.Contains(t, b.text(), "skips the steps that are recorded: charge")
 	require.Equal(t, idem.InProgress, s.Record(key).State, "nothing was changed yet")
 	b.picture("preview")
-	b.tabTo("e.id === 'why'")
-	b.do(chromedp.KeyEvent("the provider has the payment"))
+	b.typeAt("e.id === 'why'", "the provider has the payment")
 	b.tabTo("e.innerText === 'Resolve to released'")
 	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(".done")))
 	out, err := s.order(t.Context(), key, func() { t.Fatal("it is charged twice") })

@@ -23,16 +23,16 @@ import (
 	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
-// told is what the page's commands are about: how long ago it happened, and what.
-type told struct {
-	ago   time.Duration
-	story func(*scene) string
+// situation is what the page's commands are about: how long ago it happened, and what.
+type situation struct {
+	ago  time.Duration
+	make func(*scene) string
 }
 
 const day = 24 * time.Hour
 
-// stories of the sections, and of single blocks, as "Section 1".
-var stories = map[string]told{
+// situations of the sections, and of single blocks, as "Section 1".
+var situations = map[string]situation{
 	"":                 {time.Hour, (*scene).unknown},
 	"Settling":         {time.Hour, (*scene).unknown},
 	"Settling 1":       {time.Hour, (*scene).overHTTP},
@@ -78,14 +78,14 @@ func TestEveryCommandOfTheRunbookRuns(t *testing.T) {
 	for _, b := range blocks(t) {
 		name := fmt.Sprint(b.section, " ", b.n)
 		at := name
-		if _, ok := stories[at]; !ok {
+		if _, ok := situations[at]; !ok {
 			at = b.section
 		}
 		used[at] = true
 		t.Run(name, func(t *testing.T) {
-			require.Contains(t, stories, at, "no story is told for the section's commands")
-			r, s := newReader(t), newScene(t, stories[at].ago)
-			id := stories[at].story(s)
+			require.Contains(t, situations, at, "no make is situation for the section's commands")
+			r, s := newReader(t), newScene(t, situations[at].ago)
+			id := situations[at].make(s)
 			before := items(t, s, id)
 			r.env = append(r.env, s.env...)
 			if name == requeue {
@@ -119,8 +119,8 @@ func TestEveryCommandOfTheRunbookRuns(t *testing.T) {
 			require.Contains(t, b.commands, fmt.Sprintf("%q", last.Why))
 		})
 	}
-	for at := range stories {
-		require.True(t, used[at], "the page has no commands for the story %q", at)
+	for at := range situations {
+		require.True(t, used[at], "the page has no commands for the make %q", at)
 	}
 }
 
