@@ -2,12 +2,17 @@ package dynamostore
 
 import (
 	"context"
+	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 // The calls per path are what the package's documentation publishes, counted at
@@ -129,4 +134,61 @@ func TestCallsWithoutTransactions(t *testing.T) {
 	_, err := q.AuditOf(t.Context(), "a", "")
 	require.NoError(t, err)
 	require.Equal(t, []string{query}, f.wire.calls())
+}
+
+// Both writes of a first execution, with 200 bytes of result, take 1,300 bytes at most.
+func TestAFirstExecutionSendsLittle(t *testing.T) {
+	var bodies []string
+	w := &wire{fault: func(_ int, _ string, req *http.Request) (*http.Response, error) {
+		bodies = append(bodies, bodyOf(t, req))
+		return answer(http.StatusOK, "{}"), nil
+	}}
+	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://127.0.0.1:1", Transport: w})
+	require.NoError(t, err)
+	store, err := New(client, "table", nil)
+	require.NoError(t, err)
+	engine, err := idem.New(store, nil)
+	require.NoError(t, err)
+	key := idem.Operation{Name: "charge", Repeat: idem.Repeatable}.Key("acme", "order-1000000")
+	out, err := engine.Execute(t.Context(), idem.Call{Key: key, Fingerprint: "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k",
+		Run: func(context.Context) idem.Answer { return idem.Answer{Body: noise(200)} }})
+	require.NoError(t, err)
+	require.Equal(t, idem.Completed, out.RecordState)
+	require.Equal(t, []string{"PutItem", "UpdateItem"}, w.calls())
+	require.LessOrEqual(t, len(bodies[0])+len(bodies[1]), 1300)
+}
+
+// A counter is an item of its own that TTL deletes. It is no record, whatever its name.
+func TestACounterIsAnItemThatExpires(t *testing.T) {
+	t.Parallel()
+	f := open(t, &patient)
+	a := claim("t#op#k", "o")
+	require.NoError(t, f.Acquire(t.Context(), base, a))
+	for n, want := range []bool{true, true, false, false} {
+		counted, err := f.CountKey(t.Context(), a.Record.ID, 2, base.Add(time.Minute))
+		require.NoError(t, err)
+		require.Equal(t, want, counted, n)
+	}
+	counted, err := f.CountKey(t.Context(), a.Record.ID, 3, base.Add(time.Minute))
+	require.NoError(t, err)
+	require.True(t, counted, "the bound is higher now")
+	counted, err = f.CountKey(t.Context(), "another", 1, base)
+	require.NoError(t, err)
+	require.True(t, counted)
+
+	rec, err := f.Get(t.Context(), a.Record.ID)
+	require.NoError(t, err)
+	require.Equal(t, protocol.InProgress, rec.State)
+	p, err := f.scanner(t).Scan(t.Context(), protocol.ScanQuery{Segments: 1})
+	require.NoError(t, err)
+	require.Len(t, p.Records, 1)
+	require.Empty(t, p.Unreadable)
+	k := f.retry.begin(t.Context(), "Get")
+	defer k.end()
+	it, err := f.Store.get(k, itemKey(a.Record.ID, schema.LimitSK))
+	require.NoError(t, err)
+	require.Equal(t, item{
+		schema.PK: str(a.Record.ID), schema.SK: str("limit"), schema.NewKeys: num("3"),
+		"expires_at": num(strconv.FormatInt(base.Add(time.Minute).Unix(), 10)),
+	}, it)
 }

@@ -17,8 +17,7 @@ const (
 	encodingZlib = "zlib"
 
 	// level makes JSON up to a tenth smaller than level 1, which DynamoDB bills, in a third
-	// more time. Higher levels gain less, and over some texts take ten times as long (see
-	// BenchmarkCompression).
+	// more time. Higher levels gain less, and over some texts take ten times as long.
 	level = 2
 
 	// compressAbove is the size from which compression pays: every later failed

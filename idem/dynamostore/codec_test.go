@@ -48,30 +48,6 @@ func jsonResult(size int) []byte {
 	return append(b, ']')
 }
 
-// BenchmarkCompression is why results are compressed as they are: %size is the
-// stored form's size in percent of the result's.
-func BenchmarkCompression(b *testing.B) {
-	for _, level := range []int{1, level, 4, 6} {
-		w, err := zlib.NewWriterLevel(nil, level)
-		require.NoError(b, err)
-		for _, kb := range []int{2, 4, 20, 100, 300} {
-			in := jsonResult(kb << 10)
-			b.Run(fmt.Sprintf("level-%d/%dKB", level, kb), func(b *testing.B) {
-				b.ReportAllocs()
-				b.SetBytes(int64(len(in)))
-				var out bytes.Buffer
-				for b.Loop() {
-					out.Reset()
-					w.Reset(&out)
-					_, _ = w.Write(in)
-					_ = w.Close()
-				}
-				b.ReportMetric(100*float64(out.Len())/float64(len(in)), "%size")
-			})
-		}
-	}
-}
-
 // No level makes the stored form smaller by more than a twentieth of the result.
 func TestTheLevelOfCompression(t *testing.T) {
 	var c codec

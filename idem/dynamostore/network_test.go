@@ -72,19 +72,6 @@ func TestErrorBodies(t *testing.T) {
 	}
 }
 
-// A table that is throttled for a while delays the write and nothing else.
-func TestThrottledForAWhile(t *testing.T) {
-	f := open(t, nil)
-	f.wire.set(func(n int, _ string, _ *http.Request) (*http.Response, error) {
-		if n < 3 {
-			return answer(400, throttled), nil
-		}
-		return nil, nil
-	})
-	f.claimed(t, "k", "o1")
-	require.Len(t, f.wire.calls(), 4)
-}
-
 // Nobody listens: nothing was sent, so nothing is in doubt.
 func TestRefusedPort(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -124,6 +124,19 @@ func TestDamagedPartsFailClosed(t *testing.T) {
 	}
 }
 
+// A second, other result of the same attempt is refused, and its parts do not
+// overwrite those of the recorded one.
+func TestPartsOfARefusedWrite(t *testing.T) {
+	f := open(t, nil)
+	recorded := noise(20 << 10)
+	f.completed(t, "k", recorded)
+	other := completion("k", "o1", noise(20<<10))
+	other.Write = "o1.other"
+	got, err := f.Result(t.Context(), isConflict(t, f.Finish(t.Context(), base, other)))
+	require.NoError(t, err)
+	require.Equal(t, recorded, got)
+}
+
 func digestOf(b []byte) []byte {
 	sum := sha256.Sum256(b)
 	return sum[:]

@@ -1,16 +1,110 @@
 package dynamostore
 
 import (
+	"bytes"
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
 	"errors"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
+
+// gcm is a sealer with one key, which can fail.
+type gcm struct {
+	cipher.AEAD
+	sealing, opening atomic.Pointer[error]
+	readying         atomic.Pointer[error]
+	seals            atomic.Int32
+}
+
+func newGCM(tb testing.TB, key byte) *gcm {
+	tb.Helper()
+	block, err := aes.NewCipher(append(make([]byte, 31), key))
+	require.NoError(tb, err)
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	require.NoError(tb, err)
+	return &gcm{AEAD: aead}
+}
+
+func (g *gcm) Ready(context.Context) error {
+	if err := g.readying.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (g *gcm) Seal(_ context.Context, plain, bound []byte) ([]byte, error) {
+	g.seals.Add(1)
+	if err := g.sealing.Load(); err != nil {
+		return nil, *err
+	}
+	return g.AEAD.Seal(nil, nil, plain, bound), nil
+}
+
+func (g *gcm) Open(_ context.Context, sealed, bound []byte) ([]byte, error) {
+	if err := g.opening.Load(); err != nil {
+		return nil, *err
+	}
+	return g.AEAD.Open(nil, nil, sealed, bound)
+}
+
+type wrong struct{ more int }
+
+func (wrong) Ready(context.Context) error { return nil }
+
+func (w wrong) Seal(_ context.Context, plain, _ []byte) ([]byte, error) {
+	if w.more == 0 {
+		panic("a " + string(plain))
+	}
+	return make([]byte, len(plain)+w.more), nil
+}
+
+func (wrong) Open(context.Context, []byte, []byte) ([]byte, error) { panic("open") }
+func (w wrong) Overhead() int {
+	if w.more < -4 {
+		return w.more
+	}
+	return 28
+}
+
+// padded seals at the largest overhead.
+type padded struct{ *gcm }
+
+const padding = MaxSealOverhead - 28
+
+func (p padded) Overhead() int { return MaxSealOverhead }
+
+func (p padded) Seal(ctx context.Context, plain, bound []byte) ([]byte, error) {
+	sealed, err := p.gcm.Seal(ctx, plain, bound)
+	return append(make([]byte, padding), sealed...), err
+}
+
+func (p padded) Open(ctx context.Context, sealed, bound []byte) ([]byte, error) {
+	return p.gcm.Open(ctx, sealed[padding:], bound)
+}
+
+func sealing(s Sealer) *Options {
+	o := patient
+	o.Sealer = s
+	return &o
+}
+
+// on is another store on the fixture's table.
+func (f *fixture) on(tb testing.TB, o *Options) *Store {
+	tb.Helper()
+	s, err := New(f.client, f.table, o)
+	require.NoError(tb, err)
+	return s
+}
 
 // Without a key nothing begins, and what has ended is replayed once there is one.
 func TestNothingRunsWhoseResultCannotBeSealed(t *testing.T) {
@@ -147,4 +241,68 @@ func TestAResolutionIsSealedOrRefused(t *testing.T) {
 	got, err = f.StepResult(ctx, f.get(t, "t#op#1"), "ship")
 	require.NoError(t, err)
 	require.Equal(t, secret, got)
+}
+
+// The input of accepted work is encrypted too, small and large. A worker that cannot read it runs
+// nothing and changes nothing; what cannot be encrypted is not accepted.
+func TestTheInputOfAcceptedWorkIsSealed(t *testing.T) {
+	t.Parallel()
+	g := newGCM(t, 1)
+	f := open(t, sealing(g))
+	op := idem.Operation{Name: "statement"}
+	on := func(o *Options) *idem.Engine {
+		e, err := idem.New(f.on(t, o), nil)
+		require.NoError(t, err)
+		return e
+	}
+	engine, plain, other := on(sealing(g)), on(&patient), on(sealing(newGCM(t, 2)))
+	small := "iban:DE02120300000000202051/EUR"
+	large := strings.Repeat(small+", ", 3000) + string(bytes.ToValidUTF8(noise(20<<10), []byte("?")))
+	ran := 0
+	work := func(e *idem.Engine, id string) (string, error) {
+		res, err := later.Work(t.Context(), e, op, id, func(_ context.Context, in string) (string, error) { ran++; return "of " + in[:4], nil })
+		return res.Value, err
+	}
+	for value, input := range map[string]string{"small": small, "large": large} {
+		key := op.Key("acme", value)
+		broken := errors.New("no key")
+		g.sealing.Store(&broken)
+		_, err := later.Accept[string](t.Context(), engine, key, input, nil)
+		require.Error(t, err)
+		rec, err := f.Get(t.Context(), key.ID())
+		require.NoError(t, err)
+		require.Nil(t, rec)
+		g.sealing.Store(nil)
+
+		_, err = later.Accept[string](t.Context(), engine, key, input, nil)
+		require.NoError(t, err)
+		before := f.raw(t, key.ID())
+		require.True(t, f.get(t, key.ID()).Sealed)
+		for _, e := range []*idem.Engine{plain, other} {
+			_, err = work(e, key.ID())
+			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			require.Equal(t, before, f.raw(t, key.ID()))
+		}
+		require.Zero(t, ran)
+		exported := f.export(t)
+		for how, text := range writings(small) {
+			require.False(t, bytes.Contains(exported, []byte(text)), how)
+		}
+		got, err := work(engine, key.ID())
+		require.NoError(t, err)
+		require.Equal(t, "of iban", got)
+		require.Equal(t, 1, ran)
+		require.Equal(t, protocol.Completed, f.get(t, key.ID()).State)
+		ran = 0
+	}
+
+	// Nor does a store without the sealer put a plain input over what was released.
+	key := op.Key("acme", "once more")
+	errBusy := errors.New("busy")
+	_, err := idem.Do(t.Context(), engine, key, small, func(context.Context, string) (string, error) { return "", idem.NotExecuted(errBusy) })
+	require.ErrorIs(t, err, errBusy)
+	before := f.raw(t, key.ID())
+	_, err = later.Accept[string](t.Context(), plain, key, small, nil)
+	require.ErrorContains(t, err, "Options.Sealer")
+	require.Equal(t, before, f.raw(t, key.ID()))
 }

@@ -1,14 +1,21 @@
 package dynamostore
 
 import (
+	"context"
+	"crypto/sha256"
+	"math"
+	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
@@ -60,4 +67,143 @@ func TestMissingStepResultFailsClosed(t *testing.T) {
 	require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 	_, err = f.StepResult(ctx, rec, "ship")
 	require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
+}
+
+// stepOverhead is what [protocol.StepRoom] counts for a step beside its name, result and
+// error.
+const stepOverhead = 192
+
+func TestStepsTakeNoMoreThanTheyCount(t *testing.T) {
+	digest := sha256.Sum256(nil)
+	write := strings.Repeat("W", 26) + ".2147483647"
+	large := protocol.Body{Parts: maxParts, Size: resultLimit, Stored: resultLimit, Digest: digest[:], Encoding: encodingZlib}
+	for name, s := range map[string]protocol.RecordedStep{
+		"begun":        {Begun: true, BegunAt: time.UnixMilli(math.MaxInt64 / 2)},
+		"not executed": {NotExecuted: true},
+		"failed":       {Failure: &protocol.Failure{Type: "t", Code: "c"}},
+		"unavailable":  {Failure: &protocol.Failure{Type: "t", Code: "c"}, Omitted: true, Compensates: true},
+		"in parts":     {Body: large, Compensates: true},
+		"compressed":   {Body: protocol.Body{Encoding: encodingZlib, Size: resultLimit}, Compensates: true},
+	} {
+		s.Write = write
+		entry := item{"": encodeSteps(map[string]protocol.RecordedStep{"": s})}
+		require.LessOrEqual(t, itemSize(entry), stepOverhead, name)
+		if s.Body.Size > 0 {
+			s.Body.Encoding = encodingZlibSealed
+			entry = item{"": encodeSteps(map[string]protocol.RecordedStep{"": s})}
+			require.LessOrEqual(t, itemSize(entry), stepOverhead+sealedFields, name)
+		}
+	}
+}
+
+// Results leave the record as it grows: many steps of nearly 1 KB fit, and nothing of
+// them stays.
+func TestManySteps(t *testing.T) {
+	t.Parallel()
+	b := openBank(t)
+	k := transfer.Key("t", "k")
+	const steps = 200
+	ran, size := 0, 0
+	_, err := idem.Do(t.Context(), b.engine, k, 1, func(ctx context.Context, _ int) (int, error) {
+		for n := range steps {
+			_, err := idem.Step(ctx, "ship-"+strconv.Itoa(n), func(context.Context) ([]byte, error) { ran++; return noise(700), nil }, nil)
+			if err != nil {
+				return 0, err
+			}
+		}
+		size = itemSize(b.raw(t, k.ID()))
+		return steps, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, steps, ran)
+	require.Less(t, size, 110<<10)
+	all, kept := b.parts(t)
+	require.Greater(t, all, steps/2)
+	require.Zero(t, kept)
+}
+
+// Parts of steps expire however their operation ends.
+func TestPartsOfStepsExpire(t *testing.T) {
+	t.Parallel()
+	report := func(ctx context.Context) error {
+		_, err := idem.Step(ctx, "report", func(context.Context) ([]byte, error) { return noise(600 << 10), nil }, nil)
+		return err
+	}
+	k := transfer.Key("t", "k")
+	for name, end := range map[string]func(t *testing.T, b *bank){
+		"completed": func(t *testing.T, b *bank) {
+			_, err := idem.Do(t.Context(), b.engine, k, 1, func(ctx context.Context, _ int) (int, error) { return 1, report(ctx) })
+			require.NoError(t, err)
+		},
+		"completed with a transaction, steps not read": func(t *testing.T, b *bank) {
+			_, err := idem.Do(t.Context(), b.engine, k, 1, Transact(func(ctx context.Context, tx *Tx, _ int) (int, error) {
+				b.move(tx, 0, 1, 30)
+				return 1, report(ctx)
+			}))
+			require.NoError(t, err)
+			require.Equal(t, "70", b.balance(t, 0))
+		},
+		"resolved by a person": func(t *testing.T, b *bank) {
+			_, err := idem.Do(t.Context(), b.engine, k, 1, func(ctx context.Context, _ int) (int, error) {
+				if err := report(ctx); err != nil {
+					return 0, err
+				}
+				return idem.Step(ctx, "pay", func(context.Context) (int, error) { return 0, errPoor }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+			})
+			require.Error(t, err)
+			require.Equal(t, protocol.Unknown, b.get(t, k.ID()).State)
+			r, err := reconcile.New(b.adminStore(t), &reconcile.Options{Now: func() time.Time { return b.now }})
+			require.NoError(t, err)
+			require.NoError(t, reconcile.Resolve(t.Context(), r, k, 1, reconcile.Change{Actor: "alice", Reason: "the provider says so"}))
+		},
+		"refused": func(t *testing.T, b *bank) {
+			w := protocol.StepWrite{ID: k.ID(), Owner: "nobody", Write: "nobody.1", Name: "report", Result: noise(600 << 10)}
+			var conflict *protocol.ConflictError
+			require.ErrorAs(t, b.RecordStep(t.Context(), b.now, w), &conflict)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := openBank(t, 100, 0)
+			end(t, b)
+			all, kept := b.parts(t)
+			require.Positive(t, all)
+			require.Zero(t, kept)
+		})
+	}
+}
+
+// The reply to a resolution that records what a step did is lost, and two attempts have had
+// the record when the store asks again: the resolution has landed, and what it says of the
+// step is kept as long as the record is.
+func TestResolutionsReplyIsLostAndTwoClaimsFollow(t *testing.T) {
+	f, ctx, id, result := open(t, nil), t.Context(), "k", noise(4<<10)
+	f.claimed(t, id, "o1")
+	require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Begin: true, First: true}))
+	require.NoError(t, f.Finish(ctx, base, protocol.Finish{ID: id, Owner: "o1", Write: "o1.end", Ending: protocol.Ending{State: protocol.Unknown}}))
+	w := resolution(id, "o1.end", "r", protocol.Ending{State: protocol.Released})
+	w.Steps = []protocol.StepWrite{{Name: "charge", Result: result}}
+	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if op != "UpdateItem" {
+			return nil, nil
+		}
+		resp, err := f.wire.loseReply(req)
+		f.wire.set(nil)
+		for _, owner := range []string{"o2", "o3"} {
+			next, rec := claim(id, owner), f.get(t, id)
+			next.Seen, next.Record.Steps, next.Record.ExpiresAt = rec.Write, rec.Steps, time.Time{}
+			require.NoError(t, f.Acquire(ctx, base, next))
+		}
+		return resp, err
+	})
+	require.NoError(t, f.Settle(ctx, base, w))
+	rec := f.get(t, id)
+	require.Equal(t, "o3", rec.Owner)
+	got, err := f.StepResult(ctx, rec, "charge")
+	require.NoError(t, err)
+	require.Equal(t, result, got)
+	body := rec.Steps["charge"].Body
+	require.Positive(t, body.Parts)
+	for n := range body.Parts {
+		require.NotContains(t, f.raw(t, partKeyPrefix(id, w.Write, body.Digest)+strconv.Itoa(n)), schema.ExpiresAt)
+	}
 }

@@ -3,7 +3,11 @@ package dynamostore
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -131,49 +135,142 @@ func TestASweepReportsWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// A process dies in an at-most-once step of a repeatable operation, and nobody calls again:
-// the sweep after the lease parks it, and the probe knows.
-func TestSweepFindsAStepThatWasKilled(t *testing.T) {
+// What throttles one shard of the index, or one record, does not keep a sweep from all
+// others. The sweep has a deadline, as in a function.
+func TestASweepPassesByWhatIsThrottled(t *testing.T) {
+	for name, hit := range map[string]func(op string, body []byte) bool{
+		"a shard": func(op string, body []byte) bool {
+			return op == "Query" && bytes.Contains(body, []byte(strconv.Quote(shard("t#refund#3"))))
+		},
+		"a record": func(op string, body []byte) bool {
+			return op == "GetItem" && bytes.Contains(body, []byte("t#refund#3"))
+		},
+		"a record's writes": func(op string, body []byte) bool {
+			return op == "TransactWriteItems" && bytes.Contains(body, []byte("t#refund#3"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t, nil)
+			for i := range 8 {
+				c := claim("t#refund#"+strconv.Itoa(i), "o")
+				c.Record.Repeat, c.Record.ExpiresAt, c.Record.Due = protocol.NotRepeatable, time.Time{}, c.Record.LeaseUntil
+				require.NoError(t, f.Acquire(t.Context(), base, c))
+			}
+			client := f.clientAs(t, asOperator)
+			q, err := NewAdminStore(client, f.table, nil)
+			require.NoError(t, err)
+			f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+				body, err := io.ReadAll(req.Body)
+				req.Body = io.NopCloser(bytes.NewReader(body))
+				if err == nil && hit(op, body) {
+					return answer(400, throttled), nil
+				}
+				return nil, err
+			})
+			r, err := reconcile.New(q, &reconcile.Options{Now: func() time.Time { return base.Add(time.Minute) }})
+			require.NoError(t, err)
+			s, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{Concurrency: 1, Log: slog.New(slog.DiscardHandler)})
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			_, _ = s.Sweep(ctx) // it reports what it could not do
+			f.wire.set(nil)
+			for i := range 8 {
+				id := "t#refund#" + strconv.Itoa(i)
+				if shard(id) != shard("t#refund#3") {
+					require.Equal(t, protocol.Unknown, f.get(t, id).State, id)
+				}
+			}
+		})
+	}
+}
+
+// On DynamoDB too a watched claim is in the index while its handler runs, and not after.
+func TestWatchedClaimsAreInTheIndex(t *testing.T) {
 	f := open(t, nil)
 	q := f.adminStore(t)
-	var clock idemtest.Clock
-	faults := idemtest.NewFaults(q)
-	engine, err := idem.New(faults, &idem.Options{Now: clock.Now})
-	require.NoError(t, err)
-	op := idem.Operation{Name: "order", Repeat: idem.Repeatable}
-	key := op.Key("t", "o-1")
-	charged := ""
-	ctx, dies := context.WithCancel(idem.WithKillTime(t.Context(), clock.Now().Add(10*time.Second)))
-	_, err = idem.Do(ctx, engine, key, 1, func(ctx context.Context, _ int) (string, error) {
-		return idem.Step(ctx, "charge", func(ctx context.Context) (string, error) {
-			charged = idem.Token(ctx)
-			faults.Always(idemtest.LoseRequest, idemtest.RecordStep, idemtest.Finish)
-			dies()
-			return "", ctx.Err()
-		}, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
-	})
-	require.Error(t, err)
-	require.Equal(t, protocol.InProgress, f.get(t, key.ID()).State)
+	engine := engineOver(t, q)
+	for n, tc := range []struct {
+		op      idem.Operation
+		watched bool
+	}{
+		{idem.Operation{Name: "refund"}, true},
+		{idem.Operation{Name: "refund", Watch: idem.WatchNever}, false},
+		{idem.Operation{Name: "webhook", Repeat: idem.Repeatable}, false},
+		{idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: idem.WatchAlways}, true},
+	} {
+		t.Run(fmt.Sprint(tc.op.Name, tc.op.Watch), func(t *testing.T) {
+			key := tc.op.Key("t", fmt.Sprint(n))
+			due := func() []string { return dueOf(t, q) }
+			_, err := idem.Do(t.Context(), engine, key, 1, func(context.Context, int) (int, error) {
+				it := f.raw(t, key.ID())
+				_, expires := it[schema.ExpiresAt]
+				if tc.watched {
+					require.Equal(t, []string{key.ID()}, due())
+					require.False(t, expires)
+				} else {
+					require.Empty(t, due())
+					require.Equal(t, tc.op.Repeat == idem.Repeatable, expires)
+				}
+				return 1, nil
+			})
+			require.NoError(t, err)
+			require.Empty(t, due())
+		})
+	}
+}
 
-	r, err := reconcile.New(q, &reconcile.Options{Now: clock.Now})
-	require.NoError(t, err)
-	s, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
-		Log: slog.New(slog.DiscardHandler),
-		Operations: []reconcile.Operation{{Operation: op, Probe: func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
-			require.Len(t, q.Steps, 1)
-			require.Equal(t, charged, q.Steps[0].Token)
-			return reconcile.CompletedWith("ch_1"), nil
-		}}},
-	})
-	require.NoError(t, err)
-	report, err := s.Sweep(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, report.Listed, "its lease runs")
-	clock.Advance(time.Minute)
-	report, err = s.Sweep(t.Context())
-	require.NoError(t, err)
-	report.Actions = nil
-	require.Equal(t, reconcile.Report{Listed: 1, Resolved: 1}, report)
-	require.Equal(t, protocol.Completed, f.get(t, key.ID()).State)
-	require.Empty(t, dueOf(t, q))
+// dueOf lists what is in the index.
+func dueOf(t *testing.T, q *AdminStore) (ids []string) {
+	for shard := range protocol.Shards {
+		p, err := q.Due(t.Context(), protocol.DueQuery{Shard: shard, Until: time.Now().Add(24 * time.Hour), Limit: 100})
+		require.NoError(t, err)
+		ids = append(ids, p.IDs...)
+	}
+	return ids
+}
+
+// A claim that an at-most-once step has watched leaves the index with its end, whatever a
+// sweep has written in between, and whether or not the begin mark was answered.
+func TestAClaimThatABeginMarkWatchesLeavesTheIndex(t *testing.T) {
+	f := open(t, nil)
+	q := f.adminStore(t)
+	op := idem.Operation{Name: "order", Repeat: idem.Repeatable}
+	once := &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
+	for name, end := range map[string]error{"completed": nil, "failed": idem.Permanent(errors.New("declined"))} {
+		for _, lost := range []bool{false, true} {
+			faults := idemtest.NewFaults(q)
+			engine, err := idem.New(faults, &unhurried)
+			require.NoError(t, err)
+			key := op.Key("t", fmt.Sprint(name, lost))
+			call := func() error {
+				_, err := idem.Do(t.Context(), engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+					_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) {
+						require.Equal(t, []string{key.ID()}, dueOf(t, q))
+						rec := f.get(t, key.ID())
+						return 1, q.Postpone(ctx, time.Now(), protocol.Postponement{
+							ID: rec.ID, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: "sweep " + name, Due: time.Now().Add(time.Hour), Probes: 2,
+						})
+					}, once)
+					if err != nil {
+						return 0, err
+					}
+					return 1, end
+				})
+				return err
+			}
+			if lost {
+				faults.Next(idemtest.RecordStep, idemtest.LoseReply)
+				require.ErrorIs(t, call(), idem.ErrStoreUnavailable)
+				require.Equal(t, []string{key.ID()}, dueOf(t, q), "released with steps")
+			}
+			require.Equal(t, end == nil, call() == nil)
+			require.Empty(t, dueOf(t, q))
+			it := f.raw(t, key.ID())
+			for _, left := range []string{schema.OpenShard, schema.OpenDue, schema.OpenSince, schema.Sweep, schema.Probes} {
+				require.NotContains(t, it, left)
+			}
+		}
+	}
 }

@@ -83,7 +83,6 @@ func resultCases(h Harness) []check {
 		}},
 		// An owner has one large result; a store may name the parts by owner.
 		{"a second, small completion of the same owner", func(c *cell) { having(completesInParts)(c).refused(completes) }},
-		{"a second, large completion of the same owner", func(c *cell) { having(completesInParts)(c).refused(otherLarge) }},
 		{"a large result of one record is not another's", func(c *cell) {
 			a, b := having(completesInParts)(c), having(otherLarge)(c)
 			c.check(a.id())
