@@ -20,7 +20,7 @@ func auditSK(a *protocol.Audit) string {
 	return fmt.Sprintf("%s%013d#%s", schema.AuditSK, millis(a.At), a.Entry)
 }
 
-// encodeAudit makes the item of a change: it sorts by time beside its record, and by time
+// encodeAudit makes the item of a change: it sorts by time in the partition of its record, and by time
 // in the index.
 func encodeAudit(a *protocol.Audit) item {
 	v := newValues(10, 3)

@@ -282,7 +282,7 @@ func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, 
 	case of.leaves:
 		u.add(",steps=:steps")
 	case e.State == protocol.Completed || e.State == protocol.Failed:
-		// Nobody resumes any more: see [idem.Record].
+		// No attempt resumes any more: see [idem.Record].
 		u.drop(schema.Steps)
 	}
 	if e.Failure != nil {

@@ -34,7 +34,7 @@ const (
 	partShare = 0.65
 	// partDigest bytes of the digest tell one owner's results apart: a handful.
 	partDigest = 9
-	// partsOutlive keeps the parts of a record until nobody can read it any more.
+	// partsOutlive keeps the parts of a record until no reader can have it any more.
 	partsOutlive = 24 * time.Hour
 )
 
@@ -50,7 +50,7 @@ func partKeyPrefix(id, owner string, digest []byte) string {
 	return id + schema.PartPK + owner + "#" + base64.RawURLEncoding.EncodeToString(digest[:partDigest]) + "#"
 }
 
-// putParts stores a result beside the record that is going to name it, except for the parts
+// putParts stores a result in parts, before the record names it, except for the parts
 // that are done. It fails like a call that has not touched the record.
 func (s *Store) putParts(k *call, id, owner string, b protocol.Body, expires time.Time, done *protocol.Progress) error {
 	prefix := partKeyPrefix(id, owner, b.Digest)
@@ -91,7 +91,7 @@ func (s *Store) putParts(k *call, id, owner string, b protocol.Body, expires tim
 	return nil
 }
 
-// getParts reads a result's stored form from beside its record, and shows that
+// getParts reads a result's stored form from its parts, and shows that
 // it is what the record says.
 func (s *Store) getParts(k *call, id, writer string, b protocol.Body) ([]byte, error) {
 	if b.Parts > maxParts || b.Stored > resultLimit || b.Parts != partCount(b.Stored) || len(b.Digest) != sha256.Size {

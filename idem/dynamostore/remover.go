@@ -19,7 +19,7 @@ type RemoverClient interface {
 
 // Remover does what TTL does, on a table that cannot have it: a strongly consistent global
 // table (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/V2globaltables_HowItWorks.html).
-// Make it with [NewRemover]. It is a type of its own because nobody else needs
+// Make it with [NewRemover]. It is a type of its own because no other caller needs
 // dynamodb:Scan; it needs dynamodb:DeleteItem too. It is safe for concurrent use.
 type Remover struct {
 	store  *Store
@@ -62,7 +62,7 @@ func (r *Remover) RemoveExpired(ctx context.Context, q protocol.ExpiredQuery) (p
 			return err
 		})
 		switch {
-		case isConditionFailed(err): // somebody has changed it since the scan
+		case isConditionFailed(err): // it was changed since the scan
 		case err != nil:
 			return p, err
 		default:

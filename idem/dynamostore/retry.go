@@ -64,7 +64,7 @@ func (r *retrier) begin(ctx context.Context, op string) *call {
 
 // beginSparing begins a call whose retries come out of the quota where DynamoDB is down: a claim
 // or a read. Without them it fails closed, and nothing has run. Writes of what has run, or of what may have
-// landed, are repeated while they have time: nobody else knows what is in them.
+// landed, are repeated while they have time: no other process knows what is in them.
 func (r *retrier) beginSparing(ctx context.Context, op string) *call {
 	c := r.begin(ctx, op)
 	c.sparing = r.quota != nil

@@ -24,10 +24,10 @@ type ScannerClient interface {
 // Scanner lists all records, for what no index holds: an export, a tenant to forget, a claim that
 // is not watched. It reads the whole table, the parts of large results, messages and changes
 // included, and DynamoDB bills all of it: half a read unit for each 4 KB, 131,000 units for a
-// gigabyte. It takes read capacity from the functions that share the table, so that whoever
-// scans a table in use should pause between pages, by the units that each one cost.
+// gigabyte. It takes read capacity from the functions that share the table, so that a
+// scan of a table in use should pause between pages, by the units that each one cost.
 //
-// Make it with [NewScanner]. It is a type of its own so that nobody else needs dynamodb:Scan,
+// Make it with [NewScanner]. It is a type of its own so that no other caller needs dynamodb:Scan,
 // and needs nothing else itself. It is safe for concurrent use.
 type Scanner struct {
 	store  *Store

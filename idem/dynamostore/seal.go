@@ -30,7 +30,7 @@ type Sealer interface {
 	// cannot be recorded. It must not change plain.
 	Seal(ctx context.Context, plain, bound []byte) ([]byte, error)
 	// Open returns what was sealed. An error that matches [protocol.ErrStoreUnavailable], or that of a
-	// context, means that a later call may succeed: the caller is told to try again. Any other
+	// context, means that a later call may succeed: the caller is asked to try again. Any other
 	// error makes the record unreadable. It must not change sealed.
 	Open(ctx context.Context, sealed, bound []byte) ([]byte, error)
 	// Overhead is by how many bytes a sealed form is longer than plain, at most: 0 to [MaxSealOverhead].
@@ -48,8 +48,8 @@ const (
 	encodingSealed     = "sealed"
 	encodingZlibSealed = encodingZlib + "+" + encodingSealed
 
-	// sealedFields is what the description of a sealed result takes in the record, at most, beside
-	// that of a plain one.
+	// sealedFields is what the description of a sealed result takes in the record, at most, in
+	// addition to that of a plain one.
 	sealedFields = len(encodingSealed) + 1
 )
 
@@ -103,7 +103,7 @@ func (s *Store) pack(k *call, t target, result []byte, inline int, progress *pro
 		b.Encoding = encodingZlibSealed
 	}
 	if b.Stored <= inline {
-		// What is kept in the record goes by the result, as if it was not sealed.
+		// The size of the result decides what is kept in the record, as if it was not sealed.
 		inline = len(sealed)
 	}
 	b.Data, b.Stored = sealed, len(sealed)

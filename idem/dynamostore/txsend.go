@@ -193,7 +193,7 @@ func decisive(why []types.CancellationReason) (n int, again bool) {
 	return max(passing, 0), true
 }
 
-// cancelled is a transaction of which nothing was applied.
+// cancelled is a transaction that was not applied.
 type cancelled struct {
 	again bool
 	error

@@ -15,14 +15,14 @@ import (
 )
 
 // MeterCapacity makes the clients of a configuration ask DynamoDB how many write and read units
-// each call on the table takes, and tells them, under the operation whose record it is about.
+// each call on the table takes, and report them, under the operation whose record it is about.
 // The operation is empty for calls on no single one, such as a sweep's Query. Asking costs
 // no units. tell is called on the caller's path: it must be quick and safe for concurrent use.
 //
 //	cfg.APIOptions = append(cfg.APIOptions, dynamostore.MeterCapacity(table, metrics.Units)) // of emf or otelidem
 //	client, err := dynamostore.NewClient(cfg, nil)
 //
-// A transaction is told with its writes to other tables; other calls on other tables are
+// A transaction is reported with its writes to other tables; other calls on other tables are
 // not asked about. DynamoDB says nothing of a write whose condition fails, such as a
 // replay's: its units are computed from the item's size, those of a cancelled transaction
 // from its request, which does not have the size of what it would have changed. A call that

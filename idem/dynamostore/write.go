@@ -15,7 +15,7 @@ import (
 )
 
 // maxForms bounds how often one write changes its form because the record is not what
-// it was taken for; each time somebody else has written.
+// it was taken for; each time another writer came first.
 const maxForms = 4
 
 // inForm sends a write in the form that was guessed. If the write is refused, fits

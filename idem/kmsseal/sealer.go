@@ -208,7 +208,7 @@ func (s *Sealer) key(ctx context.Context, uses int) (*dataKey, error) {
 	select {
 	case s.asking <- struct{}{}:
 	default:
-		// Somebody asks. What is due only is good enough until it is there.
+		// Another caller asks. What is due only is good enough until it is there.
 		if k, err := s.take(uses, true); k != nil || err != nil {
 			return k, err
 		}

@@ -18,7 +18,7 @@ type Unit interface {
 // Conditions sets what decides about the conditions of actions from now on: whether one
 // holds, and if not, what the item was like. Memory has no tables, applies no update to
 // an item and evaluates no expression. Without the function an action that has a
-// condition is refused, so that no test passes for a condition that nobody has looked
+// condition is refused, so that no test passes for a condition that was not looked
 // at. Action and old item are of the unit's own kind: those of a *dynamostore.Tx are a
 // types.TransactWriteItem of the SDK, and a map[string]types.AttributeValue or nil for
 // no item. The function is called while the store is locked and must not call it.

@@ -21,7 +21,7 @@ type reporter interface {
 	Skip(args ...any)
 }
 
-// cell is one case in progress: a store, the reference beside it, and a clock.
+// cell is one case in progress: a store, its reference, and a clock.
 type cell struct {
 	reporter
 	ctx   context.Context

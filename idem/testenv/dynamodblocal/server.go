@@ -21,7 +21,7 @@ type Server struct {
 // unless an endpoint was given.
 func (s *Server) Endpoint() string { return s.endpoint }
 
-// Source says for people where DynamoDB Local comes from, which Java runs it, and by which
+// Source describes where DynamoDB Local comes from, which Java runs it, and by which
 // wrapper.
 func (s *Server) Source() string { return s.source }
 

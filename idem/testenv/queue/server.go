@@ -37,7 +37,7 @@ type Server struct {
 // Endpoint is the base URL, without a trailing slash: http://127.0.0.1:port.
 func (s *Server) Endpoint() string { return s.endpoint }
 
-// Source says for people what runs.
+// Source describes what runs.
 func (s *Server) Source() string { return s.source }
 
 // Ended is closed when the server's process is gone, whatever the reason.
@@ -93,7 +93,7 @@ func run(ctx context.Context, o Options) (*Server, error) {
 	return srv, nil
 }
 
-// serveCommand passes the script as an argument, so that it is not kept beside the packages
+// serveCommand passes the script as an argument, so that it is not kept next to the packages
 // and always has this version.
 func serveCommand(node, dir string) *exec.Cmd {
 	cmd := exec.Command(node, "--input-type=module", "--eval", serveScript)

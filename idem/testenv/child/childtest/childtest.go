@@ -161,7 +161,7 @@ func ProgramFolder(t *testing.T, names []string, scripts map[string]string) (dir
 	return dir
 }
 
-// RequireRefused checks that nobody listens at the URL.
+// RequireRefused checks that no process listens at the URL.
 func RequireRefused(t *testing.T, endpoint string) {
 	t.Helper()
 	_, err := http.Get(endpoint)

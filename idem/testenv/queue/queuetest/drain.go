@@ -19,7 +19,7 @@ const hidden = 2
 // messages.
 //
 // A queue delivers at least once: a receive whose reply is lost has hidden messages that
-// nobody has seen. They are redelivered, so one reply without messages is not the end. Do
+// no consumer has seen. They are redelivered, so one reply without messages is not the end. Do
 // not receive from the queue elsewhere at the same time: Drain waits for hidden messages.
 func Drain(tb testing.TB, client *sqs.Client, url string) (all []types.Message) {
 	tb.Helper()
