@@ -154,7 +154,7 @@ func TestOtherwiseThatMisbehaves(t *testing.T) {
 	reason := types.CancellationReason{Code: ptr(codeCondition)}
 	a := action{kind: "Put", table: ptr("t"), item: account(1)}
 	a.failed = func(item) error { panic("boom") }
-	require.ErrorContains(t, a.refusal(0, reason), "panicked at txlimits_test.go")
+	require.ErrorContains(t, a.refusal(0, reason), "panicked at tx_limits_test.go")
 	require.ErrorIs(t, a.refusal(0, reason), ErrCondition)
 	a.failed = func(item) error { return nil }
 	require.ErrorIs(t, a.refusal(0, reason), ErrCondition)
