@@ -8,9 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
-	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
@@ -76,63 +73,6 @@ func TestSweepOnDynamoDB(t *testing.T) {
 	history, err := r.History(t.Context(), "t#refund#unknown")
 	require.NoError(t, err)
 	require.Len(t, history, 2)
-}
-
-// What a newer version has written, or is damaged, is due longest. Every sweep counts it,
-// reports it once, leaves it as it is and serves the others. A newer fingerprint is no
-// hindrance: a sweep has no input to compare.
-func TestASweepReportsWhatItCannotRead(t *testing.T) {
-	f := open(t, nil)
-	newer := map[string]func(item){
-		"t#refund#version":     func(it item) { it[schema.Version] = num("99") },
-		"t#refund#state":       func(it item) { it[schema.State] = str("paused") },
-		"t#refund#damaged":     func(it item) { delete(it, schema.LeaseUntil) },
-		"t#refund#fingerprint": func(it item) { it[schema.Fingerprint] = str("7:of-another-kind") },
-		"t#refund#attribute":   func(it item) { it["of_a_newer_version"] = str("x") },
-		"t#refund#plain":       func(item) {},
-	}
-	unreadable := []string{"t#refund#damaged", "t#refund#state", "t#refund#version"}
-	for id, change := range newer {
-		c := claim(id, "o")
-		c.Record.Repeat, c.Record.ExpiresAt, c.Record.Due = protocol.NotRepeatable, time.Time{}, c.Record.LeaseUntil
-		if slices.Contains(unreadable, id) {
-			c.Record.Due = base
-		}
-		require.NoError(t, f.Acquire(t.Context(), base, c))
-		f.change(t, id, change)
-	}
-	r, err := reconcile.New(f.adminStore(t), &reconcile.Options{Now: func() time.Time { return base.Add(time.Minute) }})
-	require.NoError(t, err)
-	var log bytes.Buffer
-	var told []string
-	s, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
-		Concurrency: 1, Log: slog.New(slog.NewTextHandler(&log, nil)),
-		Observer: func(_ context.Context, n notice.Notice) {
-			if n.Kind == notice.Unreadable {
-				told = append(told, n.ID)
-				require.ErrorIs(t, n.Err, protocol.ErrRecordUnreadable)
-			}
-		},
-	})
-	require.NoError(t, err)
-	for n := range 3 {
-		log.Reset()
-		told = nil
-		report, err := s.Sweep(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, []int{3, 0, 0}, []int{report.Unreadable, report.Failed, report.Left})
-		require.Equal(t, map[bool]int{true: 3, false: 0}[n == 0], report.Parked)
-		require.ElementsMatch(t, unreadable, told)
-		require.Equal(t, 3, strings.Count(log.String(), "level=ERROR"))
-		require.Equal(t, 3, strings.Count(log.String(), "kind=record_unreadable"))
-		require.Len(t, report.Problems, 3)
-		for _, id := range unreadable {
-			require.Contains(t, strings.Join(report.Problems, "\n"), strconv.Quote(id))
-		}
-	}
-	for _, id := range []string{"t#refund#fingerprint", "t#refund#attribute", "t#refund#plain"} {
-		require.Equal(t, protocol.Unknown, f.get(t, id).State)
-	}
 }
 
 // What throttles one shard of the index, or one record, does not keep a sweep from all

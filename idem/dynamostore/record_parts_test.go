@@ -142,40 +142,6 @@ func digestOf(b []byte) []byte {
 	return sum[:]
 }
 
-// A part that cannot be written leaves the record alone, and nobody in doubt.
-func TestFailedPartLeavesTheRecordAlone(t *testing.T) {
-	f := open(t, nil)
-	f.claimed(t, "k", "o1")
-	for name, fault := range map[string]func(*http.Request) (*http.Response, error){
-		"denied":     func(*http.Request) (*http.Response, error) { return answer(400, noAccess), nil },
-		"lost":       f.wire.loseRequest,
-		"reply lost": f.wire.loseReply,
-		"throttled":  func(*http.Request) (*http.Response, error) { return answer(400, throttled), nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			f.wire.set(func(n int, op string, req *http.Request) (*http.Response, error) {
-				if op == "PutItem" && n > 0 {
-					defer endAfter(8, n, cancel)
-					return fault(req)
-				}
-				return nil, nil
-			})
-			failed := isStoreError(t, f.Finish(ctx, base, completion("k", "o1", noise(600<<10))), false)
-			require.ErrorContains(t, failed, "of 3 of the result")
-			require.NotContains(t, f.wire.calls(), "UpdateItem")
-			f.wire.set(nil)
-			require.Equal(t, protocol.InProgress, f.get(t, "k").State)
-		})
-	}
-	large := noise(600 << 10)
-	require.NoError(t, f.Finish(t.Context(), base, completion("k", "o1", large)), "and can be repeated")
-	got, err := f.Result(t.Context(), f.get(t, "k"))
-	require.NoError(t, err)
-	require.Equal(t, sha256.Sum256(large), sha256.Sum256(got))
-}
-
 // Keys that a throttled table leaves unprocessed are asked for again, and only they.
 func TestUnprocessedKeys(t *testing.T) {
 	f := open(t, nil)

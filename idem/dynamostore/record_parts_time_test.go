@@ -44,6 +44,7 @@ func TestPartsLeaveTimeForTheRecord(t *testing.T) {
 		for what, fails := range map[string]func(context.Context) error{
 			"hang":      func(ctx context.Context) error { <-ctx.Done(); return canceled },
 			"throttled": func(context.Context) error { return api("ThrottlingException") },
+			"lost":      func(context.Context) error { return readReset },
 			"denied":    func(context.Context) error { return api("AccessDeniedException") },
 		} {
 			t.Run(name+"/"+what, func(t *testing.T) {

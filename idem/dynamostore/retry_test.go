@@ -193,19 +193,6 @@ func TestBudgetHolds(t *testing.T) {
 	}
 }
 
-func TestThrottledUntilTimeIsUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, n := scripted(t, nil, api("ThrottlingException"))
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		start := time.Now()
-		failed := isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), false)
-		require.ErrorContains(t, failed, "ThrottlingException")
-		require.LessOrEqual(t, time.Since(start), 2*time.Second)
-		require.Greater(t, *n, 3)
-	})
-}
-
 func TestEndedContextSendsNothing(t *testing.T) {
 	s, n := scripted(t, nil, nil)
 	ctx, cancel := context.WithCancel(t.Context())

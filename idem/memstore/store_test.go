@@ -75,20 +75,6 @@ func TestMaxResult(t *testing.T) {
 	require.Equal(t, protocol.InProgress, s.Records()[0].State)
 }
 
-// foreign is a unit of work of another store's kind.
-type foreign struct{}
-
-func (foreign) Seal() bool { return true }
-func (foreign) Size() int  { return 0 }
-
-func TestForeignUnitsAreUnsupported(t *testing.T) {
-	s := memstore.New()
-	claim(t, s, "a")
-	f := protocol.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: protocol.Ending{State: protocol.Completed}, Unit: foreign{}}
-	require.ErrorIs(t, s.Finish(t.Context(), now, f), errors.ErrUnsupported)
-	require.Equal(t, protocol.InProgress, s.Records()[0].State)
-}
-
 // A record that another store handed out must not pass for one with a result.
 func TestResultOfAForeignRecord(t *testing.T) {
 	s := memstore.New()
