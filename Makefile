@@ -14,7 +14,7 @@ CDK_PACKAGES := ./infra/... ./template-tests/...
 CDK     ?=
 # The proofs start processes, or read what lies in the repository, and wait. In each
 # group the longest packages come first, so that no core waits for one at the end. The
-# walks of idem/protocol are beside them: they start no goroutine, and the race detector
+# walks of idem/protocol are among them: they start no goroutine, and the race detector
 # takes ten times as long.
 PROOFS  := ./local/proof/relay ./local/proof/deliveries ./local/proof/... ./local/measure/... ./idem/protocol
 LIBRARY  = ./local/cmd/stack ./idem/dynamostore $$($(GO) list $(ALL) | grep -v -E '/(infra|template-tests|local/proof|local/measure|idem/protocol)(/|$$)')
@@ -52,7 +52,7 @@ servers:
 
 .PHONY: test-library
 test-library: servers
-	@$(call group,library and functions and local/aws and local/cmd (race detector),$(GO) test -race $(FLAGS) $(LIBRARY))
+	@$(call group,library and functions and what runs them here (race detector),$(GO) test -race $(FLAGS) $(LIBRARY))
 
 .PHONY: test-proofs
 test-proofs: servers

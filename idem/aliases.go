@@ -16,22 +16,19 @@ type (
 	Record = protocol.Record
 	// State is where a record stands.
 	State = protocol.State
-	// Repeat is what an operation says about itself: may its handler run again after
-	// an attempt whose outcome is unknown? See [protocol.Repeat].
+	// Repeat says whether a handler may run again after an attempt whose outcome is unknown.
 	Repeat = protocol.Repeat
-	// Watch says which claims a sweep finds once their lease is over; see [protocol.Watch].
+	// Watch says which claims a sweep finds once their lease is over.
 	Watch = protocol.Watch
 	// Failure is a terminal error as it is recorded and replayed.
 	Failure = protocol.Failure
-	// Fingerprint is a digest of an operation's input; see [protocol.Fingerprint].
+	// Fingerprint is a digest of an operation's input.
 	Fingerprint = protocol.Fingerprint
-	// Unit is a handler's unit of work: what it wants to be written together with its
-	// outcome, or not at all; see [UnitOf] and [protocol.Unit].
+	// Unit is what a handler wants to be written with its outcome, or not at all; see [UnitOf].
 	Unit = protocol.Unit
 )
 
-// The states of a record, of which [protocol.Next] says what leads where, and the
-// declarations of an operation.
+// The states of a record, and the declarations of an operation.
 const (
 	Absent, Pending, InProgress = protocol.Absent, protocol.Pending, protocol.InProgress
 	Completed, Failed, Released = protocol.Completed, protocol.Failed, protocol.Released

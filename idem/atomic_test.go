@@ -39,7 +39,7 @@ func TestAtomicCalls(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r, c := newRig(t, nil), new(counter)
 			key := atomically.Key("t", "k")
-			first, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+			first := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
 				info, ok := idem.InfoOf(ctx)
 				require.True(t, ok)
 				require.True(t, info.WithoutClaim)
@@ -48,7 +48,6 @@ func TestAtomicCalls(t *testing.T) {
 				require.Equal(t, info.Token, idem.Token(ctx))
 				return c.run(ctx, n)
 			})
-			require.NoError(t, err)
 			require.Equal(t, 1, first.Value)
 			require.Equal(t, []idemtest.Method{idemtest.Get, idemtest.Finish}, r.faults.Calls())
 			rec := r.record(t, key)
@@ -59,15 +58,14 @@ func TestAtomicCalls(t *testing.T) {
 
 			r.faults.Reset()
 			r.faults.Next(idemtest.Get, firstReads[tc.name])
-			again, err := idem.Run(t.Context(), r.engine, key, 1, c.run)
-			require.NoError(t, err)
+			again := mustRun(t, r, key, c.run)
 			require.True(t, again.Outcome.Replayed)
 			require.Equal(t, 1, again.Value, "the recorded outcome, not that of the body that ran in vain")
 			require.Equal(t, first.Outcome.Body, again.Outcome.Body)
 			require.Equal(t, tc.replay, r.faults.Calls())
 			require.Equal(t, tc.runs, c.count())
 
-			_, err = idem.Do(t.Context(), r.engine, key, 2, c.run)
+			_, err := idem.Do(t.Context(), r.engine, key, 2, c.run)
 			require.ErrorIs(t, err, idem.ErrKeyReused)
 		})
 	}
@@ -121,15 +119,13 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 		})
 		require.Equal(t, idem.Absent, r.state(t, key))
 	})
-	t.Run("no time", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
-			r.faults.Always(slow(2*time.Second, idemtest.Pass), idemtest.Get)
-			ctx := idem.WithKillTime(t.Context(), time.Now().Add(2*time.Second))
-			_, err := idem.Do(ctx, r.engine, atomically.Key("t", "k"), 1, c.run)
-			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-			require.Zero(t, c.count())
-		})
+	bubble(t, "no time", func(t *testing.T) {
+		r, c := newRig(t, nil), new(counter)
+		r.faults.Always(slow(2*time.Second, idemtest.Pass), idemtest.Get)
+		ctx := idem.WithKillTime(t.Context(), time.Now().Add(2*time.Second))
+		_, err := idem.Do(ctx, r.engine, atomically.Key("t", "k"), 1, c.run)
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.Zero(t, c.count())
 	})
 }
 
@@ -155,8 +151,7 @@ func TestAtomicFindsARecord(t *testing.T) {
 		}, idem.ErrOutcomeUnknown, idem.Unknown, 1},
 		{"unknown", func(t *testing.T, r *rig, key idem.Key) {
 			uncertainly(t, r, key)
-			_, err := idem.Do(t.Context(), r.engine, idem.Operation{Name: "safe"}.Key("t", "k"), 1, new(counter).run)
-			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+			refused(t, r, idem.Operation{Name: "safe"}.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
 		}, idem.ErrOutcomeUnknown, idem.Unknown, 1},
 	} {
 		for name, read := range firstReads {
@@ -242,53 +237,50 @@ func TestAtomicInDoubt(t *testing.T) {
 			false, false, idem.Absent, idem.Absent},
 	} {
 		for _, expired := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/over an expired record %v", tc.name, expired), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					r, c, key := newRig(t, nil), new(counter), atomically.Key("t", "k")
-					if expired {
-						finished(t, r, key)
-						r.clock.Advance(48 * time.Hour)
-					}
-					r.faults.Next(idemtest.Get, idemtest.Pass) // before the handler
-					var held *idemtest.Call
-					for m, fs := range tc.faults {
-						for _, f := range fs {
-							if f == nil {
-								f = idemtest.Hold(&held)
-							}
-							r.faults.Next(m, f)
+			bubble(t, fmt.Sprintf("%s/over an expired record %v", tc.name, expired), func(t *testing.T) {
+				r, c, key := newRig(t, nil), new(counter), atomically.Key("t", "k")
+				if expired {
+					finished(t, r, key)
+					r.clock.Advance(48 * time.Hour)
+				}
+				r.faults.Next(idemtest.Get, idemtest.Pass) // before the handler
+				var held *idemtest.Call
+				for m, fs := range tc.faults {
+					for _, f := range fs {
+						if f == nil {
+							f = idemtest.Hold(&held)
 						}
+						r.faults.Next(m, f)
 					}
-					res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, c.run)
-					if tc.success {
-						require.NoError(t, err)
-						require.Equal(t, 1, res.Value)
-						require.False(t, res.Outcome.Replayed)
-					} else {
-						var failed *idem.CommitError
-						require.ErrorAs(t, err, &failed)
-						require.ErrorIs(t, err, idem.ErrNotCommitted)
-						require.Equal(t, tc.maybe, failed.Ambiguous)
-						require.NotErrorIs(t, err, idem.ErrStoreUnavailable, "something was executed")
-						require.Zero(t, res.Outcome)
-					}
-					if !expired || tc.state != idem.Absent {
-						require.Equal(t, tc.state, r.state(t, key))
-					}
-					require.NoError(t, r.engine.Flush(t.Context()))
-					if held != nil {
-						_ = held.Do(t.Context())
-					}
-					if !expired || tc.afterAll != idem.Absent {
-						require.Equal(t, tc.afterAll, r.state(t, key), "delivered late, it changes nothing")
-					}
-
-					r.faults.Heal()
-					next, err := idem.Run(t.Context(), r.engine, key, 1, c.run)
+				}
+				res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, c.run)
+				if tc.success {
 					require.NoError(t, err)
-					require.Equal(t, tc.success, next.Outcome.Replayed)
-					require.Equal(t, idem.Completed, r.state(t, key))
-				})
+					require.Equal(t, 1, res.Value)
+					require.False(t, res.Outcome.Replayed)
+				} else {
+					var failed *idem.CommitError
+					require.ErrorAs(t, err, &failed)
+					require.ErrorIs(t, err, idem.ErrNotCommitted)
+					require.Equal(t, tc.maybe, failed.Ambiguous)
+					require.NotErrorIs(t, err, idem.ErrStoreUnavailable, "something was executed")
+					require.Zero(t, res.Outcome)
+				}
+				if !expired || tc.state != idem.Absent {
+					require.Equal(t, tc.state, r.state(t, key))
+				}
+				require.NoError(t, r.engine.Flush(t.Context()))
+				if held != nil {
+					_ = held.Do(t.Context())
+				}
+				if !expired || tc.afterAll != idem.Absent {
+					require.Equal(t, tc.afterAll, r.state(t, key), "delivered late, it changes nothing")
+				}
+
+				r.faults.Heal()
+				next := mustRun(t, r, key, c.run)
+				require.Equal(t, tc.success, next.Outcome.Replayed)
+				require.Equal(t, idem.Completed, r.state(t, key))
 			})
 		}
 	}
@@ -307,8 +299,7 @@ func TestAtomicLandsBeforeItsBar(t *testing.T) {
 		require.ErrorAs(t, err, &failed)
 		require.True(t, failed.Ambiguous)
 		require.NoError(t, held.Do(t.Context()))
-		res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, c.run)
-		require.NoError(t, err)
+		res := mustRun(t, r.inLambda(), key, c.run)
 		require.True(t, res.Outcome.Replayed)
 		require.Equal(t, 1, res.Value)
 		require.Equal(t, 1, c.count())
@@ -321,11 +312,10 @@ func TestAtomicLosesToAConcurrentDuplicate(t *testing.T) {
 	for name, end := range map[string]error{"result": nil, "permanent": idem.Permanent(errPlain)} {
 		t.Run(name, func(t *testing.T) {
 			r, key := newRig(t, nil), atomically.Key("t", "k")
-			res, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			res := mustRun(t, r, key, func(context.Context, int) (int, error) {
 				finished(t, r.elsewhere(t), key)
 				return 99, end
 			})
-			require.NoError(t, err)
 			require.True(t, res.Outcome.Replayed)
 			require.Equal(t, 1, res.Value)
 		})
@@ -336,8 +326,7 @@ func TestAtomicLosesToAConcurrentDuplicate(t *testing.T) {
 func TestAtomicFailsClosed(t *testing.T) {
 	r, c := newRig(t, nil), new(counter)
 	r.faults.Next(idemtest.Get, idemtest.Refuse)
-	_, err := idem.Do(t.Context(), r.engine, atomically.Key("t", "k"), 1, c.run)
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	refused(t, r, atomically.Key("t", "k"), idem.ErrStoreUnavailable, c.run)
 	require.Zero(t, c.count())
 }
 
@@ -350,8 +339,7 @@ func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 			r, c := newRig(t, nil), new(counter)
 			r.faults.Next(idemtest.Get, read)
 			r.faults.Always(idemtest.Unreadable)
-			_, err := idem.Do(t.Context(), r.engine, atomically.Key("t", "k"), 1, c.run)
-			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			refused(t, r, atomically.Key("t", "k"), idem.ErrRecordUnreadable, c.run)
 			require.Equal(t, name == "written after the read", c.count() == 1)
 			require.Contains(t, r.events.take(), "record_unreadable")
 		})
@@ -361,8 +349,7 @@ func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 	finished(t, r, atomically.Key("t", "k"))
 	r.faults.Next(idemtest.Get, readsNothing)
 	r.faults.Next(idemtest.Finish, idemtest.Unreadable)
-	res, err := idem.Run(t.Context(), r.engine, atomically.Key("t", "k"), 1, c.run)
-	require.NoError(t, err)
+	res := mustRun(t, r, atomically.Key("t", "k"), c.run)
 	require.True(t, res.Outcome.Replayed)
 }
 
@@ -370,11 +357,9 @@ func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 func TestAtomicKeepsTheFactOfALargeResult(t *testing.T) {
 	r := newRigOver(t, memstore.Options{MaxResult: 8}.New(), nil)
 	key := atomically.Key("t", "k")
-	res, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return "0123456789", nil })
-	require.NoError(t, err)
+	res := mustRun(t, r, key, func(context.Context, int) (string, error) { return "0123456789", nil })
 	require.True(t, res.Outcome.Omitted)
-	_, err = idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return "", nil })
-	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+	refused(t, r, key, idem.ErrOutcomeUnavailable, func(context.Context, int) (string, error) { return "", nil })
 }
 
 // The record of a commit that was taken back outlives every write that may still be
@@ -385,8 +370,7 @@ func TestATakenBackCommitIsRemembered(t *testing.T) {
 		op := atomically
 		op.Retention = time.Second
 		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-		_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrNotCommitted)
+		err := refused(t, r, op.Key("t", "k"), idem.ErrNotCommitted, new(counter).run)
 		require.NotContains(t, err.Error(), "may have been", "it has been fenced")
 		rec := r.record(t, op.Key("t", "k"))
 		require.Equal(t, idem.Released, rec.State)

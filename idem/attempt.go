@@ -2,6 +2,7 @@ package idem
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -55,18 +56,13 @@ func attemptOf(ctx context.Context) *attempt {
 type Info struct {
 	// ID of the record, Tenant and Operation of the key.
 	ID, Tenant, Operation string
-	// Step is the name of the step that the context is inside of, if any.
-	Step string
-	// Attempt is this attempt's number, from 1. For logs: it is not a fencing
-	// number across expiry.
+	// Step is the one that the context is inside of, if any. Token: see [Token].
+	Step, Token string
+	// Attempt is this attempt's number, from 1. It is no fencing number: it starts again after expiry.
 	Attempt int
-	// Token: see [Token].
-	Token string
-	// LeaseUntil is when the claim, as it was taken, stops being respected; zero in
-	// atomic mode.
+	// LeaseUntil is when the claim, as it was taken, stops being respected; zero in atomic mode.
 	LeaseUntil time.Time
-	// WithoutClaim is set in atomic mode, in shadow, and where the call fails open: the store
-	// is down and nothing is recorded.
+	// WithoutClaim is set in atomic mode, in shadow, and where the call fails open.
 	WithoutClaim bool
 	// Ref is what [SetReference] said last, in this attempt or an earlier one.
 	Ref string
@@ -138,18 +134,15 @@ func (a *attempt) notifyStep(ctx context.Context, kind notice.Kind, name string,
 	a.running.Load().x.notify(ctx, kind, notice.Notice{Attempt: a.rec.Attempt, State: InProgress, Step: name, Err: err})
 }
 
-// SetNotExecuted says, in addition to a response and without an error, that
-// nothing took effect: the response is returned and the next call with the key
-// gets the claim, with another input too as long as no step is recorded. It speaks for
-// the operation: outside of one, and inside a [Step], it does nothing. Of several calls
-// of SetNotExecuted and [SetCompleted] the last one counts.
+// SetNotExecuted says, in addition to a response and without an error, that nothing took effect:
+// the next call with the key gets the claim, as after [NotExecuted]. Outside an operation, and inside
+// a [Step], it does nothing. Of several calls of it and [SetCompleted] the last one counts.
 func SetNotExecuted(ctx context.Context) { set(ctx, ClassNotExecuted) }
 
 // SetCompleted says, in addition to a response and without an error, that the response
 // is the operation's outcome although it looks like a refusal, such as HTTP 402: its
-// [Unit] of work commits with it and its steps stay as they are. Steps that are
-// already being undone are a failure all the same, unless this attempt has called
-// [Abort] itself. Outside an operation, and inside a [Step], it does nothing.
+// [Unit] of work commits with it and its steps stay as they are, unless they are being undone
+// already by an earlier attempt. Outside an operation, and inside a [Step], it does nothing.
 func SetCompleted(ctx context.Context) { set(ctx, ClassCompleted) }
 
 func set(ctx context.Context, c Class) {
@@ -158,7 +151,56 @@ func set(ctx context.Context, c Class) {
 	}
 }
 
+// existing is the record that stood in the way of a write, nil if the error shows none.
+func existing(err error) *Record {
+	if conflict, ok := errors.AsType[*protocol.ConflictError](err); ok {
+		return conflict.Existing
+	}
+	return nil
+}
+
 // parkedBy reports whether the record is the owner's open question.
 func parkedBy(rec *Record, owner string) bool {
 	return rec != nil && rec.State == Unknown && rec.HeldBy(owner)
 }
+
+// beginClaimed begins the attempt of a claim that was sent at the time and is written.
+func (x *execution) beginClaimed(ctx context.Context, c protocol.Claim, sent time.Time) *attempt {
+	a := &attempt{key: x.call.Key, rec: c.Record, until: sent.Add(x.engine.opts.Lease)}
+	a.journal.room.extra = x.engine.traits.StepExtra
+	a.journal.inherit(c.Record.Steps)
+	a.reference.inherit(c.Record.Ref)
+	kind := notice.Claimed
+	if c.Seen != "" {
+		kind = notice.TookOver
+	}
+	x.notify(ctx, kind, notice.Notice{Attempt: a.rec.Attempt, State: InProgress})
+	return a
+}
+
+// beginAtomic begins an attempt in atomic mode, over the record that was seen. One that
+// it replaces as a whole is as good as absent: its state says nothing of this attempt.
+func (x *execution) beginAtomic(c protocol.Claim, seen *Record) *attempt {
+	a := &attempt{key: x.call.Key, rec: c.Record, unwritten: &c, later: x.later}
+	a.reference.inherit(c.Record.Ref)
+	a.seenState = Absent
+	if seen != nil && !c.Replace {
+		a.seenState = seen.State
+	}
+	return a
+}
+
+// Token returns the idempotency key to send downstream. It depends on the key only, inside a
+// [Step] also on the step's name: it is the same on every attempt, also after expiry. Its form is a
+// UUID (version 8, RFC 9562). Outside an operation it panics.
+func Token(ctx context.Context) string {
+	a := attemptOf(ctx)
+	if a == nil {
+		panic("idem.Token: the context is not a handler's: pass the context that the handler was given")
+	}
+	a.signs.Store(true)
+	return a.token(ctx)
+}
+
+// token is the key's, or that of the step that the context is inside of.
+func (a *attempt) token(ctx context.Context) string { return protocol.Token(a.key.id, stepOf(ctx)) }

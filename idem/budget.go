@@ -109,3 +109,35 @@ func share(ctx context.Context, part float64) (context.Context, context.CancelFu
 	}
 	return context.WithTimeout(ctx, time.Duration(part*float64(time.Until(end))))
 }
+
+type killTimeKey struct{}
+
+// WithKillTime tells the engine when the process will be killed or frozen, as Lambda's
+// deadline says: the lease ends then and needs no renewal before. The wrappers of package
+// idemlambda call it. Without it the context's own deadline counts inside Lambda, and
+// elsewhere the lease is renewed while the handler runs, as it is on Lambda Managed Instances, where a
+// time-out kills nothing, and of a handler that still runs when its kill time has passed. A context
+// that has a kill time is returned as it is.
+func WithKillTime(ctx context.Context, t time.Time) context.Context {
+	if _, ok := ctx.Value(killTimeKey{}).(time.Time); ok {
+		return ctx
+	}
+	return context.WithValue(ctx, killTimeKey{}, t)
+}
+
+func (e *Engine) killTime(ctx context.Context) (time.Time, bool) {
+	if t, ok := ctx.Value(killTimeKey{}).(time.Time); ok {
+		return t, true
+	}
+	if e.inLambda {
+		return ctx.Deadline()
+	}
+	return time.Time{}, false
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

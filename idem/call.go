@@ -8,39 +8,31 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Call is one request to run an operation, in bytes: the seam on which [Do], the
-// Lambda wrappers and the HTTP contract stand.
+// Call is one request to run an operation, in bytes, for wrappers.
 type Call struct {
-	// Key of the record. Required.
-	Key Key
-	// Fingerprint of the input. Required.
+	// Key of the record, Fingerprint of the input, and Run, which executes the handler at most
+	// once, on the caller's goroutine, are required.
+	Key         Key
 	Fingerprint Fingerprint
-	// Codec names how results are encoded where that is not JSON. It is recorded, so that
-	// package reconcile can refuse a result in another encoding.
+	Run         func(context.Context) Answer
+	// Codec names how results are encoded where that is not JSON. It is recorded.
 	Codec string
-	// Run executes the handler, at most once per call, on the caller's goroutine.
-	// Required.
-	Run func(context.Context) Answer
-	// WaitUntil ends the waiting for another call at the latest, by time.Now. Zero means
-	// that only the deadline does.
+	// WaitUntil ends the waiting for another call, by time.Now. Zero: only the deadline does.
 	WaitUntil time.Time
 	// Later accepts the operation for a worker, and Accepted is the record that a worker's
 	// call runs, as it was read: see package later. Nil for other calls.
 	Later    *protocol.Later
 	Accepted *Record
-	// NoClaim, if set, lets the call only replay; it is returned instead of a claim: the
-	// record is looked up first, answers as always, and nothing is run. It is for
-	// requests that come too late to be executed.
+	// NoClaim, if set, is returned where the call would claim: the record answers as always, and
+	// nothing is run. It is for requests that come too late to be executed.
 	NoClaim error
 }
 
 // Answer is what a handler gave.
 type Answer struct {
-	// Body is the encoded result. With a class other than ClassCompleted the caller
-	// gets it and it is not recorded.
+	// Body is the encoded result. It is recorded with ClassCompleted alone.
 	Body []byte
-	// Summary is recorded in place of a Body that cannot be stored: what must survive
-	// of it. At most 1 KiB; more is dropped.
+	// Summary is recorded in place of a Body that cannot be stored. More than 1 KiB is dropped.
 	Summary []byte
 	// Omitted is why there is no Body although the handler succeeded.
 	Omitted error
@@ -48,16 +40,14 @@ type Answer struct {
 	Err error
 	// Class is the caller's own rule; ClassDefault uses Err.
 	Class Class
-	// Cause is why an answer of ClassFailed without Err fails, where steps are undone
-	// for it. Nil means that nothing is known but that it does.
+	// Cause is why an answer of ClassFailed without Err fails, where steps are undone for it.
 	Cause error
 	// Value is what the handler returned, for [Operation.Classify].
 	Value any
 	// ResponseVersion of the Body's schema; zero for none, as for what is less or more than 2^31-1.
 	ResponseVersion int
-	// OnRefused makes the answer of an attempt whose [Unit] of work the store refused,
-	// such as a response that says so. It is then the attempt's answer, without the
-	// unit. Nil means that the reason is the handler's error.
+	// OnRefused makes the answer of an attempt whose [Unit] of work the store refused. Nil means
+	// that the reason is the handler's error.
 	OnRefused func(reason error) Answer
 }
 
@@ -66,10 +56,9 @@ type Outcome struct {
 	// Body is the encoded result, the same bytes live and on replay.
 	Body []byte
 	// Executed is set if the outcome is that of this call's own attempt, written or not.
-	Executed bool
 	// Replayed is set if it is a recorded one: the handler did not run in this call, or
 	// its attempt lost the claim to the one whose outcome this is.
-	Replayed bool
+	Executed, Replayed bool
 	// RecordState of the record as far as this call knows.
 	RecordState State
 	// AttemptState is the state in which this call's own attempt ended, empty without Executed.
@@ -81,19 +70,16 @@ type Outcome struct {
 	Failure *Failure
 	// Ref is what the provider calls the effect, if that is known: see [SetReference].
 	Ref string
-	// Attempt that the outcome belongs to.
-	Attempt int
+	// Attempt that the outcome belongs to; ResponseVersion of the Body's schema.
+	Attempt, ResponseVersion int
 	// CreatedAt is when the first attempt claimed, RecordedAt when the outcome was
 	// recorded, or would have been, ExpiresAt until when it is replayed at least.
 	CreatedAt, RecordedAt, ExpiresAt time.Time
-	// Queued is set if the outcome is not written yet, or, in State Completed, if its
-	// result is not. If the outcome could not even be queued, State is InProgress without it.
+	// Queued is set if the outcome is not written yet, or, in RecordState Completed, if its
+	// result is not. An outcome that could not even be queued leaves InProgress without it.
 	Queued bool
-	// Omitted is set if the handler's result could not be kept: Body is then
-	// what the handler gave, if anything.
+	// Omitted is set if the result could not be kept: Body is then what the handler gave, if anything.
 	Omitted bool
-	// ResponseVersion of the Body's schema.
-	ResponseVersion int
 	// StatusID is by what a client asks for what was accepted for later.
 	StatusID string
 }
@@ -103,26 +89,25 @@ func (c *Call) check() error {
 	case c.Key.Err() != nil:
 		return c.Key.Err()
 	case c.Fingerprint.Compare(c.Fingerprint) != protocol.MatchSame:
-		return &ConfigError{What: "call", Problem: fmt.Sprintf("Fingerprint is %q, which is none of this release: make it with fingerprint.JSON, "+
-			"fingerprint.Bytes or a fingerprint.Builder", c.Fingerprint)}
+		return configError("call", "Fingerprint is %q, which is none of this release: make it with fingerprint.JSON, "+
+			"fingerprint.Bytes or a fingerprint.Builder", c.Fingerprint)
 	case c.Run == nil:
-		return &ConfigError{What: "call", Problem: "the handler is nil"}
+		return configError("call", "the handler is nil")
 	}
-	return checkLater(c)
+	return c.checkLater()
 }
 
-func checkLater(c *Call) error {
-	l, op := c.Later, &c.Key.op
-	invalid := func(format string, args ...any) error {
-		return &ConfigError{What: fmt.Sprintf("operation %q, accepted for later", op.Name), Problem: fmt.Sprintf(format, args...)}
-	}
-	switch {
-	case l == nil:
+func (c *Call) checkLater() error {
+	l := c.Later
+	if l == nil {
 		return nil
-	case op.Shadow:
-		return invalid("Shadow records nothing that a worker could run: set it to false")
+	}
+	what := fmt.Sprintf("operation %q, accepted for later", c.Key.op.Name)
+	switch {
+	case c.Key.op.Shadow:
+		return configError(what, "Shadow records nothing that a worker could run: set it to false")
 	case l.StartWithin < 0 || l.StartWithin != 0 && l.StartWithin < time.Second:
-		return invalid("StartWithin is %v: use at least one second, or zero for %v", l.StartWithin, protocol.DefaultStartWithin)
+		return configError(what, "StartWithin is %v: use at least one second, or zero for %v", l.StartWithin, protocol.DefaultStartWithin)
 	}
 	return nil
 }

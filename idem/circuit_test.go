@@ -8,11 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/stretchr/testify/require"
 )
 
 // calls makes n calls, each with a key of its own, and returns how often the store was asked.
@@ -30,35 +29,32 @@ func calls(t *testing.T, r *rig, op idem.Operation, n int, c *counter) (asked in
 // until the first answer, which ends that.
 func TestStoreThatIsDownIsAskedOnceASecond(t *testing.T) {
 	for _, op := range both {
-		t.Run(op.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, c := newCircuitRig(t), new(counter)
-				r.faults.Always(idemtest.Refuse)
-				require.Equal(t, 5, calls(t, r, op, 100, c))
-				start := time.Now()
-				_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, c.run)
-				require.Zero(t, time.Since(start), "it waits for nothing")
-				require.ErrorContains(t, err, "not sent: 5 calls in a row or more have found the store down, the last one 0s ago")
-				require.ErrorContains(t, err, "idemtest: refused")
-				var failed *idem.StoreError
-				require.ErrorAs(t, err, &failed)
-				require.True(t, failed.Down && !failed.Ambiguous)
-				for range 10 {
-					time.Sleep(time.Second)
-					require.Equal(t, 1, calls(t, r, op, 100, c))
-				}
-				require.Zero(t, c.count())
-				r.events.take()
-
-				r.faults.Heal()
+		bubble(t, op.Name, func(t *testing.T) {
+			r, c := newCircuitRig(t), new(counter)
+			r.faults.Always(idemtest.Refuse)
+			require.Equal(t, 5, calls(t, r, op, 100, c))
+			start := time.Now()
+			_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, c.run)
+			require.Zero(t, time.Since(start), "it waits for nothing")
+			require.ErrorContains(t, err, "not sent: 5 calls in a row or more have found the store down, the last one 0s ago")
+			require.ErrorContains(t, err, "idemtest: refused")
+			var failed *idem.StoreError
+			require.ErrorAs(t, err, &failed)
+			require.True(t, failed.Down && !failed.Ambiguous)
+			for range 10 {
 				time.Sleep(time.Second)
-				for n := range 3 {
-					_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"+string(rune('a'+n))), 1, c.run)
-					require.NoError(t, err)
-				}
-				require.Equal(t, 3, c.count())
-				require.Contains(t, r.events.take(), "circuit_closed")
-			})
+				require.Equal(t, 1, calls(t, r, op, 100, c))
+			}
+			require.Zero(t, c.count())
+			r.events.take()
+
+			r.faults.Heal()
+			time.Sleep(time.Second)
+			for n := range 3 {
+				must(t, r, op.Key("t", "k"+string(rune('a'+n))), c.run)
+			}
+			require.Equal(t, 3, c.count())
+			require.Contains(t, r.events.take(), "circuit_closed")
 		})
 	}
 }
@@ -71,27 +67,24 @@ func TestOneCallAsksASecond(t *testing.T) {
 		"it is stuck": func(_ context.Context, c *idemtest.Call) error { time.Sleep(time.Hour); return c.Lost() },
 		"it panics":   func(context.Context, *idemtest.Call) error { panic(errPlain) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, c := newCircuitRig(t), new(counter)
-				r.faults.Always(idemtest.Refuse)
-				calls(t, r, safe, 5, c)
-				time.Sleep(time.Second)
-				r.faults.Always(fault)
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					defer func() { _ = recover() }()
-					_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "asks"), 1, c.run)
-				}()
-				synctest.Wait()
-				require.Zero(t, calls(t, r, safe, 10, c))
-				r.faults.Heal()
-				time.Sleep(2 * time.Second) // silence is a failure too, after a while
-				_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "next"), 1, c.run)
-				require.NoError(t, err)
-				<-done
-			})
+		bubble(t, name, func(t *testing.T) {
+			r, c := newCircuitRig(t), new(counter)
+			r.faults.Always(idemtest.Refuse)
+			calls(t, r, safe, 5, c)
+			time.Sleep(time.Second)
+			r.faults.Always(fault)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				defer func() { _ = recover() }()
+				_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "asks"), 1, c.run)
+			}()
+			synctest.Wait()
+			require.Zero(t, calls(t, r, safe, 10, c))
+			r.faults.Heal()
+			time.Sleep(2 * time.Second) // silence is a failure too, after a while
+			must(t, r, safe.Key("t", "next"), c.run)
+			<-done
 		})
 	}
 }
@@ -134,8 +127,7 @@ func TestCircuitOfAnIdleProcessIsNotBelieved(t *testing.T) {
 		r.faults.Heal()
 		time.Sleep(time.Second)
 		r.events.take()
-		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "next"), 1, c.run)
-		require.NoError(t, err)
+		must(t, r, safe.Key("t", "next"), c.run)
 		require.Contains(t, r.events.take(), "circuit_closed")
 	})
 }
@@ -166,19 +158,17 @@ func TestThrottlingDoesNotOpenTheCircuit(t *testing.T) {
 // Failures count in a row: an answer in between, whichever, shows that the store works.
 func TestAnAnswerInBetweenKeepsTheCircuitClosed(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"success": idemtest.Pass, "unreadable": idemtest.Unreadable} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newCircuitRig(t)
-				for n := range 40 {
-					if n%5 == 4 {
-						r.faults.Always(fault)
-					} else {
-						r.faults.Always(idemtest.Refuse)
-					}
-					try(t, r, safe.Key("t", string(rune('a'+n))))
+		bubble(t, name, func(t *testing.T) {
+			r := newCircuitRig(t)
+			for n := range 40 {
+				if n%5 == 4 {
+					r.faults.Always(fault)
+				} else {
+					r.faults.Always(idemtest.Refuse)
 				}
-				require.NotContains(t, r.events.take(), "circuit_opened")
-			})
+				try(t, r, safe.Key("t", string(rune('a'+n))))
+			}
+			require.NotContains(t, r.events.take(), "circuit_opened")
 		})
 	}
 }
@@ -201,19 +191,17 @@ func TestFailuresThatAreFarApartDoNotCount(t *testing.T) {
 func TestTheCircuitIsAroundClaimsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, c := newCircuitRig(t), new(counter)
-		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "runs"), 1, func(ctx context.Context, _ int) (int, error) {
+		must(t, r, unsafe.Key("t", "runs"), func(ctx context.Context, _ int) (int, error) {
 			r.faults.Always(idemtest.Refuse)
 			require.Equal(t, 5, calls(t, r, safe, 20, c))
 			r.faults.Reset()
-			_, err := idem.Do(t.Context(), r.engine, failsOpen.Key("t", "open"), 1, new(counter).run)
-			require.NoError(t, err)
+			must(t, r, failsOpen.Key("t", "open"), new(counter).run)
 			require.Empty(t, r.faults.Calls())
 			r.faults.Heal() // the circuit stays open for a second
 			require.Zero(t, calls(t, r, safe, 20, c))
 			return idem.Step(ctx, "s", func(context.Context) (int, error) { return 1, nil }, nil)
 		})
-		require.NoError(t, err)
-		_, err = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, c.run)
+		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, c.run)
 		require.NoError(t, err, "the step's answer has closed it")
 	})
 }
@@ -229,24 +217,20 @@ func TestTheFirstAnswerClosesTheCircuit(t *testing.T) {
 		},
 		"what waited": func(t *testing.T, r *rig) { require.NoError(t, r.engine.Flush(t.Context())) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, c := newCircuitRig(t), new(counter)
-				finished(t, r, safe.Key("t", "done"))
-				_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "waits"), 1, func(context.Context, int) (int, error) {
-					r.faults.Always(idemtest.Refuse)
-					return 1, nil
-				})
-				require.NoError(t, err)
-				calls(t, r, safe, 10, c)
-				r.faults.Heal()
-				time.Sleep(time.Second)
-				answered(t, r)
-				for n := range 20 {
-					_, err := idem.Do(t.Context(), r.engine, safe.Key("t", string(rune('a'+n))), 1, c.run)
-					require.NoError(t, err)
-				}
+		bubble(t, name, func(t *testing.T) {
+			r, c := newCircuitRig(t), new(counter)
+			finished(t, r, safe.Key("t", "done"))
+			must(t, r.inLambda(), safe.Key("t", "waits"), func(context.Context, int) (int, error) {
+				r.faults.Always(idemtest.Refuse)
+				return 1, nil
 			})
+			calls(t, r, safe, 10, c)
+			r.faults.Heal()
+			time.Sleep(time.Second)
+			answered(t, r)
+			for n := range 20 {
+				must(t, r, safe.Key("t", string(rune('a'+n))), c.run)
+			}
 		})
 	}
 }
@@ -258,10 +242,183 @@ func TestShadowDoesNotAskAStoreThatIsDown(t *testing.T) {
 		r.faults.Always(idemtest.BlackHole)
 		start := time.Now()
 		for n := range 100 {
-			_, err := idem.Do(t.Context(), r.engine, inShadow(safe).Key("t", string(rune('a'+n))), 1, c.run)
-			require.NoError(t, err)
+			must(t, r, inShadow(safe).Key("t", string(rune('a'+n))), c.run)
 		}
 		require.Equal(t, 100, c.count())
 		require.Less(t, time.Since(start), 10*time.Second)
+	})
+}
+
+// slow answers after the delay, as a throttled store does, unless the context
+// ends first.
+func slow(d time.Duration, then idemtest.Fault) idemtest.Fault {
+	return func(ctx context.Context, c *idemtest.Call) error {
+		select {
+		case <-ctx.Done():
+			return idemtest.BlackHole(ctx, c)
+		case <-time.After(d):
+			return then(ctx, c)
+		}
+	}
+}
+
+// A store that is down, silent or slow before the claim: the call fails closed
+// within its budget and the handler does not run.
+func TestStoreDownBeforeTheClaim(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		fault  idemtest.Fault
+		ctx    func(t *testing.T) context.Context
+		within time.Duration
+		events []string
+	}{
+		{"refused", idemtest.Refuse, (*testing.T).Context, 0, []string{"store_unavailable"}},
+		{"black hole", idemtest.BlackHole, (*testing.T).Context, time.Second, []string{"outcome_queued", "store_unavailable"}},
+		{"throttled", slow(300*time.Millisecond, idemtest.Refuse), (*testing.T).Context, 300 * time.Millisecond, []string{"store_unavailable"}},
+		{"slower than the budget", slow(10*time.Second, idemtest.Pass), (*testing.T).Context, time.Second, []string{"outcome_queued", "store_unavailable"}},
+		{"replies lost", idemtest.LoseRequest, (*testing.T).Context, 0, []string{"outcome_queued", "store_unavailable"}},
+		{"little time left", idemtest.BlackHole, func(t *testing.T) context.Context {
+			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+			t.Cleanup(cancel)
+			return ctx
+		}, 100 * time.Millisecond, []string{"outcome_queued", "store_unavailable"}},
+		{"a short function", idemtest.BlackHole, func(t *testing.T) context.Context {
+			return idem.WithKillTime(t.Context(), time.Now().Add(2*time.Second))
+		}, 500 * time.Millisecond, []string{"outcome_queued", "store_unavailable"}},
+	} {
+		for _, op := range both {
+			bubble(t, tc.name+"/"+op.Name, func(t *testing.T) {
+				r, c := newRig(t, nil), new(counter)
+				r.faults.Always(tc.fault)
+				start := time.Now()
+				_, err := idem.Do(tc.ctx(t), r.engine, op.Key("t", "k"), 1, c.run)
+				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+				require.LessOrEqual(t, time.Since(start), tc.within)
+				require.Equal(t, tc.events, r.events.take())
+				require.Zero(t, c.count())
+
+				// What waits from before must not eat the next call's budget.
+				start = time.Now()
+				_, err = idem.Do(tc.ctx(t), r.engine, op.Key("t", "other"), 1, c.run)
+				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+				require.LessOrEqual(t, time.Since(start), time.Second)
+				require.Zero(t, c.count())
+
+				// Back again: nothing blocks the retry.
+				r.faults.Heal()
+				must(t, r, op.Key("t", "k"), c.run)
+				require.Equal(t, 1, c.count())
+				require.NoError(t, r.engine.Flush(t.Context()))
+			})
+		}
+	}
+}
+
+// held is a network: it keeps what it is given and delivers it when told.
+type held struct{ calls []*idemtest.Call }
+
+func (h *held) hold(apply bool) idemtest.Fault {
+	return func(ctx context.Context, c *idemtest.Call) error {
+		h.calls = append(h.calls, c)
+		if apply {
+			_ = c.Do(ctx)
+		}
+		return c.Lost()
+	}
+}
+
+// All replies of a claim lost: the call fails, the retry is not blocked, and the
+// claim delivered after the withdrawal changes nothing. The same for the claims
+// that take over and that replace.
+func TestClaimWithAllRepliesLost(t *testing.T) {
+	day := 48 * time.Hour
+	for _, tc := range []struct {
+		name   string
+		op     idem.Operation
+		before func(*testing.T, *rig, idem.Key)
+		nth    int // the claim that is lost, counted from 1
+	}{
+		{"create", unsafe, nil, 1},
+		{"create, repeatable", safe, nil, 1},
+		{"take over", safe, both2(killed, func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(day) }), 2},
+		{"claim a released record", unsafe, released, 2},
+		{"replace an expired", unsafe, both2(finished, func(_ *testing.T, r *rig, _ idem.Key) { r.clock.Advance(day) }), 2},
+	} {
+		for _, applied := range []bool{false, true} {
+			name := tc.name + map[bool]string{true: ", applied", false: ", not applied"}[applied]
+			setUp := func(t *testing.T) (*rig, *counter, idem.Key, *held) {
+				r, key, net := newRig(t, nil), tc.op.Key("t", "k"), new(held)
+				if tc.before != nil {
+					tc.before(t, r, key)
+				}
+				r.events.take()
+				for range tc.nth - 1 {
+					r.faults.Next(idemtest.Acquire, idemtest.Pass)
+				}
+				r.faults.Next(idemtest.Acquire, net.hold(applied))
+				return r, new(counter), key, net
+			}
+			bubble(t, name, func(t *testing.T) {
+				r, c, key, net := setUp(t)
+				refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, c.run)
+				require.Equal(t, []string{"withdrawn", "store_unavailable"}, r.events.take())
+				require.Zero(t, c.count())
+				withdrawn := r.record(t, key)
+				require.Equal(t, idem.Released, withdrawn.State)
+
+				require.Error(t, net.calls[0].Do(t.Context()), "the delayed claim comes too late")
+				require.Equal(t, withdrawn, r.record(t, key))
+
+				require.Equal(t, 1, must(t, r.elsewhere(t), key, c.run))
+				require.Error(t, net.calls[0].Do(t.Context()))
+				require.Equal(t, idem.Completed, r.state(t, key))
+				require.Equal(t, 1, c.count())
+			})
+			bubble(t, name+", and the withdrawal", func(t *testing.T) {
+				r, c, key, net := setUp(t)
+				r.faults.Next(idemtest.Withdraw, net.hold(false))
+				refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, c.run)
+				require.Equal(t, []string{"outcome_queued", "store_unavailable"}, r.events.take())
+
+				// The next call of the process takes it back first.
+				require.Equal(t, 1, must(t, r.inLambda(), key, c.run))
+				require.Equal(t, []string{"outcome_landed", "took_over", "completed"}, r.events.take())
+				done := r.record(t, key)
+				require.Error(t, net.calls[0].Do(t.Context()), "the claim")
+				require.NoError(t, net.calls[1].Do(t.Context()), "its withdrawal has landed, and was claimed over")
+				require.Equal(t, done, r.record(t, key))
+				require.Equal(t, 1, c.count())
+			})
+		}
+	}
+}
+
+// A takeover that was taken back leaves what it found: the attempt before it is
+// still uncertain, and a stricter deployment parks it.
+func TestWithdrawnTakeoverKeepsTheDoubt(t *testing.T) {
+	r := newRig(t, nil)
+	key, strict := safe.Key("t", "k"), safe
+	killed(t, r, key)
+	r.clock.Advance(time.Hour)
+	r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseRequest)
+	refused(t, r, key, idem.ErrStoreUnavailable, new(counter).run)
+	require.Equal(t, idem.Released, r.state(t, key))
+	strict.Repeat = idem.NotRepeatable
+	refused(t, r, strict.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
+}
+
+// What could not be written before must not eat the time of the next call's own
+// claim.
+func TestQueuedOutcomesLeaveTimeForTheClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.faults.Always(idemtest.BlackHole, idemtest.Finish)
+		must(t, r.inLambda(), unsafe.Key("t", "1"), new(counter).run)
+		start := time.Now()
+		must(t, r, unsafe.Key("t", "2"), func(context.Context, int) (int, error) {
+			require.Less(t, time.Since(start), time.Second)
+			r.faults.Heal()
+			return 1, nil
+		})
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/idem-go/idempotency/idem/internal/guard"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -213,4 +214,43 @@ func (x *execution) claimEvent() protocol.Event {
 		ev.Kind, ev.Ticket = protocol.EventWork, work.Ticket
 	}
 	return ev
+}
+
+// newClaim makes a claim on the record that was seen; nil stands for none.
+func (x *execution) newClaim(seen *Record, do protocol.Action) protocol.Claim {
+	now := x.engine.now()
+	op := &x.call.Key.op
+	rec := Record{
+		ID: x.call.Key.id, State: InProgress, Repeat: op.Repeat,
+		Fingerprint: x.call.Fingerprint, Codec: x.call.Codec, Owner: newID(), Attempt: 1,
+		LeaseUntil: x.kill, Retention: op.retention(), CreatedAt: now, UpdatedAt: now,
+	}
+	if op.Values == KeepValues {
+		rec.Value = x.call.Key.value
+	}
+	if x.kill.IsZero() {
+		rec.LeaseUntil = now.Add(x.engine.opts.Lease)
+	}
+	rec.LeaseUntil = protocol.RoundUp(rec.LeaseUntil, time.Millisecond)
+	rec.Write = rec.Owner
+	return rec.Over(seen, do, op.Watch, x.engine.opts.Margin)
+}
+
+// withdraw takes back a claim whose reply never came. What is not done by the given
+// time is queued.
+func (x *execution) withdraw(ctx context.Context, c protocol.Claim, by time.Time) {
+	e := x.engine
+	budget, cancel := context.WithDeadline(context.WithoutCancel(ctx), by)
+	defer cancel()
+	w := protocol.Withdrawal{Claim: c, Owner: newID(), Uncertain: c.Record.Uncertain}
+	w.Write = w.Owner
+	if len(c.Record.Steps) == 0 {
+		w.ExpiresAt = protocol.RoundUp(e.now().Add(max(c.Record.Retention, guard.LateRequests)), time.Second)
+	}
+	err := e.store.Withdraw(budget, e.now(), w)
+	if err == nil || protocol.Answers(err) {
+		x.notify(ctx, notice.Withdrawn, notice.Notice{Attempt: c.Record.Attempt, State: Released})
+		return
+	}
+	e.pending.KeepWithdrawal(ctx, w, x.kill.IsZero(), err)
 }

@@ -2,15 +2,18 @@ package idem_test
 
 import (
 	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/stretchr/testify/require"
 )
 
 // m names the store calls of a path.
@@ -82,18 +85,15 @@ func both2(fs ...func(*testing.T, *rig, idem.Key)) func(*testing.T, *rig, idem.K
 }
 
 func finished(t *testing.T, r *rig, key idem.Key) {
-	_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-	require.NoError(t, err)
+	must(t, r, key, new(counter).run)
 }
 
 func failed(t *testing.T, r *rig, key idem.Key) {
-	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(idem.Permanent(errPlain)))
-	require.Same(t, errPlain, err)
+	errs(t, r, key, fails(idem.Permanent(errPlain)))
 }
 
 func released(t *testing.T, r *rig, key idem.Key) {
-	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(idem.NotExecuted(errPlain)))
-	require.Same(t, errPlain, err)
+	errs(t, r, key, fails(idem.NotExecuted(errPlain)))
 }
 
 // correctly executes another input than the first.
@@ -103,16 +103,14 @@ func correctly(t *testing.T, r *rig, key idem.Key) {
 }
 
 func uncertainly(t *testing.T, r *rig, key idem.Key) {
-	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-	require.Same(t, errPlain, err)
+	errs(t, r, key, fails(errPlain))
 }
 
 // killed leaves a claim whose process is gone.
 func killed(t *testing.T, r *rig, key idem.Key) {
 	h := r.elsewhere(t)
 	h.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-	_, err := idem.Do(inLambda(t.Context()), h.engine, key, 1, new(counter).run)
-	require.NoError(t, err)
+	must(t, h.inLambda(), key, new(counter).run)
 }
 
 func accepted(t *testing.T, r *rig, key idem.Key) {
@@ -152,20 +150,16 @@ func TestExpiryBoundary(t *testing.T) {
 		r, c := newRig(t, nil), new(counter)
 		r.clock.Advance(300 * time.Millisecond) // not on a second
 		key := op.Key("t", "k")
-		first, err := idem.Run(t.Context(), r.engine, key, 1, c.run)
-		require.NoError(t, err)
+		first := mustRun(t, r, key, c.run)
 		end := first.Outcome.ExpiresAt
 		require.Zero(t, end.Nanosecond())
 		require.Equal(t, 10700*time.Millisecond, end.Sub(r.clock.Now()), "rounded up: never less than promised")
 
 		// An observer's clock may be ahead by the margin: what was promised stands.
 		r.clock.Advance(end.Sub(r.clock.Now()) + idem.DefaultMargin - time.Millisecond)
-		v, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-		require.NoError(t, err)
-		require.Equal(t, 1, v)
+		require.Equal(t, 1, must(t, r, key, c.run))
 		r.clock.Advance(time.Millisecond)
-		again, err := idem.Run(t.Context(), r.engine, key, 1, c.run)
-		require.NoError(t, err)
+		again := mustRun(t, r, key, c.run)
 		require.Equal(t, 2, again.Value)
 		require.Equal(t, 2, again.Outcome.Attempt)
 	})
@@ -184,7 +178,7 @@ func TestRecordOfAClaim(t *testing.T) {
 				}
 				key := op.Key("t", "the value")
 				start := r.clock.Now().UTC()
-				_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+				must(t, r, key, func(context.Context, int) (int, error) {
 					rec := r.record(t, key)
 					require.Equal(t, idem.InProgress, rec.State)
 					require.Equal(t, op.Repeat, rec.Repeat)
@@ -198,7 +192,6 @@ func TestRecordOfAClaim(t *testing.T) {
 					time.Sleep(5 * time.Second)
 					return 1, nil
 				})
-				require.NoError(t, err)
 				rec := r.record(t, key)
 				require.Equal(t, start.Add(time.Hour+5*time.Second), rec.ExpiresAt)
 				require.Equal(t, start, rec.CreatedAt)
@@ -257,9 +250,7 @@ func TestConflictWithoutItsRecordReadsOnce(t *testing.T) {
 	finished(t, r, key)
 	r.faults.Reset()
 	r.faults.Next(idemtest.Acquire, idemtest.BareConflict)
-	v, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-	require.NoError(t, err)
-	require.Equal(t, 1, v)
+	require.Equal(t, 1, must(t, r, key, fails(errPlain)))
 	require.Equal(t, m("Acquire", "Get", "Result"), r.faults.Calls())
 }
 
@@ -271,8 +262,7 @@ func TestNewerFingerprintIsNoMismatch(t *testing.T) {
 		ID: key.ID(), State: idem.InProgress, Owner: "o", Write: "w", Attempt: 1, Fingerprint: "2:of the future",
 		LeaseUntil: r.clock.Now().Add(time.Hour),
 	}}))
-	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+	err := refused(t, r, key, idem.ErrRecordUnreadable, fails(errPlain))
 	require.NotErrorIs(t, err, idem.ErrKeyReused)
 }
 
@@ -289,8 +279,7 @@ func TestRecordThatNeverStandsStill(t *testing.T) {
 		rec.Write = string(rune('a' + n))
 		return &protocol.ConflictError{Existing: rec}
 	}, idemtest.Acquire)
-	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-	require.ErrorIs(t, err, idem.ErrInFlight)
+	refused(t, r, key, idem.ErrInFlight, fails(errPlain))
 	require.Equal(t, 8, n)
 }
 
@@ -300,14 +289,12 @@ func TestExpiryHasAMargin(t *testing.T) {
 		{Name: "short", Retention: 2 * time.Second, Repeat: idem.Repeatable, Mode: idem.Atomic}} {
 		r, c := newRig(t, nil), new(counter)
 		key := op.Key("t", "k")
-		_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-		require.NoError(t, err)
+		must(t, r, key, c.run)
 		ahead := new(idemtest.Clock)
 		ahead.Advance(r.record(t, key).ExpiresAt.Sub(ahead.Now()) + idem.DefaultMargin/2)
 		another := newRigAt(t, r.mem, ahead, nil)
 		another.faults.Next(idemtest.Get, readsNothing) // in atomic mode: the commit finds the record
-		res, err := idem.Run(t.Context(), another.engine, key, 1, c.run)
-		require.NoError(t, err)
+		res := mustRun(t, another, key, c.run)
 		require.True(t, res.Outcome.Replayed)
 		require.Equal(t, 1, res.Value)
 	}
@@ -348,4 +335,262 @@ func TestAPauseWhileTheClaimIsMade(t *testing.T) {
 			require.Equal(t, 1, most, "paused at reading %d", pausedAt)
 		})
 	}
+}
+
+// A call that comes too late gets what is recorded, and where it would run it
+// gets its error: nothing runs, and nothing but a lapsed claim's parking is
+// written.
+func TestCallWithoutClaim(t *testing.T) {
+	late := errors.New("too late")
+	hours := func(t *testing.T, r *rig, _ idem.Key) { r.clock.Advance(48 * time.Hour) }
+	for _, tc := range []struct {
+		name   string
+		op     idem.Operation
+		before func(t *testing.T, r *rig, key idem.Key)
+		input  int
+		err    error
+		calls  []idemtest.Method
+	}{
+		{"absent", unsafe, nil, 1, late, m("Get")},
+		{"completed", unsafe, finished, 1, nil, m("Get", "Result")},
+		{"failed", unsafe, failed, 1, &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}, m("Get")},
+		{"in flight", unsafe, killed, 1, idem.ErrInFlight, m("Get")},
+		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Get", "Result")},
+		{"another input after nothing was executed", unsafe, released, 2, late, m("Get")},
+		{"reused, released, uncertain", safe, uncertainly, 2, idem.ErrKeyReused, m("Get")},
+		{"unknown", unsafe, parked, 1, idem.ErrOutcomeUnknown, m("Get")},
+		{"accepted", unsafe, accepted, 1, idem.ErrAccepted, m("Get")},
+		{"lapsed, not repeatable", unsafe, both2(killed, hours), 1, idem.ErrOutcomeUnknown, m("Get", "Settle")},
+		{"lapsed, repeatable", safe, both2(killed, hours), 1, late, m("Get")},
+		{"released", unsafe, released, 1, late, m("Get")},
+		{"released, uncertain", safe, uncertainly, 1, late, m("Get")},
+		{"expired", unsafe, both2(finished, hours), 1, late, m("Get")},
+		{"expired, with another input", unsafe, both2(finished, hours), 2, late, m("Get")},
+		{"expired failure", unsafe, both2(failed, hours), 1, late, m("Get")},
+		{"unreadable once", unsafe, both2(finished, func(_ *testing.T, r *rig, _ idem.Key) {
+			r.faults.Next("Get", idemtest.Unreadable)
+		}), 1, nil, m("Get", "Get", "Result")},
+		{"unreadable", unsafe, func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Unreadable, "Get") }, 1, idem.ErrRecordUnreadable, m("Get", "Get")},
+		{"store down", unsafe, func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Refuse, "Get") }, 1, idem.ErrStoreUnavailable, m("Get")},
+		{"store down, fails open", idem.Operation{Name: "open", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen},
+			func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Refuse, "Get") }, 1, idem.ErrStoreUnavailable, m("Get")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := tc.op.Key("t", "k")
+			r.events.take()
+			if tc.before != nil {
+				tc.before(t, r, key)
+			}
+			before := r.record(t, key)
+			calls := len(r.faults.Calls())
+			fp, err := fingerprint.JSON([]byte{byte('0' + tc.input)}, nil)
+			require.NoError(t, err)
+			out, err := r.engine.Execute(t.Context(), idem.Call{
+				Key: key, Fingerprint: fp, NoClaim: late,
+				Run: func(context.Context) idem.Answer { t.Fatal("the handler ran"); return idem.Answer{} },
+			})
+			if recorded, ok := tc.err.(*idem.RecordedError); ok {
+				require.Equal(t, recorded, err)
+			} else {
+				require.ErrorIs(t, err, tc.err)
+			}
+			if tc.err == nil {
+				require.Equal(t, "1", string(out.Body))
+				require.True(t, out.Replayed)
+			}
+			require.Equal(t, tc.calls, r.faults.Calls()[calls:])
+			if tc.calls[len(tc.calls)-1] == "Settle" {
+				require.Equal(t, idem.Unknown, r.state(t, key))
+				return
+			}
+			require.Equal(t, before, r.record(t, key))
+		})
+	}
+}
+
+// Waiting ends by the call's own time if that is earlier, and a call without a
+// claim waits like any other but does not take over what it waited for.
+func TestWaitUntil(t *testing.T) {
+	late := errors.New("too late")
+	for name, tc := range map[string]struct {
+		until   time.Duration // from the call's begin; 0 for none
+		noClaim error
+		end     error // of the other call
+		err     error
+		waited  time.Duration
+	}{
+		"until":                           {until: 2 * time.Second, err: idem.ErrInFlight, waited: 2 * time.Second},
+		"already over":                    {until: -time.Second, err: idem.ErrInFlight},
+		"later than the wait":             {until: time.Hour, waited: 10 * time.Second},
+		"none":                            {waited: 10 * time.Second},
+		"no claim":                        {noClaim: late, waited: 10 * time.Second},
+		"no claim, the other call failed": {noClaim: late, end: idem.NotExecuted(errPlain), err: late, waited: 10 * time.Second},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			r := newRig(t, &idem.Options{Wait: time.Minute})
+			key := unsafe.Key("t", "k")
+			fp, err := fingerprint.JSON([]byte("1"), nil)
+			require.NoError(t, err)
+			other := make(chan error, 1)
+			go func() {
+				_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+					time.Sleep(10 * time.Second)
+					return 7, tc.end
+				})
+				other <- err
+			}()
+			synctest.Wait()
+			start := time.Now()
+			call := idem.Call{Key: key, Fingerprint: fp, NoClaim: tc.noClaim, Run: func(context.Context) idem.Answer {
+				t.Error("the handler ran")
+				return idem.Answer{}
+			}}
+			if tc.until != 0 {
+				call.WaitUntil = start.Add(tc.until)
+			}
+			out, err := r.engine.Execute(t.Context(), call)
+			require.ErrorIs(t, err, tc.err)
+			if tc.err == nil {
+				require.Equal(t, "7", string(out.Body))
+			}
+			require.InDelta(t, tc.waited.Seconds(), time.Since(start).Seconds(), 1, "polls come at most 750 ms apart")
+			require.False(t, tc.err == idem.ErrInFlight && time.Since(start) > max(tc.waited, 0))
+			<-other
+		})
+	}
+}
+
+func TestEnginesClock(t *testing.T) {
+	at := time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.FixedZone("", 3600))
+	e, err := idem.New(newRig(t, nil).mem, &idem.Options{Now: func() time.Time { return at }})
+	require.NoError(t, err)
+	require.Equal(t, at.UTC().Truncate(time.Millisecond), e.Now())
+}
+
+// Concurrent duplicates are calls with the same key at the same time.
+
+func TestManyConcurrentDuplicatesOneExecution(t *testing.T) {
+	h := idemtest.New(t, nil)
+	var runs atomic.Int32
+	got := idemtest.DeliverParallel(h, 64, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, unsafe.Key("t", "k"), 1, func(context.Context, int) (int, error) { return int(runs.Add(1)), nil })
+	})
+	require.EqualValues(t, 1, runs.Load())
+	ran := 0
+	for _, d := range got {
+		if d.Ran {
+			ran++
+		}
+		if d.Err != nil {
+			require.ErrorIs(t, d.Err, idem.ErrInFlight)
+			continue
+		}
+		require.Equal(t, 1, d.Value)
+	}
+	require.Equal(t, 1, ran)
+}
+
+// slowly runs a call in the background whose handler takes a while.
+func slowly(t *testing.T, r *rig, key idem.Key, d time.Duration, err error) <-chan idem.Result[int] {
+	t.Helper()
+	done := make(chan idem.Result[int], 1)
+	go func() {
+		res, _ := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			time.Sleep(d)
+			return 77, err
+		})
+		done <- res
+	}()
+	synctest.Wait()
+	return done
+}
+
+func TestWaitForAConcurrentDuplicate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &idem.Options{Wait: 10 * time.Second})
+		key := unsafe.Key("t", "k")
+		done := slowly(t, r, key, 5*time.Second, nil)
+		start := time.Now()
+		waited := mustRun(t, r, key, new(counter).run)
+		require.Less(t, time.Since(start), 6*time.Second)
+		live := <-done
+		require.Equal(t, 77, waited.Value)
+		require.Equal(t, live.Outcome.Body, waited.Outcome.Body, "both get the same bytes")
+		require.True(t, waited.Outcome.Replayed)
+	})
+}
+
+// What a waiter gets when the other call does not leave an outcome, or not in time.
+func TestWaitEnds(t *testing.T) {
+	kill := func(d time.Duration) func(context.Context) context.Context {
+		return func(ctx context.Context) context.Context { return idem.WithKillTime(ctx, time.Now().Add(d)) }
+	}
+	patient := func(ctx context.Context) context.Context { return ctx }
+	leaves := func(ctx context.Context) context.Context {
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(5*time.Second, cancel)
+		return ctx
+	}
+	for _, tc := range []struct {
+		name   string
+		op     idem.Operation
+		ctx    func(context.Context) context.Context
+		other  time.Duration
+		err    error // of the other call's handler
+		want   error
+		within time.Duration
+		runs   int
+	}{
+		{"its client has left", unsafe, leaves, time.Minute, nil, idem.ErrInFlight, 5 * time.Second, 0},
+		{"the store has failed meanwhile", unsafe, patient, 2 * time.Second, nil, nil, 6 * time.Second, 0},
+		{"in vain", unsafe, patient, time.Minute, nil, idem.ErrInFlight, 10 * time.Second, 0},
+		{"the other call releases", unsafe, patient, 2 * time.Second, idem.NotExecuted(errPlain), nil, 3 * time.Second, 1},
+		{"the other call is uncertain", unsafe, patient, 2 * time.Second, errPlain, idem.ErrOutcomeUnknown, 3 * time.Second, 0},
+		{"before the kill time", unsafe, kill(6 * time.Second), time.Minute, nil, idem.ErrInFlight, 3 * time.Second, 0},
+		{"too late to run itself", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, idem.NotExecuted(errPlain), idem.ErrOutOfTime, 3 * time.Second, 0},
+		{"late, and a replay comes for free", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, nil, nil, 3 * time.Second, 0},
+	} {
+		bubble(t, tc.name, func(t *testing.T) {
+			r, c := newRig(t, nil), new(counter)
+			waiter := newRigAt(t, r.mem, r.clock, &idem.Options{Wait: 10 * time.Second})
+			key := tc.op.Key("t", "k")
+			done := slowly(t, r, key, tc.other, tc.err)
+			before := r.record(t, key)
+			if strings.HasPrefix(tc.name, "the store has failed") {
+				waiter.faults.Always(idemtest.Refuse, idemtest.Get)
+				time.AfterFunc(5*time.Second, waiter.faults.Heal)
+			}
+			start := time.Now()
+			_, err := idem.Do(tc.ctx(t.Context()), waiter.engine, key, 1, c.run)
+			require.LessOrEqual(t, time.Since(start), tc.within)
+			if tc.want == nil {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, tc.want)
+			}
+			require.Equal(t, tc.runs, c.count())
+			if tc.want == idem.ErrInFlight && tc.within < 5*time.Second {
+				require.Equal(t, before, r.record(t, key), "waiting never touches the record")
+			}
+			<-done
+		})
+	}
+}
+
+var slowStarter = idem.Operation{Name: "slow", MinTime: 3500 * time.Millisecond}
+
+// A waiter that gives up says when to try again, by the record that it read last.
+func TestWaiterTellsTheLatestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := unsafe.Key("t", "k")
+		done := slowly(t, r, key, 5*time.Minute, nil)
+		waiter := newRigAt(t, r.mem, r.clock, &idem.Options{Wait: time.Minute})
+		_, err := idem.Do(t.Context(), waiter.engine, key, 1, new(counter).run)
+		var flight *idem.InFlightError
+		require.ErrorAs(t, err, &flight)
+		require.Greater(t, flight.LeaseLeft, 20*time.Second, "the heartbeat has renewed it")
+		<-done
+	})
 }

@@ -19,28 +19,23 @@ const (
 	ClassNotExecuted
 	// ClassUncertain: it may have taken effect. A repeatable operation becomes Released, another one Unknown.
 	ClassUncertain
-	// ClassRejected: the answer is one that handlers give before they do anything,
-	// such as HTTP 429. It is ClassNotExecuted while the attempt has shown no sign of an
-	// effect (a call of [Token], [InfoOf] or another operation, a [Step], a [Unit] of work),
-	// and ClassUncertain afterwards.
+	// ClassRejected: the answer is one that handlers give before they do anything, such as
+	// HTTP 429. It is ClassNotExecuted while the attempt has shown no sign of an effect (a call of
+	// [Token], [InfoOf] or another operation, a [Step], a [Unit] of work), else ClassUncertain.
 	ClassRejected
-	// ClassRefused: the answer turns the input down, such as HTTP 400 after a
-	// validation. It is ClassNotExecuted while the attempt has shown no sign of an
-	// effect, so that corrected input can come under the same key, else ClassFailed.
+	// ClassRefused: the answer turns the input down, such as HTTP 400 after a validation. It is
+	// ClassNotExecuted while the attempt has shown no sign of an effect, else ClassFailed.
 	ClassRefused
 )
 
 // NotExecuted marks an error that proves that nothing took effect, such as a refused
 // connection. The next call with the key gets the claim, with another input too as long
-// as no step is recorded: the key belongs to what is executed under it. The handler's
-// caller gets err itself. NotExecuted(nil) is nil.
+// as no step is recorded. The handler's caller gets err itself. NotExecuted(nil) is nil.
 //
 // A mark, this one and [Permanent], speaks for the function that made it: the marks of a [Step]'s
-// function, and of an operation that a handler calls, end there, and a handler marks what
-// it returns again ([PermanentStep]). The outermost mark around an error counts. Where an
-// error has several branches, as errors.Join makes them, the strictest branch counts: one
-// without a mark, then Permanent, then NotExecuted. Marks are found through Unwrap alone;
-// errors.Is and errors.As see through them.
+// function, and of an operation that a handler calls, end there. The outermost mark around an error
+// counts. Of the branches of errors.Join the strictest counts: one without a mark, then Permanent,
+// then NotExecuted. Marks are found through Unwrap alone; errors.Is and errors.As see through them.
 func NotExecuted(err error) error { return mark(err, ClassNotExecuted) }
 
 // Permanent marks an error that is the operation's outcome, such as a declined
@@ -49,10 +44,8 @@ func NotExecuted(err error) error { return mark(err, ClassNotExecuted) }
 func Permanent(err error) error { return mark(err, ClassFailed) }
 
 // PermanentStep marks the error of a [Step] as [Permanent] if it is the step's recorded
-// outcome, live or of an earlier attempt, and returns any other error as it is. A handler
-// that returns idem.PermanentStep(err) fails where its step failed permanently, and is
-// tried again where the step is. Around several errors it marks only if each of them is a
-// step's outcome. PermanentStep(nil) is nil.
+// outcome, live or of an earlier attempt, and returns any other error as it is. Around several errors
+// it marks only if each of them is a step's outcome. PermanentStep(nil) is nil.
 func PermanentStep(err error) error {
 	if isFinal(err) {
 		return Permanent(err)
@@ -154,10 +147,8 @@ func strictest(branches []error) Class {
 	return all
 }
 
-// Unmark takes the marks of [NotExecuted], [Permanent] and [PermanentStep] off an error
-// and returns the handler's own, as the engine does before it returns one. Marks deeper
-// inside stay: errors.Is and As see through them. It is for wrappers that look at an
-// error's own type, as the Lambda runtime does.
+// Unmark takes the marks of [NotExecuted], [Permanent] and [PermanentStep] off an error, as the
+// engine does before it returns one. Marks deeper inside stay.
 func Unmark(err error) error {
 	for {
 		m, ok := err.(*markedError)

@@ -201,3 +201,27 @@ func TestStricterDeclarationHolds(t *testing.T) {
 	require.Equal(t, NotRepeatable, protocol.Stricter(NotRepeatable, NotRepeatable))
 	require.Equal(t, NotRepeatable, protocol.Stricter(Repeatable, Repeat(7)))
 }
+
+type nilError struct{ text string }
+
+func (e *nilError) Error() string     { return e.text }
+func (e *nilError) ErrorCode() string { return e.text }
+
+type rawError string
+
+func (e rawError) Error() string { return string(e) }
+
+// A handler's error is recorded whatever it does when asked for its text.
+func TestFailureOfDifficultErrors(t *testing.T) {
+	f := failureOf((*nilError)(nil))
+	require.Equal(t, "nilError", f.Type)
+	require.Contains(t, f.Message, "cannot say what it is")
+	require.Contains(t, f.Code, "cannot say what it is")
+
+	f = failureOf(rawError("caf\xe9"))
+	require.True(t, utf8.ValidString(f.Message), "stores keep text as UTF-8")
+	require.Equal(t, "caf\uFFFD", f.Message)
+}
+
+// BoundQueue bounds what may wait in the engine's queue, in bytes.
+func BoundQueue(e *Engine, bytes int) { e.pending.Bound(bytes) }

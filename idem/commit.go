@@ -66,16 +66,16 @@ func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, err
 	for l.Next() {
 		c.date()
 		err := c.try(ctx)
-		var refused *protocol.RefusedError
-		var large *protocol.TooLargeError
+		refused, isRefused := errors.AsType[*protocol.RefusedError](err)
+		_, isLarge := errors.AsType[*protocol.TooLargeError](err)
 		switch {
 		case err == nil:
 			return c.landed(ctx)
-		case errors.As(err, &refused):
+		case isRefused:
 			return c.refused(ctx, refused)
 		case errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, ErrStoreUnavailable):
 			return c.refused(ctx, &protocol.RefusedError{Err: err})
-		case a.later != nil && errors.As(err, &large):
+		case a.later != nil && isLarge:
 			c.ans.Err = err
 			return c.endUncommitted(ctx)
 		case errors.Is(err, ErrLimitExceeded):
@@ -134,13 +134,13 @@ func (c *commit) shorten(err error) bool {
 	if c.a.later != nil {
 		return false
 	}
-	var large *protocol.TooLargeError
-	var failed *StoreError
+	_, large := errors.AsType[*protocol.TooLargeError](err)
+	failed, _ := errors.AsType[*StoreError](err)
 	switch {
-	case errors.As(err, &large):
+	case large:
 		c.owed = &guard.End{Omitted: err, Written: true}
 		c.f.Write = c.a.writeID()
-	case errors.As(err, &failed) && failed.ResultNotStored && c.f.Ending.State == Completed && !c.f.Ending.Omitted:
+	case failed != nil && failed.ResultNotStored && c.f.Ending.State == Completed && !c.f.Ending.Omitted:
 		c.owed = &guard.End{Finish: c.f, Fact: c.a.writeID(), Summary: c.end.kept, Retention: c.call.Key.op.retention(), Written: true}
 		c.owed.Finish.Unit, c.owed.Finish.Attempt = nil, nil
 		c.f.Write = c.owed.Fact
@@ -182,4 +182,53 @@ func (c *commit) failed(ctx context.Context, s State, maybe bool, err error) err
 	failed := &CommitError{State: s, Ambiguous: maybe, Err: err}
 	c.notify(ctx, notice.Uncommitted, notice.Notice{Attempt: c.a.made().Attempt, State: s, Err: failed})
 	return failed
+}
+
+// accept commits that the operation is accepted for later, with what hands it over.
+func (x *execution) accept(ctx, hctx context.Context, a *attempt, ans Answer) (Outcome, error) {
+	unit := a.unit.seal()
+	_ = a.journal.close()
+	c := commit{execution: x, a: a, ans: ans, outer: ctx, hctx: hctx}
+	if ans.Err != nil {
+		return c.endUncommitted(ctx)
+	}
+	return x.commit(ctx, hctx, a, ans, ending{Ending: protocol.Ending{State: Pending}}, unit)
+}
+
+// reconcile treats the record that conflicts with a commit as a call that has not run
+// yet would. It returns an attempt if the commit may be tried again over that record.
+func (c *commit) reconcile(ctx context.Context, seen *Record) (*attempt, Outcome, error) {
+	r := reservation{execution: c.execution, ctx: ctx, time: c.claiming(ctx)}
+	defer func() { r.time.end() }()
+	next, out, err := r.follow(seen)
+	if errors.Is(err, ErrStoreUnavailable) || errors.Is(err, ErrOutOfTime) {
+		// Something was executed: the caller must not read that nothing was.
+		s := Absent
+		if seen != nil {
+			s = seen.State
+		}
+		err = c.failed(ctx, s, false, err)
+	}
+	return next, out, err
+}
+
+// retarget makes the commit go over the record that the claim has seen. Owner and write
+// stay: whichever round lands, it is the same outcome.
+func (c *commit) retarget(next protocol.Claim) {
+	a := c.a
+	next.Record.Owner, next.Record.Write = a.rec.Owner, a.rec.Write
+	*a.unwritten = next
+	c.f.Attempt, c.f.Created = a.kind(), a.made().CreatedAt
+}
+
+// endUncommitted ends an attempt in atomic mode that has no outcome: the record, if there
+// is one, stays as it is.
+func (c *commit) endUncommitted(ctx context.Context) (Outcome, error) {
+	s := c.a.seenState
+	c.notify(ctx, notice.Uncommitted, notice.Notice{Attempt: c.a.made().Attempt, State: s, Err: c.ans.Err})
+	if c.a.later != nil {
+		return Outcome{}, Unmark(c.ans.Err)
+	}
+	end := ending{Ending: protocol.Ending{State: Released, Failure: failureOf(c.ans.Err)}}
+	return c.a.outcome(c.ans, end, finished{state: s}), Unmark(c.ans.Err)
 }

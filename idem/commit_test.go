@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -159,61 +158,59 @@ func TestCommitInDoubt(t *testing.T) {
 		{name: "request lost, fence's conflict without a record", finish: []idemtest.Fault{nil, idemtest.BareConflict}, maybe: true, lands: true},
 	} {
 		for _, op := range both {
-			t.Run(tc.name+"/"+op.Name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					r, key := newBankRig(t), op.Key("t", "k")
-					var held *idemtest.Call
-					for _, f := range tc.finish {
-						if f == nil {
-							f = idemtest.Hold(&held)
-						}
-						r.faults.Next(idemtest.Finish, f)
+			bubble(t, tc.name+"/"+op.Name, func(t *testing.T) {
+				r, key := newBankRig(t), op.Key("t", "k")
+				var held *idemtest.Call
+				for _, f := range tc.finish {
+					if f == nil {
+						f = idemtest.Hold(&held)
 					}
-					r.faults.Next(idemtest.Get, tc.get...)
-					res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, pay(effect{n: 1}, nil))
-					committed := tc.finish[0] != nil && tc.name != "refused"
-					if tc.ok {
-						require.NoError(t, err)
-						require.Equal(t, "paid", res.Value)
-						require.False(t, res.Outcome.Queued)
-					} else {
-						var failed *idem.CommitError
-						require.ErrorAs(t, err, &failed)
-						require.Equal(t, tc.maybe, failed.Ambiguous)
-						require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
-						require.Equal(t, op.Repeat == idem.NotRepeatable && tc.released, errors.Is(err, idem.ErrOutcomeUnknown))
-					}
-					require.NotContains(t, r.events.take(), "outcome_queued", "it is never written later")
-					require.NoError(t, r.engine.Flush(t.Context()))
-					if held != nil {
-						_ = held.Do(t.Context())
-						require.Equal(t, tc.lands, r.state(t, key) == idem.Completed)
-						committed = tc.lands
-					}
-					if committed {
-						require.Equal(t, 1, r.ledger.sum())
-					} else {
-						require.Zero(t, r.ledger.sum())
-					}
+					r.faults.Next(idemtest.Finish, f)
+				}
+				r.faults.Next(idemtest.Get, tc.get...)
+				res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, pay(effect{n: 1}, nil))
+				committed := tc.finish[0] != nil && tc.name != "refused"
+				if tc.ok {
+					require.NoError(t, err)
+					require.Equal(t, "paid", res.Value)
+					require.False(t, res.Outcome.Queued)
+				} else {
+					var failed *idem.CommitError
+					require.ErrorAs(t, err, &failed)
+					require.Equal(t, tc.maybe, failed.Ambiguous)
+					require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
+					require.Equal(t, op.Repeat == idem.NotRepeatable && tc.released, errors.Is(err, idem.ErrOutcomeUnknown))
+				}
+				require.NotContains(t, r.events.take(), "outcome_queued", "it is never written later")
+				require.NoError(t, r.engine.Flush(t.Context()))
+				if held != nil {
+					_ = held.Do(t.Context())
+					require.Equal(t, tc.lands, r.state(t, key) == idem.Completed)
+					committed = tc.lands
+				}
+				if committed {
+					require.Equal(t, 1, r.ledger.sum())
+				} else {
+					require.Zero(t, r.ledger.sum())
+				}
 
-					// The same call finds out.
-					r.faults.Heal()
-					r.clock.Advance(time.Hour)
-					next, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
-					switch {
-					case committed:
-						require.NoError(t, err)
-						require.True(t, next.Outcome.Replayed)
-						require.Equal(t, 1, r.ledger.sum())
-					case op.Repeat == idem.Repeatable:
-						require.NoError(t, err)
-						require.False(t, next.Outcome.Replayed)
-						require.Equal(t, 1, r.ledger.sum())
-					default:
-						require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
-						require.Zero(t, r.ledger.sum())
-					}
-				})
+				// The same call finds out.
+				r.faults.Heal()
+				r.clock.Advance(time.Hour)
+				next, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
+				switch {
+				case committed:
+					require.NoError(t, err)
+					require.True(t, next.Outcome.Replayed)
+					require.Equal(t, 1, r.ledger.sum())
+				case op.Repeat == idem.Repeatable:
+					require.NoError(t, err)
+					require.False(t, next.Outcome.Replayed)
+					require.Equal(t, 1, r.ledger.sum())
+				default:
+					require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+					require.Zero(t, r.ledger.sum())
+				}
 			})
 		}
 	}
@@ -228,8 +225,7 @@ func TestCommitOfAParkedAttempt(t *testing.T) {
 			var held *idemtest.Call
 			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
 				r.clock.Advance(time.Hour)
-				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, idem.Operation{Name: "safe"}.Key("t", "k"), 1, new(counter).run)
-				require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+				refused(t, r.elsewhere(t), idem.Operation{Name: "safe"}.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
 				r.clock.Advance(-time.Hour)
 				if lose {
 					r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
@@ -256,13 +252,11 @@ func TestCommitOfAParkedAttempt(t *testing.T) {
 // recorded.
 func TestCommitAfterTheClaimIsLost(t *testing.T) {
 	r, key := newBankRig(t), safe.Key("t", "k")
-	res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
+	res := mustRun(t, r.inLambda(), key, func(ctx context.Context, n int) (string, error) {
 		r.clock.Advance(time.Hour)
-		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (string, error) { return "theirs", nil })
-		require.NoError(t, err)
+		must(t, r.elsewhere(t), key, func(context.Context, int) (string, error) { return "theirs", nil })
 		return pay(effect{n: 1}, nil)(ctx, n)
 	})
-	require.NoError(t, err)
 	require.Equal(t, "theirs", res.Value)
 	require.True(t, res.Outcome.Replayed)
 	require.Zero(t, r.ledger.sum())
@@ -292,7 +286,7 @@ func TestUnitOfNeedsAHandler(t *testing.T) {
 	require.ErrorAs(t, err, &mistake)
 	r := newBankRig(t)
 	var after context.Context
-	_, err = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+	must(t, r.rig, safe.Key("t", "k"), func(ctx context.Context, _ int) (int, error) {
 		after = ctx
 		return idem.Step(ctx, "s", func(ctx context.Context) (int, error) {
 			_, err := idem.UnitOf(ctx, create)
@@ -300,7 +294,6 @@ func TestUnitOfNeedsAHandler(t *testing.T) {
 			return 1, nil
 		}, nil)
 	})
-	require.NoError(t, err)
 	late, err := idem.UnitOf(after, create)
 	require.NoError(t, err)
 	require.True(t, late.(*effect).sealed)
@@ -312,7 +305,5 @@ func TestNoStepsInAtomicMode(t *testing.T) {
 	_, err := idem.Do(t.Context(), r.engine, atomically.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
 		return idem.Step(ctx, "s", func(context.Context) (int, error) { panic("ran") }, nil)
 	})
-	var mistake *idem.ConfigError
-	require.ErrorAs(t, err, &mistake)
-	require.ErrorContains(t, err, "idem.Reserved")
+	mistaken(t, err, "idem.Reserved")
 }

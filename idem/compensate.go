@@ -18,31 +18,27 @@ type compensation struct {
 	of   tried
 }
 
-// Abort drops the [Unit] of work and undoes the operation's steps so far, as a
-// [Permanent] error of the handler does: for handlers that answer with a result, or want
-// to see it undone before they answer. The handler's answer stays its own: a result
-// without an error is recorded and replayed. cause is why, and is recorded where a step
-// is undone. Steps that have no outcome yet are refused from then on, in later attempts
-// too, with cause as a [*RecordedError]. What is collected afterwards is dropped as well,
-// unless the handler calls [SetCompleted] after Abort: then the whole unit commits.
+// Abort drops the [Unit] of work and undoes the operation's steps so far, as a [Permanent] error
+// does, for handlers that answer with a result of their own. cause is why, and is recorded where a
+// step is undone. Steps that have no outcome yet are refused from then on, in later attempts too,
+// with cause as a [*RecordedError]. The unit commits only if the handler calls [SetCompleted] after
+// Abort.
 //
-// It returns nil if nothing is left to undo, a [*StepInterruptedError] while an [AtMostOnce]
-// step is open or one with a compensation runs, across which nothing is undone, and
-// otherwise what a compensation failed with: the handler should return that, and while
-// something is left to undo the attempt has no outcome, whatever it returns. Outside an
-// operation, inside a step and without a cause Abort returns a [*ConfigError].
+// Abort returns nil if nothing is left to undo, a [*StepInterruptedError] while an [AtMostOnce] step is
+// open or one with a compensation runs, and otherwise the error of a compensation, which the handler
+// should return: while something is left to undo the attempt has no outcome. Outside an operation,
+// inside a step and without a cause it returns a [*ConfigError].
 func Abort(ctx context.Context, cause error) error {
 	a := attemptOf(ctx)
-	invalid := func(problem string) error { return &ConfigError{What: "Abort", Problem: problem} }
 	switch {
 	case a == nil:
-		return invalid("the context is not a handler's: pass the context that the handler was given")
+		return configError("Abort", "the context is not a handler's: pass the context that the handler was given")
 	case stepOf(ctx) != "":
-		return invalid("it is inside a step: call it from the handler")
+		return configError("Abort", "it is inside a step: call it from the handler")
 	case cause == nil:
-		return invalid("the cause is nil: say why the operation fails")
+		return configError("Abort", "the cause is nil: say why the operation fails")
 	case !a.journal.beginUndo():
-		return invalid("the handler has returned: call it from the handler")
+		return configError("Abort", "the handler has returned: call it from the handler")
 	}
 	defer a.journal.endUndo()
 	a.says.CompareAndSwap(int32(ClassCompleted), int32(ClassDefault)) // the last word counts

@@ -8,16 +8,12 @@ import (
 )
 
 // Do runs fn under the key's claim, which one call has at a time, and gives later calls with
-// the same key and input the recorded outcome while it is kept. [Atomic] and [FailOpen] run
-// fn without a claim. The operation's Repeat says whether fn may run again after an attempt
-// without an outcome.
+// the same key and input the recorded outcome while it is kept.
 //
 // The input's fingerprint is taken before fn runs: of raw JSON (json.RawMessage) by its
 // meaning, of []byte and string as they are, of everything else as its JSON. The result is
-// recorded as JSON. The call that ran fn gets the decoded JSON too, so that it sees what
-// a replay sees. MarshalJSON methods with a pointer receiver are used. A type of which JSON
-// sees nothing, such as an [io.Reader] or a struct without exported fields, is refused before
-// anything is claimed, at any depth.
+// recorded as JSON, and the call that ran fn gets the decoded JSON too. A type of which JSON sees
+// nothing, such as an [io.Reader], is refused before anything is claimed.
 //
 // fn's error is returned as it is; later calls get a recorded failure as a
 // [*RecordedError]. Instead of an outcome a call can get one of the package's errors,
@@ -32,10 +28,10 @@ func Do[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(con
 func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) (Out, error)) (Result[Out], error) {
 	var res Result[Out]
 	if e == nil {
-		return res, &ConfigError{What: "call", Problem: "the engine is nil: make one with idem.New"}
+		return res, configError("call", "the engine is nil: make one with idem.New")
 	}
 	if fn == nil {
-		return res, &ConfigError{What: "call", Problem: "the handler is nil"}
+		return res, configError("call", "the handler is nil")
 	}
 	err := codec.CheckResult(reflect.TypeFor[Out]())
 	if key.op.Shadow {
@@ -56,9 +52,6 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 		}
 		ans := Answer{Value: v, Err: err}
 		ans.Body, ans.Omitted = codec.Through(v, &res.Value)
-		if ans.Omitted != nil {
-			ans.Body, res.Value = nil, v
-		}
 		return ans
 	}})
 	if err != nil {
@@ -71,3 +64,26 @@ func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(co
 	res.Value = *new(Out) // of an attempt that lost its claim, if any
 	return res, codec.DecodeResult(res.Outcome.Body, &res.Value)
 }
+
+// DoEffect is [Do] for a handler without a result.
+func DoEffect[In any](ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) error) error {
+	var run func(context.Context, In) (struct{}, error)
+	if fn != nil {
+		run = func(ctx context.Context, in In) (struct{}, error) { return struct{}{}, fn(ctx, in) }
+	}
+	_, err := Do(ctx, e, key, in, run)
+	return err
+}
+
+// Result is what [Run] returns.
+type Result[Out any] struct {
+	// Value is the handler's result, decoded from what is recorded.
+	Value Out
+	// Outcome says whether it was replayed, of which attempt it is, and until when it is kept.
+	Outcome Outcome
+}
+
+// CheckResultType reports a type that encoding/json cannot encode, such as a channel, or of which it
+// would see nothing, such as a struct without exported fields, at any depth, as a [*ConfigError].
+// Types with methods for encoding pass, and so do interfaces.
+func CheckResultType(t reflect.Type) error { return codec.CheckResult(t) }

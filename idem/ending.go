@@ -44,12 +44,12 @@ func (a *attempt) handlerClass(ans Answer) Class {
 }
 
 // response is what becomes of an answer that fails without an error: it is the
-// outcome, without its unit of work. That is dropped too once steps are undone, and by [Abort].
+// outcome, without its unit of work. [Abort] drops it too.
 func (a *attempt) response(c Class, ans Answer, unit Unit) (Class, Unit) {
 	switch {
 	case c == ClassFailed && ans.Err == nil:
 		return ClassCompleted, nil
-	case a.journal.dropsUnit() && Class(a.says.Load()) != ClassCompleted:
+	case a.journal.aborted() && Class(a.says.Load()) != ClassCompleted:
 		return c, nil
 	}
 	return c, unit

@@ -2,7 +2,6 @@ package idem
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"reflect"
 	"strconv"
@@ -16,52 +15,43 @@ import (
 
 // Defaults of [Options].
 const (
-	// DefaultLease is how long a claim is respected where no kill time is known,
-	// unless it is renewed. A crashed process blocks its key for this and the margin.
-	DefaultLease = 30 * time.Second
-	// DefaultMargin is what observers add to a lease for clocks that differ.
-	DefaultMargin = 2 * time.Second
-	// DefaultGuard is how long before the kill time the handler's context ends.
-	DefaultGuard = time.Second
-	// DefaultClaimBudget bounds what a call spends on the store before its claim.
-	DefaultClaimBudget = time.Second
-	// DefaultFinishBudget bounds what a call spends on recording a small outcome.
-	DefaultFinishBudget = 2 * time.Second
+	DefaultLease        = 30 * time.Second
+	DefaultMargin       = 2 * time.Second
+	DefaultGuard        = time.Second
+	defaultClaimBudget  = time.Second
+	defaultFinishBudget = 2 * time.Second
 )
 
 // Options of an engine. Nil and zero fields mean the defaults.
 type Options struct {
-	// Lease is how long a claim is respected where no kill time is known; it is renewed
-	// at a third of it while the handler runs. Zero means [DefaultLease]. Too short, and a
-	// paused process loses its claim; too long, and a crash blocks its key.
+	// Lease is how long a claim is respected where no kill time is known; it is renewed at a third
+	// of it while the handler runs. Zero means [DefaultLease]. A crash blocks its key for that long.
 	Lease time.Duration
-	// Margin is the clock skew that observers allow for before they take a lease as over, or
-	// an outcome as expired. Zero means [DefaultMargin]. Too short, and an attempt with a
-	// slow clock is taken over while it runs; the promise is then kept by fencing alone.
+	// Margin is the clock skew that others allow for before they take a lease as over, or an
+	// outcome as expired. Zero means [DefaultMargin]. An attempt whose clock is slower than that is
+	// taken over while it runs; the promise is then kept by fencing alone.
 	Margin time.Duration
 	// Guard is how long before the kill time the handler's context ends, so that the outcome can
 	// still be written; a quarter of the time left if that is less. Zero means [DefaultGuard].
 	Guard time.Duration
 	// ClaimBudget bounds the store calls before the handler runs, a quarter of the time left if
-	// that is less. When it is used up the call fails closed. Zero means [DefaultClaimBudget].
+	// that is less. When it is used up the call fails closed. Zero means a second.
 	ClaimBudget time.Duration
-	// FinishBudget bounds the store calls after the handler ran; results and units of
-	// work get a second more for each MiB, and nothing outlasts the kill time. An outcome
-	// that could not be written by then is queued, and so is a result that could not be
-	// stored in parts of its own. Zero means [DefaultFinishBudget].
+	// FinishBudget bounds the store calls after the handler ran; results and units of work get a
+	// second more for each MiB, and nothing outlasts the kill time. What could not be written by
+	// then is queued. Zero means two seconds.
 	FinishBudget time.Duration
 	// Wait is how long a call waits for one in flight before it answers [ErrInFlight]. Zero: not at all.
 	Wait time.Duration
-	// Observer gets a notice of what happens. Nil means warnings, errors and shadow of [LogTo] to
-	// slog.Default.
+	// Observer gets a notice of what happens. Nil means what [LogTo] logs as warnings and errors, and of shadow.
 	Observer Observer
-	// Now is the clock of records, for tests: an engine with it asks a store that is down in each
-	// call. Deadlines of contexts and kill times use time.Now. Nil means time.Now.
+	// Now is the clock of records, for tests; nil means time.Now. Deadlines and kill times use
+	// time.Now. An engine with it asks a store that is down in each call.
 	Now func() time.Time
 }
 
-// Engine runs operations. It holds its store, its options and the outcomes that could
-// not be written yet. It is safe for concurrent use: make one per process.
+// Engine runs operations. It holds the outcomes that could not be written yet. It is safe for
+// concurrent use: make one per process.
 type Engine struct {
 	given      Store // by the caller of New
 	store      Store // with the guards around it
@@ -78,7 +68,7 @@ type Engine struct {
 // New returns an engine over the store. Mistakes in its arguments are a [*ConfigError].
 func New(store Store, o *Options) (*Engine, error) {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, &ConfigError{What: "engine", Problem: "the store is nil: make one with dynamostore.New or memstore.New"}
+		return nil, configError("engine", "the store is nil: make one with dynamostore.New or memstore.New")
 	}
 	e := &Engine{given: store, inLambda: os.Getenv("AWS_LAMBDA_RUNTIME_API") != "", managed: managedInstance()}
 	if o != nil {
@@ -92,15 +82,15 @@ func New(store Store, o *Options) (*Engine, error) {
 		{"Lease", &e.opts.Lease, DefaultLease},
 		{"Margin", &e.opts.Margin, DefaultMargin},
 		{"Guard", &e.opts.Guard, DefaultGuard},
-		{"ClaimBudget", &e.opts.ClaimBudget, DefaultClaimBudget},
-		{"FinishBudget", &e.opts.FinishBudget, DefaultFinishBudget},
+		{"ClaimBudget", &e.opts.ClaimBudget, defaultClaimBudget},
+		{"FinishBudget", &e.opts.FinishBudget, defaultFinishBudget},
 		{"Wait", &e.opts.Wait, 0},
 	} {
 		if *d.value < 0 {
-			return nil, &ConfigError{What: "engine", Problem: fmt.Sprintf("%s is %v: it cannot be negative", d.name, *d.value)}
+			return nil, configError("engine", "%s is %v: it cannot be negative", d.name, *d.value)
 		}
 		if *d.value > 0 && *d.value < time.Millisecond {
-			return nil, &ConfigError{What: "engine", Problem: fmt.Sprintf("%s is %v: use at least a millisecond, with its unit, such as 2*time.Second", d.name, *d.value)}
+			return nil, configError("engine", "%s is %v: use at least a millisecond, with its unit, such as 2*time.Second", d.name, *d.value)
 		}
 		if *d.value == 0 {
 			*d.value = d.def
@@ -134,6 +124,12 @@ func (e *Engine) Now() time.Time { return e.now() }
 
 // Store returns the store that the engine was made with.
 func (e *Engine) Store() Store { return e.given }
+
+// expiry is when an outcome ends that is sent now. No retention is so short that the
+// outcome could expire before its own write has landed.
+func (e *Engine) expiry(now time.Time, retention time.Duration, size int) time.Time {
+	return guard.Expiry(now, retention, e.opts.FinishBudget, size)
+}
 
 // newID returns a random identifier of 128 bits.
 func newID() string { return protocol.NewID() }
@@ -169,6 +165,5 @@ func (e *Engine) report(ctx context.Context, kind notice.Kind, id string, n noti
 }
 
 // Flush writes the outcomes that could not be written yet. Call it before a process outside
-// Lambda ends. It returns nil when nothing runs in the background any more, else the
-// store's error. Inside Lambda the next call does it.
+// Lambda ends. It returns nil when nothing waits any more, else the store's error.
 func (e *Engine) Flush(ctx context.Context) error { return e.pending.Flush(ctx) }

@@ -36,6 +36,7 @@ type rig struct {
 	clock  *idemtest.Clock
 	engine *idem.Engine
 	events *events
+	frozen bool
 }
 
 func newRig(t *testing.T, o *idem.Options) *rig {
@@ -79,6 +80,57 @@ func newRigAt(t *testing.T, mem *memstore.Store, clock *idemtest.Clock, o *idem.
 func newCircuitRig(t *testing.T) *rig {
 	t.Helper()
 	return newRigAt(t, memstore.New(), nil, nil)
+}
+
+// inLambda is the same process with a kill time, which is frozen between calls: nothing is written
+// in the background.
+func (r *rig) inLambda() *rig {
+	frozen := *r
+	frozen.frozen = true
+	return &frozen
+}
+
+func (r *rig) context(t *testing.T) context.Context {
+	if r.frozen {
+		return inLambda(t.Context())
+	}
+	return t.Context()
+}
+
+// must calls the key's operation, which gets an outcome, and returns the result.
+func must[Out any](t *testing.T, r *rig, key idem.Key, fn func(context.Context, int) (Out, error)) Out {
+	t.Helper()
+	return mustRun(t, r, key, fn).Value
+}
+
+// mustRun is must, and returns the outcome too.
+func mustRun[Out any](t *testing.T, r *rig, key idem.Key, fn func(context.Context, int) (Out, error)) idem.Result[Out] {
+	t.Helper()
+	res, err := idem.Run(r.context(t), r.engine, key, 1, fn)
+	require.NoError(t, err)
+	return res
+}
+
+// refused calls the key's operation, which gets the error.
+func refused[Out any](t *testing.T, r *rig, key idem.Key, want error, fn func(context.Context, int) (Out, error)) error {
+	t.Helper()
+	_, err := idem.Do(r.context(t), r.engine, key, 1, fn)
+	require.ErrorIs(t, err, want)
+	return err
+}
+
+// errs calls the key's operation, and gets its handler's own error, errPlain.
+func errs[Out any](t *testing.T, r *rig, key idem.Key, fn func(context.Context, int) (Out, error)) {
+	t.Helper()
+	_, err := idem.Do(r.context(t), r.engine, key, 1, fn)
+	require.Same(t, errPlain, err)
+}
+
+// mistaken requires an error of configuration that says so.
+func mistaken(t *testing.T, err error, says string) {
+	t.Helper()
+	require.ErrorAs(t, err, new(*idem.ConfigError))
+	require.ErrorContains(t, err, says)
 }
 
 // elsewhere is another process on the same records: its own engine, without faults.
@@ -162,6 +214,12 @@ func (c *counter) count() int {
 	return c.runs
 }
 
+// bubble runs a subtest whose time passes when nothing can run.
+func bubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 func fails(err error) func(context.Context, int) (int, error) {
 	return func(context.Context, int) (int, error) { return 0, err }
 }
@@ -205,6 +263,7 @@ func TestNewReportsMistakes(t *testing.T) {
 		says  string
 	}{
 		{"nil store", nil, idem.Options{}, "the store is nil"},
+		{"a constructor's error that was not looked at", (*memstore.Store)(nil), idem.Options{}, "the store is nil"},
 		{"lease", memstore.New(), idem.Options{Lease: -1}, "Lease is -1ns"},
 		{"margin", memstore.New(), idem.Options{Margin: -time.Second}, "Margin is -1s"},
 		{"guard", memstore.New(), idem.Options{Guard: -1}, "Guard"},
@@ -219,9 +278,7 @@ func TestNewReportsMistakes(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			e, err := idem.New(tc.store, &tc.opts)
 			require.Nil(t, e)
-			var config *idem.ConfigError
-			require.ErrorAs(t, err, &config)
-			require.ErrorContains(t, err, tc.says)
+			mistaken(t, err, tc.says)
 		})
 	}
 	_, err := idem.New(memstore.New(), &idem.Options{Lease: time.Millisecond})
@@ -248,14 +305,11 @@ func TestCallsReportMistakes(t *testing.T) {
 	_, err = idem.Do(t.Context(), e, safe.Key("t", ""), 1, never)
 	require.ErrorIs(t, err, idem.ErrKeyInvalid)
 	_, err = idem.Do(t.Context(), e, idem.Operation{}.Key("t", "k"), 1, never)
-	require.ErrorAs(t, err, &config)
-	require.ErrorContains(t, err, "Name is empty")
+	mistaken(t, err, "Name is empty")
 	_, err = idem.Do(t.Context(), e, fine, func() {}, func(context.Context, func()) (int, error) { panic("must not run") })
-	require.ErrorAs(t, err, &config)
-	require.ErrorContains(t, err, "cannot be encoded as JSON")
+	mistaken(t, err, "cannot be encoded as JSON")
 	_, err = idem.Do(t.Context(), e, fine, 1, func(context.Context, int) (chan int, error) { panic("must not run") })
-	require.ErrorAs(t, err, &config)
-	require.ErrorContains(t, err, "chan int")
+	mistaken(t, err, "chan int")
 
 	for _, c := range []idem.Call{
 		{Key: fine, Run: func(context.Context) idem.Answer { panic("must not run") }},
@@ -264,14 +318,4 @@ func TestCallsReportMistakes(t *testing.T) {
 		_, err = e.Execute(t.Context(), c)
 		require.ErrorAs(t, err, &config)
 	}
-}
-
-// A constructor's error that was not looked at leaves a nil pointer in the
-// interface.
-func TestNewRefusesANilPointerAsStore(t *testing.T) {
-	var none *memstore.Store
-	_, err := idem.New(none, nil)
-	var bad *idem.ConfigError
-	require.ErrorAs(t, err, &bad)
-	require.Contains(t, bad.Error(), "the store is nil")
 }

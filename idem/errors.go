@@ -3,7 +3,11 @@ package idem
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
+
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 var errPanicked = errors.New("idem: the handler panicked")
@@ -16,28 +20,29 @@ var (
 	ErrAccepted = errors.New("idem: the work is accepted and waits for its worker")
 	// ErrKeyReused: the key belongs to another input; a [*ReusedError] says more.
 	ErrKeyReused = errors.New("idem: the key was already used with another input; use a new key for a new request")
-	// ErrOutcomeUnknown: an earlier attempt may have taken effect. Sending the request
-	// again changes nothing until the record is resolved.
+	// ErrOutcomeUnknown: an earlier attempt may have taken effect; the record must be resolved.
 	ErrOutcomeUnknown = errors.New("idem: an earlier attempt may have taken effect and its outcome is unknown; resolve the record before trying again")
-	// ErrOutcomeUnavailable: the operation took effect once and its result could not
-	// be kept; an [*OutcomeUnavailableError] has what was.
+	// ErrOutcomeUnavailable: an [*OutcomeUnavailableError] has what was kept of the result.
 	ErrOutcomeUnavailable = errors.New("idem: the operation was completed, but its result could not be kept")
-	// ErrOutOfTime: too little time was left to take a claim, and the handler did not
-	// run. It is also the cause of the handler's context when the guard ends it.
+	// ErrOutOfTime: the handler did not run. Also the cause of its context when the guard ends it.
 	ErrOutOfTime = errors.New("idem: too little time is left before the deadline")
 	// ErrLeaseLost: the attempt has lost its claim, or cannot prove it: its context's cause then.
 	ErrLeaseLost = errors.New("idem: the lease is lost")
-	// ErrNotCommitted: an outcome that commits with business writes, or without a
-	// claim, was not committed for certain; a [*CommitError] says more.
+	// ErrNotCommitted: the commit of a unit of work, or in atomic mode; see [*CommitError].
 	ErrNotCommitted = errors.New("idem: the outcome was not committed for certain; the same call finds out")
 	// ErrKeyInvalid: the key's parts cannot be used.
 	ErrKeyInvalid = errors.New("idem: the key is invalid")
 )
 
-// InFlightError says when an attempt in flight will have ended at the latest. It
-// matches [ErrInFlight], and [ErrLeaseLost] if the caller's own attempt lost its claim.
+// configError is a mistake in how something is declared or called, with what to do.
+func configError(what, format string, args ...any) error {
+	return &ConfigError{What: what, Problem: fmt.Sprintf(format, args...)}
+}
+
+// InFlightError says when an attempt in flight will have ended. It matches [ErrInFlight], and if Lost
+// [ErrLeaseLost].
 type InFlightError struct {
-	// LeaseLeft is the time until the lease is over, the observers' margin included; never negative.
+	// LeaseLeft is the time until the lease and the margin are over, at least zero.
 	LeaseLeft time.Duration
 	// Attempt is the number of the attempt in flight.
 	Attempt int
@@ -59,14 +64,11 @@ func (e *InFlightError) Is(target error) bool {
 	return target == ErrInFlight || e.Lost && target == ErrLeaseLost
 }
 
-// ReusedError says what is known of the input that the key belongs to. It is for
-// the caller who owns the key: a tenant's, see [Operation.Key]. It matches
-// [ErrKeyReused].
+// ReusedError says what is known of the input that the key belongs to. It matches [ErrKeyReused].
 type ReusedError struct {
 	// State of the record.
 	State State
-	// Result is the recorded result, encoded; nil if there is none, or if it does not
-	// lie in the record itself.
+	// Result is the recorded result, encoded, if it lies in the record itself.
 	Result []byte
 }
 
@@ -74,8 +76,7 @@ func (e *ReusedError) Error() string { return ErrKeyReused.Error() }
 
 func (e *ReusedError) Is(target error) bool { return target == ErrKeyReused }
 
-// OutcomeUnavailableError carries what was kept of a result that could not be
-// stored. It matches [ErrOutcomeUnavailable].
+// OutcomeUnavailableError has what was kept of a result. It matches [ErrOutcomeUnavailable].
 type OutcomeUnavailableError struct {
 	// Summary is what the caller's codec chose to keep, such as an HTTP status.
 	Summary []byte
@@ -93,13 +94,11 @@ func (e *OutcomeUnavailableError) Error() string {
 func (e *OutcomeUnavailableError) Is(target error) bool { return target == ErrOutcomeUnavailable }
 
 // CommitError says that an attempt ran and that its outcome was not committed, or may not
-// have been. The commit has landed, or cannot land any more, or is in doubt (Ambiguous);
-// nothing of it is written later. The same call, sent again, finds out. It matches
-// [ErrNotCommitted], and [ErrOutcomeUnknown] if the record says so.
+// have been (Ambiguous); nothing of it is written later. The same call, sent again, finds out. It
+// matches [ErrNotCommitted], and [ErrOutcomeUnknown] if the record says so.
 type CommitError struct {
-	// State that the record is in as far as is known. Released or absent: the same call
-	// runs the handler again. Unknown: it does not. InProgress: it finds out once the
-	// lease is over.
+	// State that the record is in as far as is known. Released or absent: the same call runs the
+	// handler again. Unknown: it does not. InProgress: it finds out once the lease is over.
 	State State
 	// Ambiguous is set if the commit may have landed.
 	Ambiguous bool
@@ -113,8 +112,7 @@ func (e *CommitError) Error() string {
 		return fmt.Sprintf("idem: the outcome and its writes may have been committed, which could not be confirmed: %v", e.Err)
 	}
 	why := e.Err
-	var failed *StoreError
-	if errors.As(why, &failed) {
+	if failed, ok := errors.AsType[*StoreError](why); ok {
 		// What the store could not say is known by now.
 		why = failed.Err
 	}
@@ -125,9 +123,104 @@ func (e *CommitError) Is(target error) bool {
 	return target == ErrNotCommitted || target == ErrOutcomeUnknown && e.State == Unknown
 }
 
-// RecordedError is a terminal failure as later callers get it. errors.Is against
-// the first caller's sentinel does not survive being recorded; branch on Type or
-// Code.
+// RecordedError is a terminal failure as later callers get it: branch on its Type or Code.
 type RecordedError struct{ Failure }
 
 func (e *RecordedError) Error() string { return e.Message }
+
+// StepInterruptedError is what an AtMostOnce step returns that began in an earlier
+// attempt and left no outcome: it may have taken effect, and is not run again. While the step is open,
+// the operation ends as unknown, whatever its handler returns.
+type StepInterruptedError struct {
+	// Name of the step.
+	Name string
+	// Err is why it could not be closed; nil if the other system was not asked.
+	Err error
+	// RetryAt is from when on the other system's "not found" is proof that the step had no effect;
+	// zero if there is no such time. Until then a repeatable operation is released, not parked.
+	RetryAt time.Time
+}
+
+func (e *StepInterruptedError) Error() string {
+	text := fmt.Sprintf("idem: an at-most-once step was interrupted and is not run again; find out what became of it: step %q", e.Name)
+	if !e.RetryAt.IsZero() {
+		text += fmt.Sprintf(": \"not found\" is not conclusive before %s, send the request again then", e.RetryAt.UTC().Format(time.RFC3339))
+	}
+	if e.Err != nil {
+		text += fmt.Sprintf(": %v", e.Err)
+	}
+	return text
+}
+
+func (e *StepInterruptedError) Unwrap() error { return e.Err }
+
+// StepUnavailableError is what a step gives whose function succeeded and whose result could not be
+// kept, in every attempt. It is never run again, and its compensation, which would need the result,
+// cannot undo it.
+type StepUnavailableError struct {
+	// Name of the step.
+	Name string
+	// Reason says why the result was not kept.
+	Reason string
+}
+
+func (e *StepUnavailableError) Error() string {
+	return fmt.Sprintf("idem: the step is done, but its result could not be kept; "+
+		"give it a result that JSON and the store can keep: step %q: %s", e.Name, e.Reason)
+}
+
+// StepLimitError says that a step did not run because the record might have no room for its outcome:
+// see [protocol.StepRoom]. A handler that cannot continue without the step returns it marked as
+// [Permanent]: the record has room for undoing the steps before it.
+type StepLimitError struct {
+	// Name of the step.
+	Name string
+	// Taken is what the operation's steps take, of Limit, in bytes.
+	Taken, Limit int
+}
+
+func (e *StepLimitError) Error() string {
+	return fmt.Sprintf("idem: the operation has too many steps for one record; let a step do several things, "+
+		"or split the operation: step %q: the steps before it take %d of %d bytes", e.Name, e.Taken, e.Limit)
+}
+
+// failureOf describes an error as it is recorded.
+func failureOf(err error) *Failure {
+	if err == nil {
+		return nil
+	}
+	err = Unmark(err)
+	if rec, ok := err.(*RecordedError); ok {
+		f := rec.Failure
+		return &f
+	}
+	f := Failure{Message: textOf(err, err.Error), Type: typeName(err)}
+	if coded, ok := errors.AsType[interface {
+		error
+		ErrorCode() string
+	}](err); ok {
+		f.Code = textOf(err, coded.ErrorCode)
+	}
+	return &f
+}
+
+// textOf asks an error for a text. An error that panics over it, such as a nil
+// pointer in an interface, must not cost the record of the attempt.
+func textOf(err error, ask func() string) (s string) {
+	defer func() {
+		if recover() != nil {
+			s = "an error of type " + typeName(err) + " that cannot say what it is"
+		}
+	}()
+	return protocol.FailureText(strings.ToValidUTF8(ask(), "\uFFFD"))
+}
+
+// typeName is the error's type as aws-lambda-go reports it: without package path
+// and pointer.
+func typeName(err error) string {
+	t := reflect.TypeOf(err)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Name()
+}

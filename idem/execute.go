@@ -7,11 +7,9 @@ import (
 	"github.com/idem-go/idempotency/idem/notice"
 )
 
-// Execute runs the call under the protocol: it claims the key and runs the
-// handler, or answers with the recorded outcome, or with one of the package's
-// errors. A handler's error is returned as the handler gave it; a recorded
-// failure is a [*RecordedError]. Called by another operation's handler, it hides the
-// error's marks from that operation: see [NotExecuted].
+// Execute claims the key and runs the handler, or answers with the recorded outcome, or with one of
+// the package's errors. A handler's error is returned as it is; a recorded failure is a
+// [*RecordedError]. Another operation's handler gets the error without its marks: see [NotExecuted].
 func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
 	if !c.Key.op.Shadow || c.Later != nil {
 		if err := c.check(); err != nil {

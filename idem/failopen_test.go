@@ -20,41 +20,38 @@ func TestFailOpen(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{
 		"refused": idemtest.Refuse, "black hole": idemtest.BlackHole, "reply lost": idemtest.LoseReply,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, key := newRig(t, nil), failsOpen.Key("t", "k")
-				var infos []idem.Info
-				run := func() idem.Result[int] {
-					res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-						info, ok := idem.InfoOf(ctx)
-						require.True(t, ok)
-						require.Equal(t, info.Token, idem.Token(ctx))
-						infos = append(infos, info)
-						return 7, nil
-					})
-					require.NoError(t, err)
-					require.Equal(t, 7, res.Value)
-					return res
-				}
-				r.faults.Next(idemtest.Acquire, fault)
-				out := run().Outcome
-				require.Contains(t, r.events.take(), "failed_open")
-				require.Zero(t, r.count(idemtest.Finish))
-				require.True(t, out.Executed && out.RecordedAt.IsZero() && out.ExpiresAt.IsZero())
-				require.Equal(t, idem.Absent, out.RecordState)
-				require.NoError(t, r.engine.Flush(t.Context()))
-				if rec := r.record(t, key); rec != nil {
-					require.Equal(t, idem.Released, rec.State, "the claim whose reply was lost")
-				}
+		bubble(t, name, func(t *testing.T) {
+			r, key := newRig(t, nil), failsOpen.Key("t", "k")
+			var infos []idem.Info
+			run := func() idem.Result[int] {
+				res := mustRun(t, r, key, func(ctx context.Context, _ int) (int, error) {
+					info, ok := idem.InfoOf(ctx)
+					require.True(t, ok)
+					require.Equal(t, info.Token, idem.Token(ctx))
+					infos = append(infos, info)
+					return 7, nil
+				})
+				require.Equal(t, 7, res.Value)
+				return res
+			}
+			r.faults.Next(idemtest.Acquire, fault)
+			out := run().Outcome
+			require.Contains(t, r.events.take(), "failed_open")
+			require.Zero(t, r.count(idemtest.Finish))
+			require.True(t, out.Executed && out.RecordedAt.IsZero() && out.ExpiresAt.IsZero())
+			require.Equal(t, idem.Absent, out.RecordState)
+			require.NoError(t, r.engine.Flush(t.Context()))
+			if rec := r.record(t, key); rec != nil {
+				require.Equal(t, idem.Released, rec.State, "the claim whose reply was lost")
+			}
 
-				require.Equal(t, idem.Completed, run().Outcome.RecordState)
-				require.Len(t, infos, 2, "nothing was recorded, so it runs again")
-				require.Equal(t, infos[0].Token, infos[1].Token)
-				require.True(t, infos[0].WithoutClaim)
-				require.False(t, infos[1].WithoutClaim)
-				run()
-				require.Len(t, infos, 2)
-			})
+			require.Equal(t, idem.Completed, run().Outcome.RecordState)
+			require.Len(t, infos, 2, "nothing was recorded, so it runs again")
+			require.Equal(t, infos[0].Token, infos[1].Token)
+			require.True(t, infos[0].WithoutClaim)
+			require.False(t, infos[1].WithoutClaim)
+			run()
+			require.Len(t, infos, 2)
 		})
 	}
 }
@@ -65,8 +62,7 @@ func TestFailOpenThroughAnOutage(t *testing.T) {
 		r, c := newRig(t, nil), new(counter)
 		r.faults.Always(idemtest.Refuse)
 		for range 3 {
-			_, err := idem.Do(t.Context(), r.engine, failsOpen.Key("t", "k"), 1, c.run)
-			require.NoError(t, err)
+			must(t, r, failsOpen.Key("t", "k"), c.run)
 			n := 0
 			for _, e := range r.events.take() {
 				if e == "failed_open" {
@@ -76,8 +72,7 @@ func TestFailOpenThroughAnOutage(t *testing.T) {
 			require.Equal(t, 1, n)
 		}
 		require.Equal(t, 3, c.count())
-		_, err := idem.Do(t.Context(), r.engine, failsOpen.Key("t", "k"), 1, fails(errPlain))
-		require.Same(t, errPlain, err)
+		errs(t, r, failsOpen.Key("t", "k"), fails(errPlain))
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Nil(t, r.record(t, failsOpen.Key("t", "k")))
@@ -91,8 +86,7 @@ func TestTakeoverDoesNotFailOpen(t *testing.T) {
 	killed(t, r, key)
 	r.clock.Advance(time.Hour)
 	r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.Refuse)
-	_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	refused(t, r, key, idem.ErrStoreUnavailable, c.run)
 	require.Zero(t, c.count())
 }
 
@@ -103,8 +97,7 @@ func TestStepsOfACallThatFailsOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, e := newRig(t, nil), new(effects)
 			r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-			_, err := doSteps(t, r, failsOpen.Key("t", "k"), trip(e, idem.Permanent(declinedError{}), undo))
-			require.ErrorIs(t, err, declinedError{})
+			err := refused(t, r, failsOpen.Key("t", "k"), declinedError{}, steps(trip(e, idem.Permanent(declinedError{}), undo)))
 			want := []int{1, 1, 1}
 			if undo != nil {
 				want[0] = 0
@@ -116,14 +109,13 @@ func TestStepsOfACallThatFailsOpen(t *testing.T) {
 	}
 	r, e := newRig(t, nil), new(effects)
 	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-	_, err := doSteps(t, r, failsOpen.Key("t", "k"), func(ctx context.Context) (string, error) {
+	refused(t, r, failsOpen.Key("t", "k"), idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (string, error) {
 		got, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 		require.NoError(t, err)
 		_, err = idem.Step(ctx, "once", e.step("once"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 		return got.ID, err
 	})
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	require.Equal(t, 1, e.ran("ship"))
 	require.Zero(t, e.ran("once"))
 }
@@ -146,20 +138,17 @@ func TestAUnitOfACallThatFailsOpenIsNotCommitted(t *testing.T) {
 func TestFailOpenDoesNotRepeatWhatWaitsToBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, c := newRig(t, nil), new(counter)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, failsOpen.Key("t", "k"), 1, func(ctx context.Context, n int) (int, error) {
+		must(t, r.inLambda(), failsOpen.Key("t", "k"), func(ctx context.Context, n int) (int, error) {
 			r.faults.Always(idemtest.Refuse)
 			return c.run(ctx, n)
 		})
-		require.NoError(t, err)
-		_, err = idem.Do(inLambda(t.Context()), r.engine, failsOpen.Key("t", "k"), 1, c.run)
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		refused(t, r.inLambda(), failsOpen.Key("t", "k"), idem.ErrStoreUnavailable, c.run)
 		require.Equal(t, 1, c.count())
-		_, err = idem.Do(inLambda(t.Context()), r.engine, failsOpen.Key("t", "other"), 1, c.run)
+		_, err := idem.Do(inLambda(t.Context()), r.engine, failsOpen.Key("t", "other"), 1, c.run)
 		require.NoError(t, err, "other keys fail open as before")
 
 		r.faults.Heal()
-		v, err := idem.Do(inLambda(t.Context()), r.engine, failsOpen.Key("t", "k"), 1, c.run)
-		require.NoError(t, err)
+		v := must(t, r.inLambda(), failsOpen.Key("t", "k"), c.run)
 		require.Equal(t, 1, v, "the outcome that was written first")
 		require.Equal(t, 2, c.count())
 	})
@@ -181,8 +170,7 @@ func TestNoKeyIsClaimedWhoseOutcomeWaitsToBeWritten(t *testing.T) {
 				r, c := newRig(t, &idem.Options{Lease: time.Second}), new(counter)
 				key := op.Key("t", "k")
 				r.faults.Always(idemtest.Refuse, idemtest.Finish)
-				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-				require.NoError(t, err)
+				must(t, r.inLambda(), key, c.run)
 				r.clock.Advance(time.Minute) // also a claim's lease is over
 				r.faults.Heal()
 				for range tc.refused {
@@ -197,9 +185,7 @@ func TestNoKeyIsClaimedWhoseOutcomeWaitsToBeWritten(t *testing.T) {
 					return
 				}
 				require.NotContains(t, r.faults.Calls(), idemtest.Withdraw, "there is no claim to take back")
-				v, err = idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-				require.NoError(t, err)
-				require.Equal(t, 1, v)
+				require.Equal(t, 1, must(t, r.inLambda(), key, c.run))
 				require.Equal(t, 1, c.count())
 			})
 		}
@@ -214,7 +200,7 @@ func TestAWaiterTakesOverNothingThatItsProcessKnows(t *testing.T) {
 		key := safe.Key("t", "k")
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
 		done := make(chan error)
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+		must(t, r, key, func(ctx context.Context, n int) (int, error) {
 			go func() {
 				_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
 				done <- err
@@ -222,7 +208,6 @@ func TestAWaiterTakesOverNothingThatItsProcessKnows(t *testing.T) {
 			time.Sleep(time.Second)
 			return 1, nil
 		})
-		require.NoError(t, err)
 		require.ErrorIs(t, <-done, idem.ErrStoreUnavailable)
 		require.Zero(t, c.count())
 	})
@@ -234,12 +219,9 @@ func TestACallWaitsForWhatIsJustBeingWritten(t *testing.T) {
 		r, c := newRig(t, nil), new(counter)
 		key := safe.Key("t", "k")
 		r.faults.Next(idemtest.Finish, idemtest.Refuse, slow(300*time.Millisecond, idemtest.Pass))
-		_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-		require.NoError(t, err)
+		must(t, r, key, c.run)
 		time.Sleep(100 * time.Millisecond) // the background has it in its hands
-		v, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-		require.NoError(t, err)
-		require.Equal(t, 1, v)
+		require.Equal(t, 1, must(t, r, key, c.run))
 		require.Equal(t, 1, c.count())
 	})
 }

@@ -39,26 +39,33 @@ func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished
 	if en.Failure != nil {
 		n.Err = &RecordedError{*en.Failure}
 	}
-	conflict, lost := errors.AsType[*protocol.ConflictError](err)
 	switch {
 	case err == nil:
 		done.queued, done.omitted = x.endWritten(ctx, &t, n)
 		return done, nil
-	case lost:
-		if old := conflict.Existing; old != nil && old.State == Unknown && old.HeldBy(a.rec.Owner) {
-			// Parked by a stricter call: the question stays open, and the claim is ours.
-			n.State = old.State
-			x.notify(ctx, noticeOf(old.State), n)
-			done.state = old.State
-			return done, nil
-		}
-		return finished{}, err
-	case errors.Is(err, ErrRecordUnreadable):
+	case parkedBy(existing(err), a.rec.Owner):
+		// By a stricter call: the question stays open, and the claim is ours.
+		n.State, done.state = Unknown, Unknown
+		x.notify(ctx, noticeOf(Unknown), n)
+		return done, nil
+	case protocol.Answers(err):
 		return finished{}, err
 	}
 	done.state = InProgress
 	done.queued, done.omitted = e.pending.Keep(ctx, &t, x.kill.IsZero(), err)
 	return done, nil
+}
+
+// panicked ends the attempt of a handler that panics, or leaves its goroutine.
+func (x *execution) panicked(ctx context.Context, a *attempt) {
+	if a.atomic() {
+		x.notify(ctx, notice.Uncommitted, notice.Notice{Attempt: a.made().Attempt, State: a.seenState, Err: errPanicked})
+		return
+	}
+	f := &Failure{Message: "the handler panicked", Type: "panic"}
+	if _, err := x.finish(ctx, a, x.ending(a, ClassUncertain, Answer{}, f)); err != nil {
+		_, _ = x.lost(ctx, a, err)
+	}
 }
 
 // endWritten tells that an end is recorded, and adds its result if that is owed: at once
@@ -97,9 +104,8 @@ func noticeOf(s State) notice.Kind {
 // lost answers the caller of an attempt that lost its claim: with the recorded
 // outcome if there is one, never with the attempt's own.
 func (x *execution) lost(ctx context.Context, a *attempt, err error) (Outcome, error) {
-	e := x.engine
-	var conflict *protocol.ConflictError
-	if !errors.As(err, &conflict) {
+	conflict, ok := errors.AsType[*protocol.ConflictError](err)
+	if !ok {
 		x.notify(ctx, notice.Unreadable, notice.Notice{Attempt: a.rec.Attempt, Err: err})
 		return Outcome{}, fmt.Errorf("%w: %w", &InFlightError{Lost: true}, err)
 	}
@@ -112,7 +118,7 @@ func (x *execution) lost(ctx context.Context, a *attempt, err error) (Outcome, e
 	if rec == nil {
 		return Outcome{}, fmt.Errorf("%w: %w", &InFlightError{Lost: true}, err)
 	}
-	switch protocol.Next(rec, x.claimEvent(), e.now()).Do {
+	switch protocol.Next(rec, x.claimEvent(), x.engine.now()).Do {
 	case protocol.DoReplay:
 		ctx, cancel := x.finishing(ctx, rec.Body.Stored)
 		defer cancel()
@@ -125,8 +131,7 @@ func (x *execution) lost(ctx context.Context, a *attempt, err error) (Outcome, e
 	case protocol.DoUnknown:
 		return Outcome{}, ErrOutcomeUnknown
 	}
-	left := rec.LeaseUntil.Add(e.opts.Margin).Sub(e.now())
-	return Outcome{}, &InFlightError{Lost: true, LeaseLeft: max(left, 0), Attempt: rec.Attempt}
+	return Outcome{}, x.inFlightError(rec, true)
 }
 
 // outcome of the attempt's own answer and end.

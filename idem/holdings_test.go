@@ -32,32 +32,28 @@ func whileRunning(t *testing.T, r *rig, key idem.Key, fn func()) (int, error) {
 // A burst of duplicates costs the store nothing, and is told what the store would say.
 func TestDuplicatesOfAHandlerOfThisProcessAreNotAskedAbout(t *testing.T) {
 	for _, op := range both {
-		t.Run(op.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, c := newRig(t, nil), new(counter)
-				key := op.Key("t", "k")
-				_, err := whileRunning(t, r, key, func() {
-					time.Sleep(5*time.Minute + time.Second) // its lease has been renewed
-					r.clock.Advance(time.Second)
-					_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
-					var told, would *idem.InFlightError
-					require.ErrorAs(t, err, &would)
-					r.events.take()
-					r.faults.Reset()
-					for range 64 {
-						_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-						require.ErrorAs(t, err, &told)
-						require.Equal(t, would, told)
-					}
-					require.Empty(t, r.faults.Calls())
-					require.Len(t, r.events.take(), 64, "in_flight each")
-				})
-				require.NoError(t, err)
-				require.Zero(t, c.count())
-				got, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-				require.NoError(t, err)
-				require.Equal(t, 1, got)
+		bubble(t, op.Name, func(t *testing.T) {
+			r, c := newRig(t, nil), new(counter)
+			key := op.Key("t", "k")
+			_, err := whileRunning(t, r, key, func() {
+				time.Sleep(5*time.Minute + time.Second) // its lease has been renewed
+				r.clock.Advance(time.Second)
+				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
+				var told, would *idem.InFlightError
+				require.ErrorAs(t, err, &would)
+				r.events.take()
+				r.faults.Reset()
+				for range 64 {
+					_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
+					require.ErrorAs(t, err, &told)
+					require.Equal(t, would, told)
+				}
+				require.Empty(t, r.faults.Calls())
+				require.Len(t, r.events.take(), 64, "in_flight each")
 			})
+			require.NoError(t, err)
+			require.Zero(t, c.count())
+			require.Equal(t, 1, must(t, r, key, c.run))
 		})
 	}
 }
@@ -70,8 +66,7 @@ func TestDuplicateThatWaitsForAHandlerOfThisProcessGetsItsOutcome(t *testing.T) 
 		_, err := whileRunning(t, r, unsafe.Key("t", "k"), func() {
 			r.faults.Reset()
 			go func() {
-				got, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, c.run)
-				require.NoError(t, err)
+				got := must(t, r, unsafe.Key("t", "k"), c.run)
 				waited <- got
 			}()
 			time.Sleep(time.Second)
@@ -155,9 +150,7 @@ func TestStoreIsAskedWhereTheClaimIsNotCertain(t *testing.T) {
 			})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { play(t, newRig(t, nil)) })
-		})
+		bubble(t, name, func(t *testing.T) { play(t, newRig(t, nil)) })
 	}
 }
 
@@ -173,41 +166,39 @@ func TestClaimWithoutAnswerBesideAHandlerOfThisProcessIsInFlight(t *testing.T) {
 		"its record alone goes soon":           {0, time.Minute, []string{"withdrawn", "store_unavailable"}},
 		"it stays for longer than another one": {time.Minute, 0, []string{"in_flight"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, nil)
-				op := safe
-				op.Retention = tc.own
-				key := op.Key("t", "k")
-				op.Retention = tc.holder
-				holder := op.Key("t", "k")
-				sent, late := make(chan struct{}), (*idemtest.Call)(nil)
-				holds := make(chan struct{})
-				r.faults.Next(idemtest.Acquire, func(_ context.Context, c *idemtest.Call) error {
-					late = c
-					close(sent)
-					<-holds
-					return c.Lost()
-				})
-				answered := make(chan error, 1)
-				go func() {
-					_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-					answered <- err
-				}()
-				<-sent
-				r.events.take()
-				got, err := whileRunning(t, r, holder, func() {
-					r.events.take()
-					close(holds)
-					require.Error(t, <-answered)
-					require.Equal(t, tc.want, r.events.take())
-					var conflict *protocol.ConflictError
-					require.ErrorAs(t, late.Do(t.Context()), &conflict)
-				})
-				require.NoError(t, err)
-				require.Equal(t, 1, got)
-				require.Error(t, late.Do(t.Context()))
+		bubble(t, name, func(t *testing.T) {
+			r := newRig(t, nil)
+			op := safe
+			op.Retention = tc.own
+			key := op.Key("t", "k")
+			op.Retention = tc.holder
+			holder := op.Key("t", "k")
+			sent, late := make(chan struct{}), (*idemtest.Call)(nil)
+			holds := make(chan struct{})
+			r.faults.Next(idemtest.Acquire, func(_ context.Context, c *idemtest.Call) error {
+				late = c
+				close(sent)
+				<-holds
+				return c.Lost()
 			})
+			answered := make(chan error, 1)
+			go func() {
+				_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
+				answered <- err
+			}()
+			<-sent
+			r.events.take()
+			got, err := whileRunning(t, r, holder, func() {
+				r.events.take()
+				close(holds)
+				require.Error(t, <-answered)
+				require.Equal(t, tc.want, r.events.take())
+				var conflict *protocol.ConflictError
+				require.ErrorAs(t, late.Do(t.Context()), &conflict)
+			})
+			require.NoError(t, err)
+			require.Equal(t, 1, got)
+			require.Error(t, late.Do(t.Context()))
 		})
 	}
 }

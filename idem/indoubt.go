@@ -13,12 +13,10 @@ import (
 // ambiguous marks the answer of a write that was sent before, without an answer that
 // said much: that try may still be under way.
 func ambiguous(err error) error {
-	var refused *protocol.RefusedError
-	var failed *StoreError
-	switch {
-	case errors.As(err, &refused):
+	if refused, ok := errors.AsType[*protocol.RefusedError](err); ok {
 		return &protocol.RefusedError{Err: refused.Err, Ambiguous: true}
-	case errors.As(err, &failed):
+	}
+	if failed, ok := errors.AsType[*StoreError](err); ok {
 		return &StoreError{Op: failed.Op, Ambiguous: true, Err: failed.Err}
 	}
 	return err
@@ -27,8 +25,8 @@ func ambiguous(err error) error {
 // resolveInDoubt ends an attempt whose commit got no answer that says what became of
 // it. The attempt ends as after an error, by a write that also fences the commit.
 func (c *commit) resolveInDoubt(ctx context.Context, err error) (Outcome, error) {
-	var sErr *StoreError
-	maybe := !errors.As(err, &sErr) || sErr.Ambiguous
+	failed, ok := errors.AsType[*StoreError](err)
+	maybe := !ok || failed.Ambiguous
 	if c.a.atomic() {
 		if !maybe {
 			return Outcome{}, c.failed(ctx, c.a.seenState, false, err)
@@ -63,8 +61,7 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 	w := protocol.Finish{ID: c.f.ID, Owner: c.f.Owner, NewOwner: newID(), Write: c.a.writeID(), Ending: end, Attempt: c.f.Attempt, LargeSteps: c.f.LargeSteps, Watched: c.f.Watched}
 	part, cancel := share(ctx, commitShare)
 	err = e.store.Finish(part, c.at, w)
-	var conflict *protocol.ConflictError
-	if errors.As(err, &conflict) && parkedBy(conflict.Existing, w.Owner) && end.State == Released {
+	if parkedBy(existing(err), w.Owner) && end.State == Released {
 		// By a stricter call: the question stays open, and the commit is fenced.
 		w.Ending = protocol.Ending{State: Unknown, Failure: end.Failure, Uncertain: true, Ref: end.Ref}
 		err = e.store.Finish(part, c.at, w)
@@ -74,8 +71,8 @@ func (c *commit) fence(ctx context.Context, end protocol.Ending, why error) (wri
 	switch {
 	case err == nil:
 		return c.fenced(ctx, &w.Ending), Outcome{}, nil
-	case errors.As(err, &conflict) && conflict.Existing != nil:
-		rec = conflict.Existing
+	case existing(err) != nil:
+		rec = existing(err)
 	default:
 		rec, err = e.store.Get(protocol.WithoutRetryQuota(ctx), w.ID)
 		if err != nil {
@@ -164,9 +161,8 @@ func (c *commit) tryWithdraw(ctx context.Context, w protocol.Withdrawal) (rec *R
 	if err = c.engine.store.Withdraw(part, c.at, w); err == nil {
 		return nil, false, nil
 	}
-	var conflict *protocol.ConflictError
-	if errors.As(err, &conflict) && conflict.Existing != nil {
-		return conflict.Existing, true, err
+	if rec = existing(err); rec != nil {
+		return rec, true, err
 	}
 	rec, gErr := c.engine.store.Get(protocol.WithoutRetryQuota(ctx), c.f.ID)
 	if gErr != nil {

@@ -12,11 +12,10 @@ import (
 	"time"
 	"weak"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/stretchr/testify/require"
 )
 
 // A caller whose handler ran is never told that nothing was executed, also where
@@ -26,8 +25,7 @@ func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
 	finished(t, r.rig, key)
 	r.faults.Next(idemtest.Get, readsNothing)
 	r.faults.Always(idemtest.Refuse, idemtest.Result)
-	_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
-	require.ErrorIs(t, err, idem.ErrNotCommitted)
+	err := refused(t, r.rig, key, idem.ErrNotCommitted, pay(effect{n: 1}, nil))
 	require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
 	var failed *idem.CommitError
 	require.ErrorAs(t, err, &failed)
@@ -52,11 +50,10 @@ func TestCommitSentAgainKeepsItsDoubt(t *testing.T) {
 				e.refuse = refuse // from now on
 				return c.Do(ctx)
 			})
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
+			errs(t, r.rig, key, func(ctx context.Context, _ int) (string, error) {
 				_, err := idem.UnitOf(ctx, func() idem.Unit { return e })
 				return "paid", err
 			})
-			require.Same(t, errPlain, err)
 			before := r.state(t, key)
 			e.refuse = nil
 			require.NotNil(t, held)
@@ -105,8 +102,7 @@ func TestACommitThatLandedIsNotTakenForALostLease(t *testing.T) {
 					}
 					return c.Lost()
 				})
-				res, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
-				require.NoError(t, err)
+				res := mustRun(t, r.rig, key, pay(effect{n: 1}, nil))
 				require.Equal(t, "paid", res.Value)
 				require.True(t, res.Outcome.Executed)
 				require.Equal(t, idem.Completed, res.Outcome.RecordState)
@@ -129,8 +125,7 @@ func TestUnsupportedIsTheStoresWordAlone(t *testing.T) {
 			_ = idemtest.Hold(&held)(ctx, c)
 			return &idem.StoreError{Op: "Finish", Ambiguous: true, Err: syscall.EOPNOTSUPP}
 		})
-		_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
-		require.ErrorIs(t, err, idem.ErrNotCommitted)
+		refused(t, r.rig, key, idem.ErrNotCommitted, pay(effect{n: 1}, nil))
 		require.Error(t, held.Do(t.Context()), "it is fenced")
 		require.Zero(t, r.ledger.sum())
 	}
@@ -142,14 +137,13 @@ func TestQueueHoldsNoUnit(t *testing.T) {
 	r := newBankRig(t)
 	var unit weak.Pointer[effect]
 	r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-	_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (string, error) {
+	refused(t, r.inLambda(), safe.Key("t", "k"), errPlain, func(ctx context.Context, _ int) (string, error) {
 		e := &effect{n: 1}
 		unit = weak.Make(e)
 		_, err := idem.UnitOf(ctx, func() idem.Unit { return e })
 		require.NoError(t, err)
 		return "", errPlain
 	})
-	require.ErrorIs(t, err, errPlain)
 	require.Equal(t, idem.InProgress, r.state(t, safe.Key("t", "k")), "it waits")
 	runtime.GC()
 	require.Nil(t, unit.Value())
@@ -209,4 +203,127 @@ func TestLateCompensateWhileARefusalIsUndone(t *testing.T) {
 	wg.Wait()
 	require.Same(t, errPlain, err)
 	require.Equal(t, idem.Failed, r.state(t, key))
+}
+
+// Takeovers, and what takes them back, are of the life of the key that they have seen.
+
+// A withdrawal of a takeover that comes after that life makes no record: its steps would
+// be skipped in the next life.
+func TestALateWithdrawalBringsNoStepsBack(t *testing.T) {
+	op := idem.Operation{Name: "short", Repeat: idem.Repeatable, Retention: time.Minute}
+	r, e := newRig(t, nil), new(effects)
+	key := op.Key("t", "k")
+	handler := func(last error) func(context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) {
+			_, err := idem.Step(ctx, "charge", e.step("charge"), nil)
+			require.NoError(t, err)
+			return "ok", last
+		}
+	}
+	errs(t, r, key, steps(handler(errPlain)))
+	require.Equal(t, idem.Released, r.state(t, key))
+
+	// A takeover whose request is lost, and a withdrawal of it that is delayed.
+	var held *idemtest.Call
+	r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseRequest)
+	r.faults.Next(idemtest.Withdraw, idemtest.Hold(&held))
+	refused(t, r, key, idem.ErrStoreUnavailable, steps(handler(nil)))
+
+	// Another process completes the operation; the outcome expires, and TTL deletes it.
+	_, err := doSteps(t, r.elsewhere(t), key, handler(nil))
+	require.NoError(t, err)
+	r.clock.Advance(5 * time.Minute)
+	r.mem.Delete(key.ID())
+	require.Error(t, held.Do(t.Context()))
+	require.Nil(t, r.record(t, key))
+	_, err = doSteps(t, r.elsewhere(t), key, handler(nil))
+	require.NoError(t, err)
+	require.Equal(t, 2, e.ran("charge"), "once in each life")
+}
+
+// leftExpired leaves an outcome that has expired.
+func leftExpired(t *testing.T, r *rig, key idem.Key) {
+	t.Helper()
+	finished(t, r, key)
+	r.clock.Advance(2 * idem.DefaultRetention)
+}
+
+// A commit in atomic mode over an expired record that TTL deletes before the commit makes the
+// record.
+func TestAnAtomicCommitOverWhatIsGoneReservesAnew(t *testing.T) {
+	r, key := newRig(t, nil), atomically.Key("t", "k")
+	leftExpired(t, r, key)
+	c := new(counter)
+	res := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
+		r.mem.Delete(key.ID())
+		return c.run(ctx, n)
+	})
+	require.True(t, res.Outcome.Executed)
+	require.Equal(t, 1, c.count())
+	require.Equal(t, 1, r.record(t, key).Attempt)
+}
+
+// Such a commit in doubt cannot land any more, so the call may say that it has not, and
+// leaves nothing in its way.
+func TestAnAtomicCommitInDoubtOverWhatIsGoneNeverLands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, key := newRig(t, nil), atomically.Key("t", "k")
+		leftExpired(t, r, key)
+		var held *idemtest.Call
+		r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
+			r.mem.Delete(key.ID())
+			return idemtest.Hold(&held)(ctx, c)
+		})
+		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+		var failed *idem.CommitError
+		require.ErrorAs(t, err, &failed)
+		require.False(t, failed.Ambiguous)
+		require.Equal(t, idem.Absent, failed.State)
+		require.NotNil(t, held)
+		require.Error(t, held.Do(t.Context()))
+		require.Nil(t, r.record(t, key))
+		require.NotContains(t, r.events.take(), "outcome_queued")
+	})
+}
+
+// Whether a record has expired is decided once: a clock that is set back a moment later
+// makes an attempt without outcome no outcome of the expired record's.
+func TestAnAtomicAttemptOverAnExpiredRecordGoesByOneReadingOfTheClock(t *testing.T) {
+	for reading := range 12 {
+		r, key := newRig(t, nil), atomically.Key("t", "k")
+		errs(t, r, key, func(context.Context, int) (int, error) { return 0, idem.Permanent(errPlain) })
+		over := r.record(t, key).ExpiresAt.Add(idem.DefaultMargin)
+		readings := 0
+		engine, err := idem.New(r.mem, &idem.Options{Now: func() time.Time {
+			if readings++; readings > reading {
+				return over.Add(-time.Millisecond)
+			}
+			return over
+		}})
+		require.NoError(t, err)
+		res, _ := idem.Run(t.Context(), engine, key, 1, func(context.Context, int) (int, error) { return 0, errPlain })
+		require.False(t, res.Outcome.Executed && res.Outcome.RecordState == idem.Failed, "set back after reading %d", reading)
+	}
+}
+
+// A commit in doubt that has seen no record is kept from landing by one that TTL does not
+// delete soon: the expired record in its way is none.
+func TestAnAtomicCommitInDoubtBeforeAnExpiredRecordNeverLands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, key := newRig(t, nil), atomically.Key("t", "k")
+		leftExpired(t, r, key)
+		r.faults.Next(idemtest.Get, readsNothing)
+		var held *idemtest.Call
+		r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
+		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+		var failed *idem.CommitError
+		require.ErrorAs(t, err, &failed)
+		require.False(t, failed.Ambiguous)
+		require.Equal(t, idem.Released, failed.State)
+		if rec := r.record(t, key); rec.Expired(r.clock.Now().Add(15 * time.Minute)) {
+			r.mem.Delete(key.ID())
+		}
+		require.Error(t, held.Do(t.Context()), "AWS takes a signed request for 15 minutes")
+		require.Equal(t, idem.Released, r.state(t, key))
+	})
 }

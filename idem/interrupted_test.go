@@ -47,9 +47,7 @@ func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 			require.Zero(t, e.ran("charge"))
 		}
 		r.clock.Advance(idem.DefaultMargin)
-		v, err := doSteps(t, r, key, handler)
-		require.NoError(t, err)
-		require.Equal(t, "charge", v)
+		require.Equal(t, "charge", must(t, r, key, steps(handler)))
 		require.Equal(t, 1, e.ran("charge"))
 		for _, at := range began {
 			require.WithinDuration(t, start, at, time.Second)
@@ -202,19 +200,17 @@ func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
 			return err
 		}
 		late := make(chan error)
-		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		refused(t, r, key, errPlain, func(ctx context.Context, _ int) (string, error) {
 			go func() { late <- charge(context.WithoutCancel(ctx)) }()
 			synctest.Wait()
 			return "", errPlain
 		})
-		require.ErrorIs(t, err, errPlain)
 		require.Equal(t, idem.Released, r.state(t, key))
 		close(landed)
 		require.Error(t, <-late)
 		require.Zero(t, e.ran("charge"))
 
-		_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) { return "", charge(ctx) })
-		require.NoError(t, err)
+		must(t, r, key, func(ctx context.Context, _ int) (string, error) { return "", charge(ctx) })
 		require.Equal(t, 1, e.ran("charge"))
 	})
 }
@@ -227,14 +223,13 @@ func TestInterruptedIsNotAskedOfAnOperationThatIsNotRepeatable(t *testing.T) {
 			op := idem.Operation{Name: "order", Repeat: abandonedAs}
 			killedWith(t, r, op.Key("t", "k"), shipping)
 			op.Repeat = idem.NotRepeatable
-			_, err := doSteps(t, r, op.Key("t", "k"), func(ctx context.Context) (string, error) {
+			refused(t, r, op.Key("t", "k"), idem.ErrOutcomeUnknown, func(ctx context.Context, _ int) (string, error) {
 				t.Error("the handler ran")
 				return idem.Step(ctx, "ship", func(context.Context) (string, error) { return "", nil }, &idem.StepConfig[string]{
 					Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately,
 					Interrupted: func(context.Context, time.Time) (string, error) { return "shipped", nil },
 				})
 			})
-			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 			require.Equal(t, idem.Unknown, r.state(t, op.Key("t", "k")))
 		})
 	}

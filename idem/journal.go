@@ -369,11 +369,11 @@ func (j *journal) close() error {
 	}
 	for name, inside := range j.entered {
 		if inside {
-			return &ConfigError{What: fmt.Sprintf("step %q", name), Problem: "it still runs although the handler has returned: wait for steps before"}
+			return configError(fmt.Sprintf("step %q", name), "it still runs although the handler has returned: wait for steps before")
 		}
 	}
 	if j.undoers > 0 {
-		return &ConfigError{What: "Abort", Problem: "it still runs although the handler has returned: wait for it before you return"}
+		return configError("Abort", "it still runs although the handler has returned: wait for it before you return")
 	}
 	return nil
 }

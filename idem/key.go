@@ -3,9 +3,11 @@ package idem
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/idem-go/idempotency/idem/internal/canonical"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -20,9 +22,8 @@ const (
 	ofInput = "idem input\x00"
 )
 
-// Key names one record: tenant, operation and the caller's value. Make it with
-// [Operation.Key]. It carries its operation's policy and any mistake made in its
-// parts; the mistake comes out where the key is used.
+// Key names one record: tenant, operation and the caller's value. Make it with [Operation.Key]. A
+// mistake in its parts comes out where the key is used.
 type Key struct {
 	op     Operation
 	tenant string
@@ -32,9 +33,8 @@ type Key struct {
 	err    error
 }
 
-// Key returns the key of the caller's value under the tenant. Tenant and value
-// must not be empty (say [SingleTenant] where there is none), at most 64 and 1,024
-// bytes; nothing is truncated. Join several parts with [JoinValues].
+// Key returns the key of the caller's value under the tenant, or [SingleTenant]. They must not be
+// empty, and have at most 64 and 1,024 bytes. Join several parts with [JoinValues].
 func (o Operation) Key(tenant, value string) Key {
 	k := Key{op: o, tenant: tenant, value: value}
 	if k.err = o.Check(); k.err != nil {
@@ -73,8 +73,7 @@ func (k *Key) fingerprint(of Fingerprint) Fingerprint {
 	return protocol.FingerprintOf(k.keyed.Digest(ofInput + k.id + "\x00" + string(of)))
 }
 
-// KeyFromID returns the key of a record of the operation from its [Key.ID] alone. It has no value,
-// and so claims a record that is there, or nothing.
+// KeyFromID returns the key of a record from its [Key.ID]. It claims a record that is there, or nothing.
 func (o Operation) KeyFromID(id string) Key {
 	tenant, name, digest := protocol.ParseRecordID(id)
 	if tenant == "" {
@@ -91,8 +90,8 @@ func (o Operation) KeyFromID(id string) Key {
 	return k
 }
 
-// ID is the record's identity in every store: tenant and operation percent-encoded, then the
-// digest of the value, joined with '#'. It is empty if the key has a mistake.
+// ID is the record's identity: tenant and operation percent-encoded, then the digest of the value,
+// joined with '#'. It is empty if the key has a mistake.
 func (k Key) ID() string { return k.id }
 
 // Operation returns the operation that the key belongs to.
@@ -165,4 +164,22 @@ func escapeTo(b *strings.Builder, s string) {
 		b.WriteByte(hex[c>>4])
 		b.WriteByte(hex[c&15])
 	}
+}
+
+// CheckPointer says what is wrong with a text that is no JSON pointer (RFC 6901).
+func CheckPointer(pointer string) error { return canonical.CheckPointer(pointer) }
+
+// ValuesAt returns the parts of a key to which JSON pointers lead in a JSON text, for
+// wrappers that read keys. A part is a string that is not empty, or a plain integer: 42 and "42" are
+// one part. Anything else gives an error that matches [ErrKeyInvalid], and so does a member on the way
+// that is there twice, or differs from another one in its case alone. Errors call the text by noun.
+func ValuesAt(text []byte, noun string, pointers ...string) ([]string, error) {
+	values, err := canonical.Values(text, noun, pointers...)
+	if _, ok := errors.AsType[*canonical.ValueError](err); err != nil && !ok && len(pointers) > 0 {
+		err = fmt.Errorf("the value at %q of the %s cannot be read: %w", pointers[0], noun, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKeyInvalid, err)
+	}
+	return values, nil
 }

@@ -2,15 +2,15 @@ package idem_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/stretchr/testify/require"
 )
 
 // count returns how often the method was called.
@@ -26,31 +26,27 @@ func (r *rig) count(method idemtest.Method) int {
 
 func TestHeartbeatKeepsTheClaim(t *testing.T) {
 	for _, op := range both {
-		t.Run(op.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, nil)
-				key := op.Key("t", "k")
-				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-					for range 20 { // ten leases
-						time.Sleep(idem.DefaultLease/2 - time.Millisecond)
-						require.NoError(t, ctx.Err())
-						_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
-						require.ErrorIs(t, err, idem.ErrInFlight)
-						rec := r.record(t, key)
-						if op.Repeat == idem.Repeatable {
-							require.WithinDuration(t, rec.LeaseUntil.Add(idem.DefaultRetention), rec.ExpiresAt, time.Second)
-						} else {
-							require.Zero(t, rec.ExpiresAt)
-						}
+		bubble(t, op.Name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := op.Key("t", "k")
+			must(t, r, key, func(ctx context.Context, _ int) (int, error) {
+				for range 20 { // ten leases
+					time.Sleep(idem.DefaultLease/2 - time.Millisecond)
+					require.NoError(t, ctx.Err())
+					refused(t, r.elsewhere(t), key, idem.ErrInFlight, new(counter).run)
+					rec := r.record(t, key)
+					if op.Repeat == idem.Repeatable {
+						require.WithinDuration(t, rec.LeaseUntil.Add(idem.DefaultRetention), rec.ExpiresAt, time.Second)
+					} else {
+						require.Zero(t, rec.ExpiresAt)
 					}
-					return 1, nil
-				})
-				require.NoError(t, err)
-				require.Equal(t, 29, r.count(idemtest.Extend), "three to a lease")
-				time.Sleep(time.Hour)
-				require.Equal(t, 29, r.count(idemtest.Extend), "none after the handler")
-				require.Equal(t, idem.Completed, r.state(t, key))
+				}
+				return 1, nil
 			})
+			require.Equal(t, 29, r.count(idemtest.Extend), "three to a lease")
+			time.Sleep(time.Hour)
+			require.Equal(t, 29, r.count(idemtest.Extend), "none after the handler")
+			require.Equal(t, idem.Completed, r.state(t, key))
 		})
 	}
 }
@@ -89,11 +85,10 @@ func TestHandlerEndsDuringARenewal(t *testing.T) {
 			return idemtest.BlackHole(ctx, c)
 		})
 		start := time.Now()
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+		must(t, r, key, func(context.Context, int) (int, error) {
 			time.Sleep(11 * time.Second)
 			return 1, nil
 		})
-		require.NoError(t, err)
 		require.Equal(t, 11*time.Second, time.Since(start))
 		synctest.Wait()
 		done := r.record(t, key)
@@ -115,32 +110,30 @@ func TestFailingHeartbeat(t *testing.T) {
 		{"black hole", idemtest.BlackHole, 0, true},
 		{"replies always lost", idemtest.LoseReply, 0, true},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, nil)
-				key := safe.Key("t", "k")
-				r.faults.Always(tc.fault, idemtest.Extend)
-				start := time.Now()
-				if tc.heal > 0 {
-					time.AfterFunc(tc.heal, r.faults.Heal)
+		bubble(t, tc.name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := safe.Key("t", "k")
+			r.faults.Always(tc.fault, idemtest.Extend)
+			start := time.Now()
+			if tc.heal > 0 {
+				time.AfterFunc(tc.heal, r.faults.Heal)
+			}
+			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+				select {
+				case <-ctx.Done():
+					require.True(t, tc.lost)
+					require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
+					held := time.Since(start)
+					require.Less(t, held, idem.DefaultLease, "the holder stops before others may start")
+					require.GreaterOrEqual(t, held, idem.DefaultLease-2*idem.DefaultGuard, "and not for nothing")
+				case <-time.After(3 * idem.DefaultLease):
+					require.False(t, tc.lost)
 				}
-				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-					select {
-					case <-ctx.Done():
-						require.True(t, tc.lost)
-						require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
-						held := time.Since(start)
-						require.Less(t, held, idem.DefaultLease, "the holder stops before others may start")
-						require.GreaterOrEqual(t, held, idem.DefaultLease-2*idem.DefaultGuard, "and not for nothing")
-					case <-time.After(3 * idem.DefaultLease):
-						require.False(t, tc.lost)
-					}
-					return 1, nil
-				})
-				require.NoError(t, err, "nobody else came: its outcome counts")
-				require.Equal(t, idem.Completed, r.state(t, key))
-				require.Equal(t, tc.lost, len(r.events.take()) == 3, "Claimed, LeaseLost, Completed")
+				return 1, nil
 			})
+			require.NoError(t, err, "nobody else came: its outcome counts")
+			require.Equal(t, idem.Completed, r.state(t, key))
+			require.Equal(t, tc.lost, len(r.events.take()) == 3, "Claimed, LeaseLost, Completed")
 		})
 	}
 }
@@ -150,15 +143,13 @@ func TestHeartbeatFindsTheClaimTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		key := safe.Key("t", "k")
-		v, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		v := must(t, r, key, func(ctx context.Context, _ int) (int, error) {
 			r.clock.Advance(time.Hour)
-			_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
-			require.NoError(t, err)
+			must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 77, nil })
 			<-ctx.Done()
 			require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
 			return 1, nil
 		})
-		require.NoError(t, err)
 		require.Equal(t, 77, v)
 		require.Equal(t, []string{"claimed", "lease_lost", "lease_lost"}, r.events.take())
 		require.Equal(t, 1, r.count(idemtest.Extend))
@@ -208,34 +199,32 @@ func TestHandlerThatIgnoresItsContext(t *testing.T) {
 			{"failed", 9800 * time.Millisecond, idem.Permanent(errPlain), map[idem.Repeat]idem.State{idem.Repeatable: idem.Failed, idem.NotRepeatable: idem.Failed}},
 			{"uncertain", 9800 * time.Millisecond, errPlain, map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Unknown}},
 		} {
-			t.Run(op.Name+"/"+end.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					r := newRig(t, nil)
-					key := op.Key("t", "k")
-					ended := false
-					_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-						time.Sleep(9400 * time.Millisecond)
-						require.Error(t, ctx.Err())
-						require.Equal(t, idem.InProgress, r.state(t, key), "half of the guard is the handler's, to end well")
-						time.Sleep(200 * time.Millisecond)
-						if op.Repeat == idem.NotRepeatable {
-							require.Equal(t, idem.Unknown, r.state(t, key))
-							require.Equal(t, "timeout", r.record(t, key).Failure.Type)
-						} else {
-							require.Equal(t, idem.InProgress, r.state(t, key))
-						}
-						time.Sleep(end.after - 9600*time.Millisecond)
-						ended = true
-						return 1, end.err
-					})
-					require.True(t, ended, "the wrapper returns only when the handler has")
-					if end.err == nil {
-						require.NoError(t, err)
+			bubble(t, op.Name+"/"+end.name, func(t *testing.T) {
+				r := newRig(t, nil)
+				key := op.Key("t", "k")
+				ended := false
+				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+					time.Sleep(9400 * time.Millisecond)
+					require.Error(t, ctx.Err())
+					require.Equal(t, idem.InProgress, r.state(t, key), "half of the guard is the handler's, to end well")
+					time.Sleep(200 * time.Millisecond)
+					if op.Repeat == idem.NotRepeatable {
+						require.Equal(t, idem.Unknown, r.state(t, key))
+						require.Equal(t, "timeout", r.record(t, key).Failure.Type)
 					} else {
-						require.Same(t, errPlain, err)
+						require.Equal(t, idem.InProgress, r.state(t, key))
 					}
-					require.Equal(t, end.state[op.Repeat], r.state(t, key))
+					time.Sleep(end.after - 9600*time.Millisecond)
+					ended = true
+					return 1, end.err
 				})
+				require.True(t, ended, "the wrapper returns only when the handler has")
+				if end.err == nil {
+					require.NoError(t, err)
+				} else {
+					require.Same(t, errPlain, err)
+				}
+				require.Equal(t, end.state[op.Repeat], r.state(t, key))
 			})
 		}
 	}
@@ -249,11 +238,10 @@ func TestParkFromTheSideComesLate(t *testing.T) {
 		key := unsafe.Key("t", "k")
 		var net held
 		r.faults.Next(idemtest.Finish, net.hold(false))
-		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(context.Context, int) (int, error) {
+		must(t, r.inLambda(), key, func(context.Context, int) (int, error) {
 			time.Sleep(9700 * time.Millisecond)
 			return 1, nil
 		})
-		require.NoError(t, err)
 		synctest.Wait()
 		require.Len(t, net.calls, 1)
 		done := r.record(t, key)
@@ -270,11 +258,10 @@ func TestFinishKeepsWithinTheKillTime(t *testing.T) {
 		r := newRig(t, nil)
 		r.faults.Next(idemtest.Finish, idemtest.BlackHole)
 		start := time.Now()
-		res, err := idem.Run(inLambda(t.Context()), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (int, error) {
+		res := mustRun(t, r.inLambda(), safe.Key("t", "k"), func(context.Context, int) (int, error) {
 			time.Sleep(9200 * time.Millisecond)
 			return 1, nil
 		})
-		require.NoError(t, err)
 		require.True(t, res.Outcome.Queued)
 		require.Less(t, time.Since(start), 10*time.Second)
 	})
@@ -288,14 +275,12 @@ func TestZombieChangesNothing(t *testing.T) {
 			r := newRig(t, nil)
 			key := safe.Key("t", "k")
 			var done *idem.Record
-			v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			v := must(t, r, key, func(context.Context, int) (int, error) {
 				r.clock.Advance(time.Hour)
-				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
-				require.NoError(t, err)
+				must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 77, nil })
 				done = r.record(t, key)
 				return 1, end
 			})
-			require.NoError(t, err)
 			require.Equal(t, 77, v)
 			require.Equal(t, done, r.record(t, key))
 		})
@@ -307,8 +292,7 @@ func TestZombieChangesNothing(t *testing.T) {
 func parkedByAnother(t *testing.T, r *rig, key idem.Key, handler func(ctx context.Context)) (int, error) {
 	return idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 		r.clock.Advance(time.Minute)
-		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, new(counter).run)
 		handler(ctx)
 		return 1, ctx.Err()
 	})
@@ -337,22 +321,190 @@ func TestAParkedAttemptRunsUntilItIsResolved(t *testing.T) {
 // One that cannot say so stops before the operation may run again.
 func TestAParkedAttemptThatCannotRenewItsLeaseStops(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"refused": idemtest.Refuse, "black hole": idemtest.BlackHole} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, key := newRig(t, nil), unsafe.Key("t", "k")
-				got, err := parkedByAnother(t, r, key, func(ctx context.Context) {
-					time.Sleep(idem.DefaultLease / 2) // renewed once
-					r.faults.Always(fault, idemtest.Extend)
-					time.Sleep(idem.DefaultLease)
-					require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
-					require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Released}))
-					v, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (int, error) { return 2, nil })
-					require.NoError(t, err)
-					require.Equal(t, 2, v)
-				})
-				require.NoError(t, err)
-				require.Equal(t, 2, got, "the recorded outcome, not its own")
+		bubble(t, name, func(t *testing.T) {
+			r, key := newRig(t, nil), unsafe.Key("t", "k")
+			got, err := parkedByAnother(t, r, key, func(ctx context.Context) {
+				time.Sleep(idem.DefaultLease / 2) // renewed once
+				r.faults.Always(fault, idemtest.Extend)
+				time.Sleep(idem.DefaultLease)
+				require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
+				require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Released}))
+				v := must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 2, nil })
+				require.Equal(t, 2, v)
 			})
+			require.NoError(t, err)
+			require.Equal(t, 2, got, "the recorded outcome, not its own")
 		})
 	}
+}
+
+// shortened is a context in Lambda, minutes before its kill time, whose deadline
+// somebody has set earlier: the engine cannot tell it from Lambda's own.
+func shortened(t *testing.T, explicit bool) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	t.Cleanup(cancel)
+	if explicit {
+		end, _ := ctx.Deadline()
+		ctx = idem.WithKillTime(ctx, end)
+	}
+	return ctx
+}
+
+// A deadline that is not the kill time ends the handler's context, and not its claim:
+// while the handler runs nobody else does, and its outcome is recorded with all its
+// time.
+func TestAShortenedDeadlineKeepsTheClaim(t *testing.T) {
+	t.Setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")
+	for name, explicit := range map[string]bool{"Lambda's context": false, "a wrapper's": true} {
+		bubble(t, name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := safe.Key("t", "k")
+			r.faults.Next(idemtest.Finish, slow(time.Second, idemtest.Pass))
+			res, err := idem.Run(shortened(t, explicit), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+				lease := r.record(t, key).LeaseUntil
+				<-ctx.Done()
+				require.ErrorIs(t, context.Cause(ctx), idem.ErrOutOfTime)
+				require.Less(t, r.clock.Now(), lease, "the handler may still be killed, and has its guard")
+				for range 100 {
+					time.Sleep(time.Second)
+					refused(t, r.elsewhere(t), key, idem.ErrInFlight, new(counter).run)
+				}
+				return 1, nil
+			})
+			require.NoError(t, err)
+			require.False(t, res.Outcome.Queued)
+			require.Equal(t, idem.Completed, r.state(t, key))
+			require.LessOrEqual(t, r.count(idemtest.Extend), 12, "renewed as anywhere")
+		})
+	}
+}
+
+// What ends in time is never renewed: it costs no call.
+func TestAHandlerThatEndsInTimeIsNotRenewed(t *testing.T) {
+	for _, op := range both {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, nil)
+			_, err := idem.Do(shortened(t, true), r.engine, op.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+				<-ctx.Done()
+				return 1, nil
+			})
+			require.NoError(t, err)
+			time.Sleep(time.Hour)
+			require.Equal(t, []idemtest.Method{idemtest.Acquire, idemtest.Finish}, r.faults.Calls())
+		})
+	}
+}
+
+// What nobody takes over is parked; parked or not, its lease says that it still runs.
+func TestAnOverrunThatIsParkedIsRenewed(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		fault idemtest.Fault
+		state idem.State
+	}{
+		{"parked", idemtest.Pass, idem.Unknown},
+		{"its reply lost", idemtest.LoseReply, idem.Unknown},
+		{"not parked", idemtest.Refuse, idem.InProgress},
+	} {
+		bubble(t, tc.name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := unsafe.Key("t", "k")
+			r.faults.Next(idemtest.Finish, tc.fault)
+			_, err := idem.Do(shortened(t, true), r.engine, key, 1, func(context.Context, int) (int, error) {
+				time.Sleep(9 * time.Second)
+				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
+				require.Error(t, err)
+				require.Equal(t, tc.state, r.state(t, key))
+				require.True(t, r.record(t, key).LeaseUntil.After(r.clock.Now()))
+				return 1, nil
+			})
+			require.NoError(t, err)
+			require.Equal(t, 1, r.count(idemtest.Extend))
+			require.Equal(t, idem.Completed, r.state(t, key))
+			require.NotContains(t, r.events.take(), "lease_lost")
+		})
+	}
+}
+
+// An at-most-once step that ended in time leaves a repeatable attempt to its lease,
+// which is renewed.
+func TestAnOverrunAfterAStepIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := safe.Key("t", "k")
+		_, err := idem.Do(shortened(t, true), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+			_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+			require.NoError(t, err)
+			time.Sleep(9 * time.Second)
+			require.Equal(t, idem.InProgress, r.state(t, key))
+			require.True(t, r.record(t, key).LeaseUntil.After(r.clock.Now()))
+			return 1, nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, 1, r.count(idemtest.Extend))
+	})
+}
+
+// A takeover in the instants before the renewal stands, and the overrun learns of it.
+func TestAnOverrunThatWasTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := safe.Key("t", "k")
+		r.faults.Always(idemtest.Refuse, idemtest.Extend) // for longer than the margin
+		_, err := idem.Do(shortened(t, true), r.engine, key, 1, func(context.Context, int) (int, error) {
+			time.Sleep(6 * time.Second)
+			require.Equal(t, 2, must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 2, nil }))
+			return 0, errors.New("late")
+		})
+		require.NoError(t, err, "the other one's outcome")
+		require.Equal(t, 2, r.record(t, key).Attempt)
+	})
+}
+
+// An operation within an operation has the same kill time, not the shorter context's:
+// its lease is no shorter, and its handler loses no second guard.
+func TestNestedDeadlinesDoNotDrift(t *testing.T) {
+	t.Setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")
+	for name, explicit := range map[string]bool{"Lambda's context": false, "a wrapper's": true} {
+		bubble(t, name, func(t *testing.T) {
+			r := newRig(t, nil)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			kill, _ := ctx.Deadline()
+			if explicit {
+				ctx = idem.WithKillTime(ctx, kill)
+			}
+			var nest func(context.Context, int) (int, error)
+			nest = func(ctx context.Context, depth int) (int, error) {
+				info, _ := idem.InfoOf(ctx)
+				require.WithinDuration(t, kill, info.LeaseUntil, time.Millisecond)
+				end, _ := ctx.Deadline()
+				require.WithinDuration(t, kill.Add(-idem.DefaultGuard), end, time.Millisecond)
+				if depth == 0 {
+					return 0, nil
+				}
+				ctx, cancel := context.WithTimeout(ctx, time.Hour)
+				defer cancel()
+				return idem.Do(ctx, r.engine, safe.Key("t", string(rune('a'+depth))), depth-1, nest)
+			}
+			_, err := idem.Do(ctx, r.engine, safe.Key("t", "outer"), 4, nest)
+			require.NoError(t, err)
+		})
+	}
+}
+
+// The first kill time is whose who knows the invocation's.
+func TestTheFirstKillTimeCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		kill := time.Now().Add(time.Minute)
+		ctx := idem.WithKillTime(idem.WithKillTime(t.Context(), kill), time.Now().Add(time.Second))
+		_, err := idem.Do(ctx, r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+			info, _ := idem.InfoOf(ctx)
+			require.WithinDuration(t, kill, info.LeaseUntil, time.Millisecond)
+			return 1, nil
+		})
+		require.NoError(t, err)
+	})
 }

@@ -8,18 +8,17 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// StorePolicy says what happens when the store cannot be reached before the claim.
+// StorePolicy says what happens when the store is down before the claim.
 type StorePolicy uint8
 
 const (
 	// FailClosed is the zero value: without a claim the handler does not run and
 	// the caller gets [ErrStoreUnavailable].
 	FailClosed StorePolicy = iota
-	// FailOpen runs the handler without a claim when the store is down, as [StoreError].Down
-	// says; other failures, such as missing credentials, still fail closed. Nothing of such a call
-	// is recorded: two may run at once, and a later call runs the handler again, with the same
-	// [Token]. A step of [AtMostOnce] and a [Unit] of work get an error that matches
-	// [ErrStoreUnavailable]. Only for repeatable operations.
+	// FailOpen runs the handler without a claim when the store is down, as [StoreError].Down says.
+	// Nothing of such a call is recorded: two may run at once, and a later call runs the handler
+	// again, with the same [Token]. A step of [AtMostOnce] and a [Unit] of work get an error that
+	// matches [ErrStoreUnavailable]. Only for repeatable operations.
 	FailOpen
 )
 
@@ -32,25 +31,19 @@ const (
 	Reserved Mode = iota
 	// Atomic takes no claim: two first calls at once both run the handler, one of them
 	// commits, and the other gets its outcome. One write records the outcome together
-	// with its [Unit] of work, or nothing at all. It costs one write instead of two, and
-	// a process that dies leaves nothing behind.
-	//
-	// Use it for a quick handler whose lasting effects are all in the unit of work, such as a
-	// transfer between two items. It takes repeatable operations only, and no steps. A result
-	// commits, and so does an error marked [Permanent], without the unit. After any other error
-	// nothing is written. A commit that cannot be confirmed is a [*CommitError].
+	// with its [Unit] of work, or nothing at all. It takes repeatable operations only, and no steps.
+	// A result commits, and so does an error marked [Permanent], without the unit. After any other
+	// error nothing is written. A commit that cannot be confirmed is a [*CommitError].
 	Atomic
 )
 
 // Defaults and limits of an operation.
 const (
-	// DefaultRetention is how long an outcome is replayed: a day, within which API clients commonly retry.
 	DefaultRetention = 24 * time.Hour
-	// DefaultMinTime is the least time a handler is given before its deadline guard.
-	DefaultMinTime = 100 * time.Millisecond
-	maxTenant      = 64
-	maxOperation   = 128
-	maxValue       = 1024
+	DefaultMinTime   = 100 * time.Millisecond
+	maxTenant        = 64
+	maxOperation     = 128
+	maxValue         = 1024
 	// maxRetention keeps expiry within what DynamoDB's TTL deletes: it ignores
 	// items whose expiry lies more than five years back, and no operation needs longer.
 	maxRetention = 5 * 365 * 24 * time.Hour
@@ -68,25 +61,22 @@ type Operation struct {
 	Repeat Repeat
 	// Mode is [Reserved] or [Atomic]. The zero value is Reserved.
 	Mode Mode
-	// Retention is how long an outcome is replayed, from when it is recorded: one second to five
-	// years, [Options.FinishBudget] at least; zero means [DefaultRetention]. It must be longer
-	// than the longest retry in front of it: a later one runs the handler again.
+	// Retention is how long an outcome is replayed, from when it is recorded: a second to five
+	// years; zero means [DefaultRetention]. A retry that comes later runs the handler again.
 	Retention time.Duration
-	// MinTime is the least time the handler must have before its deadline guard. With
-	// less left it is not run: the caller gets what is recorded, else [ErrOutOfTime]. Zero
-	// means [DefaultMinTime]; at least a millisecond.
+	// MinTime is the least time the handler must have before the guard, at least a millisecond;
+	// zero means [DefaultMinTime]. With less left the caller gets what is recorded, else [ErrOutOfTime].
 	MinTime time.Duration
-	// Classify decides what an attempt's end means where the declaration alone would decide wrongly.
-	// It gets what the handler returned (over HTTP an *idemhttp.Response) and the error, and returns
-	// [ClassDefault] for what it does not want to decide. It must be safe for concurrent use.
+	// Classify decides what an attempt's end means, by what the handler returned (over HTTP an
+	// *idemhttp.Response) and its error. [ClassDefault] leaves that to the default rules. It must
+	// be safe for concurrent use.
 	Classify func(ctx context.Context, result any, err error) Class
 	// OnStoreFailure says whether the handler may run without a claim. The zero value is FailClosed.
 	OnStoreFailure StorePolicy
 	// Watch says whether a claim is watched. The zero value is WatchNotRepeatable.
 	Watch Watch
-	// Shadow only observes: the handler always runs, also as a duplicate, and its answer is its
-	// own. Notices say what would have been answered. Its records lie apart, so that none of
-	// them counts once it is switched off. Steps run unrecorded, [UnitOf] fails, and Atomic is refused.
+	// Shadow only observes: the handler always runs, and notices say what would have been answered.
+	// None of its records counts once it is switched off. [UnitOf] fails, and Atomic is refused.
 	Shadow bool
 	// MaxAttempts is the number of attempts that may have taken effect and left no outcome
 	// after which a repeatable operation is parked; a release resets it. Zero means no limit.
@@ -107,59 +97,60 @@ func (keepValues) Check() error { return nil }
 
 // Check reports what is wrong with the declaration, as a [*ConfigError].
 func (o Operation) Check() error {
-	invalid := func(format string, args ...any) error {
-		return &ConfigError{What: fmt.Sprintf("operation %q", o.Name), Problem: fmt.Sprintf(format, args...)}
-	}
 	switch v := o.Values.(type) {
 	case nil, keepValues:
 	case protocol.KeyedDigest:
 		if err := v.Check(); err != nil {
-			return invalid("%v", err)
+			return o.invalid("%v", err)
 		}
 	default:
-		return invalid("Values is a %T: use idem.KeepValues or secrets.New", v)
+		return o.invalid("Values is a %T: use idem.KeepValues or secrets.New", v)
 	}
 	switch {
 	case o.Name == "":
-		return invalid("Name is empty: give the operation a name that never changes, such as \"charge\"")
+		return o.invalid("Name is empty: give the operation a name that never changes, such as \"charge\"")
 	case len(o.Name) > maxOperation:
-		return invalid("Name has %d bytes: use at most %d", len(o.Name), maxOperation)
+		return o.invalid("Name has %d bytes: use at most %d", len(o.Name), maxOperation)
 	case o.Repeat > Repeatable:
-		return invalid("Repeat is %d: use idem.NotRepeatable or idem.Repeatable", o.Repeat)
+		return o.invalid("Repeat is %d: use idem.NotRepeatable or idem.Repeatable", o.Repeat)
 	case o.Mode > Atomic:
-		return invalid("Mode is %d: use idem.Reserved or idem.Atomic", o.Mode)
+		return o.invalid("Mode is %d: use idem.Reserved or idem.Atomic", o.Mode)
 	case o.Mode == Atomic && o.Repeat != Repeatable:
-		return invalid("idem.Atomic takes no claim, so that the handler may run twice, and the operation is not repeatable: " +
+		return o.invalid("idem.Atomic takes no claim, so that the handler may run twice, and the operation is not repeatable: " +
 			"declare it idem.Repeatable if all its effects are in the transaction, or use idem.Reserved")
 	case o.Mode == Atomic && o.OnStoreFailure != FailClosed:
-		return invalid("OnStoreFailure has no meaning with idem.Atomic, which takes no claim to do without: use idem.FailClosed")
+		return o.invalid("OnStoreFailure has no meaning with idem.Atomic, which takes no claim to do without: use idem.FailClosed")
 	case o.Mode == Atomic && o.Shadow:
-		return invalid("Shadow records no outcome that a transaction could commit with, and idem.Atomic is for that: use idem.Reserved while the operation is in shadow, and a handler that commits its writes by itself")
+		return o.invalid("Shadow records no outcome that a transaction could commit with, and idem.Atomic is for that: use idem.Reserved while the operation is in shadow, and a handler that commits its writes by itself")
 	case o.Watch > WatchNever:
-		return invalid("Watch is %d: use idem.WatchNotRepeatable, idem.WatchAlways or idem.WatchNever", o.Watch)
+		return o.invalid("Watch is %d: use idem.WatchNotRepeatable, idem.WatchAlways or idem.WatchNever", o.Watch)
 	case o.Mode == Atomic && o.Watch != WatchNotRepeatable:
-		return invalid("Watch has no meaning with idem.Atomic, which takes no claim: leave it out")
+		return o.invalid("Watch has no meaning with idem.Atomic, which takes no claim: leave it out")
 	case o.MaxAttempts < 0:
-		return invalid("MaxAttempts is %d: it cannot be negative", o.MaxAttempts)
+		return o.invalid("MaxAttempts is %d: it cannot be negative", o.MaxAttempts)
 	case o.MaxAttempts > 0 && o.Repeat != Repeatable:
-		return invalid("MaxAttempts has no meaning for an operation that is not repeatable, which never runs again after an uncertain attempt: leave it out")
+		return o.invalid("MaxAttempts has no meaning for an operation that is not repeatable, which never runs again after an uncertain attempt: leave it out")
 	case o.MaxAttempts > 0 && o.Mode == Atomic:
-		return invalid("MaxAttempts has no meaning with idem.Atomic, which counts no attempts: leave it out")
+		return o.invalid("MaxAttempts has no meaning with idem.Atomic, which counts no attempts: leave it out")
 	case o.Retention != 0 && o.Retention < time.Second:
-		return invalid("Retention is %v: use at least one second, or zero for %v", o.Retention, DefaultRetention)
+		return o.invalid("Retention is %v: use at least one second, or zero for %v", o.Retention, DefaultRetention)
 	case o.Retention > maxRetention:
-		return invalid("Retention is %v: use at most five years", o.Retention)
+		return o.invalid("Retention is %v: use at most five years", o.Retention)
 	case o.MinTime < 0:
-		return invalid("MinTime is %v: it cannot be negative", o.MinTime)
+		return o.invalid("MinTime is %v: it cannot be negative", o.MinTime)
 	case o.MinTime != 0 && o.MinTime < time.Millisecond:
-		return invalid("MinTime is %v: use at least a millisecond, with its unit, such as 2*time.Second", o.MinTime)
+		return o.invalid("MinTime is %v: use at least a millisecond, with its unit, such as 2*time.Second", o.MinTime)
 	case o.OnStoreFailure > FailOpen:
-		return invalid("OnStoreFailure is %d: use idem.FailClosed or idem.FailOpen", o.OnStoreFailure)
+		return o.invalid("OnStoreFailure is %d: use idem.FailClosed or idem.FailOpen", o.OnStoreFailure)
 	case o.OnStoreFailure == FailOpen && o.Repeat != Repeatable:
-		return invalid("FailOpen may run the handler twice, and the operation is not repeatable: " +
+		return o.invalid("FailOpen may run the handler twice, and the operation is not repeatable: " +
 			"declare it idem.Repeatable, or use FailClosed")
 	}
 	return nil
+}
+
+func (o Operation) invalid(format string, args ...any) error {
+	return configError(fmt.Sprintf("operation %q", o.Name), format, args...)
 }
 
 func (o Operation) retention() time.Duration {

@@ -1,8 +1,14 @@
 package idem_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,24 +100,24 @@ func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
 		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "", own }, c)
 		return err
 	}
-	within := safe.Key("t", "within")
+	within, interrupted := safe.Key("t", "within"), &idem.StepInterruptedError{}
 	for name, tc := range map[string]struct {
 		began bool // by an earlier attempt
 		run   func(context.Context, *rig) error
 		want  error // that StopCause matches; nil for none
 		ended idem.State
 	}{
-		"interrupted":              {true, func(ctx context.Context, _ *rig) error { return open(ctx, 0) }, idem.ErrStepInterrupted, idem.Unknown},
-		"interrupted, and hidden":  {true, func(ctx context.Context, _ *rig) error { _ = open(ctx, 0); return own }, idem.ErrStepInterrupted, idem.Unknown},
-		"interrupted, not reached": {true, func(context.Context, *rig) error { return nil }, idem.ErrStepInterrupted, idem.Unknown},
-		"asked about again":        {true, func(ctx context.Context, _ *rig) error { return open(ctx, time.Hour) }, idem.ErrStepInterrupted, idem.Released},
-		"asked again, hidden":      {true, func(ctx context.Context, _ *rig) error { _ = open(ctx, time.Hour); return nil }, idem.ErrStepInterrupted, idem.Released},
+		"interrupted":              {true, func(ctx context.Context, _ *rig) error { return open(ctx, 0) }, interrupted, idem.Unknown},
+		"interrupted, and hidden":  {true, func(ctx context.Context, _ *rig) error { _ = open(ctx, 0); return own }, interrupted, idem.Unknown},
+		"interrupted, not reached": {true, func(context.Context, *rig) error { return nil }, interrupted, idem.Unknown},
+		"asked about again":        {true, func(ctx context.Context, _ *rig) error { return open(ctx, time.Hour) }, interrupted, idem.Released},
+		"asked again, hidden":      {true, func(ctx context.Context, _ *rig) error { _ = open(ctx, time.Hour); return nil }, interrupted, idem.Released},
 		"not recorded": {false, func(ctx context.Context, r *rig) error {
 			r.faults.Always(idemtest.Refuse, idemtest.RecordStep)
 			return open(ctx, 0)
 		}, idem.ErrStoreUnavailable, idem.Released},
 		"its own error":             {false, func(ctx context.Context, _ *rig) error { return open(ctx, 0) }, nil, idem.Unknown},
-		"its own error, and hidden": {false, func(ctx context.Context, _ *rig) error { _ = open(ctx, 0); return nil }, idem.ErrStepInterrupted, idem.Unknown},
+		"its own error, and hidden": {false, func(ctx context.Context, _ *rig) error { _ = open(ctx, 0); return nil }, interrupted, idem.Unknown},
 		"another operation's": {false, func(ctx context.Context, r *rig) error {
 			_, err := idem.Do(ctx, r.engine, within, 1, func(ctx context.Context, _ int) (string, error) { return "", open(ctx, 0) })
 			require.ErrorIs(t, err, own)
@@ -130,10 +136,319 @@ func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
 				require.NoError(t, res.Outcome.StopCause)
 				return
 			}
-			require.ErrorIs(t, res.Outcome.StopCause, tc.want)
-			if open, ok := errors.AsType[*idem.StepInterruptedError](res.Outcome.StopCause); ok {
-				require.Equal(t, tc.ended == idem.Released, !open.RetryAt.IsZero())
+			if tc.want != interrupted {
+				require.ErrorIs(t, res.Outcome.StopCause, tc.want)
+				return
 			}
+			open := interrupted
+			require.ErrorAs(t, res.Outcome.StopCause, &open)
+			require.Equal(t, tc.ended == idem.Released, !open.RetryAt.IsZero())
 		})
+	}
+}
+
+// A goroutine that outlives its handler asks what it likes of the context while the commit
+// finds another record, or undoes: nothing is read while it is written.
+func TestAGoroutineThatOutlivesItsHandlerRacesWithNothing(t *testing.T) {
+	for name, ask := range map[string]func(context.Context){
+		"reference": func(ctx context.Context) { _ = idem.SetReference(ctx, "pay_1") },
+		"info":      func(ctx context.Context) { _, _ = idem.InfoOf(ctx) },
+		"token":     func(ctx context.Context) { _ = idem.Token(ctx) },
+		"abort":     func(ctx context.Context) { _ = idem.Abort(ctx, errPlain) },
+		"step": func(ctx context.Context) {
+			_, _ = idem.Step(ctx, "late", func(context.Context) (int, error) { return 1, nil }, nil)
+		},
+	} {
+		for _, op := range []idem.Operation{atomically, safe} {
+			t.Run(fmt.Sprint(name, "/", op.Mode), func(t *testing.T) {
+				r, key := newBankRig(t), op.Key("t", "k")
+				var all sync.WaitGroup
+				var asked atomic.Int32
+				var once sync.Once
+				begin, over := make(chan struct{}), make(chan struct{})
+				// Each call to the store waits until something was asked since what comes before it.
+				beside := func(ctx context.Context, c *idemtest.Call) error {
+					once.Do(func() { close(begin) })
+					for n := asked.Load() + 2; asked.Load() < n; {
+						runtime.Gosched()
+					}
+					return c.Do(ctx)
+				}
+				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (string, error) {
+					if op.Mode == idem.Atomic {
+						released(t, r.elsewhere(t), safe.Key("t", "k"))
+					} else {
+						_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return 1, nil },
+							&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
+						require.NoError(t, err)
+					}
+					r.faults.Always(beside, idemtest.Finish, idemtest.RecordStep)
+					all.Go(func() {
+						<-begin
+						for {
+							select {
+							case <-over:
+								return
+							default:
+								ask(ctx)
+								asked.Add(1)
+							}
+						}
+					})
+					return pay(effect{n: 1, refuse: idem.Permanent(errPlain)}, nil)(ctx, n)
+				})
+				close(over)
+				all.Wait()
+				require.ErrorIs(t, err, errPlain)
+				require.Equal(t, idem.Failed, r.state(t, key))
+			})
+		}
+	}
+}
+
+// A reference that waits for another one when its handler returns is not said any more: the
+// attempt's end does not wait for it.
+func TestAReferenceThatComesAfterTheHandlerIsRefused(t *testing.T) {
+	r, key := newRig(t, nil), safe.Key("t", "k")
+	inside, goOn := make(chan struct{}), make(chan struct{})
+	r.faults.Next(idemtest.RecordReference, func(ctx context.Context, c *idemtest.Call) error {
+		close(inside)
+		<-goOn
+		return c.Do(ctx)
+	})
+	var all sync.WaitGroup
+	var late error
+	must(t, r, key, func(ctx context.Context, n int) (int, error) {
+		all.Go(func() { _ = idem.SetReference(ctx, "pay_1") })
+		<-inside
+		all.Go(func() { late = idem.SetReference(ctx, "pay_2") })
+		for stacks := make([]byte, 1<<20); ; runtime.Gosched() {
+			for _, g := range bytes.Split(stacks[:runtime.Stack(stacks, true)], []byte("\n\n")) {
+				if bytes.Contains(g, []byte("[sync.Mutex.Lock")) && bytes.Contains(g, []byte("idem.SetReference(")) {
+					return n, nil // it waits
+				}
+			}
+		}
+	})
+	close(goOn)
+	all.Wait()
+	var mistake *idem.ConfigError
+	require.ErrorAs(t, late, &mistake)
+	require.Equal(t, "pay_1", r.record(t, key).Ref)
+	require.Equal(t, 1, r.count(idemtest.RecordReference))
+}
+
+func TestOperationCheck(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for name, c := range map[string]struct {
+		op   idem.Operation
+		says string // empty if the operation is fine
+	}{
+		"the least":          {idem.Operation{Name: "charge"}, ""},
+		"repeatable":         {idem.Operation{Name: "charge", Repeat: idem.Repeatable}, ""},
+		"no name":            {idem.Operation{}, "give the operation a name"},
+		"longest name":       {idem.Operation{Name: strings.Repeat("o", 128)}, ""},
+		"long name":          {idem.Operation{Name: strings.Repeat("o", 129)}, "129 bytes: use at most 128"},
+		"unknown repeat":     {idem.Operation{Name: "charge", Repeat: 2}, "use idem.NotRepeatable or idem.Repeatable"},
+		"shortest retention": {idem.Operation{Name: "charge", Retention: time.Second}, ""},
+		"short retention":    {idem.Operation{Name: "charge", Retention: time.Second - 1}, "at least one second"},
+		"negative retention": {idem.Operation{Name: "charge", Retention: -time.Hour}, "at least one second"},
+		"longest retention":  {idem.Operation{Name: "charge", Retention: 5 * year}, ""},
+		"long retention":     {idem.Operation{Name: "charge", Retention: 5*year + 1}, "at most five years"},
+		"negative min time":  {idem.Operation{Name: "charge", MinTime: -1}, "cannot be negative"},
+		"min time unit":      {idem.Operation{Name: "charge", MinTime: 3}, "MinTime is 3ns: use at least a millisecond"},
+		"min time":           {idem.Operation{Name: "charge", MinTime: time.Minute}, ""},
+		"unknown policy":     {idem.Operation{Name: "charge", OnStoreFailure: 3}, "use idem.FailClosed or idem.FailOpen"},
+		"fail open": {idem.Operation{
+			Name: "charge", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen,
+		}, ""},
+		"fail open, not repeatable": {idem.Operation{
+			Name: "charge", OnStoreFailure: idem.FailOpen,
+		}, "declare it idem.Repeatable, or use FailClosed"},
+		"atomic": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic}, ""},
+		"atomic, not repeatable": {idem.Operation{
+			Name: "charge", Mode: idem.Atomic,
+		}, "declare it idem.Repeatable"},
+		"atomic, fail open": {idem.Operation{
+			Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, OnStoreFailure: idem.FailOpen,
+		}, "no claim to do without"},
+		"unknown mode":  {idem.Operation{Name: "charge", Mode: 2}, "use idem.Reserved or idem.Atomic"},
+		"unknown watch": {idem.Operation{Name: "charge", Watch: 3}, "Watch is 3: use idem.WatchNotRepeatable, idem.WatchAlways or"},
+		"watched, repeatable": {idem.Operation{
+			Name: "charge", Repeat: idem.Repeatable, Watch: idem.WatchAlways,
+		}, ""},
+		"unnoticed":       {idem.Operation{Name: "charge", Watch: idem.WatchNever}, ""},
+		"atomic, watched": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, Watch: idem.WatchAlways}, "leave it out"},
+		"atomic, unnoticed": {idem.Operation{
+			Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, Watch: idem.WatchNever,
+		}, "Watch has no meaning with idem.Atomic"},
+		"attempts":          {idem.Operation{Name: "charge", Repeat: idem.Repeatable, MaxAttempts: 1}, ""},
+		"negative attempts": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, MaxAttempts: -1}, "MaxAttempts is -1: it cannot be negative"},
+		"attempts of what never runs again": {idem.Operation{
+			Name: "charge", MaxAttempts: 3,
+		}, "never runs again after an uncertain attempt"},
+		"atomic, attempts": {idem.Operation{
+			Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, MaxAttempts: 3,
+		}, "counts no attempts"},
+		"classify": {idem.Operation{
+			Name: "charge", Classify: func(context.Context, any, error) idem.Class { return idem.ClassDefault },
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := c.op.Check()
+			if c.says == "" {
+				require.NoError(t, err)
+				require.NoError(t, c.op.Key("t", "v").Err())
+				return
+			}
+			var config *idem.ConfigError
+			require.ErrorAs(t, err, &config)
+			require.Contains(t, config.What, c.op.Name)
+			require.ErrorContains(t, err, c.says)
+			require.Equal(t, err, c.op.Key("t", "v").Err())
+		})
+	}
+}
+
+// The zero values are the careful ones.
+func TestZeroValuesAreCareful(t *testing.T) {
+	var op idem.Operation
+	require.Equal(t, idem.NotRepeatable, op.Repeat)
+	require.Equal(t, idem.FailClosed, op.OnStoreFailure)
+	require.Equal(t, idem.WatchNotRepeatable, op.Watch)
+	require.Equal(t, "not_repeatable", op.Repeat.String())
+	require.Equal(t, "repeatable", idem.Repeatable.String())
+	require.Equal(t, "not_repeatable", idem.Repeat(7).String(), "what is not known is not repeated")
+}
+
+// A mark speaks for the scope that made it. In each of these the handler has had an
+// effect that nobody knows the end of: it is not run again.
+func TestMarksOfOthersReleaseNothing(t *testing.T) {
+	refused := idem.NotExecuted(errors.New("connection refused"))
+	inner := func(r *rig, mark func(error) error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := idem.Do(ctx, r.engine, safe.Key("t", "inner"), 1, fails(mark(errPlain)))
+			return err
+		}
+	}
+	for name, fail := range map[string]func(r *rig) func(context.Context) error{
+		"joined": func(*rig) func(context.Context) error {
+			return func(context.Context) error { return errors.Join(errPlain, refused) }
+		},
+		"several %w": func(*rig) func(context.Context) error {
+			return func(context.Context) error { return fmt.Errorf("%w; undo: %w", errPlain, refused) }
+		},
+		"a step's": func(*rig) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, refused }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+				return err
+			}
+		},
+		"a step's, after one that nobody knows": func(*rig) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_, first := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return 0, errPlain }, nil)
+				_, second := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, refused }, nil)
+				return errors.Join(first, second)
+			}
+		},
+		"a step's, wrapped": func(*rig) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, fmt.Errorf("shipping: %w", refused) }, nil)
+				return fmt.Errorf("order: %w", err)
+			}
+		},
+		"a step's word beside its response": func(*rig) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_, err := idem.Step(ctx, "ship", func(ctx context.Context) (int, error) {
+					idem.SetNotExecuted(ctx)
+					return 0, errPlain
+				}, nil)
+				return err
+			}
+		},
+		"a compensation's": func(*rig) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, nil },
+					&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return refused }})
+				return errors.Join(err, idem.Abort(ctx, errPlain))
+			}
+		},
+		"a nested operation's": func(r *rig) func(context.Context) error { return inner(r, idem.NotExecuted) },
+		"a nested operation's, wrapped": func(r *rig) func(context.Context) error {
+			return inner(r, func(err error) error { return fmt.Errorf("ship: %w", idem.NotExecuted(err)) })
+		},
+		"a nested operation's, permanent": func(r *rig) func(context.Context) error {
+			return inner(r, func(err error) error { return fmt.Errorf("ship: %w", idem.Permanent(err)) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := unsafe.Key("t", "k")
+			effects := 0
+			for range 2 {
+				_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+					effects++
+					return "", fail(r)(ctx)
+				})
+				require.Error(t, err)
+			}
+			require.Equal(t, 1, effects)
+			require.Equal(t, idem.Unknown, r.state(t, key))
+		})
+	}
+}
+
+// A handler that means its own operation marks again.
+func TestMarksMadeAgain(t *testing.T) {
+	for want, mark := range map[idem.State]func(error) error{idem.Released: idem.NotExecuted, idem.Failed: idem.Permanent} {
+		r := newRig(t, nil)
+		key := unsafe.Key("t", "k")
+		own := errors.New("refused")
+		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+			_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, fmt.Errorf("shipping: %w", idem.NotExecuted(own)) }, nil)
+			return "", mark(err)
+		})
+		require.ErrorIs(t, err, own)
+		require.EqualError(t, err, "shipping: refused")
+		require.Equal(t, want, r.state(t, key))
+	}
+}
+
+// An answer that handlers give before they do anything excludes an execution only
+// while nothing has happened that comes with an effect.
+func TestRejectedAnswers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		does  func(r *rig, ctx context.Context)
+		state idem.State // of a not repeatable operation
+	}{
+		"nothing": {func(*rig, context.Context) {}, idem.Released},
+		"token":   {func(_ *rig, ctx context.Context) { idem.Token(ctx) }, idem.Unknown},
+		"info":    {func(_ *rig, ctx context.Context) { _, _ = idem.InfoOf(ctx) }, idem.Unknown},
+		"step": {func(_ *rig, ctx context.Context) {
+			_, _ = idem.Step(ctx, "s", func(context.Context) (int, error) { return 0, errPlain }, nil)
+		}, idem.Unknown},
+		"unit of work": {func(_ *rig, ctx context.Context) { _, _ = idem.UnitOf(ctx, func() idem.Unit { return new(effect) }) }, idem.Unknown},
+		"another operation": {func(r *rig, ctx context.Context) {
+			_, _ = idem.Do(ctx, r.engine, safe.Key("t", "inner"), 1, new(counter).run)
+		}, idem.Unknown},
+	} {
+		for _, op := range both {
+			t.Run(name+"/"+op.Name, func(t *testing.T) {
+				r := newRig(t, nil)
+				key := op.Key("t", "k")
+				out, err := r.engine.Execute(t.Context(), idem.Call{Key: key, Fingerprint: fingerprint.Bytes([]byte("1")), Run: func(ctx context.Context) idem.Answer {
+					tc.does(r, ctx)
+					return idem.Answer{Body: []byte("429"), Class: idem.ClassRejected}
+				}})
+				require.NoError(t, err)
+				require.Equal(t, "429", string(out.Body))
+				want := tc.state
+				if op.Repeat == idem.Repeatable {
+					want = idem.Released
+				}
+				require.Equal(t, want, r.state(t, key))
+				require.Equal(t, tc.state == idem.Unknown, r.record(t, key).Uncertain)
+			})
+		}
 	}
 }

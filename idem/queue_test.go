@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/stretchr/testify/require"
+	"weak"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/stretchr/testify/require"
 )
 
 // inLambda gives a call a kill time, and with it a process that is frozen between
@@ -30,32 +31,27 @@ func TestOutcomeLandsAtTheNextCall(t *testing.T) {
 		f    idemtest.Fault
 	}{{"reply lost", idemtest.LoseReply}, {"request lost", idemtest.LoseRequest}, {"refused", idemtest.Refuse}, {"black hole", idemtest.BlackHole}} {
 		for _, op := range both {
-			t.Run(fault.name+"/"+op.Name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					r := newRig(t, nil)
-					key, c := op.Key("t", "k"), new(counter)
-					r.faults.Next(idemtest.Finish, fault.f)
-					res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, c.run)
-					require.NoError(t, err)
-					require.Equal(t, 1, res.Value)
-					require.True(t, res.Outcome.Queued)
-					require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take())
-					if fault.name != "reply lost" {
-						require.Equal(t, idem.InProgress, r.state(t, key), "the claim is kept")
-						_, err = idem.Do(inLambda(t.Context()), r.elsewhere(t).engine, key, 1, c.run)
-						require.ErrorIs(t, err, idem.ErrInFlight)
-					}
-					time.Sleep(time.Second)
-					synctest.Wait()
-					require.Empty(t, r.events.take(), "nothing in the background of a frozen process")
+			bubble(t, fault.name+"/"+op.Name, func(t *testing.T) {
+				r := newRig(t, nil)
+				key, c := op.Key("t", "k"), new(counter)
+				r.faults.Next(idemtest.Finish, fault.f)
+				res := mustRun(t, r.inLambda(), key, c.run)
+				require.Equal(t, 1, res.Value)
+				require.True(t, res.Outcome.Queued)
+				require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take())
+				if fault.name != "reply lost" {
+					require.Equal(t, idem.InProgress, r.state(t, key), "the claim is kept")
+					refused(t, r.elsewhere(t).inLambda(), key, idem.ErrInFlight, c.run)
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				require.Empty(t, r.events.take(), "nothing in the background of a frozen process")
 
-					again, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, c.run)
-					require.NoError(t, err)
-					require.True(t, again.Outcome.Replayed)
-					require.Equal(t, res.Outcome.Body, again.Outcome.Body)
-					require.Equal(t, []string{"outcome_landed", "replayed"}, r.events.take())
-					require.Equal(t, 1, c.count())
-				})
+				again := mustRun(t, r.inLambda(), key, c.run)
+				require.True(t, again.Outcome.Replayed)
+				require.Equal(t, res.Outcome.Body, again.Outcome.Body)
+				require.Equal(t, []string{"outcome_landed", "replayed"}, r.events.take())
+				require.Equal(t, 1, c.count())
 			})
 		}
 	}
@@ -108,8 +104,7 @@ func TestOutcomeLandsInTheBackground(t *testing.T) {
 		r := newRig(t, nil)
 		key, c := unsafe.Key("t", "k"), new(counter)
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
-		_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-		require.NoError(t, err)
+		must(t, r, key, c.run)
 		time.Sleep(20 * time.Minute)
 		require.Equal(t, idem.InProgress, r.state(t, key))
 		r.faults.Heal()
@@ -125,8 +120,7 @@ func TestQueuedOutcomeIsGivenUpAfterAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
-		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
-		require.NoError(t, err)
+		must(t, r, unsafe.Key("t", "k"), new(counter).run)
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		require.Equal(t, []string{"claimed", "outcome_queued", "outcome_dropped"}, r.events.take())
@@ -141,30 +135,23 @@ func TestQueuedOutcomeIsFenced(t *testing.T) {
 		between func(t *testing.T, r *rig, key idem.Key)
 	}{
 		{"taken over", safe, func(t *testing.T, r *rig, key idem.Key) {
-			v, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
-			require.NoError(t, err)
-			require.Equal(t, 77, v)
+			require.Equal(t, 77, must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 77, nil }))
 		}},
 		{"resolved", unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			require.NoError(t, r.elsewhere(t).resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: encoded("77")}))
 		}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, nil)
-				key, c := tc.op.Key("t", "k"), new(counter)
-				r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-				require.NoError(t, err)
-				r.clock.Advance(time.Minute)
-				tc.between(t, r, key)
-				r.events.take()
-				v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-				require.NoError(t, err)
-				require.Equal(t, 77, v)
-				require.Equal(t, []string{"outcome_dropped", "replayed"}, r.events.take())
-				require.Equal(t, 1, c.count())
-			})
+		bubble(t, tc.name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key, c := tc.op.Key("t", "k"), new(counter)
+			r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
+			must(t, r.inLambda(), key, c.run)
+			r.clock.Advance(time.Minute)
+			tc.between(t, r, key)
+			r.events.take()
+			require.Equal(t, 77, must(t, r.inLambda(), key, c.run))
+			require.Equal(t, []string{"outcome_dropped", "replayed"}, r.events.take())
+			require.Equal(t, 1, c.count())
 		})
 	}
 }
@@ -175,11 +162,9 @@ func TestQueuedOutcomeClosesItsParkedRecord(t *testing.T) {
 		r := newRig(t, nil)
 		key, c := unsafe.Key("t", "k"), new(counter)
 		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-		require.NoError(t, err)
+		must(t, r.inLambda(), key, c.run)
 		r.clock.Advance(time.Minute)
-		_, err = idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
-		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, c.run)
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Equal(t, idem.Completed, r.state(t, key))
 	})
@@ -192,34 +177,32 @@ func TestFullQueueKeepsOutcomesWithoutTheirResults(t *testing.T) {
 		"a result that others have left no room": {6 << 10, 6 << 10},
 		"the results of others":                  {8 << 10, 100, 100, 100},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, nil)
-				idem.BoundQueue(r.engine, 12<<10)
-				r.faults.Always(idemtest.Refuse, idemtest.Finish)
-				call := func(i, size int) (string, error) {
-					return idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", fmt.Sprint(i)), 1, func(context.Context, int) (string, error) {
-						return strings.Repeat("x", size), nil
-					})
+		bubble(t, name, func(t *testing.T) {
+			r := newRig(t, nil)
+			idem.BoundQueue(r.engine, 12<<10)
+			r.faults.Always(idemtest.Refuse, idemtest.Finish)
+			call := func(i, size int) (string, error) {
+				return idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", fmt.Sprint(i)), 1, func(context.Context, int) (string, error) {
+					return strings.Repeat("x", size), nil
+				})
+			}
+			for i, size := range sizes {
+				v, err := call(i, size)
+				require.NoError(t, err)
+				require.Len(t, v, size)
+			}
+			require.NotContains(t, r.events.take(), "outcome_dropped")
+			r.faults.Heal()
+			require.NoError(t, r.engine.Flush(t.Context()))
+			lost := 0
+			for i := range sizes {
+				require.Equal(t, idem.Completed, r.state(t, safe.Key("t", fmt.Sprint(i))))
+				if _, err := call(i, 1); err != nil {
+					require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+					lost++
 				}
-				for i, size := range sizes {
-					v, err := call(i, size)
-					require.NoError(t, err)
-					require.Len(t, v, size)
-				}
-				require.NotContains(t, r.events.take(), "outcome_dropped")
-				r.faults.Heal()
-				require.NoError(t, r.engine.Flush(t.Context()))
-				lost := 0
-				for i := range sizes {
-					require.Equal(t, idem.Completed, r.state(t, safe.Key("t", fmt.Sprint(i))))
-					if _, err := call(i, 1); err != nil {
-						require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
-						lost++
-					}
-				}
-				require.Equal(t, 1, lost)
-			})
+			}
+			require.Equal(t, 1, lost)
 		})
 	}
 }
@@ -231,14 +214,12 @@ func TestResultThatWasGivenUpMayHaveLanded(t *testing.T) {
 		idem.BoundQueue(r.engine, 4<<10)
 		r.faults.Always(idemtest.LoseReply, idemtest.Finish)
 		long := strings.Repeat("x", 20<<10)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(context.Context, int) (string, error) { return long, nil })
-		require.NoError(t, err)
+		must(t, r.inLambda(), key, func(context.Context, int) (string, error) { return long, nil })
 		r.events.take()
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Equal(t, []string{"outcome_landed"}, r.events.take())
-		v, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(context.Context, int) (string, error) { return "again", nil })
-		require.NoError(t, err)
+		v := must(t, r.inLambda(), key, func(context.Context, int) (string, error) { return "again", nil })
 		require.Equal(t, long, v)
 	})
 }
@@ -261,15 +242,13 @@ func TestQueueIsBounded(t *testing.T) {
 		require.Equal(t, map[string]int{"claimed": 8, "outcome_queued": 4, "outcome_dropped": 4}, kinds)
 		// A round that fails gives nothing of the bound back.
 		require.Error(t, r.engine.Flush(expired(t)))
-		_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "one more"), 1, new(counter).run)
-		require.NoError(t, err)
+		must(t, r.inLambda(), safe.Key("t", "one more"), new(counter).run)
 		require.Equal(t, []string{"claimed", "outcome_dropped"}, r.events.take())
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Equal(t, []string{"outcome_landed", "outcome_landed", "outcome_landed", "outcome_landed"}, r.events.take())
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
-		_, err = idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "after"), 1, new(counter).run)
-		require.NoError(t, err)
+		must(t, r.inLambda(), safe.Key("t", "after"), new(counter).run)
 		require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take(), "what landed makes room")
 	})
 }
@@ -286,9 +265,8 @@ func TestFlush(t *testing.T) {
 		require.NoError(t, r.engine.Flush(t.Context()), "nothing waits")
 		key := unsafe.Key("t", "k")
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
-		require.NoError(t, err)
-		err = r.engine.Flush(expired(t))
+		must(t, r.inLambda(), key, new(counter).run)
+		err := r.engine.Flush(expired(t))
 		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		go func() {
@@ -309,8 +287,7 @@ func TestWhatACallFailedToFlushIsNotForgotten(t *testing.T) {
 		key := unsafe.Key("t", "k")
 		// Refused at once: the background writer is about to try again in 50 ms.
 		r.faults.Next(idemtest.Finish, idemtest.Refuse, idemtest.BlackHole)
-		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-		require.NoError(t, err)
+		must(t, r, key, new(counter).run)
 		// The next call has it in hands, in a black hole, while that one wakes up.
 		done := make(chan error)
 		go func() {
@@ -346,8 +323,7 @@ func TestAWriteThatNeverLandsDoesNotBlockOthers(t *testing.T) {
 			return c.Do(ctx)
 		}, idemtest.Finish)
 		for _, key := range []idem.Key{bad, good} {
-			res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
-			require.NoError(t, err)
+			res := mustRun(t, r.inLambda(), key, new(counter).run)
 			require.True(t, res.Outcome.Queued)
 		}
 		down = false
@@ -366,8 +342,7 @@ func TestBackgroundHasTimeForALargeOutcome(t *testing.T) {
 		key := unsafe.Key("t", "k")
 		r.faults.Next(idemtest.Finish, idemtest.Refuse)
 		r.faults.Always(slow(9*time.Second, idemtest.Pass), idemtest.Finish)
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return strings.Repeat("x", 8<<20), nil })
-		require.NoError(t, err)
+		must(t, r, key, func(context.Context, int) (string, error) { return strings.Repeat("x", 8<<20), nil })
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		require.Equal(t, idem.Completed, r.state(t, key))
@@ -381,13 +356,11 @@ func TestLargeResultWaitsForTheEndOfTheNextCall(t *testing.T) {
 		key := unsafe.Key("t", "large")
 		large := strings.Repeat("x", 1<<20)
 		r.faults.Next(idemtest.Finish, noRoom, idemtest.Refuse)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(context.Context, int) (string, error) { return large, nil })
-		require.NoError(t, err)
-		_, err = idem.Do(inLambda(t.Context()), r.engine, unsafe.Key("t", "next"), 1, func(context.Context, int) (int, error) {
+		must(t, r.inLambda(), key, func(context.Context, int) (string, error) { return large, nil })
+		must(t, r.inLambda(), unsafe.Key("t", "next"), func(context.Context, int) (int, error) {
 			require.True(t, r.record(t, key).Omitted, "what counts is written before the claim")
 			return 1, nil
 		})
-		require.NoError(t, err)
 		require.False(t, r.record(t, key).Omitted)
 	})
 }
@@ -400,15 +373,168 @@ func TestLargeQueuedOutcomeLandsAfterTheNextCall(t *testing.T) {
 		key := unsafe.Key("t", "large")
 		large := strings.Repeat("x", 1<<20)
 		r.faults.Next(idemtest.Finish, idemtest.Refuse)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(context.Context, int) (string, error) { return large, nil })
-		require.NoError(t, err)
+		must(t, r.inLambda(), key, func(context.Context, int) (string, error) { return large, nil })
 		r.faults.Always(slow(600*time.Millisecond, idemtest.Pass), idemtest.Finish)
-		_, err = idem.Do(inLambda(t.Context()), r.engine, unsafe.Key("t", "next"), 1, new(counter).run)
-		require.NoError(t, err)
+		must(t, r.inLambda(), unsafe.Key("t", "next"), new(counter).run)
 		require.Equal(t, idem.Completed, r.state(t, key))
 		r.faults.Reset()
-		_, err = idem.Do(inLambda(t.Context()), r.engine, unsafe.Key("t", "after"), 1, new(counter).run)
-		require.NoError(t, err)
+		must(t, r.inLambda(), unsafe.Key("t", "after"), new(counter).run)
 		require.Equal(t, m(idemtest.Acquire, idemtest.Finish), r.faults.Calls())
 	})
+}
+
+// Where the queue is full, results go and outcomes stay.
+func TestResultsMakeRoomForOutcomes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		idem.BoundQueue(r.engine, 12<<10)
+		large := func(context.Context, int) (string, error) { return strings.Repeat("x", 8<<10), nil }
+		key := func(s string) idem.Key { return unsafe.Key("t", s) }
+
+		r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, noRoom)
+		res := mustRun(t, r.inLambda(), key("first"), large)
+		require.True(t, res.Outcome.Queued)
+		require.Equal(t, []string{"claimed", "completed", "outcome_queued"}, r.events.take())
+
+		r.faults.Always(noRoom, idemtest.Finish)
+		res = mustRun(t, r.inLambda(), key("second"), large)
+		require.True(t, res.Outcome.Queued, "without its result")
+		require.True(t, res.Outcome.Omitted)
+		require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take())
+
+		for _, s := range []string{"third", "fourth", "fifth"} {
+			res = mustRun(t, r.inLambda(), key(s), text)
+			require.True(t, res.Outcome.Queued)
+		}
+		require.Equal(t, []string{"claimed", "outcome_queued", "claimed", "result_omitted", "outcome_queued", "claimed", "outcome_queued"}, r.events.take())
+		r.faults.Heal()
+		require.NoError(t, r.engine.Flush(t.Context()))
+		for _, s := range []string{"first", "second"} {
+			require.True(t, r.record(t, key(s)).Omitted, s)
+		}
+		for _, s := range []string{"second", "third", "fourth", "fifth"} {
+			require.Equal(t, idem.Completed, r.state(t, key(s)))
+		}
+	})
+}
+
+// Claims under which nothing ran take no room from what did: many are taken back while
+// the store is down, and each waits for that.
+func TestWithdrawalsMakeRoomForOutcomes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		idem.BoundQueue(r.engine, 16<<10)
+		key := func(s string) idem.Key { return unsafe.Key("t", s) }
+		finish, done := make(chan struct{}), make(chan idem.Outcome)
+		go func() {
+			res, err := idem.Run(inLambda(t.Context()), r.engine, key("running"), 1, func(context.Context, int) (string, error) {
+				<-finish
+				return "done", nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			done <- res.Outcome
+		}()
+		synctest.Wait()
+		r.faults.Always(idemtest.LoseRequest, idemtest.Finish, idemtest.Withdraw)
+		large := strings.Repeat("x", 8<<10)
+		res := mustRun(t, r.inLambda(), key("large"), func(context.Context, int) (string, error) { return large, nil })
+		require.True(t, res.Outcome.Queued)
+		r.events.take()
+
+		r.faults.Always(idemtest.LoseReply, idemtest.Acquire)
+		for n := range 10 {
+			refused(t, r.inLambda(), key(fmt.Sprint(n)), idem.ErrStoreUnavailable, text)
+		}
+		told := r.events.take()
+		require.Contains(t, told, "outcome_queued")
+		require.Contains(t, told, "outcome_dropped", "the queue is full")
+
+		r.faults.Always(idemtest.Pass, idemtest.Acquire)
+		for _, s := range []string{"small", "another"} {
+			res = mustRun(t, r.inLambda(), key(s), text)
+			require.True(t, res.Outcome.Queued, s)
+		}
+		close(finish)
+		require.True(t, (<-done).Queued)
+
+		r.faults.Heal()
+		require.NoError(t, r.engine.Flush(t.Context()))
+		for _, s := range []string{"running", "large", "small", "another"} {
+			require.Equal(t, idem.Completed, r.state(t, key(s)), s)
+		}
+	})
+}
+
+// A claim under which nothing ran costs nobody a result.
+func TestWithdrawalsDropNoResults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		idem.BoundQueue(r.engine, 12<<10)
+		key := func(s string) idem.Key { return unsafe.Key("t", s) }
+		r.faults.Always(idemtest.LoseRequest, idemtest.Finish, idemtest.Withdraw)
+		large := strings.Repeat("x", 8<<10)
+		mustRun(t, r.inLambda(), key("large"), func(context.Context, int) (string, error) { return large, nil })
+		r.faults.Always(idemtest.LoseReply, idemtest.Acquire)
+		for n := range 4 {
+			refused(t, r.inLambda(), key(fmt.Sprint(n)), idem.ErrStoreUnavailable, text)
+		}
+		require.Contains(t, r.events.take(), "outcome_dropped", "the queue is full")
+		r.faults.Heal()
+		require.NoError(t, r.engine.Flush(t.Context()))
+		require.False(t, r.record(t, key("large")).Omitted)
+	})
+}
+
+// witness is something that belongs to a call.
+type witness struct{ Data [64]byte }
+
+// What waits to be written keeps nothing of its call alive: no input, no context, no
+// handler, no step.
+func TestQueueKeepsNothingOfTheCall(t *testing.T) {
+	for name, tc := range map[string]struct {
+		op    idem.Operation
+		fault func(*idemtest.Faults)
+		err   error
+	}{
+		"an outcome": {safe, func(f *idemtest.Faults) { f.Always(idemtest.Refuse, idemtest.Finish) }, nil},
+		"a failure":  {safe, func(f *idemtest.Faults) { f.Always(idemtest.Refuse, idemtest.Finish) }, errPlain},
+		"a result owed": {safe, func(f *idemtest.Faults) {
+			f.Next(idemtest.Finish, noRoom, idemtest.Pass)
+			f.Always(noRoom, idemtest.Finish)
+		}, nil},
+		"a withdrawal": {safe, func(f *idemtest.Faults) { f.Always(idemtest.LoseRequest) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			tc.fault(r.faults)
+			kept := queueOne(t, r, tc.op, tc.err)
+			require.Contains(t, r.events.take(), "outcome_queued")
+			runtime.GC()
+			runtime.GC()
+			for what, p := range kept {
+				require.Nil(t, p.Value(), what)
+			}
+		})
+	}
+}
+
+// queueOne runs a call whose last write is queued, and returns what came with it.
+func queueOne(t *testing.T, r *rig, op idem.Operation, fail error) map[string]weak.Pointer[witness] {
+	input, value, captured, undo := new(witness), new(witness), new(witness), new(witness)
+	type valueKey struct{}
+	ctx := context.WithValue(inLambda(context.Background()), valueKey{}, value)
+	_, _ = idem.Do(ctx, r.engine, op.Key("t", "k"), input, func(ctx context.Context, in *witness) (int, error) {
+		captured.Data[0]++
+		if _, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return int(in.Data[0]), nil },
+			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { undo.Data[0]++; return nil }}); err != nil {
+			return 0, err
+		}
+		return 1, fail
+	})
+	return map[string]weak.Pointer[witness]{
+		"the input": weak.Make(input), "a value of the context": weak.Make(value),
+		"what the handler captured": weak.Make(captured), "what a step captured": weak.Make(undo),
+	}
 }

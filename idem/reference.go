@@ -14,28 +14,25 @@ import (
 
 const maxReference = 256
 
-// SetReference records what the provider calls the effect, such as the id of a payment,
-// before the outcome is known, for those who must find it out later. It belongs to the
-// operation, also inside a [Step]: the next attempt has it in [Info], the outcome in
-// [Outcome]. Of several the last one counts.
+// SetReference records what the provider calls the effect, such as the id of a payment, before the
+// outcome is known. It belongs to the operation, also inside a [Step]: the next attempt has it in
+// [Info], the outcome in [Outcome]. Of several the last one counts.
 //
-// It is one write under the claim, none if the record has it. In atomic mode and with
-// [FailOpen] it is written with the outcome, and so it is after an error that matches
-// [ErrStoreUnavailable], which changes nothing else. [ErrLeaseLost] ends the context too.
-// A [*ConfigError] says that ref is empty, no text or longer than 256 bytes, or that the
+// It is one write under the claim, none if the record has it. In atomic mode, with [FailOpen] and after
+// an error that matches [ErrStoreUnavailable] it is written with the outcome. [ErrLeaseLost] ends the
+// context too. A [*ConfigError] says that ref is empty, no text or longer than 256 bytes, or that the
 // call is outside an operation.
 func SetReference(ctx context.Context, ref string) error {
 	a := attemptOf(ctx)
-	invalid := func(problem string) error { return &ConfigError{What: "SetReference", Problem: problem} }
 	switch problem := referenceProblem(ref); {
 	case a == nil:
-		return invalid("the context is not a handler's: pass the context that the handler was given")
+		return configError("SetReference", "the context is not a handler's: pass the context that the handler was given")
 	case ref == "":
-		return invalid("the reference is empty: pass what the provider calls the effect, or leave the call out")
+		return configError("SetReference", "the reference is empty: pass what the provider calls the effect, or leave the call out")
 	case problem != "":
-		return invalid(problem)
+		return configError("SetReference", "%s", problem)
 	case a.running.Load() == nil || a.journal.isOver():
-		return invalid("the handler has returned: call it before")
+		return configError("SetReference", "the handler has returned: call it before")
 	}
 	a.signs.Store(true)
 	r := &a.reference
@@ -43,7 +40,7 @@ func SetReference(ctx context.Context, ref string) error {
 	defer r.writing.Unlock()
 	if r.say(ref); a.journal.isOver() {
 		// While it was being said: whether the outcome carries it is not known.
-		return invalid("the handler has returned: call it before")
+		return configError("SetReference", "the handler has returned: call it before")
 	}
 	return r.record(ctx, a, ref)
 }

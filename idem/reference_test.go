@@ -9,11 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/stretchr/testify/require"
 )
 
 // refer is a handler that says the references, one after the other.
@@ -28,7 +27,7 @@ func refer(t *testing.T, refs ...string) func(context.Context, int) (int, error)
 
 func TestAReferenceIsRecordedBeforeTheOutcome(t *testing.T) {
 	r, key := newRig(t, nil), unsafe.Key("t", "k")
-	res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+	res := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
 		before := r.record(t, key)
 		require.NoError(t, idem.SetReference(ctx, "pay_1"))
 		rec := r.record(t, key)
@@ -39,11 +38,9 @@ func TestAReferenceIsRecordedBeforeTheOutcome(t *testing.T) {
 		require.Equal(t, "pay_1", info.Ref)
 		return n, nil
 	})
-	require.NoError(t, err)
 	require.Equal(t, "pay_1", res.Outcome.Ref)
 	require.Equal(t, m("Acquire", "RecordReference", "Finish"), r.faults.Calls())
-	again, err := idem.Run(t.Context(), r.engine, key, 1, new(counter).run)
-	require.NoError(t, err)
+	again := mustRun(t, r, key, new(counter).run)
 	require.True(t, again.Outcome.Replayed)
 	require.Equal(t, "pay_1", again.Outcome.Ref)
 	status, err := r.engine.Lookup(t.Context(), key)
@@ -72,8 +69,7 @@ func TestEveryEndKeepsTheReference(t *testing.T) {
 // A reference that is said again costs nothing, and the last of several counts.
 func TestTheLastReferenceCounts(t *testing.T) {
 	r, key := newRig(t, nil), unsafe.Key("t", "k")
-	_, err := idem.Do(t.Context(), r.engine, key, 1, refer(t, "pay_1", "pay_1", "pay_2", "pay_2"))
-	require.NoError(t, err)
+	must(t, r, key, refer(t, "pay_1", "pay_1", "pay_2", "pay_2"))
 	require.Equal(t, 2, r.count(idemtest.RecordReference))
 	require.Equal(t, "pay_2", r.record(t, key).Ref)
 }
@@ -85,13 +81,12 @@ func TestReferenceInDoubt(t *testing.T) {
 			t.Run(name+", then "+second, func(t *testing.T) {
 				r, key := newRig(t, nil), unsafe.Key("t", "k")
 				r.faults.Next(idemtest.RecordReference, fault)
-				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+				must(t, r, key, func(ctx context.Context, n int) (int, error) {
 					require.ErrorIs(t, idem.SetReference(ctx, "pay_1"), idem.ErrStoreUnavailable)
 					require.NoError(t, idem.SetReference(ctx, second))
 					require.Equal(t, second, r.record(t, key).Ref)
 					return n, nil
 				})
-				require.NoError(t, err)
 				require.Equal(t, second, r.record(t, key).Ref)
 			})
 		}
@@ -114,7 +109,7 @@ func TestADelayedReferenceComesTooLate(t *testing.T) {
 			r, key := newRig(t, nil), unsafe.Key("t", "k")
 			var held *idemtest.Call
 			r.faults.Next(idemtest.RecordReference, first(&held))
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+			must(t, r, key, func(ctx context.Context, n int) (int, error) {
 				_ = idem.SetReference(ctx, "pay_1")
 				require.NoError(t, idem.SetReference(ctx, "pay_2"))
 				before := r.record(t, key)
@@ -127,7 +122,6 @@ func TestADelayedReferenceComesTooLate(t *testing.T) {
 				require.Equal(t, before, r.record(t, key))
 				return n, nil
 			})
-			require.NoError(t, err)
 			require.Equal(t, "pay_3", r.record(t, key).Ref)
 		})
 	}
@@ -136,17 +130,15 @@ func TestADelayedReferenceComesTooLate(t *testing.T) {
 func TestReferenceOfALostClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, key := newRig(t, nil), safe.Key("t", "k")
-		out, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		out := must(t, r.inLambda(), key, func(ctx context.Context, _ int) (int, error) {
 			r.clock.Advance(time.Hour)
-			_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, refer(t, "pay_2"))
-			require.NoError(t, err)
+			must(t, r.elsewhere(t), key, refer(t, "pay_2"))
 			require.ErrorIs(t, idem.SetReference(ctx, "pay_1"), idem.ErrLeaseLost)
 			require.ErrorIs(t, context.Cause(ctx), idem.ErrLeaseLost)
-			_, err = idem.Step(ctx, "ship", func(context.Context) (int, error) { panic("it must not run") }, nil)
+			_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { panic("it must not run") }, nil)
 			require.ErrorIs(t, err, idem.ErrLeaseLost)
 			return 7, nil
 		})
-		require.NoError(t, err)
 		require.Equal(t, 1, out, "the other attempt's")
 		require.Equal(t, "pay_2", r.record(t, key).Ref)
 	})
@@ -157,7 +149,7 @@ func TestReferenceOfALostClaim(t *testing.T) {
 func TestReferenceAfterAPark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, key := newRig(t, nil), unsafe.Key("t", "k")
-		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+		must(t, r.inLambda(), key, func(ctx context.Context, n int) (int, error) {
 			time.Sleep(9600 * time.Millisecond)
 			require.Equal(t, idem.Unknown, r.state(t, key))
 			before := r.record(t, key)
@@ -168,7 +160,6 @@ func TestReferenceAfterAPark(t *testing.T) {
 			require.Equal(t, before.Due, rec.Due)
 			return n, nil
 		})
-		require.NoError(t, err)
 		require.Equal(t, idem.Completed, r.state(t, key))
 		require.Equal(t, "pay_1", r.record(t, key).Ref)
 	})
@@ -179,8 +170,7 @@ func TestTheNextAttemptHasTheReference(t *testing.T) {
 	dies := func(t *testing.T, r *rig, key idem.Key) {
 		h := r.elsewhere(t)
 		h.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-		_, err := idem.Do(inLambda(t.Context()), h.engine, key, 1, refer(t, "pay_1"))
-		require.NoError(t, err)
+		must(t, h.inLambda(), key, refer(t, "pay_1"))
 		r.clock.Advance(time.Hour)
 	}
 	ends := func(err error) func(t *testing.T, r *rig, key idem.Key) {
@@ -196,8 +186,7 @@ func TestTheNextAttemptHasTheReference(t *testing.T) {
 		dies(t, r, key)
 		h := r.elsewhere(t)
 		h.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
-		_, err := idem.Do(t.Context(), h.engine, key, 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		refused(t, h, key, idem.ErrStoreUnavailable, new(counter).run)
 		require.Equal(t, idem.Released, r.state(t, key))
 	}
 	for _, tc := range []struct {
@@ -214,7 +203,7 @@ func TestTheNextAttemptHasTheReference(t *testing.T) {
 			r, key := newRig(t, nil), safe.Key("t", "k")
 			tc.before(t, r, key)
 			r.faults.Reset()
-			res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+			res := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
 				info, _ := idem.InfoOf(ctx)
 				require.Equal(t, tc.want, info.Ref)
 				if tc.want != "" {
@@ -222,7 +211,6 @@ func TestTheNextAttemptHasTheReference(t *testing.T) {
 				}
 				return n, nil
 			})
-			require.NoError(t, err)
 			require.Equal(t, tc.want, res.Outcome.Ref)
 			require.Equal(t, tc.want, r.record(t, key).Ref)
 			require.Zero(t, r.count(idemtest.RecordReference), "the record has it")
@@ -250,8 +238,7 @@ func TestTheNextAttemptSaysItsReferencesAgain(t *testing.T) {
 func TestReferenceWithoutAClaim(t *testing.T) {
 	t.Run("atomic", func(t *testing.T) {
 		r, key := newRig(t, nil), atomically.Key("t", "k")
-		res, err := idem.Run(t.Context(), r.engine, key, 1, refer(t, "pay_1", "pay_2"))
-		require.NoError(t, err)
+		res := mustRun(t, r, key, refer(t, "pay_1", "pay_2"))
 		require.Equal(t, m("Get", "Finish"), r.faults.Calls())
 		require.Equal(t, "pay_2", res.Outcome.Ref)
 		require.Equal(t, "pay_2", r.record(t, key).Ref)
@@ -259,8 +246,7 @@ func TestReferenceWithoutAClaim(t *testing.T) {
 	t.Run("failed open", func(t *testing.T) {
 		r, key := newRig(t, nil), failsOpen.Key("t", "k")
 		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-		res, err := idem.Run(t.Context(), r.engine, key, 1, refer(t, "pay_1"))
-		require.NoError(t, err)
+		res := mustRun(t, r, key, refer(t, "pay_1"))
 		require.Zero(t, r.count(idemtest.RecordReference))
 		require.Equal(t, "pay_1", res.Outcome.Ref)
 	})
@@ -271,12 +257,11 @@ func TestReferenceIsASign(t *testing.T) {
 	rejecting.Classify = func(context.Context, any, error) idem.Class { return idem.ClassRejected }
 	for _, refs := range [][]string{nil, {"pay_1"}} {
 		r, key := newRig(t, nil), rejecting.Key("t", "k")
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+		errs(t, r, key, func(ctx context.Context, n int) (int, error) {
 			_, err := refer(t, refs...)(ctx, n)
 			require.NoError(t, err)
 			return n, errPlain
 		})
-		require.Same(t, errPlain, err)
 		require.Equal(t, map[bool]idem.State{true: idem.Unknown, false: idem.Released}[len(refs) > 0], r.state(t, key))
 	}
 }
@@ -284,13 +269,11 @@ func TestReferenceIsASign(t *testing.T) {
 func TestReferencesThatAreRefused(t *testing.T) {
 	r, key := newRig(t, nil), unsafe.Key("t", "k")
 	says := func(ctx context.Context, ref, what string) {
-		var mistake *idem.ConfigError
-		require.ErrorAs(t, idem.SetReference(ctx, ref), &mistake)
-		require.ErrorContains(t, mistake, what)
+		mistaken(t, idem.SetReference(ctx, ref), what)
 	}
 	says(t.Context(), "pay_1", "not a handler's")
 	var outer context.Context
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+	must(t, r, key, func(ctx context.Context, n int) (int, error) {
 		outer = ctx
 		says(ctx, "", "is empty")
 		says(ctx, strings.Repeat("r", 257), "257 bytes: use at most 256")
@@ -299,7 +282,6 @@ func TestReferencesThatAreRefused(t *testing.T) {
 		require.NoError(t, idem.SetReference(ctx, strings.Repeat("r", 256)))
 		return n, nil
 	})
-	require.NoError(t, err)
 	says(outer, "pay_1", "has returned")
 	require.Equal(t, 1, r.count(idemtest.RecordReference))
 }
@@ -315,10 +297,9 @@ func TestReferenceOfAStep(t *testing.T) {
 			return nil
 		}, &idem.EffectConfig{Semantics: idem.AtMostOnce, Reference: "order-1"})
 	}
-	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+	must(t, r, key, func(ctx context.Context, _ int) (string, error) {
 		return "", charge(ctx)
 	})
-	require.NoError(t, err)
 	require.Equal(t, m("Acquire", "RecordStep", "RecordStep", "Finish"), r.faults.Calls())
 	require.Equal(t, "order-1", r.record(t, key).Ref)
 }
@@ -382,14 +363,11 @@ func TestReferencesOfStepsThatAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := newRig(t, nil), safe.Key("t", "k")
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+			must(t, r, key, func(ctx context.Context, n int) (int, error) {
 				_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { panic("it must not run") }, &tc.config)
-				var mistake *idem.ConfigError
-				require.ErrorAs(t, err, &mistake)
-				require.ErrorContains(t, err, tc.says)
+				mistaken(t, err, tc.says)
 				return n, nil
 			})
-			require.NoError(t, err)
 			require.Zero(t, r.count(idemtest.RecordStep))
 		})
 	}
@@ -413,7 +391,7 @@ func TestReferenceOfAStepThatDoesNotBegin(t *testing.T) {
 func TestReferencesSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, key := newRig(t, &idem.Options{Lease: 3 * time.Second}), safe.Key("t", "k")
-		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		must(t, r, key, func(ctx context.Context, _ int) (string, error) {
 			var g sync.WaitGroup
 			for n := range 8 {
 				g.Go(func() {
@@ -427,8 +405,95 @@ func TestReferencesSideBySide(t *testing.T) {
 			g.Wait()
 			return "", nil
 		})
-		require.NoError(t, err)
 		require.NotZero(t, r.count(idemtest.Extend))
 		require.Equal(t, "pay_7", r.record(t, key).Ref)
 	})
+}
+
+// A reference that was replaced does not come back over the last one said: neither if the
+// write that replaced the last one had landed, nor if it lands late.
+func TestAReplacedReferenceDoesNotComeBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fault func(held **idemtest.Call) idemtest.Fault
+		again bool
+	}{
+		"reply lost, said again":      {func(**idemtest.Call) idemtest.Fault { return idemtest.LoseReply }, true},
+		"request delayed, said again": {idemtest.Hold, true},
+		"reply lost, at the end":      {func(**idemtest.Call) idemtest.Fault { return idemtest.LoseReply }, false},
+		"request delayed, at the end": {idemtest.Hold, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, key := newRig(t, nil), unsafe.Key("t", "k")
+			var held *idemtest.Call
+			late := func() {
+				if held != nil {
+					require.Error(t, held.Do(t.Context()))
+				}
+			}
+			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+				require.NoError(t, idem.SetReference(ctx, "pay_A"))
+				r.faults.Next(idemtest.RecordReference, tc.fault(&held))
+				require.ErrorIs(t, idem.SetReference(ctx, "pay_B"), idem.ErrStoreUnavailable)
+				if !tc.again {
+					r.faults.Always(idemtest.Refuse, idemtest.RecordReference)
+					require.ErrorIs(t, idem.SetReference(ctx, "pay_A"), idem.ErrStoreUnavailable)
+					return n, errPlain
+				}
+				require.NoError(t, idem.SetReference(ctx, "pay_A"))
+				require.Equal(t, "pay_A", r.record(t, key).Ref)
+				late()
+				require.Equal(t, "pay_A", r.record(t, key).Ref)
+				require.NoError(t, idem.SetReference(ctx, "pay_A"), "no longer in doubt")
+				return n, errPlain
+			})
+			require.Error(t, err)
+			late()
+			rec := r.record(t, key)
+			require.Equal(t, idem.Unknown, rec.State)
+			require.Equal(t, "pay_A", rec.Ref)
+		})
+	}
+}
+
+// The same with the begin mark of a step that does not begin.
+func TestAMarkWithoutAnswerDoesNotKeepItsReference(t *testing.T) {
+	for name, fault := range map[string]func(held **idemtest.Call) idemtest.Fault{
+		"reply lost":      func(**idemtest.Call) idemtest.Fault { return idemtest.LoseReply },
+		"request delayed": idemtest.Hold,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, key := newRig(t, nil), unsafe.Key("t", "k")
+			var held *idemtest.Call
+			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
+				require.NoError(t, idem.SetReference(ctx, "pay_A"))
+				r.faults.Next(idemtest.RecordStep, fault(&held), idemtest.Refuse)
+				err := idem.StepEffect(ctx, "charge", func(context.Context) error { panic("it must not run") },
+					&idem.EffectConfig{Semantics: idem.AtMostOnce, Reference: "pay_B"})
+				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+				require.NoError(t, idem.SetReference(ctx, "pay_A"))
+				if held != nil {
+					require.NoError(t, held.Do(t.Context()), "it is over no reference")
+				}
+				return n, err
+			})
+			require.Error(t, err)
+			require.Equal(t, idem.Unknown, r.record(t, key).State)
+			require.Equal(t, "pay_A", r.record(t, key).Ref)
+		})
+	}
+}
+
+// A mark says a reference that is in doubt, although the record had it.
+func TestAMarkSaysAReferenceInDoubt(t *testing.T) {
+	r, key := newRig(t, nil), unsafe.Key("t", "k")
+	must(t, r, key, func(ctx context.Context, n int) (int, error) {
+		require.NoError(t, idem.SetReference(ctx, "pay_A"))
+		r.faults.Next(idemtest.RecordReference, idemtest.LoseReply)
+		require.ErrorIs(t, idem.SetReference(ctx, "pay_B"), idem.ErrStoreUnavailable)
+		return n, idem.StepEffect(ctx, "charge", func(context.Context) error {
+			require.Equal(t, "pay_A", r.record(t, key).Ref)
+			return nil
+		}, &idem.EffectConfig{Semantics: idem.AtMostOnce, Reference: "pay_A"})
+	})
+	require.Equal(t, "pay_A", r.record(t, key).Ref)
 }

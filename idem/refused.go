@@ -3,7 +3,6 @@ package idem
 import (
 	"context"
 
-	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -36,16 +35,8 @@ func (c *commit) refused(ctx context.Context, r *protocol.RefusedError) (Outcome
 func (c *commit) judge(r *protocol.RefusedError) ending {
 	a, done := c.a, false
 	defer func() {
-		if done {
-			return
-		}
-		if a.atomic() {
-			c.notify(c.outer, notice.Uncommitted, notice.Notice{Attempt: a.made().Attempt, State: a.seenState, Err: errPanicked})
-			return
-		}
-		f := &Failure{Message: "the handler panicked", Type: "panic"}
-		if _, err := c.finish(c.outer, a, c.ending(a, ClassUncertain, Answer{}, f)); err != nil {
-			_, _ = c.lost(c.outer, a, err)
+		if !done {
+			c.panicked(c.outer, a)
 		}
 	}()
 	a.says.Store(int32(ClassDefault)) // it was said of another answer

@@ -10,13 +10,11 @@ import (
 
 // answer makes the error of a call that neither runs nor replays.
 func (x *execution) answer(ctx context.Context, rec *Record, do protocol.Action) error {
-	e := x.engine
 	n := notice.Notice{Attempt: rec.Attempt, State: rec.State}
 	switch do {
 	case protocol.DoInFlight:
 		x.notify(ctx, notice.InFlight, n)
-		left := rec.LeaseUntil.Add(e.opts.Margin).Sub(e.now())
-		return &InFlightError{LeaseLeft: max(left, 0), Attempt: rec.Attempt}
+		return x.inFlightError(rec, false)
 	case protocol.DoUnknown:
 		n.State = Unknown // also of a claim that was parked just now
 		x.notify(ctx, notice.Unknown, n)
@@ -30,6 +28,11 @@ func (x *execution) answer(ctx context.Context, rec *Record, do protocol.Action)
 	}
 	x.notify(ctx, notice.Unreadable, n)
 	return ErrRecordUnreadable
+}
+
+func (x *execution) inFlightError(rec *Record, lost bool) error {
+	left := rec.LeaseUntil.Add(x.engine.opts.Margin).Sub(x.engine.now())
+	return &InFlightError{Lost: lost, LeaseLeft: max(left, 0), Attempt: rec.Attempt}
 }
 
 // waits is the outcome of a call whose operation was accepted, by it or by an earlier one.

@@ -34,76 +34,16 @@ func encoded(body string) *protocol.Encoded { return &protocol.Encoded{Body: []b
 // parked leaves the key unknown.
 func parked(t *testing.T, r *rig, key idem.Key) {
 	t.Helper()
-	_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-	require.Same(t, errPlain, err)
+	errs(t, r, key, fails(errPlain))
 	require.Equal(t, idem.Unknown, r.state(t, key))
 	r.events.take()
 	r.faults.Reset()
 }
 
-func TestResolve(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		to   reconcile.Resolution
-		then func(t *testing.T, v int, err error)
-		runs int
-	}{
-		{"completed", reconcile.Resolution{To: idem.Completed, Result: encoded("42"), Ref: "pay_1"}, func(t *testing.T, v int, err error) {
-			require.NoError(t, err)
-			require.Equal(t, 42, v)
-		}, 0},
-		{"completed, result not known", reconcile.Resolution{To: idem.Completed, Ref: "pay_1"}, func(t *testing.T, _ int, err error) {
-			require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
-		}, 0},
-		{"failed", reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined", Code: "card"}, Ref: "pay_1"}, func(t *testing.T, _ int, err error) {
-			var recorded *idem.RecordedError
-			require.ErrorAs(t, err, &recorded)
-			require.Equal(t, "card", recorded.Code)
-		}, 0},
-		{"released", reconcile.Resolution{To: idem.Released, Ref: "pay_1"}, func(t *testing.T, v int, err error) {
-			require.NoError(t, err)
-			require.Equal(t, 1, v)
-		}, 1},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
-			key := unsafe.Key("t", "k")
-			parked(t, r, key)
-			owner := r.record(t, key).Owner
-			r.clock.Advance(time.Hour)
-			require.NoError(t, r.resolve(t, key.ID(), tc.to))
-			rec := r.record(t, key)
-			require.Equal(t, tc.to.To, rec.State)
-			require.NotEqual(t, owner, rec.Owner)
-			require.Equal(t, "pay_1", rec.Ref)
-			require.WithinDuration(t, r.clock.Now().Add(idem.DefaultRetention), rec.ExpiresAt, 20*time.Second)
-			require.Equal(t, []idemtest.Method{"Get", "Settle"}, r.faults.Calls())
-
-			require.ErrorIs(t, r.resolve(t, key.ID(), tc.to), reconcile.ErrNotUnknown, "once")
-			v, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-			tc.then(t, v, err)
-			require.Equal(t, tc.runs, c.count())
-		})
-	}
-}
-
-func TestResolveToReleasedWaitsForTheLease(t *testing.T) {
-	r := newRig(t, nil)
-	key := unsafe.Key("t", "k")
-	parked(t, r, key)
-	retry := reconcile.Resolution{To: idem.Released}
-	require.ErrorIs(t, r.resolve(t, key.ID(), retry), reconcile.ErrTooEarly)
-	r.clock.Advance(idem.DefaultLease)
-	require.ErrorIs(t, r.resolve(t, key.ID(), retry), reconcile.ErrTooEarly, "the margin counts")
-	r.clock.Advance(idem.DefaultMargin + time.Millisecond)
-	require.NoError(t, r.resolve(t, key.ID(), retry))
-}
-
 func TestResolveRefuses(t *testing.T) {
 	r := newRig(t, nil)
 	done := unsafe.Key("t", "done")
-	_, err := idem.Do(t.Context(), r.engine, done, 1, new(counter).run)
-	require.NoError(t, err)
+	must(t, r, done, new(counter).run)
 	var config *idem.ConfigError
 	yes := reconcile.Resolution{To: idem.Completed, Result: encoded("1")}
 	require.ErrorIs(t, r.resolve(t, "nobody", yes), reconcile.ErrNotFound)
@@ -121,64 +61,6 @@ func TestResolveRefuses(t *testing.T) {
 	r.faults.Next(idemtest.Get, idemtest.Unreadable, idemtest.Refuse)
 	require.ErrorIs(t, r.resolve(t, done.ID(), yes), idem.ErrRecordUnreadable)
 	require.ErrorIs(t, r.resolve(t, done.ID(), yes), idem.ErrStoreUnavailable)
-}
-
-// A claim that a killed process left behind counts as unknown once it lapsed.
-func TestResolveAbandonedClaim(t *testing.T) {
-	for _, op := range both {
-		t.Run(op.Name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := op.Key("t", "k")
-			r.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
-			require.NoError(t, err)
-			yes := reconcile.Resolution{To: idem.Completed, Result: encoded("9")}
-			require.ErrorIs(t, r.elsewhere(t).resolve(t, key.ID(), yes), reconcile.ErrNotUnknown, "it may still run")
-			r.clock.Advance(time.Hour)
-			err = r.elsewhere(t).resolve(t, key.ID(), yes)
-			if op.Repeat == idem.Repeatable {
-				require.ErrorIs(t, err, reconcile.ErrNotUnknown, "the next call takes it over")
-				return
-			}
-			require.NoError(t, err)
-			require.Equal(t, idem.Completed, r.state(t, key))
-		})
-	}
-}
-
-// Both writes of a resolution with reply or request lost: what is reported is
-// what is recorded.
-func TestResolveWithLostReplies(t *testing.T) {
-	yes := reconcile.Resolution{To: idem.Completed, Result: encoded("9")}
-	for name, fault := range map[string]idemtest.Fault{"reply": idemtest.LoseReply, "request": idemtest.LoseRequest} {
-		t.Run(name+" lost once", func(t *testing.T) {
-			r := newRig(t, nil)
-			key := unsafe.Key("t", "k")
-			parked(t, r, key)
-			r.faults.Next(idemtest.Settle, fault)
-			require.NoError(t, r.resolve(t, key.ID(), yes))
-			require.Equal(t, idem.Completed, r.state(t, key))
-		})
-		t.Run(name+" always lost", func(t *testing.T) {
-			r := newRig(t, nil)
-			key := unsafe.Key("t", "k")
-			parked(t, r, key)
-			r.faults.Always(fault, idemtest.Settle)
-			require.ErrorIs(t, r.resolve(t, key.ID(), yes), idem.ErrStoreUnavailable)
-			require.Equal(t, []idemtest.Method{"Get", "Settle", "Settle", "Settle"}, r.faults.Calls())
-		})
-		t.Run(name+" of the park lost", func(t *testing.T) {
-			r := newRig(t, nil)
-			key := unsafe.Key("t", "k")
-			r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
-			require.NoError(t, err)
-			r.clock.Advance(time.Hour)
-			r.faults.Next(idemtest.Settle, fault)
-			require.NoError(t, r.resolve(t, key.ID(), yes))
-			require.Equal(t, idem.Completed, r.state(t, key))
-		})
-	}
 }
 
 // The retention of a resolution counts from the try that lands.
@@ -219,9 +101,7 @@ func TestResolveRaces(t *testing.T) {
 			})
 			err := r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: encoded("8")})
 			require.ErrorIs(t, err, reconcile.ErrNotUnknown)
-			v, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-			require.NoError(t, err)
-			require.Equal(t, 7, v)
+			require.Equal(t, 7, must(t, r, key, new(counter).run))
 		})
 	}
 }
@@ -231,50 +111,11 @@ func TestResolveRaces(t *testing.T) {
 func TestResolvedFirstBeatsTheLateOutcome(t *testing.T) {
 	r := newRig(t, nil)
 	key := unsafe.Key("t", "k")
-	v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+	v := must(t, r, key, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
 		require.NoError(t, r.elsewhere(t).resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: encoded("7")}))
 		return 8, nil
 	})
-	require.NoError(t, err)
 	require.Equal(t, 7, v)
 	require.Contains(t, r.events.take(), "lease_lost")
-}
-
-// What recorded steps have done is not forgotten by a failure that a person states.
-func TestResolveToFailedAsksForUndoneSteps(t *testing.T) {
-	for name, tc := range map[string]struct {
-		steps []protocol.StepWrite
-		due   []string
-	}{
-		"none undone": {[]protocol.StepWrite{
-			{Name: "b", Result: []byte("1"), Compensates: true}, {Name: "a", Result: []byte("1"), Compensates: true}, {Name: "c", Result: []byte("1")},
-		}, []string{"a", "b"}},
-		"one undone": {[]protocol.StepWrite{
-			{Name: "b", Result: []byte("1"), Compensates: true}, {Name: "a", Result: []byte("1"), Compensates: true},
-			{Name: "idem:undo:a", Result: []byte("null")},
-		}, []string{"b"}},
-		"all undone":      {[]protocol.StepWrite{{Name: "a", Result: []byte("1"), Compensates: true}, {Name: "idem:undo:a", Result: []byte("null")}}, nil},
-		"nothing to undo": {[]protocol.StepWrite{{Name: "c", Result: []byte("1")}}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := unsafe.Key("t", "k")
-			killedWith(t, r, key, tc.steps...)
-			no := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
-			err := r.resolve(t, key.ID(), no)
-			if tc.due == nil {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorIs(t, err, reconcile.ErrNotUndone)
-			var due *reconcile.NotUndoneError
-			require.ErrorAs(t, err, &due)
-			require.Equal(t, tc.due, due.Steps)
-			require.Equal(t, idem.InProgress, r.state(t, key), "nothing has changed")
-			no.CompensatedManually = true
-			require.NoError(t, r.resolve(t, key.ID(), no))
-			require.Equal(t, idem.Failed, r.state(t, key))
-		})
-	}
 }

@@ -35,14 +35,7 @@ func (x *execution) run(ctx context.Context, a *attempt) (Outcome, error) {
 		l.stop()
 		a.unit.seal()
 		_ = a.journal.close()
-		if a.atomic() {
-			x.notify(ctx, notice.Uncommitted, notice.Notice{Attempt: a.rec.Attempt, State: a.seenState, Err: errPanicked})
-			return
-		}
-		f := &Failure{Message: "the handler panicked", Type: "panic"}
-		if _, err := x.finish(ctx, a, x.ending(a, ClassUncertain, Answer{}, f)); err != nil {
-			_, _ = x.lost(ctx, a, err)
-		}
+		x.panicked(ctx, a)
 	}()
 	ans := x.call.Run(l.ctx)
 	if a.later != nil {

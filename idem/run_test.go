@@ -155,19 +155,17 @@ func uncertain(op idem.Operation) idem.State {
 
 func TestGoexitIsRecorded(t *testing.T) {
 	for _, op := range both {
-		t.Run(op.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, nil)
-				key := op.Key("t", "k")
-				go func() {
-					_, _ = idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
-						runtime.Goexit()
-						return 0, nil
-					})
-				}()
-				synctest.Wait()
-				require.Equal(t, uncertain(op), r.state(t, key))
-			})
+		bubble(t, op.Name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := op.Key("t", "k")
+			go func() {
+				_, _ = idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+					runtime.Goexit()
+					return 0, nil
+				})
+			}()
+			synctest.Wait()
+			require.Equal(t, uncertain(op), r.state(t, key))
 		})
 	}
 }
@@ -264,94 +262,83 @@ func TestTimeLeft(t *testing.T) {
 		{"past", -time.Second, false, 0}, {"zero", 0, false, 0}, {"no more than the guard", time.Second, false, 1},
 		{"too little", 2600 * time.Millisecond, false, 1}, {"enough", 2700 * time.Millisecond, true, 0},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, c := newRig(t, nil), new(counter)
-				_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(tc.left)), r.engine, op.Key("t", "k"), 1, c.run)
-				if tc.ok {
-					require.NoError(t, err)
-					return
-				}
-				require.ErrorIs(t, err, idem.ErrOutOfTime)
-				require.Len(t, r.faults.Calls(), tc.looks, "what is recorded needs no time of the handler's")
-				require.Equal(t, tc.looks, r.count(idemtest.Get))
-				require.Equal(t, []string{"out_of_time"}, r.events.take())
-			})
+		bubble(t, tc.name, func(t *testing.T) {
+			r, c := newRig(t, nil), new(counter)
+			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(tc.left)), r.engine, op.Key("t", "k"), 1, c.run)
+			if tc.ok {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, idem.ErrOutOfTime)
+			require.Len(t, r.faults.Calls(), tc.looks, "what is recorded needs no time of the handler's")
+			require.Equal(t, tc.looks, r.count(idemtest.Get))
+			require.Equal(t, []string{"out_of_time"}, r.events.take())
 		})
 	}
-	t.Run("the claim took what the handler must have", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			for name, ctx := range map[string]func() (context.Context, context.CancelFunc){
-				"kill time": func() (context.Context, context.CancelFunc) {
-					return idem.WithKillTime(t.Context(), time.Now().Add(2900*time.Millisecond)), func() {}
-				},
-				"deadline": func() (context.Context, context.CancelFunc) {
-					return context.WithTimeout(t.Context(), 2100*time.Millisecond)
-				},
-			} {
-				r, c := newRig(t, nil), new(counter)
-				r.faults.Next(idemtest.Acquire, slow(200*time.Millisecond, idemtest.Pass))
-				ctx, cancel := ctx()
-				_, err := idem.Do(ctx, r.engine, op.Key("t", "k"), 1, c.run)
-				cancel()
-				require.ErrorIs(t, err, idem.ErrOutOfTime, name)
-				require.Zero(t, c.count(), name)
-				rec := r.record(t, op.Key("t", "k"))
-				require.Equal(t, idem.Released, rec.State, name)
-				require.False(t, rec.Uncertain, name)
-			}
-		})
-	})
-	t.Run("what is recorded needs none of it", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+	bubble(t, "the claim took what the handler must have", func(t *testing.T) {
+		for name, ctx := range map[string]func() (context.Context, context.CancelFunc){
+			"kill time": func() (context.Context, context.CancelFunc) {
+				return idem.WithKillTime(t.Context(), time.Now().Add(2900*time.Millisecond)), func() {}
+			},
+			"deadline": func() (context.Context, context.CancelFunc) {
+				return context.WithTimeout(t.Context(), 2100*time.Millisecond)
+			},
+		} {
 			r, c := newRig(t, nil), new(counter)
-			_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, c.run)
-			require.NoError(t, err)
-			for _, left := range []time.Duration{2600 * time.Millisecond, 100 * time.Millisecond} {
-				ctx := idem.WithKillTime(t.Context(), time.Now().Add(left))
-				v, err := idem.Do(ctx, r.engine, op.Key("t", "k"), 1, c.run)
-				require.NoError(t, err)
-				require.Equal(t, 1, v)
-				_, err = idem.Do(ctx, r.engine, op.Key("t", "k"), 2, c.run)
-				require.ErrorIs(t, err, idem.ErrKeyReused)
-			}
-		})
+			r.faults.Next(idemtest.Acquire, slow(200*time.Millisecond, idemtest.Pass))
+			ctx, cancel := ctx()
+			_, err := idem.Do(ctx, r.engine, op.Key("t", "k"), 1, c.run)
+			cancel()
+			require.ErrorIs(t, err, idem.ErrOutOfTime, name)
+			require.Zero(t, c.count(), name)
+			rec := r.record(t, op.Key("t", "k"))
+			require.Equal(t, idem.Released, rec.State, name)
+			require.False(t, rec.Uncertain, name)
+		}
 	})
-	t.Run("and there is none to look", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			for name, tc := range map[string]struct {
-				fault idemtest.Fault
-				err   error
-			}{
-				"silent": {idemtest.BlackHole, idem.ErrOutOfTime}, "unreadable": {idemtest.Unreadable, idem.ErrRecordUnreadable},
-			} {
-				r, c := newRig(t, nil), new(counter)
-				r.faults.Always(tc.fault)
-				start := time.Now()
-				_, err := idem.Do(idem.WithKillTime(t.Context(), start.Add(2600*time.Millisecond)), r.engine, op.Key("t", "k"), 1, c.run)
-				require.ErrorIs(t, err, tc.err, name)
-				require.Less(t, time.Since(start), time.Second, name)
-				require.NotContains(t, r.faults.Calls(), idemtest.Acquire, name)
-			}
-		})
+	bubble(t, "what is recorded needs none of it", func(t *testing.T) {
+		r, c := newRig(t, nil), new(counter)
+		must(t, r, op.Key("t", "k"), c.run)
+		for _, left := range []time.Duration{2600 * time.Millisecond, 100 * time.Millisecond} {
+			ctx := idem.WithKillTime(t.Context(), time.Now().Add(left))
+			v, err := idem.Do(ctx, r.engine, op.Key("t", "k"), 1, c.run)
+			require.NoError(t, err)
+			require.Equal(t, 1, v)
+			_, err = idem.Do(ctx, r.engine, op.Key("t", "k"), 2, c.run)
+			require.ErrorIs(t, err, idem.ErrKeyReused)
+		}
+	})
+	bubble(t, "and there is none to look", func(t *testing.T) {
+		for name, tc := range map[string]struct {
+			fault idemtest.Fault
+			err   error
+		}{
+			"silent": {idemtest.BlackHole, idem.ErrOutOfTime}, "unreadable": {idemtest.Unreadable, idem.ErrRecordUnreadable},
+		} {
+			r, c := newRig(t, nil), new(counter)
+			r.faults.Always(tc.fault)
+			start := time.Now()
+			_, err := idem.Do(idem.WithKillTime(t.Context(), start.Add(2600*time.Millisecond)), r.engine, op.Key("t", "k"), 1, c.run)
+			require.ErrorIs(t, err, tc.err, name)
+			require.Less(t, time.Since(start), time.Second, name)
+			require.NotContains(t, r.faults.Calls(), idemtest.Acquire, name)
+		}
 	})
 	t.Run("a kill time of zero is no kill time to ignore", func(t *testing.T) {
 		r := newRig(t, nil)
 		_, err := idem.Do(idem.WithKillTime(t.Context(), time.Time{}), r.engine, op.Key("t", "k"), 1, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrOutOfTime)
 	})
-	t.Run("the claim took too long", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			r, c := newRig(t, &idem.Options{Guard: 3900 * time.Millisecond}), new(counter)
-			r.faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
-				time.Sleep(3100 * time.Millisecond) // a store that does not heed its context
-				return call.Do(context.WithoutCancel(ctx))
-			})
-			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(4*time.Second)), r.engine, op.Key("t", "k"), 1, c.run)
-			require.ErrorIs(t, err, idem.ErrOutOfTime)
-			require.Zero(t, c.count())
-			require.Equal(t, idem.Released, r.state(t, op.Key("t", "k")))
+	bubble(t, "the claim took too long", func(t *testing.T) {
+		r, c := newRig(t, &idem.Options{Guard: 3900 * time.Millisecond}), new(counter)
+		r.faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
+			time.Sleep(3100 * time.Millisecond) // a store that does not heed its context
+			return call.Do(context.WithoutCancel(ctx))
 		})
+		_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(4*time.Second)), r.engine, op.Key("t", "k"), 1, c.run)
+		require.ErrorIs(t, err, idem.ErrOutOfTime)
+		require.Zero(t, c.count())
+		require.Equal(t, idem.Released, r.state(t, op.Key("t", "k")))
 	})
 }
 
@@ -365,32 +352,28 @@ func TestFinishLooksAgain(t *testing.T) {
 		t.Run(name+", landed", func(t *testing.T) {
 			r := newRig(t, nil)
 			r.faults.Next(idemtest.Finish, held(fault))
-			res, err := idem.Run(t.Context(), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
-			require.NoError(t, err)
+			res := mustRun(t, r, unsafe.Key("t", "k"), new(counter).run)
 			require.Equal(t, idem.Completed, res.Outcome.RecordState)
 			require.Equal(t, []idemtest.Method{"Acquire", "Finish", "Get"}, r.faults.Calls())
 		})
 		t.Run(name+", not landed", func(t *testing.T) {
 			r := newRig(t, nil)
 			r.faults.Next(idemtest.Finish, fault)
-			res, err := idem.Run(t.Context(), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
-			require.NoError(t, err)
+			res := mustRun(t, r, unsafe.Key("t", "k"), new(counter).run)
 			require.Equal(t, idem.Completed, res.Outcome.RecordState)
 			require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "k")))
 		})
 		t.Run(name+", never told", func(t *testing.T) {
 			r := newRig(t, nil)
 			r.faults.Always(fault, idemtest.Finish)
-			res, err := idem.Run(inLambda(t.Context()), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
-			require.NoError(t, err)
+			res := mustRun(t, r.inLambda(), unsafe.Key("t", "k"), new(counter).run)
 			require.True(t, res.Outcome.Queued)
 		})
 		t.Run(name+", nor read", func(t *testing.T) {
 			r := newRig(t, nil)
 			r.faults.Next(idemtest.Finish, fault)
 			r.faults.Next(idemtest.Get, idemtest.LoseReply)
-			res, err := idem.Run(inLambda(t.Context()), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
-			require.NoError(t, err)
+			res := mustRun(t, r.inLambda(), unsafe.Key("t", "k"), new(counter).run)
 			require.True(t, res.Outcome.Queued)
 			require.NoError(t, r.engine.Flush(t.Context()))
 			require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "k")))
@@ -399,19 +382,17 @@ func TestFinishLooksAgain(t *testing.T) {
 			r := newRig(t, nil)
 			r.faults.Next(idemtest.Finish, fault)
 			key := unsafe.Key("t", "k")
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			err := refused(t, r, key, idem.ErrLeaseLost, func(context.Context, int) (int, error) {
 				r.mem.Delete(key.ID())
 				return 1, nil
 			})
-			require.ErrorIs(t, err, idem.ErrLeaseLost)
 			require.ErrorIs(t, err, idem.ErrInFlight)
 		})
 	}
 	t.Run("always unreadable fails closed", func(t *testing.T) {
 		r := newRig(t, nil)
 		r.faults.Always(idemtest.Unreadable, idemtest.Finish, idemtest.Get)
-		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+		err := refused(t, r, unsafe.Key("t", "k"), idem.ErrRecordUnreadable, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrLeaseLost)
 	})
 }
@@ -426,15 +407,13 @@ func TestAReleaseThatWasClaimedOverHasLanded(t *testing.T) {
 			w := r.elsewhere(t)
 			r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
 				require.NoError(t, c.Do(ctx))
-				_, err := idem.Do(t.Context(), w.engine, key, 1, func(context.Context, int) (int, error) {
+				must(t, w, key, func(context.Context, int) (int, error) {
 					require.NoError(t, c.Do(ctx), "while the other one runs")
 					return 9, nil
 				})
-				require.NoError(t, err)
 				return c.Do(ctx)
 			})
-			_, err := idem.Do(t.Context(), r.engine, key, 1, fails(end))
-			require.Same(t, errPlain, err)
+			errs(t, r, key, fails(end))
 			require.Equal(t, []string{"claimed", "released"}, r.events.take())
 			require.Equal(t, idem.Completed, r.state(t, key))
 		})

@@ -22,7 +22,7 @@ func TestScheduleExtensionLandsBeforeTheTakeover(t *testing.T) {
 		t.Run(op.Name, func(t *testing.T) {
 			r := newRig(t, nil)
 			key, other := op.Key("t", "k"), r.elsewhere(t)
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			must(t, r, key, func(context.Context, int) (int, error) {
 				r.clock.Advance(time.Hour)
 				extend := func(ctx context.Context, c *idemtest.Call) error {
 					rec := r.record(t, key)
@@ -33,11 +33,9 @@ func TestScheduleExtensionLandsBeforeTheTakeover(t *testing.T) {
 				}
 				other.faults.Next(idemtest.Acquire, idemtest.Pass, extend)
 				other.faults.Next(idemtest.Settle, extend)
-				_, err := idem.Do(t.Context(), other.engine, key, 1, fails(errPlain))
-				require.ErrorIs(t, err, idem.ErrInFlight)
+				refused(t, other, key, idem.ErrInFlight, fails(errPlain))
 				return 1, nil
 			})
-			require.NoError(t, err)
 			require.Equal(t, idem.Completed, r.state(t, key))
 			require.Equal(t, 1, r.record(t, key).Attempt)
 		})
@@ -56,14 +54,13 @@ func TestScheduleOlderExtensionLandsLater(t *testing.T) {
 			defer close(renewed)
 			return c.Do(ctx)
 		})
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+		must(t, r, key, func(context.Context, int) (int, error) {
 			<-renewed
 			newer := r.record(t, key)
 			require.NoError(t, net.calls[0].Do(t.Context()), "it counts as landed")
 			require.False(t, r.record(t, key).LeaseUntil.Before(newer.LeaseUntil))
 			return 1, nil
 		})
-		require.NoError(t, err)
 	})
 }
 
@@ -105,14 +102,10 @@ func TestScheduleTwoClaimAnExpiredRecord(t *testing.T) {
 	finished(t, r, key)
 	r.clock.Advance(48 * time.Hour)
 	other.faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
-		v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) { return 77, nil })
-		require.NoError(t, err)
-		require.Equal(t, 77, v)
+		require.Equal(t, 77, must(t, r, key, func(context.Context, int) (int, error) { return 77, nil }))
 		return c.Do(ctx)
 	})
-	v, err := idem.Do(t.Context(), other.engine, key, 1, fails(errPlain))
-	require.NoError(t, err)
-	require.Equal(t, 77, v)
+	require.Equal(t, 77, must(t, other, key, fails(errPlain)))
 }
 
 // TTL deletes the record between the failed claim and the takeover: the call
@@ -126,8 +119,7 @@ func TestScheduleTTLDeletesBeforeTheTakeover(t *testing.T) {
 		r.mem.Delete(key.ID())
 		return c.Do(ctx)
 	})
-	res, err := idem.Run(t.Context(), r.engine, key, 1, new(counter).run)
-	require.NoError(t, err)
+	res := mustRun(t, r, key, new(counter).run)
 	require.Equal(t, 1, res.Outcome.Attempt)
 	require.Equal(t, m("Acquire", "Acquire", "Get", "Acquire", "Finish"), r.faults.Calls())
 }
@@ -141,8 +133,7 @@ func TestScheduleDeclarationChanges(t *testing.T) {
 		r := newRig(t, nil)
 		uncertainly(t, r, loose.Key("t", "k"))
 		require.Equal(t, idem.Released, r.state(t, loose.Key("t", "k")))
-		_, err := idem.Do(t.Context(), r.engine, strict.Key("t", "k"), 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		refused(t, r, strict.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
 		rec := r.record(t, strict.Key("t", "k"))
 		require.Equal(t, idem.Unknown, rec.State)
 		require.Equal(t, idem.NotRepeatable, rec.Repeat)
@@ -152,33 +143,29 @@ func TestScheduleDeclarationChanges(t *testing.T) {
 	t.Run("execution excluded is not parked", func(t *testing.T) {
 		r := newRig(t, nil)
 		released(t, r, loose.Key("t", "k"))
-		_, err := idem.Do(t.Context(), r.engine, strict.Key("t", "k"), 1, new(counter).run)
-		require.NoError(t, err)
+		must(t, r, strict.Key("t", "k"), new(counter).run)
 	})
 	t.Run("lapsed repeatable, called as not repeatable, is parked", func(t *testing.T) {
 		r := newRig(t, nil)
 		killed(t, r, loose.Key("t", "k"))
 		r.clock.Advance(time.Hour)
-		_, err := idem.Do(t.Context(), r.engine, strict.Key("t", "k"), 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		refused(t, r, strict.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
 	})
 	t.Run("lapsed not repeatable, called as repeatable, stays strict", func(t *testing.T) {
 		r := newRig(t, nil)
 		killed(t, r, strict.Key("t", "k"))
 		r.clock.Advance(time.Hour)
-		_, err := idem.Do(t.Context(), r.engine, loose.Key("t", "k"), 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		refused(t, r, loose.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
 	})
 	t.Run("claimed by repeatable over not repeatable ends strictly", func(t *testing.T) {
 		r := newRig(t, nil)
 		released(t, r, strict.Key("t", "k"))
-		_, err := idem.Do(t.Context(), r.engine, loose.Key("t", "k"), 1, func(context.Context, int) (int, error) {
+		errs(t, r, loose.Key("t", "k"), func(context.Context, int) (int, error) {
 			rec := r.record(t, loose.Key("t", "k"))
 			require.Equal(t, idem.NotRepeatable, rec.Repeat)
 			require.Zero(t, rec.ExpiresAt)
 			return 0, errPlain
 		})
-		require.Same(t, errPlain, err)
 		require.Equal(t, idem.Unknown, r.state(t, loose.Key("t", "k")))
 	})
 }
@@ -201,8 +188,7 @@ func TestScheduleParkedByAStricterCall(t *testing.T) {
 			key := safe.Key("t", "k")
 			res, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 				r.clock.Advance(time.Hour)
-				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, strict.Key("t", "k"), 1, new(counter).run)
-				require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+				refused(t, r.elsewhere(t), strict.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
 				return 0, tc.err
 			})
 			require.Same(t, errPlain, err)
@@ -218,18 +204,15 @@ func TestScheduleParkedByAStricterCall(t *testing.T) {
 func TestScheduleParkedOriginalCompletes(t *testing.T) {
 	r := newRig(t, nil)
 	key := unsafe.Key("t", "k")
-	live, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+	live := mustRun(t, r, key, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
-		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, new(counter).run)
 		require.Equal(t, idem.Unknown, r.state(t, key))
 		return 8, nil
 	})
-	require.NoError(t, err)
 	require.Equal(t, 8, live.Value)
 	require.Equal(t, idem.Completed, live.Outcome.RecordState)
-	again, err := idem.Run(t.Context(), r.engine, key, 1, new(counter).run)
-	require.NoError(t, err)
+	again := mustRun(t, r, key, new(counter).run)
 	require.Equal(t, live.Outcome.Body, again.Outcome.Body)
 }
 
@@ -275,14 +258,12 @@ func TestScheduleTakenOverAndThenUnknown(t *testing.T) {
 	key := safe.Key("t", "k")
 	strict := safe
 	strict.Repeat = idem.NotRepeatable
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+	refused(t, r, key, idem.ErrOutcomeUnknown, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
 		uncertainly(t, r.elsewhere(t), key)
-		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, strict.Key("t", "k"), 1, new(counter).run)
-		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		refused(t, r.elsewhere(t), strict.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
 		return 1, nil
 	})
-	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
 }
 
 // The loser cannot read the winner's result: it must not be told that nothing was
@@ -290,13 +271,12 @@ func TestScheduleTakenOverAndThenUnknown(t *testing.T) {
 func TestScheduleLoserCannotReadTheOutcome(t *testing.T) {
 	r := newRig(t, nil)
 	key := safe.Key("t", "k")
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+	err := refused(t, r, key, idem.ErrInFlight, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
 		finished(t, r.elsewhere(t), key)
 		r.faults.Next(idemtest.Result, idemtest.LoseReply)
 		return 1, nil
 	})
-	require.ErrorIs(t, err, idem.ErrInFlight)
 	require.ErrorIs(t, err, idem.ErrLeaseLost)
 	require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
 }
@@ -313,19 +293,16 @@ func TestScheduleWithdrawalDoesNotReopenWhatAStricterCallParked(t *testing.T) {
 		r.clock.Advance(time.Hour)
 		r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
 		r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, c.run)
 		require.Equal(t, 2, r.record(t, key).Attempt, "the takeover has landed")
 
 		r.clock.Advance(time.Hour)
 		strict := idem.Operation{Name: "changing"}
-		_, err = idem.Do(t.Context(), r.elsewhere(t).engine, strict.Key("t", "k"), 1, c.run)
-		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		refused(t, r.elsewhere(t), strict.Key("t", "k"), idem.ErrOutcomeUnknown, c.run)
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.Equal(t, idem.Unknown, r.state(t, key), "the question stays open")
 
-		_, err = idem.Do(t.Context(), r.engine, key, 1, c.run)
-		require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+		refused(t, r, key, idem.ErrOutcomeUnknown, c.run)
 		require.Zero(t, c.count())
 	})
 }
@@ -334,23 +311,18 @@ func TestScheduleWithdrawalDoesNotReopenWhatAStricterCallParked(t *testing.T) {
 // between the two: others may have the claim by now, so the handler must not begin.
 func TestScheduleClaimArrivesAfterItsLease(t *testing.T) {
 	for _, op := range both {
-		t.Run(op.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, c := newRig(t, &idem.Options{Lease: 2 * time.Second, ClaimBudget: 20 * time.Second}), new(counter)
-				key := op.Key("t", "k")
-				r.faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error {
-					err := c.Do(ctx)
-					time.Sleep(10 * time.Second)
-					return err
-				})
-				_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-				require.ErrorIs(t, err, idem.ErrOutOfTime)
-				require.Zero(t, c.count())
-				require.Equal(t, idem.Released, r.state(t, key), "nothing was executed")
-				v, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
-				require.NoError(t, err)
-				require.Equal(t, 1, v)
+		bubble(t, op.Name, func(t *testing.T) {
+			r, c := newRig(t, &idem.Options{Lease: 2 * time.Second, ClaimBudget: 20 * time.Second}), new(counter)
+			key := op.Key("t", "k")
+			r.faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error {
+				err := c.Do(ctx)
+				time.Sleep(10 * time.Second)
+				return err
 			})
+			refused(t, r, key, idem.ErrOutOfTime, c.run)
+			require.Zero(t, c.count())
+			require.Equal(t, idem.Released, r.state(t, key), "nothing was executed")
+			require.Equal(t, 1, must(t, r.elsewhere(t), key, c.run))
 		})
 	}
 }
@@ -365,14 +337,13 @@ func TestScheduleLateClaimIsRenewedInTime(t *testing.T) {
 			time.Sleep(4 * time.Second)
 			return err
 		})
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		must(t, r, key, func(ctx context.Context, _ int) (int, error) {
 			for range 20 {
 				require.False(t, r.record(t, key).Lapsed(r.clock.Now(), 0), "the lease is never over")
 				time.Sleep(500 * time.Millisecond)
 			}
 			return 1, ctx.Err()
 		})
-		require.NoError(t, err)
 	})
 }
 
@@ -384,8 +355,7 @@ func TestScheduleWithdrawnClaimIsBarredBeyondAShortRetention(t *testing.T) {
 	key := op.Key("t", "k")
 	var net held
 	r.faults.Next(idemtest.Acquire, net.hold(false))
-	_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, new(counter).run)
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, new(counter).run)
 	r.clock.Advance(15 * time.Minute) // as long as AWS accepts a signature
 	if rec := r.record(t, key); rec.Expired(r.clock.Now()) {
 		r.mem.Delete(key.ID())

@@ -3,7 +3,6 @@ package idem
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/idem-go/idempotency/idem/internal/guard"
@@ -50,9 +49,8 @@ func (e *Engine) checkSecret(ctx context.Context, key *Key, create bool) error {
 	case rec == nil:
 		return nil // no claim was ever made, and this call makes none
 	case rec.Fingerprint != want:
-		return checkError(&ConfigError{What: fmt.Sprintf("operation %q", key.op.Name),
-			Problem: "its records in the store are under another secret than this process has: " +
-				"use that one, or a new Name for a new secret"})
+		return checkError(key.op.invalid("its records in the store are under another secret than this process has: " +
+			"use that one, or a new Name for a new secret"))
 	}
 	known.at = now
 	return nil
@@ -73,12 +71,11 @@ func (e *Engine) createCheck(ctx context.Context, id string, check Fingerprint) 
 	if err == nil {
 		return &rec, nil
 	}
-	conflict, refused := errors.AsType[*protocol.ConflictError](err)
-	switch {
-	case !refused:
+	if _, conflict := errors.AsType[*protocol.ConflictError](err); !conflict {
 		return nil, err
-	case conflict.Existing != nil:
-		return conflict.Existing, nil
+	}
+	if rec := existing(err); rec != nil {
+		return rec, nil
 	}
 	there, err := e.store.Get(ctx, id)
 	if there == nil && err == nil {

@@ -86,50 +86,48 @@ func TestAHandlerInShadowBehavesAsWithout(t *testing.T) {
 	inputs := map[string]any{"plain": 1, "unencodable": func() {}, "invalid text": "\xff", "opaque": opaque{3}}
 	values := map[string]string{"a key": "k", "no key": "", "a long key": strings.Repeat("k", 2000)}
 	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				for _, op := range both {
-					op.Classify = func(context.Context, any, error) idem.Class { panic("a rule of the operation's own") }
-					for _, method := range []idemtest.Method{"", idemtest.Acquire, idemtest.Finish, idemtest.Get} {
-						r := newRig(t, nil)
-						r.faults.Always(fault)
-						if method != "" {
-							r.faults.Heal()
-							r.faults.Always(fault, method)
-						}
-						for what, fn := range shadowHandlers {
-							for kind, in := range inputs {
-								for which, value := range values {
-									for range 2 { // and as a duplicate
-										ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-										ran := 0
-										counted := func(ctx context.Context, in any) (any, error) { ran++; return fn(ctx, in) }
-										got := seen(func() (any, error) { return idem.Do(ctx, r.engine, inShadow(op).Key("t", value), in, counted) })
-										cancel()
-										ctx, cancel = context.WithDeadline(t.Context(), deadlineOf(ctx))
-										want := seen(func() (any, error) { return fn(ctx, in) })
-										cancel()
-										at := fmt.Sprint(op.Name, what, kind, which, method)
-										require.Equal(t, 1, ran, at)
-										require.LessOrEqual(t, got.took, time.Minute+500*time.Millisecond, at)
-										if what != "the end of its context" {
-											require.LessOrEqual(t, got.took-want.took, 500*time.Millisecond, at)
-										}
-										if kind == "unencodable" && what == "a result" {
-											continue // functions are not comparable
-										}
-										require.Equal(t, want.value, got.value, at)
-										require.Equal(t, want.err, got.err, at)
-										require.Equal(t, want.thrown, got.thrown, at)
-										require.Equal(t, want.exited, got.exited, at)
+		bubble(t, name, func(t *testing.T) {
+			for _, op := range both {
+				op.Classify = func(context.Context, any, error) idem.Class { panic("a rule of the operation's own") }
+				for _, method := range []idemtest.Method{"", idemtest.Acquire, idemtest.Finish, idemtest.Get} {
+					r := newRig(t, nil)
+					r.faults.Always(fault)
+					if method != "" {
+						r.faults.Heal()
+						r.faults.Always(fault, method)
+					}
+					for what, fn := range shadowHandlers {
+						for kind, in := range inputs {
+							for which, value := range values {
+								for range 2 { // and as a duplicate
+									ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+									ran := 0
+									counted := func(ctx context.Context, in any) (any, error) { ran++; return fn(ctx, in) }
+									got := seen(func() (any, error) { return idem.Do(ctx, r.engine, inShadow(op).Key("t", value), in, counted) })
+									cancel()
+									ctx, cancel = context.WithDeadline(t.Context(), deadlineOf(ctx))
+									want := seen(func() (any, error) { return fn(ctx, in) })
+									cancel()
+									at := fmt.Sprint(op.Name, what, kind, which, method)
+									require.Equal(t, 1, ran, at)
+									require.LessOrEqual(t, got.took, time.Minute+500*time.Millisecond, at)
+									if what != "the end of its context" {
+										require.LessOrEqual(t, got.took-want.took, 500*time.Millisecond, at)
 									}
+									if kind == "unencodable" && what == "a result" {
+										continue // functions are not comparable
+									}
+									require.Equal(t, want.value, got.value, at)
+									require.Equal(t, want.err, got.err, at)
+									require.Equal(t, want.thrown, got.thrown, at)
+									require.Equal(t, want.exited, got.exited, at)
 								}
 							}
 						}
-						require.Empty(t, r.due(t), "never in the index")
 					}
+					require.Empty(t, r.due(t), "never in the index")
 				}
-			})
+			}
 		})
 	}
 }
@@ -310,11 +308,10 @@ func TestShadowWithoutAKeyIsToldAndRuns(t *testing.T) {
 	r := newRig(t, nil)
 	tokens := map[string]bool{}
 	for range 2 {
-		_, err := idem.Do(t.Context(), r.engine, inShadow(safe).Key("t", ""), 1, func(ctx context.Context, _ int) (int, error) {
+		must(t, r, inShadow(safe).Key("t", ""), func(ctx context.Context, _ int) (int, error) {
 			tokens[idem.Token(ctx)] = true
 			return 1, nil
 		})
-		require.NoError(t, err)
 	}
 	require.Len(t, tokens, 2)
 	require.Empty(t, r.faults.Calls())
@@ -373,12 +370,11 @@ func TestShadowRenewsItsClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		r.engine, _ = idem.New(r.faults, &idem.Options{Observer: r.events.observer})
-		_, err := idem.Do(t.Context(), r.engine, inShadow(unsafe).Key("t", "k"), 1, func(context.Context, int) (int, error) {
+		must(t, r, inShadow(unsafe).Key("t", "k"), func(context.Context, int) (int, error) {
 			time.Sleep(2 * time.Minute)
 			finished(t, r, inShadow(unsafe).Key("t", "k"))
 			return 1, nil
 		})
-		require.NoError(t, err)
 		require.Equal(t, []string{"shadow_duplicate", "shadow_executed"}, r.events.names)
 		require.Equal(t, idem.InProgress, r.events.notices[0].State)
 	})

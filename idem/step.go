@@ -9,24 +9,16 @@ import (
 	"github.com/idem-go/idempotency/idem/internal/codec"
 )
 
-// StepSemantics says how often a step's function may run.
-//
-// Both differ from the steps of a Lambda durable function, whose promises hold for one
-// try and whose retry strategy tries again
-// (https://docs.aws.amazon.com/lambda/latest/dg/durable-execution-sdk-retries.html).
-// Here a promise holds for the operation: for all tries and all attempts.
+// StepSemantics says how often a step's function may run, in all tries of all attempts.
 type StepSemantics uint8
 
 const (
-	// AtLeastOnce is the zero value: the function runs until its outcome is recorded.
-	// If the process dies between the effect and the record, the function runs once
-	// more. Its effect should carry the [Token], which is the step's own.
+	// AtLeastOnce is the zero value: the function runs until its outcome is recorded, once more if
+	// the process dies between the effect and the record. Its effect should carry the step's [Token].
 	AtLeastOnce StepSemantics = iota
-	// AtMostOnce records that the step begins before the function runs. After a try that may
-	// have taken effect the function never runs again, neither by a retry nor in a later
-	// attempt: see [StepInterruptedError]. An error that is neither [Permanent] nor [NotExecuted],
-	// and a time-out, park the operation at once, whatever the declaration. If the process
-	// dies, a sweep finds the step: see [Watch].
+	// AtMostOnce records that the step begins before the function runs. After a try that may have
+	// taken effect the function never runs again: see [StepInterruptedError]. An error that is
+	// neither [Permanent] nor [NotExecuted], and a time-out, park the operation at once.
 	AtMostOnce
 )
 
@@ -43,69 +35,48 @@ type StepConfig[T any] struct {
 	Reference string
 	// Retry lets the step try again within its attempt. The zero value means a single try.
 	Retry Retry
-	// Compensate undoes the step once it has a result; a step that ends in an error is not
-	// undone, although it may have taken effect. When the operation fails, with a [Permanent]
-	// error, with a response that is a refusal, or by [Abort], the compensations of its steps
-	// run in reverse order, each recorded as a step, before the failure is recorded. From the
-	// first one on no further step runs forward and the operation has failed: a later attempt
-	// finishes undoing and records that failure, whatever its handler returns. A compensation
-	// runs at least once, with a [Token] of its own, and under Retry. An error of it ends the
-	// attempt by the operation's declaration; a [Permanent] one parks the operation, and so does
-	// a failure of an attempt that has not reached all steps with a compensation.
+	// Compensate undoes the step once it has a result. When the operation fails (a [Permanent] error,
+	// a response that is a refusal, [Abort]), the compensations of its steps run in reverse order,
+	// each recorded as a step, before the failure is recorded. From the first one on no step runs
+	// forward, and later attempts finish undoing. It runs at least once, with a [Token] of its own,
+	// under Retry. Its error ends the attempt by the operation's declaration, a [Permanent] one parks
+	// the operation.
 	Compensate func(ctx context.Context, result T) error
-	// Interrupted finds out what became of an [AtMostOnce] step that began in an earlier
-	// attempt and left no outcome, such as by asking the provider for the payment with
-	// the step's [Token]. It is called instead of the step's function and closes the
-	// step: with its result, with a [Permanent] error as the step's outcome, or with a
-	// [NotExecuted] error, which says that the step had no effect and lets its function
-	// run (while steps are undone it does not). After any other error the step stays
-	// open. It is not asked about an error of the step's function: ask the other system
-	// inside the function before you return such an error. The operation must be [Repeatable]:
-	// of another one the next call after a crash parks the record, and runs nothing.
+	// Interrupted finds out what became of an [AtMostOnce] step that began in an earlier attempt and
+	// left no outcome, for example by asking the provider with the step's [Token]. It is called
+	// instead of the step's function, and its result or [Permanent] error is the step's outcome.
+	// [NotExecuted] says that the step had no effect: its function runs, unless steps are being
+	// undone. After any other error the step stays open. The operation must be [Repeatable].
 	Interrupted func(ctx context.Context, began time.Time) (T, error)
 	// NotFoundFinalAfter is the time since the step began before which a NotExecuted error of
-	// Interrupted is not conclusive: the longest that the step's function runs, plus the
-	// longest that a request takes to the other system. A process that died may have sent a
-	// request that the system does not know yet. Before that time plus [Options.Margin] a
-	// repeatable operation is released, and the next attempt asks again. Required with
-	// Interrupted: at least a millisecond, or [Immediately].
+	// Interrupted is not conclusive: the longest that the function runs plus the longest that a
+	// request takes to the other system. Before that, and [Options.Margin], a repeatable operation is
+	// released, and the next attempt asks again. Required with Interrupted: at least a millisecond,
+	// or [Immediately].
 	NotFoundFinalAfter time.Duration
 }
 
-// Step runs fn and records its result under the operation's claim: a recovery
-// point. A later attempt, after a crash or an error, gets the recorded result and does
-// not run fn again. fn is tried once in an attempt, unless [StepConfig.Retry] says
-// otherwise. The result goes through JSON, so that it is the same live and on replay.
-// c may be nil. [StepEffect] is for a function without a result.
+// Step runs fn and records its result under the operation's claim. A later attempt gets the
+// recorded result and does not run fn again. The result goes through JSON, so that it is the same
+// live and on replay. c may be nil. Steps may run side by side.
 //
-// Names tell an operation's steps apart: the same in every attempt, and different for
-// each step. Steps may run side by side. A [*ConfigError] says that the name is used
-// twice, empty, longer than 100 bytes or begins with "idem:", that the config
-// contradicts itself, or that the Step is inside another one's function, outside an
-// operation, or comes after its handler has returned. Nothing has run or been written
-// then.
+// Names tell an operation's steps apart: the same in every attempt, different for each step, at most
+// 100 bytes, and not beginning with "idem:". A [*ConfigError] says that the name or c is wrong, or
+// that the Step is inside another one's function, outside an operation, or comes after its handler
+// has returned. Nothing has run or been written then.
 //
-// An error of fn is returned, and its marks end here: see [NotExecuted]. A [Permanent]
-// error is the step's outcome: a later attempt gets it as a [*RecordedError]. It does
-// not fail the operation: the handler does that, by returning [PermanentStep](err).
-// After any other error the step has no outcome; a later attempt runs it again, unless
-// AtMostOnce forbids it.
+// An error of fn is returned, and its marks end here. A [Permanent] error is the step's outcome: a
+// later attempt gets it as a [*RecordedError]. It does not fail the operation: the handler does, by
+// returning [PermanentStep](err). After any other error the step has no outcome; a later attempt
+// runs it again, unless AtMostOnce forbids it. A result that cannot be encoded, or is too large for
+// the store, gives a [*StepUnavailableError], now and later. A step for which the record might have
+// no room is not run ([protocol.StepRoom]).
 //
-// Once fn has succeeded the step is done. A result that cannot be encoded, or is too
-// large for the store, gives a [*StepUnavailableError], now and in every later
-// attempt. A step for which the record might have no room is not run
-// ([protocol.StepRoom]). Each step is one write of the whole record, two if it is
-// AtMostOnce, billed by its size: a hundred steps of 1 KB end at some 65 write units
-// each.
-//
-// If a step's write cannot be confirmed, the operation stops: its context ends, every
-// further Step fails with the same error, and the attempt ends by the operation's
-// declaration, whatever the handler returns. The same holds if the handler returns
-// while a step still runs. An AtMostOnce step whose begin mark cannot be confirmed does not
-// run.
-//
-// Where a call fails open ([FailOpen]) steps run and nothing is recorded. An AtMostOnce step does
-// not run then: the operation stops with an error that matches [ErrStoreUnavailable].
+// Each step is one write of the whole record, two if it is AtMostOnce, billed by its size. If a write
+// cannot be confirmed, or the handler returns while a step runs, the operation stops: its context
+// ends, every further Step fails, and the attempt ends by the operation's declaration, whatever the
+// handler returns. Where a call fails open ([FailOpen]) nothing is recorded, and an AtMostOnce step
+// stops the operation with an error that matches [ErrStoreUnavailable].
 func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error), c *StepConfig[T]) (T, error) {
 	var out T
 	s, err := newStep(ctx, name, reflect.TypeFor[T](), c.options())
@@ -141,9 +112,6 @@ func encoding[T any](fn func(context.Context) (T, error)) func(context.Context) 
 		}
 		var probe T
 		raw, lost := codec.Through(v, &probe)
-		if lost != nil {
-			raw = nil
-		}
 		return tried{raw, lost}, nil
 	}
 }
@@ -178,4 +146,43 @@ func (c *StepConfig[T]) options() stepOptions {
 		}
 	}
 	return o
+}
+
+// StepEffect is [Step] for a function without a result.
+func StepEffect(ctx context.Context, name string, fn func(context.Context) error, c *EffectConfig) error {
+	var run func(context.Context) (struct{}, error)
+	if fn != nil {
+		run = func(ctx context.Context) (struct{}, error) { return struct{}{}, fn(ctx) }
+	}
+	_, err := Step(ctx, name, run, c.step())
+	return err
+}
+
+// EffectConfig says how a [StepEffect] runs, as [StepConfig] does for a [Step].
+type EffectConfig struct {
+	// Semantics, Reference and Retry: see [StepConfig].
+	Semantics StepSemantics
+	Reference string
+	Retry     Retry
+	// Compensate undoes the step once it is done: see [StepConfig].
+	Compensate func(ctx context.Context) error
+	// Interrupted finds out what became of an [AtMostOnce] step that began in an earlier
+	// attempt, and returns nil if it is done. For NotFoundFinalAfter too see [StepConfig].
+	Interrupted        func(ctx context.Context, began time.Time) error
+	NotFoundFinalAfter time.Duration
+}
+
+// step is the same for a step whose result is empty.
+func (c *EffectConfig) step() *StepConfig[struct{}] {
+	if c == nil {
+		return nil
+	}
+	s := &StepConfig[struct{}]{Semantics: c.Semantics, Reference: c.Reference, Retry: c.Retry, NotFoundFinalAfter: c.NotFoundFinalAfter}
+	if f := c.Compensate; f != nil {
+		s.Compensate = func(ctx context.Context, _ struct{}) error { return f(ctx) }
+	}
+	if f := c.Interrupted; f != nil {
+		s.Interrupted = func(ctx context.Context, began time.Time) (struct{}, error) { return struct{}{}, f(ctx, began) }
+	}
+	return s
 }

@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/idem-go/idempotency/idem/internal/codec"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -64,7 +65,7 @@ func newStep(ctx context.Context, name string, result reflect.Type, o stepOption
 		return nil, s.bad("Interrupted is set, and operation %q is not repeatable: after a crash it is parked, and no call runs that could ask. "+
 			"Declare it idem.Repeatable, which is right for an effect in a step of idem.AtMostOnce, or leave Interrupted out", s.a.key.op.Name)
 	}
-	return s, CheckResultType(result)
+	return s, codec.CheckResult(result)
 }
 
 // problem is what contradicts itself in the options, with what to do.
@@ -108,7 +109,7 @@ func stepOf(ctx context.Context) string {
 }
 
 func (s *step) bad(format string, args ...any) error {
-	return &ConfigError{What: fmt.Sprintf("step %q", s.name), Problem: fmt.Sprintf(format, args...)}
+	return configError(fmt.Sprintf("step %q", s.name), format, args...)
 }
 
 func (s *step) halt(err error) error { return s.a.journal.halt(s.a.running.Load(), err) }

@@ -3,18 +3,22 @@ package idem_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/stretchr/testify/require"
 )
 
 // A begin mark without a reply, after which the process lives on: the function has
@@ -41,11 +45,10 @@ func TestBeginMarkInDoubt(t *testing.T) {
 				return got.ID, err
 			}
 			r.faults.Next(idemtest.RecordStep, c.begin, c.back)
-			_, err := doSteps(t, r, key, handler)
-			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+			refused(t, r, key, idem.ErrStoreUnavailable, steps(handler))
 			require.Zero(t, e.ran("ship"))
 			require.Equal(t, idem.Released, r.state(t, key))
-			_, err = doSteps(t, r, key, handler)
+			_, err := doSteps(t, r, key, handler)
 			require.Equal(t, c.state == idem.Completed, err == nil, "%v", err)
 			require.Equal(t, c.state, r.state(t, key))
 			require.Equal(t, c.runs, e.ran("ship"))
@@ -72,12 +75,10 @@ func TestCancelledStep(t *testing.T) {
 			return "", last
 		}
 	}
-	_, err := doSteps(t, r, key, handler(errPlain))
-	require.Same(t, errPlain, err)
+	errs(t, r, key, steps(handler(errPlain)))
 	require.Zero(t, e.ran("ship"))
 	require.True(t, r.record(t, key).Steps["ship"].NotExecuted)
-	_, err = doSteps(t, r, key, handler(idem.Permanent(declinedError{})))
-	require.ErrorIs(t, err, declinedError{})
+	refused(t, r, key, declinedError{}, steps(handler(idem.Permanent(declinedError{}))))
 	require.Equal(t, idem.Failed, r.state(t, key))
 }
 
@@ -86,7 +87,7 @@ func TestCancelledStep(t *testing.T) {
 func TestStepThatDidNotBeginIsNotTheHandlersWord(t *testing.T) {
 	r := newRig(t, nil)
 	key := unsafe.Key("t", "k")
-	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+	refused(t, r, key, context.Canceled, func(ctx context.Context, _ int) (string, error) {
 		inner, cancel := context.WithCancel(ctx)
 		defer cancel()
 		r.faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
@@ -96,7 +97,6 @@ func TestStepThatDidNotBeginIsNotTheHandlersWord(t *testing.T) {
 		_, err := idem.Step(inner, "ship", new(effects).step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 		return "", err
 	})
-	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, idem.Unknown, r.state(t, key))
 }
 
@@ -126,13 +126,12 @@ func TestStoppedOperationSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, e := newRig(t, nil), new(effects)
 		r.faults.Next(idemtest.RecordStep, idemtest.Refuse)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+		refused(t, r.inLambda(), safe.Key("t", "k"), idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (int, error) {
 			_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 			require.ErrorIs(t, context.Cause(ctx), idem.ErrStoreUnavailable)
 			return 0, err
 		})
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	})
 }
 
@@ -156,9 +155,7 @@ func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 				<-inside
 				return "too early", result
 			})
-			var mistake *idem.ConfigError
-			require.ErrorAs(t, err, &mistake)
-			require.ErrorContains(t, err, `step "ship"`)
+			mistaken(t, err, `step "ship"`)
 			if result != nil {
 				require.ErrorIs(t, err, declinedError{})
 			}
@@ -166,11 +163,10 @@ func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 			close(finish)
 			left.Wait()
 			require.Empty(t, r.record(t, key).Steps, "it has lost the claim")
-			_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) {
+			must(t, r, key, func(ctx context.Context, _ int) (string, error) {
 				_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 				return "done", err
 			})
-			require.NoError(t, err)
 		})
 	}
 }
@@ -199,9 +195,7 @@ func TestCompensateSideBySide(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
-		var mistake *idem.ConfigError
-		require.ErrorAs(t, idem.Abort(escaped, errPlain), &mistake)
-		require.ErrorContains(t, mistake, "has returned")
+		mistaken(t, idem.Abort(escaped, errPlain), "has returned")
 	})
 }
 
@@ -261,14 +255,13 @@ func TestOperationInsideAStep(t *testing.T) {
 			return "", errors.Join(err, errPlain)
 		})
 	}
-	_, err := doSteps(t, r, safe.Key("t", "outer"), func(ctx context.Context) (string, error) {
+	refused(t, r, safe.Key("t", "outer"), errPlain, func(ctx context.Context, _ int) (string, error) {
 		return idem.Step(ctx, "call", func(ctx context.Context) (string, error) {
 			step = idem.Token(ctx)
 			return nested(ctx, &inside)
 		}, nil)
 	})
-	require.ErrorIs(t, err, errPlain)
-	_, err = nested(t.Context(), &outside)
+	_, err := nested(t.Context(), &outside)
 	require.ErrorIs(t, err, errPlain)
 	require.Equal(t, outside, inside)
 	require.NotEqual(t, step, inside)
@@ -313,4 +306,203 @@ func TestParallelStepsUnderARenewedLease(t *testing.T) {
 		}
 		require.True(t, slices.Contains(r.faults.Calls(), idemtest.Extend))
 	})
+}
+
+// A step for which there might be no room does not run, and what came before it can
+// still be undone.
+func TestStepsBeyondTheRoom(t *testing.T) {
+	long := strings.Repeat("n", 90) // fewer steps fill the room
+	for name, result := range map[string]string{"small": "", "large": strings.Repeat("x", 2000)} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := safe.Key("t", "k")
+			var last string
+			ran, undone := 0, 0
+			handler := func(end func(error) error) func(context.Context) (string, error) {
+				return func(ctx context.Context) (string, error) {
+					for n := 0; ; n++ {
+						last = fmt.Sprintf("%s-%d", long, n)
+						_, err := idem.Step(ctx, last, func(context.Context) (string, error) { ran++; return result, nil },
+							&idem.StepConfig[string]{Compensate: func(context.Context, string) error { undone++; return nil }})
+						if err != nil {
+							return "", end(err)
+						}
+					}
+				}
+			}
+			_, err := doSteps(t, r, key, handler(func(err error) error { return err }))
+			require.ErrorAs(t, err, new(*idem.StepLimitError))
+			var limit *idem.StepLimitError
+			require.ErrorAs(t, err, &limit)
+			require.Equal(t, last, limit.Name)
+			require.LessOrEqual(t, limit.Taken, limit.Limit)
+			require.Equal(t, protocol.StepRoom, limit.Limit)
+			require.Greater(t, ran, 300)
+			require.NotContains(t, r.record(t, key).Steps, last)
+			require.Equal(t, idem.Released, r.state(t, key))
+			before, where := ran, last
+
+			_, err = doSteps(t, r, key, handler(idem.Permanent))
+			require.ErrorAs(t, err, new(*idem.StepLimitError))
+			require.Equal(t, where, last, "the same one in every attempt")
+			require.Equal(t, before, ran)
+			require.Equal(t, ran, undone)
+			require.Equal(t, idem.Failed, r.state(t, key))
+		})
+	}
+}
+
+// Steps that end side by side share what the record keeps of results.
+func TestStepsSideBySideKeepToTheRoom(t *testing.T) {
+	const steps, size = 400, 1000
+	synctest.Test(t, func(t *testing.T) {
+		store := &stepWatch{Store: memstore.New(), all: make(chan struct{})}
+		engine, err := idem.New(store, nil)
+		require.NoError(t, err)
+		_, err = idem.Do(t.Context(), engine, safe.Key("t", "k"), "in", func(ctx context.Context, _ string) (string, error) {
+			var done sync.WaitGroup
+			for n := range steps {
+				done.Go(func() {
+					_, err := idem.Step(ctx, fmt.Sprint("step-", n), func(context.Context) (string, error) { return strings.Repeat("x", size), nil }, nil)
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait()
+			close(store.all)
+			done.Wait()
+			return "", nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, steps, store.writes)
+		require.Greater(t, store.inline, 32<<10)
+		require.LessOrEqual(t, store.inline, 64<<10, "else the record is too large for what ends it")
+	})
+}
+
+// stepWatch is a store that adds up what the record is to keep of steps' results.
+type stepWatch struct {
+	idem.Store
+	all chan struct{}
+
+	mu             sync.Mutex
+	writes, inline int
+}
+
+func (s *stepWatch) RecordStep(ctx context.Context, now time.Time, w protocol.StepWrite) error {
+	<-s.all
+	s.mu.Lock()
+	s.writes++
+	if !w.InParts {
+		s.inline += len(w.Result) - 128 // so much it keeps of every one
+	}
+	s.mu.Unlock()
+	return s.Store.RecordStep(ctx, now, w)
+}
+
+// Errors that are steps' outcomes are cut where there is room for no more.
+func TestErrorsOfStepsDoNotFillTheRecord(t *testing.T) {
+	r := newRig(t, nil)
+	key := safe.Key("t", "k")
+	taken := 0
+	must(t, r, key, func(ctx context.Context, _ int) (string, error) {
+		for n := 0; ; n++ {
+			_, err := idem.Step(ctx, fmt.Sprintf("step-%d", n), func(context.Context) (int, error) {
+				return 0, idem.Permanent(fmt.Errorf("%s: %w", strings.Repeat("x", 1<<20), declinedError{}))
+			}, nil)
+			if _, full := err.(*idem.StepLimitError); full {
+				break
+			}
+		}
+		for name, s := range r.record(t, key).Steps {
+			taken += 192 + len(name) + len(s.Failure.Message) + len(s.Failure.Type) + len(s.Failure.Code)
+		}
+		return "", nil
+	})
+	require.Greater(t, taken, protocol.StepRoom*9/10)
+	require.LessOrEqual(t, taken, protocol.StepRoom)
+}
+
+// killedWith leaves a claim, whose process is gone, with recorded steps.
+func killedWith(t *testing.T, r *rig, key idem.Key, steps ...protocol.StepWrite) {
+	t.Helper()
+	killed(t, r, key)
+	for _, s := range steps {
+		rec := r.record(t, key)
+		s.ID, s.Owner, s.Write = rec.ID, rec.Owner, rec.Owner[:11]+"."+s.Name
+		require.NoError(t, r.mem.RecordStep(t.Context(), r.clock.Now(), s))
+	}
+	r.clock.Advance(time.Hour)
+}
+
+var (
+	charged  = protocol.StepWrite{Name: "charge", Result: []byte("done")}
+	shipping = protocol.StepWrite{Name: "ship", Begin: true}
+)
+
+// A takeover keeps the record's identity and steps, and shows the same outcome live
+// as on replay.
+func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		op := safe
+		op.Values = idem.KeepValues
+		key := op.Key("t", "k")
+		killedWith(t, r, key, charged)
+		before := r.record(t, key)
+		live := mustRun(t, r, key, func(context.Context, int) (int, error) {
+			rec := r.record(t, key)
+			require.Equal(t, 2, rec.Attempt)
+			require.Equal(t, before.Steps, rec.Steps)
+			require.Equal(t, "k", rec.Value)
+			require.Zero(t, rec.ExpiresAt, "a record with steps waits for its next attempt")
+			return 1, nil
+		})
+		replay := mustRun(t, r, key, new(counter).run)
+		require.Equal(t, before.CreatedAt, live.Outcome.CreatedAt)
+		live.Outcome.Executed, live.Outcome.Replayed, live.Outcome.AttemptState = false, true, ""
+		require.Equal(t, live.Outcome, replay.Outcome)
+	})
+}
+
+// Taken back, or ended for another try, a record with steps is an open question:
+// it never expires.
+func TestReleasedWithStepsIsKept(t *testing.T) {
+	for name, lose := range map[string]bool{"withdrawn": true, "released": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := safe.Key("t", "k")
+			killedWith(t, r, key, charged)
+			if lose {
+				r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
+			}
+			_, err := idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
+			require.Error(t, err)
+			rec := r.record(t, key)
+			require.Equal(t, idem.Released, rec.State)
+			require.Len(t, rec.Steps, 1)
+			require.Zero(t, rec.ExpiresAt)
+			require.True(t, rec.Uncertain)
+		})
+	}
+}
+
+// An open at-most-once step parks what is not repeatable; resolving it to
+// released closes the step and keeps the others.
+func TestInterruptedStepParks(t *testing.T) {
+	r, c := newRig(t, nil), new(counter)
+	key := unsafe.Key("t", "k")
+	killedWith(t, r, key, charged, shipping)
+	refused(t, r, key, idem.ErrOutcomeUnknown, c.run)
+	require.Zero(t, c.count())
+	require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{
+		To: idem.Released, Steps: map[string]reconcile.Answer{"ship": reconcile.NotExecuted()},
+	}))
+	rec := r.record(t, key)
+	require.Len(t, rec.Steps, 1)
+	require.Contains(t, rec.Steps, "charge")
+	require.Zero(t, rec.ExpiresAt)
+	must(t, r, key, c.run)
+	require.Equal(t, 1, c.count())
 }

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/stretchr/testify/require"
 )
 
 type receiptOf struct{ ID string }
@@ -66,9 +66,14 @@ func (e *effects) undo(name string, errs ...error) func(context.Context, receipt
 	}
 }
 
+// steps is a handler whose input does not matter.
+func steps(fn func(context.Context) (string, error)) func(context.Context, int) (string, error) {
+	return func(ctx context.Context, _ int) (string, error) { return fn(ctx) }
+}
+
 func doSteps(t *testing.T, r *rig, key idem.Key, fn func(context.Context) (string, error)) (string, error) {
 	t.Helper()
-	return idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) { return fn(ctx) })
+	return idem.Do(t.Context(), r.engine, key, 1, steps(fn))
 }
 
 func TestRecordedStepIsSkipped(t *testing.T) {
@@ -85,20 +90,16 @@ func TestRecordedStepIsSkipped(t *testing.T) {
 				return first.ID + second.ID, err
 			}
 		}
-		_, err := doSteps(t, r, key, handler(errPlain))
-		require.Same(t, errPlain, err)
+		errs(t, r, key, steps(handler(errPlain)))
 		require.Equal(t, idem.Released, r.state(t, key))
 		require.Zero(t, r.record(t, key).ExpiresAt, "steps wait for their operation, however long")
-		out, err := doSteps(t, r, key, handler(errPlain))
-		require.NoError(t, err)
+		out := must(t, r, key, steps(handler(errPlain)))
 		require.Equal(t, "chargeship", out)
 		require.Equal(t, 1, e.ran("charge"))
 		require.Equal(t, 2, e.ran("ship"))
 		require.Empty(t, r.record(t, key).Steps, "they go with the outcome")
 		require.NotZero(t, r.record(t, key).ExpiresAt)
-		again, err := doSteps(t, r, key, nil2)
-		require.NoError(t, err)
-		require.Equal(t, out, again)
+		require.Equal(t, out, must(t, r, key, steps(nil2)))
 	}
 }
 
@@ -116,12 +117,9 @@ func TestStepsOfANotRepeatableOperation(t *testing.T) {
 			return "done", err
 		}
 	}
-	_, err := doSteps(t, r, key, handler(idem.NotExecuted(errPlain)))
-	require.Same(t, errPlain, err)
+	errs(t, r, key, steps(handler(idem.NotExecuted(errPlain))))
 	require.Equal(t, idem.Released, r.state(t, key))
-	out, err := doSteps(t, r, key, handler(nil))
-	require.NoError(t, err)
-	require.Equal(t, "done", out)
+	require.Equal(t, "done", must(t, r, key, steps(handler(nil))))
 	require.Equal(t, 1, e.ran("charge"))
 }
 
@@ -134,13 +132,12 @@ func TestStepResultGoesThroughItsCodec(t *testing.T) {
 	r := newRig(t, nil)
 	key := safe.Key("t", "k")
 	for range 2 {
-		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		errs(t, r, key, func(ctx context.Context, _ int) (string, error) {
 			v, err := idem.Step(ctx, "s", func(context.Context) (lossy, error) { return lossy{1, 2}, nil }, nil)
 			require.NoError(t, err)
 			require.Equal(t, lossy{Kept: 1}, v)
 			return "", errPlain
 		})
-		require.Same(t, errPlain, err)
 	}
 }
 
@@ -149,12 +146,11 @@ func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
 	key := safe.Key("t", "k")
 	var got []error
 	for range 2 {
-		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		errs(t, r, key, func(ctx context.Context, _ int) (string, error) {
 			_, err := idem.Step(ctx, "charge", e.step("charge", idem.Permanent(declinedError{})), nil)
 			got = append(got, err)
 			return "", errPlain // and not the step's
 		})
-		require.Same(t, errPlain, err)
 	}
 	require.Equal(t, 1, e.ran("charge"))
 	require.ErrorIs(t, got[0], declinedError{})
@@ -181,20 +177,19 @@ func TestInterruptedStepIsNotRunAgain(t *testing.T) {
 			killedWith(t, r, key, charged, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 				_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
-				require.ErrorIs(t, err, idem.ErrStepInterrupted)
+				require.ErrorAs(t, err, new(*idem.StepInterruptedError))
 				if swallow {
 					return 1, nil
 				}
 				return 0, err
 			})
-			require.ErrorIs(t, err, idem.ErrStepInterrupted)
+			require.ErrorAs(t, err, new(*idem.StepInterruptedError))
 			var interrupted *idem.StepInterruptedError
 			require.ErrorAs(t, err, &interrupted)
 			require.Equal(t, "ship", interrupted.Name)
 			require.Equal(t, idem.Unknown, r.state(t, key))
 			require.Zero(t, e.ran("ship"))
-			_, err = idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-			require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+			refused(t, r, key, idem.ErrOutcomeUnknown, new(counter).run)
 		})
 	}
 }
@@ -208,7 +203,7 @@ func TestInterruptedStepOfAnOldDeclaration(t *testing.T) {
 		_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 		return 0, err
 	})
-	require.ErrorIs(t, err, idem.ErrStepInterrupted)
+	require.ErrorAs(t, err, new(*idem.StepInterruptedError))
 	require.Zero(t, e.ran("ship"))
 }
 
@@ -266,8 +261,7 @@ func TestErrorsOfAnAtMostOnceStep(t *testing.T) {
 				_, err := idem.Step(ctx, "ship", e.step("ship", c.err), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 				return "done", idem.PermanentStep(err)
 			}
-			_, err := doSteps(t, r, key, handler)
-			require.ErrorIs(t, err, errPlain)
+			refused(t, r, key, errPlain, steps(handler))
 			require.Equal(t, c.state, r.state(t, key))
 			_, _ = doSteps(t, r, key, handler)
 			require.Equal(t, c.runs, e.ran("ship"))
@@ -293,16 +287,14 @@ func TestStepRetries(t *testing.T) {
 		"not past the deadline":            {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 99, InitialDelay: time.Hour, MaxDelay: time.Hour}}, many, 1, false},
 		"with delays that grow to a bound": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 5, MaxDelay: time.Second, BackoffRate: 100}}, many[:4], 5, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, e := newRig(t, nil), new(effects)
-				_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (string, error) {
-					got, err := idem.Step(ctx, "ship", e.step("ship", c.errs...), c.conf)
-					return got.ID, err
-				})
-				require.Equal(t, c.ok, err == nil, "%v", err)
-				require.Equal(t, c.runs, e.ran("ship"))
+		bubble(t, name, func(t *testing.T) {
+			r, e := newRig(t, nil), new(effects)
+			_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (string, error) {
+				got, err := idem.Step(ctx, "ship", e.step("ship", c.errs...), c.conf)
+				return got.ID, err
 			})
+			require.Equal(t, c.ok, err == nil, "%v", err)
+			require.Equal(t, c.runs, e.ran("ship"))
 		})
 	}
 }
@@ -323,11 +315,10 @@ func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
 			return err
 		},
 	} {
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		refused(t, r, key, idem.ErrRecordUnreadable, func(ctx context.Context, _ int) (int, error) {
 			require.ErrorIs(t, step(ctx), idem.ErrRecordUnreadable)
 			return 1, nil // swallowed
 		})
-		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
 		require.Equal(t, idem.Released, r.state(t, key), "the code that recorded it reads it")
 		require.Contains(t, r.events.take(), "record_unreadable")
 	}
@@ -398,4 +389,192 @@ func TestParallelSteps(t *testing.T) {
 	for i := range names {
 		require.Equal(t, 1, e.ran("ship-"+string(rune('a'+i))))
 	}
+}
+
+func TestStepMistakes(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	_, err := idem.Step(t.Context(), "s", e.step("s"), nil)
+	var mistake *idem.ConfigError
+	mistaken(t, err, "pass the context that the handler was given")
+	var escaped context.Context
+	_, err = doSteps(t, r, safe.Key("t", "k"), func(ctx context.Context) (string, error) {
+		escaped = ctx
+		_, err := idem.Step(ctx, "once", e.step("once"), nil)
+		require.NoError(t, err)
+		for problem, try := range map[string]func() error{
+			"used twice": func() error { _, err := idem.Step(ctx, "once", e.step("s"), nil); return err },
+			"is empty":   func() error { _, err := idem.Step(ctx, "", e.step("s"), nil); return err },
+			"101 bytes":  func() error { _, err := idem.Step(ctx, strings.Repeat("x", 101), e.step("s"), nil); return err },
+			"control":    func() error { _, err := idem.Step(ctx, "a\nb", e.step("s"), nil); return err },
+			"own":        func() error { _, err := idem.Step(ctx, "idem:undo:once", e.step("s"), nil); return err },
+			"is nil":     func() error { _, err := idem.Step[int](ctx, "nil", nil, nil); return err },
+			"chan": func() error {
+				_, err := idem.Step(ctx, "c", func(context.Context) (chan int, error) { return nil, nil }, nil)
+				return err
+			},
+			"do not nest": func() error {
+				_, err := idem.Step(ctx, "outer", func(ctx context.Context) (int, error) {
+					return idem.Step(ctx, "inner", func(context.Context) (int, error) { return 1, nil }, nil)
+				}, nil)
+				return err
+			},
+			"MaxTries is -1": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: -1}})
+				return err
+			},
+			"delay": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, MaxDelay: -1}})
+				return err
+			},
+			"BackoffRate": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, BackoffRate: 0.5}})
+				return err
+			},
+			"Semantics is 7": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: 7})
+				return err
+			},
+			"with its unit": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10, Interrupted: e.found("s")})
+				return err
+			},
+			"no MaxTries": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxDelay: time.Second}})
+				return err
+			},
+			"NotFoundFinalAfter is missing": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, Interrupted: e.found("s")})
+				return err
+			},
+			"no meaning without Interrupted": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately})
+				return err
+			},
+			"cannot be negative": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: -time.Minute, Interrupted: e.found("s")})
+				return err
+			},
+			"just run again": func() error {
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{NotFoundFinalAfter: idem.Immediately, Interrupted: e.found("s")})
+				return err
+			},
+		} {
+			err := try()
+			require.ErrorAs(t, err, &mistake, problem)
+			require.ErrorContains(t, err, problem)
+		}
+		require.Zero(t, e.ran("s"), "nothing runs after a mistake")
+		return "", nil
+	})
+	require.NoError(t, err)
+	_, err = idem.Step(escaped, "late", e.step("s"), nil)
+	require.ErrorContains(t, err, "the handler has returned")
+}
+
+// Nobody would be asked after a crash. Whoever declares that learns it at the first call, before the
+// step runs.
+func TestInterruptedIsRefusedWhereNobodyWouldBeAsked(t *testing.T) {
+	r, e := newRig(t, nil), new(effects)
+	for name, tc := range map[string]struct {
+		op   idem.Operation
+		runs int
+	}{
+		"not repeatable": {unsafe, 0}, "repeatable": {safe, 1},
+	} {
+		_, err := doSteps(t, r, tc.op.Key("t", name), func(ctx context.Context) (string, error) {
+			got, err := idem.Step(ctx, name, e.step(name), &idem.StepConfig[receiptOf]{
+				Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: e.found(name),
+			})
+			return got.ID, err
+		})
+		require.Equal(t, tc.runs, e.ran(name))
+		if tc.runs == 0 {
+			mistaken(t, err, "Declare it idem.Repeatable")
+			require.Empty(t, r.record(t, tc.op.Key("t", name)).Steps)
+			continue
+		}
+		require.NoError(t, err)
+	}
+}
+
+// What has succeeded is done, although its result cannot be kept: it is not run
+// again, neither in its attempt nor in a later one, and all of them are told the same.
+func TestStepWhoseResultCannotBeKept(t *testing.T) {
+	for _, kind := range []string{"error", "panic", "panic back", "too large"} {
+		for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
+			t.Run(kind, func(t *testing.T) {
+				r := newRigAt(t, memstore.Options{MaxResult: 1000}.New(), new(idemtest.Clock), nil)
+				key := safe.Key("t", "k")
+				runs := 0
+				var told []*idem.StepUnavailableError
+				handler := func(end func(error) error) func(context.Context) (string, error) {
+					return func(ctx context.Context) (string, error) {
+						retry := idem.Retry{MaxTries: 3, InitialDelay: time.Nanosecond}
+						var err error
+						if kind == "too large" {
+							_, err = idem.Step(ctx, "s", func(context.Context) ([]byte, error) { runs++; return make([]byte, 1000), nil },
+								&idem.StepConfig[[]byte]{Semantics: semantics, Retry: retry})
+						} else {
+							_, err = idem.Step(ctx, "s", func(context.Context) (awkward, error) { runs++; return awkward{kind}, nil },
+								&idem.StepConfig[awkward]{Semantics: semantics, Retry: retry})
+						}
+						require.ErrorAs(t, err, new(*idem.StepUnavailableError))
+						var of *idem.StepUnavailableError
+						require.ErrorAs(t, err, &of)
+						told = append(told, of)
+						return "", end(err)
+					}
+				}
+				_, err := doSteps(t, r, key, handler(func(err error) error { return err }))
+				require.ErrorAs(t, err, new(*idem.StepUnavailableError))
+				require.Equal(t, idem.Released, r.state(t, key))
+				require.True(t, r.record(t, key).Steps["s"].Omitted)
+				_, err = doSteps(t, r, key, handler(idem.PermanentStep))
+				require.ErrorAs(t, err, new(*idem.StepUnavailableError))
+				require.Equal(t, idem.Failed, r.state(t, key), "it is the step's outcome")
+				require.Equal(t, 1, runs)
+				require.Equal(t, told[0], told[1])
+				require.Equal(t, "s", told[0].Name)
+				require.NotEmpty(t, told[0].Reason)
+			})
+		}
+	}
+}
+
+// The compensation would need the result: somebody must look.
+func TestStepWithoutItsResultCannotBeUndone(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		r, e := newRig(t, nil), new(effects)
+		key := safe.Key("t", "k")
+		handler := func(end error) func(context.Context) (string, error) {
+			return func(ctx context.Context) (string, error) {
+				_, err := idem.Step(ctx, "flight", e.step("flight"), &idem.StepConfig[receiptOf]{Compensate: e.undo("flight")})
+				require.NoError(t, err)
+				_, err = idem.Step(ctx, "s", func(context.Context) (awkward, error) { return awkward{"error"}, nil },
+					&idem.StepConfig[awkward]{Compensate: func(context.Context, awkward) error { panic("there is no result") }})
+				require.ErrorAs(t, err, new(*idem.StepUnavailableError))
+				return "", end
+			}
+		}
+		if again {
+			errs(t, r, key, steps(handler(errPlain)))
+		}
+		_, err := doSteps(t, r, key, handler(idem.Permanent(declinedError{})))
+		require.ErrorContains(t, err, `step "s" cannot be undone, its result could not be kept`)
+		require.Equal(t, idem.Unknown, r.state(t, key))
+		require.Zero(t, e.ran("undo flight"), "nothing is undone across it")
+	}
+}
+
+// What was found out about an interrupted step is kept like what the step gave.
+func TestInterruptedStepWhoseResultCannotBeKept(t *testing.T) {
+	r := newRig(t, nil)
+	key := safe.Key("t", "k")
+	killedWith(t, r, key, shipping)
+	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+		_, err := idem.Step(ctx, "ship", func(context.Context) (awkward, error) { panic("not run") }, &idem.StepConfig[awkward]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: func(context.Context, time.Time) (awkward, error) { return awkward{"error"}, nil }})
+		return "", err
+	})
+	require.ErrorAs(t, err, new(*idem.StepUnavailableError))
+	require.True(t, r.record(t, key).Steps["ship"].Omitted)
 }

@@ -34,38 +34,33 @@ func inside(t *testing.T, lambda bool) context.Context {
 // recorded, before anything is queued.
 func TestOutcomeIsRecordedBeforeItsResult(t *testing.T) {
 	for _, op := range both {
-		t.Run(op.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, w := newRig(t, nil), new(counter)
-				key := op.Key("t", "k")
-				r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, noRoom)
-				res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, text)
-				require.NoError(t, err)
-				require.Equal(t, "the result", res.Value)
-				require.Equal(t, idem.Completed, res.Outcome.RecordState)
-				require.True(t, res.Outcome.Queued, "its result is")
-				require.False(t, res.Outcome.Omitted)
-				require.Equal(t, []string{"claimed", "completed", "outcome_queued"}, r.events.take())
-				fact := r.record(t, key)
-				require.Equal(t, idem.Completed, fact.State)
-				require.True(t, fact.Omitted)
-				require.Equal(t, fact.ExpiresAt, res.Outcome.ExpiresAt)
-				require.Equal(t, fact.UpdatedAt, res.Outcome.RecordedAt)
+		bubble(t, op.Name, func(t *testing.T) {
+			r, w := newRig(t, nil), new(counter)
+			key := op.Key("t", "k")
+			r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, noRoom)
+			res := mustRun(t, r.inLambda(), key, text)
+			require.Equal(t, "the result", res.Value)
+			require.Equal(t, idem.Completed, res.Outcome.RecordState)
+			require.True(t, res.Outcome.Queued, "its result is")
+			require.False(t, res.Outcome.Omitted)
+			require.Equal(t, []string{"claimed", "completed", "outcome_queued"}, r.events.take())
+			fact := r.record(t, key)
+			require.Equal(t, idem.Completed, fact.State)
+			require.True(t, fact.Omitted)
+			require.Equal(t, fact.ExpiresAt, res.Outcome.ExpiresAt)
+			require.Equal(t, fact.UpdatedAt, res.Outcome.RecordedAt)
 
-				// The process dies here, or another one gets the next call.
-				_, err = idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, w.run)
-				require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
-				require.Zero(t, w.count())
+			// The process dies here, or another one gets the next call.
+			refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnavailable, w.run)
+			require.Zero(t, w.count())
 
-				time.Sleep(time.Minute)
-				again, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, text)
-				require.NoError(t, err)
-				require.True(t, again.Outcome.Replayed)
-				require.Equal(t, res.Outcome.Body, again.Outcome.Body)
-				require.Equal(t, res.Outcome.ExpiresAt, again.Outcome.ExpiresAt, "the result renews nothing")
-				require.Equal(t, res.Outcome.RecordedAt, again.Outcome.RecordedAt)
-				require.Equal(t, []string{"outcome_landed", "replayed"}, r.events.take())
-			})
+			time.Sleep(time.Minute)
+			again := mustRun(t, r.inLambda(), key, text)
+			require.True(t, again.Outcome.Replayed)
+			require.Equal(t, res.Outcome.Body, again.Outcome.Body)
+			require.Equal(t, res.Outcome.ExpiresAt, again.Outcome.ExpiresAt, "the result renews nothing")
+			require.Equal(t, res.Outcome.RecordedAt, again.Outcome.RecordedAt)
+			require.Equal(t, []string{"outcome_landed", "replayed"}, r.events.take())
 		})
 	}
 }
@@ -80,33 +75,31 @@ func TestOutcomeBeforeItsResultWithFaults(t *testing.T) {
 	for fact, first := range faults {
 		for result, second := range faults {
 			for _, lambda := range []bool{true, false} {
-				t.Run(fact+"/"+result, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						r := newRig(t, nil)
-						key := unsafe.Key("t", "k")
-						r.faults.Next(idemtest.Finish, noRoom, first, second)
-						res, err := idem.Run(inside(t, lambda), r.engine, key, 1, text)
-						require.NoError(t, err)
-						require.Equal(t, "the result", res.Value)
-						if fact == "passes" {
-							require.Equal(t, idem.Completed, res.Outcome.RecordState)
-						}
-						require.NoError(t, r.engine.Flush(t.Context()))
-						rec := r.record(t, key)
-						require.Equal(t, idem.Completed, rec.State)
-						require.False(t, rec.Omitted)
-						require.Equal(t, `"the result"`, string(rec.Body.Data))
-						var want []string
-						switch {
-						case fact != "passes":
-							want = []string{"claimed", "outcome_queued", "outcome_landed"}
-						case result != "passes":
-							want = []string{"claimed", "completed", "outcome_queued", "outcome_landed"}
-						default:
-							want = []string{"claimed", "completed"}
-						}
-						require.Equal(t, want, r.events.take())
-					})
+				bubble(t, fact+"/"+result, func(t *testing.T) {
+					r := newRig(t, nil)
+					key := unsafe.Key("t", "k")
+					r.faults.Next(idemtest.Finish, noRoom, first, second)
+					res, err := idem.Run(inside(t, lambda), r.engine, key, 1, text)
+					require.NoError(t, err)
+					require.Equal(t, "the result", res.Value)
+					if fact == "passes" {
+						require.Equal(t, idem.Completed, res.Outcome.RecordState)
+					}
+					require.NoError(t, r.engine.Flush(t.Context()))
+					rec := r.record(t, key)
+					require.Equal(t, idem.Completed, rec.State)
+					require.False(t, rec.Omitted)
+					require.Equal(t, `"the result"`, string(rec.Body.Data))
+					var want []string
+					switch {
+					case fact != "passes":
+						want = []string{"claimed", "outcome_queued", "outcome_landed"}
+					case result != "passes":
+						want = []string{"claimed", "completed", "outcome_queued", "outcome_landed"}
+					default:
+						want = []string{"claimed", "completed"}
+					}
+					require.Equal(t, want, r.events.take())
 				})
 			}
 		}
@@ -124,24 +117,21 @@ func TestResultThatLandsAfterAll(t *testing.T) {
 		},
 		"never": func(*testing.T, *rig, *idemtest.Call) {},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, nil)
-				key := unsafe.Key("t", "k")
-				var whole *idemtest.Call
-				r.faults.Next(idemtest.Finish, idemtest.Hold(&whole), noRoom)
-				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, text)
-				require.NoError(t, err)
-				deliver(t, r, whole)
-				require.NoError(t, r.engine.Flush(t.Context()))
-				rec := r.record(t, key)
-				require.False(t, rec.Omitted)
-				require.Equal(t, `"the result"`, string(rec.Body.Data))
-				require.Equal(t, []string{"claimed", "outcome_queued", "outcome_landed"}, r.events.take())
-				// Delivered late, it changes nothing.
-				_ = whole.Do(t.Context())
-				require.Equal(t, rec, r.record(t, key))
-			})
+		bubble(t, name, func(t *testing.T) {
+			r := newRig(t, nil)
+			key := unsafe.Key("t", "k")
+			var whole *idemtest.Call
+			r.faults.Next(idemtest.Finish, idemtest.Hold(&whole), noRoom)
+			must(t, r.inLambda(), key, text)
+			deliver(t, r, whole)
+			require.NoError(t, r.engine.Flush(t.Context()))
+			rec := r.record(t, key)
+			require.False(t, rec.Omitted)
+			require.Equal(t, `"the result"`, string(rec.Body.Data))
+			require.Equal(t, []string{"claimed", "outcome_queued", "outcome_landed"}, r.events.take())
+			// Delivered late, it changes nothing.
+			_ = whole.Do(t.Context())
+			require.Equal(t, rec, r.record(t, key))
 		})
 	}
 }
@@ -151,8 +141,7 @@ func TestResultThatLandsAfterAll(t *testing.T) {
 func TestResultOfAnOutcomeThatIsGone(t *testing.T) {
 	again := func(t *testing.T, r *rig, key idem.Key) {
 		r.clock.Advance(48 * time.Hour)
-		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (string, error) { return "another", nil })
-		require.NoError(t, err)
+		must(t, r.elsewhere(t), key, func(context.Context, int) (string, error) { return "another", nil })
 	}
 	for name, between := range map[string]func(*testing.T, *rig, idem.Key){
 		"expired and claimed": again,
@@ -162,21 +151,18 @@ func TestResultOfAnOutcomeThatIsGone(t *testing.T) {
 		},
 		"deleted": func(_ *testing.T, r *rig, key idem.Key) { r.mem.Delete(key.ID()) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, op := newRig(t, nil), safe
-				op.Retention = 10 * time.Minute
-				key := op.Key("t", "k")
-				r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, idemtest.LoseRequest)
-				_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, text)
-				require.NoError(t, err)
-				between(t, r, key)
-				before := r.record(t, key)
-				r.events.take()
-				require.NoError(t, r.engine.Flush(t.Context()))
-				require.Equal(t, []string{"result_omitted"}, r.events.take(), "no outcome is lost")
-				require.Equal(t, before, r.record(t, key))
-			})
+		bubble(t, name, func(t *testing.T) {
+			r, op := newRig(t, nil), safe
+			op.Retention = 10 * time.Minute
+			key := op.Key("t", "k")
+			r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, idemtest.LoseRequest)
+			must(t, r.inLambda(), key, text)
+			between(t, r, key)
+			before := r.record(t, key)
+			r.events.take()
+			require.NoError(t, r.engine.Flush(t.Context()))
+			require.Equal(t, []string{"result_omitted"}, r.events.take(), "no outcome is lost")
+			require.Equal(t, before, r.record(t, key))
 		})
 	}
 }
@@ -188,16 +174,14 @@ func TestQueuedOutcomeWithoutItsTooLargeResult(t *testing.T) {
 		r := newRigOver(t, memstore.Options{MaxResult: 5}.New(), nil)
 		key := unsafe.Key("t", "k")
 		r.faults.Next(idemtest.Finish, idemtest.Refuse)
-		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, text)
-		require.NoError(t, err)
+		must(t, r.inLambda(), key, text)
 		require.NoError(t, r.engine.Flush(t.Context()))
 		require.True(t, r.record(t, key).Omitted)
 		require.Equal(t, []string{"claimed", "outcome_queued", "result_omitted", "outcome_landed"}, r.events.take())
 
 		key = unsafe.Key("t", "found out at once")
 		r.faults.Next(idemtest.Finish, idemtest.Pass, idemtest.Refuse)
-		res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, text)
-		require.NoError(t, err)
+		res := mustRun(t, r.inLambda(), key, text)
 		require.True(t, res.Outcome.Queued)
 		require.True(t, res.Outcome.Omitted)
 		require.NoError(t, r.engine.Flush(t.Context()))
@@ -212,23 +196,20 @@ func TestCommitBeforeItsResult(t *testing.T) {
 		"reserved": safe, "not repeatable": unsafe, "atomic": {Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic},
 	} {
 		for fault, f := range map[string]idemtest.Fault{"passes": idemtest.Pass, "no room": noRoom, "reply lost": idemtest.LoseReply} {
-			t.Run(name+"/"+fault, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					b := newBankRig(t)
-					key := op.Key("t", "k")
-					b.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, f)
-					res, err := idem.Run(inLambda(t.Context()), b.engine, key, 1, pay(effect{n: 1}, nil))
-					require.NoError(t, err)
-					require.Equal(t, idem.Completed, res.Outcome.RecordState)
-					require.Equal(t, fault != "passes", res.Outcome.Queued)
-					require.Equal(t, 1, b.ledger.sum())
-					require.NoError(t, b.engine.Flush(t.Context()))
-					require.Equal(t, 1, b.ledger.sum())
-					rec := b.record(t, key)
-					require.False(t, rec.Omitted)
-					require.Equal(t, `"paid"`, string(rec.Body.Data))
-					require.Equal(t, rec.ExpiresAt, res.Outcome.ExpiresAt)
-				})
+			bubble(t, name+"/"+fault, func(t *testing.T) {
+				b := newBankRig(t)
+				key := op.Key("t", "k")
+				b.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, f)
+				res := mustRun(t, b.inLambda(), key, pay(effect{n: 1}, nil))
+				require.Equal(t, idem.Completed, res.Outcome.RecordState)
+				require.Equal(t, fault != "passes", res.Outcome.Queued)
+				require.Equal(t, 1, b.ledger.sum())
+				require.NoError(t, b.engine.Flush(t.Context()))
+				require.Equal(t, 1, b.ledger.sum())
+				rec := b.record(t, key)
+				require.False(t, rec.Omitted)
+				require.Equal(t, `"paid"`, string(rec.Body.Data))
+				require.Equal(t, rec.ExpiresAt, res.Outcome.ExpiresAt)
 			})
 		}
 	}
@@ -239,14 +220,11 @@ func TestCommitHasTimeForItsUnit(t *testing.T) {
 	for name, op := range map[string]idem.Operation{
 		"reserved": safe, "atomic": {Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBankRig(t)
-				b.faults.Next(idemtest.Finish, slow(4*time.Second, idemtest.Pass))
-				_, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1, pay(effect{n: 1, size: 4 << 20}, nil))
-				require.NoError(t, err)
-				require.Equal(t, 1, b.ledger.sum())
-			})
+		bubble(t, name, func(t *testing.T) {
+			b := newBankRig(t)
+			b.faults.Next(idemtest.Finish, slow(4*time.Second, idemtest.Pass))
+			must(t, b.rig, op.Key("t", "k"), pay(effect{n: 1, size: 4 << 20}, nil))
+			require.Equal(t, 1, b.ledger.sum())
 		})
 	}
 }
@@ -266,29 +244,26 @@ func TestRetentionCountsFromTheWriteThatLands(t *testing.T) {
 		"a result owed": {noRoom, func(context.Context, int) (int, error) { return 1, nil }, false},
 		"not executed":  {idemtest.Refuse, fails(idem.NotExecuted(errPlain)), false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, c := newRig(t, nil), new(counter)
-				key := short.Key("t", "k")
-				r.faults.Next(idemtest.Finish, tc.fault, idemtest.LoseRequest)
-				ended := time.Now()
-				_, _ = idem.Do(inLambda(t.Context()), r.engine, key, 1, tc.handler)
-				time.Sleep(50 * time.Second)
-				if !tc.landed {
-					_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, c.run)
-					require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
-				}
-				r.faults.Heal()
-				require.NoError(t, r.engine.Flush(t.Context()))
-				want := time.Now()
-				if tc.landed {
-					want = ended
-				}
-				rec := r.record(t, key)
-				require.WithinDuration(t, want.Add(time.Minute), rec.ExpiresAt, time.Second)
-				require.WithinDuration(t, want, rec.UpdatedAt, time.Millisecond)
-				require.Zero(t, c.count())
-			})
+		bubble(t, name, func(t *testing.T) {
+			r, c := newRig(t, nil), new(counter)
+			key := short.Key("t", "k")
+			r.faults.Next(idemtest.Finish, tc.fault, idemtest.LoseRequest)
+			ended := time.Now()
+			_, _ = idem.Do(inLambda(t.Context()), r.engine, key, 1, tc.handler)
+			time.Sleep(50 * time.Second)
+			if !tc.landed {
+				refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, c.run)
+			}
+			r.faults.Heal()
+			require.NoError(t, r.engine.Flush(t.Context()))
+			want := time.Now()
+			if tc.landed {
+				want = ended
+			}
+			rec := r.record(t, key)
+			require.WithinDuration(t, want.Add(time.Minute), rec.ExpiresAt, time.Second)
+			require.WithinDuration(t, want, rec.UpdatedAt, time.Millisecond)
+			require.Zero(t, c.count())
 		})
 	}
 }
@@ -302,8 +277,7 @@ func TestRetentionOfACommitCountsFromItsLastTry(t *testing.T) {
 		op.Mode, op.Retention = idem.Atomic, time.Minute
 		b.faults.Next(idemtest.Get, readsNothing)
 		b.faults.Next(idemtest.Finish, slow(1100*time.Millisecond, idemtest.Pass))
-		res, err := idem.Run(t.Context(), b.engine, op.Key("t", "k"), 1, pay(effect{n: 1}, nil))
-		require.NoError(t, err)
+		res := mustRun(t, b.rig, op.Key("t", "k"), pay(effect{n: 1}, nil))
 		rec := b.record(t, op.Key("t", "k"))
 		require.Equal(t, 2, rec.Attempt)
 		require.False(t, rec.ExpiresAt.Before(rec.UpdatedAt.Add(time.Minute)))
@@ -318,10 +292,9 @@ func TestNoOutcomeIsBornExpired(t *testing.T) {
 		r := newRig(t, nil)
 		for n, size := range []int{1, 4 << 20} {
 			key := idem.Operation{Name: "short", Retention: time.Second}.Key("t", strings.Repeat("k", n+1))
-			budget := idem.DefaultFinishBudget + time.Duration(size>>20)*time.Second
+			budget := 2*time.Second + time.Duration(size>>20)*time.Second
 			r.faults.Next(idemtest.Finish, slow(budget-time.Millisecond, idemtest.Pass))
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { return strings.Repeat("x", size), nil })
-			require.NoError(t, err)
+			must(t, r, key, func(context.Context, int) (string, error) { return strings.Repeat("x", size), nil })
 			require.False(t, r.record(t, key).Expired(time.Now()))
 		}
 	})
@@ -335,8 +308,7 @@ func TestResultOfAnOutcomeThatIsGoneAtOnce(t *testing.T) {
 		r.mem.Delete(c.ID)
 		return c.Do(ctx)
 	})
-	res, err := idem.Run(t.Context(), r.engine, key, 1, text)
-	require.NoError(t, err)
+	res := mustRun(t, r, key, text)
 	require.False(t, res.Outcome.Queued)
 	require.True(t, res.Outcome.Omitted)
 	require.Equal(t, []string{"claimed", "result_omitted", "completed"}, r.events.take())

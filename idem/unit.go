@@ -7,28 +7,24 @@ import (
 	"sync"
 )
 
-// UnitOf returns the unit of work of the attempt that the context belongs to. The first
-// call makes it. After the handler has returned, UnitOf returns a new unit that is
-// sealed. It returns a [*ConfigError] outside an operation, over a store that commits no
-// units, and inside a [Step], which a later attempt skips with what it has collected.
-// UnitOf is for packages with a store; handlers call dynamostore.TxOf or the like.
+// UnitOf returns the attempt's unit of work, which the first call makes. It returns a [*ConfigError] outside an operation, over a store that commits no
+// units, and inside a [Step]. After the handler has returned, it returns a new unit that is sealed.
+// It is for packages with a store; handlers call dynamostore.TxOf or the like.
 //
 // A unit commits if and only if the attempt ends as completed. It is dropped after a
-// handler's error, by [Abort], when steps are undone, and after a response that is a
-// refusal, such as an HTTP status of 400 or more, unless the handler calls
+// handler's error, by [Abort], and after a response that is a refusal, unless the handler calls
 // [SetCompleted]. If the store refuses the unit, the caller gets the reason as the
-// handler's own error, and the record ends by that error's class. If the commit cannot
-// be confirmed, the caller gets a [*CommitError].
+// handler's own error. If the commit cannot be confirmed, the caller gets a [*CommitError].
 func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 	a := attemptOf(ctx)
 	switch {
 	case a == nil:
-		return nil, &ConfigError{What: "unit of work", Problem: "the context is not a handler's: pass the context that the handler was given"}
+		return nil, configError("unit of work", "the context is not a handler's: pass the context that the handler was given")
 	case stepOf(ctx) != "":
-		return nil, &ConfigError{What: "unit of work", Problem: "it is asked for inside step \"" + stepOf(ctx) + "\", which later attempts skip: collect in the handler"}
+		return nil, configError("unit of work", "it is asked for inside step %q, which later attempts skip: collect in the handler", stepOf(ctx))
 	case a.shadow:
-		return nil, fmt.Errorf("%w: %w", &ConfigError{What: "unit of work", Problem: "the operation is in shadow, where the handler's answer is given before anything could commit: " +
-			"try the handler with writes of its own, or set Shadow to false"}, errors.ErrUnsupported)
+		return nil, fmt.Errorf("%w: %w", configError("unit of work", "the operation is in shadow, where the handler's answer is given "+
+			"before anything could commit: try the handler with writes of its own, or set Shadow to false"), errors.ErrUnsupported)
 	}
 	if err := a.engine().traits.NoUnits; err != nil {
 		return nil, err

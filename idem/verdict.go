@@ -79,12 +79,11 @@ func (j *journal) verdict(class Class, err error) error {
 	return &RecordedError{*j.cause}
 }
 
-// dropsUnit reports whether nothing that the handler has collected commits by default:
-// the operation is being undone, or the handler has called Abort.
-func (j *journal) dropsUnit() bool {
+// aborted reports whether the handler has called Abort.
+func (j *journal) aborted() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.aborts || j.cause != nil
+	return j.aborts
 }
 
 // leftOver reports whether something is left to undo that this attempt could not undo, and that an

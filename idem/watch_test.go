@@ -7,11 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/stretchr/testify/require"
 )
 
 // due lists what the index has, whenever it is due.
@@ -104,13 +103,12 @@ func TestTakeoverIsWatchedAsItIsDeclared(t *testing.T) {
 			r.clock.Advance(time.Hour)
 			op.Watch = now
 			key := op.Key("t", "k")
-			_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			must(t, r, key, func(context.Context, int) (int, error) {
 				rec := r.record(t, key)
 				require.Equal(t, now == idem.WatchAlways, len(r.due(t)) == 1)
 				require.Equal(t, now == idem.WatchAlways, rec.Due.Equal(rec.LeaseUntil.Add(idem.DefaultMargin)))
 				return 1, nil
 			})
-			require.NoError(t, err)
 			require.Empty(t, r.due(t))
 		}
 	}
@@ -122,11 +120,10 @@ func TestStricterDeclarationIsWatched(t *testing.T) {
 	key := idem.Operation{Name: "refund"}.Key("t", "k")
 	released(t, r, key)
 	key = idem.Operation{Name: "refund", Repeat: idem.Repeatable}.Key("t", "k")
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+	must(t, r, key, func(context.Context, int) (int, error) {
 		require.Equal(t, []string{key.ID()}, r.due(t))
 		return 1, nil
 	})
-	require.NoError(t, err)
 	require.Empty(t, r.due(t))
 }
 
@@ -134,7 +131,7 @@ func TestStricterDeclarationIsWatched(t *testing.T) {
 func TestHeartbeatLeavesTheIndexAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, key := newRig(t, nil), unsafe.Key("t", "k")
-		_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+		must(t, r, key, func(context.Context, int) (int, error) {
 			before := r.record(t, key)
 			time.Sleep(2 * time.Minute)
 			after := r.record(t, key)
@@ -142,7 +139,6 @@ func TestHeartbeatLeavesTheIndexAlone(t *testing.T) {
 			require.True(t, after.LeaseUntil.After(before.LeaseUntil))
 			return 1, nil
 		})
-		require.NoError(t, err)
 		require.NotZero(t, r.count(idemtest.Extend))
 		require.Empty(t, r.due(t))
 	})
@@ -154,8 +150,7 @@ func TestWatchedClaimThatIsTakenBackLeavesTheIndex(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, key := newRig(t, nil), unsafe.Key("t", "k")
 			r.faults.Next(idemtest.Acquire, fault)
-			_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+			refused(t, r, key, idem.ErrStoreUnavailable, new(counter).run)
 			require.Empty(t, r.due(t))
 		})
 	}
@@ -167,8 +162,209 @@ func TestWatchedRepeatableOperationIsTakenOver(t *testing.T) {
 	key := idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: idem.WatchAlways}.Key("t", "k")
 	killed(t, r, key)
 	r.clock.Advance(365 * 24 * time.Hour)
-	_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-	require.NoError(t, err)
+	must(t, r, key, c.run)
 	require.Equal(t, 1, c.count())
 	require.Equal(t, 2, r.record(t, key).Attempt)
+}
+
+var onceOnly = &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
+
+func one(context.Context) (int, error) { return 1, nil }
+
+// dieInside leaves a claim whose process is gone, in the function of an at-most-once step.
+func dieInside(t *testing.T, r *rig, key idem.Key) {
+	h := r.elsewhere(t)
+	ctx, gone := context.WithCancel(inLambda(t.Context()))
+	_, err := idem.Do(ctx, h.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+		return idem.Step(ctx, "charge", func(context.Context) (int, error) {
+			h.faults.Always(idemtest.LoseRequest, idemtest.RecordStep, idemtest.Finish)
+			gone()
+			return 1, nil
+		}, onceOnly)
+	})
+	require.Error(t, err)
+	require.Equal(t, idem.InProgress, r.state(t, key))
+	require.True(t, r.record(t, key).Interrupted())
+}
+
+// dieBefore leaves a claim whose process is gone before it begins a step.
+func dieBefore(t *testing.T, r *rig, key idem.Key) {
+	h := r.elsewhere(t)
+	h.faults.Always(idemtest.LoseRequest, idemtest.Finish)
+	_, err := idem.Do(inLambda(t.Context()), h.engine, key, 1, new(counter).run)
+	require.ErrorAs(t, err, new(*idem.StepInterruptedError))
+}
+
+// The first at-most-once step watches a claim that was not watched, until the attempt
+// ends: nobody may call again for what its process has left half done.
+func TestABeginMarkWatchesTheClaim(t *testing.T) {
+	ends := map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "released": errPlain, "parked": errPlain}
+	for _, w := range watchings {
+		for name, end := range ends {
+			t.Run(fmt.Sprint(w.op.Name, w.op.Repeat, w.op.Watch, " ", name), func(t *testing.T) {
+				r, key := newRig(t, nil), w.op.Key("t", "k")
+				inIndex := func(watched bool) {
+					t.Helper()
+					rec := r.record(t, key)
+					require.Equal(t, watched, len(r.due(t)) == 1)
+					if watched {
+						require.Equal(t, rec.LeaseUntil.Add(idem.DefaultMargin), rec.Due)
+						require.Zero(t, rec.ExpiresAt)
+					}
+				}
+				step := w.watched || w.op.Watch != idem.WatchNever
+				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+					_, err := idem.Step(ctx, "look", one, nil)
+					require.NoError(t, err)
+					inIndex(w.watched)
+					for _, name := range []string{"charge", "ship"} {
+						_, err = idem.Step(ctx, name, func(context.Context) (int, error) {
+							inIndex(step)
+							return 1, nil
+						}, onceOnly)
+						require.NoError(t, err)
+						inIndex(step)
+					}
+					if name == "parked" {
+						_, err := idem.Step(ctx, "tell", func(context.Context) (int, error) { return 0, errPlain }, onceOnly)
+						require.Error(t, err)
+					}
+					return 1, end
+				})
+				require.Equal(t, end == nil, err == nil)
+				rec := r.record(t, key)
+				require.Equal(t, rec.Open(), len(r.due(t)) == 1, "an open question is in the index, an outcome is not")
+				require.Equal(t, rec.Open(), name == "released" || name == "parked")
+			})
+		}
+	}
+}
+
+// Of a process that died in such a step the claim stays in the index, at its place, through
+// attempts that die before they have begun a step of their own.
+func TestAnInterruptedStepStaysInTheIndex(t *testing.T) {
+	for _, watch := range []idem.Watch{idem.WatchNotRepeatable, idem.WatchNever} {
+		op := safe
+		op.Watch = watch
+		r, key := newRig(t, nil), op.Key("t", "k")
+		dieInside(t, r, key)
+		due := r.record(t, key).Due
+		want := watch == idem.WatchNotRepeatable
+		require.Equal(t, want, !due.IsZero())
+		for attempt := 2; attempt <= 3; attempt++ {
+			r.clock.Advance(time.Hour)
+			dieBefore(t, r, key)
+			require.Equal(t, attempt, r.record(t, key).Attempt)
+			require.Equal(t, want, len(r.due(t)) == 1)
+			require.Equal(t, due, r.record(t, key).Due, "moving it costs more")
+		}
+		r.clock.Advance(time.Hour)
+		found := *onceOnly
+		found.NotFoundFinalAfter = idem.Immediately
+		found.Interrupted = func(context.Context, time.Time) (int, error) { return 7, nil }
+		got := must(t, r, key, func(ctx context.Context, _ int) (int, error) {
+			return idem.Step(ctx, "charge", one, &found)
+		})
+		require.Equal(t, 7, got)
+		require.Empty(t, r.due(t))
+	}
+}
+
+// What was escalated is due again once an attempt has taken it over: its question is
+// another one.
+func TestATakeoverOfWhatWasEscalatedIsDueAfterItsLease(t *testing.T) {
+	r, key := newRig(t, nil), safe.Key("t", "k")
+	dieInside(t, r, key)
+	rec := r.record(t, key)
+	never := r.clock.Now().Add(50 * 365 * 24 * time.Hour)
+	require.NoError(t, r.mem.Postpone(t.Context(), r.clock.Now(), postponed(rec, never)))
+	r.clock.Advance(time.Hour)
+	dieBefore(t, r, key)
+	rec = r.record(t, key)
+	require.Equal(t, rec.LeaseUntil.Add(idem.DefaultMargin), rec.Due)
+	require.Zero(t, rec.EscalatedAt)
+}
+
+// A begin mark whose reply is lost, landed or not and taken back or not, leaves nothing in
+// the index once the operation has an outcome, and no open step outside of it before.
+func TestABeginMarkInDoubtLeavesNothingInTheIndex(t *testing.T) {
+	for name, faults := range map[string][]idemtest.Fault{
+		"reply lost":                         {idemtest.LoseReply},
+		"request lost":                       {idemtest.LoseRequest},
+		"reply lost, and not taken back":     {idemtest.LoseReply, idemtest.LoseRequest},
+		"reply lost, of both":                {idemtest.LoseReply, idemtest.LoseReply},
+		"request lost, and not taken back":   {idemtest.LoseRequest, idemtest.LoseRequest},
+		"refused, and the take-back is lost": {idemtest.Refuse, idemtest.LoseReply},
+	} {
+		for _, op := range []idem.Operation{safe, {Name: "safe", Repeat: idem.Repeatable, Watch: idem.WatchAlways}} {
+			t.Run(fmt.Sprint(name, op.Watch), func(t *testing.T) {
+				r, key := newRig(t, nil), op.Key("t", "k")
+				r.faults.Next(idemtest.RecordStep, faults...)
+				asks := *onceOnly
+				asks.NotFoundFinalAfter = idem.Immediately
+				asks.Interrupted = func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) }
+				call := func() error {
+					_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+						return idem.Step(ctx, "charge", one, &asks)
+					})
+					return err
+				}
+				require.Error(t, call())
+				rec := r.record(t, key)
+				require.Equal(t, rec.Open(), !rec.Due.IsZero(), "%+v", rec)
+				require.True(t, rec.Open() || !rec.Interrupted())
+				require.NoError(t, call())
+				require.Empty(t, r.due(t))
+			})
+		}
+	}
+}
+
+// A renewal of the lease leaves the entry of a begin mark alone, as it does any other one.
+func TestHeartbeatLeavesTheEntryOfABeginMarkAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, key := newRig(t, nil), safe.Key("t", "k")
+		must(t, r, key, func(ctx context.Context, _ int) (int, error) {
+			due := r.record(t, key).LeaseUntil.Add(idem.DefaultMargin)
+			return idem.Step(ctx, "charge", func(context.Context) (int, error) {
+				time.Sleep(2 * time.Minute)
+				require.Equal(t, due, r.record(t, key).Due)
+				return 1, nil
+			}, onceOnly)
+		})
+		require.NotZero(t, r.count(idemtest.Extend))
+		require.Empty(t, r.due(t))
+	})
+}
+
+// A sweep that has postponed the claim while its step ran leaves nothing behind in the
+// record, and an outcome that comes after a park lands as ever.
+func TestASweepBesideARunningStep(t *testing.T) {
+	for _, parks := range []bool{false, true} {
+		r, key := newRig(t, nil), safe.Key("t", "k")
+		must(t, r, key, func(ctx context.Context, _ int) (int, error) {
+			return idem.Step(ctx, "charge", func(context.Context) (int, error) {
+				rec := r.record(t, key)
+				if !parks {
+					return 1, r.mem.Postpone(ctx, r.clock.Now(), postponed(rec, r.clock.Now().Add(time.Minute)))
+				}
+				return 1, r.mem.Settle(ctx, r.clock.Now(), lapsed(rec))
+			}, onceOnly)
+		})
+		rec := r.record(t, key)
+		require.Equal(t, idem.Completed, rec.State)
+		require.Empty(t, r.due(t))
+		require.Equal(t, []any{"", 0, true}, []any{rec.Sweep, rec.Probes, rec.EscalatedAt.IsZero()})
+	}
+}
+
+// postponed is what a sweep writes about the record as it was read.
+func postponed(rec *idem.Record, due time.Time) protocol.Postponement {
+	return protocol.Postponement{ID: rec.ID, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: "sweep", Due: due, Probes: 3, EscalatedAt: rec.CreatedAt}
+}
+
+// lapsed is how a sweep parks the record as it was read.
+func lapsed(rec *idem.Record) protocol.Settlement {
+	return protocol.Settlement{ID: rec.ID, Kind: protocol.EventLapse, Seen: rec.Write, Write: "lapse",
+		Ending: protocol.Ending{State: idem.Unknown, Uncertain: true}}
 }

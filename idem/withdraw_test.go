@@ -2,7 +2,11 @@ package idem_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,11 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/stretchr/testify/require"
 )
 
 // A first claim in doubt meets an expired record, and so does its withdrawal: it does not
@@ -40,27 +44,22 @@ func TestAWithdrawnClaimDoesNotLandBehindAnExpiredRecord(t *testing.T) {
 	} {
 		for _, queued := range []bool{false, true} {
 			for _, op := range both {
-				t.Run(name, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						r, c, key := newRig(t, nil), new(counter), op.Key("t", "k")
-						if queued {
-							r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
-						}
-						before(t, r, key)
-						var claim *idemtest.Call
-						r.faults.Next(idemtest.Acquire, idemtest.Hold(&claim))
-						_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-						require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-						require.NoError(t, r.engine.Flush(t.Context()))
-						r.clock.Advance(15 * time.Minute) // as long as AWS accepts a signature
-						if rec := r.record(t, key); rec.Expired(r.clock.Now()) {
-							r.mem.Delete(key.ID())
-						}
-						require.Error(t, claim.Do(t.Context()), "the delayed claim comes too late")
-						v, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
-						require.NoError(t, err)
-						require.Equal(t, 1, v)
-					})
+				bubble(t, name, func(t *testing.T) {
+					r, c, key := newRig(t, nil), new(counter), op.Key("t", "k")
+					if queued {
+						r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
+					}
+					before(t, r, key)
+					var claim *idemtest.Call
+					r.faults.Next(idemtest.Acquire, idemtest.Hold(&claim))
+					refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, c.run)
+					require.NoError(t, r.engine.Flush(t.Context()))
+					r.clock.Advance(15 * time.Minute) // as long as AWS accepts a signature
+					if rec := r.record(t, key); rec.Expired(r.clock.Now()) {
+						r.mem.Delete(key.ID())
+					}
+					require.Error(t, claim.Do(t.Context()), "the delayed claim comes too late")
+					require.Equal(t, 1, must(t, r, key, c.run))
 				})
 			}
 		}
@@ -75,8 +74,7 @@ func TestAWithdrawalLeavesWhatIsValid(t *testing.T) {
 			before(t, r, key)
 			old := r.record(t, key)
 			r.faults.Next(idemtest.Acquire, idemtest.LoseRequest)
-			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+			refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, c.run)
 			require.Equal(t, old, r.record(t, key))
 		})
 	}
@@ -124,5 +122,305 @@ func TestParkingFromTheSideReleasesNoHandlerThatRuns(t *testing.T) {
 			return n, nil
 		})
 		require.Zero(t, others.Load(), "two handlers side by side")
+	})
+}
+
+// inDoubt makes n calls at once whose claims all get no answer. It makes those that lands
+// chooses, before any call knows, and returns the others.
+func inDoubt(t *testing.T, r *rig, key idem.Key, n int, lands func(i int) bool) (late []*idemtest.Call) {
+	t.Helper()
+	var sent, calls sync.WaitGroup
+	var mu sync.Mutex
+	i := 0
+	sent.Add(n)
+	r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+		mu.Lock()
+		if lands(i) {
+			_ = c.Do(ctx)
+		} else {
+			late = append(late, c)
+		}
+		i++
+		mu.Unlock()
+		sent.Done()
+		sent.Wait()
+		return c.Lost()
+	}, idemtest.Acquire)
+	for range n {
+		calls.Go(func() {
+			_, err := idem.Do(context.Background(), r.engine, key, 1, fails(errPlain))
+			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		})
+	}
+	calls.Wait()
+	r.faults.Heal()
+	return late
+}
+
+// Many duplicates at once whose claims got no answer are taken back with one write, or with two
+// if one of them has landed and another one is taken back first. None of them lands later.
+func TestClaimsOfOneKeyAreTakenBackTogether(t *testing.T) {
+	never := func(int) bool { return false }
+	first := func(i int) bool { return i == 0 }
+	for name, tc := range map[string]struct {
+		op        idem.Operation
+		lands     func(int) bool
+		retention time.Duration
+		least     int
+		most      int
+	}{
+		"none has landed":                {safe, never, 0, 1, 1},
+		"one has landed":                 {safe, first, 0, 1, 2},
+		"one has landed, not repeatable": {unsafe, first, 0, 1, 2},
+		"records go soon":                {safe, never, time.Minute, 32, 32 * 8},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			r, c := newRig(t, nil), new(counter)
+			tc.op.Retention = tc.retention
+			key := tc.op.Key("t", "k")
+			late := inDoubt(t, r, key, 32, tc.lands)
+			require.GreaterOrEqual(t, r.count(idemtest.Withdraw), tc.least)
+			require.LessOrEqual(t, r.count(idemtest.Withdraw), tc.most)
+			require.Len(t, slices.DeleteFunc(r.events.take(), func(kind string) bool { return kind != "withdrawn" }), 32)
+			require.Equal(t, idem.Released, r.record(t, key).State)
+			for _, call := range late {
+				var conflict *protocol.ConflictError
+				require.ErrorAs(t, call.Do(t.Context()), &conflict)
+			}
+			must(t, r, key, c.run)
+			require.Equal(t, 1, c.count())
+		})
+	}
+}
+
+// A withdrawal that fails takes nothing back: each claim waits in the queue then.
+func TestClaimsOfOneKeyWaitTogetherForAStoreThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := unsafe.Key("t", "k")
+		r.faults.Always(idemtest.LoseRequest, idemtest.Withdraw)
+		late := inDoubt(t, r, key, 8, func(int) bool { return false })
+		require.NoError(t, r.engine.Flush(t.Context()))
+		require.Equal(t, idem.Released, r.record(t, key).State)
+		for _, call := range late {
+			require.Error(t, call.Do(t.Context()))
+		}
+	})
+}
+
+// A record that was seen is not believed for long, and another key's says nothing.
+func TestWithdrawalIsBelievedForAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		doubt := func(k string) int {
+			r.faults.Reset()
+			inDoubt(t, r, safe.Key("t", k), 1, func(int) bool { return false })
+			return r.count(idemtest.Withdraw)
+		}
+		require.Equal(t, 1, doubt("k"))
+		require.Zero(t, doubt("k"))
+		require.Equal(t, 1, doubt("another"))
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, doubt("k"))
+	})
+}
+
+// A claim over the record that was seen is not kept out by it.
+func TestTakeoverInDoubtIsTakenBackByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		key := unsafe.Key("t", "k")
+		inDoubt(t, r, key, 1, func(int) bool { return false })
+		var late *idemtest.Call
+		r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.Hold(&late))
+		refused(t, r, key, idem.ErrStoreUnavailable, fails(errPlain))
+		require.Error(t, late.Do(t.Context()))
+		require.Equal(t, idem.Released, r.record(t, key).State)
+	})
+}
+
+// Whatever becomes of claims and withdrawals, and in which order: none of the claims stays in the
+// record, or lands once the process is done with it.
+func TestNoClaimInDoubtStays(t *testing.T) {
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			r := newRig(t, nil)
+			var mu sync.Mutex
+			dice := func(n int) int { mu.Lock(); defer mu.Unlock(); return rnd.IntN(n) }
+			key := unsafe.Key("t", "k")
+			var held []*idemtest.Call
+			r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+				if dice(3) == 0 {
+					time.Sleep(time.Duration(dice(800)) * time.Millisecond)
+				}
+				switch dice(4) {
+				case 0:
+					_ = c.Do(ctx)
+				case 1:
+					go func() { time.Sleep(time.Duration(1+dice(3000)) * time.Millisecond); _ = c.Do(context.Background()) }()
+				default:
+					mu.Lock()
+					held = append(held, c)
+					mu.Unlock()
+				}
+				return c.Lost()
+			}, idemtest.Acquire)
+			r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+				time.Sleep(time.Duration(dice(500)) * time.Millisecond)
+				switch dice(5) {
+				case 0:
+					return idemtest.LoseReply(ctx, c)
+				case 1:
+					return idemtest.LoseRequest(ctx, c)
+				case 2:
+					return idemtest.Refuse(ctx, c)
+				}
+				return c.Do(ctx)
+			}, idemtest.Withdraw)
+			var calls sync.WaitGroup
+			for range 6 {
+				calls.Go(func() {
+					time.Sleep(time.Duration(dice(1500)) * time.Millisecond)
+					_, _ = idem.Do(context.Background(), r.engine, key, 1, func(context.Context, int) (int, error) { panic("it ran") })
+				})
+			}
+			calls.Wait()
+			r.faults.Heal()
+			require.NoError(t, r.engine.Flush(t.Context()))
+			time.Sleep(5 * time.Second)
+			for _, c := range held {
+				_ = c.Do(t.Context())
+			}
+			require.Equal(t, idem.Released, r.record(t, key).State, fmt.Sprint("seed ", seed))
+		})
+	}
+}
+
+// unitless is a store that commits no unit of work, as dynamostore without transactions.
+type unitless struct{ *memstore.Store }
+
+func (unitless) Traits() protocol.Traits {
+	return protocol.Traits{NoUnits: fmt.Errorf("no units here: %w", errors.ErrUnsupported)}
+}
+
+// What a store cannot commit is refused before the handler runs, through all guards.
+func TestAStoreThatCommitsNoUnitsIsAskedFirst(t *testing.T) {
+	e, err := idem.New(unitless{memstore.New()}, nil)
+	require.NoError(t, err)
+	t.Run("atomic mode", func(t *testing.T) {
+		op := idem.Operation{Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic}
+		ran := false
+		_, err := idem.Do(t.Context(), e, op.Key("t", "k"), 1, func(context.Context, int) (int, error) { ran = true; return 1, nil })
+		require.False(t, ran, "it must be refused before the handler runs")
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+	})
+	t.Run("a handler that asks for its unit", func(t *testing.T) {
+		_, err := idem.Do(t.Context(), e, unsafe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+			_, err := idem.UnitOf(ctx, func() idem.Unit { t.Error("it is made"); return sealable{} })
+			return 1, err
+		})
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+	})
+}
+
+// The record of a shadow that is parked while its handler still runs expires.
+func TestAShadowOfAHandlerPastItsDeadlineExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		ctx := idem.WithKillTime(t.Context(), time.Now().Add(4*time.Second))
+		_, _ = idem.Do(ctx, r.engine, inShadow(unsafe).Key("t", "k"), 1, func(context.Context, int) (int, error) {
+			time.Sleep(3900 * time.Millisecond)
+			for _, rec := range r.mem.Records() {
+				require.False(t, rec.ExpiresAt.IsZero(), "%s has no expiry", rec.State)
+			}
+			return 1, nil
+		})
+	})
+}
+
+// An outcome of a short retention may be deleted within the time for which a withdrawal would be
+// remembered: nothing but a withdrawal of its own keeps a claim out then.
+func TestAWithdrawalIsNotRememberedForAShortRetention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		op := idem.Operation{Name: "short", Retention: 3 * time.Second}
+		r := newRig(t, nil)
+		key := op.Key("t", "k")
+		r.clock.Advance(500 * time.Millisecond) // no whole second, at which the hour is not over it
+		// One claim in doubt is taken back: there is a record for an hour.
+		r.faults.Next(idemtest.Acquire, idemtest.LoseRequest)
+		refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, new(counter).run)
+		// Another process runs the key.
+		must(t, r.elsewhere(t).inLambda(), key, new(counter).run)
+		// It has expired, and a claim of the first process finds TTL at work, or nothing.
+		r.clock.Advance(10 * time.Second)
+		time.Sleep(10 * time.Second)
+		r.mem.Delete(key.ID())
+		var claim *idemtest.Call
+		r.faults.Next(idemtest.Acquire, idemtest.Hold(&claim))
+		refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, new(counter).run)
+		require.NoError(t, r.engine.Flush(t.Context()))
+		r.clock.Advance(10 * time.Minute)
+		require.Error(t, claim.Do(t.Context()), "the claim that was taken back lands over nothing")
+		must(t, r.inLambda(), key, new(counter).run)
+	})
+}
+
+// sealable is a unit of work with nothing in it.
+type sealable struct{ protocol.Unit }
+
+func (sealable) Seal() bool { return false }
+
+// A withdrawal meets an expired record, and the refusal does not show it. TTL deletes that, and
+// the claim lands before the withdrawal reads what stands in its way: its own claim, which it takes
+// for another one's, and leaves.
+func TestAWithdrawalThatMeetsItsOwnClaimTakesItBack(t *testing.T) {
+	for _, op := range both {
+		bubble(t, op.Name, func(t *testing.T) {
+			r, key := newRig(t, nil), op.Key("t", "k")
+			leftExpired(t, r, key)
+			var claim *idemtest.Call
+			r.faults.Next(idemtest.Acquire, idemtest.Hold(&claim))
+			r.faults.Next(idemtest.Withdraw, func(ctx context.Context, c *idemtest.Call) error {
+				require.Error(t, c.Do(ctx))
+				r.mem.Delete(key.ID())
+				require.NoError(t, claim.Do(ctx))
+				return &protocol.ConflictError{} // whatever stands between has not passed the item on
+			})
+			refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, new(counter).run)
+			require.NoError(t, r.engine.Flush(t.Context()))
+			require.NotEqual(t, idem.InProgress, r.state(t, key), "nothing runs, and withdrawn is told")
+		})
+	}
+}
+
+// What is left of a claim in doubt of a call in shadow has no value of the caller's.
+func TestAWithdrawnShadowKeepsNoValue(t *testing.T) {
+	r := newRig(t, nil)
+	op := inShadow(safe)
+	op.Values = idem.KeepValues
+	r.faults.Next(idemtest.Acquire, idemtest.LoseReply)
+	must(t, r, op.Key("t", "somebody@example.com"), new(counter).run)
+	for _, rec := range r.mem.Records() {
+		require.Empty(t, rec.Value)
+		require.False(t, rec.ExpiresAt.IsZero())
+	}
+}
+
+// A call that fails open and has no time left for its handler reports that alone.
+func TestFailingOpenIsReportedIfTheHandlerRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		op := failsOpen
+		op.MinTime = 3 * time.Second
+		r.faults.Next(idemtest.Acquire, idemtest.BlackHole)
+		r.faults.Next(idemtest.Withdraw, idemtest.BlackHole)
+		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
+		defer cancel()
+		c := new(counter)
+		_, err := idem.Do(ctx, r.engine, op.Key("t", "k"), 1, c.run)
+		require.Error(t, err)
+		require.Zero(t, c.count())
+		require.NotContains(t, r.events.take(), "failed_open")
 	})
 }

@@ -1,7 +1,7 @@
 package infra
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -95,16 +95,14 @@ func NewAPI(scope constructs.Construct, id string, handler awslambda.Function, p
 	p := valueOf(props)
 	a := &API{}
 	constructs.NewConstruct_Override(a, scope, &id)
-	problems := p.setDefaults(id)
-	a.routes, problems = p.parse(problems)
+	found := p.setDefaults(id)
+	a.routes = p.parse(&found)
 	if timeout := timeoutOf(handler); timeout > APILimit {
-		problems = append(problems, fmt.Sprintf("the function's time-out is %v and the API waits %v: the client would get "+
+		found.add("the function's time-out is %v and the API waits %v: the client would get "+
 			"a 503 while the operation runs on; set the function's Timeout to at most %v, or answer 202 and do the work "+
-			"behind a queue", timeout, APILimit, APILimit))
+			"behind a queue", timeout, APILimit, APILimit)
 	}
-	for _, problem := range problems {
-		refuse(a, "%s", problem)
-	}
+	found.refuse(a)
 	a.AccessLog = awslogs.NewLogGroup(a, jsii.String("AccessLog"), &awslogs.LogGroupProps{Retention: p.LogRetention})
 	a.HTTP = awsapigatewayv2.NewHttpApi(a, jsii.String("HTTP"), &awsapigatewayv2.HttpApiProps{
 		ApiName: &p.Name, CreateDefaultStage: jsii.Bool(false), CorsPreflight: cors(p.CORS, a.routes),
@@ -177,65 +175,48 @@ func (a *API) route(handler awslambda.Function, p *APIProps, stage awsapigateway
 }
 
 // setDefaults sets the defaults, and replaces unusable values by usable ones.
-func (p *APIProps) setDefaults(id string) (problems []string) {
-	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	if p.Name == "" {
-		p.Name = id
-	}
+func (p *APIProps) setDefaults(id string) (found problems) {
+	p.Name = cmp.Or(p.Name, id)
 	if p.Authorizer == nil {
-		invalid("there is no Authorizer: use one of awsapigatewayv2authorizers; the tenant comes from it")
+		found.add("there is no Authorizer: use one of awsapigatewayv2authorizers; the tenant comes from it")
 		p.Authorizer = awsapigatewayv2authorizers.NewHttpIamAuthorizer() // a mistake must not open the API
 	}
-	if p.LogRetention == "" {
-		p.LogRetention = awslogs.RetentionDays_ONE_MONTH
-	}
-	throttle(invalid, "the API", &p.Rate, &p.Burst, DefaultRate, DefaultBurst)
-	return problems
+	p.LogRetention = cmp.Or(p.LogRetention, awslogs.RetentionDays_ONE_MONTH)
+	found.throttle("the API", &p.Rate, &p.Burst, DefaultRate, DefaultBurst)
+	return found
 }
 
-func throttle(invalid func(string, ...any), whose string, rate *float64, burst *int,
-	otherRate float64, otherBurst int) {
+func (p *problems) throttle(whose string, rate *float64, burst *int, usualRate float64, usualBurst int) {
 	if *rate < 0 || *burst < 0 {
-		invalid("Rate and Burst of %s are %v and %d: use positive numbers, or zero for %v and %d",
-			whose, *rate, *burst, otherRate, otherBurst)
+		p.add("Rate and Burst of %s are %v and %d: use positive numbers, or zero for %v and %d",
+			whose, *rate, *burst, usualRate, usualBurst)
 		*rate, *burst = 0, 0
 	}
-	if *rate == 0 {
-		*rate = otherRate
-	}
-	if *burst == 0 {
-		*burst = otherBurst
-	}
+	*rate, *burst = cmp.Or(*rate, usualRate), cmp.Or(*burst, usualBurst)
 }
 
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 // parse splits the routes; invalid ones are left out.
-func (p *APIProps) parse(problems []string) ([]parsedRoute, []string) {
+func (p *APIProps) parse(found *problems) (routes []parsedRoute) {
 	if len(p.Routes) == 0 {
-		problems = append(problems, "there are no Routes: name what leads to the function, such as POST /payments")
+		found.add("there are no Routes: name what leads to the function, such as POST /payments")
 	}
-	invalid := func(format string, args ...any) {
-		problems = append(problems, fmt.Sprintf(format, args...))
-	}
-	var routes []parsedRoute
 	seen := map[string]bool{}
 	for _, r := range p.Routes {
 		method, path, ok := strings.Cut(r.Route, " ")
 		switch {
-		case !ok || !slices.Contains(methods, method),
-			!strings.HasPrefix(path, "/") || strings.ContainsAny(path, " ?#"):
-			invalid("the route %q is not a method and a path: write it like POST /payments/{id}", r.Route)
-			continue
+		case !ok || !slices.Contains(methods, method), !strings.HasPrefix(path, "/") || strings.ContainsAny(path, " ?#"):
+			found.add("the route %q is not a method and a path: write it like POST /payments/{id}", r.Route)
 		case seen[r.Route]:
-			invalid("the route %q is there twice: leave one out", r.Route)
-			continue
+			found.add("the route %q is there twice: leave one out", r.Route)
+		default:
+			seen[r.Route] = true
+			found.throttle(r.Route, &r.Rate, &r.Burst, p.Rate, p.Burst)
+			routes = append(routes, parsedRoute{r, method, path})
 		}
-		seen[r.Route] = true
-		throttle(invalid, r.Route, &r.Rate, &r.Burst, p.Rate, p.Burst)
-		routes = append(routes, parsedRoute{r, method, path})
 	}
-	return routes, problems
+	return routes
 }
 
 var (

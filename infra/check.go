@@ -1,7 +1,9 @@
 package infra
 
 import (
+	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -12,6 +14,36 @@ import (
 // reported at once.
 func refuse(at constructs.IConstruct, format string, args ...any) {
 	awscdk.Annotations_Of(at).AddError(jsii.String(fmt.Sprintf(format, args...)))
+}
+
+// problems are mistakes in props, found before there is a construct to put them on.
+type problems []string
+
+func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
+
+// refuse puts the mistakes on a construct.
+func (p problems) refuse(at constructs.IConstruct) {
+	for _, problem := range p {
+		refuse(at, "%s", problem)
+	}
+}
+
+// inRange sets a number's default, and replaces one that AWS refuses.
+func (p *problems) inRange(name string, v *int, least, most, usual int) {
+	*v = cmp.Or(*v, usual)
+	if *v < least || *v > most {
+		p.add("%s is %d: use %d to %d", name, *v, least, most)
+		*v = usual
+	}
+}
+
+// inSeconds sets a time's default, and replaces one that AWS refuses.
+func (p *problems) inSeconds(name string, v *time.Duration, least, most, usual time.Duration) {
+	*v = cmp.Or(*v, usual)
+	if *v < least || *v > most || *v%time.Second != 0 {
+		p.add("%s is %v: use whole seconds from %v to %v", name, *v, least, most)
+		*v = usual
+	}
 }
 
 // warn puts a warning on a construct; "idem:" and id acknowledge it.

@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
@@ -65,9 +66,7 @@ type EventsProps struct {
 // be handled. Call it once.
 func (f *Function) OnEvents(props *EventsProps) awssqs.IQueue {
 	p := valueOf(props)
-	if p.Source == "" {
-		p.Source = DirectInvoke
-	}
+	p.Source = cmp.Or(p.Source, DirectInvoke)
 	age, known := eventSources[p.Source]
 	if !known {
 		refuse(f, "Source is %q: use infra.DirectInvoke, FromScheduler, FromEventBridge, FromSNS or FromS3", p.Source)

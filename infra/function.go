@@ -1,11 +1,11 @@
 package infra
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -80,10 +80,10 @@ type Function struct {
 // bundling, the build is left out for stacks that a command does not need.
 func NewFunction(scope constructs.Construct, id string, props *FunctionProps) *Function {
 	p := valueOf(props)
-	problems := p.setDefaults()
+	found := p.setDefaults()
 	code, folder, err := p.code(scope)
 	if err != nil {
-		problems = append(problems, err.Error())
+		found.add("%v", err)
 	}
 	f := &Function{}
 	f.Logs = awslogs.NewLogGroup(scope, jsii.String(id+"Logs"), &awslogs.LogGroupProps{Retention: p.LogRetention})
@@ -119,9 +119,7 @@ func NewFunction(scope constructs.Construct, id string, props *FunctionProps) *F
 		os.RemoveAll(folder)
 	}
 	f.Logs.GrantWrite(role)
-	for _, problem := range problems {
-		refuse(f, "%s", problem)
-	}
+	found.refuse(f)
 	return f
 }
 
@@ -135,35 +133,19 @@ func (f *Function) UseTable(t *Table, o *GrantOptions) {
 
 // setDefaults sets the defaults, and puts usable values where there are none, so that
 // CDK does not throw before the problems come out.
-func (p *FunctionProps) setDefaults() (problems []string) {
-	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	if p.Timeout == 0 {
-		p.Timeout = DefaultTimeout
-	}
-	if p.Timeout < time.Second || p.Timeout > maxTimeout || p.Timeout%time.Second != 0 {
-		invalid("Timeout is %v: use whole seconds from 1s to %v, or zero for %v", p.Timeout, maxTimeout, DefaultTimeout)
-		p.Timeout = DefaultTimeout
-	}
-	if p.Memory == 0 {
-		p.Memory = DefaultMemory
-	}
-	if p.Memory < minMemory || p.Memory > maxMemory {
-		invalid("Memory is %d: use %d to %d MB, or zero for %d", p.Memory, minMemory, maxMemory, DefaultMemory)
-		p.Memory = DefaultMemory
-	}
-	if p.LogRetention == "" {
-		p.LogRetention = awslogs.RetentionDays_ONE_MONTH
-	}
+func (p *FunctionProps) setDefaults() (found problems) {
+	found.inSeconds("Timeout", &p.Timeout, time.Second, maxTimeout, DefaultTimeout)
+	found.inRange("Memory", &p.Memory, minMemory, maxMemory, DefaultMemory)
+	p.LogRetention = cmp.Or(p.LogRetention, awslogs.RetentionDays_ONE_MONTH)
 	for _, name := range []string{schema.EnvFunctionTimeout, schema.EnvEndpoint} {
 		if _, ok := p.Environment[name]; ok {
-			invalid("Environment sets %s: leave it out, %s", name, map[string]string{
+			found.add("Environment sets %s: leave it out, %s", name, map[string]string{
 				schema.EnvFunctionTimeout: "it follows from Timeout",
 				schema.EnvEndpoint:        "it is for a local DynamoDB and would lead the function away from its table",
 			}[name])
 		}
 	}
-	slices.Sort(problems)
-	return problems
+	return found
 }
 
 // code returns the function's code, and its folder if it was built here. On an error the

@@ -21,6 +21,9 @@ type GrantOptions struct {
 	// WithoutTenant confines the grantee to the records without a tenant and those of
 	// Tenants.
 	WithoutTenant bool
+	// Secrets are the names of operations whose Values are those of package secrets. A grantee that
+	// is confined needs the check records of these operations too, which belong to no tenant.
+	Secrets []string
 }
 
 // GrantHandler allows what an engine does with records: claim, replay, complete,

@@ -1,7 +1,7 @@
 package infra
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -47,15 +47,13 @@ type Later struct {
 // function behind the routes use the table, see [Function.UseTable].
 func NewLater(scope constructs.Construct, id string, table *Table, worker awslambda.Function, props *LaterProps) *Later {
 	p := valueOf(props)
-	problems := p.setDefaults()
+	found := p.setDefaults()
 	l := &Later{Queue: NewQueue(scope, id, worker, &p.Queue), Routes: []Route{p.Route}}
 	for _, method := range []string{"GET", "HEAD", "DELETE"} {
 		l.Routes = append(l.Routes, Route{Route: method + " " + p.Status, Scopes: p.Route.Scopes})
 	}
 	l.Queue.waits = p.StartWithin
-	for _, problem := range problems {
-		refuse(l.Queue, "%s", problem)
-	}
+	found.refuse(l.Queue)
 	if table.strong {
 		refuse(l.Queue, "a global table has no transactions, in which work is accepted together with the message "+
 			"for its worker: keep the records in a table of one region")
@@ -69,28 +67,22 @@ func NewLater(scope constructs.Construct, id string, table *Table, worker awslam
 	return l
 }
 
-func (p *LaterProps) setDefaults() (problems []string) {
-	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+func (p *LaterProps) setDefaults() (found problems) {
 	if !isStatus(p.Status) {
-		invalid("Status is %q: use a template like /statements/{id}, whose last segment is a parameter, as in the code", p.Status)
+		found.add("Status is %q: use a template like /statements/{id}, whose last segment is a parameter, as in the code", p.Status)
 	}
 	if p.StartWithin != 0 && p.StartWithin < time.Second {
-		invalid("StartWithin is %v: use at least one second, or zero for %v, as in the code", p.StartWithin, DefaultStartWithin)
+		found.add("StartWithin is %v: use at least one second, or zero for %v, as in the code", p.StartWithin, DefaultStartWithin)
 		p.StartWithin = 0
 	}
-	if p.StartWithin == 0 {
-		p.StartWithin = DefaultStartWithin
-	}
-	kept := p.Queue.MessageRetention
-	if kept == 0 {
-		kept = DefaultMessageRetention
-	}
+	p.StartWithin = cmp.Or(p.StartWithin, DefaultStartWithin)
+	kept := cmp.Or(p.Queue.MessageRetention, DefaultMessageRetention)
 	if kept < p.StartWithin {
-		invalid("MessageRetention of %v is less than StartWithin, %v: the queue would lose the message of work "+
+		found.add("MessageRetention of %v is less than StartWithin, %v: the queue would lose the message of work "+
 			"that still waits; "+
 			"set it to at least that, or a shorter StartWithin, in the code and here", kept, p.StartWithin)
 	}
-	return problems
+	return found
 }
 
 func isStatus(template string) bool {

@@ -85,8 +85,8 @@ type QueueProps struct {
 }
 
 // Queue is a queue with its dead-letter queue and the event source mapping to its
-// consumer, with partial batch responses: both encrypted, and closed to anybody who
-// does not use TLS. It is an SQS queue of CDK's.
+// consumer, with partial batch responses: both encrypted, and closed to those who
+// do not use TLS. It is an SQS queue of CDK's.
 type Queue struct {
 	awssqs.Queue
 	// DeadLetters is the dead-letter queue.
@@ -112,7 +112,7 @@ const consumerSource = "QueueSource"
 func NewQueue(scope constructs.Construct, id string, consumer awslambda.Function, props *QueueProps) *Queue {
 	p := valueOf(props)
 	timeout := timeoutOf(consumer)
-	problems := p.setDefaults(timeout)
+	found := p.setDefaults(timeout)
 	q := &Queue{consumer: consumer, key: p.EncryptionKey, visibility: p.Visibility}
 	in := p.queue(p.Name)
 	in.VisibilityTimeout = duration(p.Visibility)
@@ -125,9 +125,7 @@ func NewQueue(scope constructs.Construct, id string, consumer awslambda.Function
 	}
 	in.DeadLetterQueue = &awssqs.DeadLetterQueue{Queue: q.DeadLetters, MaxReceiveCount: jsii.Number(p.MaxReceives)}
 	awssqs.NewQueue_Override(q, scope, &id, in)
-	for _, problem := range problems {
-		refuse(q, "%s", problem)
-	}
+	found.refuse(q)
 	p.advise(q, timeout)
 	if consumer.Node().TryFindChild(jsii.String(consumerSource)) != nil {
 		refuse(q, "its consumer %s has another queue already, and a function's environment describes one: give each queue a function", *consumer.Node().Path())

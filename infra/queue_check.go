@@ -1,7 +1,6 @@
 package infra
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -24,76 +23,60 @@ const (
 
 // setDefaults sets the defaults, and puts usable values where there are none, so that
 // CDK does not throw before the problems come out.
-func (p *QueueProps) setDefaults(timeout time.Duration) (problems []string) {
-	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+func (p *QueueProps) setDefaults(timeout time.Duration) (found problems) {
 	switch p.Repeat {
 	case Repeatable, NotRepeatable:
 	case "":
-		invalid("Repeat is not declared: say infra.Repeatable or infra.NotRepeatable, as the operation behind the queue does; it decides what redelivery means")
+		found.add("Repeat is not declared: say infra.Repeatable or infra.NotRepeatable, as the operation behind the queue does; it decides what redelivery means")
 	default:
-		invalid("Repeat is %q: say infra.Repeatable or infra.NotRepeatable", p.Repeat)
+		found.add("Repeat is %q: say infra.Repeatable or infra.NotRepeatable", p.Repeat)
 	}
-	p.checkFIFO(invalid)
-	inRange(invalid, "BatchSize", &p.BatchSize, 1, maxBatch, DefaultBatchSize)
-	inRange(invalid, "MaxReceives", &p.MaxReceives, 1, maxReceiveCount, DefaultMaxReceives)
+	p.checkFIFO(&found)
+	found.inRange("BatchSize", &p.BatchSize, 1, maxBatch, DefaultBatchSize)
+	found.inRange("MaxReceives", &p.MaxReceives, 1, maxReceiveCount, DefaultMaxReceives)
 	if p.MaxConcurrency != 0 {
-		inRange(invalid, "MaxConcurrency", &p.MaxConcurrency, 2, 1000, 0)
+		found.inRange("MaxConcurrency", &p.MaxConcurrency, 2, 1000, 0)
 	}
-	if p.BatchWindow < 0 || p.BatchWindow > maxWindow || p.BatchWindow%time.Second != 0 {
-		invalid("BatchWindow is %v: use whole seconds up to %v, or zero for none", p.BatchWindow, maxWindow)
-		p.BatchWindow = 0
-	}
+	found.inSeconds("BatchWindow", &p.BatchWindow, 0, maxWindow, 0)
 	if p.BatchSize > windowlessBatch && p.BatchWindow == 0 {
-		invalid("BatchSize is %d without a BatchWindow: Lambda then takes at most %d; set BatchWindow to a second or more, or a smaller BatchSize", p.BatchSize, windowlessBatch)
+		found.add("BatchSize is %d without a BatchWindow: Lambda then takes at most %d; set BatchWindow to a second or more, or a smaller BatchSize", p.BatchSize, windowlessBatch)
 		p.BatchSize = windowlessBatch
 	}
-	if p.MessageRetention == 0 {
-		p.MessageRetention = DefaultMessageRetention
-	}
-	if p.MessageRetention < time.Minute || p.MessageRetention > maxMessageRetention || p.MessageRetention%time.Second != 0 {
-		invalid("MessageRetention is %v: use whole seconds from 1m to %v", p.MessageRetention, maxMessageRetention)
-		p.MessageRetention = DefaultMessageRetention
-	}
-	if p.Visibility == 0 {
-		p.Visibility = p.goodVisibility(timeout)
-	}
-	if p.Visibility < 0 || p.Visibility > maxVisibility || p.Visibility%time.Second != 0 {
-		invalid("Visibility is %v: use whole seconds up to %v, or zero for %v", p.Visibility, maxVisibility, p.goodVisibility(timeout))
-		p.Visibility = p.goodVisibility(timeout)
-	}
+	found.inSeconds("MessageRetention", &p.MessageRetention, time.Minute, maxMessageRetention, DefaultMessageRetention)
+	found.inSeconds("Visibility", &p.Visibility, 0, maxVisibility, p.goodVisibility(timeout))
 	if least := timeout + p.BatchWindow + margin; p.Visibility < least {
-		invalid("Visibility of %v against the function's time-out of %v: a message whose attempt was killed would be redelivered while that attempt's lease "+
+		found.add("Visibility of %v against the function's time-out of %v: a message whose attempt was killed would be redelivered while that attempt's lease "+
 			"(the time-out and %v of margin, after %v of batch window) still holds its key, and each time spends a receive; set it to %v, and no less than %v",
 			p.Visibility, timeout, margin, p.BatchWindow, p.goodVisibility(timeout), least)
 	}
-	return problems
+	return found
 }
 
-func (p *QueueProps) checkFIFO(invalid func(string, ...any)) {
+func (p *QueueProps) checkFIFO(found *problems) {
 	named := strings.HasSuffix(p.Name, ".fifo")
 	switch {
 	case p.FIFO && p.Name != "" && !named:
-		invalid("the FIFO queue is called %q: let its Name end in .fifo", p.Name)
+		found.add("the FIFO queue is called %q: let its Name end in .fifo", p.Name)
 		p.Name += ".fifo"
 	case !p.FIFO && named:
-		invalid("the standard queue is called %q: set FIFO, or let its Name not end in .fifo", p.Name)
+		found.add("the standard queue is called %q: set FIFO, or let its Name not end in .fifo", p.Name)
 		p.Name = ""
 	case !p.FIFO && p.PerGroup:
-		invalid("PerGroup is for FIFO queues: set FIFO, or leave it out")
+		found.add("PerGroup is for FIFO queues: set FIFO, or leave it out")
 	}
 	if !p.FIFO {
 		return
 	}
 	if p.BatchWindow != 0 {
-		invalid("BatchWindow is %v: a FIFO queue has none; leave it out", p.BatchWindow)
+		found.add("BatchWindow is %v: a FIFO queue has none; leave it out", p.BatchWindow)
 		p.BatchWindow = 0
 	}
 	if p.BatchSize > windowlessBatch {
-		invalid("BatchSize is %d: a FIFO queue's batch has at most %d messages", p.BatchSize, windowlessBatch)
+		found.add("BatchSize is %d: a FIFO queue's batch has at most %d messages", p.BatchSize, windowlessBatch)
 		p.BatchSize = windowlessBatch
 	}
 	if p.DeadLetters != nil && !*p.DeadLetters.Fifo() {
-		invalid("DeadLetters is a standard queue: a FIFO queue's dead-letter queue is FIFO too")
+		found.add("DeadLetters is a standard queue: a FIFO queue's dead-letter queue is FIFO too")
 		p.DeadLetters = nil
 	}
 }
@@ -119,14 +102,4 @@ func (p *QueueProps) redelivery() time.Duration { return p.MessageRetention + ma
 
 func (p *QueueProps) goodVisibility(timeout time.Duration) time.Duration {
 	return min(visibilityFactor*timeout+p.BatchWindow, maxVisibility)
-}
-
-func inRange(invalid func(string, ...any), name string, v *int, least, most, zero int) {
-	if *v == 0 {
-		*v = zero
-	}
-	if *v < least || *v > most {
-		invalid("%s is %d: use %d to %d", name, *v, least, most)
-		*v = zero
-	}
 }

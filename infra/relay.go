@@ -1,8 +1,9 @@
 package infra
 
 import (
-	"fmt"
+	"cmp"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -37,8 +38,6 @@ const (
 	// sentLate is when a message that the stream has missed is sent at the latest, if its
 	// destination takes it.
 	sentLate = RelayGrace + relaySweep
-	// maxDestination is the longest name of a destination, as in package outbox.
-	maxDestination = 128
 
 	// streamBatch is the most messages of an invocation.
 	streamBatch = 100
@@ -88,9 +87,7 @@ func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayP
 	p := valueOf(props)
 	r := &Relay{}
 	constructs.NewConstruct_Override(r, scope, &id)
-	for _, problem := range p.setDefaults() {
-		refuse(r, "%s", problem)
-	}
+	p.setDefaults().refuse(r)
 	r.Function = NewFunction(r, "Function", &p.Function)
 	if timeout := timeoutOf(r.Function); timeout > RelayGrace {
 		refuse(r, "the relay's Timeout is %v: a sweep takes up messages that are %v old, and would send what an invocation "+
@@ -117,47 +114,38 @@ func (r *Relay) MetricIteratorAge() awscloudwatch.Metric {
 	return r.Function.Metric(jsii.String("IteratorAge"), statistic("Maximum"))
 }
 
-func (p *RelayProps) setDefaults() (problems []string) {
-	invalid := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+func (p *RelayProps) setDefaults() (found problems) {
 	if p.Function.Package == "" && p.Function.Code == nil {
 		p.Function.Package = RelayPackage
 	}
-	if p.Function.Timeout == 0 {
-		p.Function.Timeout = DefaultRelayTimeout
-	}
+	p.Function.Timeout = cmp.Or(p.Function.Timeout, DefaultRelayTimeout)
 	if p.MaxTries < 0 {
-		invalid("MaxTries is %d: use a positive number, or zero for the relay's default", p.MaxTries)
+		found.add("MaxTries is %d: use a positive number, or zero for the relay's default", p.MaxTries)
 		p.MaxTries = 0
 	}
 	if len(p.Buses) > 0 && p.Source == "" {
-		invalid("Source is empty: name the source of the relay's events on EventBridge, such as com.example.payments")
+		found.add("Source is empty: name the source of the relay's events on EventBridge, such as com.example.payments")
 	}
 	if len(p.Queues)+len(p.Topics)+len(p.Buses) == 0 {
-		invalid("there is no destination: name at least one queue, topic or bus")
+		found.add("there is no destination: name at least one queue, topic or bus")
 	}
 	seen := map[string]bool{}
 	names := slices.Concat(slices.Collect(maps.Keys(p.Queues)), slices.Collect(maps.Keys(p.Topics)), slices.Collect(maps.Keys(p.Buses)))
 	slices.Sort(names)
 	for _, name := range names {
 		if seen[name] {
-			invalid("the destination %q is there twice: a name is a queue, a topic or a bus", name)
+			found.add("the destination %q is there twice: a name is a queue, a topic or a bus", name)
 		}
 		seen[name] = true
-		if !isDestination(name) {
-			invalid("the destination %q is not a valid name: use up to %d letters, digits, '.', '_' and '-'", name, maxDestination)
+		if !destination.MatchString(name) {
+			found.add("the destination %q is not a valid name: use up to 128 letters, digits, '.', '_' and '-'", name)
 		}
 	}
-	return problems
+	return found
 }
 
-func isDestination(name string) bool {
-	for _, c := range []byte(name) {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return name != "" && len(name) <= maxDestination
-}
+// destination is a name as in package outbox.
+var destination = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
 // routes sets the routes in the function's environment, and lets it send to them.
 func (r *Relay) routes(p *RelayProps) {

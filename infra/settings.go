@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -74,9 +75,7 @@ func SettingsOf(app constructs.Construct) (*Settings, error) {
 
 func (s *Settings) check() (problems []error) {
 	invalid := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	if s.Authorizer == "" {
-		s.Authorizer = "iam"
-	}
+	s.Authorizer = cmp.Or(s.Authorizer, "iam")
 	switch s.Authorizer {
 	case "iam", "none":
 		if s.Tenant != "" {
@@ -111,13 +110,10 @@ func (s *Settings) audiences() []string {
 
 // tenantSetting is the payments function's setting for the tenant.
 func (s *Settings) tenantSetting() string {
-	switch {
-	case s.Authorizer != "jwt":
+	if s.Authorizer != "jwt" {
 		return s.Authorizer
-	case s.Tenant == "":
-		return "jwt:sub"
 	}
-	return "jwt:" + s.Tenant
+	return "jwt:" + cmp.Or(s.Tenant, "sub")
 }
 
 func (s *Settings) stack(name, description string) *awscdk.StackProps {

@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -79,9 +80,8 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 	p := &Payments{Stack: awscdk.NewStack(app, jsii.String("payments-api"),
 		s.stack("payments-api", "Payments behind API Gateway, and the table of idempotency records."))}
 	p.Records = NewTable(p.Stack, "Records", nil)
-	provider := s.Provider
-	if provider == "" {
-		provider = noProvider
+	provider := cmp.Or(s.Provider, noProvider)
+	if provider == noProvider {
 		warn(p.Stack, "no-provider", "the payment provider is %s, which does not exist: say -c provider=https://…", provider)
 	}
 	p.Function = NewFunction(p.Stack, "Payments", &FunctionProps{

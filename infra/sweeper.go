@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
@@ -58,9 +59,7 @@ func NewSweeper(scope constructs.Construct, id string, table *Table, props *Swee
 	if p.Function.Package == "" && p.Function.Code == nil {
 		p.Function.Package = SweeperPackage
 	}
-	if p.Function.Timeout == 0 {
-		p.Function.Timeout = DefaultSweeperTimeout
-	}
+	p.Function.Timeout = cmp.Or(p.Function.Timeout, DefaultSweeperTimeout)
 	s := &Sweeper{EscalationQueue: p.EscalationQueue}
 	constructs.NewConstruct_Override(s, scope, &id)
 	if s.EscalationQueue == nil {

@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"net/url"
 	"strings"
 )
 
@@ -28,11 +29,16 @@ func (o *GrantOptions) conditions(t *Table) map[string]map[string]any {
 			refuse(t, "the tenant %.20q… in GrantOptions has %d bytes: no key has a tenant of more than %d", tenant, len(tenant), maxTenant)
 			continue
 		}
-		patterns = append(patterns, leadingKeys(tenant))
+		patterns = append(patterns, escaped(tenant)+"#*")
 	}
 	if patterns == nil {
 		// A mistake in the tenants must not open the table.
 		patterns = []string{"#"}
+	}
+	if !o.WithoutTenant {
+		for _, operation := range o.Secrets {
+			patterns = append(patterns, "#"+escaped(operation)+"#")
+		}
 	}
 	return map[string]map[string]any{
 		"ForAllValues:StringLike": {"dynamodb:LeadingKeys": patterns},
@@ -40,21 +46,6 @@ func (o *GrantOptions) conditions(t *Table) map[string]map[string]any {
 	}
 }
 
-// leadingKeys is a pattern that matches all partition keys of a tenant. Records begin with
-// the tenant, percent-encoded like every part of a key, so a tenant cannot contain the
-// separator or a wildcard of IAM.
-func leadingKeys(tenant string) string {
-	var b strings.Builder
-	const hex = "0123456789ABCDEF"
-	for i := 0; i < len(tenant); i++ {
-		c := tenant[i]
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_.~", c) >= 0 {
-			b.WriteByte(c)
-			continue
-		}
-		b.WriteByte('%')
-		b.WriteByte(hex[c>>4])
-		b.WriteByte(hex[c&15])
-	}
-	return b.String() + "#*"
-}
+// escaped is a tenant or an operation as it is in keys: percent-encoded. So it contains neither the
+// separator nor a wildcard of IAM.
+func escaped(part string) string { return strings.ReplaceAll(url.QueryEscape(part), "+", "%20") }

@@ -107,7 +107,10 @@ func (s *source[R]) lanes(ds []delivery[R]) [][]*delivery[R] {
 	named := map[string]int{}
 	for i := range ds {
 		d := &ds[i]
-		name, ordered := s.lane(d.out.Event)
+		name, ordered := "", false
+		if s.lane != nil {
+			name, ordered = s.lane(d.out.Event)
+		}
 		if !ordered {
 			all = append(all, []*delivery[R]{d})
 			continue

@@ -125,14 +125,14 @@ func behindALB(multiValue bool) entryPoint {
 	return entryPoint{from("x-tenant"), from("x-principal"), func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
 		h := ALB(e, routes, tenant, o, func(ctx context.Context, _ events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
 			res, err := next(ctx)
-			if err != nil {
+			if res == nil {
 				return events.ALBTargetGroupResponse{}, err
 			}
 			// As a handler gives it that knows nothing of the mode.
 			return events.ALBTargetGroupResponse{
 				StatusCode: res.Status, Headers: res.Headers, MultiValueHeaders: res.MultiHeaders,
 				Body: string(res.Body), IsBase64Encoded: res.Base64,
-			}, nil
+			}, err
 		})
 		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
 			e := events.ALBTargetGroupRequest{HTTPMethod: r.method, Path: r.path, Body: r.body}
@@ -284,10 +284,10 @@ func wire(res *idemhttp.Response) map[string]string {
 func give[E, R any](to func(*E, *R, *idemhttp.Response) R, next idemhttp.Next) func(context.Context) (R, error) {
 	return func(ctx context.Context) (out R, err error) {
 		res, err := next(ctx)
-		if err != nil {
+		if res == nil {
 			return out, err
 		}
-		return to(new(E), &out, res), nil
+		return to(new(E), &out, res), err
 	}
 }
 

@@ -48,14 +48,15 @@ func EventBridge[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFu
 	s := newSource(source[events.EventBridgeEvent]{
 		what: "idemlambda.EventBridge", noun: "event", engine: engine, key: key, op: withRetention(op, EventBridgeRetention),
 		window: eventWindow("EventBridge", eventBridgeWindow),
-		name:   func(e *events.EventBridgeEvent) string { return e.ID }, lane: unordered[events.EventBridgeEvent],
-	}, o, eventBridgeBody, fn)
+		name:   func(e *events.EventBridgeEvent) string { return e.ID },
+		opts:   optionsOf(o),
+	}, eventBridgeBody, fn)
 	return func(ctx context.Context, event events.EventBridgeEvent) error {
 		return wholeEvent(s.deliver(ctx, []events.EventBridgeEvent{event}))
 	}
 }
 
-func eventBridgeBody(e *events.EventBridgeEvent) []byte { return e.Detail }
+func eventBridgeBody(e *events.EventBridgeEvent) ([]byte, error) { return e.Detail, nil }
 
 // EventBridgeEventOf returns the event whose handler, key function or hook has the
 // context, and false outside one.

@@ -242,65 +242,32 @@ func TestHandlerMayChangeItsHTTPEvent(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-// fallible are functions of each kind that end in an error beside a response.
-func fallible(engine *idem.Engine, n *int, status int, err error) map[string]any {
-	routes, tenant := idemhttp.AnyRoute(charge), idemhttp.TenantFunc(idemhttp.SingleTenant)
-	return map[string]any{
-		"apigw-v2-none": HTTPAPI(engine, routes, tenant, nil, func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-			*n++
-			return events.APIGatewayV2HTTPResponse{StatusCode: status}, err
-		}),
-		"apigw-v1-none": RESTAPI(engine, routes, tenant, nil, func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
-			*n++
-			return events.APIGatewayProxyResponse{StatusCode: status}, err
-		}),
-		"furl-none": FunctionURL(engine, routes, tenant, nil, func(context.Context, events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
-			*n++
-			return events.LambdaFunctionURLResponse{StatusCode: status}, err
-		}),
-		"alb-single": ALB(engine, routes, tenant, nil, func(context.Context, events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
-			*n++
-			return events.ALBTargetGroupResponse{StatusCode: status}, err
-		}),
-	}
-}
-
-// The handler's own error reaches the runtime as it is, and a recorded failure
-// reports what the first one did.
-func TestFailuresReplayInEveryGateway(t *testing.T) {
-	for name, given := range failures() {
-		for _, status := range []int{0, 500} {
-			for _, sample := range []string{"apigw-v2-none", "apigw-v1-none", "furl-none", "alb-single"} {
-				n := 0
-				h := lambda.NewHandler(fallible(newEngine(t, memory()), &n, status, idem.Permanent(given))[sample])
-				raw := changed(t, sample, func(map[string]any) {})
-				_, live := h.Invoke(t.Context(), raw)
-				_, again := h.Invoke(t.Context(), raw)
+// The handler's own error reaches the runtime as it is, also beside a response, and a recorded
+// failure reports what the first one did.
+func TestErrorsReachTheRuntime(t *testing.T) {
+	own := errors.New("own")
+	for _, gateway := range []string{"HTTPAPI", "RESTAPI", "FunctionURL", "ALB"} {
+		for _, res := range []*idemhttp.Response{{}, {Status: 500}} {
+			n, given := 0, error(nil)
+			serve := entryPoints[gateway].serve(t, newEngine(t, memory()), idemhttp.AnyRoute(charge), func(context.Context) (*idemhttp.Response, error) {
+				n++
+				return res, given
+			})
+			for name, failure := range failures() {
+				n, given = 0, idem.Permanent(failure)
+				sent := post(header("Idempotency-Key", "the-key-of-"+strings.ReplaceAll(name, " ", "-")+"-failures"))
+				_, live := serve(t.Context(), sent)
+				_, again := serve(t.Context(), sent)
 				require.Equal(t, 1, n)
 				require.Equal(t, typeName(live), typeName(again), name)
 				require.Equal(t, message(live), message(again), name)
 			}
-		}
-	}
-}
-
-// An error that is not final is the handler's own value; a response beside it is
-// not the gateway's.
-func TestErrorsReachTheRuntimeUntouched(t *testing.T) {
-	own := errors.New("own")
-	for _, sample := range []string{"apigw-v2-none", "apigw-v1-none", "furl-none", "alb-single"} {
-		for _, method := range []string{"POST", "GET"} {
-			n := 0
-			h := lambda.NewHandler(fallible(newEngine(t, memory()), &n, 201, own)[sample])
-			out, err := h.Invoke(t.Context(), changed(t, sample, func(e map[string]any) {
-				e["httpMethod"] = method
-				if c, ok := e["requestContext"].(map[string]any)["http"].(map[string]any); ok {
-					c["method"] = method
-				}
-			}))
-			require.True(t, err == own)
-			require.Empty(t, out)
-			require.Equal(t, 1, n)
+			for _, method := range []string{"POST", "GET"} {
+				n, given = 0, own
+				_, err := serve(t.Context(), post(func(r *request) { r.method = method }))
+				require.True(t, err == own, "%s %s", gateway, method)
+				require.Equal(t, 1, n)
+			}
 		}
 	}
 }
@@ -318,4 +285,230 @@ func TestSetUpMistakesPanicInEveryGateway(t *testing.T) {
 	requireConfigPanic(t, func() { RESTAPI(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) }, "idemlambda.RESTAPI", "handler is nil")
 	requireConfigPanic(t, func() { FunctionURL(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) }, "idemlambda.FunctionURL", "handler is nil")
 	requireConfigPanic(t, func() { ALB(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) }, "idemlambda.ALB", "handler is nil")
+}
+
+// Bytes that a net/http handler has recorded come through every gateway: an event's
+// JSON cannot hold them as text.
+func TestBytesOfAnotherGateway(t *testing.T) {
+	const picture = "\x89PNG\r\n\x1a\n\xff\x00"
+	for _, name := range plainSamples {
+		engine, n := newEngine(t, memory()), 0
+		contract, err := idemhttp.New(engine, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil)
+		require.NoError(t, err)
+		_, err = contract.Serve(t.Context(), requestOf(t, name), answering(200, picture))
+		require.NoError(t, err)
+		out, err := lambda.NewHandler(functionOf(t, name)(engine, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &n)).
+			Invoke(t.Context(), changed(t, name, func(map[string]any) {}))
+		require.NoError(t, err)
+		var a struct {
+			Body            []byte // decoded from Base64
+			IsBase64Encoded bool
+		}
+		require.NoError(t, json.Unmarshal(out, &a))
+		require.True(t, a.IsBase64Encoded, name)
+		require.Equal(t, picture, string(a.Body))
+		require.Zero(t, n)
+	}
+}
+
+func TestRESTRequest(t *testing.T) {
+	r := requestOf(t, "apigw-v1-repeated-headers")
+	require.Equal(t, []string{"web", "checkout", "eu"}, r.Header["X-Tag"])
+	require.Equal(t, []string{"customer", "items"}, r.Query["expand"])
+
+	proxied := requestOf(t, "apigw-v1-custom-domain")
+	require.Equal(t, "/{proxy+}", proxied.Route)
+	require.Equal(t, "/payments", proxied.Path)
+	require.Equal(t, map[string]string{"proxy": "payments"}, proxied.PathParameters)
+
+	// What hand-made events leave out.
+	bare := requestOfV1(&events.APIGatewayProxyRequest{
+		Path: "/a/1", Headers: map[string]string{"X-A": "1"}, QueryStringParameters: map[string]string{"q": "1,2"},
+		RequestContext: events.APIGatewayProxyRequestContext{HTTPMethod: "PATCH", ResourcePath: "/a/{id}"},
+	})
+	require.Equal(t, "PATCH", bare.Method)
+	require.Equal(t, "/a/{id}", bare.Route)
+	require.Equal(t, map[string][]string{"X-A": {"1"}}, bare.Header)
+	require.Equal(t, map[string][]string{"q": {"1,2"}}, bare.Query)
+	empty := requestOfV1(&events.APIGatewayProxyRequest{})
+	require.Empty(t, empty.Path)
+	require.Empty(t, empty.Header)
+
+	// An HTTP API that sends payload 1.0.
+	e := &events.APIGatewayProxyRequest{Resource: "$default", Path: "/prod/payments"}
+	e.RequestContext.Stage, e.RequestContext.APIID, e.RequestContext.DomainName = "prod", "a1", "a1.execute-api.eu-central-1.amazonaws.com"
+	e.RequestContext.Authorizer = map[string]any{"claims": map[string]any{"sub": "anna", "level": 3.0}, "scopes": nil}
+	r = requestOfV1(e)
+	require.Empty(t, r.Route)
+	require.Equal(t, "/payments", r.Path)
+	require.Equal(t, map[string]string{"sub": "anna"}, r.Identity.Claims)
+	require.Nil(t, r.Identity.Authorizer)
+}
+
+func TestHTTPAPIPathBehindADomain(t *testing.T) {
+	e := sample(t, "apigw-v2-none")
+	e.RouteKey, e.RawPath, e.PathParameters = "ANY /{proxy+}", "/billing/payments", map[string]string{"proxy": "payments"}
+	e.RequestContext.DomainName, e.RequestContext.Stage = "api.example.com", "prod"
+	require.Equal(t, "/payments", requestOfV2(&e).Path)
+
+	// The raw path is decoded already: a percent sign is one.
+	e.RouteKey, e.RawPath, e.PathParameters = "POST /payments/{id}", "/payments/100%", map[string]string{"id": "100%"}
+	require.Equal(t, "/payments/100%", requestOfV2(&e).Path)
+}
+
+// A function URL has no routes of its own: a template is found by the path, and the
+// path's parameters tell requests apart.
+func TestFunctionURLFindsTemplates(t *testing.T) {
+	n := 0
+	h := functions["furl"](newEngine(t, memory()), idemhttp.Routes{"POST /payments/{id}/refunds": charge}, idemhttp.SingleTenant, nil, &n).(FunctionURLHandler)
+	send := func(path string) int {
+		e := decoded[events.LambdaFunctionURLRequest](t, "furl-none")
+		e.RawPath = path
+		res, err := h(t.Context(), e)
+		require.NoError(t, err)
+		return res.StatusCode
+	}
+	require.Equal(t, 201, send("/payments/1/refunds"))
+	require.Equal(t, 201, send("/payments/1/refunds"))
+	require.Equal(t, 422, send("/payments/2/refunds"))
+	require.Equal(t, 500, send("/payments/1"))
+	require.Equal(t, 1, n)
+}
+
+// Several values become one line where the gateway has no other way.
+func TestJoinedHeaders(t *testing.T) {
+	res := &idemhttp.Response{
+		Headers:      map[string]string{"A": "1", "vary": "never"},
+		MultiHeaders: map[string][]string{"Vary": {"Accept", "Origin"}, "Set-Cookie": {"a=b", "c=d"}, "X-None": {}},
+	}
+	require.Equal(t, map[string]string{"A": "1", "Vary": "Accept, Origin", "Set-Cookie": "c=d"}, joined(res))
+	require.Equal(t, map[string][]string{
+		"A": {"1"}, "Vary": {"Accept", "Origin"}, "Set-Cookie": {"a=b", "c=d"}, "X-None": {},
+	}, spread(res))
+	require.Nil(t, joined(&idemhttp.Response{}))
+	require.Equal(t, "Accept, Origin", toURL(nil, nil, res).Headers["Vary"])
+}
+
+// The balancer passes query parameters on as they came.
+func TestALBQuery(t *testing.T) {
+	single := requestOfALB(&events.ALBTargetGroupRequest{QueryStringParameters: map[string]string{"a%20b": "c%2Cd", "e": "f+g", "bad": "%zz"}})
+	require.Equal(t, map[string][]string{"a b": {"c,d"}, "e": {"f g"}}, single.Query)
+	require.Equal(t, "&bad=%zz", single.RawQuery)
+	// No name that can be decoded looks like one that cannot.
+	require.Equal(t, map[string][]string{"": {"bad=%zz"}}, requestOfALB(&events.ALBTargetGroupRequest{QueryStringParameters: map[string]string{"": "bad%3D%25zz"}}).Query)
+	for range 20 {
+		multi := requestOfALB(&events.ALBTargetGroupRequest{MultiValueQueryStringParameters: map[string][]string{"a": {"3", "%34"}, "%61": {"1", "2"}}})
+		require.Equal(t, map[string][]string{"a": {"1", "2", "3", "4"}}, multi.Query)
+	}
+}
+
+// The balancer answers with 502 where the map of its mode is null.
+func TestALBResponseHasItsMap(t *testing.T) {
+	for _, multiValue := range []bool{false, true} {
+		e := &events.ALBTargetGroupRequest{Headers: map[string]string{}}
+		if multiValue {
+			e = &events.ALBTargetGroupRequest{MultiValueHeaders: map[string][]string{}}
+		}
+		for _, given := range []events.ALBTargetGroupResponse{{}, {StatusCode: 204, StatusDescription: "204 Done"}, {StatusCode: 200, StatusDescription: "200 OK"}} {
+			out := toALB(e, &given, &idemhttp.Response{Status: 204})
+			require.NotNil(t, out.Headers)
+			require.NotNil(t, out.MultiValueHeaders)
+			want := "204 No Content"
+			if given.StatusCode == 204 {
+				want = given.StatusDescription
+			}
+			require.Equal(t, want, out.StatusDescription)
+		}
+		out := toALB(e, new(events.ALBTargetGroupResponse), &idemhttp.Response{Status: 599, Headers: map[string]string{"A": "1"}})
+		require.Equal(t, "599", out.StatusDescription)
+		require.Equal(t, multiValue, len(out.MultiValueHeaders) == 1)
+		require.Equal(t, !multiValue, len(out.Headers) == 1)
+	}
+}
+
+func sample(t testing.TB, name string) events.APIGatewayV2HTTPRequest {
+	t.Helper()
+	return decoded[events.APIGatewayV2HTTPRequest](t, name)
+}
+
+// receiptOf is a handler with everything in its response that 2.0 knows.
+func receiptOf(n *int) HTTPAPIHandler {
+	return func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+		*n++
+		return events.APIGatewayV2HTTPResponse{
+			StatusCode:        201,
+			Headers:           map[string]string{"content-type": "application/json", "X-Charge": "ch_1", "Set-Cookie": "a=b"},
+			MultiValueHeaders: map[string][]string{"Vary": {"Accept", "Origin"}},
+			Cookies:           []string{"session=1; HttpOnly"},
+			Body:              base64.StdEncoding.EncodeToString([]byte(`{"id":"ch_1"}`)),
+			IsBase64Encoded:   true,
+		}, nil
+	}
+}
+
+// A tenant function of one's own reads the event.
+func TestSourceIsTheEvent(t *testing.T) {
+	n := 0
+	h := HTTPAPI(newEngine(t, memory()), idemhttp.AnyRoute(charge), func(_ context.Context, r *idemhttp.Request) (string, error) {
+		return r.Source.(*events.APIGatewayV2HTTPRequest).RequestContext.APIID, nil
+	}, nil, receiptOf(&n))
+	res, err := h(t.Context(), sample(t, "apigw-v2-none"))
+	require.NoError(t, err)
+	require.Equal(t, 201, res.StatusCode)
+}
+
+func TestRequestOfAnEvent(t *testing.T) {
+	e := sample(t, "apigw-v2-repeated-headers")
+	r := requestOfV2(&e)
+	require.Equal(t, "POST", r.Method)
+	require.Equal(t, "/payments", r.Route)
+	require.Equal(t, map[string][]string{"expand": {"customer", "items"}, "dryRun": {"false"}}, r.Query)
+	require.Equal(t, []string{"web,checkout,eu"}, r.Header["x-tag"])
+	require.Len(t, r.Header, len(e.Headers))
+	for name, value := range e.Headers {
+		require.Equal(t, []string{value}, r.Header[name])
+	}
+
+	// What hand-made events leave out.
+	bare := requestOfV2(&events.APIGatewayV2HTTPRequest{RouteKey: "PATCH /a/{id}", QueryStringParameters: map[string]string{"a": "1,2"}})
+	require.Equal(t, "PATCH", bare.Method)
+	require.Equal(t, "/a/{id}", bare.Route)
+	require.Equal(t, map[string][]string{"a": {"1,2"}}, bare.Query)
+	require.Empty(t, requestOfV2(&events.APIGatewayV2HTTPRequest{RouteKey: "ANY /a"}).Method)
+	require.Equal(t, "a=%zz", requestOfV2(&events.APIGatewayV2HTTPRequest{RawQueryString: "a=%zz"}).RawQuery)
+}
+
+func TestRoutes(t *testing.T) {
+	for _, c := range []struct {
+		name, routeKey, path, stage, domain string
+		ok                                  bool
+	}{
+		{"template", "POST /payments", "/payments", "$default", "", true},
+		{"any method", "ANY /payments", "/payments", "$default", "", true},
+		{"default", "$default", "/payments", "$default", "", true},
+		{"default in a stage", "$default", "/prod/payments", "prod", "a1.execute-api.eu-central-1.amazonaws.com", true},
+		{"default, custom domain", "$default", "/payments", "prod", "api.example.com", true},
+		{"custom domain's path looks like a stage", "$default", "/prod/payments", "prod", "api.example.com", false},
+		{"stage is only a prefix", "$default", "/production/payments", "prod", "a1.execute-api.eu-central-1.amazonaws.com", false},
+		{"stage alone", "$default", "/prod", "prod", "a1.execute-api.eu-central-1.amazonaws.com", false},
+		{"proxy", "ANY /{proxy+}", "/payments", "$default", "", true},
+		{"other path", "$default", "/refunds", "$default", "", false},
+		{"slash at the end", "$default", "/payments/", "$default", "", false},
+		{"other template", "POST /refunds", "/refunds", "$default", "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := 0
+			h := HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, idemhttp.SingleTenant, nil, receiptOf(&n))
+			e := sample(t, "apigw-v2-none")
+			e.RouteKey, e.RawPath = c.routeKey, c.path
+			e.RequestContext.Stage, e.RequestContext.DomainName, e.RequestContext.APIID = c.stage, c.domain, "a1"
+			res, err := h(t.Context(), e)
+			require.NoError(t, err)
+			require.Equal(t, c.ok, n == 1)
+			if !c.ok {
+				require.Equal(t, 500, res.StatusCode)
+				require.Contains(t, res.Body, idemhttp.CodeUndeclared)
+			}
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package idemlambda
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -85,9 +86,7 @@ func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[eve
 		o = &KafkaOptions{}
 	}
 	opts := o.Options
-	if opts.Concurrency == 0 {
-		opts.Concurrency = DefaultKafkaConcurrency
-	}
+	opts.Concurrency = cmp.Or(opts.Concurrency, DefaultKafkaConcurrency)
 	if key == nil {
 		key = kafkaOffset
 	}
@@ -96,20 +95,10 @@ func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[eve
 		window: eventWindow("a topic", topicWindow),
 		name:   func(r *events.KafkaRecord) string { return kafkaPartition(r) + "@" + strconv.FormatInt(r.Offset, 10) },
 		lane:   func(r *events.KafkaRecord) (string, bool) { return kafkaPartition(r), true },
-	}, &opts, nil, fn)
+		opts:   opts,
+	}, func(r *events.KafkaRecord) ([]byte, error) { return kafkaBody(r, isText[In]()) }, fn)
 	if !o.ReportBatchItemFailures {
 		s.redeliverFrom = redeliverAll
-	}
-	s.open = func(r *events.KafkaRecord) (job, error) {
-		body, err := kafkaBody(r, isText[In]())
-		if err != nil {
-			return job{}, err
-		}
-		in, read, fp, err := openBody[In](body, s.opts.Select, s.op.Shadow)
-		if !read {
-			return job{}, err
-		}
-		return job{fingerprint: fp, run: func(ctx context.Context) error { return fn(ctx, in) }}, err
 	}
 	return func(ctx context.Context, event events.KafkaEvent) (KafkaEventResponse, error) {
 		var records []events.KafkaRecord
@@ -182,24 +171,7 @@ func KafkaRecordOf(ctx context.Context) (events.KafkaRecord, bool) {
 // the header tenantHeader. tenantHeader may be [idem.SingleTenant]. A header that is missing,
 // empty or repeated is an error that matches [idem.ErrKeyInvalid]. An empty name panics.
 func KafkaHeader(tenantHeader, name string) RecordKeyFunc[events.KafkaRecord] {
-	if name == "" || tenantHeader == "" {
-		panic(&idem.ConfigError{What: "idemlambda.KafkaHeader", Problem: "the name of a header is empty: " +
-			"name the headers of key and tenant, or say idem.SingleTenant"})
-	}
-	return func(_ context.Context, r *events.KafkaRecord) (string, string, error) {
-		t := idem.SingleTenant
-		if tenantHeader != idem.SingleTenant {
-			var err error
-			if t, err = kafkaHeader(r, tenantHeader); err != nil {
-				return "", "", tenantNotFound("idemlambda.KafkaHeader", "header", err)
-			}
-			if t == idem.SingleTenant {
-				return "", "", fmt.Errorf("%w: the header %q cannot be used as a tenant", idem.ErrKeyInvalid, tenantHeader)
-			}
-		}
-		v, err := kafkaHeader(r, name)
-		return t, v, err
-	}
+	return byNames("KafkaHeader", "header", tenantHeader, name, kafkaHeader)
 }
 
 func kafkaHeader(r *events.KafkaRecord, name string) (string, error) {
@@ -217,11 +189,5 @@ func kafkaHeader(r *events.KafkaRecord, name string) (string, error) {
 
 // KafkaPointer takes tenant and key from the value's JSON, by the rules of [Pointer].
 func KafkaPointer(tenantPointer string, values ...string) RecordKeyFunc[events.KafkaRecord] {
-	return inBody("KafkaPointer", tenantPointer, values, func(r *events.KafkaRecord) []byte {
-		body, err := kafkaBody(r, false)
-		if err != nil {
-			return nil // open has reported it as unreadable
-		}
-		return body
-	})
+	return inBody("KafkaPointer", tenantPointer, values, func(r *events.KafkaRecord) ([]byte, error) { return kafkaBody(r, false) })
 }

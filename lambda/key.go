@@ -95,15 +95,47 @@ func KeyFrom[In any](f func(In) (tenant, value string)) KeyFunc {
 }
 
 // inBody takes the key from a record's body by JSON pointer.
-func inBody[R any](what, tenantPointer string, values []string, body func(*R) []byte) RecordKeyFunc[R] {
+func inBody[R any](what, tenantPointer string, values []string, body func(*R) ([]byte, error)) RecordKeyFunc[R] {
 	find := pointersInto("body", "idemlambda."+what, tenantPointer, values)
-	return func(ctx context.Context, r *R) (string, string, error) { return find(ctx, json.RawMessage(body(r))) }
+	return func(ctx context.Context, r *R) (string, string, error) {
+		b, err := body(r)
+		if err != nil {
+			return "", "", err
+		}
+		return find(ctx, b)
+	}
 }
 
-// tenantNotFound adds to the error of a missing tenant what the first argument of the
-// key function names.
-func tenantNotFound(maker, where string, err error) error {
-	return fmt.Errorf("%w (the first argument of %s names the tenant's %s)", err, maker, where)
+// tenantBy reads a record's tenant by its name in the record, such as that of an attribute.
+// [idem.SingleTenant] names none. The error says which argument of the key function the name is.
+func tenantBy[R any](maker, noun, name string, r *R, read func(r *R, name string) (string, error)) (string, error) {
+	if name == idem.SingleTenant {
+		return name, nil
+	}
+	tenant, err := read(r, name)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%w (the first argument of idemlambda.%s names the tenant's %s)", err, maker, noun)
+	case tenant == idem.SingleTenant:
+		return "", fmt.Errorf("%w: the %s %q cannot be used as a tenant", idem.ErrKeyInvalid, noun, name)
+	}
+	return tenant, nil
+}
+
+// byNames takes tenant and key from what a record has under two names.
+func byNames[R any](maker, noun, tenantName, name string, read func(r *R, name string) (string, error)) RecordKeyFunc[R] {
+	if name == "" || tenantName == "" {
+		panic(&idem.ConfigError{What: "idemlambda." + maker, Problem: "a name is empty: " +
+			"name the " + noun + "s of key and tenant, or say idem.SingleTenant"})
+	}
+	return func(_ context.Context, r *R) (string, string, error) {
+		tenant, err := tenantBy(maker, noun, tenantName, r, read)
+		if err != nil {
+			return "", "", err
+		}
+		value, err := read(r, name)
+		return tenant, value, err
+	}
 }
 
 // parts makes a key's value of all the parts that together are a record's identity.

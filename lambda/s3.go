@@ -38,8 +38,9 @@ func S3(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.S3Event
 		what: "idemlambda.S3", noun: "notification", engine: engine, key: key, op: withRetention(op, S3Retention),
 		window: eventWindow("Lambda", asyncWindow),
 		name:   func(r *events.S3EventRecord) string { return r.S3.Bucket.Name + "/" + r.S3.Object.Key },
-		lane:   unordered[events.S3EventRecord], redeliverFrom: redeliverAll[events.S3EventRecord],
-	}, o, fn)
+
+		redeliverFrom: redeliverAll[events.S3EventRecord], opts: optionsOf(o),
+	}, fn)
 	return func(ctx context.Context, event events.S3Event) error {
 		return wholeEvent(s.deliver(ctx, event.Records))
 	}

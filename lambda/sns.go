@@ -37,16 +37,16 @@ func SNS[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[event
 	}
 	s := newSource(source[events.SNSEventRecord]{
 		what: "idemlambda.SNS", noun: "notification", engine: engine, key: key,
-		op: withRetention(op, SNSRetention), window: eventWindow("SNS", snsWindow),
-		name: func(r *events.SNSEventRecord) string { return r.SNS.MessageID }, lane: unordered[events.SNSEventRecord],
+		op: withRetention(op, SNSRetention), opts: optionsOf(o), window: eventWindow("SNS", snsWindow),
+		name:          func(r *events.SNSEventRecord) string { return r.SNS.MessageID },
 		redeliverFrom: redeliverAll[events.SNSEventRecord],
-	}, o, snsBody, fn)
+	}, snsBody, fn)
 	return func(ctx context.Context, event events.SNSEvent) error {
 		return wholeEvent(s.deliver(ctx, event.Records))
 	}
 }
 
-func snsBody(r *events.SNSEventRecord) []byte { return []byte(r.SNS.Message) }
+func snsBody(r *events.SNSEventRecord) ([]byte, error) { return []byte(r.SNS.Message), nil }
 
 // SNSNotificationOf returns the notification whose handler, key function or hook has
 // the context, and false outside one.
@@ -64,24 +64,7 @@ func SNSMessageID(_ context.Context, r *events.SNSEventRecord) (tenant, value st
 // from the attribute tenantAttribute. tenantAttribute may be [idem.SingleTenant]. Both must be
 // of type String or Number and not empty. An empty name panics.
 func SNSAttribute(tenantAttribute, name string) RecordKeyFunc[events.SNSEventRecord] {
-	if name == "" || tenantAttribute == "" {
-		panic(&idem.ConfigError{What: "idemlambda.SNSAttribute", Problem: "the name of an attribute is empty: " +
-			"name the attributes of key and tenant, or say idem.SingleTenant"})
-	}
-	return func(_ context.Context, r *events.SNSEventRecord) (string, string, error) {
-		t := idem.SingleTenant
-		if tenantAttribute != idem.SingleTenant {
-			var err error
-			if t, err = snsAttribute(r, tenantAttribute); err != nil {
-				return "", "", tenantNotFound("idemlambda.SNSAttribute", "attribute", err)
-			}
-			if t == idem.SingleTenant {
-				return "", "", fmt.Errorf("%w: the message attribute %q cannot be used as a tenant", idem.ErrKeyInvalid, tenantAttribute)
-			}
-		}
-		v, err := snsAttribute(r, name)
-		return t, v, err
-	}
+	return byNames("SNSAttribute", "attribute", tenantAttribute, name, snsAttribute)
 }
 
 // SNSPointer takes tenant and key from the message's JSON, by the rules of [Pointer].

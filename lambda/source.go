@@ -1,7 +1,9 @@
 package idemlambda
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"time"
@@ -72,7 +74,7 @@ type source[R any] struct {
 	// also is a further attribute in logs; nil for none.
 	also func(*R) slog.Attr
 	// lane names the records that run one after the other and stop at the first that
-	// is redelivered; false means that the record has no order.
+	// is redelivered; false means that the record has no order, and nil that none has.
 	lane func(*R) (string, bool)
 	// window is how long the service may deliver a record again.
 	window window
@@ -92,33 +94,43 @@ type job struct {
 
 // check reports mistakes in the set-up.
 func (s *source[R]) check(noHandler, text bool) error {
-	invalid := func(problem string) error {
-		return &idem.ConfigError{What: fmt.Sprintf("%s of operation %q", s.what, s.op.Name), Problem: problem}
+	key := ""
+	if s.key == nil {
+		key = "idemlambda.SQSAttribute(idem.SingleTenant, idemlambda.SQSKeyAttribute)"
 	}
-	switch {
-	case s.engine == nil:
-		return invalid("the engine is nil: make one with idem.New")
-	case s.op.Check() != nil:
-		return s.op.Check()
-	case s.key == nil:
-		return invalid("the key function is nil: say where the key is, such as idemlambda.SQSAttribute(idem.SingleTenant, idemlambda.SQSKeyAttribute)")
-	case noHandler:
-		return invalid("the handler is nil")
+	switch err := checkHandler(s.what, s.engine, s.op, key, noHandler, s.opts.Select); {
+	case err != nil:
+		return err
 	case s.opts.Concurrency < 0:
-		return invalid(fmt.Sprintf("Concurrency is %d: use at least 1, or zero for the default", s.opts.Concurrency))
-	case s.opts.Select.Check() != nil:
-		return s.opts.Select.Check()
+		return invalid(s.what, s.op, fmt.Sprintf("Concurrency is %d: use at least 1, or zero for the default", s.opts.Concurrency))
 	case s.opts.Select != nil && text:
-		return invalid("Select is set, and the handler does not take JSON: take a type that JSON decodes into, such as json.RawMessage")
+		return invalid(s.what, s.op, "Select is set, and the handler does not take JSON: take a type that JSON decodes into, such as json.RawMessage")
 	}
 	return s.window.check(s.what, s.op, s.logger())
 }
 
-func (s *source[R]) logger() *slog.Logger {
-	if s.opts.Logger == nil {
-		return slog.Default()
+// checkHandler reports the mistakes that all constructors may meet. Without a key function missingKey
+// is an example of one.
+func checkHandler(what string, engine *idem.Engine, op idem.Operation, missingKey string, noHandler bool, sel *fingerprint.Select) error {
+	switch {
+	case engine == nil:
+		return invalid(what, op, "the engine is nil: make one with idem.New")
+	case op.Check() != nil:
+		return op.Check()
+	case missingKey != "":
+		return invalid(what, op, "the key function is nil: say where the key is, such as "+missingKey)
+	case noHandler:
+		return invalid(what, op, "the handler is nil")
 	}
-	return s.opts.Logger
+	return sel.Check()
+}
+
+func invalid(what string, op idem.Operation, problem string) error {
+	return &idem.ConfigError{What: fmt.Sprintf("%s of operation %q", what, op.Name), Problem: problem}
+}
+
+func (s *source[R]) logger() *slog.Logger {
+	return cmp.Or(s.opts.Logger, slog.Default())
 }
 
 type recordKey[R any] struct{}
@@ -134,12 +146,13 @@ func recordOf[R any](ctx context.Context) (R, bool) {
 
 // newSource makes the part that the constructors of all sources share. Mistakes in
 // the set-up panic.
-func newSource[R, In any](s source[R], o *Options[R], body func(*R) []byte, fn func(context.Context, In) error) *source[R] {
-	if o != nil {
-		s.opts = *o
-	}
+func newSource[R, In any](s source[R], body func(*R) ([]byte, error), fn func(context.Context, In) error) *source[R] {
 	s.open = func(r *R) (job, error) {
-		in, read, fp, err := openBody[In](body(r), s.opts.Select, s.op.Shadow)
+		raw, err := body(r)
+		if err != nil {
+			return job{}, err
+		}
+		in, read, fp, err := openBody[In](raw, s.opts.Select, s.op.Shadow)
 		if !read {
 			return job{}, err
 		}
@@ -150,10 +163,7 @@ func newSource[R, In any](s source[R], o *Options[R], body func(*R) []byte, fn f
 
 // newRawSource is for sources whose handlers take the record itself. The deliveries of
 // one record differ in what the service adds, so only the key distinguishes records.
-func newRawSource[R any](s source[R], o *Options[R], fn func(context.Context, R) error) *source[R] {
-	if o != nil {
-		s.opts = *o
-	}
+func newRawSource[R any](s source[R], fn func(context.Context, R) error) *source[R] {
 	s.open = func(r *R) (job, error) {
 		return job{fingerprint: fingerprint.Bytes(nil), run: func(ctx context.Context) error { return fn(ctx, *r) }}, nil
 	}
@@ -162,22 +172,57 @@ func newRawSource[R any](s source[R], o *Options[R], fn func(context.Context, R)
 
 // ready checks the set-up and fills in the defaults.
 func (s source[R]) ready(noHandler, text bool) *source[R] {
-	if s.opts.Concurrency == 0 {
-		s.opts.Concurrency = 1
-	}
+	s.opts.Concurrency = cmp.Or(s.opts.Concurrency, 1)
 	if err := s.check(noHandler, text); err != nil {
 		panic(err)
 	}
 	return &s
 }
 
+func optionsOf[R any](o *Options[R]) Options[R] {
+	if o == nil {
+		return Options[R]{}
+	}
+	return *o
+}
+
 // withRetention gives an operation without a retention the source's.
 func withRetention(op idem.Operation, d time.Duration) idem.Operation {
-	if op.Retention == 0 {
-		op.Retention = d
-	}
+	op.Retention = cmp.Or(op.Retention, d)
 	return op
 }
 
-// unordered stands for sources whose records have no order.
-func unordered[R any](*R) (string, bool) { return "", false }
+// isText reports whether a handler takes a body as it is, JSON or not.
+func isText[In any]() bool {
+	switch any(*new(In)).(type) {
+	case string, []byte:
+		return true
+	}
+	return false
+}
+
+// openBody decodes a body into the handler's type and takes its fingerprint. In shadow a body
+// without one is decoded too: whether it can be is read.
+func openBody[In any](raw []byte, sel *fingerprint.Select, shadow bool) (in In, read bool, fp idem.Fingerprint, err error) {
+	switch p := any(&in).(type) {
+	case *string:
+		*p = string(raw)
+		return in, true, fingerprint.Bytes(raw), nil
+	case *[]byte:
+		*p = raw
+		return in, true, fingerprint.Bytes(raw), nil
+	}
+	fp, err = fingerprint.JSON(raw, sel)
+	if err != nil && !shadow {
+		return in, false, "", err
+	}
+	if p, ok := any(&in).(*json.RawMessage); ok {
+		*p = raw
+		return in, true, fp, err
+	}
+	unread := json.Unmarshal(raw, &in)
+	if err == nil {
+		err = undecodable("body", unread)
+	}
+	return in, unread == nil, fp, err
+}

@@ -1,6 +1,7 @@
 package idemlambda
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/schema"
 )
 
 const (
@@ -61,25 +63,20 @@ type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEven
 // package schema), settings that cannot work together are such a mistake too, and unwise
 // ones are logged as warnings.
 func SQS[In any](engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSOptions, fn func(context.Context, In) error) SQSHandler {
-	s, opts := queueSource("idemlambda.SQS", engine, op, key, o)
-	return queueHandler(newSource(s, opts, func(m *events.SQSMessage) []byte { return []byte(m.Body) }, fn))
+	s := queueSource("idemlambda.SQS", engine, op, key, o)
+	return queueHandler(newSource(s, func(m *events.SQSMessage) ([]byte, error) { return []byte(m.Body), nil }, fn))
 }
 
-func queueSource(what string, engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSOptions) (source[events.SQSMessage], *SQSOptions) {
-	var opts SQSOptions
-	if o != nil {
-		opts = *o
-	}
-	if opts.Concurrency == 0 {
-		opts.Concurrency = DefaultSQSConcurrency
-	}
+func queueSource(what string, engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSOptions) source[events.SQSMessage] {
+	opts := optionsOf(o)
+	opts.Concurrency = cmp.Or(opts.Concurrency, DefaultSQSConcurrency)
 	return source[events.SQSMessage]{
-		what: what, noun: "message", engine: engine, key: key, op: withRetention(op, SQSRetention),
-		window: queueWindow(),
+		what: what, noun: "message", engine: engine, key: key, op: withRetention(op, SQSRetention), opts: opts,
+		window: window{"a queue", sqsWindow, schema.EnvQueueRedelivery},
 		name:   func(m *events.SQSMessage) string { return m.MessageId },
 		also:   sqsReceives,
 		lane:   sqsLane,
-	}, &opts
+	}
 }
 
 // queueHandler panics over a set-up that cannot work.

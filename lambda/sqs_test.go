@@ -2,12 +2,9 @@ package idemlambda
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +12,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/limit"
 	"github.com/stretchr/testify/require"
 )
 
@@ -82,6 +80,14 @@ func named(res events.SQSEventResponse) []string {
 	return ids
 }
 
+// deliver gives the messages to the handler, and returns which are redelivered.
+func deliver(t *testing.T, h SQSHandler, ms ...events.SQSMessage) []string {
+	t.Helper()
+	res, err := h(t.Context(), batchOf(ms...))
+	require.NoError(t, err)
+	return named(res)
+}
+
 var (
 	errDown     = errors.New("connection reset")
 	errDeclined = errors.New("no such article")
@@ -107,58 +113,6 @@ func work(ctx context.Context, o order) error {
 	return nil
 }
 
-// The table of what acknowledges: what the handler does, by declaration, then what
-// the next delivery gets.
-func TestSQSReasons(t *testing.T) {
-	for _, c := range []struct {
-		do          string
-		repeat      idem.Repeat
-		first, next Reason
-		err         string
-		state       idem.State
-	}{
-		{"", idem.Repeatable, ReasonExecuted, ReasonReplayed, "", idem.Completed},
-		{"", idem.NotRepeatable, ReasonExecuted, ReasonReplayed, "", idem.Completed},
-		{"fail", idem.Repeatable, ReasonReleased, ReasonReleased, "connection reset", idem.Released},
-		{"fail", idem.NotRepeatable, ReasonUnknown, ReasonUnknown, "connection reset", idem.Unknown},
-		{"permanent", idem.Repeatable, ReasonFailed, ReasonFailed, "no such article", idem.Failed},
-		{"permanent", idem.NotRepeatable, ReasonFailed, ReasonFailed, "no such article", idem.Failed},
-		{"not executed", idem.Repeatable, ReasonReleased, ReasonReleased, "connection reset", idem.Released},
-		{"not executed", idem.NotRepeatable, ReasonReleased, ReasonReleased, "connection reset", idem.Released},
-		{"success not executed", idem.NotRepeatable, ReasonReleased, ReasonReleased, "its success is not the outcome", idem.Released},
-		{"panic", idem.Repeatable, ReasonPanicked, ReasonPanicked, "panic: a value of type string", ""},
-		{"panic", idem.NotRepeatable, ReasonPanicked, ReasonUnknown, "panic: a value of type string", ""},
-		{"goexit", idem.Repeatable, ReasonPanicked, ReasonPanicked, "runtime.Goexit", ""},
-		{"goexit", idem.NotRepeatable, ReasonPanicked, ReasonUnknown, "runtime.Goexit", ""},
-	} {
-		t.Run(fmt.Sprint(c.do, " ", c.repeat), func(t *testing.T) {
-			op := fulfil
-			op.Repeat = c.repeat
-			var seen told
-			h := SQS(newEngine(t, memory()), op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
-			body, err := json.Marshal(order{"o1", c.do})
-			require.NoError(t, err)
-			event := batchOf(messageOf("m1", "k1", string(body)))
-
-			res, err := h(t.Context(), event)
-			require.NoError(t, err)
-			out := seen.outcomes["m1"]
-			require.Equal(t, c.first, out.Reason)
-			require.Equal(t, c.state, out.State)
-			if c.err == "" {
-				require.NoError(t, out.Err)
-			} else {
-				require.ErrorContains(t, out.Err, c.err)
-			}
-			require.Equal(t, !c.first.Acknowledges(), slices.Contains(named(res), "m1"))
-
-			_, err = h(t.Context(), event)
-			require.NoError(t, err)
-			require.Equal(t, c.next, seen.outcomes["m1"].Reason)
-		})
-	}
-}
-
 // What the engine answers in place of an attempt.
 func TestSQSReasonsOfAnswers(t *testing.T) {
 	until := noon.Add(30 * time.Second)
@@ -180,9 +134,7 @@ func TestSQSReasonsOfAnswers(t *testing.T) {
 				t.Error("the handler ran")
 				return nil
 			})
-			res, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{}`)))
-			require.NoError(t, err)
-			require.Equal(t, []string{"m1"}, named(res))
+			require.Equal(t, []string{"m1"}, deliver(t, h, messageOf("m1", "k1", `{}`)))
 			out := seen.outcomes["m1"]
 			require.Equal(t, c.want, out.Reason)
 			require.Equal(t, c.state, out.State)
@@ -209,8 +161,7 @@ func TestSQSReasonsOfStoppedAttempts(t *testing.T) {
 			op := fulfil
 			op.Repeat, op.MaxAttempts = idem.Repeatable, 2
 			h := SQS(e, op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(ctx context.Context, _ order) error { return charging(after)(ctx) })
-			_, err = h(t.Context(), batchOf(inGroup(messageOf("m1", "k1", `{}`), "a"), inGroup(messageOf("m2", "k2", `{}`), "a")))
-			require.NoError(t, err)
+			deliver(t, h, inGroup(messageOf("m1", "k1", `{}`), "a"), inGroup(messageOf("m2", "k2", `{}`), "a"))
 		}
 		deliver(dying(store), noon)
 		for range 3 {
@@ -227,34 +178,13 @@ func TestSQSReasonsOfStoppedAttempts(t *testing.T) {
 	}
 }
 
-// A group stays behind its first failure; another group goes on.
-func TestSQSStopsAGroupAtItsFirstFailure(t *testing.T) {
-	var seen told
-	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
-	res, err := h(t.Context(), batchOf(
-		inGroup(messageOf("a1", "ka1", `{"id":"a1"}`), "a"),
-		inGroup(messageOf("b1", "kb1", `{"id":"b1"}`), "b"),
-		inGroup(messageOf("a2", "ka2", `{"id":"a2","do":"fail"}`), "a"),
-		inGroup(messageOf("a3", "ka3", `{"id":"a3"}`), "a"),
-		inGroup(messageOf("a4", "", `{`), "a"),
-		inGroup(messageOf("b2", "kb2", `{"id":"b2"}`), "b"),
-	))
-	require.NoError(t, err)
-	require.Equal(t, []string{"a2", "a3", "a4"}, named(res))
-	require.Equal(t, map[string]Reason{
-		"a1": ReasonExecuted, "a2": ReasonReleased, "a3": ReasonBlocked, "a4": ReasonBlocked, "b1": ReasonExecuted, "b2": ReasonExecuted,
-	}, seen.reasons())
-}
-
 // An attempt whose claim is gone, and whose record too, names no time for the next try.
 func TestSQSLostClaim(t *testing.T) {
 	var seen told
 	lost := broken(memory(), idemtest.BareConflict, idemtest.Finish)
 	lost.Always(func(context.Context, *idemtest.Call) error { return nil }, idemtest.Get) // and no record
 	h := SQS(newEngine(t, lost), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
-	res, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{}`)))
-	require.NoError(t, err)
-	require.Equal(t, []string{"m1"}, named(res))
+	require.Equal(t, []string{"m1"}, deliver(t, h, messageOf("m1", "k1", `{}`)))
 	out := seen.outcomes["m1"]
 	require.Equal(t, ReasonInFlight, out.Reason)
 	require.ErrorIs(t, out.Err, idem.ErrLeaseLost)
@@ -269,10 +199,106 @@ func TestSQSRetentionOfRecords(t *testing.T) {
 		op := fulfil
 		op.Retention = given
 		h := SQS(newEngine(t, store), op, byAttribute, &SQSOptions{Logger: quiet}, work)
-		_, err := h(t.Context(), batchOf(messageOf("m1", "k1", `{}`)))
-		require.NoError(t, err)
+		deliver(t, h, messageOf("m1", "k1", `{}`))
 		rec, err := store.Get(t.Context(), op.Key(idem.SingleTenant, "k1").ID())
 		require.NoError(t, err)
 		require.Equal(t, noon.Add(want), rec.ExpiresAt.UTC())
 	}
+}
+
+// What an attempt in atomic mode saw before it ran is not its own end: over a failure
+// that has expired, one that is not recorded still asks for another delivery.
+func TestSQSFailureOverAnExpiredOneIsRedelivered(t *testing.T) {
+	now := noon
+	e, err := idem.New(memory(), &idem.Options{Now: func() time.Time { return now }})
+	require.NoError(t, err)
+	answer := idem.Permanent(errors.New("no such account"))
+	var told told
+	h := SQS(e, idem.Operation{Name: "move", Repeat: idem.Repeatable, Mode: idem.Atomic}, byAttribute,
+		&SQSOptions{Logger: quiet, OnOutcome: told.hook}, func(context.Context, order) error { return answer })
+
+	require.Empty(t, deliver(t, h, messageOf("m1", "k", `{"id":"1"}`)))
+
+	now = now.Add(SQSRetention + time.Hour)
+	answer = errors.New("timeout")
+	require.Equal(t, []string{"m2"}, deliver(t, h, messageOf("m2", "k", `{"id":"1"}`)), "%v", told.reasons())
+}
+
+// A poison message runs as often as its operation may, and no more: every later delivery
+// of it, a redrive from the dead-letter queue among them, goes back unrun, as one whose
+// outcome nobody knows. The messages beside it are not held up.
+func TestSQSPoisonMessageRunsAsOftenAsItMay(t *testing.T) {
+	for _, do := range []string{"fail", "panic"} {
+		t.Run(do, func(t *testing.T) {
+			op := fulfil
+			op.MaxAttempts = 3
+			var told told
+			var mu sync.Mutex // a batch's messages run concurrently
+			runs := map[string]int{}
+			h := SQS(newEngine(t, memory()), op, byAttribute, &SQSOptions{OnOutcome: told.hook, Logger: quiet},
+				func(ctx context.Context, o order) error {
+					mu.Lock()
+					runs[o.ID]++
+					mu.Unlock()
+					return work(ctx, o)
+				})
+			body := `{"id":"poison","do":"` + do + `"}`
+			deliver := func(id string) Reason {
+				require.Equal(t, []string{id}, deliver(t, h, messageOf(id, "k1", body), messageOf("beside-"+id, "beside-"+id, `{"id":"good"}`)), "it goes back, also once it is parked: a dead-letter queue must get it")
+				return told.outcomes[id].Reason
+			}
+			for range 2 {
+				require.NotEqual(t, ReasonUnknown, deliver("m1"))
+			}
+			last := deliver("m1")
+			if do == "fail" {
+				require.Equal(t, ReasonUnknown, last, "the last attempt says itself that it was the last")
+			}
+			require.Equal(t, ReasonUnknown, deliver("m1"))
+			require.ErrorIs(t, told.outcomes["m1"].Err, idem.ErrOutcomeUnknown)
+			require.Equal(t, ReasonUnknown, deliver("m1-redriven"))
+			require.Equal(t, map[string]int{"poison": 3, "good": 2}, runs, "the good ones are replayed")
+		})
+	}
+}
+
+// A message over the limit is returned to its queue unrun and unrecorded, until the next window: only
+// the queue counts its receives.
+func TestSQSMessageOverTheLimitIsReturnedUnrecorded(t *testing.T) {
+	op := fulfil
+	op.MaxAttempts = 1
+	var seen told
+	store := memory()
+	limited, err := limit.Over(store, map[string]limit.PerTenant{op.Name: {Keys: 1, Window: time.Minute}})
+	require.NoError(t, err)
+	now := time.Date(2030, 1, 2, 3, 4, 15, 0, time.UTC)
+	e, err := idem.New(limited, &idem.Options{Now: func() time.Time { return now }})
+	require.NoError(t, err)
+	ran := 0
+	h := SQS(e, op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
+		ran++
+		return nil
+	})
+	send := func(id, key string) []string {
+		t.Helper()
+		res, err := h(t.Context(), batchOf(messageOf(id, key, `{"id":"`+id+`"}`)))
+		require.NoError(t, err)
+		return named(res)
+	}
+	require.Empty(t, send("m1", "k1"))
+	for range 3 {
+		require.Equal(t, []string{"m2"}, send("m2", "k2"))
+		out := seen.outcomes["m2"]
+		require.Equal(t, ReasonLimitExceeded, out.Reason)
+		require.ErrorIs(t, out.Err, idem.ErrLimitExceeded)
+		require.Zero(t, out.Attempt)
+		require.WithinDuration(t, time.Now().Add(45*time.Second), out.LeaseUntil, 30*time.Second)
+		require.Len(t, store.Records(), 1)
+		require.Empty(t, send("m1", "k1"), "a duplicate has its answer")
+	}
+	require.Equal(t, 1, ran)
+	now = now.Add(45 * time.Second)
+	require.Empty(t, send("m2", "k2"))
+	require.Equal(t, 1, seen.outcomes["m2"].Attempt)
+	require.Equal(t, 2, ran)
 }

@@ -3,6 +3,7 @@ package idemlambda
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -86,8 +87,7 @@ func TestSQSFirstInTheBatchGetsTheKey(t *testing.T) {
 			ms = append(ms, messageOf(fmt.Sprint("m", i+1), "k1", fmt.Sprintf(`{"id":"o%d"}`, i)))
 		}
 		ms = append(ms, messageOf("m13", "k2", `{}`), messageOf("m14", "k2", `{"id":"later"}`))
-		_, err = h(t.Context(), batchOf(ms...))
-		require.NoError(t, err)
+		deliver(t, h, ms...)
 		for id, reason := range seen.reasons() {
 			want := ReasonKeyReused
 			switch id {
@@ -102,40 +102,6 @@ func TestSQSFirstInTheBatchGetsTheKey(t *testing.T) {
 		}
 		require.Len(t, seen.reasons(), len(ms))
 	})
-}
-
-// However the first of duplicates ends, the others get its outcome, and nobody waits
-// for ever.
-func TestSQSDuplicatesShareEveryEnd(t *testing.T) {
-	for _, do := range []string{"fail", "permanent", "not executed", "panic", "goexit"} {
-		for _, concurrency := range []int{1, 10} {
-			t.Run(fmt.Sprint(do, concurrency), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					engine, err := idem.New(memory(), nil)
-					require.NoError(t, err)
-					var seen told
-					var runs atomic.Int32
-					h := SQS(engine, fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet, Concurrency: concurrency},
-						func(ctx context.Context, o order) error {
-							runs.Add(1)
-							time.Sleep(time.Second)
-							return work(ctx, o)
-						})
-					body := fmt.Sprintf(`{"do":%q}`, do)
-					_, err = h(t.Context(), batchOf(messageOf("m1", "k1", body), messageOf("m2", "k1", body), messageOf("m3", "k1", body)))
-					require.NoError(t, err)
-					require.Equal(t, int32(1), runs.Load())
-					require.Len(t, seen.all, 3)
-					first := seen.all[0]
-					for _, out := range seen.all {
-						require.Equal(t, first.Reason, out.Reason)
-						require.Equal(t, first.Err, out.Err)
-						require.Equal(t, first.RecordID, out.RecordID)
-					}
-				})
-			})
-		}
-	}
 }
 
 // A success whose record could not be written yet is a success; a failure is not
@@ -192,8 +158,7 @@ func TestSQSGoesByTheOperationsRule(t *testing.T) {
 		}}
 		var seen told
 		h := SQS(newEngine(t, memory()), op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
-		_, err := h(t.Context(), batchOf(messageOf("m1", "k1", fmt.Sprintf(`{"do":%q}`, c.do))))
-		require.NoError(t, err)
+		deliver(t, h, messageOf("m1", "k1", fmt.Sprintf(`{"do":%q}`, c.do)))
 		out := seen.outcomes["m1"]
 		require.Equal(t, c.want, out.Reason, "%+v", c)
 		require.Equal(t, c.want == ReasonExecuted, out.Err == nil, "%+v", c)
@@ -301,10 +266,128 @@ func TestSQSReturned(t *testing.T) {
 // an id is never lost.
 func TestSQSMessageWithoutAnID(t *testing.T) {
 	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{Logger: quiet}, work)
-	res, err := h(t.Context(), batchOf(messageOf("", "k1", `{}`), messageOf("m2", "k2", `{}`)))
-	require.NoError(t, err)
-	require.Empty(t, named(res))
-	res, err = h(t.Context(), batchOf(messageOf("", "k3", `{"do":"fail"}`), messageOf("", "k4", `{"do":"fail"}`), messageOf("m2", "k2", `{}`)))
-	require.NoError(t, err)
-	require.Equal(t, []events.SQSBatchItemFailure{{ItemIdentifier: ""}}, res.BatchItemFailures)
+	require.Empty(t, deliver(t, h, messageOf("", "k1", `{}`), messageOf("m2", "k2", `{}`)))
+	require.Equal(t, []string{""},
+		deliver(t, h, messageOf("", "k3", `{"do":"fail"}`), messageOf("", "k4", `{"do":"fail"}`), messageOf("m2", "k2", `{}`)))
+}
+
+// receivedAs sends a body to a handler of the type.
+func receivedAs[In any](t *testing.T, body string) (got In, out SQSDelivery) {
+	t.Helper()
+	var seen told
+	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(_ context.Context, in In) error {
+		got = in
+		return nil
+	})
+	deliver(t, h, messageOf("m1", "k1", body))
+	return got, seen.outcomes["m1"]
+}
+
+func TestSQSBodies(t *testing.T) {
+	const body = `{ "id": "o1", "do": "" }`
+	o, out := receivedAs[order](t, body)
+	require.Equal(t, order{ID: "o1"}, o)
+	require.Equal(t, ReasonExecuted, out.Reason)
+
+	p, _ := receivedAs[*order](t, body)
+	require.Equal(t, &order{ID: "o1"}, p)
+	raw, _ := receivedAs[json.RawMessage](t, body)
+	require.Equal(t, body, string(raw))
+	text, _ := receivedAs[string](t, body)
+	require.Equal(t, body, text)
+	bytes, _ := receivedAs[[]byte](t, "\xff not JSON")
+	require.Equal(t, "\xff not JSON", string(bytes))
+	text, out = receivedAs[string](t, "")
+	require.Empty(t, text)
+	require.Equal(t, ReasonExecuted, out.Reason)
+
+	for _, unreadable := range []string{"", "x", `{"id":"o1"`, `{"id":1}`, `{"id":"a","id":"b"}`, "{\"id\":\"\xff\"}"} {
+		_, out := receivedAs[order](t, unreadable)
+		require.Equal(t, ReasonBodyUnreadable, out.Reason, unreadable)
+		require.Error(t, out.Err)
+		require.Empty(t, out.RecordID)
+	}
+	_, out = receivedAs[json.RawMessage](t, "x")
+	require.Equal(t, ReasonBodyUnreadable, out.Reason)
+	_, out = receivedAs[panics](t, "1")
+	require.Equal(t, ReasonPanicked, out.Reason)
+	require.Equal(t, "decoder", out.Err.(*PanicError).Value)
+}
+
+type panics struct{}
+
+func (*panics) UnmarshalJSON([]byte) error { panic("decoder") }
+
+// counted counts how often it is decoded.
+type counted struct{}
+
+var decodings int
+
+func (*counted) UnmarshalJSON([]byte) error { decodings++; return nil }
+
+func TestSQSDecodesABodyOnce(t *testing.T) {
+	decodings = 0
+	_, _ = receivedAs[counted](t, "{}")
+	require.Equal(t, 1, decodings)
+}
+
+// White space and the order of members make no other message; with a type that
+// takes the bytes they do.
+func TestSQSFingerprints(t *testing.T) {
+	again := func(h SQSHandler, seen *told) Reason {
+		for _, body := range []string{`{"id":"o1","do":""}`, `{ "do": "", "id": "o1" }`} {
+			deliver(t, h, messageOf("m1", "k1", body))
+		}
+		return seen.outcomes["m1"].Reason
+	}
+	var seen told
+	o := &SQSOptions{OnOutcome: seen.hook, Logger: quiet}
+	require.Equal(t, ReasonReplayed, again(SQS(newEngine(t, memory()), fulfil, byAttribute, o, work), &seen))
+	require.Equal(t, ReasonKeyReused, again(SQS(newEngine(t, memory()), fulfil, byAttribute, o, func(context.Context, string) error { return nil }), &seen))
+}
+
+// The message is in reach of handler, key function and hooks, and nowhere else.
+func TestSQSMessageOf(t *testing.T) {
+	asked := 0
+	see := func(ctx context.Context) {
+		m, ok := SQSMessageOf(ctx)
+		require.True(t, ok)
+		require.Equal(t, "m1", m.MessageId)
+		require.Equal(t, "k1", *m.MessageAttributes[SQSKeyAttribute].StringValue)
+		asked++
+	}
+	h := SQS(newEngine(t, memory()), fulfil,
+		func(ctx context.Context, m *events.SQSMessage) (string, string, error) {
+			see(ctx)
+			return byAttribute(ctx, m)
+		},
+		&SQSOptions{
+			OnOutcome: func(ctx context.Context, _ SQSDelivery) { see(ctx) },
+			OnFailed:  func(ctx context.Context, _ SQSDelivery) error { see(ctx); return nil },
+			Logger:    quiet,
+		}, func(ctx context.Context, o order) error { see(ctx); return work(ctx, o) })
+	deliver(t, h, messageOf("m1", "k1", `{"do":"permanent"}`))
+	require.Equal(t, 4, asked)
+	_, ok := SQSMessageOf(t.Context())
+	require.False(t, ok)
+}
+
+// Text is not decoded, and the key's pointer sees what a JSON reader further on sees.
+func TestSQSTextWithTwoKeysGoesBack(t *testing.T) {
+	for _, body := range []string{`{"id":"first","id":"last"}`, `{"id":"first","ID":"last"}`} {
+		var seen told
+		o := &SQSOptions{OnOutcome: seen.hook, Logger: quiet}
+		text := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.SingleTenant, "/id"), o, func(context.Context, string) error {
+			t.Error("it ran")
+			return nil
+		})
+		raw := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.SingleTenant, "/id"), o, func(context.Context, []byte) error {
+			t.Error("it ran")
+			return nil
+		})
+		for _, h := range []SQSHandler{text, raw} {
+			require.Equal(t, []string{"m"}, deliver(t, h, messageOf("m", "", body)))
+			require.Equal(t, ReasonKeyInvalid, seen.outcomes["m"].Reason)
+		}
+	}
 }

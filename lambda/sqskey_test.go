@@ -125,17 +125,9 @@ func TestSQSEnvelopes(t *testing.T) {
 		reused            bool
 	}{
 		{
-			name: "SNS", body: sns, again: sns,
-			key: SQSPointer(idem.SingleTenant, "/MessageId"), value: "95df01b4-1c2d-5e3f-8a4b-5c6d7e8f9a0b",
-		},
-		{
 			name: "SNS, signed anew", body: sns, again: anew(sns, `"Signature": "`, `"SigningCertUrl": "https://sns.`),
 			key: SQSPointer(idem.SingleTenant, "/MessageId"), value: "95df01b4-1c2d-5e3f-8a4b-5c6d7e8f9a0b",
 			sel: &fingerprint.Select{Without: []string{"/SignatureVersion", "/Signature", "/SigningCertUrl", "/UnsubscribeUrl"}}, // in a queue: …URL
-		},
-		{
-			name: "EventBridge", body: inBody("eventbridge-custom"), again: inBody("eventbridge-custom"),
-			key: SQSPointer(idem.SingleTenant, "/id"), value: "17793124-05d4-b198-2fde-7ededc63b103",
 		},
 		{
 			name: "EventBridge, published twice", body: inBody("eventbridge-custom"),
@@ -148,19 +140,9 @@ func TestSQSEnvelopes(t *testing.T) {
 			key:   SQSPointer(idem.SingleTenant, "/detail/paymentId"), value: "pay_7Q2M9X4K", reused: true,
 		},
 		{
-			name: "S3", body: inBody("s3"), again: inBody("s3"),
-			key:   byObject,
-			value: object,
-		},
-		{
 			name: "S3, of another request", body: inBody("s3"), again: anew(inBody("s3"), `"x-amz-request-id": "`),
 			key:   byObject,
 			value: object, sel: &fingerprint.Select{Only: []string{"/Records/0/eventName", "/Records/0/s3/bucket", "/Records/0/s3/object"}},
-		},
-		{
-			name: "S3, of another request, all of it selected", body: inBody("s3"), again: anew(inBody("s3"), `"x-amz-request-id": "`),
-			key:   byObject,
-			value: object, reused: true,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -174,8 +156,7 @@ func TestSQSEnvelopes(t *testing.T) {
 				want = ReasonKeyReused
 			}
 			for i, body := range []string{c.body, c.again} {
-				_, err := h(t.Context(), batchOf(messageOf(fmt.Sprint("m", i), "", body)))
-				require.NoError(t, err)
+				deliver(t, h, messageOf(fmt.Sprint("m", i), "", body))
 			}
 			require.Equal(t, map[string]Reason{"m0": ReasonExecuted, "m1": want}, seen.reasons(), "%v", seen.outcomes)
 			_, value, err := c.key(t.Context(), &events.SQSMessage{Body: c.body})
@@ -183,4 +164,94 @@ func TestSQSEnvelopes(t *testing.T) {
 			require.Equal(t, c.value, value)
 		})
 	}
+}
+
+// What the producer sets is what the consumer finds.
+func TestSQSSendingIsFound(t *testing.T) {
+	for _, c := range []struct {
+		tenant, value string
+		key           SQSKeyFunc
+	}{
+		{idem.SingleTenant, "order-1", SQSAttribute(idem.SingleTenant, SQSKeyAttribute)},
+		{"acme", "order-1", SQSAttribute(SQSTenantAttribute, SQSKeyAttribute)},
+		{"acme & söhne", "a/b c\té\U0001F600", SQSAttribute(SQSTenantAttribute, SQSKeyAttribute)},
+		{strings.Repeat("t", 64), strings.Repeat("v", 1024), SQSAttribute(SQSTenantAttribute, SQSKeyAttribute)},
+	} {
+		s, err := SQSAttributesFor(fulfil, c.tenant, c.value)
+		require.NoError(t, err)
+		m := events.SQSMessage{MessageAttributes: map[string]events.SQSMessageAttribute{}}
+		for name, text := range s.Attributes {
+			// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html
+			require.Regexp(t, `^[A-Za-z0-9_.-]{1,256}$`, name)
+			require.NotEmpty(t, text)
+			m.MessageAttributes[name] = events.SQSMessageAttribute{DataType: "String", StringValue: &text}
+		}
+		tenant, value, err := c.key(t.Context(), &m)
+		require.NoError(t, err)
+		require.Equal(t, fulfil.Key(c.tenant, c.value).ID(), fulfil.Key(tenant, value).ID())
+		require.Regexp(t, `^[0-9a-f]{64}$`, s.DeduplicationID)
+	}
+}
+
+// A queue that operations and tenants share drops no message for another's sake.
+func TestSQSSendingTellsMessagesApart(t *testing.T) {
+	refund := idem.Operation{Name: "refund"}
+	seen := map[string]bool{}
+	for _, op := range []idem.Operation{fulfil, refund} {
+		for _, tenant := range []string{idem.SingleTenant, "a", "b"} {
+			for _, value := range []string{"1", "2"} {
+				s, err := SQSAttributesFor(op, tenant, value)
+				require.NoError(t, err)
+				require.False(t, seen[s.DeduplicationID])
+				seen[s.DeduplicationID] = true
+				again, err := SQSAttributesFor(op, tenant, value)
+				require.NoError(t, err)
+				require.Equal(t, s, again)
+			}
+		}
+	}
+}
+
+// Every tenant fits into what SQS takes as a group
+// (https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html),
+// and the group does not name it.
+func TestSQSSendingHasOneGroupForEachTenant(t *testing.T) {
+	seen := map[string]string{}
+	for _, tenant := range []string{
+		"acme", "Acme", "acme ", "acme#fulfil", "söhne", "s%C3%B6hne", "\U0001F600", "*", "#", strings.Repeat("ü", 32),
+		"822b33ad87c148a0a20a5ba7cd5ebcaa68d36a18e7aad165554903f52ca82757", // the group of acme
+	} {
+		s, err := SQSAttributesFor(fulfil, tenant, "order-1")
+		require.NoError(t, err)
+		require.Regexp(t, `^[0-9a-f]{64}$`, s.GroupID)
+		require.NotContains(t, s.GroupID, tenant)
+		require.NotContains(t, seen, s.GroupID, tenant)
+		seen[s.GroupID] = tenant
+		other, err := SQSAttributesFor(idem.Operation{Name: "refund"}, tenant, "order-2")
+		require.NoError(t, err)
+		require.Equal(t, s.GroupID, other.GroupID)
+	}
+	s, err := SQSAttributesFor(fulfil, idem.SingleTenant, "order-1")
+	require.NoError(t, err)
+	require.Empty(t, s.GroupID, "SQS takes each message without a group for a tenant's own")
+}
+
+func TestSQSSendingRefusesWhatCannotBeSent(t *testing.T) {
+	for _, c := range []struct{ tenant, value, err string }{
+		{"", "v", "tenant is empty"},
+		{"t", "", "value is empty"},
+		{strings.Repeat("t", 65), "v", "65 bytes"},
+		{"t", strings.Repeat("v", 1025), "1025 bytes"},
+		{"t", "a\x00b", `attribute "idempotency-key"`},
+		{"t", "a\x1bb", "control characters"},
+		{"t", "a\xffb", "invalid UTF-8"},
+		{"t", "\uFFFE", "encode it first"},
+		{"t\x01", "v", `attribute "idempotency-tenant"`},
+	} {
+		_, err := SQSAttributesFor(fulfil, c.tenant, c.value)
+		require.ErrorIs(t, err, idem.ErrKeyInvalid, "%q", c)
+		require.ErrorContains(t, err, c.err)
+	}
+	_, err := SQSAttributesFor(idem.Operation{}, "t", "v")
+	require.ErrorContains(t, err, "Name is empty")
 }

@@ -1,6 +1,7 @@
 package idemlambda
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strconv"
@@ -53,43 +54,47 @@ func readSQSSetup() (s sqsSetup, err error) {
 		{schema.EnvQueueBatchWindow, &s.window, 0, 300},
 		{schema.EnvQueueMaxReceives, &s.receives, 1, 1000},
 	} {
-		text := os.Getenv(v.name)
-		*v.to = sqsSetting{name: v.name}
-		if text == "" {
-			continue
+		v.to.name = v.name
+		if v.to.value, v.to.known, err = envNumber(v.name, v.min, v.max, "the value that it deploys"); err != nil {
+			return s, err
 		}
-		n, err := strconv.Atoi(text)
-		if err != nil || n < v.min || n > v.max {
-			return s, &idem.ConfigError{What: "environment variable " + v.name,
-				Problem: fmt.Sprintf("%q is not a whole number from %d to %d: let the stack set it to the value that it deploys", text, v.min, v.max)}
-		}
-		v.to.value, v.to.known = n, true
 	}
 	return s, nil
 }
 
+// envNumber reads a number from the environment. An empty variable is not set.
+func envNumber(name string, least, most int, meaning string) (n int, set bool, err error) {
+	text := os.Getenv(name)
+	if text == "" {
+		return 0, false, nil
+	}
+	if n, err = strconv.Atoi(text); err != nil || n < least || n > most {
+		return 0, false, &idem.ConfigError{What: "environment variable " + name,
+			Problem: fmt.Sprintf("%q is not a whole number from %d to %d: let the stack set it to %s", text, least, most, meaning)}
+	}
+	return n, true, nil
+}
+
 // check reports settings that cannot work.
 func (s *sqsSetup) check(op idem.Operation) error {
-	invalid := func(v sqsSetting, format string, args ...any) error {
-		return &idem.ConfigError{What: fmt.Sprintf("queue of operation %q", op.Name),
-			Problem: fmt.Sprintf(format, args...) + fmt.Sprintf(" (%s=%d)", v.name, v.value)}
+	bad := func(v sqsSetting, format string, args ...any) error {
+		return invalid("queue", op, fmt.Sprintf(format, args...)+fmt.Sprintf(" (%s=%d)", v.name, v.value))
 	}
 	if s.repeat != "" && s.repeat != op.Repeat.String() {
-		return &idem.ConfigError{What: fmt.Sprintf("queue of operation %q", op.Name),
-			Problem: fmt.Sprintf("the operation is declared %s and the stack %q (%s): have both say the same, redelivery and alarms follow from it",
-				op.Repeat, s.repeat, schema.EnvQueueRepeat)}
+		return invalid("queue", op, fmt.Sprintf("the operation is declared %s and the stack %q (%s): have both say the same, redelivery and alarms follow from it",
+			op.Repeat, s.repeat, schema.EnvQueueRepeat))
 	}
 	if need := s.timeout.value + s.window.value; s.timeout.known && s.visibility.known && s.visibility.value < need {
-		return invalid(s.visibility, "its visibility time-out of %ds is less than the function's time-out of %ds and the batch window of %ds: "+
+		return bad(s.visibility, "its visibility time-out of %ds is less than the function's time-out of %ds and the batch window of %ds: "+
 			"messages would be received again while they are worked on; set it to %ds, and no less than %ds",
 			s.visibility.value, s.timeout.value, s.window.value, s.goodVisibility(), need)
 	}
 	if least := minTime(op); s.timeout.known && least > s.usable() {
-		return invalid(s.timeout, "MinTime is %v, and a function with a time-out of %ds gives its handlers %v at most, so that no message could ever start: "+
+		return bad(s.timeout, "MinTime is %v, and a function with a time-out of %ds gives its handlers %v at most, so that no message could ever start: "+
 			"set %sMinTime to at most %v", least, s.timeout.value, s.usable(), orTimeout("the time-out to at least %ds, or ", least), s.usable())
 	}
 	if s.batch.known && s.window.known && s.batch.value > sqsWindowlessBatch && s.window.value == 0 {
-		return invalid(s.batch, "Lambda takes a batch size of %d with a batch window of at least 1s only: set the window to 1s or more, or the batch size to %d",
+		return bad(s.batch, "Lambda takes a batch size of %d with a batch window of at least 1s only: set the window to 1s or more, or the batch size to %d",
 			s.batch.value, sqsWindowlessBatch)
 	}
 	return nil
@@ -145,9 +150,4 @@ func orTimeout(format string, usable time.Duration) string {
 	return ""
 }
 
-func minTime(op idem.Operation) time.Duration {
-	if op.MinTime == 0 {
-		return idem.DefaultMinTime
-	}
-	return op.MinTime
-}
+func minTime(op idem.Operation) time.Duration { return cmp.Or(op.MinTime, idem.DefaultMinTime) }

@@ -2,33 +2,14 @@ package idemlambda
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/stretchr/testify/require"
 )
-
-func TestSQSSetUpMistakesPanic(t *testing.T) {
-	engine := newEngine(t, memory())
-	unnamed := fulfil
-	unnamed.Name = ""
-	requireConfigPanic(t, func() { SQS(nil, fulfil, byAttribute, nil, work) }, "fulfil", "engine is nil", "idem.New")
-	requireConfigPanic(t, func() { SQS(engine, unnamed, byAttribute, nil, work) }, "Name is empty")
-	requireConfigPanic(t, func() { SQS(engine, fulfil, nil, nil, work) }, "key function is nil", "idemlambda.SQSAttribute(")
-	requireConfigPanic(t, func() { SQS[order](engine, fulfil, byAttribute, nil, nil) }, "handler is nil")
-	requireConfigPanic(t, func() { SQS(engine, fulfil, byAttribute, &SQSOptions{Concurrency: -1}, work) }, "Concurrency is -1")
-	requireConfigPanic(t, func() {
-		SQS(engine, fulfil, byAttribute, &SQSOptions{Select: &fingerprint.Select{Only: []string{"id"}}}, work)
-	}, "no JSON pointer")
-	requireConfigPanic(t, func() {
-		SQS(engine, fulfil, byAttribute, &SQSOptions{Select: &fingerprint.Select{Only: []string{"/id"}}}, func(context.Context, []byte) error { return nil })
-	}, "Select is set", "json.RawMessage")
-}
 
 // What the environment tells: impossible settings are mistakes, unwise ones are
 // logged, each with the value that would do.

@@ -3,6 +3,8 @@ package idemlambda
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,7 +13,6 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -126,54 +127,6 @@ func TestSQSHandlerThatOutlivesItsInvocation(t *testing.T) {
 	})
 }
 
-// distant is a store that takes its time for every call.
-type distant struct {
-	idem.Store
-	each time.Duration
-}
-
-func (d distant) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
-	time.Sleep(d.each)
-	return d.Store.Acquire(ctx, now, c)
-}
-
-func (d distant) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	time.Sleep(d.each)
-	return d.Store.Finish(ctx, now, f)
-}
-
-// A batch of ten takes no longer than one message.
-func TestSQSLatencyOfABatch(t *testing.T) {
-	for _, groups := range []int{0, 10} {
-		synctest.Test(t, func(t *testing.T) {
-			engine, err := idem.New(distant{memory(), 20 * time.Millisecond}, nil)
-			require.NoError(t, err)
-			h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet}, work)
-			next := 0
-			took := func(n int) time.Duration {
-				var ms []events.SQSMessage
-				for range n {
-					next++
-					m := messageOf(fmt.Sprint("m", next), fmt.Sprint("k", next), `{}`)
-					if groups > 0 {
-						m = inGroup(m, fmt.Sprint(next%groups))
-					}
-					ms = append(ms, m)
-				}
-				begun := time.Now()
-				res, err := h(t.Context(), batchOf(ms...))
-				require.NoError(t, err)
-				require.Empty(t, named(res))
-				return time.Since(begun)
-			}
-			one := took(1)
-			require.Equal(t, 40*time.Millisecond, one)
-			require.Equal(t, one, took(10))
-			require.Equal(t, 2*one, took(20), "ten at a time")
-		})
-	}
-}
-
 // What the wrapper adds to a message beside the engine's own: no more than this.
 func TestSQSAllocations(t *testing.T) {
 	engine := newEngine(t, memory())
@@ -198,4 +151,160 @@ func TestSQSAllocations(t *testing.T) {
 	})
 	t.Logf("a message: %.1f allocations, of them %.1f the engine's", batch/10, alone)
 	require.Less(t, batch/10-alone, 30.0)
+}
+
+// effects notes in which order handlers begin and end.
+type effects struct {
+	mu  sync.Mutex
+	log []string
+}
+
+func (e *effects) run(_ context.Context, o order) error {
+	e.note("+" + o.ID)
+	time.Sleep(time.Second)
+	e.note("-" + o.ID)
+	return work(context.Background(), o)
+}
+
+func (e *effects) note(s string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.log = append(e.log, s)
+}
+
+// A group's messages run in its order, one at a time; groups run concurrently.
+func TestSQSGroupsRunInOrderAndSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := idem.New(memory(), nil)
+		require.NoError(t, err)
+		var e effects
+		h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet}, e.run)
+		var ms []events.SQSMessage
+		for i := range 4 {
+			for _, g := range []string{"a", "b", "c"} {
+				id := fmt.Sprint(g, i)
+				ms = append(ms, inGroup(messageOf(id, "key-"+id, fmt.Sprintf(`{"id":%q}`, id)), g))
+			}
+		}
+		begun := time.Now()
+		require.Empty(t, deliver(t, h, ms...))
+		require.Equal(t, 4*time.Second, time.Since(begun))
+		for _, g := range []string{"a", "b", "c"} {
+			var of []string
+			for _, s := range e.log {
+				if strings.Contains(s, g) {
+					of = append(of, s)
+				}
+			}
+			require.Equal(t, []string{"+" + g + "0", "-" + g + "0", "+" + g + "1", "-" + g + "1", "+" + g + "2", "-" + g + "2", "+" + g + "3", "-" + g + "3"}, of)
+		}
+		// All begin before any ends.
+		require.True(t, slices.ContainsFunc(e.log[:3], func(s string) bool { return s == "+a0" }))
+		require.False(t, slices.ContainsFunc(e.log[:3], func(s string) bool { return s[0] == '-' }))
+	})
+}
+
+// Groups of a standard queue spread messages fairly, and order nothing.
+func TestSQSGroupsOfAStandardQueue(t *testing.T) {
+	var seen told
+	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook}, work)
+	ms := []events.SQSMessage{messageOf("m1", "k1", `{"do":"fail"}`), messageOf("m2", "k2", `{}`)}
+	for i := range ms {
+		ms[i].Attributes[sqsGroup] = "g"
+	}
+	require.Equal(t, []string{"m1"}, deliver(t, h, ms...))
+
+	// Without an ARN the groups tell: order is kept rather than broken.
+	for i := range ms {
+		ms[i].EventSourceARN = ""
+	}
+	require.Equal(t, []string{"m1", "m2"}, deliver(t, h, ms...))
+	require.Equal(t, ReasonBlocked, seen.outcomes["m2"].Reason)
+}
+
+// Deliveries of a group: after a failure the order holds through the next
+// delivery, and through a redrive, which gives messages new ids, whatever part of
+// the group it holds.
+func TestSQSOrderHoldsThroughRedeliveryAndRedrive(t *testing.T) {
+	var done []string
+	broken := true
+	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.SingleTenant), &SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
+		if o.ID == "o2" && broken {
+			return errDown
+		}
+		done = append(done, o.ID)
+		return nil
+	})
+	message := func(id, o string) events.SQSMessage {
+		m := inGroup(messageOf(id, "", fmt.Sprintf(`{"id":%q}`, o)), "customer-17")
+		m.Attributes["MessageDeduplicationId"] = "dedup-" + o
+		return m
+	}
+	deliver := func(ms ...events.SQSMessage) []string {
+		res, err := h(t.Context(), batchOf(ms...))
+		require.NoError(t, err)
+		return named(res)
+	}
+	all := []events.SQSMessage{message("m1", "o1"), message("m2", "o2"), message("m3", "o3")}
+	require.Equal(t, []string{"m2", "m3"}, deliver(all...))
+	require.Equal(t, []string{"m2", "m3"}, deliver(all...), "nothing was acknowledged")
+	require.Equal(t, []string{"o1"}, done)
+
+	broken = false
+	redriven := []events.SQSMessage{message("x1", "o1"), message("x2", "o2"), message("x3", "o3")}
+	require.Empty(t, deliver(redriven...))
+	require.Equal(t, []string{"o1", "o2", "o3"}, done)
+	require.Empty(t, deliver(message("y2", "o2"), message("y3", "o3"), message("y3", "o3")))
+	require.Equal(t, []string{"o1", "o2", "o3"}, done, "each once")
+}
+
+// A deduplication id counts within its queue and group, as a queue of high throughput
+// takes it: with content-based deduplication two groups have the same id as soon as
+// their messages say the same.
+func TestSQSDeduplicationIDOfOtherGroupsAndQueues(t *testing.T) {
+	var seen ran
+	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.SingleTenant), &SQSOptions{Logger: quiet}, func(ctx context.Context, o order) error {
+		m, _ := SQSMessageOf(ctx)
+		return seen.work(ctx, order{ID: m.MessageId})
+	})
+	message := func(id, queue, group, body string) events.SQSMessage {
+		m := inGroup(messageOf(id, "", body), group)
+		m.EventSourceARN = "arn:aws:sqs:eu-central-1:111122223333:" + queue
+		m.Attributes["MessageDeduplicationId"] = "1"
+		return m
+	}
+	deliver := func(ms ...events.SQSMessage) {
+		res, err := h(t.Context(), batchOf(ms...))
+		require.NoError(t, err)
+		require.Empty(t, res.BatchItemFailures)
+	}
+	deliver(message("m1", "eu.fifo", "alice", `{"id":"1"}`), message("m2", "eu.fifo", "bob", `{"id":"1"}`), message("m3", "eu.fifo", "carol", `{"id":"2"}`))
+	deliver(message("m4", "us.fifo", "alice", `{"id":"3"}`))
+	deliver(message("m5", "eu.fifo", "alice", `{"id":"1"}`))
+	require.ElementsMatch(t, []string{"m1", "m2", "m3", "m4"}, seen.take(), "only m5 repeats one")
+}
+
+// By the message's id a redrive is another message: that is what its documentation
+// warns of.
+func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
+	runs := 0
+	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.SingleTenant), &SQSOptions{Logger: quiet}, func(context.Context, order) error {
+		runs++
+		return nil
+	})
+	for _, id := range []string{"m1", "m1", "redriven"} {
+		deliver(t, h, messageOf(id, "k1", `{}`))
+	}
+	require.Equal(t, 2, runs)
+}
+
+// What waits behind a message in flight waits as long.
+func TestSQSBehindAMessageInFlight(t *testing.T) {
+	var seen told
+	store := occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 1, LeaseUntil: noon.Add(time.Minute)}}
+	h := SQS(newEngine(t, store), fulfil, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook}, work)
+	deliver(t, h, inGroup(messageOf("m1", "k1", `{}`), "g"), inGroup(messageOf("m2", "k2", `{}`), "g"))
+	require.False(t, seen.outcomes["m1"].LeaseUntil.IsZero())
+	require.Equal(t, seen.outcomes["m1"].LeaseUntil, seen.outcomes["m2"].LeaseUntil)
+	require.Equal(t, ReasonBlocked, seen.outcomes["m2"].Reason)
 }

@@ -96,9 +96,10 @@ func Kinesis[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[e
 	if key == nil {
 		key = KinesisSequence
 	}
-	side := o != nil && o.Concurrency > 1
+	opts := optionsOf(o)
+	side := opts.Concurrency > 1
 	s := newSource(source[events.KinesisEventRecord]{
-		what: "idemlambda.Kinesis", noun: "record", engine: engine, key: key, op: withRetention(op, KinesisRetention),
+		what: "idemlambda.Kinesis", noun: "record", engine: engine, key: key, op: withRetention(op, KinesisRetention), opts: opts,
 		window: eventWindow("a stream", streamWindow),
 		name:   func(r *events.KinesisEventRecord) string { return r.Kinesis.SequenceNumber },
 		lane: func(r *events.KinesisEventRecord) (string, bool) {
@@ -108,7 +109,7 @@ func Kinesis[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[e
 			return "", true
 		},
 		redeliverFrom: redeliverFromFirst[events.KinesisEventRecord](side),
-	}, o, kinesisBody, fn)
+	}, kinesisBody, fn)
 	return func(ctx context.Context, event events.KinesisEvent) (events.KinesisEventResponse, error) {
 		res := events.KinesisEventResponse{BatchItemFailures: []events.KinesisBatchItemFailure{}}
 		if at, back := firstRedelivered(s.deliver(ctx, event.Records)); back {
@@ -120,7 +121,7 @@ func Kinesis[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[e
 	}
 }
 
-func kinesisBody(r *events.KinesisEventRecord) []byte { return r.Kinesis.Data }
+func kinesisBody(r *events.KinesisEventRecord) ([]byte, error) { return r.Kinesis.Data, nil }
 
 // KinesisRecordOf returns the record whose handler, key function or hook has the
 // context, and false outside one.
@@ -156,16 +157,17 @@ func DynamoDBStream(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[ev
 	if key == nil {
 		key = DynamoDBStreamEventID
 	}
-	s := newRawSource(tableSource("idemlambda.DynamoDBStream", engine, op, key, o), o, fn)
+	s := newRawSource(tableSource("idemlambda.DynamoDBStream", engine, op, key, o), fn)
 	return func(ctx context.Context, event events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
 		return deliverChanges(ctx, s, event.Records), nil
 	}
 }
 
 func tableSource(what string, engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.DynamoDBEventRecord], o *Options[events.DynamoDBEventRecord]) source[events.DynamoDBEventRecord] {
-	side := o != nil && o.Concurrency > 1
+	opts := optionsOf(o)
+	side := opts.Concurrency > 1
 	return source[events.DynamoDBEventRecord]{
-		what: what, noun: "record", engine: engine, key: key, op: withRetention(op, DynamoDBStreamRetention),
+		what: what, noun: "record", engine: engine, key: key, op: withRetention(op, DynamoDBStreamRetention), opts: opts,
 		window: eventWindow("a stream", streamWindow),
 		name:   func(r *events.DynamoDBEventRecord) string { return r.Change.SequenceNumber },
 		lane: func(r *events.DynamoDBEventRecord) (string, bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,9 +15,8 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/stretchr/testify/require"
-
 	"github.com/idem-go/idempotency/idem"
+	"github.com/stretchr/testify/require"
 )
 
 // stream makes a batch of records; partition key and deed of each.
@@ -50,32 +50,6 @@ func (r *ran) take() []string {
 	ids := r.ids
 	r.ids = nil
 	return ids
-}
-
-func TestStreamStopsAtTheFirstThatComesBack(t *testing.T) {
-	for what, c := range map[string]struct {
-		event events.KinesisEvent
-		runs  []string
-		named string
-	}{
-		"all well":            {stream([2]string{"a"}, [2]string{"b"}), []string{"100", "101"}, ""},
-		"first":               {stream([2]string{"a", "fail"}, [2]string{"b"}), []string{"100"}, "100"},
-		"middle":              {stream([2]string{"a"}, [2]string{"b", "fail"}, [2]string{"c"}), []string{"100", "101"}, "101"},
-		"permanent is no end": {stream([2]string{"a", "permanent"}, [2]string{"b"}), []string{"100", "101"}, ""},
-		"panic":               {stream([2]string{"a"}, [2]string{"b", "panic"}, [2]string{"c"}), []string{"100", "101"}, "101"},
-		"goexit":              {stream([2]string{"a", "goexit"}, [2]string{"b"}), []string{"100"}, "100"},
-		"empty":               {stream(), nil, ""},
-	} {
-		r := &ran{}
-		res, err := Kinesis(newEngine(t, memory()), fulfil, nil, &Options[events.KinesisEventRecord]{Logger: quiet}, r.work)(t.Context(), c.event)
-		require.NoError(t, err)
-		require.Equal(t, c.runs, r.take(), what)
-		named := ""
-		for _, f := range res.BatchItemFailures {
-			named += f.ItemIdentifier
-		}
-		require.Equal(t, c.named, named, what)
-	}
 }
 
 // Side by side, the order holds for each partition key; what is delivered again
@@ -288,4 +262,147 @@ func TestTimeWindowsAreRefused(t *testing.T) {
 		_, err = lambda.NewHandler(h).Invoke(t.Context(), []byte(`{"Records":1}`))
 		require.Error(t, err, name)
 	}
+}
+
+// What the service delivers again for another record's sake is not forwarded each
+// time: it is forwarded when it is acknowledged.
+func TestOnFailedWaitsForTheAcknowledgement(t *testing.T) {
+	ok := func(context.Context, string) error { return nil }
+	for name, entry := range map[string]func(*idem.Engine, func(string), func(Reason), func(context.Context, string) error) func() bool{
+		"kinesis, side by side": func(e *idem.Engine, forwarded func(string), told func(Reason), fn func(context.Context, string) error) func() bool {
+			h := Kinesis(e, transfer, nil, &Options[events.KinesisEventRecord]{Concurrency: 2, Logger: quiet,
+				OnFailed: func(_ context.Context, d Delivery[events.KinesisEventRecord]) error {
+					forwarded(string(d.Event.Kinesis.Data))
+					return nil
+				},
+				OnOutcome: func(_ context.Context, d Delivery[events.KinesisEventRecord]) { told(d.Reason) },
+			}, fn)
+			var event events.KinesisEvent
+			for i, body := range []string{"bad", "later", "bad too"} {
+				event.Records = append(event.Records, events.KinesisEventRecord{EventID: fmt.Sprint(i), EventSourceArn: "s",
+					Kinesis: events.KinesisRecord{Data: []byte(body), PartitionKey: body, SequenceNumber: fmt.Sprint(i)}})
+			}
+			return func() bool {
+				res, err := h(t.Context(), event)
+				require.NoError(t, err)
+				if len(res.BatchItemFailures) == 0 {
+					return false
+				}
+				for event.Records[0].Kinesis.SequenceNumber != res.BatchItemFailures[0].ItemIdentifier {
+					event.Records = event.Records[1:]
+				}
+				return true
+			}
+		},
+		"kafka, as a whole": func(e *idem.Engine, forwarded func(string), told func(Reason), fn func(context.Context, string) error) func() bool {
+			o := &KafkaOptions{}
+			o.Logger = quiet
+			o.OnFailed = func(_ context.Context, d Delivery[events.KafkaRecord]) error {
+				forwarded(d.Event.Value)
+				return nil
+			}
+			o.OnOutcome = func(_ context.Context, d Delivery[events.KafkaRecord]) { told(d.Reason) }
+			h := Kafka(e, transfer, nil, o, fn)
+			var event events.KafkaEvent
+			require.NoError(t, json.Unmarshal([]byte(`{"bootstrapServers": "b:9092", "records": {
+				"t-0": [{"topic": "t", "partition": 0, "offset": 1, "value": "YmFk"}],
+				"t-1": [{"topic": "t", "partition": 1, "offset": 1, "value": "bGF0ZXI="}],
+				"t-2": [{"topic": "t", "partition": 2, "offset": 1, "value": "YmFkIHRvbw=="}]}}`), &event))
+			return func() bool {
+				_, err := h(t.Context(), event)
+				return err != nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forwarded, told := map[string]int{}, map[Reason]int{}
+			var mu sync.Mutex
+			down := true
+			deliver := entry(newEngine(t, memory()), func(body string) { forwarded[body]++ }, func(r Reason) { mu.Lock(); defer mu.Unlock(); told[r]++ },
+				func(ctx context.Context, body string) error {
+					switch {
+					case body != "later":
+						return idem.Permanent(errors.New("no such account"))
+					case down:
+						return errors.New("not yet")
+					}
+					return ok(ctx, body)
+				})
+			for range 5 {
+				require.True(t, deliver())
+			}
+			for body, n := range forwarded {
+				require.Equal(t, 1, n, "%s: what is acknowledged while the others are redelivered", body)
+			}
+			require.Equal(t, 5, told[ReasonReleased])
+			down = false
+			require.False(t, deliver())
+			require.Len(t, forwarded, 2)
+			for body, n := range forwarded {
+				require.Equal(t, 1, n, body)
+			}
+			require.Equal(t, 1, told[ReasonExecuted])
+		})
+	}
+}
+
+// What cannot be forwarded is redelivered, with all that depends on it.
+func TestOnFailedFailsLast(t *testing.T) {
+	full := errors.New("the queue of failures is full")
+	told := map[string]Reason{}
+	h := Kinesis(newEngine(t, memory()), transfer, nil, &Options[events.KinesisEventRecord]{Concurrency: 3, Logger: quiet,
+		OnFailed: func(_ context.Context, d Delivery[events.KinesisEventRecord]) error {
+			if d.Event.EventID == "1" {
+				return full
+			}
+			return nil
+		},
+		OnOutcome: func(_ context.Context, d Delivery[events.KinesisEventRecord]) { told[d.Event.EventID] = d.Reason },
+	}, func(context.Context, string) error { return idem.Permanent(errors.New("no such account")) })
+	var event events.KinesisEvent
+	for i := range 3 {
+		event.Records = append(event.Records, events.KinesisEventRecord{EventID: fmt.Sprint(i), EventSourceArn: "s",
+			Kinesis: events.KinesisRecord{PartitionKey: fmt.Sprint(i), SequenceNumber: fmt.Sprint(i)}})
+	}
+	res, err := h(t.Context(), event)
+	require.NoError(t, err)
+	require.Equal(t, []events.KinesisBatchItemFailure{{ItemIdentifier: "1"}}, res.BatchItemFailures)
+	require.Equal(t, map[string]Reason{"0": ReasonFailed, "1": ReasonFailureNotForwarded, "2": ReasonFailed}, told)
+}
+
+// Brokers have no order of their own.
+func TestKafkaClusterByItsBrokers(t *testing.T) {
+	runs := 0
+	h := Kafka(newEngine(t, memory()), transfer, nil, nil, func(context.Context, string) error { runs++; return nil })
+	for _, brokers := range []string{"b:9092,a:9092", "a:9092,b:9092", " a:9092, b:9092"} {
+		event := events.KafkaEvent{BootstrapServers: brokers, Records: map[string][]events.KafkaRecord{"t-0": {{Topic: "t", Offset: 7}}}}
+		_, err := h(t.Context(), event)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, runs)
+}
+
+// The hook for what is redelivered gets it in the event's order, from any source.
+func TestOnRedeliveryOfAStream(t *testing.T) {
+	var got []string
+	h := Kinesis(newEngine(t, memory()), transfer, nil, &Options[events.KinesisEventRecord]{Logger: quiet,
+		OnRedelivery: func(_ context.Context, all []Delivery[events.KinesisEventRecord]) {
+			for _, d := range all {
+				got = append(got, d.Event.EventID+" "+string(d.Reason))
+			}
+		},
+	}, func(_ context.Context, body string) error {
+		if body == "1" {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	var event events.KinesisEvent
+	for i := range 3 {
+		event.Records = append(event.Records, events.KinesisEventRecord{EventID: fmt.Sprint(i), EventSourceArn: "s",
+			Kinesis: events.KinesisRecord{PartitionKey: "p", SequenceNumber: fmt.Sprint(i), Data: []byte(fmt.Sprint(i))}})
+	}
+	_, err := h(t.Context(), event)
+	require.NoError(t, err)
+	require.Equal(t, []string{"1 released", "2 behind_failure"}, got)
 }

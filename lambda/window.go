@@ -3,8 +3,6 @@ package idemlambda
 import (
 	"fmt"
 	"log/slog"
-	"os"
-	"strconv"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -48,12 +46,11 @@ type window struct {
 // otherwise warns about it.
 func (w window) check(what string, op idem.Operation, log *slog.Logger) error {
 	length, from := w.length, w.source
-	if text := os.Getenv(w.env); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxWindow {
-			return &idem.ConfigError{What: "environment variable " + w.env,
-				Problem: fmt.Sprintf("%q is not a whole number from 1 to %d: let the stack set it to the seconds for which the source may deliver the same event again", text, maxWindow)}
-		}
+	n, set, err := envNumber(w.env, 1, maxWindow, "the seconds for which the source may deliver the same event again")
+	switch {
+	case err != nil:
+		return err
+	case set:
 		length, from = time.Duration(n)*time.Second, "the source, by "+w.env+","
 	}
 	if op.Retention > length {
@@ -62,7 +59,7 @@ func (w window) check(what string, op idem.Operation, log *slog.Logger) error {
 	problem := fmt.Sprintf("Retention is %v, and %s may deliver the same event again for %v: a late delivery would find no record and run again; "+
 		"set a longer Retention, or leave it out for the source's default, or set %s to the seconds for which your source does", op.Retention, from, length, w.env)
 	if op.Repeat == idem.NotRepeatable {
-		return &idem.ConfigError{What: fmt.Sprintf("%s of operation %q", what, op.Name), Problem: problem}
+		return invalid(what, op, problem)
 	}
 	log.Warn("idem: "+problem, "operation", op.Name)
 	return nil
@@ -70,8 +67,6 @@ func (w window) check(what string, op idem.Operation, log *slog.Logger) error {
 
 // maxWindow is a year and a day, in seconds: no source keeps anything longer.
 const maxWindow = 366 * 24 * 3600
-
-func queueWindow() window { return window{"a queue", sqsWindow, schema.EnvQueueRedelivery} }
 
 func eventWindow(source string, length time.Duration) window {
 	return window{source, length, schema.EnvEventRedelivery}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"strconv"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
@@ -21,8 +20,8 @@ import (
 // the recorded outcome and is acknowledged. On a FIFO queue whose messages have the tenant as
 // their group, the work of a tenant is done in the order of its acceptance.
 func SQSWorker[In, Out any](engine *idem.Engine, op idem.Operation, o *SQSOptions, fn func(context.Context, In) (Out, error)) SQSHandler {
-	s, opts := queueSource("idemlambda.SQSWorker", engine, op, SQSMessageID(idem.SingleTenant), o)
-	return queueHandler(workSource(s, *opts, func(m *events.SQSMessage) string { return m.Body }, fn))
+	s := queueSource("idemlambda.SQSWorker", engine, op, SQSMessageID(idem.SingleTenant), o)
+	return queueHandler(workSource(s, func(m *events.SQSMessage) string { return m.Body }, fn))
 }
 
 // StreamWorker is [SQSWorker] without a queue: the stream of the table brings the worker, and
@@ -35,11 +34,7 @@ func SQSWorker[In, Out any](engine *idem.Engine, op idem.Operation, o *SQSOption
 // Order, retries and what blocks a shard are as with [DynamoDBStream]: work that is released
 // again and again holds up its shard until the mapping gives the record up.
 func StreamWorker[In, Out any](engine *idem.Engine, op idem.Operation, o *Options[events.DynamoDBEventRecord], fn func(context.Context, In) (Out, error)) DynamoDBStreamHandler {
-	var opts Options[events.DynamoDBEventRecord]
-	if o != nil {
-		opts = *o
-	}
-	s := workSource(tableSource("idemlambda.StreamWorker", engine, op, DynamoDBStreamEventID, o), opts, recordOfChange, fn)
+	s := workSource(tableSource("idemlambda.StreamWorker", engine, op, DynamoDBStreamEventID, o), recordOfChange, fn)
 	return func(ctx context.Context, event events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
 		var waiting []events.DynamoDBEventRecord
 		for _, r := range event.Records {
@@ -52,14 +47,13 @@ func StreamWorker[In, Out any](engine *idem.Engine, op idem.Operation, o *Option
 }
 
 // workSource makes a source of events that each name a record of accepted work.
-func workSource[R, In, Out any](s source[R], o Options[R], id func(*R) string, fn func(context.Context, In) (Out, error)) *source[R] {
+func workSource[R, In, Out any](s source[R], id func(*R) string, fn func(context.Context, In) (Out, error)) *source[R] {
 	if err := idem.CheckResultType(reflect.TypeFor[Out]()); err != nil {
 		panic(err)
 	}
 	if s.op.Shadow {
-		panic(&idem.ConfigError{What: s.what + " of operation " + strconv.Quote(s.op.Name), Problem: "Shadow records nothing that a worker could run: set it to false"})
+		panic(invalid(s.what, s.op, "Shadow records nothing that a worker could run: set it to false"))
 	}
-	s.opts = o
 	engine, op := s.engine, s.op
 	s.open = func(r *R) (job, error) {
 		id := id(r)

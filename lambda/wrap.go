@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -135,22 +136,15 @@ type streamed interface {
 }
 
 func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc, noHandler bool, result reflect.Type, sel *fingerprint.Select) error {
-	invalid := func(problem string) error {
-		return &idem.ConfigError{What: fmt.Sprintf("%s of operation %q", what, op.Name), Problem: problem}
+	missingKey := ""
+	if key == nil {
+		missingKey = `idemlambda.Pointer(idem.SingleTenant, "/paymentId")`
 	}
-	switch {
-	case engine == nil:
-		return invalid("the engine is nil: make one with idem.New")
-	case op.Check() != nil:
-		return op.Check()
-	case key == nil:
-		return invalid("the key function is nil: say where the key is, such as idemlambda.Pointer(idem.SingleTenant, \"/paymentId\")")
-	case noHandler:
-		return invalid("the handler is nil")
-	case sel.Check() != nil:
-		return sel.Check()
-	case result.Implements(reflect.TypeFor[streamed]()):
-		return invalid(fmt.Sprintf("the result type %v is sent as a stream with a content type of its own, which cannot be recorded: "+
+	if err := checkHandler(what, engine, op, missingKey, noHandler, sel); err != nil {
+		return err
+	}
+	if result.Implements(reflect.TypeFor[streamed]()) {
+		return invalid(what, op, fmt.Sprintf("the result type %v is sent as a stream with a content type of its own, which cannot be recorded: "+
 			"use the handler of the event source, such as idemlambda.FunctionURL, or leave the stream's handler unwrapped", result))
 	}
 	return nil
@@ -187,4 +181,37 @@ func withKillTime(ctx context.Context) context.Context {
 		return idem.WithKillTime(ctx, d)
 	}
 	return ctx
+}
+
+// ErrDurableExecution is the answer of [Wrap], [Async] and [StepFunctions] to the event of
+// a durable execution
+// (https://docs.aws.amazon.com/lambda/latest/dg/durable-functions.html). Its errorType is
+// DurableExecutionError, and nothing has been executed. Lambda invokes such a function
+// again until the execution has ended, each time with what is recorded of it so far. Its
+// answers, such as PENDING, are therefore not outcomes: if PENDING were recorded, it would
+// be replayed and the execution would never continue. Make the steps idempotent instead,
+// with [idem.Do] in their functions. A caller starts the execution once by naming it.
+var ErrDurableExecution = errors.New("idemlambda: the event is that of a durable execution, which Lambda invokes again until it has ended, " +
+	"so that its answers are no outcomes to record: call idem.Do inside the execution's steps instead of wrapping its handler")
+
+// isDurable recognises what Lambda sends a durable function.
+// https://docs.aws.amazon.com/lambda/latest/api/API_CheckpointDurableExecution.html
+func isDurable(payload []byte) bool {
+	members := []string{"DurableExecutionArn", "CheckpointToken", "InitialExecutionState"}
+	for _, name := range members {
+		// Most events need not be decoded.
+		if !bytes.Contains(payload, []byte(name)) {
+			return false
+		}
+	}
+	var event map[string]json.RawMessage // by exact names
+	if json.Unmarshal(payload, &event) != nil {
+		return false
+	}
+	for _, name := range members {
+		if event[name] == nil {
+			return false
+		}
+	}
+	return true
 }

@@ -149,21 +149,6 @@ func TestTwoTenantsNeverShareARecord(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-// The tenant does not hide in the fingerprint: with the same body two tenants run
-// twice as well.
-func TestTwoTenantsWithTheSameBody(t *testing.T) {
-	type tenantKey struct{}
-	n := 0
-	h := Wrap(newEngine(t, memory()), charge, func(ctx context.Context, _ json.RawMessage) (string, string, error) {
-		return ctx.Value(tenantKey{}).(string), "pay_1", nil
-	}, func(context.Context, payment) (int, error) { n++; return n, nil })
-	for i, m := range []string{"m1", "m2"} {
-		out, err := h.Invoke(context.WithValue(t.Context(), tenantKey{}, m), []byte(event))
-		require.NoError(t, err)
-		require.Equal(t, fmt.Sprint(i+1), string(out))
-	}
-}
-
 func TestBadEventsClaimNothing(t *testing.T) {
 	store := memory()
 	h := Wrap(newEngine(t, store), charge, byPaymentID, func(context.Context, payment) (receipt, error) {
@@ -218,20 +203,25 @@ func TestKeyFunctionsFaults(t *testing.T) {
 	}
 }
 
-// A result that cannot be encoded is completed without it, and both callers hear
-// the same.
-func TestUnencodableResult(t *testing.T) {
-	n := 0
-	h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (any, error) {
-		n++
-		return math.NaN(), nil
-	})
-	for range 3 {
-		_, err := invoke(t, h, event)
-		require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
-		require.Equal(t, "OutcomeUnavailableError", typeName(err))
+// A result that cannot be recorded is completed without it: this caller and the later ones hear the
+// same. aws-lambda-go sends what a reader gives; that cannot be replayed, and {} is no answer.
+func TestResultsThatCannotBeRecorded(t *testing.T) {
+	for name, result := range map[string]any{
+		"no JSON": math.NaN(), "an encoder that panics": panicking{}, "a reader": strings.NewReader("<b>hello</b>"),
+		"a buffer": bytes.NewBufferString("hello"), "a reader inside": struct{ *strings.Reader }{strings.NewReader("x")},
+	} {
+		n := 0
+		h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (any, error) { n++; return result, nil })
+		for i := range 3 {
+			out, err := invoke(t, h, event)
+			require.ErrorIs(t, err, idem.ErrOutcomeUnavailable, "%s: %s", name, out)
+			require.Equal(t, "OutcomeUnavailableError", typeName(err), name)
+			if i == 0 && strings.HasPrefix(name, "a ") {
+				require.ErrorContains(t, err, "read it first", name)
+			}
+		}
+		require.Equal(t, 1, n, name)
 	}
-	require.Equal(t, 1, n)
 }
 
 // If nothing was recorded the caller hears of the fault itself.
@@ -249,31 +239,6 @@ func TestUnencodableResultThatIsNotRecorded(t *testing.T) {
 type panicking struct{}
 
 func (panicking) MarshalJSON() ([]byte, error) { panic("half built") }
-
-// An encoder that panics comes after the effect: the fact is recorded.
-func TestPanickingEncoder(t *testing.T) {
-	n := 0
-	h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (any, error) { n++; return panicking{}, nil })
-	for range 2 {
-		_, err := invoke(t, h, event)
-		require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
-	}
-	require.Equal(t, 1, n)
-}
-
-// aws-lambda-go sends what a reader gives. That cannot be replayed, and {} is no answer.
-func TestAReaderInAnInterfaceIsNoResult(t *testing.T) {
-	for _, held := range []any{strings.NewReader("<b>hello</b>"), bytes.NewBufferString("hello"), struct{ *strings.Reader }{strings.NewReader("x")}} {
-		n := 0
-		h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (any, error) { n++; return held, nil })
-		out, err := invoke(t, h, event)
-		require.ErrorIs(t, err, idem.ErrOutcomeUnavailable, out)
-		require.ErrorContains(t, err, "read it first")
-		_, err = invoke(t, h, event)
-		require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
-		require.Equal(t, 1, n)
-	}
-}
 
 // A result too large to be kept is the first caller's alone.
 func TestTooLargeResultIsLiveOnly(t *testing.T) {
@@ -427,4 +392,50 @@ func TestWrapEncodesByAddress(t *testing.T) {
 	require.Panics(t, func() {
 		Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (r struct{ number string }, err error) { return r, nil })
 	})
+}
+
+// What Lambda sends a durable function, on the first invocation of an execution.
+const durableEvent = `{
+	"DurableExecutionArn": "arn:aws:lambda:eu-central-1:111122223333:function:orders:1/durable-execution/order-1042/4f1c",
+	"CheckpointToken": "token-1",
+	"InitialExecutionState": {"Operations": [{"Id": "0", "Type": "EXECUTION", "Status": "STARTED",
+		"ExecutionDetails": {"InputPayload": "{\"id\":\"order-1042\"}"}}], "NextMarker": ""}
+}`
+
+// Its answer is PENDING until the execution ends: recorded, it would never end.
+func TestDurableExecutionsAreRefused(t *testing.T) {
+	handler := func(context.Context, json.RawMessage) (map[string]string, error) {
+		t.Error("it ran")
+		return map[string]string{"Status": "PENDING"}, nil
+	}
+	store := memory()
+	e := newEngine(t, store)
+	byARN := Pointer(idem.SingleTenant, "/DurableExecutionArn")
+	for name, h := range map[string]Handler{
+		"Wrap": Wrap(e, charge, byARN, handler), "Async": Async(e, charge, nil, handler),
+		"StepFunctions": StepFunctions(e, charge, nil, handler),
+	} {
+		_, err := h(t.Context(), []byte(durableEvent))
+		require.ErrorIs(t, err, ErrDurableExecution, name)
+		require.ErrorContains(t, err, "idem.Do inside the execution's steps", name)
+		require.Equal(t, "DurableExecutionError", typeName(err), name)
+	}
+	require.Empty(t, store.Records())
+}
+
+// Events that only mention one are somebody's own.
+func TestEventsThatMentionADurableExecution(t *testing.T) {
+	for _, event := range []string{
+		`{"durableExecutionArn":"a","checkpointToken":"t","initialExecutionState":{}}`,
+		`{"DurableExecutionArn":"a","CheckpointToken":"t"}`,
+		`{"text":"DurableExecutionArn CheckpointToken InitialExecutionState"}`,
+		`{"execution":` + durableEvent + `}`,
+		`"DurableExecutionArn CheckpointToken InitialExecutionState"`,
+	} {
+		h := Wrap(newEngine(t, memory()), charge, func(context.Context, json.RawMessage) (string, string, error) { return idem.SingleTenant, "k", nil },
+			func(context.Context, json.RawMessage) (string, error) { return "ran", nil })
+		out, err := h(t.Context(), []byte(event))
+		require.NoError(t, err, event)
+		require.Equal(t, `"ran"`, string(out), event)
+	}
 }

@@ -51,7 +51,7 @@ func run(ctx context.Context, ready func()) error {
 		return err
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
-	// Held until this process has become the command: nobody sees half a file.
+	// Held until this process has become the command: no process sees half a file.
 	unlock, err := cache.Lock(ctx, path+".lock", func() { say("waiting for another process that compiles the command") })
 	if err != nil {
 		return err

@@ -83,7 +83,7 @@ func questionsAreWatched(stack func(stacks) template, sweeper string) []watched 
 	}
 }
 
-// play is what CloudWatch may see of a metric, and whether it is a reason to wake somebody.
+// play is what CloudWatch may see of a metric, and whether it is a reason to wake an operator.
 type play struct {
 	seen   fiveMinutes
 	raise  bool
@@ -132,7 +132,7 @@ func alarmsAreRaised(s stacks) error {
 	return errors.Join(errs...)
 }
 
-// alarmsAreDescribed: an alarm tells somebody, in one line that ends with the runbook's
+// alarmsAreDescribed: an alarm notifies one topic, in one line that ends with the runbook's
 // section about its kind.
 func alarmsAreDescribed(s stacks) error {
 	var errs []error
@@ -140,7 +140,7 @@ func alarmsAreDescribed(s stacks) error {
 		for id, alarm := range tt.resources("AWS::CloudWatch::Alarm") {
 			p := alarm["Properties"]
 			actions, _ := at(p, "AlarmActions").([]any)
-			errs = append(errs, want(id+" tells somebody", 1, len(actions)))
+			errs = append(errs, want("the topics of "+id, 1, len(actions)))
 			description, _ := at(p, "AlarmDescription").(string)
 			what, anchor, ok := strings.Cut(description, ". Runbook: "+infra.Runbook+"#")
 			switch {
@@ -164,7 +164,7 @@ func sweepersAreWatched(s stacks) error {
 		errs = append(errs, want("the schedule of "+sweeper, "rate(1 minute)", tt.property("AWS::Events::Rule", sweeper+"Schedule", "ScheduleExpression")))
 		alarm := tt.property("AWS::CloudWatch::Alarm", "Monitoring"+sweeper+"Stopped")
 		if alarm == nil {
-			errs = append(errs, fmt.Errorf("nobody is told if %s does not run", sweeper))
+			errs = append(errs, fmt.Errorf("no alarm is raised if %s does not run", sweeper))
 			continue
 		}
 		of := func(invocations, failed []float64) fiveMinutes {

@@ -2,11 +2,9 @@ package templatetests
 
 import (
 	"context"
-	"debug/elf"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -50,25 +48,6 @@ func programs(t *testing.T) map[string]struct {
 	}
 	require.Len(t, all, 7)
 	return all
-}
-
-func TestAssetsAreArmBinaries(t *testing.T) {
-	for name, p := range programs(t) {
-		t.Run(name, func(t *testing.T) {
-			info, err := os.Stat(p.file)
-			require.NoError(t, err)
-			require.Equal(t, os.FileMode(0o755), info.Mode().Perm())
-			file, err := elf.Open(p.file)
-			require.NoError(t, err)
-			defer file.Close()
-			require.Equal(t, elf.EM_AARCH64, file.Machine)
-			require.Equal(t, elf.ELFCLASS64, file.Class)
-			require.Equal(t, elf.ET_EXEC, file.Type)
-			for _, part := range file.Progs {
-				require.NotEqual(t, elf.PT_INTERP, part.Type, "it needs a loader that provided.al2023 may not have")
-			}
-		})
-	}
 }
 
 // TestAssetsRun starts the binaries, under qemu where the machine is another one,

@@ -126,7 +126,7 @@ func namesAreTheSchemas(s stacks) error {
 		set, _ := f.template.property("AWS::Lambda::Function", f.function, "Environment", "Variables").(map[string]any)
 		for name := range set {
 			if ours.MatchString(name) && !slices.Contains(f.names, name) {
-				errs = append(errs, fmt.Errorf("%s sets %s, which nobody reads", f.function, name))
+				errs = append(errs, fmt.Errorf("%s sets %s, which is not read", f.function, name))
 			}
 		}
 		for _, name := range f.names {
@@ -271,6 +271,9 @@ func queuesAreSafe(s stacks) error {
 	for queue, tt := range map[string]template{"StatementsQueue": s.payments, "OrdersQueue": s.orders} {
 		dead, _ := tt.property("AWS::SQS::Queue", queue, "RedrivePolicy", "deadLetterTargetArn", "Fn::GetAtt", 0).(string)
 		errs = append(errs, want("the dead-letter queue", queue+"DeadLetters", name(dead)))
+		worker := map[string]string{"StatementsQueue": "Statements", "OrdersQueue": "Worker"}[queue]
+		errs = append(errs, want("the receives of "+queue, tt.property("AWS::Lambda::Function", worker, "Environment", "Variables", schema.EnvQueueMaxReceives),
+			fmt.Sprint(tt.property("AWS::SQS::Queue", queue, "RedrivePolicy", "maxReceiveCount"))))
 	}
 	for relay, tt := range map[string]template{"StatementsRelay": s.payments, "Relay": s.orders} {
 		errs = append(errs, want("the failures of "+relay, []string{relay + "Failures.Arn"},

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
-	"github.com/aws/jsii-runtime-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -16,30 +14,6 @@ import (
 	"github.com/idem-go/idempotency/infra"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
-
-func TestEvents(t *testing.T) {
-	got, problems := synth(t, func(s awscdk.Stack) {
-		require.NotNil(t, worker(t, s, 0).OnEvents(nil))
-	})
-	require.Empty(t, problems)
-	resource, p := got.only(t, "AWS::Lambda::EventInvokeConfig")
-	require.Equal(t, 21600.0, p["MaximumEventAgeInSeconds"])
-	require.Equal(t, 2.0, p["MaximumRetryAttempts"])
-	require.Equal(t, []string{"WorkerFailures.Arn"}, texts(p["DestinationConfig"].(map[string]any)["OnFailure"].(map[string]any)["Destination"]))
-	require.NotEmpty(t, resource["DependsOn"], "Lambda refuses a destination that the role may not send to")
-	require.Equal(t, []string{"WorkerFailures.Arn"}, got.allowed(t)["sqs:SendMessage"])
-	require.Equal(t, 14.0*86400, got.named(t, "AWS::SQS::Queue", "WorkerFailures")["MessageRetentionPeriod"])
-}
-
-func TestEventsWithAFailureQueueOfYourOwn(t *testing.T) {
-	got, problems := synth(t, func(s awscdk.Stack) {
-		own := awssqs.NewQueue(s, jsii.String("Own"), nil)
-		require.Equal(t, own, worker(t, s, 0).OnEvents(&infra.EventsProps{Failures: own}))
-	})
-	require.Empty(t, problems)
-	_, p := got.only(t, "AWS::Lambda::EventInvokeConfig")
-	require.Equal(t, []string{"Own.Arn"}, texts(at(p, "DestinationConfig", "OnFailure", "Destination")))
-}
 
 // The function is told for how long its source delivers, and an operation without a retention of its
 // own is kept for longer.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
 	"github.com/stretchr/testify/require"
 
@@ -24,55 +23,6 @@ func given(t *testing.T) awslambda.Code {
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "bootstrap"), []byte("a binary"), 0o755))
 	return awslambda.Code_FromAsset(&folder, nil)
-}
-
-func TestFunction(t *testing.T) {
-	got, problems := synth(t, func(s awscdk.Stack) {
-		infra.NewFunction(s, "Handler", &infra.FunctionProps{Code: given(t)})
-	})
-	require.Empty(t, problems)
-	_, p := got.only(t, "AWS::Lambda::Function")
-	require.Equal(t, "provided.al2023", p["Runtime"])
-	require.Equal(t, []any{"arm64"}, p["Architectures"])
-	require.Equal(t, "bootstrap", p["Handler"])
-	require.Equal(t, 10.0, p["Timeout"])
-	require.Equal(t, 256.0, p["MemorySize"])
-	require.NotContains(t, p, "TracingConfig")
-	require.Equal(t, map[string]any{"Variables": map[string]any{schema.EnvFunctionTimeout: "10"}}, p["Environment"])
-	logging := p["LoggingConfig"].(map[string]any)
-	require.Equal(t, "JSON", logging["LogFormat"])
-	require.Contains(t, logging, "LogGroup")
-	_, logs := got.only(t, "AWS::Logs::LogGroup")
-	require.Equal(t, 30.0, logs["RetentionInDays"])
-
-	_, role := got.only(t, "AWS::IAM::Role")
-	require.NotContains(t, role, "ManagedPolicyArns")
-	require.Equal(t, map[string][]string{"logs:CreateLogStream": {"HandlerLogs.Arn"}, "logs:PutLogEvents": {"HandlerLogs.Arn"}}, got.allowed(t))
-}
-
-func TestFunctionSettings(t *testing.T) {
-	got, problems := synth(t, func(s awscdk.Stack) {
-		f := infra.NewFunction(s, "Handler", &infra.FunctionProps{
-			Code: given(t), Name: "payments", Description: "takes payments", Timeout: 25 * time.Second, Memory: 1024,
-			LogRetention: awslogs.RetentionDays_ONE_YEAR, Tracing: true, Environment: map[string]string{"PROVIDER_URL": "https://provider.example"},
-		})
-		f.UseTable(infra.NewTable(s, "Records", nil), nil)
-	})
-	require.Empty(t, problems)
-	_, p := got.only(t, "AWS::Lambda::Function")
-	require.Equal(t, "payments", p["FunctionName"])
-	require.Equal(t, "takes payments", p["Description"])
-	require.Equal(t, 25.0, p["Timeout"])
-	require.Equal(t, 1024.0, p["MemorySize"])
-	require.Equal(t, map[string]any{"Mode": "Active"}, p["TracingConfig"])
-	require.Equal(t, []string{"*"}, got.allowed(t)["xray:PutTraceSegments"])
-	require.Equal(t, []string{"*"}, got.allowed(t)["xray:PutTelemetryRecords"])
-	_, logs := got.only(t, "AWS::Logs::LogGroup")
-	require.Equal(t, 365.0, logs["RetentionInDays"])
-	variables := p["Environment"].(map[string]any)["Variables"].(map[string]any)
-	require.Equal(t, "25", variables[schema.EnvFunctionTimeout])
-	require.Equal(t, "https://provider.example", variables["PROVIDER_URL"])
-	require.Contains(t, variables[schema.EnvTable], "Ref")
 }
 
 func TestFunctionRefuses(t *testing.T) {

@@ -1,17 +1,19 @@
 package templatetests
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/jsii-runtime-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/secrets"
 	"github.com/idem-go/idempotency/infra"
 )
 
@@ -91,95 +93,48 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-func TestGrantOfTheEscalationQueue(t *testing.T) {
-	got, problems := synth(t, func(s awscdk.Stack) {
-		role := awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{AssumedBy: awsiam.NewAccountRootPrincipal()})
-		table := infra.NewTable(s, "Records", nil)
-		infra.NewSweeper(s, "Sweeper", table, &infra.SweeperProps{
-			Function: infra.FunctionProps{Code: given(t)}, EncryptionKey: awskms.NewKey(s, jsii.String("Key"), nil),
-		}).GrantEscalation(role)
-	})
-	require.Empty(t, problems)
-	policy := got.named(t, "AWS::IAM::Policy", "RoleDefaultPolicy")
-	all, _ := at(policy, "PolicyDocument", "Statement").([]any)
-	require.Len(t, all, 2)
-	require.ElementsMatch(t, []string{"sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage"}, texts(at(all[0], "Action")))
-	require.Equal(t, []string{"SweeperEscalations.Arn"}, texts(at(all[0], "Resource")))
-	require.Equal(t, []string{"kms:Decrypt"}, texts(at(all[1], "Action")))
-	require.Equal(t, []string{"Key.Arn"}, texts(at(all[1], "Resource")))
-}
-
-func TestGrantOfABusinessTable(t *testing.T) {
-	got, problems := synth(t, func(s awscdk.Stack) {
-		role := awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{
-			AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
-		})
-		table := awsdynamodb.NewTableV2(s, jsii.String("Orders"), &awsdynamodb.TablePropsV2{
-			PartitionKey: &awsdynamodb.Attribute{Name: jsii.String("id"), Type: awsdynamodb.AttributeType_STRING},
-		})
-		infra.GrantTransaction(table, role, "PutItem", "dynamodb:ConditionCheckItem")
-	})
-	require.Empty(t, problems)
-	require.Equal(t, map[string][]string{
-		"dynamodb:PutItem": {"Orders.Arn"}, "dynamodb:ConditionCheckItem": {"Orders.Arn"},
-	}, got.allowed(t))
-}
-
-func TestGrantOnATableWithAKeyOfItsOwn(t *testing.T) {
-	got, problems := synthIn(t, ireland, func(s awscdk.Stack) {
-		role := awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{
-			AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
-		})
-		key := awskms.NewKey(s, jsii.String("Key"), nil)
-		infra.NewTable(s, "Records", &infra.TableProps{EncryptionKey: key}).GrantHandler(role, nil)
-	})
-	require.Empty(t, problems)
-	for _, s := range got.statements(t) {
-		if s.resources[0] != "Key.Arn" {
-			continue
-		}
-		require.Len(t, s.resources, 1)
-		require.ElementsMatch(t, []string{
-			"kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext",
-			"kms:ReEncryptFrom", "kms:ReEncryptTo",
-		}, s.actions)
-		require.Equal(t, []string{"dynamodb.eu-west-1.AWS::URLSuffix"}, texts(s.conditions["StringEquals"].(map[string]any)["kms:ViaService"]))
-		return
-	}
-	require.Fail(t, "nothing is allowed on the key")
-}
-
 func TestGrantConfinesToTenants(t *testing.T) {
-	tenants := []string{"acme", "a*b/ü$"}
-	statements, problems := granted(t, nil, func(table *infra.Table, role awsiam.Role) {
-		table.GrantHandler(role, &infra.GrantOptions{Tenants: tenants, WithoutTenant: true})
-	})
-	require.Empty(t, problems)
-	var patterns []any
-	for _, tenant := range append([]string{idem.SingleTenant}, tenants...) {
-		// The pattern is what a key of the library begins with.
+	// A pattern is what a key of the library begins with.
+	pattern := func(tenant string) string {
 		id := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key(tenant, "value").ID()
 		prefix, _, _ := strings.Cut(id, "#op#")
-		patterns = append(patterns, prefix+"#*")
+		return prefix + "#*"
 	}
-	require.Equal(t, []any{"#*", "acme#*", "a%2Ab%2F%C3%BC%24#*"}, patterns)
-	for _, s := range statements {
-		require.Equal(t, map[string]any{
-			"ForAllValues:StringLike": map[string]any{"dynamodb:LeadingKeys": patterns},
-			"Null":                    map[string]any{"dynamodb:LeadingKeys": "false"},
-		}, s.conditions, s.actions)
+	for name, tc := range map[string]struct {
+		options infra.GrantOptions
+		want    []any
+	}{
+		"tenants":        {infra.GrantOptions{Tenants: []string{"acme", "a*b/ü$ +"}}, []any{pattern("acme"), pattern("a*b/ü$ +")}},
+		"without tenant": {infra.GrantOptions{WithoutTenant: true}, []any{pattern(idem.SingleTenant)}},
+		"both":           {infra.GrantOptions{Tenants: []string{"acme"}, WithoutTenant: true, Secrets: []string{"charge"}}, []any{"#*", "acme#*"}},
+		"a secret":       {infra.GrantOptions{Tenants: []string{"acme"}, Secrets: []string{"charge card"}}, []any{"acme#*", checkRecord(t, "charge card")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			statements, problems := granted(t, nil, func(table *infra.Table, role awsiam.Role) { table.GrantHandler(role, &tc.options) })
+			require.Empty(t, problems)
+			for _, s := range statements {
+				require.Equal(t, map[string]any{
+					"ForAllValues:StringLike": map[string]any{"dynamodb:LeadingKeys": tc.want},
+					"Null":                    map[string]any{"dynamodb:LeadingKeys": "false"},
+				}, s.conditions, s.actions)
+			}
+		})
 	}
 }
 
-// Records without a tenant are confined to as those of a tenant are.
-func TestGrantConfinesToRecordsWithoutTenant(t *testing.T) {
-	statements, problems := granted(t, nil, func(table *infra.Table, role awsiam.Role) {
-		table.GrantHandler(role, &infra.GrantOptions{WithoutTenant: true})
-	})
-	require.Empty(t, problems)
-	for _, s := range statements {
-		require.Equal(t, map[string]any{"dynamodb:LeadingKeys": []any{"#*"}}, s.conditions["ForAllValues:StringLike"], s.actions)
+// checkRecord is the id of the record by which an engine checks the secret of an operation.
+func checkRecord(t *testing.T, operation string) string {
+	h := idemtest.New(t, nil)
+	key := idem.Operation{Name: operation, Values: secrets.New([]byte("a secret of 16 bytes"))}.Key("acme", "value")
+	_, err := idem.Do(t.Context(), h.Engine, key, 1, func(context.Context, int) (int, error) { return 1, nil })
+	require.NoError(t, err)
+	for _, rec := range h.Store.Records() {
+		if protocol.IsCheckID(rec.ID) {
+			return rec.ID
+		}
 	}
+	require.Fail(t, "there is no check record")
+	return ""
 }
 
 func TestGrantRefusesTenants(t *testing.T) {

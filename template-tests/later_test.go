@@ -7,14 +7,12 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/later"
-	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/infra"
 )
 
@@ -31,105 +29,54 @@ type accepting struct {
 	own     func(later *infra.Later, accept *infra.Function, records *infra.Table) // what the service does itself
 }
 
-func acceptingStack(t *testing.T, change func(*accepting)) (template, []infra.Problem) {
+func newAccepting(t *testing.T, s awscdk.Stack) *accepting {
+	return &accepting{
+		stack: s, timeout: 20 * time.Second, sweeper: true, relay: &infra.RelayProps{Function: infra.FunctionProps{Code: given(t)}},
+		later: infra.LaterProps{
+			Route: infra.Route{Route: "POST /statements", Rate: 5, Burst: 7}, Status: "/statements/{id}", Queue: infra.QueueProps{Repeat: infra.Repeatable},
+		},
+		api: &infra.APIProps{Authorizer: signed()},
+	}
+}
+
+func (a *accepting) build(t *testing.T) {
+	records := infra.NewTable(a.stack, "Records", &a.table)
+	accept := infra.NewFunction(a.stack, "Accept", &infra.FunctionProps{Code: given(t)})
+	accept.UseTable(records, nil)
+	w := worker(t, a.stack, a.timeout)
+	w.UseTable(records, nil)
+	l := infra.NewLater(a.stack, "Statements", records, w, &a.later)
+	if a.api != nil {
+		a.api.Routes = slices.Concat(a.api.Routes, l.Routes)
+		infra.NewAPI(a.stack, "API", accept, a.api)
+	}
+	if a.relay != nil {
+		if a.relay.Queues == nil {
+			a.relay.Queues = map[string]awssqs.IQueue{"statements": l.Queue}
+		}
+		infra.NewRelay(a.stack, "Relay", records, a.relay)
+	}
+	if a.own != nil {
+		a.own(l, accept, records)
+	}
+	if a.sweeper {
+		infra.NewSweeper(a.stack, "Sweeper", records, &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
+	}
+	if a.watch != nil {
+		a.watch.Queues = []*infra.Queue{l.Queue}
+		infra.NewMonitoring(a.stack, "Monitoring", a.watch)
+	}
+}
+
+// acceptingProblems are what the checks find in a stack that was changed.
+func acceptingProblems(t *testing.T, change func(*accepting)) []infra.Problem {
 	t.Helper()
-	return synthIn(t, &awscdk.Environment{Region: jsii.String("eu-west-1")}, func(s awscdk.Stack) {
-		a := &accepting{
-			stack: s, timeout: 20 * time.Second, sweeper: true, relay: &infra.RelayProps{Function: infra.FunctionProps{Code: given(t)}},
-			later: infra.LaterProps{
-				Route: infra.Route{Route: "POST /statements", Rate: 5, Burst: 7}, Status: "/statements/{id}", Queue: infra.QueueProps{Repeat: infra.Repeatable},
-			},
-			api: &infra.APIProps{Authorizer: signed()},
-		}
+	_, problems := synthIn(t, ireland, func(s awscdk.Stack) {
+		a := newAccepting(t, s)
 		change(a)
-		records := infra.NewTable(s, "Records", &a.table)
-		accept := infra.NewFunction(s, "Accept", &infra.FunctionProps{Code: given(t)})
-		accept.UseTable(records, nil)
-		w := worker(t, s, a.timeout)
-		w.UseTable(records, nil)
-		l := infra.NewLater(s, "Statements", records, w, &a.later)
-		if a.api != nil {
-			a.api.Routes = slices.Concat(a.api.Routes, l.Routes)
-			infra.NewAPI(s, "API", accept, a.api)
-		}
-		if a.relay != nil {
-			if a.relay.Queues == nil {
-				a.relay.Queues = map[string]awssqs.IQueue{"statements": l.Queue}
-			}
-			infra.NewRelay(s, "Relay", records, a.relay)
-		}
-		if a.own != nil {
-			a.own(l, accept, records)
-		}
-		if a.sweeper {
-			infra.NewSweeper(s, "Sweeper", records, &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
-		}
-		if a.watch != nil {
-			a.watch.Queues = []*infra.Queue{l.Queue}
-			infra.NewMonitoring(s, "Monitoring", a.watch)
-		}
+		a.build(t)
 	})
-}
-
-func TestLater(t *testing.T) {
-	got, problems := acceptingStack(t, func(*accepting) {})
-	require.Empty(t, problems)
-	var routes []string
-	for _, r := range got.resources("AWS::ApiGatewayV2::Route") {
-		require.Equal(t, "AWS_IAM", at(r, "Properties", "AuthorizationType"))
-		routes = append(routes, at(r, "Properties", "RouteKey").(string))
-	}
-	require.ElementsMatch(t, []string{"POST /statements", "GET /statements/{id}", "HEAD /statements/{id}", "DELETE /statements/{id}"}, routes)
-	_, stage := got.only(t, "AWS::ApiGatewayV2::Stage")
-	require.Equal(t, map[string]any{"POST /statements": map[string]any{"ThrottlingRateLimit": 5.0, "ThrottlingBurstLimit": 7.0}}, stage["RouteSettings"],
-		"the status may be asked as often as the API lets")
-
-	queue := got.named(t, "AWS::SQS::Queue", "Statements")
-	require.Equal(t, 120.0, queue["VisibilityTimeout"])
-	require.Contains(t, queue, "RedrivePolicy")
-	require.Equal(t, []string{"Statements.Arn"}, texts(got.property("AWS::Lambda::EventSourceMapping", "WorkerQueueSource", "EventSourceArn")))
-	require.Equal(t, []string{`{"statements":"Statements"}`}, texts(got.environment(t, "RelayFunction")[schema.EnvOutboxRoutes]))
-
-	// The function that accepts only writes the record and its message; the relay sends it, and
-	// the worker receives it.
-	handler := []string{"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}
-	rights, err := stacks{payments: got}.rights()
-	require.NoError(t, err)
-	require.Equal(t, map[string][]string{"AcceptLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"}, "Records.Arn": handler}, rights["AcceptRole"])
-	require.Equal(t, map[string][]string{
-		"WorkerLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"}, "Records.Arn": handler,
-		"Statements.Arn": {"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
-	}, rights["WorkerRole"])
-	require.Equal(t, []string{"sqs:SendMessage"}, rights["RelayFunctionRole"]["Statements.Arn"])
-}
-
-// Behind a function URL, or an API of one's own, the routes are left out.
-func TestLaterBehindSomethingElse(t *testing.T) {
-	got, problems := acceptingStack(t, func(a *accepting) { a.api = nil })
-	require.Empty(t, problems)
-	require.Empty(t, got.resources("AWS::ApiGatewayV2::Route"))
-}
-
-func TestLaterSettings(t *testing.T) {
-	got, problems := acceptingStack(t, func(a *accepting) {
-		key := awskms.NewKey(a.stack, jsii.String("Key"), nil)
-		a.api.Authorizer = tokens()
-		a.later.Route.Scopes, a.later.Status, a.later.StartWithin = []string{"write"}, "/made/statements/{id}", 10*time.Hour
-		a.later.Queue = infra.QueueProps{Repeat: infra.NotRepeatable, MessageRetention: 10 * time.Hour, EncryptionKey: key, MaxConcurrency: 3}
-		a.watch = &infra.MonitoringProps{Thresholds: map[string]float64{"Age": 9 * 3600}}
-	})
-	says(t, problems, false, "the alarms notify no topic")
-	require.Len(t, problems, 1)
-	for _, r := range got.resources("AWS::ApiGatewayV2::Route") {
-		require.Equal(t, []any{"write"}, at(r, "Properties", "AuthorizationScopes"), at(r, "Properties", "RouteKey"))
-	}
-	require.Equal(t, 36000.0, got.named(t, "AWS::SQS::Queue", "Statements")["MessageRetentionPeriod"])
-	require.Equal(t, "not_repeatable", got.environment(t, "Worker")[schema.EnvQueueRepeat])
-	rights, err := stacks{payments: got}.rights()
-	require.NoError(t, err)
-	require.Equal(t, []string{"kms:Decrypt"}, rights["WorkerRole"]["Key.Arn"])
-	require.Equal(t, []string{"kms:Decrypt", "kms:GenerateDataKey"}, rights["RelayFunctionRole"]["Key.Arn"])
-	require.NotContains(t, rights["AcceptRole"], "Key.Arn")
+	return problems
 }
 
 func TestLaterChecks(t *testing.T) {
@@ -180,8 +127,7 @@ func TestLaterChecks(t *testing.T) {
 			[]string{"Age, 1h0m0s, is no less than", "Statements", "idem:expires-early"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, problems := acceptingStack(t, tc.change)
-			says(t, problems, tc.error, tc.says...)
+			says(t, acceptingProblems(t, tc.change), tc.error, tc.says...)
 		})
 	}
 }
@@ -197,6 +143,7 @@ func TestLaterOfOnesOwn(t *testing.T) {
 			a.relay = nil
 			a.own = func(l *infra.Later, accept *infra.Function, _ *infra.Table) { l.Queue.GrantSend(accept) }
 		},
+		"routes of another API":        func(a *accepting) { a.api = nil },
 		"a sweep of the relay in time": func(a *accepting) { a.later.StartWithin = 7*time.Minute + time.Second },
 		"a quick alarm": func(a *accepting) {
 			a.watch = &infra.MonitoringProps{
@@ -205,8 +152,7 @@ func TestLaterOfOnesOwn(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, problems := acceptingStack(t, change)
-			require.Empty(t, problems)
+			require.Empty(t, acceptingProblems(t, change))
 		})
 	}
 }

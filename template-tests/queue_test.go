@@ -3,19 +3,15 @@ package templatetests
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/infra"
 )
 
@@ -42,50 +38,6 @@ func (tt template) environment(t *testing.T, function string) map[string]any {
 	return tt.named(t, "AWS::Lambda::Function", function)["Environment"].(map[string]any)["Variables"].(map[string]any)
 }
 
-func TestQueue(t *testing.T) {
-	got, problems := synth(t, func(s awscdk.Stack) {
-		infra.NewQueue(s, "Orders", worker(t, s, 20*time.Second), &infra.QueueProps{Repeat: infra.Repeatable})
-	})
-	require.Empty(t, problems)
-	require.Equal(t, map[string]any{
-		"MessageRetentionPeriod": 14.0 * 86400, "VisibilityTimeout": 120.0, "SqsManagedSseEnabled": true,
-		"RedrivePolicy": map[string]any{
-			"deadLetterTargetArn": map[string]any{"Fn::GetAtt": []any{got.id(t, "AWS::SQS::Queue", "OrdersDeadLetters"), "Arn"}}, "maxReceiveCount": 5.0,
-		},
-	}, got.named(t, "AWS::SQS::Queue", "Orders"))
-	require.Equal(t, map[string]any{"MessageRetentionPeriod": 14.0 * 86400, "SqsManagedSseEnabled": true},
-		got.named(t, "AWS::SQS::Queue", "OrdersDeadLetters"))
-
-	_, mapping := got.only(t, "AWS::Lambda::EventSourceMapping")
-	require.Equal(t, []any{"ReportBatchItemFailures"}, mapping["FunctionResponseTypes"])
-	require.Equal(t, 10.0, mapping["BatchSize"])
-	require.NotContains(t, mapping, "ScalingConfig")
-	require.NotContains(t, mapping, "MaximumBatchingWindowInSeconds")
-	require.Equal(t, []string{"Orders.Arn"}, texts(mapping["EventSourceArn"]))
-
-	require.Equal(t, map[string]any{
-		schema.EnvFunctionTimeout: "20", schema.EnvQueueVisibility: "120", schema.EnvQueueBatchSize: "10",
-		schema.EnvQueueBatchWindow: "0", schema.EnvQueueMaxReceives: "5", schema.EnvQueueRepeat: "repeatable",
-		schema.EnvQueueRedelivery: "2419200", // 14 days, and 14 in the dead-letter queue
-	}, got.environment(t, "Worker"))
-
-	allowed := got.allowed(t)
-	for _, action := range []string{"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"} {
-		require.Equal(t, []string{"Orders.Arn"}, allowed[action], action)
-	}
-
-	policies := got.resources("AWS::SQS::QueuePolicy")
-	require.Len(t, policies, 2)
-	for id, policy := range policies {
-		statements := policy["Properties"].(map[string]any)["PolicyDocument"].(map[string]any)["Statement"].([]any)
-		require.Len(t, statements, 1, id)
-		deny := statements[0].(map[string]any)
-		require.Equal(t, "Deny", deny["Effect"])
-		require.Equal(t, "sqs:*", deny["Action"])
-		require.Equal(t, map[string]any{"Bool": map[string]any{"aws:SecureTransport": "false"}}, deny["Condition"])
-	}
-}
-
 // id is the logical id of the resource with this name and type.
 func (tt template) id(t *testing.T, kind, want string) string {
 	t.Helper()
@@ -96,52 +48,6 @@ func (tt template) id(t *testing.T, kind, want string) string {
 	}
 	require.Failf(t, "no such resource", "%s %s", kind, want)
 	return ""
-}
-
-func TestQueueFIFO(t *testing.T) {
-	got, problems := synth(t, func(s awscdk.Stack) {
-		infra.NewQueue(s, "Orders", worker(t, s, 0), &infra.QueueProps{Repeat: infra.Repeatable, FIFO: true, PerGroup: true, Name: "orders.fifo"})
-	})
-	require.Empty(t, problems)
-	p := got.named(t, "AWS::SQS::Queue", "Orders")
-	require.Equal(t, "orders.fifo", p["QueueName"])
-	require.Equal(t, true, p["FifoQueue"])
-	require.Equal(t, "messageGroup", p["DeduplicationScope"])
-	require.Equal(t, "perMessageGroupId", p["FifoThroughputLimit"])
-	require.Equal(t, true, got.named(t, "AWS::SQS::Queue", "OrdersDeadLetters")["FifoQueue"])
-}
-
-func TestQueueSettings(t *testing.T) {
-	got, problems := synth(t, func(s awscdk.Stack) {
-		key := awskms.NewKey(s, jsii.String("Key"), nil)
-		q := infra.NewQueue(s, "Orders", worker(t, s, 30*time.Second), &infra.QueueProps{
-			Repeat: infra.NotRepeatable, Visibility: 10 * time.Minute, MessageRetention: 4 * 24 * time.Hour,
-			MaxReceives: 8, BatchSize: 100, BatchWindow: 5 * time.Second, MaxConcurrency: 4, EncryptionKey: key,
-		})
-		producer := infra.NewFunction(s, "Producer", &infra.FunctionProps{Code: given(t)})
-		q.GrantSend(producer)
-		q.GrantHideDuplicates(producer)
-	})
-	require.Empty(t, problems)
-	p := got.named(t, "AWS::SQS::Queue", "Orders")
-	require.Equal(t, 600.0, p["VisibilityTimeout"])
-	require.Equal(t, 4.0*86400, p["MessageRetentionPeriod"])
-	require.Equal(t, []string{"Key.Arn"}, texts(p["KmsMasterKeyId"]))
-	_, mapping := got.only(t, "AWS::Lambda::EventSourceMapping")
-	require.Equal(t, 100.0, mapping["BatchSize"])
-	require.Equal(t, 5.0, mapping["MaximumBatchingWindowInSeconds"])
-	require.Equal(t, map[string]any{"MaximumConcurrency": 4.0}, mapping["ScalingConfig"])
-	environment := got.environment(t, "Worker")
-	require.Equal(t, "600", environment[schema.EnvQueueVisibility])
-	require.Equal(t, "8", environment[schema.EnvQueueMaxReceives])
-	require.Equal(t, "5", environment[schema.EnvQueueBatchWindow])
-	require.Equal(t, strconv.Itoa((4+14)*86400), environment[schema.EnvQueueRedelivery])
-	allowed := got.allowed(t)
-	for _, action := range []string{"sqs:SendMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueUrl"} {
-		require.Equal(t, []string{"Orders.Arn"}, allowed[action], action)
-	}
-	require.Equal(t, []string{"Key.Arn"}, allowed["kms:Decrypt"])
-	require.Equal(t, []string{"Key.Arn"}, allowed["kms:GenerateDataKey"])
 }
 
 func TestQueueChecks(t *testing.T) {
@@ -193,19 +99,6 @@ func TestQueueChecks(t *testing.T) {
 		})
 		says(t, problems, isError, "has another queue already", "give each queue a function")
 	})
-}
-
-// Functions that are not ours have a queue too.
-func TestQueueOfAnyFunction(t *testing.T) {
-	got, problems := synth(t, func(s awscdk.Stack) {
-		f := awslambda.NewFunction(s, jsii.String("Plain"), &awslambda.FunctionProps{
-			Runtime: awslambda.Runtime_PROVIDED_AL2023(), Handler: jsii.String("bootstrap"), Code: given(t),
-		})
-		infra.NewQueue(s, "Orders", f, &infra.QueueProps{Repeat: infra.Repeatable})
-	})
-	require.Empty(t, problems)
-	require.Equal(t, 18.0, got.named(t, "AWS::SQS::Queue", "Orders")["VisibilityTimeout"], "Lambda's own time-out is 3 s")
-	require.NotContains(t, got.environment(t, "Plain"), schema.EnvFunctionTimeout)
 }
 
 func TestDeclarationsAreTheLibrarys(t *testing.T) {

@@ -51,19 +51,3 @@ func TestReadme(t *testing.T) {
 	slices.Sort(granted)
 	require.Equal(t, slices.Compact(granted), find(string(page), "`((?:sqs|sns|events|execute-api|dynamodb|logs|xray):[A-Z]\\w+)`"))
 }
-
-func TestReadmeCompiles(t *testing.T) {
-	page, err := os.ReadFile("../infra/README.md")
-	require.NoError(t, err)
-	example, err := os.ReadFile("example_test.go")
-	require.NoError(t, err)
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(page), -1)
-	require.NotEmpty(t, blocks) // the first one declares a stack; local/proof/readme compiles the others
-	lines := strings.Split(strings.TrimSpace(regexp.MustCompile(`\./cmd/\w+`).ReplaceAllString(blocks[0][1], "./testdata/charge")), "\n")
-	for i, line := range lines {
-		if line != "" {
-			lines[i] = "\t" + line
-		}
-	}
-	require.Contains(t, string(example), strings.Join(lines, "\n"))
-}

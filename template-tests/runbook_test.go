@@ -61,19 +61,3 @@ func TestTheRunbookHasASectionForEachAlarm(t *testing.T) {
 	}
 	require.Empty(t, slices.Collect(maps.Keys(left)), "no alarm links there")
 }
-
-var link = regexp.MustCompile(`\]\(#([\w-]+)\)`)
-
-// Links between sections lead somewhere.
-func TestLinksOfTheRunbook(t *testing.T) {
-	all := sections(t)
-	anchors := map[string]bool{}
-	for heading := range all {
-		anchors[strings.ToLower(heading)] = true
-	}
-	for heading, body := range all {
-		for _, m := range link.FindAllStringSubmatch(body, -1) {
-			require.True(t, anchors[m[1]], "%s links to #%s", heading, m[1])
-		}
-	}
-}

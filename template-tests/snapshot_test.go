@@ -49,16 +49,25 @@ func TestSnapshots(t *testing.T) {
 		"payments-api": s.payments, "orders-worker": s.orders,
 		"records": app.Synth(nil).GetStackByName(ptr("records")).Template().(map[string]any),
 	} {
-		got := snapshot(t, tt)
-		if *updateSnapshots {
-			require.NoError(t, os.MkdirAll(filepath.Dir(snapshotFile(name)), 0o755))
-			require.NoError(t, os.WriteFile(snapshotFile(name), []byte(got), 0o644))
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			wanted, err := os.ReadFile(snapshotFile(name))
-			require.NoError(t, err)
-			require.Equal(t, string(wanted), got, "run TestSnapshots with -update and read the difference")
-		})
+		t.Run(name, func(t *testing.T) { compare(t, name, tt) })
 	}
+}
+
+// compare compares a template with its snapshot.
+func compare(t *testing.T, name string, tt template) {
+	t.Helper()
+	compareText(t, snapshotFile(name), snapshot(t, tt))
+}
+
+// compareText compares a text with its file, or writes it.
+func compareText(t *testing.T, file, got string) {
+	t.Helper()
+	if *updateSnapshots {
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+		return
+	}
+	wanted, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(wanted), got, "run the test with -update and read the difference")
 }

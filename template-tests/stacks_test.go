@@ -60,26 +60,6 @@ func withDefaults(t *testing.T) stacks {
 func TestStacks(t *testing.T) {
 	got := withDefaults(t)
 	require.Empty(t, got.problems)
-	require.Equal(t, "20", got.payments.environment(t, "Payments")[schema.EnvFunctionTimeout])
-	require.Equal(t, "https://provider.example", got.payments.environment(t, "Payments")["PROVIDER_URL"])
-	require.Equal(t, "https://provider.example", got.payments.environment(t, "RefundSweeperFunction")["PROVIDER_URL"])
-	require.Equal(t, "http", got.payments.environment(t, "Payments")["PAYMENTS_API"])
-	require.Equal(t, "iam", got.payments.environment(t, "Payments")["PAYMENTS_TENANT"])
-	require.Equal(t, "180", got.orders.environment(t, "Worker")[schema.EnvQueueVisibility])
-	require.Equal(t, []string{"Orders"}, texts(got.orders.environment(t, "Worker")["ORDERS_TABLE"]))
-
-	require.Equal(t, `{"order-events":"OrderEvents"}`, strings.Join(texts(got.orders.environment(t, "RelayFunction")[schema.EnvOutboxRoutes]), ""))
-
-	// A topic with a policy takes nothing that the policy does not name.
-	_, topic := got.payments.only(t, "AWS::SNS::TopicPolicy")
-	statements := topic["PolicyDocument"].(map[string]any)["Statement"].([]any)
-	require.Len(t, statements, 2)
-	require.Contains(t, statements, map[string]any{
-		"Sid": "AlarmsMayPublish", "Effect": "Allow", "Action": "sns:Publish", "Resource": map[string]any{"Ref": got.payments.id(t, "AWS::SNS::Topic", "Alarms")},
-		"Principal": map[string]any{"Service": "cloudwatch.amazonaws.com"},
-		"Condition": map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": map[string]any{"Ref": "AWS::AccountId"}}},
-	}, "alarms could tell nobody")
-
 	found, err := filepath.Glob(filepath.Join(got.folder, "asset.*", "bootstrap"))
 	require.NoError(t, err)
 	require.Len(t, found, 6) // both relays are one program

@@ -34,9 +34,9 @@ const (
 )
 
 // words for what may be decided.
-type words struct{ Name, Verb, What string }
+type words struct{ Verb, What string }
 
-// forgotten and extended are the targets of a removal and of an extension, beside the states.
+// forgotten and extended are the targets of a removal and of an extension, next to the states.
 const (
 	forgotten = "forgotten"
 	extended  = "extended"
@@ -46,11 +46,11 @@ const (
 var days = []choice{{Value: "7", Text: "7 days"}, {Value: "30", Text: "30 days"}, {Value: "90", Text: "90 days"}, {Value: "366", Text: "a year"}}
 
 var wordsOf = map[string]words{
-	string(idem.Completed): {"completed", "Resolve to completed", "It records that the operation took effect."},
-	string(idem.Failed):    {"failed", "Resolve to failed", "It records that the operation has failed for good."},
-	string(idem.Released):  {"released", "Resolve to released", "It records that the operation did not take effect."},
-	extended:               {"extended", "Keep the record longer", "It keeps the record, and with it its outcome, longer than its retention."},
-	forgotten:              {"forgotten", "Forget the record", "It removes the record and its result: a later call runs the handler again, and what it does may happen a second time."},
+	string(idem.Completed): {"Resolve to completed", "It records that the operation took effect."},
+	string(idem.Failed):    {"Resolve to failed", "It records that the operation has failed for good."},
+	string(idem.Released):  {"Resolve to released", "It records that the operation did not take effect."},
+	extended:               {"Keep the record longer", "It keeps the record, and with it its outcome, longer than its retention."},
+	forgotten:              {"Forget the record", "It removes the record and its result: a later call runs the handler again, and what it does may happen a second time."},
 }
 
 func targetOf(d reconcile.Decision) string {
@@ -162,11 +162,11 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 func (c *console) decided(rec *idem.Record, to string) reconcile.Decision {
 	all := c.r.Explain(rec).Decisions
 	d := all[slices.IndexFunc(all, func(d reconcile.Decision) bool { return targetOf(d) == to })]
-	return c.forPeople(rec, d)
+	return c.forOperators(rec, d)
 }
 
-// forPeople is a decision without what only programs can say and set.
-func (c *console) forPeople(rec *idem.Record, d reconcile.Decision) reconcile.Decision {
+// forOperators is a decision without what only programs can say and set.
+func (c *console) forOperators(rec *idem.Record, d reconcile.Decision) reconcile.Decision {
 	if len(d.Steps) > 0 {
 		d.Then = c.r.Preview(rec, runsAgain(d)).Then
 	}

@@ -35,8 +35,7 @@ func TestADecisionIsMadeOnceAndIsRecorded(t *testing.T) {
 			for name, v := range more {
 				form[name] = v
 			}
-			done := r.post("/ops/act", form)
-			require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
+			done := r.posts(form, http.StatusSeeOther, "")
 			page := r.get(done.Header.Get("Location"))
 			require.Equal(t, http.StatusOK, page.StatusCode)
 			require.Contains(t, page.text, "<strong>Recorded.</strong>")
@@ -47,9 +46,7 @@ func TestADecisionIsMadeOnceAndIsRecorded(t *testing.T) {
 			require.Len(t, history, 1)
 			require.Equal(t, []string{"console", "the provider's console says so", "console"}, []string{history[0].Who, history[0].Why, history[0].Tool})
 
-			again := r.post("/ops/act", form)
-			require.Equal(t, http.StatusConflict, again.StatusCode)
-			require.Contains(t, again.text, "<h1>Already done</h1>")
+			_ = r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
 			require.Equal(t, 1, r.changes(id), "a second click changes nothing")
 		})
 	}
@@ -73,13 +70,12 @@ func TestARecordThatHasEndedIsForgotten(t *testing.T) {
 	r := newRig(t, console.Options{})
 	id := r.end(refund.Key("acme", "r-1"), 7, nil)
 	form := r.form(id, "forgotten")
-	done := r.post("/ops/act", form)
-	require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
+	done := r.posts(form, http.StatusSeeOther, "")
 	require.Equal(t, idem.Absent, r.state(id))
 	page := r.get(done.Header.Get("Location"))
 	require.Equal(t, http.StatusOK, page.StatusCode, "who removed it, and why, is kept")
 	require.Contains(t, page.text, "<strong>Recorded.</strong> Forgotten: the record was removed.")
-	require.Contains(t, r.post("/ops/act", form).text, "<h1>Already done</h1>")
+	r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
 	require.Equal(t, 1, r.changes(id))
 }
 
@@ -89,26 +85,23 @@ func TestARecordThatHasEndedIsKeptLonger(t *testing.T) {
 	id := r.end(key, 7, nil)
 	form := r.form(id, "extended")
 	form.Set("days", "30")
-	done := r.post("/ops/act", form)
-	require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
+	done := r.posts(form, http.StatusSeeOther, "")
 	require.WithinDuration(t, r.Clock.Now().Add(30*24*time.Hour), r.Record(key).ExpiresAt, 5*time.Second)
 	require.Contains(t, r.get(done.Header.Get("Location")).text, "Extended")
-	require.Contains(t, r.post("/ops/act", form).text, "<h1>Already done</h1>")
+	r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
 	require.Equal(t, 1, r.changes(id))
 
 	shorter := r.form(id, "extended")
 	shorter.Set("days", "7")
-	a := r.post("/ops/act", shorter)
-	require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode)
-	require.Contains(t, a.text, "kept as long already")
+	_ = r.posts(shorter, http.StatusUnprocessableEntity, "kept as long already")
 	shorter.Set("days", "1000000")
-	require.Equal(t, http.StatusUnprocessableEntity, r.post("/ops/act", shorter).StatusCode)
+	r.posts(shorter, http.StatusUnprocessableEntity, "")
 	require.Equal(t, 1, r.changes(id))
 
 	open := r.end(refund.Key("acme", "r-2"), nil, errCut)
-	require.Contains(t, r.get("/ops/act?"+url.Values{"id": {open}, "to": {"extended"}}.Encode()).text, "only a record that has ended can be kept for longer")
+	require.Contains(t, r.get(act(open, "extended")).text, "only a record that has ended can be kept for longer")
 	r.Clock.Advance(31 * 24 * time.Hour)
-	require.Contains(t, r.get("/ops/act?"+url.Values{"id": {id}, "to": {"extended"}}.Encode()).text, "it has expired")
+	require.Contains(t, r.get(act(id, "extended")).text, "it has expired")
 }
 
 // Back, and another choice: the same form says something else now.
@@ -129,10 +122,10 @@ func TestAnotherDecisionOfTheSameFormIsNotToldAsDone(t *testing.T) {
 			r.lapse()
 			form := r.form(id, tt.to)
 			maps.Copy(form, tt.first)
-			require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
-			require.Contains(t, r.post("/ops/act", form).text, "<h1>Already done</h1>")
+			r.posts(form, http.StatusSeeOther, "")
+			r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
 			maps.Copy(form, tt.second)
-			require.Contains(t, r.post("/ops/act", form).text, "<h1>The record has changed</h1>")
+			r.posts(form, http.StatusConflict, "<h1>The record has changed</h1>")
 			require.Equal(t, 1, r.changes(id))
 		})
 	}
@@ -143,9 +136,9 @@ func TestTheSameDecisionOfAnotherTabIsNotToldAsThisOne(t *testing.T) {
 	r, id := newQuestion(t, console.Options{})
 	one := r.form(id, "released")
 	other := r.form(id, "released")
-	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", one).StatusCode)
-	require.Contains(t, r.post("/ops/act", other).text, "<h1>The record has changed</h1>")
-	require.Contains(t, r.post("/ops/act", one).text, "<h1>Already done</h1>")
+	r.posts(one, http.StatusSeeOther, "")
+	r.posts(other, http.StatusConflict, "<h1>The record has changed</h1>")
+	r.posts(one, http.StatusConflict, "<h1>Already done</h1>")
 	require.Equal(t, 1, r.changes(id))
 }
 
@@ -183,9 +176,7 @@ func TestAStaleViewChangesNothing(t *testing.T) {
 	before := r.Record(key)
 	require.Equal(t, idem.Unknown, before.State)
 
-	a := r.post("/ops/act", form)
-	require.Equal(t, http.StatusConflict, a.StatusCode)
-	require.Contains(t, a.text, "<h1>The record has changed</h1>")
+	_ = r.posts(form, http.StatusConflict, "<h1>The record has changed</h1>")
 	require.Equal(t, before, r.Record(key))
 }
 
@@ -199,9 +190,7 @@ func TestALateOutcomeBetweenLookAndWriteStands(t *testing.T) {
 		require.NoError(t, other.Resolve(ctx, id, reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "webhook", Reason: "refund.succeeded"}))
 		return c.Do(ctx)
 	})
-	a := r.post("/ops/act", form)
-	require.Equal(t, http.StatusConflict, a.StatusCode)
-	require.Contains(t, a.text, "<h1>The record has changed</h1>")
+	_ = r.posts(form, http.StatusConflict, "<h1>The record has changed</h1>")
 	require.Equal(t, idem.Completed, r.state(id))
 	require.Equal(t, 1, r.changes(id))
 }
@@ -210,9 +199,7 @@ func TestALostReplyIsToldAsWhatItIs(t *testing.T) {
 	r, id := newQuestion(t, console.Options{})
 	form := r.form(id, "released")
 	r.Faults.Always(idemtest.LoseRequest, idemtest.Settle)
-	a := r.post("/ops/act", form)
-	require.Equal(t, http.StatusServiceUnavailable, a.StatusCode)
-	require.Contains(t, a.text, "did not say whether the change was made")
+	_ = r.posts(form, http.StatusServiceUnavailable, "did not say whether the change was made")
 	r.Faults.Heal()
 	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode, "the same form again finds out")
 }
@@ -237,7 +224,7 @@ func TestAForgedFormIsRefused(t *testing.T) {
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
 	other := r.end(refund.Key("acme", "r-2"), nil, errCut)
 	r.lapse()
-	page := r.do(as("alice", request(http.MethodGet, "/ops/act?"+url.Values{"id": {id}, "to": {"released"}}.Encode(), nil)))
+	page := r.do(as("alice", request(http.MethodGet, act(id, "released"), nil)))
 	form := url.Values{"why": {"because"}}
 	for _, m := range hidden.FindAllStringSubmatch(page.text, -1) {
 		form.Set(m[1], html.UnescapeString(m[2]))
@@ -275,9 +262,7 @@ func TestAnOldFormIsRefused(t *testing.T) {
 	r, id := newQuestion(t, console.Options{})
 	form := r.form(id, "released")
 	r.Clock.Advance(61 * time.Minute)
-	a := r.post("/ops/act", form)
-	require.Equal(t, http.StatusConflict, a.StatusCode)
-	require.Contains(t, a.text, "<h1>Shown too long ago</h1>")
+	_ = r.posts(form, http.StatusConflict, "<h1>Shown too long ago</h1>")
 	require.Zero(t, r.changes(id))
 }
 
@@ -300,8 +285,7 @@ func TestAFormThatIsNotCompleteIsShownAgain(t *testing.T) {
 			for name, v := range tt.with {
 				form[name] = v
 			}
-			a := r.post("/ops/act", form)
-			require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode)
+			a := r.posts(form, http.StatusUnprocessableEntity, "")
 			require.Contains(t, a.text, tt.says)
 			require.Contains(t, a.text, `role="alert"`)
 			for _, v := range tt.with {
@@ -317,15 +301,15 @@ func TestAFormThatIsNotCompleteIsShownAgain(t *testing.T) {
 func TestADecisionThatIsNotPossibleSaysWhy(t *testing.T) {
 	r := newRig(t, console.Options{})
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	page := r.get("/ops/act?" + url.Values{"id": {id}, "to": {"released"}}.Encode())
+	page := r.get(act(id, "released"))
 	require.Contains(t, page.text, "the parked attempt may still be running")
 	require.NotContains(t, page.text, "<form")
-	record := r.get("/ops/record?" + url.Values{"id": {id}}.Encode())
+	record := r.get(record(id))
 	require.Contains(t, record.text, "the parked attempt may still be running")
-	forgotten := r.get("/ops/act?" + url.Values{"id": {id}, "to": {"forgotten"}}.Encode()).text
+	forgotten := r.get(act(id, "forgotten")).text
 	require.Contains(t, forgotten, "only a record that has ended can be forgotten")
 	require.NotContains(t, page.text+record.text+forgotten, "reconcile:", "the name of a package tells an operator nothing")
-	require.Equal(t, http.StatusBadRequest, r.get("/ops/act?"+url.Values{"id": {id}, "to": {"pending"}}.Encode()).StatusCode)
+	require.Equal(t, http.StatusBadRequest, r.get(act(id, "pending")).StatusCode)
 }
 
 func TestAResultThatIsNotJSONIsMadeByTheProgram(t *testing.T) {
@@ -375,7 +359,7 @@ func TestAResultThatIsNotJSONIsMadeByTheProgram(t *testing.T) {
 				require.Contains(t, a.text, "are not JSON")
 				form.Set("known", "no")
 				form.Del("result")
-				require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
+				r.posts(form, http.StatusSeeOther, "")
 				require.Equal(t, http.StatusConflict, call().Code)
 				return
 			}
@@ -391,10 +375,60 @@ func TestAResultThatIsNotJSONIsMadeByTheProgram(t *testing.T) {
 func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
 	r, id := newQuestion(t, console.Options{})
 	const caution = "if it took effect, it takes effect a second time."
-	require.Contains(t, r.get("/ops/record?"+url.Values{"id": {id}}.Encode()).text, caution)
+	require.Contains(t, r.get(record(id)).text, caution)
 	for to, cautious := range map[string]bool{"released": true, "completed": false, "failed": false} {
-		page := r.get("/ops/act?" + url.Values{"id": {id}, "to": {to}}.Encode()).text
+		page := r.get(act(id, to)).text
 		require.Equal(t, cautious, strings.Contains(page, caution), to)
 		require.Equal(t, cautious, strings.Contains(page, `<button class="danger">`), to)
 	}
+}
+
+// sealed is a store of records whose results are encrypted, without the key.
+type sealed struct{ reconcile.Store }
+
+func (s sealed) Get(ctx context.Context, id string) (*idem.Record, error) {
+	rec, err := s.Store.Get(ctx, id)
+	if rec != nil {
+		rec.Sealed = true
+	}
+	return rec, err
+}
+
+func (s sealed) Result(context.Context, *idem.Record) ([]byte, error) {
+	return nil, fmt.Errorf("%w: its results are encrypted", idem.ErrRecordUnreadable)
+}
+
+func (s sealed) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
+	if w.Sealed && len(w.Ending.Result) > 0 {
+		return &idem.ConfigError{What: "dynamostore: Settle", Problem: "this store would write a plain one"}
+	}
+	return s.Store.Settle(ctx, now, w)
+}
+
+// A console without the key shows everything else, and records no plain result.
+func TestARecordWhoseResultsAreEncrypted(t *testing.T) {
+	r, question := newQuestion(t, console.Options{})
+	done := r.end(refund.Key("acme", "r-2"), "secret result", nil)
+	r.over(sealed{r.Faults})
+	for _, show := range []string{"", "&show=result"} {
+		page := r.get("/ops/record?id=" + url.QueryEscape(done) + show)
+		require.Equal(t, http.StatusOK, page.StatusCode)
+		require.NotContains(t, page.text, "secret")
+		require.Contains(t, page.text, "15 bytes")
+		if show != "" {
+			require.Contains(t, page.text, "encrypted")
+		}
+	}
+	decide := func(known, result string) answer {
+		form := r.form(question, "completed")
+		form.Set("known", known)
+		form.Set("result", result)
+		return r.post("/ops/act", form)
+	}
+	refused := decide("yes", `"re_4711"`)
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+	require.Contains(t, refused.text, "this store would write a plain one")
+	require.Equal(t, idem.Unknown, r.state(question))
+	require.Equal(t, http.StatusSeeOther, decide("no", "").StatusCode)
+	require.Equal(t, idem.Completed, r.state(question))
 }

@@ -9,12 +9,11 @@
 //
 // Every change is made in two steps. The first page shows the record, what the decision
 // does, and asks for the reason. Its form carries the write of the record that it shows, and
-// a token that only this handler makes. The change is made only if nobody has written the
-// record since: a second click, an old tab and a race with the attempt's own late outcome
+// a token that only this handler makes. The change is made only if the record has not been
+// written since: a second click, an old tab and a race with the attempt's own late outcome
 // change nothing. Who changed what, when and why is kept with the record.
 //
-// Results, the callers' values and the messages of errors are shown only when somebody asks
-// for them. Pages load
+// Results, the callers' values and the messages of errors are shown only on request. Pages load
 // nothing from elsewhere. They work without JavaScript; with it they follow the table
 // without being reloaded.
 package console

@@ -11,7 +11,7 @@ import (
 )
 
 // policy lets a page load its style, its script and its icon from the console itself, and
-// nothing else. No page of anybody may frame it.
+// nothing else. No page may frame it.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 

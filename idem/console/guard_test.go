@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -24,8 +23,8 @@ func TestEveryAnswerHasTheHeadersThatProtectIt(t *testing.T) {
 	wrongHost := request(http.MethodGet, "/ops/", nil)
 	wrongHost.Host = "evil.example"
 	for name, a := range map[string]answer{
-		"overview": r.get("/ops/"), "list": r.get("/ops/list"), "record": r.get("/ops/record?" + url.Values{"id": {id}}.Encode()),
-		"form": r.get("/ops/act?" + url.Values{"id": {id}, "to": {"failed"}}.Encode()), "no page": r.get("/ops/none"), "style": r.get("/ops/style.css"),
+		"overview": r.get("/ops/"), "list": r.get("/ops/list"), "record": r.get(record(id)),
+		"form": r.get(act(id, "failed")), "no page": r.get("/ops/none"), "style": r.get("/ops/style.css"),
 		"script": r.get("/ops/live.js"), "refused": r.post("/ops/act", nil), "wrong host": r.do(wrongHost),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +144,7 @@ func TestThisMachineRefusesAProxyThatShowsItselfOtherwise(t *testing.T) {
 	link.Header.Set("Referer", "https://tickets.example.com/")
 	link.Header.Set("Sec-Fetch-Site", "cross-site")
 	require.Equal(t, http.StatusOK, r.do(link).StatusCode, "a link to this machine")
-	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
+	r.posts(form, http.StatusSeeOther, "")
 }
 
 func TestWhoIsNotKnownIsRefused(t *testing.T) {
@@ -176,7 +175,7 @@ func TestUnknownPathsAndMethodsAreAnswered(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, r.get("/ops/list?page=nonsense").StatusCode)
 	require.Equal(t, http.StatusBadRequest, r.get("/ops/list?state=nonsense").StatusCode)
 	require.Equal(t, http.StatusBadRequest, r.get("/ops/list?older=nonsense").StatusCode)
-	absent := r.get("/ops/record?" + url.Values{"id": {refund.Key("acme", "none").ID()}}.Encode())
+	absent := r.get(record(refund.Key("acme", "none").ID()))
 	require.Equal(t, http.StatusNotFound, absent.StatusCode)
 	require.Contains(t, absent.text, "There is no record")
 }
@@ -225,5 +224,5 @@ func TestFormsOfOneProcessAreTakenByAnotherWithTheSameKey(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, r.post("/ops/act", form).StatusCode, "one with another key")
 	r.h, err = console.New(r.r, &console.Options{Who: console.ThisMachine, Prefix: "/ops", FormKey: key, Now: r.Clock.Now, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
+	r.posts(form, http.StatusSeeOther, "")
 }

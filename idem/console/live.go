@@ -81,7 +81,7 @@ func (c *console) live(build builder) http.Handler {
 }
 
 // look builds the page. It lets another one read once the records of this one are paid for,
-// whoever follows it still: if it has changed, it is now fetched, and reads them again.
+// whether it is followed still or not: if it has changed, it is now fetched, and reads them again.
 func (c *console) look(r *http.Request, build builder, shown string) (p *page, changed bool, err error) {
 	paid := c.opts.Poll // of a look that failed, or panicked
 	defer func() { time.AfterFunc(paid, func() { <-c.looks }) }()
@@ -97,8 +97,8 @@ func (c *console) look(r *http.Request, build builder, shown string) (p *page, c
 }
 
 // untilLook is the pause before the first look: a page that was shown just now has read what
-// it shows, and may be shown anew after the look. On a busy table pages would otherwise follow each other
-// without a pause. A page that somebody comes back to is looked at at once.
+// it shows, and may be shown again after the look. On a busy table pages would otherwise follow each other
+// without a pause. A page that is opened again is looked at at once.
 func (c *console) untilLook(query url.Values) time.Duration {
 	at, _ := strconv.ParseInt(query.Get("at"), 10, 64)
 	read, _ := strconv.Atoi(query.Get("read"))

@@ -87,7 +87,7 @@ func TestAPageThatIsFollowedLearnsOfAChange(t *testing.T) {
 func TestAPageThatIsFollowedLearnsWhatTimeDoes(t *testing.T) {
 	r := newRig(t, console.Options{Poll: time.Millisecond})
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	lines := r.events("/ops/record?" + url.Values{"id": {id}}.Encode())
+	lines := r.events(record(id))
 	until(t, lines, ": as shown")
 	r.lapse() // from now on it can be resolved to released
 	until(t, lines, "event: changed")
@@ -96,7 +96,7 @@ func TestAPageThatIsFollowedLearnsWhatTimeDoes(t *testing.T) {
 func TestAPageThatIsFollowedIsToldOfTrouble(t *testing.T) {
 	r := newRig(t, console.Options{Poll: time.Millisecond})
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	lines := r.events("/ops/record?" + url.Values{"id": {id}}.Encode())
+	lines := r.events(record(id))
 	until(t, lines, ": as shown")
 	r.Faults.Always(idemtest.Refuse)
 	until(t, lines, "event: trouble")

@@ -1,12 +1,14 @@
 package console
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 
@@ -33,7 +35,7 @@ type Options struct {
 	Who func(*http.Request) (string, error)
 	// Hosts are the names, without port, under which a proxy or a tunnel on this machine
 	// passes requests on. A request that comes over a loopback address must name one of
-	// them, or a loopback name; otherwise a page of somebody else could reach the console
+	// them, or a loopback name; otherwise a page of another site could reach the console
 	// through a name of its own that leads here (DNS rebinding). Requests over other
 	// addresses may have any name if Hosts is empty.
 	Hosts []string
@@ -87,14 +89,10 @@ func New(r *reconcile.Reconciler, o *Options) (http.Handler, error) {
 	if c.opts.FormKey == nil {
 		c.opts.FormKey = []byte(rand.Text() + rand.Text())
 	}
-	if c.opts.Poll == 0 {
-		c.opts.Poll = DefaultPoll
-	}
-	if c.opts.Now == nil {
+	c.opts.Poll = cmp.Or(o.Poll, DefaultPoll)
+	c.opts.Log = cmp.Or(o.Log, slog.Default())
+	if o.Now == nil {
 		c.opts.Now = time.Now
-	}
-	if c.opts.Log == nil {
-		c.opts.Log = slog.Default()
 	}
 	var err error
 	if c.templates, err = parse(); err != nil {
@@ -103,17 +101,9 @@ func New(r *reconcile.Reconciler, o *Options) (http.Handler, error) {
 	return c.guarded(c.routes()), nil
 }
 
-func isPrefix(p string) bool {
-	if p == "" {
-		return true
-	}
-	for _, r := range p {
-		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._~/", r) {
-			return false
-		}
-	}
-	return p[0] == '/' && p != "/" && path.Clean(p) == p
-}
+var plainPath = regexp.MustCompile(`^(/[a-zA-Z0-9._~-]+)*$`)
+
+func isPrefix(p string) bool { return plainPath.MatchString(p) && (p == "" || path.Clean(p) == p) }
 
 // hostOf is the name of a Host header, in lower case and without port and brackets.
 func hostOf(host string) string {

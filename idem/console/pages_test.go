@@ -62,7 +62,7 @@ func TestNoTextOfARecordIsMarkup(t *testing.T) {
 				pages = append(pages, "/ops/record?"+url.Values{"id": {id}, "show": {show}}.Encode())
 			}
 			for _, to := range []string{"completed", "failed", "released", "forgotten", attack} {
-				pages = append(pages, "/ops/act?"+url.Values{"id": {id}, "to": {to}}.Encode())
+				pages = append(pages, act(id, to))
 			}
 			hurt := func(where string) {
 				for _, page := range pages {
@@ -83,11 +83,10 @@ func TestNoTextOfARecordIsMarkup(t *testing.T) {
 				form.Set(field, field+attack)
 			}
 			form.Set("ref", strings.Repeat(attack, 9)) // too long: shown again
-			a := r.post("/ops/act", form)
-			require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode)
+			a := r.posts(form, http.StatusUnprocessableEntity, "")
 			require.NotContains(t, a.text, "<img src=x")
 			form.Set("ref", attack)
-			require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
+			r.posts(form, http.StatusSeeOther, "")
 			pages = append(pages, "/ops/record?"+url.Values{"id": {id}, "done": {"1"}}.Encode())
 			hurt("resolved")
 		})
@@ -143,7 +142,7 @@ func TestNoTextOfARecordHidesOrTurnsAnother(t *testing.T) {
 		form.Set(field, field+turned)
 	}
 	form.Set("undone", "1")
-	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
+	r.posts(form, http.StatusSeeOther, "")
 	look()
 }
 
@@ -152,8 +151,8 @@ func TestTheLinesOfAReasonStayLines(t *testing.T) {
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
 	form := r.form(id, "completed")
 	form.Set("why", "the provider\r\nsays so") // as browsers send it
-	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
-	require.Contains(t, r.get("/ops/record?"+url.Values{"id": {id}}.Encode()).text, "<blockquote>the provider\nsays so</blockquote>")
+	r.posts(form, http.StatusSeeOther, "")
+	require.Contains(t, r.get(record(id)).text, "<blockquote>the provider\nsays so</blockquote>")
 }
 
 func TestALongTextIsCutOff(t *testing.T) {
@@ -192,14 +191,14 @@ func TestResultsValuesAndMessagesAreShownOnlyWhenAsked(t *testing.T) {
 	id := key.ID()
 	_, err := idem.Do(t.Context(), r.Engine, key, 1, func(context.Context, int) (string, error) { return "secret result", nil })
 	require.NoError(t, err)
-	record := "/ops/record?" + url.Values{"id": {id}}.Encode()
-	plain := r.get(record).text
+	shown := record(id)
+	plain := r.get(shown).text
 	require.NotContains(t, plain, "secret result")
 	require.NotContains(t, plain, "customer-4711")
 	require.Contains(t, plain, "15 bytes")
-	require.Contains(t, r.get(record+"&show=result").text, "secret result")
-	require.NotContains(t, r.get(record+"&show=result").text, "customer-4711")
-	require.Contains(t, r.get(record+"&show=value").text, "customer-4711")
+	require.Contains(t, r.get(shown+"&show=result").text, "secret result")
+	require.NotContains(t, r.get(shown+"&show=result").text, "customer-4711")
+	require.Contains(t, r.get(shown+"&show=value").text, "customer-4711")
 
 	steps := refund.Key("acme", "r-2")
 	_, err = idem.Do(t.Context(), r.Engine, steps, 1, func(ctx context.Context, _ int) (string, error) {
@@ -209,12 +208,12 @@ func TestResultsValuesAndMessagesAreShownOnlyWhenAsked(t *testing.T) {
 		return "", errCut
 	})
 	require.Error(t, err)
-	record = "/ops/record?" + url.Values{"id": {steps.ID()}}.Encode()
-	require.NotContains(t, r.get(record).text, errCut.Error())
-	require.Contains(t, r.get(record+"&show=error").text, errCut.Error())
-	require.NotContains(t, r.get(record).text, "secret seat")
-	require.Contains(t, r.get(record).text, "book")
-	require.Contains(t, r.get(record+"&show=step:book").text, "secret seat")
+	shown = record(steps.ID())
+	require.NotContains(t, r.get(shown).text, errCut.Error())
+	require.Contains(t, r.get(shown+"&show=error").text, errCut.Error())
+	require.NotContains(t, r.get(shown).text, "secret seat")
+	require.Contains(t, r.get(shown).text, "book")
+	require.Contains(t, r.get(shown+"&show=step:book").text, "secret seat")
 }
 
 func TestTheOverviewCountsWhatTheListHas(t *testing.T) {
@@ -226,10 +225,7 @@ func TestTheOverviewCountsWhatTheListHas(t *testing.T) {
 	r.Clock.Advance(2 * time.Hour)
 	r.end(refund.Key("globex", "new"), nil, errCut)
 	r.end(order.Key(idem.SingleTenant, "o"), nil, errCut)
-	idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, order.Key("acme", "killed"), 1, func(context.Context, int) (int, error) { r.Crash(); return 0, nil })
-	})
-	r.Restart()
+	r.crash(order.Key("acme", "killed"), func(context.Context, int) (int, error) { r.Crash(); return 0, nil })
 	r.lapse()
 
 	require.NoError(t, r.r.Resolve(t.Context(), refund.Key("acme", "old0").ID(), reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "bob", Reason: "no such refund"}))
@@ -263,12 +259,9 @@ func TestAClaimIsOverByTheMarginOfTheReconciler(t *testing.T) {
 	r.h, err = console.New(r.r, &console.Options{Who: console.ThisMachine, Prefix: "/ops", Now: r.Clock.Now})
 	require.NoError(t, err)
 	key := refund.Key("acme", "r-1")
-	idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, key, 1, func(context.Context, int) (int, error) { r.Crash(); return 0, nil })
-	})
-	r.Restart()
+	r.crash(key, func(context.Context, int) (int, error) { r.Crash(); return 0, nil })
 	r.lapse()
-	page := "/ops/record?" + url.Values{"id": {key.ID()}}.Encode()
+	page := record(key.ID())
 	require.Contains(t, r.get(page).text, "state-in_progress")
 	require.Contains(t, r.get("/ops/").text, "<dt>Claims whose lease is over</dt><dd>0</dd>")
 	r.Clock.Advance(time.Hour)
@@ -318,7 +311,7 @@ func TestARecordIsFoundByItsKeyOrId(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := r.post("/ops/find", tt.form)
 			require.Equal(t, http.StatusSeeOther, a.StatusCode)
-			require.Equal(t, "/ops/record?"+url.Values{"id": {tt.id}}.Encode(), a.Header.Get("Location"))
+			require.Equal(t, record(tt.id), a.Header.Get("Location"))
 			require.Equal(t, http.StatusOK, r.get(a.Header.Get("Location")).StatusCode)
 		})
 	}
@@ -338,8 +331,8 @@ func TestTheTimelineTellsTheStoryInOrder(t *testing.T) {
 	r.Clock.Advance(time.Minute)
 	form := r.form(id, "completed")
 	form.Set("known", "no")
-	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
-	text := r.get("/ops/record?" + url.Values{"id": {id}}.Encode()).text
+	r.posts(form, http.StatusSeeOther, "")
+	text := r.get(record(id)).text
 	at := -1
 	for _, what := range []string{"Claimed", "Escalated", "by sweep", "Resolved", "by console with console", "the provider&#39;s console says so", "To come"} {
 		i := strings.Index(text, what)
@@ -352,7 +345,7 @@ func TestAStoreThatIsDownIsToldAsSuch(t *testing.T) {
 	r := newRig(t, console.Options{})
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
 	r.Faults.Always(idemtest.Refuse)
-	for _, path := range []string{"/ops/", "/ops/list", "/ops/record?" + url.Values{"id": {id}}.Encode()} {
+	for _, path := range []string{"/ops/", "/ops/list", record(id)} {
 		a := r.get(path)
 		require.Equal(t, http.StatusServiceUnavailable, a.StatusCode, path)
 		require.Contains(t, a.text, "<h1>The store did not answer</h1>")
@@ -360,7 +353,7 @@ func TestAStoreThatIsDownIsToldAsSuch(t *testing.T) {
 	r.Faults.Heal()
 	r.Faults.Always(idemtest.Unreadable, idemtest.Get)
 	require.Contains(t, r.get("/ops/list").text, "Unreadable records")
-	require.Contains(t, r.get("/ops/record?"+url.Values{"id": {id}}.Encode()).text, "<h1>Unreadable record</h1>")
+	require.Contains(t, r.get(record(id)).text, "<h1>Unreadable record</h1>")
 }
 
 func TestALongHistoryIsShownFromItsEnd(t *testing.T) {
@@ -370,7 +363,7 @@ func TestALongHistoryIsShownFromItsEnd(t *testing.T) {
 		by := reconcile.Change{Actor: "bob", Reason: fmt.Sprintf("change %d.", n)}
 		require.NoError(t, r.r.Extend(t.Context(), id, r.Clock.Now().Add(time.Duration(n+25)*time.Hour), by))
 	}
-	text := r.get("/ops/record?" + url.Values{"id": {id}}.Encode()).text
+	text := r.get(record(id)).text
 	require.Contains(t, text, "5 of them")
 	require.NotContains(t, text, "change 4.")
 	require.Contains(t, text, "change 5.")
@@ -401,4 +394,76 @@ func TestTheOverviewHasDeadLettersThatWereSentAgain(t *testing.T) {
 	require.NoError(t, err)
 	page := r.get("/ops/").text
 	require.Contains(t, page, "Requeued")
+}
+
+// rates are the counts of an operation on the overview: opened, settled and escalated,
+// each of the last hour and day.
+func (r *rig) rates(operation string) string {
+	r.t.Helper()
+	_, table, found := strings.Cut(r.get("/ops/").text, `<h2 id="rates">`)
+	require.True(r.t, found)
+	table, _, _ = strings.Cut(table, "</table>")
+	for row := range strings.SplitSeq(table, "<tr>") {
+		if strings.Contains(row, ">"+operation+"</th>") {
+			cells := regexp.MustCompile(`<td[^>]*>(.*?)</td>`).FindAllStringSubmatch(row, -1)
+			var all []string
+			for _, c := range cells {
+				all = append(all, regexp.MustCompile(`<[^>]*>`).ReplaceAllString(c[1], ""))
+			}
+			return strings.Join(all, ", ")
+		}
+	}
+	return "none"
+}
+
+func TestTheOverviewCountsWhatOpenedAndWasSettled(t *testing.T) {
+	r := newRig(t, console.Options{})
+	order := idem.Operation{Name: "order"}
+	settle := func(key idem.Key, to idem.State, again bool) {
+		t.Helper()
+		by := reconcile.Change{Actor: "bob", Reason: "the provider says so", IfWrite: r.Record(key).Write}
+		require.NoError(t, r.r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: to, Replace: again}, by))
+	}
+	key := func(n int) idem.Key { return refund.Key("acme", fmt.Sprint(n)) }
+	r.end(key(0), nil, errCut)
+	r.lapse()
+	settle(key(0), idem.Completed, false)
+	r.Clock.Advance(25 * time.Hour) // out of sight
+	for n := 1; n <= 3; n++ {
+		r.end(key(n), nil, errCut)
+	}
+	r.lapse()
+	settle(key(1), idem.Completed, false)
+	settle(key(1), idem.Completed, true) // one question is settled once
+	r.Clock.Advance(2 * time.Hour)
+	sweeper, err := reconcile.NewSweeper(r.r, nil)
+	require.NoError(t, err)
+	_, err = sweeper.Sweep(t.Context())
+	require.NoError(t, err)
+	settle(key(2), idem.Released, false)
+	r.end(order.Key("acme", "o"), nil, errCut)
+	require.Equal(t, "0, 1, 1, 2, 2, 2", r.rates("refund"))
+	require.Equal(t, "1, 1, 0, 0, 0, 0", r.rates("order"))
+}
+
+// crowded has more changes of a day than a page holds.
+type crowded struct{ reconcile.Store }
+
+func (s crowded) AuditBetween(ctx context.Context, shard int, from, to time.Time, page string) (protocol.AuditPage, error) {
+	p, err := s.Store.AuditBetween(ctx, shard, from, to, page)
+	if to.Sub(from) > 2*time.Hour && len(p.Entries) > 0 {
+		p.Next = "more"
+	}
+	return p, err
+}
+
+func TestTheOverviewSaysWhatItHasNotCounted(t *testing.T) {
+	r := newRig(t, console.Options{})
+	require.NotContains(t, r.get("/ops/").text, `<h2 id="rates">`, "there is nothing to count")
+	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
+	r.lapse()
+	require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "bob", Reason: "the provider says so"}))
+	require.Equal(t, "0, 0, 1, 1, 0, 0", r.rates("refund"))
+	r.over(crowded{r.Faults})
+	require.Regexp(t, `^0, 0, 1, \d or more, 0, 0 or more$`, r.rates("refund"))
 }

@@ -44,9 +44,8 @@ type recordView struct {
 }
 
 type decisionView struct {
-	Name, Verb, Then, Refused, URL, Caution string
-	Undo, Steps                             []string
-	Again                                   bool
+	reconcile.Decision
+	Verb, URL string
 }
 
 type stepView struct {
@@ -140,7 +139,10 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 		v.Tokens, v.Steps = shown.Tokens(), c.steps(rec.ID, shown.Steps)
 		v.ValueURL, v.ResultURL, v.ErrorURL = c.showURL(id, "value", "shown"), c.showURL(id, "result", "shown"), c.showURL(id, "error", "failure")
 		for _, d := range e.Decisions {
-			v.Decisions = append(v.Decisions, c.decision(id, targetOf(d), c.forPeople(rec, d)))
+			form := url.Values{"id": {id}, "to": {targetOf(d)}}
+			v.Decisions = append(v.Decisions, decisionView{
+				Decision: c.forOperators(rec, d), Verb: wordsOf[targetOf(d)].Verb, URL: c.opts.Prefix + "/act?" + form.Encode(),
+			})
 		}
 	}
 	slices.SortStableFunc(v.Decisions, func(a, b decisionView) int { return cmp.Compare(min(len(a.Refused), 1), min(len(b.Refused), 1)) })
@@ -150,15 +152,6 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 
 func (c *console) showURL(id, what, at string) string {
 	return c.opts.Prefix + "/record?" + url.Values{"id": {id}, "show": {what}}.Encode() + "#" + at
-}
-
-func (c *console) decision(id, to string, d reconcile.Decision) decisionView {
-	w := wordsOf[to]
-	return decisionView{
-		Name: w.Name, Verb: w.Verb, Then: d.Then, Caution: d.Caution, Refused: d.Refused,
-		Undo: d.Undo, Steps: d.Steps, Again: d.Again,
-		URL: c.opts.Prefix + "/act?" + url.Values{"id": {id}, "to": {to}}.Encode(),
-	}
 }
 
 func (c *console) steps(id string, steps []view.Step) (all []stepView) {
@@ -263,6 +256,7 @@ func (c *console) asked(r *http.Request, rec *idem.Record) (*shown, error) {
 
 // isStale reports whether the change was refused because the record is another one by now.
 func isStale(err error) bool {
-	return errors.Is(err, reconcile.ErrChanged) || errors.Is(err, reconcile.ErrNotUnknown) || errors.Is(err, reconcile.ErrNotFound) ||
-		errors.Is(err, reconcile.ErrOpen) || errors.Is(err, reconcile.ErrExpired)
+	return slices.ContainsFunc([]error{
+		reconcile.ErrChanged, reconcile.ErrNotUnknown, reconcile.ErrNotFound, reconcile.ErrOpen, reconcile.ErrExpired,
+	}, func(stale error) bool { return errors.Is(err, stale) })
 }

@@ -80,19 +80,16 @@ func TestAnOrderGoesOnAsTheFormSaysOfItsSteps(t *testing.T) {
 			look := maps.Clone(form)
 			look.Set("look", "1")
 			look.Del("why")
-			page := r.post("/ops/act", look)
-			require.Equal(t, http.StatusOK, page.StatusCode, page.text)
-			require.Contains(t, page.text, "Nothing was changed yet.")
+			page := r.posts(look, http.StatusOK, "Nothing was changed yet.")
 			require.Contains(t, html.UnescapeString(page.text), tt.then)
 			require.Zero(t, r.changes(id))
 
-			done := r.post("/ops/act", form)
-			require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
+			done := r.posts(form, http.StatusSeeOther, "")
 			require.Contains(t, r.get(done.Header.Get("Location")).text, tt.story)
-			require.Contains(t, r.post("/ops/act", form).text, "<h1>Already done</h1>")
+			r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
 			other := maps.Clone(form)
 			other.Set("step-0", "another")
-			require.Contains(t, r.post("/ops/act", other).text, "<h1>The record has changed</h1>")
+			r.posts(other, http.StatusConflict, "<h1>The record has changed</h1>")
 
 			ran := map[string]int{}
 			out, err := r.order(key, ran, func() {})
@@ -110,7 +107,7 @@ func TestAnOrderGoesOnAsTheFormSaysOfItsSteps(t *testing.T) {
 func TestNothingIsReleasedWithoutAWordAboutItsSteps(t *testing.T) {
 	r := newRig(t, console.Options{})
 	id := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
-	record := r.get("/ops/record?" + url.Values{"id": {id}}.Encode())
+	record := r.get(record(id))
 	require.Contains(t, record.text, "You say what became of each of them: <code>charge</code>.")
 	require.NotContains(t, record.text, "Resolution.Steps", "that is for programs")
 	for _, tt := range []struct {
@@ -149,12 +146,11 @@ func TestAWordAboutAStepIsReplacedByAnother(t *testing.T) {
 	id := r.diedCharging(key)
 	form := r.form(id, "released")
 	maps.Copy(form, url.Values{"step-0": {"took_effect"}, "step-0-result": {"8"}})
-	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode)
+	r.posts(form, http.StatusSeeOther, "")
 
 	form = r.form(id, "released")
 	form.Set("step-0", "not_executed")
-	done := r.post("/ops/act", form)
-	require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
+	r.posts(form, http.StatusSeeOther, "")
 	ran := map[string]int{}
 	out, err := r.order(key, ran, func() {})
 	require.NoError(t, err)
@@ -166,32 +162,26 @@ func TestWhatHasFailedAndWasUndoneIsCompletedOnlyWithAWord(t *testing.T) {
 	r := newRig(t, console.Options{})
 	key := refund.Key("acme", "r-1")
 	id := key.ID()
-	idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
-			_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
-				&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
-			require.NoError(t, err)
-			require.NoError(t, idem.Abort(ctx, errors.New("sold out")))
-			r.Crash()
-			return 0, nil
-		})
+	r.crash(key, func(ctx context.Context, _ int) (int, error) {
+		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
+			&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
+		require.NoError(t, err)
+		require.NoError(t, idem.Abort(ctx, errors.New("sold out")))
+		r.Crash()
+		return 0, nil
 	})
-	r.Restart()
 	r.lapse()
-	page := r.get("/ops/act?" + url.Values{"id": {id}, "to": {"completed"}}.Encode())
+	page := r.get(act(id, "completed"))
 	require.Contains(t, page.text, "The operation has failed")
 	require.NotContains(t, page.text, "the operation took effect")
 
 	form := r.form(id, "completed")
 	maps.Copy(form, url.Values{"known": {"yes"}, "result": {"402"}})
-	a := r.post("/ops/act", form)
-	require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode)
-	require.Contains(t, a.text, "The steps have not been undone")
+	r.posts(form, http.StatusUnprocessableEntity, "The steps have not been undone")
 	require.Zero(t, r.changes(id))
 
 	form.Set("undone", "1")
-	done := r.post("/ops/act", form)
-	require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
+	done := r.posts(form, http.StatusSeeOther, "")
 	require.Contains(t, r.get(done.Header.Get("Location")).text, "Step charge was undone.")
 	out, err := r.order(key, map[string]int{}, func() {})
 	require.NoError(t, err)
@@ -220,16 +210,13 @@ func TestARefusalIsCompletedOnlyWithAWordThatItsStepsAreUndone(t *testing.T) {
 	require.NoError(t, err)
 	id := r.Store.Records()[0].ID
 	r.lapse()
-	require.Contains(t, r.get("/ops/act?"+url.Values{"id": {id}, "to": {"completed"}}.Encode()).text, "If the response is a failure")
+	require.Contains(t, r.get(act(id, "completed")).text, "If the response is a failure")
 	form := r.form(id, "completed")
 	maps.Copy(form, url.Values{"known": {"yes"}, "result": {"402"}})
-	refused := r.post("/ops/act", form)
-	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
-	require.Contains(t, refused.text, "the steps have not been undone")
+	r.posts(form, http.StatusUnprocessableEntity, "the steps have not been undone")
 	require.Zero(t, r.changes(id))
 	form.Set("undone", "1")
-	done := r.post("/ops/act", form)
-	require.Equal(t, http.StatusSeeOther, done.StatusCode, done.text)
+	done := r.posts(form, http.StatusSeeOther, "")
 	require.Contains(t, r.get(done.Header.Get("Location")).text, "Step charge was undone.")
 }
 
@@ -237,7 +224,7 @@ func TestARefusalIsCompletedOnlyWithAWordThatItsStepsAreUndone(t *testing.T) {
 func TestTheTokenToAskWithIsTheInterruptedSteps(t *testing.T) {
 	r := newRig(t, console.Options{})
 	id := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
-	page := r.get("/ops/record?" + url.Values{"id": {id}}.Encode())
+	page := r.get(record(id))
 	require.Equal(t, http.StatusOK, page.StatusCode, page.text)
 	of := regexp.MustCompile(`<dt>Token</dt><dd><code>([^<]+)</code> <span class="hint">([^<]+)</span>`).FindAllStringSubmatch(page.text, -1)
 	require.Len(t, of, 2, page.text)
@@ -249,17 +236,14 @@ func TestTheTokenToAskWithIsTheInterruptedSteps(t *testing.T) {
 func TestTheFormSaysWhatAStepWithoutAResultLeadsTo(t *testing.T) {
 	r := newRig(t, console.Options{})
 	page := func(id string) string {
-		return r.get("/ops/act?" + url.Values{"id": {id}, "to": {"released"}}.Encode()).text
+		return r.get(act(id, "released")).text
 	}
 	without := page(r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1")))
 	require.Contains(t, without, "most handlers fail for good, and undo the other steps<")
-	idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, refund.Key("acme", "r-1"), 1, func(ctx context.Context, _ int) (int, error) {
-			return idem.Step(ctx, "charge", func(context.Context) (int, error) { r.Crash(); return 7, nil },
-				&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { return nil }})
-		})
+	r.crash(refund.Key("acme", "r-1"), func(ctx context.Context, _ int) (int, error) {
+		return idem.Step(ctx, "charge", func(context.Context) (int, error) { r.Crash(); return 7, nil },
+			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { return nil }})
 	})
-	r.Restart()
 	r.lapse()
 	form := r.form(refund.Key("acme", "r-1").ID(), "released")
 	shown := []string{page(refund.Key("acme", "r-1").ID())}

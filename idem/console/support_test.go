@@ -70,6 +70,28 @@ func (r *rig) end(key idem.Key, out any, err error) string {
 	return key.ID()
 }
 
+// crash leaves the claim of a process that died in the handler, which calls r.Crash.
+func (r *rig) crash(key idem.Key, handler func(context.Context, int) (int, error)) {
+	r.t.Helper()
+	d := idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, key, 1, handler)
+	})
+	require.ErrorIs(r.t, d[0].Err, idemtest.ErrCrashed)
+	r.Restart()
+}
+
+// over makes the console one over another store.
+func (r *rig) over(store reconcile.Store) {
+	r.t.Helper()
+	var err error
+	r.r, err = reconcile.New(store, &reconcile.Options{Now: r.Clock.Now})
+	require.NoError(r.t, err)
+	r.h, err = console.New(r.r, &console.Options{
+		Prefix: "/ops", Who: console.ThisMachine, Now: r.Clock.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(r.t, err)
+}
+
 // lapse lets leases end.
 func (r *rig) lapse() { r.Clock.Advance(idem.DefaultLease + idem.DefaultMargin + time.Second) }
 
@@ -110,12 +132,27 @@ func (r *rig) post(target string, form url.Values) answer {
 	return r.do(request(http.MethodPost, target, form))
 }
 
+// posts sends the form of a decision, and gets this status and text.
+func (r *rig) posts(form url.Values, status int, text string) answer {
+	r.t.Helper()
+	a := r.post("/ops/act", form)
+	require.Equal(r.t, status, a.StatusCode, a.text)
+	require.Contains(r.t, a.text, text)
+	return a
+}
+
+// record is the address of a record's page.
+func record(id string) string { return "/ops/record?" + url.Values{"id": {id}}.Encode() }
+
+// act is the address of the page of a decision.
+func act(id, to string) string { return "/ops/act?" + url.Values{"id": {id}, "to": {to}}.Encode() }
+
 var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`)
 
 // form opens the page of a decision and returns what its form sends, with the reason.
 func (r *rig) form(id, to string) url.Values {
 	r.t.Helper()
-	page := r.get("/ops/act?" + url.Values{"id": {id}, "to": {to}}.Encode())
+	page := r.get(act(id, to))
 	require.Equal(r.t, http.StatusOK, page.StatusCode, page.text)
 	form := url.Values{"why": {"the provider's console says so"}}
 	for _, m := range hidden.FindAllStringSubmatch(page.text, -1) {

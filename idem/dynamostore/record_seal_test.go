@@ -283,7 +283,7 @@ func TestSealedStepsFitTheRecord(t *testing.T) {
 			}
 		}
 	})
-	require.ErrorIs(t, err, idem.ErrStepLimit)
+	require.ErrorAs(t, err, new(*idem.StepLimitError))
 	require.Greater(t, ran, 100)
 	require.Equal(t, ran, undone)
 	require.Greater(t, largest, ran*MaxSealOverhead)

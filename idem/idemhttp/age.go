@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -51,9 +52,7 @@ func (t *MaxAge) check() (*MaxAge, error) {
 	case out.After < 0 || out.Tolerance < 0:
 		return nil, mistake("MaxAge has a negative time")
 	}
-	if out.Tolerance == 0 {
-		out.Tolerance = DefaultTolerance
-	}
+	out.Tolerance = cmp.Or(out.Tolerance, DefaultTolerance)
 	return &out, nil
 }
 
@@ -72,18 +71,10 @@ func (t *MaxAge) fits(op idem.Operation) error {
 }
 
 func (t *MaxAge) window(op idem.Operation) time.Duration {
-	if t.After > 0 {
-		return t.After
-	}
-	return retention(op)
+	return cmp.Or(t.After, retention(op))
 }
 
-func retention(op idem.Operation) time.Duration {
-	if op.Retention > 0 {
-		return op.Retention
-	}
-	return idem.DefaultRetention
-}
+func retention(op idem.Operation) time.Duration { return cmp.Or(op.Retention, idem.DefaultRetention) }
 
 // refuses says why a request must not be executed at now; nil if it may be.
 func (t *MaxAge) refuses(r *Request, key string, op idem.Operation, now time.Time) *situation {

@@ -1,9 +1,9 @@
 package idemhttp
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
@@ -79,25 +79,18 @@ func (o *ClientOptions) check() (ClientOptions, error) {
 	invalid := func(format string, args ...any) (ClientOptions, error) {
 		return out, &idem.ConfigError{What: "HTTP client", Problem: fmt.Sprintf(format, args...)}
 	}
-	orElse(&out.KeyHeader, DefaultKeyHeader)
-	orElse(&out.MaxAttempts, DefaultMaxAttempts)
-	if out.MaxBackoff == 0 {
-		out.MaxBackoff = max(DefaultMaxBackoff, out.Backoff)
-	}
-	orElse(&out.Backoff, min(DefaultBackoff, out.MaxBackoff))
-	orElse(&out.MaxWait, DefaultMaxWait)
-	orElse(&out.Retention, idem.DefaultRetention)
-	orElse(&out.MaxBody, DefaultMaxBody)
-	out.Methods = slices.Clone(out.Methods)
-	if len(out.Methods) == 0 {
-		out.Methods = []string{"POST", "PATCH"}
-	}
-	for _, m := range out.Methods {
-		if !isToken(m) || m != strings.ToUpper(m) {
-			return invalid("Methods has %q: write methods in capitals, such as POST", m)
-		}
-	}
+	out.KeyHeader = cmp.Or(out.KeyHeader, DefaultKeyHeader)
+	out.MaxAttempts = cmp.Or(out.MaxAttempts, DefaultMaxAttempts)
+	out.MaxBackoff = cmp.Or(out.MaxBackoff, max(DefaultMaxBackoff, out.Backoff))
+	out.Backoff = cmp.Or(out.Backoff, min(DefaultBackoff, out.MaxBackoff))
+	out.MaxWait = cmp.Or(out.MaxWait, DefaultMaxWait)
+	out.Retention = cmp.Or(out.Retention, idem.DefaultRetention)
+	out.MaxBody = cmp.Or(out.MaxBody, DefaultMaxBody)
+	methods, problem := keyedMethods(out.Methods)
+	out.Methods = methods
 	switch {
+	case problem != "":
+		return invalid("%s", problem)
 	case !isToken(out.KeyHeader):
 		return invalid("KeyHeader %q is not a header name", out.KeyHeader)
 	case out.FirstSentHeader != "" && !isToken(out.FirstSentHeader):
@@ -114,13 +107,6 @@ func (o *ClientOptions) check() (ClientOptions, error) {
 		return invalid("Retention is %v: use the service's, or zero for %v", out.Retention, idem.DefaultRetention)
 	}
 	return out, nil
-}
-
-func orElse[T comparable](field *T, standard T) {
-	var zero T
-	if *field == zero {
-		*field = standard
-	}
 }
 
 // upTo is a random duration from zero to max.

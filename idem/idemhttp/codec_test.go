@@ -3,7 +3,6 @@ package idemhttp
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -146,7 +145,9 @@ func checkDecode(t testing.TB, stored []byte) (accepted bool) {
 	require.NoError(t, err)
 	second, err := decode(again)
 	require.NoError(t, err)
-	require.Equal(t, fmt.Sprint(second), fmt.Sprint(r.without()))
+	r.dropHeaders(r.keeps())
+	require.Equal(t, string(append(r.appendHead(nil, everyHeader), body...)), string(again))
+	require.Equal(t, body, second.Body)
 	return true
 }
 
@@ -221,47 +222,4 @@ func TestHeadIsJSON(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, r, back)
 	}
-}
-
-// without is the response as encode sees it.
-func (r *Response) without() *Response {
-	keep, out := r.keeps(), &Response{Status: r.Status, Body: r.Body, Base64: r.Base64}
-	for k, v := range r.Headers {
-		if keep(k) {
-			out.setHeader(k, v)
-		}
-	}
-	for k, vs := range r.MultiHeaders {
-		if keep(k) {
-			if out.MultiHeaders == nil {
-				out.MultiHeaders = map[string][]string{}
-			}
-			out.MultiHeaders[k] = vs
-		}
-	}
-	return out
-}
-
-// FuzzEncode: every final response reads back byte for byte.
-func FuzzEncode(f *testing.F) {
-	f.Add(200, "Content-Type", "text/plain", "Vary", "Accept", []byte("x"), false)
-	f.Add(599, "X-\xff", "caf\xe9\n", "\"", "\x00", []byte("\n\xff"), true)
-	f.Fuzz(func(t *testing.T, status int, name, value, multi, each string, body []byte, b64 bool) {
-		r := &Response{
-			Status: status, Headers: map[string]string{name: value},
-			MultiHeaders: map[string][]string{multi: {each, value}}, Body: body, Base64: b64,
-		}
-		stored, err := encode(r)
-		if err != nil {
-			require.True(t, status < 200 || status > 599)
-			return
-		}
-		back, err := decode(stored)
-		require.NoError(t, err)
-		want := r.without()
-		require.Equal(t, want.Headers, back.Headers)
-		require.Equal(t, want.MultiHeaders, back.MultiHeaders)
-		require.True(t, bytes.Equal(body, back.Body))
-		require.Equal(t, b64, back.Base64)
-	})
 }

@@ -100,7 +100,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		return c.refusal(ctx, r, no), nil
 	}
 	if c.later != nil {
-		if res, is, err := c.later.accept(ctx, r, call); is {
+		if res, err := c.later.accept(ctx, r, call); res != nil || err != nil {
 			return res, err
 		}
 	}

@@ -2,11 +2,12 @@ package idemhttp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -85,58 +86,6 @@ func TestStatusDecidesWhatIsKept(t *testing.T) {
 	}
 }
 
-func TestSetNotExecutedBesideAResponse(t *testing.T) {
-	c, n := newContract(t, memory()), 0
-	next := func(ctx context.Context) (*Response, error) {
-		n++
-		idem.SetNotExecuted(ctx)
-		return &Response{Status: 503, Body: []byte("closed")}, nil
-	}
-	for range 3 {
-		require.Equal(t, 503, serve(t, c, payment(), next).Status)
-	}
-	require.Equal(t, 3, n)
-}
-
-// A handler's error is its own value, also if it looks like one of the engine's.
-func TestHandlersErrorIsUntouched(t *testing.T) {
-	for _, given := range []error{io.ErrUnexpectedEOF, idem.ErrInFlight, &idem.InFlightError{}, idem.ErrStoreUnavailable, &idem.RecordedError{}} {
-		c := newContract(t, memory())
-		_, err := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) { return nil, given })
-		require.True(t, err == given, "%T", given)
-	}
-}
-
-func TestPermanentErrorIsReplayed(t *testing.T) {
-	c, n := newContract(t, memory()), 0
-	declined := errors.New("card declined")
-	next := func(context.Context) (*Response, error) { n++; return nil, idem.Permanent(declined) }
-	_, err := c.Serve(t.Context(), payment(), next)
-	require.True(t, err == declined)
-	_, err = c.Serve(t.Context(), payment(), next)
-	var recorded *idem.RecordedError
-	require.ErrorAs(t, err, &recorded)
-	require.Equal(t, "card declined", recorded.Message)
-	require.Equal(t, 1, n)
-}
-
-func TestPanicPassesThrough(t *testing.T) {
-	c, n := newContract(t, memory()), 0
-	require.PanicsWithValue(t, "boom", func() {
-		_, _ = c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) { panic("boom") })
-	})
-	require.Contains(t, string(serve(t, c, payment(), counting(&n, created())).Body), CodeOutcomeUnknown)
-	require.Zero(t, n)
-}
-
-func TestNeitherResponseNorErrorIsAnError(t *testing.T) {
-	c, n := newContract(t, memory()), 0
-	_, err := c.Serve(t.Context(), payment(), counting(&n, nil))
-	require.ErrorIs(t, err, errNoResponse)
-	require.Contains(t, string(serve(t, c, payment(), counting(&n, nil)).Body), CodeOutcomeUnknown)
-	require.Equal(t, 1, n)
-}
-
 // A response that the operation's rule calls failed is still the response. Beside
 // an error it is the outcome if the rule says completed; without one, the error is.
 func TestClassifyKeepsTheKindOfOutcome(t *testing.T) {
@@ -185,18 +134,6 @@ func TestClassifyKeepsTheKindOfOutcome(t *testing.T) {
 			require.Equal(t, row.runs, n)
 		})
 	}
-}
-
-// Without a rule of its own a response beside an error does not count.
-func TestResponseBesideAnErrorIsNotAnswered(t *testing.T) {
-	c := newContract(t, memory())
-	gone := errors.New("gone")
-	res, err := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) { return created(), gone })
-	require.Nil(t, res)
-	require.True(t, err == gone)
-	n := 0
-	require.Contains(t, string(serve(t, c, payment(), counting(&n, created())).Body), CodeOutcomeUnknown)
-	require.Zero(t, n)
 }
 
 func TestOtherMethodsPassUntouched(t *testing.T) {
@@ -269,6 +206,13 @@ func TestFingerprintCoversTheRequest(t *testing.T) {
 		"path parameter": func(r *Request) { r.PathParameters = map[string]string{"a": "1"} },
 		"route":          func(r *Request) { r.Route = "/payments/{id}" },
 		"method":         func(r *Request) { r.Method = "PATCH" },
+		"stage":          func(r *Request) { r.Stage = "test" },
+		"another stage":  func(r *Request) { r.Stage = "prod" },
+		"prefix":         func(r *Request) { r.Prefix = "test" },
+		"another prefix": func(r *Request) { r.Prefix = "/accounts/1" },
+		"no query":       func(r *Request) { r.RawQuery = "a=%zz" },
+		"another one":    func(r *Request) { r.RawQuery = "a=%zy" },
+		"one with a":     func(r *Request) { r.Query = map[string][]string{"": {"a=%zz"}} },
 	}
 	want, err := c.fingerprint(base)
 	require.NoError(t, err)
@@ -331,4 +275,137 @@ func TestRetryAfterIsSpreadAndBounded(t *testing.T) {
 func without(m map[string]bool, key string) map[string]bool {
 	delete(m, key) // exactly one second is possible, and rare
 	return m
+}
+
+// With waiting on, a duplicate gets the first request's response. It never waits past
+// the deadline, nor until the gateway gives up.
+func TestDuplicateWaits(t *testing.T) {
+	const takes = 20 * time.Second
+	for name, row := range map[string]struct {
+		wait          time.Duration
+		gateway, kill time.Duration // from the duplicate's begin; 0 for none
+		end           Response      // of the first request
+		want          int           // the duplicate's status
+		least, most   time.Duration // it waited
+	}{
+		"off":                         {want: 409},
+		"on":                          {wait: time.Minute, want: 201, least: takes, most: takes + time.Second},
+		"too short":                   {wait: 5 * time.Second, want: 409, least: 4 * time.Second, most: 5 * time.Second},
+		"REST API":                    {wait: time.Minute, gateway: 29 * time.Second, want: 201, least: takes, most: takes + time.Second},
+		"gateway gives up":            {wait: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
+		"gateway has given up":        {wait: time.Minute, gateway: -time.Second, want: 409},
+		"killed":                      {wait: time.Minute, kill: 10 * time.Second, want: 409, least: 6 * time.Second, most: 8 * time.Second},
+		"killed later, gateway first": {wait: time.Minute, kill: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
+		"a failure is replayed":       {wait: time.Minute, end: Response{Status: 422}, want: 422, least: takes, most: takes + time.Second},
+		"the duplicate's turn":        {wait: time.Minute, end: Response{Status: 429}, want: 200, least: takes, most: takes + time.Second},
+		"an open question":            {wait: time.Minute, end: Response{Status: 500}, want: 409, least: takes, most: takes + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, err := idem.New(memory(), &idem.Options{Wait: row.wait})
+				require.NoError(t, err)
+				c, err := New(e, AnyRoute(charge), SingleTenant, nil)
+				require.NoError(t, err)
+				first := make(chan *Response, 1)
+				go func() {
+					res, _ := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) {
+						time.Sleep(takes)
+						if row.end.Status != 0 {
+							return &row.end, nil
+						}
+						return created(), nil
+					})
+					first <- res
+				}()
+				synctest.Wait()
+
+				start, ctx, r := time.Now(), t.Context(), payment()
+				if row.gateway != 0 {
+					r.GatewayDeadline = start.Add(row.gateway)
+				}
+				if row.kill != 0 {
+					ctx = idem.WithKillTime(ctx, start.Add(row.kill))
+				}
+				n := 0
+				duplicate, err := c.Serve(ctx, r, counting(&n, &Response{Status: 200}))
+				require.NoError(t, err)
+				waited := time.Since(start)
+				require.Equal(t, row.want, duplicate.Status)
+				require.GreaterOrEqual(t, waited, row.least)
+				require.LessOrEqual(t, waited, row.most)
+				require.Equal(t, row.want == 200, n == 1)
+				live := <-first
+				if row.want == 201 {
+					require.Equal(t, live.Body, duplicate.Body)
+					require.Equal(t, "true", duplicate.Headers[HeaderReplayed])
+				}
+			})
+		})
+	}
+}
+
+// A key belongs to its request as soon as that runs: another body is refused as reused, not
+// as in progress, and runs nothing.
+func TestOtherBodyWhileTheFirstRequestRuns(t *testing.T) {
+	c := newContract(t, memory())
+	n := 0
+	var other *Response
+	first := serve(t, c, payment(), func(context.Context) (*Response, error) {
+		other = serve(t, c, payment(func(r *Request) { r.Body = []byte(`{"amount":1}`) }), counting(&n, created()))
+		return created(), nil
+	})
+	require.Equal(t, 201, first.Status)
+	require.Equal(t, 422, other.Status)
+	var p Problem
+	require.NoError(t, json.Unmarshal(other.Body, &p))
+	require.Equal(t, CodeKeyReused, p.Code)
+	require.Zero(t, n)
+}
+
+// What a handler's end is to its own caller, and to the next one.
+func TestEndsOfAHandler(t *testing.T) {
+	gone := errors.New("gone")
+	unknown := func(t *testing.T, res *Response, err error) {
+		require.NoError(t, err)
+		require.Contains(t, string(res.Body), CodeOutcomeUnknown)
+	}
+	for name, c := range map[string]struct {
+		next  Next
+		res   *Response
+		err   error // the very same one
+		again func(*testing.T, *Response, error)
+		runs  int
+	}{
+		"an error":                 {func(context.Context) (*Response, error) { return nil, gone }, nil, gone, unknown, 1},
+		"one like the engine's":    {func(context.Context) (*Response, error) { return nil, idem.ErrInFlight }, nil, idem.ErrInFlight, unknown, 1},
+		"a response with an error": {func(context.Context) (*Response, error) { return created(), gone }, nil, gone, unknown, 1},
+		"neither":                  {func(context.Context) (*Response, error) { return nil, nil }, nil, errNoResponse, unknown, 1},
+		"a permanent error": {func(context.Context) (*Response, error) { return nil, idem.Permanent(gone) }, nil, gone, func(t *testing.T, _ *Response, err error) {
+			var recorded *idem.RecordedError
+			require.ErrorAs(t, err, &recorded)
+			require.Equal(t, "gone", recorded.Message)
+		}, 1},
+		"not executed": {func(ctx context.Context) (*Response, error) {
+			idem.SetNotExecuted(ctx)
+			return &Response{Status: 503}, nil
+		}, &Response{Status: 503}, nil, func(t *testing.T, res *Response, err error) { require.Equal(t, 503, res.Status) }, 2},
+		"a panic": {func(context.Context) (*Response, error) { panic(gone) }, nil, nil, unknown, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			contract, n := newContract(t, memory()), 0
+			serve := func() (*Response, error) {
+				return contract.Serve(t.Context(), payment(), func(ctx context.Context) (*Response, error) { n++; return c.next(ctx) })
+			}
+			if name == "a panic" {
+				require.PanicsWithValue(t, gone, func() { _, _ = serve() })
+			} else {
+				res, err := serve()
+				require.True(t, err == c.err, "%v", err)
+				require.Equal(t, c.res == nil, res == nil)
+			}
+			res, err := serve()
+			c.again(t, res, err)
+			require.Equal(t, c.runs, n)
+		})
+	}
 }

@@ -2,7 +2,6 @@ package idemhttp
 
 import (
 	"slices"
-	"strings"
 )
 
 const (
@@ -24,13 +23,9 @@ const (
 // method that cannot be read is a [*idem.ConfigError]. Package coverage reads the routes
 // from an OpenAPI document.
 func MissingRoutes(routes Routes, api []string, methods ...string) ([]string, error) {
-	if len(methods) == 0 {
-		methods = []string{"POST", "PATCH"}
-	}
-	for _, m := range methods {
-		if !isToken(m) || m != strings.ToUpper(m) {
-			return nil, mistake("the methods have %q: write methods in capitals, such as POST", m)
-		}
+	methods, problem := keyedMethods(methods)
+	if problem != "" {
+		return nil, mistake("%s", problem)
 	}
 	_, all := routes[anyRoute]
 	var missing []string
@@ -41,8 +36,8 @@ func MissingRoutes(routes Routes, api []string, methods ...string) ([]string, er
 			}
 			continue
 		}
-		method, location, ok := strings.Cut(name, " ")
-		if !ok || !isToken(method) || method != strings.ToUpper(method) || !strings.HasPrefix(location, "/") || strings.ContainsAny(location, " ?#") {
+		method, location, ok := parseRoute(name)
+		if !ok {
 			return nil, mistake("route %q of the API: write method and path template, such as \"POST /payments/{id}\", or $default", name)
 		}
 		for _, m := range methods {

@@ -18,32 +18,10 @@
 // string (RFC 9651); both forms name the same key. For producers without headers it
 // can come from the body or a function. By default only POST and PATCH need a key; requests
 // with other methods are passed on unchanged. Refusals are problem details (RFC 9457) with
-// a stable code, and say nothing about other clients' requests:
+// a stable code, and say nothing about other clients' requests. This package's
+// README.md has the table of all codes, written for the clients.
 //
-//	situation                                      answer
-//	the route declares no operation                500 operation_undeclared
-//	no tenant                                      403 tenant_missing
-//	no principal although bound                    403 principal_missing
-//	no key                                         400 idempotency_key_missing
-//	key malformed, too short or long, repeated     400 idempotency_key_invalid
-//	body that cannot be canonicalised              400 request_not_canonical
-//	body too large, or cut short (middleware)      413 request_too_large, 400 request_incomplete
-//	key used with another request                  422 idempotency_key_reused
-//	first request still running                    409 idempotency_key_in_progress + Retry-After
-//	first sent before the retention window         412 idempotency_key_too_old
-//	a step is asked about again later              409 outcome_not_yet_known + Retry-After
-//	outcome unknown                                409 outcome_unknown
-//	outcome recorded without its response          409 outcome_unavailable
-//	accepted for later (reserved, never sent)      202 request_accepted + Retry-After
-//	over a limit on new keys                       429 limit_exceeded + Retry-After
-//	response of another version                    503 response_version_mismatch + Retry-After
-//	record damaged or newer                        503 idempotency_record_unreadable
-//	store unavailable                              503 idempotency_store_unavailable + Retry-After
-//	too little time left to begin                  503 out_of_time + Retry-After
-//	outcome recorded                               the response, Idempotency-Replayed: true,
-//	                                               Idempotency-Original-Date, Idempotency-Expires
-//
-// This is the contract of an expired draft that many services follow, see [IETF]. The
+// The contract is that of an expired draft that many services follow, see [IETF]. The
 // [Stripe] profile has Stripe's bodies, keys and header of a replay. [Options.OnRefusal]
 // changes single answers. If the first request still runs, a repeat can also wait for
 // its response ([idem.Options].Wait), until shortly before the gateway gives up

@@ -150,3 +150,32 @@ func TestTwentyThousandKeys(t *testing.T) {
 	require.Greater(t, reached, 1000, "the inputs get past the parser often enough")
 	require.Less(t, reached, 19_000)
 }
+
+// A derived key must never change: producers would send their requests again
+// under another one.
+func TestDerivedKeysAreForEver(t *testing.T) {
+	lists := [][]string{
+		{"order", "4711", "capture"}, {"order", "4711", "refund"}, {"order", "471", "1capture"}, {"order4711capture"},
+		{"capture", "4711", "order"}, {"a"}, {"a", "a"}, {"ä"}, {"\x00", "\xff"}, {strings.Repeat("k", 10_000)},
+	}
+	var b strings.Builder
+	seen := map[string]bool{}
+	for _, parts := range lists {
+		key, err := DeriveKey(parts...)
+		require.NoError(t, err)
+		require.False(t, seen[key], parts)
+		seen[key] = true
+		b.WriteString(key + "\n")
+	}
+	golden(t, "derived-keys", []byte(b.String()))
+}
+
+func TestDeriveKeyRefusesMissingParts(t *testing.T) {
+	for _, parts := range [][]string{nil, {""}, {"order", ""}, {"", "4711"}} {
+		key, err := DeriveKey(parts...)
+		require.ErrorIs(t, err, idem.ErrKeyInvalid)
+		require.Empty(t, key)
+	}
+	_, err := DeriveKey("order", "", "capture")
+	require.ErrorContains(t, err, "part 2 of 3")
+}

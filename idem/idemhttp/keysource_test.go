@@ -2,14 +2,13 @@ package idemhttp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/internal/canonical"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/stretchr/testify/require"
 )
@@ -31,50 +30,28 @@ func TestKeyFromTheBody(t *testing.T) {
 		pointer, body string
 		want          string // the key, or a code
 	}{
-		"field":             {"/id", `{"id":"` + id + `","a":1}`, id},
-		"last field":        {"/id", `{"a":{"id":"x"},"b":["id"],"id":"` + id + `"}`, id},
-		"nested":            {"/data/object/id", `{"id":1,"data":{"object":{"id":"` + id + `"}}}`, id},
-		"element":           {"/a/1", `{"a":[1,"` + id + `"]}`, id},
-		"element's field":   {"/Records/0/messageId", `{"Records":[{"messageId":"` + id + `"}]}`, id},
-		"escaped name":      {"/a~1b~0c", `{"a/b~c":"` + id + `"}`, id},
-		"escapes":           {"/id", `{"\u0069d":"\u0065vt_1234567890ABC"}`, id},
-		"no JSON type":      {"/id", `{"id":"` + id + `"}`, id},
-		"absent":            {"/id", `{"identity":"` + id + `"}`, string(CodeKeyMissing)},
-		"another case":      {"/id", `{"ID":"` + id + `"}`, string(CodeKeyInvalid)},
-		"both cases":        {"/id", `{"id":"` + id + `","ID":"another-key-of-the-other"}`, string(CodeKeyInvalid)},
-		"both cases, later": {"/id", `{"iD":null,"id":"` + id + `"}`, string(CodeKeyInvalid)},
-		"case on the way":   {"/data/id", `{"data":{"id":"` + id + `"},"Data":{}}`, string(CodeKeyInvalid)},
-		"folded by Unicode": {"/key", `{"key":"` + id + `","\u212aey":"another-key-of-the-other"}`, string(CodeKeyInvalid)},
-		"case elsewhere":    {"/id", `{"a":{"ID":"x"},"id":"` + id + `"}`, id},
-		"behind a deep one": {"/b/1/id", `{"b":[{"id":[{"id":0}]},{"a":{"id":1},"id":"` + id + `"},{"id":2}]}`, id},
-		"a leading zero":    {"/01", `["a","` + id + `"]`, string(CodeKeyMissing)},
-		"deepest":           {"/id", `{"id":"` + id + `","a":` + strings.Repeat("[", canonical.MaxDepth-1) + strings.Repeat("]", canonical.MaxDepth-1) + `}`, id},
-		"too deep":          {"/id", `{"id":"` + id + `","a":` + strings.Repeat("[", canonical.MaxDepth) + strings.Repeat("]", canonical.MaxDepth) + `}`, string(CodeNotCanonical)},
-		"far too deep":      {"/id", `{"id":"` + id + `","a":` + strings.Repeat("[", 1<<16), string(CodeNotCanonical)},
-		"null":              {"/id", `{"id":null}`, string(CodeKeyMissing)},
-		"empty body":        {"/id", ``, string(CodeKeyMissing)},
-		"blank body":        {"/id", "  \n", string(CodeKeyMissing)},
-		"a name, no value":  {"/id/id", `{"id":"id"}`, string(CodeKeyMissing)},
-		"another type":      {"/id", `[{"id":"` + id + `"}]`, string(CodeKeyMissing)},
-		"scalar":            {"/id", `"` + id + `"`, string(CodeKeyMissing)},
-		"empty":             {"/id", `{"id":""}`, string(CodeKeyInvalid)},
-		"short":             {"/id", `{"id":"evt_1"}`, string(CodeKeyInvalid)},
-		"characters":        {"/id", `{"id":"evt 1234567890 ABC"}`, string(CodeKeyInvalid)},
-		"structured":        {"/id", `{"id":"\"` + id + `\""}`, string(CodeKeyInvalid)},
-		"integer":           {"/id", `{"id":12345678901234567890}`, "12345678901234567890"},
-		"negative integer":  {"/id", `{"id":-12345678901234567890}`, "-12345678901234567890"},
-		"short integer":     {"/id", `{"id":42}`, string(CodeKeyInvalid)},
-		"fraction":          {"/id", `{"id":1234567890.1234567890}`, string(CodeKeyInvalid)},
-		"exponent":          {"/id", `{"id":1234567890123456e1}`, string(CodeKeyInvalid)},
-		"bool":              {"/id", `{"id":true}`, string(CodeKeyInvalid)},
-		"object":            {"/id", `{"id":{"id":"` + id + `"}}`, string(CodeKeyInvalid)},
-		"list":              {"/id", `{"id":["` + id + `"]}`, string(CodeKeyInvalid)},
-		"twice":             {"/id", `{"id":"` + id + `","id":"another-key-of-the-other"}`, string(CodeNotCanonical)},
-		"twice, elsewhere":  {"/id", `{"id":"` + id + `","a":1,"a":2}`, id},
-		"two values":        {"/id", `{"id":"` + id + `"} {"id":"another-key-of-the-other"}`, string(CodeNotCanonical)},
-		"cut short":         {"/id", `{"id":"` + id + `"`, string(CodeNotCanonical)},
-		"no JSON":           {"/id", `id=` + id, string(CodeNotCanonical)},
-		"invalid UTF-8":     {"/id", "{\"id\":\"" + id + "\xff\"}", string(CodeNotCanonical)},
+		"field":            {"/id", `{"id":"` + id + `","a":1}`, id},
+		"nested":           {"/data/object/id", `{"id":1,"data":{"object":{"id":"` + id + `"}}}`, id},
+		"no JSON type":     {"/id", `{"id":"` + id + `"}`, id},
+		"absent":           {"/id", `{"identity":"` + id + `"}`, string(CodeKeyMissing)},
+		"both cases":       {"/id", `{"id":"` + id + `","ID":"another-key-of-the-other"}`, string(CodeKeyInvalid)},
+		"null":             {"/id", `{"id":null}`, string(CodeKeyMissing)},
+		"empty body":       {"/id", ``, string(CodeKeyMissing)},
+		"blank body":       {"/id", "  \n", string(CodeKeyMissing)},
+		"empty":            {"/id", `{"id":""}`, string(CodeKeyInvalid)},
+		"short":            {"/id", `{"id":"evt_1"}`, string(CodeKeyInvalid)},
+		"characters":       {"/id", `{"id":"evt 1234567890 ABC"}`, string(CodeKeyInvalid)},
+		"structured":       {"/id", `{"id":"\"` + id + `\""}`, string(CodeKeyInvalid)},
+		"integer":          {"/id", `{"id":12345678901234567890}`, "12345678901234567890"},
+		"negative integer": {"/id", `{"id":-12345678901234567890}`, "-12345678901234567890"},
+		"short integer":    {"/id", `{"id":42}`, string(CodeKeyInvalid)},
+		"fraction":         {"/id", `{"id":1234567890.1234567890}`, string(CodeKeyInvalid)},
+		"object":           {"/id", `{"id":{"id":"` + id + `"}}`, string(CodeKeyInvalid)},
+		"twice":            {"/id", `{"id":"` + id + `","id":"another-key-of-the-other"}`, string(CodeNotCanonical)},
+		"twice, elsewhere": {"/id", `{"id":"` + id + `","a":1,"a":2}`, id},
+		"cut short":        {"/id", `{"id":"` + id + `"`, string(CodeNotCanonical)},
+		"no JSON":          {"/id", `id=` + id, string(CodeNotCanonical)},
+		"invalid UTF-8":    {"/id", "{\"id\":\"" + id + "\xff\"}", string(CodeNotCanonical)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, n := memory(), 0
@@ -246,54 +223,169 @@ func TestLongKeyWithPrincipal(t *testing.T) {
 	require.Equal(t, 201, serve(t, c, r, counting(&n, created())).Status)
 }
 
-// checkBody: no body panics, what is found is what encoding/json finds there, and
-// whatever reaches the store matches the grammar.
-func checkBody(t testing.TB, body string) (reached bool) {
-	store, n := memory(), 0
-	c := newContract(t, store, func(o *Options) { o.Key = KeyPointer("/a/id") })
-	res := serve(t, c, payment(func(r *Request) { r.Body = []byte(body) }), counting(&n, created()))
-	key, no := bodyKey([]byte(body), "/a/id")
-	if no == nil {
-		var all struct {
-			A map[string]any `json:"a"`
-		}
-		d := json.NewDecoder(strings.NewReader(body))
-		d.UseNumber()
-		require.NoError(t, d.Decode(&all), body)
-		require.Equal(t, fmt.Sprint(all.A["id"]), key)
-	}
-	if res.Status != 201 {
-		require.Equal(t, 400, res.Status)
-		require.Zero(t, n)
-		return false
-	}
-	require.Nil(t, no)
-	require.Regexp(t, keyGrammar, key)
-	rec, err := store.Get(t.Context(), charge.Key("blue", key).ID())
-	require.NoError(t, err)
-	require.Equal(t, key, rec.Value)
-	return true
+// madeUUID7 and madeULID make keys of a time, as RFC 9562 5.7 and the ULID specification
+// lay them out.
+func madeUUID7(at time.Time) string {
+	ms := fmt.Sprintf("%012x", at.UnixMilli())
+	return ms[:8] + "-" + ms[8:] + "-7c3a-9b2d-0123456789ab"
 }
 
-var bodySeeds = []string{
-	`{"a":{"id":"` + testKey + `"}}`, `{"b":[1,{"a":null}],"a":{"x":"","id":"` + testKey + `"},"c":true}`,
-	`{"a":{"id":null}}`, `{"a":{"id":12345678901234567890}}`, `{"a":["id"]}`, `{"A":{"id":"` + testKey + `"}}`, `{"a":{"i\u0064":"1234567890\u0041BCDEF"}} `, `1`, `"a"`, ``,
-}
-
-func FuzzKeyPointer(f *testing.F) {
-	for _, body := range bodySeeds {
-		f.Add(body)
+func madeULID(at time.Time) string {
+	ms, text := at.UnixMilli(), []byte("0123456789ABCDEFGHJKMNPQRS")
+	for i := 9; i >= 0; i-- {
+		text[i] = crockford[ms&31]
+		ms >>= 5
 	}
-	f.Fuzz(func(t *testing.T, body string) { checkBody(t, body) })
+	return string(text)
 }
 
-func TestTwentyThousandBodies(t *testing.T) {
-	g, reached := newMutator(bodySeeds), 0
-	for range 20_000 {
-		if checkBody(t, g.next()) {
-			reached++
+func TestTimeOfAKey(t *testing.T) {
+	for key, want := range map[string]string{
+		// The examples of RFC 9562 A.6 and of the ULID specification.
+		"017F22E2-79B0-7CC3-98C4-DC0C0C07398F": "2022-02-22T19:22:22Z",
+		"017f22e2-79b0-7cc3-98c4-dc0c0c07398f": "2022-02-22T19:22:22Z",
+		"01ARZ3NDEKTSV4RRFFQ69G5FAV":           "2016-07-30T23:54:10.259Z",
+		"01arz3ndektsv4rrffq69g5fav":           "2016-07-30T23:54:10.259Z",
+		"00000000000000000000000000":           "1970-01-01T00:00:00Z",
+		"7ZZZZZZZZZZZZZZZZZZZZZZZZZ":           "10889-08-02T05:31:50.655Z",
+		"017F22E2-79B0-4CC3-98C4-DC0C0C07398F": "", // version 4
+		"017F22E2-79B0-7CC3-C8C4-DC0C0C07398F": "", // variant
+		"017F22E2-79B0-7CC3-98C4-DC0C0C07398G": "",
+		"017F22E2.79B0-7CC3-98C4-DC0C0C07398F": "",
+		"017F22E279B0-7CC3-98C4-DC0C0C07398F-": "",
+		"017F22E279B07CC398C4DC0C0C07398F":     "",
+		"81ARZ3NDEKTSV4RRFFQ69G5FAV":           "", // over 128 bits
+		"01ARZ3NDEKTSV4RRFFQ69G5FAU":           "", // U is left out of the alphabet
+		"01ARZ3NDEKTSV4RRFFQ69G5FA":            "",
+		"":                                     "",
+	} {
+		at, ok := keyTime(key)
+		require.Equal(t, want != "", ok, key)
+		if ok {
+			require.Equal(t, want, at.UTC().Format(time.RFC3339Nano), key)
 		}
 	}
-	require.Greater(t, reached, 1000)
-	require.Less(t, reached, 19_000)
+	at := time.UnixMilli(1795253213417)
+	for _, key := range []string{madeUUID7(at), madeULID(at)} {
+		got, ok := keyTime(key)
+		require.True(t, ok)
+		require.True(t, at.Equal(got))
+	}
+}
+
+// Retention is a day here and the tolerance five minutes, so that a request is
+// executed up to 23 h 55 min after it was first sent by its own clock.
+func TestMaxAge(t *testing.T) {
+	const window = 24*time.Hour - DefaultTolerance
+	ran, old, invalid := "", string(CodeKeyTooOld), string(CodeKeyInvalid)
+	at := func(make func(time.Time) string, age time.Duration) func(*Request) {
+		return func(r *Request) { r.Header["idempotency-key"] = []string{make(noon.Add(-age))} }
+	}
+	sent := func(values ...string) func(*Request) {
+		return func(r *Request) { r.Header["first-sent"] = values }
+	}
+	for name, row := range map[string]struct {
+		o      MaxAge
+		change func(*Request)
+		want   string
+	}{
+		"UUIDv7, fresh":          {MaxAge{}, at(madeUUID7, 0), ran},
+		"UUIDv7, last moment":    {MaxAge{}, at(madeUUID7, window), ran},
+		"UUIDv7, old":            {MaxAge{}, at(madeUUID7, window+time.Millisecond), old},
+		"UUIDv7, ahead":          {MaxAge{}, at(madeUUID7, -DefaultTolerance), ran},
+		"UUIDv7, too far ahead":  {MaxAge{}, at(madeUUID7, -DefaultTolerance-time.Millisecond), invalid},
+		"ULID, last moment":      {MaxAge{}, at(madeULID, window), ran},
+		"ULID, old":              {MaxAge{}, at(madeULID, window+time.Millisecond), old},
+		"ULID, too far ahead":    {MaxAge{}, at(madeULID, -time.Hour), invalid},
+		"no time":                {MaxAge{}, func(*Request) {}, ran},
+		"no time, required":      {MaxAge{Require: true}, func(*Request) {}, invalid},
+		"required":               {MaxAge{Require: true}, at(madeUUID7, 0), ran},
+		"shorter":                {MaxAge{After: time.Hour}, at(madeUUID7, 55*time.Minute), ran},
+		"shorter, old":           {MaxAge{After: time.Hour}, at(madeUUID7, 55*time.Minute+time.Millisecond), old},
+		"tolerance":              {MaxAge{Tolerance: time.Hour}, at(madeUUID7, 23*time.Hour), ran},
+		"tolerance, old":         {MaxAge{Tolerance: time.Hour}, at(madeUUID7, 23*time.Hour+time.Second), old},
+		"tolerance, ahead":       {MaxAge{Tolerance: time.Hour}, at(madeUUID7, -59*time.Minute), ran},
+		"header, HTTP date":      {MaxAge{Header: "First-Sent"}, sent("Sat, 21 Nov 2026 11:59:00 GMT"), ran},
+		"header, RFC 3339":       {MaxAge{Header: "First-Sent"}, sent(" 2026-11-21T12:59:00+01:00 "), ran},
+		"header, old":            {MaxAge{Header: "First-Sent"}, sent("Fri, 20 Nov 2026 12:00:00 GMT"), old},
+		"header, ahead":          {MaxAge{Header: "First-Sent"}, sent("2026-11-21T13:00:00Z"), invalid},
+		"header, seconds":        {MaxAge{Header: "First-Sent"}, sent("1795253213"), invalid},
+		"header, empty":          {MaxAge{Header: "First-Sent"}, sent(""), invalid},
+		"header, twice":          {MaxAge{Header: "First-Sent"}, sent("2026-11-21T12:00:00Z", "2026-11-21T12:00:00Z"), invalid},
+		"header, joined":         {MaxAge{Header: "First-Sent"}, sent("2026-11-21T12:00:00Z,2026-11-21T12:00:00Z"), invalid},
+		"no header":              {MaxAge{Header: "First-Sent"}, func(*Request) {}, ran},
+		"no header, required":    {MaxAge{Header: "First-Sent", Require: true}, func(*Request) {}, invalid},
+		"header, the key is old": {MaxAge{Header: "First-Sent"}, at(madeUUID7, 48*time.Hour), ran},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, n := memory(), 0
+			c := newContract(t, store, func(o *Options) { o.MaxAge = &row.o })
+			r := payment(row.change)
+			res := serve(t, c, r, counting(&n, created()))
+			if row.want == ran {
+				require.Equal(t, 201, res.Status)
+				require.Equal(t, 1, n)
+				return
+			}
+			require.Equal(t, map[string]int{old: 412, invalid: 400}[row.want], res.Status)
+			require.Contains(t, string(res.Body), row.want)
+			require.Zero(t, n)
+			rec, err := store.Get(t.Context(), charge.Key("blue", r.header(DefaultKeyHeader)[0]).ID())
+			require.NoError(t, err)
+			require.Nil(t, rec, "nothing is written")
+		})
+	}
+}
+
+// A late retry still gets what is recorded, whatever that is; only what would be
+// executed is refused.
+func TestMaxAgeLooksFirst(t *testing.T) {
+	for name, row := range map[string]struct {
+		first *Response
+		later time.Duration
+		want  string
+	}{
+		"recorded":      {created(), 23*time.Hour + 59*time.Minute, `"id":"ch_1"`},
+		"expired":       {created(), 24*time.Hour + idem.DefaultMargin, string(CodeKeyTooOld)},
+		"not executed":  {&Response{Status: 429}, 23*time.Hour + 59*time.Minute, string(CodeKeyTooOld)},
+		"unknown":       {&Response{Status: 500}, 48 * time.Hour, string(CodeOutcomeUnknown)},
+		"still allowed": {&Response{Status: 429}, 23 * time.Hour, `"id":"ch_2"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now, n := noon, 0
+			e, err := idem.New(memory(), &idem.Options{Now: func() time.Time { return now }})
+			require.NoError(t, err)
+			c, err := New(e, AnyRoute(charge), SingleTenant, &Options{MaxAge: &MaxAge{}})
+			require.NoError(t, err)
+			r := payment(func(r *Request) { r.Header["idempotency-key"] = []string{madeUUID7(noon)} })
+			serve(t, c, r, counting(&n, row.first))
+			now = now.Add(row.later)
+			second := serve(t, c, r, counting(&n, &Response{Status: 201, Body: []byte(`{"id":"ch_2"}`)}))
+			require.Contains(t, string(second.Body), row.want)
+		})
+	}
+}
+
+func TestMistakesInMaxAge(t *testing.T) {
+	short := charge
+	short.Retention = 5 * time.Minute
+	for name, row := range map[string]struct {
+		op   idem.Operation
+		o    MaxAge
+		want string
+	}{
+		"header":             {charge, MaxAge{Header: "a b"}, "header name"},
+		"negative":           {charge, MaxAge{After: -1}, "negative"},
+		"negative tolerance": {charge, MaxAge{Tolerance: -1}, "negative"},
+		"beyond retention":   {charge, MaxAge{After: 25 * time.Hour}, "executed again"},
+		"all refused":        {charge, MaxAge{After: time.Minute}, "every request"},
+		"short retention":    {short, MaxAge{}, "every request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(newEngine(t, memory()), AnyRoute(row.op), SingleTenant, &Options{MaxAge: &row.o})
+			var config *idem.ConfigError
+			require.ErrorAs(t, err, &config)
+			require.ErrorContains(t, err, row.want)
+		})
+	}
 }

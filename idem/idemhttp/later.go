@@ -29,8 +29,8 @@ type AcceptsLater interface {
 
 // accepted is the part of a contract that serves what is accepted for later.
 type accepted interface {
-	// accept serves a request whose route is accepted for later.
-	accept(ctx context.Context, r *Request, call idem.Call) (res *Response, is bool, err error)
+	// accept serves a request whose route is accepted for later. For another one it returns nil.
+	accept(ctx context.Context, r *Request, call idem.Call) (*Response, error)
 	// asks reports whether status serves the request.
 	asks(r *Request) bool
 	status(ctx context.Context, r *Request) (*Response, error)
@@ -188,19 +188,13 @@ func isParameter(segment string) bool {
 	return strings.HasPrefix(segment, "{") && segment != "{$}" && !isRest(segment)
 }
 
-func (c *laters) accept(ctx context.Context, r *Request, call idem.Call) (*Response, bool, error) {
+func (c *laters) accept(ctx context.Context, r *Request, call idem.Call) (*Response, error) {
 	at, _ := c.declared(r)
 	l := c.byRoute[at]
-	if l == nil {
-		return nil, false, nil
-	}
-	res, err := c.record(ctx, r, l, call)
-	return res, true, err
-}
-
-// record records the requested work, or answers with its progress.
-func (c *laters) record(ctx context.Context, r *Request, l *laterRoute, call idem.Call) (*Response, error) {
-	if !r.isJSON() || !json.Valid(r.Body) {
+	switch {
+	case l == nil:
+		return nil, nil
+	case !r.isJSON(), !json.Valid(r.Body):
 		return c.refusal(ctx, r, &situation{code: CodeNotCanonical, why: "this route takes a body in JSON that is declared as application/json"}), nil
 	}
 	input := r.Body

@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,7 +110,8 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.later != nil && slices.Contains(statusMethods, r.Method) {
 			if req := opts.request(r, nil); c.later.asks(req) {
-				opts.status(c, req, w, r)
+				res, err := c.later.status(r.Context(), req)
+				opts.answer(w, r, res, err)
 				return
 			}
 		}
@@ -139,17 +141,11 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 			next.ServeHTTP(rec, withBody(r.WithContext(ctx), body))
 			return rec.response(), nil
 		})
-		if err != nil {
-			opts.Error(w, r, err)
-			return
-		}
-		res.writeTo(w, r)
+		opts.answer(w, r, res, err)
 	})
 }
 
-// status serves a request for the status of what was accepted for later.
-func (o *MiddlewareOptions) status(c *Contract, req *Request, w http.ResponseWriter, r *http.Request) {
-	res, err := c.later.status(r.Context(), req)
+func (o *MiddlewareOptions) answer(w http.ResponseWriter, r *http.Request, res *Response, err error) {
 	if err != nil {
 		o.Error(w, r, err)
 		return
@@ -162,12 +158,8 @@ func (o *MiddlewareOptions) withDefaults() MiddlewareOptions {
 	if o != nil {
 		out = *o
 	}
-	if out.MaxRequest == 0 {
-		out.MaxRequest = DefaultMaxRequest
-	}
-	if out.MaxResponse == 0 {
-		out.MaxResponse = DefaultMaxResponse
-	}
+	out.MaxRequest = cmp.Or(out.MaxRequest, DefaultMaxRequest)
+	out.MaxResponse = cmp.Or(out.MaxResponse, DefaultMaxResponse)
 	if out.Error == nil {
 		out.Error = logged
 	}

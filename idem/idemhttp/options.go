@@ -153,17 +153,26 @@ func (o *Options) check() (Options, error) {
 			out.MinKey = 1
 		}
 	}
-	out.Methods = slices.Clone(out.Methods)
-	if len(out.Methods) == 0 {
-		out.Methods = []string{"POST", "PATCH"}
-	}
-	for _, m := range out.Methods {
-		if !isToken(m) || m != strings.ToUpper(m) {
-			return out, mistake("Methods has %q: write methods in capitals, such as POST", m)
-		}
+	var problem string
+	if out.Methods, problem = keyedMethods(out.Methods); problem != "" {
+		return out, mistake("%s", problem)
 	}
 	out.MaxAge, err = out.MaxAge.check()
 	return out, err
+}
+
+// keyedMethods returns a copy of the methods that need a key, by default POST and PATCH, or what
+// is wrong with them.
+func keyedMethods(given []string) (methods []string, problem string) {
+	if len(given) == 0 {
+		return []string{"POST", "PATCH"}, ""
+	}
+	for _, m := range given {
+		if !isToken(m) || m != strings.ToUpper(m) {
+			return nil, fmt.Sprintf("Methods has %q: write methods in capitals, such as POST", m)
+		}
+	}
+	return slices.Clone(given), ""
 }
 
 func (o *Options) checkStatus() error {

@@ -236,17 +236,6 @@ func wire(r *Response) string {
 	return b.String()
 }
 
-// The first caller of a response that is too large to be kept has it all.
-func TestTooLargeResponseIsLiveOnly(t *testing.T) {
-	c := newContract(t, memstore.Options{MaxResult: 100}.New())
-	n := 0
-	given := &Response{Status: 201, Body: bytes.Repeat([]byte("x"), 1000)}
-	require.Equal(t, given, serve(t, c, payment(), counting(&n, given)))
-	again := serve(t, c, payment(), counting(&n, given))
-	require.Contains(t, string(again.Body), `"recorded_status":201`)
-	require.Equal(t, 1, n)
-}
-
 // Fail closed: a request that is refused changes nothing for the next one.
 func TestRefusedRequestsLeaveNoRecord(t *testing.T) {
 	store := memory()

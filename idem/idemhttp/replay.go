@@ -2,9 +2,12 @@ package idemhttp
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // replay returns the recorded response with the headers of a replay.
@@ -54,3 +57,73 @@ func safely(hook func() bool) (ok bool) {
 	}()
 	return hook()
 }
+
+// keep turns the handler's response into the caller's response and the recorded one. The
+// live response goes through the codec too, so that it equals its replay.
+func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.Answer) {
+	ans.Err = err
+	if given == nil {
+		if err == nil {
+			ans.Err = errNoResponse
+		}
+		return nil, ans
+	}
+	ans.Value, ans.Summary, ans.ResponseVersion = given, kept(given.Status), c.opts.ResponseVersion
+	if err == nil {
+		ans.Class = c.classOf(given.Status)
+		ans.Cause = statusError(given.Status)
+	}
+	body, invalid := encode(given)
+	if invalid == nil {
+		live, invalid = decode(body)
+	}
+	if invalid != nil {
+		// Not a final HTTP response: the gateway answers in its own way.
+		if err == nil {
+			ans.Omitted = invalid
+		}
+		return given, ans
+	}
+	live.addWithheld(given)
+	if c.opts.Redact != nil {
+		if body, invalid = c.redacted(given); invalid != nil {
+			ans.Omitted = invalid
+			return live, ans
+		}
+	}
+	ans.Body = body
+	return live, ans
+}
+
+// refused makes an answer of the service's response to a refused unit of work.
+func (c *Contract) refused(ctx context.Context, reason error) (live *Response, ans idem.Answer) {
+	given, err := c.opts.OnUnitRefused(ctx, reason)
+	if given == nil && err == nil {
+		err = reason
+	}
+	return c.keep(given, err)
+}
+
+// redacted returns the stored form after Redact. If Redact fails, only the fact that there
+// was a response is stored.
+func (c *Contract) redacted(given *Response) (body []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			body, err = nil, protocol.RedactPanic("idemhttp: Redact", p)
+		}
+	}()
+	r := given.clone()
+	c.opts.Redact(r)
+	if r.Status != given.Status {
+		return nil, fmt.Errorf("idemhttp: Redact changed the status from %d to %d: leave Response.Status as it is in Redact", given.Status, r.Status)
+	}
+	r.dropStale(given)
+	return encode(r)
+}
+
+// statusError is the failure of an operation that answers with a refusal.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("the response's status is %d", int(e)) }
+
+var errNoResponse = errors.New("idemhttp: the handler returned neither a response nor an error")

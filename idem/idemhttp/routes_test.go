@@ -43,14 +43,95 @@ func TestPathFitsTemplates(t *testing.T) {
 	}
 }
 
-// What no template's parameters tell is part of the request all the same.
-func TestPathOfATemplateCounts(t *testing.T) {
-	c, n := newContract(t, memory()), 0
-	send := func(path string) *Response {
-		return serve(t, c, payment(func(r *Request) { r.Route, r.Path = "", path }), counting(&n, created()))
+func TestUncovered(t *testing.T) {
+	routes := Routes{"POST /payments": charge, "PATCH /payments/{id}": charge}
+	for name, c := range map[string]struct {
+		routes  Routes
+		api     []string
+		methods []string
+		want    []string
+	}{
+		"covered":               {routes, []string{"POST /payments", "PATCH /payments/{id}"}, nil, nil},
+		"safe and idempotent":   {routes, []string{"GET /a", "HEAD /a", "OPTIONS /a", "PUT /a", "DELETE /a"}, nil, nil},
+		"missing, sorted, once": {routes, []string{"POST /z", "POST /a", "POST /z", "PATCH /payments"}, nil, []string{"PATCH /payments", "POST /a", "POST /z"}},
+		"other name":            {routes, []string{"PATCH /payments/{payment}"}, nil, []string{"PATCH /payments/{payment}"}},
+		"longer":                {routes, []string{"POST /payments/"}, nil, []string{"POST /payments/"}},
+		"own methods":           {routes, []string{"PUT /a", "POST /b"}, []string{"PUT"}, []string{"PUT /a"}},
+		"all methods":           {routes, []string{"ANY /payments"}, nil, []string{"PATCH /payments"}},
+		"all methods, own":      {routes, []string{"ANY /payments"}, []string{"POST", "PUT"}, []string{"PUT /payments"}},
+		"greedy":                {routes, []string{"ANY /{proxy+}"}, []string{"POST"}, []string{"POST /{proxy+}"}},
+		"default":               {routes, []string{"$default"}, nil, []string{"$default"}},
+		"any route":             {AnyRoute(charge), []string{"$default", "ANY /{proxy+}", "POST /a"}, nil, nil},
+		"no routes":             {nil, []string{"POST /a"}, nil, []string{"POST /a"}},
+		"no API":                {routes, nil, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := MissingRoutes(c.routes, c.api, c.methods...)
+			require.NoError(t, err)
+			require.Equal(t, c.want, got)
+		})
 	}
-	require.Equal(t, 201, send("/transfers/7").Status)
-	require.Equal(t, "true", send("/transfers/7").Headers[HeaderReplayed])
-	require.Equal(t, 422, send("/transfers/8").Status)
-	require.Equal(t, 1, n)
+}
+
+func TestUncoveredRefusesWhatItCannotRead(t *testing.T) {
+	for _, bad := range []string{"", "/payments", "POST", "POST payments", "post /payments", "POST  /payments", "POST /payments?a", "$DEFAULT"} {
+		_, err := MissingRoutes(nil, []string{bad})
+		var config *idem.ConfigError
+		require.ErrorAs(t, err, &config, bad)
+		require.ErrorContains(t, err, "POST /payments/{id}", bad)
+	}
+	for _, bad := range []string{"", "post", "A B"} {
+		_, err := MissingRoutes(nil, nil, bad)
+		require.ErrorContains(t, err, "capitals", bad)
+	}
+}
+
+// What the report calls covered is served, and what it calls uncovered is refused.
+func TestUncoveredAgreesWithTheContract(t *testing.T) {
+	c := newContract(t, memory())
+	routes := Routes{"POST /payments": charge, "POST /transfers/{id}": transfer}
+	for _, r := range []route{
+		{"POST", "/payments"}, {"POST", "/transfers/{id}"}, {"POST", "/transfers/{other}"},
+		{"PATCH", "/payments"}, {"POST", "/refunds"}, {"PUT", "/refunds"}, {"GET", "/payments"},
+	} {
+		missing, err := MissingRoutes(routes, []string{r.method + " " + r.location})
+		require.NoError(t, err)
+		n := 0
+		res := serve(t, c, payment(func(q *Request) {
+			q.Method, q.Route, q.Path = r.method, r.location, "/concrete"
+			q.Header["idempotency-key"] = []string{testKey}
+		}), counting(&n, created()))
+		require.Equal(t, len(missing) == 0, n == 1 || res.Headers[HeaderReplayed] == "true", r)
+		require.Equal(t, len(missing) > 0, res.Status == 500, r)
+	}
+}
+
+// What stands before the template goes: a stage, a base path of any depth.
+func TestPathWithoutBase(t *testing.T) {
+	for _, c := range []struct {
+		path, template string
+		parameters     map[string]string
+		want           string
+	}{
+		{"/payments", "/payments", nil, "/payments"},
+		{"/prod/payments", "/payments", nil, "/payments"},
+		{"/a/b/payments", "/payments", nil, "/payments"},
+		{"/payments/payments", "/payments", nil, "/payments"},
+		{"/v1/payments/7/refunds", "/payments/{id}/refunds", map[string]string{"id": "7"}, "/payments/7/refunds"},
+		{"/v1/payments/a%20b", "/payments/{id}", map[string]string{"id": "a b"}, "/payments/a%20b"},
+		{"/v1/payments/a%20b", "/payments/{id}", map[string]string{"id": "a%20b"}, "/payments/a%20b"},
+		{"/v1/payments/7", "/{proxy+}", map[string]string{"proxy": "payments/7"}, "/payments/7"},
+		{"/v1/payments/7/", "/{proxy+}", map[string]string{"proxy": "payments/7"}, "/payments/7"},
+		{"/v1/x/payments/7", "/x/{proxy+}", map[string]string{"proxy": "payments/7"}, "/x/payments/7"},
+		{"/payments/", "/payments", nil, "/payments"},
+		{"/v1/", "/", nil, "/"},
+		// Not the template's, so nothing is known about a base.
+		{"/v1/refunds", "/payments", nil, "/v1/refunds"},
+		{"/v1/payments/7", "/payments/{id}", map[string]string{"id": "8"}, "/v1/payments/7"},
+		{"/v1/payments", "/payments/{id}", nil, "/v1/payments"},
+		{"/v1/payments", "/{proxy+}", nil, "/v1/payments"},
+		{"/v1/a%zz", "/{x}", map[string]string{"x": "b"}, "/v1/a%zz"},
+	} {
+		require.Equal(t, c.want, WithoutBase(c.path, c.template, c.parameters), "%+v", c)
+	}
 }

@@ -1,7 +1,10 @@
 package idemhttp
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,28 +15,6 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/stretchr/testify/require"
 )
-
-// What the request was sent to counts as a whole, also what the gateway or a mux has
-// taken off and what cannot be decoded.
-func TestWhatTellsRequestsApart(t *testing.T) {
-	for name, c := range map[string]struct {
-		first, second func(*Request)
-	}{
-		"stages":               {func(r *Request) { r.Stage = "test" }, func(r *Request) { r.Stage = "prod" }},
-		"prefixes":             {func(r *Request) { r.Prefix = "/accounts/1" }, func(r *Request) { r.Prefix = "/accounts/2" }},
-		"a prefix for a stage": {func(r *Request) { r.Prefix = "test" }, func(r *Request) { r.Stage = "test" }},
-		"queries in no form":   {func(r *Request) { r.RawQuery = "a=%zz" }, func(r *Request) { r.RawQuery = "a=%zy" }},
-		"one that has a form":  {func(r *Request) { r.RawQuery = "a=%zz" }, func(r *Request) { r.Query = map[string][]string{"": {"a=%zz"}} }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			contract, n := newContract(t, memory()), 0
-			require.Equal(t, 201, serve(t, contract, payment(c.first), counting(&n, created())).Status)
-			require.Equal(t, "true", serve(t, contract, payment(c.first), counting(&n, created())).Headers[HeaderReplayed])
-			require.Equal(t, 422, serve(t, contract, payment(c.second), counting(&n, created())).Status)
-			require.Equal(t, 1, n)
-		})
-	}
-}
 
 func TestPrefixOfThePath(t *testing.T) {
 	for _, c := range []struct{ sent, seen, want string }{
@@ -102,81 +83,6 @@ func TestTheHostCountsWhereAMuxInsideNamesIt(t *testing.T) {
 	}
 }
 
-// A body that something has read before is never taken for an empty or a shorter
-// one, whatever announced it.
-func TestBodiesReadBeforeAreRefused(t *testing.T) {
-	var refused error
-	ran := 0
-	inner := mounted(netContract(t, memory()), &MiddlewareOptions{Error: func(w http.ResponseWriter, _ *http.Request, err error) {
-		refused = err
-		w.WriteHeader(http.StatusInternalServerError)
-	}}, func(w http.ResponseWriter, r *http.Request) { ran++ })
-	read := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.CopyN(io.Discard, r.Body, int64(read))
-		inner.ServeHTTP(w, r)
-	}))
-	defer server.Close()
-	send := func(body io.Reader) int {
-		req, err := http.NewRequest("POST", server.URL+"/payments", body)
-		require.NoError(t, err)
-		req.Header = netRequest("POST", "/", "").Header
-		req.Header.Set("Idempotency-Key", fmt.Sprintf("a-key-of-its-own-%d", ran))
-		res, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		require.NoError(t, res.Body.Close())
-		return res.StatusCode
-	}
-	const body = `{"to":"alice"}`
-	chunked := func() io.Reader { return io.MultiReader(strings.NewReader(body)) }
-	for _, c := range []struct {
-		read int
-		body io.Reader
-		want int
-	}{
-		{0, strings.NewReader(body), 200},
-		{0, chunked(), 200},
-		{0, nil, 200},
-		{1, nil, 200},
-		{1, strings.NewReader(body), 500},
-		{len(body) - 1, strings.NewReader(body), 500},
-		{len(body), strings.NewReader(body), 500},
-		{len(body), chunked(), 500},
-	} {
-		before := ran
-		read, refused = c.read, nil
-		require.Equal(t, c.want, send(c.body))
-		if c.want == 200 {
-			require.Equal(t, before+1, ran)
-			require.NoError(t, refused)
-			continue
-		}
-		require.Equal(t, before, ran)
-		require.ErrorContains(t, refused, "was read before Contract.Middleware")
-	}
-}
-
-// What decompresses a body outside may leave its length behind: a longer body has all
-// of it, and a shorter one looks like a part.
-func TestBodiesPutBackWithAnotherLength(t *testing.T) {
-	inner := mounted(netContract(t, memory()), &MiddlewareOptions{Error: func(w http.ResponseWriter, _ *http.Request, err error) {
-		require.ErrorContains(t, err, "put the body back with its ContentLength")
-		w.WriteHeader(500)
-	}}, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(w, r.Body) // memory
-	})
-	const body = `{"to":"alice"}`
-	for length, want := range map[int64]int{int64(len(body)) - 5: 200, int64(len(body)): 200, -1: 200, int64(len(body)) + 5: 500} {
-		r := netRequest("POST", "/payments", body)
-		r.ContentLength = length
-		w := answerOf(inner, r)
-		require.Equal(t, want, w.Code, length)
-		if want == 200 {
-			require.Equal(t, body, w.Body.String())
-		}
-	}
-}
-
 // A handler's redirect that keeps method and body has done nothing: the request
 // goes on with its key.
 func TestRedirectsKeepTheKeyFree(t *testing.T) {
@@ -212,4 +118,171 @@ func TestLogLinesAreQuoted(t *testing.T) {
 	require.Equal(t, 500, w.Code)
 	require.Equal(t, 1, strings.Count(out.String(), "\n"), out.String())
 	require.NotContains(t, out.String(), "\x1b")
+}
+
+// A body of which something has read a part before is never taken for a shorter one, under which
+// different requests would be the same. What decompresses a body outside may leave its length
+// behind: a longer body has all of it.
+func TestBodiesThatWereReadBefore(t *testing.T) {
+	const body = "to=alice"
+	read := func(n int64) func(*http.Request) {
+		return func(r *http.Request) { _, _ = io.CopyN(io.Discard, r.Body, n) }
+	}
+	length := func(n int64) func(*http.Request) { return func(r *http.Request) { r.ContentLength = n } }
+	for name, c := range map[string]struct {
+		body   string
+		before func(*http.Request)
+		want   int
+	}{
+		"nothing":          {body, read(0), 200},
+		"of nothing":       {"", read(1), 200},
+		"a byte":           {body, read(1), 500},
+		"all but one":      {body, read(int64(len(body)) - 1), 500},
+		"all":              {body, read(int64(len(body))), 500},
+		"all, chunked":     {body, func(r *http.Request) { read(100)(r); r.ContentLength = -1 }, 500},
+		"as a form":        {body, func(r *http.Request) { r.ContentLength = -1; _ = r.ParseForm() }, 500},
+		"a shorter length": {body, length(int64(len(body)) - 5), 200},
+		"no length":        {body, length(-1), 200},
+		"a longer length":  {body, length(int64(len(body)) + 5), 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []byte
+			var refused error
+			h := mounted(netContract(t, memory()), &MiddlewareOptions{Error: func(w http.ResponseWriter, _ *http.Request, err error) {
+				refused = err
+				w.WriteHeader(500)
+			}}, func(_ http.ResponseWriter, r *http.Request) { got, _ = io.ReadAll(r.Body) })
+			r := netRequest("POST", "/payments", c.body)
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			c.before(r)
+			require.Equal(t, c.want, answerOf(h, r).Code)
+			if c.want == 200 {
+				require.Equal(t, c.body, string(got))
+				return
+			}
+			require.Nil(t, got, "the handler ran")
+			require.ErrorContains(t, refused, "was read before Contract.Middleware")
+		})
+	}
+}
+
+// A template whose parameters the gateway does not tell: the path tells two
+// resources apart, wherever the parameter stands.
+func TestResourcesWithoutParameters(t *testing.T) {
+	for _, c := range []struct {
+		route, one, two string
+		parameters      map[string]string
+	}{
+		{"/payments/{id}/refunds", "/payments/7/refunds", "/payments/8/refunds", nil},
+		{"/a/{x}/b/{y}", "/a/1/b/2", "/a/1/b/3", map[string]string{"x": "1"}},
+		{"/files/{rest+}", "/files/a/b", "/files/a/c", map[string]string{}},
+		{"/files/{rest...}", "/files/a/b", "/files/a/c", map[string]string{"rest": ""}},
+	} {
+		contract, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, nil)
+		require.NoError(t, err)
+		n := 0
+		at := func(path string) *Response {
+			return serve(t, contract, payment(func(r *Request) {
+				r.Route, r.Path, r.PathParameters = c.route, path, c.parameters
+			}), counting(&n, created()))
+		}
+		require.Equal(t, 201, at(c.one).Status)
+		require.Equal(t, 422, at(c.two).Status, c.route)
+		require.Equal(t, "true", at(c.one).Headers[HeaderReplayed])
+		require.Equal(t, 1, n)
+	}
+	// Where the parameters tell all, how the path is spelled does not count.
+	whole := payment(func(r *Request) { r.Route, r.PathParameters = "/p/{id}", map[string]string{"id": "7"} })
+	require.Equal(t, whole.PathParameters, whole.parameters())
+}
+
+// The options' functions may read the body without taking it from the handler.
+func TestOptionsMayReadTheBody(t *testing.T) {
+	h := mounted(netContract(t, memory()), &MiddlewareOptions{
+		Identity: func(r *http.Request) Identity { return Identity{AccountID: r.FormValue("account")} },
+		Route:    func(r *http.Request) string { return "/" + r.FormValue("route") },
+	}, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.PostFormValue("account")) })
+	r := netRequest("POST", "/payments", "account=7&route=payments")
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := answerOf(h, r)
+	require.Equal(t, 200, w.Code)
+	require.Equal(t, "7", w.Body.String())
+}
+
+// A compressed body is bytes, whatever is in it.
+func TestCompressedBody(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = io.WriteString(z, `{"amount":1}`)
+	require.NoError(t, z.Close())
+	c := newContract(t, memory())
+	n := 0
+	send := func(body []byte) *Response {
+		return serve(t, c, payment(func(r *Request) {
+			r.Header["content-encoding"], r.Body = []string{"gzip"}, body
+		}), counting(&n, created()))
+	}
+	require.Equal(t, 201, send(packed.Bytes()).Status)
+	require.Equal(t, "true", send(packed.Bytes()).Headers[HeaderReplayed])
+	require.Equal(t, 422, send([]byte("else")).Status)
+	require.Equal(t, 1, n)
+}
+
+// A mux's redirect to a clean path must not take the key that the client sends
+// along to it.
+func TestRedirectOfTheMuxTakesNoKey(t *testing.T) {
+	mux := http.NewServeMux()
+	n := 0
+	mux.HandleFunc("/payments/", func(w http.ResponseWriter, _ *http.Request) { n++; w.WriteHeader(201) })
+	c, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, nil)
+	require.NoError(t, err)
+	h := c.Middleware(mux, nil)
+	for range 2 {
+		first := answerOf(h, netRequest("POST", "/payments", `{}`))
+		require.Contains(t, []int{301, 307, 308}, first.Code)
+		require.Equal(t, "/payments/", first.Header().Get("Location"))
+		require.Equal(t, 201, answerOf(h, netRequest("POST", "/payments/", `{}`)).Code)
+	}
+	require.Equal(t, 1, n)
+}
+
+// A response that is too large records nothing where the handler, or the
+// operation, says that nothing was executed: then it is not called recorded.
+func TestTooLargeResponseOfNothingExecuted(t *testing.T) {
+	n := 0
+	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxResponse: 1}, func(w http.ResponseWriter, r *http.Request) {
+		n++
+		idem.SetNotExecuted(r.Context())
+		w.WriteHeader(400)
+		_, _ = io.WriteString(w, "too large")
+	})
+	for range 2 {
+		w := answerOf(h, netRequest("POST", "/payments", `{}`))
+		require.Equal(t, 400, w.Code)
+		require.Empty(t, w.Body.String())
+	}
+	require.Equal(t, 2, n)
+}
+
+// Transports of others may leave out the body, or everything: nothing panics.
+func TestTransportsThatLeaveThingsOut(t *testing.T) {
+	n := 0
+	c := newTrial(t, answering(func(*http.Request) (*http.Response, error) {
+		n++
+		return &http.Response{StatusCode: []int{503, 201}[min(n, 2)-1], Header: http.Header{}}, nil
+	}), nil)
+	code, _ := c.do(t, request(t, "POST", "http://service.test/", "order"))
+	require.Equal(t, 201, code)
+	require.Equal(t, 2, n)
+
+	n = 0
+	c = newTrial(t, answering(func(*http.Request) (*http.Response, error) {
+		n++
+		return nil, nil
+	}), nil)
+	_, err := c.Do(request(t, "POST", "http://service.test/", "order"))
+	var sent *SendError
+	require.True(t, errors.As(err, &sent))
+	require.NotEmpty(t, sent.Key)
+	require.Equal(t, DefaultMaxAttempts, n)
 }

@@ -182,7 +182,7 @@ func TestAStepOfAnOperationWithinIsTheHandlersError(t *testing.T) {
 			require.Panics(t, func() { _, _ = serve(denyingFinish(store), 0) })
 			res, err := serve(store, 1)
 			require.Nil(t, res)
-			require.ErrorIs(t, err, idem.ErrStepInterrupted)
+			require.ErrorAs(t, err, new(*idem.StepInterruptedError))
 		})
 	}
 }
@@ -204,7 +204,7 @@ func TestAbortBesideAStepIsTheHandlersError(t *testing.T) {
 		return nil, err
 	})
 	require.Nil(t, res)
-	require.ErrorIs(t, err, idem.ErrStepInterrupted)
+	require.ErrorAs(t, err, new(*idem.StepInterruptedError))
 }
 
 // An attempt that a stricter call has parked is answered as all later ones are.

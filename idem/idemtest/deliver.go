@@ -70,8 +70,8 @@ type observation struct{ ran, replayed atomic.Bool }
 
 type observedKey struct{}
 
-// observed returns the observer with the harness's own before it. A dead process tells
-// nobody anything.
+// observed returns the observer with the harness's own before it. A dead process
+// reports nothing.
 func (p *process) observed(o idem.Observer) idem.Observer {
 	return func(ctx context.Context, n notice.Notice) {
 		if p.crashed() {

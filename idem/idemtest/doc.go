@@ -30,11 +30,11 @@
 // or not at all. [Harness.Published] shows its messages, [memstore.Store.Units] what else
 // it has collected, and [memstore.Store.Conditions] says which of its conditions hold:
 // memory has no tables, applies no update and evaluates no expression, and refuses a
-// condition that nobody has decided about. What depends on items needs DynamoDB:
+// condition that the test has not decided about. What depends on items needs DynamoDB:
 // dynamodblocal.Start, of idem/testenv/dynamodblocal, starts one, the command
 // local/cmd/with-dynamodb one for a whole go test, and dynamostore.CreateTable makes the
 // table. A process that dies there is a copy of the test binary that exits in its handler:
-// dynamodb_test.go, beside this package, is such a test.
+// dynamodb_test.go of this package is such a test.
 //
 // The package imports testing: use it from tests only.
 package idemtest

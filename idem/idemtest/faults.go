@@ -10,8 +10,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Method is a method of [idem.Store], [protocol.AdminStore], [protocol.Scanner] or
-// [protocol.Places], by its name.
+// Method is a method of [idem.Store], [protocol.AdminStore] or [protocol.Scanner], by its name.
 type Method string
 
 // The methods of a store.
@@ -110,7 +109,7 @@ func Hold(held **Call) Fault {
 	}
 }
 
-// Faults is a store that misbehaves when it is told to, and counts its calls. It
+// Faults is a store that misbehaves on request, and counts its calls. It
 // passes calls on to the store it was made with: calls of [protocol.AdminStore] and
 // [protocol.Scanner] over a store without them are refused with [errors.ErrUnsupported]. It
 // is safe for concurrent use.

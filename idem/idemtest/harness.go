@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 // nothing is delivered.
 type Harness struct {
 	// Engine of the process that runs. Restart replaces it: what was built on the
-	// old one, such as a wrapped handler, is built anew, as a new process does.
+	// old one, such as a wrapped handler, is built again, as in a new process.
 	Engine *idem.Engine
 	// Store holds the records; it outlives the processes.
 	Store *memstore.Store
@@ -144,3 +145,15 @@ func (h *Harness) Record(key idem.Key) *protocol.Record {
 	}
 	return rec
 }
+
+// Clock is the time of a harness: it runs with [time.Now], inside a
+// testing/synctest bubble too, and can be moved ahead of it. It is safe for
+// concurrent use. The zero value shows time.Now.
+type Clock struct{ ahead atomic.Int64 }
+
+// Now returns the clock's time, to be used as [idem.Options.Now].
+func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// Advance moves the clock by d. Leases lapse and outcomes expire by this clock;
+// deadlines of contexts and the engine's own waiting do not.
+func (c *Clock) Advance(d time.Duration) { c.ahead.Add(int64(d)) }

@@ -27,17 +27,13 @@ var (
 // Traits are those of the store.
 func (i *intercepted) Traits() protocol.Traits { return i.store.Traits() }
 
-type doer interface {
-	call(ctx context.Context, m Method, id string, do func(context.Context) error) error
-}
-
 func (i *intercepted) call(ctx context.Context, m Method, id string, do func(context.Context) error) error {
 	return i.through(ctx, &Call{Method: m, ID: id, do: do})
 }
 
 // read makes a call that has an answer. A fault may make it again later: that
-// answer reaches nobody.
-func read[T any](ctx context.Context, i doer, m Method, id string, get func(context.Context) (T, error)) (T, error) {
+// answer reaches no caller.
+func read[T any](ctx context.Context, i *intercepted, m Method, id string, get func(context.Context) (T, error)) (T, error) {
 	var mu sync.Mutex
 	var answer T
 	err := i.call(ctx, m, id, func(ctx context.Context) error {
@@ -73,9 +69,7 @@ func (i *intercepted) Acquire(ctx context.Context, now time.Time, c protocol.Cla
 }
 
 func (i *intercepted) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
-	return i.call(ctx, Withdraw, w.Claim.Record.ID, func(ctx context.Context) error {
-		return i.store.Withdraw(ctx, now, w)
-	})
+	return i.call(ctx, Withdraw, w.Claim.Record.ID, func(ctx context.Context) error { return i.store.Withdraw(ctx, now, w) })
 }
 
 func (i *intercepted) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
@@ -87,9 +81,7 @@ func (i *intercepted) RecordStep(ctx context.Context, now time.Time, s protocol.
 }
 
 func (i *intercepted) RecordReference(ctx context.Context, now time.Time, r protocol.ReferenceWrite) error {
-	return i.call(ctx, RecordReference, r.ID, func(ctx context.Context) error {
-		return i.store.RecordReference(ctx, now, r)
-	})
+	return i.call(ctx, RecordReference, r.ID, func(ctx context.Context) error { return i.store.RecordReference(ctx, now, r) })
 }
 
 func (i *intercepted) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
@@ -105,9 +97,7 @@ func (i *intercepted) Get(ctx context.Context, id string) (*protocol.Record, err
 }
 
 func (i *intercepted) Result(ctx context.Context, rec *protocol.Record) ([]byte, error) {
-	return read(ctx, i, Result, idOf(rec), func(ctx context.Context) ([]byte, error) {
-		return i.store.Result(ctx, rec)
-	})
+	return read(ctx, i, Result, idOf(rec), func(ctx context.Context) ([]byte, error) { return i.store.Result(ctx, rec) })
 }
 
 func (i *intercepted) StepResult(ctx context.Context, rec *protocol.Record, name string) ([]byte, error) {
@@ -121,4 +111,52 @@ func idOf(rec *protocol.Record) string {
 		return ""
 	}
 	return rec.ID
+}
+
+func (i *intercepted) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
+	return over(ctx, i, Due, "", func(ctx context.Context, s protocol.AdminStore) (protocol.DuePage, error) {
+		return s.Due(ctx, q)
+	})
+}
+
+func (i *intercepted) Postpone(ctx context.Context, now time.Time, p protocol.Postponement) error {
+	return ask(ctx, i, Postpone, p.ID, func(ctx context.Context, s protocol.AdminStore) error { return s.Postpone(ctx, now, p) })
+}
+
+func (i *intercepted) Forget(ctx context.Context, now time.Time, e protocol.Erasure) error {
+	return ask(ctx, i, Forget, e.ID, func(ctx context.Context, s protocol.AdminStore) error { return s.Forget(ctx, now, e) })
+}
+
+func (i *intercepted) Prolong(ctx context.Context, now time.Time, w protocol.Prolongation) error {
+	return ask(ctx, i, Prolong, w.ID, func(ctx context.Context, s protocol.AdminStore) error { return s.Prolong(ctx, now, w) })
+}
+
+func (i *intercepted) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage, error) {
+	return over(ctx, i, AuditOf, id, func(ctx context.Context, s protocol.AdminStore) (protocol.AuditPage, error) {
+		return s.AuditOf(ctx, id, page)
+	})
+}
+
+func (i *intercepted) AuditBetween(
+	ctx context.Context, shard int, from, to time.Time, page string,
+) (protocol.AuditPage, error) {
+	return over(ctx, i, AuditBetween, "", func(ctx context.Context, s protocol.AdminStore) (protocol.AuditPage, error) {
+		return s.AuditBetween(ctx, shard, from, to, page)
+	})
+}
+
+func (i *intercepted) Scan(ctx context.Context, q protocol.ScanQuery) (protocol.ScanPage, error) {
+	return over(ctx, i, Scan, "", func(ctx context.Context, s protocol.Scanner) (protocol.ScanPage, error) {
+		return s.Scan(ctx, q)
+	})
+}
+
+// ask makes a call of [protocol.AdminStore] that has no answer.
+func ask(
+	ctx context.Context, i *intercepted, m Method, id string, do func(context.Context, protocol.AdminStore) error,
+) error {
+	_, err := over(ctx, i, m, id, func(ctx context.Context, s protocol.AdminStore) (struct{}, error) {
+		return struct{}{}, do(ctx, s)
+	})
+	return err
 }

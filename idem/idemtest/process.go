@@ -73,21 +73,15 @@ func (p *process) enter() (reaches, survives bool) {
 }
 
 func (p *process) intercept(ctx context.Context, c *Call) error {
-	return p.call(func() error { return c.Do(ctx) })
-}
-
-func (p *process) call(do func() error) error {
 	reaches, survives := p.enter()
 	var err error
 	if reaches {
-		err = do()
+		err = c.Do(ctx)
 	}
 	if !survives {
 		p.crash()
-		return crashError{}
 	}
-	// A process that died before the reply does not see it.
-	if p.crashed() {
+	if p.crashed() { // a process that died before the reply does not see it
 		return crashError{}
 	}
 	return err

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemtest"
@@ -17,6 +15,7 @@ import (
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/stretchr/testify/require"
 )
 
 var statement = idem.Operation{Name: "statement"}
@@ -61,6 +60,14 @@ func (d *desk) work(op idem.Operation, id string, before func()) idemtest.Delive
 	})[0]
 }
 
+// status is that of what was accepted for acme.
+func (d *desk) status(op idem.Operation, id string) idem.Outcome {
+	d.t.Helper()
+	s, err := later.StatusOf(d.t.Context(), d.Engine, op, "acme", id)
+	require.NoError(d.t, err)
+	return s
+}
+
 func (d *desk) lapse() { d.Clock.Advance(time.Hour) }
 
 func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
@@ -78,13 +85,9 @@ func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
 	_, err := idem.Do(t.Context(), d.Engine, key, 3, func(context.Context, int) (string, error) { panic("it waits for a worker") })
 	require.ErrorIs(t, err, idem.ErrAccepted)
 
-	s, err := later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
-	require.NoError(t, err)
-	require.Equal(t, idem.Pending, s.RecordState)
+	require.Equal(t, idem.Pending, d.status(statement, id).RecordState)
 	got := d.work(statement, key.ID(), func() {
-		s, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
-		require.NoError(t, err)
-		require.Equal(t, idem.InProgress, s.RecordState)
+		require.Equal(t, idem.InProgress, d.status(statement, id).RecordState)
 		require.Equal(t, id, d.accepted(key, 3), "while the worker runs too")
 	})
 	require.NoError(t, got.Err)
@@ -96,10 +99,8 @@ func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
 		require.Equal(t, "lines: 3", again.Value.Value)
 	}
 	require.Equal(t, 1, d.runs)
-	s, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
-	require.NoError(t, err)
-	require.Equal(t, idem.Completed, s.RecordState)
-	require.Equal(t, `"lines: 3"`, string(s.Body))
+	require.Equal(t, idem.Completed, d.status(statement, id).RecordState)
+	require.Equal(t, `"lines: 3"`, string(d.status(statement, id).Body))
 	done := d.accept(key, 3)
 	require.NoError(t, done.Err)
 	require.Equal(t, "lines: 3", done.Value.Value)
@@ -186,8 +187,7 @@ func TestAProcessMayDieAtAnyCallForAcceptedWork(t *testing.T) {
 					first := d.work(op, key.ID(), nil)
 					d.Restart()
 					d.lapse()
-					_, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
-					require.NoError(t, err)
+					d.status(op, id)
 					again := d.work(op, key.ID(), nil)
 					rec := d.Record(key)
 					if op.Repeat == idem.Repeatable {
@@ -203,9 +203,7 @@ func TestAProcessMayDieAtAnyCallForAcceptedWork(t *testing.T) {
 						require.Equal(t, idem.Completed, rec.State, "%v", first.Err)
 						require.Equal(t, 1, d.runs)
 					}
-					s, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
-					require.NoError(t, err)
-					require.Equal(t, rec.State, s.RecordState)
+					require.Equal(t, rec.State, d.status(op, id).RecordState)
 				})
 			}
 		}
@@ -304,4 +302,107 @@ func TestAStringThatIsNotUTF8IsNotAccepted(t *testing.T) {
 	var mistake *idem.ConfigError
 	require.ErrorAs(t, err, &mistake)
 	require.Nil(t, d.Record(key))
+}
+
+func (d *desk) cancel(id string) error {
+	return idemtest.Deliver(d.Harness, 1, func(ctx context.Context, e *idem.Engine) (struct{}, error) {
+		return struct{}{}, later.Cancel(ctx, e, statement, "acme", id)
+	})[0].Err
+}
+
+func TestWorkIsCancelledUntilAWorkerHasBegun(t *testing.T) {
+	d := newDesk(t)
+	key := statement.Key("acme", "june")
+	id := d.accepted(key, 3)
+	require.ErrorIs(t, later.Cancel(t.Context(), d.Engine, statement, "umbrella", id), later.ErrNotAccepted)
+	for range 2 {
+		require.NoError(t, d.cancel(id))
+	}
+	var failed *idem.RecordedError
+	for _, err := range []error{d.work(statement, key.ID(), nil).Err, d.accept(key, 3).Err} {
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, protocol.CodeCancelled, failed.Code)
+	}
+	require.ErrorIs(t, d.accept(key, 4).Err, idem.ErrKeyReused)
+	require.Zero(t, d.runs)
+	require.Empty(t, d.Record(key).Steps, "the input goes with it")
+	changes, err := d.Store.AuditOf(t.Context(), key.ID(), "")
+	require.NoError(t, err)
+	require.Len(t, changes.Entries, 1)
+	require.Equal(t, idem.Failed, changes.Entries[0].To)
+	require.Equal(t, "the client", changes.Entries[0].Who)
+
+	for name, end := range map[string]error{"done": nil, "failed": idem.Permanent(errors.New("no")), "unknown": errors.New("time-out"), "not executed": idem.NotExecuted(errors.New("busy"))} {
+		key := statement.Key("acme", name)
+		id := d.accepted(key, 3)
+		_, _ = later.Work(t.Context(), d.Engine, statement, key.ID(), func(context.Context, int) (string, error) {
+			require.ErrorIs(t, d.cancel(id), later.ErrBegun)
+			return "", end
+		})
+		require.ErrorIs(t, d.cancel(id), later.ErrBegun, name)
+	}
+}
+
+// The reply of the cancellation is lost, or the process dies: it holds as a whole or not at all,
+// and can be made again.
+func TestACancellationThatIsCutOff(t *testing.T) {
+	for n := 1; n <= 2; n++ {
+		for _, landed := range []bool{false, true} {
+			d := newDesk(t)
+			key := statement.Key("acme", "june")
+			id := d.accepted(key, 3)
+			d.CrashAfter(n, landed)
+			_ = d.cancel(id)
+			d.Restart()
+			state := d.Record(key).State
+			require.Contains(t, []idem.State{idem.Pending, idem.Failed}, state)
+			if n == 2 && landed {
+				require.Equal(t, idem.Failed, state)
+			}
+			require.NoError(t, d.cancel(id))
+			require.Error(t, d.work(statement, key.ID(), nil).Err)
+			require.Zero(t, d.runs)
+		}
+	}
+}
+
+// One of the two has it, whatever comes first.
+func TestACancellationOrAWorker(t *testing.T) {
+	for range 20 {
+		d := newDesk(t)
+		key := statement.Key("acme", "june")
+		id := d.accepted(key, 3)
+		cancelled := make(chan error)
+		go func() { cancelled <- later.Cancel(context.Background(), d.Engine, statement, "acme", id) }()
+		worked := d.work(statement, key.ID(), nil).Err
+		if err := <-cancelled; err != nil {
+			require.ErrorIs(t, err, later.ErrBegun)
+			require.NoError(t, worked)
+			require.Equal(t, 1, d.runs)
+		} else {
+			require.Error(t, worked)
+			require.Zero(t, d.runs)
+		}
+	}
+}
+
+// A handler's store need not keep changes: its client cancels all the same.
+func TestWorkIsCancelledInAStoreThatKeepsNoChanges(t *testing.T) {
+	d := newDesk(t)
+	key := statement.Key("acme", "june")
+	id := d.accepted(key, 3)
+	e, err := idem.New(plain{d.Store}, &idem.Options{Now: d.Clock.Now})
+	require.NoError(t, err)
+	require.NoError(t, later.Cancel(t.Context(), e, statement, "acme", id))
+	require.Equal(t, protocol.CodeCancelled, d.Record(key).Failure.Code)
+}
+
+// plain is a store that is no more than that.
+type plain struct{ idem.Store }
+
+func (p plain) Settle(ctx context.Context, now time.Time, s protocol.Settlement) error {
+	if s.Audit != nil {
+		return errors.ErrUnsupported
+	}
+	return p.Store.Settle(ctx, now, s)
 }

@@ -2,7 +2,6 @@ package later
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"time"
 
@@ -40,32 +39,26 @@ func Cancel(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id s
 			return ErrBegun
 		}
 		now := e.Now()
+		write := protocol.NewID()
 		s := protocol.Settlement{
-			ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Owner: rand.Text(),
+			ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Owner: write, Write: write,
 			Ending: protocol.Ending{
-				State: idem.Failed, ExpiresAt: now.Add(max(rec.Retention, leastRetention) + time.Second - 1).Truncate(time.Second), // rounded up
+				State: idem.Failed, ExpiresAt: protocol.RoundUp(now.Add(max(rec.Retention, leastRetention)), time.Second),
 				Failure: &idem.Failure{Message: "idem: the request was cancelled before it was begun", Code: protocol.CodeCancelled},
 			},
 			LargeSteps: rec.Steps[protocol.AcceptedStep].Body.Parts > 0,
 			Audit: &protocol.Audit{
-				ID: rec.ID, Entry: rand.Text(), At: now, Who: "the client", Why: "it cancelled its request", Change: protocol.ChangeResolved,
+				ID: rec.ID, Entry: protocol.NewID(), At: now, Who: "the client", Why: "it cancelled its request", Change: protocol.ChangeResolved,
 				From: rec.State, To: idem.Failed, Attempt: rec.Attempt, ExpiresAt: now.Add(auditRetention),
 			},
 		}
-		s.Write = s.Owner
 		err = settle(ctx, e, s)
-		if err == nil || !changed(err) {
+		if err == nil || !protocol.Answers(err) {
 			return err
 		}
 		// A worker, a sweep or another call was faster: look again.
 	}
 	return &idem.StoreError{Op: "Settle", Err: errors.New("the record changes all the time")}
-}
-
-// changed reports whether the error tells of another write of the record.
-func changed(err error) bool {
-	_, conflict := errors.AsType[*protocol.ConflictError](err)
-	return conflict || errors.Is(err, idem.ErrRecordUnreadable)
 }
 
 // settle writes the change, with its audit where the store keeps any.

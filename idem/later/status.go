@@ -51,7 +51,7 @@ func find(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id str
 	if key.Err() != nil {
 		return nil, ErrNotAccepted
 	}
-	rec, err := e.Get(ctx, key)
+	rec, err := e.Lookup(ctx, key)
 	if err != nil {
 		return nil, err
 	}

@@ -45,9 +45,6 @@ func Work[In, Out any](ctx context.Context, e *idem.Engine, op idem.Operation, i
 		}
 		ans := idem.Answer{Value: v, Err: err}
 		ans.Body, ans.Omitted = codec.Through(v, &res.Value)
-		if ans.Omitted != nil {
-			ans.Body, res.Value = nil, v
-		}
 		return ans
 	}
 	res.Outcome, err = e.Execute(ctx, call)
@@ -71,7 +68,7 @@ func accepted(ctx context.Context, e *idem.Engine, op idem.Operation, id string)
 	if op.Shadow {
 		return c, nil, &idem.ConfigError{What: "operation " + op.Name, Problem: "Shadow records nothing that a worker could run: set it to false"}
 	}
-	rec, err := e.Get(ctx, c.Key)
+	rec, err := e.Lookup(ctx, c.Key)
 	switch {
 	case err != nil:
 		return c, nil, err
@@ -89,7 +86,7 @@ func accepted(ctx context.Context, e *idem.Engine, op idem.Operation, id string)
 	return c, input, nil
 }
 
-// within bounds a call to the store that carries so many bytes.
+// within bounds a call to the store that carries so many bytes, as the engine bounds those that write an end.
 func within(ctx context.Context, size int) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, idem.DefaultFinishBudget+time.Duration(size)*time.Second>>20)
+	return context.WithTimeout(ctx, 2*time.Second+time.Duration(size)*time.Second>>20)
 }

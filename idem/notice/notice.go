@@ -1,9 +1,9 @@
-// Package notice has what an engine tells its observer: one [Notice] for each thing that
+// Package notice has what an engine reports to its observer: one [Notice] for each thing that
 // happens, with its [Kind].
 //
 //	func observe(ctx context.Context, n notice.Notice) {
 //		if n.Kind == notice.Parked {
-//			parked.Add(1) // somebody must resolve n.ID
+//			parked.Add(1) // n.ID must be resolved
 //		}
 //	}
 package notice
@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Notice is what an observer is told.
+// Notice is what an observer gets.
 type Notice struct {
 	// Kind says what has happened.
 	Kind Kind
@@ -58,7 +58,7 @@ const (
 	Completed        Kind = "completed"         // an attempt's result is recorded
 	Failed           Kind = "failed"            // an attempt's terminal failure is recorded
 	Released         Kind = "released"          // ended without outcome, the key is free
-	Parked           Kind = "parked"            // ended or lapsed, nobody knows the outcome
+	Parked           Kind = "parked"            // ended or lapsed, its outcome is not known
 	StepRecorded     Kind = "step_recorded"     // a step ran, its outcome is recorded
 	StepReplayed     Kind = "step_replayed"     // a step was skipped, it is recorded
 	StepInterrupted  Kind = "step_interrupted"  // an at-most-once step began and has no outcome
@@ -87,7 +87,7 @@ const (
 	ShadowDuplicate  Kind = "shadow_duplicate"  // answered without it
 	ShadowReused     Kind = "shadow_key_reused" // answered with ErrKeyReused
 	ShadowRefused    Kind = "shadow_refused"    // refused by Err, such as for a missing key
-	ShadowUnobserved Kind = "shadow_unobserved" // nobody knows: the store was not to be reached, or the input not to be read
+	ShadowUnobserved Kind = "shadow_unobserved" // not known: the store could not be reached, or the input not be read
 )
 
 // Kinds of notices of a sweep. In a dry run they say what would be done. A record that cannot
@@ -96,7 +96,7 @@ const (
 	SweepParked    Kind = "sweep_parked"    // a lapsed claim became unknown
 	SweepPostponed Kind = "sweep_postponed" // it still runs, or could not be asked about yet
 	SweepFailed    Kind = "sweep_failed"    // a record could not be handled
-	Abandoned      Kind = "abandoned"       // lapsed and repeatable, or released with steps, and nobody calls
+	Abandoned      Kind = "abandoned"       // lapsed and repeatable, or released with steps, and no call has come
 	Probed         Kind = "probed"          // the provider was asked, and the outcome stays unknown
 	Resolved       Kind = "resolved"        // an unknown outcome was found out
 	Escalated      Kind = "escalated"       // a question was escalated

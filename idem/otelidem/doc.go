@@ -23,8 +23,8 @@
 // children. A call outside a trace has no spans.
 //
 // The span of a handler that failed has the status Error and error.type, the type of its error,
-// and so has its idem.handler.duration; where nobody knows the outcome, that of idem.finish is
-// outcome_unknown. No error's text is told. faas.* and cloud.* belong to the invocation's span
+// and so has its idem.handler.duration; where the outcome is not known, that of idem.finish is
+// outcome_unknown. No error's text is reported. faas.* and cloud.* belong to the invocation's span
 // and to the resource, messaging.* and db.* to the spans of the clients that send and store:
 // OpenTelemetry's otellambda, its detector for Lambda and otelaws make those.
 //

@@ -38,7 +38,7 @@ type Options struct {
 	FlushTimeout time.Duration
 }
 
-// Telemetry makes metrics and spans of what it is told. It is safe for concurrent use: make
+// Telemetry makes metrics and spans of notices. It is safe for concurrent use: make
 // one per process.
 type Telemetry struct {
 	tracer      trace.Tracer

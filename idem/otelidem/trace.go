@@ -56,7 +56,7 @@ func (t *Telemetry) trace(ctx context.Context, n *notice.Notice) {
 // failures are the descriptions of what failed. The error's text is in none: it may be about
 // persons.
 var failures = map[notice.Kind]string{
-	notice.Parked:   "nobody knows the outcome",
+	notice.Parked:   "the outcome is not known",
 	notice.Executed: "the handler returned an error or panicked",
 }
 

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 )
@@ -22,7 +23,7 @@ import (
 // result could not be noted. After an error nothing could be read, and everything must be
 // delivered again.
 func (r *Relay) Deliver(ctx context.Context, refs []Ref) (Report, int, error) {
-	p := &plan{added: map[*Entry]bool{}, byLane: map[Lane]*lane{}, rested: map[string]bool{}}
+	p := newPlan()
 	if err := r.load(ctx, p, refs); err != nil {
 		return Report{Left: len(refs)}, 0, err
 	}
@@ -77,27 +78,26 @@ func (r *Relay) load(ctx context.Context, p *plan, refs []Ref) (err error) {
 		}
 		before = append(before, e.before()...)
 	}
+	return r.loadHeld(ctx, p, lanes, before)
+}
+
+// loadHeld reads what the sweep was left of the lanes, and those of the other messages that the plan
+// does not know.
+func (r *Relay) loadHeld(ctx context.Context, p *plan, lanes []Lane, refs []Ref) (err error) {
 	if len(lanes) > 0 {
 		if p.held, err = r.store.Held(ctx, distinct(lanes)); err != nil {
 			return err
 		}
 	}
-	for _, refs := range p.held {
-		before = append(before, refs...)
+	for _, held := range p.held {
+		refs = append(refs, held...)
 	}
-	return r.loadMore(ctx, p, before)
-}
-
-// loadMore reads those messages that the plan does not know.
-func (r *Relay) loadMore(ctx context.Context, p *plan, refs []Ref) error {
 	refs = slices.DeleteFunc(distinct(refs), func(ref Ref) bool { return p.found[ref] != nil })
 	if len(refs) == 0 {
 		return nil
 	}
 	more, err := r.store.Load(ctx, refs)
-	for ref, e := range more {
-		p.found[ref] = e
-	}
+	maps.Copy(p.found, more)
 	return err
 }
 
@@ -132,6 +132,10 @@ type plan struct {
 	rested map[string]bool // destinations to which the stream sends nothing for now
 }
 
+func newPlan() *plan {
+	return &plan{found: map[Ref]*Entry{}, added: map[*Entry]bool{}, byLane: map[Lane]*lane{}, rested: map[string]bool{}}
+}
+
 func (p *plan) add(e *Entry) {
 	if e.OrderingKey != "" {
 		p.place(p.lane(e), e)
@@ -149,17 +153,23 @@ func (p *plan) place(l *lane, e *Entry) {
 		return
 	}
 	p.added[e] = true
-	for _, ref := range e.before() {
-		earlier := p.found[ref]
+	p.placeFirst(l, e.before(), e.lane())
+	l.add(e)
+}
+
+// placeFirst adds to the lane those of the messages that are in it and wait. One that cannot be read
+// stops it.
+func (p *plan) placeFirst(l *lane, refs []Ref, name Lane) {
+	for _, ref := range refs {
+		e := p.found[ref]
 		switch {
-		case earlier == nil || earlier.lane() != e.lane():
-		case earlier.Unreadable != nil:
+		case e == nil || e.lane() != name:
+		case e.Unreadable != nil:
 			l.stopped = true
-		case earlier.pending():
-			p.place(l, earlier)
+		case e.pending():
+			p.place(l, e)
 		}
 	}
-	l.add(e)
 }
 
 // block stops the messages in the order of a message that cannot be read.
@@ -179,16 +189,7 @@ func (p *plan) lane(e *Entry) *lane {
 	p.byLane[e.lane()] = l
 	p.lanes = append(p.lanes, l)
 	held := p.held[e.lane()]
-	for _, ref := range held {
-		h := p.found[ref]
-		switch {
-		case h == nil || h.lane() != e.lane():
-		case h.Unreadable != nil:
-			l.stopped = true
-		case h.pending():
-			p.place(l, h)
-		}
-	}
+	p.placeFirst(l, held, e.lane())
 	l.full = len(held) >= MaxHeld
 	return l
 }

@@ -22,7 +22,7 @@
 //	dispatched  sent, and noted as such; it expires a day later
 //	dead        a dead letter: 10 tries have failed, most of them by sweeps, or the
 //	            destination has rejected it; it stays, with the reason, until
-//	            somebody requeues or deletes it
+//	            an operator requeues or deletes it
 //
 // A message that is not dispatched has no expiry and is in the table's index, where Sweep
 // finds it: nothing is lost if the stream is late, switched off or skips a record.

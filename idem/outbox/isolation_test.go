@@ -198,8 +198,7 @@ func TestADeadDestinationSpendsNoTries(t *testing.T) {
 
 func deadDestination(t *testing.T, sick outbox.Sender, ordered bool) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		dead := true
 		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": sending(func(ctx context.Context, messages []outbox.Message) []error {
 			if dead {

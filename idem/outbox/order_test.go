@@ -20,8 +20,7 @@ import (
 func TestOrderHolds(t *testing.T) {
 	for _, next := range []string{"the sweep", "the stream"} {
 		t.Run(next+" goes on", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, p := newMemoryStore(), &post{}
+			withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 				down := true
 				p.fault = func(m outbox.Message) error {
 					if string(m.Body) == "a/0" && down {
@@ -29,7 +28,6 @@ func TestOrderHolds(t *testing.T) {
 					}
 					return nil
 				}
-				r := relay(t, s, p, nil)
 				refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k"), s.put("c", 0, "l"), s.put("d", 0, "")}
 				begun := time.Now()
 				report, first := deliver(t, r, refs...)
@@ -62,10 +60,8 @@ func TestOrderHolds(t *testing.T) {
 }
 
 func TestPoisonHoldsItsKeyNoLongerThanItsTries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		p.failFor(idOf("a", 0))
-		r := relay(t, s, p, nil)
 		refs := []outbox.Ref{s.put("x", 0, ""), s.put("a", 0, "k"), s.put("b", 0, "k")}
 		begun := time.Now()
 		_, first := deliver(t, r, refs...)
@@ -87,10 +83,8 @@ func TestPoisonHoldsItsKeyNoLongerThanItsTries(t *testing.T) {
 // Where the key has more messages, the stream tries what is before them as soon as
 // it is due, and needs no sweep.
 func TestPoisonInABusyKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		p.failFor(idOf("a", 0))
-		r := relay(t, s, p, nil)
 		poison := s.put("a", 0, "k")
 		begun := time.Now()
 		deliver(t, r, poison)
@@ -110,11 +104,9 @@ func TestPoisonInABusyKey(t *testing.T) {
 // More than a call takes up wait for a key: it sends the first of them, and what is
 // new waits behind the rest.
 func TestManyHeldGoBeforeWhatIsNew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		down := true
 		p.failWhile(&down)
-		r := relay(t, s, p, nil)
 		var refs []outbox.Ref
 		var want []string
 		for n := range 2 * outbox.MaxHeld {
@@ -167,10 +159,8 @@ func TestRedeliveryKeepsTheOrder(t *testing.T) {
 // A message may be left to the sweep once a sweep has gone by the place where those
 // are: what comes next with its key waits for it all the same.
 func TestSweepLooksBackForWhatWasLeftBehindIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		s.page = 1
-		r := relay(t, s, p, nil)
 		other := 0 // of a key in the same shard
 		for shardOf(fmt.Sprint(other)) != shardOf("k") {
 			other++
@@ -196,10 +186,8 @@ func TestSweepLooksBackForWhatWasLeftBehindIt(t *testing.T) {
 
 // What waits behind a message that is not due costs a sweep nothing more to read.
 func TestSweepReadsNothingForWhatItLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		s.page = 1
-		r := relay(t, s, p, nil)
 		first := s.put("a", 0, "k")
 		for n := range 3 {
 			time.Sleep(time.Millisecond)
@@ -225,8 +213,7 @@ func TestSweepReadsNothingForWhatItLeaves(t *testing.T) {
 // A destination's rest may end while a batch is read: the batch knows nothing of what
 // was left before it, and is left too.
 func TestARestThatEndsWhileABatchIsReadKeepsTheOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		late := true
 		slow := sending(func(ctx context.Context, messages []outbox.Message) []error {
 			if late {
@@ -263,9 +250,7 @@ func TestARestThatEndsWhileABatchIsReadKeepsTheOrder(t *testing.T) {
 // A message of a transaction is never sent before another of it with the same key,
 // even if the stream brings them the wrong way round, or one alone.
 func TestNumbersAreTheOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
-		r := relay(t, s, p, nil)
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		zero, one, other, two := s.put("a", 0, "k"), s.put("a", 1, "k"), s.put("a", 2, "l"), s.put("a", 3, "k")
 		_, first := deliver(t, r, two)
 		require.Equal(t, 1, first)
@@ -277,10 +262,9 @@ func TestNumbersAreTheOrder(t *testing.T) {
 
 // An older message that waits for its next try holds its key, over pages too.
 func TestSweepHoldsKeysOverPages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		s.page = 2
-		r := relay(t, s, p, &outbox.Options{Backoff: time.Hour, MaxBackoff: time.Hour})
+		r = relay(t, s, p, &outbox.Options{Backoff: time.Hour, MaxBackoff: time.Hour})
 		for i := range 7 {
 			s.put(fmt.Sprintf("r-%d", i), 0, "k")
 			time.Sleep(time.Second)
@@ -303,15 +287,13 @@ func TestSweepHoldsKeysOverPages(t *testing.T) {
 
 // Neither a sweep nor a delivery waits for a message's next try.
 func TestNobodyWaitsForTheNextTry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k"), s.put("c", 0, "")}
 		time.Sleep(time.Hour)
 		later := time.Now().Add(time.Hour)
 		for _, n := range []int{0, 2} {
 			s.all[refs[n]].State, s.all[refs[n]].Tries, s.all[refs[n]].NextTry = outbox.Retrying, 1, later
 		}
-		r := relay(t, s, p, nil)
 		begun := time.Now()
 		require.Equal(t, outbox.Report{Skipped: 3}, sweep(t, r))
 		report, first := deliver(t, r, refs...)
@@ -328,10 +310,8 @@ func TestNobodyWaitsForTheNextTry(t *testing.T) {
 
 // What cannot be read holds what is in order behind it, where its key can be.
 func TestOrderHoldsBehindTheUnreadable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		s.page = 1
-		r := relay(t, s, p, nil)
 		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("a", 1, "k"), s.put("b", 0, "k"), s.put("c", 0, "l")}
 		s.all[refs[0]].Unreadable = errors.New("of version 9")
 		_, first := deliver(t, r, refs[1])
@@ -350,11 +330,9 @@ func TestOrderHoldsBehindTheUnreadable(t *testing.T) {
 // Two shards of the stream, with messages of one key, find the same one waiting: one
 // of them sends it.
 func TestWhatWasLeftIsSentOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		down := true
 		p.failWhile(&down)
-		r := relay(t, s, p, nil)
 		deliver(t, r, s.put("a", 0, "k"))
 		time.Sleep(outbox.DefaultBackoff)
 		down, p.tries, p.before = false, 0, func() { time.Sleep(time.Second) }

@@ -22,16 +22,17 @@ const (
 	// DefaultGrace is the stream's time before the sweep: it usually takes less than a
 	// second.
 	DefaultGrace = 2 * time.Minute
-	// DefaultKeep is how long a dispatched message can be looked at.
-	DefaultKeep = 24 * time.Hour
-	// DefaultSendTimeout covers a request and a repetition.
-	DefaultSendTimeout = 10 * time.Second
 	// DefaultPatience is long for a request to a service that works, and short for the
 	// destinations that wait.
 	DefaultPatience = 2 * time.Second
-	// DefaultMargin is the time for noting the results of what was sent.
-	DefaultMargin = 2 * time.Second
 
+	// keep is how long a dispatched message can be looked at.
+	keep = 24 * time.Hour
+	// sendTimeout bounds one call of a sender: it covers a request and a repetition.
+	sendTimeout = 10 * time.Second
+	// margin is how long before the context's deadline the relay stops sending, to note the results of
+	// what was sent. It is at most a quarter of the time until the deadline.
+	margin = 2 * time.Second
 	// maxReason keeps items small, since thousands may be read.
 	maxReason = 1 << 10
 )
@@ -49,18 +50,10 @@ type Options struct {
 	// from which even the first try is noted before it is made. It must be longer than the
 	// stream usually takes, and longer than one invocation. Zero means [DefaultGrace].
 	Grace time.Duration
-	// Keep is how long a dispatched message is kept, in whole seconds. Zero means
-	// [DefaultKeep].
-	Keep time.Duration
-	// SendTimeout bounds one call of a [Sender]. Zero means [DefaultSendTimeout].
-	SendTimeout time.Duration
 	// Patience is how long a destination may keep the others waiting in
 	// [Relay.Deliver], in one call of its sender and in a minute. After that its messages
 	// are left to the sweep for a minute. Zero means [DefaultPatience].
 	Patience time.Duration
-	// Margin is how long before the context's deadline the relay stops sending. It is at
-	// most a quarter of the time until the deadline. Zero means [DefaultMargin].
-	Margin time.Duration
 }
 
 // Relay sends stored messages. It is safe for concurrent use, even by several processes on
@@ -109,8 +102,7 @@ func NewRelay(store Store, senders map[string]Sender, o *Options) (*Relay, error
 		def  time.Duration
 	}{
 		{"Backoff", &r.opts.Backoff, DefaultBackoff}, {"MaxBackoff", &r.opts.MaxBackoff, DefaultMaxBackoff},
-		{"Grace", &r.opts.Grace, DefaultGrace}, {"Keep", &r.opts.Keep, DefaultKeep},
-		{"SendTimeout", &r.opts.SendTimeout, DefaultSendTimeout}, {"Patience", &r.opts.Patience, DefaultPatience}, {"Margin", &r.opts.Margin, DefaultMargin},
+		{"Grace", &r.opts.Grace, DefaultGrace}, {"Patience", &r.opts.Patience, DefaultPatience},
 	} {
 		if *f.d < 0 {
 			return nil, fmt.Errorf("outbox: Options.%s is %v: it cannot be negative", f.name, *f.d)
@@ -150,7 +142,7 @@ type Report struct {
 	// Deferred messages are left to a later sweep without a try, because their
 	// destination, or one before them, has just failed or takes too long.
 	Deferred int `json:"deferred"`
-	// Unreadable messages are left as they are: somebody must look at them.
+	// Unreadable messages are left as they are: an operator must look at them.
 	Unreadable int `json:"unreadable"`
 	// Left messages were not finished in this call: time ran out, or the store failed.
 	Left int `json:"left"`

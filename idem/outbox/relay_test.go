@@ -38,9 +38,7 @@ func sweep(t *testing.T, r *outbox.Relay) outbox.Report {
 }
 
 func TestDeliverAndReplay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
-		r := relay(t, s, p, nil)
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		refs := []outbox.Ref{s.put("a", 0, ""), s.put("b", 0, "k"), s.put("b", 1, "k")}
 		refs = append(refs, refs[0], outbox.Ref{Record: "gone", ID: "x"})
 		report, first := deliver(t, r, refs...)
@@ -61,15 +59,13 @@ func TestDeliverAndReplay(t *testing.T) {
 
 // A message without an ordering key holds up nothing; the sweep tries it again.
 func TestHalfABatchFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		p.fault = func(m outbox.Message) error {
 			if strings.HasPrefix(string(m.Body), "odd") {
 				return errDown
 			}
 			return nil
 		}
-		r := relay(t, s, p, nil)
 		var refs []outbox.Ref
 		for i := range 10 {
 			refs = append(refs, s.put(fmt.Sprintf("%s-%d", []string{"even", "odd"}[i%2], i), 0, ""))
@@ -94,15 +90,13 @@ func TestHalfABatchFails(t *testing.T) {
 }
 
 func TestRejectedIsADeadLetterAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		p.fault = func(m outbox.Message) error {
 			if m.ID == idOf("a", 0) {
 				return outbox.Reject(errors.New("too large for the queue"))
 			}
 			return nil
 		}
-		r := relay(t, s, p, nil)
 		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k")}
 		report, first := deliver(t, r, refs...)
 		require.Equal(t, 2, first)
@@ -115,8 +109,7 @@ func TestRejectedIsADeadLetterAtOnce(t *testing.T) {
 }
 
 func TestDestinationWithoutRoute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"prices": p}, &outbox.Options{MaxTries: 1})
 		require.NoError(t, err)
 		ref := s.put("a", 0, "")
@@ -130,8 +123,7 @@ func TestDestinationWithoutRoute(t *testing.T) {
 // it is taken for done.
 func TestSentAndNotNoted(t *testing.T) {
 	for _, key := range []string{"", "k"} {
-		synctest.Test(t, func(t *testing.T) {
-			s, p := newMemoryStore(), &post{}
+		withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 			lost := true
 			s.fault = func(op string) error {
 				if op == "Dispatch" && lost {
@@ -139,7 +131,6 @@ func TestSentAndNotNoted(t *testing.T) {
 				}
 				return nil
 			}
-			r := relay(t, s, p, nil)
 			refs := []outbox.Ref{s.put("a", 0, key), s.put("b", 0, key)}
 			report, first := deliver(t, r, refs...)
 			require.Zero(t, first)
@@ -162,9 +153,7 @@ func TestSentAndNotNoted(t *testing.T) {
 }
 
 func TestStoreDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
-		r := relay(t, s, p, nil)
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		refs := []outbox.Ref{s.put("a", 0, ""), s.put("b", 0, "k")}
 		down := ""
 		s.fault = func(op string) error {
@@ -195,10 +184,9 @@ func TestStoreDown(t *testing.T) {
 
 // A try that takes the relay with it is counted, so it is not made without end.
 func TestTriesThatNeverEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		ref := s.put("a", 0, "")
-		r := relay(t, s, p, &outbox.Options{MaxTries: 3})
+		r = relay(t, s, p, &outbox.Options{MaxTries: 3})
 		p.fault = func(outbox.Message) error {
 			require.Equal(t, p.tries, s.get(ref).Tries, "noted before it is made")
 			return nil
@@ -221,13 +209,11 @@ func TestTriesThatNeverEnd(t *testing.T) {
 
 // Two sweeps at once make a try once.
 func TestSweepsSideBySide(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		for i := range 50 {
 			s.put(fmt.Sprintf("r-%d", i), 0, []string{"", "k"}[i%2])
 		}
 		time.Sleep(time.Hour)
-		r := relay(t, s, p, nil)
 		done := make(chan outbox.Report)
 		for range 2 {
 			go func() {
@@ -250,9 +236,8 @@ func TestSweepsSideBySide(t *testing.T) {
 
 // Time runs out before everything is sent: what is left is delivered again.
 func TestTimeRunsOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
-		r := relay(t, s, p, &outbox.Options{Patience: time.Minute})
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
+		r = relay(t, s, p, &outbox.Options{Patience: time.Minute})
 		p.fault = func(outbox.Message) error {
 			time.Sleep(7 * time.Second)
 			return nil
@@ -269,9 +254,7 @@ func TestTimeRunsOut(t *testing.T) {
 }
 
 func TestUnreadableIsLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
-		r := relay(t, s, p, nil)
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		ref := s.put("a", 0, "")
 		s.all[ref].Unreadable = errors.New("of version 9")
 		report, first := deliver(t, r, ref, s.put("b", 0, ""))
@@ -285,8 +268,7 @@ func TestUnreadableIsLeftAlone(t *testing.T) {
 
 // The stream and the sweep both read an old message: the second of them skips it.
 func TestDeliveriesSideBySide(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		s.fault = func(op string) error {
 			if op == "Begin" {
 				time.Sleep(time.Second) // so that both have read what there is
@@ -295,7 +277,6 @@ func TestDeliveriesSideBySide(t *testing.T) {
 		}
 		refs := []outbox.Ref{s.put("a", 0, ""), s.put("b", 0, "")}
 		time.Sleep(time.Hour)
-		r := relay(t, s, p, nil)
 		done := make(chan int)
 		for range 2 {
 			go func() {
@@ -335,20 +316,22 @@ func TestTriesAreNotedFromGraceOn(t *testing.T) {
 	})
 }
 
-// A try that is begun is nobody else's while it can run, however short the pauses.
+// sendTimeout bounds a call of a sender.
+const sendTimeout = 10 * time.Second
+
+// A try that is begun is no other relay's while it can run, however short the pauses.
 func TestATryIsNotStolenWhileItRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, p := newMemoryStore(), &post{}
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		one, two := s.put("rec", 0, "k"), s.put("rec", 1, "k")
 		time.Sleep(outbox.DefaultGrace)
 		slow := true
 		p.before = func() {
 			if slow {
 				slow = false
-				time.Sleep(outbox.DefaultSendTimeout)
+				time.Sleep(sendTimeout)
 			}
 		}
-		o := &outbox.Options{Patience: outbox.DefaultSendTimeout}
+		o := &outbox.Options{Patience: sendTimeout}
 		stream, other := relay(t, s, p, o), relay(t, s, p, o)
 		done := make(chan int)
 		go func() {
@@ -435,5 +418,104 @@ func TestPoisonIsGivenUpAlone(t *testing.T) {
 		for _, e := range s.all {
 			require.Equal(t, string(e.Body) == "r3/0", e.State == outbox.Dead, "%s: %s", e.Body, e.State)
 		}
+	})
+}
+
+func TestBadRelays(t *testing.T) {
+	s, p := newMemoryStore(), &post{}
+	good := map[string]outbox.Sender{"orders": p}
+	for says, c := range map[string]struct {
+		store   outbox.Store
+		senders map[string]outbox.Sender
+		o       *outbox.Options
+	}{
+		"store is nil":             {nil, good, nil},
+		"no senders":               {s, nil, nil},
+		`sender for "x" is nil`:    {s, map[string]outbox.Sender{"x": nil}, nil},
+		"letters":                  {s, map[string]outbox.Sender{"a b": p}, nil},
+		"MaxTries is -1":           {s, good, &outbox.Options{MaxTries: -1}},
+		"Backoff is -1ns":          {s, good, &outbox.Options{Backoff: -1}},
+		"MaxBackoff is 2m0s and l": {s, good, &outbox.Options{Backoff: time.Hour}},
+	} {
+		_, err := outbox.NewRelay(c.store, c.senders, c.o)
+		require.ErrorContains(t, err, says)
+	}
+}
+
+// hung is a destination that never answers.
+type hung struct{}
+
+func (hung) Send(ctx context.Context, messages []outbox.Message) []error {
+	<-ctx.Done()
+	errs := make([]error, len(messages))
+	for i := range errs {
+		errs[i] = ctx.Err()
+	}
+	return errs
+}
+
+// A destination that takes a sweep's whole time does not keep it from the others'
+// messages: the next sweep begins where this one has ended.
+func TestSweepReachesEveryShard(t *testing.T) {
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
+		for i := range 30 * outbox.Shards {
+			ref := s.put(fmt.Sprint("dead", i), 0, "")
+			s.all[ref].Destination = "dead"
+		}
+		const sound = 5 * outbox.Shards // some in each shard
+		for i := range sound {
+			s.put(fmt.Sprint("sound", i), 0, "")
+		}
+		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": p, "dead": hung{}}, nil)
+		require.NoError(t, err)
+		time.Sleep(outbox.DefaultGrace)
+		for range 4 { // at 10 s a shard, 5 shards a sweep
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+			_, err := r.Sweep(ctx)
+			require.NoError(t, err)
+			cancel()
+			time.Sleep(10 * time.Second)
+		}
+		require.Len(t, p.sent, sound)
+	})
+}
+
+// A sweep says how old the oldest message is that it found, whatever its destination and whether it
+// was sent; the metric and its alarm go by it.
+func TestASweepSaysSinceWhenTheOldestMessageWaits(t *testing.T) {
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
+		down := false
+		p.failWhile(&down)
+		oldest := func() time.Time {
+			report, err := r.Sweep(within(t, time.Minute))
+			require.NoError(t, err)
+			return report.OldestAt
+		}
+		require.Zero(t, oldest())
+		first := time.Now()
+		for n := range 3 {
+			s.put(fmt.Sprint("r", n), 0, "")
+			time.Sleep(outbox.DefaultGrace)
+		}
+		require.Equal(t, first, oldest(), "it was sent by this sweep")
+		require.Zero(t, oldest())
+
+		down = true
+		second := time.Now()
+		report, _ := deliver(t, r, s.put("r3", 0, ""))
+		require.Zero(t, report.OldestAt, "a delivery sees only what it is given")
+		for range 3 {
+			time.Sleep(time.Hour)
+			require.Equal(t, second, oldest(), "it failed, and still waits")
+		}
+		down = false
+		time.Sleep(time.Hour)
+		require.Equal(t, second, oldest())
+		require.Zero(t, oldest())
+
+		third := s.put("r4", 0, "")
+		s.all[third].Destination = "nobody"
+		time.Sleep(outbox.DefaultGrace)
+		require.Equal(t, s.all[third].Created, oldest(), "a destination without a route")
 	})
 }

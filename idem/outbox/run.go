@@ -34,7 +34,7 @@ type run struct {
 func (r *Relay) begin(ctx context.Context, stream bool) *run {
 	x := &run{Relay: r, ctx: ctx, stream: stream, again: map[*Entry]bool{}, failed: map[string]int{}}
 	if deadline, ok := ctx.Deadline(); ok {
-		x.end = deadline.Add(-min(r.opts.Margin, time.Until(deadline)/4))
+		x.end = deadline.Add(-min(margin, time.Until(deadline)/4))
 	}
 	return x
 }
@@ -152,19 +152,11 @@ func each(n int, f func(int)) {
 	g.Wait()
 }
 
-// send calls the destination's sender, even if that panics, and reports whether its time
-// was over before it returned.
+// send calls the destination's sender, and reports whether its time was over before it returned.
 func (x *run) send(destination string, messages []Message) (errs []error, late bool) {
-	fail := func(err error) []error {
-		errs := make([]error, len(messages))
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
-	}
 	sender := x.senders[destination]
 	if sender == nil {
-		return fail(fmt.Errorf("the relay knows no destination %q: add its route, and have the message sent again", destination)), false
+		return forEach(messages, fmt.Errorf("the relay knows no destination %q: add its route, and have the message sent again", destination)), false
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, x.limit())
 	defer cancel()
@@ -174,7 +166,7 @@ func (x *run) send(destination string, messages []Message) (errs []error, late b
 		defer stop()
 	}
 	if errs = sender.Send(ctx, messages); len(errs) != len(messages) {
-		errs = fail(fmt.Errorf("the sender for %q returned %d errors for %d messages", destination, len(errs), len(messages)))
+		errs = forEach(messages, fmt.Errorf("the sender for %q returned %d errors for %d messages", destination, len(errs), len(messages)))
 	}
 	return errs, ctx.Err() != nil
 }
@@ -182,9 +174,9 @@ func (x *run) send(destination string, messages []Message) (errs []error, late b
 // limit is the time for a call of a sender.
 func (x *run) limit() time.Duration {
 	if x.stream {
-		return min(x.opts.SendTimeout, x.opts.Patience)
+		return min(sendTimeout, x.opts.Patience)
 	}
-	return x.opts.SendTimeout
+	return sendTimeout
 }
 
 func (x *run) note(f func(*Report)) {

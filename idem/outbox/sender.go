@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // Attributes that senders add to a message if the service has attributes.
@@ -53,10 +55,8 @@ func (m *Message) Text() (body string, encoded bool) {
 
 // Tags are the message's attributes and those that senders add.
 func (m *Message) Tags() map[string]string {
-	tags := make(map[string]string, len(m.Attributes)+4)
-	for name, value := range m.Attributes {
-		tags[name] = value
-	}
+	tags := map[string]string{}
+	maps.Copy(tags, m.Attributes)
 	tags[AttributeID] = m.ID
 	if m.Type != "" {
 		tags[AttributeType] = m.Type
@@ -68,4 +68,61 @@ func (m *Message) Tags() map[string]string {
 		tags[AttributeEncoding] = "base64"
 	}
 	return tags
+}
+
+// Limits of a service for one request.
+type Limits struct {
+	// Count of messages, and Bytes of all of them together.
+	Count, Bytes int
+}
+
+// InBatches sends messages in requests, for a [Sender]. It keeps their order, puts as many
+// into a request as the limits allow, and sends one request after the other. send makes one
+// request. It returns one error for each message, as [Sender] says, or an error for the
+// whole request, which every message then gets. If a request of several messages is
+// rejected as a whole ([ErrRejected]), each of them is sent in a request of its own, so that
+// no message fails because of another. When the context has ended, no more requests are
+// made, and the remaining messages get [ErrNotSent]. A message above the limit is sent in a
+// request of its own, which the service may refuse.
+func InBatches(ctx context.Context, messages []Message, limits Limits, size func(*Message) int,
+	send func(context.Context, []Message) ([]error, error),
+) []error {
+	errs := make([]error, 0, len(messages))
+	for len(messages) > 0 {
+		n, bytes := 0, 0
+		for n < len(messages) && n < limits.Count {
+			if bytes += size(&messages[n]); n > 0 && bytes > limits.Bytes {
+				break
+			}
+			n++
+		}
+		errs = append(errs, sendBatch(ctx, messages[:n], send)...)
+		messages = messages[n:]
+	}
+	return errs
+}
+
+func sendBatch(ctx context.Context, batch []Message, send func(context.Context, []Message) ([]error, error)) []error {
+	if err := ctx.Err(); err != nil {
+		return forEach(batch, fmt.Errorf("%w: %w", ErrNotSent, err))
+	}
+	errs, err := send(ctx, batch)
+	switch {
+	case err == nil && len(errs) != len(batch):
+		return forEach(batch, errors.New("outbox: the sender did not return one error for each message: correct the sender"))
+	case err == nil:
+		return errs
+	case len(batch) > 1 && errors.Is(err, ErrRejected):
+		errs = nil
+		for i := range batch {
+			errs = append(errs, sendBatch(ctx, batch[i:i+1], send)...)
+		}
+		return errs
+	}
+	return forEach(batch, err)
+}
+
+// forEach is the error once for each message.
+func forEach(messages []Message, err error) []error {
+	return slices.Repeat([]error{err}, len(messages))
 }

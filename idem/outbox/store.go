@@ -23,7 +23,7 @@ const (
 	Retrying State = "retrying"
 	// Dispatched: sent. It is deleted some time later.
 	Dispatched State = "dispatched"
-	// Dead: a dead letter. It is not sent any more until somebody requeues it.
+	// Dead: a dead letter. It is not sent any more until an operator requeues it.
 	Dead State = "dead"
 )
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -260,4 +261,14 @@ func relay(t *testing.T, s *memoryStore, p *post, o *outbox.Options) *outbox.Rel
 	r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": p}, o)
 	require.NoError(t, err)
 	return r
+}
+
+// withStore runs a test with a store, a sender to "orders" and a relay of theirs with the default
+// options, in a bubble with a clock of its own.
+func withStore(t *testing.T, test func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newMemoryStore(), &post{}
+		test(t, s, p, relay(t, s, p, nil))
+	})
 }

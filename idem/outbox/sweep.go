@@ -116,7 +116,7 @@ func (s *sweep) trouble(err error) {
 
 // send sends those of the entries that are the destination's.
 func (s *sweep) send(name string, entries []*Entry, held map[Lane]bool) {
-	p := &plan{found: map[Ref]*Entry{}, added: map[*Entry]bool{}, byLane: map[Lane]*lane{}}
+	p := newPlan()
 	var before []Ref
 	var lanes []Lane
 	entries = slices.DeleteFunc(entries, func(e *Entry) bool { return s.of(e) != name })
@@ -131,19 +131,9 @@ func (s *sweep) send(name string, entries []*Entry, held map[Lane]bool) {
 			lanes = append(lanes, e.lane())
 		}
 	}
-	var err error
-	if len(lanes) > 0 {
-		// Messages that go first may have been left since the pass read their place.
-		p.held, err = s.store.Held(s.ctx, distinct(lanes))
-	}
-	for _, refs := range p.held {
-		before = append(before, refs...)
-	}
-	if err == nil {
-		// An earlier message of the same record may come later in the pass if it was never
-		// left.
-		err = s.loadMore(s.ctx, p, before)
-	}
+	// Messages that go first may have been left since the pass read their place. An earlier message of
+	// the same record may come later in the pass if it was never left.
+	err := s.loadHeld(s.ctx, p, lanes, before)
 	if err != nil {
 		s.trouble(err)
 	}

@@ -17,13 +17,13 @@ type AdminStore interface {
 	// changes nothing else: writes that were under way land as before.
 	Postpone(ctx context.Context, now time.Time, p Postponement) error
 
-	// Forget removes a record that is no open question, and what is stored beside it, on
+	// Forget removes a record that is no open question, and what is stored with it, on
 	// the condition that its write is Seen. No record counts as removed.
 	Forget(ctx context.Context, now time.Time, e Erasure) error
 
-	// Prolong raises the expiry of a record that has ended, and of what is stored beside it, on
+	// Prolong raises the expiry of a record that has ended, and of what is stored with it, on
 	// the condition that its write is Seen and that it has not expired. One that is kept at
-	// least so long stays as it is. What is stored beside it never expires before it.
+	// least so long stays as it is. What is stored with it never expires before it.
 	Prolong(ctx context.Context, now time.Time, p Prolongation) error
 
 	// AuditOf lists the changes of a record from outside its attempts, the earliest first. An
@@ -85,9 +85,8 @@ type Erasure struct {
 	Audit *Audit
 }
 
-// Prolongation keeps a record that has ended for longer. It is a write of its own: a call that
-// has taken the record for expired no longer replaces it, and the attempt no longer adds a
-// result to it. UpdatedAt stays: replays say when the outcome was recorded.
+// Prolongation keeps a record that has ended for longer: a call that has taken it for expired no
+// longer replaces it, and the attempt no longer adds a result. UpdatedAt stays.
 type Prolongation struct {
 	ID string
 	// Seen is the write that was read, Write the id of this one.
@@ -98,7 +97,7 @@ type Prolongation struct {
 	Audit *Audit
 }
 
-// Audit is a change of a record from outside its attempts, as it is kept beside the
+// Audit is a change of a record from outside its attempts, as it is kept next to the
 // record. It says nothing of inputs and results.
 type Audit struct {
 	// ID of the record, and of this entry among its.
@@ -120,10 +119,8 @@ type Audit struct {
 	Until time.Time
 	// What was changed, where that is not the record's state: a message of the outbox.
 	What string
-	// Unconfirmed says that it is not known whether the change was made. A store without
-	// transactions has its entry before the change and confirms it afterwards: it is unconfirmed
-	// until then, and stays so if the process dies in between or a reply is lost. The record shows
-	// what became of it. A ChangeUnreadable is unconfirmed too.
+	// Unconfirmed says that it is not known whether the change was made, as of a ChangeUnreadable: a
+	// store without transactions writes its entry before the change and confirms it afterwards.
 	Unconfirmed bool
 	// ExpiresAt is until when the entry is kept.
 	ExpiresAt time.Time
@@ -148,7 +145,7 @@ const (
 	// again. From and To are empty.
 	ChangeRequeued Change = "requeued"
 	// ChangeUnreadable: the entry is damaged, or a newer version has written it. Why says what is
-	// wrong with it, the other fields have what could be read of it, and it is Unconfirmed.
+	// wrong, the other fields have what could be read.
 	ChangeUnreadable Change = "unreadable"
 )
 
@@ -214,10 +211,9 @@ type ExpiredPage struct {
 
 // Scanner lists all records of a table, for what no index holds. A [Store] may be without it.
 type Scanner interface {
-	// Scan reads a page of a part of the table. All pages of all parts together have each
-	// record that was there all the time, once; of one that is written while they are read they have an
-	// earlier or a later state, or both. It reads everything that the table holds: see the
-	// store for what that costs.
+	// Scan reads a page of a part of the table. All pages of all parts together have each record
+	// that was there all the time, once; of one that is written meanwhile they have an earlier or a
+	// later state, or both. It reads all that the table holds: see the store for what that costs.
 	Scan(ctx context.Context, q ScanQuery) (ScanPage, error)
 }
 

@@ -337,7 +337,7 @@ func (e Ending) apply(rec *Record, write string, now time.Time) *Record {
 		next.Unsettled = e.Unsettled
 	}
 	if rec.State == Unknown && e.State == Unknown && !rec.OpenSince.IsZero() {
-		// Parked by somebody else before: it is the same question, and due as before. Operators
+		// Parked by another call before: it is the same question, and due as before. Operators
 		// who have it do not get it again.
 		next.ExpiresAt = time.Time{}
 		return next
@@ -350,7 +350,7 @@ func (e Ending) apply(rec *Record, write string, now time.Time) *Record {
 }
 
 // question makes of a record a new open question, without expiry and due at once, or none.
-// Nothing of an earlier question stays: it was answered, or somebody has run since.
+// Nothing of an earlier question stays: it was answered, or a handler has run since.
 func (r *Record) question(now time.Time) {
 	r.Due, r.OpenSince, r.Sweep, r.Probes, r.EscalatedAt = time.Time{}, time.Time{}, "", 0, time.Time{}
 	if r.Open() {

@@ -45,16 +45,11 @@ func TestApplyChangesNothingElse(t *testing.T) {
 	lease, expires := instant.Add(time.Minute), instant.Add(time.Hour)
 	failure := &protocol.Failure{Message: "m", Type: "T", Code: "C"}
 	held := func() *protocol.Record { return heldRecord() }
-	parked := func() *protocol.Record {
-		r := heldRecord()
-		r.State = protocol.Unknown
-		return r
-	}
-	told := func() *protocol.Record {
-		r := heldRecord()
-		r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease, FromResolution: true, Body: protocol.Body{Data: []byte("7"), Size: 1, Stored: 1}}
-		return r
-	}
+	parked := with(heldRecord, func(r *protocol.Record) { r.State = protocol.Unknown })
+	seven := protocol.Body{Data: []byte("7"), Size: 1, Stored: 1}
+	told := with(heldRecord, func(r *protocol.Record) {
+		r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease, FromResolution: true, Body: seven}
+	})
 	claim := protocol.Record{
 		ID: "other", Value: "other", State: protocol.InProgress, Repeat: protocol.Repeatable, Fingerprint: otherInput,
 		Owner: "new", Attempt: 8, Write: "w", LeaseUntil: lease, ExpiresAt: expires, Retention: time.Minute,
@@ -106,21 +101,13 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			func(r *protocol.Record) { r.LeaseUntil, r.Write, r.UpdatedAt = lease, "w", instant },
 		},
 		"extension without steps": {
-			func() *protocol.Record {
-				r := heldRecord()
-				r.Steps = nil
-				return r
-			}, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
+			with(heldRecord, func(r *protocol.Record) { r.Steps = nil }), protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
 			func(r *protocol.Record) {
 				r.LeaseUntil, r.ExpiresAt, r.Write, r.UpdatedAt, r.Steps = lease, expires, "w", instant, nil
 			},
 		},
 		"extension of a parked attempt": {
-			func() *protocol.Record {
-				r := parked()
-				r.Steps = nil
-				return r
-			}, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
+			with(parked, func(r *protocol.Record) { r.Steps = nil }), protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
 			func(r *protocol.Record) { r.LeaseUntil, r.Write, r.UpdatedAt = lease, "w", instant },
 		},
 		"earlier extension": {
@@ -134,19 +121,11 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			held, protocol.ReferenceWrite{Owner: "own", Write: held().RefWrite, Ref: "new", Seen: "another"}.Apply, func(*protocol.Record) {},
 		},
 		"postponement": {
-			func() *protocol.Record {
-				r := parked()
-				r.Due, r.Sweep = instant, "sweep"
-				return r
-			}, protocol.Postponement{Seen: "seen", SeenSweep: "sweep", Sweep: "next", Due: lease, Probes: 3, EscalatedAt: instant}.Apply,
+			with(parked, func(r *protocol.Record) { r.Due, r.Sweep = instant, "sweep" }), protocol.Postponement{Seen: "seen", SeenSweep: "sweep", Sweep: "next", Due: lease, Probes: 3, EscalatedAt: instant}.Apply,
 			func(r *protocol.Record) { r.Due, r.Sweep, r.Probes, r.EscalatedAt = lease, "next", 3, instant },
 		},
 		"prolongation": {
-			func() *protocol.Record {
-				r := held()
-				r.State = protocol.Completed
-				return r
-			}, protocol.Prolongation{Seen: "seen", Write: "w", ExpiresAt: expires.Add(time.Hour)}.Apply,
+			with(held, func(r *protocol.Record) { r.State = protocol.Completed }), protocol.Prolongation{Seen: "seen", Write: "w", ExpiresAt: expires.Add(time.Hour)}.Apply,
 			func(r *protocol.Record) {
 				r.State, r.ExpiresAt, r.Write, r.Seen = protocol.Completed, expires.Add(time.Hour), "w", "seen"
 			},
@@ -166,21 +145,13 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
 		}},
 		"begin mark that watches": {
-			func() *protocol.Record {
-				r := held()
-				r.Due = time.Time{}
-				return r
-			}, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true, Due: lease}.Apply, func(r *protocol.Record) {
+			with(held, func(r *protocol.Record) { r.Due = time.Time{} }), protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true, Due: lease}.Apply, func(r *protocol.Record) {
 				r.Steps["new"] = protocol.RecordedStep{Begun: true, BegunAt: instant, Write: "w"}
 				r.Write, r.UpdatedAt, r.ExpiresAt, r.Due = "w", instant, time.Time{}, lease
 			},
 		},
 		"begin mark of a watched claim": {
-			func() *protocol.Record {
-				r := held()
-				r.Due = instant
-				return r
-			}, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true, Due: lease}.Apply, func(r *protocol.Record) {
+			with(held, func(r *protocol.Record) { r.Due = instant }), protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true, Due: lease}.Apply, func(r *protocol.Record) {
 				r.Steps["new"] = protocol.RecordedStep{Begun: true, BegunAt: instant, Write: "w"}
 				r.Write, r.UpdatedAt, r.ExpiresAt, r.Due = "w", instant, time.Time{}, instant
 			},
@@ -270,6 +241,15 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			require.Equal(t, want, got)
 			require.Equal(t, c.from(), from, "the argument is not changed")
 		})
+	}
+}
+
+// with makes a record that differs from another.
+func with(from func() *protocol.Record, change func(*protocol.Record)) func() *protocol.Record {
+	return func() *protocol.Record {
+		r := from()
+		change(r)
+		return r
 	}
 }
 

@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -55,18 +56,15 @@ type StoreError struct {
 	Op string
 	// Ambiguous is set if the write may have been applied, or may still be.
 	Ambiguous bool
-	// Down is set if the store did not work for this call: it could not be reached, did
-	// not answer in time, throttled every try, or answered every try with an HTTP status
-	// of 500 or more. It is not set if the store gave any other answer, such as that a
-	// condition failed, a permission is missing, the table does not exist or the request
-	// is invalid. It is not set either if nothing was sent, for example because there are
-	// no credentials. An operation that may run while the store is down (idem.FailOpen)
-	// does so only if it is set.
+	// Down is set if the store did not work for this call: it could not be reached, did not
+	// answer in time, throttled every try, or answered every try with an HTTP status of 500 or
+	// more. It is not set after any other answer, such as that a permission is missing, nor if
+	// nothing was sent, for example without credentials. idem.FailOpen needs it.
 	Down bool
-	// Throttled is set beside Down if a try was answered with too many requests: the store can
+	// Throttled is set in addition to Down if a try was answered with too many requests: the store can
 	// be reached, and the engine's circuit stays closed.
 	Throttled bool
-	// ResultNotStored is set if a result could not be stored beside its record in the time for
+	// ResultNotStored is set if a result could not be stored outside its record in the time for
 	// it. The record was not touched.
 	ResultNotStored bool
 	// Err is the store's own error.
@@ -118,4 +116,18 @@ func Answers(err error) bool {
 	_, failed := errors.AsType[*StoreError](err)
 	_, conflict := errors.AsType[*ConflictError](err)
 	return !failed && (conflict || errors.Is(err, ErrRecordUnreadable) || errors.Is(err, ErrLimitExceeded))
+}
+
+// ConfigError is a mistake in how the library is set up, found before anything
+// runs where possible.
+type ConfigError struct {
+	// What names the thing that is set up wrongly. Problem says how, and what to do.
+	What, Problem string
+}
+
+func (e *ConfigError) Error() string {
+	if strings.HasPrefix(e.Problem, "is ") {
+		return "idem: " + e.What + " " + e.Problem
+	}
+	return "idem: " + e.What + ": " + e.Problem
 }

@@ -28,7 +28,7 @@ type Match uint8
 
 const (
 	// MatchUnreadable: one of the two is not a fingerprint. It is the zero value, so
-	// that what nobody has compared fails closed.
+	// that what was not compared fails closed.
 	MatchUnreadable Match = iota
 	// MatchSame: the input is the one that the record belongs to.
 	MatchSame
@@ -38,19 +38,6 @@ const (
 	// said about the input; it is not a mismatch.
 	MatchNewer
 )
-
-// String returns the match in words, for logs.
-func (m Match) String() string {
-	switch m {
-	case MatchSame:
-		return "same"
-	case MatchDifferent:
-		return "different"
-	case MatchNewer:
-		return "newer version"
-	}
-	return "unreadable"
-}
 
 // Compare compares a call's fingerprint with the one in its record.
 func (f Fingerprint) Compare(stored Fingerprint) Match {

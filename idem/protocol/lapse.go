@@ -5,11 +5,9 @@ import (
 	"strings"
 )
 
-// Lapse parks what an attempt has left, as the machine has said to the event of somebody
-// else. The record's failure says who that is, in the words of by, and why: nobody who finds
-// the question later can ask the attempt. A call has no more to say than that. It writes
-// down what the lease's end means already and takes nothing from anybody, so it needs no
-// [Audit] and no transaction.
+// Lapse parks what an attempt has left, as the machine has said to the event of a later call or a
+// sweep, which by names. The record's failure says that, and why. It takes a claim from no attempt, so
+// it needs no [Audit] and no transaction.
 func Lapse(rec *Record, ev Event, write, by string) Settlement {
 	why := fmt.Sprintf("attempt %d left no outcome", rec.Attempt)
 	if rec.Failure != nil {
@@ -31,7 +29,7 @@ func Lapse(rec *Record, ev Event, write, by string) Settlement {
 
 // LastAttempt is the failure of an attempt after which there is no other one: it tells the person who
 // resolves the operation why it is parked although it is repeatable. A nil failure is
-// that of an attempt of which nothing is known.
+// that of an attempt without a known error.
 func LastAttempt(attempts int, f *Failure) *Failure {
 	if f == nil {
 		return &Failure{Message: fmt.Sprintf("the last of %d attempts left no outcome", attempts)}

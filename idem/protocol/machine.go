@@ -25,9 +25,9 @@ const (
 	// EventRelease: the holder ends without outcome, safe to run again. Uses Owner
 	// and Uncertain.
 	EventRelease
-	// EventPark: the holder ends, and nobody knows. Uses Owner.
+	// EventPark: the holder ends, and the outcome is not known. Uses Owner.
 	EventPark
-	// EventLapse: somebody else parks a claim that ended or lapsed without outcome.
+	// EventLapse: another call or a sweep parks a claim that ended or lapsed without outcome.
 	// Uses Seen.
 	EventLapse
 	// EventResolve: a resolver or an operator resolves an unknown, a lapsed claim that
@@ -46,9 +46,9 @@ const (
 	EventReference
 	// EventPostpone: a sweep says when it looks at the record next. Uses Seen and Sweep.
 	EventPostpone
-	// EventForget: somebody removes a record that is no open question. Uses Seen.
+	// EventForget: an operator removes a record that is no open question. Uses Seen.
 	EventForget
-	// EventProlong: somebody keeps a record that has ended for longer. Uses Seen and
+	// EventProlong: an operator keeps a record that has ended for longer. Uses Seen and
 	// ExpiresAt.
 	EventProlong
 )
@@ -112,7 +112,7 @@ const (
 	DoAccepted
 	// DoInFlight: answer that another attempt runs, and when to try again.
 	DoInFlight
-	// DoUnknown: answer that nobody knows the outcome.
+	// DoUnknown: answer that the outcome is not known.
 	DoUnknown
 	// DoReused: answer that the key was used with another input.
 	DoReused
@@ -175,7 +175,7 @@ func claimed(rec *Record, ev Event, now time.Time) Decision {
 	case absent:
 		return Decision{DoReplace, InProgress}
 	case work && ev.Ticket != "" && rec.Ticket != ev.Ticket:
-		return Decision{DoInFlight, rec.State} // accepted anew since the worker has read the input
+		return Decision{DoInFlight, rec.State} // accepted again since the worker has read the input
 	}
 	switch ev.Fingerprint.Compare(rec.Fingerprint) {
 	case MatchSame:
@@ -271,17 +271,20 @@ func nextSettle(rec *Record, ev Event, now time.Time) Decision {
 	return Decision{DoApply, ev.To}
 }
 
+// ends are the states in which an attempt that holds its record can end it.
+var ends = map[EventKind]State{EventComplete: Completed, EventFail: Failed, EventPark: Unknown}
+
 func nextOwner(rec *Record, ev Event) Decision {
 	if rec == nil || ev.Owner == "" || rec.Owner != ev.Owner {
 		return refuse(rec)
 	}
-	running := rec.State == InProgress
+	held, running := rec.HeldBy(ev.Owner), rec.State == InProgress
 	switch ev.Kind {
 	case EventExtend:
 		// A parked attempt that still runs says so: who asks whether the operation may run
-		// again goes by its lease.
+		// again uses its lease.
 		switch {
-		case !rec.HeldBy(ev.Owner):
+		case !held:
 		case rec.LeaseUntil.Before(ev.LeaseUntil):
 			return Decision{DoApply, rec.State}
 		default:
@@ -294,26 +297,18 @@ func nextOwner(rec *Record, ev Event) Decision {
 	case EventStep, EventReference:
 		// A parked attempt may record what it has done, which the resolver needs to
 		// know. It may begin nothing new.
-		if rec.HeldBy(ev.Owner) {
+		if held {
 			return Decision{DoApply, rec.State}
 		}
-	case EventComplete:
-		if rec.HeldBy(ev.Owner) {
-			return Decision{DoApply, Completed}
-		}
-	case EventFail:
-		if rec.HeldBy(ev.Owner) {
-			return Decision{DoApply, Failed}
+	case EventComplete, EventFail, EventPark:
+		if held {
+			return Decision{DoApply, ends[ev.Kind]}
 		}
 	case EventRelease:
 		// Parked by a stricter call, an attempt that may have taken effect must not
 		// make itself repeatable again.
 		if running || rec.State == Unknown && !ev.Uncertain {
 			return Decision{DoApply, Released}
-		}
-	case EventPark:
-		if rec.HeldBy(ev.Owner) {
-			return Decision{DoApply, Unknown}
 		}
 	case EventAddResult:
 		if rec.State == Completed && rec.Omitted && ev.Seen != "" && rec.Write == ev.Seen {
@@ -324,7 +319,7 @@ func nextOwner(rec *Record, ev Event) Decision {
 }
 
 // HeldBy reports whether the owner's attempt may still end the record: it is
-// in progress, or parked with nobody having run or resolved it since.
+// in progress, or parked, and neither run nor resolved since.
 func (r *Record) HeldBy(owner string) bool {
 	return r != nil && owner != "" && r.Owner == owner && (r.State == InProgress || r.State == Unknown)
 }

@@ -14,7 +14,7 @@ const (
 	Absent State = ""
 	// Pending: accepted for later, never claimed.
 	Pending State = "pending"
-	// InProgress: claimed; its lease runs, or has lapsed and nobody noticed yet.
+	// InProgress: claimed; its lease runs, or has lapsed unnoticed.
 	InProgress State = "in_progress"
 	// Completed: the outcome is recorded.
 	Completed State = "completed"
@@ -63,15 +63,14 @@ type Record struct {
 	// Uncertain says that an attempt that is over may have taken effect. A
 	// Released record without it excludes execution.
 	Uncertain bool
-	// Sealed says that the store of its claim encrypts results: a store that adds one does too. It
-	// stays for the life of the record.
+	// Sealed says that the store of its claim encrypts results: a store that adds one does too.
 	Sealed bool
 	// Body describes the recorded result; read it with [Store.Result].
 	Body Body
 	// Omitted says that the outcome was recorded without its result.
 	Omitted bool
 	// Failure of a Failed record; of others the last attempt's error, for operators. Of a record
-	// that somebody else than its attempt has parked it says who and why, see [Lapse].
+	// that another call or a sweep has parked it says which and why, see [Lapse].
 	Failure *Failure
 	// Ref is what the provider calls the effect, as the attempt or a resolver said.
 	Ref string
@@ -79,9 +78,8 @@ type Record struct {
 	RefWrite string
 	// Resolved says that the outcome was recorded from outside, by [EventResolve].
 	Resolved bool
-	// Unsettled counts the attempts that are over, may have taken effect and left no
-	// outcome; a lapsed one from the claim that takes it over. It counts only where the
-	// record is Uncertain.
+	// Unsettled counts the attempts that are over, may have taken effect and left no outcome; a
+	// lapsed one from the claim that takes it over. It counts only where the record is Uncertain.
 	Unsettled int
 	// Due is when a sweep should look at the record next: of a watched claim after its
 	// lease, of an open question from when it was opened. Zero if none needs to. Exactly
@@ -89,9 +87,8 @@ type Record struct {
 	Due time.Time
 	// OpenSince is when the record became an open question; zero if it is none.
 	OpenSince time.Time
-	// Sweep is the id of the latest [Postponement], Probes how often it was tried to find the
-	// answer, EscalatedAt when that was escalated. They go with the question, which a
-	// write that leads to another state ends: a record that is open there has a new one.
+	// Sweep is the id of the latest [Postponement], Probes how often the answer was looked for,
+	// EscalatedAt when that was escalated. They end with the question.
 	Sweep       string
 	Probes      int
 	EscalatedAt time.Time
@@ -100,9 +97,8 @@ type Record struct {
 	// Ticket is a random part of the id by which a client asks for the state of what was
 	// accepted for later; empty for anything else.
 	Ticket string
-	// Steps recorded so far, by name. They go with the outcome: a record that is
-	// Failed has none, and a Completed one those without results that a resolution has left: a
-	// resolution over that one must know what would have to be undone.
+	// Steps recorded so far, by name. A record that is Failed has none, and a Completed one those
+	// without results that a resolution has left, for a later one that must know what to undo.
 	Steps map[string]RecordedStep
 }
 
@@ -136,9 +132,8 @@ type RecordedStep struct {
 	// NotExecuted is set if an at-most-once step began and provably had no effect: it
 	// may begin again.
 	NotExecuted bool
-	// FromResolution is set from when a resolution has recorded what the step returned, or for one
-	// with a compensation that its result is not known, until an attempt uses that. With Begun, an
-	// attempt could not: it used nothing, and the step is interrupted again.
+	// FromResolution is set from when a resolution has recorded the step's outcome until an attempt
+	// uses that. With Begun, an attempt could not use it, and the step is interrupted again.
 	FromResolution bool
 	// BegunAt is when the begin mark was written, in milliseconds; zero without one. An outcome
 	// that a resolution has recorded keeps it.
@@ -182,7 +177,7 @@ func (r *Record) Expired(now time.Time) bool {
 }
 
 // Bears reports whether the write has landed: it made this version of the record, or
-// the one that the latest claim or prolongation was made over. A claim must not go by it: one that was
+// the one that the latest claim or prolongation was made over. A claim must not rely on it: one that was
 // taken over is no leave to run.
 func (r *Record) Bears(write string) bool {
 	return r != nil && write != "" && (r.Write == write || r.Seen == write)
@@ -199,7 +194,7 @@ func (r *Record) Ended() bool {
 	return (r.State == Completed || r.State == Failed || r.State == Released) && !r.Open()
 }
 
-// Open reports whether the record is an open question, which somebody must resolve. It
+// Open reports whether the record is an open question, which must be resolved. It
 // must never carry an expiry, and is in the sparse index, as watched claims are.
 func (r *Record) Open() bool {
 	switch r.State {
@@ -294,4 +289,17 @@ func (r *Record) WithoutResults() *Record {
 		}
 	}
 	return &c
+}
+
+// Encoded is a result as later calls read it, for those who record one from outside.
+type Encoded struct {
+	// Body is the result, encoded; Codec names how, empty for JSON.
+	Body  []byte
+	Codec string
+	// ResponseVersion is the caller's version of the result's schema, at most 2^31-1; zero for none.
+	ResponseVersion int
+	// Check shows that later calls can read Body. Nil stands for any JSON.
+	Check func(body []byte) error
+	// Failed says that a handler with this result fails, which undoes its steps: an HTTP refusal.
+	Failed bool
 }

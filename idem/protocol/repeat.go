@@ -1,7 +1,7 @@
 package protocol
 
 // Repeat is what an operation says about itself: may its handler run again
-// after an attempt whose outcome nobody knows? Everything that happens after an
+// after an attempt whose outcome is not known? Everything that happens after an
 // error, a panic, a lapsed lease or a killed process follows from it.
 type Repeat uint8
 

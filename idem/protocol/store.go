@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,11 +25,9 @@ import (
 //     opposed to having answered or not having been asked.
 //
 // A store that can lock a row, as SQL can, needs no conditions of its own. In one transaction
-// it locks the record's key, also where there is no record yet, reads the record, calls the
-// write's Apply, writes the record that this returns with the unit of work or the audit, and
-// commits; a conflict rolls back. If the reply to the commit is lost, it does all of that
-// again: a write that has landed makes Apply return the very record that it was given, and
-// nothing more is written.
+// it locks the record's key, reads the record, calls the write's Apply, writes the record that this
+// returns with the unit of work or the audit, and commits. If the reply is lost, it does that
+// again: Apply of a write that has landed returns the very record that it was given.
 //
 // A store sends a failed write again, unchanged, while its context allows. It may ration that
 // for Acquire and for reads, unless [WithoutRetryQuota] marks their context.
@@ -59,14 +58,14 @@ type Store interface {
 	// leave to run. NotExecuted is conditional on the step's absence or on its begin mark
 	// of the write Seen. An outcome takes an InProgress or Unknown record and is conditional on the
 	// step's not being done. Read and Unread take one too, conditional on the step's being
-	// FromResolution, not Begun, and of the write Seen. A result too large for the record is stored beside it
-	// first. The record takes steps up to [StepRoom], and beside them the ending of an
+	// FromResolution, not Begun, and of the write Seen. A result too large for the record is stored outside it
+	// first. The record takes steps up to [StepRoom], and in addition the ending of an
 	// attempt and a mark with an error of 6 KiB each. A begin mark's BegunAt is now.
 	RecordStep(ctx context.Context, now time.Time, s StepWrite) error
 
 	// Finish ends the owner's attempt: complete, fail, release or park, as
 	// [EventComplete] to [EventPark] of the machine allow. A result too large for
-	// the record is stored beside it first. If that fails, or takes so long that the
+	// the record is stored outside it first. If that fails, or takes so long that the
 	// context would have no time left for the record, the error is a [*StoreError]
 	// with ResultNotStored set: the record was not touched, and the same end without the result
 	// can still be written.
@@ -100,16 +99,11 @@ type Store interface {
 	Traits() Traits
 }
 
-// StepRoom is what the steps of one operation may take in its record, in bytes: the
-// engine refuses a step that might not fit before it runs, so that what has run can
-// always be recorded, undone and ended. A step counts 192 bytes, its name, and what
-// the record keeps of its result or error; with a compensation, for which room is
-// kept, as much again. Results of up to 1 KiB are kept in the record while they take
-// 64 KiB together, later ones only up to 128 bytes; larger ones lie beside it. So
-// there is room for some 1,400 small steps, or 800 with compensations.
-//
-// A store must take steps of that size, and beside them an ending and the mark that
-// the operation is being undone.
+// StepRoom is what the steps of one operation may take in its record, in bytes, for which a store
+// must have room, in addition to an ending and the mark that the operation is being undone. A step
+// counts 192 bytes, its name, and what the record keeps of its result or error; with a compensation as
+// much again. Results of up to 1 KiB are kept in the record while they take 64 KiB together, later
+// ones only up to 128 bytes. So there is room for some 1,400 small steps, or 800 with compensations.
 const StepRoom = 320 << 10
 
 // Traits are what a caller must know of a [Store] before it runs anything.
@@ -164,18 +158,14 @@ type StepWrite struct {
 	Name             string
 	// Begin writes the begin mark of an at-most-once step, NotExecuted takes it back.
 	Begin, NotExecuted bool
-	// Read says that the attempt can go on with what a resolution has recorded of the step, and
-	// uses it: the entry is no longer FromResolution. Unread says that it cannot: the entry is
-	// Begun again, and has no outcome. Both change an entry that is FromResolution and not Begun,
-	// which keeps its Write and its BegunAt. They have landed, or need not, if the owner's entry is
-	// so already.
+	// Read says that the attempt uses what a resolution has recorded of the step: the entry is no
+	// longer FromResolution. Unread says that it cannot: the entry is Begun again. Both change an
+	// entry that is FromResolution and not Begun, which keeps its Write and its BegunAt.
 	Read, Unread bool
-	// Spent of Unread is the result that the entry has, unless another step has it too: a store
-	// lets what lies of it beside the record expire.
+	// Spent of Unread is the entry's result, unless another step has it too: its parts expire.
 	Spent Body
-	// Seen is the write of the step's entry that Begin or NotExecuted replaces, a step
-	// that is NotExecuted or a begin mark, or that Read or Unread changes; empty if there is
-	// none. So none of them can land late over an entry that came after it.
+	// Seen is the write of the step's entry that Begin, NotExecuted, Read or Unread replaces; empty
+	// if there is none. So none of them can land late over an entry that came after it.
 	Seen string
 	// Failure is the step's terminal error; it has no Result then. With Omitted
 	// it says why a step that is done has none.
@@ -189,11 +179,9 @@ type StepWrite struct {
 	Ref string
 	// Due of a begin mark, and of Unread, makes the claim a watched one, unless it is that already.
 	Due time.Time
-	// InParts says that the record is full enough: of the Result it should keep no more
-	// than 128 bytes. Up to 1 KiB it may keep otherwise. See [StepRoom].
+	// InParts says that the record keeps at most 128 bytes of the Result, else 1 KiB: see [StepRoom].
 	InParts bool
-	// First says that the caller knows of no step of the record: a hint, by which a
-	// store may save a call.
+	// First says that the caller knows of no step of the record, by which a store may save a call.
 	First bool
 }
 
@@ -226,25 +214,21 @@ type Ending struct {
 // Finish ends an attempt.
 type Finish struct {
 	ID, Owner, Write string
-	// Created is the CreatedAt of the record, the same for all attempts of one life of
-	// the key: what commits with the outcome tells that life from others by it.
+	// Created is the CreatedAt of the record: what commits with the outcome is of this life of the key.
 	Created time.Time
 	Ending  Ending
 	// Attempt is how the attempt ran, if not under a claim of its own.
 	Attempt AttemptKind
 	// Watched says that the claim may be in the index, which it leaves with this write.
 	Watched bool
-	// LargeSteps says that results of steps may lie beside the record. They go with
-	// an outcome: a store gives them an expiry then, as well as it can.
+	// LargeSteps says that results of steps may lie outside the record. They expire with an outcome.
 	LargeSteps bool
 	// Unit, if not nil, commits with this write, or not at all. A store that does not
 	// commit units of its kind refuses the write with errors.ErrUnsupported.
 	Unit Unit
-	// NewOwner, if not empty, replaces the record's owner: nothing that the attempt
-	// has sent before can land any more.
+	// NewOwner, if not empty, replaces the owner: no earlier write of the attempt can land any more.
 	NewOwner string
-	// Progress, if not nil, remembers what of the result is stored beside the record
-	// already, for the next call with the same result.
+	// Progress, if not nil, remembers what of the result is stored outside the record already.
 	Progress *Progress
 }
 
@@ -268,56 +252,43 @@ type WithoutResult struct{ Write string }
 func (Atomic) attemptKind()        {}
 func (WithoutResult) attemptKind() {}
 
-// Progress remembers which parts of a result a store has written beside its record,
-// from one call to the next. What it is told to remember is the store's affair. The
-// zero value is ready; it is safe for concurrent use.
+// Progress remembers which parts of a result a store has written outside its record, from one
+// call to the next. The zero value is ready; it is safe for concurrent use.
 type Progress struct {
-	mu   sync.Mutex
-	done map[string]bool
-	form any
+	parts sync.Map // that are stored
+	form  atomic.Value
 }
 
-// KeepForm keeps the stored form of the result, for a store that would make another one the next time.
+// KeepForm keeps the stored form of the result, for a store that would make another one the next
+// time. A nil Progress keeps nothing.
 func (p *Progress) KeepForm(form any) {
-	if p == nil {
-		return
+	if p != nil {
+		p.form.Store(form)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.form = form
 }
 
-// Form is what KeepForm has kept, else nil; a nil Progress keeps nothing.
+// Form is what KeepForm has kept, else nil.
 func (p *Progress) Form() any {
 	if p == nil {
 		return nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.form
+	return p.form.Load()
 }
 
-// Done reports whether the part was noted; a nil Progress knows of none.
+// Done reports whether the part was noted.
 func (p *Progress) Done(part string) bool {
 	if p == nil {
 		return false
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.done[part]
+	_, done := p.parts.Load(part)
+	return done
 }
 
-// Note remembers a part that is stored; a nil Progress remembers nothing.
+// Note remembers a part that is stored.
 func (p *Progress) Note(part string) {
-	if p == nil {
-		return
+	if p != nil {
+		p.parts.Store(part, true)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.done == nil {
-		p.done = map[string]bool{}
-	}
-	p.done[part] = true
 }
 
 // Settlement parks or resolves a record from outside the attempt.
@@ -360,3 +331,27 @@ type ReferenceWrite struct {
 	// reference that came after it.
 	Seen string
 }
+
+// Unit is a handler's unit of work: what it wants to be written together with its
+// outcome, or not at all. It is of a kind that the store understands, which commits it
+// with [Finish].
+type Unit interface {
+	// Seal ends the collecting and reports whether there is anything to commit. The
+	// engine calls it once the handler has returned.
+	Seal() bool
+	// Size is about how many bytes there are to commit, once it is sealed: the commit
+	// gets time by it.
+	Size() int
+}
+
+type retryQuotaKey struct{}
+
+// WithoutRetryQuota marks a context for [Store.Get]: what is read decides what is recorded of an
+// attempt that has run, or of a claim that may have landed. A store that rations its retries does
+// not do so then.
+func WithoutRetryQuota(ctx context.Context) context.Context {
+	return context.WithValue(ctx, retryQuotaKey{}, true)
+}
+
+// IgnoresRetryQuota reports whether the context is marked by [WithoutRetryQuota].
+func IgnoresRetryQuota(ctx context.Context) bool { return ctx.Value(retryQuotaKey{}) != nil }

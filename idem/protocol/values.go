@@ -16,8 +16,8 @@ type Values interface {
 // secrets has it. It is safe for concurrent use.
 type KeyedDigest interface {
 	Values
-	// Digest is a message authentication code of the text, such as its HMAC-SHA256. Nobody can make
-	// or check it without the secret.
+	// Digest is a message authentication code of the text, such as its HMAC-SHA256. It can be made
+	// and checked with the secret alone.
 	Digest(text string) [sha256.Size]byte
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -18,10 +17,7 @@ import (
 
 // Work that is repeatable and watched is sent again, until a call takes it over.
 func TestAbandonedWorkIsSentAgain(t *testing.T) {
-	r := newRig(t)
-	key := webhook.Key("acme", "event-1")
-	r.killed(key)
-	r.lapse()
+	r, key := lapsed(t, webhook)
 	var told []int
 	var refuse error
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: webhook,
@@ -39,9 +35,7 @@ func TestAbandonedWorkIsSentAgain(t *testing.T) {
 	require.Equal(t, idem.InProgress, r.Record(key).State)
 	require.Empty(t, r.changes(key), "it is as it was")
 
-	got, err := r.call(key, func(context.Context, int) (int, error) { return 7, nil })
-	require.NoError(t, err)
-	require.Equal(t, 7, got)
+	r.gets(key, func(context.Context, int) (int, error) { return 7, nil }, 7)
 	require.Zero(t, r.Record(key).Due)
 	r.Clock.Advance(time.Hour)
 	require.Empty(t, r.sweep(s))
@@ -57,17 +51,14 @@ func TestAbandonedWorkThatNobodySendsIsForPeople(t *testing.T) {
 			n, err := idem.Step(ctx, "one", func(context.Context) (int, error) { return 1, nil }, nil)
 			return n, errors.Join(err, end())
 		}
-		idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-			return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
-				return handler(ctx, func() error {
-					if !released {
-						r.Crash()
-					}
-					return errPlain
-				})
+		_ = r.deliver(key, func(ctx context.Context, _ int) (int, error) {
+			return handler(ctx, func() error {
+				if !released {
+					r.Crash()
+				}
+				return errPlain
 			})
 		})
-		r.Restart()
 		r.lapse()
 		state := map[bool]idem.State{false: idem.InProgress, true: idem.Released}[released]
 		require.Equal(t, state, r.Record(key).State)
@@ -76,9 +67,9 @@ func TestAbandonedWorkThatNobodySendsIsForPeople(t *testing.T) {
 		r.Clock.Advance(reconcile.DefaultEscalateAfter)
 		require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 		require.Equal(t, state, r.escalations[0].State)
+		require.Zero(t, r.escalations[0].Probes)
 		require.Equal(t, []protocol.Change{protocol.ChangeEscalated}, r.changes(key))
-		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) { return handler(ctx, func() error { return nil }) })
-		require.NoError(t, err)
+		r.ends(key, func(ctx context.Context, _ int) (int, error) { return handler(ctx, func() error { return nil }) })
 		require.Equal(t, idem.Completed, r.Record(key).State)
 	}
 }
@@ -129,8 +120,7 @@ func TestNoSweepTakesTheQuestionFromInterrupted(t *testing.T) {
 	} {
 		for _, after := range []time.Duration{0, 24 * time.Hour} { // it is escalated then
 			t.Run(fmt.Sprint(name, " ", after), func(t *testing.T) {
-				r, key := newRig(t), order.Key("acme", "o-1")
-				r.diedCharging(key)
+				r, key := interrupted(t)
 				s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{op}})
 				require.Len(t, r.sweep(s), 1)
 				for end := r.Clock.Now().Add(after); r.Clock.Now().Before(end); r.Clock.Advance(10 * time.Minute) {
@@ -142,9 +132,7 @@ func TestNoSweepTakesTheQuestionFromInterrupted(t *testing.T) {
 					require.Equal(t, "charge", r.escalations[0].Steps[0].Name)
 				}
 				got := new(orderEffects)
-				out, err := r.call(key, shopping(got, func() {}))
-				require.NoError(t, err)
-				require.Equal(t, 7, out)
+				r.gets(key, shopping(got, func() {}), 7)
 				require.Equal(t, &orderEffects{asked: 1, shipped: 1}, got)
 				require.Equal(t, idem.Completed, r.Record(key).State)
 				r.Clock.Advance(24 * time.Hour)
@@ -164,7 +152,7 @@ func TestACallTakesTheClaimOverWhileTheProviderIsAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key, got := newRig(t), order.Key("acme", "o-1"), new(orderEffects)
-			r.diedCharging(key)
+			r.crashCharging(key)
 			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order,
 				Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 					_, err := r.call(key, shopping(got, func() {}))
@@ -181,17 +169,12 @@ func TestACallTakesTheClaimOverWhileTheProviderIsAsked(t *testing.T) {
 // The stricter declaration holds: a claim of a repeatable operation is parked once the
 // operation is repeatable no more.
 func TestTheStricterDeclarationHolds(t *testing.T) {
-	r := newRig(t)
-	key := webhook.Key("acme", "event-1")
-	r.killed(key)
-	r.lapse()
+	r, key := lapsed(t, webhook)
 	strict := webhook
 	strict.Repeat = idem.NotRepeatable
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: strict, Probe: says(reconcile.CompletedWith(3))}}})
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Resolved}, r.sweep(s))
-	got, err := r.call(key, mustNotRun)
-	require.NoError(t, err)
-	require.Equal(t, 3, got)
+	r.gets(key, mustNotRun, 3)
 }
 
 // People read why a repeatable operation is a question for them.
@@ -202,8 +185,7 @@ func TestPeopleReadThatTheAttemptsAreOver(t *testing.T) {
 	key := twice.Key("acme", "w-1")
 	r.killed(key)
 	r.lapse()
-	_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
-	require.Same(t, errPlain, err)
+	r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: twice}}})
 	for range 2 {
@@ -211,7 +193,7 @@ func TestPeopleReadThatTheAttemptsAreOver(t *testing.T) {
 		r.sweep(s)
 	}
 	require.Len(t, r.escalations, 1)
-	require.Equal(t, "nobody can be asked about it; it has had its 2 attempts", r.escalations[0].Reason)
+	require.Equal(t, "no provider can be asked about it; it has had its 2 attempts", r.escalations[0].Reason)
 }
 
 // People have had an abandoned claim for a while when its process wakes up, renews its lease
@@ -228,10 +210,7 @@ func TestAClaimThatGoesOnAfterItWasEscalatedIsNotForgotten(t *testing.T) {
 		"the third week after": {after: 17 * 24 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			key := webhook.Key("acme", "event-1")
-			r.killed(key)
-			r.lapse()
+			r, key := lapsed(t, webhook)
 			s := r.sweeper(reconcile.SweepOptions{})
 			r.Clock.Advance(reconcile.DefaultEscalateAfter)
 			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
@@ -264,9 +243,7 @@ func TestAClaimThatGoesOnAfterItWasEscalatedIsNotForgotten(t *testing.T) {
 			require.Equal(t, now.Add(4*time.Hour), r.escalations[1].Since)
 			require.Equal(t, []protocol.Change{protocol.ChangeEscalated, protocol.ChangeEscalated}, r.changes(key))
 
-			got, err := r.call(key, func(context.Context, int) (int, error) { return 7, nil })
-			require.NoError(t, err, "a call still goes on with it")
-			require.Equal(t, 7, got)
+			r.gets(key, func(context.Context, int) (int, error) { return 7, nil }, 7)
 			require.Zero(t, r.Record(key).Due)
 		})
 	}

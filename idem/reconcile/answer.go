@@ -2,9 +2,12 @@ package reconcile
 
 import (
 	"errors"
+	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/codec"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -149,4 +152,18 @@ func CannotBeKnown(reason string) Answer { return Answer{kind: cannotBeKnown, re
 func (a Answer) WithRef(ref string) Answer {
 	a.res.Ref = ref
 	return a
+}
+
+// Encode makes of a handler's result what [idem.Do] records of it. A result that later calls
+// could not read is an error.
+func Encode[Out any](out Out) (protocol.Encoded, error) {
+	if err := idem.CheckResultType(reflect.TypeFor[Out]()); err != nil {
+		return protocol.Encoded{}, err
+	}
+	var back Out
+	body, err := codec.Through(out, &back)
+	if err != nil {
+		return protocol.Encoded{}, fmt.Errorf("idem: the result cannot be recorded: %w", err)
+	}
+	return protocol.Encoded{Body: body}, nil
 }

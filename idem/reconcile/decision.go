@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Decision is what somebody may decide about a record.
+// Decision is what an operator may decide about a record.
 type Decision struct {
 	// Change is what it does: [protocol.ChangeResolved], ChangeExtended or ChangeForgotten.
 	Change protocol.Change `json:"change"`
@@ -108,7 +108,13 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 	case res.To == idem.Released && len(s.ClearSteps) > 0:
 		d.Then += fmt.Sprintf(" It runs %s again.", strings.Join(slices.Sorted(slices.Values(s.ClearSteps)), ", "))
 	}
-	if unchecked := givenResults(s); len(unchecked) > 0 {
+	var unchecked []string // steps whose results are given
+	for _, step := range s.Steps {
+		if step.Result != nil {
+			unchecked = append(unchecked, step.Name)
+		}
+	}
+	if slices.Sort(unchecked); len(unchecked) > 0 {
 		d.Then += fmt.Sprintf(" The result of %s is recorded as given, and its form is not checked, since no record says which type a step returns: "+
 			"the handler ignores a member that its type does not have, and reads a missing one and null as empty.", strings.Join(unchecked, ", "))
 	}
@@ -145,17 +151,6 @@ func reference(rec *idem.Record) string {
 	return ", with the reference " + rec.Ref
 }
 
-// givenResults lists the steps whose results the settlement gives.
-func givenResults(s protocol.Settlement) (names []string) {
-	for _, step := range s.Steps {
-		if step.Result != nil {
-			names = append(names, step.Name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 // extending says what keeping the record for longer would do.
 func (r *Reconciler) extending(rec *idem.Record, now time.Time) Decision {
 	d := Decision{Change: protocol.ChangeExtended}
@@ -183,7 +178,7 @@ func (r *Reconciler) forgetting(rec *idem.Record, now time.Time) Decision {
 	switch {
 	case rec == nil:
 		d.Refused = "there is no record"
-	case protocol.Next(rec, protocol.Event{Kind: protocol.EventForget, Seen: rec.Write}, now).Do != protocol.DoApply:
+	case !r.forgets(rec):
 		d.Refused = fmt.Sprintf("%s, and it is %s", problem(ErrOpen), rec.State)
 	default:
 		d.Then = r.gets(nil, sameInput, now)

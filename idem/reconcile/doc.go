@@ -18,7 +18,7 @@
 // Every change is conditional on what was read. A resolution replaces the owner, so that
 // the attempt can change nothing any more. Who changed the record, when and why is written
 // in the same transaction. A webhook, an operator, a sweep and the attempt's own late
-// outcome may therefore come in any order: the first one counts, and the others are told.
+// outcome may therefore come in any order: the first one counts, and the others get an error.
 //
 // [Reconciler.Extend] keeps a record that has ended for longer than its retention, and
 // [Reconciler.Forget] removes it. [Reconciler.List] has what is open, [Reconciler.History] the changes of one record and

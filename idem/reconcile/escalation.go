@@ -20,7 +20,7 @@ const DefaultHelp = "Find out from the provider whether it took effect, by the r
 	"Until then calls with the key get HTTP 409 outcome_unknown, and nothing runs again, but for a record in_progress: a call takes it over and runs its handler once more, but not the interrupted step. " +
 	"A record in state released, or in_progress without an interrupted step, needs a call with the same key and input instead, which continues the work. " +
 	"A record has no input, so idemctl cannot make that call: have the client send it again, or send it from the service's own data, as an OnAbandoned does by itself. " +
-	"If nobody can, and a resolution has released it, undo by hand what its steps did and replace that resolution with idemctl resolve --again."
+	"If neither can, and a resolution has released it, undo by hand what its steps did and replace that resolution with idemctl resolve --again."
 
 // Escalation is a question that is escalated. It says nothing of the operation's input
 // and result.
@@ -39,10 +39,10 @@ type Escalation struct {
 	// CreatedAt is when the first attempt claimed, Since when the question became open.
 	CreatedAt time.Time `json:"created_at"`
 	Since     time.Time `json:"since"`
-	// Probes is how often the provider was asked, or OnAbandoned told of abandoned work.
+	// Probes is how often the provider was asked, or OnAbandoned called for abandoned work.
 	// Reason is why that does not happen again, with the Go type of the last error of Probe or
-	// OnAbandoned, or the line at which it panicked: an error's text may have what is not for
-	// everybody, and is in the log.
+	// OnAbandoned, or the line at which it panicked: an error's text may be
+	// confidential, and is in the log.
 	Probes int    `json:"probes"`
 	Reason string `json:"reason"`
 	// ErrorType and ErrorCode of the latest attempt's error; ErrorMessage only if
@@ -93,7 +93,7 @@ func (s *sweep) escalate(rec *idem.Record, reason string, cause error) (err erro
 			return err
 		}
 		g := s.escalation(rec, reason)
-		_, err = bounded(s.ctx, s.room(), func(ctx context.Context) (struct{}, error) { return struct{}{}, s.opts.Escalate(ctx, g) })
+		_, err = bounded(s.ctx, s.room(), func(ctx context.Context) (Answer, error) { return Answer{}, s.opts.Escalate(ctx, g) })
 		if err != nil {
 			return fmt.Errorf("reconcile: Escalate: %w", err)
 		}
@@ -112,8 +112,8 @@ func (s *sweep) escalate(rec *idem.Record, reason string, cause error) (err erro
 	return nil
 }
 
-// typeOf is the type of an error, without what only wraps it in a text. The text of an redacted
-// one, such as that of a panic, has types and places alone, and is told instead.
+// typeOf is the type of an error, without what only wraps it in a text. The text of a redacted
+// one, such as that of a panic, has types and places alone, and is used instead.
 func typeOf(err error) string {
 	if text, ok := protocol.RedactedText(err); ok {
 		return text
@@ -127,7 +127,7 @@ func typeOf(err error) string {
 
 // untilLook is the pause until the next look at a claim that was escalated a while ago.
 // Its attempt may be alive in spite of all: if it renews its lease, which does not move the
-// index entry, and dies later, nobody else would notice. The pauses double.
+// index entry, and dies later, nothing else would notice. The pauses double.
 func untilLook(had time.Duration) time.Duration { return max(had, maxBackoff) }
 
 // renewed is the record as if it had never been escalated, if it is a claim whose attempt has

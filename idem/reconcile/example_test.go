@@ -148,11 +148,11 @@ func ExampleContinueWith() {
 	// charge 1200
 	// idemtest: the process crashed
 	// send again: acme order-1 1200
-	// abandoned: OnAbandoned was told
+	// abandoned: OnAbandoned was called
 	// unknown: ""
 	// resolved: the provider says that step charge took effect
 	// send again: acme order-1 1200
-	// abandoned: OnAbandoned was told
+	// abandoned: OnAbandoned was called
 	// ship
 	// completed: "ch_123"
 }

@@ -25,11 +25,11 @@ type Explanation struct {
 	OtherInput string `json:"other_input"`
 	// Changes are what time does, the earliest first.
 	Changes []TimedChange `json:"changes,omitempty"`
-	// Decisions are what somebody may decide.
+	// Decisions are what an operator may decide.
 	Decisions []Decision `json:"decisions"`
 }
 
-// TimedChange is what happens to a record at a time if nobody does anything.
+// TimedChange is what happens to a record at a time if nothing is done before.
 type TimedChange struct {
 	At   time.Time `json:"at"`
 	What string    `json:"what"`
@@ -122,35 +122,34 @@ func (r *Reconciler) gets(rec *idem.Record, input protocol.Fingerprint, now time
 		compared := *rec
 		compared.Fingerprint = sameInput
 		ev.Repeat = rec.Repeat
-		switch protocol.Next(&compared, ev, now).Do {
+		switch do := protocol.Next(&compared, ev, now).Do; do {
 		case protocol.DoReplace:
-			return fmt.Sprintf("The handler runs, attempt %d: %s.", rec.Attempt+1, whyReplaced(rec, now.Add(-r.opts.Margin)))
+			why := "nothing was executed under the key, so it belongs to no input yet"
+			if rec.Expired(now.Add(-r.opts.Margin)) {
+				why = "the record has expired"
+			}
+			return fmt.Sprintf("The handler runs, attempt %d: %s.", rec.Attempt+1, why)
 		case protocol.DoTakeOver:
 			return fmt.Sprintf("The handler runs, attempt %d%s.", rec.Attempt+1, skipped(rec))
-		case protocol.DoPark:
-			return "HTTP 409 outcome_unknown, and the record becomes unknown: an attempt left no outcome and may have taken effect. The handler does not run."
-		case protocol.DoUnknown:
-			return "HTTP 409 outcome_unknown. The handler does not run."
-		case protocol.DoAccepted:
-			return "HTTP 202: the work waits for its worker. The handler does not run."
-		case protocol.DoInFlight:
-			return "HTTP 409 idempotency_key_in_progress with Retry-After. The handler does not run."
-		case protocol.DoReused:
-			return "HTTP 422 idempotency_key_reused. The handler does not run."
-		case protocol.DoUnreadable:
-			return "HTTP 503 idempotency_record_unreadable: a newer version wrote the record. The handler does not run."
 		case protocol.DoReplay:
 			return replayed(rec)
+		default:
+			if answer, ok := refused[do]; ok {
+				return answer + " The handler does not run."
+			}
 		}
 	}
 	return "The handler runs, attempt 1."
 }
 
-func whyReplaced(rec *idem.Record, at time.Time) string {
-	if rec.Expired(at) {
-		return "the record has expired"
-	}
-	return "nothing was executed under the key, so it belongs to no input yet"
+// refused are the answers of calls that get no outcome.
+var refused = map[protocol.Action]string{
+	protocol.DoPark:       "HTTP 409 outcome_unknown, and the record becomes unknown: an attempt left no outcome and may have taken effect.",
+	protocol.DoUnknown:    "HTTP 409 outcome_unknown.",
+	protocol.DoAccepted:   "HTTP 202: the work waits for its worker.",
+	protocol.DoInFlight:   "HTTP 409 idempotency_key_in_progress with Retry-After.",
+	protocol.DoReused:     "HTTP 422 idempotency_key_reused.",
+	protocol.DoUnreadable: "HTTP 503 idempotency_record_unreadable: a newer version wrote the record.",
 }
 
 // skipped says what the next attempt gets of the steps that are recorded.
@@ -199,23 +198,13 @@ func skipped(rec *idem.Record) string {
 }
 
 // interrupted lists the steps that began and left no outcome.
-func interrupted(rec *idem.Record) (names []string) {
-	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
-		if rec.Steps[name].Begun {
-			names = append(names, name)
-		}
-	}
-	return names
+func interrupted(rec *idem.Record) []string {
+	return stepsOf(rec, func(_ string, s protocol.RecordedStep) bool { return s.Begun })
 }
 
 // unread lists those of them whose result a resolution has recorded and no attempt could read.
-func unread(rec *idem.Record) (names []string) {
-	for _, name := range interrupted(rec) {
-		if rec.Steps[name].FromResolution {
-			names = append(names, name)
-		}
-	}
-	return names
+func unread(rec *idem.Record) []string {
+	return stepsOf(rec, func(_ string, s protocol.RecordedStep) bool { return s.Begun && s.FromResolution })
 }
 
 func replayed(rec *idem.Record) string {

@@ -71,147 +71,120 @@ func (e ending) ended(r *rig, twice bool) {
 	}
 }
 
-// A sweep loses its process, a request or a reply at each of its calls. Later sweeps bring
-// the record where it would have come without. People get their message twice only where
-// nobody can know that they have it.
-func TestASweepMayDieBetweenAnyTwoCalls(t *testing.T) {
-	for _, e := range endings() {
-		for how, fault := range map[string]struct {
-			at, after idemtest.Fault
-		}{
-			"dies before":       {idemtest.LoseRequest, idemtest.LoseRequest},
-			"dies after":        {idemtest.LoseReply, idemtest.LoseRequest},
-			"loses the request": {at: idemtest.LoseRequest},
-			"loses the reply":   {at: idemtest.LoseReply},
-			"is throttled":      {at: idemtest.Refuse},
-			"bare conflict":     {at: idemtest.BareConflict},
-		} {
-			calls := disturbed(t, e, 0, nil, nil, true)
-			require.Greater(t, calls, 3)
-			for n := range calls {
-				t.Run(fmt.Sprintf("%s, %s at call %d", e.name, how, n+1), func(t *testing.T) {
-					certain := fault.after == nil && how != "is throttled" && how != "bare conflict"
-					disturbed(t, e, n+1, fault.at, fault.after, certain)
-				})
+// disturbed sweeps the record of a killed process for two hours. At the n-th call that is about the
+// record something happens, and with dies the sweep's process ends then: another one goes on. check gets
+// how many calls were made until then.
+func (e ending) disturbed(t *testing.T, n int, dies bool,
+	at func(ctx context.Context, r *rig, c *idemtest.Call) error, check func(r *rig, made int),
+) {
+	t.Run(fmt.Sprintf("%s, at call %d", e.name, n), func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.killed(e.key)
+			r.owner = r.Record(e.key).Owner
+			time.Sleep(time.Minute)
+			made := 0
+			var dead atomic.Bool // shards are listed while records are handled
+			r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+				switch {
+				case dead.Load():
+					return idemtest.LoseRequest(ctx, c)
+				case c.Method == idemtest.Due:
+					return c.Do(ctx)
+				}
+				if made++; made == n {
+					dead.Store(dies)
+					return at(ctx, r, c)
+				}
+				return c.Do(ctx)
+			})
+			o := reconcile.SweepOptions{Operations: []reconcile.Operation{e.op}}
+			first := r.sweeper(o)
+			for i := 0; i < 60 && !dead.Load(); i++ {
+				if _, err := first.Sweep(t.Context()); !dead.Load() {
+					require.NoError(t, err)
+				}
+				time.Sleep(time.Minute)
 			}
-		}
-	}
+			r.Faults.Heal()
+			settles(r, r.sweeper(o))
+			check(r, made)
+		})
+	})
 }
 
-// disturbed sweeps with a fault at the n-th call, and perhaps another one at all later
-// calls, and then without. It returns how many calls were made.
-func disturbed(t *testing.T, e ending, n int, at, after idemtest.Fault, certain bool) (made int) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.killed(e.key)
-		time.Sleep(time.Minute)
-		var dead atomic.Bool // shards are listed while records are handled
-		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
-			if dead.Load() {
-				return after(ctx, c)
+// A sweep loses its process, a request or a reply at each of its calls. Later sweeps bring
+// the record where it would have come without. Operators get their message twice only where
+// it cannot be known that they have it.
+func TestASweepMayDieBetweenAnyTwoCalls(t *testing.T) {
+	for how, tc := range map[string]struct {
+		at            idemtest.Fault
+		dies, certain bool
+	}{
+		"dies before":       {at: idemtest.LoseRequest, dies: true},
+		"dies after":        {at: idemtest.LoseReply, dies: true},
+		"loses the request": {at: idemtest.LoseRequest, certain: true},
+		"loses the reply":   {at: idemtest.LoseReply, certain: true},
+		"is throttled":      {at: idemtest.Refuse},
+		"bare conflict":     {at: idemtest.BareConflict},
+	} {
+		t.Run(how, func(t *testing.T) {
+			at := func(ctx context.Context, _ *rig, c *idemtest.Call) error { return tc.at(ctx, c) }
+			for _, e := range endings() {
+				calls := 0
+				e.disturbed(t, 0, false, nil, func(_ *rig, made int) { calls = made })
+				require.Greater(t, calls, 3)
+				for n := range calls {
+					e.disturbed(t, n+1, tc.dies, at, func(r *rig, made int) {
+						require.GreaterOrEqual(t, made, n+1)
+						e.ended(r, !tc.certain)
+					})
+				}
 			}
-			if c.Method == idemtest.Due {
-				return c.Do(ctx)
-			}
-			if made++; made == n {
-				dead.Store(after != nil)
-				return at(ctx, c)
-			}
-			return c.Do(ctx)
 		})
-		o := reconcile.SweepOptions{Operations: []reconcile.Operation{e.op}}
-		first := r.sweeper(o)
-		for i := 0; i < 60 && !dead.Load(); i++ {
-			if _, err := first.Sweep(t.Context()); !dead.Load() {
-				require.NoError(t, err)
-			}
-			time.Sleep(time.Minute)
-		}
-		require.GreaterOrEqual(t, made, n)
-		r.Faults.Heal()
-		settles(r, r.sweeper(o))
-		e.ended(r, !certain)
-	})
-	return made
+	}
 }
 
 // Between any two calls of a sweep another one runs as a whole.
 func TestTwoSweepersChangeNothingTwice(t *testing.T) {
 	for _, e := range endings() {
+		another := func(ctx context.Context, r *rig, c *idemtest.Call) error {
+			_, err := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{e.op}}).Sweep(ctx)
+			require.NoError(t, err)
+			return c.Do(ctx)
+		}
 		for n := 1; n < 20; n++ {
-			t.Run(fmt.Sprintf("%s, at call %d", e.name, n), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					r := newRig(t)
-					r.killed(e.key)
-					time.Sleep(time.Minute)
-					o := reconcile.SweepOptions{Operations: []reconcile.Operation{e.op}}
-					one, other := r.sweeper(o), r.sweeper(o)
-					made := 0
-					r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
-						if c.Method == idemtest.Due {
-							return c.Do(ctx)
-						}
-						if made++; made == n {
-							_, err := other.Sweep(t.Context())
-							require.NoError(t, err)
-						}
-						return c.Do(ctx)
-					})
-					for range 60 {
-						_, err := one.Sweep(t.Context())
-						require.NoError(t, err)
-						time.Sleep(time.Minute)
-					}
-					r.Faults.Heal()
-					e.ended(r, false)
-				})
-			})
+			e.disturbed(t, n, false, another, func(r *rig, _ int) { e.ended(r, false) })
 		}
 	}
 }
 
 // The attempt's own outcome comes late, between any two calls of a sweep: it counts, or
-// what the sweep has recorded does, and the attempt is told.
+// what the sweep has recorded does, and the attempt gets that.
 func TestALateOutcomeBetweenAnyTwoCalls(t *testing.T) {
 	for _, e := range endings()[:6] {
 		for n := 1; n < 12; n++ {
-			t.Run(fmt.Sprintf("%s, at call %d", e.name, n), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					r := newRig(t)
-					r.killed(e.key)
-					rec := r.Record(e.key)
-					time.Sleep(time.Minute)
-					finish := protocol.Finish{ID: rec.ID, Owner: rec.Owner, Write: "late", Created: rec.CreatedAt, Watched: true,
-						Ending: protocol.Ending{State: idem.Completed, Result: []byte("99"), ExpiresAt: time.Now().Add(24 * time.Hour)}}
-					var late error
-					made := 0
-					r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
-						if made++; made == n {
-							late = r.Store.Finish(t.Context(), time.Now(), finish)
-						}
-						return c.Do(ctx)
-					}, idemtest.Get, idemtest.Settle, idemtest.Postpone)
-					s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{e.op}})
-					for i := 0; i < 60; i++ {
-						_, err := s.Sweep(t.Context())
-						require.NoError(t, err)
-						time.Sleep(time.Minute)
-					}
-					if made < n {
-						return
-					}
-					var conflict *protocol.ConflictError
-					if errors.As(late, &conflict) {
-						require.Contains(t, e.changes, protocol.ChangeResolved)
-						e.ended(r, false)
-						return
-					}
-					require.NoError(t, late)
-					got, err := r.call(e.key, mustNotRun)
-					require.NoError(t, err)
-					require.Equal(t, 99, got)
-					require.Zero(t, r.Record(e.key).Due)
+			var late error
+			finish := func(ctx context.Context, r *rig, c *idemtest.Call) error {
+				rec := r.Record(e.key)
+				late = r.Store.Finish(ctx, time.Now(), protocol.Finish{
+					ID: rec.ID, Owner: r.owner, Write: "late", Created: rec.CreatedAt, Watched: true,
+					Ending: protocol.Ending{State: idem.Completed, Result: []byte("99"), ExpiresAt: time.Now().Add(24 * time.Hour)},
 				})
+				return c.Do(ctx)
+			}
+			e.disturbed(t, n, false, finish, func(r *rig, made int) {
+				var conflict *protocol.ConflictError
+				switch {
+				case made < n:
+				case errors.As(late, &conflict):
+					require.Contains(t, e.changes, protocol.ChangeResolved)
+					e.ended(r, false)
+				default:
+					require.NoError(t, late)
+					r.gets(e.key, mustNotRun, 99)
+					require.Zero(t, r.Record(e.key).Due)
+				}
 			})
 		}
 	}

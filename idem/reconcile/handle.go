@@ -33,7 +33,7 @@ func (s *sweep) record(id string) {
 			return
 		}
 		// One record must not end the sweep of all.
-		_, err = guarded(s.ctx, func(context.Context) (struct{}, error) { return struct{}{}, s.handle(rec) })
+		err = guarded(func() error { return s.handle(rec) })
 		if err == nil {
 			return
 		}
@@ -41,7 +41,7 @@ func (s *sweep) record(id string) {
 			s.failed(rec, err)
 			return
 		}
-		// Somebody else wrote in between: look once more.
+		// Another write was faster: look once more.
 	}
 	s.count(func(r *Report) { r.Skipped++ })
 }
@@ -158,10 +158,10 @@ func (s *sweep) handleAbandoned(rec *idem.Record, op Operation) error {
 	if err != nil {
 		return err
 	}
-	_, err = bounded(s.ctx, s.asking, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, op.OnAbandoned(ctx, s.r.question(held))
+	_, err = bounded(s.ctx, s.asking, func(ctx context.Context) (Answer, error) {
+		return Answer{}, op.OnAbandoned(ctx, s.r.question(held))
 	})
-	why = "OnAbandoned was told"
+	why = "OnAbandoned was called"
 	if err != nil {
 		why = "OnAbandoned failed"
 	}
@@ -190,4 +190,19 @@ func (s *sweep) by(why string) Change { return Change{Actor: s.opts.Who, Reason:
 // shortened is the text at a length that a record of a change and a message can have.
 func shortened(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
+}
+
+// handleNotStarted ends work that was accepted for later and that no worker has started in time.
+func (s *sweep) handleNotStarted(rec *idem.Record) error {
+	why := "no worker has claimed it in the time that its acceptance gave it"
+	res := Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "idem: the request was accepted, and no worker has come for it in time; nothing was executed", Code: protocol.CodeNotStarted}}
+	if !s.opts.DryRun {
+		ctx, cancel := s.share(s.ctx)
+		defer cancel()
+		if err := s.r.resolve(ctx, rec, res, s.by(why)); err != nil {
+			return err
+		}
+	}
+	s.did(notice.NotStarted, rec, idem.Failed, why, nil)
+	return nil
 }

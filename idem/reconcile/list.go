@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,11 +64,9 @@ type Page struct {
 // The first page is "".
 func (r *Reconciler) List(ctx context.Context, f Filter, page string) (Page, error) {
 	if f.Limit < 0 {
-		return Page{}, &idem.ConfigError{What: "filter", Problem: fmt.Sprintf("Limit is %d: it cannot be negative", f.Limit)}
+		return Page{}, invalid("filter", "Limit is %d: it cannot be negative", f.Limit)
 	}
-	if f.Limit == 0 {
-		f.Limit = DefaultListed
-	}
+	f.Limit = cmp.Or(f.Limit, DefaultListed)
 	shard, at, err := parsePage(page)
 	if err != nil {
 		return Page{}, err

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -19,9 +22,8 @@ import (
 // list reads all pages.
 func (r *rig) list(f reconcile.Filter) (values []string, pages int) {
 	r.t.Helper()
-	rc := r.reconciler()
 	for page := ""; ; {
-		l, err := rc.List(r.t.Context(), f, page)
+		l, err := r.List(r.t.Context(), f, page)
 		require.NoError(r.t, err)
 		if f.Limit > 0 {
 			require.LessOrEqual(r.t, len(l.Records), f.Limit)
@@ -86,7 +88,6 @@ func TestAListHasWhatIsOpenPageByPage(t *testing.T) {
 // All that a tenant has is found by a scan, ended or not; what is open must be settled first.
 func TestAllOfATenantIsForgotten(t *testing.T) {
 	r := newRig(t)
-	rc := r.reconciler()
 	for i := range 30 {
 		r.end(refund.Key([]string{"acme", "globex", "acme"}[i%3], fmt.Sprint(i)), nil)
 	}
@@ -106,7 +107,7 @@ func TestAllOfATenantIsForgotten(t *testing.T) {
 			found++
 			by := alice
 			by.IfWrite = rec.Write
-			err := rc.Forget(t.Context(), rec.ID, by)
+			err := r.Forget(t.Context(), rec.ID, by)
 			if !old.Matches(rec) {
 				require.ErrorIs(t, err, reconcile.ErrOpen)
 				continue
@@ -134,14 +135,14 @@ func TestAListNamesWhatItCannotRead(t *testing.T) {
 	r := newRig(t)
 	r.end(refund.Key("acme", "r-1"), errPlain)
 	r.Faults.Next(idemtest.Get, idemtest.Unreadable)
-	l, err := r.reconciler().List(t.Context(), reconcile.Filter{}, "")
+	l, err := r.List(t.Context(), reconcile.Filter{}, "")
 	require.NoError(t, err)
 	require.Equal(t, []string{refund.Key("acme", "r-1").ID()}, l.Unreadable)
 	require.Empty(t, l.Records)
 }
 
 func TestMistakesOfAList(t *testing.T) {
-	rc := newRig(t).reconciler()
+	rc := newRig(t)
 	for _, page := range []string{"x", "1", "16 ", "-1 ", "0 nothing"} {
 		_, err := rc.List(t.Context(), reconcile.Filter{}, page)
 		require.ErrorContains(t, err, "pass what the page before returned as Next", page)
@@ -158,27 +159,86 @@ func TestAListOfFewAmongManyReadsTheIndexInLargePages(t *testing.T) {
 	}
 	one := webhook.Key("acme", "w-1")
 	r.killed(one)
-	store := &countingDue{Store: r.Faults}
-	rc, err := reconcile.New(store, &reconcile.Options{Now: r.Clock.Now})
-	require.NoError(t, err)
-	l, err := rc.List(t.Context(), reconcile.Filter{Operations: []string{"webhook"}, Limit: 1}, "")
+	r.Faults.Reset()
+	l, err := r.List(t.Context(), reconcile.Filter{Operations: []string{"webhook"}, Limit: 1}, "")
 	require.NoError(t, err)
 	require.Len(t, l.Records, 1)
 	require.Equal(t, one.ID(), l.Records[0].ID)
-	require.LessOrEqual(t, store.queries, protocol.Shards)
+	require.LessOrEqual(t, r.called(idemtest.Due), protocol.Shards)
 
 	// Among many that it lets through, it has the limit.
-	l, err = rc.List(t.Context(), reconcile.Filter{Operations: []string{"refund"}, Limit: 3}, "")
+	l, err = r.List(t.Context(), reconcile.Filter{Operations: []string{"refund"}, Limit: 3}, "")
 	require.NoError(t, err)
 	require.Len(t, l.Records, 3)
 }
 
-type countingDue struct {
+// inPages is a store whose pages of changes have at most so many.
+type inPages struct {
 	reconcile.Store
-	queries int
+	limit int
 }
 
-func (c *countingDue) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
-	c.queries++
-	return c.Store.Due(ctx, q)
+func (s inPages) AuditBetween(ctx context.Context, shard int, from, to time.Time, page string) (protocol.AuditPage, error) {
+	p, err := s.Store.AuditBetween(ctx, shard, from, to, "")
+	if err != nil {
+		return p, err
+	}
+	at, _ := strconv.Atoi(page)
+	end := min(at+s.limit, len(p.Entries))
+	if p.Entries = p.Entries[at:end]; len(p.Entries) == s.limit {
+		p.Next = strconv.Itoa(end) // perhaps of an empty page, as DynamoDB's may be
+	}
+	return p, nil
+}
+
+func TestChangesOfAllRecordsInTheOrderOfTime(t *testing.T) {
+	r := newRig(t)
+	random := rand.New(rand.NewPCG(1, 1))
+	from := r.Clock.Now()
+	want := map[string]bool{}
+	for i := range 300 {
+		if random.IntN(3) == 0 { // else in the same millisecond
+			r.Clock.Advance(time.Duration(1+random.IntN(3)) * time.Millisecond)
+		}
+		key := refund.Key("acme", fmt.Sprint("r-", i))
+		r.end(key, nil)
+		require.NoError(t, r.Forget(t.Context(), key.ID(), alice))
+		want[key.ID()] = true
+	}
+	to := r.Clock.Now().Add(time.Millisecond)
+	for _, limit := range []int{1, 2, 7, 1000} {
+		paged, err := reconcile.New(inPages{r.Faults, limit}, &reconcile.Options{Now: r.Clock.Now})
+		require.NoError(t, err)
+		got, pages := map[string]bool{}, 0
+		var last protocol.Audit
+		for page := ""; pages == 0 || page != ""; pages++ {
+			p, err := paged.Changes(t.Context(), from, to, page)
+			require.NoError(t, err)
+			for i, a := range p.Entries {
+				require.False(t, got[a.ID], "twice: %s", a.ID)
+				require.False(t, a.At.Before(last.At), "later changes come later, on every page")
+				require.False(t, i > 0 && a.At.Equal(last.At) && a.ID < last.ID)
+				require.False(t, i == 0 && a.At.Equal(last.At), "one millisecond is on one page")
+				got[a.ID], last = true, a
+			}
+			require.True(t, p.Next == "" || p.Next > page, "it goes on")
+			page = p.Next
+		}
+		require.True(t, maps.Equal(want, got), "%d of %d", len(got), len(want))
+		require.Equal(t, limit == 1000, pages == 1, "%d pages", pages)
+	}
+	for name, span := range map[string][2]time.Time{"before": {from.Add(-time.Hour), from}, "after": {to, to.Add(time.Hour)}, "no time": {to, from}} {
+		p, err := r.Changes(t.Context(), span[0], span[1], "")
+		require.NoError(t, err)
+		require.Empty(t, p, name)
+	}
+}
+
+func TestChangesThatCannotBeRead(t *testing.T) {
+	r := newRig(t)
+	_, err := r.Changes(t.Context(), r.Clock.Now(), r.Clock.Now(), "x")
+	require.ErrorContains(t, err, "pass what the page before returned as Next")
+	r.Faults.Next(idemtest.AuditBetween, idemtest.Refuse)
+	_, err = r.Changes(t.Context(), r.Clock.Now(), r.Clock.Now().Add(time.Hour), "")
+	require.ErrorContains(t, err, "refused")
 }

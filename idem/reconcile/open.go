@@ -95,7 +95,7 @@ type known struct {
 // maxKnown bounds the memory for a shard's known questions.
 const maxKnown = 2048
 
-// memory is a shard's known questions: those of before the call, which nobody changes, which of
+// memory is a shard's known questions: those of before the call, which stay as they are, which of
 // them the call has come to, and those for the next call.
 type memory struct {
 	before, now map[string]known

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -80,7 +79,6 @@ func question(id string, now time.Time) idem.Record {
 // each time.
 func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 	r := newRig(t)
-	rc := r.reconciler()
 	now := r.Clock.Now().UTC().Truncate(time.Millisecond) // as records are read
 	put := func(rec idem.Record) {
 		require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: rec}))
@@ -90,8 +88,7 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 		put(question(key(n).ID(), now))
 	}
 	again := refund.Key("acme", "again")
-	_, err := r.call(again, func(context.Context, int) (int, error) { return 0, errPlain })
-	require.ErrorIs(t, err, errPlain)
+	r.fails(again, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 	repeatable := question(refund.Key("acme", "repeatable").ID(), now)
 	repeatable.Repeat = idem.Repeatable
 	put(repeatable)
@@ -104,23 +101,16 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 	count := func(open, reads int) {
 		t.Helper()
 		r.Faults.Reset()
-		all, err := rc.OpenQuestions(t.Context())
+		all, err := r.OpenQuestions(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, open, all[0].Count)
 		require.Equal(t, now, all[0].Oldest)
-		got := 0
-		for _, method := range r.Faults.Calls() {
-			if method == idemtest.Get {
-				got++
-			}
-		}
-		require.Equal(t, reads, got)
+		require.Equal(t, reads, r.called(idemtest.Get))
 	}
 	count(42, 43)
 	count(42, 3)
 
-	by := reconcile.Change{Actor: "alice", Reason: "re_1"}
-	require.NoError(t, rc.Resolve(t.Context(), key(1).ID(), reconcile.Resolution{To: idem.Completed}, by))
+	require.NoError(t, r.Resolve(t.Context(), key(1).ID(), reconcile.Resolution{To: idem.Completed}, alice))
 	count(41, 3)
 	rec := r.Record(key(2))
 	require.NoError(t, r.Store.Postpone(t.Context(), now, protocol.Postponement{ID: rec.ID, Seen: rec.Write, Sweep: "s", Due: now.Add(time.Hour)}))
@@ -128,8 +118,8 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 
 	r.lapse()
 	// What was known may run again in the meantime: its claim is another entry.
-	require.NoError(t, rc.Resolve(t.Context(), again.ID(), reconcile.Resolution{To: idem.Released}, by))
-	_, err = r.call(again, func(context.Context, int) (int, error) {
+	require.NoError(t, r.Resolve(t.Context(), again.ID(), reconcile.Resolution{To: idem.Released}, alice))
+	_, err := r.call(again, func(context.Context, int) (int, error) {
 		count(40, 4)
 		return 1, nil
 	})
@@ -148,16 +138,15 @@ func TestOpenQuestionsOfAShardThatCannotBeReadStayOpen(t *testing.T) {
 	old, others := refund.Key("acme", "old").ID(), []string(nil)
 	put(old, now)
 	down := &shardDown{Store: r.Store, bad: -1}
-	bad := down.shardOf(t, old)
+	bad := shardOf(t, old)
 	for n := 0; len(others) < 2; n++ {
 		id := refund.Key("acme", fmt.Sprint(n)).ID()
-		if put(id, now.Add(time.Hour)); down.shardOf(t, id) != bad {
+		if put(id, now.Add(time.Hour)); shardOf(t, id) != bad {
 			others = append(others, id)
 		}
 	}
 	r.Clock.Advance(2 * time.Hour)
-	rc, err := reconcile.New(down, &reconcile.Options{Now: r.Clock.Now})
-	require.NoError(t, err)
+	rc := r.over(down)
 	all, err := rc.OpenQuestions(t.Context())
 	require.NoError(t, err)
 	down.bad = bad
@@ -206,12 +195,11 @@ func TestOpenQuestionsOfAllKindsStayOpenWhileTheirShardCannotBeRead(t *testing.T
 			require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: rec}))
 			r.Clock.Advance(2 * time.Hour)
 			down := &shardDown{Store: r.Store, bad: -1}
-			rc, err := reconcile.New(down, &reconcile.Options{Now: r.Clock.Now})
-			require.NoError(t, err)
+			rc := r.over(down)
 			all, err := rc.OpenQuestions(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, 1, all[0].Count)
-			down.bad = down.shardOf(t, id)
+			down.bad = shardOf(t, id)
 			for range 2 {
 				open, err := rc.OpenQuestions(t.Context())
 				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
@@ -240,20 +228,6 @@ func (s *shardDown) Due(ctx context.Context, q protocol.DueQuery) (protocol.DueP
 		return page, err
 	}
 	return protocol.DuePage{}, &idem.StoreError{Op: "Due", Err: errPlain}
-}
-
-// shardOf finds where the index has the record.
-func (s *shardDown) shardOf(t *testing.T, id string) int {
-	t.Helper()
-	for shard := range protocol.Shards {
-		page, err := s.Store.Due(t.Context(), protocol.DueQuery{Shard: shard, Until: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)})
-		require.NoError(t, err)
-		if slices.Contains(page.IDs, id) {
-			return shard
-		}
-	}
-	t.Fatal("the index does not have it")
-	return 0
 }
 
 // An outage of a provider leaves more than there is time to read. No shard waits for another, or
@@ -287,11 +261,10 @@ func TestOpenQuestionsOfAllShardsAreReadAtOnce(t *testing.T) {
 			reads[shards[c.ID]]++
 			return c.Do(ctx)
 		}, idemtest.Get)
-		rc := r.reconciler()
 		count := func() (int, error) {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			open, err := rc.OpenQuestions(ctx)
+			open, err := r.OpenQuestions(ctx)
 			return open[0].Count, err
 		}
 		first, err := count()

@@ -53,23 +53,25 @@ func (s *sweep) postponeUntil(rec *idem.Record, due time.Time, probes int) (*ide
 }
 
 // postpone writes a postponement of the record as it was read, and the same again if its reply
-// was lost. An attempt that was parked may go on and write in between: as long as nobody else
+// was lost. An attempt that was parked may go on and write in between: as long as no other sweep
 // has postponed the record, that is the same question.
 func (s *sweep) postpone(rec *idem.Record, p protocol.Postponement) (*idem.Record, error) {
-	for n := 1; ; n++ {
-		err := s.postponeOnce(rec, &p)
-		if err == nil {
-			return p.Apply(rec, s.r.now())
+	var err error
+	for l := protocol.Follow(s.r.store, rec.ID, rec); l.Next(); {
+		if err = s.postponeOnce(l.Seen, &p); err == nil {
+			return p.Apply(l.Seen, s.r.now())
 		}
-		if !isAnswer(err) || rec.State != idem.Unknown || rec.Sweep == "" || n == maxRounds {
-			return nil, err
+		if !isAnswer(err) || rec.State != idem.Unknown || rec.Sweep == "" {
+			break
 		}
-		next, _ := s.get(rec.ID)
-		if next == nil || next.State != idem.Unknown || next.Sweep != rec.Sweep {
-			return nil, err
+		ctx, cancel := s.share(s.ctx)
+		unread := l.Again(ctx, err)
+		cancel()
+		if unread != nil || l.Seen == nil || l.Seen.State != idem.Unknown || l.Seen.Sweep != rec.Sweep {
+			break
 		}
-		rec = next
 	}
+	return nil, err
 }
 
 func (s *sweep) postponeOnce(rec *idem.Record, p *protocol.Postponement) error {

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sony/gobreaker/v2"
-
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -25,7 +23,7 @@ func (s *sweep) ask(rec *idem.Record, op Operation) error {
 		return s.escalate(rec, "the handler cannot go on with what was said of "+strings.Join(unread(rec), ", "), nil)
 	case op.Probe == nil:
 		return s.postponeOrEscalate(rec, op, notice.SweepPostponed, op.EscalateAfter, rec.Probes,
-			"nobody can be asked about it", nil)
+			"no provider can be asked about it", nil)
 	case s.opts.DryRun:
 		s.did(notice.Probed, rec, rec.State, "the provider would be asked", nil)
 		return nil
@@ -87,7 +85,7 @@ func poison(rec *idem.Record, op Operation) bool {
 	return rec.Probes > 1 && rec.Due.After(since(rec).Add(twice(op.EscalateAfter)))
 }
 
-// settled records the outcome that the provider has told. An answer that the record does not
+// settled records the provider's answer. An answer that the record does not
 // take is escalated, because the provider would give the same one forever.
 func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Time) error {
 	why := "the provider says that " + described(a.res)
@@ -146,41 +144,29 @@ func described(res Resolution) string {
 // errUnasked keeps what is not the provider's fault out of its circuit.
 var errUnasked = errors.New("reconcile: not asked")
 
-func newCircuit(provider string) *gobreaker.CircuitBreaker[Answer] {
-	return gobreaker.NewCircuitBreaker[Answer](gobreaker.Settings{
-		Name: provider, Timeout: openFor,
-		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= openAfter },
-		IsExcluded:  func(err error) bool { return errors.Is(err, errUnasked) },
-	})
-}
-
 // grace is for a function whose context has ended to return.
 const grace = 100 * time.Millisecond
 
 // bounded calls f, and does not wait for it much longer than d.
-func bounded[T any](ctx context.Context, d time.Duration, f func(context.Context) (T, error)) (T, error) {
+func bounded(ctx context.Context, d time.Duration, f func(context.Context) (Answer, error)) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	type reply struct {
-		out T
+		Answer
 		err error
 	}
 	done := make(chan reply, 1)
 	go func() {
-		out, err := guarded(ctx, f)
-		done <- reply{out, err}
+		var r reply
+		r.err = guarded(func() (err error) { r.Answer, err = f(ctx); return err })
+		done <- r
 	}()
+	late := make(chan struct{})
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { close(late) }) })()
 	select {
 	case r := <-done:
-		return r.out, r.err
-	case <-ctx.Done():
-	}
-	late := time.NewTimer(grace)
-	defer late.Stop()
-	select {
-	case r := <-done:
-		return r.out, r.err
-	case <-late.C:
-		return *new(T), fmt.Errorf("no answer: %w", ctx.Err())
+		return r.Answer, r.err
+	case <-late:
+		return Answer{}, fmt.Errorf("no answer: %w", ctx.Err())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -27,13 +27,14 @@ func TestAnAnswerIsDone(t *testing.T) {
 			require.LessOrEqual(t, due, to)
 		}
 	}
+	long := strings.Repeat("x", 401<<10)
 	for _, tc := range []struct {
 		name   string
 		answer reconcile.Answer
 		err    error
 		kind   notice.Kind
 		state  idem.State
-		people string // the reason
+		reason string
 		due    func(t *testing.T, in time.Duration)
 	}{
 		{name: "completed", answer: reconcile.CompletedWith(7).WithRef("ch_1"), kind: notice.Resolved, state: idem.Completed},
@@ -45,20 +46,23 @@ func TestAnAnswerIsDone(t *testing.T) {
 		{name: "the zero answer", kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
 		{name: "still unknown, with a wish", answer: reconcile.StillUnknown(10 * time.Minute), kind: notice.Probed, state: idem.Unknown, due: soon(10 * time.Minute)},
 		{name: "a wish for ever", answer: reconcile.StillUnknown(1 << 62), kind: notice.Probed, state: idem.Unknown, due: soon(reconcile.DefaultProbeAge)},
-		{name: "cannot be known", answer: reconcile.CannotBeKnown("the provider keeps a day"), kind: notice.Escalated, state: idem.Unknown, people: "the provider keeps a day"},
+		{name: "cannot be known", answer: reconcile.CannotBeKnown("the provider keeps a day"), kind: notice.Escalated, state: idem.Unknown, reason: "the provider keeps a day"},
 		{name: "an error", err: errPlain, kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
-		{name: "a result that is none", answer: reconcile.CompletedWith(func() {}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result in another codec", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Codec: "http"}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result of no version", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: -1}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result of a version too high", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: math.MaxInt32 + 1}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result whose check panics", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Check: func([]byte) error { panic("boom") }}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
-		{name: "a result that is not JSON", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("x")}), kind: notice.Escalated, state: idem.Unknown, people: "cannot be recorded"},
+		{name: "a result that is none", answer: reconcile.CompletedWith(func() {}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a result in another codec", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Codec: "http"}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a result of no version", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: -1}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a result of a version too high", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), ResponseVersion: math.MaxInt32 + 1}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a result whose check panics", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7"), Check: func([]byte) error { panic("boom") }}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a result that is not JSON", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("x")}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a long reference", answer: reconcile.CompletedWithoutResult().WithRef(long), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a reference with a line break", answer: reconcile.CompletedWithoutResult().WithRef("pay\n1"), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a reference that is no text", answer: reconcile.CompletedWithoutResult().WithRef("\xff"), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a failure with a long message", answer: reconcile.FailedWith(idem.Failure{Message: long}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a failure with a long type", answer: reconcile.FailedWith(idem.Failure{Type: long}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
+		{name: "a failure with a code that is no text", answer: reconcile.FailedWith(idem.Failure{Code: "\xff"}), kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t)
-			key := refund.Key("acme", "r-1")
-			r.killed(key)
-			r.lapse()
+			r, key := lapsed(t, refund)
 			asked := 0
 			s := r.asking(func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
 				asked++
@@ -78,7 +82,7 @@ func TestAnAnswerIsDone(t *testing.T) {
 				require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeResolved}, r.changes(key))
 			case notice.Escalated:
 				require.Len(t, r.escalations, 1)
-				require.Contains(t, r.escalations[0].Reason, tc.people)
+				require.Contains(t, r.escalations[0].Reason, tc.reason)
 				require.False(t, rec.EscalatedAt.IsZero())
 				require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeEscalated}, r.changes(key))
 				r.Clock.Advance(1000 * time.Hour)
@@ -127,14 +131,11 @@ func TestAFailureWithStepsToUndoIsForPeople(t *testing.T) {
 			&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
 		require.NoError(t, err)
 	}
-	idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
-			booked(ctx)
-			r.Crash()
-			return 0, nil
-		})
+	r.crash(key, func(ctx context.Context, _ int) (int, error) {
+		booked(ctx)
+		r.Crash()
+		return 0, nil
 	})
-	r.Restart()
 	r.lapse()
 	s := r.asking(func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
 		require.Equal(t, []reconcile.Step{{Name: "book", Token: protocol.Token(key.ID(), "book")}}, q.Steps)
@@ -145,9 +146,9 @@ func TestAFailureWithStepsToUndoIsForPeople(t *testing.T) {
 	})
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 	require.Contains(t, r.escalations[0].Reason, `"book"`)
-	rec, err := r.reconciler().Lookup(t.Context(), key.ID())
+	rec, err := r.Lookup(t.Context(), key.ID())
 	require.NoError(t, err)
-	seat, err := r.reconciler().StepResult(t.Context(), rec, "book")
+	seat, err := r.StepResult(t.Context(), rec, "book")
 	require.NoError(t, err)
 	require.Equal(t, `"seat 7"`, string(seat), "people see what is to be undone")
 }
@@ -156,8 +157,7 @@ func TestAFailureWithStepsToUndoIsForPeople(t *testing.T) {
 func TestNotExecutedWaitsForTheLease(t *testing.T) {
 	r := newRig(t)
 	key := refund.Key("acme", "r-1")
-	_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
-	require.ErrorIs(t, err, errPlain)
+	r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 	s := r.asking(says(reconcile.NotExecuted()))
 	require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(s))
 	rec := r.Record(key)
@@ -276,18 +276,13 @@ func TestALateAnswerChangesNothing(t *testing.T) {
 		"cannot be known": reconcile.CannotBeKnown("gone"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			key := refund.Key("acme", "r-1")
-			r.killed(key)
-			r.lapse()
+			r, key := lapsed(t, refund)
 			s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-				require.NoError(t, reconcile.Resolve(t.Context(), r.reconciler(), key, 7, reconcile.Change{Actor: "alice", Reason: "the console"}))
+				require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, reconcile.Change{Actor: "alice", Reason: "the console"}))
 				return answer, nil
 			})
 			require.Equal(t, []notice.Kind{notice.SweepParked}, r.sweep(s))
-			got, err := r.call(key, mustNotRun)
-			require.NoError(t, err)
-			require.Equal(t, 7, got)
+			r.gets(key, mustNotRun, 7)
 			require.Empty(t, r.escalations)
 			require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeResolved}, r.changes(key))
 		})
@@ -298,19 +293,14 @@ func mustNotRun(context.Context, int) (int, error) { panic("it must not run agai
 
 // An answer is about the attempt that was asked about: a later one may have another outcome.
 func TestAnAnswerDoesNotSettleALaterAttempt(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
-	r.killed(key)
-	r.lapse()
+	r, key := lapsed(t, refund)
 	var asked []int
 	s := r.asking(func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
 		if asked = append(asked, q.Attempt); len(asked) > 1 {
 			return reconcile.StillUnknown(0), nil
 		}
-		by := reconcile.Change{Actor: "alice", Reason: "the console"}
-		require.NoError(t, r.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, by))
-		_, err := r.call(key, func(context.Context, int) (int, error) { return 0, errPlain })
-		require.ErrorIs(t, err, errPlain)
+		require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
+		r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 		r.lapse()
 		return reconcile.NotExecuted(), nil // the first attempt was not
 	})
@@ -321,9 +311,7 @@ func TestAnAnswerDoesNotSettleALaterAttempt(t *testing.T) {
 
 // EscalateAfter is the age at which people get it, however long the provider asks to wait.
 func TestAProvidersWaitDoesNotOutlastTheAge(t *testing.T) {
-	r, key := newRig(t), refund.Key("acme", "r-1")
-	r.killed(key)
-	r.lapse()
+	r, key := lapsed(t, refund)
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{
 		Operation: refund, EscalateAfter: time.Hour, Probe: says(reconcile.StillUnknown(55 * time.Minute)),
 	}}})

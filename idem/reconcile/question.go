@@ -35,7 +35,7 @@ type Question struct {
 	// CreatedAt is when the first attempt claimed, LeaseUntil the end of the latest one's
 	// lease, and Since when the question became open.
 	CreatedAt, LeaseUntil, Since time.Time
-	// Probes is how often the provider was asked, or OnAbandoned told, this time included.
+	// Probes is how often the provider was asked, or OnAbandoned called, this time included.
 	Probes int
 	// Failure is the latest attempt's error, nil if there is none.
 	Failure *idem.Failure

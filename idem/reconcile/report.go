@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"context"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -25,7 +24,7 @@ var oneTry = regexp.MustCompile(`RequestID: [^,]*|\S+->`)
 
 // Report says what a sweep did, and in a dry run what it would have done.
 type Report struct {
-	// DryRun says that nothing was written and nobody asked.
+	// DryRun says that nothing was written and no provider was asked.
 	DryRun bool `json:"dry_run,omitempty"`
 	// Listed is how many records the index named as due.
 	Listed int `json:"listed"`
@@ -34,7 +33,7 @@ type Report struct {
 	// Probed questions were asked about and stay unknown, Resolved ones have their outcome.
 	Probed   int `json:"probed"`
 	Resolved int `json:"resolved"`
-	// Postponed records are due later: they still run, or nobody could be asked yet.
+	// Postponed records are due later: they still run, or no provider could be asked yet.
 	Postponed int `json:"postponed"`
 	// Abandoned records wait for a call, or for what OnAbandoned does about them.
 	Abandoned int `json:"abandoned"`
@@ -42,7 +41,7 @@ type Report struct {
 	Escalated int `json:"escalated"`
 	// NotStarted is accepted work that was ended because no worker started it in time.
 	NotStarted int `json:"not_started,omitempty"`
-	// Unreadable records are left as they are, and counted by each sweep until somebody has
+	// Unreadable records are left as they are, and counted by each sweep until an operator has
 	// looked at them: see Problems. A newer version has written them, or they are damaged.
 	Unreadable int `json:"unreadable"`
 	// Failed records could not be handled: the store or Escalate failed, see Problems.
@@ -92,36 +91,20 @@ func (r *Report) problem(format string, args ...any) bool {
 	return true
 }
 
-func (r *Report) counter(k notice.Kind) *int {
-	switch k {
-	case notice.SweepParked:
-		return &r.Parked
-	case notice.Probed:
-		return &r.Probed
-	case notice.Resolved:
-		return &r.Resolved
-	case notice.SweepPostponed:
-		return &r.Postponed
-	case notice.Abandoned:
-		return &r.Abandoned
-	case notice.Escalated:
-		return &r.Escalated
-	case notice.NotStarted:
-		return &r.NotStarted
-	case notice.Unreadable:
-		return &r.Unreadable
-	}
-	return &r.Failed
-}
-
-func levelOf(k notice.Kind) slog.Level {
-	switch k {
-	case notice.SweepParked, notice.Abandoned, notice.SweepFailed:
-		return slog.LevelWarn
-	case notice.Escalated, notice.NotStarted, notice.Unreadable:
-		return slog.LevelError
-	}
-	return slog.LevelInfo
+// actions are what a sweep does: how each is logged, and where it is counted.
+var actions = map[notice.Kind]struct {
+	level slog.Level
+	count func(*Report) *int
+}{
+	notice.SweepParked:    {slog.LevelWarn, func(r *Report) *int { return &r.Parked }},
+	notice.SweepPostponed: {slog.LevelInfo, func(r *Report) *int { return &r.Postponed }},
+	notice.Probed:         {slog.LevelInfo, func(r *Report) *int { return &r.Probed }},
+	notice.Resolved:       {slog.LevelInfo, func(r *Report) *int { return &r.Resolved }},
+	notice.Abandoned:      {slog.LevelWarn, func(r *Report) *int { return &r.Abandoned }},
+	notice.Escalated:      {slog.LevelError, func(r *Report) *int { return &r.Escalated }},
+	notice.NotStarted:     {slog.LevelError, func(r *Report) *int { return &r.NotStarted }},
+	notice.Unreadable:     {slog.LevelError, func(r *Report) *int { return &r.Unreadable }},
+	notice.SweepFailed:    {slog.LevelWarn, func(r *Report) *int { return &r.Failed }},
 }
 
 // did reports an action about the record, which may be known by its id alone.
@@ -129,7 +112,7 @@ func (s *sweep) did(kind notice.Kind, rec *idem.Record, to idem.State, why strin
 	tenant, operation := namesOf(rec.ID)
 	a := Action{Kind: kind, Record: rec.ID, Tenant: tenant, Operation: operation, Attempt: rec.Attempt, From: rec.State, To: to, Why: why}
 	s.count(func(r *Report) {
-		*r.counter(kind)++
+		*actions[kind].count(r)++
 		if len(r.Actions) < maxActions {
 			r.Actions = append(r.Actions, a)
 		}
@@ -154,7 +137,7 @@ func (s *sweep) did(kind notice.Kind, rec *idem.Record, to idem.State, why strin
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
 	}
-	log.LogAttrs(s.ctx, levelOf(kind), "idem: sweep", attrs...)
+	log.LogAttrs(s.ctx, actions[kind].level, "idem: sweep", attrs...)
 	if s.opts.Observer == nil || s.opts.DryRun {
 		return // a question that a dry run would escalate would raise the alarm of one that is
 	}
@@ -162,7 +145,7 @@ func (s *sweep) did(kind notice.Kind, rec *idem.Record, to idem.State, why strin
 	if at := since(rec); !at.IsZero() {
 		n.Elapsed = max(s.r.now().Sub(at), 0)
 	}
-	if _, err := guarded(s.ctx, func(ctx context.Context) (struct{}, error) { s.opts.Observer(ctx, n); return struct{}{}, nil }); err != nil {
+	if err := guarded(func() error { s.opts.Observer(s.ctx, n); return nil }); err != nil {
 		log.LogAttrs(s.ctx, slog.LevelError, "idem: the sweep's observer panicked", slog.String("error", err.Error()))
 	}
 }
@@ -174,16 +157,16 @@ func (s *sweep) count(f func(*Report)) {
 }
 
 // guarded calls f, and makes of a panic an error.
-func guarded[T any](ctx context.Context, f func(context.Context) (T, error)) (out T, err error) {
+func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = protocol.RedactPanic("a function of the sweep", p)
 		}
 	}()
-	return f(ctx)
+	return f()
 }
 
-// Counts has as metrics, by the names of package schema, what the observer is not told of: that
+// Counts has as metrics, by the names of package schema, what the observer does not get: that
 // there was a sweep, and what it had no time for. A dry run has none.
 func (r Report) Counts() iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {

@@ -1,13 +1,10 @@
 package reconcile
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -65,10 +62,10 @@ type Resolution struct {
 }
 
 func (r Resolution) check() error {
-	invalid := func(problem string) error { return &idem.ConfigError{What: "resolution", Problem: problem} }
+	invalid := func(format string, args ...any) error { return invalid("resolution", format, args...) }
 	switch {
 	case r.To != idem.Completed && r.To != idem.Failed && r.To != idem.Released:
-		return invalid("To is \"" + string(r.To) + "\": use idem.Completed, idem.Failed or idem.Released")
+		return invalid("To is %q: use idem.Completed, idem.Failed or idem.Released", r.To)
 	case r.To == idem.Failed && r.Failure == nil:
 		return invalid("Failure is nil: say what the failure is")
 	case r.To != idem.Completed && r.Result != nil:
@@ -80,19 +77,19 @@ func (r Resolution) check() error {
 	case r.To == idem.Released && r.CompensatedManually:
 		return invalid("CompensatedManually is set: what is released goes on with its steps, or with undoing them")
 	case len(r.Ref) > maxReference:
-		return invalid(fmt.Sprintf("Ref has %d bytes: use at most %d, or a digest of it", len(r.Ref), maxReference))
+		return invalid("Ref has %d bytes: use at most %d, or a digest of it", len(r.Ref), maxReference)
 	case !utf8.ValidString(r.Ref) || strings.ContainsFunc(r.Ref, unicode.IsControl):
 		return invalid("Ref has control characters or is not valid UTF-8: use its hexadecimal form")
 	}
 	for name, a := range r.Steps {
 		if problem := a.asStep(); problem != nil {
-			return invalid(fmt.Sprintf("Steps[%q]: %v", name, problem))
+			return invalid("Steps[%q]: %v", name, problem)
 		}
 	}
 	if f := r.Failure; f != nil {
 		for _, text := range []string{f.Message, f.Type, f.Code} {
 			if len(text) > maxFailureText || !utf8.ValidString(text) {
-				return invalid(fmt.Sprintf("Failure has a text of more than %d bytes, or one that is not valid UTF-8: shorten it", maxFailureText))
+				return invalid("Failure has a text of more than %d bytes, or one that is not valid UTF-8: shorten it", maxFailureText)
 			}
 		}
 	}
@@ -100,16 +97,15 @@ func (r Resolution) check() error {
 		return nil
 	}
 	if v := r.Result.ResponseVersion; v < 0 || v > math.MaxInt32 {
-		return invalid(fmt.Sprintf("the ResponseVersion of Result is %d: count versions from zero", v))
+		return invalid("the ResponseVersion of Result is %d: count versions from zero", v)
 	}
 	if r.Result.Check == nil && !json.Valid(r.Result.Body) {
 		return invalid("Result is not JSON, which later calls could not read: encode it with Encode, " +
 			"or for an HTTP request with the contract's Encode method")
 	}
 	if r.Result.Check != nil {
-		_, err := guarded(context.Background(), func(context.Context) (struct{}, error) { return struct{}{}, r.Result.Check(r.Result.Body) })
-		if err != nil {
-			return invalid("later calls could not read Result: " + err.Error())
+		if err := guarded(func() error { return r.Result.Check(r.Result.Body) }); err != nil {
+			return invalid("later calls could not read Result: %v", err)
 		}
 	}
 	return nil
@@ -143,7 +139,7 @@ var (
 	// ErrStepsUnnamed: the resolution to Released does not say in [Resolution.Steps] what became of
 	// each interrupted step.
 	ErrStepsUnnamed = errors.New("reconcile: interrupted steps are not named")
-	// ErrChanged: somebody has written the record since it was looked at ([Change.IfWrite]).
+	// ErrChanged: the record has been written since it was looked at ([Change.IfWrite]), or keeps being written.
 	ErrChanged = errors.New("reconcile: the record has changed since it was looked at: look again")
 	// ErrOpen: the record to forget or to extend is an open question, or in progress.
 	ErrOpen = errors.New("reconcile: only a record that has ended can be forgotten")
@@ -181,13 +177,10 @@ func (r Resolution) fails() bool {
 func notUndone(rec *idem.Record) []string { return owing(rec, false) }
 
 // owing lists the recorded steps whose compensations have run, or have not.
-func owing(rec *idem.Record, undone bool) (names []string) {
-	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
-		if rec.Steps[name].NeedsCompensation() && rec.Undone(name) == undone {
-			names = append(names, name)
-		}
-	}
-	return names
+func owing(rec *idem.Record, undone bool) []string {
+	return stepsOf(rec, func(name string, s protocol.RecordedStep) bool {
+		return s.NeedsCompensation() && rec.Undone(name) == undone
+	})
 }
 
 // toUndo lists the steps that must have been undone before the record can be resolved so: with

@@ -31,12 +31,12 @@ func Resolve[Out any](ctx context.Context, r *Reconciler, key idem.Key, out Out,
 // replaces the owner: the parked attempt can change nothing any more. While the parked
 // attempt may still be running, a resolution to Released is refused with [ErrTooEarly]. One
 // that would forget steps which have not been undone gives [ErrNotUndone]. A record that is
-// not unknown, or that somebody else has resolved first, gives [ErrNotUnknown], an absent one
+// not unknown, or that another resolution has settled first, gives [ErrNotUnknown], an absent one
 // [ErrNotFound]. A resolution that is refused changes nothing. One to Released must say in
 // [Resolution.Steps] what became of each interrupted step: that the operation had no effect is no
 // word about a step, which has sent a token of its own.
 //
-// A claim whose lease is over counts as unknown if its record says that nobody may take it over:
+// A claim whose lease is over counts as unknown if its record says that no call may take it over:
 // the operation is not repeatable, or the attempt was interrupted in an at-most-once step; or that
 // no call does, but a worker: it was accepted for later, and the message may be gone. A
 // record does not say how many attempts are allowed ([idem.Operation.MaxAttempts]), nor that
@@ -47,32 +47,21 @@ func (r *Reconciler) Resolve(ctx context.Context, id string, res Resolution, by 
 		return err
 	}
 	if res.Replace && by.IfWrite == "" {
-		return &idem.ConfigError{What: "resolution", Problem: "Replace is set, and Change.IfWrite is empty: set it to the Write of the record whose resolution this one replaces, " +
-			"or it may replace a later decision"}
+		return invalid("resolution", "Replace is set, and Change.IfWrite is empty: "+
+			"set it to the Write of the record whose resolution this one replaces, or it may replace a later decision")
 	}
-	for round := range maxRounds {
-		rec, err := r.store.Get(ctx, id)
-		if err != nil {
-			return err
-		}
-		if rec == nil {
+	found := false
+	return r.revise(ctx, id, by, func(rec *idem.Record) error {
+		switch {
+		case rec == nil:
 			return fmt.Errorf("%w: %q", ErrNotFound, id)
+		case res.Attempt == 0 && found: // there was no attempt, and nothing was found out about this one
+			return fmt.Errorf("%w: a worker has claimed it since it was read", ErrNotUnknown)
+		case res.Attempt == 0:
+			res.Attempt, found = rec.Attempt, true // nothing was found out about a later one
 		}
-		if err := by.about(rec); err != nil {
-			return err
-		}
-		if res.Attempt == 0 && round > 0 {
-			return fmt.Errorf("%w: a worker has claimed it since it was read", ErrNotUnknown) // nothing was found out of that attempt
-		}
-		if res.Attempt == 0 {
-			res.Attempt = rec.Attempt // of a later one nothing was found out
-		}
-		if err = r.resolve(ctx, rec, res, by); !isAnswer(err) {
-			return err
-		}
-		// Somebody else wrote in between: look again.
-	}
-	return ErrNotUnknown
+		return r.resolve(ctx, rec, res, by)
+	})
 }
 
 // resolve records the outcome of the record as it was read.
@@ -80,7 +69,13 @@ func (r *Reconciler) resolve(ctx context.Context, rec *idem.Record, res Resoluti
 	if err := r.refusal(rec, res, r.now()); err != nil {
 		return err
 	}
-	return r.settle(ctx, rec, r.settlement(rec, res, by))
+	s := r.settlement(rec, res, by)
+	return again(ctx, func() error { // the retention of an outcome counts from the try that lands
+		if !s.Ending.ExpiresAt.IsZero() {
+			s.Ending.ExpiresAt = r.expiry(rec)
+		}
+		return r.store.Settle(ctx, r.now(), s)
+	})
 }
 
 // refusal is why the record does not take the resolution; nil if it does.
@@ -102,8 +97,8 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 		return fmt.Errorf("%w: the resolution is about attempt %d, and the record is of attempt %d", ErrNotUnknown, res.Attempt, rec.Attempt)
 	}
 	if res.Result != nil && res.Result.Codec != rec.Codec {
-		return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf("Result is %s, and later calls read %s: encode it with Encode, "+
-			"or for an HTTP request with the contract's Encode method", codecName(res.Result.Codec), codecName(rec.Codec))}
+		return invalid("resolution", "Result is %s, and later calls read %s: encode it with Encode, "+
+			"or for an HTTP request with the contract's Encode method", codecName(res.Result.Codec), codecName(rec.Codec))
 	}
 	if err := misnamed(rec, res); err != nil {
 		return err
@@ -123,16 +118,22 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 		}
 		return refused
 	case res.CompensatedManually && !res.fails() && !undoing:
-		return &idem.ConfigError{What: "resolution", Problem: "CompensatedManually is set, and the operation is not being undone, nor is the result a failed one: leave it out if it took effect, or resolve it to failed"}
+		return invalid("resolution", "CompensatedManually is set, and the operation is not being undone, nor is the result a failed one: "+
+			"leave it out if it took effect, or resolve it to failed")
 	}
 	return nil
 }
 
 // askable lists the steps of which a resolution may say what became: those that were
 // interrupted, and those of which the resolution that it replaces has said it.
-func askable(rec *idem.Record) (names []string) {
+func askable(rec *idem.Record) []string {
+	return stepsOf(rec, func(name string, s protocol.RecordedStep) bool { return s.Begun || rec.StepResolved(name) })
+}
+
+// stepsOf lists those of the recorded steps that match, in the order of their names.
+func stepsOf(rec *idem.Record, match func(name string, s protocol.RecordedStep) bool) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(rec.Steps)) {
-		if rec.Steps[name].Begun || rec.StepResolved(name) {
+		if match(name, rec.Steps[name]) {
 			names = append(names, name)
 		}
 	}
@@ -145,21 +146,18 @@ func misnamed(rec *idem.Record, res Resolution) error {
 	if res.To != idem.Released {
 		return nil
 	}
-	invalid := func(format string, args ...any) error {
-		return &idem.ConfigError{What: "resolution", Problem: fmt.Sprintf(format, args...)}
-	}
 	names := askable(rec)
 	for _, name := range slices.Sorted(maps.Keys(res.Steps)) {
 		step, recorded := rec.Steps[name]
 		switch {
 		case slices.Contains(names, name):
 		case recorded && step.Done():
-			return invalid("Steps has %q, whose outcome is recorded: leave it out, and if it is wrong undo by hand what followed, and resolve to failed", name)
+			return invalid("resolution", "Steps has %q, whose outcome is recorded: leave it out, and if it is wrong undo by hand what followed, and resolve to failed", name)
 		case rec.Resolved:
-			return invalid("Steps has %q, which the earlier resolution has removed, or which there never was: nothing can be said of it any more, and the next call runs it. "+
+			return invalid("resolution", "Steps has %q, which the earlier resolution has removed, or which there never was: nothing can be said of it any more, and the next call runs it. "+
 				"Leave it out; if it took effect after all, its token is %s, resolve to completed or failed before that call", name, protocol.Token(rec.ID, name))
 		default:
-			return invalid("Steps has %q, and the steps without outcome are %q: leave it out", name, names)
+			return invalid("resolution", "Steps has %q, and the steps without outcome are %q: leave it out", name, names)
 		}
 	}
 	for _, name := range names {
@@ -208,19 +206,8 @@ func (r *Reconciler) lapse(rec *idem.Record, ev protocol.Event, by Change) proto
 	return s
 }
 
-// settle writes the settlement, and writes the same once more if its reply was lost. If it
-// read the record anew instead, it would take its own answer for somebody else's. The
-// retention of an outcome counts from the try that lands.
-func (r *Reconciler) settle(ctx context.Context, rec *idem.Record, s protocol.Settlement) error {
-	return again(ctx, func() error {
-		if !s.Ending.ExpiresAt.IsZero() {
-			s.Ending.ExpiresAt = r.expiry(rec)
-		}
-		return r.store.Settle(ctx, r.now(), s)
-	})
-}
-
-// again writes up to three times, as long as nobody knows whether it has landed.
+// again writes up to three times the same, as long as it is not known whether it has landed. If the record
+// were read again instead, the own write would be taken for another one.
 func again(ctx context.Context, write func() error) (err error) {
 	for range 3 {
 		err = write()

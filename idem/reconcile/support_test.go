@@ -35,7 +35,9 @@ func TestMain(m *testing.M) {
 // rig is a service whose process can be killed, and what is swept after it.
 type rig struct {
 	*idemtest.Harness
-	t *testing.T
+	*reconcile.Reconciler
+	t     *testing.T
+	owner string // of the claim of a killed process, where a test needs it
 
 	mu          sync.Mutex
 	notices     []notice.Notice
@@ -43,20 +45,65 @@ type rig struct {
 	refuse      error // of People
 }
 
-func newRig(t *testing.T) *rig { return &rig{Harness: idemtest.New(t, nil), t: t} }
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{Harness: idemtest.New(t, nil), t: t}
+	r.Reconciler = r.over(r.Faults)
+	return r
+}
 
-// killed leaves a claim whose process died in its handler.
+// over is a reconciler over another store.
+func (r *rig) over(store reconcile.Store) *reconcile.Reconciler {
+	r.t.Helper()
+	rc, err := reconcile.New(store, &reconcile.Options{Now: r.Clock.Now})
+	require.NoError(r.t, err)
+	return rc
+}
+
+// crash leaves the claim of a process that died in the handler, which calls r.Crash.
+func (r *rig) crash(key idem.Key, handler func(context.Context, int) (int, error)) {
+	r.t.Helper()
+	require.ErrorIs(r.t, r.deliver(key, handler), idemtest.ErrCrashed)
+}
+
+// deliver runs the handler in a process of its own, which it may crash.
+func (r *rig) deliver(key idem.Key, handler func(context.Context, int) (int, error)) error {
+	defer r.Restart()
+	return idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, key, 1, handler)
+	})[0].Err
+}
+
+// killed leaves a claim whose process died outside its steps.
 func (r *rig) killed(key idem.Key) {
 	r.t.Helper()
-	d := idemtest.Deliver(r.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, key, 1, func(context.Context, int) (int, error) {
-			r.Crash()
-			return 0, nil
-		})
-	})
-	require.ErrorIs(r.t, d[0].Err, idemtest.ErrCrashed)
-	r.Restart()
+	r.crash(key, func(context.Context, int) (int, error) { r.Crash(); return 0, nil })
 	require.Equal(r.t, idem.InProgress, r.Record(key).State)
+}
+
+// lapsed is a rig with a killed claim whose lease is over.
+func lapsed(t *testing.T, op idem.Operation) (*rig, idem.Key) {
+	t.Helper()
+	r, key := newRig(t), op.Key("acme", "r-1")
+	r.killed(key)
+	r.lapse()
+	return r, key
+}
+
+// crashCharging leaves an order whose process died in its at-most-once charge, after a step
+// that has a compensation. Its lease is over.
+func (r *rig) crashCharging(key idem.Key) {
+	r.t.Helper()
+	r.crash(key, shopping(new(orderEffects), r.Crash))
+	r.lapse()
+}
+
+// interrupted is a rig with such an order.
+func interrupted(t *testing.T) (*rig, idem.Key) {
+	t.Helper()
+	r, key := newRig(t), order.Key("acme", "o-1")
+	r.crashCharging(key)
+	return r, key
 }
 
 // call is a call by a client with the key.
@@ -64,14 +111,56 @@ func (r *rig) call(key idem.Key, fn func(context.Context, int) (int, error)) (in
 	return idem.Do(r.t.Context(), r.Engine, key, 1, fn)
 }
 
+// gets checks that the call returns this.
+func (r *rig) gets(key idem.Key, handler func(context.Context, int) (int, error), want int) {
+	r.t.Helper()
+	out, err := r.call(key, handler)
+	require.NoError(r.t, err)
+	require.Equal(r.t, want, out)
+}
+
+// ends checks that the call returns no error.
+func (r *rig) ends(key idem.Key, handler func(context.Context, int) (int, error)) {
+	r.t.Helper()
+	_, err := r.call(key, handler)
+	require.NoError(r.t, err)
+}
+
+// fails checks that the call returns the error, or one of the type that want points to; nil stands
+// for any.
+func (r *rig) fails(key idem.Key, handler func(context.Context, int) (int, error), want any) {
+	r.t.Helper()
+	_, err := r.call(key, handler)
+	require.Error(r.t, err)
+	switch want := want.(type) {
+	case nil:
+	case error:
+		require.ErrorIs(r.t, err, want)
+	default: // a pointer to an error's type
+		require.ErrorAs(r.t, err, want)
+	}
+}
+
+// owes checks that the resolution is refused because the steps have not been undone.
+func (r *rig) owes(err error, steps ...string) {
+	r.t.Helper()
+	var refused *reconcile.NotUndoneError
+	require.ErrorAs(r.t, err, &refused)
+	require.Equal(r.t, steps, refused.Steps)
+}
+
+// called counts the calls of the store's method.
+func (r *rig) called(method idemtest.Method) (n int) {
+	for _, m := range r.Faults.Calls() {
+		if m == method {
+			n++
+		}
+	}
+	return n
+}
+
 // lapse lets leases end.
 func (r *rig) lapse() { r.Clock.Advance(idem.DefaultLease + idem.DefaultMargin + time.Second) }
-
-func (r *rig) reconciler() *reconcile.Reconciler {
-	rc, err := reconcile.New(r.Faults, &reconcile.Options{Now: r.Clock.Now})
-	require.NoError(r.t, err)
-	return rc
-}
 
 // sweeper has the options, and people that take what they are sent.
 func (r *rig) sweeper(o reconcile.SweepOptions) *reconcile.Sweeper {
@@ -90,7 +179,7 @@ func (r *rig) sweeper(o reconcile.SweepOptions) *reconcile.Sweeper {
 		r.notices = append(r.notices, n)
 	}
 	o.Log = slog.New(slog.DiscardHandler)
-	s, err := reconcile.NewSweeper(r.reconciler(), &o)
+	s, err := reconcile.NewSweeper(r.Reconciler, &o)
 	require.NoError(r.t, err)
 	return s
 }
@@ -113,7 +202,7 @@ func kinds(report reconcile.Report) (all []notice.Kind) {
 // changes are those of the record from outside.
 func (r *rig) changes(key idem.Key) (all []protocol.Change) {
 	r.t.Helper()
-	entries, err := r.reconciler().History(r.t.Context(), key.ID())
+	entries, err := r.History(r.t.Context(), key.ID())
 	require.NoError(r.t, err)
 	for _, a := range entries {
 		require.NotEmpty(r.t, a.Why)
@@ -154,3 +243,50 @@ type coded struct {
 
 func (c coded) ErrorCode() string { return c.code }
 func (c coded) Unwrap() error     { return c.error }
+
+// orderEffects counts what an order did.
+type orderEffects struct {
+	reserved, charged, shipped, returned, asked int
+}
+
+// shopping reserves, charges at most once, and ships; charging ends in died.
+func shopping(s *orderEffects, died func()) func(context.Context, int) (int, error) {
+	return func(ctx context.Context, _ int) (int, error) {
+		_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { s.reserved++; return 1, nil },
+			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { s.returned++; return nil }})
+		if err != nil {
+			return 0, err
+		}
+		id, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; died(); return 7, nil },
+			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately,
+				Interrupted: func(context.Context, time.Time) (int, error) { s.asked++; return 7, nil }})
+		if err != nil {
+			return 0, idem.PermanentStep(err)
+		}
+		return id, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
+	}
+}
+
+// charge is a handler with the charge as its only step, whose result has the type T.
+func charge[T any](s *orderEffects, result T) func(context.Context, int) (int, error) {
+	return chargeWith(s, result, &idem.StepConfig[T]{Semantics: idem.AtMostOnce})
+}
+
+// refundable is a charge with a compensation.
+func refundable[T any](s *orderEffects, result T) func(context.Context, int) (int, error) {
+	return chargeWith(s, result, undoing[T](s))
+}
+
+func undoing[T any](s *orderEffects) *idem.StepConfig[T] {
+	return &idem.StepConfig[T]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, T) error { s.returned++; return nil }}
+}
+
+func chargeWith[T any](s *orderEffects, result T, conf *idem.StepConfig[T]) func(context.Context, int) (int, error) {
+	return func(ctx context.Context, _ int) (int, error) {
+		_, err := idem.Step(ctx, "charge", func(context.Context) (T, error) { s.charged++; return result, nil }, conf)
+		if err == nil {
+			s.shipped++ // nothing of it is recorded
+		}
+		return s.shipped, err
+	}
+}

@@ -16,13 +16,13 @@ import (
 // all, or when the context's time is nearly over. The next sweep does what is left, and
 // finishes what this one has left half done.
 //
-// Every write is conditional on what was read. If somebody else has written since, Sweep
+// Every write is conditional on what was read. If another write was faster, Sweep
 // reads the record once more, and then leaves it to the next sweep. If three shards in a row
 // cannot be listed, for example because the table does not exist, it stops listing. The
 // error joins the errors of these shards, equal ones once. The report counts all other
 // failures.
 func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
-	x := &sweep{Sweeper: s, ctx: ctx, asking: s.opts.ProbeTimeout, backlogs: map[string]*backlog{}, report: Report{DryRun: s.opts.DryRun}}
+	x := &sweep{Sweeper: s, ctx: ctx, asking: s.opts.ProbeTimeout, backlogs: map[string]chan string{}, report: Report{DryRun: s.opts.DryRun}}
 	listing := ctx
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
@@ -37,6 +37,9 @@ func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 		defer stop()
 	}
 	err := x.list(listing)
+	for _, due := range x.backlogs {
+		close(due)
+	}
 	x.workers.Wait()
 	err = errors.Join(err, x.expire(listing))
 	return x.report, err
@@ -49,11 +52,11 @@ type sweep struct {
 	end    time.Time     // nothing is begun later; zero for no end
 	asking time.Duration // for a call of Probe, OnAbandoned and Escalate
 
-	workers sync.WaitGroup
+	workers  sync.WaitGroup
+	backlogs map[string]chan string // ids of what is due, by provider: the longest due first
 
-	mu       sync.Mutex
-	backlogs map[string]*backlog // by provider
-	report   Report
+	mu     sync.Mutex
+	report Report
 }
 
 // over reports whether there is no time for something that takes d.
@@ -131,4 +134,34 @@ func (s *sweep) list(ctx context.Context) error {
 		}
 	}
 	return failed
+}
+
+// maxBacklog bounds the memory for a provider's questions. The next sweep has those beyond.
+const maxBacklog = 10_000
+
+// enqueue leaves the record to the workers of the provider whose answer it waits for. Each has
+// workers of its own: however slowly a provider answers, the questions of the others are not behind
+// its own. Operations that the sweep does not know wait for no provider's, and are together.
+func (s *sweep) enqueue(id string) {
+	_, operation := namesOf(id)
+	provider := s.operations[operation].Provider
+	due, ok := s.backlogs[provider]
+	if !ok {
+		due = make(chan string, maxBacklog)
+		s.backlogs[provider] = due
+		for range s.opts.Concurrency {
+			s.workers.Go(func() {
+				for id := range due {
+					s.record(id)
+				}
+			})
+		}
+	}
+	left := 0
+	select {
+	case due <- id:
+	default:
+		left = 1
+	}
+	s.count(func(r *Report) { r.Listed, r.Left = r.Listed+1, r.Left+left })
 }

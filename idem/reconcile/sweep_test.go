@@ -1,18 +1,28 @@
 package reconcile_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/later"
+	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -30,8 +40,7 @@ func TestALapsedClaimIsParked(t *testing.T) {
 	require.Equal(t, 1, rec.Attempt)
 	require.Equal(t, []protocol.Change{protocol.ChangeParked}, r.changes(key))
 	require.Empty(t, r.sweep(s), "it is not due before it is escalated")
-	_, err := r.call(key, func(context.Context, int) (int, error) { panic("it must not run again") })
-	require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+	r.fails(key, func(context.Context, int) (int, error) { panic("it must not run again") }, idem.ErrOutcomeUnknown)
 }
 
 func TestAClaimThatStillRunsIsPostponed(t *testing.T) {
@@ -54,22 +63,7 @@ func TestAClaimThatStillRunsIsPostponed(t *testing.T) {
 	require.Contains(t, r.Faults.Calls(), idemtest.Postpone)
 }
 
-// unlisted is a store whose shards cannot be listed, as often as fails says.
-type unlisted struct {
-	reconcile.Store
-	asked int
-	fails func(n int) error
-}
-
-func (u *unlisted) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
-	u.asked++
-	if err := u.fails(u.asked); err != nil {
-		return protocol.DuePage{}, &idem.StoreError{Op: "Due", Err: err}
-	}
-	return u.Store.Due(ctx, q)
-}
-
-func TestAStoreThatIsDownIsAskedThreeTimesAndToldOnce(t *testing.T) {
+func TestAStoreThatIsDownIsAskedThreeTimesAndReportedOnce(t *testing.T) {
 	noTable := func(n int) error {
 		return fmt.Errorf("https response error StatusCode: 400, RequestID: R%d, ResourceNotFoundException", n)
 	}
@@ -95,17 +89,592 @@ func TestAStoreThatIsDownIsAskedThreeTimesAndToldOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			store := &unlisted{Store: r.Faults, fails: tc.fails}
-			rc, err := reconcile.New(store, &reconcile.Options{Now: r.Clock.Now})
-			require.NoError(t, err)
-			s, err := reconcile.NewSweeper(rc, nil)
-			require.NoError(t, err)
-			report, err := s.Sweep(t.Context())
+			asked := 0
+			r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+				asked++
+				if err := tc.fails(asked); err != nil {
+					return &idem.StoreError{Op: "Due", Err: err}
+				}
+				return c.Do(ctx)
+			}, idemtest.Due)
+			report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
 			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-			require.Equal(t, tc.asked, store.asked)
+			require.Equal(t, tc.asked, asked)
 			require.Len(t, report.Problems, tc.problems)
 			require.Equal(t, tc.more, report.More)
 			require.Len(t, strings.Split(err.Error(), "\n"), tc.problems, "the error says each once too")
 		})
 	}
+}
+
+// keysOf leaves n lapsed claims in shard 0, and one in each other one.
+func keysOf(t *testing.T, r *rig, n int) map[int][]idem.Key {
+	t.Helper()
+	shards := map[int][]idem.Key{}
+	for i := 0; len(shards) < protocol.Shards || len(shards[0]) < n; i++ {
+		key := refund.Key("acme", fmt.Sprint(i))
+		shard := shardOf(t, key.ID())
+		if len(shards[shard]) == 0 || shard == 0 && len(shards[0]) < n {
+			r.killed(key)
+			shards[shard] = append(shards[shard], key)
+		}
+	}
+	return shards
+}
+
+// shardOf asks a store of its own.
+func shardOf(t *testing.T, id string) int {
+	t.Helper()
+	store, now := memstore.New(), time.Now()
+	claim := protocol.Claim{Record: protocol.Record{ID: id, State: idem.InProgress, Owner: "o", Write: "w", Due: now}}
+	require.NoError(t, store.Acquire(t.Context(), now, claim))
+	for shard := range protocol.Shards {
+		p, err := store.Due(t.Context(), protocol.DueQuery{Shard: shard, Until: now})
+		require.NoError(t, err)
+		if len(p.IDs) > 0 {
+			return shard
+		}
+	}
+	require.Fail(t, "it is in no shard")
+	return 0
+}
+
+// A shard with very much that is due takes turns with the others.
+func TestAFullShardDoesNotStarveTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		shards := keysOf(t, r, 60)
+		r.lapse()
+		s := r.sweeper(reconcile.SweepOptions{Concurrency: 1, Operations: []reconcile.Operation{{Operation: refund,
+			Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+				time.Sleep(time.Second)
+				return reconcile.CompletedWith(1), nil
+			}}}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		report, err := s.Sweep(ctx)
+		require.NoError(t, err)
+		require.Positive(t, report.Left)
+		require.Less(t, report.Resolved, 50)
+		for shard, keys := range shards {
+			if shard > 0 {
+				require.Equal(t, idem.Completed, r.Record(keys[0]).State)
+			}
+		}
+		for report.More || report.Left > 0 {
+			ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
+			report, err = s.Sweep(ctx)
+			require.NoError(t, err)
+			cancel()
+		}
+		for _, key := range shards[0] {
+			require.Equal(t, idem.Completed, r.Record(key).State)
+		}
+	})
+}
+
+// Time that runs out over a slow store is reported, and the next sweep goes on.
+func TestASweepStopsBeforeItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		keysOf(t, r, 30)
+		r.lapse()
+		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			time.Sleep(500 * time.Millisecond)
+			return c.Do(ctx)
+		})
+		s := r.sweeper(reconcile.SweepOptions{Concurrency: 2})
+		parked := 0
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			report, err := s.Sweep(ctx)
+			require.NoError(t, err)
+			require.NoError(t, ctx.Err())
+			require.Zero(t, report.Failed)
+			parked += report.Parked
+			if cancel(); !report.More && report.Left == 0 {
+				break
+			}
+			require.Positive(t, report.Left)
+		}
+		require.Equal(t, 30+15, parked)
+	})
+}
+
+// A dry run reports what a sweep would do, makes no write, asks nobody and raises no alarm.
+func TestADryRunWritesNothing(t *testing.T) {
+	for _, e := range endings() {
+		t.Run(e.name, func(t *testing.T) {
+			r := newRig(t)
+			r.killed(e.key)
+			r.lapse()
+			op := e.op
+			if op.Probe != nil {
+				op.Probe = func(context.Context, reconcile.Question) (reconcile.Answer, error) { panic("not in a dry run") }
+			}
+			if op.OnAbandoned != nil {
+				op.OnAbandoned = func(context.Context, reconcile.Question) error { panic("not in a dry run") }
+			}
+			dry := r.sweeper(reconcile.SweepOptions{DryRun: true, Operations: []reconcile.Operation{op}})
+			before := r.Record(e.key)
+			r.notices = nil
+			for range 2 {
+				r.Faults.Reset()
+				report, err := dry.Sweep(t.Context())
+				require.NoError(t, err)
+				require.True(t, report.DryRun)
+				require.NotEmpty(t, report.Actions)
+				for _, method := range r.Faults.Calls() {
+					require.Contains(t, []idemtest.Method{idemtest.Due, idemtest.Get}, method)
+				}
+				require.Equal(t, before, r.Record(e.key))
+				r.Clock.Advance(24 * time.Hour) // then people would get it
+			}
+			require.Empty(t, r.escalations)
+			require.Empty(t, r.notices)
+			require.Empty(t, r.changes(e.key))
+		})
+	}
+}
+
+// What cannot be read, listed or written is counted and reported, and the rest goes on.
+func TestTroubleWithOneRecordDoesNotStopTheOthers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		method idemtest.Method
+		fault  idemtest.Fault
+		kind   notice.Kind
+	}{
+		"unreadable":      {idemtest.Get, idemtest.Unreadable, notice.Unreadable},
+		"cannot be read":  {idemtest.Get, idemtest.Refuse, notice.SweepFailed},
+		"cannot be moved": {idemtest.Settle, idemtest.Deny, notice.SweepFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			for i := range 10 {
+				r.killed(refund.Key("acme", fmt.Sprint(i)))
+			}
+			r.lapse()
+			bad := refund.Key("acme", "3")
+			r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+				if c.ID == bad.ID() {
+					return tc.fault(ctx, c)
+				}
+				return c.Do(ctx)
+			}, tc.method)
+			report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, []int{10, 9, 1}, []int{report.Listed, report.Parked, report.Unreadable + report.Failed})
+			require.Contains(t, kinds(report), tc.kind)
+			require.Equal(t, idem.InProgress, r.Record(bad).State)
+		})
+	}
+	t.Run("a shard", func(t *testing.T) {
+		r := newRig(t)
+		keysOf(t, r, 1)
+		r.lapse()
+		r.Faults.Next(idemtest.Due, idemtest.Deny)
+		report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
+		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+		require.NotEmpty(t, report.Problems)
+		require.Equal(t, protocol.Shards-1, report.Parked)
+	})
+}
+
+// A record that somebody else keeps writing is looked at twice, and left to the next sweep.
+func TestARecordThatKeepsChangingIsLeftAlone(t *testing.T) {
+	r, _ := lapsed(t, refund)
+	r.Faults.Always(idemtest.BareConflict, idemtest.Settle)
+	r.Faults.Reset()
+	report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 0}, []int{report.Skipped, report.Failed})
+	require.Equal(t, 2, r.called(idemtest.Get))
+	r.Faults.Heal()
+	require.Contains(t, r.sweep(r.sweeper(reconcile.SweepOptions{})), notice.SweepParked)
+}
+
+// People that cannot be reached are tried again, with the same message.
+func TestPeopleAreToldUntilTheyAre(t *testing.T) {
+	r, key := lapsed(t, refund)
+	r.refuse = errors.New("the queue is down")
+	s := r.asking(says(reconcile.CannotBeKnown("gone")))
+	for range 3 {
+		report, err := s.Sweep(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, report.Failed)
+		require.Zero(t, r.Record(key).EscalatedAt)
+		r.Clock.Advance(time.Minute)
+	}
+	r.refuse = nil
+	require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
+	require.Len(t, r.escalations, 4)
+	for _, g := range r.escalations {
+		require.Equal(t, r.escalations[0].Message, g.Message)
+	}
+	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeEscalated}, r.changes(key))
+	require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, reconcile.Change{Actor: "alice", Reason: "found it"}), "people can still answer")
+	require.Zero(t, r.Record(key).EscalatedAt)
+}
+
+// outboxes keeps what it is sent.
+type outboxes struct{ messages []outbox.Message }
+
+func (o *outboxes) Send(_ context.Context, m []outbox.Message) []error {
+	o.messages = append(o.messages, m...)
+	return make([]error, len(m))
+}
+
+// What people get says all that they need, and nothing of what was asked for.
+func TestTheMessageForPeople(t *testing.T) {
+	for _, tell := range []bool{false, true} {
+		r, sender := newRig(t), &outboxes{}
+		op := refund
+		op.Values = idem.KeepValues
+		key := op.Key("acme", "r-1")
+		r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
+		rec := r.Record(key)
+		s := r.sweeper(reconcile.SweepOptions{Escalate: reconcile.SendTo(sender), IncludeErrorMessages: tell})
+		r.Clock.Advance(reconcile.DefaultEscalateAfter)
+		require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
+		require.Len(t, sender.messages, 1)
+		m := sender.messages[0]
+		id := outbox.MessageID(key.ID(), rec.OpenSince, "idem:escalated")
+		require.Equal(t, []string{id, "escalations", "idem.escalated", "application/json"}, []string{m.ID, m.Destination, m.Type, m.ContentType})
+		var body map[string]any
+		require.NoError(t, json.Unmarshal(m.Body, &body))
+		at := func(at time.Time) string { b, _ := at.MarshalText(); return string(b) }
+		want := map[string]any{
+			"message": id, "record": key.ID(), "tenant": "acme", "operation": "refund", "value": "r-1", "state": "unknown", "attempt": 1.0,
+			"created_at": at(rec.CreatedAt), "since": at(rec.OpenSince), "probes": 0.0, "reason": "no provider can be asked about it",
+			"error_type": rec.Failure.Type, "token": protocol.Token(key.ID(), ""), "help": reconcile.DefaultHelp,
+		}
+		if tell {
+			want["error_message"] = errPlain.Error()
+		}
+		require.Equal(t, want, body)
+	}
+}
+
+// Every kind of action has its line in the log, its notice and its count, and the lines
+// say nothing of values and results.
+func TestEveryActionIsTold(t *testing.T) {
+	seen := map[notice.Kind]bool{}
+	const unreadable, accepted = "unreadable", "accepted"
+	for _, e := range append(endings(), ending{name: unreadable, key: refund.Key("acme", "1"), op: reconcile.Operation{Operation: refund}},
+		ending{name: accepted, key: refund.Key("acme", "1"), op: reconcile.Operation{Operation: refund}}) {
+		r := newRig(t)
+		if e.name == accepted {
+			_, err := later.Accept[int](t.Context(), r.Engine, e.key, 1, nil)
+			require.NoError(t, err)
+			r.Clock.Advance(later.DefaultStartWithin)
+		} else {
+			r.killed(e.key)
+		}
+		r.lapse()
+		var log bytes.Buffer
+		var told []notice.Notice
+		s, err := reconcile.NewSweeper(r.Reconciler, &reconcile.SweepOptions{
+			Operations: []reconcile.Operation{e.op}, Log: slog.New(slog.NewJSONHandler(&log, nil)),
+			Observer: func(_ context.Context, n notice.Notice) { told = append(told, n); panic("the observer is broken") },
+		})
+		require.NoError(t, err)
+		if e.name == unreadable {
+			r.Faults.Next(idemtest.Get, idemtest.Unreadable, idemtest.Refuse)
+		}
+		for range 4 {
+			log.Reset()
+			told = nil
+			report, err := s.Sweep(t.Context())
+			require.NoError(t, err)
+			require.Len(t, told, len(report.Actions))
+			var lines []map[string]any
+			for _, line := range strings.Split(strings.TrimSpace(log.String()), "\n") {
+				var attrs map[string]any
+				if line != "" {
+					require.NoError(t, json.Unmarshal([]byte(line), &attrs))
+				}
+				if attrs["kind"] != nil {
+					lines = append(lines, attrs)
+				}
+			}
+			require.Len(t, lines, len(report.Actions))
+			for i, a := range report.Actions {
+				seen[a.Kind] = true
+				require.Equal(t, []any{string(a.Kind), e.key.ID(), "acme", e.key.Operation().Name, string(a.From), string(a.To)},
+					[]any{lines[i]["kind"], lines[i]["record"], lines[i]["tenant"], lines[i]["operation"], lines[i]["from"], lines[i]["to"]})
+				require.Equal(t, []any{a.Kind, e.key.ID(), "acme", a.Operation, a.Attempt, a.To},
+					[]any{told[i].Kind, told[i].ID, told[i].Tenant, told[i].Operation, told[i].Attempt, told[i].State})
+			}
+			r.Clock.Advance(time.Hour)
+		}
+	}
+	source, err := os.ReadFile("../notice/notice.go")
+	require.NoError(t, err)
+	_, sweeps, found := bytes.Cut(source, []byte("// Kinds of notices of a sweep"))
+	require.True(t, found)
+	for _, m := range regexp.MustCompile(`Kind = "(\w+)"`).FindAllSubmatch(sweeps, -1) {
+		require.True(t, seen[notice.Kind(m[1])], "nothing led to %s", m[1])
+	}
+	require.True(t, seen[notice.Unreadable])
+}
+
+// Of an operation that the sweeper does not know it does what the record says.
+func TestAnUnknownOperationIsNotForgotten(t *testing.T) {
+	r := newRig(t)
+	keys := []idem.Key{
+		refund.Key(idem.SingleTenant, "1"), idem.Operation{Name: "re/fund #2"}.Key("a c/me", "1"),
+		idem.Operation{Name: "hook", Repeat: idem.Repeatable, Watch: idem.WatchAlways}.Key("acme", "1"),
+	}
+	for _, key := range keys {
+		r.killed(key)
+	}
+	r.lapse()
+	s := r.sweeper(reconcile.SweepOptions{Concurrency: 1})
+	r.sweep(s)
+	r.Clock.Advance(reconcile.DefaultEscalateAfter)
+	r.sweep(s)
+	got := map[string]idem.State{}
+	for _, g := range r.escalations {
+		got[g.Tenant+"|"+g.Operation] = g.State
+	}
+	require.Equal(t, map[string]idem.State{"|refund": idem.Unknown, "a c/me|re/fund #2": idem.Unknown, "acme|hook": idem.InProgress}, got)
+}
+
+func TestMistakesOfASweeper(t *testing.T) {
+	r := newRig(t)
+	var config *idem.ConfigError
+	_, err := reconcile.NewSweeper(nil, nil)
+	require.ErrorAs(t, err, &config)
+	for _, o := range []reconcile.SweepOptions{
+		{Concurrency: -1}, {ProbeTimeout: -1}, {Operations: []reconcile.Operation{{}}},
+		{Operations: []reconcile.Operation{{Operation: refund}, {Operation: refund}}},
+		{Operations: []reconcile.Operation{{Operation: refund, EscalateAfter: -1}}},
+	} {
+		_, err := reconcile.NewSweeper(r.Reconciler, &o)
+		require.ErrorAs(t, err, &config)
+	}
+	_, err = reconcile.NewSweeper(r.Reconciler, nil)
+	require.NoError(t, err)
+}
+
+// A newer release may make other fingerprints: that keeps no sweep from parking.
+func TestASweepDoesNotMindTheInput(t *testing.T) {
+	for _, fingerprint := range []protocol.Fingerprint{"2:new", ""} {
+		r := newRig(t)
+		now := r.Clock.Now()
+		require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: protocol.Record{
+			ID: "t#refund#1", State: protocol.InProgress, Fingerprint: fingerprint, Owner: "o", Attempt: 1, Write: "w",
+			LeaseUntil: now, Due: now, CreatedAt: now, UpdatedAt: now,
+		}}))
+		r.lapse()
+		r.sweep(r.sweeper(reconcile.SweepOptions{}))
+		require.Equal(t, protocol.Unknown, r.Store.Records()[0].State)
+	}
+}
+
+// A state that this version does not know is left alone, and reported.
+func TestANewerStateIsUnreadable(t *testing.T) {
+	r := newRig(t)
+	now := r.Clock.Now()
+	require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: protocol.Record{
+		ID: "t#refund#1", State: "paused", Owner: "o", Attempt: 1, Write: "w", Due: now,
+	}}))
+	r.lapse()
+	report, err := r.sweeper(reconcile.SweepOptions{}).Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []notice.Kind{notice.Unreadable}, kinds(report))
+	require.ErrorIs(t, r.notices[0].Err, idem.ErrRecordUnreadable)
+	require.Equal(t, []string{r.notices[0].Err.Error()}, report.Problems)
+	require.Contains(t, report.Problems[0], `record "t#refund#1": it is "paused"`)
+	require.EqualValues(t, "paused", r.Store.Records()[0].State)
+}
+
+// A provider that answers slowly does answer: no circuit opens. It is asked as many
+// questions at once as any other one, and in the same sweep the others' are all served,
+// also those that are due later.
+func TestAProviderThatIsSlowTakesNoTimeOfTheOthers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		concurrency int
+		sweep       time.Duration
+	}{
+		"by default":       {0, 50 * time.Second},
+		"one at a time":    {1, 50 * time.Second},
+		"with little time": {0, 12 * time.Second},
+		"one, little time": {1, 12 * time.Second},
+		"forty at a time":  {40, 12 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				slow, sibling := refund, idem.Operation{Name: "chargeback"}
+				quick, unasked := idem.Operation{Name: "transfer"}, idem.Operation{Name: "booking"}
+				due := func(op idem.Operation, n int) {
+					for i := range n {
+						r.due(t, op.Key("acme", fmt.Sprint(i)))
+					}
+				}
+				due(slow, 150)
+				due(sibling, 50)
+				r.Clock.Advance(time.Second)
+				due(quick, 30)
+				due(unasked, 30)
+				r.lapse()
+				var mu sync.Mutex
+				running, most := 0, 0
+				slowly := func(ctx context.Context, _ reconcile.Question) (reconcile.Answer, error) {
+					mu.Lock()
+					running++
+					most = max(most, running)
+					mu.Unlock()
+					deadline, _ := ctx.Deadline()
+					time.Sleep(time.Until(deadline) * 9 / 10)
+					mu.Lock()
+					running--
+					mu.Unlock()
+					return reconcile.StillUnknown(0), nil
+				}
+				s := r.sweeper(reconcile.SweepOptions{Concurrency: tc.concurrency, Operations: []reconcile.Operation{
+					{Operation: slow, Provider: "bank", Probe: slowly}, {Operation: sibling, Provider: "bank", Probe: slowly},
+					{Operation: quick, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+						time.Sleep(20 * time.Millisecond)
+						return reconcile.CompletedWith(1), nil
+					}},
+				}})
+				ctx, cancel := context.WithTimeout(t.Context(), tc.sweep)
+				defer cancel()
+				report, err := s.Sweep(ctx)
+				require.NoError(t, err)
+				require.NoError(t, ctx.Err())
+				for i := range 30 {
+					require.Equal(t, idem.Completed, r.Record(quick.Key("acme", fmt.Sprint(i))).State)
+					require.Equal(t, idem.Unknown, r.Record(unasked.Key("acme", fmt.Sprint(i))).State)
+				}
+				want := tc.concurrency
+				if want == 0 {
+					want = reconcile.DefaultConcurrency
+				}
+				require.Equal(t, want, most)
+				require.Equal(t, 30, report.Resolved)
+				require.Equal(t, 260, report.Listed)
+				require.False(t, report.More)
+				require.Positive(t, report.Left)
+				require.Equal(t, 260, report.Resolved+report.Postponed+report.Probed+report.Left)
+				require.NotContains(t, kinds(report), notice.SweepFailed)
+			})
+		})
+	}
+}
+
+// Of more than fits into a sweep's memory the rest is left to the next one.
+func TestABacklogIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		const due = 10_300
+		for i := range due {
+			r.due(t, refund.Key("acme", fmt.Sprint(i)))
+		}
+		r.lapse()
+		s := r.sweeper(reconcile.SweepOptions{Concurrency: 1, Operations: []reconcile.Operation{{
+			Operation: refund, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+				time.Sleep(time.Millisecond)
+				return reconcile.CompletedWith(1), nil
+			},
+		}}})
+		first, err := s.Sweep(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, due, first.Listed)
+		require.Positive(t, first.Left)
+		require.Equal(t, due, first.Resolved+first.Left)
+		second, err := s.Sweep(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []int{first.Left, first.Left, 0}, []int{second.Listed, second.Resolved, second.Left})
+	})
+}
+
+// due leaves the claim of a process that has died, without playing it.
+func (r *rig) due(t *testing.T, key idem.Key) {
+	t.Helper()
+	now := r.Clock.Now()
+	require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: protocol.Record{
+		ID: key.ID(), State: protocol.InProgress, Owner: "o", Attempt: 1, Write: "w",
+		LeaseUntil: now, Due: now, CreatedAt: now, UpdatedAt: now,
+	}}))
+}
+
+// table has in each segment so many pages of items.
+type table struct {
+	pages, items int
+	asked        []protocol.ExpiredQuery
+	err          error
+}
+
+func (s *table) RemoveExpired(_ context.Context, q protocol.ExpiredQuery) (protocol.ExpiredPage, error) {
+	time.Sleep(100 * time.Millisecond)
+	s.asked = append(s.asked, q)
+	page := protocol.ExpiredPage{Looked: s.items, Removed: 2, Next: q.Page + "."}
+	if len(page.Next) == s.pages {
+		page.Next = ""
+	}
+	return page, s.err
+}
+
+func TestASweepRemovesWhatHasExpired(t *testing.T) {
+	for name, tc := range map[string]struct {
+		table    table
+		dry      bool
+		asked    int
+		problems int
+		failed   bool
+	}{
+		"a small table":            {table{pages: 1}, false, 100, 0, false},
+		"a table":                  {table{pages: 1, items: 100}, false, 50, 0, false},
+		"a table of many segments": {table{pages: 3, items: 250}, false, 21, 0, false},
+		"a large segment":          {table{pages: 150, items: 250}, false, 150, 0, false},
+		"an error":                 {table{pages: 3, err: errPlain}, false, 1, 1, true},
+		"a dry run":                {table{pages: 3}, true, 0, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				s := r.sweeper(reconcile.SweepOptions{Expired: &tc.table, DryRun: tc.dry})
+				report, err := s.Sweep(t.Context())
+				require.Equal(t, tc.failed, err != nil)
+				require.Len(t, tc.table.asked, tc.asked)
+				require.Len(t, report.Problems, tc.problems)
+				require.Equal(t, 2*tc.asked, report.Expired)
+				for n, q := range tc.table.asked {
+					first := tc.table.asked[0].Segment
+					require.Equal(t, []int{8192, (first + n/tc.table.pages) % 8192}, []int{q.Segments, q.Segment})
+					require.Len(t, q.Page, n%tc.table.pages)
+					require.LessOrEqual(t, q.Limit, 250)
+					require.GreaterOrEqual(t, r.Clock.Now().Sub(q.Before), 24*time.Hour+idem.DefaultMargin)
+				}
+			})
+		})
+	}
+}
+
+// Another sweep begins at another segment, and what is due comes first.
+func TestRemovingTakesTheTimeThatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, table := newRig(t), &table{pages: 1, items: 5000}
+		s := r.sweeper(reconcile.SweepOptions{Expired: table})
+		seen := map[int]bool{}
+		for range 100 {
+			_, err := s.Sweep(t.Context())
+			require.NoError(t, err)
+			seen[table.asked[len(table.asked)-1].Segment] = true
+		}
+		require.Len(t, table.asked, 100)
+		require.Greater(t, len(seen), 50)
+
+		table.pages, table.asked = 1000, nil
+		ctx, cancel := context.WithTimeout(t.Context(), 2100*time.Millisecond)
+		defer cancel()
+		report, err := s.Sweep(ctx)
+		require.NoError(t, err)
+		require.NoError(t, ctx.Err())
+		require.Empty(t, report.Problems)
+		require.Len(t, table.asked, 16, "a quarter of the time is for the last writes")
+	})
 }

@@ -1,8 +1,9 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -17,8 +18,8 @@ const (
 	DefaultConcurrency = 8
 	// DefaultProbeTimeout covers a request to a provider and a repetition.
 	DefaultProbeTimeout = 10 * time.Second
-	// DefaultEscalateAfter is the age at which a question is escalated that nobody can be
-	// asked about.
+	// DefaultEscalateAfter is the age at which a question is escalated about which no
+	// provider can be asked.
 	DefaultEscalateAfter = 15 * time.Minute
 	// DefaultProbeAge is that age where there is a probe: longer than most outages of
 	// providers, and within the day in which clients commonly retry.
@@ -51,12 +52,13 @@ type Operation struct {
 	// [SweepOptions.ProbeTimeout]; the sweep does not wait for a probe that ignores that. It
 	// may be asked about a question more than once. Nil means that only operators can tell.
 	Probe func(ctx context.Context, q Question) (Answer, error)
-	// OnAbandoned is told of work that the next call would continue and that nobody calls
-	// for: a lapsed claim of a repeatable operation, or a Released one with steps. It may
+	// OnAbandoned gets work that the next call would continue, and for which no call has
+	// come: a lapsed claim of a repeatable operation, or a Released one with steps. It may
 	// send the work again; what was accepted for later waits for the message that brings a worker.
-	// It is called at least once, and again after growing pauses until the work continues. It has the same time as Probe. Nil means that the work is reported
-	// and, after [Operation.EscalateAfter], escalated. Of a claim with an interrupted step Probe
-	// is asked then. It stays claimable: the next call may close the step ([idem.StepConfig]).
+	// It is called at least once, and again after growing pauses until the work continues. It has
+	// the same time as Probe. Nil means that the work is reported and, after
+	// [Operation.EscalateAfter], escalated. About a claim with an interrupted step Probe is asked
+	// then. It stays claimable: the next call may close the step ([idem.StepConfig]).
 	OnAbandoned func(ctx context.Context, q Question) error
 	// Provider names what Probe asks. Operations with the same provider share workers, see
 	// [SweepOptions.Concurrency], and a circuit: after five probes in a row without an
@@ -64,8 +66,8 @@ type Operation struct {
 	// operation's name.
 	Provider string
 	// EscalateAfter is the age at which a question is escalated. Zero means
-	// [DefaultEscalateAfter], and [DefaultProbeAge] with Probe, or for work that OnAbandoned is
-	// told of: nobody is asked about an Unknown operation without Probe. Probe is asked
+	// [DefaultEscalateAfter], and [DefaultProbeAge] with Probe, or for work that OnAbandoned
+	// gets: no provider is asked about an Unknown operation without Probe. Probe is asked
 	// once more before that. While the circuit is open, the question waits for it until it
 	// is twice as old, and so it does if each call of Probe ends its process.
 	EscalateAfter time.Duration
@@ -97,9 +99,9 @@ type SweepOptions struct {
 	// table, drawn at random, with at most some 100 requests for a small table. Nil leaves
 	// expired items to TTL.
 	Expired Remover
-	// DryRun writes nothing and asks nobody. It reports what a sweep would begin with.
+	// DryRun writes nothing and asks no provider. It reports what a sweep would begin with.
 	DryRun bool
-	// Observer is told of each [Action] by its Kind, in a dry run of none. Nil for none.
+	// Observer gets a notice of each [Action], by its Kind, in a dry run of none. Nil for none.
 	Observer idem.Observer
 	// Log gets one line for each [Action]. Nil means slog.Default.
 	Log *slog.Logger
@@ -117,47 +119,41 @@ type Sweeper struct {
 // NewSweeper returns a sweeper of the reconciler's store. It makes no call. Mistakes are an
 // [*idem.ConfigError].
 func NewSweeper(r *Reconciler, o *SweepOptions) (*Sweeper, error) {
-	invalid := func(what, format string, args ...any) (*Sweeper, error) {
-		return nil, &idem.ConfigError{What: "sweep: " + what, Problem: fmt.Sprintf(format, args...)}
+	if o == nil {
+		o = &SweepOptions{}
 	}
-	if r == nil {
-		return invalid("reconciler", "is nil: make one with reconcile.New")
+	switch {
+	case r == nil:
+		return nil, invalid("sweep: reconciler", "is nil: make one with reconcile.New")
+	case o.Concurrency < 0:
+		return nil, invalid("sweep: SweepOptions.Concurrency", "is %d: it cannot be negative", o.Concurrency)
+	case o.ProbeTimeout < 0:
+		return nil, invalid("sweep: SweepOptions.ProbeTimeout", "is %v: it cannot be negative", o.ProbeTimeout)
 	}
-	s := &Sweeper{r: r, operations: map[string]Operation{}, circuits: map[string]*gobreaker.CircuitBreaker[Answer]{}}
-	if o != nil {
-		s.opts = *o
-	}
-	if s.opts.Concurrency < 0 {
-		return invalid("SweepOptions.Concurrency", "is %d: it cannot be negative", s.opts.Concurrency)
-	}
-	if s.opts.Concurrency == 0 {
-		s.opts.Concurrency = DefaultConcurrency
-	}
-	if s.opts.ProbeTimeout < 0 {
-		return invalid("SweepOptions.ProbeTimeout", "is %v: it cannot be negative", s.opts.ProbeTimeout)
-	}
-	if s.opts.ProbeTimeout == 0 {
-		s.opts.ProbeTimeout = DefaultProbeTimeout
-	}
-	if s.opts.Who == "" {
-		s.opts.Who = "sweep"
-	}
+	s := &Sweeper{r: r, opts: *o, operations: map[string]Operation{}, circuits: map[string]*gobreaker.CircuitBreaker[Answer]{}}
+	s.opts.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
+	s.opts.ProbeTimeout = cmp.Or(o.ProbeTimeout, DefaultProbeTimeout)
+	s.opts.Who = cmp.Or(o.Who, "sweep")
 	for _, op := range s.opts.Operations {
 		if err := op.Operation.Check(); err != nil {
 			return nil, err
 		}
 		name := op.Operation.Name
 		if _, twice := s.operations[name]; twice {
-			return invalid("SweepOptions.Operations", "has %q twice: name each operation once", name)
+			return nil, invalid("sweep: SweepOptions.Operations", "has %q twice: name each operation once", name)
 		}
 		if op.EscalateAfter < 0 {
-			return invalid("operation "+name, "EscalateAfter is %v: it cannot be negative", op.EscalateAfter)
+			return nil, invalid("sweep: operation "+name, "EscalateAfter is %v: it cannot be negative", op.EscalateAfter)
 		}
 		if op.Provider == "" {
 			op.Provider = name
 		}
 		if op.Probe != nil && s.circuits[op.Provider] == nil {
-			s.circuits[op.Provider] = newCircuit(op.Provider)
+			s.circuits[op.Provider] = gobreaker.NewCircuitBreaker[Answer](gobreaker.Settings{
+				Name: op.Provider, Timeout: openFor,
+				ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= openAfter },
+				IsExcluded:  func(err error) bool { return errors.Is(err, errUnasked) },
+			})
 		}
 		s.operations[name] = op
 	}

@@ -37,8 +37,6 @@ func TestAWrongSecretFailsClosed(t *testing.T) {
 		}
 		_, err := p.engine.Lookup(t.Context(), p.op.Key("t", "one"))
 		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-		_, err = p.engine.Get(t.Context(), p.op.Key("t", "one"))
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	}
 	var mistake *idem.ConfigError
 	_, err := r.process(secretB).charge("one")
@@ -147,10 +145,7 @@ func TestALookupDoesNotStandForTheCheck(t *testing.T) {
 	r := newRig(t)
 	b := r.process(secretB)
 	for range 2 {
-		s, err := b.engine.Lookup(t.Context(), b.op.Key("t", "one"))
-		require.NoError(t, err)
-		require.Equal(t, idem.Absent, s.State)
-		rec, err := b.engine.Get(t.Context(), b.op.Key("t", "one"))
+		rec, err := b.engine.Lookup(t.Context(), b.op.Key("t", "one"))
 		require.NoError(t, err)
 		require.Nil(t, rec)
 		none := errors.New("no claim")
@@ -302,7 +297,7 @@ func TestCallersShareACheckWithinTheirOwnTime(t *testing.T) {
 		begun := time.Now()
 		_, err := p.charge("two")
 		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-		require.LessOrEqual(t, time.Since(begun), idem.DefaultClaimBudget)
+		require.LessOrEqual(t, time.Since(begun), time.Second)
 		require.Zero(t, r.ran.Load())
 		time.Sleep(time.Second)
 		close(release)

@@ -69,22 +69,3 @@ func TestHidesOnAServer(t *testing.T) {
 		})
 	}
 }
-
-// A message that is gone by now is told of, and costs the others nothing.
-func TestHidesOnAServerWhatIsStillThere(t *testing.T) {
-	q := queuetest.New(t, queuetest.Spec{Attributes: map[types.QueueAttributeName]string{types.QueueAttributeNameVisibilityTimeout: "600"}})
-	for i := range 2 {
-		_, err := q.Client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &q.URL, MessageBody: aws.String(fmt.Sprint(i))})
-		require.NoError(t, err)
-	}
-	back := receive(t, q, 2)
-	for i := range back {
-		back[i].LeaseUntil = time.Now()
-	}
-	back[0].Event.ReceiptHandle = "no receipt"
-	var log bytes.Buffer
-	New(q.Client, &Options{QueueURL: q.URL, Logger: slog.New(slog.NewTextHandler(&log, nil))})(t.Context(), back)
-	require.Contains(t, log.String(), back[0].Event.MessageId)
-	require.NotContains(t, log.String(), back[1].Event.MessageId)
-	require.Equal(t, back[1].Event.Body, receive(t, q, 1)[0].Event.Body)
-}

@@ -23,6 +23,7 @@
 package sqsvisibility
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -232,8 +233,5 @@ func (h *hider) failed(ctx context.Context, queue string, err error) {
 }
 
 func (h *hider) logger() *slog.Logger {
-	if h.opts.Logger == nil {
-		return slog.Default()
-	}
-	return h.opts.Logger
+	return cmp.Or(h.opts.Logger, slog.Default())
 }

@@ -31,10 +31,10 @@ import (
 )
 
 // Main runs a sweeper function. It does not return. operations says what the sweep knows of the
-// operations in the store; nil knows none, and asks nobody.
+// operations in the store; nil knows none, and asks no provider.
 //
 // Each invocation sweeps once and fails only if nothing could be done. Logs, metrics and the
-// escalation queue are those that the alarms of infra.NewMonitoring go by. The environment is
+// escalation queue are those that the alarms of infra.NewMonitoring use. The environment is
 // what infra.NewSweeper sets: IDEM_TABLE names the table, IDEM_SWEEP_ESCALATIONS is the URL of the
 // queue for questions that are escalated. IDEM_WITHOUT_TRANSACTIONS is true for a table
 // that has none: it has no TTL either, and the sweep removes what has expired. IDEM_DYNAMODB_ENDPOINT is a local DynamoDB. What is missing or malformed there, and an

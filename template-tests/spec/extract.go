@@ -45,7 +45,6 @@ func Extract(db io.Reader, kinds []string) (*Spec, error) {
 			Resource struct {
 				Entities []struct {
 					CloudFormationType string
-					IsStateful         bool
 					Properties         map[string]dbProperty
 				}
 			}
@@ -97,7 +96,7 @@ func Extract(db io.Reader, kinds []string) (*Spec, error) {
 	}
 	for _, r := range in.Schema.Resource.Entities {
 		if slices.Contains(kinds, r.CloudFormationType) {
-			s.Resources[r.CloudFormationType] = Resource{properties(r.Properties), r.IsStateful}
+			s.Resources[r.CloudFormationType] = Resource{properties(r.Properties)}
 		}
 	}
 	for _, kind := range kinds {

@@ -28,8 +28,6 @@ type Spec struct {
 // Resource type.
 type Resource struct {
 	Properties map[string]Property `json:"properties"`
-	// Stateful resources hold data that goes with them.
-	Stateful bool `json:"stateful,omitempty"`
 }
 
 // Property of a resource or of a type.
@@ -180,15 +178,14 @@ func isFunction(v any) bool {
 	return false
 }
 
-// Replaced returns the resources of these types that the change from one template to
-// another would delete or replace, and why. No types means all that hold data.
-func (s *Spec) Replaced(before, after map[string]any, kinds ...string) (problems []string) {
+// Replaced returns the resources of a type that the change from one template to
+// another would delete or replace, and why.
+func (s *Spec) Replaced(before, after map[string]any, kind string) (problems []string) {
 	was, _ := before["Resources"].(map[string]any)
 	is, _ := after["Resources"].(map[string]any)
 	for _, id := range slices.Sorted(maps.Keys(was)) {
 		old, _ := was[id].(map[string]any)
-		kind, _ := old["Type"].(string)
-		if len(kinds) == 0 && !s.Resources[kind].Stateful || len(kinds) > 0 && !slices.Contains(kinds, kind) {
+		if old["Type"] != kind {
 			continue
 		}
 		now, ok := is[id].(map[string]any)
@@ -196,7 +193,7 @@ func (s *Spec) Replaced(before, after map[string]any, kinds ...string) (problems
 			problems = append(problems, fmt.Sprintf("%s (%s) is gone: its name in the template changed, or it was left out", id, kind))
 			continue
 		}
-		if now["Type"] != old["Type"] {
+		if now["Type"] != kind {
 			problems = append(problems, fmt.Sprintf("%s becomes a %v", id, now["Type"]))
 			continue
 		}

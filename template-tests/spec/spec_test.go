@@ -86,7 +86,7 @@ func TestReplaced(t *testing.T) {
 		"single type": {`{"T":` + strings.Replace(table, "GlobalTable", "Table", 1) + `}`, "T becomes a AWS::DynamoDB::Table"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			problems := s.Replaced(before, object(t, `{"Resources":`+tc.after+`}`))
+			problems := s.Replaced(before, object(t, `{"Resources":`+tc.after+`}`), "AWS::DynamoDB::GlobalTable")
 			if tc.says == "" {
 				require.Empty(t, problems)
 				return

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,16 +35,58 @@ type changeFlags struct {
 // toolName is what changes are made with.
 const toolName = "idemctl"
 
-// writeTime bounds a change that was confirmed. Ctrl-C does not end it: nobody would know
+// writeTime bounds a change that was confirmed. Ctrl-C does not end it: it would be unknown
 // whether it was made.
 const writeTime = 30 * time.Second
 
 // decision is what a command decides about a record.
 type decision struct {
+	change protocol.Change
+	// to is the state that the record gets; an extension leaves it as it is.
 	to idem.State
 	// prepare makes the change of a record, and refuses what does not fit the record. The decision
 	// is what the record's explanation says of it without flags.
 	prepare func(rec *idem.Record, x reconcile.Decision) (action, error)
+}
+
+// of is the decision as the explanation has it.
+func (d decision) of(e reconcile.Explanation) reconcile.Decision {
+	return e.Decisions[slices.IndexFunc(e.Decisions, func(x reconcile.Decision) bool {
+		return x.Change == d.change && (x.To == d.to || d.change == protocol.ChangeExtended)
+	})]
+}
+
+// decisionName is the command that carries a decision out.
+func decisionName(x reconcile.Decision) string {
+	switch {
+	case x.Change == protocol.ChangeExtended:
+		return "extend"
+	case x.Change == protocol.ChangeForgotten:
+		return "forget"
+	case x.To == idem.Released:
+		return "release"
+	}
+	return "resolve --to " + string(x.To)
+}
+
+// refused says why the decision is not possible; nil if it is.
+func refused(x reconcile.Decision) error {
+	if x.Refused == "" {
+		return nil
+	}
+	return fmt.Errorf("%s is refused, and nothing was changed: %s", decisionName(x), flags(x.Refused))
+}
+
+// action is a change of a record that an operator may confirm.
+type action struct {
+	// what it does, if that is not only that the record becomes another one; what calls get then, and
+	// what it risks.
+	what, then, caution string
+	// shows writes what is recorded; it may be nil.
+	shows func(*session)
+	// records is what is recorded; of a change of many records --seen confirms it.
+	records reconcile.Resolution
+	do      func(ctx context.Context, by reconcile.Change) error
 }
 
 // changed is what a change writes as JSON.
@@ -60,44 +103,15 @@ type changed struct {
 }
 
 // decide shows a record and what the decision does, asks, and carries it out.
-func (s *session) decide(ctx context.Context, r *reconcile.Reconciler, b *backend, flags recordFlags, c changeFlags, d decision) error {
-	return s.confirmed(ctx, r, b, flags, c, func(rec *idem.Record, e reconcile.Explanation) (a action, err error) {
-		x, err := d.of(e)
-		if err != nil {
-			return a, err
-		}
-		if a, err = d.prepare(rec, x); err != nil {
-			return a, err
-		}
-		a.to, a.what = d.to, fmt.Sprintf("%s: the record becomes %s.", decisionName(d.to), s.aside().state(d.to))
-		return a, nil
-	})
-}
-
-// action is a change of a record that somebody may confirm.
-type action struct {
-	to idem.State
-	// what it does, what calls get then, and what it risks.
-	what, then, caution string
-	// shows writes what is recorded; it may be nil.
-	shows func(*session)
-	// records is what is recorded; of a change of many records --seen confirms it.
-	records reconcile.Resolution
-	do      func(ctx context.Context, by reconcile.Change) error
-}
-
-// confirmed shows a record and what an action does, asks, and does it.
-func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *backend, flags recordFlags, c changeFlags,
-	plan func(rec *idem.Record, e reconcile.Explanation) (action, error),
-) error {
+func (s *session) decide(ctx context.Context, flags recordFlags, c changeFlags, d decision) error {
 	if _, _, err := flags.key(); err != nil {
 		return err
 	}
-	by, err := s.by(ctx, b, c.whyFlags)
+	by, err := s.by(ctx, c.whyFlags)
 	if err != nil {
 		return err
 	}
-	_, rec, err := flags.must(ctx, r)
+	_, rec, err := flags.must(ctx, s.records)
 	if err != nil {
 		return seeStored(err)
 	}
@@ -107,25 +121,24 @@ func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *bac
 	}
 	shown := s.aside()
 	shown.show(record{Record: view.Of(rec, view.Reveal{})})
-	e := r.Explain(rec)
+	e := s.records.Explain(rec)
 	shown.explain(e)
 	fmt.Fprintln(shown.out)
-	a, err := plan(rec, e)
+	x := d.of(e)
+	a, err := d.prepare(rec, x)
 	if err != nil {
 		return err
 	}
-	shown.field("This will", "%s", a.what)
+	becomes := fmt.Sprintf("%s: the record becomes %s.", decisionName(x), shown.state(x.To))
+	shown.field("This will", "%s", cmp.Or(a.what, becomes))
 	shown.field("Then", "a call with the key and the same input gets: %s", view.Plain(a.then))
-	shown.caution(a)
-	if a.shows != nil {
-		a.shows(shown)
-	}
+	shown.risks(a)
 	shown.signed(by)
-	report := changed{ID: rec.ID, From: rec.State, To: a.to, Then: a.then, DryRun: c.DryRun}
+	report := changed{ID: rec.ID, From: rec.State, To: x.To, Then: a.then, DryRun: c.DryRun}
 	if c.DryRun {
 		fmt.Fprintln(shown.out, "Dry run: nothing was written.")
 		report.Seen = rec.Write
-		return s.changed(report)
+		return s.reported(report)
 	}
 	if !c.Yes {
 		if err := s.ask(ctx, "Type yes to do it: ", "yes", "--yes"); err != nil {
@@ -137,17 +150,20 @@ func (s *session) confirmed(ctx context.Context, r *reconcile.Reconciler, b *bac
 		return err
 	}
 	fmt.Fprintln(shown.out, "Done.")
-	return s.changed(report)
+	return s.reported(report)
 }
 
-// caution writes what an action risks.
-func (s *session) caution(a action) {
+// risks writes what an action risks, and what it records.
+func (s *session) risks(a action) {
 	if a.caution != "" {
 		s.field("Caution", "%s", s.paint(text.FgRed, view.Plain(a.caution)))
 	}
+	if a.shows != nil {
+		a.shows(s)
+	}
 }
 
-// aside is the session that writes for people: beside the JSON, if that is the output.
+// aside is the session that writes text: on the errors' side if the output is JSON.
 func (s *session) aside() *session {
 	if !s.json() {
 		return s
@@ -159,18 +175,14 @@ func (s *session) aside() *session {
 	return &a
 }
 
-func (s *session) changed(c changed) error {
-	if s.json() {
-		return s.writeJSON(c)
-	}
-	return nil
-}
+// reported writes what a change was, if the output is JSON.
+func (s *session) reported(v any) error { return s.print(v, func() {}) }
 
-func (s *session) by(ctx context.Context, b *backend, c whyFlags) (reconcile.Change, error) {
+func (s *session) by(ctx context.Context, c whyFlags) (reconcile.Change, error) {
 	if strings.TrimSpace(c.Reason) == "" {
 		return reconcile.Change{}, misuse("--reason is empty: say why, for those who read it in a year")
 	}
-	who, err := s.who(ctx, b, c.Who)
+	who, err := s.who(ctx, c.Who)
 	return reconcile.Change{Actor: who, Reason: c.Reason, Tool: toolName}, err
 }
 
@@ -179,29 +191,15 @@ func (s *session) signed(by reconcile.Change) {
 	s.field("By", "%s, because: %s", view.Plain(by.Actor), view.Plain(by.Reason))
 }
 
-// of is the decision as the explanation has it.
-func (d decision) of(e reconcile.Explanation) (reconcile.Decision, error) {
-	i := slices.IndexFunc(e.Decisions, func(x reconcile.Decision) bool { return x.To == d.to && x.Change != protocol.ChangeExtended })
-	if i < 0 {
-		return reconcile.Decision{}, fmt.Errorf("nothing is known of %s here", decisionName(d.to))
-	}
-	return e.Decisions[i], nil
-}
+// asFlags names the fields of a resolution in a text by their flags.
+var asFlags = strings.NewReplacer(
+	"Steps has", "--step names", "Steps says", "--step says", "Resolution.Steps", "--step",
+	"Resolution.Replace", "--again", "Resolution.CompensatedManually", "--undone",
+)
 
-// refused says why the decision is not possible; nil if it is.
-func (d decision) refused(x reconcile.Decision) error {
-	if x.Refused == "" {
-		return nil
-	}
-	return fmt.Errorf("%s is refused, and nothing was changed: %s", decisionName(d.to), flags(x.Refused))
-}
+func flags(text string) string { return asFlags.Replace(text) }
 
-// flags says by which flags a text's fields of a resolution are set.
-func flags(text string) string {
-	return strings.NewReplacer("Resolution.Steps", "--step", "Steps has", "--step names", "Steps says", "--step says", "Resolution.Replace", "--again", "Resolution.CompensatedManually", "--undone").Replace(text)
-}
-
-// ask has somebody confirm.
+// ask has an operator confirm.
 func (s *session) ask(ctx context.Context, prompt, want, flag string) error {
 	if !s.asks {
 		return fmt.Errorf("nothing was changed: the input is no terminal, where the question could be answered: "+
@@ -219,6 +217,12 @@ func (s *session) ask(ctx context.Context, prompt, want, flag string) error {
 	return nil
 }
 
+// refusals are the errors of a change that was refused.
+var refusals = []error{
+	reconcile.ErrNotUnknown, reconcile.ErrTooEarly, reconcile.ErrNotUndone, reconcile.ErrStepsUnnamed,
+	reconcile.ErrOpen, reconcile.ErrExpired, reconcile.ErrNotFound, idem.ErrRecordUnreadable,
+}
+
 func (s *session) carryOut(ctx context.Context, do func(context.Context, reconcile.Change) error, by reconcile.Change) error {
 	if err := ctx.Err(); err != nil {
 		return errors.New("interrupted, and nothing was changed")
@@ -226,17 +230,16 @@ func (s *session) carryOut(ctx context.Context, do func(context.Context, reconci
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
 	defer cancel()
 	err := do(ctx, by)
-	var mistaken *idem.ConfigError
+	_, mistaken := errors.AsType[*idem.ConfigError](err)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, reconcile.ErrChanged):
 		return errors.New("the record has been written since it was shown, and nothing was changed: " +
 			"look again with idemctl explain, and decide again")
-	case errors.Is(err, reconcile.ErrNotUnknown), errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone), errors.Is(err, reconcile.ErrStepsUnnamed),
-		errors.Is(err, reconcile.ErrOpen), errors.Is(err, reconcile.ErrExpired), errors.Is(err, reconcile.ErrNotFound),
-		errors.Is(err, idem.ErrRecordUnreadable), errors.As(err, &mistaken):
-		return fmt.Errorf("refused, and nothing was changed: %s", flags(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "idem: resolution: "), "reconcile: ")))
+	case mistaken, slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) }):
+		why := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "idem: resolution: "), "reconcile: ")
+		return fmt.Errorf("refused, and nothing was changed: %s", flags(why))
 	case denied(err):
 		return fmt.Errorf("AWS does not allow it: %w", err)
 	}

@@ -3,15 +3,21 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -26,8 +32,7 @@ func with(args []string, more ...string) []string { return append(slices.Clip(ar
 
 // changing runs a test with an unknown record whose lease is over.
 func changing(t *testing.T, test func(b *bench)) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		b.unknown(r1)
 		b.Clock.Advance(time.Hour)
 		test(b)
@@ -44,8 +49,7 @@ func (b *bench) history() (all []protocol.Audit) {
 func TestAChangeSaysWhoAndWhy(t *testing.T) {
 	changing(t, func(b *bench) {
 		b.answers = []string{"yes"}
-		code, _, errs := b.run(releaseR1...)
-		require.Equal(b.t, exitDone, code, errs)
+		b.want(exitDone, releaseR1...)
 		h := b.history()
 		require.Len(b.t, h, 1)
 		require.Equal(b.t, []string{"alice", "no such refund", "idemctl"}, []string{h[0].Who, h[0].Why, h[0].Tool})
@@ -64,8 +68,7 @@ func TestAChangeIsRefusedIfTheOriginalEndsBeforeTheAnswer(t *testing.T) {
 			} else {
 				b.answers, b.beforeAnswer = []string{"yes"}, b.lateOutcome
 			}
-			code, out, errs := b.run(args...)
-			require.Equal(b.t, exitFailed, code)
+			out, errs := b.want(exitFailed, args...)
 			require.Empty(b.t, out)
 			require.Contains(b.t, errs, "nothing was changed: look")
 			require.Equal(b.t, idem.Completed, b.Record(r1).State)
@@ -91,9 +94,7 @@ func TestTwoWhoDecideAtOnceDoNotBothChangeIt(t *testing.T) {
 			by := reconcile.Change{Actor: "bob", Reason: "declined"}
 			require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}, by))
 		}
-		code, _, errs := b.run(releaseR1...)
-		require.Equal(b.t, exitFailed, code)
-		require.Contains(b.t, errs, "nothing was changed: look")
+		b.says(exitFailed, "nothing was changed: look", releaseR1...)
 		require.Equal(b.t, idem.Failed, b.Record(r1).State)
 		require.Len(b.t, b.history(), 1)
 	})
@@ -157,8 +158,7 @@ func TestAConfirmedChangeIsNotInterrupted(t *testing.T) {
 		ctx, interrupt := context.WithCancel(b.t.Context())
 		b.ctx = ctx
 		b.backend.store = stopping{Store: b.Faults, on: interrupt}
-		code, _, errs := b.run(with(releaseR1, "--yes")...)
-		require.Equal(b.t, exitDone, code, errs)
+		b.want(exitDone, with(releaseR1, "--yes")...)
 		require.Equal(b.t, idem.Released, b.Record(r1).State)
 	})
 }
@@ -183,8 +183,7 @@ func TestOfManyThoseThatHaveChangedAreLeft(t *testing.T) {
 		b.unknown(r2)
 		b.Clock.Advance(time.Hour)
 		b.answers, b.beforeAnswer = []string{"2"}, b.lateOutcome
-		code, out, errs := b.run("release", "--operation", "refund", "--limit", "2", "--reason", "none there")
-		require.Equal(b.t, exitFailed, code)
+		out, errs := b.want(exitFailed, "release", "--operation", "refund", "--limit", "2", "--reason", "none there")
 		require.Contains(b.t, out, "Done: 1 of 2.")
 		require.Contains(b.t, errs, "1 record could not be changed")
 		require.Equal(b.t, idem.Completed, b.Record(r1).State)
@@ -196,9 +195,7 @@ func TestOfManyThoseThatHaveChangedAreLeft(t *testing.T) {
 func TestALostReplyIsToldAsSuch(t *testing.T) {
 	changing(t, func(b *bench) {
 		b.backend.store = lossy{b.Faults}
-		code, _, errs := b.run(with(releaseR1, "--yes")...)
-		require.Equal(b.t, exitFailed, code)
-		require.Contains(b.t, errs, "it may or may not have been written")
+		b.says(exitFailed, "it may or may not have been written", with(releaseR1, "--yes")...)
 	})
 }
 
@@ -214,8 +211,7 @@ func TestAResultGoesThroughTheCodec(t *testing.T) {
 		b.answers = []string{"yes"}
 		path := b.t.TempDir() + "/result.json"
 		require.NoError(b.t, writeFile(path, " 42 \n"))
-		code, _, errs := b.run("resolve", r1.ID(), "--to", "completed", "--result", path, "--ref", "re_1", "--reason", "found it")
-		require.Equal(b.t, exitDone, code, errs)
+		b.want(exitDone, "resolve", r1.ID(), "--to", "completed", "--result", path, "--ref", "re_1", "--reason", "found it")
 		out, err := idem.Do(b.t.Context(), b.Engine, r1, 1, func(context.Context, int) (int, error) { return 0, errCut })
 		require.NoError(b.t, err)
 		require.Equal(b.t, 42, out)
@@ -226,8 +222,7 @@ func TestAResultGoesThroughTheCodec(t *testing.T) {
 // What is said of a result that is not known is what calls get.
 func TestWithoutAResultCallsAreToldSo(t *testing.T) {
 	changing(t, func(b *bench) {
-		code, out, errs := b.run("resolve", r1.ID(), "--to", "completed", "--no-result", "--reason", "found it", "--yes", "-o", "json")
-		require.Equal(b.t, exitDone, code, errs)
+		out, _ := b.want(exitDone, "resolve", r1.ID(), "--to", "completed", "--no-result", "--reason", "found it", "--yes", "-o", "json")
 		require.Contains(b.t, out, "HTTP 409 outcome_unavailable")
 		require.Contains(b.t, out, b.reconciler().Explain(b.Record(r1)).SameInput)
 	})
@@ -235,56 +230,43 @@ func TestWithoutAResultCallsAreToldSo(t *testing.T) {
 
 // A later call gets the outcome until then.
 func TestAnExtendedRecordIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		key := refund.Key("acme", "r-4")
 		require.NoError(t, b.call(key, result))
 		args := []string{"extend", key.ID(), "--for", "1000h", "--reason", "the queue is paused", "--yes"}
-		code, _, errs := b.run(args...)
-		require.Equal(t, exitDone, code, errs)
+		b.want(exitDone, args...)
 		b.Clock.Advance(999 * time.Hour)
 		require.NoError(t, b.call(key, fails(errCut)))
 		b.Clock.Advance(2 * time.Hour)
-		code, _, errs = b.run(args...)
-		require.Equal(t, exitFailed, code)
-		require.Contains(t, errs, "has expired")
+		b.says(exitFailed, "has expired", args...)
 	})
 }
 
 func TestAnEarlierResolutionIsReplacedOnlyIfAsked(t *testing.T) {
 	changing(t, func(b *bench) {
 		yes := with(releaseR1, "--yes")
-		code, _, _ := b.run(yes...)
-		require.Equal(b.t, exitDone, code)
+		b.want(exitDone, yes...)
 		failed := []string{"resolve", r1.ID(), "--to", "failed", "--message", "declined", "--reason", "it was declined", "--yes"}
-		code, _, errs := b.run(failed...)
-		require.Equal(b.t, exitFailed, code)
-		require.Contains(b.t, errs, "--again")
-		code, _, errs = b.run(with(failed, "--again")...)
-		require.Equal(b.t, exitDone, code, errs)
+		b.says(exitFailed, "--again", failed...)
+		b.want(exitDone, with(failed, "--again")...)
 		require.Equal(b.t, idem.Failed, b.Record(r1).State)
 	})
 }
 
 func TestStepsAreUndoneByHandBeforeItFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		key := refund.Key("acme", "r-9")
 		b.stepped(key)
 		b.Clock.Advance(time.Hour)
 		failed := []string{"resolve", key.ID(), "--to", "failed", "--message", "declined", "--reason", "it was declined", "--yes"}
-		code, _, errs := b.run(failed...)
-		require.Equal(t, exitFailed, code)
-		require.Contains(t, errs, "reserve")
-		code, _, errs = b.run(with(failed, "--undone")...)
-		require.Equal(t, exitDone, code, errs)
+		b.says(exitFailed, "reserve", failed...)
+		b.want(exitDone, with(failed, "--undone")...)
 	})
 }
 
 // A client that gets a recorded 402 takes it that nothing was charged.
 func TestStepsAreUndoneByHandBeforeARefusalIsRecorded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		id := b.requestOf("key-1234567890123456", func(ctx context.Context) {
 			_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil },
 				&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
@@ -292,43 +274,31 @@ func TestStepsAreUndoneByHandBeforeARefusalIsRecorded(t *testing.T) {
 		})
 		b.Clock.Advance(time.Hour)
 		refusal := []string{"resolve", id, "--to", "completed", "--status", "402", "--reason", "it was declined", "--yes"}
-		code, _, errs := b.run(refusal...)
-		require.Equal(t, exitFailed, code)
-		require.Contains(t, errs, `["charge"]: undo them by hand and set --undone`)
-		code, _, errs = b.run(with(refusal, "--undone")...)
-		require.Equal(t, exitDone, code, errs)
+		b.says(exitFailed, `["charge"]: undo them by hand and set --undone`, refusal...)
+		b.want(exitDone, with(refusal, "--undone")...)
 	})
 }
 
 // Of a step that was said to have had no effect nothing can be said any more: the refusal says what
 // can be done before the next call runs it, and the token to ask with is not lost.
 func TestAStepThatWasSaidToHaveHadNoEffectCanOnlyBeStopped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		b.interrupted(r1)
 		b.Clock.Advance(time.Hour)
 		token := protocol.Token(r1.ID(), "charge")
-		code, _, errs := b.run(with(releaseR1, "--yes", "--step", "charge=not-executed")...)
-		require.Equal(t, exitDone, code, errs)
+		b.want(exitDone, with(releaseR1, "--yes", "--step", "charge=not-executed")...)
 		again := with(releaseR1, "--yes", "--again")
 		for _, flags := range [][]string{{"--step", "charge=done"}, {"--step", "charge=failed:declined", "--ref", "ch_1"}} {
-			code, _, errs = b.run(with(again, flags...)...)
-			require.Equal(t, exitFailed, code)
+			_, errs := b.want(exitFailed, with(again, flags...)...)
 			for _, want := range []string{"the next call runs it", token, "resolve to completed or failed before that call"} {
 				require.Contains(t, errs, want)
 			}
 		}
-		code, _, errs = b.run(again...)
-		require.Equal(t, exitFailed, code)
-		require.Contains(t, errs, "nothing would change: its steps that are not recorded run again, and if they must not resolve it to completed or failed")
-		code, _, errs = b.run(with(again, "--ref", "ch_1")...)
-		require.Equal(t, exitDone, code, errs)
+		b.says(exitFailed, "nothing would change: its steps that are not recorded run again, and if they must not resolve it to completed or failed", again...)
+		b.want(exitDone, with(again, "--ref", "ch_1")...)
 		require.Equal(t, "ch_1", b.Record(r1).Ref)
-		code, out, _ := b.run("history", r1.ID())
-		require.Equal(t, exitDone, code)
-		require.Contains(t, out, token)
-		code, _, errs = b.run("resolve", r1.ID(), "--again", "--to", "completed", "--no-result", "--yes", "--reason", "it has ch_1")
-		require.Equal(t, exitDone, code, errs)
+		b.says(exitDone, token, "history", r1.ID())
+		b.want(exitDone, "resolve", r1.ID(), "--again", "--to", "completed", "--no-result", "--yes", "--reason", "it has ch_1")
 		require.ErrorIs(t, b.call(r1, result), idem.ErrOutcomeUnavailable)
 	})
 }
@@ -343,8 +313,7 @@ func TestTheNextCallGoesOnWithWhatIsSaidOfAStep(t *testing.T) {
 	}{
 		"@" + path: {0, 7, ""}, "not-executed": {1, 7, ""}, "failed:declined": {0, 0, "declined"}, "done": {0, 0, "result"},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t)
+		withBench(t, func(t *testing.T, b *bench) {
 			charged, die := 0, true
 			order := func(ctx context.Context, _ int) (int, error) {
 				return idem.Step(ctx, "charge", func(context.Context) (int, error) {
@@ -360,8 +329,7 @@ func TestTheNextCallGoesOnWithWhatIsSaidOfAStep(t *testing.T) {
 			require.ErrorIs(t, d[0].Err, idemtest.ErrCrashed)
 			b.Restart()
 			b.Clock.Advance(time.Hour)
-			code, _, errs := b.run(with(releaseR1, "--yes", "--step", "charge="+what)...)
-			require.Equal(t, exitDone, code, errs)
+			b.want(exitDone, with(releaseR1, "--yes", "--step", "charge="+what)...)
 			die = false
 			out, err := idem.Do(t.Context(), b.Engine, r1, 1, order)
 			require.Equal(t, want.out, out)
@@ -382,8 +350,7 @@ func TestARefusalIsAboutTheChangeAlone(t *testing.T) {
 		caller := b.backend.caller
 		b.backend.caller = func(context.Context) string { return "" }
 		b.Faults.Always(idemtest.Refuse, idemtest.Get)
-		code, out, errs := b.run(releaseR1...)
-		require.Equal(b.t, exitUsage, code)
+		out, errs := b.want(exitUsage, releaseR1...)
 		require.Empty(b.t, out)
 		require.Contains(b.t, errs, "it is not known who makes this change: use --who")
 		b.Faults.Heal()
@@ -392,18 +359,133 @@ func TestARefusalIsAboutTheChangeAlone(t *testing.T) {
 			{"forget", r1.ID(), "--yes", "--reason", "a test"},
 			{"release", r1.ID(), "--again", "--step", "ship=done", "--yes", "--reason", "a test"},
 		} {
-			code, _, errs = b.run(args...)
-			require.Equal(b.t, exitFailed, code)
-			require.Contains(b.t, errs, "is refused, and nothing was changed")
+			b.says(exitFailed, "is refused, and nothing was changed", args...)
 			require.NotRegexp(b.t, "(reconcile|idem|resolution): ", errs)
 		}
 		// Somebody decides between the look and the answer.
 		b.answers, b.beforeAnswer = []string{"yes"}, func() {
 			require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "bob", Reason: "it did"}))
 		}
-		code, _, errs = b.run(releaseR1...)
-		require.Equal(b.t, exitFailed, code)
+		_, errs = b.want(exitFailed, releaseR1...)
 		require.Contains(b.t, errs, "the record has been written since it was shown")
 		require.NotContains(b.t, errs, "reconcile: ")
+	})
+}
+
+// Nobody can check the form of a step's result, and the preview says so. Null is no form.
+func TestTheFormOfAStepsResultIsNotChecked(t *testing.T) {
+	path := t.TempDir() + "/charge.json"
+	withBench(t, func(t *testing.T, b *bench) {
+		b.interrupted(order.Key("acme", "o-1"))
+		b.Clock.Advance(time.Hour)
+		args := []string{"release", order.Key("acme", "o-1").ID(), "--reason", "the provider has it", "--dry-run", "-o", "json", "--step", "charge=@" + path}
+		for text, says := range map[string]string{
+			"null": "is null", " null\n": "is null", "nul": "is not JSON", "": "is not JSON",
+		} {
+			require.NoError(t, writeFile(path, text))
+			b.says(exitUsage, says, args...)
+		}
+		for _, text := range []string{`{"Id":"ch_1"}`, "7", `"null"`, "[null]"} {
+			require.NoError(t, writeFile(path, text))
+			out, errs := b.want(exitDone, args...)
+			require.Contains(t, out, "The result of charge is recorded as given, and its form is not checked")
+			require.Contains(t, errs, text)
+		}
+	})
+}
+
+// Ctrl-C ends what waits for an input, be it the standard input or a pipe with a name.
+func TestAnInputThatSaysNothingIsInterrupted(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer writer.Close()
+	b := newBench(t)
+	for name, args := range map[string][]string{
+		"a result":             {"resolve", r1.ID(), "--to", "completed", "--result", "-", "--yes", "--reason", "case 1"},
+		"a result by name":     {"resolve", r1.ID(), "--to", "completed", "--result", pipe, "--yes", "--reason", "case 1"},
+		"a body of a response": {"resolve", r1.ID(), "--to", "completed", "--status", "200", "--body", "-", "--yes", "--reason", "case 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, typed := io.Pipe()
+			defer typed.Close()
+			ctx, interrupt := context.WithCancel(t.Context())
+			time.AfterFunc(10*time.Millisecond, interrupt)
+			var out, errs bytes.Buffer
+			require.Equal(t, exitFailed, run(ctx, args, &terminal{in: in, out: &out, err: &errs}, b.outside()))
+			require.Equal(t, "idemctl: interrupted\n", errs.String())
+		})
+	}
+}
+
+func TestAnInputIsReadAsItIs(t *testing.T) {
+	require.NoError(t, iotest.TestReader(interruptible{t.Context(), bytes.NewReader([]byte("one\ntwo"))}, []byte("one\ntwo")))
+}
+
+// An operator reads a response as its caller gets it: its body without the gateway's Base64.
+func TestAResponseIsShownAsItsCallerGetsIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		body, inText, inJSON string
+	}{
+		"text":   {"paid", "\n\npaid\n", `"body": "paid"`},
+		"binary": {"\xff\xfe\x00", "(a body of 3 bytes that is no text: read it with -o json)", `"body_base64": "//4A"`},
+		"escape": {"a\x1b[2Jb", `a\u001b[2Jb`, `"body": "a\u001b[2Jb"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withBench(t, func(t *testing.T, b *bench) {
+				id := b.request("payment-0000000002")
+				contract, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, nil)
+				require.NoError(t, err)
+				encoded, err := contract.Encode(&idemhttp.Response{
+					Status: 201, Headers: map[string]string{"Content-Type": "text/plain"}, MultiHeaders: map[string][]string{"Link": {"</a>", "</b>"}},
+					Body: []byte(base64.StdEncoding.EncodeToString([]byte(c.body))), Base64: true,
+				})
+				require.NoError(t, err)
+				require.NoError(t, b.reconciler().Resolve(t.Context(), id, reconcile.Resolution{To: idem.Completed, Result: &encoded}, reconcile.Change{Actor: "bob", Reason: "found"}))
+				_, out, _ := b.run("show", id, "--show-result")
+				require.Contains(t, out, "HTTP 201 Created\nContent-Type: text/plain\nLink: </a>\nLink: </b>\n")
+				require.Contains(t, out, c.inText)
+				_, out, _ = b.run("show", id, "--show-result", "-o", "json")
+				require.Contains(t, out, c.inJSON)
+				require.Contains(t, out, `"status": 201`)
+				_, out, _ = b.run("show", id)
+				require.NotContains(t, out, "Link")
+			})
+		})
+	}
+}
+
+// An operator confirms what later callers get, and reads which headers they do not get.
+func TestAnAnswerIsShownBeforehandAsItIsRecorded(t *testing.T) {
+	withBench(t, func(t *testing.T, b *bench) {
+		id := b.request("payment-0000000002")
+		code, out, errs := b.run("resolve", id, "--to", "completed", "--status", "201", "--header", "link: </a>", "--header", "Link: </b>",
+			"--header", "Set-Cookie: session=1", "--header", "Connection: X-Hop", "--header", "X-Hop: 1", "--body", "testdata/payment.json", "--reason", "case 1", "--yes")
+		require.Equal(t, exitDone, code, errs)
+		require.Contains(t, out, "HTTP 201 Created\nLink: </a>\nLink: </b>\n(Connection is not recorded: it is of one exchange)\n(Set-Cookie is not")
+		require.Contains(t, out, "(X-Hop is not recorded")
+		require.Contains(t, out, `{"id": "pay_9"`)
+		require.NotContains(t, out, "session=1")
+		_, out, _ = b.run("show", id, "--show-result")
+		require.Contains(t, out, "HTTP 201 Created\nLink: </a>\nLink: </b>\n\n")
+	})
+}
+
+// Calls of another version refuse the answer, or change it first.
+func TestTheVersionOfAnAnswerIsShownBeforehand(t *testing.T) {
+	withBench(t, func(t *testing.T, b *bench) {
+		id := b.request("payment-0000000002")
+		answer := []string{"resolve", id, "--to", "completed", "--status", "201", "--body", "testdata/payment.json", "--reason", "case 1", "--dry-run"}
+		out, _ := b.want(exitDone, append(answer, "--response-version", "2")...)
+		require.Regexp(t, `Answer +an HTTP response of version 2, \d+ bytes of testdata/payment.json:`, out)
+		_, out, _ = b.run(answer...)
+		require.Regexp(t, `Answer +an HTTP response, \d+ bytes`, out)
+	})
+	changing(t, func(b *bench) {
+		path := b.t.TempDir() + "/result.json"
+		require.NoError(b.t, writeFile(path, "42"))
+		out, _ := b.want(exitDone, "resolve", r1.ID(), "--to", "completed", "--result", path, "--response-version", "3", "--reason", "found it", "--dry-run")
+		require.Regexp(b.t, `Result +JSON of version 3, 2 bytes of\s`, out)
 	})
 }

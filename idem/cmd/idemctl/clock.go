@@ -120,9 +120,9 @@ func (c *serverClock) listen(stack *middleware.Stack) error {
 var errUndated = errors.New("the replies of the table's endpoint have no Date, so its time is unknown, and nothing was changed: " +
 	"leave the header in where a proxy takes it out")
 
-// tellTime hears the endpoint before anything goes by the time.
-func (s *session) tellTime(ctx context.Context, b *backend) error {
-	ahead, known, err := b.time(ctx)
+// askTime has the clock hear the endpoint before the time is used.
+func (s *session) askTime(ctx context.Context) error {
+	ahead, known, err := s.table.time(ctx)
 	switch {
 	case err != nil:
 		return err

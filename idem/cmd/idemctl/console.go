@@ -34,11 +34,7 @@ type served struct {
 
 // Run serves until Ctrl-C ends it, which is no failure.
 func (c *consoleCmd) Run(ctx context.Context, s *session) error {
-	r, b, err := s.reconciler(ctx)
-	if err != nil {
-		return err
-	}
-	who, err := s.who(ctx, b, c.Who)
+	who, err := s.who(ctx, c.Who)
 	if err != nil {
 		return err
 	}
@@ -47,17 +43,12 @@ func (c *consoleCmd) Run(ctx context.Context, s *session) error {
 		return misuse("--listen: %v", err)
 	}
 	key := rand.Text()
-	h, err := consoleOf(r, b.store, who, key, slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn})), s.now)
+	h, err := consoleOf(s.records, s.table.store, who, key, slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn})), s.now)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
 	address := fmt.Sprintf("http://%s/?key=%s", l.Addr(), key)
-	if s.json() {
-		err = s.writeJSON(served{address})
-	} else {
-		_, err = fmt.Fprintf(s.out, "%s\n", address)
-	}
-	if err != nil {
+	if err := s.print(served{address}, func() { fmt.Fprintln(s.out, address) }); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	say(s.err, "Open this address in a browser. Whoever has it changes records as %s. Ctrl-C ends the console.", line(who))
@@ -81,7 +72,7 @@ func (c *consoleCmd) Run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// consoleOf is the console for who has the key. A port of the own machine is open to all who
+// consoleOf is the console for those who have the key. A port of the own machine is open to all who
 // work on it.
 func consoleOf(r *reconcile.Reconciler, store reconcile.Store, who, key string, log *slog.Logger, now func() time.Time) (http.Handler, error) {
 	cookie := "idemctl-" + key[:6] // browsers send cookies to every port

@@ -122,10 +122,3 @@ func TestTheConsoleServesUntilItIsInterrupted(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.NoError(t, cmd.Wait(), "Ctrl-C is no failure")
 }
-
-func TestTheConsoleNeedsAnAddressToListenOn(t *testing.T) {
-	b := newBench(t)
-	code, _, errs := b.run("console", "--listen", "nonsense")
-	require.Equal(t, exitUsage, code)
-	require.Contains(t, errs, "--listen")
-}

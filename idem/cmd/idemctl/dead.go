@@ -43,32 +43,35 @@ type letter struct {
 	Reason      string    `json:"reason"`
 	Size        int       `json:"size"`
 	Unreadable  string    `json:"unreadable,omitempty"`
+
+	// entry is without its body: a night's outage leaves more of them than there is memory.
+	entry outbox.Entry
 }
 
-func describeLetter(e deadLetter) letter {
+func letterOf(e *outbox.Entry) letter {
 	l := letter{
 		ID: e.ID, Record: e.Record, Destination: e.Destination, OrderingKey: e.OrderingKey, Type: e.Type,
-		Created: e.Created, Tries: e.Tries, Reason: e.Reason, Size: e.size,
+		Created: e.Created, Tries: e.Tries, Reason: e.Reason, Size: len(e.Body), entry: *e,
 	}
+	l.entry.Body = nil
 	if e.Unreadable != nil {
 		l.Unreadable = e.Unreadable.Error()
 	}
 	return l
 }
 
-// deadLetter is one without its body: a night's outage leaves more of them than there is memory.
-type deadLetter struct {
-	*outbox.Entry
-	size int
+func (f *letterFlags) check() error {
+	if f.Limit < 1 {
+		return tooFew(f.Limit)
+	}
+	return nil
 }
 
 // find lists the oldest dead letters; more says that there are more than the limit.
-func (f *letterFlags) find(ctx context.Context, s *session, b *backend) (found []deadLetter, more bool, err error) {
-	if f.Limit < 1 {
-		return nil, false, misuse("--limit is %d: it is 1 at least", f.Limit)
-	}
+func (f *letterFlags) find(ctx context.Context, s *session) (found []letter, more bool, err error) {
+	found = []letter{}
 	oldest := func() {
-		slices.SortStableFunc(found, func(a, b deadLetter) int {
+		slices.SortStableFunc(found, func(a, b letter) int {
 			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 		})
 		if len(found) > f.Limit {
@@ -80,15 +83,13 @@ func (f *letterFlags) find(ctx context.Context, s *session, b *backend) (found [
 	defer p.done()
 	for shard := range outbox.Shards {
 		for cursor := ""; ; {
-			page, next, err := b.letters.Dead(ctx, shard, cursor)
+			page, next, err := s.table.letters.Dead(ctx, shard, cursor)
 			if err != nil {
 				return nil, false, err
 			}
 			for _, e := range page {
 				if (f.ID == nil || slices.Contains(f.ID, e.ID)) && (f.Destination == nil || slices.Contains(f.Destination, e.Destination)) {
-					bare := *e
-					bare.Body = nil
-					found, n = append(found, deadLetter{&bare, len(e.Body)}), n+1
+					found, n = append(found, letterOf(e)), n+1
 				}
 			}
 			oldest()
@@ -104,39 +105,25 @@ func (f *letterFlags) find(ctx context.Context, s *session, b *backend) (found [
 type deadListCmd struct{ letterFlags }
 
 func (c *deadListCmd) Run(ctx context.Context, s *session) error {
-	b, err := s.open(ctx, s.globals)
+	found, more, err := c.find(ctx, s)
 	if err != nil {
 		return err
 	}
-	found, more, err := c.find(ctx, s, b)
-	if err != nil {
-		return err
-	}
-	if s.json() {
-		all := []letter{}
-		for _, e := range found {
-			all = append(all, describeLetter(e))
-		}
-		if err := s.writeJSON(all); err != nil {
-			return err
-		}
-	} else {
-		s.letters(found)
-	}
-	if more {
+	err = s.print(found, func() { s.letters(found) })
+	if more && err == nil {
 		say(s.err, "There are more: raise --limit.")
 	}
-	return nil
+	return err
 }
 
-func (s *session) letters(all []deadLetter) {
+func (s *session) letters(all []letter) {
 	if len(all) == 0 {
 		fmt.Fprintln(s.out, "No such dead letters.")
 	}
 	for _, e := range all {
-		what := fmt.Sprintf("to %s, %s, %s, committed %s", line(e.Destination), plural(e.size, "byte"), tries(e.Tries), when(e.Created, s.now()))
-		if e.Unreadable != nil {
-			what = "unreadable: " + line(e.Unreadable.Error())
+		what := fmt.Sprintf("to %s, %s, %s, committed %s", line(e.Destination), plural(e.Size, "byte"), tries(e.Tries), when(e.Created, s.now()))
+		if e.Unreadable != "" {
+			what = "unreadable: " + line(e.Unreadable)
 		}
 		fmt.Fprintln(s.out, line(e.ID))
 		s.item(what)
@@ -156,20 +143,20 @@ type deadRequeueCmd struct {
 	Seen string `placeholder:"SEEN" help:"Instead of an answer at a terminal: what --dry-run has printed."`
 }
 
-// Run leaves a message as it is that is no longer the dead letter that was shown.
-func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
+func (c *deadRequeueCmd) check() error {
 	if c.ID == nil && c.Destination == nil {
 		return misuse("name the messages by their ids, as dead list shows them, or by --destination")
 	}
-	r, b, err := s.reconciler(ctx)
+	return c.letterFlags.check()
+}
+
+// Run leaves a message as it is that is no longer the dead letter that was shown.
+func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
+	by, err := s.by(ctx, c.whyFlags)
 	if err != nil {
 		return err
 	}
-	by, err := s.by(ctx, b, c.whyFlags)
-	if err != nil {
-		return err
-	}
-	found, more, err := c.find(ctx, s, b)
+	found, more, err := c.find(ctx, s)
 	switch {
 	case err != nil:
 		return err
@@ -188,7 +175,7 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 	shown.signed(by)
 	if c.DryRun {
 		shown.dryRun(of)
-		return s.requeued(requeued{Of: len(found), DryRun: true, Seen: seen(of)})
+		return s.reported(requeued{Of: len(found), DryRun: true, Seen: seen(of)})
 	}
 	if err := s.confirm(ctx, "messages to send", len(found), of, c.Seen); err != nil {
 		return err
@@ -198,7 +185,7 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 		if ctx.Err() != nil {
 			break
 		}
-		do := func(ctx context.Context, by reconcile.Change) error { return r.Requeue(ctx, e.Entry, by) }
+		do := func(ctx context.Context, by reconcile.Change) error { return s.records.Requeue(ctx, &e.entry, by) }
 		if err := s.carryOut(ctx, do, by); err != nil {
 			shown.item(line(e.ID) + ": " + line(err.Error()))
 			continue
@@ -206,7 +193,7 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 		done++
 	}
 	fmt.Fprintf(shown.out, "Done: %d of %d.\n", done, len(found))
-	if err := s.requeued(requeued{Requeued: done, Of: len(found)}); err != nil {
+	if err := s.reported(requeued{Requeued: done, Of: len(found)}); err != nil {
 		return err
 	}
 	if left := len(found) - done; left > 0 {
@@ -221,13 +208,6 @@ type requeued struct {
 	Of       int    `json:"of"`
 	DryRun   bool   `json:"dry_run,omitempty"`
 	Seen     string `json:"seen,omitempty"`
-}
-
-func (s *session) requeued(r requeued) error {
-	if s.json() {
-		return s.writeJSON(r)
-	}
-	return nil
 }
 
 func tries(n int) string {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -71,8 +70,7 @@ func (b *bench) dead() *deadLetters {
 }
 
 func TestDeadLettersAreListedInFullFromAllPages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		d := &deadLetters{}
 		for range 40 {
 			d.all = append(d.all, b.dead().all...)
@@ -100,17 +98,16 @@ func (flood) Dead(_ context.Context, shard int, _ string) ([]*outbox.Entry, stri
 }
 
 func TestOfManyDeadLettersTheOldestAreKeptWithoutTheirBodies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		b.backend.letters = flood{}
-		found, more, err := (&letterFlags{Limit: 4}).find(t.Context(), &session{terminal: &terminal{}}, &b.backend)
+		found, more, err := (&letterFlags{Limit: 4}).find(t.Context(), &session{terminal: &terminal{}, table: &b.backend})
 		require.NoError(t, err)
 		require.True(t, more)
 		var ids []string
 		for _, e := range found {
 			ids = append(ids, e.ID)
-			require.Equal(t, 10, e.size)
-			require.Nil(t, e.Body)
+			require.Equal(t, 10, e.Size)
+			require.Nil(t, e.entry.Body)
 		}
 		last, before := fmt.Sprintf("%02d-", outbox.Shards-1), fmt.Sprintf("%02d-", outbox.Shards-2)
 		require.Equal(t, []string{last + "0", last + "1", last + "2", before + "0"}, ids)
@@ -122,13 +119,11 @@ func TestOfManyDeadLettersTheOldestAreKeptWithoutTheirBodies(t *testing.T) {
 
 // What cannot be read is left, and told as such.
 func TestADeadLetterThatCannotBeReadIsNotSentAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		d := b.dead()
 		d.all[0].Unreadable = fmt.Errorf("%w: it is of version 9", protocol.ErrRecordUnreadable)
 		b.backend.letters = d
-		code, out, _ := b.run("dead", "requeue", d.all[0].ID, "--seen", b.seen("dead", "requeue", d.all[0].ID), "--reason", "it is there again")
-		require.Equal(t, exitFailed, code)
+		out, _ := b.want(exitFailed, "dead", "requeue", d.all[0].ID, "--seen", b.seen("dead", "requeue", d.all[0].ID), "--reason", "it is there again")
 		require.Contains(t, strings.Join(strings.Fields(out), " "), "refused, and nothing was changed")
 		require.NotContains(t, out, "may or may not")
 		require.Len(t, d.all, 3)
@@ -136,13 +131,11 @@ func TestADeadLetterThatCannotBeReadIsNotSentAgain(t *testing.T) {
 }
 
 func TestOfManyDeadLettersThoseThatAreNoneAnyMoreAreLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		d := b.dead()
 		d.gone = d.all[0].ID
 		b.backend.letters = d
-		code, out, errs := b.run("dead", "requeue", "--destination", "orders", "--seen", b.seen("dead", "requeue", "--destination", "orders"), "--reason", "it is there again")
-		require.Equal(t, exitFailed, code)
+		out, errs := b.want(exitFailed, "dead", "requeue", "--destination", "orders", "--seen", b.seen("dead", "requeue", "--destination", "orders"), "--reason", "it is there again")
 		require.Contains(t, out, "Done: 1 of 2.")
 		require.Contains(t, errs, "not requeued: 1 message")
 		require.Len(t, d.all, 2)

@@ -7,9 +7,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/internal/view"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -18,15 +16,11 @@ type explainCmd struct {
 }
 
 func (c *explainCmd) Run(ctx context.Context, s *session) error {
-	r, _, err := s.reconciler(ctx)
-	if err != nil {
-		return err
-	}
-	id, rec, err := c.find(ctx, r)
+	id, rec, err := c.find(ctx, s.records)
 	if err != nil {
 		return seeStored(err)
 	}
-	e, attempt := r.Explain(rec), 0
+	e, attempt := s.records.Explain(rec), 0
 	if rec != nil {
 		attempt = rec.Attempt
 	}
@@ -69,10 +63,7 @@ func (s *session) explain(e reconcile.Explanation) {
 }
 
 func (s *session) decision(d reconcile.Decision) {
-	name := decisionName(d.To)
-	if d.Change == protocol.ChangeExtended {
-		name = "extend"
-	}
+	name := decisionName(d)
 	if d.Refused != "" {
 		s.item(s.paint(text.Faint, name) + ": not now: " + view.Plain(flags(d.Refused)))
 		return
@@ -92,17 +83,6 @@ func (s *session) decision(d reconcile.Decision) {
 		line += " " + s.paint(text.FgRed, "Caution: "+view.Plain(d.Caution))
 	}
 	s.item(line)
-}
-
-// decisionName is the command that carries a decision out.
-func decisionName(to idem.State) string {
-	switch to {
-	case idem.Absent:
-		return "forget"
-	case idem.Released:
-		return "release"
-	}
-	return "resolve --to " + string(to)
 }
 
 func (s *session) item(what string) {

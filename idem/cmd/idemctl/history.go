@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,16 +55,12 @@ func describeChange(a protocol.Audit) change {
 }
 
 func (c *historyCmd) Run(ctx context.Context, s *session) error {
-	r, _, err := s.reconciler(ctx)
-	if err != nil {
-		return err
-	}
-	id, rec, unread := c.find(ctx, r)
+	id, rec, unread := c.find(ctx, s.records)
 	if unread != nil && !errors.Is(unread, idem.ErrRecordUnreadable) {
 		return unread
 	}
-	// The changes lie beside the record: they are there also if it cannot be read.
-	entries, err := r.History(ctx, id)
+	// The changes are items of their own: they are there also if the record cannot be read.
+	entries, err := s.records.History(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -135,5 +133,73 @@ func (s *session) change(a protocol.Audit) {
 	s.item("why: " + view.Plain(a.Why))
 	for _, step := range view.Steps(a) {
 		s.item(line(step))
+	}
+}
+
+type changesCmd struct {
+	Since     time.Duration `default:"24h" help:"Of this long until now."`
+	Operation []string      `placeholder:"NAME" help:"Of records of these operations only."`
+	Who       string        `placeholder:"NAME" help:"Of this one only."`
+	Limit     int           `default:"100" help:"At most so many, the first ones."`
+}
+
+func (c *changesCmd) check() error {
+	if c.Limit < 1 || c.Since <= 0 {
+		return misuse("--limit is 1 at least, and --since is more than 0")
+	}
+	return nil
+}
+
+// Run writes JSON lines with -o json.
+func (c *changesCmd) Run(ctx context.Context, s *session) error {
+	shown, enc := 0, s.encoder()
+	for a, err := range s.changes(ctx, s.now().Add(-c.Since)) {
+		_, operation, _ := protocol.ParseRecordID(a.ID)
+		switch {
+		case err != nil:
+			return err
+		case c.Operation != nil && !slices.Contains(c.Operation, operation) || c.Who != "" && c.Who != a.Who:
+			continue
+		case shown == c.Limit:
+			say(s.err, "There are more: raise --limit, or take a shorter --since.")
+			return nil
+		}
+		shown++
+		if !s.json() {
+			s.change(a)
+			s.item("record " + line(a.ID))
+		} else if err := enc.Encode(describeChange(a)); err != nil {
+			return err
+		}
+	}
+	if shown == 0 && !s.json() {
+		fmt.Fprintln(s.out, "No such changes.")
+	}
+	return nil
+}
+
+// changes are those since then, the earliest first. An error is the last one.
+func (s *session) changes(ctx context.Context, from time.Time) iter.Seq2[protocol.Audit, error] {
+	return func(yield func(protocol.Audit, error) bool) {
+		p := s.progress()
+		defer p.done()
+		to, read := s.now().Add(time.Second), 0 // with those of now
+		for page := ""; ; {
+			got, err := s.records.Changes(ctx, from, to, page)
+			if err != nil {
+				yield(protocol.Audit{}, err)
+				return
+			}
+			for _, a := range got.Entries {
+				if !yield(a, nil) {
+					return
+				}
+			}
+			read += len(got.Entries)
+			p.say("read %d changes", read)
+			if page = got.Next; page == "" {
+				return
+			}
+		}
 	}
 }

@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"time"
 
+	smithytime "github.com/aws/smithy-go/time"
+
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/internal/view"
+	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -22,20 +27,20 @@ type filterFlags struct {
 	Escalated bool          `help:"Escalated by the sweep only."`
 }
 
-// indexed refuses states of which the index has none.
-func (f *filterFlags) indexed() error {
+// check refuses states of which the index has none, unless the whole table is read.
+func (f *filterFlags) check(all bool) error {
+	if f.Older < 0 {
+		return misuse("--older is %v: it cannot be negative", f.Older)
+	}
 	for _, st := range f.State {
-		if st == idem.Completed || st == idem.Failed {
+		if !all && (st == idem.Completed || st == idem.Failed) {
 			return misuse("no index has records that are %s: use --all, which reads the whole table", st)
 		}
 	}
 	return nil
 }
 
-func (f *filterFlags) filter(now time.Time) (reconcile.Filter, error) {
-	if f.Older < 0 {
-		return reconcile.Filter{}, misuse("--older is %v: it cannot be negative", f.Older)
-	}
+func (f *filterFlags) filter(now time.Time) reconcile.Filter {
 	x := reconcile.Filter{Operations: f.Operation, Tenants: f.Tenant, States: f.State, Escalated: f.Escalated}
 	if f.NoTenant {
 		x.Tenants = append(x.Tenants, "")
@@ -43,7 +48,95 @@ func (f *filterFlags) filter(now time.Time) (reconcile.Filter, error) {
 	if f.Older > 0 {
 		x.Before = now.Add(-f.Older)
 	}
-	return x, nil
+	return x
+}
+
+// allFlags let a command read the whole table, which costs what the table holds.
+type allFlags struct {
+	All    bool    `help:"Read the whole table, also what has ended and what is not watched. It says what that costs, and asks."`
+	Yes    bool    `help:"With --all: do not ask."`
+	Shadow bool    `help:"With --all: also records of operations in shadow."`
+	Rate   float64 `default:"500" placeholder:"UNITS" help:"With --all: at most so many read units a second, which the functions lack."`
+}
+
+func (a *allFlags) check() error {
+	if a.All && a.Rate <= 0 {
+		return misuse("--rate is %g: it is more than 0", a.Rate)
+	}
+	return nil
+}
+
+// pages are records that are read page by page. An error is the last one.
+type pages = iter.Seq2[reconcile.Page, error]
+
+// pages reads what the index holds and the filter lets through, from a page on, until there are as many records as
+// the limit says; 0 is none.
+func (s *session) pages(ctx context.Context, f reconcile.Filter, page string, limit int) pages {
+	return func(yield func(reconcile.Page, error) bool) {
+		p := s.progress()
+		defer p.done()
+		read, found := 0, 0
+		for {
+			if limit > 0 {
+				f.Limit = min(limit-found, reconcile.DefaultListed) // what an interruption loses
+			}
+			l, err := s.records.List(ctx, f, page)
+			read, found = read+l.Read, found+len(l.Records)
+			p.say("read %d entries of the index, found %s", read, plural(found, "record"))
+			page = l.Next
+			if !yield(l, err) || err != nil || page == "" || limit > 0 && found >= limit {
+				return
+			}
+		}
+	}
+}
+
+// scan reads all records of the table that the filter lets through, in no order, after an operator
+// has agreed to the price.
+func (s *session) scan(ctx context.Context, f reconcile.Filter, a allFlags) pages {
+	return func(yield func(reconcile.Page, error) bool) {
+		items, err := s.agree(ctx, a)
+		if err != nil {
+			yield(reconcile.Page{}, err)
+			return
+		}
+		p := s.progress()
+		defer p.done()
+		q := protocol.ScanQuery{Segments: 1}
+		for looked := 0; ; {
+			got, err := s.table.scanner.Scan(ctx, q)
+			looked += got.Looked
+			p.say("looked at %d of about %d items", looked, items)
+			recs := slices.DeleteFunc(got.Records, func(rec *idem.Record) bool {
+				_, shadow := protocol.LiveID(rec.ID)
+				return shadow && !a.Shadow || protocol.IsCheckID(rec.ID) || !f.Matches(rec)
+			})
+			if !yield(reconcile.Page{Records: recs, Unreadable: got.Unreadable}, err) || err != nil || got.Next == "" {
+				return
+			}
+			q.Page = got.Next
+			if err := smithytime.SleepWithContext(ctx, time.Duration(got.Units/a.Rate*float64(time.Second))); err != nil {
+				yield(reconcile.Page{}, err)
+				return
+			}
+		}
+	}
+}
+
+// agree says what it costs to read the whole table, and asks. It returns about how many items that are.
+func (s *session) agree(ctx context.Context, a allFlags) (items int64, err error) {
+	items, bytes, err := s.table.estimate(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("the table's size cannot be read: %w", err)
+	}
+	// An eventually consistent read of 4 KB is half a unit.
+	units := float64(bytes) / 4096 / 2
+	say(s.err, "This reads the whole table: %d items and %.1f MB as of some hours ago, about %.0f read units, %s at %g a second.",
+		items, float64(bytes)/1e6, units, view.Span(time.Duration(units/a.Rate*float64(time.Second))), a.Rate)
+	if a.Yes {
+		return items, nil
+	}
+	return items, s.ask(ctx, "Type yes to do it: ", "yes", "--yes")
 }
 
 type listCmd struct {
@@ -54,35 +147,42 @@ type listCmd struct {
 	Page  string `placeholder:"PAGE" help:"Continue there: what the command before has printed."`
 }
 
-func (c *listCmd) Run(ctx context.Context, s *session) error {
-	if c.Limit < 1 {
-		return misuse("--limit is %d: it is 1 at least", c.Limit)
-	}
-	if c.All && c.Page != "" {
+func (c *listCmd) check() error {
+	switch {
+	case c.Limit < 1:
+		return tooFew(c.Limit)
+	case c.All && c.Page != "":
 		return misuse("--page is not for --all: raise --limit")
 	}
-	if !c.All {
-		if err := c.indexed(); err != nil {
-			return err
-		}
-	}
-	r, b, err := s.reconciler(ctx)
-	if err != nil {
-		return err
-	}
-	f, err := c.filter(s.now())
-	if err != nil {
-		return err
-	}
-	var found reconcile.Page
+	return errors.Join(c.filterFlags.check(c.All), c.allFlags.check())
+}
+
+// tooFew refuses a limit.
+func tooFew(limit int) error { return misuse("--limit is %d: it is 1 at least", limit) }
+
+func (c *listCmd) Run(ctx context.Context, s *session) error {
+	pages := s.pages(ctx, c.filter(s.now()), c.Page, c.Limit)
 	if c.All {
-		found, err = s.collectAll(ctx, b, f, c.allFlags, c.Limit)
-	} else {
-		found, err = s.collect(ctx, r, f, c.Page, c.Limit)
+		pages = s.scan(ctx, c.filter(s.now()), c.allFlags)
+	}
+	found := reconcile.Page{Next: c.Page}
+	var err error
+	for l, failed := range pages {
+		if err = failed; err != nil {
+			break
+		}
+		found.Records = append(found.Records, l.Records...)
+		found.Unreadable = append(found.Unreadable, l.Unreadable...)
+		if found.Next = l.Next; len(found.Records) > c.Limit { // of all
+			found.Records = found.Records[:c.Limit]
+			say(s.err, "There are more than %s: raise --limit, or use export.", plural(c.Limit, "record"))
+			break
+		}
 	}
 	if err != nil && !interrupted(err) {
 		return err
 	}
+	view.Sort(found.Records)
 	if s.json() {
 		all := []view.Record{}
 		for _, rec := range found.Records {
@@ -101,34 +201,9 @@ func (c *listCmd) Run(ctx context.Context, s *session) error {
 	return err
 }
 
-// interrupted reports whether somebody has ended the command: what was found until then is
+// interrupted reports whether an operator has ended the command: what was found until then is
 // still worth showing.
 func interrupted(err error) bool { return errors.Is(err, context.Canceled) }
-
-// collect reads pages until there are enough records, or no more. An error leaves what was
-// found before, and the page to continue with.
-func (s *session) collect(ctx context.Context, r *reconcile.Reconciler, f reconcile.Filter, page string, limit int) (reconcile.Page, error) {
-	all := reconcile.Page{Next: page}
-	p := s.progress()
-	defer p.done()
-	for {
-		f.Limit = min(limit-len(all.Records), reconcile.DefaultListed) // what an interruption loses
-		l, err := r.List(ctx, f, all.Next)
-		if err != nil {
-			view.Sort(all.Records)
-			return all, err
-		}
-		all.Records = append(all.Records, l.Records...)
-		all.Unreadable = append(all.Unreadable, l.Unreadable...)
-		all.Read += l.Read
-		all.Next = l.Next
-		p.say("read %d entries of the index, found %s", all.Read, plural(len(all.Records), "record"))
-		if all.Next == "" || len(all.Records) >= limit {
-			view.Sort(all.Records)
-			return all, nil
-		}
-	}
-}
 
 // list writes records: two lines each, since an id is copied and never cut.
 func (s *session) list(l reconcile.Page) {
@@ -172,4 +247,46 @@ func (s *session) list(l reconcile.Page) {
 		fmt.Fprintln(s.out, "There are more, and older ones may be among them: raise --limit, or go on with")
 		fmt.Fprintf(s.out, "  --page '%s'\n", l.Next)
 	}
+}
+
+type exportCmd struct {
+	filterFlags
+	allFlags
+	ShowValue bool `help:"With the callers' values, if the records keep them."`
+	ShowError bool `help:"With the texts of errors, which may have personal data."`
+}
+
+func (c *exportCmd) check() error { return errors.Join(c.filterFlags.check(c.All), c.allFlags.check()) }
+
+// Run writes whole lines, also if it is interrupted.
+func (c *exportCmd) Run(ctx context.Context, s *session) error {
+	pages := s.pages(ctx, c.filter(s.now()), "", 0)
+	if c.All {
+		pages = s.scan(ctx, c.filter(s.now()), c.allFlags)
+	}
+	enc, written := s.encoder(), 0
+	var unreadable []string
+	for l, err := range pages {
+		if interrupted(err) {
+			return fmt.Errorf("interrupted after %s: the export is not complete", plural(written, "record"))
+		}
+		if err != nil {
+			return err
+		}
+		unreadable = append(unreadable, l.Unreadable...)
+		for _, rec := range l.Records {
+			written++
+			if err := enc.Encode(view.Of(rec, view.Reveal{ShowValue: c.ShowValue, ShowError: c.ShowError})); err != nil {
+				return err
+			}
+		}
+	}
+	say(s.err, "%s written.", plural(written, "record"))
+	for _, id := range unreadable {
+		say(s.err, "%s is unreadable: damaged, or written by a newer version.", line(id))
+	}
+	if len(unreadable) > 0 {
+		return fmt.Errorf("%s could not be read", plural(len(unreadable), "record"))
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"strconv"
 	"strings"
@@ -22,8 +23,7 @@ func writeFile(path, text string) error { return os.WriteFile(path, []byte(text)
 // A record of shadow is no outcome of a live one: it is listed on request, with the token that the
 // provider knows, and is shown and forgotten by the id that is listed.
 func TestRecordsOfShadowAreToldFromLiveOnes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		token := ""
 		done := func(ctx context.Context, _ int) (int, error) {
 			token = idem.Token(ctx)
@@ -35,51 +35,40 @@ func TestRecordsOfShadowAreToldFromLiveOnes(t *testing.T) {
 		id := protocol.ShadowID(trial.Key("acme", "a").ID())
 
 		for _, read := range [][]string{{"list", "--all", "--yes"}, {"export", "--all", "--yes"}} {
-			code, out, errs := b.run(read...)
-			require.Equal(t, exitDone, code, errs)
+			out, _ := b.want(exitDone, read...)
 			require.Contains(t, out, "acme#live#")
 			require.NotContains(t, out, "acme#trial#")
-			code, out, errs = b.run(append(read, "--shadow")...)
-			require.Equal(t, exitDone, code, errs)
+			out, _ = b.want(exitDone, append(read, "--shadow")...)
 			require.Contains(t, out, "acme#live#")
 			require.Contains(t, out, id)
 			require.Equal(t, 1, strings.Count(out, "shadow")-strings.Count(out, "#shadow"), out)
 		}
-		code, out, errs := b.run("show", id)
-		require.Equal(t, exitDone, code, errs)
+		out, _ := b.want(exitDone, "show", id)
 		require.Contains(t, out, "in shadow")
 		require.Contains(t, out, token)
-		code, out, errs = b.run("show", id, "-o", "json")
-		require.Equal(t, exitDone, code, errs)
-		require.Contains(t, out, `"shadow": true`)
-		code, _, errs = b.run("forget", id, "--reason", "request 12 for erasure", "--yes")
-		require.Equal(t, exitDone, code, errs)
-		code, out, errs = b.run("show", id)
-		require.Equal(t, exitFailed, code, out)
-		require.Contains(t, errs, "there is no record")
+		b.says(exitDone, `"shadow": true`, "show", id, "-o", "json")
+		b.want(exitDone, "forget", id, "--reason", "request 12 for erasure", "--yes")
+		b.says(exitFailed, "there is no record", "show", id)
 	})
 }
 
 // Ctrl-C ends a long list with what was found, and with the page to continue with.
 func TestCtrlCDuringALongListShowsWhatWasFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		for i := range 160 {
 			b.unknown(refund.Key("acme", "r-"+strconv.Itoa(i)))
 		}
 		ctx, interrupt := context.WithCancel(t.Context())
 		b.ctx = ctx
 		b.backend.store = &interrupting{Store: b.Faults, after: 10, on: interrupt}
-		code, out, errs := b.run("list", "--limit", "1000")
-		require.Equal(t, exitFailed, code)
+		out, errs := b.want(exitFailed, "list", "--limit", "1000")
 		require.Equal(t, "idemctl: interrupted", errs)
 		_, page, more := strings.Cut(out, "--page '")
 		require.True(t, more)
 		page, _, _ = strings.Cut(page, "'")
 
 		b.ctx, b.backend.store = t.Context(), b.Faults
-		code, rest, errs := b.run("list", "--limit", "1000", "--page", page)
-		require.Equal(t, exitDone, code, errs)
+		rest, _ := b.want(exitDone, "list", "--limit", "1000", "--page", page)
 		require.NotContains(t, rest, "--page")
 		found := strings.Count(out, "\n  acme#refund#")
 		require.Positive(t, found)
@@ -115,8 +104,7 @@ func TestWhatOthersWroteIsNotObeyed(t *testing.T) {
 			if command != "list" {
 				args = append(args, r1.ID())
 			}
-			code, out, errs := b.run(args...)
-			require.Equal(b.t, exitDone, code, errs)
+			out, _ := b.want(exitDone, args...)
 			require.NotContains(b.t, out, "\x1b")
 			require.NotContains(b.t, out, "\x07")
 			require.NotContains(b.t, out, "\nDone.")
@@ -178,8 +166,7 @@ func TestHistoryAndChangesSayWhatIsUnconfirmed(t *testing.T) {
 			From: idem.Unknown, To: idem.Failed, Attempt: 1, Unconfirmed: true,
 		}
 		for _, command := range [][]string{{"history", r1.ID()}, {"changes"}} {
-			code, out, errs := b.run(command...)
-			require.Equal(b.t, exitDone, code, errs)
+			out, _ := b.want(exitDone, command...)
 			require.Contains(b.t, strings.Join(strings.Fields(out), " "),
 				"Resolved: unconfirmed, it may not have been made: from unknown to failed, attempt 1.")
 		}
@@ -189,21 +176,43 @@ func TestHistoryAndChangesSayWhatIsUnconfirmed(t *testing.T) {
 // Of an entry that cannot be read, history has what is known, and why.
 func TestHistoryNamesAnUnreadableEntry(t *testing.T) {
 	changing(t, func(b *bench) {
-		code, _, errs := b.run(with(releaseR1, "--yes")...)
-		require.Equal(b.t, exitDone, code, errs)
+		b.want(exitDone, with(releaseR1, "--yes")...)
 		b.noted["e7"] = protocol.Audit{
 			ID: r1.ID(), Entry: "e7", At: b.Clock.Now(), Change: protocol.ChangeUnreadable, Unconfirmed: true, Why: `attribute "change" is missing`,
 		}
 		for _, command := range [][]string{{"history", r1.ID()}, {"changes"}} {
-			code, out, errs := b.run(command...)
-			require.Equal(b.t, exitDone, code, errs)
+			out, _ := b.want(exitDone, command...)
 			require.Contains(b.t, out, "Resolved: from unknown to released")
 			require.Contains(b.t, strings.Join(strings.Fields(out), " "),
 				"Unreadable: the entry e7 is damaged, or a newer version has written it. - attribute \"change\" is missing")
 		}
-		code, out, errs := b.run("history", r1.ID(), "-o", "json")
-		require.Equal(b.t, exitDone, code, errs)
+		out, _ := b.want(exitDone, "history", r1.ID(), "-o", "json")
 		require.Contains(b.t, out, `"change": "unreadable"`)
 		require.Contains(b.t, out, `"entry": "e7"`)
+	})
+}
+
+// A night of sweeps makes more changes than anybody waits for.
+func TestStatsCountNoMoreThanTheLimit(t *testing.T) {
+	withBench(t, func(t *testing.T, b *bench) {
+		for _, value := range []string{"r-1", "r-2", "r-3"} {
+			key := refund.Key("acme", value)
+			b.unknown(key)
+			require.NoError(t, b.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: "completed"}, reconcile.Change{Actor: "bob", Reason: "w", Tool: "t"}))
+		}
+		b.unknown(refund.Key("acme", "r-4"))
+		b.unknown(refund.Key("acme", "r-5"))
+		for limit, more := range map[string]bool{"2": true, "3": false} {
+			out, _ := b.want(exitDone, "stats", "--limit", limit, "-o", "json")
+			var st stats
+			require.NoError(t, json.Unmarshal([]byte(out), &st))
+			require.Equal(t, more, st.More)
+			require.Equal(t, map[bool]int{true: 2, false: 3}[more], st.Changes[0].Count)
+			require.False(t, st.Partial)
+			_, out, _ = b.run("stats", "--limit", limit)
+			require.Equal(t, more, strings.Contains(out, "these are the first ones: raise --limit"))
+		}
+		_, out, _ := b.run("stats", "--limit", "1", "-o", "json")
+		require.Contains(t, out, `"partial": true`)
 	})
 }

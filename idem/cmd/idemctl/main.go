@@ -24,7 +24,8 @@ const (
 	exitUsage  = 2
 )
 
-// commands are the command line. One file has one command.
+// commands are the command line. A command checks its flags first, if it has a method check. Then it is
+// run with a session that is connected to the table.
 type commands struct {
 	Globals
 
@@ -66,7 +67,7 @@ type Globals struct {
 type terminal struct {
 	in       io.Reader
 	out, err io.Writer
-	// asks says that in is a terminal, where somebody can answer; colour that out is one that
+	// asks says that in is a terminal, where a question can be answered; colour that out is one that
 	// takes it.
 	asks, colour bool
 	// watched says that err is a terminal, where progress is seen.
@@ -143,7 +144,16 @@ func runTo(ctx context.Context, args []string, term *terminal, w world) int {
 	}
 	s := &session{terminal: term, globals: cli.Globals, world: w}
 	command.BindTo(ctx, (*context.Context)(nil))
-	err = command.Run(s)
+	chosen := command.Selected().Target.Addr().Interface()
+	if checked, ok := chosen.(interface{ check() error }); ok {
+		err = checked.check()
+	}
+	if err == nil {
+		err = s.connect(ctx, chosen)
+	}
+	if err == nil {
+		err = command.Run(s)
+	}
 	var misused *usageError
 	switch {
 	case err == nil:

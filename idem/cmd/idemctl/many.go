@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -40,7 +41,7 @@ func (m *manyFlags) check(f *recordFlags, c *changeFlags) error {
 	case m.Limit == 0:
 		return nil
 	case f.ID != "" || f.Value != "" || f.Principal != "" || f.Secret != "":
-		return misuse("--limit is for many records: leave out the id, --value and whatever else names a single one")
+		return misuse("--limit is for many records: leave out the id, --value and all else that names a single one")
 	case f.Operation == "":
 		return misuse("a change of many records needs --operation")
 	case f.Tenant != "" && f.NoTenant:
@@ -53,7 +54,11 @@ func (m *manyFlags) check(f *recordFlags, c *changeFlags) error {
 
 // decideMany shows all records that the flags name, asks for their number, and changes one
 // after the other, each on the condition that it is as it was shown.
-func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *backend, f recordFlags, m manyFlags, c changeFlags, d decision) error {
+func (s *session) decideMany(ctx context.Context, f recordFlags, m manyFlags, c changeFlags, d decision) error {
+	by, err := s.by(ctx, c.whyFlags)
+	if err != nil {
+		return err
+	}
 	filter := filterFlags{Operation: []string{f.Operation}, NoTenant: f.NoTenant, State: m.State, Older: m.Older, Escalated: m.Escalated}
 	if f.Tenant != "" {
 		filter.Tenant = []string{f.Tenant}
@@ -61,45 +66,33 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 	if len(filter.State) == 0 {
 		filter.State = []idem.State{idem.Unknown}
 	}
-	by, err := s.by(ctx, b, c.whyFlags)
-	if err != nil {
-		return err
-	}
+	none := fmt.Sprintf("without --state only those that are unknown are meant; idemctl list --operation %s shows all that have no outcome", line(f.Operation))
+	pages := s.pages(ctx, filter.filter(s.now()), "", 0)
 	if m.Decision != "" {
+		none = "idemctl changes names the decisions; --since says how long ago this one was made, if that is more than a day"
 		filter.State = nil
-	}
-	query, err := filter.filter(s.now())
-	if err != nil {
-		return err
+		pages = s.decided(ctx, filter.filter(s.now()), m)
 	}
 	var found reconcile.Page
-	none := fmt.Sprintf("without --state only those that are unknown are meant; idemctl list --operation %s shows all that have no outcome", line(f.Operation))
-	list := s.pages
-	if m.Decision != "" {
-		none, list = "idemctl changes names the decisions; --since says how long ago this one was made, if that is more than a day", s.decided(m)
-	}
-	err = list(ctx, r, query, func(rec *idem.Record) error {
-		found.Records = append(found.Records, rec)
-		if len(found.Records) > m.Limit {
-			return errEnough
+	for l, err := range pages {
+		if err != nil {
+			return fmt.Errorf("the records could not be listed, and nothing was changed: %w", err)
 		}
-		return nil
-	}, func(id string) { found.Unreadable = append(found.Unreadable, id) })
+		found.Unreadable = append(found.Unreadable, l.Unreadable...)
+		if found.Records = append(found.Records, l.Records...); len(found.Records) > m.Limit {
+			break
+		}
+	}
 	view.Sort(found.Records)
 	switch {
-	case err != nil && !errors.Is(err, errEnough):
-		return fmt.Errorf("the records could not be listed, and nothing was changed: %w", err)
 	case len(found.Records)+len(found.Unreadable) == 0:
 		return fmt.Errorf("there is no such record, and nothing was changed: %s", none)
 	case len(found.Records) > m.Limit:
 		return fmt.Errorf("there are more than %s, and nothing was changed: narrow it with --tenant, --older or --state, or raise --limit", plural(m.Limit, "record"))
 	}
-	todo, refused, err := s.plan(r, found, d)
-	if err != nil {
-		return err
-	}
+	todo := s.plan(found, d)
 	if len(todo) == 0 {
-		return fmt.Errorf("there is nothing to change: of %s, %d cannot be changed so", plural(len(found.Records), "record"), refused)
+		return fmt.Errorf("there is nothing to change: of %s, %d cannot be changed so", plural(len(found.Records), "record"), len(found.Records))
 	}
 	shown := s.aside()
 	shown.signed(by)
@@ -119,39 +112,44 @@ func (s *session) decideMany(ctx context.Context, r *reconcile.Reconciler, b *ba
 }
 
 // decided lists the records whose outcome is an earlier decision of many.
-func (s *session) decided(m manyFlags) lister {
-	by, since := reconcile.Change{DecisionID: m.Decision}, m.Since
-	if since == 0 {
-		since = 24 * time.Hour
-	}
-	return func(ctx context.Context, r *reconcile.Reconciler, f reconcile.Filter, each func(*idem.Record) error, unreadable func(string)) error {
+func (s *session) decided(ctx context.Context, f reconcile.Filter, m manyFlags) pages {
+	by := reconcile.Change{DecisionID: m.Decision}
+	return func(yield func(reconcile.Page, error) bool) {
 		met := map[string]bool{}
-		return s.eachChange(ctx, r, s.now().Add(-since), func(a protocol.Audit) error {
-			if !by.Made(a) || met[a.ID] {
-				return nil
+		for a, err := range s.changes(ctx, s.now().Add(-cmp.Or(m.Since, 24*time.Hour))) {
+			if err == nil && (!by.Made(a) || met[a.ID]) {
+				continue
 			}
 			met[a.ID] = true
-			rec, err := r.Lookup(ctx, a.ID)
-			switch {
-			case errors.Is(err, idem.ErrRecordUnreadable):
-				unreadable(a.ID)
-				return nil
-			case err != nil:
-				return err
-			case rec == nil || !f.Matches(rec):
-				return nil
+			var l reconcile.Page
+			if err == nil {
+				l, err = s.stillDecided(ctx, f, by, a.ID)
 			}
-			history, err := r.History(ctx, a.ID)
-			if err != nil {
-				return err
+			if !yield(l, err) || err != nil {
+				return
 			}
-			if last := lastDecision(history); !rec.Resolved || last.Unconfirmed || !by.Made(last) || last.Change != protocol.ChangeResolved {
-				s.aside().item(view.Plain(a.ID) + ": its outcome is not that decision any more, or its history does not tell: look with idemctl history")
-				return nil
-			}
-			return each(rec)
-		})
+		}
 	}
+}
+
+// stillDecided reads the record if its outcome is that decision, and the filter lets it through.
+func (s *session) stillDecided(ctx context.Context, f reconcile.Filter, by reconcile.Change, id string) (l reconcile.Page, err error) {
+	rec, err := s.records.Lookup(ctx, id)
+	switch {
+	case errors.Is(err, idem.ErrRecordUnreadable):
+		return reconcile.Page{Unreadable: []string{id}}, nil
+	case err != nil || rec == nil || !f.Matches(rec):
+		return l, err
+	}
+	history, err := s.records.History(ctx, id)
+	if err != nil {
+		return l, err
+	}
+	if last := lastDecision(history); !rec.Resolved || last.Unconfirmed || !by.Made(last) || last.Change != protocol.ChangeResolved {
+		s.aside().item(view.Plain(id) + ": its outcome is not that decision any more, or its history does not tell: look with idemctl history")
+		return l, nil
+	}
+	return reconcile.Page{Records: []*idem.Record{rec}}, nil
 }
 
 // lastDecision is the last entry that may be of the record's outcome. One that cannot be read may.
@@ -206,32 +204,25 @@ type planned struct {
 	rec *idem.Record
 }
 
-func (s *session) plan(r *reconcile.Reconciler, l reconcile.Page, d decision) (todo []planned, refused int, err error) {
+func (s *session) plan(l reconcile.Page, d decision) (todo []planned) {
 	shown := s.aside()
 	shown.list(l)
 	fmt.Fprintln(shown.out)
 	for _, rec := range l.Records {
-		x, err := d.of(r.Explain(rec))
-		var a action
-		if err == nil {
-			a, err = d.prepare(rec, x)
-		}
+		a, err := d.prepare(rec, d.of(s.records.Explain(rec)))
 		if err != nil {
-			refused++
 			shown.item(view.Plain(rec.ID) + ": " + view.Plain(err.Error()))
 			continue
 		}
 		todo = append(todo, planned{changed{ID: rec.ID, From: rec.State, To: d.to, Then: a.then}, a, rec})
 	}
 	if len(todo) > 0 {
-		shown.field("This will", "%s: state %s for %s.", decisionName(d.to), shown.state(d.to), plural(len(todo), "record"))
+		name := decisionName(reconcile.Decision{Change: d.change, To: d.to})
+		shown.field("This will", "%s: state %s for %s.", name, shown.state(d.to), plural(len(todo), "record"))
 		shown.field("Then", "a call with the key and the same input gets, of the first: %s", view.Plain(todo[0].Then))
-		shown.caution(todo[0].action)
-		if todo[0].shows != nil { // the same of each
-			todo[0].shows(shown)
-		}
+		shown.risks(todo[0].action) // what is recorded is the same of each
 	}
-	return todo, refused, nil
+	return todo
 }
 
 // carryOutMany goes on after a refusal: the others do not depend on it.
@@ -272,13 +263,10 @@ func (s *session) carryOutMany(ctx context.Context, todo []planned, by reconcile
 
 // changedMany writes the changes as JSON: of a dry run with what --seen takes.
 func (s *session) changedMany(all []planned, seen string) error {
-	if !s.json() {
-		return nil
-	}
 	out := []changed{}
 	for _, p := range all {
 		p.DryRun, p.Seen = seen != "", seen
 		out = append(out, p.changed)
 	}
-	return s.writeJSON(out)
+	return s.reported(out)
 }

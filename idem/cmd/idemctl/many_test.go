@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,8 +15,7 @@ import (
 
 // One of the records has been settled by then, and another one has come: the number is the same.
 func TestOnlyTheRecordsThatWereSeenAreChanged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		b.asks = false
 		one, two, late := refund.Key("acme", "1"), refund.Key("acme", "2"), refund.Key("acme", "late")
 		b.unknown(one)
@@ -25,29 +23,24 @@ func TestOnlyTheRecordsThatWereSeenAreChanged(t *testing.T) {
 		b.Clock.Advance(time.Hour)
 		many := []string{"release", "--operation", "refund", "--limit", "10"}
 		seen := b.seen(many...)
-		code, _, errs := b.run("resolve", one.ID(), "--to", "completed", "--no-result", "--reason", "re_1", "--yes")
-		require.Equal(t, exitDone, code, errs)
+		b.want(exitDone, "resolve", one.ID(), "--to", "completed", "--no-result", "--reason", "re_1", "--yes")
 		b.unknown(late)
 		b.Clock.Advance(time.Hour)
-		code, _, errs = b.run(with(many, "--reason", "none there", "--seen", seen)...)
-		require.Equal(t, exitFailed, code)
-		require.Contains(t, errs, "--seen is of others")
+		b.says(exitFailed, "--seen is of others", with(many, "--reason", "none there", "--seen", seen)...)
 		require.Equal(t, idem.Unknown, b.Record(two).State)
 		require.Equal(t, idem.Unknown, b.Record(late).State)
 		// Seen anew, as a script does it.
 		_, out, _ := b.run(with(many, "--reason", "a look", "--dry-run", "-o", "json")...)
 		var all []changed
 		require.NoError(t, json.Unmarshal([]byte(out), &all))
-		code, _, errs = b.run(with(many, "--reason", "none there", "--seen", all[0].Seen)...)
-		require.Equal(t, exitDone, code, errs)
+		b.want(exitDone, with(many, "--reason", "none there", "--seen", all[0].Seen)...)
 		require.Equal(t, idem.Released, b.Record(late).State)
 	})
 }
 
 // What was shown is records and what is decided of them. That it is confirmed can be said twice.
 func TestSeenConfirmsOneDecision(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		b.asks = false
 		one := refund.Key("acme", "1")
 		b.unknown(one)
@@ -57,41 +50,18 @@ func TestSeenConfirmsOneDecision(t *testing.T) {
 		for _, other := range [][]string{
 			failed, {"resolve", "--to", "completed", "--no-result", "--operation", "refund", "--limit", "10"},
 		} {
-			code, _, errs := b.run(with(other, "--reason", "none there", "--seen", b.seen(release...))...)
-			require.Equal(t, exitFailed, code)
-			require.Contains(t, errs, "or of another decision")
+			b.says(exitFailed, "or of another decision", with(other, "--reason", "none there", "--seen", b.seen(release...))...)
 		}
-		code, _, errs := b.run(with(failed, "--reason", "none there", "--code", "expired", "--seen", b.seen(failed...))...)
-		require.Equal(t, exitFailed, code, errs)
+		b.want(exitFailed, with(failed, "--reason", "none there", "--code", "expired", "--seen", b.seen(failed...))...)
 		require.Equal(t, idem.Unknown, b.Record(one).State)
-		code, _, errs = b.run(with(release, "--reason", "none there", "--yes", "--seen", b.seen(release...))...)
-		require.Equal(t, exitDone, code, errs)
+		b.want(exitDone, with(release, "--reason", "none there", "--yes", "--seen", b.seen(release...))...)
 		require.Equal(t, idem.Released, b.Record(one).State)
-	})
-}
-
-// By its own reference the provider is asked for each.
-func TestManyRecordsKeepTheirReferences(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		one, two := refund.Key("acme", "1"), refund.Key("globex", "2")
-		b.unknown(one)
-		b.unknown(two)
-		b.Clock.Advance(time.Hour)
-		for _, args := range [][]string{{"resolve", "--to", "completed", "--no-result"}, {"release"}} {
-			b.answers = []string{"2"}
-			code, _, errs := b.run(with(args, "--operation", "refund", "--limit", "10", "--ref", "re_7", "--reason", "case 4711")...)
-			require.Equal(t, exitUsage, code, errs)
-			require.Contains(t, errs, "leave out --ref")
-			require.Equal(t, []string{"re_acme", "re_globex"}, []string{b.Record(one).Ref, b.Record(two).Ref})
-		}
 	})
 }
 
 // What is confirmed is shown before, as it is for one record.
 func TestOfManyRecordsTheConfirmationShowsWhatIsRecorded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		b.unknown(refund.Key("acme", "1"))
 		b.unknown(refund.Key("acme", "2"))
 		b.Clock.Advance(time.Hour)
@@ -99,8 +69,7 @@ func TestOfManyRecordsTheConfirmationShowsWhatIsRecorded(t *testing.T) {
 		plain, undone := b.seen(many...), b.seen(with(many, "--undone")...)
 		require.NotEqual(t, plain, undone)
 		for _, how := range [][]string{{"--dry-run"}, {"--seen", undone}} {
-			code, out, errs := b.run(with(many, with(how, "--undone", "--reason", "case 1")...)...)
-			require.Equal(t, exitDone, code, errs)
+			out, _ := b.want(exitDone, with(many, with(how, "--undone", "--reason", "case 1")...)...)
 			require.Equal(t, 1, strings.Count(out, "declined by the bank"), out)
 			require.Contains(t, out, "card_expired")
 			require.Contains(t, out, "Undone        what the steps did")
@@ -111,8 +80,7 @@ func TestOfManyRecordsTheConfirmationShowsWhatIsRecorded(t *testing.T) {
 // A decision of many that was wrong is replaced by another one where it still is the outcome: not
 // where a call has gone on, somebody has decided anew, or the history does not tell.
 func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		var keys []idem.Key
 		for _, name := range []string{"1", "2", "kept", "called", "anew", "damaged", "before", "unsure"} {
 			keys = append(keys, refund.Key("acme", name))
@@ -123,13 +91,11 @@ func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 		kept, called, anew, damaged, before, unsure := keys[2], keys[3], keys[4], keys[5], keys[6], keys[7]
 		b.Clock.Advance(time.Hour)
 		one := func(key idem.Key, to ...string) {
-			code, _, errs := b.run(with(append([]string{"resolve", key.ID(), "--reason", "it has it", "--yes"}, to...))...)
-			require.Equal(t, exitDone, code, errs)
+			b.want(exitDone, with(append([]string{"resolve", key.ID(), "--reason", "it has it", "--yes"}, to...))...)
 		}
 		one(before, "--to", "completed", "--no-result")
 		b.answers = []string{"7"}
-		code, out, errs := b.run("resolve", "--to", "failed", "--message", "declined", "--operation", "refund", "--limit", "10", "--reason", "case 1")
-		require.Equal(t, exitDone, code, errs)
+		out, _ := b.want(exitDone, "resolve", "--to", "failed", "--message", "declined", "--operation", "refund", "--limit", "10", "--reason", "case 1")
 		m := regexp.MustCompile(`Decision {6}([0-9a-f]{16}): `).FindStringSubmatch(out)
 		require.NotNil(t, m, out)
 		_, out, _ = b.run("changes", "-o", "json")
@@ -138,8 +104,7 @@ func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 		require.Contains(t, out, "decision "+m[1]+" of many")
 
 		b.Clock.Advance(time.Hour)
-		code, _, errs = b.run("extend", kept.ID(), "--for", "2160h", "--yes", "--reason", "dispute")
-		require.Equal(t, exitDone, code, errs)
+		b.want(exitDone, "extend", kept.ID(), "--for", "2160h", "--yes", "--reason", "dispute")
 		one(anew, "--again", "--to", "completed", "--no-result")
 		one(called, "--again", "--to", "released")
 		require.NoError(t, b.call(called, result))
@@ -150,16 +115,11 @@ func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 		for _, args := range [][]string{
 			with(again, "--since", "10m"), with(again, "--tenant", "globex"), {"release", "--again", "--decision", "0011223344556677", "--operation", "refund", "--limit", "10"},
 		} {
-			code, _, errs = b.run(with(args, "--reason", "case 2")...)
-			require.Equal(t, exitFailed, code)
-			require.Contains(t, errs, "there is no such record, and nothing was changed: idemctl changes names the decisions")
+			b.says(exitFailed, "there is no such record, and nothing was changed: idemctl changes names the decisions", with(args, "--reason", "case 2")...)
 		}
-		code, _, errs = b.run("release", "--again", "--decision", m[1], "--operation", "refund", "--limit", "2", "--reason", "case 2")
-		require.Equal(t, exitFailed, code)
-		require.Contains(t, errs, "there are more than 2 records")
+		b.says(exitFailed, "there are more than 2 records", "release", "--again", "--decision", m[1], "--operation", "refund", "--limit", "2", "--reason", "case 2")
 		b.answers = []string{"3"}
-		code, out, errs = b.run(with(again, "--reason", "case 2")...)
-		require.Equal(t, exitDone, code, errs)
+		out, _ = b.want(exitDone, with(again, "--reason", "case 2")...)
 		for i, want := range []idem.State{idem.Released, idem.Released, idem.Released, idem.Completed, idem.Completed, idem.Failed, idem.Completed, idem.Failed} {
 			require.Equal(t, want, b.Record(keys[i]).State, "%d", i)
 		}
@@ -168,24 +128,5 @@ func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 		}
 		require.NotContains(t, out, before.ID())
 		require.Equal(t, idem.Unknown, b.Record(other).State)
-	})
-}
-
-func TestADecisionOfManyIsNamedByItsFlags(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		many := []string{"release", "--operation", "refund", "--reason", "case 2"}
-		for says, args := range map[string][]string{
-			"--again and --decision belong together": {"--limit", "10", "--again"},
-			"belong together":                        {"--limit", "10", "--decision", "0011223344556677"},
-			"--decision names records":               {"--decision", "0011223344556677", "--again"},
-			"without --state":                        {"--limit", "10", "--decision", "0011223344556677", "--again", "--older", "1h"},
-			"use it with --decision":                 {"--limit", "10", "--since", "1h"},
-			"cannot be negative":                     {"--limit", "10", "--decision", "0011223344556677", "--again", "--since=-1h"},
-		} {
-			code, _, errs := b.run(with(many, args...)...)
-			require.Equal(t, exitUsage, code)
-			require.Contains(t, errs, says)
-		}
 	})
 }

@@ -22,6 +22,15 @@ import (
 // longer, since they are copied.
 const width = 80
 
+// print writes the value as JSON, or what text writes.
+func (s *session) print(v any, text func()) error {
+	if s.json() {
+		return s.writeJSON(v)
+	}
+	text()
+	return nil
+}
+
 // writeJSON writes one value as indented JSON.
 func (s *session) writeJSON(v any) error {
 	enc := s.encoder()
@@ -81,7 +90,7 @@ func (s *session) paint(c text.Color, what string) string {
 	return c.EscapeSeq() + what + text.Reset.EscapeSeq()
 }
 
-// state is a state in its colour: red needs somebody, yellow may, green does not.
+// state is a state in its colour: red needs an operator, yellow may, green does not.
 func (s *session) state(st idem.State) string {
 	switch st {
 	case idem.Unknown:
@@ -148,4 +157,35 @@ func tenantOr(tenant string) string {
 		return "(none)"
 	}
 	return view.Plain(tenant)
+}
+
+// progress says on a terminal how far a long read is. Elsewhere it says nothing.
+type progress struct {
+	s           *session
+	began, last time.Time
+	shown       bool
+}
+
+// Reads shorter than patience say nothing.
+const (
+	patience = time.Second
+	pace     = 200 * time.Millisecond
+)
+
+func (s *session) progress() *progress { return &progress{s: s, began: time.Now()} }
+
+func (p *progress) say(format string, args ...any) {
+	now := time.Now()
+	if !p.s.watched || now.Sub(p.began) < patience || now.Sub(p.last) < pace {
+		return
+	}
+	p.last, p.shown = now, true
+	fmt.Fprintf(p.s.err, "\r\x1b[K"+format, args...)
+}
+
+// done takes the line away.
+func (p *progress) done() {
+	if p.shown {
+		fmt.Fprint(p.s.err, "\r\x1b[K")
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode"
 
@@ -22,8 +21,7 @@ const commanding = "a\x1b[2J\u009b31m\u202eb\x07\U000e0041"
 
 // What others wrote reaches no terminal as a command to it, neither as text nor as JSON.
 func TestNoTerminalObeysWhatOthersWrote(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+	withBench(t, func(t *testing.T, b *bench) {
 		key := idem.Operation{Name: "op" + commanding, Values: idem.KeepValues}.Key("t"+commanding, "v"+commanding)
 		require.Error(t, b.call(key, func(ctx context.Context, _ int) (int, error) {
 			_, err := idem.Step(ctx, "step\u202e", func(context.Context) (int, error) { return 1, nil },
@@ -73,4 +71,23 @@ func TestAMomentSaysHowFarOffItIs(t *testing.T) {
 	} {
 		require.Equal(t, view.At(now.Add(off))+want, when(now.Add(off), now))
 	}
+}
+
+// full is a disk that is full.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+func TestAnAnswerThatCannotBeWrittenIsAFailure(t *testing.T) {
+	withBench(t, func(t *testing.T, b *bench) {
+		b.unknown(r1)
+		for _, args := range [][]string{
+			{"list"}, {"list", "-o", "json"}, {"show", r1.ID()}, {"explain", r1.ID()}, {"history", r1.ID()}, {"stats"}, {"changes"}, {"dead", "list"},
+			{"check"}, {"export"},
+			{"forget", refund.Key("acme", "r-2").ID(), "--dry-run", "--reason", "a look"},
+		} {
+			var errs bytes.Buffer
+			require.Equal(t, exitFailed, b.runTo(full{}, &errs, args...), "%v: %s", args, errs.String())
+		}
+	})
 }

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/secrets"
 )
 
 // recordFlags name one record.
@@ -80,4 +84,25 @@ func (f *recordFlags) must(ctx context.Context, r *reconcile.Reconciler) (string
 		err = fmt.Errorf("there is no record %s: check operation, tenant, value, principal and secret, --table and --region; it may have expired", id)
 	}
 	return id, rec, err
+}
+
+// encoded begins a file whose secret is in base64.
+const encoded = "base64:"
+
+// secretIn reads an operation's secret from a file, without the line end behind it.
+func secretIn(file string) (*secrets.Secret, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, misuse("the operation's secret: %v", err)
+	}
+	text = bytes.TrimRight(text, "\r\n")
+	coded, ok := bytes.CutPrefix(text, []byte(encoded))
+	if !ok {
+		return secrets.New(text), nil
+	}
+	key, err := base64.StdEncoding.DecodeString(string(coded))
+	if err != nil {
+		return nil, misuse("the operation's secret: what %s has after %q is no base64", file, encoded)
+	}
+	return secrets.New(key), nil
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/internal/view"
@@ -26,13 +28,6 @@ type resolveCmd struct {
 }
 
 func (c *resolveCmd) Run(ctx context.Context, s *session) error {
-	if err := c.check(); err != nil {
-		return err
-	}
-	r, b, err := s.reconciler(ctx)
-	if err != nil {
-		return err
-	}
 	steps, err := c.answers()
 	if err != nil {
 		return err
@@ -41,8 +36,7 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	d := decision{to: c.To}
-	d.prepare = func(rec *idem.Record, _ reconcile.Decision) (action, error) {
+	prepare := func(rec *idem.Record, _ reconcile.Decision) (action, error) {
 		res := reconcile.Resolution{To: c.To, CompensatedManually: c.Undone, Replace: c.Again, Ref: c.Ref, Steps: steps}
 		if c.To == idem.Failed {
 			res.Failure = &idem.Failure{Message: c.Message, Type: c.Type, Code: c.Code}
@@ -51,25 +45,26 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 			return action{}, errors.New("refused, and nothing was changed: the record's results are encrypted, and this one would not be: name the KMS key with --kms-key, or give no result")
 		}
 		if given != nil {
-			if res.Result, err = given.encode(rec, b.store); err != nil {
+			if res.Result, err = given.encode(rec, s.table.store); err != nil {
 				return action{}, err
 			}
 		}
-		p := r.Preview(rec, res)
+		p := s.records.Preview(rec, res)
 		return action{
 			then: flags(p.Then), caution: p.Caution, records: res,
 			shows: func(s *session) { c.shows(s, given, res.Result) },
-			do:    func(ctx context.Context, by reconcile.Change) error { return r.Resolve(ctx, rec.ID, res, by) },
-		}, d.refused(p)
+			do:    func(ctx context.Context, by reconcile.Change) error { return s.records.Resolve(ctx, rec.ID, res, by) },
+		}, refused(p)
 	}
+	d := decision{protocol.ChangeResolved, c.To, prepare}
 	if c.Limit > 0 {
-		return s.decideMany(ctx, r, b, c.recordFlags, c.manyFlags, c.changeFlags, d)
+		return s.decideMany(ctx, c.recordFlags, c.manyFlags, c.changeFlags, d)
 	}
-	return s.decide(ctx, r, b, c.recordFlags, c.changeFlags, d)
+	return s.decide(ctx, c.recordFlags, c.changeFlags, d)
 }
 
 // shows writes what is recorded, of which a look at the files' names does not tell whether it
-// is of this case. Who gave it may read it.
+// is of this case. Its giver may read it.
 func (c *resolveCmd) shows(s *session, given *given, e *protocol.Encoded) {
 	if given != nil {
 		given.shows(s, e)
@@ -115,4 +110,72 @@ func (c *resolveCmd) check() error {
 		return err
 	}
 	return c.resultFlags.check(c.Yes || c.DryRun)
+}
+
+type releaseCmd struct {
+	recordFlags
+	manyFlags
+	changeFlags
+	stepFlags
+	Again bool   `help:"Replace an earlier resolution."`
+	Ref   string `placeholder:"TEXT" help:"The provider's reference, if there is one."`
+}
+
+func (c *releaseCmd) resolve() *resolveCmd {
+	return &resolveCmd{
+		recordFlags: c.recordFlags, manyFlags: c.manyFlags, changeFlags: c.changeFlags, stepFlags: c.stepFlags,
+		To: "released", Again: c.Again, Ref: c.Ref,
+	}
+}
+
+func (c *releaseCmd) check() error { return c.resolve().check() }
+
+func (c *releaseCmd) Run(ctx context.Context, s *session) error { return c.resolve().Run(ctx, s) }
+
+type forgetCmd struct {
+	recordFlags
+	changeFlags
+}
+
+func (c *forgetCmd) Run(ctx context.Context, s *session) error {
+	prepare := func(rec *idem.Record, x reconcile.Decision) (action, error) {
+		forget := func(ctx context.Context, by reconcile.Change) error { return s.records.Forget(ctx, rec.ID, by) }
+		return action{then: x.Then, caution: x.Caution, do: forget}, refused(x)
+	}
+	return s.decide(ctx, c.recordFlags, c.changeFlags, decision{protocol.ChangeForgotten, idem.Absent, prepare})
+}
+
+type extendCmd struct {
+	recordFlags
+	changeFlags
+	For   time.Duration `xor:"until" placeholder:"720h" help:"Keep it for this long from now."`
+	Until time.Time     `xor:"until" placeholder:"2026-05-01T00:00:00Z" help:"Keep it until then."`
+}
+
+func (c *extendCmd) check() error {
+	switch {
+	case c.For < 0:
+		return misuse("--for is %v: it cannot be negative", c.For)
+	case c.For == 0 && c.Until.IsZero():
+		return misuse("say until when: --for or --until")
+	}
+	return nil
+}
+
+func (c *extendCmd) Run(ctx context.Context, s *session) error {
+	until := c.Until
+	if c.For > 0 {
+		until = s.now().Add(c.For)
+	}
+	prepare := func(rec *idem.Record, x reconcile.Decision) (action, error) {
+		if x.Refused == "" && !rec.ExpiresAt.Before(until) {
+			return action{}, fmt.Errorf("there is nothing to do: the record is kept until %s already", view.At(rec.ExpiresAt))
+		}
+		return action{
+			what: fmt.Sprintf("extend: the record stays %s, and is kept until %s.", s.aside().state(rec.State), view.At(until)),
+			then: x.Then,
+			do:   func(ctx context.Context, by reconcile.Change) error { return s.records.Extend(ctx, rec.ID, until, by) },
+		}, refused(x)
+	}
+	return s.decide(ctx, c.recordFlags, c.changeFlags, decision{change: protocol.ChangeExtended, prepare: prepare})
 }

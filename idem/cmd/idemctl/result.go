@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -39,7 +40,7 @@ func (f *resultFlags) check(confirmed bool) error {
 	case f.Result != "" && f.http():
 		return misuse("give either --result, or --status with --header and --body")
 	case f.ResponseVersion != 0 && f.Result == "" && !f.http():
-		return misuse("--response-version is of a result: give it beside --result or --status")
+		return misuse("--response-version is of a result: give it with --result or --status")
 	case f.http() && (f.Status < 200 || f.Status > 599):
 		return misuse("--status is %d: a response that later calls get has 200 to 599", f.Status)
 	case (f.Result == "-" || f.Body == "-") && !confirmed:
@@ -212,4 +213,102 @@ func (g *given) response() (*idemhttp.Response, error) {
 		}
 	}
 	return res, nil
+}
+
+// stepFlags say what became of interrupted steps.
+type stepFlags struct {
+	Step []string `sep:"none" placeholder:"NAME=WHAT" help:"To released: what became of an interrupted step: NAME=not-executed, NAME=done (it returns nothing; or its result is not known, at which most handlers fail for good, and if it has a compensation nothing is undone), NAME=failed:TEXT, or NAME=@FILE with its result as JSON, which is not null. Name all of them. Ask the provider with the step's token, which show prints."`
+
+	bodies map[string][]byte // of the files, by step
+}
+
+// answers are what the flags say; nil if they say nothing.
+func (f *stepFlags) answers() (map[string]reconcile.Answer, error) {
+	var all map[string]reconcile.Answer
+	for _, given := range f.Step {
+		name, what, _ := strings.Cut(given, "=")
+		var a reconcile.Answer
+		failed, isFailed := strings.CutPrefix(what, "failed:")
+		path, isFile := strings.CutPrefix(what, "@")
+		switch {
+		case name == "":
+			return nil, misuse("--step is %q: begin with the step's name", given)
+		case what == "not-executed":
+			a = reconcile.NotExecuted()
+		case what == "done":
+			a = reconcile.CompletedWithoutResult()
+		case isFailed && failed != "":
+			a = reconcile.FailedWith(idem.Failure{Message: failed})
+		case isFile:
+			body, err := os.ReadFile(path)
+			if err != nil {
+				return nil, misuse("the step's result cannot be read: %v", err)
+			}
+			switch {
+			case !json.Valid(body):
+				return nil, misuse("the step's result in %s is not JSON", path)
+			case string(bytes.TrimSpace(body)) == "null":
+				return nil, misuse("the step's result in %s is null, which a handler reads as the empty value of any type: give what the step's function has returned, "+
+					"or use %s=done if it returns nothing or that is not known", path, name)
+			}
+			a = reconcile.CompletedWith(json.RawMessage(body))
+			if f.bodies == nil {
+				f.bodies = map[string][]byte{}
+			}
+			f.bodies[name] = body
+		default:
+			return nil, misuse("--step is %q: use NAME=not-executed, NAME=done, NAME=failed:TEXT or NAME=@FILE", given)
+		}
+		if all == nil {
+			all = map[string]reconcile.Answer{}
+		}
+		if _, twice := all[name]; twice {
+			return nil, misuse("--step names %q twice: say once what became of it", name)
+		}
+		all[name] = a
+	}
+	return all, nil
+}
+
+// shows writes what is said of each step, and what its file holds.
+func (f *stepFlags) shows(s *session) {
+	for _, given := range f.Step {
+		name, what, _ := strings.Cut(given, "=")
+		file, isFile := strings.CutPrefix(what, "@")
+		if !isFile {
+			s.field("Step", "%s: %s", view.Plain(name), line(what))
+			continue
+		}
+		s.field("Step", "%s: done, with %s:", view.Plain(name), source(file, f.bodies[name]))
+		s.excerpt(f.bodies[name])
+	}
+}
+
+// interruptible is an input that ends with the context: a terminal or a pipe may have nothing
+// for long, and a read of it does not end by Ctrl-C.
+type interruptible struct {
+	ctx context.Context
+	in  io.Reader
+}
+
+// Read leaves a read behind that has not ended. What that reads is lost.
+func (r interruptible) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	type answer struct {
+		n   int
+		err error
+	}
+	own, done := make([]byte, len(p)), make(chan answer, 1)
+	go func() {
+		n, err := r.in.Read(own)
+		done <- answer{n, err}
+	}()
+	select {
+	case <-r.ctx.Done():
+		return 0, r.ctx.Err()
+	case a := <-done:
+		return copy(p, own[:a.n]), a.err
+	}
 }

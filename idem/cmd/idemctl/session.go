@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -17,6 +19,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/kmsseal"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -28,7 +31,9 @@ type session struct {
 	*terminal
 	globals Globals
 	world
-	// undated says that nobody knows what time it is at the endpoint.
+	table   *backend
+	records *reconcile.Reconciler
+	// undated says that it is not known what time it is at the endpoint.
 	undated bool
 }
 
@@ -202,32 +207,55 @@ func callerIdentity(ctx context.Context, cfg aws.Config) string {
 	return aws.ToString(who.Arn)
 }
 
-// reconciler connects to the table.
-func (s *session) reconciler(ctx context.Context) (*reconcile.Reconciler, *backend, error) {
-	b, err := s.open(ctx, s.globals)
-	if err != nil {
-		return nil, nil, err
+// connect connects to the table for the command. It asks for the time, unless the command needs none.
+func (s *session) connect(ctx context.Context, command any) (err error) {
+	if s.table, err = s.open(ctx, s.globals); err != nil {
+		return err
 	}
-	if err := s.tellTime(ctx, b); err != nil {
-		return nil, nil, err
+	switch command.(type) {
+	case *checkCmd, *deadListCmd:
+	default:
+		if err := s.askTime(ctx); err != nil {
+			return err
+		}
 	}
-	r, err := reconcile.New(b.store, &reconcile.Options{Now: s.clock})
-	return r, b, err
+	s.records, err = reconcile.New(s.table.store, &reconcile.Options{Now: s.clock})
+	return err
 }
 
-// who makes a change: the flag, or else whose credentials these are. Nobody does while the time
-// is not known.
-func (s *session) who(ctx context.Context, b *backend, given string) (string, error) {
+// who makes a change: the flag, or else whose credentials these are. There are no changes while the
+// time is not known.
+func (s *session) who(ctx context.Context, given string) (string, error) {
 	if s.undated {
 		return "", errUndated
 	}
 	if given = strings.TrimSpace(given); given != "" {
 		return given, nil
 	}
-	if who := strings.TrimSpace(b.caller(ctx)); who != "" {
+	if who := strings.TrimSpace(s.table.caller(ctx)); who != "" {
 		return who, nil
 	}
 	return "", misuse("it is not known who makes this change: use --who")
 }
 
 func (s *session) json() bool { return s.globals.Output == "json" }
+
+type checkCmd struct{}
+
+func (c *checkCmd) Run(ctx context.Context, s *session) error {
+	wrong := s.table.check(ctx)
+	report := struct {
+		Table    string `json:"table"`
+		OK       bool   `json:"ok"`
+		Problems string `json:"problems,omitempty"`
+	}{Table: s.globals.Table, OK: wrong == nil}
+	if wrong != nil {
+		report.Problems = wrong.Error()
+	}
+	err := s.print(report, func() {
+		if wrong == nil {
+			fmt.Fprintf(s.out, "Table %s is as it must be: its keys, its index and its TTL.\n", view.Plain(s.globals.Table))
+		}
+	})
+	return errors.Join(err, wrong)
+}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 type statsCmd struct {
@@ -38,7 +38,7 @@ type group struct {
 	State     idem.State `json:"state"`
 	Count     int        `json:"count"`
 	// Those younger than each of the ages, and the others: a sweep should have settled them,
-	// the alarm has rung, somebody has had a day.
+	// the alarm has rung, operators have had a day.
 	Under15m  int       `json:"under_15m"`
 	Under1h   int       `json:"under_1h"`
 	Under1d   int       `json:"under_1d"`
@@ -53,41 +53,40 @@ type changeCount struct {
 	Count  int             `json:"count"`
 }
 
-func (c *statsCmd) Run(ctx context.Context, s *session) error {
+func (c *statsCmd) check() error {
 	if c.Limit < 1 {
-		return misuse("--limit is %d: it is 1 at least", c.Limit)
+		return tooFew(c.Limit)
 	}
-	r, _, err := s.reconciler(ctx)
-	if err != nil {
-		return err
-	}
+	return nil
+}
+
+func (c *statsCmd) Run(ctx context.Context, s *session) error {
 	now, n := s.now(), 0
 	st := stats{Groups: []*group{}, Changes: []changeCount{}}
 	groups := map[[2]string]*group{}
 	var oldest *idem.Record
-	filter, _ := (&filterFlags{}).filter(now)
-	err = s.pages(ctx, r, filter, func(rec *idem.Record) error {
-		if n == c.Limit {
-			return errEnough
+	for l, err := range s.pages(ctx, reconcile.Filter{}, "", 0) {
+		if err != nil {
+			return err
 		}
-		n++
-		_, operation, _ := protocol.ParseRecordID(rec.ID)
-		g := groups[[2]string{operation, string(rec.State)}]
-		if g == nil {
-			g = &group{Operation: operation, State: rec.State, Since: view.Since(rec)}
-			groups[[2]string{operation, string(rec.State)}] = g
+		st.Unreadable += len(l.Unreadable)
+		st.Partial = n+len(l.Records) > c.Limit
+		for _, rec := range l.Records[:min(len(l.Records), c.Limit-n)] {
+			n++
+			_, operation, _ := protocol.ParseRecordID(rec.ID)
+			g := groups[[2]string{operation, string(rec.State)}]
+			if g == nil {
+				g = &group{Operation: operation, State: rec.State, Since: view.Since(rec)}
+				groups[[2]string{operation, string(rec.State)}] = g
+			}
+			g.add(rec, now)
+			if oldest == nil || view.Since(rec).Before(view.Since(oldest)) {
+				oldest = rec
+			}
 		}
-		g.add(rec, now)
-		if oldest == nil || view.Since(rec).Before(view.Since(oldest)) {
-			oldest = rec
+		if st.Partial {
+			break
 		}
-		return nil
-	}, func(string) { st.Unreadable++ })
-	if errors.Is(err, errEnough) {
-		st.Partial, err = true, nil
-	}
-	if err != nil {
-		return err
 	}
 	if oldest != nil {
 		v := view.Of(oldest, view.Reveal{})
@@ -98,16 +97,15 @@ func (c *statsCmd) Run(ctx context.Context, s *session) error {
 		return cmp.Or(cmp.Compare(a.Operation, b.Operation), cmp.Compare(a.State, b.State))
 	})
 	counts, read := map[changeCount]int{}, 0
-	err = s.eachChange(ctx, r, now.Add(-24*time.Hour), func(a protocol.Audit) error {
-		if read == c.Limit {
-			return errEnough
+	for a, err := range s.changes(ctx, now.Add(-24*time.Hour)) {
+		if err != nil {
+			return err
+		}
+		if st.More = read == c.Limit; st.More {
+			break
 		}
 		read++
 		counts[changeCount{Change: a.Change, To: a.To}]++
-		return nil
-	})
-	if st.More = errors.Is(err, errEnough); err != nil && !st.More {
-		return err
 	}
 	for k, n := range counts {
 		st.Changes = append(st.Changes, changeCount{k.Change, k.To, n})
@@ -115,11 +113,7 @@ func (c *statsCmd) Run(ctx context.Context, s *session) error {
 	slices.SortFunc(st.Changes, func(a, b changeCount) int {
 		return cmp.Or(cmp.Compare(a.Change, b.Change), cmp.Compare(a.To, b.To))
 	})
-	if s.json() {
-		return s.writeJSON(st)
-	}
-	s.stats(st)
-	return nil
+	return s.print(st, func() { s.stats(st) })
 }
 
 func (g *group) add(rec *idem.Record, now time.Time) {

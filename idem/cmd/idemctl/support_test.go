@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -74,6 +75,12 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
+// withBench runs a test with a bench, in a bubble with a clock of its own.
+func withBench(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newBench(t)) })
+}
+
 // Requeue is what a store does that has an outbox.
 func (s store) Requeue(_ context.Context, e *outbox.Entry, a protocol.Audit) error {
 	if err := s.b.backend.letters.(*deadLetters).requeue(e); err != nil {
@@ -136,6 +143,24 @@ func (b *bench) run(args ...string) (code int, out, errs string) {
 	return code, o.String(), strings.Join(strings.Fields(e.String()), " ")
 }
 
+// want runs a command line that ends with the exit code.
+func (b *bench) want(code int, args ...string) (out, errs string) {
+	b.t.Helper()
+	got, out, errs := b.run(args...)
+	require.Equal(b.t, code, got, "%v: %s%s", args, out, errs)
+	return out, errs
+}
+
+// says is want for one that writes the text: as its output, or as an error if it fails.
+func (b *bench) says(code int, text string, args ...string) {
+	b.t.Helper()
+	said, errs := b.want(code, args...)
+	if code != exitDone {
+		said = errs
+	}
+	require.Contains(b.t, said, text)
+}
+
 func (b *bench) runTo(out, errs io.Writer, args ...string) int {
 	term := &terminal{in: echo{b, errs}, out: out, err: errs, asks: b.asks}
 	return run(b.ctx, args, term, b.outside())
@@ -152,8 +177,7 @@ func (b *bench) outside() world {
 // seen is what a dry run of the command prints for --seen.
 func (b *bench) seen(args ...string) string {
 	b.t.Helper()
-	code, out, errs := b.run(append(args, "--dry-run", "--reason", "a look")...)
-	require.Equal(b.t, exitDone, code, errs)
+	out, _ := b.want(exitDone, append(args, "--dry-run", "--reason", "a look")...)
 	return seenIn(b.t, out)
 }
 

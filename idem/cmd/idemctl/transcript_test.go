@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -54,8 +53,7 @@ func TestTranscriptsAreWhatTheCommandPrints(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			text, err := os.ReadFile(path)
 			require.NoError(t, err)
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t)
+			withBench(t, func(t *testing.T, b *bench) {
 				b.world()
 				if tell := more[filepath.Base(path)]; tell != nil {
 					tell(b)

@@ -14,13 +14,16 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// Through encodes v and decodes it again into out. It encodes by address, so that
-// encoders with a pointer receiver work. A type's own encoder that panics fails to
-// encode: the handler has succeeded, and that must be recorded.
+// Through encodes v and decodes it again into out. Where it fails there is no body, and out is v. It
+// encodes by address, so that encoders with a pointer receiver work. A type's own encoder that
+// panics fails to encode: the handler has succeeded, and that must be recorded.
 func Through[T any](v T, out *T) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			body, err = nil, protocol.RedactPanic(fmt.Sprintf("idem: encoding %T", v), r)
+			err = protocol.RedactPanic(fmt.Sprintf("idem: encoding %T", v), r)
+		}
+		if err != nil {
+			body, *out = nil, v
 		}
 	}()
 	if body, err = json.Marshal(&v); err != nil {
@@ -30,7 +33,7 @@ func Through[T any](v T, out *T) (body []byte, err error) {
 		return nil, err
 	}
 	if err = json.Unmarshal(body, out); err != nil {
-		return body, protocol.Redact(fmt.Sprintf("idem: decoding %T again", v), err)
+		return nil, protocol.Redact(fmt.Sprintf("idem: decoding %T again", v), err)
 	}
 	return body, nil
 }

@@ -120,8 +120,7 @@ func (c *circuit) Acquire(ctx context.Context, now time.Time, w protocol.Claim) 
 	if err := c.pass("Acquire"); err != nil {
 		return err
 	}
-	began := time.Now()
-	return c.hear(ctx, w.Record.ID, began, c.Store.Acquire(ctx, now, w))
+	return c.hear(ctx, w.Record.ID, time.Now(), c.Store.Acquire(ctx, now, w))
 }
 
 func (c *circuit) Get(ctx context.Context, id string) (*protocol.Record, error) {
@@ -136,33 +135,27 @@ func (c *circuit) Get(ctx context.Context, id string) (*protocol.Record, error) 
 }
 
 func (c *circuit) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
-	began := time.Now()
-	return c.hear(ctx, w.Claim.Record.ID, began, c.Store.Withdraw(ctx, now, w))
+	return c.hear(ctx, w.Claim.Record.ID, time.Now(), c.Store.Withdraw(ctx, now, w))
 }
 
 func (c *circuit) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
-	began := time.Now()
-	return c.hear(ctx, e.ID, began, c.Store.Extend(ctx, now, e))
+	return c.hear(ctx, e.ID, time.Now(), c.Store.Extend(ctx, now, e))
 }
 
 func (c *circuit) RecordStep(ctx context.Context, now time.Time, s protocol.StepWrite) error {
-	began := time.Now()
-	return c.hear(ctx, s.ID, began, c.Store.RecordStep(ctx, now, s))
+	return c.hear(ctx, s.ID, time.Now(), c.Store.RecordStep(ctx, now, s))
 }
 
 func (c *circuit) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	began := time.Now()
-	return c.hear(ctx, f.ID, began, c.Store.Finish(ctx, now, f))
+	return c.hear(ctx, f.ID, time.Now(), c.Store.Finish(ctx, now, f))
 }
 
 func (c *circuit) RecordReference(ctx context.Context, now time.Time, r protocol.ReferenceWrite) error {
-	began := time.Now()
-	return c.hear(ctx, r.ID, began, c.Store.RecordReference(ctx, now, r))
+	return c.hear(ctx, r.ID, time.Now(), c.Store.RecordReference(ctx, now, r))
 }
 
 func (c *circuit) Settle(ctx context.Context, now time.Time, s protocol.Settlement) error {
-	began := time.Now()
-	return c.hear(ctx, s.ID, began, c.Store.Settle(ctx, now, s))
+	return c.hear(ctx, s.ID, time.Now(), c.Store.Settle(ctx, now, s))
 }
 
 func (c *circuit) Result(ctx context.Context, rec *protocol.Record) ([]byte, error) {

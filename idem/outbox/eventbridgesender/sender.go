@@ -19,6 +19,7 @@
 package eventbridgesender
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,7 +35,10 @@ import (
 	"github.com/idem-go/idempotency/idem/outbox/internal/awsbatch"
 )
 
-var service = awsbatch.Service{Name: "eventbridge", IsFinal: isFinal, Destination: "bus"}
+var service = awsbatch.Service{
+	Name: "eventbridge", Destination: "bus",
+	Final: []string{"MalformedDetail", "InvalidArgument", "Validation", "ValidationError", "RequestEntityTooLarge"},
+}
 
 // Client has the methods of *eventbridge.Client that a sender calls. The client may retry.
 type Client interface {
@@ -93,12 +97,7 @@ func detailOf(m *outbox.Message) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
-func typeOf(m *outbox.Message) string {
-	if m.Type != "" {
-		return m.Type
-	}
-	return m.Destination
-}
+func typeOf(m *outbox.Message) string { return cmp.Or(m.Type, m.Destination) }
 
 func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, error) {
 	in := &eventbridge.PutEventsInput{}
@@ -124,16 +123,6 @@ func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, err
 		}
 	}
 	return service.Errors(len(batch), replies), nil
-}
-
-// isFinal reports whether a code is about the message and not about the bus, its
-// permissions or its load.
-func isFinal(code string) bool {
-	switch code {
-	case "MalformedDetail", "InvalidArgument", "ValidationException", "ValidationError", "RequestEntityTooLargeException":
-		return true
-	}
-	return false
 }
 
 // size is the size that EventBridge counts: source, detail-type and detail.

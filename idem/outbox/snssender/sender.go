@@ -26,7 +26,10 @@ import (
 	"github.com/idem-go/idempotency/idem/outbox/internal/awsbatch"
 )
 
-var service = awsbatch.Service{Name: "sns", IsFinal: isFinal, Destination: "topicarn"}
+var service = awsbatch.Service{
+	Name: "sns", Destination: "topicarn",
+	Final: []string{"InvalidParameter", "InvalidParameterValue", "ParameterValueInvalid", "BatchRequestTooLong", "Validation"},
+}
 
 // Client has the methods of *sns.Client that a sender calls. The client may retry.
 type Client interface {
@@ -86,14 +89,4 @@ func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, err
 		replies = append(replies, awsbatch.Failed(r.Id, r.Code, r.Message, r.SenderFault))
 	}
 	return service.Errors(len(batch), replies), nil
-}
-
-// isFinal reports whether a code is about the message and not about the topic, its
-// permissions or its load.
-func isFinal(code string) bool {
-	switch strings.TrimSuffix(code, "Exception") {
-	case "InvalidParameter", "InvalidParameterValue", "ParameterValueInvalid", "BatchRequestTooLong", "Validation":
-		return true
-	}
-	return false
 }

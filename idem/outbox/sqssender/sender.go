@@ -33,7 +33,13 @@ import (
 	"github.com/idem-go/idempotency/idem/outbox/internal/awsbatch"
 )
 
-var service = awsbatch.Service{Name: "sqs", IsFinal: isFinal}
+var service = awsbatch.Service{
+	Name: "sqs",
+	Final: []string{
+		"InvalidMessageContents", "InvalidParameterValue", "InvalidAttributeName", "InvalidAttributeValue", "MissingParameter",
+		"BatchRequestTooLong",
+	},
+}
 
 // Client has the methods of *sqs.Client that a sender calls. The client may retry.
 type Client interface {
@@ -97,15 +103,4 @@ func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, err
 		replies = append(replies, awsbatch.Failed(r.Id, r.Code, r.Message, r.SenderFault))
 	}
 	return service.Errors(len(batch), replies), nil
-}
-
-// isFinal reports whether a code is about the message and not about the queue, its
-// permissions or its load.
-func isFinal(code string) bool {
-	switch code[strings.LastIndexByte(code, '.')+1:] {
-	case "InvalidMessageContents", "InvalidParameterValue", "InvalidAttributeName", "InvalidAttributeValue",
-		"MissingParameter", "BatchRequestTooLong":
-		return true
-	}
-	return false
 }

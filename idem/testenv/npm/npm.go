@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -58,7 +59,7 @@ func (p Package) Install(ctx context.Context, cacheDir string, log func(format s
 		return "", err
 	}
 	pinned := sha256.Sum256(append(append([]byte(nil), p.Manifest...), p.Lock...))
-	dir := filepath.Join(folder, p.Name+"-"+p.Version+"-"+hex.EncodeToString(pinned[:6]))
+	dir := filepath.Join(folder, path.Base(p.Name)+"-"+p.Version+"-"+hex.EncodeToString(pinned[:6]))
 	if check(dir) == nil {
 		return dir, nil
 	}
@@ -125,7 +126,8 @@ func (p Package) ci(ctx context.Context, dir string) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took longer than %v", timeout))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-bin-links", "--no-audit", "--no-fund", "--loglevel=error")
+	cmd := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--legacy-peer-deps", "--no-bin-links", "--no-audit",
+		"--no-fund", "--loglevel=error")
 	cmd.Dir = dir
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()

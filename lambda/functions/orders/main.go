@@ -15,21 +15,12 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"log"
-	"log/slog"
 	"os"
 
-	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/aws/aws-lambda-go/lambdacontext"
-	"github.com/aws/aws-sdk-go-v2/config"
-
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/idem/emf"
-	"github.com/idem-go/idempotency/idem/schema"
 	idemlambda "github.com/idem-go/idempotency/lambda"
+	"github.com/idem-go/idempotency/lambda/functions/internal/deployed"
 )
 
 var (
@@ -40,35 +31,11 @@ var (
 )
 
 func main() {
-	slog.SetDefault(lambdacontext.NewLogger())
-	metrics, err := emf.New(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	engine, orders, err := open(context.Background(), idem.Observers(idem.LogTo(nil), metrics.Observe))
-	if err != nil {
-		log.Fatal(err)
-	}
-	lambda.Start(metrics.Wrap(lambda.NewHandler(idemlambda.SQS(engine, fulfil, byAttribute, nil, orders.fulfil))))
-}
-
-func open(ctx context.Context, observer idem.Observer) (*idem.Engine, *service, error) {
-	cfg, err := config.LoadDefaultConfig(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	client, err := dynamostore.NewClient(cfg, &dynamostore.ClientOptions{Endpoint: os.Getenv(schema.EnvEndpoint)})
-	if err != nil {
-		return nil, nil, err
-	}
-	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	orders := &service{os.Getenv("ORDERS_TABLE")}
-	if orders.table == "" {
-		return nil, nil, errors.New("ORDERS_TABLE names no table")
-	}
-	engine, err := idem.New(store, &idem.Options{Observer: observer})
-	return engine, orders, err
+	deployed.Start(func(engine *idem.Engine) (any, error) {
+		orders := &service{os.Getenv("ORDERS_TABLE")}
+		if orders.table == "" {
+			return nil, errors.New("ORDERS_TABLE names no table")
+		}
+		return idemlambda.SQS(engine, fulfil, byAttribute, nil, orders.fulfil), nil
+	})
 }

@@ -10,19 +10,10 @@
 package main
 
 import (
-	"context"
-	"log"
-	"log/slog"
 	"os"
 
-	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/aws/aws-lambda-go/lambdacontext"
-	"github.com/aws/aws-sdk-go-v2/config"
-
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/idem/emf"
-	"github.com/idem-go/idempotency/idem/schema"
+	"github.com/idem-go/idempotency/lambda/functions/internal/deployed"
 	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
 	"github.com/idem-go/idempotency/lambda/functions/internal/statement"
 )
@@ -37,36 +28,8 @@ var operations = map[string]idem.Operation{
 }
 
 func main() {
-	slog.SetDefault(lambdacontext.NewLogger())
-	metrics, err := emf.New(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	engine, err := open(context.Background(), idem.Observers(idem.LogTo(nil), metrics.Observe))
-	if err != nil {
-		log.Fatal(err)
-	}
-	payments := &service{provider: provider.Client{URL: os.Getenv("PROVIDER_URL")}}
-	handler, err := payments.behind(engine, os.Getenv("PAYMENTS_API"), os.Getenv("PAYMENTS_TENANT"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	lambda.Start(metrics.Wrap(lambda.NewHandler(handler)))
-}
-
-func open(ctx context.Context, observer idem.Observer) (*idem.Engine, error) {
-	cfg, err := config.LoadDefaultConfig(ctx)
-	if err != nil {
-		return nil, err
-	}
-	client, err := dynamostore.NewClient(cfg, &dynamostore.ClientOptions{Endpoint: os.Getenv(schema.EnvEndpoint)})
-	if err != nil {
-		return nil, err
-	}
-	kind := &dynamostore.Options{WithoutTransactions: os.Getenv(schema.EnvWithoutTransactions) == "true"}
-	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), kind)
-	if err != nil {
-		return nil, err
-	}
-	return idem.New(store, &idem.Options{Observer: observer})
+	deployed.Start(func(engine *idem.Engine) (any, error) {
+		payments := &service{provider: provider.Client{URL: os.Getenv("PROVIDER_URL")}}
+		return payments.behind(engine, os.Getenv("PAYMENTS_API"), os.Getenv("PAYMENTS_TENANT"))
+	})
 }

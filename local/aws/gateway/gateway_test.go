@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -264,43 +263,6 @@ func TestResponseHeaders(t *testing.T) {
 	require.NotContains(t, got.Header, "X-None")
 	require.NotContains(t, got.Header, "X-Multi", "payload format 2.0 has no multi-value headers")
 	require.Equal(t, []string{"z=0", "a=1; HttpOnly", "b=2"}, got.Header.Values("Set-Cookie"))
-}
-
-func TestFailures(t *testing.T) {
-	big := strings.Repeat("x", gateway.MaxResponseBytes-2)
-	for name, c := range map[string]struct {
-		invoke gateway.Invoke
-		want   string // empty: no failure
-	}{
-		"function error": {func(context.Context, []byte) ([]byte, error) { return nil, errors.New("boom") }, "boom"},
-		"panic":          {func(context.Context, []byte) ([]byte, error) { panic("ouch") }, "the function panicked: ouch"},
-		"not JSON":       {(&recorder{answer: `<html>`}).invoke, "not JSON"},
-		"nothing":        {(&recorder{}).invoke, "not JSON"},
-		"status zero":    {(&recorder{answer: `{"statusCode":0}`}).invoke, "statusCode 0"},
-		"status null":    {(&recorder{answer: `{"statusCode":null}`}).invoke, "statusCode null"},
-		"status 100":     {(&recorder{answer: `{"statusCode":100}`}).invoke, "statusCode 100"},
-		"body object":    {(&recorder{answer: `{"statusCode":200,"body":{}}`}).invoke, `member "body"`},
-		"bad base64":     {(&recorder{answer: `{"statusCode":200,"body":"%","isBase64Encoded":true}`}).invoke, "illegal base64"},
-		"header list":    {(&recorder{answer: `{"statusCode":200,"headers":{"a":["b"]}}`}).invoke, `header "a"`},
-		"cookies text":   {(&recorder{answer: `{"statusCode":200,"cookies":"a=1"}`}).invoke, `member "cookies"`},
-		"6 MB":           {(&recorder{answer: `"` + big + `"`}).invoke, ""},
-		"over 6 MB":      {(&recorder{answer: `"` + big + `x"`}).invoke, "6291557 bytes"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			reported := make(chan error, 1)
-			server := serve(t, map[string]gateway.Invoke{"GET /": c.invoke}, &gateway.Options{Report: func(_ string, err error) { reported <- err }})
-			got := send(t, "GET", server.URL+"/", "", nil)
-			if c.want == "" {
-				require.Equal(t, 200, got.StatusCode)
-				require.Equal(t, big, got.body)
-				return
-			}
-			require.Equal(t, 500, got.StatusCode)
-			require.Equal(t, "application/json", got.Header.Get("Content-Type"))
-			require.Equal(t, `{"message":"Internal Server Error"}`, got.body)
-			require.ErrorContains(t, <-reported, c.want)
-		})
-	}
 }
 
 func TestTimeoutLeavesTheFunctionRunning(t *testing.T) {

@@ -106,7 +106,7 @@ func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (in inbound, why
 }
 
 // answer invokes the function and waits as long as the service would. It reports
-// false if nobody waits for the answer any more.
+// false if the client has left.
 func (h *Handler) answer(in inbound, event []byte, id string) (response, bool) {
 	client := in.Context()
 	type outcome struct {
@@ -115,7 +115,7 @@ func (h *Handler) answer(in inbound, event []byte, id string) (response, bool) {
 	}
 	done := make(chan outcome, 1) // the function may end after everybody has left
 	go func() {
-		answer, err := call(context.WithoutCancel(client), in.match.invoke, event)
+		answer, err := in.match.invoke(context.WithoutCancel(client), event)
 		done <- outcome{answer, err}
 	}()
 	patience := time.NewTimer(h.options.Timeout)
@@ -147,15 +147,6 @@ func (h *Handler) report(id string, err error) {
 	if h.options.Report != nil {
 		h.options.Report(id, err)
 	}
-}
-
-func call(ctx context.Context, invoke Invoke, event []byte) (answer []byte, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("gateway: the function panicked: %v", v)
-		}
-	}()
-	return invoke(ctx, event)
 }
 
 // newEvent is the flavour's event and the request's id.

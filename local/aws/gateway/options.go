@@ -76,31 +76,17 @@ func (o Options) withDefaults(t table) (Options, error) {
 	if !known {
 		return o, fmt.Errorf("gateway: Options.Flavour %d is none of HTTPAPI, RESTAPI, FunctionURL, ALB", o.Flavour)
 	}
-	gateway := o.Flavour == HTTPAPI || o.Flavour == RESTAPI
 	switch {
 	case o.Timeout < 0 || o.Timeout > limits.timeout:
 		return o, fmt.Errorf("gateway: Options.Timeout %v is not in (0, %v]", o.Timeout, limits.timeout)
 	case o.Flavour == RESTAPI && t.fallback != nil:
 		return o, errors.New(`gateway: a REST API has no route $default; give it "ANY /{proxy+}" and "ANY /"`)
-	case o.MultiValueHeaders && o.Flavour != ALB:
-		return o, errors.New("gateway: Options.MultiValueHeaders is of flavour ALB only; leave it out")
-	case len(o.BinaryMediaTypes) > 0 && o.Flavour != RESTAPI:
-		return o, errors.New("gateway: Options.BinaryMediaTypes is of flavour RESTAPI only; leave it out")
-	case o.Stage != "" && !gateway:
-		return o, errors.New("gateway: Options.Stage is of flavours HTTPAPI and RESTAPI only; leave it out")
 	case strings.ContainsAny(o.Stage, "/?#% ") || o.Stage == defaultRoute && o.Flavour == RESTAPI:
 		return o, fmt.Errorf("gateway: Options.Stage %q cannot be a stage of this API; use a name such as %q", o.Stage, DefaultStage)
 	case o.Flavour == FunctionURL && (o.Claims != nil || t.fallback == nil || len(t.routes) > 0):
 		return o, errors.New(`gateway: a function URL has one function and no claims: give it the route "$default" alone, and no Options.Claims`)
-	case o.IAM != nil && o.Flavour == ALB:
-		return o, errors.New("gateway: a load balancer knows no IAM authorization: leave Options.IAM out")
-	case o.IAM != nil && o.Claims != nil:
-		return o, errors.New("gateway: Options.Claims and Options.IAM are two authorizers: set one of them")
-	}
-	for _, media := range o.BinaryMediaTypes {
-		if kind, sub, ok := strings.Cut(media, "/"); !ok || kind == "" || sub == "" || kind == "*" && sub != "*" {
-			return o, fmt.Errorf(`gateway: Options.BinaryMediaTypes has %q; use a media type such as "image/png", "image/*" or "*/*"`, media)
-		}
+	case o.IAM != nil && (o.Flavour == ALB || o.Claims != nil):
+		return o, errors.New("gateway: Options.IAM is with a load balancer, which has none, or with Options.Claims: leave it out")
 	}
 	o.Timeout = cmp.Or(o.Timeout, limits.timeout)
 	switch o.Flavour {

@@ -18,12 +18,12 @@ func (h *Handler) restEvent(in inbound) events.APIGatewayProxyRequest {
 	lines := headerLines(in, http.CanonicalHeaderKey)
 	delete(lines, "Content-Length")
 	event := events.APIGatewayProxyRequest{
-		Resource: in.match.path(), Path: in.path, HTTPMethod: r.Method,
+		Resource: in.match.path, Path: in.path, HTTPMethod: r.Method,
 		Headers: last(lines), MultiValueHeaders: lines, PathParameters: in.parameters, Body: string(body),
 		RequestContext: events.APIGatewayProxyRequestContext{
 			AccountID: accountID, ResourceID: "local1", Stage: stage, DomainName: h.options.domain(),
 			DomainPrefix: apiID, RequestID: requestID(), ExtendedRequestID: requestID(), Protocol: r.Proto,
-			ResourcePath: in.match.path(), HTTPMethod: r.Method, Path: "/" + stage + in.path, APIID: apiID,
+			ResourcePath: in.match.path, HTTPMethod: r.Method, Path: "/" + stage + in.path, APIID: apiID,
 			RequestTime: now.UTC().Format("02/Jan/2006:15:04:05 -0700"), RequestTimeEpoch: now.UnixMilli(),
 			Identity: events.APIGatewayRequestIdentity{SourceIP: sourceOf(r), UserAgent: r.UserAgent()},
 		},

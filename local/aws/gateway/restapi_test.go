@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -44,11 +43,5 @@ func TestREST(t *testing.T) {
 		got := send(t, "POST", server.URL+path, "", nil)
 		require.Equal(t, want.status, got.StatusCode)
 		require.JSONEq(t, `{"message":"`+want.text+`"}`, got.body)
-	}
-	for _, fn := range []*recorder{{err: errors.New("x")}, {answer: `{}`}, {answer: `{"statusCode":200,"cookies":[]}`}, {answer: `{"statusCode":200,"body":{}}`}} {
-		server := serve(t, map[string]gateway.Invoke{"GET /": fn.invoke}, &gateway.Options{Flavour: gateway.RESTAPI})
-		got := send(t, "GET", server.URL+"/prod/", "", nil)
-		require.Equal(t, 502, got.StatusCode)
-		require.Equal(t, `{"message": "Internal server error"}`, got.body)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -16,32 +15,34 @@ const (
 	anyMethod    = "ANY"
 )
 
-var methods = []string{
-	anyMethod, http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions,
-	http.MethodPatch, http.MethodPost, http.MethodPut,
-}
+// routeKey is a method and a path: literals, {parameters}, and last a {greedy+} one.
+var routeKey = regexp.MustCompile(
+	`^(ANY|DELETE|GET|HEAD|OPTIONS|PATCH|POST|PUT) ((?:/(?:[^/{}?# ]*|\{[^/{}+]+\}))*(?:/\{[^/{}+]+\+\})?)$`)
 
-var parameterName = regexp.MustCompile(`\{[^}+]*`)
-
-type segmentKind int
+type segmentKind byte
 
 // In the order in which the service prefers them.
 const (
-	literal segmentKind = iota
-	parameter
-	greedy
+	literal   segmentKind = '0'
+	parameter segmentKind = '1'
+	greedy    segmentKind = '2'
 )
 
-type segment struct {
-	kind segmentKind
-	text string // of a literal, or the parameter's name
+func kindOf(segment string) segmentKind {
+	switch {
+	case strings.HasSuffix(segment, "+}"):
+		return greedy
+	case strings.HasPrefix(segment, "{"):
+		return parameter
+	}
+	return literal
 }
 
 type route struct {
-	key      string
-	method   string
-	segments []segment
-	invoke   Invoke
+	key, method, path string
+	segments          []string
+	order             string // of the kinds
+	invoke            Invoke
 }
 
 // table is the routes, most specific first; fallback is $default or nil.
@@ -50,85 +51,38 @@ type table struct {
 	fallback *route
 }
 
-func newTable(routes map[string]Invoke) (table, error) {
+func newTable(routes map[string]Invoke) (t table, err error) {
 	if len(routes) == 0 {
-		return table{}, errors.New(`gateway: no routes; give at least one, such as "POST /payments"`)
+		return t, errors.New(`gateway: no routes; give at least one, such as "POST /payments"`)
 	}
-	var t table
-	shapes := map[string]string{} // the same for routes that match the same requests
 	for key, invoke := range routes {
 		if invoke == nil {
-			return table{}, fmt.Errorf("gateway: route %q has no function", key)
+			return t, fmt.Errorf("gateway: route %q has no function", key)
 		}
 		if key == defaultRoute {
 			t.fallback = &route{key: key, invoke: invoke}
 			continue
 		}
-		parsed, err := parseRoute(key)
-		if err != nil {
-			return table{}, err
+		parts := routeKey.FindStringSubmatch(key)
+		if parts == nil || parts[2] == "" {
+			return t, fmt.Errorf(`gateway: route %q is neither "$default" nor like "POST /payments/{id}" or "ANY /{rest+}"`, key)
 		}
-		shape := parameterName.ReplaceAllString(key, "{")
-		if other, taken := shapes[shape]; taken {
-			return table{}, fmt.Errorf("gateway: routes %q and %q match the same requests", min(key, other), max(key, other))
+		r := route{key: key, method: parts[1], path: parts[2], segments: strings.Split(parts[2][1:], "/"), invoke: invoke}
+		for _, segment := range r.segments {
+			r.order += string(kindOf(segment))
 		}
-		shapes[shape] = key
-		parsed.invoke = invoke
-		t.routes = append(t.routes, parsed)
+		t.routes = append(t.routes, r)
+	}
+	any := func(r route) int {
+		if r.method == anyMethod {
+			return 1
+		}
+		return 0
 	}
 	slices.SortFunc(t.routes, func(a, b route) int {
-		bySegment := slices.CompareFunc(a.segments, b.segments, func(a, b segment) int { return cmp.Compare(a.kind, b.kind) })
-		switch {
-		case bySegment != 0:
-			return bySegment
-		case a.method == anyMethod && b.method != anyMethod:
-			return 1
-		case b.method == anyMethod && a.method != anyMethod:
-			return -1
-		}
-		return cmp.Compare(a.key, b.key)
+		return cmp.Or(cmp.Compare(a.order, b.order), any(a)-any(b), cmp.Compare(a.key, b.key))
 	})
 	return t, nil
-}
-
-func parseRoute(key string) (route, error) {
-	method, path, ok := strings.Cut(key, " ")
-	if !ok || !strings.HasPrefix(path, "/") || strings.ContainsAny(path, " ?#") {
-		return route{}, fmt.Errorf(`gateway: route %q is neither "$default" nor like "POST /payments/{id}"`, key)
-	}
-	if !slices.Contains(methods, method) {
-		return route{}, fmt.Errorf("gateway: route %q: method is not one of %s", key, strings.Join(methods, ", "))
-	}
-	parsed := route{key: key, method: method}
-	texts := strings.Split(path[1:], "/")
-	names := map[string]bool{}
-	for i, text := range texts {
-		name, isParameter := strings.CutPrefix(text, "{")
-		if !isParameter {
-			if strings.ContainsAny(text, "{}") {
-				return route{}, fmt.Errorf("gateway: route %q: a parameter is a whole segment", key)
-			}
-			parsed.segments = append(parsed.segments, segment{literal, text})
-			continue
-		}
-		name, closed := strings.CutSuffix(name, "}")
-		name, isGreedy := strings.CutSuffix(name, "+")
-		switch {
-		case !closed || name == "" || strings.ContainsAny(name, "{}+"):
-			return route{}, fmt.Errorf("gateway: route %q: malformed parameter %q", key, text)
-		case isGreedy && i != len(texts)-1:
-			return route{}, fmt.Errorf("gateway: route %q: %q must be the last segment", key, text)
-		case names[name]:
-			return route{}, fmt.Errorf("gateway: route %q names parameter %q twice", key, name)
-		}
-		names[name] = true
-		kind := parameter
-		if isGreedy {
-			kind = greedy
-		}
-		parsed.segments = append(parsed.segments, segment{kind, name})
-	}
-	return parsed, nil
 }
 
 // match finds the route and its path parameters; nil if there is none.
@@ -151,31 +105,25 @@ func (r *route) match(method string, texts []string) (map[string]string, bool) {
 		return nil, false
 	}
 	parameters := map[string]string{}
-	for i, s := range r.segments {
+	for i, segment := range r.segments {
 		if i >= len(texts) {
 			return nil, false
 		}
-		switch s.kind {
+		name := strings.Trim(segment, "{+}")
+		switch kindOf(segment) {
 		case literal:
-			if s.text != texts[i] {
+			if segment != texts[i] {
 				return nil, false
 			}
 		case parameter:
 			if texts[i] == "" {
 				return nil, false
 			}
-			parameters[s.text] = texts[i]
+			parameters[name] = texts[i]
 		case greedy:
-			rest := strings.Join(texts[i:], "/")
-			parameters[s.text] = rest
-			return parameters, rest != ""
+			parameters[name] = strings.Join(texts[i:], "/")
+			return parameters, parameters[name] != ""
 		}
 	}
 	return parameters, len(texts) == len(r.segments)
-}
-
-// path is the key without the method.
-func (r *route) path() string {
-	_, path, _ := strings.Cut(r.key, " ")
-	return path
 }

@@ -55,33 +55,17 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-func TestBadInput(t *testing.T) {
+func TestBadRoutes(t *testing.T) {
 	invoke := func(context.Context, []byte) ([]byte, error) { return nil, nil }
-	for _, c := range []struct {
-		keys []string
-		want string
-	}{
-		{nil, "no routes"},
-		{[]string{""}, "is neither"},
-		{[]string{"/payments"}, "is neither"},
-		{[]string{"POST payments"}, "is neither"},
-		{[]string{"POST /payments?x=1"}, "is neither"},
-		{[]string{"post /payments"}, "method is not one of ANY, DELETE"},
-		{[]string{"GET /a{id}"}, "a parameter is a whole segment"},
-		{[]string{"GET /{id"}, "malformed parameter"},
-		{[]string{"GET /{}"}, "malformed parameter"},
-		{[]string{"GET /{+}"}, "malformed parameter"},
-		{[]string{"GET /{a+}/b"}, "must be the last segment"},
-		{[]string{"GET /{a}/{a}"}, "twice"},
-		{[]string{"GET /x/{a}", "GET /x/{b}"}, `routes "GET /x/{a}" and "GET /x/{b}" match the same requests`},
+	for _, key := range []string{
+		"", "/payments", "POST ", "POST payments", "POST /payments?x=1", "post /payments",
+		"GET /a{id}", "GET /{id", "GET /{}", "GET /{+}", "GET /{a+}/b",
 	} {
-		routes := map[string]gateway.Invoke{}
-		for _, key := range c.keys {
-			routes[key] = invoke
-		}
-		_, err := gateway.New(routes, nil)
-		require.ErrorContains(t, err, c.want)
+		_, err := gateway.New(map[string]gateway.Invoke{key: invoke}, nil)
+		require.ErrorContains(t, err, "is neither", key)
 	}
-	_, err := gateway.New(map[string]gateway.Invoke{"GET /": nil}, nil)
+	_, err := gateway.New(nil, nil)
+	require.ErrorContains(t, err, "no routes")
+	_, err = gateway.New(map[string]gateway.Invoke{"GET /": nil}, nil)
 	require.ErrorContains(t, err, `route "GET /" has no function`)
 }

@@ -7,8 +7,7 @@
 //
 // # What is as in Lambda
 //
-//   - Batches of up to 10 messages: those of one receive, in several events if one would
-//     exceed 6 MB.
+//   - Batches of up to 10 messages: those of one receive.
 //   - Long polls of 20 seconds, up to five at once, and a maximum concurrency.
 //   - The event's form, member by member.
 //   - The meaning of the function's answer: see [Options.ReportBatchItemFailures].
@@ -23,6 +22,7 @@
 //
 // Event filters, batch windows and batches of more than 10 messages, back-off while
 // the function fails, provisioned pollers, scaling up beyond the initial concurrency,
+// splitting a batch whose event exceeds 6 MB (it fails as a whole: use a smaller batch),
 // throttling, cross-account queues, encryption, metrics, fair queues. Instead of being
 // throttled, a pool's callers wait. Keep MaxConcurrency at or below the pool's instances,
 // because the visibility time-out runs while a batch waits.

@@ -31,14 +31,22 @@ type attribute struct {
 	DataType         string   `json:"dataType"`
 }
 
-const (
-	eventHead = `{"Records":[`
-	eventTail = `]}`
-	frame     = eventHead + eventTail
-)
+// event is what the function gets for a batch.
+func (q queueFacts) event(batch []types.Message) []byte {
+	event := struct{ Records []record }{make([]record, len(batch))}
+	for i, m := range batch {
+		event.Records[i] = q.record(m)
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // else a body of many '<' would grow sixfold
+	if err := enc.Encode(event); err != nil {
+		panic(err) // strings cannot fail
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+}
 
-// encode is a message as part of an event.
-func (q queueFacts) encode(m types.Message) ([]byte, error) {
+func (q queueFacts) record(m types.Message) record {
 	r := record{
 		MessageID:              aws.ToString(m.MessageId),
 		ReceiptHandle:          aws.ToString(m.ReceiptHandle),
@@ -61,16 +69,5 @@ func (q queueFacts) encode(m types.Message) ([]byte, error) {
 			DataType: aws.ToString(value.DataType),
 		}
 	}
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false) // else a body of many '<' would grow sixfold
-	err := enc.Encode(r)
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
-}
-
-// event puts encoded messages together.
-func event(records [][]byte) []byte {
-	out := append([]byte(nil), eventHead...)
-	out = append(out, bytes.Join(records, []byte(","))...)
-	return append(out, eventTail...)
+	return r
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,39 +28,31 @@ const (
 // waits as a long poll does.
 type fakeQueue struct {
 	attributes map[string]string
+	waiting    chan types.Message
 
-	mu       sync.Mutex
-	waiting  []types.Message
-	changed  chan struct{} // closed and replaced when something is sent
-	waits    []int32       // WaitTimeSeconds of each receive
-	deleted  []string      // bodies
-	receives func(n int) error
-	deletes  func(n int, entries []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error)
-	deleteN  int
-	handed   map[string]string // receipt handle → body
+	mu        sync.Mutex
+	received  int
+	deletions int
+	deleted   []string // bodies
+	receives  func(n int) error
+	deletes   func(n int, entries []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error)
 }
 
 func newFakeQueue(arn string) *fakeQueue {
 	return &fakeQueue{
 		attributes: map[string]string{"QueueArn": arn, "VisibilityTimeout": "30", "FifoQueue": fmt.Sprint(arn == fifoARN)},
-		changed:    make(chan struct{}),
-		handed:     map[string]string{},
+		waiting:    make(chan types.Message, 100),
 	}
 }
 
 func (q *fakeQueue) send(messages ...types.Message) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.waiting = append(q.waiting, messages...)
-	close(q.changed)
-	q.changed = make(chan struct{})
+	for _, m := range messages {
+		q.waiting <- m
+	}
 }
 
 func message(body, group string) types.Message {
 	m := types.Message{Body: aws.String(body), MessageId: aws.String("id-" + body), ReceiptHandle: aws.String("handle-" + body), MD5OfBody: aws.String("x")}
-	if len(body) > 100 {
-		m.MessageId, m.ReceiptHandle = aws.String("id-"+body[:20]), aws.String("handle-"+body[:20])
-	}
 	if group != "" {
 		m.Attributes = map[string]string{"MessageGroupId": group}
 	}
@@ -80,47 +73,42 @@ func (q *fakeQueue) GetQueueAttributes(context.Context, *sqs.GetQueueAttributesI
 
 func (q *fakeQueue) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, _ ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
 	q.mu.Lock()
-	q.waits = append(q.waits, in.WaitTimeSeconds)
-	n, fail := len(q.waits), q.receives
+	q.received++
+	n, fail := q.received, q.receives
 	q.mu.Unlock()
 	if fail != nil {
 		if err := fail(n); err != nil {
 			return nil, err
 		}
 	}
-	timeout := time.NewTimer(time.Duration(in.WaitTimeSeconds) * time.Second)
-	defer timeout.Stop()
-	for {
-		q.mu.Lock()
-		if k := min(len(q.waiting), int(in.MaxNumberOfMessages)); k > 0 {
-			got := slices.Clone(q.waiting[:k])
-			q.waiting = q.waiting[k:]
-			for _, m := range got {
-				q.handed[*m.ReceiptHandle] = *m.Body
-			}
-			q.mu.Unlock()
-			return &sqs.ReceiveMessageOutput{Messages: got}, nil
-		}
-		changed := q.changed
-		q.mu.Unlock()
-		select {
-		case <-changed:
-		case <-timeout.C:
-			return &sqs.ReceiveMessageOutput{}, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	var out sqs.ReceiveMessageOutput
+	select {
+	case m := <-q.waiting:
+		out.Messages = append(out.Messages, m)
+	case <-time.After(time.Duration(in.WaitTimeSeconds) * time.Second):
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
+	for len(out.Messages) > 0 && len(out.Messages) < int(in.MaxNumberOfMessages) {
+		select {
+		case m := <-q.waiting:
+			out.Messages = append(out.Messages, m)
+			continue
+		default:
+		}
+		break
+	}
+	return &out, nil
 }
 
 func (q *fakeQueue) DeleteMessageBatch(_ context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.deleteN++
+	q.deletions++
 	var refused []types.BatchResultErrorEntry
 	if q.deletes != nil {
 		var err error
-		if refused, err = q.deletes(q.deleteN, in.Entries); err != nil {
+		if refused, err = q.deletes(q.deletions, in.Entries); err != nil {
 			return nil, err
 		}
 	}
@@ -129,7 +117,7 @@ func (q *fakeQueue) DeleteMessageBatch(_ context.Context, in *sqs.DeleteMessageB
 	}
 	for _, entry := range in.Entries {
 		if !slices.ContainsFunc(refused, func(r types.BatchResultErrorEntry) bool { return *r.Id == *entry.Id }) {
-			q.deleted = append(q.deleted, q.handed[*entry.ReceiptHandle])
+			q.deleted = append(q.deleted, strings.TrimPrefix(*entry.ReceiptHandle, "handle-"))
 		}
 	}
 	return &sqs.DeleteMessageBatchOutput{Failed: refused}, nil
@@ -150,7 +138,6 @@ type fakeEvent struct {
 		Body       string
 		Attributes map[string]string
 	}
-	size int
 }
 
 func (e fakeEvent) bodies() []string {
@@ -162,7 +149,7 @@ func (e fakeEvent) bodies() []string {
 }
 
 func (f functionFunc) Invoke(_ context.Context, payload []byte, _ *runtime.InvokeOptions) (runtime.Result, error) {
-	event := fakeEvent{size: len(payload)}
+	var event fakeEvent
 	if err := json.Unmarshal(payload, &event); err != nil {
 		return runtime.Result{}, err
 	}
@@ -173,26 +160,11 @@ func (f functionFunc) Invoke(_ context.Context, payload []byte, _ *runtime.Invok
 	return runtime.Result{Payload: []byte(answer)}, nil
 }
 
-// watch collects what an observer is told.
+// watch collects what a poller reports.
 type watch struct {
 	mu        sync.Mutex
 	delivered []Delivery
 	troubles  []string
-}
-
-func (w *watch) observer() Observer {
-	return Observer{
-		Delivered: func(d Delivery) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.delivered = append(w.delivered, d)
-		},
-		Trouble: func(err error) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.troubles = append(w.troubles, err.Error())
-		},
-	}
 }
 
 func (w *watch) deliveries() []Delivery {
@@ -208,10 +180,21 @@ func (w *watch) trouble() []string {
 }
 
 // open starts a poller that the test's end closes.
-func open(t *testing.T, client Client, function Function, options Options) *Poller {
+func open(t *testing.T, client Client, url string, function Function, options Options) *watch {
 	t.Helper()
-	p, err := Start(t.Context(), client, "http://127.0.0.1/q", function, &options)
+	w := &watch{}
+	options.Delivered = func(d Delivery) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.delivered = append(w.delivered, d)
+	}
+	options.Trouble = func(err error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.troubles = append(w.troubles, err.Error())
+	}
+	p, err := Start(t.Context(), client, url, function, &options)
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
-	return p
+	return w
 }

@@ -38,18 +38,12 @@ type Options struct {
 	// FunctionTimeout is the function's time-out, which is compared with the queue's
 	// visibility time-out, as in Lambda. Default 0: no comparison.
 	FunctionTimeout time.Duration
-	// Observer is told what happens. Default: no observer.
-	Observer Observer
-}
-
-// Observer is told what happens. Its functions may be nil. They are called from
-// several goroutines at once and must not block for long.
-type Observer struct {
-	// Delivered is called after a batch was given to the function and the messages that
-	// succeeded were deleted.
+	// Delivered, if set, is called after a batch was given to the function and the messages that
+	// succeeded were deleted. It is called from several goroutines at once, and must not block for
+	// long.
 	Delivered func(Delivery)
-	// Trouble gets errors outside the function: polls and deletions that failed, messages
-	// that could not be delivered. The poller keeps polling.
+	// Trouble, if set, gets errors outside the function, likewise: polls and deletions that failed,
+	// messages that could not be delivered. The poller keeps polling.
 	Trouble func(error)
 }
 
@@ -58,8 +52,6 @@ type Observer struct {
 type Delivery struct {
 	// Messages as they were received.
 	Messages []types.Message
-	// Arrived is when the first of them came.
-	Arrived time.Time
 	// Event is the function's event.
 	Event []byte
 	// Result of the function. It is zero if Err is set.
@@ -114,16 +106,4 @@ func (o *Options) withDefaults(q queueFacts) (Options, error) {
 		return opts, fmt.Errorf("queuepoller: the queue's visibility time-out, %v, is less than the function's time-out, %v; six times as long is advised", q.visibility, opts.FunctionTimeout)
 	}
 	return opts, nil
-}
-
-func (o Observer) delivered(d Delivery) {
-	if o.Delivered != nil {
-		o.Delivered(d)
-	}
-}
-
-func (o Observer) trouble(format string, args ...any) {
-	if o.Trouble != nil {
-		o.Trouble(fmt.Errorf("queuepoller: "+format, args...))
-	}
 }

@@ -104,13 +104,12 @@ func (p *Poller) poll() {
 			return
 		}
 		messages, err := p.receive()
-		arrived := time.Now()
 		if len(messages) == 0 {
 			<-p.places
 		} else {
 			p.work.Go(func() {
 				defer func() { <-p.places }()
-				p.process(messages, arrived)
+				p.process(messages)
 			})
 		}
 		if p.ctx.Err() != nil {
@@ -120,7 +119,7 @@ func (p *Poller) poll() {
 			retry = firstRetry
 			continue
 		}
-		p.options.Observer.trouble("poll %s, again in %v: %w", p.url, retry, err)
+		p.trouble("poll %s, again in %v: %w", p.url, retry, err)
 		select {
 		case <-time.After(retry):
 		case <-p.ctx.Done():
@@ -130,8 +129,14 @@ func (p *Poller) poll() {
 	}
 }
 
+func (p *Poller) trouble(format string, args ...any) {
+	if p.options.Trouble != nil {
+		p.options.Trouble(fmt.Errorf("queuepoller: "+format, args...))
+	}
+}
+
 // receive turns off the client's own retries: messages are lost with a lost reply for the
-// visibility time-out, and the observer should know.
+// visibility time-out, and the caller should know.
 func (p *Poller) receive() ([]types.Message, error) {
 	out, err := p.client.ReceiveMessage(p.ctx, &sqs.ReceiveMessageInput{
 		QueueUrl:                    aws.String(p.url),

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,9 +19,9 @@ import (
 
 func TestBatchesAreWhatAReceiveReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, w := newFakeQueue(standardARN), &watch{}
+		q := newFakeQueue(standardARN)
 		q.send(messages(25)...)
-		open(t, q, functionFunc(noop), Options{Observer: w.observer()})
+		w := open(t, q, "url", functionFunc(noop), Options{})
 		synctest.Wait()
 		sizes := map[int]int{}
 		for _, d := range w.deliveries() {
@@ -31,44 +30,13 @@ func TestBatchesAreWhatAReceiveReturns(t *testing.T) {
 		}
 		require.Equal(t, map[int]int{10: 2, 5: 1}, sizes)
 		require.Len(t, q.gone(), 25)
-		for _, wait := range q.waits {
-			require.EqualValues(t, 20, wait)
-		}
-	})
-}
-
-func TestEventsStayWithin6MB(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, w := newFakeQueue(standardARN), &watch{}
-		for i := range 10 {
-			// Quotation marks double: 1.5 MB each.
-			q.send(message(fmt.Sprintf("%020d", i)+strings.Repeat(`"`, 750_000), ""))
-		}
-		q.send(message(fmt.Sprintf("%020d", 10)+strings.Repeat(`"`, 4_000_000), "")) // 8 MB fit in no event
-		var sizes []int
-		var mu sync.Mutex
-		f := functionFunc(func(e fakeEvent) (string, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			sizes = append(sizes, len(e.Records))
-			if e.size > runtime.MaxEventBytes {
-				return "", errors.New("too large")
-			}
-			return "null", nil
-		})
-		open(t, q, f, Options{Observer: w.observer()})
-		synctest.Wait()
-		require.Equal(t, []int{4, 4, 2}, sizes)
-		require.Len(t, q.gone(), 10)
-		require.Len(t, w.trouble(), 1)
-		require.Contains(t, w.trouble()[0], "Lambda takes at most 6291456")
 	})
 }
 
 // Only one batch of a group at a time, even if the queue hands out a second.
 func TestGroupsAreNotProcessedTwiceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, w := newFakeQueue(fifoARN), &watch{}
+		q := newFakeQueue(fifoARN)
 		done := make(chan struct{})
 		var mu sync.Mutex
 		var began []string
@@ -79,7 +47,7 @@ func TestGroupsAreNotProcessedTwiceAtOnce(t *testing.T) {
 			<-done
 			return "null", nil
 		})
-		open(t, q, f, Options{BatchSize: 3, Observer: w.observer()})
+		w := open(t, q, "url", f, Options{BatchSize: 3})
 		q.send(message("a1", "a"), message("a2", "a"), message("b1", "b"))
 		synctest.Wait()
 		q.send(message("a1 again", "a"), message("c1", "c"))
@@ -112,50 +80,18 @@ func (q slowDeletes) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessa
 
 func TestNextOfAGroupMayComeBeforeTheDeletionIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, w := slowDeletes{newFakeQueue(fifoARN)}, &watch{}
+		q := slowDeletes{newFakeQueue(fifoARN)}
 		q.send(message("a1", "a"))
-		open(t, q, functionFunc(noop), Options{Observer: w.observer()})
+		w := open(t, q, "url", functionFunc(noop), Options{})
 		time.Sleep(5 * time.Second)
 		require.Empty(t, w.trouble())
 		require.Equal(t, []string{"a1", "a2", "a3"}, q.gone())
 	})
 }
 
-// Where a receive makes several events, a group that failed in one is not in the
-// next.
-func TestSplitBatchesKeepTheOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newFakeQueue(fifoARN)
-		for i, group := range []string{"a", "b", "a", "b"} {
-			q.send(message(fmt.Sprintf("%d%s%s", i, group, strings.Repeat("x", 2_500_000)), group))
-		}
-		var seen []string
-		f := functionFunc(func(e fakeEvent) (string, error) {
-			for _, b := range e.bodies() {
-				seen = append(seen, b[:2])
-			}
-			if e.bodies()[0][:2] == "0a" {
-				return fmt.Sprintf(`{"batchItemFailures":[{"itemIdentifier":%q}]}`, e.Records[0].MessageID), nil
-			}
-			return "null", nil
-		})
-		q.receives = func(n int) error { // one poll gets all
-			if n > 1 && n <= pollers {
-				<-t.Context().Done()
-			}
-			return nil
-		}
-		p := open(t, q, f, Options{ReportBatchItemFailures: true})
-		defer p.cancel()
-		synctest.Wait()
-		require.Equal(t, []string{"0a", "1b", "3b"}, seen)
-		require.Len(t, q.gone(), 2)
-	})
-}
-
 func TestPollsThatFailAreRepeatedWithPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, w := newFakeQueue(standardARN), &watch{}
+		q := newFakeQueue(standardARN)
 		start := time.Now()
 		var mu sync.Mutex
 		at := map[time.Duration]int{}
@@ -168,7 +104,7 @@ func TestPollsThatFailAreRepeatedWithPauses(t *testing.T) {
 			at[time.Since(start)]++
 			return errors.New("connection refused")
 		}
-		open(t, q, functionFunc(noop), Options{MaxConcurrency: 2, Observer: w.observer()})
+		w := open(t, q, "url", functionFunc(noop), Options{MaxConcurrency: 2})
 		time.Sleep(time.Minute)
 		mu.Lock()
 		require.Equal(t, map[time.Duration]int{0: 2, time.Second: 2, 3 * time.Second: 2, 7 * time.Second: 2}, at)
@@ -211,10 +147,10 @@ func TestDeletionsThatFailAreRepeated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q, w := newFakeQueue(standardARN), &watch{}
+				q := newFakeQueue(standardARN)
 				q.deletes = c.deletes
 				q.send(messages(3)...)
-				open(t, q, functionFunc(noop), Options{Observer: w.observer()})
+				w := open(t, q, "url", functionFunc(noop), Options{})
 				time.Sleep(time.Second)
 				require.Equal(t, c.gone, q.gone())
 				require.Len(t, w.trouble(), c.troubles)
@@ -271,7 +207,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 				running--
 				return "null", nil
 			})
-			open(t, q, f, Options{BatchSize: 1, MaxConcurrency: most})
+			open(t, q, "url", f, Options{BatchSize: 1, MaxConcurrency: most})
 			time.Sleep(time.Minute)
 			mu.Lock()
 			defer mu.Unlock()
@@ -281,23 +217,48 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	}
 }
 
-type closedFunction struct{}
-
-func (closedFunction) Invoke(context.Context, []byte, *runtime.InvokeOptions) (runtime.Result, error) {
-	return runtime.Result{}, runtime.ErrClosed
+type invoked struct {
+	result runtime.Result
+	err    error
 }
 
-func TestFunctionThatCannotBeInvoked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, w := newFakeQueue(standardARN), &watch{}
-		q.send(messages(3)...)
-		open(t, q, closedFunction{}, Options{ReportBatchItemFailures: true, Observer: w.observer()})
-		synctest.Wait()
-		require.Empty(t, q.gone())
-		d := w.deliveries()
-		require.Len(t, d, 1)
-		require.ErrorIs(t, d[0].Err, runtime.ErrClosed)
-		require.ErrorIs(t, d[0].Reason, runtime.ErrClosed)
-		require.Len(t, d[0].Returned, 3)
-	})
+func (i invoked) Invoke(context.Context, []byte, *runtime.InvokeOptions) (runtime.Result, error) {
+	return i.result, i.err
+}
+
+func TestWhatIsRedelivered(t *testing.T) {
+	answer := func(s string) invoked { return invoked{result: runtime.Result{Payload: []byte(s)}} }
+	const second = `{"batchItemFailures":[{"itemIdentifier":"id-1"}]}`
+	for name, c := range map[string]struct {
+		function invoked
+		report   bool
+		gone     []string
+		reason   string
+	}{
+		"it cannot be invoked": {invoked{err: runtime.ErrClosed}, true, nil, "the pool is closed"},
+		"it fails":             {invoked{result: runtime.Result{Error: &runtime.FunctionError{Message: "no"}}}, true, nil, "no"},
+		"it succeeds":          {answer("null"), true, []string{"0", "1", "2"}, ""},
+		"it names one":         {answer(second), true, []string{"0", "2"}, "reported"},
+		"it is not asked":      {answer(second), false, []string{"0", "1", "2"}, ""},
+		"it answers nonsense":  {answer("[]"), true, nil, "not a batch response"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newFakeQueue(standardARN)
+				q.send(messages(3)...)
+				w := open(t, q, "url", c.function, Options{ReportBatchItemFailures: c.report})
+				synctest.Wait()
+				require.Equal(t, c.gone, q.gone())
+				d := w.deliveries()
+				require.Len(t, d, 1)
+				require.Equal(t, c.function.err, d[0].Err)
+				require.Len(t, d[0].Returned, 3-len(c.gone))
+				if c.reason == "" {
+					require.NoError(t, d[0].Reason)
+				} else {
+					require.ErrorContains(t, d[0].Reason, c.reason)
+				}
+			})
+		})
+	}
 }

@@ -1,10 +1,9 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -47,16 +46,10 @@ func (p *Pool) InvokeAsync(ctx context.Context, payload []byte, options *AsyncOp
 	if delays == nil {
 		delays = asyncDelays
 	}
-	if slices.ContainsFunc(delays, func(d time.Duration) bool { return d < 0 }) {
-		return nil, errors.New("runtime: AsyncOptions.Delays holds a negative one")
-	}
 	if len(payload) > MaxAsyncEventBytes {
 		return nil, fmt.Errorf("runtime: the event has %d bytes, Lambda takes at most %d asynchronously", len(payload), MaxAsyncEventBytes)
 	}
-	invoke := InvokeOptions{RequestID: options.RequestID, TenantID: options.TenantID}
-	if invoke.RequestID == "" {
-		invoke.RequestID = randomUUID()
-	}
+	invoke := InvokeOptions{RequestID: cmp.Or(options.RequestID, randomUUID()), TenantID: options.TenantID}
 	var results []Result
 	for retry := 0; ; retry++ {
 		result, err := p.Invoke(ctx, payload, &invoke)

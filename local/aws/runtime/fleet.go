@@ -24,7 +24,7 @@ func (p *Pool) take() (inst *instance, cold bool, err error) {
 	return inst, cold, nil
 }
 
-// release gives back a place, unless the instance is gone or leaving.
+// release frees a place, unless the instance is gone or leaving.
 func (p *Pool) release(inst *instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

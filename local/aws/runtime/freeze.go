@@ -1,23 +1,56 @@
 package runtime
 
 import (
+	"bytes"
+	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // Lambda freezes an execution environment between invocations: nothing in it runs, so
 // goroutines that a handler leaves behind stop until the next event, and connections may be
 // dead by then.
 
+const (
+	stopPoll = 100 * time.Microsecond
+	// stopLimit is for a process that is continued at the same time.
+	stopLimit = 2 * time.Second
+)
+
 // freeze stops the process and all that it has started, and returns when the process has
-// stopped.
+// stopped, or has ended. kill(2) returns earlier: on a busy machine a thread of the process may run
+// for a while.
 func (i *instance) freeze() {
 	i.mu.Lock()
 	if !i.gone && signalGroup(i.cmd.Process, syscall.SIGSTOP) == nil {
 		i.frozen = true
 	}
 	i.mu.Unlock()
-	awaitStop(i.cmd.Process, i.exited)
+	limit := time.NewTimer(stopLimit)
+	defer limit.Stop()
+	for !stopped(i.cmd.Process.Pid) {
+		select {
+		case <-i.exited:
+			return
+		case <-limit.C:
+			return
+		case <-time.After(stopPoll):
+		}
+	}
+}
+
+// stopped reports whether all threads of a process have stopped. It is always true where the system
+// has no /proc.
+func stopped(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, thread := range threads {
+		if state, err := os.ReadFile(thread); err == nil && !bytes.Contains(state, []byte(") T ")) {
+			return false
+		}
+	}
+	return true
 }
 
 // thaw continues a frozen process.

@@ -1,11 +1,13 @@
 package runtime
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -78,10 +80,7 @@ func (f Function) withDefaults() (Function, error) {
 		return f, fmt.Errorf("runtime: Function.Path %q is not a file", path)
 	}
 	f.Path = path
-	if f.Name == "" {
-		f.Name = filepath.Base(path)
-	}
-	if strings.ContainsFunc(f.Name, notNameRune) {
+	if f.Name = cmp.Or(f.Name, filepath.Base(path)); !functionName.MatchString(f.Name) {
 		return f, fmt.Errorf("runtime: Function.Name %q may hold letters, digits, '-' and '_' only", f.Name)
 	}
 	for _, entry := range f.Env {
@@ -95,45 +94,18 @@ func (f Function) withDefaults() (Function, error) {
 			return f, fmt.Errorf("runtime: Function.Env may not set %s: use Function.Concurrency", name)
 		}
 	}
-	if f.Timeout == 0 {
-		f.Timeout = DefaultTimeout
-	}
-	if f.Timeout < 0 || f.Timeout > maxTimeout {
+	f.Timeout = cmp.Or(f.Timeout, DefaultTimeout)
+	f.MaxInstances = cmp.Or(f.MaxInstances, DefaultMaxInstances)
+	f.Concurrency = cmp.Or(f.Concurrency, 1)
+	switch {
+	case f.Timeout < 0 || f.Timeout > maxTimeout:
 		return f, fmt.Errorf("runtime: Function.Timeout %v is not in (0, %v]", f.Timeout, maxTimeout)
-	}
-	if f.MaxInstances == 0 {
-		f.MaxInstances = DefaultMaxInstances
-	}
-	if f.MaxInstances < 0 {
+	case f.MaxInstances < 0:
 		return f, fmt.Errorf("runtime: Function.MaxInstances %d is negative", f.MaxInstances)
-	}
-	if f.Concurrency == 0 {
-		f.Concurrency = 1
-	}
-	if f.Concurrency < 0 || f.Concurrency > maxConcurrency {
+	case f.Concurrency < 0 || f.Concurrency > maxConcurrency:
 		return f, fmt.Errorf("runtime: Function.Concurrency %d is not in [1, %d]", f.Concurrency, maxConcurrency)
 	}
 	return f, nil
 }
 
-func notNameRune(r rune) bool {
-	switch {
-	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
-		return false
-	}
-	return true
-}
-
-func (o *Options) withDefaults() (Options, error) {
-	var opts Options
-	if o != nil {
-		opts = *o
-	}
-	if opts.InitTimeout == 0 {
-		opts.InitTimeout = DefaultInitTimeout
-	}
-	if opts.InitTimeout < 0 {
-		return opts, fmt.Errorf("runtime: Options.InitTimeout %v is negative", opts.InitTimeout)
-	}
-	return opts, nil
-}
+var functionName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)

@@ -58,7 +58,7 @@ func TestKillWhileIdle(t *testing.T) {
 		idle := invoke(t, pool, `{"do":"who"}`)
 		require.NoError(t, pool.Kill(idle.PID))
 		next := invoke(t, pool, `{"do":"who"}`)
-		require.Nil(t, next.Error, "an idle process that died is nobody's failure")
+		require.Nil(t, next.Error, "an idle process that died is no failure")
 		require.True(t, next.ColdStart)
 		require.NoError(t, pool.Kill(next.PID))
 	}

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -115,11 +116,8 @@ type invocation struct {
 
 func newInvocation(payload []byte, opts *InvokeOptions) *invocation {
 	inv := &invocation{
-		id: opts.RequestID, tenant: opts.TenantID, payload: payload,
+		id: cmp.Or(opts.RequestID, randomUUID()), tenant: opts.TenantID, payload: payload,
 		posted: make(chan struct{}), answered: make(chan struct{}),
-	}
-	if inv.id == "" {
-		inv.id = randomUUID()
 	}
 	inv.trace = fmt.Sprintf("Root=1-%08x-%s;Parent=%s;Sampled=0", time.Now().Unix(), randomHex(12), randomHex(8))
 	return inv

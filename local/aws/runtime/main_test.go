@@ -51,7 +51,7 @@ func beParent(path string) error {
 	}
 	fmt.Println(busy, frozen)
 	bufio.NewReader(os.Stdin).ReadString('\n')
-	return errors.New("nobody killed this process")
+	return errors.New("this process was not killed")
 }
 
 var runtimeAPI = regexp.MustCompile(`AWS_LAMBDA_RUNTIME_API=([0-9.:]+)`)

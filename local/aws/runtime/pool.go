@@ -1,12 +1,12 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -51,10 +51,11 @@ func Start(ctx context.Context, function Function, options *Options) (*Pool, err
 	if err != nil {
 		return nil, err
 	}
-	opts, err := options.withDefaults()
-	if err != nil {
-		return nil, err
+	if options == nil {
+		options = &Options{}
 	}
+	opts := *options
+	opts.InitTimeout = cmp.Or(opts.InitTimeout, DefaultInitTimeout)
 	if opts.Freeze && fn.Concurrency > 1 {
 		return nil, errors.New("runtime: Options.Freeze with Function.Concurrency above 1: Lambda does not freeze such a process; leave one of them out")
 	}
@@ -89,11 +90,6 @@ func (p *Pool) Invoke(ctx context.Context, payload []byte, options *InvokeOption
 	}
 	if !json.Valid(payload) {
 		return Result{}, errors.New("runtime: the event is not JSON")
-	}
-	for _, value := range []string{options.RequestID, options.TenantID} {
-		if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' }) {
-			return Result{}, fmt.Errorf("runtime: id %q may hold visible ASCII other than '/' only", value)
-		}
 	}
 	if err := ctx.Err(); err != nil {
 		return Result{}, err

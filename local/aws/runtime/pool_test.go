@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -48,44 +49,29 @@ func TestEcho(t *testing.T) {
 
 func TestFunctionErrors(t *testing.T) {
 	pool := start(t, runtime.Function{}, nil)
-
-	failed := invoke(t, pool, `{"do":"error"}`)
-	require.Equal(t, "declined", failed.Error.Type)
-	require.Equal(t, "card declined: insufficient_funds", failed.Error.Message)
-	require.JSONEq(t, `{"errorType":"declined","errorMessage":"card declined: insufficient_funds"}`, string(failed.Payload))
-	require.EqualError(t, failed.Error, "declined: card declined: insufficient_funds")
-	require.False(t, failed.Killed)
-
-	after := answer[who](t, invoke(t, pool, `{"do":"who"}`))
-	require.Equal(t, who{PID: failed.PID, Calls: 2}, after, "an error does not end the process")
-}
-
-func TestPanicEndsTheProcess(t *testing.T) {
-	pool := start(t, runtime.Function{}, nil)
-
-	panicked := invoke(t, pool, `{"do":"panic"}`)
-	require.Equal(t, "errorString", panicked.Error.Type)
-	require.Equal(t, "index out of luck", panicked.Error.Message)
-	require.Contains(t, string(panicked.Error.StackTrace), "handle")
-	require.False(t, panicked.Killed)
-
-	after := invoke(t, pool, `{"do":"who"}`)
-	require.True(t, after.ColdStart)
-	require.NotEqual(t, panicked.PID, after.PID)
-	require.Equal(t, 1, answer[who](t, after).Calls)
-}
-
-func TestExitInHandler(t *testing.T) {
-	pool := start(t, runtime.Function{}, nil)
-	for code, text := range map[int]string{
-		0: "Runtime exited without providing a reason",
-		7: "Runtime exited with error: exit status 7",
+	for event, want := range map[string]struct {
+		kind, message string
+		ends          bool // the process
+	}{
+		`{"do":"error"}`:         {"declined", "card declined: insufficient_funds", false},
+		`{"do":"stream"}`:        {"errorString", "source went away", false},
+		`{"do":"panic"}`:         {"errorString", "index out of luck", true},
+		`{"do":"exit"}`:          {runtime.TypeExit, "Error: Runtime exited without providing a reason", true},
+		`{"do":"exit","size":7}`: {runtime.TypeExit, "Error: Runtime exited with error: exit status 7", true},
 	} {
-		result := invoke(t, pool, fmt.Sprintf(`{"do":"exit","size":%d}`, code))
-		require.Equal(t, runtime.TypeExit, result.Error.Type)
-		require.Equal(t, "RequestId: "+result.RequestID+" Error: "+text, result.Error.Message)
-		require.False(t, result.Killed, "it was not a signal")
-		require.True(t, invoke(t, pool, `{"do":"who"}`).ColdStart)
+		failed := invoke(t, pool, event)
+		require.Equal(t, want.kind, failed.Error.Type, event)
+		message := strings.TrimPrefix(failed.Error.Message, "RequestId: "+failed.RequestID+" ")
+		require.Equal(t, want.message, message)
+		require.EqualError(t, failed.Error, want.kind+": "+failed.Error.Message)
+		var payload runtime.FunctionError
+		require.NoError(t, json.Unmarshal(failed.Payload, &payload))
+		require.Equal(t, *failed.Error, payload)
+		require.Equal(t, want.message == "index out of luck", strings.Contains(string(failed.Error.StackTrace), "handle"))
+		require.False(t, failed.Killed, "it was not a signal")
+		after := invoke(t, pool, `{"do":"who"}`)
+		require.Equal(t, want.ends, after.ColdStart, event)
+		require.Equal(t, want.ends, failed.PID != after.PID, event)
 	}
 }
 
@@ -176,13 +162,6 @@ func TestEventSizes(t *testing.T) {
 	require.EqualError(t, err, "runtime: the event has 6291457 bytes, Lambda takes at most 6291456")
 }
 
-func TestAnswerThatBreaksOnItsWay(t *testing.T) {
-	pool := start(t, runtime.Function{}, nil)
-	result := invoke(t, pool, `{"do":"stream"}`)
-	require.Equal(t, "errorString", result.Error.Type)
-	require.Equal(t, "source went away", result.Error.Message)
-}
-
 func TestWhatTheFunctionSees(t *testing.T) {
 	pool := start(t, runtime.Function{
 		Name: "charge-card",
@@ -251,7 +230,6 @@ func TestBadInput(t *testing.T) {
 		{runtime.Function{Path: function(t), Concurrency: -1}, nil, "Function.Concurrency"},
 		{runtime.Function{Path: function(t), Concurrency: 1601}, nil, "Function.Concurrency"},
 		{runtime.Function{Path: function(t), Concurrency: 2}, &runtime.Options{Freeze: true}, "Options.Freeze"},
-		{runtime.Function{Path: function(t)}, &runtime.Options{InitTimeout: -1}, "Options.InitTimeout"},
 	} {
 		_, err := runtime.Start(context.Background(), c.fn, c.opts)
 		require.ErrorContains(t, err, c.want)
@@ -262,11 +240,6 @@ func TestBadInput(t *testing.T) {
 		_, err := pool.Invoke(context.Background(), []byte(event), nil)
 		require.ErrorContains(t, err, "the event is not JSON")
 	}
-	_, err := pool.Invoke(context.Background(), []byte(`{}`), &runtime.InvokeOptions{RequestID: "a/b"})
-	require.ErrorContains(t, err, `id "a/b"`)
-	_, err = pool.Invoke(context.Background(), []byte(`{}`), &runtime.InvokeOptions{TenantID: "a\r\nb"})
-	require.ErrorContains(t, err, "visible ASCII")
-
 	broken := start(t, runtime.Function{Path: plain}, nil)
 	result := invoke(t, broken, `{}`)
 	require.Equal(t, runtime.TypeInvalidEntrypoint, result.Error.Type)

@@ -2,7 +2,7 @@ package runtime
 
 import "time"
 
-// run brings one invocation that has a slot to its outcome and gives the slot back.
+// run brings one invocation that has a slot to its outcome and frees the slot.
 func (p *Pool) run(inv *invocation, delivery chan<- Result) {
 	defer p.work.Done()
 	defer func() { <-p.slots }()

@@ -3,7 +3,7 @@
 //
 //	stream, err := streampoller.StreamOf(ctx, dynamodbClient, table)
 //	poller, err := streampoller.Start(ctx, streamsClient, stream, pool.Call, &streampoller.Options{
-//		Filters:                 []string{schema.OutboxFilter},
+//		Filter:                  schema.OutboxFilter,
 //		ReportBatchItemFailures: true,
 //	})
 //	...
@@ -11,12 +11,11 @@
 //
 // # What is as in Lambda
 //
-//   - Shards side by side, one batch at a time in each, in the order of the shard;
+//   - Shards in parallel, one batch at a time in each, in the order of the shard;
 //     a shard begins when its parent has been delivered.
-//   - TRIM_HORIZON; filters before batching; batch size, and 6 MB for an event.
+//   - TRIM_HORIZON; a filter before batching; batch size, and 6 MB for an event.
 //   - A batch that fails is delivered again without end, with growing pauses, and the
 //     shard's later records wait for it.
-//   - Bisecting after a function error.
 //   - ReportBatchItemFailures: the next delivery begins at the lowest sequence number in
 //     the answer; after an invalid answer the whole batch has failed.
 //   - The event's form, as in events/dynamodb-stream.json; a removal by TTL has the
@@ -25,9 +24,9 @@
 // # What is not imitated
 //
 // Checkpoints are in memory: a new poller replays the stream. LATEST, batch windows,
-// limits of retries and age with their destination, ParallelizationFactor, tumbling
-// windows, filters other than [Filter] names, the back-off of empty polls, throttling
-// and permissions are missing.
+// limits of retries and age with their destination, bisecting, ParallelizationFactor,
+// tumbling windows, several filters and rules other than a text, prefix and exists, the
+// back-off of empty polls, throttling and permissions are missing.
 //
 // Source: AWS Lambda developer guide, "Using AWS Lambda with Amazon DynamoDB" and
 // the pages below it.

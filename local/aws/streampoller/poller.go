@@ -1,18 +1,72 @@
 package streampoller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
+
+// Client has the methods of *dynamodbstreams.Client that the poller calls.
+type Client interface {
+	DescribeStream(context.Context, *dynamodbstreams.DescribeStreamInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.DescribeStreamOutput, error)
+	GetShardIterator(context.Context, *dynamodbstreams.GetShardIteratorInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetShardIteratorOutput, error)
+	GetRecords(context.Context, *dynamodbstreams.GetRecordsInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetRecordsOutput, error)
+}
+
+// Invoke runs the function once: [runtime.Pool.Call], or a handler in this
+// process. Any error is the function's, unless the context has ended or it is
+// [runtime.ErrClosed], which stops the poller. It is called for several shards at
+// once.
+type Invoke func(ctx context.Context, event []byte) ([]byte, error)
+
+// Options are the settings of an event source mapping. Nil, and zero values, mean
+// the defaults.
+type Options struct {
+	// Filter is a pattern of the records to deliver. Default: all.
+	Filter string
+	// BatchSize is the most records of an event. Default 100.
+	BatchSize int
+	// ReportBatchItemFailures reads the first record of the next delivery from the
+	// function's answer.
+	ReportBatchItemFailures bool
+
+	// PollInterval is the pause between two reads of a shard without new records.
+	// Default 250 ms, as in Lambda.
+	PollInterval time.Duration
+	// Backoff is the pause before the first retry; it doubles up to 5 s. Default
+	// 100 ms: Lambda's pause is not documented.
+	Backoff time.Duration
+	// Logf, if set, gets each error, one line a call.
+	Logf func(format string, args ...any)
+}
+
+const (
+	maxBackoff = 5 * time.Second
+	maxEvent   = runtime.MaxEventBytes
+)
+
+// StreamOf returns the ARN of a table's stream.
+func StreamOf(ctx context.Context, client dynamodb.DescribeTableAPIClient, table string) (string, error) {
+	out, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
+	if err != nil {
+		return "", fmt.Errorf("streampoller: table %s: %w", table, err)
+	}
+	if out.Table == nil || out.Table.LatestStreamArn == nil {
+		return "", errors.New("streampoller: table " + table + " has no stream: enable one with new and old images")
+	}
+	return *out.Table.LatestStreamArn, nil
+}
 
 // Poller delivers one stream to one function. Its methods are safe for concurrent
 // use.
@@ -20,61 +74,43 @@ type Poller struct {
 	client Client
 	stream string
 	invoke Invoke
-	*settings
+	filter pattern
+	Options
 
-	ctx    context.Context
-	cancel context.CancelFunc
-	work   sync.WaitGroup
-	done   chan struct{}
-
-	mu    sync.Mutex
-	stats Stats
-}
-
-// Stats counts what a poller has done.
-type Stats struct {
-	// Read and Filtered count records: read from the stream, and not delivered
-	// because no filter matches.
-	Read, Filtered int
-	// Invocations and Failures count deliveries, and the deliveries that failed partially
-	// or as a whole.
-	Invocations, Failures int
-	// Delivered counts the records that are done.
-	Delivered int
-	// Shards counts the shards that were started.
-	Shards int
+	ctx       context.Context
+	cancel    context.CancelFunc
+	work      sync.WaitGroup
+	delivered atomic.Int64
 }
 
 // Start starts to deliver the stream from its oldest record. The
 // poller runs until Close, the end of ctx, or the pool's.
 func Start(ctx context.Context, client Client, streamARN string, invoke Invoke, options *Options) (*Poller, error) {
-	s, err := options.withDefaults()
-	switch {
-	case err != nil:
-		return nil, err
-	case client == nil:
-		return nil, errors.New("streampoller: the client is nil: pass a *dynamodbstreams.Client")
-	case streamARN == "":
-		return nil, errors.New("streampoller: the stream's ARN is empty: StreamOf finds it")
-	case invoke == nil:
-		return nil, errors.New("streampoller: Invoke is nil: pass a pool's Call")
+	p := &Poller{client: client, stream: streamARN, invoke: invoke}
+	if options != nil {
+		p.Options = *options
 	}
-	p := &Poller{client: client, stream: streamARN, invoke: invoke, settings: s, done: make(chan struct{})}
+	filter, err := parse(cmp.Or(p.Filter, "{}"))
+	if err != nil {
+		return nil, err
+	}
+	p.filter = filter
+	p.BatchSize = cmp.Or(p.BatchSize, 100)
+	p.PollInterval = cmp.Or(p.PollInterval, 250*time.Millisecond)
+	p.Backoff = cmp.Or(p.Backoff, 100*time.Millisecond)
 	p.ctx, p.cancel = context.WithCancel(ctx)
-	d := &discovery{Poller: p, known: map[string]*shard{}}
-	if err := d.begin(); err != nil {
-		p.cancel()
-		return nil, err
+	shards := map[string]*shard{}
+	if err := p.discover(shards); err != nil {
+		p.Close()
+		return nil, fmt.Errorf("streampoller: stream %s: %w", streamARN, err)
 	}
-	p.work.Add(1)
-	go func() {
-		defer p.work.Done()
-		d.run()
-	}()
-	go func() {
-		p.work.Wait()
-		close(p.done)
-	}()
+	p.work.Go(func() {
+		for p.pause(4 * p.PollInterval) {
+			if err := p.discover(shards); err != nil {
+				p.log("stream %s: %v", p.stream, err)
+			}
+		}
+	})
 	return p, nil
 }
 
@@ -82,20 +118,46 @@ func Start(ctx context.Context, client Client, streamARN string, invoke Invoke, 
 // that runs in a pool keeps running. It may be called more than once.
 func (p *Poller) Close() {
 	p.cancel()
-	<-p.done
+	p.work.Wait()
 }
 
-// Stats returns the counts so far.
-func (p *Poller) Stats() Stats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.stats
-}
+// Delivered is the number of records that are done.
+func (p *Poller) Delivered() int { return int(p.delivered.Load()) }
 
-func (p *Poller) count(f func(*Stats)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f(&p.stats)
+// discover starts the shards that are new. A shard begins when its parent is done, or is deleted from
+// the stream: a parent's records come before those of its children.
+func (p *Poller) discover(known map[string]*shard) error {
+	var all []types.Shard
+	for in := (&dynamodbstreams.DescribeStreamInput{StreamArn: &p.stream}); ; {
+		out, err := p.client.DescribeStream(p.ctx, in)
+		if err != nil {
+			return err
+		}
+		all = append(all, out.StreamDescription.Shards...)
+		if in.ExclusiveStartShardId = out.StreamDescription.LastEvaluatedShardId; in.ExclusiveStartShardId == nil {
+			break
+		}
+	}
+	var found []*shard
+	for _, info := range all {
+		if id := *info.ShardId; known[id] == nil {
+			known[id] = &shard{Poller: p, id: id, parent: aws.ToString(info.ParentShardId), done: make(chan struct{})}
+			found = append(found, known[id])
+		}
+	}
+	for _, s := range found {
+		parent := known[s.parent]
+		p.work.Go(func() {
+			if parent != nil {
+				select {
+				case <-parent.done:
+				case <-p.ctx.Done():
+				}
+			}
+			s.run()
+		})
+	}
+	return nil
 }
 
 // pause waits; it reports false if the poller ends.
@@ -110,97 +172,9 @@ func (p *Poller) pause(d time.Duration) bool {
 	}
 }
 
-// discovery finds shards and starts each when its parent is done.
-type discovery struct {
-	*Poller
-	known map[string]*shard
-}
-
-// begin starts the existing shards.
-func (d *discovery) begin() error {
-	list, err := d.list()
-	if err != nil {
-		return fmt.Errorf("streampoller: stream %s: %w", d.stream, err)
+// log reports an error, unless the end of the poller has caused it.
+func (p *Poller) log(format string, args ...any) {
+	if p.Logf != nil && p.ctx.Err() == nil {
+		p.Logf("streampoller: "+format, args...)
 	}
-	for _, info := range list {
-		d.add(info)
-	}
-	d.startReady()
-	return nil
-}
-
-func (d *discovery) run() {
-	for d.pause(4 * d.PollInterval) {
-		list, err := d.list()
-		if err != nil {
-			if d.ctx.Err() == nil {
-				d.Logf("streampoller: stream %s: %v", d.stream, err)
-			}
-			continue
-		}
-		for _, info := range list {
-			if d.known[aws.ToString(info.ShardId)] == nil {
-				d.add(info)
-			}
-		}
-		d.startReady()
-	}
-}
-
-func (d *discovery) list() ([]types.Shard, error) {
-	var all []types.Shard
-	in := &dynamodbstreams.DescribeStreamInput{StreamArn: &d.stream}
-	for {
-		out, err := d.client.DescribeStream(d.ctx, in)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, out.StreamDescription.Shards...)
-		if out.StreamDescription.LastEvaluatedShardId == nil {
-			return all, nil
-		}
-		in.ExclusiveStartShardId = out.StreamDescription.LastEvaluatedShardId
-	}
-}
-
-func (d *discovery) add(info types.Shard) {
-	s := &shard{
-		Poller: d.Poller, id: aws.ToString(info.ShardId), parent: aws.ToString(info.ParentShardId),
-		done: make(chan struct{}),
-	}
-	d.known[s.id] = s
-}
-
-// startReady starts the shards whose parent is done, or gone from the stream: a parent's
-// records come before those of its children.
-func (d *discovery) startReady() {
-	for _, s := range d.known {
-		if s.started {
-			continue
-		}
-		if parent := d.known[s.parent]; parent != nil {
-			select {
-			case <-parent.done:
-			default:
-				continue
-			}
-		}
-		s.started = true
-		d.count(func(st *Stats) { st.Shards++ })
-		d.work.Add(1)
-		go func() {
-			defer d.work.Done()
-			if s.run() {
-				close(s.done)
-			}
-		}()
-	}
-}
-
-// stops reports whether an error of Invoke is the end of the poller's work.
-func (p *Poller) stops(err error) bool {
-	if errors.Is(err, runtime.ErrClosed) {
-		p.cancel()
-	}
-	return p.ctx.Err() != nil
 }

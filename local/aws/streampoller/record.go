@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
@@ -33,14 +35,9 @@ func newRecord(r *types.Record, streamARN string) (record, error) {
 	for name, image := range map[string]map[string]types.AttributeValue{
 		"Keys": d.Keys, "NewImage": d.NewImage, "OldImage": d.OldImage,
 	} {
-		if len(image) == 0 {
-			continue
+		if len(image) > 0 {
+			change[name] = imageOf(image)
 		}
-		m, err := imageOf(image)
-		if err != nil {
-			return record{}, err
-		}
-		change[name] = m
 	}
 	event := map[string]any{
 		"eventID": aws.ToString(r.EventID), "eventName": string(r.EventName),
@@ -61,57 +58,29 @@ func newRecord(r *types.Record, streamARN string) (record, error) {
 	return record{sequence: *d.SequenceNumber, json: bytes.TrimSpace(b.Bytes())}, nil
 }
 
-func imageOf(image map[string]types.AttributeValue) (map[string]any, error) {
+func imageOf(image map[string]types.AttributeValue) map[string]any {
 	m := make(map[string]any, len(image))
 	for name, v := range image {
-		var err error
-		if m[name], err = valueOf(v); err != nil {
-			return nil, err
-		}
+		m[name] = valueOf(v)
 	}
-	return m, nil
+	return m
 }
 
-// valueOf is an attribute in DynamoDB's JSON. encoding/json makes Base64 of bytes.
-func valueOf(v types.AttributeValue) (map[string]any, error) {
-	switch a := v.(type) {
-	case *types.AttributeValueMemberS:
-		return map[string]any{"S": a.Value}, nil
-	case *types.AttributeValueMemberN:
-		return map[string]any{"N": a.Value}, nil
-	case *types.AttributeValueMemberB:
-		return map[string]any{"B": notNil(a.Value)}, nil
-	case *types.AttributeValueMemberBOOL:
-		return map[string]any{"BOOL": a.Value}, nil
-	case *types.AttributeValueMemberNULL:
-		return map[string]any{"NULL": a.Value}, nil
-	case *types.AttributeValueMemberSS:
-		return map[string]any{"SS": a.Value}, nil
-	case *types.AttributeValueMemberNS:
-		return map[string]any{"NS": a.Value}, nil
-	case *types.AttributeValueMemberBS:
-		return map[string]any{"BS": a.Value}, nil
+// valueOf is an attribute in DynamoDB's JSON, whose names of types end the names of the SDK's.
+// encoding/json makes Base64 of bytes.
+func valueOf(v types.AttributeValue) map[string]any {
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", v), "*types.AttributeValueMember")
+	switch v := v.(type) {
 	case *types.AttributeValueMemberL:
-		list := make([]any, len(a.Value))
-		for i, e := range a.Value {
-			var err error
-			if list[i], err = valueOf(e); err != nil {
-				return nil, err
-			}
+		list := make([]any, len(v.Value))
+		for i, e := range v.Value {
+			list[i] = valueOf(e)
 		}
-		return map[string]any{"L": list}, nil
+		return map[string]any{kind: list}
 	case *types.AttributeValueMemberM:
-		m, err := imageOf(a.Value)
-		return map[string]any{"M": m}, err
+		return map[string]any{kind: imageOf(v.Value)}
 	}
-	return nil, fmt.Errorf("streampoller: an attribute of type %T", v)
-}
-
-func notNil(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
+	return map[string]any{kind: reflect.ValueOf(v).Elem().FieldByName("Value").Interface()}
 }
 
 // eventOf is the function's event for a batch.

@@ -2,133 +2,148 @@ package streampoller
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+
+	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
 // shard is read by one goroutine, so its records are delivered in their order.
 type shard struct {
 	*Poller
 	id, parent string
-	started    bool
 	done       chan struct{} // closed when it has been read and delivered to its end
 
 	iterator *string
 	last     string // the sequence number that was read last
-	pending  []record
 }
 
-// run reads and delivers until the shard's end; it reports false if the poller
-// ends before.
-func (s *shard) run() bool {
-	pause := s.Backoff
-	for s.ctx.Err() == nil {
-		if s.iterator == nil {
-			if err := s.open(); err != nil {
-				s.Logf("streampoller: shard %s: %v", s.id, err)
-				s.pause(pause)
-				pause = min(2*pause, maxBackoff)
-				continue
-			}
-		}
-		out, err := s.client.GetRecords(s.ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: s.iterator})
+// run reads and delivers until the shard's end, or that of the poller.
+func (s *shard) run() {
+	for pause := s.Backoff; s.ctx.Err() == nil; {
+		out, err := s.read()
 		if err != nil {
-			if s.ctx.Err() != nil {
-				return false
-			}
-			s.Logf("streampoller: shard %s: %v", s.id, err)
-			var expired *types.ExpiredIteratorException
-			var trimmed *types.TrimmedDataAccessException
-			if errors.As(err, &trimmed) {
-				s.last = "" // the remaining records begin at the horizon
-			}
-			if errors.As(err, &expired) || errors.As(err, &trimmed) {
-				s.iterator = nil
-			}
+			s.log("shard %s: %v", s.id, err)
 			s.pause(pause)
 			pause = min(2*pause, maxBackoff)
 			continue
 		}
 		pause = s.Backoff
-		s.gather(out.Records)
-		s.iterator = out.NextShardIterator
-		ended := s.iterator == nil
-		for len(s.pending) > 0 {
-			n := s.fit()
-			batch := s.pending[:n:n]
-			s.pending = s.pending[n:]
-			if !s.deliver(batch) {
-				return false
+		for pending := s.records(out.Records); len(pending) > 0; {
+			n := s.fit(pending)
+			if !s.deliver(pending[:n]) {
+				return
 			}
+			pending = pending[n:]
 		}
-		if ended {
-			return true
+		if s.iterator = out.NextShardIterator; s.iterator == nil {
+			close(s.done)
+			return
 		}
 		if len(out.Records) == 0 {
 			s.pause(s.PollInterval)
 		}
 	}
-	return false
 }
 
-// open gets an iterator after the last record that was read.
-func (s *shard) open() error {
-	in := &dynamodbstreams.GetShardIteratorInput{StreamArn: &s.stream, ShardId: &s.id, ShardIteratorType: types.ShardIteratorTypeTrimHorizon}
-	if s.last != "" {
-		in.ShardIteratorType, in.SequenceNumber = types.ShardIteratorTypeAfterSequenceNumber, &s.last
-	}
-	out, err := s.client.GetShardIterator(s.ctx, in)
-	if err != nil {
-		return err
-	}
-	if s.iterator = out.ShardIterator; s.iterator == nil {
-		return errors.New("the stream gave no iterator")
-	}
-	return nil
-}
-
-// gather adds the records that match the filters to the pending ones.
-func (s *shard) gather(records []types.Record) {
-	for i := range records {
-		r, err := newRecord(&records[i], s.stream)
+// read reads what follows the last record that was read.
+func (s *shard) read() (*dynamodbstreams.GetRecordsOutput, error) {
+	if s.iterator == nil {
+		in := &dynamodbstreams.GetShardIteratorInput{StreamArn: &s.stream, ShardId: &s.id, ShardIteratorType: types.ShardIteratorTypeTrimHorizon}
+		if s.last != "" {
+			in.ShardIteratorType, in.SequenceNumber = types.ShardIteratorTypeAfterSequenceNumber, &s.last
+		}
+		out, err := s.client.GetShardIterator(s.ctx, in)
 		if err != nil {
-			s.Logf("%v", err)
+			return nil, err
+		}
+		s.iterator = out.ShardIterator
+	}
+	out, err := s.client.GetRecords(s.ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: s.iterator})
+	var expired *types.ExpiredIteratorException
+	var trimmed *types.TrimmedDataAccessException
+	if errors.As(err, &trimmed) {
+		s.last = "" // the remaining records begin at the horizon
+	}
+	if errors.As(err, &expired) || errors.As(err, &trimmed) {
+		s.iterator = nil
+	}
+	return out, err
+}
+
+// records are those that match the filter.
+func (s *shard) records(read []types.Record) (pending []record) {
+	for i := range read {
+		r, err := newRecord(&read[i], s.stream)
+		if err != nil {
+			s.log("%v", err)
 			continue
 		}
 		s.last = r.sequence
-		pass := s.pass(r)
-		s.count(func(st *Stats) {
-			st.Read++
-			if !pass {
-				st.Filtered++
-			}
-		})
-		if pass {
-			s.pending = append(s.pending, r)
+		if s.filter.matches(r.json) {
+			pending = append(pending, r)
 		}
 	}
-}
-
-func (s *shard) pass(r record) bool {
-	for _, f := range s.filters {
-		if ok, err := f.Match(r.json); err != nil {
-			s.Logf("%v", err)
-		} else if ok {
-			return true
-		}
-	}
-	return len(s.filters) == 0
+	return pending
 }
 
 // fit is how many of the pending records make the next event.
-func (s *shard) fit() int {
+func (s *shard) fit(pending []record) int {
 	size := len(eventHead) + len(eventTail)
-	for n, r := range s.pending {
+	for n, r := range pending {
 		size += len(r.json) + 1
 		if n == s.BatchSize || n > 0 && size > maxEvent {
 			return n
 		}
 	}
-	return len(s.pending)
+	return len(pending)
+}
+
+// deliver delivers a batch to the function until all its records are done. It reports false
+// if the poller ends before.
+func (s *shard) deliver(batch []record) bool {
+	for pause := s.Backoff; s.ctx.Err() == nil; pause = min(2*pause, maxBackoff) {
+		done, err := s.once(batch)
+		if errors.Is(err, runtime.ErrClosed) {
+			s.cancel()
+		}
+		if err != nil {
+			s.log("shard %s: %d records from %s on: %v", s.id, len(batch), batch[0].sequence, err)
+		}
+		if done > 0 {
+			pause = s.Backoff // the remaining records have not been tried as often
+		}
+		s.delivered.Add(int64(done))
+		if batch = batch[done:]; len(batch) == 0 {
+			return true
+		}
+		s.pause(pause)
+	}
+	return false
+}
+
+// once invokes the function, and returns how many records are done.
+func (s *shard) once(batch []record) (done int, err error) {
+	answer, err := s.invoke(s.ctx, eventOf(batch))
+	if err != nil {
+		return 0, err
+	}
+	if !s.ReportBatchItemFailures {
+		return len(batch), nil
+	}
+	ids := make([]string, len(batch))
+	for i, r := range batch {
+		ids[i] = r.sequence
+	}
+	failed, err := runtime.BatchItemFailures(answer, ids)
+	if err != nil {
+		return 0, err
+	}
+	first := slices.IndexFunc(ids, func(id string) bool { return slices.Contains(failed, id) })
+	if first < 0 {
+		return len(batch), nil
+	}
+	return first, nil
 }

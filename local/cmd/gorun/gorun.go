@@ -19,7 +19,7 @@ import (
 const parentPoll = 200 * time.Millisecond
 
 // EndWithParent ends the context when `go run` is gone: it passes Ctrl-C on, but
-// not the SIGTERM that scripts send it, and nobody can pass a SIGKILL on. A command
+// not the SIGTERM that scripts send it, and cannot pass a SIGKILL on. A command
 // that was started without `go run` is left alone, so that it may outlive its shell. The
 // executable's folder says nothing: `go run` takes it from a build cache that may lie anywhere.
 func EndWithParent(ctx context.Context) (context.Context, context.CancelFunc) {

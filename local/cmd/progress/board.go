@@ -22,9 +22,7 @@ type Board struct {
 	mu    sync.Mutex
 	steps []*Step
 
-	once sync.Once
-	stop chan struct{}
-	done chan struct{}
+	stop, done chan struct{}
 }
 
 // Open returns a board that says a line every [Interval] while a step is under way,
@@ -35,10 +33,9 @@ func Open(say func(format string, args ...any)) *Board {
 	return b
 }
 
-// Close stops the board. After it has returned, say is not called any more. It may be called
-// more than once.
+// Close stops the board. After it has returned, say is not called any more.
 func (b *Board) Close() {
-	b.once.Do(func() { close(b.stop) })
+	close(b.stop)
 	<-b.done
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
@@ -8,81 +9,99 @@ import (
 	"sync"
 )
 
-// provider stands for the payment provider of the example. It counts the requests, so that
+// provider stands for the payment provider of the examples. It counts the requests, so that
 // the tour can tell how often a handler really ran.
 type provider struct {
-	mu      sync.Mutex
-	asked   map[string]int // by the reference in the request
-	charges map[string]string
-	refunds map[string]receipt // by the caller's name for them
-	held    map[string]chan struct{}
-	silent  map[string]bool
-	reports map[string]report // by their ids
+	mu     sync.Mutex
+	asked  map[string]int           // how often, by reference
+	made   map[string]made          // by the caller's key or name for it
+	held   map[string]chan struct{} // answers, by reference
+	silent map[string]bool          // by reference
 }
 
-// report is what a statement is made of.
-type report struct {
+// made is a charge, a refund or a report.
+type made struct {
 	ID        string `json:"id"`
 	Reference string `json:"reference"`
-	Kilobytes int    `json:"kilobytes"`
-}
-
-type receipt struct {
-	ID        string `json:"id"`
-	Reference string `json:"reference,omitempty"`
-	Amount    int64  `json:"amount"`
-	Currency  string `json:"currency"`
+	Amount    int64  `json:"amount,omitempty"`
+	Currency  string `json:"currency,omitempty"`
+	Kilobytes int    `json:"kilobytes,omitempty"`
 }
 
 func newProvider() *provider {
-	return &provider{
-		asked: map[string]int{}, charges: map[string]string{}, refunds: map[string]receipt{},
-		held: map[string]chan struct{}{}, silent: map[string]bool{}, reports: map[string]report{},
+	return &provider{asked: map[string]int{}, made: map[string]made{}, held: map[string]chan struct{}{}, silent: map[string]bool{}}
+}
+
+// ServeHTTP makes what is posted, finds a refund, or reads a report.
+func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id, report := strings.CutPrefix(r.URL.Path, "/reports/")
+	switch {
+	case report:
+		p.read(w, r, id)
+	case r.Method == http.MethodGet:
+		p.find(w, r.URL.Query().Get("reference"))
+	default:
+		p.make(w, r)
 	}
 }
 
-// ServeHTTP makes a charge or a refund. A charge under a key that it has seen is
-// the same charge; refunds take no key, and it says what became of one with a name.
-func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	id, ofReport := strings.CutPrefix(r.URL.Path, "/reports/")
-	switch {
-	case ofReport:
-		p.read(w, r, id)
-		return
-	case r.URL.Path == "/reports":
-		p.order(w, r)
-		return
-	case r.Method == http.MethodGet:
-		p.find(w, r.URL.Query().Get("reference"))
-		return
-	}
-	var in receipt
+// make makes a charge, a refund or a report. One under a key that it has seen is the same. Refunds
+// have a name instead, and each request makes another one.
+func (p *provider) make(w http.ResponseWriter, r *http.Request) {
+	var in made
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	key := r.Header.Get("Idempotency-Key")
 	p.mu.Lock()
-	p.asked[in.Reference]++
-	held := p.held[in.Reference]
-	in.ID = rand.Text()
-	if key := r.Header.Get("Idempotency-Key"); key != "" {
-		if known, ok := p.charges[key]; ok {
-			in.ID = known
-		}
-		p.charges[key] = in.ID
-	}
-	if name := r.Header.Get("Merchant-Reference"); name != "" {
-		p.refunds[name] = in
-	}
+	in.ID = cmp.Or(p.made[key].ID, rand.Text())
+	p.made[cmp.Or(key, r.Header.Get("Merchant-Reference"))] = in
 	p.mu.Unlock()
-	if !answers(held, r) {
-		return
+	if p.answers(r, in.Reference) {
+		_ = json.NewEncoder(w).Encode(in)
 	}
-	write(w, in)
 }
 
-// answers waits until answers are not held any more; it is false if nobody waits for one.
-func answers(held chan struct{}, r *http.Request) bool {
+// read answers with the text of a report.
+func (p *provider) read(w http.ResponseWriter, r *http.Request, id string) {
+	var report made
+	p.mu.Lock()
+	for _, m := range p.made {
+		if m.ID == id {
+			report = m
+		}
+	}
+	p.mu.Unlock()
+	if p.answers(r, readOf(report.Reference)) {
+		_ = json.NewEncoder(w).Encode(map[string]string{"id": id, "text": strings.Repeat("0123456789abcdef", report.Kilobytes<<6)})
+	}
+}
+
+// readOf is the reference under which reads of a report are counted and held.
+func readOf(reference string) string { return reference + ", read" }
+
+// find answers with the refund of that name. It never says that there is none: this
+// provider remembers nothing from before its start, and a table may be older.
+func (p *provider) find(w http.ResponseWriter, name string) {
+	p.mu.Lock()
+	found, ok := p.made[name]
+	ok = ok && !p.silent[found.Reference]
+	p.mu.Unlock()
+	if !ok {
+		http.Error(w, "cannot tell now", http.StatusServiceUnavailable)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(found)
+}
+
+// answers counts a request, and waits until answers are not held any more. It is false if the caller
+// has left.
+func (p *provider) answers(r *http.Request, reference string) bool {
+	p.mu.Lock()
+	p.asked[reference]++
+	held := p.held[reference]
+	p.mu.Unlock()
 	if held == nil {
 		return true
 	}
@@ -92,59 +111,6 @@ func answers(held chan struct{}, r *http.Request) bool {
 	case <-r.Context().Done():
 		return false
 	}
-}
-
-// order takes the order of a report. An order under a key that it has seen is the same order.
-func (p *provider) order(w http.ResponseWriter, r *http.Request) {
-	var in report
-	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	p.mu.Lock()
-	p.asked[in.Reference]++
-	in.ID = r.Header.Get("Idempotency-Key")
-	p.reports[in.ID] = in
-	p.mu.Unlock()
-	write(w, in)
-}
-
-// read answers with the text of a report.
-func (p *provider) read(w http.ResponseWriter, r *http.Request, id string) {
-	p.mu.Lock()
-	of, ok := p.reports[id]
-	held := p.held[of.Reference]
-	p.asked[readOf(of.Reference)]++
-	p.mu.Unlock()
-	switch {
-	case !ok:
-		http.NotFound(w, r)
-	case answers(held, r):
-		line := strings.Repeat("0123456789abcde", 4)[:59] + "\n"
-		write(w, map[string]string{"id": id, "text": strings.Repeat(line, of.Kilobytes<<10/len(line)+1)[:of.Kilobytes<<10]})
-	}
-}
-
-// readOf is the name under which the provider counts how often a report is read.
-func readOf(reference string) string { return reference + ", read" }
-
-func write(w http.ResponseWriter, r any) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(r)
-}
-
-// find answers with the refund of that name. It never says that there is none: this
-// provider remembers nothing from before its start, and a table may be older.
-func (p *provider) find(w http.ResponseWriter, name string) {
-	p.mu.Lock()
-	found, ok := p.refunds[name]
-	ok = ok && !p.silent[found.Reference]
-	p.mu.Unlock()
-	if !ok {
-		http.Error(w, "cannot tell now", http.StatusServiceUnavailable)
-		return
-	}
-	write(w, found)
 }
 
 // hold lets the provider's answers to a reference wait until release is called.
@@ -161,27 +127,27 @@ func (p *provider) hold(reference string) (release func()) {
 	}
 }
 
-// silence lets the provider say nothing of what became of a reference.
+// silence lets the provider say nothing about the refund for a reference.
 func (p *provider) silence(reference string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silent[reference] = true
 }
 
-// times is how often the provider was asked to move money for a reference.
+// times is how often the provider was asked for a reference.
 func (p *provider) times(reference string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.asked[reference]
 }
 
-// refund is the provider's id of the refund for a reference.
-func (p *provider) refund(reference string) string {
+// idOf is the provider's id of what it has made for a reference.
+func (p *provider) idOf(reference string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, r := range p.refunds {
-		if r.Reference == reference {
-			return r.ID
+	for _, m := range p.made {
+		if m.Reference == reference {
+			return m.ID
 		}
 	}
 	return ""

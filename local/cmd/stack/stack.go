@@ -2,44 +2,44 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/idem-go/idempotency/idem/console"
+	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
 	"github.com/idem-go/idempotency/idem/testenv/queue"
 	"github.com/idem-go/idempotency/local/aws/gateway"
-	"github.com/idem-go/idempotency/local/aws/queuepoller"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/cmd/progress"
 )
 
-// defaultTenant is the tenant of the tour and of the printed token.
-const defaultTenant = "acme"
-
 // stack is everything that runs.
 type stack struct {
 	folder      folder
-	url         string // of the HTTP API
-	wire        *wire
-	wireURL     string
-	console     string // address of the operators' pages
-	provider    *provider
-	issuer      *gateway.Issuer
+	logs        *os.File // of the functions
 	db          *dynamodblocal.Server
 	sqs         *queue.Server
-	queue       mapped // of orders
-	work        mapped // of statements
-	events      queue.Queue
-	relaying    gate
-	escalations queue.Queue
+	orders      *mapping
+	statements  *mapping
+	events      queue.Queue // what the orders function publishes
+	escalations queue.Queue // the questions that a sweep escalates
+	store       *dynamostore.AdminStore
+	provider    *provider
+	wire        *wire
+	issuer      *gateway.Issuer
 	pools       map[string]*runtime.Pool
-	logs        *logFile
+	relaying    sync.RWMutex // locked while the tour keeps the relay from sending
+	url         string       // of the HTTP API
+	console     string       // URL of the operators' pages
 	closers     []func()
 }
 
@@ -50,22 +50,9 @@ func (s *stack) close() {
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		s.closers[i]()
 	}
-	s.closers = nil
 }
 
-// start brings everything up, or leaves nothing behind.
-func start(ctx context.Context, o options, say func(string, ...any)) (*stack, error) {
-	s := &stack{pools: map[string]*runtime.Pool{}}
-	if err := s.start(ctx, o, say); err != nil {
-		s.close()
-		if ctx.Err() != nil {
-			return nil, ctx.Err() // the reason for all other errors
-		}
-		return nil, err
-	}
-	return s, nil
-}
-
+// start brings everything up. What it has started is closed, also after an error.
 func (s *stack) start(ctx context.Context, o options, say func(string, ...any)) (err error) {
 	if s.folder, err = newFolder(o.cacheDir); err != nil {
 		return err
@@ -80,38 +67,33 @@ func (s *stack) start(ctx context.Context, o options, say func(string, ...any)) 
 	if err := os.Setenv("TMPDIR", s.folder.path("tmp")); err != nil {
 		return err
 	}
-	if s.logs, err = newLog(s.folder.path("log")); err != nil {
+	// Several functions write, a line at a time.
+	if s.logs, err = os.OpenFile(s.folder.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
 		return err
 	}
 	s.onClose(func() { _ = s.logs.Close() })
 	if err := s.startServers(ctx, o, say); err != nil {
 		return err
 	}
-	if s.wire, err = newWire(s.db.Endpoint()); err != nil {
+	if err := s.startFunctions(ctx); err != nil {
 		return err
 	}
-	if s.wireURL, err = s.listen(0, s.wire); err != nil {
+	if err := s.startSources(ctx); err != nil {
 		return err
 	}
-	if err := s.startPayments(ctx, o); err != nil {
-		return err
-	}
-	if err := s.startOrders(ctx); err != nil {
-		return err
-	}
-	if err := s.startRelay(ctx); err != nil {
+	if err := s.startAPI(o.port); err != nil {
 		return err
 	}
 	return s.startConsole()
 }
 
-// startServers compiles the functions and starts the servers, side by side. The first error
+// startServers compiles the functions and starts the servers, at the same time. The first error
 // stops the others.
 func (s *stack) startServers(ctx context.Context, o options, say func(string, ...any)) error {
 	board := progress.Open(say)
 	defer board.Close()
 	log := func(format string, args ...any) { say("  "+format, args...) }
-	g, gctx := errgroup.WithContext(ctx)
+	g, ctx := errgroup.WithContext(ctx)
 	begin := func(what string, do func() error) {
 		say("%s ...", what)
 		step := board.Begin(what)
@@ -122,16 +104,16 @@ func (s *stack) startServers(ctx context.Context, o options, say func(string, ..
 	}
 	begin("fetching modules and compiling the functions "+functionNames(), func() error {
 		begun := time.Now()
-		err := buildFunctions(gctx, s.folder.path("bin"))
+		err := buildFunctions(ctx, s.folder.path("bin"))
 		if err == nil {
 			say("compiled after %v", time.Since(begun).Round(100*time.Millisecond))
 		}
 		return err
 	})
 	begin("fetching and starting DynamoDB Local", func() (err error) {
-		s.db, err = dynamodblocal.Start(gctx, &dynamodblocal.Options{Endpoint: o.endpoint, CacheDir: o.cacheDir, Log: log})
+		s.db, err = dynamodblocal.Start(ctx, &dynamodblocal.Options{Endpoint: o.endpoint, CacheDir: o.cacheDir, Log: log})
 		if err == nil {
-			err = createTables(gctx, s.db.Endpoint())
+			err = createTables(ctx, s.db.Endpoint())
 		}
 		if err == nil {
 			say("DynamoDB Local at %s, with the tables %s and %s", s.db.Endpoint(), recordsTable, ordersTable)
@@ -139,11 +121,12 @@ func (s *stack) startServers(ctx context.Context, o options, say func(string, ..
 		return err
 	})
 	begin("fetching and starting the queue server", func() (err error) {
-		if s.sqs, err = queue.Start(gctx, &queue.Options{CacheDir: o.cacheDir, Log: log}); err == nil {
-			err = s.createQueues(gctx)
+		s.sqs, err = queue.Start(ctx, &queue.Options{CacheDir: o.cacheDir, Log: log})
+		if err == nil {
+			err = s.createQueues(ctx)
 		}
 		if err == nil {
-			say("queue server at %s, with the queues %s, %s and their dead-letter queues", s.sqs.Endpoint(), ordersQueue, statementsQueue)
+			say("queue server at %s, with the queues orders, statements and their dead-letter queues", s.sqs.Endpoint())
 		}
 		return err
 	})
@@ -157,37 +140,8 @@ func (s *stack) startServers(ctx context.Context, o options, say func(string, ..
 	return err
 }
 
-func (s *stack) createQueues(ctx context.Context) (err error) {
-	if s.queue, err = createQueue(ctx, s.sqs.Endpoint(), ordersQueue, queuepoller.DefaultBatchSize); err != nil {
-		return err
-	}
-	if s.work, err = createQueue(ctx, s.sqs.Endpoint(), statementsQueue, 1); err != nil {
-		return err
-	}
-	s.events, err = queue.Create(ctx, queue.NewClient(s.sqs.Endpoint()), queue.Spec{Name: eventsQueue})
-	return err
-}
-
-// startPayments runs the HTTP example behind an HTTP API whose callers have
-// tokens, the worker of what it accepts, and its sweeper: the tenant is the token's subject.
-func (s *stack) startPayments(ctx context.Context, o options) (err error) {
-	s.provider = newProvider()
-	providerURL, err := s.listen(0, s.provider)
-	if err != nil {
-		return err
-	}
-	if err := s.startFunction(ctx, payments, "PROVIDER_URL="+providerURL, "PAYMENTS_API=http", "PAYMENTS_TENANT=jwt:sub"); err != nil {
-		return err
-	}
-	if err := s.startFunction(ctx, statements, append(s.work.settings(statement), "PROVIDER_URL="+providerURL)...); err != nil {
-		return err
-	}
-	if err := s.startMapping(ctx, s.work, statements); err != nil {
-		return err
-	}
-	if err := s.startSweeper(ctx, providerURL); err != nil {
-		return err
-	}
+// startAPI runs an HTTP API in front of the payments function. Its callers have tokens.
+func (s *stack) startAPI(port int) (err error) {
 	if s.issuer, err = gateway.NewIssuer("https://issuer.local"); err != nil {
 		return err
 	}
@@ -203,19 +157,30 @@ func (s *stack) startPayments(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	s.url, err = s.listen(o.port, api)
+	s.url, err = s.listen(port, api)
 	return err
 }
 
-// startOrders runs the queue example behind its queue.
-func (s *stack) startOrders(ctx context.Context) error {
-	if err := s.startFunction(ctx, orders, append(s.queue.settings(fulfil), "ORDERS_TABLE="+ordersTable)...); err != nil {
+// startConsole serves the operators' pages of the records' table.
+func (s *stack) startConsole() error {
+	client, err := newDynamoDB(s.db.Endpoint())
+	if err != nil {
 		return err
 	}
-	return s.startMapping(ctx, s.queue, orders)
+	if s.store, err = dynamostore.NewAdminStore(client, recordsTable, nil); err != nil {
+		return err
+	}
+	r, err := reconcile.New(s.store, nil)
+	if err != nil {
+		return err
+	}
+	pages, err := console.New(r, &console.Options{Who: console.ThisMachine})
+	if err != nil {
+		return err
+	}
+	s.console, err = s.listen(0, pages)
+	return err
 }
-
-func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
 // listen serves on 127.0.0.1 until the stack is closed.
 func (s *stack) listen(port int, h http.Handler) (string, error) {
@@ -223,27 +188,24 @@ func (s *stack) listen(port int, h http.Handler) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot listen: %w; choose another -port", err)
 	}
-	s.serve(l, h)
-	return "http://" + l.Addr().String(), nil
-}
-
-func (s *stack) serve(l net.Listener, h http.Handler) {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = srv.Serve(l) }()
 	s.onClose(func() { _ = srv.Close() })
+	return "http://" + l.Addr().String(), nil
 }
 
-// whileComplete ends the context when a server that was started here is gone.
-func (s *stack) whileComplete(ctx context.Context) (context.Context, context.CancelFunc) {
+// whileComplete ends the context when a server that was started here has ended.
+func (s *stack) whileComplete(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	watch := func(server string, ended <-chan struct{}) {
-		select {
-		case <-ended:
-			cancel(&endedError{server})
-		case <-ctx.Done():
-		}
+	for server, ended := range map[string]<-chan struct{}{"DynamoDB Local": s.db.Ended(), "the queue server": s.sqs.Ended()} {
+		go func() {
+			select {
+			case <-ended:
+				cancel(errors.New(server + " has ended unexpectedly, so everything else was stopped too; " +
+					"start again with `go run ./local` (data was in memory)"))
+			case <-ctx.Done():
+			}
+		}()
 	}
-	go watch("DynamoDB Local", s.db.Ended())
-	go watch("the queue server", s.sqs.Ended())
-	return ctx, func() { cancel(nil) }
+	return ctx, cancel
 }

@@ -3,19 +3,18 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"fmt"
+	"cmp"
+	"errors"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
+	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -29,157 +28,6 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/testmain"
 )
 
-func TestMain(m *testing.M) {
-	testmain.Parallel(3) // they wait for servers and leases most of the time
-	testmain.Run(m)
-}
-
-// How long a condition is waited for, and how often it is looked at.
-const (
-	patience = 5 * time.Minute // it only ends a broken test
-	poll     = 50 * time.Millisecond
-)
-
-// build returns the path of the command, compiled, so that signals reach it and not
-// `go run`.
-func build(t *testing.T) string { return testmain.Program(t, ".") }
-
-// created makes the tables of the shared DynamoDB Local: sessions that start side by side
-// would find half of one.
-var created sync.Once
-
-// sharedDatabase is the endpoint of a DynamoDB Local that several sessions use.
-func sharedDatabase(t *testing.T) string {
-	endpoint := dynamotest.Endpoint(t)
-	created.Do(func() { require.NoError(t, createTables(t.Context(), endpoint)) })
-	return endpoint
-}
-
-// environ marks the processes of a test, so that they are found whatever their
-// parent is by now.
-func environ(mark string) []string {
-	var env []string
-	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "IDEM_DYNAMODB_ENDPOINT=") {
-			env = append(env, e)
-		}
-	}
-	return append(env, "TMPDIR="+mark, envRunDir+"="+filepath.Join(mark, "run"))
-}
-
-// processes lists those that refer to the mark: in their environment, their
-// arguments or the file that they execute.
-func processes(t *testing.T, mark string) map[int]string {
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	require.NoError(t, err)
-	found := map[int]string{}
-	for _, dir := range dirs {
-		env, _ := os.ReadFile(filepath.Join(dir, "environ"))
-		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		exe, _ := os.Readlink(filepath.Join(dir, "exe"))
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		require.NoError(t, err)
-		if pid == os.Getpid() || exe == "" {
-			continue // this test, or one that has ended and waits for its parent
-		}
-		if bytes.Contains(env, []byte(mark)) || bytes.Contains(args, []byte(mark)) || strings.HasPrefix(exe, mark) {
-			found[pid] = exe + " " + string(bytes.ReplaceAll(args, []byte{0}, []byte{' '}))
-		}
-	}
-	return found
-}
-
-// find returns the first process of the mark whose description matches.
-func find(t *testing.T, mark, pattern string) (pid int) {
-	re := regexp.MustCompile(pattern)
-	require.Eventually(t, func() bool {
-		for p, what := range processes(t, mark) {
-			if re.MatchString(what) {
-				pid = p
-			}
-		}
-		return pid != 0
-	}, patience, poll, "no process matches %s: %v", pattern, processes(t, mark))
-	return pid
-}
-
-// session is a stack that runs as a process of its own.
-type session struct {
-	t       *testing.T
-	mark    string
-	cmd     *exec.Cmd
-	lines   *bufio.Scanner
-	seen    strings.Builder
-	last    string // line that was read
-	sockets []childtest.Socket
-}
-
-func open(t *testing.T, cmd *exec.Cmd) *session {
-	s := prepare(t, cmd)
-	s.start()
-	return s
-}
-
-func prepare(t *testing.T, cmd *exec.Cmd) *session {
-	s := &session{t: t, mark: t.TempDir(), cmd: cmd}
-	cmd.Env = environ(s.mark)
-	return s
-}
-
-func (s *session) start() {
-	out, err := s.cmd.StdoutPipe()
-	require.NoError(s.t, err)
-	s.cmd.Stderr = s.cmd.Stdout
-	require.NoError(s.t, s.cmd.Start())
-	s.t.Cleanup(func() { _ = s.cmd.Process.Kill() })
-	s.lines = bufio.NewScanner(out)
-}
-
-// until reads what the command says up to a line with the text.
-func (s *session) until(text string) {
-	for s.lines.Scan() {
-		s.last = s.lines.Text()
-		fmt.Fprintln(&s.seen, s.last)
-		if strings.Contains(s.lines.Text(), text) {
-			return
-		}
-	}
-	require.Fail(s.t, "it ended before it said "+text, s.seen.String())
-}
-
-// listen notes the sockets that listen, which must all be this machine's own.
-func (s *session) listen(atLeast int) {
-	for pid := range processes(s.t, s.mark) {
-		s.sockets = append(s.sockets, childtest.Loopback(s.t, pid)...)
-	}
-	require.GreaterOrEqual(s.t, len(s.sockets), atLeast, "these listen: %v", s.sockets)
-}
-
-// end waits until the command, whatever it has started, its ports and its files
-// are gone, and returns how it ended.
-func (s *session) end() error {
-	for s.lines.Scan() {
-		fmt.Fprintln(&s.seen, s.lines.Text())
-	}
-	err := s.cmd.Wait()
-	require.Eventually(s.t, func() bool { return len(processes(s.t, s.mark)) == 0 }, patience, poll,
-		"still running: %v", processes(s.t, s.mark))
-	for _, socket := range s.sockets {
-		require.Eventually(s.t, func() bool { return !socket.Open(s.t) }, patience, poll, "port %d is still open", socket.Port)
-	}
-	return err
-}
-
-// requireNoFiles: everything lay in the stack's own folder, which is gone.
-func (s *session) requireNoFiles() {
-	left, err := filepath.Glob(filepath.Join(s.mark, "[^g]*")) // go run's own go-build* may stay
-	require.NoError(s.t, err)
-	require.Equal(s.t, []string{filepath.Join(s.mark, "run")}, left)
-	left, err = filepath.Glob(filepath.Join(s.mark, "run", "*"))
-	require.NoError(s.t, err)
-	require.Empty(s.t, left)
-}
-
 // TestTour takes the whole tour: every line must be what was expected. It has a DynamoDB
 // Local of its own: the sweepers of others would ask their own providers about its refunds.
 func TestTour(t *testing.T) {
@@ -190,7 +38,9 @@ func TestTour(t *testing.T) {
 	require.Equal(t, tourLines, strings.Count(s.seen.String(), "\nok  "), "%s", &s.seen)
 	require.Regexp(t, `\n +\d+s: still taking the tour \(\d+ of \d+ lines\)`, s.seen.String())
 	_, table, _ := strings.Cut(s.seen.String(), "what came")
-	requireFits(t, table)
+	for line := range strings.Lines(table) {
+		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), pageWidth, line)
+	}
 	require.NotContains(t, table, "…", "a text of the tour is too long for its column")
 	s.requireNoFiles()
 }
@@ -212,7 +62,7 @@ func TestTourFindsDifferences(t *testing.T) {
 		// Two refunds are killed: first the one whose client is gone, then the one that is
 		// sent again.
 		return len(refundsInProgress(t, client)) == 2
-	}, patience, poll)
+	}, limit, poll)
 	for _, key := range refundsInProgress(t, client) {
 		in := &dynamodb.DeleteItemInput{TableName: aws.String(recordsTable), Key: key}
 		_, err := client.DeleteItem(t.Context(), in)
@@ -249,6 +99,7 @@ func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	dynamotest.Endpoint(t) // DynamoDB Local can be had here
 	for name, c := range map[string]struct {
+		at     string // what it says before; empty: that it takes the tour
 		victim string // empty: the command itself
 		signal syscall.Signal
 		want   string
@@ -257,6 +108,7 @@ func TestNothingIsLeft(t *testing.T) {
 		long   bool // in the long version alone
 	}{
 		"Ctrl-C":              {signal: syscall.SIGINT, want: "stopped"},
+		"Ctrl-C at the start": {at: "starting DynamoDB Local", signal: syscall.SIGINT},
 		"SIGTERM":             {signal: syscall.SIGTERM, want: "stopped", long: true},
 		"SIGKILL":             {signal: syscall.SIGKILL, fails: true, files: true},
 		"end of DynamoDB":     {victim: `/java `, signal: syscall.SIGKILL, fails: true, want: "DynamoDB Local has ended unexpectedly"},
@@ -268,9 +120,10 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, exec.Command(build(t)))
-			s.until("taking the tour")
-			find(t, s.mark, "/bin/payments") // the first function runs
-			s.listen(6)
+			if s.until(cmp.Or(c.at, "taking the tour")); c.at == "" {
+				find(t, s.mark, "/bin/payments") // the first function runs
+				s.listen(6)
+			}
 			pid := s.cmd.Process.Pid
 			if c.victim != "" {
 				pid = find(t, s.mark, c.victim)
@@ -311,13 +164,167 @@ func TestGoRunIsTerminated(t *testing.T) {
 	}
 }
 
-// TestStoppedWhileItStarts: Ctrl-C while servers start and functions compile.
-func TestStoppedWhileItStarts(t *testing.T) {
-	t.Parallel()
+// serving returns a stack and the URL of its HTTP API.
+func serving(t *testing.T) (*session, string) {
 	dynamotest.Endpoint(t) // DynamoDB Local can be had here
-	s := open(t, exec.Command(build(t)))
-	s.until("starting DynamoDB Local")
+	s := open(t, exec.Command(build(t), "--no-tour"))
+	s.until("Still serving")
+	s.listen(6) // DynamoDB, the queue server, the HTTP API, the wire, the provider, the console
+	url := regexp.MustCompile(`HTTP API at (\S+),`).FindStringSubmatch(s.seen.String())
+	require.Len(t, url, 2)
+	return s, url[1]
+}
+
+// While it serves, requests, the console, the log and idemctl work as it says.
+func TestServing(t *testing.T) {
+	t.Parallel()
+	s, url := serving(t)
+	said := func(pattern string) string {
+		found := regexp.MustCompile(pattern).FindStringSubmatch(s.seen.String())
+		require.Len(t, found, 2, "%s: %s", pattern, &s.seen)
+		return found[1]
+	}
+	s.until("operators in ") // the last line
+	require.Equal(t, 401, pay(t, url, "", "first-key-0123456"))
+	token := said(`Authorization: Bearer (\S+)'`)
+	require.Eventually(t, func() bool { return pay(t, url, token, "first-key-0123456") == 201 }, limit, poll)
+
+	res, err := http.Get(said(`console for operators at (\S+)`))
+	require.NoError(t, err)
+	page, err := io.ReadAll(res.Body)
+	require.NoError(t, errors.Join(err, res.Body.Close()))
+	require.Contains(t, string(page), "<h1>Overview</h1>")
+
+	log := said(`What the functions log: +(\S+)`)
+	require.Eventually(t, func() bool {
+		lines, err := os.ReadFile(log)
+		return err == nil && regexp.MustCompile(`(?m)^payments\[\d+\] .*idem: completed`).Match(lines)
+	}, limit, poll)
+
+	list := exec.Command(testmain.Program(t, "../../../idem/cmd/idemctl"), "list", "--all", "--yes")
+	list.Env = os.Environ()
+	for _, line := range regexp.MustCompile(`(?m)^  export (.*)$`).FindAllStringSubmatch(s.seen.String(), -1) {
+		list.Env = append(list.Env, strings.Fields(line[1])...)
+	}
+	records, err := list.CombinedOutput()
+	require.NoError(t, err, "%s", records)
+	require.Regexp(t, `completed \S+ ago, attempt \d+\n  acme#charge#`, string(records))
+
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGINT))
-	require.NoError(t, s.end(), "%s", &s.seen)
+	require.NoError(t, s.end())
 	s.requireNoFiles()
+}
+
+func TestMisuse(t *testing.T) {
+	for _, args := range [][]string{{"tour"}, {"--twice"}, {"-once", "--no-tour"}, {"-port", "http"}} {
+		out, err := exec.Command(build(t), args...).CombinedOutput()
+		require.ErrorContains(t, err, "exit status 2")
+		require.Contains(t, string(out), "-no-tour", "it lists the flags")
+	}
+}
+
+// A reader that has seen enough, such as head, ends it.
+func TestAReaderThatHasEndedEndsIt(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	s := prepare(t, exec.Command(build(t), "-endpoint", sharedDatabase(t)))
+	s.cmd.Stdout = w
+	require.NoError(t, s.cmd.Run())
+	require.NoError(t, w.Close())
+	s.requireNoFiles()
+}
+
+func pay(t *testing.T, url, token, key string) int {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/payments", strings.NewReader(`{"amount": 1, "currency": "EUR"}`))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", key)
+	req.Header.Set("X-Tenant", "acme") // which is ignored
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	_, err = io.Copy(io.Discard, res.Body)
+	require.NoError(t, err)
+	return res.StatusCode
+}
+
+// TestWhatIsMissingIsNamed in one line, with what to do.
+func TestWhatIsMissingIsNamed(t *testing.T) {
+	t.Parallel()
+	endpoint := sharedDatabase(t)
+	for name, c := range map[string]struct {
+		programs []string
+		endpoint string
+		want     string
+	}{
+		"node": {[]string{"go", "java"}, endpoint, "install Node.js 20"},
+		"java": {[]string{"go", "node", "npm"}, "", "Java 17"},
+		"go":   {[]string{"java", "node", "npm"}, endpoint, "install Go 1.26"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := childtest.ProgramFolder(t, c.programs, nil)
+			cmd := exec.Command(build(t), "-endpoint", c.endpoint)
+			mark := t.TempDir()
+			cmd.Env = append(environ(mark), "PATH="+path, "JAVA_HOME=")
+			out, err := cmd.CombinedOutput()
+			require.Error(t, err)
+			said := lastLines(string(out))
+			require.Contains(t, said, c.want)
+			require.LessOrEqual(t, strings.Count(said, "\n"), 2, said)
+		})
+	}
+}
+
+// lastLines are those that follow the progress.
+func lastLines(out string) string {
+	_, said, _ := strings.Cut(out, "\nlocal: ")
+	return said
+}
+
+// TestNothingIsSilent: what compiles or is fetched for long is reported, and what has
+// ended is not. The programs that do it hang here.
+func TestNothingIsSilent(t *testing.T) {
+	t.Parallel()
+	path := childtest.ProgramFolder(t, []string{"java", "node", "sleep"}, map[string]string{
+		"go": "exec sleep 600", "npm": "exec sleep 600",
+	})
+	launcher := filepath.Join(t.TempDir(), "launcher")
+	out, err := exec.Command("go", "build", "-o", launcher, "../..").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for name, c := range map[string]struct {
+		cmd  *exec.Cmd
+		want []string
+		ends string // what is reported once the first step has ended
+	}{
+		"launcher": {exec.Command(launcher), []string{"compiling the command"}, ""},
+		"command":  {exec.Command(build(t)), []string{"compiling the functions", "starting DynamoDB Local", "starting the queue server"}, ""},
+		"command, with a DynamoDB": {
+			exec.Command(build(t), "-endpoint", sharedDatabase(t)), []string{"compiling the functions", "starting the queue server"},
+			"still fetching modules and compiling the functions " + functionNames() + ", fetching and starting the queue server",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := prepare(t, c.cmd)
+			s.cmd.Env = append(s.cmd.Env, "PATH="+path, "IDEM_CACHE_DIR="+t.TempDir())
+			s.start()
+			for range 2 {
+				s.until(": still ")
+				for _, want := range c.want {
+					require.Contains(t, s.last, want)
+				}
+			}
+			if c.ends != "" {
+				s.until(c.ends)
+			}
+			require.NoError(t, s.cmd.Process.Signal(syscall.SIGINT))
+			require.NoError(t, s.end(), "%s", &s.seen)
+		})
+	}
 }

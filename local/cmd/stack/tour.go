@@ -15,34 +15,76 @@ import (
 	"github.com/idem-go/idempotency/local/cmd/progress"
 )
 
-// tourLines is how many lines the tour prints.
-const tourLines = 45
+const (
+	// tourLines is how many lines the tour prints.
+	tourLines = 45
+	// patience is for what takes milliseconds on an idle machine.
+	patience = 15 * time.Second
+	// storeTries bounds how often the tour accepts a store that is too slow.
+	storeTries = 5
+)
 
 // tour sends real requests through the gateway, and real messages through the queue,
 // to the compiled functions.
 func (s *stack) tour(ctx context.Context, say func(string, ...any)) []line {
-	t := &tour{stack: s, client: &http.Client{}, run: time.Now().UnixNano(), reported: map[string]int{}}
+	t := &tour{stack: s, ctx: ctx, client: &http.Client{}, run: time.Now().UnixNano(), seen: map[string]int{}}
 	defer t.client.CloseIdleConnections()
 	say("taking the tour; what follows a killed process waits %v for its lease", functionTimeout+idem.DefaultMargin)
 	board := progress.Open(say)
 	defer board.Close()
 	t.step = board.Begin("taking the tour")
-	t.basics(ctx)
-	t.tenants(ctx)
-	t.concurrent(ctx)
-	t.statements(ctx)
-	t.orders(ctx)
-	t.kills(ctx)
+	t.basics()
+	t.tenants()
+	t.concurrent()
+	t.later()
+	t.queue()
+	t.kills()
 	return t.lines
 }
 
 type tour struct {
 	*stack
-	client   *http.Client
-	run      int64          // makes keys new on a table that was there before
-	reported map[string]int // deliveries of watched messages that were reported
-	lines    []line
-	step     *progress.Step
+	ctx    context.Context
+	client *http.Client
+	run    int64          // makes keys new on a table that was there before
+	seen   map[string]int // deliveries of a message that the tour has looked at
+	lines  []line
+	step   *progress.Step
+}
+
+// add records a line, with the calls and the time that fn takes.
+func (t *tour) add(request, expected string, fn func() string) {
+	if t.ctx.Err() != nil {
+		return
+	}
+	calls, begun := t.wire.calls.Load(), time.Now()
+	got := fn()
+	t.lines = append(t.lines, line{request, expected, got, t.wire.calls.Load() - calls, time.Since(begun)})
+	t.step.Note("%d of %d lines", len(t.lines), tourLines)
+}
+
+// await asks until the answer is there or patience is over.
+func (t *tour) await(done func() bool) bool {
+	ctx, cancel := context.WithTimeout(t.ctx, patience)
+	defer cancel()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return true
+}
+
+// request is what the tour sends under a key, and sends again.
+type request struct {
+	path, key, ref string
+}
+
+func (t *tour) request(path, name string) request {
+	key := fmt.Sprintf("tour-%d-%s", t.run, name)
+	return request{path, key, key + "-ref"}
 }
 
 // reply is an HTTP answer.
@@ -54,8 +96,8 @@ type reply struct {
 	err      error
 }
 
-// say describes a reply in the tour's words.
-func (r reply) say() string {
+// String describes a reply in the tour's words.
+func (r reply) String() string {
 	if r.err != nil {
 		return r.err.Error()
 	}
@@ -63,16 +105,15 @@ func (r reply) say() string {
 	if r.replayed {
 		summary = "replayed"
 	}
-	var state struct{ State string }
+	var body struct{ State, Code, Message string }
+	_ = json.Unmarshal(r.body, &body) // another form has none of them
 	switch {
 	case r.status == http.StatusNoContent:
 		return fmt.Sprint(r.status)
-	case r.status == http.StatusAccepted && json.Unmarshal(r.body, &state) == nil:
-		summary = state.State
+	case r.status == http.StatusAccepted:
+		summary = body.State
 	case r.status >= 400:
-		var problem struct{ Code, Message string }
-		_ = json.Unmarshal(r.body, &problem)
-		summary = problem.Code + problem.Message
+		summary = body.Code + body.Message
 	}
 	return fmt.Sprintf("%d %s", r.status, summary)
 }
@@ -83,38 +124,37 @@ func (r reply) retryable() bool {
 	return r.err == nil && json.Unmarshal(r.body, &problem) == nil && problem.Retryable
 }
 
-func (t *tour) key(name string) string { return fmt.Sprintf("tour-%d-%s", t.run, name) }
-
-func (t *tour) post(ctx context.Context, path, key, body string) reply {
-	return t.postAs(ctx, defaultTenant, path, key, body)
+// likewise describes a reply that should have the bytes of another one.
+func (r reply) likewise(other reply) string {
+	if bytes.Equal(r.body, other.body) {
+		return r.String() + ", same bytes"
+	}
+	return r.String() + ", OTHER bytes"
 }
 
-// postAs sends a request with a tenant's token, or without one.
-func (t *tour) postAs(ctx context.Context, tenant, path, key, body string) reply {
-	return t.send(ctx, http.MethodPost, tenant, path, key, body)
+// pay asks for a payment or a refund.
+func (t *tour) pay(tenant string, r request, amount int) reply {
+	return t.send(http.MethodPost, tenant, r.path, r.key, fmt.Sprintf(`{"reference": %q, "amount": %d, "currency": "EUR"}`, r.ref, amount))
 }
 
-// send sends a request. Like any client it repeats one that was refused because the store was too
-// slow, so that the tour is right on a busy machine.
-func (t *tour) send(ctx context.Context, method, tenant, path, key, body string) reply {
+// send sends a request, with a tenant's token or without one. Like any client it repeats one that was
+// refused because the store was too slow, so that the tour is right on a busy machine.
+func (t *tour) send(method, tenant, path, key, body string) reply {
 	for try := 1; ; try++ {
-		r := t.sendOnce(ctx, method, tenant, path, key, body)
+		r := t.sendOnce(method, tenant, path, key, body)
 		if r.status != http.StatusServiceUnavailable || !r.retryable() || try == storeTries {
 			return r
 		}
 		select {
-		case <-ctx.Done():
+		case <-t.ctx.Done():
 			return r
 		case <-time.After(time.Second): // the answer's Retry-After
 		}
 	}
 }
 
-// storeTries bounds how often the tour accepts a store that is too slow.
-const storeTries = 5
-
-func (t *tour) sendOnce(ctx context.Context, method, tenant, path, key, body string) reply {
-	req, err := http.NewRequestWithContext(ctx, method, t.url+path, strings.NewReader(body))
+func (t *tour) sendOnce(method, tenant, path, key, body string) (r reply) {
+	req, err := http.NewRequestWithContext(t.ctx, method, t.url+path, strings.NewReader(body))
 	if err != nil {
 		return reply{err: err}
 	}
@@ -134,7 +174,7 @@ func (t *tour) sendOnce(ctx context.Context, method, tenant, path, key, body str
 		return reply{err: err}
 	}
 	defer res.Body.Close()
-	r := reply{status: res.StatusCode, replayed: res.Header.Get("Idempotency-Replayed") == "true"}
+	r = reply{status: res.StatusCode, replayed: res.Header.Get("Idempotency-Replayed") == "true"}
 	if at, err := res.Location(); err == nil {
 		r.at = at.Path
 	}
@@ -142,89 +182,59 @@ func (t *tour) sendOnce(ctx context.Context, method, tenant, path, key, body str
 	return r
 }
 
-func payment(reference string, amount int) string {
-	return fmt.Sprintf(`{"reference": %q, "amount": %d, "currency": "EUR"}`, reference, amount)
+// charges adds a line with the number of requests at the provider.
+func (t *tour) charges(what, expected string, r request) {
+	t.add(what, expected, func() string { return fmt.Sprint(t.provider.times(r.ref)) })
 }
 
-// add records a line, with the calls and the time that fn takes.
-func (t *tour) add(ctx context.Context, request, expected string, fn func() string) {
-	if ctx.Err() != nil {
-		return
-	}
-	calls, begun := t.wire.calls.Load(), time.Now()
-	got := fn()
-	t.lines = append(t.lines, line{request, expected, got, t.wire.calls.Load() - calls, time.Since(begun)})
-	t.step.Note("%d of %d lines", len(t.lines), tourLines)
-}
-
-func (t *tour) basics(ctx context.Context) {
-	key, ref := t.key("basics"), t.key("basics-ref")
+func (t *tour) basics() {
+	r := t.request("/payments", "basics")
 	var first reply
-	t.add(ctx, "first request", "201 executed", func() string {
-		first = t.post(ctx, "/payments", key, payment(ref, 1250))
-		return first.say()
+	t.add("first request", "201 executed", func() string {
+		first = t.pay(defaultTenant, r, 1250)
+		return first.String()
 	})
-	t.add(ctx, "the same again", "201 replayed, same bytes", func() string {
-		again := t.post(ctx, "/payments", key, payment(ref, 1250))
-		return again.say() + t.same(first, again)
+	t.add("the same again", "201 replayed, same bytes", func() string { return t.pay(defaultTenant, r, 1250).likewise(first) })
+	t.add("the same, members in another order", "201 replayed, same bytes", func() string {
+		body := fmt.Sprintf(`{"currency":"EUR","amount":1250,"reference":%q}`, r.ref)
+		return t.send(http.MethodPost, defaultTenant, r.path, r.key, body).likewise(first)
 	})
-	t.add(ctx, "the same, members in another order", "201 replayed, same bytes", func() string {
-		again := t.post(ctx, "/payments", key, fmt.Sprintf(`{"currency":"EUR","amount":1250,"reference":%q}`, ref))
-		return again.say() + t.same(first, again)
-	})
-	t.add(ctx, "same key, another amount", "422 idempotency_key_reused", func() string {
-		return t.post(ctx, "/payments", key, payment(ref, 9999)).say()
-	})
-	t.add(ctx, "charges at the provider", "1", func() string { return fmt.Sprint(t.provider.times(ref)) })
+	t.add("same key, another amount", "422 idempotency_key_reused", func() string { return t.pay(defaultTenant, r, 9999).String() })
+	t.charges("charges at the provider", "1", r)
 }
 
 // tenants sends requests of two tenants, which only their tokens tell apart.
-func (t *tour) tenants(ctx context.Context) {
-	key, ref := t.key("tenants"), t.key("tenants-ref")
-	t.add(ctx, "without a token", "401 Unauthorized", func() string {
-		return t.postAs(ctx, "", "/payments", key, payment(ref, 300)).say()
-	})
+func (t *tour) tenants() {
+	r := t.request("/payments", "tenants")
+	t.add("without a token", "401 Unauthorized", func() string { return t.pay("", r, 300).String() })
 	for _, tenant := range []string{defaultTenant, "globex"} {
-		t.add(ctx, "one key, tenant "+tenant, "201 executed", func() string {
-			return t.postAs(ctx, tenant, "/payments", key, payment(ref, 300)).say()
-		})
+		t.add("one key, tenant "+tenant, "201 executed", func() string { return t.pay(tenant, r, 300).String() })
 	}
-	t.add(ctx, "charges at the provider, under two keys", "2", func() string { return fmt.Sprint(t.provider.times(ref)) })
-}
-
-func (t *tour) same(a, b reply) string {
-	if bytes.Equal(a.body, b.body) {
-		return ", same bytes"
-	}
-	return ", OTHER bytes"
+	t.charges("charges at the provider, under two keys", "2", r)
 }
 
 // concurrent sends 50 requests at once, to several processes.
-func (t *tour) concurrent(ctx context.Context) {
-	key, ref := t.key("concurrent"), t.key("concurrent-ref")
-	t.add(ctx, "50 at once", "1 executed, 49 replayed or sent back", func() string {
+func (t *tour) concurrent() {
+	r := t.request("/payments", "concurrent")
+	t.add("50 at once", "1 executed, 49 replayed or sent back", func() string {
 		replies := make([]reply, 50)
 		var wg sync.WaitGroup
 		for i := range replies {
-			wg.Go(func() { replies[i] = t.post(ctx, "/payments", key, payment(ref, 700)) })
+			wg.Go(func() { replies[i] = t.pay(defaultTenant, r, 700) })
 		}
 		wg.Wait()
-		executed, others, odd := 0, 0, map[string]int{}
+		executed, others := 0, 0
 		for _, r := range replies {
-			switch summary := r.say(); {
-			case summary == "201 executed":
+			switch {
+			case r.String() == "201 executed":
 				executed++
-			case summary == "201 replayed" || r.retryable():
+			case r.String() == "201 replayed" || r.retryable():
 				others++
 			default:
-				odd[summary]++
+				return r.String()
 			}
 		}
-		got := fmt.Sprintf("%d executed, %d replayed or sent back", executed, others)
-		if len(odd) > 0 {
-			got += ", " + listed(odd)
-		}
-		return got
+		return fmt.Sprintf("%d executed, %d replayed or sent back", executed, others)
 	})
-	t.add(ctx, "charges at the provider", "1", func() string { return fmt.Sprint(t.provider.times(ref)) })
+	t.charges("charges at the provider", "1", r)
 }

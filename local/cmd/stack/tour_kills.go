@@ -2,8 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,166 +10,124 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-// refundOperation is the payments function's operation.
-var refundOperation = idem.Operation{Name: "refund", Repeat: idem.NotRepeatable}
+// refund is the payments function's operation.
+var refund = idem.Operation{Name: "refund", Repeat: idem.NotRepeatable}
 
 // kills lets handlers hang at the provider and kills their processes. They wait for their
-// leases side by side. The sweep asks the provider about both refunds: it does not answer
+// leases together. The sweep asks the provider about both refunds: it does not answer
 // about the one whose client retries, which the sweep escalates.
-func (t *tour) kills(ctx context.Context) {
-	gone := &victim{name: "refund, client gone", path: "/refunds", key: t.key("gone"), ref: t.key("gone-ref")}
-	charge := &victim{name: "repeatable", path: "/payments", key: t.key("kill-charge"), ref: t.key("kill-charge-ref")}
-	refund := &victim{name: "not repeatable", path: "/refunds", key: t.key("kill-refund"), ref: t.key("kill-refund-ref")}
-	made := &victim{path: "/statements", key: t.key("kill-statement"), ref: t.key("kill-statement-ref")}
+func (t *tour) kills() {
+	gone, asked := t.request("/refunds", "gone"), t.request("/refunds", "kill-refund")
+	charge, made := t.request("/payments", "kill-charge"), t.request("/statements", "kill-statement")
 	var accepted reply
-	t.provider.silence(refund.ref)
-	t.add(ctx, "statement: its worker killed", "202 pending, its message stays", func() (said string) {
-		accepted, said = t.killWorker(ctx, made)
-		return said
+	t.provider.silence(asked.ref)
+	t.add("statement: its worker killed", "202 pending, its message stays", func() (got string) {
+		accepted, got = t.killWorker(made)
+		return got
 	})
-	t.add(ctx, "statement: status within the lease", "202 in_progress", func() string { return t.status(ctx, accepted).say() })
-	t.add(ctx, gone.name+": killed", "500 Internal Server Error", func() string { return t.kill(ctx, gone) })
-	for _, v := range []*victim{charge, refund} {
-		t.add(ctx, v.name+": killed in the handler", "500 Internal Server Error", func() string { return t.kill(ctx, v) })
-		t.add(ctx, v.name+": retry within the lease", "409 idempotency_key_in_progress", func() string { return t.retry(ctx, v).say() })
+	t.add("statement: status within the lease", "202 in_progress", func() string { return t.status(accepted).String() })
+	retry := func(r request) func() string { return func() string { return t.pay(defaultTenant, r, 100).String() } }
+	kill := func(name string, r request) {
+		t.add(name, "500 Internal Server Error", func() string { return t.kill(r) })
 	}
+	kill("refund, client gone: killed", gone)
+	kill("repeatable: killed in the handler", charge)
+	t.add("repeatable: retry within the lease", "409 idempotency_key_in_progress", retry(charge))
+	kill("not repeatable: killed in the handler", asked)
+	killed := time.Now()
+	t.add("not repeatable: retry within the lease", "409 idempotency_key_in_progress", retry(asked))
 	select {
-	case <-ctx.Done():
+	case <-t.ctx.Done():
 		return
-	case <-time.After(time.Until(refund.killed.Add(functionTimeout + idem.DefaultMargin + 200*time.Millisecond))):
+	case <-time.After(time.Until(killed.Add(functionTimeout + idem.DefaultMargin + 200*time.Millisecond))):
 	}
-	t.add(ctx, charge.name+": retry after the lease", "201 executed", func() string { return t.retry(ctx, charge).say() })
-	t.add(ctx, refund.name+": retry after the lease", "409 outcome_unknown", func() string { return t.retry(ctx, refund).say() })
-	t.add(ctx, "statement: another worker", "executed, acknowledged", func() string { return t.takenOver(ctx, made) })
-	t.add(ctx, "statement: its status", "200 executed", func() string { return t.status(ctx, accepted).say() })
-	t.add(ctx, "statement: its report ordered, and read", "1 and 2", func() string {
+	t.add("repeatable: retry after the lease", "201 executed", retry(charge))
+	t.add("not repeatable: retry after the lease", "409 outcome_unknown", retry(asked))
+	t.add("statement: another worker", "acknowledged", func() string { return t.takenOver(made) })
+	t.add("statement: its status", "200 executed", func() string { return t.status(accepted).String() })
+	t.add("statement: its report ordered, and read", "1 and 2", func() string {
 		return fmt.Sprintf("%d and %d", t.provider.times(made.ref), t.provider.times(readOf(made.ref)))
 	})
-	t.add(ctx, gone.name+": after the sweep", "completed, as the provider says", func() string { return t.swept(ctx, gone) })
-	t.add(ctx, gone.name+": a late retry", "201 replayed, the provider's refund", func() string {
-		again := t.retry(ctx, gone)
-		if !strings.Contains(string(again.body), `"`+t.provider.refund(gone.ref)+`"`) {
-			return again.say() + ", another refund"
+	t.add("refund, client gone: after the sweep", "completed, as the provider says", func() string { return t.swept(gone) })
+	t.add("refund, client gone: a late retry", "201 replayed, the provider's refund", func() string {
+		again := t.pay(defaultTenant, gone, 100)
+		if !strings.Contains(string(again.body), `"`+t.provider.idOf(gone.ref)+`"`) {
+			return again.String() + ", another refund"
 		}
-		return again.say() + ", the provider's refund"
+		return again.String() + ", the provider's refund"
 	})
-	t.add(ctx, refund.name+": the sweep escalates", "1 message to operators, still unknown", func() string { return t.escalated(ctx, refund) })
-	t.add(ctx, refund.name+": retry after that", "409 outcome_unknown", func() string { return t.retry(ctx, refund).say() })
-	t.add(ctx, "requests at the provider", "charge: 2, one key; refunds: 1 and 1", func() string {
-		return fmt.Sprintf("charge: %d, one key; refunds: %d and %d", t.provider.times(charge.ref), t.provider.times(refund.ref), t.provider.times(gone.ref))
+	t.add("not repeatable: the sweep escalates", "1 message to operators, still unknown", func() string { return t.escalated(asked) })
+	t.add("not repeatable: retry after that", "409 outcome_unknown", retry(asked))
+	t.add("requests at the provider", "charge: 2, one key; refunds: 1 and 1", func() string {
+		return fmt.Sprintf("charge: %d, one key; refunds: %d and %d", t.provider.times(charge.ref), t.provider.times(asked.ref), t.provider.times(gone.ref))
 	})
 }
 
-func (t *tour) retry(ctx context.Context, v *victim) reply {
-	return t.post(ctx, v.path, v.key, payment(v.ref, 100))
-}
-
-// swept waits until the victim's record has an outcome, and says which.
-func (t *tour) swept(ctx context.Context, v *victim) string {
-	rec, err := t.record(ctx, v, func(rec *idem.Record) bool { return rec.State != idem.InProgress && rec.State != idem.Unknown })
+// swept waits until the refund's record has an outcome, and says which.
+func (t *tour) swept(r request) string {
+	rec, err := t.recordOf(r, func(rec *idem.Record) bool { return rec.State != idem.InProgress && rec.State != idem.Unknown })
 	switch {
 	case err != nil:
 		return err.Error()
-	case rec == nil:
-		return "no record"
-	case rec.Resolved && rec.Ref == t.provider.refund(v.ref):
+	case rec.Resolved && rec.Ref == t.provider.idOf(r.ref):
 		return string(rec.State) + ", as the provider says"
 	}
 	return string(rec.State)
 }
 
-// escalated waits until the sweep has escalated the victim's question, and takes what
-// they got about it.
-func (t *tour) escalated(ctx context.Context, v *victim) string {
-	rec, err := t.record(ctx, v, func(rec *idem.Record) bool {
-		return !rec.EscalatedAt.IsZero() || rec.State != idem.InProgress && rec.State != idem.Unknown
-	})
-	switch {
-	case err != nil:
-		return err.Error()
-	case rec == nil:
-		return "no record"
-	case rec.EscalatedAt.IsZero():
-		return string(rec.State)
-	}
-	received, err := t.takeEscalation(ctx, rec.ID)
-	if err != nil {
-		return err.Error()
-	}
-	return fmt.Sprintf("%d message to operators, still %s", received, rec.State)
-}
-
-// takeEscalation removes the messages about a record from the escalation queue, and counts it. What
-// they got about others, such as those of an earlier run, becomes visible again.
-func (t *tour) takeEscalation(ctx context.Context, id string) (int, error) {
-	for received := 0; ; {
-		out, err := t.escalations.Client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &t.escalations.URL, MaxNumberOfMessages: 10})
-		if err != nil || len(out.Messages) == 0 {
-			return received, err
+// escalated waits until the sweep has escalated the refund's question, and counts the messages about
+// it. They become visible again.
+func (t *tour) escalated(r request) string {
+	rec, err := t.recordOf(r, func(rec *idem.Record) bool { return !rec.EscalatedAt.IsZero() })
+	for messages := 0; err == nil; {
+		var out *sqs.ReceiveMessageOutput
+		in := &sqs.ReceiveMessageInput{QueueUrl: &t.escalations.URL, MaxNumberOfMessages: 10}
+		if out, err = t.escalations.Client.ReceiveMessage(t.ctx, in); err == nil && len(out.Messages) == 0 {
+			return fmt.Sprintf("%d message to operators, still %s", messages, rec.State)
 		}
 		for _, m := range out.Messages {
-			var g reconcile.Escalation
-			if err := json.Unmarshal([]byte(*m.Body), &g); err != nil {
-				return received, err
-			}
-			if g.Record != id {
-				continue
-			}
-			received++
-			if _, err := t.escalations.Client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &t.escalations.URL, ReceiptHandle: m.ReceiptHandle}); err != nil {
-				return received, err
+			if strings.Contains(*m.Body, rec.ID) {
+				messages++
 			}
 		}
 	}
+	return err.Error()
 }
 
-// record waits until the victim's record has the state, or is deleted.
-func (t *tour) record(ctx context.Context, v *victim, until func(*idem.Record) bool) (rec *idem.Record, err error) {
-	client, err := newDynamoDB(t.db.Endpoint())
-	if err != nil {
-		return nil, err
-	}
-	store, err := dynamostore.New(client, recordsTable, nil)
-	if err != nil {
-		return nil, err
-	}
-	await(ctx, func() bool {
-		rec, err = store.Get(ctx, refundOperation.Key(defaultTenant, v.key).ID())
+// recordOf waits until the refund's record is as expected, or is deleted.
+func (t *tour) recordOf(r request, until func(*idem.Record) bool) (rec *idem.Record, err error) {
+	t.await(func() bool {
+		rec, err = t.store.Get(t.ctx, refund.Key(defaultTenant, r.key).ID())
 		return err != nil || rec == nil || until(rec)
 	})
+	if err == nil && rec == nil {
+		err = errors.New("no record")
+	}
 	return rec, err
-}
-
-type victim struct {
-	name, path, key, ref string
-	killed               time.Time
 }
 
 // kill sends a request, waits until its handler hangs at the provider, and kills
 // the process that runs it.
-func (t *tour) kill(ctx context.Context, v *victim) string {
-	release := t.provider.hold(v.ref)
+func (t *tour) kill(r request) string {
+	release := t.provider.hold(r.ref)
 	defer release()
 	answer := make(chan reply, 1)
-	go func() { answer <- t.post(ctx, v.path, v.key, payment(v.ref, 100)) }()
-	for t.provider.times(v.ref) == 0 {
+	go func() { answer <- t.pay(defaultTenant, r, 100) }()
+	for t.provider.times(r.ref) == 0 {
 		select {
-		case r := <-answer:
-			return "answered before it was killed: " + r.say()
-		case <-ctx.Done():
-			return ctx.Err().Error()
+		case got := <-answer:
+			return "answered before it was killed: " + got.String()
+		case <-t.ctx.Done():
+			return t.ctx.Err().Error()
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	if err := t.killIn(payments, v.key); err != nil {
+	if err := t.killIn(payments, r.key); err != nil {
 		return err.Error()
 	}
-	v.killed = time.Now()
-	return (<-answer).say()
+	return (<-answer).String()
 }
 
 // killIn kills the process of a function that has an event with the text.

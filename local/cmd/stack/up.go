@@ -5,23 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/idem-go/idempotency/local/aws/runtime"
+)
+
+const (
+	// defaultTenant is the tenant of the tour and of the printed token.
+	defaultTenant = "acme"
+	// tokenLifetime is long enough for a day's work.
+	tokenLifetime = 12 * time.Hour
 )
 
 // errDiffers says that a line of the tour differs from the expected one.
 var errDiffers = errors.New("the tour found a difference; see the lines marked NO")
-
-// tokenLifetime is long enough for a day's work.
-const tokenLifetime = 12 * time.Hour
-
-// endedError says that a server that the stack needs is gone.
-type endedError struct{ server string }
-
-func (e *endedError) Error() string {
-	return e.server + " has ended unexpectedly, so everything else was stopped too; start again with `go run ./local` (data was in memory)"
-}
 
 // printer is for lines that come from several goroutines.
 func printer(out io.Writer) func(string, ...any) {
@@ -33,58 +33,55 @@ func printer(out io.Writer) func(string, ...any) {
 	}
 }
 
-// run starts everything, takes the tour and serves. Whatever it has started is gone when it
-// returns.
+// run starts everything, takes the tour and serves until the context ends. What it has started has
+// ended when it returns.
 func run(ctx context.Context, o options, out io.Writer) error {
 	say := printer(out)
 	begun := time.Now()
-	s, err := start(ctx, o, say)
-	if err != nil {
+	s := &stack{pools: map[string]*runtime.Pool{}, orders: &mapping{batch: 10}, statements: &mapping{batch: 1}}
+	defer s.close()
+	if err := s.start(ctx, o, say); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err() // the reason for all other errors
+		}
 		return err
 	}
-	defer s.close()
-	ctx, cancel := s.whileComplete(ctx)
-	defer cancel()
+	complete, cancel := s.whileComplete(ctx)
+	defer cancel(nil)
 	say("console for operators at %s", s.console)
 	say("HTTP API at %s, ready after %v\n", s.url, time.Since(begun).Round(100*time.Millisecond))
-	err = s.serveUntil(ctx, o, out, say)
-	var ended *endedError
-	if errors.As(context.Cause(ctx), &ended) {
-		return ended
-	}
-	return err
-}
-
-// serveUntil takes the tour, and serves until the context ends.
-func (s *stack) serveUntil(ctx context.Context, o options, out io.Writer, say func(string, ...any)) error {
 	if !o.noTour {
-		differs, err := s.guide(ctx, out, say)
-		if ctx.Err() == nil && (err != nil || o.once) {
-			return errors.Join(err, differs)
+		err := s.guide(complete, out, say)
+		if complete.Err() == nil && (o.once || err != nil && !errors.Is(err, errDiffers)) {
+			return err
 		}
 	}
-	if ctx.Err() == nil {
+	if complete.Err() == nil {
 		if err := s.explain(say); err != nil {
 			return err
 		}
-		<-ctx.Done()
+		<-complete.Done()
 	}
 	say("\nstopped")
+	if ctx.Err() == nil {
+		return context.Cause(complete) // a server has ended
+	}
 	return nil
 }
 
-// guide takes the tour and prints it. differs is errDiffers if a line does.
-func (s *stack) guide(ctx context.Context, out io.Writer, say func(string, ...any)) (differs, err error) {
+// guide takes the tour and prints it. The error is errDiffers if a line differs.
+func (s *stack) guide(ctx context.Context, out io.Writer, say func(string, ...any)) error {
 	lines := s.tour(ctx, say)
 	if ctx.Err() != nil {
-		return nil, nil
+		return nil
 	}
-	for _, l := range lines {
-		if !l.ok() {
-			differs = errDiffers
-		}
+	if err := printLines(out, lines); err != nil {
+		return err
 	}
-	return differs, printLines(out, lines)
+	if slices.ContainsFunc(lines, func(l line) bool { return l.got != l.expected }) {
+		return errDiffers
+	}
+	return nil
 }
 
 // explain says how to call the running stack.
@@ -96,7 +93,7 @@ func (s *stack) explain(say func(string, ...any)) error {
 	say("%s", strings.NewReplacer(
 		"{console}", s.console, "{url}", s.url, "{token}", token, "{tenant}", defaultTenant, "{log}", s.logs.Name(),
 		"{table}", recordsTable, "{dynamodb}", s.db.Endpoint(), "{sqs}", s.sqs.Endpoint(),
-		"{orders}", s.queue.URL, "{dead}", s.queue.DeadURL, "{escalations}", s.escalations.URL,
+		"{orders}", s.orders.URL, "{dead}", s.orders.DeadURL, "{escalations}", s.escalations.URL,
 	).Replace(`
 Still serving; Ctrl-C ends it. A payment, as tenant {tenant}:
 

@@ -119,7 +119,7 @@ func provision(signals <-chan os.Signal, log func(string, ...any), stderr io.Wri
 	case s := <-signals:
 		cancel()
 		if got = <-done; got.srv != nil {
-			_ = got.srv.Close() // nobody has used it
+			_ = got.srv.Close() // unused
 		}
 		return nil, signalCode(s)
 	}

@@ -164,7 +164,7 @@ func TestTheCommandEndsWhenWithDynamoDBIsKilled(t *testing.T) {
 	require.Error(t, cmd.Wait())
 }
 
-// Nobody can pass a SIGKILL on, and go run does not pass on a SIGTERM.
+// A SIGKILL cannot be passed on, and go run does not pass on a SIGTERM.
 func TestTheCommandEndsWithGoRun(t *testing.T) {
 	fakeDynamoDB(t)
 	for name, s := range map[string]os.Signal{"TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL} {

@@ -15,10 +15,12 @@ import (
 	"time"
 )
 
+// within is how long the tests of a package may take. What takes longer hangs, and is killed.
+const within = "5m"
+
 // runner runs tests over the code of the module, or over a mutant of it.
 type runner struct {
 	root    string
-	timeout time.Duration
 	compile bool // and run no tests
 }
 
@@ -28,7 +30,7 @@ type result struct {
 	killed bool
 	by     string // the test that has found it
 	took   time.Duration
-	err    error // it says nothing: the row is wrong
+	err    error // the row is wrong
 }
 
 // String is the line of a result.
@@ -36,25 +38,26 @@ func (r result) String() string {
 	took := r.took.Round(time.Second)
 	switch {
 	case r.err != nil:
-		return fmt.Sprintf("error     %s: %v", r.id, r.err)
+		return fmt.Sprintf("error     %s: %v", r.ID, r.err)
 	case r.killed:
-		return fmt.Sprintf("killed    %s by %s in %v", r.id, r.by, took)
+		return fmt.Sprintf("killed    %s by %s in %v", r.ID, r.by, took)
 	case r.by != "":
-		return fmt.Sprintf("%-9s %s", r.by, r.id)
+		return fmt.Sprintf("%-9s %s", r.by, r.ID)
 	}
-	return fmt.Sprintf("survived  %s in %v: %s", r.id, took, r.wrong)
+	return fmt.Sprintf("survived  %s in %v: %s", r.ID, took, r.Wrong)
 }
 
-func moduleRoot(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/idem-go/idempotency").Output()
-	return strings.TrimSpace(string(out)), err
-}
+// tests are those of the mutant's row, or of its group.
+func (m mutant) tests() []string { return stages[cmp.Or(m.Tests, m.group())] }
 
-// baseline shows that all tests pass without a mutant, and that there are some.
-func (r *runner) baseline(ctx context.Context, list []mutant) error {
+// unchanged shows that all tests pass without a mutant, and that there are some.
+func (r *runner) unchanged(ctx context.Context, chosen []mutant) error {
+	if r.compile {
+		return nil
+	}
 	var all []string
-	for _, m := range list {
-		all = append(all, m.tests...)
+	for _, m := range chosen {
+		all = append(all, m.tests()...)
 	}
 	slices.Sort(all)
 	for _, tests := range slices.Compact(all) {
@@ -64,7 +67,7 @@ func (r *runner) baseline(ctx context.Context, list []mutant) error {
 		case !passed:
 			return fmt.Errorf("go test %s fails without a mutant:\n%s", tests, out)
 		case strings.Contains(out, "no tests to run") || strings.Contains(out, "no test files"):
-			return fmt.Errorf("go test %s runs no tests in a package: change the rows that have it", tests)
+			return fmt.Errorf("go test %s runs no tests in a package: change stages.go", tests)
 		}
 	}
 	return nil
@@ -90,13 +93,17 @@ func (r *runner) kills(ctx context.Context, m mutant) (killed bool, by string, e
 		return false, "", err
 	}
 	if r.compile {
-		if out, err := r.command(ctx, "build", "-overlay="+overlay, "./"+m.in).CombinedOutput(); err != nil {
+		if out, err := r.command(ctx, "build", "-overlay="+overlay, "./"+m.In).CombinedOutput(); err != nil {
 			return false, "", fmt.Errorf("it does not compile:\n%s", out)
 		}
 		return false, "compiled", nil
 	}
-	for _, tests := range m.tests {
-		out, passed, err := r.test(ctx, tests, overlay)
+	tests := m.tests()
+	if pkg, name, ok := strings.Cut(m.By, " "); ok {
+		tests = append([]string{"./" + pkg + " -run=^" + name + "$"}, tests...)
+	}
+	for _, stage := range tests {
+		out, passed, err := r.test(ctx, stage, overlay)
 		switch {
 		case err != nil:
 			return false, "", err
@@ -126,7 +133,7 @@ func (m mutant) write(root, dir string) (overlay string, err error) {
 
 // test runs tests with the overlay, or without one.
 func (r *runner) test(ctx context.Context, tests, overlay string) (out string, passed bool, err error) {
-	args := []string{"test", "-count=1", "-failfast", "-vet=off", "-timeout=" + r.timeout.String()}
+	args := []string{"test", "-count=1", "-failfast", "-vet=off", "-timeout=" + within}
 	if overlay != "" {
 		args = append(args, "-overlay="+overlay)
 	}
@@ -147,17 +154,24 @@ func (r *runner) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-var failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
+var (
+	failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
+	failedPkg  = regexp.MustCompile(`(?m)^FAIL\s+\S+/idempotency/(\S+)`)
+)
 
-// killer names what has found the mutant.
+// killer names what has found the mutant: the package, and the test or what else has failed.
 func killer(out string) string {
+	var pkg string
+	if found := failedPkg.FindStringSubmatch(out); found != nil {
+		pkg = found[1] + " "
+	}
 	if strings.Contains(out, "panic: test timed out") {
-		return "a test that hangs"
+		return pkg + "a test that hangs"
 	}
 	if test := failedTest.FindStringSubmatch(out); test != nil {
-		return test[1]
+		return pkg + test[1]
 	}
 	_, panicked, _ := strings.Cut(out, "panic: ")
 	panicked, _, _ = strings.Cut(panicked, "\n")
-	return cmp.Or(panicked, "a package that fails")
+	return pkg + cmp.Or(panicked, "fails")
 }

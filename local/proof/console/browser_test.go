@@ -14,13 +14,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 var update = flag.Bool("update", false, "make the README's picture anew")
@@ -199,4 +204,235 @@ func (b *tab) picture(name string) []byte {
 	require.NoError(b.t, os.WriteFile(path, png, 0o600))
 	b.t.Log("picture:", path)
 	return png
+}
+
+// pages of a service that has something of everything, by name.
+func (s *service) pages() map[string]string {
+	s.busy()
+	key := refund.Key("acme", "r-1")
+	s.cut(key)
+	s.lapse()
+	undone := idem.Operation{Name: "trip"}.Key("acme", "t-1")
+	_, err := idem.Do(s.t.Context(), s.Engine, undone, 1, func(ctx context.Context, _ int) (receipt, error) {
+		seat := &idem.StepConfig[string]{Compensate: func(context.Context, string) error { return errCut }}
+		if _, err := idem.Step(ctx, "seat", func(context.Context) (string, error) { return "12A", nil }, seat); err != nil {
+			return receipt{}, err
+		}
+		return receipt{}, errCut
+	})
+	require.Error(s.t, err)
+	s.lapse()
+	interrupted := idem.Operation{Name: "order"}.Key("acme", "o-1")
+	s.interrupt(interrupted)
+	ended := refund.Key("acme", "r-2")
+	_, err = s.call(ended, nil)
+	require.NoError(s.t, err)
+	return map[string]string{
+		"interrupted": recordPage(interrupted.ID()), "steps released": formPage(interrupted.ID(), "released"), "overview": "/", "list": "/list", "record": recordPage(key.ID()), "steps": recordPage(undone.ID()), "ended": recordPage(ended.ID()) + "&show=result",
+		"absent": recordPage(refund.Key("acme", "none").ID()), "completed": formPage(key.ID(), "completed"), "failed": formPage(undone.ID(), "failed"),
+		"released": formPage(key.ID(), "released"), "forgotten": formPage(ended.ID(), "forgotten"), "extended": formPage(ended.ID(), "extended"), "refused": formPage(ended.ID(), "failed"), "no page": "/none",
+	}
+}
+
+// lowContrast lists texts whose contrast is less than 4.5 to 1, of large ones 3 to 1: WCAG 2.2,
+// success criterion 1.4.3, with its formulas.
+const lowContrast = `(() => {
+  const rgb = (c) => { const m = c.match(/[\d.]+/g).map(Number); return { c: m.slice(0, 3), a: m.length > 3 ? m[3] : 1 }; };
+  const lum = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const behind = (e) => { for (; e; e = e.parentElement) { const b = rgb(getComputedStyle(e).backgroundColor); if (b.a === 1) return b.c; } return [255, 255, 255]; };
+  const out = []; let seen = 0;
+  for (const e of document.body.querySelectorAll("*")) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !e.getClientRects().length) continue;
+    seen++;
+    const s = getComputedStyle(e), a = lum(rgb(s.color).c), b = lum(behind(e));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), size = parseFloat(s.fontSize);
+    if (ratio < (size >= 24 || size >= 18.66 && s.fontWeight >= 700 ? 3 : 4.5)) out.push(e.tagName + " " + e.textContent.trim().slice(0, 30) + " " + ratio.toFixed(2));
+  }
+  return { seen, out };
+})()`
+
+type contrast struct {
+	Seen int      `json:"seen"`
+	Out  []string `json:"out"`
+}
+
+func TestPagesAreReadableInLightAndDark(t *testing.T) {
+	s := start(t)
+	pages := s.pages()
+	b := open(t, s.url)
+	papers := map[string]bool{}
+	for _, scheme := range []string{"light", "dark"} {
+		b.scheme(scheme)
+		for name, path := range pages {
+			b.visit(path)
+			got := eval[contrast](b, lowContrast)
+			require.Greater(t, got.Seen, 5, name)
+			require.Empty(t, got.Out, "%s, %s", name, scheme)
+			papers[eval[string](b, "getComputedStyle(document.documentElement).backgroundColor")] = true
+			b.picture(scheme + " " + name)
+		}
+	}
+	require.Len(t, papers, 2, "the pages follow the reader's choice")
+}
+
+// At the width of a phone, only tables scroll sidewise, and they can be reached with the keyboard.
+func TestPagesFitANarrowScreen(t *testing.T) {
+	s := start(t)
+	pages := s.pages()
+	long := idem.Operation{Name: strings.Repeat("o", 128)}.Key(strings.Repeat("t", 64), "l-1")
+	s.cut(long)
+	require.NoError(t, s.r.Resolve(t.Context(), long.ID(), reconcile.Resolution{To: idem.Completed, Ref: strings.Repeat("r", 256)},
+		reconcile.Change{Actor: strings.Repeat("w", 500), Reason: strings.Repeat("y", 2000)}))
+	pages["long"], pages["long form"] = recordPage(long.ID()), formPage(long.ID(), "extended")
+	b := open(t, s.url)
+	for _, scheme := range []string{"light", "dark"} {
+		b.scheme(scheme)
+		b.do(chromedp.EmulateViewport(400, 800))
+		for name, path := range pages {
+			b.visit(path)
+			require.EqualValues(t, 400, eval[int](b, "document.documentElement.scrollWidth"), "%s, %s", name, scheme)
+			require.Empty(t, eval[[]string](b, `[...document.querySelectorAll("main *, header *, footer *")].filter((e) => !e.closest(".scroll, .skip, .unseen") &&
+				(e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline" || e.getBoundingClientRect().right > 400)).map((e) => e.outerHTML.slice(0, 80))`), "%s, %s", name, scheme)
+			require.Zero(t, eval[int](b, "[...document.querySelectorAll('header a, button, a.button')].filter((e) => e.clientHeight > 45 || e.getClientRects().length > 1).length"), "%s: a link or a button is broken into lines", name)
+			require.Zero(t, eval[int](b, "document.querySelectorAll('table').length - document.querySelectorAll('.scroll[tabindex=\"0\"] > table').length"), name)
+			b.picture("narrow " + scheme + " " + name)
+		}
+	}
+}
+
+// What a screen reader is told: every control and every region has a name, and headings and
+// tables their structure.
+func TestEveryControlHasAName(t *testing.T) {
+	s := start(t)
+	pages := s.pages()
+	b := open(t, s.url)
+	for name, path := range pages {
+		t.Run(name, func(t *testing.T) {
+			b.visit(path)
+			must(b, accessibility.Enable, cdp.Empty{})
+			tree, err := chromedp.Call(b, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+			require.NoError(t, err)
+			named := 0
+			for _, n := range tree.Nodes {
+				if n.Ignored || n.Role == nil {
+					continue
+				}
+				switch n.Role.Value.String() {
+				case `"link"`, `"button"`, `"textbox"`, `"checkbox"`, `"radio"`, `"combobox"`, `"region"`, `"navigation"`, `"form"`:
+					require.NotNil(t, n.Name)
+					require.NotEqual(t, `""`, n.Name.Value.String(), "%s without a name", n.Role.Value)
+					named++
+				}
+			}
+			require.Greater(t, named, 3)
+			require.EqualValues(t, 1, eval[int](b, "document.querySelectorAll('h1').length"))
+			require.Zero(t, eval[int](b, "document.querySelectorAll('th:not([scope]), table:not(:has(thead))').length"))
+			require.Zero(t, eval[int](b, "document.querySelectorAll('[id]').length - new Set([...document.querySelectorAll('[id]')].map((e) => e.id)).size"), "an id twice")
+			require.Equal(t, "en", eval[string](b, "document.documentElement.lang"))
+		})
+	}
+}
+
+// tabTo presses the tabulator until the control is focused that the JavaScript condition about
+// e says, and checks that the focus can be seen on the way.
+func (b *tab) tabTo(condition string) {
+	b.t.Helper()
+	for range 60 {
+		b.do(chromedp.KeyEvent(kb.Tab))
+		if eval[bool](b, "document.activeElement !== document.body && getComputedStyle(document.activeElement).outlineStyle === 'none'") {
+			require.Fail(b.t, "the focus cannot be seen", eval[string](b, "document.activeElement.outerHTML"))
+		}
+		if eval[bool](b, "((e) => "+condition+")(document.activeElement)") {
+			return
+		}
+	}
+	require.Fail(b.t, "not reached with the keyboard", condition)
+}
+
+func TestAQuestionIsSettledWithTheKeyboardAlone(t *testing.T) {
+	s, key, b := question(t)
+	b.visit("/")
+	b.tabTo("e.className === 'skip'")
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.tabTo("e.matches('#live a.id')")
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.sees("What you can decide")
+	b.tabTo("e.innerText.startsWith('Resolve to failed')")
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.sees("Message of the failure")
+	b.tabTo("e.id === 'message'")
+	b.do(chromedp.KeyEvent("the card was declined"))
+	b.tabTo("e.id === 'why'")
+	b.do(chromedp.KeyEvent("declined in the provider's console"))
+	b.tabTo("e.innerText === 'Resolve to failed'")
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.sees("Recorded.")
+	require.Equal(t, idem.Failed, s.Record(key).State)
+}
+
+func TestAnInterruptedStepIsToldOfWithTheKeyboardAndWithoutJavaScript(t *testing.T) {
+	s := start(t)
+	key := idem.Operation{Name: "order"}.Key("acme", "o-1")
+	s.interrupt(key)
+	b := open(t, s.url)
+	must(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	b.visit(formPage(key.ID(), "released"))
+	b.do(chromedp.WaitVisible(chromedp.CSS("fieldset.step")))
+	b.tabTo("e.id === 'step-0-not'")
+	b.do(chromedp.KeyEvent(kb.ArrowDown + kb.ArrowDown)) // it took effect, with a result
+	b.tabTo("e.id === 'step-0-result'")
+	b.do(chromedp.KeyEvent("7"))
+	b.tabTo("e.innerText === 'Show what it would do'")
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS("#preview")))
+	require.Contains(t, b.text(), "skips the steps that are recorded: charge")
+	require.Equal(t, idem.InProgress, s.Record(key).State, "nothing was changed yet")
+	b.picture("preview")
+	b.tabTo("e.id === 'why'")
+	b.do(chromedp.KeyEvent("the provider has the payment"))
+	b.tabTo("e.innerText === 'Resolve to released'")
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(".done")))
+	out, err := s.order(t.Context(), key, func() { t.Fatal("it is charged twice") })
+	require.NoError(t, err)
+	require.Equal(t, 7, out)
+}
+
+func TestTheBrowserAsksForTheReason(t *testing.T) {
+	s, key, b := question(t)
+	b.visit(formPage(key.ID(), "released"))
+	b.click("Resolve to released")
+	require.Equal(t, "why", eval[string](b, "document.activeElement.id"))
+	require.True(t, eval[bool](b, "document.activeElement.validity.valueMissing"))
+	require.Equal(t, idem.Unknown, s.Record(key).State)
+}
+
+func TestEverythingButFollowingWorksWithoutJavaScript(t *testing.T) {
+	s, key, b := question(t)
+	must(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	b.visit("/")
+	b.fill("find-operation", "refund")
+	b.fill("find-tenant", "acme")
+	b.fill("find-value", "r-1")
+	b.click("Find")
+	b.click("Resolve to released")
+	b.fill("why", "no such refund")
+	b.click("Resolve to released")
+	b.do(chromedp.WaitVisible(chromedp.CSS(".done")))
+	require.Equal(t, idem.Released, s.Record(key).State)
+}
+
+func TestMarkupOfOthersDoesNotRun(t *testing.T) {
+	s := start(t)
+	attack := `"><img src="/x" onerror="document.title='ran'"><script>document.title='ran'</script>`
+	key := idem.Operation{Name: "refund" + attack, Values: idem.KeepValues}.Key("t<b>", attack)
+	_, err := s.call(key, fmt.Errorf("failed: %s", attack))
+	require.Error(t, err)
+	s.lapse()
+	b := open(t, s.url)
+	for _, path := range []string{"/", "/list", recordPage(key.ID()) + "&show=value", formPage(key.ID(), "failed")} {
+		b.visit(path)
+		require.Contains(t, b.text(), attack[2:20], "it is shown as text")
+		require.NotEqual(t, "ran", eval[string](b, "document.title"))
+		require.EqualValues(t, 1, eval[int](b, "document.images.length + document.scripts.length - 1"), "only the console's own")
+	}
 }

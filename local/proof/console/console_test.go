@@ -1,6 +1,7 @@
 package console
 
 import (
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 func TestACrashedRefundIsSettledInTheBrowser(t *testing.T) {
@@ -69,4 +71,80 @@ func TestACrashedRefundIsSettledInTheBrowser(t *testing.T) {
 	require.NoError(t, err)
 	last := history[len(history)-1]
 	require.Equal(t, []string{"console", "console", "The provider's dashboard shows re_1042 as paid out."}, []string{last.Who, last.Tool, last.Why})
+}
+
+func recordPage(id string) string { return "/record?" + url.Values{"id": {id}}.Encode() }
+
+func formPage(id, to string) string { return "/act?" + url.Values{"id": {id}, "to": {to}}.Encode() }
+
+// resolve is a decision by somebody else.
+func (s *service) resolve(key idem.Key, to idem.State) {
+	s.t.Helper()
+	require.NoError(s.t, s.r.Resolve(s.t.Context(), key.ID(), reconcile.Resolution{To: to}, reconcile.Change{Actor: "bob", Reason: "no such refund"}))
+}
+
+func TestARecordFollowsTheTable(t *testing.T) {
+	s := start(t)
+	key := refund.Key("acme", "r-1")
+	s.cut(key)
+	b := open(t, s.url)
+	b.visit(recordPage(key.ID()))
+	b.sees("it can be resolved to released")
+	eval[bool](b, "window.same = true")
+	eval[any](b, "document.querySelector('#live .decisions a').focus()")
+
+	s.lapse() // time goes by
+	b.sees("Updated at")
+	b.sees("Resolve to released …")
+	require.Equal(t, "Resolve to completed …", eval[string](b, "document.activeElement.innerText"), "the focus stays where it was")
+
+	s.resolve(key, idem.Released) // somebody decides
+	b.sees("no such refund")
+	b.sees("The handler runs, attempt 2")
+	require.True(t, eval[bool](b, "window.same === true"), "the page was not reloaded")
+	require.Equal(t, "polite", eval[string](b, "document.querySelector('#news[role=status]').ariaLive"), "readers of the screen hear of it")
+}
+
+func TestAListFollowsTheTable(t *testing.T) {
+	s := start(t)
+	b := open(t, s.url)
+	b.visit("/list?operation=refund")
+	b.sees("Nothing fits the filter.")
+	b.fill("tenant", "half a na")
+	s.cut(refund.Key("acme", "r-1"))
+	b.sees("unknown")
+	require.Equal(t, "half a na", eval[string](b, "document.getElementById('tenant').value"), "what is being typed stays")
+}
+
+// A form that changed while somebody fills it in would make a decision about something else.
+func TestAFormStaysAndSaysThatThereIsNews(t *testing.T) {
+	s, key, b := question(t)
+	b.visit(formPage(key.ID(), "failed"))
+	b.fill("message", "declined")
+	b.fill("why", "the provider says so")
+	s.resolve(key, idem.Completed)
+	b.sees("The record has changed since this page was shown.")
+	require.Equal(t, "the provider says so", eval[string](b, "document.getElementById('why').value"))
+	b.picture("news")
+
+	before := s.Record(key)
+	b.click("Resolve to failed")
+	b.sees("The record has been written since it was shown. Nothing was changed.")
+	b.picture("stale")
+	require.Equal(t, before, s.Record(key))
+}
+
+func TestADoubleClickChangesOnce(t *testing.T) {
+	s, key, b := question(t)
+	b.visit(formPage(key.ID(), "released"))
+	b.fill("why", "no such refund")
+	// Twice at once, past the script that stops a second one.
+	eval[any](b, "(() => { const f = document.querySelector('form.decide'); const body = new URLSearchParams(new FormData(f)); fetch(f.action, {method: 'POST', body}); f.submit(); })()")
+	b.sees("Recorded.", "Already done") // it depends on which click comes first
+	history, err := s.r.History(t.Context(), key.ID())
+	require.NoError(t, err)
+	require.Len(t, history, 1)
+
+	b.visit(recordPage(key.ID()))
+	b.sees("no such refund")
 }

@@ -4,7 +4,7 @@
 // IDEM_REQUIRE_BROWSER=1 they fail.
 //
 // Each test leaves pictures of its pages in a temporary folder and says where. The one of
-// the README is made anew by
+// the README is renewed by
 //
 //	go test ./local/proof/console -run Refund -update
 package console

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/idem-go/idempotency/idem/idemhttp"
@@ -16,8 +15,7 @@ func TestContract(t *testing.T) {
 			if k.onlyIETF && profile != idemhttp.IETF {
 				continue
 			}
-			name := map[idemhttp.Profile]string{idemhttp.IETF: "IETF", idemhttp.Stripe: "Stripe"}[profile]
-			t.Run(fmt.Sprintf("%s/%s", k.name, name), func(t *testing.T) {
+			t.Run(k.name+"/"+profiles[profile], func(t *testing.T) {
 				t.Parallel()
 				s := newService(t, l, k, profile)
 				for name, exchange := range exchanges {

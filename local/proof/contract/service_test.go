@@ -84,10 +84,11 @@ func (a at) of(key string) (pids []int) {
 type service struct {
 	*fixture
 	kind
-	profile idemhttp.Profile
-	issuer  *gateway.Issuer
-	client  *http.Client
-	network *faultnet.Network // to the table, of apart
+	profile  idemhttp.Profile
+	expected map[idemhttp.Code]answer
+	issuer   *gateway.Issuer
+	client   *http.Client
+	network  *faultnet.Network // to the table, of apart
 
 	calm  at // long time-out
 	hasty at // short time-out: a killed process' lease ends soon
@@ -110,7 +111,7 @@ func newService(t *testing.T, l *fixture, k kind, profile idemhttp.Profile) *ser
 	t.Helper()
 	issuer, err := gateway.NewIssuer("https://issuer.local")
 	require.NoError(t, err)
-	s := &service{fixture: l, kind: k, profile: profile, issuer: issuer, network: faultnet.New()}
+	s := &service{fixture: l, kind: k, profile: profile, expected: answers(t, profile), issuer: issuer, network: faultnet.New()}
 	transport := &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	s.client = &http.Client{

@@ -53,7 +53,10 @@ type load struct {
 // kills.
 func newLoad(t *testing.T, count, receives int, repeat idem.Repeat, fifo bool) *load {
 	l := &load{
-		count: count, fifo: fifo, repeat: repeat, receives: receives, queue: newQueue(t, fifo, receives, visibility),
+		count: count, fifo: fifo, repeat: repeat, receives: receives,
+		queue: queuetest.New(t, queuetest.Spec{FIFO: fifo, MaxReceives: receives, Attributes: map[types.QueueAttributeName]string{
+			types.QueueAttributeNameVisibilityTimeout: strconv.Itoa(int(visibility.Seconds())),
+		}}),
 		acknowledged: map[sending]bool{}, killed: map[int]bool{},
 	}
 	repeatable := "ORDERS_REPEATABLE=0"
@@ -153,7 +156,7 @@ func (l *load) run(odds int) {
 	l.killOneIn(odds)
 	poller, err := queuepoller.Start(t.Context(), l.queue.Client, l.queue.URL, l.pool, &queuepoller.Options{
 		ReportBatchItemFailures: true, MaxConcurrency: instances, FunctionTimeout: timeout,
-		Observer: queuepoller.Observer{Delivered: l.note, Trouble: func(err error) { t.Log(err) }},
+		Delivered: l.note, Trouble: func(err error) { t.Log(err) },
 	})
 	require.NoError(t, err)
 	defer poller.Close()
@@ -161,7 +164,7 @@ func (l *load) run(odds int) {
 	for from := 0; from < len(l.sent); from += 10 {
 		l.send(l.sent[from:min(from+10, len(l.sent))])
 	}
-	waitFor(t, 20*time.Minute, func() bool { return queuetest.Held(t, l.queue.Client, l.queue.URL) == 0 }, "the queue gets empty")
+	require.Eventually(t, func() bool { return queuetest.Held(t, l.queue.Client, l.queue.URL) == 0 }, 20*time.Minute, 50*time.Millisecond, "the queue gets empty")
 	poller.Close()
 	l.network.Calm()
 	t.Logf("%d messages sent %d times; runs of the handler %v, kills %v", l.count, len(l.sent), l.recorder.Fates(), l.kills.Count())

@@ -4,18 +4,15 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
-	"github.com/idem-go/idempotency/idem/testenv/queue/queuetest"
 	"github.com/idem-go/idempotency/idem/testenv/testmain"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
@@ -84,13 +81,6 @@ func (s *setup) killOneIn(odds int) {
 	s.network.Set(s.kills.Rule)
 }
 
-// newQueue makes a queue with a dead-letter queue.
-func newQueue(t *testing.T, fifo bool, receives int, visibility time.Duration) queuetest.Queue {
-	return queuetest.New(t, queuetest.Spec{FIFO: fifo, MaxReceives: receives, Attributes: map[types.QueueAttributeName]string{
-		types.QueueAttributeNameVisibilityTimeout: strconv.Itoa(int(visibility.Seconds())),
-	}})
-}
-
 func fulfil(repeat idem.Repeat) idem.Operation { return idem.Operation{Name: "fulfil", Repeat: repeat} }
 
 // value is what a message's key is made of.
@@ -99,9 +89,3 @@ func value(n int) string { return fmt.Sprint("order-", n) }
 func recordID(n int) string { return fulfil(idem.NotRepeatable).Key(idem.SingleTenant, value(n)).ID() }
 
 func body(n int, group string) string { return fmt.Sprintf(`{"n":%d,"group":%q}`, n, group) }
-
-// waitFor polls a condition; the limit is only there to end a broken test.
-func waitFor(t *testing.T, limit time.Duration, condition func() bool, about string) {
-	t.Helper()
-	require.Eventually(t, condition, limit, 50*time.Millisecond, about)
-}

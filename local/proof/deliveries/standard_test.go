@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/local/proof/rig"
+	"github.com/stretchr/testify/require"
 )
 
 // size of a load: how many messages, how many calls of DynamoDB come on one that
@@ -24,6 +24,35 @@ func size() (count, odds, receives int) {
 	}
 	return 60, 60, 1000
 }
+
+const (
+	poisonEvery    = 97
+	permanentEvery = 89
+	// From this run on a message that is not poison fails no more.
+	lastFailure = 3
+)
+
+// poison is for the long runs: all its receives have to be used up.
+func poison(n int) bool    { return long() && n%poisonEvery == 7 }
+func permanent(n int) bool { return !poison(n) && n%permanentEvery == 11 }
+
+// anyFate lets a handler end in every way, depending on the message and the run alone.
+func anyFate(n, run int) string {
+	switch {
+	case poison(n):
+		return "error before"
+	case permanent(n):
+		return "permanent"
+	case run > lastFailure:
+		return "ok"
+	}
+	return drawn(n, run)
+}
+
+var drawn = rig.Fates("5", []rig.Fate{
+	{Of1000: 50, Name: "error before"}, {Of1000: 40, Name: "error after"}, {Of1000: 50, Name: "not executed"},
+	{Of1000: 20, Name: "panic before"}, {Of1000: 20, Name: "panic after"}, {Of1000: 2, Name: "hang"},
+})
 
 // fewReceives is for messages that are redelivered without need.
 const fewReceives = 4
@@ -175,4 +204,24 @@ func (l *load) requireExplained(n int, history []image) idem.State {
 		require.True(t, rec.LeaseUntil.Add(margin).Before(time.Now()), "message %d is still at work", n)
 	}
 	return last.state
+}
+
+// On a FIFO queue, under the same load, a group's messages take effect in its order,
+// once each.
+func TestGroupsTakeEffectInOrder(t *testing.T) {
+	t.Parallel()
+	count, odds, receives := size()
+	l := newLoad(t, count, receives, idem.Repeatable, true)
+	l.run(odds)
+	l.requireOnce()
+	l.requireInOrder()
+}
+
+func (s *setup) requireInOrder() {
+	last := map[string]int{}
+	for _, e := range s.done() {
+		before, any := last[e.group]
+		require.True(s.t, !any || before < e.n, "group %s: %d came after %d", e.group, e.n, before)
+		last[e.group] = e.n
+	}
 }

@@ -79,6 +79,20 @@ func anyFault(op string) (float64, []string) {
 	return 2, all[1:] // a plain read has no conflict
 }
 
+// anyFate lets a worker end in every way, by the request and the run alone. A repeatable request is
+// done at its third run at the latest.
+func anyFate(n, run int) string {
+	if fate := drawn(n, run); run < 3 || fate == "permanent" {
+		return fate
+	}
+	return "ok"
+}
+
+var drawn = rig.Fates("1", []rig.Fate{
+	{Of1000: 80, Name: "die"}, {Of1000: 40, Name: "panic"}, {Of1000: 60, Name: "error"}, {Of1000: 80, Name: "not executed"},
+	{Of1000: 60, Name: "permanent"},
+})
+
 // newSetup starts all but the workers.
 func newSetup(t *testing.T) *setup {
 	s := &setup{

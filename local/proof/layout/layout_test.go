@@ -70,7 +70,6 @@ var allowed = map[string][]string{
 	"events": {},
 
 	"template-tests/cloud": {},
-	"template-tests/npm":   {},
 	"template-tests/spec":  {},
 	"infra/cost":           {},
 }

@@ -62,10 +62,13 @@ type consumer struct {
 	dir, proxy, modules string
 }
 
-func newConsumer(t *testing.T, proxy string) *consumer {
-	c := &consumer{t, t.TempDir(), proxy, t.TempDir()}
+// newConsumer returns a module that can require the library's version.
+func newConsumer(t *testing.T) (c *consumer, v string) {
+	all := tagged(t)
+	v = version(t, all)
+	c = &consumer{t, t.TempDir(), publish(t, all, v), t.TempDir()}
 	c.write("go.mod", "module example.com/shop\n\ngo 1.26.0\n")
-	return c
+	return c, v
 }
 
 func (c *consumer) write(name, content string) {
@@ -125,12 +128,9 @@ func (c *consumer) zips() (n int64) {
 // reviewed.
 func TestAFunctionBringsLittleAlong(t *testing.T) {
 	t.Parallel()
-	all := tagged(t)
-	v := version(t, all)
-	proxy := publish(t, all, v)
 	program, err := os.ReadFile("../../measure/size/wrapped/main.go")
 	require.NoError(t, err)
-	c := newConsumer(t, proxy)
+	c, v := newConsumer(t)
 	c.write("main.go", string(program))
 	c.goes("mod", "edit", "-require="+library+"@"+v)
 	c.goes("mod", "tidy")
@@ -149,10 +149,7 @@ func TestAFunctionBringsLittleAlong(t *testing.T) {
 // handlers do not need.
 func TestTheLibraryRaisesNothing(t *testing.T) {
 	t.Parallel()
-	all := tagged(t)
-	v := version(t, all)
-	proxy := publish(t, all, v)
-	c := newConsumer(t, proxy)
+	c, v := newConsumer(t)
 	for _, path := range slices.Sorted(maps.Keys(older)) {
 		c.goes("mod", "edit", "-require="+path+"@"+older[path])
 	}
@@ -176,9 +173,7 @@ func TestTheLibraryRaisesNothing(t *testing.T) {
 // The tools are installed from what a release tags, without the workspace.
 func TestToolsAreInstalled(t *testing.T) {
 	t.Parallel()
-	all := tagged(t)
-	v := version(t, all)
-	c := newConsumer(t, publish(t, all, v))
+	c, v := newConsumer(t)
 	for _, tool := range []string{"/idem/cmd/idemctl", "/local/cmd/with-dynamodb"} {
 		c.goes("install", library+tool+"@"+v)
 		require.FileExists(t, filepath.Join(c.dir, "bin", filepath.Base(tool)))
@@ -188,11 +183,8 @@ func TestToolsAreInstalled(t *testing.T) {
 // The other modules have what they need without the workspace.
 func TestModulesAreComplete(t *testing.T) {
 	t.Parallel()
-	all := tagged(t)
-	v := version(t, all)
-	proxy := publish(t, all, v)
 	for _, pkg := range []string{"/idem/otelidem", "/idem/idemhttp/coverage"} {
-		c := newConsumer(t, proxy)
+		c, v := newConsumer(t)
 		c.write("main.go", "package main\n\nimport _ \""+library+pkg+"\"\n\nfunc main() {}\n")
 		c.goes("get", library+pkg+"@"+v)
 		c.goes("mod", "tidy")

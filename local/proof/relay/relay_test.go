@@ -42,53 +42,6 @@ func TestStreamReplayedFromTheStart(t *testing.T) {
 	}
 }
 
-// Half of each batch fails: it is left to the sweep and holds up nothing but what is
-// in order behind it.
-func TestHalfABatchFails(t *testing.T) {
-	t.Parallel()
-	for name, key := range map[string]string{"unordered": "", "ordered": "k"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newSetup(t, true, schema.EnvOutboxGrace+"=100ms")
-			for i := range 8 {
-				k := key
-				if k != "" {
-					k = fmt.Sprintf("k-%d", i%2)
-				}
-				r.publish(fmt.Sprintf("o-%d", i), k, 3)
-			}
-			var n atomic.Int32
-			var mu sync.Mutex
-			refused := map[string]bool{}
-			r.batches.set(func(b *batches) {
-				b.refuse = func(id string) bool {
-					mu.Lock()
-					defer mu.Unlock()
-					if n.Add(1)%2 == 0 || refused[id] {
-						return false
-					}
-					refused[id] = true
-					return true
-				}
-			})
-			p := r.poll()
-			r.caughtUp(p, 24)
-			require.NotZero(t, r.in(schema.OutboxRetrying)+r.in(schema.OutboxNew), "they are the sweep's")
-			r.sweepUntil(func(err error) bool {
-				require.NoError(t, err)
-				return r.in(schema.OutboxDispatched) == 24
-			})
-			require.NotEmpty(t, refused)
-			r.allDispatched()
-			bodies, ids := r.receive()
-			r.nothingLost(ids)
-			if key != "" {
-				inOrder(t, bodies, 0, 2)
-			}
-		})
-	}
-}
-
 // inOrder shows that the messages of each key came as they were published, and once:
 // orders o-<i> have the key i modulo n, those before the first no key at all.
 func inOrder(t *testing.T, bodies []string, first, n int) {

@@ -88,7 +88,7 @@ func (r *setup) poll() *streampoller.Poller { return rig.Feed(r.t, r.pool, r.tab
 // caughtUp waits until the poller is done with n messages.
 func (r *setup) caughtUp(p *streampoller.Poller, n int) {
 	r.t.Helper()
-	until(r.t, func() bool { return p.Stats().Delivered == n })
+	until(r.t, func() bool { return p.Delivered() == n })
 }
 
 // until polls a condition; the limit is only there to end a broken test.

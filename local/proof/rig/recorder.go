@@ -14,7 +14,7 @@ import (
 type Run struct {
 	Attempt, Pid int
 	About        url.Values // all that it said when it began
-	Fate         string     // what it was told to do
+	Fate         string     // what it had to do
 	End          string     // how it ended; empty if it did not say so, such as one that was killed
 }
 
@@ -81,7 +81,7 @@ func (r *Recorder) Of(n int) (all []Run) {
 	return all
 }
 
-// Fates count the runs by what they were told.
+// Fates count the runs by what they had to do.
 func (r *Recorder) Fates() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

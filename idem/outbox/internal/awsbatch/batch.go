@@ -6,10 +6,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/ptr"
 
 	"github.com/idem-go/idempotency/idem/outbox"
 )
@@ -22,9 +24,9 @@ var Limits = outbox.Limits{Count: 10, Bytes: 256 << 10}
 type Service struct {
 	// Name begins its errors.
 	Name string
-	// IsFinal reports whether a code is about the message, and not about the
-	// destination, its permissions or its load.
-	IsFinal func(code string) bool
+	// Final are the codes that are about the message, and not about the destination, its permissions
+	// or its load, without namespace and without "Exception".
+	Final []string
 	// Destination is the word for the destination in the service's error texts, in lower
 	// case. If a whole request fails with a text about the destination, the error says
 	// nothing about the messages: the destination can be corrected. Empty means that no
@@ -52,7 +54,7 @@ func ID(n int) *string {
 func (s Service) RequestError(err error) error {
 	err = fmt.Errorf("%s: %w", s.Name, err)
 	var api smithy.APIError
-	if !errors.As(err, &api) || !s.IsFinal(api.ErrorCode()) {
+	if !errors.As(err, &api) || !s.isFinal(api.ErrorCode()) {
 		return err
 	}
 	if s.Destination != "" && strings.Contains(strings.ToLower(api.ErrorMessage()), s.Destination) {
@@ -75,7 +77,7 @@ func (s Service) Errors(n int, replies []Reply) []error {
 		errs[i] = nil
 		if r.Code != "" {
 			errs[i] = fmt.Errorf("%s: %s: %s", s.Name, r.Code, r.Message)
-			if r.SenderFault && s.IsFinal(r.Code) {
+			if r.SenderFault && s.isFinal(r.Code) {
 				errs[i] = outbox.Reject(errs[i])
 			}
 		}
@@ -83,19 +85,18 @@ func (s Service) Errors(n int, replies []Reply) []error {
 	return errs
 }
 
+func (s Service) isFinal(code string) bool {
+	return slices.Contains(s.Final, strings.TrimSuffix(code[strings.LastIndexByte(code, '.')+1:], "Exception"))
+}
+
 // Taken is the reply to a message that the service has taken.
-func Taken(id *string) Reply { return Reply{ID: text(id)} }
+func Taken(id *string) Reply { return Reply{ID: ptr.ToString(id)} }
 
 // Failed is the reply to a message that the service has not taken.
 func Failed(id, code, message *string, senderFault bool) Reply {
-	return Reply{ID: text(id), Code: cmp.Or(text(code), "no code"), Message: text(message), SenderFault: senderFault}
-}
-
-func text(s *string) string {
-	if s == nil {
-		return ""
+	return Reply{
+		ID: ptr.ToString(id), Code: cmp.Or(ptr.ToString(code), "no code"), Message: ptr.ToString(message), SenderFault: senderFault,
 	}
-	return *s
 }
 
 // Attributes are the message attributes of SQS and SNS, each of which has a type of its own

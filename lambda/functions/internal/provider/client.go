@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -59,18 +60,8 @@ func (c Client) Refund(ctx context.Context, reference string, p Payment) (Receip
 }
 
 func (c Client) move(ctx context.Context, path, header, value string, p Payment) (Receipt, error) {
-	body, err := json.Marshal(p)
-	if err != nil {
-		return Receipt{}, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+path, bytes.NewReader(body))
-	if err != nil {
-		return Receipt{}, idem.NotExecuted(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(header, value)
 	r := Receipt{Payment: p}
-	status, err := do(req, &r)
+	status, err := c.call(ctx, http.MethodPost, path, http.Header{header: {value}}, p, &r)
 	if status == http.StatusPaymentRequired {
 		return Receipt{}, ErrDeclined
 	}
@@ -80,16 +71,12 @@ func (c Client) move(ctx context.Context, path, header, value string, p Payment)
 // FindRefund returns the refund with the caller's name, nil if there is none. The provider
 // has a refund as soon as it has got the request.
 func (c Client) FindRefund(ctx context.Context, reference string) (*Receipt, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL+"/refunds?reference="+url.QueryEscape(reference), nil)
-	if err != nil {
-		return nil, err
-	}
 	var r Receipt
-	status, err := do(req, &r)
-	if status == http.StatusNotFound {
+	status, err := c.call(ctx, http.MethodGet, "/refunds?reference="+url.QueryEscape(reference), nil, nil, &r)
+	switch {
+	case status == http.StatusNotFound:
 		return nil, nil
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	return &r, nil
@@ -97,40 +84,40 @@ func (c Client) FindRefund(ctx context.Context, reference string) (*Receipt, err
 
 // OrderReport orders a report about the reference, once under each key, and returns its id.
 func (c Client) OrderReport(ctx context.Context, key, reference string, kilobytes int) (string, error) {
-	body, err := json.Marshal(map[string]any{"reference": reference, "kilobytes": kilobytes})
-	if err != nil {
-		return "", err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+"/reports", bytes.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Idempotency-Key", key)
 	var report struct {
 		ID string `json:"id"`
 	}
-	_, err = do(req, &report)
+	_, err := c.call(ctx, http.MethodPost, "/reports", http.Header{"Idempotency-Key": {key}},
+		map[string]any{"reference": reference, "kilobytes": kilobytes}, &report)
 	return report.ID, err
 }
 
 // ReadReport returns the text of a report. The provider answers when it is made.
 func (c Client) ReadReport(ctx context.Context, id string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL+"/reports/"+url.PathEscape(id), nil)
-	if err != nil {
-		return "", err
-	}
 	var report struct {
 		Text string `json:"text"`
 	}
-	_, err = do(req, &report)
+	_, err := c.call(ctx, http.MethodGet, "/reports/"+url.PathEscape(id), nil, nil, &report)
 	return report.Text, err
 }
 
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 4 << 20
 
-func do(req *http.Request, out any) (status int, err error) {
+// call sends JSON, if in is not nil, and decodes the answer. The status is zero without an answer.
+func (c Client) call(ctx context.Context, method, path string, header http.Header, in, out any) (status int, err error) {
+	var body bytes.Buffer
+	if in != nil {
+		if err := json.NewEncoder(&body).Encode(in); err != nil {
+			return 0, err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.URL+path, &body)
+	if err != nil {
+		return 0, err
+	}
+	maps.Copy(req.Header, header)
+	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, err

@@ -4,25 +4,27 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/aws/aws-sdk-go-v2/config"
-
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemhttp"
-	"github.com/idem-go/idempotency/idem/schema"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
+	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
 )
 
 var routes = idemhttp.Routes{
@@ -36,13 +38,13 @@ var routes = idemhttp.Routes{
 func main() {
 	switch flavour := os.Getenv(script.EnvFlavour); flavour {
 	case script.HTTPAPI:
-		start(idemlambda.HTTPAPI, headerOfV2, answerV2, idemhttp.Claim("tenant"))
+		start(idemlambda.HTTPAPI, idemhttp.Claim("tenant"))
 	case script.RESTAPI:
-		start(idemlambda.RESTAPI, headerOfV1, answerV1, idemhttp.Claim("tenant"))
+		start(idemlambda.RESTAPI, idemhttp.Claim("tenant"))
 	case script.FunctionURL:
-		start(idemlambda.FunctionURL, headerOfURL, answerURL, idemhttp.IAMAccount)
+		start(idemlambda.FunctionURL, idemhttp.IAMAccount)
 	case script.ALB:
-		start(idemlambda.ALB, headerOfALB, answerALB, tokenTenant)
+		start(idemlambda.ALB, tokenTenant)
 	default:
 		log.Fatalf("%s is %q", script.EnvFlavour, flavour)
 	}
@@ -51,16 +53,20 @@ func main() {
 // start serves every variant; a request's header chooses one.
 func start[E, R any](
 	wrap func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, func(context.Context, E) (R, error)) func(context.Context, E) (R, error),
-	header func(*E, string) string, answer func(*E, script.Answer) R, tenant idemhttp.TenantFunc,
+	tenant idemhttp.TenantFunc,
 ) {
 	profile, err := strconv.Atoi(os.Getenv(script.EnvProfile))
 	if err != nil {
 		log.Fatal(err)
 	}
 	plain, small, waiting := open(0, 0), open(script.SmallResult, 0), open(0, 15*time.Second)
-	handler := func(ctx context.Context, e E) (R, error) {
-		run := func(ctx context.Context) (script.Answer, error) { return play(ctx, header(&e, script.CaseHeader)) }
-		if header(&e, script.VariantHeader) == script.VariantStep {
+	handler := func(ctx context.Context, e E) (none R, err error) {
+		h, err := headersOf(e)
+		if err != nil {
+			return none, err
+		}
+		run := func(ctx context.Context) (script.Answer, error) { return play(ctx, h.get(script.CaseHeader)) }
+		if h.get(script.VariantHeader) == script.VariantStep {
 			whole := run
 			run = func(ctx context.Context) (script.Answer, error) {
 				return idem.Step(ctx, "all", whole, &idem.StepConfig[script.Answer]{Semantics: idem.AtMostOnce})
@@ -68,10 +74,9 @@ func start[E, R any](
 		}
 		a, err := run(ctx)
 		if err != nil {
-			var none R
 			return none, err
 		}
-		return answer(&e, a), nil
+		return answerTo[R](h.MultiValueHeaders != nil, a)
 	}
 	served := map[string]func(context.Context, E) (R, error){}
 	for name, change := range map[string]func(*idemhttp.Options){
@@ -94,14 +99,16 @@ func start[E, R any](
 		}
 		served[name] = wrap(engine, routes, tenant, o, handler)
 	}
-	lambda.Start(func(ctx context.Context, e E) (R, error) {
-		variant := header(&e, script.VariantHeader)
-		h, ok := served[variant]
-		if !ok {
-			var none R
-			return none, fmt.Errorf("no variant %q", variant)
+	lambda.Start(func(ctx context.Context, e E) (none R, err error) {
+		h, err := headersOf(e)
+		if err != nil {
+			return none, err
 		}
-		return h(ctx, e)
+		serve, ok := served[h.get(script.VariantHeader)]
+		if !ok {
+			return none, fmt.Errorf("no variant %q", h.get(script.VariantHeader))
+		}
+		return serve(ctx, e)
 	})
 }
 
@@ -113,19 +120,7 @@ func open(maxResult int, wait time.Duration) *idem.Engine {
 	if err != nil {
 		log.Fatal(err)
 	}
-	cfg, err := config.LoadDefaultConfig(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
-	client, err := dynamostore.NewClient(cfg, &dynamostore.ClientOptions{Endpoint: os.Getenv(schema.EnvEndpoint)})
-	if err != nil {
-		log.Fatal(err)
-	}
-	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), &dynamostore.Options{MaxResult: maxResult, AttemptTimeout: claims / 2})
-	if err != nil {
-		log.Fatal(err)
-	}
-	engine, err := idem.New(store, &idem.Options{
+	engine, _, err := caller.Engine(&dynamostore.Options{MaxResult: maxResult, AttemptTimeout: claims / 2}, &idem.Options{
 		Observer: idem.LogTo(nil), Lease: 2 * time.Second, Margin: 50 * time.Millisecond,
 		ClaimBudget: claims, FinishBudget: claims, Wait: wait,
 	})
@@ -169,4 +164,85 @@ func play(ctx context.Context, name string) (a script.Answer, err error) {
 		idem.SetNotExecuted(ctx)
 	}
 	return a, nil
+}
+
+// headers are those of an event of any gateway, as far as it has them.
+type headers struct {
+	Headers           map[string]string
+	MultiValueHeaders map[string][]string
+}
+
+func headersOf(event any) (h headers, err error) {
+	raw, err := json.Marshal(event)
+	if err == nil {
+		err = json.Unmarshal(raw, &h)
+	}
+	return h, err
+}
+
+func (h headers) get(name string) string {
+	for k, v := range h.Headers {
+		if strings.EqualFold(k, name) {
+			return v
+		}
+	}
+	for k, v := range h.MultiValueHeaders {
+		if strings.EqualFold(k, name) && len(v) > 0 {
+			return v[0]
+		}
+	}
+	return ""
+}
+
+// answerTo makes a gateway's response of an answer. Multi says that the gateway takes several values
+// for a name, and cookies as headers.
+func answerTo[R any](multi bool, a script.Answer) (out R, err error) {
+	body := string(a.Body)
+	if a.Base64 {
+		body = base64.StdEncoding.EncodeToString(a.Body)
+	}
+	res := map[string]any{"statusCode": a.Status, "body": body, "isBase64Encoded": a.Base64}
+	several := maps.Clone(a.Header)
+	if several == nil {
+		several = map[string][]string{}
+	}
+	if multi {
+		if len(a.Cookies) > 0 {
+			several["Set-Cookie"] = a.Cookies
+		}
+		res["multiValueHeaders"] = several
+	} else {
+		single := map[string]string{}
+		for name, values := range several {
+			single[name] = strings.Join(values, ", ")
+		}
+		if _, balancer := any(out).(events.ALBTargetGroupResponse); balancer && len(a.Cookies) > 0 {
+			single["Set-Cookie"] = a.Cookies[0]
+		}
+		res["headers"], res["cookies"] = single, a.Cookies
+	}
+	raw, err := json.Marshal(res)
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	return out, err
+}
+
+// tokenTenant reads the token that the balancer has verified and passed on.
+func tokenTenant(_ context.Context, r *idemhttp.Request) (string, error) {
+	h, err := headersOf(r.Source)
+	if err != nil {
+		return "", err
+	}
+	_, token, _ := strings.Cut(h.get("Authorization"), " ")
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return "", idemhttp.ErrTenantMissing
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	var claims struct{ Tenant string }
+	if err != nil || json.Unmarshal(raw, &claims) != nil {
+		return "", idemhttp.ErrTenantMissing
+	}
+	return claims.Tenant, nil
 }

@@ -7,23 +7,24 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"log"
-	"net/http"
+	"net/url"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/aws/aws-sdk-go-v2/aws"
-
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/outbox"
-	"github.com/idem-go/idempotency/idem/schema"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
+	"github.com/idem-go/idempotency/local/proof/rig/runs"
 )
 
 // operations by the collection that they are requested in. Nobody comes for audits and drafts in
@@ -39,7 +40,7 @@ var operations = map[string]idem.Operation{
 const auditWithin = 2 * time.Second
 
 func main() {
-	engine, err := open()
+	engine, _, err := caller.Patient()
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -70,19 +71,49 @@ func main() {
 		}))
 }
 
-func open() (*idem.Engine, error) {
-	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{
-		Endpoint: os.Getenv(schema.EnvEndpoint), Transport: caller.Transport{RoundTripper: http.DefaultTransport.(*http.Transport).Clone()},
-	})
-	if err != nil {
-		return nil, err
+type worker struct{ recorder string }
+
+// order is the body of a request.
+type order struct {
+	N   int    `json:"n"`
+	Pad string `json:"pad"`
+}
+
+// made is the result of a run.
+type made struct {
+	N   int `json:"n"`
+	Run int `json:"run"`
+}
+
+// make does what the test says, and tells it how that ended.
+func (w *worker) make(ctx context.Context, o order) (made, error) {
+	info, ok := idem.InfoOf(ctx)
+	if !ok {
+		return made{}, errors.New("not inside an operation")
 	}
-	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), &dynamostore.Options{AttemptTimeout: 10 * time.Second})
+	sum := sha256.Sum256([]byte(o.Pad))
+	about := url.Values{"pad": {hex.EncodeToString(sum[:])}, "tenant": {info.Tenant}, "operation": {info.Operation}}
+	run, err := runs.Begin(w.recorder, o.N, info.Attempt, about)
 	if err != nil {
-		return nil, err
+		return made{}, err
 	}
-	// A busy machine may need the time; the share of the function's own bounds it.
-	return idem.New(store, &idem.Options{
-		Lease: time.Second, Margin: 250 * time.Millisecond, ClaimBudget: time.Minute, FinishBudget: time.Minute, Observer: idem.LogTo(nil),
-	})
+	switch run.Fate {
+	case "die":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	case "panic":
+		panic("a panic")
+	case "error":
+		return made{}, errors.New("the printer does not answer")
+	}
+	if err := run.End(run.Fate); err != nil {
+		return made{}, err
+	}
+	switch run.Fate {
+	case "not executed":
+		return made{}, idem.NotExecuted(errors.New("the printer is busy"))
+	case "permanent":
+		return made{}, idem.Permanent(errors.New("no such account"))
+	}
+	return made{o.N, run.Number}, nil
 }

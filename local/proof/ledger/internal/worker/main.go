@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"net/http"
 	"os"
 	"strconv"
 	"time"
@@ -32,27 +31,17 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/outbox"
-	"github.com/idem-go/idempotency/idem/schema"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/idem-go/idempotency/local/proof/faultnet/caller"
 )
 
 func main() {
-	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{
-		Endpoint: os.Getenv(schema.EnvEndpoint), Transport: caller.Transport{RoundTripper: http.DefaultTransport.(*http.Transport).Clone()},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
 	var patience time.Duration
 	if v := os.Getenv("LEDGER_PATIENCE"); v != "" {
+		var err error
 		if patience, err = time.ParseDuration(v); err != nil {
 			log.Fatal(err)
 		}
-	}
-	store, err := dynamostore.New(client, os.Getenv(schema.EnvTable), &dynamostore.Options{AttemptTimeout: patience})
-	if err != nil {
-		log.Fatal(err)
 	}
 	logged := idem.LogTo(nil)
 	observer := func(ctx context.Context, n notice.Notice) {
@@ -61,7 +50,7 @@ func main() {
 			own.queued = true
 		}
 	}
-	engine, err := idem.New(store, &idem.Options{
+	engine, _, err := caller.Engine(&dynamostore.Options{AttemptTimeout: patience}, &idem.Options{
 		Margin: 250 * time.Millisecond, ClaimBudget: patience, FinishBudget: patience, Observer: observer,
 	})
 	if err != nil {

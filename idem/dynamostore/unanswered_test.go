@@ -1,0 +1,101 @@
+package dynamostore
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// An acceptance whose reply is lost, and whose next try is refused, may have landed: its input stays.
+func TestTheInputOfAnAcceptanceInDoubtStays(t *testing.T) {
+	t.Parallel()
+	f := open(t, &patient)
+	const id = "t#op#k"
+	puts := 0
+	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if op != "PutItem" {
+			return nil, nil
+		}
+		switch puts++; puts {
+		case 1:
+			return nil, nil // the input's part
+		case 2:
+			return f.wire.loseReply(req)
+		}
+		return answer(http.StatusBadRequest, noAccess), nil
+	})
+	err := f.Finish(t.Context(), base, acceptance(id, "first"))
+	var failed *protocol.StoreError
+	require.ErrorAs(t, err, &failed)
+	require.True(t, failed.Ambiguous)
+	f.wire.set(nil)
+	require.Equal(t, protocol.Pending, f.get(t, id).State)
+	for _, expires := range f.partsExpire(t) {
+		require.Zero(t, expires)
+	}
+}
+
+// A withdrawal over an expired record whose result was encrypted leaves nothing of it: a store
+// without the key can use the idempotency key again.
+func TestAWithdrawalOverASealedRecordLeavesNothingOfIt(t *testing.T) {
+	t.Parallel()
+	f := open(t, sealing(newGCM(t, 1)))
+	const id = "t#op#k"
+	require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
+	require.NoError(t, f.Finish(t.Context(), base, completion(id, "o1", []byte("secret"))))
+	require.Contains(t, f.raw(t, id), schema.Sealed)
+
+	later := base.Add(48 * time.Hour)
+	plain, c := f.on(t, &patient), claim(id, "o2")
+	c.Seen, c.Replace = f.get(t, id).Write, true
+	require.NoError(t, plain.Withdraw(t.Context(), later, protocol.Withdrawal{
+		Claim: c, Owner: "w", Write: "w.0", ExpiresAt: later.Add(time.Hour),
+	}))
+	require.NotContains(t, f.raw(t, id), schema.Sealed)
+	require.NotContains(t, f.raw(t, id), schema.Body)
+}
+
+// A resolution that is sent again, since its reply was lost, keeps its own large result.
+func TestAResolutionThatIsSentAgainKeepsItsResult(t *testing.T) {
+	t.Parallel()
+	f := open(t, &patient)
+	q := f.adminStore(t)
+	const id = "t#op#k"
+	require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
+	now := base.Add(time.Hour)
+	ends := func(result []byte) protocol.Ending {
+		return protocol.Ending{State: protocol.Completed, Result: result, ExpiresAt: now.Add(24 * time.Hour)}
+	}
+	require.NoError(t, q.Settle(t.Context(), now, resolution(id, "o1.0", "alice", ends(noise(20<<10)))))
+	right := resolution(id, "alice.0", "bob", ends(noise(21<<10)))
+	right.Again = true
+	for range 2 {
+		require.NoError(t, q.Settle(t.Context(), now, right))
+		rec := f.get(t, id)
+		for pk, at := range f.partsExpire(t) {
+			if strings.Contains(pk, "#"+rec.Owner+"#") {
+				require.True(t, at.After(rec.ExpiresAt), "%s expires before its record", pk)
+			}
+		}
+	}
+}
+
+// Half-done work is not forgotten: its steps would run again.
+func TestHalfDoneWorkIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	f := open(t, &patient)
+	q := f.adminStore(t)
+	const id = "t#op#k"
+	require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
+	require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: id, Owner: "o1", Write: "s1", Name: "charge", Result: []byte("1"), First: true}))
+	require.NoError(t, f.Finish(t.Context(), base, protocol.Finish{ID: id, Owner: "o1", Write: "end", Ending: protocol.Ending{State: protocol.Released}, Watched: true}))
+	require.Equal(t, protocol.Released, f.get(t, id).State)
+	isConflict(t, q.Forget(t.Context(), base, protocol.Erasure{ID: id, Seen: "end"}))
+	require.Contains(t, f.get(t, id).Steps, "charge")
+}

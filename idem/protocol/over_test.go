@@ -1,0 +1,66 @@
+package protocol
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A takeover keeps what the attempts before it have left.
+func TestATakeoverKeepsWhatItFinds(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	early := now.Add(time.Second)
+	steps := map[string]RecordedStep{"charge": {}}
+	for name, tc := range map[string]struct {
+		seen Record
+		want func(*testing.T, Record)
+	}{
+		"the reference of a step that it skips": {
+			Record{State: Released, Steps: steps, Ref: "ch_1"},
+			func(t *testing.T, rec Record) { require.Equal(t, "ch_1", rec.Ref) },
+		},
+		"the reference of an attempt that may have taken effect": {
+			Record{State: InProgress, Ref: "ch_1"},
+			func(t *testing.T, rec Record) { require.Equal(t, "ch_1", rec.Ref) },
+		},
+		"no reference of an attempt that executed nothing": {
+			Record{State: Released, Ref: "ch_1"},
+			func(t *testing.T, rec Record) { require.Empty(t, rec.Ref) },
+		},
+		"the stricter declaration": {
+			Record{State: Released, Repeat: NotRepeatable},
+			func(t *testing.T, rec Record) { require.Equal(t, NotRepeatable, rec.Repeat) },
+		},
+		"an earlier due time of half-done work": {
+			Record{State: Released, Repeat: Repeatable, Steps: steps, Due: early},
+			func(t *testing.T, rec Record) { require.Equal(t, early, rec.Due) },
+		},
+		"no later due time than the end of its lease": {
+			Record{State: Released, Repeat: Repeatable, Steps: steps, Due: now.Add(time.Hour)},
+			func(t *testing.T, rec Record) { require.Equal(t, now.Add(62*time.Second), rec.Due) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.seen.Attempt = 3
+			first := Record{State: InProgress, Repeat: Repeatable, LeaseUntil: now.Add(time.Minute), Retention: time.Hour}
+			c := first.Over(&tc.seen, DoTakeOver, WatchNotRepeatable, 2*time.Second)
+			require.Equal(t, 4, c.Record.Attempt)
+			tc.want(t, c.Record)
+		})
+	}
+}
+
+// Once a resolution has cleared the steps of a record, it expires like any other.
+func TestARecordWithoutItsStepsExpires(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	open := &Record{State: Unknown, Write: "w", Steps: map[string]RecordedStep{"charge": {}}}
+	s := Settlement{
+		Kind: EventResolve, Seen: "w", Write: "x", ClearSteps: []string{"charge"},
+		Ending: Ending{State: Released, ExpiresAt: now.Add(time.Hour)},
+	}
+	rec, err := s.Apply(open, now)
+	require.NoError(t, err)
+	require.Empty(t, rec.Steps)
+	require.Equal(t, now.Add(time.Hour), rec.ExpiresAt)
+}

@@ -1,0 +1,227 @@
+package reconcile_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// provider takes charges, and remembers them by their token.
+type provider struct {
+	charges []string
+	silent  bool
+}
+
+func (p *provider) charge(ctx context.Context, amount int) (int, error) {
+	p.charges = append(p.charges, idem.Token(ctx))
+	return amount, nil
+}
+
+// probe asks by the token. A silent provider answers nothing until the time is over.
+func (p *provider) probe(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
+	if p.silent {
+		<-ctx.Done()
+		return reconcile.Answer{}, ctx.Err()
+	}
+	for _, token := range p.charges {
+		if token == q.Token {
+			return reconcile.CompletedWith(1).WithRef("ch_1"), nil
+		}
+	}
+	return reconcile.NotExecuted(), nil
+}
+
+// The process is killed in its handler, before or after the effect, and a sweep comes
+// every minute.
+func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		charged bool
+		silent  bool
+		state   idem.State      // within two minutes of the lease's end
+		last    protocol.Change // after it was parked
+	}{
+		{"the provider remembers", true, false, idem.Completed, protocol.ChangeResolved},
+		{"the provider has none", false, false, idem.Released, protocol.ChangeResolved},
+		{"the provider does not answer", true, true, idem.Unknown, protocol.ChangeEscalated},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, p := newRig(t), &provider{silent: tc.silent}
+				key := refund.Key("acme", "r-1")
+				r.crash(key, func(ctx context.Context, amount int) (int, error) {
+					if tc.charged {
+						_, _ = p.charge(ctx, amount)
+					}
+					r.Crash()
+					return 0, ctx.Err()
+				})
+				require.Equal(t, idem.InProgress, r.Record(key).State)
+				lease := r.Record(key).LeaseUntil
+				s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: p.probe}}})
+				every := func(until time.Time) {
+					for time.Now().Before(until) {
+						time.Sleep(time.Minute)
+						ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+						_, err := s.Sweep(ctx)
+						require.NoError(t, err)
+						cancel()
+					}
+				}
+				every(lease.Add(time.Minute))
+				require.WithinDuration(t, lease, time.Now(), 2*time.Minute)
+				require.Equal(t, tc.state, r.Record(key).State)
+				every(lease.Add(12 * time.Hour))
+				require.Len(t, r.escalations, map[bool]int{true: 1}[tc.silent])
+
+				if tc.silent {
+					r.fails(key, p.charge, idem.ErrOutcomeUnknown)
+				} else {
+					r.gets(key, p.charge, 1)
+				}
+				require.Len(t, p.charges, 1, "one charge, whatever happened")
+				require.Equal(t, []protocol.Change{protocol.ChangeParked, tc.last}, r.changes(key))
+				if tc.silent {
+					rec := r.Record(key)
+					require.False(t, rec.EscalatedAt.IsZero())
+					require.WithinDuration(t, lease.Add(reconcile.DefaultProbeAge), rec.EscalatedAt, time.Hour+5*time.Minute)
+					require.Greater(t, rec.Probes, 4)
+					require.Less(t, rec.Probes, 20, "it backs off")
+				}
+			})
+		})
+	}
+}
+
+// order calls several services and is declared as the documentation advises.
+var order = idem.Operation{Name: "order", Repeat: idem.Repeatable}
+
+// charging charges in an at-most-once step, and ships in one that may run again.
+func (p *provider) charging(inside, between func()) func(context.Context, int) (int, error) {
+	return func(ctx context.Context, amount int) (int, error) {
+		n, err := idem.Step(ctx, "charge", func(ctx context.Context) (int, error) {
+			n, err := p.charge(ctx, amount)
+			inside()
+			return n, err
+		}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately,
+			Interrupted: func(ctx context.Context, _ time.Time) (int, error) { return p.find(idem.Token(ctx)) }})
+		if err != nil {
+			return 0, err
+		}
+		between()
+		return n, idem.StepEffect(ctx, "ship", func(context.Context) error { return nil }, nil)
+	}
+}
+
+func (p *provider) find(token string) (int, error) {
+	for _, c := range p.charges {
+		if c == token {
+			return 1, nil
+		}
+	}
+	return 0, idem.NotExecuted(errPlain)
+}
+
+// asked is a probe that asks by the token of the open step.
+func (p *provider) asked(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
+	for _, s := range q.Steps {
+		if n, err := p.find(s.Token); s.Begun && err == nil {
+			return reconcile.CompletedWith(n), nil
+		}
+	}
+	return reconcile.NotExecuted(), nil
+}
+
+// A process is killed in an at-most-once step of a repeatable operation, or after it, and
+// nobody calls again. A sweep finds it within two minutes of the lease's end.
+func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
+	nothing := func() {}
+	for name, tc := range map[string]struct {
+		between bool // the step is done
+		op      func(r *rig, p *provider, key idem.Key) reconcile.Operation
+		want    []notice.Kind
+		state   idem.State
+	}{
+		"the provider remembers": {false, func(_ *rig, p *provider, _ idem.Key) reconcile.Operation {
+			return reconcile.Operation{Operation: order, Probe: p.asked}
+		}, []notice.Kind{notice.Resolved}, idem.Completed},
+		"nobody can be asked": {false, func(*rig, *provider, idem.Key) reconcile.Operation {
+			return reconcile.Operation{Operation: order}
+		}, []notice.Kind{notice.Abandoned}, idem.InProgress},
+		"the sweep does not know the operation": {false, func(*rig, *provider, idem.Key) reconcile.Operation {
+			return reconcile.Operation{Operation: webhook}
+		}, []notice.Kind{notice.Abandoned}, idem.InProgress},
+		"the work is sent again": {false, sentAgain, []notice.Kind{notice.Abandoned}, idem.Completed},
+		"the step is done": {true, func(*rig, *provider, idem.Key) reconcile.Operation {
+			return reconcile.Operation{Operation: order}
+		}, []notice.Kind{notice.Abandoned}, idem.InProgress},
+		"the step is done, and the work is sent again": {true, sentAgain, []notice.Kind{notice.Abandoned}, idem.Completed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, p := newRig(t), new(provider)
+			key := order.Key("acme", "o-1")
+			kill := p.charging(r.Crash, nothing)
+			if tc.between {
+				kill = p.charging(nothing, r.Crash)
+			}
+			r.crash(key, kill)
+			require.Equal(t, idem.InProgress, r.Record(key).State)
+			require.Equal(t, !tc.between, r.Record(key).Interrupted())
+			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{tc.op(r, p, key)}})
+			require.Empty(t, r.sweep(s), "its lease runs")
+			r.Clock.Advance(r.Record(key).LeaseUntil.Sub(r.Clock.Now()) + 2*time.Minute)
+			require.Equal(t, tc.want, r.sweep(s))
+			require.Equal(t, tc.state, r.Record(key).State)
+			require.Len(t, p.charges, 1)
+			if tc.state == idem.Completed {
+				require.Zero(t, r.Record(key).Due)
+				r.Clock.Advance(time.Hour)
+				require.Empty(t, r.sweep(s))
+				return
+			}
+			r.Clock.Advance(time.Hour)
+			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
+			require.Equal(t, tc.state, r.escalations[0].State)
+			require.Len(t, r.escalations, 1)
+			r.ends(key, p.charging(nothing, nothing))
+			require.Len(t, p.charges, 1)
+		})
+	}
+}
+
+// sentAgain sends the work again, which runs at once.
+func sentAgain(r *rig, p *provider, key idem.Key) reconcile.Operation {
+	return reconcile.Operation{Operation: order, OnAbandoned: func(context.Context, reconcile.Question) error {
+		_, err := r.call(key, p.charging(func() {}, func() {}))
+		return err
+	}}
+}
+
+// A sweep that meets the claim while its step runs moves its entry to the end of the lease,
+// and the outcome lands.
+func TestASweepMeetsARunningStep(t *testing.T) {
+	r, p := newRig(t), new(provider)
+	key := order.Key("acme", "o-1")
+	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: p.asked}}})
+	meet := func() {
+		rec := r.Record(key)
+		r.Clock.Advance(idem.DefaultLease + 2*idem.DefaultMargin)
+		require.NoError(t, r.Faults.Extend(t.Context(), r.Clock.Now(), protocol.Extension{
+			ID: rec.ID, Owner: rec.Owner, Write: "renewal", LeaseUntil: r.Clock.Now().Add(idem.DefaultLease),
+		}))
+		require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(s))
+		rec = r.Record(key)
+		require.Equal(t, rec.LeaseUntil.Add(idem.DefaultMargin), rec.Due)
+	}
+	r.ends(key, p.charging(meet, func() {}))
+	require.Equal(t, idem.Completed, r.Record(key).State)
+	require.Zero(t, r.Record(key).Due)
+}

@@ -1,0 +1,420 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+	"github.com/idem-go/idempotency/idem/notice"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
+)
+
+// slow takes a while for each call, as a network does.
+func slow(ctx context.Context, c *idemtest.Call) error {
+	time.Sleep(7 * time.Millisecond)
+	err := c.Do(ctx)
+	time.Sleep(7 * time.Millisecond)
+	return err
+}
+
+// A sweep that dies after it has told people, over a store that takes its time, or that
+// loses the reply to what parks the claim: the message that comes again is the same one.
+func TestTheMessageThatComesAgainIsTheSame(t *testing.T) {
+	for name, settle := range map[string]idemtest.Fault{
+		"slow": slow,
+		"the reply is lost": func(ctx context.Context, c *idemtest.Call) error {
+			_ = slow(ctx, c)
+			return c.Lost()
+		},
+		"the request is lost": func(ctx context.Context, c *idemtest.Call) error {
+			time.Sleep(7 * time.Millisecond)
+			return c.Lost()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, key := newRig(t), refund.Key("acme", "r-1")
+				r.killed(key)
+				time.Sleep(time.Minute)
+				r.Faults.Next(idemtest.Settle, settle)
+				var told []string
+				dead := true
+				s := r.sweeper(reconcile.SweepOptions{
+					Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
+					Escalate: func(_ context.Context, g reconcile.Escalation) error {
+						told = append(told, g.Message)
+						if dead {
+							r.Faults.Always(idemtest.LoseRequest)
+						}
+						return nil
+					},
+				})
+				r.sweep(s)
+				r.Faults.Heal()
+				dead = false
+				time.Sleep(5 * time.Minute)
+				require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
+				require.Len(t, told, 2)
+				require.Equal(t, told[0], told[1])
+			})
+		})
+	}
+}
+
+// The parked attempt goes on, renews its lease and says what the provider calls the
+// effect while people are told: they are told once.
+func TestPeopleAreToldOnceAboutAnAttemptThatGoesOn(t *testing.T) {
+	r, key := lapsed(t, refund)
+	rec := r.Record(key)
+	told := 0
+	s := r.sweeper(reconcile.SweepOptions{
+		Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
+		Escalate: func(ctx context.Context, _ reconcile.Escalation) error {
+			told++
+			now := r.Clock.Now()
+			return errors.Join(
+				r.Store.Extend(ctx, now, protocol.Extension{ID: rec.ID, Owner: rec.Owner, Write: "beat", LeaseUntil: now.Add(time.Minute)}),
+				r.Store.RecordReference(ctx, now, protocol.ReferenceWrite{ID: rec.ID, Owner: rec.Owner, Write: "ref", Ref: "ch_1"}))
+		},
+	})
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
+	r.swept(s)
+	require.Equal(t, 1, told)
+	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeEscalated}, r.changes(key))
+	require.False(t, r.Record(key).EscalatedAt.IsZero())
+}
+
+// A write that was refused is tried again about the record as it is then, with an entry of its
+// own: the store may delete that of the refused one late.
+func TestAChangeThatIsMadeAnewHasAnEntryOfItsOwn(t *testing.T) {
+	r, key := lapsed(t, refund)
+	rec := r.Record(key)
+	store := &entries{Store: r.Faults}
+	rc := r.over(store)
+	s, err := reconcile.NewSweeper(rc, &reconcile.SweepOptions{
+		Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
+		Escalate: func(ctx context.Context, _ reconcile.Escalation) error {
+			return r.Store.RecordReference(ctx, r.Clock.Now(), protocol.ReferenceWrite{ID: rec.ID, Owner: rec.Owner, Write: "ref", Ref: "ch_1"})
+		},
+	})
+	require.NoError(t, err)
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
+	require.Len(t, store.of, 2)
+	require.NotEqual(t, store.of[0], store.of[1])
+}
+
+// entries are those of postponements, refused ones too.
+type entries struct {
+	reconcile.Store
+	of []string
+}
+
+func (e *entries) Postpone(ctx context.Context, now time.Time, p protocol.Postponement) error {
+	if p.Audit != nil {
+		e.of = append(e.of, p.Audit.Entry)
+	}
+	return e.Store.Postpone(ctx, now, p)
+}
+
+// OnAbandoned calls with the key, which goes on with the work at once: that is told, and
+// counts as what it was.
+func TestAbandonedWorkThatGoesOnAtOnceIsTold(t *testing.T) {
+	r, key := lapsed(t, webhook)
+	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: webhook,
+		OnAbandoned: func(context.Context, reconcile.Question) error {
+			_, err := r.call(key, func(context.Context, int) (int, error) { return 7, nil })
+			return err
+		}}}})
+	report, err := s.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, idem.Completed, r.Record(key).State)
+	require.Equal(t, []int{1, 0, 0}, []int{report.Abandoned, report.Skipped, report.Failed})
+	require.Len(t, r.notices, 1)
+}
+
+// A short time for providers is none for the store.
+func TestAShortProbeLeavesTheStoreItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, key := newRig(t), refund.Key("acme", "r-1")
+		r.killed(key)
+		time.Sleep(time.Minute)
+		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			select {
+			case <-time.After(200 * time.Millisecond):
+			case <-ctx.Done():
+				return c.Lost()
+			}
+			return c.Do(ctx)
+		})
+		s := r.sweeper(reconcile.SweepOptions{ProbeTimeout: 100 * time.Millisecond,
+			Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CompletedWith(7))}}})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+		defer cancel()
+		report, err := s.Sweep(ctx)
+		require.NoError(t, err)
+		require.Equal(t, []notice.Kind{notice.SweepParked, notice.Resolved}, kinds(report))
+	})
+}
+
+// A parked attempt that goes on renews its lease while the provider is asked. The question
+// has its age all the same, whatever the provider says.
+func TestAnAttemptThatGoesOnKeepsNothingFromPeople(t *testing.T) {
+	for name, answer := range map[string]reconcile.Answer{
+		"still unknown": reconcile.StillUnknown(0), "not executed": reconcile.NotExecuted(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, key := lapsed(t, refund)
+			rec := r.Record(key)
+			beat := func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+				now := r.Clock.Now()
+				return answer, r.Store.Extend(t.Context(), now, protocol.Extension{
+					ID: rec.ID, Owner: rec.Owner, Write: fmt.Sprint(now), LeaseUntil: now.Add(idem.DefaultLease),
+				})
+			}
+			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: beat, EscalateAfter: time.Hour}}})
+			for range 200 {
+				r.sweep(s)
+				r.Clock.Advance(20 * time.Second)
+				_, err := beat(t.Context(), reconcile.Question{})
+				require.NoError(t, err)
+			}
+			require.Len(t, r.escalations, 1)
+		})
+	}
+}
+
+// The charge took effect, somebody has said so, and the client never calls again. What people are
+// told to do about it can be done.
+func TestPeopleCanEndWhatNobodyCallsFor(t *testing.T) {
+	r, key := interrupted(t)
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+	s := r.sweeper(reconcile.SweepOptions{})
+	r.Clock.Advance(time.Hour)
+	require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
+	require.Equal(t, idem.Released, r.escalations[0].State)
+	require.Empty(t, r.escalations[0].Steps, "nothing is left to ask about")
+	for _, way := range []string{"have the client send it again", "OnAbandoned", "idemctl resolve --again"} {
+		require.Contains(t, r.escalations[0].Help, way)
+	}
+	r.replace(key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "returned by hand"}, CompensatedManually: true})
+	require.Equal(t, idem.Failed, r.Record(key).State)
+	require.Zero(t, r.Record(key).Due)
+}
+
+// swept sweeps three times within minutes.
+func (r *rig) swept(s *reconcile.Sweeper) {
+	r.t.Helper()
+	for range 3 {
+		r.sweep(s)
+		r.Clock.Advance(2 * time.Minute)
+	}
+}
+
+// aged sweeps until the question is long past the age at which people get it.
+func (r *rig) aged(s *reconcile.Sweeper) {
+	r.t.Helper()
+	for range 4 {
+		r.Clock.Advance(5 * time.Hour)
+		r.sweep(s)
+	}
+	require.Len(r.t, r.escalations, 1)
+}
+
+// stepThenPlain records a step and ends with an error that leaves no outcome.
+func stepThenPlain(ctx context.Context, n int) (int, error) {
+	if _, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 1, nil }, nil); err != nil {
+		return 0, err
+	}
+	return 0, errPlain
+}
+
+// People say that it had no effect. The steps are still to be gone on with: that is a new
+// question, which gets its time and a message of its own.
+func TestAnAnsweredQuestionIsNotLeftToPeopleAgain(t *testing.T) {
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	told := 0
+	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{
+		Operation: refund, OnAbandoned: func(context.Context, reconcile.Question) error { told++; return nil },
+	}}})
+	r.fails(key, stepThenPlain, errPlain)
+	require.Equal(t, idem.Unknown, r.Record(key).State)
+	r.aged(s)
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
+	r.swept(s)
+	require.Len(t, r.escalations, 1, "they have answered minutes ago")
+	require.Positive(t, told)
+	for range 8 {
+		r.Clock.Advance(5 * time.Hour)
+		r.sweep(s)
+	}
+	require.Len(t, r.escalations, 2, "it is abandoned for good")
+	require.NotEqual(t, r.escalations[0].Message, r.escalations[1].Message)
+}
+
+// The attempt that a sweep has parked says by itself that nobody knows, long after people
+// got the question.
+func TestALateEndDoesNotLeaveTheQuestionToPeopleAgain(t *testing.T) {
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	s := r.sweeper(reconcile.SweepOptions{})
+	_, err := r.call(key, func(context.Context, int) (int, error) {
+		r.aged(s)
+		return 0, errPlain
+	})
+	require.Error(t, err)
+	require.NotNil(t, r.Record(key).Failure, "the end was recorded")
+	r.swept(s)
+	require.Len(t, r.escalations, 1)
+	require.False(t, r.Record(key).EscalatedAt.IsZero())
+}
+
+// A call goes on with the work, but its claim is lost on the way and is taken back.
+func TestALostClaimDoesNotLeaveTheQuestionToPeopleAgain(t *testing.T) {
+	r, key := newRig(t), webhook.Key("acme", "r-1")
+	s := r.sweeper(reconcile.SweepOptions{})
+	r.fails(key, stepThenPlain, errPlain)
+	r.aged(s)
+	r.Faults.Always(idemtest.LoseRequest, idemtest.Acquire)
+	r.fails(key, stepThenPlain, nil)
+	r.Faults.Heal()
+	r.swept(s)
+	require.Len(t, r.escalations, 1)
+}
+
+// The store takes all but the answer. The question waits and ages like any other.
+func TestAnAnswerThatTheStoreNeverTakesIsLeftToPeople(t *testing.T) {
+	r, _ := lapsed(t, refund)
+	s := r.asking(says(reconcile.CompletedWithoutResult()))
+	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Probed}, r.sweep(r.asking(says(reconcile.StillUnknown(0)))))
+	r.Faults.Always(idemtest.LoseRequest, idemtest.Settle)
+	for range 4 {
+		r.Clock.Advance(5 * time.Hour)
+		r.sweep(s)
+	}
+	require.Len(t, r.escalations, 1)
+	require.Contains(t, r.escalations[0].Reason, "could not be recorded")
+}
+
+// What people are told is bounded, whatever a probe says.
+func TestALongReasonIsShortened(t *testing.T) {
+	r, _ := lapsed(t, refund)
+	r.sweep(r.asking(says(reconcile.CannotBeKnown(strings.Repeat("ü", 1<<20)))))
+	require.Len(t, r.escalations, 1)
+	require.LessOrEqual(t, len(r.escalations[0].Reason), 4<<10)
+}
+
+// An escalation has the type of the last error, the types and places of a redacted one, or the line of a
+// panic, and no text of an error, which may be confidential.
+func TestAnEscalationSaysOfWhatKindTheLastErrorWas(t *testing.T) {
+	fails := func(err error) func() error { return func() error { return fmt.Errorf("of card 4711: %w", err) } }
+	_, encoding := reconcile.Encode(unencodable{})
+	for want, probe := range map[string]func() error{
+		`(*net.OpError)`: fails(&net.OpError{Op: "dial", Err: errPlain}),
+		`(idem: encoding reconcile_test.unencodable: an error of type *errors.errorString)`: fails(errors.Join(errPlain, encoding)),
+		`an error of type *errors.errorString)`:                                             func() error { panic(errors.New("card 4711")) },
+		`a value of type string)`:                                                           func() error { panic("card 4711") },
+	} {
+		r, _ := lapsed(t, refund)
+		s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+			return reconcile.Answer{}, probe()
+		})
+		for len(r.escalations) == 0 {
+			r.sweep(s)
+			r.Clock.Advance(time.Hour)
+		}
+		reason := r.escalations[0].Reason
+		require.Regexp(t, `^the probe gave no answer (\(a function of the sweep panicked at escalation_test\.go:\d+: )?`+regexp.QuoteMeta(want)+`$`, reason)
+		require.NotContains(t, reason, "4711")
+	}
+}
+
+// unencodable has no JSON, and says why in words that are confidential.
+type unencodable struct{}
+
+func (unencodable) MarshalJSON() ([]byte, error) { return nil, errors.New("card 4711") }
+
+// A claim that any call may take over goes to people as it is. They read that its handler may run
+// again.
+func TestPeopleReadThatACallMayTakeTheWorkOver(t *testing.T) {
+	r, key := newRig(t), webhook.Key("acme", "event-1")
+	r.killedIn(key, "pay")
+	s := r.sweeper(reconcile.SweepOptions{})
+	r.sweep(s)
+	r.Clock.Advance(reconcile.DefaultEscalateAfter)
+	r.sweep(s)
+	require.Len(t, r.escalations, 1)
+	require.Equal(t, idem.InProgress, r.escalations[0].State)
+	require.Contains(t, r.escalations[0].Help, "nothing runs again, but for a record in_progress: a call takes it over and runs its handler once more, but not the interrupted step")
+	ran := 0
+	r.fails(key, func(context.Context, int) (int, error) { ran++; return 5, nil }, new(*idem.StepInterruptedError))
+	require.Equal(t, 1, ran)
+}
+
+// The provider's answer is more than the memory of the sweep, whose process dies of it each
+// time, or the work that it sends again is. It is called ever more rarely, and people get
+// the question in the end.
+func TestACallThatKillsItsSweepIsLeftToPeople(t *testing.T) {
+	for _, op := range []idem.Operation{refund, webhook} {
+		synctest.Test(t, func(t *testing.T) {
+			r, key := newRig(t), op.Key("acme", "r-1")
+			r.killed(key)
+			time.Sleep(time.Minute)
+			var dead atomic.Bool
+			r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+				if dead.Load() {
+					return c.Lost()
+				}
+				return c.Do(ctx)
+			})
+			calls := 0
+			kill := func() { calls++; dead.Store(true) }
+			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: op, EscalateAfter: 2 * time.Hour,
+				Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+					kill()
+					return reconcile.CompletedWith(7), nil
+				},
+				OnAbandoned: func(context.Context, reconcile.Question) error { kill(); return nil },
+			}}})
+			state := r.Record(key).State
+			for range 6 * 60 {
+				_, _ = s.Sweep(t.Context())
+				dead.Store(false)
+				time.Sleep(time.Minute)
+			}
+			require.Len(t, r.escalations, 1)
+			require.Contains(t, r.escalations[0].Reason, "recorded no")
+			require.Contains(t, r.changes(key), protocol.ChangeEscalated)
+			require.Contains(t, []idem.State{idem.Unknown, state}, r.Record(key).State)
+			require.Less(t, calls, 15)
+		})
+	}
+}
+
+// The sweep was not run for long: what has become due since then is asked about all the same.
+func TestAQuestionThatWaitedForTheSweepIsAsked(t *testing.T) {
+	r, key := lapsed(t, refund)
+	known := false
+	s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+		if !known {
+			return reconcile.StillUnknown(0), nil
+		}
+		return reconcile.CompletedWith(7), nil
+	})
+	r.sweep(s)
+	known = true
+	r.Clock.Advance(10 * reconcile.DefaultProbeAge)
+	r.sweep(s)
+	require.Equal(t, idem.Completed, r.Record(key).State)
+	require.Empty(t, r.escalations)
+}

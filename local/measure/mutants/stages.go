@@ -1,0 +1,48 @@
+package main
+
+import (
+	"slices"
+	"strings"
+)
+
+// stages has the tests of a row by their name, as arguments of go test. Those of a stage run only if the ones
+// before have not found the mistake: the cheap ones come first, then those of the packages above.
+var stages = map[string][]string{
+	"protocol": {"./idem/protocol ./idem/memstore", "./idem ./idem/later ./idem/reconcile"},
+	"loop":     engine,
+	"ends":     engine,
+	"guard":    guard,
+	"later":    {"./idem/later ./idem/protocol ./idem/memstore", "./idem ./idem/reconcile ./idem/idemhttp"},
+	"dynamostore": {
+		"./idem/dynamostore -skip=" + strings.Join(slices.Concat(notMeant, slow), "|"),
+		"./idem/dynamostore -run=" + strings.Join(slow, "|"),
+	},
+	"engine-dynamostore": append(slices.Clone(engine), overDynamo),
+	"guard-dynamostore":  append(slices.Clone(guard), overDynamo),
+}
+
+var (
+	above  = "./idem/later ./idem/reconcile ./idem/idemhttp ./idem/memstore"
+	engine = []string{"./idem", above}
+	guard  = []string{"./idem/internal/guard ./idem", above}
+)
+
+// overDynamo are the tests of the engine over DynamoDB.
+var overDynamo = "./idem/dynamostore -run=" + strings.Join([]string{
+	"TestDuplicatesAtOnce", "TestClaimsAtOnce", "TestWithdrawalThat", "TestWatchedClaims", "TestAClaimThatABeginMark",
+	"TestSweepOn", "TestTransactionLoses", "TestTransfers", "TestLargeResultCommits", "TestResultThatIsAdded",
+}, "|")
+
+// notMeant are tests of dynamostore that compare requests word for word or count what they cost, and so find
+// nearly any change, and long ones of what no mutant is in.
+var notMeant = []string{
+	"TestRequestsAreGolden", "TestAFirstExecutionSendsLittle", "TestCallsPerPath", "TestCallsWithoutTransactions",
+	"TestCompressionIsWorthItsLibrary", "TestManySteps", "TestManyMessages", "TestHeldMessages", "TestOutbox",
+	"TestClient", "TestCheck", "TestCreateTable", "TestUnitsOf", "TestUnitsAre",
+}
+
+// slow are those that take seconds.
+var slow = []string{
+	"TestConformance", "TestDynamoDBThatIsGone", "TestTwoChangeARecord", "TestResultThatIsAddedLater",
+	"TestSealedStepsFit", "TestResultsOfAllSizes", "TestSealedResultsOfAllSizes",
+}
