@@ -236,10 +236,8 @@ func TestChangesOverPages(t *testing.T) {
 	ctx, q, id := t.Context(), f.adminStore(t), inShard(0)
 	want := map[string]bool{}
 	for n := range 230 {
-		a := protocol.Audit{
-			ID: id, Entry: fmt.Sprint("e", n), At: base.Add(time.Duration(n/90) * time.Millisecond), Who: "alice", Why: "because",
-			Change: protocol.ChangeResolved, From: protocol.Unknown, To: protocol.Completed, Attempt: 1,
-		}
+		a := *audit(id, fmt.Sprint("e", n), protocol.ChangeResolved)
+		a.At = base.Add(time.Duration(n/90) * time.Millisecond)
 		want[a.Entry] = true
 		f.put(t, encodeAudit(&a))
 	}
@@ -262,10 +260,9 @@ func TestADamagedEntryHidesNoOther(t *testing.T) {
 	f := open(t, nil)
 	ctx, q, id := t.Context(), f.adminStore(t), inShard(0)
 	for n := range 3 {
-		it := encodeAudit(&protocol.Audit{
-			ID: id, Entry: fmt.Sprint("e", n), At: base.Add(time.Duration(n) * time.Millisecond), Who: "alice", Why: "because",
-			Change: protocol.ChangeResolved, From: protocol.Unknown, To: protocol.Completed, Attempt: 1,
-		})
+		a := audit(id, fmt.Sprint("e", n), protocol.ChangeResolved)
+		a.At = base.Add(time.Duration(n) * time.Millisecond)
+		it := encodeAudit(a)
 		if n == 1 {
 			it[schema.AuditChange] = num("7")
 		}
@@ -355,10 +352,8 @@ func TestChangesOfAllShards(t *testing.T) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
 	for n := range 330 {
-		a := protocol.Audit{
-			ID: fmt.Sprint("t#op#", n), Entry: fmt.Sprint("e", n), At: base.Add(time.Duration(n/7) * time.Millisecond), Who: "alice", Why: "because",
-			Change: protocol.ChangeResolved, From: protocol.Unknown, To: protocol.Completed, Attempt: 1,
-		}
+		a := *audit(fmt.Sprint("t#op#", n), fmt.Sprint("e", n), protocol.ChangeResolved)
+		a.At = base.Add(time.Duration(n/7) * time.Millisecond)
 		if n < 130 { // more than a page
 			a.ID = inShard(n)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -344,24 +345,9 @@ func TestUnitsOfEachCall(t *testing.T) {
 }
 
 // request sends any of the inputs that the library has.
-func request(ctx context.Context, d *dynamodb.Client, input any) (err error) {
-	switch in := input.(type) {
-	case *dynamodb.PutItemInput:
-		_, err = d.PutItem(ctx, in)
-	case *dynamodb.UpdateItemInput:
-		_, err = d.UpdateItem(ctx, in)
-	case *dynamodb.DeleteItemInput:
-		_, err = d.DeleteItem(ctx, in)
-	case *dynamodb.GetItemInput:
-		_, err = d.GetItem(ctx, in)
-	case *dynamodb.QueryInput:
-		_, err = d.Query(ctx, in)
-	case *dynamodb.ScanInput:
-		_, err = d.Scan(ctx, in)
-	case *dynamodb.BatchGetItemInput:
-		_, err = d.BatchGetItem(ctx, in)
-	case *dynamodb.TransactWriteItemsInput:
-		_, err = d.TransactWriteItems(ctx, in)
-	}
+func request(ctx context.Context, d *dynamodb.Client, input any) error {
+	operation := strings.TrimSuffix(reflect.TypeOf(input).Elem().Name(), "Input")
+	answers := reflect.ValueOf(d).MethodByName(operation).Call([]reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(input)})
+	err, _ := answers[1].Interface().(error)
 	return err
 }

@@ -40,9 +40,7 @@ func TestTheNextLifeLeavesMessagesAlone(t *testing.T) {
 				rec, err := b.Get(t.Context(), k.ID())
 				require.NoError(t, err)
 				require.Equal(t, outbox.MessageID(k.ID(), rec.CreatedAt, "moved"), first[0].ID)
-				ok, err := o.DeadLetter(t.Context(), b.now, first[0], 10, "poisoned")
-				require.NoError(t, err)
-				require.True(t, ok)
+				isTrue(t)(o.DeadLetter(t.Context(), b.now, first[0], 10, "poisoned"))
 				if deleted {
 					_, err := b.admin.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &b.table, Key: key(k.ID())})
 					require.NoError(t, err)
@@ -138,9 +136,7 @@ func eachKind(t *testing.T, test func(t *testing.T, b *box, q *AdminStore)) {
 // die makes the message a dead letter, and reads it.
 func (b *box) die(t *testing.T, ref outbox.Ref, reason string) *outbox.Entry {
 	t.Helper()
-	ok, err := b.DeadLetter(t.Context(), base, b.entry(t, ref), 10, reason)
-	require.NoError(t, err)
-	require.True(t, ok)
+	isTrue(t)(b.DeadLetter(t.Context(), base, b.entry(t, ref), 10, reason))
 	return b.entry(t, ref)
 }
 

@@ -103,12 +103,10 @@ func TestSealedResultsFailClosed(t *testing.T) {
 		before := f.on(t, &patient)
 		require.NoError(t, before.Acquire(ctx, base, claim("t#op#plain", "o1")))
 		require.NoError(t, before.Finish(ctx, base, completion("t#op#plain", "o1", secret)))
-		got, err := f.Result(ctx, f.get(t, "t#op#plain"))
-		require.NoError(t, err)
-		require.Equal(t, secret, got)
+		require.Equal(t, secret, f.resultOf(t, "t#op#plain"))
 		o := sealing(newGCM(t, 1))
 		o.SealedOnly = true
-		_, err = f.on(t, o).Result(ctx, f.get(t, "t#op#plain"))
+		_, err := f.on(t, o).Result(ctx, f.get(t, "t#op#plain"))
 		require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 	})
 }
@@ -201,9 +199,7 @@ func TestASealerThatIsWrong(t *testing.T) {
 			omitted := completion("k", "o1", []byte("kept"))
 			omitted.Write, omitted.Ending.Omitted = "o1.fact", true
 			require.NoError(t, f.Finish(t.Context(), base, omitted))
-			got, err := f.Result(t.Context(), f.get(t, "k"))
-			require.NoError(t, err)
-			require.Empty(t, got)
+			require.Empty(t, f.resultOf(t, "k"))
 		})
 	}
 	_, err := New(new(dynamodb.Client), "t", sealing(wrong{more: -1 << 20}))
@@ -252,16 +248,12 @@ func TestTheFactOfASealedResultIsNotTheResult(t *testing.T) {
 		fact := whole
 		fact.Write, fact.Ending.Omitted, fact.Ending.Result = "o1.fact", true, []byte(`{"status":201}`)
 		require.NoError(t, f.Finish(t.Context(), base, fact))
-		got, err := f.Result(t.Context(), f.get(t, id))
-		require.NoError(t, err)
-		require.Equal(t, `{"status":201}`, string(got))
+		require.Equal(t, `{"status":201}`, string(f.resultOf(t, id)))
 		require.Zero(t, f.get(t, id).Body.Parts)
 
 		whole.Attempt = protocol.WithoutResult{Write: fact.Write}
 		require.NoError(t, f.Finish(t.Context(), base, whole))
-		got, err = f.Result(t.Context(), f.get(t, id))
-		require.NoError(t, err)
-		require.Equal(t, whole.Ending.Result, got)
+		require.Equal(t, whole.Ending.Result, f.resultOf(t, id))
 		progress = new(protocol.Progress)
 	}
 }

@@ -168,6 +168,14 @@ func engineOver(tb testing.TB, s protocol.Store) *idem.Engine {
 	return e
 }
 
+// resultOf reads the result of a record.
+func (f *fixture) resultOf(tb testing.TB, id string) []byte {
+	tb.Helper()
+	got, err := f.Result(tb.Context(), f.get(tb, id))
+	require.NoError(tb, err)
+	return got
+}
+
 // claimed makes a claim on the record.
 func (f *fixture) claimed(tb testing.TB, id, owner string) {
 	tb.Helper()
