@@ -131,7 +131,8 @@ func TestRequestsAreGolden(t *testing.T) {
 		f.Attempt = protocol.WithoutResult{Write: "fact.1"}
 		return ends(f)
 	}
-	endsWatched, fence := finish(complete([]byte("{}"))), finish(protocol.Ending{State: protocol.Released, Uncertain: true, ExpiresAt: day})
+	endsWatched := finish(complete([]byte("{}")))
+	fence := finish(protocol.Ending{State: protocol.Released, Uncertain: true, ExpiresAt: day})
 	endsWatched.Watched, fence.NewOwner = true, "nobody"
 	settle := func(w protocol.Settlement) send { return func(s *AdminStore) error { return s.Settle(ctx, now, w) } }
 	recordsSteps := resolution(id, "end.1", "r", protocol.Ending{State: protocol.Released})
