@@ -399,3 +399,37 @@ func TestOldItemCannotBeRead(t *testing.T) {
 	failed := isStoreError(t, f.Acquire(t.Context(), base, claim("k", "o2")), false)
 	require.ErrorContains(t, failed, "AccessDenied")
 }
+
+// An open question never expires, whatever expiry the write that opens it has.
+func TestAnOpenQuestionHasNoExpiry(t *testing.T) {
+	f := open(t, nil)
+	day := base.Add(24 * time.Hour)
+	ends := func(e protocol.Ending) func(id string) error {
+		e.ExpiresAt = day
+		return func(id string) error {
+			return f.Finish(t.Context(), base, protocol.Finish{ID: id, Owner: "o1", Write: "w", Ending: e})
+		}
+	}
+	settles := func(kind protocol.EventKind, to protocol.State) func(id string) error {
+		w := protocol.Settlement{Kind: kind, Seen: "s", Write: "w", Ending: protocol.Ending{State: to, ExpiresAt: day}}
+		return func(id string) error {
+			w.ID = id
+			return f.Settle(t.Context(), base, w)
+		}
+	}
+	for name, open := range map[string]func(id string) error{
+		"parked":                  ends(protocol.Ending{State: protocol.Unknown, Uncertain: true}),
+		"released with a step":    ends(protocol.Ending{State: protocol.Released, Uncertain: true}),
+		"parked by another call":  settles(protocol.EventLapse, protocol.Unknown),
+		"resolved, with its step": settles(protocol.EventResolve, protocol.Released),
+	} {
+		f.claimed(t, name, "o1")
+		step := protocol.StepWrite{ID: name, Owner: "o1", Write: "s", Name: "ship", Result: []byte("1"), First: true}
+		require.NoError(t, f.RecordStep(t.Context(), base, step))
+		require.NoError(t, open(name), name)
+		it := f.raw(t, name)
+		require.Equal(t, "w", text(it, schema.Write), name)
+		require.NotContains(t, it, schema.ExpiresAt, name)
+		require.Contains(t, it, schema.OpenDue, name)
+	}
+}
