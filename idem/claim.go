@@ -21,7 +21,7 @@ type reservation struct {
 	outcome Outcome
 }
 
-// claim reserves the key as the machine says. In atomic mode it only looks.
+// claim reserves the key as [protocol.Next] says. In atomic mode it only looks.
 func (x *execution) claim(ctx context.Context) (*attempt, Outcome, error) {
 	r := reservation{execution: x, ctx: ctx, time: x.claiming(ctx)}
 	defer func() { r.time.end() }()
@@ -52,8 +52,8 @@ func (r *reservation) first() (*Record, error) {
 	return nil, nil
 }
 
-// follow does what the machine says about the record, and about the one that stands in the way of
-// that, until the call has an attempt or an answer.
+// follow carries out what [protocol.Next] decides about the record. If another record is in the way of
+// that, it asks again about that one, until the call has an attempt or an answer.
 func (r *reservation) follow(seen *Record) (*attempt, Outcome, error) {
 	l := protocol.Follow(r.engine.store, r.call.Key.id, seen)
 	for l.Next() {
@@ -71,8 +71,8 @@ func (r *reservation) follow(seen *Record) (*attempt, Outcome, error) {
 	return nil, Outcome{}, r.answer(r.ctx, l.Seen, protocol.DoInFlight)
 }
 
-// act does what the machine says about the record. If that is not done, the record has changed, as
-// the error says.
+// act carries out what [protocol.Next] decides about the record. If done is false, the record has
+// changed meanwhile; the error carries the new one.
 func (r *reservation) act(seen *Record) (done bool, err error) {
 	switch do := protocol.Next(seen, r.claimEvent(), r.engine.now()).Do; do {
 	case protocol.DoCreate, protocol.DoReplace, protocol.DoTakeOver:
@@ -126,7 +126,7 @@ func (r *reservation) reserve(seen *Record, do protocol.Action) (done bool, err 
 func (r *reservation) unanswered(c protocol.Claim, err error) error {
 	failed, _ := errors.AsType[*StoreError](err)
 	if c.Seen == "" && failed != nil && failed.Down {
-		r.down = err
+		r.down = err // the call may fail open
 	}
 	if failed == nil || failed.Ambiguous {
 		r.withdraw(r.ctx, c, r.time.withdrawBy)
@@ -134,7 +134,7 @@ func (r *reservation) unanswered(c protocol.Claim, err error) error {
 	return r.unavailable(r.ctx, err)
 }
 
-// park makes an open question of what an attempt has left.
+// park makes the record of a lapsed attempt unknown.
 func (r *reservation) park(seen *Record) (done bool, err error) {
 	s := protocol.Lapse(seen, r.claimEvent(), newID(), "a later call")
 	err = r.engine.store.Settle(r.time.ctx, r.engine.now(), s)

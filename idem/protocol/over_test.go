@@ -64,3 +64,21 @@ func TestARecordWithoutItsStepsExpires(t *testing.T) {
 	require.Empty(t, rec.Steps)
 	require.Equal(t, now.Add(time.Hour), rec.ExpiresAt)
 }
+
+// A resolution records what an interrupted step did, and replaces what an earlier resolution has
+// recorded, but no step that an attempt has recorded.
+func TestAResolutionReplacesNoStepOfAnAttempt(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, replaced := range map[string]bool{"ship": false, "charge": true, "book": true, "absent": false} {
+		rec := &Record{State: Released, Write: "w", Resolved: true, Steps: map[string]RecordedStep{
+			"ship": {Write: "s1"}, "charge": {Write: "w", FromResolution: true}, "book": {Write: "s2", Begun: true},
+		}}
+		s := Settlement{
+			Kind: EventResolve, Seen: "w", Write: "x", Again: true, Ending: Ending{State: Released},
+			Steps: []StepWrite{{Name: name, Result: []byte("1")}},
+		}
+		next, err := s.Apply(rec, now)
+		require.NoError(t, err)
+		require.Equal(t, replaced, next.Steps[name].Write == "x", name)
+	}
+}
