@@ -105,12 +105,12 @@ func tableProblems(t *types.TableDescription) (problems []string) {
 		}
 		if got := keyText(x.KeySchema, kinds); got != want {
 			problems = append(problems, fmt.Sprintf("has index %q on %s and needs it on %s: "+
-				"delete the index and create it anew", schema.OpenIndex, got, want))
+				"delete the index and create it again", schema.OpenIndex, got, want))
 		}
 		return problems
 	}
 	return append(problems, fmt.Sprintf("has no index %q: add one on %s, keys only; without it "+
-		"nobody finds the operations whose outcome is unknown", schema.OpenIndex, want))
+		"no sweep finds the operations whose outcome is unknown", schema.OpenIndex, want))
 }
 
 func keyText(keys []types.KeySchemaElement, kinds map[string]types.ScalarAttributeType) string {

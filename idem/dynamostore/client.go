@@ -47,7 +47,7 @@ type ClientOptions struct {
 	DialTimeout time.Duration
 
 	// Transport replaces the client's own, and the one in the configuration.
-	// MaxIdleConns and DialTimeout are not for it, and an error beside it.
+	// MaxIdleConns and DialTimeout are not for it, and an error together with it.
 	Transport http.RoundTripper
 }
 
@@ -78,7 +78,7 @@ func NewClient(cfg aws.Config, o *ClientOptions) (*dynamodb.Client, error) {
 	case o.Endpoint == "" && cfg.Region == "":
 		return invalid("region", "is missing: set AWS_REGION, or Region in the aws.Config")
 	case o.Transport != nil && o.tunes():
-		return invalid("ClientOptions.Transport", "is given beside MaxIdleConns or DialTimeout, which are not for it: set them in the transport")
+		return invalid("ClientOptions.Transport", "is given together with MaxIdleConns or DialTimeout, which are not for it: set them in the transport")
 	case o.Transport == nil && ownTransport(cfg.HTTPClient) && o.tunes():
 		return invalid("ClientOptions", "has MaxIdleConns or DialTimeout, and the aws.Config has an HTTPClient of its own (%T), "+
 			"which they are not for: set them there, or leave that out", cfg.HTTPClient)
@@ -120,7 +120,7 @@ func ownTransport(given aws.HTTPClient) bool {
 
 // httpClient makes the client from what is given.
 func httpClient(given aws.HTTPClient, o *ClientOptions) aws.HTTPClient {
-	// DynamoDB redirects nobody, and a followed redirect would be a second try.
+	// DynamoDB redirects no request, and a followed redirect would be a second try.
 	c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if o.Transport != nil {
 		c.Transport = o.Transport

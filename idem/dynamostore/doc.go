@@ -60,11 +60,11 @@
 //
 // # Encryption
 //
-// DynamoDB encrypts every table, for nobody who may read it. With [Options].Sealer results, steps'
+// DynamoDB encrypts every table, but not for those who may read it. With [Options].Sealer results, steps'
 // results and the inputs of accepted work are encrypted here, after compression, and enc on the
 // record names it: sealed or zlib+sealed. Who may read the table alone, its stream, an export or a backup then sees their
-// sizes. What of a result is kept in the record and what lies in parts goes by its size before it
-// is encrypted. Each result is bound to its record, to what it is (the result, or which step's),
+// sizes. Its size before it is encrypted decides whether a result is kept in the record or lies in
+// parts. Each result is bound to its record, to what it is (the result, or which step's),
 // to its size and to whether it is compressed: it cannot be put in another one's place. Anyone who may
 // write to the table can still put back a former result of the same place, make an outcome an empty
 // one or a failure, and remove a record.
@@ -149,7 +149,7 @@
 //
 // A function therefore needs PutItem, UpdateItem, GetItem and BatchGetItem on the
 // table, steps included, and nothing on the index; being watched needs no permission. None of
-// these deletes. What sweeps with an [AdminStore] needs Query on the index beside them. An
+// these deletes. What sweeps with an [AdminStore] needs Query on the index too. An
 // operator, who also reads the history and forgets, needs Query and DeleteItem on the table too.
 // Scan is for a [Scanner] and a [Remover] alone.
 // Transactions have no permission of their own: a [Tx] needs those of its actions on its
@@ -202,7 +202,7 @@
 // Claims and reads share a quota of retries, as in the SDK's standard mode
 // (https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html), for tries
 // that find DynamoDB down. Of 64 callers at once on such a table the first ten failures are
-// tried again: 1.16 requests a call. The quota goes by calls and not by
+// tried again: 1.16 requests a call. The quota counts calls and not
 // time. What takes back a claim without an answer needs no quota, and is sent until it is
 // answered: once for all the callers of one key, which makes 1.17 requests a call, and once for
 // each key. Where that is not answered either, the engine's circuit keeps the number

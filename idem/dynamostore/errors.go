@@ -47,7 +47,7 @@ func judge(err error) verdict {
 		var skewed interface{ RetryableError() bool }
 		if !v.maybe && errors.As(err, &skewed) && skewed.RetryableError() {
 			// The clock is off by minutes, which DynamoDB calls an invalid signature. The
-			// SDK corrects its clock by the answer; the next try is signed anew.
+			// SDK corrects its clock by the answer; the next try is signed again.
 			v.again = true
 		}
 		return v
@@ -91,7 +91,7 @@ func judgeAnswer(code string, status int) verdict {
 	case
 		// Another transaction, or another region's write, holds the item; ours was refused.
 		"TransactionConflictException", "ReplicatedWriteConflictException",
-		// The SDK corrects its clock by the answer; the next try is signed anew.
+		// The SDK corrects its clock by the answer; the next try is signed again.
 		"RequestExpired", "RequestTimeTooSkewed", "RequestInTheFuture":
 		return verdict{again: true}
 	case "TransactionInProgressException":

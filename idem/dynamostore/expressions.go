@@ -12,8 +12,8 @@ const (
 	ifAbsent = "attribute_not_exists(pk)"
 	// The record is the one that was read: every write changes its id.
 	ifSeen = "(write_id=:seen OR attribute_not_exists(write_id) AND owner_id=:seen)"
-	// The owner's attempt is in the state :is: it runs, or it was parked and nobody
-	// has run or resolved it since.
+	// The owner's attempt is in the state :is: it runs, or it was parked and
+	// neither run again nor resolved since.
 	// Records of a later version have no in_state, see [schema.RecordVersion].
 	ifHeld = "owner_id=:own AND in_state=:is"
 	// The owner's attempt runs or was parked.
@@ -22,13 +22,13 @@ const (
 	ifFact = ifHeld + " AND " + ifSeen + " AND attribute_exists(omitted)"
 	// An attempt ended or lapsed without outcome, or what was accepted over one waits.
 	ifLeft = " AND in_state IN(:in_progress,:released,:pending)"
-	// The question is open, or is one as soon as somebody looks at it.
+	// The question is open, or is one as soon as a caller or a sweep looks at it.
 	ifUnknown = "in_state IN(:unknown,:in_progress)"
 	// It is, or its operation waits for a worker.
 	ifWaits = "in_state IN(:unknown,:in_progress,:pending) OR in_state=:released AND attribute_exists(steps.#accepted)"
 	// It was answered from outside.
 	orResolved = " OR attribute_exists(resolved)"
-	// Nobody has postponed it since.
+	// It was not postponed since.
 	ifUnswept = " AND attribute_exists(open_due) AND attribute_not_exists(sweep_id)"
 	ifSwept   = " AND attribute_exists(open_due) AND sweep_id=:sweep"
 	// It is no open question.
@@ -72,7 +72,7 @@ const (
 	ifUnsent = "created_at = :created AND in_state <> :state"
 	// It died as it was read, and not once more.
 	ifDead = "created_at = :created AND in_state = :dead AND tries = :tries AND reason = :reason"
-	// Nobody has begun this try, or a later one.
+	// Neither this try nor a later one has begun.
 	ifUntried  = " AND (attribute_not_exists(tries) OR tries < :tries)"
 	ifNotTried = " AND (attribute_not_exists(tries) OR tries <= :known)"
 )

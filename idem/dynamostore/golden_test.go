@@ -102,143 +102,111 @@ func TestRequestsAreGolden(t *testing.T) {
 	extended := protocol.Prolongation{
 		ID: id, Seen: "end.1", Write: "keep.1", ExpiresAt: keeps.Until, Audit: keeps,
 	}
+	type send = func(*AdminStore) error
 	ctx := context.Background()
+	acquire := func(c protocol.Claim) send { return func(s *AdminStore) error { return s.Acquire(ctx, now, c) } }
+	withdraw := func(w protocol.Withdrawal) send {
+		w.Owner, w.Write = "new", "new.0"
+		return func(s *AdminStore) error { return s.Withdraw(ctx, now, w) }
+	}
+	extend := func(expires time.Time) send {
+		e := protocol.Extension{ID: id, Owner: owner, Write: "x.1", LeaseUntil: base.Add(time.Minute), ExpiresAt: expires}
+		return func(s *AdminStore) error { return s.Extend(ctx, now, e) }
+	}
+	step := func(w protocol.StepWrite) send {
+		w.ID, w.Owner, w.Name = id, owner, "charge card"
+		return func(s *AdminStore) error { return s.RecordStep(ctx, now, w) }
+	}
+	refer := func(w protocol.ReferenceWrite) send {
+		w.ID, w.Owner = id, owner
+		return func(s *AdminStore) error { return s.RecordReference(ctx, now, w) }
+	}
+	ends := func(f protocol.Finish) send { return func(s *AdminStore) error { return s.Finish(ctx, now, f) } }
+	end := func(e protocol.Ending) send { return ends(finish(e)) }
+	complete := func(result []byte) protocol.Ending {
+		return protocol.Ending{State: protocol.Completed, Result: result, ExpiresAt: day}
+	}
+	adds := func(e protocol.Ending) send {
+		f := finish(e)
+		f.Attempt = protocol.WithoutResult{Write: "fact.1"}
+		return ends(f)
+	}
+	endsWatched := finish(complete([]byte("{}")))
+	fence := finish(protocol.Ending{State: protocol.Released, Uncertain: true, ExpiresAt: day})
+	endsWatched.Watched, fence.NewOwner = true, "nobody"
+	settle := func(w protocol.Settlement) send { return func(s *AdminStore) error { return s.Settle(ctx, now, w) } }
+	recordsSteps := resolution(id, "end.1", "r", protocol.Ending{State: protocol.Released})
+	recordsSteps.ClearSteps = []string{"book"}
+	recordsSteps.Steps = []protocol.StepWrite{{Name: "charge", Result: []byte("ch_1")}, {Name: "ship", Result: pattern(1000)}}
+	postpone := func(p protocol.Postponement) send {
+		return func(s *AdminStore) error { return s.Postpone(ctx, now, p) }
+	}
+	prolong := func(p protocol.Prolongation) send { return func(s *AdminStore) error { return s.Prolong(ctx, now, p) } }
+	forget := func(a *protocol.Audit) send {
+		return func(s *AdminStore) error {
+			return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1", Audit: a})
+		}
+	}
+	unaudited := extended
+	unaudited.Audit = nil
 
 	for _, tc := range []struct {
 		name string
-		send func(*AdminStore) error
+		send send
 	}{
-		{"acquire-watched", func(s *AdminStore) error { return s.Acquire(ctx, now, watched) }},
-		{"complete-watched", func(s *AdminStore) error {
-			w := finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day})
-			w.Watched = true
-			return s.Finish(ctx, now, w)
-		}},
-		{"postpone", func(s *AdminStore) error { return s.Postpone(ctx, now, postponed) }},
-		{"postpone-audit", func(s *AdminStore) error { return s.Postpone(ctx, now, escalated) }},
-		{"prolong", func(s *AdminStore) error {
-			return s.Prolong(ctx, now, protocol.Prolongation{ID: id, Seen: "end.1", Write: "keep.1", ExpiresAt: day.Add(day.Sub(now))})
-		}},
-		{"prolong-audit", func(s *AdminStore) error { return s.Prolong(ctx, now, extended) }},
-		{"prolong-audit-no-transactions", func(s *AdminStore) error { return s.Prolong(ctx, now, extended) }},
-		{"forget", func(s *AdminStore) error { return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1"}) }},
-		{"forget-audit", func(s *AdminStore) error {
-			return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1", Audit: audit(protocol.ChangeForgotten)})
-		}},
-		{"acquire", func(s *AdminStore) error { return s.Acquire(ctx, now, fresh) }},
-		{"acquire-takeover", func(s *AdminStore) error { return s.Acquire(ctx, now, over) }},
-		{"acquire-replace", func(s *AdminStore) error { return s.Acquire(ctx, now, replace) }},
-		{"withdraw", func(s *AdminStore) error {
-			return s.Withdraw(ctx, now, protocol.Withdrawal{Claim: fresh, Owner: "new", Write: "new.0", ExpiresAt: day})
-		}},
-		{"withdraw-takeover", func(s *AdminStore) error {
-			return s.Withdraw(ctx, now, protocol.Withdrawal{Claim: over, Owner: "new", Write: "new.0", Uncertain: true})
-		}},
-		{"withdraw-replace", func(s *AdminStore) error {
-			return s.Withdraw(ctx, now, protocol.Withdrawal{Claim: replace, Owner: "new", Write: "new.0", ExpiresAt: day})
-		}},
-		{"extend", func(s *AdminStore) error {
-			return s.Extend(ctx, now, protocol.Extension{ID: id, Owner: owner, Write: "x.1", LeaseUntil: base.Add(time.Minute)})
-		}},
-		{"extend-expiry", func(s *AdminStore) error {
-			return s.Extend(ctx, now, protocol.Extension{ID: id, Owner: owner, Write: "x.1", LeaseUntil: base.Add(time.Minute), ExpiresAt: day})
-		}},
-		{"step-begin", func(s *AdminStore) error {
-			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true})
-		}},
-		{"step-begin-watched", func(s *AdminStore) error {
-			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true, First: true, Due: base.Add(time.Minute)})
-		}},
-		{"step-begin-again", func(s *AdminStore) error {
-			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.3", Name: "charge card", Begin: true, Seen: "s.2"})
-		}},
-		{"step-not-executed", func(s *AdminStore) error {
-			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", NotExecuted: true, Seen: "s.1"})
-		}},
-		{"step-result", func(s *AdminStore) error {
-			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", Result: []byte("1")})
-		}},
-		{"step-read", func(s *AdminStore) error {
-			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", Read: true, Seen: "r.1"})
-		}},
-		{"step-unread", func(s *AdminStore) error {
-			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.2", Name: "charge card", Unread: true, Seen: "r.1", Due: base.Add(time.Minute)})
-		}},
-		{"step-begin-reference", func(s *AdminStore) error {
-			return s.RecordStep(ctx, now, protocol.StepWrite{ID: id, Owner: owner, Write: "s.1", Name: "charge card", Begin: true, Ref: "pay_1"})
-		}},
-		{"reference", func(s *AdminStore) error {
-			return s.RecordReference(ctx, now, protocol.ReferenceWrite{ID: id, Owner: owner, Write: "r.1", Ref: "pay_1"})
-		}},
-		{"reference-again", func(s *AdminStore) error {
-			return s.RecordReference(ctx, now, protocol.ReferenceWrite{ID: id, Owner: owner, Write: "r.2", Ref: "pay_2", Seen: "pay_1"})
-		}},
-		{"complete", func(s *AdminStore) error {
-			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2, Ref: "ch_1"}))
-		}},
-		{"complete-compressed", func(s *AdminStore) error {
-			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: text2(3000), ExpiresAt: day}))
-		}},
-		{"complete-parts", func(s *AdminStore) error {
-			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Result: pattern(5000), ExpiresAt: day}))
-		}},
-		{"complete-omitted", func(s *AdminStore) error {
-			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Completed, Omitted: true, ExpiresAt: day}))
-		}},
-		{"complete-add", func(s *AdminStore) error {
-			f := finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2})
-			f.Attempt = protocol.WithoutResult{Write: "fact.1"}
-			return s.Finish(ctx, now, f)
-		}},
-		{"complete-add-parts", func(s *AdminStore) error {
-			f := finish(protocol.Ending{State: protocol.Completed, Result: pattern(5000), ExpiresAt: day})
-			f.Attempt = protocol.WithoutResult{Write: "fact.1"}
-			return s.Finish(ctx, now, f)
-		}},
-		{"fail", func(s *AdminStore) error {
-			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Failed, Failure: failure, ExpiresAt: day}))
-		}},
-		{"commit", func(s *AdminStore) error { return s.Finish(ctx, now, commit(done, nil, work())) }},
-		{"commit-atomic", func(s *AdminStore) error { return s.Finish(ctx, now, commit(done, &fresh, work())) }},
-		{"commit-atomic-seen", func(s *AdminStore) error { return s.Finish(ctx, now, commit(done, &replace, work())) }},
-		{"atomic", func(s *AdminStore) error { return s.Finish(ctx, now, commit(done, &fresh, new(Tx))) }},
-		{"atomic-fail", func(s *AdminStore) error { return s.Finish(ctx, now, commit(declined, &replace, nil)) }},
-		{"fence", func(s *AdminStore) error {
-			w := finish(protocol.Ending{State: protocol.Released, Uncertain: true, ExpiresAt: day})
-			w.NewOwner = "nobody"
-			return s.Finish(ctx, now, w)
-		}},
-		{"release", func(s *AdminStore) error {
-			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Released, ExpiresAt: day}))
-		}},
-		{"release-uncertain-steps", func(s *AdminStore) error {
-			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Released, Uncertain: true, Unsettled: 2, Failure: failure}))
-		}},
-		{"park", func(s *AdminStore) error {
-			return s.Finish(ctx, now, finish(protocol.Ending{State: protocol.Unknown, Uncertain: true, Failure: failure}))
-		}},
-		{"lapse", func(s *AdminStore) error {
-			return s.Settle(ctx, now, protocol.Settlement{ID: id, Kind: protocol.EventLapse, Seen: "seen.0", Write: "p.1",
-				Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true}})
-		}},
-		{"resolve-completed", func(s *AdminStore) error {
-			return s.Settle(ctx, now, resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, Ref: "ch_1"}))
-		}},
-		{"resolve-released", func(s *AdminStore) error {
-			return s.Settle(ctx, now, resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Released, ExpiresAt: day}))
-		}},
-		{"resolve-steps", func(s *AdminStore) error {
-			w := resolution(id, "end.1", "r", protocol.Ending{State: protocol.Released})
-			w.ClearSteps = []string{"book"}
-			w.Steps = []protocol.StepWrite{{Name: "charge", Result: []byte("ch_1")}, {Name: "ship", Result: pattern(1000)}}
-			return s.Settle(ctx, now, w)
-		}},
-		{"lapse-audit", func(s *AdminStore) error { return s.Settle(ctx, now, lapse) }},
-		{"lapse-audit-no-transactions", func(s *AdminStore) error { return s.Settle(ctx, now, lapse) }},
-		{"postpone-audit-no-transactions", func(s *AdminStore) error { return s.Postpone(ctx, now, escalated) }},
-		{"forget-audit-no-transactions", func(s *AdminStore) error {
-			return s.Forget(ctx, now, protocol.Erasure{ID: id, Seen: "end.1", Audit: audit(protocol.ChangeForgotten)})
-		}},
+		{"acquire", acquire(fresh)},
+		{"acquire-watched", acquire(watched)},
+		{"acquire-takeover", acquire(over)},
+		{"acquire-replace", acquire(replace)},
+		{"withdraw", withdraw(protocol.Withdrawal{Claim: fresh, ExpiresAt: day})},
+		{"withdraw-takeover", withdraw(protocol.Withdrawal{Claim: over, Uncertain: true})},
+		{"withdraw-replace", withdraw(protocol.Withdrawal{Claim: replace, ExpiresAt: day})},
+		{"extend", extend(time.Time{})},
+		{"extend-expiry", extend(day)},
+		{"step-begin", step(protocol.StepWrite{Write: "s.1", Begin: true})},
+		{"step-begin-watched", step(protocol.StepWrite{Write: "s.1", Begin: true, First: true, Due: base.Add(time.Minute)})},
+		{"step-begin-again", step(protocol.StepWrite{Write: "s.3", Begin: true, Seen: "s.2"})},
+		{"step-begin-reference", step(protocol.StepWrite{Write: "s.1", Begin: true, Ref: "pay_1"})},
+		{"step-not-executed", step(protocol.StepWrite{Write: "s.2", NotExecuted: true, Seen: "s.1"})},
+		{"step-result", step(protocol.StepWrite{Write: "s.2", Result: []byte("1")})},
+		{"step-read", step(protocol.StepWrite{Write: "s.2", Read: true, Seen: "r.1"})},
+		{"step-unread", step(protocol.StepWrite{Write: "s.2", Unread: true, Seen: "r.1", Due: base.Add(time.Minute)})},
+		{"reference", refer(protocol.ReferenceWrite{Write: "r.1", Ref: "pay_1"})},
+		{"reference-again", refer(protocol.ReferenceWrite{Write: "r.2", Ref: "pay_2", Seen: "pay_1"})},
+		{"complete", end(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2, Ref: "ch_1"})},
+		{"complete-watched", ends(endsWatched)},
+		{"complete-compressed", end(complete(text2(3000)))},
+		{"complete-parts", end(complete(pattern(5000)))},
+		{"complete-omitted", end(protocol.Ending{State: protocol.Completed, Omitted: true, ExpiresAt: day})},
+		{"complete-add", adds(done.Ending)},
+		{"complete-add-parts", adds(complete(pattern(5000)))},
+		{"fail", ends(declined)},
+		{"commit", ends(commit(done, nil, work()))},
+		{"commit-atomic", ends(commit(done, &fresh, work()))},
+		{"commit-atomic-seen", ends(commit(done, &replace, work()))},
+		{"atomic", ends(commit(done, &fresh, new(Tx)))},
+		{"atomic-fail", ends(commit(declined, &replace, nil))},
+		{"fence", ends(fence)},
+		{"release", end(protocol.Ending{State: protocol.Released, ExpiresAt: day})},
+		{"release-uncertain-steps", end(protocol.Ending{State: protocol.Released, Uncertain: true, Unsettled: 2, Failure: failure})},
+		{"park", end(protocol.Ending{State: protocol.Unknown, Uncertain: true, Failure: failure})},
+		{"lapse", settle(protocol.Settlement{ID: id, Kind: protocol.EventLapse, Seen: "seen.0", Write: "p.1",
+			Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true}})},
+		{"lapse-audit", settle(lapse)},
+		{"lapse-audit-no-transactions", settle(lapse)},
+		{"resolve-completed", settle(resolution(id, "seen.0", "r",
+			protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, Ref: "ch_1"}))},
+		{"resolve-released", settle(resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Released, ExpiresAt: day}))},
+		{"resolve-steps", settle(recordsSteps)},
+		{"postpone", postpone(postponed)},
+		{"postpone-audit", postpone(escalated)},
+		{"postpone-audit-no-transactions", postpone(escalated)},
+		{"prolong", prolong(unaudited)},
+		{"prolong-audit", prolong(extended)},
+		{"prolong-audit-no-transactions", prolong(extended)},
+		{"forget", forget(nil)},
+		{"forget-audit", forget(audit(protocol.ChangeForgotten))},
+		{"forget-audit-no-transactions", forget(audit(protocol.ChangeForgotten))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var sent []string

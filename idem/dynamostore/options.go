@@ -68,15 +68,15 @@ type Options struct {
 	// most 16 MiB. It does not limit reading.
 	MaxResult int
 
-	// Sealer, if not nil, encrypts results, steps' results and accepted inputs, after compression, so that nobody
-	// can read them who can read the table, its stream and its backups. See the package's doc
+	// Sealer, if not nil, encrypts results, steps' results and accepted inputs, after compression, so that who
+	// can read the table, its stream and its backups cannot read them. See the package's doc
 	// for what is not encrypted. Give all stores on a table the same: what cannot be decrypted
 	// is unreadable ([protocol.ErrRecordUnreadable]), and so is what is encrypted to a store without
 	// it. What was recorded before it is read as it is.
 	Sealer Sealer
 
 	// SealedOnly makes results unreadable that are not encrypted. Set it once those from before
-	// Sealer have expired: then nobody who can write to the table can pass off a result of his own.
+	// Sealer have expired: then write access to the table is not enough to forge a result.
 	SealedOnly bool
 
 	// WithoutTransactions is for a table that has none: a global table with strong consistency

@@ -88,6 +88,23 @@ func (b *box) waiting(t *testing.T, before time.Time) []string {
 	})
 }
 
+// isTrue requires that a note about a message was made, isFalse that it was not.
+func isTrue(t *testing.T, why ...any) func(bool, error) {
+	return func(ok bool, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		require.True(t, ok, why...)
+	}
+}
+
+func isFalse(t *testing.T, why ...any) func(bool, error) {
+	return func(ok bool, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		require.False(t, ok, why...)
+	}
+}
+
 func TestOutboxOnTheWire(t *testing.T) {
 	b := openBox(t)
 	ctx := t.Context()
@@ -100,15 +117,9 @@ func TestOutboxOnTheWire(t *testing.T) {
 	require.Equal(t, []string{"acme#charge#abc/1"}, b.waiting(t, base.Add(time.Second)))
 	require.Empty(t, b.waiting(t, base.Add(-time.Second)))
 
-	ok, err := b.Begin(ctx, e, 1, base.Add(time.Minute))
-	require.NoError(t, err)
-	require.True(t, ok)
-	ok, err = b.Begin(ctx, e, 1, base.Add(time.Minute))
-	require.NoError(t, err)
-	require.False(t, ok, "a try is begun once")
-	ok, err = b.Retry(ctx, e, 1, base.Add(2*time.Minute), "down")
-	require.NoError(t, err)
-	require.True(t, ok)
+	isTrue(t)(b.Begin(ctx, e, 1, base.Add(time.Minute)))
+	isFalse(t, "a try is begun once")(b.Begin(ctx, e, 1, base.Add(time.Minute)))
+	isTrue(t)(b.Retry(ctx, e, 1, base.Add(2*time.Minute), "down"))
 	e = b.entry(t, ref)
 	require.Equal(t, outbox.Retrying, e.State)
 	require.Equal(t, 1, e.Tries)
@@ -116,9 +127,7 @@ func TestOutboxOnTheWire(t *testing.T) {
 	require.Equal(t, "down", e.Reason)
 	require.NotContains(t, b.item(t, ref), "expires_at")
 
-	ok, err = b.DeadLetter(ctx, base.Add(time.Hour), e, 2, "given up")
-	require.NoError(t, err)
-	require.True(t, ok)
+	isTrue(t)(b.DeadLetter(ctx, base.Add(time.Hour), e, 2, "given up"))
 	require.Empty(t, b.waiting(t, base.Add(24*time.Hour)))
 	require.Equal(t, []string{"acme#charge#abc/1"}, b.listed(t, b.Dead))
 	require.NotContains(t, b.item(t, ref), "expires_at", "the table never forgets what is not sent")
@@ -141,12 +150,8 @@ func TestOutboxOnTheWire(t *testing.T) {
 	require.Equal(t, outbox.New, e.State)
 	require.Zero(t, e.Tries)
 
-	ok, err = b.Dispatch(ctx, base.Add(time.Hour), e, base.Add(25*time.Hour))
-	require.NoError(t, err)
-	require.True(t, ok)
-	ok, err = b.Dispatch(ctx, base.Add(time.Hour), e, base.Add(26*time.Hour))
-	require.NoError(t, err)
-	require.False(t, ok)
+	isTrue(t)(b.Dispatch(ctx, base.Add(time.Hour), e, base.Add(25*time.Hour)))
+	isFalse(t)(b.Dispatch(ctx, base.Add(time.Hour), e, base.Add(26*time.Hour)))
 	it := b.item(t, ref)
 	require.Equal(t, num(fmt.Sprint(base.Add(25*time.Hour).Unix())), it["expires_at"])
 	require.NotContains(t, it, "open_shard")
@@ -184,9 +189,7 @@ func TestHeldMessages(t *testing.T) {
 	require.Empty(t, found, "nobody has tried them")
 
 	for _, ref := range append(slices.Clone(want), foreign, unordered) {
-		ok, err := b.Retry(ctx, b.entry(t, ref), 0, base, "down")
-		require.NoError(t, err)
-		require.True(t, ok)
+		isTrue(t)(b.Retry(ctx, b.entry(t, ref), 0, base, "down"))
 	}
 	found, err = b.Held(ctx, lanes)
 	require.NoError(t, err)
@@ -198,21 +201,13 @@ func TestHeldMessages(t *testing.T) {
 	require.Greater(t, slices.Index(all, "early/0"), slices.Index(all, "foreign/0"))
 
 	e := b.entry(t, want[0])
-	ok, err := b.Begin(ctx, e, 1, base)
-	require.NoError(t, err)
-	require.True(t, ok)
+	isTrue(t)(b.Begin(ctx, e, 1, base))
 	e.Tries = 1
-	ok, err = b.Retry(ctx, e, 0, base, "it was not sent")
-	require.NoError(t, err)
-	require.True(t, ok, "the relay that began a try can take it back")
+	isTrue(t, "the relay that began a try can take it back")(b.Retry(ctx, e, 0, base, "it was not sent"))
 	require.Zero(t, b.entry(t, want[0]).Tries)
-	ok, err = b.Begin(ctx, b.entry(t, early), 1, base)
-	require.NoError(t, err)
-	require.True(t, ok)
+	isTrue(t)(b.Begin(ctx, b.entry(t, early), 1, base))
 	for _, ref := range want {
-		ok, err = b.Dispatch(ctx, base, b.entry(t, ref), base.Add(time.Hour))
-		require.NoError(t, err)
-		require.True(t, ok)
+		isTrue(t)(b.Dispatch(ctx, base, b.entry(t, ref), base.Add(time.Hour)))
 	}
 	found, err = b.Held(ctx, lanes[:1])
 	require.NoError(t, err)
@@ -347,15 +342,47 @@ func TestOutboxRepliesLost(t *testing.T) {
 	ref := b.publish(t, "acme#charge#abc", 0, order(""), base)
 	e := b.entry(t, ref)
 	lose()
-	ok, err := b.Begin(ctx, e, 1, base.Add(time.Minute))
-	require.NoError(t, err)
-	require.True(t, ok, "begun by this call")
+	isTrue(t, "begun by this call")(b.Begin(ctx, e, 1, base.Add(time.Minute)))
 	lose()
-	ok, err = b.Begin(ctx, e, 1, base.Add(2*time.Minute))
-	require.NoError(t, err)
-	require.False(t, ok, "begun by another one")
+	isFalse(t, "begun by another one")(b.Begin(ctx, e, 1, base.Add(2*time.Minute)))
 	lose()
-	ok, err = b.DeadLetter(ctx, base.Add(time.Hour), e, 1, "down")
+	isTrue(t)(b.DeadLetter(ctx, base.Add(time.Hour), e, 1, "down"))
+}
+
+func TestOutboxItem(t *testing.T) {
+	m := message{"placed", outbox.Message{
+		Destination: "orders", OrderingKey: "o-1", Type: "order.placed", ContentType: "text/plain",
+		Body: []byte("hello"), Attributes: map[string]string{"region": "eu"},
+	}}
+	it, err := outboxItem("acme#charge#abc", base, 0, m, nil, base)
 	require.NoError(t, err)
-	require.True(t, ok)
+	at := it["created_at"].(*types.AttributeValueMemberN).Value
+	require.Equal(t, item{
+		"pk": str("acme#charge#abc"), "sk": str("outbox#" + outbox.MessageID("acme#charge#abc", base, "placed")),
+		"v": num("1"), "in_state": str("new"), "destination": str("orders"), "ordering_key": str("o-1"),
+		"message_type": str("order.placed"), "content_type": str("text/plain"), "number": num("0"),
+		"body":       &types.AttributeValueMemberB{Value: []byte("hello")},
+		"tags":       &types.AttributeValueMemberM{Value: item{"region": str("eu")}},
+		"created_at": num(at), "open_shard": it["open_shard"], "open_due": num(at),
+	}, it)
+	require.Regexp(t, `^outbox-(0\d|1[0-5])$`, text(it, "open_shard"))
+	require.NotContains(t, it, "expires_at", "the table never forgets what is not sent")
+
+	again, err := outboxItem("acme#charge#abc", base, 0, m, nil, base)
+	require.NoError(t, err)
+	require.Equal(t, it, again)
+
+	other, err := outboxItem("acme#refund#xyz", base, 3, m, []string{"a", "b"}, base)
+	require.NoError(t, err)
+	require.Equal(t, it["open_shard"], other["open_shard"], "what is in order with each other lies in one shard")
+
+	require.Equal(t, []string{"a", "b"}, decodeMessage(other).After)
+	for _, damaged := range []types.AttributeValue{str("a"), &types.AttributeValueMemberL{Value: []types.AttributeValue{num("1")}}} {
+		other["after"] = damaged
+		require.ErrorContains(t, decodeMessage(other).Unreadable, "after")
+	}
+
+	m.Body = nil
+	_, err = outboxItem("acme#charge#abc", base, 0, m, nil, base)
+	require.ErrorContains(t, err, "Body is empty")
 }

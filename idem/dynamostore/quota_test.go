@@ -26,14 +26,20 @@ func overloaded(t *testing.T, answer func(n int64) error) (*Store, *atomic.Int64
 
 func throttles(int64) error { return api("ThrottlingException") }
 
-// usedUp is a throttled store without a retry in hand, and the tries since.
-func usedUp(t *testing.T) (*Store, *atomic.Int64) {
+// useUp takes all retries that a throttled store has in hand, and counts the tries anew.
+func useUp(t *testing.T, s *Store, tries *atomic.Int64) {
 	t.Helper()
-	s, tries := overloaded(t, throttles)
 	for s.retry.quota.Remaining() >= retryCost {
 		isStoreError(t, s.Acquire(t.Context(), base, claim("k", "o")), false)
 	}
 	tries.Store(0)
+}
+
+// usedUp is a throttled store without a retry in hand, and the tries since.
+func usedUp(t *testing.T) (*Store, *atomic.Int64) {
+	t.Helper()
+	s, tries := overloaded(t, throttles)
+	useUp(t, s, tries)
 	return s, tries
 }
 
@@ -124,11 +130,8 @@ func TestRetriesOfAnswersNeedNoQuota(t *testing.T) {
 			}
 			return api("ThrottlingException")
 		})
-		for s.retry.quota.Remaining() >= retryCost {
-			isStoreError(t, s.Acquire(t.Context(), base, claim("k", "o")), false)
-		}
+		useUp(t, s, tries)
 		busy = true
-		tries.Store(0)
 		require.NoError(t, s.Acquire(t.Context(), base, claim("k", "o")))
 		require.EqualValues(t, 4, tries.Load())
 	})
@@ -234,9 +237,7 @@ func TestCallsWithoutRetriesEarnSome(t *testing.T) {
 			}
 			return api("ThrottlingException")
 		})
-		for s.retry.quota.Remaining() >= retryCost {
-			isStoreError(t, s.Acquire(t.Context(), base, claim("k", "o")), false)
-		}
+		useUp(t, s, tries)
 		heals = true
 		for range retryCost {
 			require.NoError(t, s.Acquire(t.Context(), base, claim("k", "o")))

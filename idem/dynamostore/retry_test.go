@@ -17,8 +17,6 @@ import (
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"github.com/stretchr/testify/require"
-
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // scripted is a store whose client answers with the errors in turn, the last one
@@ -102,61 +100,40 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Down is about all tries together too: one answer, and DynamoDB is up.
-func TestDownIsWhatEveryTryFound(t *testing.T) {
+// Ambiguous and Down are about all tries together, not about the last one: after one answer DynamoDB is up.
+func TestAnErrorIsAboutEveryTry(t *testing.T) {
+	denied, throttle := refused(api("AccessDeniedException")), api("ThrottlingException")
 	for _, tc := range []struct {
-		name string
-		errs []error
-		down bool
+		name        string
+		errs        []error
+		maybe, down bool
+		tries       int // zero for as many as there is time for
 	}{
-		{"throttled on every try", []error{api("ThrottlingException")}, true},
-		{"silent", []error{canceled}, true},
-		{"refused, then silent, then failing", []error{dialRefused, canceled, status(503)}, true},
-		{"an answer among them", []error{api("ThrottlingException"), api("TransactionConflictException"), status(503)}, false},
-		{"clock off by minutes", []error{skewed{refused(api("InvalidSignatureException"))}}, false},
-		{"denied", []error{refused(api("AccessDeniedException"))}, false},
-		{"throttled, then denied", []error{api("ThrottlingException"), status(400)}, false},
-		{"no table", []error{refused(api("ResourceNotFoundException"))}, false},
-		{"no region", []error{noRegion}, false},
-		{"a conflicting record that cannot be read", []error{bare, canceled}, false},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, _ := scripted(t, nil, tc.errs...)
-				var failed *protocol.StoreError
-				require.ErrorAs(t, s.Acquire(t.Context(), base, claim("k", "o1")), &failed)
-				require.Equal(t, tc.down, failed.Down, "%v", failed)
-			})
-		})
-	}
-}
-
-// Ambiguous is about all tries together, not about the last one.
-func TestMaybeRemembersEveryTry(t *testing.T) {
-	denied := &smithyhttp.ResponseError{
-		Response: &smithyhttp.Response{Response: &http.Response{StatusCode: 400}}, Err: api("AccessDeniedException"),
-	}
-	throttle := api("ThrottlingException")
-	for _, tc := range []struct {
-		name  string
-		errs  []error
-		maybe bool
-		tries int
-	}{
-		{"denied", []error{denied}, false, 1},
-		{"throttled, then denied", []error{throttle, throttle, denied}, false, 3},
-		{"refused, then denied", []error{dialRefused, denied}, false, 2},
-		{"time-out, then denied", []error{canceled, denied}, true, 2},
-		{"reset, then throttled, then denied", []error{readReset, throttle, denied}, true, 3},
-		{"internal error, then denied", []error{api("InternalServerError"), denied}, true, 2},
-		{"no region", []error{noRegion}, false, 1},
+		{"throttled on every try", []error{throttle}, false, true, 0},
+		{"silent", []error{canceled}, true, true, 0},
+		{"refused, then silent, then failing", []error{dialRefused, canceled, status(503)}, true, true, 0},
+		{"an answer among them", []error{throttle, api("TransactionConflictException"), status(503)}, true, false, 0},
+		{"clock off by minutes", []error{skewed{refused(api("InvalidSignatureException"))}}, false, false, 0},
+		{"throttled, then a status", []error{throttle, status(400)}, false, false, 2},
+		{"no table", []error{refused(api("ResourceNotFoundException"))}, false, false, 1},
+		{"a conflicting record that cannot be read", []error{bare, canceled}, false, false, 0},
+		{"denied", []error{denied}, false, false, 1},
+		{"throttled, then denied", []error{throttle, throttle, denied}, false, false, 3},
+		{"refused, then denied", []error{dialRefused, denied}, false, false, 2},
+		{"time-out, then denied", []error{canceled, denied}, true, false, 2},
+		{"reset, then throttled, then denied", []error{readReset, throttle, denied}, true, false, 3},
+		{"internal error, then denied", []error{api("InternalServerError"), denied}, true, false, 2},
+		{"no region", []error{noRegion}, false, false, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, n := scripted(t, nil, tc.errs...)
 				failed := isStoreError(t, s.Acquire(t.Context(), base, claim("k", "o1")), tc.maybe)
-				require.Equal(t, tc.tries, *n)
+				require.Equal(t, tc.down, failed.Down, "%v", failed)
 				require.Equal(t, "Acquire", failed.Op)
+				if tc.tries > 0 {
+					require.Equal(t, tc.tries, *n)
+				}
 			})
 		})
 	}
@@ -214,19 +191,6 @@ func TestBudgetHolds(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestThrottledUntilTimeIsUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, n := scripted(t, nil, api("ThrottlingException"))
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		start := time.Now()
-		failed := isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), false)
-		require.ErrorContains(t, failed, "ThrottlingException")
-		require.LessOrEqual(t, time.Since(start), 2*time.Second)
-		require.Greater(t, *n, 3)
-	})
 }
 
 func TestEndedContextSendsNothing(t *testing.T) {

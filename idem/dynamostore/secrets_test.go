@@ -6,14 +6,18 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -120,5 +124,111 @@ func TestAWrongSecretFailsClosedOverATable(t *testing.T) {
 		_, err = charge(secrets.New(aSecret), "four")
 		require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 		require.Equal(t, 2, ran)
+	}
+}
+
+// export is everything that the table holds: its names, its texts, and its binary values as they
+// are and decompressed.
+func (f *fixture) export(t *testing.T) []byte {
+	t.Helper()
+	var all bytes.Buffer
+	var write func(a types.AttributeValue)
+	write = func(a types.AttributeValue) {
+		switch a := a.(type) {
+		case *types.AttributeValueMemberS:
+			all.WriteString(a.Value)
+		case *types.AttributeValueMemberN:
+			all.WriteString(a.Value)
+		case *types.AttributeValueMemberBOOL:
+		case *types.AttributeValueMemberB:
+			all.Write(a.Value)
+			if plain, err := unzipped(a.Value); err == nil {
+				all.WriteByte('\n')
+				all.Write(plain)
+			}
+		case *types.AttributeValueMemberL:
+			for _, e := range a.Value {
+				write(e)
+			}
+		case *types.AttributeValueMemberM:
+			for _, name := range sorted(a.Value) {
+				all.WriteString("\n" + name + "=")
+				write(a.Value[name])
+			}
+		default:
+			require.Fail(t, "unknown kind", "%T", a)
+		}
+		all.WriteByte('\n')
+	}
+	pages := dynamodb.NewScanPaginator(f.admin, &dynamodb.ScanInput{TableName: &f.table})
+	for pages.HasMorePages() {
+		out, err := pages.NextPage(t.Context())
+		require.NoError(t, err)
+		for _, it := range out.Items {
+			write(&types.AttributeValueMemberM{Value: it})
+		}
+	}
+	return all.Bytes()
+}
+
+// writings are the ways in which a text may be written: as it is, in hexadecimal, percent-encoded,
+// as JSON, backwards, and in base64, of which the middle is the same whatever stands before it.
+func writings(s string) map[string]string {
+	encoded, _ := json.Marshal(s)
+	back := []byte(s)
+	for i, j := 0, len(back)-1; i < j; i, j = i+1, j-1 {
+		back[i], back[j] = back[j], back[i]
+	}
+	all := map[string]string{
+		"plain": s, "hex": hex.EncodeToString([]byte(s)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(s))),
+		"path": url.PathEscape(s), "query": url.QueryEscape(s), "json": strings.Trim(string(encoded), `"`), "backwards": string(back),
+	}
+	for n := range 3 {
+		for name, enc := range map[string]*base64.Encoding{"base64": base64.RawStdEncoding, "base64url": base64.RawURLEncoding} {
+			text := enc.EncodeToString([]byte(strings.Repeat("x", n) + s))
+			all[name+strings.Repeat("+", n)] = text[4 : len(text)-4]
+		}
+	}
+	return all
+}
+
+// Nothing of value, input and results can be read in an export of a table whose results are sealed.
+func TestAnExportShowsNothingOfWhatIsSealed(t *testing.T) {
+	t.Parallel()
+	const value, input, small, step = "order<4711>for:jane.doe@example.com", "iban:DE02120300000000202051/EUR", "balance of Jane Döe: 1,234.56", "ticket?row=7&seat=19/Jane"
+	large := strings.Repeat("statement of Jane Döe, page ", 4000) + string(noise(40<<10))
+	errBusy := errors.New("busy")
+	use := func(t *testing.T, o *Options) []byte {
+		f := open(t, o)
+		engine := f.engine(t)
+		for name, result := range map[string]string{"small": small, "large": large} {
+			_, err := idem.Do(t.Context(), engine, idem.Operation{Name: name}.Key("t", value), input, func(context.Context, string) (string, error) { return result, nil })
+			require.NoError(t, err)
+		}
+		_, err := idem.Do(t.Context(), engine, idem.Operation{Name: "steps"}.Key("t", value), input, func(ctx context.Context, _ string) (string, error) {
+			for name, result := range map[string]string{"one": step, "two": large} {
+				if _, err := idem.Step(ctx, name, func(context.Context) (string, error) { return result, nil }, nil); err != nil {
+					return "", err
+				}
+			}
+			return "", idem.NotExecuted(errBusy)
+		})
+		require.ErrorIs(t, err, errBusy)
+		for name, in := range map[string]string{"june": input, "july": strings.ToValidUTF8(large, ".")} {
+			got, err := later.Accept[string](t.Context(), engine, idem.Operation{Name: name}.Key("t", value), in, nil)
+			require.NoError(t, err)
+			require.Equal(t, idem.Pending, got.Outcome.RecordState)
+		}
+		return f.export(t)
+	}
+	sealed, plain := use(t, sealing(newGCM(t, 1))), use(t, &patient)
+	for name, s := range map[string]string{"value": value, "input": input, "small result": small, "large result": large[:40], "step": step} {
+		for how, text := range writings(s) {
+			require.False(t, bytes.Contains(sealed, []byte(text)), "%s, %s", name, how)
+		}
+	}
+	require.True(t, bytes.Contains(sealed, []byte("busy")), "the texts of errors are for operators, and are not encrypted")
+	for _, s := range []string{small[:16], large[:20], "seat=19", input} {
+		require.True(t, bytes.Contains(plain, []byte(s)), "without a sealer the export has %q", s)
 	}
 }

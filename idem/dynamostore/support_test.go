@@ -168,6 +168,14 @@ func engineOver(tb testing.TB, s protocol.Store) *idem.Engine {
 	return e
 }
 
+// resultOf reads the result of a record.
+func (f *fixture) resultOf(tb testing.TB, id string) []byte {
+	tb.Helper()
+	got, err := f.Result(tb.Context(), f.get(tb, id))
+	require.NoError(tb, err)
+	return got
+}
+
 // claimed makes a claim on the record.
 func (f *fixture) claimed(tb testing.TB, id, owner string) {
 	tb.Helper()
@@ -179,6 +187,14 @@ func (f *fixture) completed(tb testing.TB, id string, result []byte) {
 	tb.Helper()
 	f.claimed(tb, id, "o1")
 	require.NoError(tb, f.Finish(tb.Context(), base, completion(id, "o1", result)))
+}
+
+// audit is an entry of a change that alice has made.
+func audit(id, entry string, c protocol.Change) *protocol.Audit {
+	return &protocol.Audit{
+		ID: id, Entry: entry, At: base, Who: "alice", Why: "her right", Change: c,
+		From: protocol.Completed, Attempt: 1, ExpiresAt: base.Add(time.Hour),
+	}
 }
 
 // changes are the audit entries of a record.
@@ -301,3 +317,46 @@ func bodyOf(t *testing.T, req *http.Request) string {
 }
 
 func newBody(s string) io.ReadCloser { return io.NopCloser(strings.NewReader(s)) }
+
+// fake is a client that hands every input to one function.
+type fake func(ctx context.Context, in any) (item, error)
+
+func (f fake) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	_, err := f(ctx, in)
+	return &dynamodb.PutItemOutput{}, err
+}
+
+func (f fake) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	_, err := f(ctx, in)
+	return &dynamodb.UpdateItemOutput{}, err
+}
+
+func (f fake) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	it, err := f(ctx, in)
+	return &dynamodb.GetItemOutput{Item: it}, err
+}
+
+func (f fake) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+	_, err := f(ctx, in)
+	return &dynamodb.BatchGetItemOutput{}, err
+}
+
+func (f fake) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	_, err := f(ctx, in)
+	return &dynamodb.QueryOutput{}, err
+}
+
+func (f fake) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	_, err := f(ctx, in)
+	return &dynamodb.DeleteItemOutput{}, err
+}
+
+func nilClient() Client {
+	var c *dynamodb.Client
+	return c
+}
+
+func (f fake) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+	_, err := f(ctx, in)
+	return &dynamodb.TransactWriteItemsOutput{}, err
+}

@@ -315,7 +315,7 @@ func (t *Tx) takes(kind string, err error) bool {
 		}
 		return false
 	case err == nil && n == MaxActions:
-		err = fmt.Errorf("it would be number %d, and a transaction takes %d actions and messages beside the record: split the work", n+1, MaxActions)
+		err = fmt.Errorf("it would be number %d, and a transaction takes %d actions and messages next to the record: split the work", n+1, MaxActions)
 	case err == nil:
 		return true
 	}

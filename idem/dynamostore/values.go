@@ -16,7 +16,7 @@ type item = map[string]types.AttributeValue
 // of one for each.
 //
 // Its methods are not inlined: their many calls would make the code 19 KB larger, in every
-// function's binary, and no faster beside a request's other costs.
+// function's binary, and no faster next to a request's other costs.
 type values struct {
 	item
 	s      [8]types.AttributeValueMemberS

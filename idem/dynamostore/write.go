@@ -15,7 +15,7 @@ import (
 )
 
 // maxForms bounds how often one write changes its form because the record is not what
-// it was taken for; each time somebody else has written.
+// it was taken for; each time another writer came first.
 const maxForms = 4
 
 // inForm sends a write in the form that was guessed. If the write is refused, fits
@@ -246,4 +246,25 @@ func (u *update) expression() string {
 		u.set.WriteString(u.remove.String())
 	}
 	return u.set.String()
+}
+
+const (
+	countSet = "SET " + schema.NewKeys + "=if_not_exists(" + schema.NewKeys + ",:zero)+:one,expires_at=:exp"
+	ifBelow  = "attribute_not_exists(" + schema.NewKeys + ") OR " + schema.NewKeys + "<:bound"
+)
+
+// CountKey implements limit.Counter: one UpdateItem.
+func (s *Store) CountKey(ctx context.Context, counter string, bound int, expires time.Time) (counted bool, err error) {
+	k := s.retry.beginSparing(ctx, "CountKey")
+	defer k.end()
+	u := newUpdate(countSet, 0, 4)
+	u.num(":zero", 0)
+	u.num(":one", 1)
+	u.num(":bound", int64(bound))
+	u.num(":exp", expiry(expires))
+	_, err = s.updateItem(k, itemKey(counter, schema.LimitSK), u, ifBelow)
+	if err == errRefused {
+		return false, nil
+	}
+	return err == nil, err
 }

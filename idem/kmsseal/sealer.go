@@ -12,8 +12,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/kms/types"
+	"github.com/aws/smithy-go"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 )
@@ -208,7 +211,7 @@ func (s *Sealer) key(ctx context.Context, uses int) (*dataKey, error) {
 	select {
 	case s.asking <- struct{}{}:
 	default:
-		// Somebody asks. What is due only is good enough until it is there.
+		// Another caller asks. What is due only is good enough until it is there.
 		if k, err := s.take(uses, true); k != nil || err != nil {
 			return k, err
 		}
@@ -327,4 +330,19 @@ func (s *Sealer) keep(k *dataKey) {
 		delete(s.opened, oldest)
 	}
 	s.opened[string(k.wrapped)] = k
+}
+
+// passing are the errors after which the SDK tries again: throttling, time-outs, lost connections,
+// and statuses of 500 and more.
+var passing = retry.IsErrorRetryables(retry.DefaultRetryables)
+
+// passes reports whether the same call to KMS may succeed later. What KMS answers for good is that it
+// may not be used, that the key is not the one, disabled or deleted, and that what it was
+// given is no wrapped key.
+func passes(err error) bool {
+	if passing.IsErrorRetryable(err) == aws.TrueTernary {
+		return true
+	}
+	answer, ok := errors.AsType[smithy.APIError](err)
+	return !ok || answer.ErrorFault() == smithy.FaultServer || answer.ErrorCode() == "LimitExceededException"
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -240,3 +241,81 @@ func alive(ctx context.Context, op string) error {
 
 // Traits are none: steps count as they are, and units commit; see [idem.Store].
 func (s *Store) Traits() protocol.Traits { return protocol.Traits{} }
+
+// NewPlain returns a store that turns every wrapper over it into a plain call: each
+// attempt has a record of its own, which no other call finds. Every call runs its handler,
+// whatever came before it or runs at the same time, and nothing is replayed, in flight or
+// refused for its key. Tokens, steps and units of work are as ever, within the
+// attempt. It is the switch for tests that are about something else:
+//
+//	store, err := memstore.NewPlain()
+//	engine, err := idem.New(store, nil)
+//
+// Inside Lambda it would protect no caller, so that it returns an [*idem.ConfigError] there:
+// where AWS_LAMBDA_RUNTIME_API is set, as in every function's process.
+func NewPlain() (*Store, error) {
+	if os.Getenv("AWS_LAMBDA_RUNTIME_API") != "" {
+		return nil, &protocol.ConfigError{
+			What:    "memstore.NewPlain",
+			Problem: "this is Lambda, where a store that forgets protects no caller: use dynamostore.New, and keep NewPlain to tests",
+		}
+	}
+	s := New()
+	s.plain = true
+	return s, nil
+}
+
+// Unit is a unit of work that can commit in memory, such as a *dynamostore.Tx. The
+// store keeps it together with the outcome; [Store.Units] shows what has committed.
+type Unit interface {
+	protocol.Unit
+	// CommitInMemory returns nil if the unit may commit, else an [*protocol.RefusedError].
+	// It changes nothing. conditions is what was given to [Store.Conditions], or nil.
+	CommitInMemory(conditions func(action any) (holds bool, old any)) error
+}
+
+// Conditions sets what decides about the conditions of actions from now on: whether one
+// holds, and if not, what the item was like. Memory has no tables, applies no update to
+// an item and evaluates no expression. Without the function an action that has a
+// condition is refused, so that no test passes for a condition that was not looked
+// at. Action and old item are of the unit's own kind: those of a *dynamostore.Tx are a
+// types.TransactWriteItem of the SDK, and a map[string]types.AttributeValue or nil for
+// no item. The function is called while the store is locked and must not call it.
+func (s *Store) Conditions(decide func(action any) (holds bool, old any)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conditions = decide
+}
+
+// Units returns the units of work that have committed, in the order of their commits.
+func (s *Store) Units() []protocol.Unit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.units)
+}
+
+// commit is the unit's part of a Finish that is about to be written.
+func (s *Store) commit(u Unit) error {
+	if err := u.CommitInMemory(s.conditions); err != nil {
+		return err
+	}
+	s.units = append(s.units, u)
+	return nil
+}
+
+// CountKey implements limit.Counter. No counter is ever forgotten.
+func (s *Store) CountKey(ctx context.Context, counter string, bound int, _ time.Time) (counted bool, err error) {
+	if err := alive(ctx, "CountKey"); err != nil {
+		return false, err
+	}
+	if s.plain {
+		return true, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.counters[counter] >= bound {
+		return false, nil
+	}
+	s.counters[counter]++
+	return true, nil
+}

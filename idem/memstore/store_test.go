@@ -3,11 +3,13 @@ package memstore_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/storetest"
@@ -73,20 +75,6 @@ func TestMaxResult(t *testing.T) {
 	require.Equal(t, protocol.InProgress, s.Records()[0].State)
 }
 
-// foreign is a unit of work of another store's kind.
-type foreign struct{}
-
-func (foreign) Seal() bool { return true }
-func (foreign) Size() int  { return 0 }
-
-func TestForeignUnitsAreUnsupported(t *testing.T) {
-	s := memstore.New()
-	claim(t, s, "a")
-	f := protocol.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: protocol.Ending{State: protocol.Completed}, Unit: foreign{}}
-	require.ErrorIs(t, s.Finish(t.Context(), now, f), errors.ErrUnsupported)
-	require.Equal(t, protocol.InProgress, s.Records()[0].State)
-}
-
 // A record that another store handed out must not pass for one with a result.
 func TestResultOfAForeignRecord(t *testing.T) {
 	s := memstore.New()
@@ -111,4 +99,157 @@ func TestResultWithAnEndedContext(t *testing.T) {
 	_, err := memstore.New().Result(ctx, &protocol.Record{})
 	require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// unit has one action with a condition.
+type unit struct{ name string }
+
+func (u *unit) Seal() bool { return true }
+
+func (u *unit) Size() int { return len(u.name) }
+
+func (u *unit) CommitInMemory(conditions func(any) (bool, any)) error {
+	if conditions == nil {
+		return nil
+	}
+	if holds, old := conditions(u.name); !holds {
+		return &protocol.RefusedError{Err: old.(error)}
+	}
+	return nil
+}
+
+func TestUnitsCommitWithTheOutcome(t *testing.T) {
+	s := memstore.New()
+	claim(t, s, "a")
+	f := protocol.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: protocol.Ending{State: protocol.Completed}, Unit: &unit{"first"}}
+
+	reason := errors.New("the condition does not hold")
+	s.Conditions(func(action any) (bool, any) {
+		require.Equal(t, "first", action)
+		return false, reason
+	})
+	var refused *protocol.RefusedError
+	require.ErrorAs(t, s.Finish(t.Context(), now, f), &refused)
+	require.Equal(t, reason, refused.Err)
+	require.Empty(t, s.Units())
+	require.Equal(t, protocol.InProgress, s.Records()[0].State, "neither is written")
+
+	s.Conditions(nil)
+	other := f
+	other.Owner = "somebody"
+	require.Error(t, s.Finish(t.Context(), now, other))
+	require.Empty(t, s.Units(), "who has no claim commits nothing")
+
+	require.NoError(t, s.Finish(t.Context(), now, f))
+	require.NoError(t, s.Finish(t.Context(), now, f), "the same write once more")
+	require.Equal(t, []idem.Unit{f.Unit}, s.Units(), "commits once")
+	require.Equal(t, protocol.Completed, s.Records()[0].State)
+}
+
+func plain(t *testing.T) (*memstore.Store, *idem.Engine) {
+	store, err := memstore.NewPlain()
+	require.NoError(t, err)
+	engine, err := idem.New(store, nil)
+	require.NoError(t, err)
+	return store, engine
+}
+
+// TestPlainRunsEveryCall: the same again, another input, one at the same time, one
+// after a failure; of operations of every kind.
+func TestPlainRunsEveryCall(t *testing.T) {
+	for name, op := range map[string]idem.Operation{
+		"not repeatable": {Name: "charge"},
+		"repeatable":     {Name: "charge", Repeat: protocol.Repeatable},
+		"atomic":         {Name: "charge", Repeat: protocol.Repeatable, Mode: idem.Atomic},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, engine := plain(t)
+			key := op.Key("acme", "1")
+			var tokens []string
+			call := func(in string, end error) {
+				res, err := idem.Run(t.Context(), engine, key, in, func(ctx context.Context, in string) (string, error) {
+					tokens = append(tokens, idem.Token(ctx))
+					return in, end
+				})
+				if end != nil {
+					require.EqualError(t, err, end.Error())
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, in, res.Value)
+				require.False(t, res.Outcome.Replayed)
+			}
+			call("a", nil)
+			call("a", nil)
+			call("b", nil)
+			call("a", errors.New("nobody knows"))
+			call("a", idem.Permanent(errors.New("never")))
+			call("a", nil)
+			require.Len(t, tokens, 6)
+			for _, token := range tokens {
+				require.Equal(t, tokens[0], token, "it depends on the key alone")
+			}
+		})
+	}
+}
+
+// TestPlainConcurrentDuplicatesRunSideBySide, each with its own steps.
+func TestPlainConcurrentDuplicatesRunSideBySide(t *testing.T) {
+	_, engine := plain(t)
+	key := idem.Operation{Name: "book", Repeat: protocol.Repeatable}.Key("acme", "1")
+	var both, done sync.WaitGroup
+	both.Add(2)
+	for _, seat := range []string{"1A", "2B"} {
+		done.Go(func() {
+			got, err := idem.Do(t.Context(), engine, key, seat, func(ctx context.Context, seat string) (string, error) {
+				both.Done()
+				both.Wait()
+				return idem.Step(ctx, "seat", func(context.Context) (string, error) { return seat, nil }, nil)
+			})
+			if err != nil || got != seat {
+				t.Errorf("%s got %q and %v", seat, got, err)
+			}
+		})
+	}
+	done.Wait()
+}
+
+// TestPlainUndoesAndCommits: compensations run, and units commit with each attempt.
+func TestPlainUndoesAndCommits(t *testing.T) {
+	store, engine := plain(t)
+	key := idem.Operation{Name: "book", Repeat: protocol.Repeatable}.Key("acme", "1")
+	var log []string
+	for range 2 {
+		_, err := idem.Do(t.Context(), engine, key, "", func(ctx context.Context, _ string) (string, error) {
+			_, err := idem.Step(ctx, "seat", func(context.Context) (string, error) {
+				log = append(log, "booked")
+				return "1A", nil
+			}, &idem.StepConfig[string]{Compensate: func(context.Context, string) error {
+				log = append(log, "cancelled")
+				return nil
+			}})
+			require.NoError(t, err)
+			return "", idem.Permanent(errors.New("declined"))
+		})
+		require.EqualError(t, err, "declined")
+	}
+	require.Equal(t, []string{"booked", "cancelled", "booked", "cancelled"}, log)
+
+	for range 2 {
+		_, err := idem.Do(t.Context(), engine, key, "", func(ctx context.Context, _ string) (string, error) {
+			_, err := idem.UnitOf(ctx, func() idem.Unit { return &unit{"first"} })
+			return "", err
+		})
+		require.NoError(t, err)
+	}
+	require.Len(t, store.Units(), 2)
+}
+
+func TestPlainIsRefusedInLambda(t *testing.T) {
+	t.Setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")
+	store, err := memstore.NewPlain()
+	require.Nil(t, store)
+	var mistake *protocol.ConfigError
+	require.ErrorAs(t, err, &mistake)
+	require.ErrorContains(t, err, "dynamostore.New")
 }

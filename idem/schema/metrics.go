@@ -27,7 +27,7 @@ const (
 	MetricCompleted        = "completed"         // an attempt's result is recorded
 	MetricFailed           = "failed"            // an attempt's terminal failure is recorded
 	MetricReleased         = "released"          // ended without outcome, the key is free
-	MetricParked           = "parked"            // ended or lapsed, nobody knows the outcome
+	MetricParked           = "parked"            // ended or lapsed, with an unknown outcome
 	MetricStepInterrupted  = "step_interrupted"  // an at-most-once step began and has no outcome
 	MetricUncommitted      = "uncommitted"       // nothing of a unit of work was committed for certain
 	MetricResultOmitted    = "result_omitted"    // an outcome is recorded without its result
@@ -69,7 +69,7 @@ const (
 	MetricSweepParked    = "sweep_parked"    // a lapsed claim became unknown
 	MetricSweepPostponed = "sweep_postponed" // it still runs, or could not be asked about yet
 	MetricSweepFailed    = "sweep_failed"    // a record could not be handled
-	MetricAbandoned      = "abandoned"       // the next call would continue it, and nobody calls
+	MetricAbandoned      = "abandoned"       // the next call would continue it, and none came
 	MetricProbed         = "probed"          // the provider was asked, and the outcome stays unknown
 	MetricResolved       = "resolved"        // an unknown outcome was found out
 	MetricEscalated      = "escalated"       // a question was escalated

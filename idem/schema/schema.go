@@ -12,10 +12,10 @@ const (
 	SK = "sk"
 	// RecordSK is the sort key of a record and of a part of a result.
 	RecordSK = "#"
-	// AuditSK starts the sort key of a change from outside an attempt, beside its record:
+	// AuditSK starts the sort key of a change from outside an attempt, in the partition of its record:
 	// audit#<milliseconds, 13 digits>#<entry>.
 	AuditSK = "audit#"
-	// OutboxSK starts the sort key of an outbox message, which lies beside the
+	// OutboxSK starts the sort key of an outbox message, in the partition of the
 	// record that it was committed with: outbox#<message id>.
 	OutboxSK = "outbox#"
 	// LimitSK is the sort key of the item that counts the new keys of one tenant's operation in one
@@ -79,7 +79,7 @@ const (
 	PartLength = "len"
 	PartDigest = "sha256"
 
-	// Members of an entry of Steps, beside Write, Failure, Omitted and where its
+	// Members of an entry of Steps, in addition to Write, Failure, Omitted and where its
 	// result is as in a record: the begin mark and its time in milliseconds, that the
 	// step had no effect, that it has a compensation, that its result is from a resolution
 	// and no attempt has read it yet.
@@ -96,11 +96,11 @@ const (
 
 	// ExpiresAt is the table's TTL attribute: seconds since 1970.
 	ExpiresAt = "expires_at"
-	// Data is the only attribute of a part beside its keys and its expiry.
+	// Data is the only attribute of a part, in addition to its keys and its expiry.
 	Data = "data"
 )
 
-// Attributes of a change from outside an attempt, beside its keys, ExpiresAt and the
+// Attributes of a change from outside an attempt, in addition to its keys, ExpiresAt and the
 // index's, where OpenDue is when it was made.
 const (
 	AuditWho     = "who"
@@ -131,13 +131,13 @@ const (
 	OpenIndex = "open"
 	// OpenShard is its partition key (S): a shard, "00" to "15" for records.
 	OpenShard = "open_shard"
-	// OpenDue is its sort key (N): when somebody should look at it next, in milliseconds.
+	// OpenDue is its sort key (N): when the next look at it is due, in milliseconds.
 	OpenDue = "open_due"
 	// ShardCount is the number of shards of the index.
 	ShardCount = 16
 )
 
-// Attributes of an outbox message, beside its keys, State, Body, CreatedAt, ExpiresAt
+// Attributes of an outbox message, in addition to its keys, State, Body, CreatedAt, ExpiresAt
 // and the index's. It sits in the index as long as it is not dispatched: OpenDue is
 // when it was committed or became a dead letter. It has an expiry once it is dispatched.
 const (
@@ -182,7 +182,7 @@ const (
 const AuditShard = "audit-"
 
 // OutboxFilter is the relay's filter for its event source mapping: messages that
-// nobody has tried to send yet.
+// were not tried yet.
 const OutboxFilter = `{"dynamodb":{"Keys":{"sk":{"S":[{"prefix":"outbox#"}]}},"NewImage":{"in_state":{"S":["new"]}}}}`
 
 // OutboxItemVersion is the version of a message's form that this code writes.
@@ -239,7 +239,7 @@ const (
 	// queue's retention, and its dead-letter queue's after a redrive.
 	EnvQueueRedelivery = "IDEM_QUEUE_REDELIVERY"
 	// EnvEventRedelivery is the same for what is not a queue: for how long the source
-	// may deliver an event or a record again, in seconds. Without it the library goes by the
+	// may deliver an event or a record again, in seconds. Without it the library uses the
 	// service's default for Kinesis and Kafka, and otherwise by the longest that the service
 	// documents.
 	EnvEventRedelivery = "IDEM_EVENT_REDELIVERY"

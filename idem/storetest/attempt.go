@@ -184,7 +184,8 @@ func (a *attempt) replacement() *attempt {
 	old := a.seen()
 	b := a.c.fresh()
 	b.claim.Record.ID, b.claim.Record.Attempt = old.ID, old.Attempt+1
-	b.claim.Record.Fingerprint, b.claim.Record.Value, b.claim.Record.Codec = "1:ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8", "", ""
+	b.claim.Record.Fingerprint = "1:ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8"
+	b.claim.Record.Value, b.claim.Record.Codec = "", ""
 	b.claim.Seen, b.claim.Replace = old.Write, true
 	return b
 }
@@ -314,7 +315,9 @@ func (a *attempt) postpone(d time.Duration) postpone {
 
 // prolong keeps what is seen now for longer than outcomes are kept.
 func (a *attempt) prolong(d time.Duration) prolong {
-	return prolong{protocol.Prolongation{ID: a.id(), Seen: a.seen().Write, Write: newID(), ExpiresAt: expiry(a.c.now).Add(d)}}
+	return prolong{protocol.Prolongation{
+		ID: a.id(), Seen: a.seen().Write, Write: newID(), ExpiresAt: expiry(a.c.now).Add(d),
+	}}
 }
 
 // forget removes what is seen now.

@@ -184,26 +184,23 @@ func duePage(q protocol.DueQuery, due []*protocol.Record) (p protocol.DuePage) {
 	return p
 }
 
-func (s *faulty) AuditOf(_ context.Context, id, _ string) (p protocol.AuditPage, _ error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, a := range s.audits {
-		if a.ID == id {
-			p.Entries = append(p.Entries, a)
-		}
-	}
-	return p, nil
+func (s *faulty) AuditOf(_ context.Context, id, _ string) (protocol.AuditPage, error) {
+	return s.entries(func(a protocol.Audit) bool { return a.ID == id }), nil
 }
 
-func (s *faulty) AuditBetween(_ context.Context, shard int, from, to time.Time, _ string) (p protocol.AuditPage, _ error) {
+func (s *faulty) AuditBetween(_ context.Context, shard int, from, to time.Time, _ string) (protocol.AuditPage, error) {
+	return s.entries(func(a protocol.Audit) bool { return shard == 0 && !a.At.Before(from) && a.At.Before(to) }), nil
+}
+
+func (s *faulty) entries(wanted func(protocol.Audit) bool) (p protocol.AuditPage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.audits {
-		if shard == 0 && !a.At.Before(from) && a.At.Before(to) {
+		if wanted(a) {
 			p.Entries = append(p.Entries, a)
 		}
 	}
-	return p, nil
+	return p
 }
 
 func (s *faulty) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {

@@ -193,7 +193,10 @@ func questionCases(h Harness) []check {
 			want[len(want)-1].Steps = maps.Clone(r.Audit.Steps)
 			c.lands(r)
 			c.lands(r)
-			lost.Audit = &protocol.Audit{ID: a.id(), Entry: newID(), At: c.now, Who: "bob", Why: "too late", Change: protocol.ChangeResolved, From: protocol.Unknown}
+			lost.Audit = &protocol.Audit{
+				ID: a.id(), Entry: newID(), At: c.now, Who: "bob", Why: "too late",
+				Change: protocol.ChangeResolved, From: protocol.Unknown,
+			}
 			c.refused(lost)
 			f := a.forget()
 			f.Audit = note(protocol.ChangeForgotten, protocol.Absent)

@@ -54,7 +54,8 @@ func (a *attempt) any(r *rand.Rand, steps bool) write {
 		return a.unseen().acquire()
 	}
 	moves := []func(*attempt, *rand.Rand) write{
-		(*attempt).anyEnd, (*attempt).anyEnd, (*attempt).anyEnd, (*attempt).anyClaim, (*attempt).anyClaim, (*attempt).anySettlement,
+		(*attempt).anyEnd, (*attempt).anyEnd, (*attempt).anyEnd,
+		(*attempt).anyClaim, (*attempt).anyClaim, (*attempt).anySettlement,
 		func(a *attempt, r *rand.Rand) write { return a.extend(time.Duration(r.IntN(20)) * lease / 4) },
 		func(a *attempt, r *rand.Rand) write { return a.refer("pay_" + string(rune('a'+r.IntN(9)))) },
 	}
@@ -72,8 +73,8 @@ func (a *attempt) any(r *rand.Rand, steps bool) write {
 func (a *attempt) anyEnd(r *rand.Rand) write {
 	results := []string{"", "mine", string(text(3000)), string(noise(3000)), string(text(30_000)), string(noise(5000))}
 	ends := []finish{
-		a.complete(results[r.IntN(len(results))]), a.complete("mine"), a.without("kept"), a.fail(), a.release(false), a.release(true), a.park(),
-		a.outcome(), a.over().outcome(), a.atomic(a.fail()),
+		a.complete(results[r.IntN(len(results))]), a.complete("mine"), a.without("kept"), a.fail(),
+		a.release(false), a.release(true), a.park(), a.outcome(), a.over().outcome(), a.atomic(a.fail()),
 	}
 	w := ends[r.IntN(len(ends))]
 	w.LargeSteps = r.IntN(3) == 0

@@ -159,7 +159,8 @@ func unreadVerdict(c *cell, verdict protocol.StepWrite, parked bool) {
 // fit: why it is undone, and each way to end.
 func fillRoom(c *cell) {
 	text := func(n int) *protocol.Failure {
-		return &protocol.Failure{Message: strings.Repeat("m", n/3), Type: strings.Repeat("t", n/3), Code: strings.Repeat("c", n/3)}
+		third := func(s string) string { return strings.Repeat(s, n/3) }
+		return &protocol.Failure{Message: third("m"), Type: third("t"), Code: third("c")}
 	}
 	a := c.start()
 	const long, overhead = 3000, 192

@@ -7,7 +7,7 @@ import (
 )
 
 // unreadableCases: what cannot be read is never taken for absent, nor for a
-// conflict with a record that somebody could act on.
+// conflict with a record that a caller could act on.
 func unreadableCases(h Harness) []check {
 	if len(h.Damages) == 0 {
 		return []check{{"damages", func(c *cell) { c.Skip("the harness has no Damages: failing closed is not tested") }}}

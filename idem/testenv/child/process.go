@@ -1,3 +1,7 @@
+// Package child runs a server as a child process that cannot outlive the process that
+// started it: it ends when its standard input does, and on Linux the kernel also kills it
+// when its parent is gone. The child says where it listens with a line "Listening on
+// host:port".
 package child
 
 import (
@@ -6,7 +10,9 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -110,4 +116,22 @@ func (p *Process) Close() error {
 	err := p.cmd.Process.Kill()
 	<-p.ended
 	return err
+}
+
+// Version runs a program with the argument that makes it tell its version, and returns
+// the number in the pattern's first group.
+func Version(ctx context.Context, path, argument string, pattern *regexp.Regexp) (int, error) {
+	out, err := exec.CommandContext(ctx, path, argument).CombinedOutput()
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	said, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if err != nil {
+		return 0, fmt.Errorf("%s does not work: %s: %w: %s", path, argument, err, said)
+	}
+	m := pattern.FindSubmatch(out)
+	if m == nil {
+		return 0, fmt.Errorf("%s printed no version: %s", path, said)
+	}
+	return strconv.Atoi(string(m[1]))
 }

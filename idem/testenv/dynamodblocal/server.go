@@ -2,11 +2,16 @@ package dynamodblocal
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem/testenv/child"
+	"github.com/idem-go/idempotency/idem/testenv/npm"
 )
 
 // Server is a DynamoDB that answers. Its methods may be called from several
@@ -21,7 +26,7 @@ type Server struct {
 // unless an endpoint was given.
 func (s *Server) Endpoint() string { return s.endpoint }
 
-// Source says for people where DynamoDB Local comes from, which Java runs it, and by which
+// Source describes where DynamoDB Local comes from, which Java runs it, and by which
 // wrapper.
 func (s *Server) Source() string { return s.source }
 
@@ -106,4 +111,84 @@ func fromNPM(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	return runJava(ctx, o, java, filepath.Join(dir, jarDir), fmt.Sprintf("DynamoDB Local from npm package %s (kept in %s)", Package, dir))
+}
+
+// The lock file leaves out what the package depends on: only its jar is used.
+var (
+	//go:embed package.json
+	manifest []byte
+	//go:embed package-lock.json
+	lockFile []byte
+)
+
+// Package is the npm package that holds DynamoDB Local 1.25.1. AWS's licence
+// allows using DynamoDB Local and not passing it on, so it is fetched.
+var Package = npm.Package{
+	Name: "amplify-dynamodb-simulator", Version: "2.9.30", Download: "57 MB",
+	Manifest: manifest, Lock: lockFile,
+}
+
+// jarDir is DynamoDB Local's folder in the installed package.
+const jarDir = "node_modules/amplify-dynamodb-simulator/emulator"
+
+// askEvery is the time between two requests. The first answer takes about two seconds, so
+// the requests are no load.
+const askEvery = 25 * time.Millisecond
+
+// awaitAnswer asks until endpoint answers like DynamoDB. It ends early with the context,
+// after timeout, or when ended is closed; ended may be nil.
+func awaitAnswer(ctx context.Context, endpoint string, timeout time.Duration, ended <-chan struct{}) error {
+	waiting, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
+	defer cancel()
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	var last error
+	for {
+		err := ask(waiting, endpoint)
+		if err == nil {
+			return nil
+		}
+		// The last error says more than the time-out.
+		if last == nil || waiting.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ended:
+			return child.ErrEnded
+		case <-waiting.Done():
+			return fmt.Errorf("%s: %w (last try: %v)", endpoint, context.Cause(waiting), last)
+		case <-tick.C:
+		}
+	}
+}
+
+// asker uses proxies as the AWS SDK does, and keeps no connection open.
+var asker = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}}
+
+// ask sends ListTables once. DynamoDB Local requires a signature but does not verify it. A
+// server that verifies it refuses in DynamoDB's form, which counts as an answer too.
+func ask(ctx context.Context, endpoint string) error {
+	// A server that accepts and stays silent must not use up the whole wait.
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint+"/", strings.NewReader("{}"))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/x-amz-json-1.0")
+	req.Header.Set("X-Amz-Target", "DynamoDB_20120810.ListTables")
+	req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=idemlocal/20260101/us-east-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0")
+	res, err := asker.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, 4096))
+	if err != nil {
+		return err
+	}
+	if res.Header.Get("X-Amzn-Requestid") == "" || res.StatusCode >= 500 {
+		return fmt.Errorf("status %s does not look like DynamoDB: %.200q", res.Status, body)
+	}
+	return nil
 }

@@ -28,7 +28,7 @@ import (
 type Package struct {
 	Name     string // as in node_modules
 	Version  string
-	Download string // approximate size of the download, for people: "43 MB"
+	Download string // approximate size of the download, to be shown: "43 MB"
 
 	// Manifest and Lock are a package.json that depends on the package, and its
 	// package-lock.json. The latter is written so that it names no registry:
@@ -46,7 +46,7 @@ const InstallNode = "install Node.js 20 or newer with npm (for example Debian an
 // timeout bounds a whole installation; at 100 KB/s it is enough for 57 MB.
 const timeout = 10 * time.Minute
 
-// stampName is the file that holds the digest of what was installed beside it.
+// stampName is the file that holds the digest of what was installed in its folder.
 const stampName = "installed.sha256"
 
 // Install returns the folder whose node_modules has the complete package. It installs the

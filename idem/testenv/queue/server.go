@@ -3,11 +3,14 @@ package queue
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"os/exec"
+	"regexp"
 	"time"
 
 	"github.com/idem-go/idempotency/idem/testenv/child"
+	"github.com/idem-go/idempotency/idem/testenv/npm"
 )
 
 //go:embed serve.mjs
@@ -37,7 +40,7 @@ type Server struct {
 // Endpoint is the base URL, without a trailing slash: http://127.0.0.1:port.
 func (s *Server) Endpoint() string { return s.endpoint }
 
-// Source says for people what runs.
+// Source describes what runs.
 func (s *Server) Source() string { return s.source }
 
 // Ended is closed when the server's process is gone, whatever the reason.
@@ -93,10 +96,44 @@ func run(ctx context.Context, o Options) (*Server, error) {
 	return srv, nil
 }
 
-// serveCommand passes the script as an argument, so that it is not kept beside the packages
+// serveCommand passes the script as an argument, so that it is not kept next to the packages
 // and always has this version.
 func serveCommand(node, dir string) *exec.Cmd {
 	cmd := exec.Command(node, "--input-type=module", "--eval", serveScript)
 	cmd.Dir = dir
 	return cmd
+}
+
+// package.json holds back one package whose latest release needs Node.js 22.
+var (
+	//go:embed package.json
+	manifest []byte
+	//go:embed package-lock.json
+	lockFile []byte
+)
+
+// Package is the npm package that is run.
+var Package = npm.Package{Name: "fauxqs", Version: "1.9.2", Download: "43 MB", Manifest: manifest, Lock: lockFile}
+
+// oldestNode is the oldest major release that the packages run on.
+const oldestNode = 20
+
+var nodeVersion = regexp.MustCompile(`(?m)^v(\d+)\.`)
+
+// findNode returns the node on PATH if it is new enough.
+func findNode(ctx context.Context) (string, error) {
+	path, err := exec.LookPath("node")
+	if err != nil {
+		return "", errors.New("node is not on PATH; " + npm.InstallNode)
+	}
+	version, err := child.Version(ctx, path, "--version", nodeVersion)
+	switch {
+	case ctx.Err() != nil:
+		return "", err
+	case err != nil:
+		return "", fmt.Errorf("%w; %s", err, npm.InstallNode)
+	case version < oldestNode:
+		return "", fmt.Errorf("%s is Node.js %d; %s", path, version, npm.InstallNode)
+	}
+	return path, nil
 }

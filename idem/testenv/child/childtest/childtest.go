@@ -161,7 +161,7 @@ func ProgramFolder(t *testing.T, names []string, scripts map[string]string) (dir
 	return dir
 }
 
-// RequireRefused checks that nobody listens at the URL.
+// RequireRefused checks that no process listens at the URL.
 func RequireRefused(t *testing.T, endpoint string) {
 	t.Helper()
 	_, err := http.Get(endpoint)
@@ -211,4 +211,22 @@ func Rerun(t *testing.T, variable string, env ...string) (cmd *exec.Cmd, pid int
 	_, err = fmt.Sscan(line, &pid, &endpoint)
 	require.NoError(t, err, line)
 	return cmd, pid, endpoint
+}
+
+// EnvRequire set to 1 makes a test fail that would be skipped because it has no server.
+const EnvRequire = "IDEM_REQUIRE_DYNAMODB"
+
+// Need returns the result of start. If start fails, the test is skipped with the reason, or
+// fails if [EnvRequire] is 1. Call it from the test's own goroutine.
+func Need[T any](tb testing.TB, what string, start func() (T, error)) T {
+	tb.Helper()
+	got, err := start()
+	switch {
+	case err == nil:
+	case os.Getenv(EnvRequire) == "1":
+		tb.Fatalf("%s=1 and there is no %s: %v", EnvRequire, what, err)
+	default:
+		tb.Skipf("no %s (with %s=1 this is a failure): %v", what, EnvRequire, err)
+	}
+	return got
 }

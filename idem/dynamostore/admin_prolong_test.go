@@ -1,0 +1,297 @@
+package dynamostore
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// kept is a record with a large result, and what of it expires when.
+type kept struct {
+	*fixture
+	t      *testing.T
+	q      *AdminStore
+	id     string
+	rec    *protocol.Record
+	result []byte
+}
+
+func newKept(t *testing.T, o *Options) *kept {
+	t.Helper()
+	k := &kept{fixture: open(t, o), t: t, id: "acme#charge#large", result: noise(600 << 10)}
+	k.q = k.adminStore(t)
+	require.NoError(t, k.Acquire(t.Context(), base, claim(k.id, "o1")))
+	require.NoError(t, k.Finish(t.Context(), base, completion(k.id, "o1", k.result)))
+	k.rec = k.get(t, k.id)
+	require.Greater(t, k.rec.Body.Parts, 2)
+	return k
+}
+
+func (k *kept) until(d time.Duration, write string) protocol.Prolongation {
+	return protocol.Prolongation{
+		ID: k.id, Seen: k.rec.Write, Write: write, ExpiresAt: base.Add(d).Truncate(time.Second), Audit: &protocol.Audit{
+			ID: k.id, Entry: write, At: base, Who: "alice", Why: "a dispute", Change: protocol.ChangeExtended,
+			From: protocol.Completed, To: protocol.Completed, Attempt: 1, ExpiresAt: base.Add(time.Hour),
+		},
+	}
+}
+
+func (k *kept) part(n int) string {
+	return partKeyPrefix(k.id, "o1", k.rec.Body.Digest) + strconv.Itoa(n)
+}
+
+// outlived requires that the record does not outlive its parts, and can be read.
+func (k *kept) outlived() {
+	k.t.Helper()
+	rec := k.get(k.t, k.id)
+	for n := range k.rec.Body.Parts {
+		d := &decoder{item: k.raw(k.t, k.part(n))}
+		expires := time.Unix(d.num(schema.ExpiresAt), 0)
+		require.NoError(k.t, d.err)
+		require.False(k.t, expires.Before(rec.ExpiresAt.Add(partsOutlive)), "part %d expires at %v, the record at %v", n, expires, rec.ExpiresAt)
+	}
+	got, err := k.Result(k.t.Context(), rec)
+	require.NoError(k.t, err)
+	require.True(k.t, bytes.Equal(k.result, got))
+}
+
+const dispute = 1000 * 24 * time.Hour
+
+func TestARecordNeverOutlivesItsParts(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]*Options{"with transactions": &patient, "without transactions": &noTransactions} {
+		t.Run(name, func(t *testing.T) {
+			k := newKept(t, o)
+			// It loses its process before each of its calls.
+			for calls := 0; ; calls++ {
+				var made atomic.Int32
+				k.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
+					if int(made.Add(1)) > calls {
+						return answer(400, noAccess), nil
+					}
+					return nil, nil
+				})
+				err := k.q.Prolong(t.Context(), base, k.until(dispute, "keep"))
+				k.wire.set(nil)
+				k.outlived()
+				if err == nil && int(made.Load()) <= calls {
+					break
+				}
+				require.Less(t, calls, 20)
+			}
+			require.Equal(t, base.Add(dispute).Truncate(time.Second), k.get(t, k.id).ExpiresAt)
+			entries := changes(t, k.q, k.id)
+			require.Len(t, entries, 1)
+		})
+	}
+}
+
+// The one who asks for less is late: neither the record nor its parts are kept shorter.
+func TestTwoKeepARecordWithParts(t *testing.T) {
+	k := newKept(t, nil)
+	var interrupted atomic.Bool
+	k.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if op == "UpdateItem" && interrupted.CompareAndSwap(false, true) {
+			require.NoError(t, k.q.Prolong(t.Context(), base, k.until(2*dispute, "more")))
+		}
+		return nil, nil
+	})
+	err := k.q.Prolong(t.Context(), base, k.until(dispute, "less"))
+	var conflict *protocol.ConflictError
+	require.ErrorAs(t, err, &conflict)
+	require.True(t, interrupted.Load())
+	k.wire.set(nil)
+	require.Equal(t, "more", k.get(t, k.id).Write)
+	k.outlived()
+}
+
+func TestPartsThatAreGoneAreNotKept(t *testing.T) {
+	k := newKept(t, nil)
+	k.remove(t, k.part(1))
+	err := k.q.Prolong(t.Context(), base, k.until(dispute, "keep"))
+	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+	require.ErrorContains(t, err, "part 2 of")
+	require.Equal(t, k.rec, k.get(t, k.id))
+
+	// The record is forgotten while its parts are being kept.
+	f := newKept(t, nil)
+	var forgotten atomic.Bool
+	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if op == "UpdateItem" && forgotten.CompareAndSwap(false, true) {
+			require.NoError(t, f.q.Forget(t.Context(), base, protocol.Erasure{ID: f.id, Seen: f.rec.Write}))
+		}
+		return nil, nil
+	})
+	err = f.q.Prolong(t.Context(), base, f.until(dispute, "keep"))
+	var conflict *protocol.ConflictError
+	require.ErrorAs(t, err, &conflict)
+	require.Nil(t, conflict.Existing)
+	require.Nil(t, f.get(t, f.id))
+	require.Len(t, f.items(t), 0, "nothing comes back")
+}
+
+// A try that its sender has given up for lost arrives when the record has been extended.
+func TestAPartThatArrivesLateLeavesTheExtension(t *testing.T) {
+	k := newKept(t, nil)
+	require.NoError(t, k.q.Prolong(t.Context(), base, k.until(dispute, "keep")))
+	body := k.codec.pack(k.result)
+	require.Equal(t, k.rec.Body.Parts, body.Parts)
+	call := k.retry.begin(t.Context(), "Finish")
+	defer call.end()
+	require.NoError(t, k.putParts(call, k.id, "o1", body, k.rec.ExpiresAt, nil), "they are there")
+	k.outlived()
+}
+
+// A reply is lost, and the same is sent again: it is kept, with one entry.
+func TestAProlongationWithLostReplies(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]*Options{"with transactions": &patient, "without transactions": &noTransactions} {
+		t.Run(name, func(t *testing.T) {
+			k := newKept(t, o)
+			var lost atomic.Int32
+			k.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+				if op == "GetItem" || lost.Add(1) > 10 {
+					return nil, nil
+				}
+				return k.wire.loseReply(req)
+			})
+			require.NoError(t, k.q.Prolong(t.Context(), base, k.until(dispute, "keep")))
+			k.wire.set(nil)
+			require.Equal(t, "keep", k.get(t, k.id).Write)
+			k.outlived()
+			entries := changes(t, k.q, k.id)
+			require.Len(t, entries, 1)
+		})
+	}
+}
+
+// Two who have read a record and forget it at once are told the same, and the one who did
+// it is remembered.
+func TestTwoForgetTheSameRecord(t *testing.T) {
+	f := open(t, nil)
+	ctx := t.Context()
+	q := f.adminStore(t)
+	for _, audited := range []bool{true, false} {
+		id := map[bool]string{true: "audited", false: "not audited"}[audited]
+		f.completed(t, id, []byte("{}"))
+		by := func(who string) protocol.Erasure {
+			e := protocol.Erasure{ID: id, Seen: "o1.end"}
+			if audited {
+				e.Audit = audit(id, who, protocol.ChangeForgotten)
+			}
+			return e
+		}
+		first := true
+		f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
+			if first && op != "GetItem" {
+				first = false
+				require.NoError(t, q.Forget(ctx, base, by("alice")))
+			}
+			return nil, nil
+		})
+		require.NoError(t, q.Forget(ctx, base, by("bob")))
+		f.wire.set(nil)
+		require.False(t, first)
+		require.Nil(t, f.get(t, id))
+		entries := changes(t, q, id)
+		if !audited {
+			require.Empty(t, entries)
+			continue
+		}
+		require.Len(t, entries, 1)
+		require.Equal(t, "alice", entries[0].Entry)
+	}
+}
+
+// Whatever ends it half-way: a record that is there has its result, and one that is gone
+// stays gone.
+func TestForgetHalfWay(t *testing.T) {
+	for _, audited := range []bool{true, false} {
+		f := open(t, nil)
+		ctx, q, id := t.Context(), f.adminStore(t), "acme#charge#large"
+		f.claimed(t, id, "o1")
+		result := noise(1 << 20)
+		require.NoError(t, f.Finish(ctx, base, completion(id, "o1", result)))
+		rec := f.get(t, id)
+		require.Greater(t, rec.Body.Parts, 2)
+		part := func(n int) string { return partKeyPrefix(id, "o1", rec.Body.Digest) + strconv.Itoa(n) }
+		e := protocol.Erasure{ID: id, Seen: rec.Write}
+		if audited {
+			e.Audit = audit(id, "alice", protocol.ChangeForgotten)
+		}
+		refused, allowed := 0, 0
+		refuse := func(_ int, op string, _ *http.Request) (*http.Response, error) {
+			if op == "GetItem" {
+				return nil, nil
+			}
+			if allowed == 0 {
+				refused++
+				return answer(400, noAccess), nil
+			}
+			allowed--
+			return nil, nil
+		}
+		f.wire.set(refuse)
+		require.Error(t, q.Forget(ctx, base, e))
+		f.wire.set(nil)
+		require.Equal(t, 1, refused)
+		require.Equal(t, result, f.resultOf(t, id))
+
+		allowed = 2
+		f.wire.set(refuse)
+		require.ErrorContains(t, q.Forget(ctx, base, e), "the record is removed, and parts of its result are left")
+		f.wire.set(nil)
+		require.Nil(t, f.get(t, id))
+		require.Empty(t, f.raw(t, part(0)))
+		require.NotEmpty(t, f.raw(t, part(1))[schema.ExpiresAt])
+		require.NoError(t, q.Forget(ctx, base, e), "it is gone")
+	}
+}
+
+// A deletion that was given up for lost lands while the same is sent again: its entry stays.
+func TestADeletionLandsLateWithoutTransactions(t *testing.T) {
+	f := open(t, &noTransactions)
+	q, id := f.adminStore(t), "late"
+	f.completed(t, id, []byte("{}"))
+	e := protocol.Erasure{ID: id, Seen: "o1.end", Audit: audit(id, "alice", protocol.ChangeForgotten)}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var late *http.Request
+	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if op != "DeleteItem" {
+			return nil, nil
+		}
+		body := bodyOf(t, req)
+		late = req.Clone(context.Background())
+		late.Body = newBody(body)
+		cancel()
+		return nil, errReset
+	})
+	isStoreError(t, q.Forget(ctx, base, e), true)
+	landed := false
+	f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
+		if op == "DeleteItem" && !landed {
+			landed = true
+			_, err := f.wire.loseReply(late)
+			require.ErrorIs(t, err, errReset)
+		}
+		return nil, nil
+	})
+	require.NoError(t, q.Forget(t.Context(), base, e))
+	f.wire.set(nil)
+	require.True(t, landed)
+	require.Nil(t, f.get(t, id))
+	entries := changes(t, q, id)
+	require.Len(t, entries, 1)
+	require.True(t, entries[0].Unconfirmed)
+}

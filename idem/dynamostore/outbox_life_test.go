@@ -1,0 +1,210 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// A message belongs to one life of its key: the next life neither replaces it nor
+// has its id, however the first one came to its end.
+func TestTheNextLifeLeavesMessagesAlone(t *testing.T) {
+	for mode, op := range modes {
+		for _, deleted := range []bool{false, true} {
+			t.Run(mode+map[bool]string{false: ", expired", true: ", deleted"}[deleted], func(t *testing.T) {
+				b := openBank(t)
+				o, err := NewOutbox(b.admin, b.table, nil)
+				require.NoError(t, err)
+				op := op
+				op.Retention = time.Hour
+				k := op.Key("t", "order-1")
+				place := func(body, destination string) {
+					_, err := idem.Do(t.Context(), b.engine, k, body, Transact(func(_ context.Context, tx *Tx, in string) (string, error) {
+						tx.Publish("moved", outbox.Message{Destination: destination, Body: []byte(in)})
+						return in, nil
+					}))
+					require.NoError(t, err)
+				}
+				place("first order", "invoices")
+				first := b.messages(t, k.ID())
+				require.Len(t, first, 1)
+				rec, err := b.Get(t.Context(), k.ID())
+				require.NoError(t, err)
+				require.Equal(t, outbox.MessageID(k.ID(), rec.CreatedAt, "moved"), first[0].ID)
+				isTrue(t)(o.DeadLetter(t.Context(), b.now, first[0], 10, "poisoned"))
+				if deleted {
+					_, err := b.admin.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &b.table, Key: key(k.ID())})
+					require.NoError(t, err)
+				}
+				b.now = b.now.Add(2 * time.Hour)
+				place("second order", "shipments")
+				bodies := map[string]outbox.State{}
+				for _, e := range b.messages(t, k.ID()) {
+					require.NoError(t, e.Unreadable)
+					bodies[string(e.Body)+" to "+e.Destination] = e.State
+				}
+				require.Equal(t, map[string]outbox.State{
+					"first order to invoices": outbox.Dead, "second order to shipments": outbox.New,
+				}, bodies)
+			})
+		}
+	}
+}
+
+// All attempts of a life give a message the same id, derived from
+// the record's creation, and not from the attempt that commits.
+func TestALifeHasOneID(t *testing.T) {
+	b := openBank(t)
+	k := transfer.Key("t", "k")
+	created := b.now
+	down := errors.New("down")
+	for n, end := range []error{down, down, nil} {
+		_, err := idem.Do(t.Context(), b.engine, k, 1, Transact(func(_ context.Context, tx *Tx, _ int) (int, error) {
+			tx.Publish("moved", outbox.Message{Destination: "d", Body: []byte("x")})
+			return n, end
+		}))
+		require.ErrorIs(t, err, end)
+		b.now = b.now.Add(time.Minute)
+	}
+	got := b.messages(t, k.ID())
+	require.Len(t, got, 1)
+	require.Equal(t, outbox.MessageID(k.ID(), created, "moved"), got[0].ID)
+}
+
+// A message's id goes by its name, whatever the order of the calls, and what is in
+// order with it is what was published before it for the same destination and key.
+func TestMessagesAreNamed(t *testing.T) {
+	b := openBank(t)
+	down := errors.New("down")
+	for n, order := range [][]string{{"shipped", "audited", "placed"}, {"placed", "audited", "shipped"}} {
+		k := transfer.Key("t", "k")
+		end := []error{down, nil}[n]
+		_, err := idem.Do(t.Context(), b.engine, k, 1, Transact(func(_ context.Context, tx *Tx, _ int) (int, error) {
+			for _, name := range order {
+				m := outbox.Message{Destination: "orders", OrderingKey: "o-1", Body: []byte(name)}
+				if name == "audited" {
+					m.OrderingKey = ""
+				}
+				tx.Publish(name, m)
+			}
+			return 1, end
+		}))
+		require.ErrorIs(t, err, end)
+	}
+	rec := b.get(t, transfer.Key("t", "k").ID())
+	id := func(name string) string { return outbox.MessageID(rec.ID, rec.CreatedAt, name) }
+	got := map[string]*outbox.Entry{}
+	for _, e := range b.messages(t, rec.ID) {
+		require.NoError(t, e.Unreadable)
+		require.Equal(t, id(string(e.Body)), e.ID)
+		got[string(e.Body)] = e
+	}
+	require.Len(t, got, 3)
+	require.Equal(t, []string{id("placed")}, got["shipped"].After)
+	require.Empty(t, got["placed"].After)
+	require.Empty(t, got["audited"].After)
+	require.Equal(t, []int{0, 1, 2}, []int{got["placed"].Number, got["audited"].Number, got["shipped"].Number})
+}
+
+// requeued is the n-th entry of a test, of a dead letter that is sent again.
+func requeued(e *outbox.Entry, n int) protocol.Audit {
+	return protocol.Audit{
+		ID: e.Record, Entry: "entry-" + string(rune('0'+n)), At: base.Add(time.Duration(n) * time.Hour), Who: "alice", Why: "the queue is there again",
+		Change: protocol.ChangeRequeued, What: "message " + e.ID, ExpiresAt: base.Add(1000 * time.Hour),
+	}
+}
+
+// eachKind runs a test on a table with and on one without transactions.
+func eachKind(t *testing.T, test func(t *testing.T, b *box, q *AdminStore)) {
+	for name, o := range map[string]*Options{"transactions": nil, "without transactions": &noTransactions} {
+		t.Run(name, func(t *testing.T) {
+			b := openBoxWith(t, o)
+			test(t, b, b.fixture.adminStore(t))
+		})
+	}
+}
+
+// die makes the message a dead letter, and reads it.
+func (b *box) die(t *testing.T, ref outbox.Ref, reason string) *outbox.Entry {
+	t.Helper()
+	isTrue(t)(b.DeadLetter(t.Context(), base, b.entry(t, ref), 10, reason))
+	return b.entry(t, ref)
+}
+
+func TestADeadLetterIsSentAgainTogetherWithWhoHasItSent(t *testing.T) {
+	eachKind(t, func(t *testing.T, b *box, q *AdminStore) {
+		ref := b.publish(t, "acme#charge#abc", 0, order("k"), base)
+		e := b.die(t, ref, "down")
+		first := requeued(e, 1)
+		require.NoError(t, q.Requeue(t.Context(), e, first))
+		require.Equal(t, outbox.New, b.entry(t, ref).State)
+		require.Empty(t, b.listed(t, b.Dead))
+
+		require.ErrorIs(t, q.Requeue(t.Context(), e, requeued(e, 2)), protocol.ErrNotFound, "it is sent already")
+		b.die(t, ref, "still down")
+		require.ErrorIs(t, q.Requeue(t.Context(), e, requeued(e, 3)), protocol.ErrNotFound, "it has died once more, of another reason than was shown")
+		require.Equal(t, outbox.Dead, b.entry(t, ref).State)
+		unread := *e
+		unread.Unreadable = protocol.ErrRecordUnreadable
+		require.ErrorIs(t, q.Requeue(t.Context(), &unread, requeued(e, 4)), protocol.ErrRecordUnreadable)
+
+		entries := changes(t, q, ref.Record)
+		require.Equal(t, []protocol.Audit{first}, entries, "of what was refused there is no entry")
+	})
+}
+
+// The relay may have taken the message up before a caller that has lost the reply asks again.
+func TestARequeueThatTheRelayHasTakenUpIsKnownAgain(t *testing.T) {
+	eachKind(t, func(t *testing.T, b *box, q *AdminStore) {
+		ref := b.publish(t, "acme#charge#abc", 0, order(""), base)
+		e := b.die(t, ref, "down")
+		lost := false
+		b.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+			if lost || op != "UpdateItem" && op != "TransactWriteItems" {
+				return nil, nil
+			}
+			lost = true
+			res, err := b.wire.loseReply(req)
+			b.wire.set(nil)
+			begun, berr := b.Begin(t.Context(), b.entry(t, ref), 1, base)
+			require.NoError(t, berr)
+			require.True(t, begun)
+			return res, err
+		})
+		require.NoError(t, q.Requeue(t.Context(), e, requeued(e, 1)))
+		require.True(t, lost)
+		entries := changes(t, q, ref.Record)
+		require.Equal(t, []protocol.Audit{requeued(e, 1)}, entries, "and confirmed")
+	})
+}
+
+// A caller that loses the reply is told what was done, and one entry tells of it.
+func TestARequeueWhoseReplyIsLostIsKnownAgain(t *testing.T) {
+	eachKind(t, func(t *testing.T, b *box, q *AdminStore) {
+		ref := b.publish(t, "acme#charge#abc", 0, order(""), base)
+		e := b.die(t, ref, "down")
+		lost := map[string]bool{}
+		b.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+			if lost[op] {
+				return nil, nil
+			}
+			lost[op] = true
+			return b.wire.loseReply(req)
+		})
+		require.NoError(t, q.Requeue(t.Context(), e, requeued(e, 1)))
+		b.wire.set(nil)
+		require.Equal(t, outbox.New, b.entry(t, ref).State)
+		entries := changes(t, q, ref.Record)
+		require.Len(t, entries, 1)
+		require.Equal(t, "message "+e.ID, entries[0].What)
+	})
+}

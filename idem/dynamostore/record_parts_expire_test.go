@@ -1,0 +1,322 @@
+package dynamostore
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
+	"github.com/idem-go/idempotency/idem/later"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// partsExpire is when each part of the table expires, by its key; zero for never.
+func (f *fixture) partsExpire(t *testing.T) map[string]time.Time {
+	t.Helper()
+	all := map[string]time.Time{}
+	pages := dynamodb.NewScanPaginator(f.admin, &dynamodb.ScanInput{TableName: &f.table, ConsistentRead: aws.Bool(true)})
+	for pages.HasMorePages() {
+		out, err := pages.NextPage(t.Context())
+		require.NoError(t, err)
+		for _, it := range out.Items {
+			if pk := text(it, schema.PK); strings.Contains(pk, schema.PartPK) {
+				all[pk] = time.Time{}
+				if it[schema.ExpiresAt] != nil {
+					all[pk] = time.Unix((&decoder{item: it}).num(schema.ExpiresAt), 0)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// parts returns how many parts the table has, and how many of them never expire.
+func (f *fixture) parts(t *testing.T) (all, kept int) {
+	t.Helper()
+	for _, at := range f.partsExpire(t) {
+		if all++; at.IsZero() {
+			kept++
+		}
+	}
+	return all, kept
+}
+
+// A large result that a resolution recorded by mistake, and that was kept for years, goes when
+// it is replaced.
+func TestAResultThatWasReplacedIsNotKeptAsLongAsItsRecordWas(t *testing.T) {
+	for name, o := range map[string]*Options{"transactions": &patient, "no transactions": &noTransactions} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t, o)
+			q := f.adminStore(t)
+			f.claimed(t, "t#op#k", "o1")
+			now := base.Add(time.Hour)
+			wrong := resolution("t#op#k", "o1.0", "alice", protocol.Ending{State: protocol.Completed, Result: noise(20 << 10), ExpiresAt: now.Add(24 * time.Hour)})
+			require.NoError(t, q.Settle(t.Context(), now, wrong))
+			require.NoError(t, q.Prolong(t.Context(), now, protocol.Prolongation{ID: "t#op#k", Seen: "alice.0", Write: "p", ExpiresAt: now.AddDate(10, 0, 0)}))
+			meant := noise(21 << 10)
+			right := resolution("t#op#k", "p", "bob", protocol.Ending{State: protocol.Completed, Result: meant, ExpiresAt: now.Add(24 * time.Hour)})
+			right.Again = true
+			require.NoError(t, q.Settle(t.Context(), now, right))
+
+			rec, err := f.Get(t.Context(), "t#op#k")
+			require.NoError(t, err)
+			result, err := f.Result(t.Context(), rec)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(meant, result))
+			parts := f.partsExpire(t)
+			require.Len(t, parts, 2)
+			for pk, at := range parts {
+				if strings.Contains(pk, "#"+rec.Owner+"#") {
+					require.True(t, at.After(rec.ExpiresAt), "the result in force outlives its record")
+				} else {
+					require.False(t, at.After(now.Add(partsOutlive)), pk)
+				}
+			}
+		})
+	}
+}
+
+// What an earlier resolution has recorded of a step in parts expires when another one replaces it, also
+// if the reply to that is lost.
+func TestTheResultOfAStepThatIsReplacedExpires(t *testing.T) {
+	const id = "t#op#k"
+	for name, over := range map[string]protocol.Settlement{
+		"another result": {Steps: []protocol.StepWrite{{Name: "charge", Result: []byte("7")}}},
+		"it runs again":  {ClearSteps: []string{"charge"}},
+	} {
+		for kind, o := range map[string]*Options{"transactions": &patient, "no transactions": &noTransactions} {
+			for _, lost := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, ", ", kind, ", reply lost: ", lost), func(t *testing.T) {
+					f := open(t, o)
+					q := f.adminStore(t)
+					resolve := func(seen, by string, change func(*protocol.Settlement)) {
+						w := resolution(id, seen, by, protocol.Ending{State: protocol.Released})
+						w.Audit = audit(id, by, protocol.ChangeResolved)
+						change(&w)
+						require.NoError(t, q.Settle(t.Context(), base.Add(time.Hour), w))
+					}
+					f.claimed(t, id, "o1")
+					begin := protocol.StepWrite{ID: id, Owner: "o1", Write: "b1", Name: "charge", Begin: true, First: true}
+					require.NoError(t, f.RecordStep(t.Context(), base, begin))
+					resolve("b1", "alice", func(w *protocol.Settlement) {
+						w.Steps = []protocol.StepWrite{{Name: "charge", Result: noise(5000)}}
+					})
+					all, kept := f.parts(t)
+					require.Equal(t, []int{1, 1}, []int{all, kept})
+					loses := lost
+					f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+						if loses && (op == "UpdateItem" || op == "TransactWriteItems") {
+							loses = false
+							return f.wire.loseReply(req)
+						}
+						return nil, nil
+					})
+					resolve("alice.0", "bob", func(w *protocol.Settlement) {
+						w.Steps, w.ClearSteps, w.Again, w.LargeSteps = over.Steps, over.ClearSteps, true, true
+					})
+					f.wire.set(nil)
+					require.False(t, loses)
+					require.Len(t, f.get(t, id).Steps, len(over.Steps))
+					_, kept = f.parts(t)
+					require.Zero(t, kept, "they never expire, and nothing names them")
+				})
+			}
+		}
+	}
+}
+
+// Nothing names a result any more that no attempt could read, unless another step has the same.
+func TestAResultThatNoAttemptCouldReadExpires(t *testing.T) {
+	for name, c := range map[string]struct{ lost, shared bool }{
+		"": {}, "its reply is lost": {lost: true}, "another step names it": {shared: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t, &patient)
+			engine, err := idem.New(f.Store, &idem.Options{Now: func() time.Time { return base.Add(time.Hour) }})
+			require.NoError(t, err)
+			q := f.adminStore(t)
+			key := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key("t", "k")
+			first := claim(key.ID(), "o1")
+			first.Record.Fingerprint, first.Record.Repeat = fingerprint.Bytes([]byte("in")), protocol.Repeatable
+			require.NoError(t, f.Acquire(t.Context(), base, first))
+			require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: key.ID(), Owner: "o1", Write: "b1", Name: "debit", Begin: true, First: true}))
+			require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: key.ID(), Owner: "o1", Write: "b2", Name: "credit", Begin: true}))
+			w := resolution(key.ID(), "b2", "alice", protocol.Ending{State: protocol.Released})
+			said, err := json.Marshal(base64.StdEncoding.EncodeToString(noise(600 << 10)))
+			require.NoError(t, err)
+			w.Steps = []protocol.StepWrite{{Name: "credit", Result: said}, {Name: "debit", Result: []byte("1")}}
+			if c.shared {
+				w.Steps[1].Result = said
+			}
+			require.NoError(t, q.Settle(t.Context(), base, w))
+			before := len(f.partsExpire(t))
+			require.Positive(t, before)
+			unread := false
+			f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+				if body := bodyOf(t, req); op == "UpdateItem" && strings.Contains(body, "begun") && !unread {
+					if unread = true; c.lost {
+						return f.wire.loseReply(req)
+					}
+				}
+				return nil, nil
+			})
+			_, err = idem.Do(t.Context(), engine, key, "in", func(ctx context.Context, _ string) (int, error) {
+				once := &idem.StepConfig[json.RawMessage]{Semantics: idem.AtMostOnce}
+				if _, err := idem.Step(ctx, "debit", func(context.Context) (json.RawMessage, error) { panic("it was said") }, once); err != nil {
+					return 0, err
+				}
+				return idem.Step(ctx, "credit", func(context.Context) (int, error) { panic("it was said") }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+			})
+			f.wire.set(nil)
+			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+			require.True(t, unread)
+			rec, err := f.Get(t.Context(), key.ID())
+			require.NoError(t, err)
+			require.True(t, rec.Steps["credit"].Begun)
+			require.True(t, rec.Steps["debit"].Done())
+			parts := f.partsExpire(t)
+			require.Len(t, parts, before)
+			for pk, at := range parts {
+				require.Equal(t, c.shared, at.IsZero(), pk)
+			}
+		})
+	}
+}
+
+// What is told of steps does not fit into a record that is nearly full.
+func TestAWordAboutStepsThatDoesNotFitIsTooLarge(t *testing.T) {
+	for name, o := range map[string]*Options{"transactions": &patient, "no transactions": &noTransactions} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t, o)
+			q := f.adminStore(t)
+			const id = "t#op#k"
+			f.claimed(t, id, "o1")
+			require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: id, Owner: "o1", Write: "b1", Name: "charge", Begin: true, First: true}))
+			require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: id, Owner: "o1", Write: "b2", Name: "ship", Begin: true}))
+			f.change(t, id, func(it item) {
+				failed := protocol.RecordedStep{Write: "w0", Failure: &protocol.Failure{Message: strings.Repeat("x", 398<<10)}}
+				it[schema.Steps].(*types.AttributeValueMemberM).Value["full"] = encodeStep(failed)
+			})
+			told := resolution(id, "b2", "alice", protocol.Ending{State: protocol.Released})
+			told.Steps = []protocol.StepWrite{{Name: "charge", Result: noise(5000)}, {Name: "ship", Failure: &protocol.Failure{Message: strings.Repeat("d", 2048), Type: strings.Repeat("t", 2000)}}}
+			told.Audit = &protocol.Audit{ID: id, Entry: "e", At: base, Who: "a", Why: "b", Change: protocol.ChangeResolved, From: protocol.Unknown, To: protocol.Released}
+
+			var large *protocol.TooLargeError
+			require.ErrorAs(t, q.Settle(t.Context(), base.Add(time.Hour), told), &large)
+			require.Equal(t, 5000+2048, large.Size)
+			for pk, at := range f.partsExpire(t) {
+				require.False(t, at.IsZero(), "%s never expires, and nothing names it", pk)
+			}
+		})
+	}
+}
+
+// acceptance for later of an input that lies beside the record.
+func acceptance(id, owner string) protocol.Finish {
+	c := claim(id, owner)
+	c.Record.Attempt, c.Record.LeaseUntil, c.Record.ExpiresAt, c.Record.Ticket = 0, time.Time{}, time.Time{}, "ticket of "+owner
+	input := noise(20 << 10)
+	c.Record.Steps = map[string]protocol.RecordedStep{protocol.AcceptedStep: {
+		Write: "input of " + owner, Body: protocol.Body{Data: input, Size: len(input), Stored: len(input)},
+	}}
+	return protocol.Finish{
+		ID: id, Owner: owner, Write: owner + ".accept", Created: base, Attempt: protocol.Atomic{Claim: c},
+		Ending: protocol.Ending{State: protocol.Pending, Due: base.Add(time.Hour)},
+	}
+}
+
+// A try of an acceptance that has landed comes when workers have claimed the record and let go of
+// it: the input stays. That of an acceptance that came too late does not.
+func TestAnInputStaysAsLongAsItsRecordWaits(t *testing.T) {
+	f := open(t, &patient)
+	const id = "t#op#k"
+	landed := acceptance(id, "first")
+	require.NoError(t, f.Finish(t.Context(), base, landed))
+	for _, owner := range []string{"o1", "o2"} {
+		c := claim(id, owner)
+		c.Seen, c.Record.ExpiresAt, c.Record.Due = f.get(t, id).Write, time.Time{}, base.Add(time.Minute)
+		require.NoError(t, f.Acquire(t.Context(), base, c))
+		require.NoError(t, f.Finish(t.Context(), base, protocol.Finish{
+			ID: id, Owner: owner, Write: owner + ".end", Ending: protocol.Ending{State: protocol.Released}, Watched: true,
+		}))
+	}
+	isConflict(t, f.Finish(t.Context(), base, landed))
+	_, kept := f.parts(t)
+	require.Equal(t, 1, kept)
+	isConflict(t, f.Finish(t.Context(), base, acceptance(id, "second")))
+	all, kept := f.parts(t)
+	require.Equal(t, []int{2, 1}, []int{all, kept})
+	b, err := f.StepResult(t.Context(), f.get(t, id), protocol.AcceptedStep)
+	require.NoError(t, err)
+	require.Len(t, b, 20<<10)
+}
+
+var statements = idem.Operation{Name: "statement"}
+
+// A refused unit of work leaves no parts of the input in the table for good.
+func TestARefusedAcceptanceLeavesNoInput(t *testing.T) {
+	f := open(t, nil)
+	e := f.engine(t)
+	no := errors.New("no such account")
+	for n := range 3 {
+		_, err := later.Accept[string](t.Context(), e, statements.Key("acme", "june"), string(jsonResult(100<<10)), func(ctx context.Context, id string) error {
+			TxOf(ctx).Check(types.ConditionCheck{
+				TableName: &f.table, Key: account(0), ConditionExpression: ptr("attribute_exists(pk)"),
+			}, OnConditionFailed(no))
+			return nil
+		})
+		require.ErrorIs(t, err, no, n)
+	}
+	require.Nil(t, f.get(t, statements.Key("acme", "june").ID()), "nothing was accepted")
+	all, forever := f.parts(t)
+	require.Positive(t, all)
+	require.Zero(t, forever, "of %d parts that no record names, so many never expire", all)
+}
+
+// Nor does the end of a worker, in either mode.
+func TestAWorkersEndExpiresTheInput(t *testing.T) {
+	for name, mode := range map[string]idem.Mode{"reserved": idem.Reserved, "atomic": idem.Atomic} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t, nil)
+			e := f.engine(t)
+			op := idem.Operation{Name: "statement", Repeat: idem.Repeatable, Mode: mode}
+			key := op.Key("acme", "june")
+			_, err := later.Accept[string](t.Context(), e, key, string(jsonResult(100<<10)), nil)
+			require.NoError(t, err)
+			_, err = later.Work(t.Context(), e, op, key.ID(), func(context.Context, string) (string, error) { return "done", nil })
+			require.NoError(t, err)
+			require.Equal(t, idem.Completed, f.get(t, key.ID()).State)
+			require.Empty(t, f.get(t, key.ID()).Steps)
+			all, forever := f.parts(t)
+			require.Positive(t, all)
+			require.Zero(t, forever)
+		})
+	}
+}
+
+// What takes back a claim over an expired record keeps no ticket of the life that is over.
+func TestAWithdrawalOverAnExpiredRecordKeepsNoTicket(t *testing.T) {
+	f := open(t, nil)
+	const id = "t#op#k"
+	require.NoError(t, f.Finish(t.Context(), base, acceptance(id, "first")))
+	c := claim(id, "o2")
+	c.Seen, c.Replace, c.Record.Attempt = f.get(t, id).Write, true, 2
+	w := protocol.Withdrawal{Claim: c, Owner: "n", Write: "n", ExpiresAt: base.Add(24 * time.Hour)}
+	require.NotEmpty(t, f.get(t, id).Ticket)
+	require.NoError(t, f.Withdraw(t.Context(), base, w))
+	require.Empty(t, f.get(t, id).Ticket)
+}

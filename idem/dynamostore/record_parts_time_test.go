@@ -1,0 +1,186 @@
+package dynamostore
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/protocol"
+)
+
+// isPart reports whether the input writes a part of a result, and which.
+func isPart(in any) (string, bool) {
+	p, ok := in.(*dynamodb.PutItemInput)
+	if !ok {
+		return "", false
+	}
+	pk := text(p.Item, "pk")
+	return pk[strings.LastIndexByte(pk, '#')+1:], strings.Contains(pk, "#part#")
+}
+
+// Parts that nobody takes use up their share of the time and no more: the record was
+// not touched, and there is time to write it without them.
+func TestPartsLeaveTimeForTheRecord(t *testing.T) {
+	for name, call := range map[string]func(*Store, context.Context) error{
+		"of an outcome": func(s *Store, ctx context.Context) error {
+			return s.Finish(ctx, base, completion("k", "o", noise(600<<10)))
+		},
+		"of an outcome that stands": func(s *Store, ctx context.Context) error {
+			f := completion("k", "o", noise(600<<10))
+			f.Attempt = protocol.WithoutResult{Write: "o.fact"}
+			return s.Finish(ctx, base, f)
+		},
+	} {
+		for what, fails := range map[string]func(context.Context) error{
+			"hang":      func(ctx context.Context) error { <-ctx.Done(); return canceled },
+			"throttled": func(context.Context) error { return api("ThrottlingException") },
+			"lost":      func(context.Context) error { return readReset },
+			"denied":    func(context.Context) error { return api("AccessDeniedException") },
+		} {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s, err := New(fake(func(ctx context.Context, in any) (item, error) {
+						if _, ok := isPart(in); ok {
+							return nil, fails(ctx)
+						}
+						t.Errorf("the record was touched by a %T", in)
+						return nil, nil
+					}), "table", nil)
+					require.NoError(t, err)
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+					defer cancel()
+					failed := isStoreError(t, call(s, ctx), false)
+					require.True(t, failed.ResultNotStored)
+					deadline, _ := ctx.Deadline()
+					require.GreaterOrEqual(t, time.Until(deadline), 700*time.Millisecond)
+				})
+			})
+		}
+	}
+}
+
+// What of a result is stored already is not sent again, over as many calls as it takes.
+func TestStoredPartsAreNotSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var sent []string
+		bad := map[string]bool{"1": true, "3": true}
+		s, err := New(fake(func(_ context.Context, in any) (item, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			n, ok := isPart(in)
+			switch {
+			case ok && bad[n]:
+				return nil, api("AccessDeniedException")
+			case ok:
+				sent = append(sent, n)
+			default:
+				sent = append(sent, "record")
+			}
+			return nil, nil
+		}), "table", nil)
+		require.NoError(t, err)
+		f := completion("k", "o", noise(4*partSize))
+		f.Progress = new(protocol.Progress)
+		for _, left := range []string{"3", ""} {
+			isStoreError(t, s.Finish(t.Context(), base, f), false)
+			bad = map[string]bool{left: left != ""}
+		}
+		require.NoError(t, s.Finish(t.Context(), base, f))
+		require.Equal(t, "record", sent[len(sent)-1])
+		slices.Sort(sent)
+		require.Equal(t, []string{"0", "1", "2", "3", "record"}, sent)
+	})
+}
+
+// An outcome whose parts are not taken is recorded without them, and gets them later.
+func TestResultThatIsAddedLater(t *testing.T) {
+	f := open(t, nil)
+	blocked := true
+	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		if op == "PutItem" && blocked && strings.Contains(bodyOf(t, req), "#part#") {
+			return answer(http.StatusBadRequest, noAccess), nil
+		}
+		return nil, nil
+	})
+	e, err := idem.New(f.Store, &unhurried)
+	require.NoError(t, err)
+	key := idem.Operation{Name: "withdraw"}.Key("t", "k")
+	runs := 0
+	body := func(context.Context, int) ([]byte, error) { runs++; return noise(300 << 10), nil }
+	inLambda := func() context.Context { return idem.WithKillTime(t.Context(), time.Now().Add(time.Minute)) }
+	res, err := idem.Run(inLambda(), e, key, 1, body)
+	require.NoError(t, err)
+	require.Equal(t, protocol.Completed, res.Outcome.RecordState)
+	require.True(t, res.Outcome.Queued)
+	fact := f.get(t, key.ID())
+	require.True(t, fact.Omitted)
+
+	other, err := idem.New(f.Store, &unhurried)
+	require.NoError(t, err)
+	_, err = idem.Do(inLambda(), other, key, 1, body)
+	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+
+	blocked = false
+	require.NoError(t, e.Flush(t.Context()))
+	again, err := idem.Run(inLambda(), other, key, 1, body)
+	require.NoError(t, err)
+	require.Equal(t, digestOf(res.Outcome.Body), digestOf(again.Outcome.Body))
+	rec := f.get(t, key.ID())
+	require.Equal(t, fact.ExpiresAt, rec.ExpiresAt)
+	require.Equal(t, fact.UpdatedAt, rec.UpdatedAt)
+	require.Equal(t, 1, runs)
+}
+
+// An end of an attempt without its result adds that and does nothing besides.
+func TestUpgradeOfAnythingElse(t *testing.T) {
+	s, n := scripted(t, nil, nil)
+	for _, change := range []func(*protocol.Finish){
+		func(f *protocol.Finish) { f.Ending = protocol.Ending{State: protocol.Released} },
+		func(f *protocol.Finish) { f.Unit = new(Tx) },
+	} {
+		f := completion("k", "o", []byte("1"))
+		f.Attempt = protocol.WithoutResult{Write: "o.fact"}
+		change(&f)
+		isStoreError(t, s.Finish(t.Context(), base, f), false)
+	}
+	require.Zero(t, *n)
+}
+
+// A transaction's first try has a second for each MiB, whatever else there is time for.
+func TestTransactionHasTimeForItsSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var first time.Duration
+		s, err := New(fake(func(ctx context.Context, in any) (item, error) {
+			if _, ok := in.(*dynamodb.TransactWriteItemsInput); ok && first == 0 {
+				deadline, _ := ctx.Deadline()
+				first = time.Until(deadline)
+			}
+			return nil, nil
+		}), "table", nil)
+		require.NoError(t, err)
+		tx := new(Tx)
+		table, blob := "accounts", strings.Repeat("x", 300<<10)
+		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
+			tx.Put(types.Put{TableName: &table, Item: item{"id": str(name), "blob": str(blob)}}, nil)
+		}
+		tx.Seal()
+		require.Greater(t, tx.Size(), 10*len(blob))
+		f := completion("k", "o", []byte("1"))
+		f.Unit = tx
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		require.NoError(t, s.Finish(ctx, base, f))
+		require.GreaterOrEqual(t, first, time.Duration(tx.Size())*time.Second>>20)
+	})
+}

@@ -1,0 +1,411 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/outbox"
+	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/schema"
+)
+
+// Limits are found before anything is sent, and the error names the item.
+func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
+	own, other, arn := "table", "accounts", "arn:aws:dynamodb:eu-central-1:111122223333:table/table"
+	put := func(table string, it item) func(*Tx) {
+		return func(tx *Tx) { tx.Put(types.Put{TableName: &table, Item: it}, nil) }
+	}
+	del := func(table string, it item) func(*Tx) {
+		return func(tx *Tx) { tx.Delete(types.Delete{TableName: &table, Key: it}, nil) }
+	}
+	with := func(it item, name string, v types.AttributeValue) item {
+		it[name] = v
+		return it
+	}
+	var many, heavy []func(*Tx)
+	for n := range MaxActions {
+		many = append(many, put(own, account(n)))
+		if n < 11 {
+			heavy = append(heavy, put(own, with(account(n), "data", str(strings.Repeat("x", 399<<10)))))
+		}
+	}
+	publish := func(tx *Tx) { tx.Publish("moved", outbox.Message{Destination: "d", Body: []byte("b")}) }
+	called := func(name string) func(*Tx) {
+		return func(tx *Tx) { tx.Publish(name, outbox.Message{Destination: "d", Body: []byte("b")}) }
+	}
+	sized := func(size, limit int) func(*Tx) {
+		return func(tx *Tx) {
+			tx.Publish("moved", outbox.Message{Destination: "d", Body: []byte(`"` + strings.Repeat("x", size-2) + `"`), Limit: limit})
+		}
+	}
+	least, err := outboxItem("", time.Time{}, 0, message{"moved", outbox.Message{Destination: "d", Body: []byte("1")}}, nil, time.Time{})
+	require.NoError(t, err)
+	most := maxItem - itemSize(least) + 1
+	for _, tc := range []struct {
+		name string
+		add  []func(*Tx)
+		says string // empty: it is sent
+	}{
+		{"99 actions", many, ""},
+		{"100 actions", append(many[:MaxActions:MaxActions], put(own, account(100))), "Put (action 99): it would be number 100, and a transaction takes 99"},
+		{"99 actions and a message", append(many[:MaxActions:MaxActions], publish), "Publish (action 99): it would be number 100"},
+		{"4 MB", heavy[:10], ""},
+		{"more than 4 MB", heavy, "the transaction has 44"},
+		{"an item too large", []func(*Tx){put(own, with(account(1), "data", str(strings.Repeat("x", 400<<10))))}, `Put (action 0) on the item of (data, pk, sk) in table "table": the item has`},
+		{"the record", []func(*Tx){put(own, account(1)), del(own, key("k"))}, "Delete (action 1) on the item of (pk, sk) in table \"table\": it is the record"},
+		{"the record, by its table's ARN", []func(*Tx){put(arn, with(key("k"), "n", num("1")))}, "it is the record"},
+		{"the record's key in another table", []func(*Tx){del(other, key("k"))}, ""},
+		{"two actions on one item", []func(*Tx){put(own, with(account(1), "n", num("1"))), del(own, account(1))}, "action 0, a Put, is on the same item"},
+		{"two puts on one item of the store's table", []func(*Tx){put(own, with(account(1), "n", num("1"))), put(own, account(1))}, "the same item"},
+		{"a put and a key in another table", []func(*Tx){put(other, item{"id": num("1.0"), "n": num("2")}), del(other, item{"id": num("10e-1")})}, "the same item"},
+		{"two puts in a table whose keys are known", []func(*Tx){put("known", item{"id": str("a"), "n": num("1")}), put("known", item{"id": str("a")})}, "the same item"},
+		{"the same put twice", []func(*Tx){put(other, item{"id": str("a")}), put(other, item{"id": str("a")})}, "the same item"},
+		{"two items", []func(*Tx){put(other, item{"id": str("1")}), put(other, item{"id": num("1")}), put("others", item{"id": num("1")})}, ""},
+		{"no table", []func(*Tx){put("", account(1))}, "its TableName is missing"},
+		{"no item", []func(*Tx){put(own, nil)}, "its Item is empty"},
+		{"no key", []func(*Tx){del(own, nil)}, "its Key is empty"},
+		{"no update", []func(*Tx){func(tx *Tx) { tx.Update(types.Update{TableName: &own, Key: account(1)}, nil) }}, "UpdateExpression is missing"},
+		{"a condition without an error", []func(*Tx){func(tx *Tx) {
+			tx.Delete(types.Delete{TableName: &own, Key: account(1), ConditionExpression: ptr("n > :n")}, OnConditionFailed(nil))
+		}}, "Delete (action 0): it has a ConditionExpression and no error for when that does not hold"},
+		{"an error without a condition", []func(*Tx){func(tx *Tx) {
+			tx.Delete(types.Delete{TableName: &own, Key: account(1)}, OnConditionFailed(errPoor))
+		}}, "Delete (action 0): it has an error for a condition that does not hold, and no ConditionExpression"},
+		{"no condition", []func(*Tx){func(tx *Tx) { tx.Check(types.ConditionCheck{TableName: &own, Key: account(1)}, nil) }}, "ConditionExpression is missing"},
+		{"a message over every destination's limit", []func(*Tx){sized(300<<10, 0)}, "Publish (action 0): outbox: message for \"d\": it has 307200 bytes as it is sent and may have 261120"},
+		{"a message that its destination takes", []func(*Tx){sized(300<<10, outbox.MaxLimit)}, ""},
+		{"a message that is no item", []func(*Tx){sized(400<<10, outbox.MaxLimit)}, "Publish (action 0): the message has 409"},
+		{"a message that is no item with its record's key", []func(*Tx){sized(most, outbox.MaxLimit)}, "the item has 4096"},
+		{"a name twice", []func(*Tx){publish, publish}, `Publish (action 1): the name "moved" is used twice`},
+		{"no name", []func(*Tx){called("")}, "Publish (action 0): the name is empty"},
+		{"a name too long", []func(*Tx){called(strings.Repeat("x", 101))}, "the name has 101 bytes"},
+		{"a name with a line break", []func(*Tx){called("a\nb")}, "the name has control characters"},
+		{"two names", []func(*Tx){publish, called("placed")}, ""},
+		{"a bad message", []func(*Tx){func(tx *Tx) { tx.Publish("moved", outbox.Message{Body: []byte("b")}) }}, "Publish (action 0): outbox: message"},
+	} {
+		for _, atomic := range []bool{false, true} {
+			t.Run(tc.name+"/"+strconv.FormatBool(atomic), func(t *testing.T) {
+				s, n := scripted(t, nil, nil)
+				s.keys = map[string][]string{"known": {"id"}}
+				tx := &Tx{}
+				for _, add := range tc.add {
+					add(tx)
+				}
+				w := completion("k", "o1", []byte("{}"))
+				w.Unit = tx
+				if atomic {
+					w.Attempt = protocol.Atomic{Claim: claim("k", "o1")}
+				}
+				err := s.Finish(t.Context(), base, w)
+				if tc.says == "" {
+					require.NoError(t, err)
+					require.Equal(t, 1, *n)
+					return
+				}
+				require.Zero(t, *n, "nothing was sent")
+				var refused *protocol.RefusedError
+				require.ErrorAs(t, err, &refused)
+				require.False(t, refused.Ambiguous)
+				var action *ActionError
+				require.ErrorAs(t, err, &action)
+				require.ErrorContains(t, err, tc.says)
+				require.NotErrorIs(t, err, ErrCondition)
+			})
+		}
+	}
+}
+
+func TestEqualNumbersAreOneKey(t *testing.T) {
+	for _, same := range [][]string{
+		{"0", "-0", "0.00", "0e5", "+0"},
+		{"1", "1.0", "01", "10e-1", "0.1E1", "+1"},
+		{"-12.5", "-1.25e1", "-125E-1"},
+		{"100", "1e2", "1E+2"},
+	} {
+		for _, n := range same {
+			require.Equal(t, plainNumber(same[0]), plainNumber(n), n)
+		}
+	}
+	require.NotEqual(t, plainNumber("1"), plainNumber("-1"))
+	require.NotEqual(t, plainNumber("1"), plainNumber("10"))
+	require.NotEqual(t, plainNumber("9007199254740993"), plainNumber("9007199254740992"))
+}
+
+func TestTableKeysAreChecked(t *testing.T) {
+	for _, bad := range []map[string][]string{{"t": nil}, {"t": {"a", "b", "c"}}, {"t": {""}}, {"": {"a"}}} {
+		_, err := New(fake(nil), "table", &Options{TableKeys: bad})
+		var mistake *protocol.ConfigError
+		require.ErrorAs(t, err, &mistake)
+		require.ErrorContains(t, err, "TableKeys")
+	}
+}
+
+// An error function that panics does not take the process down, nor does one that
+// makes no error let the refusal pass.
+func TestOtherwiseThatMisbehaves(t *testing.T) {
+	reason := types.CancellationReason{Code: ptr(codeCondition)}
+	a := action{kind: "Put", table: ptr("t"), item: account(1)}
+	a.failed = func(item) error { panic("boom") }
+	require.ErrorContains(t, a.refusal(0, reason), "panicked at tx_limits_test.go")
+	require.ErrorIs(t, a.refusal(0, reason), ErrCondition)
+	a.failed = func(item) error { return nil }
+	require.ErrorIs(t, a.refusal(0, reason), ErrCondition)
+	a.failed = func(old item) error {
+		require.NotNil(t, old)
+		return errPoor
+	}
+	require.Same(t, errPoor, a.refusal(0, reason))
+}
+
+// A unit of work over package memstore: what it refuses, and that nothing commits then.
+func TestUnitsInMemory(t *testing.T) {
+	poor := errors.New("poor")
+	conditional := types.Put{TableName: ptr("t"), Item: account(0), ConditionExpression: ptr("attribute_not_exists(pk)")}
+	otherwise := func(old map[string]types.AttributeValue) error {
+		if old == nil {
+			return errors.New("the old item is nil")
+		}
+		return idem.Permanent(poor)
+	}
+	answer := func(holds bool, old any) func(any) (bool, any) {
+		return func(action any) (bool, any) {
+			require.Equal(t, account(0), action.(types.TransactWriteItem).Put.Item)
+			return holds, old
+		}
+	}
+	for name, c := range map[string]struct {
+		collect    func(*Tx)
+		conditions func(any) (bool, any)
+		want       string // of the error; empty if it commits
+		is         error
+	}{
+		"no condition": {func(tx *Tx) {
+			tx.Put(types.Put{TableName: ptr("t"), Item: account(0)}, nil)
+			tx.Update(types.Update{TableName: ptr("t"), Key: account(1), UpdateExpression: ptr("SET n = :n")}, nil)
+			tx.Delete(types.Delete{TableName: ptr("t"), Key: account(2)}, nil)
+		}, nil, "", nil},
+		"a mistake":                {func(tx *Tx) { tx.Put(types.Put{}, nil) }, nil, "TableName is missing", nil},
+		"a condition nobody knows": {func(tx *Tx) { tx.Put(conditional, unexplained) }, nil, "Store.Conditions", errors.ErrUnsupported},
+		"a check nobody knows": {func(tx *Tx) {
+			tx.Check(types.ConditionCheck{TableName: ptr("t"), Key: account(0), ConditionExpression: ptr("n > :n")}, unexplained)
+		}, nil, "Check (action 0)", errors.ErrUnsupported},
+		"a condition on an update": {func(tx *Tx) {
+			tx.Update(types.Update{TableName: ptr("t"), Key: account(0), UpdateExpression: ptr("SET n = :n"), ConditionExpression: ptr("n > :n")}, unexplained)
+		}, nil, "Update (action 0)", errors.ErrUnsupported},
+		"a condition on a deletion": {func(tx *Tx) {
+			tx.Delete(types.Delete{TableName: ptr("t"), Key: account(0), ConditionExpression: ptr("n > :n")}, unexplained)
+		}, nil, "Delete (action 0)", errors.ErrUnsupported},
+		"it holds":                {func(tx *Tx) { tx.Put(conditional, unexplained) }, answer(true, nil), "", nil},
+		"it does not hold":        {func(tx *Tx) { tx.Put(conditional, unexplained) }, answer(false, account(0)), codeCondition, ErrCondition},
+		"and says why":            {func(tx *Tx) { tx.Put(conditional, otherwise) }, answer(false, account(0)), "poor", poor},
+		"and says why of nothing": {func(tx *Tx) { tx.Put(conditional, otherwise) }, answer(false, nil), "poor", poor},
+		"an item of another kind": {func(tx *Tx) { tx.Put(conditional, unexplained) }, answer(false, "item"), "is a string", nil},
+		"two on one item": {func(tx *Tx) {
+			tx.Put(types.Put{TableName: ptr("t"), Item: account(0)}, nil)
+			tx.Put(types.Put{TableName: ptr("t"), Item: account(0)}, nil)
+		}, nil, "on the same item", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memstore.New()
+			store.Conditions(c.conditions)
+			engine, err := idem.New(store, nil)
+			require.NoError(t, err)
+			key := idem.Operation{Name: "move", Repeat: protocol.Repeatable}.Key("acme", "1")
+			_, err = idem.Do(t.Context(), engine, key, "", Transact(func(_ context.Context, tx *Tx, _ string) (string, error) {
+				c.collect(tx)
+				tx.Publish("moved", outbox.Message{Destination: "d", Type: "moved", Body: []byte("1")})
+				return "done", nil
+			}))
+			if c.want != "" {
+				require.ErrorContains(t, err, c.want)
+				if c.is != nil {
+					require.ErrorIs(t, err, c.is)
+				}
+				require.Empty(t, store.Units())
+				return
+			}
+			require.NoError(t, err)
+			require.Len(t, store.Units(), 1)
+			require.Equal(t, "moved", store.Units()[0].(*Tx).Messages()[0].Type)
+		})
+	}
+}
+
+// What is shown of a unit is not the unit.
+func TestMessagesAreShownAsCopies(t *testing.T) {
+	tx := new(Tx)
+	tx.Publish("moved", outbox.Message{Destination: "d", Type: "t", Body: []byte("body"), Attributes: map[string]string{"a": "1"}})
+	shown := tx.Messages()[0]
+	shown.Body[0], shown.Attributes["a"] = 'x', "2"
+	require.Equal(t, "body", string(tx.Messages()[0].Body))
+	require.Equal(t, "1", tx.Messages()[0].Attributes["a"])
+}
+
+// Transfers asked for several times at once, on a network that loses requests and
+// replies, delivers late, conflicts and throttles, under a clock that jumps past
+// leases: each takes effect once, all its callers get one answer, and no money
+// appears or goes.
+func TestTransfersUnderFaults(t *testing.T) {
+	t.Parallel()
+	const accounts, transfers, callers, start = 4, 12, 3, 1000
+	for name, op := range modes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := openBank(t)
+			for n := range accounts {
+				b.set(t, n, start)
+			}
+			var mu sync.Mutex
+			rng := rand.New(rand.NewPCG(7, 7))
+			roll := func(n int) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return rng.IntN(n)
+			}
+			var ahead, conflicts, lost atomic.Int64
+			// Leases end while their holders are at work, but only so often: if all who wait
+			// ended them, nobody would come to an end where the table is slow.
+			var atWork, cut atomic.Int64
+			const cuts = 20
+			var delayed sync.WaitGroup
+			engine := func() *idem.Engine {
+				e, err := idem.New(b.Store, &idem.Options{
+					Now:         func() time.Time { return base.Add(time.Duration(ahead.Load())) },
+					ClaimBudget: 2 * time.Second, FinishBudget: 2 * time.Second,
+				})
+				require.NoError(t, err)
+				return e
+			}
+			b.wire.set(func(_ int, call string, req *http.Request) (*http.Response, error) {
+				if call == "TransactWriteItems" {
+					// Some get no answer to any of their tries.
+					switch _, token, _ := strings.Cut(bodyOf(t, req), `"ClientRequestToken":"`); token[0] {
+					case 'A', 'B':
+						lost.Add(1)
+						return b.wire.loseRequest(req)
+					case 'C', 'D':
+						lost.Add(1)
+						return b.wire.loseReply(req)
+					}
+				}
+				switch n := roll(100); {
+				case n < 4:
+					// Delivered when nobody waits any more.
+					lost.Add(1)
+					late := req.Clone(context.WithoutCancel(req.Context()))
+					late.Body = newBody(bodyOf(t, req))
+					after := time.Duration(roll(1500)) * time.Millisecond
+					delayed.Add(1)
+					time.AfterFunc(after, func() {
+						defer delayed.Done()
+						_, _ = b.wire.loseReply(late)
+					})
+					return b.wire.loseRequest(req)
+				case n < 12:
+					lost.Add(1)
+					return b.wire.loseReply(req)
+				case n < 20:
+					lost.Add(1)
+					return b.wire.loseRequest(req)
+				case n < 30 && call == "TransactWriteItems":
+					conflicts.Add(1)
+					return reasons("TransactionConflict", none, none, none), nil
+				case n < 25 && call != "TransactWriteItems":
+					conflicts.Add(1)
+					return answer(400, conflicting), nil
+				case n < 32:
+					return answer(400, throttled), nil
+				}
+				return nil, nil
+			})
+			answers := make([]map[string]bool, transfers)
+			var wg sync.WaitGroup
+			for n := range transfers {
+				answers[n] = map[string]bool{}
+				for c := range callers {
+					wg.Go(func() {
+						e := engine()
+						var last error
+						// A try on a loaded machine may end in no time: there are many, so that what
+						// fails is an answer and not the machine.
+						for try := 0; ; try++ {
+							if try == 5000 {
+								t.Errorf("transfer %d, caller %d: no answer: %v", n, c, last)
+								return
+							}
+							bodies := int64(0)
+							out, err := idem.Do(t.Context(), e, op.Key("t", strconv.Itoa(n)), n, Transact(func(_ context.Context, tx *Tx, n int) (string, error) {
+								bodies++
+								atWork.Add(1)
+								b.move(tx, n%accounts, (n+1)%accounts, 1+n)
+								tx.Put(types.Put{TableName: &b.table, Item: item{
+									schema.PK: str("entry-" + strconv.Itoa(n)), schema.SK: str("#"),
+								}, ConditionExpression: ptr("attribute_not_exists(pk)")}, OnConditionFailed(errors.New("there is such an entry")))
+								return fmt.Sprintf("transfer %d by caller %d, try %d", n, c, try), nil
+							}))
+							atWork.Add(-bodies)
+							last = err
+							switch {
+							case err == nil:
+								mu.Lock()
+								answers[n][out] = true
+								mu.Unlock()
+								_ = e.Flush(context.Background())
+								return
+							case errors.Is(err, idem.ErrInFlight) && try%3 == 2:
+								if atWork.Load() == 0 || cut.Add(1) <= cuts {
+									ahead.Add(int64(40 * time.Second))
+								}
+							case errors.Is(err, ErrCondition):
+								// The entry is there: a commit landed that this caller was not
+								// told of. Only the record may say so.
+								t.Errorf("transfer %d, caller %d: took effect twice but for its entry: %v", n, c, err)
+								return
+							}
+							<-time.After(time.Duration(1+roll(20)) * time.Millisecond)
+						}
+					})
+				}
+			}
+			wg.Wait()
+			delayed.Wait()
+			b.wire.set(nil)
+			total := 0
+			for n := range accounts {
+				v, err := strconv.Atoi(b.balance(t, n))
+				require.NoError(t, err)
+				want := start
+				for i := range transfers {
+					if i%accounts == n {
+						want -= 1 + i
+					}
+					if (i+1)%accounts == n {
+						want += 1 + i
+					}
+				}
+				require.Equal(t, want, v, "account %d", n)
+				total += v
+			}
+			require.Equal(t, accounts*start, total)
+			for n, got := range answers {
+				require.Len(t, got, 1, "transfer %d: %v", n, got)
+			}
+			require.Positive(t, conflicts.Load())
+			require.Positive(t, lost.Load())
+		})
+	}
+}
