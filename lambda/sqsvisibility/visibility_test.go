@@ -15,7 +15,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-	"github.com/aws/smithy-go"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -152,40 +151,8 @@ func TestTenMessagesACall(t *testing.T) {
 	require.Len(t, f.hidden, 23)
 }
 
-// A missing permission is told once, and asked for again after a while.
-func TestMissingPermission(t *testing.T) {
-	for _, code := range []string{"AccessDenied", "AccessDeniedException", "KmsAccessDenied"} {
-		denied := fmt.Errorf("operation error SQS: %w", &smithy.GenericAPIError{Code: code, Message: "no"})
-		for name, f := range map[string]*fake{"change": {err: denied}, "url": {urlErr: denied}} {
-			t.Run(code+" "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					var log bytes.Buffer
-					hide := New(f, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-					back := []idemlambda.SQSDelivery{outcome("r", time.Now().Add(time.Hour))}
-					calls := func() int { return len(f.sizes) + f.asked }
-					hide(t.Context(), back)
-					made := calls()
-					hide(t.Context(), back)
-					require.Equal(t, made, calls(), "not asked again at once")
-					require.Equal(t, 1, strings.Count(log.String(), "grant sqs:ChangeMessageVisibility"), log.String())
-
-					time.Sleep(pauseWhenDenied)
-					hide(t.Context(), back)
-					require.Greater(t, calls(), made)
-					require.Equal(t, 1, strings.Count(log.String(), "\n"), "told once")
-
-					f.err, f.urlErr = nil, nil
-					time.Sleep(pauseWhenDenied)
-					hide(t.Context(), back)
-					require.Len(t, f.hidden, 1, "the permission has been granted since")
-				})
-			})
-		}
-	}
-}
-
-// Other faults are told each time, and are tried again with the next batch.
-func TestOtherFaults(t *testing.T) {
+// Faults are logged each time, and the calls are made again with the next batch.
+func TestFaults(t *testing.T) {
 	var log bytes.Buffer
 	f := &fake{err: errors.New("dead endpoint")}
 	hide := New(f, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -193,6 +160,10 @@ func TestOtherFaults(t *testing.T) {
 	hide(t.Context(), back)
 	hide(t.Context(), back)
 	require.Equal(t, 2, strings.Count(log.String(), "dead endpoint"))
+
+	f.urlErr = errors.New("denied")
+	New(f, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})(t.Context(), back)
+	require.Contains(t, log.String(), "denied")
 
 	log.Reset()
 	f.err, f.refuse = nil, "r1"
