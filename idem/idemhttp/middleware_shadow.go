@@ -105,10 +105,7 @@ func peekBody(r *http.Request, limit int64) ([]byte, *situation) {
 	case int64(len(body)) > limit:
 		no = &situation{code: CodeRequestTooLarge}
 	}
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(body), rest), r.Body}
+	r.Body = &joined{io.MultiReader(bytes.NewReader(body), rest), r.Body}
 	return body, no
 }
 
