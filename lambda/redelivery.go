@@ -33,20 +33,6 @@ func wholeEvent[R any](ds []delivery[R]) error {
 	return nil
 }
 
-// redeliverFromFirst is redeliverFrom of a stream whose records run concurrently. Records
-// that run one after the other need none: nothing is acknowledged behind a redelivered one.
-func redeliverFromFirst[R any](side bool) func([]delivery[R]) int {
-	if !side {
-		return nil
-	}
-	return func(ds []delivery[R]) int {
-		if at, back := firstRedelivered(ds); back {
-			return at
-		}
-		return len(ds)
-	}
-}
-
 // firstRedelivered returns the index of the first record that is redelivered.
 func firstRedelivered[R any](ds []delivery[R]) (at int, back bool) {
 	for i := range ds {
