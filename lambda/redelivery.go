@@ -10,7 +10,7 @@ import (
 
 // redeliverAll is redeliverFrom of a source that delivers an event as a whole.
 func redeliverAll[R any](ds []delivery[R]) int {
-	if _, back := firstRedelivered(ds); back {
+	if firstRedelivered(ds) < len(ds) {
 		return 0
 	}
 	return len(ds)
@@ -20,27 +20,25 @@ func redeliverAll[R any](ds []delivery[R]) int {
 // delivers an event as a whole. The service then delivers all records again, and those
 // that are done are replayed.
 func wholeEvent[R any](ds []delivery[R]) error {
-	for i := range ds {
-		o := &ds[i].out
-		if o.Reason.Acknowledges() {
-			continue
-		}
-		if o.Err != nil {
-			return toRuntime(o.Err)
-		}
-		return fmt.Errorf("idemlambda: %s: %s", ds[i].name, o.Reason)
+	at := firstRedelivered(ds)
+	if at == len(ds) {
+		return nil
 	}
-	return nil
+	if err := ds[at].out.Err; err != nil {
+		return toRuntime(err)
+	}
+	return fmt.Errorf("idemlambda: %s: %s", ds[at].name, ds[at].out.Reason)
 }
 
-// firstRedelivered returns the index of the first record that is redelivered.
-func firstRedelivered[R any](ds []delivery[R]) (at int, back bool) {
+// firstRedelivered returns the index of the first record that is redelivered, and len(ds) if there
+// is none.
+func firstRedelivered[R any](ds []delivery[R]) int {
 	for i := range ds {
 		if !ds[i].out.Reason.Acknowledges() {
-			return i, true
+			return i
 		}
 	}
-	return 0, false
+	return len(ds)
 }
 
 // redeliveryTime is the OnRedelivery hook's time. For a queue it is enough for one call

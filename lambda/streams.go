@@ -102,7 +102,7 @@ func Kinesis[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[e
 	}, func(r *events.KinesisEventRecord) string { return r.Kinesis.PartitionKey }), kinesisBody, fn)
 	return func(ctx context.Context, event events.KinesisEvent) (events.KinesisEventResponse, error) {
 		res := events.KinesisEventResponse{BatchItemFailures: []events.KinesisBatchItemFailure{}}
-		if at, back := firstRedelivered(s.deliver(ctx, event.Records)); back {
+		if at := firstRedelivered(s.deliver(ctx, event.Records)); at < len(event.Records) {
 			res.BatchItemFailures = append(res.BatchItemFailures, events.KinesisBatchItemFailure{
 				ItemIdentifier: event.Records[at].Kinesis.SequenceNumber,
 			})
@@ -121,12 +121,7 @@ func streamSource[R any](s source[R], subject func(*R) string) source[R] {
 		return s
 	}
 	s.lane = func(r *R) (string, bool) { return subject(r), true }
-	s.redeliverFrom = func(ds []delivery[R]) int {
-		if at, back := firstRedelivered(ds); back {
-			return at
-		}
-		return len(ds)
-	}
+	s.redeliverFrom = firstRedelivered[R]
 	return s
 }
 
@@ -181,7 +176,7 @@ func tableSource(what string, engine *idem.Engine, op idem.Operation, key Record
 
 func deliverChanges(ctx context.Context, s *source[events.DynamoDBEventRecord], changes []events.DynamoDBEventRecord) events.DynamoDBEventResponse {
 	res := events.DynamoDBEventResponse{BatchItemFailures: []events.DynamoDBBatchItemFailure{}}
-	if at, back := firstRedelivered(s.deliver(ctx, changes)); back {
+	if at := firstRedelivered(s.deliver(ctx, changes)); at < len(changes) {
 		res.BatchItemFailures = append(res.BatchItemFailures, events.DynamoDBBatchItemFailure{
 			ItemIdentifier: changes[at].Change.SequenceNumber,
 		})
