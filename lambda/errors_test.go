@@ -8,10 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda/messages"
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/stretchr/testify/require"
 )
@@ -142,28 +140,6 @@ func TestHandlersErrorIsUntouched(t *testing.T) {
 		h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (receipt, error) { return receipt{}, given })
 		_, err := invoke(t, h, event)
 		require.True(t, err == given)
-	}
-}
-
-// An interrupted step is no failure of the function: its client gets the contract's answer in the
-// call that finds it, as in all later ones.
-func TestInterruptedStepIsAnswered(t *testing.T) {
-	store := memory()
-	call := func(store idem.Store, now time.Time) (events.APIGatewayV2HTTPResponse, error) {
-		e, err := idem.New(store, &idem.Options{Now: func() time.Time { return now }})
-		require.NoError(t, err)
-		h := HTTPAPI(e, idemhttp.AnyRoute(transfer), idemhttp.SingleTenant, nil, func(ctx context.Context, _ events.APIGatewayV2HTTPRequest) (res events.APIGatewayV2HTTPResponse, err error) {
-			_, err = idem.Step(ctx, "charge", func(context.Context) (string, error) { panic("killed") }, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
-			return res, fmt.Errorf("charging: %w", err)
-		})
-		return h(t.Context(), sample(t, "apigw-v2-none"))
-	}
-	require.Panics(t, func() { _, _ = call(dying(store), noon) })
-	for range 2 {
-		res, err := call(store, noon.Add(time.Hour))
-		require.NoError(t, err)
-		require.Equal(t, 409, res.StatusCode)
-		require.Contains(t, res.Body, idemhttp.CodeOutcomeUnknown)
 	}
 }
 

@@ -152,29 +152,3 @@ func text(random *rand.Rand, s string) string {
 	}
 	return string(b)
 }
-
-// FuzzEntryPoints looks further than the fixed mutations do.
-func FuzzEntryPoints(f *testing.F) {
-	kinds := slices.Sorted(maps.Keys(functions))
-	for _, name := range samples.Names() {
-		for i, kind := range kinds {
-			if strings.HasPrefix(name, kind+"-") {
-				raw, err := samples.Get(name)
-				require.NoError(f, err)
-				f.Add(uint8(i), raw)
-			}
-		}
-	}
-	f.Add(uint8(0), []byte(`{"requestContext":{"http":{"method":"POST"},"authorizer":{}}}`))
-	f.Fuzz(func(t *testing.T, kind uint8, raw []byte) {
-		watched, n := &watcher{Store: memory()}, 0
-		h := lambda.NewHandler(functions[kinds[int(kind)%len(kinds)]](newEngine(t, watched), idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &n))
-		if !json.Valid(raw) {
-			return
-		}
-		check(t, h, raw)
-		for _, value := range watched.values {
-			require.Regexp(t, keyGrammar, value)
-		}
-	})
-}

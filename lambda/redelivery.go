@@ -10,7 +10,7 @@ import (
 
 // redeliverAll is redeliverFrom of a source that delivers an event as a whole.
 func redeliverAll[R any](ds []delivery[R]) int {
-	if _, back := firstRedelivered(ds); back {
+	if firstRedelivered(ds) < len(ds) {
 		return 0
 	}
 	return len(ds)
@@ -20,41 +20,25 @@ func redeliverAll[R any](ds []delivery[R]) int {
 // delivers an event as a whole. The service then delivers all records again, and those
 // that are done are replayed.
 func wholeEvent[R any](ds []delivery[R]) error {
-	for i := range ds {
-		o := &ds[i].out
-		if o.Reason.Acknowledges() {
-			continue
-		}
-		if o.Err != nil {
-			return toRuntime(o.Err)
-		}
-		return fmt.Errorf("idemlambda: %s: %s", ds[i].name, o.Reason)
-	}
-	return nil
-}
-
-// redeliverFromFirst is redeliverFrom of a stream whose records run concurrently. Records
-// that run one after the other need none: nothing is acknowledged behind a redelivered one.
-func redeliverFromFirst[R any](side bool) func([]delivery[R]) int {
-	if !side {
+	at := firstRedelivered(ds)
+	if at == len(ds) {
 		return nil
 	}
-	return func(ds []delivery[R]) int {
-		if at, back := firstRedelivered(ds); back {
-			return at
-		}
-		return len(ds)
+	if err := ds[at].out.Err; err != nil {
+		return toRuntime(err)
 	}
+	return fmt.Errorf("idemlambda: %s: %s", ds[at].name, ds[at].out.Reason)
 }
 
-// firstRedelivered returns the index of the first record that is redelivered.
-func firstRedelivered[R any](ds []delivery[R]) (at int, back bool) {
+// firstRedelivered returns the index of the first record that is redelivered, and len(ds) if there
+// is none.
+func firstRedelivered[R any](ds []delivery[R]) int {
 	for i := range ds {
 		if !ds[i].out.Reason.Acknowledges() {
-			return i, true
+			return i
 		}
 	}
-	return 0, false
+	return len(ds)
 }
 
 // redeliveryTime is the OnRedelivery hook's time. For a queue it is enough for one call

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,46 +18,6 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
-
-// The same message and the same key with the same input run once, and all succeed;
-// the key with another input, later in the batch, does not.
-func TestSQSDuplicatesInABatchRunOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine, err := idem.New(memory(), nil)
-		require.NoError(t, err)
-		var seen told
-		var runs atomic.Int32
-		h := SQS(engine, fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
-			runs.Add(1)
-			time.Sleep(time.Second)
-			return nil
-		})
-		res, err := h(t.Context(), batchOf(
-			messageOf("m1", "k1", `{"id":"o1"}`),
-			messageOf("m1", "k1", `{"id":"o1"}`),
-			messageOf("m2", "k1", `{ "id": "o1" }`),
-			messageOf("m3", "k1", `{"id":"o2"}`),
-			messageOf("m4", "k2", `{"id":"o1"}`),
-		))
-		require.NoError(t, err)
-		reasons := seen.reasons()
-		require.Equal(t, []string{"m3"}, named(res))
-		require.Equal(t, ReasonKeyReused, reasons["m3"])
-		require.ErrorIs(t, seen.outcomes["m3"].Err, idem.ErrKeyReused)
-		require.Equal(t, ReasonExecuted, reasons["m4"])
-		require.Equal(t, int32(2), runs.Load())
-		require.Contains(t, reasons, "m1")
-		duplicates := 0
-		for _, out := range seen.all {
-			if out.Duplicate {
-				duplicates++
-				require.Equal(t, ReasonReplayed, out.Reason)
-				require.Equal(t, 1, out.Attempt)
-			}
-		}
-		require.Equal(t, 2, duplicates)
-	})
-}
 
 // Messages with one key and several bodies: the first in the batch gets the key, however
 // long the others' keys take to find, and whatever ends badly between them.

@@ -83,9 +83,9 @@ func randomTrial(random *rand.Rand) trial {
 	return tr
 }
 
-// expected is the model: what becomes of each message, and how often each key's
-// handler runs. It knows nothing of the engine.
-func (tr *trial) expected() (reasons []Reason, runs []int) {
+// expected is the model: what becomes of each message, how often each key's handler runs, and how
+// many messages share an outcome. It knows nothing of the engine.
+func (tr *trial) expected() (reasons []Reason, runs []int, duplicates int) {
 	type record struct {
 		state   string
 		variant int
@@ -165,7 +165,7 @@ func (tr *trial) expected() (reasons []Reason, runs []int) {
 		if !known {
 			r = run(m)
 			settled[id] = r
-		} else if r == ReasonExecuted {
+		} else if duplicates++; r == ReasonExecuted {
 			r = ReasonReplayed
 		}
 		if r == ReasonFailed && tr.onFailed && tr.keys[m.key].forwardFails {
@@ -178,7 +178,7 @@ func (tr *trial) expected() (reasons []Reason, runs []int) {
 		for i, m := range tr.messages {
 			reasons[i] = settle(m)
 		}
-		return reasons, runs
+		return reasons, runs, duplicates
 	}
 	var groups []string
 	for _, m := range tr.messages {
@@ -199,7 +199,7 @@ func (tr *trial) expected() (reasons []Reason, runs []int) {
 			}
 		}
 	}
-	return reasons, runs
+	return reasons, runs, duplicates
 }
 
 // damagedStore is a store that some records cannot be reached in.
@@ -314,13 +314,16 @@ func (tr *trial) check(t *testing.T, i int, seen map[Reason]int) {
 	engine, err := idem.New(w, nil)
 	require.NoError(t, err)
 	var mu sync.Mutex
-	runs, reasons := make([]int, len(tr.keys)), map[*events.SQSMessage]Reason{}
+	runs, reasons, duplicates := make([]int, len(tr.keys)), map[*events.SQSMessage]Reason{}, 0
 	o := &SQSOptions{Concurrency: tr.concurrency, Logger: quiet, OnOutcome: func(_ context.Context, out SQSDelivery) {
 		mu.Lock()
 		defer mu.Unlock()
 		_, again := reasons[out.Event]
 		require.False(t, again, "told twice")
 		reasons[out.Event] = out.Reason
+		if out.Duplicate {
+			duplicates++
+		}
 		if !out.Reason.Acknowledges() {
 			require.Error(t, out.Err)
 		}
@@ -359,7 +362,7 @@ func (tr *trial) check(t *testing.T, i int, seen map[Reason]int) {
 	res, err := h(ctx, event)
 	require.NoError(t, err)
 
-	want, wantRuns := tr.expected()
+	want, wantRuns, wantDuplicates := tr.expected()
 	wantBack, wantNames := 0, []string{}
 	for j, m := range tr.messages {
 		got := reasons[&event.Records[j]]
@@ -380,6 +383,7 @@ func (tr *trial) check(t *testing.T, i int, seen map[Reason]int) {
 	}
 	require.Equal(t, wantNames, named(res), "trial %d of %+v", i, tr)
 	require.Len(t, back, wantBack)
+	require.Equal(t, wantDuplicates, duplicates, "trial %d of %+v", i, tr)
 	require.Equal(t, wantRuns, runs, "trial %d of %+v", i, tr)
 
 	// Whatever the model says: an open question is never acknowledged.

@@ -141,15 +141,3 @@ func checkBatch(t *testing.T, key SQSKeyFunc, raw []byte, reasons map[Reason]int
 	require.NoError(t, err)
 	require.Contains(t, string(answer), `"batchItemFailures":[`)
 }
-
-// FuzzSQS looks further than the fixed mutations do.
-func FuzzSQS(f *testing.F) {
-	for _, sample := range []string{"sqs-standard", "sqs-fifo"} {
-		raw, err := samples.Get(sample)
-		require.NoError(f, err)
-		f.Add(raw)
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		checkBatch(t, SQSPointer(idem.SingleTenant, "/paymentId"), raw, map[Reason]int{})
-	})
-}

@@ -3,8 +3,6 @@ package idemlambda
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -153,57 +151,6 @@ func TestSQSAllocations(t *testing.T) {
 	require.Less(t, batch/10-alone, 30.0)
 }
 
-// effects notes in which order handlers begin and end.
-type effects struct {
-	mu  sync.Mutex
-	log []string
-}
-
-func (e *effects) run(_ context.Context, o order) error {
-	e.note("+" + o.ID)
-	time.Sleep(time.Second)
-	e.note("-" + o.ID)
-	return work(context.Background(), o)
-}
-
-func (e *effects) note(s string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.log = append(e.log, s)
-}
-
-// A group's messages run in its order, one at a time; groups run concurrently.
-func TestSQSGroupsRunInOrderAndSideBySide(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine, err := idem.New(memory(), nil)
-		require.NoError(t, err)
-		var e effects
-		h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet}, e.run)
-		var ms []events.SQSMessage
-		for i := range 4 {
-			for _, g := range []string{"a", "b", "c"} {
-				id := fmt.Sprint(g, i)
-				ms = append(ms, inGroup(messageOf(id, "key-"+id, fmt.Sprintf(`{"id":%q}`, id)), g))
-			}
-		}
-		begun := time.Now()
-		require.Empty(t, deliver(t, h, ms...))
-		require.Equal(t, 4*time.Second, time.Since(begun))
-		for _, g := range []string{"a", "b", "c"} {
-			var of []string
-			for _, s := range e.log {
-				if strings.Contains(s, g) {
-					of = append(of, s)
-				}
-			}
-			require.Equal(t, []string{"+" + g + "0", "-" + g + "0", "+" + g + "1", "-" + g + "1", "+" + g + "2", "-" + g + "2", "+" + g + "3", "-" + g + "3"}, of)
-		}
-		// All begin before any ends.
-		require.True(t, slices.ContainsFunc(e.log[:3], func(s string) bool { return s == "+a0" }))
-		require.False(t, slices.ContainsFunc(e.log[:3], func(s string) bool { return s[0] == '-' }))
-	})
-}
-
 // Groups of a standard queue spread messages fairly, and order nothing.
 func TestSQSGroupsOfAStandardQueue(t *testing.T) {
 	var seen told
@@ -220,42 +167,6 @@ func TestSQSGroupsOfAStandardQueue(t *testing.T) {
 	}
 	require.Equal(t, []string{"m1", "m2"}, deliver(t, h, ms...))
 	require.Equal(t, ReasonBlocked, seen.outcomes["m2"].Reason)
-}
-
-// Deliveries of a group: after a failure the order holds through the next
-// delivery, and through a redrive, which gives messages new ids, whatever part of
-// the group it holds.
-func TestSQSOrderHoldsThroughRedeliveryAndRedrive(t *testing.T) {
-	var done []string
-	broken := true
-	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.SingleTenant), &SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
-		if o.ID == "o2" && broken {
-			return errDown
-		}
-		done = append(done, o.ID)
-		return nil
-	})
-	message := func(id, o string) events.SQSMessage {
-		m := inGroup(messageOf(id, "", fmt.Sprintf(`{"id":%q}`, o)), "customer-17")
-		m.Attributes["MessageDeduplicationId"] = "dedup-" + o
-		return m
-	}
-	deliver := func(ms ...events.SQSMessage) []string {
-		res, err := h(t.Context(), batchOf(ms...))
-		require.NoError(t, err)
-		return named(res)
-	}
-	all := []events.SQSMessage{message("m1", "o1"), message("m2", "o2"), message("m3", "o3")}
-	require.Equal(t, []string{"m2", "m3"}, deliver(all...))
-	require.Equal(t, []string{"m2", "m3"}, deliver(all...), "nothing was acknowledged")
-	require.Equal(t, []string{"o1"}, done)
-
-	broken = false
-	redriven := []events.SQSMessage{message("x1", "o1"), message("x2", "o2"), message("x3", "o3")}
-	require.Empty(t, deliver(redriven...))
-	require.Equal(t, []string{"o1", "o2", "o3"}, done)
-	require.Empty(t, deliver(message("y2", "o2"), message("y3", "o3"), message("y3", "o3")))
-	require.Equal(t, []string{"o1", "o2", "o3"}, done, "each once")
 }
 
 // A deduplication id counts within its queue and group, as a queue of high throughput

@@ -96,29 +96,33 @@ func Kinesis[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[e
 	if key == nil {
 		key = KinesisSequence
 	}
-	opts := optionsOf(o)
-	side := opts.Concurrency > 1
-	s := newSource(source[events.KinesisEventRecord]{
-		what: "idemlambda.Kinesis", noun: "record", engine: engine, key: key, op: withRetention(op, KinesisRetention), opts: opts,
-		window: eventWindow("a stream", streamWindow),
-		name:   func(r *events.KinesisEventRecord) string { return r.Kinesis.SequenceNumber },
-		lane: func(r *events.KinesisEventRecord) (string, bool) {
-			if side {
-				return r.Kinesis.PartitionKey, true
-			}
-			return "", true
-		},
-		redeliverFrom: redeliverFromFirst[events.KinesisEventRecord](side),
-	}, kinesisBody, fn)
+	s := newSource(streamSource(source[events.KinesisEventRecord]{
+		what: "idemlambda.Kinesis", engine: engine, key: key, op: withRetention(op, KinesisRetention), opts: optionsOf(o),
+		name: func(r *events.KinesisEventRecord) string { return r.Kinesis.SequenceNumber },
+	}, func(r *events.KinesisEventRecord) string { return r.Kinesis.PartitionKey }), kinesisBody, fn)
 	return func(ctx context.Context, event events.KinesisEvent) (events.KinesisEventResponse, error) {
 		res := events.KinesisEventResponse{BatchItemFailures: []events.KinesisBatchItemFailure{}}
-		if at, back := firstRedelivered(s.deliver(ctx, event.Records)); back {
+		if at := firstRedelivered(s.deliver(ctx, event.Records)); at < len(event.Records) {
 			res.BatchItemFailures = append(res.BatchItemFailures, events.KinesisBatchItemFailure{
 				ItemIdentifier: event.Records[at].Kinesis.SequenceNumber,
 			})
 		}
 		return res, nil
 	}
+}
+
+// streamSource is a source whose records run in order: all of them, or side by side those of one
+// subject. Records that run one after the other need no redeliverFrom: nothing is acknowledged
+// behind a redelivered one.
+func streamSource[R any](s source[R], subject func(*R) string) source[R] {
+	s.noun, s.window = "record", eventWindow("a stream", streamWindow)
+	if s.opts.Concurrency <= 1 {
+		s.lane = func(*R) (string, bool) { return "", true }
+		return s
+	}
+	s.lane = func(r *R) (string, bool) { return subject(r), true }
+	s.redeliverFrom = firstRedelivered[R]
+	return s
 }
 
 func kinesisBody(r *events.KinesisEventRecord) ([]byte, error) { return r.Kinesis.Data, nil }
@@ -164,25 +168,15 @@ func DynamoDBStream(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[ev
 }
 
 func tableSource(what string, engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.DynamoDBEventRecord], o *Options[events.DynamoDBEventRecord]) source[events.DynamoDBEventRecord] {
-	opts := optionsOf(o)
-	side := opts.Concurrency > 1
-	return source[events.DynamoDBEventRecord]{
-		what: what, noun: "record", engine: engine, key: key, op: withRetention(op, DynamoDBStreamRetention), opts: opts,
-		window: eventWindow("a stream", streamWindow),
-		name:   func(r *events.DynamoDBEventRecord) string { return r.Change.SequenceNumber },
-		lane: func(r *events.DynamoDBEventRecord) (string, bool) {
-			if side {
-				return itemKey(r), true
-			}
-			return "", true
-		},
-		redeliverFrom: redeliverFromFirst[events.DynamoDBEventRecord](side),
-	}
+	return streamSource(source[events.DynamoDBEventRecord]{
+		what: what, engine: engine, key: key, op: withRetention(op, DynamoDBStreamRetention), opts: optionsOf(o),
+		name: func(r *events.DynamoDBEventRecord) string { return r.Change.SequenceNumber },
+	}, itemKey)
 }
 
 func deliverChanges(ctx context.Context, s *source[events.DynamoDBEventRecord], changes []events.DynamoDBEventRecord) events.DynamoDBEventResponse {
 	res := events.DynamoDBEventResponse{BatchItemFailures: []events.DynamoDBBatchItemFailure{}}
-	if at, back := firstRedelivered(s.deliver(ctx, changes)); back {
+	if at := firstRedelivered(s.deliver(ctx, changes)); at < len(changes) {
 		res.BatchItemFailures = append(res.BatchItemFailures, events.DynamoDBBatchItemFailure{
 			ItemIdentifier: changes[at].Change.SequenceNumber,
 		})

@@ -52,30 +52,10 @@ func (r *ran) take() []string {
 	return ids
 }
 
-// Side by side, the order holds for each partition key; what is delivered again
-// begins at the first record that is redelivered, and what ran behind it is replayed.
-func TestStreamSideBySide(t *testing.T) {
-	r := &ran{}
-	h := Kinesis(newEngine(t, memory()), fulfil, nil, &Options[events.KinesisEventRecord]{Logger: quiet, Concurrency: 4}, r.work)
-	event := stream([2]string{"a"}, [2]string{"b", "fail"}, [2]string{"a"}, [2]string{"b"}, [2]string{"c"})
-	res, err := h(t.Context(), event)
-	require.NoError(t, err)
-	require.Equal(t, []events.KinesisBatchItemFailure{{ItemIdentifier: "101"}}, res.BatchItemFailures)
-	ids := r.take()
-	require.NotContains(t, ids, "103", "behind the one that failed")
-	require.Less(t, slices.Index(ids, "100"), slices.Index(ids, "102"))
-	require.ElementsMatch(t, []string{"100", "101", "102", "104"}, ids)
-	event.Records = event.Records[1:]
-	event.Records[0].Kinesis.Data, _ = json.Marshal(order{ID: "101"})
-	h = Kinesis(newEngine(t, memory()), fulfil, nil, &Options[events.KinesisEventRecord]{Logger: quiet, Concurrency: 4}, r.work)
-	res, err = h(t.Context(), event)
-	require.NoError(t, err)
-	require.Empty(t, res.BatchItemFailures)
-}
-
 // Whatever happens to a batch's records, the response names the first that is
 // redelivered, and delivering from there on until nothing does runs every record to its
-// end, each in its partition's order.
+// end, each in its partition's order. A failure is forwarded when it is acknowledged, and not
+// each time that it is delivered again for another record's sake.
 func TestStreamModel(t *testing.T) {
 	for seed := range uint64(200) {
 		g := rand.New(rand.NewPCG(seed, 1))
@@ -84,13 +64,20 @@ func TestStreamModel(t *testing.T) {
 			deeds[i] = [2]string{string(rune('a' + g.IntN(3))), []string{"", "", "permanent", "fail", "not executed", "panic"}[g.IntN(6)]}
 		}
 		e := newEngine(t, memory())
-		done := map[string]int{}
+		done, forwarded := map[string]int{}, map[string]int{}
 		last := map[string]string{}
 		var mu sync.Mutex
 		left := stream(deeds...)
 		for round := 0; len(left.Records) > 0; round++ {
 			require.Less(t, round, 20)
-			h := Kinesis(e, fulfil, nil, &Options[events.KinesisEventRecord]{Logger: quiet, Concurrency: 1 + g.IntN(3)}, func(ctx context.Context, o order) error {
+			o := &Options[events.KinesisEventRecord]{Logger: quiet, Concurrency: 1 + g.IntN(3)}
+			o.OnFailed = func(_ context.Context, d Delivery[events.KinesisEventRecord]) error {
+				mu.Lock()
+				defer mu.Unlock()
+				forwarded[d.Event.Kinesis.SequenceNumber]++
+				return nil
+			}
+			h := Kinesis(e, fulfil, nil, o, func(ctx context.Context, o order) error {
 				mu.Lock()
 				defer mu.Unlock()
 				r, _ := KinesisRecordOf(ctx)
@@ -118,8 +105,10 @@ func TestStreamModel(t *testing.T) {
 			left.Records = left.Records[at:]
 		}
 		require.Len(t, done, len(deeds))
-		for id, n := range done {
-			require.Equal(t, 1, n, id)
+		for i, d := range deeds {
+			id := fmt.Sprint(100 + i)
+			require.Equal(t, 1, done[id], id)
+			require.Equal(t, map[bool]int{true: 1}[d[1] == "permanent"], forwarded[id], id)
 		}
 	}
 }
@@ -264,86 +253,33 @@ func TestTimeWindowsAreRefused(t *testing.T) {
 	}
 }
 
-// What the service delivers again for another record's sake is not forwarded each
-// time: it is forwarded when it is acknowledged.
-func TestOnFailedWaitsForTheAcknowledgement(t *testing.T) {
-	ok := func(context.Context, string) error { return nil }
-	for name, entry := range map[string]func(*idem.Engine, func(string), func(Reason), func(context.Context, string) error) func() bool{
-		"kinesis, side by side": func(e *idem.Engine, forwarded func(string), told func(Reason), fn func(context.Context, string) error) func() bool {
-			h := Kinesis(e, transfer, nil, &Options[events.KinesisEventRecord]{Concurrency: 2, Logger: quiet,
-				OnFailed: func(_ context.Context, d Delivery[events.KinesisEventRecord]) error {
-					forwarded(string(d.Event.Kinesis.Data))
-					return nil
-				},
-				OnOutcome: func(_ context.Context, d Delivery[events.KinesisEventRecord]) { told(d.Reason) },
-			}, fn)
-			var event events.KinesisEvent
-			for i, body := range []string{"bad", "later", "bad too"} {
-				event.Records = append(event.Records, events.KinesisEventRecord{EventID: fmt.Sprint(i), EventSourceArn: "s",
-					Kinesis: events.KinesisRecord{Data: []byte(body), PartitionKey: body, SequenceNumber: fmt.Sprint(i)}})
-			}
-			return func() bool {
-				res, err := h(t.Context(), event)
-				require.NoError(t, err)
-				if len(res.BatchItemFailures) == 0 {
-					return false
-				}
-				for event.Records[0].Kinesis.SequenceNumber != res.BatchItemFailures[0].ItemIdentifier {
-					event.Records = event.Records[1:]
-				}
-				return true
-			}
-		},
-		"kafka, as a whole": func(e *idem.Engine, forwarded func(string), told func(Reason), fn func(context.Context, string) error) func() bool {
-			o := &KafkaOptions{}
-			o.Logger = quiet
-			o.OnFailed = func(_ context.Context, d Delivery[events.KafkaRecord]) error {
-				forwarded(d.Event.Value)
-				return nil
-			}
-			o.OnOutcome = func(_ context.Context, d Delivery[events.KafkaRecord]) { told(d.Reason) }
-			h := Kafka(e, transfer, nil, o, fn)
-			var event events.KafkaEvent
-			require.NoError(t, json.Unmarshal([]byte(`{"bootstrapServers": "b:9092", "records": {
-				"t-0": [{"topic": "t", "partition": 0, "offset": 1, "value": "YmFk"}],
-				"t-1": [{"topic": "t", "partition": 1, "offset": 1, "value": "bGF0ZXI="}],
-				"t-2": [{"topic": "t", "partition": 2, "offset": 1, "value": "YmFkIHRvbw=="}]}}`), &event))
-			return func() bool {
-				_, err := h(t.Context(), event)
-				return err != nil
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			forwarded, told := map[string]int{}, map[Reason]int{}
-			var mu sync.Mutex
-			down := true
-			deliver := entry(newEngine(t, memory()), func(body string) { forwarded[body]++ }, func(r Reason) { mu.Lock(); defer mu.Unlock(); told[r]++ },
-				func(ctx context.Context, body string) error {
-					switch {
-					case body != "later":
-						return idem.Permanent(errors.New("no such account"))
-					case down:
-						return errors.New("not yet")
-					}
-					return ok(ctx, body)
-				})
-			for range 5 {
-				require.True(t, deliver())
-			}
-			for body, n := range forwarded {
-				require.Equal(t, 1, n, "%s: what is acknowledged while the others are redelivered", body)
-			}
-			require.Equal(t, 5, told[ReasonReleased])
-			down = false
-			require.False(t, deliver())
-			require.Len(t, forwarded, 2)
-			for body, n := range forwarded {
-				require.Equal(t, 1, n, body)
-			}
-			require.Equal(t, 1, told[ReasonExecuted])
-		})
+// A source that delivers an event as a whole acknowledges nothing as long as one record is
+// redelivered: until then no failure is forwarded.
+func TestOnFailedWaitsForTheWholeEvent(t *testing.T) {
+	var forwarded []string
+	down := true
+	o := &KafkaOptions{}
+	o.Logger, o.Concurrency = quiet, 1
+	o.OnFailed = func(_ context.Context, d Delivery[events.KafkaRecord]) error {
+		forwarded = append(forwarded, d.Event.Topic+strconv.FormatInt(d.Event.Partition, 10))
+		return nil
 	}
+	h := Kafka(newEngine(t, memory()), fulfil, nil, o, func(ctx context.Context, in order) error {
+		if in.Do == "fail" && !down {
+			return nil
+		}
+		return work(ctx, in)
+	})
+	event := kafkaEvent([3]string{"0", "permanent"}, [3]string{"1", "fail"}, [3]string{"2", "permanent"})
+	for range 5 {
+		_, err := h(t.Context(), event)
+		require.Same(t, errDown, err)
+		require.Empty(t, forwarded)
+	}
+	down = false
+	_, err := h(t.Context(), event)
+	require.NoError(t, err)
+	require.Equal(t, []string{"orders0", "orders2"}, forwarded)
 }
 
 // What cannot be forwarded is redelivered, with all that depends on it.
@@ -380,29 +316,4 @@ func TestKafkaClusterByItsBrokers(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, 1, runs)
-}
-
-// The hook for what is redelivered gets it in the event's order, from any source.
-func TestOnRedeliveryOfAStream(t *testing.T) {
-	var got []string
-	h := Kinesis(newEngine(t, memory()), transfer, nil, &Options[events.KinesisEventRecord]{Logger: quiet,
-		OnRedelivery: func(_ context.Context, all []Delivery[events.KinesisEventRecord]) {
-			for _, d := range all {
-				got = append(got, d.Event.EventID+" "+string(d.Reason))
-			}
-		},
-	}, func(_ context.Context, body string) error {
-		if body == "1" {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	var event events.KinesisEvent
-	for i := range 3 {
-		event.Records = append(event.Records, events.KinesisEventRecord{EventID: fmt.Sprint(i), EventSourceArn: "s",
-			Kinesis: events.KinesisRecord{PartitionKey: "p", SequenceNumber: fmt.Sprint(i), Data: []byte(fmt.Sprint(i))}})
-	}
-	_, err := h(t.Context(), event)
-	require.NoError(t, err)
-	require.Equal(t, []string{"1 released", "2 behind_failure"}, got)
 }

@@ -2,8 +2,9 @@ package idemhttp
 
 import (
 	"cmp"
+	"encoding/binary"
+	"encoding/hex"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -141,17 +142,14 @@ func keyTime(key string) (time.Time, bool) {
 // uuidTime reads xxxxxxxx-xxxx-7xxx-Vxxx-xxxxxxxxxxxx, whose first 48 bits are
 // milliseconds since 1970 (RFC 9562 5.7).
 func uuidTime(key string) (time.Time, bool) {
-	hex := key[0:8] + key[9:13] + key[14:18] + key[19:23] + key[24:36]
 	if key[8] != '-' || key[13] != '-' || key[18] != '-' || key[23] != '-' || key[14] != '7' || strings.IndexByte("89abAB", key[19]) < 0 {
 		return time.Time{}, false
 	}
-	for i := 0; i < len(hex); i++ {
-		if c := hex[i]; (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'f') {
-			return time.Time{}, false
-		}
+	raw, err := hex.DecodeString(strings.ReplaceAll(key, "-", ""))
+	if err != nil || len(raw) != 16 {
+		return time.Time{}, false
 	}
-	ms, err := strconv.ParseInt(hex[:12], 16, 64)
-	return time.UnixMilli(ms), err == nil
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(raw) >> 16)), true
 }
 
 // crockford is the alphabet of ULIDs.

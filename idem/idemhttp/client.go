@@ -79,9 +79,6 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
-	if keyed && s.away {
-		return t.once(req, s)
-	}
 	req, err = t.opts.replayable(req)
 	if err != nil {
 		return nil, err
@@ -115,20 +112,6 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		s.retries++
 	}
-}
-
-// once sends a request that must not be repeated, without its key.
-func (t *Transport) once(req *http.Request, s *sending) (*http.Response, error) {
-	out, err := t.attempt(req, s)
-	if err != nil {
-		return nil, err
-	}
-	res, err := complete(t.base.RoundTrip(out))
-	s.attempts++
-	if err == nil {
-		s.note(res, out, t.now())
-	}
-	return res, err
 }
 
 // attempt is the request as this attempt sends it.

@@ -78,9 +78,10 @@ type sending struct {
 	host string
 	// from is how the request was sent to the host that redirected it to this one.
 	from *sending
-	// away is set if the request is redirected to a host that must not see its key.
-	away      bool
-	firstSent time.Time
+	// away is set if the request is redirected to a host that must not see its key. A request
+	// that needs one is then sent once.
+	away, once bool
+	firstSent  time.Time
 	// expires is when the key may be forgotten, by the client's clock.
 	expires time.Time
 	// attempts counts all requests, retries the repeated ones. The others are the first
@@ -115,7 +116,7 @@ func (t *Transport) begin(req *http.Request, keyed bool) (*sending, error) {
 			}
 		}
 	}
-	s.keyed, s.here, s.status = keyed && !s.away, s.attempts, 0
+	s.keyed, s.once, s.here, s.status = keyed && !s.away, keyed && s.away, s.attempts, 0
 	if !s.keyed {
 		return s, nil
 	}

@@ -14,7 +14,7 @@ import (
 
 // again decides whether the request is sent once more, and after which delay.
 func (t *Transport) again(req *http.Request, s *sending, res *http.Response, err error) (time.Duration, bool) {
-	if s.retries+1 >= t.opts.MaxAttempts || !hasReplayableBody(req) || req.Context().Err() != nil {
+	if s.once || s.retries+1 >= t.opts.MaxAttempts || !hasReplayableBody(req) || req.Context().Err() != nil {
 		return 0, false
 	}
 	if err != nil && isHopeless(err) || err == nil && !s.mayRepeat(res) {

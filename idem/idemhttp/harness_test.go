@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"flag"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -138,41 +136,6 @@ func golden(t *testing.T, name string, got []byte) {
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(got))
-}
-
-// mutator makes inputs out of seeds: the same ones in every run.
-type mutator struct {
-	*rand.Rand
-	seeds []string
-}
-
-func newMutator(seeds []string) *mutator {
-	return &mutator{rand.New(rand.NewPCG(9651, 9457)), seeds}
-}
-
-// next gives a seed, often with a few bytes changed, taken out, put in, or parts of
-// another seed in it.
-func (m *mutator) next() string {
-	s := []byte(m.seeds[m.IntN(len(m.seeds))])
-	for range m.IntN(4) {
-		at := m.IntN(len(s) + 1)
-		switch m.IntN(5) {
-		case 0:
-			s = slices.Insert(s, at, byte(m.IntN(256)))
-		case 1:
-			s = slices.Insert(s, at, "\"\\,;:={}[]\n\t az09-"[m.IntN(18)])
-		case 2:
-			s = slices.Delete(s, at, min(at+1+m.IntN(4), len(s)))
-		case 3:
-			other := m.seeds[m.IntN(len(m.seeds))]
-			s = slices.Insert(s, at, []byte(other[m.IntN(len(other)+1):])...)
-		default:
-			if at < len(s) {
-				s[at] = byte(m.IntN(256))
-			}
-		}
-	}
-	return string(s)
 }
 
 func memory() *memstore.Store { return memstore.New() }

@@ -95,7 +95,7 @@ var keyGrammar = regexp.MustCompile(`^[A-Za-z0-9._~:-]{16,255}$`)
 
 // checkKeys serves a request with the header's values: nothing panics, and
 // whatever reaches the store matches the grammar.
-func checkKeys(t testing.TB, values ...string) (reached bool) {
+func checkKeys(t testing.TB, values ...string) {
 	store := memory()
 	n := 0
 	r := payment(func(r *Request) { r.Header["idempotency-key"] = values })
@@ -104,7 +104,7 @@ func checkKeys(t testing.TB, values ...string) (reached bool) {
 	if err != nil {
 		require.Equal(t, 400, res.Status)
 		require.Zero(t, n)
-		return false
+		return
 	}
 	require.Regexp(t, keyGrammar, key)
 	require.Equal(t, 201, res.Status)
@@ -112,7 +112,6 @@ func checkKeys(t testing.TB, values ...string) (reached bool) {
 	require.NoError(t, err)
 	require.Equal(t, idem.Completed, rec.State)
 	require.Equal(t, key, rec.Value)
-	return true
 }
 
 var keySeeds = []string{
@@ -132,23 +131,6 @@ func FuzzKey(f *testing.F) {
 			checkKeys(t, first)
 		}
 	})
-}
-
-// The same number of the same inputs on every run, unlike the fuzzer's.
-func TestTwentyThousandKeys(t *testing.T) {
-	g := newMutator(keySeeds)
-	reached := 0
-	for range 20_000 {
-		values := []string{g.next()}
-		if g.IntN(16) == 0 {
-			values = append(values, g.next())
-		}
-		if checkKeys(t, values...) {
-			reached++
-		}
-	}
-	require.Greater(t, reached, 1000, "the inputs get past the parser often enough")
-	require.Less(t, reached, 19_000)
 }
 
 // A derived key must never change: producers would send their requests again

@@ -1,7 +1,9 @@
 package idemhttp
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -447,37 +449,62 @@ func TestMistakesInLater(t *testing.T) {
 	require.ErrorContains(t, err, "another route has the Status")
 }
 
-// Anyone but the tenant learns nothing, not even that the work exists.
+// Anyone who asks for what is not theirs, or does not exist, gets one answer, headers and all:
+// whatever there is under the id, and in whichever state.
 func TestAStatusIsToldToItsTenantAlone(t *testing.T) {
-	b := newLaterService(t, memory())
-	at := b.accepted()
-	id := b.at
-	guess := []byte(id)
-	guess[50] ^= 1
-	var same *heard
-	for name, ask := range map[string][2]string{
-		"another tenant": {id, "green"},
-		"a guessed id":   {string(guess), "blue"},
-		"a malformed id": {"june", "blue"},
-		"a short id":     {id[:40], "blue"},
-		"escapes":        {"%2e%2e%2f", "blue"},
-		"nothing":        {strings.Repeat("A", 64), "blue"},
-		"the key":        {testKey, "blue"},
-	} {
-		for _, method := range []string{"GET", "DELETE"} {
-			got := b.send(method, b.server.URL+"/statements/"+ask[0], ask[1], "")
-			b.problem(got, 404, CodeStatusNotFound)
-			if same == nil {
-				same = &got
-			}
-			require.Equal(t, *same, got, name)
-		}
-		head := b.send("HEAD", b.server.URL+"/statements/"+ask[0], ask[1], "")
-		require.Equal(t, 404, head.status)
-		require.Empty(t, head.body)
+	none := newLaterService(t, memory())
+	want := map[string]heard{}
+	for _, method := range []string{"GET", "HEAD", "DELETE"} {
+		want[method] = none.send(method, none.server.URL+"/statements/"+strings.Repeat("A", 64), "blue", "")
+		require.Equal(t, 404, want[method].status)
 	}
-	b.problem(b.send("GET", at, strings.Repeat("x", 2000), ""), 403, CodeTenantMissing)
-	require.Equal(t, idem.Pending, b.state(b.send("GET", at, "blue", "")).State)
+	none.problem(want["GET"], 404, CodeStatusNotFound)
+	require.Empty(t, want["HEAD"].body)
+	for state, end := range map[string]func(b *laterService){
+		"pending":   func(*laterService) {},
+		"completed": func(b *laterService) { require.NoError(b, b.work(nil)) },
+		"failed":    func(b *laterService) { require.Error(b, b.work(idem.Permanent(errors.New("no such account")))) },
+		"unknown":   func(b *laterService) { require.Error(b, b.work(errors.New("time-out"))) },
+		"released":  func(b *laterService) { require.Error(b, b.work(idem.NotExecuted(errors.New("busy")))) },
+		"cancelled": func(b *laterService) { require.Equal(b, 204, b.ask("DELETE").Status) },
+	} {
+		t.Run(state, func(t *testing.T) {
+			b := newLaterService(t, memory())
+			at := b.accepted()
+			end(b)
+			id, own := b.at, b.send("GET", at, "blue", "")
+			require.NotEqual(t, 404, own.status)
+			raw, err := base64.RawURLEncoding.DecodeString(id)
+			require.NoError(t, err)
+			guess := func(at int) string {
+				other := bytes.Clone(raw)
+				other[at] ^= 1
+				return base64.RawURLEncoding.EncodeToString(other)
+			}
+			asked := []string{
+				guess(0), guess(len(raw) - 1), id[:43], id[:40], id + "A", id + "=", strings.ToUpper(id), testKey,
+				"june", "~", "%00", "%2e%2e%2f", "*", "null", strings.Repeat("x", 4000),
+			}
+			serve(t, b.contract, &Request{
+				Method: "POST", Path: "/payments", Header: map[string][]string{"idempotency-key": {testKey}, "tenant": {"blue"}},
+			}, counting(new(int), created()))
+			for _, op := range []idem.Operation{charge, statement} {
+				digest, err := base64.RawURLEncoding.DecodeString(op.Key("blue", testKey).ID()[len("blue#"+op.Name+"#"):])
+				require.NoError(t, err)
+				for _, ticket := range []string{"", strings.Repeat("\x00", 15), strings.Repeat("\x00", 16)} {
+					asked = append(asked, base64.RawURLEncoding.EncodeToString(append(digest, ticket...)))
+				}
+			}
+			for method, want := range want {
+				require.Equal(t, want, b.send(method, at, "green", ""), method)
+				for _, id := range asked {
+					require.Equal(t, want, b.send(method, b.server.URL+"/statements/"+id, "blue", ""), "%s %s", method, id)
+				}
+			}
+			b.problem(b.send("GET", at, strings.Repeat("x", 2000), ""), 403, CodeTenantMissing)
+			require.Equal(t, own, b.send("GET", at, "blue", ""), "nothing has changed")
+		})
+	}
 }
 
 // Its tenant cancels what nobody has begun, and a worker that comes then does not run it.

@@ -109,17 +109,22 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.later != nil && slices.Contains(statusMethods, r.Method) {
-			if req := opts.request(r, nil); c.later.asks(req) {
+			if req := opts.request(r, nil, ""); c.later.asks(req) {
 				res, err := c.later.status(r.Context(), req)
 				opts.answer(w, r, res, err)
 				return
 			}
 		}
-		if !c.enforces(r.Method) || unrouted(next, r) {
+		if !c.enforces(r.Method) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if opts.shadow(c, next, w, r) {
+		inside, routed := within(next, r)
+		if !routed {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if opts.shadow(c, next, inside, w, r) {
 			return
 		}
 		ctx := context.WithoutCancel(r.Context())
@@ -128,10 +133,7 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 			opts.Error(w, r, errBodyRead)
 			return
 		}
-		req := opts.request(r, body)
-		if hostOf(r.Pattern) == "" {
-			req.Prefix = hostWithin(next, r) + req.Prefix
-		}
+		req := opts.request(r, body, inside)
 		if no != nil {
 			c.refusal(ctx, req, no).writeTo(w, r)
 			return

@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -30,12 +31,13 @@ func FromRequest(f func(*http.Request) (string, error)) TenantFunc {
 	}
 }
 
-// request makes the contract's request. Its source has a body of its own to read.
-func (o *MiddlewareOptions) request(r *http.Request, body []byte) *Request {
+// request makes the contract's request. Its source has a body of its own to read. Inside is the
+// pattern of a mux inside, if there is one.
+func (o *MiddlewareOptions) request(r *http.Request, body []byte, inside string) *Request {
 	out := &Request{
 		Method: r.Method,
 		Path:   r.URL.EscapedPath(),
-		Prefix: hostOf(r.Pattern) + prefixOf(r),
+		Prefix: cmp.Or(hostOf(r.Pattern), hostOf(inside)) + prefixOf(r),
 		Header: r.Header,
 		Body:   body,
 		Source: withBody(r.WithContext(r.Context()), body),
@@ -88,16 +90,6 @@ func hostOf(pattern string) string {
 	return before[strings.LastIndexAny(before, " \t")+1:]
 }
 
-// hostWithin is the host by which a mux inside will route the request.
-func hostWithin(next http.Handler, r *http.Request) string {
-	mux, ok := next.(*http.ServeMux)
-	if !ok {
-		return ""
-	}
-	_, pattern := mux.Handler(r)
-	return hostOf(pattern)
-}
-
 // prefixOf is the part of the client's path that [http.StripPrefix] or a mux has removed,
 // such as an account. If the path was changed in another way, it is the whole path.
 func prefixOf(r *http.Request) string {
@@ -121,16 +113,16 @@ func queryOf(raw string) (query map[string][]string, invalid string) {
 	return q, ""
 }
 
-// unrouted reports whether next is a mux that has no handler for the request. The mux then
-// answers 404 or 405, or redirects the client to the path's clean form. The key counts for
-// the redirect's target, so the redirect must not use it up.
-func unrouted(next http.Handler, r *http.Request) bool {
+// within is the pattern by which a mux inside will route the request. Routed is false if the mux
+// has no handler for it: the mux then answers 404 or 405, or redirects the client to the path's
+// clean form. The key counts for the redirect's target, so the redirect must not use it up.
+func within(next http.Handler, r *http.Request) (pattern string, routed bool) {
 	mux, ok := next.(*http.ServeMux)
 	if !ok {
-		return false
+		return "", true
 	}
 	h, pattern := mux.Handler(r)
-	return pattern == "" || reflect.TypeOf(h) == redirects
+	return pattern, pattern != "" && reflect.TypeOf(h) != redirects
 }
 
 var redirects = reflect.TypeOf(http.RedirectHandler("/", http.StatusTemporaryRedirect))

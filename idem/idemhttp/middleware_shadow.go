@@ -16,7 +16,7 @@ import (
 
 // shadow serves a net/http request in shadow, if it is one: the handler gets the writer, the
 // client's cancellation and the body as without the middleware.
-func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, w http.ResponseWriter, r *http.Request) bool {
+func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, inside string, w http.ResponseWriter, r *http.Request) bool {
 	if !c.anyShadow {
 		return false
 	}
@@ -32,18 +32,15 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, w http.Respon
 	inner := r.WithContext(r.Context())
 	build := func() (*Request, *situation, error) {
 		if r.ContentLength < 0 && r.ProtoMajor >= 2 {
-			return o.request(r, nil), nil, errConversation
+			return o.request(r, nil, inside), nil, errConversation
 		}
 		body, no := peekBody(inner, o.MaxRequest)
-		req := o.request(r, body)
+		req := o.request(r, body, inside)
 		switch {
 		case no != nil:
 			return req, no, nil
 		case wasRead(r, len(body)):
 			return req, nil, errBodyRead
-		}
-		if hostOf(r.Pattern) == "" {
-			req.Prefix = hostWithin(next, r) + req.Prefix
 		}
 		return req, nil, nil
 	}
@@ -108,10 +105,7 @@ func peekBody(r *http.Request, limit int64) ([]byte, *situation) {
 	case int64(len(body)) > limit:
 		no = &situation{code: CodeRequestTooLarge}
 	}
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(body), rest), r.Body}
+	r.Body = &joined{io.MultiReader(bytes.NewReader(body), rest), r.Body}
 	return body, no
 }
 

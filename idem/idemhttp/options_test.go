@@ -48,6 +48,7 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 		"key pointer":          {good, &Options{Key: KeyPointer("id")}, "JSON pointer"},
 		"key pointer's tilde":  {good, &Options{Key: KeyPointer("/a~2")}, "write ~0 for a tilde"},
 		"response version":     {good, &Options{ResponseVersion: -1}, "ResponseVersion"},
+		"profile":              {good, &Options{Profile: 7}, "Profile is 7"},
 		"status":               {good, &Options{Status: map[int]idem.Class{100: idem.ClassCompleted}}, "200 to 599"},
 		"status's class":       {good, &Options{Status: map[int]idem.Class{200: 99}}, "ClassUncertain"},
 		"status without class": {good, &Options{Status: map[int]idem.Class{200: idem.ClassDefault}}, "ClassUncertain"},

@@ -162,10 +162,3 @@ func TestProblemNames(t *testing.T) {
 		require.Contains(t, members, name)
 	}
 }
-
-func TestUnknownProfile(t *testing.T) {
-	_, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, &Options{Profile: 7})
-	var config *idem.ConfigError
-	require.ErrorAs(t, err, &config)
-	require.ErrorContains(t, err, "Profile is 7")
-}

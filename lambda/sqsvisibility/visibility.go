@@ -25,12 +25,10 @@ package sqsvisibility
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,7 +36,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-	"github.com/aws/smithy-go"
 	"github.com/idem-go/idempotency/idem"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 )
@@ -58,9 +55,6 @@ const (
 	maxCrowded = 15 * time.Minute
 	// maxEntries is how many messages one call takes.
 	maxEntries = 10
-	// A new permission takes some time to become effective: a function that lacked it
-	// tries again after a pause.
-	pauseWhenDenied = 5 * time.Minute
 )
 
 // API has the methods of [sqs.Client] that this package calls.
@@ -76,8 +70,8 @@ type Options struct {
 	QueueURL string
 	// Margin is added to the lease's end. Zero means [DefaultMargin].
 	Margin time.Duration
-	// Logger gets a warning for each message that could not be hidden; a missing
-	// permission is logged once. Nil means slog.Default.
+	// Logger gets a warning for each message that could not be hidden, and for each call
+	// that failed. Nil means slog.Default.
 	Logger *slog.Logger
 }
 
@@ -105,16 +99,11 @@ type hider struct {
 	client API
 	opts   Options
 
-	mu     sync.Mutex
-	urls   map[string]string // by ARN
-	denied bool              // has been logged
-	asks   time.Time         // the next call is not before
+	mu   sync.Mutex
+	urls map[string]string // by ARN
 }
 
 func (h *hider) hide(ctx context.Context, back []idemlambda.SQSDelivery) {
-	if h.pausing() {
-		return
-	}
 	queues := map[string][]idemlambda.SQSDelivery{}
 	for _, out := range back {
 		if !out.LeaseUntil.IsZero() {
@@ -129,7 +118,7 @@ func (h *hider) hide(ctx context.Context, back []idemlambda.SQSDelivery) {
 			duplicates = duplicates[n:]
 		}
 		if err != nil {
-			h.failed(ctx, queue, err)
+			h.logger().WarnContext(ctx, "idem: messages could not be hidden until further deliveries are of use", "queue", queue, "error", err)
 		}
 	}
 }
@@ -208,28 +197,6 @@ func (h *hider) url(ctx context.Context, queue string) (string, error) {
 	defer h.mu.Unlock()
 	h.urls[queue] = url
 	return url, nil
-}
-
-func (h *hider) pausing() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return time.Now().Before(h.asks)
-}
-
-func (h *hider) failed(ctx context.Context, queue string, err error) {
-	text := "idem: messages could not be hidden until further deliveries are of use"
-	var api smithy.APIError
-	if errors.As(err, &api) && strings.Contains(api.ErrorCode(), "AccessDenied") {
-		h.mu.Lock()
-		known := h.denied
-		h.denied, h.asks = true, time.Now().Add(pauseWhenDenied)
-		h.mu.Unlock()
-		if known {
-			return
-		}
-		text += "; grant sqs:ChangeMessageVisibility and sqs:GetQueueUrl, this is told once"
-	}
-	h.logger().WarnContext(ctx, text, "queue", queue, "error", err)
 }
 
 func (h *hider) logger() *slog.Logger {

@@ -15,10 +15,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-	"github.com/aws/smithy-go"
-	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/memstore"
-	"github.com/idem-go/idempotency/idem/protocol"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/stretchr/testify/require"
 )
@@ -152,40 +148,8 @@ func TestTenMessagesACall(t *testing.T) {
 	require.Len(t, f.hidden, 23)
 }
 
-// A missing permission is told once, and asked for again after a while.
-func TestMissingPermission(t *testing.T) {
-	for _, code := range []string{"AccessDenied", "AccessDeniedException", "KmsAccessDenied"} {
-		denied := fmt.Errorf("operation error SQS: %w", &smithy.GenericAPIError{Code: code, Message: "no"})
-		for name, f := range map[string]*fake{"change": {err: denied}, "url": {urlErr: denied}} {
-			t.Run(code+" "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					var log bytes.Buffer
-					hide := New(f, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-					back := []idemlambda.SQSDelivery{outcome("r", time.Now().Add(time.Hour))}
-					calls := func() int { return len(f.sizes) + f.asked }
-					hide(t.Context(), back)
-					made := calls()
-					hide(t.Context(), back)
-					require.Equal(t, made, calls(), "not asked again at once")
-					require.Equal(t, 1, strings.Count(log.String(), "grant sqs:ChangeMessageVisibility"), log.String())
-
-					time.Sleep(pauseWhenDenied)
-					hide(t.Context(), back)
-					require.Greater(t, calls(), made)
-					require.Equal(t, 1, strings.Count(log.String(), "\n"), "told once")
-
-					f.err, f.urlErr = nil, nil
-					time.Sleep(pauseWhenDenied)
-					hide(t.Context(), back)
-					require.Len(t, f.hidden, 1, "the permission has been granted since")
-				})
-			})
-		}
-	}
-}
-
-// Other faults are told each time, and are tried again with the next batch.
-func TestOtherFaults(t *testing.T) {
+// Faults are logged each time, and the calls are made again with the next batch.
+func TestFaults(t *testing.T) {
 	var log bytes.Buffer
 	f := &fake{err: errors.New("dead endpoint")}
 	hide := New(f, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -193,6 +157,10 @@ func TestOtherFaults(t *testing.T) {
 	hide(t.Context(), back)
 	hide(t.Context(), back)
 	require.Equal(t, 2, strings.Count(log.String(), "dead endpoint"))
+
+	f.urlErr = errors.New("denied")
+	New(f, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})(t.Context(), back)
+	require.Contains(t, log.String(), "denied")
 
 	log.Reset()
 	f.err, f.refuse = nil, "r1"
@@ -211,66 +179,4 @@ func TestOtherFaults(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	require.PanicsWithError(t, "idem: sqsvisibility.New: the client is nil: make one with sqs.NewFromConfig", func() { New(nil, nil) })
 	require.PanicsWithError(t, "idem: sqsvisibility.New: Margin is -1s: it cannot be negative", func() { New(&fake{}, &Options{Margin: -time.Second}) })
-}
-
-// mortal is the store as a process sees it that is killed after a while: nothing of
-// what it writes then arrives.
-type mortal struct {
-	idem.Store
-	end time.Time
-}
-
-func (m *mortal) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
-	if !time.Now().Before(m.end) {
-		return &idem.StoreError{Op: "Extend", Err: errors.New("killed")}
-	}
-	return m.Store.Extend(ctx, now, e)
-}
-
-// Through the wrapper: a duplicate whose original is killed is received twice, in
-// flight once; and so is the group behind it.
-func TestADuplicateCostsOneReceive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine, err := idem.New(&mortal{memstore.New(), time.Now().Add(5 * time.Minute)}, nil)
-		require.NoError(t, err)
-		op := idem.Operation{Name: "fulfil", Repeat: idem.Repeatable}
-		runs := 0
-		running, gone := make(chan struct{}), make(chan struct{})
-		defer close(gone)
-		f := &fake{}
-		h := idemlambda.SQS(engine, op, idemlambda.SQSPointer(idem.SingleTenant, "/id"), &idemlambda.SQSOptions{OnRedelivery: New(f, nil), Logger: slog.New(slog.DiscardHandler)},
-			func(context.Context, struct{ ID string }) error {
-				if runs++; runs == 1 {
-					close(running)
-					<-gone // the process is killed, and says nothing any more
-				}
-				return nil
-			})
-		event := func(receipt string, more ...events.SQSMessage) events.SQSEvent {
-			return events.SQSEvent{Records: append([]events.SQSMessage{{
-				MessageId: "m1", ReceiptHandle: receipt, Body: `{"id":"o1"}`, EventSourceARN: queue + ".fifo",
-				Attributes: map[string]string{"MessageGroupId": "g"},
-			}}, more...)}
-		}
-		invoke := func(e events.SQSEvent) events.SQSEventResponse {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			defer cancel()
-			res, err := h(ctx, e)
-			require.NoError(t, err)
-			return res
-		}
-		go invoke(event("first"))
-		<-running
-		time.Sleep(time.Minute)
-
-		behind := event("behind").Records[0]
-		behind.MessageId, behind.Body = "m2", `{"id":"o2"}`
-		require.Len(t, invoke(event("second", behind)).BatchItemFailures, 2)
-		const left = 4*60 + 3 // of the lease, its margin, and that of the visibility
-		require.Equal(t, map[string]int32{"second": left, "behind": left}, f.hidden)
-
-		time.Sleep(time.Duration(f.hidden["second"]) * time.Second)
-		require.Empty(t, invoke(event("third")).BatchItemFailures)
-		require.Equal(t, 2, runs)
-	})
 }
