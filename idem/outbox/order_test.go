@@ -246,9 +246,9 @@ func TestNumbersAreTheOrder(t *testing.T) {
 
 // An older message that waits for its next try holds its key, over pages too.
 func TestSweepHoldsKeysOverPages(t *testing.T) {
-	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		s.page = 2
-		r = relay(t, s, p, &outbox.Options{Backoff: time.Hour, MaxBackoff: time.Hour})
+		r := relay(t, s, p, &outbox.Options{Backoff: time.Hour, MaxBackoff: time.Hour})
 		for i := range 7 {
 			s.put(fmt.Sprintf("r-%d", i), 0, "k")
 			time.Sleep(time.Second)

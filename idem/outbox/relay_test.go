@@ -178,9 +178,9 @@ func TestStoreDown(t *testing.T) {
 
 // A try that takes the relay with it is counted, so it is not made without end.
 func TestTriesThatNeverEnd(t *testing.T) {
-	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		ref := s.put("a", 0, "")
-		r = relay(t, s, p, &outbox.Options{MaxTries: 3})
+		r := relay(t, s, p, &outbox.Options{MaxTries: 3})
 		p.fault = func(outbox.Message) error {
 			require.Equal(t, p.tries, s.get(ref).Tries, "noted before it is made")
 			return nil
@@ -219,8 +219,8 @@ func TestSweepsSideBySide(t *testing.T) {
 
 // Time runs out before everything is sent: what is left is delivered again.
 func TestTimeRunsOut(t *testing.T) {
-	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
-		r = relay(t, s, p, &outbox.Options{Patience: time.Minute})
+	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
+		r := relay(t, s, p, &outbox.Options{Patience: time.Minute})
 		p.fault = func(outbox.Message) error {
 			time.Sleep(7 * time.Second)
 			return nil

@@ -187,19 +187,6 @@ func (c *cell) get(id string) *protocol.Record {
 	return rec
 }
 
-// stepResult reads what the record keeps of a step; empty if the step has no result.
-func (c *cell) stepResult(rec *protocol.Record, name string) string {
-	c.Helper()
-	if s := rec.Steps[name]; s.Body.Size == 0 {
-		return ""
-	}
-	b, err := c.store.StepResult(c.ctx, rec, name)
-	if err != nil {
-		c.fatalf("StepResult of %q: %v", name, err)
-	}
-	return string(b)
-}
-
 // delete removes the record as TTL would.
 func (c *cell) delete(id string) {
 	c.Helper()

@@ -95,7 +95,7 @@ func TestACheckRecordIsNeitherListedNorForgotten(t *testing.T) {
 		out, _ := b.want(exitDone, "list", "--all", "--yes")
 		require.Contains(t, out, key.ID())
 		require.NotContains(t, out, " "+check)
-		out, errs := b.want(exitFailed, "forget", check, "--reason", "a test", "--yes")
+		_, errs := b.want(exitFailed, "forget", check, "--reason", "a test", "--yes")
 		require.Contains(t, errs, check+" has the check value of its operation's secret, and must stay")
 		rec, err := b.Store.Get(t.Context(), check)
 		require.NoError(t, err)
