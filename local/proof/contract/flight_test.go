@@ -121,7 +121,7 @@ func killed(t *testing.T, s *service) {
 	close(p.gate)
 	s.lapses(t, r)
 	for range 2 {
-		s.refused(t, s.send(t, r), idemhttp.CodeOutcomeUnknown)
+		s.refused(t, s.sendPatiently(t, r), idemhttp.CodeOutcomeUnknown)
 	}
 	require.Equal(t, 1, p.count())
 }
