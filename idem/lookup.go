@@ -6,7 +6,8 @@ import (
 )
 
 // Lookup reads the key's record in the time of a claim; nil if there is none. One that is
-// [Record.Expired] is absent to calls. It claims and changes nothing, and compares no input.
+// [Record.Expired] is absent to calls. Lookup changes nothing. The record may have the caller's value
+// and the result: do not show it whole.
 func (e *Engine) Lookup(ctx context.Context, key Key) (*Record, error) {
 	if err := key.Err(); err != nil {
 		return nil, err

@@ -36,9 +36,12 @@ func (s *Store) get(c *call, key item) (item, error) {
 	return out.Item, nil
 }
 
+// fullReply is how many items of any size fit into a reply: it holds 16 MB, and an item 400 KB. One that
+// has fewer items, and leaves keys unprocessed, is that of a table that is throttled.
+const fullReply = 40
+
 // batchGet reads items consistently, at most a hundred, and passes on those that there are. What is
-// left unprocessed, since a reply holds 16 MB or the table is throttled, is asked for again: at once
-// after a reply with something in it, else like a try that was throttled.
+// left unprocessed is asked for again: at once after a full reply, else like a try that was throttled.
 func (s *Store) batchGet(k *call, keys []map[string]types.AttributeValue, found func(item)) error {
 	for len(keys) > 0 {
 		err := k.do(false, partTime*k.attempt, func(ctx context.Context) error {
@@ -48,11 +51,18 @@ func (s *Store) batchGet(k *call, keys []map[string]types.AttributeValue, found 
 			if err != nil {
 				return err
 			}
-			for _, it := range out.Responses[*s.table] {
-				found(it)
+			got := 0
+			for _, items := range out.Responses { // of the one table, whatever it is called there
+				got += len(items)
+				for _, it := range items {
+					found(it)
+				}
 			}
-			asked := len(keys)
-			if keys = out.UnprocessedKeys[*s.table].Keys; len(keys) == asked {
+			keys = nil
+			for _, left := range out.UnprocessedKeys {
+				keys = append(keys, left.Keys...)
+			}
+			if len(keys) > 0 && got < fullReply {
 				return errUnprocessed
 			}
 			return nil

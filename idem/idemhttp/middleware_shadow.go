@@ -138,8 +138,34 @@ func (s *observedWriter) Write(p []byte) (int, error) {
 	return s.ResponseWriter.Write(p)
 }
 
-// Flush is that of [http.Flusher], for handlers that ask a writer for it by type. A writer that has
-// none ignores it, and returns [http.ErrNotSupported] from the next two.
+// WriteString passes a string on, to be written without a copy where the writer can.
+func (s *observedWriter) WriteString(text string) (int, error) {
+	w, ok := s.ResponseWriter.(io.StringWriter)
+	if !ok || s.keep {
+		return s.Write([]byte(text))
+	}
+	if s.status == 0 {
+		s.status = http.StatusOK
+	}
+	return w.WriteString(text)
+}
+
+// ReadFrom passes a reader on: the server's writer lets the kernel send a file.
+func (s *observedWriter) ReadFrom(r io.Reader) (int64, error) {
+	w, ok := s.ResponseWriter.(io.ReaderFrom)
+	if !ok || s.keep {
+		return io.Copy(struct{ io.Writer }{s}, r)
+	}
+	n, err := w.ReadFrom(r)
+	if n > 0 && s.status == 0 {
+		s.status = http.StatusOK
+	}
+	return n, err
+}
+
+// Flush is that of [http.Flusher]. This and the next methods are for handlers that ask a writer for
+// them by type, some of them without a check. Where the writer has none, they do nothing or return
+// [http.ErrNotSupported].
 func (s *observedWriter) Flush() { _ = s.FlushError() }
 
 // FlushError is for [http.ResponseController].
@@ -150,6 +176,22 @@ func (s *observedWriter) FlushError() error {
 // Hijack is that of [http.Hijacker].
 func (s *observedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(s.ResponseWriter).Hijack()
+}
+
+// Push is that of [http.Pusher].
+func (s *observedWriter) Push(target string, o *http.PushOptions) error {
+	if w, ok := s.ResponseWriter.(http.Pusher); ok {
+		return w.Push(target, o)
+	}
+	return http.ErrNotSupported
+}
+
+// CloseNotify returns nil, a channel without events, where the writer has none.
+func (s *observedWriter) CloseNotify() <-chan bool {
+	if w, ok := s.ResponseWriter.(interface{ CloseNotify() <-chan bool }); ok {
+		return w.CloseNotify()
+	}
+	return nil
 }
 
 // response is what the operation's rules judge.

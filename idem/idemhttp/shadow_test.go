@@ -212,6 +212,16 @@ var wireHandlers = map[string]http.HandlerFunc{
 			w.(http.Flusher).Flush()
 		}
 	},
+	"by type": func(w http.ResponseWriter, _ *http.Request) {
+		_, err := w.(io.StringWriter).WriteString("text ")
+		n, readErr := w.(io.ReaderFrom).ReadFrom(strings.NewReader("and a file "))
+		_ = w.(http.Hijacker)
+		fmt.Fprint(w, err, n, readErr, w.(interface{ CloseNotify() <-chan bool }).CloseNotify() == nil)
+	},
+	"an empty file": func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader(""))
+		w.WriteHeader(http.StatusConflict)
+	},
 	"controller": func(w http.ResponseWriter, _ *http.Request) {
 		rc := http.NewResponseController(w)
 		fmt.Fprint(w, rc.SetReadDeadline(time.Now().Add(time.Minute)), rc.Flush())
@@ -312,8 +322,10 @@ func TestTheWriterInShadowIsNoMoreAble(t *testing.T) {
 		ran = true
 		_, _, err := w.(http.Hijacker).Hijack()
 		require.ErrorIs(t, err, http.ErrNotSupported)
+		require.ErrorIs(t, w.(http.Pusher).Push("/style.css", nil), http.ErrNotSupported)
 		require.ErrorIs(t, http.NewResponseController(w).Flush(), http.ErrNotSupported)
 		w.(http.Flusher).Flush()
+		require.Nil(t, w.(interface{ CloseNotify() <-chan bool }).CloseNotify())
 	}), nil)
 	h.ServeHTTP(struct{ http.ResponseWriter }{httptest.NewRecorder()}, netRequest("POST", "/payments", "{}"))
 	require.True(t, ran)
@@ -396,7 +408,8 @@ func TestTheRuleInShadowSeesTheResponse(t *testing.T) {
 	require.NoError(t, err)
 	h := c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/x")
-		_, _ = io.WriteString(w, "the body")
+		_, _ = io.WriteString(w, "the ")
+		_, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader("body"))
 	}), nil)
 	req := netRequest("POST", "/payments", "{}")
 	req.Header.Set("Idempotency-Key", testKey)

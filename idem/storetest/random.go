@@ -84,6 +84,9 @@ func (a *attempt) anyEnd(r *rand.Rand) write {
 	if r.IntN(4) == 0 {
 		w.Ending.Ref = "pay_end"
 	}
+	if w.Ending.ExpiresAt.IsZero() && r.IntN(2) == 0 {
+		w.Ending.ExpiresAt = a.c.now.Add(24 * time.Hour).Truncate(time.Second) // not that of an open question
+	}
 	return w
 }
 

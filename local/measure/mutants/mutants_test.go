@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,9 +32,26 @@ func TestEveryMutantHasItsPlace(t *testing.T) {
 		}
 		require.NotEmpty(t, m.Wrong, m.ID)
 		require.NotEmpty(t, m.tests(), m.ID)
+		if pkg, name, ok := strings.Cut(m.By, " "); ok {
+			require.Contains(t, testsOf(t, filepath.Join(root, pkg)), "func "+name+"(", m.ID)
+		}
 		require.NotEqual(t, m.From, m.To, m.ID)
 	}
 	require.Len(t, ids, size, "what is gone stays in the list, with the reason")
+}
+
+// testsOf is the text of the package's tests.
+func testsOf(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	require.NoError(t, err)
+	var all strings.Builder
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		all.Write(text)
+	}
+	return all.String()
 }
 
 func TestBlanksOfAMutantDoNotCount(t *testing.T) {
