@@ -63,6 +63,24 @@ func TestSQSFirstInTheBatchGetsTheKey(t *testing.T) {
 	})
 }
 
+// A message waits for the one before it with its key: that one may leave the key free.
+func TestSQSMessageWaitsForTheOneBeforeWithItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine, err := idem.New(memory(), nil)
+		require.NoError(t, err)
+		var seen told
+		h := SQS(engine, fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(_ context.Context, o order) error {
+			time.Sleep(time.Second)
+			if o.ID == "o1" {
+				return idem.NotExecuted(errors.New("sold out"))
+			}
+			return nil
+		})
+		deliver(t, h, messageOf("m1", "k", `{"id":"o1"}`), messageOf("m2", "k", `{"id":"o2"}`))
+		require.Equal(t, ReasonExecuted, seen.reasons()["m2"])
+	})
+}
+
 // A success whose record could not be written yet is a success; a failure is not
 // acknowledged before it is recorded.
 func TestSQSOutcomesThatAreNotRecorded(t *testing.T) {

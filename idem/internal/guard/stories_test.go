@@ -11,6 +11,7 @@ import (
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/internal/guard"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -85,4 +86,20 @@ func TestARecordThatExpiresSoonKeepsNoClaimOut(t *testing.T) {
 
 func withdrawalOf(c protocol.Claim) protocol.Withdrawal {
 	return protocol.Withdrawal{Claim: c, Write: "withdrawal of " + c.Record.Owner}
+}
+
+// A store that refuses requests, such as for want of a permission, can be reached.
+func TestRefusalsOpenNoCircuit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faults := idemtest.NewFaults(memstore.New())
+		s := guard.Circuit(faults, func(_ context.Context, kind notice.Kind, _ string, _ notice.Notice) { t.Error(kind) })
+		faults.Always(idemtest.Deny)
+		for range 20 {
+			_, err := s.Get(t.Context(), "t#op#k")
+			var failed *protocol.StoreError
+			require.ErrorAs(t, err, &failed)
+			require.False(t, failed.Down)
+		}
+		require.Len(t, faults.Calls(), 20)
+	})
 }
