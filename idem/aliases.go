@@ -40,7 +40,7 @@ const (
 
 // Errors of a store for a whole call.
 var (
-	// ErrStoreUnavailable: the store did not do what it was asked; of a call, its handler did not run.
+	// ErrStoreUnavailable: the store was not reached, or refused. The call's handler did not run.
 	ErrStoreUnavailable = protocol.ErrStoreUnavailable
 	// ErrLimitExceeded: a limit of package limit refuses the call; a [*LimitExceededError] says more.
 	ErrLimitExceeded = protocol.ErrLimitExceeded

@@ -30,17 +30,17 @@ const (
 
 // NotExecuted marks an error that proves that nothing took effect, such as a refused
 // connection. The next call with the key gets the claim, with another input too as long
-// as no step is recorded. The handler's caller gets err itself. NotExecuted(nil) is nil.
+// as no step is recorded. The call gets err itself. NotExecuted(nil) is nil.
 //
 // A mark, this one and [Permanent], speaks for the function that made it: the marks of a [Step]'s
 // function, and of an operation that a handler calls, end there. The outermost mark around an error
 // counts. Of the branches of errors.Join the strictest counts: one without a mark, then Permanent,
-// then NotExecuted. Marks are found through Unwrap alone; errors.Is and errors.As see through them.
+// then NotExecuted. errors.Is and errors.As see through marks.
 func NotExecuted(err error) error { return mark(err, ClassNotExecuted) }
 
-// Permanent marks an error that is the operation's outcome, such as a declined
-// card: it is recorded and replayed. The handler's caller gets err itself.
-// Permanent(nil) is nil. [NotExecuted] says how far a mark reaches.
+// Permanent marks an error that is the operation's outcome, such as a declined card. The call that ran
+// the handler gets err itself, later calls a [*RecordedError] with its text, its type and, if it has a
+// method ErrorCode() string, its code. Permanent(nil) is nil.
 func Permanent(err error) error { return mark(err, ClassFailed) }
 
 // PermanentStep marks the error of a [Step] as [Permanent] if it is the step's recorded

@@ -28,7 +28,7 @@ var (
 	ErrOutOfTime = errors.New("idem: too little time is left before the deadline")
 	// ErrLeaseLost: the attempt has lost its claim, or cannot prove it: its context's cause then.
 	ErrLeaseLost = errors.New("idem: the lease is lost")
-	// ErrNotCommitted: the commit of a unit of work, or in atomic mode; see [*CommitError].
+	// ErrNotCommitted: a unit of work, or an outcome in atomic mode; see [*CommitError].
 	ErrNotCommitted = errors.New("idem: the outcome was not committed for certain; the same call finds out")
 	// ErrKeyInvalid: the key's parts cannot be used.
 	ErrKeyInvalid = errors.New("idem: the key is invalid")

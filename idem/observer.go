@@ -54,7 +54,7 @@ var logged = map[notice.Kind]struct {
 	notice.Reused:           {slog.LevelInfo, "key reused with another input"},
 	notice.LimitExceeded:    {slog.LevelInfo, "too many new keys of the tenant, nothing has taken effect"},
 	notice.Released:         {slog.LevelInfo, "released"},
-	notice.Parked:           {slog.LevelWarn, "parked, somebody must resolve it"},
+	notice.Parked:           {slog.LevelWarn, "parked as unknown, an operator must resolve it"},
 	notice.StepInterrupted:  {slog.LevelWarn, "at-most-once step interrupted"},
 	notice.Compensated:      {slog.LevelInfo, "step compensated"},
 	notice.Uncommitted:      {slog.LevelWarn, "not committed for certain"},

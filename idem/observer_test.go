@@ -349,7 +349,7 @@ func TestObserversTellsEach(t *testing.T) {
 	o(t.Context(), notice.Notice{Kind: notice.Parked, ID: "acme#charge#digest"})
 	o(t.Context(), notice.Notice{Kind: notice.Replayed})
 	require.Equal(t, []notice.Kind{notice.Parked, notice.Replayed}, told)
-	require.Regexp(t, `level=ERROR msg="idem: an observer panicked.* error="the observer panicked at .*: a value of type string" .*\n.*level=WARN msg="idem: parked, .* record=acme#charge#digest`, logged.String())
+	require.Regexp(t, `level=ERROR msg="idem: an observer panicked.* error="the observer panicked at .*: a value of type string" .*\n.*level=WARN msg="idem: parked as unknown, .* record=acme#charge#digest`, logged.String())
 	require.NotContains(t, logged.String(), "kind=replayed")
 }
 

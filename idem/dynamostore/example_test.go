@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/stretchr/testify/require"
@@ -28,11 +29,12 @@ func ExampleCreateTable() {
 	if err := dynamostore.CreateTable(ctx, client, "example-records"); err != nil {
 		panic(err)
 	}
-	store, err := dynamostore.New(client, "example-records", nil)
+	// A machine that runs tests may be slow: in Lambda the defaults are right.
+	store, err := dynamostore.New(client, "example-records", &dynamostore.Options{AttemptTimeout: time.Minute})
 	if err != nil {
 		panic(err)
 	}
-	engine, err := idem.New(store, nil)
+	engine, err := idem.New(store, &idem.Options{ClaimBudget: time.Minute, FinishBudget: time.Minute})
 	if err != nil {
 		panic(err)
 	}

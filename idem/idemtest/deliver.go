@@ -22,7 +22,7 @@ type Delivery[Out any] struct {
 
 // Deliver delivers the request n times, one after the other, and returns what
 // became of each. The function handles one delivery: it calls [idem.Do], or a
-// handler that was wrapped around the engine, with the context it is given.
+// handler that was wrapped around the engine, with the context it is given. A panic goes through.
 func Deliver[Out any](h *Harness, n int, fn func(context.Context, *idem.Engine) (Out, error)) []Delivery[Out] {
 	ds := make([]Delivery[Out], n)
 	for i := range ds {
@@ -31,8 +31,8 @@ func Deliver[Out any](h *Harness, n int, fn func(context.Context, *idem.Engine) 
 	return ds
 }
 
-// DeliverParallel delivers the request n times at once and returns when all are
-// answered.
+// DeliverParallel delivers the request n times at once and returns when all are answered. A panic
+// ends the test's process: recover it in the function.
 func DeliverParallel[Out any](h *Harness, n int, fn func(context.Context, *idem.Engine) (Out, error)) []Delivery[Out] {
 	ds := make([]Delivery[Out], n)
 	start := make(chan struct{})

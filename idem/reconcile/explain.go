@@ -76,7 +76,7 @@ func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
 	case rec.State == idem.Completed && rec.Omitted:
 		say("It took effect, and its result could not be kept.")
 	case rec.State == idem.Completed:
-		say("It took effect, with a result of %d bytes.", rec.Body.Size)
+		say("It took effect, and its result is recorded.")
 	case rec.State == idem.Failed:
 		say("It has failed for good.")
 	case rec.State == idem.Released && len(rec.Steps) > 0:

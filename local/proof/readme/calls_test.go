@@ -28,15 +28,15 @@ func TestCallsOfTheREADME(t *testing.T) {
 	calls := map[string]string{}
 	for situation, path := range map[string]string{
 		"the first call": "first execution, repeatable", "the same call again": "replay", "at the same time": "in flight",
-		"the same key, another input":                   "key reused",
-		"a process dies in the handler, then a retry":   "in flight",
-		"a retry after that, **repeatable**":            "lapsed, taken over",
-		"a retry after that, not repeatable":            "lapsed, parked",
-		"the record has expired":                        "expired, claimed",
-		"the slow original ends after that, taken over": "late, taken over",
-		"the slow original ends after that, parked":     "late, parked",
-		"a not repeatable handler outlasts its time":    "parked after an error",
-		"the handler returns an error":                  "parked after an error",
+		"the same key, another input":                          "key reused",
+		"a process dies in the handler, then a retry":          "in flight",
+		"a retry after that, **repeatable**":                   "lapsed, taken over",
+		"a retry after that, **non-repeatable**":               "lapsed, parked",
+		"the record has expired":                               "expired, claimed",
+		"the slow attempt ends later, after another took over": "late, taken over",
+		"the slow attempt ends later, after it was parked":     "late, parked",
+		"a non-repeatable handler runs out of time":            "parked after an error",
+		"the handler returns an error":                         "parked after an error",
 	} {
 		require.NotZero(t, made[path], path)
 		calls[situation] = strconv.Itoa(made[path])
