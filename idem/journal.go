@@ -29,7 +29,7 @@ type journal struct {
 	halted  error                            // stops the operation
 	large   bool                             // a result may be in parts outside the record
 	watched bool                             // a begin mark that watches the claim was sent
-	parks   bool                             // somebody must look
+	parks   bool                             // an operator must look
 	closed  bool                             // the handler has returned
 	undoing chan struct{}                    // holds the one who undoes
 	undoers int                              // calls of Abort on their way

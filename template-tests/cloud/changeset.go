@@ -61,7 +61,7 @@ func (s *Server) propose(form url.Values) (*stack, *changeSet, error) {
 }
 
 // check resolves all that the template refers to, and looks at what CloudFormation
-// or Lambda would refuse: permissions nobody has agreed to, code that is not there.
+// or Lambda would refuse: permissions that were not agreed to, code that is not there.
 func (s *Server) check(st *stack, set *changeSet, capabilities []string) error {
 	e := &evaluation{server: s, stack: st, parsed: set.parsed}
 	for name, p := range set.parsed.Parameters {

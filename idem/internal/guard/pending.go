@@ -136,7 +136,7 @@ func (p *Pending) keep(ctx context.Context, l *pendingWrite, background bool, er
 		l.weigh()
 		fits = !l.result && q.bytes+l.size <= q.most
 	}
-	// A withdrawal costs nobody a result.
+	// A withdrawal drops no result of another write.
 	if !fits && t != nil && !l.result {
 		shed = q.shed(q.bytes + l.size - q.most)
 		fits = q.bytes+l.size <= q.most

@@ -1,6 +1,6 @@
 // Command sweeper looks for claims whose process died and for open questions that are due.
-// It asks nobody: claims of not repeatable operations become unknown, and operators get what
-// nobody has resolved. A service whose provider can tell what became of a request has a
+// It asks no provider: claims of non-repeatable operations become unknown, and operators get what
+// is not resolved. A service whose provider can tell what became of a request has a
 // sweeper of its own: package lambda/sweeping. README.md has how to deploy
 // and operate it.
 //

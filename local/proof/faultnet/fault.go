@@ -10,7 +10,7 @@ func LoseRequest(*Call) (*Reply, error) { return nil, ErrReset }
 
 // LoseReply breaks the connection when the service has answered.
 func LoseReply(c *Call) (*Reply, error) {
-	_, _ = c.Pass() // nobody hears of it
+	_, _ = c.Pass() // its reply goes to no caller
 	return nil, ErrReset
 }
 
@@ -31,7 +31,7 @@ func Delay(d time.Duration) Fault {
 // LoseAndArrive breaks the connection at once; the call arrives late all the same.
 func LoseAndArrive(d time.Duration) Fault {
 	return func(c *Call) (*Reply, error) {
-		c.Later(func() { _, _ = Delay(d)(c) }) // nobody hears of it
+		c.Later(func() { _, _ = Delay(d)(c) }) // its reply goes to no caller
 		return nil, ErrReset
 	}
 }

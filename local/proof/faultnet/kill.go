@@ -13,7 +13,7 @@ func KillBefore(kill func(*Call)) Fault {
 // KillAfter kills the process when the service has answered, before it gets the reply.
 func KillAfter(kill func(*Call)) Fault {
 	return func(c *Call) (*Reply, error) {
-		_, _ = c.Pass() // nobody hears of it
+		_, _ = c.Pass() // its reply goes to no caller
 		kill(c)
 		return nil, ErrReset
 	}

@@ -33,10 +33,6 @@ var private = map[string]*regexp.Regexp{
 // code is a span of code in a page: names are not prose.
 var code = regexp.MustCompile("`[^`\n]+`")
 
-// notYet are the pages and the packages whose texts have such words still. Take one off when its
-// texts have none; add none.
-var notYet = []string{}
-
 // Pages and the documentation of exported names are in plain words.
 func TestPlainWords(t *testing.T) {
 	found := map[string][]string{}
@@ -47,10 +43,6 @@ func TestPlainWords(t *testing.T) {
 	}
 	for dir, docs := range exportedDocs(t) {
 		note(found, dir, docs)
-	}
-	for _, name := range notYet {
-		require.NotEmpty(t, found[name], "%s has plain words now: take it off the list notYet", name)
-		delete(found, name)
 	}
 	for name, words := range found {
 		require.Empty(t, words, "%s: use plainer words", name)
