@@ -24,13 +24,14 @@ const (
 	fifoARN     = "arn:aws:sqs:eu-central-1:111122223333:payments.fifo"
 )
 
-// fakeQueue hands out what it is given, once, in order, whatever the groups. It
-// waits as a long poll does.
+// fakeQueue hands out what it is given, once, in order, whatever the groups, as much at a time as
+// there is. It waits as a long poll does.
 type fakeQueue struct {
 	attributes map[string]string
-	waiting    chan types.Message
 
 	mu        sync.Mutex
+	waiting   []types.Message
+	more      chan struct{} // closed when something is sent
 	received  int
 	deletions int
 	deleted   []string // bodies
@@ -41,14 +42,26 @@ type fakeQueue struct {
 func newFakeQueue(arn string) *fakeQueue {
 	return &fakeQueue{
 		attributes: map[string]string{"QueueArn": arn, "VisibilityTimeout": "30", "FifoQueue": fmt.Sprint(arn == fifoARN)},
-		waiting:    make(chan types.Message, 100),
+		more:       make(chan struct{}),
 	}
 }
 
 func (q *fakeQueue) send(messages ...types.Message) {
-	for _, m := range messages {
-		q.waiting <- m
-	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, messages...)
+	close(q.more)
+	q.more = make(chan struct{})
+}
+
+// take returns at most so many messages, and what is closed when there are more.
+func (q *fakeQueue) take(most int) ([]types.Message, <-chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := min(most, len(q.waiting))
+	taken := q.waiting[:n:n]
+	q.waiting = q.waiting[n:]
+	return taken, q.more
 }
 
 func message(body, group string) types.Message {
@@ -81,24 +94,20 @@ func (q *fakeQueue) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageIn
 			return nil, err
 		}
 	}
-	var out sqs.ReceiveMessageOutput
-	select {
-	case m := <-q.waiting:
-		out.Messages = append(out.Messages, m)
-	case <-time.After(time.Duration(in.WaitTimeSeconds) * time.Second):
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	for len(out.Messages) > 0 && len(out.Messages) < int(in.MaxNumberOfMessages) {
-		select {
-		case m := <-q.waiting:
-			out.Messages = append(out.Messages, m)
-			continue
-		default:
+	over := time.After(time.Duration(in.WaitTimeSeconds) * time.Second)
+	for {
+		taken, more := q.take(int(in.MaxNumberOfMessages))
+		if len(taken) > 0 {
+			return &sqs.ReceiveMessageOutput{Messages: taken}, nil
 		}
-		break
+		select {
+		case <-more:
+		case <-over:
+			return &sqs.ReceiveMessageOutput{}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	return &out, nil
 }
 
 func (q *fakeQueue) DeleteMessageBatch(_ context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
