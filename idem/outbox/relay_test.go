@@ -236,6 +236,31 @@ func TestTimeRunsOut(t *testing.T) {
 	})
 }
 
+// endless is a sender that goes on until its context ends.
+type endless struct{ until time.Time }
+
+func (e *endless) Send(ctx context.Context, messages []outbox.Message) []error {
+	<-ctx.Done()
+	e.until = time.Now()
+	return make([]error, len(messages))
+}
+
+// A send ends while there is time left to note what became of it.
+func TestASendEndsBeforeTheDeadline(t *testing.T) {
+	for within, most := range map[time.Duration]time.Duration{8 * time.Second: 6 * time.Second, 4 * time.Second: 3 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			s, e, began := newMemoryStore(), new(endless), time.Now()
+			r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": e}, &outbox.Options{Patience: time.Minute})
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			defer cancel()
+			_, _, err = r.Deliver(ctx, []outbox.Ref{s.put("a", 0, "k")})
+			require.NoError(t, err)
+			require.Equal(t, most, e.until.Sub(began))
+		})
+	}
+}
+
 func TestUnreadableIsLeftAlone(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
 		ref := s.put("a", 0, "")
