@@ -176,7 +176,12 @@ func TestShadowTellsWhatTheContractWouldAnswer(t *testing.T) {
 // without the date.
 func exchange(t *testing.T, h http.Handler, request string) string {
 	t.Helper()
-	s := httptest.NewUnstartedServer(h)
+	var serving sync.RWMutex // a server that closes waits for no handler that has hijacked its connection
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		serving.RLock()
+		defer serving.RUnlock()
+		h.ServeHTTP(w, r)
+	}))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.Start()
 	defer s.Close()
@@ -189,6 +194,8 @@ func exchange(t *testing.T, h http.Handler, request string) string {
 		require.NoError(t, conn.(*net.TCPConn).CloseWrite()) // the body breaks off
 	}
 	got, _ := io.ReadAll(conn)
+	serving.Lock()
+	defer serving.Unlock()
 	return regexp.MustCompile(`Date: [^\r]*\r\n`).ReplaceAllString(string(got), "")
 }
 
