@@ -22,14 +22,14 @@ const shadowShare = 4
 // observation is a call in shadow. It makes the call of the live mode on records of its own, and
 // runs the handler whatever comes of that.
 type observation struct {
-	engine  *Engine
-	call    Call
-	handler *attempt // the handler's, whose steps are recorded nowhere
-	id      string   // of the shadow's record; empty if there can be none
-	begun   time.Time
-	answer  Answer
-	ran     atomic.Bool
-	told    atomic.Bool // what the live mode would have answered is reported
+	engine   *Engine
+	call     Call
+	handler  *attempt // the handler's, whose steps are recorded nowhere
+	id       string   // of the shadow's record; empty if there can be none
+	begun    time.Time
+	answer   Answer
+	ran      atomic.Bool
+	reported atomic.Bool // what the live mode would have answered is reported
 }
 
 // observe runs the handler of a call in shadow and reports what the live mode would have
@@ -160,7 +160,7 @@ func (o *observation) observe(ctx context.Context, n notice.Notice) {
 
 // tell reports what the live mode would have answered, once.
 func (o *observation) tell(ctx context.Context, kind notice.Kind, n notice.Notice) {
-	if o.told.Swap(true) {
+	if o.reported.Swap(true) {
 		return
 	}
 	k := &o.call.Key

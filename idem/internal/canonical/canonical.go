@@ -120,7 +120,7 @@ func skipString(text []byte, i int) int {
 }
 
 // syntaxError puts the library's finding into words that say what to do. The
-// frequent mistakes have their own; they are told from the input, as the library
+// frequent mistakes have their own; they are found in the input, as the library
 // does not promise its texts.
 func syntaxError(raw []byte, err error) error {
 	refuse := func(offset int64, format string, args ...any) error {

@@ -75,8 +75,8 @@ func skipNumber(text []byte, i int) (end int, plain bool) {
 	return i, plain
 }
 
-// check returns why a number is refused, and nothing for all others. Those that people
-// send need no look at their digits.
+// check returns why a number is refused, and nothing for all others. Plain short ones
+// need no look at their digits.
 func (n *numbers) check(token []byte, plain bool, end int) (reason string) {
 	if plain && len(token) <= longestPlain || len(token) <= mostDigits && !bytes.ContainsAny(token, "eE") {
 		return ""

@@ -148,7 +148,7 @@ func (p *Pending) Reread(ctx context.Context, now time.Time, f protocol.Finish) 
 	case gErr != nil && protocol.Answers(gErr):
 		return gErr
 	case gErr != nil:
-		// Not to be told now: the write is repeated later, and is fenced then too.
+		// It is not known now: the write is repeated later, and is fenced then too.
 		return &protocol.StoreError{Op: "finish", Ambiguous: true, Err: gErr}
 	case rec.Bears(f.Write):
 		return nil

@@ -274,7 +274,7 @@ func (p *Pending) writeOf(ctx context.Context, id string) error {
 
 // writeAll writes what was taken, one after the other, until the store fails. Each gets
 // as much time as its call would have had, within the context's. It leaves large
-// results whose outcome is recorded for later unless it is told to write them.
+// results whose outcome is recorded for later, unless large is set.
 func (p *Pending) writeAll(ctx context.Context, took []pendingWrite, large bool) error {
 	if len(took) == 0 {
 		return nil
@@ -308,7 +308,7 @@ func (p *Pending) writeAll(ctx context.Context, took []pendingWrite, large bool)
 	return nil
 }
 
-// writeOne writes one that was taken; a large result of a recorded outcome only if told.
+// writeOne writes one that was taken; a large result of a recorded outcome only if large is set.
 func (p *Pending) writeOne(ctx context.Context, l *pendingWrite, large bool) error {
 	ctx, cancel := context.WithTimeout(ctx, p.budget+Allowance(l.size))
 	defer cancel()

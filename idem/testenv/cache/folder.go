@@ -60,7 +60,7 @@ func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err 
 	if err != nil {
 		return nil, fmt.Errorf("the cache folder cannot be written to: %w; set %s to one that can", err, Env)
 	}
-	for told := false; ; told = true {
+	for reported := false; ; reported = true {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() { _ = f.Close() }, nil // closing unlocks
@@ -68,7 +68,7 @@ func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err 
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 		}
-		if !told {
+		if !reported {
 			waiting()
 		}
 		select {

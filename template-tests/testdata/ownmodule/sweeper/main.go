@@ -1,5 +1,5 @@
 // A sweeper of another module's: it asks a provider about refunds, has work sent again that
-// nobody calls for, and escalates the rest.
+// no call comes for, and escalates the rest.
 package main
 
 import (
