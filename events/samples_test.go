@@ -40,12 +40,15 @@ type taskEvent struct {
 
 // kinds are the Go types of the samples, by the beginnings of their names.
 var kinds = map[string]func() any{
-	"apigw-v2-": func() any { return new(events.APIGatewayV2HTTPRequest) }, "apigw-v1-": func() any { return new(events.APIGatewayProxyRequest) },
-	"furl-": func() any { return new(events.LambdaFunctionURLRequest) }, "alb-": func() any { return new(events.ALBTargetGroupRequest) },
-	"sqs-": func() any { return new(events.SQSEvent) }, "sns": func() any { return new(events.SNSEvent) },
+	"apigw-v2-": func() any { return new(events.APIGatewayV2HTTPRequest) },
+	"apigw-v1-": func() any { return new(events.APIGatewayProxyRequest) },
+	"furl-":     func() any { return new(events.LambdaFunctionURLRequest) },
+	"alb-":      func() any { return new(events.ALBTargetGroupRequest) },
+	"sqs-":      func() any { return new(events.SQSEvent) }, "sns": func() any { return new(events.SNSEvent) },
 	"eventbridge-": func() any { return new(events.EventBridgeEvent) }, "s3": func() any { return new(events.S3Event) },
-	"kinesis": func() any { return new(events.KinesisEvent) }, "dynamodb-": func() any { return new(events.DynamoDBEvent) },
-	"kafka-": func() any { return new(events.KafkaEvent) }, "async-": func() any { return new(directEvent) },
+	"kinesis":   func() any { return new(events.KinesisEvent) },
+	"dynamodb-": func() any { return new(events.DynamoDBEvent) },
+	"kafka-":    func() any { return new(events.KafkaEvent) }, "async-": func() any { return new(directEvent) },
 	"stepfunctions-": func() any { return new(taskEvent) },
 }
 

@@ -18,7 +18,8 @@ import (
 // Nothing is undone whose mark may be missing in the record: without it the next attempt
 // would take the step for done and complete over it.
 func TestNothingIsUndoneWithoutAMarkInTheRecord(t *testing.T) {
-	for name, fault := range map[string]idemtest.Fault{"request lost": idemtest.LoseRequest, "reply lost": idemtest.LoseReply} {
+	for name, fault := range map[string]idemtest.Fault{"request lost": idemtest.LoseRequest,
+		"reply lost": idemtest.LoseReply} {
 		t.Run(name, func(t *testing.T) {
 			r, e := newRig(t, nil), new(effects)
 			key := safe.Key("t", "k")
@@ -283,7 +284,8 @@ func (x *abortable) fail(attempt int) {
 			faults[i] = idemtest.Pass
 		}
 		faults = append(faults, []idemtest.Fault{idemtest.LoseReply, idemtest.LoseRequest, idemtest.Refuse}[x.n(3)])
-		x.faults.Next([]idemtest.Method{idemtest.RecordStep, idemtest.RecordStep, idemtest.Finish, idemtest.StepResult}[x.n(4)], faults...)
+		x.faults.Next([]idemtest.Method{idemtest.RecordStep, idemtest.RecordStep, idemtest.Finish,
+			idemtest.StepResult}[x.n(4)], faults...)
 	}
 }
 

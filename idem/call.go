@@ -107,7 +107,8 @@ func (c *Call) checkLater() error {
 	case c.Key.op.Shadow:
 		return configError(what, "Shadow records nothing that a worker could run: set it to false")
 	case l.StartWithin < 0 || l.StartWithin != 0 && l.StartWithin < time.Second:
-		return configError(what, "StartWithin is %v: use at least one second, or zero for %v", l.StartWithin, protocol.DefaultStartWithin)
+		return configError(what, "StartWithin is %v: use at least one second, or zero for %v", l.StartWithin,
+			protocol.DefaultStartWithin)
 	}
 	return nil
 }

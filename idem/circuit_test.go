@@ -273,9 +273,12 @@ func TestStoreDownBeforeTheClaim(t *testing.T) {
 		events []string
 	}{
 		{"refused", idemtest.Refuse, (*testing.T).Context, 0, []string{"store_unavailable"}},
-		{"black hole", idemtest.BlackHole, (*testing.T).Context, time.Second, []string{"outcome_queued", "store_unavailable"}},
-		{"throttled", slow(300*time.Millisecond, idemtest.Refuse), (*testing.T).Context, 300 * time.Millisecond, []string{"store_unavailable"}},
-		{"slower than the budget", slow(10*time.Second, idemtest.Pass), (*testing.T).Context, time.Second, []string{"outcome_queued", "store_unavailable"}},
+		{"black hole", idemtest.BlackHole, (*testing.T).Context, time.Second,
+			[]string{"outcome_queued", "store_unavailable"}},
+		{"throttled", slow(300*time.Millisecond, idemtest.Refuse), (*testing.T).Context, 300 * time.Millisecond,
+			[]string{"store_unavailable"}},
+		{"slower than the budget", slow(10*time.Second, idemtest.Pass), (*testing.T).Context, time.Second,
+			[]string{"outcome_queued", "store_unavailable"}},
 		{"replies lost", idemtest.LoseRequest, (*testing.T).Context, 0, []string{"outcome_queued", "store_unavailable"}},
 		{"little time left", idemtest.BlackHole, func(t *testing.T) context.Context {
 			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)

@@ -32,28 +32,38 @@ func TestCallsOfEveryPath(t *testing.T) {
 	}{
 		{"first", unsafe, nil, 1, nil, m("Acquire", "Finish"), []string{"claimed", "completed"}},
 		{"replay", unsafe, finished, 1, nil, m("Acquire", "Result"), []string{"replayed"}},
-		{"replay of a failure", unsafe, failed, 1, &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}, m("Acquire"), []string{"replayed"}},
+		{"replay of a failure", unsafe, failed, 1, &idem.RecordedError{Failure: idem.Failure{Message: "plain",
+			Type: "errorString"}}, m("Acquire"), []string{"replayed"}},
 		{"in flight", unsafe, killed, 1, idem.ErrInFlight, m("Acquire"), []string{"in_flight"}},
 		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Acquire", "Result"), []string{"key_reused"}},
 		{"reused in flight", unsafe, killed, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
 		{"reused, unknown", unsafe, parked, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
-		{"another input after nothing was executed", unsafe, released, 2, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
-		{"the first input after that", unsafe, both2(released, correctly), 1, idem.ErrKeyReused, m("Acquire", "Result"), []string{"key_reused"}},
+		{"another input after nothing was executed", unsafe, released, 2, nil, m("Acquire", "Acquire", "Finish"),
+			[]string{"took_over", "completed"}},
+		{"the first input after that", unsafe, both2(released, correctly), 1, idem.ErrKeyReused, m("Acquire", "Result"),
+			[]string{"key_reused"}},
 		{"reused, released, uncertain", safe, uncertainly, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
 		{"unknown", unsafe, parked, 1, idem.ErrOutcomeUnknown, m("Acquire"), []string{"outcome_unknown"}},
 		{"accepted", unsafe, accepted, 1, idem.ErrAccepted, m("Acquire"), []string{"accepted"}},
-		{"lapsed, parked", unsafe, both2(killed, hour), 1, idem.ErrOutcomeUnknown, m("Acquire", "Settle"), []string{"parked", "outcome_unknown"}},
+		{"lapsed, parked", unsafe, both2(killed, hour), 1, idem.ErrOutcomeUnknown, m("Acquire", "Settle"),
+			[]string{"parked", "outcome_unknown"}},
 		{"lapsed, and not parked", unsafe, both2(killed, hour, func(_ *testing.T, r *rig, _ idem.Key) {
 			r.faults.Next(idemtest.Settle, idemtest.Refuse)
 		}), 1, idem.ErrStoreUnavailable, m("Acquire", "Settle"), []string{"store_unavailable"}},
-		{"lapsed, taken over", safe, both2(killed, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
+		{"lapsed, taken over", safe, both2(killed, hour), 1, nil, m("Acquire", "Acquire", "Finish"),
+			[]string{"took_over", "completed"}},
 		{"lapsed, reused", safe, both2(killed, hour), 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
 		{"released", unsafe, released, 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
-		{"released, uncertain", safe, uncertainly, 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
-		{"expired", unsafe, both2(finished, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
-		{"expired, with another input", unsafe, both2(finished, hour), 2, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
-		{"expired failure", unsafe, both2(failed, hour), 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
-		{"unknown never expires", unsafe, both2(parked, hour), 1, idem.ErrOutcomeUnknown, m("Acquire"), []string{"outcome_unknown"}},
+		{"released, uncertain", safe, uncertainly, 1, nil, m("Acquire", "Acquire", "Finish"),
+			[]string{"took_over", "completed"}},
+		{"expired", unsafe, both2(finished, hour), 1, nil, m("Acquire", "Acquire", "Finish"),
+			[]string{"took_over", "completed"}},
+		{"expired, with another input", unsafe, both2(finished, hour), 2, nil, m("Acquire", "Acquire", "Finish"),
+			[]string{"took_over", "completed"}},
+		{"expired failure", unsafe, both2(failed, hour), 1, nil, m("Acquire", "Acquire", "Finish"),
+			[]string{"took_over", "completed"}},
+		{"unknown never expires", unsafe, both2(parked, hour), 1, idem.ErrOutcomeUnknown, m("Acquire"),
+			[]string{"outcome_unknown"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, c := newRig(t, nil), new(counter)
@@ -354,7 +364,8 @@ func TestCallWithoutClaim(t *testing.T) {
 	}{
 		{"absent", unsafe, nil, 1, late, m("Get")},
 		{"completed", unsafe, finished, 1, nil, m("Get", "Result")},
-		{"failed", unsafe, failed, 1, &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}, m("Get")},
+		{"failed", unsafe, failed, 1, &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}},
+			m("Get")},
 		{"in flight", unsafe, killed, 1, idem.ErrInFlight, m("Get")},
 		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Get", "Result")},
 		{"another input after nothing was executed", unsafe, released, 2, late, m("Get")},
@@ -371,10 +382,13 @@ func TestCallWithoutClaim(t *testing.T) {
 		{"unreadable once", unsafe, both2(finished, func(_ *testing.T, r *rig, _ idem.Key) {
 			r.faults.Next("Get", idemtest.Unreadable)
 		}), 1, nil, m("Get", "Get", "Result")},
-		{"unreadable", unsafe, func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Unreadable, "Get") }, 1, idem.ErrRecordUnreadable, m("Get", "Get")},
-		{"store down", unsafe, func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Refuse, "Get") }, 1, idem.ErrStoreUnavailable, m("Get")},
+		{"unreadable", unsafe, func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Unreadable, "Get") }, 1,
+			idem.ErrRecordUnreadable, m("Get", "Get")},
+		{"store down", unsafe, func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Refuse, "Get") },
+			1, idem.ErrStoreUnavailable, m("Get")},
 		{"store down, fails open", idem.Operation{Name: "open", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen},
-			func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Refuse, "Get") }, 1, idem.ErrStoreUnavailable, m("Get")},
+			func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Refuse, "Get") }, 1,
+			idem.ErrStoreUnavailable, m("Get")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -421,12 +435,13 @@ func TestWaitUntil(t *testing.T) {
 		err     error
 		waited  time.Duration
 	}{
-		"until":                           {until: 2 * time.Second, err: idem.ErrInFlight, waited: 2 * time.Second},
-		"already over":                    {until: -time.Second, err: idem.ErrInFlight},
-		"later than the wait":             {until: time.Hour, waited: 10 * time.Second},
-		"none":                            {waited: 10 * time.Second},
-		"no claim":                        {noClaim: late, waited: 10 * time.Second},
-		"no claim, the other call failed": {noClaim: late, end: idem.NotExecuted(errPlain), err: late, waited: 10 * time.Second},
+		"until":               {until: 2 * time.Second, err: idem.ErrInFlight, waited: 2 * time.Second},
+		"already over":        {until: -time.Second, err: idem.ErrInFlight},
+		"later than the wait": {until: time.Hour, waited: 10 * time.Second},
+		"none":                {waited: 10 * time.Second},
+		"no claim":            {noClaim: late, waited: 10 * time.Second},
+		"no claim, the other call failed": {noClaim: late, end: idem.NotExecuted(errPlain), err: late,
+			waited: 10 * time.Second},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			r := newRig(t, &idem.Options{Wait: time.Minute})

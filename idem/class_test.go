@@ -66,14 +66,15 @@ func TestClassOf(t *testing.T) {
 		"joined, both not executed":        {errors.Join(NotExecuted(io.EOF), NotExecuted(io.EOF)), ClassNotExecuted},
 		"joined, over and not executed":    {errors.Join(Permanent(io.EOF), NotExecuted(io.EOF)), ClassFailed},
 		"not executed and over":            {errors.Join(NotExecuted(io.EOF), Permanent(io.EOF)), ClassFailed},
-		"joined in a join":                 {errors.Join(NotExecuted(io.EOF), errors.Join(NotExecuted(io.EOF), io.EOF)), ClassUncertain},
-		"a mark around a join":             {Permanent(errors.Join(io.EOF, NotExecuted(io.EOF))), ClassFailed},
-		"joined with nil":                  {branches{nil, Permanent(io.EOF)}, ClassFailed},
-		"joined of nothing":                {branches{}, ClassUncertain},
-		"joined of nil":                    {branches{nil}, ClassUncertain},
-		"wraps nothing":                    {wraps{}, ClassUncertain},
-		"found by As alone":                {as{NotExecuted(io.EOF)}, ClassUncertain},
-		"a recorded error is not a mark":   {&RecordedError{Failure{Message: "x"}}, ClassUncertain},
+		"joined in a join": {errors.Join(NotExecuted(io.EOF), errors.Join(NotExecuted(io.EOF), io.EOF)),
+			ClassUncertain},
+		"a mark around a join":           {Permanent(errors.Join(io.EOF, NotExecuted(io.EOF))), ClassFailed},
+		"joined with nil":                {branches{nil, Permanent(io.EOF)}, ClassFailed},
+		"joined of nothing":              {branches{}, ClassUncertain},
+		"joined of nil":                  {branches{nil}, ClassUncertain},
+		"wraps nothing":                  {wraps{}, ClassUncertain},
+		"found by As alone":              {as{NotExecuted(io.EOF)}, ClassUncertain},
+		"a recorded error is not a mark": {&RecordedError{Failure{Message: "x"}}, ClassUncertain},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, classOf(c.err)) })
 	}
@@ -101,8 +102,10 @@ func TestMarksAreTransparent(t *testing.T) {
 func TestBorder(t *testing.T) {
 	inner := &declined{"no funds"}
 	for name, err := range map[string]error{
-		"marked": NotExecuted(inner), "marked twice": Permanent(NotExecuted(inner)), "wrapped": fmt.Errorf("x: %w", NotExecuted(inner)),
-		"joined": errors.Join(NotExecuted(inner), Permanent(inner)), "marked inside and out": Permanent(fmt.Errorf("x: %w", NotExecuted(inner))),
+		"marked": NotExecuted(inner), "marked twice": Permanent(NotExecuted(inner)),
+		"wrapped":               fmt.Errorf("x: %w", NotExecuted(inner)),
+		"joined":                errors.Join(NotExecuted(inner), Permanent(inner)),
+		"marked inside and out": Permanent(fmt.Errorf("x: %w", NotExecuted(inner))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, out := range []error{border(err), stepBorder(err)} {
@@ -177,7 +180,8 @@ func TestFailureOf(t *testing.T) {
 // What is recorded of an error is bounded and valid text, whatever the error says.
 func TestFailureTextIsBounded(t *testing.T) {
 	for _, text := range []string{
-		strings.Repeat("x", protocol.MaxFailureText), strings.Repeat("x", protocol.MaxFailureText+1), strings.Repeat("ü", protocol.MaxFailureText),
+		strings.Repeat("x", protocol.MaxFailureText), strings.Repeat("x", protocol.MaxFailureText+1),
+		strings.Repeat("ü", protocol.MaxFailureText),
 		"x" + strings.Repeat("ü", protocol.MaxFailureText), strings.Repeat("🙂", protocol.MaxFailureText),
 	} {
 		got := failureOf(plainError(text)).Message

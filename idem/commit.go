@@ -58,7 +58,8 @@ func (x *execution) commit(ctx, hctx context.Context, a *attempt, ans Answer, en
 func (c *commit) write(ctx context.Context, end ending, unit Unit) (Outcome, error) {
 	a := c.a
 	c.end, c.sent, c.owed = end, c.ans, nil
-	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.made().CreatedAt, Ending: end.Ending, Attempt: a.kind(), Unit: unit, LargeSteps: a.journal.anyLarge(), Watched: a.watched()}
+	c.f = protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Created: a.made().CreatedAt,
+		Ending: end.Ending, Attempt: a.kind(), Unit: unit, LargeSteps: a.journal.anyLarge(), Watched: a.watched()}
 	if len(end.Result) > guard.LargeResult {
 		c.f.Progress = new(protocol.Progress)
 	}
@@ -141,7 +142,8 @@ func (c *commit) shorten(err error) bool {
 		c.owed = &guard.End{Omitted: err, Written: true}
 		c.f.Write = c.a.writeID()
 	case failed != nil && failed.ResultNotStored && c.f.Ending.State == Completed && !c.f.Ending.Omitted:
-		c.owed = &guard.End{Finish: c.f, Fact: c.a.writeID(), Summary: c.end.kept, Retention: c.call.Key.op.retention(), Written: true}
+		c.owed = &guard.End{Finish: c.f, Fact: c.a.writeID(), Summary: c.end.kept,
+			Retention: c.call.Key.op.retention(), Written: true}
 		c.owed.Finish.Unit, c.owed.Finish.Attempt = nil, nil
 		c.f.Write = c.owed.Fact
 	default:

@@ -152,10 +152,14 @@ func TestCommitInDoubt(t *testing.T) {
 		{name: "reply lost, fence's reply", finish: []idemtest.Fault{idemtest.LoseReply, idemtest.LoseReply}, ok: true},
 		{name: "request lost, fence's reply", finish: []idemtest.Fault{nil, idemtest.LoseReply}, released: true},
 		{name: "request lost, fence's request", finish: []idemtest.Fault{nil, lost}, maybe: true, lands: true},
-		{name: "request lost, fence and read", finish: []idemtest.Fault{nil, lost}, get: []idemtest.Fault{lost}, maybe: true, lands: true},
-		{name: "reply lost, fence and read", finish: []idemtest.Fault{idemtest.LoseReply, lost}, get: []idemtest.Fault{lost}, maybe: true},
-		{name: "request lost, fence unreadable", finish: []idemtest.Fault{nil, idemtest.Unreadable}, maybe: true, lands: true},
-		{name: "request lost, fence's conflict without a record", finish: []idemtest.Fault{nil, idemtest.BareConflict}, maybe: true, lands: true},
+		{name: "request lost, fence and read", finish: []idemtest.Fault{nil, lost}, get: []idemtest.Fault{lost},
+			maybe: true, lands: true},
+		{name: "reply lost, fence and read", finish: []idemtest.Fault{idemtest.LoseReply, lost},
+			get: []idemtest.Fault{lost}, maybe: true},
+		{name: "request lost, fence unreadable", finish: []idemtest.Fault{nil, idemtest.Unreadable},
+			maybe: true, lands: true},
+		{name: "request lost, fence's conflict without a record", finish: []idemtest.Fault{nil, idemtest.BareConflict},
+			maybe: true, lands: true},
 	} {
 		for _, op := range both {
 			bubble(t, tc.name+"/"+op.Name, func(t *testing.T) {

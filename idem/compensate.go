@@ -189,7 +189,8 @@ func (j *journal) compensations() ([]compensation, error) {
 			continue
 		}
 		if c.of.lost != nil {
-			errs = append(errs, fmt.Errorf("idem: step %q cannot be undone, its result could not be kept: undo it by hand, then resolve the record", c.step.name))
+			errs = append(errs, fmt.Errorf("idem: step %q cannot be undone, its result could not be kept: undo it by hand, "+
+				"then resolve the record", c.step.name))
 		}
 		todo = append(todo, c)
 	}

@@ -21,7 +21,8 @@ func trip(e *effects, last error, undoErrs ...error) func(context.Context) (stri
 			if name == "hotel" {
 				errs = undoErrs
 			}
-			if _, err := idem.Step(ctx, name, e.step(name), &idem.StepConfig[receiptOf]{Compensate: e.undo(name, errs...)}); err != nil {
+			if _, err := idem.Step(ctx, name, e.step(name),
+				&idem.StepConfig[receiptOf]{Compensate: e.undo(name, errs...)}); err != nil {
 				return "", err
 			}
 		}
@@ -53,7 +54,8 @@ func TestCompensationsRunInReverse(t *testing.T) {
 		}
 		_, err := idem.Step(ctx, "plain", e.step("plain"), nil)
 		require.NoError(t, err)
-		_, err = idem.Step(ctx, "pay", e.step("pay", idem.Permanent(declinedError{})), &idem.StepConfig[receiptOf]{Compensate: undo})
+		_, err = idem.Step(ctx, "pay", e.step("pay", idem.Permanent(declinedError{})),
+			&idem.StepConfig[receiptOf]{Compensate: undo})
 		return "", idem.PermanentStep(err)
 	})
 	require.ErrorIs(t, err, declinedError{})
@@ -64,7 +66,8 @@ func TestCompensationsRunInReverse(t *testing.T) {
 
 // Only a permanent failure is undone.
 func TestOtherEndsCompensateNothing(t *testing.T) {
-	for name, last := range map[string]error{"success": nil, "plain": errPlain, "not executed": idem.NotExecuted(errPlain)} {
+	for name, last := range map[string]error{"success": nil, "plain": errPlain,
+		"not executed": idem.NotExecuted(errPlain)} {
 		r, e := newRig(t, nil), new(effects)
 		_, err := doSteps(t, r, safe.Key("t", "k"), trip(e, last))
 		require.Equal(t, last == nil, err == nil, name)
@@ -101,7 +104,8 @@ func TestCompensationResumes(t *testing.T) {
 // and fails with it, whatever its handler returns.
 func TestWhatIsBeingUndoneFails(t *testing.T) {
 	for name, then := range map[string]error{
-		"success": nil, "plain": errPlain, "not executed": idem.NotExecuted(errPlain), "another failure": idem.Permanent(errPlain),
+		"success": nil, "plain": errPlain, "not executed": idem.NotExecuted(errPlain),
+		"another failure": idem.Permanent(errPlain),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, e := newRig(t, nil), new(effects)
@@ -126,7 +130,8 @@ func TestUndoingWaitsForAnAttemptThatComesByAllSteps(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end   error
 		state idem.State
-	}{"plain": {errPlain, idem.Released}, "not executed": {idem.NotExecuted(errPlain), idem.Released}, "permanent": {idem.Permanent(errPlain), idem.Unknown}} {
+	}{"plain": {errPlain, idem.Released}, "not executed": {idem.NotExecuted(errPlain), idem.Released},
+		"permanent": {idem.Permanent(errPlain), idem.Unknown}} {
 		t.Run(name, func(t *testing.T) {
 			r, e := newRig(t, nil), new(effects)
 			key := safe.Key("t", "k")
@@ -197,11 +202,12 @@ func TestCompensationToken(t *testing.T) {
 	tokens := map[string]int{}
 	for range 2 {
 		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-			_, err := idem.Step(ctx, "pay", e.step("pay"), &idem.StepConfig[receiptOf]{Compensate: func(ctx context.Context, _ receiptOf) error {
-				tokens[idem.Token(ctx)]++
-				require.NotEqual(t, tokenOf(t, r, "pay"), idem.Token(ctx))
-				return errPlain
-			}})
+			_, err := idem.Step(ctx, "pay", e.step("pay"),
+				&idem.StepConfig[receiptOf]{Compensate: func(ctx context.Context, _ receiptOf) error {
+					tokens[idem.Token(ctx)]++
+					require.NotEqual(t, tokenOf(t, r, "pay"), idem.Token(ctx))
+					return errPlain
+				}})
 			require.NoError(t, err)
 			return "", idem.Permanent(declinedError{})
 		})
@@ -226,7 +232,8 @@ func tokenOf(t *testing.T, r *rig, step string) (token string) {
 // The write of a step that cannot be shown to have landed stops the operation, and
 // the handler's result does not count.
 func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
-	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply, "request lost": idemtest.LoseRequest} {
+	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply,
+		"request lost": idemtest.LoseRequest} {
 		for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
 			bubble(t, name, func(t *testing.T) {
 				r, e := newRig(t, nil), new(effects)
@@ -284,14 +291,15 @@ func TestOpenStepIsParkedAtTheDeadline(t *testing.T) {
 		r := newRig(t, nil)
 		key := safe.Key("t", "k")
 		kill := time.Now().Add(10 * time.Second)
-		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-			_, err := idem.Step(ctx, "pay", func(context.Context) (int, error) {
-				time.Sleep(time.Until(kill) - 10*time.Millisecond) // ignores its context
-				require.Equal(t, idem.Unknown, r.state(t, key))
-				return 7, nil
-			}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-			return 0, err
-		})
+		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1,
+			func(ctx context.Context, _ int) (int, error) {
+				_, err := idem.Step(ctx, "pay", func(context.Context) (int, error) {
+					time.Sleep(time.Until(kill) - 10*time.Millisecond) // ignores its context
+					require.Equal(t, idem.Unknown, r.state(t, key))
+					return 7, nil
+				}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+				return 0, err
+			})
 		require.NoError(t, err)
 		require.Equal(t, idem.Completed, r.state(t, key))
 	})
@@ -316,12 +324,14 @@ func TestHeartbeatKeepsStepsForGood(t *testing.T) {
 // No handler runs into a panic of the engine's when its step panics: it goes on,
 // and the record says what is known.
 func TestPanicInAStep(t *testing.T) {
-	for semantics, want := range map[idem.StepSemantics]idem.State{idem.AtLeastOnce: idem.Released, idem.AtMostOnce: idem.Unknown} {
+	for semantics, want := range map[idem.StepSemantics]idem.State{idem.AtLeastOnce: idem.Released,
+		idem.AtMostOnce: idem.Unknown} {
 		r := newRig(t, nil)
 		key := safe.Key("t", "k")
 		require.PanicsWithValue(t, "boom", func() {
 			_, _ = doSteps(t, r, key, func(ctx context.Context) (string, error) {
-				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { panic("boom") }, &idem.StepConfig[int]{Semantics: semantics})
+				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { panic("boom") },
+					&idem.StepConfig[int]{Semantics: semantics})
 				return "", err
 			})
 		})

@@ -19,13 +19,15 @@ import (
 // the operation is [Repeatable], else the record is [Unknown]; [NotExecuted] and [Permanent] mark other
 // errors. A call can also get an error of this package, such as [ErrInFlight]. Do is safe for concurrent
 // use and returns when fn has.
-func Do[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) (Out, error)) (Out, error) {
+func Do[In, Out any](ctx context.Context, e *Engine, key Key, in In,
+	fn func(context.Context, In) (Out, error)) (Out, error) {
 	r, err := Run(ctx, e, key, in, fn)
 	return r.Value, err
 }
 
 // Run is [Do], and returns the [Outcome] too.
-func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In, fn func(context.Context, In) (Out, error)) (Result[Out], error) {
+func Run[In, Out any](ctx context.Context, e *Engine, key Key, in In,
+	fn func(context.Context, In) (Out, error)) (Result[Out], error) {
 	var res Result[Out]
 	if e == nil {
 		return res, configError("call", "the engine is nil: make one with idem.New")

@@ -62,7 +62,8 @@ func TestRawBytesReplayAsTheyWere(t *testing.T) {
 		require.Equal(t, string(want), string(got))
 	}
 	// The same JSON in another form is the same input; of a string every byte counts.
-	_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), json.RawMessage(` {"x" : 1.0} `), never[json.RawMessage])
+	_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), json.RawMessage(` {"x" : 1.0} `),
+		never[json.RawMessage])
 	require.NoError(t, err)
 	_, err = idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), ` {"x" : 1} `, never[string])
 	require.ErrorIs(t, err, idem.ErrKeyReused)
@@ -135,7 +136,8 @@ func TestADecoderThatPanicsReadsNoOutcome(t *testing.T) {
 	for _, op := range both {
 		r := newRig(t, nil)
 		must(t, r, op.Key("t", "k"), func(context.Context, int) (string, error) { return "panic back", nil })
-		got, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, func(context.Context, int) (awkward, error) { panic("must not run") })
+		got, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1,
+			func(context.Context, int) (awkward, error) { panic("must not run") })
 		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
 		require.ErrorContains(t, err, "decoding idem_test.awkward panicked at do_test.go")
 		require.Zero(t, got)
@@ -150,7 +152,8 @@ func TestTooLargeResultIsCompletedWithoutIt(t *testing.T) {
 	require.Equal(t, big, live.Value)
 	require.True(t, live.Outcome.Omitted)
 	require.Equal(t, idem.Completed, live.Outcome.RecordState)
-	replay, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (string, error) { panic("must not run") })
+	replay, err := idem.Run(t.Context(), r.engine, key,
+		1, func(context.Context, int) (string, error) { panic("must not run") })
 	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
 	require.True(t, replay.Outcome.Replayed)
 	require.Equal(t, live.Outcome.RecordedAt, replay.Outcome.RecordedAt)
@@ -228,7 +231,8 @@ func TestLoserGetsNothingOfItsOwnResult(t *testing.T) {
 	n := 5
 	got := mustRun(t, r, key, func(ctx context.Context, in int) (out, error) {
 		r.clock.Advance(fmtLease)
-		_, err := idem.Do(ctx, r.elsewhere(t).engine, key, in, func(context.Context, int) (out, error) { return out{A: &n}, nil })
+		_, err := idem.Do(ctx, r.elsewhere(t).engine, key,
+			in, func(context.Context, int) (out, error) { return out{A: &n}, nil })
 		return out{B: &n}, err
 	})
 	require.True(t, got.Outcome.Replayed)
@@ -258,7 +262,8 @@ func TestReplayHonoursItsCallersDeadline(t *testing.T) {
 func TestWhatCouldNotBeReadAgain(t *testing.T) {
 	r := newRig(t, nil)
 	call := idem.Call{Key: safe.Key("t", "k"), Run: func(context.Context) idem.Answer { panic("it must not run") }}
-	for _, fp := range []idem.Fingerprint{"", "sha256-of-mine", "1:", "1:short", "0:x", "2:" + fingerprint.Bytes(nil)[2:]} {
+	for _, fp := range []idem.Fingerprint{"", "sha256-of-mine", "1:", "1:short", "0:x",
+		"2:" + fingerprint.Bytes(nil)[2:]} {
 		call.Fingerprint = fp
 		var config *idem.ConfigError
 		_, err := r.engine.Execute(t.Context(), call)
@@ -300,7 +305,8 @@ func TestStepEffect(t *testing.T) {
 		return func(context.Context) error { log = append(log, what); return err }
 	}
 	handler := func(ctx context.Context) (string, error) {
-		if err := idem.StepEffect(ctx, "reserve", says("reserve", nil), &idem.EffectConfig{Compensate: says("undo reserve", nil)}); err != nil {
+		if err := idem.StepEffect(ctx, "reserve", says("reserve", nil),
+			&idem.EffectConfig{Compensate: says("undo reserve", nil)}); err != nil {
 			return "", err
 		}
 		err := idem.StepEffect(ctx, "charge", says("charge", errPlain), &idem.EffectConfig{

@@ -88,7 +88,8 @@ func (x *execution) recordEnding(a *attempt, c Class, ans Answer, f *Failure) pr
 	expires := x.engine.expiry(x.engine.now(), x.call.Key.op.retention(), len(ans.Body))
 	switch c {
 	case ClassCompleted:
-		return protocol.Ending{State: Completed, Result: ans.Body, ExpiresAt: expires, ResponseVersion: recordable(ans.ResponseVersion)}
+		return protocol.Ending{State: Completed, Result: ans.Body, ExpiresAt: expires,
+			ResponseVersion: recordable(ans.ResponseVersion)}
 	case ClassFailed:
 		return protocol.Ending{State: Failed, Failure: f, ExpiresAt: expires}
 	}

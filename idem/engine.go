@@ -90,7 +90,8 @@ func New(store Store, o *Options) (*Engine, error) {
 			return nil, configError("engine", "%s is %v: it cannot be negative", d.name, *d.value)
 		}
 		if *d.value > 0 && *d.value < time.Millisecond {
-			return nil, configError("engine", "%s is %v: use at least a millisecond, with its unit, such as 2*time.Second", d.name, *d.value)
+			return nil, configError("engine", "%s is %v: use at least a millisecond, with its unit, such as 2*time.Second",
+				d.name, *d.value)
 		}
 		if *d.value == 0 {
 			*d.value = d.def

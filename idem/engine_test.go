@@ -241,17 +241,19 @@ func TestDeadlinesGoByTheProcessClock(t *testing.T) {
 
 			key = safe.Key("t", "kill time")
 			kill := time.Now().Add(10 * time.Second)
-			_, err = idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-				info, _ := idem.InfoOf(ctx)
-				require.WithinDuration(t, kill.Add(ahead), info.LeaseUntil, time.Millisecond)
-				end, ok := ctx.Deadline()
-				require.True(t, ok)
-				require.WithinDuration(t, kill.Add(-time.Second), end, time.Millisecond)
-				return 0, nil
-			})
+			_, err = idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1,
+				func(ctx context.Context, _ int) (int, error) {
+					info, _ := idem.InfoOf(ctx)
+					require.WithinDuration(t, kill.Add(ahead), info.LeaseUntil, time.Millisecond)
+					end, ok := ctx.Deadline()
+					require.True(t, ok)
+					require.WithinDuration(t, kill.Add(-time.Second), end, time.Millisecond)
+					return 0, nil
+				})
 			require.NoError(t, err)
 
-			_, err = idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(time.Millisecond)), r.engine, safe.Key("t", "too late"), 1, new(counter).run)
+			_, err = idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(time.Millisecond)), r.engine,
+				safe.Key("t", "too late"), 1, new(counter).run)
 			require.ErrorIs(t, err, idem.ErrOutOfTime)
 		})
 	}

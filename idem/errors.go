@@ -21,7 +21,8 @@ var (
 	// ErrKeyReused: the key belongs to another input; a [*ReusedError] says more.
 	ErrKeyReused = errors.New("idem: the key was already used with another input; use a new key for a new request")
 	// ErrOutcomeUnknown: an earlier attempt may have taken effect; the record must be resolved.
-	ErrOutcomeUnknown = errors.New("idem: an earlier attempt may have taken effect and its outcome is unknown; resolve the record before trying again")
+	ErrOutcomeUnknown = errors.New("idem: an earlier attempt may have taken effect and its outcome is unknown; resolve " +
+		"the record before trying again")
 	// ErrOutcomeUnavailable: an [*OutcomeUnavailableError] has what was kept of the result.
 	ErrOutcomeUnavailable = errors.New("idem: the operation was completed, but its result could not be kept")
 	// ErrOutOfTime: the handler did not run. Also the cause of its context when the guard ends it.
@@ -57,7 +58,8 @@ func (e *InFlightError) Error() string {
 	if e.Lost {
 		return fmt.Sprintf("%v; attempt %d has taken the claim since", ErrLeaseLost, e.Attempt)
 	}
-	return fmt.Sprintf("%v (attempt %d, its lease ends in %v)", ErrInFlight, e.Attempt, e.LeaseLeft.Round(time.Millisecond))
+	return fmt.Sprintf("%v (attempt %d, its lease ends in %v)", ErrInFlight, e.Attempt,
+		e.LeaseLeft.Round(time.Millisecond))
 }
 
 func (e *InFlightError) Is(target error) bool {
@@ -109,7 +111,8 @@ type CommitError struct {
 
 func (e *CommitError) Error() string {
 	if e.Ambiguous {
-		return fmt.Sprintf("idem: the outcome and its writes may have been committed, which could not be confirmed: %v", e.Err)
+		return fmt.Sprintf("idem: the outcome and its writes may have been committed, which could not be confirmed: %v",
+			e.Err)
 	}
 	why := e.Err
 	if failed, ok := errors.AsType[*StoreError](why); ok {
@@ -142,9 +145,11 @@ type StepInterruptedError struct {
 }
 
 func (e *StepInterruptedError) Error() string {
-	text := fmt.Sprintf("idem: an at-most-once step was interrupted and is not run again; find out what became of it: step %q", e.Name)
+	text := fmt.Sprintf("idem: an at-most-once step was interrupted and is not run again; find out what became of "+
+		"it: step %q", e.Name)
 	if !e.RetryAt.IsZero() {
-		text += fmt.Sprintf(": \"not found\" is not conclusive before %s, send the request again then", e.RetryAt.UTC().Format(time.RFC3339))
+		text += fmt.Sprintf(": \"not found\" is not conclusive before %s, send the request again then",
+			e.RetryAt.UTC().Format(time.RFC3339))
 	}
 	if e.Err != nil {
 		text += fmt.Sprintf(": %v", e.Err)

@@ -24,9 +24,10 @@ func ExampleOperation_shadow() {
 	shadow := Fulfil
 	shadow.Shadow = true // as with IDEM_SHADOW=true
 	for n := range 2 {
-		got, err := idem.Do(context.Background(), engine, shadow.Key("acme", "order-1"), "one book", func(context.Context, string) (int, error) {
-			return n, nil
-		})
+		got, err := idem.Do(context.Background(), engine, shadow.Key("acme", "order-1"), "one book",
+			func(context.Context, string) (int, error) {
+				return n, nil
+			})
 		fmt.Println(got, err)
 	}
 	// Output:

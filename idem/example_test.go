@@ -93,7 +93,8 @@ func Example_resolve() {
 	fmt.Println("unknown:", errors.Is(err, idem.ErrOutcomeUnknown))
 
 	r, _ := reconcile.New(store, nil)
-	err = reconcile.Resolve(context.Background(), r, key, "charged", reconcile.Change{Actor: "alice", Reason: "ch_123 is in the provider's console"})
+	err = reconcile.Resolve(context.Background(), r, key, "charged",
+		reconcile.Change{Actor: "alice", Reason: "ch_123 is in the provider's console"})
 	fmt.Println("resolved:", err == nil)
 	fmt.Println(idem.Do(context.Background(), engine, key, "input", handler))
 	// Output:

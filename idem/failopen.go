@@ -35,7 +35,8 @@ func (e *Engine) failOpen(ctx context.Context, c Call) (Outcome, error) {
 
 // over returns an engine over the store. What it reports of records goes to no observer.
 func (e *Engine) over(s keepsNothing) *Engine {
-	o := &Engine{given: s, store: s, opts: e.opts, now: e.now, inLambda: e.inLambda, managed: e.managed, traits: e.traits, unrecorded: true}
+	o := &Engine{given: s, store: s, opts: e.opts, now: e.now, inLambda: e.inLambda, managed: e.managed,
+		traits: e.traits, unrecorded: true}
 	o.opts.Observer = func(ctx context.Context, n notice.Notice) {
 		switch n.Kind {
 		case notice.Executed, notice.Compensated, notice.OutOfTime, notice.Uncommitted:

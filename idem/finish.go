@@ -25,7 +25,8 @@ type finished struct {
 func (x *execution) finish(ctx context.Context, a *attempt, en ending) (finished, error) {
 	e := x.engine
 	t := guard.End{
-		Finish:  protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en.Ending, Attempt: a.kind(), LargeSteps: a.journal.anyLarge(), Watched: a.watched()},
+		Finish: protocol.Finish{ID: a.rec.ID, Owner: a.rec.Owner, Write: a.writeID(), Ending: en.Ending, Attempt: a.kind(),
+			LargeSteps: a.journal.anyLarge(), Watched: a.watched()},
 		Summary: en.kept, Retention: x.call.Key.op.retention(), Attempt: a.rec.Attempt,
 	}
 	if len(en.Result) > guard.LargeResult {

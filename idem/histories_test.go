@@ -43,7 +43,8 @@ func TestRandomHistoriesOfTwoProcesses(t *testing.T) {
 		})
 	}
 	// A model in which no danger occurs shows nothing.
-	for _, what := range []string{"told", "resolved", "unknown", "limit", "not committed", "died", "second run", "end: failed"} {
+	for _, what := range []string{"told", "resolved", "unknown", "limit", "not committed", "died",
+		"second run", "end: failed"} {
 		require.Positive(t, saw[what], what)
 	}
 	t.Log(saw)
@@ -226,7 +227,8 @@ func (w *twoProcesses) look(id, what string) {
 			w.ended[id] = rec
 		}
 	}
-	if rec != nil && (rec.Open() || rec.State == idem.InProgress && rec.Repeat == idem.NotRepeatable) && !rec.ExpiresAt.IsZero() {
+	if rec != nil && (rec.Open() || rec.State == idem.InProgress && rec.Repeat == idem.NotRepeatable) &&
+		!rec.ExpiresAt.IsZero() {
 		w.problem("%s: %s leaves an open question in %s with an expiry", id, what, rec.State)
 	}
 }
@@ -237,7 +239,8 @@ type historyBase struct {
 	p *historyProcess
 }
 
-func (b historyBase) CountKey(ctx context.Context, counter string, bound int, expires time.Time) (counted bool, err error) {
+func (b historyBase) CountKey(ctx context.Context, counter string, bound int,
+	expires time.Time) (counted bool, err error) {
 	err = b.p.network(ctx, "CountKey", counter, func(ctx context.Context) error {
 		counted, err = b.p.w.mem.CountKey(ctx, counter, bound, expires)
 		return err
@@ -336,7 +339,8 @@ func (p *historyProcess) died() bool {
 	return p.dead
 }
 
-var historySecrets = map[string][]byte{"a": []byte("a: 0123456789abcdef0123456789abcdef"), "b": []byte("b: 0123456789abcdef0123456789abcdef")}
+var historySecrets = map[string][]byte{"a": []byte("a: 0123456789abcdef0123456789abcdef"),
+	"b": []byte("b: 0123456789abcdef0123456789abcdef")}
 
 func (w *twoProcesses) boot(n int, secret string) *historyProcess {
 	p := &historyProcess{w: w, n: n, secret: secret}
@@ -344,7 +348,8 @@ func (w *twoProcesses) boot(n int, secret string) *historyProcess {
 	f := idemtest.NewFaults(historyTable{w.mem, w})
 	f.Always(func(ctx context.Context, c *idemtest.Call) error { return p.network(ctx, string(c.Method), c.ID, c.Do) })
 	minute := limit.PerTenant{Keys: togetherBound, Window: time.Minute}
-	s, err := limit.Over(historyBase{f, p}, map[string]limit.PerTenant{"strict": minute, "loose": minute, "atomic": minute, "job": minute})
+	s, err := limit.Over(historyBase{f, p},
+		map[string]limit.PerTenant{"strict": minute, "loose": minute, "atomic": minute, "job": minute})
 	require.NoError(w.t, err)
 	o := &idem.Options{Observer: func(_ context.Context, n notice.Notice) {
 		if n.Kind == notice.OutcomeDropped || n.Kind == notice.Unreadable || n.Kind == notice.LeaseLost {
@@ -386,7 +391,8 @@ func (p *historyProcess) op(name string) idem.Operation {
 	return op
 }
 
-func (p *historyProcess) handler(key idem.Key, unit bool, mine **historyRun) func(context.Context, string) (string, error) {
+func (p *historyProcess) handler(key idem.Key, unit bool, mine **historyRun) func(context.Context,
+	string) (string, error) {
 	w, id := p.w, key.ID()
 	name := key.Operation().Name
 	return func(ctx context.Context, in string) (string, error) {
@@ -433,7 +439,8 @@ func (p *historyProcess) handler(key idem.Key, unit bool, mine **historyRun) fun
 			defer w.mu.Unlock()
 			r.over = true
 			r.harmless, r.recorded = harmless && !p.dead, recorded && !p.dead
-			w.log = append(w.log, fmt.Sprintf("%s p%d run %d ends, harmless %v, recorded %v", time.Now().Format("15:04:05.000"), p.n, r.n, r.harmless, r.recorded))
+			w.log = append(w.log, fmt.Sprintf("%s p%d run %d ends, harmless %v, recorded %v", time.Now().Format("15:04:05.000"),
+				p.n, r.n, r.harmless, r.recorded))
 		}
 		if unit {
 			_, err := idem.UnitOf(ctx, func() idem.Unit { r.unit = &historyUnit{id: id, run: r.n}; return r.unit })
@@ -490,14 +497,16 @@ func (p *historyProcess) call(name, tenant, value, in string) (err error) {
 	default:
 		res, err = idem.Run(ctx, p.engine, key, in, h)
 	}
-	w.note("p%d %s %s: %q %v %s queued %v executed %v", p.n, key.ID(), in, res.Value, err, res.Outcome.RecordState, res.Outcome.Queued, res.Outcome.Executed)
+	w.note("p%d %s %s: %q %v %s queued %v executed %v", p.n, key.ID(), in, res.Value, err, res.Outcome.RecordState,
+		res.Outcome.Queued, res.Outcome.Executed)
 	if p.died() {
 		return err
 	}
 	after, _ := w.mem.Get(context.Background(), key.ID())
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if flight, ok := errors.AsType[*idem.InFlightError](err); ok && !flight.Lost && before != nil && after != nil && after.Write == before.Write &&
+	if flight, ok := errors.AsType[*idem.InFlightError](err); ok && !flight.Lost && before != nil && after != nil &&
+		after.Write == before.Write &&
 		(after.State == idem.Completed || after.State == idem.Failed) && in != "work" {
 		w.problem("%s: a caller is told that it is in flight, and it is %s", key.ID(), after.State)
 	}
@@ -576,9 +585,12 @@ type historyAnswer struct {
 }
 
 func together(t *testing.T, seed uint64, saw map[string]int) []string {
-	w := &twoProcesses{t: t, mem: memstore.New(), seed: seed, rnd: rand.New(rand.NewPCG(seed, 7)), starts: map[string][]*historyRun{},
-		ended: map[string]*idem.Record{}, told: map[string]historyAnswer{}, excused: map[string]bool{}, made: map[string]map[string]bool{},
-		counted: map[string]bool{}, sent: map[string]time.Time{}, ran: map[string]bool{}, status: map[string]string{}, saw: saw}
+	w := &twoProcesses{t: t, mem: memstore.New(), seed: seed, rnd: rand.New(rand.NewPCG(seed, 7)),
+		starts: map[string][]*historyRun{},
+		ended:  map[string]*idem.Record{}, told: map[string]historyAnswer{}, excused: map[string]bool{},
+		made:    map[string]map[string]bool{},
+		counted: map[string]bool{}, sent: map[string]time.Time{}, ran: map[string]bool{},
+		status: map[string]string{}, saw: saw}
 	w.rate, w.deaths = []int{25, 50, 120}[w.roll(3)], seed%4 < 2
 	secret := []string{"", "a"}[w.roll(2)]
 	names := []string{"strict", "loose", "wide", "mixed", "atomic", "job"}

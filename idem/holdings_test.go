@@ -97,7 +97,8 @@ func TestStoreIsAskedWhereTheClaimIsNotCertain(t *testing.T) {
 		},
 		"in shadow": func(t *testing.T, r *rig) {
 			_, _ = whileRunning(t, r, inShadow(safe).Key("t", "k"), func() { ask(t, r, key, 1, errPlain) })
-			_, _ = whileRunning(t, r, safe.Key("t", "other"), func() { ask(t, r, inShadow(safe).Key("t", "other"), 1, errPlain) })
+			_, _ = whileRunning(t, r, safe.Key("t", "other"),
+				func() { ask(t, r, inShadow(safe).Key("t", "other"), 1, errPlain) })
 		},
 		"in atomic mode, without a claim": func(t *testing.T, r *rig) {
 			key := atomically.Key("t", "k")

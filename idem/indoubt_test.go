@@ -84,7 +84,8 @@ func TestACommitThatLandedIsNotTakenForALostLease(t *testing.T) {
 			next := r.record(t, key).Clone()
 			next.State, next.Owner, next.Write, next.Body = idem.InProgress, "another", "another.0", protocol.Body{}
 			next.LeaseUntil = r.clock.Now().Add(time.Minute)
-			require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), protocol.Claim{Record: *next, Seen: r.record(t, key).Write, Replace: true}))
+			require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(),
+				protocol.Claim{Record: *next, Seen: r.record(t, key).Write, Replace: true}))
 		}},
 	} {
 		for _, op := range append(both, atomically) {

@@ -23,16 +23,18 @@ func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 		key := safe.Key("t", "k")
 		var began []time.Time
 		handler := func(ctx context.Context) (string, error) {
-			got, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: longest, Interrupted: func(_ context.Context, at time.Time) (receiptOf, error) {
-				began = append(began, at)
-				return receiptOf{}, idem.NotExecuted(errPlain)
-			}})
+			got, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
+				NotFoundFinalAfter: longest, Interrupted: func(_ context.Context, at time.Time) (receiptOf, error) {
+					began = append(began, at)
+					return receiptOf{}, idem.NotExecuted(errPlain)
+				}})
 			return got.ID, err
 		}
 		killed(t, r, key)
 		rec := r.record(t, key)
 		start := r.clock.Now()
-		require.NoError(t, r.mem.RecordStep(t.Context(), start, protocol.StepWrite{ID: key.ID(), Owner: rec.Owner, Write: "w", Name: "charge", Begin: true}))
+		require.NoError(t, r.mem.RecordStep(t.Context(), start,
+			protocol.StepWrite{ID: key.ID(), Owner: rec.Owner, Write: "w", Name: "charge", Begin: true}))
 		proof := start.Add(longest + idem.DefaultMargin)
 		for _, wait := range []time.Duration{time.Minute, time.Minute, longest - 2*time.Minute} {
 			r.clock.Advance(wait)
@@ -62,10 +64,11 @@ func TestAbsenceCountsFromWhenItWasAskedFor(t *testing.T) {
 	runs := 0
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { runs++; return 1, nil },
-			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: 24 * time.Hour, Interrupted: func(_ context.Context, began time.Time) (int, error) {
-				r.clock.Advance(began.Add(48 * time.Hour).Sub(r.clock.Now()))
-				return 0, idem.NotExecuted(errPlain)
-			}})
+			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: 24 * time.Hour,
+				Interrupted: func(_ context.Context, began time.Time) (int, error) {
+					r.clock.Advance(began.Add(48 * time.Hour).Sub(r.clock.Now()))
+					return 0, idem.NotExecuted(errPlain)
+				}})
 		return "", err
 	})
 	var open *idem.StepInterruptedError
@@ -93,7 +96,10 @@ func TestEachRunHasABeginMarkOfItsOwn(t *testing.T) {
 						return 0, idem.NotExecuted(errPlain)
 					}
 					return 1, nil
-				}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce, Retry: idem.Retry{MaxTries: 3, InitialDelay: time.Nanosecond}, NotFoundFinalAfter: time.Minute, Interrupted: func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) }})
+				}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce, Retry: idem.Retry{MaxTries: 3, InitialDelay: time.Nanosecond},
+					NotFoundFinalAfter: time.Minute, Interrupted: func(context.Context, time.Time) (int, error) {
+						return 0, idem.NotExecuted(errPlain)
+					}})
 				return "", err
 			})
 			require.NoError(t, err)
@@ -113,7 +119,8 @@ func (b *booking) handler(ctx context.Context) (string, error) {
 	undo := func(name string) func(context.Context, string) error {
 		return func(context.Context, string) error { b.log = append(b.log, "undo "+name); return nil }
 	}
-	if _, err := idem.Step(ctx, "reserve", func(context.Context) (string, error) { return "r", nil }, &idem.StepConfig[string]{Compensate: undo("reserve")}); err != nil {
+	if _, err := idem.Step(ctx, "reserve", func(context.Context) (string, error) { return "r", nil },
+		&idem.StepConfig[string]{Compensate: undo("reserve")}); err != nil {
 		return "", err
 	}
 	_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) {
@@ -122,10 +129,11 @@ func (b *booking) handler(ctx context.Context) (string, error) {
 			return "", errPlain
 		}
 		return "c", nil
-	}, &idem.StepConfig[string]{Compensate: undo("charge"), Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: func(context.Context, time.Time) (string, error) {
-		b.log = append(b.log, "asked")
-		return "c", b.answered
-	}})
+	}, &idem.StepConfig[string]{Compensate: undo("charge"), Semantics: idem.AtMostOnce,
+		NotFoundFinalAfter: idem.Immediately, Interrupted: func(context.Context, time.Time) (string, error) {
+			b.log = append(b.log, "asked")
+			return "c", b.answered
+		}})
 	if err != nil {
 		return "402", idem.Abort(ctx, declinedError{})
 	}
@@ -194,9 +202,10 @@ func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
 			return err
 		})
 		charge := func(ctx context.Context) error {
-			_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: func(context.Context, time.Time) (receiptOf, error) {
-				return receiptOf{}, idem.NotExecuted(errPlain)
-			}})
+			_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
+				NotFoundFinalAfter: idem.Immediately, Interrupted: func(context.Context, time.Time) (receiptOf, error) {
+					return receiptOf{}, idem.NotExecuted(errPlain)
+				}})
 			return err
 		}
 		late := make(chan error)
@@ -217,7 +226,8 @@ func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
 
 // An operation that is not repeatable runs no attempt that could ask: its record is parked.
 func TestInterruptedIsNotAskedOfAnOperationThatIsNotRepeatable(t *testing.T) {
-	for name, abandonedAs := range map[string]protocol.Repeat{"always": idem.NotRepeatable, "since a deployment": idem.Repeatable} {
+	for name, abandonedAs := range map[string]protocol.Repeat{"always": idem.NotRepeatable,
+		"since a deployment": idem.Repeatable} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			op := idem.Operation{Name: "order", Repeat: abandonedAs}

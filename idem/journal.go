@@ -46,7 +46,8 @@ func (j *journal) enter(s *step) (protocol.RecordedStep, error) {
 		return protocol.RecordedStep{}, j.halted
 	}
 	if _, twice := j.entered[s.name]; twice {
-		return protocol.RecordedStep{}, s.bad("the name is used twice in one attempt: number the steps of a loop, such as \"ship-1\"")
+		return protocol.RecordedStep{},
+			s.bad("the name is used twice in one attempt: number the steps of a loop, such as \"ship-1\"")
 	}
 	if j.entered == nil {
 		j.entered = map[string]bool{}
@@ -369,7 +370,8 @@ func (j *journal) close() error {
 	}
 	for name, inside := range j.entered {
 		if inside {
-			return configError(fmt.Sprintf("step %q", name), "it still runs although the handler has returned: wait for steps before")
+			return configError(fmt.Sprintf("step %q", name),
+				"it still runs although the handler has returned: wait for steps before")
 		}
 	}
 	if j.undoers > 0 {

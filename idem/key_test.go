@@ -241,16 +241,17 @@ func TestInfo(t *testing.T) {
 		key := safe.Key("acme", "payment-1")
 		uncertainly(t, r, key)
 		kill := time.Now().Add(time.Minute).Truncate(time.Millisecond)
-		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-			info, ok := idem.InfoOf(ctx)
-			require.True(t, ok)
-			require.WithinDuration(t, kill, info.LeaseUntil, time.Millisecond)
-			info.LeaseUntil = time.Time{}
-			require.Equal(t, idem.Info{
-				ID: key.ID(), Tenant: "acme", Operation: "safe", Attempt: 2, Token: idem.Token(ctx),
-			}, info)
-			return 1, nil
-		})
+		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1,
+			func(ctx context.Context, _ int) (int, error) {
+				info, ok := idem.InfoOf(ctx)
+				require.True(t, ok)
+				require.WithinDuration(t, kill, info.LeaseUntil, time.Millisecond)
+				info.LeaseUntil = time.Time{}
+				require.Equal(t, idem.Info{
+					ID: key.ID(), Tenant: "acme", Operation: "safe", Attempt: 2, Token: idem.Token(ctx),
+				}, info)
+				return 1, nil
+			})
 		require.NoError(t, err)
 	})
 }

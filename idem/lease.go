@@ -152,7 +152,8 @@ func (l *lease) parkFromTheSide() {
 		}
 		return
 	}
-	err := e.store.Finish(ctx, e.now(), protocol.Finish{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), Ending: en.Ending, Watched: l.a.watched()})
+	err := e.store.Finish(ctx, e.now(), protocol.Finish{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(),
+		Ending: en.Ending, Watched: l.a.watched()})
 	if err == nil {
 		x.notify(ctx, notice.Parked, notice.Notice{Attempt: l.a.rec.Attempt, State: en.State, Err: ErrOutOfTime})
 	}
@@ -181,7 +182,8 @@ func (l *lease) beat() {
 	l.mu.Unlock()
 
 	sent, now := time.Now(), e.now()
-	ext := protocol.Extension{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(), LeaseUntil: protocol.RoundUp(now.Add(whole), time.Millisecond)}
+	ext := protocol.Extension{ID: l.a.rec.ID, Owner: l.a.rec.Owner, Write: l.a.writeID(),
+		LeaseUntil: protocol.RoundUp(now.Add(whole), time.Millisecond)}
 	if !l.a.rec.ExpiresAt.IsZero() && !l.a.journal.any() {
 		ext.ExpiresAt = protocol.RoundUp(ext.LeaseUntil.Add(l.a.rec.Retention), time.Second)
 	}

@@ -165,16 +165,17 @@ func TestGuardBeforeTheKillTime(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, nil)
 			key, kill := safe.Key("t", "k"), time.Now().Add(tc.kill)
-			_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-				end, ok := ctx.Deadline()
-				require.True(t, ok)
-				require.WithinDuration(t, kill.Add(-tc.guard), end, time.Millisecond)
-				require.True(t, r.record(t, key).LeaseUntil.Equal(kill))
-				<-ctx.Done()
-				require.ErrorIs(t, context.Cause(ctx), idem.ErrOutOfTime)
-				require.WithinDuration(t, kill.Add(-tc.guard), time.Now(), time.Millisecond)
-				return 0, ctx.Err()
-			})
+			_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key,
+				1, func(ctx context.Context, _ int) (int, error) {
+					end, ok := ctx.Deadline()
+					require.True(t, ok)
+					require.WithinDuration(t, kill.Add(-tc.guard), end, time.Millisecond)
+					require.True(t, r.record(t, key).LeaseUntil.Equal(kill))
+					<-ctx.Done()
+					require.ErrorIs(t, context.Cause(ctx), idem.ErrOutOfTime)
+					require.WithinDuration(t, kill.Add(-tc.guard), time.Now(), time.Millisecond)
+					return 0, ctx.Err()
+				})
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Equal(t, idem.Released, r.state(t, key))
 			require.Zero(t, r.count(idemtest.Extend))
@@ -193,11 +194,16 @@ func TestHandlerThatIgnoresItsContext(t *testing.T) {
 			err   error
 			state map[idem.Repeat]idem.State
 		}{
-			{"in time", 9800 * time.Millisecond, nil, map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
-			{"after the kill time", 11 * time.Second, nil, map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
-			{"not executed", 9800 * time.Millisecond, idem.NotExecuted(errPlain), map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Released}},
-			{"failed", 9800 * time.Millisecond, idem.Permanent(errPlain), map[idem.Repeat]idem.State{idem.Repeatable: idem.Failed, idem.NotRepeatable: idem.Failed}},
-			{"uncertain", 9800 * time.Millisecond, errPlain, map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Unknown}},
+			{"in time", 9800 * time.Millisecond, nil,
+				map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
+			{"after the kill time", 11 * time.Second, nil,
+				map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
+			{"not executed", 9800 * time.Millisecond, idem.NotExecuted(errPlain),
+				map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Released}},
+			{"failed", 9800 * time.Millisecond, idem.Permanent(errPlain),
+				map[idem.Repeat]idem.State{idem.Repeatable: idem.Failed, idem.NotRepeatable: idem.Failed}},
+			{"uncertain", 9800 * time.Millisecond, errPlain,
+				map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Unknown}},
 		} {
 			bubble(t, op.Name+"/"+end.name, func(t *testing.T) {
 				r := newRig(t, nil)
@@ -270,7 +276,8 @@ func TestFinishKeepsWithinTheKillTime(t *testing.T) {
 // A process that is stopped past its lease, and taken over, changes nothing when
 // it goes on.
 func TestZombieChangesNothing(t *testing.T) {
-	for name, end := range map[string]error{"completes": nil, "fails": idem.Permanent(errPlain), "releases": idem.NotExecuted(errPlain), "parks": errPlain} {
+	for name, end := range map[string]error{"completes": nil, "fails": idem.Permanent(errPlain),
+		"releases": idem.NotExecuted(errPlain), "parks": errPlain} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			key := safe.Key("t", "k")
@@ -434,7 +441,8 @@ func TestAnOverrunAfterAStepIsRenewed(t *testing.T) {
 		r := newRig(t, nil)
 		key := safe.Key("t", "k")
 		_, err := idem.Do(shortened(t, true), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-			_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+			_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil },
+				&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 			require.NoError(t, err)
 			time.Sleep(9 * time.Second)
 			require.Equal(t, idem.InProgress, r.state(t, key))

@@ -36,7 +36,8 @@ func (a *attempted) dies(t *testing.T) error {
 	t.Helper()
 	h := a.elsewhere(t)
 	h.faults.Always(idemtest.LoseRequest, idemtest.Finish)
-	_, err := idem.Do(inLambda(t.Context()), h.engine, a.key, 1, func(context.Context, int) (int, error) { a.runs++; return 0, errPlain })
+	_, err := idem.Do(inLambda(t.Context()), h.engine, a.key,
+		1, func(context.Context, int) (int, error) { a.runs++; return 0, errPlain })
 	a.clock.Advance(time.Hour)
 	return err
 }
@@ -49,7 +50,8 @@ func TestAnOperationIsParkedAfterItsLastAttempt(t *testing.T) {
 	errs, dies := erring, dying
 	panics := func(t *testing.T, a *attempted) {
 		require.Panics(t, func() {
-			_, _ = idem.Do(t.Context(), a.engine, a.key, 1, func(context.Context, int) (int, error) { a.runs++; panic("poison") })
+			_, _ = idem.Do(t.Context(), a.engine, a.key, 1,
+				func(context.Context, int) (int, error) { a.runs++; panic("poison") })
 		})
 	}
 	clean := func(t *testing.T, a *attempted) {
@@ -118,7 +120,8 @@ func TestARecordSaysWhyACallHasParkedIt(t *testing.T) {
 		"not repeatable":         {strict, strict, []func(*testing.T, *attempted){dies}, "attempt 1 left no outcome"},
 		"declared stricter":      {loose, strict, []func(*testing.T, *attempted){errs, dies}, "attempt 2 left no outcome"},
 		"released, and stricter": {loose, strict, []func(*testing.T, *attempted){errs}, errPlain.Error()},
-		"its last attempt":       {limited, limited, []func(*testing.T, *attempted){errs, dies, dies}, "the last of 3 attempts left no outcome"},
+		"its last attempt": {limited, limited, []func(*testing.T, *attempted){errs, dies, dies},
+			"the last of 3 attempts left no outcome"},
 		"a bound that came later": {loose, limited, []func(*testing.T, *attempted){errs, dies, errs, errs},
 			"the last of 4 attempts: " + errPlain.Error()},
 		"dead, and a bound that came later": {loose, limited, []func(*testing.T, *attempted){errs, dies, errs, dies},
@@ -180,7 +183,8 @@ func TestAttemptsAreCountedAnew(t *testing.T) {
 		r, err := reconcile.New(a.mem, &reconcile.Options{Now: a.clock.Now})
 		require.NoError(t, err)
 		a.clock.Advance(time.Hour)
-		require.NoError(t, r.Resolve(t.Context(), a.key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "alice", Reason: "test"}))
+		require.NoError(t, r.Resolve(t.Context(), a.key.ID(), reconcile.Resolution{To: idem.Released},
+			reconcile.Change{Actor: "alice", Reason: "test"}))
 		again(t, a)
 	})
 }
@@ -239,10 +243,11 @@ func TestAttemptsThatAskTooEarlyAreNotCounted(t *testing.T) {
 	killedWith(t, r, key, shipping)
 	asked := 0
 	ship := func(ctx context.Context) (string, error) {
-		return idem.Step(ctx, "ship", func(context.Context) (string, error) { return "shipped", nil }, &idem.StepConfig[string]{
-			Semantics: idem.AtMostOnce, NotFoundFinalAfter: 24 * time.Hour,
-			Interrupted: func(context.Context, time.Time) (string, error) { asked++; return "", idem.NotExecuted(errPlain) },
-		})
+		return idem.Step(ctx, "ship",
+			func(context.Context) (string, error) { return "shipped", nil }, &idem.StepConfig[string]{
+				Semantics: idem.AtMostOnce, NotFoundFinalAfter: 24 * time.Hour,
+				Interrupted: func(context.Context, time.Time) (string, error) { asked++; return "", idem.NotExecuted(errPlain) },
+			})
 	}
 	for range 10 {
 		_, err := doSteps(t, r, key, ship)

@@ -38,7 +38,8 @@ func (o Observer) tell(ctx context.Context, n notice.Notice) {
 	defer func() {
 		if p := recover(); p != nil {
 			defer func() { _ = recover() }() // of the logger, which may be what panicked
-			slog.ErrorContext(ctx, "idem: an observer panicked; repair it, the operation continues", "error", protocol.RedactPanic("the observer", p), "record", n.ID)
+			slog.ErrorContext(ctx, "idem: an observer panicked; repair it, the operation continues", "error",
+				protocol.RedactPanic("the observer", p), "record", n.ID)
 		}
 	}()
 	o(ctx, n)
@@ -96,7 +97,8 @@ func logFrom(least slog.Level, l *slog.Logger) Observer {
 		shadow := strings.HasPrefix(string(n.Kind), "shadow_")
 		if shadow {
 			if _, warned := shadowed.LoadOrStore(n.Operation, true); !warned {
-				log.LogAttrs(ctx, slog.LevelWarn, "idem: the operation is in shadow: duplicates run; end the trial by Operation.Shadow", slog.String("operation", n.Operation))
+				log.LogAttrs(ctx, slog.LevelWarn, "idem: the operation is in shadow: duplicates run; end the trial "+
+					"by Operation.Shadow", slog.String("operation", n.Operation))
 			}
 		}
 		// What is reported in shadow is all that shadow is for.

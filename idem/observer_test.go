@@ -48,7 +48,8 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 	"parked":      on(unsafe, uncertainly),
 	"uncommitted": on(atomically, faulty(idemtest.Finish, idemtest.Refuse), try),
 	"result_omitted": func(t *testing.T, r *rig) {
-		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (awkward, error) { return awkward{"error"}, nil })
+		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"),
+			1, func(context.Context, int) (awkward, error) { return awkward{"error"}, nil })
 	},
 	"step_recorded":    func(t *testing.T, r *rig) { stepping(t, r) },
 	"step_replayed":    func(t *testing.T, r *rig) { stepping(t, r); stepping(t, r) },
@@ -85,10 +86,11 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 	"withdrawn":      on(safe, faulty(idemtest.Acquire, idemtest.LoseReply), try),
 	"outcome_queued": on(safe, faulty(idemtest.Finish, idemtest.LoseRequest), try),
 	"outcome_landed": on(safe, faulty(idemtest.Finish, idemtest.LoseRequest), try, flushed),
-	"outcome_dropped": on(safe, faulty(idemtest.Finish, idemtest.LoseRequest), try, func(t *testing.T, r *rig, key idem.Key) {
-		r.clock.Advance(time.Hour)
-		finished(t, r.elsewhere(t), key)
-	}, flushed),
+	"outcome_dropped": on(safe, faulty(idemtest.Finish, idemtest.LoseRequest),
+		try, func(t *testing.T, r *rig, key idem.Key) {
+			r.clock.Advance(time.Hour)
+			finished(t, r.elsewhere(t), key)
+		}, flushed),
 	"shadow_executed":  on(inShadow(safe), finished),
 	"shadow_duplicate": on(inShadow(safe), finished, finished),
 	"shadow_key_reused": func(t *testing.T, r *rig) {
@@ -96,7 +98,8 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 		_, _ = idem.Do(t.Context(), r.engine, inShadow(safe).Key("t", "k"), 2, new(counter).run)
 	},
 	"shadow_refused": func(t *testing.T, r *rig) {
-		_, _ = idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(time.Millisecond)), r.engine, inShadow(safe).Key("t", "k"), 1, new(counter).run)
+		_, _ = idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(time.Millisecond)), r.engine,
+			inShadow(safe).Key("t", "k"), 1, new(counter).run)
 	},
 	"shadow_unobserved": func(t *testing.T, r *rig) {
 		r.faults.Always(idemtest.Refuse)
@@ -197,7 +200,8 @@ func TestWithoutAnObserverWarningsAreLogged(t *testing.T) {
 			scenario(t, r)
 			idem.LogTo(slog.New(slog.NewTextHandler(&all, nil)))(t.Context(), notice.Notice{Kind: kind})
 			grave := regexp.MustCompile("level=(WARN|ERROR) .* kind=").Match(all.Bytes())
-			require.Equal(t, grave, regexp.MustCompile(`level=(WARN|ERROR) .* kind=`+string(kind)+" ").Match(logged.Bytes()), logged.String())
+			require.Equal(t, grave, regexp.MustCompile(`level=(WARN|ERROR) .* kind=`+string(kind)+" ").Match(logged.Bytes()),
+				logged.String())
 			require.NotRegexp(t, "level=(INFO|DEBUG) .* kind=([^s]|s[^h])", logged.String())
 			if strings.HasPrefix(string(kind), "shadow_") {
 				require.Contains(t, logged.String(), "kind="+string(kind), "all that is told in shadow is logged")
@@ -271,7 +275,8 @@ func TestNoticesSayHowLongItTook(t *testing.T) {
 			took[n.Kind] = n.Took
 		}
 		require.Equal(t, map[notice.Kind]time.Duration{
-			notice.Claimed: 300 * time.Millisecond, notice.Executed: 2 * time.Second, notice.Completed: 300 * time.Millisecond, notice.Replayed: 0,
+			notice.Claimed: 300 * time.Millisecond, notice.Executed: 2 * time.Second, notice.Completed: 300 * time.Millisecond,
+			notice.Replayed: 0,
 		}, took)
 	})
 }
@@ -332,7 +337,8 @@ func observedBy(t *testing.T, o idem.Observer) {
 		require.NoError(t, err)
 		require.NoError(t, e.Flush(t.Context()))
 		require.Equal(t, idem.Completed, r.state(t, op.Key("t", "queued")))
-		_, err = idem.Do(t.Context(), e, op.Key("t", "unencodable"), 1, func(context.Context, int) (float64, error) { return math.Inf(1), nil })
+		_, err = idem.Do(t.Context(), e, op.Key("t", "unencodable"), 1,
+			func(context.Context, int) (float64, error) { return math.Inf(1), nil })
 		require.NoError(t, err)
 		require.Equal(t, idem.Completed, r.state(t, op.Key("t", "unencodable")))
 	}
@@ -349,7 +355,8 @@ func TestObserversTellsEach(t *testing.T) {
 	o(t.Context(), notice.Notice{Kind: notice.Parked, ID: "acme#charge#digest"})
 	o(t.Context(), notice.Notice{Kind: notice.Replayed})
 	require.Equal(t, []notice.Kind{notice.Parked, notice.Replayed}, told)
-	require.Regexp(t, `level=ERROR msg="idem: an observer panicked.* error="the observer panicked at .*: a value of type string" .*\n.*level=WARN msg="idem: parked as unknown, .* record=acme#charge#digest`, logged.String())
+	require.Regexp(t, `level=ERROR msg="idem: an observer panicked.* error="the observer panicked at .*: a value of `+
+		`type string" .*\n.*level=WARN msg="idem: parked as unknown, .* record=acme#charge#digest`, logged.String())
 	require.NotContains(t, logged.String(), "kind=replayed")
 }
 
@@ -363,7 +370,8 @@ func TestLogToSaysEveryKind(t *testing.T) {
 		o(t.Context(), notice.Notice{
 			Kind: kind, ID: "acme#charge#digest", Operation: "charge", Attempt: 3, State: idem.Unknown, Err: errors.New("why"),
 		})
-		for _, part := range []string{"acme#charge#digest", "attempt=3", "state=unknown", "error=why", "msg=\"idem: ", "kind=" + string(kind)} {
+		for _, part := range []string{"acme#charge#digest", "attempt=3", "state=unknown", "error=why", "msg=\"idem: ",
+			"kind=" + string(kind)} {
 			require.Contains(t, out.String(), part, kind)
 		}
 		message := regexp.MustCompile(`msg=("[^"]*"|\S+)`).FindString(out.String())
@@ -376,8 +384,10 @@ func TestLogToSaysEveryKind(t *testing.T) {
 func TestLogToLeavesOutWhatIsNotKnown(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
-	idem.LogTo(log)(t.Context(), notice.Notice{Kind: notice.StoreUnavailable, ID: "acme#charge#digest", Operation: "charge", Elapsed: time.Second})
-	require.Regexp(t, `msg="idem: store unavailable, nothing was executed" kind=store_unavailable record=acme#charge#digest operation=charge elapsed=1s\n$`, out.String())
+	idem.LogTo(log)(t.Context(), notice.Notice{Kind: notice.StoreUnavailable, ID: "acme#charge#digest",
+		Operation: "charge", Elapsed: time.Second})
+	require.Regexp(t, `msg="idem: store unavailable, nothing was executed" kind=store_unavailable `+
+		`record=acme#charge#digest operation=charge elapsed=1s\n$`, out.String())
 }
 
 func TestTheOperationOfTheExampleIsProtectedWithoutItsVariable(t *testing.T) {
@@ -400,7 +410,8 @@ func TestTheLogWarnsOnceOfEachOperationInShadow(t *testing.T) {
 			finished(t, &rig{engine: e}, idem.Operation{Name: "live"}.Key("acme", "k"))
 			require.Equal(t, 2, strings.Count(out.String(), "level=WARN"), out.String())
 			for _, op := range []string{"charge", "refund"} {
-				require.Equal(t, 1, strings.Count(out.String(), "end the trial by Operation.Shadow\" operation="+op+"\n"), out.String())
+				require.Equal(t, 1, strings.Count(out.String(), "end the trial by Operation.Shadow\" operation="+op+"\n"),
+					out.String())
 			}
 		})
 	}
@@ -423,13 +434,14 @@ func TestNoErrorTakesTheResultToTheDefaultLog(t *testing.T) {
 	}
 	for i, as := range []string{"a number", "a panic", "an error", "a step"} {
 		v := kept{As: as, Text: oneWay{as}}
-		_, err := idem.Do(t.Context(), e, idem.Operation{Name: "order"}.Key("acme", strconv.Itoa(i)), as, func(ctx context.Context, _ string) (kept, error) {
-			if as != "a step" {
-				return v, nil
-			}
-			_, err := idem.Step(ctx, "step", func(context.Context) (oneWay, error) { return oneWay{"a number"}, nil }, nil)
-			return kept{}, err
-		})
+		_, err := idem.Do(t.Context(), e, idem.Operation{Name: "order"}.Key("acme", strconv.Itoa(i)), as,
+			func(ctx context.Context, _ string) (kept, error) {
+				if as != "a step" {
+					return v, nil
+				}
+				_, err := idem.Step(ctx, "step", func(context.Context) (oneWay, error) { return oneWay{"a number"}, nil }, nil)
+				return kept{}, err
+			})
 		require.Equal(t, as == "a step", err != nil)
 	}
 	require.Equal(t, 3, strings.Count(out.String(), "recorded without its result"))

@@ -116,12 +116,15 @@ func (o Operation) Check() error {
 	case o.Mode > Atomic:
 		return o.invalid("Mode is %d: use idem.Reserved or idem.Atomic", o.Mode)
 	case o.Mode == Atomic && o.Repeat != Repeatable:
-		return o.invalid("idem.Atomic takes no claim, so that the handler may run twice, and the operation is not repeatable: " +
-			"declare it idem.Repeatable if all its effects are in the transaction, or use idem.Reserved")
+		return o.invalid("idem.Atomic takes no claim, so that the handler may run twice, and the operation is " +
+			"not repeatable: declare it idem.Repeatable if all its effects are in the transaction, or use " +
+			"idem.Reserved")
 	case o.Mode == Atomic && o.OnStoreFailure != FailClosed:
-		return o.invalid("OnStoreFailure has no meaning with idem.Atomic, which takes no claim to do without: use idem.FailClosed")
+		return o.invalid("OnStoreFailure has no meaning with idem.Atomic, which takes no claim to do without: " +
+			"use idem.FailClosed")
 	case o.Mode == Atomic && o.Shadow:
-		return o.invalid("Shadow records no outcome that a transaction could commit with, and idem.Atomic is for that: use idem.Reserved while the operation is in shadow, and a handler that commits its writes by itself")
+		return o.invalid("Shadow records no outcome that a transaction could commit with, and idem.Atomic is for that: " +
+			"use idem.Reserved while the operation is in shadow, and a handler that commits its writes by itself")
 	case o.Watch > WatchNever:
 		return o.invalid("Watch is %d: use idem.WatchNotRepeatable, idem.WatchAlways or idem.WatchNever", o.Watch)
 	case o.Mode == Atomic && o.Watch != WatchNotRepeatable:
@@ -129,7 +132,8 @@ func (o Operation) Check() error {
 	case o.MaxAttempts < 0:
 		return o.invalid("MaxAttempts is %d: it cannot be negative", o.MaxAttempts)
 	case o.MaxAttempts > 0 && o.Repeat != Repeatable:
-		return o.invalid("MaxAttempts has no meaning for an operation that is not repeatable, which never runs again after an uncertain attempt: leave it out")
+		return o.invalid("MaxAttempts has no meaning for an operation that is not repeatable, which never runs again " +
+			"after an uncertain attempt: leave it out")
 	case o.MaxAttempts > 0 && o.Mode == Atomic:
 		return o.invalid("MaxAttempts has no meaning with idem.Atomic, which counts no attempts: leave it out")
 	case o.Retention != 0 && o.Retention < time.Second:

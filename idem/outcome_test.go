@@ -42,7 +42,8 @@ func TestOutcomeTellsHowTheAttemptEnded(t *testing.T) {
 					h.Faults.Always(idemtest.Refuse, idemtest.Finish)
 				}
 				key := idem.Operation{Name: "op", Repeat: c.repeat}.Key(idem.SingleTenant, "k")
-				call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(context.Context) idem.Answer { return c.answer }}
+				call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil),
+					Run: func(context.Context) idem.Answer { return c.answer }}
 				out, _ := h.Engine.Execute(t.Context(), call)
 				require.Equal(t, c.want, out.AttemptState)
 				require.True(t, out.Executed)
@@ -107,19 +108,26 @@ func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
 		want  error // that StopCause matches; nil for none
 		ended idem.State
 	}{
-		"interrupted":              {true, func(ctx context.Context, _ *rig) error { return open(ctx, 0) }, interrupted, idem.Unknown},
-		"interrupted, and hidden":  {true, func(ctx context.Context, _ *rig) error { _ = open(ctx, 0); return own }, interrupted, idem.Unknown},
+		"interrupted": {true, func(ctx context.Context, _ *rig) error { return open(ctx, 0) },
+			interrupted, idem.Unknown},
+		"interrupted, and hidden": {true, func(ctx context.Context, _ *rig) error { _ = open(ctx, 0); return own },
+			interrupted, idem.Unknown},
 		"interrupted, not reached": {true, func(context.Context, *rig) error { return nil }, interrupted, idem.Unknown},
-		"asked about again":        {true, func(ctx context.Context, _ *rig) error { return open(ctx, time.Hour) }, interrupted, idem.Released},
-		"asked again, hidden":      {true, func(ctx context.Context, _ *rig) error { _ = open(ctx, time.Hour); return nil }, interrupted, idem.Released},
+		"asked about again": {true, func(ctx context.Context, _ *rig) error { return open(ctx, time.Hour) },
+			interrupted, idem.Released},
+		"asked again, hidden": {true, func(ctx context.Context, _ *rig) error { _ = open(ctx, time.Hour); return nil },
+			interrupted, idem.Released},
 		"not recorded": {false, func(ctx context.Context, r *rig) error {
 			r.faults.Always(idemtest.Refuse, idemtest.RecordStep)
 			return open(ctx, 0)
 		}, idem.ErrStoreUnavailable, idem.Released},
-		"its own error":             {false, func(ctx context.Context, _ *rig) error { return open(ctx, 0) }, nil, idem.Unknown},
-		"its own error, and hidden": {false, func(ctx context.Context, _ *rig) error { _ = open(ctx, 0); return nil }, interrupted, idem.Unknown},
+		"its own error": {false,
+			func(ctx context.Context, _ *rig) error { return open(ctx, 0) }, nil, idem.Unknown},
+		"its own error, and hidden": {false, func(ctx context.Context, _ *rig) error { _ = open(ctx, 0); return nil },
+			interrupted, idem.Unknown},
 		"another operation's": {false, func(ctx context.Context, r *rig) error {
-			_, err := idem.Do(ctx, r.engine, within, 1, func(ctx context.Context, _ int) (string, error) { return "", open(ctx, 0) })
+			_, err := idem.Do(ctx, r.engine, within, 1,
+				func(ctx context.Context, _ int) (string, error) { return "", open(ctx, 0) })
 			require.ErrorIs(t, err, own)
 			return &idem.StepInterruptedError{Name: "charge"}
 		}, nil, idem.Released},
@@ -129,7 +137,8 @@ func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
 			if tc.began {
 				killedWith(t, r, key, protocol.StepWrite{Name: "charge", Begin: true})
 			}
-			res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) { return "", tc.run(ctx, r) })
+			res, err := idem.Run(t.Context(), r.engine, key,
+				1, func(ctx context.Context, _ int) (string, error) { return "", tc.run(ctx, r) })
 			require.Error(t, err)
 			require.Equal(t, tc.ended, res.Outcome.AttemptState)
 			if tc.want == nil {
@@ -272,18 +281,21 @@ func TestOperationCheck(t *testing.T) {
 		"atomic, fail open": {idem.Operation{
 			Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, OnStoreFailure: idem.FailOpen,
 		}, "no claim to do without"},
-		"unknown mode":  {idem.Operation{Name: "charge", Mode: 2}, "use idem.Reserved or idem.Atomic"},
-		"unknown watch": {idem.Operation{Name: "charge", Watch: 3}, "Watch is 3: use idem.WatchNotRepeatable, idem.WatchAlways or"},
+		"unknown mode": {idem.Operation{Name: "charge", Mode: 2}, "use idem.Reserved or idem.Atomic"},
+		"unknown watch": {idem.Operation{Name: "charge", Watch: 3},
+			"Watch is 3: use idem.WatchNotRepeatable, idem.WatchAlways or"},
 		"watched, repeatable": {idem.Operation{
 			Name: "charge", Repeat: idem.Repeatable, Watch: idem.WatchAlways,
 		}, ""},
-		"unnoticed":       {idem.Operation{Name: "charge", Watch: idem.WatchNever}, ""},
-		"atomic, watched": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, Watch: idem.WatchAlways}, "leave it out"},
+		"unnoticed": {idem.Operation{Name: "charge", Watch: idem.WatchNever}, ""},
+		"atomic, watched": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic,
+			Watch: idem.WatchAlways}, "leave it out"},
 		"atomic, unnoticed": {idem.Operation{
 			Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, Watch: idem.WatchNever,
 		}, "Watch has no meaning with idem.Atomic"},
-		"attempts":          {idem.Operation{Name: "charge", Repeat: idem.Repeatable, MaxAttempts: 1}, ""},
-		"negative attempts": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, MaxAttempts: -1}, "MaxAttempts is -1: it cannot be negative"},
+		"attempts": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, MaxAttempts: 1}, ""},
+		"negative attempts": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, MaxAttempts: -1},
+			"MaxAttempts is -1: it cannot be negative"},
 		"attempts of what never runs again": {idem.Operation{
 			Name: "charge", MaxAttempts: 3,
 		}, "never runs again after an uncertain attempt"},
@@ -340,7 +352,8 @@ func TestMarksOfOthersReleaseNothing(t *testing.T) {
 		},
 		"a step's": func(*rig) func(context.Context) error {
 			return func(ctx context.Context) error {
-				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, refused }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, refused },
+					&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 				return err
 			}
 		},
@@ -353,7 +366,8 @@ func TestMarksOfOthersReleaseNothing(t *testing.T) {
 		},
 		"a step's, wrapped": func(*rig) func(context.Context) error {
 			return func(ctx context.Context) error {
-				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, fmt.Errorf("shipping: %w", refused) }, nil)
+				_, err := idem.Step(ctx, "ship",
+					func(context.Context) (int, error) { return 0, fmt.Errorf("shipping: %w", refused) }, nil)
 				return fmt.Errorf("order: %w", err)
 			}
 		},
@@ -400,12 +414,14 @@ func TestMarksOfOthersReleaseNothing(t *testing.T) {
 
 // A handler that means its own operation marks again.
 func TestMarksMadeAgain(t *testing.T) {
-	for want, mark := range map[idem.State]func(error) error{idem.Released: idem.NotExecuted, idem.Failed: idem.Permanent} {
+	for want, mark := range map[idem.State]func(error) error{idem.Released: idem.NotExecuted,
+		idem.Failed: idem.Permanent} {
 		r := newRig(t, nil)
 		key := unsafe.Key("t", "k")
 		own := errors.New("refused")
 		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-			_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, fmt.Errorf("shipping: %w", idem.NotExecuted(own)) }, nil)
+			_, err := idem.Step(ctx, "ship",
+				func(context.Context) (int, error) { return 0, fmt.Errorf("shipping: %w", idem.NotExecuted(own)) }, nil)
 			return "", mark(err)
 		})
 		require.ErrorIs(t, err, own)
@@ -427,7 +443,9 @@ func TestRejectedAnswers(t *testing.T) {
 		"step": {func(_ *rig, ctx context.Context) {
 			_, _ = idem.Step(ctx, "s", func(context.Context) (int, error) { return 0, errPlain }, nil)
 		}, idem.Unknown},
-		"unit of work": {func(_ *rig, ctx context.Context) { _, _ = idem.UnitOf(ctx, func() idem.Unit { return new(effect) }) }, idem.Unknown},
+		"unit of work": {func(_ *rig, ctx context.Context) {
+			_, _ = idem.UnitOf(ctx, func() idem.Unit { return new(effect) })
+		}, idem.Unknown},
 		"another operation": {func(r *rig, ctx context.Context) {
 			_, _ = idem.Do(ctx, r.engine, safe.Key("t", "inner"), 1, new(counter).run)
 		}, idem.Unknown},
@@ -436,10 +454,11 @@ func TestRejectedAnswers(t *testing.T) {
 			t.Run(name+"/"+op.Name, func(t *testing.T) {
 				r := newRig(t, nil)
 				key := op.Key("t", "k")
-				out, err := r.engine.Execute(t.Context(), idem.Call{Key: key, Fingerprint: fingerprint.Bytes([]byte("1")), Run: func(ctx context.Context) idem.Answer {
-					tc.does(r, ctx)
-					return idem.Answer{Body: []byte("429"), Class: idem.ClassRejected}
-				}})
+				out, err := r.engine.Execute(t.Context(),
+					idem.Call{Key: key, Fingerprint: fingerprint.Bytes([]byte("1")), Run: func(ctx context.Context) idem.Answer {
+						tc.does(r, ctx)
+						return idem.Answer{Body: []byte("429"), Class: idem.ClassRejected}
+					}})
 				require.NoError(t, err)
 				require.Equal(t, "429", string(out.Body))
 				want := tc.state

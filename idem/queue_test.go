@@ -29,7 +29,8 @@ func TestOutcomeLandsAtTheNextCall(t *testing.T) {
 	for _, fault := range []struct {
 		name string
 		f    idemtest.Fault
-	}{{"reply lost", idemtest.LoseReply}, {"request lost", idemtest.LoseRequest}, {"refused", idemtest.Refuse}, {"black hole", idemtest.BlackHole}} {
+	}{{"reply lost", idemtest.LoseReply}, {"request lost", idemtest.LoseRequest}, {"refused", idemtest.Refuse},
+		{"black hole", idemtest.BlackHole}} {
 		for _, op := range both {
 			bubble(t, fault.name+"/"+op.Name, func(t *testing.T) {
 				r := newRig(t, nil)
@@ -64,9 +65,11 @@ func TestEveryEndWithALostReply(t *testing.T) {
 		err  error
 		want map[idem.Repeat]idem.State
 	}{
-		"complete":  {nil, map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
-		"fail":      {idem.Permanent(errPlain), map[idem.Repeat]idem.State{idem.Repeatable: idem.Failed, idem.NotRepeatable: idem.Failed}},
-		"release":   {idem.NotExecuted(errPlain), map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Released}},
+		"complete": {nil, map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
+		"fail": {idem.Permanent(errPlain),
+			map[idem.Repeat]idem.State{idem.Repeatable: idem.Failed, idem.NotRepeatable: idem.Failed}},
+		"release": {idem.NotExecuted(errPlain),
+			map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Released}},
 		"uncertain": {errPlain, map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Unknown}},
 	} {
 		for lost, fault := range map[string]idemtest.Fault{"reply": idemtest.LoseReply, "request": idemtest.LoseRequest} {
@@ -84,7 +87,8 @@ func TestEveryEndWithALostReply(t *testing.T) {
 					require.True(t, res.Outcome.Queued)
 					require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take())
 					landed := r.record(t, key)
-					require.Equal(t, map[bool]idem.State{true: tc.want[op.Repeat], false: idem.InProgress}[lost == "reply"], landed.State)
+					require.Equal(t, map[bool]idem.State{true: tc.want[op.Repeat], false: idem.InProgress}[lost == "reply"],
+						landed.State)
 					require.NoError(t, r.engine.Flush(t.Context()))
 					require.Equal(t, []string{"outcome_landed"}, r.events.take())
 					after := r.record(t, key)
@@ -138,7 +142,8 @@ func TestQueuedOutcomeIsFenced(t *testing.T) {
 			require.Equal(t, 77, must(t, r.elsewhere(t), key, func(context.Context, int) (int, error) { return 77, nil }))
 		}},
 		{"resolved", unsafe, func(t *testing.T, r *rig, key idem.Key) {
-			require.NoError(t, r.elsewhere(t).resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: encoded("77")}))
+			require.NoError(t, r.elsewhere(t).resolve(t, key.ID(),
+				reconcile.Resolution{To: idem.Completed, Result: encoded("77")}))
 		}},
 	} {
 		bubble(t, tc.name, func(t *testing.T) {
@@ -182,9 +187,10 @@ func TestFullQueueKeepsOutcomesWithoutTheirResults(t *testing.T) {
 			idem.BoundQueue(r.engine, 12<<10)
 			r.faults.Always(idemtest.Refuse, idemtest.Finish)
 			call := func(i, size int) (string, error) {
-				return idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", fmt.Sprint(i)), 1, func(context.Context, int) (string, error) {
-					return strings.Repeat("x", size), nil
-				})
+				return idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", fmt.Sprint(i)),
+					1, func(context.Context, int) (string, error) {
+						return strings.Repeat("x", size), nil
+					})
 			}
 			for i, size := range sizes {
 				v, err := call(i, size)
@@ -406,7 +412,8 @@ func TestResultsMakeRoomForOutcomes(t *testing.T) {
 			res = mustRun(t, r.inLambda(), key(s), text)
 			require.True(t, res.Outcome.Queued)
 		}
-		require.Equal(t, []string{"claimed", "outcome_queued", "claimed", "result_omitted", "outcome_queued", "claimed", "outcome_queued"}, r.events.take())
+		require.Equal(t, []string{"claimed", "outcome_queued", "claimed", "result_omitted", "outcome_queued", "claimed",
+			"outcome_queued"}, r.events.take())
 		r.faults.Heal()
 		require.NoError(t, r.engine.Flush(t.Context()))
 		for _, s := range []string{"first", "second"} {

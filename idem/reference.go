@@ -28,7 +28,8 @@ func SetReference(ctx context.Context, ref string) error {
 	case a == nil:
 		return configError("SetReference", "the context is not a handler's: pass the context that the handler was given")
 	case ref == "":
-		return configError("SetReference", "the reference is empty: pass what the provider calls the effect, or leave the call out")
+		return configError("SetReference",
+			"the reference is empty: pass what the provider calls the effect, or leave the call out")
 	case problem != "":
 		return configError("SetReference", "%s", problem)
 	case a.running.Load() == nil || a.journal.isOver():

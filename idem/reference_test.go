@@ -49,7 +49,8 @@ func TestAReferenceIsRecordedBeforeTheOutcome(t *testing.T) {
 }
 
 func TestEveryEndKeepsTheReference(t *testing.T) {
-	for name, end := range map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "parked": errPlain, "released": idem.NotExecuted(errPlain)} {
+	for name, end := range map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "parked": errPlain,
+		"released": idem.NotExecuted(errPlain)} {
 		for _, fault := range []idemtest.Fault{idemtest.Pass, idemtest.LoseReply, idemtest.LoseRequest, idemtest.Refuse} {
 			t.Run(name, func(t *testing.T) {
 				r, key := newRig(t, nil), unsafe.Key("t", "k")
@@ -76,7 +77,8 @@ func TestTheLastReferenceCounts(t *testing.T) {
 
 // What became of a reference whose reply was lost is found out with the next one.
 func TestReferenceInDoubt(t *testing.T) {
-	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply, "request lost": idemtest.LoseRequest, "refused": idemtest.Refuse} {
+	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply,
+		"request lost": idemtest.LoseRequest, "refused": idemtest.Refuse} {
 		for _, second := range []string{"pay_1", "pay_2"} {
 			t.Run(name+", then "+second, func(t *testing.T) {
 				r, key := newRig(t, nil), unsafe.Key("t", "k")
@@ -310,14 +312,15 @@ func TestReferenceOfAnInterruptedStep(t *testing.T) {
 	mark := protocol.StepWrite{Name: "charge", Begin: true, Ref: "order-1"}
 	killedWith(t, r, key, mark)
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "again", nil }, &idem.StepConfig[string]{
-			Semantics: idem.AtMostOnce, Reference: "order-1", NotFoundFinalAfter: idem.Immediately,
-			Interrupted: func(ctx context.Context, _ time.Time) (string, error) {
-				info, _ := idem.InfoOf(ctx)
-				require.Equal(t, "order-1", info.Ref)
-				return "", idem.NotExecuted(errPlain)
-			},
-		})
+		_, err := idem.Step(ctx, "charge",
+			func(context.Context) (string, error) { return "again", nil }, &idem.StepConfig[string]{
+				Semantics: idem.AtMostOnce, Reference: "order-1", NotFoundFinalAfter: idem.Immediately,
+				Interrupted: func(ctx context.Context, _ time.Time) (string, error) {
+					info, _ := idem.InfoOf(ctx)
+					require.Equal(t, "order-1", info.Ref)
+					return "", idem.NotExecuted(errPlain)
+				},
+			})
 		return "", err
 	})
 	require.NoError(t, err)

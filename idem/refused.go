@@ -20,7 +20,8 @@ func (c *commit) refused(ctx context.Context, r *protocol.RefusedError) (Outcome
 			return out, err
 		}
 		end.Ending = *written
-		return c.a.outcome(c.ans, end, finished{state: end.State, recordedAt: c.at, expiresAt: end.ExpiresAt}), Unmark(c.ans.Err)
+		return c.a.outcome(c.ans, end, finished{state: end.State, recordedAt: c.at, expiresAt: end.ExpiresAt}),
+			Unmark(c.ans.Err)
 	}
 	// Undoing steps may have taken its time.
 	done, err := c.finish(c.outer, c.a, end)

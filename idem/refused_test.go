@@ -50,7 +50,8 @@ func TestRefusedUnit(t *testing.T) {
 					if op.Mode == idem.Atomic && want == idem.Released && !ambiguous {
 						want = idem.Absent // nothing is written, and nothing need be fenced
 					}
-					res, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1, refuse: tc.refuse, ambiguous: ambiguous}, nil))
+					res, err := idem.Run(t.Context(), r.engine, key,
+						1, pay(effect{n: 1, refuse: tc.refuse, ambiguous: ambiguous}, nil))
 					require.Same(t, errPlain, err)
 					require.Equal(t, want, res.Outcome.RecordState)
 					require.Equal(t, want, r.state(t, key))
@@ -232,7 +233,8 @@ func TestRefusalIsTheCauseOfUndoing(t *testing.T) {
 	var second error
 	call := func(cause error) idem.Call {
 		return idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(ctx context.Context) idem.Answer {
-			_, err := idem.Step(ctx, "reserve", e.step("reserve"), &idem.StepConfig[receiptOf]{Compensate: e.undo("reserve", errPlain)})
+			_, err := idem.Step(ctx, "reserve", e.step("reserve"),
+				&idem.StepConfig[receiptOf]{Compensate: e.undo("reserve", errPlain)})
 			require.NoError(t, err)
 			if e.ran("undo reserve") > 0 {
 				_, second = idem.Step(ctx, "pay", e.step("pay"), nil)
@@ -256,13 +258,15 @@ func TestRefusalIsTheCauseOfUndoing(t *testing.T) {
 // Once undoing has begun nothing commits, although a later attempt's handler
 // succeeds.
 func TestWhatIsBeingUndoneCommitsNothing(t *testing.T) {
-	for name, dies := range map[string]bool{"a compensation failed": false, "the process died before the failure was written": true} {
+	for name, dies := range map[string]bool{"a compensation failed": false,
+		"the process died before the failure was written": true} {
 		t.Run(name, func(t *testing.T) {
 			r, e := newBankRig(t), new(effects)
 			key := safe.Key("t", "k")
 			handler := func(refuse error, undo ...error) func(context.Context) (string, error) {
 				return func(ctx context.Context) (string, error) {
-					if _, err := idem.Step(ctx, "reserve", e.step("reserve"), &idem.StepConfig[receiptOf]{Compensate: e.undo("reserve", undo...)}); err != nil {
+					if _, err := idem.Step(ctx, "reserve", e.step("reserve"),
+						&idem.StepConfig[receiptOf]{Compensate: e.undo("reserve", undo...)}); err != nil {
 						return "", err
 					}
 					return pay(effect{n: 30, refuse: refuse}, nil)(ctx, 1)
@@ -280,7 +284,8 @@ func TestWhatIsBeingUndoneCommitsNothing(t *testing.T) {
 			r.clock.Advance(2 * idem.DefaultLease)
 			other, err := idem.New(r.ledger, &idem.Options{Now: r.clock.Now})
 			require.NoError(t, err)
-			_, err = idem.Do(t.Context(), other, key, 1, func(ctx context.Context, _ int) (string, error) { return handler(nil)(ctx) })
+			_, err = idem.Do(t.Context(), other, key, 1,
+				func(ctx context.Context, _ int) (string, error) { return handler(nil)(ctx) })
 			require.EqualError(t, err, "card declined")
 			require.Zero(t, r.ledger.sum())
 			require.Equal(t, idem.Failed, r.state(t, key))

@@ -52,7 +52,8 @@ func TestResolveRefuses(t *testing.T) {
 	for _, bad := range []reconcile.Resolution{
 		{}, {To: idem.Unknown}, {To: idem.InProgress}, {To: idem.Failed},
 		{To: idem.Failed, Failure: &idem.Failure{}, Result: encoded("1")}, {To: idem.Released, Result: encoded("1")},
-		{To: idem.Completed, Result: encoded("receipt 7")}, {To: idem.Completed, Result: encoded("")}, {To: idem.Released, CompensatedManually: true},
+		{To: idem.Completed, Result: encoded("receipt 7")}, {To: idem.Completed, Result: encoded("")},
+		{To: idem.Released, CompensatedManually: true},
 		{To: idem.Completed, Result: &protocol.Encoded{Body: []byte("1"), Check: func([]byte) error { return errPlain }}},
 	} {
 		require.ErrorAs(t, r.resolve(t, done.ID(), bad), &config)
@@ -82,12 +83,14 @@ func TestRetentionOfAResolutionCountsFromItsLastTry(t *testing.T) {
 func TestResolveRaces(t *testing.T) {
 	for name, other := range map[string]func(t *testing.T, r *rig, key idem.Key){
 		"resolver": func(t *testing.T, r *rig, key idem.Key) {
-			require.NoError(t, r.elsewhere(t).resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: encoded("7")}))
+			require.NoError(t, r.elsewhere(t).resolve(t, key.ID(),
+				reconcile.Resolution{To: idem.Completed, Result: encoded("7")}))
 		},
 		"late outcome": func(t *testing.T, r *rig, key idem.Key) {
 			rec := r.record(t, key)
 			require.NoError(t, r.mem.Finish(t.Context(), r.clock.Now(), protocol.Finish{
-				ID: rec.ID, Owner: rec.Owner, Write: "late", Ending: protocol.Ending{State: idem.Completed, Result: []byte("7"), ExpiresAt: r.clock.Now().Add(time.Hour)},
+				ID: rec.ID, Owner: rec.Owner, Write: "late",
+				Ending: protocol.Ending{State: idem.Completed, Result: []byte("7"), ExpiresAt: r.clock.Now().Add(time.Hour)},
 			}))
 		},
 	} {
@@ -113,7 +116,8 @@ func TestResolvedFirstBeatsTheLateOutcome(t *testing.T) {
 	key := unsafe.Key("t", "k")
 	v := must(t, r, key, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
-		require.NoError(t, r.elsewhere(t).resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: encoded("7")}))
+		require.NoError(t, r.elsewhere(t).resolve(t, key.ID(),
+			reconcile.Resolution{To: idem.Completed, Result: encoded("7")}))
 		return 8, nil
 	})
 	require.Equal(t, 7, v)

@@ -41,7 +41,8 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 		{"plain error", returns(0, errPlain), nil, idem.Released, idem.Unknown},
 		{"cancelled", returns(0, context.Canceled), nil, idem.Released, idem.Unknown},
 		{"not executed", returns(0, idem.NotExecuted(errPlain)), nil, idem.Released, idem.Released},
-		{"not executed, wrapped", returns(0, fmt.Errorf("calling: %w", idem.NotExecuted(errPlain))), nil, idem.Released, idem.Released},
+		{"not executed, wrapped", returns(0, fmt.Errorf("calling: %w", idem.NotExecuted(errPlain))), nil,
+			idem.Released, idem.Released},
 		{"permanent", returns(0, idem.Permanent(coded)), nil, idem.Failed, idem.Failed},
 		{"not executed beside a result", func(ctx context.Context, _ int) (int, error) {
 			idem.SetNotExecuted(ctx)
@@ -55,12 +56,14 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 		{"hook: default", returns(0, errPlain), says(idem.ClassDefault), idem.Released, idem.Unknown},
 		{"hook: nonsense", returns(7, nil), says(99), idem.Completed, idem.Completed},
 		{"hook: completed", returns(7, nil), says(idem.ClassCompleted), idem.Completed, idem.Completed},
-		{"hook: completed although an error", returns(7, errPlain), says(idem.ClassCompleted), idem.Completed, idem.Completed},
+		{"hook: completed although an error", returns(7, errPlain), says(idem.ClassCompleted),
+			idem.Completed, idem.Completed},
 		{"hook: failed", returns(0, coded), says(idem.ClassFailed), idem.Failed, idem.Failed},
 		{"hook: failed without an error", returns(7, nil), says(idem.ClassFailed), idem.Completed, idem.Completed},
 		{"hook: not executed", returns(7, nil), says(idem.ClassNotExecuted), idem.Released, idem.Released},
 		{"hook: uncertain", returns(7, nil), says(idem.ClassUncertain), idem.Released, idem.Unknown},
-		{"hook: beats the mark", returns(0, idem.Permanent(errPlain)), says(idem.ClassNotExecuted), idem.Released, idem.Released},
+		{"hook: beats the mark", returns(0, idem.Permanent(errPlain)), says(idem.ClassNotExecuted),
+			idem.Released, idem.Released},
 	} {
 		for _, op := range both {
 			t.Run(tc.name+"/"+op.Name, func(t *testing.T) {
@@ -110,7 +113,8 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 
 // The handler's error reaches the caller as it was, without the mark around it.
 func TestMarksAreTakenOff(t *testing.T) {
-	for i, mark := range []func(error) error{idem.NotExecuted, idem.Permanent, func(err error) error { return idem.Permanent(idem.NotExecuted(err)) }} {
+	for i, mark := range []func(error) error{idem.NotExecuted, idem.Permanent,
+		func(err error) error { return idem.Permanent(idem.NotExecuted(err)) }} {
 		r := newRig(t, nil)
 		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", fmt.Sprint(i)), 1, fails(mark(errPlain)))
 		require.Same(t, errPlain, err)
@@ -318,7 +322,8 @@ func TestTimeLeft(t *testing.T) {
 			r, c := newRig(t, nil), new(counter)
 			r.faults.Always(tc.fault)
 			start := time.Now()
-			_, err := idem.Do(idem.WithKillTime(t.Context(), start.Add(2600*time.Millisecond)), r.engine, op.Key("t", "k"), 1, c.run)
+			_, err := idem.Do(idem.WithKillTime(t.Context(), start.Add(2600*time.Millisecond)), r.engine,
+				op.Key("t", "k"), 1, c.run)
 			require.ErrorIs(t, err, tc.err, name)
 			require.Less(t, time.Since(start), time.Second, name)
 			require.NotContains(t, r.faults.Calls(), idemtest.Acquire, name)
@@ -348,7 +353,8 @@ func TestFinishLooksAgain(t *testing.T) {
 	held := func(f idemtest.Fault) func(ctx context.Context, c *idemtest.Call) error {
 		return func(ctx context.Context, c *idemtest.Call) error { _ = c.Do(ctx); return f(ctx, c) }
 	}
-	for name, fault := range map[string]idemtest.Fault{"conflict without the record": idemtest.BareConflict, "unreadable": idemtest.Unreadable} {
+	for name, fault := range map[string]idemtest.Fault{"conflict without the record": idemtest.BareConflict,
+		"unreadable": idemtest.Unreadable} {
 		t.Run(name+", landed", func(t *testing.T) {
 			r := newRig(t, nil)
 			r.faults.Next(idemtest.Finish, held(fault))

@@ -177,7 +177,8 @@ func twins(t *testing.T, rnd *rand.Rand, told map[string]int) {
 	live, shadow := newRig(t, nil), newRig(t, nil)
 	last := idem.Operation{Name: "last", Repeat: idem.Repeatable, MaxAttempts: 2}
 	lives := map[string]int{} // a value that the modes forget at different times gets a successor
-	ends := []error{nil, nil, errPlain, idem.Permanent(errPlain), idem.NotExecuted(errPlain), errors.Join(idem.Permanent(errPlain), errPlain)}
+	ends := []error{nil, nil, errPlain, idem.Permanent(errPlain), idem.NotExecuted(errPlain),
+		errors.Join(idem.Permanent(errPlain), errPlain)}
 	for range 40 {
 		switch rnd.IntN(12) {
 		case 0:
@@ -195,7 +196,8 @@ func twins(t *testing.T, rnd *rand.Rand, told map[string]int) {
 		name := fmt.Sprint(op.Name, rnd.IntN(2))
 		value, input := fmt.Sprint(name, lives[name]), 1+rnd.IntN(8)/7
 		lives[name] += 0
-		end, dies, nests, panics, token := ends[rnd.IntN(len(ends))], rnd.IntN(8) == 0, rnd.IntN(6) == 0, rnd.IntN(12) == 0, rnd.IntN(2) == 0
+		end, dies, nests, panics, token := ends[rnd.IntN(len(ends))], rnd.IntN(8) == 0, rnd.IntN(6) == 0,
+			rnd.IntN(12) == 0, rnd.IntN(2) == 0
 		play := func(at **rig, key idem.Key) (ran bool, err error) {
 			r := *at
 			if dies {
@@ -218,7 +220,8 @@ func twins(t *testing.T, rnd *rand.Rand, told map[string]int) {
 				if nests {
 					nests = false
 					defer func() { nests = true }()
-					_, _ = idem.Do(context.WithoutCancel(t.Context()), r.engine, key, input, func(context.Context, int) (int, error) { return 2, nil })
+					_, _ = idem.Do(context.WithoutCancel(t.Context()), r.engine, key, input,
+						func(context.Context, int) (int, error) { return 2, nil })
 				}
 				if panics {
 					panic("as told")
@@ -255,7 +258,8 @@ func twins(t *testing.T, rnd *rand.Rand, told map[string]int) {
 		if !ran && nests {
 			n = all[0]
 		}
-		require.Equal(t, fmt.Sprint(want, " ", state), fmt.Sprint(n.Kind, " ", n.State), "%s, input %d, in live mode: %v, %v", value, input, ran, err)
+		require.Equal(t, fmt.Sprint(want, " ", state), fmt.Sprint(n.Kind, " ", n.State), "%s, input %d, in live mode: %v, %v",
+			value, input, ran, err)
 		told[fmt.Sprint(n.Kind, " ", n.State)]++
 		require.Empty(t, shadow.due(t))
 		require.Nil(t, shadow.record(t, key), "nothing of shadow lies under the key's own id")
@@ -271,10 +275,11 @@ func TestSwitchingShadowOffStartsAnew(t *testing.T) {
 				_, _ = idem.Do(t.Context(), r.engine, inShadow(op).Key("t", "k"), 1, fn)
 			},
 			"after a question": func(r *rig, fn func(context.Context, int) (string, error)) {
-				_, _ = idem.Do(t.Context(), r.engine, inShadow(op).Key("t", "k"), 1, func(ctx context.Context, in int) (string, error) {
-					_, _ = fn(ctx, in)
-					return "", errPlain
-				})
+				_, _ = idem.Do(t.Context(), r.engine, inShadow(op).Key("t", "k"),
+					1, func(ctx context.Context, in int) (string, error) {
+						_, _ = fn(ctx, in)
+						return "", errPlain
+					})
 			},
 			"after a crash": func(r *rig, fn func(context.Context, int) (string, error)) {
 				r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
@@ -386,16 +391,19 @@ func TestStepsInShadowRunUnrecorded(t *testing.T) {
 	r := newRig(t, nil)
 	ran, undone := 0, 0
 	for range 2 {
-		_, err := idem.Do(t.Context(), r.engine, inShadow(unsafe).Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
-			require.NoError(t, idem.SetReference(ctx, "ref"))
-			for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
-				got, err := idem.Step(ctx, fmt.Sprint("step", semantics), func(context.Context) (int, error) { ran++; return 7, nil },
-					&idem.StepConfig[int]{Semantics: semantics, Compensate: func(context.Context, int) error { undone++; return nil }})
-				require.NoError(t, err)
-				require.Equal(t, 7, got)
-			}
-			return 0, idem.Permanent(errPlain)
-		})
+		_, err := idem.Do(t.Context(), r.engine, inShadow(unsafe).Key("t", "k"),
+			1, func(ctx context.Context, _ int) (int, error) {
+				require.NoError(t, idem.SetReference(ctx, "ref"))
+				for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
+					got, err := idem.Step(ctx, fmt.Sprint("step", semantics),
+						func(context.Context) (int, error) { ran++; return 7, nil },
+						&idem.StepConfig[int]{Semantics: semantics,
+							Compensate: func(context.Context, int) error { undone++; return nil }})
+					require.NoError(t, err)
+					require.Equal(t, 7, got)
+				}
+				return 0, idem.Permanent(errPlain)
+			})
 		require.Same(t, errPlain, err)
 	}
 	require.Equal(t, 4, ran)
@@ -409,10 +417,11 @@ func TestStepsInShadowRunUnrecorded(t *testing.T) {
 func TestTransactionsInShadowAreRefusedInWords(t *testing.T) {
 	err := inShadow(atomically).Check()
 	require.ErrorContains(t, err, "use idem.Reserved while the operation is in shadow")
-	_, err = idem.Do(t.Context(), newRig(t, nil).engine, inShadow(safe).Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.UnitOf(ctx, func() idem.Unit { return nil })
-		return 0, err
-	})
+	_, err = idem.Do(t.Context(), newRig(t, nil).engine, inShadow(safe).Key("t", "k"),
+		1, func(ctx context.Context, _ int) (int, error) {
+			_, err := idem.UnitOf(ctx, func() idem.Unit { return nil })
+			return 0, err
+		})
 	require.ErrorContains(t, err, "set Shadow to false")
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorAs(t, err, new(*idem.ConfigError))

@@ -54,7 +54,8 @@ type excluded struct {
 
 func asInput[In any](in In) func(*testing.T, *rig) error {
 	return func(t *testing.T, r *rig) error {
-		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "k"), in, func(context.Context, In) (int, error) { return 1, nil })
+		_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "k"), in,
+			func(context.Context, In) (int, error) { return 1, nil })
 		return err
 	}
 }
@@ -123,9 +124,10 @@ func TestInputsThatJSONSeesAreTaken(t *testing.T) {
 			left
 			Right string `json:"ID"`
 		}{}),
-		"nil error":                     asInput(struct{ Err error }{}),
-		"nil any":                       asInput(any(nil)),
-		"any":                           asInput(any(map[string]any{"a": []any{1, "x", nil, left{"a"}, &byPointer{"a"}, time.Now(), struct{}{}}})),
+		"nil error": asInput(struct{ Err error }{}),
+		"nil any":   asInput(any(nil)),
+		"any": asInput(
+			any(map[string]any{"a": []any{1, "x", nil, left{"a"}, &byPointer{"a"}, time.Now(), struct{}{}}})),
 		"a name in any":                 asInput(any(time.Second)),
 		"a loop that JSON does not see": asInput(self),
 		"tagged and embedded": asInput(struct {
@@ -158,9 +160,11 @@ func TestEncodersWithAPointerReceiver(t *testing.T) {
 	require.Equal(t, live, replay)
 	_, err = idem.Do(t.Context(), r.engine, key, euros(500), echo)
 	require.ErrorIs(t, err, idem.ErrKeyReused)
-	_, err = idem.Do(t.Context(), r.engine, safe.Key("t", "alone"), *big.NewInt(1), func(_ context.Context, n big.Int) (big.Int, error) { return n, nil })
+	_, err = idem.Do(t.Context(), r.engine, safe.Key("t", "alone"), *big.NewInt(1),
+		func(_ context.Context, n big.Int) (big.Int, error) { return n, nil })
 	require.NoError(t, err)
-	_, err = idem.Do(t.Context(), r.engine, safe.Key("t", "alone"), *big.NewInt(2), func(_ context.Context, n big.Int) (big.Int, error) { return n, nil })
+	_, err = idem.Do(t.Context(), r.engine, safe.Key("t", "alone"), *big.NewInt(2),
+		func(_ context.Context, n big.Int) (big.Int, error) { return n, nil })
 	require.ErrorIs(t, err, idem.ErrKeyReused)
 }
 
@@ -179,7 +183,8 @@ func TestResultTypesThatJSONSeesNothingOf(t *testing.T) {
 
 // What a reader gives can be had once: a replay would have nothing of it.
 func TestResultTypesThatAreRead(t *testing.T) {
-	require.ErrorContains(t, do[io.Reader](t), "of what io.Reader reads JSON sees nothing, so that every caller would get an empty one: read it first and use the content")
+	require.ErrorContains(t, do[io.Reader](t), "of what io.Reader reads JSON sees nothing, so that every caller would "+
+		"get an empty one: read it first and use the content")
 	require.ErrorContains(t, do[struct{ Body io.ReadCloser }](t), "of what io.ReadCloser reads")
 	require.ErrorContains(t, do[[]http.File](t), "of what http.File reads")
 	require.ErrorContains(t, do[*bytes.Buffer](t), "of what bytes.Buffer reads")
@@ -199,7 +204,8 @@ func TestResultTypesThatAreRead(t *testing.T) {
 
 // What an interface holds is known only after the effect: the fact is recorded.
 func TestAReaderInAnInterfaceIsCompletedWithoutIt(t *testing.T) {
-	for name, held := range map[string]any{"a reader": strings.NewReader("a"), "a buffer": bytes.NewBufferString("a"), "a hidden value": hidden{"a"}} {
+	for name, held := range map[string]any{"a reader": strings.NewReader("a"), "a buffer": bytes.NewBufferString("a"),
+		"a hidden value": hidden{"a"}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			runs := 0
@@ -212,7 +218,8 @@ func TestAReaderInAnInterfaceIsCompletedWithoutIt(t *testing.T) {
 			require.Equal(t, 1, runs)
 		})
 	}
-	for name, held := range map[string]any{"nothing": nil, "no members": map[string]int{}, "an empty struct": struct{}{}, "an encoder of its own": ownReader{}} {
+	for name, held := range map[string]any{"nothing": nil, "no members": map[string]int{}, "an empty struct": struct{}{},
+		"an encoder of its own": ownReader{}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			live := mustRun(t, r, unsafe.Key("t", "k"), func(context.Context, int) (any, error) { return held, nil })
@@ -241,7 +248,8 @@ func TestResultTypesThatCannotBeEncoded(t *testing.T) {
 func do[Out any](t *testing.T) error {
 	t.Helper()
 	r := newRig(t, nil)
-	_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (out Out, err error) { return out, nil })
+	_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "k"),
+		1, func(context.Context, int) (out Out, err error) { return out, nil })
 	if err != nil {
 		require.Empty(t, r.faults.Calls(), "found before anything ran")
 	}
@@ -260,7 +268,8 @@ func TestInvalidTextIsNotMadeEqual(t *testing.T) {
 	bad, good := "caf\xe9", "café \ufffd"
 	op := idem.Operation{Name: "text"}
 	do := func(in nested) error {
-		_, err := idem.Do(t.Context(), engine, op.Key("t", "k"), in, func(context.Context, nested) (int, error) { return 1, nil })
+		_, err := idem.Do(t.Context(), engine, op.Key("t", "k"),
+			in, func(context.Context, nested) (int, error) { return 1, nil })
 		return err
 	}
 	for name, in := range map[string]nested{

@@ -130,7 +130,8 @@ func (c *StepConfig[T]) options() stepOptions {
 	if c == nil {
 		return stepOptions{}
 	}
-	o := stepOptions{semantics: c.Semantics, reference: c.Reference, retry: c.Retry, notFoundFinalAfter: c.NotFoundFinalAfter}
+	o := stepOptions{semantics: c.Semantics, reference: c.Reference, retry: c.Retry,
+		notFoundFinalAfter: c.NotFoundFinalAfter}
 	if f := c.Compensate; f != nil {
 		o.compensate = func(ctx context.Context, raw []byte) error {
 			var v T
@@ -177,7 +178,8 @@ func (c *EffectConfig) step() *StepConfig[struct{}] {
 	if c == nil {
 		return nil
 	}
-	s := &StepConfig[struct{}]{Semantics: c.Semantics, Reference: c.Reference, Retry: c.Retry, NotFoundFinalAfter: c.NotFoundFinalAfter}
+	s := &StepConfig[struct{}]{Semantics: c.Semantics, Reference: c.Reference, Retry: c.Retry,
+		NotFoundFinalAfter: c.NotFoundFinalAfter}
 	if f := c.Compensate; f != nil {
 		s.Compensate = func(ctx context.Context, _ struct{}) error { return f(ctx) }
 	}

@@ -62,8 +62,10 @@ func newStep(ctx context.Context, name string, result reflect.Type, o stepOption
 	}
 	s.empty = result == reflect.TypeFor[struct{}]()
 	if o.interrupted != nil && s.a.key.op.Repeat != Repeatable {
-		return nil, s.bad("Interrupted is set, and operation %q is not repeatable: after a crash it is parked, and no call runs that could ask. "+
-			"Declare it idem.Repeatable, which is right for an effect in a step of idem.AtMostOnce, or leave Interrupted out", s.a.key.op.Name)
+		return nil, s.bad("Interrupted is set, and operation %q is not repeatable: after a crash it is parked, and no "+
+			"call runs that could ask. "+
+			"Declare it idem.Repeatable, which is right for an effect in a step of idem.AtMostOnce, or leave Interrupted out",
+			s.a.key.op.Name)
 	}
 	return s, codec.CheckResult(result)
 }

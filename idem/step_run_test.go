@@ -178,21 +178,22 @@ func TestCompensateSideBySide(t *testing.T) {
 		key := unsafe.Key("t", "k")
 		kill := time.Now().Add(10 * time.Second)
 		var escaped context.Context
-		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
-			escaped = ctx
-			_, err := trip(e, nil)(ctx)
-			require.NoError(t, err)
-			var wg sync.WaitGroup
-			for range 4 {
-				wg.Go(func() {
-					if err := idem.Abort(ctx, declinedError{}); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			wg.Wait()
-			return "402", nil
-		})
+		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1,
+			func(ctx context.Context, _ int) (string, error) {
+				escaped = ctx
+				_, err := trip(e, nil)(ctx)
+				require.NoError(t, err)
+				var wg sync.WaitGroup
+				for range 4 {
+					wg.Go(func() {
+						if err := idem.Abort(ctx, declinedError{}); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				return "402", nil
+			})
 		require.NoError(t, err)
 		require.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
 		mistaken(t, idem.Abort(escaped, errPlain), "has returned")
@@ -206,14 +207,16 @@ func TestCompensationAtTheDeadline(t *testing.T) {
 		key := unsafe.Key("t", "k")
 		kill := time.Now().Add(10 * time.Second)
 		parks := kill.Add(-500 * time.Millisecond)
-		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
-			_, err := idem.Step(ctx, "pay", e.step("pay"), &idem.StepConfig[receiptOf]{Compensate: func(context.Context, receiptOf) error {
-				time.Sleep(time.Until(parks)) // ignores its context
-				return idem.Permanent(errPlain)
-			}})
-			require.NoError(t, err)
-			return "", idem.Abort(ctx, declinedError{})
-		})
+		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1,
+			func(ctx context.Context, _ int) (string, error) {
+				_, err := idem.Step(ctx, "pay", e.step("pay"),
+					&idem.StepConfig[receiptOf]{Compensate: func(context.Context, receiptOf) error {
+						time.Sleep(time.Until(parks)) // ignores its context
+						return idem.Permanent(errPlain)
+					}})
+				require.NoError(t, err)
+				return "", idem.Abort(ctx, declinedError{})
+			})
 		require.ErrorIs(t, err, errPlain)
 		require.Equal(t, idem.Unknown, r.state(t, key))
 	})
@@ -229,7 +232,8 @@ func TestRetryDelaysDoNotOverflow(t *testing.T) {
 			many[i] = errPlain
 		}
 		_, err := doSteps(t, r, safe.Key("t", "k"), func(ctx context.Context) (string, error) {
-			_, err := idem.Step(ctx, "r", e.step("r"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, MaxDelay: math.MaxInt64}})
+			_, err := idem.Step(ctx, "r", e.step("r"),
+				&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, MaxDelay: math.MaxInt64}})
 			require.ErrorContains(t, err, "over a day")
 			_, err = idem.Step(ctx, "ship", e.step("ship", many...),
 				&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 21, InitialDelay: day, MaxDelay: day, BackoffRate: 100}})
@@ -363,7 +367,8 @@ func TestStepsSideBySideKeepToTheRoom(t *testing.T) {
 			var done sync.WaitGroup
 			for n := range steps {
 				done.Go(func() {
-					_, err := idem.Step(ctx, fmt.Sprint("step-", n), func(context.Context) (string, error) { return strings.Repeat("x", size), nil }, nil)
+					_, err := idem.Step(ctx, fmt.Sprint("step-", n),
+						func(context.Context) (string, error) { return strings.Repeat("x", size), nil }, nil)
 					if err != nil {
 						t.Error(err)
 					}

@@ -214,19 +214,25 @@ func TestInterruptedStepIsClosed(t *testing.T) {
 		state idem.State
 		err   string
 	}{
-		"took effect":   {func(context.Context, time.Time) (receiptOf, error) { return receiptOf{"found"}, nil }, 0, idem.Completed, ""},
-		"had no effect": {func(context.Context, time.Time) (receiptOf, error) { return receiptOf{}, idem.NotExecuted(errPlain) }, 1, idem.Completed, ""},
+		"took effect": {func(context.Context, time.Time) (receiptOf, error) {
+			return receiptOf{"found"}, nil
+		}, 0, idem.Completed, ""},
+		"had no effect": {func(context.Context, time.Time) (receiptOf, error) {
+			return receiptOf{}, idem.NotExecuted(errPlain)
+		}, 1, idem.Completed, ""},
 		"was declined": {func(context.Context, time.Time) (receiptOf, error) {
 			return receiptOf{}, idem.Permanent(declinedError{})
 		}, 0, idem.Failed, "card declined"},
-		"nobody can tell": {func(context.Context, time.Time) (receiptOf, error) { return receiptOf{}, errPlain }, 0, idem.Unknown, "plain"},
+		"nobody can tell": {func(context.Context, time.Time) (receiptOf, error) { return receiptOf{}, errPlain },
+			0, idem.Unknown, "plain"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, e := newRig(t, nil), new(effects)
 			key := safe.Key("t", "k")
 			killedWith(t, r, key, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-				got, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: c.found})
+				got, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
+					NotFoundFinalAfter: idem.Immediately, Interrupted: c.found})
 				if err == nil && c.runs == 0 {
 					require.Equal(t, "found", got.ID)
 				}
@@ -278,21 +284,27 @@ func TestStepRetries(t *testing.T) {
 		runs int
 		ok   bool
 	}{
-		"not without being asked":          {nil, many[:1], 1, false},
-		"until it works":                   {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}}, many[:2], 3, true},
-		"up to the limit":                  {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 4}}, many, 4, false},
-		"not a permanent error":            {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}}, []error{idem.Permanent(errPlain)}, 1, false},
-		"at most once: not a plain error":  {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}, Semantics: idem.AtMostOnce}, many[:1], 1, false},
-		"at most once: no effect":          {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}, Semantics: idem.AtMostOnce}, []error{excluded, excluded}, 3, true},
-		"not past the deadline":            {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 99, InitialDelay: time.Hour, MaxDelay: time.Hour}}, many, 1, false},
-		"with delays that grow to a bound": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 5, MaxDelay: time.Second, BackoffRate: 100}}, many[:4], 5, true},
+		"not without being asked": {nil, many[:1], 1, false},
+		"until it works":          {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}}, many[:2], 3, true},
+		"up to the limit":         {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 4}}, many, 4, false},
+		"not a permanent error": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}},
+			[]error{idem.Permanent(errPlain)}, 1, false},
+		"at most once: not a plain error": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3},
+			Semantics: idem.AtMostOnce}, many[:1], 1, false},
+		"at most once: no effect": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3},
+			Semantics: idem.AtMostOnce}, []error{excluded, excluded}, 3, true},
+		"not past the deadline": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 99,
+			InitialDelay: time.Hour, MaxDelay: time.Hour}}, many, 1, false},
+		"with delays that grow to a bound": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 5, MaxDelay: time.Second,
+			BackoffRate: 100}}, many[:4], 5, true},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			r, e := newRig(t, nil), new(effects)
-			_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (string, error) {
-				got, err := idem.Step(ctx, "ship", e.step("ship", c.errs...), c.conf)
-				return got.ID, err
-			})
+			_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "k"),
+				1, func(ctx context.Context, _ int) (string, error) {
+					got, err := idem.Step(ctx, "ship", e.step("ship", c.errs...), c.conf)
+					return got.ID, err
+				})
 			require.Equal(t, c.ok, err == nil, "%v", err)
 			require.Equal(t, c.runs, e.ran("ship"))
 		})
@@ -372,7 +384,8 @@ func TestParallelSteps(t *testing.T) {
 			for i := range names {
 				wg.Go(func() {
 					name := "ship-" + string(rune('a'+i))
-					got, err := idem.Step(ctx, name, e.step(name), &idem.StepConfig[receiptOf]{Compensate: e.undo(name), Semantics: idem.StepSemantics(i % 2)})
+					got, err := idem.Step(ctx, name, e.step(name),
+						&idem.StepConfig[receiptOf]{Compensate: e.undo(name), Semantics: idem.StepSemantics(i % 2)})
 					if err != nil || got.ID != name {
 						t.Errorf("%s: %v %v", name, got, err)
 					}
@@ -423,11 +436,13 @@ func TestStepMistakes(t *testing.T) {
 				return err
 			},
 			"delay": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, MaxDelay: -1}})
+				_, err := idem.Step(ctx, "r", e.step("s"),
+					&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, MaxDelay: -1}})
 				return err
 			},
 			"BackoffRate": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, BackoffRate: 0.5}})
+				_, err := idem.Step(ctx, "r", e.step("s"),
+					&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, BackoffRate: 0.5}})
 				return err
 			},
 			"Semantics is 7": func() error {
@@ -435,7 +450,8 @@ func TestStepMistakes(t *testing.T) {
 				return err
 			},
 			"with its unit": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10, Interrupted: e.found("s")})
+				_, err := idem.Step(ctx, "r", e.step("s"),
+					&idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10, Interrupted: e.found("s")})
 				return err
 			},
 			"no MaxTries": func() error {
@@ -443,19 +459,23 @@ func TestStepMistakes(t *testing.T) {
 				return err
 			},
 			"NotFoundFinalAfter is missing": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, Interrupted: e.found("s")})
+				_, err := idem.Step(ctx, "r", e.step("s"),
+					&idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, Interrupted: e.found("s")})
 				return err
 			},
 			"no meaning without Interrupted": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately})
+				_, err := idem.Step(ctx, "r", e.step("s"),
+					&idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately})
 				return err
 			},
 			"cannot be negative": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: -time.Minute, Interrupted: e.found("s")})
+				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
+					NotFoundFinalAfter: -time.Minute, Interrupted: e.found("s")})
 				return err
 			},
 			"just run again": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{NotFoundFinalAfter: idem.Immediately, Interrupted: e.found("s")})
+				_, err := idem.Step(ctx, "r", e.step("s"),
+					&idem.StepConfig[receiptOf]{NotFoundFinalAfter: idem.Immediately, Interrupted: e.found("s")})
 				return err
 			},
 		} {
@@ -572,7 +592,10 @@ func TestInterruptedStepWhoseResultCannotBeKept(t *testing.T) {
 	key := safe.Key("t", "k")
 	killedWith(t, r, key, shipping)
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_, err := idem.Step(ctx, "ship", func(context.Context) (awkward, error) { panic("not run") }, &idem.StepConfig[awkward]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: func(context.Context, time.Time) (awkward, error) { return awkward{"error"}, nil }})
+		_, err := idem.Step(ctx, "ship", func(context.Context) (awkward, error) {
+			panic("not run")
+		}, &idem.StepConfig[awkward]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately,
+			Interrupted: func(context.Context, time.Time) (awkward, error) { return awkward{"error"}, nil }})
 		return "", err
 	})
 	require.ErrorAs(t, err, new(*idem.StepUnavailableError))

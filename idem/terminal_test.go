@@ -195,7 +195,8 @@ func TestCommitBeforeItsResult(t *testing.T) {
 	for name, op := range map[string]idem.Operation{
 		"reserved": safe, "not repeatable": unsafe, "atomic": {Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic},
 	} {
-		for fault, f := range map[string]idemtest.Fault{"passes": idemtest.Pass, "no room": noRoom, "reply lost": idemtest.LoseReply} {
+		for fault, f := range map[string]idemtest.Fault{"passes": idemtest.Pass, "no room": noRoom,
+			"reply lost": idemtest.LoseReply} {
 			bubble(t, name+"/"+fault, func(t *testing.T) {
 				b := newBankRig(t)
 				key := op.Key("t", "k")

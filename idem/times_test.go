@@ -68,7 +68,8 @@ func TestNothingIsClaimedAfterAWaitWithoutTime(t *testing.T) {
 		r, key := newRig(t, nil), slowStarter.Key("t", "k")
 		done := slowly(t, r, key, 1900*time.Millisecond, idem.NotExecuted(errPlain))
 		waiter := newRigAt(t, r.mem, r.clock, &idem.Options{Wait: 10 * time.Second})
-		_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(6*time.Second)), waiter.engine, key, 1, new(counter).run)
+		_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(6*time.Second)), waiter.engine,
+			key, 1, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrOutOfTime)
 		require.Equal(t, 1, waiter.count(idemtest.Acquire))
 		<-done
@@ -82,7 +83,8 @@ func TestAReplayIsOfTheRecordThatWasRead(t *testing.T) {
 	old := r.record(t, key)
 	r.faults.Next(idemtest.Result, func(context.Context, *idemtest.Call) error {
 		r.clock.Advance(2 * idem.DefaultRetention)
-		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, func(context.Context, int) (int, error) { return 99, nil })
+		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key,
+			1, func(context.Context, int) (int, error) { return 99, nil })
 		require.NoError(t, err)
 		return protocol.ErrRecordUnreadable
 	})

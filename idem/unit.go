@@ -7,9 +7,10 @@ import (
 	"sync"
 )
 
-// UnitOf returns the attempt's unit of work, which the first call makes. It returns a [*ConfigError] outside an operation, over a store that commits no
-// units, and inside a [Step]. After the handler has returned, it returns a new unit that is sealed.
-// It is for packages with a store; handlers call dynamostore.TxOf or the like.
+// UnitOf returns the attempt's unit of work, which the first call makes. It returns a [*ConfigError]
+// outside an operation, over a store that commits no units, and inside a [Step]. After the handler has
+// returned, it returns a new unit that is sealed. It is for packages with a store; handlers call
+// dynamostore.TxOf or the like.
 //
 // A unit commits if and only if the attempt ends as completed. It is dropped after a
 // handler's error, by [Abort], and after a response that is a refusal, unless the handler calls
@@ -21,10 +22,13 @@ func UnitOf(ctx context.Context, create func() Unit) (Unit, error) {
 	case a == nil:
 		return nil, configError("unit of work", "the context is not a handler's: pass the context that the handler was given")
 	case stepOf(ctx) != "":
-		return nil, configError("unit of work", "it is asked for inside step %q, which later attempts skip: collect in the handler", stepOf(ctx))
+		return nil, configError("unit of work",
+			"it is asked for inside step %q, which later attempts skip: collect in the handler", stepOf(ctx))
 	case a.shadow:
-		return nil, fmt.Errorf("%w: %w", configError("unit of work", "the operation is in shadow, where the handler's answer is given "+
-			"before anything could commit: try the handler with writes of its own, or set Shadow to false"), errors.ErrUnsupported)
+		return nil,
+			fmt.Errorf("%w: %w", configError("unit of work", "the operation is in shadow, where the handler's answer is given "+
+				"before anything could commit: try the handler with writes of its own, or set "+
+				"Shadow to false"), errors.ErrUnsupported)
 	}
 	if err := a.engine().traits.NoUnits; err != nil {
 		return nil, err

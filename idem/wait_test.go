@@ -19,7 +19,8 @@ func TestManyConcurrentDuplicatesOneExecution(t *testing.T) {
 	h := idemtest.New(t, nil)
 	var runs atomic.Int32
 	got := idemtest.DeliverParallel(h, 64, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, unsafe.Key("t", "k"), 1, func(context.Context, int) (int, error) { return int(runs.Add(1)), nil })
+		return idem.Do(ctx, e, unsafe.Key("t", "k"), 1,
+			func(context.Context, int) (int, error) { return int(runs.Add(1)), nil })
 	})
 	require.EqualValues(t, 1, runs.Load())
 	ran := 0
@@ -91,10 +92,13 @@ func TestWaitEnds(t *testing.T) {
 		{"the store has failed meanwhile", unsafe, patient, 2 * time.Second, nil, nil, 6 * time.Second, 0},
 		{"in vain", unsafe, patient, time.Minute, nil, idem.ErrInFlight, 10 * time.Second, 0},
 		{"the other call releases", unsafe, patient, 2 * time.Second, idem.NotExecuted(errPlain), nil, 3 * time.Second, 1},
-		{"the other call is uncertain", unsafe, patient, 2 * time.Second, errPlain, idem.ErrOutcomeUnknown, 3 * time.Second, 0},
+		{"the other call is uncertain", unsafe, patient, 2 * time.Second, errPlain, idem.ErrOutcomeUnknown,
+			3 * time.Second, 0},
 		{"before the kill time", unsafe, kill(6 * time.Second), time.Minute, nil, idem.ErrInFlight, 3 * time.Second, 0},
-		{"too late to run itself", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, idem.NotExecuted(errPlain), idem.ErrOutOfTime, 3 * time.Second, 0},
-		{"late, and a replay comes for free", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, nil, nil, 3 * time.Second, 0},
+		{"too late to run itself", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, idem.NotExecuted(errPlain),
+			idem.ErrOutOfTime, 3 * time.Second, 0},
+		{"late, and a replay comes for free", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, nil,
+			nil, 3 * time.Second, 0},
 	} {
 		bubble(t, tc.name, func(t *testing.T) {
 			r, c := newRig(t, nil), new(counter)

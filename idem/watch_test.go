@@ -17,7 +17,8 @@ import (
 func (r *rig) due(t *testing.T) (ids []string) {
 	t.Helper()
 	for shard := range protocol.Shards {
-		p, err := r.mem.Due(context.Background(), protocol.DueQuery{Shard: shard, Until: r.clock.Now().Add(100 * 365 * 24 * time.Hour), Limit: 100})
+		p, err := r.mem.Due(context.Background(),
+			protocol.DueQuery{Shard: shard, Until: r.clock.Now().Add(100 * 365 * 24 * time.Hour), Limit: 100})
 		require.NoError(t, err)
 		require.Empty(t, p.Next)
 		ids = append(ids, p.IDs...)
@@ -146,7 +147,8 @@ func TestHeartbeatLeavesTheIndexAlone(t *testing.T) {
 
 // A claim in doubt, taken back, leaves nothing in the index.
 func TestWatchedClaimThatIsTakenBackLeavesTheIndex(t *testing.T) {
-	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply, "request lost": idemtest.LoseRequest} {
+	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply,
+		"request lost": idemtest.LoseRequest} {
 		t.Run(name, func(t *testing.T) {
 			r, key := newRig(t, nil), unsafe.Key("t", "k")
 			r.faults.Next(idemtest.Acquire, fault)
@@ -198,7 +200,8 @@ func dieBefore(t *testing.T, r *rig, key idem.Key) {
 // The first at-most-once step watches a claim that was not watched, until the attempt
 // ends: nobody may call again for what its process has left half done.
 func TestABeginMarkWatchesTheClaim(t *testing.T) {
-	ends := map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "released": errPlain, "parked": errPlain}
+	ends := map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "released": errPlain,
+		"parked": errPlain}
 	for _, w := range watchings {
 		for name, end := range ends {
 			t.Run(fmt.Sprint(w.op.Name, w.op.Repeat, w.op.Watch, " ", name), func(t *testing.T) {
@@ -360,7 +363,8 @@ func TestASweepBesideARunningStep(t *testing.T) {
 
 // postponed is what a sweep writes about the record as it was read.
 func postponed(rec *idem.Record, due time.Time) protocol.Postponement {
-	return protocol.Postponement{ID: rec.ID, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: "sweep", Due: due, Probes: 3, EscalatedAt: rec.CreatedAt}
+	return protocol.Postponement{ID: rec.ID, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: "sweep", Due: due, Probes: 3,
+		EscalatedAt: rec.CreatedAt}
 }
 
 // lapsed is how a sweep parks the record as it was read.

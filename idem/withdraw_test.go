@@ -68,7 +68,8 @@ func TestAWithdrawnClaimDoesNotLandBehindAnExpiredRecord(t *testing.T) {
 
 // What a valid record says is not taken away by a withdrawal.
 func TestAWithdrawalLeavesWhatIsValid(t *testing.T) {
-	for name, before := range map[string]func(*testing.T, *rig, idem.Key){"completed": finished, "released": released, "a claim": killed} {
+	for name, before := range map[string]func(*testing.T, *rig, idem.Key){"completed": finished, "released": released,
+		"a claim": killed} {
 		t.Run(name, func(t *testing.T) {
 			r, c, key := newRig(t, nil), new(counter), safe.Key("t", "k")
 			before(t, r, key)
@@ -118,7 +119,8 @@ func TestParkingFromTheSideReleasesNoHandlerThatRuns(t *testing.T) {
 			rec, err := mem.Get(context.Background(), key.ID())
 			require.NoError(t, err)
 			require.NotEqual(t, idem.Released, rec.State)
-			_, _ = idem.Do(t.Context(), other, key, 1, func(ctx context.Context, n int) (int, error) { others.Add(1); return n, nil })
+			_, _ = idem.Do(t.Context(), other, key, 1,
+				func(ctx context.Context, n int) (int, error) { others.Add(1); return n, nil })
 			return n, nil
 		})
 		require.Zero(t, others.Load(), "two handlers side by side")
@@ -311,7 +313,8 @@ func TestAStoreThatCommitsNoUnitsIsAskedFirst(t *testing.T) {
 	t.Run("atomic mode", func(t *testing.T) {
 		op := idem.Operation{Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic}
 		ran := false
-		_, err := idem.Do(t.Context(), e, op.Key("t", "k"), 1, func(context.Context, int) (int, error) { ran = true; return 1, nil })
+		_, err := idem.Do(t.Context(), e, op.Key("t", "k"),
+			1, func(context.Context, int) (int, error) { ran = true; return 1, nil })
 		require.False(t, ran, "it must be refused before the handler runs")
 		require.ErrorIs(t, err, errors.ErrUnsupported)
 	})

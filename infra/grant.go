@@ -141,7 +141,8 @@ func (t *Table) allowIndex(to awsiam.IGrantable) {
 	allow(to, nil, []string{*t.TableArn() + "/index/" + schema.OpenIndex}, "dynamodb:Query")
 }
 
-func allow(to awsiam.IGrantable, conditions map[string]map[string]any, resources []string, actions ...string) awsiam.Grant {
+func allow(to awsiam.IGrantable, conditions map[string]map[string]any, resources []string,
+	actions ...string) awsiam.Grant {
 	in := &awsiam.GrantOnPrincipalOptions{
 		Grantee: to.GrantPrincipal(), Actions: jsii.Strings(actions...), ResourceArns: jsii.Strings(resources...),
 	}

@@ -45,7 +45,8 @@ type Later struct {
 // NewLater returns what accepts work for later whose records are in the table. The worker is a
 // [Function] or any other Lambda function of the stack, made with idemlambda.SQSWorker. It and the
 // function behind the routes use the table, see [Function.UseTable].
-func NewLater(scope constructs.Construct, id string, table *Table, worker awslambda.Function, props *LaterProps) *Later {
+func NewLater(scope constructs.Construct, id string, table *Table, worker awslambda.Function,
+	props *LaterProps) *Later {
 	p := valueOf(props)
 	found := p.setDefaults()
 	l := &Later{Queue: NewQueue(scope, id, worker, &p.Queue), Routes: []Route{p.Route}}
@@ -59,9 +60,10 @@ func NewLater(scope constructs.Construct, id string, table *Table, worker awslam
 			"for its worker: keep the records in a table of one region")
 	}
 	if p.StartWithin <= l.Queue.visibility {
-		warn(l.Queue, "expires-early", "work waits for %v at most, and a message whose worker was killed before it claimed the work "+
-			"comes again after %v: the work would expire before; "+
-			"set StartWithin above that, in the code and here", p.StartWithin, l.Queue.visibility)
+		warn(l.Queue, "expires-early",
+			"work waits for %v at most, and a message whose worker was killed before it claimed the work "+
+				"comes again after %v: the work would expire before; "+
+				"set StartWithin above that, in the code and here", p.StartWithin, l.Queue.visibility)
 	}
 	awscdk.Aspects_Of(l.Queue).Add(&laterAspect{table: table, queue: l.Queue}, nil)
 	return l
@@ -69,10 +71,12 @@ func NewLater(scope constructs.Construct, id string, table *Table, worker awslam
 
 func (p *LaterProps) setDefaults() (found problems) {
 	if !isStatus(p.Status) {
-		found.add("Status is %q: use a template like /statements/{id}, whose last segment is a parameter, as in the code", p.Status)
+		found.add("Status is %q: use a template like /statements/{id}, whose last segment is a parameter, as in the code",
+			p.Status)
 	}
 	if p.StartWithin != 0 && p.StartWithin < time.Second {
-		found.add("StartWithin is %v: use at least one second, or zero for %v, as in the code", p.StartWithin, DefaultStartWithin)
+		found.add("StartWithin is %v: use at least one second, or zero for %v, as in the code", p.StartWithin,
+			DefaultStartWithin)
 		p.StartWithin = 0
 	}
 	p.StartWithin = cmp.Or(p.StartWithin, DefaultStartWithin)
@@ -115,7 +119,8 @@ func (a *laterAspect) Visit(node constructs.IConstruct) {
 			"under the destination that the code publishes to, "+
 			"or give GrantSend to the function that accepts, if it sends without the outbox")
 	case relayed && sentLate >= a.queue.waits:
-		warn(a.queue, "expires-early", "work waits for %v at most, and a message that the stream has missed is sent after up "+
-			"to %v: the work would expire before; set StartWithin above that, in the code and here", a.queue.waits, sentLate)
+		warn(a.queue, "expires-early",
+			"work waits for %v at most, and a message that the stream has missed is sent after up "+
+				"to %v: the work would expire before; set StartWithin above that, in the code and here", a.queue.waits, sentLate)
 	}
 }

@@ -128,7 +128,8 @@ func NewQueue(scope constructs.Construct, id string, consumer awslambda.Function
 	found.refuse(q)
 	p.advise(q, timeout)
 	if consumer.Node().TryFindChild(jsii.String(consumerSource)) != nil {
-		refuse(q, "its consumer %s has another queue already, and a function's environment describes one: give each queue a function", *consumer.Node().Path())
+		refuse(q, "its consumer %s has another queue already, and a function's environment describes one: give "+
+			"each queue a function", *consumer.Node().Path())
 		return q
 	}
 	q.feed(consumer, &p)
@@ -136,7 +137,8 @@ func NewQueue(scope constructs.Construct, id string, consumer awslambda.Function
 }
 
 func (p *QueueProps) queue(name string) *awssqs.QueueProps {
-	in := &awssqs.QueueProps{QueueName: optional(name), EnforceSSL: jsii.Bool(true), Encryption: awssqs.QueueEncryption_SQS_MANAGED}
+	in := &awssqs.QueueProps{QueueName: optional(name), EnforceSSL: jsii.Bool(true),
+		Encryption: awssqs.QueueEncryption_SQS_MANAGED}
 	if p.EncryptionKey != nil {
 		in.Encryption, in.EncryptionMasterKey = awssqs.QueueEncryption_KMS, p.EncryptionKey
 	}

@@ -27,7 +27,8 @@ func (p *QueueProps) setDefaults(timeout time.Duration) (found problems) {
 	switch p.Repeat {
 	case Repeatable, NotRepeatable:
 	case "":
-		found.add("Repeat is not declared: say infra.Repeatable or infra.NotRepeatable, as the operation behind the queue does; it decides what redelivery means")
+		found.add("Repeat is not declared: say infra.Repeatable or infra.NotRepeatable, as the operation behind the queue " +
+			"does; it decides what redelivery means")
 	default:
 		found.add("Repeat is %q: say infra.Repeatable or infra.NotRepeatable", p.Repeat)
 	}
@@ -39,14 +40,17 @@ func (p *QueueProps) setDefaults(timeout time.Duration) (found problems) {
 	}
 	found.inSeconds("BatchWindow", &p.BatchWindow, 0, maxWindow, 0)
 	if p.BatchSize > windowlessBatch && p.BatchWindow == 0 {
-		found.add("BatchSize is %d without a BatchWindow: Lambda then takes at most %d; set BatchWindow to a second or more, or a smaller BatchSize", p.BatchSize, windowlessBatch)
+		found.add("BatchSize is %d without a BatchWindow: Lambda then takes at most %d; set BatchWindow to a second or "+
+			"more, or a smaller BatchSize", p.BatchSize, windowlessBatch)
 		p.BatchSize = windowlessBatch
 	}
 	found.inSeconds("MessageRetention", &p.MessageRetention, time.Minute, maxMessageRetention, DefaultMessageRetention)
 	found.inSeconds("Visibility", &p.Visibility, 0, maxVisibility, p.goodVisibility(timeout))
 	if least := timeout + p.BatchWindow + margin; p.Visibility < least {
-		found.add("Visibility of %v against the function's time-out of %v: a message whose attempt was killed would be redelivered while that attempt's lease "+
-			"(the time-out and %v of margin, after %v of batch window) still holds its key, and each time spends a receive; set it to %v, and no less than %v",
+		found.add("Visibility of %v against the function's time-out of %v: a message whose attempt was killed would be "+
+			"redelivered while that attempt's lease "+
+			"(the time-out and %v of margin, after %v of batch window) still holds its key, and each time spends a receive; "+
+			"set it to %v, and no less than %v",
 			p.Visibility, timeout, margin, p.BatchWindow, p.goodVisibility(timeout), least)
 	}
 	return found
@@ -84,15 +88,18 @@ func (p *QueueProps) checkFIFO(found *problems) {
 // advise reports settings that work badly or break the promise.
 func (p *QueueProps) advise(q *Queue, timeout time.Duration) {
 	if good := p.goodVisibility(timeout); p.Visibility >= timeout+p.BatchWindow+margin && p.Visibility < good {
-		warn(q, "visibility", "Visibility of %v is less than %d times the function's time-out of %v and the batch window: where Lambda is throttled, "+
+		warn(q, "visibility", "Visibility of %v is less than %d times the function's time-out of %v and the batch window: "+
+			"where Lambda is throttled, "+
 			"messages are received once more for nothing; set it to %v", p.Visibility, visibilityFactor, timeout, good)
 	}
 	if p.MaxReceives < DefaultMaxReceives {
-		warn(q, "few-receives", "a message is given up after %d receives, and each one that finds another attempt running or no time left spends one: "+
+		warn(q, "few-receives", "a message is given up after %d receives, and each one that finds another attempt running "+
+			"or no time left spends one: "+
 			"set MaxReceives to at least %d", p.MaxReceives, DefaultMaxReceives)
 	}
 	if p.FIFO && p.Repeat == NotRepeatable {
-		warn(q, "blocked-group", "a message whose outcome is unknown blocks its message group for up to %v (%d receives, %v each): resolve such records "+
+		warn(q, "blocked-group", "a message whose outcome is unknown blocks its message group for up to %v (%d receives, "+
+			"%v each): resolve such records "+
 			"sooner, or lower MaxReceives or Visibility", time.Duration(p.MaxReceives)*p.Visibility, p.MaxReceives, p.Visibility)
 	}
 }

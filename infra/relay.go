@@ -95,7 +95,8 @@ func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayP
 	}
 	table.name(r.Function)
 	if table.strong {
-		refuse(r, "a relay is for messages that commit with an outcome, and a global table has no transactions for that: leave the relay out, "+
+		refuse(r, "a relay is for messages that commit with an outcome, and a global table has no transactions for that: "+
+			"leave the relay out, "+
 			"or keep the records in a table of one region")
 	}
 	r.routes(&p)
@@ -130,7 +131,8 @@ func (p *RelayProps) setDefaults() (found problems) {
 		found.add("there is no destination: name at least one queue, topic or bus")
 	}
 	seen := map[string]bool{}
-	names := slices.Concat(slices.Collect(maps.Keys(p.Queues)), slices.Collect(maps.Keys(p.Topics)), slices.Collect(maps.Keys(p.Buses)))
+	names := slices.Concat(slices.Collect(maps.Keys(p.Queues)), slices.Collect(maps.Keys(p.Topics)),
+		slices.Collect(maps.Keys(p.Buses)))
 	slices.Sort(names)
 	for _, name := range names {
 		if seen[name] {

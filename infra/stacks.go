@@ -85,12 +85,15 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 		warn(p.Stack, "no-provider", "the payment provider is %s, which does not exist: say -c provider=https://…", provider)
 	}
 	p.Function = NewFunction(p.Stack, "Payments", &FunctionProps{
-		Package: functions + "payments", Description: "Charges and refunds, once each, and accepts statements.", Tracing: s.Tracing, Timeout: 20 * time.Second,
-		Environment: map[string]string{"PROVIDER_URL": provider, "PAYMENTS_API": "http", "PAYMENTS_TENANT": s.tenantSetting()},
+		Package: functions + "payments", Description: "Charges and refunds, once each, and accepts statements.",
+		Tracing: s.Tracing, Timeout: 20 * time.Second,
+		Environment: map[string]string{"PROVIDER_URL": provider, "PAYMENTS_API": "http",
+			"PAYMENTS_TENANT": s.tenantSetting()},
 	})
 	p.Function.UseTable(p.Records, nil)
 	p.Worker = NewFunction(p.Stack, "Statements", &FunctionProps{
-		Package: functions + "statements", Description: "Makes the statements that were accepted.", Tracing: s.Tracing, Timeout: time.Minute,
+		Package: functions + "statements", Description: "Makes the statements that were accepted.", Tracing: s.Tracing,
+		Timeout:     time.Minute,
 		Environment: map[string]string{"PROVIDER_URL": provider},
 	})
 	p.Worker.UseTable(p.Records, nil)
@@ -108,7 +111,8 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 		Routes: append([]Route{{Route: "POST /payments"}, {Route: "POST /refunds"}}, p.Statements.Routes...),
 	})
 	p.Sweeper = NewSweeper(p.Stack, "RefundSweeper", p.Records, &SweeperProps{Function: FunctionProps{
-		Package: functions + "refundsweeper", Description: "Asks the provider about refunds whose outcome is unknown.", Tracing: s.Tracing,
+		Package: functions + "refundsweeper", Description: "Asks the provider about refunds whose outcome is unknown.",
+		Tracing:     s.Tracing,
 		Environment: map[string]string{"PROVIDER_URL": provider},
 	}})
 	p.Alarms = alarms(p.Stack)
@@ -129,10 +133,12 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 		s.stack("orders-worker", "Orders from a queue, each written once, with messages about them."))}
 	o.Records = NewTable(o.Stack, "Records", nil)
 	o.Table = awsdynamodb.NewTableV2(o.Stack, jsii.String("Orders"), &awsdynamodb.TablePropsV2{
-		PartitionKey: key("customer", awsdynamodb.AttributeType_STRING), SortKey: key("order_id", awsdynamodb.AttributeType_STRING),
-		Billing: awsdynamodb.Billing_OnDemand(nil), Encryption: awsdynamodb.TableEncryptionV2_DynamoOwnedKey(),
+		PartitionKey: key("customer", awsdynamodb.AttributeType_STRING),
+		SortKey:      key("order_id", awsdynamodb.AttributeType_STRING),
+		Billing:      awsdynamodb.Billing_OnDemand(nil), Encryption: awsdynamodb.TableEncryptionV2_DynamoOwnedKey(),
 		DeletionProtection: jsii.Bool(true), RemovalPolicy: awscdk.RemovalPolicy_RETAIN,
-		PointInTimeRecoverySpecification: &awsdynamodb.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: jsii.Bool(true)},
+		PointInTimeRecoverySpecification: &awsdynamodb.PointInTimeRecoverySpecification{
+			PointInTimeRecoveryEnabled: jsii.Bool(true)},
 	})
 	o.Function = NewFunction(o.Stack, "Worker", &FunctionProps{
 		Package: functions + "orders", Description: "Writes each order once.", Tracing: s.Tracing, Timeout: 30 * time.Second,
@@ -168,7 +174,8 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 func NewRecords(app constructs.Construct) *Table {
 	stack := awscdk.NewStack(app, jsii.String("records"), &awscdk.StackProps{
 		Description: jsii.String("The table of idempotency records."),
-		Synthesizer: awscdk.NewDefaultStackSynthesizer(&awscdk.DefaultStackSynthesizerProps{GenerateBootstrapVersionRule: jsii.Bool(false)}),
+		Synthesizer: awscdk.NewDefaultStackSynthesizer(
+			&awscdk.DefaultStackSynthesizerProps{GenerateBootstrapVersionRule: jsii.Bool(false)}),
 	})
 	t := NewTable(stack, "Records", nil)
 	output(stack, "TableName", *t.TableName())

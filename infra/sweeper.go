@@ -77,7 +77,8 @@ func NewSweeper(scope constructs.Construct, id string, table *Table, props *Swee
 	allow(s.Function, nil, []string{*s.EscalationQueue.QueueArn()}, "sqs:SendMessage")
 	allowKey(s.EscalationQueue.EncryptionMasterKey(), s.Function)
 	// The next sweep does what a failed one has left.
-	s.Function.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0), MaxEventAge: duration(sweepEvery)})
+	s.Function.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0),
+		MaxEventAge: duration(sweepEvery)})
 	schedule(s, "Schedule", "Sweeper", "Has the sweeper look for what is due.", s.Function, sweepEvery)
 	return s
 }

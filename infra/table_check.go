@@ -42,7 +42,8 @@ func regionOf(scope constructs.Construct) string {
 
 func (p *TableProps) check(t *Table, global bool) {
 	if p.MaxReadUnits < 0 || p.MaxWriteUnits < 0 {
-		refuse(t, "MaxReadUnits and MaxWriteUnits are %d and %d: use a positive bound, or zero for none", p.MaxReadUnits, p.MaxWriteUnits)
+		refuse(t, "MaxReadUnits and MaxWriteUnits are %d and %d: use a positive bound, or zero for none",
+			p.MaxReadUnits, p.MaxWriteUnits)
 	}
 	if p.RecoveryDays < 0 || p.RecoveryDays > 35 {
 		refuse(t, "RecoveryDays is %d: use 1 to 35, or zero for 35", p.RecoveryDays)
@@ -51,24 +52,30 @@ func (p *TableProps) check(t *Table, global bool) {
 		refuse(t, "a table with an EncryptionKey needs a stack that names its region: set Env in the stack's props")
 	}
 	if p.Disposable {
-		warn(t, "disposable-table", "the table is disposable: it has no recovery and no deletion protection, and it is deleted with its stack, "+
-			"open questions included; leave Disposable out wherever an operation counts")
+		warn(t, "disposable-table",
+			"the table is disposable: it has no recovery and no deletion protection, and it is deleted with its stack, "+
+				"open questions included; leave Disposable out wherever an operation counts")
 	}
 	switch {
 	case len(p.ReplicaRegions) == 0 && (p.Consistency != "" || p.WitnessRegion != ""):
 		refuse(t, "Consistency and WitnessRegion are for a global table: name its ReplicaRegions, or leave them out")
 	case len(p.ReplicaRegions) > 0 && !p.strong():
 		refuse(t, "the table would be a global table whose Consistency is not strong, and that breaks the promise: %s. "+
-			"Set Consistency to awsdynamodb.MultiRegionConsistency_STRONG, or leave ReplicaRegions out and keep one region", whyNotEventual)
+			"Set Consistency to awsdynamodb.MultiRegionConsistency_STRONG, or leave ReplicaRegions out and keep one region",
+			whyNotEventual)
 	case len(p.ReplicaRegions) > 0 && !p.quorum():
-		refuse(t, "a strongly consistent global table lies in exactly three regions: name two ReplicaRegions, or one and a WitnessRegion")
+		refuse(t, "a strongly consistent global table lies in exactly three regions: name two ReplicaRegions, or one "+
+			"and a WitnessRegion")
 	case len(p.ReplicaRegions) > 0 && regionOf(t) == "":
 		refuse(t, "a global table needs a stack that names its region: set Env in the stack's props")
 	}
 	if global {
-		warn(t, "global-table", "a strongly consistent global table has neither TTL nor transactions: records stay until a Sweeper deletes them "+
-			"(expiry is still decided in code), and a Tx, its messages and atomic mode are refused. Functions that use the table have %s in their "+
-			"environment: set dynamostore.Options.WithoutTransactions by it, in each of them and in what else opens the table", schema.EnvWithoutTransactions)
+		warn(t, "global-table", "a strongly consistent global table has neither TTL nor transactions: records stay until "+
+			"a Sweeper deletes them "+
+			"(expiry is still decided in code), and a Tx, its messages and atomic mode are refused. Functions that use the "+
+			"table have %s in their "+
+			"environment: set dynamostore.Options.WithoutTransactions by it, in each of them and in what else opens the table",
+			schema.EnvWithoutTransactions)
 	}
 	awscdk.Aspects_Of(t).Add(&tableAspect{table: t}, nil)
 }

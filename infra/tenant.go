@@ -26,7 +26,8 @@ func (o *GrantOptions) conditions(t *Table) map[string]map[string]any {
 			refuse(t, "a tenant in GrantOptions is empty: name it, or set WithoutTenant for records that have none")
 			continue
 		case len(tenant) > maxTenant:
-			refuse(t, "the tenant %.20q… in GrantOptions has %d bytes: no key has a tenant of more than %d", tenant, len(tenant), maxTenant)
+			refuse(t, "the tenant %.20q… in GrantOptions has %d bytes: no key has a tenant of more than %d", tenant,
+				len(tenant), maxTenant)
 			continue
 		}
 		patterns = append(patterns, escaped(tenant)+"#*")

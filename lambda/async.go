@@ -31,7 +31,8 @@ const AsyncRetention = 36 * time.Hour
 // after a time-out makes another event, under another request id: if that matters, take
 // the key from the event with [Pointer]. EventBridge Scheduler is such a caller: see
 // [EventBridge] for its execution id.
-func Async[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), o ...WrapOption) Handler {
+func Async[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error),
+	o ...WrapOption) Handler {
 	if key == nil {
 		key = RequestID
 	}

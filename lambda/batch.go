@@ -80,7 +80,8 @@ func (s *source[R]) deliver(ctx context.Context, records []R) []delivery[R] {
 	ds := make([]delivery[R], len(records))
 	for i := range records {
 		r := &records[i]
-		ds[i] = delivery[R]{ctx: context.WithValue(ctx, recordKey[R]{}, r), name: s.name(r), at: i, out: Delivery[R]{Event: r}}
+		ds[i] = delivery[R]{ctx: context.WithValue(ctx, recordKey[R]{}, r), name: s.name(r), at: i,
+			out: Delivery[R]{Event: r}}
 	}
 	slots := make(chan struct{}, s.opts.Concurrency)
 	var wg sync.WaitGroup
@@ -232,9 +233,10 @@ func (b *batch[R]) identify(d *delivery[R], w *job) error {
 		return err
 	}
 	w.id, w.work = key.ID(), func(ctx context.Context) (idem.Outcome, error) {
-		return b.engine.Execute(ctx, idem.Call{Key: key, Fingerprint: w.fingerprint, Run: func(ctx context.Context) idem.Answer {
-			return idem.Answer{Err: w.run(ctx)}
-		}})
+		return b.engine.Execute(ctx, idem.Call{Key: key, Fingerprint: w.fingerprint,
+			Run: func(ctx context.Context) idem.Answer {
+				return idem.Answer{Err: w.run(ctx)}
+			}})
 	}
 	return nil
 }

@@ -20,7 +20,8 @@ import (
 func post(change ...func(*request)) request {
 	r := request{
 		method: "POST", path: "/payments", tenant: "blue", body: `{"amount":4999,"currency":"EUR"}`,
-		header: map[string]string{"Idempotency-Key": "8e03978e-40d5-43e8-bc93-6894a57f9324", "Content-Type": "application/json"},
+		header: map[string]string{"Idempotency-Key": "8e03978e-40d5-43e8-bc93-6894a57f9324",
+			"Content-Type": "application/json"},
 	}
 	for _, f := range change {
 		f(&r)
@@ -72,32 +73,42 @@ func rows() map[string]row {
 	tooOld := func(o *idemhttp.Options) { o.MaxAge = &idemhttp.MaxAge{Header: "First-Sent"} }
 	large := strings.Repeat("x", 100)
 	return map[string]row{
-		"replayed":       {first: ok, second: again, runs: 1},
-		"no content":     {status: 204, body: "-", first: want{status: 204}, second: want{status: 204, replay: true}, runs: 1},
-		"tried again":    {status: 429, first: want{status: 429, body: "made"}, second: want{status: 429, body: "made"}, runs: 2},
-		"unknown":        {status: 500, first: want{status: 500, body: "made"}, second: want{status: 409, code: idemhttp.CodeOutcomeUnknown}, runs: 1},
-		"undeclared":     refused(500, idemhttp.CodeUndeclared, func(r *request) { r.path = "/refunds" }),
-		"no tenant":      refused(403, idemhttp.CodeTenantMissing, func(r *request) { r.tenant = "" }),
-		"no key":         refused(400, idemhttp.CodeKeyMissing, header("Idempotency-Key", "")),
-		"repeated key":   refused(400, idemhttp.CodeKeyInvalid, header("Idempotency-Key", strings.Repeat("k", 16)+","+strings.Repeat("k", 16))),
+		"replayed": {first: ok, second: again, runs: 1},
+		"no content": {status: 204, body: "-", first: want{status: 204},
+			second: want{status: 204, replay: true}, runs: 1},
+		"tried again": {status: 429, first: want{status: 429, body: "made"},
+			second: want{status: 429, body: "made"}, runs: 2},
+		"unknown": {status: 500, first: want{status: 500, body: "made"},
+			second: want{status: 409, code: idemhttp.CodeOutcomeUnknown}, runs: 1},
+		"undeclared": refused(500, idemhttp.CodeUndeclared, func(r *request) { r.path = "/refunds" }),
+		"no tenant":  refused(403, idemhttp.CodeTenantMissing, func(r *request) { r.tenant = "" }),
+		"no key":     refused(400, idemhttp.CodeKeyMissing, header("Idempotency-Key", "")),
+		"repeated key": refused(400, idemhttp.CodeKeyInvalid,
+			header("Idempotency-Key", strings.Repeat("k", 16)+","+strings.Repeat("k", 16))),
 		"ambiguous body": refused(400, idemhttp.CodeNotCanonical, func(r *request) { r.body = `{"a":1,"a":2}` }),
-		"another body":   {again: func(r *request) { r.body = `{"amount":1}` }, first: ok, second: want{status: 422, code: idemhttp.CodeKeyReused}, runs: 1},
-		"another type":   {again: header("Content-Type", "text/plain"), first: ok, second: want{status: 422, code: idemhttp.CodeKeyReused}, runs: 1},
+		"another body": {again: func(r *request) { r.body = `{"amount":1}` }, first: ok,
+			second: want{status: 422, code: idemhttp.CodeKeyReused}, runs: 1},
+		"another type": {again: header("Content-Type", "text/plain"), first: ok,
+			second: want{status: 422, code: idemhttp.CodeKeyReused}, runs: 1},
 		"same meaning": {again: func(r *request) {
 			r.body = `{"currency": "EUR", "amount": 4.999e3}`
-			r.header = map[string]string{"IDEMPOTENCY-KEY": `"` + r.header["Idempotency-Key"] + `"`, "content-type": "application/json"}
+			r.header = map[string]string{"IDEMPOTENCY-KEY": `"` + r.header["Idempotency-Key"] + `"`,
+				"content-type": "application/json"}
 		}, first: ok, second: again, runs: 1},
 		"another tenant": {again: func(r *request) { r.tenant = "green" }, first: ok, second: ok, runs: 2},
 		"another method": {send: func(r *request) { r.method = "GET" }, first: ok, second: ok, runs: 2},
-		"too large to keep": {store: memstore.Options{MaxResult: 64}.New(), body: large, first: want{status: 201, body: large},
+		"too large to keep": {store: memstore.Options{MaxResult: 64}.New(), body: large,
+			first:  want{status: 201, body: large},
 			second: want{status: 409, code: idemhttp.CodeOutcomeUnavailable}, runs: 1},
 		"too old": {options: tooOld, send: header("First-Sent", "2026-11-19T12:00:00Z"),
 			first: want{status: 412, code: idemhttp.CodeKeyTooOld}, second: want{status: 412, code: idemhttp.CodeKeyTooOld}},
-		"too little time": {within: 50 * time.Millisecond, first: want{status: 503, code: idemhttp.CodeOutOfTime}, second: want{status: 503, code: idemhttp.CodeOutOfTime}},
-		"store down":      down(503, idemhttp.CodeStoreUnavailable, unreachable()),
-		"record damaged":  down(503, idemhttp.CodeRecordUnreadable, damaged()),
-		"accepted":        down(202, idemhttp.CodeAccepted, occupied{memory(), idem.Record{State: idem.Pending}}),
-		"in flight":       down(409, idemhttp.CodeInProgress, occupied{memory(), idem.Record{State: idem.InProgress, LeaseUntil: noon.Add(time.Minute)}}),
+		"too little time": {within: 50 * time.Millisecond, first: want{status: 503, code: idemhttp.CodeOutOfTime},
+			second: want{status: 503, code: idemhttp.CodeOutOfTime}},
+		"store down":     down(503, idemhttp.CodeStoreUnavailable, unreachable()),
+		"record damaged": down(503, idemhttp.CodeRecordUnreadable, damaged()),
+		"accepted":       down(202, idemhttp.CodeAccepted, occupied{memory(), idem.Record{State: idem.Pending}}),
+		"in flight": down(409, idemhttp.CodeInProgress,
+			occupied{memory(), idem.Record{State: idem.InProgress, LeaseUntil: noon.Add(time.Minute)}}),
 	}
 }
 
@@ -114,14 +125,15 @@ func (r row) test(t *testing.T, d entryPoint) {
 		r.store = memory()
 	}
 	n, given := 0, answering(cmp.Or(r.status, 201), strings.TrimPrefix(cmp.Or(r.body, "made"), "-"))
-	serve := d.serve(t, newEngine(t, r.store), idemhttp.Routes{"POST /payments": charge}, func(ctx context.Context) (*idemhttp.Response, error) {
-		n++
-		return given(ctx)
-	}, func(o *idemhttp.Options) {
-		if r.options != nil {
-			r.options(o)
-		}
-	})
+	serve := d.serve(t, newEngine(t, r.store), idemhttp.Routes{"POST /payments": charge},
+		func(ctx context.Context) (*idemhttp.Response, error) {
+			n++
+			return given(ctx)
+		}, func(o *idemhttp.Options) {
+			if r.options != nil {
+				r.options(o)
+			}
+		})
 	ctx := t.Context()
 	if r.within > 0 {
 		ctx = idem.WithKillTime(ctx, time.Now().Add(r.within))
@@ -160,7 +172,8 @@ func answering(status int, body string) idemhttp.Next {
 
 // unmarked takes off the marks of a replay, and what a replay never has.
 func unmarked(header map[string]string) map[string]string {
-	for _, name := range []string{"idempotency-replayed", "idempotency-expires", "idempotency-original-date", "set-cookie"} {
+	for _, name := range []string{"idempotency-replayed", "idempotency-expires",
+		"idempotency-original-date", "set-cookie"} {
 		delete(header, name)
 	}
 	return header
@@ -191,11 +204,12 @@ func TestDuplicatesAtOnce(t *testing.T) {
 	for name, d := range entryPoints {
 		t.Run(name, func(t *testing.T) {
 			started, release := make(chan struct{}), make(chan struct{})
-			serve := d.serve(t, newEngine(t, memory()), idemhttp.AnyRoute(charge), func(context.Context) (*idemhttp.Response, error) {
-				close(started) // a second execution panics
-				<-release
-				return &idemhttp.Response{Status: 201, Body: []byte("made")}, nil
-			})
+			serve := d.serve(t, newEngine(t, memory()), idemhttp.AnyRoute(charge),
+				func(context.Context) (*idemhttp.Response, error) {
+					close(started) // a second execution panics
+					<-release
+					return &idemhttp.Response{Status: 201, Body: []byte("made")}, nil
+				})
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				res, err := serve(t.Context(), post())

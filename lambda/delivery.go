@@ -104,7 +104,8 @@ func (s *source[R]) report(d *delivery[R]) {
 // logPanic logs that a hook panicked.
 func (s *source[R]) logPanic(ctx context.Context, hook string, err error, more ...slog.Attr) {
 	defer unlogged()
-	s.logger().LogAttrs(ctx, slog.LevelError, "idem: the "+hook+" hook panicked", append(more, slog.String("error", err.Error()))...)
+	s.logger().LogAttrs(ctx, slog.LevelError, "idem: the "+hook+" hook panicked",
+		append(more, slog.String("error", err.Error()))...)
 }
 
 // unlogged is deferred where a line is logged: a logger that panics costs that line alone.

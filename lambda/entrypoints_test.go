@@ -37,11 +37,13 @@ type client func(context.Context, request) (*idemhttp.Response, error)
 type entryPoint struct {
 	// tenant and principal are where the gateway's identities are.
 	tenant, principal idemhttp.TenantFunc
-	open              func(testing.TB, *idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, idemhttp.Next) client
+	open              func(testing.TB, *idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options,
+		idemhttp.Next) client
 }
 
 // serve makes a client of the entry point with its tenant and the options.
-func (d entryPoint) serve(t testing.TB, e *idem.Engine, routes idemhttp.Routes, next idemhttp.Next, change ...func(*idemhttp.Options)) client {
+func (d entryPoint) serve(t testing.TB, e *idem.Engine, routes idemhttp.Routes, next idemhttp.Next,
+	change ...func(*idemhttp.Options)) client {
 	t.Helper()
 	o := &idemhttp.Options{}
 	for _, f := range change {
@@ -54,7 +56,8 @@ func (d entryPoint) serve(t testing.TB, e *idem.Engine, routes idemhttp.Routes, 
 func (d entryPoint) bindPrincipal(o *idemhttp.Options) { o.Principal = d.principal }
 
 var entryPoints = map[string]entryPoint{
-	"neutral": {idemhttp.Claim("tenant"), idemhttp.Claim("sub"), func(t testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
+	"neutral": {idemhttp.Claim("tenant"), idemhttp.Claim("sub"), func(t testing.TB, e *idem.Engine, routes idemhttp.Routes,
+		tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
 		c, err := idemhttp.New(e, routes, tenant, o)
 		require.NoError(t, err)
 		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
@@ -64,12 +67,15 @@ var entryPoints = map[string]entryPoint{
 			}, next)
 		}
 	}},
-	"HTTPAPI": {idemhttp.Claim("tenant"), idemhttp.Claim("sub"), func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
-		h := HTTPAPI(e, routes, tenant, o, func(ctx context.Context, _ events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-			return give(toV2, next)(ctx)
-		})
+	"HTTPAPI": {idemhttp.Claim("tenant"), idemhttp.Claim("sub"), func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes,
+		tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
+		h := HTTPAPI(e, routes, tenant, o,
+			func(ctx context.Context, _ events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+				return give(toV2, next)(ctx)
+			})
 		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
-			e := events.APIGatewayV2HTTPRequest{Version: "2.0", RouteKey: r.method + " " + r.template(), RawPath: r.path, Headers: lower(r.header), Body: r.body}
+			e := events.APIGatewayV2HTTPRequest{Version: "2.0", RouteKey: r.method + " " + r.template(), RawPath: r.path,
+				Headers: lower(r.header), Body: r.body}
 			e.RequestContext.HTTP.Method = r.method
 			e.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{
 				JWT: &events.APIGatewayV2HTTPRequestContextAuthorizerJWTDescription{Claims: r.claims()},
@@ -78,12 +84,15 @@ var entryPoints = map[string]entryPoint{
 			return see(fromV2, res, err)
 		}
 	}},
-	"RESTAPI": {idemhttp.AuthorizerValue("tenant"), idemhttp.AuthorizerValue("sub"), func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
-		h := RESTAPI(e, routes, tenant, o, func(ctx context.Context, _ events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
-			return give(toV1, next)(ctx)
-		})
+	"RESTAPI": {idemhttp.AuthorizerValue("tenant"), idemhttp.AuthorizerValue("sub"), func(_ testing.TB, e *idem.Engine,
+		routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
+		h := RESTAPI(e, routes, tenant, o,
+			func(ctx context.Context, _ events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
+				return give(toV1, next)(ctx)
+			})
 		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
-			e := events.APIGatewayProxyRequest{Resource: r.template(), Path: r.path, HTTPMethod: r.method, Headers: r.header, MultiValueHeaders: multi(r.header), Body: r.body}
+			e := events.APIGatewayProxyRequest{Resource: r.template(), Path: r.path, HTTPMethod: r.method, Headers: r.header,
+				MultiValueHeaders: multi(r.header), Body: r.body}
 			e.RequestContext.Authorizer = map[string]any{}
 			for k, v := range r.claims() {
 				e.RequestContext.Authorizer[k] = v
@@ -92,10 +101,12 @@ var entryPoints = map[string]entryPoint{
 			return see(fromV1, res, err)
 		}
 	}},
-	"FunctionURL": {idemhttp.IAMAccount, idemhttp.IAMUser, func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
-		h := FunctionURL(e, routes, tenant, o, func(ctx context.Context, _ events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
-			return give(toURL, next)(ctx)
-		})
+	"FunctionURL": {idemhttp.IAMAccount, idemhttp.IAMUser, func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes,
+		tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
+		h := FunctionURL(e, routes, tenant, o,
+			func(ctx context.Context, _ events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
+				return give(toURL, next)(ctx)
+			})
 		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
 			e := events.LambdaFunctionURLRequest{Version: "2.0", RawPath: r.path, Headers: lower(r.header), Body: r.body}
 			e.RequestContext.HTTP.Method = r.method
@@ -122,18 +133,20 @@ func behindALB(multiValue bool) entryPoint {
 			return e.Headers[name], nil
 		}
 	}
-	return entryPoint{from("x-tenant"), from("x-principal"), func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
-		h := ALB(e, routes, tenant, o, func(ctx context.Context, _ events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
-			res, err := next(ctx)
-			if res == nil {
-				return events.ALBTargetGroupResponse{}, err
-			}
-			// As a handler gives it that knows nothing of the mode.
-			return events.ALBTargetGroupResponse{
-				StatusCode: res.Status, Headers: res.Headers, MultiValueHeaders: res.MultiHeaders,
-				Body: string(res.Body), IsBase64Encoded: res.Base64,
-			}, err
-		})
+	return entryPoint{from("x-tenant"), from("x-principal"), func(_ testing.TB, e *idem.Engine, routes idemhttp.Routes,
+		tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
+		h := ALB(e, routes, tenant, o,
+			func(ctx context.Context, _ events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
+				res, err := next(ctx)
+				if res == nil {
+					return events.ALBTargetGroupResponse{}, err
+				}
+				// As a handler gives it that knows nothing of the mode.
+				return events.ALBTargetGroupResponse{
+					StatusCode: res.Status, Headers: res.Headers, MultiValueHeaders: res.MultiHeaders,
+					Body: string(res.Body), IsBase64Encoded: res.Base64,
+				}, err
+			})
 		return func(ctx context.Context, r request) (*idemhttp.Response, error) {
 			e := events.ALBTargetGroupRequest{HTTPMethod: r.method, Path: r.path, Body: r.body}
 			headers := lower(r.header)
@@ -154,7 +167,8 @@ func behindNetHTTP(around bool) entryPoint {
 	from := func(name string) idemhttp.TenantFunc {
 		return idemhttp.FromRequest(func(r *http.Request) (string, error) { return r.Header.Get(name), nil })
 	}
-	return entryPoint{from("X-Tenant"), from("X-Principal"), func(t testing.TB, e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
+	return entryPoint{from("X-Tenant"), from("X-Principal"), func(t testing.TB, e *idem.Engine, routes idemhttp.Routes,
+		tenant idemhttp.TenantFunc, o *idemhttp.Options, next idemhttp.Next) client {
 		c, err := idemhttp.New(e, routes, tenant, o)
 		require.NoError(t, err)
 		handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -165,7 +179,8 @@ func behindNetHTTP(around bool) entryPoint {
 			send(w, res)
 		}))
 		mux := http.NewServeMux()
-		for _, path := range []string{"/payments", "/transfers", "/refunds", "/statements", "/statements/{id}", "/reports", "/reports/{id}"} {
+		for _, path := range []string{"/payments", "/transfers", "/refunds", "/statements", "/statements/{id}",
+			"/reports", "/reports/{id}"} {
 			if around {
 				mux.Handle(path, handler)
 			} else {
@@ -240,7 +255,8 @@ func received(res *http.Response) (*idemhttp.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &idemhttp.Response{Status: res.StatusCode, Headers: map[string]string{}, Cookies: res.Header["Set-Cookie"], Body: body}
+	out := &idemhttp.Response{Status: res.StatusCode, Headers: map[string]string{},
+		Cookies: res.Header["Set-Cookie"], Body: body}
 	for _, name := range []string{"Date", "Content-Length", "Set-Cookie"} {
 		res.Header.Del(name)
 	}

@@ -41,7 +41,8 @@ func (e *DeclinedError) ErrorCode() string { return "insufficient_funds" }
 
 // failures are what handlers return, by name; all are recorded.
 func failures() map[string]error {
-	own := messages.InvokeResponse_Error{Message: "no cover", Type: "CardDeclined", StackTrace: []*messages.InvokeResponse_Error_StackFrame{{Path: "a.go"}}}
+	own := messages.InvokeResponse_Error{Message: "no cover", Type: "CardDeclined",
+		StackTrace: []*messages.InvokeResponse_Error_StackFrame{{Path: "a.go"}}}
 	return map[string]error{
 		"plain":         errors.New("plain"),
 		"own type":      &DeclinedError{"no cover"},
@@ -54,16 +55,19 @@ func failures() map[string]error {
 
 func TestRecordedFailureReplaysMessageAndType(t *testing.T) {
 	for name, given := range failures() {
-		for _, mark := range []func(error) error{idem.Permanent, func(err error) error { return idem.NotExecuted(idem.Permanent(idem.Permanent(err))) }} {
+		for _, mark := range []func(error) error{idem.Permanent,
+			func(err error) error { return idem.NotExecuted(idem.Permanent(idem.Permanent(err))) }} {
 			t.Run(name, func(t *testing.T) {
 				n := 0
 				op := charge
 				op.Classify = func(_ context.Context, _ any, err error) idem.Class {
 					var own messages.InvokeResponse_Error
-					require.Equal(t, name == "lambda" || name == "lambda inside", errors.As(err, &own), "the rule sees the handler's error")
+					require.Equal(t, name == "lambda" || name == "lambda inside", errors.As(err, &own),
+						"the rule sees the handler's error")
 					return idem.ClassFailed
 				}
-				h := Wrap(newEngine(t, memory()), op, byPaymentID, func(context.Context, payment) (receipt, error) { n++; return receipt{}, mark(given) })
+				h := Wrap(newEngine(t, memory()), op, byPaymentID,
+					func(context.Context, payment) (receipt, error) { n++; return receipt{}, mark(given) })
 				_, live := invoke(t, h, event)
 				require.Error(t, live)
 				if name == "recorded" {
@@ -93,7 +97,8 @@ func TestMarksCountAroundLambdaErrors(t *testing.T) {
 		{idem.NotExecuted(idem.Permanent(own)), idem.Released},
 	} {
 		store := memory()
-		h := Wrap(newEngine(t, store), charge, byPaymentID, func(context.Context, payment) (receipt, error) { return receipt{}, c.given })
+		h := Wrap(newEngine(t, store), charge, byPaymentID,
+			func(context.Context, payment) (receipt, error) { return receipt{}, c.given })
 		_, err := invoke(t, h, event)
 		require.Equal(t, own, err)
 		rec, err := store.Get(t.Context(), charge.Key(idem.SingleTenant, "pay_1").ID())
@@ -128,8 +133,10 @@ func TestAnswersHaveTheirOwnErrorType(t *testing.T) {
 	var flight *idem.InFlightError
 	require.ErrorAs(t, toRuntime(&idem.InFlightError{Attempt: 3}), &flight)
 	require.Equal(t, 3, flight.Attempt)
-	require.Equal(t, "NotCommittedError", typeName(toRuntime(&idem.CommitError{State: idem.Released, Err: errors.New("no answer")})))
-	require.Equal(t, "OutcomeUnknownError", typeName(toRuntime(&idem.CommitError{State: idem.Unknown, Err: errors.New("no answer")})))
+	require.Equal(t, "NotCommittedError",
+		typeName(toRuntime(&idem.CommitError{State: idem.Released, Err: errors.New("no answer")})))
+	require.Equal(t, "OutcomeUnknownError",
+		typeName(toRuntime(&idem.CommitError{State: idem.Unknown, Err: errors.New("no answer")})))
 	own := errors.New("own")
 	require.True(t, toRuntime(own) == own)
 }
@@ -137,7 +144,8 @@ func TestAnswersHaveTheirOwnErrorType(t *testing.T) {
 // A handler's error that looks like the engine's is the handler's.
 func TestHandlersErrorIsUntouched(t *testing.T) {
 	for _, given := range []error{idem.ErrInFlight, idem.ErrKeyReused, &idem.InFlightError{}, &DeclinedError{}} {
-		h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (receipt, error) { return receipt{}, given })
+		h := Wrap(newEngine(t, memory()), charge, byPaymentID,
+			func(context.Context, payment) (receipt, error) { return receipt{}, given })
 		_, err := invoke(t, h, event)
 		require.True(t, err == given)
 	}
@@ -148,7 +156,9 @@ func charging(after time.Duration) func(context.Context) error {
 	c := &idem.StepConfig[string]{Semantics: idem.AtMostOnce}
 	if after > 0 {
 		c.NotFoundFinalAfter = after
-		c.Interrupted = func(context.Context, time.Time) (string, error) { return "", idem.NotExecuted(errors.New("not found")) }
+		c.Interrupted = func(context.Context, time.Time) (string, error) {
+			return "", idem.NotExecuted(errors.New("not found"))
+		}
 	}
 	return func(ctx context.Context) error {
 		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { panic("killed") }, c)
@@ -160,7 +170,8 @@ func charging(after time.Duration) func(context.Context) error {
 // whether its handler has passed the step's error on, hidden it, or returned none.
 func TestAttemptThatAStepHasStoppedHasItsErrorType(t *testing.T) {
 	own := errors.New("own")
-	for kind, after := range map[string]time.Duration{"OutcomeUnknownError": 0, "OutcomeNotYetKnownError": 24 * time.Hour} {
+	for kind, after := range map[string]time.Duration{"OutcomeUnknownError": 0,
+		"OutcomeNotYetKnownError": 24 * time.Hour} {
 		for name, answer := range map[string]func(error) error{
 			"passed on": func(err error) error { return fmt.Errorf("charging: %w", err) },
 			"hidden":    func(error) error { return own },

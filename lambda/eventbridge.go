@@ -41,7 +41,8 @@ type EventBridgeHandler func(ctx context.Context, event events.EventBridgeEvent)
 // Use [Async] for EventBridge Scheduler, whose payloads are your own. Put
 // <aws.scheduler.execution-id> into the payload and take the key from it: it is the same
 // in all retries.
-func EventBridge[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.EventBridgeEvent], o *Options[events.EventBridgeEvent], fn func(context.Context, In) error) EventBridgeHandler {
+func EventBridge[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.EventBridgeEvent],
+	o *Options[events.EventBridgeEvent], fn func(context.Context, In) error) EventBridgeHandler {
 	if key == nil {
 		key = EventBridgeID
 	}

@@ -28,7 +28,8 @@ type gateway[E, R any] struct {
 }
 
 // handler makes the handler one under the contract.
-func (g gateway[E, R]) handler(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler func(context.Context, E) (R, error)) func(context.Context, E) (R, error) {
+func (g gateway[E, R]) handler(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc,
+	o *idemhttp.Options, handler func(context.Context, E) (R, error)) func(context.Context, E) (R, error) {
 	contract, err := idemhttp.New(engine, routes, tenant, o)
 	if err != nil {
 		panic(err)

@@ -63,7 +63,8 @@ func ask(t *testing.T, ctx context.Context, h lambda.Handler, raw []byte) (a ans
 func TestBase64BodyIsTheClientsBody(t *testing.T) {
 	for _, name := range plainSamples {
 		n := 0
-		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &n))
+		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge),
+			idemhttp.SingleTenant, nil, &n))
 		require.Equal(t, 201, ask(t, t.Context(), h, changed(t, name, func(map[string]any) {})).StatusCode)
 		again := ask(t, t.Context(), h, changed(t, name, func(e map[string]any) {
 			e["body"], e["isBase64Encoded"] = base64.StdEncoding.EncodeToString([]byte(e["body"].(string))), true
@@ -84,13 +85,16 @@ func TestRepeatedKeyIsRefused(t *testing.T) {
 			e["multiValueHeaders"].(map[string]any)["Idempotency-Key"] = []string{one, two}
 		},
 		// In another spelling.
-		"apigw-v1-cognito": func(e map[string]any) { e["multiValueHeaders"].(map[string]any)["idempotency-key"] = []string{two} },
+		"apigw-v1-cognito": func(e map[string]any) {
+			e["multiValueHeaders"].(map[string]any)["idempotency-key"] = []string{two}
+		},
 		"alb-multi": func(e map[string]any) {
 			e["multiValueHeaders"].(map[string]any)["idempotency-key"] = []string{one, two}
 		},
 	} {
 		n := 0
-		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &n))
+		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge),
+			idemhttp.SingleTenant, nil, &n))
 		a := ask(t, t.Context(), h, changed(t, name, change))
 		require.Equal(t, 400, a.StatusCode, name)
 		require.Contains(t, a.Body, idemhttp.CodeKeyInvalid)
@@ -102,7 +106,8 @@ func TestRepeatedKeyIsRefused(t *testing.T) {
 func TestSpellingsAndGaps(t *testing.T) {
 	for _, name := range plainSamples {
 		n := 0
-		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &n))
+		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge),
+			idemhttp.SingleTenant, nil, &n))
 		require.Equal(t, 201, ask(t, t.Context(), h, changed(t, name, func(map[string]any) {})).StatusCode)
 		again := ask(t, t.Context(), h, changed(t, name, func(e map[string]any) {
 			for _, field := range []string{"headers", "multiValueHeaders"} {
@@ -131,7 +136,8 @@ func TestSpellingsAndGaps(t *testing.T) {
 func TestTenantOfTheInvocation(t *testing.T) {
 	for _, name := range plainSamples {
 		n := 0
-		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge), idemhttp.LambdaTenant, nil, &n))
+		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge),
+			idemhttp.LambdaTenant, nil, &n))
 		raw := changed(t, name, func(map[string]any) {})
 		for _, tenant := range []string{"blue", "green", "blue", ""} {
 			ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{TenantID: tenant})
@@ -167,12 +173,14 @@ func (s *held) Get(context.Context, string) (*idem.Record, error) { return s.see
 // gateway got the request.
 func TestWaitEndsBeforeTheGatewayDoes(t *testing.T) {
 	for name, limit := range map[string]time.Duration{
-		"apigw-v2-none": 30 * time.Second, "apigw-v1-none": 29 * time.Second, "alb-single": time.Minute, "furl-none": 10 * time.Minute,
+		"apigw-v2-none": 30 * time.Second, "apigw-v1-none": 29 * time.Second, "alb-single": time.Minute,
+		"furl-none": 10 * time.Minute,
 	} {
 		for _, cold := range []time.Duration{0, 10 * time.Second} {
 			t.Run(name+"/"+cold.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					store := &held{occupied: occupied{memory(), idem.Record{State: idem.InProgress, LeaseUntil: time.Now().Add(time.Hour)}}}
+					store := &held{occupied: occupied{memory(),
+						idem.Record{State: idem.InProgress, LeaseUntil: time.Now().Add(time.Hour)}}}
 					engine, err := idem.New(store, &idem.Options{Wait: 10 * time.Minute})
 					require.NoError(t, err)
 					n := 0
@@ -220,19 +228,21 @@ func TestDeadlineOfAFront(t *testing.T) {
 func TestHandlerMayChangeItsHTTPEvent(t *testing.T) {
 	engine := newEngine(t, memory())
 	n := 0
-	v2 := HTTPAPI(engine, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, func(_ context.Context, e events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-		n++
-		e.Body = ""
-		e.Headers["idempotency-key"] = "another-key-of-the-handler"
-		e.RequestContext.HTTP.Method = "GET"
-		return events.APIGatewayV2HTTPResponse{StatusCode: 200}, nil
-	})
-	alb := ALB(engine, idemhttp.AnyRoute(transfer), idemhttp.SingleTenant, nil, func(_ context.Context, e events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
-		n++
-		clear(e.MultiValueHeaders)
-		e.Path = "/other"
-		return events.ALBTargetGroupResponse{StatusCode: 200}, nil
-	})
+	v2 := HTTPAPI(engine, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil,
+		func(_ context.Context, e events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+			n++
+			e.Body = ""
+			e.Headers["idempotency-key"] = "another-key-of-the-handler"
+			e.RequestContext.HTTP.Method = "GET"
+			return events.APIGatewayV2HTTPResponse{StatusCode: 200}, nil
+		})
+	alb := ALB(engine, idemhttp.AnyRoute(transfer), idemhttp.SingleTenant, nil,
+		func(_ context.Context, e events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
+			n++
+			clear(e.MultiValueHeaders)
+			e.Path = "/other"
+			return events.ALBTargetGroupResponse{StatusCode: 200}, nil
+		})
 	for range 2 {
 		_, err := v2(t.Context(), sample(t, "apigw-v2-none"))
 		require.NoError(t, err)
@@ -249,10 +259,11 @@ func TestErrorsReachTheRuntime(t *testing.T) {
 	for _, gateway := range []string{"HTTPAPI", "RESTAPI", "FunctionURL", "ALB"} {
 		for _, res := range []*idemhttp.Response{{}, {Status: 500}} {
 			n, given := 0, error(nil)
-			serve := entryPoints[gateway].serve(t, newEngine(t, memory()), idemhttp.AnyRoute(charge), func(context.Context) (*idemhttp.Response, error) {
-				n++
-				return res, given
-			})
+			serve := entryPoints[gateway].serve(t, newEngine(t, memory()), idemhttp.AnyRoute(charge),
+				func(context.Context) (*idemhttp.Response, error) {
+					n++
+					return res, given
+				})
 			for name, failure := range failures() {
 				n, given = 0, idem.Permanent(failure)
 				sent := post(header("Idempotency-Key", "the-key-of-"+strings.ReplaceAll(name, " ", "-")+"-failures"))
@@ -281,10 +292,14 @@ func TestSetUpMistakesPanicInEveryGateway(t *testing.T) {
 		requireConfigPanic(t, func() { f(engine, idemhttp.AnyRoute(idem.Operation{}), tenant, nil, &n) }, "Name is empty")
 		requireConfigPanic(t, func() { f(engine, idemhttp.AnyRoute(charge), nil, nil, &n) }, "SingleTenant")
 	}
-	requireConfigPanic(t, func() { HTTPAPI(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) }, "idemlambda.HTTPAPI", "handler is nil")
-	requireConfigPanic(t, func() { RESTAPI(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) }, "idemlambda.RESTAPI", "handler is nil")
-	requireConfigPanic(t, func() { FunctionURL(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) }, "idemlambda.FunctionURL", "handler is nil")
-	requireConfigPanic(t, func() { ALB(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) }, "idemlambda.ALB", "handler is nil")
+	requireConfigPanic(t, func() { HTTPAPI(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) },
+		"idemlambda.HTTPAPI", "handler is nil")
+	requireConfigPanic(t, func() { RESTAPI(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) },
+		"idemlambda.RESTAPI", "handler is nil")
+	requireConfigPanic(t, func() { FunctionURL(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) },
+		"idemlambda.FunctionURL", "handler is nil")
+	requireConfigPanic(t, func() { ALB(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) },
+		"idemlambda.ALB", "handler is nil")
 }
 
 // Bytes that a net/http handler has recorded come through every gateway: an event's
@@ -336,7 +351,8 @@ func TestRESTRequest(t *testing.T) {
 
 	// An HTTP API that sends payload 1.0.
 	e := &events.APIGatewayProxyRequest{Resource: "$default", Path: "/prod/payments"}
-	e.RequestContext.Stage, e.RequestContext.APIID, e.RequestContext.DomainName = "prod", "a1", "a1.execute-api.eu-central-1.amazonaws.com"
+	e.RequestContext.Stage, e.RequestContext.APIID, e.RequestContext.DomainName = "prod", "a1",
+		"a1.execute-api.eu-central-1.amazonaws.com"
 	e.RequestContext.Authorizer = map[string]any{"claims": map[string]any{"sub": "anna", "level": 3.0}, "scopes": nil}
 	r = requestOfV1(e)
 	require.Empty(t, r.Route)
@@ -360,7 +376,8 @@ func TestHTTPAPIPathBehindADomain(t *testing.T) {
 // path's parameters tell requests apart.
 func TestFunctionURLFindsTemplates(t *testing.T) {
 	n := 0
-	h := functions["furl"](newEngine(t, memory()), idemhttp.Routes{"POST /payments/{id}/refunds": charge}, idemhttp.SingleTenant, nil, &n).(FunctionURLHandler)
+	h := functions["furl"](newEngine(t, memory()), idemhttp.Routes{"POST /payments/{id}/refunds": charge},
+		idemhttp.SingleTenant, nil, &n).(FunctionURLHandler)
 	send := func(path string) int {
 		e := decoded[events.LambdaFunctionURLRequest](t, "furl-none")
 		e.RawPath = path
@@ -391,13 +408,16 @@ func TestJoinedHeaders(t *testing.T) {
 
 // The balancer passes query parameters on as they came.
 func TestALBQuery(t *testing.T) {
-	single := requestOfALB(&events.ALBTargetGroupRequest{QueryStringParameters: map[string]string{"a%20b": "c%2Cd", "e": "f+g", "bad": "%zz"}})
+	single := requestOfALB(&events.ALBTargetGroupRequest{QueryStringParameters: map[string]string{"a%20b": "c%2Cd",
+		"e": "f+g", "bad": "%zz"}})
 	require.Equal(t, map[string][]string{"a b": {"c,d"}, "e": {"f g"}}, single.Query)
 	require.Equal(t, "&bad=%zz", single.RawQuery)
 	// No name that can be decoded looks like one that cannot.
-	require.Equal(t, map[string][]string{"": {"bad=%zz"}}, requestOfALB(&events.ALBTargetGroupRequest{QueryStringParameters: map[string]string{"": "bad%3D%25zz"}}).Query)
+	require.Equal(t, map[string][]string{"": {"bad=%zz"}},
+		requestOfALB(&events.ALBTargetGroupRequest{QueryStringParameters: map[string]string{"": "bad%3D%25zz"}}).Query)
 	for range 20 {
-		multi := requestOfALB(&events.ALBTargetGroupRequest{MultiValueQueryStringParameters: map[string][]string{"a": {"3", "%34"}, "%61": {"1", "2"}}})
+		multi := requestOfALB(&events.ALBTargetGroupRequest{
+			MultiValueQueryStringParameters: map[string][]string{"a": {"3", "%34"}, "%61": {"1", "2"}}})
 		require.Equal(t, map[string][]string{"a": {"1", "2", "3", "4"}}, multi.Query)
 	}
 }
@@ -409,7 +429,8 @@ func TestALBResponseHasItsMap(t *testing.T) {
 		if multiValue {
 			e = &events.ALBTargetGroupRequest{MultiValueHeaders: map[string][]string{}}
 		}
-		for _, given := range []events.ALBTargetGroupResponse{{}, {StatusCode: 204, StatusDescription: "204 Done"}, {StatusCode: 200, StatusDescription: "200 OK"}} {
+		for _, given := range []events.ALBTargetGroupResponse{{}, {StatusCode: 204, StatusDescription: "204 Done"},
+			{StatusCode: 200, StatusDescription: "200 OK"}} {
 			out := toALB(e, &given, &idemhttp.Response{Status: 204})
 			require.NotNil(t, out.Headers)
 			require.NotNil(t, out.MultiValueHeaders)
@@ -419,7 +440,8 @@ func TestALBResponseHasItsMap(t *testing.T) {
 			}
 			require.Equal(t, want, out.StatusDescription)
 		}
-		out := toALB(e, new(events.ALBTargetGroupResponse), &idemhttp.Response{Status: 599, Headers: map[string]string{"A": "1"}})
+		out := toALB(e, new(events.ALBTargetGroupResponse),
+			&idemhttp.Response{Status: 599, Headers: map[string]string{"A": "1"}})
 		require.Equal(t, "599", out.StatusDescription)
 		require.Equal(t, multiValue, len(out.MultiValueHeaders) == 1)
 		require.Equal(t, !multiValue, len(out.Headers) == 1)
@@ -449,9 +471,10 @@ func receiptOf(n *int) HTTPAPIHandler {
 // A tenant function of one's own reads the event.
 func TestSourceIsTheEvent(t *testing.T) {
 	n := 0
-	h := HTTPAPI(newEngine(t, memory()), idemhttp.AnyRoute(charge), func(_ context.Context, r *idemhttp.Request) (string, error) {
-		return r.Source.(*events.APIGatewayV2HTTPRequest).RequestContext.APIID, nil
-	}, nil, receiptOf(&n))
+	h := HTTPAPI(newEngine(t, memory()), idemhttp.AnyRoute(charge),
+		func(_ context.Context, r *idemhttp.Request) (string, error) {
+			return r.Source.(*events.APIGatewayV2HTTPRequest).RequestContext.APIID, nil
+		}, nil, receiptOf(&n))
 	res, err := h(t.Context(), sample(t, "apigw-v2-none"))
 	require.NoError(t, err)
 	require.Equal(t, 201, res.StatusCode)
@@ -470,7 +493,8 @@ func TestRequestOfAnEvent(t *testing.T) {
 	}
 
 	// What hand-made events leave out.
-	bare := requestOfV2(&events.APIGatewayV2HTTPRequest{RouteKey: "PATCH /a/{id}", QueryStringParameters: map[string]string{"a": "1,2"}})
+	bare := requestOfV2(&events.APIGatewayV2HTTPRequest{RouteKey: "PATCH /a/{id}",
+		QueryStringParameters: map[string]string{"a": "1,2"}})
 	require.Equal(t, "PATCH", bare.Method)
 	require.Equal(t, "/a/{id}", bare.Route)
 	require.Equal(t, map[string][]string{"a": {"1,2"}}, bare.Query)
@@ -489,7 +513,8 @@ func TestRoutes(t *testing.T) {
 		{"default in a stage", "$default", "/prod/payments", "prod", "a1.execute-api.eu-central-1.amazonaws.com", true},
 		{"default, custom domain", "$default", "/payments", "prod", "api.example.com", true},
 		{"custom domain's path looks like a stage", "$default", "/prod/payments", "prod", "api.example.com", false},
-		{"stage is only a prefix", "$default", "/production/payments", "prod", "a1.execute-api.eu-central-1.amazonaws.com", false},
+		{"stage is only a prefix", "$default", "/production/payments", "prod",
+			"a1.execute-api.eu-central-1.amazonaws.com", false},
 		{"stage alone", "$default", "/prod", "prod", "a1.execute-api.eu-central-1.amazonaws.com", false},
 		{"proxy", "ANY /{proxy+}", "/payments", "$default", "", true},
 		{"other path", "$default", "/refunds", "$default", "", false},
@@ -498,7 +523,8 @@ func TestRoutes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := 0
-			h := HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, idemhttp.SingleTenant, nil, receiptOf(&n))
+			h := HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, idemhttp.SingleTenant,
+				nil, receiptOf(&n))
 			e := sample(t, "apigw-v2-none")
 			e.RouteKey, e.RawPath = c.routeKey, c.path
 			e.RequestContext.Stage, e.RequestContext.DomainName, e.RequestContext.APIID = c.stage, c.domain, "a1"

@@ -33,7 +33,8 @@ type HTTPAPIHandler = func(context.Context, events.APIGatewayV2HTTPRequest) (eve
 // That of an interrupted or unreadable step does not: the client gets 409 or 503 with its code,
 // as [idemhttp.Contract.Serve] says. A mistake in the set-up panics, see the package's
 // documentation.
-func HTTPAPI(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler HTTPAPIHandler) HTTPAPIHandler {
+func HTTPAPI(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options,
+	handler HTTPAPIHandler) HTTPAPIHandler {
 	return gateway[events.APIGatewayV2HTTPRequest, events.APIGatewayV2HTTPResponse]{
 		name: "HTTPAPI", request: requestOfV2, from: fromV2, to: toV2, limit: httpAPILimit,
 		received: func(e *events.APIGatewayV2HTTPRequest) int64 { return e.RequestContext.TimeEpoch },
@@ -87,7 +88,8 @@ func fromV2(res *events.APIGatewayV2HTTPResponse) *idemhttp.Response {
 	}
 }
 
-func toV2(_ *events.APIGatewayV2HTTPRequest, _ *events.APIGatewayV2HTTPResponse, res *idemhttp.Response) events.APIGatewayV2HTTPResponse {
+func toV2(_ *events.APIGatewayV2HTTPRequest, _ *events.APIGatewayV2HTTPResponse,
+	res *idemhttp.Response) events.APIGatewayV2HTTPResponse {
 	return events.APIGatewayV2HTTPResponse{
 		StatusCode: res.Status, Headers: res.Headers, MultiValueHeaders: res.MultiHeaders,
 		Cookies: res.Cookies, Body: string(res.Body), IsBase64Encoded: res.Base64,
@@ -109,7 +111,8 @@ type RESTAPIHandler = func(context.Context, events.APIGatewayProxyRequest) (even
 // that of a Lambda authorizer.
 //
 // Errors and mistakes are as with [HTTPAPI], but the answer to an error is 502.
-func RESTAPI(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler RESTAPIHandler) RESTAPIHandler {
+func RESTAPI(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options,
+	handler RESTAPIHandler) RESTAPIHandler {
 	return gateway[events.APIGatewayProxyRequest, events.APIGatewayProxyResponse]{
 		name: "RESTAPI", request: requestOfV1, from: fromV1, to: toV1, limit: restAPILimit,
 		received: func(e *events.APIGatewayProxyRequest) int64 { return e.RequestContext.RequestTimeEpoch },
@@ -179,7 +182,8 @@ func fromV1(res *events.APIGatewayProxyResponse) *idemhttp.Response {
 	}
 }
 
-func toV1(_ *events.APIGatewayProxyRequest, _ *events.APIGatewayProxyResponse, res *idemhttp.Response) events.APIGatewayProxyResponse {
+func toV1(_ *events.APIGatewayProxyRequest, _ *events.APIGatewayProxyResponse,
+	res *idemhttp.Response) events.APIGatewayProxyResponse {
 	return events.APIGatewayProxyResponse{
 		StatusCode: res.Status, Headers: res.Headers, MultiValueHeaders: res.MultiHeaders,
 		Body: string(res.Body), IsBase64Encoded: res.Base64,
@@ -188,7 +192,8 @@ func toV1(_ *events.APIGatewayProxyRequest, _ *events.APIGatewayProxyResponse, r
 
 // FunctionURLHandler is a handler of a Lambda function URL with buffered
 // responses (InvokeMode BUFFERED).
-type FunctionURLHandler = func(context.Context, events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error)
+type FunctionURLHandler = func(context.Context,
+	events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error)
 
 // FunctionURL makes a handler of a function URL idempotent under the contract of
 // package idemhttp. A function URL does not match routes: they are matched with the
@@ -196,7 +201,8 @@ type FunctionURLHandler = func(context.Context, events.LambdaFunctionURLRequest)
 // that it verifies (AuthType AWS_IAM).
 //
 // Errors and mistakes are as with [HTTPAPI], but the answer to an error is 502.
-func FunctionURL(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler FunctionURLHandler) FunctionURLHandler {
+func FunctionURL(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options,
+	handler FunctionURLHandler) FunctionURLHandler {
 	return gateway[events.LambdaFunctionURLRequest, events.LambdaFunctionURLResponse]{
 		name: "FunctionURL", request: requestOfURL, from: fromURL, to: toURL,
 	}.handler(engine, routes, tenant, o, handler)
@@ -224,7 +230,8 @@ func fromURL(res *events.LambdaFunctionURLResponse) *idemhttp.Response {
 	}
 }
 
-func toURL(_ *events.LambdaFunctionURLRequest, _ *events.LambdaFunctionURLResponse, res *idemhttp.Response) events.LambdaFunctionURLResponse {
+func toURL(_ *events.LambdaFunctionURLRequest, _ *events.LambdaFunctionURLResponse,
+	res *idemhttp.Response) events.LambdaFunctionURLResponse {
 	return events.LambdaFunctionURLResponse{
 		StatusCode: res.Status, Headers: joined(res), Cookies: res.Cookies,
 		Body: string(res.Body), IsBase64Encoded: res.Base64,
@@ -251,7 +258,8 @@ type ALBHandler = func(context.Context, events.ALBTargetGroupRequest) (events.AL
 // status description is not recorded: a replay has the standard one.
 //
 // Errors and mistakes are as with [HTTPAPI], but the answer to an error is 502.
-func ALB(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, handler ALBHandler) ALBHandler {
+func ALB(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options,
+	handler ALBHandler) ALBHandler {
 	return gateway[events.ALBTargetGroupRequest, events.ALBTargetGroupResponse]{
 		name: "ALB", request: requestOfALB, from: fromALB, to: toALB, limit: albLimit,
 	}.handler(engine, routes, tenant, o, handler)
@@ -306,7 +314,8 @@ func fromALB(res *events.ALBTargetGroupResponse) *idemhttp.Response {
 
 // toALB sets the mode's map, even if it is empty, and the status description: if one is
 // missing, the balancer answers with 502.
-func toALB(e *events.ALBTargetGroupRequest, given *events.ALBTargetGroupResponse, res *idemhttp.Response) events.ALBTargetGroupResponse {
+func toALB(e *events.ALBTargetGroupRequest, given *events.ALBTargetGroupResponse,
+	res *idemhttp.Response) events.ALBTargetGroupResponse {
 	out := events.ALBTargetGroupResponse{
 		StatusCode: res.Status, Headers: map[string]string{}, MultiValueHeaders: map[string][]string{},
 		Body: string(res.Body), IsBase64Encoded: res.Base64,

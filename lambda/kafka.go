@@ -81,7 +81,8 @@ type KafkaItemIdentifier struct {
 // fingerprint is that of the value; [KafkaRecordOf] returns the whole record. The
 // retention is [KafkaRetention] if the operation has none. Mistakes in the set-up panic
 // with a [*idem.ConfigError].
-func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.KafkaRecord], o *KafkaOptions, fn func(context.Context, In) error) KafkaHandler {
+func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.KafkaRecord], o *KafkaOptions,
+	fn func(context.Context, In) error) KafkaHandler {
 	if o == nil {
 		o = &KafkaOptions{}
 	}
@@ -189,5 +190,6 @@ func kafkaHeader(r *events.KafkaRecord, name string) (string, error) {
 
 // KafkaPointer takes tenant and key from the value's JSON, by the rules of [Pointer].
 func KafkaPointer(tenantPointer string, values ...string) RecordKeyFunc[events.KafkaRecord] {
-	return inBody("KafkaPointer", tenantPointer, values, func(r *events.KafkaRecord) ([]byte, error) { return kafkaBody(r, false) })
+	return inBody("KafkaPointer", tenantPointer, values,
+		func(r *events.KafkaRecord) ([]byte, error) { return kafkaBody(r, false) })
 }

@@ -55,7 +55,8 @@ func pointersInto(doc, maker, tenant string, values []string) KeyFunc {
 		t := idem.SingleTenant
 		if tenant != idem.SingleTenant {
 			if t, found = found[0], found[1:]; t == idem.SingleTenant {
-				return "", "", fmt.Errorf("%w: the value at %q of the %s cannot be used as a tenant", idem.ErrKeyInvalid, tenant, doc)
+				return "", "", fmt.Errorf("%w: the value at %q of the %s cannot be used as a tenant",
+					idem.ErrKeyInvalid, tenant, doc)
 			}
 		}
 		if len(found) == 1 {
@@ -123,7 +124,8 @@ func tenantBy[R any](maker, noun, name string, r *R, read func(r *R, name string
 }
 
 // byNames takes tenant and key from what a record has under two names.
-func byNames[R any](maker, noun, tenantName, name string, read func(r *R, name string) (string, error)) RecordKeyFunc[R] {
+func byNames[R any](maker, noun, tenantName, name string,
+	read func(r *R, name string) (string, error)) RecordKeyFunc[R] {
 	if name == "" || tenantName == "" {
 		panic(&idem.ConfigError{What: "idemlambda." + maker, Problem: "a name is empty: " +
 			"name the " + noun + "s of key and tenant, or say idem.SingleTenant"})

@@ -29,7 +29,8 @@ func TestPointerRefusesWhatIsNoValue(t *testing.T) {
 		"absent": `{}`, "null": `{"id":null}`, "empty": `{"id":""}`, "list": `{"id":["a"]}`, "fraction": `{"id":1.5}`,
 		"other case": `{"ID":"a"}`, "both cases": `{"id":"a","ID":"b"}`, "twice": `{"id":"a","id":"a"}`, "no JSON": `{"id":`,
 	} {
-		for _, keys := range []KeyFunc{Pointer(idem.SingleTenant, "/id"), Pointer("/id", "/id"), Pointer(idem.SingleTenant, "/id", "/id")} {
+		for _, keys := range []KeyFunc{Pointer(idem.SingleTenant, "/id"), Pointer("/id", "/id"),
+			Pointer(idem.SingleTenant, "/id", "/id")} {
 			_, value, err := keys(t.Context(), json.RawMessage(event))
 			require.ErrorIs(t, err, idem.ErrKeyInvalid, name)
 			require.ErrorContains(t, err, `"/id"`, name)
@@ -41,7 +42,8 @@ func TestPointerRefusesWhatIsNoValue(t *testing.T) {
 // Several values never run together.
 func TestPointerJoinsSeveralValues(t *testing.T) {
 	seen := map[string]string{}
-	for _, event := range []string{`{"a":"x","b":"yz"}`, `{"a":"xy","b":"z"}`, `{"a":"x/y","b":"z"}`, `{"a":"x","b":"y/z"}`} {
+	for _, event := range []string{`{"a":"x","b":"yz"}`, `{"a":"xy","b":"z"}`, `{"a":"x/y","b":"z"}`,
+		`{"a":"x","b":"y/z"}`} {
 		_, value, err := Pointer(idem.SingleTenant, "/a", "/b")(t.Context(), json.RawMessage(event))
 		require.NoError(t, err)
 		require.NotContains(t, seen, value, "%s and %s", seen[value], event)
@@ -99,7 +101,8 @@ func TestBy(t *testing.T) {
 // nothing of the tenant.
 func TestTenantThatIsNotThere(t *testing.T) {
 	text := "v"
-	message := &events.SQSMessage{MessageAttributes: map[string]events.SQSMessageAttribute{"tenant": {StringValue: &text, DataType: "String"}}}
+	message := &events.SQSMessage{MessageAttributes: map[string]events.SQSMessageAttribute{"tenant": {StringValue: &text,
+		DataType: "String"}}}
 	record := &events.KafkaRecord{Headers: []map[string]events.JSONNumberBytes{{"tenant": events.JSONNumberBytes(text)}}}
 	for want, find := range map[string]func(tenant string) error{
 		"idemlambda.SQSAttribute names the tenant's attribute": func(tenant string) error {

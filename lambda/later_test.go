@@ -20,14 +20,16 @@ func TestAcceptedWorkIsFollowedBehindEveryGateway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			engine := newEngine(t, memory())
 			var handed []string
-			ask := entry.serve(t, engine, idemhttp.Routes{"POST /statements": statement}, func(context.Context) (*idemhttp.Response, error) {
-				panic("the handler of accepted work ran")
-			}, func(o *idemhttp.Options) {
-				o.Later = idemhttp.LaterRoutes{"POST /statements": {Status: "/statements/{id}", Enqueue: func(_ context.Context, id string) error {
-					handed = append(handed, id)
-					return nil
-				}}}
-			})
+			ask := entry.serve(t, engine, idemhttp.Routes{"POST /statements": statement},
+				func(context.Context) (*idemhttp.Response, error) {
+					panic("the handler of accepted work ran")
+				}, func(o *idemhttp.Options) {
+					o.Later = idemhttp.LaterRoutes{"POST /statements": {Status: "/statements/{id}",
+						Enqueue: func(_ context.Context, id string) error {
+							handed = append(handed, id)
+							return nil
+						}}}
+				})
 			send := func(r request) *idemhttp.Response { return ask.must(t, r) }
 			accept := func(key string) (id string) {
 				r := post(header("Idempotency-Key", key), func(r *request) { r.path = "/statements" })
@@ -46,7 +48,8 @@ func TestAcceptedWorkIsFollowedBehindEveryGateway(t *testing.T) {
 					require.Equal(t, "EUR", in["currency"])
 					return 3, end
 				})
-				res, err := worker(t.Context(), events.SQSEvent{Records: []events.SQSMessage{{MessageId: "m", Body: handed[len(handed)-1]}}})
+				res, err := worker(t.Context(),
+					events.SQSEvent{Records: []events.SQSMessage{{MessageId: "m", Body: handed[len(handed)-1]}}})
 				require.NoError(t, err)
 				require.Empty(t, res.BatchItemFailures, "a recorded failure is an outcome too")
 			}
@@ -74,7 +77,8 @@ func TestAcceptedWorkIsFollowedBehindEveryGateway(t *testing.T) {
 			require.Equal(t, 409, follow("DELETE", done, "blue").Status)
 			none := follow("GET", strings.Repeat("A", 64), "blue")
 			require.Equal(t, 404, none.Status)
-			for _, r := range []*idemhttp.Response{follow("DELETE", gone, "green"), follow("GET", gone, "green"), follow("GET", "june", "blue")} {
+			for _, r := range []*idemhttp.Response{follow("DELETE", gone, "green"), follow("GET", gone, "green"),
+				follow("GET", "june", "blue")} {
 				require.Equal(t, none, r)
 			}
 			require.Equal(t, 204, follow("DELETE", gone, "blue").Status)
@@ -93,7 +97,8 @@ func (c client) must(t *testing.T, r request) *idemhttp.Response {
 // follow asks for the status of a statement.
 func (c client) follow(t *testing.T, method, id, tenant string) *idemhttp.Response {
 	t.Helper()
-	return c.must(t, request{method: method, path: "/statements/" + id, route: "/statements/{id}", header: map[string]string{}, tenant: tenant})
+	return c.must(t, request{method: method, path: "/statements/" + id, route: "/statements/{id}",
+		header: map[string]string{}, tenant: tenant})
 }
 
 // only is the value of a header, in whichever map the gateway has it.

@@ -35,16 +35,20 @@ func TestWithoutOptionsAParkedAttemptIsLoggedWithItsRequest(t *testing.T) {
 	engine, err := idem.New(memstore.New(), nil)
 	require.NoError(t, err)
 	refund := idem.Operation{Name: "refund"}
-	h := idemlambda.Wrap(engine, refund, idemlambda.Pointer("/Customer", "/ID"), func(context.Context, struct{ Secret string }) (int, error) {
-		return 0, errors.New("the provider did not answer")
-	})
-	ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "8476a536-e9f4-11e8-9739-2dfe598c3fcd"})
+	h := idemlambda.Wrap(engine, refund, idemlambda.Pointer("/Customer", "/ID"),
+		func(context.Context, struct{ Secret string }) (int, error) {
+			return 0, errors.New("the provider did not answer")
+		})
+	ctx := lambdacontext.NewContext(t.Context(),
+		&lambdacontext.LambdaContext{AwsRequestID: "8476a536-e9f4-11e8-9739-2dfe598c3fcd"})
 	_, err = h(ctx, []byte(`{"Customer":"acme","ID":"the-key's-value","Secret":"a secret"}`))
 	require.Error(t, err)
 	line, err := os.ReadFile(out.Name())
 	require.NoError(t, err)
-	require.Regexp(t, `^[^\n]*level=WARN message="idem: parked as unknown, an operator must resolve it" kind=parked record=`+refund.Key("acme", "the-key's-value").ID()+
-		` operation=refund elapsed=\S+ attempt=1 state=unknown error="the provider did not answer" requestId=8476a536-e9f4-11e8-9739-2dfe598c3fcd\n$`, string(line))
+	require.Regexp(t, `^[^\n]*level=WARN message="idem: parked as unknown, an operator must resolve `+
+		`it" kind=parked record=`+refund.Key("acme", "the-key's-value").ID()+
+		` operation=refund elapsed=\S+ attempt=1 state=unknown error="the provider did not answer" `+
+		`requestId=8476a536-e9f4-11e8-9739-2dfe598c3fcd\n$`, string(line))
 	require.NotContains(t, string(line), "secret")
 	require.NotContains(t, string(line), "the-key's-value")
 }
@@ -58,7 +62,8 @@ func TestNoErrorTakesTheBodyToTheDefaultLog(t *testing.T) {
 		Born time.Time `json:"born"`
 	}
 	bodies := []string{
-		`{"id":"1","card":` + card + `}`, `{"id":"1","born":"` + person + `"}`, `{"id":"1","` + person + `":1,"` + person + `":2}`,
+		`{"id":"1","card":` + card + `}`, `{"id":"1","born":"` + person + `"}`, `{"id":"1","` + person +
+			`":1,"` + person + `":2}`,
 		`{"id":"1","card":` + card + `e999}`, `{"id":"2"}`,
 	}
 	work := func(context.Context, order) (int, error) { return 1, nil }
@@ -81,16 +86,25 @@ func TestNoErrorTakesTheBodyToTheDefaultLog(t *testing.T) {
 		send  func(e *idem.Engine) func(body string)
 		wants string
 	}{
-		"an event in shadow": {func(e *idem.Engine) func(string) { return wrapped(idemlambda.Wrap(e, shadow, pointer, work)) }, `does not decode: the JSON number at byte 33 does not fit \"card\" of type int32`},
-		"a key in shadow":    {func(e *idem.Engine) func(string) { return wrapped(idemlambda.Wrap(e, shadow, unreadable, work)) }, `the key function panicked at log_test.go`},
+		"an event in shadow": {func(e *idem.Engine) func(string) {
+			return wrapped(idemlambda.Wrap(e, shadow, pointer, work))
+		}, `does not decode: the JSON number at byte 33 does not fit \"card\" of type int32`},
+		"a key in shadow": {func(e *idem.Engine) func(string) {
+			return wrapped(idemlambda.Wrap(e, shadow, unreadable, work))
+		}, `the key function panicked at log_test.go`},
 		"a decoded key in shadow": {func(e *idem.Engine) func(string) {
 			by := idemlambda.KeyFrom(func(o order) (string, string) { return idem.SingleTenant, o.ID })
-			return wrapped(idemlambda.Wrap(e, shadow, by, func(context.Context, struct{ ID string }) (int, error) { return 1, nil }))
+			return wrapped(idemlambda.Wrap(e, shadow, by,
+				func(context.Context, struct{ ID string }) (int, error) { return 1, nil }))
 		}, "the event does not decode"},
-		"a message in shadow": {func(e *idem.Engine) func(string) { return queue(idemlambda.SQS(e, shadow, byID, nil, nothing)) }, "does not decode"},
-		"a message":           {func(e *idem.Engine) func(string) { return queue(idemlambda.SQS(e, op, byID, nil, nothing)) }, "an error of type *time.ParseError"},
+		"a message in shadow": {func(e *idem.Engine) func(string) {
+			return queue(idemlambda.SQS(e, shadow, byID, nil, nothing))
+		}, "does not decode"},
+		"a message": {func(e *idem.Engine) func(string) { return queue(idemlambda.SQS(e, op, byID, nil, nothing)) },
+			"an error of type *time.ParseError"},
 		"a message's key": {func(e *idem.Engine) func(string) {
-			return queue(idemlambda.SQS(e, op, func(context.Context, *events.SQSMessage) (string, string, error) { panic(person) }, nil, nothing))
+			return queue(idemlambda.SQS(e, op,
+				func(context.Context, *events.SQSMessage) (string, string, error) { panic(person) }, nil, nothing))
 		}, "panic: a value of type string"},
 		"a message's handler": {func(e *idem.Engine) func(string) {
 			return queue(idemlambda.SQS(e, op, byID, nil, func(context.Context, json.RawMessage) error {
@@ -105,7 +119,8 @@ func TestNoErrorTakesTheBodyToTheDefaultLog(t *testing.T) {
 			}, nothing))
 		}, "the hook panicked at log_test.go"},
 		"a result": {func(e *idem.Engine) func(string) {
-			return wrapped(idemlambda.Wrap(e, op, pointer, func(context.Context, json.RawMessage) (secretive, error) { return secretive(person), nil }))
+			return wrapped(idemlambda.Wrap(e, op, pointer,
+				func(context.Context, json.RawMessage) (secretive, error) { return secretive(person), nil }))
 		}, "recorded without its result"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,11 +158,12 @@ func TestALoggerThatPanicsCostsNoMessage(t *testing.T) {
 	engine, err := idem.New(memstore.New(), nil)
 	require.NoError(t, err)
 	ran := 0
-	h := idemlambda.SQS(engine, idem.Operation{Name: "order"}, idemlambda.SQSPointer(idem.SingleTenant, "/id"), &idemlambda.SQSOptions{
-		Logger:       slog.New(brokenLog{}),
-		OnOutcome:    func(context.Context, idemlambda.SQSDelivery) { panic("hook") },
-		OnRedelivery: func(context.Context, []idemlambda.SQSDelivery) { panic("hook") },
-	}, func(context.Context, json.RawMessage) error { ran++; return nil })
+	h := idemlambda.SQS(engine, idem.Operation{Name: "order"}, idemlambda.SQSPointer(idem.SingleTenant, "/id"),
+		&idemlambda.SQSOptions{
+			Logger:       slog.New(brokenLog{}),
+			OnOutcome:    func(context.Context, idemlambda.SQSDelivery) { panic("hook") },
+			OnRedelivery: func(context.Context, []idemlambda.SQSDelivery) { panic("hook") },
+		}, func(context.Context, json.RawMessage) error { ran++; return nil })
 	var sent []events.SQSMessage
 	for _, body := range []string{`{"id":"1"}`, `no JSON`, `{"id":"2"}`} {
 		sent = append(sent, events.SQSMessage{MessageId: body, Body: body})

@@ -45,7 +45,8 @@ func TestMutatedEvents(t *testing.T) {
 				}
 			}
 			watched, n := &watcher{Store: memory()}, 0
-			h := lambda.NewHandler(functions[kind](newEngine(t, watched), idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &n))
+			h := lambda.NewHandler(functions[kind](newEngine(t, watched), idemhttp.AnyRoute(charge),
+				idemhttp.SingleTenant, nil, &n))
 			answered := 0
 			for range mutations {
 				event := seeds[random.IntN(len(seeds))]
@@ -90,8 +91,10 @@ func check(t *testing.T, h lambda.Handler, raw []byte) bool {
 }
 
 var scraps = []any{
-	nil, "", " ", ",", `"`, "\x00", "é", "%", "%zz", "a,b", `"quoted-key-of-16-chars"`, `"a";p=1`, "*", "/", "//", "$default", "ANY /x", "POST",
-	"{proxy+}", "/{proxy+}", true, false, float64(0), -1.5, 1e300, []any{}, []any{"a", "b"}, map[string]any{}, map[string]any{"a": "b"},
+	nil, "", " ", ",", `"`, "\x00", "é", "%", "%zz", "a,b", `"quoted-key-of-16-chars"`, `"a";p=1`, "*", "/",
+	"//", "$default", "ANY /x", "POST",
+	"{proxy+}", "/{proxy+}", true, false, float64(0), -1.5, 1e300, []any{}, []any{"a", "b"}, map[string]any{},
+	map[string]any{"a": "b"},
 	strings.Repeat("k", 300), "application/json", "multipart/form-data", "{", `{"a":1,"a":2}`,
 }
 

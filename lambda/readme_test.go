@@ -47,11 +47,14 @@ func TestReadme(t *testing.T) {
 	acknowledged, back, _ := strings.Cut(rest, "| redelivered |")
 
 	retentions := map[string]time.Duration{
-		"SQS": SQSRetention, "SNS": SNSRetention, "EventBridge": EventBridgeRetention, "S3": S3Retention, "Kinesis": KinesisRetention,
-		"DynamoDBStream": DynamoDBStreamRetention, "Kafka": KafkaRetention, "Async": AsyncRetention, "StepFunctions": StepFunctionsRetention,
-		"Wrap": idem.DefaultRetention,
+		"SQS": SQSRetention, "SNS": SNSRetention, "EventBridge": EventBridgeRetention, "S3": S3Retention,
+		"Kinesis":        KinesisRetention,
+		"DynamoDBStream": DynamoDBStreamRetention, "Kafka": KafkaRetention, "Async": AsyncRetention,
+		"StepFunctions": StepFunctionsRetention,
+		"Wrap":          idem.DefaultRetention,
 	}
-	require.ElementsMatch(t, append(sourcesInSource(t), "Wrap"), slices.Collect(maps.Keys(retentions)), "a source is not in the README's table")
+	require.ElementsMatch(t, append(sourcesInSource(t), "Wrap"), slices.Collect(maps.Keys(retentions)),
+		"a source is not in the README's table")
 	for constructor, retention := range retentions {
 		want := fmt.Sprintf("%d hours", retention/time.Hour)
 		if retention > 48*time.Hour {
@@ -98,7 +101,8 @@ func sourcesInSource(t *testing.T) []string {
 						found[source] = true
 					}
 				case *ast.CallExpr:
-					if made, ok := n.Fun.(*ast.Ident); ok && isFunc && (made.Name == "newSource" || made.Name == "newRawSource") && f.Name.Name != made.Name {
+					if made, ok := n.Fun.(*ast.Ident); ok && isFunc && (made.Name == "newSource" || made.Name == "newRawSource") &&
+						f.Name.Name != made.Name {
 						found[f.Name.Name] = true
 					}
 				}

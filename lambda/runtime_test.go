@@ -53,7 +53,8 @@ func TestMain(m *testing.M) {
 			panic("boom")
 		}
 		info, _ := idem.InfoOf(ctx)
-		return receipt{ID: p.ID, Note: "<lease> until the deadline: " + fmt.Sprint(time.Until(info.LeaseUntil) > 40*time.Second)}, nil
+		return receipt{ID: p.ID, Note: "<lease> until the deadline: " +
+			fmt.Sprint(time.Until(info.LeaseUntil) > 40*time.Second)}, nil
 	}))
 }
 
@@ -88,13 +89,15 @@ func (a *runtimeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // function starts the test binary as a function that works on the events.
-func function(t *testing.T, mode string, events ...string) (answers chan answered, ended func() (code int, log string)) {
+func function(t *testing.T, mode string, events ...string) (answers chan answered,
+	ended func() (code int, log string)) {
 	t.Helper()
 	api := &runtimeAPI{events: events, answers: make(chan answered, len(events))}
 	server := httptest.NewServer(api) // on 127.0.0.1
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), asFunction+"="+mode, "AWS_LAMBDA_RUNTIME_API="+strings.TrimPrefix(server.URL, "http://"))
+	cmd.Env = append(os.Environ(), asFunction+"="+mode, "AWS_LAMBDA_RUNTIME_API="+
+		strings.TrimPrefix(server.URL, "http://"))
 	out, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -130,7 +133,8 @@ func eventOf(id string) string { return `{"paymentId":"` + id + `"}` }
 // error is the same for a replay.
 func TestRealRuntime(t *testing.T) {
 	names := slices.Sorted(maps.Keys(failures()))
-	sent := []string{eventOf("pay_1"), eventOf("pay_1"), `{"paymentId":"pay_1","amount":1}`, `{"paymentId":null}`, eventOf("uncertain"), eventOf("uncertain")}
+	sent := []string{eventOf("pay_1"), eventOf("pay_1"), `{"paymentId":"pay_1","amount":1}`, `{"paymentId":null}`,
+		eventOf("uncertain"), eventOf("uncertain")}
 	for _, name := range names {
 		sent = append(sent, eventOf("fail:"+name), eventOf("fail:"+name))
 	}

@@ -30,7 +30,8 @@ type S3Handler func(ctx context.Context, event events.S3Event) error
 // [Reason] says what acknowledges. Everything else is returned as an error, so that the
 // service delivers the event again. The retention is [S3Retention] if the operation has
 // none. Mistakes in the set-up panic with a [*idem.ConfigError].
-func S3(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.S3EventRecord], o *Options[events.S3EventRecord], fn func(context.Context, events.S3EventRecord) error) S3Handler {
+func S3(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.S3EventRecord],
+	o *Options[events.S3EventRecord], fn func(context.Context, events.S3EventRecord) error) S3Handler {
 	if key == nil {
 		key = S3ObjectVersion
 	}
@@ -58,7 +59,8 @@ func S3ObjectVersion(_ context.Context, r *events.S3EventRecord) (tenant, value 
 		return "", "", fmt.Errorf("%w: the notification has no bucket or no object", idem.ErrKeyInvalid)
 	}
 	if o.Sequencer == "" {
-		return "", "", fmt.Errorf("%w: the notification of %s has no sequencer: give a key function that knows what tells its kind apart", idem.ErrKeyInvalid, r.EventName)
+		return "", "", fmt.Errorf("%w: the notification of %s has no sequencer: give a key function that knows what tells "+
+			"its kind apart", idem.ErrKeyInvalid, r.EventName)
 	}
 	return idem.SingleTenant, identityOf(r.EventName, r.S3.Bucket.Name, o.Key, "v"+o.VersionID, "s"+o.Sequencer), nil
 }

@@ -41,37 +41,43 @@ var functions = map[string]func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFu
 		return HTTPAPI(e, routes, tenant, o, receiptOf(n))
 	},
 	"apigw-v1": func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
-		return RESTAPI(e, routes, tenant, o, func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
-			*n++
-			res := given()
-			res.MultiHeaders = map[string][]string{"Vary": {"Accept", "Origin"}, "Set-Cookie": {"a=b", "c=d"}}
-			return toV1(nil, nil, res), nil
-		})
+		return RESTAPI(e, routes, tenant, o,
+			func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
+				*n++
+				res := given()
+				res.MultiHeaders = map[string][]string{"Vary": {"Accept", "Origin"}, "Set-Cookie": {"a=b", "c=d"}}
+				return toV1(nil, nil, res), nil
+			})
 	},
 	"furl": func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
-		return FunctionURL(e, routes, tenant, o, func(context.Context, events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
-			*n++
-			res := given()
-			res.Cookies = []string{"session=1; HttpOnly"}
-			return toURL(nil, nil, res), nil
-		})
+		return FunctionURL(e, routes, tenant, o,
+			func(context.Context, events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
+				*n++
+				res := given()
+				res.Cookies = []string{"session=1; HttpOnly"}
+				return toURL(nil, nil, res), nil
+			})
 	},
 	"alb": func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
-		return ALB(e, routes, tenant, o, func(_ context.Context, e events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
-			*n++
-			res := given()
-			out := events.ALBTargetGroupResponse{StatusCode: res.Status, StatusDescription: "201 Made", Body: string(res.Body), IsBase64Encoded: true}
-			if e.MultiValueHeaders == nil {
-				out.Headers = res.Headers
-			} else {
-				out.MultiValueHeaders = map[string][]string{"Content-Type": {"application/json"}, "Vary": {"Accept", "Origin"}, "Set-Cookie": {"a=b", "c=d"}}
-			}
-			return out, nil
-		})
+		return ALB(e, routes, tenant, o,
+			func(_ context.Context, e events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
+				*n++
+				res := given()
+				out := events.ALBTargetGroupResponse{StatusCode: res.Status, StatusDescription: "201 Made", Body: string(res.Body),
+					IsBase64Encoded: true}
+				if e.MultiValueHeaders == nil {
+					out.Headers = res.Headers
+				} else {
+					out.MultiValueHeaders = map[string][]string{"Content-Type": {"application/json"}, "Vary": {"Accept", "Origin"},
+						"Set-Cookie": {"a=b", "c=d"}}
+				}
+				return out, nil
+			})
 	},
 }
 
-func functionOf(t testing.TB, sample string) func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, *int) any {
+func functionOf(t testing.TB, sample string) func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc,
+	*idemhttp.Options, *int) any {
 	for kind, f := range functions {
 		if strings.HasPrefix(sample, kind) {
 			return f
@@ -133,7 +139,8 @@ type answers struct{ First, Second, Reused json.RawMessage }
 
 func tell(t *testing.T, name string, raw []byte, tenant idemhttp.TenantFunc) (s answers, n int) {
 	t.Helper()
-	h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, tenant, nil, &n))
+	h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()),
+		idemhttp.Routes{"POST /payments": charge}, tenant, nil, &n))
 	invoke := func(payload []byte) json.RawMessage {
 		out, err := h.Invoke(t.Context(), payload)
 		require.NoError(t, err)
@@ -180,7 +187,8 @@ func TestRequestsOfTheSamples(t *testing.T) {
 			if name != "apigw-v1-custom-domain" && strings.HasPrefix(name, "apigw") {
 				require.Equal(t, "/payments", r.Route)
 			}
-			require.JSONEq(t, `{"paymentId":"pay_7Q2M9X4K","amount":4999,"currency":"EUR","source":"tok_visa","reference":"order-1042"}`, string(r.Body))
+			require.JSONEq(t, `{"paymentId":"pay_7Q2M9X4K","amount":4999,"currency":"EUR","source":"tok_visa",`+
+				`"reference":"order-1042"}`, string(r.Body))
 			var keys []string
 			for name, values := range r.Header {
 				if strings.EqualFold(name, "Idempotency-Key") {

@@ -14,7 +14,8 @@ import (
 // wrapShadow is wrap for an operation in shadow: the handler is called as aws-lambda-go calls
 // it, and nothing else decides what the caller gets. That the live mode refuses the result's
 // type is reported for each event.
-func wrapShadow[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), sel *fingerprint.Select, refused error) Handler {
+func wrapShadow[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc,
+	fn func(context.Context, In) (Out, error), sel *fingerprint.Select, refused error) Handler {
 	return func(ctx context.Context, payload []byte) (body []byte, err error) {
 		var in In
 		unread := json.NewDecoder(bytes.NewReader(payload)).Decode(&in)
@@ -61,7 +62,8 @@ func encodeAsRuntime(v any) ([]byte, error) {
 }
 
 // observed makes the call of an event in shadow. What would refuse the event is only reported.
-func observed(ctx context.Context, op idem.Operation, key KeyFunc, payload []byte, sel *fingerprint.Select, unread error) (call idem.Call) {
+func observed(ctx context.Context, op idem.Operation, key KeyFunc, payload []byte, sel *fingerprint.Select,
+	unread error) (call idem.Call) {
 	defer func() {
 		if p := recover(); p != nil {
 			call = unobserved(op, protocol.RedactPanic("idemlambda: the key function", p))

@@ -66,16 +66,23 @@ func TestWrapInShadowAnswersAsWithout(t *testing.T) {
 		"a result": func(_ context.Context, in shadowIn) (shadowOut, error) {
 			return shadowOut{HTML: "<b>" + in.Text + "&", Number: 1e21}, nil
 		},
-		"an error beside a result": func(context.Context, shadowIn) (shadowOut, error) { return shadowOut{HTML: "x"}, broken },
-		"no encoding":              func(context.Context, shadowIn) (shadowOut, error) { return shadowOut{Number: func() {}}, nil },
-		"broken JSON":              func(context.Context, shadowIn) (shadowOut, error) { return shadowOut{Raw: json.RawMessage("{")}, nil },
-		"a panic":                  func(context.Context, shadowIn) (shadowOut, error) { panic(broken) },
+		"an error beside a result": func(context.Context, shadowIn) (shadowOut, error) {
+			return shadowOut{HTML: "x"}, broken
+		},
+		"no encoding": func(context.Context, shadowIn) (shadowOut, error) {
+			return shadowOut{Number: func() {}}, nil
+		},
+		"broken JSON": func(context.Context, shadowIn) (shadowOut, error) {
+			return shadowOut{Raw: json.RawMessage("{")}, nil
+		},
+		"a panic": func(context.Context, shadowIn) (shadowOut, error) { panic(broken) },
 		"what its context says": func(ctx context.Context, _ shadowIn) (shadowOut, error) {
 			_, ok := ctx.Deadline()
 			return shadowOut{Number: fmt.Sprint(ok, ctx.Err())}, nil
 		},
 	}
-	payloads := []string{`{"id":"1","Text":"a"}`, `{"Text":"no id"}`, `{"id":"1","id":"2"}`, `{"id":7}`, `not JSON`, ``, `null`, "{\"id\":\"\xff\"}",
+	payloads := []string{`{"id":"1","Text":"a"}`, `{"Text":"no id"}`, `{"id":"1","id":"2"}`, `{"id":7}`, `not JSON`,
+		``, `null`, "{\"id\":\"\xff\"}",
 		`{"DurableExecutionArn":"arn:aws:lambda:eu-west-1:1:function:f","CheckpointToken":"t","InitialExecutionState":{}}`}
 	keys := map[string]KeyFunc{
 		"a pointer": Pointer(idem.SingleTenant, "/id"),
@@ -143,7 +150,8 @@ func invoked(h lambda.Handler, payload string) (body []byte, thrown any, err err
 func TestGatewaysInShadowGiveTheHandlersOwn(t *testing.T) {
 	broken := errors.New("broken")
 	given := events.APIGatewayV2HTTPResponse{
-		StatusCode: 201, Body: "\xff raw", Headers: map[string]string{}, MultiValueHeaders: map[string][]string{"X": nil}, Cookies: []string{"a=b"},
+		StatusCode: 201, Body: "\xff raw", Headers: map[string]string{}, MultiValueHeaders: map[string][]string{"X": nil},
+		Cookies: []string{"a=b"},
 	}
 	e, told := shadowEngine(t, memory())
 	for i, c := range []struct {
@@ -164,7 +172,8 @@ func TestGatewaysInShadowGiveTheHandlersOwn(t *testing.T) {
 				return c.res, c.err
 			})
 		r := events.APIGatewayV2HTTPRequest{RouteKey: "POST /payments", RawPath: "/payments", Body: `{"a":1}`,
-			Headers: map[string]string{"idempotency-key": "8e03978e-40d5-43e8-bc93-6894a57f9324", "content-type": "application/json"}}
+			Headers: map[string]string{"idempotency-key": "8e03978e-40d5-43e8-bc93-6894a57f9324",
+				"content-type": "application/json"}}
 		r.RequestContext.HTTP.Method = "POST"
 		if c.with != nil {
 			if c.with(&r); r.RouteKey == "POST /refunds" {
@@ -187,21 +196,22 @@ func TestMessagesInShadowAreAllHandled(t *testing.T) {
 			e, told := shadowEngine(t, store)
 			var mu sync.Mutex
 			ran := map[string]int{}
-			h := SQS(e, inShadow(charge), SQSPointer(idem.SingleTenant, "/id"), nil, func(ctx context.Context, in shadowIn) error {
-				m, _ := SQSMessageOf(ctx)
-				mu.Lock()
-				ran[m.MessageId]++
-				mu.Unlock()
-				switch in.Text {
-				case "fails":
-					return errors.New("broken")
-				case "fails for good":
-					return idem.Permanent(errors.New("broken"))
-				case "panics":
-					panic("broken")
-				}
-				return nil
-			})
+			h := SQS(e, inShadow(charge), SQSPointer(idem.SingleTenant, "/id"), nil,
+				func(ctx context.Context, in shadowIn) error {
+					m, _ := SQSMessageOf(ctx)
+					mu.Lock()
+					ran[m.MessageId]++
+					mu.Unlock()
+					switch in.Text {
+					case "fails":
+						return errors.New("broken")
+					case "fails for good":
+						return idem.Permanent(errors.New("broken"))
+					case "panics":
+						panic("broken")
+					}
+					return nil
+				})
 			event := events.SQSEvent{Records: []events.SQSMessage{
 				{MessageId: "first", Body: `{"id":"1"}`},
 				{MessageId: "twin", Body: `{"id":"1"}`},
@@ -236,10 +246,11 @@ func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
 	twice := `{"id":"1","Text":"a","Text":"b"}`
 	var tokens []string
 	e, told := shadowEngine(t, memory())
-	h := Wrap(e, inShadow(charge), KeyFrom(func(in shadowIn) (string, string) { return idem.SingleTenant, "k" }), func(ctx context.Context, _ shadowIn) (shadowOut, error) {
-		tokens = append(tokens, idem.Token(ctx))
-		return shadowOut{}, nil
-	})
+	h := Wrap(e, inShadow(charge), KeyFrom(func(in shadowIn) (string, string) { return idem.SingleTenant, "k" }),
+		func(ctx context.Context, _ shadowIn) (shadowOut, error) {
+			tokens = append(tokens, idem.Token(ctx))
+			return shadowOut{}, nil
+		})
 	q := SQS(e, inShadow(fulfil), byAttribute, &SQSOptions{Logger: quiet}, func(ctx context.Context, _ order) error {
 		tokens = append(tokens, idem.Token(ctx))
 		return nil
@@ -262,7 +273,8 @@ func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
 func TestManagedInstancesKeepTheClaim(t *testing.T) {
 	const whole = 10 * time.Second
 	environments := map[string]map[string]string{
-		"by its type":        {"AWS_LAMBDA_INITIALIZATION_TYPE": "lambda-managed-instances", "AWS_LAMBDA_MAX_CONCURRENCY": "1"},
+		"by its type": {"AWS_LAMBDA_INITIALIZATION_TYPE": "lambda-managed-instances",
+			"AWS_LAMBDA_MAX_CONCURRENCY": "1"},
 		"by its concurrency": {"AWS_LAMBDA_MAX_CONCURRENCY": "8"},
 	}
 	for name, env := range environments {
@@ -270,7 +282,8 @@ func TestManagedInstancesKeepTheClaim(t *testing.T) {
 			op := idem.Operation{Name: "settle", Repeat: repeat}
 			for entry, open := range map[string]func(*idem.Engine, func(context.Context) error) func(context.Context) error{
 				"Wrap": func(e *idem.Engine, f func(context.Context) error) func(context.Context) error {
-					h := Wrap(e, op, Pointer(idem.SingleTenant, "/id"), func(ctx context.Context, _ json.RawMessage) (int, error) { return 1, f(ctx) })
+					h := Wrap(e, op, Pointer(idem.SingleTenant, "/id"),
+						func(ctx context.Context, _ json.RawMessage) (int, error) { return 1, f(ctx) })
 					return func(ctx context.Context) error {
 						_, err := h(ctx, []byte(`{"id":"1"}`))
 						return err
@@ -280,12 +293,14 @@ func TestManagedInstancesKeepTheClaim(t *testing.T) {
 					h := SNS(e, op, nil, &Options[events.SNSEventRecord]{Logger: quiet},
 						func(ctx context.Context, _ string) error { return f(ctx) })
 					return func(ctx context.Context) error {
-						return h(ctx, events.SNSEvent{Records: []events.SNSEventRecord{{SNS: events.SNSEntity{TopicArn: "t", MessageID: "1"}}}})
+						return h(ctx,
+							events.SNSEvent{Records: []events.SNSEventRecord{{SNS: events.SNSEntity{TopicArn: "t", MessageID: "1"}}}})
 					}
 				},
 				"the engine alone": func(e *idem.Engine, f func(context.Context) error) func(context.Context) error {
 					return func(ctx context.Context) error {
-						_, err := idem.Do(ctx, e, op.Key(idem.SingleTenant, "1"), 1, func(ctx context.Context, _ int) (int, error) { return 1, f(ctx) })
+						_, err := idem.Do(ctx, e, op.Key(idem.SingleTenant, "1"), 1,
+							func(ctx context.Context, _ int) (int, error) { return 1, f(ctx) })
 						return err
 					}
 				},
@@ -345,11 +360,12 @@ func TestOnDemandLeaseEndsAtTheKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := idem.New(memory(), nil)
 		require.NoError(t, err)
-		h := Wrap(engine, transfer, Pointer(idem.SingleTenant, "/id"), func(ctx context.Context, _ json.RawMessage) (time.Time, error) {
-			info, ok := idem.InfoOf(ctx)
-			require.True(t, ok)
-			return info.LeaseUntil, nil
-		})
+		h := Wrap(engine, transfer, Pointer(idem.SingleTenant, "/id"),
+			func(ctx context.Context, _ json.RawMessage) (time.Time, error) {
+				info, ok := idem.InfoOf(ctx)
+				require.True(t, ok)
+				return info.LeaseUntil, nil
+			})
 		kill := time.Now().Add(10 * time.Second)
 		ctx, cancel := context.WithDeadline(t.Context(), kill)
 		defer cancel()

@@ -31,7 +31,8 @@ type SNSHandler func(ctx context.Context, event events.SNSEvent) error
 // notification. [Reason] says what acknowledges. Everything else is returned as an error,
 // so that the service delivers the event again. The retention is [SNSRetention] if the
 // operation has none. Mistakes in the set-up panic with a [*idem.ConfigError].
-func SNS[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.SNSEventRecord], o *Options[events.SNSEventRecord], fn func(context.Context, In) error) SNSHandler {
+func SNS[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.SNSEventRecord],
+	o *Options[events.SNSEventRecord], fn func(context.Context, In) error) SNSHandler {
 	if key == nil {
 		key = SNSMessageID
 	}

@@ -102,16 +102,19 @@ func (s *source[R]) check(noHandler, text bool) error {
 	case err != nil:
 		return err
 	case s.opts.Concurrency < 0:
-		return invalid(s.what, s.op, fmt.Sprintf("Concurrency is %d: use at least 1, or zero for the default", s.opts.Concurrency))
+		return invalid(s.what, s.op, fmt.Sprintf("Concurrency is %d: use at least 1, or zero for the default",
+			s.opts.Concurrency))
 	case s.opts.Select != nil && text:
-		return invalid(s.what, s.op, "Select is set, and the handler does not take JSON: take a type that JSON decodes into, such as json.RawMessage")
+		return invalid(s.what, s.op,
+			"Select is set, and the handler does not take JSON: take a type that JSON decodes into, such as json.RawMessage")
 	}
 	return s.window.check(s.what, s.op, s.logger())
 }
 
 // checkHandler reports the mistakes that all constructors may meet. Without a key function missingKey
 // is an example of one.
-func checkHandler(what string, engine *idem.Engine, op idem.Operation, missingKey string, noHandler bool, sel *fingerprint.Select) error {
+func checkHandler(what string, engine *idem.Engine, op idem.Operation, missingKey string, noHandler bool,
+	sel *fingerprint.Select) error {
 	switch {
 	case engine == nil:
 		return invalid(what, op, "the engine is nil: make one with idem.New")
@@ -203,7 +206,8 @@ func isText[In any]() bool {
 
 // openBody decodes a body into the handler's type and takes its fingerprint. In shadow a body
 // without one is decoded too: whether it can be is read.
-func openBody[In any](raw []byte, sel *fingerprint.Select, shadow bool) (in In, read bool, fp idem.Fingerprint, err error) {
+func openBody[In any](raw []byte, sel *fingerprint.Select, shadow bool) (in In, read bool,
+	fp idem.Fingerprint, err error) {
 	switch p := any(&in).(type) {
 	case *string:
 		*p = string(raw)

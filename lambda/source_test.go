@@ -77,15 +77,17 @@ func sourceEntries(e *idem.Engine, op idem.Operation, d *deed) map[string]source
 		"eventbridge-scheduled": eb(),
 		"s3":                    through(without(S3(e, op, nil, &Options[events.S3EventRecord]{Logger: quiet}, d.s3))),
 		"kinesis":               through(Kinesis(e, op, nil, &Options[events.KinesisEventRecord]{Logger: quiet}, d.json)),
-		"dynamodb-stream":       through(DynamoDBStream(e, op, nil, &Options[events.DynamoDBEventRecord]{Logger: quiet}, d.change)),
-		"kafka-msk":             through(Kafka(e, op, nil, kafka, d.json)),
-		"async-direct":          raw(Async(e, op, nil, d.answer)),
-		"stepfunctions-task":    raw(StepFunctions(e, op, nil, d.answer)),
+		"dynamodb-stream": through(DynamoDBStream(e, op, nil,
+			&Options[events.DynamoDBEventRecord]{Logger: quiet}, d.change)),
+		"kafka-msk":          through(Kafka(e, op, nil, kafka, d.json)),
+		"async-direct":       raw(Async(e, op, nil, d.answer)),
+		"stepfunctions-task": raw(StepFunctions(e, op, nil, d.answer)),
 	}
 }
 
 func invocation(t *testing.T) context.Context {
-	return lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "8476a536-e9f4-11e8-9739-2dfe598c3fcd"})
+	return lambdacontext.NewContext(t.Context(),
+		&lambdacontext.LambdaContext{AwsRequestID: "8476a536-e9f4-11e8-9739-2dfe598c3fcd"})
 }
 
 func sourceSample(t *testing.T, name string) []byte {
@@ -140,7 +142,8 @@ func TestSources(t *testing.T) {
 				"error, repeatable":     {errDown, fulfil, true, 2},
 				"error, not repeatable": {errDown, charge, true, 1},
 				"not executed":          {idem.NotExecuted(errDown), charge, true, 2},
-				"permanent":             {idem.Permanent(errDeclined), charge, name == "async-direct" || name == "stepfunctions-task", records},
+				"permanent": {idem.Permanent(errDeclined), charge, name == "async-direct" ||
+					name == "stepfunctions-task", records},
 			} {
 				d := &deed{err: c.err}
 				h := sourceEntries(newEngine(t, memory()), c.op, d)[name]
@@ -219,7 +222,8 @@ func TestSourcesWithoutIdentity(t *testing.T) {
 	d := &deed{}
 	_, err := sourceEntries(newEngine(t, memory()), fulfil, d)["async-direct"](t.Context(), []byte(`{}`))
 	require.ErrorIs(t, err, idem.ErrKeyInvalid)
-	_, err = sourceEntries(newEngine(t, memory()), fulfil, d)["stepfunctions-task"](t.Context(), []byte(`{"executionId":"e","stateName":"s","stateEnteredTime":"t"}`))
+	_, err = sourceEntries(newEngine(t, memory()), fulfil, d)["stepfunctions-task"](t.Context(),
+		[]byte(`{"executionId":"e","stateName":"s","stateEnteredTime":"t"}`))
 	require.ErrorContains(t, err, "has no input")
 	require.Zero(t, d.runs)
 }
@@ -229,7 +233,8 @@ func TestSourcesWithoutIdentity(t *testing.T) {
 func TestEventThatComesBackAsAWhole(t *testing.T) {
 	d := map[string]int{}
 	fail := true
-	h := SNS(newEngine(t, memory()), fulfil, SNSPointer(idem.SingleTenant, "/id"), &Options[events.SNSEventRecord]{Logger: quiet},
+	h := SNS(newEngine(t, memory()), fulfil, SNSPointer(idem.SingleTenant, "/id"),
+		&Options[events.SNSEventRecord]{Logger: quiet},
 		func(ctx context.Context, o order) error {
 			r, ok := SNSNotificationOf(ctx)
 			require.True(t, ok)
@@ -242,7 +247,8 @@ func TestEventThatComesBackAsAWhole(t *testing.T) {
 		})
 	event := events.SNSEvent{}
 	for _, id := range []string{"a", "b", "c"} {
-		event.Records = append(event.Records, events.SNSEventRecord{SNS: events.SNSEntity{MessageID: "m-" + id, Message: `{"id":"` + id + `"}`}})
+		event.Records = append(event.Records,
+			events.SNSEventRecord{SNS: events.SNSEntity{MessageID: "m-" + id, Message: `{"id":"` + id + `"}`}})
 	}
 	require.Same(t, errDown, h(t.Context(), event))
 	fail = false
@@ -309,9 +315,11 @@ func TestLongObjectKeys(t *testing.T) {
 func TestLongIdentities(t *testing.T) {
 	brokers := make([]string, 10)
 	for i := range brokers {
-		brokers[i] = fmt.Sprintf("b-%d.payments-production.vpce-0a1b2c3d4e5f67890-abcdefgh.vpce-svc-0123456789abcdef0.ap-southeast-2.vpce.amazonaws.com:9092", i)
+		brokers[i] = fmt.Sprintf("b-%d.payments-production.vpce-0a1b2c3d4e5f67890-abcdefgh."+
+			"vpce-svc-0123456789abcdef0.ap-southeast-2.vpce.amazonaws.com:9092", i)
 	}
-	cluster := context.WithValue(t.Context(), kafkaClusterKey{}, kafkaCluster(&events.KafkaEvent{BootstrapServers: strings.Join(brokers, ",")}))
+	cluster := context.WithValue(t.Context(), kafkaClusterKey{},
+		kafkaCluster(&events.KafkaEvent{BootstrapServers: strings.Join(brokers, ",")}))
 	long := strings.Repeat("/+", 1023)
 	for name, value := range map[string]func(last string) (string, string, error){
 		"brokers": func(last string) (string, string, error) {
@@ -321,12 +329,14 @@ func TestLongIdentities(t *testing.T) {
 			return TaskToken(t.Context(), &Task{TaskToken: long + last})
 		},
 		"pointers": func(last string) (string, string, error) {
-			return Pointer(idem.SingleTenant, "/bucket", "/key")(t.Context(), json.RawMessage(`{"bucket":"b","key":"`+long+last+`"}`))
+			return Pointer(idem.SingleTenant, "/bucket", "/key")(t.Context(),
+				json.RawMessage(`{"bucket":"b","key":"`+long+last+`"}`))
 		},
 		"group and deduplication id": func(last string) (string, string, error) {
 			return SQSDeduplicationID(idem.SingleTenant)(t.Context(), &events.SQSMessage{
 				EventSourceARN: "arn:aws:sqs:eu-central-1:111122223333:" + strings.Repeat("q", 75) + ".fifo",
-				Attributes:     map[string]string{sqsGroup: strings.Repeat("/", 127) + last, "MessageDeduplicationId": strings.Repeat("+", 128)},
+				Attributes: map[string]string{sqsGroup: strings.Repeat("/", 127) + last,
+					"MessageDeduplicationId": strings.Repeat("+", 128)},
 			})
 		},
 	} {
@@ -343,14 +353,17 @@ func TestLongIdentities(t *testing.T) {
 // an old offset again.
 func TestKafkaOffsetsThatComeAgain(t *testing.T) {
 	var seen []string
-	h := Kafka(newEngine(t, memory()), fulfil, nil, &KafkaOptions{Options: Options[events.KafkaRecord]{Logger: quiet}}, func(_ context.Context, in string) error {
-		seen = append(seen, in)
-		return nil
-	})
+	h := Kafka(newEngine(t, memory()), fulfil, nil, &KafkaOptions{Options: Options[events.KafkaRecord]{Logger: quiet}},
+		func(_ context.Context, in string) error {
+			seen = append(seen, in)
+			return nil
+		})
 	deliver := func(at time.Time, value string) {
-		_, err := h(t.Context(), events.KafkaEvent{EventSourceARN: "arn:aws:kafka:us-east-1:111122223333:cluster/c/1", Records: map[string][]events.KafkaRecord{
-			"orders-0": {{Topic: "orders", Offset: 7, Timestamp: events.MilliSecondsEpochTime{Time: at}, Value: base64.StdEncoding.EncodeToString([]byte(value))}},
-		}})
+		_, err := h(t.Context(), events.KafkaEvent{EventSourceARN: "arn:aws:kafka:us-east-1:111122223333:cluster/c/1",
+			Records: map[string][]events.KafkaRecord{
+				"orders-0": {{Topic: "orders", Offset: 7, Timestamp: events.MilliSecondsEpochTime{Time: at},
+					Value: base64.StdEncoding.EncodeToString([]byte(value))}},
+			}})
 		require.NoError(t, err)
 	}
 	deliver(noon, "tick")
@@ -418,10 +431,12 @@ func TestSourceMistakes(t *testing.T) {
 		},
 		"handler is nil": func() { Kinesis[order](e, fulfil, nil, nil, nil) },
 		"Concurrency is": func() {
-			DynamoDBStream(e, fulfil, nil, &Options[events.DynamoDBEventRecord]{Concurrency: -1}, func(context.Context, events.DynamoDBEventRecord) error { return nil })
+			DynamoDBStream(e, fulfil, nil, &Options[events.DynamoDBEventRecord]{Concurrency: -1},
+				func(context.Context, events.DynamoDBEventRecord) error { return nil })
 		},
 		"Select is set": func() {
-			EventBridge(e, fulfil, nil, &Options[events.EventBridgeEvent]{Select: &fingerprint.Select{Only: []string{"/id"}}}, func(context.Context, string) error { return nil })
+			EventBridge(e, fulfil, nil, &Options[events.EventBridgeEvent]{Select: &fingerprint.Select{Only: []string{"/id"}}},
+				func(context.Context, string) error { return nil })
 		},
 		"idemlambda.StepFunctions": func() { StepFunctions[order, string](e, fulfil, nil, nil) },
 		"idemlambda.Kafka":         func() { Kafka[order](e, fulfil, nil, nil, nil) },
@@ -454,19 +469,26 @@ var makers = map[string]struct {
 	env    string
 	make   func(*idem.Engine, idem.Operation)
 }{
-	"SQS":         {14 * day, schema.EnvQueueRedelivery, func(e *idem.Engine, op idem.Operation) { SQS(e, op, byAttribute, nil, ignore) }},
-	"SNS":         {23*day + 6*time.Hour, schema.EnvEventRedelivery, func(e *idem.Engine, op idem.Operation) { SNS(e, op, nil, nil, ignore) }},
-	"EventBridge": {30 * time.Hour, schema.EnvEventRedelivery, func(e *idem.Engine, op idem.Operation) { EventBridge(e, op, nil, nil, ignore) }},
+	"SQS": {14 * day, schema.EnvQueueRedelivery,
+		func(e *idem.Engine, op idem.Operation) { SQS(e, op, byAttribute, nil, ignore) }},
+	"SNS": {23*day + 6*time.Hour, schema.EnvEventRedelivery,
+		func(e *idem.Engine, op idem.Operation) { SNS(e, op, nil, nil, ignore) }},
+	"EventBridge": {30 * time.Hour, schema.EnvEventRedelivery,
+		func(e *idem.Engine, op idem.Operation) { EventBridge(e, op, nil, nil, ignore) }},
 	"S3": {6 * time.Hour, schema.EnvEventRedelivery, func(e *idem.Engine, op idem.Operation) {
 		S3(e, op, nil, nil, func(context.Context, events.S3EventRecord) error { return nil })
 	}},
-	"Kinesis": {day, schema.EnvEventRedelivery, func(e *idem.Engine, op idem.Operation) { Kinesis(e, op, nil, nil, ignore) }},
+	"Kinesis": {day, schema.EnvEventRedelivery,
+		func(e *idem.Engine, op idem.Operation) { Kinesis(e, op, nil, nil, ignore) }},
 	"DynamoDBStream": {day, schema.EnvEventRedelivery, func(e *idem.Engine, op idem.Operation) {
 		DynamoDBStream(e, op, nil, nil, func(context.Context, events.DynamoDBEventRecord) error { return nil })
 	}},
-	"Kafka":         {7 * day, schema.EnvEventRedelivery, func(e *idem.Engine, op idem.Operation) { Kafka(e, op, nil, nil, ignore) }},
-	"Async":         {6 * time.Hour, schema.EnvEventRedelivery, func(e *idem.Engine, op idem.Operation) { Async(e, op, nil, task) }},
-	"StepFunctions": {14 * day, schema.EnvEventRedelivery, func(e *idem.Engine, op idem.Operation) { StepFunctions(e, op, nil, task) }},
+	"Kafka": {7 * day, schema.EnvEventRedelivery,
+		func(e *idem.Engine, op idem.Operation) { Kafka(e, op, nil, nil, ignore) }},
+	"Async": {6 * time.Hour, schema.EnvEventRedelivery,
+		func(e *idem.Engine, op idem.Operation) { Async(e, op, nil, task) }},
+	"StepFunctions": {14 * day, schema.EnvEventRedelivery,
+		func(e *idem.Engine, op idem.Operation) { StepFunctions(e, op, nil, task) }},
 }
 
 func ignore(context.Context, string) error { return nil }
@@ -487,7 +509,8 @@ func TestRetentionWithinTheSourcesDeliveries(t *testing.T) {
 					m.make(newEngine(t, memory()), idem.Operation{Name: "close-month", Repeat: repeat, Retention: keep})
 				}
 			}
-			requireConfigPanic(t, start(idem.NotRepeatable, m.window), name, "close-month", "Retention is "+m.window.String(), m.env)
+			requireConfigPanic(t, start(idem.NotRepeatable, m.window), name, "close-month",
+				"Retention is "+m.window.String(), m.env)
 			require.NotPanics(t, start(idem.NotRepeatable, m.window+time.Second))
 			require.NotPanics(t, start(idem.NotRepeatable, 0), "the source's own retention is long enough")
 			require.Empty(t, log.String())

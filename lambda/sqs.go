@@ -62,12 +62,14 @@ type SQSHandler func(ctx context.Context, event events.SQSEvent) (events.SQSEven
 // [*idem.ConfigError]. If the environment has settings of the queue and the function (see
 // package schema), settings that cannot work together are such a mistake too, and unwise
 // ones are logged as warnings.
-func SQS[In any](engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSOptions, fn func(context.Context, In) error) SQSHandler {
+func SQS[In any](engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSOptions,
+	fn func(context.Context, In) error) SQSHandler {
 	s := queueSource("idemlambda.SQS", engine, op, key, o)
 	return queueHandler(newSource(s, func(m *events.SQSMessage) ([]byte, error) { return []byte(m.Body), nil }, fn))
 }
 
-func queueSource(what string, engine *idem.Engine, op idem.Operation, key SQSKeyFunc, o *SQSOptions) source[events.SQSMessage] {
+func queueSource(what string, engine *idem.Engine, op idem.Operation, key SQSKeyFunc,
+	o *SQSOptions) source[events.SQSMessage] {
 	opts := optionsOf(o)
 	opts.Concurrency = cmp.Or(opts.Concurrency, DefaultSQSConcurrency)
 	return source[events.SQSMessage]{

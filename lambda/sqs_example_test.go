@@ -103,7 +103,8 @@ func ExampleSQSPointer() {
 	byObject := idemlambda.SQSPointer(idem.SingleTenant, "/Records/0/eventName",
 		"/Records/0/s3/bucket/name", "/Records/0/s3/object/key", "/Records/0/s3/object/sequencer")
 	_, value, err := byObject(context.Background(), &events.SQSMessage{
-		Body: `{"Records":[{"eventName":"ObjectCreated:Put","s3":{"bucket":{"name":"settlements"},"object":{"key":"in/7.csv","sequencer":"006A1F2C0D"}}}]}`,
+		Body: `{"Records":[{"eventName":"ObjectCreated:Put","s3":{"bucket":{"name":"settlements"},` +
+			`"object":{"key":"in/7.csv","sequencer":"006A1F2C0D"}}}]}`,
 	})
 	fmt.Println(value, err)
 	// Output: ObjectCreated%3APut/settlements/in%2F7.csv/006A1F2C0D <nil>

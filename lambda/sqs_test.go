@@ -122,18 +122,22 @@ func TestSQSReasonsOfAnswers(t *testing.T) {
 		want  Reason
 		state idem.State
 	}{
-		{"in flight", occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 3, LeaseUntil: until}}, ReasonInFlight, idem.InProgress},
-		{"unknown", occupied{memory(), idem.Record{State: idem.Unknown, Owner: "o", Write: "o.0", Attempt: 3}}, ReasonUnknown, idem.Unknown},
-		{"accepted", occupied{memory(), idem.Record{State: idem.Pending, Owner: "o", Write: "o.0", Attempt: 3}}, ReasonAccepted, idem.Pending},
+		{"in flight", occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 3,
+			LeaseUntil: until}}, ReasonInFlight, idem.InProgress},
+		{"unknown", occupied{memory(), idem.Record{State: idem.Unknown, Owner: "o", Write: "o.0", Attempt: 3}},
+			ReasonUnknown, idem.Unknown},
+		{"accepted", occupied{memory(), idem.Record{State: idem.Pending, Owner: "o", Write: "o.0", Attempt: 3}},
+			ReasonAccepted, idem.Pending},
 		{"damaged", damaged(), ReasonRecordUnreadable, ""},
 		{"down", unreachable(), ReasonStoreUnavailable, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var seen told
-			h := SQS(newEngine(t, c.store), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
-				t.Error("the handler ran")
-				return nil
-			})
+			h := SQS(newEngine(t, c.store), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet},
+				func(context.Context, order) error {
+					t.Error("the handler ran")
+					return nil
+				})
 			require.Equal(t, []string{"m1"}, deliver(t, h, messageOf("m1", "k1", `{}`)))
 			out := seen.outcomes["m1"]
 			require.Equal(t, c.want, out.Reason)
@@ -160,7 +164,8 @@ func TestSQSReasonsOfStoppedAttempts(t *testing.T) {
 			require.NoError(t, err)
 			op := fulfil
 			op.Repeat, op.MaxAttempts = idem.Repeatable, 2
-			h := SQS(e, op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(ctx context.Context, _ order) error { return charging(after)(ctx) })
+			h := SQS(e, op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet},
+				func(ctx context.Context, _ order) error { return charging(after)(ctx) })
 			deliver(t, h, inGroup(messageOf("m1", "k1", `{}`), "a"), inGroup(messageOf("m2", "k2", `{}`), "a"))
 		}
 		deliver(dying(store), noon)
@@ -244,7 +249,8 @@ func TestSQSPoisonMessageRunsAsOftenAsItMay(t *testing.T) {
 				})
 			body := `{"id":"poison","do":"` + do + `"}`
 			deliver := func(id string) Reason {
-				require.Equal(t, []string{id}, deliver(t, h, messageOf(id, "k1", body), messageOf("beside-"+id, "beside-"+id, `{"id":"good"}`)), "it goes back, also once it is parked: a dead-letter queue must get it")
+				require.Equal(t, []string{id}, deliver(t, h, messageOf(id, "k1", body), messageOf("beside-"+id, "beside-"+id,
+					`{"id":"good"}`)), "it goes back, also once it is parked: a dead-letter queue must get it")
 				return told.outcomes[id].Reason
 			}
 			for range 2 {

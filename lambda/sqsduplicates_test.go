@@ -69,13 +69,14 @@ func TestSQSMessageWaitsForTheOneBeforeWithItsKey(t *testing.T) {
 		engine, err := idem.New(memory(), nil)
 		require.NoError(t, err)
 		var seen told
-		h := SQS(engine, fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(_ context.Context, o order) error {
-			time.Sleep(time.Second)
-			if o.ID == "o1" {
-				return idem.NotExecuted(errors.New("sold out"))
-			}
-			return nil
-		})
+		h := SQS(engine, fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet},
+			func(_ context.Context, o order) error {
+				time.Sleep(time.Second)
+				if o.ID == "o1" {
+					return idem.NotExecuted(errors.New("sold out"))
+				}
+				return nil
+			})
 		deliver(t, h, messageOf("m1", "k", `{"id":"o1"}`), messageOf("m2", "k", `{"id":"o2"}`))
 		require.Equal(t, ReasonExecuted, seen.reasons()["m2"])
 	})
@@ -84,7 +85,8 @@ func TestSQSMessageWaitsForTheOneBeforeWithItsKey(t *testing.T) {
 // A success whose record could not be written yet is a success; a failure is not
 // acknowledged before it is recorded.
 func TestSQSOutcomesThatAreNotRecorded(t *testing.T) {
-	for do, want := range map[string]Reason{"": ReasonExecuted, "permanent": ReasonUnrecorded, "fail": ReasonUnrecorded, "not executed": ReasonUnrecorded} {
+	for do, want := range map[string]Reason{"": ReasonExecuted, "permanent": ReasonUnrecorded, "fail": ReasonUnrecorded,
+		"not executed": ReasonUnrecorded} {
 		t.Run(do, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				engine, err := idem.New(unfinished{memory()}, nil)
@@ -208,19 +210,21 @@ func TestSQSLog(t *testing.T) {
 
 // The hook for what is redelivered gets it in the batch's order and has little time.
 func TestSQSReturned(t *testing.T) {
-	for _, c := range []struct{ left, want time.Duration }{{0, 2 * time.Second}, {time.Minute, 2 * time.Second}, {3 * time.Second, 1500 * time.Millisecond}} {
+	for _, c := range []struct{ left, want time.Duration }{{0, 2 * time.Second}, {time.Minute, 2 * time.Second},
+		{3 * time.Second, 1500 * time.Millisecond}} {
 		synctest.Test(t, func(t *testing.T) {
 			engine, err := idem.New(memory(), nil)
 			require.NoError(t, err)
 			var back []SQSDelivery
 			calls := 0
-			h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet, OnRedelivery: func(ctx context.Context, b []SQSDelivery) {
-				back, calls = b, calls+1
-				end, ok := ctx.Deadline()
-				require.True(t, ok)
-				require.Equal(t, c.want, time.Until(end))
-				require.NoError(t, ctx.Err())
-			}}, work)
+			h := SQS(engine, fulfil, byAttribute,
+				&SQSOptions{Logger: quiet, OnRedelivery: func(ctx context.Context, b []SQSDelivery) {
+					back, calls = b, calls+1
+					end, ok := ctx.Deadline()
+					require.True(t, ok)
+					require.Equal(t, c.want, time.Until(end))
+					require.NoError(t, ctx.Err())
+				}}, work)
 			ctx, cancel := context.WithCancel(t.Context())
 			if c.left > 0 {
 				ctx, cancel = context.WithTimeout(t.Context(), c.left)
@@ -230,7 +234,8 @@ func TestSQSReturned(t *testing.T) {
 			require.NoError(t, err)
 			require.Zero(t, calls, "not called for nothing")
 			_, err = h(ctx, batchOf(
-				messageOf("m1", "k1", `{}`), messageOf("m2", "k2", `{"do":"fail"}`), messageOf("m3", "k3", `{}`), messageOf("m4", "k4", `{`)))
+				messageOf("m1", "k1", `{}`), messageOf("m2", "k2", `{"do":"fail"}`), messageOf("m3", "k3", `{}`),
+				messageOf("m4", "k4", `{`)))
 			require.NoError(t, err)
 			require.Len(t, back, 2)
 			require.Equal(t, []Reason{ReasonReleased, ReasonBodyUnreadable}, []Reason{back[0].Reason, back[1].Reason})
@@ -245,17 +250,19 @@ func TestSQSMessageWithoutAnID(t *testing.T) {
 	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{Logger: quiet}, work)
 	require.Empty(t, deliver(t, h, messageOf("", "k1", `{}`), messageOf("m2", "k2", `{}`)))
 	require.Equal(t, []string{""},
-		deliver(t, h, messageOf("", "k3", `{"do":"fail"}`), messageOf("", "k4", `{"do":"fail"}`), messageOf("m2", "k2", `{}`)))
+		deliver(t, h, messageOf("", "k3", `{"do":"fail"}`), messageOf("", "k4", `{"do":"fail"}`),
+			messageOf("m2", "k2", `{}`)))
 }
 
 // receivedAs sends a body to a handler of the type.
 func receivedAs[In any](t *testing.T, body string) (got In, out SQSDelivery) {
 	t.Helper()
 	var seen told
-	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(_ context.Context, in In) error {
-		got = in
-		return nil
-	})
+	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet},
+		func(_ context.Context, in In) error {
+			got = in
+			return nil
+		})
 	deliver(t, h, messageOf("m1", "k1", body))
 	return got, seen.outcomes["m1"]
 }
@@ -320,7 +327,8 @@ func TestSQSFingerprints(t *testing.T) {
 	var seen told
 	o := &SQSOptions{OnOutcome: seen.hook, Logger: quiet}
 	require.Equal(t, ReasonReplayed, again(SQS(newEngine(t, memory()), fulfil, byAttribute, o, work), &seen))
-	require.Equal(t, ReasonKeyReused, again(SQS(newEngine(t, memory()), fulfil, byAttribute, o, func(context.Context, string) error { return nil }), &seen))
+	require.Equal(t, ReasonKeyReused,
+		again(SQS(newEngine(t, memory()), fulfil, byAttribute, o, func(context.Context, string) error { return nil }), &seen))
 }
 
 // The message is in reach of handler, key function and hooks, and nowhere else.
@@ -354,14 +362,16 @@ func TestSQSTextWithTwoKeysGoesBack(t *testing.T) {
 	for _, body := range []string{`{"id":"first","id":"last"}`, `{"id":"first","ID":"last"}`} {
 		var seen told
 		o := &SQSOptions{OnOutcome: seen.hook, Logger: quiet}
-		text := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.SingleTenant, "/id"), o, func(context.Context, string) error {
-			t.Error("it ran")
-			return nil
-		})
-		raw := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.SingleTenant, "/id"), o, func(context.Context, []byte) error {
-			t.Error("it ran")
-			return nil
-		})
+		text := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.SingleTenant, "/id"),
+			o, func(context.Context, string) error {
+				t.Error("it ran")
+				return nil
+			})
+		raw := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.SingleTenant, "/id"),
+			o, func(context.Context, []byte) error {
+				t.Error("it ran")
+				return nil
+			})
 		for _, h := range []SQSHandler{text, raw} {
 			require.Equal(t, []string{"m"}, deliver(t, h, messageOf("m", "", body)))
 			require.Equal(t, ReasonKeyInvalid, seen.outcomes["m"].Reason)

@@ -29,9 +29,11 @@ type SQSKeyFunc = RecordKeyFunc[events.SQSMessage]
 // error too, here and in the functions below. An empty name panics.
 func SQSAttribute(tenantAttribute, name string) SQSKeyFunc {
 	if name == "" {
-		panic(&idem.ConfigError{What: "idemlambda.SQSAttribute", Problem: "the attribute's name is empty: idemlambda.SQSKeyAttribute is one"})
+		panic(&idem.ConfigError{What: "idemlambda.SQSAttribute",
+			Problem: "the attribute's name is empty: idemlambda.SQSKeyAttribute is one"})
 	}
-	return withSQSTenant("SQSAttribute", tenantAttribute, func(m *events.SQSMessage) (string, error) { return sqsAttribute(m, name) })
+	return withSQSTenant("SQSAttribute", tenantAttribute,
+		func(m *events.SQSMessage) (string, error) { return sqsAttribute(m, name) })
 }
 
 // SQSPointer takes tenant and key from the body by JSON pointer, by the rules of
@@ -142,7 +144,8 @@ func sqsAttribute(m *events.SQSMessage, name string) (string, error) {
 	case !ok:
 		return "", fmt.Errorf("%w: the message has no attribute %q", idem.ErrKeyInvalid, name)
 	case a.StringValue == nil:
-		return "", fmt.Errorf("%w: the message attribute %q is of type %s: send it as String", idem.ErrKeyInvalid, name, a.DataType)
+		return "", fmt.Errorf("%w: the message attribute %q is of type %s: send it as String",
+			idem.ErrKeyInvalid, name, a.DataType)
 	case *a.StringValue == "":
 		return "", fmt.Errorf("%w: the message attribute %q is empty", idem.ErrKeyInvalid, name)
 	}
@@ -193,7 +196,8 @@ func SQSAttributesFor(op idem.Operation, tenant, value string) (SQSAttributes, e
 	}
 	for name, text := range s.Attributes {
 		if !isXMLText(text) {
-			return SQSAttributes{}, fmt.Errorf("%w: the attribute %q has control characters or invalid UTF-8, which SQS does not accept: encode it first",
+			return SQSAttributes{}, fmt.Errorf("%w: the attribute %q has control characters or invalid UTF-8, which SQS "+
+				"does not accept: encode it first",
 				idem.ErrKeyInvalid, name)
 		}
 	}

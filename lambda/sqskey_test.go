@@ -25,7 +25,8 @@ func TestSQSKeyFunctions(t *testing.T) {
 		Attributes:     map[string]string{"MessageDeduplicationId": "d1", sqsGroup: "customer 17"},
 		MessageAttributes: map[string]events.SQSMessageAttribute{
 			SQSKeyAttribute: str("k1"), SQSTenantAttribute: str("acme"), "empty": str(""), "none": str(idem.SingleTenant),
-			"number": {DataType: "Number", StringValue: str("42").StringValue}, "binary": {DataType: "Binary", BinaryValue: []byte("k")},
+			"number": {DataType: "Number", StringValue: str("42").StringValue},
+			"binary": {DataType: "Binary", BinaryValue: []byte("k")},
 		},
 	}
 	alone := m // of no tenant
@@ -33,7 +34,8 @@ func TestSQSKeyFunctions(t *testing.T) {
 	delete(alone.MessageAttributes, SQSTenantAttribute)
 	const deduplicated = "arn%3Aaws%3Asqs%3Aeu-central-1%3A111122223333%3Aorders.fifo/customer%2017/d1"
 	bare := events.SQSMessage{Body: "plain text"}
-	groupless := events.SQSMessage{EventSourceARN: m.EventSourceARN, Attributes: map[string]string{"MessageDeduplicationId": "d1"}}
+	groupless := events.SQSMessage{EventSourceARN: m.EventSourceARN,
+		Attributes: map[string]string{"MessageDeduplicationId": "d1"}}
 	for _, c := range []struct {
 		key           SQSKeyFunc
 		m             *events.SQSMessage
@@ -57,7 +59,8 @@ func TestSQSKeyFunctions(t *testing.T) {
 
 		{key: SQSPointer(idem.SingleTenant, "/order/id"), m: &alone, tenant: idem.SingleTenant, value: "o1"},
 		{key: SQSPointer("/tenant", "/order/id", "/order/line"), tenant: "acme", value: "o1/7"},
-		{key: SQSPointer(idem.SingleTenant, "/order"), m: &alone, err: `the value at "/order" of the body is neither a string nor an integer`},
+		{key: SQSPointer(idem.SingleTenant, "/order"), m: &alone,
+			err: `the value at "/order" of the body is neither a string nor an integer`},
 		{key: SQSPointer(idem.SingleTenant, "/order/id"), m: &bare, err: `at "/order/id" of the body`},
 
 		{key: SQSDeduplicationID(idem.SingleTenant), m: &alone, tenant: idem.SingleTenant, value: deduplicated},
@@ -115,8 +118,10 @@ func TestSQSEnvelopes(t *testing.T) {
 		}
 		return body
 	}
-	byObject := SQSPointer(idem.SingleTenant, "/Records/0/eventName", "/Records/0/s3/bucket/name", "/Records/0/s3/object/key", "/Records/0/s3/object/sequencer")
-	const object = "ObjectCreated%3APut/example-settlements/in%2F2026-11-21%2Fbatch%2B007%2B%2528final%2529.csv/006A1F2C0D9B1E4F7A"
+	byObject := SQSPointer(idem.SingleTenant, "/Records/0/eventName", "/Records/0/s3/bucket/name",
+		"/Records/0/s3/object/key", "/Records/0/s3/object/sequencer")
+	const object = "ObjectCreated%3APut/example-settlements/" +
+		"in%2F2026-11-21%2Fbatch%2B007%2B%2528final%2529.csv/006A1F2C0D9B1E4F7A"
 	for _, c := range []struct {
 		name, body, again string
 		key               SQSKeyFunc
@@ -127,12 +132,14 @@ func TestSQSEnvelopes(t *testing.T) {
 		{
 			name: "SNS, signed anew", body: sns, again: anew(sns, `"Signature": "`, `"SigningCertUrl": "https://sns.`),
 			key: SQSPointer(idem.SingleTenant, "/MessageId"), value: "95df01b4-1c2d-5e3f-8a4b-5c6d7e8f9a0b",
-			sel: &fingerprint.Select{Without: []string{"/SignatureVersion", "/Signature", "/SigningCertUrl", "/UnsubscribeUrl"}}, // in a queue: …URL
+			// in a queue: …URL
+			sel: &fingerprint.Select{Without: []string{"/SignatureVersion", "/Signature", "/SigningCertUrl", "/UnsubscribeUrl"}},
 		},
 		{
 			name: "EventBridge, published twice", body: inBody("eventbridge-custom"),
 			again: strings.Replace(inBody("eventbridge-custom"), "17793124", "27793124", 1),
-			key:   SQSPointer("/detail/metadata/tenantId", "/detail/paymentId"), sel: &fingerprint.Select{Only: []string{"/detail"}}, value: "pay_7Q2M9X4K",
+			key:   SQSPointer("/detail/metadata/tenantId", "/detail/paymentId"),
+			sel:   &fingerprint.Select{Only: []string{"/detail"}}, value: "pay_7Q2M9X4K",
 		},
 		{
 			name: "EventBridge, published twice, all of it selected", body: inBody("eventbridge-custom"),
@@ -142,15 +149,17 @@ func TestSQSEnvelopes(t *testing.T) {
 		{
 			name: "S3, of another request", body: inBody("s3"), again: anew(inBody("s3"), `"x-amz-request-id": "`),
 			key:   byObject,
-			value: object, sel: &fingerprint.Select{Only: []string{"/Records/0/eventName", "/Records/0/s3/bucket", "/Records/0/s3/object"}},
+			value: object,
+			sel:   &fingerprint.Select{Only: []string{"/Records/0/eventName", "/Records/0/s3/bucket", "/Records/0/s3/object"}},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var seen told
-			h := SQS(newEngine(t, memory()), fulfil, c.key, &SQSOptions{OnOutcome: seen.hook, Logger: quiet, Select: c.sel}, func(_ context.Context, in map[string]any) error {
-				require.NotEmpty(t, in)
-				return nil
-			})
+			h := SQS(newEngine(t, memory()), fulfil, c.key, &SQSOptions{OnOutcome: seen.hook, Logger: quiet, Select: c.sel},
+				func(_ context.Context, in map[string]any) error {
+					require.NotEmpty(t, in)
+					return nil
+				})
 			want := ReasonReplayed
 			if c.reused {
 				want = ReasonKeyReused

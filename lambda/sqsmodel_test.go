@@ -51,7 +51,8 @@ type trialMessage struct {
 }
 
 func randomTrial(random *rand.Rand) trial {
-	tr := trial{op: fulfil, fifo: random.IntN(2) == 0, concurrency: []int{1, 3, 20}[random.IntN(3)], onFailed: random.IntN(3) == 0}
+	tr := trial{op: fulfil, fifo: random.IntN(2) == 0, concurrency: []int{1, 3, 20}[random.IntN(3)],
+		onFailed: random.IntN(3) == 0}
 	tr.op.Repeat = idem.Repeat(random.IntN(2))
 	if tr.concurrency == 1 && random.IntN(2) == 0 {
 		// What is left after so many handlers is less than MinTime.
@@ -256,13 +257,15 @@ func (tr *trial) prepared(t *testing.T) *damagedStore {
 			require.NoError(t, err)
 			now := time.Now()
 			require.NoError(t, store.Acquire(t.Context(), now, protocol.Claim{Record: idem.Record{
-				ID: key.ID(), State: idem.InProgress, Repeat: op.Repeat, Fingerprint: fp, Owner: "other", Write: "other.0", Attempt: 1,
+				ID: key.ID(), State: idem.InProgress, Repeat: op.Repeat, Fingerprint: fp, Owner: "other",
+				Write: "other.0", Attempt: 1,
 				LeaseUntil: now.Add(time.Hour), Retention: time.Hour, CreatedAt: now, UpdatedAt: now,
 			}}))
 		default:
-			_, _ = idem.Do(t.Context(), engine, key, json.RawMessage(tr.body(i, 0)), func(context.Context, json.RawMessage) (any, error) {
-				return nil, deed[k.prior]
-			})
+			_, _ = idem.Do(t.Context(), engine, key, json.RawMessage(tr.body(i, 0)),
+				func(context.Context, json.RawMessage) (any, error) {
+					return nil, deed[k.prior]
+				})
 		}
 	}
 	return w
@@ -302,8 +305,10 @@ func TestSQSNamesExactlyWhatGoesBack(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { tr.check(t, i, seen) })
 	}
 	for _, r := range []Reason{
-		ReasonExecuted, ReasonReplayed, ReasonFailed, ReasonReleased, ReasonUnknown, ReasonPanicked, ReasonFailureNotForwarded, ReasonInFlight, ReasonKeyReused,
-		ReasonKeyInvalid, ReasonBodyUnreadable, ReasonRecordUnreadable, ReasonStoreUnavailable, ReasonOutOfTime, ReasonBlocked,
+		ReasonExecuted, ReasonReplayed, ReasonFailed, ReasonReleased, ReasonUnknown, ReasonPanicked,
+		ReasonFailureNotForwarded, ReasonInFlight, ReasonKeyReused,
+		ReasonKeyInvalid, ReasonBodyUnreadable, ReasonRecordUnreadable, ReasonStoreUnavailable,
+		ReasonOutOfTime, ReasonBlocked,
 	} {
 		require.Greater(t, seen[r], trials/100, "too few trials give %s", r)
 	}

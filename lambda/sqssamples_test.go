@@ -33,8 +33,10 @@ type sqsLine struct {
 // first time, the second time, and with a message that fails.
 func TestSQSSamples(t *testing.T) {
 	for sample, keys := range map[string]map[string]SQSKeyFunc{
-		"sqs-standard": {"attribute": SQSAttribute(idem.SingleTenant, SQSKeyAttribute), "pointer": SQSPointer(idem.SingleTenant, "/paymentId"), "message": SQSMessageID(idem.SingleTenant)},
-		"sqs-fifo":     {"deduplication": SQSDeduplicationID(idem.SingleTenant), "pointer": SQSPointer("/currency", "/paymentId")},
+		"sqs-standard": {"attribute": SQSAttribute(idem.SingleTenant, SQSKeyAttribute),
+			"pointer": SQSPointer(idem.SingleTenant, "/paymentId"), "message": SQSMessageID(idem.SingleTenant)},
+		"sqs-fifo": {"deduplication": SQSDeduplicationID(idem.SingleTenant),
+			"pointer": SQSPointer("/currency", "/paymentId")},
 	} {
 		raw, err := samples.Get(sample)
 		require.NoError(t, err)
@@ -42,7 +44,8 @@ func TestSQSSamples(t *testing.T) {
 			t.Run(sample+" "+name, func(t *testing.T) {
 				var seen told
 				broken := ""
-				h := lambda.NewHandler(SQS(newEngine(t, memory()), charge, key, &SQSOptions{OnOutcome: seen.hook, Logger: quiet, Concurrency: 1},
+				h := lambda.NewHandler(SQS(newEngine(t, memory()), charge, key,
+					&SQSOptions{OnOutcome: seen.hook, Logger: quiet, Concurrency: 1},
 					func(ctx context.Context, p payment) error {
 						m, ok := SQSMessageOf(ctx)
 						require.True(t, ok)
@@ -58,7 +61,8 @@ func TestSQSSamples(t *testing.T) {
 					require.NoError(t, err)
 					s := sqsStory{Response: slices.Clone(out)}
 					for _, o := range seen.all {
-						line := sqsLine{Message: o.Event.MessageId, Record: o.RecordID, Reason: o.Reason, Attempt: o.Attempt, Duplicate: o.Duplicate}
+						line := sqsLine{Message: o.Event.MessageId, Record: o.RecordID, Reason: o.Reason, Attempt: o.Attempt,
+							Duplicate: o.Duplicate}
 						if o.Err != nil {
 							line.Error = o.Err.Error()
 						}
@@ -86,7 +90,8 @@ func TestSQSMutatedEvents(t *testing.T) {
 			require.NoError(t, json.Unmarshal(raw, &seed))
 			random := rand.New(rand.NewPCG(3, 4))
 			keys := []SQSKeyFunc{
-				SQSAttribute(idem.SingleTenant, SQSKeyAttribute), SQSAttribute("priority", "trace"), SQSPointer(idem.SingleTenant, "/paymentId"),
+				SQSAttribute(idem.SingleTenant, SQSKeyAttribute), SQSAttribute("priority", "trace"),
+				SQSPointer(idem.SingleTenant, "/paymentId"),
 				SQSPointer("/currency", "/amount"), SQSDeduplicationID(idem.SingleTenant), SQSMessageID(idem.SingleTenant),
 			}
 			reasons := map[Reason]int{}
@@ -122,7 +127,8 @@ func checkBatch(t *testing.T, key SQSKeyFunc, raw []byte, reasons map[Reason]int
 		return
 	}
 	var seen told
-	h := SQS(newEngine(t, memory()), fulfil, key, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, payment) error { return nil })
+	h := SQS(newEngine(t, memory()), fulfil, key, &SQSOptions{OnOutcome: seen.hook, Logger: quiet},
+		func(context.Context, payment) error { return nil })
 	res, err := h(t.Context(), event)
 	require.NoError(t, err)
 	require.Len(t, seen.all, len(event.Records))

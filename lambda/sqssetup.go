@@ -70,7 +70,8 @@ func envNumber(name string, least, most int, meaning string) (n int, set bool, e
 	}
 	if n, err = strconv.Atoi(text); err != nil || n < least || n > most {
 		return 0, false, &idem.ConfigError{What: "environment variable " + name,
-			Problem: fmt.Sprintf("%q is not a whole number from %d to %d: let the stack set it to %s", text, least, most, meaning)}
+			Problem: fmt.Sprintf("%q is not a whole number from %d to %d: let the stack set it to %s", text,
+				least, most, meaning)}
 	}
 	return n, true, nil
 }
@@ -81,20 +82,25 @@ func (s *sqsSetup) check(op idem.Operation) error {
 		return invalid("queue", op, fmt.Sprintf(format, args...)+fmt.Sprintf(" (%s=%d)", v.name, v.value))
 	}
 	if s.repeat != "" && s.repeat != op.Repeat.String() {
-		return invalid("queue", op, fmt.Sprintf("the operation is declared %s and the stack %q (%s): have both say the same, redelivery and alarms follow from it",
+		return invalid("queue", op, fmt.Sprintf("the operation is declared %s and the stack %q (%s): have both say the "+
+			"same, redelivery and alarms follow from it",
 			op.Repeat, s.repeat, schema.EnvQueueRepeat))
 	}
 	if need := s.timeout.value + s.window.value; s.timeout.known && s.visibility.known && s.visibility.value < need {
-		return bad(s.visibility, "its visibility time-out of %ds is less than the function's time-out of %ds and the batch window of %ds: "+
+		return bad(s.visibility, "its visibility time-out of %ds is less than the function's time-out of %ds and the "+
+			"batch window of %ds: "+
 			"messages would be received again while they are worked on; set it to %ds, and no less than %ds",
 			s.visibility.value, s.timeout.value, s.window.value, s.goodVisibility(), need)
 	}
 	if least := minTime(op); s.timeout.known && least > s.usable() {
-		return bad(s.timeout, "MinTime is %v, and a function with a time-out of %ds gives its handlers %v at most, so that no message could ever start: "+
-			"set %sMinTime to at most %v", least, s.timeout.value, s.usable(), orTimeout("the time-out to at least %ds, or ", least), s.usable())
+		return bad(s.timeout, "MinTime is %v, and a function with a time-out of %ds gives its handlers %v at most, so "+
+			"that no message could ever start: "+
+			"set %sMinTime to at most %v", least, s.timeout.value, s.usable(),
+			orTimeout("the time-out to at least %ds, or ", least), s.usable())
 	}
 	if s.batch.known && s.window.known && s.batch.value > sqsWindowlessBatch && s.window.value == 0 {
-		return bad(s.batch, "Lambda takes a batch size of %d with a batch window of at least 1s only: set the window to 1s or more, or the batch size to %d",
+		return bad(s.batch, "Lambda takes a batch size of %d with a batch window of at least 1s only: set the window "+
+			"to 1s or more, or the batch size to %d",
 			s.batch.value, sqsWindowlessBatch)
 	}
 	return nil
@@ -106,22 +112,26 @@ func (s *sqsSetup) warnings(op idem.Operation, concurrency int) (all []string) {
 	if s.timeout.known && s.visibility.known && s.visibility.value < s.goodVisibility() {
 		why := "where Lambda is throttled messages may be received once more for nothing"
 		if s.visibility.seconds() < s.timeout.seconds()+s.window.seconds()+idem.DefaultMargin {
-			why = "a message whose attempt was killed is redelivered while the lease of that attempt is still respected, which costs a receive"
+			why = "a message whose attempt was killed is redelivered while the lease of that attempt is still respected, " +
+				"which costs a receive"
 		}
-		warn("the queue's visibility time-out of %ds is less than %d times the function's time-out of %ds and the batch window of %ds: %s; set it to %ds",
+		warn("the queue's visibility time-out of %ds is less than %d times the function's time-out of %ds and the batch "+
+			"window of %ds: %s; set it to %ds",
 			s.visibility.value, sqsVisibilityFactor, s.timeout.value, s.window.value, why, s.goodVisibility())
 	}
 	if least := minTime(op); s.timeout.known && s.batch.known && least <= s.usable() {
 		rounds := (s.batch.value + concurrency - 1) / concurrency
 		if fit := int(s.usable() / least); rounds > fit {
-			warn("a full batch of %d messages, %d at a time with a MinTime of %v each, does not fit into the %v that a time-out of %ds leaves its handlers, "+
+			warn("a full batch of %d messages, %d at a time with a MinTime of %v each, does not fit into the %v "+
+				"that a time-out of %ds leaves its handlers, "+
 				"and the rest is redelivered unused: set %sthe batch size to %d, or Concurrency to %d",
 				s.batch.value, concurrency, least, s.usable(), s.timeout.value,
 				orTimeout("the time-out to %ds, ", time.Duration(rounds)*least), fit*concurrency, (s.batch.value+fit-1)/fit)
 		}
 	}
 	if s.receives.known && s.receives.value < sqsLeastReceives {
-		warn("the queue gives a message up after %d receives, and a message that finds another attempt running or no time left spends one: set maxReceiveCount to at least %d",
+		warn("the queue gives a message up after %d receives, and a message that finds another attempt running or no "+
+			"time left spends one: set maxReceiveCount to at least %d",
 			s.receives.value, sqsLeastReceives)
 	}
 	return all

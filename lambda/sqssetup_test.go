@@ -32,7 +32,8 @@ func TestSQSSetUpOfTheEnvironment(t *testing.T) {
 		{name: "the queue alone", env: [5]string{"", "1", "10", "", "10"}},
 		{name: "the function alone", env: [5]string{"1", "", "", "", ""}},
 
-		{name: "no number", env: [5]string{"30s", "", "", "", ""}, bad: []string{schema.EnvFunctionTimeout, `"30s"`, "from 1 to 900"}},
+		{name: "no number", env: [5]string{"30s", "", "", "", ""},
+			bad: []string{schema.EnvFunctionTimeout, `"30s"`, "from 1 to 900"}},
 		{name: "no time", env: [5]string{"0", "", "", "", ""}, bad: []string{schema.EnvFunctionTimeout}},
 		{name: "negative", env: [5]string{"", "-1", "", "", ""}, bad: []string{schema.EnvQueueVisibility, "from 0 to 43200"}},
 		{name: "huge batch", env: [5]string{"", "", "10001", "", ""}, bad: []string{schema.EnvQueueBatchSize}},
@@ -40,7 +41,8 @@ func TestSQSSetUpOfTheEnvironment(t *testing.T) {
 		{name: "no receives", env: [5]string{"", "", "", "", "0"}, bad: []string{schema.EnvQueueMaxReceives}},
 
 		{name: "visibility below the time-out", env: [5]string{"30", "29", "", "", ""},
-			bad: []string{"visibility time-out of 29s", "time-out of 30s", "set it to 180s, and no less than 30s", schema.EnvQueueVisibility}},
+			bad: []string{"visibility time-out of 29s", "time-out of 30s", "set it to 180s, and no less than 30s",
+				schema.EnvQueueVisibility}},
 		{name: "visibility below time-out and window", env: [5]string{"30", "39", "", "10", ""},
 			bad: []string{"set it to 190s, and no less than 40s"}},
 		{name: "visibility within the margin", env: [5]string{"30", "41", "", "10", ""},
@@ -55,17 +57,20 @@ func TestSQSSetUpOfTheEnvironment(t *testing.T) {
 			bad: []string{"14m59s at most, so that no message could ever start: set MinTime to at most 14m59s"}},
 		{name: "time-out with room for MinTime", env: [5]string{"3", "", "", "", ""}, minTime: 2 * time.Second},
 
-		{name: "large batch without a window", env: [5]string{"", "", "11", "0", ""}, bad: []string{"batch size of 11", "window to 1s"}},
+		{name: "large batch without a window", env: [5]string{"", "", "11", "0", ""},
+			bad: []string{"batch size of 11", "window to 1s"}},
 		{name: "large batch, window not known", env: [5]string{"", "", "11", "", ""}},
 		{name: "batch within the time", env: [5]string{"30", "", "100", "", ""}, minTime: 2 * time.Second},
 		{name: "batch beyond the time", env: [5]string{"30", "", "141", "", ""}, minTime: 2 * time.Second,
-			warn: []string{"full batch of 141", "10 at a time", "29s", "batch size to 140", "Concurrency to 11", "time-out to 31s"}},
+			warn: []string{"full batch of 141", "10 at a time", "29s", "batch size to 140", "Concurrency to 11",
+				"time-out to 31s"}},
 		{name: "batch just within the time", env: [5]string{"30", "", "140", "", ""}, minTime: 2 * time.Second},
 		{name: "one by one", env: [5]string{"5", "", "10", "", ""}, minTime: time.Second, o: SQSOptions{Concurrency: 1},
 			warn: []string{"batch size to 4", "Concurrency to 3", "time-out to 11s"}},
 
 		{name: "more deliveries than a queue keeps a message", env: [5]string{"", "43200", "", "", "1000"}},
-		{name: "few receives", env: [5]string{"", "", "", "", "4"}, warn: []string{"after 4 receives", "maxReceiveCount to at least 5"}},
+		{name: "few receives", env: [5]string{"", "", "", "", "4"},
+			warn: []string{"after 4 receives", "maxReceiveCount to at least 5"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for i, name := range names {
@@ -122,7 +127,8 @@ func TestSQSSetUpAdviceIsGood(t *testing.T) {
 // The stack and the code declare the same.
 func TestSQSSetUpOfTheDeclaration(t *testing.T) {
 	op := fulfil
-	for declared, other := range map[idem.Repeat]idem.Repeat{idem.Repeatable: idem.NotRepeatable, idem.NotRepeatable: idem.Repeatable} {
+	for declared, other := range map[idem.Repeat]idem.Repeat{idem.Repeatable: idem.NotRepeatable,
+		idem.NotRepeatable: idem.Repeatable} {
 		op.Repeat = declared
 		start := func() { SQS(newEngine(t, memory()), op, byAttribute, nil, work) }
 		t.Setenv(schema.EnvQueueRepeat, declared.String())

@@ -23,13 +23,15 @@ func TestSQSTimeBudget(t *testing.T) {
 		fifo           bool
 		runs           int
 	}{
-		{whole: 4500 * time.Millisecond, concurrency: 2, runs: 8},                            // begins at 0, 1, 2 and 3 s of 3.5
-		{whole: 4500 * time.Millisecond, concurrency: 2, minTime: time.Second, runs: 6},      // at 0, 1, 2 s
-		{whole: 4500 * time.Millisecond, concurrency: 1, minTime: time.Second, runs: 3},      // at 0, 1, 2 s
-		{whole: 2 * time.Second, concurrency: 3, minTime: time.Second, runs: 3},              // 1.5 s
-		{whole: 800 * time.Millisecond, concurrency: 3, minTime: time.Second, runs: 0},       // 0.6 s
-		{whole: 4500 * time.Millisecond, concurrency: 20, minTime: time.Second, runs: 10},    // all
-		{whole: 3 * time.Second, concurrency: 20, minTime: time.Second, fifo: true, runs: 4}, // two groups, at 0 and 1 s of 2.25
+		// begins at 0, 1, 2 and 3 s of 3.5
+		{whole: 4500 * time.Millisecond, concurrency: 2, runs: 8},
+		{whole: 4500 * time.Millisecond, concurrency: 2, minTime: time.Second, runs: 6},   // at 0, 1, 2 s
+		{whole: 4500 * time.Millisecond, concurrency: 1, minTime: time.Second, runs: 3},   // at 0, 1, 2 s
+		{whole: 2 * time.Second, concurrency: 3, minTime: time.Second, runs: 3},           // 1.5 s
+		{whole: 800 * time.Millisecond, concurrency: 3, minTime: time.Second, runs: 0},    // 0.6 s
+		{whole: 4500 * time.Millisecond, concurrency: 20, minTime: time.Second, runs: 10}, // all
+		// two groups, at 0 and 1 s of 2.25
+		{whole: 3 * time.Second, concurrency: 20, minTime: time.Second, fifo: true, runs: 4},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -42,22 +44,23 @@ func TestSQSTimeBudget(t *testing.T) {
 				var seen told
 				var mu sync.Mutex
 				runs := 0
-				h := SQS(engine, op, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook, Concurrency: c.concurrency}, func(ctx context.Context, _ order) error {
-					mu.Lock()
-					runs++
-					mu.Unlock()
-					require.GreaterOrEqual(t, time.Until(guard), max(c.minTime, idem.DefaultMinTime))
-					end, ok := ctx.Deadline()
-					require.True(t, ok)
-					require.False(t, end.After(guard))
-					select {
-					case <-time.After(time.Second):
-						return nil
-					case <-ctx.Done():
-						require.ErrorIs(t, context.Cause(ctx), idem.ErrOutOfTime)
-						return ctx.Err()
-					}
-				})
+				h := SQS(engine, op, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook, Concurrency: c.concurrency},
+					func(ctx context.Context, _ order) error {
+						mu.Lock()
+						runs++
+						mu.Unlock()
+						require.GreaterOrEqual(t, time.Until(guard), max(c.minTime, idem.DefaultMinTime))
+						end, ok := ctx.Deadline()
+						require.True(t, ok)
+						require.False(t, end.After(guard))
+						select {
+						case <-time.After(time.Second):
+							return nil
+						case <-ctx.Done():
+							require.ErrorIs(t, context.Cause(ctx), idem.ErrOutOfTime)
+							return ctx.Err()
+						}
+					})
 				var ms []events.SQSMessage
 				for i := range 10 {
 					m := messageOf(fmt.Sprint("m", i), fmt.Sprint("k", i), `{}`)
@@ -143,8 +146,9 @@ func TestSQSAllocations(t *testing.T) {
 	alone := testing.AllocsPerRun(1000, func() {
 		m := messageOf("m", key(), `{}`)
 		_, _ = engine.Execute(context.Background(), idem.Call{
-			Key: op.Key(idem.SingleTenant, *m.MessageAttributes[SQSKeyAttribute].StringValue), Fingerprint: fingerprint.Bytes([]byte(m.Body)),
-			Run: func(context.Context) idem.Answer { return idem.Answer{} },
+			Key:         op.Key(idem.SingleTenant, *m.MessageAttributes[SQSKeyAttribute].StringValue),
+			Fingerprint: fingerprint.Bytes([]byte(m.Body)),
+			Run:         func(context.Context) idem.Answer { return idem.Answer{} },
 		})
 	})
 	t.Logf("a message: %.1f allocations, of them %.1f the engine's", batch/10, alone)
@@ -174,10 +178,11 @@ func TestSQSGroupsOfAStandardQueue(t *testing.T) {
 // their messages say the same.
 func TestSQSDeduplicationIDOfOtherGroupsAndQueues(t *testing.T) {
 	var seen ran
-	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.SingleTenant), &SQSOptions{Logger: quiet}, func(ctx context.Context, o order) error {
-		m, _ := SQSMessageOf(ctx)
-		return seen.work(ctx, order{ID: m.MessageId})
-	})
+	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.SingleTenant), &SQSOptions{Logger: quiet},
+		func(ctx context.Context, o order) error {
+			m, _ := SQSMessageOf(ctx)
+			return seen.work(ctx, order{ID: m.MessageId})
+		})
 	message := func(id, queue, group, body string) events.SQSMessage {
 		m := inGroup(messageOf(id, "", body), group)
 		m.EventSourceARN = "arn:aws:sqs:eu-central-1:111122223333:" + queue
@@ -189,7 +194,8 @@ func TestSQSDeduplicationIDOfOtherGroupsAndQueues(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, res.BatchItemFailures)
 	}
-	deliver(message("m1", "eu.fifo", "alice", `{"id":"1"}`), message("m2", "eu.fifo", "bob", `{"id":"1"}`), message("m3", "eu.fifo", "carol", `{"id":"2"}`))
+	deliver(message("m1", "eu.fifo", "alice", `{"id":"1"}`), message("m2", "eu.fifo", "bob", `{"id":"1"}`),
+		message("m3", "eu.fifo", "carol", `{"id":"2"}`))
 	deliver(message("m4", "us.fifo", "alice", `{"id":"3"}`))
 	deliver(message("m5", "eu.fifo", "alice", `{"id":"1"}`))
 	require.ElementsMatch(t, []string{"m1", "m2", "m3", "m4"}, seen.take(), "only m5 repeats one")
@@ -199,10 +205,11 @@ func TestSQSDeduplicationIDOfOtherGroupsAndQueues(t *testing.T) {
 // warns of.
 func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
 	runs := 0
-	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.SingleTenant), &SQSOptions{Logger: quiet}, func(context.Context, order) error {
-		runs++
-		return nil
-	})
+	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.SingleTenant), &SQSOptions{Logger: quiet},
+		func(context.Context, order) error {
+			runs++
+			return nil
+		})
 	for _, id := range []string{"m1", "m1", "redriven"} {
 		deliver(t, h, messageOf(id, "k1", `{}`))
 	}
@@ -212,7 +219,8 @@ func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
 // What waits behind a message in flight waits as long.
 func TestSQSBehindAMessageInFlight(t *testing.T) {
 	var seen told
-	store := occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 1, LeaseUntil: noon.Add(time.Minute)}}
+	store := occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 1,
+		LeaseUntil: noon.Add(time.Minute)}}
 	h := SQS(newEngine(t, store), fulfil, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook}, work)
 	deliver(t, h, inGroup(messageOf("m1", "k1", `{}`), "g"), inGroup(messageOf("m2", "k2", `{}`), "g"))
 	require.False(t, seen.outcomes["m1"].LeaseUntil.IsZero())

@@ -61,7 +61,8 @@ type TaskKeyFunc = RecordKeyFunc[Task]
 // [StepFunctionsRetention] if the operation has none. A redrive may come within 14 days: a
 // retention of no more than that is a mistake in the set-up of an operation that is not
 // repeatable. Mistakes in the set-up panic with a [*idem.ConfigError].
-func StepFunctions[In, Out any](engine *idem.Engine, op idem.Operation, key TaskKeyFunc, fn func(context.Context, In) (Out, error), o ...WrapOption) Handler {
+func StepFunctions[In, Out any](engine *idem.Engine, op idem.Operation, key TaskKeyFunc,
+	fn func(context.Context, In) (Out, error), o ...WrapOption) Handler {
 	if key == nil {
 		key = TaskState
 	}
@@ -71,7 +72,8 @@ func StepFunctions[In, Out any](engine *idem.Engine, op idem.Operation, key Task
 			task, _ := ctx.Value(recordKey[Task]{}).(*Task)
 			return key(ctx, task)
 		}, fn, o)
-	if err := eventWindow("a state machine, by a redrive,", redriveWindow).check("idemlambda.StepFunctions", op, slog.Default()); err != nil {
+	if err := eventWindow("a state machine, by a redrive,", redriveWindow).check("idemlambda.StepFunctions",
+		op, slog.Default()); err != nil {
 		panic(err)
 	}
 	return func(ctx context.Context, payload []byte) ([]byte, error) {
@@ -83,7 +85,8 @@ func StepFunctions[In, Out any](engine *idem.Engine, op idem.Operation, key Task
 			return nil, err
 		}
 		if task.Input == nil {
-			return nil, toRuntime(fmt.Errorf("%w: the event has no input: send it as the Parameters of idemlambda.Task say", idem.ErrKeyInvalid))
+			return nil, toRuntime(fmt.Errorf("%w: the event has no input: send it as the Parameters of idemlambda.Task say",
+				idem.ErrKeyInvalid))
 		}
 		return inner(context.WithValue(ctx, recordKey[Task]{}, &task), task.Input)
 	}

@@ -34,8 +34,9 @@ type (
 // one batch of the window to the next
 // (https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-parameters.html). A
 // replayed record adds nothing to the state, so the sum would be wrong.
-var ErrTimeWindow = errors.New("idemlambda: the event is that of a tumbling window, whose state a replayed record cannot add to: " +
-	"leave TumblingWindowInSeconds out of the event source mapping, or use a handler without idempotency")
+var ErrTimeWindow = errors.New("idemlambda: the event is that of a tumbling window, whose state a replayed " +
+	"record cannot add to: leave TumblingWindowInSeconds out of the event source mapping, or use a handler " +
+	"without idempotency")
 
 // Invoke makes h a Handler of aws-lambda-go, which passes it the payload unchanged. It
 // answers the events of tumbling windows with [ErrTimeWindow] and calls h for all others.
@@ -48,7 +49,8 @@ func (h DynamoDBStreamHandler) Invoke(ctx context.Context, payload []byte) ([]by
 	return outsideWindow(ctx, payload, h)
 }
 
-func outsideWindow[E, R any](ctx context.Context, payload []byte, h func(context.Context, E) (R, error)) ([]byte, error) {
+func outsideWindow[E, R any](ctx context.Context, payload []byte,
+	h func(context.Context, E) (R, error)) ([]byte, error) {
 	var in struct {
 		Window *events.Window `json:"window"`
 	}
@@ -92,7 +94,8 @@ func outsideWindow[E, R any](ctx context.Context, payload []byte, h func(context
 // and the fingerprint is that of the data; [KinesisRecordOf] returns the whole record. The
 // retention is [KinesisRetention] if the operation has none. The handler returns no error
 // if it is called with an event. Mistakes in the set-up panic with a [*idem.ConfigError].
-func Kinesis[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.KinesisEventRecord], o *Options[events.KinesisEventRecord], fn func(context.Context, In) error) KinesisHandler {
+func Kinesis[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.KinesisEventRecord],
+	o *Options[events.KinesisEventRecord], fn func(context.Context, In) error) KinesisHandler {
 	if key == nil {
 		key = KinesisSequence
 	}
@@ -157,7 +160,9 @@ func KinesisPointer(tenantPointer string, values ...string) RecordKeyFunc[events
 // key tells records apart. The retention is [DynamoDBStreamRetention] if the operation has
 // none. The handler returns no error if it is called with an event. Mistakes in the set-up
 // panic with a [*idem.ConfigError].
-func DynamoDBStream(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.DynamoDBEventRecord], o *Options[events.DynamoDBEventRecord], fn func(context.Context, events.DynamoDBEventRecord) error) DynamoDBStreamHandler {
+func DynamoDBStream(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.DynamoDBEventRecord],
+	o *Options[events.DynamoDBEventRecord],
+	fn func(context.Context, events.DynamoDBEventRecord) error) DynamoDBStreamHandler {
 	if key == nil {
 		key = DynamoDBStreamEventID
 	}
@@ -167,14 +172,16 @@ func DynamoDBStream(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[ev
 	}
 }
 
-func tableSource(what string, engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.DynamoDBEventRecord], o *Options[events.DynamoDBEventRecord]) source[events.DynamoDBEventRecord] {
+func tableSource(what string, engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.DynamoDBEventRecord],
+	o *Options[events.DynamoDBEventRecord]) source[events.DynamoDBEventRecord] {
 	return streamSource(source[events.DynamoDBEventRecord]{
 		what: what, engine: engine, key: key, op: withRetention(op, DynamoDBStreamRetention), opts: optionsOf(o),
 		name: func(r *events.DynamoDBEventRecord) string { return r.Change.SequenceNumber },
 	}, itemKey)
 }
 
-func deliverChanges(ctx context.Context, s *source[events.DynamoDBEventRecord], changes []events.DynamoDBEventRecord) events.DynamoDBEventResponse {
+func deliverChanges(ctx context.Context, s *source[events.DynamoDBEventRecord],
+	changes []events.DynamoDBEventRecord) events.DynamoDBEventResponse {
 	res := events.DynamoDBEventResponse{BatchItemFailures: []events.DynamoDBBatchItemFailure{}}
 	if at := firstRedelivered(s.deliver(ctx, changes)); at < len(changes) {
 		res.BatchItemFailures = append(res.BatchItemFailures, events.DynamoDBBatchItemFailure{

@@ -61,7 +61,8 @@ func TestStreamModel(t *testing.T) {
 		g := rand.New(rand.NewPCG(seed, 1))
 		deeds := make([][2]string, g.IntN(12))
 		for i := range deeds {
-			deeds[i] = [2]string{string(rune('a' + g.IntN(3))), []string{"", "", "permanent", "fail", "not executed", "panic"}[g.IntN(6)]}
+			deeds[i] = [2]string{string(rune('a' + g.IntN(3))),
+				[]string{"", "", "permanent", "fail", "not executed", "panic"}[g.IntN(6)]}
 		}
 		e := newEngine(t, memory())
 		done, forwarded := map[string]int{}, map[string]int{}
@@ -128,7 +129,8 @@ func kafkaEvent(records ...[3]string) events.KafkaEvent {
 }
 
 func TestKafkaPartitions(t *testing.T) {
-	event := kafkaEvent([3]string{"0"}, [3]string{"0", "fail"}, [3]string{"0"}, [3]string{"1"}, [3]string{"2", "", "no base64!"}, [3]string{"2"})
+	event := kafkaEvent([3]string{"0"}, [3]string{"0", "fail"}, [3]string{"0"}, [3]string{"1"},
+		[3]string{"2", "", "no base64!"}, [3]string{"2"})
 	r, o := &ran{}, &KafkaOptions{ReportBatchItemFailures: true}
 	o.Logger = quiet
 	res, err := Kafka(newEngine(t, memory()), fulfil, nil, o, r.work)(t.Context(), event)
@@ -136,7 +138,8 @@ func TestKafkaPartitions(t *testing.T) {
 	require.ElementsMatch(t, []string{"0", "1", "3"}, r.take())
 	b, err := json.Marshal(res)
 	require.NoError(t, err)
-	require.JSONEq(t, `{"batchItemFailures":[{"itemIdentifier":{"partition":"orders-0","offset":1}},{"itemIdentifier":{"partition":"orders-2","offset":4}}]}`, string(b))
+	require.JSONEq(t, `{"batchItemFailures":[{"itemIdentifier":{"partition":"orders-0","offset":1}},`+
+		`{"itemIdentifier":{"partition":"orders-2","offset":4}}]}`, string(b))
 
 	// Without the response type, Lambda would take the response for success.
 	o.ReportBatchItemFailures = false
@@ -179,7 +182,8 @@ func TestDynamoDBStreamLanes(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var ids []string
-	res, err := DynamoDBStream(newEngine(t, memory()), fulfil, nil, &Options[events.DynamoDBEventRecord]{Logger: quiet, Concurrency: 2},
+	res, err := DynamoDBStream(newEngine(t, memory()), fulfil,
+		nil, &Options[events.DynamoDBEventRecord]{Logger: quiet, Concurrency: 2},
 		func(_ context.Context, r events.DynamoDBEventRecord) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -232,13 +236,15 @@ func ExampleSNS() {
 // A batch of a tumbling window wants its state back, to which a replayed record can add
 // nothing.
 func TestTimeWindowsAreRefused(t *testing.T) {
-	const window = `"window":{"start":"2026-11-21T12:00:00Z","end":"2026-11-21T12:02:00Z"},"state":{"sum":3},"isFinalInvokeForWindow":false`
+	const window = `"window":{"start":"2026-11-21T12:00:00Z","end":"2026-11-21T12:02:00Z"},"state":{"sum":3},` +
+		`"isFinalInvokeForWindow":false`
 	var seen ran
 	for name, h := range map[string]any{
 		"kinesis": Kinesis(newEngine(t, memory()), fulfil, nil, nil, seen.work),
-		"dynamodb-stream": DynamoDBStream(newEngine(t, memory()), fulfil, nil, nil, func(ctx context.Context, r events.DynamoDBEventRecord) error {
-			return seen.work(ctx, order{ID: r.EventID})
-		}),
+		"dynamodb-stream": DynamoDBStream(newEngine(t, memory()), fulfil, nil, nil,
+			func(ctx context.Context, r events.DynamoDBEventRecord) error {
+				return seen.work(ctx, order{ID: r.EventID})
+			}),
 	} {
 		plain := string(sourceSample(t, name))
 		_, err := lambda.NewHandler(h).Invoke(t.Context(), []byte(strings.Replace(plain, "{", "{"+window+",", 1)))
@@ -311,7 +317,8 @@ func TestKafkaClusterByItsBrokers(t *testing.T) {
 	runs := 0
 	h := Kafka(newEngine(t, memory()), transfer, nil, nil, func(context.Context, string) error { runs++; return nil })
 	for _, brokers := range []string{"b:9092,a:9092", "a:9092,b:9092", " a:9092, b:9092"} {
-		event := events.KafkaEvent{BootstrapServers: brokers, Records: map[string][]events.KafkaRecord{"t-0": {{Topic: "t", Offset: 7}}}}
+		event := events.KafkaEvent{BootstrapServers: brokers,
+			Records: map[string][]events.KafkaRecord{"t-0": {{Topic: "t", Offset: 7}}}}
 		_, err := h(t.Context(), event)
 		require.NoError(t, err)
 	}

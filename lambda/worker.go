@@ -19,7 +19,8 @@ import (
 // The declaration is that of the acceptance. A message about a record that waits no more gets
 // the recorded outcome and is acknowledged. On a FIFO queue whose messages have the tenant as
 // their group, the work of a tenant is done in the order of its acceptance.
-func SQSWorker[In, Out any](engine *idem.Engine, op idem.Operation, o *SQSOptions, fn func(context.Context, In) (Out, error)) SQSHandler {
+func SQSWorker[In, Out any](engine *idem.Engine, op idem.Operation, o *SQSOptions,
+	fn func(context.Context, In) (Out, error)) SQSHandler {
 	s := queueSource("idemlambda.SQSWorker", engine, op, SQSMessageID(idem.SingleTenant), o)
 	return queueHandler(workSource(s, func(m *events.SQSMessage) string { return m.Body }, fn))
 }
@@ -33,7 +34,8 @@ func SQSWorker[In, Out any](engine *idem.Engine, op idem.Operation, o *SQSOption
 //
 // Order, retries and what blocks a shard are as with [DynamoDBStream]: work that is released
 // again and again holds up its shard until the mapping gives the record up.
-func StreamWorker[In, Out any](engine *idem.Engine, op idem.Operation, o *Options[events.DynamoDBEventRecord], fn func(context.Context, In) (Out, error)) DynamoDBStreamHandler {
+func StreamWorker[In, Out any](engine *idem.Engine, op idem.Operation, o *Options[events.DynamoDBEventRecord],
+	fn func(context.Context, In) (Out, error)) DynamoDBStreamHandler {
 	s := workSource(tableSource("idemlambda.StreamWorker", engine, op, DynamoDBStreamEventID, o), recordOfChange, fn)
 	return func(ctx context.Context, event events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
 		var waiting []events.DynamoDBEventRecord
@@ -68,7 +70,8 @@ func workSource[R, In, Out any](s source[R], id func(*R) string, fn func(context
 	return s.ready(fn == nil, true)
 }
 
-var errNoID = errors.New("idemlambda: the body is empty: it must be the id of the record, as later.Accept hands it over")
+var errNoID = errors.New("idemlambda: the body is empty: it must be the id of the record, " +
+	"as later.Accept hands it over")
 
 // waitsForWorker reports whether a change leaves a record of the operation that a worker may run.
 func waitsForWorker(r *events.DynamoDBEventRecord, operation string) bool {

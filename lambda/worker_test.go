@@ -24,28 +24,33 @@ func TestAWorkerRunsWhatWasAccepted(t *testing.T) {
 		reasons []idemlambda.Reason // of the message's deliveries
 		state   idem.State
 	}{
-		"done":         {nil, []idemlambda.Reason{idemlambda.ReasonExecuted, idemlambda.ReasonReplayed}, idem.Completed},
-		"fails":        {idem.Permanent(errors.New("no such account")), []idemlambda.Reason{idemlambda.ReasonFailed, idemlambda.ReasonFailed}, idem.Failed},
-		"not executed": {idem.NotExecuted(errors.New("busy")), []idemlambda.Reason{idemlambda.ReasonReleased, idemlambda.ReasonReleased}, idem.Released},
-		"uncertain":    {errors.New("time-out"), []idemlambda.Reason{idemlambda.ReasonUnknown, idemlambda.ReasonUnknown}, idem.Unknown},
+		"done": {nil, []idemlambda.Reason{idemlambda.ReasonExecuted, idemlambda.ReasonReplayed}, idem.Completed},
+		"fails": {idem.Permanent(errors.New("no such account")),
+			[]idemlambda.Reason{idemlambda.ReasonFailed, idemlambda.ReasonFailed}, idem.Failed},
+		"not executed": {idem.NotExecuted(errors.New("busy")),
+			[]idemlambda.Reason{idemlambda.ReasonReleased, idemlambda.ReasonReleased}, idem.Released},
+		"uncertain": {errors.New("time-out"), []idemlambda.Reason{idemlambda.ReasonUnknown, idemlambda.ReasonUnknown},
+			idem.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := idemtest.New(t, nil)
 			key := op.Key("acme", "june")
 			var id string
-			_, err := later.Accept[string](t.Context(), h.Engine, key, 3, func(_ context.Context, record string) error { id = record; return nil })
+			_, err := later.Accept[string](t.Context(), h.Engine, key,
+				3, func(_ context.Context, record string) error { id = record; return nil })
 			require.NoError(t, err)
 			var outcomes []idemlambda.Reason
-			handle := idemlambda.SQSWorker(h.Engine, op, &idemlambda.SQSOptions{OnOutcome: func(_ context.Context, d idemlambda.SQSDelivery) {
-				require.Equal(t, key.ID(), d.RecordID)
-				outcomes = append(outcomes, d.Reason)
-			}}, func(ctx context.Context, in int) (string, error) {
-				require.Equal(t, 3, in)
-				info, ok := idem.InfoOf(ctx)
-				require.True(t, ok)
-				require.Equal(t, "acme", info.Tenant)
-				return "done", c.end
-			})
+			handle := idemlambda.SQSWorker(h.Engine, op,
+				&idemlambda.SQSOptions{OnOutcome: func(_ context.Context, d idemlambda.SQSDelivery) {
+					require.Equal(t, key.ID(), d.RecordID)
+					outcomes = append(outcomes, d.Reason)
+				}}, func(ctx context.Context, in int) (string, error) {
+					require.Equal(t, 3, in)
+					info, ok := idem.InfoOf(ctx)
+					require.True(t, ok)
+					require.Equal(t, "acme", info.Tenant)
+					return "done", c.end
+				})
 			for range 2 {
 				res, err := handle(t.Context(), events.SQSEvent{Records: []events.SQSMessage{{MessageId: "m", Body: id}}})
 				require.NoError(t, err)
@@ -66,18 +71,21 @@ func TestAWorkersMessageWithoutAcceptedWorkIsRedelivered(t *testing.T) {
 	_, err := idem.Do(t.Context(), h.Engine, done, 3, func(context.Context, int) (int, error) { return 3, nil })
 	require.NoError(t, err)
 	var reasons []idemlambda.Reason
-	handle := idemlambda.SQSWorker(h.Engine, op, &idemlambda.SQSOptions{Concurrency: 1, OnOutcome: func(_ context.Context, d idemlambda.SQSDelivery) {
-		reasons = append(reasons, d.Reason)
-	}}, func(context.Context, int) (string, error) { panic("nothing was accepted") })
+	handle := idemlambda.SQSWorker(h.Engine, op,
+		&idemlambda.SQSOptions{Concurrency: 1, OnOutcome: func(_ context.Context, d idemlambda.SQSDelivery) {
+			reasons = append(reasons, d.Reason)
+		}}, func(context.Context, int) (string, error) { panic("nothing was accepted") })
 	var event events.SQSEvent
-	for _, body := range []string{op.Key("acme", "none").ID(), done.ID(), "", "{}", idem.Operation{Name: "refund"}.Key("acme", "x").ID()} {
+	for _, body := range []string{op.Key("acme", "none").ID(), done.ID(), "",
+		"{}", idem.Operation{Name: "refund"}.Key("acme", "x").ID()} {
 		event.Records = append(event.Records, events.SQSMessage{MessageId: "m" + body, Body: body})
 	}
 	res, err := handle(t.Context(), event)
 	require.NoError(t, err)
 	require.Len(t, res.BatchItemFailures, len(event.Records))
 	require.Equal(t, []idemlambda.Reason{
-		idemlambda.ReasonNotAccepted, idemlambda.ReasonNotAccepted, idemlambda.ReasonBodyUnreadable, idemlambda.ReasonKeyInvalid, idemlambda.ReasonKeyInvalid,
+		idemlambda.ReasonNotAccepted, idemlambda.ReasonNotAccepted, idemlambda.ReasonBodyUnreadable,
+		idemlambda.ReasonKeyInvalid, idemlambda.ReasonKeyInvalid,
 	}, reasons)
 }
 
@@ -106,7 +114,8 @@ func TestAStreamBringsTheWorker(t *testing.T) {
 	change("payment#7", "#", map[string]events.DynamoDBAttributeValue{schema.State: events.NewNumberAttribute("7")})
 	change(june, "#", nil) // deleted
 	change(june, schema.OutboxSK+"1", accepted(idem.Pending))
-	change(op.Key("acme", "may").ID(), "#", map[string]events.DynamoDBAttributeValue{schema.State: text(string(idem.Released))})
+	change(op.Key("acme", "may").ID(), "#",
+		map[string]events.DynamoDBAttributeValue{schema.State: text(string(idem.Released))})
 	change(june, "#", accepted(idem.InProgress))
 	change(other.Key("acme", "june").ID(), "#", accepted(idem.Pending))
 	change(june, "#", accepted(idem.Pending))
@@ -114,9 +123,10 @@ func TestAStreamBringsTheWorker(t *testing.T) {
 	change(june, "#", accepted(idem.Completed))
 	var reasons []idemlambda.Reason
 	busy := true
-	handle := idemlambda.StreamWorker(h.Engine, op, &idemlambda.Options[events.DynamoDBEventRecord]{OnOutcome: func(_ context.Context, d idemlambda.Delivery[events.DynamoDBEventRecord]) {
-		reasons = append(reasons, d.Reason)
-	}}, func(_ context.Context, in int) (string, error) {
+	handle := idemlambda.StreamWorker(h.Engine, op, &idemlambda.Options[events.DynamoDBEventRecord]{
+		OnOutcome: func(_ context.Context, d idemlambda.Delivery[events.DynamoDBEventRecord]) {
+			reasons = append(reasons, d.Reason)
+		}}, func(_ context.Context, in int) (string, error) {
 		require.Equal(t, 3, in)
 		if busy {
 			busy = false
@@ -130,7 +140,8 @@ func TestAStreamBringsTheWorker(t *testing.T) {
 	res, err = handle(t.Context(), events.DynamoDBEvent{Records: event.Records[6:]})
 	require.NoError(t, err)
 	require.Empty(t, res.BatchItemFailures)
-	require.Equal(t, []idemlambda.Reason{idemlambda.ReasonReleased, idemlambda.ReasonBlocked, idemlambda.ReasonExecuted, idemlambda.ReasonExecuted}, reasons)
+	require.Equal(t, []idemlambda.Reason{idemlambda.ReasonReleased, idemlambda.ReasonBlocked, idemlambda.ReasonExecuted,
+		idemlambda.ReasonExecuted}, reasons)
 	require.Equal(t, idem.Completed, h.Record(op.Key("acme", "june")).State)
 	require.Equal(t, idem.Completed, h.Record(op.Key(idem.SingleTenant, "july")).State)
 	require.Equal(t, idem.Pending, h.Record(other.Key("acme", "june")).State)
@@ -139,7 +150,8 @@ func TestAStreamBringsTheWorker(t *testing.T) {
 func TestAWorkerInShadowIsAMistake(t *testing.T) {
 	h := idemtest.New(t, nil)
 	op := idem.Operation{Name: "statement", Shadow: true}
-	require.PanicsWithError(t, `idem: idemlambda.SQSWorker of operation "statement": Shadow records nothing that a worker could run: set it to false`, func() {
+	require.PanicsWithError(t, `idem: idemlambda.SQSWorker of operation "statement": Shadow records nothing that a `+
+		`worker could run: set it to false`, func() {
 		idemlambda.SQSWorker(h.Engine, op, nil, func(context.Context, int) (string, error) { return "", nil })
 	})
 }
@@ -154,17 +166,19 @@ func TestAWorkerKeepsTheOrderOfAGroup(t *testing.T) {
 		_, err := later.Accept[string](t.Context(), h.Engine, key, key.Tenant(), nil)
 		require.NoError(t, err)
 		event.Records = append(event.Records, events.SQSMessage{
-			MessageId: fmt.Sprint(len(event.Records)), Body: key.ID(), EventSourceARN: "arn:aws:sqs:eu-central-1:123456789012:work.fifo",
-			Attributes: map[string]string{"MessageGroupId": key.Tenant(), "SequenceNumber": fmt.Sprint(len(event.Records))},
+			MessageId: fmt.Sprint(len(event.Records)), Body: key.ID(),
+			EventSourceARN: "arn:aws:sqs:eu-central-1:123456789012:work.fifo",
+			Attributes:     map[string]string{"MessageGroupId": key.Tenant(), "SequenceNumber": fmt.Sprint(len(event.Records))},
 		})
 	}
 	busy := true
-	handle := idemlambda.SQSWorker(h.Engine, op, &idemlambda.SQSOptions{Concurrency: 1}, func(_ context.Context, tenant string) (string, error) {
-		if tenant == "acme" && busy {
-			return "", idem.NotExecuted(errors.New("busy"))
-		}
-		return "done", nil
-	})
+	handle := idemlambda.SQSWorker(h.Engine, op, &idemlambda.SQSOptions{Concurrency: 1},
+		func(_ context.Context, tenant string) (string, error) {
+			if tenant == "acme" && busy {
+				return "", idem.NotExecuted(errors.New("busy"))
+			}
+			return "done", nil
+		})
 	res, err := handle(t.Context(), event)
 	require.NoError(t, err)
 	require.Equal(t, []events.SQSBatchItemFailure{{ItemIdentifier: "0"}, {ItemIdentifier: "1"}}, res.BatchItemFailures)

@@ -48,7 +48,8 @@ func (h Handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) { r
 // key function or handler, an operation or an option that fails its check, or a result
 // type that [idem.CheckResultType] refuses, such as an [io.Reader], or that is a stream, such as
 // a function URL's streaming response. In shadow a refused result type is only reported.
-func Wrap[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), o ...WrapOption) Handler {
+func Wrap[In, Out any](engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error),
+	o ...WrapOption) Handler {
 	return wrap("idemlambda.Wrap", engine, op, key, fn, o)
 }
 
@@ -66,7 +67,8 @@ func WithSelect(s fingerprint.Select) WrapOption {
 }
 
 // wrap is Wrap; what names its caller in errors.
-func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key KeyFunc, fn func(context.Context, In) (Out, error), with []WrapOption) Handler {
+func wrap[In, Out any](what string, engine *idem.Engine, op idem.Operation, key KeyFunc,
+	fn func(context.Context, In) (Out, error), with []WrapOption) Handler {
 	var o wrapOptions
 	for _, option := range with {
 		if option != nil {
@@ -135,7 +137,8 @@ type streamed interface {
 	ContentType() string
 }
 
-func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc, noHandler bool, result reflect.Type, sel *fingerprint.Select) error {
+func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc, noHandler bool, result reflect.Type,
+	sel *fingerprint.Select) error {
 	missingKey := ""
 	if key == nil {
 		missingKey = `idemlambda.Pointer(idem.SingleTenant, "/paymentId")`
@@ -144,8 +147,10 @@ func checkWrap(what string, engine *idem.Engine, op idem.Operation, key KeyFunc,
 		return err
 	}
 	if result.Implements(reflect.TypeFor[streamed]()) {
-		return invalid(what, op, fmt.Sprintf("the result type %v is sent as a stream with a content type of its own, which cannot be recorded: "+
-			"use the handler of the event source, such as idemlambda.FunctionURL, or leave the stream's handler unwrapped", result))
+		return invalid(what, op,
+			fmt.Sprintf("the result type %v is sent as a stream with a content type of its own, which cannot be recorded: "+
+				"use the handler of the event source, such as idemlambda.FunctionURL, or leave the stream's handler unwrapped",
+				result))
 	}
 	return nil
 }
@@ -191,8 +196,9 @@ func withKillTime(ctx context.Context) context.Context {
 // answers, such as PENDING, are therefore not outcomes: if PENDING were recorded, it would
 // be replayed and the execution would never continue. Make the steps idempotent instead,
 // with [idem.Do] in their functions. A caller starts the execution once by naming it.
-var ErrDurableExecution = errors.New("idemlambda: the event is that of a durable execution, which Lambda invokes again until it has ended, " +
-	"so that its answers are no outcomes to record: call idem.Do inside the execution's steps instead of wrapping its handler")
+var ErrDurableExecution = errors.New("idemlambda: the event is that of a durable execution, which Lambda invokes " +
+	"again until it has ended, so that its answers are no outcomes to record: call idem.Do inside the " +
+	"execution's steps instead of wrapping its handler")
 
 // isDurable recognises what Lambda sends a durable function.
 // https://docs.aws.amazon.com/lambda/latest/api/API_CheckpointDurableExecution.html

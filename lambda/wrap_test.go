@@ -86,8 +86,10 @@ func TestWrapFingerprintsTheRawEvent(t *testing.T) {
 		Currency string `json:"currency"`
 	}
 	n := 0
-	before := Wrap(engine, charge, byPaymentID, func(context.Context, payment) (receipt, error) { n++; return receipt{}, nil })
-	after := Wrap(engine, charge, byPaymentID, func(context.Context, grown) (receipt, error) { n++; return receipt{}, nil })
+	before := Wrap(engine, charge, byPaymentID,
+		func(context.Context, payment) (receipt, error) { n++; return receipt{}, nil })
+	after := Wrap(engine, charge, byPaymentID,
+		func(context.Context, grown) (receipt, error) { n++; return receipt{}, nil })
 	_, err := invoke(t, before, event)
 	require.NoError(t, err)
 	_, err = invoke(t, after, event)
@@ -118,13 +120,14 @@ func TestHandlerMayChangeItsEvent(t *testing.T) {
 	})
 	t.Run("raw", func(t *testing.T) {
 		n := 0
-		h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(_ context.Context, raw json.RawMessage) (json.RawMessage, error) {
-			n++
-			for i := range raw {
-				raw[i] = ' '
-			}
-			return json.RawMessage(`{}`), nil
-		})
+		h := Wrap(newEngine(t, memory()), charge, byPaymentID,
+			func(_ context.Context, raw json.RawMessage) (json.RawMessage, error) {
+				n++
+				for i := range raw {
+					raw[i] = ' '
+				}
+				return json.RawMessage(`{}`), nil
+			})
 		payload := []byte(event)
 		for range 2 {
 			_, err := h.Invoke(t.Context(), payload)
@@ -137,10 +140,11 @@ func TestHandlerMayChangeItsEvent(t *testing.T) {
 
 func TestTwoTenantsNeverShareARecord(t *testing.T) {
 	n := 0
-	h := Wrap(newEngine(t, memory()), charge, Pointer("/merchant", "/paymentId"), func(_ context.Context, p payment) (string, error) {
-		n++
-		return p.Merchant, nil
-	})
+	h := Wrap(newEngine(t, memory()), charge, Pointer("/merchant", "/paymentId"),
+		func(_ context.Context, p payment) (string, error) {
+			n++
+			return p.Merchant, nil
+		})
 	for _, m := range []string{"m1", "m2"} {
 		out, err := invoke(t, h, `{"merchant":"`+m+`","paymentId":"pay_1"}`)
 		require.NoError(t, err)
@@ -191,7 +195,9 @@ func TestKeyFunctionsFaults(t *testing.T) {
 	}{
 		{func(context.Context, json.RawMessage) (string, string, error) { return "", "", own }, own},
 		{func(context.Context, json.RawMessage) (string, string, error) { return "", "v", nil }, idem.ErrKeyInvalid},
-		{func(context.Context, json.RawMessage) (string, string, error) { return idem.SingleTenant, "", nil }, idem.ErrKeyInvalid},
+		{func(context.Context, json.RawMessage) (string, string, error) {
+			return idem.SingleTenant, "", nil
+		}, idem.ErrKeyInvalid},
 		{KeyFrom(func(payment) (string, string) { return "", "" }), idem.ErrKeyInvalid},
 	} {
 		h := Wrap(newEngine(t, memory()), charge, c.key, func(context.Context, payment) (receipt, error) {
@@ -211,7 +217,8 @@ func TestResultsThatCannotBeRecorded(t *testing.T) {
 		"a buffer": bytes.NewBufferString("hello"), "a reader inside": struct{ *strings.Reader }{strings.NewReader("x")},
 	} {
 		n := 0
-		h := Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (any, error) { n++; return result, nil })
+		h := Wrap(newEngine(t, memory()), charge, byPaymentID,
+			func(context.Context, payment) (any, error) { n++; return result, nil })
 		for i := range 3 {
 			out, err := invoke(t, h, event)
 			require.ErrorIs(t, err, idem.ErrOutcomeUnavailable, "%s: %s", name, out)
@@ -243,10 +250,11 @@ func (panicking) MarshalJSON() ([]byte, error) { panic("half built") }
 // A result too large to be kept is the first caller's alone.
 func TestTooLargeResultIsLiveOnly(t *testing.T) {
 	n := 0
-	h := Wrap(newEngine(t, memstore.Options{MaxResult: 10}.New()), charge, byPaymentID, func(context.Context, payment) (string, error) {
-		n++
-		return "more than ten bytes", nil
-	})
+	h := Wrap(newEngine(t, memstore.Options{MaxResult: 10}.New()), charge, byPaymentID,
+		func(context.Context, payment) (string, error) {
+			n++
+			return "more than ten bytes", nil
+		})
 	out, err := invoke(t, h, event)
 	require.NoError(t, err)
 	require.Equal(t, `"more than ten bytes"`, out)
@@ -324,11 +332,14 @@ func TestSetUpMistakesPanicInWrap(t *testing.T) {
 	requireConfigPanic(t, func() { Wrap(engine, charge, nil, fn) }, "key function is nil")
 	for _, op := range []idem.Operation{charge, inShadow(charge)} {
 		requireConfigPanic(t, func() {
-			Wrap(engine, op, byPaymentID, func(context.Context, payment) (*events.LambdaFunctionURLStreamingResponse, error) { return nil, nil })
+			Wrap(engine, op, byPaymentID,
+				func(context.Context, payment) (*events.LambdaFunctionURLStreamingResponse, error) { return nil, nil })
 		}, "sent as a stream", "idemlambda.FunctionURL")
 	}
 	requireConfigPanic(t, func() { Wrap[payment, receipt](engine, charge, byPaymentID, nil) }, "handler is nil")
-	requireConfigPanic(t, func() { Wrap(engine, charge, byPaymentID, fn, WithSelect(fingerprint.Select{Only: []string{"id"}})) }, "no JSON pointer")
+	requireConfigPanic(t, func() {
+		Wrap(engine, charge, byPaymentID, fn, WithSelect(fingerprint.Select{Only: []string{"id"}}))
+	}, "no JSON pointer")
 	require.NotPanics(t, func() { Wrap(engine, charge, byPaymentID, fn, nil) }, "as nil options elsewhere")
 	requireConfigPanic(t, func() {
 		Wrap(engine, charge, byPaymentID, func(context.Context, payment) (chan int, error) { return nil, nil })
@@ -390,7 +401,8 @@ func TestWrapEncodesByAddress(t *testing.T) {
 		require.Equal(t, `{"Sum":7}`, out)
 	}
 	require.Panics(t, func() {
-		Wrap(newEngine(t, memory()), charge, byPaymentID, func(context.Context, payment) (r struct{ number string }, err error) { return r, nil })
+		Wrap(newEngine(t, memory()), charge, byPaymentID,
+			func(context.Context, payment) (r struct{ number string }, err error) { return r, nil })
 	})
 }
 
@@ -432,7 +444,8 @@ func TestEventsThatMentionADurableExecution(t *testing.T) {
 		`{"execution":` + durableEvent + `}`,
 		`"DurableExecutionArn CheckpointToken InitialExecutionState"`,
 	} {
-		h := Wrap(newEngine(t, memory()), charge, func(context.Context, json.RawMessage) (string, string, error) { return idem.SingleTenant, "k", nil },
+		h := Wrap(newEngine(t, memory()), charge,
+			func(context.Context, json.RawMessage) (string, string, error) { return idem.SingleTenant, "k", nil },
 			func(context.Context, json.RawMessage) (string, error) { return "ran", nil })
 		out, err := h(t.Context(), []byte(event))
 		require.NoError(t, err, event)

@@ -160,7 +160,8 @@ func alarmsAreDescribed(s stacks) error {
 func sweepersAreWatched(s stacks) error {
 	var errs []error
 	for sweeper, tt := range map[string]template{"RefundSweeper": s.payments, "Sweeper": s.orders} {
-		errs = append(errs, want("the schedule of "+sweeper, "rate(1 minute)", tt.property("AWS::Events::Rule", sweeper+"Schedule", "ScheduleExpression")))
+		errs = append(errs, want("the schedule of "+sweeper, "rate(1 minute)",
+			tt.property("AWS::Events::Rule", sweeper+"Schedule", "ScheduleExpression")))
 		alarm := tt.property("AWS::CloudWatch::Alarm", "Monitoring"+sweeper+"Stopped")
 		if alarm == nil {
 			errs = append(errs, fmt.Errorf("no alarm is raised if %s does not run", sweeper))
@@ -197,14 +198,16 @@ func throttlesAreWatched(s stacks) error {
 	var errs []error
 	for _, tt := range []template{s.payments, s.orders} {
 		for _, of := range []string{"Read", "Write"} {
-			for part, dimensions := range map[string]string{"": "", "Index": "GlobalSecondaryIndexName=" + schema.OpenIndex + " "} {
+			for part, dimensions := range map[string]string{"": "", "Index": "GlobalSecondaryIndexName=" +
+				schema.OpenIndex + " "} {
 				seen := fiveMinutes{"AWS/DynamoDB " + of + "ThrottleEvents " + dimensions + "TableName=Records": {0, 1}}
 				for _, alarm := range []string{"", "Index"} {
 					raised, err := raises(tt.property("AWS::CloudWatch::Alarm", "MonitoringRecords"+alarm+of+"Throttles"), seen, false)
 					if err != nil {
 						return fmt.Errorf("Records%s%sThrottles: %w", alarm, of, err)
 					}
-					errs = append(errs, want(fmt.Sprintf("Records%s%sThrottles if a call of %q is throttled", alarm, of, part), alarm == part, raised))
+					errs = append(errs, want(fmt.Sprintf("Records%s%sThrottles if a call of %q is throttled", alarm, of, part),
+						alarm == part, raised))
 				}
 			}
 		}
@@ -269,7 +272,8 @@ func statistic(metric, stat, period any, seen fiveMinutes) (float64, bool, error
 		dimensions = append(dimensions, fmt.Sprintf("%v=%s", at(d, "Name"), strings.Join(texts(at(d, "Value")), "")))
 	}
 	slices.Sort(dimensions)
-	values := seen[fmt.Sprintf("%v %v %s", at(metric, "Namespace"), at(metric, "MetricName"), strings.Join(dimensions, " "))]
+	values := seen[fmt.Sprintf("%v %v %s", at(metric, "Namespace"), at(metric, "MetricName"),
+		strings.Join(dimensions, " "))]
 	if len(values) == 0 {
 		return 0, false, nil
 	}

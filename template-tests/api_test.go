@@ -44,13 +44,18 @@ func TestAPIChecks(t *testing.T) {
 		error bool
 		says  []string
 	}{
-		"no routes":             {routes(), isError, []string{"there are no Routes"}},
-		"no route":              {routes(infra.Route{Route: "/payments"}), isError, []string{`"/payments" is not a method and a path`}},
-		"no such method":        {routes(infra.Route{Route: "TAKE /payments"}), isError, []string{`"TAKE /payments" is not a method`}},
-		"a route twice":         {routes(infra.Route{Route: "GET /a"}, infra.Route{Route: "GET /a"}), isError, []string{`"GET /a" is there twice`}},
-		"scopes without tokens": {routes(infra.Route{Route: "GET /a", Scopes: []string{"x"}}), isError, []string{"only an authorizer of JWTs checks"}},
-		"negative rate":         {routes(infra.Route{Route: "GET /a", Rate: -1}), isError, []string{"Rate and Burst of GET /a are -1"}},
-		"no authorizer":         {infra.APIProps{Routes: twoRoutes}, isError, []string{"there is no Authorizer"}},
+		"no routes": {routes(), isError, []string{"there are no Routes"}},
+		"no route": {routes(infra.Route{Route: "/payments"}), isError,
+			[]string{`"/payments" is not a method and a path`}},
+		"no such method": {routes(infra.Route{Route: "TAKE /payments"}), isError,
+			[]string{`"TAKE /payments" is not a method`}},
+		"a route twice": {routes(infra.Route{Route: "GET /a"}, infra.Route{Route: "GET /a"}), isError,
+			[]string{`"GET /a" is there twice`}},
+		"scopes without tokens": {routes(infra.Route{Route: "GET /a", Scopes: []string{"x"}}), isError,
+			[]string{"only an authorizer of JWTs checks"}},
+		"negative rate": {routes(infra.Route{Route: "GET /a", Rate: -1}), isError,
+			[]string{"Rate and Burst of GET /a are -1"}},
+		"no authorizer": {infra.APIProps{Routes: twoRoutes}, isError, []string{"there is no Authorizer"}},
 		"open to all": {infra.APIProps{Routes: twoRoutes, Authorizer: awsapigatewayv2.NewHttpNoneAuthorizer()}, isWarning,
 			[]string{"everybody call", "idem:open-api"}},
 	} {

@@ -31,7 +31,8 @@ func programs(t *testing.T) map[string]struct {
 		for id, r := range tt.resources("AWS::Lambda::Function") {
 			key, _ := at(r, "Properties", "Code", "S3Key").(string)
 			p := all[name(id)]
-			p.file = filepath.Join(s.folder, "asset."+strings.TrimSuffix(key, ".zip"), fmt.Sprint(at(r, "Properties", "Handler")))
+			p.file = filepath.Join(s.folder, "asset."+strings.TrimSuffix(key, ".zip"),
+				fmt.Sprint(at(r, "Properties", "Handler")))
 			variables, _ := at(r, "Properties", "Environment", "Variables").(map[string]any)
 			for name, value := range variables {
 				text := strings.Join(s.named(value), "")

@@ -98,9 +98,11 @@ func namesAreTheSchemas(s stacks) error {
 	for _, tt := range []template{s.payments, s.orders} {
 		errs = append(errs,
 			want("the table's attributes", []any{
-				attribute(schema.PK, "S"), attribute(schema.SK, "S"), attribute(schema.OpenShard, "S"), attribute(schema.OpenDue, "N"),
+				attribute(schema.PK, "S"), attribute(schema.SK, "S"), attribute(schema.OpenShard, "S"),
+				attribute(schema.OpenDue, "N"),
 			}, tt.property(kind, "Records", "AttributeDefinitions")),
-			want("the table's key", []any{key(schema.PK, "HASH"), key(schema.SK, "RANGE")}, tt.property(kind, "Records", "KeySchema")),
+			want("the table's key", []any{key(schema.PK, "HASH"), key(schema.SK, "RANGE")},
+				tt.property(kind, "Records", "KeySchema")),
 			want("the index", []any{map[string]any{
 				"IndexName": schema.OpenIndex, "Projection": map[string]any{"ProjectionType": "KEYS_ONLY"},
 				"KeySchema": []any{key(schema.OpenShard, "HASH"), key(schema.OpenDue, "RANGE")},
@@ -120,7 +122,8 @@ func namesAreTheSchemas(s stacks) error {
 		{s.payments, "StatementsRelayFunction", relay},
 		{s.orders, "Worker", worker},
 		{s.orders, "RelayFunction", relay},
-		{s.payments, "RefundSweeperFunction", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvSweepEscalations}},
+		{s.payments, "RefundSweeperFunction",
+			[]string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvSweepEscalations}},
 		{s.orders, "SweeperFunction", []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvSweepEscalations}},
 	} {
 		set, _ := f.template.property("AWS::Lambda::Function", f.function, "Environment", "Variables").(map[string]any)
@@ -158,7 +161,8 @@ func tablesAreSafe(s stacks) error {
 				want(id+"'s UpdateReplacePolicy", "Retain", r["UpdateReplacePolicy"]),
 				want(id+"'s billing", "PAY_PER_REQUEST", at(r, "Properties", "BillingMode")),
 				want(id+"'s name", nil, at(r, "Properties", "TableName")), // a name of its own could not be replaced
-				want(id+"'s recovery", true, at(r, "Properties", "Replicas", 0, "PointInTimeRecoverySpecification", "PointInTimeRecoveryEnabled")),
+				want(id+"'s recovery", true, at(r, "Properties", "Replicas", 0, "PointInTimeRecoverySpecification",
+					"PointInTimeRecoveryEnabled")),
 				want(id+"'s protection", true, at(r, "Properties", "Replicas", 0, "DeletionProtectionEnabled")),
 				want(id+"'s second region", nil, at(r, "Properties", "Replicas", 1)),
 			)
@@ -171,8 +175,10 @@ func tablesAreSafe(s stacks) error {
 
 func functionsRun(s stacks) error {
 	errs := []error{
-		want("the functions of payments-api", []string{"Payments", "RefundSweeperFunction", "Statements", "StatementsRelayFunction"}, namesOf(s.payments, "AWS::Lambda::Function")),
-		want("the functions of orders-worker", []string{"RelayFunction", "SweeperFunction", "Worker"}, namesOf(s.orders, "AWS::Lambda::Function")),
+		want("the functions of payments-api", []string{"Payments", "RefundSweeperFunction", "Statements",
+			"StatementsRelayFunction"}, namesOf(s.payments, "AWS::Lambda::Function")),
+		want("the functions of orders-worker", []string{"RelayFunction", "SweeperFunction", "Worker"},
+			namesOf(s.orders, "AWS::Lambda::Function")),
 	}
 	for _, tt := range []template{s.payments, s.orders} {
 		for id, r := range tt.resources("AWS::Lambda::Function") {
@@ -220,11 +226,13 @@ func timeoutsFit(s stacks) error {
 		template     template
 		queue, relay string
 	}{
-		"Worker": {s.orders, "OrdersQueue", "RelayFunction"}, "Statements": {s.payments, "StatementsQueue", "StatementsRelayFunction"},
+		"Worker":     {s.orders, "OrdersQueue", "RelayFunction"},
+		"Statements": {s.payments, "StatementsQueue", "StatementsRelayFunction"},
 	} {
 		visibility := seconds(c.template, "AWS::SQS::Queue", c.queue, "VisibilityTimeout")
 		if got := seconds(c.template, function, worker, "Timeout"); got < 1 || visibility < 6*got {
-			errs = append(errs, fmt.Errorf("a message is hidden for %v s, less than 6 times the time-out of %s, %v s", visibility, worker, got))
+			errs = append(errs, fmt.Errorf("a message is hidden for %v s, less than 6 times the time-out of %s, %v s",
+				visibility, worker, got))
 		}
 		errs = append(errs, want(worker+"'s "+schema.EnvQueueVisibility, strconv.Itoa(int(visibility)),
 			c.template.property(function, worker, "Environment", "Variables", schema.EnvQueueVisibility)))
@@ -241,9 +249,11 @@ func batchesAreReported(s stacks) error {
 		mappings := tt.resources("AWS::Lambda::EventSourceMapping")
 		errs = append(errs, want("the number of mappings", 2, len(mappings)))
 		for id, r := range mappings {
-			errs = append(errs, want(id+"'s responses", []any{"ReportBatchItemFailures"}, at(r, "Properties", "FunctionResponseTypes")))
+			errs = append(errs, want(id+"'s responses", []any{"ReportBatchItemFailures"},
+				at(r, "Properties", "FunctionResponseTypes")))
 		}
-		errs = append(errs, want(worker+"'s batch size", fmt.Sprint(tt.property("AWS::Lambda::EventSourceMapping", worker+"QueueSource", "BatchSize")),
+		errs = append(errs, want(worker+"'s batch size",
+			fmt.Sprint(tt.property("AWS::Lambda::EventSourceMapping", worker+"QueueSource", "BatchSize")),
 			tt.property("AWS::Lambda::Function", worker, "Environment", "Variables", schema.EnvQueueBatchSize)))
 	}
 	return errors.Join(errs...)
@@ -260,31 +270,37 @@ func queuesAreSafe(s stacks) error {
 			}
 		}
 		for id, q := range tt.resources("AWS::SQS::Queue") {
-			errs = append(errs, want(id+"'s encryption", true, at(q, "Properties", "SqsManagedSseEnabled")), want(id+" is for TLS alone", true, guarded[id]),
+			errs = append(errs, want(id+"'s encryption", true, at(q, "Properties", "SqsManagedSseEnabled")),
+				want(id+" is for TLS alone", true, guarded[id]),
 				want(id+"'s retention", 1209600.0, at(q, "Properties", "MessageRetentionPeriod")))
 		}
 	}
 	for sweeper, tt := range map[string]template{"RefundSweeper": s.payments, "Sweeper": s.orders} {
 		errs = append(errs, want("the queue of "+sweeper, []string{sweeper + "Escalations"},
-			texts(tt.property("AWS::Lambda::Function", sweeper+"Function", "Environment", "Variables", schema.EnvSweepEscalations))))
+			texts(tt.property("AWS::Lambda::Function", sweeper+"Function", "Environment", "Variables",
+				schema.EnvSweepEscalations))))
 	}
 	for queue, tt := range map[string]template{"StatementsQueue": s.payments, "OrdersQueue": s.orders} {
 		dead, _ := tt.property("AWS::SQS::Queue", queue, "RedrivePolicy", "deadLetterTargetArn", "Fn::GetAtt", 0).(string)
 		errs = append(errs, want("the dead-letter queue", queue+"DeadLetters", name(dead)))
 		worker := map[string]string{"StatementsQueue": "Statements", "OrdersQueue": "Worker"}[queue]
-		errs = append(errs, want("the receives of "+queue, tt.property("AWS::Lambda::Function", worker, "Environment", "Variables", schema.EnvQueueMaxReceives),
+		errs = append(errs, want("the receives of "+queue,
+			tt.property("AWS::Lambda::Function", worker, "Environment", "Variables", schema.EnvQueueMaxReceives),
 			fmt.Sprint(tt.property("AWS::SQS::Queue", queue, "RedrivePolicy", "maxReceiveCount"))))
 	}
 	for relay, tt := range map[string]template{"StatementsRelay": s.payments, "Relay": s.orders} {
 		errs = append(errs, want("the failures of "+relay, []string{relay + "Failures.Arn"},
-			texts(tt.property("AWS::Lambda::EventSourceMapping", relay+"Stream", "DestinationConfig", "OnFailure", "Destination"))))
+			texts(tt.property("AWS::Lambda::EventSourceMapping", relay+"Stream", "DestinationConfig",
+				"OnFailure", "Destination"))))
 	}
 	// What the payments function accepts reaches its worker: the relay sends it to the queue that
 	// feeds the worker.
 	errs = append(errs,
 		want("the routes of StatementsRelay", `{"statements":"StatementsQueue"}`,
-			strings.Join(texts(s.payments.property("AWS::Lambda::Function", "StatementsRelayFunction", "Environment", "Variables", schema.EnvOutboxRoutes)), "")),
-		want("the queue of Statements", []string{"StatementsQueue.Arn"}, texts(s.payments.property("AWS::Lambda::EventSourceMapping", "StatementsQueueSource", "EventSourceArn"))))
+			strings.Join(texts(s.payments.property("AWS::Lambda::Function", "StatementsRelayFunction", "Environment",
+				"Variables", schema.EnvOutboxRoutes)), "")),
+		want("the queue of Statements", []string{"StatementsQueue.Arn"},
+			texts(s.payments.property("AWS::Lambda::EventSourceMapping", "StatementsQueueSource", "EventSourceArn"))))
 	tables := map[string]any{}
 	for _, f := range []string{"Payments", "Statements", "StatementsRelayFunction", "RefundSweeperFunction"} {
 		tables[text(s.payments.property("AWS::Lambda::Function", f, "Environment", "Variables", schema.EnvTable))] = f
@@ -325,7 +341,8 @@ func tablesStay(s stacks) error {
 		if err := json.Unmarshal(text, &before); err != nil {
 			return err
 		}
-		errs = append(errs, want("the tables of the snapshot of "+name, tables[name], len(template(before).resources("AWS::DynamoDB::GlobalTable"))))
+		errs = append(errs, want("the tables of the snapshot of "+name, tables[name],
+			len(template(before).resources("AWS::DynamoDB::GlobalTable"))))
 		for _, problem := range known.Replaced(before, tt, "AWS::DynamoDB::GlobalTable") {
 			errs = append(errs, errors.New(problem))
 		}

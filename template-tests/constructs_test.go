@@ -58,7 +58,8 @@ func TestConstructs(t *testing.T) {
 		"global table": {
 			build: func(s awscdk.Stack) {
 				table := infra.NewTable(s, "Records", &infra.TableProps{
-					ReplicaRegions: []string{"eu-central-1"}, WitnessRegion: "eu-west-2", Consistency: awsdynamodb.MultiRegionConsistency_STRONG,
+					ReplicaRegions: []string{"eu-central-1"}, WitnessRegion: "eu-west-2",
+					Consistency: awsdynamodb.MultiRegionConsistency_STRONG,
 				})
 				infra.NewFunction(s, "Handler", &infra.FunctionProps{Code: given(t)}).UseTable(table, nil)
 				infra.NewSweeper(s, "Sweeper", table, &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
@@ -94,7 +95,8 @@ func TestConstructs(t *testing.T) {
 		}},
 		"API": {build: func(s awscdk.Stack) {
 			infra.NewAPI(s, "Payments", infra.NewFunction(s, "Handler", &infra.FunctionProps{Code: given(t)}), &infra.APIProps{
-				Routes:     []infra.Route{{Route: "POST /payments", Scopes: []string{"pay"}}, {Route: "GET /payments/{id}", Rate: 5, Burst: 7}},
+				Routes: []infra.Route{{Route: "POST /payments", Scopes: []string{"pay"}},
+					{Route: "GET /payments/{id}", Rate: 5, Burst: 7}},
 				Authorizer: tokens(), Rate: 50, Burst: 60,
 			}).GrantInvoke(newRole(s))
 		}},

@@ -25,11 +25,13 @@ func Example_api() {
 	orders := awsdynamodb.NewTableV2(stack, jsii.String("Orders"), &awsdynamodb.TablePropsV2{
 		PartitionKey: &awsdynamodb.Attribute{Name: jsii.String("id"), Type: awsdynamodb.AttributeType_STRING},
 	})
-	shipping, alarms := awssqs.NewQueue(stack, jsii.String("Shipping"), nil), awssns.NewTopic(stack, jsii.String("Alarms"), nil)
+	shipping, alarms := awssqs.NewQueue(stack, jsii.String("Shipping"), nil),
+		awssns.NewTopic(stack, jsii.String("Alarms"), nil)
 
 	records := infra.NewTable(stack, "Records", nil)
 
-	charge := infra.NewFunction(stack, "Charge", &infra.FunctionProps{Package: "./testdata/charge", Timeout: 20 * time.Second})
+	charge := infra.NewFunction(stack, "Charge",
+		&infra.FunctionProps{Package: "./testdata/charge", Timeout: 20 * time.Second})
 	charge.UseTable(records, nil) // IDEM_TABLE, and the permissions for it
 
 	api := infra.NewAPI(stack, "API", charge, &infra.APIProps{
@@ -38,7 +40,8 @@ func Example_api() {
 			&awsapigatewayv2authorizers.HttpJwtAuthorizerProps{JwtAudience: jsii.Strings("payments")}),
 	})
 
-	worker := infra.NewFunction(stack, "Worker", &infra.FunctionProps{Package: "./testdata/charge", Timeout: 30 * time.Second})
+	worker := infra.NewFunction(stack, "Worker",
+		&infra.FunctionProps{Package: "./testdata/charge", Timeout: 30 * time.Second})
 	worker.UseTable(records, nil)
 	infra.GrantTransaction(orders, worker, "PutItem") // what its transactions write with the record
 	queue := infra.NewQueue(stack, "OrdersQueue", worker, &infra.QueueProps{
@@ -59,8 +62,10 @@ func Example_api() {
 
 	// What the runbook and idemctl use.
 	awscdk.NewCfnOutput(stack, jsii.String("TableName"), &awscdk.CfnOutputProps{Value: records.TableName()})
-	awscdk.NewCfnOutput(stack, jsii.String("EscalationQueueURL"), &awscdk.CfnOutputProps{Value: sweeper.EscalationQueue.QueueUrl()})
-	awscdk.NewCfnOutput(stack, jsii.String("DeadLetterQueueURL"), &awscdk.CfnOutputProps{Value: queue.DeadLetters.QueueUrl()})
+	awscdk.NewCfnOutput(stack, jsii.String("EscalationQueueURL"),
+		&awscdk.CfnOutputProps{Value: sweeper.EscalationQueue.QueueUrl()})
+	awscdk.NewCfnOutput(stack, jsii.String("DeadLetterQueueURL"),
+		&awscdk.CfnOutputProps{Value: queue.DeadLetters.QueueUrl()})
 
 	assembly := app.Synth(nil)
 	defer os.RemoveAll(*assembly.Directory())
@@ -77,7 +82,8 @@ func Example_later() {
 	accept := infra.NewFunction(stack, "Accept", &infra.FunctionProps{Package: "./testdata/charge"})
 	accept.UseTable(records, nil)
 
-	worker := infra.NewFunction(stack, "Statements", &infra.FunctionProps{Package: "./testdata/charge", Timeout: time.Minute})
+	worker := infra.NewFunction(stack, "Statements",
+		&infra.FunctionProps{Package: "./testdata/charge", Timeout: time.Minute})
 	worker.UseTable(records, nil)
 	statements := infra.NewLater(stack, "StatementsQueue", records, worker, &infra.LaterProps{
 		Route: infra.Route{Route: "POST /statements"}, Status: "/statements/{id}", // as idemhttp's options say
@@ -89,10 +95,12 @@ func Example_later() {
 		Queues: map[string]awssqs.IQueue{"statements": statements.Queue}, // the message's Destination
 	})
 
-	infra.NewSweeper(stack, "Sweeper", records, &infra.SweeperProps{Function: infra.FunctionProps{Package: "./testdata/charge"}})
+	infra.NewSweeper(stack, "Sweeper", records,
+		&infra.SweeperProps{Function: infra.FunctionProps{Package: "./testdata/charge"}})
 	infra.NewMonitoring(stack, "Monitoring", &infra.MonitoringProps{
-		Topic: awssns.NewTopic(stack, jsii.String("Alarms"), nil), Table: records, Functions: []awslambda.Function{accept, worker},
-		APIs: []*infra.API{api}, Queues: []*infra.Queue{statements.Queue}, Relays: []*infra.Relay{relay},
+		Topic: awssns.NewTopic(stack, jsii.String("Alarms"), nil), Table: records,
+		Functions: []awslambda.Function{accept, worker},
+		APIs:      []*infra.API{api}, Queues: []*infra.Queue{statements.Queue}, Relays: []*infra.Relay{relay},
 	})
 
 	assembly := app.Synth(nil)

@@ -18,7 +18,8 @@ import (
 )
 
 // granted is what a fresh role is allowed after grant.
-func granted(t *testing.T, props *infra.TableProps, grant func(*infra.Table, awsiam.Role)) ([]statement, []infra.Problem) {
+func granted(t *testing.T, props *infra.TableProps,
+	grant func(*infra.Table, awsiam.Role)) ([]statement, []infra.Problem) {
 	t.Helper()
 	got, problems := synthIn(t, ireland, func(s awscdk.Stack) {
 		role := awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{
@@ -38,7 +39,8 @@ func TestGrants(t *testing.T) {
 	}{
 		"handler": {
 			func(table *infra.Table, role awsiam.Role) { table.GrantHandler(role, nil) },
-			map[string][]string{"Records.Arn": {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}},
+			map[string][]string{"Records.Arn": {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem",
+				"dynamodb:UpdateItem"}},
 		},
 		"operator": {
 			func(table *infra.Table, role awsiam.Role) { table.GrantOperator(role) },
@@ -104,13 +106,17 @@ func TestGrantConfinesToTenants(t *testing.T) {
 		options infra.GrantOptions
 		want    []any
 	}{
-		"tenants":        {infra.GrantOptions{Tenants: []string{"acme", "a*b/ü$ +"}}, []any{pattern("acme"), pattern("a*b/ü$ +")}},
+		"tenants": {infra.GrantOptions{Tenants: []string{"acme", "a*b/ü$ +"}},
+			[]any{pattern("acme"), pattern("a*b/ü$ +")}},
 		"without tenant": {infra.GrantOptions{WithoutTenant: true}, []any{pattern(idem.SingleTenant)}},
-		"both":           {infra.GrantOptions{Tenants: []string{"acme"}, WithoutTenant: true, Secrets: []string{"charge"}}, []any{"#*", "acme#*"}},
-		"a secret":       {infra.GrantOptions{Tenants: []string{"acme"}, Secrets: []string{"charge card"}}, []any{"acme#*", checkRecord(t, "charge card")}},
+		"both": {infra.GrantOptions{Tenants: []string{"acme"}, WithoutTenant: true, Secrets: []string{"charge"}},
+			[]any{"#*", "acme#*"}},
+		"a secret": {infra.GrantOptions{Tenants: []string{"acme"}, Secrets: []string{"charge card"}},
+			[]any{"acme#*", checkRecord(t, "charge card")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			statements, problems := granted(t, nil, func(table *infra.Table, role awsiam.Role) { table.GrantHandler(role, &tc.options) })
+			statements, problems := granted(t, nil,
+				func(table *infra.Table, role awsiam.Role) { table.GrantHandler(role, &tc.options) })
 			require.Empty(t, problems)
 			for _, s := range statements {
 				require.Equal(t, map[string]any{

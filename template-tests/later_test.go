@@ -31,9 +31,11 @@ type accepting struct {
 
 func newAccepting(t *testing.T, s awscdk.Stack) *accepting {
 	return &accepting{
-		stack: s, timeout: 20 * time.Second, sweeper: true, relay: &infra.RelayProps{Function: infra.FunctionProps{Code: given(t)}},
+		stack: s, timeout: 20 * time.Second, sweeper: true,
+		relay: &infra.RelayProps{Function: infra.FunctionProps{Code: given(t)}},
 		later: infra.LaterProps{
-			Route: infra.Route{Route: "POST /statements", Rate: 5, Burst: 7}, Status: "/statements/{id}", Queue: infra.QueueProps{Repeat: infra.Repeatable},
+			Route: infra.Route{Route: "POST /statements", Rate: 5, Burst: 7}, Status: "/statements/{id}",
+			Queue: infra.QueueProps{Repeat: infra.Repeatable},
 		},
 		api: &infra.APIProps{Authorizer: signed()},
 	}
@@ -86,15 +88,18 @@ func TestLaterChecks(t *testing.T) {
 		error  bool
 		says   []string
 	}{
-		"no sweeper": {func(a *accepting) { a.sweeper = false }, isError, []string{"the table Test/Records has no sweeper", "NewSweeper", "GrantSweeper"}},
-		"no relay":   {func(a *accepting) { a.relay = nil }, isError, []string{"nothing fills the queue", "RelayProps.Queues", "GrantSend"}},
+		"no sweeper": {func(a *accepting) { a.sweeper = false }, isError,
+			[]string{"the table Test/Records has no sweeper", "NewSweeper", "GrantSweeper"}},
+		"no relay": {func(a *accepting) { a.relay = nil }, isError,
+			[]string{"nothing fills the queue", "RelayProps.Queues", "GrantSend"}},
 		"a relay to another queue": {func(a *accepting) {
 			a.relay.Queues = map[string]awssqs.IQueue{"statements": awssqs.NewQueue(a.stack, jsii.String("Other"), nil)}
 		}, isError, []string{"nothing fills the queue"}},
 		"another table's sweeper": {func(a *accepting) {
 			a.sweeper = false
 			a.own = func(*infra.Later, *infra.Function, *infra.Table) {
-				infra.NewSweeper(a.stack, "Sweeper", infra.NewTable(a.stack, "Other", nil), &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
+				infra.NewSweeper(a.stack, "Sweeper", infra.NewTable(a.stack, "Other", nil),
+					&infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
 			}
 		}, isError, []string{"the table Test/Records has no sweeper"}},
 		"another table's relay": {func(a *accepting) {
@@ -105,25 +110,36 @@ func TestLaterChecks(t *testing.T) {
 				})
 			}
 		}, isError, []string{"nothing fills the queue"}},
-		"a message that is lost":   {func(a *accepting) { a.later.Queue.MessageRetention = 59 * time.Minute }, isError, []string{"MessageRetention of 59m0s is less than StartWithin, 1h0m0s"}},
-		"longer than SQS can keep": {func(a *accepting) { a.later.StartWithin = 15 * 24 * time.Hour }, isError, []string{"MessageRetention of 336h0m0s is less than StartWithin, 360h0m0s"}},
-		"visibility within lease":  {func(a *accepting) { a.later.Queue.Visibility = 21 * time.Second }, isError, []string{"Visibility of 21s against the function's time-out of 20s"}},
-		"no declaration":           {func(a *accepting) { a.later.Queue.Repeat = "" }, isError, []string{"Repeat is not declared"}},
-		"no status":                {func(a *accepting) { a.later.Status = "" }, isError, []string{`Status is ""`, "/statements/{id}"}},
-		"a status without id":      {func(a *accepting) { a.later.Status = "/statements/status" }, isError, []string{`Status is "/statements/status"`}},
-		"a status of any length":   {func(a *accepting) { a.later.Status = "/statements/{id+}" }, isError, []string{`Status is "/statements/{id+}"`}},
+		"a message that is lost": {func(a *accepting) { a.later.Queue.MessageRetention = 59 * time.Minute }, isError,
+			[]string{"MessageRetention of 59m0s is less than StartWithin, 1h0m0s"}},
+		"longer than SQS can keep": {func(a *accepting) { a.later.StartWithin = 15 * 24 * time.Hour }, isError,
+			[]string{"MessageRetention of 336h0m0s is less than StartWithin, 360h0m0s"}},
+		"visibility within lease": {func(a *accepting) { a.later.Queue.Visibility = 21 * time.Second }, isError,
+			[]string{"Visibility of 21s against the function's time-out of 20s"}},
+		"no declaration": {func(a *accepting) { a.later.Queue.Repeat = "" }, isError,
+			[]string{"Repeat is not declared"}},
+		"no status": {func(a *accepting) { a.later.Status = "" }, isError,
+			[]string{`Status is ""`, "/statements/{id}"}},
+		"a status without id": {func(a *accepting) { a.later.Status = "/statements/status" }, isError,
+			[]string{`Status is "/statements/status"`}},
+		"a status of any length": {func(a *accepting) { a.later.Status = "/statements/{id+}" }, isError,
+			[]string{`Status is "/statements/{id+}"`}},
 		"a status twice": {func(a *accepting) { a.api.Routes = []infra.Route{{Route: "GET /statements/{id}"}} }, isError,
 			[]string{`"GET /statements/{id}" is there twice`}},
-		"no time":     {func(a *accepting) { a.later.StartWithin = time.Millisecond }, isError, []string{"StartWithin is 1ms", "at least one second"}},
+		"no time": {func(a *accepting) { a.later.StartWithin = time.Millisecond }, isError,
+			[]string{"StartWithin is 1ms", "at least one second"}},
 		"minus hours": {func(a *accepting) { a.later.StartWithin = -time.Hour }, isError, []string{"StartWithin is -1h0m0s"}},
 		"a global table": {func(a *accepting) {
-			a.table = infra.TableProps{ReplicaRegions: []string{"eu-central-1", "eu-west-2"}, Consistency: awsdynamodb.MultiRegionConsistency_STRONG}
+			a.table = infra.TableProps{ReplicaRegions: []string{"eu-central-1", "eu-west-2"},
+				Consistency: awsdynamodb.MultiRegionConsistency_STRONG}
 		}, isError, []string{"a global table has no transactions, in which work is accepted"}},
 		"a long time-out": {func(a *accepting) { a.timeout = 10 * time.Minute }, isWarning,
 			[]string{"work waits for 1h0m0s at most", "comes again after 1h0m0s", "idem:expires-early"}},
 		"a sweep of the relay that is late": {func(a *accepting) { a.later.StartWithin = 7 * time.Minute }, isWarning,
 			[]string{"work waits for 7m0s at most", "sent after up to 7m0s", "idem:expires-early"}},
-		"an alarm that is late": {func(a *accepting) { a.watch = &infra.MonitoringProps{Thresholds: map[string]float64{"Age": 3600}} }, isWarning,
+		"an alarm that is late": {func(a *accepting) {
+			a.watch = &infra.MonitoringProps{Thresholds: map[string]float64{"Age": 3600}}
+		}, isWarning,
 			[]string{"Age, 1h0m0s, is no less than", "Statements", "idem:expires-early"}},
 	} {
 		t.Run(name, func(t *testing.T) {

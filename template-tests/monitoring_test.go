@@ -21,12 +21,14 @@ func TestMonitoringChecks(t *testing.T) {
 		error bool
 		says  []string
 	}{
-		"no topic":               {infra.MonitoringProps{}, false, []string{"notify no topic", "set Topic"}},
-		"a negative threshold":   {own("FailedConditions", -1), true, []string{"the threshold of FailedConditions is -1", "for 10000"}},
+		"no topic": {infra.MonitoringProps{}, false, []string{"notify no topic", "set Topic"}},
+		"a negative threshold": {own("FailedConditions", -1),
+			true, []string{"the threshold of FailedConditions is -1", "for 10000"}},
 		"a threshold of nothing": {own("KeyReused", 0), true, []string{"the threshold of KeyReused is 0", "for 20"}},
 		"no number":              {own("Age", math.NaN()), true, []string{"the threshold of Age is NaN"}},
-		"no kind":                {own("KeysReused", 5), true, []string{`Thresholds has "KeysReused"`, "IteratorAge, KeyReused, NotStarted, OldestOpen"}},
-		"each function's own":    {own("Duration", 5), true, []string{`Thresholds has "Duration"`}},
+		"no kind": {own("KeysReused", 5),
+			true, []string{`Thresholds has "KeysReused"`, "IteratorAge, KeyReused, NotStarted, OldestOpen"}},
+		"each function's own": {own("Duration", 5), true, []string{`Thresholds has "Duration"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := synth(t, func(s awscdk.Stack) { infra.NewMonitoring(s, "Monitoring", &tc.props) })
@@ -46,7 +48,8 @@ func TestMonitoringOfASlowQueue(t *testing.T) {
 func TestMonitoringBetweenTwoSweeps(t *testing.T) {
 	_, problems := synth(t, func(s awscdk.Stack) {
 		relay := infra.NewRelay(s, "Relay", infra.NewTable(s, "Records", nil), &infra.RelayProps{
-			Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"orders": awssqs.NewQueue(s, jsii.String("Orders"), nil)},
+			Function: infra.FunctionProps{Code: given(t)},
+			Queues:   map[string]awssqs.IQueue{"orders": awssqs.NewQueue(s, jsii.String("Orders"), nil)},
 		})
 		infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
 			Relays: []*infra.Relay{relay}, Thresholds: map[string]float64{"OutboxOld": 300},

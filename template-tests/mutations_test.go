@@ -26,8 +26,10 @@ type gone struct{}
 type copied string
 
 var kinds = map[string]string{
-	"table": "AWS::DynamoDB::GlobalTable", "function": "AWS::Lambda::Function", "mapping": "AWS::Lambda::EventSourceMapping",
-	"queue": "AWS::SQS::Queue", "policy": "AWS::IAM::Policy", "alarm": "AWS::CloudWatch::Alarm", "rule": "AWS::Events::Rule",
+	"table": "AWS::DynamoDB::GlobalTable", "function": "AWS::Lambda::Function",
+	"mapping": "AWS::Lambda::EventSourceMapping",
+	"queue":   "AWS::SQS::Queue", "policy": "AWS::IAM::Policy", "alarm": "AWS::CloudWatch::Alarm",
+	"rule": "AWS::Events::Rule",
 }
 
 const stopped = "orders alarm SweeperStopped "
@@ -105,7 +107,8 @@ var mutations = map[string][]mutation{
 		{"orders alarm RelayOutboxOld Statistic", "Average", "RelayOutboxOld if it is reached"},
 		{"payments alarm PaymentsKeyReused Statistic", "Maximum",
 			"PaymentsKeyReused if many calls together reach it"},
-		{"payments alarm PaymentsFailedOpen Dimensions", more(map[string]any{"Name": schema.DimensionOperation, "Value": "charge"}),
+		{"payments alarm PaymentsFailedOpen Dimensions",
+			more(map[string]any{"Name": schema.DimensionOperation, "Value": "charge"}),
 			"PaymentsFailedOpen if it is reached"},
 		{"orders alarm WorkerOutcomeDropped Dimensions", gone{}, "WorkerOutcomeDropped if it is reached"},
 		{"orders alarm SweeperEscalated Dimensions", copied("orders alarm WorkerFailedOpen Dimensions"),
@@ -204,7 +207,9 @@ func (s stacks) find(t *testing.T, where string) (parent any, member string) {
 		}
 		i, err := strconv.Atoi(step)
 		if err != nil {
-			i = slices.IndexFunc(list, func(e any) bool { return at(e, "Id") == step || slices.Contains(texts(at(e, "Action")), step) })
+			i = slices.IndexFunc(list, func(e any) bool {
+				return at(e, "Id") == step || slices.Contains(texts(at(e, "Action")), step)
+			})
 		}
 		parent = list[i]
 	}

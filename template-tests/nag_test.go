@@ -16,10 +16,12 @@ type suppression struct{ path, rule, reason string }
 
 var suppressions = []suppression{{
 	"payments-api/StatementsRelay/Failures/Resource", "AwsSolutions-SQS3",
-	"It is where the relay's failures end, the failure destination of an event source mapping, which cdk-nag does not look at.",
+	"It is where the relay's failures end, the failure destination of an event source mapping, which cdk-nag " +
+		"does not look at.",
 }, {
 	"orders-worker/Relay/Failures/Resource", "AwsSolutions-SQS3",
-	"It is where the relay's failures end, the failure destination of an event source mapping, which cdk-nag does not look at.",
+	"It is where the relay's failures end, the failure destination of an event source mapping, which cdk-nag " +
+		"does not look at.",
 }, {
 	"payments-api/RefundSweeper/Escalations/Resource", "AwsSolutions-SQS3",
 	"Operators empty it. What is in a message is in the index too, and an alarm is raised before it is lost.",

@@ -23,7 +23,8 @@ func (s stacks) rights() (rights, error) {
 	all := rights{}
 	for _, tt := range []template{s.payments, s.orders} {
 		for id, r := range tt.resources("AWS::IAM::Role") {
-			if managed := texts(at(r, "Properties", "ManagedPolicyArns")); name(id) == "APIRESTCloudWatchRole" && len(managed) == 1 && managed[0] == pushLogs {
+			if managed := texts(at(r, "Properties", "ManagedPolicyArns")); name(id) == "APIRESTCloudWatchRole" &&
+				len(managed) == 1 && managed[0] == pushLogs {
 				continue
 			}
 			all[name(id)] = map[string][]string{}
@@ -85,9 +86,10 @@ var wantedRights = rights{
 		"StatementsRelayFunctionLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"},
 		"Records.Arn":                     {"dynamodb:BatchGetItem", "dynamodb:UpdateItem"},
 		"Records.Arn/index/open":          {"dynamodb:Query"},
-		"Records.StreamArn":               {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"},
-		"StatementsQueue.Arn":             {"sqs:SendMessage"},
-		"StatementsRelayFailures.Arn":     {"sqs:SendMessage"},
+		"Records.StreamArn": {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator",
+			"dynamodb:ListStreams"},
+		"StatementsQueue.Arn":         {"sqs:SendMessage"},
+		"StatementsRelayFailures.Arn": {"sqs:SendMessage"},
 	},
 	"WorkerRole": {
 		"WorkerLogs.Arn":  {"logs:CreateLogStream", "logs:PutLogEvents"},
@@ -99,15 +101,17 @@ var wantedRights = rights{
 		"RelayFunctionLogs.Arn":  {"logs:CreateLogStream", "logs:PutLogEvents"},
 		"Records.Arn":            {"dynamodb:BatchGetItem", "dynamodb:UpdateItem"},
 		"Records.Arn/index/open": {"dynamodb:Query"},
-		"Records.StreamArn":      {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"},
-		"OrderEvents":            {"sns:Publish"},
-		"RelayFailures.Arn":      {"sqs:SendMessage"},
+		"Records.StreamArn": {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator",
+			"dynamodb:ListStreams"},
+		"OrderEvents":       {"sns:Publish"},
+		"RelayFailures.Arn": {"sqs:SendMessage"},
 	},
 	"RefundSweeperFunctionRole": {
 		"RefundSweeperFunctionLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"},
-		"Records.Arn":                   {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
-		"Records.Arn/index/open":        {"dynamodb:Query"},
-		"RefundSweeperEscalations.Arn":  {"sqs:SendMessage"},
+		"Records.Arn": {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem",
+			"dynamodb:UpdateItem"},
+		"Records.Arn/index/open":       {"dynamodb:Query"},
+		"RefundSweeperEscalations.Arn": {"sqs:SendMessage"},
 	},
 	"SweeperFunctionRole": {
 		"SweeperFunctionLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"},
@@ -174,7 +178,8 @@ func permissionsSuffice(s stacks) error {
 			}
 			for _, action := range actions {
 				if !slices.Contains(got[role][arn], action) {
-					errs = append(errs, fmt.Errorf("%s may not do %s on %s, which the library does as a %s", role, action, arn, caller))
+					errs = append(errs, fmt.Errorf("%s may not do %s on %s, which the library does as a %s", role,
+						action, arn, caller))
 				}
 			}
 		}

@@ -47,7 +47,9 @@ func TestReadme(t *testing.T) {
 			granted = append(granted, "dynamodb:"+strings.Trim(short, `"`))
 		}
 	}
-	granted = append(granted, "logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTelemetryRecords", "xray:PutTraceSegments")
+	granted = append(granted, "logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTelemetryRecords",
+		"xray:PutTraceSegments")
 	slices.Sort(granted)
-	require.Equal(t, slices.Compact(granted), find(string(page), "`((?:sqs|sns|events|execute-api|dynamodb|logs|xray):[A-Z]\\w+)`"))
+	require.Equal(t, slices.Compact(granted),
+		find(string(page), "`((?:sqs|sns|events|execute-api|dynamodb|logs|xray):[A-Z]\\w+)`"))
 }

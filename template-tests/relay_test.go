@@ -32,7 +32,8 @@ func TestRelayChecks(t *testing.T) {
 		change func(awscdk.Stack, *infra.RelayProps)
 		says   []string
 	}{
-		"no destination": {func(_ awscdk.Stack, p *infra.RelayProps) { p.Queues = nil }, []string{"no destination", "one queue, topic or bus"}},
+		"no destination": {func(_ awscdk.Stack, p *infra.RelayProps) { p.Queues = nil },
+			[]string{"no destination", "one queue, topic or bus"}},
 		"a destination's URL": {func(_ awscdk.Stack, p *infra.RelayProps) {
 			p.Queues = map[string]awssqs.IQueue{"https://queue": p.Queues["orders"]}
 		}, []string{`"https://queue" is not a valid name`}},
@@ -42,8 +43,9 @@ func TestRelayChecks(t *testing.T) {
 		"no source": {func(s awscdk.Stack, p *infra.RelayProps) {
 			p.Buses = map[string]awsevents.IEventBus{"bus": awsevents.NewEventBus(s, jsii.String("Bus"), nil)}
 		}, []string{"Source is empty"}},
-		"a long time-out": {func(_ awscdk.Stack, p *infra.RelayProps) { p.Function.Timeout = 3 * time.Minute }, []string{"Timeout is 3m0s", "at most 2m0s"}},
-		"minus tries":     {func(_ awscdk.Stack, p *infra.RelayProps) { p.MaxTries = -1 }, []string{"MaxTries is -1"}},
+		"a long time-out": {func(_ awscdk.Stack, p *infra.RelayProps) { p.Function.Timeout = 3 * time.Minute },
+			[]string{"Timeout is 3m0s", "at most 2m0s"}},
+		"minus tries": {func(_ awscdk.Stack, p *infra.RelayProps) { p.MaxTries = -1 }, []string{"MaxTries is -1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := relay(t, tc.change)

@@ -21,11 +21,13 @@ const rulesFile = "rules/idempotency.guard"
 // guard is the cfn-guard program. The test is skipped where there is none.
 func guard(t *testing.T) string {
 	t.Helper()
-	system, machine := map[string]string{"linux": "ubuntu", "darwin": "macos"}[runtime.GOOS], map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	system, machine := map[string]string{"linux": "ubuntu", "darwin": "macos"}[runtime.GOOS],
+		map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	if system == "" || machine == "" {
 		t.Skipf("the npm package has no cfn-guard for %s on %s", runtime.GOOS, runtime.GOARCH)
 	}
-	return filepath.Join(npm.Modules(t, "tools"), "@cdklabs", "cdk-validator-cfnguard", "bin", system, machine, "cfn-guard")
+	return filepath.Join(npm.Modules(t, "tools"), "@cdklabs", "cdk-validator-cfnguard", "bin", system,
+		machine, "cfn-guard")
 }
 
 // broken are the rules that the template breaks, and what cfn-guard says.
@@ -51,7 +53,8 @@ func broken(t *testing.T, program string, tt template) ([]string, string) {
 
 func TestRules(t *testing.T) {
 	program := guard(t)
-	for name, tt := range map[string]template{"payments-api": withDefaults(t).payments, "orders-worker": withDefaults(t).orders} {
+	for name, tt := range map[string]template{"payments-api": withDefaults(t).payments,
+		"orders-worker": withDefaults(t).orders} {
 		rules, said := broken(t, program, tt)
 		require.Empty(t, rules, "%s: %s", name, said)
 	}
@@ -60,7 +63,8 @@ func TestRules(t *testing.T) {
 // Each rule fails where it is broken.
 func TestRulesFail(t *testing.T) {
 	program := guard(t)
-	const table, function, mapping, queue, policy = "AWS::DynamoDB::GlobalTable", "AWS::Lambda::Function", "AWS::Lambda::EventSourceMapping", "AWS::SQS::Queue", "AWS::IAM::Policy"
+	const table, function, mapping, queue, policy = "AWS::DynamoDB::GlobalTable", "AWS::Lambda::Function",
+		"AWS::Lambda::EventSourceMapping", "AWS::SQS::Queue", "AWS::IAM::Policy"
 	first := func(tt template, kind string, path ...any) map[string]any {
 		ids := namesOf(tt, kind)
 		require.NotEmpty(t, ids)
@@ -73,9 +77,13 @@ func TestRulesFail(t *testing.T) {
 				r["DeletionPolicy"] = "Delete"
 			}
 		},
-		"records_expire":               func(p, _ template) { first(p, table, "TimeToLiveSpecification")["AttributeName"] = "ttl" },
-		"records_have_a_stream":        func(p, _ template) { delete(first(p, table), "StreamSpecification") },
-		"functions_know_their_timeout": func(p, _ template) { delete(first(p, function, "Environment", "Variables"), schema.EnvFunctionTimeout) },
+		"records_expire": func(p, _ template) {
+			first(p, table, "TimeToLiveSpecification")["AttributeName"] = "ttl"
+		},
+		"records_have_a_stream": func(p, _ template) { delete(first(p, table), "StreamSpecification") },
+		"functions_know_their_timeout": func(p, _ template) {
+			delete(first(p, function, "Environment", "Variables"), schema.EnvFunctionTimeout)
+		},
 		"functions_are_go_on_arm":      func(_, o template) { first(o, function)["Architectures"] = []any{"x86_64"} },
 		"failed_messages_are_reported": func(_, o template) { delete(first(o, mapping), "FunctionResponseTypes") },
 		"queues_are_encrypted":         func(_, o template) { delete(first(o, queue), "SqsManagedSseEnabled") },

@@ -52,7 +52,8 @@ var defaultStacks struct {
 func withDefaults(t *testing.T) stacks {
 	t.Helper()
 	defaultStacks.once.Do(func() {
-		defaultStacks.stacks = synthStacks(t, filepath.Join(keptFolder, "default"), map[string]string{"provider": "https://provider.example"}, true)
+		defaultStacks.stacks = synthStacks(t, filepath.Join(keptFolder, "default"),
+			map[string]string{"provider": "https://provider.example"}, true)
 	})
 	return defaultStacks.stacks
 }
@@ -70,7 +71,8 @@ func TestStacks(t *testing.T) {
 func TestOrdersCannotReadPaymentsRecords(t *testing.T) {
 	got := withDefaults(t)
 	for _, f := range []string{"Worker", "RelayFunction", "SweeperFunction"} {
-		require.Equal(t, map[string]any{"Ref": got.orders.id(t, "AWS::DynamoDB::GlobalTable", "Records")}, got.orders.environment(t, f)[schema.EnvTable], f)
+		require.Equal(t, map[string]any{"Ref": got.orders.id(t, "AWS::DynamoDB::GlobalTable", "Records")},
+			got.orders.environment(t, f)[schema.EnvTable], f)
 	}
 	var exported []string
 	for _, o := range got.payments["Outputs"].(map[string]any) {
@@ -88,7 +90,8 @@ func TestOrdersCannotReadPaymentsRecords(t *testing.T) {
 			resource := fmt.Sprint(at(raw, "Resource"))
 			require.NotContains(t, resource, "ImportValue")
 			require.NotContains(t, resource, "*")
-			require.True(t, strings.Contains(resource, own) || strings.Contains(resource, got.orders.id(t, "AWS::DynamoDB::GlobalTable", "Orders")), resource)
+			require.True(t, strings.Contains(resource, own) ||
+				strings.Contains(resource, got.orders.id(t, "AWS::DynamoDB::GlobalTable", "Orders")), resource)
 		}
 	}
 }
@@ -104,7 +107,8 @@ func TestStacksWithSettings(t *testing.T) {
 	for _, r := range got.payments.resources("AWS::ApiGatewayV2::Route") {
 		require.Equal(t, "NONE", at(r, "Properties", "AuthorizationType"))
 	}
-	require.Equal(t, map[string]any{"Mode": "Active"}, got.payments.named(t, "AWS::Lambda::Function", "Payments")["TracingConfig"])
+	require.Equal(t, map[string]any{"Mode": "Active"},
+		got.payments.named(t, "AWS::Lambda::Function", "Payments")["TracingConfig"])
 	require.NotEmpty(t, got.payments.resources("AWS::Lambda::Permission"))
 	found, err := filepath.Glob(filepath.Join(got.folder, "asset.*", "bootstrap"))
 	require.NoError(t, err)
@@ -115,9 +119,11 @@ func TestStacksWithSettings(t *testing.T) {
 }
 
 func TestStacksBehindTokens(t *testing.T) {
-	got := synthStacks(t, t.TempDir(), map[string]string{"authorizer": "jwt", "issuer": "https://issuer.example", "audience": "a, b"}, false)
+	got := synthStacks(t, t.TempDir(), map[string]string{"authorizer": "jwt", "issuer": "https://issuer.example",
+		"audience": "a, b"}, false)
 	_, p := got.payments.only(t, "AWS::ApiGatewayV2::Authorizer")
-	require.Equal(t, map[string]any{"Audience": []any{"a", "b"}, "Issuer": "https://issuer.example"}, p["JwtConfiguration"])
+	require.Equal(t, map[string]any{"Audience": []any{"a", "b"}, "Issuer": "https://issuer.example"},
+		p["JwtConfiguration"])
 	require.Equal(t, "jwt:sub", got.payments.environment(t, "Payments")["PAYMENTS_TENANT"])
 	says(t, got.problems, false, "https://provider.invalid", "-c provider=")
 }
@@ -129,10 +135,12 @@ func TestSettingsRefuse(t *testing.T) {
 		context map[string]string
 		says    []string
 	}{
-		"authorizer":     {map[string]string{"authorizer": "cookie"}, []string{`authorizer is "cookie"`}},
-		"no issuer":      {map[string]string{"authorizer": "jwt"}, []string{"issuer is missing", "audience is missing"}},
-		"empty audience": {map[string]string{"authorizer": "jwt", "issuer": "https://i", "audience": " ,"}, []string{"audience is missing"}},
-		"others' issuer": {map[string]string{"issuer": "https://i"}, []string{"issuer and audience are for the authorizer jwt"}},
+		"authorizer": {map[string]string{"authorizer": "cookie"}, []string{`authorizer is "cookie"`}},
+		"no issuer":  {map[string]string{"authorizer": "jwt"}, []string{"issuer is missing", "audience is missing"}},
+		"empty audience": {map[string]string{"authorizer": "jwt", "issuer": "https://i", "audience": " ,"},
+			[]string{"audience is missing"}},
+		"others' issuer": {map[string]string{"issuer": "https://i"},
+			[]string{"issuer and audience are for the authorizer jwt"}},
 		"others' tenant": {map[string]string{"tenant": "sub"}, []string{`tenant is "sub"`}},
 		"half a place":   {map[string]string{"region": "eu-west-1"}, []string{"account and region belong together"}},
 		"tracing":        {map[string]string{"tracing": "yes"}, []string{`tracing is "yes"`}},
@@ -159,5 +167,6 @@ func TestPlainTemplateOfTheTable(t *testing.T) {
 	_, plain := got.only(t, "AWS::DynamoDB::GlobalTable")
 	_, deployed := withDefaults(t).payments.only(t, "AWS::DynamoDB::GlobalTable")
 	require.Equal(t, deployed, plain)
-	require.ElementsMatch(t, []string{"TableName", "TableArn", "StreamArn"}, slices.Collect(maps.Keys(got["Outputs"].(map[string]any))))
+	require.ElementsMatch(t, []string{"TableName", "TableArn", "StreamArn"},
+		slices.Collect(maps.Keys(got["Outputs"].(map[string]any))))
 }

@@ -35,12 +35,14 @@ func TestTableRefuses(t *testing.T) {
 			says:  []string{"two regions may both get a claim", "MultiRegionConsistency_STRONG", "keep one region"},
 		},
 		"eventual by name": {
-			props: infra.TableProps{ReplicaRegions: []string{"eu-central-1"}, Consistency: awsdynamodb.MultiRegionConsistency_EVENTUAL},
-			says:  []string{"two regions may both get a claim"},
+			props: infra.TableProps{ReplicaRegions: []string{"eu-central-1"},
+				Consistency: awsdynamodb.MultiRegionConsistency_EVENTUAL},
+			says: []string{"two regions may both get a claim"},
 		},
 		"too few regions": {
-			props: infra.TableProps{ReplicaRegions: []string{"eu-central-1"}, Consistency: awsdynamodb.MultiRegionConsistency_STRONG},
-			says:  []string{"exactly three regions", "WitnessRegion"},
+			props: infra.TableProps{ReplicaRegions: []string{"eu-central-1"},
+				Consistency: awsdynamodb.MultiRegionConsistency_STRONG},
+			says: []string{"exactly three regions", "WitnessRegion"},
 		},
 		"a witness alone": {
 			props: infra.TableProps{WitnessRegion: "eu-central-1"},

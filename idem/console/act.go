@@ -43,14 +43,17 @@ const (
 )
 
 // days for which a record can be kept.
-var days = []choice{{Value: "7", Text: "7 days"}, {Value: "30", Text: "30 days"}, {Value: "90", Text: "90 days"}, {Value: "366", Text: "a year"}}
+var days = []choice{{Value: "7", Text: "7 days"}, {Value: "30", Text: "30 days"}, {Value: "90", Text: "90 days"},
+	{Value: "366", Text: "a year"}}
 
 var wordsOf = map[string]words{
 	string(idem.Completed): {"Resolve to completed", "It records that the operation took effect."},
 	string(idem.Failed):    {"Resolve to failed", "It records that the operation has failed for good."},
 	string(idem.Released):  {"Resolve to released", "It records that the operation did not take effect."},
-	extended:               {"Keep the record longer", "It keeps the record, and with it its outcome, longer than its retention."},
-	forgotten:              {"Forget the record", "It removes the record and its result: a later call runs the handler again, and what it does may happen a second time."},
+	extended: {"Keep the record longer",
+		"It keeps the record, and with it its outcome, longer than its retention."},
+	forgotten: {"Forget the record", "It removes the record and its result: a later call runs the handler " +
+		"again, and what it does may happen a second time."},
 }
 
 func targetOf(d reconcile.Decision) string {
@@ -116,14 +119,16 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 		return nil, err
 	}
 	if _, ok := wordsOf[to]; !ok {
-		return nil, problem{Status: http.StatusBadRequest, Title: "No such decision", Text: "A record is resolved to completed, failed or released, kept longer, or forgotten.", Record: id}
+		return nil, problem{Status: http.StatusBadRequest, Title: "No such decision",
+			Text: "A record is resolved to completed, failed or released, kept longer, or forgotten.", Record: id}
 	}
 	body := &action{
 		To: to, Words: wordsOf[to], Record: c.view(id, rec, nil), Decision: c.decided(rec, to), Typed: t,
 		BackURL: c.recordURL(id), URL: c.opts.Prefix + "/act", Problem: mistake,
 	}
 	body.Resolves = to != forgotten && to != extended
-	if body.Undo = body.Decision.Undo; to == string(idem.Completed) && len(body.Undo) == 0 && rec != nil && rec.Codec != "" {
+	if body.Undo = body.Decision.Undo; to == string(idem.Completed) && len(body.Undo) == 0 &&
+		rec != nil && rec.Codec != "" {
 		body.Undo, body.MayUndo = c.decided(rec, string(idem.Failed)).Undo, true
 	}
 	if t.Steps == nil {
@@ -211,20 +216,23 @@ func (c *console) token(parts ...string) string {
 func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		c.trouble(w, r, problem{Status: http.StatusBadRequest, Title: "Not understood", Text: "The form cannot be read, or is longer than 1 MB."})
+		c.trouble(w, r, problem{Status: http.StatusBadRequest, Title: "Not understood",
+			Text: "The form cannot be read, or is longer than 1 MB."})
 		return
 	}
 	id, to, seen, issued := r.PostForm.Get("id"), r.PostForm.Get("to"), r.PostForm.Get("seen"), r.PostForm.Get("issued")
 	if !hmac.Equal([]byte(r.PostForm.Get("token")), []byte(c.token(who(r), id, to, seen, issued))) || seen == "" {
 		c.refuse(w, r, errors.New("the form's token is not of this console, operator, record and decision"), problem{
-			Status: http.StatusForbidden, Title: "Refused", Text: "This form was not made by this console for you and this decision, or the console was started again since. Nothing was changed. Open the record and decide again.",
+			Status: http.StatusForbidden, Title: "Refused", Text: "This form was not made by this console for you and this " +
+				"decision, or the console was started again since. Nothing was changed. Open the record and decide again.",
 		})
 		return
 	}
 	t := typed{
 		Why: strings.TrimSpace(r.PostForm.Get("why")), Ref: strings.TrimSpace(r.PostForm.Get("ref")),
 		Message: r.PostForm.Get("message"), Type: r.PostForm.Get("type"), Code: r.PostForm.Get("code"),
-		Known: r.PostForm.Get("known"), Days: r.PostForm.Get("days"), Result: strings.TrimSpace(r.PostForm.Get("result")), Undone: r.PostForm.Get("undone") == "1",
+		Known: r.PostForm.Get("known"), Days: r.PostForm.Get("days"), Result: strings.TrimSpace(r.PostForm.Get("result")),
+		Undone: r.PostForm.Get("undone") == "1",
 	}
 	rec, err := c.lookup(r.Context(), id)
 	if err != nil {
@@ -233,24 +241,28 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	}
 	second, _, _ := strings.Cut(issued, "-")
 	made, _ := strconv.ParseInt(second, 10, 64) // signed
-	by := reconcile.Change{Actor: who(r), Reason: t.Why, Tool: tool, IfWrite: seen, DecisionID: c.token("decision", r.PostForm.Encode())}
+	by := reconcile.Change{Actor: who(r), Reason: t.Why, Tool: tool, IfWrite: seen,
+		DecisionID: c.token("decision", r.PostForm.Encode())}
 	if rec == nil || rec.Write != seen {
 		c.stale(w, r, id, by)
 		return
 	}
 	if c.opts.Now().Sub(time.Unix(made, 0)) > formFor {
-		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Shown too long ago", Text: "The form was shown more than an hour ago. Nothing was changed. Look at the record again.", Record: id})
+		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Shown too long ago",
+			Text: "The form was shown more than an hour ago. Nothing was changed. Look at the record again.", Record: id})
 		return
 	}
 	d := c.decided(rec, to)
 	if d.Refused != "" {
-		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Not possible", Text: "Nothing was changed: " + d.Refused + ".", Record: id})
+		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Not possible", Text: "Nothing was changed: " +
+			d.Refused + ".", Record: id})
 		return
 	}
 	again := func(mistake string) {
 		p, err := c.formOf(r, id, to, t, mistake)
 		if err == nil && p.Body.(*action).Seen != seen {
-			err = problem{Status: http.StatusConflict, Title: "The record has changed", Text: "The record has been written since it was shown. Nothing was changed. Look again.", Record: id}
+			err = problem{Status: http.StatusConflict, Title: "The record has changed",
+				Text: "The record has been written since it was shown. Nothing was changed. Look again.", Record: id}
 		}
 		if err != nil {
 			c.trouble(w, r, err)
@@ -281,12 +293,16 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 		c.stale(w, r, id, by)
 	case errors.As(err, &config):
 		again(config.Problem)
-	case errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone), errors.Is(err, reconcile.ErrStepsUnnamed):
-		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Not possible", Text: fmt.Sprintf("Nothing was changed: %v.", err), Record: id})
+	case errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone),
+		errors.Is(err, reconcile.ErrStepsUnnamed):
+		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Not possible",
+			Text: fmt.Sprintf("Nothing was changed: %v.", err), Record: id})
 	case errors.As(err, &store) && store.Ambiguous:
-		c.opts.Log.ErrorContext(r.Context(), "idem console: it is not known whether a change was made", "record", id, "error", err)
+		c.opts.Log.ErrorContext(r.Context(), "idem console: it is not known whether a change was made",
+			"record", id, "error", err)
 		c.fail(w, r, problem{Status: http.StatusServiceUnavailable, Title: "Look at the record",
-			Text: "The store did not say whether the change was made. Look at the record: if it is as before, decide again.", Record: id})
+			Text:   "The store did not say whether the change was made. Look at the record: if it is as before, decide again.",
+			Record: id})
 	default:
 		p := c.problemOf(r, err)
 		p.Record = id
@@ -295,7 +311,8 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 }
 
 // change makes the decision, as it was typed, or says what is wrong with that.
-func (c *console) change(rec *idem.Record, to string, d reconcile.Decision, t typed) (do func(context.Context, reconcile.Change) error, mistake string) {
+func (c *console) change(rec *idem.Record, to string, d reconcile.Decision,
+	t typed) (do func(context.Context, reconcile.Change) error, mistake string) {
 	if t.Why == "" {
 		return nil, "The reason is missing: say why, for those who read it in a year."
 	}
@@ -318,7 +335,8 @@ func (c *console) change(rec *idem.Record, to string, d reconcile.Decision, t ty
 }
 
 // resolution is what the operator has found out, or what is wrong with what was typed.
-func (c *console) resolution(rec *idem.Record, d reconcile.Decision, t typed) (res reconcile.Resolution, mistake string) {
+func (c *console) resolution(rec *idem.Record, d reconcile.Decision,
+	t typed) (res reconcile.Resolution, mistake string) {
 	res = reconcile.Resolution{To: d.To, Replace: d.Again, Attempt: rec.Attempt, Ref: t.Ref}
 	if len(d.Undo) > 0 && !t.Undone {
 		return res, "The steps have not been undone: undo them by hand, and then say so."
@@ -371,8 +389,10 @@ func (c *console) stale(w http.ResponseWriter, r *http.Request, id string, by re
 		return
 	}
 	if slices.ContainsFunc(history, func(a protocol.Audit) bool { return by.Made(a) && !a.Unconfirmed }) {
-		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Already done", Text: "This decision was recorded before. It was not made a second time.", Record: id})
+		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Already done",
+			Text: "This decision was recorded before. It was not made a second time.", Record: id})
 		return
 	}
-	c.fail(w, r, problem{Status: http.StatusConflict, Title: "The record has changed", Text: "The record has been written since it was shown. Nothing was changed. Look again, and decide about what you see.", Record: id})
+	c.fail(w, r, problem{Status: http.StatusConflict, Title: "The record has changed", Text: "The record has been " +
+		"written since it was shown. Nothing was changed. Look again, and decide about what you see.", Record: id})
 }

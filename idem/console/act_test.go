@@ -41,7 +41,8 @@ func TestADecisionIsMadeOnceAndIsRecorded(t *testing.T) {
 			history, err := r.r.History(t.Context(), id)
 			require.NoError(t, err)
 			require.Len(t, history, 1)
-			require.Equal(t, []string{"console", "the provider's console says so", "console"}, []string{history[0].Who, history[0].Why, history[0].Tool})
+			require.Equal(t, []string{"console", "the provider's console says so", "console"},
+				[]string{history[0].Who, history[0].Why, history[0].Tool})
 
 			r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
 			require.Equal(t, 1, r.changes(id), "a second click changes nothing")
@@ -54,12 +55,15 @@ func TestADecisionIsConfirmedToItsOperatorOnly(t *testing.T) {
 	who := "alice"
 	r, id := newQuestion(t, console.Options{Who: func(*http.Request) (string, error) { return who, nil }})
 	done := r.post("/ops/act", r.form(id, "completed")).Header.Get("Location")
-	require.Contains(t, r.get(done).text, "<strong>Recorded.</strong> Resolved: from unknown to completed, attempt 1. By alice,")
+	require.Contains(t, r.get(done).text,
+		"<strong>Recorded.</strong> Resolved: from unknown to completed, attempt 1. By alice,")
 	r.Clock.Advance(time.Second)
 	who = "bob"
-	require.Contains(t, r.get(r.post("/ops/act", r.form(id, "released")).Header.Get("Location")).text, "to released, attempt 1. By bob,")
+	require.Contains(t, r.get(r.post("/ops/act", r.form(id, "released")).Header.Get("Location")).text,
+		"to released, attempt 1. By bob,")
 	who = "alice"
-	require.Contains(t, r.get(done).text, "<strong>Recorded.</strong> Resolved: from unknown to completed, attempt 1. By alice,")
+	require.Contains(t, r.get(done).text,
+		"<strong>Recorded.</strong> Resolved: from unknown to completed, attempt 1. By alice,")
 	require.NotContains(t, r.get("/ops/record?done=1&"+url.Values{"id": {id}}.Encode()).text, "<strong>Recorded.</strong>")
 }
 
@@ -163,7 +167,8 @@ func TestAStaleViewChangesNothing(t *testing.T) {
 	form := r.form(id, "failed", url.Values{"message": {"declined"}})
 
 	// Somebody else finds out that it did not happen, and the next attempt is parked too.
-	require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "bob", Reason: "no such refund"}))
+	require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Released},
+		reconcile.Change{Actor: "bob", Reason: "no such refund"}))
 	r.end(key, nil, errCut)
 	r.lapse()
 	before := r.Record(key)
@@ -180,7 +185,8 @@ func TestALateOutcomeBetweenLookAndWriteStands(t *testing.T) {
 	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
 		other, err := reconcile.New(r.Store, &reconcile.Options{Now: r.Clock.Now})
 		require.NoError(t, err)
-		require.NoError(t, other.Resolve(ctx, id, reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "webhook", Reason: "refund.succeeded"}))
+		require.NoError(t, other.Resolve(ctx, id, reconcile.Resolution{To: idem.Completed},
+			reconcile.Change{Actor: "webhook", Reason: "refund.succeeded"}))
 		return c.Do(ctx)
 	})
 	r.posts(form, http.StatusConflict, "<h1>The record has changed</h1>")
@@ -245,10 +251,12 @@ func TestAForgedFormIsRefused(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, r.do(as("mallory", request(http.MethodPost, "/ops/act", form))).StatusCode)
 	})
 	t.Run("in the address", func(t *testing.T) {
-		require.Equal(t, http.StatusForbidden, r.do(as("alice", request(http.MethodPost, "/ops/act?"+form.Encode(), nil))).StatusCode)
+		require.Equal(t, http.StatusForbidden,
+			r.do(as("alice", request(http.MethodPost, "/ops/act?"+form.Encode(), nil))).StatusCode)
 	})
 	require.Zero(t, r.changes(id)+r.changes(other))
-	require.Equal(t, http.StatusSeeOther, r.do(as("alice", request(http.MethodPost, "/ops/act", form))).StatusCode, "it was good otherwise")
+	require.Equal(t, http.StatusSeeOther, r.do(as("alice", request(http.MethodPost, "/ops/act", form))).StatusCode,
+		"it was good otherwise")
 }
 
 func TestAnOldFormIsRefused(t *testing.T) {
@@ -270,7 +278,8 @@ func TestAFormThatIsNotCompleteIsShownAgain(t *testing.T) {
 		{"failed", nil, "The message is missing"},
 		{"completed", url.Values{"known": {"yes"}}, "The result is missing"},
 		{"completed", url.Values{"known": {"yes"}, "result": {"{not json"}}, "is not JSON"},
-		{"completed", url.Values{"known": {"no"}, "result": {"7"}}, "A result is typed, and it is chosen that it is not known"},
+		{"completed", url.Values{"known": {"no"}, "result": {"7"}},
+			"A result is typed, and it is chosen that it is not known"},
 		{"completed", url.Values{"known": {"no"}, "ref": {strings.Repeat("x", 300)}}, "Ref has 300 bytes"},
 	} {
 		t.Run(tt.says, func(t *testing.T) {
@@ -298,7 +307,8 @@ func TestADecisionThatIsNotPossibleSaysWhy(t *testing.T) {
 	require.Contains(t, record.text, "the parked attempt may still be running")
 	forgotten := r.get(act(id, "forgotten")).text
 	require.Contains(t, forgotten, "only a record that has ended can be forgotten")
-	require.NotContains(t, page.text+record.text+forgotten, "reconcile:", "the name of a package tells an operator nothing")
+	require.NotContains(t, page.text+record.text+forgotten, "reconcile:",
+		"the name of a package tells an operator nothing")
 	require.Equal(t, http.StatusBadRequest, r.get(act(id, "pending")).StatusCode)
 }
 
@@ -333,12 +343,14 @@ func TestAResultThatIsNotJSONIsMadeByTheProgram(t *testing.T) {
 			r.lapse()
 			for _, page := range []string{"/ops/record?", "/ops/act?to=completed&"} {
 				text := r.get(page + url.Values{"id": {id}}.Encode()).text
-				require.Equal(t, able, strings.Contains(text, "If you give its result: The recorded result."), "it promises what it can keep")
+				require.Equal(t, able, strings.Contains(text, "If you give its result: The recorded result."),
+					"it promises what it can keep")
 				require.Contains(t, text, "HTTP 409 outcome_unavailable: it took effect, and its result is not recorded.")
 			}
 
 			text := html.UnescapeString(r.get("/ops/act?to=completed&" + url.Values{"id": {id}}.Encode()).text)
-			require.Equal(t, !able, strings.Contains(text, "idemctl resolve '"+id+"' --to completed --status 201"), "the way that there is")
+			require.Equal(t, !able, strings.Contains(text, "idemctl resolve '"+id+"' --to completed --status 201"),
+				"the way that there is")
 
 			form := r.form(id, "completed", url.Values{"known": {"yes"}, "result": {`{"number":"re_1"}`}})
 			a := r.post("/ops/act", form)

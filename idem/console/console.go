@@ -56,14 +56,16 @@ func (c *console) routes() *http.ServeMux {
 	}
 	mux.HandleFunc("POST "+c.opts.Prefix+"/act", c.act)
 	mux.HandleFunc("POST "+c.opts.Prefix+"/find", c.find)
-	for name, kind := range map[string]string{"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"} {
+	for name, kind := range map[string]string{"style.css": "text/css", "live.js": "text/javascript",
+		"icon.svg": "image/svg+xml"} {
 		mux.HandleFunc("GET "+c.opts.Prefix+"/"+name, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", kind+"; charset=utf-8")
 			http.ServeFileFS(w, r, assets, "assets/"+name)
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		c.fail(w, r, problem{Status: http.StatusNotFound, Title: "No such page", Text: "The console has no page under this address."})
+		c.fail(w, r, problem{Status: http.StatusNotFound, Title: "No such page",
+			Text: "The console has no page under this address."})
 	})
 	return mux
 }
@@ -189,10 +191,12 @@ func (c *console) problemOf(r *http.Request, err error) problem {
 		return problem{Status: http.StatusBadRequest, Title: "Not understood", Text: config.Error()}
 	case errors.Is(err, idem.ErrRecordUnreadable):
 		return problem{Status: http.StatusInternalServerError, Title: "Unreadable record",
-			Text: fmt.Sprintf("The record is damaged, or a newer version has written it: %v. Calls with its key are refused until an operator has looked at it.", err)}
+			Text: fmt.Sprintf("The record is damaged, or a newer version has written it: %v. Calls with its key are refused "+
+				"until an operator has looked at it.", err)}
 	}
 	c.opts.Log.ErrorContext(r.Context(), "idem console: request failed", "path", r.URL.Path, "error", err)
-	return problem{Status: http.StatusServiceUnavailable, Title: "The store did not answer", Text: fmt.Sprintf("Try again. If it stays so, look at the table and at the permissions: %v", err)}
+	return problem{Status: http.StatusServiceUnavailable, Title: "The store did not answer",
+		Text: fmt.Sprintf("Try again. If it stays so, look at the table and at the permissions: %v", err)}
 }
 
 // moment is a time, and how it is shown.

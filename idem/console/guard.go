@@ -31,7 +31,8 @@ func (c *console) guarded(next http.Handler) http.Handler {
 	foreign := http.NewCrossOriginProtection()
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, r, errors.New("the request comes from a page of another origin"), problem{
-			Status: http.StatusForbidden, Title: "Refused", Text: "The request comes from a page of another origin. Nothing was changed.",
+			Status: http.StatusForbidden, Title: "Refused",
+			Text: "The request comes from a page of another origin. Nothing was changed.",
 		})
 	}))
 	next = foreign.Handler(next)
@@ -47,7 +48,8 @@ func (c *console) guarded(next http.Handler) http.Handler {
 		if !c.named(r) {
 			c.refuse(w, r, errors.New("the Host header is neither a loopback name nor one of Options.Hosts"), problem{
 				Status: http.StatusMisdirectedRequest, Title: "Wrong host",
-				Text: "This console is reached over a loopback address, and not under this name. Open it as 127.0.0.1 or localhost, or name the host in its options.",
+				Text: "This console is reached over a loopback address, and not under this name. Open it as 127.0.0.1 " +
+					"or localhost, or name the host in its options.",
 			})
 			return
 		}
@@ -56,7 +58,8 @@ func (c *console) guarded(next http.Handler) http.Handler {
 			err = errors.New("Options.Who returned no name")
 		}
 		if err != nil {
-			c.refuse(w, r, err, problem{Status: http.StatusForbidden, Title: "Refused", Text: "The console does not know who you are."})
+			c.refuse(w, r, err, problem{Status: http.StatusForbidden, Title: "Refused",
+				Text: "The console does not know who you are."})
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), whoKey{}, name)))
@@ -64,7 +67,8 @@ func (c *console) guarded(next http.Handler) http.Handler {
 }
 
 func (c *console) refuse(w http.ResponseWriter, r *http.Request, why error, p problem) {
-	c.opts.Log.WarnContext(r.Context(), "idem console: request refused", "reason", why, "method", r.Method, "path", r.URL.Path, "host", r.Host, "from", r.RemoteAddr)
+	c.opts.Log.WarnContext(r.Context(), "idem console: request refused", "reason", why, "method", r.Method, "path",
+		r.URL.Path, "host", r.Host, "from", r.RemoteAddr)
 	c.fail(w, r, p)
 }
 

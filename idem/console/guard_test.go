@@ -47,8 +47,14 @@ func TestAPageOfAnotherOriginChangesNothing(t *testing.T) {
 	r, id := newQuestion(t, console.Options{Who: anyone})
 	form := r.form(id, "released")
 	for name, change := range map[string]func(http.Header){
-		"another site":      func(h http.Header) { h.Set("Sec-Fetch-Site", "cross-site"); h.Set("Origin", "https://evil.example") },
-		"another port":      func(h http.Header) { h.Set("Sec-Fetch-Site", "same-site"); h.Set("Origin", "http://127.0.0.1:9999") },
+		"another site": func(h http.Header) {
+			h.Set("Sec-Fetch-Site", "cross-site")
+			h.Set("Origin", "https://evil.example")
+		},
+		"another port": func(h http.Header) {
+			h.Set("Sec-Fetch-Site", "same-site")
+			h.Set("Origin", "http://127.0.0.1:9999")
+		},
 		"an old browser":    func(h http.Header) { h.Del("Sec-Fetch-Site"); h.Set("Origin", "https://evil.example") },
 		"a sandboxed frame": func(h http.Header) { h.Del("Sec-Fetch-Site"); h.Set("Origin", "null") },
 	} {
@@ -67,7 +73,8 @@ func TestTheHostMustBeOneOfTheConsole(t *testing.T) {
 	overLoopback := func(req *http.Request) { req.RemoteAddr = "127.0.0.1:40000" }
 	fromAfar := func(req *http.Request) {
 		req.RemoteAddr = "10.1.2.3:40000"
-		*req = *req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 8080}))
+		*req = *req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey,
+			&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 8080}))
 	}
 	for _, tt := range []struct {
 		name, host string
@@ -108,7 +115,8 @@ func TestThisMachineAdmitsNoOtherMachine(t *testing.T) {
 	afar := request(http.MethodGet, "/ops/", nil)
 	afar.Host, afar.RemoteAddr = "ops.example.com", "10.1.2.3:40000"
 	require.Equal(t, http.StatusForbidden, r.do(afar).StatusCode)
-	for _, header := range []string{"X-Forwarded-For", "Forwarded", "Via", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"} {
+	for _, header := range []string{"X-Forwarded-For", "Forwarded", "Via", "X-Forwarded-Host",
+		"X-Forwarded-Proto", "X-Real-IP"} {
 		proxied := request(http.MethodGet, "/ops/", nil)
 		proxied.Header.Set(header, "for=10.1.2.3")
 		require.Equal(t, http.StatusForbidden, r.do(proxied).StatusCode, header)
@@ -128,7 +136,8 @@ func TestThisMachineRefusesAProxyThatShowsItselfOtherwise(t *testing.T) {
 		"no address":     func(req *http.Request) { req.Header.Set("Referer", "https://%") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, req := range []*http.Request{request(http.MethodPost, "/ops/act", form), request(http.MethodGet, "/ops/", nil)} {
+			for _, req := range []*http.Request{request(http.MethodPost, "/ops/act", form),
+				request(http.MethodGet, "/ops/", nil)} {
 				change(req)
 				require.Equal(t, http.StatusForbidden, r.do(req).StatusCode)
 			}
@@ -165,7 +174,8 @@ func TestARequestWithoutAnOperatorIsRefused(t *testing.T) {
 
 func TestUnknownPathsAndMethodsAreAnswered(t *testing.T) {
 	r := newRig(t, console.Options{})
-	for _, path := range []string{"/", "/ops/none", "/ops/assets/layout.html", "/ops/../etc/passwd", "/ops/live/none", "/list"} {
+	for _, path := range []string{"/", "/ops/none", "/ops/assets/layout.html", "/ops/../etc/passwd",
+		"/ops/live/none", "/list"} {
 		require.GreaterOrEqual(t, r.get(path).StatusCode, 300, path)
 	}
 	require.Equal(t, "/ops/", r.get("/ops").Header.Get("Location"))
@@ -219,10 +229,12 @@ func TestFormsOfOneProcessAreTakenByAnotherWithTheSameKey(t *testing.T) {
 	r, id := newQuestion(t, console.Options{FormKey: key})
 	form := r.form(id, "released")
 	var err error
-	r.h, err = console.New(r.r, &console.Options{Who: console.ThisMachine, Prefix: "/ops", Now: r.Clock.Now, Log: slog.New(slog.DiscardHandler)})
+	r.h, err = console.New(r.r, &console.Options{Who: console.ThisMachine, Prefix: "/ops", Now: r.Clock.Now,
+		Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	require.Equal(t, http.StatusForbidden, r.post("/ops/act", form).StatusCode, "one with another key")
-	r.h, err = console.New(r.r, &console.Options{Who: console.ThisMachine, Prefix: "/ops", FormKey: key, Now: r.Clock.Now, Log: slog.New(slog.DiscardHandler)})
+	r.h, err = console.New(r.r, &console.Options{Who: console.ThisMachine, Prefix: "/ops", FormKey: key, Now: r.Clock.Now,
+		Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	r.posts(form, http.StatusSeeOther, "")
 }

@@ -34,13 +34,15 @@ type choice struct {
 
 // states that a record of the index can have.
 var states = []choice{
-	{Value: "", Text: "all"}, {Value: string(idem.Unknown), Text: "unknown"}, {Value: string(idem.InProgress), Text: "in progress"},
+	{Value: "", Text: "all"}, {Value: string(idem.Unknown), Text: "unknown"},
+	{Value: string(idem.InProgress), Text: "in progress"},
 	{Value: string(idem.Released), Text: "released, with steps"}, {Value: string(idem.Pending), Text: "pending"},
 }
 
 // olders are the ages to choose from.
 var olders = []choice{
-	{Value: "", Text: "any"}, {Value: "15m", Text: "15 minutes"}, {Value: "1h", Text: "1 hour"}, {Value: "4h", Text: "4 hours"}, {Value: "24h", Text: "1 day"}, {Value: "168h", Text: "7 days"},
+	{Value: "", Text: "any"}, {Value: "15m", Text: "15 minutes"}, {Value: "1h", Text: "1 hour"},
+	{Value: "4h", Text: "4 hours"}, {Value: "24h", Text: "1 day"}, {Value: "168h", Text: "7 days"},
 }
 
 func choose(all []choice, value string) ([]choice, error) {
@@ -51,7 +53,8 @@ func choose(all []choice, value string) ([]choice, error) {
 		out[i] = ch
 	}
 	if !found {
-		return nil, problem{Status: http.StatusBadRequest, Title: "Not understood", Text: fmt.Sprintf("%q is none of the choices of this filter.", value)}
+		return nil, problem{Status: http.StatusBadRequest, Title: "Not understood",
+			Text: fmt.Sprintf("%q is none of the choices of this filter.", value)}
 	}
 	return out, nil
 }

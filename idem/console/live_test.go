@@ -66,7 +66,8 @@ func until(t *testing.T, lines <-chan string, prefix string) {
 func TestAPageThatIsFollowedLearnsOfAChange(t *testing.T) {
 	r, id := newQuestion(t, console.Options{Poll: time.Millisecond})
 	query := url.Values{"id": {id}}.Encode()
-	for _, page := range []string{"/ops/", "/ops/list?operation=refund", "/ops/record?" + query, "/ops/record?show=value&" + query, "/ops/act?to=released&" + query} {
+	for _, page := range []string{"/ops/", "/ops/list?operation=refund", "/ops/record?" + query,
+		"/ops/record?show=value&" + query, "/ops/act?to=released&" + query} {
 		t.Run(page, func(t *testing.T) {
 			lines := r.events(page)
 			until(t, lines, ": as shown")
@@ -74,7 +75,8 @@ func TestAPageThatIsFollowedLearnsOfAChange(t *testing.T) {
 			key := refund.Key("acme", "r-1")
 			switch r.state(id) {
 			case idem.Unknown:
-				require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "bob", Reason: "no"}))
+				require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Released},
+					reconcile.Change{Actor: "bob", Reason: "no"}))
 			default:
 				r.end(key, nil, errCut)
 				r.lapse()
@@ -126,7 +128,9 @@ func TestPagesThatAreLeftMakeRoomForOthers(t *testing.T) {
 	}
 	require.Equal(t, http.StatusServiceUnavailable, follow(t.Context(), http.MethodGet, "/ops/live/?v=another"))
 	leave()
-	require.Eventually(t, func() bool { return follow(t.Context(), http.MethodGet, "/ops/live/?v=another") == http.StatusOK }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return follow(t.Context(), http.MethodGet, "/ops/live/?v=another") == http.StatusOK
+	}, 10*time.Second, time.Millisecond)
 	for range 200 { // which nobody reads
 		require.Equal(t, http.StatusOK, follow(t.Context(), http.MethodHead, staying))
 	}
@@ -145,14 +149,16 @@ func TestPagesThatAreFollowedAreBoundedTogether(t *testing.T) {
 		for n := range 60 {
 			v := "another"
 			if n%2 == 0 {
-				v = html.UnescapeString(regexp.MustCompile(`v=([^"&]+)`).FindStringSubmatch(r.get("/ops/list?operation=refund").text)[1])
+				v = html.UnescapeString(regexp.MustCompile(`v=([^"&]+)`).FindStringSubmatch(
+					r.get("/ops/list?operation=refund").text)[1])
 			}
 			go func() {
 				for range 100 { // far more than it gets; a page that is answered at once must not stop the clock
 					if ctx.Err() != nil {
 						return
 					}
-					r.h.ServeHTTP(httptest.NewRecorder(), request(http.MethodGet, "/ops/live/list?operation=refund&v="+v, nil).WithContext(ctx))
+					r.h.ServeHTTP(httptest.NewRecorder(),
+						request(http.MethodGet, "/ops/live/list?operation=refund&v="+v, nil).WithContext(ctx))
 				}
 			}()
 		}
@@ -198,7 +204,8 @@ func TestAPageThatPanicsMakesRoomForOthers(t *testing.T) {
 		defer leave()
 		follow := func() string {
 			w := httptest.NewRecorder()
-			r.h.ServeHTTP(w, request(http.MethodGet, "/ops/live/record?"+url.Values{"id": {id}, "v": {"another"}}.Encode(), nil).WithContext(ctx))
+			r.h.ServeHTTP(w, request(http.MethodGet, "/ops/live/record?"+url.Values{"id": {id}, "v": {"another"}}.Encode(),
+				nil).WithContext(ctx))
 			return w.Body.String()
 		}
 		for panics > 0 && ctx.Err() == nil {
@@ -227,7 +234,8 @@ func TestAPageIsNotRenewedWithoutAPause(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, console.Options{})
 				start := time.Now()
-				query := url.Values{"v": {"another"}, "read": {strconv.Itoa(tt.read)}, "at": {strconv.FormatInt(r.Clock.Now().Add(-tt.ago).UnixMilli(), 10)}}
+				query := url.Values{"v": {"another"}, "read": {strconv.Itoa(tt.read)},
+					"at": {strconv.FormatInt(r.Clock.Now().Add(-tt.ago).UnixMilli(), 10)}}
 				require.Contains(t, r.get("/ops/live/?"+query.Encode()).text, "event: changed")
 				require.Equal(t, tt.want, time.Since(start))
 			})

@@ -72,9 +72,11 @@ func New(r *reconcile.Reconciler, o *Options) (http.Handler, error) {
 	case r == nil:
 		return invalid("reconciler", "is nil: make one with reconcile.New")
 	case o == nil || o.Who == nil:
-		return invalid("Options.Who", "is nil: tell who makes a request, by your own sign-in, or use console.ThisMachine if no proxy passes on to it what comes from elsewhere")
+		return invalid("Options.Who", "is nil: tell who makes a request, by your own sign-in, or use console.ThisMachine "+
+			"if no proxy passes on to it what comes from elsewhere")
 	case !isPrefix(o.Prefix):
-		return invalid("Options.Prefix", "is %q: use a clean path such as \"/idem\", of letters, digits and - . _ ~ /", o.Prefix)
+		return invalid("Options.Prefix", "is %q: use a clean path such as \"/idem\", of letters, digits and - . _ ~ /",
+			o.Prefix)
 	case o.FormKey != nil && len(o.FormKey) < leastKey:
 		return invalid("Options.FormKey", "has %d bytes: use at least %d random ones", len(o.FormKey), leastKey)
 	case o.Poll < 0:

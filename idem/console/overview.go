@@ -28,7 +28,8 @@ var ages = []struct {
 	Name, Param string
 	Over        time.Duration
 }{
-	{"under 15 min", "", 0}, {"15 min to 1 h", "15m", 15 * time.Minute}, {"1 h to 1 d", "1h", time.Hour}, {"over 1 d", "24h", 24 * time.Hour},
+	{"under 15 min", "", 0}, {"15 min to 1 h", "15m", 15 * time.Minute}, {"1 h to 1 d", "1h", time.Hour},
+	{"over 1 d", "24h", 24 * time.Hour},
 }
 
 // overview is what is open, by operation and age.
@@ -171,7 +172,8 @@ func (c *console) operationRow(name string) *operationRow {
 		}
 		return cell{URL: c.opts.Prefix + "/list?" + q.Encode()}
 	}
-	o := &operationRow{Operation: name, Escalated: list("escalated", "1"), Lapsed: list("state", string(idem.InProgress)), Running: list("state", string(idem.InProgress))}
+	o := &operationRow{Operation: name, Escalated: list("escalated", "1"), Lapsed: list("state", string(idem.InProgress)),
+		Running: list("state", string(idem.InProgress))}
 	for _, a := range ages {
 		o.Cells = append(o.Cells, list("older", a.Param))
 	}
@@ -268,7 +270,8 @@ func (c *console) rates(open []*idem.Record, more bool, n news) (rows []rateRow)
 			switch {
 			case a.Change == protocol.ChangeEscalated:
 				row(a.ID).Escalated[i].Count++
-			case a.Change == protocol.ChangeResolved && (a.From == idem.Unknown || a.From == idem.InProgress): // not a second time
+			// not a second time
+			case a.Change == protocol.ChangeResolved && (a.From == idem.Unknown || a.From == idem.InProgress):
 				row(a.ID).Settled[i].Count++
 			}
 		}

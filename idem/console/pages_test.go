@@ -138,7 +138,8 @@ func TestWhatCannotBeAnIdIsNotLookedUp(t *testing.T) {
 	r := newRig(t, console.Options{})
 	r.Faults.Always(idemtest.Refuse)
 	for name, id := range map[string]string{
-		"too long": "acme#refund#" + strings.Repeat("x", 2048), "not UTF-8": "acme#refund#\xff", "a wrong escape": "%zz#refund#x", "two parts": "acme#refund", "four parts": "a#b#c#d",
+		"too long": "acme#refund#" + strings.Repeat("x", 2048), "not UTF-8": "acme#refund#\xff",
+		"a wrong escape": "%zz#refund#x", "two parts": "acme#refund", "four parts": "a#b#c#d",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, page := range []string{"record", "act"} {
@@ -155,7 +156,8 @@ func TestResultsValuesAndMessagesAreShownOnlyWhenAsked(t *testing.T) {
 	op := idem.Operation{Name: "refund", Values: idem.KeepValues}
 	key := op.Key("acme", "customer-4711")
 	id := key.ID()
-	_, err := idem.Do(t.Context(), r.Engine, key, 1, func(context.Context, int) (string, error) { return "secret result", nil })
+	_, err := idem.Do(t.Context(), r.Engine, key, 1,
+		func(context.Context, int) (string, error) { return "secret result", nil })
 	require.NoError(t, err)
 	shown := record(id)
 	plain := r.get(shown).text
@@ -168,7 +170,8 @@ func TestResultsValuesAndMessagesAreShownOnlyWhenAsked(t *testing.T) {
 
 	steps := refund.Key("acme", "r-2")
 	_, err = idem.Do(t.Context(), r.Engine, steps, 1, func(ctx context.Context, _ int) (string, error) {
-		if _, err := idem.Step(ctx, "book", func(context.Context) (string, error) { return "secret seat", nil }, nil); err != nil {
+		if _, err := idem.Step(ctx, "book",
+			func(context.Context) (string, error) { return "secret seat", nil }, nil); err != nil {
 			return "", err
 		}
 		return "", errCut
@@ -194,7 +197,8 @@ func TestTheOverviewCountsWhatTheListHas(t *testing.T) {
 	r.crash(order.Key("acme", "killed"), func(context.Context, int) (int, error) { r.Crash(); return 0, nil })
 	r.lapse()
 
-	require.NoError(t, r.r.Resolve(t.Context(), refund.Key("acme", "old0").ID(), reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "bob", Reason: "no such refund"}))
+	require.NoError(t, r.r.Resolve(t.Context(), refund.Key("acme", "old0").ID(), reconcile.Resolution{To: idem.Released},
+		reconcile.Change{Actor: "bob", Reason: "no such refund"}))
 	r.end(refund.Key("acme", "old3"), nil, errCut)
 	text := r.get("/ops/").text
 	require.Contains(t, text, "Changes of the last day")
@@ -271,8 +275,9 @@ func TestARecordIsFoundByItsKeyOrId(t *testing.T) {
 	}{
 		"by key":         {url.Values{"operation": {"refund"}, "tenant": {"acme"}, "value": {"r-1"}}, id},
 		"without tenant": {url.Values{"operation": {"refund"}, "value": {"r-1"}}, none},
-		"of a principal": {url.Values{"operation": {"refund"}, "tenant": {"acme"}, "principal": {"bob/2"}, "value": {"r-1"}}, bobs},
-		"by id":          {url.Values{"id": {" " + id + " "}}, id},
+		"of a principal": {url.Values{"operation": {"refund"}, "tenant": {"acme"}, "principal": {"bob/2"}, "value": {"r-1"}},
+			bobs},
+		"by id": {url.Values{"id": {" " + id + " "}}, id},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := r.post("/ops/find", tt.form)
@@ -299,7 +304,8 @@ func TestTheTimelineIsInTheOrderOfTime(t *testing.T) {
 	r.posts(form, http.StatusSeeOther, "")
 	text := r.get(record(id)).text
 	at := -1
-	for _, what := range []string{"Claimed", "Escalated", "by sweep", "Resolved", "by console with console", "the provider&#39;s console says so", "To come"} {
+	for _, what := range []string{"Claimed", "Escalated", "by sweep", "Resolved", "by console with console",
+		"the provider&#39;s console says so", "To come"} {
 		i := strings.Index(text, what)
 		require.Greater(t, i, at, "%s, in %s", what, text)
 		at = i
@@ -414,7 +420,8 @@ func TestTheOverviewCountsWhatOpenedAndWasSettled(t *testing.T) {
 // crowded has more changes of a day than a page holds.
 type crowded struct{ reconcile.Store }
 
-func (s crowded) AuditBetween(ctx context.Context, shard int, from, to time.Time, page string) (protocol.AuditPage, error) {
+func (s crowded) AuditBetween(ctx context.Context, shard int, from, to time.Time,
+	page string) (protocol.AuditPage, error) {
 	p, err := s.Store.AuditBetween(ctx, shard, from, to, page)
 	if to.Sub(from) > 2*time.Hour && len(p.Entries) > 0 {
 		p.Next = "more"
@@ -427,7 +434,8 @@ func TestTheOverviewSaysWhatItHasNotCounted(t *testing.T) {
 	require.NotContains(t, r.get("/ops/").text, `<h2 id="rates">`, "there is nothing to count")
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
 	r.lapse()
-	require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "bob", Reason: "the provider says so"}))
+	require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Completed},
+		reconcile.Change{Actor: "bob", Reason: "the provider says so"}))
 	require.Equal(t, "0, 0, 1, 1, 0, 0", r.rates("refund"))
 	r.over(crowded{r.Faults})
 	require.Regexp(t, `^0, 0, 1, \d or more, 0, 0 or more$`, r.rates("refund"))

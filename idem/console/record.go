@@ -107,9 +107,11 @@ func checkID(id string) error {
 	_, operation, _ := protocol.ParseRecordID(id)
 	switch {
 	case operation == "":
-		return problem{Status: http.StatusBadRequest, Title: "No record's id", Text: "An id has a tenant, an operation and a digest, joined with #. The tenant may be empty."}
+		return problem{Status: http.StatusBadRequest, Title: "No record's id",
+			Text: "An id has a tenant, an operation and a digest, joined with #. The tenant may be empty."}
 	case len(id) > maxID || !utf8.ValidString(id):
-		return problem{Status: http.StatusBadRequest, Title: "No record's id", Text: fmt.Sprintf("An id has at most %d bytes, of valid UTF-8.", maxID)}
+		return problem{Status: http.StatusBadRequest, Title: "No record's id",
+			Text: fmt.Sprintf("An id has at most %d bytes, of valid UTF-8.", maxID)}
 	}
 	return nil
 }
@@ -137,7 +139,8 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 		// The page leaves the messages out, unless it is asked for them.
 		shown := view.Of(rec, view.Reveal{ShowError: true})
 		v.Tokens, v.Steps = shown.Tokens(), c.steps(rec.ID, shown.Steps)
-		v.ValueURL, v.ResultURL, v.ErrorURL = c.showURL(id, "value", "shown"), c.showURL(id, "result", "shown"), c.showURL(id, "error", "failure")
+		v.ValueURL, v.ResultURL, v.ErrorURL = c.showURL(id, "value", "shown"), c.showURL(id, "result", "shown"),
+			c.showURL(id, "error", "failure")
 		for _, d := range e.Decisions {
 			form := url.Values{"id": {id}, "to": {targetOf(d)}}
 			v.Decisions = append(v.Decisions, decisionView{
@@ -146,7 +149,8 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 			})
 		}
 	}
-	slices.SortStableFunc(v.Decisions, func(a, b decisionView) int { return cmp.Compare(min(len(a.Refused), 1), min(len(b.Refused), 1)) })
+	slices.SortStableFunc(v.Decisions,
+		func(a, b decisionView) int { return cmp.Compare(min(len(a.Refused), 1), min(len(b.Refused), 1)) })
 	v.Timeline = c.timeline(rec, e, history)
 	return v
 }
@@ -181,20 +185,25 @@ func (c *console) timeline(rec *idem.Record, e reconcile.Explanation, history []
 				all = append(all, happening{At: c.moment(s.BegunAt), What: "Step began", Text: name})
 			}
 		}
-		parked := slices.ContainsFunc(history, func(a protocol.Audit) bool { return a.Change == protocol.ChangeParked && a.At.Equal(rec.OpenSince) })
+		parked := slices.ContainsFunc(history,
+			func(a protocol.Audit) bool { return a.Change == protocol.ChangeParked && a.At.Equal(rec.OpenSince) })
 		if rec.Open() && !rec.OpenSince.IsZero() && !parked {
-			all = append(all, happening{At: c.moment(rec.OpenSince), What: "Open question", Text: fmt.Sprintf("Attempt %d ended without outcome.", rec.Attempt)})
+			all = append(all, happening{At: c.moment(rec.OpenSince), What: "Open question",
+				Text: fmt.Sprintf("Attempt %d ended without outcome.", rec.Attempt)})
 		}
 		if rec.State == idem.InProgress && rec.LeaseUntil.Before(c.opts.Now()) {
-			all = append(all, happening{At: c.moment(rec.LeaseUntil), What: "Lease over", Text: fmt.Sprintf("Attempt %d left no outcome until then.", rec.Attempt)})
+			all = append(all, happening{At: c.moment(rec.LeaseUntil), What: "Lease over",
+				Text: fmt.Sprintf("Attempt %d left no outcome until then.", rec.Attempt)})
 		}
 		if !rec.Open() && rec.State != idem.InProgress && !rec.Resolved {
-			all = append(all, happening{At: c.moment(rec.UpdatedAt), What: "Ended", Text: fmt.Sprintf("Attempt %d ended: %s.", rec.Attempt, rec.State)})
+			all = append(all, happening{At: c.moment(rec.UpdatedAt), What: "Ended",
+				Text: fmt.Sprintf("Attempt %d ended: %s.", rec.Attempt, rec.State)})
 		}
 	}
 	if earlier := len(history) - maxHistory; earlier > 0 {
 		history = history[earlier:]
-		all = append(all, happening{At: c.moment(history[0].At), What: "Changes before", Text: fmt.Sprintf("%d of them: idemctl history shows them.", earlier)})
+		all = append(all, happening{At: c.moment(history[0].At), What: "Changes before",
+			Text: fmt.Sprintf("%d of them: idemctl history shows them.", earlier)})
 	}
 	for _, a := range history {
 		all = append(all, c.happening(a))

@@ -51,7 +51,8 @@ func (s stepAnswer) answer() (a reconcile.Answer, mistake string) {
 			return a, fmt.Sprintf("The result of step %s is not JSON: correct it, or say that it is not known.", s.Name)
 		}
 		if strings.TrimSpace(s.Result) == "null" {
-			return a, fmt.Sprintf("The result of step %s is null, which a handler reads as an empty one: correct it, or say that it is not known.", s.Name)
+			return a, fmt.Sprintf("The result of step %s is null, which a handler reads as an empty one: correct it, or "+
+				"say that it is not known.", s.Name)
 		}
 		return reconcile.CompletedWith(json.RawMessage(s.Result)), ""
 	case protocol.StepFailed:

@@ -24,7 +24,8 @@ import (
 func (r *rig) order(key idem.Key, ran map[string]int, during func()) (int, error) {
 	return idem.Do(r.t.Context(), r.Engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 		once := &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
-		charged, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { ran["charge"]++; during(); return 7, nil }, once)
+		charged, err := idem.Step(ctx, "charge",
+			func(context.Context) (int, error) { ran["charge"]++; during(); return 7, nil }, once)
 		if err != nil {
 			return 0, err
 		}
@@ -66,7 +67,8 @@ func TestAnOrderGoesOnAsTheFormSaysOfItsSteps(t *testing.T) {
 			"Step charge failed.", map[string]int{}, 0, "declined",
 		},
 		"result not known": {
-			url.Values{"step-0": {"took_effect_without_result"}}, "an error for the steps that took effect with a result that is not known: charge",
+			url.Values{"step-0": {"took_effect_without_result"}},
+			"an error for the steps that took effect with a result that is not known: charge",
 			"Step charge took effect, with a result that is not known.", map[string]int{}, 0, "result",
 		},
 	} {
@@ -119,8 +121,10 @@ func TestNothingIsReleasedWithoutAWordAboutItsSteps(t *testing.T) {
 		{"The result of step charge is not JSON", url.Values{"step-0": {"took_effect"}}},
 		{"The result of step charge is not JSON", url.Values{"step-0": {"took_effect"}, "step-0-result": {"{seven"}}},
 		{"The result of step charge is null", url.Values{"step-0": {"took_effect"}, "step-0-result": {"null"}}},
-		{"A result of step charge is typed, and something else", url.Values{"step-0": {"not_executed"}, "step-0-result": {"7"}}},
-		{"A failure of step charge is typed, and something else", url.Values{"step-0": {"not_executed"}, "step-0-message": {"declined"}}},
+		{"A result of step charge is typed, and something else",
+			url.Values{"step-0": {"not_executed"}, "step-0-result": {"7"}}},
+		{"A failure of step charge is typed, and something else",
+			url.Values{"step-0": {"not_executed"}, "step-0-message": {"declined"}}},
 		{"The message of the failure of step charge is missing", url.Values{"step-0": {"failed"}}},
 	} {
 		for _, look := range []string{"", "1"} {
@@ -220,7 +224,8 @@ func TestTheTokenToAskWithIsTheInterruptedSteps(t *testing.T) {
 	id := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
 	page := r.get(record(id))
 	require.Equal(t, http.StatusOK, page.StatusCode, page.text)
-	of := regexp.MustCompile(`<dt>Token</dt><dd><code>([^<]+)</code> <span class="hint">([^<]+)</span>`).FindAllStringSubmatch(page.text, -1)
+	of := regexp.MustCompile(`<dt>Token</dt><dd><code>([^<]+)</code> <span `+
+		`class="hint">([^<]+)</span>`).FindAllStringSubmatch(page.text, -1)
 	require.Len(t, of, 2, page.text)
 	require.Equal(t, []string{protocol.Token(id, "charge"), "of step charge, which was interrupted"}, of[0][1:])
 	require.Equal(t, []string{protocol.Token(id, ""), "outside steps"}, of[1][1:])
@@ -245,7 +250,8 @@ func TestTheFormSaysWhatAStepWithoutAResultLeadsTo(t *testing.T) {
 	form.Set("look", "1")
 	shown = append(shown, r.post("/ops/act", form).text)
 	for _, with := range shown {
-		require.Contains(t, with, "the operation is parked again, unless the step returns nothing, since it has a compensation, which needs its result")
+		require.Contains(t, with, "the operation is parked again, unless the step returns nothing, since it has "+
+			"a compensation, which needs its result")
 		require.NotContains(t, with, "undo the other steps")
 	}
 }

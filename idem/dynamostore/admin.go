@@ -138,7 +138,8 @@ func (s *AdminStore) Forget(ctx context.Context, now time.Time, e protocol.Erasu
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("dynamostore: the record is removed, and parts of its result are left: they expire a day after its retention: %w", err)
+			return fmt.Errorf("dynamostore: the record is removed, and parts of its result are left: they expire a day after "+
+				"its retention: %w", err)
 		}
 	}
 	return nil

@@ -56,7 +56,8 @@ func decodeAudit(it item) (protocol.Audit, error) {
 	a := protocol.Audit{
 		ID: d.id, At: d.time(schema.OpenDue), Who: d.optStr(schema.AuditWho), Why: d.optStr(schema.AuditWhy),
 		Tool: d.optStr(schema.AuditTool), Change: protocol.Change(d.str(schema.AuditChange)),
-		From: protocol.State(d.optStr(schema.AuditFrom)), What: d.optStr(schema.AuditWhat), To: protocol.State(d.optStr(schema.AuditTo)),
+		From: protocol.State(d.optStr(schema.AuditFrom)), What: d.optStr(schema.AuditWhat),
+		To:      protocol.State(d.optStr(schema.AuditTo)),
 		Attempt: int(d.optNum(schema.AuditAttempt, 1<<31-1)), Ref: d.optStr(schema.AuditRef),
 		Unconfirmed: d.flag(schema.AuditUnconfirmed),
 	}
@@ -108,7 +109,8 @@ func (s *AdminStore) AuditOf(ctx context.Context, id, page string) (protocol.Aud
 
 // AuditBetween implements [protocol.AdminStore]: a Query on the index, and a consistent
 // BatchGetItem for what it lists.
-func (s *AdminStore) AuditBetween(ctx context.Context, shard int, from, to time.Time, page string) (protocol.AuditPage, error) {
+func (s *AdminStore) AuditBetween(ctx context.Context, shard int, from, to time.Time,
+	page string) (protocol.AuditPage, error) {
 	if shard < 0 || shard >= schema.ShardCount {
 		return protocol.AuditPage{}, fmt.Errorf("dynamostore: AuditBetween: there is no shard %d", shard)
 	}

@@ -306,7 +306,9 @@ func TestALateDeletionLeavesAConfirmedEntry(t *testing.T) {
 	require.ErrorAs(t, c.send(t.Context(), o.q), new(*protocol.ConflictError))
 	require.NotNil(t, late)
 	f.wire.set(nil)
-	f.change(t, o.id, func(it item) { it[schema.Write], it[schema.State] = str("o-1.0"), str(string(protocol.InProgress)) })
+	f.change(t, o.id, func(it item) {
+		it[schema.Write], it[schema.State] = str("o-1.0"), str(string(protocol.InProgress))
+	})
 	require.NoError(t, c.send(t.Context(), o.q))
 	o.made[c.entry] = true
 	o.complete("made")

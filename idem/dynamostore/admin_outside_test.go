@@ -39,13 +39,15 @@ type outside struct {
 }
 
 func (f *fixture) outside(t *testing.T, q *AdminStore, id string) *outside {
-	return &outside{t: t, f: f, q: q, r: f.remover(t), id: id, made: map[string]bool{}, doubtful: map[string]bool{}, forgotten: map[string]bool{}}
+	return &outside{t: t, f: f, q: q, r: f.remover(t), id: id, made: map[string]bool{}, doubtful: map[string]bool{},
+		forgotten: map[string]bool{}}
 }
 
 func (o *outside) audit(rec *protocol.Record, c protocol.Change, to protocol.State) *protocol.Audit {
 	o.n++
 	a := &protocol.Audit{
-		ID: o.id, Entry: fmt.Sprintf("entry-%02d", o.n), At: base.Add(time.Duration(o.n) * time.Second), Who: "alice", Why: "her right",
+		ID: o.id, Entry: fmt.Sprintf("entry-%02d", o.n), At: base.Add(time.Duration(o.n) * time.Second),
+		Who: "alice", Why: "her right",
 		Change: c, From: rec.State, To: to, Attempt: rec.Attempt, ExpiresAt: base.Add(1000 * time.Hour),
 	}
 	o.made[a.Entry] = false
@@ -60,7 +62,8 @@ func (o *outside) parks(rec *protocol.Record) *change {
 	}
 	a := o.audit(rec, protocol.ChangeParked, protocol.Unknown)
 	return o.settles(a, protocol.Settlement{
-		ID: o.id, Kind: protocol.EventLapse, Seen: rec.Write, Write: "w-" + a.Entry, Ending: protocol.Ending{State: protocol.Unknown}, Audit: a,
+		ID: o.id, Kind: protocol.EventLapse, Seen: rec.Write, Write: "w-" + a.Entry,
+		Ending: protocol.Ending{State: protocol.Unknown}, Audit: a,
 	})
 }
 
@@ -74,7 +77,8 @@ func (o *outside) postpones(rec *protocol.Record) *change {
 		return nil
 	}
 	o.n++
-	p := protocol.Postponement{ID: o.id, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: fmt.Sprint("s-", o.n), Due: base.Add(time.Hour)}
+	p := protocol.Postponement{ID: o.id, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: fmt.Sprint("s-", o.n),
+		Due: base.Add(time.Hour)}
 	return &change{send: func(ctx context.Context, q *AdminStore) error { return q.Postpone(ctx, base, p) },
 		made: func(it item) bool { return text(it, schema.Sweep) == p.Sweep }}
 }
@@ -85,9 +89,11 @@ func (o *outside) escalates(rec *protocol.Record) *change {
 	}
 	a := o.audit(rec, protocol.ChangeEscalated, protocol.Unknown)
 	p := protocol.Postponement{
-		ID: o.id, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: "s-" + a.Entry, Due: base.Add(time.Hour), EscalatedAt: base, Audit: a,
+		ID: o.id, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: "s-" + a.Entry, Due: base.Add(time.Hour),
+		EscalatedAt: base, Audit: a,
 	}
-	return &change{entry: a.Entry, send: func(ctx context.Context, q *AdminStore) error { return q.Postpone(ctx, base, p) },
+	return &change{entry: a.Entry,
+		send: func(ctx context.Context, q *AdminStore) error { return q.Postpone(ctx, base, p) },
 		made: func(it item) bool { return text(it, schema.Sweep) == p.Sweep }}
 }
 
@@ -97,7 +103,8 @@ func (o *outside) resolves(to protocol.State) func(*protocol.Record) *change {
 			return nil
 		}
 		a := o.audit(rec, protocol.ChangeResolved, to)
-		w := resolution(o.id, rec.Write, "w-"+a.Entry, protocol.Ending{State: to, Result: []byte("{}"), ExpiresAt: base.Add(time.Hour)})
+		w := resolution(o.id, rec.Write, "w-"+a.Entry,
+			protocol.Ending{State: to, Result: []byte("{}"), ExpiresAt: base.Add(time.Hour)})
 		if to != protocol.Completed {
 			w.Ending.Result, w.Ending.Failure = nil, &protocol.Failure{Message: "no"}
 		}
@@ -111,7 +118,8 @@ func (o *outside) extends(rec *protocol.Record) *change {
 		return nil
 	}
 	a := o.audit(rec, protocol.ChangeExtended, rec.State)
-	p := protocol.Prolongation{ID: o.id, Seen: rec.Write, Write: "w-" + a.Entry, ExpiresAt: base.Add(100 * time.Minute), Audit: a}
+	p := protocol.Prolongation{ID: o.id, Seen: rec.Write, Write: "w-" + a.Entry,
+		ExpiresAt: base.Add(100 * time.Minute), Audit: a}
 	return &change{entry: a.Entry, send: func(ctx context.Context, q *AdminStore) error { return q.Prolong(ctx, base, p) },
 		made: func(it item) bool { return bears(it, p.Write) }}
 }
@@ -158,7 +166,8 @@ func (o *outside) removes(rec *protocol.Record) *change {
 	}
 	return &change{send: func(ctx context.Context, _ *AdminStore) error {
 		for segment := range 3 {
-			_, err := o.r.RemoveExpired(ctx, protocol.ExpiredQuery{Segment: segment, Segments: 3, Before: base.Add(2 * time.Hour)})
+			_, err := o.r.RemoveExpired(ctx,
+				protocol.ExpiredQuery{Segment: segment, Segments: 3, Before: base.Add(2 * time.Hour)})
 			if err != nil {
 				return err
 			}
@@ -171,15 +180,18 @@ type maker = func(*protocol.Record) *change
 
 // lives are the changes of a record, one after another.
 func (o *outside) lives() map[string][]maker {
-	completed, failed, released := o.resolves(protocol.Completed), o.resolves(protocol.Failed), o.resolves(protocol.Released)
+	completed, failed, released := o.resolves(protocol.Completed), o.resolves(protocol.Failed),
+		o.resolves(protocol.Released)
 	return map[string][]maker{
-		"escalated, resolved, resolved again and forgotten": {o.claims, o.parks, o.postpones, o.escalates, completed, failed, o.forgets},
-		"released, claimed and parked again":                {o.claims, o.parks, released, o.claims, o.parks, completed},
-		"replaced when it has expired":                      {o.claims, o.parks, completed, o.replaces, o.parks, o.escalates},
-		"kept for longer":                                   {o.claims, o.parks, completed, o.extends, o.forgets},
-		"kept for longer, and removed":                      {o.claims, o.parks, failed, o.extends, o.removes},
-		"removed when it has expired":                       {o.claims, o.parks, failed, o.removes, o.claims, o.parks},
-		"forgotten twice":                                   {o.claims, o.parks, completed, o.forgets, o.claims, o.parks, released, o.forgets},
+		"escalated, resolved, resolved again and forgotten": {o.claims, o.parks, o.postpones, o.escalates, completed,
+			failed, o.forgets},
+		"released, claimed and parked again": {o.claims, o.parks, released, o.claims, o.parks, completed},
+		"replaced when it has expired":       {o.claims, o.parks, completed, o.replaces, o.parks, o.escalates},
+		"kept for longer":                    {o.claims, o.parks, completed, o.extends, o.forgets},
+		"kept for longer, and removed":       {o.claims, o.parks, failed, o.extends, o.removes},
+		"removed when it has expired":        {o.claims, o.parks, failed, o.removes, o.claims, o.parks},
+		"forgotten twice": {o.claims, o.parks, completed, o.forgets, o.claims, o.parks,
+			released, o.forgets},
 	}
 }
 

@@ -58,7 +58,8 @@ func (k *kept) outlived() {
 		d := &decoder{item: k.raw(k.t, k.part(n))}
 		expires := time.Unix(d.num(schema.ExpiresAt), 0)
 		require.NoError(k.t, d.err)
-		require.False(k.t, expires.Before(rec.ExpiresAt.Add(partsOutlive)), "part %d expires at %v, the record at %v", n, expires, rec.ExpiresAt)
+		require.False(k.t, expires.Before(rec.ExpiresAt.Add(partsOutlive)), "part %d expires at %v, the record at %v", n,
+			expires, rec.ExpiresAt)
 	}
 	got, err := k.Result(k.t.Context(), rec)
 	require.NoError(k.t, err)

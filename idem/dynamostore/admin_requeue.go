@@ -46,5 +46,6 @@ func (s *AdminStore) Requeue(ctx context.Context, e *outbox.Entry, a protocol.Au
 	if err != errRefused {
 		return err
 	}
-	return fmt.Errorf("%w: message %s of record %q is no dead letter any more, or has died once more since it was read", protocol.ErrNotFound, e.ID, e.Record)
+	return fmt.Errorf("%w: message %s of record %q is no dead letter any more, or has died once more since it was read",
+		protocol.ErrNotFound, e.ID, e.Record)
 }

@@ -50,9 +50,10 @@ func NewScanner(client ScannerClient, table string, o *Options) (*Scanner, error
 const recordsAlone = "sk=:record AND NOT contains(pk,:part)"
 
 // withoutResult are the attributes of a record but for its result.
-const withoutResult = "pk,sk,v,in_state,repeatable,key_value,codec,fp,owner_id,attempt,write_id,seen,lease_until,retention," +
-	"created_at,updated_at,ticket,uncertain,sealed,enc,body_size,rv,parts,omitted,steps,failure,provider_ref,ref_write,resolved,unsettled," +
-	"open_due,open_since,sweep_id,probes,escalated_at,expires_at"
+const withoutResult = "pk,sk,v,in_state,repeatable,key_value,codec,fp,owner_id,attempt,write_id,seen,lease_until," +
+	"retention,created_at,updated_at,ticket,uncertain,sealed,enc,body_size,rv,parts,omitted,steps," +
+	"failure,provider_ref,ref_write,resolved,unsettled,open_due,open_since,sweep_id,probes," +
+	"escalated_at,expires_at"
 
 // Scan implements [protocol.Scanner]: one eventually consistent Scan, of 1 MB at most, which
 // leaves the results in the table, but for those of steps.
@@ -63,8 +64,9 @@ func (s *Scanner) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.Sc
 	vals.str(":record", schema.RecordSK)
 	vals.str(":part", schema.PartPK)
 	out, err := s.store.scanPage(k, s.client, q, &dynamodb.ScanInput{
-		FilterExpression: aws.String(recordsAlone), ProjectionExpression: aws.String(withoutResult), ExpressionAttributeValues: vals.item,
-		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+		FilterExpression: aws.String(recordsAlone), ProjectionExpression: aws.String(withoutResult),
+		ExpressionAttributeValues: vals.item,
+		ReturnConsumedCapacity:    types.ReturnConsumedCapacityTotal,
 	})
 	if err != nil {
 		return p, err
@@ -88,7 +90,8 @@ func (s *Scanner) Scan(ctx context.Context, q protocol.ScanQuery) (p protocol.Sc
 }
 
 // scanPage reads a page of a segment of the table.
-func (s *Store) scanPage(k *call, client ScannerClient, q protocol.ScanQuery, in *dynamodb.ScanInput) (out *dynamodb.ScanOutput, err error) {
+func (s *Store) scanPage(k *call, client ScannerClient, q protocol.ScanQuery,
+	in *dynamodb.ScanInput) (out *dynamodb.ScanOutput, err error) {
 	if q.Segments < 1 || q.Segment < 0 || q.Segment >= q.Segments {
 		return nil, fmt.Errorf("dynamostore: %s: there is no segment %d of %d", k.op, q.Segment, q.Segments)
 	}

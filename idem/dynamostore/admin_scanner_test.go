@@ -38,8 +38,10 @@ func TestAScanListsRecordsAlone(t *testing.T) {
 	p := claim("t#op#2", "o2")
 	require.NoError(t, f.Acquire(ctx, base, p))
 	require.NoError(t, q.Settle(ctx, base, protocol.Settlement{
-		ID: "t#op#2", Kind: protocol.EventLapse, Seen: "o2.0", Write: "w", Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true},
-		Audit: &protocol.Audit{ID: "t#op#2", Entry: "e", At: base, Who: "alice", Why: "because", Change: protocol.ChangeParked, From: protocol.InProgress},
+		ID: "t#op#2", Kind: protocol.EventLapse, Seen: "o2.0", Write: "w",
+		Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true},
+		Audit: &protocol.Audit{ID: "t#op#2", Entry: "e", At: base, Who: "alice", Why: "because",
+			Change: protocol.ChangeParked, From: protocol.InProgress},
 	}))
 	message := itemKey("t#op#2", schema.OutboxSK+"m")
 	message[schema.State] = str("new")
@@ -66,14 +68,16 @@ func TestAScanReadsAllOfARecord(t *testing.T) {
 	}
 	rec := full()
 	rec.Value, rec.Repeat, rec.Codec, rec.Attempt, rec.Write, rec.Seen = "key", protocol.Repeatable, "binary", 2, "w", "w0"
-	rec.ExpiresAt, rec.Retention, rec.UpdatedAt, rec.Resolved, rec.RefWrite, rec.Unsettled = base, time.Hour, base.Add(time.Second), true, "w1", 2
+	rec.ExpiresAt, rec.Retention, rec.UpdatedAt, rec.Resolved, rec.RefWrite, rec.Unsettled = base, time.Hour,
+		base.Add(time.Second), true, "w1", 2
 	rec.Due, rec.OpenSince, rec.Sweep, rec.EscalatedAt = base, base, "s", base
 	for i := range reflect.TypeFor[protocol.Record]().NumField() {
 		require.False(t, reflect.ValueOf(*rec).Field(i).IsZero(), reflect.TypeFor[protocol.Record]().Field(i).Name)
 	}
 	packed, parts := *rec, *rec
 	packed.Body = protocol.Body{Data: []byte("zz"), Size: 5000, Stored: 2, Encoding: encodingZlib}
-	parts.Body = protocol.Body{Parts: 2, Size: 700 << 10, Stored: 300 << 10, Encoding: encodingZlib, Digest: make([]byte, 32)}
+	parts.Body = protocol.Body{Parts: 2, Size: 700 << 10, Stored: 300 << 10, Encoding: encodingZlib,
+		Digest: make([]byte, 32)}
 	for _, rec := range []*protocol.Record{rec, &packed, &parts} {
 		for name := range encode(rec) {
 			require.Equal(t, name != schema.Body && name != schema.OpenShard, asked[name], name)
@@ -106,7 +110,8 @@ func (f *fixture) all(t *testing.T, r *Remover, before time.Time) (removed int) 
 	t.Helper()
 	for segment := range 3 {
 		for page := ""; ; {
-			p, err := r.RemoveExpired(t.Context(), protocol.ExpiredQuery{Segment: segment, Segments: 3, Before: before, Page: page, Limit: 2})
+			p, err := r.RemoveExpired(t.Context(),
+				protocol.ExpiredQuery{Segment: segment, Segments: 3, Before: before, Page: page, Limit: 2})
 			require.NoError(t, err)
 			require.LessOrEqual(t, p.Looked, 2)
 			removed += p.Removed
@@ -196,7 +201,8 @@ func TestMistakesOfARemover(t *testing.T) {
 	require.ErrorAs(t, err, &config)
 	r, err := NewRemover(dynamodb.New(dynamodb.Options{}), "t", nil)
 	require.NoError(t, err)
-	for _, q := range []protocol.ExpiredQuery{{}, {Segment: 3, Segments: 3}, {Segment: -1, Segments: 3}, {Segments: 1, Page: "!"}, {Segments: 1, Page: "eA"}} {
+	for _, q := range []protocol.ExpiredQuery{{}, {Segment: 3, Segments: 3}, {Segment: -1, Segments: 3},
+		{Segments: 1, Page: "!"}, {Segments: 1, Page: "eA"}} {
 		_, err := r.RemoveExpired(context.Background(), q)
 		require.Error(t, err)
 	}
@@ -213,7 +219,8 @@ func inShard(n int) string {
 
 // changesOverPages reads all pages of changes, in which each change is once and none is before an
 // earlier one.
-func changesOverPages(t *testing.T, read func(page string) (protocol.AuditPage, error)) (got map[string]bool, pages int) {
+func changesOverPages(t *testing.T, read func(page string) (protocol.AuditPage, error)) (got map[string]bool,
+	pages int) {
 	t.Helper()
 	got = map[string]bool{}
 	var last time.Time
@@ -277,7 +284,8 @@ func TestADamagedEntryHidesNoOther(t *testing.T) {
 	require.Len(t, history, 3)
 	require.Equal(t, history, changes.Entries)
 	for n, a := range history {
-		require.Equal(t, []any{id, fmt.Sprint("e", n), base.Add(time.Duration(n) * time.Millisecond), "alice"}, []any{a.ID, a.Entry, a.At, a.Who})
+		require.Equal(t, []any{id, fmt.Sprint("e", n), base.Add(time.Duration(n) * time.Millisecond), "alice"},
+			[]any{a.ID, a.Entry, a.At, a.Who})
 		require.Equal(t, []any{n == 1, n == 1}, []any{a.Change == protocol.ChangeUnreadable, a.Unconfirmed})
 	}
 	require.Contains(t, history[1].Why, `attribute "change" is not a string`)
@@ -292,8 +300,11 @@ func TestAPageThatIsNoneIsAMistakeOfTheCaller(t *testing.T) {
 		return err
 	}
 	for name, page := range map[string]string{
-		"no base64": "nonsense!", "too short": cursor("1 -"), "no number": cursor("x - a#op#b"), "no fraction": cursor("1.x - a#op#b"), "a long fraction": cursor("1." + strings.Repeat("0", 40) + " - a#op#b"), "before all": cursor("-1 - a#op#b"), "after all": cursor(fmt.Sprint(millis(until)+1, " - a#op#b")),
-		"no sort key": cursor("1  a#op#b"), "no key": cursor("1 - "), "no text": cursor("1 - \xff"), "too long": cursor("1 - " + strings.Repeat("a", 2049)), "a sort key too long": cursor("1 " + strings.Repeat("a", 1025) + " b"),
+		"no base64": "nonsense!", "too short": cursor("1 -"), "no number": cursor("x - a#op#b"),
+		"no fraction": cursor("1.x - a#op#b"), "a long fraction": cursor("1." + strings.Repeat("0", 40) + " - a#op#b"),
+		"before all": cursor("-1 - a#op#b"), "after all": cursor(fmt.Sprint(millis(until)+1, " - a#op#b")),
+		"no sort key": cursor("1  a#op#b"), "no key": cursor("1 - "), "no text": cursor("1 - \xff"), "too long": cursor(
+			"1 - " + strings.Repeat("a", 2049)), "a sort key too long": cursor("1 " + strings.Repeat("a", 1025) + " b"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var mistake *protocol.ConfigError
@@ -329,14 +340,16 @@ func TestDuePagesWhileRecordsMove(t *testing.T) {
 			delete(left, id)
 			switch n % 4 {
 			case 0: // it waits
-				require.NoError(t, q.Postpone(ctx, base, protocol.Postponement{ID: id, Seen: "o1.0", Sweep: "s", Due: until.Add(time.Second)}))
+				require.NoError(t,
+					q.Postpone(ctx, base, protocol.Postponement{ID: id, Seen: "o1.0", Sweep: "s", Due: until.Add(time.Second)}))
 			case 1: // it has ended
 				w := completion(id, "o1", []byte("{}"))
 				w.Watched = true
 				require.NoError(t, f.Finish(ctx, base, w))
 			case 2: // it is an open question, due from now on
 				require.NoError(t, q.Settle(ctx, until.Add(time.Millisecond), protocol.Settlement{
-					ID: id, Kind: protocol.EventLapse, Seen: "o1.0", Write: "w", Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true},
+					ID: id, Kind: protocol.EventLapse, Seen: "o1.0", Write: "w",
+					Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true},
 				}))
 			}
 		}

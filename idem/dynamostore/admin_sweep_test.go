@@ -190,7 +190,8 @@ func TestAClaimThatABeginMarkWatchesLeavesTheIndex(t *testing.T) {
 						require.Equal(t, []string{key.ID()}, dueOf(t, q))
 						rec := f.get(t, key.ID())
 						return 1, q.Postpone(ctx, time.Now(), protocol.Postponement{
-							ID: rec.ID, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: "sweep " + name, Due: time.Now().Add(time.Hour), Probes: 2,
+							ID: rec.ID, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: "sweep " + name,
+							Due: time.Now().Add(time.Hour), Probes: 2,
 						})
 					}, once)
 					if err != nil {

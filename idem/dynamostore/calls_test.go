@@ -56,16 +56,19 @@ func TestCallsPerPath(t *testing.T) {
 	count("first execution: claim", []string{put}, acquire(claim("a", "o1")))
 	refused("in flight", []string{put}, acquire(claim("a", "o2")))
 	count("heartbeat", []string{upd}, func() error {
-		return f.Extend(ctx, base, protocol.Extension{ID: "a", Owner: "o1", Write: "x", LeaseUntil: base.Add(time.Minute), ExpiresAt: base.Add(99 * time.Hour)})
+		return f.Extend(ctx, base, protocol.Extension{ID: "a", Owner: "o1", Write: "x", LeaseUntil: base.Add(time.Minute),
+			ExpiresAt: base.Add(99 * time.Hour)})
 	})
 	count("first execution: completion", []string{upd}, finish(completion("a", "o1", []byte("{}"))))
 	rec := refused("replay", []string{put}, acquire(claim("a", "o3")))
 	count("replay: result", nil, func() error { _, err := f.Result(ctx, rec); return err })
 	count("expired: claim", []string{put}, acquire(again("o1.end", true, "a", "o4")))
 	count("takeover", []string{upd}, acquire(again("o4.0", false, "a", "o5")))
-	count("park", []string{upd}, finish(protocol.Finish{ID: "a", Owner: "o5", Write: "p", Ending: protocol.Ending{State: protocol.Unknown}}))
+	count("park", []string{upd},
+		finish(protocol.Finish{ID: "a", Owner: "o5", Write: "p", Ending: protocol.Ending{State: protocol.Unknown}}))
 	count("resolve", []string{upd}, func() error {
-		return f.Settle(ctx, base, resolution("a", "p", "r", protocol.Ending{State: protocol.Released, ExpiresAt: base.Add(time.Hour)}))
+		return f.Settle(ctx, base,
+			resolution("a", "p", "r", protocol.Ending{State: protocol.Released, ExpiresAt: base.Add(time.Hour)}))
 	})
 	count("released: claim", []string{upd}, acquire(again("r.0", false, "a", "o6")))
 	count("release", []string{upd}, finish(protocol.Finish{ID: "a", Owner: "o6", Write: "q",
@@ -73,14 +76,17 @@ func TestCallsPerPath(t *testing.T) {
 
 	count("lapsed: claim", []string{put}, acquire(claim("b", "o1")))
 	count("lapsed: park", []string{upd}, func() error {
-		return f.Settle(ctx, base, protocol.Settlement{ID: "b", Kind: protocol.EventLapse, Seen: "o1.0", Write: "p", Ending: protocol.Ending{State: protocol.Unknown}})
+		return f.Settle(ctx, base, protocol.Settlement{ID: "b", Kind: protocol.EventLapse, Seen: "o1.0", Write: "p",
+			Ending: protocol.Ending{State: protocol.Unknown}})
 	})
 	refused("unknown", []string{put}, acquire(claim("b", "o2")))
 	count("withdrawal of nothing", []string{upd}, func() error {
-		return f.Withdraw(ctx, base, protocol.Withdrawal{Claim: claim("c", "o1"), Owner: "n", Write: "n.0", ExpiresAt: base.Add(time.Hour)})
+		return f.Withdraw(ctx, base, protocol.Withdrawal{Claim: claim("c", "o1"), Owner: "n", Write: "n.0",
+			ExpiresAt: base.Add(time.Hour)})
 	})
 	count("parked: claim", []string{put}, acquire(claim("h", "o1")))
-	count("parked: park", []string{upd}, finish(protocol.Finish{ID: "h", Owner: "o1", Write: "p", Ending: protocol.Ending{State: protocol.Unknown}}))
+	count("parked: park", []string{upd},
+		finish(protocol.Finish{ID: "h", Owner: "o1", Write: "p", Ending: protocol.Ending{State: protocol.Unknown}}))
 	count("parked: its own late outcome", []string{upd, upd}, finish(completion("h", "o1", []byte("{}"))))
 
 	count("large: claim", []string{put}, acquire(claim("e", "o1")))
@@ -100,16 +106,19 @@ func TestCallsPerPath(t *testing.T) {
 		if err := f.Acquire(ctx, base, claim("g", "o1")); err != nil {
 			return err
 		}
-		return f.RecordStep(ctx, base, protocol.StepWrite{ID: "g", Owner: "o1", Write: "s1", Name: "one", Begin: true, First: true})
+		return f.RecordStep(ctx, base, protocol.StepWrite{ID: "g", Owner: "o1", Write: "s1", Name: "one",
+			Begin: true, First: true})
 	})
 	count("next step: result", []string{upd}, step("two", "s3", false))
 	count("steps: heartbeat", []string{upd}, func() error {
 		return f.Extend(ctx, base, protocol.Extension{ID: "f", Owner: "o1", Write: "x", LeaseUntil: base.Add(time.Minute)})
 	})
 	count("steps: heartbeat that does not know of them", []string{upd, upd}, func() error {
-		return f.Extend(ctx, base, protocol.Extension{ID: "f", Owner: "o1", Write: "y", LeaseUntil: base.Add(2 * time.Minute), ExpiresAt: base.Add(99 * time.Hour)})
+		return f.Extend(ctx, base, protocol.Extension{ID: "f", Owner: "o1", Write: "y", LeaseUntil: base.Add(2 * time.Minute),
+			ExpiresAt: base.Add(99 * time.Hour)})
 	})
-	count("steps: release", []string{upd}, finish(protocol.Finish{ID: "f", Owner: "o1", Write: "q", Ending: protocol.Ending{State: protocol.Released}}))
+	count("steps: release", []string{upd},
+		finish(protocol.Finish{ID: "f", Owner: "o1", Write: "q", Ending: protocol.Ending{State: protocol.Released}}))
 	count("get", []string{get}, func() error { _, err := f.Get(ctx, "f"); return err })
 }
 
@@ -160,8 +169,9 @@ func TestAFirstExecutionSendsLittle(t *testing.T) {
 	engine, err := idem.New(store, nil)
 	require.NoError(t, err)
 	key := idem.Operation{Name: "charge", Repeat: idem.Repeatable}.Key("acme", "order-1000000")
-	out, err := engine.Execute(t.Context(), idem.Call{Key: key, Fingerprint: "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k",
-		Run: func(context.Context) idem.Answer { return idem.Answer{Body: noise(200)} }})
+	out, err := engine.Execute(t.Context(),
+		idem.Call{Key: key, Fingerprint: "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k",
+			Run: func(context.Context) idem.Answer { return idem.Answer{Body: noise(200)} }})
 	require.NoError(t, err)
 	require.Equal(t, idem.Completed, out.RecordState)
 	require.Equal(t, []string{"PutItem", "UpdateItem"}, w.calls())
@@ -227,9 +237,10 @@ func TestUnitsAreThoseOfTheTableOfCosts(t *testing.T) {
 
 	call := func(size int, ran bool) {
 		op := idem.Operation{Name: "path", Repeat: idem.Repeatable}
-		out, err := engine.Execute(t.Context(), idem.Call{Key: op.Key("acme", fmt.Sprint(size)), Fingerprint: "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k", Run: func(context.Context) idem.Answer {
-			return idem.Answer{Body: noise(size)}
-		}})
+		out, err := engine.Execute(t.Context(), idem.Call{Key: op.Key("acme", fmt.Sprint(size)),
+			Fingerprint: "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k", Run: func(context.Context) idem.Answer {
+				return idem.Answer{Body: noise(size)}
+			}})
 		require.NoError(t, err)
 		require.Equal(t, ran, out.Executed)
 	}
@@ -270,7 +281,8 @@ func TestUnitsOfEachCall(t *testing.T) {
 	pk := item{"pk": str("a%2Fcme#charge%23eu#digest"), "sk": str("#")}
 	wide := item{"pk": pk["pk"], "body": &types.AttributeValueMemberB{Value: make([]byte, 3000)}}
 	put := types.TransactWriteItem{Put: &types.Put{TableName: other, Item: item{"id": str("7")}}}
-	update := types.TransactWriteItem{Update: &types.Update{TableName: table, Key: pk, UpdateExpression: aws.String("SET a=:a")}}
+	update := types.TransactWriteItem{Update: &types.Update{TableName: table, Key: pk,
+		UpdateExpression: aws.String("SET a=:a")}}
 	batch := func(pks ...string) *dynamodb.BatchGetItemInput {
 		in := types.KeysAndAttributes{}
 		for _, pk := range pks {
@@ -282,10 +294,13 @@ func TestUnitsOfEachCall(t *testing.T) {
 		return &dynamodb.TransactWriteItemsInput{TransactItems: actions}
 	}
 	const (
-		two       = `{"ConsumedCapacity":{"TableName":"records","CapacityUnits":2.5}}`
-		each      = `{"ConsumedCapacity":[{"TableName":"records","CapacityUnits":4},{"TableName":"accounts","CapacityUnits":2}]}`
-		refused   = `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","Item":{"pk":{"S":"a"},"body":{"S":"%s"}}}`
-		cancelled = `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","CancellationReasons":[{"Code":"ConditionalCheckFailed"},{"Code":"None"}]}`
+		two  = `{"ConsumedCapacity":{"TableName":"records","CapacityUnits":2.5}}`
+		each = `{"ConsumedCapacity":[{"TableName":"records","CapacityUnits":4},{"TableName":"accounts",` +
+			`"CapacityUnits":2}]}`
+		refused = `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","Item":{"pk":{"S":"a"},` +
+			`"body":{"S":"%s"}}}`
+		cancelled = `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException",` +
+			`"CancellationReasons":[{"Code":"ConditionalCheckFailed"},{"Code":"None"}]}`
 	)
 	const charge = "charge#eu"
 	for name, c := range map[string]struct {
@@ -294,18 +309,21 @@ func TestUnitsOfEachCall(t *testing.T) {
 		answer string
 		want   string
 	}{
-		"put":       {&dynamodb.PutItemInput{TableName: table, Item: wide}, 200, two, charge + " 2.5 0"},
-		"update":    {&dynamodb.UpdateItemInput{TableName: table, Key: pk}, 200, two, charge + " 2.5 0"},
-		"delete":    {&dynamodb.DeleteItemInput{TableName: table, Key: pk}, 200, two, charge + " 2.5 0"},
-		"get":       {&dynamodb.GetItemInput{TableName: table, Key: pk}, 200, two, charge + " 0 2.5"},
-		"query":     {&dynamodb.QueryInput{TableName: table}, 200, two, " 0 2.5"},
-		"scan":      {&dynamodb.ScanInput{TableName: table}, 200, two, " 0 2.5"},
-		"batch":     {batch("t#a#x", "u#a#x#part#o#1"), 200, each, "a 0 6"},
-		"batches":   {batch("t#a#x", "t#b#x"), 200, each, " 0 6"},
-		"transact":  {transact(put, update), 200, each, charge + " 6 0"},
-		"refused":   {&dynamodb.PutItemInput{TableName: table, Item: pk}, 400, fmt.Sprintf(refused, strings.Repeat("x", 2040)), charge + " 2 0"},
-		"nothing":   {&dynamodb.UpdateItemInput{TableName: table, Key: pk}, 400, `{"__type":"x#ConditionalCheckFailedException"}`, charge + " 1 0"},
-		"cancelled": {transact(update, put, types.TransactWriteItem{Put: &types.Put{TableName: other, Item: wide}}), 400, cancelled, charge + " 10 0"},
+		"put":      {&dynamodb.PutItemInput{TableName: table, Item: wide}, 200, two, charge + " 2.5 0"},
+		"update":   {&dynamodb.UpdateItemInput{TableName: table, Key: pk}, 200, two, charge + " 2.5 0"},
+		"delete":   {&dynamodb.DeleteItemInput{TableName: table, Key: pk}, 200, two, charge + " 2.5 0"},
+		"get":      {&dynamodb.GetItemInput{TableName: table, Key: pk}, 200, two, charge + " 0 2.5"},
+		"query":    {&dynamodb.QueryInput{TableName: table}, 200, two, " 0 2.5"},
+		"scan":     {&dynamodb.ScanInput{TableName: table}, 200, two, " 0 2.5"},
+		"batch":    {batch("t#a#x", "u#a#x#part#o#1"), 200, each, "a 0 6"},
+		"batches":  {batch("t#a#x", "t#b#x"), 200, each, " 0 6"},
+		"transact": {transact(put, update), 200, each, charge + " 6 0"},
+		"refused": {&dynamodb.PutItemInput{TableName: table, Item: pk},
+			400, fmt.Sprintf(refused, strings.Repeat("x", 2040)), charge + " 2 0"},
+		"nothing": {&dynamodb.UpdateItemInput{TableName: table, Key: pk}, 400,
+			`{"__type":"x#ConditionalCheckFailedException"}`, charge + " 1 0"},
+		"cancelled": {transact(update, put, types.TransactWriteItem{Put: &types.Put{TableName: other, Item: wide}}), 400,
+			cancelled, charge + " 10 0"},
 		"throttled": {&dynamodb.UpdateItemInput{TableName: table, Key: pk}, 400, throttled, ""},
 		"elsewhere": {&dynamodb.PutItemInput{TableName: other, Item: pk}, 200, two, ""},
 		"no record": {transact(put), 200, each, ""},
@@ -323,9 +341,10 @@ func TestUnitsOfEachCall(t *testing.T) {
 				}}
 				var cfg aws.Config
 				if asking {
-					cfg.APIOptions = append(cfg.APIOptions, MeterCapacity(*table, func(_ context.Context, operation string, write, read float64) {
-						told += fmt.Sprint(operation, " ", write, " ", read)
-					}))
+					cfg.APIOptions = append(cfg.APIOptions,
+						MeterCapacity(*table, func(_ context.Context, operation string, write, read float64) {
+							told += fmt.Sprint(operation, " ", write, " ", read)
+						}))
 				}
 				client, err := NewClient(cfg, &ClientOptions{Endpoint: "http://127.0.0.1:1", Transport: w})
 				require.NoError(t, err)
@@ -347,7 +366,8 @@ func TestUnitsOfEachCall(t *testing.T) {
 // request sends any of the inputs that the library has.
 func request(ctx context.Context, d *dynamodb.Client, input any) error {
 	operation := strings.TrimSuffix(reflect.TypeOf(input).Elem().Name(), "Input")
-	answers := reflect.ValueOf(d).MethodByName(operation).Call([]reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(input)})
+	answers := reflect.ValueOf(d).MethodByName(operation).Call([]reflect.Value{reflect.ValueOf(ctx),
+		reflect.ValueOf(input)})
 	err, _ := answers[1].Interface().(error)
 	return err
 }

@@ -28,8 +28,10 @@ import (
 // from its request, which does not have the size of what it would have changed. A call that
 // got no answer is not counted.
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
-func MeterCapacity(table string, tell func(ctx context.Context, operation string, write, read float64)) func(*middleware.Stack) error {
-	ask := func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+func MeterCapacity(table string, tell func(ctx context.Context, operation string, write, read float64)) func(
+	*middleware.Stack) error {
+	ask := func(ctx context.Context, in middleware.InitializeInput,
+		next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 		asked, id, ok := askFor(table, in.Parameters)
 		if !ok {
 			return next.HandleInitialize(ctx, in)

@@ -17,8 +17,10 @@ import (
 
 // TableDescriber is what [Check] uses of a *dynamodb.Client.
 type TableDescriber interface {
-	DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error)
-	DescribeTimeToLive(context.Context, *dynamodb.DescribeTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error)
+	DescribeTable(context.Context, *dynamodb.DescribeTableInput,
+		...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error)
+	DescribeTimeToLive(context.Context, *dynamodb.DescribeTimeToLiveInput,
+		...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error)
 }
 
 // Check finds out, at deployment or when a long-lived process starts, whether the
@@ -76,7 +78,8 @@ func checkArguments(client any, table string) error {
 		return &protocol.ConfigError{What: "dynamostore: client", Problem: "is nil: make one with dynamostore.NewClient"}
 	}
 	if table == "" {
-		return &protocol.ConfigError{What: "dynamostore: table", Problem: "is empty: name the table, for a deployed function usually os.Getenv(\"" + schema.EnvTable + "\")"}
+		return &protocol.ConfigError{What: "dynamostore: table",
+			Problem: "is empty: name the table, for a deployed function usually os.Getenv(\"" + schema.EnvTable + "\")"}
 	}
 	return nil
 }
@@ -122,7 +125,8 @@ func keyText(keys []types.KeySchemaElement, kinds map[string]types.ScalarAttribu
 }
 
 func ttlProblems(t *types.TimeToLiveDescription) []string {
-	if t == nil || t.TimeToLiveStatus == types.TimeToLiveStatusDisabled || t.TimeToLiveStatus == types.TimeToLiveStatusDisabling {
+	if t == nil || t.TimeToLiveStatus == types.TimeToLiveStatusDisabled ||
+		t.TimeToLiveStatus == types.TimeToLiveStatusDisabling {
 		return []string{fmt.Sprintf("has TTL off: turn it on for attribute %q, or records stay for ever", schema.ExpiresAt)}
 	}
 	if a := deref(t.AttributeName); a != schema.ExpiresAt {
@@ -147,8 +151,9 @@ func advise(table string, err error) error {
 		var op *smithy.OperationError
 		// A transaction may mean another table.
 		if speaksOfKeys(api.ErrorMessage()) && errors.As(err, &op) && op.Operation() != "TransactWriteItems" {
-			return fmt.Errorf("%w (%w)", &protocol.ConfigError{What: what(table), Problem: fmt.Sprintf("has other keys than records have: check the name in %s; "+
-				"dynamostore.Check says everything that differs", schema.EnvTable)}, err)
+			return fmt.Errorf("%w (%w)", &protocol.ConfigError{What: what(table),
+				Problem: fmt.Sprintf("has other keys than records have: check the name in %s; "+
+					"dynamostore.Check says everything that differs", schema.EnvTable)}, err)
 		}
 		return err
 	}
@@ -176,7 +181,8 @@ func explain(table, action string, err error) error {
 	if errors.As(err, &api) {
 		switch api.ErrorCode() {
 		case "ResourceNotFoundException":
-			return invalid("does not exist in this region and account: check the name in %s and the region in AWS_REGION", schema.EnvTable)
+			return invalid("does not exist in this region and account: check the name in %s and the region in AWS_REGION",
+				schema.EnvTable)
 		case "AccessDeniedException":
 			return invalid("may not be used: allow %s on it", action)
 		case "UnrecognizedClientException", "InvalidSignatureException", "IncompleteSignatureException",

@@ -78,10 +78,12 @@ func NewClient(cfg aws.Config, o *ClientOptions) (*dynamodb.Client, error) {
 	case o.Endpoint == "" && cfg.Region == "":
 		return invalid("region", "is missing: set AWS_REGION, or Region in the aws.Config")
 	case o.Transport != nil && o.tunes():
-		return invalid("ClientOptions.Transport", "is given together with MaxIdleConns or DialTimeout, which are not for it: set them in the transport")
+		return invalid("ClientOptions.Transport",
+			"is given together with MaxIdleConns or DialTimeout, which are not for it: set them in the transport")
 	case o.Transport == nil && ownTransport(cfg.HTTPClient) && o.tunes():
-		return invalid("ClientOptions", "has MaxIdleConns or DialTimeout, and the aws.Config has an HTTPClient of its own (%T), "+
-			"which they are not for: set them there, or leave that out", cfg.HTTPClient)
+		return invalid("ClientOptions",
+			"has MaxIdleConns or DialTimeout, and the aws.Config has an HTTPClient of its own (%T), "+
+				"which they are not for: set them there, or leave that out", cfg.HTTPClient)
 	}
 	return dynamodb.NewFromConfig(cfg, func(d *dynamodb.Options) {
 		d.HTTPClient = httpClient(cfg.HTTPClient, o)

@@ -96,7 +96,8 @@ func TestClientTunesTheSDKsClient(t *testing.T) {
 
 // An HTTP client without a transport says nothing of connections: they are the store's.
 func TestClientKeepsAnHTTPClientsTimeout(t *testing.T) {
-	client, err := NewClient(aws.Config{HTTPClient: &http.Client{Timeout: 7 * time.Second}}, &ClientOptions{Endpoint: "http://127.0.0.1:1", MaxIdleConns: 9})
+	client, err := NewClient(aws.Config{HTTPClient: &http.Client{Timeout: 7 * time.Second}},
+		&ClientOptions{Endpoint: "http://127.0.0.1:1", MaxIdleConns: 9})
 	require.NoError(t, err)
 	c := client.Options().HTTPClient.(*http.Client)
 	require.Equal(t, 7*time.Second, c.Timeout)
@@ -110,8 +111,9 @@ func TestClientRefusesWhatWouldHaveNoEffect(t *testing.T) {
 		cfg aws.Config
 		o   ClientOptions
 	}{
-		"connections for a transport":         {aws.Config{}, ClientOptions{Transport: own.Transport, MaxIdleConns: 1}},
-		"a time-out for a transport":          {aws.Config{}, ClientOptions{Transport: own.Transport, DialTimeout: time.Second}},
+		"connections for a transport": {aws.Config{}, ClientOptions{Transport: own.Transport, MaxIdleConns: 1}},
+		"a time-out for a transport": {aws.Config{},
+			ClientOptions{Transport: own.Transport, DialTimeout: time.Second}},
 		"connections for the configuration's": {aws.Config{HTTPClient: own}, ClientOptions{MaxIdleConns: 1}},
 		"a time-out for another's":            {aws.Config{HTTPClient: doer(nil)}, ClientOptions{DialTimeout: time.Second}},
 	} {
@@ -148,7 +150,9 @@ func TestWithoutCredentialsNothingWasSent(t *testing.T) {
 		cause    string
 	}{
 		{"refused", func(*testing.T) aws.CredentialsProvider {
-			return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, errNoRole })
+			return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+				return aws.Credentials{}, errNoRole
+			})
 		}, 1, errNoRole.Error()},
 		{"refused by another service", func(*testing.T) aws.CredentialsProvider {
 			return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
@@ -162,7 +166,8 @@ func TestWithoutCredentialsNothingWasSent(t *testing.T) {
 			})
 		}, 0, context.DeadlineExceeded.Error()},
 		{"the default chain, with nobody at the metadata address", func(t *testing.T) aws.CredentialsProvider {
-			for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
+			for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE",
+				"AWS_WEB_IDENTITY_TOKEN_FILE",
 				"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"} {
 				t.Setenv(name, "")
 			}
@@ -205,7 +210,8 @@ func TestWithoutCredentialsNothingIsQueued(t *testing.T) {
 		return aws.Credentials{}, ctx.Err()
 	}))
 	told := func(_ context.Context, n notice.Notice) {
-		require.NotContains(t, []notice.Kind{notice.OutcomeQueued, notice.Withdrawn, notice.FailedOpen}, n.Kind, "nothing was sent")
+		require.NotContains(t, []notice.Kind{notice.OutcomeQueued, notice.Withdrawn, notice.FailedOpen}, n.Kind,
+			"nothing was sent")
 	}
 	e, err := idem.New(s, &idem.Options{ClaimBudget: 200 * time.Millisecond, Observer: told})
 	require.NoError(t, err)
@@ -237,7 +243,8 @@ func TestCredentialsThatRunOutLeaveTheDoubt(t *testing.T) {
 // next try is signed.
 func TestASkewedClockIsSignedAnew(t *testing.T) {
 	s, w := withCredentials(t, aws.CredentialsProviderFunc(localCredentials))
-	const late = `{"__type":"com.amazon.coral.service#InvalidSignatureException","message":"Signature expired: 20300506T070809Z is now earlier than 20300506T071309Z"}`
+	const late = `{"__type":"com.amazon.coral.service#InvalidSignatureException","message":"Signature expired: ` +
+		`20300506T070809Z is now earlier than 20300506T071309Z"}`
 	var dates []string
 	w.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
 		dates = append(dates, req.Header.Get("X-Amz-Date"))

@@ -33,7 +33,8 @@ func TestConformanceWithoutTransactions(t *testing.T) {
 var aloneDiffers = []string{"questions", "prolonged"}
 
 // sealedDiffers are those in which results are written or read.
-var sealedDiffers = []string{"result", "added result", "late outcome", "step", "accept", "settle", "commit", "unreadable", "copy"}
+var sealedDiffers = []string{"result", "added result", "late outcome", "step", "accept", "settle", "commit",
+	"unreadable", "copy"}
 
 // ownTable are groups that list all that there is. The other ones share a table.
 var ownTable = []string{"questions", "scan"}
@@ -87,14 +88,15 @@ func conformance(t *testing.T, o *Options) {
 		record("unknown state", func(it item) { it[schema.State] = str("done") })
 		record("no fingerprint", func(it item) { delete(it, schema.Fingerprint) })
 		part := func(name string, damage func(pk string, it item)) {
-			h.Damages = append(h.Damages, storetest.Damage{Name: name, Parts: true, Do: func(ctx context.Context, id string) error {
-				rec, err := f.Get(ctx, id)
-				require.NoError(t, err)
-				require.NotZero(t, rec.Body.Parts)
-				pk := partKeyPrefix(id, rec.Owner, rec.Body.Digest) + "0"
-				damage(pk, f.raw(t, pk))
-				return nil
-			}})
+			h.Damages = append(h.Damages, storetest.Damage{Name: name, Parts: true,
+				Do: func(ctx context.Context, id string) error {
+					rec, err := f.Get(ctx, id)
+					require.NoError(t, err)
+					require.NotZero(t, rec.Body.Parts)
+					pk := partKeyPrefix(id, rec.Owner, rec.Body.Digest) + "0"
+					damage(pk, f.raw(t, pk))
+					return nil
+				}})
 		}
 		data := func(it item) []byte { return it[schema.Data].(*types.AttributeValueMemberB).Value }
 		part("part deleted", func(pk string, _ item) { f.remove(t, pk) })
@@ -119,7 +121,8 @@ type indexed struct {
 	Client
 }
 
-func (c indexed) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+func (c indexed) GetItem(ctx context.Context, in *dynamodb.GetItemInput,
+	o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	out, err := c.Client.GetItem(ctx, in, o...)
 	if err != nil || len(out.Item) == 0 {
 		return out, err

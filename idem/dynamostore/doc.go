@@ -62,12 +62,12 @@
 //
 // DynamoDB encrypts every table, but not for those who may read it. With [Options].Sealer results, steps'
 // results and the inputs of accepted work are encrypted here, after compression, and enc on the
-// record names it: sealed or zlib+sealed. Who may read the table alone, its stream, an export or a backup then sees their
-// sizes. Its size before it is encrypted decides whether a result is kept in the record or lies in
-// parts. Each result is bound to its record, to what it is (the result, or which step's),
-// to its size and to whether it is compressed: it cannot be put in another one's place. Anyone who may
-// write to the table can still put back a former result of the same place, make an outcome an empty
-// one or a failure, and remove a record.
+// record names it: sealed or zlib+sealed. Who may read the table alone, its stream, an export or a
+// backup then sees their sizes. Its size before it is encrypted decides whether a result is kept in
+// the record or lies in parts. Each result is bound to its record, to what it is (the result, or which
+// step's), to its size and to whether it is compressed: it cannot be put in another one's place.
+// Anyone who may write to the table can still put back a former result of the same place, make an
+// outcome an empty one or a failure, and remove a record.
 //
 // A claim is made only when a key is at hand ([Sealer].Ready), so that nothing is executed whose result
 // cannot be recorded. If encrypting fails nevertheless, the outcome is recorded without the result,

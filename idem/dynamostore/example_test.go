@@ -40,16 +40,18 @@ func ExampleCreateTable() {
 	}
 	charge := idem.Operation{Name: "charge", Repeat: idem.Repeatable}
 	for range 2 {
-		got, err := idem.Run(ctx, engine, charge.Key("acme", "payment-1"), 1999, func(_ context.Context, cents int) (string, error) {
-			return fmt.Sprint(cents, " cents charged"), nil
-		})
+		got, err := idem.Run(ctx, engine, charge.Key("acme", "payment-1"), 1999,
+			func(_ context.Context, cents int) (string, error) {
+				return fmt.Sprint(cents, " cents charged"), nil
+			})
 		fmt.Println(got.Value, got.Outcome.Replayed, err)
 	}
 }
 
 func TestExampleOfATableRuns(t *testing.T) {
 	for name, value := range map[string]string{
-		"AWS_ENDPOINT_URL_DYNAMODB": dynamotest.Endpoint(t), "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "idemlocal", "AWS_SECRET_ACCESS_KEY": "idemlocal",
+		"AWS_ENDPOINT_URL_DYNAMODB": dynamotest.Endpoint(t), "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "idemlocal",
+		"AWS_SECRET_ACCESS_KEY": "idemlocal",
 	} {
 		t.Setenv(name, value)
 	}

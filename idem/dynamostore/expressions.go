@@ -51,11 +51,14 @@ const (
 	// A begin mark is set once and taken back once. It is set again only over the entry that
 	// took the one before back. A result is written once, where there is none yet. What a
 	// resolution has recorded is read by an attempt, or not, once.
-	ifStepAbsent         = " AND attribute_not_exists(steps.#step)"
-	ifStepAgain          = " AND steps.#step.not_executed=:true AND steps.#step.write_id=:seen"
-	ifStepBegun          = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun=:true AND steps.#step.write_id=:seen)"
-	ifStepFromResolution = " AND steps.#step.from_resolution=:true AND attribute_not_exists(steps.#step.begun) AND steps.#step.write_id=:seen"
-	ifStepOpen           = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun=:true OR steps.#step.not_executed=:true)"
+	ifStepAbsent = " AND attribute_not_exists(steps.#step)"
+	ifStepAgain  = " AND steps.#step.not_executed=:true AND steps.#step.write_id=:seen"
+	ifStepBegun  = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun=:true AND " +
+		"steps.#step.write_id=:seen)"
+	ifStepFromResolution = " AND steps.#step.from_resolution=:true AND attribute_not_exists(steps.#step.begun) AND " +
+		"steps.#step.write_id=:seen"
+	ifStepOpen = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun=:true OR " +
+		"steps.#step.not_executed=:true)"
 )
 
 // Entries of the index.
@@ -95,7 +98,8 @@ const (
 	stepRead           = "SET write_id=:id,updated_at=:now"
 	stepUnread         = "SET steps.#step.begun=:true,write_id=:id,updated_at=:now"
 	stepFromResolution = "steps.#step.from_resolution"
-	stepOutcome        = "steps.#step.body,steps.#step.body_size,steps.#step.enc,steps.#step.parts,steps.#step.failure,steps.#step.omitted"
+	stepOutcome        = "steps.#step.body,steps.#step.body_size,steps.#step.enc,steps.#step.parts,steps.#step.failure," +
+		"steps.#step.omitted"
 
 	// A part of a step's result goes with the outcome.
 	partExpires = "SET expires_at=:exp"

@@ -35,7 +35,8 @@ func TestRequestsAreGolden(t *testing.T) {
 	over.Seen = "seen.0"
 	over.Record.Uncertain = true
 	over.Record.ExpiresAt = time.Time{}
-	over.Record.Steps = map[string]protocol.RecordedStep{"charge": {Write: "w1", Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
+	over.Record.Steps = map[string]protocol.RecordedStep{"charge": {Write: "w1",
+		Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
 	watched := fresh // the claim of an operation that declares nothing
 	watched.Record.Repeat, watched.Record.ExpiresAt = protocol.NotRepeatable, time.Time{}
 	watched.Record.Due = fresh.Record.LeaseUntil.Add(2 * time.Second)
@@ -56,7 +57,8 @@ func TestRequestsAreGolden(t *testing.T) {
 			ConditionExpression: ptr("#b >= :n"), ExpressionAttributeNames: map[string]string{"#b": "balance"},
 			ExpressionAttributeValues: item{":n": num("5")}}, OnConditionFailed(errPoor))
 		tx.Delete(types.Delete{TableName: &accounts, Key: who("old")}, nil)
-		tx.Check(types.ConditionCheck{TableName: &accounts, Key: who("open"), ConditionExpression: ptr("attribute_exists(id)")}, OnConditionFailed(errPoor))
+		tx.Check(types.ConditionCheck{TableName: &accounts, Key: who("open"),
+			ConditionExpression: ptr("attribute_exists(id)")}, OnConditionFailed(errPoor))
 		tx.Publish("moved", outbox.Message{Destination: "transfers", Type: "moved", Body: []byte("5")})
 		return tx
 	}
@@ -72,8 +74,10 @@ func TestRequestsAreGolden(t *testing.T) {
 	done := finish(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2})
 	declined := finish(protocol.Ending{State: protocol.Failed, Failure: failure, ExpiresAt: day})
 	ended := item{
-		schema.PK: str(id), schema.SK: str(schema.RecordSK), schema.State: str(string(protocol.Completed)), schema.Fingerprint: str("1:abc"),
-		schema.Owner: str(owner), schema.Write: str("end.1"), schema.LeaseUntil: num("2209086275000"), schema.CreatedAt: num("2209086245000"),
+		schema.PK: str(id), schema.SK: str(schema.RecordSK), schema.State: str(string(protocol.Completed)),
+		schema.Fingerprint: str("1:abc"),
+		schema.Owner:       str(owner), schema.Write: str("end.1"), schema.LeaseUntil: num("2209086275000"),
+		schema.CreatedAt: num("2209086245000"),
 		schema.ExpiresAt: num("2209176245"), schema.Body: &types.AttributeValueMemberB{Value: []byte("{}")},
 	}
 	begun := encodeSteps(map[string]protocol.RecordedStep{
@@ -89,13 +93,15 @@ func TestRequestsAreGolden(t *testing.T) {
 			From: protocol.Completed, Attempt: 1, ExpiresAt: day,
 		}
 	}
-	postponed := protocol.Postponement{ID: id, Seen: "seen.0", SeenSweep: "sweep.0", Sweep: "sweep.1", Due: base.Add(time.Minute), Probes: 2}
+	postponed := protocol.Postponement{ID: id, Seen: "seen.0", SeenSweep: "sweep.0", Sweep: "sweep.1",
+		Due: base.Add(time.Minute), Probes: 2}
 	escalated := postponed
 	escalated.SeenSweep, escalated.EscalatedAt, escalated.Audit = "", now, audit(protocol.ChangeEscalated)
 	escalated.Audit.From, escalated.Audit.To = protocol.Unknown, protocol.Unknown
 	lapse := protocol.Settlement{
-		ID: id, Kind: protocol.EventLapse, Seen: "seen.0", Write: "p.1", Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true},
-		Audit: audit(protocol.ChangeParked),
+		ID: id, Kind: protocol.EventLapse, Seen: "seen.0", Write: "p.1",
+		Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true},
+		Audit:  audit(protocol.ChangeParked),
 	}
 	keeps := audit(protocol.ChangeExtended)
 	keeps.Until = day.Add(day.Sub(now))
@@ -137,7 +143,8 @@ func TestRequestsAreGolden(t *testing.T) {
 	settle := func(w protocol.Settlement) send { return func(s *AdminStore) error { return s.Settle(ctx, now, w) } }
 	recordsSteps := resolution(id, "end.1", "r", protocol.Ending{State: protocol.Released})
 	recordsSteps.ClearSteps = []string{"book"}
-	recordsSteps.Steps = []protocol.StepWrite{{Name: "charge", Result: []byte("ch_1")}, {Name: "ship", Result: pattern(1000)}}
+	recordsSteps.Steps = []protocol.StepWrite{{Name: "charge", Result: []byte("ch_1")},
+		{Name: "ship", Result: pattern(1000)}}
 	postpone := func(p protocol.Postponement) send {
 		return func(s *AdminStore) error { return s.Postpone(ctx, now, p) }
 	}
@@ -173,7 +180,8 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"step-unread", step(protocol.StepWrite{Write: "s.2", Unread: true, Seen: "r.1", Due: base.Add(time.Minute)})},
 		{"reference", refer(protocol.ReferenceWrite{Write: "r.1", Ref: "pay_1"})},
 		{"reference-again", refer(protocol.ReferenceWrite{Write: "r.2", Ref: "pay_2", Seen: "pay_1"})},
-		{"complete", end(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, ResponseVersion: 2, Ref: "ch_1"})},
+		{"complete", end(protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day,
+			ResponseVersion: 2, Ref: "ch_1"})},
 		{"complete-watched", ends(endsWatched)},
 		{"complete-compressed", end(complete(text2(3000)))},
 		{"complete-parts", end(complete(pattern(5000)))},
@@ -188,7 +196,8 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"atomic-fail", ends(commit(declined, &replace, nil))},
 		{"fence", ends(fence)},
 		{"release", end(protocol.Ending{State: protocol.Released, ExpiresAt: day})},
-		{"release-uncertain-steps", end(protocol.Ending{State: protocol.Released, Uncertain: true, Unsettled: 2, Failure: failure})},
+		{"release-uncertain-steps",
+			end(protocol.Ending{State: protocol.Released, Uncertain: true, Unsettled: 2, Failure: failure})},
 		{"park", end(protocol.Ending{State: protocol.Unknown, Uncertain: true, Failure: failure})},
 		{"lapse", settle(protocol.Settlement{ID: id, Kind: protocol.EventLapse, Seen: "seen.0", Write: "p.1",
 			Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true}})},
@@ -196,7 +205,8 @@ func TestRequestsAreGolden(t *testing.T) {
 		{"lapse-audit-no-transactions", settle(lapse)},
 		{"resolve-completed", settle(resolution(id, "seen.0", "r",
 			protocol.Ending{State: protocol.Completed, Result: []byte("{}"), ExpiresAt: day, Ref: "ch_1"}))},
-		{"resolve-released", settle(resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Released, ExpiresAt: day}))},
+		{"resolve-released",
+			settle(resolution(id, "seen.0", "r", protocol.Ending{State: protocol.Released, ExpiresAt: day}))},
 		{"resolve-steps", settle(recordsSteps)},
 		{"postpone", postpone(postponed)},
 		{"postpone-audit", postpone(escalated)},

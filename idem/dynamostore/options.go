@@ -47,8 +47,10 @@ type Client interface {
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
-	BatchGetItem(context.Context, *dynamodb.BatchGetItemInput, ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error)
-	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
+	BatchGetItem(context.Context, *dynamodb.BatchGetItemInput,
+		...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error)
+	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput,
+		...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
 }
 
 // Options of a store. The zero value, and nil, mean the defaults.
@@ -145,7 +147,8 @@ func New(client Client, table string, o *Options) (*Store, error) {
 	}
 	for name, keys := range o.TableKeys {
 		if n := len(keys); name == "" || n < 1 || n > 2 || slices.Contains(keys, "") {
-			return invalid("Options.TableKeys", "has %q for table %q: name the partition key, and the sort key if there is one", keys, name)
+			return invalid("Options.TableKeys", "has %q for table %q: name the partition key, and the sort key if there is one",
+				keys, name)
 		}
 	}
 	return &Store{
@@ -180,7 +183,8 @@ func (s *Store) refusesUnits() error {
 	if !s.noTransactions {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", &protocol.ConfigError{What: what(*s.table), Problem: "has no transactions, as dynamostore.Options.WithoutTransactions says: " +
-		"a Tx, its messages and atomic mode cannot commit. Use idem.Reserved, and give business writes the operation's token or make them in steps, " +
-		"or keep the records in a table of one region"}, errors.ErrUnsupported)
+	return fmt.Errorf("%w: %w", &protocol.ConfigError{What: what(*s.table),
+		Problem: "has no transactions, as dynamostore.Options.WithoutTransactions says: " +
+			"a Tx, its messages and atomic mode cannot commit. Use idem.Reserved, and give business writes the " +
+			"operation's token or make them in steps, or keep the records in a table of one region"}, errors.ErrUnsupported)
 }

@@ -73,7 +73,8 @@ func (b *Outbox) load(k *call, refs []outbox.Ref, found map[outbox.Ref]*outbox.E
 }
 
 // Waiting implements [outbox.Store]: a Query on the index, and a Load.
-func (b *Outbox) Waiting(ctx context.Context, shard int, before time.Time, cursor string) ([]*outbox.Entry, string, error) {
+func (b *Outbox) Waiting(ctx context.Context, shard int, before time.Time,
+	cursor string) ([]*outbox.Entry, string, error) {
 	if shard < 0 || shard >= schema.ShardCount {
 		return nil, "", fmt.Errorf("dynamostore: Waiting: there is no shard %d", shard)
 	}
@@ -164,7 +165,8 @@ func (b *Outbox) Dead(ctx context.Context, shard int, cursor string) ([]*outbox.
 }
 
 // list reads one page of a partition of the index.
-func (b *Outbox) list(ctx context.Context, op, shard string, until int64, cursor string) ([]*outbox.Entry, string, error) {
+func (b *Outbox) list(ctx context.Context, op, shard string, until int64,
+	cursor string) ([]*outbox.Entry, string, error) {
 	from, err := parseCursor(shard, cursor, 0, until)
 	if err != nil {
 		return nil, "", err
@@ -218,7 +220,8 @@ func (b *Outbox) Retry(ctx context.Context, e *outbox.Entry, tries int, next tim
 }
 
 // DeadLetter implements [outbox.Store]: one UpdateItem.
-func (b *Outbox) DeadLetter(ctx context.Context, now time.Time, e *outbox.Entry, tries int, reason string) (bool, error) {
+func (b *Outbox) DeadLetter(ctx context.Context, now time.Time, e *outbox.Entry, tries int,
+	reason string) (bool, error) {
 	u := newUpdate("SET in_state = :state, tries = :tries, reason = :reason, dead_at = :now, "+
 		"open_shard = :open_shard, open_due = :now REMOVE next_try", 5, 3)
 	u.str(":state", schema.OutboxDead)
@@ -238,14 +241,16 @@ func (b *Outbox) Dispatch(ctx context.Context, now time.Time, e *outbox.Entry, e
 	u.str(":state", schema.OutboxDispatched)
 	u.num(":now", millis(now))
 	u.num(":expires", expiry(expires))
-	return b.change(ctx, "Dispatch", e, u, ifUnsent, func(now *outbox.Entry) bool { return now.State == outbox.Dispatched })
+	return b.change(ctx, "Dispatch", e, u, ifUnsent,
+		func(now *outbox.Entry) bool { return now.State == outbox.Dispatched })
 }
 
 // change updates a message on the condition that it is the one that was read. Where
 // an earlier try of the same update may have been applied, and has made its own
 // condition false, done tells by the message as it is now whether it was. That it may
 // take another's update of the same content for its own does no harm: a repeat at most.
-func (b *Outbox) change(ctx context.Context, op string, e *outbox.Entry, u *update, cond string, done func(*outbox.Entry) bool) (bool, error) {
+func (b *Outbox) change(ctx context.Context, op string, e *outbox.Entry, u *update, cond string,
+	done func(*outbox.Entry) bool) (bool, error) {
 	k := b.retry.begin(ctx, op)
 	defer k.end()
 	u.num(":created", millis(e.Created))

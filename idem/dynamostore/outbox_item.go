@@ -23,7 +23,8 @@ import (
 // it that it is in order with. It depends on its arguments
 // alone. It needs no condition: its key belongs to the life of the record that began
 // at created, and only one transaction of a life commits.
-func outboxItem(recordID string, created time.Time, n int, m message, after []string, now time.Time) (map[string]types.AttributeValue, error) {
+func outboxItem(recordID string, created time.Time, n int, m message, after []string,
+	now time.Time) (map[string]types.AttributeValue, error) {
 	if err := m.Check(); err != nil {
 		return nil, err
 	}
@@ -63,7 +64,8 @@ func outboxItem(recordID string, created time.Time, n int, m message, after []st
 func fits(m message) error {
 	it, err := outboxItem("", time.Time{}, 0, m, nil, time.Time{})
 	if n := itemSize(it); err == nil && n > maxItem {
-		return fmt.Errorf("the message has %d bytes as it is stored, and DynamoDB takes %d: store the body elsewhere and send where it is", n, maxItem)
+		return fmt.Errorf("the message has %d bytes as it is stored, and DynamoDB takes %d: store the body elsewhere "+
+			"and send where it is", n, maxItem)
 	}
 	return err
 }
@@ -124,7 +126,8 @@ func (u *update) hold(e *outbox.Entry) {
 	}
 	u.add(", open_shard = :open_shard, open_due = :at")
 	u.str(":open_shard", outboxShard(schema.HeldShard, e.ID, &e.Message))
-	u.item[":at"] = heldAt(e.Created, e.Number, laneHash(outbox.Lane{Destination: e.Destination, OrderingKey: e.OrderingKey}))
+	u.item[":at"] = heldAt(e.Created, e.Number,
+		laneHash(outbox.Lane{Destination: e.Destination, OrderingKey: e.OrderingKey}))
 }
 
 func messageKey(ref outbox.Ref) item {
@@ -145,7 +148,8 @@ func decodeMessage(it item) *outbox.Entry {
 	unreadable := func(err error) *outbox.Entry {
 		return &outbox.Entry{
 			Record: ref.Record, Unreadable: fmt.Errorf("message %s: %w", ref.ID, err),
-			Message: outbox.Message{ID: ref.ID, Destination: text(it, schema.Destination), OrderingKey: text(it, schema.OrderingKey)},
+			Message: outbox.Message{ID: ref.ID, Destination: text(it, schema.Destination),
+				OrderingKey: text(it, schema.OrderingKey)},
 		}
 	}
 	if v := d.num(schema.Version); d.err == nil && (v < 1 || v > schema.OutboxItemVersion) {
@@ -154,8 +158,9 @@ func decodeMessage(it item) *outbox.Entry {
 	e := &outbox.Entry{
 		Record: ref.Record,
 		Message: outbox.Message{
-			ID: ref.ID, TenantGroup: protocol.TenantGroup(ref.Record), Destination: d.str(schema.Destination), OrderingKey: d.optStr(schema.OrderingKey),
-			Type: d.optStr(schema.MessageType), ContentType: d.optStr(schema.ContentType), Attributes: d.tags(),
+			ID: ref.ID, TenantGroup: protocol.TenantGroup(ref.Record), Destination: d.str(schema.Destination),
+			OrderingKey: d.optStr(schema.OrderingKey),
+			Type:        d.optStr(schema.MessageType), ContentType: d.optStr(schema.ContentType), Attributes: d.tags(),
 		},
 		State:   outbox.State(d.str(schema.State)),
 		Number:  int(d.numUpTo(schema.Number, math.MaxInt32)),
@@ -226,11 +231,13 @@ func formatCursor(last item) string {
 	if !ok {
 		return ""
 	}
-	return base64.RawURLEncoding.EncodeToString([]byte(at.Value + " " + text(last, schema.SK) + " " + text(last, schema.PK)))
+	return base64.RawURLEncoding.EncodeToString([]byte(at.Value + " " + text(last, schema.SK) + " " +
+		text(last, schema.PK)))
 }
 
 func noCursor(cursor string) error {
-	return &protocol.ConfigError{What: "page", Problem: fmt.Sprintf("dynamostore: %q is no cursor: pass what the page before returned", cursor)}
+	return &protocol.ConfigError{What: "page",
+		Problem: fmt.Sprintf("dynamostore: %q is no cursor: pass what the page before returned", cursor)}
 }
 
 // parseCursor refuses what no Query of the shard between the times can have returned: DynamoDB
@@ -247,7 +254,8 @@ func parseCursor(shard, cursor string, since, until int64) (item, error) {
 	// The time of a message has a fraction, see openDue. A number has 38 digits at most.
 	ms, fraction, _ := strings.Cut(parts[0], ".")
 	at, err := strconv.ParseInt(ms, 10, 64)
-	if err != nil || at < since || at > until || len(parts[0]) > 39 || strings.Trim(fraction, "0123456789") != "" || !isKey(parts[2], parts[1]) {
+	if err != nil || at < since || at > until || len(parts[0]) > 39 || strings.Trim(fraction, "0123456789") != "" ||
+		!isKey(parts[2], parts[1]) {
 		return nil, noCursor(cursor)
 	}
 	v := newValues(3, 0)

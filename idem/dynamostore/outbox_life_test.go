@@ -28,10 +28,11 @@ func TestTheNextLifeLeavesMessagesAlone(t *testing.T) {
 				op.Retention = time.Hour
 				k := op.Key("t", "order-1")
 				place := func(body, destination string) {
-					_, err := idem.Do(t.Context(), b.engine, k, body, Transact(func(_ context.Context, tx *Tx, in string) (string, error) {
-						tx.Publish("moved", outbox.Message{Destination: destination, Body: []byte(in)})
-						return in, nil
-					}))
+					_, err := idem.Do(t.Context(), b.engine, k, body,
+						Transact(func(_ context.Context, tx *Tx, in string) (string, error) {
+							tx.Publish("moved", outbox.Message{Destination: destination, Body: []byte(in)})
+							return in, nil
+						}))
 					require.NoError(t, err)
 				}
 				place("first order", "invoices")
@@ -118,7 +119,8 @@ func TestMessagesAreNamed(t *testing.T) {
 // requeued is the n-th entry of a test, of a dead letter that is sent again.
 func requeued(e *outbox.Entry, n int) protocol.Audit {
 	return protocol.Audit{
-		ID: e.Record, Entry: "entry-" + string(rune('0'+n)), At: base.Add(time.Duration(n) * time.Hour), Who: "alice", Why: "the queue is there again",
+		ID: e.Record, Entry: "entry-" + string(rune('0'+n)), At: base.Add(time.Duration(n) * time.Hour), Who: "alice",
+		Why:    "the queue is there again",
 		Change: protocol.ChangeRequeued, What: "message " + e.ID, ExpiresAt: base.Add(1000 * time.Hour),
 	}
 }
@@ -151,7 +153,8 @@ func TestADeadLetterIsSentAgainTogetherWithWhoHasItSent(t *testing.T) {
 
 		require.ErrorIs(t, q.Requeue(t.Context(), e, requeued(e, 2)), protocol.ErrNotFound, "it is sent already")
 		b.die(t, ref, "still down")
-		require.ErrorIs(t, q.Requeue(t.Context(), e, requeued(e, 3)), protocol.ErrNotFound, "it has died once more, of another reason than was shown")
+		require.ErrorIs(t, q.Requeue(t.Context(), e, requeued(e, 3)), protocol.ErrNotFound,
+			"it has died once more, of another reason than was shown")
 		require.Equal(t, outbox.Dead, b.entry(t, ref).State)
 		unread := *e
 		unread.Unreadable = protocol.ErrRecordUnreadable

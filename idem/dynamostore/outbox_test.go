@@ -65,7 +65,8 @@ func (b *box) item(t *testing.T, ref outbox.Ref) item {
 }
 
 // listed are the messages in the index: of all shards, those waiting or dead letters.
-func (b *box) listed(t *testing.T, list func(ctx context.Context, shard int, cursor string) ([]*outbox.Entry, string, error)) []string {
+func (b *box) listed(t *testing.T, list func(ctx context.Context, shard int, cursor string) ([]*outbox.Entry,
+	string, error)) []string {
 	var ids []string
 	for shard := range outbox.Shards {
 		for cursor := ""; ; {
@@ -377,7 +378,8 @@ func TestOutboxItem(t *testing.T) {
 	require.Equal(t, it["open_shard"], other["open_shard"], "what is in order with each other lies in one shard")
 
 	require.Equal(t, []string{"a", "b"}, decodeMessage(other).After)
-	for _, damaged := range []types.AttributeValue{str("a"), &types.AttributeValueMemberL{Value: []types.AttributeValue{num("1")}}} {
+	for _, damaged := range []types.AttributeValue{str("a"),
+		&types.AttributeValueMemberL{Value: []types.AttributeValue{num("1")}}} {
 		other["after"] = damaged
 		require.ErrorContains(t, decodeMessage(other).Unreadable, "after")
 	}

@@ -41,7 +41,8 @@ func TestDuplicatesAtOnceOnAnOverloadedTableSendLittle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, nil)
-			engine, err := idem.New(f.Store, &idem.Options{ClaimBudget: time.Minute, FinishBudget: time.Minute, Observer: func(context.Context, notice.Notice) {}})
+			engine, err := idem.New(f.Store, &idem.Options{ClaimBudget: time.Minute, FinishBudget: time.Minute,
+				Observer: func(context.Context, notice.Notice) {}})
 			require.NoError(t, err)
 			all, runs, told := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			var sent, inFlight, ran atomic.Int32
@@ -88,12 +89,15 @@ func TestClaimsAtOnceWithoutAnswerAreAllTakenBack(t *testing.T) {
 		fail     func() (*http.Response, error)
 		requests map[string]int
 	}{
-		"throttled": {func() (*http.Response, error) { return answer(400, throttled), nil }, map[string]int{"PutItem": callers + retries}},
-		"no answer": {func() (*http.Response, error) { return nil, errReset }, map[string]int{"PutItem": callers + retries, "UpdateItem": 1}},
+		"throttled": {func() (*http.Response, error) { return answer(400, throttled), nil },
+			map[string]int{"PutItem": callers + retries}},
+		"no answer": {func() (*http.Response, error) { return nil, errReset },
+			map[string]int{"PutItem": callers + retries, "UpdateItem": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, nil)
-			engine, err := idem.New(f.Store, &idem.Options{ClaimBudget: time.Minute, Now: time.Now, Observer: func(context.Context, notice.Notice) {}})
+			engine, err := idem.New(f.Store,
+				&idem.Options{ClaimBudget: time.Minute, Now: time.Now, Observer: func(context.Context, notice.Notice) {}})
 			require.NoError(t, err)
 			f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
 				if op != "PutItem" {
@@ -104,7 +108,8 @@ func TestClaimsAtOnceWithoutAnswerAreAllTakenBack(t *testing.T) {
 			var calls sync.WaitGroup
 			for range callers {
 				calls.Go(func() {
-					_, err := idem.Do(context.Background(), engine, pays.Key("t", "k"), 1, func(context.Context, int) (int, error) { panic("it ran") })
+					_, err := idem.Do(context.Background(), engine, pays.Key("t", "k"), 1,
+						func(context.Context, int) (int, error) { panic("it ran") })
 					if !errors.Is(err, idem.ErrStoreUnavailable) {
 						t.Errorf("%v", err)
 					}
@@ -120,7 +125,8 @@ func TestClaimsAtOnceWithoutAnswerAreAllTakenBack(t *testing.T) {
 // throttles: here it has landed, and nobody is in flight afterwards.
 func TestWithdrawalThatIsThrottledIsStillSent(t *testing.T) {
 	f := open(t, nil)
-	engine, err := idem.New(f.Store, &idem.Options{ClaimBudget: time.Minute, Now: time.Now, Observer: func(context.Context, notice.Notice) {}})
+	engine, err := idem.New(f.Store,
+		&idem.Options{ClaimBudget: time.Minute, Now: time.Now, Observer: func(context.Context, notice.Notice) {}})
 	require.NoError(t, err)
 	for err == nil {
 		_, err = f.retry.quota.GetToken(t.Context(), retryCost)
@@ -192,7 +198,8 @@ func TestAThousandCallsWithoutAnswerSendFewRequests(t *testing.T) {
 						k = strconv.Itoa(n)
 					}
 					all.Go(func() {
-						_, err := idem.Do(context.Background(), engine, pays.Key("t", k), 1, func(context.Context, int) (int, error) { panic("it ran") })
+						_, err := idem.Do(context.Background(), engine, pays.Key("t", k), 1,
+							func(context.Context, int) (int, error) { panic("it ran") })
 						if !errors.Is(err, idem.ErrStoreUnavailable) {
 							t.Errorf("%v", err)
 						}

@@ -95,7 +95,8 @@ func recordCall(caller, op string, req *http.Request) {
 		for kind, a := range entry {
 			sk, _ := a.Item[schema.SK]["S"].(string)
 			resource := "business"
-			if i == 0 || strings.HasPrefix(sk, schema.OutboxSK) || strings.HasPrefix(sk, schema.AuditSK) { // the record comes first
+			// the record comes first
+			if i == 0 || strings.HasPrefix(sk, schema.OutboxSK) || strings.HasPrefix(sk, schema.AuditSK) {
 				resource = "records"
 			}
 			action := kind + "Item"
@@ -188,7 +189,8 @@ func comparePermissions() error {
 
 func TestPermissionsOfCheck(t *testing.T) {
 	f := open(t, nil)
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asCheck, newTransport(&ClientOptions{})}})
+	client, err := NewClient(aws.Config{},
+		&ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asCheck, newTransport(&ClientOptions{})}})
 	require.NoError(t, err)
 	require.NoError(t, Check(t.Context(), client, f.table))
 }
@@ -242,7 +244,8 @@ func TestPermissionsOfAReader(t *testing.T) {
 	step, err := reader.StepResult(ctx, l.Records[0], "step")
 	require.NoError(t, err)
 	require.Contains(t, string(step), large)
-	require.NoError(t, reconcile.Resolve(ctx, operator, key, large, reconcile.Change{Actor: "alice", Reason: "the provider has it", IfWrite: l.Records[0].Write}))
+	require.NoError(t, reconcile.Resolve(ctx, operator, key,
+		large, reconcile.Change{Actor: "alice", Reason: "the provider has it", IfWrite: l.Records[0].Write}))
 	rec, err := reader.Lookup(ctx, key.ID())
 	require.NoError(t, err)
 	result, err := reader.Result(ctx, rec)
@@ -274,7 +277,8 @@ func sweepTwo(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	reconciler, err := reconcile.New(store, &reconcile.Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
 	require.NoError(t, err)
-	asked, left := idem.Operation{Name: "asked", Repeat: idem.NotRepeatable}, idem.Operation{Name: "left", Repeat: idem.NotRepeatable}
+	asked, left := idem.Operation{Name: "asked", Repeat: idem.NotRepeatable},
+		idem.Operation{Name: "left", Repeat: idem.NotRepeatable}
 	large := base64.StdEncoding.EncodeToString(noise(30_000)) // which hardly compresses
 	sweeper, err := reconcile.NewSweeper(reconciler, &reconcile.SweepOptions{Operations: []reconcile.Operation{{
 		Operation: asked, Probe: func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
@@ -291,17 +295,19 @@ func sweepTwo(t *testing.T, f *fixture) {
 	}}, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	engine := f.engine(t)
-	out, err := idem.Do(t.Context(), engine, asked.Key(idem.SingleTenant, "1"), "", func(ctx context.Context, _ string) (string, error) {
-		if _, err := idem.Step(ctx, "step", func(context.Context) (string, error) { return large, nil }, nil); err != nil {
-			return "", err
-		}
-		return idem.Do(ctx, engine, left.Key(idem.SingleTenant, "1"), "", func(context.Context, string) (string, error) {
-			report, err := sweeper.Sweep(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, []int{2, 1, 1, 0}, []int{report.Parked, report.Resolved, report.Escalated, report.Failed}, "%v", report)
-			return "", nil
+	out, err := idem.Do(t.Context(), engine, asked.Key(idem.SingleTenant, "1"),
+		"", func(ctx context.Context, _ string) (string, error) {
+			if _, err := idem.Step(ctx, "step", func(context.Context) (string, error) { return large, nil }, nil); err != nil {
+				return "", err
+			}
+			return idem.Do(ctx, engine, left.Key(idem.SingleTenant, "1"), "", func(context.Context, string) (string, error) {
+				report, err := sweeper.Sweep(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, []int{2, 1, 1, 0}, []int{report.Parked, report.Resolved, report.Escalated, report.Failed}, "%v",
+					report)
+				return "", nil
+			})
 		})
-	})
 	require.NoError(t, err)
 	require.Contains(t, out, large, "the caller gets what the provider said")
 }

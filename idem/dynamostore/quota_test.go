@@ -168,7 +168,8 @@ func TestNoRetriesLeftIsSaid(t *testing.T) {
 		require.Zero(t, time.Since(start))
 		_, err := s.Get(t.Context(), "k")
 		require.ErrorIs(t, err, errNoRetries)
-		_, err = s.Result(t.Context(), &protocol.Record{ID: "k", State: protocol.Completed, Owner: "o", Body: protocol.Body{Parts: 1, Stored: 5000, Digest: make([]byte, 32)}})
+		_, err = s.Result(t.Context(), &protocol.Record{ID: "k", State: protocol.Completed, Owner: "o",
+			Body: protocol.Body{Parts: 1, Stored: 5000, Digest: make([]byte, 32)}})
 		require.ErrorIs(t, err, errNoRetries)
 	})
 }

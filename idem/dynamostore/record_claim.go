@@ -220,7 +220,8 @@ func (s *Store) RecordReference(ctx context.Context, now time.Time, r protocol.R
 		u.str(":seen", r.Seen)
 		return s.update(k, r.ID, u, ifHeld+ifRef)
 	}, func(old item) (protocol.State, bool) {
-		return protocol.Unknown, isHeld(old, r.Owner) && text(old, schema.State) == string(protocol.Unknown) && text(old, schema.RefWrite) == r.Seen
+		return protocol.Unknown, isHeld(old, r.Owner) && text(old, schema.State) == string(protocol.Unknown) &&
+			text(old, schema.RefWrite) == r.Seen
 	})
 	if err == errRefused && isHeld(old, r.Owner) && text(old, schema.RefWrite) == r.Write {
 		return nil

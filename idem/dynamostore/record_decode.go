@@ -23,20 +23,22 @@ func decode(it item) (*protocol.Record, error) {
 		case d.err != nil:
 			return nil, d.err
 		case v <= schema.RecordVersion:
-			return nil, unreadable(d.id, "it has attribute %q with %d, as before the first release, whose attributes had other names: "+
-				"delete it, or start with a new table", schema.Version, v)
+			return nil,
+				unreadable(d.id, "it has attribute %q with %d, as before the first release, whose attributes had other names: "+
+					"delete it, or start with a new table", schema.Version, v)
 		default:
 			return nil, unreadable(d.id, "it is of version %d, and this code reads up to %d", v, schema.RecordVersion)
 		}
 	}
 	rec := &protocol.Record{
-		ID:              d.id,
-		State:           d.state(),
-		Fingerprint:     protocol.Fingerprint(d.str(schema.Fingerprint)),
-		Seen:            d.optStr(schema.Seen),
-		LeaseUntil:      d.time(schema.LeaseUntil),
-		Attempt:         int(d.numOr(schema.Attempt, defaultAttempt, math.MaxInt32)),
-		Retention:       time.Duration(d.numOr(schema.Retention, defaultRetention, math.MaxInt64/int64(time.Second))) * time.Second,
+		ID:          d.id,
+		State:       d.state(),
+		Fingerprint: protocol.Fingerprint(d.str(schema.Fingerprint)),
+		Seen:        d.optStr(schema.Seen),
+		LeaseUntil:  d.time(schema.LeaseUntil),
+		Attempt:     int(d.numOr(schema.Attempt, defaultAttempt, math.MaxInt32)),
+		Retention: time.Duration(d.numOr(schema.Retention, defaultRetention,
+			math.MaxInt64/int64(time.Second))) * time.Second,
 		CreatedAt:       d.time(schema.CreatedAt),
 		Value:           d.optStr(schema.Value),
 		Codec:           d.optStr(schema.Codec),
@@ -314,7 +316,8 @@ func (d *decoder) steps() map[string]protocol.RecordedStep {
 		e.item = e.members(name)
 		s := protocol.RecordedStep{
 			Write: e.str(schema.Write), Begun: e.flag(schema.StepBegun), NotExecuted: e.flag(schema.StepNotExecuted),
-			Compensates: e.flag(schema.StepCompensates), FromResolution: e.flag(schema.StepFromResolution), Failure: e.failure(), Omitted: e.flag(schema.Omitted),
+			Compensates: e.flag(schema.StepCompensates), FromResolution: e.flag(schema.StepFromResolution), Failure: e.failure(),
+			Omitted: e.flag(schema.Omitted),
 		}
 		if e.has(schema.StepBegunAt) {
 			s.BegunAt = e.time(schema.StepBegunAt)

@@ -39,10 +39,12 @@ func full() *protocol.Record {
 
 func TestRecordsSurviveTheItem(t *testing.T) {
 	parts := full()
-	parts.Body = protocol.Body{Parts: 2, Size: 700 << 10, Stored: 300 << 10, Encoding: encodingZlib, Digest: make([]byte, 32)}
+	parts.Body = protocol.Body{Parts: 2, Size: 700 << 10, Stored: 300 << 10, Encoding: encodingZlib,
+		Digest: make([]byte, 32)}
 	packed := full()
 	packed.Body = protocol.Body{Data: []byte("zz"), Size: 5000, Stored: 2, Encoding: encodingZlib}
-	pending := &protocol.Record{ID: "k", State: protocol.Pending, Fingerprint: "1:abc", Write: "w", CreatedAt: base, UpdatedAt: base}
+	pending := &protocol.Record{ID: "k", State: protocol.Pending, Fingerprint: "1:abc", Write: "w",
+		CreatedAt: base, UpdatedAt: base}
 	failed := claimedRecord("k", "o")
 	failed.State, failed.Failure, failed.ExpiresAt = protocol.Failed, &protocol.Failure{Message: "no"}, time.Time{}
 	for name, rec := range map[string]*protocol.Record{
@@ -130,7 +132,8 @@ func TestDamagedRecordsFailClosed(t *testing.T) {
 		"step of text":         {set(schema.Steps, m(item{"s": str("x")})), `"s" is not a map`},
 		"step without write":   {set(schema.Steps, m(item{"s": m(item{"body": bin(1)})})), `"write_id"`},
 		"step without anthing": {set(schema.Steps, m(item{"s": m(item{"write_id": str("w")})})), `step "s"`},
-		"step with both":       {set(schema.Steps, m(item{"s": m(item{"write_id": str("w"), "begun": yes, "body": bin(1)})})), `step "s"`},
+		"step with both": {set(schema.Steps, m(item{"s": m(item{"write_id": str("w"), "begun": yes, "body": bin(1)})})),
+			`step "s"`},
 	}
 	for _, name := range []string{
 		schema.State, schema.Fingerprint, schema.Owner, schema.Write, schema.LeaseUntil, schema.CreatedAt,
@@ -159,7 +162,8 @@ func FuzzDecodeNumbers(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		for _, name := range []string{
-			schema.Version, schema.Attempt, schema.LeaseUntil, schema.Retention, schema.CreatedAt, schema.ExpiresAt, schema.Probes,
+			schema.Version, schema.Attempt, schema.LeaseUntil, schema.Retention, schema.CreatedAt,
+			schema.ExpiresAt, schema.Probes,
 		} {
 			it := encode(full())
 			it[name] = num(s)

@@ -21,7 +21,8 @@ import (
 func (s *Store) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
 	tx, ok := f.Unit.(unit)
 	if f.Unit != nil && !ok {
-		return fmt.Errorf("dynamostore: Finish.Unit: a %T cannot commit here, a *dynamostore.Tx can: %w", f.Unit, errors.ErrUnsupported)
+		return fmt.Errorf("dynamostore: Finish.Unit: a %T cannot commit here, a *dynamostore.Tx can: %w", f.Unit,
+			errors.ErrUnsupported)
 	}
 	k := s.retry.begin(ctx, "Finish")
 	defer k.end()
@@ -138,7 +139,8 @@ func (s *Store) acceptInput(k *call, f *protocol.Finish, how protocol.Atomic) (p
 	if err != nil {
 		return input, k.fail(err)
 	}
-	if input.Body, err = s.pack(k, target{f.ID, protocol.AcceptedStep}, input.Body.Data, stepInlineUpTo, f.Progress); err != nil {
+	if input.Body, err = s.pack(k, target{f.ID, protocol.AcceptedStep}, input.Body.Data, stepInlineUpTo,
+		f.Progress); err != nil {
 		return input, &protocol.StoreError{Op: k.op, Err: err}
 	}
 	how.Claim.Record.Steps = maps.Clone(how.Claim.Record.Steps)
@@ -171,7 +173,8 @@ func (s *Store) insert(
 	}
 	rec, err := f.Apply(over, now)
 	if err != nil {
-		return nil, k.fail(fmt.Errorf("an outcome in state %q without a claim: use Completed, Failed or Pending", f.Ending.State))
+		return nil,
+			k.fail(fmt.Errorf("an outcome in state %q without a claim: use Completed, Failed or Pending", f.Ending.State))
 	}
 	rec.Body = body
 	switch {
@@ -243,7 +246,8 @@ func (r ifReleased) condition() string {
 // of its condition that is about steps. Of a record in progress it removes nothing
 // that such a record cannot have: a result or an error, since claims leave none, or a place
 // in the index where the claim is not watched.
-func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, now time.Time, of form) (*update, string) {
+func (s *Store) ending(id, write string, e protocol.Ending, body protocol.Body, now time.Time,
+	of form) (*update, string) {
 	u := newUpdate(endSet, 4, 2)
 	u.str(":to", string(e.State))
 	u.str(":id", write)
@@ -345,7 +349,8 @@ func (u *update) body(b protocol.Body, over bool) {
 // upgrade adds the result to an outcome that was recorded without it.
 func (s *Store) upgrade(k *call, f protocol.Finish, fact string, body protocol.Body) error {
 	if f.Ending.State != protocol.Completed || f.Unit != nil {
-		return k.fail(errors.New("the end of a protocol.WithoutResult adds a result to a completed outcome, and nothing else: use Completed, and leave Unit nil"))
+		return k.fail(errors.New("the end of a protocol.WithoutResult adds a result to a completed outcome, and nothing " +
+			"else: use Completed, and leave Unit nil"))
 	}
 	u := newUpdate(upgradeSet, 6, 2)
 	u.str(":own", f.Owner)
@@ -360,7 +365,8 @@ func (s *Store) upgrade(k *call, f protocol.Finish, fact string, body protocol.B
 
 // prepare checks an ending and stores its result's parts, before anything is
 // written to the record, in a share of the call's time.
-func (s *Store) prepare(k *call, id, owner string, e protocol.Ending, done *protocol.Progress, part float64) (protocol.Body, error) {
+func (s *Store) prepare(k *call, id, owner string, e protocol.Ending, done *protocol.Progress,
+	part float64) (protocol.Body, error) {
 	switch e.State {
 	case protocol.Completed:
 	case protocol.Failed:
@@ -371,10 +377,12 @@ func (s *Store) prepare(k *call, id, owner string, e protocol.Ending, done *prot
 	case protocol.Released, protocol.Unknown, protocol.Pending:
 		return protocol.Body{}, nil
 	default:
-		return protocol.Body{}, k.fail(fmt.Errorf("an ending in state %q: use Completed, Failed, Released, Unknown or Pending", e.State))
+		return protocol.Body{},
+			k.fail(fmt.Errorf("an ending in state %q: use Completed, Failed, Released, Unknown or Pending", e.State))
 	}
 	if e.ResponseVersion < 0 || e.ResponseVersion > math.MaxInt32 {
-		return protocol.Body{}, k.fail(fmt.Errorf("an ending with ResponseVersion %d, which no reader takes: count versions from zero", e.ResponseVersion))
+		return protocol.Body{}, k.fail(
+			fmt.Errorf("an ending with ResponseVersion %d, which no reader takes: count versions from zero", e.ResponseVersion))
 	}
 	if len(e.Result) > s.maxResult {
 		return protocol.Body{}, &protocol.TooLargeError{Size: len(e.Result), Limit: s.maxResult}
@@ -395,7 +403,8 @@ func (s *Store) prepare(k *call, id, owner string, e protocol.Ending, done *prot
 	}
 	if owner == "" {
 		// The parked attempt may be writing its own parts under the owner that stays.
-		return protocol.Body{}, k.fail(errors.New("a settlement with a large result needs a new Owner, which names its parts"))
+		return protocol.Body{},
+			k.fail(errors.New("a settlement with a large result needs a new Owner, which names its parts"))
 	}
 	k, cancel := k.share(part)
 	defer cancel()

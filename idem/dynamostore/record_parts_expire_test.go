@@ -64,11 +64,14 @@ func TestAResultThatWasReplacedIsNotKeptAsLongAsItsRecordWas(t *testing.T) {
 			q := f.adminStore(t)
 			f.claimed(t, "t#op#k", "o1")
 			now := base.Add(time.Hour)
-			wrong := resolution("t#op#k", "o1.0", "alice", protocol.Ending{State: protocol.Completed, Result: noise(20 << 10), ExpiresAt: now.Add(24 * time.Hour)})
+			wrong := resolution("t#op#k", "o1.0", "alice",
+				protocol.Ending{State: protocol.Completed, Result: noise(20 << 10), ExpiresAt: now.Add(24 * time.Hour)})
 			require.NoError(t, q.Settle(t.Context(), now, wrong))
-			require.NoError(t, q.Prolong(t.Context(), now, protocol.Prolongation{ID: "t#op#k", Seen: "alice.0", Write: "p", ExpiresAt: now.AddDate(10, 0, 0)}))
+			require.NoError(t, q.Prolong(t.Context(), now,
+				protocol.Prolongation{ID: "t#op#k", Seen: "alice.0", Write: "p", ExpiresAt: now.AddDate(10, 0, 0)}))
 			meant := noise(21 << 10)
-			right := resolution("t#op#k", "p", "bob", protocol.Ending{State: protocol.Completed, Result: meant, ExpiresAt: now.Add(24 * time.Hour)})
+			right := resolution("t#op#k", "p", "bob",
+				protocol.Ending{State: protocol.Completed, Result: meant, ExpiresAt: now.Add(24 * time.Hour)})
 			right.Again = true
 			require.NoError(t, q.Settle(t.Context(), now, right))
 
@@ -153,8 +156,10 @@ func TestAResultThatNoAttemptCouldReadExpires(t *testing.T) {
 			first := claim(key.ID(), "o1")
 			first.Record.Fingerprint, first.Record.Repeat = fingerprint.Bytes([]byte("in")), protocol.Repeatable
 			require.NoError(t, f.Acquire(t.Context(), base, first))
-			require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: key.ID(), Owner: "o1", Write: "b1", Name: "debit", Begin: true, First: true}))
-			require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: key.ID(), Owner: "o1", Write: "b2", Name: "credit", Begin: true}))
+			require.NoError(t, f.RecordStep(t.Context(), base,
+				protocol.StepWrite{ID: key.ID(), Owner: "o1", Write: "b1", Name: "debit", Begin: true, First: true}))
+			require.NoError(t, f.RecordStep(t.Context(), base,
+				protocol.StepWrite{ID: key.ID(), Owner: "o1", Write: "b2", Name: "credit", Begin: true}))
 			w := resolution(key.ID(), "b2", "alice", protocol.Ending{State: protocol.Released})
 			said, err := json.Marshal(base64.StdEncoding.EncodeToString(noise(600 << 10)))
 			require.NoError(t, err)
@@ -176,10 +181,12 @@ func TestAResultThatNoAttemptCouldReadExpires(t *testing.T) {
 			})
 			_, err = idem.Do(t.Context(), engine, key, "in", func(ctx context.Context, _ string) (int, error) {
 				once := &idem.StepConfig[json.RawMessage]{Semantics: idem.AtMostOnce}
-				if _, err := idem.Step(ctx, "debit", func(context.Context) (json.RawMessage, error) { panic("it was said") }, once); err != nil {
+				if _, err := idem.Step(ctx, "debit",
+					func(context.Context) (json.RawMessage, error) { panic("it was said") }, once); err != nil {
 					return 0, err
 				}
-				return idem.Step(ctx, "credit", func(context.Context) (int, error) { panic("it was said") }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+				return idem.Step(ctx, "credit", func(context.Context) (int, error) { panic("it was said") },
+					&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 			})
 			f.wire.set(nil)
 			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
@@ -205,15 +212,19 @@ func TestAWordAboutStepsThatDoesNotFitIsTooLarge(t *testing.T) {
 			q := f.adminStore(t)
 			const id = "t#op#k"
 			f.claimed(t, id, "o1")
-			require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: id, Owner: "o1", Write: "b1", Name: "charge", Begin: true, First: true}))
-			require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: id, Owner: "o1", Write: "b2", Name: "ship", Begin: true}))
+			require.NoError(t, f.RecordStep(t.Context(), base,
+				protocol.StepWrite{ID: id, Owner: "o1", Write: "b1", Name: "charge", Begin: true, First: true}))
+			require.NoError(t, f.RecordStep(t.Context(), base,
+				protocol.StepWrite{ID: id, Owner: "o1", Write: "b2", Name: "ship", Begin: true}))
 			f.change(t, id, func(it item) {
 				failed := protocol.RecordedStep{Write: "w0", Failure: &protocol.Failure{Message: strings.Repeat("x", 398<<10)}}
 				it[schema.Steps].(*types.AttributeValueMemberM).Value["full"] = encodeStep(failed)
 			})
 			told := resolution(id, "b2", "alice", protocol.Ending{State: protocol.Released})
-			told.Steps = []protocol.StepWrite{{Name: "charge", Result: noise(5000)}, {Name: "ship", Failure: &protocol.Failure{Message: strings.Repeat("d", 2048), Type: strings.Repeat("t", 2000)}}}
-			told.Audit = &protocol.Audit{ID: id, Entry: "e", At: base, Who: "a", Why: "b", Change: protocol.ChangeResolved, From: protocol.Unknown, To: protocol.Released}
+			told.Steps = []protocol.StepWrite{{Name: "charge", Result: noise(5000)},
+				{Name: "ship", Failure: &protocol.Failure{Message: strings.Repeat("d", 2048), Type: strings.Repeat("t", 2000)}}}
+			told.Audit = &protocol.Audit{ID: id, Entry: "e", At: base, Who: "a", Why: "b", Change: protocol.ChangeResolved,
+				From: protocol.Unknown, To: protocol.Released}
 
 			var large *protocol.TooLargeError
 			require.ErrorAs(t, q.Settle(t.Context(), base.Add(time.Hour), told), &large)
@@ -228,7 +239,8 @@ func TestAWordAboutStepsThatDoesNotFitIsTooLarge(t *testing.T) {
 // acceptance for later of an input that lies beside the record.
 func acceptance(id, owner string) protocol.Finish {
 	c := claim(id, owner)
-	c.Record.Attempt, c.Record.LeaseUntil, c.Record.ExpiresAt, c.Record.Ticket = 0, time.Time{}, time.Time{}, "ticket of "+owner
+	c.Record.Attempt, c.Record.LeaseUntil, c.Record.ExpiresAt, c.Record.Ticket = 0, time.Time{},
+		time.Time{}, "ticket of "+owner
 	input := noise(20 << 10)
 	c.Record.Steps = map[string]protocol.RecordedStep{protocol.AcceptedStep: {
 		Write: "input of " + owner, Body: protocol.Body{Data: input, Size: len(input), Stored: len(input)},
@@ -273,12 +285,13 @@ func TestARefusedAcceptanceLeavesNoInput(t *testing.T) {
 	e := f.engine(t)
 	no := errors.New("no such account")
 	for n := range 3 {
-		_, err := later.Accept[string](t.Context(), e, statements.Key("acme", "june"), string(jsonResult(100<<10)), func(ctx context.Context, id string) error {
-			TxOf(ctx).Check(types.ConditionCheck{
-				TableName: &f.table, Key: account(0), ConditionExpression: ptr("attribute_exists(pk)"),
-			}, OnConditionFailed(no))
-			return nil
-		})
+		_, err := later.Accept[string](t.Context(), e, statements.Key("acme", "june"), string(jsonResult(100<<10)),
+			func(ctx context.Context, id string) error {
+				TxOf(ctx).Check(types.ConditionCheck{
+					TableName: &f.table, Key: account(0), ConditionExpression: ptr("attribute_exists(pk)"),
+				}, OnConditionFailed(no))
+				return nil
+			})
 		require.ErrorIs(t, err, no, n)
 	}
 	require.Nil(t, f.get(t, statements.Key("acme", "june").ID()), "nothing was accepted")
@@ -297,7 +310,8 @@ func TestAWorkersEndExpiresTheInput(t *testing.T) {
 			key := op.Key("acme", "june")
 			_, err := later.Accept[string](t.Context(), e, key, string(jsonResult(100<<10)), nil)
 			require.NoError(t, err)
-			_, err = later.Work(t.Context(), e, op, key.ID(), func(context.Context, string) (string, error) { return "done", nil })
+			_, err = later.Work(t.Context(), e, op, key.ID(),
+				func(context.Context, string) (string, error) { return "done", nil })
 			require.NoError(t, err)
 			require.Equal(t, idem.Completed, f.get(t, key.ID()).State)
 			require.Empty(t, f.get(t, key.ID()).Steps)

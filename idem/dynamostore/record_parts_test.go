@@ -163,7 +163,8 @@ func TestUnprocessedKeys(t *testing.T) {
 	defer cancel()
 	f.wire.set(func(n int, _ string, _ *http.Request) (*http.Response, error) {
 		defer endAfter(3, n, cancel)
-		return answer(200, `{"Responses":{},"UnprocessedKeys":{"`+f.table+`":{"ConsistentRead":true,"Keys":[{"pk":{"S":"x"},"sk":{"S":"#"}}]}}}`), nil
+		return answer(200, `{"Responses":{},"UnprocessedKeys":{"`+f.table+
+			`":{"ConsistentRead":true,"Keys":[{"pk":{"S":"x"},"sk":{"S":"#"}}]}}}`), nil
 	})
 	_, err = f.Result(short, rec)
 	isStoreError(t, err, false)

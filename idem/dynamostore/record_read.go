@@ -122,7 +122,8 @@ func (s *Store) StepResult(ctx context.Context, rec *protocol.Record, name strin
 }
 
 // result reads what the writer stored.
-func (s *Store) result(ctx context.Context, begin func(context.Context, string) *call, op string, t target, writer string, body protocol.Body) ([]byte, error) {
+func (s *Store) result(ctx context.Context, begin func(context.Context, string) *call, op string, t target,
+	writer string, body protocol.Body) ([]byte, error) {
 	stored := body.Data
 	var err error
 	if body.Parts > 0 {

@@ -157,8 +157,9 @@ func (s *Store) mayWrite(op, id string, sealed bool, result []byte) error {
 	if !sealed || s.sealer != nil || len(result) == 0 {
 		return nil
 	}
-	return &protocol.ConfigError{What: "dynamostore: " + op, Problem: fmt.Sprintf("the results of record %q are encrypted, and this store would write a plain one: "+
-		"give it the Options.Sealer of the record's operation", id)}
+	return &protocol.ConfigError{What: "dynamostore: " + op,
+		Problem: fmt.Sprintf("the results of record %q are encrypted, and this store would write a plain one: "+
+			"give it the Options.Sealer of the record's operation", id)}
 }
 
 // encode makes the item of a whole record, which says that its results are sealed if they are.
@@ -183,7 +184,8 @@ func (s *Store) seal(ctx context.Context, plain, bound []byte) (sealed []byte, e
 	case err != nil:
 		return nil, fmt.Errorf("the result cannot be encrypted: %w", err)
 	case len(sealed) > len(plain)+s.sealer.Overhead() || len(sealed) == 0:
-		return nil, fmt.Errorf("the result cannot be encrypted: dynamostore: Sealer.Seal made %d bytes of %d, and Sealer.Overhead is %d: correct the Sealer",
+		return nil, fmt.Errorf("the result cannot be encrypted: dynamostore: Sealer.Seal made %d bytes of %d, "+
+			"and Sealer.Overhead is %d: correct the Sealer",
 			len(sealed), len(plain), s.sealer.Overhead())
 	}
 	return sealed, nil
@@ -191,7 +193,8 @@ func (s *Store) seal(ctx context.Context, plain, bound []byte) (sealed []byte, e
 
 // open gives the result's form before it was sealed, and what that is encoded as. Of a result that is
 // not sealed it gives the stored form.
-func (s *Store) open(ctx context.Context, op string, t target, b protocol.Body, stored []byte) (protocol.Body, []byte, error) {
+func (s *Store) open(ctx context.Context, op string, t target, b protocol.Body,
+	stored []byte) (protocol.Body, []byte, error) {
 	switch before, sealed := strings.CutSuffix(b.Encoding, encodingSealed); {
 	case !sealed && s.sealedOnly && b.Size > 0:
 		return b, nil, unreadable(t.id, "its result is not encrypted, which Options.SealedOnly forbids")
@@ -206,10 +209,12 @@ func (s *Store) open(ctx context.Context, op string, t target, b protocol.Body, 
 	switch {
 	case err == nil:
 		return b, plain, nil
-	case errors.Is(err, protocol.ErrStoreUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, protocol.ErrStoreUnavailable), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, context.Canceled):
 		return b, nil, &protocol.StoreError{Op: op, Err: fmt.Errorf("the result cannot be decrypted now: %w", err)}
 	}
-	return b, nil, unreadable(t.id, "its result cannot be decrypted, because it was altered or is of another key or record: %v", err)
+	return b, nil,
+		unreadable(t.id, "its result cannot be decrypted, because it was altered or is of another key or record: %v", err)
 }
 
 func (s *Store) unseal(ctx context.Context, sealed, bound []byte) (plain []byte, err error) {

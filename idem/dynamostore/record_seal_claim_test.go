@@ -114,7 +114,8 @@ func TestNothingRunsWhoseResultCannotBeSealed(t *testing.T) {
 	engine := f.engine(t)
 	ran := 0
 	run := func() (string, error) {
-		return idem.Do(t.Context(), engine, idem.Operation{Name: "op", OnStoreFailure: idem.FailOpen, Repeat: idem.Repeatable}.Key("t", "k"), 1,
+		return idem.Do(t.Context(), engine,
+			idem.Operation{Name: "op", OnStoreFailure: idem.FailOpen, Repeat: idem.Repeatable}.Key("t", "k"), 1,
 			func(context.Context, int) (string, error) { ran++; return "done", nil })
 	}
 	for range 2 {
@@ -145,15 +146,17 @@ func TestNothingSealedIsTakenOverByWhoCannotReadIt(t *testing.T) {
 				engine, eErr := idem.New(s, &unhurried)
 				require.NoError(t, eErr)
 				op := idem.Operation{Name: "op", Repeat: idem.Repeatable, Mode: mode}
-				return idem.Do(t.Context(), engine, op.Key("t", name+strconv.FormatBool(stepped)), 1, func(ctx context.Context, _ int) (string, error) {
-					ran++
-					if stepped {
-						if _, sErr := idem.Step(ctx, "book", func(context.Context) (string, error) { return "booked", nil }, nil); sErr != nil {
-							return "", sErr
+				return idem.Do(t.Context(), engine, op.Key("t", name+strconv.FormatBool(stepped)), 1,
+					func(ctx context.Context, _ int) (string, error) {
+						ran++
+						if stepped {
+							if _, sErr := idem.Step(ctx, "book",
+								func(context.Context) (string, error) { return "booked", nil }, nil); sErr != nil {
+								return "", sErr
+							}
 						}
-					}
-					return "done", err
-				})
+						return "done", err
+					})
 			}
 			_, err := run(f.Store, idem.Reserved, idem.NotExecuted(errBusy))
 			require.ErrorIs(t, err, errBusy)
@@ -162,7 +165,8 @@ func TestNothingSealedIsTakenOverByWhoCannotReadIt(t *testing.T) {
 			without := f.on(t, &patient)
 			_, err = run(without, mode, nil)
 			if mode == idem.Atomic && stepped {
-				require.ErrorIs(t, err, idem.ErrOutcomeUnknown, "the atomic mode goes on with no recorded steps, whichever store recorded them")
+				require.ErrorIs(t, err, idem.ErrOutcomeUnknown,
+					"the atomic mode goes on with no recorded steps, whichever store recorded them")
 				continue
 			}
 			require.Error(t, err)
@@ -203,13 +207,15 @@ func TestAResolutionIsSealedOrRefused(t *testing.T) {
 	ctx := t.Context()
 	park := func(id string) *protocol.Record {
 		f.claimed(t, id, "o1")
-		require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "ship", Begin: true, First: true}))
+		require.NoError(t, f.RecordStep(ctx, base,
+			protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "ship", Begin: true, First: true}))
 		rec := f.get(t, id)
 		require.True(t, rec.Sealed)
 		return rec
 	}
 	settle := func(s *Store, rec *protocol.Record, to protocol.State, result, step []byte) error {
-		w := protocol.Settlement{ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Write: "r.1", Owner: "r", Sealed: rec.Sealed, Ending: protocol.Ending{State: to, Result: result}}
+		w := protocol.Settlement{ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Write: "r.1", Owner: "r",
+			Sealed: rec.Sealed, Ending: protocol.Ending{State: to, Result: result}}
 		if step != nil {
 			w.Steps = []protocol.StepWrite{{Name: "ship", Result: step}}
 		}
@@ -218,7 +224,8 @@ func TestAResolutionIsSealedOrRefused(t *testing.T) {
 	secret := []byte(`"DE02120300000000202051"`)
 	rec := park("t#op#1")
 	before := f.raw(t, rec.ID)
-	for _, err := range []error{settle(plain, rec, protocol.Completed, secret, nil), settle(plain, rec, protocol.Released, nil, secret)} {
+	for _, err := range []error{settle(plain, rec, protocol.Completed, secret, nil),
+		settle(plain, rec, protocol.Released, nil, secret)} {
 		var mistake *idem.ConfigError
 		require.ErrorAs(t, err, &mistake)
 		require.ErrorContains(t, err, "Options.Sealer")
@@ -258,7 +265,8 @@ func TestTheInputOfAcceptedWorkIsSealed(t *testing.T) {
 	large := strings.Repeat(small+", ", 3000) + string(bytes.ToValidUTF8(noise(20<<10), []byte("?")))
 	ran := 0
 	work := func(e *idem.Engine, id string) (string, error) {
-		res, err := later.Work(t.Context(), e, op, id, func(_ context.Context, in string) (string, error) { ran++; return "of " + in[:4], nil })
+		res, err := later.Work(t.Context(), e, op, id,
+			func(_ context.Context, in string) (string, error) { ran++; return "of " + in[:4], nil })
 		return res.Value, err
 	}
 	for value, input := range map[string]string{"small": small, "large": large} {
@@ -297,7 +305,8 @@ func TestTheInputOfAcceptedWorkIsSealed(t *testing.T) {
 	// Nor does a store without the sealer put a plain input over what was released.
 	key := op.Key("acme", "once more")
 	errBusy := errors.New("busy")
-	_, err := idem.Do(t.Context(), engine, key, small, func(context.Context, string) (string, error) { return "", idem.NotExecuted(errBusy) })
+	_, err := idem.Do(t.Context(), engine, key, small,
+		func(context.Context, string) (string, error) { return "", idem.NotExecuted(errBusy) })
 	require.ErrorIs(t, err, errBusy)
 	before := f.raw(t, key.ID())
 	_, err = later.Accept[string](t.Context(), plain, key, small, nil)

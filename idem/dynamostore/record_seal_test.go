@@ -58,9 +58,13 @@ func TestSealedResultsFailClosed(t *testing.T) {
 			other := entry(f.raw(t, id+"2"), "book")[schema.Body]
 			f.change(t, id, func(it item) { it[schema.Body] = other })
 		},
-		"said to be compressed":   func(id string) { f.change(t, id, func(it item) { it[schema.Encoding] = str(encodingZlibSealed) }) },
-		"said to be of more":      func(id string) { f.change(t, id, func(it item) { it[schema.Size] = num("34") }) },
-		"said to be sealed twice": func(id string) { f.change(t, id, func(it item) { it[schema.Encoding] = str("sealed+sealed") }) },
+		"said to be compressed": func(id string) {
+			f.change(t, id, func(it item) { it[schema.Encoding] = str(encodingZlibSealed) })
+		},
+		"said to be of more": func(id string) { f.change(t, id, func(it item) { it[schema.Size] = num("34") }) },
+		"said to be sealed twice": func(id string) {
+			f.change(t, id, func(it item) { it[schema.Encoding] = str("sealed+sealed") })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := "t#op#" + name
@@ -127,7 +131,8 @@ func TestAResultThatCannotBeSealed(t *testing.T) {
 			engine := f.engine(t)
 			ran := 0
 			run := func() (string, error) {
-				return idem.Do(t.Context(), engine, mode.Key("t", "k"), 1, func(context.Context, int) (string, error) { ran++; return "done", nil })
+				return idem.Do(t.Context(), engine, mode.Key("t", "k"),
+					1, func(context.Context, int) (string, error) { ran++; return "done", nil })
 			}
 			g.sealing.Store(&broken)
 			got, err := run()
@@ -190,7 +195,8 @@ func TestAStepThatCannotBeSealed(t *testing.T) {
 // A sealer that panics or makes more of a result than it says costs the result alone.
 func TestASealerThatIsWrong(t *testing.T) {
 	t.Parallel()
-	for name, s := range map[string]Sealer{"panics": wrong{}, "makes too much": wrong{more: 1000}, "makes nothing": wrong{more: -4}} {
+	for name, s := range map[string]Sealer{"panics": wrong{}, "makes too much": wrong{more: 1000},
+		"makes nothing": wrong{more: -4}} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, sealing(s))
 			f.claimed(t, "k", "o1")
@@ -267,7 +273,8 @@ func TestSealedStepsFitTheRecord(t *testing.T) {
 	ran, undone, largest := 0, 0, 0
 	_, err := idem.Do(t.Context(), engine, k, 1, func(ctx context.Context, _ int) (string, error) {
 		for n := 0; ; n++ {
-			_, err := idem.Step(ctx, "ship-"+strconv.Itoa(n), func(context.Context) (string, error) { ran++; return "shipped", nil },
+			_, err := idem.Step(ctx, "ship-"+strconv.Itoa(n),
+				func(context.Context) (string, error) { ran++; return "shipped", nil },
 				&idem.StepConfig[string]{Compensate: func(context.Context, string) error { undone++; return nil }})
 			if err != nil {
 				largest = itemSize(f.raw(t, k.ID()))

@@ -170,7 +170,8 @@ func landedStep(old item, w protocol.StepWrite) bool {
 	if w.Read || w.Unread {
 		entry, state := entryOf(old, w.Name), protocol.State(text(old, schema.State))
 		return text(old, schema.Owner) == w.Owner && (state == protocol.InProgress || state == protocol.Unknown) &&
-			w.Seen != "" && text(entry, schema.Write) == w.Seen && (w.Read && !has(entry, schema.StepFromResolution) || w.Unread && has(entry, schema.StepBegun))
+			w.Seen != "" && text(entry, schema.Write) == w.Seen &&
+			(w.Read && !has(entry, schema.StepFromResolution) || w.Unread && has(entry, schema.StepBegun))
 	}
 	return madeStep(old, w.Name, w.Write)
 }
@@ -273,7 +274,8 @@ func (s *Store) clearing(k *call, w protocol.Settlement) (*clearing, error) {
 		if len(step.Result) > s.maxResult {
 			return nil, &protocol.TooLargeError{Size: len(step.Result), Limit: s.maxResult}
 		}
-		entry := protocol.RecordedStep{Failure: step.Failure, Omitted: step.Omitted, Compensates: step.Compensates, Write: w.Write, BegunAt: left[step.Name].BegunAt}
+		entry := protocol.RecordedStep{Failure: step.Failure, Omitted: step.Omitted, Compensates: step.Compensates,
+			Write: w.Write, BegunAt: left[step.Name].BegunAt}
 		entry.FromResolution = step.MustBeRead()
 		if step.Failure == nil {
 			// Whether the record is full already is for its attempts to know.

@@ -25,7 +25,8 @@ func TestLargeStepResults(t *testing.T) {
 	t.Parallel()
 	f := open(t, nil)
 	ctx := t.Context()
-	for name, size := range map[string]int{"just inline": 1 << 10, "just not": 1<<10 + 1, "100 KB": 100 << 10, "600 KB": 600 << 10} {
+	for name, size := range map[string]int{"just inline": 1 << 10, "just not": 1<<10 + 1, "100 KB": 100 << 10,
+		"600 KB": 600 << 10} {
 		t.Run(name, func(t *testing.T) {
 			id, result := t.Name(), noise(size)
 			f.claimed(t, id, "o1")
@@ -47,7 +48,8 @@ func TestLargeStepResults(t *testing.T) {
 			end.LargeSteps = true
 			require.NoError(t, f.Finish(ctx, base, end))
 			for n := range body.Parts {
-				require.Equal(t, strconv.FormatInt(end.Ending.ExpiresAt.Add(24*time.Hour).Unix(), 10), part(n)[schema.ExpiresAt].(*types.AttributeValueMemberN).Value)
+				require.Equal(t, strconv.FormatInt(end.Ending.ExpiresAt.Add(24*time.Hour).Unix(), 10),
+					part(n)[schema.ExpiresAt].(*types.AttributeValueMemberN).Value)
 			}
 		})
 	}
@@ -59,7 +61,8 @@ func TestMissingStepResultFailsClosed(t *testing.T) {
 	ctx := t.Context()
 	id := "k"
 	f.claimed(t, id, "o1")
-	require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Result: noise(2 << 10)}))
+	require.NoError(t, f.RecordStep(ctx, base,
+		protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Result: noise(2 << 10)}))
 	rec, err := f.Get(ctx, id)
 	require.NoError(t, err)
 	f.remove(t, partKeyPrefix(id, "o1.1", rec.Steps["charge"].Body.Digest)+"0")
@@ -76,7 +79,8 @@ const stepOverhead = 192
 func TestStepsTakeNoMoreThanTheyCount(t *testing.T) {
 	digest := sha256.Sum256(nil)
 	write := strings.Repeat("W", 26) + ".2147483647"
-	large := protocol.Body{Parts: maxParts, Size: resultLimit, Stored: resultLimit, Digest: digest[:], Encoding: encodingZlib}
+	large := protocol.Body{Parts: maxParts, Size: resultLimit, Stored: resultLimit, Digest: digest[:],
+		Encoding: encodingZlib}
 	for name, s := range map[string]protocol.RecordedStep{
 		"begun":        {Begun: true, BegunAt: time.UnixMilli(math.MaxInt64 / 2)},
 		"not executed": {NotExecuted: true},
@@ -106,7 +110,8 @@ func TestManySteps(t *testing.T) {
 	ran, size := 0, 0
 	_, err := idem.Do(t.Context(), b.engine, k, 1, func(ctx context.Context, _ int) (int, error) {
 		for n := range steps {
-			_, err := idem.Step(ctx, "ship-"+strconv.Itoa(n), func(context.Context) ([]byte, error) { ran++; return noise(700), nil }, nil)
+			_, err := idem.Step(ctx, "ship-"+strconv.Itoa(n),
+				func(context.Context) ([]byte, error) { ran++; return noise(700), nil }, nil)
 			if err != nil {
 				return 0, err
 			}
@@ -132,7 +137,8 @@ func TestPartsOfStepsExpire(t *testing.T) {
 	k := transfer.Key("t", "k")
 	for name, end := range map[string]func(t *testing.T, b *bank){
 		"completed": func(t *testing.T, b *bank) {
-			_, err := idem.Do(t.Context(), b.engine, k, 1, func(ctx context.Context, _ int) (int, error) { return 1, report(ctx) })
+			_, err := idem.Do(t.Context(), b.engine, k, 1,
+				func(ctx context.Context, _ int) (int, error) { return 1, report(ctx) })
 			require.NoError(t, err)
 		},
 		"completed with a transaction, steps not read": func(t *testing.T, b *bank) {
@@ -148,13 +154,15 @@ func TestPartsOfStepsExpire(t *testing.T) {
 				if err := report(ctx); err != nil {
 					return 0, err
 				}
-				return idem.Step(ctx, "pay", func(context.Context) (int, error) { return 0, errPoor }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+				return idem.Step(ctx, "pay", func(context.Context) (int, error) { return 0, errPoor },
+					&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 			})
 			require.Error(t, err)
 			require.Equal(t, protocol.Unknown, b.get(t, k.ID()).State)
 			r, err := reconcile.New(b.adminStore(t), &reconcile.Options{Now: func() time.Time { return b.now }})
 			require.NoError(t, err)
-			require.NoError(t, reconcile.Resolve(t.Context(), r, k, 1, reconcile.Change{Actor: "alice", Reason: "the provider says so"}))
+			require.NoError(t, reconcile.Resolve(t.Context(), r, k,
+				1, reconcile.Change{Actor: "alice", Reason: "the provider says so"}))
 		},
 		"refused": func(t *testing.T, b *bank) {
 			w := protocol.StepWrite{ID: k.ID(), Owner: "nobody", Write: "nobody.1", Name: "report", Result: noise(600 << 10)}
@@ -178,8 +186,10 @@ func TestPartsOfStepsExpire(t *testing.T) {
 func TestResolutionsReplyIsLostAndTwoClaimsFollow(t *testing.T) {
 	f, ctx, id, result := open(t, nil), t.Context(), "k", noise(4<<10)
 	f.claimed(t, id, "o1")
-	require.NoError(t, f.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Begin: true, First: true}))
-	require.NoError(t, f.Finish(ctx, base, protocol.Finish{ID: id, Owner: "o1", Write: "o1.end", Ending: protocol.Ending{State: protocol.Unknown}}))
+	require.NoError(t, f.RecordStep(ctx, base,
+		protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Begin: true, First: true}))
+	require.NoError(t, f.Finish(ctx, base,
+		protocol.Finish{ID: id, Owner: "o1", Write: "o1.end", Ending: protocol.Ending{State: protocol.Unknown}}))
 	w := resolution(id, "o1.end", "r", protocol.Ending{State: protocol.Released})
 	w.Steps = []protocol.StepWrite{{Name: "charge", Result: result}}
 	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
@@ -262,7 +272,8 @@ func eachWrite() []write {
 		{"withdrawal", claimed, withdraw, protocol.Released},
 		{"withdrawal of nothing", nothing, withdraw, protocol.Released},
 		{"extension", claimed, func(ctx context.Context, s *Store, id string) error {
-			return s.Extend(ctx, base, protocol.Extension{ID: id, Owner: "o1", Write: "w", LeaseUntil: base.Add(time.Minute), ExpiresAt: day})
+			return s.Extend(ctx, base, protocol.Extension{ID: id, Owner: "o1", Write: "w",
+				LeaseUntil: base.Add(time.Minute), ExpiresAt: day})
 		}, protocol.InProgress},
 		{"step", claimed, func(ctx context.Context, s *Store, id string) error {
 			return s.RecordStep(ctx, base, protocol.StepWrite{ID: id, Owner: "o1", Write: "w", Name: "charge", Begin: true})
@@ -270,14 +281,16 @@ func eachWrite() []write {
 		{"completion", claimed, finish(completed), protocol.Completed},
 		{"outcome in atomic mode", nothing, atomic("o1", ""), protocol.Completed},
 		{"outcome in atomic mode, over a seen record", claimed, atomic("o2", "o1.0"), protocol.Completed},
-		{"fence", claimed, end(protocol.Finish{NewOwner: "nobody", Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true}}),
+		{"fence", claimed,
+			end(protocol.Finish{NewOwner: "nobody", Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true}}),
 			protocol.Unknown},
 		{"commit", claimed, func(ctx context.Context, s *Store, id string) error {
 			tx := new(Tx)
 			tx.Put(types.Put{TableName: s.table, Item: key(id + "-business")}, nil)
 			return end(protocol.Finish{Unit: tx, Ending: completed})(ctx, s, id)
 		}, protocol.Completed},
-		{"failure", claimed, finish(protocol.Ending{State: protocol.Failed, Failure: &protocol.Failure{Message: "no"}, ExpiresAt: day}),
+		{"failure", claimed,
+			finish(protocol.Ending{State: protocol.Failed, Failure: &protocol.Failure{Message: "no"}, ExpiresAt: day}),
 			protocol.Failed},
 		{"release", claimed, finish(protocol.Ending{State: protocol.Released, ExpiresAt: day}), protocol.Released},
 		{"park", claimed, finish(protocol.Ending{State: protocol.Unknown}), protocol.Unknown},
@@ -370,7 +383,8 @@ func stripItem(w *wire, op string, req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	_ = resp.Body.Close()
-	return answer(http.StatusBadRequest, `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","message":"The conditional request failed"}`), nil
+	return answer(http.StatusBadRequest, `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException",`+
+		`"message":"The conditional request failed"}`), nil
 }
 
 // Another attempt's record is a conflict, not a landed write, with and without the item.

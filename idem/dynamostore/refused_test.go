@@ -43,16 +43,18 @@ func TestUnitsAreRefusedWithoutTransactions(t *testing.T) {
 	})
 	t.Run("a handler that asks for its Tx gets no further", func(t *testing.T) {
 		require.PanicsWithValue(t, "dynamostore.TxOf: "+f.Traits().NoUnits.Error(), func() {
-			_, _ = idem.Do(ctx, engine, reserved.Key(idem.SingleTenant, "2"), "", func(ctx context.Context, _ string) (string, error) {
-				TxOf(ctx)
-				return "", errors.New("it goes on")
-			})
+			_, _ = idem.Do(ctx, engine, reserved.Key(idem.SingleTenant, "2"),
+				"", func(ctx context.Context, _ string) (string, error) {
+					TxOf(ctx)
+					return "", errors.New("it goes on")
+				})
 		})
 	})
 	t.Run("atomic mode claims and asks nothing", func(t *testing.T) {
 		atomic := idem.Operation{Name: "atomic", Repeat: idem.Repeatable, Mode: idem.Atomic}
 		f.wire.set(nil)
-		_, err := idem.Do(ctx, engine, atomic.Key(idem.SingleTenant, "1"), "", func(context.Context, string) (string, error) { panic("it runs") })
+		_, err := idem.Do(ctx, engine, atomic.Key(idem.SingleTenant, "1"),
+			"", func(context.Context, string) (string, error) { panic("it runs") })
 		says(err)
 		require.Empty(t, f.wire.calls())
 	})
@@ -78,7 +80,8 @@ func TestShadowOnDynamoDB(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	broken := fmt.Errorf("the connection broke")
-	for _, op := range []idem.Operation{{Name: "refund", Shadow: true}, {Name: "webhook", Repeat: idem.Repeatable, Shadow: true}} {
+	for _, op := range []idem.Operation{{Name: "refund", Shadow: true},
+		{Name: "webhook", Repeat: idem.Repeatable, Shadow: true}} {
 		key := func(value string) idem.Key { return op.Key("t", value) }
 		call := func(value string, in int, end error, between func()) string {
 			before := len(told)
@@ -128,7 +131,8 @@ func TestTransactionsInShadowAreRefusedBeforeTheyBegin(t *testing.T) {
 	engine, err := idem.New(f.Store, &idem.Options{Observer: func(context.Context, notice.Notice) {}})
 	require.NoError(t, err)
 	op := idem.Operation{Name: "refund", Shadow: true}
-	out, err := idem.Do(t.Context(), engine, op.Key("t", "1"), 1, Transact(func(context.Context, *Tx, int) (int, error) { panic("it runs") }))
+	out, err := idem.Do(t.Context(), engine, op.Key("t", "1"),
+		1, Transact(func(context.Context, *Tx, int) (int, error) { panic("it runs") }))
 	require.Zero(t, out)
 	require.ErrorAs(t, err, new(*idem.ConfigError))
 	require.ErrorContains(t, err, "set Shadow to false")

@@ -200,7 +200,8 @@ func (c *call) pause(n int) bool {
 var errNoRetries = errors.New("no retry is left for claims and reads, since many have failed")
 
 func (c *call) fail(err error) error {
-	return &protocol.StoreError{Op: c.op, Ambiguous: c.maybe, Down: c.down && !c.up, Throttled: c.throttled && !c.up, Err: err}
+	return &protocol.StoreError{Op: c.op, Ambiguous: c.maybe, Down: c.down && !c.up,
+		Throttled: c.throttled && !c.up, Err: err}
 }
 
 func (c *call) gaveUp(tries int, ended, last error) error {
@@ -256,14 +257,16 @@ func observe(o *dynamodb.Options) {
 
 var (
 	tryBegun = middleware.InitializeMiddlewareFunc("IdemTryBegun",
-		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+		func(ctx context.Context, in middleware.InitializeInput,
+			next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 			if t, ok := ctx.Value(tryKey{}).(*try); ok {
 				t.begun.Store(true)
 			}
 			return next.HandleInitialize(ctx, in)
 		})
 	trySent = middleware.DeserializeMiddlewareFunc("IdemTrySent",
-		func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+		func(ctx context.Context, in middleware.DeserializeInput,
+			next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
 			if t, ok := ctx.Value(tryKey{}).(*try); ok {
 				t.sent.Store(true)
 			}

@@ -37,7 +37,8 @@ func api(code string) error { return &smithy.GenericAPIError{Code: code, Message
 
 // refused is an error as DynamoDB answers with it.
 func refused(err error) error {
-	return &smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: &http.Response{StatusCode: http.StatusBadRequest}}, Err: err}
+	return &smithyhttp.ResponseError{
+		Response: &smithyhttp.Response{Response: &http.Response{StatusCode: http.StatusBadRequest}}, Err: err}
 }
 
 func status(code int) error {
@@ -48,13 +49,15 @@ func status(code int) error {
 }
 
 var (
-	dialRefused = &smithyhttp.RequestSendError{Err: &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}}
-	readReset   = &smithyhttp.RequestSendError{Err: &net.OpError{Op: "read", Net: "tcp", Err: errors.New("connection reset by peer")}}
-	eof         = &smithyhttp.RequestSendError{Err: io.EOF}
-	canceled    = &smithy.CanceledError{Err: context.DeadlineExceeded}
-	noRegion    = &smithy.OperationError{Err: fmt.Errorf("resolve endpoint: %w", &aws.MissingRegionError{})}
-	bare        = &types.ConditionalCheckFailedException{}
-	refusal     = &types.ConditionalCheckFailedException{Item: encode(claimedRecord("k", "another"))}
+	dialRefused = &smithyhttp.RequestSendError{Err: &net.OpError{Op: "dial", Net: "tcp",
+		Err: errors.New("connection refused")}}
+	readReset = &smithyhttp.RequestSendError{Err: &net.OpError{Op: "read", Net: "tcp",
+		Err: errors.New("connection reset by peer")}}
+	eof      = &smithyhttp.RequestSendError{Err: io.EOF}
+	canceled = &smithy.CanceledError{Err: context.DeadlineExceeded}
+	noRegion = &smithy.OperationError{Err: fmt.Errorf("resolve endpoint: %w", &aws.MissingRegionError{})}
+	bare     = &types.ConditionalCheckFailedException{}
+	refusal  = &types.ConditionalCheckFailedException{Item: encode(claimedRecord("k", "another"))}
 )
 
 // skewed is how the SDK marks an answer that is due to the clock.
@@ -69,7 +72,8 @@ func TestJudge(t *testing.T) {
 		err  error
 		want verdict
 	}{
-		{"throughput exceeded", api("ProvisionedThroughputExceededException"), verdict{again: true, down: true, throttled: true}},
+		{"throughput exceeded", api("ProvisionedThroughputExceededException"),
+			verdict{again: true, down: true, throttled: true}},
 		{"throttling", api("ThrottlingException"), verdict{again: true, down: true, throttled: true}},
 		{"request limit", api("RequestLimitExceeded"), verdict{again: true, down: true, throttled: true}},
 		{"transaction conflict", api("TransactionConflictException"), verdict{again: true}},
@@ -92,7 +96,8 @@ func TestJudge(t *testing.T) {
 		{"closed", eof, verdict{again: true, maybe: true, down: true}},
 		{"time-out", canceled, verdict{again: true, maybe: true, down: true}},
 		{"no region", noRegion, verdict{}},
-		{"untrusted certificate", &smithyhttp.RequestSendError{Err: &tls.CertificateVerificationError{Err: io.EOF}}, verdict{}},
+		{"untrusted certificate", &smithyhttp.RequestSendError{Err: &tls.CertificateVerificationError{Err: io.EOF}},
+			verdict{}},
 		{"unprocessed keys", errUnprocessed, verdict{again: true, down: true, throttled: true}},
 		{"anything else", errors.New("what is this"), verdict{again: true, maybe: true}},
 	} {

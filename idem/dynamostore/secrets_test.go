@@ -44,21 +44,25 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 			_, err := idem.Do(t.Context(), engine, op.Key("t", value), input, fn)
 			return err
 		}
-		require.NoError(t, do("large", nil, func(context.Context, string) (string, error) { return string(noise(500 << 10)), nil }))
-		require.NoError(t, do("shadow", func(o *idem.Operation) { o.Shadow = true }, func(context.Context, string) (string, error) { return "", nil }))
+		require.NoError(t, do("large", nil,
+			func(context.Context, string) (string, error) { return string(noise(500 << 10)), nil }))
+		require.NoError(t, do("shadow", func(o *idem.Operation) { o.Shadow = true },
+			func(context.Context, string) (string, error) { return "", nil }))
 		require.NoError(t, do("message", nil, func(ctx context.Context, _ string) (string, error) {
 			TxOf(ctx).Publish("told", outbox.Message{Destination: "d", Type: "t", Body: []byte("{}")})
 			return "", nil
 		}))
 		require.ErrorIs(t, do("unknown", nil, func(ctx context.Context, _ string) (string, error) {
-			if _, err := idem.Step(ctx, "one", func(context.Context) (string, error) { return string(noise(5 << 10)), nil }, nil); err != nil {
+			if _, err := idem.Step(ctx, "one",
+				func(context.Context) (string, error) { return string(noise(5 << 10)), nil }, nil); err != nil {
 				return "", err
 			}
 			return "", errBusy
 		}), errBusy)
 		r, err := reconcile.New(q, nil)
 		require.NoError(t, err)
-		require.NoError(t, reconcile.Resolve(t.Context(), r, idem.Operation{Name: "unknown", Values: v}.Key("t", value), "done",
+		require.NoError(t, reconcile.Resolve(t.Context(),
+			r, idem.Operation{Name: "unknown", Values: v}.Key("t", value), "done",
 			reconcile.Change{Actor: "alice", Reason: "a test"}))
 		return f.export(t)
 	}
@@ -66,7 +70,8 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 	plain := use(nil)
 	of := func(text string) (all []string) {
 		sum := sha256.Sum256([]byte(text))
-		return append(all, base64.RawURLEncoding.EncodeToString(sum[:]), base64.RawStdEncoding.EncodeToString(sum[:]), hex.EncodeToString(sum[:]), strings.ToUpper(hex.EncodeToString(sum[:])), text)
+		return append(all, base64.RawURLEncoding.EncodeToString(sum[:]), base64.RawStdEncoding.EncodeToString(sum[:]),
+			hex.EncodeToString(sum[:]), strings.ToUpper(hex.EncodeToString(sum[:])), text)
 	}
 	for _, digest := range append(of(value), of(input)...) {
 		require.NotContains(t, string(keyed), digest)
@@ -88,13 +93,15 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 // A wrong secret fails closed over a table, with nothing written, also where results are encrypted or
 // the table has no transactions.
 func TestAWrongSecretFailsClosedOverATable(t *testing.T) {
-	for name, o := range map[string]*Options{"plain": nil, "no transactions": &noTransactions, "sealed": sealing(newGCM(t, 1))} {
+	for name, o := range map[string]*Options{"plain": nil, "no transactions": &noTransactions,
+		"sealed": sealing(newGCM(t, 1))} {
 		f := open(t, o)
 		ran := 0
 		charge := func(v protocol.Values, value string) (int, error) {
 			engine, err := idem.New(f.Store, nil)
 			require.NoError(t, err)
-			return idem.Do(t.Context(), engine, idem.Operation{Name: "charge", Repeat: idem.Repeatable, Values: v}.Key("t", value), "input of "+value,
+			return idem.Do(t.Context(), engine, idem.Operation{Name: "charge", Repeat: idem.Repeatable, Values: v}.Key("t",
+				value), "input of "+value,
 				func(context.Context, string) (int, error) { ran++; return ran, nil })
 		}
 		is := func(want int, value string) {
@@ -181,10 +188,12 @@ func writings(s string) map[string]string {
 	}
 	all := map[string]string{
 		"plain": s, "hex": hex.EncodeToString([]byte(s)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(s))),
-		"path": url.PathEscape(s), "query": url.QueryEscape(s), "json": strings.Trim(string(encoded), `"`), "backwards": string(back),
+		"path": url.PathEscape(s), "query": url.QueryEscape(s), "json": strings.Trim(string(encoded), `"`),
+		"backwards": string(back),
 	}
 	for n := range 3 {
-		for name, enc := range map[string]*base64.Encoding{"base64": base64.RawStdEncoding, "base64url": base64.RawURLEncoding} {
+		for name, enc := range map[string]*base64.Encoding{"base64": base64.RawStdEncoding,
+			"base64url": base64.RawURLEncoding} {
 			text := enc.EncodeToString([]byte(strings.Repeat("x", n) + s))
 			all[name+strings.Repeat("+", n)] = text[4 : len(text)-4]
 		}
@@ -195,24 +204,27 @@ func writings(s string) map[string]string {
 // Nothing of value, input and results can be read in an export of a table whose results are sealed.
 func TestAnExportShowsNothingOfWhatIsSealed(t *testing.T) {
 	t.Parallel()
-	const value, input, small, step = "order<4711>for:jane.doe@example.com", "iban:DE02120300000000202051/EUR", "balance of Jane Döe: 1,234.56", "ticket?row=7&seat=19/Jane"
+	const value, input, small, step = "order<4711>for:jane.doe@example.com", "iban:DE02120300000000202051/EUR",
+		"balance of Jane Döe: 1,234.56", "ticket?row=7&seat=19/Jane"
 	large := strings.Repeat("statement of Jane Döe, page ", 4000) + string(noise(40<<10))
 	errBusy := errors.New("busy")
 	use := func(t *testing.T, o *Options) []byte {
 		f := open(t, o)
 		engine := f.engine(t)
 		for name, result := range map[string]string{"small": small, "large": large} {
-			_, err := idem.Do(t.Context(), engine, idem.Operation{Name: name}.Key("t", value), input, func(context.Context, string) (string, error) { return result, nil })
+			_, err := idem.Do(t.Context(), engine, idem.Operation{Name: name}.Key("t", value), input,
+				func(context.Context, string) (string, error) { return result, nil })
 			require.NoError(t, err)
 		}
-		_, err := idem.Do(t.Context(), engine, idem.Operation{Name: "steps"}.Key("t", value), input, func(ctx context.Context, _ string) (string, error) {
-			for name, result := range map[string]string{"one": step, "two": large} {
-				if _, err := idem.Step(ctx, name, func(context.Context) (string, error) { return result, nil }, nil); err != nil {
-					return "", err
+		_, err := idem.Do(t.Context(), engine, idem.Operation{Name: "steps"}.Key("t", value), input,
+			func(ctx context.Context, _ string) (string, error) {
+				for name, result := range map[string]string{"one": step, "two": large} {
+					if _, err := idem.Step(ctx, name, func(context.Context) (string, error) { return result, nil }, nil); err != nil {
+						return "", err
+					}
 				}
-			}
-			return "", idem.NotExecuted(errBusy)
-		})
+				return "", idem.NotExecuted(errBusy)
+			})
 		require.ErrorIs(t, err, errBusy)
 		for name, in := range map[string]string{"june": input, "july": strings.ToValidUTF8(large, ".")} {
 			got, err := later.Accept[string](t.Context(), engine, idem.Operation{Name: name}.Key("t", value), in, nil)
@@ -222,7 +234,8 @@ func TestAnExportShowsNothingOfWhatIsSealed(t *testing.T) {
 		return f.export(t)
 	}
 	sealed, plain := use(t, sealing(newGCM(t, 1))), use(t, &patient)
-	for name, s := range map[string]string{"value": value, "input": input, "small result": small, "large result": large[:40], "step": step} {
+	for name, s := range map[string]string{"value": value, "input": input, "small result": small,
+		"large result": large[:40], "step": step} {
 		for how, text := range writings(s) {
 			require.False(t, bytes.Contains(sealed, []byte(text)), "%s, %s", name, how)
 		}

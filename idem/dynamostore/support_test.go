@@ -100,14 +100,22 @@ func answer(status int, body string) *http.Response {
 }
 
 const (
-	throttled    = `{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException","message":"The level of configured provisioned throughput for the table was exceeded. Consider increasing your provisioning level with the UpdateTable API."}`
-	throttling   = `{"__type":"com.amazon.coral.availability#ThrottlingException","message":"Rate of requests exceeds the allowed throughput."}`
-	requestLimit = `{"__type":"com.amazonaws.dynamodb.v20120810#RequestLimitExceeded","message":"Throughput exceeds the current throughput limit for your account."}`
-	conflicting  = `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionConflictException","message":"Transaction is ongoing for the item"}`
-	internal     = `{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError","message":"Internal server error"}`
-	noAccess     = `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"User: arn:aws:sts::111122223333:assumed-role/f is not authorized to perform: dynamodb:PutItem"}`
-	invalid      = `{"__type":"com.amazon.coral.validate#ValidationException","message":"One or more parameter values were invalid"}`
-	noTable      = `{"__type":"com.amazonaws.dynamodb.v20120810#ResourceNotFoundException","message":"Requested resource not found"}`
+	throttled = `{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",` +
+		`"message":"The level of configured provisioned throughput for the table was exceeded. ` +
+		`Consider increasing your provisioning level with the UpdateTable API."}`
+	throttling = `{"__type":"com.amazon.coral.availability#ThrottlingException","message":"Rate of requests exceeds ` +
+		`the allowed throughput."}`
+	requestLimit = `{"__type":"com.amazonaws.dynamodb.v20120810#RequestLimitExceeded","message":"Throughput exceeds ` +
+		`the current throughput limit for your account."}`
+	conflicting = `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionConflictException","message":"Transaction ` +
+		`is ongoing for the item"}`
+	internal = `{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError","message":"Internal server error"}`
+	noAccess = `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"User: ` +
+		`arn:aws:sts::111122223333:assumed-role/f is not authorized to perform: dynamodb:PutItem"}`
+	invalid = `{"__type":"com.amazon.coral.validate#ValidationException","message":"One or more parameter ` +
+		`values were invalid"}`
+	noTable = `{"__type":"com.amazonaws.dynamodb.v20120810#ResourceNotFoundException","message":"Requested ` +
+		`resource not found"}`
 )
 
 // fixture is a store on a fresh table, its wire, and a client beside it.
@@ -153,7 +161,8 @@ func open(tb testing.TB, o *Options) *fixture {
 // clientAs calls through the wire in a role, of which the permissions are noted.
 func (f *fixture) clientAs(tb testing.TB, role string) *dynamodb.Client {
 	tb.Helper()
-	c, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{role, f.wire}})
+	c, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint,
+		Transport: as{role, f.wire}})
 	require.NoError(tb, err)
 	return c
 }
@@ -215,7 +224,8 @@ func (f *fixture) put(tb testing.TB, it item) {
 // adminStore is the store with its other half.
 func (f *fixture) adminStore(tb testing.TB) *AdminStore {
 	tb.Helper()
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asOperator, f.wire}})
+	client, err := NewClient(aws.Config{},
+		&ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asOperator, f.wire}})
 	require.NoError(tb, err)
 	q, err := NewAdminStore(client, f.table, f.o)
 	require.NoError(tb, err)
@@ -271,7 +281,8 @@ func completion(id, owner string, result []byte) protocol.Finish {
 }
 
 func resolution(id, seen, owner string, e protocol.Ending) protocol.Settlement {
-	return protocol.Settlement{ID: id, Kind: protocol.EventResolve, Seen: seen, Write: owner + ".0", Owner: owner, Ending: e}
+	return protocol.Settlement{ID: id, Kind: protocol.EventResolve, Seen: seen, Write: owner + ".0",
+		Owner: owner, Ending: e}
 }
 
 // noise is a result that does not compress.
@@ -321,32 +332,38 @@ func newBody(s string) io.ReadCloser { return io.NopCloser(strings.NewReader(s))
 // fake is a client that hands every input to one function.
 type fake func(ctx context.Context, in any) (item, error)
 
-func (f fake) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+func (f fake) PutItem(ctx context.Context, in *dynamodb.PutItemInput,
+	_ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	_, err := f(ctx, in)
 	return &dynamodb.PutItemOutput{}, err
 }
 
-func (f fake) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (f fake) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput,
+	_ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	_, err := f(ctx, in)
 	return &dynamodb.UpdateItemOutput{}, err
 }
 
-func (f fake) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+func (f fake) GetItem(ctx context.Context, in *dynamodb.GetItemInput,
+	_ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	it, err := f(ctx, in)
 	return &dynamodb.GetItemOutput{Item: it}, err
 }
 
-func (f fake) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+func (f fake) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput,
+	_ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
 	_, err := f(ctx, in)
 	return &dynamodb.BatchGetItemOutput{}, err
 }
 
-func (f fake) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+func (f fake) Query(ctx context.Context, in *dynamodb.QueryInput,
+	_ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
 	_, err := f(ctx, in)
 	return &dynamodb.QueryOutput{}, err
 }
 
-func (f fake) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+func (f fake) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput,
+	_ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
 	_, err := f(ctx, in)
 	return &dynamodb.DeleteItemOutput{}, err
 }
@@ -356,7 +373,8 @@ func nilClient() Client {
 	return c
 }
 
-func (f fake) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+func (f fake) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput,
+	_ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
 	_, err := f(ctx, in)
 	return &dynamodb.TransactWriteItemsOutput{}, err
 }

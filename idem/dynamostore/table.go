@@ -16,8 +16,10 @@ import (
 // TableCreator is what [CreateTable] uses of a *dynamodb.Client.
 type TableCreator interface {
 	TableDescriber
-	CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error)
-	UpdateTimeToLive(context.Context, *dynamodb.UpdateTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error)
+	CreateTable(context.Context, *dynamodb.CreateTableInput,
+		...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error)
+	UpdateTimeToLive(context.Context, *dynamodb.UpdateTimeToLiveInput,
+		...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error)
 }
 
 // createWait is what a table gets to become active if ctx has no deadline.

@@ -41,7 +41,8 @@ func TestCreateTableAndCheck(t *testing.T) {
 	require.Equal(t, types.ProjectionTypeKeysOnly, out.Table.GlobalSecondaryIndexes[0].Projection.ProjectionType)
 
 	_, err = f.admin.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{TableName: &name,
-		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(schema.ExpiresAt), Enabled: aws.Bool(false)}})
+		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(schema.ExpiresAt),
+			Enabled: aws.Bool(false)}})
 	require.NoError(t, err)
 	says(t, Check(ctx, f.admin, name), "TTL off")
 	says(t, CreateTable(ctx, f.admin, name), "TTL off")
@@ -62,8 +63,9 @@ func TestCheckNamesEverythingThatIsWrong(t *testing.T) {
 	name := "wrong-" + rand.Text()
 	_, err := f.admin.CreateTable(ctx, &dynamodb.CreateTableInput{
 		TableName: &name, BillingMode: types.BillingModePayPerRequest,
-		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeN}},
-		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"),
+			AttributeType: types.ScalarAttributeTypeN}},
+		KeySchema: []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
 	})
 	require.NoError(t, err)
 	defer func() {
@@ -77,7 +79,8 @@ func TestCheckNamesEverythingThatIsWrong(t *testing.T) {
 	require.NoError(t, err)
 	says(t, Check(ctx, f.admin, name), `TTL on attribute "ttl"`)
 
-	says(t, Check(ctx, f.admin, "no-such-table"), "does not exist in this region and account", "AWS_REGION", schema.EnvTable)
+	says(t, Check(ctx, f.admin, "no-such-table"), "does not exist in this region and account",
+		"AWS_REGION", schema.EnvTable)
 	says(t, Check(ctx, f.admin, "a"), "is not a name")
 	says(t, Check(ctx, nil, "t"), "NewClient")
 	says(t, Check(ctx, (*dynamodb.Client)(nil), "t"), "NewClient")
@@ -89,7 +92,8 @@ func TestCheckNamesEverythingThatIsWrong(t *testing.T) {
 // TTL.
 type strong struct{ *dynamodb.Client }
 
-func (c strong) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput, o ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
+func (c strong) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput,
+	o ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
 	out, err := c.Client.DescribeTable(ctx, in, o...)
 	if err == nil {
 		out.Table.MultiRegionConsistency = types.MultiRegionConsistencyStrong
@@ -97,7 +101,8 @@ func (c strong) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInp
 	return out, err
 }
 
-func (strong) DescribeTimeToLive(context.Context, *dynamodb.DescribeTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error) {
+func (strong) DescribeTimeToLive(context.Context, *dynamodb.DescribeTimeToLiveInput,
+	...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error) {
 	return nil, api("ValidationException")
 }
 
@@ -150,18 +155,23 @@ func TestCreateTableSurvivesLostReplies(t *testing.T) {
 
 // Trouble on the way to the table is told apart, each with what to do.
 func TestCheckExplainsTrouble(t *testing.T) {
-	const signature = `{"__type":"com.amazon.coral.service#UnrecognizedClientException","message":"The security token included in the request is invalid."}`
+	const signature = `{"__type":"com.amazon.coral.service#UnrecognizedClientException","message":"The security token ` +
+		`included in the request is invalid."}`
 	const other = `{"__type":"com.amazon.coral.service#SomethingElseException","message":"something else"}`
-	const expired = `{"__type":"com.amazon.coral.service#ExpiredTokenException","message":"The security token included in the request is expired"}`
+	const expired = `{"__type":"com.amazon.coral.service#ExpiredTokenException","message":"The security token included ` +
+		`in the request is expired"}`
 	for _, tc := range []struct {
 		name, says string
 		fault      func() (*http.Response, error)
 	}{
 		{"denied", "allow dynamodb:DescribeTable", func() (*http.Response, error) { return answer(400, noAccess), nil }},
-		{"credentials", "cannot be reached with these credentials", func() (*http.Response, error) { return answer(400, signature), nil }},
-		{"expired", "cannot be reached with these credentials", func() (*http.Response, error) { return answer(400, expired), nil }},
+		{"credentials", "cannot be reached with these credentials",
+			func() (*http.Response, error) { return answer(400, signature), nil }},
+		{"expired", "cannot be reached with these credentials",
+			func() (*http.Response, error) { return answer(400, expired), nil }},
 		{"no table", "does not exist", func() (*http.Response, error) { return answer(400, noTable), nil }},
-		{"other", "cannot be checked with dynamodb:DescribeTable", func() (*http.Response, error) { return answer(400, other), nil }},
+		{"other", "cannot be checked with dynamodb:DescribeTable",
+			func() (*http.Response, error) { return answer(400, other), nil }},
 		{"no network", "gateway endpoint", func() (*http.Response, error) { return nil, errReset }},
 		{"throttled", "did not answer", func() (*http.Response, error) { return answer(400, throttling), nil }},
 	} {
@@ -323,7 +333,10 @@ func TestNewFindsMistakes(t *testing.T) {
 		{"attempt", func() error { _, err := New(client, "t", &Options{AttemptTimeout: -1}); return err }, "AttemptTimeout"},
 		{"budget", func() error { _, err := New(client, "t", &Options{Budget: -1}); return err }, "Budget"},
 		{"result", func() error { _, err := New(client, "t", &Options{MaxResult: -1}); return err }, "MaxResult"},
-		{"result too large", func() error { _, err := New(client, "t", &Options{MaxResult: resultLimit + 1}); return err }, "MaxResult"},
+		{"result too large", func() error {
+			_, err := New(client, "t", &Options{MaxResult: resultLimit + 1})
+			return err
+		}, "MaxResult"},
 		{"endpoint", func() error {
 			_, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "127.0.0.1:8000"})
 			return err
@@ -336,8 +349,14 @@ func TestNewFindsMistakes(t *testing.T) {
 			_, err := NewClient(aws.Config{Region: "x"}, &ClientOptions{DialTimeout: -1})
 			return err
 		}, "DialTimeout"},
-		{"attempt without a unit", func() error { _, err := New(client, "t", &Options{AttemptTimeout: 1}); return err }, "AttemptTimeout is 1ns"},
-		{"budget without a unit", func() error { _, err := New(client, "t", &Options{Budget: 5}); return err }, "Budget is 5ns"},
+		{"attempt without a unit", func() error {
+			_, err := New(client, "t", &Options{AttemptTimeout: 1})
+			return err
+		}, "AttemptTimeout is 1ns"},
+		{"budget without a unit", func() error {
+			_, err := New(client, "t", &Options{Budget: 5})
+			return err
+		}, "Budget is 5ns"},
 		{"dial without a unit", func() error {
 			_, err := NewClient(aws.Config{Region: "x"}, &ClientOptions{DialTimeout: 1})
 			return err
@@ -366,12 +385,14 @@ func TestBadWritesAreRefusedBeforeTheyAreSent(t *testing.T) {
 	f.Unit = foreign{}
 	require.ErrorIs(t, s.Finish(ctx, base, f), errors.ErrUnsupported)
 	// Audit entries are written by an AdminStore alone.
-	require.ErrorIs(t, s.Settle(ctx, base, protocol.Settlement{ID: "k", Audit: &protocol.Audit{ID: "k"}}), errors.ErrUnsupported)
+	require.ErrorIs(t, s.Settle(ctx, base, protocol.Settlement{ID: "k", Audit: &protocol.Audit{ID: "k"}}),
+		errors.ErrUnsupported)
 	f = completion("k", "o1", make([]byte, DefaultMaxResult+1))
 	var large *protocol.TooLargeError
 	require.ErrorAs(t, s.Finish(ctx, base, f), &large)
 	require.Equal(t, protocol.TooLargeError{Size: DefaultMaxResult + 1, Limit: DefaultMaxResult}, *large)
-	require.ErrorAs(t, s.RecordStep(ctx, base, protocol.StepWrite{ID: "k", Owner: "o", Write: "w", Name: "s", Result: make([]byte, DefaultMaxResult+1)}), &large)
+	require.ErrorAs(t, s.RecordStep(ctx, base,
+		protocol.StepWrite{ID: "k", Owner: "o", Write: "w", Name: "s", Result: make([]byte, DefaultMaxResult+1)}), &large)
 	isStoreError(t, s.RecordStep(ctx, base, protocol.StepWrite{ID: "k", Owner: "o", Write: "w"}), false)
 	f.Ending = protocol.Ending{State: protocol.Failed}
 	isStoreError(t, s.Finish(ctx, base, f), false)
@@ -395,7 +416,8 @@ type ending struct {
 	n   int
 }
 
-func (c *ending) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+func (c *ending) PutItem(ctx context.Context, in *dynamodb.PutItemInput,
+	o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	out, err := c.Client.PutItem(ctx, in, o...)
 	c.n++
 	endAfter(3, c.n-1, c.end)
@@ -417,8 +439,9 @@ func TestTableOfSomethingElseIsNamed(t *testing.T) {
 	orders := f.table + "-orders"
 	_, err := f.admin.CreateTable(t.Context(), &dynamodb.CreateTableInput{
 		TableName: &orders, BillingMode: types.BillingModePayPerRequest,
-		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeS}},
-		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"),
+			AttributeType: types.ScalarAttributeTypeS}},
+		KeySchema: []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
 	})
 	require.NoError(t, err)
 	s, err := New(f.admin, orders, &patient)
@@ -427,6 +450,7 @@ func TestTableOfSomethingElseIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "has other keys than records have")
 	engine, err := idem.New(s, &idem.Options{ClaimBudget: patient.Budget})
 	require.NoError(t, err)
-	_, err = idem.Do(t.Context(), engine, idem.Operation{Name: "charge"}.Key("acme", "k"), 1, func(context.Context, int) (int, error) { return 1, nil })
+	_, err = idem.Do(t.Context(), engine, idem.Operation{Name: "charge"}.Key("acme", "k"), 1,
+		func(context.Context, int) (int, error) { return 1, nil })
 	require.ErrorContains(t, err, "has other keys than records have: check the name in IDEM_TABLE")
 }

@@ -185,7 +185,8 @@ func (t *Tx) Publish(name string, m outbox.Message) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err == nil && slices.ContainsFunc(t.messages, func(other message) bool { return other.name == name }) {
-		err = fmt.Errorf("the name %q is used twice: give every message of the operation a name of its own, such as \"shipped-1\"", name)
+		err = fmt.Errorf("the name %q is used twice: give every message of the operation a name of its own, such "+
+			"as \"shipped-1\"", name)
 	}
 	if t.takes("Publish", err) {
 		t.messages = append(t.messages, named)
@@ -299,7 +300,8 @@ func (a *action) mistake() error {
 			"dynamostore.OnConditionFailed(idem.NotExecuted(err)) " +
 			"if the handler has done nothing else, or a function of the item as it was")
 	case a.condition == "" && a.failed != nil:
-		return errors.New("it has an error for a condition that does not hold, and no ConditionExpression: set that, or pass nil")
+		return errors.New("it has an error for a condition that does not hold, and no ConditionExpression: set " +
+			"that, or pass nil")
 	}
 	return nil
 }
@@ -315,7 +317,8 @@ func (t *Tx) takes(kind string, err error) bool {
 		}
 		return false
 	case err == nil && n == MaxActions:
-		err = fmt.Errorf("it would be number %d, and a transaction takes %d actions and messages next to the record: split the work", n+1, MaxActions)
+		err = fmt.Errorf("it would be number %d, and a transaction takes %d actions and messages next to the record: "+
+			"split the work", n+1, MaxActions)
 	case err == nil:
 		return true
 	}

@@ -163,8 +163,9 @@ func (a action) decide(index int, conditions func(any) (bool, any)) error {
 		return nil
 	}
 	if conditions == nil {
-		return a.about(index, fmt.Errorf("memory evaluates no condition such as %q: say by memstore's Store.Conditions whether it holds, "+
-			"or test with DynamoDB Local: %w", a.condition, errors.ErrUnsupported))
+		return a.about(index,
+			fmt.Errorf("memory evaluates no condition such as %q: say by memstore's Store.Conditions whether it holds, "+
+				"or test with DynamoDB Local: %w", a.condition, errors.ErrUnsupported))
 	}
 	holds, old := conditions(a.write)
 	it, ok := old.(item)
@@ -172,7 +173,8 @@ func (a action) decide(index int, conditions func(any) (bool, any)) error {
 	case holds:
 		return nil
 	case old != nil && !ok:
-		return a.about(index, fmt.Errorf("what Store.Conditions gave as the old item is a %T: give a map[string]types.AttributeValue, or nil for none", old))
+		return a.about(index, fmt.Errorf("what Store.Conditions gave as the old item is a %T: give a "+
+			"map[string]types.AttributeValue, or nil for none", old))
 	}
 	return a.refusal(index, types.CancellationReason{Code: aws.String(codeCondition), Item: it})
 }

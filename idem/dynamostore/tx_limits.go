@@ -35,7 +35,8 @@ func (s *Store) checkActions(recordID string, actions []action, size int) error 
 		case twice && first < 0:
 			return a.about(n, errors.New("it is the record of this very operation, which commits anyway"))
 		case twice:
-			return a.about(n, fmt.Errorf("action %d, a %s, is on the same item, and a transaction takes one action an item: make one of both", first, actions[first].kind))
+			return a.about(n, fmt.Errorf("action %d, a %s, is on the same item, and a transaction takes one action an item: "+
+				"make one of both", first, actions[first].kind))
 		}
 		seen[id] = n
 		own := a.size()
@@ -47,7 +48,8 @@ func (s *Store) checkActions(recordID string, actions []action, size int) error 
 		}
 	}
 	if size > maxTransaction {
-		return actions[largest].about(largest, fmt.Errorf("the transaction has %d bytes, and DynamoDB takes %d: this action is the largest, with %d", size, maxTransaction, most))
+		return actions[largest].about(largest, fmt.Errorf("the transaction has %d bytes, and DynamoDB takes %d: this "+
+			"action is the largest, with %d", size, maxTransaction, most))
 	}
 	return nil
 }

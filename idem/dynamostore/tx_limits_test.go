@@ -49,10 +49,12 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 	}
 	sized := func(size, limit int) func(*Tx) {
 		return func(tx *Tx) {
-			tx.Publish("moved", outbox.Message{Destination: "d", Body: []byte(`"` + strings.Repeat("x", size-2) + `"`), Limit: limit})
+			tx.Publish("moved", outbox.Message{Destination: "d",
+				Body: []byte(`"` + strings.Repeat("x", size-2) + `"`), Limit: limit})
 		}
 	}
-	least, err := outboxItem("", time.Time{}, 0, message{"moved", outbox.Message{Destination: "d", Body: []byte("1")}}, nil, time.Time{})
+	least, err := outboxItem("", time.Time{}, 0,
+		message{"moved", outbox.Message{Destination: "d", Body: []byte("1")}}, nil, time.Time{})
 	require.NoError(t, err)
 	most := maxItem - itemSize(least) + 1
 	for _, tc := range []struct {
@@ -61,41 +63,56 @@ func TestLimitsAreCheckedBeforeTheCall(t *testing.T) {
 		says string // empty: it is sent
 	}{
 		{"99 actions", many, ""},
-		{"100 actions", append(many[:MaxActions:MaxActions], put(own, account(100))), "Put (action 99): it would be number 100, and a transaction takes 99"},
-		{"99 actions and a message", append(many[:MaxActions:MaxActions], publish), "Publish (action 99): it would be number 100"},
+		{"100 actions", append(many[:MaxActions:MaxActions], put(own, account(100))),
+			"Put (action 99): it would be number 100, and a transaction takes 99"},
+		{"99 actions and a message", append(many[:MaxActions:MaxActions], publish),
+			"Publish (action 99): it would be number 100"},
 		{"4 MB", heavy[:10], ""},
 		{"more than 4 MB", heavy, "the transaction has 44"},
-		{"an item too large", []func(*Tx){put(own, with(account(1), "data", str(strings.Repeat("x", 400<<10))))}, `Put (action 0) on the item of (data, pk, sk) in table "table": the item has`},
-		{"the record", []func(*Tx){put(own, account(1)), del(own, key("k"))}, "Delete (action 1) on the item of (pk, sk) in table \"table\": it is the record"},
+		{"an item too large", []func(*Tx){put(own, with(account(1), "data", str(strings.Repeat("x", 400<<10))))},
+			`Put (action 0) on the item of (data, pk, sk) in table "table": the item has`},
+		{"the record", []func(*Tx){put(own, account(1)), del(own, key("k"))},
+			"Delete (action 1) on the item of (pk, sk) in table \"table\": it is the record"},
 		{"the record, by its table's ARN", []func(*Tx){put(arn, with(key("k"), "n", num("1")))}, "it is the record"},
 		{"the record's key in another table", []func(*Tx){del(other, key("k"))}, ""},
-		{"two actions on one item", []func(*Tx){put(own, with(account(1), "n", num("1"))), del(own, account(1))}, "action 0, a Put, is on the same item"},
-		{"two puts on one item of the store's table", []func(*Tx){put(own, with(account(1), "n", num("1"))), put(own, account(1))}, "the same item"},
-		{"a put and a key in another table", []func(*Tx){put(other, item{"id": num("1.0"), "n": num("2")}), del(other, item{"id": num("10e-1")})}, "the same item"},
-		{"two puts in a table whose keys are known", []func(*Tx){put("known", item{"id": str("a"), "n": num("1")}), put("known", item{"id": str("a")})}, "the same item"},
-		{"the same put twice", []func(*Tx){put(other, item{"id": str("a")}), put(other, item{"id": str("a")})}, "the same item"},
-		{"two items", []func(*Tx){put(other, item{"id": str("1")}), put(other, item{"id": num("1")}), put("others", item{"id": num("1")})}, ""},
+		{"two actions on one item", []func(*Tx){put(own, with(account(1), "n", num("1"))), del(own, account(1))},
+			"action 0, a Put, is on the same item"},
+		{"two puts on one item of the store's table",
+			[]func(*Tx){put(own, with(account(1), "n", num("1"))), put(own, account(1))}, "the same item"},
+		{"a put and a key in another table", []func(*Tx){put(other, item{"id": num("1.0"), "n": num("2")}),
+			del(other, item{"id": num("10e-1")})}, "the same item"},
+		{"two puts in a table whose keys are known",
+			[]func(*Tx){put("known", item{"id": str("a"), "n": num("1")}), put("known", item{"id": str("a")})}, "the same item"},
+		{"the same put twice", []func(*Tx){put(other, item{"id": str("a")}), put(other, item{"id": str("a")})},
+			"the same item"},
+		{"two items", []func(*Tx){put(other, item{"id": str("1")}), put(other, item{"id": num("1")}),
+			put("others", item{"id": num("1")})}, ""},
 		{"no table", []func(*Tx){put("", account(1))}, "its TableName is missing"},
 		{"no item", []func(*Tx){put(own, nil)}, "its Item is empty"},
 		{"no key", []func(*Tx){del(own, nil)}, "its Key is empty"},
-		{"no update", []func(*Tx){func(tx *Tx) { tx.Update(types.Update{TableName: &own, Key: account(1)}, nil) }}, "UpdateExpression is missing"},
+		{"no update", []func(*Tx){func(tx *Tx) { tx.Update(types.Update{TableName: &own, Key: account(1)}, nil) }},
+			"UpdateExpression is missing"},
 		{"a condition without an error", []func(*Tx){func(tx *Tx) {
 			tx.Delete(types.Delete{TableName: &own, Key: account(1), ConditionExpression: ptr("n > :n")}, OnConditionFailed(nil))
 		}}, "Delete (action 0): it has a ConditionExpression and no error for when that does not hold"},
 		{"an error without a condition", []func(*Tx){func(tx *Tx) {
 			tx.Delete(types.Delete{TableName: &own, Key: account(1)}, OnConditionFailed(errPoor))
 		}}, "Delete (action 0): it has an error for a condition that does not hold, and no ConditionExpression"},
-		{"no condition", []func(*Tx){func(tx *Tx) { tx.Check(types.ConditionCheck{TableName: &own, Key: account(1)}, nil) }}, "ConditionExpression is missing"},
-		{"a message over every destination's limit", []func(*Tx){sized(300<<10, 0)}, "Publish (action 0): outbox: message for \"d\": it has 307200 bytes as it is sent and may have 261120"},
+		{"no condition", []func(*Tx){func(tx *Tx) { tx.Check(types.ConditionCheck{TableName: &own, Key: account(1)}, nil) }},
+			"ConditionExpression is missing"},
+		{"a message over every destination's limit", []func(*Tx){sized(300<<10, 0)},
+			"Publish (action 0): outbox: message for \"d\": it has 307200 bytes as it is sent and may have 261120"},
 		{"a message that its destination takes", []func(*Tx){sized(300<<10, outbox.MaxLimit)}, ""},
-		{"a message that is no item", []func(*Tx){sized(400<<10, outbox.MaxLimit)}, "Publish (action 0): the message has 409"},
+		{"a message that is no item", []func(*Tx){sized(400<<10, outbox.MaxLimit)},
+			"Publish (action 0): the message has 409"},
 		{"a message that is no item with its record's key", []func(*Tx){sized(most, outbox.MaxLimit)}, "the item has 4096"},
 		{"a name twice", []func(*Tx){publish, publish}, `Publish (action 1): the name "moved" is used twice`},
 		{"no name", []func(*Tx){called("")}, "Publish (action 0): the name is empty"},
 		{"a name too long", []func(*Tx){called(strings.Repeat("x", 101))}, "the name has 101 bytes"},
 		{"a name with a line break", []func(*Tx){called("a\nb")}, "the name has control characters"},
 		{"two names", []func(*Tx){publish, called("placed")}, ""},
-		{"a bad message", []func(*Tx){func(tx *Tx) { tx.Publish("moved", outbox.Message{Body: []byte("b")}) }}, "Publish (action 0): outbox: message"},
+		{"a bad message", []func(*Tx){func(tx *Tx) { tx.Publish("moved", outbox.Message{Body: []byte("b")}) }},
+			"Publish (action 0): outbox: message"},
 	} {
 		for _, atomic := range []bool{false, true} {
 			t.Run(tc.name+"/"+strconv.FormatBool(atomic), func(t *testing.T) {
@@ -198,22 +215,26 @@ func TestUnitsInMemory(t *testing.T) {
 			tx.Update(types.Update{TableName: ptr("t"), Key: account(1), UpdateExpression: ptr("SET n = :n")}, nil)
 			tx.Delete(types.Delete{TableName: ptr("t"), Key: account(2)}, nil)
 		}, nil, "", nil},
-		"a mistake":                {func(tx *Tx) { tx.Put(types.Put{}, nil) }, nil, "TableName is missing", nil},
-		"a condition nobody knows": {func(tx *Tx) { tx.Put(conditional, unexplained) }, nil, "Store.Conditions", errors.ErrUnsupported},
+		"a mistake": {func(tx *Tx) { tx.Put(types.Put{}, nil) }, nil, "TableName is missing", nil},
+		"a condition nobody knows": {func(tx *Tx) { tx.Put(conditional, unexplained) },
+			nil, "Store.Conditions", errors.ErrUnsupported},
 		"a check nobody knows": {func(tx *Tx) {
 			tx.Check(types.ConditionCheck{TableName: ptr("t"), Key: account(0), ConditionExpression: ptr("n > :n")}, unexplained)
 		}, nil, "Check (action 0)", errors.ErrUnsupported},
 		"a condition on an update": {func(tx *Tx) {
-			tx.Update(types.Update{TableName: ptr("t"), Key: account(0), UpdateExpression: ptr("SET n = :n"), ConditionExpression: ptr("n > :n")}, unexplained)
+			tx.Update(types.Update{TableName: ptr("t"), Key: account(0), UpdateExpression: ptr("SET n = :n"),
+				ConditionExpression: ptr("n > :n")}, unexplained)
 		}, nil, "Update (action 0)", errors.ErrUnsupported},
 		"a condition on a deletion": {func(tx *Tx) {
 			tx.Delete(types.Delete{TableName: ptr("t"), Key: account(0), ConditionExpression: ptr("n > :n")}, unexplained)
 		}, nil, "Delete (action 0)", errors.ErrUnsupported},
-		"it holds":                {func(tx *Tx) { tx.Put(conditional, unexplained) }, answer(true, nil), "", nil},
-		"it does not hold":        {func(tx *Tx) { tx.Put(conditional, unexplained) }, answer(false, account(0)), codeCondition, ErrCondition},
+		"it holds": {func(tx *Tx) { tx.Put(conditional, unexplained) }, answer(true, nil), "", nil},
+		"it does not hold": {func(tx *Tx) { tx.Put(conditional, unexplained) }, answer(false, account(0)),
+			codeCondition, ErrCondition},
 		"and says why":            {func(tx *Tx) { tx.Put(conditional, otherwise) }, answer(false, account(0)), "poor", poor},
 		"and says why of nothing": {func(tx *Tx) { tx.Put(conditional, otherwise) }, answer(false, nil), "poor", poor},
-		"an item of another kind": {func(tx *Tx) { tx.Put(conditional, unexplained) }, answer(false, "item"), "is a string", nil},
+		"an item of another kind": {func(tx *Tx) { tx.Put(conditional, unexplained) },
+			answer(false, "item"), "is a string", nil},
 		"two on one item": {func(tx *Tx) {
 			tx.Put(types.Put{TableName: ptr("t"), Item: account(0)}, nil)
 			tx.Put(types.Put{TableName: ptr("t"), Item: account(0)}, nil)
@@ -248,7 +269,8 @@ func TestUnitsInMemory(t *testing.T) {
 // What is shown of a unit is not the unit.
 func TestMessagesAreShownAsCopies(t *testing.T) {
 	tx := new(Tx)
-	tx.Publish("moved", outbox.Message{Destination: "d", Type: "t", Body: []byte("body"), Attributes: map[string]string{"a": "1"}})
+	tx.Publish("moved", outbox.Message{Destination: "d", Type: "t", Body: []byte("body"),
+		Attributes: map[string]string{"a": "1"}})
 	shown := tx.Messages()[0]
 	shown.Body[0], shown.Attributes["a"] = 'x', "2"
 	require.Equal(t, "body", string(tx.Messages()[0].Body))
@@ -348,15 +370,17 @@ func TestTransfersUnderFaults(t *testing.T) {
 								return
 							}
 							bodies := int64(0)
-							out, err := idem.Do(t.Context(), e, op.Key("t", strconv.Itoa(n)), n, Transact(func(_ context.Context, tx *Tx, n int) (string, error) {
-								bodies++
-								atWork.Add(1)
-								b.move(tx, n%accounts, (n+1)%accounts, 1+n)
-								tx.Put(types.Put{TableName: &b.table, Item: item{
-									schema.PK: str("entry-" + strconv.Itoa(n)), schema.SK: str("#"),
-								}, ConditionExpression: ptr("attribute_not_exists(pk)")}, OnConditionFailed(errors.New("there is such an entry")))
-								return fmt.Sprintf("transfer %d by caller %d, try %d", n, c, try), nil
-							}))
+							out, err := idem.Do(t.Context(), e, op.Key("t", strconv.Itoa(n)), n,
+								Transact(func(_ context.Context, tx *Tx, n int) (string, error) {
+									bodies++
+									atWork.Add(1)
+									b.move(tx, n%accounts, (n+1)%accounts, 1+n)
+									tx.Put(types.Put{TableName: &b.table, Item: item{
+										schema.PK: str("entry-" + strconv.Itoa(n)), schema.SK: str("#"),
+									}, ConditionExpression: ptr("attribute_not_exists(pk)")}, OnConditionFailed(
+										errors.New("there is such an entry")))
+									return fmt.Sprintf("transfer %d by caller %d, try %d", n, c, try), nil
+								}))
 							atWork.Add(-bodies)
 							last = err
 							switch {

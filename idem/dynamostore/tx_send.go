@@ -150,7 +150,8 @@ func (u *txWrite) whole(k *call, err error) error {
 	}
 	switch api.ErrorCode() {
 	case "ValidationException":
-		return &protocol.RefusedError{Err: &ActionError{Code: api.ErrorCode(), Err: errors.New(api.ErrorMessage())}, Ambiguous: k.maybe}
+		return &protocol.RefusedError{Err: &ActionError{Code: api.ErrorCode(), Err: errors.New(api.ErrorMessage())},
+			Ambiguous: k.maybe}
 	case "ResourceNotFoundException", "AccessDeniedException":
 		tables := []string{*u.s.table}
 		for _, a := range u.actions {
@@ -158,8 +159,10 @@ func (u *txWrite) whole(k *call, err error) error {
 				tables = append(tables, t)
 			}
 		}
-		return k.fail(fmt.Errorf("a transaction on the tables %s, one of which is missing or may not be used: they must exist in one region "+
-			"and account, and the function needs PutItem, UpdateItem, DeleteItem and ConditionCheckItem as it uses them: %w", strings.Join(tables, ", "), api))
+		return k.fail(fmt.Errorf("a transaction on the tables %s, one of which is missing or may not be used: they must "+
+			"exist in one region "+
+			"and account, and the function needs PutItem, UpdateItem, DeleteItem and ConditionCheckItem as it uses them: %w",
+			strings.Join(tables, ", "), api))
 	}
 	return err
 }
@@ -253,7 +256,8 @@ func (b *sameBody) keep(o *dynamodb.Options) {
 	})
 }
 
-func (b *sameBody) serialize(ctx context.Context, in middleware.SerializeInput, next middleware.SerializeHandler) (middleware.SerializeOutput, middleware.Metadata, error) {
+func (b *sameBody) serialize(ctx context.Context, in middleware.SerializeInput,
+	next middleware.SerializeHandler) (middleware.SerializeOutput, middleware.Metadata, error) {
 	req, ok := in.Request.(*smithyhttp.Request)
 	if !ok || req.GetStream() == nil {
 		return next.HandleSerialize(ctx, in)

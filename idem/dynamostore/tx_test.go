@@ -229,11 +229,12 @@ func TestConditionFailsWithoutAnError(t *testing.T) {
 func TestConditionFailsOfANotRepeatableOperation(t *testing.T) {
 	b := openBank(t, 0, 0)
 	op := idem.Operation{Name: "transfer"}
-	_, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
-		tx.Check(types.ConditionCheck{TableName: &b.table, Key: account(0),
-			ConditionExpression: aws.String("attribute_not_exists(pk)")}, OnConditionFailed(errPoor))
-		return n, nil
-	}))
+	_, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"),
+		1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
+			tx.Check(types.ConditionCheck{TableName: &b.table, Key: account(0),
+				ConditionExpression: aws.String("attribute_not_exists(pk)")}, OnConditionFailed(errPoor))
+			return n, nil
+		}))
 	require.ErrorIs(t, err, errPoor)
 	require.Equal(t, protocol.Unknown, b.get(t, op.Key("t", "k").ID()).State)
 }
@@ -245,10 +246,11 @@ func TestErrorsDropTheUnit(t *testing.T) {
 			b := openBank(t, 100, 0)
 			for n, end := range []error{errPoor, idem.NotExecuted(errPoor), idem.Permanent(errPoor)} {
 				b.wire.set(nil)
-				_, err := idem.Do(t.Context(), b.engine, op.Key("t", strconv.Itoa(n)), 1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
-					b.move(tx, 0, 1, 1)
-					return 0, end
-				}))
+				_, err := idem.Do(t.Context(), b.engine, op.Key("t", strconv.Itoa(n)),
+					1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
+						b.move(tx, 0, 1, 1)
+						return 0, end
+					}))
 				require.Same(t, errPoor, err)
 				require.NotContains(t, b.wire.calls(), "TransactWriteItems")
 			}
@@ -262,13 +264,14 @@ func TestAbortDropsWhatWasCollected(t *testing.T) {
 	for name, op := range modes {
 		t.Run(name, func(t *testing.T) {
 			b := openBank(t, 100, 0)
-			got, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1, Transact(func(ctx context.Context, tx *Tx, _ int) (int, error) {
-				b.move(tx, 0, 1, 1)
-				require.NoError(t, tx.Err())
-				tx.Put(types.Put{}, nil)
-				require.ErrorContains(t, tx.Err(), "Put (action 2): its TableName is missing")
-				return 402, idem.Abort(ctx, errPoor)
-			}))
+			got, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1,
+				Transact(func(ctx context.Context, tx *Tx, _ int) (int, error) {
+					b.move(tx, 0, 1, 1)
+					require.NoError(t, tx.Err())
+					tx.Put(types.Put{}, nil)
+					require.ErrorContains(t, tx.Err(), "Put (action 2): its TableName is missing")
+					return 402, idem.Abort(ctx, errPoor)
+				}))
 			require.NoError(t, err)
 			require.Equal(t, 402, got)
 			b.moved(t, 0)
@@ -313,7 +316,8 @@ func TestLateActionsAreRefused(t *testing.T) {
 }
 
 func TestTxOfNeedsAnAttempt(t *testing.T) {
-	require.PanicsWithValue(t, "dynamostore.TxOf: idem: unit of work: the context is not a handler's: pass the context that the handler was given",
+	require.PanicsWithValue(t,
+		"dynamostore.TxOf: idem: unit of work: the context is not a handler's: pass the context that the handler was given",
 		func() { TxOf(t.Context()) })
 	b := openBank(t, 100, 0)
 	_, err := idem.Do(t.Context(), b.engine, transfer.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
@@ -332,14 +336,16 @@ func TestTransactionAfterSteps(t *testing.T) {
 	b := openBank(t, 100, 0)
 	runs, fail := 0, true
 	do := func() (string, error) {
-		return idem.Do(t.Context(), b.engine, transfer.Key("t", "k"), 1, Transact(func(ctx context.Context, tx *Tx, _ int) (string, error) {
-			got, err := idem.Step(ctx, "ask", func(context.Context) (string, error) { runs++; return string(make([]byte, 3000)), nil }, nil)
-			if fail || err != nil {
-				return "", errors.Join(err, errPoor)
-			}
-			b.move(tx, 0, 1, 10)
-			return strconv.Itoa(len(got)), nil
-		}))
+		return idem.Do(t.Context(), b.engine, transfer.Key("t", "k"), 1,
+			Transact(func(ctx context.Context, tx *Tx, _ int) (string, error) {
+				got, err := idem.Step(ctx, "ask",
+					func(context.Context) (string, error) { runs++; return string(make([]byte, 3000)), nil }, nil)
+				if fail || err != nil {
+					return "", errors.Join(err, errPoor)
+				}
+				b.move(tx, 0, 1, 10)
+				return strconv.Itoa(len(got)), nil
+			}))
 	}
 	_, err := do()
 	require.ErrorIs(t, err, errPoor)

@@ -40,9 +40,11 @@ func TestTransactionLosesReplies(t *testing.T) {
 		{name: "request lost", tx: loseRequest, tries: 2, ok: true, moved: true},
 		{name: "all replies lost", tx: loseReply, tries: 1000, ok: true, moved: true},
 		{name: "all requests lost", tx: loseRequest, tries: 1000, lateDelivery: true},
-		{name: "all replies lost, also of what follows", tx: loseReply, rest: loseReply, tries: 1000, maybe: true, moved: true},
+		{name: "all replies lost, also of what follows", tx: loseReply, rest: loseReply, tries: 1000,
+			maybe: true, moved: true},
 		{name: "everything lost", tx: loseRequest, rest: loseRequest, tries: 1000, maybe: true},
-		{name: "all requests lost, replies of what follows too", tx: loseRequest, rest: loseReply, tries: 1000, maybe: true, lateDelivery: true},
+		{name: "all requests lost, replies of what follows too", tx: loseRequest, rest: loseReply, tries: 1000, maybe: true,
+			lateDelivery: true},
 	} {
 		for name, op := range modes {
 			t.Run(tc.name+"/"+name, func(t *testing.T) {
@@ -124,7 +126,8 @@ func TestTransactionLosesReplies(t *testing.T) {
 // in the background when the bank's goes on.
 func (b *bank) hasty(t *testing.T, budget time.Duration) *idem.Engine {
 	now := b.now
-	e, err := idem.New(b.Store, &idem.Options{Now: func() time.Time { return now }, ClaimBudget: patient.Budget, FinishBudget: budget})
+	e, err := idem.New(b.Store, &idem.Options{Now: func() time.Time { return now },
+		ClaimBudget: patient.Budget, FinishBudget: budget})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Flush(context.Background())) })
 	return e
@@ -138,7 +141,8 @@ func reasons(codes ...string) *http.Response {
 		plain = append(plain, code)
 		rs = append(rs, `{"Code":"`+code+`"`+more+`}`)
 	}
-	return answer(400, `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","Message":"Transaction cancelled, please refer cancellation reasons for specific reasons [`+
+	return answer(400, `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","Message":"Transaction `+
+		`cancelled, please refer cancellation reasons for specific reasons [`+
 		strings.Join(plain, ", ")+`]","CancellationReasons":[`+strings.Join(rs, ",")+`]}`)
 }
 
@@ -161,18 +165,22 @@ func TestCancellationReasons(t *testing.T) {
 		{"conflict on the record", []*http.Response{reasons(conflict, none, none), reasons(conflict, none, none)}, nil, 3},
 		{"conflict on the record and a condition", []*http.Response{reasons(conflict, cond, none)}, nil, 2},
 		{"conflict on a business item", []*http.Response{reasons(none, none, conflict)}, nil, 2},
-		{"throttled", []*http.Response{reasons(none, "ThrottlingError", none), reasons("ProvisionedThroughputExceeded", none, none)}, nil, 3},
+		{"throttled", []*http.Response{reasons(none, "ThrottlingError", none),
+			reasons("ProvisionedThroughputExceeded", none, none)}, nil, 3},
 		{"transaction in progress", []*http.Response{exception("TransactionInProgressException")}, nil, 2},
-		{"throttled as a whole", []*http.Response{exception("ThrottlingException"), exception("ProvisionedThroughputExceededException")}, nil, 3},
+		{"throttled as a whole", []*http.Response{exception("ThrottlingException"),
+			exception("ProvisionedThroughputExceededException")}, nil, 3},
 		{"internal error", []*http.Response{answer(500, internal)}, nil, 2},
 		{"no reasons at all", []*http.Response{reasons()}, nil, 2},
-		{"a condition and a conflict elsewhere", []*http.Response{reasons(none, conflict, cond)}, func(t *testing.T, err error) {
-			requireRefused(t, err, "Put", codeCondition, false)
-		}, 1},
-		{"a condition", []*http.Response{reasons(none, cond+` ,"Item":{"balance":{"N":"7"}}`, none)}, func(t *testing.T, err error) {
-			refused := requireRefused(t, err, "Update", codeCondition, false)
-			require.Equal(t, num("7"), refused.Old["balance"])
-		}, 1},
+		{"a condition and a conflict elsewhere", []*http.Response{reasons(none, conflict, cond)},
+			func(t *testing.T, err error) {
+				requireRefused(t, err, "Put", codeCondition, false)
+			}, 1},
+		{"a condition", []*http.Response{reasons(none, cond+` ,"Item":{"balance":{"N":"7"}}`, none)},
+			func(t *testing.T, err error) {
+				refused := requireRefused(t, err, "Update", codeCondition, false)
+				require.Equal(t, num("7"), refused.Old["balance"])
+			}, 1},
 		{"an item too large", []*http.Response{reasons(none, large, none)}, func(t *testing.T, err error) {
 			refused := requireRefused(t, err, "Update", "ValidationError", false)
 			require.ErrorContains(t, refused, "exceeded the maximum allowed size")
@@ -181,7 +189,9 @@ func TestCancellationReasons(t *testing.T) {
 			var large *protocol.TooLargeError
 			require.ErrorAs(t, err, &large)
 		}, 1},
-		{"two actions on one item", []*http.Response{answer(400, `{"__type":"com.amazon.coral.validate#ValidationException","message":"Transaction request cannot include multiple operations on one item"}`)},
+		{"two actions on one item",
+			[]*http.Response{answer(400, `{"__type":"com.amazon.coral.validate#ValidationException","message":"Transaction `+
+				`request cannot include multiple operations on one item"}`)},
 			func(t *testing.T, err error) {
 				refused := requireRefused(t, err, "", "ValidationException", false)
 				require.ErrorContains(t, refused, "multiple operations on one item")
@@ -192,9 +202,10 @@ func TestCancellationReasons(t *testing.T) {
 		{"a condition after a lost request", []*http.Response{nil, reasons(none, cond, none)}, func(t *testing.T, err error) {
 			requireRefused(t, err, "Update", codeCondition, true)
 		}, 2},
-		{"the token is known for another transaction", []*http.Response{exception("IdempotentParameterMismatchException")}, func(t *testing.T, err error) {
-			isStoreError(t, err, true)
-		}, 1},
+		{"the token is known for another transaction", []*http.Response{exception("IdempotentParameterMismatchException")},
+			func(t *testing.T, err error) {
+				isStoreError(t, err, true)
+			}, 1},
 		{"no such table", []*http.Response{answer(400, noTable)}, func(t *testing.T, err error) {
 			require.ErrorContains(t, isStoreError(t, err, false), "accounts")
 		}, 1},
@@ -209,7 +220,8 @@ func TestCancellationReasons(t *testing.T) {
 			w := completion("k", "o1", []byte("{}"))
 			tx := &Tx{}
 			accounts := "accounts"
-			update := types.Update{TableName: &f.table, Key: account(0), UpdateExpression: ptr("SET n = :n"), ExpressionAttributeValues: item{":n": num("1")}}
+			update := types.Update{TableName: &f.table, Key: account(0), UpdateExpression: ptr("SET n = :n"),
+				ExpressionAttributeValues: item{":n": num("1")}}
 			if tc.name == "no such table" {
 				update.TableName = &accounts
 			}

@@ -93,8 +93,10 @@ func TestHalfDoneWorkIsNotForgotten(t *testing.T) {
 	q := f.adminStore(t)
 	const id = "t#op#k"
 	require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
-	require.NoError(t, f.RecordStep(t.Context(), base, protocol.StepWrite{ID: id, Owner: "o1", Write: "s1", Name: "charge", Result: []byte("1"), First: true}))
-	require.NoError(t, f.Finish(t.Context(), base, protocol.Finish{ID: id, Owner: "o1", Write: "end", Ending: protocol.Ending{State: protocol.Released}, Watched: true}))
+	require.NoError(t, f.RecordStep(t.Context(), base,
+		protocol.StepWrite{ID: id, Owner: "o1", Write: "s1", Name: "charge", Result: []byte("1"), First: true}))
+	require.NoError(t, f.Finish(t.Context(), base,
+		protocol.Finish{ID: id, Owner: "o1", Write: "end", Ending: protocol.Ending{State: protocol.Released}, Watched: true}))
 	require.Equal(t, protocol.Released, f.get(t, id).State)
 	isConflict(t, q.Forget(t.Context(), base, protocol.Erasure{ID: id, Seen: "end"}))
 	require.Contains(t, f.get(t, id).Steps, "charge")

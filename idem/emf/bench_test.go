@@ -60,7 +60,8 @@ func invocations(t testing.TB, w watching, end string) func() {
 	require.NoError(t, err)
 	op, c := idem.Operation{Name: "charge"}, ends[end]
 	var h emf.Handler = handler(func(ctx context.Context, payload []byte) ([]byte, error) {
-		return idem.Do(ctx, engine, op.Key("acme", string(payload)), 1, func(context.Context, int) ([]byte, error) { return nil, c.err })
+		return idem.Do(ctx, engine, op.Key("acme", string(payload)), 1,
+			func(context.Context, int) ([]byte, error) { return nil, c.err })
 	})
 	if w >= metered {
 		h = m.Wrap(h)
@@ -86,7 +87,8 @@ func TestMetricsAndLogsMakeFewAllocationsAndOffNone(t *testing.T) {
 			}
 			allocs[w] = testing.AllocsPerRun(500, invocations(t, w, end))
 		}
-		t.Logf("%s: %v allocations without an observer, %v more with metrics, %v with log lines too, %v with all of them", end,
+		t.Logf("%s: %v allocations without an observer, %v more with metrics, %v with log lines too, %v with all of them",
+			end,
 			allocs[nobody], allocs[metered]-allocs[nobody], allocs[logged]-allocs[nobody], allocs[verbose]-allocs[nobody])
 		require.LessOrEqual(t, allocs[verbose]-allocs[nobody], float64(maxAllocs), end)
 		if c.err == nil {
@@ -97,7 +99,8 @@ func TestMetricsAndLogsMakeFewAllocationsAndOffNone(t *testing.T) {
 
 func BenchmarkInvocation(b *testing.B) {
 	for end := range ends {
-		for name, w := range map[string]watching{"nobody": nobody, "metrics": metered, "metrics and log": logged, "metrics and every notice": verbose} {
+		for name, w := range map[string]watching{"nobody": nobody, "metrics": metered, "metrics and log": logged,
+			"metrics and every notice": verbose} {
 			b.Run(end+"/"+name, func(b *testing.B) {
 				invoke := invocations(b, w, end)
 				b.ReportAllocs()

@@ -25,7 +25,8 @@ const (
 )
 
 // units in the words of CloudWatch.
-var units = map[metric.Kind]string{metric.Count: "Count", metric.Level: "Count", metric.Age: "Seconds", metric.Time: "Milliseconds", metric.Units: "Count"}
+var units = map[metric.Kind]string{metric.Count: "Count", metric.Level: "Count", metric.Age: "Seconds",
+	metric.Time: "Milliseconds", metric.Units: "Count"}
 
 // Flush writes what was counted since the last time, a line for each operation, and one
 // more for each 100 durations that one metric has beyond the first. If the context is that
@@ -60,7 +61,8 @@ func (m *Metrics) append(b []byte, s *series, request string) []byte {
 	now := time.Now()
 	b = append(b, `{"_aws":{"Timestamp":`...)
 	b = strconv.AppendInt(b, now.UnixMilli(), 10)
-	b = append(b, `,"CloudWatchMetrics":[{"Namespace":"`+schema.MetricNamespace+`","Dimensions":[["`+schema.DimensionService+`"]`...)
+	b = append(b, `,"CloudWatchMetrics":[{"Namespace":"`+schema.MetricNamespace+`","Dimensions":[["`+
+		schema.DimensionService+`"]`...)
 	if s.operation != "" {
 		b = append(b, `,["`+schema.DimensionService+`","`+schema.DimensionOperation+`"]`...)
 	}

@@ -61,10 +61,12 @@ func New(o *Options) (*Metrics, error) {
 		service = os.Getenv("AWS_LAMBDA_FUNCTION_NAME")
 	}
 	if service == "" {
-		return nil, &idem.ConfigError{What: "emf", Problem: "the service has no name: set Options.Service, since AWS_LAMBDA_FUNCTION_NAME is not set"}
+		return nil, &idem.ConfigError{What: "emf",
+			Problem: "the service has no name: set Options.Service, since AWS_LAMBDA_FUNCTION_NAME is not set"}
 	}
 	if dimension(service) != service || len(service) > maxDimension {
-		return nil, &idem.ConfigError{What: "emf", Problem: fmt.Sprintf("Options.Service is %q: use up to %d characters of printable ASCII, and not spaces alone", service, maxDimension)}
+		return nil, &idem.ConfigError{What: "emf", Problem: fmt.Sprintf(
+			"Options.Service is %q: use up to %d characters of printable ASCII, and not spaces alone", service, maxDimension)}
 	}
 	m.service = appendQuoted(nil, service)
 	// With its JSON log format Lambda drops lines below this level, and takes one without a

@@ -134,15 +134,18 @@ func TestOneLineAnInvocation(t *testing.T) {
 		_, err = h.Invoke(invocation(t.Context(), "r1"), []byte("1"))
 		require.NoError(t, err)
 		require.Equal(t, []map[string]any{{
-			"service": "payments", "operation": "charge", "requestId": "r1", "executed": 1.0, "completed": 1.0, "handler_time": 1234.567,
+			"service": "payments", "operation": "charge", "requestId": "r1", "executed": 1.0, "completed": 1.0,
+			"handler_time": 1234.567,
 		}}, out.lines(t))
 		_, err = h.Invoke(invocation(t.Context(), "r2"), []byte("1"))
 		require.NoError(t, err)
 		_, err = h.Invoke(invocation(t.Context(), "r3"), []byte("2"))
 		require.ErrorIs(t, err, idem.ErrKeyReused)
 		require.Equal(t, []map[string]any{
-			{"service": "payments", "operation": "charge", "requestId": "r2", "replayed": 1.0, "top_duplicate_tenants": map[string]any{"acme": 1.0}},
-			{"service": "payments", "operation": "charge", "requestId": "r3", "key_reused": 1.0, "top_duplicate_tenants": map[string]any{"acme": 1.0}},
+			{"service": "payments", "operation": "charge", "requestId": "r2", "replayed": 1.0,
+				"top_duplicate_tenants": map[string]any{"acme": 1.0}},
+			{"service": "payments", "operation": "charge", "requestId": "r3", "key_reused": 1.0,
+				"top_duplicate_tenants": map[string]any{"acme": 1.0}},
 		}, out.lines(t))
 	})
 }
@@ -207,7 +210,8 @@ func TestAKilledInvocationHasWrittenItsMetrics(t *testing.T) {
 func TestABatchIsFewLines(t *testing.T) {
 	m, out := metrics(t, emf.Options{})
 	for i := range 250 {
-		m.Observe(t.Context(), notice.Notice{Kind: notice.Executed, Operation: "fulfil", Took: time.Duration(i+1) * time.Millisecond})
+		m.Observe(t.Context(), notice.Notice{Kind: notice.Executed, Operation: "fulfil",
+			Took: time.Duration(i+1) * time.Millisecond})
 		m.Observe(t.Context(), notice.Notice{Kind: notice.Completed, Operation: "fulfil"})
 	}
 	m.Observe(t.Context(), notice.Notice{Kind: notice.InFlight, Operation: "other"})
@@ -253,7 +257,8 @@ func TestConcurrentInvocations(t *testing.T) {
 	engine, err := idem.New(memstore.New(), &idem.Options{Observer: m.Observe})
 	require.NoError(t, err)
 	h := m.Wrap(handler(func(ctx context.Context, payload []byte) ([]byte, error) {
-		return idem.Do(ctx, engine, charge.Key("acme", string(payload)), 1, func(context.Context, int) ([]byte, error) { return nil, nil })
+		return idem.Do(ctx, engine, charge.Key("acme", string(payload)),
+			1, func(context.Context, int) ([]byte, error) { return nil, nil })
 	}))
 	var g sync.WaitGroup
 	for i := range 64 {
@@ -332,7 +337,8 @@ func TestASweepAndARelay(t *testing.T) {
 	refund := idem.Operation{Name: "refund"}
 	now := h.Clock.Now()
 	for n := range 3 {
-		rec := idem.Record{ID: refund.Key("acme", fmt.Sprint(n)).ID(), State: idem.InProgress, Owner: "o", Write: "w", Attempt: 1, LeaseUntil: now, Due: now}
+		rec := idem.Record{ID: refund.Key("acme", fmt.Sprint(n)).ID(), State: idem.InProgress, Owner: "o", Write: "w",
+			Attempt: 1, LeaseUntil: now, Due: now}
 		require.NoError(t, h.Store.Acquire(t.Context(), now, protocol.Claim{Record: rec}))
 	}
 	h.Clock.Advance(20 * time.Minute)
@@ -353,7 +359,8 @@ func TestASweepAndARelay(t *testing.T) {
 	require.NoError(t, m.Flush(t.Context()))
 	require.ElementsMatch(t, []map[string]any{
 		{"service": "sweeper", "swept": 1.0, "open": 3.0, "oldest_open": 1200.0, "outbox_relayed": 3.0, "outbox_dead": 1.0},
-		{"service": "sweeper", "operation": "refund", "sweep_parked": 3.0, "sweep_postponed": 3.0, "open": 3.0, "oldest_open": 1200.0},
+		{"service": "sweeper", "operation": "refund", "sweep_parked": 3.0, "sweep_postponed": 3.0, "open": 3.0,
+			"oldest_open": 1200.0},
 	}, out.lines(t))
 }
 
@@ -387,7 +394,8 @@ func TestTheServiceIsTheFunction(t *testing.T) {
 // CloudWatch drops metrics whose dimensions have other values, and an operation may have any name.
 func TestDimensionsHaveValuesThatCloudWatchTakes(t *testing.T) {
 	for name, says := range map[string]string{
-		"überweisung": "%C3%BCberweisung", "refund\n": "refund%0A", " ": "%20", "a\x7fb": "a%7Fb", "POST /refunds/{id} 100%": "POST /refunds/{id} 100%",
+		"überweisung": "%C3%BCberweisung", "refund\n": "refund%0A", " ": "%20", "a\x7fb": "a%7Fb",
+		"POST /refunds/{id} 100%": "POST /refunds/{id} 100%",
 	} {
 		require.NoError(t, (idem.Operation{Name: name}).Check())
 		m, out := metrics(t, emf.Options{})

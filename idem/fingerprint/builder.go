@@ -141,7 +141,8 @@ func (b *Builder) Sum() (protocol.Fingerprint, error) {
 		return "", b.err
 	}
 	if b.fields == 0 {
-		return "", &protocol.ConfigError{What: "fingerprint", Problem: "it has no fields, so all inputs would look the same: add what tells them apart"}
+		return "", &protocol.ConfigError{What: "fingerprint",
+			Problem: "it has no fields, so all inputs would look the same: add what tells them apart"}
 	}
 	return b.digest(), nil
 }

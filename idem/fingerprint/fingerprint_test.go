@@ -30,7 +30,8 @@ func TestFingerprintGolden(t *testing.T) {
 
 	require.Equal(t, protocol.Fingerprint("1:oPA9-RgF-ShA3Dru0iyxMPguP-VsFSshCek6z1-Udq0"), byHand)
 	require.Equal(t, protocol.Fingerprint("1:boa6hmDdoIaH08L_eIe-x99cxROZeStsQuWEV8Mo7m0"), Bytes([]byte(`{"a":1,"b":2}`)))
-	require.Equal(t, protocol.Fingerprint("1:KxCudZNZlOFLdFV-OOatmOG0LQ4bRRi_UlagAJ2UkuM"), mustFingerprint(t, `{"b":2,"a":1,"c":[3]}`, &Select{Only: []string{"/c/0", "/a"}}))
+	require.Equal(t, protocol.Fingerprint("1:KxCudZNZlOFLdFV-OOatmOG0LQ4bRRi_UlagAJ2UkuM"),
+		mustFingerprint(t, `{"b":2,"a":1,"c":[3]}`, &Select{Only: []string{"/c/0", "/a"}}))
 
 	var b Builder
 	b.Text("method", "POST")
@@ -77,8 +78,10 @@ func TestFingerprintOfDecimalsThatNoDoubleHolds(t *testing.T) {
 		require.ErrorIs(t, err, ErrNotCanonical)
 		require.ErrorContains(t, err, "more than 17 significant digits")
 	}
-	require.NotEqual(t, mustFingerprint(t, `{"amount":"1.000000000000000001"}`, nil), mustFingerprint(t, `{"amount":"1.000000000000000002"}`, nil))
-	require.NotEqual(t, mustFingerprint(t, `{"amount":1000000000000000001}`, nil), mustFingerprint(t, `{"amount":1000000000000000002}`, nil))
+	require.NotEqual(t, mustFingerprint(t, `{"amount":"1.000000000000000001"}`, nil),
+		mustFingerprint(t, `{"amount":"1.000000000000000002"}`, nil))
+	require.NotEqual(t, mustFingerprint(t, `{"amount":1000000000000000001}`, nil),
+		mustFingerprint(t, `{"amount":1000000000000000002}`, nil))
 }
 
 func TestFingerprintBytes(t *testing.T) {
@@ -115,12 +118,17 @@ func TestFingerprintBuilderIsUnambiguous(t *testing.T) {
 		{text("a", "b")}, {text("ab", "")}, {text("", "ab")}, {text("b", "a")},
 		{text("a", "b"), text("c", "d")}, {text("c", "d"), text("a", "b")}, {text("a", "bc"), text("", "d")},
 		{text("a", "b"), text("", "")}, {text("", ""), text("a", "b")}, {text("", "")},
-		{raw("a", "b")}, {doc("a", `"b"`)}, {raw("a", `"b"`)}, {text("a", `"b"`)}, {doc("a", "1")}, {doc("a", "1"), doc("a", "1")},
-		{raw("a", "1")}, {text("a", large)}, {raw("a", large)}, {raw("a", large), text("a", "")}, {raw("", large), text("a", "")},
+		{raw("a", "b")}, {doc("a", `"b"`)}, {raw("a", `"b"`)}, {text("a", `"b"`)}, {doc("a", "1")},
+		{doc("a", "1"), doc("a", "1")},
+		{raw("a", "1")}, {text("a", large)}, {raw("a", large)}, {raw("a", large), text("a", "")},
+		{raw("", large), text("a", "")},
 		{values("a", nil)}, {values("b", nil)},
-		{values("a", map[string][]string{"": nil})}, {values("a", map[string][]string{"": {""}})}, {values("a", map[string][]string{"": {"", ""}})},
-		{values("a", map[string][]string{"x": {"y"}})}, {values("a", map[string][]string{"x": {"y", "z"}})}, {values("a", map[string][]string{"x": {"z", "y"}})},
-		{values("a", map[string][]string{"x": {"y"}, "z": {}})}, {values("a", map[string][]string{"x": {}, "y": {}})}, {values("a", map[string][]string{"x,y": {}})},
+		{values("a", map[string][]string{"": nil})}, {values("a", map[string][]string{"": {""}})},
+		{values("a", map[string][]string{"": {"", ""}})},
+		{values("a", map[string][]string{"x": {"y"}})}, {values("a", map[string][]string{"x": {"y", "z"}})},
+		{values("a", map[string][]string{"x": {"z", "y"}})},
+		{values("a", map[string][]string{"x": {"y"}, "z": {}})}, {values("a", map[string][]string{"x": {}, "y": {}})},
+		{values("a", map[string][]string{"x,y": {}})},
 		{values("a", map[string][]string{"x": {"y,z"}})}, {values("a", map[string][]string{"x": {"y"}}), values("a", nil)},
 	}
 	seen := map[protocol.Fingerprint]int{}

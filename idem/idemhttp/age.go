@@ -63,10 +63,12 @@ func (t *MaxAge) fits(op idem.Operation) error {
 		return nil
 	}
 	if kept := retention(op); t.After > kept {
-		return mistake("MaxAge.After is %v and operation %q is kept for %v only: a request in between would be executed again", t.After, op.Name, kept)
+		return mistake("MaxAge.After is %v and operation %q is kept for %v only: a request in between would be "+
+			"executed again", t.After, op.Name, kept)
 	}
 	if window := t.window(op); t.Tolerance >= window {
-		return mistake("MaxAge.Tolerance is %v and operation %q takes requests for %v only: every request would be refused", t.Tolerance, op.Name, window)
+		return mistake("MaxAge.Tolerance is %v and operation %q takes requests for %v only: every request would be refused",
+			t.Tolerance, op.Name, window)
 	}
 	return nil
 }
@@ -91,7 +93,8 @@ func (t *MaxAge) refuses(r *Request, key string, op idem.Operation, now time.Tim
 	case !known:
 		return nil
 	case first.After(now.Add(t.Tolerance)):
-		return &situation{code: CodeKeyInvalid, why: "the time at which the request was first sent lies in the future; check the client's clock"}
+		return &situation{code: CodeKeyInvalid,
+			why: "the time at which the request was first sent lies in the future; check the client's clock"}
 	case now.Sub(first) > t.window(op)-t.Tolerance:
 		return &situation{code: CodeKeyTooOld}
 	}
@@ -142,7 +145,8 @@ func keyTime(key string) (time.Time, bool) {
 // uuidTime reads xxxxxxxx-xxxx-7xxx-Vxxx-xxxxxxxxxxxx, whose first 48 bits are
 // milliseconds since 1970 (RFC 9562 5.7).
 func uuidTime(key string) (time.Time, bool) {
-	if key[8] != '-' || key[13] != '-' || key[18] != '-' || key[23] != '-' || key[14] != '7' || strings.IndexByte("89abAB", key[19]) < 0 {
+	if key[8] != '-' || key[13] != '-' || key[18] != '-' || key[23] != '-' || key[14] != '7' ||
+		strings.IndexByte("89abAB", key[19]) < 0 {
 		return time.Time{}, false
 	}
 	raw, err := hex.DecodeString(strings.ReplaceAll(key, "-", ""))

@@ -15,7 +15,8 @@ import (
 
 // order sends the laterService a request whose outcome takes a while.
 func (b *laterService) order(c *trial) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(WithKey(b.Context(), testKey), "POST", b.server.URL+"/statements", strings.NewReader(june))
+	req, err := http.NewRequestWithContext(WithKey(b.Context(), testKey), "POST", b.server.URL+"/statements",
+		strings.NewReader(june))
 	require.NoError(b, err)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Tenant", "blue")
@@ -30,10 +31,11 @@ func TestAwaitFollowsARequestToItsOutcome(t *testing.T) {
 		status int
 		body   string
 	}{
-		"done":       {status: 200, body: `{"Pages":3}`},
-		"failed":     {end: idem.Permanent(errors.New("no such account")), status: 500, body: "operation_failed"},
-		"unknown":    {end: errors.New("time-out"), status: 409, body: "outcome_unknown"},
-		"a resource": {change: func(l *Later, _ *Options) { l.ResultLocation = func([]byte) string { return "/own" } }, status: 200, body: "own"},
+		"done":    {status: 200, body: `{"Pages":3}`},
+		"failed":  {end: idem.Permanent(errors.New("no such account")), status: 500, body: "operation_failed"},
+		"unknown": {end: errors.New("time-out"), status: 409, body: "outcome_unknown"},
+		"a resource": {change: func(l *Later, _ *Options) { l.ResultLocation = func([]byte) string { return "/own" } },
+			status: 200, body: "own"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.change == nil {

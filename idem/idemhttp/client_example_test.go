@@ -119,15 +119,16 @@ var statement = idem.Operation{Name: "statement"}
 
 // statements is a service that accepts statements for later.
 func statements(engine *idem.Engine) (http.Handler, error) {
-	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /statements": statement}, idemhttp.Claim("tenant"), &idemhttp.Options{
-		Later: idemhttp.LaterRoutes{"POST /statements": {
-			Status: "/statements/{id}",
-			Enqueue: func(ctx context.Context, id string) error {
-				dynamostore.TxOf(ctx).Publish("work", outbox.Message{Destination: "statements", Body: []byte(id)})
-				return nil
-			},
-		}},
-	})
+	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /statements": statement},
+		idemhttp.Claim("tenant"), &idemhttp.Options{
+			Later: idemhttp.LaterRoutes{"POST /statements": {
+				Status: "/statements/{id}",
+				Enqueue: func(ctx context.Context, id string) error {
+					dynamostore.TxOf(ctx).Publish("work", outbox.Message{Destination: "statements", Body: []byte(id)})
+					return nil
+				},
+			}},
+		})
 	if err != nil {
 		return nil, err
 	}

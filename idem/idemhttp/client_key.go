@@ -133,8 +133,9 @@ func (t *Transport) begin(req *http.Request, keyed bool) (*sending, error) {
 		s.expires = end
 	}
 	if !now.Before(s.expires) {
-		return nil, fmt.Errorf("%w: first sent %s, not sent any more from %s on (Idempotency-Expires or ClientOptions.Retention)",
-			ErrKeyExpired, s.firstSent.UTC().Format(time.RFC3339), s.expires.UTC().Format(time.RFC3339))
+		return nil,
+			fmt.Errorf("%w: first sent %s, not sent any more from %s on (Idempotency-Expires or ClientOptions.Retention)",
+				ErrKeyExpired, s.firstSent.UTC().Format(time.RFC3339), s.expires.UTC().Format(time.RFC3339))
 	}
 	return s, nil
 }
@@ -160,7 +161,8 @@ func isWithin(host, other string) bool {
 		return true
 	}
 	// An address is never below a host, whatever the zone of an IPv6 address ends with.
-	return !strings.ContainsAny(host, ":%") && len(host) > len(other) && strings.EqualFold(host[len(host)-len(other)-1:], "."+other)
+	return !strings.ContainsAny(host, ":%") && len(host) > len(other) &&
+		strings.EqualFold(host[len(host)-len(other)-1:], "."+other)
 }
 
 // dropHeader removes a header in every spelling.

@@ -75,9 +75,11 @@ func TestWhereAKeyGoes(t *testing.T) {
 		first, other, port string
 		want               string
 	}{
-		"every attempt":         {first: "503 drop 201", want: "POST first A, POST first A, POST first A"},
-		"redirects":             {first: "503 307>/moved 308>/again 201", want: "POST first A, POST first A, POST first A, POST first A"},
-		"attempts all in all":   {first: "503 307>/moved 503 503", want: "POST first A, POST first A, POST first A, POST first A"},
+		"every attempt": {first: "503 drop 201", want: "POST first A, POST first A, POST first A"},
+		"redirects": {first: "503 307>/moved 308>/again 201",
+			want: "POST first A, POST first A, POST first A, POST first A"},
+		"attempts all in all": {first: "503 307>/moved 503 503",
+			want: "POST first A, POST first A, POST first A, POST first A"},
 		"a redirect to GET":     {first: "303>/result 503 200", want: "POST first A, GET first none, GET first none"},
 		"a method without keys": {key: header, methods: []string{"PATCH"}, first: "503", want: "POST first own"},
 		"header":                {key: header, first: "503 201", want: "POST first own, POST first own"},

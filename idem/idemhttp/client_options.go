@@ -100,9 +100,11 @@ func (o *ClientOptions) check() (ClientOptions, error) {
 	case out.MaxAttempts < 0:
 		return invalid("MaxAttempts is %d: use 1 or more, or zero for %d", out.MaxAttempts, DefaultMaxAttempts)
 	case out.Backoff < 0 || out.MaxBackoff < out.Backoff || out.MaxBackoff > maxDelay:
-		return invalid("Backoff is %v and MaxBackoff %v: use 0 < Backoff <= MaxBackoff <= %v, or zero for %v and %v", out.Backoff, out.MaxBackoff, maxDelay, DefaultBackoff, DefaultMaxBackoff)
+		return invalid("Backoff is %v and MaxBackoff %v: use 0 < Backoff <= MaxBackoff <= %v, or zero for %v and %v",
+			out.Backoff, out.MaxBackoff, maxDelay, DefaultBackoff, DefaultMaxBackoff)
 	case out.MaxWait < 0 || out.MaxWait > maxDelay:
-		return invalid("MaxWait is %v: use a positive duration up to %v, or zero for %v", out.MaxWait, maxDelay, DefaultMaxWait)
+		return invalid("MaxWait is %v: use a positive duration up to %v, or zero for %v", out.MaxWait,
+			maxDelay, DefaultMaxWait)
 	case out.Retention < 0:
 		return invalid("Retention is %v: use the service's, or zero for %v", out.Retention, idem.DefaultRetention)
 	}

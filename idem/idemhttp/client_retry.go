@@ -75,7 +75,8 @@ func (s *sending) mayRepeat(res *http.Response) bool {
 		return *p.Retryable
 	}
 	switch res.StatusCode {
-	case http.StatusTooEarly, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusTooEarly, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout:
 		return true
 	}
 	return false

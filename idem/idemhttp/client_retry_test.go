@@ -63,10 +63,11 @@ func TestWhatIsSentAgain(t *testing.T) {
 		"damaged problem":         {"POST", status(503, "Content-Type", ProblemMediaType), true},
 		"damaged, final status":   {"POST", status(409, "Content-Type", ProblemMediaType), false},
 		"other JSON":              {"POST", problemOf(409, CodeInProgress, true, "Content-Type", "application/json"), false},
-		"type with parameter":     {"POST", problemOf(409, CodeInProgress, true, "Content-Type", "Application/Problem+JSON; charset=utf-8"), true},
-		"encoded problem":         {"POST", problemOf(409, CodeInProgress, true, "Content-Encoding", "zstd"), false},
-		"replay":                  {"POST", problemOf(422, "no_stock", true, HeaderReplayed, "true"), false},
-		"replay, Stripe":          {"POST", problemOf(422, "no_stock", true, HeaderReplayedStripe, "true"), false},
+		"type with parameter": {"POST",
+			problemOf(409, CodeInProgress, true, "Content-Type", "Application/Problem+JSON; charset=utf-8"), true},
+		"encoded problem": {"POST", problemOf(409, CodeInProgress, true, "Content-Encoding", "zstd"), false},
+		"replay":          {"POST", problemOf(422, "no_stock", true, HeaderReplayed, "true"), false},
+		"replay, Stripe":  {"POST", problemOf(422, "no_stock", true, HeaderReplayedStripe, "true"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serving(t, c.answer, status(200))
@@ -193,24 +194,36 @@ func TestDelays(t *testing.T) {
 		answer http.HandlerFunc
 		want   []time.Duration
 	}{
-		"doubles":         {nil, status(503), []time.Duration{s / 5, 2 * s / 5, 4 * s / 5, 8 * s / 5}},
-		"up to its limit": {&ClientOptions{Backoff: s, MaxBackoff: 3 * s}, status(503), []time.Duration{s, 2 * s, 3 * s, 3 * s}},
-		"seconds":         {&ClientOptions{Backoff: 1, MaxBackoff: 1}, status(503, "Retry-After", "7"), []time.Duration{7*s + 1, 7*s + 1, 7*s + 1, 7*s + 1}},
-		"zero":            {&ClientOptions{Backoff: s, MaxAttempts: 2}, status(503, "Retry-After", "0"), []time.Duration{s}},
+		"doubles": {nil, status(503), []time.Duration{s / 5, 2 * s / 5, 4 * s / 5, 8 * s / 5}},
+		"up to its limit": {&ClientOptions{Backoff: s, MaxBackoff: 3 * s}, status(503),
+			[]time.Duration{s, 2 * s, 3 * s, 3 * s}},
+		"seconds": {&ClientOptions{Backoff: 1, MaxBackoff: 1}, status(503, "Retry-After", "7"),
+			[]time.Duration{7*s + 1, 7*s + 1, 7*s + 1, 7*s + 1}},
+		"zero": {&ClientOptions{Backoff: s, MaxAttempts: 2}, status(503, "Retry-After", "0"), []time.Duration{s}},
 		"date, server's clock": {&ClientOptions{Backoff: s, MaxAttempts: 2},
-			status(503, "Date", "Sat, 01 Jan 2000 00:00:00 GMT", "Retry-After", "Sat, 01 Jan 2000 00:00:09 GMT"), []time.Duration{10 * s}},
+			status(503, "Date", "Sat, 01 Jan 2000 00:00:00 GMT", "Retry-After", "Sat, 01 Jan 2000 00:00:09 GMT"),
+			[]time.Duration{10 * s}},
 		"date, past": {&ClientOptions{Backoff: s, MaxAttempts: 2},
-			status(503, "Date", "Sat, 01 Jan 2000 00:00:00 GMT", "Retry-After", "Fri, 31 Dec 1999 00:00:00 GMT"), []time.Duration{s}},
-		"not to be read":      {&ClientOptions{Backoff: s, MaxAttempts: 2}, status(503, "Retry-After", "soon"), []time.Duration{s}},
-		"negative":            {&ClientOptions{Backoff: s, MaxAttempts: 2}, status(503, "Retry-After", "-5"), []time.Duration{s}},
-		"at most":             {&ClientOptions{Backoff: 1, MaxBackoff: 1, MaxAttempts: 2}, status(503, "Retry-After", "60"), []time.Duration{60*s + 1}},
-		"longer":              {&ClientOptions{Backoff: 1, MaxBackoff: 1}, status(503, "Retry-After", "61"), []time.Duration{60*s + 1, 60*s + 1, 60*s + 1, 60*s + 1}},
-		"longer than its own": {&ClientOptions{Backoff: 1, MaxAttempts: 2, MaxWait: s / 2}, problemOf(409, CodeInProgress, true, "Retry-After", "2"), []time.Duration{s/2 + 1}},
-		"out of range":        {&ClientOptions{Backoff: 1, MaxAttempts: 2}, status(503, "Retry-After", "9223372036854775808"), []time.Duration{60*s + 1}},
-		"far out of range":    {&ClientOptions{Backoff: 1, MaxAttempts: 2}, status(503, "Retry-After", strings.Repeat("9", 40)), []time.Duration{60*s + 1}},
-		"date, far in future": {&ClientOptions{Backoff: 1, MaxAttempts: 2}, status(503, "Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"), []time.Duration{60*s + 1}},
-		"final, and long":     {nil, problemOf(429, "quota_gone", false, "Retry-After", "86400"), nil},
-		"once only":           {&ClientOptions{MaxAttempts: 1}, status(503), nil},
+			status(503, "Date", "Sat, 01 Jan 2000 00:00:00 GMT", "Retry-After", "Fri, 31 Dec 1999 00:00:00 GMT"),
+			[]time.Duration{s}},
+		"not to be read": {&ClientOptions{Backoff: s, MaxAttempts: 2}, status(503, "Retry-After", "soon"),
+			[]time.Duration{s}},
+		"negative": {&ClientOptions{Backoff: s, MaxAttempts: 2}, status(503, "Retry-After", "-5"),
+			[]time.Duration{s}},
+		"at most": {&ClientOptions{Backoff: 1, MaxBackoff: 1, MaxAttempts: 2}, status(503, "Retry-After", "60"),
+			[]time.Duration{60*s + 1}},
+		"longer": {&ClientOptions{Backoff: 1, MaxBackoff: 1}, status(503, "Retry-After", "61"),
+			[]time.Duration{60*s + 1, 60*s + 1, 60*s + 1, 60*s + 1}},
+		"longer than its own": {&ClientOptions{Backoff: 1, MaxAttempts: 2, MaxWait: s / 2},
+			problemOf(409, CodeInProgress, true, "Retry-After", "2"), []time.Duration{s/2 + 1}},
+		"out of range": {&ClientOptions{Backoff: 1, MaxAttempts: 2}, status(503, "Retry-After", "9223372036854775808"),
+			[]time.Duration{60*s + 1}},
+		"far out of range": {&ClientOptions{Backoff: 1, MaxAttempts: 2},
+			status(503, "Retry-After", strings.Repeat("9", 40)), []time.Duration{60*s + 1}},
+		"date, far in future": {&ClientOptions{Backoff: 1, MaxAttempts: 2},
+			status(503, "Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"), []time.Duration{60*s + 1}},
+		"final, and long": {nil, problemOf(429, "quota_gone", false, "Retry-After", "86400"), nil},
+		"once only":       {&ClientOptions{MaxAttempts: 1}, status(503), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := serving(t, c.answer)
@@ -240,7 +253,9 @@ func TestJitterIsAnythingUpToItsLimit(t *testing.T) {
 
 // The real clock and timers, without a network.
 func TestContextEndsTheSending(t *testing.T) {
-	unavailable := answering(func(*http.Request) (*http.Response, error) { return reply(503, http.NoBody, "Retry-After", "5"), nil })
+	unavailable := answering(func(*http.Request) (*http.Response, error) {
+		return reply(503, http.NoBody, "Retry-After", "5"), nil
+	})
 	t.Run("no time left to wait", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			transport, err := NewTransport(unavailable, nil)
@@ -277,7 +292,8 @@ func TestContextEndsTheSending(t *testing.T) {
 			transport, err := NewTransport(unavailable, nil)
 			require.NoError(t, err)
 			began := time.Now()
-			res, err := (&http.Client{Transport: transport, Timeout: 12 * time.Second}).Do(request(t, "POST", "http://service.test/", ""))
+			res, err := (&http.Client{Transport: transport, Timeout: 12 * time.Second}).Do(
+				request(t, "POST", "http://service.test/", ""))
 			require.NoError(t, err)
 			res.Body.Close()
 			require.Equal(t, 503, res.StatusCode)
@@ -295,7 +311,8 @@ func TestContextEndsTheSending(t *testing.T) {
 			var failed *SendError
 			require.ErrorAs(t, err, &failed)
 			require.ErrorIs(t, err, context.Canceled)
-			require.Equal(t, SendError{Key: testKey, FirstSent: failed.FirstSent, Attempts: 1, Status: 503, Err: context.Canceled}, *failed)
+			require.Equal(t, SendError{Key: testKey, FirstSent: failed.FirstSent, Attempts: 1, Status: 503,
+				Err: context.Canceled}, *failed)
 			require.Equal(t, 2*time.Second, time.Since(failed.FirstSent))
 		})
 	})
@@ -367,11 +384,14 @@ func TestBodies(t *testing.T) {
 		"empty stream":     {onlyReader{strings.NewReader("")}, nil, nil, "", []int64{0, 0}},
 		"stream, as large": {onlyReader{strings.NewReader(long)}, &ClientOptions{MaxBody: 100}, nil, long, []int64{100, 100}},
 		"too large":        {onlyReader{strings.NewReader(long)}, &ClientOptions{MaxBody: 99}, nil, long, []int64{-1}},
-		"too large, known": {onlyReader{strings.NewReader(long)}, &ClientOptions{MaxBody: 99}, func(r *http.Request) { r.ContentLength = 100 }, long, []int64{100}},
-		"large in memory":  {strings.NewReader(long), &ClientOptions{MaxBody: 1}, nil, long, []int64{100, 100}},
-		"never buffered":   {onlyReader{strings.NewReader("order")}, &ClientOptions{MaxBody: -1}, nil, "order", []int64{-1}},
-		"chunked":          {onlyReader{strings.NewReader("order")}, nil, func(r *http.Request) { r.TransferEncoding = []string{"chunked"} }, "order", []int64{-1}},
-		"trailer":          {onlyReader{strings.NewReader("order")}, nil, func(r *http.Request) { r.Trailer = http.Header{"X-Sum": {"1"}} }, "order", []int64{-1}},
+		"too large, known": {onlyReader{strings.NewReader(long)}, &ClientOptions{MaxBody: 99},
+			func(r *http.Request) { r.ContentLength = 100 }, long, []int64{100}},
+		"large in memory": {strings.NewReader(long), &ClientOptions{MaxBody: 1}, nil, long, []int64{100, 100}},
+		"never buffered":  {onlyReader{strings.NewReader("order")}, &ClientOptions{MaxBody: -1}, nil, "order", []int64{-1}},
+		"chunked": {onlyReader{strings.NewReader("order")}, nil,
+			func(r *http.Request) { r.TransferEncoding = []string{"chunked"} }, "order", []int64{-1}},
+		"trailer": {onlyReader{strings.NewReader("order")}, nil,
+			func(r *http.Request) { r.Trailer = http.Header{"X-Sum": {"1"}} }, "order", []int64{-1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serving(t, status(503))

@@ -99,13 +99,15 @@ func TestADuplicateInFlightIsSentAgain(t *testing.T) {
 	require.Equal(t, "true", res.Header.Get(HeaderReplayed))
 	require.EqualValues(t, 1, runs.Load())
 	require.Len(t, duplicate.delays, 1)
-	require.True(t, duplicate.delays[0] >= minRetryAfter && duplicate.delays[0] <= maxRetryAfter+time.Second+DefaultBackoff, duplicate.delays)
+	require.True(t, duplicate.delays[0] >= minRetryAfter && duplicate.delays[0] <= maxRetryAfter+time.Second+
+		DefaultBackoff, duplicate.delays)
 }
 
 // An outcome that nobody knows is asked about once, and never executed again.
 func TestAnUnknownOutcomeIsFinal(t *testing.T) {
 	var runs atomic.Int32
-	s := contractServer(t, newContract(t, memory()), atomically(&runs, &Response{Status: 500}), func(int) bool { return false })
+	s := contractServer(t, newContract(t, memory()), atomically(&runs, &Response{Status: 500}),
+		func(int) bool { return false })
 	key := WithKey(t.Context(), testKey)
 	for _, want := range []int{500, 409} {
 		code, _ := newTrial(t, nil, nil).do(t, request(t, "POST", s.URL+"/payments", `{}`).WithContext(key))
@@ -121,11 +123,14 @@ func TestAKeyIsNotSentAfterItsTime(t *testing.T) {
 		reply []string
 		want  int
 	}{
-		"retention":           {&ClientOptions{Retention: 10 * time.Second, Backoff: 4 * time.Second}, nil, 2},   // 0, 4, not 12
-		"up to the end":       {&ClientOptions{Retention: 12 * time.Second, Backoff: 4 * time.Second}, nil, 2},   // not at 12
-		"one more":            {&ClientOptions{Retention: 12*time.Second + 1, Backoff: 4 * time.Second}, nil, 3}, // not at 22
-		"advertised":          {&ClientOptions{Backoff: 4 * time.Second}, []string{HeaderExpires, "Sat, 01 Jan 2000 00:00:05 GMT"}, 2},
-		"advertised later":    {&ClientOptions{Retention: time.Second, Backoff: 4 * time.Second}, []string{HeaderExpires, "Sat, 01 Jan 2000 00:00:50 GMT"}, 1},
+		// 0, 4, not 12
+		"retention":     {&ClientOptions{Retention: 10 * time.Second, Backoff: 4 * time.Second}, nil, 2},
+		"up to the end": {&ClientOptions{Retention: 12 * time.Second, Backoff: 4 * time.Second}, nil, 2},   // not at 12
+		"one more":      {&ClientOptions{Retention: 12*time.Second + 1, Backoff: 4 * time.Second}, nil, 3}, // not at 22
+		"advertised": {&ClientOptions{Backoff: 4 * time.Second},
+			[]string{HeaderExpires, "Sat, 01 Jan 2000 00:00:05 GMT"}, 2},
+		"advertised later": {&ClientOptions{Retention: time.Second, Backoff: 4 * time.Second},
+			[]string{HeaderExpires, "Sat, 01 Jan 2000 00:00:50 GMT"}, 1},
 		"advertised, damaged": {&ClientOptions{Backoff: time.Second, MaxAttempts: 3}, []string{HeaderExpires, "tomorrow"}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -84,7 +84,8 @@ func decode(stored []byte) (*Response, error) {
 // undo the steps of a handler that answers with it, by default 400 or more, is Failed.
 func (c *Contract) Encode(res *Response) (protocol.Encoded, error) {
 	if res == nil {
-		return protocol.Encoded{}, mistake("the response is nil: give the one that later callers are to get, or resolve without a Result")
+		return protocol.Encoded{},
+			mistake("the response is nil: give the one that later callers are to get, or resolve without a Result")
 	}
 	store := func() ([]byte, error) { return encode(res) }
 	if c.opts.Redact != nil {
@@ -95,7 +96,8 @@ func (c *Contract) Encode(res *Response) (protocol.Encoded, error) {
 		return protocol.Encoded{}, err
 	}
 	return protocol.Encoded{
-		Body: body, Codec: codecName, ResponseVersion: c.opts.ResponseVersion, Failed: c.classOf(res.Status) != idem.ClassCompleted,
+		Body: body, Codec: codecName, ResponseVersion: c.opts.ResponseVersion,
+		Failed: c.classOf(res.Status) != idem.ClassCompleted,
 		Check: func(b []byte) error {
 			_, err := decode(b)
 			return err

@@ -181,8 +181,9 @@ func FuzzHeadIsJSON(f *testing.F) {
 	f.Add("<&>\"\\/", "caf\xe9 ü \u2028", "vary", "\x00\x01\b\f\n\r\t\x1f\x7f\x80\xff", false)
 	f.Fuzz(func(t *testing.T, name, value, second, more string, base64 bool) {
 		r := &Response{
-			Status: 201, Headers: map[string]string{name: value, second: more}, MultiHeaders: map[string][]string{name: {value, more}, second: {}},
-			Base64: base64, Body: []byte{},
+			Status: 201, Headers: map[string]string{name: value, second: more},
+			MultiHeaders: map[string][]string{name: {value, more}, second: {}},
+			Base64:       base64, Body: []byte{},
 		}
 		want := head{1, 201, map[string]string{}, map[string][]string{}, base64}
 		for k, v := range r.Headers {

@@ -44,7 +44,8 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 	case engine == nil:
 		return nil, mistake("the engine is nil: make one with idem.New")
 	case tenant == nil:
-		return nil, mistake("the tenant function is nil: say whose request it is, such as idemhttp.Claim(\"sub\"), or idemhttp.SingleTenant if the service has no tenants")
+		return nil, mistake("the tenant function is nil: say whose request it is, such as idemhttp.Claim(\"sub\"), or " +
+			"idemhttp.SingleTenant if the service has no tenants")
 	}
 	opts, err := o.check()
 	if err != nil {

@@ -57,7 +57,8 @@ func TestExchangeHeadersAreLiveOnly(t *testing.T) {
 func TestStatusDecidesWhatIsKept(t *testing.T) {
 	kept, again, open := "kept", "again", "open"
 	for status, want := range map[int]string{
-		200: kept, 201: kept, 204: kept, 301: kept, 304: kept, 400: kept, 402: kept, 404: kept, 409: kept, 422: kept, 499: kept,
+		200: kept, 201: kept, 204: kept, 301: kept, 304: kept, 400: kept, 402: kept, 404: kept, 409: kept,
+		422: kept, 499: kept,
 		401: again, 403: again, 425: again, 429: again,
 		408: open, 500: open, 502: open, 503: open, 599: open,
 		// No final status: the gateway answers, and nobody knows.
@@ -122,7 +123,8 @@ func TestClassifyKeepsTheKindOfOutcome(t *testing.T) {
 			require.NoError(t, err)
 			n := 0
 			for range 2 {
-				res, err := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) { n++; return row.res, row.err })
+				res, err := c.Serve(t.Context(), payment(),
+					func(context.Context) (*Response, error) { n++; return row.res, row.err })
 				if row.status == 0 {
 					require.EqualError(t, err, "gone")
 					require.Nil(t, res)
@@ -256,7 +258,8 @@ func TestTwoTenantsNeverShareARecord(t *testing.T) {
 func TestRetryAfterIsSpreadAndBounded(t *testing.T) {
 	seen, c := map[string]bool{}, newContract(t, memory())
 	after := func(left time.Duration) string {
-		return c.refusal(t.Context(), payment(), &situation{code: CodeInProgress, after: retryAfter(left)}).Headers["Retry-After"]
+		return c.refusal(t.Context(), payment(),
+			&situation{code: CodeInProgress, after: retryAfter(left)}).Headers["Retry-After"]
 	}
 	for range 2000 {
 		seen[after(time.Hour)] = true
@@ -288,17 +291,24 @@ func TestDuplicateWaits(t *testing.T) {
 		want          int           // the duplicate's status
 		least, most   time.Duration // it waited
 	}{
-		"off":                         {want: 409},
-		"on":                          {wait: time.Minute, want: 201, least: takes, most: takes + time.Second},
-		"too short":                   {wait: 5 * time.Second, want: 409, least: 4 * time.Second, most: 5 * time.Second},
-		"REST API":                    {wait: time.Minute, gateway: 29 * time.Second, want: 201, least: takes, most: takes + time.Second},
-		"gateway gives up":            {wait: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
-		"gateway has given up":        {wait: time.Minute, gateway: -time.Second, want: 409},
-		"killed":                      {wait: time.Minute, kill: 10 * time.Second, want: 409, least: 6 * time.Second, most: 8 * time.Second},
-		"killed later, gateway first": {wait: time.Minute, kill: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second, most: 8 * time.Second},
-		"a failure is replayed":       {wait: time.Minute, end: Response{Status: 422}, want: 422, least: takes, most: takes + time.Second},
-		"the duplicate's turn":        {wait: time.Minute, end: Response{Status: 429}, want: 200, least: takes, most: takes + time.Second},
-		"an open question":            {wait: time.Minute, end: Response{Status: 500}, want: 409, least: takes, most: takes + time.Second},
+		"off":       {want: 409},
+		"on":        {wait: time.Minute, want: 201, least: takes, most: takes + time.Second},
+		"too short": {wait: 5 * time.Second, want: 409, least: 4 * time.Second, most: 5 * time.Second},
+		"REST API": {wait: time.Minute, gateway: 29 * time.Second, want: 201, least: takes,
+			most: takes + time.Second},
+		"gateway gives up": {wait: time.Minute, gateway: 10 * time.Second, want: 409, least: 7 * time.Second,
+			most: 8 * time.Second},
+		"gateway has given up": {wait: time.Minute, gateway: -time.Second, want: 409},
+		"killed": {wait: time.Minute, kill: 10 * time.Second, want: 409, least: 6 * time.Second,
+			most: 8 * time.Second},
+		"killed later, gateway first": {wait: time.Minute, kill: time.Minute, gateway: 10 * time.Second, want: 409,
+			least: 7 * time.Second, most: 8 * time.Second},
+		"a failure is replayed": {wait: time.Minute, end: Response{Status: 422}, want: 422, least: takes,
+			most: takes + time.Second},
+		"the duplicate's turn": {wait: time.Minute, end: Response{Status: 429}, want: 200, least: takes,
+			most: takes + time.Second},
+		"an open question": {wait: time.Minute, end: Response{Status: 500}, want: 409, least: takes,
+			most: takes + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -376,25 +386,33 @@ func TestEndsOfAHandler(t *testing.T) {
 		again func(*testing.T, *Response, error)
 		runs  int
 	}{
-		"an error":                 {func(context.Context) (*Response, error) { return nil, gone }, nil, gone, unknown, 1},
-		"one like the engine's":    {func(context.Context) (*Response, error) { return nil, idem.ErrInFlight }, nil, idem.ErrInFlight, unknown, 1},
-		"a response with an error": {func(context.Context) (*Response, error) { return created(), gone }, nil, gone, unknown, 1},
-		"neither":                  {func(context.Context) (*Response, error) { return nil, nil }, nil, errNoResponse, unknown, 1},
-		"a permanent error": {func(context.Context) (*Response, error) { return nil, idem.Permanent(gone) }, nil, gone, func(t *testing.T, _ *Response, err error) {
-			var recorded *idem.RecordedError
-			require.ErrorAs(t, err, &recorded)
-			require.Equal(t, "gone", recorded.Message)
-		}, 1},
+		"an error": {func(context.Context) (*Response, error) { return nil, gone }, nil, gone, unknown, 1},
+		"one like the engine's": {func(context.Context) (*Response, error) { return nil, idem.ErrInFlight },
+			nil, idem.ErrInFlight, unknown, 1},
+		"a response with an error": {func(context.Context) (*Response, error) {
+			return created(), gone
+		}, nil, gone, unknown, 1},
+		"neither": {func(context.Context) (*Response, error) { return nil, nil }, nil,
+			errNoResponse, unknown, 1},
+		"a permanent error": {func(context.Context) (*Response, error) { return nil, idem.Permanent(gone) }, nil, gone,
+			func(t *testing.T, _ *Response, err error) {
+				var recorded *idem.RecordedError
+				require.ErrorAs(t, err, &recorded)
+				require.Equal(t, "gone", recorded.Message)
+			}, 1},
 		"not executed": {func(ctx context.Context) (*Response, error) {
 			idem.SetNotExecuted(ctx)
 			return &Response{Status: 503}, nil
-		}, &Response{Status: 503}, nil, func(t *testing.T, res *Response, err error) { require.Equal(t, 503, res.Status) }, 2},
+		}, &Response{Status: 503}, nil, func(t *testing.T, res *Response, err error) {
+			require.Equal(t, 503, res.Status)
+		}, 2},
 		"a panic": {func(context.Context) (*Response, error) { panic(gone) }, nil, nil, unknown, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			contract, n := newContract(t, memory()), 0
 			serve := func() (*Response, error) {
-				return contract.Serve(t.Context(), payment(), func(ctx context.Context) (*Response, error) { n++; return c.next(ctx) })
+				return contract.Serve(t.Context(), payment(),
+					func(ctx context.Context) (*Response, error) { n++; return c.next(ctx) })
 			}
 			if name == "a panic" {
 				require.PanicsWithValue(t, gone, func() { _, _ = serve() })

@@ -38,7 +38,8 @@ func MissingRoutes(routes Routes, api []string, methods ...string) ([]string, er
 		}
 		method, location, ok := parseRoute(name)
 		if !ok {
-			return nil, mistake("route %q of the API: write method and path template, such as \"POST /payments/{id}\", or $default", name)
+			return nil,
+				mistake("route %q of the API: write method and path template, such as \"POST /payments/{id}\", or $default", name)
 		}
 		for _, m := range methods {
 			if method != m && method != anyMethod {

@@ -83,7 +83,8 @@ func counting(n *int, res *Response) Next {
 }
 
 func created() *Response {
-	return &Response{Status: 201, Headers: map[string]string{"Content-Type": "application/json"}, Body: []byte(`{"id":"ch_1"}`)}
+	return &Response{Status: 201, Headers: map[string]string{"Content-Type": "application/json"},
+		Body: []byte(`{"id":"ch_1"}`)}
 }
 
 func serve(t testing.TB, c *Contract, r *Request, next Next) *Response {

@@ -115,8 +115,10 @@ func checkKeys(t testing.TB, values ...string) {
 }
 
 var keySeeds = []string{
-	testKey, `"` + testKey + `"`, `"a";b`, `"`, ",", ":YQ==:", "?1", `%"a"`, "@1", "\x00", "ä", strings.Repeat("k", MaxKey),
-	`"1234567890\"123456"`, `"1234567890\\123456"`, " " + testKey + "\t", `"` + testKey + `";a=1`, testKey + "," + testKey, `("` + testKey + `")`,
+	testKey, `"` + testKey + `"`, `"a";b`, `"`, ",", ":YQ==:", "?1", `%"a"`, "@1", "\x00", "ä",
+	strings.Repeat("k", MaxKey),
+	`"1234567890\"123456"`, `"1234567890\\123456"`, " " + testKey + "\t", `"` + testKey + `";a=1`, testKey + "," + testKey,
+	`("` + testKey + `")`,
 }
 
 func FuzzKey(f *testing.F) {

@@ -157,7 +157,8 @@ func as(tenant, principal string) func(*Request) {
 func TestPrincipalsNeverShareARecord(t *testing.T) {
 	store := memory()
 	c := newContract(t, store, func(o *Options) { o.Principal = sub })
-	callers := [][2]string{{"blue", "ann"}, {"blue", "bob"}, {"green", "ann"}, {"blue", "ann/" + testKey}, {"blue", "a/b"}, {"blue", "a%2Fb"}, {"blueann", "x"}, {"blue", "annx"}}
+	callers := [][2]string{{"blue", "ann"}, {"blue", "bob"}, {"green", "ann"}, {"blue", "ann/" + testKey}, {"blue", "a/b"},
+		{"blue", "a%2Fb"}, {"blueann", "x"}, {"blue", "annx"}}
 	n := 0
 	for _, who := range callers {
 		body := strings.Join(who[:], " ")
@@ -189,12 +190,18 @@ func TestUnusablePrincipal(t *testing.T) {
 		f    TenantFunc
 		code Code
 	}{
-		"empty":         {func(context.Context, *Request) (string, error) { return "", nil }, CodePrincipalMissing},
-		"none":          {func(context.Context, *Request) (string, error) { return "", ErrTenantMissing }, CodePrincipalMissing},
-		"no tenant":     {SingleTenant, CodePrincipalMissing},
-		"too long":      {func(context.Context, *Request) (string, error) { return strings.Repeat("p", 1024), nil }, CodePrincipalMissing},
-		"long with key": {func(context.Context, *Request) (string, error) { return strings.Repeat("p", 1000), nil }, CodeKeyInvalid},
-		"broken":        {func(context.Context, *Request) (string, error) { return "", broken }, ""},
+		"empty": {func(context.Context, *Request) (string, error) { return "", nil }, CodePrincipalMissing},
+		"none": {func(context.Context, *Request) (string, error) {
+			return "", ErrTenantMissing
+		}, CodePrincipalMissing},
+		"no tenant": {SingleTenant, CodePrincipalMissing},
+		"too long": {func(context.Context, *Request) (string, error) {
+			return strings.Repeat("p", 1024), nil
+		}, CodePrincipalMissing},
+		"long with key": {func(context.Context, *Request) (string, error) {
+			return strings.Repeat("p", 1000), nil
+		}, CodeKeyInvalid},
+		"broken": {func(context.Context, *Request) (string, error) { return "", broken }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, n := newContract(t, memory(), func(o *Options) { o.Principal = row.f }), 0
@@ -210,7 +217,8 @@ func TestUnusablePrincipal(t *testing.T) {
 	}
 	// A tenant that is too long is the tenant's fault, bound or not.
 	c, n := newContract(t, memory(), func(o *Options) { o.Principal = sub }), 0
-	require.Contains(t, string(serve(t, c, payment(as(strings.Repeat("t", 65), "ann")), counting(&n, created())).Body), CodeTenantMissing)
+	require.Contains(t, string(serve(t, c, payment(as(strings.Repeat("t", 65), "ann")), counting(&n, created())).Body),
+		CodeTenantMissing)
 	require.Zero(t, n)
 }
 
@@ -289,29 +297,30 @@ func TestMaxAge(t *testing.T) {
 		change func(*Request)
 		want   string
 	}{
-		"UUIDv7, fresh":          {MaxAge{}, at(madeUUID7, 0), ran},
-		"UUIDv7, last moment":    {MaxAge{}, at(madeUUID7, window), ran},
-		"UUIDv7, old":            {MaxAge{}, at(madeUUID7, window+time.Millisecond), old},
-		"UUIDv7, ahead":          {MaxAge{}, at(madeUUID7, -DefaultTolerance), ran},
-		"UUIDv7, too far ahead":  {MaxAge{}, at(madeUUID7, -DefaultTolerance-time.Millisecond), invalid},
-		"ULID, last moment":      {MaxAge{}, at(madeULID, window), ran},
-		"ULID, old":              {MaxAge{}, at(madeULID, window+time.Millisecond), old},
-		"ULID, too far ahead":    {MaxAge{}, at(madeULID, -time.Hour), invalid},
-		"no time":                {MaxAge{}, func(*Request) {}, ran},
-		"no time, required":      {MaxAge{Require: true}, func(*Request) {}, invalid},
-		"required":               {MaxAge{Require: true}, at(madeUUID7, 0), ran},
-		"shorter":                {MaxAge{After: time.Hour}, at(madeUUID7, 55*time.Minute), ran},
-		"shorter, old":           {MaxAge{After: time.Hour}, at(madeUUID7, 55*time.Minute+time.Millisecond), old},
-		"tolerance":              {MaxAge{Tolerance: time.Hour}, at(madeUUID7, 23*time.Hour), ran},
-		"tolerance, old":         {MaxAge{Tolerance: time.Hour}, at(madeUUID7, 23*time.Hour+time.Second), old},
-		"tolerance, ahead":       {MaxAge{Tolerance: time.Hour}, at(madeUUID7, -59*time.Minute), ran},
-		"header, HTTP date":      {MaxAge{Header: "First-Sent"}, sent("Sat, 21 Nov 2026 11:59:00 GMT"), ran},
-		"header, RFC 3339":       {MaxAge{Header: "First-Sent"}, sent(" 2026-11-21T12:59:00+01:00 "), ran},
-		"header, old":            {MaxAge{Header: "First-Sent"}, sent("Fri, 20 Nov 2026 12:00:00 GMT"), old},
-		"header, ahead":          {MaxAge{Header: "First-Sent"}, sent("2026-11-21T13:00:00Z"), invalid},
-		"header, seconds":        {MaxAge{Header: "First-Sent"}, sent("1795253213"), invalid},
-		"header, empty":          {MaxAge{Header: "First-Sent"}, sent(""), invalid},
-		"header, twice":          {MaxAge{Header: "First-Sent"}, sent("2026-11-21T12:00:00Z", "2026-11-21T12:00:00Z"), invalid},
+		"UUIDv7, fresh":         {MaxAge{}, at(madeUUID7, 0), ran},
+		"UUIDv7, last moment":   {MaxAge{}, at(madeUUID7, window), ran},
+		"UUIDv7, old":           {MaxAge{}, at(madeUUID7, window+time.Millisecond), old},
+		"UUIDv7, ahead":         {MaxAge{}, at(madeUUID7, -DefaultTolerance), ran},
+		"UUIDv7, too far ahead": {MaxAge{}, at(madeUUID7, -DefaultTolerance-time.Millisecond), invalid},
+		"ULID, last moment":     {MaxAge{}, at(madeULID, window), ran},
+		"ULID, old":             {MaxAge{}, at(madeULID, window+time.Millisecond), old},
+		"ULID, too far ahead":   {MaxAge{}, at(madeULID, -time.Hour), invalid},
+		"no time":               {MaxAge{}, func(*Request) {}, ran},
+		"no time, required":     {MaxAge{Require: true}, func(*Request) {}, invalid},
+		"required":              {MaxAge{Require: true}, at(madeUUID7, 0), ran},
+		"shorter":               {MaxAge{After: time.Hour}, at(madeUUID7, 55*time.Minute), ran},
+		"shorter, old":          {MaxAge{After: time.Hour}, at(madeUUID7, 55*time.Minute+time.Millisecond), old},
+		"tolerance":             {MaxAge{Tolerance: time.Hour}, at(madeUUID7, 23*time.Hour), ran},
+		"tolerance, old":        {MaxAge{Tolerance: time.Hour}, at(madeUUID7, 23*time.Hour+time.Second), old},
+		"tolerance, ahead":      {MaxAge{Tolerance: time.Hour}, at(madeUUID7, -59*time.Minute), ran},
+		"header, HTTP date":     {MaxAge{Header: "First-Sent"}, sent("Sat, 21 Nov 2026 11:59:00 GMT"), ran},
+		"header, RFC 3339":      {MaxAge{Header: "First-Sent"}, sent(" 2026-11-21T12:59:00+01:00 "), ran},
+		"header, old":           {MaxAge{Header: "First-Sent"}, sent("Fri, 20 Nov 2026 12:00:00 GMT"), old},
+		"header, ahead":         {MaxAge{Header: "First-Sent"}, sent("2026-11-21T13:00:00Z"), invalid},
+		"header, seconds":       {MaxAge{Header: "First-Sent"}, sent("1795253213"), invalid},
+		"header, empty":         {MaxAge{Header: "First-Sent"}, sent(""), invalid},
+		"header, twice": {MaxAge{Header: "First-Sent"},
+			sent("2026-11-21T12:00:00Z", "2026-11-21T12:00:00Z"), invalid},
 		"header, joined":         {MaxAge{Header: "First-Sent"}, sent("2026-11-21T12:00:00Z,2026-11-21T12:00:00Z"), invalid},
 		"no header":              {MaxAge{Header: "First-Sent"}, func(*Request) {}, ran},
 		"no header, required":    {MaxAge{Header: "First-Sent", Require: true}, func(*Request) {}, invalid},

@@ -99,7 +99,8 @@ type LaterState struct {
 // into In, the type that the worker's handler takes.
 func InputOf[In any](_ context.Context, r *Request) ([]byte, error) {
 	if err := codec.Decode("the body", r.Body, new(In)); err != nil {
-		return nil, &fingerprint.NotCanonicalError{Reason: "the body does not have the form that this route takes", Offset: -1}
+		return nil, &fingerprint.NotCanonicalError{Reason: "the body does not have the form that this route takes",
+			Offset: -1}
 	}
 	return r.Body, nil
 }
@@ -127,17 +128,20 @@ func (routes LaterRoutes) of(c *Contract) (accepted, error) {
 		l := &laterRoute{Later: routes[name]}
 		var ok bool
 		if l.op, ok = c.routes[at]; !ok {
-			return nil, mistake("Later has the route %q, which is not declared: declare its operation in the routes, by the same name", name)
+			return nil, mistake("Later has the route %q, which is not declared: declare its operation in the routes, by "+
+				"the same name", name)
 		}
 		if l.op.Shadow {
-			return nil, mistake("Later has the route %q, whose operation is in shadow: that records nothing that a worker could run", name)
+			return nil,
+				mistake("Later has the route %q, whose operation is in shadow: that records nothing that a worker could run", name)
 		}
 		if l.StartWithin < 0 || l.StartWithin != 0 && l.StartWithin < time.Second {
 			return nil, mistake("Later of route %q: StartWithin is %v: use at least one second, or zero for %v",
 				name, l.StartWithin, later.DefaultStartWithin)
 		}
 		if l.up, ok = wayTo(location, l.Status); !ok {
-			return nil, mistake("Later of route %q: Status is %q: use a template like \"/statements/{id}\", whose last segment is a parameter, "+
+			return nil, mistake("Later of route %q: Status is %q: use a template like \"/statements/{id}\", whose "+
+				"last segment is a parameter, "+
 				"and whose others are literal or begin the route's own template", name, l.Status)
 		}
 		if all.byStatus[l.Status] != nil {
@@ -157,7 +161,8 @@ func (routes LaterRoutes) of(c *Contract) (accepted, error) {
 // without the last segment.
 func wayTo(from, to string) (up string, ok bool) {
 	there, here := strings.Split(to, "/"), strings.Split(from, "/")
-	if len(there) < 2 || there[0] != "" || !pathtemplate.Valid(to) || !isParameter(there[len(there)-1]) || strings.ContainsAny(to, " ?#") {
+	if len(there) < 2 || there[0] != "" || !pathtemplate.Valid(to) || !isParameter(there[len(there)-1]) ||
+		strings.ContainsAny(to, " ?#") {
 		return "", false
 	}
 	if end := here[len(here)-1]; isRest(end) || end == "" && from != "/" {
@@ -195,7 +200,8 @@ func (c *laters) accept(ctx context.Context, r *Request, call idem.Call) (*Respo
 	case l == nil:
 		return nil, nil
 	case !r.isJSON(), !json.Valid(r.Body):
-		return c.refusal(ctx, r, &situation{code: CodeNotCanonical, why: "this route takes a body in JSON that is declared as application/json"}), nil
+		return c.refusal(ctx, r, &situation{code: CodeNotCanonical,
+			why: "this route takes a body in JSON that is declared as application/json"}), nil
 	}
 	input := r.Body
 	if l.Input != nil {
@@ -208,14 +214,16 @@ func (c *laters) accept(ctx context.Context, r *Request, call idem.Call) (*Respo
 			return nil, err
 		}
 		if !json.Valid(input) {
-			return nil, mistake("Later.Input of %s %s made no JSON of the request: encode what the worker decodes", r.Method, cmp.Or(r.Route, r.Path))
+			return nil, mistake("Later.Input of %s %s made no JSON of the request: encode what the worker decodes", r.Method,
+				cmp.Or(r.Route, r.Path))
 		}
 	}
 	call.Codec = ""
 	call = later.Call(call, protocol.Later{Input: input, StartWithin: l.StartWithin}, l.Enqueue)
 	out, err := c.engine.Execute(ctx, call)
 	if large, ok := errors.AsType[*protocol.TooLargeError](err); ok {
-		return c.refusal(ctx, r, &situation{code: CodeRequestTooLarge, why: "at most " + strconv.Itoa(large.Limit) + " bytes can be kept for later"}), nil
+		return c.refusal(ctx, r, &situation{code: CodeRequestTooLarge, why: "at most " + strconv.Itoa(large.Limit) +
+			" bytes can be kept for later"}), nil
 	}
 	_, failed := errors.AsType[*idem.RecordedError](err)
 	res, err := c.progress(ctx, r, l, &out, err)

@@ -132,7 +132,8 @@ func (b *laterService) accepted() string {
 // ask asks for the status without a server.
 func (b *laterService) ask(method string) *Response {
 	return serve(b, b.contract, &Request{
-		Method: method, Route: "/statements/{id}", Path: "/statements/" + b.at, Header: map[string][]string{"tenant": {"blue"}},
+		Method: method, Route: "/statements/{id}", Path: "/statements/" + b.at,
+		Header: map[string][]string{"tenant": {"blue"}},
 	}, nil)
 }
 
@@ -148,11 +149,12 @@ func (b *laterService) sweep() {
 }
 
 func (b *laterService) work(end error) error {
-	_, err := later.Work(b.Context(), b.engine, statement, statement.Key("blue", testKey).ID(), func(_ context.Context, in month) (pages, error) {
-		b.runs++
-		require.Equal(b, month{"june"}, in)
-		return pages{3}, end
-	})
+	_, err := later.Work(b.Context(), b.engine, statement, statement.Key("blue", testKey).ID(),
+		func(_ context.Context, in month) (pages, error) {
+			b.runs++
+			require.Equal(b, month{"june"}, in)
+			return pages{3}, end
+		})
 	return err
 }
 
@@ -231,7 +233,8 @@ func TestAcceptedWorkIsFollowedToItsResult(t *testing.T) {
 	require.Empty(t, again.header.Get("Location"))
 	b.problem(b.post(`{"month":"july"}`), 422, CodeKeyReused)
 	b.problem(b.send("DELETE", at, "blue", ""), 409, CodeBegun)
-	require.Equal(t, "own", b.send("GET", b.server.URL+"/own", "blue", "").body, "what is not the contract's reaches its handler")
+	require.Equal(t, "own", b.send("GET", b.server.URL+"/own", "blue", "").body,
+		"what is not the contract's reaches its handler")
 }
 
 // What became of the work, told by its status, and by the request sent again.
@@ -244,22 +247,30 @@ func TestOutcomesOfAcceptedWork(t *testing.T) {
 		code   Code
 		again  int // of the request, if it differs
 	}{
-		"failed":      {end: func(b *laterService) { require.Error(b, b.work(idem.Permanent(errors.New("secret")))) }, status: 500, code: CodeFailed},
-		"unknown":     {end: func(b *laterService) { require.Error(b, b.work(errors.New("secret"))) }, status: 409, code: CodeOutcomeUnknown},
+		"failed": {end: func(b *laterService) { require.Error(b, b.work(idem.Permanent(errors.New("secret")))) },
+			status: 500, code: CodeFailed},
+		"unknown": {end: func(b *laterService) { require.Error(b, b.work(errors.New("secret"))) }, status: 409,
+			code: CodeOutcomeUnknown},
 		"not started": {end: (*laterService).sweep, status: 408, code: CodeNotStarted},
-		"not kept":    {store: memstore.Options{MaxResult: 16}.New(), end: func(b *laterService) { require.NoError(b, b.workLarge()) }, status: 409, code: CodeOutcomeUnavailable},
-		"not run yet": {end: func(b *laterService) { require.Error(b, b.work(idem.NotExecuted(errors.New("secret")))) }, status: 202},
+		"not kept": {store: memstore.Options{MaxResult: 16}.New(),
+			end: func(b *laterService) { require.NoError(b, b.workLarge()) }, status: 409, code: CodeOutcomeUnavailable},
+		"not run yet": {end: func(b *laterService) {
+			require.Error(b, b.work(idem.NotExecuted(errors.New("secret"))))
+		}, status: 202},
 		"a problem of the service's own": {
 			change: func(l *Later, _ *Options) {
 				l.Failed = func(f idem.Failure) *Response {
-					return &Response{Status: 402, Headers: map[string]string{"Content-Type": ProblemMediaType}, Body: []byte(`{"code":"` + f.Message + `","status":402}`)}
+					return &Response{Status: 402, Headers: map[string]string{"Content-Type": ProblemMediaType},
+						Body: []byte(`{"code":"` + f.Message + `","status":402}`)}
 				}
 			},
-			end: func(b *laterService) { require.Error(b, b.work(idem.Permanent(errors.New("no_funds")))) }, status: 402, code: "no_funds",
+			end:    func(b *laterService) { require.Error(b, b.work(idem.Permanent(errors.New("no_funds")))) },
+			status: 402, code: "no_funds",
 		},
 		"a problem that panics": {
 			change: func(l *Later, _ *Options) { l.Failed = func(idem.Failure) *Response { panic("secret") } },
-			end:    func(b *laterService) { require.Error(b, b.work(idem.Permanent(errors.New("secret")))) }, status: 500, code: CodeFailed,
+			end:    func(b *laterService) { require.Error(b, b.work(idem.Permanent(errors.New("secret")))) },
+			status: 500, code: CodeFailed,
 		},
 		"a resource": {
 			change: func(l *Later, _ *Options) {
@@ -271,7 +282,8 @@ func TestOutcomesOfAcceptedWork(t *testing.T) {
 			change: func(l *Later, _ *Options) { l.ResultLocation = func([]byte) string { return "not a\nlink" } },
 			end:    func(b *laterService) { require.NoError(b, b.work(nil)) }, status: 200,
 		},
-		"expired": {end: func(b *laterService) { require.NoError(b, b.work(nil)); b.pass(48 * time.Hour) }, status: 410, code: CodeExpired, again: 202},
+		"expired": {end: func(b *laterService) { require.NoError(b, b.work(nil)); b.pass(48 * time.Hour) }, status: 410,
+			code: CodeExpired, again: 202},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, change := c.store, c.change
@@ -420,7 +432,8 @@ func TestWaysToAStatus(t *testing.T) {
 }
 
 func TestMistakesInLater(t *testing.T) {
-	routes := Routes{"POST /statements": statement, "POST /a/{rest...}": statement, "DELETE /payments/{id}": charge, "POST /shadow": {Name: "shadow", Shadow: true}}
+	routes := Routes{"POST /statements": statement, "POST /a/{rest...}": statement, "DELETE /payments/{id}": charge,
+		"POST /shadow": {Name: "shadow", Shadow: true}}
 	ok := Later{Status: "/statements/{id}"}
 	for want, l := range map[string]LaterRoutes{
 		"not declared":            {"POST /other": ok},
@@ -441,6 +454,7 @@ func TestMistakesInLater(t *testing.T) {
 		require.ErrorAs(t, err, &mistake, want)
 		require.Contains(t, err.Error(), want)
 	}
-	_, err := New(newEngine(t, memory()), Routes{"POST /a": statement, "POST /b": statement}, SingleTenant, &Options{Later: LaterRoutes{"POST /a": ok, "POST /b": ok}})
+	_, err := New(newEngine(t, memory()), Routes{"POST /a": statement, "POST /b": statement}, SingleTenant,
+		&Options{Later: LaterRoutes{"POST /a": ok, "POST /b": ok}})
 	require.ErrorContains(t, err, "another route has the Status")
 }

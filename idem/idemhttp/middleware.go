@@ -211,7 +211,8 @@ func wasRead(r *http.Request, left int) bool {
 	return r.ContentLength != 0 || len(r.PostForm) > 0 || r.MultipartForm != nil
 }
 
-var errBodyRead = mistake("the request's body was read before Contract.Middleware, or a part of it, which must see all of it: mount what reads it inside, or have it put the body back with its ContentLength; nothing was executed")
+var errBodyRead = mistake("the request's body was read before Contract.Middleware, or a part of it, which must " +
+	"see all of it: mount what reads it inside, or have it put the body back with its ContentLength; nothing was executed")
 
 // withBody gives the handler the body that was read.
 func withBody(r *http.Request, body []byte) *http.Request {

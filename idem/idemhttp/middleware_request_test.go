@@ -35,7 +35,8 @@ func TestRouteOfAPattern(t *testing.T) {
 		{"/payments", "/payments", "/payments", map[string]string{}},
 		{"POST /payments", "/payments", "/payments", map[string]string{}},
 		{"POST  example.com/payments/{id}", "/payments/7", "/payments/{id}", map[string]string{"id": "7"}},
-		{"POST /payments/{id}/refunds/{n}", "/payments/a%2Fb/refunds/1", "/payments/{id}/refunds/{n}", map[string]string{"id": "a/b", "n": "1"}},
+		{"POST /payments/{id}/refunds/{n}", "/payments/a%2Fb/refunds/1", "/payments/{id}/refunds/{n}",
+			map[string]string{"id": "a/b", "n": "1"}},
 		{"/files/{path...}", "/files/a/b%20c", "/files/{path...}", map[string]string{"path": "a/b c"}},
 		{"/exact/{$}", "/exact/", "/exact/{$}", map[string]string{}},
 		{"/below/", "/below/a%2Fb", "/below/", map[string]string{"": "/below/a%2Fb"}},
@@ -43,7 +44,9 @@ func TestRouteOfAPattern(t *testing.T) {
 	} {
 		var got *Request
 		mux := http.NewServeMux()
-		mux.HandleFunc(c.pattern, func(_ http.ResponseWriter, r *http.Request) { got = new(MiddlewareOptions).request(r, nil, "") })
+		mux.HandleFunc(c.pattern, func(_ http.ResponseWriter, r *http.Request) {
+			got = new(MiddlewareOptions).request(r, nil, "")
+		})
 		mux.ServeHTTP(httptest.NewRecorder(), netRequest("POST", "http://example.com"+c.url+"?a=1&b=%2C&a=2", ""))
 		require.NotNil(t, got, c.pattern)
 		require.Equal(t, c.route, got.Route)
@@ -116,9 +119,12 @@ func TestAroundAMuxUnknownPathsAreNotFound(t *testing.T) {
 // matches the key's grammar.
 func FuzzRequest(f *testing.F) {
 	const key = "key-of-request-1234"
-	f.Add("POST /payments?expand=a&expand=b HTTP/1.1\r\nHost: x\r\nX-Tenant: blue\r\nContent-Type: application/json\r\nIdempotency-Key: " + key + "\r\nContent-Length: 12\r\n\r\n{\"amount\":1}")
-	f.Add("POST /transfers/a%2Fb HTTP/1.1\r\nHost: x\r\nX-Tenant: blue\r\nidempotency-key: \"" + key + "\"\r\nX-Tag: a\r\nx-tag: b\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Trailer: 1\r\n\r\n")
-	f.Add("PATCH http://x/payments HTTP/1.0\r\nHost: x\r\nX-Tenant: blue\r\nIdempotency-Key: " + key + "\r\nCookie: a=b; c=d\r\n\r\n")
+	f.Add("POST /payments?expand=a&expand=b HTTP/1.1\r\nHost: x\r\nX-Tenant: blue\r\nContent-Type: " +
+		"application/json\r\nIdempotency-Key: " + key + "\r\nContent-Length: 12\r\n\r\n{\"amount\":1}")
+	f.Add("POST /transfers/a%2Fb HTTP/1.1\r\nHost: x\r\nX-Tenant: blue\r\nidempotency-key: \"" + key +
+		"\"\r\nX-Tag: a\r\nx-tag: b\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Trailer: 1\r\n\r\n")
+	f.Add("PATCH http://x/payments HTTP/1.0\r\nHost: x\r\nX-Tenant: blue\r\nIdempotency-Key: " + key +
+		"\r\nCookie: a=b; c=d\r\n\r\n")
 	f.Fuzz(func(t *testing.T, raw string) {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
 		if err != nil {

@@ -103,7 +103,8 @@ func TestResponsesWithoutABody(t *testing.T) {
 
 // Where HEAD needs a key, its response tells the length of a body that is not sent.
 func TestHead(t *testing.T) {
-	c, err := New(newEngine(t, memory()), Routes{"HEAD /payments": charge}, tenantInHeader, &Options{Methods: []string{"HEAD"}})
+	c, err := New(newEngine(t, memory()), Routes{"HEAD /payments": charge}, tenantInHeader,
+		&Options{Methods: []string{"HEAD"}})
 	require.NoError(t, err)
 	first, again, _ := twice(t, c, "HEAD", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")
@@ -197,17 +198,18 @@ func TestOuterHeaders(t *testing.T) {
 // hears what later ones hear.
 func TestResponseBodyLimit(t *testing.T) {
 	status, n := 201, 0
-	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxResponse: 4}, func(w http.ResponseWriter, _ *http.Request) {
-		n++
-		w.WriteHeader(status)
-		_, err := io.WriteString(w, "1234")
-		require.NoError(t, err)
-		for range 2 {
-			wrote, err := io.WriteString(w, "5")
-			require.ErrorIs(t, err, ErrResponseTooLarge)
-			require.Zero(t, wrote)
-		}
-	})
+	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxResponse: 4},
+		func(w http.ResponseWriter, _ *http.Request) {
+			n++
+			w.WriteHeader(status)
+			_, err := io.WriteString(w, "1234")
+			require.NoError(t, err)
+			for range 2 {
+				wrote, err := io.WriteString(w, "5")
+				require.ErrorIs(t, err, ErrResponseTooLarge)
+				require.Zero(t, wrote)
+			}
+		})
 	for range 2 {
 		w := answerOf(h, netRequest("POST", "/payments", "{}"))
 		require.Equal(t, 409, w.Code)

@@ -16,7 +16,8 @@ import (
 
 // shadow serves a net/http request in shadow, if it is one: the handler gets the writer, the
 // client's cancellation and the body as without the middleware.
-func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, inside string, w http.ResponseWriter, r *http.Request) bool {
+func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, inside string, w http.ResponseWriter,
+	r *http.Request) bool {
 	if !c.anyShadow {
 		return false
 	}
@@ -62,7 +63,8 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, inside string
 func passBack(to, was, now *http.Request) {
 	outer, before, after := reflect.ValueOf(to).Elem(), reflect.ValueOf(was).Elem(), reflect.ValueOf(now).Elem()
 	for _, f := range reflect.VisibleFields(after.Type()) {
-		if a, b := after.FieldByIndex(f.Index), before.FieldByIndex(f.Index); f.IsExported() && f.Name != "Body" && !sameField(a, b) {
+		if a, b := after.FieldByIndex(f.Index), before.FieldByIndex(f.Index); f.IsExported() &&
+			f.Name != "Body" && !sameField(a, b) {
 			outer.FieldByIndex(f.Index).Set(a)
 		}
 	}
@@ -88,7 +90,8 @@ func sameField(a, b reflect.Value) bool {
 // of gRPC: its client may send the rest only after the beginning of an answer, and a reader of the
 // whole body would wait for ever.
 var errConversation = &protocol.UnobservedError{
-	Err: errors.New("idemhttp: a body over HTTP/2 without a length is left to the handler unread, since its client may send the rest only after the beginning of an answer"),
+	Err: errors.New("idemhttp: a body over HTTP/2 without a length is left to the handler unread, since its client " +
+		"may send the rest only after the beginning of an answer"),
 }
 
 // peekBody reads the request's body and puts it back, with what is left of a body that is

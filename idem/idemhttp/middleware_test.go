@@ -197,7 +197,8 @@ func TestPanicsPassTheMiddleware(t *testing.T) {
 
 func TestRequestBodyLimit(t *testing.T) {
 	n := 0
-	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxRequest: 12}, func(w http.ResponseWriter, _ *http.Request) { n++ })
+	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxRequest: 12},
+		func(w http.ResponseWriter, _ *http.Request) { n++ })
 	require.Equal(t, 200, answerOf(h, netRequest("POST", "/payments", `{"amount":1}`)).Code)
 	require.Equal(t, 1, n)
 	chunked := netRequest("POST", "/payments", "")
@@ -218,12 +219,14 @@ func TestRequestBodyLimit(t *testing.T) {
 // A body that ends before its end claims nothing.
 func TestIncompleteBody(t *testing.T) {
 	watched := &watching{Store: memory()}
-	server := httptest.NewServer(mounted(netContract(t, watched), nil, func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }))
+	server := httptest.NewServer(mounted(netContract(t, watched), nil,
+		func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }))
 	defer server.Close()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "POST /payments HTTP/1.1\r\nHost: x\r\nX-Tenant: blue\r\nIdempotency-Key: %s\r\nContent-Length: 100\r\n\r\n{", testKey)
+	_, err = fmt.Fprintf(conn, "POST /payments HTTP/1.1\r\nHost: x\r\nX-Tenant: blue\r\nIdempotency-Key: "+
+		"%s\r\nContent-Length: 100\r\n\r\n{", testKey)
 	require.NoError(t, err)
 	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
 	answer, err := io.ReadAll(conn)
@@ -242,7 +245,8 @@ func TestErrorsOfTheMiddleware(t *testing.T) {
 	r := netRequest("POST", "/payments", "{}")
 	w := answerOf(mounted(c, nil, never), withErrorLog(r, &logged))
 	require.Equal(t, 500, w.Code)
-	require.JSONEq(t, `{"type":"about:blank","title":"Internal Server Error","status":500,"retryable":false}`, w.Body.String())
+	require.JSONEq(t, `{"type":"about:blank","title":"Internal Server Error","status":500,"retryable":false}`,
+		w.Body.String())
 	require.Equal(t, `idemhttp: "POST" "/payments": "`+own.Error()+"\"\n", logged.String())
 
 	w = answerOf(mounted(c, &MiddlewareOptions{Error: func(w http.ResponseWriter, r *http.Request, err error) {

@@ -153,7 +153,8 @@ func TestReadmeHasEveryCode(t *testing.T) {
 		retryable    bool
 	}
 	got := map[Code]line{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (\\d+) \\| (\\d+) \\| (yes|no) \\| \\S.* \\|$").FindAllStringSubmatch(readme(t), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (\\d+) \\| (\\d+) \\| (yes|no) "+
+		"\\| \\S.* \\|$").FindAllStringSubmatch(readme(t), -1) {
 		ietf, _ := strconv.Atoi(m[2])
 		stripe, _ := strconv.Atoi(m[3])
 		require.NotContains(t, got, Code(m[1]), "twice")
@@ -178,7 +179,8 @@ func TestReadmeNamesEveryHeaderAndDefault(t *testing.T) {
 	}
 	for _, value := range []string{
 		DefaultKeyHeader, ProblemMediaType,
-		strconv.Itoa(DefaultMinKey) + " to " + strconv.Itoa(MaxKey) + " characters", "up to 200 ms", "up to 10 s", "1 MiB", "24 hours",
+		strconv.Itoa(DefaultMinKey) + " to " + strconv.Itoa(MaxKey) + " characters", "up to 200 ms", "up to 10 s",
+		"1 MiB", "24 hours",
 	} {
 		require.Contains(t, text, value)
 	}

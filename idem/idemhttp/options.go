@@ -182,9 +182,11 @@ func (o *Options) checkStatus() error {
 			return mistake("Status has %d, which is not a final HTTP status: use 200 to 599", status)
 		}
 		switch o.Status[status] {
-		case idem.ClassCompleted, idem.ClassFailed, idem.ClassNotExecuted, idem.ClassRejected, idem.ClassRefused, idem.ClassUncertain:
+		case idem.ClassCompleted, idem.ClassFailed, idem.ClassNotExecuted, idem.ClassRejected, idem.ClassRefused,
+			idem.ClassUncertain:
 		default:
-			return mistake("Status gives %d the class %d: use idem.ClassCompleted, idem.ClassFailed, idem.ClassNotExecuted, idem.ClassRejected, idem.ClassRefused or idem.ClassUncertain", status, o.Status[status])
+			return mistake("Status gives %d the class %d: use idem.ClassCompleted, idem.ClassFailed, idem.ClassNotExecuted, "+
+				"idem.ClassRejected, idem.ClassRefused or idem.ClassUncertain", status, o.Status[status])
 		}
 	}
 	return nil

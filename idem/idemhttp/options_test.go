@@ -37,14 +37,15 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 		"part of a segment": {Routes{"POST /a/x{id}": charge}, nil, "in braces"},
 		"two declarations": {Routes{"POST /a": charge, "POST /b": {Name: charge.Name, Repeat: 1 - charge.Repeat}},
 			nil, "the other Repeat"},
-		"mixed":                {Routes{"*": charge, "POST /a": charge}, nil, "mix AnyRoute"},
-		"key too long":         {good, &Options{MinKey: 256}, "MinKey"},
-		"key negative":         {good, &Options{MinKey: -1}, "MinKey"},
-		"key header":           {good, &Options{Key: KeyHeader("a b")}, "KeyHeader"},
-		"methods":              {good, &Options{Methods: []string{"post"}}, "capitals"},
-		"empty method":         {good, &Options{Methods: []string{""}}, "capitals"},
-		"selection":            {good, &Options{Select: &fingerprint.Select{Only: []string{"a"}}}, "JSON pointer"},
-		"key function, length": {good, &Options{MinKey: 20, Key: KeyFrom(func(context.Context, *Request) (string, error) { return "", nil })}, "MinKey"},
+		"mixed":        {Routes{"*": charge, "POST /a": charge}, nil, "mix AnyRoute"},
+		"key too long": {good, &Options{MinKey: 256}, "MinKey"},
+		"key negative": {good, &Options{MinKey: -1}, "MinKey"},
+		"key header":   {good, &Options{Key: KeyHeader("a b")}, "KeyHeader"},
+		"methods":      {good, &Options{Methods: []string{"post"}}, "capitals"},
+		"empty method": {good, &Options{Methods: []string{""}}, "capitals"},
+		"selection":    {good, &Options{Select: &fingerprint.Select{Only: []string{"a"}}}, "JSON pointer"},
+		"key function, length": {good,
+			&Options{MinKey: 20, Key: KeyFrom(func(context.Context, *Request) (string, error) { return "", nil })}, "MinKey"},
 		"key pointer":          {good, &Options{Key: KeyPointer("id")}, "JSON pointer"},
 		"key pointer's tilde":  {good, &Options{Key: KeyPointer("/a~2")}, "write ~0 for a tilde"},
 		"response version":     {good, &Options{ResponseVersion: -1}, "ResponseVersion"},
@@ -124,7 +125,8 @@ func TestTenantFunctions(t *testing.T) {
 	} {
 		id := id
 		if strings.HasPrefix(name, "Cognito") {
-			id.UserID, id.CognitoIdentityID = "AROAPOOLROLE:CognitoIdentityCredentials", "eu-central-1:11112222-3333-4444-5555-666677778888"
+			id.UserID, id.CognitoIdentityID = "AROAPOOLROLE:CognitoIdentityCredentials",
+				"eu-central-1:11112222-3333-4444-5555-666677778888"
 		}
 		got, err := c.f(t.Context(), &Request{Identity: id})
 		if c.want == "" {
@@ -145,7 +147,8 @@ func TestTenantFunctions(t *testing.T) {
 // People who share a role or an account by federation are not one tenant: they are
 // refused, and the answer names the function that tells them apart.
 func TestFederatedIdentitiesAreNotTheirRole(t *testing.T) {
-	pool := Identity{AccountID: "111122223333", UserID: "AROAPOOLROLE:CognitoIdentityCredentials", CognitoIdentityID: "us-east-1:alice"}
+	pool := Identity{AccountID: "111122223333", UserID: "AROAPOOLROLE:CognitoIdentityCredentials",
+		CognitoIdentityID: "us-east-1:alice"}
 	// A function URL says nothing of the pool.
 	silent := Identity{AccountID: "111122223333", UserID: "AROAPOOLROLE:CognitoIdentityCredentials"}
 	for name, c := range map[string]struct {
@@ -211,7 +214,8 @@ func TestIsJSON(t *testing.T) {
 	for media, want := range map[string]bool{
 		"application/json": true, "Application/JSON; charset=utf-8": true, "application/vnd.a.b+json": true,
 		"application/problem+JSON ; a=b": true, " application/json ": true,
-		"text/plain": false, "": false, "application/jsonl": false, "application/json-seq": false, "+json": false, "json": false, "a+json": false,
+		"text/plain": false, "": false, "application/jsonl": false, "application/json-seq": false, "+json": false,
+		"json": false, "a+json": false,
 	} {
 		require.Equal(t, want, (&Request{Header: map[string][]string{"CONTENT-type": {media}}}).isJSON(), media)
 	}
@@ -226,7 +230,8 @@ func TestSubjectsOfSeveralIssuersAreApart(t *testing.T) {
 	}
 	const long = "https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_AbCdEf123"
 	seen := map[string]bool{}
-	for _, c := range [][2]string{{"https://a.example", "1"}, {"https://b.example", "1"}, {"https://a.example/1", "2"}, {"https://a.example", "1/2"}, {long, "1"}} {
+	for _, c := range [][2]string{{"https://a.example", "1"}, {"https://b.example", "1"}, {"https://a.example/1", "2"},
+		{"https://a.example", "1/2"}, {long, "1"}} {
 		got, err := of(c[0], c[1])
 		require.NoError(t, err)
 		require.NoError(t, idem.Operation{Name: "charge"}.Key(got, "k").Err(), "as long as a tenant may be")

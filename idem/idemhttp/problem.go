@@ -71,21 +71,26 @@ var ietf = map[Code]row{
 	CodeKeyReused: {status: 422, title: "Idempotency key reused",
 		detail: "Use a new key for a new request; the key was already used with a different one."},
 	CodeKeyTooOld: {status: 412, title: "Idempotency key too old",
-		detail: "The request was first sent so long ago that its outcome may be forgotten. It was not executed now; find out whether it took effect before you use a new key."},
+		detail: "The request was first sent so long ago that its outcome may be forgotten. It was not executed now; find " +
+			"out whether it took effect before you use a new key."},
 	CodeInProgress: {status: 409, retryable: true, title: "Request in progress",
 		detail: "A request with this key is still running. Send it again later with the same key."},
 	CodeNotYetKnown: {status: 409, retryable: true, title: "Outcome not yet known",
-		detail: "An attempt with this key was interrupted and may yet take effect. Nothing runs now. Send the request again with the same key after the time in Retry-After, and the service finds out."},
+		detail: "An attempt with this key was interrupted and may yet take effect. Nothing runs now. Send the request " +
+			"again with the same key after the time in Retry-After, and the service finds out."},
 	CodeOutcomeUnknown: {status: 409, title: "Outcome unknown",
-		detail: "A request with this key may have taken effect, and its outcome is not known. It is not executed again; ask the service before you use another key."},
+		detail: "A request with this key may have taken effect, and its outcome is not known. It is not executed again; " +
+			"ask the service before you use another key."},
 	CodeOutcomeUnavailable: {status: 409, title: "Outcome unavailable",
 		detail: "The request with this key took effect once, and its response could not be kept."},
 	CodeVersionMismatch: {status: 503, retryable: true, title: "Response version mismatch",
-		detail: "The recorded response has a form that this version of the service cannot give. Nothing was executed again; send the request again with the same key."},
+		detail: "The recorded response has a form that this version of the service cannot give. Nothing was executed " +
+			"again; send the request again with the same key."},
 	CodeAccepted: {status: 202, retryable: true, title: "Request accepted",
 		detail: "The request is accepted and will be executed. Send it again with the same key for its outcome."},
 	CodeNotStarted: {status: 408, title: "Request not begun in time",
-		detail: "The request was accepted, and nothing has begun to execute it in time. It was not executed and will not be; use a new key to ask for it again."},
+		detail: "The request was accepted, and nothing has begun to execute it in time. It was not executed and will " +
+			"not be; use a new key to ask for it again."},
 	CodeCancelled: {status: 409, title: "Request cancelled",
 		detail: "The request was accepted and then cancelled. It was not executed and will not be."},
 	CodeBegun: {status: 409, title: "Request begun",
@@ -97,9 +102,11 @@ var ietf = map[Code]row{
 	CodeExpired: {status: 410, title: "Outcome expired",
 		detail: "The outcome of this request is not kept any more."},
 	CodeLimitExceeded: {status: 429, retryable: true, title: "Limit exceeded",
-		detail: "You have sent too many new requests. Nothing has taken effect, and nothing is recorded under the key. Send the request again with the same key after the time in Retry-After."},
+		detail: "You have sent too many new requests. Nothing has taken effect, and nothing is recorded under the key. " +
+			"Send the request again with the same key after the time in Retry-After."},
 	CodeRecordUnreadable: {status: 503, title: "Idempotency record unreadable",
-		detail: "What is recorded under this key cannot be read. The service has to look at it; sending the request again does not help."},
+		detail: "What is recorded under this key cannot be read. The service has to look at it; sending the request " +
+			"again does not help."},
 	CodeStoreUnavailable: {status: 503, retryable: true, title: "Idempotency store unavailable",
 		detail: "The key could not be reserved, or the outcome not be committed. Send the request again with the same key."},
 	CodeOutOfTime: {status: 503, retryable: true, title: "Out of time",

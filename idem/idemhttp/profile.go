@@ -112,9 +112,11 @@ func stripe(res *Response, f *Refusal) {
 
 func stripeType(code Code) string {
 	switch code {
-	case CodeKeyMissing, CodeKeyInvalid, CodeKeyReused, CodeKeyTooOld, CodeInProgress, CodeNotYetKnown, CodeOutcomeUnknown, CodeOutcomeUnavailable:
+	case CodeKeyMissing, CodeKeyInvalid, CodeKeyReused, CodeKeyTooOld, CodeInProgress, CodeNotYetKnown, CodeOutcomeUnknown,
+		CodeOutcomeUnavailable:
 		return "idempotency_error"
-	case CodeUndeclared, CodeVersionMismatch, CodeRecordUnreadable, CodeStoreUnavailable, CodeOutOfTime, CodeAccepted, CodeNotStarted, CodeFailed:
+	case CodeUndeclared, CodeVersionMismatch, CodeRecordUnreadable, CodeStoreUnavailable, CodeOutOfTime, CodeAccepted,
+		CodeNotStarted, CodeFailed:
 		return "api_error"
 	}
 	return "invalid_request_error"

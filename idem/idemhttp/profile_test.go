@@ -78,7 +78,8 @@ func TestRefusalsThatTheServiceChanges(t *testing.T) {
 		want := `{"type":"https://example.com/problems/no-key","title":"No key","status":428,
 			"code":"idempotency_key_missing","retryable":false,"detail":"Send a key."}`
 		if profile == Stripe {
-			want = `{"error":{"type":"idempotency_error","code":"idempotency_key_missing","retryable":false,"message":"Send a key."}}`
+			want = `{"error":{"type":"idempotency_error","code":"idempotency_key_missing","retryable":false,` +
+				`"message":"Send a key."}}`
 		}
 		require.JSONEq(t, want, string(res.Body))
 
@@ -89,7 +90,8 @@ func TestRefusalsThatTheServiceChanges(t *testing.T) {
 		}
 		p.Title = ""
 		require.Equal(t, Problem{
-			Type: "urn:idem-go:problem:idempotency_key_invalid", Status: 400, Code: CodeKeyInvalid, Detail: "Bad key. The idempotency key in the header Idempotency-Key cannot be used: it is empty.",
+			Type: "urn:idem-go:problem:idempotency_key_invalid", Status: 400, Code: CodeKeyInvalid,
+			Detail: "Bad key. The idempotency key in the header Idempotency-Key cannot be used: it is empty.",
 		}, p, "what is not changed stays")
 		require.Zero(t, n)
 		reused := after(t, c, created(), payment(func(r *Request) { r.Body = []byte(`{}`) }))
@@ -131,7 +133,8 @@ func TestMembersOfProblems(t *testing.T) {
 		return string(res.Body)
 	}
 	bare := ask()
-	members = map[string]any{"instance": "/errors/1", "trace_id": "t-1", "help": map[string]any{"url": "https://example.com/?a=1&b=2"}}
+	members = map[string]any{"instance": "/errors/1", "trace_id": "t-1",
+		"help": map[string]any{"url": "https://example.com/?a=1&b=2"}}
 	var got map[string]any
 	require.NoError(t, json.Unmarshal([]byte(ask()), &got))
 	require.Equal(t, "t-1", got["trace_id"])

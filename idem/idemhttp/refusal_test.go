@@ -77,15 +77,18 @@ func situations() map[Code]provoked {
 			return ask(t, newContract(t, memory(), with), func(r *Request) { delete(r.Header, "idempotency-key") })
 		}},
 		CodeKeyInvalid: {400, 400, false, func(t *testing.T, with func(*Options)) *Response {
-			return ask(t, newContract(t, memory(), with), func(r *Request) { r.Header["idempotency-key"] = []string{strings.Repeat("k", MaxKey+1)} })
+			return ask(t, newContract(t, memory(), with),
+				func(r *Request) { r.Header["idempotency-key"] = []string{strings.Repeat("k", MaxKey+1)} })
 		}},
 		CodeNotCanonical: {400, 400, false, func(t *testing.T, with func(*Options)) *Response {
 			return ask(t, newContract(t, memory(), with), func(r *Request) { r.Body = []byte(`{"a":1,"a":2}`) })
 		}},
 		CodeKeyReused: {422, 400, false, func(t *testing.T, with func(*Options)) *Response {
-			return after(t, newContract(t, memory(), with), created(), payment(func(r *Request) { r.Body = []byte(`{"amount":1}`) }))
+			return after(t, newContract(t, memory(), with), created(),
+				payment(func(r *Request) { r.Body = []byte(`{"amount":1}`) }))
 		}},
-		CodeInProgress: {409, 409, true, func(t *testing.T, with func(*Options)) *Response { return inFlight(t, newContract(t, memory(), with)) }},
+		CodeInProgress: {409, 409, true,
+			func(t *testing.T, with func(*Options)) *Response { return inFlight(t, newContract(t, memory(), with)) }},
 		CodeNotYetKnown: {409, 409, true, func(t *testing.T, with func(*Options)) *Response {
 			store, at := memstore.New(), noon
 			c, next := waiting(t, denyingFinish(store), &noon, with)
@@ -145,9 +148,10 @@ func situations() map[Code]provoked {
 			c := newContract(t, store, with)
 			fp, err := c.fingerprint(payment())
 			require.NoError(t, err)
-			_, err = c.engine.Execute(t.Context(), idem.Call{Key: charge.Key("blue", testKey), Fingerprint: fp, Run: func(context.Context) idem.Answer {
-				return idem.Answer{Body: []byte(`{"v":2,"status":200}` + "\nsecret")}
-			}})
+			_, err = c.engine.Execute(t.Context(),
+				idem.Call{Key: charge.Key("blue", testKey), Fingerprint: fp, Run: func(context.Context) idem.Answer {
+					return idem.Answer{Body: []byte(`{"v":2,"status":200}` + "\nsecret")}
+				}})
 			require.NoError(t, err)
 			return ask(t, c, func(*Request) {})
 		}},

@@ -115,7 +115,8 @@ func (c *Contract) redacted(given *Response) (body []byte, err error) {
 	r := given.clone()
 	c.opts.Redact(r)
 	if r.Status != given.Status {
-		return nil, fmt.Errorf("idemhttp: Redact changed the status from %d to %d: leave Response.Status as it is in Redact", given.Status, r.Status)
+		return nil, fmt.Errorf("idemhttp: Redact changed the status from %d to %d: leave Response.Status as it is in Redact",
+			given.Status, r.Status)
 	}
 	r.dropStale(given)
 	return encode(r)

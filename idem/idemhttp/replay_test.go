@@ -207,7 +207,8 @@ func TestResponseVersions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, n := memory(), 0
-			serve(t, newContract(t, store, func(o *Options) { o.ResponseVersion = row.stored }), payment(), counting(&n, created()))
+			serve(t, newContract(t, store, func(o *Options) { o.ResponseVersion = row.stored }),
+				payment(), counting(&n, created()))
 			before := storedText(t, store)
 			c := newContract(t, store, func(o *Options) {
 				o.ResponseVersion = row.own
@@ -254,7 +255,8 @@ func TestMigrateThenRefresh(t *testing.T) {
 // still overrides.
 func TestStatusPolicyIsConfigurable(t *testing.T) {
 	policy := map[int]idem.Class{
-		503: idem.ClassNotExecuted, 403: idem.ClassCompleted, 404: idem.ClassNotExecuted, 202: idem.ClassUncertain, 500: idem.ClassCompleted,
+		503: idem.ClassNotExecuted, 403: idem.ClassCompleted, 404: idem.ClassNotExecuted, 202: idem.ClassUncertain,
+		500: idem.ClassCompleted,
 	}
 	c := newContract(t, memory(), func(o *Options) { o.Status = policy })
 	delete(policy, 404) // the options are copied
@@ -289,9 +291,16 @@ func TestHooksThatFail(t *testing.T) {
 		hook func(*Options)
 		want int
 	}{
-		"Refresh":            {func(o *Options) { o.Refresh = func(context.Context, *Request, *Response) { panic("refresh") } }, 503},
-		"Migrate":            {func(o *Options) { o.ResponseVersion = 1; o.Migrate = func(int, *Response) error { panic("migrate") } }, 503},
-		"Refresh, no status": {func(o *Options) { o.Refresh = func(_ context.Context, _ *Request, r *Response) { r.Status = 0 } }, 503},
+		"Refresh": {func(o *Options) {
+			o.Refresh = func(context.Context, *Request, *Response) { panic("refresh") }
+		}, 503},
+		"Migrate": {func(o *Options) {
+			o.ResponseVersion = 1
+			o.Migrate = func(int, *Response) error { panic("migrate") }
+		}, 503},
+		"Refresh, no status": {func(o *Options) {
+			o.Refresh = func(_ context.Context, _ *Request, r *Response) { r.Status = 0 }
+		}, 503},
 		"Migrate, no status": {func(o *Options) {
 			o.ResponseVersion, o.Migrate = 2, func(_ int, r *Response) error { r.Status = 99; return nil }
 		}, 503},
@@ -323,7 +332,8 @@ func TestHooksThatFail(t *testing.T) {
 func TestHeadersOfAChangedBody(t *testing.T) {
 	full := func() *Response {
 		res := created()
-		for _, name := range []string{"content-LENGTH", "ETag", "Content-MD5", "Digest", "Repr-Digest", "Content-Digest", "X-Kept"} {
+		for _, name := range []string{"content-LENGTH", "ETag", "Content-MD5", "Digest", "Repr-Digest",
+			"Content-Digest", "X-Kept"} {
 			res.Headers[name] = "old"
 		}
 		res.MultiHeaders = map[string][]string{"Etag": {"old"}}
@@ -337,8 +347,10 @@ func TestHeadersOfAChangedBody(t *testing.T) {
 		hook func(*Options)
 		want map[string]string
 	}{
-		"Redact":  {func(o *Options) { o.Redact = change }, kept},
-		"Refresh": {func(o *Options) { o.Refresh = func(_ context.Context, _ *Request, res *Response) { change(res) } }, kept},
+		"Redact": {func(o *Options) { o.Redact = change }, kept},
+		"Refresh": {func(o *Options) {
+			o.Refresh = func(_ context.Context, _ *Request, res *Response) { change(res) }
+		}, kept},
 		"Refresh, new tag": {func(o *Options) {
 			o.Refresh = func(_ context.Context, _ *Request, res *Response) {
 				change(res)
@@ -348,7 +360,9 @@ func TestHeadersOfAChangedBody(t *testing.T) {
 		"Refresh, Base64": {func(o *Options) {
 			o.Refresh = func(_ context.Context, _ *Request, res *Response) { res.Base64 = true }
 		}, kept},
-		"Refresh, the same body": {func(o *Options) { o.Refresh = func(context.Context, *Request, *Response) {} }, full().Headers},
+		"Refresh, the same body": {func(o *Options) {
+			o.Refresh = func(context.Context, *Request, *Response) {}
+		}, full().Headers},
 	} {
 		t.Run(name, func(t *testing.T) {
 			contract, n := newContract(t, memory(), c.hook), 0
@@ -393,6 +407,7 @@ func TestHeadersOfRefusals(t *testing.T) {
 	require.Equal(t, map[string]string{
 		"Content-Type": ProblemMediaType, "cache-control": "private", "Access-Control-Allow-Origin": "https://shop.example",
 		"Link": `<https://example.com/docs#idempotency>; rel="describedby"`,
-	}, serve(t, c, payment(noKey, func(r *Request) { r.Header["origin"] = []string{"https://shop.example"} }), counting(&n, created())).Headers)
+	}, serve(t, c, payment(noKey, func(r *Request) { r.Header["origin"] = []string{"https://shop.example"} }),
+		counting(&n, created())).Headers)
 	require.Zero(t, n)
 }

@@ -41,7 +41,8 @@ func (r Routes) compile(methods []string) (map[route]idem.Operation, error) {
 		// Routes may share an operation, and with it their keys, but then the declarations
 		// must be the same.
 		if repeat, ok := declared[op.Name]; ok && repeat != op.Repeat {
-			return nil, mistake("route %q: another route declares operation %q with the other Repeat: give them two names, or one declaration", name, op.Name)
+			return nil, mistake("route %q: another route declares operation %q with the other Repeat: give them two names, "+
+				"or one declaration", name, op.Name)
 		}
 		declared[op.Name] = op.Repeat
 		if name == anyRoute {
@@ -58,7 +59,8 @@ func (r Routes) compile(methods []string) (map[route]idem.Operation, error) {
 		case !pathtemplate.Valid(location):
 			return nil, mistake("route %q: a parameter is a whole segment in braces, such as \"{id}\"", name)
 		case !slices.Contains(methods, method):
-			return nil, mistake("route %q: %s needs no key, so its operation would never be used: add it to Methods or remove the route", name, method)
+			return nil, mistake("route %q: %s needs no key, so its operation would never be used: add it to Methods "+
+				"or remove the route", name, method)
 		}
 		table[route{method, location}] = outcomeOf(op)
 	}
@@ -68,7 +70,8 @@ func (r Routes) compile(methods []string) (map[route]idem.Operation, error) {
 // parseRoute splits "POST /payments/{id}".
 func parseRoute(name string) (method, location string, ok bool) {
 	method, location, ok = strings.Cut(name, " ")
-	ok = ok && isToken(method) && method == strings.ToUpper(method) && strings.HasPrefix(location, "/") && !strings.ContainsAny(location, " ?#")
+	ok = ok && isToken(method) && method == strings.ToUpper(method) && strings.HasPrefix(location, "/") &&
+		!strings.ContainsAny(location, " ?#")
 	return method, location, ok
 }
 

@@ -51,19 +51,20 @@ func TestUncovered(t *testing.T) {
 		methods []string
 		want    []string
 	}{
-		"covered":               {routes, []string{"POST /payments", "PATCH /payments/{id}"}, nil, nil},
-		"safe and idempotent":   {routes, []string{"GET /a", "HEAD /a", "OPTIONS /a", "PUT /a", "DELETE /a"}, nil, nil},
-		"missing, sorted, once": {routes, []string{"POST /z", "POST /a", "POST /z", "PATCH /payments"}, nil, []string{"PATCH /payments", "POST /a", "POST /z"}},
-		"other name":            {routes, []string{"PATCH /payments/{payment}"}, nil, []string{"PATCH /payments/{payment}"}},
-		"longer":                {routes, []string{"POST /payments/"}, nil, []string{"POST /payments/"}},
-		"own methods":           {routes, []string{"PUT /a", "POST /b"}, []string{"PUT"}, []string{"PUT /a"}},
-		"all methods":           {routes, []string{"ANY /payments"}, nil, []string{"PATCH /payments"}},
-		"all methods, own":      {routes, []string{"ANY /payments"}, []string{"POST", "PUT"}, []string{"PUT /payments"}},
-		"greedy":                {routes, []string{"ANY /{proxy+}"}, []string{"POST"}, []string{"POST /{proxy+}"}},
-		"default":               {routes, []string{"$default"}, nil, []string{"$default"}},
-		"any route":             {AnyRoute(charge), []string{"$default", "ANY /{proxy+}", "POST /a"}, nil, nil},
-		"no routes":             {nil, []string{"POST /a"}, nil, []string{"POST /a"}},
-		"no API":                {routes, nil, nil, nil},
+		"covered":             {routes, []string{"POST /payments", "PATCH /payments/{id}"}, nil, nil},
+		"safe and idempotent": {routes, []string{"GET /a", "HEAD /a", "OPTIONS /a", "PUT /a", "DELETE /a"}, nil, nil},
+		"missing, sorted, once": {routes, []string{"POST /z", "POST /a", "POST /z", "PATCH /payments"},
+			nil, []string{"PATCH /payments", "POST /a", "POST /z"}},
+		"other name":       {routes, []string{"PATCH /payments/{payment}"}, nil, []string{"PATCH /payments/{payment}"}},
+		"longer":           {routes, []string{"POST /payments/"}, nil, []string{"POST /payments/"}},
+		"own methods":      {routes, []string{"PUT /a", "POST /b"}, []string{"PUT"}, []string{"PUT /a"}},
+		"all methods":      {routes, []string{"ANY /payments"}, nil, []string{"PATCH /payments"}},
+		"all methods, own": {routes, []string{"ANY /payments"}, []string{"POST", "PUT"}, []string{"PUT /payments"}},
+		"greedy":           {routes, []string{"ANY /{proxy+}"}, []string{"POST"}, []string{"POST /{proxy+}"}},
+		"default":          {routes, []string{"$default"}, nil, []string{"$default"}},
+		"any route":        {AnyRoute(charge), []string{"$default", "ANY /{proxy+}", "POST /a"}, nil, nil},
+		"no routes":        {nil, []string{"POST /a"}, nil, []string{"POST /a"}},
+		"no API":           {routes, nil, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := MissingRoutes(c.routes, c.api, c.methods...)
@@ -74,7 +75,8 @@ func TestUncovered(t *testing.T) {
 }
 
 func TestUncoveredRefusesWhatItCannotRead(t *testing.T) {
-	for _, bad := range []string{"", "/payments", "POST", "POST payments", "post /payments", "POST  /payments", "POST /payments?a", "$DEFAULT"} {
+	for _, bad := range []string{"", "/payments", "POST", "POST payments", "post /payments", "POST  /payments",
+		"POST /payments?a", "$DEFAULT"} {
 		_, err := MissingRoutes(nil, []string{bad})
 		var config *idem.ConfigError
 		require.ErrorAs(t, err, &config, bad)

@@ -58,7 +58,8 @@ func TestTheHostCountsWhereThePatternNamesIt(t *testing.T) {
 		r.Host = host
 		return answerOf(mux, r).Code
 	}
-	require.Equal(t, []int{201, 201, 422, 422}, []int{pay("alice.example"), pay("alice.example:8443"), pay("bob.example"), pay("carol.example")})
+	require.Equal(t, []int{201, 201, 422, 422},
+		[]int{pay("alice.example"), pay("alice.example:8443"), pay("bob.example"), pay("carol.example")})
 	contract = netContract(t, memory())
 	mux = http.NewServeMux()
 	mux.Handle("POST /payments", contract.Middleware(done, nil))
@@ -148,10 +149,11 @@ func TestBodiesThatWereReadBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []byte
 			var refused error
-			h := mounted(netContract(t, memory()), &MiddlewareOptions{Error: func(w http.ResponseWriter, _ *http.Request, err error) {
-				refused = err
-				w.WriteHeader(500)
-			}}, func(_ http.ResponseWriter, r *http.Request) { got, _ = io.ReadAll(r.Body) })
+			h := mounted(netContract(t, memory()),
+				&MiddlewareOptions{Error: func(w http.ResponseWriter, _ *http.Request, err error) {
+					refused = err
+					w.WriteHeader(500)
+				}}, func(_ http.ResponseWriter, r *http.Request) { got, _ = io.ReadAll(r.Body) })
 			r := netRequest("POST", "/payments", c.body)
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			c.before(r)
@@ -250,12 +252,13 @@ func TestRedirectOfTheMuxTakesNoKey(t *testing.T) {
 // operation, says that nothing was executed: then it is not called recorded.
 func TestTooLargeResponseOfNothingExecuted(t *testing.T) {
 	n := 0
-	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxResponse: 1}, func(w http.ResponseWriter, r *http.Request) {
-		n++
-		idem.SetNotExecuted(r.Context())
-		w.WriteHeader(400)
-		_, _ = io.WriteString(w, "too large")
-	})
+	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxResponse: 1},
+		func(w http.ResponseWriter, r *http.Request) {
+			n++
+			idem.SetNotExecuted(r.Context())
+			w.WriteHeader(400)
+			_, _ = io.WriteString(w, "too large")
+		})
 	for range 2 {
 		w := answerOf(h, netRequest("POST", "/payments", `{}`))
 		require.Equal(t, 400, w.Code)

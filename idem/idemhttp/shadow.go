@@ -32,7 +32,8 @@ func (c *Contract) inShadow(r *Request) (op idem.Operation, yes bool) {
 }
 
 // observe runs next for a request in shadow, under the call that make makes.
-func (c *Contract) observe(ctx context.Context, op idem.Operation, make func() (*Request, *situation, error), next Next) (res *Response, err error) {
+func (c *Contract) observe(ctx context.Context, op idem.Operation, make func() (*Request, *situation, error),
+	next Next) (res *Response, err error) {
 	call := c.observed(ctx, op, make)
 	ran := false
 	call.Run = func(ctx context.Context) idem.Answer {
@@ -49,7 +50,8 @@ func (c *Contract) observe(ctx context.Context, op idem.Operation, make func() (
 // observed makes the engine's call of a request in shadow. What would refuse the request is
 // only reported, a panic of the service's own functions included, and its key is taken from the
 // header all the same: whatever the body is, a retry has the same token.
-func (c *Contract) observed(ctx context.Context, op idem.Operation, make func() (*Request, *situation, error)) (call idem.Call) {
+func (c *Contract) observed(ctx context.Context, op idem.Operation,
+	make func() (*Request, *situation, error)) (call idem.Call) {
 	var r *Request
 	var why error
 	key := op.Key("", "")

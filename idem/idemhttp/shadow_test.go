@@ -81,22 +81,33 @@ func TestARequestInShadowIsNeverRefused(t *testing.T) {
 		opts   *Options
 		want   string
 	}{
-		"nothing":            {want: "charge shadow_executed completed"},
-		"no key":             {with: func(r *Request) { delete(r.Header, "idempotency-key") }, want: "charge shadow_refused: idempotency_key_missing at POST /payments"},
-		"a short key":        {with: func(r *Request) { r.Header["idempotency-key"] = []string{"x"} }, want: "charge shadow_refused: idempotency_key_invalid at POST /payments"},
-		"two keys":           {with: func(r *Request) { r.Header["idempotency-key"] = []string{testKey, testKey} }, want: "charge shadow_refused: idempotency_key_invalid at POST /payments"},
-		"no tenant":          {with: func(r *Request) { r.Identity = Identity{} }, want: "charge shadow_refused: tenant_missing at POST /payments"},
-		"no route":           {with: func(r *Request) { r.Route, r.Path = "/refunds/{id}", "/refunds/7" }, want: "operation_undeclared shadow_refused: operation_undeclared at POST /refunds/{id}"},
-		"no template":        {with: func(r *Request) { r.Route, r.Path = "", "/transfers/7" }, want: "transfer shadow_executed completed"},
-		"a body twice meant": {with: func(r *Request) { r.Body = []byte(`{"a":1,"a":2}`) }, want: "charge shadow_refused: request_not_canonical at POST /payments"},
+		"nothing": {want: "charge shadow_executed completed"},
+		"no key": {with: func(r *Request) { delete(r.Header, "idempotency-key") },
+			want: "charge shadow_refused: idempotency_key_missing at POST /payments"},
+		"a short key": {with: func(r *Request) { r.Header["idempotency-key"] = []string{"x"} },
+			want: "charge shadow_refused: idempotency_key_invalid at POST /payments"},
+		"two keys": {with: func(r *Request) { r.Header["idempotency-key"] = []string{testKey, testKey} },
+			want: "charge shadow_refused: idempotency_key_invalid at POST /payments"},
+		"no tenant": {with: func(r *Request) { r.Identity = Identity{} },
+			want: "charge shadow_refused: tenant_missing at POST /payments"},
+		"no route": {with: func(r *Request) { r.Route, r.Path = "/refunds/{id}", "/refunds/7" },
+			want: "operation_undeclared shadow_refused: operation_undeclared at POST /refunds/{id}"},
+		"no template": {with: func(r *Request) { r.Route, r.Path = "", "/transfers/7" },
+			want: "transfer shadow_executed completed"},
+		"a body twice meant": {with: func(r *Request) { r.Body = []byte(`{"a":1,"a":2}`) },
+			want: "charge shadow_refused: request_not_canonical at POST /payments"},
 		"a tenant's error": {tenant: func(context.Context, *Request) (string, error) { return "", broken },
 			want: "charge shadow_refused: the authorizer is down at POST /payments"},
 		"a tenant's panic": {tenant: func(context.Context, *Request) (string, error) { panic("no claims") },
-			want: "charge shadow_refused: idemhttp: a function of the service panicked at shadow_test.go:LINE: a value of type string at POST /payments"},
+			want: "charge shadow_refused: idemhttp: a function of the service panicked at shadow_test.go:LINE: a value of " +
+				"type string at POST /payments"},
 		"a key's panic": {opts: &Options{Key: KeyFrom(func(context.Context, *Request) (string, error) { panic("no key") })},
-			want: "charge shadow_refused: idemhttp: a function of the service panicked at shadow_test.go:LINE: a value of type string at POST /payments"},
-		"no principal": {opts: &Options{Principal: Claim("sub")}, want: "charge shadow_refused: principal_missing at POST /payments"},
-		"too old": {opts: &Options{MaxAge: &MaxAge{}}, with: func(r *Request) { r.Header["idempotency-key"] = []string{"017f22e2-79b0-7cc3-98c4-dc0c0c07398f"} },
+			want: "charge shadow_refused: idemhttp: a function of the service panicked at shadow_test.go:LINE: a value of " +
+				"type string at POST /payments"},
+		"no principal": {opts: &Options{Principal: Claim("sub")},
+			want: "charge shadow_refused: principal_missing at POST /payments"},
+		"too old": {opts: &Options{MaxAge: &MaxAge{}},
+			with: func(r *Request) { r.Header["idempotency-key"] = []string{"017f22e2-79b0-7cc3-98c4-dc0c0c07398f"} },
 			want: "charge shadow_refused: idempotency_key_too_old"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +126,8 @@ func TestARequestInShadowIsNeverRefused(t *testing.T) {
 				err error
 			}{{created(), nil}, {nil, broken}, {&Response{Status: 500}, broken}, {nil, nil}, {&Response{Status: 0}, nil}} {
 				n := 0
-				res, err := contract.Serve(t.Context(), r, func(context.Context) (*Response, error) { n++; return given.res, given.err })
+				res, err := contract.Serve(t.Context(), r,
+					func(context.Context) (*Response, error) { n++; return given.res, given.err })
 				require.Equal(t, 1, n)
 				require.True(t, given.err == err, "the handler's own error")
 				require.True(t, given.res == res, "the handler's own response")
@@ -131,13 +143,16 @@ func TestARequestInShadowIsNeverRefused(t *testing.T) {
 func TestOneOperationInShadowLeavesTheOthersAlone(t *testing.T) {
 	shadow := charge
 	shadow.Shadow = true
-	c, err := New(newEngine(t, memory()), Routes{"POST /payments": shadow, "POST /transfers/{id}": transfer}, Claim("tenant"), nil)
+	c, err := New(newEngine(t, memory()), Routes{"POST /payments": shadow, "POST /transfers/{id}": transfer},
+		Claim("tenant"), nil)
 	require.NoError(t, err)
 	n := 0
 	without := func(r *Request) { delete(r.Header, "idempotency-key") }
 	require.Equal(t, 201, serve(t, c, payment(without), counting(&n, created())).Status)
-	require.Equal(t, 400, serve(t, c, payment(without, func(r *Request) { r.Route = "/transfers/{id}" }), counting(&n, created())).Status)
-	require.Equal(t, 500, serve(t, c, payment(func(r *Request) { r.Route, r.Path = "/refunds", "/refunds" }), counting(&n, created())).Status)
+	require.Equal(t, 400, serve(t, c, payment(without, func(r *Request) { r.Route = "/transfers/{id}" }),
+		counting(&n, created())).Status)
+	require.Equal(t, 500, serve(t, c, payment(func(r *Request) { r.Route, r.Path = "/refunds", "/refunds" }),
+		counting(&n, created())).Status)
 	require.Equal(t, 1, n)
 }
 
@@ -154,11 +169,16 @@ func TestShadowTellsWhatTheContractWouldAnswer(t *testing.T) {
 		{nil, 201, 201, "charge shadow_executed completed"},
 		{nil, 500, 201, "charge shadow_duplicate completed"},
 		{func(r *Request) { r.Body = []byte(`{}`) }, 201, 422, "charge shadow_key_reused"},
-		{func(r *Request) { r.Header["idempotency-key"] = []string{"another-key-of-16"} }, 500, 500, "charge shadow_executed unknown"},
-		{func(r *Request) { r.Header["idempotency-key"] = []string{"another-key-of-16"} }, 201, 409, "charge shadow_duplicate unknown"},
-		{func(r *Request) { r.Identity.Claims = map[string]string{"tenant": "red"} }, 429, 429, "charge shadow_executed released"},
-		{func(r *Request) { r.Identity.Claims = map[string]string{"tenant": "red"} }, 402, 402, "charge shadow_executed completed"},
-		{func(r *Request) { r.Identity.Claims = map[string]string{"tenant": "red"} }, 201, 402, "charge shadow_duplicate completed"},
+		{func(r *Request) { r.Header["idempotency-key"] = []string{"another-key-of-16"} }, 500,
+			500, "charge shadow_executed unknown"},
+		{func(r *Request) { r.Header["idempotency-key"] = []string{"another-key-of-16"} }, 201,
+			409, "charge shadow_duplicate unknown"},
+		{func(r *Request) { r.Identity.Claims = map[string]string{"tenant": "red"} }, 429, 429,
+			"charge shadow_executed released"},
+		{func(r *Request) { r.Identity.Claims = map[string]string{"tenant": "red"} }, 402, 402,
+			"charge shadow_executed completed"},
+		{func(r *Request) { r.Identity.Claims = map[string]string{"tenant": "red"} }, 201, 402,
+			"charge shadow_duplicate completed"},
 	} {
 		r := payment()
 		if c.with != nil {
@@ -342,13 +362,18 @@ func TestTheWriterInShadowIsNoMoreAble(t *testing.T) {
 // the store do.
 func TestTheWireInShadowIsTheHandlersOwn(t *testing.T) {
 	requests := map[string]string{
-		"plain":      "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: " + testKey + "\r\nContent-Length: 2\r\n\r\n{}",
-		"no key":     "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
-		"no body":    "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
-		"chunked":    "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-		"large":      "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: " + testKey + "\r\nContent-Length: 300\r\n\r\n" + strings.Repeat("x", 300),
-		"broken off": "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: " + testKey + "\r\nContent-Length: 999\r\n\r\n{}",
-		"form":       "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=b",
+		"plain": "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: " + testKey +
+			"\r\nContent-Length: 2\r\n\r\n{}",
+		"no key":  "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
+		"no body": "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+		"chunked": "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+		"large": "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: " + testKey +
+			"\r\nContent-Length: 300\r\n\r\n" + strings.Repeat("x", 300),
+		"broken off": "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: " + testKey +
+			"\r\nContent-Length: 999\r\n\r\n{}",
+		"form": "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: " +
+			"application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=b",
 		"undeclared": "POST /refunds/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
 	}
 	faults := map[string]idemtest.Fault{"up": idemtest.Pass, "down": idemtest.Refuse}
@@ -490,7 +515,8 @@ func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
 		"broken off": {func(r *http.Request) {
 			r.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"am`), iotest.ErrReader(io.ErrUnexpectedEOF)))
 		}, 0, "shadow_refused: request_incomplete"},
-		"not canonical": {func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(`{"a":1,"a":2}`)) }, 0, "shadow_refused: request_not_canonical"},
+		"not canonical": {func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(`{"a":1,"a":2}`)) }, 0,
+			"shadow_refused: request_not_canonical"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			retry := func() *http.Request {
@@ -514,10 +540,14 @@ func TestAnUnknownKeyInShadowHasATokenOfItsOwn(t *testing.T) {
 		request func(*http.Request)
 		last    string
 	}{
-		"of the service's own": {&Options{Key: KeyFrom(func(_ context.Context, r *Request) (string, error) { return "of " + string(r.Body), nil })}, func(*http.Request) {}, "shadow_unobserved"},
-		"in the body":          {&Options{Key: KeyPointer("/id")}, func(*http.Request) {}, "shadow_unobserved"},
-		"missing":              {nil, func(r *http.Request) { r.Header.Del("Idempotency-Key") }, "shadow_refused: idempotency_key_missing at POST /payments"},
-		"malformed":            {nil, func(r *http.Request) { r.Header.Set("Idempotency-Key", "short") }, "shadow_refused: idempotency_key_invalid at POST /payments"},
+		"of the service's own": {&Options{Key: KeyFrom(func(_ context.Context, r *Request) (string, error) {
+			return "of " + string(r.Body), nil
+		})}, func(*http.Request) {}, "shadow_unobserved"},
+		"in the body": {&Options{Key: KeyPointer("/id")}, func(*http.Request) {}, "shadow_unobserved"},
+		"missing": {nil, func(r *http.Request) { r.Header.Del("Idempotency-Key") },
+			"shadow_refused: idempotency_key_missing at POST /payments"},
+		"malformed": {nil, func(r *http.Request) { r.Header.Set("Idempotency-Key", "short") },
+			"shadow_refused: idempotency_key_invalid at POST /payments"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			payment := func(body string) *http.Request {
@@ -526,7 +556,8 @@ func TestAnUnknownKeyInShadowHasATokenOfItsOwn(t *testing.T) {
 				tc.request(r)
 				return r
 			}
-			tokens, last := sendsTokens(t, tc.o, 0, payment(`{"id":"8e03978e-40d5-43e8"}`), payment(`{"id":"8e03978e-40d5-43e9"}`))
+			tokens, last := sendsTokens(t, tc.o, 0, payment(`{"id":"8e03978e-40d5-43e8"}`),
+				payment(`{"id":"8e03978e-40d5-43e9"}`))
 			require.Len(t, tokens, 2)
 			require.NotEqual(t, tokens[0], tokens[1])
 			require.Contains(t, last, tc.last)

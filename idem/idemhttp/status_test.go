@@ -78,7 +78,8 @@ func TestRefusedRequestsLeaveTheKeyFree(t *testing.T) {
 				require.Equal(t, 201, serve(t, c, good, counting(&n, created())).Status)
 				require.Equal(t, 201, serve(t, c, good, counting(&n, created())).Status)
 				require.Equal(t, 2, n)
-				require.Contains(t, string(serve(t, c, bad, counting(&n, created())).Body), CodeKeyReused, "the key belongs to what was executed")
+				require.Contains(t, string(serve(t, c, bad, counting(&n, created())).Body), CodeKeyReused,
+					"the key belongs to what was executed")
 			})
 		}
 	}
@@ -100,7 +101,8 @@ func (s *committing) Finish(ctx context.Context, now time.Time, f protocol.Finis
 
 // A refusal is recorded, and commits nothing of what the handler has collected.
 func TestRefusalsCommitNothing(t *testing.T) {
-	for status, commits := range map[int]bool{201: true, 303: true, 400: false, 402: false, 404: false, 409: false, 422: false, 429: false, 500: false} {
+	for status, commits := range map[int]bool{201: true, 303: true, 400: false, 402: false, 404: false, 409: false,
+		422: false, 429: false, 500: false} {
 		for _, asked := range []bool{false, true} {
 			t.Run(fmt.Sprint(status, asked), func(t *testing.T) {
 				store := &committing{Store: memory()}
@@ -137,7 +139,8 @@ func TestEncode(t *testing.T) {
 	r, err := reconcile.New(store, nil)
 	require.NoError(t, err)
 	resolve := func(result protocol.Encoded) error {
-		return r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Result: &result}, reconcile.Change{Actor: "alice", Reason: "the provider says so"})
+		return r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Result: &result},
+			reconcile.Change{Actor: "alice", Reason: "the provider says so"})
 	}
 	require.ErrorAs(t, resolve(protocol.Encoded{Body: []byte("HTTP/1.1 201")}), &mistaken)
 	require.ErrorAs(t, resolve(protocol.Encoded{Body: []byte(`{"receipt":7}`)}), &mistaken)
@@ -153,7 +156,8 @@ func TestEncode(t *testing.T) {
 	damaged := res
 	damaged.Body = res.Body[1:]
 	require.ErrorAs(t, resolve(damaged), &mistaken)
-	for status, failed := range map[int]bool{201: false, 303: false, 402: true, 404: true, 409: false, 429: true, 500: true} {
+	for status, failed := range map[int]bool{201: false, 303: false, 402: true, 404: true, 409: false,
+		429: true, 500: true} {
 		own := newContract(t, memory(), func(o *Options) { o.Status = map[int]idem.Class{409: idem.ClassCompleted} })
 		e, err := own.Encode(&Response{Status: status})
 		require.NoError(t, err)
@@ -229,14 +233,16 @@ func paying(n *int) Next {
 // A unit of work that is refused has a response of its own, recorded and replayed
 // as any other.
 func TestRefusedUnitHasAResponse(t *testing.T) {
-	declined := &Response{Status: 402, Headers: map[string]string{"Content-Type": "application/json"}, Body: []byte(`{"error":"poor"}`)}
+	declined := &Response{Status: 402, Headers: map[string]string{"Content-Type": "application/json"},
+		Body: []byte(`{"error":"poor"}`)}
 	for name, tc := range map[string]struct {
 		refused func(context.Context, error) (*Response, error)
 		live    *Response
 		again   bool // the handler runs again
 	}{
-		"response":  {func(_ context.Context, err error) (*Response, error) { return declined, nil }, declined, false},
-		"try again": {func(context.Context, error) (*Response, error) { return &Response{Status: 503}, nil }, &Response{Status: 503}, true},
+		"response": {func(_ context.Context, err error) (*Response, error) { return declined, nil }, declined, false},
+		"try again": {func(context.Context, error) (*Response, error) { return &Response{Status: 503}, nil },
+			&Response{Status: 503}, true},
 		"error": {func(_ context.Context, err error) (*Response, error) {
 			return nil, idem.NotExecuted(err)
 		}, nil, true},

@@ -25,7 +25,8 @@ func stepping(t *testing.T, store idem.Store, hours int, repeat idem.Repeat, cha
 	for _, f := range change {
 		f(o)
 	}
-	c, err := New(e, Routes{"POST /payments": idem.Operation{Name: "order", Repeat: repeat, Retention: 240 * time.Hour}}, Claim("tenant"), o)
+	c, err := New(e, Routes{"POST /payments": idem.Operation{Name: "order", Repeat: repeat, Retention: 240 * time.Hour}},
+		Claim("tenant"), o)
 	require.NoError(t, err)
 	return c
 }
@@ -60,7 +61,8 @@ func TestCallThatParksIsAnsweredAsUnknown(t *testing.T) {
 					c := stepping(t, store, 1, idem.Repeatable, func(o *Options) { o.Profile = profile })
 					p := problemIn(t, serve(t, c, payment(), next))
 					require.Equal(t, Problem{
-						Type: problemType + string(CodeOutcomeUnknown), Title: p.Title, Status: 409, Code: CodeOutcomeUnknown, Detail: p.Detail,
+						Type: problemType + string(CodeOutcomeUnknown), Title: p.Title, Status: 409,
+						Code: CodeOutcomeUnknown, Detail: p.Detail,
 					}, p)
 				}
 			}
@@ -96,7 +98,8 @@ func waiting(t *testing.T, store idem.Store, at *time.Time, change ...func(*Opti
 	for _, f := range change {
 		f(o)
 	}
-	c, err := New(e, Routes{"POST /payments": idem.Operation{Name: "order", Repeat: idem.Repeatable, MaxAttempts: 3, Retention: 240 * time.Hour}}, Claim("tenant"), o)
+	c, err := New(e, Routes{"POST /payments": idem.Operation{Name: "order", Repeat: idem.Repeatable, MaxAttempts: 3,
+		Retention: 240 * time.Hour}}, Claim("tenant"), o)
 	require.NoError(t, err)
 	charged := 0
 	return c, func(ctx context.Context) (*Response, error) {
@@ -107,7 +110,9 @@ func waiting(t *testing.T, store idem.Store, at *time.Time, change ...func(*Opti
 			return "ch_1", nil
 		}, &idem.StepConfig[string]{
 			Semantics: idem.AtMostOnce, NotFoundFinalAfter: notFoundFinalAfter,
-			Interrupted: func(context.Context, time.Time) (string, error) { return "", idem.NotExecuted(errors.New("not found")) },
+			Interrupted: func(context.Context, time.Time) (string, error) {
+				return "", idem.NotExecuted(errors.New("not found"))
+			},
 		})
 		if err != nil {
 			return nil, err
@@ -164,7 +169,9 @@ func TestAStepOfAnOperationWithinIsTheHandlersError(t *testing.T) {
 		"parked": {Semantics: idem.AtMostOnce},
 		"asked about again": {
 			Semantics: idem.AtMostOnce, NotFoundFinalAfter: 3 * time.Hour,
-			Interrupted: func(context.Context, time.Time) (string, error) { return "", idem.NotExecuted(errors.New("not found")) },
+			Interrupted: func(context.Context, time.Time) (string, error) {
+				return "", idem.NotExecuted(errors.New("not found"))
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,19 +197,20 @@ func TestAStepOfAnOperationWithinIsTheHandlersError(t *testing.T) {
 // A handler that calls Abort beside a step is told to wait. To return that is a mistake of the
 // program, which the runtime must see: nothing runs when the answer is given.
 func TestAbortBesideAStepIsTheHandlersError(t *testing.T) {
-	res, err := stepping(t, memstore.New(), 0, idem.Repeatable).Serve(t.Context(), payment(), func(ctx context.Context) (*Response, error) {
-		began, end, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(done)
-			_, _ = idem.Step(ctx, "charge", func(context.Context) (string, error) { close(began); <-end; return "ch_1", nil },
-				&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
-		}()
-		<-began
-		err := idem.Abort(ctx, errors.New("sold out"))
-		close(end)
-		<-done
-		return nil, err
-	})
+	res, err := stepping(t, memstore.New(), 0, idem.Repeatable).Serve(t.Context(), payment(),
+		func(ctx context.Context) (*Response, error) {
+			began, end, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = idem.Step(ctx, "charge", func(context.Context) (string, error) { close(began); <-end; return "ch_1", nil },
+					&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
+			}()
+			<-began
+			err := idem.Abort(ctx, errors.New("sold out"))
+			close(end)
+			<-done
+			return nil, err
+		})
 	require.Nil(t, res)
 	require.ErrorAs(t, err, new(*idem.StepInterruptedError))
 }
@@ -252,13 +260,15 @@ func TestUnreadableStepIsAnsweredAsUnreadable(t *testing.T) {
 
 // A step that cannot be recorded stops the operation, whatever its handler answers.
 func TestUnrecordedStepIsAnsweredByTheDeclaration(t *testing.T) {
-	for repeat, want := range map[idem.Repeat]Code{idem.Repeatable: CodeStoreUnavailable, idem.NotRepeatable: CodeOutcomeUnknown} {
+	for repeat, want := range map[idem.Repeat]Code{idem.Repeatable: CodeStoreUnavailable,
+		idem.NotRepeatable: CodeOutcomeUnknown} {
 		for _, answer := range handlers {
-			res := serve(t, stepping(t, broken(memstore.New(), idemtest.Deny, idemtest.RecordStep), 0, repeat), payment(), func(ctx context.Context) (*Response, error) {
-				_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil }, nil)
-				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-				return answer(err)
-			})
+			res := serve(t, stepping(t, broken(memstore.New(), idemtest.Deny, idemtest.RecordStep), 0, repeat), payment(),
+				func(ctx context.Context) (*Response, error) {
+					_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil }, nil)
+					require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+					return answer(err)
+				})
 			require.Equal(t, want, problemIn(t, res).Code)
 		}
 	}

@@ -25,7 +25,9 @@ func TestStripeKeys(t *testing.T) {
 		store, n := memory(), 0
 		c := stripeContract(t, store)
 		for range 2 {
-			res := serve(t, c, payment(func(r *Request) { r.Header["idempotency-key"] = []string{key} }), counting(&n, created()))
+			res := serve(t, c, payment(func(r *Request) {
+				r.Header["idempotency-key"] = []string{key}
+			}), counting(&n, created()))
 			if !ok {
 				require.Equal(t, 400, res.Status, "%q", key)
 				require.Equal(t, CodeKeyInvalid, problemIn(t, res).Code, "%q", key)
@@ -39,10 +41,14 @@ func TestStripeKeys(t *testing.T) {
 		require.Equal(t, map[bool]int{true: 1}[ok], n, "%q", key)
 	}
 	c, n := stripeContract(t, memory()), 0
-	res := serve(t, c, payment(func(r *Request) { r.Header["Idempotency-Key"] = []string{"another"} }), counting(&n, created()))
+	res := serve(t, c, payment(func(r *Request) {
+		r.Header["Idempotency-Key"] = []string{"another"}
+	}), counting(&n, created()))
 	require.Equal(t, CodeKeyInvalid, problemIn(t, res).Code, "sent twice")
 	c = stripeContract(t, memory(), func(o *Options) { o.MinKey = 8 })
-	res = serve(t, c, payment(func(r *Request) { r.Header["idempotency-key"] = []string{"order-1"} }), counting(&n, created()))
+	res = serve(t, c, payment(func(r *Request) {
+		r.Header["idempotency-key"] = []string{"order-1"}
+	}), counting(&n, created()))
 	require.Equal(t, CodeKeyInvalid, problemIn(t, res).Code)
 	require.Zero(t, n)
 }
@@ -60,8 +66,10 @@ func TestStripeRefusal(t *testing.T) {
 	require.Equal(t, map[string]string{
 		"Content-Type": "application/json", "Cache-Control": "no-store", HeaderShouldRetry: "false",
 	}, res.Headers)
-	require.JSONEq(t, `{"error":{"type":"idempotency_error","code":"idempotency_key_reused","doc_url":"https://example.com/keys",
-		"message":"Use a new key for a new request; the key was already used with a different one: that was answered with 201.",
+	require.JSONEq(t,
+		`{"error":{"type":"idempotency_error","code":"idempotency_key_reused","doc_url":"https://example.com/keys",
+		"message":"Use a new key for a new request; the key was already used with a different one: `+
+			`that was answered with 201.",
 		"retryable":false,"recorded_status":201,"request_id":"req_1"}}`, string(res.Body))
 
 	body, err := json.Marshal(StripeError{Error: StripeErrorDetail{RecordedStatus: 1}})
@@ -97,10 +105,11 @@ func TestOptionalKeys(t *testing.T) {
 			c := newContract(t, memory(), source, func(o *Options) { o.Profile, o.KeyOptional = profile, true })
 			tokens := map[string]bool{}
 			for range 2 {
-				res := serve(t, c, payment(func(r *Request) { delete(r.Header, "idempotency-key") }), func(ctx context.Context) (*Response, error) {
-					tokens[idem.Token(ctx)] = true
-					return created(), nil
-				})
+				res := serve(t, c, payment(func(r *Request) { delete(r.Header, "idempotency-key") }),
+					func(ctx context.Context) (*Response, error) {
+						tokens[idem.Token(ctx)] = true
+						return created(), nil
+					})
 				require.Equal(t, 201, res.Status, name)
 				require.NotContains(t, res.Headers, c.opts.Profile.replayedHeader())
 			}
@@ -133,8 +142,10 @@ func TestReusedKeyTellsItsOwnFirstAnswer(t *testing.T) {
 	principals := func(o *Options) { o.Principal = sub }
 	c, n := newContract(t, memory(), principals), 0
 	serve(t, c, payment(as("blue", "ann")), counting(&n, created()))
-	require.Equal(t, 201, problemIn(t, serve(t, c, payment(as("blue", "ann"), other), counting(&n, created()))).RecordedStatus)
-	require.Equal(t, 201, serve(t, c, payment(as("blue", "ben"), other), counting(&n, created())).Status, "another principal's key is another key")
+	require.Equal(t, 201,
+		problemIn(t, serve(t, c, payment(as("blue", "ann"), other), counting(&n, created()))).RecordedStatus)
+	require.Equal(t, 201, serve(t, c, payment(as("blue", "ben"), other), counting(&n, created())).Status,
+		"another principal's key is another key")
 
 	// One in flight, and one whose outcome is unknown, have no answer yet.
 	require.Zero(t, ask(newContract(t, memory()), &Response{Status: 500}, payment(other)).RecordedStatus)
@@ -146,7 +157,9 @@ func TestProblemsNameTheKeysPlace(t *testing.T) {
 		"in the header Idempotency-Key": func(*Options) {},
 		"in the header X-Request-Id":    func(o *Options) { o.Key = KeyHeader("X-Request-Id") },
 		`in the body's field "/id"`:     func(o *Options) { o.Key = KeyPointer("/id") },
-		"needs an idempotency key: a":   func(o *Options) { o.Key = KeyFrom(func(context.Context, *Request) (string, error) { return "", nil }) },
+		"needs an idempotency key: a": func(o *Options) {
+			o.Key = KeyFrom(func(context.Context, *Request) (string, error) { return "", nil })
+		},
 	} {
 		c, n := newContract(t, memory(), set), 0
 		res := serve(t, c, payment(func(r *Request) { delete(r.Header, "idempotency-key") }), counting(&n, created()))

@@ -82,10 +82,12 @@ func IAMUser(_ context.Context, r *Request) (string, error) {
 	id, _, session := strings.Cut(r.Identity.UserID, ":")
 	switch {
 	case r.Identity.isPooled():
-		return "", tenantMissing("IAMUser would make one tenant of all identities of a Cognito identity pool: the service must use idemhttp.CognitoIdentity, behind an API, which tells them apart")
+		return "", tenantMissing("IAMUser would make one tenant of all identities of a Cognito identity pool: the service " +
+			"must use idemhttp.CognitoIdentity, behind an API, which tells them apart")
 	case session && strings.Trim(id, "0123456789") == "":
 		// The account's id comes first.
-		return "", tenantMissing("IAMUser would make one tenant of all federated users of an account: the service must use idemhttp.IAMSession")
+		return "", tenantMissing("IAMUser would make one tenant of all federated users of an account: the service must " +
+			"use idemhttp.IAMSession")
 	}
 	return present(id)
 }
@@ -97,7 +99,8 @@ func IAMUser(_ context.Context, r *Request) (string, error) {
 // one session name: they are refused as in [IAMUser].
 func IAMSession(_ context.Context, r *Request) (string, error) {
 	if r.Identity.isPooled() {
-		return "", tenantMissing("IAMSession would take all identities of a Cognito identity pool for one: the service must use idemhttp.CognitoIdentity, behind an API, which tells them apart")
+		return "", tenantMissing("IAMSession would take all identities of a Cognito identity pool for one: the service " +
+			"must use idemhttp.CognitoIdentity, behind an API, which tells them apart")
 	}
 	return present(r.Identity.UserID)
 }

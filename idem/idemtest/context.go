@@ -31,11 +31,12 @@ func Context(tb testing.TB, key idem.Key) context.Context {
 	handler := make(chan context.Context, 1)
 	end, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		_, err := idem.Do(h.process().ctx, h.Engine, key, "called directly", func(ctx context.Context, _ string) (bool, error) {
-			handler <- ctx
-			<-end
-			return false, idem.NotExecuted(errDirect)
-		})
+		_, err := idem.Do(h.process().ctx, h.Engine, key, "called directly",
+			func(ctx context.Context, _ string) (bool, error) {
+				handler <- ctx
+				<-end
+				return false, idem.NotExecuted(errDirect)
+			})
 		ended <- err
 	}()
 	select {

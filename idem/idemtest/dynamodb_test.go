@@ -28,7 +28,8 @@ func TestAProcessDiesOverDynamoDB(t *testing.T) {
 		require.NoError(t, err)
 		store, err := dynamostore.New(client, table, nil)
 		require.NoError(t, err)
-		e, err := idem.New(store, &idem.Options{Now: now, ClaimBudget: time.Minute, FinishBudget: time.Minute, Observer: func(context.Context, notice.Notice) {}})
+		e, err := idem.New(store, &idem.Options{Now: now, ClaimBudget: time.Minute, FinishBudget: time.Minute,
+			Observer: func(context.Context, notice.Notice) {}})
 		require.NoError(t, err)
 		return store, e
 	}

@@ -17,7 +17,8 @@ import (
 // order stores an order that nobody has stored before, and tells of it.
 func order(_ context.Context, tx *dynamostore.Tx, p Payment) (Receipt, error) {
 	tx.Put(types.Put{
-		TableName: aws.String("orders"), Item: map[string]types.AttributeValue{"id": &types.AttributeValueMemberS{Value: p.ID}},
+		TableName:           aws.String("orders"),
+		Item:                map[string]types.AttributeValue{"id": &types.AttributeValueMemberS{Value: p.ID}},
 		ConditionExpression: aws.String("attribute_not_exists(id)"),
 	}, dynamostore.OnConditionFailed(idem.Permanent(errors.New("there is such an order"))))
 	tx.Publish("ordered", outbox.Message{Destination: "orders", Type: "ordered", Body: []byte(p.ID)})

@@ -38,9 +38,10 @@ type Harness struct {
 
 // New returns a harness with its first process running. Options are the
 // engine's, nil for the defaults, but that the zero ClaimBudget means a minute, since no test
-// depends on how busy the machine is; each call asks the store, whatever the faults before it. Now must be left to the harness, and without an Observer
-// nothing is logged ([idem.LogTo] logs). The test's end ends the process. A nil tb is for
-// runnable examples, which have none: a mistake then panics.
+// depends on how busy the machine is; each call asks the store, whatever the faults before it. Now
+// must be left to the harness, and without an Observer nothing is logged ([idem.LogTo] logs). The
+// test's end ends the process. A nil tb is for runnable examples, which have none: a mistake then
+// panics.
 func New(tb testing.TB, o *idem.Options) *Harness {
 	h := &Harness{Store: memstore.New(), Clock: new(Clock), tb: tb}
 	h.Faults = NewFaults(h.Store)

@@ -51,7 +51,8 @@ func TestTheUsersObserverIsKept(t *testing.T) {
 	told := map[notice.Kind]int{}
 	h := idemtest.New(t, &idem.Options{Observer: func(_ context.Context, n notice.Notice) { told[n.Kind]++ }})
 	idemtest.Deliver(h, 3, request(double))
-	require.Equal(t, map[notice.Kind]int{notice.Claimed: 1, notice.Executed: 1, notice.Completed: 1, notice.Replayed: 2}, told)
+	require.Equal(t, map[notice.Kind]int{notice.Claimed: 1, notice.Executed: 1, notice.Completed: 1, notice.Replayed: 2},
+		told)
 }
 
 // From the crash on nothing of the process reaches the store, whatever it does.
@@ -107,9 +108,11 @@ func TestCrashCancelsTheHandler(t *testing.T) {
 // A dead process logs nothing, and whoever logs what its calls returned logs the crash.
 func TestADeadProcessLogsNothing(t *testing.T) {
 	for name, die := range map[string]func(h *idemtest.Harness){
-		"in the handler": func(*idemtest.Harness) {},
-		"at the claim":   func(h *idemtest.Harness) { h.CrashAfter(1, false) }, "after the claim": func(h *idemtest.Harness) { h.CrashAfter(1, true) },
-		"at the end": func(h *idemtest.Harness) { h.CrashAfter(2, false) }, "after the end": func(h *idemtest.Harness) { h.CrashAfter(2, true) },
+		"in the handler":  func(*idemtest.Harness) {},
+		"at the claim":    func(h *idemtest.Harness) { h.CrashAfter(1, false) },
+		"after the claim": func(h *idemtest.Harness) { h.CrashAfter(1, true) },
+		"at the end":      func(h *idemtest.Harness) { h.CrashAfter(2, false) },
+		"after the end":   func(h *idemtest.Harness) { h.CrashAfter(2, true) },
 	} {
 		for _, repeat := range []idem.Repeat{idem.NotRepeatable, idem.Repeatable} {
 			t.Run(name+"/"+repeat.String(), func(t *testing.T) {
@@ -118,12 +121,13 @@ func TestADeadProcessLogsNothing(t *testing.T) {
 				die(h)
 				var err error
 				got := idemtest.Deliver(h, 1, func(ctx context.Context, e *idem.Engine) (n int, _ error) {
-					n, err = idem.Do(ctx, e, idem.Operation{Name: "op", Repeat: repeat}.Key("t", "k"), 1, func(_ context.Context, n int) (int, error) {
-						if name == "in the handler" {
-							h.Crash()
-						}
-						return n, nil
-					})
+					n, err = idem.Do(ctx, e, idem.Operation{Name: "op", Repeat: repeat}.Key("t", "k"), 1,
+						func(_ context.Context, n int) (int, error) {
+							if name == "in the handler" {
+								h.Crash()
+							}
+							return n, nil
+						})
 					return n, err
 				})
 				require.ErrorIs(t, got[0].Err, idemtest.ErrCrashed)
@@ -151,7 +155,8 @@ func TestRestartForgetsWhatWaited(t *testing.T) {
 		h.Restart()
 		h.Faults.Heal()
 		time.Sleep(time.Minute)
-		require.Equal(t, map[notice.Kind]int{notice.Claimed: 1, notice.Executed: 1, notice.OutcomeQueued: 1}, told, "nothing is dropped by who is dead")
+		require.Equal(t, map[notice.Kind]int{notice.Claimed: 1, notice.Executed: 1, notice.OutcomeQueued: 1}, told,
+			"nothing is dropped by who is dead")
 		require.Equal(t, protocol.InProgress, h.Record(op.Key("t", "k")).State)
 	})
 }

@@ -33,7 +33,8 @@ func (i *intercepted) call(ctx context.Context, m Method, id string, do func(con
 
 // read makes a call that has an answer. A fault may make it again later: that
 // answer reaches no caller.
-func read[T any](ctx context.Context, i *intercepted, m Method, id string, get func(context.Context) (T, error)) (T, error) {
+func read[T any](ctx context.Context, i *intercepted, m Method, id string,
+	get func(context.Context) (T, error)) (T, error) {
 	var mu sync.Mutex
 	var answer T
 	err := i.call(ctx, m, id, func(ctx context.Context) error {
@@ -69,7 +70,8 @@ func (i *intercepted) Acquire(ctx context.Context, now time.Time, c protocol.Cla
 }
 
 func (i *intercepted) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
-	return i.call(ctx, Withdraw, w.Claim.Record.ID, func(ctx context.Context) error { return i.store.Withdraw(ctx, now, w) })
+	return i.call(ctx, Withdraw, w.Claim.Record.ID,
+		func(ctx context.Context) error { return i.store.Withdraw(ctx, now, w) })
 }
 
 func (i *intercepted) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
@@ -81,7 +83,8 @@ func (i *intercepted) RecordStep(ctx context.Context, now time.Time, s protocol.
 }
 
 func (i *intercepted) RecordReference(ctx context.Context, now time.Time, r protocol.ReferenceWrite) error {
-	return i.call(ctx, RecordReference, r.ID, func(ctx context.Context) error { return i.store.RecordReference(ctx, now, r) })
+	return i.call(ctx, RecordReference, r.ID,
+		func(ctx context.Context) error { return i.store.RecordReference(ctx, now, r) })
 }
 
 func (i *intercepted) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
@@ -120,15 +123,18 @@ func (i *intercepted) Due(ctx context.Context, q protocol.DueQuery) (protocol.Du
 }
 
 func (i *intercepted) Postpone(ctx context.Context, now time.Time, p protocol.Postponement) error {
-	return ask(ctx, i, Postpone, p.ID, func(ctx context.Context, s protocol.AdminStore) error { return s.Postpone(ctx, now, p) })
+	return ask(ctx, i, Postpone, p.ID,
+		func(ctx context.Context, s protocol.AdminStore) error { return s.Postpone(ctx, now, p) })
 }
 
 func (i *intercepted) Forget(ctx context.Context, now time.Time, e protocol.Erasure) error {
-	return ask(ctx, i, Forget, e.ID, func(ctx context.Context, s protocol.AdminStore) error { return s.Forget(ctx, now, e) })
+	return ask(ctx, i, Forget, e.ID,
+		func(ctx context.Context, s protocol.AdminStore) error { return s.Forget(ctx, now, e) })
 }
 
 func (i *intercepted) Prolong(ctx context.Context, now time.Time, w protocol.Prolongation) error {
-	return ask(ctx, i, Prolong, w.ID, func(ctx context.Context, s protocol.AdminStore) error { return s.Prolong(ctx, now, w) })
+	return ask(ctx, i, Prolong, w.ID,
+		func(ctx context.Context, s protocol.AdminStore) error { return s.Prolong(ctx, now, w) })
 }
 
 func (i *intercepted) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage, error) {

@@ -252,7 +252,8 @@ func (s *Sealer) generate(ctx context.Context) (*dataKey, error) {
 		return nil, fmt.Errorf("kmsseal: KMS gives no data key of %s: %w", s.o.Key, err)
 	}
 	if n := len(out.CiphertextBlob); n == 0 || n > maxWrapped {
-		return nil, fmt.Errorf("kmsseal: KMS has wrapped a data key in %d bytes, and there is room for %d: use a symmetric key of KMS itself", n, maxWrapped)
+		return nil, fmt.Errorf("kmsseal: KMS has wrapped a data key in %d bytes, and there is room for %d: use a symmetric "+
+			"key of KMS itself", n, maxWrapped)
 	}
 	return newDataKey(out.Plaintext, out.CiphertextBlob)
 }
@@ -300,7 +301,8 @@ func (s *Sealer) decrypt(ctx context.Context, wrapped []byte) (*dataKey, error) 
 	for _, key := range append([]string{s.o.Key}, s.o.FormerKeys...) {
 		var out *kms.DecryptOutput
 		out, err = s.client.Decrypt(ctx, &kms.DecryptInput{
-			CiphertextBlob: wrapped, KeyId: &key, EncryptionContext: s.o.Context, EncryptionAlgorithm: types.EncryptionAlgorithmSpecSymmetricDefault,
+			CiphertextBlob: wrapped, KeyId: &key, EncryptionContext: s.o.Context,
+			EncryptionAlgorithm: types.EncryptionAlgorithmSpecSymmetricDefault,
 		})
 		if err == nil {
 			return newDataKey(out.Plaintext, wrapped)

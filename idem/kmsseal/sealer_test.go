@@ -96,7 +96,8 @@ func TestWhatIsNotAsItWasSealedDoesNotOpen(t *testing.T) {
 		require.Error(t, err, name)
 		require.NotErrorIs(t, err, protocol.ErrStoreUnavailable, name)
 	}
-	_, err := open(t, client, Options{Key: "alias/new", FormerKeys: []string{"alias/older", "alias/results"}}).Open(t.Context(), good, []byte("bound"))
+	_, err := open(t, client, Options{Key: "alias/new", FormerKeys: []string{"alias/older", "alias/results"}}).Open(
+		t.Context(), good, []byte("bound"))
 	require.NoError(t, err, "one of the former keys")
 }
 
@@ -149,7 +150,8 @@ type fake struct {
 	size  int
 }
 
-func (f *fake) GenerateDataKey(context.Context, *kms.GenerateDataKeyInput, ...func(*kms.Options)) (*kms.GenerateDataKeyOutput, error) {
+func (f *fake) GenerateDataKey(context.Context, *kms.GenerateDataKeyInput,
+	...func(*kms.Options)) (*kms.GenerateDataKeyOutput, error) {
 	time.Sleep(f.takes)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -261,7 +263,8 @@ func TestManyAtOnceAskForOneDataKey(t *testing.T) {
 // silent is a KMS that never answers.
 type silent struct{}
 
-func (*silent) GenerateDataKey(ctx context.Context, _ *kms.GenerateDataKeyInput, _ ...func(*kms.Options)) (*kms.GenerateDataKeyOutput, error) {
+func (*silent) GenerateDataKey(ctx context.Context, _ *kms.GenerateDataKeyInput,
+	_ ...func(*kms.Options)) (*kms.GenerateDataKeyOutput, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -294,7 +297,8 @@ func TestASilentKMSTakesNoTimeThatACallerMayHave(t *testing.T) {
 			short, cancel := context.WithTimeout(t.Context(), within)
 			require.ErrorIs(t, s.Ready(short), context.DeadlineExceeded)
 			cancel()
-			require.Equal(t, []time.Duration{within, within, 0}[n], time.Since(began), "a caller without time says nothing of KMS")
+			require.Equal(t, []time.Duration{within, within, 0}[n], time.Since(began),
+				"a caller without time says nothing of KMS")
 		}
 	})
 }

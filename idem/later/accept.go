@@ -39,7 +39,8 @@ func Accept[Out, In any](
 		return res, err
 	}
 	if s, ok := any(in).(string); ok && !utf8.ValidString(s) {
-		return res, &idem.ConfigError{What: "input", Problem: "it is a string that is not valid UTF-8, which JSON cannot keep: pass bytes as []byte"}
+		return res, &idem.ConfigError{What: "input",
+			Problem: "it is a string that is not valid UTF-8, which JSON cannot keep: pass bytes as []byte"}
 	}
 	fp, err := codec.Fingerprint(&in)
 	if err != nil {

@@ -82,7 +82,8 @@ func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
 	require.Len(t, d.Published(), 1)
 	require.Equal(t, key.ID(), string(d.Published()[0].Body))
 	require.ErrorIs(t, d.accept(key, 4).Err, idem.ErrKeyReused)
-	_, err := idem.Do(t.Context(), d.Engine, key, 3, func(context.Context, int) (string, error) { panic("it waits for a worker") })
+	_, err := idem.Do(t.Context(), d.Engine, key, 3,
+		func(context.Context, int) (string, error) { panic("it waits for a worker") })
 	require.ErrorIs(t, err, idem.ErrAccepted)
 
 	require.Equal(t, idem.Pending, d.status(statement, id).RecordState)
@@ -117,7 +118,8 @@ func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
 func TestAStatusIsItsTenantsAlone(t *testing.T) {
 	d := newDesk(t)
 	id := d.accepted(statement.Key("acme", "june"), 3)
-	_, err := idem.Do(t.Context(), d.Engine, statement.Key("acme", "july"), 3, func(context.Context, int) (string, error) { return "", nil })
+	_, err := idem.Do(t.Context(), d.Engine, statement.Key("acme", "july"), 3,
+		func(context.Context, int) (string, error) { return "", nil })
 	require.NoError(t, err)
 	guess := []byte(id)
 	guess[len(guess)-3] ^= 1
@@ -222,7 +224,8 @@ func TestAWorkerThatDidNothingLeavesTheWorkToTheNextOne(t *testing.T) {
 	require.ErrorIs(t, err, busy)
 	require.True(t, d.Record(key).Open(), "it is in the index until there is an outcome")
 	require.Equal(t, id, d.accepted(key, 3))
-	_, err = later.Work(t.Context(), d.Engine, statement, key.ID(), func(context.Context, []string) (string, error) { panic("it does not fit") })
+	_, err = later.Work(t.Context(), d.Engine, statement, key.ID(),
+		func(context.Context, []string) (string, error) { panic("it does not fit") })
 	require.ErrorContains(t, err, "does not fit")
 	require.NoError(t, d.work(statement, key.ID(), nil).Err)
 	require.Equal(t, 1, d.runs)
@@ -236,7 +239,8 @@ func TestAcceptedWorkIsResolvedWhileItWaits(t *testing.T) {
 	rc, err := reconcile.New(d.Store, &reconcile.Options{Now: d.Clock.Now})
 	require.NoError(t, err)
 	abandoned := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "nobody came"}}
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), abandoned, reconcile.Change{Actor: "alice", Reason: "the queue was deleted"}))
+	require.NoError(t, rc.Resolve(t.Context(), key.ID(), abandoned,
+		reconcile.Change{Actor: "alice", Reason: "the queue was deleted"}))
 	_, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
 	var recorded *idem.RecordedError
 	require.ErrorAs(t, err, &recorded)
@@ -246,10 +250,12 @@ func TestAcceptedWorkIsResolvedWhileItWaits(t *testing.T) {
 
 func TestAWorkersIDIsChecked(t *testing.T) {
 	d := newDesk(t)
-	for _, id := range []string{"", "acme#statement", "acme#statement#short", "acme#%zz#" + strings.Repeat("A", 43), statement.Key("acme", "x").ID() + "#more"} {
+	for _, id := range []string{"", "acme#statement", "acme#statement#short", "acme#%zz#" + strings.Repeat("A", 43),
+		statement.Key("acme", "x").ID() + "#more"} {
 		require.ErrorIs(t, d.work(statement, id, nil).Err, idem.ErrKeyInvalid, id)
 	}
-	require.ErrorIs(t, d.work(statement, idem.Operation{Name: "refund"}.Key("acme", "x").ID(), nil).Err, idem.ErrKeyInvalid)
+	require.ErrorIs(t, d.work(statement, idem.Operation{Name: "refund"}.Key("acme", "x").ID(), nil).Err,
+		idem.ErrKeyInvalid)
 	none := statement.Key(idem.SingleTenant, "x/ü#")
 	require.ErrorIs(t, d.work(statement, none.ID(), nil).Err, later.ErrNotAccepted)
 	id := d.accepted(none, 3)
@@ -332,7 +338,8 @@ func TestWorkIsCancelledUntilAWorkerHasBegun(t *testing.T) {
 	require.Equal(t, idem.Failed, changes.Entries[0].To)
 	require.Equal(t, "the client", changes.Entries[0].Who)
 
-	for name, end := range map[string]error{"done": nil, "failed": idem.Permanent(errors.New("no")), "unknown": errors.New("time-out"), "not executed": idem.NotExecuted(errors.New("busy"))} {
+	for name, end := range map[string]error{"done": nil, "failed": idem.Permanent(errors.New("no")),
+		"unknown": errors.New("time-out"), "not executed": idem.NotExecuted(errors.New("busy"))} {
 		key := statement.Key("acme", name)
 		id := d.accepted(key, 3)
 		_, _ = later.Work(t.Context(), d.Engine, statement, key.ID(), func(context.Context, int) (string, error) {

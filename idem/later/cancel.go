@@ -44,12 +44,14 @@ func Cancel(ctx context.Context, e *idem.Engine, op idem.Operation, tenant, id s
 			ID: rec.ID, Kind: protocol.EventResolve, Seen: rec.Write, Owner: write, Write: write,
 			Ending: protocol.Ending{
 				State: idem.Failed, ExpiresAt: protocol.RoundUp(now.Add(max(rec.Retention, leastRetention)), time.Second),
-				Failure: &idem.Failure{Message: "idem: the request was cancelled before it was begun", Code: protocol.CodeCancelled},
+				Failure: &idem.Failure{Message: "idem: the request was cancelled before it was begun",
+					Code: protocol.CodeCancelled},
 			},
 			LargeSteps: rec.Steps[protocol.AcceptedStep].Body.Parts > 0,
 			Audit: &protocol.Audit{
-				ID: rec.ID, Entry: protocol.NewID(), At: now, Who: "the client", Why: "it cancelled its request", Change: protocol.ChangeResolved,
-				From: rec.State, To: idem.Failed, Attempt: rec.Attempt, ExpiresAt: now.Add(auditRetention),
+				ID: rec.ID, Entry: protocol.NewID(), At: now, Who: "the client", Why: "it cancelled its request",
+				Change: protocol.ChangeResolved,
+				From:   rec.State, To: idem.Failed, Attempt: rec.Attempt, ExpiresAt: now.Add(auditRetention),
 			},
 		}
 		err = settle(ctx, e, s)

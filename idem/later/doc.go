@@ -4,8 +4,8 @@
 // [Cancel] takes back what no worker has begun.
 //
 // The state is Pending until a worker has come. After an attempt without an effect it is Released
-// until the message brings a worker again. The input goes with the outcome. What no worker has come for in time a sweep of package
-// reconcile ends as Failed with [protocol.CodeNotStarted].
+// until the message brings a worker again. The input goes with the outcome. What no worker has come
+// for in time a sweep of package reconcile ends as Failed with [protocol.CodeNotStarted].
 //
 // Package idemhttp serves all of it behind an HTTP route (LaterRoutes), and package idemlambda
 // has the worker of a queue (SQSWorker).

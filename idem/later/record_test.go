@@ -23,11 +23,13 @@ func TestAnAcceptanceIsNoAttempt(t *testing.T) {
 
 // Work waits for as long as the call that has accepted it says.
 func TestWorkWaitsForAsLongAsItsCallSays(t *testing.T) {
-	for within, want := range map[time.Duration]time.Duration{0: later.DefaultStartWithin, 24 * time.Hour: 24 * time.Hour} {
+	for within, want := range map[time.Duration]time.Duration{0: later.DefaultStartWithin,
+		24 * time.Hour: 24 * time.Hour} {
 		d := newDesk(t)
 		key := statement.Key("acme", "june")
 		call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil)}
-		_, err := d.Engine.Execute(t.Context(), later.Call(call, protocol.Later{Input: []byte("3"), StartWithin: within}, nil))
+		_, err := d.Engine.Execute(t.Context(),
+			later.Call(call, protocol.Later{Input: []byte("3"), StartWithin: within}, nil))
 		require.NoError(t, err)
 		rec := d.Record(key)
 		require.WithinDuration(t, rec.CreatedAt.Add(want), rec.Due, time.Second)

@@ -169,7 +169,8 @@ func TestNothingIsAcceptedThatIsNotRecorded(t *testing.T) {
 	require.Panics(t, func() {
 		_, _ = later.Accept[string](t.Context(), d.Engine, key, 3, func(context.Context, string) error { panic("no queue") })
 	})
-	_, err := later.Accept[string](t.Context(), d.Engine, key, 3, func(context.Context, string) error { return errTimeout })
+	_, err := later.Accept[string](t.Context(), d.Engine, key,
+		3, func(context.Context, string) error { return errTimeout })
 	require.ErrorIs(t, err, errTimeout)
 	require.Nil(t, d.Record(key))
 }
@@ -237,7 +238,8 @@ func TestAWorkerInAtomicModeClaimsBeforeItRuns(t *testing.T) {
 	}
 	t.Run("cancel", func(t *testing.T) {
 		d, _, id, _ := setup(t)
-		require.ErrorIs(t, later.Cancel(t.Context(), d.Engine, op, "acme", id), later.ErrBegun, "204: it was not executed and will not be")
+		require.ErrorIs(t, later.Cancel(t.Context(), d.Engine, op, "acme", id), later.ErrBegun,
+			"204: it was not executed and will not be")
 	})
 	t.Run("cancel while it runs", func(t *testing.T) {
 		d := newDesk(t)
@@ -352,10 +354,12 @@ func TestAResolutionOfWhatWaitsSettlesNoLaterAttempt(t *testing.T) {
 	}}
 	rc, err := reconcile.New(m, &reconcile.Options{Now: func() time.Time { return d.Clock.Now().Add(time.Hour) }})
 	require.NoError(t, err)
-	err = rc.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "the queue was deleted, nobody came"}},
+	err = rc.Resolve(t.Context(), key.ID(),
+		reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "the queue was deleted, nobody came"}},
 		reconcile.Change{Actor: "alice", Reason: "nobody came"})
 	require.Equal(t, 1, d.runs)
-	require.Equal(t, idem.Unknown, d.Record(key).State, "err %v: attempt 1 was resolved by what was said of no attempt", err)
+	require.Equal(t, idem.Unknown, d.Record(key).State,
+		"err %v: attempt 1 was resolved by what was said of no attempt", err)
 }
 
 // down is a store that cannot be reached: each call hangs until its context ends.
@@ -377,7 +381,8 @@ func (d *down) Get(ctx context.Context, id string) (*protocol.Record, error) {
 func TestWorkersDoNotAskAStoreThatIsDown(t *testing.T) {
 	for name, ask := range map[string]func(e *idem.Engine) error{
 		"Work": func(e *idem.Engine) error {
-			_, err := later.Work(t.Context(), e, statement, statement.Key("acme", "june").ID(), func(context.Context, int) (string, error) { return "", nil })
+			_, err := later.Work(t.Context(), e, statement, statement.Key("acme", "june").ID(),
+				func(context.Context, int) (string, error) { return "", nil })
 			return err
 		},
 		"Accept": func(e *idem.Engine) error {
@@ -401,7 +406,8 @@ func TestWorkersDoNotAskAStoreThatIsDown(t *testing.T) {
 func TestABlackHoleCostsAWorkerItsBudget(t *testing.T) {
 	for name, ask := range map[string]func(ctx context.Context, e *idem.Engine) error{
 		"Work": func(ctx context.Context, e *idem.Engine) error {
-			_, err := later.Work(ctx, e, statement, statement.Key("acme", "june").ID(), func(context.Context, int) (string, error) { return "", nil })
+			_, err := later.Work(ctx, e, statement, statement.Key("acme", "june").ID(),
+				func(context.Context, int) (string, error) { return "", nil })
 			return err
 		},
 		"StatusOf": func(ctx context.Context, e *idem.Engine) error {

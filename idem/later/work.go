@@ -16,11 +16,12 @@ var ErrNotAccepted = protocol.ErrNotAccepted
 
 // Work runs fn for the operation that was accepted for later in the record with the id, with
 // the input that [Accept] was given. It claims the record and records how fn ended, as [idem.Run]
-// does; it claims before fn runs, also in [idem.Atomic] mode. A later call for the same record gets the recorded outcome, so that the message that
-// brought it can be deleted; an error that matches [idem.ErrInFlight], [idem.ErrStoreUnavailable]
-// or [idem.ErrOutOfTime] says to come again, and [ErrNotAccepted] that there is nothing to run.
-// Work is safe for concurrent use.
-func Work[In, Out any](ctx context.Context, e *idem.Engine, op idem.Operation, id string, fn func(context.Context, In) (Out, error)) (idem.Result[Out], error) {
+// does; it claims before fn runs, also in [idem.Atomic] mode. A later call for the same record gets
+// the recorded outcome, so that the message that brought it can be deleted; an error that matches
+// [idem.ErrInFlight], [idem.ErrStoreUnavailable] or [idem.ErrOutOfTime] says to come again, and
+// [ErrNotAccepted] that there is nothing to run. Work is safe for concurrent use.
+func Work[In, Out any](ctx context.Context, e *idem.Engine, op idem.Operation, id string,
+	fn func(context.Context, In) (Out, error)) (idem.Result[Out], error) {
 	var res idem.Result[Out]
 	if e == nil || fn == nil {
 		return res, &idem.ConfigError{What: "worker", Problem: "the engine or the handler is nil"}
@@ -60,13 +61,15 @@ func Work[In, Out any](ctx context.Context, e *idem.Engine, op idem.Operation, i
 }
 
 // accepted reads the record that a worker's call runs, and its input.
-func accepted(ctx context.Context, e *idem.Engine, op idem.Operation, id string) (c idem.Call, input []byte, err error) {
+func accepted(ctx context.Context, e *idem.Engine, op idem.Operation, id string) (c idem.Call,
+	input []byte, err error) {
 	c.Key = op.KeyFromID(id)
 	if err := c.Key.Err(); err != nil {
 		return c, nil, err
 	}
 	if op.Shadow {
-		return c, nil, &idem.ConfigError{What: "operation " + op.Name, Problem: "Shadow records nothing that a worker could run: set it to false"}
+		return c, nil, &idem.ConfigError{What: "operation " + op.Name,
+			Problem: "Shadow records nothing that a worker could run: set it to false"}
 	}
 	rec, err := e.Lookup(ctx, c.Key)
 	switch {

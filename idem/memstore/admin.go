@@ -30,7 +30,8 @@ func (s *Store) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage,
 		at, id, ok := strings.Cut(q.Page, " ")
 		ns, err := strconv.ParseInt(at, 10, 64)
 		if !ok || err != nil {
-			return protocol.DuePage{}, &protocol.ConfigError{What: "page", Problem: fmt.Sprintf("memstore: %q is none: pass what the page before returned as Next", q.Page)}
+			return protocol.DuePage{}, &protocol.ConfigError{What: "page",
+				Problem: fmt.Sprintf("memstore: %q is none: pass what the page before returned as Next", q.Page)}
 		}
 		due = slices.DeleteFunc(due, func(r *protocol.Record) bool {
 			n := r.Due.UnixNano()

@@ -256,8 +256,9 @@ func (s *Store) Traits() protocol.Traits { return protocol.Traits{} }
 func NewPlain() (*Store, error) {
 	if os.Getenv("AWS_LAMBDA_RUNTIME_API") != "" {
 		return nil, &protocol.ConfigError{
-			What:    "memstore.NewPlain",
-			Problem: "this is Lambda, where a store that forgets protects no caller: use dynamostore.New, and keep NewPlain to tests",
+			What: "memstore.NewPlain",
+			Problem: "this is Lambda, where a store that forgets protects no caller: use dynamostore.New, and keep " +
+				"NewPlain to tests",
 		}
 	}
 	s := New()

@@ -70,7 +70,8 @@ func TestMaxResult(t *testing.T) {
 	err := s.Finish(t.Context(), now, protocol.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: end})
 	require.ErrorAs(t, err, &large)
 	require.Equal(t, &protocol.TooLargeError{Size: 4, Limit: 3}, large)
-	err = s.Settle(t.Context(), now, protocol.Settlement{ID: "a", Kind: protocol.EventResolve, Seen: "write-a", Write: "w", Ending: end})
+	err = s.Settle(t.Context(), now, protocol.Settlement{ID: "a", Kind: protocol.EventResolve, Seen: "write-a",
+		Write: "w", Ending: end})
 	require.ErrorAs(t, err, &large)
 	require.Equal(t, protocol.InProgress, s.Records()[0].State)
 }
@@ -121,7 +122,8 @@ func (u *unit) CommitInMemory(conditions func(any) (bool, any)) error {
 func TestUnitsCommitWithTheOutcome(t *testing.T) {
 	s := memstore.New()
 	claim(t, s, "a")
-	f := protocol.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: protocol.Ending{State: protocol.Completed}, Unit: &unit{"first"}}
+	f := protocol.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: protocol.Ending{State: protocol.Completed},
+		Unit: &unit{"first"}}
 
 	reason := errors.New("the condition does not hold")
 	s.Conditions(func(action any) (bool, any) {

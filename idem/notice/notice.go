@@ -71,7 +71,7 @@ const (
 	CircuitOpened    Kind = "circuit_opened"    // calls have found the store down, further ones do not ask it
 	CircuitClosed    Kind = "circuit_closed"    // the store has answered again
 	FailedOpen       Kind = "failed_open"       // the store is down, the handler runs and nothing is recorded
-	Unreadable       Kind = "record_unreadable" // a record, or a step's result in it, cannot be read, the call failed closed
+	Unreadable       Kind = "record_unreadable" // a record or a step's result cannot be read, the call failed
 	Withdrawn        Kind = "withdrawn"         // a claim without a reply was taken back
 	OutcomeQueued    Kind = "outcome_queued"    // a write is kept for later; in state Completed, the result alone
 	OutcomeLanded    Kind = "outcome_landed"    // a queued write was written

@@ -68,9 +68,10 @@ func (r *rig) sweep(answer reconcile.Answer) {
 	require.NoError(r.t, err)
 	s, err := reconcile.NewSweeper(rc, &reconcile.SweepOptions{
 		Observer: r.observe, Log: slog.New(slog.DiscardHandler),
-		Operations: []reconcile.Operation{{Operation: refund, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-			return answer, nil
-		}}},
+		Operations: []reconcile.Operation{{Operation: refund,
+			Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+				return answer, nil
+			}}},
 	})
 	require.NoError(r.t, err)
 	report, err := s.Sweep(r.t.Context())
@@ -84,7 +85,8 @@ func (r *rig) sweep(answer reconcile.Answer) {
 // relay relays a message to a destination that answers like that.
 func (r *rig) relay(answer error) {
 	ref := outbox.Ref{Record: "acme#charge#x", ID: "1"}
-	e := &outbox.Entry{Record: ref.Record, Message: outbox.Message{ID: ref.ID, Destination: "orders"}, State: outbox.New, Created: time.Now()}
+	e := &outbox.Entry{Record: ref.Record, Message: outbox.Message{ID: ref.ID, Destination: "orders"}, State: outbox.New,
+		Created: time.Now()}
 	relay, err := outbox.NewRelay(stored{e: e}, map[string]outbox.Sender{"orders": sender{answer}}, nil)
 	require.NoError(r.t, err)
 	report, _, err := relay.Deliver(r.t.Context(), []outbox.Ref{ref})
@@ -125,24 +127,30 @@ var counted = map[string]struct {
 	want   float64
 	run    func(r *rig)
 }{
-	"executed":               {schema.MetricExecuted, 1, func(r *rig) { r.call(charge, 1, nil) }},
-	"replayed":               {schema.MetricReplayed, 2, func(r *rig) { r.call(charge, 1, nil); r.call(charge, 1, nil); r.call(charge, 1, nil) }},
-	"in flight":              {schema.MetricInFlight, 1, func(r *rig) { r.CrashAfter(1, true); r.call(charge, 1, nil); r.Restart(); r.call(charge, 1, nil) }},
-	"key reused":             {schema.MetricKeyReused, 1, func(r *rig) { r.call(charge, 1, nil); r.call(charge, 2, nil) }},
-	"released":               {schema.MetricReleased, 1, func(r *rig) { r.call(charge, 1, errBroken) }},
-	"failed":                 {schema.MetricFailed, 1, func(r *rig) { r.call(charge, 1, idem.Permanent(errBroken)) }},
-	"unknown":                {schema.MetricParked, 1, func(r *rig) { r.call(refund, 1, errBroken) }},
-	"unknown, asked":         {schema.MetricOutcomeUnknown, 1, func(r *rig) { r.call(refund, 1, errBroken); r.call(refund, 1, nil) }},
-	"taken over":             {schema.MetricTookOver, 1, func(r *rig) { r.lapse(charge); r.call(charge, 1, nil) }},
-	"lapsed, found by sweep": {schema.MetricSweepParked, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.StillUnknown(0)) }},
-	"store error":            {schema.MetricStoreUnavailable, 1, func(r *rig) { r.Faults.Always(idemtest.Refuse); r.call(charge, 1, nil) }},
+	"executed": {schema.MetricExecuted, 1, func(r *rig) { r.call(charge, 1, nil) }},
+	"replayed": {schema.MetricReplayed,
+		2, func(r *rig) { r.call(charge, 1, nil); r.call(charge, 1, nil); r.call(charge, 1, nil) }},
+	"in flight": {schema.MetricInFlight,
+		1, func(r *rig) { r.CrashAfter(1, true); r.call(charge, 1, nil); r.Restart(); r.call(charge, 1, nil) }},
+	"key reused": {schema.MetricKeyReused, 1, func(r *rig) { r.call(charge, 1, nil); r.call(charge, 2, nil) }},
+	"released":   {schema.MetricReleased, 1, func(r *rig) { r.call(charge, 1, errBroken) }},
+	"failed":     {schema.MetricFailed, 1, func(r *rig) { r.call(charge, 1, idem.Permanent(errBroken)) }},
+	"unknown":    {schema.MetricParked, 1, func(r *rig) { r.call(refund, 1, errBroken) }},
+	"unknown, asked": {schema.MetricOutcomeUnknown, 1,
+		func(r *rig) { r.call(refund, 1, errBroken); r.call(refund, 1, nil) }},
+	"taken over": {schema.MetricTookOver, 1, func(r *rig) { r.lapse(charge); r.call(charge, 1, nil) }},
+	"lapsed, found by sweep": {schema.MetricSweepParked,
+		1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.StillUnknown(0)) }},
+	"store error": {schema.MetricStoreUnavailable,
+		1, func(r *rig) { r.Faults.Always(idemtest.Refuse); r.call(charge, 1, nil) }},
 	"store down": {schema.MetricCircuitOpened, 1, func(r *rig) {
 		r.Faults.Always(idemtest.Refuse)
 		// By the clock of the process: the harness's has no circuit.
 		e, err := idem.New(r.Faults, &idem.Options{Observer: r.observe})
 		require.NoError(r.t, err)
 		for range 20 {
-			_, _ = idem.Do(r.t.Context(), e, charge.Key("acme", "k"), 1, func(context.Context, int) (int, error) { return 1, nil })
+			_, _ = idem.Do(r.t.Context(), e, charge.Key("acme", "k"),
+				1, func(context.Context, int) (int, error) { return 1, nil })
 		}
 	}},
 	"failed open": {schema.MetricFailedOpen, 1, func(r *rig) {
@@ -150,39 +158,46 @@ var counted = map[string]struct {
 		r.call(idem.Operation{Name: "charge", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen}, 1, nil)
 	}},
 	"result omitted": {schema.MetricResultOmitted, 1, func(r *rig) {
-		_, _ = idem.Do(r.t.Context(), r.Engine, charge.Key("acme", "k"), 1, func(context.Context, int) (opaque, error) { return opaque{}, nil })
+		_, _ = idem.Do(r.t.Context(), r.Engine, charge.Key("acme", "k"),
+			1, func(context.Context, int) (opaque, error) { return opaque{}, nil })
 	}},
 	"late outcome dropped": {schema.MetricOutcomeDropped, 1, func(r *rig) {
 		r.Faults.Next(idemtest.Finish, idemtest.LoseRequest)
 		r.call(charge, 1, nil)
 		r.Clock.Advance(time.Hour)
-		elsewhere, err := idem.New(r.Store, &idem.Options{Now: r.Clock.Now, Observer: func(context.Context, notice.Notice) {}})
+		elsewhere, err := idem.New(r.Store,
+			&idem.Options{Now: r.Clock.Now, Observer: func(context.Context, notice.Notice) {}})
 		require.NoError(r.t, err)
-		_, err = idem.Do(r.t.Context(), elsewhere, charge.Key("acme", "k"), 1, func(context.Context, int) (int, error) { return 1, nil })
+		_, err = idem.Do(r.t.Context(), elsewhere, charge.Key("acme", "k"),
+			1, func(context.Context, int) (int, error) { return 1, nil })
 		require.NoError(r.t, err)
 		require.NoError(r.t, r.Engine.Flush(r.t.Context()))
 	}},
-	"probes":    {schema.MetricProbed, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.StillUnknown(0)) }},
-	"resolved":  {schema.MetricResolved, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.CompletedWith(1)) }},
-	"escalated": {schema.MetricEscalated, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.CannotBeKnown("no reference")) }},
+	"probes":   {schema.MetricProbed, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.StillUnknown(0)) }},
+	"resolved": {schema.MetricResolved, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.CompletedWith(1)) }},
+	"escalated": {schema.MetricEscalated, 1,
+		func(r *rig) { r.lapse(refund); r.sweep(reconcile.CannotBeKnown("no reference")) }},
 	"not started": {schema.MetricNotStarted, 1, func(r *rig) {
 		_, err := later.Accept[int](r.t.Context(), r.Engine, refund.Key("acme", "k"), 1, nil)
 		require.NoError(r.t, err)
 		r.Clock.Advance(2 * time.Hour)
 		r.sweep(reconcile.StillUnknown(0))
 	}},
-	"outbox relayed":    {schema.MetricOutboxRelayed, 1, func(r *rig) { r.relay(nil) }},
-	"outbox dead":       {schema.MetricOutboxDead, 1, func(r *rig) { r.relay(outbox.ErrRejected) }},
-	"shadow duplicates": {schema.MetricShadowDuplicate, 1, func(r *rig) { r.call(shadowed, 1, nil); r.call(shadowed, 1, nil) }},
-	"open questions":    {schema.MetricOpen, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.StillUnknown(0)) }},
+	"outbox relayed": {schema.MetricOutboxRelayed, 1, func(r *rig) { r.relay(nil) }},
+	"outbox dead":    {schema.MetricOutboxDead, 1, func(r *rig) { r.relay(outbox.ErrRejected) }},
+	"shadow duplicates": {schema.MetricShadowDuplicate,
+		1, func(r *rig) { r.call(shadowed, 1, nil); r.call(shadowed, 1, nil) }},
+	"open questions": {schema.MetricOpen, 1, func(r *rig) { r.lapse(refund); r.sweep(reconcile.StillUnknown(0)) }},
 	"oldest open": {schema.MetricOldestOpen, 600, func(r *rig) {
 		r.call(refund, 1, errBroken)
 		r.Clock.Advance(10 * time.Minute)
 		r.sweep(reconcile.StillUnknown(0))
 	}},
-	"latency of claim":   {schema.MetricClaimTime, 250, func(r *rig) { r.Faults.Next(idemtest.Acquire, slow); r.call(charge, 1, nil) }},
+	"latency of claim": {schema.MetricClaimTime, 250,
+		func(r *rig) { r.Faults.Next(idemtest.Acquire, slow); r.call(charge, 1, nil) }},
 	"latency of handler": {schema.MetricHandlerTime, 1000, func(r *rig) { r.call(charge, 1, nil) }},
-	"latency of finish":  {schema.MetricFinishTime, 250, func(r *rig) { r.Faults.Next(idemtest.Finish, slow); r.call(charge, 1, nil) }},
+	"latency of finish": {schema.MetricFinishTime, 250,
+		func(r *rig) { r.Faults.Next(idemtest.Finish, slow); r.call(charge, 1, nil) }},
 }
 
 // opaque has no encoding.
@@ -205,7 +220,8 @@ func TestEverythingThatOperatorsCountIsAMetric(t *testing.T) {
 				m, err := emf.New(&emf.Options{Service: "payments", Out: &out})
 				require.NoError(t, err)
 				reader := sdkmetric.NewManualReader()
-				telemetry, err := otelidem.New(&otelidem.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+				telemetry,
+					err := otelidem.New(&otelidem.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
 				require.NoError(t, err)
 				r := &rig{t: t, metrics: m, telemetry: telemetry}
 				r.Harness = idemtest.New(t, &idem.Options{Observer: r.observe})
@@ -231,7 +247,8 @@ func TestEverythingThatOperatorsCountIsAMetric(t *testing.T) {
 // CloudWatch's unit.
 func valueOf(t *testing.T, reader sdkmetric.Reader, name string) (value float64) {
 	otel, timed := map[string]string{
-		schema.MetricClaimTime: "idem.claim.duration", schema.MetricHandlerTime: "idem.handler.duration", schema.MetricFinishTime: "idem.finish.duration",
+		schema.MetricClaimTime: "idem.claim.duration", schema.MetricHandlerTime: "idem.handler.duration",
+		schema.MetricFinishTime: "idem.finish.duration",
 	}[name]
 	if !timed {
 		otel = "idem." + name

@@ -68,7 +68,8 @@ func New(o *Options) (*Telemetry, error) {
 		o = &Options{}
 	}
 	if o.FlushTimeout < 0 {
-		return nil, &idem.ConfigError{What: "otelidem", Problem: fmt.Sprintf("FlushTimeout is %v: it cannot be negative", o.FlushTimeout)}
+		return nil, &idem.ConfigError{What: "otelidem",
+			Problem: fmt.Sprintf("FlushTimeout is %v: it cannot be negative", o.FlushTimeout)}
 	}
 	meters, traces := o.MeterProvider, o.TracerProvider
 	if meters == nil {
@@ -100,7 +101,8 @@ func New(o *Options) (*Telemetry, error) {
 		case metric.Age:
 			i.gauge, err = meter.Int64Gauge("idem."+m.Name, otelmetric.WithUnit("s"))
 		case metric.Time:
-			i.histogram, err = meter.Float64Histogram(durations[m.Name], otelmetric.WithUnit("s"), otelmetric.WithExplicitBucketBoundaries(buckets...))
+			i.histogram, err = meter.Float64Histogram(durations[m.Name], otelmetric.WithUnit("s"),
+				otelmetric.WithExplicitBucketBoundaries(buckets...))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("otelidem: %s: %w", m.Name, err)
@@ -204,8 +206,8 @@ type Handler interface {
 
 // Wrap returns a handler that invokes h and then flushes, also after a panic. An invocation that
 // lasts until [Options.FlushTimeout] before its deadline, at which Lambda kills the process, or
-// until an eighth of its time is left, flushes then too. A flush that fails is logged. A wrapper that begins the invocation's span belongs inside, so that
-// its span is over before the flush.
+// until an eighth of its time is left, flushes then too. A flush that fails is logged. A wrapper that
+// begins the invocation's span belongs inside, so that its span is over before the flush.
 func (t *Telemetry) Wrap(h Handler) Handler { return wrapped{t, h} }
 
 type wrapped struct {

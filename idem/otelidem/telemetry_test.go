@@ -128,7 +128,8 @@ func TestMetricsAndSpansOfCalls(t *testing.T) {
 		require.Equal(t, map[string]any{
 			"idem.executed charge": int64(1), "idem.completed charge": int64(1), "idem.replayed charge": int64(1),
 			"idem.claim.duration charge": "1: 0.25 s", "idem.handler.duration charge": "1: 1.5 s",
-			"idem.executed refund": int64(1), "idem.parked refund": int64(1), "idem.handler.duration refund *errors.errorString": "1: 1.5 s",
+			"idem.executed refund": int64(1), "idem.parked refund": int64(1),
+			"idem.handler.duration refund *errors.errorString": "1: 1.5 s",
 		}, c.numbers(t))
 
 		ended := c.spans.Ended()
@@ -207,7 +208,8 @@ func TestASweep(t *testing.T) {
 	require.NoError(t, err)
 	o.Add(t.Context(), "", reconcile.Report{Left: 2}.Counts())
 	o.Add(t.Context(), "", open[0].Counts())
-	require.Equal(t, map[string]any{"idem.swept ": int64(1), "idem.sweep_left ": int64(2), "idem.open ": int64(0), "idem.oldest_open ": int64(0)}, c.numbers(t))
+	require.Equal(t, map[string]any{"idem.swept ": int64(1), "idem.sweep_left ": int64(2), "idem.open ": int64(0),
+		"idem.oldest_open ": int64(0)}, c.numbers(t))
 }
 
 // A gauge keeps its last value: an operation whose last question is settled must say 0, or its
@@ -218,7 +220,8 @@ func TestTheGaugesOfAnOperationGoBackToZero(t *testing.T) {
 	r, err := reconcile.New(h.Faults, &reconcile.Options{Now: h.Clock.Now})
 	require.NoError(t, err)
 	key := idem.Operation{Name: "refund"}.Key("acme", "1")
-	_, err = idem.Do(t.Context(), h.Engine, key, 1, func(context.Context, int) (int, error) { return 0, context.DeadlineExceeded })
+	_, err = idem.Do(t.Context(), h.Engine, key, 1,
+		func(context.Context, int) (int, error) { return 0, context.DeadlineExceeded })
 	require.Error(t, err)
 	count := func(fails error) []any {
 		open, err := r.OpenQuestions(t.Context())
@@ -231,9 +234,11 @@ func TestTheGaugesOfAnOperationGoBackToZero(t *testing.T) {
 	}
 	h.Clock.Advance(time.Minute)
 	require.Equal(t, []any{int64(1), int64(60)}, count(nil))
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "alice", Reason: "re_1"}))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed},
+		reconcile.Change{Actor: "alice", Reason: "re_1"}))
 	h.Faults.Always(idemtest.Refuse, idemtest.Due)
-	require.Equal(t, []any{int64(1), int64(60)}, count(idem.ErrStoreUnavailable), "what cannot be read is not said to be nothing")
+	require.Equal(t, []any{int64(1), int64(60)}, count(idem.ErrStoreUnavailable),
+		"what cannot be read is not said to be nothing")
 	h.Faults.Heal()
 	require.Equal(t, []any{int64(0), int64(0)}, count(nil))
 }
@@ -312,7 +317,8 @@ func TestAnExporterThatHangsCostsASecondAndNoAnswer(t *testing.T) {
 	var logged bytes.Buffer
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
 	synctest.Test(t, func(t *testing.T) {
-		traces := sdktrace.NewTracerProvider(sdktrace.WithBatcher(&exporter{hangs: true}, sdktrace.WithBatchTimeout(time.Hour)))
+		traces := sdktrace.NewTracerProvider(sdktrace.WithBatcher(&exporter{hangs: true},
+			sdktrace.WithBatchTimeout(time.Hour)))
 		defer func() { _ = traces.Shutdown(context.Background()) }()
 		o, err := otelidem.New(&otelidem.Options{TracerProvider: traces})
 		require.NoError(t, err)

@@ -30,7 +30,8 @@ func (t *Telemetry) trace(ctx context.Context, n *notice.Notice) {
 		return
 	}
 	attrs := make([]attribute.KeyValue, 0, 6)
-	attrs = append(attrs, attribute.String("idem.kind", string(n.Kind)), attribute.String("idem.operation", n.Operation), attribute.String("idem.record", n.ID))
+	attrs = append(attrs, attribute.String("idem.kind", string(n.Kind)), attribute.String("idem.operation", n.Operation),
+		attribute.String("idem.record", n.ID))
 	if n.Attempt > 0 {
 		attrs = append(attrs, attribute.Int("idem.attempt", n.Attempt))
 	}

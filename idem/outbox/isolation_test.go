@@ -18,7 +18,8 @@ import (
 // time, unless the sender's is over before.
 func request(took time.Duration, fault error, sent func(outbox.Message)) outbox.Sender {
 	return sending(func(ctx context.Context, messages []outbox.Message) []error {
-		return outbox.InBatches(ctx, messages, outbox.Limits{Count: 10, Bytes: 1 << 20}, func(*outbox.Message) int { return 1 },
+		return outbox.InBatches(ctx, messages, outbox.Limits{Count: 10, Bytes: 1 << 20},
+			func(*outbox.Message) int { return 1 },
 			func(ctx context.Context, batch []outbox.Message) ([]error, error) {
 				select {
 				case <-ctx.Done():
@@ -200,12 +201,13 @@ func deadDestination(t *testing.T, failing outbox.Sender, ordered bool) {
 	t.Helper()
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		dead := true
-		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": sending(func(ctx context.Context, messages []outbox.Message) []error {
-			if dead {
-				return failing.Send(ctx, messages)
-			}
-			return p.Send(ctx, messages)
-		})}, nil)
+		r, err := outbox.NewRelay(s,
+			map[string]outbox.Sender{"orders": sending(func(ctx context.Context, messages []outbox.Message) []error {
+				if dead {
+					return failing.Send(ctx, messages)
+				}
+				return p.Send(ctx, messages)
+			})}, nil)
 		require.NoError(t, err)
 		var want []string
 		looked := 0

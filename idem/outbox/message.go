@@ -142,7 +142,8 @@ func (m *Message) Check() error {
 	size := m.bodySize() + len(m.Type) + stringSize(m.ContentType)
 	for name, value := range m.Attributes {
 		switch {
-		case name == "" || len(name) > maxName || !isName(name) || strings.Trim(name, ".") != name || strings.Contains(name, ".."):
+		case name == "" || len(name) > maxName || !isName(name) || strings.Trim(name, ".") != name ||
+			strings.Contains(name, ".."):
 			return invalid("attribute name %q may have %d letters, digits, '_' and '-', and single dots inside", name, maxName)
 		case reserved(name):
 			return invalid("attribute name %q: names that begin with idem-, AWS. or Amazon. are taken", name)
@@ -163,7 +164,8 @@ func (m *Message) Check() error {
 // attempts of one life of the key, so every attempt gives the same id. Another life, after
 // the record has expired, gives another id. The form is a UUID (version 8, RFC 9562).
 func MessageID(record string, created time.Time, name string) string {
-	u := sha256.Sum256([]byte("idem outbox 3\x00" + strconv.FormatInt(created.UnixMilli(), 10) + "\x00" + record + "\x00" + name))
+	u := sha256.Sum256([]byte("idem outbox 3\x00" + strconv.FormatInt(created.UnixMilli(), 10) + "\x00" +
+		record + "\x00" + name))
 	u[6] = u[6]&0x0f | 0x80 // version 8: vendor-specific
 	u[8] = u[8]&0x3f | 0x80 // variant of RFC 9562
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])

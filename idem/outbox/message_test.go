@@ -65,12 +65,14 @@ func TestMessageID(t *testing.T) {
 	created := time.UnixMilli(1_700_000_000_123)
 	id := outbox.MessageID("acme#charge#abc", created, "placed")
 	require.Equal(t, "41452221-8e21-8b71-a4fe-f22a999a79bb", id, "ids are kept by consumers: they never change")
-	require.Equal(t, id, outbox.MessageID("acme#charge#abc", created.Add(time.Millisecond-1), "placed"), "a record keeps milliseconds")
+	require.Equal(t, id, outbox.MessageID("acme#charge#abc", created.Add(time.Millisecond-1), "placed"),
+		"a record keeps milliseconds")
 	require.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`, id)
 	seen := map[string]bool{id: true}
 	for _, other := range []string{
 		outbox.MessageID("acme#charge#abc", created, "shipped"), outbox.MessageID("acme#charge#abd", created, "placed"),
-		outbox.MessageID("acme#charge#abc", created.Add(time.Millisecond), "placed"), outbox.MessageID("3\x00acme#charge#abc", time.UnixMilli(170_000_000_012), "placed"),
+		outbox.MessageID("acme#charge#abc", created.Add(time.Millisecond), "placed"),
+		outbox.MessageID("3\x00acme#charge#abc", time.UnixMilli(170_000_000_012), "placed"),
 	} {
 		require.False(t, seen[other])
 		seen[other] = true
@@ -108,36 +110,39 @@ func TestInBatches(t *testing.T) {
 		calls  []string
 		want   []error
 	}{
-		"none":            {nil, nil, []error{}},
-		"by count":        {[]string{"a", "b", "c", "d"}, []string{"a b c", "d"}, []error{nil, nil, nil, nil}},
-		"by bytes":        {[]string{"aaaaaa", "bbbb", "c", "dddddddddd"}, []string{"aaaaaa bbbb", "c", "dddddddddd"}, []error{nil, nil, nil, nil}},
+		"none":     {nil, nil, []error{}},
+		"by count": {[]string{"a", "b", "c", "d"}, []string{"a b c", "d"}, []error{nil, nil, nil, nil}},
+		"by bytes": {[]string{"aaaaaa", "bbbb", "c", "dddddddddd"}, []string{"aaaaaa bbbb", "c", "dddddddddd"},
+			[]error{nil, nil, nil, nil}},
 		"above the limit": {[]string{"a", "bbbbbbbbbbbb", "c"}, []string{"a", "bbbbbbbbbbbb", "c"}, []error{nil, nil, nil}},
 		"each its own":    {[]string{"a", "bad", "c"}, []string{"a bad c"}, []error{nil, bad, nil}},
 		"as a whole":      {[]string{"a", "down", "c", "d"}, []string{"a down c", "d"}, []error{down, down, down, nil}},
-		"rejected":        {[]string{"a", "no", "c", "d"}, []string{"a no c", "a", "no", "c", "d"}, []error{nil, outbox.ErrRejected, nil, nil}},
-		"rejected alone":  {[]string{"no"}, []string{"no"}, []error{outbox.ErrRejected}},
+		"rejected": {[]string{"a", "no", "c", "d"}, []string{"a no c", "a", "no", "c", "d"},
+			[]error{nil, outbox.ErrRejected, nil, nil}},
+		"rejected alone": {[]string{"no"}, []string{"no"}, []error{outbox.ErrRejected}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var calls []string
-			got := outbox.InBatches(t.Context(), messages(c.bodies...), limits, size, func(_ context.Context, batch []outbox.Message) ([]error, error) {
-				var bodies []string
-				errs := make([]error, len(batch))
-				for i, m := range batch {
-					bodies = append(bodies, string(m.Body))
-					if string(m.Body) == "bad" {
-						errs[i] = bad
+			got := outbox.InBatches(t.Context(), messages(c.bodies...), limits, size,
+				func(_ context.Context, batch []outbox.Message) ([]error, error) {
+					var bodies []string
+					errs := make([]error, len(batch))
+					for i, m := range batch {
+						bodies = append(bodies, string(m.Body))
+						if string(m.Body) == "bad" {
+							errs[i] = bad
+						}
 					}
-				}
-				call := strings.Join(bodies, " ")
-				calls = append(calls, call)
-				switch {
-				case strings.Contains(call, "down"):
-					return nil, down
-				case strings.Contains(call, "no"):
-					return nil, outbox.Reject(bad)
-				}
-				return errs, nil
-			})
+					call := strings.Join(bodies, " ")
+					calls = append(calls, call)
+					switch {
+					case strings.Contains(call, "down"):
+						return nil, down
+					case strings.Contains(call, "no"):
+						return nil, outbox.Reject(bad)
+					}
+					return errs, nil
+				})
 			require.Equal(t, c.calls, calls)
 			require.Len(t, got, len(c.want))
 			for i := range got {
@@ -146,13 +151,15 @@ func TestInBatches(t *testing.T) {
 		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	got := outbox.InBatches(ctx, messages("a", "b", "c", "d"), limits, size, func(_ context.Context, batch []outbox.Message) ([]error, error) {
-		cancel()
-		return make([]error, len(batch)), nil
-	})
+	got := outbox.InBatches(ctx, messages("a", "b", "c", "d"), limits, size,
+		func(_ context.Context, batch []outbox.Message) ([]error, error) {
+			cancel()
+			return make([]error, len(batch)), nil
+		})
 	require.Equal(t, []error{nil, nil, nil}, got[:3])
 	require.ErrorIs(t, got[3], context.Canceled)
 	require.ErrorIs(t, got[3], outbox.ErrNotSent)
-	got = outbox.InBatches(t.Context(), messages("a"), limits, size, func(context.Context, []outbox.Message) ([]error, error) { return nil, nil })
+	got = outbox.InBatches(t.Context(), messages("a"), limits, size,
+		func(context.Context, []outbox.Message) ([]error, error) { return nil, nil })
 	require.ErrorContains(t, got[0], "did not return one error for each message")
 }

@@ -24,7 +24,8 @@ func TestOrderHolds(t *testing.T) {
 				p.failFor(idOf("a", 0), errDown)
 				refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k"), s.put("c", 0, "l"), s.put("d", 0, "")}
 				begun := time.Now()
-				delivers(t, r, outbox.Report{Sent: 2, Failed: 1, Deferred: 1, Problems: []string{"orders: the queue is down"}}, refs...)
+				delivers(t, r, outbox.Report{Sent: 2, Failed: 1, Deferred: 1, Problems: []string{"orders: the queue is down"}},
+					refs...)
 				require.ElementsMatch(t, []string{"c/0", "d/0"}, p.bodies())
 				require.Zero(t, time.Since(begun), "nobody waits for the next try")
 				require.Equal(t, outbox.Retrying, s.get(refs[1]).State, "it is the sweep's")
@@ -119,7 +120,8 @@ func TestManyHeldGoBeforeWhatIsNew(t *testing.T) {
 
 // What was left to the sweep keeps its order if the stream brings it once more.
 func TestRedeliveryKeepsTheOrder(t *testing.T) {
-	for name, redelivered := range map[string][]int{"all": {0, 1, 2, 3}, "the first": {0}, "the last": {3}, "one between": {1}} {
+	for name, redelivered := range map[string][]int{"all": {0, 1, 2, 3}, "the first": {0}, "the last": {3},
+		"one between": {1}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, p := newMemoryStore(), &post{fault: func(outbox.Message) error { return errDown }}

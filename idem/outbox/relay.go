@@ -87,7 +87,8 @@ func NewRelay(store Store, senders map[string]Sender, o *Options) (*Relay, error
 			return nil, fmt.Errorf("outbox: NewRelay: the sender for %q is nil", name)
 		}
 		if name == "" || len(name) > MaxDestination || !isName(name) {
-			return nil, fmt.Errorf("outbox: NewRelay: destination %q: use up to %d letters, digits, '.', '_' and '-'", name, MaxDestination)
+			return nil, fmt.Errorf("outbox: NewRelay: destination %q: use up to %d letters, digits, '.', '_' and '-'",
+				name, MaxDestination)
 		}
 	}
 	if r.opts.MaxTries < 0 {
@@ -112,7 +113,8 @@ func NewRelay(store Store, senders map[string]Sender, o *Options) (*Relay, error
 		}
 	}
 	if r.opts.MaxBackoff < r.opts.Backoff {
-		return nil, fmt.Errorf("outbox: Options.MaxBackoff is %v and less than Backoff, %v", r.opts.MaxBackoff, r.opts.Backoff)
+		return nil, fmt.Errorf("outbox: Options.MaxBackoff is %v and less than Backoff, %v",
+			r.opts.MaxBackoff, r.opts.Backoff)
 	}
 	return r, nil
 }

@@ -247,7 +247,8 @@ func (e *endless) Send(ctx context.Context, messages []outbox.Message) []error {
 
 // A send ends while there is time left to note what became of it.
 func TestASendEndsBeforeTheDeadline(t *testing.T) {
-	for within, most := range map[time.Duration]time.Duration{8 * time.Second: 6 * time.Second, 4 * time.Second: 3 * time.Second} {
+	for within, most := range map[time.Duration]time.Duration{8 * time.Second: 6 * time.Second,
+		4 * time.Second: 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			s, e, began := newMemoryStore(), new(endless), time.Now()
 			r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": e}, &outbox.Options{Patience: time.Minute})
@@ -353,7 +354,8 @@ func TestWhatIsNotSentIsNotTried(t *testing.T) {
 			s := newMemoryStore()
 			tried := map[string]bool{}
 			send := sending(func(ctx context.Context, messages []outbox.Message) []error {
-				return outbox.InBatches(ctx, messages, outbox.Limits{Count: 2, Bytes: 1 << 20}, func(*outbox.Message) int { return 1 },
+				return outbox.InBatches(ctx, messages, outbox.Limits{Count: 2, Bytes: 1 << 20},
+					func(*outbox.Message) int { return 1 },
 					func(_ context.Context, batch []outbox.Message) ([]error, error) {
 						time.Sleep(1500 * time.Millisecond)
 						for _, m := range batch {
@@ -389,7 +391,8 @@ func TestPoisonIsGivenUpAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemoryStore()
 		send := sending(func(ctx context.Context, messages []outbox.Message) []error {
-			return outbox.InBatches(ctx, messages, outbox.Limits{Count: 10, Bytes: 1 << 20}, func(*outbox.Message) int { return 1 },
+			return outbox.InBatches(ctx, messages, outbox.Limits{Count: 10, Bytes: 1 << 20},
+				func(*outbox.Message) int { return 1 },
 				func(_ context.Context, batch []outbox.Message) ([]error, error) {
 					for _, m := range batch {
 						if string(m.Body) == "r3/0" {

@@ -156,7 +156,8 @@ func each(n int, f func(int)) {
 func (x *run) send(destination string, messages []Message) (errs []error, late bool) {
 	sender := x.senders[destination]
 	if sender == nil {
-		return forEach(messages, fmt.Errorf("the relay knows no destination %q: add its route, and have the message sent again", destination)), false
+		return forEach(messages,
+			fmt.Errorf("the relay knows no destination %q: add its route, and have the message sent again", destination)), false
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, x.limit())
 	defer cancel()
@@ -166,7 +167,8 @@ func (x *run) send(destination string, messages []Message) (errs []error, late b
 		defer stop()
 	}
 	if errs = sender.Send(ctx, messages); len(errs) != len(messages) {
-		errs = forEach(messages, fmt.Errorf("the sender for %q returned %d errors for %d messages", destination, len(errs), len(messages)))
+		errs = forEach(messages, fmt.Errorf("the sender for %q returned %d errors for %d messages", destination,
+			len(errs), len(messages)))
 	}
 	return errs, ctx.Err() != nil
 }

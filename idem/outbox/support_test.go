@@ -97,7 +97,8 @@ func (s *memoryStore) Load(_ context.Context, refs []outbox.Ref) (map[outbox.Ref
 	})
 }
 
-func (s *memoryStore) Waiting(_ context.Context, shard int, before time.Time, cursor string) (page []*outbox.Entry, next string, err error) {
+func (s *memoryStore) Waiting(_ context.Context, shard int, before time.Time, cursor string) (page []*outbox.Entry,
+	next string, err error) {
 	err = s.call("Waiting", func() error {
 		var list []*outbox.Entry
 		for _, e := range s.all {
@@ -155,7 +156,8 @@ func (s *memoryStore) Held(_ context.Context, lanes []outbox.Lane) (map[outbox.L
 	})
 }
 
-func (s *memoryStore) change(op string, e *outbox.Entry, may func(*outbox.Entry) bool, change func(*outbox.Entry)) (ok bool, err error) {
+func (s *memoryStore) change(op string, e *outbox.Entry, may func(*outbox.Entry) bool,
+	change func(*outbox.Entry)) (ok bool, err error) {
 	err = s.call(op, func() error {
 		now := s.all[e.Ref()]
 		if ok = now != nil && now.Created.Equal(e.Created) && may(now); ok {
@@ -173,13 +175,15 @@ func (s *memoryStore) Begin(_ context.Context, e *outbox.Entry, tries int, next 
 		func(e *outbox.Entry) { e.Tries, e.NextTry, e.State = tries, next, outbox.Retrying })
 }
 
-func (s *memoryStore) Retry(_ context.Context, e *outbox.Entry, tries int, next time.Time, reason string) (bool, error) {
+func (s *memoryStore) Retry(_ context.Context, e *outbox.Entry, tries int, next time.Time,
+	reason string) (bool, error) {
 	known := max(tries, e.Tries)
 	return s.change("Retry", e, func(e *outbox.Entry) bool { return waits(e) && e.Tries <= known },
 		func(e *outbox.Entry) { e.Tries, e.NextTry, e.Reason, e.State = tries, next, reason, outbox.Retrying })
 }
 
-func (s *memoryStore) DeadLetter(_ context.Context, _ time.Time, e *outbox.Entry, tries int, reason string) (bool, error) {
+func (s *memoryStore) DeadLetter(_ context.Context, _ time.Time, e *outbox.Entry, tries int,
+	reason string) (bool, error) {
 	return s.change("DeadLetter", e, waits,
 		func(e *outbox.Entry) { e.Tries, e.Reason, e.State = tries, reason, outbox.Dead })
 }

@@ -6,7 +6,8 @@ import (
 )
 
 // AdminStore is what a store does for sweeps and operators: it lists what is due, postpones,
-// forgets and prolongs records, and reads their audit. A [Store] need not have it. The rules of [Store] hold for its writes.
+// forgets and prolongs records, and reads their audit. A [Store] need not have it. The rules of
+// [Store] hold for its writes.
 type AdminStore interface {
 	// Due lists records of a shard that are due, the longest first. It may name some that
 	// are no longer due, or that are gone; it misses none for long.

@@ -15,11 +15,13 @@ func TestWithdrawnReplacementKeepsNothingOfTheExpiredRecord(t *testing.T) {
 	expired := &protocol.Record{
 		ID: "t#op#x", State: protocol.Completed, Repeat: protocol.Repeatable, Fingerprint: "1:old",
 		Owner: "old", Write: "w-old", Attempt: 1, CreatedAt: instant.Add(-time.Hour), ExpiresAt: instant.Add(-time.Minute),
-		Steps: map[string]protocol.RecordedStep{"charge": {Write: "w-step", Body: protocol.Body{Data: []byte("done"), Size: 4, Stored: 4}}},
+		Steps: map[string]protocol.RecordedStep{"charge": {Write: "w-step",
+			Body: protocol.Body{Data: []byte("done"), Size: 4, Stored: 4}}},
 	}
 	claim := protocol.Claim{Seen: "w-old", Replace: true, Record: protocol.Record{
 		ID: "t#op#x", State: protocol.InProgress, Repeat: protocol.Repeatable, Fingerprint: "1:new",
-		Owner: "new", Write: "w-new", Attempt: 2, CreatedAt: instant, UpdatedAt: instant, LeaseUntil: instant.Add(time.Minute),
+		Owner: "new", Write: "w-new", Attempt: 2, CreatedAt: instant, UpdatedAt: instant,
+		LeaseUntil: instant.Add(time.Minute),
 	}}
 	landed, err := claim.Apply(expired, instant)
 	require.NoError(t, err)
@@ -86,7 +88,8 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			r.UpdatedAt, r.Seen = instant, "seen"
 		}},
 		"withdrawn takeover": {
-			parked, protocol.Withdrawal{Claim: protocol.Claim{Record: claim, Seen: "seen"}, Owner: "nobody", Write: "back"}.Apply,
+			parked, protocol.Withdrawal{Claim: protocol.Claim{Record: claim, Seen: "seen"}, Owner: "nobody",
+				Write: "back"}.Apply,
 			func(r *protocol.Record) {
 				old := *r
 				*r = claim
@@ -101,57 +104,68 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			func(r *protocol.Record) { r.LeaseUntil, r.Write, r.UpdatedAt = lease, "w", instant },
 		},
 		"extension without steps": {
-			with(heldRecord, func(r *protocol.Record) { r.Steps = nil }), protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
+			with(heldRecord, func(r *protocol.Record) { r.Steps = nil }),
+			protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
 			func(r *protocol.Record) {
 				r.LeaseUntil, r.ExpiresAt, r.Write, r.UpdatedAt, r.Steps = lease, expires, "w", instant, nil
 			},
 		},
 		"extension of a parked attempt": {
-			with(parked, func(r *protocol.Record) { r.Steps = nil }), protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
+			with(parked, func(r *protocol.Record) { r.Steps = nil }),
+			protocol.Extension{Owner: "own", Write: "w", LeaseUntil: lease, ExpiresAt: expires}.Apply,
 			func(r *protocol.Record) { r.LeaseUntil, r.Write, r.UpdatedAt = lease, "w", instant },
 		},
 		"earlier extension": {
 			held, protocol.Extension{Owner: "own", Write: "w", LeaseUntil: instant.Add(-time.Hour), ExpiresAt: expires}.Apply,
 			func(*protocol.Record) {},
 		},
-		"reference": {held, protocol.ReferenceWrite{Owner: "own", Write: "w", Ref: "new", Seen: held().RefWrite}.Apply, func(r *protocol.Record) {
-			r.Ref, r.RefWrite, r.Write, r.UpdatedAt = "new", "w", "w", instant
-		}},
+		"reference": {held, protocol.ReferenceWrite{Owner: "own", Write: "w", Ref: "new", Seen: held().RefWrite}.Apply,
+			func(r *protocol.Record) {
+				r.Ref, r.RefWrite, r.Write, r.UpdatedAt = "new", "w", "w", instant
+			}},
 		"the same reference": {
-			held, protocol.ReferenceWrite{Owner: "own", Write: held().RefWrite, Ref: "new", Seen: "another"}.Apply, func(*protocol.Record) {},
+			held, protocol.ReferenceWrite{Owner: "own", Write: held().RefWrite, Ref: "new", Seen: "another"}.Apply,
+			func(*protocol.Record) {},
 		},
 		"postponement": {
-			with(parked, func(r *protocol.Record) { r.Due, r.Sweep = instant, "sweep" }), protocol.Postponement{Seen: "seen", SeenSweep: "sweep", Sweep: "next", Due: lease, Probes: 3, EscalatedAt: instant}.Apply,
+			with(parked, func(r *protocol.Record) { r.Due, r.Sweep = instant, "sweep" }), protocol.Postponement{Seen: "seen",
+				SeenSweep: "sweep", Sweep: "next", Due: lease, Probes: 3, EscalatedAt: instant}.Apply,
 			func(r *protocol.Record) { r.Due, r.Sweep, r.Probes, r.EscalatedAt = lease, "next", 3, instant },
 		},
 		"prolongation": {
-			with(held, func(r *protocol.Record) { r.State = protocol.Completed }), protocol.Prolongation{Seen: "seen", Write: "w", ExpiresAt: expires.Add(time.Hour)}.Apply,
+			with(held, func(r *protocol.Record) { r.State = protocol.Completed }),
+			protocol.Prolongation{Seen: "seen", Write: "w", ExpiresAt: expires.Add(time.Hour)}.Apply,
 			func(r *protocol.Record) {
 				r.State, r.ExpiresAt, r.Write, r.Seen = protocol.Completed, expires.Add(time.Hour), "w", "seen"
 			},
 		},
-		"step": {held, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Result: []byte("2")}.Apply, func(r *protocol.Record) {
-			r.Steps["new"] = protocol.RecordedStep{Write: "w", Body: protocol.Body{Data: []byte("2"), Size: 1, Stored: 1}}
-			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
-		}},
+		"step": {held, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Result: []byte("2")}.Apply,
+			func(r *protocol.Record) {
+				r.Steps["new"] = protocol.RecordedStep{Write: "w", Body: protocol.Body{Data: []byte("2"), Size: 1, Stored: 1}}
+				r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
+			}},
 		"step over its begin mark": {
-			held, protocol.StepWrite{Owner: "own", Write: "w", Name: "open", Result: []byte("2")}.Apply, func(r *protocol.Record) {
+			held, protocol.StepWrite{Owner: "own", Write: "w", Name: "open", Result: []byte("2")}.Apply,
+			func(r *protocol.Record) {
 				r.Steps["open"] = protocol.RecordedStep{Write: "w", Body: protocol.Body{Data: []byte("2"), Size: 1, Stored: 1}}
 				r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
 			},
 		},
-		"begin mark": {held, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true}.Apply, func(r *protocol.Record) {
-			r.Steps["new"] = protocol.RecordedStep{Begun: true, BegunAt: instant, Write: "w"}
-			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
-		}},
+		"begin mark": {held, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true}.Apply,
+			func(r *protocol.Record) {
+				r.Steps["new"] = protocol.RecordedStep{Begun: true, BegunAt: instant, Write: "w"}
+				r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
+			}},
 		"begin mark that watches": {
-			with(held, func(r *protocol.Record) { r.Due = time.Time{} }), protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true, Due: lease}.Apply, func(r *protocol.Record) {
+			with(held, func(r *protocol.Record) { r.Due = time.Time{} }),
+			protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true, Due: lease}.Apply, func(r *protocol.Record) {
 				r.Steps["new"] = protocol.RecordedStep{Begun: true, BegunAt: instant, Write: "w"}
 				r.Write, r.UpdatedAt, r.ExpiresAt, r.Due = "w", instant, time.Time{}, lease
 			},
 		},
 		"begin mark of a watched claim": {
-			with(held, func(r *protocol.Record) { r.Due = instant }), protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true, Due: lease}.Apply, func(r *protocol.Record) {
+			with(held, func(r *protocol.Record) { r.Due = instant }),
+			protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true, Due: lease}.Apply, func(r *protocol.Record) {
 				r.Steps["new"] = protocol.RecordedStep{Begun: true, BegunAt: instant, Write: "w"}
 				r.Write, r.UpdatedAt, r.ExpiresAt, r.Due = "w", instant, time.Time{}, instant
 			},
@@ -168,20 +182,23 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				ended(r)
 				r.State, r.Failure, r.Ref, r.RefWrite, r.Steps, r.Probes = protocol.Failed, failure, "new", "w", nil, 0
 			}},
-		"release": {held, finish(protocol.Ending{State: protocol.Released, Failure: failure, Uncertain: true}), func(r *protocol.Record) {
-			ended(r)
-			r.State, r.Failure, r.Uncertain = protocol.Released, failure, true
-			asked(r)
-		}},
-		"stricter park": {held, finish(protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true}), func(r *protocol.Record) {
-			ended(r)
-			r.State, r.Uncertain, r.Repeat = protocol.Unknown, true, protocol.NotRepeatable
-			asked(r)
-		}},
-		"late completion": {parked, finish(protocol.Ending{State: protocol.Completed, ExpiresAt: expires}), func(r *protocol.Record) {
-			ended(r)
-			r.State, r.Steps, r.Probes = protocol.Completed, nil, 0
-		}},
+		"release": {held, finish(protocol.Ending{State: protocol.Released, Failure: failure, Uncertain: true}),
+			func(r *protocol.Record) {
+				ended(r)
+				r.State, r.Failure, r.Uncertain = protocol.Released, failure, true
+				asked(r)
+			}},
+		"stricter park": {held, finish(protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true}),
+			func(r *protocol.Record) {
+				ended(r)
+				r.State, r.Uncertain, r.Repeat = protocol.Unknown, true, protocol.NotRepeatable
+				asked(r)
+			}},
+		"late completion": {parked, finish(protocol.Ending{State: protocol.Completed, ExpiresAt: expires}),
+			func(r *protocol.Record) {
+				ended(r)
+				r.State, r.Steps, r.Probes = protocol.Completed, nil, 0
+			}},
 		"another call's park": {
 			held, settle(protocol.EventLapse, "", protocol.Ending{State: protocol.Unknown, Uncertain: true, Stricter: true}),
 			func(r *protocol.Record) {
@@ -191,7 +208,8 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			},
 		},
 		"resolution": {
-			parked, settle(protocol.EventResolve, "resolver", protocol.Ending{State: protocol.Released, Ref: "new"}, "open", "absent"),
+			parked, settle(protocol.EventResolve, "resolver",
+				protocol.Ending{State: protocol.Released, Ref: "new"}, "open", "absent"),
 			func(r *protocol.Record) {
 				ended(r)
 				r.State, r.Owner, r.Ref, r.RefWrite, r.Resolved = protocol.Released, "resolver", "new", "w", true
@@ -201,33 +219,42 @@ func TestApplyChangesNothingElse(t *testing.T) {
 		},
 		"resolution that says what an open step did": {
 			parked, protocol.Settlement{
-				ID: "t#op#x", Kind: protocol.EventResolve, Seen: "seen", Write: "w", Owner: "resolver", Ending: protocol.Ending{State: protocol.Released},
-				Steps: []protocol.StepWrite{{Name: "open", Result: []byte("ch_1")}, {Name: "done", Result: []byte("2")}, {Name: "absent", Result: []byte("3")}},
+				ID: "t#op#x", Kind: protocol.EventResolve, Seen: "seen", Write: "w", Owner: "resolver",
+				Ending: protocol.Ending{State: protocol.Released},
+				Steps: []protocol.StepWrite{{Name: "open", Result: []byte("ch_1")}, {Name: "done", Result: []byte("2")},
+					{Name: "absent", Result: []byte("3")}},
 			}.Apply,
 			func(r *protocol.Record) {
 				ended(r)
 				r.State, r.Owner, r.Resolved = protocol.Released, "resolver", true
 				asked(r)
-				r.Steps["open"] = protocol.RecordedStep{Write: "w", FromResolution: true, Body: protocol.Body{Data: []byte("ch_1"), Size: 4, Stored: 4}}
+				r.Steps["open"] = protocol.RecordedStep{Write: "w", FromResolution: true,
+					Body: protocol.Body{Data: []byte("ch_1"), Size: 4, Stored: 4}}
 			},
 		},
 		"resolution that says that an open step was done without the result that its compensation needs": {
 			parked, protocol.Settlement{
-				ID: "t#op#x", Kind: protocol.EventResolve, Seen: "seen", Write: "w", Owner: "resolver", Ending: protocol.Ending{State: protocol.Released},
-				Steps: []protocol.StepWrite{{Name: "open", Compensates: true, Omitted: true, Failure: &protocol.Failure{Message: "not known"}}},
+				ID: "t#op#x", Kind: protocol.EventResolve, Seen: "seen", Write: "w", Owner: "resolver",
+				Ending: protocol.Ending{State: protocol.Released},
+				Steps: []protocol.StepWrite{{Name: "open", Compensates: true, Omitted: true,
+					Failure: &protocol.Failure{Message: "not known"}}},
 			}.Apply,
 			func(r *protocol.Record) {
 				ended(r)
 				r.State, r.Owner, r.Resolved = protocol.Released, "resolver", true
 				asked(r)
-				r.Steps["open"] = protocol.RecordedStep{Write: "w", FromResolution: true, Compensates: true, Omitted: true, Failure: &protocol.Failure{Message: "not known"}}
+				r.Steps["open"] = protocol.RecordedStep{Write: "w", FromResolution: true, Compensates: true, Omitted: true,
+					Failure: &protocol.Failure{Message: "not known"}}
 			},
 		},
-		"what was said is read": {told, protocol.StepWrite{Owner: "own", Write: "w", Name: "told", Seen: "w-told", Read: true}.Apply, func(r *protocol.Record) {
-			r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease, Body: protocol.Body{Data: []byte("7"), Size: 1, Stored: 1}}
+		"what was said is read": {told, protocol.StepWrite{Owner: "own", Write: "w", Name: "told", Seen: "w-told",
+			Read: true}.Apply, func(r *protocol.Record) {
+			r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease,
+				Body: protocol.Body{Data: []byte("7"), Size: 1, Stored: 1}}
 			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
 		}},
-		"what was said cannot be read": {told, protocol.StepWrite{Owner: "own", Write: "w", Name: "told", Seen: "w-told", Unread: true, Due: lease}.Apply,
+		"what was said cannot be read": {told, protocol.StepWrite{Owner: "own", Write: "w", Name: "told", Seen: "w-told",
+			Unread: true, Due: lease}.Apply,
 			func(r *protocol.Record) {
 				r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease, FromResolution: true, Begun: true}
 				r.Write, r.UpdatedAt, r.ExpiresAt, r.Due = "w", instant, time.Time{}, lease
@@ -261,7 +288,8 @@ func heldRecord() *protocol.Record {
 		Retention: time.Hour, CreatedAt: instant.Add(-time.Hour), UpdatedAt: instant.Add(-time.Minute), Uncertain: true,
 		Body: protocol.Body{Data: []byte("old"), Size: 3, Stored: 3}, Failure: &protocol.Failure{Message: "before"},
 		Ref: "old", RefWrite: "w-ref", Probes: 2, ResponseVersion: 1, Omitted: true,
-		Steps: map[string]protocol.RecordedStep{"done": {Write: "w-done", Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}, "open": {Begun: true, Write: "w-open"}},
+		Steps: map[string]protocol.RecordedStep{"done": {Write: "w-done",
+			Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}, "open": {Begun: true, Write: "w-open"}},
 	}
 }
 
@@ -288,15 +316,17 @@ func TestApplyCreates(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, heldRecord(), got)
 
-	f := protocol.Finish{ID: "t#op#x", Owner: "own", Write: "w", Attempt: protocol.Atomic{Claim: protocol.Claim{Record: *heldRecord()}}, Ending: protocol.Ending{
-		State: protocol.Completed, Result: []byte("r"), ExpiresAt: instant.Add(time.Hour),
-	}}
+	f := protocol.Finish{ID: "t#op#x", Owner: "own", Write: "w",
+		Attempt: protocol.Atomic{Claim: protocol.Claim{Record: *heldRecord()}}, Ending: protocol.Ending{
+			State: protocol.Completed, Result: []byte("r"), ExpiresAt: instant.Add(time.Hour),
+		}}
 	got, err = f.Apply(nil, instant)
 	require.NoError(t, err)
 	require.Equal(t, protocol.Completed, got.State)
 	require.Equal(t, "own", got.Owner)
 	require.Equal(t, "w", got.Write)
-	require.Equal(t, protocol.Atomic{Claim: protocol.Claim{Record: *heldRecord()}}, f.Attempt, "the argument is not changed")
+	require.Equal(t, protocol.Atomic{Claim: protocol.Claim{Record: *heldRecord()}}, f.Attempt,
+		"the argument is not changed")
 
 	f.Attempt = nil
 	_, err = f.Apply(nil, instant)

@@ -14,7 +14,8 @@ var (
 	ErrStoreUnavailable = errors.New("idem: the store is unavailable; nothing was executed, try again")
 	// ErrRecordUnreadable: the record is damaged or of a newer version; it is never
 	// taken for absent.
-	ErrRecordUnreadable = errors.New("idem: the record cannot be read; deploy the version that wrote it, or have an operator look at it")
+	ErrRecordUnreadable = errors.New("idem: the record cannot be read; deploy the version that wrote it, or have an " +
+		"operator look at it")
 )
 
 // ErrLimitExceeded: the store makes no record for the tenant's operation for now; a
@@ -34,7 +35,8 @@ func (e *ConflictError) Error() string {
 	if e.Existing == nil {
 		return "idem: the write's condition failed: there is no record"
 	}
-	return fmt.Sprintf("idem: the write's condition failed: the record is %s, attempt %d", e.Existing.State, e.Existing.Attempt)
+	return fmt.Sprintf("idem: the write's condition failed: the record is %s, attempt %d", e.Existing.State,
+		e.Existing.Attempt)
 }
 
 // LimitExceededError is how a store with a limit on new keys, such as one of package limit, refuses

@@ -63,7 +63,8 @@ func (f Fingerprint) Compare(stored Fingerprint) Match {
 // follows a newer version's colon is not for this release to judge.
 func (f Fingerprint) version() int {
 	digits, digest, found := strings.Cut(string(f), ":")
-	if !found || digest == "" || len(digits) > 6 || strings.Trim(digits, "0123456789") != "" || strings.HasPrefix(digits, "0") {
+	if !found || digest == "" || len(digits) > 6 || strings.Trim(digits, "0123456789") != "" ||
+		strings.HasPrefix(digits, "0") {
 		return 0
 	}
 	version, err := strconv.Atoi(digits)

@@ -23,7 +23,8 @@ func Lapse(rec *Record, ev Event, write, by string) Settlement {
 	f.Message = FailureText("parked by " + by + ": " + why)
 	return Settlement{
 		ID: rec.ID, Kind: EventLapse, Seen: rec.Write, Write: write,
-		Ending: Ending{State: Unknown, Failure: &f, Uncertain: true, Stricter: Stricter(rec.Repeat, ev.Repeat) == NotRepeatable},
+		Ending: Ending{State: Unknown, Failure: &f, Uncertain: true,
+			Stricter: Stricter(rec.Repeat, ev.Repeat) == NotRepeatable},
 	}
 }
 

@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	_ "embed"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,77 +16,9 @@ import (
 // input; the record's fingerprint is of a newer version or damaged; the worker
 // comes, NR or R; the call is R, and bounds the attempts that may have taken effect to
 // one, and to two.
-const claimTable = `
-                                        | NR         R          other       newer       damaged    | work NR    work R     | R 1st      R 2nd
-absent                                  | create     create     create      create      create     | refuse     refuse     | create     create
-pending R                               | accepted   accepted   reused      unreadable  unreadable | takeover   takeover   | accepted   accepted
-pending NR                              | accepted   accepted   reused      unreadable  unreadable | takeover   takeover   | accepted   accepted
-pending R uncertain                     | accepted   accepted   reused      unreadable  unreadable | park       takeover   | accepted   accepted
-pending NR uncertain                    | accepted   accepted   reused      unreadable  unreadable | park       park       | accepted   accepted
-in_progress R live, accepted            | accepted   accepted   reused      unreadable  unreadable | inflight   inflight   | accepted   accepted
-in_progress R lapsed, accepted          | accepted   accepted   reused      unreadable  unreadable | park       takeover   | accepted   accepted
-in_progress NR lapsed, accepted         | accepted   accepted   reused      unreadable  unreadable | park       park       | accepted   accepted
-released R excluded, accepted           | accepted   accepted   reused      unreadable  unreadable | takeover   takeover   | accepted   accepted
-released R uncertain, accepted          | accepted   accepted   reused      unreadable  unreadable | park       takeover   | accepted   accepted
-released NR uncertain, accepted         | accepted   accepted   reused      unreadable  unreadable | park       park       | accepted   accepted
-unknown NR, accepted                    | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
-in_progress R live                      | inflight   inflight   reused      unreadable  unreadable | refuse     refuse     | inflight   inflight
-in_progress NR live                     | inflight   inflight   reused      unreadable  unreadable | refuse     refuse     | inflight   inflight
-in_progress R in the margin             | inflight   inflight   reused      unreadable  unreadable | refuse     refuse     | inflight   inflight
-in_progress NR in the margin            | inflight   inflight   reused      unreadable  unreadable | refuse     refuse     | inflight   inflight
-in_progress R lapsed                    | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
-in_progress NR lapsed                   | park       park       reused      unreadable  unreadable | refuse     refuse     | park       park
-in_progress R lapsed, past its expiry   | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
-in_progress R lapsed, a step            | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
-in_progress NR lapsed, a step           | park       park       reused      unreadable  unreadable | refuse     refuse     | park       park
-in_progress R live, an open step        | inflight   inflight   reused      unreadable  unreadable | refuse     refuse     | inflight   inflight
-in_progress R lapsed, an open step      | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
-in_progress R live, watched             | inflight   inflight   reused      unreadable  unreadable | refuse     refuse     | inflight   inflight
-in_progress R lapsed, watched           | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
-in_progress NR lapsed, unwatched        | park       park       reused      unreadable  unreadable | refuse     refuse     | park       park
-in_progress NR lapsed, swept            | park       park       reused      unreadable  unreadable | refuse     refuse     | park       park
-in_progress R live, second attempt      | inflight   inflight   reused      unreadable  unreadable | refuse     refuse     | inflight   inflight
-in_progress R lapsed, second attempt    | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       park
-completed                               | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
-completed, a step                       | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
-completed, no expiry                    | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
-completed without its result            | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
-completed, in the margin                | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
-completed, expiring now                 | replace    replace    replace     replace     replace    | refuse     refuse     | replace    replace
-completed, expired                      | replace    replace    replace     replace     replace    | refuse     refuse     | replace    replace
-completed, a step, expired              | replace    replace    replace     replace     replace    | refuse     refuse     | replace    replace
-completed from outside                  | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
-completed from outside, lease not over  | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
-completed from outside, expired         | replace    replace    replace     replace     replace    | refuse     refuse     | replace    replace
-failed                                  | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
-failed, expired                         | replace    replace    replace     replace     replace    | refuse     refuse     | replace    replace
-failed from outside                     | replay     replay     reused      unreadable  unreadable | replay     replay     | replay     replay
-released R excluded                     | takeover   takeover   replace     unreadable  unreadable | refuse     refuse     | takeover   takeover
-released NR excluded                    | takeover   takeover   replace     unreadable  unreadable | refuse     refuse     | takeover   takeover
-released R uncertain                    | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
-released NR uncertain                   | park       park       reused      unreadable  unreadable | refuse     refuse     | park       park
-released R excluded, a step             | takeover   takeover   reused      unreadable  unreadable | refuse     refuse     | takeover   takeover
-released R uncertain, a step            | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
-released NR uncertain, a step           | park       park       reused      unreadable  unreadable | refuse     refuse     | park       park
-released R excluded, an open step       | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
-released R uncertain, an open step      | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
-released R excluded, expired            | replace    replace    replace     replace     replace    | refuse     refuse     | replace    replace
-released R uncertain, expired           | replace    replace    replace     replace     replace    | refuse     refuse     | replace    replace
-released R excluded, a step, expired    | takeover   takeover   reused      unreadable  unreadable | refuse     refuse     | takeover   takeover
-released R uncertain, a step, expired   | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       takeover
-released R excluded, two unsettled      | takeover   takeover   replace     unreadable  unreadable | refuse     refuse     | takeover   takeover
-released R uncertain, two unsettled     | park       takeover   reused      unreadable  unreadable | refuse     refuse     | park       park
-released NR from outside                | takeover   takeover   replace     unreadable  unreadable | refuse     refuse     | takeover   takeover
-released NR from outside, a step        | takeover   takeover   reused      unreadable  unreadable | refuse     refuse     | takeover   takeover
-unknown R before the lease's end        | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
-unknown R in the margin                 | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
-unknown R after the lease               | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
-unknown NR after the lease              | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
-unknown R past an expiry                | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
-unknown R, an open step                 | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
-unknown NR after the lease, swept       | unknown    unknown    reused      unreadable  unreadable | unknown    unknown    | unknown    unknown
-of no known state                       | unreadable unreadable reused      unreadable  unreadable | unreadable unreadable | unreadable unreadable
-`
+//
+//go:embed testdata/claims.txt
+var claimTable string
 
 // What the other writes do, by their own owner or with the write seen; "-" is refused, "="
 // already holds, "early" must wait, and P C F R U are the states that the record goes to.
@@ -94,77 +27,9 @@ of no known state                       | unreadable unreadable reused      unre
 // another call's park; resolution to completed, failed, released; withdrawal by owner
 // (excluded, uncertain) and by what was seen; an outcome in atomic mode, and acceptance for
 // later; the result that is added to an outcome without it.
-const writeTable = `
-                                        | later earlier step begin | comp fail rel rel? park | former | lapse | ->C ->F ->R   | wOwn wOwn? wSeen | kC kF kR kSeenC kQ kSeenQ | add
-absent                                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | R    R     -     | C  F  -  -      Q  -      | -
-pending R                               | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -  -  C      -  Q      | -
-pending NR                              | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -  -  C      -  Q      | -
-pending R uncertain                     | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -  -  C      -  Q      | -
-pending NR uncertain                    | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -  -  C      -  Q      | -
-in_progress R live, accepted            | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
-in_progress R lapsed, accepted          | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
-in_progress NR lapsed, accepted         | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
-released R excluded, accepted           | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -  -  C      -  Q      | -
-released R uncertain, accepted          | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -  -  C      -  Q      | -
-released NR uncertain, accepted         | -     -       -    -     | -    -    -   -    -    | -      | U     | C   F   -     | -    -     R     | -  -  -  C      -  Q      | -
-unknown NR, accepted                    | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | -  -  -  C      -  Q      | -
-in_progress R live                      | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
-in_progress NR live                     | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
-in_progress R in the margin             | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
-in_progress NR in the margin            | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
-in_progress R lapsed                    | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
-in_progress NR lapsed                   | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
-in_progress R lapsed, past its expiry   | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
-in_progress R lapsed, a step            | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
-in_progress NR lapsed, a step           | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
-in_progress R live, an open step        | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
-in_progress R lapsed, an open step      | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
-in_progress R live, watched             | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
-in_progress R lapsed, watched           | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
-in_progress NR lapsed, unwatched        | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
-in_progress NR lapsed, swept            | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
-in_progress R live, second attempt      | P     =       P    P     | C    F    R   R    U    | -      | U     | early early early | R    R     R     | -  -  -  C      -  Q      | -
-in_progress R lapsed, second attempt    | P     =       P    P     | C    F    R   R    U    | -      | U     | C   F   R     | R    R     R     | -  -  -  C      -  Q      | -
-completed                               | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-completed, a step                       | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-completed, no expiry                    | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-completed without its result            | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | C
-completed, in the margin                | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-completed, expiring now                 | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-completed, expired                      | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-completed, a step, expired              | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-completed from outside                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-completed from outside, lease not over  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-completed from outside, expired         | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-failed                                  | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-failed, expired                         | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-failed from outside                     | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released R excluded                     | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released NR excluded                    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released R uncertain                    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released NR uncertain                   | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released R excluded, a step             | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released R uncertain, a step            | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released NR uncertain, a step           | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released R excluded, an open step       | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released R uncertain, an open step      | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released R excluded, expired            | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released R uncertain, expired           | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released R excluded, a step, expired    | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released R uncertain, a step, expired   | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released R excluded, two unsettled      | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released R uncertain, two unsettled     | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released NR from outside                | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-released NR from outside, a step        | -     -       -    -     | -    -    -   -    -    | -      | U     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-unknown R before the lease's end        | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   early | R    -     R     | -  -  -  C      -  Q      | -
-unknown R in the margin                 | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   early | R    -     R     | -  -  -  C      -  Q      | -
-unknown R after the lease               | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | -  -  -  C      -  Q      | -
-unknown NR after the lease              | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | -  -  -  C      -  Q      | -
-unknown R past an expiry                | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | -  -  -  C      -  Q      | -
-unknown R, an open step                 | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | -  -  -  C      -  Q      | -
-unknown NR after the lease, swept       | U     =       U    -     | C    F    R   -    U    | -      | -     | C   F   R     | R    -     R     | -  -  -  C      -  Q      | -
-of no known state                       | -     -       -    -     | -    -    -   -    -    | -      | -     | -   -   -     | -    -     R     | -  -  -  C      -  Q      | -
-`
+//
+//go:embed testdata/writes.txt
+var writeTable string
 
 // rows reads a table into cells by row name, in the order of its columns.
 func rows(t *testing.T, table string) map[string][]string {
@@ -186,9 +51,11 @@ func TestClaimTable(t *testing.T) {
 	words := map[protocol.Action]string{
 		protocol.DoCreate: "create", protocol.DoReplace: "replace", protocol.DoTakeOver: "takeover", protocol.DoPark: "park",
 		protocol.DoReplay: "replay", protocol.DoAccepted: "accepted", protocol.DoInFlight: "inflight",
-		protocol.DoUnknown: "unknown", protocol.DoReused: "reused", protocol.DoUnreadable: "unreadable", protocol.DoRefuse: "refuse",
+		protocol.DoUnknown: "unknown", protocol.DoReused: "reused", protocol.DoUnreadable: "unreadable",
+		protocol.DoRefuse: "refuse",
 	}
-	claim := func(kind protocol.EventKind, repeat protocol.Repeat, stored protocol.Fingerprint) func(*protocol.Record) protocol.Event {
+	claim := func(kind protocol.EventKind, repeat protocol.Repeat,
+		stored protocol.Fingerprint) func(*protocol.Record) protocol.Event {
 		return func(r *protocol.Record) protocol.Event {
 			if r != nil {
 				r.Fingerprint = stored
@@ -357,7 +224,8 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 	case protocol.EventClaim, protocol.EventWork:
 		expired, work, accepted := rec.Expired(instant.Add(-skew)), ev.Kind == protocol.EventWork, rec.Accepted()
 		require.Equal(t, expired && !work, d.Do == protocol.DoReplace, where)
-		ended := rec.State == protocol.Completed || rec.State == protocol.Failed || rec.State == protocol.Unknown || rec.State == "paused"
+		ended := rec.State == protocol.Completed || rec.State == protocol.Failed || rec.State == protocol.Unknown ||
+			rec.State == "paused"
 		require.Equal(t, work && (expired || !ended && !accepted), d.Do == protocol.DoRefuse, where)
 		require.Equal(t, !work && !ended && accepted, d.Do == protocol.DoAccepted, where)
 		strict := rec.Repeat == protocol.NotRepeatable || ev.Repeat == protocol.NotRepeatable ||
@@ -374,7 +242,8 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 		left := rec.State == protocol.InProgress || rec.State == protocol.Released || rec.State == protocol.Pending
 		require.Equal(t, seen && left, changes, where)
 	case protocol.EventResolve:
-		waits := (rec.State == protocol.Pending || rec.State == protocol.Released && rec.Accepted()) && ev.To != protocol.Released
+		waits := (rec.State == protocol.Pending || rec.State == protocol.Released && rec.Accepted()) &&
+			ev.To != protocol.Released
 		open := rec.State == protocol.Unknown || rec.State == protocol.InProgress || waits || ev.Again && rec.Resolved
 		early := (ev.To == protocol.Released || rec.State == protocol.InProgress) && !rec.Lapsed(instant, skew)
 		require.Equal(t, seen && open && !early, changes, where)
@@ -383,7 +252,8 @@ func checkCell(t *testing.T, where string, rec *protocol.Record, ev protocol.Eve
 		require.Equal(t, seen && !rec.Due.IsZero() && ev.Sweep == rec.Sweep, changes, where)
 		require.Equal(t, rec.State, d.To, where)
 	case protocol.EventForget:
-		ended := rec.State == protocol.Completed || rec.State == protocol.Failed || rec.State == protocol.Released && len(rec.Steps) == 0
+		ended := rec.State == protocol.Completed || rec.State == protocol.Failed || rec.State == protocol.Released &&
+			len(rec.Steps) == 0
 		require.Equal(t, seen && ended, changes, where)
 	case protocol.EventProlong:
 		kept := rec.Ended() && !rec.Expired(instant)

@@ -34,7 +34,8 @@ func (rec Record) Over(seen *Record, do Action, w Watch, margin time.Duration) C
 	}
 	if do == DoTakeOver {
 		rec.Repeat = Stricter(rec.Repeat, seen.Repeat)
-		rec.Value, rec.Codec, rec.CreatedAt, rec.Ticket, rec.Steps = seen.Value, seen.Codec, seen.CreatedAt, seen.Ticket, seen.Steps
+		rec.Value, rec.Codec, rec.CreatedAt, rec.Ticket, rec.Steps = seen.Value, seen.Codec, seen.CreatedAt,
+			seen.Ticket, seen.Steps
 		rec.Sealed = seen.Sealed
 		// A lapsed attempt may have taken effect, whatever this one will say.
 		rec.Uncertain = seen.Uncertain || seen.State == InProgress

@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	_ "embed"
 	"reflect"
 	"strings"
 	"testing"
@@ -67,8 +68,10 @@ func TestUnexecuted(t *testing.T) {
 	for want, recs := range map[bool][]*protocol.Record{
 		true: {{State: protocol.Released}, {State: protocol.Released, Attempt: 3, Repeat: protocol.NotRepeatable}},
 		false: {
-			{State: protocol.Released, Uncertain: true}, {State: protocol.Released, Steps: map[string]protocol.RecordedStep{protocol.AcceptedStep: {}}}, {},
-			{State: protocol.InProgress}, {State: protocol.Completed}, {State: protocol.Failed}, {State: protocol.Pending}, {State: protocol.Unknown},
+			{State: protocol.Released, Uncertain: true},
+			{State: protocol.Released, Steps: map[string]protocol.RecordedStep{protocol.AcceptedStep: {}}}, {},
+			{State: protocol.InProgress}, {State: protocol.Completed}, {State: protocol.Failed}, {State: protocol.Pending},
+			{State: protocol.Unknown},
 		},
 	} {
 		for _, rec := range recs {
@@ -171,77 +174,9 @@ func scratch(v reflect.Value) {
 // has read none before it, the one before it, and another write; forgetting what was
 // read, and another write; keeping what was read for longer, and another write; a resolution
 // over an earlier one to completed, failed, released, and of another write.
-const questionTable = `
-                                            | ref | up up+ upOld | gone goneOld keep keepOld | >C  >F  >R    >Old
-absent                                      | -   | -  -  -     | -    -       -    -       | -   -   -     -
-pending R                                   | -   | Q  -  -     | -    -       -    -       | C   F   -     -
-pending NR                                  | -   | Q  -  -     | -    -       -    -       | C   F   -     -
-pending R uncertain                         | -   | Q  -  -     | -    -       -    -       | C   F   -     -
-pending NR uncertain                        | -   | Q  -  -     | -    -       -    -       | C   F   -     -
-in_progress R live, accepted                | P   | P  -  -     | -    -       -    -       | early early early -
-in_progress R lapsed, accepted              | P   | P  -  -     | -    -       -    -       | C   F   R     -
-in_progress NR lapsed, accepted             | P   | P  -  -     | -    -       -    -       | C   F   R     -
-released R excluded, accepted               | -   | R  -  -     | -    -       -    -       | C   F   -     -
-released R uncertain, accepted              | -   | R  -  -     | -    -       -    -       | C   F   -     -
-released NR uncertain, accepted             | -   | R  -  -     | -    -       -    -       | C   F   -     -
-unknown NR, accepted                        | U   | U  -  -     | -    -       -    -       | C   F   R     -
-in_progress R live                          | P   | -  -  -     | -    -       -    -       | early early early -
-in_progress NR live                         | P   | P  -  -     | -    -       -    -       | early early early -
-in_progress R in the margin                 | P   | -  -  -     | -    -       -    -       | early early early -
-in_progress NR in the margin                | P   | P  -  -     | -    -       -    -       | early early early -
-in_progress R lapsed                        | P   | -  -  -     | -    -       -    -       | C   F   R     -
-in_progress NR lapsed                       | P   | P  -  -     | -    -       -    -       | C   F   R     -
-in_progress R lapsed, past its expiry       | P   | -  -  -     | -    -       -    -       | C   F   R     -
-in_progress R lapsed, a step                | P   | -  -  -     | -    -       -    -       | C   F   R     -
-in_progress NR lapsed, a step               | P   | P  -  -     | -    -       -    -       | C   F   R     -
-in_progress R live, an open step            | P   | -  -  -     | -    -       -    -       | early early early -
-in_progress R lapsed, an open step          | P   | -  -  -     | -    -       -    -       | C   F   R     -
-in_progress R live, watched                 | P   | P  -  -     | -    -       -    -       | early early early -
-in_progress R lapsed, watched               | P   | P  -  -     | -    -       -    -       | C   F   R     -
-in_progress NR lapsed, unwatched            | P   | -  -  -     | -    -       -    -       | C   F   R     -
-in_progress NR lapsed, swept                | P   | -  P  -     | -    -       -    -       | C   F   R     -
-in_progress R live, second attempt          | P   | -  -  -     | -    -       -    -       | early early early -
-in_progress R lapsed, second attempt        | P   | -  -  -     | -    -       -    -       | C   F   R     -
-completed                                   | -   | -  -  -     | X    -       C    -       | -   -   -     -
-completed, a step                           | -   | -  -  -     | X    -       C    -       | -   -   -     -
-completed, no expiry                        | -   | -  -  -     | X    -       =    -       | -   -   -     -
-completed without its result                | -   | -  -  -     | X    -       C    -       | -   -   -     -
-completed, in the margin                    | -   | -  -  -     | X    -       -    -       | -   -   -     -
-completed, expiring now                     | -   | -  -  -     | X    -       -    -       | -   -   -     -
-completed, expired                          | -   | -  -  -     | X    -       -    -       | -   -   -     -
-completed, a step, expired                  | -   | -  -  -     | X    -       -    -       | -   -   -     -
-completed from outside                      | -   | -  -  -     | X    -       C    -       | C   F   R     -
-completed from outside, lease not over      | -   | -  -  -     | X    -       C    -       | C   F   early -
-completed from outside, expired             | -   | -  -  -     | X    -       -    -       | C   F   R     -
-failed                                      | -   | -  -  -     | X    -       F    -       | -   -   -     -
-failed, expired                             | -   | -  -  -     | X    -       -    -       | -   -   -     -
-failed from outside                         | -   | -  -  -     | X    -       F    -       | C   F   R     -
-released R excluded                         | -   | -  -  -     | X    -       R    -       | -   -   -     -
-released NR excluded                        | -   | -  -  -     | X    -       R    -       | -   -   -     -
-released R uncertain                        | -   | -  -  -     | X    -       R    -       | -   -   -     -
-released NR uncertain                       | -   | -  -  -     | X    -       R    -       | -   -   -     -
-released R excluded, a step                 | -   | R  -  -     | -    -       -    -       | -   -   -     -
-released R uncertain, a step                | -   | R  -  -     | -    -       -    -       | -   -   -     -
-released NR uncertain, a step               | -   | R  -  -     | -    -       -    -       | -   -   -     -
-released R excluded, an open step           | -   | R  -  -     | -    -       -    -       | -   -   -     -
-released R uncertain, an open step          | -   | R  -  -     | -    -       -    -       | -   -   -     -
-released R excluded, expired                | -   | -  -  -     | X    -       -    -       | -   -   -     -
-released R uncertain, expired               | -   | -  -  -     | X    -       -    -       | -   -   -     -
-released R excluded, a step, expired        | -   | R  -  -     | -    -       -    -       | -   -   -     -
-released R uncertain, a step, expired       | -   | R  -  -     | -    -       -    -       | -   -   -     -
-released R excluded, two unsettled          | -   | -  -  -     | X    -       R    -       | -   -   -     -
-released R uncertain, two unsettled         | -   | -  -  -     | X    -       R    -       | -   -   -     -
-released NR from outside                    | -   | -  -  -     | X    -       R    -       | C   F   R     -
-released NR from outside, a step            | -   | R  -  -     | -    -       -    -       | C   F   R     -
-unknown R before the lease's end            | U   | U  -  -     | -    -       -    -       | C   F   early -
-unknown R in the margin                     | U   | U  -  -     | -    -       -    -       | C   F   early -
-unknown R after the lease                   | U   | U  -  -     | -    -       -    -       | C   F   R     -
-unknown NR after the lease                  | U   | U  -  -     | -    -       -    -       | C   F   R     -
-unknown R past an expiry                    | U   | U  -  -     | -    -       -    -       | C   F   R     -
-unknown R, an open step                     | U   | U  -  -     | -    -       -    -       | C   F   R     -
-unknown NR after the lease, swept           | U   | -  U  -     | -    -       -    -       | C   F   R     -
-of no known state                           | -   | -  -  -     | -    -       -    -       | -   -   -     -
-`
+//
+//go:embed testdata/questions.txt
+var questionTable string
 
 func TestQuestionTable(t *testing.T) {
 	holds(t, questionTable, []protocol.Event{
@@ -264,7 +199,8 @@ func TestQuestionTable(t *testing.T) {
 func TestEachWordAboutAStepHasItsText(t *testing.T) {
 	texts := map[string]bool{}
 	for _, w := range []protocol.StepVerdict{
-		protocol.StepTookEffect, protocol.StepWithoutResult, protocol.StepFailed, protocol.StepNotExecuted, protocol.StepUndone, "postponed",
+		protocol.StepTookEffect, protocol.StepWithoutResult, protocol.StepFailed, protocol.StepNotExecuted,
+		protocol.StepUndone, "postponed",
 	} {
 		require.Equal(t, w == "postponed", strings.Contains(w.Text(), "is said to be"), w)
 		texts[w.Text()] = true
@@ -275,16 +211,20 @@ func TestEachWordAboutAStepHasItsText(t *testing.T) {
 // The group is the tenant's, whatever the record.
 func TestRecordsOfATenantHaveOneGroup(t *testing.T) {
 	const acme = "822b33ad87c148a0a20a5ba7cd5ebcaa68d36a18e7aad165554903f52ca82757"
-	require.Equal(t, acme, protocol.TenantGroup("acme#charge#abc"), "programs of two versions send to one queue: it never changes")
+	require.Equal(t, acme, protocol.TenantGroup("acme#charge#abc"),
+		"programs of two versions send to one queue: it never changes")
 	require.Equal(t, acme, protocol.TenantGroup("acme#refund#abd"))
 	require.Equal(t, acme, protocol.TenantGroup(protocol.ShadowID("acme#charge#abc")))
-	require.Equal(t, "4e1f789a9b3730368aceb6ad361768f5974badfb18724a0a42fedad68c377a97", protocol.TenantGroup("s%C3%B6hne#charge#abc"))
+	require.Equal(t, "4e1f789a9b3730368aceb6ad361768f5974badfb18724a0a42fedad68c377a97",
+		protocol.TenantGroup("s%C3%B6hne#charge#abc"))
 	require.NotEqual(t, acme, protocol.TenantGroup("Acme#charge#abc"))
 	require.Empty(t, protocol.TenantGroup("#charge#abc"), "no tenant")
 	require.Empty(t, protocol.TenantGroup(""))
 }
 
 func TestAConfigErrorIsASentence(t *testing.T) {
-	require.EqualError(t, &protocol.ConfigError{What: "region", Problem: "is missing: set AWS_REGION"}, "idem: region is missing: set AWS_REGION")
-	require.EqualError(t, &protocol.ConfigError{What: "idem.New", Problem: "the store is nil"}, "idem: idem.New: the store is nil")
+	require.EqualError(t, &protocol.ConfigError{What: "region", Problem: "is missing: set AWS_REGION"},
+		"idem: region is missing: set AWS_REGION")
+	require.EqualError(t, &protocol.ConfigError{What: "idem.New", Problem: "the store is nil"},
+		"idem: idem.New: the store is nil")
 }

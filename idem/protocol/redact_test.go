@@ -27,12 +27,17 @@ func TestARedactedErrorSaysWhatIsWrongWithoutWhatWasSent(t *testing.T) {
 		cause any
 		want  string
 	}{
-		"a number":                            {decoding(`{"Card":4111111111111111}`), `the JSON number at byte 24 does not fit "Card" of type int32`},
-		"a string":                            {decoding(`{"Card":"secret"}`), `the JSON string at byte 16 does not fit "Card" of type int32`},
-		"a type's decoder":                    {decoding(`{"Born":"secret, 1 High Street"}`), "an error of type *time.ParseError"},
-		"no member":                           {json.Unmarshal([]byte("[-4111111111111111]"), &[]int32{}), "the JSON number at byte 18 does not fit type int32"},
-		"no JSON":                             {decoding(`{"Card":?`), "no JSON from byte 9 on"},
-		"wrapped":                             {fmt.Errorf("4111: %w", decoding(`{"Card":"secret"}`)), `the JSON string at byte 16 does not fit "Card" of type int32`},
+		"a number": {decoding(`{"Card":4111111111111111}`),
+			`the JSON number at byte 24 does not fit "Card" of type int32`},
+		"a string": {decoding(`{"Card":"secret"}`),
+			`the JSON string at byte 16 does not fit "Card" of type int32`},
+		"a type's decoder": {decoding(`{"Born":"secret, 1 High Street"}`),
+			"an error of type *time.ParseError"},
+		"no member": {json.Unmarshal([]byte("[-4111111111111111]"), &[]int32{}),
+			"the JSON number at byte 18 does not fit type int32"},
+		"no JSON": {decoding(`{"Card":?`), "no JSON from byte 9 on"},
+		"wrapped": {fmt.Errorf("4111: %w", decoding(`{"Card":"secret"}`)),
+			`the JSON string at byte 16 does not fit "Card" of type int32`},
 		"a type's encoder":                    {encoding(secretive{secret}), "an error of type *errors.errorString"},
 		"no number":                           {encoding(math.NaN()), "an error of type *json.UnsupportedValueError"},
 		"a panic's text":                      {"secret", "a value of type string"},
@@ -66,7 +71,8 @@ func TestAnErrorOfAPanicNamesItsLine(t *testing.T) {
 	} {
 		require.Regexp(t, `^the key function panicked at redact_test\.go:\d+: \Q`+want+`\E$`, at(f).Error())
 	}
-	require.Equal(t, "the key function panicked: a value of type string", RedactPanic("the key function", "secret").Error(), "outside of a panic there is no line")
+	require.Equal(t, "the key function panicked: a value of type string",
+		RedactPanic("the key function", "secret").Error(), "outside of a panic there is no line")
 }
 
 type order struct{ card int }

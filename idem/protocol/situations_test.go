@@ -36,8 +36,10 @@ func situations() []situation {
 		lapsed  = -time.Minute
 		expired = -time.Minute
 	)
-	step := map[string]protocol.RecordedStep{"ship": {Write: "w-ship", Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
-	input := map[string]protocol.RecordedStep{protocol.AcceptedStep: {Write: "w-input", Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
+	step := map[string]protocol.RecordedStep{"ship": {Write: "w-ship",
+		Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
+	input := map[string]protocol.RecordedStep{protocol.AcceptedStep: {Write: "w-input",
+		Body: protocol.Body{Data: []byte("1"), Size: 1, Stored: 1}}}
 	open := map[string]protocol.RecordedStep{"ship": {Write: "w-ship"}, "charge": {Begun: true, Write: "w-charge"}}
 	row := func(name string, state protocol.State, lease time.Duration, change ...func(*protocol.Record)) situation {
 		r := &protocol.Record{

@@ -238,8 +238,8 @@ type AttemptKind interface{ attemptKind() }
 
 // Atomic is an attempt in atomic mode: Claim was never written. The whole record is
 // made of Claim.Record and the ending, whose State is Completed, Failed or Pending. A Pending
-// one has [AcceptedStep], whose result may be of any size. The condition is that of [EventCommit]: what the claim has seen, which is no record or the
-// one whose write is Claim.Seen.
+// one has [AcceptedStep], whose result may be of any size. The condition is that of [EventCommit]:
+// what the claim has seen, which is no record or the one whose write is Claim.Seen.
 type Atomic struct{ Claim Claim }
 
 // WithoutResult is an attempt that is recorded as Completed without its result

@@ -168,7 +168,8 @@ func (w *state) keepsOutcome(t *testing.T, what string, before, next *protocol.R
 	case what == prolonged && next.Write != before.Write:
 		require.True(t, before.ExpiresAt.Before(next.ExpiresAt), "a prolongation shortens: %v", w.trail)
 		after := next.Clone()
-		after.Write, after.Seen, after.ExpiresAt, after.UpdatedAt = before.Write, before.Seen, before.ExpiresAt, before.UpdatedAt
+		after.Write, after.Seen, after.ExpiresAt, after.UpdatedAt = before.Write, before.Seen,
+			before.ExpiresAt, before.UpdatedAt
 		require.Equal(t, before, after, "a prolongation changes something else: %v", w.trail)
 	default:
 		after := next.Clone()
@@ -186,7 +187,8 @@ func (w *state) check(t *testing.T) {
 			(w.rec.Repeat == protocol.NotRepeatable || len(w.rec.Steps) > 0)
 		require.False(t, carriesNone && !w.rec.ExpiresAt.IsZero(), "an open question expires: %v: %+v", w.trail, w.rec)
 		require.False(t, ended && w.rec.ExpiresAt.IsZero(), "an outcome never expires: %v", w.trail)
-		due := w.rec.Open() || w.rec.State == protocol.InProgress && (w.rec.Repeat == protocol.NotRepeatable || w.rec.Interrupted())
+		due := w.rec.Open() || w.rec.State == protocol.InProgress &&
+			(w.rec.Repeat == protocol.NotRepeatable || w.rec.Interrupted())
 		claimed := w.rec.State == protocol.InProgress && !due // by choice
 		require.True(t, claimed || due == !w.rec.Due.IsZero(), "lost, or in the index for nothing: %v: %+v", w.trail, w.rec)
 		require.True(t, w.rec.Due.IsZero() || w.rec.ExpiresAt.IsZero(), "what is due expires: %v: %+v", w.trail, w.rec)
@@ -220,7 +222,8 @@ func (w *state) key() string {
 	var b strings.Builder
 	record := func(r *protocol.Record) {
 		fmt.Fprint(&b, r.State, r.Repeat, id(r.Owner), id(r.Write), r.Lapsed(w.now, skew), at(r.LeaseUntil), at(r.ExpiresAt),
-			r.Uncertain, r.Omitted, len(r.Steps), r.Steps["charge"].Begun, r.Due.IsZero(), !r.Due.After(w.now), id(r.Sweep), r.Probes, r.EscalatedAt.IsZero(),
+			r.Uncertain, r.Omitted, len(r.Steps), r.Steps["charge"].Begun, r.Due.IsZero(), !r.Due.After(w.now), id(r.Sweep),
+			r.Probes, r.EscalatedAt.IsZero(),
 			r.Resolved, r.Unsettled, ";")
 	}
 	if w.rec != nil {
@@ -288,7 +291,8 @@ func (w *state) run(t *testing.T) (next []*state) {
 // newClaim is the claim that the engine makes of a decision.
 func (w *state) newClaim(do protocol.Action, c caller) protocol.Claim {
 	r := protocol.Record{
-		ID: "t#op#x", State: protocol.InProgress, Repeat: c.repeat, Fingerprint: thisInput, Owner: w.id("o"), Write: w.id("w"),
+		ID: "t#op#x", State: protocol.InProgress, Repeat: c.repeat, Fingerprint: thisInput,
+		Owner: w.id("o"), Write: w.id("w"),
 		Attempt: 1, LeaseUntil: w.now.Add(walkLease), Retention: walkRetention, CreatedAt: w.now, UpdatedAt: w.now,
 	}
 	watch := protocol.WatchNotRepeatable
@@ -424,7 +428,8 @@ func (w state) act(t *testing.T, i int) (next []*state) {
 	if v := w.commitInDoubt(t, i); v != nil {
 		next = append(next, v)
 	}
-	steps := map[string]protocol.StepWrite{"records": {Name: "ship"}, "begins": {Name: "charge", Begin: true, Due: r.LeaseUntil.Add(skew)}}
+	steps := map[string]protocol.StepWrite{"records": {Name: "ship"},
+		"begins": {Name: "charge", Begin: true, Due: r.LeaseUntil.Add(skew)}}
 	if w.rec != nil && w.rec.Steps["charge"].FromResolution {
 		said := w.rec.Steps["charge"].Write
 		steps["reads"] = protocol.StepWrite{Name: "charge", Read: true, Seen: said}
@@ -455,7 +460,8 @@ func (w state) completesWithoutResult(t *testing.T, i int, whole protocol.Finish
 	fact, result := whole, whole
 	fact.Write, fact.Ending.Omitted = v.id("w"), true
 	result.Attempt = protocol.WithoutResult{Write: fact.Write}
-	v.late = append(v.late, sent{what: "result", actor: i, apply: result.Apply, ids: []string{whole.Owner, whole.Write, fact.Write}})
+	v.late = append(v.late, sent{what: "result", actor: i, apply: result.Apply,
+		ids: []string{whole.Owner, whole.Write, fact.Write}})
 	end := sent{what: "fact", actor: i, apply: fact.Apply, ids: []string{fact.Owner, fact.Write}}
 	queued := v.copy("later")
 	queued.late = append(queued.late, end)
@@ -469,7 +475,8 @@ func (w state) commitInDoubt(t *testing.T, i int) *state {
 	v := w.copy(w.actors[i].claim.Record.Owner + " commits, in doubt")
 	r := v.actors[i].claim.Record
 	f := protocol.Finish{ID: r.ID, Owner: r.Owner, Write: v.id("w"), Ending: v.endings(v.actors[i])["completes"]}
-	fence := protocol.Finish{ID: r.ID, Owner: r.Owner, NewOwner: v.id("o"), Write: v.id("w"), Ending: v.endings(v.actors[i])["uncertain"]}
+	fence := protocol.Finish{ID: r.ID, Owner: r.Owner, NewOwner: v.id("o"), Write: v.id("w"),
+		Ending: v.endings(v.actors[i])["uncertain"]}
 	if v.rec != nil && v.rec.State == protocol.Unknown {
 		fence.Ending = protocol.Ending{State: protocol.Unknown, Uncertain: true}
 	}
@@ -483,7 +490,8 @@ func (w state) commitInDoubt(t *testing.T, i int) *state {
 
 // outside is what happens without any call: time, TTL, people, late deliveries.
 func (w state) outside(t *testing.T) (next []*state) {
-	for name, d := range map[string]time.Duration{"lease over": walkLease + skew + 1, "retention over": 3 * walkRetention} {
+	for name, d := range map[string]time.Duration{"lease over": walkLease + skew + 1,
+		"retention over": 3 * walkRetention} {
 		v := w.copy(name)
 		v.now = v.now.Add(d)
 		next = append(next, v)
@@ -543,7 +551,8 @@ func (w *state) writes() (all []func(*state) sent) {
 	if w.rec == nil {
 		return nil
 	}
-	if w.rec.State == protocol.InProgress && w.rec.Lapsed(w.now, skew) && (w.rec.Repeat == protocol.NotRepeatable || w.rec.Interrupted()) {
+	if w.rec.State == protocol.InProgress && w.rec.Lapsed(w.now, skew) &&
+		(w.rec.Repeat == protocol.NotRepeatable || w.rec.Interrupted()) {
 		all = append(all, (*state).lapse)
 	} else if w.rec.State == protocol.InProgress {
 		return nil
@@ -596,7 +605,8 @@ func (w *state) resolve(to protocol.State, again bool) sent {
 	if again {
 		what = resolvedAgain + string(to)
 	}
-	return sent{what: what, actor: -1, apply: s.Apply, ids: []string{s.Owner, s.Write, s.Seen}, seen: s.Seen, settles: true}
+	return sent{what: what, actor: -1, apply: s.Apply, ids: []string{s.Owner, s.Write, s.Seen},
+		seen: s.Seen, settles: true}
 }
 
 // goesOn is a resolution to released that says what the open step did.
@@ -604,7 +614,8 @@ func (w *state) goesOn(again bool) sent {
 	sure := w.resolve(protocol.Released, again)
 	s := protocol.Settlement{
 		ID: w.rec.ID, Kind: protocol.EventResolve, Seen: w.rec.Write, Owner: sure.ids[0], Write: sure.ids[1], Again: again,
-		Ending: protocol.Ending{State: protocol.Released}, Steps: []protocol.StepWrite{{Name: "charge", Result: []byte("ch_1")}},
+		Ending: protocol.Ending{State: protocol.Released},
+		Steps:  []protocol.StepWrite{{Name: "charge", Result: []byte("ch_1")}},
 	}
 	sure.what, sure.apply = "resolution that goes on", s.Apply
 	return sure
@@ -618,7 +629,8 @@ func (w *state) postpone(escalate bool) sent {
 	if escalate {
 		p.EscalatedAt = w.now
 	}
-	return sent{what: postponed + fmt.Sprint(", escalated: ", escalate), actor: -1, apply: p.Apply, ids: []string{p.Seen, p.SeenSweep, p.Sweep}, seen: p.Seen}
+	return sent{what: postponed + fmt.Sprint(", escalated: ", escalate), actor: -1, apply: p.Apply,
+		ids: []string{p.Seen, p.SeenSweep, p.Sweep}, seen: p.Seen}
 }
 
 func (w *state) forget() sent {

@@ -106,7 +106,8 @@ func TestAbandonedWorkWithAnInterruptedStep(t *testing.T) {
 				return nil
 			}
 		}
-		require.Equal(t, []notice.Kind{notice.Abandoned}, r.sweep(r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{op}})))
+		require.Equal(t, []notice.Kind{notice.Abandoned},
+			r.sweep(r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{op}})))
 	}
 }
 
@@ -172,7 +173,8 @@ func TestTheStricterDeclarationHolds(t *testing.T) {
 	r, key := lapsed(t, webhook)
 	strict := webhook
 	strict.Repeat = idem.NotRepeatable
-	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: strict, Probe: says(reconcile.CompletedWith(3))}}})
+	s := r.sweeper(reconcile.SweepOptions{
+		Operations: []reconcile.Operation{{Operation: strict, Probe: says(reconcile.CompletedWith(3))}}})
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Resolved}, r.sweep(s))
 	r.gets(key, mustNotRun, 3)
 }

@@ -30,9 +30,10 @@ const (
 
 // CompletedWith answers that the operation took effect as a whole, and that its handler would
 // have returned out: steps that are not recorded never run. Of an operation that was interrupted
-// in a step, say what the step did with [ContinueWith]. Out must be the handler's result type: only the encoding is checked, as
-// [Resolve] does. A result that cannot be encoded is escalated, and so does an operation
-// that has failed and is being undone, or has been: see [Resolution.CompensatedManually].
+// in a step, say what the step did with [ContinueWith]. Out must be the handler's result type: only
+// the encoding is checked, as [Resolve] does. A result that cannot be encoded is escalated, and so
+// does an operation that has failed and is being undone, or has been: see
+// [Resolution.CompensatedManually].
 func CompletedWith[Out any](out Out) Answer {
 	result, err := Encode(out)
 	return Answer{kind: resolved, res: Resolution{To: idem.Completed, Result: &result}, err: err}

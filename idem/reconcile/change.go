@@ -61,7 +61,8 @@ func (c Change) check() error {
 	case len(c.DecisionID) > maxID || strings.ContainsFunc(c.DecisionID, func(r rune) bool {
 		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '-' && r != '_'
 	}):
-		return invalid("change", "Change.DecisionID is %q: use at most %d letters, digits, - and _, such as a digest", c.DecisionID, maxID)
+		return invalid("change", "Change.DecisionID is %q: use at most %d letters, digits, - and _, such as a digest",
+			c.DecisionID, maxID)
 	}
 	return nil
 }
@@ -75,7 +76,8 @@ func (c Change) about(rec *idem.Record) error {
 }
 
 // audit is the entry of a change of the record.
-func (r *Reconciler) audit(rec *idem.Record, by Change, change protocol.Change, to idem.State, ref string) *protocol.Audit {
+func (r *Reconciler) audit(rec *idem.Record, by Change, change protocol.Change, to idem.State,
+	ref string) *protocol.Audit {
 	now := r.now()
 	return &protocol.Audit{
 		ID: rec.ID, Entry: by.entry(), At: now, Who: by.Actor, Why: by.Reason, Tool: by.Tool,
@@ -144,7 +146,8 @@ func (r *Reconciler) Extend(ctx context.Context, id string, until time.Time, by 
 			return fmt.Errorf("%w or kept for longer: this one is %s, and is kept until it has an outcome", ErrOpen, rec.State)
 		}
 		p := protocol.Prolongation{
-			ID: id, Seen: rec.Write, Write: newID(), ExpiresAt: until, Audit: r.audit(rec, by, protocol.ChangeExtended, rec.State, ""),
+			ID: id, Seen: rec.Write, Write: newID(), ExpiresAt: until,
+			Audit: r.audit(rec, by, protocol.ChangeExtended, rec.State, ""),
 		}
 		p.Audit.Until = until
 		return again(ctx, func() error { return r.store.Prolong(ctx, r.now(), p) })
@@ -175,7 +178,8 @@ func (r *Reconciler) Forget(ctx context.Context, id string, by Change) error {
 			return nil
 		}
 		if !r.forgets(rec) {
-			return fmt.Errorf("%w: this one is %s: resolve it first, or if it is in progress wait for its lease", ErrOpen, rec.State)
+			return fmt.Errorf("%w: this one is %s: resolve it first, or if it is in progress wait for its lease",
+				ErrOpen, rec.State)
 		}
 		return r.store.Forget(ctx, r.now(), protocol.Erasure{
 			ID: id, Seen: rec.Write, Audit: r.audit(rec, by, protocol.ChangeForgotten, idem.Absent, ""),
@@ -206,7 +210,8 @@ func (r *Reconciler) Requeue(ctx context.Context, e *outbox.Entry, by Change) er
 	}
 	letters, ok := r.store.(DeadLetterStore)
 	if !ok {
-		return fmt.Errorf("reconcile: the store %T has no dead letters: use a *dynamostore.AdminStore: %w", r.store, errors.ErrUnsupported)
+		return fmt.Errorf("reconcile: the store %T has no dead letters: use a *dynamostore.AdminStore: %w", r.store,
+			errors.ErrUnsupported)
 	}
 	a := r.audit(&idem.Record{ID: e.Record}, by, protocol.ChangeRequeued, "", "")
 	a.What = fmt.Sprintf("message %s to %s", e.ID, e.Destination)

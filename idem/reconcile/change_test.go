@@ -73,7 +73,8 @@ func TestWhatCannotBeExtended(t *testing.T) {
 	until := r.Clock.Now().Add(dispute)
 	extend := func(key idem.Key) error { return r.Extend(t.Context(), key.ID(), until, alice) }
 
-	running, open, lapsed, none := refund.Key("acme", "running"), refund.Key("acme", "open"), refund.Key("acme", "lapsed"), refund.Key("acme", "none")
+	running, open, lapsed, none := refund.Key("acme", "running"), refund.Key("acme", "open"), refund.Key("acme", "lapsed"),
+		refund.Key("acme", "none")
 	_, err := r.call(running, func(context.Context, int) (int, error) {
 		err := extend(running)
 		require.ErrorIs(t, err, reconcile.ErrOpen)
@@ -144,7 +145,8 @@ func TestAnExtensionOverABadNetwork(t *testing.T) {
 			if err == nil {
 				require.True(t, kept)
 			}
-			require.Equal(t, !strings.HasPrefix(name, "all") && name != "refused" && name != "nothing comes of it", err == nil, "%v", err)
+			require.Equal(t, !strings.HasPrefix(name, "all") && name != "refused" && name != "nothing comes of it",
+				err == nil, "%v", err)
 			require.Len(t, r.changes(key), map[bool]int{true: 1}[kept])
 			require.NoError(t, r.Extend(t.Context(), key.ID(), until, alice), "it can be done again")
 			require.Len(t, r.changes(key), 1)
@@ -211,7 +213,8 @@ func TestAnExtensionAndAnotherChange(t *testing.T) {
 		r := newRig(t)
 		r.end(key, nil)
 		until := r.Clock.Now().Add(dispute)
-		behind, err := reconcile.New(r.Faults, &reconcile.Options{Now: func() time.Time { return r.Clock.Now().Add(-time.Minute) }})
+		behind, err := reconcile.New(r.Faults,
+			&reconcile.Options{Now: func() time.Time { return r.Clock.Now().Add(-time.Minute) }})
 		require.NoError(t, err)
 		r.Clock.Advance(r.Record(key).ExpiresAt.Sub(r.Clock.Now()) + idem.DefaultMargin + time.Second)
 		require.ErrorIs(t, r.Extend(t.Context(), key.ID(), until, alice), reconcile.ErrExpired)
@@ -240,7 +243,8 @@ func TestAChangeOfARecordThatKeepsBeingWrittenEnds(t *testing.T) {
 	r.Faults.Always(idemtest.BareConflict, idemtest.Prolong, idemtest.Forget, idemtest.Settle)
 	require.ErrorIs(t, r.Extend(t.Context(), ended.ID(), r.Clock.Now().Add(dispute), alice), reconcile.ErrChanged)
 	require.ErrorIs(t, r.Forget(t.Context(), ended.ID(), alice), reconcile.ErrChanged)
-	require.ErrorIs(t, r.Resolve(t.Context(), open.ID(), reconcile.Resolution{To: idem.Completed}, alice), reconcile.ErrChanged)
+	require.ErrorIs(t, r.Resolve(t.Context(), open.ID(), reconcile.Resolution{To: idem.Completed}, alice),
+		reconcile.ErrChanged)
 }
 
 // The parked attempt's outcome comes while somebody keeps what was resolved.
@@ -324,7 +328,8 @@ func TestARequeuedDeadLetterIsInTheHistory(t *testing.T) {
 	e := &outbox.Entry{Record: "acme#refund#1", Message: outbox.Message{ID: "m-1", Destination: "orders"}}
 	require.NoError(t, rc.Requeue(t.Context(), e, alice))
 	a := l.noted[0]
-	require.Equal(t, []string{"acme#refund#1", alice.Actor, alice.Reason, "message m-1 to orders"}, []string{a.ID, a.Who, a.Why, a.What})
+	require.Equal(t, []string{"acme#refund#1", alice.Actor, alice.Reason, "message m-1 to orders"},
+		[]string{a.ID, a.Who, a.Why, a.What})
 	require.Equal(t, protocol.ChangeRequeued, a.Change)
 	require.False(t, a.ExpiresAt.IsZero())
 

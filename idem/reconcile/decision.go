@@ -77,7 +77,8 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 	}
 	switch r.allows(rec, res, now) {
 	case protocol.DoTooEarly:
-		d.Refused = fmt.Sprintf("not before %s, when the lease and its margin are over: the parked attempt may still be running", rec.LeaseUntil.Add(r.opts.Margin).Format(time.RFC3339))
+		d.Refused = fmt.Sprintf("not before %s, when the lease and its margin are over: the parked attempt may "+
+			"still be running", rec.LeaseUntil.Add(r.opts.Margin).Format(time.RFC3339))
 		return d
 	case protocol.DoRefuse:
 		d.Refused = problem(r.refusal(rec, res, now))
@@ -115,8 +116,10 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 		}
 	}
 	if slices.Sort(unchecked); len(unchecked) > 0 {
-		d.Then += fmt.Sprintf(" The result of %s is recorded as given, and its form is not checked, since no record says which type a step returns: "+
-			"the handler ignores a member that its type does not have, and reads a missing one and null as empty.", strings.Join(unchecked, ", "))
+		d.Then += fmt.Sprintf(" The result of %s is recorded as given, and its form is not checked, since no record says "+
+			"which type a step returns: "+
+			"the handler ignores a member that its type does not have, and reads a missing one and null as empty.",
+			strings.Join(unchecked, ", "))
 	}
 	return d
 }
@@ -131,7 +134,8 @@ func caution(rec *idem.Record, res Resolution, again []string) string {
 		return ""
 	case len(again) > 0: // steps that run at most once, also of what is repeatable
 		return fmt.Sprintf("If %s took effect, it takes effect a second time. "+
-			"Record it as not executed only if the provider has confirmed that.", strings.Join(slices.Sorted(slices.Values(again)), ", "))
+			"Record it as not executed only if the provider has confirmed that.",
+			strings.Join(slices.Sorted(slices.Values(again)), ", "))
 	case rec.Repeat == protocol.Repeatable, len(res.Steps) > 0: // it goes on after what the steps did
 		return ""
 	}

@@ -8,7 +8,8 @@
 //	}, reconcile.Change{Actor: "alice", Reason: "the provider's console says so"})
 //
 //	// It did not happen: the next call runs the handler again.
-//	err = r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "alice", Reason: "no such payment"})
+//	err = r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released},
+//		reconcile.Change{Actor: "alice", Reason: "no such payment"})
 //
 // A [Sweeper] does this without a person; run it every minute. It parks the claims whose
 // lease is over and asks each operation's [Operation.Probe] what has become of it. It hands
@@ -21,6 +22,6 @@
 // outcome may therefore come in any order: the first one counts, and the others get an error.
 //
 // [Reconciler.Extend] keeps a record that has ended for longer than its retention, and
-// [Reconciler.Forget] removes it. [Reconciler.List] has what is open, [Reconciler.History] the changes of one record and
-// [Reconciler.Changes] those of all, by time.
+// [Reconciler.Forget] removes it. [Reconciler.List] has what is open, [Reconciler.History] the changes
+// of one record and [Reconciler.Changes] those of all, by time.
 package reconcile

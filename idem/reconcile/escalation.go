@@ -15,12 +15,15 @@ import (
 )
 
 // DefaultHelp is [Escalation.Help]: what to do about a question.
-const DefaultHelp = "Find out from the provider whether it took effect, by the reference or the token: of a step that was interrupted by the step's own token, in steps. " +
-	"Look with idemctl explain and the record's id, and record the outcome with idemctl resolve or release, or with a reconcile.Reconciler. " +
-	"Until then calls with the key get HTTP 409 outcome_unknown, and nothing runs again, but for a record in_progress: a call takes it over and runs its handler once more, but not the interrupted step. " +
-	"A record in state released, or in_progress without an interrupted step, needs a call with the same key and input instead, which continues the work. " +
-	"A record has no input, so idemctl cannot make that call: have the client send it again, or send it from the service's own data, as an OnAbandoned does by itself. " +
-	"If neither can, and a resolution has released it, undo by hand what its steps did and replace that resolution with idemctl resolve --again."
+const DefaultHelp = "Find out from the provider whether it took effect, by the reference or the token: of a step " +
+	"that was interrupted by the step's own token, in steps. Look with idemctl explain and the record's id, and " +
+	"record the outcome with idemctl resolve or release, or with a reconcile.Reconciler. Until then calls with " +
+	"the key get HTTP 409 outcome_unknown, and nothing runs again, but for a record in_progress: a call takes it " +
+	"over and runs its handler once more, but not the interrupted step. A record in state released, or " +
+	"in_progress without an interrupted step, needs a call with the same key and input instead, which continues " +
+	"the work. A record has no input, so idemctl cannot make that call: have the client send it again, or send " +
+	"it from the service's own data, as an OnAbandoned does by itself. If neither can, and a resolution has " +
+	"released it, undo by hand what its steps did and replace that resolution with idemctl resolve --again."
 
 // Escalation is a question that is escalated. It says nothing of the operation's input
 // and result.
@@ -93,7 +96,8 @@ func (s *sweep) escalate(rec *idem.Record, reason string, cause error) (err erro
 			return err
 		}
 		g := s.escalation(rec, reason)
-		_, err = bounded(s.ctx, s.room(), func(ctx context.Context) (Answer, error) { return Answer{}, s.opts.Escalate(ctx, g) })
+		_, err = bounded(s.ctx, s.room(),
+			func(ctx context.Context) (Answer, error) { return Answer{}, s.opts.Escalate(ctx, g) })
 		if err != nil {
 			return fmt.Errorf("reconcile: Escalate: %w", err)
 		}
@@ -103,7 +107,8 @@ func (s *sweep) escalate(rec *idem.Record, reason string, cause error) (err erro
 		due = now.Add(untilLook(0))
 	}
 	_, err = s.postpone(rec, protocol.Postponement{
-		Due: due, Probes: rec.Probes, EscalatedAt: now, Audit: s.r.audit(rec, s.by(reason), protocol.ChangeEscalated, rec.State, ""),
+		Due: due, Probes: rec.Probes, EscalatedAt: now,
+		Audit: s.r.audit(rec, s.by(reason), protocol.ChangeEscalated, rec.State, ""),
 	})
 	if err != nil {
 		return err
@@ -144,7 +149,8 @@ func renewed(rec *idem.Record) *idem.Record {
 func (s *sweep) escalation(rec *idem.Record, reason string) Escalation {
 	q := s.r.question(rec)
 	g := Escalation{
-		Message: outbox.MessageID(rec.ID, q.Since, "idem:escalated"), Record: rec.ID, Tenant: q.Tenant, Operation: q.Operation, Value: q.Value,
+		Message: outbox.MessageID(rec.ID, q.Since, "idem:escalated"), Record: rec.ID, Tenant: q.Tenant,
+		Operation: q.Operation, Value: q.Value,
 		State: q.State, Attempt: q.Attempt, CreatedAt: q.CreatedAt, Since: q.Since, Probes: q.Probes, Reason: reason,
 		Ref: q.Ref, Token: q.Token, Help: DefaultHelp,
 	}

@@ -85,7 +85,8 @@ func TestAnAttemptThatGoesOnIsEscalatedOnce(t *testing.T) {
 			sent++
 			now := r.Clock.Now()
 			return errors.Join(
-				r.Store.Extend(ctx, now, protocol.Extension{ID: rec.ID, Owner: rec.Owner, Write: "beat", LeaseUntil: now.Add(time.Minute)}),
+				r.Store.Extend(ctx, now, protocol.Extension{ID: rec.ID, Owner: rec.Owner, Write: "beat",
+					LeaseUntil: now.Add(time.Minute)}),
 				r.Store.RecordReference(ctx, now, protocol.ReferenceWrite{ID: rec.ID, Owner: rec.Owner, Write: "ref", Ref: "ch_1"}))
 		},
 	})
@@ -106,7 +107,8 @@ func TestASecondTryOfAChangeHasAnEntryOfItsOwn(t *testing.T) {
 	s, err := reconcile.NewSweeper(rc, &reconcile.SweepOptions{
 		Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
 		Escalate: func(ctx context.Context, _ reconcile.Escalation) error {
-			return r.Store.RecordReference(ctx, r.Clock.Now(), protocol.ReferenceWrite{ID: rec.ID, Owner: rec.Owner, Write: "ref", Ref: "ch_1"})
+			return r.Store.RecordReference(ctx, r.Clock.Now(),
+				protocol.ReferenceWrite{ID: rec.ID, Owner: rec.Owner, Write: "ref", Ref: "ch_1"})
 		},
 	})
 	require.NoError(t, err)
@@ -178,7 +180,8 @@ func TestAnAttemptThatGoesOnKeepsNoQuestionFromBeingEscalated(t *testing.T) {
 					ID: rec.ID, Owner: rec.Owner, Write: fmt.Sprint(now), LeaseUntil: now.Add(idem.DefaultLease),
 				})
 			}
-			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: beat, EscalateAfter: time.Hour}}})
+			s := r.sweeper(reconcile.SweepOptions{
+				Operations: []reconcile.Operation{{Operation: refund, Probe: beat, EscalateAfter: time.Hour}}})
 			for range 200 {
 				r.sweep(s)
 				r.Clock.Advance(20 * time.Second)
@@ -203,7 +206,8 @@ func TestAnOperatorCanEndWorkThatNoCallContinues(t *testing.T) {
 	for _, way := range []string{"have the client send it again", "OnAbandoned", "idemctl resolve --again"} {
 		require.Contains(t, r.escalations[0].Help, way)
 	}
-	r.replace(key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "returned by hand"}, CompensatedManually: true})
+	r.replace(key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "returned by hand"},
+		CompensatedManually: true})
 	require.Equal(t, idem.Failed, r.Record(key).State)
 	require.Zero(t, r.Record(key).Due)
 }
@@ -343,7 +347,8 @@ func TestAnEscalationSaysThatACallMayTakeTheWorkOver(t *testing.T) {
 	r.sweep(s)
 	require.Len(t, r.escalations, 1)
 	require.Equal(t, idem.InProgress, r.escalations[0].State)
-	require.Contains(t, r.escalations[0].Help, "nothing runs again, but for a record in_progress: a call takes it over and runs its handler once more, but not the interrupted step")
+	require.Contains(t, r.escalations[0].Help, "nothing runs again, but for a record in_progress: a call takes it "+
+		"over and runs its handler once more, but not the interrupted step")
 	ran := 0
 	r.fails(key, func(context.Context, int) (int, error) { ran++; return 5, nil }, new(*idem.StepInterruptedError))
 	require.Equal(t, 1, ran)

@@ -76,21 +76,22 @@ func ExampleContinueWith() {
 	sent := false                             // to the worker's queue
 
 	work := func(ctx context.Context, e *idem.Engine) (string, error) {
-		return idem.Do(ctx, e, op.Key("acme", "order-1"), orders["order-1"], func(ctx context.Context, cents int) (string, error) {
-			charge, err := idem.Step(ctx, "charge", func(ctx context.Context) (string, error) {
-				fmt.Println("charge", cents)
-				charges[idem.Token(ctx)] = "ch_123"
-				h.Crash()
-				return "ch_123", nil
-			}, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
-			if err != nil {
-				return "", idem.PermanentStep(err)
-			}
-			return charge, idem.StepEffect(ctx, "ship", func(context.Context) error {
-				fmt.Println("ship")
-				return nil
-			}, nil)
-		})
+		return idem.Do(ctx, e, op.Key("acme", "order-1"), orders["order-1"],
+			func(ctx context.Context, cents int) (string, error) {
+				charge, err := idem.Step(ctx, "charge", func(ctx context.Context) (string, error) {
+					fmt.Println("charge", cents)
+					charges[idem.Token(ctx)] = "ch_123"
+					h.Crash()
+					return "ch_123", nil
+				}, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
+				if err != nil {
+					return "", idem.PermanentStep(err)
+				}
+				return charge, idem.StepEffect(ctx, "ship", func(context.Context) error {
+					fmt.Println("ship")
+					return nil
+				}, nil)
+			})
 	}
 	fmt.Println(idemtest.Deliver(h, 1, work)[0].Err)
 	h.Restart()

@@ -41,7 +41,8 @@ type TimedChange struct {
 func (r *Reconciler) Explain(rec *idem.Record) Explanation {
 	now := r.now()
 	e := Explanation{
-		Summary: r.summary(rec, now), SameInput: r.gets(rec, sameInput, now), OtherInput: r.gets(rec, otherInput, now), Changes: r.changes(rec, now),
+		Summary: r.summary(rec, now), SameInput: r.gets(rec, sameInput, now), OtherInput: r.gets(rec, otherInput, now),
+		Changes: r.changes(rec, now),
 	}
 	if rec != nil {
 		e.State = rec.State
@@ -49,7 +50,8 @@ func (r *Reconciler) Explain(rec *idem.Record) Explanation {
 	for _, to := range []idem.State{idem.Completed, idem.Failed, idem.Released} {
 		d := r.resolving(rec, plainly(rec, to), now)
 		if len(d.Steps) > 0 && d.Refused == "" {
-			d.Then += " That is if Resolution.Steps says of each that it had no effect: a step that is recorded as done or failed is skipped."
+			d.Then += " That is if Resolution.Steps says of each that it had no effect: a step that is recorded as done " +
+				"or failed is skipped."
 		}
 		e.Decisions = append(e.Decisions, d)
 	}
@@ -60,8 +62,10 @@ func (r *Reconciler) Explain(rec *idem.Record) Explanation {
 // summary says where the record stands.
 func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
 	if rec == nil {
-		return "There is no record with this id. Either no call has used the key, or its record has expired or was removed, or the key is another one: " +
-			"its tenant, operation or value may have another form. It is no proof that nothing was executed, nor that a new key may be sent: look for it in the list, and ask the provider."
+		return "There is no record with this id. Either no call has used the key, or its record has expired " +
+			"or was removed, or the key is another one: its tenant, operation or value may have another form. " +
+			"It is no proof that nothing was executed, nor that a new key may be sent: look for it in the list, " +
+			"and ask the provider."
 	}
 	at := func(t time.Time) string { return t.Format(time.RFC3339) }
 	var text strings.Builder
@@ -70,7 +74,8 @@ func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
 	case expired:
 		say("It was %s, and has expired at %s: it counts as absent.", rec.State, at(rec.ExpiresAt))
 	case rec.State == idem.InProgress && rec.Lapsed(now, r.opts.Margin):
-		say("Attempt %d left no outcome: its lease was over at %s. Its process has died, or can no longer write.", rec.Attempt, at(rec.LeaseUntil))
+		say("Attempt %d left no outcome: its lease was over at %s. Its process has died, or can no longer write.",
+			rec.Attempt, at(rec.LeaseUntil))
 	case rec.State == idem.InProgress:
 		say("Attempt %d runs, under a lease until %s.", rec.Attempt, at(rec.LeaseUntil))
 	case rec.State == idem.Completed && rec.Omitted:
@@ -84,7 +89,8 @@ func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
 	case rec.State == idem.Released:
 		say("Attempt %d ended without outcome: the next call runs it again.", rec.Attempt)
 	case rec.State == idem.Unknown:
-		say("Attempt %d may have taken effect, and its outcome is unknown: find out from the provider, and resolve it.", rec.Attempt)
+		say("Attempt %d may have taken effect, and its outcome is unknown: find out from the provider, and resolve it.",
+			rec.Attempt)
 		if !rec.Lapsed(now, r.opts.Margin) {
 			say(" It may still be running, until %s.", at(rec.LeaseUntil))
 		}
@@ -99,7 +105,8 @@ func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
 		say(" It has failed, and what its steps did has been undone.")
 	}
 	for _, name := range unread(rec) {
-		say(" The handler cannot go on with what was recorded of step %s: record its result again, as its function returns it.", name)
+		say(" The handler cannot go on with what was recorded of step %s: record its result again, as its function "+
+			"returns it.", name)
 	}
 	if rec.Resolved {
 		say(" The outcome was resolved from outside its attempts.")
@@ -185,12 +192,14 @@ func skipped(rec *idem.Record) string {
 	say(", and gets the recorded failure of: ", failed)
 	say(", and is asked about the interrupted steps: ", interrupted(rec))
 	say(", and gets an error for the steps that took effect with a result that is not known: ", lost)
-	say(". Unless these return nothing, the operation is parked again as soon as it comes to them, since compensations need their results, which are to be said then: ", asked)
+	say(". Unless these return nothing, the operation is parked again as soon as it comes to them, since compensations "+
+		"need their results, which are to be said then: ", asked)
 	const fails = ". Unless these return nothing, most handlers then fail the operation for good"
 	switch {
 	case len(needed) > 0:
 		say(fails+", and nothing is undone, since compensations need the results of ", needed)
-		text.WriteString(": the operation is parked again, takes no result of a step any more, and an operator must undo by hand what all steps did and resolve it to failed, " +
+		text.WriteString(": the operation is parked again, takes no result of a step any more, and an operator must undo " +
+			"by hand what all steps did and resolve it to failed, " +
 			"or finish it by hand and resolve it to completed")
 	case len(lost) > 0:
 		text.WriteString(fails + ": what other steps did is undone, and what these did is not")
@@ -231,7 +240,8 @@ func (r *Reconciler) changes(rec *idem.Record, now time.Time) (all []TimedChange
 	lapsed := rec.LeaseUntil.Add(r.opts.Margin)
 	switch rec.State {
 	case idem.InProgress:
-		add(lapsed, "The lease and its margin are over, unless the attempt ends or renews it. Then a call gets: %s", r.gets(rec, sameInput, lapsed.Add(time.Millisecond)))
+		add(lapsed, "The lease and its margin are over, unless the attempt ends or renews it. Then a call gets: %s",
+			r.gets(rec, sameInput, lapsed.Add(time.Millisecond)))
 	case idem.Unknown:
 		add(lapsed, "The lease of the parked attempt and its margin are over: from then on it can be resolved to released.")
 	}
@@ -244,7 +254,8 @@ func (r *Reconciler) changes(rec *idem.Record, now time.Time) (all []TimedChange
 	}
 	if !rec.ExpiresAt.IsZero() {
 		gone := rec.ExpiresAt.Add(r.opts.Margin)
-		add(gone, "The record has expired, and is deleted in the days after. Then a call gets: %s", r.gets(rec, sameInput, gone.Add(time.Millisecond)))
+		add(gone, "The record has expired, and is deleted in the days after. Then a call gets: %s",
+			r.gets(rec, sameInput, gone.Add(time.Millisecond)))
 	}
 	slices.SortStableFunc(all, func(a, b TimedChange) int { return a.At.Compare(b.At) })
 	return all

@@ -46,7 +46,8 @@ var stories = []struct {
 				if name == "book" {
 					undo = func(context.Context, int) error { return idem.Permanent(errPlain) }
 				}
-				_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 1, nil }, &idem.StepConfig[int]{Compensate: undo})
+				_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 1, nil },
+					&idem.StepConfig[int]{Compensate: undo})
 				require.NoError(r.t, err)
 			}
 			return 0, idem.Permanent(errPlain)
@@ -74,7 +75,8 @@ var stories = []struct {
 		r.crashCharging(key)
 		require.NoError(r.t, r.Resolve(r.t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
 	}},
-	{"expired", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.end(key, nil); r.Clock.Advance(25 * time.Hour) }},
+	{"expired", refund.Key("acme", "r-1"),
+		func(r *rig, key idem.Key) { r.end(key, nil); r.Clock.Advance(25 * time.Hour) }},
 }
 
 var alice = reconcile.Change{Actor: "alice", Reason: "the provider's console says so"}
@@ -90,7 +92,8 @@ func (r *rig) end(key idem.Key, err error) {
 func (r *rig) endWithStep(key idem.Key, undo func(context.Context, int) error) {
 	r.t.Helper()
 	_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil }, &idem.StepConfig[int]{Compensate: undo})
+		_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
+			&idem.StepConfig[int]{Compensate: undo})
 		require.NoError(r.t, err)
 		return 0, errPlain
 	})
@@ -233,7 +236,8 @@ func TestAnExplanationOfAnAbandonedRefund(t *testing.T) {
 				Caution: "The operation is not repeatable: if it took effect, it takes effect a second time. " +
 					"Release it only if the provider has confirmed that it has no such operation, and that none can follow.",
 			},
-			{Change: protocol.ChangeExtended, To: idem.InProgress, Refused: "only a record that has ended can be kept for longer, and it is in_progress"},
+			{Change: protocol.ChangeExtended, To: idem.InProgress,
+				Refused: "only a record that has ended can be kept for longer, and it is in_progress"},
 			{Change: protocol.ChangeForgotten, Refused: "only a record that has ended can be forgotten, and it is in_progress"},
 		},
 	}, e)
@@ -252,9 +256,11 @@ func TestAnExplanationSaysThatItIsUndone(t *testing.T) {
 func TestAnExplanationOfAnInterruptedStep(t *testing.T) {
 	r, key := interrupted(t)
 	decisions := r.explain(key).Decisions
-	require.Equal(t, "The recorded result. The handler does not run. Steps that are not recorded never run.", decisions[0].Then)
+	require.Equal(t, "The recorded result. The handler does not run. Steps that are not recorded never run.",
+		decisions[0].Then)
 	require.Equal(t, "The handler runs, attempt 2, and skips the steps that are recorded: reserve. "+
-		"It runs charge again. That is if Resolution.Steps says of each that it had no effect: a step that is recorded as done or failed is skipped.", decisions[2].Then)
+		"It runs charge again. That is if Resolution.Steps says of each that it had no effect: a step that is recorded "+
+		"as done or failed is skipped.", decisions[2].Then)
 	require.Equal(t, []string{"charge"}, decisions[2].Steps)
 }
 
@@ -271,17 +277,22 @@ func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
 	}{
 		"it took effect": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.CompletedWith(7))},
 			"The handler runs, attempt 2, and skips the steps that are recorded: charge, reserve. " +
-				"The result of charge is recorded as given, and its form is not checked, since no record says which type a step returns: " +
-				"the handler ignores a member that its type does not have, and reads a missing one and null as empty.", orderEffects{shipped: 1}},
+				"The result of charge is recorded as given, and its form is not checked, since no record says which type " +
+				"a step returns: the handler ignores a member that its type does not have, and reads a missing one and " +
+				"null as empty.",
+			orderEffects{shipped: 1}},
 		"it had no effect": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.NotExecuted())},
 			reserved + ". It runs charge again.", orderEffects{charged: 1, shipped: 1}},
 		"it was declined": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.FailedWith(failure))},
 			reserved + ", and gets the recorded failure of: charge.", orderEffects{returned: 1}},
-		"it took effect, result unknown": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.CompletedWithoutResult())},
+		"it took effect, result unknown": {reconcile.Resolution{To: idem.Released,
+			Steps: charge(reconcile.CompletedWithoutResult())},
 			reserved + ", and gets an error for the steps that took effect with a result that is not known: charge. " +
-				"Unless these return nothing, most handlers then fail the operation for good: what other steps did is undone, and what these did is not.", orderEffects{returned: 1}},
+				"Unless these return nothing, most handlers then fail the operation for good: what other steps did is undone, " +
+				"and what these did is not.", orderEffects{returned: 1}},
 		"the whole has no result": {reconcile.Resolution{To: idem.Completed},
-			"HTTP 409 outcome_unavailable: it took effect, and its result is not recorded. The handler does not run. Steps that are not recorded never run.", orderEffects{}},
+			"HTTP 409 outcome_unavailable: it took effect, and its result is not recorded. The handler does not run. Steps " +
+				"that are not recorded never run.", orderEffects{}},
 		"the whole failed": {reconcile.Resolution{To: idem.Failed, Failure: &failure, CompensatedManually: true},
 			"The recorded failure. The handler does not run.", orderEffects{}},
 	} {
@@ -302,27 +313,33 @@ func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
 // on, and a person says the result then, undoes all by hand, or decides that it took effect.
 func TestAStepWithoutAResultThatHasACompensation(t *testing.T) {
 	const reserved = "The handler runs, attempt 2, and skips the steps that are recorded: reserve"
-	key, declined := order.Key("acme", "o-1"), reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}, CompensatedManually: true}
+	key, declined := order.Key("acme", "o-1"),
+		reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}, CompensatedManually: true}
 	for name, last := range map[string]reconcile.Resolution{
 		"it is undone by hand": declined, "it took effect": {To: idem.Completed},
-		"its result is said": charged(reconcile.CompletedWith(7)), "it is said once more": charged(reconcile.CompletedWithoutResult()),
+		"its result is said":   charged(reconcile.CompletedWith(7)),
+		"it is said once more": charged(reconcile.CompletedWithoutResult()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, s := newRig(t), new(orderEffects)
-			undo := &idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { s.returned++; return nil }}
+			undo := &idem.StepConfig[int]{Semantics: idem.AtMostOnce,
+				Compensate: func(context.Context, int) error { s.returned++; return nil }}
 			pay := func(died func()) func(context.Context, int) (int, error) {
 				return func(ctx context.Context, _ int) (int, error) {
-					if _, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { s.reserved++; return 1, nil }, undo); err != nil {
+					if _, err := idem.Step(ctx, "reserve",
+						func(context.Context) (int, error) { s.reserved++; return 1, nil }, undo); err != nil {
 						return 0, err
 					}
-					out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; died(); return 7, nil }, undo)
+					out, err := idem.Step(ctx, "charge",
+						func(context.Context) (int, error) { s.charged++; died(); return 7, nil }, undo)
 					return out, idem.PermanentStep(err)
 				}
 			}
 			r.crash(key, pay(r.Crash))
 			r.lapse()
 			d := r.Preview(r.Record(key), charged(reconcile.CompletedWithoutResult()))
-			require.Equal(t, reserved+". Unless these return nothing, the operation is parked again as soon as it comes to them, "+
+			require.Equal(t, reserved+
+				". Unless these return nothing, the operation is parked again as soon as it comes to them, "+
 				"since compensations need their results, which are to be said then: charge.", d.Then)
 			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
 
@@ -393,7 +410,8 @@ func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
 	charge := func(a reconcile.Answer) reconcile.Resolution {
 		return reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{"charge": a}}
 	}
-	require.Contains(t, caution(r, died, charge(reconcile.NotExecuted())), "If charge took effect, it takes effect a second time.")
+	require.Contains(t, caution(r, died, charge(reconcile.NotExecuted())),
+		"If charge took effect, it takes effect a second time.")
 	require.Empty(t, caution(r, died, charge(reconcile.CompletedWith(7))))
 
 	change = func(rec *idem.Record) { rec.Repeat = idem.Repeatable }

@@ -35,13 +35,16 @@ func endings() []ending {
 	parked, resolved, escalated := protocol.ChangeParked, protocol.ChangeResolved, protocol.ChangeEscalated
 	return []ending{
 		{"completed", r, asked(reconcile.CompletedWith(7)), idem.Completed, []protocol.Change{parked, resolved}, 0},
-		{"failed", r, asked(reconcile.FailedWith(idem.Failure{Message: "no"})), idem.Failed, []protocol.Change{parked, resolved}, 0},
+		{"failed", r, asked(reconcile.FailedWith(idem.Failure{Message: "no"})), idem.Failed,
+			[]protocol.Change{parked, resolved}, 0},
 		{"not executed", r, asked(reconcile.NotExecuted()), idem.Released, []protocol.Change{parked, resolved}, 0},
 		{"still unknown", r, asked(reconcile.StillUnknown(0)), idem.Unknown, []protocol.Change{parked, escalated}, 1},
 		{"cannot be known", r, asked(reconcile.CannotBeKnown("gone")), idem.Unknown, []protocol.Change{parked, escalated}, 1},
 		{"nobody to ask", r, reconcile.Operation{Operation: refund}, idem.Unknown, []protocol.Change{parked, escalated}, 1},
 		{"abandoned", w, reconcile.Operation{Operation: webhook, EscalateAfter: 5 * time.Minute,
-			OnAbandoned: func(context.Context, reconcile.Question) error { return nil }}, idem.InProgress, []protocol.Change{escalated}, 1},
+			OnAbandoned: func(context.Context, reconcile.Question) error {
+				return nil
+			}}, idem.InProgress, []protocol.Change{escalated}, 1},
 	}
 }
 

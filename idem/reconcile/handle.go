@@ -74,7 +74,8 @@ func (s *sweep) handle(rec *idem.Record) error {
 		}
 		// What a call may take over is not parked: its handler may know how to close the step. The
 		// provider may be faster.
-		if op.OnAbandoned == nil && op.Probe != nil && rec.State == idem.InProgress && rec.Interrupted() && rec.EscalatedAt.IsZero() {
+		if op.OnAbandoned == nil && op.Probe != nil && rec.State == idem.InProgress && rec.Interrupted() &&
+			rec.EscalatedAt.IsZero() {
 			return s.ask(rec, op)
 		}
 		return s.handleAbandoned(rec, op)
@@ -193,7 +194,8 @@ func shortened(text string) string {
 // handleNotStarted ends work that was accepted for later and that no worker has started in time.
 func (s *sweep) handleNotStarted(rec *idem.Record) error {
 	why := "no worker has claimed it in the time that its acceptance gave it"
-	res := Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "idem: the request was accepted, and no worker has come for it in time; nothing was executed", Code: protocol.CodeNotStarted}}
+	res := Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "idem: the request was accepted, and no worker " +
+		"has come for it in time; nothing was executed", Code: protocol.CodeNotStarted}}
 	if !s.opts.DryRun {
 		ctx, cancel := s.share(s.ctx)
 		defer cancel()

@@ -178,7 +178,8 @@ type inPages struct {
 	limit int
 }
 
-func (s inPages) AuditBetween(ctx context.Context, shard int, from, to time.Time, page string) (protocol.AuditPage, error) {
+func (s inPages) AuditBetween(ctx context.Context, shard int, from, to time.Time,
+	page string) (protocol.AuditPage, error) {
 	p, err := s.Store.AuditBetween(ctx, shard, from, to, "")
 	if err != nil {
 		return p, err
@@ -227,7 +228,8 @@ func TestChangesOfAllRecordsInTheOrderOfTime(t *testing.T) {
 		require.True(t, maps.Equal(want, got), "%d of %d", len(got), len(want))
 		require.Equal(t, limit == 1000, pages == 1, "%d pages", pages)
 	}
-	for name, span := range map[string][2]time.Time{"before": {from.Add(-time.Hour), from}, "after": {to, to.Add(time.Hour)}, "no time": {to, from}} {
+	for name, span := range map[string][2]time.Time{"before": {from.Add(-time.Hour), from},
+		"after": {to, to.Add(time.Hour)}, "no time": {to, from}} {
 		p, err := r.Changes(t.Context(), span[0], span[1], "")
 		require.NoError(t, err)
 		require.Empty(t, p, name)

@@ -48,7 +48,8 @@ func TestOpenQuestionsAreCountedByOperation(t *testing.T) {
 			says[o.Operation] = maps.Collect(o.Counts())
 		}
 		require.Equal(t, map[string]map[string]int{
-			"": {"open": 4, "oldest_open": 2400}, "refund": {"open": 3, "oldest_open": 2400}, "charge": {"open": 1, "oldest_open": 60},
+			"": {"open": 4, "oldest_open": 2400}, "refund": {"open": 3, "oldest_open": 2400},
+			"charge": {"open": 1, "oldest_open": 60},
 		}, says)
 		require.Empty(t, open[0].Operation, "all together come first")
 	})
@@ -113,7 +114,8 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 	require.NoError(t, r.Resolve(t.Context(), key(1).ID(), reconcile.Resolution{To: idem.Completed}, alice))
 	count(41, 3)
 	rec := r.Record(key(2))
-	require.NoError(t, r.Store.Postpone(t.Context(), now, protocol.Postponement{ID: rec.ID, Seen: rec.Write, Sweep: "s", Due: now.Add(time.Hour)}))
+	require.NoError(t, r.Store.Postpone(t.Context(),
+		now, protocol.Postponement{ID: rec.ID, Seen: rec.Write, Sweep: "s", Due: now.Add(time.Hour)}))
 	count(41, 4)
 
 	r.lapse()
@@ -160,12 +162,14 @@ func TestOpenQuestionsOfAShardThatCannotBeReadStayOpen(t *testing.T) {
 			require.Equal(t, was.Oldest, open[i].Oldest)
 		}
 	}
-	require.NoError(t, rc.Resolve(t.Context(), others[0], reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "alice", Reason: "re_1"}))
+	require.NoError(t, rc.Resolve(t.Context(), others[0], reconcile.Resolution{To: idem.Completed},
+		reconcile.Change{Actor: "alice", Reason: "re_1"}))
 	open, err := rc.OpenQuestions(t.Context())
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	require.Equal(t, all[0].Count-1, open[0].Count)
 	down.later = true // the shard's first page is read, and the next one is not
-	require.NoError(t, rc.Resolve(t.Context(), old, reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "alice", Reason: "re_2"}))
+	require.NoError(t, rc.Resolve(t.Context(), old, reconcile.Resolution{To: idem.Completed},
+		reconcile.Change{Actor: "alice", Reason: "re_2"}))
 	down.add = old
 	open, err = rc.OpenQuestions(t.Context())
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
@@ -238,7 +242,8 @@ func TestOpenQuestionsOfAllShardsAreReadAtOnce(t *testing.T) {
 		r := newRig(t)
 		now := r.Clock.Now().Truncate(time.Millisecond)
 		for n := range questions {
-			require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: question(refund.Key("acme", fmt.Sprint(n)).ID(), now)}))
+			require.NoError(t, r.Store.Acquire(t.Context(),
+				now, protocol.Claim{Record: question(refund.Key("acme", fmt.Sprint(n)).ID(), now)}))
 		}
 		shards := map[string]int{}
 		for shard := range protocol.Shards {

@@ -39,26 +39,34 @@ func TestAnAnswerIsDone(t *testing.T) {
 	}
 	rows := []row{
 		{name: "completed", answer: reconcile.CompletedWith(7).WithRef("ch_1"), kind: notice.Resolved, state: idem.Completed},
-		{name: "completed, encoded", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7")}), kind: notice.Resolved, state: idem.Completed},
-		{name: "completed, result not known", answer: reconcile.CompletedWithoutResult(), kind: notice.Resolved, state: idem.Completed},
-		{name: "failed", answer: reconcile.FailedWith(idem.Failure{Message: "declined"}), kind: notice.Resolved, state: idem.Failed},
+		{name: "completed, encoded", answer: reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("7")}),
+			kind: notice.Resolved, state: idem.Completed},
+		{name: "completed, result not known", answer: reconcile.CompletedWithoutResult(), kind: notice.Resolved,
+			state: idem.Completed},
+		{name: "failed", answer: reconcile.FailedWith(idem.Failure{Message: "declined"}), kind: notice.Resolved,
+			state: idem.Failed},
 		{name: "not executed", answer: reconcile.NotExecuted(), kind: notice.Resolved, state: idem.Released},
-		{name: "still unknown", answer: reconcile.StillUnknown(0), kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
+		{name: "still unknown", answer: reconcile.StillUnknown(0), kind: notice.Probed, state: idem.Unknown,
+			due: between(30*time.Second, time.Minute)},
 		{name: "the zero answer", kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
-		{name: "still unknown, with a wish", answer: reconcile.StillUnknown(10 * time.Minute), kind: notice.Probed, state: idem.Unknown, due: soon(10 * time.Minute)},
-		{name: "a wish for ever", answer: reconcile.StillUnknown(1 << 62), kind: notice.Probed, state: idem.Unknown, due: soon(reconcile.DefaultProbeAge)},
+		{name: "still unknown, with a wish", answer: reconcile.StillUnknown(10 * time.Minute), kind: notice.Probed,
+			state: idem.Unknown, due: soon(10 * time.Minute)},
+		{name: "a wish for ever", answer: reconcile.StillUnknown(1 << 62), kind: notice.Probed, state: idem.Unknown,
+			due: soon(reconcile.DefaultProbeAge)},
 		{name: "cannot be known", answer: reconcile.CannotBeKnown("the provider keeps a day"), kind: notice.Escalated,
 			state: idem.Unknown, reason: "the provider keeps a day"},
-		{name: "an error", err: errPlain, kind: notice.Probed, state: idem.Unknown, due: between(30*time.Second, time.Minute)},
+		{name: "an error", err: errPlain, kind: notice.Probed, state: idem.Unknown,
+			due: between(30*time.Second, time.Minute)},
 	}
 	encoded := reconcile.CompletedWithEncoded
 	seven := []byte("7")
 	for name, answer := range map[string]reconcile.Answer{
-		"a result that is none":                 reconcile.CompletedWith(func() {}),
-		"a result in another codec":             encoded(protocol.Encoded{Body: seven, Codec: "http"}),
-		"a result of no version":                encoded(protocol.Encoded{Body: seven, ResponseVersion: -1}),
-		"a result of a version too high":        encoded(protocol.Encoded{Body: seven, ResponseVersion: math.MaxInt32 + 1}),
-		"a result whose check panics":           encoded(protocol.Encoded{Body: seven, Check: func([]byte) error { panic("boom") }}),
+		"a result that is none":          reconcile.CompletedWith(func() {}),
+		"a result in another codec":      encoded(protocol.Encoded{Body: seven, Codec: "http"}),
+		"a result of no version":         encoded(protocol.Encoded{Body: seven, ResponseVersion: -1}),
+		"a result of a version too high": encoded(protocol.Encoded{Body: seven, ResponseVersion: math.MaxInt32 + 1}),
+		"a result whose check panics": encoded(protocol.Encoded{Body: seven,
+			Check: func([]byte) error { panic("boom") }}),
 		"a result that is not JSON":             encoded(protocol.Encoded{Body: []byte("x")}),
 		"a long reference":                      reconcile.CompletedWithoutResult().WithRef(long),
 		"a reference with a line break":         reconcile.CompletedWithoutResult().WithRef("pay\n1"),
@@ -67,7 +75,8 @@ func TestAnAnswerIsDone(t *testing.T) {
 		"a failure with a long type":            reconcile.FailedWith(idem.Failure{Type: long}),
 		"a failure with a code that is no text": reconcile.FailedWith(idem.Failure{Code: "\xff"}),
 	} {
-		rows = append(rows, row{name: name, answer: answer, kind: notice.Escalated, state: idem.Unknown, reason: "cannot be recorded"})
+		rows = append(rows, row{name: name, answer: answer, kind: notice.Escalated, state: idem.Unknown,
+			reason: "cannot be recorded"})
 	}
 	for _, tc := range rows {
 		t.Run(tc.name, func(t *testing.T) {
@@ -75,7 +84,8 @@ func TestAnAnswerIsDone(t *testing.T) {
 			asked := 0
 			s := r.asking(func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
 				asked++
-				require.Equal(t, []any{key.ID(), "acme", "refund", idem.Unknown, 1, 1}, []any{q.ID, q.Tenant, q.Operation, q.State, q.Attempt, q.Probes})
+				require.Equal(t, []any{key.ID(), "acme", "refund", idem.Unknown, 1, 1},
+					[]any{q.ID, q.Tenant, q.Operation, q.State, q.Attempt, q.Probes})
 				require.Equal(t, protocol.Token(key.ID(), ""), q.Token)
 				return tc.answer, tc.err
 			})
@@ -126,7 +136,8 @@ func TestAPanicDoesNotEndTheSweep(t *testing.T) {
 	require.Equal(t, 1, report.Failed)
 	require.Equal(t, 1, report.Resolved)
 	require.Len(t, report.Problems, 1)
-	require.Regexp(t, `a function of the sweep panicked at probe_test\.go:\d+: a value of type string$`, report.Problems[0])
+	require.Regexp(t, `a function of the sweep panicked at probe_test\.go:\d+: a value of type string$`,
+		report.Problems[0])
 	require.Equal(t, idem.Unknown, r.Record(refund.Key("acme", "r-1")).State)
 }
 
@@ -207,10 +218,11 @@ func TestAProviderThatFailsIsLeftAlone(t *testing.T) {
 				r.lapse()
 				asked := make(chan string, 100)
 				s := r.sweeper(reconcile.SweepOptions{Concurrency: 2, Operations: []reconcile.Operation{
-					{Operation: refund, Provider: "bank", Probe: func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
-						asked <- q.ID
-						return probe(ctx, q)
-					}},
+					{Operation: refund, Provider: "bank",
+						Probe: func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
+							asked <- q.ID
+							return probe(ctx, q)
+						}},
 					{Operation: other, Probe: says(reconcile.CompletedWith(1))},
 				}})
 				start := time.Now()
@@ -274,13 +286,15 @@ func TestAProbeEndsBeforeTheSweep(t *testing.T) {
 // An answer that comes after somebody has resolved the question changes nothing.
 func TestALateAnswerChangesNothing(t *testing.T) {
 	for name, answer := range map[string]reconcile.Answer{
-		"completed": reconcile.CompletedWith(1), "not executed": reconcile.NotExecuted(), "still unknown": reconcile.StillUnknown(0),
+		"completed": reconcile.CompletedWith(1), "not executed": reconcile.NotExecuted(),
+		"still unknown":   reconcile.StillUnknown(0),
 		"cannot be known": reconcile.CannotBeKnown("gone"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := lapsed(t, refund)
 			s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-				require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, reconcile.Change{Actor: "alice", Reason: "the console"}))
+				require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7,
+					reconcile.Change{Actor: "alice", Reason: "the console"}))
 				return answer, nil
 			})
 			require.Equal(t, []notice.Kind{notice.SweepParked}, r.sweep(s))

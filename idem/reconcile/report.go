@@ -110,7 +110,8 @@ var actions = map[notice.Kind]struct {
 // did reports an action about the record, which may be known by its id alone.
 func (s *sweep) did(kind notice.Kind, rec *idem.Record, to idem.State, why string, err error) {
 	tenant, operation := namesOf(rec.ID)
-	a := Action{Kind: kind, Record: rec.ID, Tenant: tenant, Operation: operation, Attempt: rec.Attempt, From: rec.State, To: to, Why: why}
+	a := Action{Kind: kind, Record: rec.ID, Tenant: tenant, Operation: operation, Attempt: rec.Attempt,
+		From: rec.State, To: to, Why: why}
 	s.count(func(r *Report) {
 		*actions[kind].count(r)++
 		if len(r.Actions) < maxActions {
@@ -128,8 +129,10 @@ func (s *sweep) did(kind notice.Kind, rec *idem.Record, to idem.State, why strin
 		log = slog.Default()
 	}
 	attrs := []slog.Attr{
-		slog.String("kind", string(kind)), slog.String("record", a.Record), slog.String("tenant", tenant), slog.String("operation", operation),
-		slog.Int("attempt", a.Attempt), slog.String("from", string(a.From)), slog.String("to", string(to)), slog.String("why", why),
+		slog.String("kind", string(kind)), slog.String("record", a.Record), slog.String("tenant", tenant),
+		slog.String("operation", operation),
+		slog.Int("attempt", a.Attempt), slog.String("from", string(a.From)), slog.String("to", string(to)),
+		slog.String("why", why),
 	}
 	if s.opts.DryRun {
 		attrs = append(attrs, slog.Bool("dry_run", true))
@@ -141,7 +144,8 @@ func (s *sweep) did(kind notice.Kind, rec *idem.Record, to idem.State, why strin
 	if s.opts.Observer == nil || s.opts.DryRun {
 		return // a question that a dry run would escalate would raise the alarm of one that is
 	}
-	n := notice.Notice{Kind: kind, ID: a.Record, Tenant: tenant, Operation: operation, Attempt: a.Attempt, State: to, Err: err}
+	n := notice.Notice{Kind: kind, ID: a.Record, Tenant: tenant, Operation: operation, Attempt: a.Attempt,
+		State: to, Err: err}
 	if at := since(rec); !at.IsZero() {
 		n.Elapsed = max(s.r.now().Sub(at), 0)
 	}

@@ -49,7 +49,8 @@ type Resolution struct {
 	// claimed since. What an attempt has recorded itself cannot be replaced. What the earlier
 	// resolution has said of steps goes with it, and one that would change nothing is refused. The steps
 	// that the earlier one has removed, because it said [NotExecuted] of them, and all of them if it
-	// was to Completed or Failed, stay removed: a later attempt runs them again. What must be undone before To Failed is known all the same.
+	// was to Completed or Failed, stay removed: a later attempt runs them again. What must be undone
+	// before To Failed is known all the same.
 	Replace bool
 	// Attempt is the number of the attempt that the resolution is about. If the record is of
 	// another one by now, the resolution gives [ErrNotUnknown]. Set it if what was found out
@@ -89,7 +90,8 @@ func (r Resolution) check() error {
 	if f := r.Failure; f != nil {
 		for _, text := range []string{f.Message, f.Type, f.Code} {
 			if len(text) > maxFailureText || !utf8.ValidString(text) {
-				return invalid("Failure has a text of more than %d bytes, or one that is not valid UTF-8: shorten it", maxFailureText)
+				return invalid("Failure has a text of more than %d bytes, or one that is not valid UTF-8: shorten it",
+					maxFailureText)
 			}
 		}
 	}
@@ -159,10 +161,13 @@ type NotUndoneError struct {
 
 func (e *NotUndoneError) Error() string {
 	if e.To == idem.Completed {
-		return fmt.Sprintf("reconcile: the operation has failed: what the steps %q did has been undone, that of %q not yet: resolve it to failed, or to released, "+
-			"and the next attempt goes on undoing; if it has a result to replay all the same, such as a refusal's response, undo the rest by hand and set Resolution.CompensatedManually", e.Undone, e.Steps)
+		return fmt.Sprintf("reconcile: the operation has failed: what the steps %q did has been undone, that of %q not "+
+			"yet: resolve it to failed, or to released, "+
+			"and the next attempt goes on undoing; if it has a result to replay all the same, such as a refusal's response, "+
+			"undo the rest by hand and set Resolution.CompensatedManually", e.Undone, e.Steps)
 	}
-	return fmt.Sprintf("%v: %q: undo them by hand and set Resolution.CompensatedManually; or resolve to released and say in Resolution.Steps "+
+	return fmt.Sprintf("%v: %q: undo them by hand and set Resolution.CompensatedManually; or resolve to released and "+
+		"say in Resolution.Steps "+
 		"what an interrupted step did: the next attempt undoes them or continues", ErrNotUndone, e.Steps)
 }
 

@@ -86,15 +86,18 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 	case protocol.DoRefuse:
 		switch {
 		case rec.Resolved && !res.Replace:
-			return fmt.Errorf("%w: this one was resolved as %s before: set Resolution.Replace to replace that", ErrNotUnknown, rec.State)
+			return fmt.Errorf("%w: this one was resolved as %s before: set Resolution.Replace to replace that",
+				ErrNotUnknown, rec.State)
 		case res.Replace:
-			return fmt.Errorf("%w: this one is %s by its attempt %d: a resolution can be replaced until an attempt has claimed, "+
+			return fmt.Errorf("%w: this one is %s by its attempt %d: a resolution can be replaced until "+
+				"an attempt has claimed, "+
 				"from then on what the attempt records counts", ErrNotUnknown, rec.State, rec.Attempt)
 		}
 		return fmt.Errorf("%w: this one is %s", ErrNotUnknown, rec.State)
 	}
 	if res.Attempt != 0 && res.Attempt != rec.Attempt {
-		return fmt.Errorf("%w: the resolution is about attempt %d, and the record is of attempt %d", ErrNotUnknown, res.Attempt, rec.Attempt)
+		return fmt.Errorf("%w: the resolution is about attempt %d, and the record is of attempt %d", ErrNotUnknown,
+			res.Attempt, rec.Attempt)
 	}
 	if res.Result != nil && res.Result.Codec != rec.Codec {
 		return invalid("resolution", "Result is %s, and later calls read %s: encode it with Encode, "+
@@ -108,7 +111,8 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 		if steps := askable(rec); len(steps) > 0 {
 			other = fmt.Sprintf("say something else of the steps %q in Resolution.Steps, or", steps)
 		}
-		return fmt.Errorf("%w: this one was released before, and nothing would change: %s resolve it to completed or failed", ErrNotUnknown, other)
+		return fmt.Errorf("%w: this one was released before, and nothing would change: %s resolve it to completed or failed",
+			ErrNotUnknown, other)
 	}
 	switch undoing := res.To == idem.Completed && rec.Undoing(); {
 	case !res.CompensatedManually && (undoing || len(toUndo(rec, res)) > 0):
@@ -118,8 +122,9 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 		}
 		return refused
 	case res.CompensatedManually && !res.fails() && !undoing:
-		return invalid("resolution", "CompensatedManually is set, and the operation is not being undone, nor is the result a failed one: "+
-			"leave it out if it took effect, or resolve it to failed")
+		return invalid("resolution",
+			"CompensatedManually is set, and the operation is not being undone, nor is the result a failed one: "+
+				"leave it out if it took effect, or resolve it to failed")
 	}
 	return nil
 }
@@ -152,18 +157,23 @@ func misnamed(rec *idem.Record, res Resolution) error {
 		switch {
 		case slices.Contains(names, name):
 		case recorded && step.Done():
-			return invalid("resolution", "Steps has %q, whose outcome is recorded: leave it out, and if it is wrong undo by hand what followed, and resolve to failed", name)
+			return invalid("resolution", "Steps has %q, whose outcome is recorded: leave it out, and if it is wrong undo "+
+				"by hand what followed, and resolve to failed", name)
 		case rec.Resolved:
-			return invalid("resolution", "Steps has %q, which the earlier resolution has removed, or which there never was: nothing can be said of it any more, and the next call runs it. "+
-				"Leave it out; if it took effect after all, its token is %s, resolve to completed or failed before that call", name, protocol.Token(rec.ID, name))
+			return invalid("resolution", "Steps has %q, which the earlier resolution has removed, or which there never was: "+
+				"nothing can be said of it any more, and the next call runs it. "+
+				"Leave it out; if it took effect after all, its token is %s, resolve to completed or failed before that call",
+				name, protocol.Token(rec.ID, name))
 		default:
 			return invalid("resolution", "Steps has %q, and the steps without outcome are %q: leave it out", name, names)
 		}
 	}
 	for _, name := range names {
 		if _, named := res.Steps[name]; !named {
-			return fmt.Errorf("%w: step %q may have taken effect: ask about it with its own token %s, since it did not send the operation's, "+
-				"and say in Resolution.Steps what became of it; a probe answers with ContinueWith", ErrStepsUnnamed, name, protocol.Token(rec.ID, name))
+			return fmt.Errorf("%w: step %q may have taken effect: ask about it with its own token %s, since it did not send "+
+				"the operation's, "+
+				"and say in Resolution.Steps what became of it; a probe answers with ContinueWith", ErrStepsUnnamed, name,
+				protocol.Token(rec.ID, name))
 		}
 	}
 	return nil
@@ -180,7 +190,8 @@ func resolvedBefore(rec *idem.Record, res Resolution) bool {
 			return false
 		}
 		w, have := a.step(name), rec.Steps[name]
-		same := w.Omitted == have.Omitted && (w.Failure == nil) == (have.Failure == nil) && (w.Failure == nil || *w.Failure == *have.Failure)
+		same := w.Omitted == have.Omitted && (w.Failure == nil) == (have.Failure == nil) &&
+			(w.Failure == nil || *w.Failure == *have.Failure)
 		// What is stored in another form may be another result.
 		if !same || w.Failure == nil && (have.Body.Encoding != "" || !bytes.Equal(w.Result, have.Body.Data)) {
 			return false
@@ -192,10 +203,12 @@ func resolvedBefore(rec *idem.Record, res Resolution) bool {
 // allows says whether the record can be resolved so: DoApply, DoTooEarly or DoRefuse. A claim
 // is no question while its attempt may run, nor if a call, and not a worker, may take it over.
 func (r *Reconciler) allows(rec *idem.Record, res Resolution, now time.Time) protocol.Action {
-	if rec.State == idem.InProgress && (!rec.Lapsed(now, r.opts.Margin) || rec.Repeat == idem.Repeatable && !rec.Interrupted() && !rec.Accepted()) {
+	if rec.State == idem.InProgress && (!rec.Lapsed(now, r.opts.Margin) || rec.Repeat == idem.Repeatable &&
+		!rec.Interrupted() && !rec.Accepted()) {
 		return protocol.DoRefuse
 	}
-	ev := protocol.Event{Kind: protocol.EventResolve, Seen: rec.Write, To: res.To, Margin: r.opts.Margin, Again: res.Replace}
+	ev := protocol.Event{Kind: protocol.EventResolve, Seen: rec.Write, To: res.To, Margin: r.opts.Margin,
+		Again: res.Replace}
 	return protocol.Next(rec, ev, now).Do
 }
 
@@ -248,7 +261,8 @@ func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by Change) pro
 	if res.To == idem.Completed && !res.CompensatedManually {
 		for _, name := range notUndone(rec) {
 			s.Steps = append(s.Steps, protocol.StepWrite{
-				Name: name, Omitted: true, Compensates: true, Failure: &idem.Failure{Message: "a resolution to completed has not kept its result"},
+				Name: name, Omitted: true, Compensates: true,
+				Failure: &idem.Failure{Message: "a resolution to completed has not kept its result"},
 			})
 		}
 	}

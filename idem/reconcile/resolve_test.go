@@ -78,7 +78,8 @@ func TestADecisionIsFoundInTheHistoryByItsID(t *testing.T) {
 	named, other := alice, alice
 	named.DecisionID, other.DecisionID = "form-1", "form-10"
 	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, named))
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Replace: true}, r.seen(key)))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(),
+		reconcile.Resolution{To: idem.Completed, Replace: true}, r.seen(key)))
 	history, err := r.History(t.Context(), key.ID())
 	require.NoError(t, err)
 	made := func(by reconcile.Change) (all []bool) {
@@ -100,7 +101,8 @@ func TestAnAnswerFromBeforeTheLeasesEndReleasesNothing(t *testing.T) {
 	r.killed(key)
 	rec := r.Record(key)
 	require.NoError(t, r.Store.Finish(t.Context(), r.Clock.Now().Truncate(time.Millisecond), protocol.Finish{
-		ID: rec.ID, Owner: rec.Owner, Write: "park", Watched: true, Ending: protocol.Ending{State: idem.Unknown, Uncertain: true},
+		ID: rec.ID, Owner: rec.Owner, Write: "park", Watched: true,
+		Ending: protocol.Ending{State: idem.Unknown, Uncertain: true},
 	}))
 	asked := 0
 	s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
@@ -136,7 +138,8 @@ func TestAResolutionIsAboutTheAttemptThatItNames(t *testing.T) {
 func TestAResolutionIsAboutTheAttemptThatItFound(t *testing.T) {
 	r, key := lapsed(t, refund)
 	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
-		require.NoError(t, r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released}, reconcile.Change{Actor: "webhook", Reason: "charge.failed"}))
+		require.NoError(t, r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released},
+			reconcile.Change{Actor: "webhook", Reason: "charge.failed"}))
 		r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
 		return c.Do(ctx)
 	})
@@ -182,11 +185,15 @@ func TestARefusedResolutionLeavesTheClaim(t *testing.T) {
 		store idemtest.Fault
 		want  any
 	}{
-		"steps are not undone":    {reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}, idemtest.Pass, reconcile.ErrNotUndone},
-		"about another attempt":   {reconcile.Resolution{To: idem.Released, Attempt: 7}, idemtest.Pass, reconcile.ErrNotUnknown},
-		"encoded for other calls": {reconcile.Resolution{To: idem.Completed, Result: &protocol.Encoded{Codec: "http", Check: func([]byte) error { return nil }}}, idemtest.Pass, new(*idem.ConfigError)},
-		"too large for the store": {reconcile.Resolution{To: idem.Completed, Result: &seven}, tooLarge, new(*protocol.TooLargeError)},
-		"to nothing":              {reconcile.Resolution{To: idem.Unknown}, idemtest.Pass, new(*idem.ConfigError)},
+		"steps are not undone": {reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}},
+			idemtest.Pass, reconcile.ErrNotUndone},
+		"about another attempt": {reconcile.Resolution{To: idem.Released, Attempt: 7}, idemtest.Pass,
+			reconcile.ErrNotUnknown},
+		"encoded for other calls": {reconcile.Resolution{To: idem.Completed, Result: &protocol.Encoded{Codec: "http",
+			Check: func([]byte) error { return nil }}}, idemtest.Pass, new(*idem.ConfigError)},
+		"too large for the store": {reconcile.Resolution{To: idem.Completed, Result: &seven}, tooLarge,
+			new(*protocol.TooLargeError)},
+		"to nothing": {reconcile.Resolution{To: idem.Unknown}, idemtest.Pass, new(*idem.ConfigError)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := interrupted(t)
@@ -213,7 +220,8 @@ func TestARefusedResolutionLeavesTheClaim(t *testing.T) {
 			r.Faults.Next(idemtest.Settle, tc.store)
 			require.Error(t, r.Resolve(t.Context(), key.ID(), tc.res, by))
 			r.Faults.Heal()
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), by), "the same look still counts")
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), by),
+				"the same look still counts")
 		})
 	}
 }
@@ -227,8 +235,9 @@ func TestALapsedClaimIsResolvedInOneWrite(t *testing.T) {
 		fault idemtest.Fault
 		seen  bool
 	}{
-		"it lands": {idemtest.Pass, true}, "its reply is lost": {idemtest.LoseReply, true}, "its reply is lost, and nothing was seen": {idemtest.LoseReply, false},
-		"its request is lost": {idemtest.LoseRequest, true},
+		"it lands": {idemtest.Pass, true}, "its reply is lost": {idemtest.LoseReply, true},
+		"its reply is lost, and nothing was seen": {idemtest.LoseReply, false},
+		"its request is lost":                     {idemtest.LoseRequest, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := lapsed(t, refund)
@@ -304,13 +313,20 @@ func TestTheOutcomeOfAStepIsReplaced(t *testing.T) {
 		out           int
 		said          protocol.StepVerdict
 	}{
-		"it had no effect":                {charged(took), charged(absent), orderEffects{charged: 1, shipped: 1}, 7, protocol.StepNotExecuted},
-		"it was declined":                 {charged(took), charged(declined), orderEffects{returned: 1}, 0, protocol.StepFailed},
-		"it was not declined":             {charged(declined), charged(took), orderEffects{shipped: 1}, 7, protocol.StepTookEffect},
-		"its result is known":             {charged(reconcile.CompletedWithoutResult()), charged(took), orderEffects{shipped: 1}, 7, protocol.StepTookEffect},
-		"its result is another one":       {charged(reconcile.CompletedWith(8)), charged(took), orderEffects{shipped: 1}, 7, protocol.StepTookEffect},
-		"its result is not known":         {charged(took), charged(reconcile.CompletedWithoutResult()), orderEffects{returned: 1}, 0, protocol.StepWithoutResult},
-		"its large result is another one": {charged(reconcile.CompletedWith(make([]int, 20_000))), charged(took), orderEffects{shipped: 1}, 7, protocol.StepTookEffect},
+		"it had no effect": {charged(took), charged(absent), orderEffects{charged: 1, shipped: 1},
+			7, protocol.StepNotExecuted},
+		"it was declined": {charged(took), charged(declined), orderEffects{returned: 1},
+			0, protocol.StepFailed},
+		"it was not declined": {charged(declined), charged(took), orderEffects{shipped: 1},
+			7, protocol.StepTookEffect},
+		"its result is known": {charged(reconcile.CompletedWithoutResult()), charged(took),
+			orderEffects{shipped: 1}, 7, protocol.StepTookEffect},
+		"its result is another one": {charged(reconcile.CompletedWith(8)), charged(took), orderEffects{shipped: 1},
+			7, protocol.StepTookEffect},
+		"its result is not known": {charged(took), charged(reconcile.CompletedWithoutResult()),
+			orderEffects{returned: 1}, 0, protocol.StepWithoutResult},
+		"its large result is another one": {charged(reconcile.CompletedWith(make([]int, 20_000))), charged(took),
+			orderEffects{shipped: 1}, 7, protocol.StepTookEffect},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, s := newRig(t), new(orderEffects)
@@ -343,7 +359,8 @@ func TestAStepThatReturnsNothingIsDoneWithoutAResult(t *testing.T) {
 			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			pay := func(ctx context.Context, _ int) (int, error) {
 				err := idem.StepEffect(ctx, "charge", func(context.Context) error { s.charged++; return nil },
-					&idem.EffectConfig{Semantics: idem.AtMostOnce, Compensate: func(context.Context) error { s.returned++; return nil }})
+					&idem.EffectConfig{Semantics: idem.AtMostOnce,
+						Compensate: func(context.Context) error { s.returned++; return nil }})
 				if err != nil || tc.after != nil {
 					return 0, errors.Join(err, tc.after)
 				}
@@ -351,7 +368,8 @@ func TestAStepThatReturnsNothingIsDoneWithoutAResult(t *testing.T) {
 			}
 			r.killedIn(key, "charge")
 			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
-			require.Contains(t, r.explain(key).SameInput, "Unless these return nothing, most handlers then fail the operation for good")
+			require.Contains(t, r.explain(key).SameInput,
+				"Unless these return nothing, most handlers then fail the operation for good")
 			_, err := r.call(key, pay)
 			require.ErrorIs(t, err, tc.after)
 			require.Equal(t, tc.want, *s)
@@ -369,7 +387,8 @@ func TestAStepThatTookEffectAfterAllMustBeUndone(t *testing.T) {
 	})
 	r.lapse()
 	failed := again(reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "sold out"}})
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.FailedWith(idem.Failure{Message: "declined"})), alice))
+	require.NoError(t, r.Resolve(t.Context(), key.ID(),
+		charged(reconcile.FailedWith(idem.Failure{Message: "declined"})), alice))
 	require.Empty(t, r.Preview(r.Record(key), failed).Refused, "a charge that failed owes nothing")
 	require.NoError(t, r.Resolve(t.Context(), key.ID(), again(charged(reconcile.CompletedWith(7))), r.seen(key)))
 	r.owes(r.Resolve(t.Context(), key.ID(), failed, r.seen(key)), "charge")
@@ -385,14 +404,20 @@ func TestAResolutionThatComesTooLateOrChangesNothingIsRefused(t *testing.T) {
 		between       func(r *rig)
 		want          string
 	}{
-		"the same word":             {charged(took), charged(took), nil, "released before, and nothing would change"},
-		"no step is left":           {charged(absent), charged(absent), nil, `Steps has "charge", which the earlier resolution has removed`},
-		"it was released before":    {charged(absent), reconcile.Resolution{To: idem.Released}, nil, "released before, and nothing would change"},
-		"an attempt runs":           {charged(took), charged(absent), func(r *rig) { r.killed(key) }, "is in_progress by its attempt 2"},
-		"an attempt has gone by it": {charged(took), charged(absent), func(r *rig) { _, _ = r.call(key, fails) }, "is released by its attempt 2"},
-		"an attempt has gone by it and died in another step": {charged(took), charged(absent), func(r *rig) { r.killedIn(key, "ship") },
+		"the same word": {charged(took), charged(took), nil, "released before, and nothing would change"},
+		"no step is left": {charged(absent), charged(absent),
+			nil, `Steps has "charge", which the earlier resolution has removed`},
+		"it was released before": {charged(absent), reconcile.Resolution{To: idem.Released},
+			nil, "released before, and nothing would change"},
+		"an attempt runs": {charged(took), charged(absent), func(r *rig) { r.killed(key) },
+			"is in_progress by its attempt 2"},
+		"an attempt has gone by it": {charged(took), charged(absent), func(r *rig) { _, _ = r.call(key, fails) },
+			"is released by its attempt 2"},
+		"an attempt has gone by it and died in another step": {charged(took), charged(absent),
+			func(r *rig) { r.killedIn(key, "ship") },
 			`Steps has "charge", whose outcome is recorded`},
-		"an attempt has completed": {charged(took), charged(absent), func(r *rig) { _, _ = r.call(key, shopping(new(orderEffects), func() {})) },
+		"an attempt has completed": {charged(took), charged(absent),
+			func(r *rig) { _, _ = r.call(key, shopping(new(orderEffects), func() {})) },
 			"is completed by its attempt 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -437,12 +462,14 @@ func TestARetryReplacesNoLaterDecision(t *testing.T) {
 	require.NoError(t, err)
 	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
 		_ = c.Do(ctx)
-		require.NoError(t, r.Resolve(ctx, key.ID(), again(reconcile.Resolution{To: idem.Completed, Result: &seven}), r.seen(key)))
+		require.NoError(t, r.Resolve(ctx, key.ID(),
+			again(reconcile.Resolution{To: idem.Completed, Result: &seven}), r.seen(key)))
 		return c.Lost()
 	})
 	by := r.seen(key)
 	for range 2 { // alice tries once more
-		require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), again(reconcile.Resolution{To: idem.Released}), by), reconcile.ErrChanged)
+		require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), again(reconcile.Resolution{To: idem.Released}), by),
+			reconcile.ErrChanged)
 		require.Equal(t, idem.Completed, r.Record(key).State, "the later decision counts")
 	}
 }
@@ -480,7 +507,8 @@ func TestAResolutionThatIsReplacedHasNotForgottenWhatMustBeUndone(t *testing.T) 
 			if extended {
 				require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
 			}
-			r.replace(key, reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{"reserve": reconcile.NotExecuted()}})
+			r.replace(key, reconcile.Resolution{To: idem.Released,
+				Steps: map[string]reconcile.Answer{"reserve": reconcile.NotExecuted()}})
 			r.gets(key, shopping(s, func() {}), 7)
 			require.Equal(t, orderEffects{reserved: 1, charged: 1, shipped: 1}, *s)
 		})

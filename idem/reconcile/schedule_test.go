@@ -186,13 +186,14 @@ func (s *trip) call() {
 				return "", errDead
 			}
 			return "ch_1", nil
-		}, &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Reference: "ref", Compensate: func(context.Context, string) error {
-			if die() {
-				return errDead
-			}
-			s.do("refunded", func() { s.refunds = s.paid })
-			return nil
-		}})
+		}, &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Reference: "ref",
+			Compensate: func(context.Context, string) error {
+				if die() {
+					return errDead
+				}
+				s.do("refunded", func() { s.refunds = s.paid })
+				return nil
+			}})
 		if err != nil {
 			return "", err
 		}
@@ -292,7 +293,8 @@ func (s *trip) operator() {
 		res.To, res.Result = idem.Completed, &out
 	}
 	s.pause(3 * time.Second)
-	err = r.Resolve(context.Background(), s.key.ID(), res, reconcile.Change{Actor: "alice", Reason: "the provider says so"})
+	err = r.Resolve(context.Background(), s.key.ID(),
+		res, reconcile.Change{Actor: "alice", Reason: "the provider says so"})
 	if err != nil { // perhaps it has landed
 		rec, gerr := s.store.Get(context.Background(), s.key.ID())
 		require.NoError(s.t, gerr)
@@ -313,7 +315,8 @@ func (s *trip) keeper() {
 	r := s.reconciler(store)
 	for range 8 {
 		s.pause(time.Minute)
-		_ = r.Extend(context.Background(), s.key.ID(), time.Now().Add(dispute), reconcile.Change{Actor: "carol", Reason: "a dispute"})
+		_ = r.Extend(context.Background(), s.key.ID(), time.Now().Add(dispute),
+			reconcile.Change{Actor: "carol", Reason: "a dispute"})
 	}
 }
 

@@ -24,9 +24,10 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 		out    int
 		err    string
 	}{
-		"it took effect":                 {reconcile.CompletedWith(7), orderEffects{shipped: 1}, 7, ""},
-		"it had no effect":               {reconcile.NotExecuted(), orderEffects{charged: 1, shipped: 1}, 7, ""},
-		"it was declined":                {reconcile.FailedWith(idem.Failure{Message: "declined"}), orderEffects{returned: 1}, 0, "declined"},
+		"it took effect":   {reconcile.CompletedWith(7), orderEffects{shipped: 1}, 7, ""},
+		"it had no effect": {reconcile.NotExecuted(), orderEffects{charged: 1, shipped: 1}, 7, ""},
+		"it was declined": {reconcile.FailedWith(idem.Failure{Message: "declined"}),
+			orderEffects{returned: 1}, 0, "declined"},
 		"it took effect, result unknown": {reconcile.CompletedWithoutResult(), orderEffects{returned: 1}, 0, "result"},
 	} {
 		steps := map[string]reconcile.Answer{"charge": tc.charge}
@@ -52,7 +53,8 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 		})
 		t.Run(name+", a probe says", func(t *testing.T) {
 			r, _ := interrupted(t)
-			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(steps))}}})
+			s := r.sweeper(reconcile.SweepOptions{
+				Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(steps))}}})
 			require.Equal(t, []notice.Kind{notice.Resolved}, r.sweep(s))
 			goesOn(t, r)
 		})
@@ -64,15 +66,23 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 func TestAResolutionNamesEveryInterruptedStep(t *testing.T) {
 	seven := reconcile.CompletedWith(7)
 	for name, res := range map[string]reconcile.Resolution{
-		"the step is done":             {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": seven, "reserve": seven}},
-		"there is no such step":        {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": seven, "sip": seven}},
-		"it names another one":         {To: idem.Released, Steps: map[string]reconcile.Answer{"reserve": seven}},
-		"no JSON":                      {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("seven")})}},
-		"encoded for requests":         {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": reconcile.CompletedWithEncoded(protocol.Encoded{Codec: "http", Body: []byte("7")})}},
-		"it cannot be encoded":         {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": reconcile.CompletedWith(func() {})}},
-		"no outcome":                   {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": reconcile.StillUnknown(0)}},
-		"steps of a step":              {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": reconcile.ContinueWith(map[string]reconcile.Answer{"x": seven})}},
-		"a reference":                  {To: idem.Released, Steps: map[string]reconcile.Answer{"charge": seven.WithRef("ch_1")}},
+		"the step is done": {To: idem.Released,
+			Steps: map[string]reconcile.Answer{"charge": seven, "reserve": seven}},
+		"there is no such step": {To: idem.Released,
+			Steps: map[string]reconcile.Answer{"charge": seven, "sip": seven}},
+		"it names another one": {To: idem.Released, Steps: map[string]reconcile.Answer{"reserve": seven}},
+		"no JSON": {To: idem.Released, Steps: map[string]reconcile.Answer{
+			"charge": reconcile.CompletedWithEncoded(protocol.Encoded{Body: []byte("seven")})}},
+		"encoded for requests": {To: idem.Released, Steps: map[string]reconcile.Answer{
+			"charge": reconcile.CompletedWithEncoded(protocol.Encoded{Codec: "http", Body: []byte("7")})}},
+		"it cannot be encoded": {To: idem.Released,
+			Steps: map[string]reconcile.Answer{"charge": reconcile.CompletedWith(func() {})}},
+		"no outcome": {To: idem.Released,
+			Steps: map[string]reconcile.Answer{"charge": reconcile.StillUnknown(0)}},
+		"steps of a step": {To: idem.Released,
+			Steps: map[string]reconcile.Answer{"charge": reconcile.ContinueWith(map[string]reconcile.Answer{"x": seven})}},
+		"a reference": {To: idem.Released,
+			Steps: map[string]reconcile.Answer{"charge": seven.WithRef("ch_1")}},
 		"the operation does not go on": {To: idem.Completed, Steps: map[string]reconcile.Answer{"charge": seven}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +121,8 @@ func TestAStepThatMayHaveTakenEffectKeepsAnOperationFromBeingReleased(t *testing
 	require.Equal(t, 1, report.Escalated)
 	require.Contains(t, report.Actions[len(report.Actions)-1].Why, "a probe answers with ContinueWith")
 	rec, rc := r.Record(key), r.Reconciler
-	for name, res := range map[string]reconcile.Resolution{"of a record": {To: idem.Released}, "of a resolution": {To: idem.Released, Replace: true}} {
+	for name, res := range map[string]reconcile.Resolution{"of a record": {To: idem.Released},
+		"of a resolution": {To: idem.Released, Replace: true}} {
 		by := alice
 		by.IfWrite = rec.Write
 		err := rc.Resolve(t.Context(), key.ID(), res, by)
@@ -123,7 +134,8 @@ func TestAStepThatMayHaveTakenEffectKeepsAnOperationFromBeingReleased(t *testing
 
 	// Operators are told what to ask with.
 	require.Len(t, r.escalations, 1)
-	require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: protocol.Token(key.ID(), "charge"), BegunAt: rec.Steps["charge"].BegunAt}}, r.escalations[0].Steps)
+	require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: protocol.Token(key.ID(), "charge"),
+		BegunAt: rec.Steps["charge"].BegunAt}}, r.escalations[0].Steps)
 	require.Equal(t, 1, charges[r.escalations[0].Steps[0].Token])
 	require.NoError(t, rc.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
 	r.gets(key, pay, 7)
@@ -185,20 +197,23 @@ func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
 	for name, steps := range map[string]map[string]reconcile.Answer{"none": nil, "empty": {}} {
 		t.Run(name, func(t *testing.T) {
 			r, key := interrupted(t)
-			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(steps))}}})
+			s := r.sweeper(reconcile.SweepOptions{
+				Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(steps))}}})
 			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 			require.Equal(t, idem.InProgress, r.Record(key).State)
 
 			killed := refund.Key("acme", "r-1") // outside a step
 			r.killed(killed)
 			r.lapse()
-			s = r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.ContinueWith(steps))}}})
+			s = r.sweeper(reconcile.SweepOptions{
+				Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.ContinueWith(steps))}}})
 			require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 			require.Equal(t, idem.Unknown, r.Record(killed).State)
 		})
 	}
 	r, key := interrupted(t)
-	err := r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{}}, alice)
+	err := r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{}},
+		alice)
 	require.ErrorContains(t, err, "Steps is empty")
 }
 
@@ -210,12 +225,17 @@ func TestTheHistoryHasTheVerdictOfEachStep(t *testing.T) {
 		want map[string]protocol.StepVerdict
 		why  string // of a probe that answers so
 	}{
-		"it took effect":                 {charged(reconcile.CompletedWith(7)), map[string]protocol.StepVerdict{"charge": protocol.StepTookEffect}, "that step charge took effect"},
-		"it took effect, result unknown": {charged(reconcile.CompletedWithoutResult()), map[string]protocol.StepVerdict{"charge": protocol.StepWithoutResult}, "that step charge took effect, with a result that is not known"},
-		"it was declined":                {charged(reconcile.FailedWith(failure)), map[string]protocol.StepVerdict{"charge": protocol.StepFailed}, "that step charge failed"},
-		"it had no effect":               {charged(reconcile.NotExecuted()), map[string]protocol.StepVerdict{"charge": protocol.StepNotExecuted}, "that step charge had no effect"},
-		"all was undone":                 {reconcile.Resolution{To: idem.Failed, Failure: &failure, CompensatedManually: true}, map[string]protocol.StepVerdict{"reserve": protocol.StepUndone}, ""},
-		"the whole took effect":          {reconcile.Resolution{To: idem.Completed}, nil, ""},
+		"it took effect": {charged(reconcile.CompletedWith(7)),
+			map[string]protocol.StepVerdict{"charge": protocol.StepTookEffect}, "that step charge took effect"},
+		"it took effect, result unknown": {charged(reconcile.CompletedWithoutResult()), map[string]protocol.StepVerdict{
+			"charge": protocol.StepWithoutResult}, "that step charge took effect, with a result that is not known"},
+		"it was declined": {charged(reconcile.FailedWith(failure)),
+			map[string]protocol.StepVerdict{"charge": protocol.StepFailed}, "that step charge failed"},
+		"it had no effect": {charged(reconcile.NotExecuted()),
+			map[string]protocol.StepVerdict{"charge": protocol.StepNotExecuted}, "that step charge had no effect"},
+		"all was undone": {reconcile.Resolution{To: idem.Failed, Failure: &failure,
+			CompensatedManually: true}, map[string]protocol.StepVerdict{"reserve": protocol.StepUndone}, ""},
+		"the whole took effect": {reconcile.Resolution{To: idem.Completed}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := interrupted(t)
@@ -226,7 +246,8 @@ func TestTheHistoryHasTheVerdictOfEachStep(t *testing.T) {
 			}
 			r = newRig(t)
 			r.crashCharging(key)
-			r.sweep(r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(tc.res.Steps))}}}))
+			r.sweep(r.sweeper(reconcile.SweepOptions{
+				Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(tc.res.Steps))}}}))
 			require.Equal(t, tc.want, r.last(key).Steps)
 			require.Equal(t, "the provider says "+tc.why, r.last(key).Why)
 		})
@@ -253,7 +274,8 @@ func TestADeclinedStepWithACompensationIsAnsweredByItsName(t *testing.T) {
 		state  idem.State
 	}{
 		"the operation has failed": {declined, notice.Escalated, idem.Unknown},
-		"the step has failed":      {reconcile.ContinueWith(map[string]reconcile.Answer{"charge": declined}), notice.Resolved, idem.Failed},
+		"the step has failed": {reconcile.ContinueWith(map[string]reconcile.Answer{"charge": declined}),
+			notice.Resolved, idem.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := newRig(t), order.Key("acme", "o-1")
@@ -262,7 +284,8 @@ func TestADeclinedStepWithACompensationIsAnsweredByItsName(t *testing.T) {
 				return func(context.Context, int) error { undone = append(undone, step); return nil }
 			}
 			work := func(ctx context.Context, _ int) (int, error) {
-				_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return 1, nil }, &idem.StepConfig[int]{Compensate: undoes("reserve")})
+				_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return 1, nil },
+					&idem.StepConfig[int]{Compensate: undoes("reserve")})
 				require.NoError(t, err)
 				out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { r.Crash(); return 7, nil },
 					&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: undoes("charge")})
@@ -303,7 +326,8 @@ func TestWhatIsBeingUndoneIsNotCompleted(t *testing.T) {
 	var refused *reconcile.NotUndoneError
 	require.ErrorAs(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice), &refused)
 	require.Equal(t, &reconcile.NotUndoneError{To: idem.Completed, Steps: []string{"charge"}}, refused)
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice), "the next attempt goes on")
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice),
+		"the next attempt goes on")
 }
 
 // All of it has been undone when the process dies, before the failure is recorded. The
@@ -390,6 +414,7 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 	})
 	t.Run("nothing to undo", func(t *testing.T) {
 		r, key := lapsed(t, refund)
-		require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Result: &refusal}, alice))
+		require.NoError(t, r.Resolve(t.Context(), key.ID(),
+			reconcile.Resolution{To: idem.Completed, Result: &refusal}, alice))
 	})
 }

@@ -238,7 +238,8 @@ func (r *rig) changes(key idem.Key) (all []protocol.Change) {
 }
 
 // asking is a sweeper whose probe of refunds is this one.
-func (r *rig) asking(probe func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error)) *reconcile.Sweeper {
+func (r *rig) asking(probe func(ctx context.Context, q reconcile.Question) (reconcile.Answer,
+	error)) *reconcile.Sweeper {
 	return r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: probe}}})
 }
 
@@ -304,7 +305,8 @@ func refundable[T any](s *orderEffects, result T) func(context.Context, int) (in
 }
 
 func undoing[T any](s *orderEffects) *idem.StepConfig[T] {
-	return &idem.StepConfig[T]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, T) error { s.returned++; return nil }}
+	return &idem.StepConfig[T]{Semantics: idem.AtMostOnce,
+		Compensate: func(context.Context, T) error { s.returned++; return nil }}
 }
 
 func chargeWith[T any](s *orderEffects, result T, conf *idem.StepConfig[T]) func(context.Context, int) (int, error) {

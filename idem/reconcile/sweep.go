@@ -22,7 +22,8 @@ import (
 // error joins the errors of these shards, equal ones once. The report counts all other
 // failures.
 func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
-	x := &sweep{Sweeper: s, ctx: ctx, asking: s.opts.ProbeTimeout, backlogs: map[string]chan string{}, report: Report{DryRun: s.opts.DryRun}}
+	x := &sweep{Sweeper: s, ctx: ctx, asking: s.opts.ProbeTimeout, backlogs: map[string]chan string{},
+		report: Report{DryRun: s.opts.DryRun}}
 	listing := ctx
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)

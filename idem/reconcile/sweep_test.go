@@ -50,7 +50,8 @@ func TestAClaimThatStillRunsIsPostponed(t *testing.T) {
 	rec := r.Record(key)
 	r.Clock.Advance(20 * time.Second)
 	lease := rec.LeaseUntil.Add(20 * time.Second)
-	require.NoError(t, r.Store.Extend(t.Context(), r.Clock.Now(), protocol.Extension{ID: rec.ID, Owner: rec.Owner, Write: "beat", LeaseUntil: lease}))
+	require.NoError(t, r.Store.Extend(t.Context(), r.Clock.Now(),
+		protocol.Extension{ID: rec.ID, Owner: rec.Owner, Write: "beat", LeaseUntil: lease}))
 	r.Clock.Advance(15 * time.Second)
 	r.Faults.Reset()
 	require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(r.sweeper(reconcile.SweepOptions{})))
@@ -299,7 +300,8 @@ func TestAnEscalationIsSentUntilItIsTaken(t *testing.T) {
 		require.Equal(t, r.escalations[0].Message, g.Message)
 	}
 	require.Equal(t, []protocol.Change{protocol.ChangeParked, protocol.ChangeEscalated}, r.changes(key))
-	require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, reconcile.Change{Actor: "alice", Reason: "found it"}), "people can still answer")
+	require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key,
+		7, reconcile.Change{Actor: "alice", Reason: "found it"}), "people can still answer")
 	require.Zero(t, r.Record(key).EscalatedAt)
 }
 
@@ -326,13 +328,16 @@ func TestTheMessageOfAnEscalation(t *testing.T) {
 		require.Len(t, sender.messages, 1)
 		m := sender.messages[0]
 		id := outbox.MessageID(key.ID(), rec.OpenSince, "idem:escalated")
-		require.Equal(t, []string{id, "escalations", "idem.escalated", "application/json"}, []string{m.ID, m.Destination, m.Type, m.ContentType})
+		require.Equal(t, []string{id, "escalations", "idem.escalated", "application/json"},
+			[]string{m.ID, m.Destination, m.Type, m.ContentType})
 		var body map[string]any
 		require.NoError(t, json.Unmarshal(m.Body, &body))
 		at := func(at time.Time) string { b, _ := at.MarshalText(); return string(b) }
 		want := map[string]any{
-			"message": id, "record": key.ID(), "tenant": "acme", "operation": "refund", "value": "r-1", "state": "unknown", "attempt": 1.0,
-			"created_at": at(rec.CreatedAt), "since": at(rec.OpenSince), "probes": 0.0, "reason": "no provider can be asked about it",
+			"message": id, "record": key.ID(), "tenant": "acme", "operation": "refund", "value": "r-1",
+			"state": "unknown", "attempt": 1.0,
+			"created_at": at(rec.CreatedAt), "since": at(rec.OpenSince), "probes": 0.0,
+			"reason":     "no provider can be asked about it",
 			"error_type": rec.Failure.Type, "token": protocol.Token(key.ID(), ""), "help": reconcile.DefaultHelp,
 		}
 		if texts {
@@ -347,7 +352,8 @@ func TestTheMessageOfAnEscalation(t *testing.T) {
 func TestEveryActionIsReported(t *testing.T) {
 	seen := map[notice.Kind]bool{}
 	const unreadable, accepted = "unreadable", "accepted"
-	for _, e := range append(endings(), ending{name: unreadable, key: refund.Key("acme", "1"), op: reconcile.Operation{Operation: refund}},
+	for _, e := range append(endings(),
+		ending{name: unreadable, key: refund.Key("acme", "1"), op: reconcile.Operation{Operation: refund}},
 		ending{name: accepted, key: refund.Key("acme", "1"), op: reconcile.Operation{Operation: refund}}) {
 		r := newRig(t)
 		if e.name == accepted {
@@ -390,9 +396,11 @@ func TestEveryActionIsReported(t *testing.T) {
 			for i, a := range report.Actions {
 				seen[a.Kind] = true
 				require.Equal(t, []any{string(a.Kind), e.key.ID(), "acme", e.key.Operation().Name, string(a.From), string(a.To)},
-					[]any{lines[i]["kind"], lines[i]["record"], lines[i]["tenant"], lines[i]["operation"], lines[i]["from"], lines[i]["to"]})
+					[]any{lines[i]["kind"], lines[i]["record"], lines[i]["tenant"], lines[i]["operation"],
+						lines[i]["from"], lines[i]["to"]})
 				require.Equal(t, []any{a.Kind, e.key.ID(), "acme", a.Operation, a.Attempt, a.To},
-					[]any{noticed[i].Kind, noticed[i].ID, noticed[i].Tenant, noticed[i].Operation, noticed[i].Attempt, noticed[i].State})
+					[]any{noticed[i].Kind, noticed[i].ID, noticed[i].Tenant, noticed[i].Operation,
+						noticed[i].Attempt, noticed[i].State})
 			}
 			r.Clock.Advance(time.Hour)
 		}
@@ -426,7 +434,8 @@ func TestAnUnknownOperationIsNotForgotten(t *testing.T) {
 	for _, g := range r.escalations {
 		got[g.Tenant+"|"+g.Operation] = g.State
 	}
-	require.Equal(t, map[string]idem.State{"|refund": idem.Unknown, "a c/me|re/fund #2": idem.Unknown, "acme|hook": idem.InProgress}, got)
+	require.Equal(t, map[string]idem.State{"|refund": idem.Unknown, "a c/me|re/fund #2": idem.Unknown,
+		"acme|hook": idem.InProgress}, got)
 }
 
 func TestMistakesOfASweeper(t *testing.T) {

@@ -130,7 +130,8 @@ func NewSweeper(r *Reconciler, o *SweepOptions) (*Sweeper, error) {
 	case o.ProbeTimeout < 0:
 		return nil, invalid("sweep: SweepOptions.ProbeTimeout", "is %v: it cannot be negative", o.ProbeTimeout)
 	}
-	s := &Sweeper{r: r, opts: *o, operations: map[string]Operation{}, circuits: map[string]*gobreaker.CircuitBreaker[Answer]{}}
+	s := &Sweeper{r: r, opts: *o, operations: map[string]Operation{},
+		circuits: map[string]*gobreaker.CircuitBreaker[Answer]{}}
 	s.opts.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
 	s.opts.ProbeTimeout = cmp.Or(o.ProbeTimeout, DefaultProbeTimeout)
 	s.opts.Who = cmp.Or(o.Who, "sweep")

@@ -32,11 +32,12 @@ func TestAnUnreadableResultOfAStepIsReplaced(t *testing.T) {
 		want    orderEffects
 		out     int
 	}{
-		"its result":                                         {order, nil, seven, orderEffects{shipped: 1}, 7},
-		"its result, to replace a word":                      {order, nil, again(seven), orderEffects{shipped: 1}, 7},
-		"its result, after a crash between":                  {order, died, seven, orderEffects{shipped: 1}, 7},
-		"it had no effect":                                   {order, nil, absent, orderEffects{charged: 1, shipped: 1}, 7},
-		"what the whole order did":                           {order, nil, reconcile.Resolution{To: idem.Completed, Result: &eight}, orderEffects{}, 8},
+		"its result":                        {order, nil, seven, orderEffects{shipped: 1}, 7},
+		"its result, to replace a word":     {order, nil, again(seven), orderEffects{shipped: 1}, 7},
+		"its result, after a crash between": {order, died, seven, orderEffects{shipped: 1}, 7},
+		"it had no effect":                  {order, nil, absent, orderEffects{charged: 1, shipped: 1}, 7},
+		"what the whole order did": {order, nil,
+			reconcile.Resolution{To: idem.Completed, Result: &eight}, orderEffects{}, 8},
 		"its result, of an operation that is not repeatable": {refund, nil, seven, orderEffects{shipped: 1}, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +53,8 @@ func TestAnUnreadableResultOfAStepIsReplaced(t *testing.T) {
 			r.killedIn(key, "charge")
 			began := r.Record(key).Steps["charge"].BegunAt
 			require.False(t, began.IsZero())
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(strings.Repeat("ch_1", 500))), alice))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(),
+				charged(reconcile.CompletedWith(strings.Repeat("ch_1", 500))), alice))
 			if tc.between != nil {
 				tc.between(r, key)
 			}
@@ -62,7 +64,8 @@ func TestAnUnreadableResultOfAStepIsReplaced(t *testing.T) {
 			r.lapse()
 
 			// Operators are told what to ask with, and that it is to be said anew.
-			sw := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: tc.op, Probe: says(reconcile.CannotBeKnown("gone"))}}})
+			sw := r.sweeper(reconcile.SweepOptions{
+				Operations: []reconcile.Operation{{Operation: tc.op, Probe: says(reconcile.CannotBeKnown("gone"))}}})
 			r.sweep(sw)
 			require.Len(t, r.escalations, 1)
 			token := protocol.Token(key.ID(), "charge")
@@ -158,7 +161,8 @@ func replacedWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer,
 // what can be said anew.
 func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
 	for name, word := range map[string]reconcile.Answer{
-		"it is of another type": reconcile.CompletedWith("ch_1"), "a compensation needs it": reconcile.CompletedWithoutResult(),
+		"it is of another type":   reconcile.CompletedWith("ch_1"),
+		"a compensation needs it": reconcile.CompletedWithoutResult(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, s, key := resolvedCharge(t, true, word)
@@ -192,9 +196,13 @@ func TestAResolutionBeforeTheWriteOfAnUnreadableResultCounts(t *testing.T) {
 // whatever became of the write: its answer would make the charge a second time.
 func TestAResolvedStepIsNotAskedAbout(t *testing.T) {
 	for name, fault := range map[string]func(r *rig) (idemtest.Method, idemtest.Fault){
-		"it is parked":        func(*rig) (idemtest.Method, idemtest.Fault) { return idemtest.RecordStep, idemtest.Pass },
-		"the reply is lost":   func(*rig) (idemtest.Method, idemtest.Fault) { return idemtest.RecordStep, idemtest.LoseReply },
-		"the request is lost": func(*rig) (idemtest.Method, idemtest.Fault) { return idemtest.RecordStep, idemtest.LoseRequest },
+		"it is parked": func(*rig) (idemtest.Method, idemtest.Fault) { return idemtest.RecordStep, idemtest.Pass },
+		"the reply is lost": func(*rig) (idemtest.Method, idemtest.Fault) {
+			return idemtest.RecordStep, idemtest.LoseReply
+		},
+		"the request is lost": func(*rig) (idemtest.Method, idemtest.Fault) {
+			return idemtest.RecordStep, idemtest.LoseRequest
+		},
 		"the process dies after it": func(r *rig) (idemtest.Method, idemtest.Fault) {
 			return idemtest.Finish, func(_ context.Context, c *idemtest.Call) error { r.Crash(); return c.Lost() }
 		},
@@ -202,10 +210,11 @@ func TestAResolvedStepIsNotAskedAbout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
 			pay := func(ctx context.Context, _ int) (int, error) {
-				return idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; return 7, nil }, &idem.StepConfig[int]{
-					Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10 * time.Minute,
-					Interrupted: func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) },
-				})
+				return idem.Step(ctx, "charge",
+					func(context.Context) (int, error) { s.charged++; return 7, nil }, &idem.StepConfig[int]{
+						Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10 * time.Minute,
+						Interrupted: func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) },
+					})
 			}
 			r.killedIn(key, "charge")
 			r.Clock.Advance(time.Hour)
@@ -288,7 +297,8 @@ func TestAStepThatWasUsedWithoutAResultIsNotReplaced(t *testing.T) {
 
 // Nothing goes by what was said before it is known that it can no longer be unsaid.
 func TestNothingUsesAResolvedResultBeforeThatIsRecorded(t *testing.T) {
-	for name, fault := range map[string]idemtest.Fault{"its reply is lost": idemtest.LoseReply, "its request is lost": idemtest.LoseRequest} {
+	for name, fault := range map[string]idemtest.Fault{"its reply is lost": idemtest.LoseReply,
+		"its request is lost": idemtest.LoseRequest} {
 		t.Run(name, func(t *testing.T) {
 			r, s, key := resolvedCharge(t, false, reconcile.CompletedWith(7))
 			r.Faults.Next(idemtest.RecordStep, fault)
@@ -315,7 +325,8 @@ func TestAResultAtWhichADecoderPanicsOrThatIsDamagedIsReplaced(t *testing.T) {
 			r.Faults.Next(idemtest.StepResult, said.fault)
 			r.fails(key, charge(s, picky{"ch_2"}), idem.ErrRecordUnreadable)
 			r.lapse()
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(map[string]string{"id": "ch_1"})), alice))
+			require.NoError(t, r.Resolve(t.Context(), key.ID(),
+				charged(reconcile.CompletedWith(map[string]string{"id": "ch_1"})), alice))
 			r.ends(key, charge(s, picky{"ch_2"}))
 			require.Equal(t, orderEffects{shipped: 1}, *s)
 		})
@@ -333,9 +344,11 @@ func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
 			return reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{name: a}}
 		}
 		require.NoError(t, r.Resolve(t.Context(), key.ID(), said(reconcile.CompletedWith("ch_1")), alice))
-		r.Faults.Next(idemtest.Finish, func(context.Context, *idemtest.Call) error { return &protocol.TooLargeError{Size: 4, Limit: 3} })
+		r.Faults.Next(idemtest.Finish,
+			func(context.Context, *idemtest.Call) error { return &protocol.TooLargeError{Size: 4, Limit: 3} })
 		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
-			_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 7, nil }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+			_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 7, nil },
+				&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 			return 0, coded{err, "declined"}
 		})
 		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
@@ -353,7 +366,8 @@ func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
 		require.ErrorIs(t, err, errPlain)
 		r.lapse()
 		require.NotContains(t, r.explain(key).Summary, "cannot read")
-		require.ErrorContains(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice), "whose outcome is recorded")
+		require.ErrorContains(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice),
+			"whose outcome is recorded")
 	})
 }
 

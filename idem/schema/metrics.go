@@ -88,7 +88,7 @@ const (
 
 // What a sweep of an outbox relay says once each time, under the service alone.
 const (
-	MetricOutboxOldest = "outbox_oldest" // the age in seconds of the oldest message that it found waiting; 0 if it has looked at all and found none
+	MetricOutboxOldest = "outbox_oldest" // the oldest waiting message's age in seconds; 0 if none waits
 )
 
 // Counts of an outbox relay, under the service alone.

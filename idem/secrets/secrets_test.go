@@ -90,7 +90,8 @@ func TestNothingCanBeGuessed(t *testing.T) {
 		for _, value := range []string{"4711", "4712"} {
 			for _, p := range []*process{p, plain} {
 				key := p.op.Key("t", value)
-				_, err := idem.Do(t.Context(), p.engine, key, "input", func(context.Context, string) (string, error) { return "", nil })
+				_, err := idem.Do(t.Context(), p.engine, key, "input",
+					func(context.Context, string) (string, error) { return "", nil })
 				require.NoError(t, err)
 			}
 		}
@@ -208,9 +209,10 @@ func (p *process) restart() {
 
 // charge executes the key, and returns which execution its outcome is of.
 func (p *process) charge(value string) (string, error) {
-	return idem.Do(p.t.Context(), p.engine, p.op.Key("t", value), "input of "+value, func(context.Context, string) (string, error) {
-		return fmt.Sprint("execution ", p.ran.Add(1)), nil
-	})
+	return idem.Do(p.t.Context(), p.engine, p.op.Key("t", value), "input of "+value,
+		func(context.Context, string) (string, error) {
+			return fmt.Sprint("execution ", p.ran.Add(1)), nil
+		})
 }
 
 // runs requires that the key is executed for the first time.

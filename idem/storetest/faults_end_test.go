@@ -33,14 +33,15 @@ var endFaults = []fault{
 		_, atomic := f.Attempt.(protocol.Atomic)
 		return atomic
 	})},
-	{"an outcome without an expiry gets one", []string{"commit/a check record has no key, and no expiry"}, func(s *faulty) {
-		s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
-			if f.Ending.State == protocol.Completed && f.Ending.ExpiresAt.IsZero() {
-				f.Ending.ExpiresAt = now.Add(time.Hour)
+	{"an outcome without an expiry gets one",
+		[]string{"commit/a check record has no key, and no expiry"}, func(s *faulty) {
+			s.finish = func(f protocol.Finish, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
+				if f.Ending.State == protocol.Completed && f.Ending.ExpiresAt.IsZero() {
+					f.Ending.ExpiresAt = now.Add(time.Hour)
+				}
+				return f.Apply(rec, now)
 			}
-			return f.Apply(rec, now)
-		}
-	}},
+		}},
 	{"an outcome without a claim forgets what it has seen", []string{
 		"commit/without a claim is refused where what it has seen is gone",
 	}, before(ends, func(f *protocol.Finish, rec *protocol.Record) {
@@ -270,7 +271,8 @@ var settleFaults = []fault{
 			rec.ExpiresAt = w.ExpiresAt.Add(-time.Second)
 		})},
 	{"keeps under the write of the end", []string{
-		"prolonged/a call that took it for expired does not replace it", "prolonged/a result that would not last as long is not added",
+		"prolonged/a call that took it for expired does not replace it",
+		"prolonged/a result that would not last as long is not added",
 	}, after(prolongations, func(_ protocol.Prolongation, old, next *protocol.Record) { next.Write = old.Write })},
 	{"forgets over which write it keeps", []string{"prolonged/the own end is known to have landed"},
 		after(prolongations, func(_ protocol.Prolongation, old, next *protocol.Record) { next.Seen = old.Seen })},

@@ -46,14 +46,15 @@ var handlingFaults = []fault{
 		func(s *faulty) { s.tooLate = true }},
 	{"too large result of a step is written", []string{"result/a result over the limit is refused and nothing written"},
 		func(s *faulty) { s.largeSteps = true }},
-	{"Get is behind", []string{"plain/Get reads every write at once", "claim/creates the record as given"}, func(s *faulty) {
-		before := map[string]*protocol.Record{}
-		s.get = func(id string, now *protocol.Record) *protocol.Record {
-			old := before[id]
-			before[id] = now
-			return old
-		}
-	}},
+	{"Get is behind", []string{"plain/Get reads every write at once", "claim/creates the record as given"},
+		func(s *faulty) {
+			before := map[string]*protocol.Record{}
+			s.get = func(id string, now *protocol.Record) *protocol.Record {
+				old := before[id]
+				before[id] = now
+				return old
+			}
+		}},
 	{"seconds for milliseconds", []string{"plain/times survive with their precision"}, func(s *faulty) {
 		s.keep = func(r *protocol.Record) *protocol.Record {
 			r = r.Clone()

@@ -68,8 +68,9 @@ func newFaulty(change func(*faulty)) *faulty {
 		broken: map[string]bool{}, bad: map[string]bool{}, limit: 6 << 20,
 		claim: protocol.Claim.Apply, withdraw: protocol.Withdrawal.Apply, extend: protocol.Extension.Apply,
 		step: protocol.StepWrite.Apply, finish: protocol.Finish.Apply, settle: protocol.Settlement.Apply,
-		refer: protocol.ReferenceWrite.Apply, postpone: protocol.Postponement.Apply, prolong: protocol.Prolongation.Apply, forget: protocol.Erasure.Apply,
-		due: duePage, audit: true,
+		refer: protocol.ReferenceWrite.Apply, postpone: protocol.Postponement.Apply, prolong: protocol.Prolongation.Apply,
+		forget: protocol.Erasure.Apply,
+		due:    duePage, audit: true,
 		keep: (*protocol.Record).Clone, hand: (*protocol.Record).Clone,
 		conflict: func(r *protocol.Record) error { return &protocol.ConflictError{Existing: r} },
 		get:      func(_ string, now *protocol.Record) *protocol.Record { return now },
@@ -93,7 +94,8 @@ func newFaulty(change func(*faulty)) *faulty {
 	return s
 }
 
-func (s *faulty) write(ctx context.Context, op, id string, apply func(*protocol.Record) (*protocol.Record, error)) error {
+func (s *faulty) write(ctx context.Context, op, id string,
+	apply func(*protocol.Record) (*protocol.Record, error)) error {
 	if err := s.alive(ctx, op); err != nil {
 		return err
 	}
@@ -148,7 +150,8 @@ func (s *faulty) Forget(ctx context.Context, now time.Time, w protocol.Erasure) 
 }
 
 // with keeps the entry of a write that changes something.
-func (s *faulty) with(a *protocol.Audit, apply func(*protocol.Record) (*protocol.Record, error)) func(*protocol.Record) (*protocol.Record, error) {
+func (s *faulty) with(a *protocol.Audit, apply func(*protocol.Record) (*protocol.Record, error)) func(
+	*protocol.Record) (*protocol.Record, error) {
 	return func(r *protocol.Record) (*protocol.Record, error) {
 		next, err := apply(r)
 		if s.audit && a != nil && err == nil && next != r {

@@ -29,7 +29,8 @@ func scanCases(h Harness) []check {
 				a.lands(escalates)
 				c.gone(having(completes)(c).forget())
 			}
-			for _, q := range []protocol.ScanQuery{{Segments: 1}, {Segments: 1, Limit: 1}, {Segments: 3}, {Segments: 4, Limit: 5}} {
+			for _, q := range []protocol.ScanQuery{{Segments: 1}, {Segments: 1, Limit: 1}, {Segments: 3},
+				{Segments: 4, Limit: 5}} {
 				found := c.scan(q)
 				for id, want := range c.ref {
 					if got := found[id]; want != nil {

@@ -15,7 +15,8 @@ func stepCases(steps bool) []check {
 	return []check{
 		{"results of all sizes", func(c *cell) {
 			a := c.start()
-			for name, size := range map[string]int{"none": 0, "small": 10, "1 KB": 1 << 10, "4 KB": 4 << 10, "100 KB": 100 << 10} {
+			for name, size := range map[string]int{"none": 0, "small": 10, "1 KB": 1 << 10, "4 KB": 4 << 10,
+				"100 KB": 100 << 10} {
 				c.lands(a.step(name, noise(size)))
 			}
 			a.next().lands(acquires, completes)

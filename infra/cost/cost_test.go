@@ -60,14 +60,16 @@ func TestMeasuredUnits(t *testing.T) {
 }
 
 func TestSettingsRefuse(t *testing.T) {
-	for _, arg := range []string{"-write=-1", "-read=NaN", "-storage=+Inf", "-replays=1.5", "-replays=NaN", "-retention=0s"} {
+	for _, arg := range []string{"-write=-1", "-read=NaN", "-storage=+Inf", "-replays=1.5",
+		"-replays=NaN", "-retention=0s"} {
 		require.Error(t, defaults(t, arg).check(), arg)
 	}
 	require.NoError(t, defaults(t).check())
 }
 
 func TestDollars(t *testing.T) {
-	for v, text := range map[float64]string{0: "0.00", 1.005: "1.00", 999: "999.00", 1000: "1,000", 1234567.8: "1,234,568"} {
+	for v, text := range map[float64]string{0: "0.00", 1.005: "1.00", 999: "999.00", 1000: "1,000",
+		1234567.8: "1,234,568"} {
 		require.Equal(t, text, dollars(v))
 	}
 }

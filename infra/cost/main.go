@@ -60,7 +60,8 @@ func (s *settings) flags(set *flag.FlagSet) {
 }
 
 func (s *settings) check() error {
-	for name, v := range map[string]float64{"write": s.write, "read": s.read, "storage": s.storage, "recovery": s.recovery} {
+	for name, v := range map[string]float64{"write": s.write, "read": s.read, "storage": s.storage,
+		"recovery": s.recovery} {
 		if v < 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 			return fmt.Errorf("-%s is %v: use a price in dollars", name, v)
 		}
@@ -86,7 +87,8 @@ type way struct {
 // there. Its item: id, status, two times, the digest of the payload and the result.
 // https://docs.aws.amazon.com/powertools/typescript/latest/features/idempotency/
 var (
-	theirClaim  = len("id") + 62 + len("status") + len("INPROGRESS") + len("expiration") + 6 + len("in_progress_expiration") + 8
+	theirClaim = len("id") + 62 + len("status") + len("INPROGRESS") + len("expiration") + 6 +
+		len("in_progress_expiration") + 8
 	theirRecord = theirClaim - len("INPROGRESS") + len("COMPLETED") + len("validation") + 32 + len("data") + result
 )
 
@@ -134,7 +136,8 @@ const (
 // monthly dollars for so many operations.
 func (w way) monthly(s *settings, operations float64) float64 {
 	first, replays := operations*(1-s.replays), operations*s.replays
-	requests := (first*w.first.Write+replays*w.replay.Write)*s.write/1e6 + (first*w.first.Read+replays*w.replay.Read)*s.read/1e6
+	requests := (first*w.first.Write+replays*w.replay.Write)*s.write/1e6 +
+		(first*w.first.Read+replays*w.replay.Read)*s.read/1e6
 	kept := first * s.retention.Hours() / month.Hours() // once the first ones expire
 	return requests + kept*float64(w.record+perItem)/1e9*(s.storage+s.recovery)
 }
@@ -146,9 +149,11 @@ func table(s *settings) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	b.WriteString("| an operation with 1 KB of result | calls: first, replay | write/read units: first, replay | 1 M a month | 100 M | 10 B |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| an operation with 1 KB of result | calls: first, replay | write/read units: first, replay | 1 " +
+		"M a month | 100 M | 10 B |\n|---|---|---|---|---|---|\n")
 	for _, w := range all {
-		fmt.Fprintf(&b, "| %s | %d, %d | %g/%g, %g/%g |", w.name, w.first.calls(), w.replay.calls(), w.first.Write, w.first.Read, w.replay.Write, w.replay.Read)
+		fmt.Fprintf(&b, "| %s | %d, %d | %g/%g, %g/%g |", w.name, w.first.calls(), w.replay.calls(), w.first.Write,
+			w.first.Read, w.replay.Write, w.replay.Read)
 		for _, n := range []float64{1e6, 100e6, 10e9} {
 			fmt.Fprintf(&b, " $%s |", dollars(w.monthly(s, n)))
 		}
@@ -183,6 +188,7 @@ func main() {
 		os.Exit(1)
 	}
 	fmt.Print(text)
-	fmt.Printf("\nwith %g %% replays, records kept %v; $%g and $%g for a million write and read units, $%g and $%g for a GB of storage and of recovery a month\n",
+	fmt.Printf("\nwith %g %% replays, records kept %v; $%g and $%g for a million write and read units, $%g and $%g "+
+		"for a GB of storage and of recovery a month\n",
 		s.replays*100, s.retention, s.write, s.read, s.storage, s.recovery)
 }

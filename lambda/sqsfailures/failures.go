@@ -93,7 +93,8 @@ func New(client API, queueURL string) func(context.Context, idemlambda.SQSDelive
 		}
 		if strings.HasSuffix(queueURL, ".fifo") {
 			in.MessageGroupId = aws.String(group(&out))
-			in.MessageDeduplicationId = aws.String(digest(out.Event.EventSourceARN + " " + out.Event.MessageId + " " + out.RecordID))
+			in.MessageDeduplicationId = aws.String(digest(out.Event.EventSourceARN + " " + out.Event.MessageId +
+				" " + out.RecordID))
 		}
 		_, err := client.SendMessage(ctx, in)
 		limit, refused := limitOf(err)

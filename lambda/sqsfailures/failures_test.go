@@ -26,7 +26,8 @@ type fake struct {
 	err  error
 }
 
-func (f *fake) SendMessage(_ context.Context, in *sqs.SendMessageInput, _ ...func(*sqs.Options)) (*sqs.SendMessageOutput, error) {
+func (f *fake) SendMessage(_ context.Context, in *sqs.SendMessageInput,
+	_ ...func(*sqs.Options)) (*sqs.SendMessageOutput, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -81,16 +82,20 @@ func TestSendsTheMessageAndWhy(t *testing.T) {
 // The message's own attributes come first.
 func TestNoMoreAttributesThanSQSTakes(t *testing.T) {
 	for n := range 11 {
-		m := &events.SQSMessage{MessageId: "m1", EventSourceARN: source, MessageAttributes: map[string]events.SQSMessageAttribute{}}
+		m := &events.SQSMessage{MessageId: "m1", EventSourceARN: source,
+			MessageAttributes: map[string]events.SQSMessageAttribute{}}
 		for i := range n {
-			m.MessageAttributes[fmt.Sprint("own-", i)] = events.SQSMessageAttribute{DataType: "String", StringValue: aws.String("v")}
+			m.MessageAttributes[fmt.Sprint("own-", i)] = events.SQSMessageAttribute{DataType: "String",
+				StringValue: aws.String("v")}
 		}
-		got := attributes(&idemlambda.SQSDelivery{Event: m, RecordID: "id", Failure: &idem.Failure{Message: "m", Type: "t", Code: "c"}}, maxMessage)
+		got := attributes(&idemlambda.SQSDelivery{Event: m, RecordID: "id",
+			Failure: &idem.Failure{Message: "m", Type: "t", Code: "c"}}, maxMessage)
 		require.Len(t, got, min(n+6, 10))
 		for i := range n {
 			require.Contains(t, got, fmt.Sprint("own-", i))
 		}
-		for i, name := range []string{FailureAttribute, FailureTypeAttribute, FailureCodeAttribute, RecordAttribute, QueueAttribute, MessageAttribute} {
+		for i, name := range []string{FailureAttribute, FailureTypeAttribute, FailureCodeAttribute, RecordAttribute,
+			QueueAttribute, MessageAttribute} {
 			require.Equal(t, n+i < 10, got[name].StringValue != nil, name)
 		}
 	}
@@ -104,7 +109,8 @@ func TestFIFO(t *testing.T) {
 		m.MessageId, m.Attributes = id, map[string]string{"MessageGroupId": group}
 		return idemlambda.SQSDelivery{Event: m, RecordID: key}
 	}
-	for _, o := range []idemlambda.SQSDelivery{out("m1", "g1", "k1"), out("m1", "g1", "k1"), out("m2", "", "k2"), out("m3", "", "k3")} {
+	for _, o := range []idemlambda.SQSDelivery{out("m1", "g1", "k1"), out("m1", "g1", "k1"), out("m2", "", "k2"),
+		out("m3", "", "k3")} {
 		require.NoError(t, forward(t.Context(), o))
 	}
 	require.Equal(t, "g1", *f.sent[0].MessageGroupId)
@@ -118,7 +124,9 @@ func TestFIFO(t *testing.T) {
 }
 
 func TestMistakes(t *testing.T) {
-	require.PanicsWithError(t, "idem: sqsfailures.New: the client is nil: make one with sqs.NewFromConfig", func() { New(nil, "u") })
+	require.PanicsWithError(t, "idem: sqsfailures.New: the client is nil: make one with sqs.NewFromConfig", func() {
+		New(nil, "u")
+	})
 	require.PanicsWithError(t, "idem: sqsfailures.New: the failure queue's URL is empty", func() { New(&fake{}, "") })
 }
 
@@ -129,7 +137,8 @@ func TestNothingIsLostWhereForwardingFails(t *testing.T) {
 	require.NoError(t, err)
 	f := &fake{err: errors.New("throttled")}
 	var reasons []idemlambda.Reason
-	h := idemlambda.SQS(engine, idem.Operation{Name: "fulfil", Repeat: idem.NotRepeatable}, idemlambda.SQSPointer(idem.SingleTenant, "/id"),
+	h := idemlambda.SQS(engine, idem.Operation{Name: "fulfil", Repeat: idem.NotRepeatable},
+		idemlambda.SQSPointer(idem.SingleTenant, "/id"),
 		&idemlambda.SQSOptions{
 			OnFailed: New(f, "https://sqs/1/failures"),
 			OnOutcome: func(_ context.Context, out idemlambda.SQSDelivery) {
@@ -162,7 +171,8 @@ type limited struct {
 	limit, calls int
 }
 
-func (l *limited) SendMessage(ctx context.Context, in *sqs.SendMessageInput, o ...func(*sqs.Options)) (*sqs.SendMessageOutput, error) {
+func (l *limited) SendMessage(ctx context.Context, in *sqs.SendMessageInput,
+	o ...func(*sqs.Options)) (*sqs.SendMessageOutput, error) {
 	l.calls++
 	n := len(*in.MessageBody)
 	for name, v := range in.MessageAttributes {
@@ -193,17 +203,20 @@ func TestMessagesAtTheSizeLimit(t *testing.T) {
 		}{
 			{"none", 0, 2, nil},
 			{"a little", 100, 2, []string{FailureTypeAttribute, RecordAttribute}},
-			{"enough", 4096, 1, []string{FailureAttribute, FailureTypeAttribute, RecordAttribute, QueueAttribute, MessageAttribute}},
+			{"enough", 4096, 1, []string{FailureAttribute, FailureTypeAttribute, RecordAttribute, QueueAttribute,
+				MessageAttribute}},
 		} {
 			q := &limited{limit: limit}
 			m := message()
 			m.Body = strings.Repeat("x", limit-length-c.room)
 			forward := New(q, "https://sqs/1/failures")
-			require.NoError(t, forward(t.Context(), idemlambda.SQSDelivery{Event: m, RecordID: "#fulfil#abc", Failure: failure}), c.name)
+			require.NoError(t, forward(t.Context(), idemlambda.SQSDelivery{Event: m, RecordID: "#fulfil#abc", Failure: failure}),
+				c.name)
 			in := q.sent[0]
 			require.Equal(t, m.Body, *in.MessageBody)
 			require.Equal(t, text("k1"), in.MessageAttributes["idempotency-key"], c.name)
-			for _, name := range []string{FailureAttribute, FailureTypeAttribute, RecordAttribute, QueueAttribute, MessageAttribute} {
+			for _, name := range []string{FailureAttribute, FailureTypeAttribute, RecordAttribute, QueueAttribute,
+				MessageAttribute} {
 				_, has := in.MessageAttributes[name]
 				require.Equal(t, slices.Contains(c.has, name), has, "%d, %s: %s", limit, c.name, name)
 			}

@@ -28,7 +28,8 @@ func receive(t *testing.T, q queuetest.Queue, n int) (all []idemlambda.SQSDelive
 		require.NotEmpty(t, res.Messages, "the queue gives no more")
 		for _, m := range res.Messages {
 			all = append(all, idemlambda.SQSDelivery{Event: &events.SQSMessage{
-				MessageId: *m.MessageId, ReceiptHandle: *m.ReceiptHandle, Body: *m.Body, Attributes: m.Attributes, EventSourceARN: q.ARN,
+				MessageId: *m.MessageId, ReceiptHandle: *m.ReceiptHandle, Body: *m.Body, Attributes: m.Attributes,
+				EventSourceARN: q.ARN,
 			}})
 		}
 	}

@@ -59,7 +59,8 @@ const (
 
 // API has the methods of [sqs.Client] that this package calls.
 type API interface {
-	ChangeMessageVisibilityBatch(context.Context, *sqs.ChangeMessageVisibilityBatchInput, ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
+	ChangeMessageVisibilityBatch(context.Context, *sqs.ChangeMessageVisibilityBatchInput,
+		...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
 	GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 }
 
@@ -88,7 +89,8 @@ func New(client API, o *Options) func(context.Context, []idemlambda.SQSDelivery)
 	case client == nil:
 		panic(&idem.ConfigError{What: "sqsvisibility.New", Problem: "the client is nil: make one with sqs.NewFromConfig"})
 	case h.opts.Margin < 0:
-		panic(&idem.ConfigError{What: "sqsvisibility.New", Problem: fmt.Sprintf("Margin is %v: it cannot be negative", h.opts.Margin)})
+		panic(&idem.ConfigError{What: "sqsvisibility.New",
+			Problem: fmt.Sprintf("Margin is %v: it cannot be negative", h.opts.Margin)})
 	case h.opts.Margin == 0:
 		h.opts.Margin = DefaultMargin
 	}
@@ -118,7 +120,8 @@ func (h *hider) hide(ctx context.Context, back []idemlambda.SQSDelivery) {
 			duplicates = duplicates[n:]
 		}
 		if err != nil {
-			h.logger().WarnContext(ctx, "idem: messages could not be hidden until further deliveries are of use", "queue", queue, "error", err)
+			h.logger().WarnContext(ctx, "idem: messages could not be hidden until further deliveries are of use", "queue",
+				queue, "error", err)
 		}
 	}
 }
@@ -132,7 +135,8 @@ func (h *hider) change(ctx context.Context, url string, duplicates []idemlambda.
 			VisibilityTimeout: h.seconds(&duplicates[i], time.Now()),
 		}
 	}
-	res, err := h.client.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &url, Entries: entries})
+	res, err := h.client.ChangeMessageVisibilityBatch(ctx,
+		&sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &url, Entries: entries})
 	if err != nil {
 		return err
 	}
@@ -188,7 +192,8 @@ func (h *hider) url(ctx context.Context, queue string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %q", err, queue)
 	}
-	res, err := h.client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &a.Resource, QueueOwnerAWSAccountId: &a.AccountID})
+	res, err := h.client.GetQueueUrl(ctx,
+		&sqs.GetQueueUrlInput{QueueName: &a.Resource, QueueOwnerAWSAccountId: &a.AccountID})
 	if err != nil {
 		return "", err
 	}

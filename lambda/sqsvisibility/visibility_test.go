@@ -32,7 +32,8 @@ type fake struct {
 	refuse string // this receipt
 }
 
-func (f *fake) ChangeMessageVisibilityBatch(_ context.Context, in *sqs.ChangeMessageVisibilityBatchInput, _ ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
+func (f *fake) ChangeMessageVisibilityBatch(_ context.Context, in *sqs.ChangeMessageVisibilityBatchInput,
+	_ ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
 	f.sizes, f.urls = append(f.sizes, len(in.Entries)), append(f.urls, *in.QueueUrl)
 	if f.err != nil {
 		return nil, f.err
@@ -45,7 +46,8 @@ func (f *fake) ChangeMessageVisibilityBatch(_ context.Context, in *sqs.ChangeMes
 		}
 		seen[*e.Id] = true
 		if *e.ReceiptHandle == f.refuse {
-			res.Failed = append(res.Failed, types.BatchResultErrorEntry{Id: e.Id, Code: aws.String("MessageNotInflight"), Message: aws.String("too late")})
+			res.Failed = append(res.Failed, types.BatchResultErrorEntry{Id: e.Id, Code: aws.String("MessageNotInflight"),
+				Message: aws.String("too late")})
 			continue
 		}
 		if f.hidden == nil {
@@ -56,17 +58,20 @@ func (f *fake) ChangeMessageVisibilityBatch(_ context.Context, in *sqs.ChangeMes
 	return res, nil
 }
 
-func (f *fake) GetQueueUrl(_ context.Context, in *sqs.GetQueueUrlInput, _ ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) {
+func (f *fake) GetQueueUrl(_ context.Context, in *sqs.GetQueueUrlInput,
+	_ ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) {
 	f.asked++
 	if f.urlErr != nil {
 		return nil, f.urlErr
 	}
-	return &sqs.GetQueueUrlOutput{QueueUrl: aws.String("https://sqs/" + *in.QueueOwnerAWSAccountId + "/" + *in.QueueName)}, nil
+	return &sqs.GetQueueUrlOutput{QueueUrl: aws.String("https://sqs/" + *in.QueueOwnerAWSAccountId + "/" + *in.QueueName)},
+		nil
 }
 
 func outcome(receipt string, until time.Time) idemlambda.SQSDelivery {
 	return idemlambda.SQSDelivery{
-		Event:      &events.SQSMessage{MessageId: "m-" + receipt, ReceiptHandle: receipt, EventSourceARN: queue, Attributes: map[string]string{}},
+		Event: &events.SQSMessage{MessageId: "m-" + receipt, ReceiptHandle: receipt, EventSourceARN: queue,
+			Attributes: map[string]string{}},
 		Reason:     idemlambda.ReasonInFlight,
 		LeaseUntil: until,
 	}
@@ -153,7 +158,8 @@ func TestFaults(t *testing.T) {
 	var log bytes.Buffer
 	f := &fake{err: errors.New("dead endpoint")}
 	hide := New(f, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	back := []idemlambda.SQSDelivery{outcome("r1", time.Now().Add(time.Minute)), outcome("r2", time.Now().Add(time.Minute))}
+	back := []idemlambda.SQSDelivery{outcome("r1", time.Now().Add(time.Minute)),
+		outcome("r2", time.Now().Add(time.Minute))}
 	hide(t.Context(), back)
 	hide(t.Context(), back)
 	require.Equal(t, 2, strings.Count(log.String(), "dead endpoint"))
@@ -177,6 +183,9 @@ func TestFaults(t *testing.T) {
 }
 
 func TestMistakes(t *testing.T) {
-	require.PanicsWithError(t, "idem: sqsvisibility.New: the client is nil: make one with sqs.NewFromConfig", func() { New(nil, nil) })
-	require.PanicsWithError(t, "idem: sqsvisibility.New: Margin is -1s: it cannot be negative", func() { New(&fake{}, &Options{Margin: -time.Second}) })
+	require.PanicsWithError(t, "idem: sqsvisibility.New: the client is nil: make one with sqs.NewFromConfig", func() {
+		New(nil, nil)
+	})
+	require.PanicsWithError(t, "idem: sqsvisibility.New: Margin is -1s: it cannot be negative",
+		func() { New(&fake{}, &Options{Margin: -time.Second}) })
 }

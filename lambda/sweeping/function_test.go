@@ -38,9 +38,10 @@ func TestInvocationFailsIfNothingCouldBeDone(t *testing.T) {
 		deny                   idemtest.Method
 		fails, says            string
 	}{
-		"nothing due":                       {},
-		"due later":                         {later: 1},
-		"due later, and reads are denied":   {later: 1, deny: idemtest.Get, fails: "the open questions could not be counted: ", says: "Get"},
+		"nothing due": {},
+		"due later":   {later: 1},
+		"due later, and reads are denied": {later: 1, deny: idemtest.Get,
+			fails: "the open questions could not be counted: ", says: "Get"},
 		"the index is denied":               {deny: idemtest.Due, says: "Due"},
 		"due":                               {due: 3},
 		"reads are denied":                  {due: 3, deny: idemtest.Get, says: "Get"},
@@ -53,7 +54,8 @@ func TestInvocationFailsIfNothingCouldBeDone(t *testing.T) {
 			h := idemtest.New(t, nil)
 			now := h.Clock.Now()
 			for n := range tc.due + tc.unreadable + tc.later {
-				rec := idem.Record{ID: refund.Key("acme", fmt.Sprint(n)).ID(), State: idem.InProgress, Owner: "o", Write: "w", LeaseUntil: now, Due: now}
+				rec := idem.Record{ID: refund.Key("acme", fmt.Sprint(n)).ID(), State: idem.InProgress, Owner: "o", Write: "w",
+					LeaseUntil: now, Due: now}
 				if n < tc.unreadable {
 					rec.State = "of a newer version"
 				}
@@ -76,7 +78,8 @@ func TestInvocationFailsIfNothingCouldBeDone(t *testing.T) {
 			err = (&function{reconciler, sweeper, metrics}).handle(t.Context())
 			require.NoError(t, metrics.Flush(t.Context()))
 			require.Contains(t, out.String(), `"swept":1`)
-			require.Equal(t, tc.deny != idemtest.Due && tc.deny != idemtest.Get, strings.Contains(out.String(), `"oldest_open":`),
+			require.Equal(t, tc.deny != idemtest.Due && tc.deny != idemtest.Get,
+				strings.Contains(out.String(), `"oldest_open":`),
 				"what cannot be read is not said to be nothing: %s", out.String())
 			if tc.says == "" {
 				require.NoError(t, err)
@@ -111,13 +114,15 @@ func TestOperationsOfASweeperOfYourOwn(t *testing.T) {
 	deployed(t)
 	f, err := open(t.Context(), nil, func(store idem.Store) ([]reconcile.Operation, error) {
 		require.NotNil(t, store)
-		return []reconcile.Operation{{Operation: idem.Operation{Name: "refund"}, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-			return reconcile.NotExecuted(), nil
-		}}}, nil
+		return []reconcile.Operation{{Operation: idem.Operation{Name: "refund"},
+			Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+				return reconcile.NotExecuted(), nil
+			}}}, nil
 	}, nil)
 	require.NoError(t, err)
 	require.NotNil(t, f)
-	_, err = open(t.Context(), nil, func(idem.Store) ([]reconcile.Operation, error) { return nil, errors.New("PROVIDER_URL is missing") }, nil)
+	_, err = open(t.Context(), nil,
+		func(idem.Store) ([]reconcile.Operation, error) { return nil, errors.New("PROVIDER_URL is missing") }, nil)
 	require.ErrorContains(t, err, "PROVIDER_URL is missing")
 }
 
@@ -151,14 +156,17 @@ func TestASweepOfEncryptedRecords(t *testing.T) {
 	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: client}, table))
 	sealer, err := seal(aws.Config{})
 	require.NoError(t, err)
-	store, err := dynamostore.New(client, table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute, Sealer: sealer})
+	store, err := dynamostore.New(client, table,
+		&dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute, Sealer: sealer})
 	require.NoError(t, err)
 	engine, err := idem.New(store, &idem.Options{ClaimBudget: time.Minute})
 	require.NoError(t, err)
-	refund, charge, payout := idem.Operation{Name: "refund"}, idem.Operation{Name: "charge"}, idem.Operation{Name: "payout"}
+	refund, charge, payout := idem.Operation{Name: "refund"}, idem.Operation{Name: "charge"},
+		idem.Operation{Name: "payout"}
 	errCut := errors.New("cut")
 	park := func(op idem.Operation) {
-		_, err := idem.Do(t.Context(), engine, op.Key("acme", "1"), 1, func(context.Context, int) (string, error) { return "", errCut })
+		_, err := idem.Do(t.Context(), engine, op.Key("acme", "1"),
+			1, func(context.Context, int) (string, error) { return "", errCut })
 		require.ErrorIs(t, err, errCut)
 	}
 	metrics, err := emf.New(&emf.Options{Service: "sweeper", Out: io.Discard})
@@ -166,12 +174,13 @@ func TestASweepOfEncryptedRecords(t *testing.T) {
 	sweep := func(seal func(aws.Config) (dynamostore.Sealer, error)) {
 		f, err := open(t.Context(), seal, func(idem.Store) (all []reconcile.Operation, err error) {
 			for _, op := range []idem.Operation{refund, charge, payout} {
-				all = append(all, reconcile.Operation{Operation: op, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-					if op.Name == charge.Name {
-						return reconcile.CompletedWithoutResult(), nil
-					}
-					return reconcile.CompletedWith("re_4711"), nil
-				}})
+				all = append(all, reconcile.Operation{Operation: op,
+					Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+						if op.Name == charge.Name {
+							return reconcile.CompletedWithoutResult(), nil
+						}
+						return reconcile.CompletedWith("re_4711"), nil
+					}})
 			}
 			return all, nil
 		}, metrics)
@@ -197,7 +206,8 @@ func TestASweepOfEncryptedRecords(t *testing.T) {
 	rec := recorded(payout)
 	require.Equal(t, idem.Completed, rec.State)
 	require.NotContains(t, string(rec.Body.Data), "re_4711")
-	got, err := idem.Do(t.Context(), engine, payout.Key("acme", "1"), 1, func(context.Context, int) (string, error) { return "again", nil })
+	got, err := idem.Do(t.Context(), engine, payout.Key("acme", "1"),
+		1, func(context.Context, int) (string, error) { return "again", nil })
 	require.NoError(t, err)
 	require.Equal(t, "re_4711", got)
 }

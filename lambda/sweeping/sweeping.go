@@ -37,15 +37,17 @@ import (
 // escalation queue are those that the alarms of infra.NewMonitoring use. The environment is
 // what infra.NewSweeper sets: IDEM_TABLE names the table, IDEM_SWEEP_ESCALATIONS is the URL of the
 // queue for questions that are escalated. IDEM_WITHOUT_TRANSACTIONS is true for a table
-// that has none: it has no TTL either, and the sweep removes what has expired. IDEM_DYNAMODB_ENDPOINT is a local DynamoDB. What is missing or malformed there, and an
-// error of operations, end the process with a line that says what to set.
+// that has none: it has no TTL either, and the sweep removes what has expired. IDEM_DYNAMODB_ENDPOINT
+// is a local DynamoDB. What is missing or malformed there, and an error of operations, end the process
+// with a line that says what to set.
 func Main(operations func(idem.Store) ([]reconcile.Operation, error)) { MainSealed(nil, operations) }
 
 // MainSealed is Main for a table whose results are encrypted (dynamostore.Options.Sealer), if a
 // probe reads a step's result or gives one to record: seal returns the sealer, such as one of
 // package kmsseal. Without it such a result is unreadable to a probe, and one that a probe gives is
 // escalated. All else a sweep does without it.
-func MainSealed(seal func(aws.Config) (dynamostore.Sealer, error), operations func(idem.Store) ([]reconcile.Operation, error)) {
+func MainSealed(seal func(aws.Config) (dynamostore.Sealer, error),
+	operations func(idem.Store) ([]reconcile.Operation, error)) {
 	slog.SetDefault(lambdacontext.NewLogger())
 	metrics, err := emf.New(nil)
 	if err != nil {
@@ -58,7 +60,8 @@ func MainSealed(seal func(aws.Config) (dynamostore.Sealer, error), operations fu
 	lambda.Start(metrics.Wrap(lambda.NewHandler(f.handle)))
 }
 
-func open(ctx context.Context, seal func(aws.Config) (dynamostore.Sealer, error), operations func(idem.Store) ([]reconcile.Operation, error), metrics *emf.Metrics) (*function, error) {
+func open(ctx context.Context, seal func(aws.Config) (dynamostore.Sealer, error),
+	operations func(idem.Store) ([]reconcile.Operation, error), metrics *emf.Metrics) (*function, error) {
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
 		return nil, err
@@ -91,7 +94,8 @@ func open(ctx context.Context, seal func(aws.Config) (dynamostore.Sealer, error)
 	if err != nil {
 		return nil, err
 	}
-	o := &reconcile.SweepOptions{Operations: known, Escalate: reconcile.SendTo(escalations), Who: lambdacontext.FunctionName, Observer: metrics.Observe}
+	o := &reconcile.SweepOptions{Operations: known, Escalate: reconcile.SendTo(escalations),
+		Who: lambdacontext.FunctionName, Observer: metrics.Observe}
 	if kind.WithoutTransactions { // such a table is without TTL too
 		if o.Expired, err = dynamostore.NewRemover(client, os.Getenv(schema.EnvTable), kind); err != nil {
 			return nil, err

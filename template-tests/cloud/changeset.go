@@ -24,7 +24,8 @@ type changeSet struct {
 
 type change struct{ action, logical, kind string }
 
-const noChanges = "The submitted information didn't contain changes. Submit different information to create a change set."
+const noChanges = "The submitted information didn't contain changes. Submit different information " +
+	"to create a change set."
 
 // propose makes a change set. What CloudFormation refuses at once is an error; what
 // it finds later is the status of the set.
@@ -53,7 +54,8 @@ func (s *Server) propose(form url.Values) (*stack, *changeSet, error) {
 	set.id = fmt.Sprintf("arn:aws:cloudformation:%s:%s:changeSet/%s/%s", s.Region, s.Account, set.name, s.next())
 	if err := s.check(st, set, members(form, "Capabilities")); err != nil {
 		set.status, set.reason = "FAILED", err.Error()
-	} else if set.changes = changes(st.parsed, parsed); len(set.changes) == 0 && reflect.DeepEqual(st.parsed.Outputs, parsed.Outputs) && st.updates > 0 {
+	} else if set.changes = changes(st.parsed, parsed); len(set.changes) == 0 &&
+		reflect.DeepEqual(st.parsed.Outputs, parsed.Outputs) && st.updates > 0 {
 		set.status, set.reason = "FAILED", noChanges
 	}
 	st.set = set
@@ -75,7 +77,8 @@ func (s *Server) check(st *stack, set *changeSet, capabilities []string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", logical, err)
 		}
-		if strings.HasPrefix(r.Type, "AWS::IAM::") && !slices.Contains(capabilities, "CAPABILITY_IAM") && !slices.Contains(capabilities, "CAPABILITY_NAMED_IAM") {
+		if strings.HasPrefix(r.Type, "AWS::IAM::") && !slices.Contains(capabilities, "CAPABILITY_IAM") &&
+			!slices.Contains(capabilities, "CAPABILITY_NAMED_IAM") {
 			return errors.New("requires capabilities : [CAPABILITY_IAM]")
 		}
 		if r.Type == "AWS::Lambda::Function" {

@@ -84,10 +84,13 @@ func (s *Server) changeSet(w http.ResponseWriter, st *stack, form url.Values) {
 		var all [][]element
 		for _, c := range set.changes {
 			all = append(all, []element{tag("Type", "Resource"), group("ResourceChange",
-				tag("Action", c.action), tag("LogicalResourceId", c.logical), tag("ResourceType", c.kind), tag("Replacement", "False"))})
+				tag("Action", c.action), tag("LogicalResourceId", c.logical), tag("ResourceType", c.kind),
+				tag("Replacement", "False"))})
 		}
-		answer(w, action, tag("ChangeSetName", set.name), tag("ChangeSetId", set.id), tag("StackId", st.id), tag("StackName", st.name),
-			tag("Status", set.status), tag("StatusReason", set.reason), tag("ExecutionStatus", can), tag("CreationTime", stamp(time.Now())), list("Changes", all...))
+		answer(w, action, tag("ChangeSetName", set.name), tag("ChangeSetId", set.id), tag("StackId", st.id),
+			tag("StackName", st.name),
+			tag("Status", set.status), tag("StatusReason", set.reason), tag("ExecutionStatus", can),
+			tag("CreationTime", stamp(time.Now())), list("Changes", all...))
 	}
 }
 
@@ -97,7 +100,8 @@ func (st *stack) describe() []element {
 		outputs = append(outputs, []element{tag("OutputKey", name), tag("OutputValue", st.outputs[name])})
 	}
 	return []element{
-		tag("StackId", st.id), tag("StackName", st.name), tag("StackStatus", st.status), tag("Description", st.parsed.Description),
+		tag("StackId", st.id), tag("StackName", st.name), tag("StackStatus", st.status),
+		tag("Description", st.parsed.Description),
 		tag("CreationTime", stamp(time.Now())), tag("EnableTerminationProtection", "false"), tag("DisableRollback", "false"),
 		list("Outputs", outputs...), list("Tags"), list("NotificationARNs"), list("Capabilities"),
 	}
@@ -109,8 +113,10 @@ func (e event) describe(st *stack) []element {
 		physical = st.id
 	}
 	return []element{
-		tag("StackId", st.id), tag("StackName", st.name), tag("EventId", e.id), tag("LogicalResourceId", e.logical), tag("PhysicalResourceId", physical),
-		tag("ResourceType", e.kind), tag("ResourceStatus", e.status), tag("ClientRequestToken", e.token), tag("Timestamp", stamp(e.at)),
+		tag("StackId", st.id), tag("StackName", st.name), tag("EventId", e.id), tag("LogicalResourceId", e.logical),
+		tag("PhysicalResourceId", physical),
+		tag("ResourceType", e.kind), tag("ResourceStatus", e.status), tag("ClientRequestToken", e.token),
+		tag("Timestamp", stamp(e.at)),
 	}
 }
 

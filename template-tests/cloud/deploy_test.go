@@ -27,7 +27,8 @@ type cdk struct {
 
 func bootstrapped(t *testing.T) *cdk {
 	t.Helper()
-	c := &cdk{cli: filepath.Join(npm.Modules(t, "../.."), "aws-cdk", "bin", "cdk"), home: t.TempDir(), assemblies: t.TempDir()}
+	c := &cdk{cli: filepath.Join(npm.Modules(t, "../.."), "aws-cdk", "bin", "cdk"), home: t.TempDir(),
+		assemblies: t.TempDir()}
 	c.account = cloud.New("111111111111", "eu-west-1")
 	t.Cleanup(c.account.Close)
 	return c
@@ -69,7 +70,8 @@ func TestDeploy(t *testing.T) {
 	c.must(t, "deploy", "--all", "--require-approval", "never", "--output", c.assemblies)
 	require.Subset(t, c.account.Calls(), []string{
 		"sts:AssumeRole", "ssm:GetParameter", "s3:PutObject",
-		"cloudformation:CreateChangeSet", "cloudformation:DescribeChangeSet", "cloudformation:ExecuteChangeSet", "cloudformation:DescribeStackEvents",
+		"cloudformation:CreateChangeSet", "cloudformation:DescribeChangeSet", "cloudformation:ExecuteChangeSet",
+		"cloudformation:DescribeStackEvents",
 	})
 	names := []string{"payments-api", "orders-worker"}
 	for _, name := range names {
@@ -81,7 +83,8 @@ func TestDeploy(t *testing.T) {
 		require.NoError(t, err)
 		require.JSONEq(t, string(want), got.Template)
 	}
-	require.Equal(t, "https://payments-api-"+logical(t, c, "payments-api", "AWS::ApiGatewayV2::Api")+".execute-api.eu-west-1.amazonaws.com",
+	require.Equal(t, "https://payments-api-"+logical(t, c, "payments-api", "AWS::ApiGatewayV2::Api")+
+		".execute-api.eu-west-1.amazonaws.com",
 		c.account.Stack("payments-api").Outputs["URL"])
 	before := c.account.Objects()
 
@@ -113,12 +116,13 @@ func TestDeploy(t *testing.T) {
 func sources(t *testing.T) {
 	t.Helper()
 	for _, folder := range []string{"idem", "lambda", "infra"} {
-		require.NoError(t, filepath.WalkDir(filepath.Join("../..", folder), func(path string, _ fs.DirEntry, err error) error {
-			if err == nil && filepath.Ext(path) == ".go" {
-				_, err = os.Stat(path)
-			}
-			return err
-		}))
+		require.NoError(t, filepath.WalkDir(filepath.Join("../..", folder),
+			func(path string, _ fs.DirEntry, err error) error {
+				if err == nil && filepath.Ext(path) == ".go" {
+					_, err = os.Stat(path)
+				}
+				return err
+			}))
 	}
 }
 
@@ -141,7 +145,8 @@ func (c *cdk) difference(t *testing.T) {
 // outOfOrder deploys the stack that imports into an account where nobody exports.
 func outOfOrder(t *testing.T, deployed *cdk) {
 	c := bootstrapped(t)
-	said, err := c.run(t, "deploy", "orders-worker", "--exclusively", "--require-approval", "never", "--app", deployed.assemblies)
+	said, err := c.run(t, "deploy", "orders-worker", "--exclusively", "--require-approval", "never", "--app",
+		deployed.assemblies)
 	require.Error(t, err)
 	require.Contains(t, said, "no export named payments-api:")
 	require.NotContains(t, c.account.Calls(), "cloudformation:ExecuteChangeSet")

@@ -14,7 +14,8 @@ const bootstrapVersion = "30"
 func (s *Server) sts(w http.ResponseWriter, form url.Values) {
 	switch action := form.Get("Action"); action {
 	case "GetCallerIdentity":
-		answer(w, action, tag("Account", s.Account), tag("UserId", "AIDALOCAL"), tag("Arn", "arn:aws:iam::"+s.Account+":user/tester"))
+		answer(w, action, tag("Account", s.Account), tag("UserId", "AIDALOCAL"),
+			tag("Arn", "arn:aws:iam::"+s.Account+":user/tester"))
 	case "AssumeRole":
 		role, session := form.Get("RoleArn"), form.Get("RoleSessionName")
 		if !strings.HasPrefix(role, "arn:aws:iam::"+s.Account+":role/cdk-") {
@@ -49,7 +50,8 @@ func (s *Server) ssm(w http.ResponseWriter, r *http.Request, target string) {
 		_ = json.NewEncoder(w).Encode(map[string]string{"__type": "ParameterNotFound", "message": in.Name})
 		return
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"Parameter": map[string]any{"Name": in.Name, "Type": "String", "Value": value, "Version": 1}})
+	_ = json.NewEncoder(w).Encode(map[string]any{"Parameter": map[string]any{"Name": in.Name, "Type": "String",
+		"Value": value, "Version": 1}})
 }
 
 // parameters of the account, as the bootstrap stack leaves them.

@@ -46,7 +46,8 @@ func (s *Server) Env() []string {
 		"AWS_ENDPOINT_URL=" + s.URL, "AWS_REGION=" + s.Region, "AWS_DEFAULT_REGION=" + s.Region,
 		"AWS_ACCESS_KEY_ID=" + accessKey, "AWS_SECRET_ACCESS_KEY=secret", "AWS_SESSION_TOKEN=", "AWS_PROFILE=",
 		"AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null", "AWS_EC2_METADATA_DISABLED=true",
-		"HTTPS_PROXY=" + s.URL, "https_proxy=" + s.URL, "HTTP_PROXY=", "http_proxy=", "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1",
+		"HTTPS_PROXY=" + s.URL, "https_proxy=" + s.URL, "HTTP_PROXY=", "http_proxy=", "NO_PROXY=127.0.0.1",
+		"no_proxy=127.0.0.1",
 	}
 }
 

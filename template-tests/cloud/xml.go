@@ -35,7 +35,8 @@ func list(name string, entries ...[]element) element {
 }
 
 func answer(w http.ResponseWriter, action string, content ...element) {
-	write(w, http.StatusOK, group(action+"Response", group(action+"Result", content...), group("ResponseMetadata", tag("RequestId", "request"))))
+	write(w, http.StatusOK, group(action+"Response", group(action+"Result", content...),
+		group("ResponseMetadata", tag("RequestId", "request"))))
 }
 
 func fail(w http.ResponseWriter, code, message string) {

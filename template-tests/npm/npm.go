@@ -29,7 +29,8 @@ func Modules(tb testing.TB, dir string) string {
 	}
 	require.NoError(tb, json.Unmarshal(manifest, &wanted))
 	name := slices.Min(slices.Collect(maps.Keys(wanted.DevDependencies)))
-	p := npm.Package{Name: name, Version: wanted.DevDependencies[name], Download: "with more", Manifest: manifest, Lock: lock}
+	p := npm.Package{Name: name, Version: wanted.DevDependencies[name], Download: "with more",
+		Manifest: manifest, Lock: lock}
 	folder := childtest.Need(tb, p.String(), func() (string, error) { return p.Install(tb.Context(), "", tb.Logf) })
 	return filepath.Join(folder, "node_modules")
 }

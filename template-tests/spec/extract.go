@@ -10,7 +10,8 @@ import (
 
 // Kinds are the resource types in the extract: those that package infra makes.
 var Kinds = []string{
-	"AWS::ApiGatewayV2::Api", "AWS::ApiGatewayV2::Authorizer", "AWS::ApiGatewayV2::Integration", "AWS::ApiGatewayV2::Route",
+	"AWS::ApiGatewayV2::Api", "AWS::ApiGatewayV2::Authorizer", "AWS::ApiGatewayV2::Integration",
+	"AWS::ApiGatewayV2::Route",
 	"AWS::ApiGatewayV2::Stage",
 	"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::DynamoDB::GlobalTable", "AWS::Events::Rule",
 	"AWS::IAM::Policy", "AWS::IAM::Role", "AWS::Lambda::EventInvokeConfig", "AWS::Lambda::EventSourceMapping",

@@ -81,7 +81,8 @@ func (s *Spec) Check(template map[string]any) (problems []string) {
 
 // members that a resource has beside its properties.
 // https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/resources-section-structure.html
-var members = []string{"Type", "Properties", "DependsOn", "Condition", "Metadata", "DeletionPolicy", "UpdateReplacePolicy", "CreationPolicy", "UpdatePolicy"}
+var members = []string{"Type", "Properties", "DependsOn", "Condition", "Metadata", "DeletionPolicy",
+	"UpdateReplacePolicy", "CreationPolicy", "UpdatePolicy"}
 
 func (s *Spec) object(at string, known map[string]Property, got map[string]any) (problems []string) {
 	for _, name := range slices.Sorted(maps.Keys(known)) {
@@ -190,7 +191,8 @@ func (s *Spec) Replaced(before, after map[string]any, kind string) (problems []s
 		}
 		now, ok := is[id].(map[string]any)
 		if !ok {
-			problems = append(problems, fmt.Sprintf("%s (%s) is gone: its name in the template changed, or it was left out", id, kind))
+			problems = append(problems,
+				fmt.Sprintf("%s (%s) is gone: its name in the template changed, or it was left out", id, kind))
 			continue
 		}
 		if now["Type"] != kind {
@@ -212,7 +214,8 @@ func (s *Spec) replaced(at string, known map[string]Property, before, after any)
 			continue
 		}
 		if p.Replaces != "" {
-			problems = append(problems, fmt.Sprintf("%s.%s changes from %v to %v, which replaces it (%s)", at, name, was[name], is[name], p.Replaces))
+			problems = append(problems, fmt.Sprintf("%s.%s changes from %v to %v, which replaces it (%s)", at, name, was[name],
+				is[name], p.Replaces))
 			continue
 		}
 		if p.Type.Kind == "ref" {

@@ -41,7 +41,8 @@ func TestARefusalIsAboutTheChangeAlone(t *testing.T) {
 		}
 		// Somebody decides between the look and the answer.
 		b.answers, b.beforeAnswer = []string{"yes"}, func() {
-			require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: idem.Completed}, reconcile.Change{Actor: "bob", Reason: "it did"}))
+			require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: idem.Completed},
+				reconcile.Change{Actor: "bob", Reason: "it did"}))
 		}
 		_, errs = b.want(exitFailed, releaseR1...)
 		require.Contains(b.t, errs, "the record has been written since it was shown")
@@ -55,7 +56,8 @@ func TestTheFormOfAStepsResultIsNotChecked(t *testing.T) {
 	withRig(t, func(t *testing.T, b *rig) {
 		b.interrupted(order.Key("acme", "o-1"))
 		b.Clock.Advance(time.Hour)
-		args := []string{"release", order.Key("acme", "o-1").ID(), "--reason", "the provider has it", "--dry-run", "-o", "json", "--step", "charge=@" + path}
+		args := []string{"release", order.Key("acme", "o-1").ID(), "--reason", "the provider has it", "--dry-run", "-o",
+			"json", "--step", "charge=@" + path}
 		for text, says := range map[string]string{
 			"null": "is null", " null\n": "is null", "nul": "is not JSON", "": "is not JSON",
 		} {
@@ -80,9 +82,10 @@ func TestAnInputThatSaysNothingIsInterrupted(t *testing.T) {
 	defer writer.Close()
 	b := newRig(t)
 	for name, args := range map[string][]string{
-		"a result":             {"resolve", r1.ID(), "--to", "completed", "--result", "-", "--yes", "--reason", "case 1"},
-		"a result by name":     {"resolve", r1.ID(), "--to", "completed", "--result", pipe, "--yes", "--reason", "case 1"},
-		"a body of a response": {"resolve", r1.ID(), "--to", "completed", "--status", "200", "--body", "-", "--yes", "--reason", "case 1"},
+		"a result":         {"resolve", r1.ID(), "--to", "completed", "--result", "-", "--yes", "--reason", "case 1"},
+		"a result by name": {"resolve", r1.ID(), "--to", "completed", "--result", pipe, "--yes", "--reason", "case 1"},
+		"a body of a response": {"resolve", r1.ID(), "--to", "completed", "--status", "200", "--body", "-", "--yes",
+			"--reason", "case 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in, typed := io.Pipe()
@@ -97,7 +100,8 @@ func TestAnInputThatSaysNothingIsInterrupted(t *testing.T) {
 }
 
 func TestAnInputIsReadAsItIs(t *testing.T) {
-	require.NoError(t, iotest.TestReader(interruptible{t.Context(), bytes.NewReader([]byte("one\ntwo"))}, []byte("one\ntwo")))
+	require.NoError(t, iotest.TestReader(interruptible{t.Context(), bytes.NewReader([]byte("one\ntwo"))},
+		[]byte("one\ntwo")))
 }
 
 // An operator reads a response as its caller gets it: its body without the gateway's Base64.
@@ -115,11 +119,13 @@ func TestAResponseIsShownAsItsCallerGetsIt(t *testing.T) {
 				contract, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, nil)
 				require.NoError(t, err)
 				encoded, err := contract.Encode(&idemhttp.Response{
-					Status: 201, Headers: map[string]string{"Content-Type": "text/plain"}, MultiHeaders: map[string][]string{"Link": {"</a>", "</b>"}},
-					Body: []byte(base64.StdEncoding.EncodeToString([]byte(c.body))), Base64: true,
+					Status: 201, Headers: map[string]string{"Content-Type": "text/plain"},
+					MultiHeaders: map[string][]string{"Link": {"</a>", "</b>"}},
+					Body:         []byte(base64.StdEncoding.EncodeToString([]byte(c.body))), Base64: true,
 				})
 				require.NoError(t, err)
-				require.NoError(t, b.reconciler().Resolve(t.Context(), id, reconcile.Resolution{To: idem.Completed, Result: &encoded}, reconcile.Change{Actor: "bob", Reason: "found"}))
+				require.NoError(t, b.reconciler().Resolve(t.Context(),
+					id, reconcile.Resolution{To: idem.Completed, Result: &encoded}, reconcile.Change{Actor: "bob", Reason: "found"}))
 				_, out, _ := b.run("show", id, "--show-result")
 				require.Contains(t, out, "HTTP 201 Created\nContent-Type: text/plain\nLink: </a>\nLink: </b>\n")
 				require.Contains(t, out, c.inText)
@@ -137,10 +143,13 @@ func TestAResponseIsShownAsItsCallerGetsIt(t *testing.T) {
 func TestAnAnswerIsShownBeforehandAsItIsRecorded(t *testing.T) {
 	withRig(t, func(t *testing.T, b *rig) {
 		id := b.request("payment-0000000002")
-		code, out, errs := b.run("resolve", id, "--to", "completed", "--status", "201", "--header", "link: </a>", "--header", "Link: </b>",
-			"--header", "Set-Cookie: session=1", "--header", "Connection: X-Hop", "--header", "X-Hop: 1", "--body", "testdata/payment.json", "--reason", "case 1", "--yes")
+		code, out, errs := b.run("resolve", id, "--to", "completed", "--status", "201", "--header", "link: </a>",
+			"--header", "Link: </b>",
+			"--header", "Set-Cookie: session=1", "--header", "Connection: X-Hop", "--header", "X-Hop: 1", "--body",
+			"testdata/payment.json", "--reason", "case 1", "--yes")
 		require.Equal(t, exitDone, code, errs)
-		require.Contains(t, out, "HTTP 201 Created\nLink: </a>\nLink: </b>\n(Connection is not recorded: it is of one exchange)\n(Set-Cookie is not")
+		require.Contains(t, out, "HTTP 201 Created\nLink: </a>\nLink: </b>\n(Connection is not recorded: it is of one "+
+			"exchange)\n(Set-Cookie is not")
 		require.Contains(t, out, "(X-Hop is not recorded")
 		require.Contains(t, out, `{"id": "pay_9"`)
 		require.NotContains(t, out, "session=1")
@@ -153,7 +162,8 @@ func TestAnAnswerIsShownBeforehandAsItIsRecorded(t *testing.T) {
 func TestTheVersionOfAnAnswerIsShownBeforehand(t *testing.T) {
 	withRig(t, func(t *testing.T, b *rig) {
 		id := b.request("payment-0000000002")
-		answer := []string{"resolve", id, "--to", "completed", "--status", "201", "--body", "testdata/payment.json", "--reason", "case 1", "--dry-run"}
+		answer := []string{"resolve", id, "--to", "completed", "--status", "201", "--body", "testdata/payment.json",
+			"--reason", "case 1", "--dry-run"}
 		out, _ := b.want(exitDone, append(answer, "--response-version", "2")...)
 		require.Regexp(t, `Answer +an HTTP response of version 2, \d+ bytes of testdata/payment.json:`, out)
 		_, out, _ = b.run(answer...)
@@ -162,7 +172,8 @@ func TestTheVersionOfAnAnswerIsShownBeforehand(t *testing.T) {
 	changing(t, func(b *rig) {
 		path := b.t.TempDir() + "/result.json"
 		require.NoError(b.t, writeFile(path, "42"))
-		out, _ := b.want(exitDone, "resolve", r1.ID(), "--to", "completed", "--result", path, "--response-version", "3", "--reason", "found it", "--dry-run")
+		out, _ := b.want(exitDone, "resolve", r1.ID(), "--to", "completed", "--result", path, "--response-version", "3",
+			"--reason", "found it", "--dry-run")
 		require.Regexp(b.t, `Result +JSON of version 3, 2 bytes of\s`, out)
 	})
 }

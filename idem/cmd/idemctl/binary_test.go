@@ -43,7 +43,8 @@ func newTool(t testing.TB) *tool {
 		require.NoError(t, err)
 	})
 	// DynamoDB Local may be slow on a machine that is busy.
-	store, err := dynamostore.New(client, o.table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
+	store, err := dynamostore.New(client, o.table,
+		&dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(t, err)
 	o.engine, err = idem.New(store, &idem.Options{ClaimBudget: time.Minute})
 	require.NoError(t, err)
@@ -84,10 +85,11 @@ func (o *tool) unknown(key idem.Key) {
 // deadLetter leaves a message that the relay has given up on, and returns its id.
 func (o *tool) deadLetter() string {
 	o.t.Helper()
-	_, err := idem.Do(o.t.Context(), o.engine, refund.Key("acme", "r-8"), 1, dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, n int) (int, error) {
-		tx.Publish("made", outbox.Message{Destination: "orders", Body: []byte("1")})
-		return n, nil
-	}))
+	_, err := idem.Do(o.t.Context(), o.engine, refund.Key("acme", "r-8"), 1,
+		dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, n int) (int, error) {
+			tx.Publish("made", outbox.Message{Destination: "orders", Body: []byte("1")})
+			return n, nil
+		}))
 	require.NoError(o.t, err)
 	box, err := dynamostore.NewOutbox(o.client, o.table, nil)
 	require.NoError(o.t, err)
@@ -148,10 +150,13 @@ func TestTheCommandSettlesAQuestionInDynamoDB(t *testing.T) {
 		{"list --all --yes --state completed", exitDone, "completed"},
 		{"stats", exitDone, "refund"},
 		{"explain --operation refund --tenant acme --value r-1", exitDone, "not before"},
-		{"resolve --operation refund --tenant acme --value r-1 --to failed --message declined --reason console", exitFailed, "the input is no terminal"},
-		{"resolve --operation refund --tenant acme --value r-1 --to failed --message declined --reason console --yes", exitDone, "Done."},
+		{"resolve --operation refund --tenant acme --value r-1 --to failed --message declined --reason console", exitFailed,
+			"the input is no terminal"},
+		{"resolve --operation refund --tenant acme --value r-1 --to failed --message declined --reason console --yes",
+			exitDone, "Done."},
 		{"resolve --operation refund --limit 5 --to completed --no-result --dry-run --reason console", exitDone, "--seen"},
-		{"resolve --operation refund --tenant acme --value r-2 --to completed --no-result --yes --reason console", exitDone, "Done."},
+		{"resolve --operation refund --tenant acme --value r-2 --to completed --no-result --yes --reason console",
+			exitDone, "Done."},
 		{"history --operation refund --tenant acme --value r-1", exitDone, "by alice, with idemctl"},
 		{"changes", exitDone, "from unknown to completed"},
 		{"export --all --yes", exitDone, r1.ID()},
@@ -171,19 +176,23 @@ func TestTheCommandSettlesAQuestionInDynamoDB(t *testing.T) {
 // read a result or would write a plain one, and they say what to do. With the key they do both.
 func TestATableWhoseResultsAreEncrypted(t *testing.T) {
 	o, keys := newTool(t), kmstest.New(t)
-	sealer, err := kmsseal.New(keys.Client(), kmsseal.Options{Key: "alias/results", Context: map[string]string{"app": "payments"}})
+	sealer, err := kmsseal.New(keys.Client(),
+		kmsseal.Options{Key: "alias/results", Context: map[string]string{"app": "payments"}})
 	require.NoError(t, err)
-	store, err := dynamostore.New(o.client, o.table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute, Sealer: sealer})
+	store, err := dynamostore.New(o.client, o.table,
+		&dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute, Sealer: sealer})
 	require.NoError(t, err)
 	o.engine, err = idem.New(store, &idem.Options{ClaimBudget: time.Minute})
 	require.NoError(t, err)
 	done := refund.Key("acme", "r-7")
-	_, err = idem.Do(t.Context(), o.engine, done, 1, func(context.Context, int) (string, error) { return "DE02120300000000202051", nil })
+	_, err = idem.Do(t.Context(), o.engine, done, 1,
+		func(context.Context, int) (string, error) { return "DE02120300000000202051", nil })
 	require.NoError(t, err)
 	o.unknown(r1)
 	half := invoice.Key("acme", "i-1")
 	_, err = idem.Do(t.Context(), o.engine, half, 1, func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, errCut }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+		_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, errCut },
+			&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 		return 1, err
 	})
 	require.Error(t, err)
@@ -196,7 +205,8 @@ func TestATableWhoseResultsAreEncrypted(t *testing.T) {
 	keys.Made()
 
 	for _, args := range [][]string{
-		{"list"}, {"show", done.ID()}, {"show", done.ID(), "--show-result"}, {"show", half.ID()}, {"explain", done.ID()}, {"export", "--all", "--yes"}, {"history", done.ID()}, {"stats"},
+		{"list"}, {"show", done.ID()}, {"show", done.ID(), "--show-result"}, {"show", half.ID()}, {"explain", done.ID()},
+		{"export", "--all", "--yes"}, {"history", done.ID()}, {"stats"},
 		{"extend", done.ID(), "--for", "2400h", "--reason", "audit", "--yes"},
 	} {
 		code, said := on(args...)
@@ -207,7 +217,8 @@ func TestATableWhoseResultsAreEncrypted(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"resolve", r1.ID(), "--to", "completed", "--result", file}, {"resolve", r1.ID(), "--to", "completed", "--result", file, "--dry-run"},
+		{"resolve", r1.ID(), "--to", "completed", "--result", file},
+		{"resolve", r1.ID(), "--to", "completed", "--result", file, "--dry-run"},
 		{"release", half.ID()}, // its step must be named
 		{"resolve", half.ID(), "--to", "released", "--step", "ship=@" + file},
 	} {

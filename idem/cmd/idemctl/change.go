@@ -223,7 +223,8 @@ var refusals = []error{
 	reconcile.ErrOpen, reconcile.ErrExpired, reconcile.ErrNotFound, idem.ErrRecordUnreadable,
 }
 
-func (s *session) carryOut(ctx context.Context, do func(context.Context, reconcile.Change) error, by reconcile.Change) error {
+func (s *session) carryOut(ctx context.Context, do func(context.Context, reconcile.Change) error,
+	by reconcile.Change) error {
 	if err := ctx.Err(); err != nil {
 		return errors.New("interrupted, and nothing was changed")
 	}
@@ -243,5 +244,6 @@ func (s *session) carryOut(ctx context.Context, do func(context.Context, reconci
 	case denied(err):
 		return fmt.Errorf("AWS does not allow it: %w", err)
 	}
-	return fmt.Errorf("it may or may not have been written: look with idemctl history, and repeat it if it was not (%w)", err)
+	return fmt.Errorf("it may or may not have been written: look with idemctl history, and repeat it if it was not (%w)",
+		err)
 }

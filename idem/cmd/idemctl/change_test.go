@@ -76,7 +76,8 @@ func (b *rig) lateOutcome() {
 	rec := b.Record(r1)
 	err := b.Store.Finish(b.t.Context(), b.Clock.Now(), protocol.Finish{
 		ID: rec.ID, Owner: rec.Owner, Write: "late",
-		Ending: protocol.Ending{State: protocol.Completed, Result: []byte("7"), ExpiresAt: b.Clock.Now().Add(time.Hour).UTC().Truncate(time.Second)},
+		Ending: protocol.Ending{State: protocol.Completed, Result: []byte("7"),
+			ExpiresAt: b.Clock.Now().Add(time.Hour).UTC().Truncate(time.Second)},
 	})
 	require.NoError(b.t, err)
 }
@@ -86,7 +87,8 @@ func TestOfTwoDecisionsAtOnceOneChangesTheRecord(t *testing.T) {
 		b.answers = []string{"yes"}
 		b.beforeAnswer = func() {
 			by := reconcile.Change{Actor: "bob", Reason: "declined"}
-			require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}, by))
+			require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(),
+				reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}, by))
 		}
 		b.says(exitFailed, "nothing was changed: look", releaseR1...)
 		require.Equal(b.t, idem.Failed, b.Record(r1).State)
@@ -216,7 +218,8 @@ func TestAResultGoesThroughTheCodec(t *testing.T) {
 // What is said of a result that is not known is what calls get.
 func TestWithoutAResultCallsGetAnError(t *testing.T) {
 	changing(t, func(b *rig) {
-		out, _ := b.want(exitDone, "resolve", r1.ID(), "--to", "completed", "--no-result", "--reason", "found it", "--yes", "-o", "json")
+		out, _ := b.want(exitDone, "resolve", r1.ID(), "--to", "completed", "--no-result", "--reason", "found it",
+			"--yes", "-o", "json")
 		require.Contains(b.t, out, "HTTP 409 outcome_unavailable")
 		require.Contains(b.t, out, b.reconciler().Explain(b.Record(r1)).SameInput)
 	})
@@ -240,7 +243,8 @@ func TestAnEarlierResolutionIsReplacedOnlyIfAsked(t *testing.T) {
 	changing(t, func(b *rig) {
 		yes := with(releaseR1, "--yes")
 		b.want(exitDone, yes...)
-		failed := []string{"resolve", r1.ID(), "--to", "failed", "--message", "declined", "--reason", "it was declined", "--yes"}
+		failed := []string{"resolve", r1.ID(), "--to", "failed", "--message", "declined", "--reason",
+			"it was declined", "--yes"}
 		b.says(exitFailed, "--again", failed...)
 		b.want(exitDone, with(failed, "--again")...)
 		require.Equal(b.t, idem.Failed, b.Record(r1).State)
@@ -252,7 +256,8 @@ func TestStepsAreUndoneByHandBeforeItFails(t *testing.T) {
 		key := refund.Key("acme", "r-9")
 		b.stepped(key)
 		b.Clock.Advance(time.Hour)
-		failed := []string{"resolve", key.ID(), "--to", "failed", "--message", "declined", "--reason", "it was declined", "--yes"}
+		failed := []string{"resolve", key.ID(), "--to", "failed", "--message", "declined", "--reason",
+			"it was declined", "--yes"}
 		b.says(exitFailed, "reserve", failed...)
 		b.want(exitDone, with(failed, "--undone")...)
 	})
@@ -288,11 +293,13 @@ func TestAStepResolvedAsNotExecutedCanOnlyBeStopped(t *testing.T) {
 				require.Contains(t, errs, want)
 			}
 		}
-		b.says(exitFailed, "nothing would change: its steps that are not recorded run again, and if they must not resolve it to completed or failed", again...)
+		b.says(exitFailed, "nothing would change: its steps that are not recorded run again, and if they must not resolve "+
+			"it to completed or failed", again...)
 		b.want(exitDone, with(again, "--ref", "ch_1")...)
 		require.Equal(t, "ch_1", b.Record(r1).Ref)
 		b.says(exitDone, token, "history", r1.ID())
-		b.want(exitDone, "resolve", r1.ID(), "--again", "--to", "completed", "--no-result", "--yes", "--reason", "it has ch_1")
+		b.want(exitDone, "resolve", r1.ID(), "--again", "--to", "completed", "--no-result", "--yes",
+			"--reason", "it has ch_1")
 		require.ErrorIs(t, b.call(r1, result), idem.ErrOutcomeUnavailable)
 	})
 }
@@ -319,7 +326,8 @@ func TestTheNextCallContinuesWithTheOutcomeOfAStep(t *testing.T) {
 					return 7, nil
 				}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 			}
-			d := idemtest.Deliver(b.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) { return idem.Do(ctx, e, r1, 1, order) })
+			d := idemtest.Deliver(b.Harness, 1,
+				func(ctx context.Context, e *idem.Engine) (int, error) { return idem.Do(ctx, e, r1, 1, order) })
 			require.ErrorIs(t, d[0].Err, idemtest.ErrCrashed)
 			b.Restart()
 			b.Clock.Advance(time.Hour)

@@ -107,7 +107,8 @@ func (f followed) Get(ctx context.Context, id string) (*idem.Record, error) {
 // listen is an APIOption: the clock hears every reply of the clients, refusals too.
 func (c *serverClock) listen(stack *middleware.Stack) error {
 	return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("idemctl.serverClock",
-		func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+		func(ctx context.Context, in middleware.DeserializeInput,
+			next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
 			out, meta, err := next.HandleDeserialize(ctx, in)
 			if res, ok := out.RawResponse.(*smithyhttp.Response); ok && res != nil {
 				c.hear(res.Header)
@@ -117,8 +118,8 @@ func (c *serverClock) listen(stack *middleware.Stack) error {
 }
 
 // errUndated refuses changes.
-var errUndated = errors.New("the replies of the table's endpoint have no Date, so its time is unknown, and nothing was changed: " +
-	"leave the header in where a proxy takes it out")
+var errUndated = errors.New("the replies of the table's endpoint have no Date, so its time is unknown, " +
+	"and nothing was changed: leave the header in where a proxy takes it out")
 
 // askTime has the clock hear the endpoint before the time is used.
 func (s *session) askTime(ctx context.Context) error {
@@ -128,7 +129,8 @@ func (s *session) askTime(ctx context.Context) error {
 		return err
 	case !known:
 		s.undated = true
-		say(s.err, "The replies of the table's endpoint have no Date: times are those of this machine, and changes are refused.")
+		say(s.err, "The replies of the table's endpoint have no Date: times are those of this machine, "+
+			"and changes are refused.")
 	case ahead.Abs() > idem.DefaultMargin+time.Second:
 		word := "fast"
 		if ahead < 0 {

@@ -33,7 +33,8 @@ func (o *tool) from(t *testing.T, ahead time.Duration, endpoint string, args ...
 	}
 	var out, errs bytes.Buffer
 	code = run(t.Context(), append(args, "--table", o.table, "--endpoint", endpoint),
-		&terminal{in: strings.NewReader(""), out: &out, err: &errs}, outside(func() time.Time { return time.Now().Add(ahead) }))
+		&terminal{in: strings.NewReader(""), out: &out, err: &errs},
+		outside(func() time.Time { return time.Now().Add(ahead) }))
 	return code, strings.Join(strings.Fields(out.String()+errs.String()), " ")
 }
 
@@ -41,7 +42,8 @@ func TestAMachineThatIsFastReleasesNothingThatMayRun(t *testing.T) {
 	o := newTool(t)
 	o.unknown(r1) // parked: its effect may be on its way until its lease is over
 	for _, ahead := range []time.Duration{0, 15 * time.Minute} {
-		code, said := o.from(t, ahead, dynamotest.Endpoint(t), "release", r1.ID(), "--reason", "the provider has none", "--yes")
+		code, said := o.from(t, ahead, dynamotest.Endpoint(t), "release", r1.ID(), "--reason",
+			"the provider has none", "--yes")
 		require.Equal(t, exitFailed, code, said)
 		require.Contains(t, said, "the parked attempt may still be running")
 		require.Equal(t, ahead > 0, strings.Contains(said, "The clock of this machine is fast by 1"), said)
@@ -63,8 +65,10 @@ func TestAMachineThatIsFastLeavesARunningClaimAlone(t *testing.T) {
 	}()
 	<-started
 	defer func() { close(end); <-ended }()
-	for _, which := range [][]string{{r1.ID(), "--yes"}, {"--operation", "refund", "--state", "in_progress", "--limit", "5", "--seen", "0011223344556677"}} {
-		code, said := o.from(t, 15*time.Minute, dynamotest.Endpoint(t), append([]string{"release", "--reason", "the provider has none"}, which...)...)
+	for _, which := range [][]string{{r1.ID(), "--yes"},
+		{"--operation", "refund", "--state", "in_progress", "--limit", "5", "--seen", "0011223344556677"}} {
+		code, said := o.from(t, 15*time.Minute, dynamotest.Endpoint(t),
+			append([]string{"release", "--reason", "the provider has none"}, which...)...)
 		require.Equal(t, exitFailed, code, said)
 		_, err := idem.Do(t.Context(), o.engine, r1, 1, result)
 		require.ErrorIs(t, err, idem.ErrInFlight, "the handler ran beside the first, which has not ended")
@@ -75,12 +79,14 @@ func TestAMachineThatIsSlowRecordsAnOutcomeThatLasts(t *testing.T) {
 	o := newTool(t)
 	key := idem.Operation{Name: "refund", Retention: 5 * time.Minute}.Key("acme", "r-1")
 	o.unknown(key)
-	code, said := o.from(t, -10*time.Minute, dynamotest.Endpoint(t), "resolve", key.ID(), "--to", "failed", "--message", "declined", "--reason", "case 1", "--yes")
+	code, said := o.from(t, -10*time.Minute, dynamotest.Endpoint(t), "resolve", key.ID(), "--to", "failed", "--message",
+		"declined", "--reason", "case 1", "--yes")
 	require.Equal(t, exitDone, code, said)
 	require.Contains(t, said, "The clock of this machine is slow by ")
 	_, err := idem.Do(t.Context(), o.engine, key, 1, result)
 	require.ErrorContains(t, err, "declined", "the outcome had expired, and the handler ran again")
-	code, said = o.from(t, -10*time.Minute, dynamotest.Endpoint(t), "extend", key.ID(), "--for", "14m", "--reason", "case 1", "--yes")
+	code, said = o.from(t, -10*time.Minute, dynamotest.Endpoint(t), "extend", key.ID(), "--for", "14m",
+		"--reason", "case 1", "--yes")
 	require.Equal(t, exitDone, code, said)
 }
 
@@ -88,7 +94,8 @@ func TestAMachineThatIsSlowRecordsAnOutcomeThatLasts(t *testing.T) {
 func TestAMachineThatIsFastServesAConsoleThatReleasesNothingThatMayRun(t *testing.T) {
 	o := newTool(t)
 	o.unknown(r1)
-	for name, value := range map[string]string{"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "idemlocal", "AWS_SECRET_ACCESS_KEY": "idemlocal", "USER": "alice"} {
+	for name, value := range map[string]string{"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "idemlocal",
+		"AWS_SECRET_ACCESS_KEY": "idemlocal", "USER": "alice"} {
 		t.Setenv(name, value)
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -96,7 +103,8 @@ func TestAMachineThatIsFastServesAConsoleThatReleasesNothingThatMayRun(t *testin
 	ended := make(chan int)
 	go func() {
 		ended <- run(ctx, []string{"console", "--table", o.table, "--endpoint", dynamotest.Endpoint(t)},
-			&terminal{in: strings.NewReader(""), out: out, err: io.Discard}, outside(func() time.Time { return time.Now().Add(15 * time.Minute) }))
+			&terminal{in: strings.NewReader(""), out: out, err: io.Discard},
+			outside(func() time.Time { return time.Now().Add(15 * time.Minute) }))
 	}()
 	address, err := bufio.NewReader(in).ReadString('\n')
 	require.NoError(t, err)
@@ -131,7 +139,8 @@ func TestReplyWithoutADateRefusesChanges(t *testing.T) {
 	require.Contains(t, said, "have no Date: times are those of this machine")
 	for _, args := range [][]string{
 		{"release", r1.ID(), "--yes", "--who", "bob", "--reason", "the provider has none"},
-		{"resolve", "--operation", "refund", "--limit", "5", "--seen", "0011223344556677", "--to", "completed", "--no-result", "--reason", "case 1"},
+		{"resolve", "--operation", "refund", "--limit", "5", "--seen", "0011223344556677", "--to", "completed", "--no-result",
+			"--reason", "case 1"},
 		{"console"},
 	} {
 		code, said := o.from(t, 0, srv.URL, args...)
@@ -155,7 +164,8 @@ func TestChangesOfOneSecondKeepTheirOrder(t *testing.T) {
 	var reasons []string
 	for n := range 8 {
 		why := fmt.Sprint("case ", n)
-		code, said := o.from(t, 0, srv.URL, "resolve", r1.ID(), "--to", "completed", "--no-result", "--again", "--yes", "--reason", why)
+		code, said := o.from(t, 0, srv.URL, "resolve", r1.ID(), "--to", "completed", "--no-result", "--again",
+			"--yes", "--reason", why)
 		require.Equal(t, exitDone, code, said)
 		reasons = append(reasons, why)
 	}

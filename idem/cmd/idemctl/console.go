@@ -54,9 +54,11 @@ func (c *consoleCmd) Run(ctx context.Context, s *session) error {
 	}
 	say(s.err, "Open this address in a browser. All who have it change records as %s. Ctrl-C ends the console.", line(who))
 	if ip, _, err := net.SplitHostPort(l.Addr().String()); err == nil && !net.ParseIP(ip).IsLoopback() {
-		say(s.err, "Other machines reach it too, without encryption: put a proxy with TLS before it, or use the default --listen.")
+		say(s.err, "Other machines reach it too, without encryption: put a proxy with TLS before it, or use the "+
+			"default --listen.")
 	}
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(l) }()
 	select {
@@ -75,7 +77,8 @@ func (c *consoleCmd) Run(ctx context.Context, s *session) error {
 
 // consoleOf is the console for those who have the key. A port of the own machine is open to all who
 // work on it.
-func consoleOf(r *reconcile.Reconciler, store reconcile.Store, who, key string, log *slog.Logger, now func() time.Time) (http.Handler, error) {
+func consoleOf(r *reconcile.Reconciler, store reconcile.Store, who, key string, log *slog.Logger,
+	now func() time.Time) (http.Handler, error) {
 	cookie := "idemctl-" + key[:6] // browsers send cookies to every port
 	same := func(given string) bool { return subtle.ConstantTimeCompare([]byte(given), []byte(key)) == 1 }
 	pages, err := console.New(r, &console.Options{
@@ -95,7 +98,8 @@ func consoleOf(r *reconcile.Reconciler, store reconcile.Store, who, key string, 
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method == http.MethodGet && req.URL.Path == "/" && same(req.URL.Query().Get("key")) {
-			http.SetCookie(w, &http.Cookie{Name: cookie, Value: key, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+			http.SetCookie(w, &http.Cookie{Name: cookie, Value: key, Path: "/", HttpOnly: true,
+				SameSite: http.SameSiteStrictMode})
 			w.Header().Set("Cache-Control", "no-store")
 			w.Header().Set("Referrer-Policy", "no-referrer")
 			http.Redirect(w, req, "/", http.StatusSeeOther) // the key is not left in the history
@@ -120,11 +124,13 @@ func typedResponse(rec *idem.Record, store reconcile.Store, text string) (protoc
 	}
 	status, err := strconv.Atoi(strings.Join(typed, " "))
 	if err != nil {
-		return protocol.Encoded{}, fmt.Errorf("the first line is %q: it is the response's status, such as 201", strings.TrimSpace(first))
+		return protocol.Encoded{}, fmt.Errorf("the first line is %q: it is the response's status, such as 201",
+			strings.TrimSpace(first))
 	}
 	headers, err := textproto.NewReader(in).ReadMIMEHeader()
 	if err != nil {
-		return protocol.Encoded{}, fmt.Errorf("the lines up to the first empty one are not headers, such as Content-Type: application/json: %w", err)
+		return protocol.Encoded{},
+			fmt.Errorf("the lines up to the first empty one are not headers, such as Content-Type: application/json: %w", err)
 	}
 	body, err := io.ReadAll(in)
 	if err != nil {

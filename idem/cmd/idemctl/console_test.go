@@ -68,7 +68,8 @@ func TestTheConsoleResolvesARequestWithItsResponse(t *testing.T) {
 	_, page := fetch(t, client, base+"/act?"+url.Values{"id": {id}, "to": {"completed"}}.Encode())
 	require.Contains(t, page, "as a status, headers, an empty line and the body")
 	form := url.Values{"why": {"re_1 is in the provider's console"}, "known": {"yes"}}
-	for _, m := range regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`).FindAllStringSubmatch(page, -1) {
+	for _, m := range regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`).FindAllStringSubmatch(
+		page, -1) {
 		form.Set(m[1], html.UnescapeString(m[2]))
 	}
 	for text, says := range map[string]string{
@@ -82,7 +83,8 @@ func TestTheConsoleResolvesARequestWithItsResponse(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, status)
 		require.Contains(t, html.UnescapeString(page), says)
 	}
-	form.Set("result", "HTTP 201 Created\r\nContent-Type: application/json\r\nX-Charge: re_1\r\n\r\n{\"id\":\r\n\"re_1\"}\r\n")
+	form.Set("result", "HTTP 201 Created\r\nContent-Type: application/json\r\nX-Charge: "+
+		"re_1\r\n\r\n{\"id\":\r\n\"re_1\"}\r\n")
 	res, err := client.PostForm(base+"/act", form)
 	status, page := read(t, res, err)
 	require.Equal(t, http.StatusOK, status, page)
@@ -90,7 +92,8 @@ func TestTheConsoleResolvesARequestWithItsResponse(t *testing.T) {
 	c, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, nil)
 	require.NoError(t, err)
 	again, err := c.Serve(t.Context(), &idemhttp.Request{
-		Method: "POST", Path: "/payments", Route: "/payments", Header: map[string][]string{"Idempotency-Key": {"payment-0000000001"}, "Content-Type": {"application/json"}}, Body: []byte(`{"amount":1}`),
+		Method: "POST", Path: "/payments", Route: "/payments", Header: map[string][]string{
+			"Idempotency-Key": {"payment-0000000001"}, "Content-Type": {"application/json"}}, Body: []byte(`{"amount":1}`),
 	}, nil)
 	require.NoError(t, err)
 	require.Equal(t, 201, again.Status)

@@ -88,7 +88,8 @@ func (f *letterFlags) find(ctx context.Context, s *session) (found []letter, mor
 				return nil, false, err
 			}
 			for _, e := range page {
-				if (f.ID == nil || slices.Contains(f.ID, e.ID)) && (f.Destination == nil || slices.Contains(f.Destination, e.Destination)) {
+				if (f.ID == nil || slices.Contains(f.ID, e.ID)) &&
+					(f.Destination == nil || slices.Contains(f.Destination, e.Destination)) {
 					found, n = append(found, letterOf(e)), n+1
 				}
 			}
@@ -121,7 +122,8 @@ func (s *session) letters(all []letter) {
 		fmt.Fprintln(s.out, "No such dead letters.")
 	}
 	for _, e := range all {
-		what := fmt.Sprintf("to %s, %s, %s, committed %s", line(e.Destination), plural(e.Size, "byte"), plural(e.Tries, "try"), when(e.Created, s.now()))
+		what := fmt.Sprintf("to %s, %s, %s, committed %s", line(e.Destination), plural(e.Size, "byte"),
+			plural(e.Tries, "try"), when(e.Created, s.now()))
 		if e.Unreadable != "" {
 			what = "unreadable: " + line(e.Unreadable)
 		}
@@ -161,7 +163,8 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 	case err != nil:
 		return err
 	case more:
-		return fmt.Errorf("there are more than %s, and nothing was changed: raise --limit, or name them by their ids", plural(c.Limit, "dead letter"))
+		return fmt.Errorf("there are more than %s, and nothing was changed: raise --limit, or name them by their ids",
+			plural(c.Limit, "dead letter"))
 	case len(found) == 0:
 		return errors.New("there are no such dead letters: look with dead list")
 	}
@@ -174,7 +177,8 @@ func (c *deadRequeueCmd) Run(ctx context.Context, s *session) error {
 		do := func(ctx context.Context, by reconcile.Change) error { return s.records.Requeue(ctx, &e.entry, by) }
 		todo = append(todo, planned{changed: changed{ID: e.ID}, action: action{do: do}})
 	}
-	say(shown.out, "This will have the relay send %s again from its first try on. A consumer that has got one already knows it by its id.", plural(len(found), "message"))
+	say(shown.out, "This will have the relay send %s again from its first try on. A consumer that has got one already "+
+		"knows it by its id.", plural(len(found), "message"))
 	shown.signed(by)
 	if c.DryRun {
 		shown.dryRun(of)

@@ -59,7 +59,8 @@ func (b *rig) dead() *deadLetters {
 		at = at.Add(time.Minute)
 		return &outbox.Entry{
 			Record: refund.Key("acme", id).ID(), State: outbox.Dead, Created: at, Tries: tries, Reason: reason,
-			Message: outbox.Message{ID: "0000000" + id[2:] + "-1111-8111-8111-111111111111", Destination: destination, Type: "refund.made", Body: []byte(`{"secret":1}`)},
+			Message: outbox.Message{ID: "0000000" + id[2:] + "-1111-8111-8111-111111111111", Destination: destination,
+				Type: "refund.made", Body: []byte(`{"secret":1}`)},
 		}
 	}
 	return &deadLetters{all: []*outbox.Entry{
@@ -91,7 +92,8 @@ func (flood) Dead(_ context.Context, shard int, _ string) ([]*outbox.Entry, stri
 	var page []*outbox.Entry
 	for i := range 3 {
 		page = append(page, &outbox.Entry{
-			Created: time.Unix(int64(1000-shard), 0), Message: outbox.Message{ID: fmt.Sprintf("%02d-%d", shard, i), Destination: "orders", Body: []byte("0123456789")},
+			Created: time.Unix(int64(1000-shard), 0),
+			Message: outbox.Message{ID: fmt.Sprintf("%02d-%d", shard, i), Destination: "orders", Body: []byte("0123456789")},
 		})
 	}
 	return page, "", nil
@@ -123,7 +125,8 @@ func TestADeadLetterThatCannotBeReadIsNotSentAgain(t *testing.T) {
 		d := b.dead()
 		d.all[0].Unreadable = fmt.Errorf("%w: it is of version 9", protocol.ErrRecordUnreadable)
 		b.backend.letters = d
-		out, _ := b.want(exitFailed, "dead", "requeue", d.all[0].ID, "--seen", b.seen("dead", "requeue", d.all[0].ID), "--reason", "it is there again")
+		out, _ := b.want(exitFailed, "dead", "requeue", d.all[0].ID, "--seen", b.seen("dead", "requeue", d.all[0].ID),
+			"--reason", "it is there again")
 		require.Contains(t, strings.Join(strings.Fields(out), " "), "refused, and nothing was changed")
 		require.NotContains(t, out, "may or may not")
 		require.Len(t, d.all, 3)
@@ -135,7 +138,8 @@ func TestOfManyDeadLettersThoseThatAreNoneAnyMoreAreLeft(t *testing.T) {
 		d := b.dead()
 		d.gone = d.all[0].ID
 		b.backend.letters = d
-		out, errs := b.want(exitFailed, "dead", "requeue", "--destination", "orders", "--seen", b.seen("dead", "requeue", "--destination", "orders"), "--reason", "it is there again")
+		out, errs := b.want(exitFailed, "dead", "requeue", "--destination", "orders", "--seen",
+			b.seen("dead", "requeue", "--destination", "orders"), "--reason", "it is there again")
 		require.Contains(t, out, "Done: 1 of 2.")
 		require.Contains(t, errs, "not requeued: 1 message")
 		require.Len(t, d.all, 2)

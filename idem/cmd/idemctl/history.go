@@ -45,8 +45,9 @@ type change struct {
 func describeChange(a protocol.Audit) change {
 	c := change{
 		ID: a.ID, At: a.At, Change: a.Change, From: a.From, To: a.To, Attempt: a.Attempt,
-		Who: a.Who, Why: a.Why, Tool: a.Tool, Ref: a.Ref, What: a.What, Steps: a.Steps, Until: a.Until, Unconfirmed: a.Unconfirmed,
-		Decision: decisionOf(a),
+		Who: a.Who, Why: a.Why, Tool: a.Tool, Ref: a.Ref, What: a.What, Steps: a.Steps, Until: a.Until,
+		Unconfirmed: a.Unconfirmed,
+		Decision:    decisionOf(a),
 	}
 	if a.Change == protocol.ChangeUnreadable {
 		c.Entry = a.Entry
@@ -75,7 +76,8 @@ func (c *historyCmd) Run(ctx context.Context, s *session) error {
 		return s.writeJSON(all)
 	}
 	if rec == nil && unread == nil && len(entries) == 0 {
-		return fmt.Errorf("there is no record %s, and none was changed from outside: check operation, tenant, value, principal and secret, --table and --region", id)
+		return fmt.Errorf("there is no record %s, and none was changed from outside: check operation, tenant, value, "+
+			"principal and secret, --table and --region", id)
 	}
 	s.field("Record", "%s", view.Plain(id))
 	switch {

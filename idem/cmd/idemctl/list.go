@@ -131,7 +131,8 @@ func (s *session) agree(ctx context.Context, a allFlags) (items int64, err error
 	}
 	// An eventually consistent read of 4 KB is half a unit.
 	units := float64(bytes) / 4096 / 2
-	say(s.err, "This reads the whole table: %d items and %.1f MB as of some hours ago, about %.0f read units, %s at %g a second.",
+	say(s.err, "This reads the whole table: %d items and %.1f MB as of some hours ago, about %.0f read units, "+
+		"%s at %g a second.",
 		items, float64(bytes)/1e6, units, view.Span(time.Duration(units/a.Rate*float64(time.Second))), a.Rate)
 	if a.Yes {
 		return items, nil

@@ -155,7 +155,8 @@ func TestAQuestionOfTheFutureIsListedWithoutALease(t *testing.T) {
 		{ID: "acme#refund#1", State: idem.Unknown, Attempt: 1, OpenSince: later, LeaseUntil: later},
 		{ID: "acme#refund#2", State: idem.InProgress, Attempt: 1, LeaseUntil: later},
 	}})
-	require.Equal(t, "unknown for 0s, attempt 1\n  acme#refund#1\nin_progress lease ends in 1m00s, attempt 1\n  acme#refund#2\n", out.String())
+	require.Equal(t, "unknown for 0s, attempt 1\n  acme#refund#1\nin_progress lease ends in 1m00s, attempt "+
+		"1\n  acme#refund#2\n", out.String())
 }
 
 // Of a change whose entry was written first it may not be known whether it was made.
@@ -178,7 +179,8 @@ func TestHistoryNamesAnUnreadableEntry(t *testing.T) {
 	changing(t, func(b *rig) {
 		b.want(exitDone, with(releaseR1, "--yes")...)
 		b.noted["e7"] = protocol.Audit{
-			ID: r1.ID(), Entry: "e7", At: b.Clock.Now(), Change: protocol.ChangeUnreadable, Unconfirmed: true, Why: `attribute "change" is missing`,
+			ID: r1.ID(), Entry: "e7", At: b.Clock.Now(), Change: protocol.ChangeUnreadable, Unconfirmed: true,
+			Why: `attribute "change" is missing`,
 		}
 		for _, command := range [][]string{{"history", r1.ID()}, {"changes"}} {
 			out, _ := b.want(exitDone, command...)
@@ -198,7 +200,8 @@ func TestStatsCountNoMoreThanTheLimit(t *testing.T) {
 		for _, value := range []string{"r-1", "r-2", "r-3"} {
 			key := refund.Key("acme", value)
 			b.unknown(key)
-			require.NoError(t, b.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: "completed"}, reconcile.Change{Actor: "bob", Reason: "w", Tool: "t"}))
+			require.NoError(t, b.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: "completed"},
+				reconcile.Change{Actor: "bob", Reason: "w", Tool: "t"}))
 		}
 		b.unknown(refund.Key("acme", "r-4"))
 		b.unknown(refund.Key("acme", "r-5"))

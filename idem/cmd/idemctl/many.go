@@ -59,14 +59,16 @@ func (s *session) decideMany(ctx context.Context, f recordFlags, m manyFlags, c 
 	if err != nil {
 		return err
 	}
-	filter := filterFlags{Operation: []string{f.Operation}, NoTenant: f.NoTenant, State: m.State, Older: m.Older, Escalated: m.Escalated}
+	filter := filterFlags{Operation: []string{f.Operation}, NoTenant: f.NoTenant, State: m.State, Older: m.Older,
+		Escalated: m.Escalated}
 	if f.Tenant != "" {
 		filter.Tenant = []string{f.Tenant}
 	}
 	if len(filter.State) == 0 {
 		filter.State = []idem.State{idem.Unknown}
 	}
-	none := fmt.Sprintf("without --state only those that are unknown are meant; idemctl list --operation %s shows all that have no outcome", line(f.Operation))
+	none := fmt.Sprintf("without --state only those that are unknown are meant; idemctl list --operation %s shows "+
+		"all that have no outcome", line(f.Operation))
 	pages := s.pages(ctx, filter.filter(s.now()), "", 0)
 	if m.Decision != "" {
 		none = "idemctl changes names the decisions; --since says how long ago this one was made, if that is more than a day"
@@ -88,11 +90,13 @@ func (s *session) decideMany(ctx context.Context, f recordFlags, m manyFlags, c 
 	case len(found.Records)+len(found.Unreadable) == 0:
 		return fmt.Errorf("there is no such record, and nothing was changed: %s", none)
 	case len(found.Records) > m.Limit:
-		return fmt.Errorf("there are more than %s, and nothing was changed: narrow it with --tenant, --older or --state, or raise --limit", plural(m.Limit, "record"))
+		return fmt.Errorf("there are more than %s, and nothing was changed: narrow it with --tenant, --older or --state, "+
+			"or raise --limit", plural(m.Limit, "record"))
 	}
 	todo := s.plan(found, d)
 	if len(todo) == 0 {
-		return fmt.Errorf("there is nothing to change: of %s, %d cannot be changed so", plural(len(found.Records), "record"), len(found.Records))
+		return fmt.Errorf("there is nothing to change: of %s, %d cannot be changed so", plural(len(found.Records), "record"),
+			len(found.Records))
 	}
 	shown := s.aside()
 	shown.signed(by)
@@ -110,7 +114,8 @@ func (s *session) decideMany(ctx context.Context, f recordFlags, m manyFlags, c 
 	by.DecisionID = seen(of)
 	done, failed := s.carryOutEach(ctx, todo, by)
 	if len(done) > 0 {
-		shown.field("Decision", "%s: resolve --again --decision %s --operation %s --limit %d replaces it, where no call has claimed the record since.",
+		shown.field("Decision", "%s: resolve --again --decision %s --operation %s --limit %d replaces it, where no call "+
+			"has claimed the record since.",
 			by.DecisionID, by.DecisionID, line(f.Operation), len(done))
 	}
 	if err := s.changedMany(done, ""); err != nil {
@@ -147,7 +152,8 @@ func (s *session) decided(ctx context.Context, f reconcile.Filter, m manyFlags) 
 }
 
 // stillDecided reads the record if its outcome is that decision, and the filter lets it through.
-func (s *session) stillDecided(ctx context.Context, f reconcile.Filter, by reconcile.Change, id string) (l reconcile.Page, err error) {
+func (s *session) stillDecided(ctx context.Context, f reconcile.Filter, by reconcile.Change,
+	id string) (l reconcile.Page, err error) {
 	rec, err := s.records.Lookup(ctx, id)
 	switch {
 	case errors.Is(err, idem.ErrRecordUnreadable):
@@ -159,8 +165,10 @@ func (s *session) stillDecided(ctx context.Context, f reconcile.Filter, by recon
 	if err != nil {
 		return l, err
 	}
-	if last := lastDecision(history); !rec.Resolved || last.Unconfirmed || !by.Made(last) || last.Change != protocol.ChangeResolved {
-		s.aside().item(view.Plain(id) + ": its outcome is not that decision any more, or its history does not tell: look with idemctl history")
+	if last := lastDecision(history); !rec.Resolved || last.Unconfirmed || !by.Made(last) ||
+		last.Change != protocol.ChangeResolved {
+		s.aside().item(view.Plain(id) +
+			": its outcome is not that decision any more, or its history does not tell: look with idemctl history")
 		return l, nil
 	}
 	return reconcile.Page{Records: []*idem.Record{rec}}, nil
@@ -206,7 +214,8 @@ func (s *session) confirm(ctx context.Context, what string, n int, of []string, 
 	case given == "":
 		return s.ask(ctx, "Type the number of "+what+" them: ", strconv.Itoa(n), "--seen with what --dry-run prints")
 	case given != seen(of):
-		return errors.New("--seen is of others, of these as they were before, or of another decision, and nothing was changed: look again with --dry-run")
+		return errors.New("--seen is of others, of these as they were before, or of another decision, and nothing was " +
+			"changed: look again with --dry-run")
 	}
 	return nil
 }

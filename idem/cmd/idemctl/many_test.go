@@ -65,7 +65,8 @@ func TestOfManyRecordsTheConfirmationShowsWhatIsRecorded(t *testing.T) {
 		b.unknown(refund.Key("acme", "1"))
 		b.unknown(refund.Key("acme", "2"))
 		b.Clock.Advance(time.Hour)
-		many := []string{"resolve", "--to", "failed", "--message", "declined by the bank", "--code", "card_expired", "--operation", "refund", "--limit", "10"}
+		many := []string{"resolve", "--to", "failed", "--message", "declined by the bank", "--code", "card_expired",
+			"--operation", "refund", "--limit", "10"}
 		plain, undone := b.seen(many...), b.seen(with(many, "--undone")...)
 		require.NotEqual(t, plain, undone)
 		for _, how := range [][]string{{"--dry-run"}, {"--seen", undone}} {
@@ -95,7 +96,8 @@ func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 		}
 		one(before, "--to", "completed", "--no-result")
 		b.answers = []string{"7"}
-		out, _ := b.want(exitDone, "resolve", "--to", "failed", "--message", "declined", "--operation", "refund", "--limit", "10", "--reason", "case 1")
+		out, _ := b.want(exitDone, "resolve", "--to", "failed", "--message", "declined", "--operation", "refund", "--limit",
+			"10", "--reason", "case 1")
 		m := regexp.MustCompile(`Decision {6}([0-9a-f]{16}): `).FindStringSubmatch(out)
 		require.NotNil(t, m, out)
 		_, out, _ = b.run("changes", "-o", "json")
@@ -108,19 +110,25 @@ func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 		one(anew, "--again", "--to", "completed", "--no-result")
 		one(called, "--again", "--to", "released")
 		require.NoError(t, b.call(called, result))
-		b.noted["e7"] = protocol.Audit{ID: damaged.ID(), Entry: "e7", At: b.Clock.Now(), Change: protocol.ChangeUnreadable, Unconfirmed: true}
-		b.noted["e8"] = protocol.Audit{ID: unsure.ID(), Entry: m[1] + ".2", At: b.Clock.Now(), Change: protocol.ChangeResolved, Unconfirmed: true}
+		b.noted["e7"] = protocol.Audit{ID: damaged.ID(), Entry: "e7", At: b.Clock.Now(),
+			Change: protocol.ChangeUnreadable, Unconfirmed: true}
+		b.noted["e8"] = protocol.Audit{ID: unsure.ID(), Entry: m[1] + ".2", At: b.Clock.Now(),
+			Change: protocol.ChangeResolved, Unconfirmed: true}
 
 		again := []string{"release", "--again", "--decision", m[1], "--operation", "refund", "--limit", "10"}
 		for _, args := range [][]string{
-			with(again, "--since", "10m"), with(again, "--tenant", "globex"), {"release", "--again", "--decision", "0011223344556677", "--operation", "refund", "--limit", "10"},
+			with(again, "--since", "10m"), with(again, "--tenant", "globex"),
+			{"release", "--again", "--decision", "0011223344556677", "--operation", "refund", "--limit", "10"},
 		} {
-			b.says(exitFailed, "there is no such record, and nothing was changed: idemctl changes names the decisions", with(args, "--reason", "case 2")...)
+			b.says(exitFailed, "there is no such record, and nothing was changed: idemctl changes names the decisions",
+				with(args, "--reason", "case 2")...)
 		}
-		b.says(exitFailed, "there are more than 2 records", "release", "--again", "--decision", m[1], "--operation", "refund", "--limit", "2", "--reason", "case 2")
+		b.says(exitFailed, "there are more than 2 records", "release", "--again", "--decision", m[1], "--operation", "refund",
+			"--limit", "2", "--reason", "case 2")
 		b.answers = []string{"3"}
 		out, _ = b.want(exitDone, with(again, "--reason", "case 2")...)
-		for i, want := range []idem.State{idem.Released, idem.Released, idem.Released, idem.Completed, idem.Completed, idem.Failed, idem.Completed, idem.Failed} {
+		for i, want := range []idem.State{idem.Released, idem.Released, idem.Released, idem.Completed, idem.Completed,
+			idem.Failed, idem.Completed, idem.Failed} {
 			require.Equal(t, want, b.Record(keys[i]).State, "%d", i)
 		}
 		for _, key := range []idem.Key{called, anew, damaged, unsure} {

@@ -31,13 +31,16 @@ func TestNoTerminalObeysWhatOthersWrote(t *testing.T) {
 		}))
 		id := key.ID()
 		require.NoError(t, b.reconciler().Resolve(t.Context(), id,
-			reconcile.Resolution{To: idem.Failed, CompensatedManually: true, Failure: &idem.Failure{Message: commanding, Type: commanding, Code: commanding}},
+			reconcile.Resolution{To: idem.Failed, CompensatedManually: true,
+				Failure: &idem.Failure{Message: commanding, Type: commanding, Code: commanding}},
 			reconcile.Change{Actor: "w" + commanding, Reason: "y" + commanding, Tool: "t" + commanding}))
 		b.Clock.Advance(time.Hour)
 		for _, args := range [][]string{
-			{"show", id, "--show-value", "--show-error", "--show-result"}, {"explain", id}, {"history", id}, {"changes"}, {"list"},
+			{"show", id, "--show-value", "--show-error", "--show-result"}, {"explain", id}, {"history", id},
+			{"changes"}, {"list"},
 			{"list", "--all", "--yes"}, {"stats"}, {"export", "--all", "--yes", "--show-value", "--show-error"},
-			{"resolve", id, "--to", "failed", "--message", "x", "--reason", commanding, "--yes"}, {"forget", id, "--reason", commanding, "--dry-run"},
+			{"resolve", id, "--to", "failed", "--message", "x", "--reason", commanding, "--yes"},
+			{"forget", id, "--reason", commanding, "--dry-run"},
 		} {
 			for _, form := range []string{"table", "json"} {
 				_, out, errs := b.run(with(args, "-o", form)...)
@@ -82,7 +85,8 @@ func TestAnAnswerThatCannotBeWrittenIsAFailure(t *testing.T) {
 	withRig(t, func(t *testing.T, b *rig) {
 		b.unknown(r1)
 		for _, args := range [][]string{
-			{"list"}, {"list", "-o", "json"}, {"show", r1.ID()}, {"explain", r1.ID()}, {"history", r1.ID()}, {"stats"}, {"changes"}, {"dead", "list"},
+			{"list"}, {"list", "-o", "json"}, {"show", r1.ID()}, {"explain", r1.ID()}, {"history", r1.ID()}, {"stats"},
+			{"changes"}, {"dead", "list"},
 			{"check"}, {"export"},
 			{"forget", refund.Key("acme", "r-2").ID(), "--dry-run", "--reason", "a look"},
 		} {

@@ -37,7 +37,8 @@ func (f *recordFlags) key() (id string, key idem.Key, err error) {
 		return misuse("give the record's id, or --operation, --tenant and --value, but not both")
 	case f.ID != "":
 		if live, _ := protocol.LiveID(f.ID); strings.Count(live, "#") != 2 {
-			return misuse("%q is no record's id: it has the form tenant#operation#digest, and list shows it; in a shell put it in quotes", f.ID)
+			return misuse("%q is no record's id: it has the form tenant#operation#digest, and list shows it; in a shell "+
+				"put it in quotes", f.ID)
 		}
 		return f.ID, key, nil
 	case !named:
@@ -81,7 +82,8 @@ func (f *recordFlags) find(ctx context.Context, r *reconcile.Reconciler) (string
 func (f *recordFlags) must(ctx context.Context, r *reconcile.Reconciler) (string, *idem.Record, error) {
 	id, rec, err := f.find(ctx, r)
 	if err == nil && rec == nil {
-		err = fmt.Errorf("there is no record %s: check operation, tenant, value, principal and secret, --table and --region; it may have expired", id)
+		err = fmt.Errorf("there is no record %s: check operation, tenant, value, principal and secret, --table "+
+			"and --region; it may have expired", id)
 	}
 	return id, rec, err
 }

@@ -23,12 +23,14 @@ func TestARecordOfAPrincipalIsNamedByTheCustomersKey(t *testing.T) {
 		require.NoError(t, err)
 		for _, user := range []string{"ann@example.com", "bob/2"} {
 			_, err := c.Serve(t.Context(), &idemhttp.Request{
-				Method: "POST", Path: "/payments", Route: "/payments", Header: map[string][]string{"Idempotency-Key": {`"payment-0000000009"`}, "X-User": {user}},
+				Method: "POST", Path: "/payments", Route: "/payments",
+				Header: map[string][]string{"Idempotency-Key": {`"payment-0000000009"`}, "X-User": {user}},
 			}, func(context.Context) (*idemhttp.Response, error) { return &idemhttp.Response{Status: 502}, nil })
 			require.NoError(t, err)
 		}
 		named := func(principal ...string) (int, string) {
-			code, out, errs := b.run(append([]string{"show", "--operation", "payment", "--no-tenant", "--value", "payment-0000000009"}, principal...)...)
+			code, out, errs := b.run(append([]string{"show", "--operation", "payment", "--no-tenant", "--value",
+				"payment-0000000009"}, principal...)...)
 			return code, out + errs
 		}
 		seen := map[string]bool{}
@@ -43,7 +45,8 @@ func TestARecordOfAPrincipalIsNamedByTheCustomersKey(t *testing.T) {
 		require.Equal(t, exitFailed, code)
 		require.Contains(t, said, "value, principal and secret")
 		out, _ := b.want(exitDone, "explain", "--operation", "payment", "--no-tenant", "--value", "payment-0000000009")
-		require.Contains(t, strings.Join(strings.Fields(out), " "), "the key is another one: its tenant, operation or value may have another form. It is no proof that nothing was executed")
+		require.Contains(t, strings.Join(strings.Fields(out), " "), "the key is another one: its tenant, operation or "+
+			"value may have another form. It is no proof that nothing was executed")
 	})
 }
 

@@ -42,7 +42,8 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 			res.Failure = &idem.Failure{Message: c.Message, Type: c.Type, Code: c.Code}
 		}
 		if s.sealed(rec) && (given != nil || len(c.bodies) > 0) {
-			return action{}, errors.New("refused, and nothing was changed: the record's results are encrypted, and this one would not be: name the KMS key with --kms-key, or give no result")
+			return action{}, errors.New("refused, and nothing was changed: the record's results are encrypted, and this " +
+				"one would not be: name the KMS key with --kms-key, or give no result")
 		}
 		if given != nil {
 			if res.Result, err = given.encode(rec, s.table.store); err != nil {
@@ -90,19 +91,23 @@ func (c *resolveCmd) check() error {
 	case c.To != idem.Failed && failure:
 		return misuse("--message, --type and --code are for --to failed")
 	case c.To == idem.Released && c.Undone:
-		return misuse("--undone is for --to failed, and for --to completed with a refusal or of what has failed and was undone")
+		return misuse("--undone is for --to failed, and for --to completed with a refusal or of what " +
+			"has failed and was undone")
 	case c.To != idem.Released && len(c.Step) > 0:
 		return misuse("--step is for --to released: the next call goes on with what became of it")
 	case c.Limit > 0 && len(c.Step) > 0:
 		return misuse("--step is of one record: leave out --limit")
 	case c.Limit > 0 && c.Again != (c.Decision != ""):
-		return misuse("--again and --decision belong together with --limit: idemctl changes names the decisions of many records")
+		return misuse("--again and --decision belong together with --limit: idemctl changes names the " +
+			"decisions of many records")
 	case c.Limit > 0 && c.Ref != "":
-		return misuse("one reference cannot be that of many records, by which the provider is asked for each: leave out --ref, or resolve them one by one")
+		return misuse("one reference cannot be that of many records, by which the provider is asked for each: leave out " +
+			"--ref, or resolve them one by one")
 	case c.To != idem.Completed && (result || c.NoResult):
 		return misuse("a result is for --to completed")
 	case c.To == idem.Completed && result == c.NoResult:
-		return misuse("--to completed needs the result that later calls get: --result, for an HTTP request --status with --header and --body; or --no-result")
+		return misuse("--to completed needs the result that later calls get: --result, for an HTTP request --status with " +
+			"--header and --body; or --no-result")
 	case c.Limit > 0 && result:
 		return misuse("one result cannot be that of many records: use --no-result, or resolve them one by one")
 	}

@@ -83,7 +83,8 @@ func (s *session) showResult(d record) {
 		s.field("Result", "%s, encoded as %s:", plural(d.Size, "byte"), codec)
 		fmt.Fprintln(s.out, view.Plain(d.Result))
 	case d.State == idem.Completed && d.Sealed && len(s.globals.KMSKey) == 0:
-		s.field("Result", "%s, encoded as %s, encrypted: name the KMS key with --kms-key to read it", plural(d.Size, "byte"), codec)
+		s.field("Result", "%s, encoded as %s, encrypted: name the KMS key with --kms-key to read it",
+			plural(d.Size, "byte"), codec)
 	case d.State == idem.Completed:
 		s.field("Result", "%s, encoded as %s", plural(d.Size, "byte"), codec)
 	}

@@ -111,7 +111,8 @@ func (g *given) encode(rec *idem.Record, store reconcile.Store) (*protocol.Encod
 			e, err = http.Encode(res)
 		}
 	default:
-		return nil, fmt.Errorf("the record's results are encoded as %q, which this command cannot write: use --no-result, or a newer idemctl", rec.Codec)
+		return nil, fmt.Errorf("the record's results are encoded as %q, which this command cannot write: use --no-result, "+
+			"or a newer idemctl", rec.Codec)
 	}
 	if err != nil {
 		return nil, err
@@ -248,7 +249,8 @@ func (f *stepFlags) answers() (map[string]reconcile.Answer, error) {
 			case !json.Valid(body):
 				return nil, misuse("the step's result in %s is not JSON", path)
 			case string(bytes.TrimSpace(body)) == "null":
-				return nil, misuse("the step's result in %s is null, which a handler reads as the empty value of any type: give what the step's function has returned, "+
+				return nil, misuse("the step's result in %s is null, which a handler reads as the empty value of any type: "+
+					"give what the step's function has returned, "+
 					"or use %s=done if it returns nothing or that is not known", path, name)
 			}
 			a = reconcile.CompletedWith(json.RawMessage(body))

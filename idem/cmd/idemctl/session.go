@@ -89,7 +89,8 @@ func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 	}
 	o := &dynamostore.Options{WithoutTransactions: g.WithoutTransactions}
 	if len(g.KMSKey) > 0 {
-		if o.Sealer, err = kmsseal.New(kms.NewFromConfig(cfg), kmsseal.Options{Key: g.KMSKey[0], FormerKeys: g.KMSKey[1:], Context: g.KMSContext}); err != nil {
+		if o.Sealer, err = kmsseal.New(kms.NewFromConfig(cfg),
+			kmsseal.Options{Key: g.KMSKey[0], FormerKeys: g.KMSKey[1:], Context: g.KMSContext}); err != nil {
 			return nil, misuse("--kms-key: %v", err)
 		}
 	} else if len(g.KMSContext) > 0 {
@@ -99,7 +100,8 @@ func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	scanner, err := dynamostore.NewScanner(client, g.Table, &dynamostore.Options{AttemptTimeout: scanTime, Budget: 10 * scanTime})
+	scanner, err := dynamostore.NewScanner(client, g.Table,
+		&dynamostore.Options{AttemptTimeout: scanTime, Budget: 10 * scanTime})
 	if err != nil {
 		return nil, err
 	}
@@ -127,9 +129,11 @@ func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 		},
 		check: func(ctx context.Context) error { return dynamostore.Check(ctx, client, g.Table) },
 		stored: func(ctx context.Context, id string) (map[string]types.AttributeValue, error) {
-			got, err := client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &g.Table, ConsistentRead: aws.Bool(true), Key: map[string]types.AttributeValue{
-				schema.PK: &types.AttributeValueMemberS{Value: id}, schema.SK: &types.AttributeValueMemberS{Value: schema.RecordSK},
-			}})
+			got, err := client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &g.Table, ConsistentRead: aws.Bool(true),
+				Key: map[string]types.AttributeValue{
+					schema.PK: &types.AttributeValueMemberS{Value: id},
+					schema.SK: &types.AttributeValueMemberS{Value: schema.RecordSK},
+				}})
 			if err != nil {
 				return nil, err
 			}

@@ -27,11 +27,13 @@ func TestChangesAreOfTheAWSCallerUnlessTheTableIsLocal(t *testing.T) {
 	var signed atomic.Value
 	sts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		signed.Store(r.Header.Get("Authorization"))
-		fmt.Fprintf(w, `<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>%s</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>`, arn)
+		fmt.Fprintf(w, `<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>%s</Arn>`+
+			`</GetCallerIdentityResult></GetCallerIdentityResponse>`, arn)
 	}))
 	defer sts.Close()
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "credentials"), []byte("[production]\naws_access_key_id = PROFILE\naws_secret_access_key = x\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "credentials"),
+		[]byte("[production]\naws_access_key_id = PROFILE\naws_secret_access_key = x\n"), 0o600))
 	const vpc, local = "https://vpce-1-dynamodb.eu-central-1.vpce.amazonaws.com", "http://127.0.0.1:8000"
 	for name, c := range map[string]struct {
 		endpoint, flag, profile, keys string
@@ -49,12 +51,14 @@ func TestChangesAreOfTheAWSCallerUnlessTheTableIsLocal(t *testing.T) {
 		"this machine, by its other name": {"http://localhost:8000", "", "", "KEYS", "carol", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, unset := range []string{"AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY", "AWS_SECRET_KEY", "AWS_SESSION_TOKEN", "AWS_DEFAULT_PROFILE"} {
+			for _, unset := range []string{"AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY", "AWS_SECRET_KEY", "AWS_SESSION_TOKEN",
+				"AWS_DEFAULT_PROFILE"} {
 				t.Setenv(unset, "")
 			}
 			for variable, value := range map[string]string{
-				"AWS_ENDPOINT_URL_STS": sts.URL, "AWS_SHARED_CREDENTIALS_FILE": filepath.Join(dir, "credentials"), "AWS_CONFIG_FILE": filepath.Join(dir, "config"),
-				"AWS_REGION": "eu-central-1", "USER": "carol", "AWS_PROFILE": c.profile, "AWS_ACCESS_KEY_ID": c.keys,
+				"AWS_ENDPOINT_URL_STS": sts.URL, "AWS_SHARED_CREDENTIALS_FILE": filepath.Join(dir, "credentials"),
+				"AWS_CONFIG_FILE": filepath.Join(dir, "config"),
+				"AWS_REGION":      "eu-central-1", "USER": "carol", "AWS_PROFILE": c.profile, "AWS_ACCESS_KEY_ID": c.keys,
 			} {
 				t.Setenv(variable, value)
 			}
@@ -62,7 +66,8 @@ func TestChangesAreOfTheAWSCallerUnlessTheTableIsLocal(t *testing.T) {
 				t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
 			}
 			signed.Store("")
-			b, err := connect(t.Context(), Globals{Table: "payments", Endpoint: c.endpoint, Profile: c.flag}, &serverClock{local: time.Now})
+			b, err := connect(t.Context(), Globals{Table: "payments", Endpoint: c.endpoint, Profile: c.flag},
+				&serverClock{local: time.Now})
 			require.NoError(t, err)
 			require.Equal(t, c.who, b.caller(t.Context()))
 			signature := signed.Load().(string)
@@ -106,7 +111,8 @@ func TestARefusalOfAWSSaysWhatToDo(t *testing.T) {
 		b.backend.store = refusing{good, "AccessDeniedException"}
 		_, _, errs := b.run(with(releaseR1, "--yes")...)
 		require.Contains(t, errs, "idemctl release needs Table.GrantOperator")
-		require.Contains(t, hint(&smithy.GenericAPIError{Code: "AccessDeniedException"}, "check"), "idemctl check needs Table.GrantCheck")
+		require.Contains(t, hint(&smithy.GenericAPIError{Code: "AccessDeniedException"}, "check"),
+			"idemctl check needs Table.GrantCheck")
 		b.unknown(r1)
 		b.Clock.Advance(time.Hour)
 		b.backend.store = readOnly{good}

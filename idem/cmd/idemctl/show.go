@@ -131,11 +131,14 @@ func failureText(f *view.Failure) string {
 // unit is where they are times. Of all others only kind and size are shown: they may be
 // personal or secret, or are not known here.
 var bare = map[string]time.Duration{
-	schema.Version: 0, schema.State: 0, schema.Repeatable: 0, schema.Codec: 0, schema.Owner: 0, schema.Attempt: 0, schema.Write: 0,
-	schema.Seen: 0, schema.Retention: 0, schema.Uncertain: 0, schema.Encoding: 0, schema.Size: 0, schema.ResponseVersion: 0,
-	schema.Omitted: 0, schema.Ref: 0, schema.RefWrite: 0, schema.Resolved: 0, schema.Unsettled: 0, schema.Sweep: 0, schema.Probes: 0,
-	schema.OpenShard: 0, schema.ExpiresAt: time.Second, schema.LeaseUntil: time.Millisecond, schema.CreatedAt: time.Millisecond,
-	schema.UpdatedAt: time.Millisecond, schema.OpenSince: time.Millisecond, schema.OpenDue: time.Millisecond, schema.EscalatedAt: time.Millisecond,
+	schema.Version: 0, schema.State: 0, schema.Repeatable: 0, schema.Codec: 0, schema.Owner: 0,
+	schema.Attempt: 0, schema.Write: 0, schema.Seen: 0, schema.Retention: 0, schema.Uncertain: 0,
+	schema.Encoding: 0, schema.Size: 0, schema.ResponseVersion: 0, schema.Omitted: 0, schema.Ref: 0,
+	schema.RefWrite: 0, schema.Resolved: 0, schema.Unsettled: 0, schema.Sweep: 0, schema.Probes: 0,
+	schema.OpenShard: 0, schema.ExpiresAt: time.Second, schema.LeaseUntil: time.Millisecond,
+	schema.CreatedAt: time.Millisecond, schema.UpdatedAt: time.Millisecond,
+	schema.OpenSince: time.Millisecond, schema.OpenDue: time.Millisecond,
+	schema.EscalatedAt: time.Millisecond,
 }
 
 // maxBare is how much of an attribute is shown.

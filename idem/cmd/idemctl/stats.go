@@ -142,7 +142,8 @@ func (s *session) stats(st stats) {
 	for _, g := range st.Groups {
 		age := s.now().Sub(g.Since)
 		t.AppendRow(table.Row{
-			text.Trim(line(g.Operation), 22), s.state(g.State), g.Count, g.Under15m, g.Under1h, g.Under1d, g.Older, g.Escalated, view.Span(max(age, 0)),
+			text.Trim(line(g.Operation), 22), s.state(g.State), g.Count, g.Under15m, g.Under1h, g.Under1d, g.Older, g.Escalated,
+			view.Span(max(age, 0)),
 		})
 	}
 	if len(st.Groups) > 0 {

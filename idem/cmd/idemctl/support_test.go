@@ -56,7 +56,8 @@ type store struct {
 
 func (s store) Get(ctx context.Context, id string) (*idem.Record, error) {
 	if s.b.spoilt[id] != nil {
-		return nil, fmt.Errorf("%w: record %q: it is of version 99, and this code reads up to 1", idem.ErrRecordUnreadable, id)
+		return nil, fmt.Errorf("%w: record %q: it is of version 99, and this code reads up to 1",
+			idem.ErrRecordUnreadable, id)
 	}
 	return s.Store.Get(ctx, id)
 }
@@ -95,7 +96,8 @@ func (s store) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage
 	return s.with(p, func(a protocol.Audit) bool { return a.ID == id }), err
 }
 
-func (s store) AuditBetween(ctx context.Context, shard int, from, to time.Time, page string) (protocol.AuditPage, error) {
+func (s store) AuditBetween(ctx context.Context, shard int, from, to time.Time,
+	page string) (protocol.AuditPage, error) {
 	p, err := s.Store.AuditBetween(ctx, shard, from, to, page)
 	return s.with(p, func(a protocol.Audit) bool { return shard == 0 && !a.At.Before(from) && a.At.Before(to) }), err
 }
@@ -230,7 +232,8 @@ func (b *rig) requestOf(key string, did func(context.Context)) string {
 	c, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, nil)
 	require.NoError(b.t, err)
 	res, err := c.Serve(b.t.Context(), &idemhttp.Request{
-		Method: "POST", Path: "/payments", Route: "/payments", Header: map[string][]string{"Idempotency-Key": {key}, "Content-Type": {"application/json"}}, Body: []byte(`{"amount":1}`),
+		Method: "POST", Path: "/payments", Route: "/payments", Header: map[string][]string{"Idempotency-Key": {key},
+			"Content-Type": {"application/json"}}, Body: []byte(`{"amount":1}`),
 	}, func(ctx context.Context) (*idemhttp.Response, error) {
 		did(ctx)
 		return &idemhttp.Response{Status: 502}, nil
@@ -256,10 +259,13 @@ func (b *rig) spoil(key idem.Key) {
 	text := func(v string) types.AttributeValue { return &types.AttributeValueMemberS{Value: v} }
 	number := func(v string) types.AttributeValue { return &types.AttributeValueMemberN{Value: v} }
 	b.spoilt = map[string]map[string]types.AttributeValue{key.ID(): {
-		"pk": text(key.ID()), "sk": text("#"), "v": number("99"), "in_state": text("unknown"), "created_at": number("1772442000000"),
-		"expires_at": number("1772542000"), "key_value": text("secret"), "body": &types.AttributeValueMemberB{Value: []byte("secret")},
-		"failure": &types.AttributeValueMemberM{Value: map[string]types.AttributeValue{"message": text("secret")}},
-		"new_one": &types.AttributeValueMemberL{Value: []types.AttributeValue{text("secret")}}, "repeatable": &types.AttributeValueMemberBOOL{Value: true},
+		"pk": text(key.ID()), "sk": text("#"), "v": number("99"), "in_state": text("unknown"),
+		"created_at": number("1772442000000"),
+		"expires_at": number("1772542000"), "key_value": text("secret"),
+		"body":       &types.AttributeValueMemberB{Value: []byte("secret")},
+		"failure":    &types.AttributeValueMemberM{Value: map[string]types.AttributeValue{"message": text("secret")}},
+		"new_one":    &types.AttributeValueMemberL{Value: []types.AttributeValue{text("secret")}},
+		"repeatable": &types.AttributeValueMemberBOOL{Value: true},
 	}}
 }
 
@@ -319,7 +325,8 @@ func (b *rig) transcript(text string) string {
 			var got bytes.Buffer
 			code := b.runTo(&got, &got, words(b.t, command)...)
 			fmt.Fprintln(&out, line)
-			said := seenFlag.ReplaceAllString(write.ReplaceAllString(got.String(), `"$1":$2"random"`), "--seen 0011223344556677 confirms")
+			said := seenFlag.ReplaceAllString(write.ReplaceAllString(got.String(), `"$1":$2"random"`),
+				"--seen 0011223344556677 confirms")
 			out.WriteString(decided.ReplaceAllString(said, "${1}0011223344556677"))
 			if code != exitDone {
 				fmt.Fprintf(&out, "(exit code %d)\n", code)

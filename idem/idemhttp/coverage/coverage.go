@@ -44,7 +44,8 @@ func Require(t TB, routes idemhttp.Routes, file string, methods ...string) {
 		return
 	}
 	if len(missing) > 0 {
-		t.Fatalf("%s has routes that need a key and declare no operation: declare one for each in idemhttp.Routes, with the template as it is written here:\n\t%s", file, strings.Join(missing, "\n\t"))
+		t.Fatalf("%s has routes that need a key and declare no operation: declare one for each in idemhttp.Routes, with "+
+			"the template as it is written here:\n\t%s", file, strings.Join(missing, "\n\t"))
 	}
 }
 
@@ -79,7 +80,8 @@ func load(name string, read func(*openapi3.Loader) (*openapi3.T, error)) ([]stri
 		return nil, fmt.Errorf("coverage: %s is not an OpenAPI 3 document that can be read: %w", name, err)
 	}
 	if !strings.HasPrefix(doc.OpenAPI, "3.") {
-		return nil, fmt.Errorf("coverage: %s is not an OpenAPI 3 document: its openapi field is %q (export or convert it as 3.0 or later)", name, doc.OpenAPI)
+		return nil, fmt.Errorf("coverage: %s is not an OpenAPI 3 document: its openapi field is %q (export or convert "+
+			"it as 3.0 or later)", name, doc.OpenAPI)
 	}
 	var routes []string
 	for path, item := range doc.Paths.Map() {

@@ -16,7 +16,8 @@ var op = idem.Operation{Name: "charge"}
 func TestRoutesOfAFile(t *testing.T) {
 	got, err := FromFile("testdata/payments.yaml")
 	require.NoError(t, err)
-	require.Equal(t, []string{"DELETE /payments/{id}", "GET /payments", "PATCH /payments/{id}", "POST /payments", "POST /refunds"}, got)
+	require.Equal(t, []string{"DELETE /payments/{id}", "GET /payments", "PATCH /payments/{id}", "POST /payments",
+		"POST /refunds"}, got)
 
 	got, err = FromFile("testdata/apigateway.json")
 	require.NoError(t, err)
@@ -68,11 +69,13 @@ func TestRequire(t *testing.T) {
 		methods []string
 		want    []string // empty: it passes
 	}{
-		"all declared":   {all, "testdata/payments.yaml", nil, nil},
-		"some missing":   {idemhttp.Routes{"POST /payments": op}, "testdata/payments.yaml", nil, []string{"PATCH /payments/{id}\n\tPOST /refunds", "idemhttp.Routes"}},
-		"own methods":    {all, "testdata/payments.yaml", []string{"DELETE"}, []string{"DELETE /payments/{id}"}},
-		"any route":      {idemhttp.AnyRoute(op), "testdata/apigateway.json", nil, nil},
-		"default, any":   {all, "testdata/apigateway.json", nil, []string{"$default\n\tPATCH /orders\n\tPOST /orders\n\tPOST /orders/{proxy+}"}},
+		"all declared": {all, "testdata/payments.yaml", nil, nil},
+		"some missing": {idemhttp.Routes{"POST /payments": op}, "testdata/payments.yaml", nil,
+			[]string{"PATCH /payments/{id}\n\tPOST /refunds", "idemhttp.Routes"}},
+		"own methods": {all, "testdata/payments.yaml", []string{"DELETE"}, []string{"DELETE /payments/{id}"}},
+		"any route":   {idemhttp.AnyRoute(op), "testdata/apigateway.json", nil, nil},
+		"default, any": {all, "testdata/apigateway.json", nil,
+			[]string{"$default\n\tPATCH /orders\n\tPOST /orders\n\tPOST /orders/{proxy+}"}},
 		"no file":        {all, "testdata/none.yaml", nil, []string{"none.yaml"}},
 		"mistake in one": {all, "testdata/payments.yaml", []string{"post"}, []string{"capitals"}},
 	} {

@@ -85,7 +85,8 @@ func TestCanonicalNumbers(t *testing.T) {
 		texts []string
 	}{
 		{"0", []string{"0", "-0", "0.0", "-0.000", "0e5", "-0E-5", "0e999999999", "0.0e-999999999"}},
-		{"1", []string{"1", "1.0", "1e0", "1E+0", "10e-1", "0.1e1", "0.01E2", "100000e-0000005", "1.000000000000000000000000000000"}},
+		{"1", []string{"1", "1.0", "1e0", "1E+0", "10e-1", "0.1e1", "0.01E2", "100000e-0000005",
+			"1.000000000000000000000000000000"}},
 		{"-1", []string{"-1", "-1.0", "-10e-1"}},
 		{"100", []string{"100", "1e2", "1.00e2", "1E2", "1e+02", "1000e-1"}},
 		{"0.1", []string{"0.1", "1e-1", "0.10", "1000e-4"}},
@@ -122,11 +123,13 @@ func TestCanonicalNumbers(t *testing.T) {
 		{"4503599627370498", []string{"4503599627370497.5"}},
 		{"1e+23", []string{"1e23", "100000000000000000000000", "100000000000000000000000.0"}},
 		// The smallest numbers.
-		{"5e-324", []string{"5e-324", "4.9e-324", "4.9406564584124654e-324", "2.5e-324", "7.4e-324", "0." + strings.Repeat("0", 323) + "5"}},
+		{"5e-324", []string{"5e-324", "4.9e-324", "4.9406564584124654e-324", "2.5e-324", "7.4e-324",
+			"0." + strings.Repeat("0", 323) + "5"}},
 		{"1e-323", []string{"1e-323", "7.5e-324"}},
 		{"2.2250738585072014e-308", []string{"2.2250738585072014e-308", "2.2250738585072012e-308"}},
 		{"2.225073858507201e-308", []string{"2.2250738585072011e-308"}},
-		{"0", []string{"2.4e-324", "2e-324", "-1e-324", "1e-400", "1e-999999999", "1e-99999999999999999999999999", "0." + strings.Repeat("0", 400) + "1"}},
+		{"0", []string{"2.4e-324", "2e-324", "-1e-324", "1e-400", "1e-999999999", "1e-99999999999999999999999999",
+			"0." + strings.Repeat("0", 400) + "1"}},
 		// The largest.
 		{"1.7976931348623157e+308", []string{"1.7976931348623157e308", "1.7976931348623158e308"}},
 		{"1e+308", []string{"1e308", "0." + strings.Repeat("0", 5000) + "1e5309"}},
@@ -163,7 +166,8 @@ func TestCanonicalRefusesDigitsThatNoDoubleHolds(t *testing.T) {
 		"1.000000000000000001", "1.000000000000000002", "-1.000000000000000001e-5", "0.10000000000000000001",
 		"0.100000000000000006", "0.1000000000000000055511151231257827", "12.33999999999999986", "1000000000000000000.1",
 		"1.00000000000000011102230246251565404236316680908203125", "1." + strings.Repeat("0", 400) + "1",
-		"1.79769313486231580793e308", "4.94065645841246544e-324", "0." + strings.Repeat("123", 300), "1.00000000000000001e-400",
+		"1.79769313486231580793e308", "4.94065645841246544e-324", "0." + strings.Repeat("123", 300),
+		"1.00000000000000001e-400",
 		"1." + strings.Repeat("1", 1<<20),
 	} {
 		for _, doc := range []string{"%s", `{"a":["1 -2.0",1,2.50,%s],"b":1e999}`, `[{"b":1E5,"a":-0}, %s]`} {
@@ -183,7 +187,8 @@ func TestCanonicalRefusesDigitsThatNoDoubleHolds(t *testing.T) {
 // Whatever a program writes of its doubles stands for them, and 17 digits are enough.
 func TestCanonicalTakesDoublesHoweverTheyAreWritten(t *testing.T) {
 	random := rand.New(rand.NewSource(754))
-	doubles := []float64{0.1, 1e22, 1e23, 8.98846567431158e307, 2.2250738585072011e-308, 5e-324, 1 << 53, 0x1p122, math.MaxFloat64}
+	doubles := []float64{0.1, 1e22, 1e23, 8.98846567431158e307, 2.2250738585072011e-308, 5e-324, 1 << 53,
+		0x1p122, math.MaxFloat64}
 	for range 1_000 {
 		if f := math.Float64frombits(random.Uint64()); !math.IsNaN(f) && !math.IsInf(f, 0) {
 			doubles = append(doubles, f)
@@ -196,7 +201,8 @@ func TestCanonicalTakesDoublesHoweverTheyAreWritten(t *testing.T) {
 		want := string(appendDouble(nil, f))
 		for _, text := range []string{
 			fmt.Sprintf("%.17g", f), strconv.FormatFloat(f, 'e', -1, 64), strconv.FormatFloat(f, 'f', -1, 64) + "e0",
-			strconv.FormatFloat(f, 'e', 16, 64), strconv.FormatFloat(f, 'e', 766, 64), new(big.Float).SetFloat64(f).Text('e', 1100),
+			strconv.FormatFloat(f, 'e', 16, 64), strconv.FormatFloat(f, 'e', 766, 64),
+			new(big.Float).SetFloat64(f).Text('e', 1100),
 		} {
 			if !strings.ContainsAny(text, ".e") {
 				text += ".0" // a plain integer stands for itself
@@ -222,7 +228,8 @@ func appendDouble(to []byte, f float64) []byte {
 
 // Each takes the standard library up to a thousand times as long as any other.
 func TestCanonicalTakesFewNumbersNextToZero(t *testing.T) {
-	for _, tiny := range []string{"5e-324", "4.9406564584124654e-324", "-123e-330", "2.2250738585072014e-308", "0.09e-306"} {
+	for _, tiny := range []string{"5e-324", "4.9406564584124654e-324", "-123e-330",
+		"2.2250738585072014e-308", "0.09e-306"} {
 		list := func(n int) string { return "[0.0,1e-306" + strings.Repeat(", "+tiny, n) + "]" }
 		canonicalOf(t, list(mostTiny))
 		_, err := Append(nil, []byte(list(mostTiny+1)))
@@ -235,15 +242,16 @@ func TestCanonicalTakesFewNumbersNextToZero(t *testing.T) {
 
 func TestCanonicalStringsAndOrder(t *testing.T) {
 	for in, want := range map[string]string{
-		`"\u0000\u0001\u000b\u001F\u007f"`:                              `"\u0000\u0001\u000b\u001f` + "\x7f" + `"`,
-		`"\u0008\u0009\u000A\u000c\u000D"`:                              `"\b\t\n\f\r"`,
-		`"\/\u002f\u003c\u0026\u2028\u00e9"`:                            `"//<&` + "\u2028é" + `"`,
-		`"\uD83D\uDE00\ud83d\ude00"`:                                    `"😀😀"`,
-		"\"e\u0301\"":                                                   "\"e\u0301\"", // no normalisation
-		`{"b":1,"a":2}`:                                                 `{"a":2,"b":1}`,
-		`{"":1,"aa":1,"a":1,"A":1,"B":1}`:                               `{"":1,"A":1,"B":1,"a":1,"aa":1}`,
-		`{"10":1,"9":1,"1":1}`:                                          `{"1":1,"10":1,"9":1}`,
-		"{\"\ue000\":1,\"\U00010000\":2}":                               "{\"\U00010000\":2,\"\ue000\":1}", // by UTF-16, not by code point
+		`"\u0000\u0001\u000b\u001F\u007f"`:   `"\u0000\u0001\u000b\u001f` + "\x7f" + `"`,
+		`"\u0008\u0009\u000A\u000c\u000D"`:   `"\b\t\n\f\r"`,
+		`"\/\u002f\u003c\u0026\u2028\u00e9"`: `"//<&` + "\u2028é" + `"`,
+		`"\uD83D\uDE00\ud83d\ude00"`:         `"😀😀"`,
+		"\"e\u0301\"":                        "\"e\u0301\"", // no normalisation
+		`{"b":1,"a":2}`:                      `{"a":2,"b":1}`,
+		`{"":1,"aa":1,"a":1,"A":1,"B":1}`:    `{"":1,"A":1,"B":1,"a":1,"aa":1}`,
+		`{"10":1,"9":1,"1":1}`:               `{"1":1,"10":1,"9":1}`,
+		// by UTF-16, not by code point
+		"{\"\ue000\":1,\"\U00010000\":2}":                               "{\"\U00010000\":2,\"\ue000\":1}",
 		`{"\u000a":1,"\t":2,"\u0000":3}`:                                `{"\u0000":3,"\t":2,"\n":1}`,
 		` [ { "z" : { "y" : [ ] , "x" : { } } } , null,true , false ] `: `[{"z":{"x":{},"y":[]}},null,true,false]`,
 		`{"a":[{"d":1,"c":2},{"f":3,"e":4}]}`:                           `{"a":[{"c":2,"d":1},{"e":4,"f":3}]}`,
@@ -330,7 +338,8 @@ func TestCanonicalRefusals(t *testing.T) {
 // integer for itself, any other number for the shortest one of its double.
 func TestCanonicalNumberEquivalence(t *testing.T) {
 	var spellings []string
-	for _, digits := range []string{"1", "9", "15", "999999999999999", "1000000000000001", "9007199254740993", "9007199254740992", "17976931348623157", "123456789012345678"} {
+	for _, digits := range []string{"1", "9", "15", "999999999999999", "1000000000000001", "9007199254740993",
+		"9007199254740992", "17976931348623157", "123456789012345678"} {
 		for exp := -345; exp <= 330; exp++ {
 			if exp > -310 && exp < -30 || exp > 40 && exp < 285 {
 				continue
@@ -366,7 +375,8 @@ func TestCanonicalNumberEquivalence(t *testing.T) {
 // plainText is what people send: a list of orders.
 func plainText(size int) []byte {
 	return listOf(size, "[", "]", func(i int) string {
-		return fmt.Sprintf(`{"id":"ord-%08d","amount":%d.%02d,"currency":"EUR","lines":[{"sku":"A%d","qty":%d}],"note":"left at the neighbour's"}`, i, i, i%100, i%977, i%7)
+		return fmt.Sprintf(`{"id":"ord-%08d","amount":%d.%02d,"currency":"EUR","lines":[{"sku":"A%d","qty":%d}],`+
+			`"note":"left at the neighbour's"}`, i, i, i%100, i%977, i%7)
 	})
 }
 
@@ -383,18 +393,19 @@ func hostileTexts(size int) map[string][]byte {
 		return strings.Repeat(`{"b":0,"a":`, MaxDepth-2) + value + strings.Repeat("}", MaxDepth-2)
 	}
 	return map[string][]byte{
-		"a long string deep inside":           []byte(nested(`"` + strings.Repeat("x", size-12*MaxDepth) + `"`)),
-		"many deep objects":                   list(nested("0")),
-		"many deep arrays":                    list(strings.Repeat("[", MaxDepth-1) + strings.Repeat("]", MaxDepth-1)),
-		"many empty objects":                  list("{}"),
-		"many small objects":                  list(`{"b":0,"a":0}`),
-		"many names":                          names(""),
-		"many long names":                     names(strings.Repeat("a", 200)),
-		"many names beyond the BMP":           names(strings.Repeat("\U0001F600", 4)),
-		"many escaped names":                  names(`\u00e9\n`),
-		"the smallest double":                 list("5e-324"),
-		"the smallest double, written long":   list("4.9406564584124654e-324"),
-		"doubles below 2^-1022":               listOf(size, "[", "]", func(i int) string { return fmt.Sprintf("%de-%d", i%90_000, 308+i%20) }),
+		"a long string deep inside":         []byte(nested(`"` + strings.Repeat("x", size-12*MaxDepth) + `"`)),
+		"many deep objects":                 list(nested("0")),
+		"many deep arrays":                  list(strings.Repeat("[", MaxDepth-1) + strings.Repeat("]", MaxDepth-1)),
+		"many empty objects":                list("{}"),
+		"many small objects":                list(`{"b":0,"a":0}`),
+		"many names":                        names(""),
+		"many long names":                   names(strings.Repeat("a", 200)),
+		"many names beyond the BMP":         names(strings.Repeat("\U0001F600", 4)),
+		"many escaped names":                names(`\u00e9\n`),
+		"the smallest double":               list("5e-324"),
+		"the smallest double, written long": list("4.9406564584124654e-324"),
+		"doubles below 2^-1022": listOf(size, "[",
+			"]", func(i int) string { return fmt.Sprintf("%de-%d", i%90_000, 308+i%20) }),
 		"the largest double":                  list("1.7976931348623158079e308"),
 		"half way, short":                     list("9007199254740993e0"),
 		"half way, long":                      list("1.00000000000000011102230246251565404236316680908203125"),
@@ -405,16 +416,17 @@ func hostileTexts(size int) map[string][]byte {
 		"a double's exact digits, long":       list(strconv.FormatFloat(0x1.fffffffffffffp1000, 'f', 1, 64)),
 		"a double's exact digits, small":      list(strconv.FormatFloat(0x1.fffffffffffffp-900, 'e', 766, 64)),
 		"too close to zero for a double":      list("1e-400"),
-		"digits that %.17g writes":            listOf(size, "[", "]", func(i int) string { return fmt.Sprintf("%.17g", float64(i)/100) }),
-		"half way, without a fraction":        list("100000000000000000000000"),
-		"one number of many digits":           []byte("1." + strings.Repeat("1", size-2)),
-		"one plain integer of many digits":    bytes.Repeat([]byte("1"), size),
-		"zeros with a fraction":               list("-0.0"),
-		"exponents":                           list("1e9"),
-		"control characters":                  []byte(`"` + strings.Repeat(`\u0001`, size/6) + `"`),
-		"characters that need no escape":      []byte(`"` + strings.Repeat(`\u0041`, size/6) + `"`),
-		"a number beyond doubles at the end":  append(list("1.5")[:size-8:size-8], ",1e999]"...),
-		"a name twice at the end":             append(names("")[:size-20:size-20], `":0,"zz":1,"zz":2}`...),
+		"digits that %.17g writes": listOf(size, "[",
+			"]", func(i int) string { return fmt.Sprintf("%.17g", float64(i)/100) }),
+		"half way, without a fraction":       list("100000000000000000000000"),
+		"one number of many digits":          []byte("1." + strings.Repeat("1", size-2)),
+		"one plain integer of many digits":   bytes.Repeat([]byte("1"), size),
+		"zeros with a fraction":              list("-0.0"),
+		"exponents":                          list("1e9"),
+		"control characters":                 []byte(`"` + strings.Repeat(`\u0001`, size/6) + `"`),
+		"characters that need no escape":     []byte(`"` + strings.Repeat(`\u0041`, size/6) + `"`),
+		"a number beyond doubles at the end": append(list("1.5")[:size-8:size-8], ",1e999]"...),
+		"a name twice at the end":            append(names("")[:size-20:size-20], `":0,"zz":1,"zz":2}`...),
 	}
 }
 
@@ -435,20 +447,24 @@ func listOf(size int, open, shut string, element func(i int) string) []byte {
 	return b.Bytes()
 }
 
-const document = `{"":0,"\"\n":4,"a":"x","b":{"c":1,"d":{"e":2},"é":3},"m/n":1,"o~p":2,"z":[10,[20,21],{"k":30}],"~1":3}`
+const document = `{"":0,"\"\n":4,"a":"x","b":{"c":1,"d":{"e":2},"é":3},"m/n":1,"o~p":2,"z":[10,` +
+	`[20,21],{"k":30}],"~1":3}`
 
 func TestFind(t *testing.T) {
 	require.Equal(t, document, canonicalOf(t, document))
 	for pointer, want := range map[string]string{
-		"": document, "/": "0", "/\"\n": "4", "/a": `"x"`, "/b": `{"c":1,"d":{"e":2},"é":3}`, "/b/c": "1", "/b/d": `{"e":2}`, "/b/é": "3",
-		"/m~1n": "1", "/o~0p": "2", "/~01": "3", "/z/0": "10", "/z/1": "[20,21]", "/z/1/1": "21", "/z/2": `{"k":30}`, "/z/2/k": "30",
+		"": document, "/": "0", "/\"\n": "4", "/a": `"x"`, "/b": `{"c":1,"d":{"e":2},"é":3}`, "/b/c": "1",
+		"/b/d": `{"e":2}`, "/b/é": "3",
+		"/m~1n": "1", "/o~0p": "2", "/~01": "3", "/z/0": "10", "/z/1": "[20,21]", "/z/1/1": "21",
+		"/z/2": `{"k":30}`, "/z/2/k": "30",
 	} {
 		value, found := Find([]byte(document), pointer)
 		require.True(t, found, "%q", pointer)
 		require.Equal(t, want, string(value), "%q", pointer)
 	}
 	for _, pointer := range []string{
-		"/missing", "/A", "/a/b", "/b/c/x", "/b/0", "/z/3", "/z/-", "/z/00", "/z/-1", "/z/+0", "/z/", "/z/k", "/z/99999999999999999999", "/m/n",
+		"/missing", "/A", "/a/b", "/b/c/x", "/b/0", "/z/3", "/z/-", "/z/00", "/z/-1", "/z/+0", "/z/", "/z/k",
+		"/z/99999999999999999999", "/m/n",
 	} {
 		value, found := Find([]byte(document), pointer)
 		require.False(t, found, "%q", pointer)
@@ -468,11 +484,13 @@ func TestCutLeavesACanonicalText(t *testing.T) {
 		without []string
 		want    string
 	}{
-		{[]string{"/missing", "/a/b", "/b/c/x", "/z/3", "/z/-", "/z/00", "/z/-1", "/z/+0", "/z/99999999999999999999", "/b/0"}, document},
+		{[]string{"/missing", "/a/b", "/b/c/x", "/z/3", "/z/-", "/z/00", "/z/-1", "/z/+0", "/z/99999999999999999999", "/b/0"},
+			document},
 		{[]string{"/z", "/b", "/"}, `{"a":"x","m/n":1,"o~p":2,"~1":3,"\"\n":4}`},
 		{[]string{"/m~1n", "/o~0p", "/~01", "/\"\n", "/z", "/b"}, `{"":0,"a":"x"}`},
 		{[]string{"/z", "/b", "/a", "/", "/m~1n", "/o~0p", "/~01", "/\"\n"}, `{}`},
-		{[]string{"/m~1n", "/o~0p", "/~01", "/\"\n", "/b/d/e", "/b/é", "/z/2/k"}, `{"z":[10,[20,21],{}],"b":{"c":1,"d":{}},"a":"x","":0}`},
+		{[]string{"/m~1n", "/o~0p", "/~01", "/\"\n", "/b/d/e", "/b/é", "/z/2/k"},
+			`{"z":[10,[20,21],{}],"b":{"c":1,"d":{}},"a":"x","":0}`},
 		{[]string{"/m~1n", "/o~0p", "/~01", "/\"\n", "/b", "/z/1/1", "/z/2", "/z/0"}, `{"z":[[20]],"a":"x","":0}`},
 		{[]string{"/m~1n", "/o~0p", "/~01", "/\"\n", "/b", "/z/2", "/z/1", "/z/0"}, `{"z":[],"a":"x","":0}`},
 	} {

@@ -74,7 +74,8 @@ func (s *search) object(i int, pointer string) int {
 			continue
 		}
 		if there {
-			s.err = &Error{Reason: fmt.Sprintf("the member name %.64q occurs twice in one object: send each name once", want), Offset: -1}
+			s.err = &Error{Reason: fmt.Sprintf("the member name %.64q occurs twice in one object: send each name once", want),
+				Offset: -1}
 			return i
 		}
 		there = true

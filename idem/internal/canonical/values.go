@@ -54,9 +54,11 @@ func valueAt(text []byte, noun, pointer string) (string, error) {
 	case s.err != nil:
 		return "", s.err
 	case s.found && s.other != "":
-		return wrong(false, "the %s has %q beside %q, and a handler may take either for the other: send one of them", noun, s.other, pointer)
+		return wrong(false, "the %s has %q beside %q, and a handler may take either for the other: send one of them",
+			noun, s.other, pointer)
 	case s.other != "":
-		return wrong(false, "there is no value at %q of the %s, which has %q: pointers are case-sensitive", pointer, noun, s.other)
+		return wrong(false, "there is no value at %q of the %s, which has %q: pointers are case-sensitive",
+			pointer, noun, s.other)
 	case !s.found:
 		return wrong(true, "there is no value at %q of the %s", pointer, noun)
 	}
@@ -71,7 +73,8 @@ func valueAt(text []byte, noun, pointer string) (string, error) {
 		if _, plain := skipNumber(token, 0); plain {
 			return string(token), nil
 		}
-		return wrong(false, "the number at %q of the %s has a fraction or an exponent: send an integer or a string", pointer, noun)
+		return wrong(false, "the number at %q of the %s has a fraction or an exponent: send an integer or a string", pointer,
+			noun)
 	case c == 'n':
 		return wrong(true, "the value at %q of the %s is null", pointer, noun)
 	}

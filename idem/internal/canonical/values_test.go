@@ -10,12 +10,16 @@ import (
 )
 
 func TestValues(t *testing.T) {
-	const text = `{ "id":"a", "n":42,"big":123456789012345678901234567890,"zeros":1000000000000000000000000,"neg":-7,"zero":0,"minus":-0,
+	const text = `{ "id":"a", "n":42,"big":123456789012345678901234567890,"zeros":1000000000000000000000000,"neg":-7,
+		"zero":0,"minus":-0,
 		"nested":{"id":"b","list":["c",{"id":"d"}]},"a/b":"slash","m~n":"tilde","":"empty name"," ":"blank","text42":"42",
-		"esc":"\u0061\n\ud83d\ude00","\u0065scaped\t":"name","twice":1,"twice":2,"cas\u0065":1,"CASE":2,"huge":1e999,"list":[[],{},"x","y"]}`
+		"esc":"\u0061\n\ud83d\ude00","\u0065scaped\t":"name","twice":1,"twice":2,"cas\u0065":1,"CASE":2,
+		"huge":1e999,"list":[[],{},"x","y"]}`
 	for pointer, want := range map[string]string{
-		"/id": "a", "/n": "42", "/big": "123456789012345678901234567890", "/zeros": "1000000000000000000000000", "/neg": "-7", "/zero": "0",
-		"/minus": "-0", "/nested/id": "b", "/nested/list/0": "c", "/nested/list/1/id": "d", "/a~1b": "slash", "/m~0n": "tilde",
+		"/id": "a", "/n": "42", "/big": "123456789012345678901234567890", "/zeros": "1000000000000000000000000",
+		"/neg": "-7", "/zero": "0",
+		"/minus": "-0", "/nested/id": "b", "/nested/list/0": "c", "/nested/list/1/id": "d",
+		"/a~1b": "slash", "/m~0n": "tilde",
 		"/": "empty name", "/ ": "blank", "/text42": "42", "/esc": "a\n\U0001F600", "/escaped\t": "name", "/list/3": "y",
 	} {
 		values, err := Values([]byte(text), "text", pointer, "/n", pointer)
@@ -122,7 +126,8 @@ func TestCheckPointer(t *testing.T) {
 	}
 	for pointer, problem := range map[string]string{
 		"a": `start it with a slash, as in "/a"`, "#/a": "start it with a slash", "$.a": "start it with a slash",
-		"/a~": "write ~0 for a tilde", "/~0~1~2": "write ~0 for a tilde", "/~/": "write ~0 for a tilde", "/\xff": "not valid UTF-8",
+		"/a~": "write ~0 for a tilde", "/~0~1~2": "write ~0 for a tilde", "/~/": "write ~0 for a tilde",
+		"/\xff": "not valid UTF-8",
 	} {
 		require.ErrorContains(t, CheckPointer(pointer), problem)
 	}
@@ -133,7 +138,8 @@ func TestCheckPointer(t *testing.T) {
 // few are the library's, which keeps its memory in a pool.
 func TestValuesCostOneReading(t *testing.T) {
 	allocations := func(depth, elements, pointers int) float64 {
-		body := []byte(`{"id":"a","x":` + strings.Repeat(`{"a":`, depth) + "[0" + strings.Repeat(",0", elements) + "]" + strings.Repeat("}", depth) + "}")
+		body := []byte(`{"id":"a","x":` + strings.Repeat(`{"a":`, depth) + "[0" + strings.Repeat(",0", elements) + "]" +
+			strings.Repeat("}", depth) + "}")
 		all := make([]string, pointers)
 		for i := range all {
 			all[i] = "/id"
@@ -179,7 +185,8 @@ func BenchmarkValues(b *testing.B) {
 // canonical form has it at the same place.
 func FuzzValues(f *testing.F) {
 	addCanonicalSeeds(f)
-	for _, s := range []string{`{"a":{"b":"c"}}`, `{"a":{"b":1}}`, `{"a":["b"]}`, `{"a":{"b":"\ud800"}}`, ` [ ] `, `{"A":{"b":1},"a":{"B":2}}`} {
+	for _, s := range []string{`{"a":{"b":"c"}}`, `{"a":{"b":1}}`, `{"a":["b"]}`, `{"a":{"b":"\ud800"}}`, ` [ ] `,
+		`{"A":{"b":1},"a":{"B":2}}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

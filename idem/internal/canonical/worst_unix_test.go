@@ -48,7 +48,8 @@ func BenchmarkCanonicalWorst(b *testing.B) {
 		}
 		b.ReportMetric(worst, "times-plain")
 		if worst > mostTimes {
-			b.Fatalf("%q costs %.1f times as much as a plain text of its size: at most %d times is promised", which, worst, mostTimes)
+			b.Fatalf("%q costs %.1f times as much as a plain text of its size: at most %d times is promised",
+				which, worst, mostTimes)
 		}
 	}
 }

@@ -67,7 +67,8 @@ func Decode[T any](what string, body []byte, out *T) (err error) {
 // DecodeResult is [Decode] of a recorded result.
 func DecodeResult[T any](body []byte, out *T) error {
 	if err := Decode("the recorded result", body, out); err != nil {
-		return fmt.Errorf("%w; if package reconcile recorded the result, resolve it again with the handler's result type and Resolution.Replace", err)
+		return fmt.Errorf("%w; if package reconcile recorded the result, resolve it again with the handler's result type "+
+			"and Resolution.Replace", err)
 	}
 	return nil
 }
@@ -79,7 +80,8 @@ func CheckResult(t reflect.Type) error { return checkResult(t, true) }
 
 func checkResult(t reflect.Type, addressed bool) error {
 	if bad := shapeOf(t, addressed).bad; bad != nil {
-		return &protocol.ConfigError{What: "result type " + t.String(), Problem: problem(bad, "every caller would get an empty one")}
+		return &protocol.ConfigError{What: "result type " + t.String(),
+			Problem: problem(bad, "every caller would get an empty one")}
 	}
 	return nil
 }
@@ -112,7 +114,8 @@ func Fingerprint[In any](in *In) (protocol.Fingerprint, error) {
 	// encoding/json writes every invalid byte as the same escape: inputs that differ
 	// there must not become equal.
 	if bytes.Contains(raw, []byte(`\ufffd`)) && invalidText(reflect.ValueOf(in)) {
-		return "", &fingerprint.NotCanonicalError{Reason: "a string of the input is not valid UTF-8: send bytes as []byte", Offset: -1}
+		return "", &fingerprint.NotCanonicalError{Reason: "a string of the input is not valid UTF-8: send bytes as []byte",
+			Offset: -1}
 	}
 	return fingerprint.JSON(raw, nil)
 }

@@ -96,7 +96,8 @@ func TestARememberedRecordDoesNotKeepItsOwnClaimOut(t *testing.T) {
 	now := time.Now()
 	of := func(owner string) protocol.Withdrawal {
 		return protocol.Withdrawal{Owner: "w-" + owner, Write: "w-" + owner, Claim: protocol.Claim{Record: protocol.Record{
-			ID: "t#op#k", State: protocol.InProgress, Owner: owner, Write: owner, Retention: time.Hour, LeaseUntil: now.Add(time.Minute),
+			ID: "t#op#k", State: protocol.InProgress, Owner: owner, Write: owner, Retention: time.Hour,
+			LeaseUntil: now.Add(time.Minute),
 		}}}
 	}
 	landed := of("first").Claim.Record

@@ -46,7 +46,8 @@ func (h *holding) by(c *protocol.Claim, now time.Time) *protocol.Record {
 	h.mu.Lock()
 	own, ok := h.held[c.Record.ID]
 	h.mu.Unlock()
-	if !ok || own.rec.Owner == c.Record.Owner || own.rec.Fingerprint != c.Record.Fingerprint || !now.Before(own.rec.LeaseUntil) || !time.Now().Before(own.until) {
+	if !ok || own.rec.Owner == c.Record.Owner || own.rec.Fingerprint != c.Record.Fingerprint ||
+		!now.Before(own.rec.LeaseUntil) || !time.Now().Before(own.until) {
 		return nil
 	}
 	return own.rec.Clone()
@@ -81,7 +82,8 @@ func (h *holding) Acquire(ctx context.Context, now time.Time, c protocol.Claim) 
 }
 
 // change notes a write of the owner that has landed.
-func (h *holding) change(id, owner string, sent, now time.Time, apply func(*protocol.Record) (*protocol.Record, error)) {
+func (h *holding) change(id, owner string, sent, now time.Time,
+	apply func(*protocol.Record) (*protocol.Record, error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	own, ok := h.held[id]

@@ -114,7 +114,8 @@ func (p *Pending) Keep(ctx context.Context, t *End, background bool, err error) 
 // KeepWithdrawal keeps a withdrawal for later.
 func (p *Pending) KeepWithdrawal(ctx context.Context, w protocol.Withdrawal, background bool, err error) {
 	rec := &w.Claim.Record
-	l := pendingWrite{withdrawal: ownWithdrawal(w), id: strings.Clone(rec.ID), state: protocol.Released, attempt: rec.Attempt}
+	l := pendingWrite{withdrawal: ownWithdrawal(w), id: strings.Clone(rec.ID), state: protocol.Released,
+		attempt: rec.Attempt}
 	p.keep(ctx, &l, background, err)
 }
 
@@ -228,7 +229,8 @@ func (p *Pending) expiry(now time.Time, retention time.Duration, size int) time.
 }
 
 // errPendingOutcome says why a claim was not even asked for.
-var errPendingOutcome = errors.New("this process knows how an earlier attempt with this key ended, and could not write it yet")
+var errPendingOutcome = errors.New("this process knows how an earlier attempt with this key ended, and " +
+	"could not write it yet")
 
 const (
 	flushPauseMin = 50 * time.Millisecond

@@ -194,7 +194,8 @@ func (t *End) own() *End {
 	f.ID, f.Owner, f.Write = strings.Clone(f.ID), strings.Clone(f.Owner), strings.Clone(f.Write)
 	f.Ending.Result, c.Summary = slices.Clone(f.Ending.Result), slices.Clone(t.Summary)
 	if old := f.Ending.Failure; old != nil {
-		f.Ending.Failure = &protocol.Failure{Message: strings.Clone(old.Message), Type: strings.Clone(old.Type), Code: strings.Clone(old.Code)}
+		f.Ending.Failure = &protocol.Failure{Message: strings.Clone(old.Message), Type: strings.Clone(old.Type),
+			Code: strings.Clone(old.Code)}
 	}
 	return &c
 }
@@ -216,7 +217,8 @@ func ownWithdrawal(w protocol.Withdrawal) *protocol.Withdrawal {
 
 func ownRecord(rec *protocol.Record) protocol.Record {
 	c := *rec.Clone()
-	c.ID, c.Value, c.Fingerprint = strings.Clone(c.ID), strings.Clone(c.Value), protocol.Fingerprint(strings.Clone(string(c.Fingerprint)))
+	c.ID, c.Value, c.Fingerprint = strings.Clone(c.ID), strings.Clone(c.Value),
+		protocol.Fingerprint(strings.Clone(string(c.Fingerprint)))
 	return c
 }
 

@@ -30,14 +30,16 @@ func TestNoQuestionIsMadeOfAnOutcomeThatWaits(t *testing.T) {
 	p := guard.NewPending(faults, time.Now, time.Minute, silent)
 	require.NoError(t, p.Acquire(t.Context(), now, firstClaim("a", now)))
 	end := &guard.End{Recorded: now, Retention: time.Hour, Attempt: 1, Finish: protocol.Finish{
-		ID: "t#op#k", Owner: "a", Write: "end", Ending: protocol.Ending{State: protocol.Failed, Failure: &protocol.Failure{Message: "declined"}},
+		ID: "t#op#k", Owner: "a", Write: "end",
+		Ending: protocol.Ending{State: protocol.Failed, Failure: &protocol.Failure{Message: "declined"}},
 	}}
 	fits, _ := p.Keep(t.Context(), end, false, nil)
 	require.True(t, fits)
 
 	later := now.Add(time.Hour)
 	err := p.Settle(t.Context(), later, protocol.Settlement{
-		ID: "t#op#k", Kind: protocol.EventLapse, Seen: "a", Owner: "b", Write: "b", Ending: protocol.Ending{State: protocol.Unknown},
+		ID: "t#op#k", Kind: protocol.EventLapse, Seen: "a", Owner: "b", Write: "b",
+		Ending: protocol.Ending{State: protocol.Unknown},
 	})
 	require.ErrorAs(t, err, new(*protocol.ConflictError))
 	require.NotContains(t, faults.Calls(), idemtest.Settle)
@@ -70,9 +72,10 @@ func TestARecordThatExpiresSoonKeepsNoClaimOut(t *testing.T) {
 		s := guard.Withdrawals(mem, 2*time.Second)
 		now := time.Now()
 		require.NoError(t, s.Acquire(t.Context(), now, firstClaim("a", now)))
-		require.NoError(t, s.Finish(t.Context(), now, protocol.Finish{ID: "t#op#k", Owner: "a", Write: "end", Ending: protocol.Ending{
-			State: protocol.Failed, Failure: &protocol.Failure{Message: "declined"}, ExpiresAt: now.Add(20 * time.Second),
-		}}))
+		require.NoError(t, s.Finish(t.Context(), now,
+			protocol.Finish{ID: "t#op#k", Owner: "a", Write: "end", Ending: protocol.Ending{
+				State: protocol.Failed, Failure: &protocol.Failure{Message: "declined"}, ExpiresAt: now.Add(20 * time.Second),
+			}}))
 		require.ErrorAs(t, s.Withdraw(t.Context(), now, withdrawalOf(firstClaim("b", now))), new(*protocol.ConflictError))
 
 		time.Sleep(30 * time.Second)

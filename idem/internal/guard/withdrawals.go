@@ -123,7 +123,8 @@ func (s *withdrawals) withdraw(ctx context.Context, now time.Time, w protocol.Wi
 		if l.Seen == nil || l.Seen.HeldBy(first.Owner) { // or the claim itself has come meanwhile
 			continue
 		}
-		ev := protocol.Event{Kind: protocol.EventClaim, Fingerprint: first.Fingerprint, Repeat: first.Repeat, Margin: s.margin}
+		ev := protocol.Event{Kind: protocol.EventClaim, Fingerprint: first.Fingerprint,
+			Repeat: first.Repeat, Margin: s.margin}
 		do := protocol.Next(l.Seen, ev, now).Do
 		if !do.Claims() || l.Seen.ExpiresAt.IsZero() || l.Seen.ExpiresAt.After(now.Add(LateRequests)) {
 			return l.Seen, err

@@ -112,7 +112,8 @@ func TimeOf(n *notice.Notice) string {
 // IsDuplicate reports whether a notice is about a call whose key is in use already.
 func IsDuplicate(k notice.Kind) bool {
 	switch k {
-	case notice.Replayed, notice.InFlight, notice.Accepted, notice.Unknown, notice.Reused, notice.ShadowDuplicate, notice.ShadowReused:
+	case notice.Replayed, notice.InFlight, notice.Accepted, notice.Unknown, notice.Reused, notice.ShadowDuplicate,
+		notice.ShadowReused:
 		return true
 	}
 	return false

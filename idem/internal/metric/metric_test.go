@@ -52,8 +52,10 @@ func TestEachKindOfNoticeIsCountedOrKnowinglyNot(t *testing.T) {
 
 func TestTimesOfNotices(t *testing.T) {
 	for kind, name := range map[notice.Kind]string{
-		notice.Claimed: schema.MetricClaimTime, notice.TookOver: schema.MetricClaimTime, notice.Executed: schema.MetricHandlerTime,
-		notice.Completed: schema.MetricFinishTime, notice.Failed: schema.MetricFinishTime, notice.Released: schema.MetricFinishTime, notice.Parked: schema.MetricFinishTime,
+		notice.Claimed: schema.MetricClaimTime, notice.TookOver: schema.MetricClaimTime,
+		notice.Executed:  schema.MetricHandlerTime,
+		notice.Completed: schema.MetricFinishTime, notice.Failed: schema.MetricFinishTime,
+		notice.Released: schema.MetricFinishTime, notice.Parked: schema.MetricFinishTime,
 	} {
 		require.Equal(t, name, TimeOf(&notice.Notice{Kind: kind, Took: time.Millisecond}))
 		require.Empty(t, TimeOf(&notice.Notice{Kind: kind}), "no handler has returned")

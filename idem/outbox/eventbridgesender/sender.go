@@ -42,7 +42,8 @@ var service = awsbatch.Service{
 
 // Client has the methods of *eventbridge.Client that a sender calls. The client may retry.
 type Client interface {
-	PutEvents(context.Context, *eventbridge.PutEventsInput, ...func(*eventbridge.Options)) (*eventbridge.PutEventsOutput, error)
+	PutEvents(context.Context, *eventbridge.PutEventsInput,
+		...func(*eventbridge.Options)) (*eventbridge.PutEventsOutput, error)
 }
 
 // Sender sends to one event bus. Make it with [New].
@@ -63,7 +64,8 @@ func New(client Client, bus, source string) (*Sender, error) {
 	case bus == "":
 		return nil, errors.New(`eventbridgesender: the bus is empty: name it, or say "default"`)
 	case source == "" || len(source) > 256 || strings.HasPrefix(source, "aws."):
-		return nil, fmt.Errorf(`eventbridgesender: source %q: use a name such as "com.example.orders"; "aws." is the services'`, source)
+		return nil,
+			fmt.Errorf(`eventbridgesender: source %q: use a name such as "com.example.orders"; "aws." is the services'`, source)
 	}
 	return &Sender{client: client, bus: bus, source: source}, nil
 }
@@ -119,7 +121,8 @@ func (s *Sender) send(ctx context.Context, batch []outbox.Message) ([]error, err
 	for i, e := range out.Entries {
 		// An entry without an error and without the event's id says nothing.
 		if code := aws.ToString(e.ErrorCode); code != "" || aws.ToString(e.EventId) != "" {
-			replies = append(replies, awsbatch.Reply{ID: *awsbatch.ID(i), Code: code, Message: aws.ToString(e.ErrorMessage), SenderFault: true})
+			replies = append(replies, awsbatch.Reply{ID: *awsbatch.ID(i), Code: code, Message: aws.ToString(e.ErrorMessage),
+				SenderFault: true})
 		}
 	}
 	return service.Errors(len(batch), replies), nil

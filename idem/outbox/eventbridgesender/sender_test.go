@@ -53,8 +53,9 @@ func client(endpoint string) *eventbridge.Client {
 
 func message(n int, body string) outbox.Message {
 	return outbox.Message{
-		ID: outbox.MessageID("r", time.UnixMilli(0), strconv.Itoa(n)), Destination: "orders", Type: "order.placed", ContentType: "application/json",
-		Body: []byte(body), Attributes: map[string]string{"region": "eu"},
+		ID: outbox.MessageID("r", time.UnixMilli(0), strconv.Itoa(n)), Destination: "orders", Type: "order.placed",
+		ContentType: "application/json",
+		Body:        []byte(body), Attributes: map[string]string{"region": "eu"},
 	}
 }
 
@@ -62,12 +63,14 @@ func TestRequest(t *testing.T) {
 	s, got := answering(t, 200, "", `{"FailedEntryCount":0,"Entries":[{"EventId":"1"},{"EventId":"2"},{"EventId":"3"}]}`)
 	plain := message(2, "")
 	plain.Type, plain.ContentType, plain.Attributes, plain.Body = "", "", nil, []byte{0, 1}
-	for _, err := range s.Send(t.Context(), []outbox.Message{message(0, `{"n": 9007199254740993, "h": "<&>"}`), message(1, `[1]`), plain}) {
+	for _, err := range s.Send(t.Context(),
+		[]outbox.Message{message(0, `{"n": 9007199254740993, "h": "<&>"}`), message(1, `[1]`), plain}) {
 		require.NoError(t, err)
 	}
 	require.Len(t, *got, 1)
 	entries := (*got)[0].Entries
-	require.Equal(t, `{"id":"`+outbox.MessageID("r", time.UnixMilli(0), "0")+`","contentType":"application/json","attributes":{"region":"eu"},"data":{"n":9007199254740993,"h":"<&>"}}`, entries[0].Detail)
+	require.Equal(t, `{"id":"`+outbox.MessageID("r", time.UnixMilli(0), "0")+`","contentType":"application/json",`+
+		`"attributes":{"region":"eu"},"data":{"n":9007199254740993,"h":"<&>"}}`, entries[0].Detail)
 	require.JSONEq(t, `{"id":"`+outbox.MessageID("r", time.UnixMilli(0), "2")+`","dataBase64":"AAE="}`, entries[2].Detail)
 	require.Equal(t, "order.placed", entries[0].DetailType)
 	require.Equal(t, "orders", entries[2].DetailType)
@@ -157,19 +160,22 @@ func TestWhatIsPublishedFits(t *testing.T) {
 	s, err := New(client("http://127.0.0.1:1"), "default", strings.Repeat("s", 256))
 	require.NoError(t, err)
 	for name, fill := range map[string]func(*outbox.Message, int){
-		"plain text":               func(m *outbox.Message, n int) { m.Body = []byte(strings.Repeat("x", n)) },
-		"bytes":                    func(m *outbox.Message, n int) { m.Body = make([]byte, n) },
-		"json":                     func(m *outbox.Message, n int) { m.Body = []byte(`"` + strings.Repeat("x", n) + `"`) },
-		"json with line separator": func(m *outbox.Message, n int) { m.Body = []byte(`"` + strings.Repeat("\u2028", n/3) + `"`) },
-		"an attribute in quotes":   func(m *outbox.Message, n int) { m.Attributes["a"] = strings.Repeat(`"`, n) },
-		"an attribute of lines":    func(m *outbox.Message, n int) { m.Attributes["a"] = strings.Repeat("\u2028", n/3) },
+		"plain text": func(m *outbox.Message, n int) { m.Body = []byte(strings.Repeat("x", n)) },
+		"bytes":      func(m *outbox.Message, n int) { m.Body = make([]byte, n) },
+		"json":       func(m *outbox.Message, n int) { m.Body = []byte(`"` + strings.Repeat("x", n) + `"`) },
+		"json with line separator": func(m *outbox.Message, n int) {
+			m.Body = []byte(`"` + strings.Repeat("\u2028", n/3) + `"`)
+		},
+		"an attribute in quotes": func(m *outbox.Message, n int) { m.Attributes["a"] = strings.Repeat(`"`, n) },
+		"an attribute of lines":  func(m *outbox.Message, n int) { m.Attributes["a"] = strings.Repeat("\u2028", n/3) },
 		"a content type of quotes": func(m *outbox.Message, n int) {
 			m.Body, m.ContentType = []byte(strings.Repeat("x", n)), strings.Repeat(`"`, 256)
 		},
 	} {
 		sizes := func(t *testing.T, limit int) {
 			of := func(n int) outbox.Message {
-				m := outbox.Message{Limit: limit, Destination: "orders", Type: strings.Repeat("t", outbox.MaxType), Body: []byte("{}"), Attributes: map[string]string{}}
+				m := outbox.Message{Limit: limit, Destination: "orders", Type: strings.Repeat("t", outbox.MaxType),
+					Body: []byte("{}"), Attributes: map[string]string{}}
 				for _, a := range []string{"b", "c", "d", "e", "f"} {
 					m.Attributes[a] = "v"
 				}

@@ -28,7 +28,8 @@ import (
 
 var service = awsbatch.Service{
 	Name: "sns", Destination: "topicarn",
-	Final: []string{"InvalidParameter", "InvalidParameterValue", "ParameterValueInvalid", "BatchRequestTooLong", "Validation"},
+	Final: []string{"InvalidParameter", "InvalidParameterValue", "ParameterValueInvalid",
+		"BatchRequestTooLong", "Validation"},
 }
 
 // Client has the methods of *sns.Client that a sender calls. The client may retry.
@@ -51,7 +52,8 @@ func New(client Client, topicARN string) (*Sender, error) {
 		return nil, errors.New("snssender: the client is nil: pass sns.NewFromConfig(cfg)")
 	}
 	if parts := strings.Split(topicARN, ":"); len(parts) != 6 || parts[0] != "arn" || parts[2] != "sns" {
-		return nil, fmt.Errorf("snssender: %q is not a topic ARN: use one such as arn:aws:sns:eu-central-1:111122223333:orders", topicARN)
+		return nil, fmt.Errorf("snssender: %q is not a topic ARN: use one such "+
+			"as arn:aws:sns:eu-central-1:111122223333:orders", topicARN)
 	}
 	return &Sender{client: client, arn: topicARN, fifo: strings.HasSuffix(topicARN, ".fifo")}, nil
 }

@@ -24,7 +24,8 @@ const topic = "arn:aws:sns:eu-central-1:111122223333:orders"
 
 func message(n int, key string) outbox.Message {
 	return outbox.Message{
-		ID: outbox.MessageID("r", time.UnixMilli(0), strconv.Itoa(n)), Destination: "orders", OrderingKey: key, Type: "order.placed",
+		ID: outbox.MessageID("r", time.UnixMilli(0), strconv.Itoa(n)), Destination: "orders", OrderingKey: key,
+		Type: "order.placed",
 		Body: []byte(`{"n":1}`), Attributes: map[string]string{"region": "eu"},
 	}
 }
@@ -55,14 +56,16 @@ func answering(t *testing.T, arn string, status int, body string) (*Sender, *[]u
 	return s, &got
 }
 
-const answer = `<PublishBatchResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><PublishBatchResult>%s</PublishBatchResult></PublishBatchResponse>`
+const answer = `<PublishBatchResponse ` +
+	`xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><PublishBatchResult>%s</PublishBatchResult></PublishBatchResponse>`
 
 func TestRequest(t *testing.T) {
 	for arn, group := range map[string][]string{
 		topic:           {"", ""},
 		topic + ".fifo": {outbox.MessageID("r", time.UnixMilli(0), "0"), "k"},
 	} {
-		s, got := answering(t, arn, 200, fmt.Sprintf(answer, `<Successful><member><Id>1</Id><MessageId>x</MessageId></member></Successful>`))
+		s, got := answering(t, arn, 200,
+			fmt.Sprintf(answer, `<Successful><member><Id>1</Id><MessageId>x</MessageId></member></Successful>`))
 		messages := []outbox.Message{message(0, ""), message(1, "k")}
 		messages[0].Body = []byte{0, 1}
 		errs := s.Send(t.Context(), messages)
@@ -121,7 +124,8 @@ func TestFailures(t *testing.T) {
 		{"InternalError", "later", 500, false, 1},
 	} {
 		s, got := answering(t, topic, c.status, fmt.Sprintf(
-			`<ErrorResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><Error><Type>Sender</Type><Code>%s</Code><Message>%s</Message></Error></ErrorResponse>`, c.code, c.message))
+			`<ErrorResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><Error><Type>Sender</Type>`+
+				`<Code>%s</Code><Message>%s</Message></Error></ErrorResponse>`, c.code, c.message))
 		errs := s.Send(t.Context(), []outbox.Message{message(0, ""), message(1, "")})
 		require.Len(t, *got, c.requests, c.message)
 		for _, err := range errs {
@@ -152,7 +156,8 @@ func TestTopic(t *testing.T) {
 	made, err := c.CreateTopic(t.Context(), &sns.CreateTopicInput{Name: aws.String("t-" + rand.Text())})
 	require.NoError(t, err)
 	_, err = c.Subscribe(t.Context(), &sns.SubscribeInput{
-		TopicArn: made.TopicArn, Protocol: aws.String("sqs"), Endpoint: &q.ARN, Attributes: map[string]string{"RawMessageDelivery": "true"},
+		TopicArn: made.TopicArn, Protocol: aws.String("sqs"), Endpoint: &q.ARN,
+		Attributes: map[string]string{"RawMessageDelivery": "true"},
 	})
 	require.NoError(t, err)
 	s, err := New(c, *made.TopicArn)

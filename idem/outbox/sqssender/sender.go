@@ -36,14 +36,16 @@ import (
 var service = awsbatch.Service{
 	Name: "sqs",
 	Final: []string{
-		"InvalidMessageContents", "InvalidParameterValue", "InvalidAttributeName", "InvalidAttributeValue", "MissingParameter",
+		"InvalidMessageContents", "InvalidParameterValue", "InvalidAttributeName", "InvalidAttributeValue",
+		"MissingParameter",
 		"BatchRequestTooLong",
 	},
 }
 
 // Client has the methods of *sqs.Client that a sender calls. The client may retry.
 type Client interface {
-	SendMessageBatch(context.Context, *sqs.SendMessageBatchInput, ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error)
+	SendMessageBatch(context.Context, *sqs.SendMessageBatchInput,
+		...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error)
 }
 
 // Sender sends to one queue. Make it with [New].
@@ -61,7 +63,8 @@ func New(client Client, queueURL string) (*Sender, error) {
 		return nil, errors.New("sqssender: the client is nil: pass sqs.NewFromConfig(cfg)")
 	}
 	if !strings.HasPrefix(queueURL, "https://") && !strings.HasPrefix(queueURL, "http://") {
-		return nil, fmt.Errorf("sqssender: %q is not a queue URL: use one such as https://sqs.eu-central-1.amazonaws.com/111122223333/orders", queueURL)
+		return nil, fmt.Errorf("sqssender: %q is not a queue URL: use one such "+
+			"as https://sqs.eu-central-1.amazonaws.com/111122223333/orders", queueURL)
 	}
 	return &Sender{client: client, url: queueURL, fifo: strings.HasSuffix(queueURL, ".fifo")}, nil
 }

@@ -22,7 +22,8 @@ import (
 
 func message(n int, key string) outbox.Message {
 	return outbox.Message{
-		ID: outbox.MessageID("r", time.UnixMilli(0), strconv.Itoa(n)), Destination: "orders", OrderingKey: key, Type: "order.placed",
+		ID: outbox.MessageID("r", time.UnixMilli(0), strconv.Itoa(n)), Destination: "orders", OrderingKey: key,
+		Type: "order.placed",
 		Body: []byte(`{"n":1}`), Attributes: map[string]string{"region": "eu"},
 	}
 }
@@ -58,7 +59,8 @@ func TestRequest(t *testing.T) {
 		"https://sqs/1/orders":      {"acme", nil},
 		"https://sqs/1/orders.fifo": {outbox.MessageID("r", time.UnixMilli(0), "0"), "k"},
 	} {
-		client, got := answering(t, 200, "", `{"Successful":[{"Id":"1","MessageId":"x","MD5OfMessageBody":"44b9b1b3a5c1cdc5f16e04c2c48f1f9a"}],"Failed":[]}`)
+		client, got := answering(t, 200, "",
+			`{"Successful":[{"Id":"1","MessageId":"x","MD5OfMessageBody":"44b9b1b3a5c1cdc5f16e04c2c48f1f9a"}],"Failed":[]}`)
 		messages := []outbox.Message{message(0, ""), message(1, "k")}
 		messages[0].Body, messages[0].TenantGroup = []byte{0, 1}, "acme"
 		errs := sender(t, noChecks{client}, url).Send(t.Context(), messages)
@@ -75,7 +77,8 @@ func TestRequest(t *testing.T) {
 		require.Equal(t, `{"n":1}`, in.Entries[1]["MessageBody"])
 		attr := func(v string) map[string]any { return map[string]any{"DataType": "String", "StringValue": v} }
 		require.Equal(t, map[string]any{
-			"region": attr("eu"), "idem-message-id": attr(messages[0].ID), "idem-type": attr("order.placed"), "idem-encoding": attr("base64"),
+			"region": attr("eu"), "idem-message-id": attr(messages[0].ID), "idem-type": attr("order.placed"),
+			"idem-encoding": attr("base64"),
 		}, in.Entries[0]["MessageAttributes"])
 		for i := range messages {
 			require.Equal(t, group[i], in.Entries[i]["MessageGroupId"])
@@ -91,7 +94,8 @@ func TestRequest(t *testing.T) {
 // noChecks switches off the client's checksums, which the made-up answers lack.
 type noChecks struct{ *sqs.Client }
 
-func (c noChecks) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error) {
+func (c noChecks) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput,
+	_ ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error) {
 	return c.Client.SendMessageBatch(ctx, in, func(o *sqs.Options) { o.DisableMessageChecksumValidation = true })
 }
 
@@ -101,7 +105,8 @@ func TestFailures(t *testing.T) {
 		{"Id":"1","SenderFault":false,"Code":"InternalError","Message":"later"},
 		{"Id":"2","SenderFault":true,"Code":"KmsAccessDenied","Message":"key"},
 		{"Id":"77","SenderFault":true,"Code":"X"}]}`)
-	errs := sender(t, client, "https://sqs/1/q").Send(t.Context(), []outbox.Message{message(0, ""), message(1, ""), message(2, "")})
+	errs := sender(t, client, "https://sqs/1/q").Send(t.Context(),
+		[]outbox.Message{message(0, ""), message(1, ""), message(2, "")})
 	require.ErrorIs(t, errs[0], outbox.ErrRejected)
 	require.ErrorContains(t, errs[0], "InvalidMessageContents: no")
 	require.NotErrorIs(t, errs[1], outbox.ErrRejected)
@@ -155,7 +160,8 @@ func TestQueue(t *testing.T) {
 			messages = append(messages, message(n, ""))
 		}
 		messages[7].Body = []byte(strings.Repeat("x", 200<<10))
-		groups := map[string]string{messages[3].ID: protocol.TenantGroup("acme#op#1"), messages[4].ID: protocol.TenantGroup("s%C3%B6hne#op#2")}
+		groups := map[string]string{messages[3].ID: protocol.TenantGroup("acme#op#1"),
+			messages[4].ID: protocol.TenantGroup("s%C3%B6hne#op#2")}
 		messages[3].TenantGroup, messages[4].TenantGroup = groups[messages[3].ID], groups[messages[4].ID]
 		for range 2 {
 			for _, err := range s.Send(t.Context(), messages) {

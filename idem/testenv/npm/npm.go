@@ -41,7 +41,8 @@ type Package struct {
 func (p Package) String() string { return p.Name + "@" + p.Version }
 
 // InstallNode says how to install npm and Node.js, which runs the packages.
-const InstallNode = "install Node.js 20 or newer with npm (for example Debian and Ubuntu: apt install nodejs npm; macOS: brew install node; or nodejs.org)"
+const InstallNode = "install Node.js 20 or newer with npm (for example Debian and Ubuntu: apt install nodejs npm; " +
+	"macOS: brew install node; or nodejs.org)"
 
 // timeout bounds a whole installation; at 100 KB/s it is enough for 57 MB.
 const timeout = 10 * time.Minute
@@ -136,7 +137,8 @@ func (p Package) ci(ctx context.Context, dir string) error {
 	}
 	said := strings.ReplaceAll(strings.TrimSpace(string(out)), "\n", "\n  ")
 	if err != nil {
-		return fmt.Errorf("npm ci for %s failed (%w); check the network and the registry that npm is configured with. npm said:\n  %s", p, err, said)
+		return fmt.Errorf("npm ci for %s failed (%w); check the network and the registry that npm is configured with. "+
+			"npm said:\n  %s", p, err, said)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "node_modules", p.Name, "package.json")); err != nil {
 		return fmt.Errorf("npm ci succeeded but did not install %s (%w); npm said:\n  %s", p, err, said)

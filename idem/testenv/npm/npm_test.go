@@ -36,7 +36,8 @@ func tarball(t *testing.T, what string) []byte {
 		"package/package.json": `{"name": "tiny", "version": "1.0.0", "scripts": {"install": "touch ran"}}`,
 		"package/index.js":     what,
 	} {
-		require.NoError(t, archive.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content))}))
+		require.NoError(t,
+			archive.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content))}))
 		_, err := archive.Write([]byte(content))
 		require.NoError(t, err)
 	}
@@ -124,7 +125,8 @@ func TestInstallsOnceForAllThatAskAtOnce(t *testing.T) {
 func TestDamagedInstallationIsMadeAnew(t *testing.T) {
 	p := npm.Package{Name: "tiny", Version: "1.0.0"}
 	childtest.Programs(t, []string{"mkdir"}, map[string]string{
-		"npm": "mkdir -p node_modules/tiny && echo {} > node_modules/tiny/package.json && printf whole > node_modules/tiny/index.js",
+		"npm": "mkdir -p node_modules/tiny && echo {} > node_modules/tiny/package.json && printf whole " +
+			"> node_modules/tiny/index.js",
 	})
 	folder := emptyFolder(t)
 	dir, err := p.Install(t.Context(), folder, silent)
@@ -141,7 +143,8 @@ func TestDamagedInstallationIsMadeAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, damage())
 			var said strings.Builder
-			again, err := p.Install(t.Context(), folder, func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) })
+			again, err := p.Install(t.Context(), folder,
+				func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) })
 			require.NoError(t, err)
 			require.Equal(t, dir, again)
 			require.Contains(t, said.String(), "damaged")
@@ -175,8 +178,9 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 		folder  string
 		want    []string
 	}{
-		"npm":            {nil, "", []string{"npm is not on PATH", "install Node.js"}},
-		"network":        {map[string]string{"npm": "echo ECONNREFUSED; exit 1"}, "", []string{"npm ci for tiny@1.0.0 failed", "ECONNREFUSED", "check the network"}},
+		"npm": {nil, "", []string{"npm is not on PATH", "install Node.js"}},
+		"network": {map[string]string{"npm": "echo ECONNREFUSED; exit 1"},
+			"", []string{"npm ci for tiny@1.0.0 failed", "ECONNREFUSED", "check the network"}},
 		"content":        {map[string]string{"npm": "echo all fine"}, "", []string{"did not install tiny@1.0.0", "all fine"}},
 		"writable cache": {nil, file, []string{"cannot be written to", file, cache.Env}},
 	} {

@@ -159,19 +159,25 @@ func TestStandardQueueKeepsGroups(t *testing.T) {
 	c := NewClient(started(t).Endpoint())
 	letters, err := c.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("fair-letters")})
 	require.NoError(t, err)
-	made, err := c.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("fair"), Attributes: map[string]string{
-		"VisibilityTimeout": "0", "RedrivePolicy": `{"maxReceiveCount":"1","deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:fair-letters"}`,
-	}})
+	made, err := c.CreateQueue(t.Context(),
+		&sqs.CreateQueueInput{QueueName: aws.String("fair"), Attributes: map[string]string{
+			"VisibilityTimeout": "0",
+			"RedrivePolicy": `{"maxReceiveCount":"1",` +
+				`"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:fair-letters"}`,
+		}})
 	require.NoError(t, err)
-	_, err = c.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: made.QueueUrl, MessageBody: aws.String("a"), MessageGroupId: aws.String("acme")})
+	_, err = c.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: made.QueueUrl, MessageBody: aws.String("a"),
+		MessageGroupId: aws.String("acme")})
 	require.NoError(t, err)
 	_, err = c.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: made.QueueUrl, MessageBody: aws.String("b")})
 	require.NoError(t, err)
 	text := types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String("x")}
-	batch, err := c.SendMessageBatch(t.Context(), &sqs.SendMessageBatchInput{QueueUrl: made.QueueUrl, Entries: []types.SendMessageBatchRequestEntry{
-		{Id: aws.String("0"), MessageBody: aws.String("c"), MessageGroupId: aws.String("acme"), MessageAttributes: map[string]types.MessageAttributeValue{"name": text}},
-		{Id: aws.String("1"), MessageBody: aws.String("d")},
-	}})
+	batch, err := c.SendMessageBatch(t.Context(),
+		&sqs.SendMessageBatchInput{QueueUrl: made.QueueUrl, Entries: []types.SendMessageBatchRequestEntry{
+			{Id: aws.String("0"), MessageBody: aws.String("c"), MessageGroupId: aws.String("acme"),
+				MessageAttributes: map[string]types.MessageAttributeValue{"name": text}},
+			{Id: aws.String("1"), MessageBody: aws.String("d")},
+		}})
 	require.NoError(t, err)
 	require.Len(t, batch.Successful, 2)
 	// A second receive moves what was received once.
@@ -230,7 +236,8 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 
 func TestServerThatFailsShowsItsLastLines(t *testing.T) {
 	folder := installedCache(t)
-	childtest.Programs(t, nil, map[string]string{"node": `[ "$1" = --version ] && echo v20.1.0 && exit; echo SyntaxError >&2; exit 1`})
+	childtest.Programs(t, nil,
+		map[string]string{"node": `[ "$1" = --version ] && echo v20.1.0 && exit; echo SyntaxError >&2; exit 1`})
 	_, err := Start(t.Context(), &Options{CacheDir: folder})
 	require.ErrorContains(t, err, "ended before it answered")
 	require.ErrorContains(t, err, "SyntaxError")

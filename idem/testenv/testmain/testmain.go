@@ -100,7 +100,8 @@ func compile(pkg string) (string, error) {
 	if out, err := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", path, pkg).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
-	const sources = `{{if .Module}}{{if .Module.Main}}{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
+	const sources = `{{if .Module}}{{if .Module.Main}}{{$d := .Dir}}{{range ` +
+		`.GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
 	out, err := exec.Command("go", "list", "-deps", "-tags", "lambda.norpc", "-f", sources, pkg).Output()
 	if err != nil {
 		return "", fmt.Errorf("list the sources of %s: %w", pkg, err)

@@ -60,7 +60,8 @@ func (s *service) fulfil(ctx context.Context, o order) error {
 		ConditionExpression:       aws.String("attribute_not_exists(order_id) OR #token = :token"),
 		ExpressionAttributeNames:  map[string]string{"#token": "token"},
 		ExpressionAttributeValues: map[string]types.AttributeValue{":token": text(by.Token)},
-	}, dynamostore.OnConditionFailed(idem.Permanent(fmt.Errorf("order %s came before, under another idempotency key", o.ID))))
+	}, dynamostore.OnConditionFailed(
+		idem.Permanent(fmt.Errorf("order %s came before, under another idempotency key", o.ID))))
 	tx.Publish("accepted", outbox.Message{
 		Destination: "order-events", Type: "order.accepted", ContentType: "application/json", Body: news,
 	})

@@ -28,7 +28,8 @@ type counted struct {
 	commits int
 }
 
-func (c *counted) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, o ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+func (c *counted) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput,
+	o ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
 	c.commits++
 	return c.Client.TransactWriteItems(ctx, in, o...)
 }
@@ -53,7 +54,8 @@ func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.
 			{AttributeName: new("order_id"), AttributeType: types.ScalarAttributeTypeS},
 		},
 		KeySchema: []types.KeySchemaElement{
-			{AttributeName: new("customer"), KeyType: types.KeyTypeHash}, {AttributeName: new("order_id"), KeyType: types.KeyTypeRange},
+			{AttributeName: new("customer"), KeyType: types.KeyTypeHash},
+			{AttributeName: new("order_id"), KeyType: types.KeyTypeRange},
 		},
 	})
 	require.NoError(t, err)
@@ -122,9 +124,10 @@ func TestRepeatAfterExpiry(t *testing.T) {
 		got, err := deliver("acme", "order-0001", good)
 		require.NoError(t, err)
 		require.Equal(t, idemlambda.ReasonExecuted, got)
-		_, err = db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &db.records, Key: map[string]types.AttributeValue{
-			schema.PK: text(fulfil.Key("acme", "order-0001").ID()), schema.SK: text(schema.RecordSK),
-		}})
+		_, err = db.DeleteItem(t.Context(),
+			&dynamodb.DeleteItemInput{TableName: &db.records, Key: map[string]types.AttributeValue{
+				schema.PK: text(fulfil.Key("acme", "order-0001").ID()), schema.SK: text(schema.RecordSK),
+			}})
 		require.NoError(t, err)
 	}
 	require.Equal(t, 2, db.commits)

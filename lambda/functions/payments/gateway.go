@@ -48,7 +48,8 @@ func tenantOf(setting string) (idemhttp.TenantFunc, error) {
 }
 
 // handleREST is handle for payload 1.0, with the fields that the business needs.
-func (s *service) handleREST(ctx context.Context, r events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
+func (s *service) handleREST(ctx context.Context,
+	r events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 	res, err := s.handle(ctx, request{RouteKey: r.HTTPMethod + " " + r.Resource, Body: r.Body})
 	return events.APIGatewayProxyResponse{StatusCode: res.StatusCode, Headers: res.Headers, Body: res.Body}, err
 }

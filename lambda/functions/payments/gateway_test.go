@@ -95,7 +95,8 @@ func TestStatementsAreAcceptedForLaterBehindBothAPIs(t *testing.T) {
 			return answer{res.StatusCode, res.Headers["Location"], res.Body}
 		},
 		"rest": func(method, path, resource, body string) answer {
-			r := events.APIGatewayProxyRequest{HTTPMethod: method, Path: path, Resource: resource, Body: body, Headers: header("key-rest-0123456789")}
+			r := events.APIGatewayProxyRequest{HTTPMethod: method, Path: path, Resource: resource, Body: body,
+				Headers: header("key-rest-0123456789")}
 			res, err := behind("rest").(idemlambda.RESTAPIHandler)(t.Context(), r)
 			require.NoError(t, err)
 			return answer{res.StatusCode, res.Headers["Location"], res.Body}

@@ -35,14 +35,16 @@ func (s *service) handle(ctx context.Context, r request) (response, error) {
 
 // move asks the provider to move money. The token is its key of a charge, by which it knows
 // a repetition, and its name for a refund, by which a sweep can ask what became of it.
-func (s *service) move(ctx context.Context, r request, with func(context.Context, string, provider.Payment) (provider.Receipt, error)) (response, error) {
+func (s *service) move(ctx context.Context, r request,
+	with func(context.Context, string, provider.Payment) (provider.Receipt, error)) (response, error) {
 	var p provider.Payment
 	if err := json.Unmarshal([]byte(r.Body), &p); err != nil || p.Amount <= 0 || len(p.Currency) != 3 {
 		return refuse(ctx, "send an amount above zero and a currency of three letters")
 	}
 	receipt, err := with(ctx, idem.Token(ctx), p)
 	if errors.Is(err, provider.ErrDeclined) {
-		return answer(http.StatusPaymentRequired, map[string]string{"message": "the provider declined"}) // recorded and replayed
+		// recorded and replayed
+		return answer(http.StatusPaymentRequired, map[string]string{"message": "the provider declined"})
 	}
 	if err != nil {
 		return response{}, err

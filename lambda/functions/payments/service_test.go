@@ -85,7 +85,9 @@ func TestWhatARefundMayTryAgain(t *testing.T) {
 		require.True(t, errors.As(err, &dial), "ran, and was refused again: %v", err)
 	}
 
-	broken := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	broken := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	}))
 	defer broken.Close()
 	call = function(t, broken.URL)
 	_, err = call("POST /refunds", "key-0123456789abc", good)

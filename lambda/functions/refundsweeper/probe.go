@@ -23,7 +23,8 @@ type prober struct {
 
 // operations are the refunds. Their probe encodes responses by the contract of the payments
 // function.
-func operations(engine *idem.Engine, client provider.Client, escalateAfter time.Duration) ([]reconcile.Operation, error) {
+func operations(engine *idem.Engine, client provider.Client,
+	escalateAfter time.Duration) ([]reconcile.Operation, error) {
 	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
 	if err != nil {
 		return nil, err

@@ -58,7 +58,8 @@ func (f *function) age(report outbox.Report) {
 	f.metrics.Add("", maps.All(map[string]int{schema.MetricOutboxOldest: int(age / time.Second)}))
 }
 
-func (f *function) deliver(ctx context.Context, records []events.DynamoDBEventRecord) (events.DynamoDBEventResponse, error) {
+func (f *function) deliver(ctx context.Context,
+	records []events.DynamoDBEventRecord) (events.DynamoDBEventResponse, error) {
 	answer := events.DynamoDBEventResponse{BatchItemFailures: []events.DynamoDBBatchItemFailure{}}
 	var refs []outbox.Ref
 	var sequence []string
@@ -77,7 +78,8 @@ func (f *function) deliver(ctx context.Context, records []events.DynamoDBEventRe
 		return events.DynamoDBEventResponse{}, err
 	}
 	if first < len(refs) {
-		answer.BatchItemFailures = append(answer.BatchItemFailures, events.DynamoDBBatchItemFailure{ItemIdentifier: sequence[first]})
+		answer.BatchItemFailures = append(answer.BatchItemFailures,
+			events.DynamoDBBatchItemFailure{ItemIdentifier: sequence[first]})
 	}
 	return answer, nil
 }
@@ -87,7 +89,8 @@ func (f *function) deliver(ctx context.Context, records []events.DynamoDBEventRe
 func refOf(r events.DynamoDBEventRecord) (outbox.Ref, bool) {
 	pk, sk, state := text(r.Change.Keys, schema.PK), text(r.Change.Keys, schema.SK), text(r.Change.NewImage, schema.State)
 	id, ok := strings.CutPrefix(sk, schema.OutboxSK)
-	if !ok || pk == "" || r.EventName == string(events.DynamoDBOperationTypeRemove) || state != "" && state != schema.OutboxNew {
+	if !ok || pk == "" || r.EventName == string(events.DynamoDBOperationTypeRemove) || state != "" &&
+		state != schema.OutboxNew {
 		return outbox.Ref{}, false
 	}
 	return outbox.Ref{Record: pk, ID: id}, true

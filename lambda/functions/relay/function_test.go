@@ -103,7 +103,8 @@ func change(name, sequence, sk, state string) string {
 	if state != "" {
 		image = `,"NewImage":{"in_state":{"S":"` + state + `"}}`
 	}
-	return `{"eventName":"` + name + `","dynamodb":{"SequenceNumber":"` + sequence + `","Keys":{"pk":{"S":"r"},"sk":{"S":"` + sk + `"}}` + image + `}}`
+	return `{"eventName":"` + name + `","dynamodb":{"SequenceNumber":"` + sequence +
+		`","Keys":{"pk":{"S":"r"},"sk":{"S":"` + sk + `"}}` + image + `}}`
 }
 
 func TestStreamEvents(t *testing.T) {
@@ -161,7 +162,9 @@ func TestSchedule(t *testing.T) {
 
 func TestRoutes(t *testing.T) {
 	cfg := aws.Config{Region: "eu-central-1"}
-	senders, err := sendersOf(cfg, `{"orders":"https://sqs.eu-central-1.amazonaws.com/1/orders.fifo","prices":"arn:aws:sns:eu-central-1:1:prices","audit":"arn:aws:events:eu-central-1:1:event-bus/audit"}`, "com.example")
+	senders, err := sendersOf(cfg, `{"orders":"https://sqs.eu-central-1.amazonaws.com/1/orders.fifo",`+
+		`"prices":"arn:aws:sns:eu-central-1:1:prices","audit":"arn:aws:events:eu-central-1:1:event-bus/audit"}`,
+		"com.example")
 	require.NoError(t, err)
 	require.Len(t, senders, 3)
 	for routes, says := range map[string]string{
@@ -182,7 +185,8 @@ func TestOptions(t *testing.T) {
 	o, err := options(func(name string) string { return env[name] })
 	require.NoError(t, err)
 	require.Equal(t, &outbox.Options{MaxTries: 3, Backoff: 5 * time.Second, Grace: 90 * time.Second}, o)
-	for name, bad := range map[string]string{schema.EnvOutboxMaxTries: "0", schema.EnvOutboxBackoff: "5", schema.EnvOutboxGrace: "-1s"} {
+	for name, bad := range map[string]string{schema.EnvOutboxMaxTries: "0", schema.EnvOutboxBackoff: "5",
+		schema.EnvOutboxGrace: "-1s"} {
 		_, err := options(func(n string) string { return map[string]string{name: bad}[n] })
 		require.ErrorContains(t, err, name+" is")
 	}
@@ -194,7 +198,8 @@ func TestMetrics(t *testing.T) {
 	metrics, err := emf.New(&emf.Options{Service: "relay", Out: &out})
 	require.NoError(t, err)
 	s := &notingStore{}
-	relay, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": sender(func(outbox.Message) error { return nil })}, nil)
+	relay, err := outbox.NewRelay(s,
+		map[string]outbox.Sender{"orders": sender(func(outbox.Message) error { return nil })}, nil)
 	require.NoError(t, err)
 	f := &function{relay, metrics}
 	for raw, says := range map[string]string{
@@ -225,7 +230,8 @@ func TestWhatWasNotLookedAtIsNotCountedAsNothing(t *testing.T) {
 		"time is over": {over, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			relay, err := outbox.NewRelay(&notingStore{down: tc.down}, map[string]outbox.Sender{"orders": sender(func(outbox.Message) error { return nil })}, nil)
+			relay, err := outbox.NewRelay(&notingStore{down: tc.down},
+				map[string]outbox.Sender{"orders": sender(func(outbox.Message) error { return nil })}, nil)
 			require.NoError(t, err)
 			var out bytes.Buffer
 			metrics, err := emf.New(&emf.Options{Service: "relay", Out: &out})

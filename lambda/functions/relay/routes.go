@@ -22,7 +22,8 @@ import (
 func sendersOf(cfg aws.Config, routes, source string) (map[string]outbox.Sender, error) {
 	var targets map[string]string
 	if err := json.Unmarshal([]byte(routes), &targets); err != nil || len(targets) == 0 {
-		return nil, fmt.Errorf(`%s is %q: use a JSON object such as {"orders": "https://sqs.eu-central-1.amazonaws.com/111122223333/orders"}`,
+		return nil, fmt.Errorf(`%s is %q: use a JSON object such as {"orders": `+
+			`"https://sqs.eu-central-1.amazonaws.com/111122223333/orders"}`,
 			schema.EnvOutboxRoutes, routes)
 	}
 	senders := make(map[string]outbox.Sender, len(targets))
@@ -48,7 +49,8 @@ func senderOf(cfg aws.Config, target, source string) (outbox.Sender, error) {
 	case service == "sns":
 		return snssender.New(sns.NewFromConfig(cfg), target)
 	case service == "events" && source == "":
-		return nil, fmt.Errorf("it is an event bus, whose events need a source: set %s, such as com.example.orders", schema.EnvOutboxSource)
+		return nil, fmt.Errorf("it is an event bus, whose events need a source: set %s, such as com.example.orders",
+			schema.EnvOutboxSource)
 	case service == "events":
 		return eventbridgesender.New(eventbridge.NewFromConfig(cfg), target, source)
 	}

@@ -84,7 +84,8 @@ func parseALB(answer []byte, multi bool) (response, error) {
 		unread, read = read, unread
 	}
 	if raw := members[read]; raw == nil || string(raw) == "null" {
-		return response{}, errors.New("gateway: the function's response has no " + read + ", which the target group's mode requires")
+		return response{}, errors.New("gateway: the function's response has no " + read +
+			", which the target group's mode requires")
 	}
 	delete(members, unread)
 	delete(members, "cookies")
@@ -99,7 +100,8 @@ func parseALB(answer []byte, multi bool) (response, error) {
 		}
 	}
 	if size > maxALBHeader {
-		return r, fmt.Errorf("gateway: the headers of the function's response have %d bytes, the balancer takes at most %d", size, maxALBHeader)
+		return r, fmt.Errorf("gateway: the headers of the function's response have %d bytes, the balancer takes at most %d",
+			size, maxALBHeader)
 	}
 	return r, nil
 }

@@ -63,24 +63,30 @@ const mega = 1 << 20
 // two answers to a large body: its own limit is text, Lambda's is JSON
 // (https://github.com/koki-develop/lgtm-generator/issues/10).
 var services = map[Flavour]service{
-	HTTPAPI: {DefaultTimeout, head{values: 10240}, MaxRequestBytes, MaxResponseBytes, "Apigw-Requestid", map[refusal]response{
-		noRoute: message(404, "Not Found"), unauthorized: message(401, "Unauthorized"), forbidden: message(403, "Forbidden"),
-		headTooLarge: message(431, "Request Header Fields Too Large"), tooLarge: message(413, "Request Entity Too Large"),
-		eventTooLarge: message(413, "Request Entity Too Large"), badRequest: message(400, "Bad Request"),
-		failed: message(500, "Internal Server Error"), timedOut: message(503, "Service Unavailable"),
-	}},
-	RESTAPI: {29 * time.Second, head{values: 10240}, MaxRequestBytes, MaxResponseBytes, "X-Amzn-Requestid", map[refusal]response{
-		noRoute: message(403, "Missing Authentication Token"), unauthorized: message(401, "Unauthorized"), forbidden: message(403, "Missing Authentication Token"),
-		headTooLarge:  message(431, "Request Header Fields Too Large"),
-		tooLarge:      {413, http.Header{"Content-Type": {"text; charset=utf-8"}}, []byte("HTTP content length exceeded 10485760 bytes.")},
-		eventTooLarge: spaced(413, "Request Too Long"), badRequest: message(400, "Bad Request"),
-		failed: spaced(502, "Internal server error"), timedOut: spaced(504, "Endpoint request timed out"),
-	}},
-	FunctionURL: {15 * time.Minute, head{values: mega}, 6 * mega, MaxResponseBytes, "X-Amzn-Requestid", map[refusal]response{
-		forbidden:    {403, http.Header{"Content-Type": {"application/json"}, "X-Amzn-Errortype": {"AccessDeniedException"}}, []byte(`{"Message":"Forbidden"}`)},
-		headTooLarge: plain(431), tooLarge: plain(413), eventTooLarge: plain(413), badRequest: plain(400),
-		failed: internal, timedOut: internal,
-	}},
+	HTTPAPI: {DefaultTimeout, head{values: 10240}, MaxRequestBytes, MaxResponseBytes, "Apigw-Requestid",
+		map[refusal]response{
+			noRoute: message(404, "Not Found"), unauthorized: message(401, "Unauthorized"), forbidden: message(403, "Forbidden"),
+			headTooLarge: message(431, "Request Header Fields Too Large"), tooLarge: message(413, "Request Entity Too Large"),
+			eventTooLarge: message(413, "Request Entity Too Large"), badRequest: message(400, "Bad Request"),
+			failed: message(500, "Internal Server Error"), timedOut: message(503, "Service Unavailable"),
+		}},
+	RESTAPI: {29 * time.Second, head{values: 10240}, MaxRequestBytes, MaxResponseBytes, "X-Amzn-Requestid",
+		map[refusal]response{
+			noRoute: message(403, "Missing Authentication Token"), unauthorized: message(401, "Unauthorized"),
+			forbidden:    message(403, "Missing Authentication Token"),
+			headTooLarge: message(431, "Request Header Fields Too Large"),
+			tooLarge: {413, http.Header{"Content-Type": {"text; charset=utf-8"}},
+				[]byte("HTTP content length exceeded 10485760 bytes.")},
+			eventTooLarge: spaced(413, "Request Too Long"), badRequest: message(400, "Bad Request"),
+			failed: spaced(502, "Internal server error"), timedOut: spaced(504, "Endpoint request timed out"),
+		}},
+	FunctionURL: {15 * time.Minute, head{values: mega}, 6 * mega, MaxResponseBytes, "X-Amzn-Requestid",
+		map[refusal]response{
+			forbidden: {403, http.Header{"Content-Type": {"application/json"}, "X-Amzn-Errortype": {"AccessDeniedException"}},
+				[]byte(`{"Message":"Forbidden"}`)},
+			headTooLarge: plain(431), tooLarge: plain(413), eventTooLarge: plain(413), badRequest: plain(400),
+			failed: internal, timedOut: internal,
+		}},
 	ALB: {60 * time.Second, head{line: 16 << 10, field: 16 << 10, values: 64 << 10}, mega, mega, "", map[refusal]response{
 		noRoute: plain(404), unauthorized: page(401, "Authorization Required"), headTooLarge: page(400, "Bad Request"),
 		tooLarge: page(413, "Request Entity Too Large"), eventTooLarge: page(413, "Request Entity Too Large"),
@@ -121,6 +127,7 @@ func spaced(status int, text string) response {
 
 // page looks like a load balancer's own.
 func page(status int, title string) response {
-	body := fmt.Sprintf("<html>\r\n<head><title>%d %s</title></head>\r\n<body>\r\n<center><h1>%[1]d %[2]s</h1></center>\r\n</body>\r\n</html>\r\n", status, title)
+	body := fmt.Sprintf("<html>\r\n<head><title>%d %s</title></head>\r\n<body>\r\n<center><h1>%[1]d "+
+		"%[2]s</h1></center>\r\n</body>\r\n</html>\r\n", status, title)
 	return response{status, http.Header{"Content-Type": {"text/html"}, "Server": {"awselb/2.0"}}, []byte(body)}
 }

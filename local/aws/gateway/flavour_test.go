@@ -15,7 +15,8 @@ import (
 func TestALBEvent(t *testing.T) {
 	for _, multi := range []bool{false, true} {
 		fn := &recorder{answer: `{"statusCode":200,"headers":{"X-A":"1"},"multiValueHeaders":{"X-A":["1","2"]}}`}
-		server := serve(t, map[string]gateway.Invoke{"$default": fn.invoke}, &gateway.Options{Flavour: gateway.ALB, MultiValueHeaders: multi})
+		server := serve(t, map[string]gateway.Invoke{"$default": fn.invoke},
+			&gateway.Options{Flavour: gateway.ALB, MultiValueHeaders: multi})
 		got := send(t, "POST", server.URL+"/a%20b?x=%2C&x=2", "{}", func(r *http.Request) {
 			r.Header["X-Tag"] = []string{"web", "eu"}
 			r.Header.Set("Content-Type", "application/json")
@@ -44,7 +45,8 @@ func TestREST(t *testing.T) {
 	token, err := issuer.Token("a", nil, time.Hour)
 	require.NoError(t, err)
 	fn := &recorder{answer: `{"statusCode":201,"multiValueHeaders":{"X-A":["1","2"]},"body":"{}"}`}
-	server := serve(t, map[string]gateway.Invoke{"POST /payments/{id}": fn.invoke}, &gateway.Options{Flavour: gateway.RESTAPI, Claims: issuer.Claims})
+	server := serve(t, map[string]gateway.Invoke{"POST /payments/{id}": fn.invoke},
+		&gateway.Options{Flavour: gateway.RESTAPI, Claims: issuer.Claims})
 	got := send(t, "POST", server.URL+"/prod/payments/p%201?x=1&x=%2C", "{}", func(r *http.Request) {
 		r.Header.Set("Authorization", token)
 		r.Header["X-Tag"] = []string{"web", "eu"}
@@ -64,7 +66,8 @@ func TestREST(t *testing.T) {
 		status int
 		text   string
 	}{
-		"/payments/1": {403, "Missing Authentication Token"}, "/prod/x": {403, "Missing Authentication Token"}, "/prod/payments/1": {401, "Unauthorized"},
+		"/payments/1": {403, "Missing Authentication Token"}, "/prod/x": {403, "Missing Authentication Token"},
+		"/prod/payments/1": {401, "Unauthorized"},
 	} {
 		got := send(t, "POST", server.URL+path, "", nil)
 		require.Equal(t, want.status, got.StatusCode)

@@ -129,7 +129,8 @@ func TestEvent(t *testing.T) {
 	require.Equal(t, events.APIGatewayV2HTTPRequestContextHTTPDescription{
 		Method: "POST", Path: "/payments", Protocol: "HTTP/1.1", SourceIP: "127.0.0.1", UserAgent: "tester/1",
 	}, rc.HTTP)
-	require.Equal(t, []string{"POST /payments", "123456789012", "$default", "local", "local.execute-api.us-east-1.amazonaws.com", "local"},
+	require.Equal(t, []string{"POST /payments", "123456789012", "$default", "local",
+		"local.execute-api.us-east-1.amazonaws.com", "local"},
 		[]string{rc.RouteKey, rc.AccountID, rc.Stage, rc.APIID, rc.DomainName, rc.DomainPrefix})
 	require.Equal(t, got.Header.Get("Apigw-Requestid"), rc.RequestID)
 	require.Len(t, rc.RequestID, 16)
@@ -228,14 +229,17 @@ func TestResponses(t *testing.T) {
 		"inferred string":     {`"Hello \"you\""`, 200, json200, `Hello "you"`},
 		"inferred null":       {`null`, 200, json200, `null`},
 		"body without status": {`{"body":"x"}`, 200, json200, `{"body":"x"}`},
-		"full":                {`{"statusCode":201,"headers":{"content-type":"application/problem+json"},"body":"{}"}`, 201, "application/problem+json", `{}`},
-		"no content type":     {`{"statusCode":200,"body":"hi"}`, 200, "text/plain;charset=UTF-8", "hi"},
-		"no body":             {`{"statusCode":202}`, 202, "", ""},
-		"null members":        {`{"statusCode":202,"headers":null,"multiValueHeaders":null,"cookies":null,"body":null,"isBase64Encoded":null}`, 202, "", ""},
-		"status as text":      {`{"statusCode":"404","body":"gone"}`, 404, "text/plain;charset=UTF-8", "gone"},
-		"base64":              {`{"statusCode":200,"headers":{"Content-Type":"image/gif"},"body":"AP8A","isBase64Encoded":true}`, 200, "image/gif", "\x00\xff\x00"},
-		"204":                 {`{"statusCode":204}`, 204, "", ""},
-		"304 with body":       {`{"statusCode":304,"body":"x"}`, 304, "", ""},
+		"full": {`{"statusCode":201,"headers":{"content-type":"application/problem+json"},"body":"{}"}`,
+			201, "application/problem+json", `{}`},
+		"no content type": {`{"statusCode":200,"body":"hi"}`, 200, "text/plain;charset=UTF-8", "hi"},
+		"no body":         {`{"statusCode":202}`, 202, "", ""},
+		"null members": {`{"statusCode":202,"headers":null,"multiValueHeaders":null,"cookies":null,"body":null,` +
+			`"isBase64Encoded":null}`, 202, "", ""},
+		"status as text": {`{"statusCode":"404","body":"gone"}`, 404, "text/plain;charset=UTF-8", "gone"},
+		"base64": {`{"statusCode":200,"headers":{"Content-Type":"image/gif"},"body":"AP8A",` +
+			`"isBase64Encoded":true}`, 200, "image/gif", "\x00\xff\x00"},
+		"204":           {`{"statusCode":204}`, 204, "", ""},
+		"304 with body": {`{"statusCode":304,"body":"x"}`, 304, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fn := &recorder{answer: c.answer}
@@ -250,7 +254,9 @@ func TestResponses(t *testing.T) {
 }
 
 func TestResponseHeaders(t *testing.T) {
-	fn := &recorder{answer: `{"statusCode":200,"headers":{"retry-after":3,"X-Flag":true,"X-None":null,"X-Big":100000000,"content-length":"999","Connection":"close","Set-Cookie":"z=0"},
+	fn := &recorder{
+		answer: `{"statusCode":200,"headers":{"retry-after":3,"X-Flag":true,"X-None":null,"X-Big":100000000,
+		"content-length":"999","Connection":"close","Set-Cookie":"z=0"},
 		"multiValueHeaders":{"X-Multi":["a","b"]},"cookies":["a=1; HttpOnly","b=2"],"body":"four"}`}
 	server := serve(t, map[string]gateway.Invoke{"GET /": fn.invoke}, nil)
 	got := send(t, "GET", server.URL+"/", "", nil)

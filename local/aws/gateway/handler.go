@@ -167,7 +167,8 @@ func (h *Handler) newEvent(in inbound) (any, string) {
 
 func (h *Handler) parse(in inbound, answer []byte) (response, error) {
 	if len(answer) > h.service.answer {
-		return response{}, fmt.Errorf("gateway: the function's response has %d bytes, the service takes at most %d", len(answer), h.service.answer)
+		return response{}, fmt.Errorf("gateway: the function's response has %d bytes, the service takes at most %d",
+			len(answer), h.service.answer)
 	}
 	switch h.options.Flavour {
 	case ALB:

@@ -82,11 +82,14 @@ func (o Options) withDefaults(t table) (Options, error) {
 	case o.Flavour == RESTAPI && t.fallback != nil:
 		return o, errors.New(`gateway: a REST API has no route $default; give it "ANY /{proxy+}" and "ANY /"`)
 	case strings.ContainsAny(o.Stage, "/?#% ") || o.Stage == defaultRoute && o.Flavour == RESTAPI:
-		return o, fmt.Errorf("gateway: Options.Stage %q cannot be a stage of this API; use a name such as %q", o.Stage, DefaultStage)
+		return o, fmt.Errorf("gateway: Options.Stage %q cannot be a stage of this API; use a name such as %q",
+			o.Stage, DefaultStage)
 	case o.Flavour == FunctionURL && (o.Claims != nil || t.fallback == nil || len(t.routes) > 0):
-		return o, errors.New(`gateway: a function URL has one function and no claims: give it the route "$default" alone, and no Options.Claims`)
+		return o, errors.New(`gateway: a function URL has one function and no claims: give it the route "$default" alone, ` +
+			`and no Options.Claims`)
 	case o.IAM != nil && (o.Flavour == ALB || o.Claims != nil):
-		return o, errors.New("gateway: Options.IAM is with a load balancer, which has none, or with Options.Claims: leave it out")
+		return o,
+			errors.New("gateway: Options.IAM is with a load balancer, which has none, or with Options.Claims: leave it out")
 	}
 	o.Timeout = cmp.Or(o.Timeout, limits.timeout)
 	switch o.Flavour {

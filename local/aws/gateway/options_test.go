@@ -101,8 +101,10 @@ func TestBinaryMediaTypes(t *testing.T) {
 		"accepts stars": {[]string{"image/png"}, "image/png", "*/*", "/w==", true, encoded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fn := &recorder{answer: `{"statusCode":200,"headers":{"Content-Type":"image/png"},"isBase64Encoded":true,"body":"` + encoded + `"}`}
-			server := serve(t, map[string]gateway.Invoke{"POST /": fn.invoke}, &gateway.Options{Flavour: gateway.RESTAPI, BinaryMediaTypes: c.types})
+			fn := &recorder{answer: `{"statusCode":200,"headers":{"Content-Type":"image/png"},"isBase64Encoded":true,"body":"` +
+				encoded + `"}`}
+			server := serve(t, map[string]gateway.Invoke{"POST /": fn.invoke},
+				&gateway.Options{Flavour: gateway.RESTAPI, BinaryMediaTypes: c.types})
 			got := send(t, "POST", server.URL+"/prod/", "\xff", func(r *http.Request) {
 				r.Header.Set("Content-Type", c.sent)
 				r.Header.Set("Accept", c.accept)
@@ -119,7 +121,8 @@ func TestBinaryMediaTypes(t *testing.T) {
 func TestIAM(t *testing.T) {
 	signer := func(r *http.Request) (gateway.Principal, bool) {
 		name := r.Header.Get("Authorization")
-		return gateway.Principal{AccountID: "111122223333", UserID: "AROA:" + name, ARN: "arn:aws:iam::111122223333:role/" + name}, name != ""
+		return gateway.Principal{AccountID: "111122223333", UserID: "AROA:" + name,
+			ARN: "arn:aws:iam::111122223333:role/" + name}, name != ""
 	}
 	for flavour, c := range map[gateway.Flavour]struct{ route, path, refusal string }{
 		gateway.HTTPAPI:     {"GET /x", "/x", `{"message":"Forbidden"}`},
@@ -143,13 +146,15 @@ func TestIAM(t *testing.T) {
 			}
 		}
 		require.NoError(t, json.Unmarshal(fn.events[0], &e))
-		require.Equal(t, "123456789012", e.RequestContext.AccountID, "the function's, also behind a function URL that is not public")
+		require.Equal(t, "123456789012", e.RequestContext.AccountID,
+			"the function's, also behind a function URL that is not public")
 		id := e.RequestContext.Identity
 		account, user, arn := id.AccountID, id.User, id.UserArn
 		if flavour != gateway.RESTAPI {
 			iam := e.RequestContext.Authorizer.IAM
 			account, user, arn = iam.AccountID, iam.UserID, iam.UserARN
 		}
-		require.Equal(t, []string{"111122223333", "AROA:ada", "arn:aws:iam::111122223333:role/ada"}, []string{account, user, arn})
+		require.Equal(t, []string{"111122223333", "AROA:ada", "arn:aws:iam::111122223333:role/ada"},
+			[]string{account, user, arn})
 	}
 }

@@ -24,7 +24,8 @@ func TestRefusals(t *testing.T) {
 	)
 	full := strings.Repeat("x", gateway.MaxResponseBytes-2)
 	rest, alb := gateway.Options{Flavour: gateway.RESTAPI}, gateway.Options{Flavour: gateway.ALB}
-	url, multi := gateway.Options{Flavour: gateway.FunctionURL}, gateway.Options{Flavour: gateway.ALB, MultiValueHeaders: true}
+	url, multi := gateway.Options{Flavour: gateway.FunctionURL},
+		gateway.Options{Flavour: gateway.ALB, MultiValueHeaders: true}
 	big := errors.New("it is not invoked")
 	for name, c := range map[string]struct {
 		o            gateway.Options
@@ -88,7 +89,8 @@ func TestRefusals(t *testing.T) {
 		"balancer, the other map": {o: multi, answer: ok, status: 502, want: badALB, reason: "no multiValueHeaders"},
 		"balancer, too long answer": {o: alb, answer: ok + strings.Repeat(" ", 1<<20),
 			status: 502, want: badALB, reason: "the service takes at most"},
-		"balancer, heavy headers": {o: alb, answer: `{"statusCode":200,"headers":{"X":"` + strings.Repeat("v", 32<<10) + `"}}`,
+		"balancer, heavy headers": {o: alb, answer: `{"statusCode":200,"headers":{"X":"` +
+			strings.Repeat("v", 32<<10) + `"}}`,
 			status: 502, want: badALB, reason: "the balancer takes at most"},
 	} {
 		t.Run(name, func(t *testing.T) {

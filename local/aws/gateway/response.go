@@ -39,8 +39,10 @@ func parseResponse(answer []byte) (response, error) {
 func parseMembers(members map[string]json.RawMessage) (response, error) {
 	r := response{header: http.Header{}}
 	var err error
-	if r.status, err = strconv.Atoi(strings.Trim(string(members["statusCode"]), `"`)); err != nil || r.status < 200 || r.status > 599 {
-		return r, fmt.Errorf("gateway: statusCode %s of the function's response is not a status from 200 to 599", members["statusCode"])
+	if r.status, err = strconv.Atoi(strings.Trim(string(members["statusCode"]), `"`)); err != nil ||
+		r.status < 200 || r.status > 599 {
+		return r, fmt.Errorf("gateway: statusCode %s of the function's response is not a status from 200 to 599",
+			members["statusCode"])
 	}
 	var headers map[string]json.RawMessage
 	if err := member(members, "headers", &headers); err != nil {

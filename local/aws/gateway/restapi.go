@@ -55,7 +55,8 @@ func parseREST(answer []byte, binary bool) (response, error) {
 		switch name {
 		case "statusCode", "headers", "multiValueHeaders", "body", "isBase64Encoded":
 		default:
-			return response{}, fmt.Errorf("gateway: the function's response has a member %q that payload format 1.0 does not know", name)
+			return response{},
+				fmt.Errorf("gateway: the function's response has a member %q that payload format 1.0 does not know", name)
 		}
 	}
 	if !binary {

@@ -24,7 +24,8 @@ func TestIssuer(t *testing.T) {
 		return s
 	}
 	good := token(issuer, time.Hour, map[string]any{
-		"tenant": "blue", "level": int64(9007199254740993), "admin": true, "groups": []string{"a", "b"}, "sub": "eve", "iss": "eve",
+		"tenant": "blue", "level": int64(9007199254740993), "admin": true, "groups": []string{"a", "b"},
+		"sub": "eve", "iss": "eve",
 	})
 	parts := strings.Split(good, ".")
 	unsigned := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + parts[1] + "."

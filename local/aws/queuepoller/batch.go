@@ -82,7 +82,8 @@ func (p *Poller) delete(messages []types.Message) {
 		for i, m := range left {
 			entries[i] = types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: m.ReceiptHandle}
 		}
-		out, err := p.client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: aws.String(p.url), Entries: entries})
+		out, err := p.client.DeleteMessageBatch(ctx,
+			&sqs.DeleteMessageBatchInput{QueueUrl: aws.String(p.url), Entries: entries})
 		if err != nil {
 			p.trouble("delete from %s, try %d of %d: %w", p.url, try, deleteTries, err)
 		} else {
@@ -100,9 +101,11 @@ func (p *Poller) delete(messages []types.Message) {
 }
 
 // refused are the messages whose deletion the queue has refused.
-func (p *Poller) refused(messages []types.Message, failed []types.BatchResultErrorEntry, try int) (left []types.Message) {
+func (p *Poller) refused(messages []types.Message, failed []types.BatchResultErrorEntry,
+	try int) (left []types.Message) {
 	for i, m := range messages {
-		at := slices.IndexFunc(failed, func(e types.BatchResultErrorEntry) bool { return aws.ToString(e.Id) == strconv.Itoa(i) })
+		at := slices.IndexFunc(failed,
+			func(e types.BatchResultErrorEntry) bool { return aws.ToString(e.Id) == strconv.Itoa(i) })
 		if at < 0 {
 			continue
 		}
@@ -126,7 +129,8 @@ func (p *Poller) enter(messages []types.Message) (free []types.Message, groups m
 		group := m.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)]
 		if p.busy[group] && !groups[group] {
 			p.trouble("message %s of group %q came while the group is still being processed; it is redelivered. "+
-				"Is the visibility time-out, %v, long enough for the function?", aws.ToString(m.MessageId), group, p.queue.visibility)
+				"Is the visibility time-out, %v, long enough for the function?", aws.ToString(m.MessageId), group,
+				p.queue.visibility)
 			continue
 		}
 		p.busy[group], groups[group] = true, true

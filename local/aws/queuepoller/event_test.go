@@ -46,7 +46,8 @@ func received(r events.SQSMessage) types.Message {
 		if m.MessageAttributes == nil {
 			m.MessageAttributes = map[string]types.MessageAttributeValue{}
 		}
-		m.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String(a.DataType), StringValue: a.StringValue, BinaryValue: a.BinaryValue}
+		m.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String(a.DataType), StringValue: a.StringValue,
+			BinaryValue: a.BinaryValue}
 	}
 	return m
 }

@@ -65,7 +65,8 @@ func (q *fakeQueue) take(most int) ([]types.Message, <-chan struct{}) {
 }
 
 func message(body, group string) types.Message {
-	m := types.Message{Body: aws.String(body), MessageId: aws.String("id-" + body), ReceiptHandle: aws.String("handle-" + body), MD5OfBody: aws.String("x")}
+	m := types.Message{Body: aws.String(body), MessageId: aws.String("id-" + body),
+		ReceiptHandle: aws.String("handle-" + body), MD5OfBody: aws.String("x")}
 	if group != "" {
 		m.Attributes = map[string]string{"MessageGroupId": group}
 	}
@@ -80,11 +81,13 @@ func messages(n int) []types.Message {
 	return list
 }
 
-func (q *fakeQueue) GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
+func (q *fakeQueue) GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput,
+	...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
 	return &sqs.GetQueueAttributesOutput{Attributes: q.attributes}, nil
 }
 
-func (q *fakeQueue) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, _ ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+func (q *fakeQueue) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput,
+	_ ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
 	q.mu.Lock()
 	q.received++
 	n, fail := q.received, q.receives
@@ -110,7 +113,8 @@ func (q *fakeQueue) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageIn
 	}
 }
 
-func (q *fakeQueue) DeleteMessageBatch(_ context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
+func (q *fakeQueue) DeleteMessageBatch(_ context.Context, in *sqs.DeleteMessageBatchInput,
+	_ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.deletions++

@@ -97,13 +97,16 @@ func (o *Options) withDefaults(q queueFacts) (Options, error) {
 	opts.MaxConcurrency = cmp.Or(opts.MaxConcurrency, DefaultMaxConcurrency)
 	switch {
 	case opts.BatchSize < 1 || opts.BatchSize > maxReceive:
-		return opts, fmt.Errorf("queuepoller: Options.BatchSize %d is not in [1, %d]; larger batches are not imitated", opts.BatchSize, maxReceive)
+		return opts, fmt.Errorf("queuepoller: Options.BatchSize %d is not in [1, %d]; larger batches are not imitated",
+			opts.BatchSize, maxReceive)
 	case opts.MaxConcurrency < minConcurrency || opts.MaxConcurrency > limitConcurrency:
-		return opts, fmt.Errorf("queuepoller: Options.MaxConcurrency %d is not in [%d, %d]", opts.MaxConcurrency, minConcurrency, limitConcurrency)
+		return opts, fmt.Errorf("queuepoller: Options.MaxConcurrency %d is not in [%d, %d]", opts.MaxConcurrency,
+			minConcurrency, limitConcurrency)
 	case opts.FunctionTimeout < 0:
 		return opts, fmt.Errorf("queuepoller: Options.FunctionTimeout %v is negative", opts.FunctionTimeout)
 	case opts.FunctionTimeout > q.visibility:
-		return opts, fmt.Errorf("queuepoller: the queue's visibility time-out, %v, is less than the function's time-out, %v; six times as long is advised", q.visibility, opts.FunctionTimeout)
+		return opts, fmt.Errorf("queuepoller: the queue's visibility time-out, %v, is less than the function's time-out, "+
+			"%v; six times as long is advised", q.visibility, opts.FunctionTimeout)
 	}
 	return opts, nil
 }

@@ -45,7 +45,8 @@ func TestOptionsThatLambdaRefuses(t *testing.T) {
 
 type noQueue struct{ Client }
 
-func (noQueue) GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
+func (noQueue) GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput,
+	...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
 	return nil, errors.New("QueueDoesNotExist")
 }
 

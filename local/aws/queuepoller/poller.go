@@ -22,9 +22,11 @@ type Function interface {
 
 // Client has the methods of *sqs.Client that the poller calls.
 type Client interface {
-	GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)
+	GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput,
+		...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)
 	ReceiveMessage(context.Context, *sqs.ReceiveMessageInput, ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
-	DeleteMessageBatch(context.Context, *sqs.DeleteMessageBatchInput, ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
+	DeleteMessageBatch(context.Context, *sqs.DeleteMessageBatchInput,
+		...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
 }
 
 const (

@@ -69,7 +69,8 @@ func TestGroupsAreNotProcessedTwiceAtOnce(t *testing.T) {
 // slowDeletes answers late: by then the queue has handed out the group's next.
 type slowDeletes struct{ *fakeQueue }
 
-func (q slowDeletes) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
+func (q slowDeletes) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput,
+	_ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
 	out, err := q.fakeQueue.DeleteMessageBatch(ctx, in)
 	if n := len(q.gone()); n < 3 {
 		q.send(message(fmt.Sprint("a", n+1), "a"))
@@ -119,7 +120,8 @@ func TestPollsThatFailAreRepeatedWithPauses(t *testing.T) {
 
 func TestDeletionsThatFailAreRepeated(t *testing.T) {
 	refuse := func(entries []types.DeleteMessageBatchRequestEntry) []types.BatchResultErrorEntry {
-		return []types.BatchResultErrorEntry{{Id: entries[0].Id, Code: aws.String("InternalError"), Message: aws.String("try again")}}
+		return []types.BatchResultErrorEntry{{Id: entries[0].Id, Code: aws.String("InternalError"),
+			Message: aws.String("try again")}}
 	}
 	for name, c := range map[string]struct {
 		deletes  func(n int, entries []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error)
@@ -236,11 +238,12 @@ func TestWhatIsRedelivered(t *testing.T) {
 		reason   string
 	}{
 		"it cannot be invoked": {invoked{err: runtime.ErrClosed}, true, nil, "the pool is closed"},
-		"it fails":             {invoked{result: runtime.Result{Error: &runtime.FunctionError{Message: "no"}}}, true, nil, "no"},
-		"it succeeds":          {answer("null"), true, []string{"0", "1", "2"}, ""},
-		"it names one":         {answer(second), true, []string{"0", "2"}, "reported"},
-		"it is not asked":      {answer(second), false, []string{"0", "1", "2"}, ""},
-		"it answers nonsense":  {answer("[]"), true, nil, "not a batch response"},
+		"it fails": {invoked{result: runtime.Result{Error: &runtime.FunctionError{Message: "no"}}}, true, nil,
+			"no"},
+		"it succeeds":         {answer("null"), true, []string{"0", "1", "2"}, ""},
+		"it names one":        {answer(second), true, []string{"0", "2"}, "reported"},
+		"it is not asked":     {answer(second), false, []string{"0", "1", "2"}, ""},
+		"it answers nonsense": {answer("[]"), true, nil, "not a batch response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -47,7 +47,8 @@ func (p *Pool) InvokeAsync(ctx context.Context, payload []byte, options *AsyncOp
 		delays = asyncDelays
 	}
 	if len(payload) > MaxAsyncEventBytes {
-		return nil, fmt.Errorf("runtime: the event has %d bytes, Lambda takes at most %d asynchronously", len(payload), MaxAsyncEventBytes)
+		return nil, fmt.Errorf("runtime: the event has %d bytes, Lambda takes at most %d asynchronously", len(payload),
+			MaxAsyncEventBytes)
 	}
 	invoke := InvokeOptions{RequestID: cmp.Or(options.RequestID, randomUUID()), TenantID: options.TenantID}
 	var results []Result

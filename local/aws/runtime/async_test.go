@@ -20,7 +20,8 @@ func TestAsyncRetriesUnderTheSameRequestID(t *testing.T) {
 		`{"do":"exit","size":1}`:   runtime.TypeExit,
 		`{"do":"stream","size":1}`: "errorString",
 	} {
-		results, err := pool.InvokeAsync(context.Background(), []byte(event), &runtime.AsyncOptions{Delays: []time.Duration{0, 0}})
+		results, err := pool.InvokeAsync(context.Background(), []byte(event),
+			&runtime.AsyncOptions{Delays: []time.Duration{0, 0}})
 		require.NoError(t, err)
 		require.Len(t, results, 3, "two retries")
 		for _, result := range results {
@@ -32,14 +33,16 @@ func TestAsyncRetriesUnderTheSameRequestID(t *testing.T) {
 
 func TestAsyncEndsWithSuccess(t *testing.T) {
 	pool := start(t, runtime.Function{}, nil)
-	results, err := pool.InvokeAsync(context.Background(), []byte(`{"do":"context"}`), &runtime.AsyncOptions{RequestID: "r-1", TenantID: "blue"})
+	results, err := pool.InvokeAsync(context.Background(), []byte(`{"do":"context"}`),
+		&runtime.AsyncOptions{RequestID: "r-1", TenantID: "blue"})
 	require.NoError(t, err)
 	require.Len(t, results, 1)
 	require.Nil(t, results[0].Error)
 	require.Contains(t, string(results[0].Payload), `"r-1"`)
 	require.Contains(t, string(results[0].Payload), `"blue"`)
 
-	none, err := pool.InvokeAsync(context.Background(), []byte(`{"do":"error"}`), &runtime.AsyncOptions{Delays: []time.Duration{}})
+	none, err := pool.InvokeAsync(context.Background(), []byte(`{"do":"error"}`),
+		&runtime.AsyncOptions{Delays: []time.Duration{}})
 	require.NoError(t, err)
 	require.Len(t, none, 1)
 }

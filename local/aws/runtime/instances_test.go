@@ -44,13 +44,15 @@ func TestKillInFlight(t *testing.T) {
 	require.Equal(t, flight.PID, result.PID)
 	require.True(t, result.Killed)
 	require.Equal(t, runtime.TypeExit, result.Error.Type)
-	require.Equal(t, "RequestId: "+flight.RequestID+" Error: Runtime exited with error: signal: killed", result.Error.Message)
+	require.Equal(t, "RequestId: "+flight.RequestID+" Error: Runtime exited with error: signal: killed",
+		result.Error.Message)
 
 	next := invoke(t, pool, `{"do":"who"}`)
 	require.Nil(t, next.Error)
 	require.True(t, next.ColdStart)
 
-	require.ErrorContains(t, pool.Kill(flight.PID), fmt.Sprintf("no instance of fn with pid %d; there are [%d]", flight.PID, next.PID))
+	require.ErrorContains(t, pool.Kill(flight.PID),
+		fmt.Sprintf("no instance of fn with pid %d; there are [%d]", flight.PID, next.PID))
 }
 
 func TestKillWhileIdle(t *testing.T) {

@@ -52,13 +52,17 @@ func listens(address string) bool {
 
 func TestNothingIsLeft(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *runtime.Pool, int){
-		"after Close":                func(_ *testing.T, p *runtime.Pool, _ int) { p.Close() },
-		"after a crash":              func(t *testing.T, p *runtime.Pool, _ int) { invoke(t, p, `{"do":"exit","size":2}`) },
-		"after a panic":              func(t *testing.T, p *runtime.Pool, _ int) { invoke(t, p, `{"do":"panic"}`) },
-		"after a time-out":           func(t *testing.T, p *runtime.Pool, _ int) { invoke(t, p, `{"do":"hang"}`) },
-		"after an answer too large":  func(t *testing.T, p *runtime.Pool, _ int) { invoke(t, p, `{"do":"big","size":7000000}`) },
-		"after a kill":               func(t *testing.T, p *runtime.Pool, pid int) { require.NoError(t, p.Kill(pid)) },
-		"after a kill from anywhere": func(t *testing.T, _ *runtime.Pool, pid int) { require.NoError(t, syscall.Kill(pid, syscall.SIGKILL)) },
+		"after Close":      func(_ *testing.T, p *runtime.Pool, _ int) { p.Close() },
+		"after a crash":    func(t *testing.T, p *runtime.Pool, _ int) { invoke(t, p, `{"do":"exit","size":2}`) },
+		"after a panic":    func(t *testing.T, p *runtime.Pool, _ int) { invoke(t, p, `{"do":"panic"}`) },
+		"after a time-out": func(t *testing.T, p *runtime.Pool, _ int) { invoke(t, p, `{"do":"hang"}`) },
+		"after an answer too large": func(t *testing.T, p *runtime.Pool, _ int) {
+			invoke(t, p, `{"do":"big","size":7000000}`)
+		},
+		"after a kill": func(t *testing.T, p *runtime.Pool, pid int) { require.NoError(t, p.Kill(pid)) },
+		"after a kill from anywhere": func(t *testing.T, _ *runtime.Pool, pid int) {
+			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := start(t, runtime.Function{Timeout: time.Second}, &runtime.Options{Freeze: true})

@@ -29,7 +29,8 @@ func function(t *testing.T) string { return testmain.Program(t, "./testdata/fn")
 // beParent runs a pool with one instance at work and one that is frozen until it
 // is killed. It prints where their Runtime APIs listen.
 func beParent(path string) error {
-	pool, err := runtime.Start(context.Background(), runtime.Function{Path: path, Timeout: time.Minute}, &runtime.Options{Freeze: true})
+	pool, err := runtime.Start(context.Background(), runtime.Function{Path: path, Timeout: time.Minute},
+		&runtime.Options{Freeze: true})
 	if err != nil {
 		return err
 	}

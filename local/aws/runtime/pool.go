@@ -57,7 +57,8 @@ func Start(ctx context.Context, function Function, options *Options) (*Pool, err
 	opts := *options
 	opts.InitTimeout = cmp.Or(opts.InitTimeout, DefaultInitTimeout)
 	if opts.Freeze && fn.Concurrency > 1 {
-		return nil, errors.New("runtime: Options.Freeze with Function.Concurrency above 1: Lambda does not freeze such a process; leave one of them out")
+		return nil, errors.New("runtime: Options.Freeze with Function.Concurrency above 1: Lambda does not freeze such " +
+			"a process; leave one of them out")
 	}
 	p := &Pool{
 		function: fn,

@@ -168,7 +168,8 @@ func TestWhatTheFunctionSees(t *testing.T) {
 		Env:  []string{"TABLE=payments", "AWS_ACCESS_KEY_ID=abc", "AWS_REGION=eu-central-1"},
 	}, nil)
 	t.Setenv("SECRET_OF_THE_PARENT", "x")
-	result, err := pool.Invoke(context.Background(), []byte(`{"do":"context"}`), &runtime.InvokeOptions{RequestID: "async-retry-1", TenantID: "tenant-blue"})
+	result, err := pool.Invoke(context.Background(), []byte(`{"do":"context"}`),
+		&runtime.InvokeOptions{RequestID: "async-retry-1", TenantID: "tenant-blue"})
 	require.NoError(t, err)
 	require.Equal(t, "async-retry-1", result.RequestID)
 	seen := answer[struct {

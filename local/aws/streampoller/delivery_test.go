@@ -71,23 +71,28 @@ func (f *fakeStream) end(shard string, children ...string) {
 	}
 }
 
-func (f *fakeStream) DescribeStream(context.Context, *dynamodbstreams.DescribeStreamInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.DescribeStreamOutput, error) {
+func (f *fakeStream) DescribeStream(context.Context, *dynamodbstreams.DescribeStreamInput,
+	...func(*dynamodbstreams.Options)) (*dynamodbstreams.DescribeStreamOutput, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &dynamodbstreams.DescribeStreamOutput{StreamDescription: &types.StreamDescription{Shards: slices.Clone(f.shards)}}, nil
+	return &dynamodbstreams.DescribeStreamOutput{
+		StreamDescription: &types.StreamDescription{Shards: slices.Clone(f.shards)}}, nil
 }
 
-func (f *fakeStream) GetShardIterator(_ context.Context, in *dynamodbstreams.GetShardIteratorInput, _ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetShardIteratorOutput, error) {
+func (f *fakeStream) GetShardIterator(_ context.Context, in *dynamodbstreams.GetShardIteratorInput,
+	_ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetShardIteratorOutput, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := 0
 	if in.ShardIteratorType == types.ShardIteratorTypeAfterSequenceNumber {
-		at = 1 + slices.IndexFunc(f.data[*in.ShardId], func(r types.Record) bool { return *r.Dynamodb.SequenceNumber == *in.SequenceNumber })
+		at = 1 + slices.IndexFunc(f.data[*in.ShardId],
+			func(r types.Record) bool { return *r.Dynamodb.SequenceNumber == *in.SequenceNumber })
 	}
 	return &dynamodbstreams.GetShardIteratorOutput{ShardIterator: aws.String(fmt.Sprintf("%s/%d", *in.ShardId, at))}, nil
 }
 
-func (f *fakeStream) GetRecords(_ context.Context, in *dynamodbstreams.GetRecordsInput, _ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetRecordsOutput, error) {
+func (f *fakeStream) GetRecords(_ context.Context, in *dynamodbstreams.GetRecordsInput,
+	_ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetRecordsOutput, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fail != nil {
@@ -345,7 +350,8 @@ func TestClosedPoolStopsThePoller(t *testing.T) {
 // tables describe a table, or nothing.
 type tables map[string]*dynamodbtypes.TableDescription
 
-func (d tables) DescribeTable(_ context.Context, in *dynamodb.DescribeTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
+func (d tables) DescribeTable(_ context.Context, in *dynamodb.DescribeTableInput,
+	_ ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
 	if d[*in.TableName] == nil {
 		return nil, errors.New("ResourceNotFoundException")
 	}

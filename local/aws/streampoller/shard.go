@@ -51,7 +51,8 @@ func (s *shard) run() {
 // read reads what follows the last record that was read.
 func (s *shard) read() (*dynamodbstreams.GetRecordsOutput, error) {
 	if s.iterator == nil {
-		in := &dynamodbstreams.GetShardIteratorInput{StreamArn: &s.stream, ShardId: &s.id, ShardIteratorType: types.ShardIteratorTypeTrimHorizon}
+		in := &dynamodbstreams.GetShardIteratorInput{StreamArn: &s.stream, ShardId: &s.id,
+			ShardIteratorType: types.ShardIteratorTypeTrimHorizon}
 		if s.last != "" {
 			in.ShardIteratorType, in.SequenceNumber = types.ShardIteratorTypeAfterSequenceNumber, &s.last
 		}

@@ -26,7 +26,8 @@ func runDir(cacheDir string) (string, error) {
 		dir = filepath.Join(base, "run")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("cannot make a folder for what runs: %w; set %s to a folder that can be written to", err, envRunDir)
+		return "", fmt.Errorf("cannot make a folder for what runs: %w; set %s to a folder that can be written to", err,
+			envRunDir)
 	}
 	return filepath.Abs(dir)
 }

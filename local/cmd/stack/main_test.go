@@ -35,7 +35,8 @@ func TestTableOfTheTour(t *testing.T) {
 	require.NoError(t, printLines(&out, []line{
 		{"first request", "201 executed", "201 executed", 2, 84200 * time.Microsecond},
 		{"50 at once", "1 executed", "1 executed", 99999, 12 * time.Second},
-		{"retry", "409 outcome_unknown", "an error that goes on and on, and\n does not end in its column", 3, time.Millisecond},
+		{"retry", "409 outcome_unknown", "an error that goes on and on, and\n does not end in its column",
+			3, time.Millisecond},
 	}))
 	require.Equal(t, `
     request                                  what came                              calls       time

@@ -70,7 +70,8 @@ func TestTourFindsDifferences(t *testing.T) {
 	}
 	require.Error(t, s.end(), "%s", &s.seen)
 	require.Equal(t, 1, s.cmd.ProcessState.ExitCode())
-	require.Regexp(t, `(?m)^NO  not repeatable: retry .* 201 executed .*\n    expected: +409 outcome_unknown$`, s.seen.String())
+	require.Regexp(t, `(?m)^NO  not repeatable: retry .* 201 executed .*\n    expected: +409 outcome_unknown$`,
+		s.seen.String())
 	require.Contains(t, s.seen.String(), errDiffers.Error())
 	require.Equal(t, tourLines, strings.Count(s.seen.String(), "\nok  ")+strings.Count(s.seen.String(), "\nNO  "))
 }
@@ -111,8 +112,10 @@ func TestNothingIsLeft(t *testing.T) {
 		"Ctrl-C at the start": {at: "starting DynamoDB Local", signal: syscall.SIGINT},
 		"SIGTERM":             {signal: syscall.SIGTERM, want: "stopped", long: true},
 		"SIGKILL":             {signal: syscall.SIGKILL, fails: true, files: true},
-		"end of DynamoDB":     {victim: `/java `, signal: syscall.SIGKILL, fails: true, want: "DynamoDB Local has ended unexpectedly"},
-		"end of queue server": {victim: `/node `, signal: syscall.SIGKILL, fails: true, want: "the queue server has ended unexpectedly", long: true},
+		"end of DynamoDB": {victim: `/java `, signal: syscall.SIGKILL, fails: true,
+			want: "DynamoDB Local has ended unexpectedly"},
+		"end of queue server": {victim: `/node `, signal: syscall.SIGKILL, fails: true,
+			want: "the queue server has ended unexpectedly", long: true},
 	} {
 		if c.long && os.Getenv("IDEM_LONG") != "1" {
 			continue
@@ -237,7 +240,8 @@ func TestAReaderThatHasEndedEndsIt(t *testing.T) {
 }
 
 func pay(t *testing.T, url, token, key string) int {
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/payments", strings.NewReader(`{"amount": 1, "currency": "EUR"}`))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/payments",
+		strings.NewReader(`{"amount": 1, "currency": "EUR"}`))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", key)
@@ -303,9 +307,11 @@ func TestNothingIsSilent(t *testing.T) {
 		ends string // what is reported once the first step has ended
 	}{
 		"launcher": {exec.Command(launcher), []string{"compiling the command"}, ""},
-		"command":  {exec.Command(build(t)), []string{"compiling the functions", "starting DynamoDB Local", "starting the queue server"}, ""},
+		"command": {exec.Command(build(t)),
+			[]string{"compiling the functions", "starting DynamoDB Local", "starting the queue server"}, ""},
 		"command, with a DynamoDB": {
-			exec.Command(build(t), "-endpoint", sharedDatabase(t)), []string{"compiling the functions", "starting the queue server"},
+			exec.Command(build(t), "-endpoint", sharedDatabase(t)),
+			[]string{"compiling the functions", "starting the queue server"},
 			"still fetching modules and compiling the functions " + functionNames() + ", fetching and starting the queue server",
 		},
 	} {

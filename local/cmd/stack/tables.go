@@ -48,5 +48,6 @@ func createTables(ctx context.Context, endpoint string) error {
 	if err != nil && !errors.As(err, &exists) {
 		return fmt.Errorf("cannot create the table %s: %w", ordersTable, err)
 	}
-	return dynamodb.NewTableExistsWaiter(client).Wait(ctx, &dynamodb.DescribeTableInput{TableName: aws.String(ordersTable)}, time.Minute)
+	return dynamodb.NewTableExistsWaiter(client).Wait(ctx,
+		&dynamodb.DescribeTableInput{TableName: aws.String(ordersTable)}, time.Minute)
 }

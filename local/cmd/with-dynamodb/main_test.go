@@ -137,7 +137,8 @@ func TestSignals(t *testing.T) {
 			if name == "KILL" && runtime.GOOS != "linux" {
 				t.Skip("the kernel reports a parent's end to its child on Linux alone")
 			}
-			script := "trap 'echo got " + c.gets + "; exit 9' " + c.gets + "; echo ready; for i in $(seq 2000); do sleep 0.01; done"
+			script := "trap 'echo got " + c.gets + "; exit 9' " + c.gets +
+				"; echo ready; for i in $(seq 2000); do sleep 0.01; done"
 			cmd := exec.Command(c.command[0], append(c.command[1:], "--", "sh", "-c", script)...)
 			cmd.Env = append(os.Environ(), commandEnv+"=1")
 			// A session without a terminal, as make and CI runners have it.

@@ -84,12 +84,14 @@ type recorder struct {
 	b *duel
 }
 
-func (r recorder) PutItem(ctx context.Context, in *dynamodb.PutItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+func (r recorder) PutItem(ctx context.Context, in *dynamodb.PutItemInput,
+	opts ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	r.b.put = *in
 	return r.Client.PutItem(ctx, in, opts...)
 }
 
-func (r recorder) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+func (r recorder) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput,
+	opts ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	r.b.finish = *in
 	return r.Client.UpdateItem(ctx, in, opts...)
 }
@@ -106,7 +108,8 @@ func newDuel(ctx context.Context, d *dynamo) (*duel, error) {
 		if err != nil {
 			return nil, err
 		}
-		if b.engine, err = idem.New(store, &idem.Options{ClaimBudget: 20 * time.Second, FinishBudget: 20 * time.Second}); err != nil {
+		if b.engine, err = idem.New(store,
+			&idem.Options{ClaimBudget: 20 * time.Second, FinishBudget: 20 * time.Second}); err != nil {
 			return nil, err
 		}
 		if b.put.Item == nil {
@@ -170,7 +173,8 @@ func (b *duel) rawReplay(ctx context.Context, _ string) error {
 
 // compare runs both sides in turns, each round in the other order, and fails if
 // the interval of the paired ratios lies wholly below minRatio.
-func (b *duel) compare(ctx context.Context, name string, callers int, raw, with func(context.Context, string) error) error {
+func (b *duel) compare(ctx context.Context, name string, callers int, raw,
+	with func(context.Context, string) error) error {
 	ops := 300 + 50*callers
 	if _, err := b.throughput(ctx, callers, ops, raw); err != nil { // warms the connections
 		return err
@@ -190,16 +194,19 @@ func (b *duel) compare(ctx context.Context, name string, callers int, raw, with 
 		raws, withs, ratios = append(raws, got[0]), append(withs, got[1]), append(ratios, got[1]/got[0])
 	}
 	low, high := interval(ratios)
-	fmt.Printf("  %-8s %8d %9.0f /s %9.0f /s %8.3f   %.3f to %.3f\n", name, callers, middle(raws), middle(withs), middle(ratios), low, high)
+	fmt.Printf("  %-8s %8d %9.0f /s %9.0f /s %8.3f   %.3f to %.3f\n", name, callers, middle(raws), middle(withs),
+		middle(ratios), low, high)
 	if high < minRatio {
-		return fmt.Errorf("%s, %d callers: between %.3f and %.3f of the raw throughput, at least %.2f is required", name, callers, low, high, minRatio)
+		return fmt.Errorf("%s, %d callers: between %.3f and %.3f of the raw throughput, at least %.2f is required", name,
+			callers, low, high, minRatio)
 	}
 	return nil
 }
 
 // throughput makes ops calls, with an id each, by so many callers. It returns calls
 // per second.
-func (d *dynamo) throughput(ctx context.Context, callers, ops int, call func(ctx context.Context, id string) error) (float64, error) {
+func (d *dynamo) throughput(ctx context.Context, callers, ops int,
+	call func(ctx context.Context, id string) error) (float64, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	var done atomic.Int64
 	begun := time.Now()

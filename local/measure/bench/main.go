@@ -11,8 +11,8 @@
 //     paired throughput ratios lies wholly below 0.95.
 //
 // All comparisons are within this run, the two sides taking turns: machines are
-// noisy. A time is refused if the 95 % interval of its shares lies wholly above. It expects a DynamoDB endpoint in IDEM_DYNAMODB_ENDPOINT; `make bench`
-// provides one.
+// noisy. A time is refused if the 95 % interval of its shares lies wholly above. It expects a DynamoDB
+// endpoint in IDEM_DYNAMODB_ENDPOINT; `make bench` provides one.
 package main
 
 import (

@@ -64,7 +64,8 @@ var work = idem.Operation{Name: "bench", Repeat: idem.Repeatable}
 // response ready-made.
 func memoryBench() error {
 	fmt.Printf("over memory, %d bytes of JSON in and out, median of %d rounds\n", len(newFixture().body), rounds)
-	fmt.Printf("  %-8s %-8s %12s %12s %12s %7s  %s %s\n", "path", "added by", "fp and codec", "without", "with", "adds", "95 % interval", "allocs")
+	fmt.Printf("  %-8s %-8s %12s %12s %12s %7s  %s %s\n", "path", "added by", "fp and codec", "without", "with", "adds",
+		"95 % interval", "allocs")
 	var errs []error
 	for _, replay := range []bool{false, true} {
 		name := map[bool]string{false: "first", true: "replay"}[replay]
@@ -82,9 +83,11 @@ func memoryBench() error {
 			case slices.ContainsFunc(times, func(ts []float64) bool { return slices.Contains(ts, 0) }):
 				errs = append(errs, fmt.Errorf("%s: a benchmark did not run", name))
 			case low > maxShare:
-				errs = append(errs, fmt.Errorf("%s: the %s takes %.2f to %.2f times the time of fingerprint and codec, at most %.2f is allowed", name, what, low, high, maxShare))
+				errs = append(errs, fmt.Errorf("%s: the %s takes %.2f to %.2f times the time of fingerprint and codec, at most "+
+					"%.2f is allowed", name, what, low, high, maxShare))
 			case more > maxAllocs:
-				errs = append(errs, fmt.Errorf("%s: the %s makes %d allocations more, at most %d are allowed", name, what, more, maxAllocs))
+				errs = append(errs, fmt.Errorf("%s: the %s makes %d allocations more, at most %d are allowed",
+					name, what, more, maxAllocs))
 			}
 		}
 		add("engine", 0, 1, maxEngineShare, maxEngineAllocs)
@@ -181,7 +184,8 @@ func newFixture() *fixture {
 	}
 	f.response = &idemhttp.Response{
 		Status: 201, Body: f.body,
-		Headers: map[string]string{"Content-Type": "application/json", "Location": "/payments/ord_01J9ZQ8N3V", "Cache-Control": "no-store"},
+		Headers: map[string]string{"Content-Type": "application/json", "Location": "/payments/ord_01J9ZQ8N3V",
+			"Cache-Control": "no-store"},
 	}
 	f.metrics, err = emf.New(&emf.Options{Service: "bench", Out: io.Discard})
 	if err != nil {
@@ -234,10 +238,11 @@ func observed(f *fixture, key string, _ bool) error {
 }
 
 func (f *fixture) do(engine *idem.Engine, key string) error {
-	out, err := idem.Do(context.Background(), engine, work.Key(tenant, key), f.in, func(_ context.Context, in order) (order, error) {
-		f.ran++
-		return in, nil
-	})
+	out, err := idem.Do(context.Background(), engine, work.Key(tenant, key),
+		f.in, func(_ context.Context, in order) (order, error) {
+			f.ran++
+			return in, nil
+		})
 	if err == nil && out.ID != f.in.ID {
 		err = errors.New("another result")
 	}
@@ -246,10 +251,11 @@ func (f *fixture) do(engine *idem.Engine, key string) error {
 
 // execute is the engine's part of serve.
 func execute(f *fixture, key string, replay bool) error {
-	out, err := f.engine.Execute(context.Background(), idem.Call{Key: work.Key(tenant, key), Fingerprint: f.fp, Run: func(context.Context) idem.Answer {
-		f.ran++
-		return idem.Answer{Body: f.body}
-	}})
+	out, err := f.engine.Execute(context.Background(),
+		idem.Call{Key: work.Key(tenant, key), Fingerprint: f.fp, Run: func(context.Context) idem.Answer {
+			f.ran++
+			return idem.Answer{Body: f.body}
+		}})
 	switch {
 	case err != nil:
 		return err

@@ -47,11 +47,13 @@ func (m *Meter) Count(o *dynamodb.Options) {
 	})
 }
 
-func (m *Meter) call(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (out middleware.InitializeOutput, md middleware.Metadata, err error) {
+func (m *Meter) call(ctx context.Context, in middleware.InitializeInput,
+	next middleware.InitializeHandler) (out middleware.InitializeOutput, md middleware.Metadata, err error) {
 	op := awsmiddleware.GetOperationName(ctx)
 	if op != transact {
 		// All other inputs that the library sends have this field.
-		reflect.ValueOf(in.Parameters).Elem().FieldByName("ReturnConsumedCapacity").Set(reflect.ValueOf(types.ReturnConsumedCapacityTotal))
+		reflect.ValueOf(in.Parameters).Elem().FieldByName("ReturnConsumedCapacity").Set(
+			reflect.ValueOf(types.ReturnConsumedCapacityTotal))
 	}
 	out, md, err = next.HandleInitialize(ctx, in)
 	m.mu.Lock()

@@ -55,49 +55,76 @@ func All() []Path {
 	return []Path{
 		{Name: "first execution, repeatable", Calls: map[string]int{put: 1, update: 1}, Play: run(repeatable, small)},
 		{Name: "first execution, not repeatable", Calls: map[string]int{put: 1, update: 1}, Play: run(notRepeatable, small)},
-		{Name: "first execution, not repeatable, unnoticed", Calls: map[string]int{put: 1, update: 1}, Play: run(unnoticed, small)},
+		{Name: "first execution, not repeatable, unnoticed", Calls: map[string]int{put: 1, update: 1},
+			Play: run(unnoticed, small)},
 		{Name: "first execution, repeatable, watched", Calls: map[string]int{put: 1, update: 1}, Play: run(watched, small)},
 		{Name: "replay", Calls: map[string]int{put: 1}, Before: run(repeatable, small), Play: replayed(repeatable)},
-		{Name: "failed, recorded", Calls: map[string]int{put: 1, update: 1}, Play: fails(repeatable, idem.Permanent(errBroken))},
-		{Name: "failed, replayed", Calls: map[string]int{put: 1}, Before: fails(repeatable, idem.Permanent(errBroken)), Play: refused(repeatable, nil)},
+		{Name: "failed, recorded", Calls: map[string]int{put: 1, update: 1},
+			Play: fails(repeatable, idem.Permanent(errBroken))},
+		{Name: "failed, replayed", Calls: map[string]int{put: 1}, Before: fails(repeatable, idem.Permanent(errBroken)),
+			Play: refused(repeatable, nil)},
 		{Name: "released", Calls: map[string]int{put: 1, update: 1}, Play: fails(repeatable, idem.NotExecuted(errBroken))},
 		{Name: "parked after an error", Calls: map[string]int{put: 1, update: 1}, Play: fails(notRepeatable, errBroken)},
-		{Name: "in flight", Calls: map[string]int{put: 1}, Before: killed(repeatable), Play: refused(repeatable, idem.ErrInFlight)},
+		{Name: "in flight", Calls: map[string]int{put: 1}, Before: killed(repeatable),
+			Play: refused(repeatable, idem.ErrInFlight)},
 		{Name: "key reused", Calls: map[string]int{put: 1}, Before: run(repeatable, small), Play: reused},
-		{Name: "outcome unknown", Calls: map[string]int{put: 1}, Before: fails(notRepeatable, errBroken), Play: refused(notRepeatable, idem.ErrOutcomeUnknown)},
-		{Name: "lapsed, parked", Calls: map[string]int{put: 1, update: 1}, Before: both(killed(notRepeatable), after(lease)), Play: refused(notRepeatable, idem.ErrOutcomeUnknown)},
-		{Name: "lapsed, taken over", Calls: map[string]int{put: 1, update: 2}, Before: both(killed(repeatable), after(lease)), Play: run(repeatable, small)},
-		{Name: "late, taken over", Calls: map[string]int{update: 1}, Before: both(killed(repeatable), both(after(lease), run(repeatable, small))), Play: late(repeatable, false)},
-		{Name: "late, parked", Calls: map[string]int{update: 2}, Before: both(killed(notRepeatable), both(after(lease), refused(notRepeatable, idem.ErrOutcomeUnknown))), Play: late(notRepeatable, true)},
-		{Name: "released, claimed", Calls: map[string]int{put: 1, update: 2}, Before: fails(repeatable, errBroken), Play: run(repeatable, small)},
-		{Name: "expired, claimed", Calls: map[string]int{put: 2, update: 1}, Before: both(run(repeatable, small), after(idem.DefaultRetention)), Play: run(repeatable, small)},
+		{Name: "outcome unknown", Calls: map[string]int{put: 1}, Before: fails(notRepeatable, errBroken),
+			Play: refused(notRepeatable, idem.ErrOutcomeUnknown)},
+		{Name: "lapsed, parked", Calls: map[string]int{put: 1, update: 1}, Before: both(killed(notRepeatable), after(lease)),
+			Play: refused(notRepeatable, idem.ErrOutcomeUnknown)},
+		{Name: "lapsed, taken over", Calls: map[string]int{put: 1, update: 2}, Before: both(killed(repeatable), after(lease)),
+			Play: run(repeatable, small)},
+		{Name: "late, taken over", Calls: map[string]int{update: 1},
+			Before: both(killed(repeatable), both(after(lease), run(repeatable, small))), Play: late(repeatable, false)},
+		{Name: "late, parked", Calls: map[string]int{update: 2}, Before: both(killed(notRepeatable),
+			both(after(lease), refused(notRepeatable, idem.ErrOutcomeUnknown))), Play: late(notRepeatable, true)},
+		{Name: "released, claimed", Calls: map[string]int{put: 1, update: 2}, Before: fails(repeatable, errBroken),
+			Play: run(repeatable, small)},
+		{Name: "expired, claimed", Calls: map[string]int{put: 2, update: 1},
+			Before: both(run(repeatable, small), after(idem.DefaultRetention)), Play: run(repeatable, small)},
 		{Name: "in shadow, first", Calls: map[string]int{put: 1, update: 1}, Play: run(observed, small)},
 		{Name: "in shadow, first, an error", Calls: map[string]int{put: 1, update: 1}, Play: fails(observed, errBroken)},
-		{Name: "in shadow, duplicate", Calls: map[string]int{put: 1}, Before: run(observed, small), Play: run(observed, small)},
-		{Name: "in shadow, duplicate, unknown", Calls: map[string]int{put: 1}, Before: fails(observed, errBroken), Play: run(observed, small)},
+		{Name: "in shadow, duplicate", Calls: map[string]int{put: 1}, Before: run(observed, small),
+			Play: run(observed, small)},
+		{Name: "in shadow, duplicate, unknown", Calls: map[string]int{put: 1}, Before: fails(observed, errBroken),
+			Play: run(observed, small)},
 		{Name: "lease renewed", Calls: map[string]int{update: 1}, Before: killed(repeatable), Play: renew(repeatable)},
-		{Name: "lease renewed, watched", Calls: map[string]int{update: 1}, Before: killed(notRepeatable), Play: renew(notRepeatable)},
+		{Name: "lease renewed, watched", Calls: map[string]int{update: 1}, Before: killed(notRepeatable),
+			Play: renew(notRepeatable)},
 		{Name: "reference", Calls: map[string]int{update: 1}, Before: killed(repeatable), Play: refer(repeatable)},
-		{Name: "reference, watched", Calls: map[string]int{update: 1}, Before: killed(notRepeatable), Play: refer(notRepeatable)},
+		{Name: "reference, watched", Calls: map[string]int{update: 1}, Before: killed(notRepeatable),
+			Play: refer(notRepeatable)},
 		{Name: "a step", Calls: map[string]int{put: 1, update: 2}, Play: stepped(repeatable, idem.AtLeastOnce, "look")},
-		{Name: "at-most-once step", Calls: map[string]int{put: 1, update: 3}, Play: stepped(repeatable, idem.AtMostOnce, "charge")},
-		{Name: "at-most-once step, watched", Calls: map[string]int{put: 1, update: 3}, Play: stepped(watched, idem.AtMostOnce, "charge")},
-		{Name: "at-most-once step, unnoticed", Calls: map[string]int{put: 1, update: 3}, Play: stepped(silent, idem.AtMostOnce, "charge")},
-		{Name: "two at-most-once steps", Calls: map[string]int{put: 1, update: 5}, Play: stepped(repeatable, idem.AtMostOnce, "charge", "ship")},
-		{Name: "two at-most-once steps, unnoticed", Calls: map[string]int{put: 1, update: 5}, Play: stepped(silent, idem.AtMostOnce, "charge", "ship")},
-		{Name: "half done, taken over", Calls: map[string]int{put: 1, update: 2}, Before: both(halfDone(repeatable), after(lease)), Play: run(repeatable, small)},
-		{Name: "half done, taken over, unnoticed", Calls: map[string]int{put: 1, update: 2}, Before: both(halfDone(silent), after(lease)), Play: run(silent, small)},
-		{Name: "resolved", Calls: map[string]int{get: 1, transact: 1}, Before: fails(notRepeatable, errBroken), Play: resolve},
-		{Name: "resolved, without transactions", Calls: map[string]int{get: 1, update: 1, put: 2}, Before: fails(notRepeatable, errBroken), Play: resolve, WithoutTransactions: true},
+		{Name: "at-most-once step", Calls: map[string]int{put: 1, update: 3},
+			Play: stepped(repeatable, idem.AtMostOnce, "charge")},
+		{Name: "at-most-once step, watched", Calls: map[string]int{put: 1, update: 3},
+			Play: stepped(watched, idem.AtMostOnce, "charge")},
+		{Name: "at-most-once step, unnoticed", Calls: map[string]int{put: 1, update: 3},
+			Play: stepped(silent, idem.AtMostOnce, "charge")},
+		{Name: "two at-most-once steps", Calls: map[string]int{put: 1, update: 5},
+			Play: stepped(repeatable, idem.AtMostOnce, "charge", "ship")},
+		{Name: "two at-most-once steps, unnoticed", Calls: map[string]int{put: 1, update: 5},
+			Play: stepped(silent, idem.AtMostOnce, "charge", "ship")},
+		{Name: "half done, taken over", Calls: map[string]int{put: 1, update: 2},
+			Before: both(halfDone(repeatable), after(lease)), Play: run(repeatable, small)},
+		{Name: "half done, taken over, unnoticed", Calls: map[string]int{put: 1, update: 2},
+			Before: both(halfDone(silent), after(lease)), Play: run(silent, small)},
+		{Name: "resolved", Calls: map[string]int{get: 1, transact: 1},
+			Before: fails(notRepeatable, errBroken), Play: resolve},
+		{Name: "resolved, without transactions", Calls: map[string]int{get: 1, update: 1, put: 2},
+			Before: fails(notRepeatable, errBroken), Play: resolve, WithoutTransactions: true},
 		{Name: "business write, two calls", Calls: map[string]int{put: 1, transact: 1}, Play: commits(repeatable)},
 		{Name: "business write, atomic", Calls: map[string]int{get: 1, transact: 1}, Play: commits(atomic)},
 		{Name: "atomic, replay", Calls: map[string]int{get: 1}, Before: commits(atomic), Play: replayed(atomic)},
-		{Name: "atomic, failed, recorded", Calls: map[string]int{get: 1, put: 1}, Play: fails(atomic, idem.Permanent(errBroken))},
+		{Name: "atomic, failed, recorded", Calls: map[string]int{get: 1, put: 1},
+			Play: fails(atomic, idem.Permanent(errBroken))},
 		{Name: "atomic, failed, nothing written", Calls: map[string]int{get: 1}, Play: fails(atomic, errBroken)},
 		{Name: "first execution, 390 KB", Calls: map[string]int{put: 3, update: 1}, Play: run(repeatable, 390<<10)},
-		{Name: "replay, 390 KB", Calls: map[string]int{put: 1, batchGet: 1}, Before: run(repeatable, 390<<10), Play: replayed(repeatable)},
+		{Name: "replay, 390 KB", Calls: map[string]int{put: 1, batchGet: 1}, Before: run(repeatable, 390<<10),
+			Play: replayed(repeatable)},
 		{Name: "first execution, 5.5 MB", Calls: map[string]int{put: 23, update: 1}, Play: run(repeatable, 22<<18)},
-		{Name: "replay, 5.5 MB", Calls: map[string]int{put: 1, batchGet: 1}, Before: run(repeatable, 22<<18), Play: replayed(repeatable)},
+		{Name: "replay, 5.5 MB", Calls: map[string]int{put: 1, batchGet: 1}, Before: run(repeatable, 22<<18),
+			Play: replayed(repeatable)},
 	}
 }
 
@@ -165,7 +192,8 @@ func run(op idem.Operation, size int) func(context.Context, *Stage) error {
 func stepped(op idem.Operation, semantics idem.StepSemantics, names ...string) func(context.Context, *Stage) error {
 	return answers(op, func(ctx context.Context, _ *Stage) idem.Answer {
 		for _, name := range names {
-			_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 1, nil }, &idem.StepConfig[int]{Semantics: semantics})
+			_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 1, nil },
+				&idem.StepConfig[int]{Semantics: semantics})
 			if err != nil {
 				return idem.Answer{Err: err}
 			}
@@ -181,7 +209,8 @@ func halfDone(op idem.Operation) func(context.Context, *Stage) error {
 			return err
 		}
 		now := time.Now().Add(s.ahead).UTC().Truncate(time.Millisecond)
-		w := protocol.StepWrite{ID: s.key(op).ID(), Owner: "owner-" + s.Value, Write: "begin-" + s.Value, Name: "charge", Begin: true}
+		w := protocol.StepWrite{ID: s.key(op).ID(), Owner: "owner-" + s.Value, Write: "begin-" + s.Value,
+			Name: "charge", Begin: true}
 		if op.Watch != idem.WatchNever {
 			w.Due = now.Add(lease + idem.DefaultMargin)
 		}
@@ -203,8 +232,9 @@ func replayed(op idem.Operation) func(context.Context, *Stage) error { return an
 
 func business(ctx context.Context, s *Stage) idem.Answer {
 	dynamostore.TxOf(ctx).Put(types.Put{TableName: &s.Table, Item: map[string]types.AttributeValue{
-		schema.PK: &types.AttributeValueMemberS{Value: "account#" + s.Value}, schema.SK: &types.AttributeValueMemberS{Value: "#"},
-		"holder": &types.AttributeValueMemberB{Value: noise(200)},
+		schema.PK: &types.AttributeValueMemberS{Value: "account#" + s.Value},
+		schema.SK: &types.AttributeValueMemberS{Value: "#"},
+		"holder":  &types.AttributeValueMemberB{Value: noise(200)},
 	}}, nil)
 	return idem.Answer{Body: noise(small)}
 }
@@ -218,7 +248,8 @@ func (s *Stage) call(op idem.Operation, h handler) idem.Call {
 
 func fails(op idem.Operation, err error) func(context.Context, *Stage) error {
 	return func(ctx context.Context, s *Stage) error {
-		_, got := s.Engine.Execute(ctx, s.call(op, func(context.Context, *Stage) idem.Answer { return idem.Answer{Err: err} }))
+		_, got := s.Engine.Execute(ctx,
+			s.call(op, func(context.Context, *Stage) idem.Answer { return idem.Answer{Err: err} }))
 		if !errors.Is(got, errBroken) {
 			return fmt.Errorf("the handler's error was not returned: %w", got)
 		}
@@ -271,7 +302,8 @@ func killed(op idem.Operation) func(context.Context, *Stage) error {
 func renew(op idem.Operation) func(context.Context, *Stage) error {
 	return func(ctx context.Context, s *Stage) error {
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		e := protocol.Extension{ID: s.key(op).ID(), Owner: "owner-" + s.Value, Write: "renewal-" + s.Value, LeaseUntil: now.Add(2 * lease)}
+		e := protocol.Extension{ID: s.key(op).ID(), Owner: "owner-" + s.Value, Write: "renewal-" + s.Value,
+			LeaseUntil: now.Add(2 * lease)}
 		if op.Repeat == idem.Repeatable {
 			e.ExpiresAt = now.Add(2*lease + idem.DefaultRetention).Truncate(time.Second)
 		}
@@ -294,7 +326,8 @@ func late(op idem.Operation, lands bool) func(context.Context, *Stage) error {
 		now := time.Now().Add(s.ahead).UTC().Truncate(time.Millisecond)
 		err := s.Store.Finish(ctx, now, protocol.Finish{
 			ID: s.key(op).ID(), Owner: "owner-" + s.Value, Write: "late-" + s.Value, Created: now,
-			Ending: protocol.Ending{State: idem.Completed, Result: noise(small), ExpiresAt: now.Add(idem.DefaultRetention).Truncate(time.Second)},
+			Ending: protocol.Ending{State: idem.Completed, Result: noise(small),
+				ExpiresAt: now.Add(idem.DefaultRetention).Truncate(time.Second)},
 		})
 		if _, refused := errors.AsType[*protocol.ConflictError](err); refused != lands && (err == nil) == lands {
 			return nil
@@ -309,7 +342,8 @@ func resolve(ctx context.Context, s *Stage) error {
 		return err
 	}
 	result := &protocol.Encoded{Body: noise(small), Check: func([]byte) error { return nil }}
-	return r.Resolve(ctx, s.key(notRepeatable).ID(), reconcile.Resolution{To: idem.Completed, Result: result}, reconcile.Change{Actor: "alice", Reason: "the provider says so"})
+	return r.Resolve(ctx, s.key(notRepeatable).ID(), reconcile.Resolution{To: idem.Completed, Result: result},
+		reconcile.Change{Actor: "alice", Reason: "the provider says so"})
 }
 
 // noise is a result that does not compress, so that its size is what is stored.

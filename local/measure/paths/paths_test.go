@@ -97,9 +97,10 @@ type units struct {
 // bytesOf the stage's record.
 func bytesOf(t *testing.T, client *dynamodb.Client, table string, s *paths.Stage) int {
 	id := idem.Operation{Name: "path", Repeat: idem.Repeatable}.Key("acme", s.Value).ID()
-	out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, ConsistentRead: aws.Bool(true), Key: map[string]types.AttributeValue{
-		schema.PK: &types.AttributeValueMemberS{Value: id}, schema.SK: &types.AttributeValueMemberS{Value: schema.RecordSK},
-	}})
+	out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, ConsistentRead: aws.Bool(true),
+		Key: map[string]types.AttributeValue{
+			schema.PK: &types.AttributeValueMemberS{Value: id}, schema.SK: &types.AttributeValueMemberS{Value: schema.RecordSK},
+		}})
 	require.NoError(t, err)
 	require.NotEmpty(t, out.Item)
 	return paths.ItemSize(out.Item)

@@ -16,7 +16,8 @@ func symbolsOf(t *testing.T, pkg string) string {
 		command = []string{"test", "-c"}
 	}
 	bin := filepath.Join(t.TempDir(), "program")
-	out, err := exec.CommandContext(t.Context(), "go", append(command, "-tags", "lambda.norpc", "-o", bin, pkg)...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go",
+		append(command, "-tags", "lambda.norpc", "-o", bin, pkg)...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	out, err = exec.CommandContext(t.Context(), "go", "tool", "nm", bin).Output()
 	require.NoError(t, err)
@@ -32,11 +33,13 @@ func TestAHandlerCarriesNothingOfOperatorsOrTransactions(t *testing.T) {
 			"idem/dynamostore.(*AdminStore).", "idem/dynamostore.encodeAudit", "idem/reconcile.",
 		},
 		"../../../lambda/functions/orders": {
-			"idem/dynamostore.(*Tx).", "idem/dynamostore.(*txWrite).", "idem/dynamostore.outboxItem", "service/dynamodb.(*Client).TransactWriteItems",
+			"idem/dynamostore.(*Tx).", "idem/dynamostore.(*txWrite).", "idem/dynamostore.outboxItem",
+			"service/dynamodb.(*Client).TransactWriteItems",
 		},
-		"../../../lambda/functions/payments": {"idem/emf.", "idem/internal/metric.", "idem/idemhttp.(*laters).", "idem/later.StatusOf", "idem/later.Cancel"},
-		"../../../idem/cmd/idemctl":          {"idem/secrets."},
-		"../../../idem/dynamostore":          {"idem/dynamostore.askFor"},
+		"../../../lambda/functions/payments": {"idem/emf.", "idem/internal/metric.", "idem/idemhttp.(*laters).",
+			"idem/later.StatusOf", "idem/later.Cancel"},
+		"../../../idem/cmd/idemctl": {"idem/secrets."},
+		"../../../idem/dynamostore": {"idem/dynamostore.askFor"},
 	} {
 		carries := symbolsOf(t, program)
 		for _, name := range names {

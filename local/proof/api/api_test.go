@@ -41,7 +41,8 @@ func public(t *testing.T) (all []listed) {
 		}
 		own := strings.TrimPrefix(p.ImportPath, module+"/")
 		top, _, _ := strings.Cut(own, "/")
-		if p.Name == "main" || slices.Contains(strings.Split(own, "/"), "internal") || slices.Contains([]string{"local", "template-tests"}, top) || strings.HasPrefix(own, "idem/testenv") {
+		if p.Name == "main" || slices.Contains(strings.Split(own, "/"), "internal") ||
+			slices.Contains([]string{"local", "template-tests"}, top) || strings.HasPrefix(own, "idem/testenv") {
 			continue
 		}
 		all = append(all, p)
@@ -65,7 +66,8 @@ func TestExportedNamesAreAccepted(t *testing.T) {
 			}
 			want, err := os.ReadFile(file)
 			require.NoError(t, err, "a package that is new: accept it with go test ./local/proof/api -update")
-			require.Equal(t, string(want), got, "the exported names have changed: accept it with go test ./local/proof/api -update, and say so in CHANGELOG.md")
+			require.Equal(t, string(want), got,
+				"the exported names have changed: accept it with go test ./local/proof/api -update, and say so in CHANGELOG.md")
 		})
 	}
 	files, err := filepath.Glob("testdata/*.txt")
@@ -95,7 +97,8 @@ func exported(t *testing.T, p listed) string {
 				lines = append(lines, text(t, d))
 			case *ast.GenDecl:
 				// A constant without a value is as its place in the group says.
-				placed := d.Tok == token.CONST && slices.ContainsFunc(d.Specs, func(s ast.Spec) bool { return len(s.(*ast.ValueSpec).Values) == 0 })
+				placed := d.Tok == token.CONST && slices.ContainsFunc(d.Specs,
+					func(s ast.Spec) bool { return len(s.(*ast.ValueSpec).Values) == 0 })
 				switch {
 				case d.Tok == token.IMPORT:
 				case placed:
@@ -123,5 +126,6 @@ func text(t *testing.T, decl ast.Decl) string {
 func TestPackageIdemIsReadable(t *testing.T) {
 	out, err := exec.Command("go", "doc", "-all", module+"/idem").Output()
 	require.NoError(t, err)
-	require.LessOrEqual(t, bytes.Count(out, []byte("\n")), 800, "go doc -all ./idem: say it shorter, or in the package that it is about")
+	require.LessOrEqual(t, bytes.Count(out, []byte("\n")), 800,
+		"go doc -all ./idem: say it shorter, or in the package that it is about")
 }

@@ -41,7 +41,8 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1180, 900),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("lang", "en-US"),
 	)
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
@@ -125,7 +126,8 @@ func (b *tab) hear(event any) {
 		}
 	case *log.EventEntryAdded:
 		if !strings.Contains(e.Entry.Text, "status of 4") { // a refusal that the test asks for
-			b.problems = append(b.problems, fmt.Sprintf("%s %s: %s (%s)", e.Entry.Source, e.Entry.Level, e.Entry.Text, e.Entry.URL))
+			b.problems = append(b.problems, fmt.Sprintf("%s %s: %s (%s)", e.Entry.Source, e.Entry.Level,
+				e.Entry.Text, e.Entry.URL))
 		}
 	case *runtime.EventExceptionThrown:
 		b.problems = append(b.problems, e.ExceptionDetails.Text)
@@ -180,7 +182,8 @@ func (b *tab) text() string { return eval[string](b, "document.body ? document.b
 func (b *tab) sees(texts ...string) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
-		now, _ := chromedp.Run(b, chromedp.Evaluate[string]("document.readyState === 'complete' ? document.body.innerText : ''"))
+		now,
+			_ := chromedp.Run(b, chromedp.Evaluate[string]("document.readyState === 'complete' ? document.body.innerText : ''"))
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(now, text) })
 	}, 20*time.Second, 20*time.Millisecond, "the page lacks %q", texts)
 }
@@ -188,7 +191,8 @@ func (b *tab) sees(texts ...string) {
 // scheme lets the reader prefer light or dark pages.
 func (b *tab) scheme(name string) {
 	b.t.Helper()
-	must(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
+	must(b, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
 }
 
 var pictures = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "idem-console-pictures-") })
@@ -228,18 +232,32 @@ func (s *service) pages() map[string]string {
 	_, err = s.call(ended, nil)
 	require.NoError(s.t, err)
 	return map[string]string{
-		"interrupted": recordPage(interrupted.ID()), "steps released": formPage(interrupted.ID(), "released"), "overview": "/", "list": "/list", "record": recordPage(key.ID()), "steps": recordPage(undone.ID()), "ended": recordPage(ended.ID()) + "&show=result",
-		"absent": recordPage(refund.Key("acme", "none").ID()), "completed": formPage(key.ID(), "completed"), "failed": formPage(undone.ID(), "failed"),
-		"released": formPage(key.ID(), "released"), "forgotten": formPage(ended.ID(), "forgotten"), "extended": formPage(ended.ID(), "extended"), "refused": formPage(ended.ID(), "failed"), "no page": "/none",
+		"interrupted": recordPage(interrupted.ID()), "steps released": formPage(interrupted.ID(), "released"),
+		"overview": "/", "list": "/list", "record": recordPage(key.ID()), "steps": recordPage(undone.ID()),
+		"ended":  recordPage(ended.ID()) + "&show=result",
+		"absent": recordPage(refund.Key("acme", "none").ID()), "completed": formPage(key.ID(), "completed"),
+		"failed":   formPage(undone.ID(), "failed"),
+		"released": formPage(key.ID(), "released"), "forgotten": formPage(ended.ID(), "forgotten"),
+		"extended": formPage(ended.ID(), "extended"), "refused": formPage(ended.ID(), "failed"), "no page": "/none",
 	}
 }
 
 // lowContrast lists texts whose contrast is less than 4.5 to 1, of large ones 3 to 1: WCAG 2.2,
 // success criterion 1.4.3, with its formulas.
 const lowContrast = `(() => {
-  const rgb = (c) => { const m = c.match(/[\d.]+/g).map(Number); return { c: m.slice(0, 3), a: m.length > 3 ? m[3] : 1 }; };
-  const lum = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-  const behind = (e) => { for (; e; e = e.parentElement) { const b = rgb(getComputedStyle(e).backgroundColor); if (b.a === 1) return b.c; } return [255, 255, 255]; };
+  const rgb = (c) => {
+    const m = c.match(/[\d.]+/g).map(Number);
+    return { c: m.slice(0, 3), a: m.length > 3 ? m[3] : 1 };
+  };
+  const linear = (v) => v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4;
+  const lum = (c) => 0.2126 * linear(c[0]) + 0.7152 * linear(c[1]) + 0.0722 * linear(c[2]);
+  const behind = (e) => {
+    for (; e; e = e.parentElement) {
+      const b = rgb(getComputedStyle(e).backgroundColor);
+      if (b.a === 1) return b.c;
+    }
+    return [255, 255, 255];
+  };
   const out = []; let seen = 0;
   for (const e of document.body.querySelectorAll("*")) {
     const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
@@ -247,7 +265,8 @@ const lowContrast = `(() => {
     seen++;
     const s = getComputedStyle(e), a = lum(rgb(s.color).c), b = lum(behind(e));
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), size = parseFloat(s.fontSize);
-    if (ratio < (size >= 24 || size >= 18.66 && s.fontWeight >= 700 ? 3 : 4.5)) out.push(e.tagName + " " + e.textContent.trim().slice(0, 30) + " " + ratio.toFixed(2));
+    if (ratio < (size >= 24 || size >= 18.66 && s.fontWeight >= 700 ? 3 : 4.5))
+      out.push(e.tagName + " " + e.textContent.trim().slice(0, 30) + " " + ratio.toFixed(2));
   }
   return { seen, out };
 })()`
@@ -282,7 +301,8 @@ func TestPagesFitANarrowScreen(t *testing.T) {
 	pages := s.pages()
 	long := idem.Operation{Name: strings.Repeat("o", 128)}.Key(strings.Repeat("t", 64), "l-1")
 	s.cut(long)
-	require.NoError(t, s.r.Resolve(t.Context(), long.ID(), reconcile.Resolution{To: idem.Completed, Ref: strings.Repeat("r", 256)},
+	require.NoError(t, s.r.Resolve(t.Context(), long.ID(),
+		reconcile.Resolution{To: idem.Completed, Ref: strings.Repeat("r", 256)},
 		reconcile.Change{Actor: strings.Repeat("w", 500), Reason: strings.Repeat("y", 2000)}))
 	pages["long"], pages["long form"] = recordPage(long.ID()), formPage(long.ID(), "extended")
 	b := open(t, s.url)
@@ -292,10 +312,15 @@ func TestPagesFitANarrowScreen(t *testing.T) {
 		for name, path := range pages {
 			b.visit(path)
 			require.EqualValues(t, 400, eval[int](b, "document.documentElement.scrollWidth"), "%s, %s", name, scheme)
-			require.Empty(t, eval[[]string](b, `[...document.querySelectorAll("main *, header *, footer *")].filter((e) => !e.closest(".scroll, .skip, .unseen") &&
-				(e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline" || e.getBoundingClientRect().right > 400)).map((e) => e.outerHTML.slice(0, 80))`), "%s, %s", name, scheme)
-			require.Zero(t, eval[int](b, "[...document.querySelectorAll('header a, button, a.button')].filter((e) => e.clientHeight > 45 || e.getClientRects().length > 1).length"), "%s: a link or a button is broken into lines", name)
-			require.Zero(t, eval[int](b, "document.querySelectorAll('table').length - document.querySelectorAll('.scroll[tabindex=\"0\"] > table').length"), name)
+			require.Empty(t, eval[[]string](b,
+				`[...document.querySelectorAll("main *, header *, footer *")].filter((e) => !e.closest(".scroll, .skip, .unseen") &&
+				(e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline" ||
+				e.getBoundingClientRect().right > 400)).map((e) => e.outerHTML.slice(0, 80))`), "%s, %s", name, scheme)
+			require.Zero(t, eval[int](b, "[...document.querySelectorAll('header a, button, a.button')].filter((e) => "+
+				"e.clientHeight > 45 || e.getClientRects().length > 1).length"), "%s: a link or a button is "+
+				"broken into lines", name)
+			require.Zero(t, eval[int](b, "document.querySelectorAll('table').length "+
+				"- document.querySelectorAll('.scroll[tabindex=\"0\"] > table').length"), name)
 			b.picture("narrow " + scheme + " " + name)
 		}
 	}
@@ -328,7 +353,8 @@ func TestEveryControlHasAName(t *testing.T) {
 			require.Greater(t, named, 3)
 			require.EqualValues(t, 1, eval[int](b, "document.querySelectorAll('h1').length"))
 			require.Zero(t, eval[int](b, "document.querySelectorAll('th:not([scope]), table:not(:has(thead))').length"))
-			require.Zero(t, eval[int](b, "document.querySelectorAll('[id]').length - new Set([...document.querySelectorAll('[id]')].map((e) => e.id)).size"), "an id twice")
+			require.Zero(t, eval[int](b, "document.querySelectorAll('[id]').length - new "+
+				"Set([...document.querySelectorAll('[id]')].map((e) => e.id)).size"), "an id twice")
 			require.Equal(t, "en", eval[string](b, "document.documentElement.lang"))
 		})
 	}
@@ -347,7 +373,8 @@ func (b *tab) tabTo(condition string) {
 	b.t.Helper()
 	for range 60 {
 		b.do(chromedp.KeyEvent(kb.Tab))
-		if eval[bool](b, "document.activeElement !== document.body && getComputedStyle(document.activeElement).outlineStyle === 'none'") {
+		if eval[bool](b,
+			"document.activeElement !== document.body && getComputedStyle(document.activeElement).outlineStyle === 'none'") {
 			require.Fail(b.t, "the focus cannot be seen", eval[string](b, "document.activeElement.outerHTML"))
 		}
 		if eval[bool](b, "((e) => "+condition+")(document.activeElement)") {
@@ -432,6 +459,7 @@ func TestMarkupOfOthersDoesNotRun(t *testing.T) {
 		b.visit(path)
 		require.Contains(t, b.text(), attack[2:20], "it is shown as text")
 		require.NotEqual(t, "ran", eval[string](b, "document.title"))
-		require.EqualValues(t, 1, eval[int](b, "document.images.length + document.scripts.length - 1"), "only the console's own")
+		require.EqualValues(t, 1, eval[int](b, "document.images.length + document.scripts.length - 1"),
+			"only the console's own")
 	}
 }

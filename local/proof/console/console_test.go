@@ -48,7 +48,8 @@ func TestACrashedRefundIsSettledInTheBrowser(t *testing.T) {
 		b.do(chromedp.EmulateViewport(1180, 1150))
 		png, err := chromedp.Run(b, chromedp.CaptureScreenshot())
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join("..", "..", "..", "idem", "console", "testdata", "record.png"), png, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join("..", "..", "..", "idem", "console", "testdata", "record.png"), png,
+			0o600))
 	}
 
 	// The provider says that it happened.
@@ -70,7 +71,8 @@ func TestACrashedRefundIsSettledInTheBrowser(t *testing.T) {
 	history, err := s.r.History(t.Context(), key.ID())
 	require.NoError(t, err)
 	last := history[len(history)-1]
-	require.Equal(t, []string{"console", "console", "The provider's dashboard shows re_1042 as paid out."}, []string{last.Who, last.Tool, last.Why})
+	require.Equal(t, []string{"console", "console", "The provider's dashboard shows re_1042 as paid out."},
+		[]string{last.Who, last.Tool, last.Why})
 }
 
 func recordPage(id string) string { return "/record?" + url.Values{"id": {id}}.Encode() }
@@ -80,7 +82,8 @@ func formPage(id, to string) string { return "/act?" + url.Values{"id": {id}, "t
 // resolve is a decision by somebody else.
 func (s *service) resolve(key idem.Key, to idem.State) {
 	s.t.Helper()
-	require.NoError(s.t, s.r.Resolve(s.t.Context(), key.ID(), reconcile.Resolution{To: to}, reconcile.Change{Actor: "bob", Reason: "no such refund"}))
+	require.NoError(s.t, s.r.Resolve(s.t.Context(), key.ID(), reconcile.Resolution{To: to},
+		reconcile.Change{Actor: "bob", Reason: "no such refund"}))
 }
 
 func TestARecordFollowsTheTable(t *testing.T) {
@@ -96,13 +99,15 @@ func TestARecordFollowsTheTable(t *testing.T) {
 	s.lapse() // time goes by
 	b.sees("Updated at")
 	b.sees("Resolve to released …")
-	require.Equal(t, "Resolve to completed …", eval[string](b, "document.activeElement.innerText"), "the focus stays where it was")
+	require.Equal(t, "Resolve to completed …", eval[string](b, "document.activeElement.innerText"),
+		"the focus stays where it was")
 
 	s.resolve(key, idem.Released) // somebody decides
 	b.sees("no such refund")
 	b.sees("The handler runs, attempt 2")
 	require.True(t, eval[bool](b, "window.same === true"), "the page was not reloaded")
-	require.Equal(t, "polite", eval[string](b, "document.querySelector('#news[role=status]').ariaLive"), "readers of the screen hear of it")
+	require.Equal(t, "polite", eval[string](b, "document.querySelector('#news[role=status]').ariaLive"),
+		"readers of the screen hear of it")
 }
 
 func TestAListFollowsTheTable(t *testing.T) {
@@ -139,7 +144,8 @@ func TestADoubleClickChangesOnce(t *testing.T) {
 	b.visit(formPage(key.ID(), "released"))
 	b.fill("why", "no such refund")
 	// Twice at once, past the script that stops a second one.
-	eval[any](b, "(() => { const f = document.querySelector('form.decide'); const body = new URLSearchParams(new FormData(f)); fetch(f.action, {method: 'POST', body}); f.submit(); })()")
+	eval[any](b, "(() => { const f = document.querySelector('form.decide'); const body = new URLSearchParams(new "+
+		"FormData(f)); fetch(f.action, {method: 'POST', body}); f.submit(); })()")
 	b.sees("Recorded.", "Already done") // it depends on which click comes first
 	history, err := s.r.History(t.Context(), key.ID())
 	require.NoError(t, err)

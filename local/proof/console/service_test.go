@@ -42,7 +42,8 @@ func start(t *testing.T) *service {
 	var err error
 	s.r, err = reconcile.New(s.Store, &reconcile.Options{Now: s.Clock.Now})
 	require.NoError(t, err)
-	h, err := console.New(s.r, &console.Options{Who: console.ThisMachine, Now: s.Clock.Now, Poll: 50 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	h, err := console.New(s.r, &console.Options{Who: console.ThisMachine, Now: s.Clock.Now, Poll: 50 * time.Millisecond,
+		Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	server := httptest.NewUnstartedServer(h)
 	server.Config.BaseContext = nil
@@ -81,7 +82,8 @@ func (s *service) crash(key idem.Key) {
 // interrupt lets the process die in an order's charge, which runs at most once.
 func (s *service) interrupt(key idem.Key) {
 	s.t.Helper()
-	d := idemtest.Deliver(s.Harness, 1, func(ctx context.Context, _ *idem.Engine) (int, error) { return s.order(ctx, key, s.Crash) })
+	d := idemtest.Deliver(s.Harness, 1,
+		func(ctx context.Context, _ *idem.Engine) (int, error) { return s.order(ctx, key, s.Crash) })
 	require.ErrorIs(s.t, d[0].Err, idemtest.ErrCrashed)
 	s.Restart()
 	s.lapse()
@@ -89,7 +91,8 @@ func (s *service) interrupt(key idem.Key) {
 
 func (s *service) order(ctx context.Context, key idem.Key, charge func()) (int, error) {
 	return idem.Do(ctx, s.Engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-		return idem.Step(ctx, "charge", func(context.Context) (int, error) { charge(); return 7, nil }, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+		return idem.Step(ctx, "charge", func(context.Context) (int, error) { charge(); return 7, nil },
+			&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 	})
 }
 
@@ -101,7 +104,8 @@ func (s *service) cut(key idem.Key) {
 }
 
 func (s *service) call(key idem.Key, fails error) (receipt, error) {
-	return idem.Do(s.t.Context(), s.Engine, key, 1, func(context.Context, int) (receipt, error) { return receipt{}, fails })
+	return idem.Do(s.t.Context(), s.Engine, key, 1,
+		func(context.Context, int) (receipt, error) { return receipt{}, fails })
 }
 
 // lapse lets leases end.
@@ -122,12 +126,13 @@ func (s *service) busy() {
 	for _, n := range []string{"t-1", "t-2", "t-3"} {
 		s.cut(transfer.Key("globex", n))
 	}
-	_, err := idem.Do(s.t.Context(), s.Engine, booking.Key("initech", "b-1"), 1, func(ctx context.Context, _ int) (receipt, error) {
-		if _, err := idem.Step(ctx, "seat", func(context.Context) (string, error) { return "12A", nil }, nil); err != nil {
-			return receipt{}, err
-		}
-		return receipt{}, errCut
-	})
+	_, err := idem.Do(s.t.Context(), s.Engine, booking.Key("initech", "b-1"),
+		1, func(ctx context.Context, _ int) (receipt, error) {
+			if _, err := idem.Step(ctx, "seat", func(context.Context) (string, error) { return "12A", nil }, nil); err != nil {
+				return receipt{}, err
+			}
+			return receipt{}, errCut
+		})
 	require.Error(s.t, err)
 	s.Clock.Advance(26 * time.Hour)
 	s.sweep()

@@ -40,7 +40,8 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	l := &fixture{endpoint: dynamotest.Endpoint(t), table: rig.Table(t), db: dynamotest.Client(t), plays: map[string]*play{}}
+	l := &fixture{endpoint: dynamotest.Endpoint(t), table: rig.Table(t), db: dynamotest.Client(t),
+		plays: map[string]*play{}}
 	l.control = httptest.NewServer(http.HandlerFunc(l.serve))
 	t.Cleanup(l.control.Close)
 	return l

@@ -33,7 +33,8 @@ type row struct {
 	unless func(kind, idemhttp.Profile) bool
 }
 
-var made = script.Answer{Status: 201, Header: map[string][]string{"Content-Type": {"text/plain"}, "X-Own": {"made"}}, Body: []byte("made")}
+var made = script.Answer{Status: 201, Header: map[string][]string{"Content-Type": {"text/plain"}, "X-Own": {"made"}},
+	Body: []byte("made")}
 
 func answering(status int) script.Answer {
 	a := made
@@ -54,7 +55,8 @@ func rows() []row {
 		return row{name: name, answer: made, send: send, again: again, first: live, second: replay, runs: 1}
 	}
 	reuse := func(name string, send, again func(*request)) row {
-		return row{name: name, answer: made, send: send, again: again, first: live, second: want{code: idemhttp.CodeKeyReused}, runs: 1}
+		return row{name: name, answer: made, send: send, again: again, first: live,
+			second: want{code: idemhttp.CodeKeyReused}, runs: 1}
 	}
 	twice := func(name string, send, again func(*request)) row {
 		return row{name: name, answer: made, send: send, again: again, first: live, second: live, runs: 2}
@@ -73,14 +75,18 @@ func rows() []row {
 		refusal("no tenant", idemhttp.CodeTenantMissing, func(r *request) { r.tenant = "" }),
 		refusal("no principal", idemhttp.CodePrincipalMissing, variant(script.VariantPrincipal)),
 		refusal("no key", idemhttp.CodeKeyMissing, header("Idempotency-Key")),
-		refusal("no key for PATCH", idemhttp.CodeKeyMissing, func(r *request) { r.method = "PATCH"; header("Idempotency-Key")(r) }),
+		refusal("no key for PATCH", idemhttp.CodeKeyMissing,
+			func(r *request) { r.method = "PATCH"; header("Idempotency-Key")(r) }),
 		refusal("empty key", idemhttp.CodeKeyInvalid, header("Idempotency-Key", "")),
 		in(idemhttp.IETF, refusal("empty key in quotes", idemhttp.CodeKeyInvalid, header("Idempotency-Key", `""`))),
 		in(idemhttp.IETF, refusal("short key", idemhttp.CodeKeyInvalid, header("Idempotency-Key", "short"))),
 		refusal("long key", idemhttp.CodeKeyInvalid, header("Idempotency-Key", strings.Repeat("k", 256))),
-		in(idemhttp.IETF, refusal("malformed key", idemhttp.CodeKeyInvalid, header("Idempotency-Key", "a key with spaces in it"))),
-		in(idemhttp.IETF, refusal("key with parameters", idemhttp.CodeKeyInvalid, header("Idempotency-Key", `"0123456789abcdef";v=1`))),
-		in(idemhttp.IETF, refusal("keys in one line", idemhttp.CodeKeyInvalid, header("Idempotency-Key", strings.Repeat("k", 16)+","+strings.Repeat("k", 16)))),
+		in(idemhttp.IETF, refusal("malformed key", idemhttp.CodeKeyInvalid,
+			header("Idempotency-Key", "a key with spaces in it"))),
+		in(idemhttp.IETF, refusal("key with parameters", idemhttp.CodeKeyInvalid,
+			header("Idempotency-Key", `"0123456789abcdef";v=1`))),
+		in(idemhttp.IETF, refusal("keys in one line", idemhttp.CodeKeyInvalid,
+			header("Idempotency-Key", strings.Repeat("k", 16)+","+strings.Repeat("k", 16)))),
 		refusal("body cut short", idemhttp.CodeNotCanonical, body(`{"a":`)),
 		refusal("ambiguous body", idemhttp.CodeNotCanonical, body(`{"a":1,"a":2}`)),
 		refusal("number out of range", idemhttp.CodeNotCanonical, body(`{"a":1e400}`)),
@@ -90,12 +96,17 @@ func rows() []row {
 
 		same("same", keep, keep),
 		same("PATCH", method("PATCH"), method("PATCH")),
-		same("longest key", func(r *request) { header("Idempotency-Key", r.key()+strings.Repeat("k", 255-len(r.key())))(r) }, keep),
-		in(idemhttp.Stripe, same("a key with spaces, quotes and commas", func(r *request) { header("Idempotency-Key", `{"order": "`+r.key()+`", "n": 1}`)(r) }, keep)),
-		in(idemhttp.IETF, same("key as a structured field", keep, func(r *request) { header("Idempotency-Key", `"`+r.key()+`"`)(r) })),
+		same("longest key", func(r *request) {
+			header("Idempotency-Key", r.key()+strings.Repeat("k", 255-len(r.key())))(r)
+		}, keep),
+		in(idemhttp.Stripe, same("a key with spaces, quotes and commas",
+			func(r *request) { header("Idempotency-Key", `{"order": "`+r.key()+`", "n": 1}`)(r) }, keep)),
+		in(idemhttp.IETF, same("key as a structured field", keep,
+			func(r *request) { header("Idempotency-Key", `"`+r.key()+`"`)(r) })),
 		same("another spelling of the body", keep, body(`{ "currency" : "EUR", "amount": 4.999e3 }`)),
 		// Several gateways take such a type for binary and hand the body over as Base64.
-		same("JSON of another type", header("Content-Type", "application/vnd.pay+json"), body("{ \"currency\" : \"EUR\", \"amount\": 4.999e3 }")),
+		same("JSON of another type", header("Content-Type", "application/vnd.pay+json"),
+			body("{ \"currency\" : \"EUR\", \"amount\": 4.999e3 }")),
 		same("another order and spelling of parameters", path("/payments?a=1&b=%2C&a=2"), path("/payments?%62=%2c&a=1&a=2")),
 		same("other headers", keep, header("User-Agent", "another")),
 		same("not too old", sent(time.Minute), sent(time.Minute)),
@@ -121,13 +132,15 @@ func rows() []row {
 		end("permanent error", script.Answer{Error: "declined", Permanent: true}, once, failed, failed, 1),
 		end("panic", script.Answer{Panic: true}, once, failed, unknown, 1),
 		end("panic, repeatable", script.Answer{Panic: true}, often, failed, failed, 2),
-		end("not executed", script.Answer{Status: 409, Body: []byte("closed"), NotExecuted: true}, once, want{status: 409}, want{status: 409}, 2),
+		end("not executed", script.Answer{Status: 409, Body: []byte("closed"), NotExecuted: true}, once, want{status: 409},
+			want{status: 409}, 2),
 	}
 	all = append(all,
 		in(idemhttp.IETF, end("400", answering(400), once, want{status: 400}, want{status: 400, replay: true}, 1)),
 		in(idemhttp.Stripe, end("400", answering(400), once, want{status: 400}, want{status: 400}, 2)))
 	for _, status := range []int{200, 201, 204, 303, 402, 404, 409, 422} {
-		all = append(all, end(fmt.Sprint(status), answering(status), once, want{status: status}, want{status: status, replay: true}, 1))
+		all = append(all, end(fmt.Sprint(status), answering(status), once, want{status: status},
+			want{status: status, replay: true}, 1))
 	}
 	for _, status := range []int{401, 403, 425, 429} {
 		all = append(all, end(fmt.Sprint(status), answering(status), once, want{status: status}, want{status: status}, 2))
@@ -137,7 +150,8 @@ func rows() []row {
 			end(fmt.Sprint(status), answering(status), once, want{status: status}, unknown, 1),
 			end(fmt.Sprint(status, ", repeatable"), answering(status), often, want{status: status}, want{status: status}, 2))
 	}
-	repeated := refusal("key sent twice", idemhttp.CodeKeyInvalid, header("Idempotency-Key", strings.Repeat("a", 16), strings.Repeat("b", 16)))
+	repeated := refusal("key sent twice", idemhttp.CodeKeyInvalid,
+		header("Idempotency-Key", strings.Repeat("a", 16), strings.Repeat("b", 16)))
 	// It passes on the last header only.
 	repeated.unless = func(k kind, p idemhttp.Profile) bool { return k.name == "ALB" || p == idemhttp.Stripe }
 	invalid := refusal("no UTF-8", idemhttp.CodeNotCanonical, body("{\"a\":\"\xff\"}"))

@@ -43,29 +43,39 @@ type own struct {
 
 var kinds = []kind{
 	{
-		name: "HTTP API", options: gateway.Options{Flavour: gateway.HTTPAPI, Stage: "test"}, function: script.HTTPAPI, base: "/test",
-		failed: own{500, `{"message":"Internal Server Error"}`}, late: own{503, `{"message":"Service Unavailable"}`}, unsigned: own{401, `{"message":"Unauthorized"}`},
+		name: "HTTP API", options: gateway.Options{Flavour: gateway.HTTPAPI, Stage: "test"},
+		function: script.HTTPAPI, base: "/test",
+		failed: own{500, `{"message":"Internal Server Error"}`}, late: own{503, `{"message":"Service Unavailable"}`},
+		unsigned: own{401, `{"message":"Unauthorized"}`},
 	},
 	{
-		name: "REST API", options: gateway.Options{Flavour: gateway.RESTAPI, BinaryMediaTypes: []string{"image/png", "application/octet-stream"}}, function: script.RESTAPI, base: "/prod",
-		failed: own{502, `{"message": "Internal server error"}`}, late: own{504, `{"message": "Endpoint request timed out"}`}, unsigned: own{401, `{"message":"Unauthorized"}`},
+		name: "REST API", options: gateway.Options{Flavour: gateway.RESTAPI,
+			BinaryMediaTypes: []string{"image/png", "application/octet-stream"}}, function: script.RESTAPI, base: "/prod",
+		failed: own{502, `{"message": "Internal server error"}`}, late: own{504, `{"message": "Endpoint request timed out"}`},
+		unsigned: own{401, `{"message":"Unauthorized"}`},
 	},
 	{
-		name: "REST API, all media types binary", options: gateway.Options{Flavour: gateway.RESTAPI, BinaryMediaTypes: []string{"*/*"}, Stage: "v1"}, function: script.RESTAPI, base: "/v1",
-		failed: own{502, `{"message": "Internal server error"}`}, late: own{504, `{"message": "Endpoint request timed out"}`}, unsigned: own{401, `{"message":"Unauthorized"}`},
+		name: "REST API, all media types binary", options: gateway.Options{Flavour: gateway.RESTAPI,
+			BinaryMediaTypes: []string{"*/*"}, Stage: "v1"}, function: script.RESTAPI, base: "/v1",
+		failed: own{502, `{"message": "Internal server error"}`}, late: own{504, `{"message": "Endpoint request timed out"}`},
+		unsigned: own{401, `{"message":"Unauthorized"}`},
 		onlyIETF: true,
 	},
 	{
 		name: "function URL", options: gateway.Options{Flavour: gateway.FunctionURL}, function: script.FunctionURL,
-		failed: own{502, "Internal Server Error"}, late: own{502, "Internal Server Error"}, unsigned: own{403, `{"Message":"Forbidden"}`},
+		failed: own{502, "Internal Server Error"}, late: own{502, "Internal Server Error"},
+		unsigned: own{403, `{"Message":"Forbidden"}`},
 	},
 	{
 		name: "ALB", options: gateway.Options{Flavour: gateway.ALB}, function: script.ALB,
-		failed: own{502, "502 Bad Gateway"}, late: own{504, "504 Gateway Time-out"}, unsigned: own{401, "401 Authorization Required"},
+		failed: own{502, "502 Bad Gateway"}, late: own{504, "504 Gateway Time-out"},
+		unsigned: own{401, "401 Authorization Required"},
 	},
 	{
-		name: "ALB with multi-value headers", options: gateway.Options{Flavour: gateway.ALB, MultiValueHeaders: true}, function: script.ALB,
-		failed: own{502, "502 Bad Gateway"}, late: own{504, "504 Gateway Time-out"}, unsigned: own{401, "401 Authorization Required"},
+		name: "ALB with multi-value headers", options: gateway.Options{Flavour: gateway.ALB, MultiValueHeaders: true},
+		function: script.ALB,
+		failed:   own{502, "502 Bad Gateway"}, late: own{504, "504 Gateway Time-out"},
+		unsigned: own{401, "401 Authorization Required"},
 	},
 }
 
@@ -111,7 +121,8 @@ func newService(t *testing.T, l *fixture, k kind, profile idemhttp.Profile) *ser
 	t.Helper()
 	issuer, err := gateway.NewIssuer("https://issuer.local")
 	require.NoError(t, err)
-	s := &service{fixture: l, kind: k, profile: profile, expected: answers(t, profile), issuer: issuer, network: faultnet.New()}
+	s := &service{fixture: l, kind: k, profile: profile, expected: answers(t, profile), issuer: issuer,
+		network: faultnet.New()}
 	transport := &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	s.client = &http.Client{
@@ -120,7 +131,8 @@ func newService(t *testing.T, l *fixture, k kind, profile idemhttp.Profile) *ser
 	}
 	s.calm = s.open(t, l.endpoint, runtime.Function{Timeout: time.Minute, MaxInstances: 4}, patience)
 	s.hasty = s.open(t, l.endpoint, runtime.Function{Timeout: 4 * time.Second, MaxInstances: 6}, patience)
-	s.apart = s.open(t, s.network.Serve(t, l.endpoint), runtime.Function{Timeout: time.Minute, MaxInstances: 1}, 2*time.Second)
+	s.apart = s.open(t, s.network.Serve(t, l.endpoint),
+		runtime.Function{Timeout: time.Minute, MaxInstances: 1}, 2*time.Second)
 	s.impatient = at{s.serve(t, s.calm.pool, 300*time.Millisecond), s.calm.pool}
 	return s
 }
@@ -155,7 +167,8 @@ func (s *service) serve(t *testing.T, pool *runtime.Pool, timeout time.Duration)
 		if o.Flavour == gateway.RESTAPI {
 			rest = "ANY /{proxy+}"
 		}
-		routes = map[string]gateway.Invoke{"POST /payments": pool.Call, "POST /payments/{id}/refunds": pool.Call, rest: pool.Call}
+		routes = map[string]gateway.Invoke{"POST /payments": pool.Call,
+			"POST /payments/{id}/refunds": pool.Call, rest: pool.Call}
 	}
 	if o.Claims = s.issuer.Claims; o.Flavour == gateway.FunctionURL {
 		o.Claims, o.IAM = nil, s.signer

@@ -161,15 +161,20 @@ func byteForByte(t *testing.T, s *service) {
 		all[i] = byte(i)
 	}
 	for name, a := range map[string]script.Answer{
-		"JSON in its own spelling": {Status: 200, Header: map[string][]string{"Content-Type": {"application/json"}}, Body: []byte("{\"größe\" : 1,\n \"a\":\t1.0 }\n")},
-		"every byte":               {Status: 200, Header: map[string][]string{"Content-Type": {"image/png"}}, Body: all, Base64: true},
-		"large":                    {Status: 200, Header: map[string][]string{"Content-Type": {"image/png"}}, Body: noise(500 << 10), Base64: true},
+		"JSON in its own spelling": {Status: 200, Header: map[string][]string{"Content-Type": {"application/json"}},
+			Body: []byte("{\"größe\" : 1,\n \"a\":\t1.0 }\n")},
+		"every byte": {Status: 200, Header: map[string][]string{"Content-Type": {"image/png"}},
+			Body: all, Base64: true},
+		"large": {Status: 200, Header: map[string][]string{"Content-Type": {"image/png"}},
+			Body: noise(500 << 10), Base64: true},
 		"headers and cookies": {
 			Status: 201, Body: []byte("x"), Cookies: []string{"session=secret; HttpOnly", "b=2"},
-			Header: map[string][]string{"Content-Type": {"text/csv"}, "Vary": {"Accept", "Origin"}, "Location": {"/payments/7"}, "etag": {`W/"1"`}, "X-Empty": {""}},
+			Header: map[string][]string{"Content-Type": {"text/csv"}, "Vary": {"Accept", "Origin"}, "Location": {"/payments/7"},
+				"etag": {`W/"1"`}, "X-Empty": {""}},
 		},
 		"authentication": {
-			Status: 200, Body: []byte("x"), Header: map[string][]string{"Content-Type": {"text/plain"}, "Authentication-Info": {`nextnonce="1"`}},
+			Status: 200, Body: []byte("x"), Header: map[string][]string{"Content-Type": {"text/plain"},
+				"Authentication-Info": {`nextnonce="1"`}},
 		},
 	} {
 		p := s.always(a)

@@ -73,7 +73,8 @@ func (s *service) refused(t *testing.T, got reply, code idemhttp.Code) (p idemht
 		var e idemhttp.StripeError
 		require.NoError(t, decoder.Decode(&e), "%d %s", got.status, got.body)
 		require.Equal(t, []string{strconv.FormatBool(want.Retryable)}, got.header.Values(idemhttp.HeaderShouldRetry))
-		p = idemhttp.Problem{Code: e.Error.Code, Detail: e.Error.Message, Retryable: e.Error.Retryable, RecordedStatus: e.Error.RecordedStatus}
+		p = idemhttp.Problem{Code: e.Error.Code, Detail: e.Error.Message, Retryable: e.Error.Retryable,
+			RecordedStatus: e.Error.RecordedStatus}
 	} else {
 		require.NoError(t, decoder.Decode(&p), "%d %s", got.status, got.body)
 		require.Equal(t, want.Status, p.Status)
@@ -99,7 +100,8 @@ func (s *service) refused(t *testing.T, got reply, code idemhttp.Code) (p idemht
 // unmarked holds a reply to not being a replay.
 func (s *service) unmarked(t *testing.T, got reply) {
 	t.Helper()
-	for _, name := range []string{"Idempotency-Replayed", "Idempotent-Replayed", "Idempotency-Expires", "Idempotency-Original-Date"} {
+	for _, name := range []string{"Idempotency-Replayed", "Idempotent-Replayed", "Idempotency-Expires",
+		"Idempotency-Original-Date"} {
 		require.Empty(t, got.header.Values(name), name)
 	}
 }

@@ -139,14 +139,16 @@ func playAccepted(t *testing.T, d *desk, repeat idem.Repeat, faults ...fault) (o
 
 // mustParkAccepted is the rule: only what died between its worker's claim and its outcome.
 func mustParkAccepted(repeat idem.Repeat, label string, k kind) bool {
-	return repeat == idem.NotRepeatable && (label == "claim" && k == killAfter || label == "end as completed" && k == killBefore)
+	return repeat == idem.NotRepeatable &&
+		(label == "claim" && k == killAfter || label == "end as completed" && k == killBefore)
 }
 
 func acceptedInMemory() *desk {
 	m := &memory{Store: memstore.New()}
 	return &desk{
 		setup: &setup{
-			order: "june", store: func(*process) idem.Store { return m }, rows: m.stored, pass: func() { time.Sleep(time.Minute) },
+			order: "june", store: func(*process) idem.Store { return m }, rows: m.stored,
+			pass: func() { time.Sleep(time.Minute) },
 		},
 		input: "june", enqueue: func(ctx context.Context, id string) error { return putInMemory(ctx, id) },
 		over: func(ctx context.Context, p *process, q *queue) error {
@@ -162,7 +164,8 @@ func acceptedInMemory() *desk {
 }
 
 // accepted plays every cell of the matrix, and returns it as text.
-func accepted(t *testing.T, name string, newDesk func(*testing.T) *desk, repeat idem.Repeat, play func(t *testing.T, name string, f func(*testing.T))) string {
+func accepted(t *testing.T, name string, newDesk func(*testing.T) *desk, repeat idem.Repeat,
+	play func(t *testing.T, name string, f func(*testing.T))) string {
 	var calls []string
 	play(t, name+"/"+string(repeat), func(t *testing.T) {
 		whole := playAccepted(t, newDesk(t), repeat)
@@ -230,7 +233,8 @@ func (g *database) desk(t *testing.T, input string) *desk {
 	of := func(ctx context.Context) (refs []outbox.Ref, rows []string) {
 		for _, it := range rig.Scan(t, g.table) {
 			id := rig.Text(it[schema.PK])
-			if name, ok := strings.CutPrefix(rig.Text(it[schema.SK]), schema.OutboxSK); ok && id == (idem.Operation{Name: "statement"}).Key("acme", s.order).ID() {
+			if name, ok := strings.CutPrefix(rig.Text(it[schema.SK]), schema.OutboxSK); ok &&
+				id == (idem.Operation{Name: "statement"}).Key("acme", s.order).ID() {
 				refs, rows = append(refs, outbox.Ref{Record: id, ID: name}), append(rows, id)
 			}
 		}
@@ -243,7 +247,8 @@ func (g *database) desk(t *testing.T, input string) *desk {
 			return nil
 		},
 		over: func(ctx context.Context, p *process, q *queue) error {
-			client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: g.endpoint, Transport: networkOf(p)})
+			client, err := dynamostore.NewClient(aws.Config{},
+				&dynamostore.ClientOptions{Endpoint: g.endpoint, Transport: networkOf(p)})
 			if err != nil {
 				return err
 			}

@@ -60,7 +60,8 @@ func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fau
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		p.deliver(f, cancel)
-		v, err := idem.Do(ctx, p.engine, key, "an order", func(ctx context.Context, _ string) (string, error) { return sc.handler(w, ctx) })
+		v, err := idem.Do(ctx, p.engine, key, "an order",
+			func(ctx context.Context, _ string) (string, error) { return sc.handler(w, ctx) })
 		p.mu.Lock()
 		out.calls = append(out.calls, p.calls)
 		p.mu.Unlock()
@@ -91,7 +92,8 @@ func play(t *testing.T, s *setup, sc scenario, repeat idem.Repeat, faults ...fau
 		if p.isDead() {
 			s.pass()
 		}
-		if rec = record(); rec != nil && (rec.State == idem.Completed || rec.State == idem.Failed || rec.State == idem.Unknown) {
+		if rec = record(); rec != nil && (rec.State == idem.Completed || rec.State == idem.Failed ||
+			rec.State == idem.Unknown) {
 			break
 		}
 	}

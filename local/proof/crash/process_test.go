@@ -136,7 +136,8 @@ func (p *process) call(label string, do func() error) error {
 func (p *process) open(store idem.Store) {
 	p.store, p.Faults = store, idemtest.NewFaults(store)
 	p.Always(func(ctx context.Context, c *idemtest.Call) error {
-		label := map[idemtest.Method]string{idemtest.Acquire: "claim", idemtest.RecordReference: "refer to the payment", idemtest.Settle: "park what was left"}[c.Method]
+		label := map[idemtest.Method]string{idemtest.Acquire: "claim", idemtest.RecordReference: "refer to the payment",
+			idemtest.Settle: "park what was left"}[c.Method]
 		return p.call(cmp.Or(label, strings.ToLower(string(c.Method))), func() error { return c.Do(ctx) })
 	})
 }

@@ -42,26 +42,31 @@ var scenarios = []scenario{
 	{name: "order", end: idem.Completed, handler: func(w *business, ctx context.Context) (string, error) {
 		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
 	}},
-	{name: "order that asks the bank", end: idem.Completed, asks: true, handler: func(w *business, ctx context.Context) (string, error) {
-		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Interrupted: w.asked, NotFoundFinalAfter: idem.Immediately})
-	}},
-	{name: "order whose result is added later", end: idem.Completed, scant: true, handler: func(w *business, ctx context.Context) (string, error) {
-		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
-	}},
+	{name: "order that asks the bank", end: idem.Completed, asks: true,
+		handler: func(w *business, ctx context.Context) (string, error) {
+			return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Interrupted: w.asked,
+				NotFoundFinalAfter: idem.Immediately})
+		}},
+	{name: "order whose result is added later", end: idem.Completed, scant: true,
+		handler: func(w *business, ctx context.Context) (string, error) {
+			return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce})
+		}},
 	{name: "order that is declined", end: idem.Failed, handler: (*business).declined},
-	{name: "order that the stock refuses", end: idem.Failed, refused: true, handler: func(w *business, ctx context.Context) (string, error) {
-		return w.outOfStock(ctx, nil)
-	}},
+	{name: "order that the stock refuses", end: idem.Failed, refused: true,
+		handler: func(w *business, ctx context.Context) (string, error) {
+			return w.outOfStock(ctx, nil)
+		}},
 	{name: "order that the stock refuses, undone at the second try", end: idem.Failed, refused: true, parks: true,
 		handler: func(w *business, ctx context.Context) (string, error) {
 			return w.outOfStock(ctx, errors.New("the bank is busy"))
 		}},
-	{name: "order that says whom to ask", end: idem.Completed, refers: true, handler: func(w *business, ctx context.Context) (string, error) {
-		if err := idem.SetReference(ctx, "payment-1"); err != nil {
-			return "", err
-		}
-		return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Reference: "payment-1"})
-	}},
+	{name: "order that says whom to ask", end: idem.Completed, refers: true,
+		handler: func(w *business, ctx context.Context) (string, error) {
+			if err := idem.SetReference(ctx, "payment-1"); err != nil {
+				return "", err
+			}
+			return w.order(ctx, &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Reference: "payment-1"})
+		}},
 }
 
 // business is what the operation does to others, as they see it.
@@ -155,7 +160,8 @@ func (w *business) declined(ctx context.Context) (string, error) {
 	if _, err := w.step(ctx, "reserve", &idem.StepConfig[string]{Compensate: undo}); err != nil {
 		return "", err
 	}
-	if _, err := w.step(ctx, "charge", &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Compensate: undo}); err != nil {
+	if _, err := w.step(ctx, "charge",
+		&idem.StepConfig[string]{Semantics: idem.AtMostOnce, Compensate: undo}); err != nil {
 		return "", err
 	}
 	_, err := idem.Step(ctx, "ship", func(context.Context) (string, error) {
@@ -179,7 +185,8 @@ func (w *business) outOfStock(ctx context.Context, busy error) (string, error) {
 	if _, err := w.step(ctx, "reserve", &idem.StepConfig[string]{Compensate: undo}); err != nil {
 		return "", err
 	}
-	if _, err := w.step(ctx, "charge", &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Compensate: undo}); err != nil {
+	if _, err := w.step(ctx, "charge",
+		&idem.StepConfig[string]{Semantics: idem.AtMostOnce, Compensate: undo}); err != nil {
 		return "", err
 	}
 	u, err := idem.UnitOf(ctx, func() idem.Unit { return &row{text: "reserve, charge", refuse: w.refuses} })

@@ -171,7 +171,8 @@ func (g *database) setup(t *testing.T) *setup {
 		},
 		put: g.put(id),
 		rows: func(ctx context.Context) ([]string, error) {
-			out, err := g.admin.GetItem(ctx, &dynamodb.GetItemInput{TableName: &g.table, Key: item, ConsistentRead: aws.Bool(true)})
+			out, err := g.admin.GetItem(ctx,
+				&dynamodb.GetItemInput{TableName: &g.table, Key: item, ConsistentRead: aws.Bool(true)})
 			if err != nil || len(out.Item) == 0 {
 				return nil, err
 			}
@@ -186,7 +187,8 @@ func (g *database) setup(t *testing.T) *setup {
 }
 
 func (g *database) open(p *process) (idem.Store, error) {
-	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: g.endpoint, Transport: networkOf(p)})
+	client, err := dynamostore.NewClient(aws.Config{},
+		&dynamostore.ClientOptions{Endpoint: g.endpoint, Transport: networkOf(p)})
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,8 @@ func (s *setup) changes(table string) (all []types.StreamRecord) {
 	require.NoError(s.t, err)
 	require.Len(s.t, stream.StreamDescription.Shards, 1)
 	at, err := client.GetShardIterator(ctx, &dynamodbstreams.GetShardIteratorInput{
-		StreamArn: &arn, ShardId: stream.StreamDescription.Shards[0].ShardId, ShardIteratorType: types.ShardIteratorTypeTrimHorizon,
+		StreamArn: &arn, ShardId: stream.StreamDescription.Shards[0].ShardId,
+		ShardIteratorType: types.ShardIteratorTypeTrimHorizon,
 	})
 	require.NoError(s.t, err)
 	for next := at.ShardIterator; ; {

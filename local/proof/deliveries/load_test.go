@@ -54,9 +54,10 @@ type load struct {
 func newLoad(t *testing.T, count, receives int, repeat idem.Repeat, fifo bool) *load {
 	l := &load{
 		count: count, fifo: fifo, repeat: repeat, receives: receives,
-		queue: queuetest.New(t, queuetest.Spec{FIFO: fifo, MaxReceives: receives, Attributes: map[types.QueueAttributeName]string{
-			types.QueueAttributeNameVisibilityTimeout: strconv.Itoa(int(visibility.Seconds())),
-		}}),
+		queue: queuetest.New(t, queuetest.Spec{FIFO: fifo, MaxReceives: receives,
+			Attributes: map[types.QueueAttributeName]string{
+				types.QueueAttributeNameVisibilityTimeout: strconv.Itoa(int(visibility.Seconds())),
+			}}),
 		acknowledged: map[sending]bool{}, killed: map[int]bool{},
 	}
 	repeatable := "ORDERS_REPEATABLE=0"
@@ -144,7 +145,8 @@ func (l *load) send(part []sending) {
 		}
 		entries[i] = e
 	}
-	out, err := l.queue.Client.SendMessageBatch(l.t.Context(), &sqs.SendMessageBatchInput{QueueUrl: &l.queue.URL, Entries: entries})
+	out, err := l.queue.Client.SendMessageBatch(l.t.Context(),
+		&sqs.SendMessageBatchInput{QueueUrl: &l.queue.URL, Entries: entries})
 	require.NoError(l.t, err)
 	require.Empty(l.t, out.Failed)
 }
@@ -164,10 +166,12 @@ func (l *load) run(odds int) {
 	for from := 0; from < len(l.sent); from += 10 {
 		l.send(l.sent[from:min(from+10, len(l.sent))])
 	}
-	require.Eventually(t, func() bool { return queuetest.Held(t, l.queue.Client, l.queue.URL) == 0 }, 20*time.Minute, 50*time.Millisecond, "the queue gets empty")
+	require.Eventually(t, func() bool { return queuetest.Held(t, l.queue.Client, l.queue.URL) == 0 }, 20*time.Minute,
+		50*time.Millisecond, "the queue gets empty")
 	poller.Close()
 	l.network.Calm()
-	t.Logf("%d messages sent %d times; runs of the handler %v, kills %v", l.count, len(l.sent), l.recorder.Fates(), l.kills.Count())
+	t.Logf("%d messages sent %d times; runs of the handler %v, kills %v", l.count, len(l.sent),
+		l.recorder.Fates(), l.kills.Count())
 	kills := 0
 	for _, n := range l.kills.Count() {
 		kills += n

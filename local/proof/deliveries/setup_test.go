@@ -56,7 +56,8 @@ func newSetup(t *testing.T, fn runtime.Function, fate func(n, run int) string, e
 }
 
 func newSetupOn(t *testing.T, records string, fn runtime.Function, fate func(n, run int) string, env ...string) *setup {
-	s := &setup{t: t, network: faultnet.New(), recorder: rig.NewRecorder(t, fate), records: records, effects: rig.StreamTable(t)}
+	s := &setup{t: t, network: faultnet.New(), recorder: rig.NewRecorder(t, fate), records: records,
+		effects: rig.StreamTable(t)}
 	s.store = rig.Store(t, dynamotest.Client(t), s.records)
 	fn.Path = testmain.Program(t, "./internal/orders")
 	if fn.Timeout == 0 {

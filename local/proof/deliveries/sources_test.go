@@ -19,7 +19,8 @@ import (
 var asynchronous = map[string]func(n int) any{
 	"sns": func(n int) any {
 		return events.SNSEvent{Records: []events.SNSEventRecord{{EventSource: "aws:sns", SNS: events.SNSEntity{
-			MessageID: fmt.Sprint("message-", n), TopicArn: "arn:aws:sns:eu-central-1:111122223333:orders", Message: body(n, "g"),
+			MessageID: fmt.Sprint("message-", n), TopicArn: "arn:aws:sns:eu-central-1:111122223333:orders",
+			Message: body(n, "g"),
 		}}}}
 	},
 	"eventbridge": func(n int) any {
@@ -45,14 +46,16 @@ func TestAsynchronousRetries(t *testing.T) {
 			last                   string
 			acknowledged           bool
 		}{
-			"fails and then succeeds":  {fates: []string{"error before", "not executed", "ok"}, results: 3, runs: 3, effects: 1},
-			"fails after its effect":   {fates: []string{"error after", "ok"}, results: 2, runs: 2, effects: 1},
-			"panics after its effect":  {fates: []string{"panic after", "ok"}, results: 2, runs: 2, effects: 1},
-			"is killed":                {fates: []string{"hang", "ok"}, results: 2, runs: 2, effects: 1},
-			"nobody knows":             {once: true, fates: []string{"error after"}, results: 3, runs: 1, effects: 1, last: "OutcomeUnknownError"},
+			"fails and then succeeds": {fates: []string{"error before", "not executed", "ok"}, results: 3, runs: 3, effects: 1},
+			"fails after its effect":  {fates: []string{"error after", "ok"}, results: 2, runs: 2, effects: 1},
+			"panics after its effect": {fates: []string{"panic after", "ok"}, results: 2, runs: 2, effects: 1},
+			"is killed":               {fates: []string{"hang", "ok"}, results: 2, runs: 2, effects: 1},
+			"nobody knows": {once: true, fates: []string{"error after"}, results: 3, runs: 1, effects: 1,
+				last: "OutcomeUnknownError"},
 			"nobody knows what it did": {once: true, fates: []string{"hang"}, results: 3, runs: 1, last: "OutcomeUnknownError"},
 			"nothing took effect":      {once: true, fates: []string{"not executed", "ok"}, results: 2, runs: 2, effects: 1},
-			"fails permanently":        {fates: []string{"permanent"}, results: 3, runs: 1, last: "errorString", acknowledged: true},
+			"fails permanently": {fates: []string{"permanent"}, results: 3, runs: 1, last: "errorString",
+				acknowledged: true},
 		} {
 			t.Run(source+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -77,7 +80,8 @@ func TestAsynchronousRetries(t *testing.T) {
 				// By then the lease of an attempt that was killed is over, also where the kill
 				// came late and the lease was renewed until then.
 				delay := lease + 2*margin
-				options := &runtime.AsyncOptions{RequestID: "7c6d6b2e-0000-4000-8000-00000000000a", Delays: []time.Duration{delay, delay}}
+				options := &runtime.AsyncOptions{RequestID: "7c6d6b2e-0000-4000-8000-00000000000a",
+					Delays: []time.Duration{delay, delay}}
 				results, err := s.pool.InvokeAsync(t.Context(), payload, options)
 				require.NoError(t, err)
 				want, last := c.results, c.last

@@ -17,9 +17,11 @@ const (
 // DynamoDB's own refusals, in its own words. AccessDenied is one that SDKs do not try
 // again after.
 var (
-	Throttle     = refuse(http.StatusBadRequest, ofAWS+"ThrottlingException", "Rate of requests exceeds the allowed throughput.")
+	Throttle = refuse(http.StatusBadRequest, ofAWS+"ThrottlingException",
+		"Rate of requests exceeds the allowed throughput.")
 	ServerError  = refuse(http.StatusInternalServerError, ofDynamoDB+"InternalServerError", "Internal server error")
-	AccessDenied = refuse(http.StatusBadRequest, ofService+"AccessDeniedException", "User is not authorized to perform this action")
+	AccessDenied = refuse(http.StatusBadRequest, ofService+"AccessDeniedException",
+		"User is not authorized to perform this action")
 )
 
 func refuse(status int, code, message string) Fault {
@@ -50,8 +52,9 @@ func Conflict(c *Call) (*Reply, error) {
 		reasons = append(reasons, reason)
 	}
 	return refusal(http.StatusBadRequest, map[string]any{
-		"__type":              ofDynamoDB + "TransactionCanceledException",
-		"Message":             "Transaction cancelled, please refer cancellation reasons for specific reasons [" + strings.Join(codes, ", ") + "]",
+		"__type": ofDynamoDB + "TransactionCanceledException",
+		"Message": "Transaction cancelled, please refer cancellation reasons for specific reasons [" +
+			strings.Join(codes, ", ") + "]",
 		"CancellationReasons": reasons,
 	}), nil
 }

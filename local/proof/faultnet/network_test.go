@@ -55,7 +55,8 @@ func (s *service) arrived() []string {
 }
 
 // ways are the two ways over a network: in the process, and by URL.
-func ways(t *testing.T, test func(t *testing.T, s *service, n *faultnet.Network, send func(ctx context.Context, op, body string) (string, error))) {
+func ways(t *testing.T, test func(t *testing.T, s *service, n *faultnet.Network,
+	send func(ctx context.Context, op, body string) (string, error))) {
 	for _, way := range []string{"in the process", "by URL"} {
 		t.Run(way, func(t *testing.T) {
 			s, n := newService(t), faultnet.New()
@@ -81,7 +82,8 @@ func ways(t *testing.T, test func(t *testing.T, s *service, n *faultnet.Network,
 }
 
 func TestCallsPassUnlessTheRuleSaysOtherwise(t *testing.T) {
-	ways(t, func(t *testing.T, s *service, n *faultnet.Network, send func(ctx context.Context, op, body string) (string, error)) {
+	ways(t, func(t *testing.T, s *service, n *faultnet.Network,
+		send func(ctx context.Context, op, body string) (string, error)) {
 		got, err := send(t.Context(), "GetItem", "one")
 		require.NoError(t, err)
 		require.Equal(t, "202 here got one", got)
@@ -132,7 +134,8 @@ func TestWhatArrivesUnderEachFault(t *testing.T) {
 		"killed with":           {fault: faultnet.KillWith(kill), answered: true, arrived: 1, killed: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ways(t, func(t *testing.T, s *service, n *faultnet.Network, send func(ctx context.Context, op, body string) (string, error)) {
+			ways(t, func(t *testing.T, s *service, n *faultnet.Network,
+				send func(ctx context.Context, op, body string) (string, error)) {
 				killed.Store(0)
 				n.Set(func(*faultnet.Call) faultnet.Fault { return c.fault })
 				limit := time.Minute
@@ -182,10 +185,12 @@ func TestRandomThrowsEveryFaultAndKnowsWhomItKilled(t *testing.T) {
 // The SDK takes the refusals for DynamoDB's.
 func TestRefusalsAreDynamoDBs(t *testing.T) {
 	n := faultnet.New()
-	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: "http://localhost:1", Transport: n})
+	client, err := dynamostore.NewClient(aws.Config{},
+		&dynamostore.ClientOptions{Endpoint: "http://localhost:1", Transport: n})
 	require.NoError(t, err)
 	put := func() error {
-		_, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String("t"), Item: map[string]types.AttributeValue{}})
+		_, err := client.PutItem(t.Context(),
+			&dynamodb.PutItemInput{TableName: aws.String("t"), Item: map[string]types.AttributeValue{}})
 		return err
 	}
 	for code, fault := range map[string]faultnet.Fault{
@@ -199,7 +204,8 @@ func TestRefusalsAreDynamoDBs(t *testing.T) {
 	}
 	n.Set(func(*faultnet.Call) faultnet.Fault { return faultnet.Conflict })
 	item := types.TransactWriteItem{Put: &types.Put{TableName: aws.String("t"), Item: map[string]types.AttributeValue{}}}
-	_, err = client.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{item, item, item}})
+	_, err = client.TransactWriteItems(t.Context(),
+		&dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{item, item, item}})
 	var cancelled *types.TransactionCanceledException
 	require.True(t, errors.As(err, &cancelled), "%v", err)
 	require.Len(t, cancelled.CancellationReasons, 3)

@@ -34,7 +34,8 @@ type Random struct {
 // NewRandom throws one of several faults at a percentage of the calls, as odds says of each
 // operation. Processes are killed by kill.
 func NewRandom(seed uint64, kill func(*Call), odds func(op string) (percent float64, of []string)) *Random {
-	return &Random{kill: kill, odds: odds, rand: rand.New(rand.NewPCG(seed, 1)), count: map[string]int{}, pids: map[int]bool{}}
+	return &Random{kill: kill, odds: odds, rand: rand.New(rand.NewPCG(seed, 1)), count: map[string]int{},
+		pids: map[int]bool{}}
 }
 
 // Rule is a [Rule]. Of the faults that fit a call it takes one that was thrown least: whether
@@ -57,7 +58,8 @@ func (r *Random) Rule(c *Call) Fault {
 	}
 	return map[string]Fault{
 		KilledBefore: KillBefore(r.kill), KilledAfter: KillAfter(r.kill), KilledWith: KillWith(r.kill),
-		CallLost: LoseRequest, ReplyLost: LoseReply, CutLate: LoseAndArrive(late), SilentLate: Delay(late), Conflicted: Conflict,
+		CallLost: LoseRequest, ReplyLost: LoseReply, CutLate: LoseAndArrive(late), SilentLate: Delay(late),
+		Conflicted: Conflict,
 	}[name]
 }
 

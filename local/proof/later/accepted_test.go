@@ -44,23 +44,27 @@ func TestAcceptedRequestsComeToOneEnd(t *testing.T) {
 		s.work(name)
 		s.calm()
 		q := s.queues[name]
-		require.Eventually(t, func() bool { return queuetest.Held(t, q.Client, q.URL) == 0 }, time.Minute, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return queuetest.Held(t, q.Client, q.URL) == 0 },
+			time.Minute, 50*time.Millisecond)
 	}
 	ends := map[string]int{}
 	for _, r := range all {
 		ends[s.audit(r)]++
 	}
 	s.requireMessages(all)
-	t.Logf("%d requests, %d sendings: ends %v, runs %v, in %.1f s; faults:", count, len(queue), ends, s.recorder.Fates(), took.Seconds())
+	t.Logf("%d requests, %d sendings: ends %v, runs %v, in %.1f s; faults:", count, len(queue), ends,
+		s.recorder.Fates(), took.Seconds())
 	for name, f := range s.faults {
 		t.Logf("  %s %v", name, f.Count())
 	}
-	for _, end := range []string{"200", "408", string(idemhttp.CodeCancelled), string(idemhttp.CodeFailed), string(idemhttp.CodeOutcomeUnknown)} {
+	for _, end := range []string{"200", "408", string(idemhttp.CodeCancelled), string(idemhttp.CodeFailed),
+		string(idemhttp.CodeOutcomeUnknown)} {
 		require.NotZero(t, ends[end], end)
 	}
 	require.NotZero(t, s.recorder.Fates()["die"])
 	for name, kinds := range map[string][]string{
-		"front": {faultnet.KilledBefore, faultnet.KilledAfter, faultnet.KilledWith}, "clients": {faultnet.CallLost, faultnet.ReplyLost, faultnet.CutLate},
+		"front":   {faultnet.KilledBefore, faultnet.KilledAfter, faultnet.KilledWith},
+		"clients": {faultnet.CallLost, faultnet.ReplyLost, faultnet.CutLate},
 	} {
 		for _, kind := range kinds {
 			require.NotZero(t, s.faults[name].Count()[kind], "%s: %s", name, kind)
@@ -91,12 +95,14 @@ func (s *setup) audit(r *request) (end string) {
 	unknown := fmt.Sprint(http.StatusConflict, " ", idemhttp.CodeOutcomeUnknown)
 	for _, a := range r.answers {
 		// A parked attempt may still record its outcome.
-		require.True(t, a == status || a == unknown && op.Repeat != idem.Repeatable, about("its senders are told different ends: "+told))
+		require.True(t, a == status || a == unknown && op.Repeat != idem.Repeatable,
+			about("its senders are told different ends: "+told))
 	}
 	ran, pad := 0, sha256.Sum256([]byte(padOf(r.n)))
 	for i, run := range runs {
 		require.Equal(t, hex.EncodeToString(pad[:]), run.About.Get("pad"), about("it ran with the input of another one"))
-		require.Equal(t, []string{r.tenant, op.Name}, []string{run.About.Get("tenant"), run.About.Get("operation")}, about("it ran as another one"))
+		require.Equal(t, []string{r.tenant, op.Name}, []string{run.About.Get("tenant"), run.About.Get("operation")},
+			about("it ran as another one"))
 		require.True(t, i == 0 || runs[i-1].Attempt < run.Attempt, about("two runs of an attempt: "+told))
 		if run.Fate != "not executed" || run.End == "" {
 			ran++
@@ -107,7 +113,8 @@ func (s *setup) audit(r *request) (end string) {
 	}
 	require.True(t, r.cancelled || r.collection != "drafts", about("it waits, and cannot be cancelled"))
 	if r.cancelled {
-		require.Equal(t, fmt.Sprint(http.StatusConflict, " ", idemhttp.CodeCancelled), status, about("it was cancelled: "+told))
+		require.Equal(t, fmt.Sprint(http.StatusConflict, " ", idemhttp.CodeCancelled), status,
+			about("it was cancelled: "+told))
 	}
 	code, rest, _ := strings.Cut(status, " ")
 	switch {
@@ -124,7 +131,8 @@ func (s *setup) audit(r *request) (end string) {
 		return code
 	case code == "408" || rest == string(idemhttp.CodeCancelled):
 		require.Empty(t, runs, about("it ended unbegun: "+told))
-		require.Equal(t, code == "408", r.collection == "audits" && rest == string(idemhttp.CodeNotStarted), about("it was given up: "+told))
+		require.Equal(t, code == "408", r.collection == "audits" && rest == string(idemhttp.CodeNotStarted),
+			about("it was given up: "+told))
 		require.True(t, code == "408" || r.cancels, about("nobody has cancelled it"))
 		require.Equal(t, idem.Failed, rec.State)
 		if code == "408" {

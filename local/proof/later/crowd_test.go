@@ -37,7 +37,8 @@ type request struct {
 
 func requests(count int) (all []*request) {
 	for n := range count {
-		r := &request{n: n, tenant: tenantOf(n), key: fmt.Sprintf("request-%04d-of-the-tenant", n), collection: "statements", cancels: n%6 == 2}
+		r := &request{n: n, tenant: tenantOf(n), key: fmt.Sprintf("request-%04d-of-the-tenant", n),
+			collection: "statements", cancels: n%6 == 2}
 		switch {
 		case n%10 == 7:
 			r.collection = "audits"
@@ -91,7 +92,8 @@ type client struct {
 }
 
 func (s *setup) client(over http.RoundTripper) *client {
-	transport, err := idemhttp.NewTransport(over, &idemhttp.ClientOptions{MaxWait: 2 * time.Second, MaxBackoff: 500 * time.Millisecond})
+	transport, err := idemhttp.NewTransport(over,
+		&idemhttp.ClientOptions{MaxWait: 2 * time.Second, MaxBackoff: 500 * time.Millisecond})
 	require.NoError(s.t, err)
 	return &client{s, transport, &http.Client{Transport: transport}}
 }
@@ -216,7 +218,8 @@ func (c *client) ask(ctx context.Context, r *request, random *rand.Rand) error {
 			}
 		}
 		// The network has had its way with all attempts.
-		if h, err = c.until(ctx, http.MethodGet, at.String(), r.tenant, nil); err != nil || h.StatusCode != http.StatusAccepted {
+		if h, err = c.until(ctx, http.MethodGet, at.String(), r.tenant, nil); err != nil ||
+			h.StatusCode != http.StatusAccepted {
 			return r.ended(h, err)
 		}
 		h.Header.Set("Location", at.String())

@@ -90,7 +90,8 @@ func anyFate(n, run int) string {
 
 // drawn ends some of the short version's requests that nobody cancels in each way.
 var drawn = rig.Fates("3", []rig.Fate{
-	{Of1000: 80, Name: "die"}, {Of1000: 40, Name: "panic"}, {Of1000: 60, Name: "error"}, {Of1000: 80, Name: "not executed"},
+	{Of1000: 80, Name: "die"}, {Of1000: 40, Name: "panic"}, {Of1000: 60, Name: "error"},
+	{Of1000: 80, Name: "not executed"},
 	{Of1000: 60, Name: "permanent"},
 })
 
@@ -108,7 +109,8 @@ func newSetup(t *testing.T) *setup {
 		}})
 		routes[name] = s.queues[name].URL
 	}
-	front := s.start("front", runtime.Function{Path: testmain.Program(t, "./internal/statements"), MaxInstances: 4}, anyFault)
+	front := s.start("front", runtime.Function{Path: testmain.Program(t, "./internal/statements"), MaxInstances: 4},
+		anyFault)
 	s.serve(front)
 
 	db, out := s.network("relay's table"), s.network("relay's queues")
@@ -144,7 +146,8 @@ func (s *setup) throw(name string, n *faultnet.Network, pool *runtime.Pool, odds
 }
 
 // start starts a function that reaches the table over a network of its own.
-func (s *setup) start(name string, fn runtime.Function, odds func(string) (float64, []string), env ...string) *runtime.Pool {
+func (s *setup) start(name string, fn runtime.Function, odds func(string) (float64, []string),
+	env ...string) *runtime.Pool {
 	s.t.Helper()
 	network := s.network(name)
 	fn.Timeout = timeout
@@ -183,7 +186,8 @@ func (s *setup) serve(front *runtime.Pool) {
 func (s *setup) work(name string) {
 	t := s.t
 	t.Helper()
-	pool := s.start(name, runtime.Function{Path: testmain.Program(t, "./internal/statements"), MaxInstances: workers}, anyFault,
+	pool := s.start(name, runtime.Function{Path: testmain.Program(t, "./internal/statements"), MaxInstances: workers},
+		anyFault,
 		"LATER_WORKER="+name, "LATER_RECORDER="+s.recorder.URL)
 	p, err := queuepoller.Start(t.Context(), s.queues[name].Client, s.queues[name].URL, pool, &queuepoller.Options{
 		ReportBatchItemFailures: true, MaxConcurrency: workers, FunctionTimeout: timeout,
@@ -198,7 +202,8 @@ func (s *setup) sweep() {
 	t := s.t
 	t.Helper()
 	people := queuetest.New(t, queuetest.Spec{})
-	pool := s.start("sweeper", runtime.Function{Path: testmain.Program(t, "../../../lambda/functions/sweeper"), MaxInstances: 1},
+	pool := s.start("sweeper",
+		runtime.Function{Path: testmain.Program(t, "../../../lambda/functions/sweeper"), MaxInstances: 1},
 		func(string) (float64, []string) {
 			return 3, []string{faultnet.KilledBefore, faultnet.KilledAfter, faultnet.CallLost, faultnet.ReplyLost}
 		}, "AWS_ENDPOINT_URL_SQS="+queuetest.Endpoint(t), schema.EnvSweepEscalations+"="+people.URL)
@@ -207,7 +212,8 @@ func (s *setup) sweep() {
 	for _, of := range []*runtime.Pool{pool, s.relay} {
 		g.Go(func() {
 			for ctx.Err() == nil {
-				_, _ = of.Call(ctx, []byte(`{"detail-type":"Scheduled Event","source":"aws.events"}`)) // the next one does what this one could not
+				// the next one does what this one could not
+				_, _ = of.Call(ctx, []byte(`{"detail-type":"Scheduled Event","source":"aws.events"}`))
 				select {
 				case <-time.After(time.Second):
 				case <-ctx.Done():

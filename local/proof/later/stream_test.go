@@ -19,7 +19,8 @@ import (
 )
 
 // workerFilter is the one that the documentation of StreamWorker gives.
-const workerFilter = `{"dynamodb": {"NewImage": {"ticket": {"S": [{"exists": true}]}, "in_state": {"S": ["pending", "released"]}}}}`
+const workerFilter = `{"dynamodb": {"NewImage": {"ticket": {"S": [{"exists": true}]}, "in_state": {"S": ` +
+	`["pending", "released"]}}}}`
 
 // Without a queue the table's stream brings the worker: for what was accepted, and again for what
 // an attempt has released. Nothing else invokes it.
@@ -40,10 +41,12 @@ func TestTheStreamBringsTheWorker(t *testing.T) {
 	client, arn := rig.Streams(t, table)
 	p, err := streampoller.Start(t.Context(), client, arn, func(ctx context.Context, event []byte) ([]byte, error) {
 		return handle.Invoke(ctx, event)
-	}, &streampoller.Options{Filter: workerFilter, ReportBatchItemFailures: true, PollInterval: 10 * time.Millisecond, Logf: t.Logf})
+	}, &streampoller.Options{Filter: workerFilter, ReportBatchItemFailures: true,
+		PollInterval: 10 * time.Millisecond, Logf: t.Logf})
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
-	_, err = idem.Do(t.Context(), engine, op.Key("acme", "now"), 1, func(context.Context, int) (int, error) { return 1, nil })
+	_, err = idem.Do(t.Context(), engine, op.Key("acme", "now"),
+		1, func(context.Context, int) (int, error) { return 1, nil })
 	require.NoError(t, err)
 	ids := map[int]string{}
 	for month := range works {

@@ -33,7 +33,8 @@ func TestFilesOfTheEngineUseWhatIsBelowThem(t *testing.T) {
 		}
 	}
 	require.Empty(t, broken, "move what is used down, or the file that uses it up, in the list of idem/DESIGN.md")
-	require.ElementsMatch(t, slices.Collect(maps.Keys(files)), slices.Collect(maps.Keys(level)), "the list of idem/DESIGN.md and the files of the package")
+	require.ElementsMatch(t, slices.Collect(maps.Keys(files)), slices.Collect(maps.Keys(level)),
+		"the list of idem/DESIGN.md and the files of the package")
 }
 
 // drawn reads the list of the design: the line of each file, counted from the top.

@@ -107,7 +107,8 @@ func (s *setup) requireEnded(all []transfer) {
 			continue
 		}
 		state := rig.Text(it[schema.State])
-		require.Contains(s.t, []string{string(idem.Completed), string(idem.Failed)}, state, "%s is left open", rig.Text(it[schema.PK]))
+		require.Contains(s.t, []string{string(idem.Completed), string(idem.Failed)}, state, "%s is left open",
+			rig.Text(it[schema.PK]))
 		require.NotContains(s.t, it, schema.OpenShard)
 		require.Contains(s.t, it, schema.ExpiresAt)
 		ended[rig.Text(it[schema.PK])] = true

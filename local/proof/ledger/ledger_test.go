@@ -104,7 +104,8 @@ func (s *setup) ask(ctx context.Context, t transfer, got *answers) error {
 				var entry string
 				_, _ = fmt.Sscan(result.Error.Message, &entry)
 				got.denied = append(got.denied, entry)
-			case "NotCommittedError", "StoreUnavailableError", "OutOfTimeError", "Unrecorded", runtime.TypeExit, runtime.TypeTimedOut:
+			case "NotCommittedError", "StoreUnavailableError", "OutOfTimeError", "Unrecorded", runtime.TypeExit,
+				runtime.TypeTimedOut:
 			default:
 				err = fmt.Errorf("%s: %w", t.ID, result.Error)
 			}
@@ -195,8 +196,10 @@ func TestTransfers(t *testing.T) {
 			made, refused := s.audit(all, queue, got)
 			repeats := s.requireMessages(made)
 
-			t.Logf("%s, seed %d: %d transfers, %d callers, %d invocations, %d made, %d refused, %d messages more than once; %d entries denied; told %v; %.1f s; %v",
-				mode, *seed, n, len(queue), got.invocations, len(made), refused, repeats, len(got.denied), got.told, time.Since(began).Seconds(), s.tally)
+			t.Logf("%s, seed %d: %d transfers, %d callers, %d invocations, %d made, %d refused, %d messages more than once; "+
+				"%d entries denied; told %v; %.1f s; %v",
+				mode, *seed, n, len(queue), got.invocations, len(made), refused, repeats, len(got.denied), got.told,
+				time.Since(began).Seconds(), s.tally)
 			for _, fault := range append([]string{stuckSoon, stuckLater}, allFaults...) {
 				require.NotZero(t, s.tally.fault(fault), fault)
 			}
@@ -220,12 +223,13 @@ func TestConflictsAlone(t *testing.T) {
 			all := transfers(random, 40)
 			queue := callers(random, all)
 			// Time enough that no lease is over and no budget is used up on a busy machine.
-			s := newSetup(t, mode, runtime.Function{MaxInstances: 6, Timeout: time.Minute}, false, false, func(op string) (float64, []string) {
-				if slices.Contains([]string{"TransactWriteItems", "PutItem", "UpdateItem"}, op) {
-					return 30, []string{faultnet.Conflicted}
-				}
-				return 0, nil
-			}, "LEDGER_PATIENCE=20s")
+			s := newSetup(t, mode, runtime.Function{MaxInstances: 6, Timeout: time.Minute}, false,
+				false, func(op string) (float64, []string) {
+					if slices.Contains([]string{"TransactWriteItems", "PutItem", "UpdateItem"}, op) {
+						return 30, []string{faultnet.Conflicted}
+					}
+					return 0, nil
+				}, "LEDGER_PATIENCE=20s")
 			got := s.askAll(queue)
 			s.calm()
 			s.audit(all, queue, got)

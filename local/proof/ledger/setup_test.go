@@ -46,9 +46,11 @@ type setup struct {
 
 // newSetup starts all of it. The faults are of the function's calls; stick has some
 // transactions get no answer at all.
-func newSetup(t *testing.T, mode string, fn runtime.Function, freeze, stick bool, of func(op string) (float64, []string), env ...string) *setup {
+func newSetup(t *testing.T, mode string, fn runtime.Function, freeze, stick bool,
+	of func(op string) (float64, []string), env ...string) *setup {
 	s := &setup{
-		t: t, db: dynamotest.Client(t), tally: &tally{unanswered: map[string]int{}, notices: map[string]int{}, commits: map[string]int{}},
+		t: t, db: dynamotest.Client(t), tally: &tally{unanswered: map[string]int{}, notices: map[string]int{},
+			commits: map[string]int{}},
 		records: rig.StreamTable(t), accounts: "accounts-" + rand.Text(), entries: "entries-" + rand.Text(),
 	}
 	s.createTable(s.accounts, "id")
@@ -79,8 +81,10 @@ func newSetup(t *testing.T, mode string, fn runtime.Function, freeze, stick bool
 func (s *setup) createTable(name string, keys ...string) {
 	in := &dynamodb.CreateTableInput{TableName: &name, BillingMode: types.BillingModePayPerRequest}
 	for i, k := range keys {
-		in.AttributeDefinitions = append(in.AttributeDefinitions, types.AttributeDefinition{AttributeName: &k, AttributeType: types.ScalarAttributeTypeS})
-		in.KeySchema = append(in.KeySchema, types.KeySchemaElement{AttributeName: &k, KeyType: []types.KeyType{types.KeyTypeHash, types.KeyTypeRange}[i]})
+		in.AttributeDefinitions = append(in.AttributeDefinitions,
+			types.AttributeDefinition{AttributeName: &k, AttributeType: types.ScalarAttributeTypeS})
+		in.KeySchema = append(in.KeySchema,
+			types.KeySchemaElement{AttributeName: &k, KeyType: []types.KeyType{types.KeyTypeHash, types.KeyTypeRange}[i]})
 	}
 	_, err := s.db.CreateTable(s.t.Context(), in)
 	require.NoError(s.t, err)
@@ -111,11 +115,13 @@ func (s *setup) startRelay() {
 	t := s.t
 	s.queue = queuetest.New(t, queuetest.Spec{})
 	db, out := faultnet.New(), faultnet.New()
-	s.relay = rig.Relay(t, s.records, db.Serve(t, dynamotest.Endpoint(t)), out.Serve(t, queuetest.Endpoint(t)), map[string]string{"made": s.queue.URL},
+	s.relay = rig.Relay(t, s.records, db.Serve(t, dynamotest.Endpoint(t)), out.Serve(t, queuetest.Endpoint(t)),
+		map[string]string{"made": s.queue.URL},
 		schema.EnvOutboxGrace+"=100ms", schema.EnvOutboxMaxTries+"=50")
 	for i, network := range []*faultnet.Network{db, out} {
 		network.Set(faultnet.NewRandom(*seed+1+uint64(i), faultnet.Caller(s.relay), func(string) (float64, []string) {
-			return 12, []string{faultnet.KilledBefore, faultnet.KilledAfter, faultnet.CallLost, faultnet.ReplyLost, faultnet.CutLate}
+			return 12, []string{faultnet.KilledBefore, faultnet.KilledAfter, faultnet.CallLost,
+				faultnet.ReplyLost, faultnet.CutLate}
 		}).Rule)
 		s.networks = append(s.networks, network)
 	}

@@ -32,14 +32,16 @@ func TestASweepReadsWhatIsDueAndNothingElse(t *testing.T) {
 	}
 	ctx, table := t.Context(), rig.Table(t)
 	var meter paths.Meter
-	store, err := dynamostore.NewAdminStore(dynamodb.New(dynamotest.Client(t).Options(), meter.Count), table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
+	store, err := dynamostore.NewAdminStore(dynamodb.New(dynamotest.Client(t).Options(), meter.Count), table,
+		&dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(t, err)
 
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	claim := func(n int, lease time.Time) protocol.Claim {
 		return protocol.Claim{Record: protocol.Record{
 			ID: refund.Key("acme", fmt.Sprint("claim-", n)).ID(), State: idem.InProgress, Fingerprint: input,
-			Owner: fmt.Sprint("o", n), Write: fmt.Sprint("o", n), Attempt: 1, LeaseUntil: lease, Due: lease.Add(idem.DefaultMargin),
+			Owner: fmt.Sprint("o", n), Write: fmt.Sprint("o", n), Attempt: 1, LeaseUntil: lease,
+			Due:       lease.Add(idem.DefaultMargin),
 			Retention: idem.DefaultRetention, CreatedAt: lease.Add(-time.Minute), UpdatedAt: lease.Add(-time.Minute),
 		}}
 	}
@@ -95,11 +97,13 @@ func fill(t *testing.T, store *dynamostore.AdminStore, table string, records int
 	id := refund.Key("acme", "ended").ID()
 	require.NoError(t, store.Acquire(ctx, now, protocol.Claim{Record: protocol.Record{
 		ID: id, State: idem.InProgress, Fingerprint: input, Owner: "ended", Write: "ended", Attempt: 1,
-		LeaseUntil: now.Add(time.Minute), Due: now.Add(time.Minute), Retention: idem.DefaultRetention, CreatedAt: now, UpdatedAt: now,
+		LeaseUntil: now.Add(time.Minute), Due: now.Add(time.Minute), Retention: idem.DefaultRetention,
+		CreatedAt: now, UpdatedAt: now,
 	}}))
-	require.NoError(t, store.Finish(ctx, now, protocol.Finish{ID: id, Owner: "ended", Write: "end", Watched: true, Ending: protocol.Ending{
-		State: idem.Completed, Result: []byte(`{"refund":"re_1"}`), ExpiresAt: now.Add(24 * time.Hour),
-	}}))
+	require.NoError(t,
+		store.Finish(ctx, now, protocol.Finish{ID: id, Owner: "ended", Write: "end", Watched: true, Ending: protocol.Ending{
+			State: idem.Completed, Result: []byte(`{"refund":"re_1"}`), ExpiresAt: now.Add(24 * time.Hour),
+		}}))
 	like := rig.Scan(t, table)
 	for _, it := range like {
 		if rig.Text(it["pk"]) == id {
@@ -120,7 +124,8 @@ func fill(t *testing.T, store *dynamostore.AdminStore, table string, records int
 				put = append(put, types.WriteRequest{PutRequest: &types.PutRequest{Item: it}})
 			}
 			for len(put) > 0 {
-				out, err := db.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{table: put}})
+				out, err := db.BatchWriteItem(ctx,
+					&dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{table: put}})
 				if err != nil {
 					return err
 				}

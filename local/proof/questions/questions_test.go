@@ -308,7 +308,8 @@ func (s *schedule) forget(calm *reconcile.Reconciler) {
 		w := s.wire(true)
 		r := s.reconciler(w)
 		both.Go(func() {
-			if err := r.Forget(context.Background(), s.key.ID(), reconcile.Change{Actor: who, Reason: "a person's right"}); err != nil {
+			if err := r.Forget(context.Background(), s.key.ID(),
+				reconcile.Change{Actor: who, Reason: "a person's right"}); err != nil {
 				s.t.Errorf("seed %d: %v", s.seed, err)
 			}
 			w.settle()
@@ -411,7 +412,8 @@ func (s *schedule) wire(outside bool) *wire {
 	w := &wire{Network: faultnet.New()}
 	w.entry.Store("")
 	var err error
-	w.client, err = dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(s.t), Transport: w})
+	w.client, err = dynamostore.NewClient(aws.Config{},
+		&dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(s.t), Transport: w})
 	require.NoError(s.t, err)
 	w.Set(func(c *faultnet.Call) faultnet.Fault {
 		if w.dead.Load() {

@@ -55,8 +55,10 @@ func newSchedule(t *testing.T, table string, seed uint64) *schedule {
 		op = order
 	}
 	return &schedule{
-		t: t, table: table, key: op.Key("acme", fmt.Sprintf("%s-%d", op.Name, seed)), steps: steps, noTx: seed%4 > 1, seed: seed,
-		rand: rand.New(rand.NewPCG(seed, 13)), faults: map[string]int{}, changes: map[string]string{}, people: map[string]int{},
+		t: t, table: table, key: op.Key("acme", fmt.Sprintf("%s-%d", op.Name, seed)), steps: steps,
+		noTx: seed%4 > 1, seed: seed,
+		rand: rand.New(rand.NewPCG(seed, 13)), faults: map[string]int{}, changes: map[string]string{},
+		people: map[string]int{},
 	}
 }
 
@@ -241,7 +243,8 @@ func absent(rec *idem.Record) (steps map[string]reconcile.Answer) {
 func (s *schedule) webhook(r *reconcile.Reconciler) {
 	s.pause(60)
 	if s.known() {
-		s.refused(reconcile.Resolve(context.Background(), r, s.key, receipt, reconcile.Change{Actor: "webhook", Reason: "charge.refunded"}))
+		s.refused(reconcile.Resolve(context.Background(), r, s.key, receipt,
+			reconcile.Change{Actor: "webhook", Reason: "charge.refunded"}))
 	}
 }
 
@@ -282,7 +285,8 @@ func (s *schedule) operator(r *reconcile.Reconciler) {
 
 // refused are the answers that somebody who was not the first may get.
 func (s *schedule) refused(err error) {
-	for _, may := range []error{reconcile.ErrNotUnknown, reconcile.ErrTooEarly, reconcile.ErrNotFound, reconcile.ErrChanged} {
+	for _, may := range []error{reconcile.ErrNotUnknown, reconcile.ErrTooEarly, reconcile.ErrNotFound,
+		reconcile.ErrChanged} {
 		if errors.Is(err, may) {
 			return
 		}

@@ -41,7 +41,8 @@ func TestCallsOfTheREADME(t *testing.T) {
 		require.NotZero(t, made[path], path)
 		calls[situation] = strconv.Itoa(made[path])
 	}
-	for _, n := range []string{"DynamoDB is down before the claim", "DynamoDB is down after the handler", "DynamoDB is down when a transaction commits"} {
+	for _, n := range []string{"DynamoDB is down before the claim", "DynamoDB is down after the handler",
+		"DynamoDB is down when a transaction commits"} {
 		calls[n] = "–"
 	}
 
@@ -82,7 +83,8 @@ func TestCallsOfDynamostore(t *testing.T) {
 		says[strings.TrimSpace(m[1])] = calls
 	}
 	for row, played := range map[string][]string{
-		"first execution":                {"first execution, repeatable", "first execution, not repeatable", "parked after an error"},
+		"first execution": {"first execution, repeatable", "first execution, not repeatable",
+			"parked after an error"},
 		"replay, in flight, reused key":  {"replay", "in flight", "key reused"},
 		"expired, claimed again":         {"expired, claimed"},
 		"lapsed or released, taken over": {"lapsed, taken over", "released, claimed"},

@@ -23,7 +23,8 @@ var fence = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
 func blocks(t *testing.T) (programs, fragments []string) {
 	for _, name := range []string{
-		"README.md", "CONTRIBUTING.md", "idem/README.md", "idem/console/README.md", "idem/idemhttp/README.md", "infra/README.md",
+		"README.md", "CONTRIBUTING.md", "idem/README.md", "idem/console/README.md",
+		"idem/idemhttp/README.md", "infra/README.md",
 		"lambda/README.md",
 	} {
 		text, err := os.ReadFile(filepath.Join(root, name))
@@ -53,7 +54,8 @@ func TestProgramsCompile(t *testing.T) {
 		file := filepath.Join(dir, "main.go")
 		require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
 		pkg := fmt.Sprintf("readme%d", i)
-		overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(abs, "local", pkg, "main.go"): file}})
+		overlay,
+			err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(abs, "local", pkg, "main.go"): file}})
 		require.NoError(t, err)
 		list := filepath.Join(dir, "overlay.json")
 		require.NoError(t, os.WriteFile(list, overlay, 0o600))
@@ -105,7 +107,8 @@ func TestTableIsTheSchema(t *testing.T) {
 	for _, want := range []string{
 		"AttributeName: " + schema.PK + ", KeyType: HASH", "AttributeName: " + schema.SK + ", KeyType: RANGE",
 		"AttributeName: " + schema.PK + ", AttributeType: S", "AttributeName: " + schema.SK + ", AttributeType: S",
-		"AttributeName: " + schema.OpenShard + ", AttributeType: S", "AttributeName: " + schema.OpenDue + ", AttributeType: N",
+		"AttributeName: " + schema.OpenShard + ", AttributeType: S", "AttributeName: " + schema.OpenDue +
+			", AttributeType: N",
 		"IndexName: " + schema.OpenIndex, "AttributeName: " + schema.OpenShard + ", KeyType: HASH",
 		"AttributeName: " + schema.OpenDue + ", KeyType: RANGE", "ProjectionType: KEYS_ONLY",
 		"{ AttributeName: " + schema.ExpiresAt + ", Enabled: true }", "NEW_AND_OLD_IMAGES", "PAY_PER_REQUEST",

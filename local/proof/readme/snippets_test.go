@@ -280,9 +280,10 @@ func TestBook(t *testing.T) {
 	engine := idemtest.New(t, nil).Engine
 	var log []string
 	for range 2 {
-		_, err := idem.Do(t.Context(), engine, Charge.Key("acme", "trip-1"), "trip-1", func(ctx context.Context, _ string) (Booking, error) {
-			return book(ctx, Trip{&log})
-		})
+		_, err := idem.Do(t.Context(), engine, Charge.Key("acme", "trip-1"), "trip-1",
+			func(ctx context.Context, _ string) (Booking, error) {
+				return book(ctx, Trip{&log})
+			})
 		require.EqualError(t, err, "card declined")
 	}
 	require.Equal(t, []string{"booked", "declined", "cancelled 12A"}, log)
@@ -337,7 +338,8 @@ func TestTransfer(t *testing.T) {
 	_, err = client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &accounts, Item: rich})
 	require.NoError(t, err)
 	// How fast the table answers is not what is tested.
-	engine, err := idem.New(rig.Store(t, client, accounts), &idem.Options{ClaimBudget: 5 * time.Minute, FinishBudget: 5 * time.Minute})
+	engine, err := idem.New(rig.Store(t, client, accounts),
+		&idem.Options{ClaimBudget: 5 * time.Minute, FinishBudget: 5 * time.Minute})
 	require.NoError(t, err)
 
 	do := func(ctx context.Context, tenant string, in Transfer) (Receipt, error) {
@@ -352,7 +354,8 @@ func TestTransfer(t *testing.T) {
 		require.EqualError(t, err, "insufficient funds")
 	}
 	for name, want := range map[string]string{"ada": "40", "bob": "60"} {
-		out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &accounts, Key: account(name), ConsistentRead: aws.Bool(true)})
+		out, err := client.GetItem(t.Context(),
+			&dynamodb.GetItemInput{TableName: &accounts, Key: account(name), ConsistentRead: aws.Bool(true)})
 		require.NoError(t, err)
 		require.Equal(t, &types.AttributeValueMemberN{Value: want}, out.Item["balance"])
 	}

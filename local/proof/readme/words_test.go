@@ -68,7 +68,8 @@ func exportedDocs(t *testing.T) map[string]string {
 	require.NoError(t, err)
 	docs := map[string]string{}
 	for _, path := range strings.Fields(string(out)) {
-		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "internal/") || strings.Contains(path, "testenv/") || strings.Contains(path, "testdata/") {
+		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "internal/") || strings.Contains(path, "testenv/") ||
+			strings.Contains(path, "testdata/") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.ParseComments)

@@ -61,7 +61,8 @@ func (b *batches) send(c *faultnet.Call) (*faultnet.Reply, error) {
 	var failed, passed []map[string]any
 	for _, e := range in.Entries {
 		if refuse != nil && refuse(idOf(e)) {
-			failed = append(failed, map[string]any{"Id": e["Id"], "SenderFault": false, "Code": "InternalError", "Message": "not now"})
+			failed = append(failed, map[string]any{"Id": e["Id"], "SenderFault": false, "Code": "InternalError",
+				"Message": "not now"})
 		} else {
 			passed = append(passed, e)
 		}

@@ -40,7 +40,8 @@ func TestDestinations(t *testing.T) {
 	require.NoError(t, err)
 	behind := queuetest.New(t, queuetest.Spec{})
 	_, err = topics.Subscribe(t.Context(), &sns.SubscribeInput{
-		TopicArn: topic.TopicArn, Protocol: aws.String("sqs"), Endpoint: &behind.ARN, Attributes: map[string]string{"RawMessageDelivery": "true"},
+		TopicArn: topic.TopicArn, Protocol: aws.String("sqs"), Endpoint: &behind.ARN,
+		Attributes: map[string]string{"RawMessageDelivery": "true"},
 	})
 	require.NoError(t, err)
 	direct := queuetest.New(t, queuetest.Spec{})
@@ -52,12 +53,13 @@ func TestDestinations(t *testing.T) {
 	r := newSetup(t, false, schema.EnvOutboxRoutes+"="+string(routes), schema.EnvOutboxSource+"=com.example.shop",
 		"AWS_ENDPOINT_URL_SNS="+queuetest.Endpoint(t), "AWS_ENDPOINT_URL_EVENTBRIDGE="+bus.URL)
 	k, destinations := place.Key(idem.SingleTenant, "o-1"), []string{"orders", "prices", "audit"}
-	out, err := idem.Run(t.Context(), r.engine, k, "o-1", dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, in string) (string, error) {
-		for _, d := range destinations {
-			tx.Publish(d, outbox.Message{Destination: d, Body: []byte(`{"to":"` + d + `"}`)})
-		}
-		return in, nil
-	}))
+	out, err := idem.Run(t.Context(), r.engine, k, "o-1",
+		dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, in string) (string, error) {
+			for _, d := range destinations {
+				tx.Publish(d, outbox.Message{Destination: d, Body: []byte(`{"to":"` + d + `"}`)})
+			}
+			return in, nil
+		}))
 	require.NoError(t, err)
 	for _, d := range destinations {
 		r.want = append(r.want, outbox.MessageID(k.ID(), out.Outcome.CreatedAt, d))

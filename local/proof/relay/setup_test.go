@@ -47,15 +47,18 @@ var place = idem.Operation{Name: "place", Repeat: idem.Repeatable}
 
 func newSetup(t *testing.T, fifo bool, env ...string) *setup {
 	endpoint := dynamotest.Endpoint(t)
-	r := &setup{t: t, table: rig.StreamTable(t), queue: queuetest.New(t, queuetest.Spec{FIFO: fifo}), batches: &batches{sent: map[string]int{}}}
+	r := &setup{t: t, table: rig.StreamTable(t), queue: queuetest.New(t, queuetest.Spec{FIFO: fifo}),
+		batches: &batches{sent: map[string]int{}}}
 	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
 	require.NoError(t, err)
 	// How fast the table answers is not what is tested.
-	r.engine, err = idem.New(rig.Store(t, client, r.table), &idem.Options{ClaimBudget: 5 * time.Minute, FinishBudget: 5 * time.Minute})
+	r.engine, err = idem.New(rig.Store(t, client, r.table),
+		&idem.Options{ClaimBudget: 5 * time.Minute, FinishBudget: 5 * time.Minute})
 	require.NoError(t, err)
 	network := faultnet.New()
 	network.Set(r.batches.rule)
-	r.pool = rig.Relay(t, r.table, endpoint, network.Serve(t, queuetest.Endpoint(t)), map[string]string{"orders": r.queue.URL}, env...)
+	r.pool = rig.Relay(t, r.table, endpoint, network.Serve(t, queuetest.Endpoint(t)),
+		map[string]string{"orders": r.queue.URL}, env...)
 	return r
 }
 
@@ -66,14 +69,15 @@ func (r *setup) publish(value, key string, n int) {
 	k := place.Key(idem.SingleTenant, value)
 	var created time.Time
 	for range 2 { // the second one is a replay
-		out, err := idem.Run(r.t.Context(), r.engine, k, value, dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, in string) (string, error) {
-			for i := range n {
-				tx.Publish(strconv.Itoa(i), outbox.Message{
-					Destination: "orders", OrderingKey: key, Type: "order.placed", Body: fmt.Appendf(nil, "%s/%d", in, i),
-				})
-			}
-			return in, nil
-		}))
+		out, err := idem.Run(r.t.Context(), r.engine, k, value,
+			dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, in string) (string, error) {
+				for i := range n {
+					tx.Publish(strconv.Itoa(i), outbox.Message{
+						Destination: "orders", OrderingKey: key, Type: "order.placed", Body: fmt.Appendf(nil, "%s/%d", in, i),
+					})
+				}
+				return in, nil
+			}))
 		require.NoError(r.t, err)
 		created = out.Outcome.CreatedAt
 	}

@@ -55,7 +55,8 @@ func DeleteTable(tb testing.TB, name string) {
 // Store looks at a table's records, however slow a busy machine is.
 func Store(tb testing.TB, client dynamostore.Client, table string) *dynamostore.Store {
 	tb.Helper()
-	store, err := dynamostore.New(client, table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
+	store, err := dynamostore.New(client, table,
+		&dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(tb, err)
 	return store
 }
@@ -63,7 +64,8 @@ func Store(tb testing.TB, client dynamostore.Client, table string) *dynamostore.
 // Scan returns all items of a table.
 func Scan(tb testing.TB, table string) (all []map[string]types.AttributeValue) {
 	tb.Helper()
-	pages := dynamodb.NewScanPaginator(dynamotest.Client(tb), &dynamodb.ScanInput{TableName: &table, ConsistentRead: aws.Bool(true)})
+	pages := dynamodb.NewScanPaginator(dynamotest.Client(tb),
+		&dynamodb.ScanInput{TableName: &table, ConsistentRead: aws.Bool(true)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(tb.Context())
 		require.NoError(tb, err)

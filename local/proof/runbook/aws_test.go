@@ -125,7 +125,8 @@ func moveAll(ctx context.Context, client *sqs.Client, task *sqs.StartMessageMove
 		return nil, fmt.Errorf("the dead-letter queue is %q, and not %q", arn, aws.ToString(task.SourceArn))
 	}
 	for {
-		got, err := client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &from, MaxNumberOfMessages: 10, WaitTimeSeconds: 1})
+		got, err := client.ReceiveMessage(ctx,
+			&sqs.ReceiveMessageInput{QueueUrl: &from, MaxNumberOfMessages: 10, WaitTimeSeconds: 1})
 		if err != nil || len(got.Messages) == 0 {
 			return sqs.StartMessageMoveTaskOutput{TaskHandle: aws.String("task-1")}, err
 		}

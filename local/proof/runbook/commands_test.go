@@ -231,7 +231,8 @@ var exits = regexp.MustCompile(`(?m)^(.+?) +# exits with (\d+)\b.*$`)
 // script are the commands for a shell that stops at the first one that exits otherwise than
 // the page says.
 func (b block) script() string {
-	return "set -eu\n" + exits.ReplaceAllString(b.commands, "set +e\n$1\ncode=$$?\nset -e\nif [ $$code != $2 ]; then echo \"it exits with $$code\"; exit 99; fi")
+	return "set -eu\n" + exits.ReplaceAllString(b.commands,
+		"set +e\n$1\ncode=$$?\nset -e\nif [ $$code != $2 ]; then echo \"it exits with $$code\"; exit 99; fi")
 }
 
 // table is the one that the page names, so that its commands run as they are.
@@ -263,7 +264,8 @@ func newReader(t *testing.T) *reader {
 	config := filepath.Join(r.folder, "config")
 	require.NoError(t, os.WriteFile(config, []byte("[profile production]\n"), 0o600))
 	r.env = []string{
-		"PATH=" + r.folder + ":" + filepath.Dir(testmain.Program(t, program)) + ":" + os.Getenv("PATH"), "HOME=" + r.folder, "USER=alice", "TERM=dumb",
+		"PATH=" + r.folder + ":" + filepath.Dir(testmain.Program(t, program)) + ":" + os.Getenv("PATH"), "HOME=" + r.folder,
+		"USER=alice", "TERM=dumb",
 		"AWS_CONFIG_FILE=" + config, "AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal",
 		schema.EnvEndpoint + "=" + dynamotest.Endpoint(t),
 	}

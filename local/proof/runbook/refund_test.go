@@ -49,7 +49,8 @@ func start(t *testing.T, name string, timeout time.Duration, output io.Writer, e
 	pool, err := runtime.Start(context.Background(), runtime.Function{
 		Path: testmain.Program(t, "../../../lambda/functions/"+name), Timeout: timeout,
 		Env: append([]string{
-			"AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal", schema.EnvEndpoint + "=" + dynamotest.Endpoint(t), schema.EnvTable + "=" + table(t),
+			"AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal", schema.EnvEndpoint + "=" + dynamotest.Endpoint(t),
+			schema.EnvTable + "=" + table(t),
 		}, env...),
 	}, &runtime.Options{Output: output})
 	require.NoError(t, err)
@@ -106,7 +107,8 @@ func TestACrashedRefundIsSettledWithTheRunbooksCommands(t *testing.T) {
 	}, time.Minute, 500*time.Millisecond)
 	sweeper.Close()
 	require.Regexp(t, `"Namespace":"`+schema.MetricNamespace+`","Dimensions":\[\["`+schema.DimensionService+`"\].*"`+
-		schema.DimensionService+`":"refundsweeper".*"`+schema.MetricEscalated+`":1\b`, said.String(), "which raises Escalated")
+		schema.DimensionService+`":"refundsweeper".*"`+schema.MetricEscalated+`":1\b`, said.String(),
+		"which raises Escalated")
 	retry = ask()
 	require.Equal(t, http.StatusConflict, retry.StatusCode)
 	require.Contains(t, retry.Body, "outcome_unknown")

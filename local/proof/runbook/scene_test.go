@@ -53,13 +53,15 @@ func newScene(t *testing.T, ago time.Duration) *scene {
 	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: client}, s.table))
 	rig.DeleteTable(t, s.table)
 	var err error
-	s.store, err = dynamostore.NewAdminStore(client, s.table, &dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
+	s.store, err = dynamostore.NewAdminStore(client, s.table,
+		&dynamostore.Options{AttemptTimeout: time.Minute, Budget: 5 * time.Minute})
 	require.NoError(t, err)
 	return s
 }
 
 func (s *scene) engine() *idem.Engine {
-	e, err := idem.New(s.store, &idem.Options{Now: s.now, ClaimBudget: time.Minute, Observer: idem.LogTo(slog.New(slog.DiscardHandler))})
+	e, err := idem.New(s.store, &idem.Options{Now: s.now, ClaimBudget: time.Minute,
+		Observer: idem.LogTo(slog.New(slog.DiscardHandler))})
 	require.NoError(s.t, err)
 	return e
 }
@@ -72,7 +74,8 @@ func (s *scene) reconciler() *reconcile.Reconciler {
 
 // end ends the operation with an error, or with a result.
 func (s *scene) end(with error) string {
-	_, err := idem.Do(s.t.Context(), s.engine(), key, "100 EUR", func(context.Context, string) (string, error) { return "re_1", with })
+	_, err := idem.Do(s.t.Context(), s.engine(), key, "100 EUR",
+		func(context.Context, string) (string, error) { return "re_1", with })
 	require.ErrorIs(s.t, err, with)
 	return key.ID()
 }
@@ -82,7 +85,8 @@ func (s *scene) unknown() string { return s.end(errTimedOut) }
 
 // failed is a refund that failed for good.
 func (s *scene) failed() string {
-	_, err := idem.Do(s.t.Context(), s.engine(), key, "100 EUR", func(context.Context, string) (string, error) { return "", idem.Permanent(errTimedOut) })
+	_, err := idem.Do(s.t.Context(), s.engine(), key, "100 EUR",
+		func(context.Context, string) (string, error) { return "", idem.Permanent(errTimedOut) })
 	require.ErrorIs(s.t, err, errTimedOut)
 	return key.ID()
 }
@@ -91,8 +95,10 @@ func (s *scene) failed() string {
 func (s *scene) died() string {
 	now := s.now()
 	require.NoError(s.t, s.store.Acquire(s.t.Context(), now, protocol.Claim{Record: protocol.Record{
-		ID: key.ID(), State: idem.InProgress, Fingerprint: "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k", Owner: "o1", Write: "o1", Attempt: 1,
-		LeaseUntil: now.Add(30 * time.Second), Due: now.Add(32 * time.Second), Retention: idem.DefaultRetention, CreatedAt: now, UpdatedAt: now,
+		ID: key.ID(), State: idem.InProgress, Fingerprint: "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k", Owner: "o1",
+		Write: "o1", Attempt: 1,
+		LeaseUntil: now.Add(30 * time.Second), Due: now.Add(32 * time.Second), Retention: idem.DefaultRetention,
+		CreatedAt: now, UpdatedAt: now,
 	}}))
 	return key.ID()
 }
@@ -100,7 +106,8 @@ func (s *scene) died() string {
 // interrupted is a refund whose process died in a step that runs at most once.
 func (s *scene) interrupted() string {
 	id := s.died()
-	require.NoError(s.t, s.store.RecordStep(s.t.Context(), s.now(), protocol.StepWrite{ID: id, Owner: "o1", Write: "o2", Name: "charge", Begin: true}))
+	require.NoError(s.t, s.store.RecordStep(s.t.Context(), s.now(),
+		protocol.StepWrite{ID: id, Owner: "o1", Write: "o2", Name: "charge", Begin: true}))
 	return id
 }
 
@@ -165,7 +172,8 @@ func (s *scene) inTheQueue() string {
 func (s *scene) inTheDeadLetterQueue() string {
 	s.queue = queuetest.New(s.t, queuetest.Spec{MaxReceives: 3})
 	s.env = []string{"QUEUE=" + s.queue.URL, "DEAD=" + s.queue.DeadURL, "AWS_ENDPOINT_URL_SQS=" + queuetest.Endpoint(s.t)}
-	_, err := s.queue.Client.SendMessage(s.t.Context(), &sqs.SendMessageInput{QueueUrl: &s.queue.DeadURL, MessageBody: aws.String(`{"refund":"r-1"}`)})
+	_, err := s.queue.Client.SendMessage(s.t.Context(),
+		&sqs.SendMessageInput{QueueUrl: &s.queue.DeadURL, MessageBody: aws.String(`{"refund":"r-1"}`)})
 	require.NoError(s.t, err)
 	return s.unknown()
 }
@@ -179,10 +187,11 @@ func (refused) Send(_ context.Context, messages []outbox.Message) []error {
 
 // deadLetter is a completed refund whose message became a dead letter.
 func (s *scene) deadLetter() string {
-	_, err := idem.Do(s.t.Context(), s.engine(), key, "100 EUR", dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, _ string) (string, error) {
-		tx.Publish("made", outbox.Message{Destination: "orders", Type: "refund.made", Body: []byte("re_1")})
-		return "re_1", nil
-	}))
+	_, err := idem.Do(s.t.Context(), s.engine(), key, "100 EUR",
+		dynamostore.Transact(func(_ context.Context, tx *dynamostore.Tx, _ string) (string, error) {
+			tx.Publish("made", outbox.Message{Destination: "orders", Type: "refund.made", Body: []byte("re_1")})
+			return "re_1", nil
+		}))
 	require.NoError(s.t, err)
 	box, err := dynamostore.NewOutbox(dynamotest.Client(s.t), s.table, nil)
 	require.NoError(s.t, err)
@@ -210,7 +219,8 @@ func (s *scene) waiting() (n int) {
 func (s *scene) settledWrongly() string {
 	id := s.unknown()
 	require.NoError(s.t, s.reconciler().Resolve(s.t.Context(), id,
-		reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}, reconcile.Change{Actor: "bob", Reason: "a guess"}))
+		reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}},
+		reconcile.Change{Actor: "bob", Reason: "a guess"}))
 	return id
 }
 
@@ -224,7 +234,8 @@ func (s *scene) unreadable() string {
 		TableName: &s.table, Key: map[string]types.AttributeValue{
 			schema.PK: &types.AttributeValueMemberS{Value: id}, schema.SK: &types.AttributeValueMemberS{Value: schema.RecordSK},
 		},
-		UpdateExpression: aws.String("SET v = :v"), ExpressionAttributeValues: map[string]types.AttributeValue{":v": &types.AttributeValueMemberN{Value: "99"}},
+		UpdateExpression:          aws.String("SET v = :v"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":v": &types.AttributeValueMemberN{Value: "99"}},
 	})
 	require.NoError(s.t, err)
 	return id

@@ -21,7 +21,8 @@ func main() {
 	worker := infra.NewFunction(stack, "Worker", &infra.FunctionProps{Package: "./sweeper"})
 	worker.UseTable(records, nil)
 	statements := infra.NewLater(stack, "Statements", records, worker, &infra.LaterProps{
-		Route: infra.Route{Route: "POST /statements"}, Status: "/statements/{id}", Queue: infra.QueueProps{Repeat: infra.Repeatable},
+		Route: infra.Route{Route: "POST /statements"}, Status: "/statements/{id}",
+		Queue: infra.QueueProps{Repeat: infra.Repeatable},
 	})
 	infra.NewRelay(stack, "Relay", records, &infra.RelayProps{Queues: map[string]awssqs.IQueue{
 		"orders": awssqs.NewQueue(stack, jsii.String("Orders"), nil), "statements": statements.Queue,

@@ -67,11 +67,13 @@ func randomValue(random *rand.Rand, depth int) any {
 		if n >= 1<<53 {
 			return spelledNumber{strconv.FormatInt(n, 10)}
 		}
-		return spelledNumber{strconv.FormatInt(n, 10), fmt.Sprintf("%d.0", n), fmt.Sprintf("%de0", n), fmt.Sprintf("%d00E-2", n)}
+		return spelledNumber{strconv.FormatInt(n, 10), fmt.Sprintf("%d.0", n), fmt.Sprintf("%de0", n),
+			fmt.Sprintf("%d00E-2", n)}
 	case 4:
 		f := random.NormFloat64() * math.Pow10(random.Intn(60)-30)
 		return spelledNumber{
-			strconv.FormatFloat(f, 'e', -1, 64), strconv.FormatFloat(f, 'f', -1, 64) + ".0"[min(2, 2*strings.Count(strconv.FormatFloat(f, 'f', -1, 64), ".")):],
+			strconv.FormatFloat(f, 'e', -1, 64), strconv.FormatFloat(f, 'f', -1, 64) +
+				".0"[min(2, 2*strings.Count(strconv.FormatFloat(f, 'f', -1, 64), ".")):],
 			strconv.FormatFloat(f, 'e', 16, 64), strconv.FormatFloat(f, 'e', 766, 64),
 		}
 	case 5:

@@ -95,7 +95,8 @@ func Taken(id *string) Reply { return Reply{ID: ptr.ToString(id)} }
 // Failed is the reply to a message that the service has not taken.
 func Failed(id, code, message *string, senderFault bool) Reply {
 	return Reply{
-		ID: ptr.ToString(id), Code: cmp.Or(ptr.ToString(code), "no code"), Message: ptr.ToString(message), SenderFault: senderFault,
+		ID: ptr.ToString(id), Code: cmp.Or(ptr.ToString(code), "no code"), Message: ptr.ToString(message),
+		SenderFault: senderFault,
 	}
 }
 

@@ -56,7 +56,8 @@ func Client(tb testing.TB) *dynamodb.Client {
 type WithoutStream struct{ *dynamodb.Client }
 
 // CreateTable creates the table without the stream that in asks for.
-func (c WithoutStream) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput, opts ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error) {
+func (c WithoutStream) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput,
+	opts ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error) {
 	plain := *in
 	plain.StreamSpecification = nil
 	return c.Client.CreateTable(ctx, &plain, opts...)

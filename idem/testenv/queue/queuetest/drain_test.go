@@ -34,7 +34,8 @@ func TestDrainReturnsEachMessageOnceAlthoughRepliesAreLost(t *testing.T) {
 	for _, fifo := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fifo %v", fifo), func(t *testing.T) {
 			t.Parallel()
-			q := New(t, Spec{FIFO: fifo, Attributes: map[types.QueueAttributeName]string{types.QueueAttributeNameVisibilityTimeout: "600"}})
+			q := New(t,
+				Spec{FIFO: fifo, Attributes: map[types.QueueAttributeName]string{types.QueueAttributeNameVisibilityTimeout: "600"}})
 			var want []string
 			for n := range 13 {
 				in := &sqs.SendMessageInput{QueueUrl: &q.URL, MessageBody: aws.String(fmt.Sprint(n))}

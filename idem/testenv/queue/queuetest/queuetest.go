@@ -93,13 +93,15 @@ func Drain(tb testing.TB, client *sqs.Client, url string) (all []types.Message) 
 				seen[id] = true
 				all = append(all, m)
 			}
-			taken = append(taken, types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: m.ReceiptHandle})
+			taken = append(taken, types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)),
+				ReceiptHandle: m.ReceiptHandle})
 		}
 		if len(taken) == 0 {
 			continue
 		}
 		// A message that is not deleted is redelivered.
-		if _, err := client.DeleteMessageBatch(tb.Context(), &sqs.DeleteMessageBatchInput{QueueUrl: &url, Entries: taken}); err != nil {
+		if _, err := client.DeleteMessageBatch(tb.Context(),
+			&sqs.DeleteMessageBatchInput{QueueUrl: &url, Entries: taken}); err != nil {
 			tb.Fatalf("delete from %s: %v", url, err)
 		}
 	}

@@ -105,7 +105,8 @@ func (c Client) ReadReport(ctx context.Context, id string) (string, error) {
 const maxAnswer = 4 << 20
 
 // call sends JSON, if in is not nil, and decodes the answer. The status is zero without an answer.
-func (c Client) call(ctx context.Context, method, path string, header http.Header, in, out any) (status int, err error) {
+func (c Client) call(ctx context.Context, method, path string, header http.Header,
+	in, out any) (status int, err error) {
 	var body bytes.Buffer
 	if in != nil {
 		if err := json.NewEncoder(&body).Encode(in); err != nil {

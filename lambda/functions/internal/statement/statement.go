@@ -47,7 +47,8 @@ func Later() idemhttp.LaterRoutes {
 
 // enqueue adds the message that brings the worker. It commits together with the acceptance.
 func enqueue(ctx context.Context, id string) error {
-	dynamostore.TxOf(ctx).Publish("work", outbox.Message{Destination: Destination, Type: "statement.accepted", Body: []byte(id)})
+	dynamostore.TxOf(ctx).Publish("work",
+		outbox.Message{Destination: Destination, Type: "statement.accepted", Body: []byte(id)})
 	return nil
 }
 
@@ -66,7 +67,8 @@ func failed(f idem.Failure) *idemhttp.Response {
 	if err != nil {
 		return nil
 	}
-	return &idemhttp.Response{Status: http.StatusBadRequest, Headers: map[string]string{"Content-Type": "application/json"}, Body: body}
+	return &idemhttp.Response{Status: http.StatusBadRequest,
+		Headers: map[string]string{"Content-Type": "application/json"}, Body: body}
 }
 
 // Maker makes statements of the provider's reports.

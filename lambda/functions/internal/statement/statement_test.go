@@ -76,13 +76,15 @@ func deployed(t *testing.T, reports *reports) *functions {
 		require.NoError(t, err)
 		return engine
 	}
-	f.accepts = idemlambda.HTTPAPI(engine(), idemhttp.Routes{Route: Operation}, idemhttp.Claim("sub"), &idemhttp.Options{Later: Later()},
+	f.accepts = idemlambda.HTTPAPI(engine(), idemhttp.Routes{Route: Operation}, idemhttp.Claim("sub"),
+		&idemhttp.Options{Later: Later()},
 		func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
 			panic("the handler of accepted work ran")
 		})
-	f.worker = idemlambda.SQSWorker(engine(), Operation, &idemlambda.SQSOptions{OnOutcome: func(_ context.Context, d idemlambda.SQSDelivery) {
-		f.reasons = append(f.reasons, d.Reason)
-	}}, Maker{provider.Client{URL: srv.URL}}.Make)
+	f.worker = idemlambda.SQSWorker(engine(), Operation,
+		&idemlambda.SQSOptions{OnOutcome: func(_ context.Context, d idemlambda.SQSDelivery) {
+			f.reasons = append(f.reasons, d.Reason)
+		}}, Maker{provider.Client{URL: srv.URL}}.Make)
 	return f
 }
 

@@ -34,7 +34,8 @@ func main() {
 		panic(err)
 	}
 	charge := idem.Operation{Name: "charge", Repeat: idem.Repeatable}
-	lambda.Start(idemlambda.Wrap(engine, charge, idemlambda.Pointer(idem.SingleTenant, "/ID"), func(context.Context, payment) (json.RawMessage, error) {
-		return json.RawMessage(`{}`), nil
-	}))
+	lambda.Start(idemlambda.Wrap(engine, charge, idemlambda.Pointer(idem.SingleTenant, "/ID"),
+		func(context.Context, payment) (json.RawMessage, error) {
+			return json.RawMessage(`{}`), nil
+		}))
 }

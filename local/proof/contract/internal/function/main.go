@@ -52,7 +52,8 @@ func main() {
 
 // start serves every variant; a request's header chooses one.
 func start[E, R any](
-	wrap func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, func(context.Context, E) (R, error)) func(context.Context, E) (R, error),
+	wrap func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options,
+		func(context.Context, E) (R, error)) func(context.Context, E) (R, error),
 	tenant idemhttp.TenantFunc,
 ) {
 	profile, err := strconv.Atoi(os.Getenv(script.EnvProfile))

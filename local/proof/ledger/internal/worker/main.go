@@ -135,18 +135,20 @@ func (b *books) move(ctx context.Context, tx *dynamostore.Tx, t transfer) (recei
 	tx.Check(types.ConditionCheck{
 		TableName: &b.accounts, Key: account("open"), ConditionExpression: aws.String("attribute_exists(id)"),
 	}, dynamostore.OnConditionFailed(idem.NotExecuted(errors.New("the books are closed"))))
-	tx.Update(b.booking(t, t.From, "-"+n, aws.String("balance >= :least")), func(old map[string]types.AttributeValue) error {
-		balance, ok := old["balance"].(*types.AttributeValueMemberN)
-		if !ok {
-			return fmt.Errorf("account %s has no balance", t.From)
-		}
-		return idem.Permanent(&Overdraft{r.Entry, balance.Value})
-	})
+	tx.Update(b.booking(t, t.From, "-"+n, aws.String("balance >= :least")),
+		func(old map[string]types.AttributeValue) error {
+			balance, ok := old["balance"].(*types.AttributeValueMemberN)
+			if !ok {
+				return fmt.Errorf("account %s has no balance", t.From)
+			}
+			return idem.Permanent(&Overdraft{r.Entry, balance.Value})
+		})
 	tx.Update(b.booking(t, t.To, n, nil), nil)
 	tx.Put(types.Put{TableName: &b.entries, Item: map[string]types.AttributeValue{
 		"transfer": text(t.ID), "entry": text(r.Entry), "amount": &types.AttributeValueMemberN{Value: n},
 	}}, nil)
-	tx.Publish("made", outbox.Message{Destination: "made", Type: "transfer.made", ContentType: "application/json", Body: body})
+	tx.Publish("made", outbox.Message{Destination: "made", Type: "transfer.made",
+		ContentType: "application/json", Body: body})
 	return r, nil
 }
 
