@@ -19,10 +19,9 @@ type compensation struct {
 }
 
 // Abort drops the [Unit] of work and undoes the operation's steps so far, as a [Permanent] error
-// does, for handlers that answer with a result of their own. cause is why, and is recorded where a
-// step is undone. Steps that have no outcome yet are refused from then on, in later attempts too,
-// with cause as a [*RecordedError]. The unit commits only if the handler calls [SetCompleted] after
-// Abort.
+// does, for handlers that answer with a result of their own. cause is recorded where a step is
+// undone. Steps that have no outcome yet are refused from then on, in later attempts too, with cause
+// as a [*RecordedError]. The unit commits only if [SetCompleted] is called after Abort.
 //
 // Abort returns nil if nothing is left to undo, a [*StepInterruptedError] while an [AtMostOnce] step is
 // open or one with a compensation runs, and otherwise the error of a compensation, which the handler

@@ -85,7 +85,7 @@ type Result[Out any] struct {
 	Outcome Outcome
 }
 
-// CheckResultType reports a type that encoding/json cannot encode, such as a channel, or of which it
-// would see nothing, such as a struct without exported fields, at any depth, as a [*ConfigError].
-// Types with methods for encoding pass, and so do interfaces.
+// CheckResultType reports, as a [*ConfigError], a type with a part that encoding/json cannot encode,
+// such as a channel, or sees nothing of, such as a struct without exported fields. Types with methods
+// for encoding pass, and so do interfaces.
 func CheckResultType(t reflect.Type) error { return codec.CheckResult(t) }

@@ -166,7 +166,7 @@ func escapeTo(b *strings.Builder, s string) {
 	}
 }
 
-// CheckPointer says what is wrong with a text that is no JSON pointer (RFC 6901).
+// CheckPointer reports what is no JSON pointer (RFC 6901).
 func CheckPointer(pointer string) error { return canonical.CheckPointer(pointer) }
 
 // ValuesAt returns the parts of a key to which JSON pointers lead in a JSON text, for

@@ -15,7 +15,7 @@ import (
 // use and not call the engine. Its panic ends as an error in slog.Default. Kinds are added over time.
 type Observer func(ctx context.Context, n notice.Notice)
 
-// Observers returns an observer that tells each of these; a nil one is the default.
+// Observers returns an observer that calls each; a nil one is the default.
 func Observers(each ...Observer) Observer {
 	all := slices.Clone(each)
 	for i, o := range all {
