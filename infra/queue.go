@@ -177,12 +177,9 @@ func (q *Queue) feed(consumer awslambda.Function, p *QueueProps) {
 		allow(consumer, nil, []string{*q.key.KeyArn()}, "kms:Decrypt").ApplyBefore(q.Mapping)
 	}
 	settings := map[string]string{
-		schema.EnvQueueVisibility:  seconds(p.Visibility),
-		schema.EnvQueueBatchSize:   strconv.Itoa(p.BatchSize),
-		schema.EnvQueueBatchWindow: seconds(p.BatchWindow),
-		schema.EnvQueueRepeat:      string(p.Repeat),
-		schema.EnvQueueMaxReceives: strconv.Itoa(p.MaxReceives),
-		schema.EnvQueueRedelivery:  seconds(p.redelivery()),
+		schema.EnvQueueBatchSize:  strconv.Itoa(p.BatchSize),
+		schema.EnvQueueRepeat:     string(p.Repeat),
+		schema.EnvQueueRedelivery: seconds(p.redelivery()),
 	}
 	if timeout := consumer.Timeout(); timeout != nil {
 		settings[schema.EnvFunctionTimeout] = seconds(timeoutOf(consumer))

@@ -72,13 +72,10 @@ func TestReadme(t *testing.T) {
 	}
 
 	for _, name := range []string{
-		schema.EnvFunctionTimeout, schema.EnvQueueVisibility, schema.EnvQueueBatchSize, schema.EnvQueueBatchWindow,
-		schema.EnvQueueMaxReceives, schema.EnvQueueRepeat,
+		schema.EnvFunctionTimeout, schema.EnvQueueBatchSize, schema.EnvQueueRedelivery, schema.EnvQueueRepeat,
 	} {
 		require.Contains(t, readme, "`"+name+"`")
 	}
-	require.Contains(t, readme, fmt.Sprintf("`maxReceiveCount` of %d or more", sqsLeastReceives))
-	require.Equal(t, 6, sqsVisibilityFactor, "the README says six times")
 }
 
 // sourcesInSource are all constructors that make a source, or have a retention.

@@ -107,7 +107,7 @@ func checkSQSSetup(s *source[events.SQSMessage]) error {
 	if err != nil {
 		return err
 	}
-	for _, warning := range setup.warnings(s.op, s.opts.Concurrency) {
+	if warning := setup.warning(s.op, s.opts.Concurrency); warning != "" {
 		s.logger().Warn("idem: "+warning, "operation", s.op.Name)
 	}
 	return nil

@@ -11,139 +11,74 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-const (
-	// AWS recommends a visibility time-out of six times the function's time-out, so
-	// that Lambda can try again if the function is throttled, and at least five
-	// receives before the dead-letter queue
-	// (https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html).
-	sqsVisibilityFactor = 6
-	sqsLeastReceives    = 5
-	// A larger batch needs a window of at least a second.
-	sqsWindowlessBatch = 10
+const maxTimeout = 900 // seconds, Lambda's limit
 
-	maxTimeout    = 900       // seconds, Lambda's limit
-	maxVisibility = 12 * 3600 // seconds, SQS's limit
-)
-
-// sqsSetup has the environment's settings of the function and its queue.
+// sqsSetup has what the environment says of the function and its queue, and what only the code can
+// check: a stack does not know the operation.
 type sqsSetup struct {
-	timeout, visibility, window sqsSetting // in seconds
-	batch, receives             sqsSetting
-	repeat                      string // as stored in records; empty is not known
+	timeout int    // in seconds; 0 is not known
+	batch   int    // 0 is not known
+	repeat  string // as stored in records; empty is not known
 }
-
-type sqsSetting struct {
-	name  string
-	value int
-	known bool
-}
-
-func (s sqsSetting) seconds() time.Duration { return time.Duration(s.value) * time.Second }
 
 // readSQSSetup reads the environment. A variable that is missing or empty is not set.
 func readSQSSetup() (s sqsSetup, err error) {
+	const meaning = "the value that it deploys"
 	s.repeat = os.Getenv(schema.EnvQueueRepeat)
-	for _, v := range []struct {
-		name     string
-		to       *sqsSetting
-		min, max int
-	}{
-		{schema.EnvFunctionTimeout, &s.timeout, 1, maxTimeout},
-		{schema.EnvQueueVisibility, &s.visibility, 0, maxVisibility},
-		{schema.EnvQueueBatchSize, &s.batch, 1, 10_000},
-		{schema.EnvQueueBatchWindow, &s.window, 0, 300},
-		{schema.EnvQueueMaxReceives, &s.receives, 1, 1000},
-	} {
-		v.to.name = v.name
-		if v.to.value, v.to.known, err = envNumber(v.name, v.min, v.max, "the value that it deploys"); err != nil {
-			return s, err
-		}
+	if s.timeout, err = envNumber(schema.EnvFunctionTimeout, maxTimeout, meaning); err == nil {
+		s.batch, err = envNumber(schema.EnvQueueBatchSize, 10_000, meaning)
 	}
-	return s, nil
+	return s, err
 }
 
-// envNumber reads a number from the environment. An empty variable is not set.
-func envNumber(name string, least, most int, meaning string) (n int, set bool, err error) {
+// envNumber reads a number from 1 from the environment. It returns 0 if the variable is empty.
+func envNumber(name string, most int, meaning string) (int, error) {
 	text := os.Getenv(name)
 	if text == "" {
-		return 0, false, nil
+		return 0, nil
 	}
-	if n, err = strconv.Atoi(text); err != nil || n < least || n > most {
-		return 0, false, &idem.ConfigError{What: "environment variable " + name,
-			Problem: fmt.Sprintf("%q is not a whole number from %d to %d: let the stack set it to %s", text,
-				least, most, meaning)}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, &idem.ConfigError{What: "environment variable " + name, Problem: fmt.Sprintf(
+			"%q is not a whole number from 1 to %d: let the stack set it to %s", text, most, meaning)}
 	}
-	return n, true, nil
+	return n, nil
 }
 
 // check reports settings that cannot work.
 func (s *sqsSetup) check(op idem.Operation) error {
-	bad := func(v sqsSetting, format string, args ...any) error {
-		return invalid("queue", op, fmt.Sprintf(format, args...)+fmt.Sprintf(" (%s=%d)", v.name, v.value))
-	}
 	if s.repeat != "" && s.repeat != op.Repeat.String() {
 		return invalid("queue", op, fmt.Sprintf("the operation is declared %s and the stack %q (%s): have both say the "+
-			"same, redelivery and alarms follow from it",
-			op.Repeat, s.repeat, schema.EnvQueueRepeat))
+			"same, redelivery and alarms follow from it", op.Repeat, s.repeat, schema.EnvQueueRepeat))
 	}
-	if need := s.timeout.value + s.window.value; s.timeout.known && s.visibility.known && s.visibility.value < need {
-		return bad(s.visibility, "its visibility time-out of %ds is less than the function's time-out of %ds and the "+
-			"batch window of %ds: "+
-			"messages would be received again while they are worked on; set it to %ds, and no less than %ds",
-			s.visibility.value, s.timeout.value, s.window.value, s.goodVisibility(), need)
-	}
-	if least := minTime(op); s.timeout.known && least > s.usable() {
-		return bad(s.timeout, "MinTime is %v, and a function with a time-out of %ds gives its handlers %v at most, so "+
-			"that no message could ever start: "+
-			"set %sMinTime to at most %v", least, s.timeout.value, s.usable(),
-			orTimeout("the time-out to at least %ds, or ", least), s.usable())
-	}
-	if s.batch.known && s.window.known && s.batch.value > sqsWindowlessBatch && s.window.value == 0 {
-		return bad(s.batch, "Lambda takes a batch size of %d with a batch window of at least 1s only: set the window "+
-			"to 1s or more, or the batch size to %d",
-			s.batch.value, sqsWindowlessBatch)
+	if least := minTime(op); s.timeout > 0 && least > s.usable() {
+		return invalid("queue", op, fmt.Sprintf("MinTime is %v, and a function with a time-out of %ds gives its handlers "+
+			"%v at most, so that no message could ever start: set %sMinTime to at most %v (%s)", least, s.timeout,
+			s.usable(), orTimeout("the time-out to at least %ds, or ", least), s.usable(), schema.EnvFunctionTimeout))
 	}
 	return nil
 }
 
-// warnings returns texts about settings that work badly.
-func (s *sqsSetup) warnings(op idem.Operation, concurrency int) (all []string) {
-	warn := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
-	if s.timeout.known && s.visibility.known && s.visibility.value < s.goodVisibility() {
-		why := "where Lambda is throttled messages may be received once more for nothing"
-		if s.visibility.seconds() < s.timeout.seconds()+s.window.seconds()+idem.DefaultMargin {
-			why = "a message whose attempt was killed is redelivered while the lease of that attempt is still respected, " +
-				"which costs a receive"
-		}
-		warn("the queue's visibility time-out of %ds is less than %d times the function's time-out of %ds and the batch "+
-			"window of %ds: %s; set it to %ds",
-			s.visibility.value, sqsVisibilityFactor, s.timeout.value, s.window.value, why, s.goodVisibility())
+// warning returns a text about settings that work badly, or "".
+func (s *sqsSetup) warning(op idem.Operation, concurrency int) string {
+	least := minTime(op)
+	if s.timeout == 0 || s.batch == 0 || least > s.usable() {
+		return ""
 	}
-	if least := minTime(op); s.timeout.known && s.batch.known && least <= s.usable() {
-		rounds := (s.batch.value + concurrency - 1) / concurrency
-		if fit := int(s.usable() / least); rounds > fit {
-			warn("a full batch of %d messages, %d at a time with a MinTime of %v each, does not fit into the %v "+
-				"that a time-out of %ds leaves its handlers, "+
-				"and the rest is redelivered unused: set %sthe batch size to %d, or Concurrency to %d",
-				s.batch.value, concurrency, least, s.usable(), s.timeout.value,
-				orTimeout("the time-out to %ds, ", time.Duration(rounds)*least), fit*concurrency, (s.batch.value+fit-1)/fit)
-		}
+	rounds, fit := (s.batch+concurrency-1)/concurrency, int(s.usable()/least)
+	if rounds <= fit {
+		return ""
 	}
-	if s.receives.known && s.receives.value < sqsLeastReceives {
-		warn("the queue gives a message up after %d receives, and a message that finds another attempt running or no "+
-			"time left spends one: set maxReceiveCount to at least %d",
-			s.receives.value, sqsLeastReceives)
-	}
-	return all
-}
-
-func (s *sqsSetup) goodVisibility() int {
-	return min(sqsVisibilityFactor*s.timeout.value+s.window.value, maxVisibility)
+	return fmt.Sprintf("a full batch of %d messages, %d at a time with a MinTime of %v each, does not fit into the %v "+
+		"that a time-out of %ds leaves its handlers, and the rest is redelivered unused: set %sthe batch size to %d, "+
+		"or Concurrency to %d", s.batch, concurrency, least, s.usable(), s.timeout,
+		orTimeout("the time-out to %ds, ", time.Duration(rounds)*least), fit*concurrency, (s.batch+fit-1)/fit)
 }
 
 // usable is the time that a whole invocation gives its handlers.
 func (s *sqsSetup) usable() time.Duration {
-	return s.timeout.seconds() - guardOf(s.timeout.seconds())
+	whole := time.Duration(s.timeout) * time.Second
+	return whole - guardOf(whole)
 }
 
 // timeoutFor is the least time-out, in seconds, that gives handlers this time.

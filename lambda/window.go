@@ -46,11 +46,11 @@ type window struct {
 // otherwise warns about it.
 func (w window) check(what string, op idem.Operation, log *slog.Logger) error {
 	length, from := w.length, w.source
-	n, set, err := envNumber(w.env, 1, maxWindow, "the seconds for which the source may deliver the same event again")
+	n, err := envNumber(w.env, maxWindow, "the seconds for which the source may deliver the same event again")
 	switch {
 	case err != nil:
 		return err
-	case set:
+	case n > 0:
 		length, from = time.Duration(n)*time.Second, "the source, by "+w.env+","
 	}
 	if op.Retention > length {

@@ -109,8 +109,8 @@ func namesAreTheSchemas(s stacks) error {
 			}}, tt.property(kind, "Records", "GlobalSecondaryIndexes")))
 	}
 	// What the functions read at start-up is there under the name that they read.
-	worker := []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvQueueVisibility, schema.EnvQueueBatchSize,
-		schema.EnvQueueBatchWindow, schema.EnvQueueRepeat, schema.EnvQueueRedelivery, schema.EnvQueueMaxReceives}
+	worker := []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvQueueBatchSize, schema.EnvQueueRepeat,
+		schema.EnvQueueRedelivery}
 	relay := []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvOutboxRoutes, schema.EnvOutboxGrace}
 	for _, f := range []struct {
 		template template
@@ -234,8 +234,6 @@ func timeoutsFit(s stacks) error {
 			errs = append(errs, fmt.Errorf("a message is hidden for %v s, less than 6 times the time-out of %s, %v s",
 				visibility, worker, got))
 		}
-		errs = append(errs, want(worker+"'s "+schema.EnvQueueVisibility, strconv.Itoa(int(visibility)),
-			c.template.property(function, worker, "Environment", "Variables", schema.EnvQueueVisibility)))
 		if got := seconds(c.template, function, c.relay, "Timeout"); got < 1 || got > 120 {
 			errs = append(errs, fmt.Errorf("the time-out of the relay is %v s: a sweep takes up what is 2 minutes old", got))
 		}
@@ -283,10 +281,6 @@ func queuesAreSafe(s stacks) error {
 	for queue, tt := range map[string]template{"StatementsQueue": s.payments, "OrdersQueue": s.orders} {
 		dead, _ := tt.property("AWS::SQS::Queue", queue, "RedrivePolicy", "deadLetterTargetArn", "Fn::GetAtt", 0).(string)
 		errs = append(errs, want("the dead-letter queue", queue+"DeadLetters", name(dead)))
-		worker := map[string]string{"StatementsQueue": "Statements", "OrdersQueue": "Worker"}[queue]
-		errs = append(errs, want("the receives of "+queue,
-			tt.property("AWS::Lambda::Function", worker, "Environment", "Variables", schema.EnvQueueMaxReceives),
-			fmt.Sprint(tt.property("AWS::SQS::Queue", queue, "RedrivePolicy", "maxReceiveCount"))))
 	}
 	for relay, tt := range map[string]template{"StatementsRelay": s.payments, "Relay": s.orders} {
 		errs = append(errs, want("the failures of "+relay, []string{relay + "Failures.Arn"},

@@ -209,13 +209,8 @@ const (
 	// EnvFunctionTimeout is the function's time-out in whole seconds, which a
 	// function cannot read from anywhere before its first invocation.
 	EnvFunctionTimeout = "IDEM_FUNCTION_TIMEOUT"
-	// EnvQueueVisibility is the visibility time-out of the function's queue, in
-	// whole seconds.
-	EnvQueueVisibility = "IDEM_QUEUE_VISIBILITY"
-	// EnvQueueBatchSize is the event source mapping's batch size.
+	// EnvQueueBatchSize is the batch size of the event source mapping of its queue.
 	EnvQueueBatchSize = "IDEM_QUEUE_BATCH_SIZE"
-	// EnvQueueBatchWindow is its batch window in whole seconds.
-	EnvQueueBatchWindow = "IDEM_QUEUE_BATCH_WINDOW"
 	// EnvOutboxRoutes says where the relay sends what: a JSON object of destinations
 	// and the queue's URL, the topic's ARN or the event bus's ARN of each.
 	EnvOutboxRoutes = "IDEM_OUTBOX_ROUTES"
@@ -243,6 +238,4 @@ const (
 	// service's default for Kinesis and Kafka, and otherwise by the longest that the service
 	// documents.
 	EnvEventRedelivery = "IDEM_EVENT_REDELIVERY"
-	// EnvQueueMaxReceives is the queue's maxReceiveCount.
-	EnvQueueMaxReceives = "IDEM_QUEUE_MAX_RECEIVES"
 )

@@ -63,9 +63,8 @@ func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second))
 func (m *mapping) settings(op idem.Operation) []string {
 	return []string{
 		schema.EnvFunctionTimeout + "=" + seconds(functionTimeout),
-		schema.EnvQueueVisibility + "=" + seconds(queueVisibility),
-		schema.EnvQueueBatchSize + "=" + strconv.Itoa(m.batch), schema.EnvQueueBatchWindow + "=0",
-		schema.EnvQueueMaxReceives + "=" + strconv.Itoa(maxReceives), schema.EnvQueueRepeat + "=" + op.Repeat.String(),
+		schema.EnvQueueBatchSize + "=" + strconv.Itoa(m.batch),
+		schema.EnvQueueRepeat + "=" + op.Repeat.String(),
 	}
 }
 
