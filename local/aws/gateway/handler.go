@@ -95,11 +95,10 @@ func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (in inbound, why
 	}
 	var err error
 	in.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, h.service.request))
-	var overLimit *http.MaxBytesError
-	switch {
-	case errors.As(err, &overLimit):
+	if _, overLimit := errors.AsType[*http.MaxBytesError](err); overLimit {
 		return in, tooLarge, false
-	case err != nil: // the client went away or broke the framing
+	}
+	if err != nil { // the client went away or broke the framing
 		return in, badRequest, false
 	}
 	return in, 0, true
@@ -118,12 +117,10 @@ func (h *Handler) answer(in inbound, event []byte, id string) (response, bool) {
 		answer, err := in.match.invoke(context.WithoutCancel(client), event)
 		done <- outcome{answer, err}
 	}()
-	patience := time.NewTimer(h.options.Timeout)
-	defer patience.Stop()
 	select {
 	case <-client.Done():
 		return response{}, false
-	case <-patience.C:
+	case <-time.After(h.options.Timeout):
 		h.report(id, context.DeadlineExceeded)
 		return h.service.refusals[timedOut], true
 	case out := <-done:

@@ -97,8 +97,7 @@ func (i *instance) serveResponse(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxResponseBytes))
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		i.answer(inv, lambdaError(TypeResponseTooLarge, inv.id,
 			"Response payload size exceeded maximum allowed payload size (%d bytes).", MaxResponseBytes))
 		refuse(w, http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "the response is too large")

@@ -61,14 +61,11 @@ func (p *Pool) InvokeAsync(ctx context.Context, payload []byte, options *AsyncOp
 		if result.Error == nil || retry == len(delays) {
 			return results, nil
 		}
-		delay := time.NewTimer(delays[retry])
 		select {
-		case <-delay.C:
+		case <-time.After(delays[retry]):
 		case <-ctx.Done():
-			delay.Stop()
 			return results, ctx.Err()
 		case <-p.closing:
-			delay.Stop()
 			return results, ErrClosed
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	smithyrand "github.com/aws/smithy-go/rand"
 )
 
 // Error types as Lambda reports them.
@@ -172,11 +174,7 @@ func randomHex(n int) string {
 	return hex.EncodeToString(b)
 }
 
-// randomUUID is a version 4 UUID (RFC 9562).
 func randomUUID() string {
-	b := make([]byte, 16)
-	rand.Read(b) // never fails, by its documentation
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	id, _ := smithyrand.NewUUID(rand.Reader).GetUUID() // the reader never fails, by its documentation
+	return id
 }

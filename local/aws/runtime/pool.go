@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"slices"
 	"sync"
 	"time"
@@ -22,7 +24,7 @@ const readyTime = 100 * time.Millisecond
 type Pool struct {
 	function Function
 	options  Options
-	output   sharedWriter
+	output   *log.Logger   // a line at a time, of all instances
 	slots    chan struct{} // one token per invocation that occupies a worker
 	closing  chan struct{}
 	closed   chan struct{}
@@ -56,6 +58,9 @@ func Start(ctx context.Context, function Function, options *Options) (*Pool, err
 	}
 	opts := *options
 	opts.InitTimeout = cmp.Or(opts.InitTimeout, DefaultInitTimeout)
+	if opts.Output == nil {
+		opts.Output = io.Discard
+	}
 	if opts.Freeze && fn.Concurrency > 1 {
 		return nil, errors.New("runtime: Options.Freeze with Function.Concurrency above 1: Lambda does not freeze such " +
 			"a process; leave one of them out")
@@ -63,7 +68,7 @@ func Start(ctx context.Context, function Function, options *Options) (*Pool, err
 	p := &Pool{
 		function: fn,
 		options:  opts,
-		output:   sharedWriter{w: opts.Output},
+		output:   log.New(opts.Output, "", 0),
 		slots:    make(chan struct{}, fn.MaxInstances*fn.Concurrency),
 		closing:  make(chan struct{}),
 		closed:   make(chan struct{}),

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	smithytime "github.com/aws/smithy-go/time"
 
 	samples "github.com/idem-go/idempotency/events"
 	"github.com/idem-go/idempotency/idem/schema"
@@ -43,8 +43,6 @@ const (
 
 // functions are the examples that run.
 var functions = []string{payments, orders, statements, relay, refundSweeper}
-
-func functionNames() string { return strings.Join(functions, ", ") }
 
 // buildFunctions compiles the examples as they are deployed, but for this machine.
 func buildFunctions(ctx context.Context, dir string) error {
@@ -163,12 +161,7 @@ func (s *stack) schedule(ctx context.Context, function *runtime.Pool, every time
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	work.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(every):
-			}
+		for smithytime.SleepWithContext(ctx, every) == nil {
 			if _, err := function.Call(ctx, event); err != nil && ctx.Err() == nil {
 				fmt.Fprintf(s.logs, "schedule %v\n", err)
 			}
