@@ -119,13 +119,6 @@ const (
 	maxFailureText = 2048
 )
 
-func codecName(codec string) string {
-	if codec == "" {
-		return "JSON"
-	}
-	return codec
-}
-
 // Errors of changes that are refused. Use errors.Is to tell them apart.
 var (
 	// ErrNotFound: there is no such record.

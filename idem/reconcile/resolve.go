@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,7 +102,8 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 	}
 	if res.Result != nil && res.Result.Codec != rec.Codec {
 		return invalid("resolution", "Result is %s, and later calls read %s: encode it with Encode, "+
-			"or for an HTTP request with the contract's Encode method", codecName(res.Result.Codec), codecName(rec.Codec))
+			"or for an HTTP request with the contract's Encode method",
+			cmp.Or(res.Result.Codec, "JSON"), cmp.Or(rec.Codec, "JSON"))
 	}
 	if err := misnamed(rec, res); err != nil {
 		return err
