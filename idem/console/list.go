@@ -184,19 +184,15 @@ func (c *console) idRow(id string) row {
 	return row{ID: id, Short: digest[:min(len(digest), 12)], URL: c.recordURL(id), Operation: operation, Tenant: tenant}
 }
 
-func (c *console) rowOf(rec *idem.Record) row {
-	r := c.idRow(rec.ID)
-	r.State, r.Attempt, r.Probes, r.Since = c.stateOf(rec), rec.Attempt, rec.Probes, c.moment(view.Since(rec))
-	r.Escalated, r.Write, r.Sweep = !rec.EscalatedAt.IsZero(), rec.Write, rec.Sweep
-	return r
-}
-
 // rowsOf are the records, the oldest question first.
 func (c *console) rowsOf(recs []*idem.Record) []row {
 	view.Sort(recs)
 	rows := make([]row, 0, len(recs))
 	for _, rec := range recs {
-		rows = append(rows, c.rowOf(rec))
+		r := c.idRow(rec.ID)
+		r.State, r.Attempt, r.Probes, r.Since = c.stateOf(rec), rec.Attempt, rec.Probes, c.moment(view.Since(rec))
+		r.Escalated, r.Write, r.Sweep = !rec.EscalatedAt.IsZero(), rec.Write, rec.Sweep
+		rows = append(rows, r)
 	}
 	return rows
 }

@@ -117,9 +117,8 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 	}
 	if slices.Sort(unchecked); len(unchecked) > 0 {
 		d.Then += fmt.Sprintf(" The result of %s is recorded as given, and its form is not checked, since no record says "+
-			"which type a step returns: "+
-			"the handler ignores a member that its type does not have, and reads a missing one and null as empty.",
-			strings.Join(unchecked, ", "))
+			"which type a step returns: the handler ignores a member that its type does not have, and reads a missing one "+
+			"and null as empty.", strings.Join(unchecked, ", "))
 	}
 	return d
 }

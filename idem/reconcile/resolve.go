@@ -90,9 +90,8 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 			return fmt.Errorf("%w: this one was resolved as %s before: set Resolution.Replace to replace that",
 				ErrNotUnknown, rec.State)
 		case res.Replace:
-			return fmt.Errorf("%w: this one is %s by its attempt %d: a resolution can be replaced until "+
-				"an attempt has claimed, "+
-				"from then on what the attempt records counts", ErrNotUnknown, rec.State, rec.Attempt)
+			return fmt.Errorf("%w: this one is %s by its attempt %d: a resolution can be replaced until an attempt has "+
+				"claimed, from then on what the attempt records counts", ErrNotUnknown, rec.State, rec.Attempt)
 		}
 		return fmt.Errorf("%w: this one is %s", ErrNotUnknown, rec.State)
 	}
@@ -173,9 +172,8 @@ func misnamed(rec *idem.Record, res Resolution) error {
 	for _, name := range names {
 		if _, named := res.Steps[name]; !named {
 			return fmt.Errorf("%w: step %q may have taken effect: ask about it with its own token %s, since it did not send "+
-				"the operation's, "+
-				"and say in Resolution.Steps what became of it; a probe answers with ContinueWith", ErrStepsUnnamed, name,
-				protocol.Token(rec.ID, name))
+				"the operation's, and say in Resolution.Steps what became of it; a probe answers with ContinueWith",
+				ErrStepsUnnamed, name, protocol.Token(rec.ID, name))
 		}
 	}
 	return nil

@@ -247,9 +247,8 @@ func (f *stepFlags) answers() (map[string]reconcile.Answer, error) {
 			case !json.Valid(body):
 				return nil, misuse("the step's result in %s is not JSON", path)
 			case string(bytes.TrimSpace(body)) == "null":
-				return nil, misuse("the step's result in %s is null, which a handler reads as the empty value of any type: "+
-					"give what the step's function has returned, "+
-					"or use %s=done if it returns nothing or that is not known", path, name)
+				return nil, misuse("the step's result in %s is null, which a handler reads as the empty value of any type: give "+
+					"what the step's function has returned, or use %s=done if it returns nothing or that is not known", path, name)
 			}
 			a = reconcile.CompletedWith(json.RawMessage(body))
 			f.bodies[name] = body

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,10 +27,7 @@ func New(routes map[string]Invoke, options *Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if options == nil {
-		options = &Options{}
-	}
-	o, err := options.withDefaults(t)
+	o, err := cmp.Or(options, &Options{}).withDefaults(t)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 )
 
 const (
@@ -72,7 +73,8 @@ func (i *instance) serveNext(w http.ResponseWriter, r *http.Request) {
 		}
 		inv := h.invocation
 		i.mu.Lock()
-		inv.begin(i.pool.function.Timeout)
+		inv.started = time.Now()
+		inv.deadline = inv.started.Add(i.pool.function.Timeout)
 		i.working = append(i.working, inv)
 		i.invocations++
 		i.mu.Unlock()

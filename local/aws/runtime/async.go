@@ -39,9 +39,7 @@ type AsyncOptions struct {
 // Source: AWS Lambda developer guide, "How Lambda handles errors and retries with
 // asynchronous invocation".
 func (p *Pool) InvokeAsync(ctx context.Context, payload []byte, options *AsyncOptions) ([]Result, error) {
-	if options == nil {
-		options = &AsyncOptions{}
-	}
+	options = cmp.Or(options, &AsyncOptions{})
 	delays := options.Delays
 	if delays == nil {
 		delays = asyncDelays

@@ -92,7 +92,7 @@ func (i *instance) launch() error {
 	i.server = &http.Server{Handler: i.api(), ReadHeaderTimeout: 10 * time.Second}
 
 	cmd := exec.Command(p.function.Path)
-	cmd.Env = p.environment(listener.Addr().String(), folder, logStream(i.started))
+	cmd.Env = p.environment(listener.Addr().String(), folder, i.started)
 	cmd.Dir = folder
 	cmd.Stdout, cmd.Stderr = i.stdout, i.stderr
 	cmd.SysProcAttr = child.OwnGroup()

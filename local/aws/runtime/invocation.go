@@ -78,9 +78,7 @@ func postedError(body []byte, headerType string) outcome {
 	if json.Unmarshal(body, err) != nil {
 		err = &FunctionError{Message: string(body)}
 	}
-	if err.Type == "" {
-		err.Type = headerType
-	}
+	err.Type = cmp.Or(err.Type, headerType)
 	return outcome{payload: body, err: err}
 }
 
@@ -123,12 +121,6 @@ func newInvocation(payload []byte, opts *InvokeOptions) *invocation {
 	}
 	inv.trace = fmt.Sprintf("Root=1-%08x-%s;Parent=%s;Sampled=0", time.Now().Unix(), randomHex(12), randomHex(8))
 	return inv
-}
-
-// begin starts the invocation's time.
-func (inv *invocation) begin(timeout time.Duration) {
-	inv.started = time.Now()
-	inv.deadline = inv.started.Add(timeout)
 }
 
 // finish sets the outcome and reports whether it was the first to do so.

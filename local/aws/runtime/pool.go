@@ -53,10 +53,7 @@ func Start(ctx context.Context, function Function, options *Options) (*Pool, err
 	if err != nil {
 		return nil, err
 	}
-	if options == nil {
-		options = &Options{}
-	}
-	opts := *options
+	opts := *cmp.Or(options, &Options{})
 	opts.InitTimeout = cmp.Or(opts.InitTimeout, DefaultInitTimeout)
 	if opts.Output == nil {
 		opts.Output = io.Discard
@@ -88,9 +85,6 @@ func (p *Pool) arn() string {
 // Result.Error. If ctx ends while the function runs, Invoke returns and the function keeps
 // running.
 func (p *Pool) Invoke(ctx context.Context, payload []byte, options *InvokeOptions) (Result, error) {
-	if options == nil {
-		options = &InvokeOptions{}
-	}
 	if len(payload) > MaxEventBytes {
 		return Result{}, fmt.Errorf("runtime: the event has %d bytes, Lambda takes at most %d", len(payload), MaxEventBytes)
 	}
@@ -112,7 +106,7 @@ func (p *Pool) Invoke(ctx context.Context, payload []byte, options *InvokeOption
 	p.work.Add(1)
 	p.mu.Unlock()
 
-	inv := newInvocation(slices.Clone(payload), options)
+	inv := newInvocation(slices.Clone(payload), cmp.Or(options, &InvokeOptions{}))
 	delivery := make(chan Result, 1)
 	go p.run(inv, delivery)
 	select {

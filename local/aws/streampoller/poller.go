@@ -90,10 +90,7 @@ type Poller struct {
 // Start starts to deliver the stream from its oldest record. The
 // poller runs until Close, the end of ctx, or the pool's.
 func Start(ctx context.Context, client Client, streamARN string, invoke Invoke, options *Options) (*Poller, error) {
-	p := &Poller{client: client, stream: streamARN, invoke: invoke}
-	if options != nil {
-		p.Options = *options
-	}
+	p := &Poller{client: client, stream: streamARN, invoke: invoke, Options: *cmp.Or(options, &Options{})}
 	filter, err := parse(cmp.Or(p.Filter, "{}"))
 	if err != nil {
 		return nil, err

@@ -67,7 +67,9 @@ func (s *stack) startFunctions(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.provider = newProvider()
+	s.provider = &provider{
+		asked: map[string]int{}, made: map[string]made{}, held: map[string]chan struct{}{}, silent: map[string]bool{},
+	}
 	providerURL, err := s.listen(0, s.provider)
 	if err != nil {
 		return err
