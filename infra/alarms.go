@@ -132,19 +132,19 @@ var watchedQueue = watched{[]alarm{
 var watchedConsumer = watched{alarms: []alarm{
 	{"Failed", schema.MetricFailed, count, 1,
 		"%v operations of messages failed permanently in 5 minutes: the messages are acknowledged, and only the " +
-			"records " +
-			"and OnFailed have them"},
+			"records and OnFailed have them"},
 }}
 
+const (
+	unhandled    = "messages could not be handled: see why, resolve their records, and redrive them"
+	oldUnhandled = "messages that could not be handled are deleted within two days: redrive or save them"
+)
+
 var (
-	watchedDeadLetters = emptyQueue("DeadLetters", "messages could not be handled: see why, resolve their "+
-		"records, and redrive them",
-		"messages that could not be handled are deleted within two days: redrive or save them")
-	watchedFailures = emptyQueue("Failures", "messages could not be handled: see why, resolve their records, and "+
-		"redrive them",
-		"messages that could not be handled are deleted within two days: redrive or save them")
-	watchedEscalations = emptyQueue("Escalations", "the sweep has escalated questions: find out what became of them, "+
-		"and resolve their records",
+	watchedDeadLetters = emptyQueue("DeadLetters", unhandled, oldUnhandled)
+	watchedFailures    = emptyQueue("Failures", unhandled, oldUnhandled)
+	watchedEscalations = emptyQueue("Escalations",
+		"the sweep has escalated questions: find out what became of them, and resolve their records",
 		"questions that were escalated leave the queue within two days: their records stay open, so resolve "+
 			"them or list them in the index")
 )

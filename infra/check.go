@@ -88,9 +88,4 @@ func Problems(root constructs.IConstruct) []Problem {
 }
 
 // valueOf is a copy of the props to set defaults in; nil means the zero value.
-func valueOf[T any](props *T) (p T) {
-	if props != nil {
-		p = *props
-	}
-	return p
-}
+func valueOf[T any](props *T) T { return *cmp.Or(props, new(T)) }

@@ -92,12 +92,7 @@ func (t *Table) GrantCheck(to awsiam.IGrantable) {
 // the handler uses, as in awsdynamodb ("PutItem", "UpdateItem", "DeleteItem",
 // "ConditionCheckItem", "GetItem"); no action includes another.
 func GrantTransaction(table awsdynamodb.ITable, to awsiam.IGrantable, actions ...string) {
-	full := make([]string, len(actions))
-	for i, a := range actions {
-		full[i] = "dynamodb:" + strings.TrimPrefix(a, "dynamodb:")
-	}
-	allow(to, nil, []string{*table.TableArn()}, full...)
-	grantKey(table.EncryptionKey(), to)
+	allowTable(table, to, nil, actions)
 }
 
 // GrantEncrypt allows, on the key by which results are encrypted, what a kmsseal.Sealer does where
@@ -129,12 +124,18 @@ func sealed(context map[string]string) map[string]map[string]any {
 }
 
 func (t *Table) allow(to awsiam.IGrantable, o *GrantOptions, actions ...string) {
+	allowTable(t, to, o.conditions(t), actions)
+}
+
+// allowTable allows actions on a table's items, and the use of its key.
+func allowTable(table awsdynamodb.ITable, to awsiam.IGrantable, conditions map[string]map[string]any,
+	actions []string) {
 	full := make([]string, len(actions))
 	for i, a := range actions {
-		full[i] = "dynamodb:" + a
+		full[i] = "dynamodb:" + strings.TrimPrefix(a, "dynamodb:")
 	}
-	allow(to, o.conditions(t), []string{*t.TableArn()}, full...)
-	grantKey(t.EncryptionKey(), to)
+	allow(to, conditions, []string{*table.TableArn()}, full...)
+	grantKey(table.EncryptionKey(), to)
 }
 
 func (t *Table) allowIndex(to awsiam.IGrantable) {

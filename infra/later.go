@@ -61,9 +61,9 @@ func NewLater(scope constructs.Construct, id string, table *Table, worker awslam
 	}
 	if p.StartWithin <= l.Queue.visibility {
 		warn(l.Queue, "expires-early",
-			"work waits for %v at most, and a message whose worker was killed before it claimed the work "+
-				"comes again after %v: the work would expire before; "+
-				"set StartWithin above that, in the code and here", p.StartWithin, l.Queue.visibility)
+			"work waits for %v at most, and a message whose worker was killed before it claimed the work comes again "+
+				"after %v: the work would expire before; set StartWithin above that, in the code and here",
+			p.StartWithin, l.Queue.visibility)
 	}
 	awscdk.Aspects_Of(l.Queue).Add(&laterAspect{table: table, queue: l.Queue}, nil)
 	return l
@@ -82,9 +82,8 @@ func (p *LaterProps) setDefaults() (found problems) {
 	p.StartWithin = cmp.Or(p.StartWithin, DefaultStartWithin)
 	kept := cmp.Or(p.Queue.MessageRetention, DefaultMessageRetention)
 	if kept < p.StartWithin {
-		found.add("MessageRetention of %v is less than StartWithin, %v: the queue would lose the message of work "+
-			"that still waits; "+
-			"set it to at least that, or a shorter StartWithin, in the code and here", kept, p.StartWithin)
+		found.add("MessageRetention of %v is less than StartWithin, %v: the queue would lose the message of work that still "+
+			"waits; set it to at least that, or a shorter StartWithin, in the code and here", kept, p.StartWithin)
 	}
 	return found
 }
@@ -109,15 +108,13 @@ func (a *laterAspect) Visit(node constructs.IConstruct) {
 	}
 	if !a.table.swept {
 		refuse(a.queue, "the table %s has no sweeper, and nothing else ends work that no worker has started: "+
-			"add NewSweeper, or give GrantSweeper to a sweeper of your own",
-			*a.table.Node().Path())
+			"add NewSweeper, or give GrantSweeper to a sweeper of your own", *a.table.Node().Path())
 	}
 	relayed := slices.Contains(a.table.routes, *a.queue.Node().Path())
 	switch {
 	case !relayed && !a.queue.fed:
-		refuse(a.queue, "nothing fills the queue: name it in RelayProps.Queues of the table's relay, "+
-			"under the destination that the code publishes to, "+
-			"or give GrantSend to the function that accepts, if it sends without the outbox")
+		refuse(a.queue, "nothing fills the queue: name it in RelayProps.Queues of the table's relay, under the destination "+
+			"that the code publishes to, or give GrantSend to the function that accepts, if it sends without the outbox")
 	case relayed && sentLate >= a.queue.waits:
 		warn(a.queue, "expires-early",
 			"work waits for %v at most, and a message that the stream has missed is sent after up "+

@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -134,13 +135,11 @@ func (m *Monitoring) function(f awslambda.Function) {
 func (m *Monitoring) queue(q *Queue) {
 	name, age := idOf(q), time.Duration(m.thresholds[queueAge]*float64(time.Second))
 	if age <= q.visibility {
-		warn(m, "queue-age", "the threshold of Age, %v, is not above the visibility time-out of %s, %v: each "+
-			"message that is "+
-			"redelivered once alarms; set it above that in Thresholds", age, name, q.visibility)
+		warn(m, "queue-age", "the threshold of Age, %v, is not above the visibility time-out of %s, %v: each message "+
+			"that is redelivered once alarms; set it above that in Thresholds", age, name, q.visibility)
 	}
 	if q.waits > 0 && age >= q.waits {
-		warn(m, "expires-early", "the threshold of Age, %v, is no less than the time for which work may wait for "+
-			"%s, %v: "+
+		warn(m, "expires-early", "the threshold of Age, %v, is no less than the time for which work may wait for %s, %v: "+
 			"it would expire before the alarm; set it below that in Thresholds", age, name, q.waits)
 	}
 	m.watch(name, ofAWS(q), watchedQueue)
@@ -151,9 +150,8 @@ func (m *Monitoring) queue(q *Queue) {
 func (m *Monitoring) relay(r *Relay) {
 	name, age := idOf(r), time.Duration(m.thresholds[outboxOld]*float64(time.Second))
 	if age <= relaySweep {
-		warn(m, "outbox-age", "the threshold of OutboxOld, %v, is not above the time between two sweeps of %s, %v: "+
-			"each message "+
-			"that the stream has missed once alarms; set it above that in Thresholds", age, name, relaySweep)
+		warn(m, "outbox-age", "the threshold of OutboxOld, %v, is not above the time between two sweeps of %s, %v: each "+
+			"message that the stream has missed once alarms; set it above that in Thresholds", age, name, relaySweep)
 	}
 	m.watch(name, ofAWS(r.Function), watchedStream)
 	m.watch(name, ofAWS(r.Failures), watchedFailures)
@@ -164,8 +162,7 @@ func (m *Monitoring) relay(r *Relay) {
 func (m *Monitoring) sweeper(s *Sweeper) {
 	name := idOf(s)
 	text := fmt.Sprintf("no sweep has succeeded in %v: operations whose process died stay in progress, and open "+
-		"questions "+
-		"are not asked; look at the sweeper's log and its rule", period)
+		"questions are not asked; look at the sweeper's log and its rule", period)
 	m.alarm(name+"Stopped", &awscloudwatch.AlarmProps{
 		Metric: s.MetricSuccesses(), Threshold: jsii.Number(1), AlarmDescription: described("Stopped", text),
 		ComparisonOperator: awscloudwatch.ComparisonOperator_LESS_THAN_THRESHOLD,
@@ -201,10 +198,7 @@ func (m *Monitoring) raise(name string, of source, a alarm) {
 	if a.of.unit > 0 {
 		shown = time.Duration(threshold * float64(a.of.unit)).String()
 	}
-	missing := a.of.missing
-	if missing == "" {
-		missing = awscloudwatch.TreatMissingData_NOT_BREACHING
-	}
+	missing := cmp.Or(a.of.missing, awscloudwatch.TreatMissingData_NOT_BREACHING)
 	text := described(a.kind, strings.ReplaceAll(a.text, "%v", shown))
 	m.reached(name+a.kind, of(a.metric, a.of.stat), threshold, *text, missing)
 }
@@ -241,10 +235,8 @@ func (m *Monitoring) alarm(name string, p *awscloudwatch.AlarmProps) {
 // idOf is the construct's id; below a relay or a sweeper it is theirs and the function's.
 func idOf(c constructs.IConstruct) string {
 	id := *c.Node().Id()
-	if scope := c.Node().Scope(); scope != nil {
-		if _, ok := c.(*Function); ok && id == "Function" {
-			return *scope.Node().Id() + id
-		}
+	if _, ok := c.(*Function); ok && id == "Function" {
+		return *c.Node().Scope().Node().Id() + id
 	}
 	return id
 }

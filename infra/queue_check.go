@@ -48,9 +48,8 @@ func (p *QueueProps) setDefaults(timeout time.Duration) (found problems) {
 	found.inSeconds("Visibility", &p.Visibility, 0, maxVisibility, p.goodVisibility(timeout))
 	if least := timeout + p.BatchWindow + margin; p.Visibility < least {
 		found.add("Visibility of %v against the function's time-out of %v: a message whose attempt was killed would be "+
-			"redelivered while that attempt's lease "+
-			"(the time-out and %v of margin, after %v of batch window) still holds its key, and each time spends a receive; "+
-			"set it to %v, and no less than %v",
+			"redelivered while that attempt's lease (the time-out and %v of margin, after %v of batch window) still holds "+
+			"its key, and each time spends a receive; set it to %v, and no less than %v",
 			p.Visibility, timeout, margin, p.BatchWindow, p.goodVisibility(timeout), least)
 	}
 	return found
@@ -89,18 +88,17 @@ func (p *QueueProps) checkFIFO(found *problems) {
 func (p *QueueProps) advise(q *Queue, timeout time.Duration) {
 	if good := p.goodVisibility(timeout); p.Visibility >= timeout+p.BatchWindow+margin && p.Visibility < good {
 		warn(q, "visibility", "Visibility of %v is less than %d times the function's time-out of %v and the batch window: "+
-			"where Lambda is throttled, "+
-			"messages are received once more for nothing; set it to %v", p.Visibility, visibilityFactor, timeout, good)
+			"where Lambda is throttled, messages are received once more for nothing; set it to %v",
+			p.Visibility, visibilityFactor, timeout, good)
 	}
 	if p.MaxReceives < DefaultMaxReceives {
 		warn(q, "few-receives", "a message is given up after %d receives, and each one that finds another attempt running "+
-			"or no time left spends one: "+
-			"set MaxReceives to at least %d", p.MaxReceives, DefaultMaxReceives)
+			"or no time left spends one: set MaxReceives to at least %d", p.MaxReceives, DefaultMaxReceives)
 	}
 	if p.FIFO && p.Repeat == NotRepeatable {
 		warn(q, "blocked-group", "a message whose outcome is unknown blocks its message group for up to %v (%d receives, "+
-			"%v each): resolve such records "+
-			"sooner, or lower MaxReceives or Visibility", time.Duration(p.MaxReceives)*p.Visibility, p.MaxReceives, p.Visibility)
+			"%v each): resolve such records sooner, or lower MaxReceives or Visibility",
+			time.Duration(p.MaxReceives)*p.Visibility, p.MaxReceives, p.Visibility)
 	}
 }
 

@@ -96,8 +96,7 @@ func NewRelay(scope constructs.Construct, id string, table *Table, props *RelayP
 	table.name(r.Function)
 	if table.strong {
 		refuse(r, "a relay is for messages that commit with an outcome, and a global table has no transactions for that: "+
-			"leave the relay out, "+
-			"or keep the records in a table of one region")
+			"leave the relay out, or keep the records in a table of one region")
 	}
 	r.routes(&p)
 	r.Failures = failureQueue(r, "Failures", p.EncryptionKey)

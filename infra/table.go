@@ -64,6 +64,7 @@ func NewTable(scope constructs.Construct, id string, props *TableProps) *Table {
 	p := valueOf(props)
 	t := &Table{}
 	in := &awsdynamodb.TablePropsV2{
+		TableName:    optional(p.Name),
 		PartitionKey: key(schema.PK, awsdynamodb.AttributeType_STRING),
 		SortKey:      key(schema.SK, awsdynamodb.AttributeType_STRING),
 		GlobalSecondaryIndexes: &[]*awsdynamodb.GlobalSecondaryIndexPropsV2{{
@@ -78,9 +79,6 @@ func NewTable(scope constructs.Construct, id string, props *TableProps) *Table {
 		RemovalPolicy:       awscdk.RemovalPolicy_RETAIN,
 		Encryption:          awsdynamodb.TableEncryptionV2_DynamoOwnedKey(),
 		Billing:             awsdynamodb.Billing_OnDemand(nil),
-	}
-	if p.Name != "" {
-		in.TableName = &p.Name
 	}
 	if p.EncryptionKey != nil && regionOf(scope) != "" {
 		in.Encryption = awsdynamodb.TableEncryptionV2_CustomerManagedKey(p.EncryptionKey, nil)
@@ -98,9 +96,7 @@ func NewTable(scope constructs.Construct, id string, props *TableProps) *Table {
 	if p.Disposable {
 		in.RemovalPolicy = awscdk.RemovalPolicy_DESTROY
 	}
-	global := p.replicates(scope)
-	if global {
-		t.strong = true
+	if t.strong = p.replicates(scope); t.strong {
 		in.MultiRegionConsistency = awsdynamodb.MultiRegionConsistency_STRONG
 		in.TimeToLiveAttribute = nil
 		replicas := make([]*awsdynamodb.ReplicaTableProps, len(p.ReplicaRegions))
@@ -108,12 +104,10 @@ func NewTable(scope constructs.Construct, id string, props *TableProps) *Table {
 			replicas[i] = &awsdynamodb.ReplicaTableProps{Region: jsii.String(region)}
 		}
 		in.Replicas = &replicas
-		if p.WitnessRegion != "" {
-			in.WitnessRegion = &p.WitnessRegion
-		}
+		in.WitnessRegion = optional(p.WitnessRegion)
 	}
 	awsdynamodb.NewTableV2_Override(t, scope, &id, in)
-	p.check(t, global)
+	p.check(t)
 	return t
 }
 

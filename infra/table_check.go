@@ -40,7 +40,7 @@ func regionOf(scope constructs.Construct) string {
 	return *region
 }
 
-func (p *TableProps) check(t *Table, global bool) {
+func (p *TableProps) check(t *Table) {
 	if p.MaxReadUnits < 0 || p.MaxWriteUnits < 0 {
 		refuse(t, "MaxReadUnits and MaxWriteUnits are %d and %d: use a positive bound, or zero for none",
 			p.MaxReadUnits, p.MaxWriteUnits)
@@ -69,12 +69,11 @@ func (p *TableProps) check(t *Table, global bool) {
 	case len(p.ReplicaRegions) > 0 && regionOf(t) == "":
 		refuse(t, "a global table needs a stack that names its region: set Env in the stack's props")
 	}
-	if global {
+	if t.strong {
 		warn(t, "global-table", "a strongly consistent global table has neither TTL nor transactions: records stay until "+
-			"a Sweeper deletes them "+
-			"(expiry is still decided in code), and a Tx, its messages and atomic mode are refused. Functions that use the "+
-			"table have %s in their "+
-			"environment: set dynamostore.Options.WithoutTransactions by it, in each of them and in what else opens the table",
+			"a Sweeper deletes them (expiry is still decided in code), and a Tx, its messages and atomic mode are "+
+			"refused. Functions that use the table have %s in their environment: set "+
+			"dynamostore.Options.WithoutTransactions by it, in each of them and in what else opens the table",
 			schema.EnvWithoutTransactions)
 	}
 	awscdk.Aspects_Of(t).Add(&tableAspect{table: t}, nil)
@@ -93,18 +92,13 @@ func (a *tableAspect) Visit(node constructs.IConstruct) {
 	found, _ := awscdk.Stack_Of(node).Resolve(resource.Replicas()).([]any)
 	consistency := resource.MultiRegionConsistency()
 	if len(found) > 1 && (consistency == nil || *consistency != "STRONG") {
-		refuse(a.table, "the table has replicas in %s without strong consistency, and that breaks the promise: %s. "+
-			"Do not call AddReplica: name the regions in TableProps, with Consistency", regionsOf(found), whyNotEventual)
-	}
-}
-
-func regionsOf(replicas []any) string {
-	var names []string
-	for _, r := range replicas {
-		if m, ok := r.(map[string]any); ok {
-			names = append(names, fmt.Sprint(m["region"]))
+		var regions []string
+		for _, replica := range found {
+			in, _ := replica.(map[string]any)
+			regions = append(regions, fmt.Sprint(in["region"]))
 		}
+		slices.Sort(regions)
+		refuse(a.table, "the table has replicas in %s without strong consistency, and that breaks the promise: %s. "+
+			"Do not call AddReplica: name the regions in TableProps, with Consistency", regions, whyNotEventual)
 	}
-	slices.Sort(names)
-	return fmt.Sprint(names)
 }

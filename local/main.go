@@ -46,8 +46,13 @@ func main() {
 
 // run compiles the command and becomes it; ready is called just before.
 func run(ctx context.Context, ready func()) error {
-	path, err := binary()
+	folder, err := cache.Folder("")
 	if err != nil {
+		return err
+	}
+	// Two checkouts take turns: linking the command costs less than a second.
+	path := filepath.Join(folder, "bin", "local")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
@@ -70,18 +75,4 @@ func run(ctx context.Context, ready func()) error {
 	}
 	ready()
 	return gorun.Become(path, append([]string{"local"}, os.Args[1:]...))
-}
-
-// binary is where the command is kept. Two checkouts take turns: linking it costs less
-// than a second.
-func binary() (string, error) {
-	folder, err := cache.Folder("")
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(folder, "bin")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, "local"), nil
 }

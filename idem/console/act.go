@@ -213,12 +213,11 @@ func (c *console) token(parts ...string) string {
 }
 
 // act makes a change.
-func (c *console) act(w http.ResponseWriter, r *http.Request) {
+func (c *console) act(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		c.trouble(w, r, problem{Status: http.StatusBadRequest, Title: "Not understood",
-			Text: "The form cannot be read, or is longer than 1 MB."})
-		return
+		return problem{Status: http.StatusBadRequest, Title: "Not understood",
+			Text: "The form cannot be read, or is longer than 1 MB."}
 	}
 	id, to, seen, issued := r.PostForm.Get("id"), r.PostForm.Get("to"), r.PostForm.Get("seen"), r.PostForm.Get("issued")
 	if !hmac.Equal([]byte(r.PostForm.Get("token")), []byte(c.token(who(r), id, to, seen, issued))) || seen == "" {
@@ -226,7 +225,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 			Status: http.StatusForbidden, Title: "Refused", Text: "This form was not made by this console for you and this " +
 				"decision, or the console was started again since. Nothing was changed. Open the record and decide again.",
 		})
-		return
+		return nil
 	}
 	t := typed{
 		Why: strings.TrimSpace(r.PostForm.Get("why")), Ref: strings.TrimSpace(r.PostForm.Get("ref")),
@@ -236,49 +235,45 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	}
 	rec, err := c.lookup(r.Context(), id)
 	if err != nil {
-		c.trouble(w, r, err)
-		return
+		return err
 	}
 	second, _, _ := strings.Cut(issued, "-")
 	made, _ := strconv.ParseInt(second, 10, 64) // signed
 	by := reconcile.Change{Actor: who(r), Reason: t.Why, Tool: tool, IfWrite: seen,
 		DecisionID: c.token("decision", r.PostForm.Encode())}
 	if rec == nil || rec.Write != seen {
-		c.stale(w, r, id, by)
-		return
+		return c.stale(r, id, by)
+	}
+	refused := func(title, text string) error {
+		return problem{Status: http.StatusConflict, Title: title, Text: text, Record: id}
 	}
 	if c.opts.Now().Sub(time.Unix(made, 0)) > formFor {
-		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Shown too long ago",
-			Text: "The form was shown more than an hour ago. Nothing was changed. Look at the record again.", Record: id})
-		return
+		return refused("Shown too long ago",
+			"The form was shown more than an hour ago. Nothing was changed. Look at the record again.")
 	}
 	d := c.decided(rec, to)
 	if d.Refused != "" {
-		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Not possible", Text: "Nothing was changed: " +
-			d.Refused + ".", Record: id})
-		return
+		return refused("Not possible", "Nothing was changed: "+d.Refused+".")
 	}
-	again := func(mistake string) {
+	again := func(mistake string) error {
 		p, err := c.formOf(r, id, to, t, mistake)
-		if err == nil && p.Body.(*action).Seen != seen {
-			err = problem{Status: http.StatusConflict, Title: "The record has changed",
-				Text: "The record has been written since it was shown. Nothing was changed. Look again.", Record: id}
-		}
 		if err != nil {
-			c.trouble(w, r, err)
-			return
+			return err
+		}
+		if p.Body.(*action).Seen != seen {
+			return refused("The record has changed",
+				"The record has been written since it was shown. Nothing was changed. Look again.")
 		}
 		c.write(w, r, p)
+		return nil
 	}
 	t.Steps = answersOf(id, d.Steps, r.PostForm)
 	if t.Look = r.PostForm.Get("look") == "1"; t.Look {
-		again("")
-		return
+		return again("")
 	}
 	change, mistake := c.change(rec, to, d, t)
 	if mistake != "" {
-		again(mistake)
-		return
+		return again(mistake)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), writeFor)
 	defer cancel()
@@ -289,25 +284,24 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		c.opts.Log.InfoContext(r.Context(), "idem console: record changed", "record", id, "to", to, "who", by.Actor)
 		http.Redirect(w, r, c.recordURL(id)+"&done="+by.DecisionID, http.StatusSeeOther)
+		return nil
 	case isStale(err):
-		c.stale(w, r, id, by)
+		return c.stale(r, id, by)
 	case errors.As(err, &config):
-		again(config.Problem)
+		return again(config.Problem)
 	case errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone),
 		errors.Is(err, reconcile.ErrStepsUnnamed):
-		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Not possible",
-			Text: fmt.Sprintf("Nothing was changed: %v.", err), Record: id})
+		return refused("Not possible", fmt.Sprintf("Nothing was changed: %v.", err))
 	case errors.As(err, &store) && store.Ambiguous:
 		c.opts.Log.ErrorContext(r.Context(), "idem console: it is not known whether a change was made",
 			"record", id, "error", err)
-		c.fail(w, r, problem{Status: http.StatusServiceUnavailable, Title: "Look at the record",
+		return problem{Status: http.StatusServiceUnavailable, Title: "Look at the record",
 			Text:   "The store did not say whether the change was made. Look at the record: if it is as before, decide again.",
-			Record: id})
-	default:
-		p := c.problemOf(r, err)
-		p.Record = id
-		c.fail(w, r, p)
+			Record: id}
 	}
+	p := c.problemOf(r, err)
+	p.Record = id
+	return p
 }
 
 // change makes the decision, as it was typed, or says what is wrong with that.
@@ -382,17 +376,15 @@ func (c *console) resolution(rec *idem.Record, d reconcile.Decision,
 
 // stale says that the record is another one than the operator has seen: because of this very
 // decision, or because of another one.
-func (c *console) stale(w http.ResponseWriter, r *http.Request, id string, by reconcile.Change) {
+func (c *console) stale(r *http.Request, id string, by reconcile.Change) error {
 	history, err := c.r.History(r.Context(), id)
 	if err != nil {
-		c.trouble(w, r, err)
-		return
+		return err
 	}
 	if slices.ContainsFunc(history, func(a protocol.Audit) bool { return by.Made(a) && !a.Unconfirmed }) {
-		c.fail(w, r, problem{Status: http.StatusConflict, Title: "Already done",
-			Text: "This decision was recorded before. It was not made a second time.", Record: id})
-		return
+		return problem{Status: http.StatusConflict, Title: "Already done",
+			Text: "This decision was recorded before. It was not made a second time.", Record: id}
 	}
-	c.fail(w, r, problem{Status: http.StatusConflict, Title: "The record has changed", Text: "The record has been " +
-		"written since it was shown. Nothing was changed. Look again, and decide about what you see.", Record: id})
+	return problem{Status: http.StatusConflict, Title: "The record has changed", Text: "The record has been " +
+		"written since it was shown. Nothing was changed. Look again, and decide about what you see.", Record: id}
 }

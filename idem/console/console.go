@@ -46,7 +46,9 @@ var templates = sync.OnceValue(func() map[string]*template.Template {
 
 func (c *console) routes() *http.ServeMux {
 	mux := http.NewServeMux()
-	for path, build := range c.builders() {
+	for path, build := range map[string]builder{
+		"": c.overview, "list": c.list, "record": c.record, "act": c.form,
+	} {
 		path = cmp.Or(path, "{$}")
 		mux.Handle("GET "+c.opts.Prefix+"/"+path, c.show(build))
 		mux.Handle("GET "+c.opts.Prefix+"/live/"+path, c.live(build))
@@ -54,8 +56,8 @@ func (c *console) routes() *http.ServeMux {
 	if c.opts.Prefix != "" {
 		mux.Handle("GET "+c.opts.Prefix, http.RedirectHandler(c.opts.Prefix+"/", http.StatusMovedPermanently))
 	}
-	mux.HandleFunc("POST "+c.opts.Prefix+"/act", c.act)
-	mux.HandleFunc("POST "+c.opts.Prefix+"/find", c.find)
+	mux.Handle("POST "+c.opts.Prefix+"/act", c.serving(c.act))
+	mux.Handle("POST "+c.opts.Prefix+"/find", c.serving(c.find))
 	for name, kind := range map[string]string{"style.css": "text/css", "live.js": "text/javascript",
 		"icon.svg": "image/svg+xml"} {
 		mux.HandleFunc("GET "+c.opts.Prefix+"/"+name, func(w http.ResponseWriter, r *http.Request) {
@@ -81,12 +83,7 @@ func plain(text string) string {
 	return view.Plain(strings.ReplaceAll(text, "\r\n", "\n"))
 }
 
-// builders make the pages that can be followed, by their paths.
-func (c *console) builders() map[string]builder {
-	return map[string]builder{"": c.overview, "list": c.list, "record": c.record, "act": c.form}
-}
-
-// builder reads what a page shows. It is the request of the page, or one that follows it.
+// builder reads what a page shows that can be followed. It is the request of the page, or one that follows it.
 type builder func(r *http.Request) (*page, error)
 
 // page is what the layout shows.
@@ -136,13 +133,21 @@ func (c *console) follow(p *page, path string, query url.Values) error {
 }
 
 func (c *console) show(build builder) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return c.serving(func(w http.ResponseWriter, r *http.Request) error {
 		p, err := build(r)
-		if err != nil {
-			c.trouble(w, r, err)
-			return
+		if err == nil {
+			c.write(w, r, p)
 		}
-		c.write(w, r, p)
+		return err
+	})
+}
+
+// serving tells the error of what serves a request.
+func (c *console) serving(serve func(http.ResponseWriter, *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := serve(w, r); err != nil {
+			c.fail(w, r, c.problemOf(r, err))
+		}
 	})
 }
 
@@ -173,11 +178,6 @@ func (c *console) fail(w http.ResponseWriter, r *http.Request, p problem) {
 	shown := c.page(r, "problem", p.Title, struct{ Text, Record string }{p.Text, c.recordURL(p.Record)})
 	shown.Status = p.Status
 	c.write(w, r, shown)
-}
-
-// trouble tells an error.
-func (c *console) trouble(w http.ResponseWriter, r *http.Request, err error) {
-	c.fail(w, r, c.problemOf(r, err))
 }
 
 // problemOf is the error as the page shows it.

@@ -95,10 +95,7 @@ func local(r *http.Request) bool {
 // isHere reports whether the name is one of this machine for itself.
 func isHere(host string) bool { return host == "localhost" || isLoopback(host) }
 
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
-}
+func isLoopback(host string) bool { return net.ParseIP(host).IsLoopback() }
 
 // ThisMachine is an [Options.Who] for a console on a machine of your own. It admits requests
 // from the machine itself, and calls each of them "console". A request that shows that a proxy

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -123,34 +124,29 @@ func (c *console) listURL(query url.Values, page string) string {
 
 // find leads to the record of a key. The caller's value comes in the body, so that no log of
 // addresses has it.
-func (c *console) find(w http.ResponseWriter, r *http.Request) {
+func (c *console) find(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		c.trouble(w, r, problem{Status: http.StatusBadRequest, Title: "Not understood", Text: "The form cannot be read."})
-		return
+		return problem{Status: http.StatusBadRequest, Title: "Not understood", Text: "The form cannot be read."}
 	}
 	id := strings.TrimSpace(r.PostForm.Get("id"))
 	if id == "" {
-		tenant := r.PostForm.Get("tenant")
-		if tenant == "" {
-			tenant = idem.SingleTenant
-		}
+		tenant := cmp.Or(r.PostForm.Get("tenant"), idem.SingleTenant)
 		value := r.PostForm.Get("value")
 		if principal := r.PostForm.Get("principal"); principal != "" {
 			value = idem.JoinValues(principal, value)
 		}
 		key := idem.Operation{Name: r.PostForm.Get("operation")}.Key(tenant, value)
 		if err := key.Err(); err != nil {
-			c.trouble(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "No such key", Text: err.Error()})
-			return
+			return problem{Status: http.StatusUnprocessableEntity, Title: "No such key", Text: err.Error()}
 		}
 		id = key.ID()
 	}
 	if err := checkID(id); err != nil {
-		c.trouble(w, r, err)
-		return
+		return err
 	}
 	http.Redirect(w, r, c.recordURL(id), http.StatusSeeOther)
+	return nil
 }
 
 // row is a record in a list.
@@ -188,19 +184,15 @@ func (c *console) idRow(id string) row {
 	return row{ID: id, Short: digest[:min(len(digest), 12)], URL: c.recordURL(id), Operation: operation, Tenant: tenant}
 }
 
-func (c *console) rowOf(rec *idem.Record) row {
-	r := c.idRow(rec.ID)
-	r.State, r.Attempt, r.Probes, r.Since = c.stateOf(rec), rec.Attempt, rec.Probes, c.moment(view.Since(rec))
-	r.Escalated, r.Write, r.Sweep = !rec.EscalatedAt.IsZero(), rec.Write, rec.Sweep
-	return r
-}
-
 // rowsOf are the records, the oldest question first.
 func (c *console) rowsOf(recs []*idem.Record) []row {
 	view.Sort(recs)
 	rows := make([]row, 0, len(recs))
 	for _, rec := range recs {
-		rows = append(rows, c.rowOf(rec))
+		r := c.idRow(rec.ID)
+		r.State, r.Attempt, r.Probes, r.Since = c.stateOf(rec), rec.Attempt, rec.Probes, c.moment(view.Since(rec))
+		r.Escalated, r.Write, r.Sweep = !rec.EscalatedAt.IsZero(), rec.Write, rec.Sweep
+		rows = append(rows, r)
 	}
 	return rows
 }

@@ -124,15 +124,11 @@ func (a Answer) verdict() protocol.StepVerdict {
 // verdicts are those of the resolution on the record's steps; nil if there are none.
 func verdicts(rec *idem.Record, res Resolution) map[string]protocol.StepVerdict {
 	all := map[string]protocol.StepVerdict{}
-	switch res.To {
-	case idem.Released:
-		for name, a := range res.Steps {
-			all[name] = a.verdict()
-		}
-	default:
-		for _, name := range toUndo(rec, res) {
-			all[name] = protocol.StepUndone
-		}
+	for name, a := range res.Steps {
+		all[name] = a.verdict()
+	}
+	for _, name := range toUndo(rec, res) {
+		all[name] = protocol.StepUndone
 	}
 	if len(all) == 0 {
 		return nil

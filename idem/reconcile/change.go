@@ -42,14 +42,6 @@ func (c Change) Made(a protocol.Audit) bool {
 	return c.DecisionID != "" && strings.HasPrefix(a.Entry, c.DecisionID+".")
 }
 
-// entry names a change, each try of a decision another one.
-func (c Change) entry() string {
-	if c.DecisionID == "" {
-		return newID()
-	}
-	return c.DecisionID + "." + newID()
-}
-
 func (c Change) check() error {
 	switch {
 	case strings.TrimSpace(c.Actor) == "":
@@ -78,9 +70,12 @@ func (c Change) about(rec *idem.Record) error {
 // audit is the entry of a change of the record.
 func (r *Reconciler) audit(rec *idem.Record, by Change, change protocol.Change, to idem.State,
 	ref string) *protocol.Audit {
-	now := r.now()
+	now, entry := r.now(), newID()
+	if by.DecisionID != "" { // each try of a decision is another entry
+		entry = by.DecisionID + "." + entry
+	}
 	return &protocol.Audit{
-		ID: rec.ID, Entry: by.entry(), At: now, Who: by.Actor, Why: by.Reason, Tool: by.Tool,
+		ID: rec.ID, Entry: entry, At: now, Who: by.Actor, Why: by.Reason, Tool: by.Tool,
 		Change: change, From: rec.State, To: to, Attempt: rec.Attempt, Ref: ref,
 		ExpiresAt: now.Add(r.opts.AuditRetention),
 	}

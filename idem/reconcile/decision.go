@@ -117,9 +117,8 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 	}
 	if slices.Sort(unchecked); len(unchecked) > 0 {
 		d.Then += fmt.Sprintf(" The result of %s is recorded as given, and its form is not checked, since no record says "+
-			"which type a step returns: "+
-			"the handler ignores a member that its type does not have, and reads a missing one and null as empty.",
-			strings.Join(unchecked, ", "))
+			"which type a step returns: the handler ignores a member that its type does not have, and reads a missing one "+
+			"and null as empty.", strings.Join(unchecked, ", "))
 	}
 	return d
 }
@@ -142,17 +141,13 @@ func caution(rec *idem.Record, res Resolution, again []string) string {
 	text := "The operation is not repeatable: if it took effect, it takes effect a second time. " +
 		"Release it only if the provider has confirmed that it has no such operation, and that none can follow."
 	if rec.Resolved && rec.Ended() {
-		text = fmt.Sprintf("It was recorded as %s before%s. %s", rec.State, reference(rec), text)
+		reference := ""
+		if rec.Ref != "" {
+			reference = ", with the reference " + rec.Ref
+		}
+		text = fmt.Sprintf("It was recorded as %s before%s. %s", rec.State, reference, text)
 	}
 	return text
-}
-
-// reference names the provider's reference of a record, if it has one.
-func reference(rec *idem.Record) string {
-	if rec.Ref == "" {
-		return ""
-	}
-	return ", with the reference " + rec.Ref
 }
 
 // extending says what keeping the record for longer would do.

@@ -139,7 +139,13 @@ func (r *Reconciler) gets(rec *idem.Record, input protocol.Fingerprint, now time
 		case protocol.DoTakeOver:
 			return fmt.Sprintf("The handler runs, attempt %d%s.", rec.Attempt+1, skipped(rec))
 		case protocol.DoReplay:
-			return replayed(rec)
+			answer := "The recorded result."
+			if rec.State == idem.Failed {
+				answer = "The recorded failure."
+			} else if rec.Omitted {
+				answer = "HTTP 409 outcome_unavailable: it took effect, and its result is not recorded."
+			}
+			return answer + " The handler does not run."
 		default:
 			if answer, ok := refused[do]; ok {
 				return answer + " The handler does not run."
@@ -215,16 +221,6 @@ func interrupted(rec *idem.Record) []string {
 // unread lists those of them whose result a resolution has recorded and no attempt could read.
 func unread(rec *idem.Record) []string {
 	return stepsOf(rec, func(_ string, s protocol.RecordedStep) bool { return s.Begun && s.FromResolution })
-}
-
-func replayed(rec *idem.Record) string {
-	switch {
-	case rec.State == idem.Failed:
-		return "The recorded failure. The handler does not run."
-	case rec.Omitted:
-		return "HTTP 409 outcome_unavailable: it took effect, and its result is not recorded. The handler does not run."
-	}
-	return "The recorded result. The handler does not run."
 }
 
 // changes says what time does to the record.

@@ -92,13 +92,6 @@ func (s *sweep) postponeOnce(rec *idem.Record, p *protocol.Postponement) error {
 // backoff is the pause after the n-th probe: between half and all of what has doubled
 // ("equal jitter", https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
 func backoff(n int) time.Duration {
-	d := firstBackoff
-	for range n - 1 {
-		if d >= maxBackoff/2 {
-			d = maxBackoff
-			break
-		}
-		d *= 2
-	}
+	d := min(firstBackoff<<min(max(n-1, 0), 6), maxBackoff) // the sixth time passes the bound
 	return d/2 + rand.N(d/2+1)
 }

@@ -52,9 +52,7 @@ type Reconciler struct {
 // New returns a reconciler over the store. It makes no call. Mistakes are an
 // [*idem.ConfigError].
 func New(store Store, o *Options) (*Reconciler, error) {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	switch {
 	case store == nil:
 		return nil, invalid("reconcile: store", "is nil: make one with dynamostore.NewAdminStore")

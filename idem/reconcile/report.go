@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -124,10 +125,7 @@ func (s *sweep) did(kind notice.Kind, rec *idem.Record, to idem.State, why strin
 			r.problem("%v", err)
 		}
 	})
-	log := s.opts.Log
-	if log == nil {
-		log = slog.Default()
-	}
+	log := cmp.Or(s.opts.Log, slog.Default())
 	attrs := []slog.Attr{
 		slog.String("kind", string(kind)), slog.String("record", a.Record), slog.String("tenant", tenant),
 		slog.String("operation", operation),

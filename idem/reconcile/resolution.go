@@ -119,13 +119,6 @@ const (
 	maxFailureText = 2048
 )
 
-func codecName(codec string) string {
-	if codec == "" {
-		return "JSON"
-	}
-	return codec
-}
-
 // Errors of changes that are refused. Use errors.Is to tell them apart.
 var (
 	// ErrNotFound: there is no such record.
@@ -162,13 +155,13 @@ type NotUndoneError struct {
 func (e *NotUndoneError) Error() string {
 	if e.To == idem.Completed {
 		return fmt.Sprintf("reconcile: the operation has failed: what the steps %q did has been undone, that of %q not "+
-			"yet: resolve it to failed, or to released, "+
-			"and the next attempt goes on undoing; if it has a result to replay all the same, such as a refusal's response, "+
-			"undo the rest by hand and set Resolution.CompensatedManually", e.Undone, e.Steps)
+			"yet: resolve it to failed, or to released, and the next attempt goes on undoing; if it has a result to replay "+
+			"all the same, such as a refusal's response, undo the rest by hand and set Resolution.CompensatedManually",
+			e.Undone, e.Steps)
 	}
-	return fmt.Sprintf("%v: %q: undo them by hand and set Resolution.CompensatedManually; or resolve to released and "+
-		"say in Resolution.Steps "+
-		"what an interrupted step did: the next attempt undoes them or continues", ErrNotUndone, e.Steps)
+	return fmt.Sprintf("%v: %q: undo them by hand and set Resolution.CompensatedManually; or resolve to released and say "+
+		"in Resolution.Steps what an interrupted step did: the next attempt undoes them or continues",
+		ErrNotUndone, e.Steps)
 }
 
 func (e *NotUndoneError) Is(target error) bool { return target == ErrNotUndone }

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,9 +90,8 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 			return fmt.Errorf("%w: this one was resolved as %s before: set Resolution.Replace to replace that",
 				ErrNotUnknown, rec.State)
 		case res.Replace:
-			return fmt.Errorf("%w: this one is %s by its attempt %d: a resolution can be replaced until "+
-				"an attempt has claimed, "+
-				"from then on what the attempt records counts", ErrNotUnknown, rec.State, rec.Attempt)
+			return fmt.Errorf("%w: this one is %s by its attempt %d: a resolution can be replaced until an attempt has "+
+				"claimed, from then on what the attempt records counts", ErrNotUnknown, rec.State, rec.Attempt)
 		}
 		return fmt.Errorf("%w: this one is %s", ErrNotUnknown, rec.State)
 	}
@@ -101,7 +101,8 @@ func (r *Reconciler) refusal(rec *idem.Record, res Resolution, now time.Time) er
 	}
 	if res.Result != nil && res.Result.Codec != rec.Codec {
 		return invalid("resolution", "Result is %s, and later calls read %s: encode it with Encode, "+
-			"or for an HTTP request with the contract's Encode method", codecName(res.Result.Codec), codecName(rec.Codec))
+			"or for an HTTP request with the contract's Encode method",
+			cmp.Or(res.Result.Codec, "JSON"), cmp.Or(rec.Codec, "JSON"))
 	}
 	if err := misnamed(rec, res); err != nil {
 		return err
@@ -171,9 +172,8 @@ func misnamed(rec *idem.Record, res Resolution) error {
 	for _, name := range names {
 		if _, named := res.Steps[name]; !named {
 			return fmt.Errorf("%w: step %q may have taken effect: ask about it with its own token %s, since it did not send "+
-				"the operation's, "+
-				"and say in Resolution.Steps what became of it; a probe answers with ContinueWith", ErrStepsUnnamed, name,
-				protocol.Token(rec.ID, name))
+				"the operation's, and say in Resolution.Steps what became of it; a probe answers with ContinueWith",
+				ErrStepsUnnamed, name, protocol.Token(rec.ID, name))
 		}
 	}
 	return nil

@@ -119,9 +119,7 @@ type Sweeper struct {
 // NewSweeper returns a sweeper of the reconciler's store. It makes no call. Mistakes are an
 // [*idem.ConfigError].
 func NewSweeper(r *Reconciler, o *SweepOptions) (*Sweeper, error) {
-	if o == nil {
-		o = &SweepOptions{}
-	}
+	o = cmp.Or(o, &SweepOptions{})
 	switch {
 	case r == nil:
 		return nil, invalid("sweep: reconciler", "is nil: make one with reconcile.New")
@@ -146,9 +144,7 @@ func NewSweeper(r *Reconciler, o *SweepOptions) (*Sweeper, error) {
 		if op.EscalateAfter < 0 {
 			return nil, invalid("sweep: operation "+name, "EscalateAfter is %v: it cannot be negative", op.EscalateAfter)
 		}
-		if op.Provider == "" {
-			op.Provider = name
-		}
+		op.Provider = cmp.Or(op.Provider, name)
 		if op.Probe != nil && s.circuits[op.Provider] == nil {
 			s.circuits[op.Provider] = gobreaker.NewCircuitBreaker[Answer](gobreaker.Settings{
 				Name: op.Provider, Timeout: openFor,

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,30 +44,24 @@ func main() {
 const underCLI = "CDK_OUTDIR"
 
 func run(context pairs, out string) error {
+	outdir := &out
 	if os.Getenv(underCLI) != "" {
-		app := infra.NewApp(nil, context)
-		settings, err := infra.SettingsOf(app)
-		if err != nil {
-			return err
-		}
-		infra.NewStacks(app, settings)
-		app.Synth(nil) // the command line prints the problems
-		return nil
+		outdir = nil
 	}
-	app := infra.NewApp(&out, context)
+	app := infra.NewApp(outdir, context)
 	settings, err := infra.SettingsOf(app)
 	if err != nil {
 		return err
 	}
 	infra.NewStacks(app, settings)
-	plain := filepath.Join(out, "plain")
 	app.Synth(nil)
-	failed := report(infra.Problems(app))
-	table := infra.NewApp(&plain, nil)
+	if outdir == nil {
+		return nil // the command line prints the problems
+	}
+	table := infra.NewApp(new(filepath.Join(out, "plain")), nil)
 	infra.NewRecords(table)
 	table.Synth(nil)
-	failed = report(infra.Problems(table)) || failed
-	if failed {
+	if report(slices.Concat(infra.Problems(app), infra.Problems(table))) {
 		return errors.New("the stacks have errors and must not be deployed")
 	}
 	return nil

@@ -115,12 +115,8 @@ func (s *Spec) value(at string, t Type, v any) (problems []string) {
 		if len(t.Allowed) > 0 && !slices.Contains(t.Allowed, text) {
 			return []string{fmt.Sprintf("%s is %q instead of one of %q", at, text, t.Allowed)}
 		}
-	case "number":
-		if _, ok := v.(float64); !ok {
-			return wrong()
-		}
-	case "integer":
-		if n, ok := v.(float64); !ok || n != float64(int64(n)) {
+	case "number", "integer":
+		if n, ok := v.(float64); !ok || t.Kind == "integer" && n != float64(int64(n)) {
 			return wrong()
 		}
 	case "boolean":
@@ -190,16 +186,15 @@ func (s *Spec) Replaced(before, after map[string]any, kind string) (problems []s
 			continue
 		}
 		now, ok := is[id].(map[string]any)
-		if !ok {
+		switch {
+		case !ok:
 			problems = append(problems,
 				fmt.Sprintf("%s (%s) is gone: its name in the template changed, or it was left out", id, kind))
-			continue
-		}
-		if now["Type"] != kind {
+		case now["Type"] != kind:
 			problems = append(problems, fmt.Sprintf("%s becomes a %v", id, now["Type"]))
-			continue
+		default:
+			problems = append(problems, s.replaced(id, s.Resources[kind].Properties, old["Properties"], now["Properties"])...)
 		}
-		problems = append(problems, s.replaced(id, s.Resources[kind].Properties, old["Properties"], now["Properties"])...)
 	}
 	return problems
 }
@@ -209,16 +204,12 @@ func (s *Spec) replaced(at string, known map[string]Property, before, after any)
 	was, _ := before.(map[string]any)
 	is, _ := after.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(known)) {
-		p := known[name]
-		if reflect.DeepEqual(was[name], is[name]) {
-			continue
-		}
-		if p.Replaces != "" {
+		switch p := known[name]; {
+		case reflect.DeepEqual(was[name], is[name]):
+		case p.Replaces != "":
 			problems = append(problems, fmt.Sprintf("%s.%s changes from %v to %v, which replaces it (%s)", at, name, was[name],
 				is[name], p.Replaces))
-			continue
-		}
-		if p.Type.Kind == "ref" {
+		case p.Type.Kind == "ref":
 			problems = append(problems, s.replaced(at+"."+name, s.Types[p.Type.Ref], was[name], is[name])...)
 		}
 	}

@@ -60,12 +60,7 @@ func letterOf(e *outbox.Entry) letter {
 	return l
 }
 
-func (f *letterFlags) check() error {
-	if f.Limit < 1 {
-		return tooFew(f.Limit)
-	}
-	return nil
-}
+func (f *letterFlags) check() error { return checkLimit(f.Limit) }
 
 // find lists the oldest dead letters; more says that there are more than the limit.
 func (f *letterFlags) find(ctx context.Context, s *session) (found []letter, more bool, err error) {

@@ -84,13 +84,3 @@ func (s *session) decision(d reconcile.Decision) {
 	}
 	s.item(line)
 }
-
-func (s *session) item(what string) {
-	for i, line := range wrap(what, width-4) {
-		head := "    "
-		if i == 0 {
-			head = "  - "
-		}
-		fmt.Fprintln(s.out, head+line)
-	}
-}

@@ -21,8 +21,8 @@ const (
 
 // hint says what to do about an answer of AWS; empty if there is nothing more to say.
 func hint(err error, command string) string {
-	var api smithy.APIError
-	if !errors.As(err, &api) {
+	api, ok := errors.AsType[smithy.APIError](err)
+	if !ok {
 		return ""
 	}
 	if denied(err) {
@@ -43,8 +43,8 @@ func hint(err error, command string) string {
 
 // denied reports whether AWS does not allow it.
 func denied(err error) bool {
-	var api smithy.APIError
-	return errors.As(err, &api) && slices.Contains([]string{"AccessDeniedException", "AccessDenied"}, api.ErrorCode())
+	api, ok := errors.AsType[smithy.APIError](err)
+	return ok && slices.Contains([]string{"AccessDeniedException", "AccessDenied"}, api.ErrorCode())
 }
 
 // nameOf is the command that was meant, as far as it is known.

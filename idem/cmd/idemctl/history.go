@@ -113,10 +113,7 @@ func (s *session) change(a protocol.Audit) {
 		when = view.At(a.At)
 	}
 	what, text := view.Change(a)
-	for _, part := range wrap(what+": "+line(text), width-len(when)-2) {
-		fmt.Fprintln(s.out, when+"  "+part)
-		when = strings.Repeat(" ", len(when))
-	}
+	s.hang(when+"  ", what+": "+line(text))
 	if a.Change == protocol.ChangeUnreadable {
 		s.item(line(a.Why))
 		return

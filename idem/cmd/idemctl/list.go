@@ -149,17 +149,21 @@ type listCmd struct {
 }
 
 func (c *listCmd) check() error {
-	switch {
-	case c.Limit < 1:
-		return tooFew(c.Limit)
-	case c.All && c.Page != "":
+	if err := checkLimit(c.Limit); err != nil {
+		return err
+	}
+	if c.All && c.Page != "" {
 		return misuse("--page is not for --all: raise --limit")
 	}
 	return errors.Join(c.filterFlags.check(c.All), c.allFlags.check())
 }
 
-// tooFew refuses a limit.
-func tooFew(limit int) error { return misuse("--limit is %d: it is 1 at least", limit) }
+func checkLimit(limit int) error {
+	if limit < 1 {
+		return misuse("--limit is %d: it is 1 at least", limit)
+	}
+	return nil
+}
 
 func (c *listCmd) Run(ctx context.Context, s *session) error {
 	pages := s.pages(ctx, c.filter(s.now()), c.Page, c.Limit)

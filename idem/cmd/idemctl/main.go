@@ -135,8 +135,7 @@ func runTo(ctx context.Context, args []string, term *terminal, w environment) in
 	}
 	if err != nil {
 		help := "idemctl"
-		var mistake *kong.ParseError
-		if errors.As(err, &mistake) {
+		if mistake, ok := errors.AsType[*kong.ParseError](err); ok {
 			help = strings.TrimSpace(help + " " + nameOf(mistake.Context))
 		}
 		say(term.err, "idemctl: %v: see %s --help", err, help)
@@ -154,11 +153,11 @@ func runTo(ctx context.Context, args []string, term *terminal, w environment) in
 	if err == nil {
 		err = command.Run(s)
 	}
-	var misused *usageError
+	_, misused := errors.AsType[*usageError](err)
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.As(err, &misused):
+	case misused:
 		say(term.err, "idemctl: %v", err)
 		return exitUsage
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,7 +15,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/idem-go/idempotency/idem"
-
 	"github.com/idem-go/idempotency/idem/internal/view"
 )
 
@@ -97,25 +97,24 @@ func (s *session) state(st idem.State) string {
 		return s.paint(text.FgRed, string(st))
 	case idem.Completed:
 		return s.paint(text.FgGreen, string(st))
-	case idem.Absent:
-		return s.paint(text.FgYellow, "absent")
 	}
-	return s.paint(text.FgYellow, string(st))
+	return s.paint(text.FgYellow, cmp.Or(string(st), "absent"))
 }
 
-// field writes a name and what it is, with the lines after the first indented.
+// field writes a name and what it is.
 func (s *session) field(name, format string, args ...any) {
-	lines := wrap(fmt.Sprintf(format, args...), width-len(indent))
-	for i, line := range lines {
-		head := strings.Repeat(" ", len(indent))
-		if i == 0 {
-			head = fmt.Sprintf("%-*s", len(indent), name)
-		}
-		fmt.Fprintln(s.out, strings.TrimRight(head+line, " "))
-	}
+	s.hang(fmt.Sprintf("%-14s", name), fmt.Sprintf(format, args...))
 }
 
-const indent = "              "
+func (s *session) item(what string) { s.hang("  - ", what) }
+
+// hang writes a text behind its head, with the lines after the first indented.
+func (s *session) hang(head, text string) {
+	for _, line := range wrap(text, width-len(head)) {
+		fmt.Fprintln(s.out, strings.TrimRight(head+line, " "))
+		head = strings.Repeat(" ", len(head))
+	}
+}
 
 func say(w io.Writer, format string, args ...any) {
 	for _, line := range wrap(fmt.Sprintf(format, args...), width) {
@@ -155,12 +154,7 @@ func plural(n int, one string) string {
 }
 
 // tenantOr is a tenant's name.
-func tenantOr(tenant string) string {
-	if tenant == "" {
-		return "(none)"
-	}
-	return view.Plain(tenant)
-}
+func tenantOr(tenant string) string { return view.Plain(cmp.Or(tenant, "(none)")) }
 
 // progress says on a terminal how far a long read is. Elsewhere it says nothing.
 type progress struct {

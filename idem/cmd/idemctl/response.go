@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -67,10 +68,7 @@ func textOr(b []byte) (string, []byte) {
 
 // showResult writes a record's result for operators.
 func (s *session) showResult(d record) {
-	codec := d.Codec
-	if codec == "" {
-		codec = "JSON"
-	}
+	codec := cmp.Or(d.Codec, "JSON")
 	switch {
 	case d.Omitted:
 		s.field("Result", "none recorded")

@@ -191,26 +191,20 @@ func contract(rec *idem.Record, store reconcile.Store) (*idemhttp.Contract, erro
 }
 
 func (g *given) response() (*idemhttp.Response, error) {
-	res := &idemhttp.Response{Status: g.flags.Status, Body: g.body}
+	lines := http.Header{}
 	for _, line := range g.flags.Header {
 		name, value, ok := strings.Cut(line, ":")
 		if name = strings.TrimSpace(name); !ok || name == "" {
 			return nil, misuse("--header is %q: use a form such as \"Content-Type: application/json\"", line)
 		}
-		if res.MultiHeaders == nil {
-			res.MultiHeaders = map[string][]string{}
-		}
-		name = http.CanonicalHeaderKey(name)
-		res.MultiHeaders[name] = append(res.MultiHeaders[name], strings.TrimSpace(value))
+		lines.Add(name, strings.TrimSpace(value))
 	}
+	res := &idemhttp.Response{Status: g.flags.Status, Body: g.body, MultiHeaders: lines, Headers: map[string]string{}}
 	// Gateways that take one value a header ignore the other map.
-	for name, values := range res.MultiHeaders {
+	for name, values := range lines {
 		if len(values) == 1 {
-			if res.Headers == nil {
-				res.Headers = map[string]string{}
-			}
 			res.Headers[name] = values[0]
-			delete(res.MultiHeaders, name)
+			delete(lines, name)
 		}
 	}
 	return res, nil
@@ -225,7 +219,11 @@ type stepFlags struct {
 
 // answers are what the flags say; nil if they say nothing.
 func (f *stepFlags) answers() (map[string]reconcile.Answer, error) {
-	var all map[string]reconcile.Answer
+	if len(f.Step) == 0 {
+		return nil, nil
+	}
+	all := map[string]reconcile.Answer{}
+	f.bodies = map[string][]byte{}
 	for _, given := range f.Step {
 		name, what, _ := strings.Cut(given, "=")
 		var a reconcile.Answer
@@ -249,20 +247,13 @@ func (f *stepFlags) answers() (map[string]reconcile.Answer, error) {
 			case !json.Valid(body):
 				return nil, misuse("the step's result in %s is not JSON", path)
 			case string(bytes.TrimSpace(body)) == "null":
-				return nil, misuse("the step's result in %s is null, which a handler reads as the empty value of any type: "+
-					"give what the step's function has returned, "+
-					"or use %s=done if it returns nothing or that is not known", path, name)
+				return nil, misuse("the step's result in %s is null, which a handler reads as the empty value of any type: give "+
+					"what the step's function has returned, or use %s=done if it returns nothing or that is not known", path, name)
 			}
 			a = reconcile.CompletedWith(json.RawMessage(body))
-			if f.bodies == nil {
-				f.bodies = map[string][]byte{}
-			}
 			f.bodies[name] = body
 		default:
 			return nil, misuse("--step is %q: use NAME=not-executed, NAME=done, NAME=failed:TEXT or NAME=@FILE", given)
-		}
-		if all == nil {
-			all = map[string]reconcile.Answer{}
 		}
 		if _, twice := all[name]; twice {
 			return nil, misuse("--step names %q twice: say once what became of it", name)

@@ -96,12 +96,10 @@ func (s *session) show(d record) {
 	if d.Failure != nil {
 		s.field("Error", "%s", failureText(d.Failure))
 	}
-	for i, step := range d.Steps {
-		name := ""
-		if i == 0 {
-			name = "Steps"
-		}
+	name = "Steps"
+	for _, step := range d.Steps {
 		s.field(name, "%s", stepText(step))
+		name = ""
 		if !step.Marker() {
 			s.field("", "token %s", step.Token)
 		}
@@ -180,12 +178,10 @@ func (s *session) showStored(ctx context.Context, id string, why error) error {
 	s.field("Tenant", "%s", tenantOr(tenant))
 	s.field("State", "unreadable: calls with the key get HTTP 503 idempotency_record_unreadable, "+
 		"and the handler does not run.")
-	for i, name := range slices.Sorted(maps.Keys(attributes)) {
-		head := ""
-		if i == 0 {
-			head = "Stored"
-		}
+	head := "Stored"
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		s.field(head, "%s: %s", line(name), attributes[name])
+		head = ""
 	}
 	return fmt.Errorf("%w; the runbook's section RecordUnreadable says what to do", why)
 }

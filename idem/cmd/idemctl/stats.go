@@ -53,12 +53,7 @@ type changeCount struct {
 	Count  int             `json:"count"`
 }
 
-func (c *statsCmd) check() error {
-	if c.Limit < 1 {
-		return tooFew(c.Limit)
-	}
-	return nil
-}
+func (c *statsCmd) check() error { return checkLimit(c.Limit) }
 
 func (c *statsCmd) Run(ctx context.Context, s *session) error {
 	now, n := s.now(), 0
@@ -89,8 +84,7 @@ func (c *statsCmd) Run(ctx context.Context, s *session) error {
 		}
 	}
 	if oldest != nil {
-		v := view.Of(oldest, view.Reveal{})
-		st.Oldest = &v
+		st.Oldest = new(view.Of(oldest, view.Reveal{}))
 	}
 	st.Groups = slices.AppendSeq(st.Groups, maps.Values(groups))
 	slices.SortFunc(st.Groups, func(a, b *group) int {

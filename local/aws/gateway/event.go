@@ -40,7 +40,7 @@ func (h *Handler) event(in inbound) events.APIGatewayV2HTTPRequest {
 		RequestContext: events.APIGatewayV2HTTPRequestContext{
 			RouteKey:     in.match.key,
 			AccountID:    accountID,
-			Stage:        h.stage(),
+			Stage:        cmp.Or(h.options.Stage, defaultRoute), // function URLs have none and send $default
 			RequestID:    requestID(),
 			APIID:        apiID,
 			DomainName:   h.options.domain(),
@@ -71,9 +71,6 @@ func (h *Handler) event(in inbound) events.APIGatewayV2HTTPRequest {
 	event.Body, event.IsBase64Encoded = encodeBody(body, r.Header.Get("Content-Type"))
 	return event
 }
-
-// stage is the stage in events; function URLs have none and send $default.
-func (h *Handler) stage() string { return cmp.Or(h.options.Stage, defaultRoute) }
 
 func sourceOf(r *http.Request) string {
 	ip, _, err := net.SplitHostPort(r.RemoteAddr)

@@ -114,10 +114,8 @@ func (h head) exceeded(r *http.Request) bool {
 	return values > h.values
 }
 
-func plain(status int) response { return text(status, http.StatusText(status)) }
-
-func text(status int, body string) response {
-	return response{status, http.Header{"Content-Type": {"text/plain"}}, []byte(body)}
+func plain(status int) response {
+	return response{status, http.Header{"Content-Type": {"text/plain"}}, []byte(http.StatusText(status))}
 }
 
 // spaced is a message in a REST API's spelling for integrations.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,10 +27,7 @@ func New(routes map[string]Invoke, options *Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if options == nil {
-		options = &Options{}
-	}
-	o, err := options.withDefaults(t)
+	o, err := cmp.Or(options, &Options{}).withDefaults(t)
 	if err != nil {
 		return nil, err
 	}
@@ -95,11 +93,10 @@ func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (in inbound, why
 	}
 	var err error
 	in.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, h.service.request))
-	var overLimit *http.MaxBytesError
-	switch {
-	case errors.As(err, &overLimit):
+	if _, overLimit := errors.AsType[*http.MaxBytesError](err); overLimit {
 		return in, tooLarge, false
-	case err != nil: // the client went away or broke the framing
+	}
+	if err != nil { // the client went away or broke the framing
 		return in, badRequest, false
 	}
 	return in, 0, true
@@ -118,12 +115,10 @@ func (h *Handler) answer(in inbound, event []byte, id string) (response, bool) {
 		answer, err := in.match.invoke(context.WithoutCancel(client), event)
 		done <- outcome{answer, err}
 	}()
-	patience := time.NewTimer(h.options.Timeout)
-	defer patience.Stop()
 	select {
 	case <-client.Done():
 		return response{}, false
-	case <-patience.C:
+	case <-time.After(h.options.Timeout):
 		h.report(id, context.DeadlineExceeded)
 		return h.service.refusals[timedOut], true
 	case out := <-done:

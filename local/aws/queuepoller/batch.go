@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
@@ -89,12 +90,7 @@ func (p *Poller) delete(messages []types.Message) {
 		} else {
 			left = p.refused(left, out.Failed, try)
 		}
-		if len(left) == 0 || try == deleteTries {
-			return
-		}
-		select {
-		case <-time.After(deletePause):
-		case <-ctx.Done():
+		if len(left) == 0 || try == deleteTries || smithytime.SleepWithContext(ctx, deletePause) != nil {
 			return
 		}
 	}

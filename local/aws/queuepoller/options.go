@@ -89,10 +89,7 @@ func factsOf(attributes map[string]string) (queueFacts, error) {
 
 // withDefaults sets the defaults, and refuses options that Lambda refuses for this queue.
 func (o *Options) withDefaults(q queueFacts) (Options, error) {
-	var opts Options
-	if o != nil {
-		opts = *o
-	}
+	opts := *cmp.Or(o, &Options{})
 	opts.BatchSize = cmp.Or(opts.BatchSize, DefaultBatchSize)
 	opts.MaxConcurrency = cmp.Or(opts.MaxConcurrency, DefaultMaxConcurrency)
 	switch {

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
@@ -122,9 +123,7 @@ func (p *Poller) poll() {
 			continue
 		}
 		p.trouble("poll %s, again in %v: %w", p.url, retry, err)
-		select {
-		case <-time.After(retry):
-		case <-p.ctx.Done():
+		if smithytime.SleepWithContext(p.ctx, retry) != nil {
 			return
 		}
 		retry = min(2*retry, lastRetry)

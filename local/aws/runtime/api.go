@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 )
 
 const (
@@ -72,7 +73,8 @@ func (i *instance) serveNext(w http.ResponseWriter, r *http.Request) {
 		}
 		inv := h.invocation
 		i.mu.Lock()
-		inv.begin(i.pool.function.Timeout)
+		inv.started = time.Now()
+		inv.deadline = inv.started.Add(i.pool.function.Timeout)
 		i.working = append(i.working, inv)
 		i.invocations++
 		i.mu.Unlock()
@@ -97,8 +99,7 @@ func (i *instance) serveResponse(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxResponseBytes))
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		i.answer(inv, lambdaError(TypeResponseTooLarge, inv.id,
 			"Response payload size exceeded maximum allowed payload size (%d bytes).", MaxResponseBytes))
 		refuse(w, http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "the response is too large")

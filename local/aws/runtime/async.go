@@ -39,9 +39,7 @@ type AsyncOptions struct {
 // Source: AWS Lambda developer guide, "How Lambda handles errors and retries with
 // asynchronous invocation".
 func (p *Pool) InvokeAsync(ctx context.Context, payload []byte, options *AsyncOptions) ([]Result, error) {
-	if options == nil {
-		options = &AsyncOptions{}
-	}
+	options = cmp.Or(options, &AsyncOptions{})
 	delays := options.Delays
 	if delays == nil {
 		delays = asyncDelays
@@ -61,14 +59,11 @@ func (p *Pool) InvokeAsync(ctx context.Context, payload []byte, options *AsyncOp
 		if result.Error == nil || retry == len(delays) {
 			return results, nil
 		}
-		delay := time.NewTimer(delays[retry])
 		select {
-		case <-delay.C:
+		case <-time.After(delays[retry]):
 		case <-ctx.Done():
-			delay.Stop()
 			return results, ctx.Err()
 		case <-p.closing:
-			delay.Stop()
 			return results, ErrClosed
 		}
 	}

@@ -15,7 +15,7 @@ const (
 // environment has the variables that Lambda sets for a function on an OS-only runtime, then
 // the function's own. HOME and TMPDIR are in the instance's own folder, and the credentials
 // are invented, so that a function does not find those of the person who runs it.
-func (p *Pool) environment(runtimeAPI, folder, stream string) []string {
+func (p *Pool) environment(runtimeAPI, folder string, started time.Time) []string {
 	env := []string{
 		"PATH=" + os.Getenv("PATH"),
 		"LANG=en_US.UTF-8",
@@ -34,7 +34,7 @@ func (p *Pool) environment(runtimeAPI, folder, stream string) []string {
 		"AWS_LAMBDA_FUNCTION_VERSION=$LATEST",
 		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE=" + memoryMB,
 		"AWS_LAMBDA_LOG_GROUP_NAME=/aws/lambda/" + p.function.Name,
-		"AWS_LAMBDA_LOG_STREAM_NAME=" + stream,
+		"AWS_LAMBDA_LOG_STREAM_NAME=" + started.UTC().Format("2006/01/02") + "/[$LATEST]" + randomHex(16),
 	}
 	if n := p.function.Concurrency; n > 1 {
 		env = append(env, "AWS_LAMBDA_INITIALIZATION_TYPE=lambda-managed-instances", envMaxConcurrency+"="+strconv.Itoa(n))
@@ -44,9 +44,4 @@ func (p *Pool) environment(runtimeAPI, folder, stream string) []string {
 	env = append(env, p.function.Env...)
 	// Last, since the last entry of a name wins.
 	return append(env, envRuntimeAPI+"="+runtimeAPI)
-}
-
-// logStream names an instance the way CloudWatch Logs does.
-func logStream(now time.Time) string {
-	return now.UTC().Format("2006/01/02") + "/[$LATEST]" + randomHex(16)
 }

@@ -28,13 +28,12 @@ func (i *instance) freeze() {
 		i.frozen = true
 	}
 	i.mu.Unlock()
-	limit := time.NewTimer(stopLimit)
-	defer limit.Stop()
+	limit := time.After(stopLimit)
 	for !stopped(i.cmd.Process.Pid) {
 		select {
 		case <-i.exited:
 			return
-		case <-limit.C:
+		case <-limit:
 			return
 		case <-time.After(stopPoll):
 		}

@@ -86,13 +86,13 @@ func (i *instance) launch() error {
 		return errors.Join(fmt.Errorf("runtime: listen for an instance: %w", err), os.RemoveAll(folder))
 	}
 	i.folder = folder
-	emit := func(line string) { p.output.line(p.function.Name, i.pid(), line) }
+	emit := func(line string) { p.output.Printf("%s[%d] %s", p.function.Name, i.pid(), line) }
 	i.stdout = &child.Lines{Emit: emit}
 	i.stderr = &child.Lines{Emit: emit}
 	i.server = &http.Server{Handler: i.api(), ReadHeaderTimeout: 10 * time.Second}
 
 	cmd := exec.Command(p.function.Path)
-	cmd.Env = p.environment(listener.Addr().String(), folder, logStream(i.started))
+	cmd.Env = p.environment(listener.Addr().String(), folder, i.started)
 	cmd.Dir = folder
 	cmd.Stdout, cmd.Stderr = i.stdout, i.stderr
 	cmd.SysProcAttr = child.OwnGroup()
@@ -168,11 +168,9 @@ func (i *instance) end() {
 	if warn {
 		i.thaw()
 		if i.signal(syscall.SIGTERM) {
-			grace := time.NewTimer(terminateGrace)
-			defer grace.Stop()
 			select {
 			case <-i.exited:
-			case <-grace.C:
+			case <-time.After(terminateGrace):
 			}
 		}
 	}

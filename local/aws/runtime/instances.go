@@ -55,13 +55,19 @@ func (p *Pool) InFlight() []InFlight {
 // Kill ends a process with SIGKILL, like a crash, and returns when it is gone. Its
 // invocations get Runtime.ExitError.
 func (p *Pool) Kill(pid int) error {
-	inst, err := p.find(pid)
-	if err != nil {
-		return err
+	p.mu.Lock()
+	live := slices.Clone(p.live)
+	p.mu.Unlock()
+	var pids []int
+	for _, inst := range live {
+		if inst.pid() == pid {
+			p.retire(inst)
+			inst.kill()
+			return nil
+		}
+		pids = append(pids, inst.pid())
 	}
-	p.retire(inst)
-	inst.kill()
-	return nil
+	return fmt.Errorf("runtime: no instance of %s with pid %d; there are %v", p.function.Name, pid, pids)
 }
 
 // Close ends all processes, waits until they are gone, and lets invocations end with
@@ -88,26 +94,6 @@ func (p *Pool) Close() {
 	ends.Wait()
 	p.work.Wait()
 	close(p.closed)
-}
-
-func (p *Pool) find(pid int) (*instance, error) {
-	p.mu.Lock()
-	for _, inst := range p.live {
-		if inst.pid() == pid {
-			p.mu.Unlock()
-			return inst, nil
-		}
-	}
-	p.mu.Unlock()
-	return nil, p.noInstance(pid)
-}
-
-func (p *Pool) noInstance(pid int) error {
-	var pids []int
-	for _, inst := range p.Instances() {
-		pids = append(pids, inst.PID)
-	}
-	return fmt.Errorf("runtime: no instance of %s with pid %d; there are %v", p.function.Name, pid, pids)
 }
 
 func (i *instance) describe() Instance {

@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	smithyrand "github.com/aws/smithy-go/rand"
 )
 
 // Error types as Lambda reports them.
@@ -76,9 +78,7 @@ func postedError(body []byte, headerType string) outcome {
 	if json.Unmarshal(body, err) != nil {
 		err = &FunctionError{Message: string(body)}
 	}
-	if err.Type == "" {
-		err.Type = headerType
-	}
+	err.Type = cmp.Or(err.Type, headerType)
 	return outcome{payload: body, err: err}
 }
 
@@ -121,12 +121,6 @@ func newInvocation(payload []byte, opts *InvokeOptions) *invocation {
 	}
 	inv.trace = fmt.Sprintf("Root=1-%08x-%s;Parent=%s;Sampled=0", time.Now().Unix(), randomHex(12), randomHex(8))
 	return inv
-}
-
-// begin starts the invocation's time.
-func (inv *invocation) begin(timeout time.Duration) {
-	inv.started = time.Now()
-	inv.deadline = inv.started.Add(timeout)
 }
 
 // finish sets the outcome and reports whether it was the first to do so.
@@ -172,11 +166,7 @@ func randomHex(n int) string {
 	return hex.EncodeToString(b)
 }
 
-// randomUUID is a version 4 UUID (RFC 9562).
 func randomUUID() string {
-	b := make([]byte, 16)
-	rand.Read(b) // never fails, by its documentation
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	id, _ := smithyrand.NewUUID(rand.Reader).GetUUID() // the reader never fails, by its documentation
+	return id
 }

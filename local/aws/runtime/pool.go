@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"slices"
 	"sync"
 	"time"
@@ -22,7 +24,7 @@ const readyTime = 100 * time.Millisecond
 type Pool struct {
 	function Function
 	options  Options
-	output   sharedWriter
+	output   *log.Logger   // a line at a time, of all instances
 	slots    chan struct{} // one token per invocation that occupies a worker
 	closing  chan struct{}
 	closed   chan struct{}
@@ -51,11 +53,11 @@ func Start(ctx context.Context, function Function, options *Options) (*Pool, err
 	if err != nil {
 		return nil, err
 	}
-	if options == nil {
-		options = &Options{}
-	}
-	opts := *options
+	opts := *cmp.Or(options, &Options{})
 	opts.InitTimeout = cmp.Or(opts.InitTimeout, DefaultInitTimeout)
+	if opts.Output == nil {
+		opts.Output = io.Discard
+	}
 	if opts.Freeze && fn.Concurrency > 1 {
 		return nil, errors.New("runtime: Options.Freeze with Function.Concurrency above 1: Lambda does not freeze such " +
 			"a process; leave one of them out")
@@ -63,7 +65,7 @@ func Start(ctx context.Context, function Function, options *Options) (*Pool, err
 	p := &Pool{
 		function: fn,
 		options:  opts,
-		output:   sharedWriter{w: opts.Output},
+		output:   log.New(opts.Output, "", 0),
 		slots:    make(chan struct{}, fn.MaxInstances*fn.Concurrency),
 		closing:  make(chan struct{}),
 		closed:   make(chan struct{}),
@@ -83,9 +85,6 @@ func (p *Pool) arn() string {
 // Result.Error. If ctx ends while the function runs, Invoke returns and the function keeps
 // running.
 func (p *Pool) Invoke(ctx context.Context, payload []byte, options *InvokeOptions) (Result, error) {
-	if options == nil {
-		options = &InvokeOptions{}
-	}
 	if len(payload) > MaxEventBytes {
 		return Result{}, fmt.Errorf("runtime: the event has %d bytes, Lambda takes at most %d", len(payload), MaxEventBytes)
 	}
@@ -107,7 +106,7 @@ func (p *Pool) Invoke(ctx context.Context, payload []byte, options *InvokeOption
 	p.work.Add(1)
 	p.mu.Unlock()
 
-	inv := newInvocation(slices.Clone(payload), options)
+	inv := newInvocation(slices.Clone(payload), cmp.Or(options, &InvokeOptions{}))
 	delivery := make(chan Result, 1)
 	go p.run(inv, delivery)
 	select {

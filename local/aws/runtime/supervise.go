@@ -53,14 +53,12 @@ func (p *Pool) initialise(inst *instance) {
 		inst.failure = func(id string) outcome { return cannotStart(id, err) }
 		return
 	}
-	limit := time.NewTimer(p.options.InitTimeout)
-	defer limit.Stop()
 	select {
 	case <-inst.first:
 		return
 	case <-inst.exited:
 		inst.failure = inst.initFailure
-	case <-limit.C:
+	case <-time.After(p.options.InitTimeout):
 		p.retire(inst)
 		inst.end()
 		inst.failure = func(id string) outcome {
@@ -72,24 +70,22 @@ func (p *Pool) initialise(inst *instance) {
 // supervise waits for the outcome, acts at the deadline, and returns when the
 // worker is free again or the process gone.
 func (p *Pool) supervise(inst *instance, inv *invocation, deliver func()) {
-	deadline := time.NewTimer(time.Until(inv.deadline))
-	defer deadline.Stop()
+	deadline := time.After(time.Until(inv.deadline))
 	select {
 	case <-inv.answered:
 	case <-inst.exited:
 		inv.finish(exitError(inv.id, inst.cmd.ProcessState)) // without effect if it had answered
 		deliver()
 		return
-	case <-deadline.C:
+	case <-deadline:
 		p.overdue(inst, inv, deliver)
 		return
 	}
 	var kill <-chan time.Time
 	if p.function.Concurrency == 1 {
-		kill = deadline.C // the invocation is over when the process asks for the next
+		kill = deadline // the invocation is over when the process asks for the next
 	}
-	ready := time.NewTimer(readyTime)
-	defer ready.Stop()
+	ready := time.After(readyTime)
 	for {
 		select {
 		case <-inst.polled:
@@ -102,7 +98,7 @@ func (p *Pool) supervise(inst *instance, inv *invocation, deliver func()) {
 		case <-inst.exited:
 			deliver()
 			return
-		case <-ready.C:
+		case <-ready:
 			deliver()
 			deliver = func() {}
 		case <-kill:

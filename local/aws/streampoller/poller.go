@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
@@ -89,10 +90,7 @@ type Poller struct {
 // Start starts to deliver the stream from its oldest record. The
 // poller runs until Close, the end of ctx, or the pool's.
 func Start(ctx context.Context, client Client, streamARN string, invoke Invoke, options *Options) (*Poller, error) {
-	p := &Poller{client: client, stream: streamARN, invoke: invoke}
-	if options != nil {
-		p.Options = *options
-	}
+	p := &Poller{client: client, stream: streamARN, invoke: invoke, Options: *cmp.Or(options, &Options{})}
 	filter, err := parse(cmp.Or(p.Filter, "{}"))
 	if err != nil {
 		return nil, err
@@ -164,16 +162,7 @@ func (p *Poller) discover(known map[string]*shard) error {
 }
 
 // pause waits; it reports false if the poller ends.
-func (p *Poller) pause(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-p.ctx.Done():
-		return false
-	}
-}
+func (p *Poller) pause(d time.Duration) bool { return smithytime.SleepWithContext(p.ctx, d) == nil }
 
 // log reports an error, unless the end of the poller has caused it.
 func (p *Poller) log(format string, args ...any) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -85,14 +86,11 @@ func valueOf(v types.AttributeValue) map[string]any {
 
 // eventOf is the function's event for a batch.
 func eventOf(batch []record) []byte {
-	b := []byte(eventHead)
+	records := make([][]byte, len(batch))
 	for i, r := range batch {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, r.json...)
+		records[i] = r.json
 	}
-	return append(b, eventTail...)
+	return slices.Concat([]byte(eventHead), bytes.Join(records, []byte(",")), []byte(eventTail))
 }
 
 const (

@@ -63,12 +63,9 @@ func (s *shard) read() (*dynamodbstreams.GetRecordsOutput, error) {
 		s.iterator = out.ShardIterator
 	}
 	out, err := s.client.GetRecords(s.ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: s.iterator})
-	var expired *types.ExpiredIteratorException
-	var trimmed *types.TrimmedDataAccessException
-	if errors.As(err, &trimmed) {
-		s.last = "" // the remaining records begin at the horizon
-	}
-	if errors.As(err, &expired) || errors.As(err, &trimmed) {
+	if _, trimmed := errors.AsType[*types.TrimmedDataAccessException](err); trimmed {
+		s.last, s.iterator = "", nil // the remaining records begin at the horizon
+	} else if _, expired := errors.AsType[*types.ExpiredIteratorException](err); expired {
 		s.iterator = nil
 	}
 	return out, err

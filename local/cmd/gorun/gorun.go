@@ -29,14 +29,12 @@ func EndWithParent(ctx context.Context) (context.Context, context.CancelFunc) {
 		return ctx, cancel
 	}
 	go func() {
-		tick := time.NewTicker(parentPoll)
-		defer tick.Stop()
 		// A process without its parent is given another one.
 		for os.Getppid() == parent {
 			select {
 			case <-ctx.Done():
 				return
-			case <-tick.C:
+			case <-time.After(parentPoll):
 			}
 		}
 		cancel()

@@ -41,13 +41,12 @@ func (b *Board) Close() {
 
 func (b *Board) run() {
 	defer close(b.done)
-	tick := time.NewTicker(Interval)
-	defer tick.Stop()
+	tick := time.Tick(Interval)
 	for {
 		select {
 		case <-b.stop:
 			return
-		case <-tick.C:
+		case <-tick:
 			if line := b.line(); line != "" {
 				b.say("  %v: still %s", time.Since(b.begun).Round(time.Second), line)
 			}

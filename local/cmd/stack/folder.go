@@ -16,7 +16,11 @@ import (
 // the cache folder.
 const envRunDir = "IDEM_RUN_DIR"
 
-func runDir(cacheDir string) (string, error) {
+// folder is a running stack's folder. It has the compiled functions, their temporary files and
+// their log. Only its owner can use it. Its name starts with the process id.
+type folder string
+
+func newFolder(cacheDir string) (folder, error) {
 	dir := os.Getenv(envRunDir)
 	if dir == "" {
 		base, err := cache.Folder(cacheDir)
@@ -29,15 +33,7 @@ func runDir(cacheDir string) (string, error) {
 		return "", fmt.Errorf("cannot make a folder for what runs: %w; set %s to a folder that can be written to", err,
 			envRunDir)
 	}
-	return filepath.Abs(dir)
-}
-
-// folder is a running stack's folder. It has the compiled functions, their temporary files and
-// their log. Only its owner can use it. Its name starts with the process id.
-type folder string
-
-func newFolder(cacheDir string) (folder, error) {
-	dir, err := runDir(cacheDir)
+	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
 	}
@@ -58,11 +54,7 @@ func sweep(dir string) {
 }
 
 func alive(pid int) bool {
-	p, err := os.FindProcess(pid)
-	if err != nil {
-		return false
-	}
-	err = p.Signal(syscall.Signal(0))
+	err := syscall.Kill(pid, 0)
 	return err == nil || errors.Is(err, os.ErrPermission)
 }
 

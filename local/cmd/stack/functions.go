@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	smithytime "github.com/aws/smithy-go/time"
 
 	samples "github.com/idem-go/idempotency/events"
 	"github.com/idem-go/idempotency/idem/schema"
@@ -44,8 +44,6 @@ const (
 // functions are the examples that run.
 var functions = []string{payments, orders, statements, relay, refundSweeper}
 
-func functionNames() string { return strings.Join(functions, ", ") }
-
 // buildFunctions compiles the examples as they are deployed, but for this machine.
 func buildFunctions(ctx context.Context, dir string) error {
 	const folder = "github.com/idem-go/idempotency/lambda/functions/"
@@ -69,7 +67,9 @@ func (s *stack) startFunctions(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.provider = newProvider()
+	s.provider = &provider{
+		asked: map[string]int{}, made: map[string]made{}, held: map[string]chan struct{}{}, silent: map[string]bool{},
+	}
 	providerURL, err := s.listen(0, s.provider)
 	if err != nil {
 		return err
@@ -163,12 +163,7 @@ func (s *stack) schedule(ctx context.Context, function *runtime.Pool, every time
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	work.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(every):
-			}
+		for smithytime.SleepWithContext(ctx, every) == nil {
 			if _, err := function.Call(ctx, event); err != nil && ctx.Err() == nil {
 				fmt.Fprintf(s.logs, "schedule %v\n", err)
 			}

@@ -28,12 +28,6 @@ type made struct {
 	Kilobytes int    `json:"kilobytes,omitempty"`
 }
 
-func newProvider() *provider {
-	return &provider{
-		asked: map[string]int{}, made: map[string]made{}, held: map[string]chan struct{}{}, silent: map[string]bool{},
-	}
-}
-
 // ServeHTTP makes what is posted, finds a refund, or reads a report.
 func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, report := strings.CutPrefix(r.URL.Path, "/reports/")

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,8 +49,8 @@ func (s *stack) onClose(f func()) { s.closers = append(s.closers, f) }
 
 // close ends everything, the latest first.
 func (s *stack) close() {
-	for i := len(s.closers) - 1; i >= 0; i-- {
-		s.closers[i]()
+	for _, closes := range slices.Backward(s.closers) {
+		closes()
 	}
 }
 
@@ -102,7 +104,7 @@ func (s *stack) startServers(ctx context.Context, o options, say func(string, ..
 			return do()
 		})
 	}
-	begin("fetching modules and compiling the functions "+functionNames(), func() error {
+	begin("fetching modules and compiling the functions "+strings.Join(functions, ", "), func() error {
 		begun := time.Now()
 		err := buildFunctions(ctx, s.folder.path("bin"))
 		if err == nil {

@@ -312,7 +312,8 @@ func TestNothingIsSilent(t *testing.T) {
 		"command, with a DynamoDB": {
 			exec.Command(build(t), "-endpoint", sharedDatabase(t)),
 			[]string{"compiling the functions", "starting the queue server"},
-			"still fetching modules and compiling the functions " + functionNames() + ", fetching and starting the queue server",
+			"still fetching modules and compiling the functions " + strings.Join(functions, ", ") +
+				", fetching and starting the queue server",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -44,8 +44,7 @@ func createTables(ctx context.Context, endpoint string) error {
 			{AttributeName: aws.String("order_id"), KeyType: types.KeyTypeRange},
 		},
 	})
-	var exists *types.ResourceInUseException
-	if err != nil && !errors.As(err, &exists) {
+	if _, exists := errors.AsType[*types.ResourceInUseException](err); err != nil && !exists {
 		return fmt.Errorf("cannot create the table %s: %w", ordersTable, err)
 	}
 	return dynamodb.NewTableExistsWaiter(client).Wait(ctx,

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	smithytime "github.com/aws/smithy-go/time"
+
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/local/cmd/progress"
 )
@@ -68,10 +70,8 @@ func (t *tour) await(done func() bool) bool {
 	ctx, cancel := context.WithTimeout(t.ctx, patience)
 	defer cancel()
 	for !done() {
-		select {
-		case <-ctx.Done():
+		if smithytime.SleepWithContext(ctx, 5*time.Millisecond) != nil {
 			return false
-		case <-time.After(5 * time.Millisecond):
 		}
 	}
 	return true
@@ -143,13 +143,9 @@ func (t *tour) pay(tenant string, r request, amount int) reply {
 func (t *tour) send(method, tenant, path, key, body string) reply {
 	for try := 1; ; try++ {
 		r := t.sendOnce(method, tenant, path, key, body)
-		if r.status != http.StatusServiceUnavailable || !r.retryable() || try == storeTries {
+		if r.status != http.StatusServiceUnavailable || !r.retryable() || try == storeTries ||
+			smithytime.SleepWithContext(t.ctx, time.Second) != nil { // the answer's Retry-After
 			return r
-		}
-		select {
-		case <-t.ctx.Done():
-			return r
-		case <-time.After(time.Second): // the answer's Retry-After
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/idem-go/idempotency/idem"
 )
@@ -38,10 +39,9 @@ func (t *tour) kills() {
 	kill("not repeatable: killed in the handler", asked)
 	killed := time.Now()
 	t.add("not repeatable: retry within the lease", "409 idempotency_key_in_progress", retry(asked))
-	select {
-	case <-t.ctx.Done():
+	over := killed.Add(functionTimeout + idem.DefaultMargin + 200*time.Millisecond)
+	if smithytime.SleepWithContext(t.ctx, time.Until(over)) != nil {
 		return
-	case <-time.After(time.Until(killed.Add(functionTimeout + idem.DefaultMargin + 200*time.Millisecond))):
 	}
 	t.add("repeatable: retry after the lease", "201 executed", retry(charge))
 	t.add("not repeatable: retry after the lease", "409 outcome_unknown", retry(asked))

@@ -3,11 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
+	"log"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/idem-go/idempotency/local/aws/runtime"
@@ -23,20 +22,10 @@ const (
 // errDiffers says that a line of the tour differs from the expected one.
 var errDiffers = errors.New("the tour found a difference; see the lines marked NO")
 
-// printer is for lines that come from several goroutines.
-func printer(out io.Writer) func(string, ...any) {
-	var mu sync.Mutex
-	return func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintf(out, format+"\n", args...)
-	}
-}
-
 // run starts everything, takes the tour and serves until the context ends. What it has started has
 // ended when it returns.
 func run(ctx context.Context, o options, out io.Writer) error {
-	say := printer(out)
+	say := log.New(out, "", 0).Printf // of several goroutines
 	begun := time.Now()
 	s := &stack{pools: map[string]*runtime.Pool{}, orders: &mapping{batch: 10}, statements: &mapping{batch: 1}}
 	defer s.close()
@@ -49,7 +38,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	complete, cancel := s.whileComplete(ctx)
 	defer cancel(nil)
 	say("console for operators at %s", s.console)
-	say("HTTP API at %s, ready after %v\n", s.url, time.Since(begun).Round(100*time.Millisecond))
+	say("HTTP API at %s, ready after %v\n\n", s.url, time.Since(begun).Round(100*time.Millisecond))
 	if !o.noTour {
 		err := s.guide(complete, out, say)
 		if complete.Err() == nil && (o.once || err != nil && !errors.Is(err, errDiffers)) {
@@ -90,7 +79,7 @@ func (s *stack) explain(say func(string, ...any)) error {
 	if err != nil {
 		return err
 	}
-	say("%s", strings.NewReplacer(
+	say("%s\n", strings.NewReplacer(
 		"{console}", s.console, "{url}", s.url, "{token}", token, "{tenant}", defaultTenant, "{log}", s.logs.Name(),
 		"{table}", recordsTable, "{dynamodb}", s.db.Endpoint(), "{sqs}", s.sqs.Endpoint(),
 		"{orders}", s.orders.URL, "{dead}", s.orders.DeadURL, "{escalations}", s.escalations.URL,

@@ -28,11 +28,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/exec"
 	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/idem-go/idempotency/idem/testenv/child"
@@ -68,12 +68,7 @@ func run(args []string, stderr io.Writer) int {
 		flags.Usage()
 		return exitUsage
 	}
-	var mu sync.Mutex // the board and the start write at the same time
-	log := func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintf(stderr, "with-dynamodb: "+format+"\n", args...)
-	}
+	say := log.New(stderr, "with-dynamodb: ", 0).Printf
 	// From here on this process handles signals, so that DynamoDB Local ends in order.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, passedOn...)
@@ -82,14 +77,14 @@ func run(args []string, stderr io.Writer) int {
 	defer end()
 	defer context.AfterFunc(ctx, func() { signals <- syscall.SIGTERM })()
 
-	srv, code := provision(signals, log, stderr)
+	srv, code := provision(signals, say)
 	if srv == nil {
 		return code
 	}
-	log("%s at %s", srv.Source(), srv.Endpoint())
-	code = command(flags.Args(), srv.Endpoint(), signals, stderr)
+	say("%s at %s", srv.Source(), srv.Endpoint())
+	code = command(flags.Args(), srv.Endpoint(), signals, stderr, say)
 	if err := srv.Close(); err != nil {
-		fmt.Fprintf(stderr, "with-dynamodb: stop DynamoDB Local: %v\n", err)
+		say("stop DynamoDB Local: %v", err)
 		if code == 0 {
 			code = exitNoServer
 		}
@@ -98,7 +93,7 @@ func run(args []string, stderr io.Writer) int {
 }
 
 // provision starts the server. A signal before it has started ends the attempt.
-func provision(signals <-chan os.Signal, log func(string, ...any), stderr io.Writer) (*dynamodblocal.Server, int) {
+func provision(signals <-chan os.Signal, say func(string, ...any)) (*dynamodblocal.Server, int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	type result struct {
@@ -106,11 +101,11 @@ func provision(signals <-chan os.Signal, log func(string, ...any), stderr io.Wri
 		err error
 	}
 	done := make(chan result, 1)
-	board := progress.Open(log)
+	board := progress.Open(say)
 	defer board.Close()
 	board.Begin("fetching and starting DynamoDB Local")
 	go func() {
-		srv, err := dynamodblocal.Start(ctx, &dynamodblocal.Options{Log: log})
+		srv, err := dynamodblocal.Start(ctx, &dynamodblocal.Options{Log: say})
 		done <- result{srv, err}
 	}()
 	var got result
@@ -124,21 +119,22 @@ func provision(signals <-chan os.Signal, log func(string, ...any), stderr io.Wri
 		return nil, signalCode(s)
 	}
 	if got.err != nil {
-		fmt.Fprintf(stderr, "with-dynamodb: %v\n", got.err)
+		say("%v", got.err)
 		return nil, exitNoServer
 	}
 	return got.srv, 0
 }
 
 // command runs the command to its end and returns its exit code.
-func command(args []string, endpoint string, signals <-chan os.Signal, stderr io.Writer) int {
+func command(args []string, endpoint string, signals <-chan os.Signal, stderr io.Writer,
+	say func(string, ...any)) int {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, stderr
 	cmd.Env = environment(os.Environ(), endpoint)
 	cmd.SysProcAttr = child.SameGroup()
 	ended, err := child.Run(cmd)
 	if err != nil {
-		fmt.Fprintf(stderr, "with-dynamodb: %v\n", err)
+		say("%v", err)
 		return exitNotStarted
 	}
 	for {
@@ -149,15 +145,14 @@ func command(args []string, endpoint string, signals <-chan os.Signal, stderr io
 				_ = cmd.Process.Signal(s) // it may be gone already
 			}
 		case err := <-ended:
-			return exitCode(cmd, err, stderr)
+			return exitCode(cmd, err, say)
 		}
 	}
 }
 
-func exitCode(cmd *exec.Cmd, err error, stderr io.Writer) int {
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		fmt.Fprintf(stderr, "with-dynamodb: %v\n", err)
+func exitCode(cmd *exec.Cmd, err error, say func(string, ...any)) int {
+	if _, exit := errors.AsType[*exec.ExitError](err); err != nil && !exit {
+		say("%v", err)
 		return exitNotStarted
 	}
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {

@@ -110,8 +110,7 @@ func measure(replay bool, sides ...side) (times [][]float64, allocs []int64) {
 }
 
 func middle(xs []float64) float64 {
-	xs = slices.Sorted(slices.Values(xs))
-	return xs[len(xs)/2]
+	return slices.Sorted(slices.Values(xs))[len(xs)/2]
 }
 
 // side is one call with a key, whose outcome is there already if replay is set.
@@ -163,13 +162,17 @@ type fixture struct {
 	ran      int
 }
 
-// newFixture panics on an error, which would be the benchmark's own.
-func newFixture() *fixture {
-	f := &fixture{in: sample()}
-	var err error
-	if f.body, err = json.Marshal(f.in); err != nil {
+// must is for errors that would be the benchmark's own.
+func must[T any](value T, err error) T {
+	if err != nil {
 		panic(err)
 	}
+	return value
+}
+
+func newFixture() *fixture {
+	f := &fixture{in: sample()}
+	f.body = must(json.Marshal(f.in))
 	f.fp = fingerprint.Bytes(f.body)
 	// As an adapter makes it of an HTTP API's event.
 	f.request = &idemhttp.Request{
@@ -187,21 +190,12 @@ func newFixture() *fixture {
 		Headers: map[string]string{"Content-Type": "application/json", "Location": "/payments/ord_01J9ZQ8N3V",
 			"Cache-Control": "no-store"},
 	}
-	f.metrics, err = emf.New(&emf.Options{Service: "bench", Out: io.Discard})
-	if err != nil {
-		panic(err)
-	}
+	f.metrics = must(emf.New(&emf.Options{Service: "bench", Out: io.Discard}))
 	log := slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	f.observed, err = idem.New(memstore.New(), &idem.Options{Observer: idem.Observers(f.metrics.Observe, idem.LogTo(log))})
-	if err != nil {
-		panic(err)
-	}
-	if f.engine, err = idem.New(memstore.New(), nil); err == nil {
-		f.contract, err = idemhttp.New(f.engine, idemhttp.Routes{"POST /payments": work}, idemhttp.Claim("sub"), nil)
-	}
-	if err != nil {
-		panic(err)
-	}
+	f.observed = must(idem.New(memstore.New(),
+		&idem.Options{Observer: idem.Observers(f.metrics.Observe, idem.LogTo(log))}))
+	f.engine = must(idem.New(memstore.New(), nil))
+	f.contract = must(idemhttp.New(f.engine, idemhttp.Routes{"POST /payments": work}, idemhttp.Claim("sub"), nil))
 	return f
 }
 

@@ -123,9 +123,7 @@ func firstPoll(ctx context.Context, bin string) (time.Duration, error) {
 }
 
 func median(ds []time.Duration) time.Duration {
-	ds = slices.Clone(ds)
-	slices.Sort(ds)
-	return ds[len(ds)/2]
+	return slices.Sorted(slices.Values(ds))[len(ds)/2]
 }
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }

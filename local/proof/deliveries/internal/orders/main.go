@@ -133,8 +133,7 @@ func (s *service) effect(ctx context.Context, o order) error {
 		TableName: &s.table, ConditionExpression: &condition,
 		Item: map[string]types.AttributeValue{"pk": text(o.Group), "sk": text(fmt.Sprintf("%d#%s", o.N, id))},
 	})
-	var there *types.ConditionalCheckFailedException
-	if errors.As(err, &there) {
+	if _, there := errors.AsType[*types.ConditionalCheckFailedException](err); there {
 		return nil // an earlier attempt's
 	}
 	return err

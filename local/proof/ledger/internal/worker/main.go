@@ -94,11 +94,11 @@ func (t *track) explain(err error) error {
 }
 
 func isOverdraft(err error) bool {
-	var own *Overdraft
 	if recorded, ok := errors.AsType[messages.InvokeResponse_Error](err); ok {
 		return recorded.Type == "Overdraft"
 	}
-	return errors.As(err, &own)
+	_, own := errors.AsType[*Overdraft](err)
+	return own
 }
 
 type transfer struct {
