@@ -132,7 +132,7 @@ func (m *Metrics) Observe(ctx context.Context, n notice.Notice) {
 		s.add(count, 1)
 	}
 	if timed {
-		s.times[time] = append(s.times[time], milliseconds(n.Took))
+		s.times[time] = append(s.times[time], float64(n.Took.Microseconds())/1000)
 		s.some = true
 	}
 	if m.tenants && n.Tenant != "" && metric.IsDuplicate(n.Kind) {
@@ -242,5 +242,3 @@ func logged(ctx context.Context, err error) {
 		slog.WarnContext(ctx, "idem: metrics could not be written, they are lost", "error", err)
 	}
 }
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

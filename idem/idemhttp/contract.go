@@ -60,8 +60,9 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 			return nil, err
 		}
 	}
-	c.anyShadow, c.allShadow = shadows(c.routes)
+	c.allShadow = true
 	for _, op := range c.routes {
+		c.anyShadow, c.allShadow = c.anyShadow || op.Shadow, c.allShadow && op.Shadow
 		if err := opts.MaxAge.fits(op); err != nil {
 			return nil, err
 		}

@@ -71,7 +71,9 @@ func (h *Harness) fail(format string, args ...any) {
 }
 
 func (h *Harness) start() {
-	p := newProcess(h.Faults)
+	p := new(process)
+	p.intercepted = intercepted{h.Faults, p.intercept}
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	opts := h.opts
 	opts.Observer = p.observed(opts.Observer)
 	engine, err := idem.New(p, &opts)
@@ -103,7 +105,10 @@ func (h *Harness) CrashAfter(n int, landed bool) {
 	if n < 0 {
 		h.fail("CrashAfter: %d calls: count from 1", n)
 	}
-	h.process().crashAfter(n, landed)
+	p := h.process()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left, p.landed = n, landed
 }
 
 // end kills the process and what its engine still had in mind: a dead process
