@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,10 +63,7 @@ func NewTransport(base http.RoundTripper, o *ClientOptions) (*Transport, error) 
 	if err != nil {
 		return nil, err
 	}
-	if base == nil {
-		base = http.DefaultTransport
-	}
-	return &Transport{base: base, opts: opts, now: time.Now, wait: pause, jitter: upTo}, nil
+	return &Transport{base: cmp.Or(base, http.DefaultTransport), opts: opts, now: time.Now, wait: pause, jitter: upTo}, nil
 }
 
 // RoundTrip sends one logical request, or one redirect of it. The request itself is not

@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
@@ -153,12 +154,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 }
 
 func (c *Contract) enforces(method string) bool {
-	for _, m := range c.opts.Methods {
-		if strings.EqualFold(m, method) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.opts.Methods, func(m string) bool { return strings.EqualFold(m, method) })
 }
 
 // operation looks up the route, then the path, then a template that the path fits.

@@ -1,6 +1,7 @@
 package idemtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -52,9 +53,7 @@ func New(tb testing.TB, o *idem.Options) *Harness {
 		h.fail("Options.Now is set: the harness has a clock of its own, move that")
 	}
 	h.opts.Now = h.Clock.Now
-	if h.opts.ClaimBudget == 0 {
-		h.opts.ClaimBudget = time.Minute
-	}
+	h.opts.ClaimBudget = cmp.Or(h.opts.ClaimBudget, time.Minute)
 	h.start()
 	if tb != nil {
 		tb.Cleanup(h.end)

@@ -3,6 +3,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,10 +19,7 @@ const Env = "IDEM_CACHE_DIR"
 // Folder returns the absolute path of dir, and creates it if necessary. An empty dir is that of
 // [Env], else "idem" in the user's cache folder (os.UserCacheDir).
 func Folder(dir string) (string, error) {
-	if dir == "" {
-		dir = os.Getenv(Env)
-	}
-	if dir == "" {
+	if dir = cmp.Or(dir, os.Getenv(Env)); dir == "" {
 		base, err := os.UserCacheDir()
 		if err != nil {
 			return "", fmt.Errorf("no cache folder (%w); set %s to a folder that can be written to", err, Env)
