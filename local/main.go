@@ -79,9 +79,6 @@ func binary() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(folder, "bin")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, "local"), nil
+	dir, err := cache.Folder(filepath.Join(folder, "bin"))
+	return filepath.Join(dir, "local"), err
 }

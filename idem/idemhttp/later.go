@@ -303,7 +303,9 @@ func (c *laters) done(ctx context.Context, r *Request, l *laterRoute, out *idem.
 // isLinkTarget reports whether a text is a URL reference that can be in a header.
 func isLinkTarget(at string) bool {
 	_, err := url.Parse(at)
-	return err == nil && !strings.ContainsFunc(at, func(r rune) bool { return r <= ' ' || r > '~' || r == '<' || r == '>' })
+	return err == nil && !strings.ContainsFunc(at, func(r rune) bool {
+		return r <= ' ' || r > '~' || r == '<' || r == '>'
+	})
 }
 
 // failed is the outcome of work that has failed, or was never begun.
