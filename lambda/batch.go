@@ -262,12 +262,10 @@ func (b *batch[R]) settle(d *delivery[R], out idem.Outcome, err error) {
 	case ReasonInFlight:
 		d.out.State = idem.InProgress
 	}
-	var limited *idem.LimitExceededError
-	if errors.As(err, &limited) {
+	if limited, ok := errors.AsType[*idem.LimitExceededError](err); ok {
 		d.out.LeaseUntil = time.Now().Add(limited.RetryAfter)
 	}
-	var other *idem.InFlightError
-	if errors.As(err, &other) && other.Attempt > 0 {
+	if other, ok := errors.AsType[*idem.InFlightError](err); ok && other.Attempt > 0 {
 		d.out.Attempt, d.out.LeaseUntil = other.Attempt, time.Now().Add(other.LeaseLeft)
 	}
 }

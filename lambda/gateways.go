@@ -1,6 +1,7 @@
 package idemlambda
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -122,20 +123,14 @@ func RESTAPI(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.Tenant
 func requestOfV1(e *events.APIGatewayProxyRequest) *idemhttp.Request {
 	c := &e.RequestContext
 	r := &idemhttp.Request{
-		Method:         e.HTTPMethod,
-		Route:          e.Resource,
+		Method:         cmp.Or(e.HTTPMethod, c.HTTPMethod),
+		Route:          cmp.Or(e.Resource, c.ResourcePath),
 		Stage:          c.Stage,
 		PathParameters: e.PathParameters,
 		Query:          e.MultiValueQueryStringParameters,
 		Header:         e.MultiValueHeaders,
 		Body:           bodyOf(e.Body, e.IsBase64Encoded),
 		Source:         e,
-	}
-	if r.Method == "" {
-		r.Method = c.HTTPMethod
-	}
-	if r.Route == "" {
-		r.Route = c.ResourcePath
 	}
 	// The single-value maps have only the last value; hand-made events may have no others.
 	if len(r.Query) == 0 {

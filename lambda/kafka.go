@@ -83,9 +83,7 @@ type KafkaItemIdentifier struct {
 // with a [*idem.ConfigError].
 func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.KafkaRecord], o *KafkaOptions,
 	fn func(context.Context, In) error) KafkaHandler {
-	if o == nil {
-		o = &KafkaOptions{}
-	}
+	o = cmp.Or(o, &KafkaOptions{})
 	opts := o.Options
 	opts.Concurrency = cmp.Or(opts.Concurrency, DefaultKafkaConcurrency)
 	if key == nil {

@@ -51,10 +51,11 @@ func run(ctx context.Context, ready func()) error {
 		return err
 	}
 	// Two checkouts take turns: linking the command costs less than a second.
-	path := filepath.Join(folder, "bin", "local")
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	dir, err := cache.Folder(filepath.Join(folder, "bin"))
+	if err != nil {
 		return err
 	}
+	path := filepath.Join(dir, "local")
 	say := func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 	// Held until this process has become the command: no process sees half a file.
 	unlock, err := cache.Lock(ctx, path+".lock", func() { say("waiting for another process that compiles the command") })

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
@@ -95,7 +96,7 @@ func tableProblems(t *types.TableDescription) (problems []string) {
 	}
 	kinds := map[string]types.ScalarAttributeType{}
 	for _, a := range t.AttributeDefinitions {
-		kinds[deref(a.AttributeName)] = a.AttributeType
+		kinds[aws.ToString(a.AttributeName)] = a.AttributeType
 	}
 	if got, want := keyText(t.KeySchema, kinds), schema.PK+" (S), "+schema.SK+" (S)"; got != want {
 		problems = append(problems, fmt.Sprintf("has the keys %s and needs %s: "+
@@ -103,7 +104,7 @@ func tableProblems(t *types.TableDescription) (problems []string) {
 	}
 	want := schema.OpenShard + " (S), " + schema.OpenDue + " (N)"
 	for _, x := range t.GlobalSecondaryIndexes {
-		if deref(x.IndexName) != schema.OpenIndex {
+		if aws.ToString(x.IndexName) != schema.OpenIndex {
 			continue
 		}
 		if got := keyText(x.KeySchema, kinds); got != want {
@@ -119,7 +120,7 @@ func tableProblems(t *types.TableDescription) (problems []string) {
 func keyText(keys []types.KeySchemaElement, kinds map[string]types.ScalarAttributeType) string {
 	parts := make([]string, len(keys))
 	for i, k := range keys {
-		parts[i] = fmt.Sprintf("%s (%s)", deref(k.AttributeName), kinds[deref(k.AttributeName)])
+		parts[i] = fmt.Sprintf("%s (%s)", aws.ToString(k.AttributeName), kinds[aws.ToString(k.AttributeName)])
 	}
 	return strings.Join(parts, ", ")
 }
@@ -129,7 +130,7 @@ func ttlProblems(t *types.TimeToLiveDescription) []string {
 		t.TimeToLiveStatus == types.TimeToLiveStatusDisabling {
 		return []string{fmt.Sprintf("has TTL off: turn it on for attribute %q, or records stay for ever", schema.ExpiresAt)}
 	}
-	if a := deref(t.AttributeName); a != schema.ExpiresAt {
+	if a := aws.ToString(t.AttributeName); a != schema.ExpiresAt {
 		return []string{fmt.Sprintf("has TTL on attribute %q: turn it off and on again for %q, or records stay for ever",
 			a, schema.ExpiresAt)}
 	}
@@ -139,8 +140,7 @@ func ttlProblems(t *types.TimeToLiveDescription) []string {
 // advise adds to a refusal what to do about it; no retry helps. Without a table it leaves
 // that to the caller: [Check] has its own explanations.
 func advise(table string, err error) error {
-	var early *unsent
-	if table != "" && errors.As(err, &early) {
+	if _, early := errors.AsType[*unsent](err); early && table != "" {
 		return explain(table, "", err)
 	}
 	var api smithy.APIError
@@ -148,9 +148,9 @@ func advise(table string, err error) error {
 		return err
 	}
 	if api.ErrorCode() == "ValidationException" {
-		var op *smithy.OperationError
+		op, ok := errors.AsType[*smithy.OperationError](err)
 		// A transaction may mean another table.
-		if speaksOfKeys(api.ErrorMessage()) && errors.As(err, &op) && op.Operation() != "TransactWriteItems" {
+		if speaksOfKeys(api.ErrorMessage()) && ok && op.Operation() != "TransactWriteItems" {
 			return fmt.Errorf("%w (%w)", &protocol.ConfigError{What: what(table),
 				Problem: fmt.Sprintf("has other keys than records have: check the name in %s; "+
 					"dynamostore.Check says everything that differs", schema.EnvTable)}, err)
@@ -172,8 +172,7 @@ func explain(table, action string, err error) error {
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w (%w)", &protocol.ConfigError{What: what(table), Problem: fmt.Sprintf(format, args...)}, err)
 	}
-	var early *unsent
-	if errors.As(err, &early) {
+	if _, early := errors.AsType[*unsent](err); early {
 		return invalid("cannot be asked, nothing was sent: set AWS_REGION and credentials, such as AWS_PROFILE, " +
 			"or give the function or machine a role")
 	}
@@ -202,11 +201,4 @@ func explain(table, action string, err error) error {
 			"(a function in a VPC needs a gateway endpoint for DynamoDB)", schema.EnvEndpoint)
 	}
 	return invalid("cannot be checked with %s", action)
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

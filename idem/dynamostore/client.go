@@ -62,9 +62,7 @@ type ClientOptions struct {
 // transport, which brings its own; any other as it is. The retryer and the number of
 // attempts in it have no effect: the store makes the tries itself.
 func NewClient(cfg aws.Config, o *ClientOptions) (*dynamodb.Client, error) {
-	if o == nil {
-		o = &ClientOptions{}
-	}
+	o = cmp.Or(o, &ClientOptions{})
 	invalid := func(what, format string, args ...any) (*dynamodb.Client, error) {
 		return nil, &protocol.ConfigError{What: "dynamostore: " + what, Problem: fmt.Sprintf(format, args...)}
 	}

@@ -32,13 +32,11 @@ type verdict struct {
 // judge tells failed tries apart: what DynamoDB answered, and what the network
 // did. What it does not know counts as sent and not answered.
 func judge(err error) verdict {
-	var early *unsent
-	if errors.As(err, &early) {
+	if _, early := errors.AsType[*unsent](err); early {
 		// What was not ready in time may be so at the next try.
 		return verdict{again: errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)}
 	}
-	var stopped *cancelled
-	if errors.As(err, &stopped) {
+	if stopped, ok := errors.AsType[*cancelled](err); ok {
 		return verdict{again: stopped.again}
 	}
 	var api smithy.APIError
@@ -55,12 +53,10 @@ func judge(err error) verdict {
 	if errors.Is(err, errUnprocessed) {
 		return verdict{again: true, down: true, throttled: true}
 	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return verdict{again: true, down: true}
 	}
-	var untrusted *tls.CertificateVerificationError
-	if errors.As(err, &untrusted) {
+	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
 		return verdict{}
 	}
 	var canceled *smithy.CanceledError
@@ -117,8 +113,7 @@ func judgeAnswer(code string, status int) verdict {
 }
 
 func statusOf(err error) int {
-	var re *smithyhttp.ResponseError
-	if errors.As(err, &re) {
+	if re, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
 		return re.HTTPStatusCode()
 	}
 	return 0

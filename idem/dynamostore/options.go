@@ -118,9 +118,7 @@ var _ protocol.Store = (*Store)(nil)
 // New returns a store on the table. It makes no call: run [Check] at deployment, or when a
 // long-lived process starts, to find a missing table. Mistakes are an [*idem.ConfigError].
 func New(client Client, table string, o *Options) (*Store, error) {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	invalid := func(what, format string, args ...any) (*Store, error) {
 		return nil, &protocol.ConfigError{What: "dynamostore: " + what, Problem: fmt.Sprintf(format, args...)}
 	}

@@ -270,8 +270,7 @@ func (b *Outbox) change(ctx context.Context, op string, e *outbox.Entry, u *upda
 		_, err := b.client.UpdateItem(ctx, in, b.optFns...)
 		return err
 	})
-	var failed *types.ConditionalCheckFailedException
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		if !k.maybe || done == nil || failed.Item == nil {
 			return false, nil
 		}

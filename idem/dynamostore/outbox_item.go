@@ -97,11 +97,6 @@ const (
 	laneDigits   = 15
 )
 
-// heldAt is the place of a message that was left to the sweep.
-func heldAt(created time.Time, n int, lane string) types.AttributeValue {
-	return &types.AttributeValueMemberN{Value: fmt.Sprintf("%d.%0*d%s", millis(created), numberDigits, n, lane)}
-}
-
 // laneHash tells the messages of a lane from others in its shard.
 func laneHash(l outbox.Lane) string {
 	sum := sha256.Sum256([]byte(l.Destination + "\x00" + l.OrderingKey))
@@ -126,8 +121,9 @@ func (u *update) hold(e *outbox.Entry) {
 	}
 	u.add(", open_shard = :open_shard, open_due = :at")
 	u.str(":open_shard", outboxShard(schema.HeldShard, e.ID, &e.Message))
-	u.item[":at"] = heldAt(e.Created, e.Number,
-		laneHash(outbox.Lane{Destination: e.Destination, OrderingKey: e.OrderingKey}))
+	lane := laneHash(outbox.Lane{Destination: e.Destination, OrderingKey: e.OrderingKey})
+	at := fmt.Sprintf("%d.%0*d%s", millis(e.Created), numberDigits, e.Number, lane)
+	u.item[":at"] = &types.AttributeValueMemberN{Value: at}
 }
 
 func messageKey(ref outbox.Ref) item {

@@ -205,8 +205,7 @@ func (c *call) fail(err error) error {
 }
 
 func (c *call) gaveUp(tries int, ended, last error) error {
-	var early *unsent
-	if errors.As(last, &early) {
+	if _, early := errors.AsType[*unsent](last); early {
 		last = advise(c.table, last)
 	}
 	switch {

@@ -1,6 +1,7 @@
 package emf
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -49,17 +50,9 @@ type Metrics struct {
 // New returns metrics. If there is no name for the service, or one that CloudWatch does not
 // take, the error is an [*idem.ConfigError].
 func New(o *Options) (*Metrics, error) {
-	if o == nil {
-		o = &Options{}
-	}
-	m := &Metrics{out: o.Out, tenants: !o.HideTenants}
-	if m.out == nil {
-		m.out = os.Stdout
-	}
-	service := o.Service
-	if service == "" {
-		service = os.Getenv("AWS_LAMBDA_FUNCTION_NAME")
-	}
+	o = cmp.Or(o, &Options{})
+	m := &Metrics{out: cmp.Or[io.Writer](o.Out, os.Stdout), tenants: !o.HideTenants}
+	service := cmp.Or(o.Service, os.Getenv("AWS_LAMBDA_FUNCTION_NAME"))
 	if service == "" {
 		return nil, &idem.ConfigError{What: "emf",
 			Problem: "the service has no name: set Options.Service, since AWS_LAMBDA_FUNCTION_NAME is not set"}
@@ -132,7 +125,7 @@ func (m *Metrics) Observe(ctx context.Context, n notice.Notice) {
 		s.add(count, 1)
 	}
 	if timed {
-		s.times[time] = append(s.times[time], milliseconds(n.Took))
+		s.times[time] = append(s.times[time], float64(n.Took.Microseconds())/1000)
 		s.some = true
 	}
 	if m.tenants && n.Tenant != "" && metric.IsDuplicate(n.Kind) {
@@ -242,5 +235,3 @@ func logged(ctx context.Context, err error) {
 		slog.WarnContext(ctx, "idem: metrics could not be written, they are lost", "error", err)
 	}
 }
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

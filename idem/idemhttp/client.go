@@ -1,10 +1,12 @@
 package idemhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -61,17 +63,14 @@ func NewTransport(base http.RoundTripper, o *ClientOptions) (*Transport, error) 
 	if err != nil {
 		return nil, err
 	}
-	if base == nil {
-		base = http.DefaultTransport
-	}
-	return &Transport{base: base, opts: opts, now: time.Now, wait: pause, jitter: upTo}, nil
+	return &Transport{base: cmp.Or(base, http.DefaultTransport), opts: opts, now: time.Now, wait: pause, jitter: upTo}, nil
 }
 
 // RoundTrip sends one logical request, or one redirect of it. The request itself is not
 // changed. The error is a [*SendError] if the request was sent under the rules above.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	keyed := slices.Contains(t.opts.Methods, strings.ToUpper(req.Method))
-	if !keyed && !isIdempotent(req.Method) {
+	if !keyed && !slices.Contains(idempotent, req.Method) {
 		return t.base.RoundTrip(req)
 	}
 	s, err := t.begin(req, keyed)
@@ -125,7 +124,7 @@ func (t *Transport) attempt(req *http.Request, s *sending) (*http.Request, error
 		out.Body = body
 	}
 	if s.keyed || s.away {
-		dropHeader(out.Header, t.opts.KeyHeader)
+		maps.DeleteFunc(out.Header, func(name string, _ []string) bool { return strings.EqualFold(name, t.opts.KeyHeader) })
 	}
 	if s.keyed {
 		out.Header.Set(t.opts.KeyHeader, s.key)
@@ -162,14 +161,8 @@ func complete(res *http.Response, err error) (*http.Response, error) {
 
 var errNoAnswer = errors.New("the transport gave neither a response nor an error")
 
-// isIdempotent reports whether RFC 9110 9.2.2 calls the method idempotent.
-func isIdempotent(method string) bool {
-	switch method {
-	case "", "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE":
-		return true
-	}
-	return false
-}
+// idempotent are the methods that RFC 9110 9.2.2 calls so; without one it is GET.
+var idempotent = []string{"", "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"}
 
 // maxDrain is how much of an answer's rest is read so that its connection can be
 // reused; if more is left, a new connection costs less.

@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"strings"
 )
@@ -24,8 +25,8 @@ import (
 // later, ask the error's Location, or send the same request under its Key. Await closes res.Body
 // unless it returns res.
 func (t *Transport) Await(ctx context.Context, res *http.Response) (*http.Response, error) {
-	if !isFollowed(res) {
-		return res, nil
+	if res == nil || res.StatusCode != http.StatusAccepted || res.Header.Get("Location") == "" || res.Request == nil {
+		return res, nil // it has no URL of its outcome
 	}
 	at, err := res.Location()
 	failed := func(err error) error {
@@ -70,20 +71,13 @@ func (t *Transport) Await(ctx context.Context, res *http.Response) (*http.Respon
 	}
 }
 
-// isFollowed reports whether an answer has the URL of its outcome.
-func isFollowed(res *http.Response) bool {
-	return res != nil && res.StatusCode == http.StatusAccepted && res.Header.Get("Location") != "" && res.Request != nil
-}
-
 // forQuestions are a request's headers but for those of its body, its key and its conditions.
 func (t *Transport) forQuestions(h http.Header) http.Header {
 	h = h.Clone()
-	for name := range h {
-		switch lower := strings.ToLower(name); {
-		case strings.HasPrefix(lower, "content-"), strings.HasPrefix(lower, "if-"), lower == "expect",
-			strings.EqualFold(name, t.opts.KeyHeader), strings.EqualFold(name, t.opts.FirstSentHeader):
-			delete(h, name)
-		}
-	}
+	maps.DeleteFunc(h, func(name string, _ []string) bool {
+		lower := strings.ToLower(name)
+		return strings.HasPrefix(lower, "content-") || strings.HasPrefix(lower, "if-") || lower == "expect" ||
+			strings.EqualFold(name, t.opts.KeyHeader) || strings.EqualFold(name, t.opts.FirstSentHeader)
+	})
 	return h
 }

@@ -165,15 +165,6 @@ func isWithin(host, other string) bool {
 		strings.EqualFold(host[len(host)-len(other)-1:], "."+other)
 }
 
-// dropHeader removes a header in every spelling.
-func dropHeader(h http.Header, name string) {
-	for k := range h {
-		if strings.EqualFold(k, name) {
-			delete(h, k)
-		}
-	}
-}
-
 // choose sets the key: the header's, else the context's, else the one from before a
 // redirect, else a new one. A header that the caller set is sent unchanged: not every
 // service has this contract's grammar.

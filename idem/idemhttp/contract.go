@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/idem-go/idempotency/idem"
@@ -60,8 +61,9 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 			return nil, err
 		}
 	}
-	c.anyShadow, c.allShadow = shadows(c.routes)
+	c.allShadow = true
 	for _, op := range c.routes {
+		c.anyShadow, c.allShadow = c.anyShadow || op.Shadow, c.allShadow && op.Shadow
 		if err := opts.MaxAge.fits(op); err != nil {
 			return nil, err
 		}
@@ -152,12 +154,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 }
 
 func (c *Contract) enforces(method string) bool {
-	for _, m := range c.opts.Methods {
-		if strings.EqualFold(m, method) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.opts.Methods, func(m string) bool { return strings.EqualFold(m, method) })
 }
 
 // operation looks up the route, then the path, then a template that the path fits.

@@ -302,13 +302,10 @@ func (c *laters) done(ctx context.Context, r *Request, l *laterRoute, out *idem.
 
 // isLinkTarget reports whether a text is a URL reference that can be in a header.
 func isLinkTarget(at string) bool {
-	for i := 0; i < len(at); i++ {
-		if at[i] <= ' ' || at[i] > '~' || at[i] == '<' || at[i] == '>' {
-			return false
-		}
-	}
 	_, err := url.Parse(at)
-	return err == nil
+	return err == nil && !strings.ContainsFunc(at, func(r rune) bool {
+		return r <= ' ' || r > '~' || r == '<' || r == '>'
+	})
 }
 
 // failed is the outcome of work that has failed, or was never begun.

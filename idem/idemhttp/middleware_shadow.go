@@ -3,6 +3,7 @@ package idemhttp
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -132,9 +133,7 @@ func (s *observedWriter) WriteHeader(status int) {
 }
 
 func (s *observedWriter) Write(p []byte) (int, error) {
-	if s.status == 0 {
-		s.status = http.StatusOK
-	}
+	s.status = cmp.Or(s.status, http.StatusOK)
 	if s.keep && len(p) <= s.limit-s.body.Len() {
 		s.body.Write(p)
 	}
@@ -147,9 +146,7 @@ func (s *observedWriter) WriteString(text string) (int, error) {
 	if !ok || s.keep {
 		return s.Write([]byte(text))
 	}
-	if s.status == 0 {
-		s.status = http.StatusOK
-	}
+	s.status = cmp.Or(s.status, http.StatusOK)
 	return w.WriteString(text)
 }
 
@@ -199,10 +196,7 @@ func (s *observedWriter) CloseNotify() <-chan bool {
 
 // response is what the operation's rules judge.
 func (s *observedWriter) response() *Response {
-	res := &Response{Status: s.status, Body: s.body.Bytes()}
-	if s.status == 0 {
-		res.Status = http.StatusOK // as net/http sends
-	}
+	res := &Response{Status: cmp.Or(s.status, http.StatusOK), Body: s.body.Bytes()} // as net/http sends
 	if s.keep {
 		for name, values := range s.Header() {
 			if len(values) == 1 {

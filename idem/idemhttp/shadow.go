@@ -108,12 +108,3 @@ func (c *Contract) observedAnswer(op idem.Operation, given *Response, err error)
 	}
 	return ans
 }
-
-// shadows reports whether any of the operations is in shadow, and whether all are.
-func shadows(routes map[route]idem.Operation) (some, all bool) {
-	all = true
-	for _, op := range routes {
-		some, all = some || op.Shadow, all && op.Shadow
-	}
-	return some, all
-}

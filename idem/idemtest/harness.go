@@ -1,6 +1,7 @@
 package idemtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -52,9 +53,7 @@ func New(tb testing.TB, o *idem.Options) *Harness {
 		h.fail("Options.Now is set: the harness has a clock of its own, move that")
 	}
 	h.opts.Now = h.Clock.Now
-	if h.opts.ClaimBudget == 0 {
-		h.opts.ClaimBudget = time.Minute
-	}
+	h.opts.ClaimBudget = cmp.Or(h.opts.ClaimBudget, time.Minute)
 	h.start()
 	if tb != nil {
 		tb.Cleanup(h.end)
@@ -71,7 +70,9 @@ func (h *Harness) fail(format string, args ...any) {
 }
 
 func (h *Harness) start() {
-	p := newProcess(h.Faults)
+	p := new(process)
+	p.intercepted = intercepted{h.Faults, p.intercept}
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	opts := h.opts
 	opts.Observer = p.observed(opts.Observer)
 	engine, err := idem.New(p, &opts)
@@ -103,7 +104,10 @@ func (h *Harness) CrashAfter(n int, landed bool) {
 	if n < 0 {
 		h.fail("CrashAfter: %d calls: count from 1", n)
 	}
-	h.process().crashAfter(n, landed)
+	p := h.process()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left, p.landed = n, landed
 }
 
 // end kills the process and what its engine still had in mind: a dead process

@@ -27,23 +27,24 @@ var (
 // Traits are those of the store.
 func (i *intercepted) Traits() protocol.Traits { return i.store.Traits() }
 
-func (i *intercepted) call(ctx context.Context, m Method, id string, do func(context.Context) error) error {
-	return i.through(ctx, &Call{Method: m, ID: id, do: do})
-}
-
-// read makes a call that has an answer. A fault may make it again later: that
-// answer reaches no caller.
-func read[T any](ctx context.Context, i *intercepted, m Method, id string,
-	get func(context.Context) (T, error)) (T, error) {
+// over makes a call that has an answer, of a store that has such calls. A fault may make it again
+// later: that answer reaches no caller.
+func over[S, T any](
+	ctx context.Context, i *intercepted, m Method, id string, get func(context.Context, S) (T, error),
+) (T, error) {
 	var mu sync.Mutex
 	var answer T
-	err := i.call(ctx, m, id, func(ctx context.Context) error {
-		got, err := get(ctx)
+	err := i.through(ctx, &Call{Method: m, ID: id, do: func(ctx context.Context) error {
+		s, ok := i.store.(S)
+		if !ok {
+			return fmt.Errorf("idemtest: the store has no %s: %w", m, errors.ErrUnsupported)
+		}
+		got, err := get(ctx, s)
 		mu.Lock()
 		defer mu.Unlock()
 		answer = got
 		return err
-	})
+	}})
 	if err != nil {
 		return *new(T), err
 	}
@@ -52,60 +53,63 @@ func read[T any](ctx context.Context, i *intercepted, m Method, id string,
 	return answer, nil
 }
 
-// over is read of what only some stores have.
-func over[S, T any](
-	ctx context.Context, i *intercepted, m Method, id string, get func(context.Context, S) (T, error),
-) (T, error) {
-	return read(ctx, i, m, id, func(ctx context.Context) (T, error) {
-		s, ok := i.store.(S)
-		if !ok {
-			return *new(T), fmt.Errorf("idemtest: the store has no %s: %w", m, errors.ErrUnsupported)
-		}
-		return get(ctx, s)
+// write makes a call that has no answer.
+func write[S, W any](
+	ctx context.Context, i *intercepted, m Method, id string,
+	do func(S, context.Context, time.Time, W) error, now time.Time, w W,
+) error {
+	_, err := over(ctx, i, m, id, func(ctx context.Context, s S) (struct{}, error) {
+		return struct{}{}, do(s, ctx, now, w)
 	})
+	return err
+}
+
+// read asks for one thing.
+func read[S, Q, T any](
+	ctx context.Context, i *intercepted, m Method, id string, get func(S, context.Context, Q) (T, error), q Q,
+) (T, error) {
+	return over(ctx, i, m, id, func(ctx context.Context, s S) (T, error) { return get(s, ctx, q) })
 }
 
 func (i *intercepted) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
-	return i.call(ctx, Acquire, c.Record.ID, func(ctx context.Context) error { return i.store.Acquire(ctx, now, c) })
+	return write(ctx, i, Acquire, c.Record.ID, protocol.Store.Acquire, now, c)
 }
 
 func (i *intercepted) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
-	return i.call(ctx, Withdraw, w.Claim.Record.ID,
-		func(ctx context.Context) error { return i.store.Withdraw(ctx, now, w) })
+	return write(ctx, i, Withdraw, w.Claim.Record.ID, protocol.Store.Withdraw, now, w)
 }
 
 func (i *intercepted) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
-	return i.call(ctx, Extend, e.ID, func(ctx context.Context) error { return i.store.Extend(ctx, now, e) })
+	return write(ctx, i, Extend, e.ID, protocol.Store.Extend, now, e)
 }
 
 func (i *intercepted) RecordStep(ctx context.Context, now time.Time, s protocol.StepWrite) error {
-	return i.call(ctx, RecordStep, s.ID, func(ctx context.Context) error { return i.store.RecordStep(ctx, now, s) })
+	return write(ctx, i, RecordStep, s.ID, protocol.Store.RecordStep, now, s)
 }
 
 func (i *intercepted) RecordReference(ctx context.Context, now time.Time, r protocol.ReferenceWrite) error {
-	return i.call(ctx, RecordReference, r.ID,
-		func(ctx context.Context) error { return i.store.RecordReference(ctx, now, r) })
+	return write(ctx, i, RecordReference, r.ID, protocol.Store.RecordReference, now, r)
 }
 
 func (i *intercepted) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	return i.call(ctx, Finish, f.ID, func(ctx context.Context) error { return i.store.Finish(ctx, now, f) })
+	return write(ctx, i, Finish, f.ID, protocol.Store.Finish, now, f)
 }
 
 func (i *intercepted) Settle(ctx context.Context, now time.Time, s protocol.Settlement) error {
-	return i.call(ctx, Settle, s.ID, func(ctx context.Context) error { return i.store.Settle(ctx, now, s) })
+	return write(ctx, i, Settle, s.ID, protocol.Store.Settle, now, s)
 }
 
 func (i *intercepted) Get(ctx context.Context, id string) (*protocol.Record, error) {
-	return read(ctx, i, Get, id, func(ctx context.Context) (*protocol.Record, error) { return i.store.Get(ctx, id) })
+	return read(ctx, i, Get, id, protocol.Store.Get, id)
 }
 
 func (i *intercepted) Result(ctx context.Context, rec *protocol.Record) ([]byte, error) {
-	return read(ctx, i, Result, idOf(rec), func(ctx context.Context) ([]byte, error) { return i.store.Result(ctx, rec) })
+	return read(ctx, i, Result, idOf(rec), protocol.Store.Result, rec)
 }
 
 func (i *intercepted) StepResult(ctx context.Context, rec *protocol.Record, name string) ([]byte, error) {
-	return read(ctx, i, StepResult, idOf(rec), func(ctx context.Context) ([]byte, error) {
-		return i.store.StepResult(ctx, rec, name)
+	return over(ctx, i, StepResult, idOf(rec), func(ctx context.Context, s protocol.Store) ([]byte, error) {
+		return s.StepResult(ctx, rec, name)
 	})
 }
 
@@ -117,24 +121,19 @@ func idOf(rec *protocol.Record) string {
 }
 
 func (i *intercepted) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
-	return over(ctx, i, Due, "", func(ctx context.Context, s protocol.AdminStore) (protocol.DuePage, error) {
-		return s.Due(ctx, q)
-	})
+	return read(ctx, i, Due, "", protocol.AdminStore.Due, q)
 }
 
 func (i *intercepted) Postpone(ctx context.Context, now time.Time, p protocol.Postponement) error {
-	return ask(ctx, i, Postpone, p.ID,
-		func(ctx context.Context, s protocol.AdminStore) error { return s.Postpone(ctx, now, p) })
+	return write(ctx, i, Postpone, p.ID, protocol.AdminStore.Postpone, now, p)
 }
 
 func (i *intercepted) Forget(ctx context.Context, now time.Time, e protocol.Erasure) error {
-	return ask(ctx, i, Forget, e.ID,
-		func(ctx context.Context, s protocol.AdminStore) error { return s.Forget(ctx, now, e) })
+	return write(ctx, i, Forget, e.ID, protocol.AdminStore.Forget, now, e)
 }
 
 func (i *intercepted) Prolong(ctx context.Context, now time.Time, w protocol.Prolongation) error {
-	return ask(ctx, i, Prolong, w.ID,
-		func(ctx context.Context, s protocol.AdminStore) error { return s.Prolong(ctx, now, w) })
+	return write(ctx, i, Prolong, w.ID, protocol.AdminStore.Prolong, now, w)
 }
 
 func (i *intercepted) AuditOf(ctx context.Context, id, page string) (protocol.AuditPage, error) {
@@ -152,17 +151,5 @@ func (i *intercepted) AuditBetween(
 }
 
 func (i *intercepted) Scan(ctx context.Context, q protocol.ScanQuery) (protocol.ScanPage, error) {
-	return over(ctx, i, Scan, "", func(ctx context.Context, s protocol.Scanner) (protocol.ScanPage, error) {
-		return s.Scan(ctx, q)
-	})
-}
-
-// ask makes a call of [protocol.AdminStore] that has no answer.
-func ask(
-	ctx context.Context, i *intercepted, m Method, id string, do func(context.Context, protocol.AdminStore) error,
-) error {
-	_, err := over(ctx, i, m, id, func(ctx context.Context, s protocol.AdminStore) (struct{}, error) {
-		return struct{}{}, do(ctx, s)
-	})
-	return err
+	return read(ctx, i, Scan, "", protocol.Scanner.Scan, q)
 }

@@ -30,13 +30,6 @@ type process struct {
 	landed bool // the call that crashes is applied
 }
 
-func newProcess(store protocol.Store) *process {
-	p := new(process)
-	p.intercepted = intercepted{store, p.intercept}
-	p.ctx, p.cancel = context.WithCancelCause(context.Background())
-	return p
-}
-
 func (p *process) crash() {
 	p.mu.Lock()
 	p.dead = true
@@ -48,12 +41,6 @@ func (p *process) crashed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.dead
-}
-
-func (p *process) crashAfter(n int, landed bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.left, p.landed = n, landed
 }
 
 // enter counts the call and says whether it reaches the store, and whether its

@@ -1,6 +1,7 @@
 package kmsseal
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -121,12 +122,7 @@ func New(client Client, o Options) (*Sealer, error) {
 	case o.MaxUses < 0 || o.MaxUses > MaxMaxUses:
 		return invalid("Options.MaxUses", "is %d: use 1 to %d, or zero for %d", o.MaxUses, MaxMaxUses, DefaultMaxUses)
 	}
-	if o.MaxAge == 0 {
-		o.MaxAge = DefaultMaxAge
-	}
-	if o.MaxUses == 0 {
-		o.MaxUses = DefaultMaxUses
-	}
+	o.MaxAge, o.MaxUses = cmp.Or(o.MaxAge, DefaultMaxAge), cmp.Or(o.MaxUses, DefaultMaxUses)
 	o.FormerKeys, o.Context = slices.Clone(o.FormerKeys), maps.Clone(o.Context)
 	return &Sealer{client: client, o: o, asking: make(chan struct{}, 1), opened: map[string]*dataKey{}}, nil
 }

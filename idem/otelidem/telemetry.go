@@ -1,6 +1,7 @@
 package otelidem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,24 +65,14 @@ type instrument struct {
 // New returns telemetry. The errors are an [*idem.ConfigError], or those of a meter that does
 // not make an instrument.
 func New(o *Options) (*Telemetry, error) {
-	if o == nil {
-		o = &Options{}
-	}
+	o = cmp.Or(o, &Options{})
 	if o.FlushTimeout < 0 {
 		return nil, &idem.ConfigError{What: "otelidem",
 			Problem: fmt.Sprintf("FlushTimeout is %v: it cannot be negative", o.FlushTimeout)}
 	}
-	meters, traces := o.MeterProvider, o.TracerProvider
-	if meters == nil {
-		meters = otel.GetMeterProvider()
-	}
-	if traces == nil {
-		traces = otel.GetTracerProvider()
-	}
-	t := &Telemetry{tracer: traces.Tracer(scope), timeout: o.FlushTimeout}
-	if t.timeout == 0 {
-		t.timeout = DefaultFlushTimeout
-	}
+	meters := cmp.Or(o.MeterProvider, otel.GetMeterProvider())
+	traces := cmp.Or(o.TracerProvider, otel.GetTracerProvider())
+	t := &Telemetry{tracer: traces.Tracer(scope), timeout: cmp.Or(o.FlushTimeout, DefaultFlushTimeout)}
 	for _, p := range []any{traces, meters} {
 		if f, ok := p.(flusher); ok {
 			t.flushers = append(t.flushers, f)

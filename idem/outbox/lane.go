@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"time"
@@ -50,11 +51,7 @@ func (x *run) announce(l *lane) bool {
 		return true
 	}
 	if e.Tries >= x.opts.MaxTries {
-		reason := e.Reason
-		if reason == "" {
-			reason = "no try came to an end"
-		}
-		x.deadLetter(l, now, e.Tries, reason)
+		x.deadLetter(l, now, e.Tries, cmp.Or(e.Reason, "no try came to an end"))
 		return false
 	}
 	tries := e.Tries + 1

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -94,9 +95,7 @@ func NewRelay(store Store, senders map[string]Sender, o *Options) (*Relay, error
 	if r.opts.MaxTries < 0 {
 		return nil, fmt.Errorf("outbox: Options.MaxTries is %d: it cannot be negative", r.opts.MaxTries)
 	}
-	if r.opts.MaxTries == 0 {
-		r.opts.MaxTries = DefaultMaxTries
-	}
+	r.opts.MaxTries = cmp.Or(r.opts.MaxTries, DefaultMaxTries)
 	for _, f := range []struct {
 		name string
 		d    *time.Duration
@@ -108,9 +107,7 @@ func NewRelay(store Store, senders map[string]Sender, o *Options) (*Relay, error
 		if *f.d < 0 {
 			return nil, fmt.Errorf("outbox: Options.%s is %v: it cannot be negative", f.name, *f.d)
 		}
-		if *f.d == 0 {
-			*f.d = f.def
-		}
+		*f.d = cmp.Or(*f.d, f.def)
 	}
 	if r.opts.MaxBackoff < r.opts.Backoff {
 		return nil, fmt.Errorf("outbox: Options.MaxBackoff is %v and less than Backoff, %v",

@@ -65,6 +65,7 @@ func takesOver(a *attempt) write        { return a.next().acquire() }
 func replaces(a *attempt) write         { return a.replacement().acquire() }
 func withdraws(a *attempt) write        { return a.withdraw() }
 func extends(a *attempt) write          { return a.extend(2 * lease) }
+func extendsFurther(a *attempt) write   { return a.extend(3 * lease) }
 func completes(a *attempt) write        { return a.complete("done") }
 func completesInParts(a *attempt) write { return a.complete(string(noise(300 << 10))) }
 func fails(a *attempt) write            { return a.fail() }
@@ -127,11 +128,7 @@ func (a *attempt) holds(m move) *attempt {
 // late sends the write that the attempt holds, and requires that it lands or is refused.
 func (a *attempt) late(lands bool) *attempt {
 	a.c.Helper()
-	if lands {
-		a.c.lands(a.held)
-	} else {
-		a.c.refused(a.held)
-	}
+	a.c.expect(a.held, lands)
 	return a
 }
 
@@ -182,8 +179,8 @@ func (a *attempt) next() *attempt {
 // replacement is another call that has seen the record expired.
 func (a *attempt) replacement() *attempt {
 	old := a.seen()
-	b := a.c.fresh()
-	b.claim.Record.ID, b.claim.Record.Attempt = old.ID, old.Attempt+1
+	b := a.unseen()
+	b.claim.Record.Attempt = old.Attempt + 1
 	b.claim.Record.Fingerprint = "1:ASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4mrze8"
 	b.claim.Record.Value, b.claim.Record.Codec = "", ""
 	b.claim.Seen, b.claim.Replace = old.Write, true

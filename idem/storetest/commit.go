@@ -14,7 +14,7 @@ func (a *attempt) atomic(f finish) finish {
 
 // over is an attempt in atomic mode that has seen the record as it is now.
 func (a *attempt) over() *attempt {
-	b := a.c.fresh(func(r *protocol.Record) { r.ID = a.id() })
+	b := a.unseen()
 	b.claim.Record.Attempt = a.seen().Attempt + 1
 	b.claim.Seen = a.seen().Write
 	return b
@@ -94,7 +94,7 @@ func commitCases(h Harness) []check {
 			c.fresh().lands(commits(large)).unseen().refused(commits(large))
 		}},
 		{"only one of two without a claim", func(c *cell) {
-			c.oneOf(racers, c.fresh(), func(a *attempt) write { return commit(a.unseen()) })
+			c.oneOf(c.fresh(), func(a *attempt) write { return commit(a.unseen()) })
 		}},
 		{"a claim or an outcome without one", func(c *cell) {
 			a := c.fresh()
@@ -126,9 +126,6 @@ func commitCases(h Harness) []check {
 			a.late(false)
 		}},
 		{"writes that commit without a claim", func(c *cell) {
-			if c.h.Unit == nil {
-				c.Skip("the harness has no Unit: only that the store refuses units is tested")
-			}
 			a := c.fresh()
 			c.committed(a.unseen().outcome(), true)
 			c.committed(a.unseen().outcome(), false)
@@ -145,8 +142,7 @@ func fences(c *cell, a *attempt, end func(*attempt) finish) {
 	}
 	w := end(a)
 	w.NewOwner = newID()
-	c.lands(w)
-	c.lands(w)
+	c.twice(w)
 	for _, s := range sent {
 		c.refused(s)
 	}

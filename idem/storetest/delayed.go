@@ -89,15 +89,13 @@ func withdrawalCases() []check {
 func lateWriteCases() []check {
 	return []check{
 		{"older extension after a newer one", func(c *cell) {
-			newer := func(a *attempt) write { return a.extend(3 * lease) }
-			c.start().holds(extends).lands(newer).late(true).lands(completes)
+			c.start().holds(extends).lands(extendsFurther).late(true).lands(completes)
 		}},
 		{"extension after the end", func(c *cell) { c.start().holds(extends).lands(completes).late(false) }},
 		{"extension after the own park", func(c *cell) {
-			later := func(a *attempt) write { return a.extend(3 * lease) }
 			a := c.start().holds(extends).lands(parks).late(true)
-			a.holds(resolves(protocol.Released)).lands(later).late(false)
-			a.lands(resolves(protocol.Released)).refused(later)
+			a.holds(resolves(protocol.Released)).lands(extendsFurther).late(false)
+			a.lands(resolves(protocol.Released)).refused(extendsFurther)
 		}},
 		{"park after the own completion", func(c *cell) { c.start().holds(parks).lands(completes).late(false) }},
 		{"completion after a resolution", func(c *cell) {

@@ -7,13 +7,12 @@ import (
 // expiryCases: what carries an expiry, and that an open question carries none. Each write is
 // followed by a read, which has the expiry that the reference says.
 func expiryCases(steps bool) []check {
-	later := func(a *attempt) write { return a.extend(3 * lease) }
 	return slices.Concat([]check{
-		{"moves along with each extension", func(c *cell) { c.start().lands(extends, later) }},
+		{"moves along with each extension", func(c *cell) { c.start().lands(extends, extendsFurther) }},
 		{"is not given to a not repeatable attempt by its extension", func(c *cell) {
 			c.start(notRepeatable).lands(extends)
 		}},
-		{"is not moved by an older extension", func(c *cell) { c.start().holds(extends).lands(later).late(true) }},
+		{"is not moved by an older extension", func(c *cell) { c.start().holds(extends).lands(extendsFurther).late(true) }},
 		{"is removed by the own park", func(c *cell) { c.start().lands(parks) }},
 		{"is removed by another call's park", func(c *cell) { c.start().lands(lapses) }},
 		{"is removed by another call's park of a released record", func(c *cell) {
@@ -55,7 +54,7 @@ func expiryCases(steps bool) []check {
 		check{"is removed by a step", func(c *cell) { c.start().lands(ships) }},
 		check{"is removed by a begin mark", func(c *cell) { c.start().lands(begins) }},
 		check{"is not set again by an extension after a step", func(c *cell) {
-			c.start().holds(extends).lands(ships).late(true).lands(later)
+			c.start().holds(extends).lands(ships).late(true).lands(extendsFurther)
 		}},
 		check{"is not set again by a takeover or release with steps", func(c *cell) {
 			c.start().lands(ships, releasesInDoubt, takesOver)

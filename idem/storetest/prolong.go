@@ -85,8 +85,7 @@ func prolongCases(h Harness) []check {
 				return w
 			}
 			w, lost := note(a.prolong(keptFor)), note(a.prolong(2*keptFor))
-			c.lands(w)
-			c.lands(w)
+			c.twice(w)
 			c.refused(lost)
 			c.lands(note(a.prolong(0)))
 			p, err := c.store.(protocol.AdminStore).AuditOf(c.ctx, a.id(), "")

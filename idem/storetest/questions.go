@@ -180,19 +180,16 @@ func questionCases(h Harness) []check {
 			}
 			lapse := a.lapse()
 			lapse.Audit = note(protocol.ChangeParked, protocol.Unknown)
-			c.lands(lapse)
-			c.lands(lapse)
+			c.twice(lapse)
 			lost := a.resolve(protocol.Failed)
 			up := a.postpone(time.Hour)
 			up.Audit = note(protocol.ChangeEscalated, protocol.Unknown)
-			c.lands(up)
-			c.lands(up)
+			c.twice(up)
 			r := a.resolve(protocol.Completed)
 			r.Audit = note(protocol.ChangeResolved, protocol.Completed)
 			r.Audit.Steps = map[string]protocol.StepVerdict{"charge": protocol.StepTookEffect, "ship": protocol.StepNotExecuted}
 			want[len(want)-1].Steps = maps.Clone(r.Audit.Steps)
-			c.lands(r)
-			c.lands(r)
+			c.twice(r)
 			lost.Audit = &protocol.Audit{
 				ID: a.id(), Entry: newID(), At: c.now, Who: "bob", Why: "too late",
 				Change: protocol.ChangeResolved, From: protocol.Unknown,

@@ -13,31 +13,28 @@ const (
 
 // raceCases send writes at once of which one excludes the others.
 func raceCases(steps bool) []check {
-	// many races writes on one record. The first one may be another one than the rest.
-	many := func(name string, from func(c *cell) *attempt, moves ...move) check {
+	// race sends writes on one record at once. The first one may be another one than the rest.
+	race := func(name string, from func(c *cell) *attempt, moves ...move) check {
 		return check{name, func(c *cell) {
 			for range rounds {
-				a, ws := from(c), []write{}
-				for i := range racers {
-					ws = append(ws, moves[min(i, len(moves)-1)](a))
-				}
-				c.oneWins(ws...)
+				a := from(c)
+				c.oneWins(many(racers, func(i int) write { return moves[min(i, len(moves)-1)](a) })...)
 			}
 		}}
 	}
 	anotherClaim := func(a *attempt) write { return a.unseen().acquire() }
 	cases := []check{
-		many("one of many claims wins", unclaimed, anotherClaim),
-		many("one of many takeovers wins", having(), takesOver),
-		many("one of many replacements wins", having(completes), replaces),
-		many("one of many calls' parks wins", having(), lapses),
-		many("one of many resolutions wins", having(parks),
+		race("one of many claims wins", unclaimed, anotherClaim),
+		race("one of many takeovers wins", having(), takesOver),
+		race("one of many replacements wins", having(completes), replaces),
+		race("one of many calls' parks wins", having(), lapses),
+		race("one of many resolutions wins", having(parks),
 			resolves(protocol.Completed), resolves(protocol.Failed), resolves(protocol.Released)),
-		many("completion or takeover", having(), completes, takesOver),
-		many("another call's park or takeover", having(), lapses, lapses, lapses, lapses, takesOver),
-		many("extension or takeover", having(), extends, takesOver),
-		many("late outcome or resolution", having(parks), completes, resolves(protocol.Released)),
-		many("withdrawal or takeover", having(), withdraws, takesOver),
+		race("completion or takeover", having(), completes, takesOver),
+		race("another call's park or takeover", having(), lapses, lapses, lapses, lapses, takesOver),
+		race("extension or takeover", having(), extends, takesOver),
+		race("late outcome or resolution", having(parks), completes, resolves(protocol.Released)),
+		race("withdrawal or takeover", having(), withdraws, takesOver),
 		{"a claim and its withdrawal", func(c *cell) {
 			for range rounds {
 				a := c.fresh()
@@ -47,10 +44,7 @@ func raceCases(steps bool) []check {
 			}
 		}},
 		{"every key has its own winner", func(c *cell) {
-			ws := make([]write, 5*racers)
-			for i := range ws {
-				ws[i] = c.fresh().acquire()
-			}
+			ws := many(5*racers, func(int) write { return c.fresh().acquire() })
 			for i, err := range c.race(ws...) {
 				c.must(err)
 				rec, err := ws[i].Apply(nil, c.now)
@@ -62,10 +56,7 @@ func raceCases(steps bool) []check {
 		{"extensions only raise the lease", func(c *cell) {
 			for range rounds {
 				a := c.start()
-				ws := make([]write, racers)
-				for i := range ws {
-					ws[i] = a.extend(time.Duration(2+(i+3)%racers) * lease)
-				}
+				ws := many(racers, func(i int) write { return a.extend(time.Duration(2+(i+3)%racers) * lease) })
 				for _, err := range c.race(ws...) {
 					c.must(err)
 				}
@@ -79,11 +70,7 @@ func raceCases(steps bool) []check {
 		{"the same write sent many times at once", func(c *cell) {
 			for _, l := range landings(steps) {
 				w := l.make(c)
-				ws := make([]write, racers)
-				for i := range ws {
-					ws[i] = w
-				}
-				for i, err := range c.race(ws...) {
+				for i, err := range c.race(many(racers, func(int) write { return w })...) {
 					if err != nil {
 						c.fatalf("%s, copy %d: %v", l.name, i, err)
 					}
@@ -95,6 +82,6 @@ func raceCases(steps bool) []check {
 			}
 		}},
 	}
-	return append(cases, withSteps(steps, many("one of many begin marks wins", having(), begins),
-		many("a step or a takeover", having(), charges, takesOver))...)
+	return append(cases, withSteps(steps, race("one of many begin marks wins", having(), begins),
+		race("a step or a takeover", having(), charges, takesOver))...)
 }

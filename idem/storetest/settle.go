@@ -153,7 +153,6 @@ func (c *cell) onlyOneOfTwo(r settle) {
 	c.Helper()
 	late := r
 	late.Write, late.Owner = newID(), newID()
-	c.lands(r)
-	c.lands(r)
+	c.twice(r)
 	c.refused(late)
 }

@@ -148,8 +148,7 @@ func unreadVerdict(c *cell, verdict protocol.StepWrite, parked bool) {
 	} else {
 		w.Due = c.now.Add(lease)
 	}
-	c.lands(w)
-	c.lands(w)
+	c.twice(w)
 	c.refused(late)
 	d := b.next().lands(acquires)
 	c.refused(w)

@@ -149,15 +149,12 @@ func syntaxError(raw []byte, err error) error {
 }
 
 func firstInvalid(raw []byte) int64 {
-	offset := 0
-	for offset < len(raw) {
-		r, size := utf8.DecodeRune(raw[offset:])
-		if r == utf8.RuneError && size == 1 {
-			break
+	for i, r := range string(raw) {
+		if r == utf8.RuneError && !bytes.HasPrefix(raw[i:], []byte("\ufffd")) {
+			return int64(i)
 		}
-		offset += size
 	}
-	return int64(offset)
+	return int64(len(raw))
 }
 
 // isSurrogate reports whether an escape between \ud800 and \udfff starts at i.

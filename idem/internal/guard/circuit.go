@@ -81,7 +81,7 @@ func (c *circuit) hear(ctx context.Context, id string, began time.Time, err erro
 		if c.failure(err) {
 			c.tell(ctx, notice.CircuitOpened, id, notice.Notice{Err: err})
 		}
-	case c.success():
+	case c.failed.Load() > 0 && c.failed.Swap(0) >= circuitFailures:
 		c.tell(ctx, notice.CircuitClosed, id, notice.Notice{})
 	}
 	return err
@@ -109,11 +109,6 @@ func (c *circuit) failure(err error) (opened bool) {
 	}
 	c.latest, c.err = now, err
 	return c.failed.Add(1) == circuitFailures
-}
-
-// success notes that the store has answered. It reports whether that closes the circuit.
-func (c *circuit) success() (closed bool) {
-	return c.failed.Load() > 0 && c.failed.Swap(0) >= circuitFailures
 }
 
 func (c *circuit) Acquire(ctx context.Context, now time.Time, w protocol.Claim) error {

@@ -28,7 +28,8 @@ type Pending struct {
 // NewPending keeps what the store does not confirm: ends of attempts and withdrawals. A small write
 // gets the budget, a large one a second more for each MiB.
 func NewPending(s protocol.Store, now func() time.Time, budget time.Duration, tell Tell) *Pending {
-	return &Pending{Store: s, now: now, budget: budget, tell: tell, queue: newQueue()}
+	q := &queue{most: queueBytes, blocked: map[string]int{}, idle: make(chan struct{}, 1)}
+	return &Pending{Store: s, now: now, budget: budget, tell: tell, queue: q}
 }
 
 // Bound bounds what may wait, in bytes.
@@ -113,8 +114,9 @@ func (p *Pending) Keep(ctx context.Context, t *End, background bool, err error) 
 
 // KeepWithdrawal keeps a withdrawal for later.
 func (p *Pending) KeepWithdrawal(ctx context.Context, w protocol.Withdrawal, background bool, err error) {
+	w.Claim.Record = ownRecord(&w.Claim.Record)
 	rec := &w.Claim.Record
-	l := pendingWrite{withdrawal: ownWithdrawal(w), id: strings.Clone(rec.ID), state: protocol.Released,
+	l := pendingWrite{withdrawal: &w, id: strings.Clone(rec.ID), state: protocol.Released,
 		attempt: rec.Attempt}
 	p.keep(ctx, &l, background, err)
 }

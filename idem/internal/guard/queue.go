@@ -80,10 +80,6 @@ type queue struct {
 	idle     chan struct{} // wakes the background writer when nothing waits any more
 }
 
-func newQueue() *queue {
-	return &queue{most: queueBytes, blocked: map[string]int{}, idle: make(chan struct{}, 1)}
-}
-
 func (q *queue) count(l *pendingWrite, sign int) {
 	q.bytes += sign * l.size
 	if l.blocks == "" {
@@ -209,12 +205,7 @@ func (t *End) size() int {
 	return n
 }
 
-// ownWithdrawal does the same for a withdrawal.
-func ownWithdrawal(w protocol.Withdrawal) *protocol.Withdrawal {
-	w.Claim.Record = ownRecord(&w.Claim.Record)
-	return &w
-}
-
+// ownRecord does the same for the record of a withdrawal's claim.
 func ownRecord(rec *protocol.Record) protocol.Record {
 	c := *rec.Clone()
 	c.ID, c.Value, c.Fingerprint = strings.Clone(c.ID), strings.Clone(c.Value),

@@ -17,9 +17,6 @@ import (
 	"time"
 )
 
-// ErrEnded is the reason why a child that is gone did not answer.
-var ErrEnded = errors.New("it ended before it answered")
-
 // Process is a child that was started. Its methods may be called from several
 // goroutines at once.
 type Process struct {
@@ -74,27 +71,27 @@ func Run(cmd *exec.Cmd) (<-chan error, error) {
 // PID is the child's process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Output has the last lines of the child's output.
-func (p *Process) Output() *Tail { return p.output }
-
 // Ended is closed when the child is gone.
-func (p *Process) Ended() <-chan struct{} { return p.ended }
+func (p *Process) Ended() <-chan struct{} {
+	if p == nil {
+		return nil
+	}
+	return p.ended
+}
 
-// StartTimeout is how long a server may take to start.
-const StartTimeout = time.Minute
+// startTimeout is how long a server may take to start.
+const startTimeout = time.Minute
 
-// AwaitAddress waits for the child's line "Listening on host:port" and returns
-// host:port. If the child ends first, the error is [ErrEnded].
-func (p *Process) AwaitAddress(ctx context.Context) (string, error) {
-	timer := time.NewTimer(StartTimeout)
-	defer timer.Stop()
+// awaitAddress waits for the child's line "Listening on host:port" and returns
+// host:port.
+func (p *Process) awaitAddress(ctx context.Context) (string, error) {
 	select {
 	case address := <-p.output.Listening():
 		return strings.TrimSpace(address), nil
 	case <-p.ended:
-		return "", fmt.Errorf("%w: %v", ErrEnded, p.err)
-	case <-timer.C:
-		return "", fmt.Errorf("it did not listen within %v", StartTimeout)
+		return "", fmt.Errorf("it ended before it answered: %v", p.err)
+	case <-time.After(startTimeout):
+		return "", fmt.Errorf("it did not listen within %v", startTimeout)
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
@@ -107,6 +104,9 @@ const endTimeout = 3 * time.Second
 // Close ends the child's input, kills the child if it still runs 3 s later, and returns when
 // it is gone. It may be called more than once.
 func (p *Process) Close() error {
+	if p == nil {
+		return nil
+	}
 	_ = p.stdin.Close() // closed already when the child is gone already
 	select {
 	case <-p.ended:

@@ -59,9 +59,7 @@ func (l *Lines) Flush() {
 type Tail struct {
 	Lines
 	listening chan string // gets at most one
-
-	mu    sync.Mutex
-	lines []string
+	lines     []string
 }
 
 // NewTail returns an empty one.
@@ -81,8 +79,6 @@ func (t *Tail) add(line string) {
 		default:
 		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.lines = append(t.lines, line)
 	if len(t.lines) > tailLines {
 		t.lines = t.lines[len(t.lines)-tailLines:]

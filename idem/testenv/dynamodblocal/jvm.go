@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"time"
+	"slices"
 
 	"github.com/idem-go/idempotency/idem/testenv/cache"
 	"github.com/idem-go/idempotency/idem/testenv/child"
@@ -42,7 +42,7 @@ func checkFolder(dir string) error {
 }
 
 // runJava runs the DynamoDB Local in dir and waits until it answers.
-func runJava(ctx context.Context, o Options, j java, dir, origin string) (*Server, error) {
+func runJava(ctx context.Context, o Options, j java, dir, origin string) (*child.Server, error) {
 	folder, err := cache.Folder(o.CacheDir)
 	if err != nil {
 		return nil, err
@@ -52,32 +52,15 @@ func runJava(ctx context.Context, o Options, j java, dir, origin string) (*Serve
 		return nil, err
 	}
 	o.Log("starting %s with Java %d", origin, j.version)
-	begin := time.Now()
-	c, err := child.Start(wrapperCommand(j.path, classDir, dir))
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", j.path, err)
-	}
-	endpoint, err := awaitEndpoint(ctx, c)
-	if err != nil {
-		_ = c.Close() // it is of no use; its output says why
-		return nil, fmt.Errorf("DynamoDB Local did not start: %w; the last it said:\n%s", err, c.Output())
-	}
-	o.Log("answers at %s after %v", endpoint, time.Since(begin).Round(time.Millisecond))
-	return &Server{
-		endpoint: endpoint,
-		source:   fmt.Sprintf("%s, run by Java %d (%s) through the shipped loopback class", origin, j.version, j.path),
-		process:  c,
-	}, nil
+	source := fmt.Sprintf("%s, run by Java %d (%s) through the shipped loopback class", origin, j.version, j.path)
+	return child.Serve(ctx, "DynamoDB Local", source, wrapperCommand(j.path, classDir, dir), o.Log)
 }
 
 func wrapperCommand(javaPath, classDir, dir string) *exec.Cmd {
 	jar := filepath.Join(dir, jarName)
-	args := append([]string(nil), jvmFlags...)
-	args = append(args, nativeLibrary(filepath.Join(dir, libName))...)
-	args = append(args,
-		"-cp", classDir+string(os.PathListSeparator)+jar,
-		wrapperClass, jar)
-	cmd := exec.Command(javaPath, append(args, serverArgs...)...)
+	args := slices.Concat(jvmFlags, nativeLibrary(filepath.Join(dir, libName)),
+		[]string{"-cp", classDir + string(os.PathListSeparator) + jar, wrapperClass, jar}, serverArgs)
+	cmd := exec.Command(javaPath, args...)
 	// Not dir, which may be the user's: files are written to the cache.
 	cmd.Dir = classDir
 	cmd.Env = append(os.Environ(), telemetryOff)
@@ -103,14 +86,4 @@ func nativeLibrary(lib string) []string {
 		return flags
 	}
 	return append(flags, "-Dorg.sqlite.lib.path="+lib, "-Dorg.sqlite.lib.name="+name)
-}
-
-// awaitEndpoint waits for the wrapper's line, then for an answer.
-func awaitEndpoint(ctx context.Context, c *child.Process) (string, error) {
-	address, err := c.AwaitAddress(ctx)
-	if err != nil {
-		return "", err
-	}
-	endpoint := "http://" + address
-	return endpoint, awaitAnswer(ctx, endpoint, child.StartTimeout, c.Ended())
 }

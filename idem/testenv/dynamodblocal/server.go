@@ -14,44 +14,10 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/npm"
 )
 
-// Server is a DynamoDB that answers. Its methods may be called from several
-// goroutines at once.
-type Server struct {
-	endpoint string
-	source   string
-	process  *child.Process // nil where nothing was started
-}
-
-// Endpoint is the base URL, without a trailing slash: http://127.0.0.1:port
-// unless an endpoint was given.
-func (s *Server) Endpoint() string { return s.endpoint }
-
-// Source describes where DynamoDB Local comes from, which Java runs it, and by which
-// wrapper.
-func (s *Server) Source() string { return s.source }
-
-// Ended is closed when the process that [Start] started is gone, whatever the reason. It is
-// nil, and so never ready, for a given endpoint.
-func (s *Server) Ended() <-chan struct{} {
-	if s.process == nil {
-		return nil
-	}
-	return s.process.Ended()
-}
-
-// Close stops the process that [Start] started, and returns when it is gone. It does not
-// stop a given endpoint. Further calls do nothing.
-func (s *Server) Close() error {
-	if s.process == nil {
-		return nil
-	}
-	return s.process.Close()
-}
-
 // Start provisions DynamoDB Local as the package comment describes and waits
 // until it answers. o may be nil. The context bounds the provisioning only; the
 // server lives until Close, or until this process ends.
-func Start(ctx context.Context, o *Options) (*Server, error) {
+func Start(ctx context.Context, o *Options) (*child.Server, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -74,16 +40,15 @@ func Start(ctx context.Context, o *Options) (*Server, error) {
 // givenTimeout is how long a given endpoint may take to answer.
 const givenTimeout = 5 * time.Second
 
-func given(ctx context.Context, o Options) (*Server, error) {
-	if err := awaitAnswer(ctx, o.Endpoint, givenTimeout, nil); err != nil {
+func given(ctx context.Context, o Options) (*child.Server, error) {
+	if err := awaitAnswer(ctx, o.Endpoint); err != nil {
 		return nil, fmt.Errorf("dynamodblocal: the given endpoint does not work: %w; start DynamoDB there, or unset %s "+
 			"to have it provisioned", err, EnvEndpoint)
 	}
-	return &Server{endpoint: o.Endpoint, source: "given endpoint " + o.Endpoint + " (not started here, not stopped here)"},
-		nil
+	return child.Elsewhere(o.Endpoint, "given endpoint "+o.Endpoint+" (not started here, not stopped here)"), nil
 }
 
-func fromFolder(ctx context.Context, o Options) (*Server, error) {
+func fromFolder(ctx context.Context, o Options) (*child.Server, error) {
 	dir, err := filepath.Abs(o.JarDir)
 	if err == nil {
 		err = checkFolder(dir)
@@ -102,7 +67,7 @@ func fromFolder(ctx context.Context, o Options) (*Server, error) {
 	return srv, nil
 }
 
-func fromNPM(ctx context.Context, o Options) (*Server, error) {
+func fromNPM(ctx context.Context, o Options) (*child.Server, error) {
 	// Before the download, which would be useless without Java.
 	java, err := findJava(ctx)
 	if err != nil {
@@ -134,17 +99,10 @@ var Package = npm.Package{
 // jarDir is DynamoDB Local's folder in the installed package.
 const jarDir = "node_modules/amplify-dynamodb-simulator/emulator"
 
-// askEvery is the time between two requests. The first answer takes about two seconds, so
-// the requests are no load.
-const askEvery = 25 * time.Millisecond
-
-// awaitAnswer asks until endpoint answers like DynamoDB. It ends early with the context,
-// after timeout, or when ended is closed; ended may be nil.
-func awaitAnswer(ctx context.Context, endpoint string, timeout time.Duration, ended <-chan struct{}) error {
-	waiting, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
+// awaitAnswer asks until endpoint answers like DynamoDB.
+func awaitAnswer(ctx context.Context, endpoint string) error {
+	waiting, cancel := context.WithTimeoutCause(ctx, givenTimeout, fmt.Errorf("no answer within %v", givenTimeout))
 	defer cancel()
-	tick := time.NewTicker(askEvery)
-	defer tick.Stop()
 	var last error
 	for {
 		err := ask(waiting, endpoint)
@@ -156,11 +114,9 @@ func awaitAnswer(ctx context.Context, endpoint string, timeout time.Duration, en
 			last = err
 		}
 		select {
-		case <-ended:
-			return child.ErrEnded
 		case <-waiting.Done():
 			return fmt.Errorf("%s: %w (last try: %v)", endpoint, context.Cause(waiting), last)
-		case <-tick.C:
+		case <-time.After(25 * time.Millisecond):
 		}
 	}
 }
@@ -171,9 +127,6 @@ var asker = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnviron
 // ask sends ListTables once. DynamoDB Local requires a signature but does not verify it. A
 // server that verifies it refuses in DynamoDB's form, which counts as an answer too.
 func ask(ctx context.Context, endpoint string) error {
-	// A server that accepts and stays silent must not use up the whole wait.
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint+"/", strings.NewReader("{}"))
 	if err != nil {
 		return err

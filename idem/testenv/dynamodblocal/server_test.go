@@ -29,7 +29,7 @@ func helper(string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(srv.process.PID(), srv.Endpoint())
+	fmt.Println(srv.PID(), srv.Endpoint())
 	select {}
 }
 
@@ -171,12 +171,12 @@ func TestFolderIsRunAndEndsWithClose(t *testing.T) {
 	require.Contains(t, srv.Source(), "folder "+dir)
 	require.Contains(t, srv.Source(), "shipped loopback class")
 	requireAnswers(t, srv.Endpoint())
-	childtest.RequireLoopbackOnly(t, srv.process.PID(), srv.Endpoint())
+	childtest.RequireLoopbackOnly(t, srv.PID(), srv.Endpoint())
 
 	require.NoError(t, srv.Close())
 	require.NoError(t, srv.Close(), "closing again does nothing")
 	childtest.RequireRefused(t, srv.Endpoint())
-	require.True(t, childtest.Gone(srv.process.PID()))
+	require.True(t, childtest.Gone(srv.PID()))
 	again, err := Package.Install(t.Context(), user, func(format string, args ...any) { require.Fail(t, format, args...) })
 	require.NoError(t, err)
 	require.Equal(t, dir, filepath.Join(again, jarDir), "nothing was written to the user's folder")

@@ -98,17 +98,13 @@ func (p Package) install(ctx context.Context, folder, dir string) (err error) {
 	if err := os.WriteFile(filepath.Join(work, stampName), []byte(digest), 0o644); err != nil {
 		return err
 	}
-	// Without a lock another process may have been faster.
-	if check(dir) == nil {
-		return nil
-	}
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("delete the damaged %s: %w; delete it by hand", dir, err)
 	}
 	if err := os.Chmod(work, 0o755); err != nil {
 		return err
 	}
-	if err := os.Rename(work, dir); err != nil && check(dir) != nil {
+	if err := os.Rename(work, dir); err != nil {
 		return fmt.Errorf("put %s into the cache: %w", p, err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
@@ -41,9 +42,7 @@ func NewClient(endpoint string) *sqs.Client {
 	return sqs.New(sqs.Options{
 		BaseEndpoint: aws.String(endpoint),
 		Region:       "us-east-1",
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: "idemlocal", SecretAccessKey: "idemlocal"}, nil
-		}),
+		Credentials:  credentials.NewStaticCredentialsProvider("idemlocal", "idemlocal", ""),
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
-	"time"
 
 	"github.com/idem-go/idempotency/idem/testenv/child"
 	"github.com/idem-go/idempotency/idem/testenv/npm"
@@ -16,84 +15,28 @@ import (
 //go:embed serve.mjs
 var serveScript string
 
-// Options of [Start]. The zero value takes everything from the environment and
-// the defaults.
-type Options struct {
-	// CacheDir is where the npm packages are kept, about 43 MB. It is created if
-	// need be. Default: IDEM_CACHE_DIR, else "idem" in the user's cache folder
-	// (os.UserCacheDir).
-	CacheDir string
-
-	// Log gets progress, one line a call without a newline. Default: nowhere.
-	// It is called from the goroutine that called Start only.
-	Log func(format string, args ...any)
-}
-
-// Server is a queue server that answers. Its methods may be called from several
-// goroutines at once.
-type Server struct {
-	endpoint string
-	source   string
-	process  *child.Process
-}
-
-// Endpoint is the base URL, without a trailing slash: http://127.0.0.1:port.
-func (s *Server) Endpoint() string { return s.endpoint }
-
-// Source describes what runs.
-func (s *Server) Source() string { return s.source }
-
-// Ended is closed when the server's process is gone, whatever the reason.
-func (s *Server) Ended() <-chan struct{} { return s.process.Ended() }
-
-// Close stops the server and returns when it is gone. Queues and messages are
-// gone with it. It may be called more than once.
-func (s *Server) Close() error { return s.process.Close() }
-
-// Start installs the server if necessary, starts it, and waits until it accepts requests. o
-// may be nil. The context bounds only the start; the server lives until Close, or until
-// this process ends.
-func Start(ctx context.Context, o *Options) (*Server, error) {
-	var opts Options
-	if o != nil {
-		opts = *o
-	}
-	if opts.Log == nil {
-		opts.Log = func(string, ...any) {}
-	}
-	srv, err := run(ctx, opts)
+// Start installs the server if necessary, starts it, and waits until it accepts requests. The npm
+// packages, about 43 MB, are kept in cacheDir, which is as for [npm.Package.Install]; so is log.
+// The context bounds only the start; the server lives until Close, or until this process ends.
+func Start(ctx context.Context, cacheDir string, log func(format string, args ...any)) (*child.Server, error) {
+	srv, err := run(ctx, cacheDir, log)
 	if err != nil {
 		return nil, fmt.Errorf("queue: the queue server cannot be had: %w", err)
 	}
 	return srv, nil
 }
 
-func run(ctx context.Context, o Options) (*Server, error) {
+func run(ctx context.Context, cacheDir string, log func(format string, args ...any)) (*child.Server, error) {
 	node, err := findNode(ctx)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := Package.Install(ctx, o.CacheDir, o.Log)
+	dir, err := Package.Install(ctx, cacheDir, log)
 	if err != nil {
 		return nil, err
 	}
-	begin := time.Now()
-	process, err := child.Start(serveCommand(node, dir))
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", node, err)
-	}
-	address, err := process.AwaitAddress(ctx)
-	if err != nil {
-		_ = process.Close() // it is of no use; its output says why
-		return nil, fmt.Errorf("%s did not start: %w; the last it said:\n%s", Package, err, process.Output())
-	}
-	srv := &Server{
-		endpoint: "http://" + address,
-		source:   fmt.Sprintf("npm package %s (kept in %s), run by %s", Package, dir, node),
-		process:  process,
-	}
-	o.Log("the queue server listens at %s after %v", srv.endpoint, time.Since(begin).Round(time.Millisecond))
-	return srv, nil
+	source := fmt.Sprintf("npm package %s (kept in %s), run by %s", Package, dir, node)
+	return child.Serve(ctx, "the queue server", source, serveCommand(node, dir), log)
 }
 
 // serveCommand passes the script as an argument, so that it is not kept next to the packages

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/testenv/cache"
+	"github.com/idem-go/idempotency/idem/testenv/child"
 	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 	"github.com/idem-go/idempotency/idem/testenv/testmain"
 )
@@ -25,11 +26,11 @@ func TestMain(m *testing.M) { testmain.Run(m, testmain.Role{Env: helperEnv, Main
 
 // helper starts a server, says so, and waits to be killed.
 func helper(string) error {
-	srv, err := Start(context.Background(), nil)
+	srv, err := Start(context.Background(), "", func(string, ...any) {})
 	if err != nil {
 		return err
 	}
-	fmt.Println(srv.process.PID(), srv.Endpoint())
+	fmt.Println(srv.PID(), srv.Endpoint())
 	select {}
 }
 
@@ -51,9 +52,9 @@ var install = sync.OnceValues(func() (string, error) {
 })
 
 // started is a server that ends with the test.
-func started(t *testing.T) *Server {
+func started(t *testing.T) *child.Server {
 	t.Helper()
-	srv, err := Start(t.Context(), &Options{CacheDir: installedCache(t)})
+	srv, err := Start(t.Context(), installedCache(t), t.Logf)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, srv.Close()) })
 	return srv
@@ -67,7 +68,7 @@ func requireAnswers(t *testing.T, endpoint string) {
 
 func TestServerListensOnLoopbackOnlyAndEndsWithClose(t *testing.T) {
 	srv := started(t)
-	pid := srv.process.PID()
+	pid := srv.PID()
 	childtest.RequireLoopbackOnly(t, pid, srv.Endpoint())
 	requireAnswers(t, srv.Endpoint())
 	require.Contains(t, srv.Source(), Package.String())
@@ -205,7 +206,7 @@ func TestCancelledStartEndsEarly(t *testing.T) {
 	folder := installedCache(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Start(ctx, &Options{CacheDir: folder})
+	_, err := Start(ctx, folder, t.Logf)
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -226,7 +227,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 				scripts["node"] = c.node
 			}
 			childtest.Programs(t, nil, scripts)
-			_, err := Start(t.Context(), &Options{CacheDir: t.TempDir()})
+			_, err := Start(t.Context(), t.TempDir(), t.Logf)
 			for _, want := range c.want {
 				require.ErrorContains(t, err, want)
 			}
@@ -238,7 +239,7 @@ func TestServerThatFailsShowsItsLastLines(t *testing.T) {
 	folder := installedCache(t)
 	childtest.Programs(t, nil,
 		map[string]string{"node": `[ "$1" = --version ] && echo v20.1.0 && exit; echo SyntaxError >&2; exit 1`})
-	_, err := Start(t.Context(), &Options{CacheDir: folder})
+	_, err := Start(t.Context(), folder, t.Logf)
 	require.ErrorContains(t, err, "ended before it answered")
 	require.ErrorContains(t, err, "SyntaxError")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/idem-go/idempotency/idem/console"
 	"github.com/idem-go/idempotency/idem/dynamostore"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/testenv/child"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
 	"github.com/idem-go/idempotency/idem/testenv/queue"
 	"github.com/idem-go/idempotency/local/aws/gateway"
@@ -28,8 +29,8 @@ import (
 type stack struct {
 	folder      folder
 	logs        *os.File // of the functions
-	db          *dynamodblocal.Server
-	sqs         *queue.Server
+	db          *child.Server
+	sqs         *child.Server
 	orders      *mapping
 	statements  *mapping
 	events      queue.Queue // what the orders function publishes
@@ -123,7 +124,7 @@ func (s *stack) startServers(ctx context.Context, o options, say func(string, ..
 		return err
 	})
 	begin("fetching and starting the queue server", func() (err error) {
-		s.sqs, err = queue.Start(ctx, &queue.Options{CacheDir: o.cacheDir, Log: log})
+		s.sqs, err = queue.Start(ctx, o.cacheDir, log)
 		if err == nil {
 			err = s.createQueues(ctx)
 		}

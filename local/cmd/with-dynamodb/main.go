@@ -93,11 +93,11 @@ func run(args []string, stderr io.Writer) int {
 }
 
 // provision starts the server. A signal before it has started ends the attempt.
-func provision(signals <-chan os.Signal, say func(string, ...any)) (*dynamodblocal.Server, int) {
+func provision(signals <-chan os.Signal, say func(string, ...any)) (*child.Server, int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	type result struct {
-		srv *dynamodblocal.Server
+		srv *child.Server
 		err error
 	}
 	done := make(chan result, 1)

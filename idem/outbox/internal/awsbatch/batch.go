@@ -45,10 +45,7 @@ type Reply struct {
 }
 
 // ID is the id of the n-th message of a batch, unique in its request.
-func ID(n int) *string {
-	id := strconv.Itoa(n)
-	return &id
-}
+func ID(n int) *string { return new(strconv.Itoa(n)) }
 
 // RequestError is the error of a request that failed as a whole.
 func (s Service) RequestError(err error) error {
@@ -123,9 +120,4 @@ func Size(m *outbox.Message) int {
 
 // Group is the message group in FIFO queues and topics: the ordering key, or the
 // message's id if there is none.
-func Group(m *outbox.Message) *string {
-	if m.OrderingKey != "" {
-		return &m.OrderingKey
-	}
-	return &m.ID
-}
+func Group(m *outbox.Message) *string { return new(cmp.Or(m.OrderingKey, m.ID)) }

@@ -11,13 +11,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/idem-go/idempotency/idem/testenv/child"
 	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
 )
 
 // One server for the whole test process. It is not closed: it ends with the
 // process, which is the only moment when no test can want it any more.
-var shared = sync.OnceValues(func() (*dynamodblocal.Server, error) {
+var shared = sync.OnceValues(func() (*child.Server, error) {
 	return dynamodblocal.Start(context.Background(), nil)
 })
 

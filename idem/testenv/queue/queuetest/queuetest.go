@@ -13,14 +13,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
+	"github.com/idem-go/idempotency/idem/testenv/child"
 	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 	"github.com/idem-go/idempotency/idem/testenv/queue"
 )
 
 // One server for the whole test process. It is not closed: it ends with the
 // process, which is the only moment when no test can want it any more.
-var shared = sync.OnceValues(func() (*queue.Server, error) {
-	return queue.Start(context.Background(), nil)
+var shared = sync.OnceValues(func() (*child.Server, error) {
+	return queue.Start(context.Background(), "", func(string, ...any) {})
 })
 
 // Endpoint returns the URL of a queue server (SQS and SNS) that all tests of the
