@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -37,9 +36,8 @@ func TestAtomicCalls(t *testing.T) {
 		{"read", []idemtest.Method{idemtest.Get, idemtest.Result}, 1},
 		{"written after the read", []idemtest.Method{idemtest.Get, idemtest.Finish, idemtest.Result}, 2},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
-			key := atomically.Key("t", "k")
+		testOn(t, tc.name, atomically, func(t *testing.T, r *rig, key idem.Key) {
+			c := new(counter)
 			first := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
 				info, ok := idem.InfoOf(ctx)
 				require.True(t, ok)
@@ -89,8 +87,7 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 		}, idem.Absent},
 	} {
 		for name, read := range firstReads {
-			t.Run(tc.name+"/"+name, func(t *testing.T) {
-				r, key := newRig(t, nil), atomically.Key("t", "k")
+			testOn(t, tc.name+"/"+name, atomically, func(t *testing.T, r *rig, key idem.Key) {
 				live, liveErr := idem.Run(t.Context(), r.engine, key, 1, tc.handler)
 				require.Equal(t, tc.state, live.Outcome.RecordState)
 				require.Equal(t, 1, live.Outcome.Attempt, "it is the caller's own attempt")
@@ -103,8 +100,7 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 				_, err := idem.Do(t.Context(), r.engine, key, 1, again.run)
 				switch tc.state {
 				case idem.Failed:
-					var recorded *idem.RecordedError
-					require.ErrorAs(t, err, &recorded)
+					recorded := errorAs[*idem.RecordedError](t, err)
 					require.Equal(t, "plain", recorded.Message)
 				default:
 					require.NoError(t, err)
@@ -113,8 +109,7 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 			})
 		}
 	}
-	t.Run("panic", func(t *testing.T) {
-		r, key := newRig(t, nil), atomically.Key("t", "k")
+	testOn(t, "panic", atomically, func(t *testing.T, r *rig, key idem.Key) {
 		require.PanicsWithValue(t, "boom", func() {
 			_, _ = idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) { panic("boom") })
 		})
@@ -238,8 +233,9 @@ func TestAtomicInDoubt(t *testing.T) {
 			false, false, idem.Absent, idem.Absent},
 	} {
 		for _, expired := range []bool{false, true} {
-			bubble(t, fmt.Sprintf("%s/over an expired record %v", tc.name, expired), func(t *testing.T) {
-				r, c, key := newRig(t, nil), new(counter), atomically.Key("t", "k")
+			name := fmt.Sprintf("%s/over an expired record %v", tc.name, expired)
+			bubbleOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
+				c := new(counter)
 				if expired {
 					finished(t, r, key)
 					r.clock.Advance(48 * time.Hour)
@@ -260,8 +256,7 @@ func TestAtomicInDoubt(t *testing.T) {
 					require.Equal(t, 1, res.Value)
 					require.False(t, res.Outcome.Replayed)
 				} else {
-					var failed *idem.CommitError
-					require.ErrorAs(t, err, &failed)
+					failed := errorAs[*idem.CommitError](t, err)
 					require.ErrorIs(t, err, idem.ErrNotCommitted)
 					require.Equal(t, tc.maybe, failed.Ambiguous)
 					require.Equal(t, tc.maybe, strings.Contains(err.Error(), "may have been committed"))
@@ -291,14 +286,13 @@ func TestAtomicInDoubt(t *testing.T) {
 // A commit that nobody could fence may land before the fence that waits in the queue:
 // then it stands.
 func TestAtomicLandsBeforeItsBar(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, c, key := newRig(t, nil), new(counter), atomically.Key("t", "k")
+	inBubble(t, atomically, func(t *testing.T, r *rig, key idem.Key) {
+		c := new(counter)
 		var held *idemtest.Call
 		r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
 		r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
 		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-		var failed *idem.CommitError
-		require.ErrorAs(t, err, &failed)
+		failed := errorAs[*idem.CommitError](t, err)
 		require.True(t, failed.Ambiguous)
 		require.NoError(t, held.Do(t.Context()))
 		res := mustRun(t, r.inLambda(), key, c.run)
@@ -312,8 +306,7 @@ func TestAtomicLandsBeforeItsBar(t *testing.T) {
 // where its own body failed permanently.
 func TestAtomicLosesToAConcurrentDuplicate(t *testing.T) {
 	for name, end := range map[string]error{"result": nil, "permanent": idem.Permanent(errPlain)} {
-		t.Run(name, func(t *testing.T) {
-			r, key := newRig(t, nil), atomically.Key("t", "k")
+		testOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
 			res := mustRun(t, r, key, func(context.Context, int) (int, error) {
 				finished(t, r.elsewhere(t), key)
 				return 99, end
@@ -367,8 +360,7 @@ func TestAtomicKeepsTheFactOfALargeResult(t *testing.T) {
 // The record of a commit that was taken back outlives every write that may still be
 // sent, and tells a stricter call that the body ran.
 func TestATakenBackCommitIsRemembered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		op := atomically
 		op.Retention = time.Second
 		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)

@@ -38,8 +38,7 @@ func TestStoreThatIsDownIsAskedOnceASecond(t *testing.T) {
 			require.Zero(t, time.Since(start), "it waits for nothing")
 			require.ErrorContains(t, err, "not sent: 5 calls in a row or more have found the store down, the last one 0s ago")
 			require.ErrorContains(t, err, "idemtest: refused")
-			var failed *idem.StoreError
-			require.ErrorAs(t, err, &failed)
+			failed := errorAs[*idem.StoreError](t, err)
 			require.True(t, failed.Down && !failed.Ambiguous)
 			for range 10 {
 				time.Sleep(time.Second)
@@ -413,8 +412,7 @@ func TestWithdrawnTakeoverKeepsTheDoubt(t *testing.T) {
 // What could not be written before must not eat the time of the next call's own
 // claim.
 func TestQueuedOutcomesLeaveTimeForTheClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		r.faults.Always(idemtest.BlackHole, idemtest.Finish)
 		must(t, r.inLambda(), unsafe.Key("t", "1"), new(counter).run)
 		start := time.Now()

@@ -65,9 +65,8 @@ func TestCallsOfEveryPath(t *testing.T) {
 		{"unknown never expires", unsafe, both2(parked, hour), 1, idem.ErrOutcomeUnknown, m("Acquire"),
 			[]string{"outcome_unknown"}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
-			key := tc.op.Key("t", "k")
+		testOn(t, tc.name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
+			c := new(counter)
 			if tc.before != nil {
 				tc.before(t, r, key)
 			}
@@ -134,9 +133,7 @@ func accepted(t *testing.T, r *rig, key idem.Key) {
 }
 
 func TestInFlightSaysWhenToTryAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		key := safe.Key("t", "k")
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		killed(t, r, key) // its process is killed in 10 s
 		var flight *idem.InFlightError
 		for _, left := range []time.Duration{12 * time.Second, 3 * time.Second, 0} {
@@ -234,9 +231,7 @@ func TestUnreadableRecordFailsClosed(t *testing.T) {
 			f.Always(idemtest.Unreadable, idemtest.Result)
 		}, m("Acquire", "Result", "Get", "Result"), false},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := unsafe.Key("t", "k")
+		testOn(t, tc.name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			finished(t, r, key)
 			r.faults.Reset()
 			r.events.take()
@@ -256,8 +251,7 @@ func TestUnreadableRecordFailsClosed(t *testing.T) {
 
 // No item with the failed condition: one consistent read, then on as usual.
 func TestConflictWithoutItsRecordReadsOnce(t *testing.T) {
-	r := newRig(t, nil)
-	key := unsafe.Key("t", "k")
+	r, key := rigOn(t, unsafe)
 	finished(t, r, key)
 	r.faults.Reset()
 	r.faults.Next(idemtest.Acquire, idemtest.BareConflict)
@@ -267,8 +261,7 @@ func TestConflictWithoutItsRecordReadsOnce(t *testing.T) {
 
 // A fingerprint of a newer version is not a mismatch: it fails closed.
 func TestNewerFingerprintIsNoMismatch(t *testing.T) {
-	r := newRig(t, nil)
-	key := unsafe.Key("t", "k")
+	r, key := rigOn(t, unsafe)
 	require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), protocol.Claim{Record: idem.Record{
 		ID: key.ID(), State: idem.InProgress, Owner: "o", Write: "w", Attempt: 1, Fingerprint: "2:of the future",
 		LeaseUntil: r.clock.Now().Add(time.Hour),
@@ -279,8 +272,7 @@ func TestNewerFingerprintIsNoMismatch(t *testing.T) {
 
 // A record that changes at every look is followed for a while, not for ever.
 func TestRecordThatNeverStandsStill(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	killed(t, r, key)
 	r.clock.Advance(time.Hour)
 	n := 0
@@ -298,8 +290,7 @@ func TestRecordThatNeverStandsStill(t *testing.T) {
 func TestExpiryHasAMargin(t *testing.T) {
 	for _, op := range []idem.Operation{{Name: "short", Retention: 2 * time.Second},
 		{Name: "short", Retention: 2 * time.Second, Repeat: idem.Repeatable, Mode: idem.Atomic}} {
-		r, c := newRig(t, nil), new(counter)
-		key := op.Key("t", "k")
+		r, c, key := countedOn(t, op)
 		must(t, r, key, c.run)
 		ahead := new(idemtest.Clock)
 		ahead.Advance(r.record(t, key).ExpiresAt.Sub(ahead.Now()) + idem.DefaultMargin/2)
@@ -315,9 +306,7 @@ func TestExpiryHasAMargin(t *testing.T) {
 // record gets: it must not count a longer one.
 func TestAPauseWhileTheClaimIsMade(t *testing.T) {
 	for pausedAt := 1; pausedAt <= 3; pausedAt++ {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := safe.Key("t", "k")
+		inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 			readings := 0
 			slow, err := idem.New(r.faults, &idem.Options{ClaimBudget: 2 * time.Minute, Now: func() time.Time {
 				now := r.clock.Now()
@@ -390,9 +379,7 @@ func TestCallWithoutClaim(t *testing.T) {
 			func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Refuse, "Get") }, 1,
 			idem.ErrStoreUnavailable, m("Get")},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := tc.op.Key("t", "k")
+		testOn(t, tc.name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
 			r.events.take()
 			if tc.before != nil {
 				tc.before(t, r, key)

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -256,8 +255,7 @@ func TestNoticesSayWhatHappened(t *testing.T) {
 
 // Claim, handler and recording have their own durations, which a replay has none of.
 func TestNoticesSayHowLongItTook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		for _, slow := range []idemtest.Method{idemtest.Acquire, idemtest.Finish} {
 			r.faults.Next(slow, func(ctx context.Context, c *idemtest.Call) error {
 				time.Sleep(300 * time.Millisecond)

@@ -132,8 +132,7 @@ func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
 			return &idem.StepInterruptedError{Name: "charge"}
 		}, nil, idem.Released},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := newRig(t, nil), safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			if tc.began {
 				killedWith(t, r, key, protocol.StepWrite{Name: "charge", Begin: true})
 			}
@@ -218,7 +217,7 @@ func TestAGoroutineThatOutlivesItsHandlerRacesWithNothing(t *testing.T) {
 // A reference that waits for another one when its handler returns is not said any more: the
 // attempt's end does not wait for it.
 func TestAReferenceThatComesAfterTheHandlerIsRefused(t *testing.T) {
-	r, key := newRig(t, nil), safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	inside, goOn := make(chan struct{}), make(chan struct{})
 	r.faults.Next(idemtest.RecordReference, func(ctx context.Context, c *idemtest.Call) error {
 		close(inside)
@@ -241,8 +240,7 @@ func TestAReferenceThatComesAfterTheHandlerIsRefused(t *testing.T) {
 	})
 	close(goOn)
 	all.Wait()
-	var mistake *idem.ConfigError
-	require.ErrorAs(t, late, &mistake)
+	require.ErrorAs(t, late, new(*idem.ConfigError))
 	require.Equal(t, "pay_1", r.record(t, key).Ref)
 	require.Equal(t, 1, r.count(idemtest.RecordReference))
 }
@@ -313,8 +311,7 @@ func TestOperationCheck(t *testing.T) {
 				require.NoError(t, c.op.Key("t", "v").Err())
 				return
 			}
-			var config *idem.ConfigError
-			require.ErrorAs(t, err, &config)
+			config := errorAs[*idem.ConfigError](t, err)
 			require.Contains(t, config.What, c.op.Name)
 			require.ErrorContains(t, err, c.says)
 			require.Equal(t, err, c.op.Key("t", "v").Err())
@@ -395,9 +392,7 @@ func TestMarksOfOthersReleaseNothing(t *testing.T) {
 			return inner(r, func(err error) error { return fmt.Errorf("ship: %w", idem.Permanent(err)) })
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := unsafe.Key("t", "k")
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			effects := 0
 			for range 2 {
 				_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
@@ -416,8 +411,7 @@ func TestMarksOfOthersReleaseNothing(t *testing.T) {
 func TestMarksMadeAgain(t *testing.T) {
 	for want, mark := range map[idem.State]func(error) error{idem.Released: idem.NotExecuted,
 		idem.Failed: idem.Permanent} {
-		r := newRig(t, nil)
-		key := unsafe.Key("t", "k")
+		r, key := rigOn(t, unsafe)
 		own := errors.New("refused")
 		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 			_, err := idem.Step(ctx, "ship",
@@ -451,9 +445,7 @@ func TestRejectedAnswers(t *testing.T) {
 		}, idem.Unknown},
 	} {
 		for _, op := range both {
-			t.Run(name+"/"+op.Name, func(t *testing.T) {
-				r := newRig(t, nil)
-				key := op.Key("t", "k")
+			testOn(t, name+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
 				out, err := r.engine.Execute(t.Context(),
 					idem.Call{Key: key, Fingerprint: fingerprint.Bytes([]byte("1")), Run: func(ctx context.Context) idem.Answer {
 						tc.does(r, ctx)

@@ -62,8 +62,7 @@ func TestRefusedUnit(t *testing.T) {
 					_, err = idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
 					switch want {
 					case idem.Failed:
-						var recorded *idem.RecordedError
-						require.ErrorAs(t, err, &recorded)
+						require.ErrorAs(t, err, new(*idem.RecordedError))
 						require.Zero(t, r.ledger.sum())
 					case idem.Unknown:
 						require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
@@ -228,8 +227,7 @@ func TestRefusalDropsTheUnitAndUndoesTheSteps(t *testing.T) {
 
 // Where undoing for a response was cut short, the steps tell the next attempt why.
 func TestRefusalIsTheCauseOfUndoing(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	var second error
 	call := func(cause error) idem.Call {
 		return idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(ctx context.Context) idem.Answer {

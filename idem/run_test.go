@@ -95,8 +95,7 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 					require.Equal(t, 1, runs)
 				case idem.Failed:
 					require.ErrorIs(t, liveErr, coded, "the handler's own error")
-					var recorded *idem.RecordedError
-					require.ErrorAs(t, err, &recorded)
+					recorded := errorAs[*idem.RecordedError](t, err)
 					require.Equal(t, idem.Failure{Message: "coded declined", Type: "codedError", Code: "declined"}, recorded.Failure)
 					require.Equal(t, 1, runs)
 				case idem.Released:
@@ -129,9 +128,7 @@ func TestMarksAreTakenOff(t *testing.T) {
 
 func TestPanicGoesOnAndIsRecorded(t *testing.T) {
 	for _, op := range both {
-		t.Run(op.Name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := op.Key("t", "k")
+		testOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
 			value := &struct{ int }{7}
 			var ctx context.Context
 			require.PanicsWithValue(t, value, func() {
@@ -159,9 +156,7 @@ func uncertain(op idem.Operation) idem.State {
 
 func TestGoexitIsRecorded(t *testing.T) {
 	for _, op := range both {
-		bubble(t, op.Name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := op.Key("t", "k")
+		bubbleOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
 			go func() {
 				_, _ = idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 					runtime.Goexit()
@@ -407,9 +402,7 @@ func TestFinishLooksAgain(t *testing.T) {
 // once: the store's retry finds that claim, and knows that the release had landed.
 func TestAReleaseThatWasClaimedOverHasLanded(t *testing.T) {
 	for name, end := range map[string]error{"uncertain": errPlain, "not executed": idem.NotExecuted(errPlain)} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			w := r.elsewhere(t)
 			r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
 				require.NoError(t, c.Do(ctx))

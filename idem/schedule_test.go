@@ -44,9 +44,7 @@ func TestScheduleExtensionLandsBeforeTheTakeover(t *testing.T) {
 
 // An older extension that lands after a newer one does not shorten the lease.
 func TestScheduleOlderExtensionLandsLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		key := safe.Key("t", "k")
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		var net held
 		r.faults.Next(idemtest.Extend, net.hold(false))
 		renewed := make(chan struct{})
@@ -68,9 +66,7 @@ func TestScheduleOlderExtensionLandsLater(t *testing.T) {
 // TTL cannot delete the claim.
 func TestScheduleExpiredRecordIsClaimed(t *testing.T) {
 	for _, op := range both {
-		t.Run(op.Name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := op.Key("t", "k")
+		testOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
 			finished(t, r, key)
 			old := r.record(t, key)
 			r.clock.Advance(48 * time.Hour)
@@ -111,8 +107,7 @@ func TestScheduleTwoClaimAnExpiredRecord(t *testing.T) {
 // TTL deletes the record between the failed claim and the takeover: the call
 // reserves anew.
 func TestScheduleTTLDeletesBeforeTheTakeover(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	killed(t, r, key)
 	r.clock.Advance(time.Hour)
 	r.faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
@@ -202,8 +197,7 @@ func TestScheduleParkedByAStricterCall(t *testing.T) {
 // Lease over, parked by another call, then the slow original completes: its outcome
 // stands, and the next call gets it.
 func TestScheduleParkedOriginalCompletes(t *testing.T) {
-	r := newRig(t, nil)
-	key := unsafe.Key("t", "k")
+	r, key := rigOn(t, unsafe)
 	live := mustRun(t, r, key, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
 		refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, new(counter).run)
@@ -239,8 +233,7 @@ func TestScheduleOriginalEndsWhileATakeoverRuns(t *testing.T) {
 				return 1, end
 			})
 			require.ErrorIs(t, err, idem.ErrLeaseLost)
-			var flight *idem.InFlightError
-			require.ErrorAs(t, err, &flight)
+			flight := errorAs[*idem.InFlightError](t, err)
 			require.Equal(t, 2, flight.Attempt)
 			require.Positive(t, flight.LeaseLeft)
 			require.NotErrorIs(t, err, errPlain)
@@ -254,8 +247,7 @@ func TestScheduleOriginalEndsWhileATakeoverRuns(t *testing.T) {
 
 // Taken over by an attempt whose end is not known either.
 func TestScheduleTakenOverAndThenUnknown(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	strict := safe
 	strict.Repeat = idem.NotRepeatable
 	refused(t, r, key, idem.ErrOutcomeUnknown, func(context.Context, int) (int, error) {
@@ -269,8 +261,7 @@ func TestScheduleTakenOverAndThenUnknown(t *testing.T) {
 // The loser cannot read the winner's result: it must not be told that nothing was
 // executed.
 func TestScheduleLoserCannotReadTheOutcome(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	err := refused(t, r, key, idem.ErrInFlight, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
 		finished(t, r.elsewhere(t), key)
@@ -285,8 +276,8 @@ func TestScheduleLoserCannotReadTheOutcome(t *testing.T) {
 // lapsed, and only then comes the withdrawal: an attempt before it may have taken
 // effect, so the question stays open.
 func TestScheduleWithdrawalDoesNotReopenWhatAStricterCallParked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, c := newRig(t, nil), new(counter)
+	rigInBubble(t, func(t *testing.T, r *rig) {
+		c := new(counter)
 		op := idem.Operation{Name: "changing", Repeat: idem.Repeatable}
 		key := op.Key("t", "k")
 		killed(t, r, key)

@@ -140,8 +140,7 @@ func deadlineOf(ctx context.Context) time.Time {
 // The budget for the store shrinks with the time that the caller has left, however little that is.
 func TestShadowTakesATenthOfTheTimeLeft(t *testing.T) {
 	for _, left := range []time.Duration{time.Second, 100 * time.Millisecond, 10 * time.Millisecond} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, nil)
+		rigInBubble(t, func(t *testing.T, r *rig) {
 			r.faults.Always(idemtest.BlackHole)
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			defer cancel()
@@ -372,8 +371,7 @@ func TestEachRecordOfAShadowExpires(t *testing.T) {
 
 // A handler that outlives a lease still is the one in flight.
 func TestShadowRenewsItsClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		r.engine, _ = idem.New(r.faults, &idem.Options{Observer: r.events.observer})
 		must(t, r, inShadow(unsafe).Key("t", "k"), func(context.Context, int) (int, error) {
 			time.Sleep(2 * time.Minute)

@@ -90,8 +90,7 @@ func TestInputsThatAllLookTheSameAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
-			var bad *idem.ConfigError
-			require.ErrorAs(t, do(t, r), &bad)
+			bad := errorAs[*idem.ConfigError](t, do(t, r))
 			require.Equal(t, "input", bad.What)
 			require.Empty(t, r.faults.Calls())
 		})
@@ -149,8 +148,7 @@ func TestEncodersWithAPointerReceiver(t *testing.T) {
 		Note   byPointer
 	}
 	euros := func(n int64) money { return money{*big.NewInt(n), byPointer{"euros"}} }
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	echo := func(_ context.Context, m money) (money, error) { return m, nil }
 	live, err := idem.Do(t.Context(), r.engine, key, euros(5), echo)
 	require.NoError(t, err)

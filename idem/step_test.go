@@ -78,8 +78,7 @@ func doSteps(t *testing.T, r *rig, key idem.Key, fn func(context.Context) (strin
 
 func TestRecordedStepIsSkipped(t *testing.T) {
 	for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
-		r, e := newRig(t, nil), new(effects)
-		key := safe.Key("t", "k")
+		r, e, key := stepsOn(t, safe)
 		handler := func(last error) func(context.Context) (string, error) {
 			return func(ctx context.Context) (string, error) {
 				first, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: semantics})
@@ -107,8 +106,7 @@ func nil2(context.Context) (string, error) { panic("the outcome is recorded") }
 
 // A not repeatable operation that executed nothing more keeps its steps.
 func TestStepsOfANotRepeatableOperation(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := unsafe.Key("t", "k")
+	r, e, key := stepsOn(t, unsafe)
 	handler := func(err error) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
 			if _, err := idem.Step(ctx, "charge", e.step("charge"), nil); err != nil {
@@ -129,8 +127,7 @@ func TestStepResultGoesThroughItsCodec(t *testing.T) {
 		Kept   int
 		hidden int
 	}
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	for range 2 {
 		errs(t, r, key, func(ctx context.Context, _ int) (string, error) {
 			v, err := idem.Step(ctx, "s", func(context.Context) (lossy, error) { return lossy{1, 2}, nil }, nil)
@@ -142,8 +139,7 @@ func TestStepResultGoesThroughItsCodec(t *testing.T) {
 }
 
 func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	var got []error
 	for range 2 {
 		errs(t, r, key, func(ctx context.Context, _ int) (string, error) {
@@ -154,8 +150,7 @@ func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
 	}
 	require.Equal(t, 1, e.ran("charge"))
 	require.ErrorIs(t, got[0], declinedError{})
-	var rec *idem.RecordedError
-	require.ErrorAs(t, got[1], &rec)
+	rec := errorAs[*idem.RecordedError](t, got[1])
 	require.Equal(t, idem.Failure{Message: "card declined", Type: "declinedError", Code: "card_declined"}, rec.Failure)
 	// The handler may make it the operation's outcome too.
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
@@ -171,9 +166,8 @@ func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
 // close it parks the operation, even if it is repeatable.
 func TestInterruptedStepIsNotRunAgain(t *testing.T) {
 	for name, swallow := range map[string]bool{"returned": false, "swallowed": true} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
-			key := safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
 			killedWith(t, r, key, charged, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 				_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
@@ -183,9 +177,7 @@ func TestInterruptedStepIsNotRunAgain(t *testing.T) {
 				}
 				return 0, err
 			})
-			require.ErrorAs(t, err, new(*idem.StepInterruptedError))
-			var interrupted *idem.StepInterruptedError
-			require.ErrorAs(t, err, &interrupted)
+			interrupted := errorAs[*idem.StepInterruptedError](t, err)
 			require.Equal(t, "ship", interrupted.Name)
 			require.Equal(t, idem.Unknown, r.state(t, key))
 			require.Zero(t, e.ran("ship"))
@@ -196,8 +188,7 @@ func TestInterruptedStepIsNotRunAgain(t *testing.T) {
 
 // A mark holds, whatever the step has been declared as since.
 func TestInterruptedStepOfAnOldDeclaration(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	killedWith(t, r, key, shipping)
 	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 		_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
@@ -226,9 +217,8 @@ func TestInterruptedStepIsClosed(t *testing.T) {
 		"nobody can tell": {func(context.Context, time.Time) (receiptOf, error) { return receiptOf{}, errPlain },
 			0, idem.Unknown, "plain"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
-			key := safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
 			killedWith(t, r, key, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 				got, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
@@ -260,9 +250,8 @@ func TestErrorsOfAnAtMostOnceStep(t *testing.T) {
 		"not executed": {idem.NotExecuted(errPlain), idem.Released, 2},
 		"permanent":    {idem.Permanent(errPlain), idem.Failed, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
-			key := safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
 			handler := func(ctx context.Context) (string, error) {
 				_, err := idem.Step(ctx, "ship", e.step("ship", c.err), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 				return "done", idem.PermanentStep(err)
@@ -314,8 +303,7 @@ func TestStepRetries(t *testing.T) {
 // A recorded result that no longer fits stops the operation: guessing would be
 // worse.
 func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	killedWith(t, r, key, protocol.StepWrite{Name: "charge", Result: []byte(`"panic back"`)})
 	for _, step := range []func(context.Context) error{
 		func(ctx context.Context) error {
@@ -338,8 +326,7 @@ func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
 
 // Each step has a token of its own, the same in every attempt.
 func TestStepTokens(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	seen := map[string][]string{}
 	note := func(ctx context.Context, what string) {
 		info, ok := idem.InfoOf(ctx)
@@ -375,8 +362,7 @@ func TestStepTokens(t *testing.T) {
 
 // Steps may run side by side.
 func TestParallelSteps(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	names := strings.Split(strings.Repeat("x", 20), "")
 	for n := range 2 {
 		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
@@ -538,9 +524,7 @@ func TestStepWhoseResultCannotBeKept(t *testing.T) {
 							_, err = idem.Step(ctx, "s", func(context.Context) (awkward, error) { runs++; return awkward{kind}, nil },
 								&idem.StepConfig[awkward]{Semantics: semantics, Retry: retry})
 						}
-						require.ErrorAs(t, err, new(*idem.StepUnavailableError))
-						var of *idem.StepUnavailableError
-						require.ErrorAs(t, err, &of)
+						of := errorAs[*idem.StepUnavailableError](t, err)
 						told = append(told, of)
 						return "", end(err)
 					}
@@ -564,8 +548,7 @@ func TestStepWhoseResultCannotBeKept(t *testing.T) {
 // The compensation would need the result: somebody must look.
 func TestStepWithoutItsResultCannotBeUndone(t *testing.T) {
 	for _, again := range []bool{false, true} {
-		r, e := newRig(t, nil), new(effects)
-		key := safe.Key("t", "k")
+		r, e, key := stepsOn(t, safe)
 		handler := func(end error) func(context.Context) (string, error) {
 			return func(ctx context.Context) (string, error) {
 				_, err := idem.Step(ctx, "flight", e.step("flight"), &idem.StepConfig[receiptOf]{Compensate: e.undo("flight")})
@@ -588,8 +571,7 @@ func TestStepWithoutItsResultCannotBeUndone(t *testing.T) {
 
 // What was found out about an interrupted step is kept like what the step gave.
 func TestInterruptedStepWhoseResultCannotBeKept(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	killedWith(t, r, key, shipping)
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		_, err := idem.Step(ctx, "ship", func(context.Context) (awkward, error) {

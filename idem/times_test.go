@@ -15,8 +15,7 @@ import (
 
 // A store keeps milliseconds: the lease in the record is never over before the invocation.
 func TestTheLeaseLastsAsLongAsTheInvocation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t, nil), unsafe.Key("t", "k")
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		kill := time.Now().Add(time.Minute + 300*time.Microsecond)
 		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1, func(context.Context, int) (int, error) {
 			lease := r.record(t, key).LeaseUntil
@@ -31,8 +30,7 @@ func TestTheLeaseLastsAsLongAsTheInvocation(t *testing.T) {
 // Lambda kills no handler on Managed Instances: its claim is renewed for as long as it runs.
 func TestAHandlerOnAManagedInstanceOutlivesItsTimeout(t *testing.T) {
 	t.Setenv("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances")
-	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t, nil), unsafe.Key("t", "k")
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		ctx := idem.WithKillTime(t.Context(), time.Now().Add(10*time.Second))
 		_, err := idem.Do(ctx, r.engine, key, 1, func(context.Context, int) (int, error) {
 			for range 10 {
@@ -64,8 +62,7 @@ func TestNoHandlerBeginsAtTheEndOfItsLease(t *testing.T) {
 
 // A call that has waited for too long to run the operation itself claims nothing.
 func TestNothingIsClaimedAfterAWaitWithoutTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t, nil), slowStarter.Key("t", "k")
+	inBubble(t, slowStarter, func(t *testing.T, r *rig, key idem.Key) {
 		done := slowly(t, r, key, 1900*time.Millisecond, idem.NotExecuted(errPlain))
 		waiter := newRigAt(t, r.mem, r.clock, &idem.Options{Wait: 10 * time.Second})
 		_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(6*time.Second)), waiter.engine,
@@ -78,7 +75,7 @@ func TestNothingIsClaimedAfterAWaitWithoutTime(t *testing.T) {
 
 // A result that was not found, because the record is another one now, is not replaced by that one's.
 func TestAReplayIsOfTheRecordThatWasRead(t *testing.T) {
-	r, key := newRig(t, nil), safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	finished(t, r, key)
 	old := r.record(t, key)
 	r.faults.Next(idemtest.Result, func(context.Context, *idemtest.Call) error {

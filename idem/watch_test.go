@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -45,8 +44,7 @@ func TestWatchedClaimIsInTheIndexUntilItEnds(t *testing.T) {
 	ends := map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "released": idem.NotExecuted(errPlain)}
 	for _, w := range watchings {
 		for name, end := range ends {
-			t.Run(fmt.Sprint(w.op.Name, w.op.Watch, " ", name), func(t *testing.T) {
-				r, key := newRig(t, nil), w.op.Key("t", "k")
+			testOn(t, fmt.Sprint(w.op.Name, w.op.Watch, " ", name), w.op, func(t *testing.T, r *rig, key idem.Key) {
 				_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 					rec := r.record(t, key)
 					if !w.watched {
@@ -75,8 +73,8 @@ func TestWatchedClaimIsInTheIndexUntilItEnds(t *testing.T) {
 func TestWatchedClaimOfADeadProcessStaysInTheIndex(t *testing.T) {
 	for _, w := range watchings {
 		for _, steps := range [][]protocol.StepWrite{nil, {charged}} {
-			t.Run(fmt.Sprint(w.op.Name, w.op.Watch, " steps ", len(steps)), func(t *testing.T) {
-				r, key := newRig(t, nil), w.op.Key("t", "k")
+			name := fmt.Sprint(w.op.Name, w.op.Watch, " steps ", len(steps))
+			testOn(t, name, w.op, func(t *testing.T, r *rig, key idem.Key) {
 				killedWith(t, r, key, steps...)
 				rec := r.record(t, key)
 				if w.watched {
@@ -117,8 +115,7 @@ func TestTakeoverIsWatchedAsItIsDeclared(t *testing.T) {
 
 // What was declared not repeatable before stays so, and is watched.
 func TestStricterDeclarationIsWatched(t *testing.T) {
-	r := newRig(t, nil)
-	key := idem.Operation{Name: "refund"}.Key("t", "k")
+	r, key := rigOn(t, idem.Operation{Name: "refund"})
 	released(t, r, key)
 	key = idem.Operation{Name: "refund", Repeat: idem.Repeatable}.Key("t", "k")
 	must(t, r, key, func(context.Context, int) (int, error) {
@@ -130,8 +127,7 @@ func TestStricterDeclarationIsWatched(t *testing.T) {
 
 // A renewal moves the lease alone: a sweep that meets the claim moves what is due.
 func TestHeartbeatLeavesTheIndexAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t, nil), unsafe.Key("t", "k")
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		must(t, r, key, func(context.Context, int) (int, error) {
 			before := r.record(t, key)
 			time.Sleep(2 * time.Minute)
@@ -149,8 +145,7 @@ func TestHeartbeatLeavesTheIndexAlone(t *testing.T) {
 func TestWatchedClaimThatIsTakenBackLeavesTheIndex(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply,
 		"request lost": idemtest.LoseRequest} {
-		t.Run(name, func(t *testing.T) {
-			r, key := newRig(t, nil), unsafe.Key("t", "k")
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			r.faults.Next(idemtest.Acquire, fault)
 			refused(t, r, key, idem.ErrStoreUnavailable, new(counter).run)
 			require.Empty(t, r.due(t))
@@ -204,8 +199,8 @@ func TestABeginMarkWatchesTheClaim(t *testing.T) {
 		"parked": errPlain}
 	for _, w := range watchings {
 		for name, end := range ends {
-			t.Run(fmt.Sprint(w.op.Name, w.op.Repeat, w.op.Watch, " ", name), func(t *testing.T) {
-				r, key := newRig(t, nil), w.op.Key("t", "k")
+			told := fmt.Sprint(w.op.Name, w.op.Repeat, w.op.Watch, " ", name)
+			testOn(t, told, w.op, func(t *testing.T, r *rig, key idem.Key) {
 				inIndex := func(watched bool) {
 					t.Helper()
 					rec := r.record(t, key)
@@ -249,7 +244,7 @@ func TestAnInterruptedStepStaysInTheIndex(t *testing.T) {
 	for _, watch := range []idem.Watch{idem.WatchNotRepeatable, idem.WatchNever} {
 		op := safe
 		op.Watch = watch
-		r, key := newRig(t, nil), op.Key("t", "k")
+		r, key := rigOn(t, op)
 		dieInside(t, r, key)
 		due := r.record(t, key).Due
 		want := watch == idem.WatchNotRepeatable
@@ -276,7 +271,7 @@ func TestAnInterruptedStepStaysInTheIndex(t *testing.T) {
 // What was escalated is due again once an attempt has taken it over: its question is
 // another one.
 func TestATakeoverOfWhatWasEscalatedIsDueAfterItsLease(t *testing.T) {
-	r, key := newRig(t, nil), safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	dieInside(t, r, key)
 	rec := r.record(t, key)
 	never := r.clock.Now().Add(50 * 365 * 24 * time.Hour)
@@ -300,8 +295,7 @@ func TestABeginMarkInDoubtLeavesNothingInTheIndex(t *testing.T) {
 		"refused, and the take-back is lost": {idemtest.Refuse, idemtest.LoseReply},
 	} {
 		for _, op := range []idem.Operation{safe, {Name: "safe", Repeat: idem.Repeatable, Watch: idem.WatchAlways}} {
-			t.Run(fmt.Sprint(name, op.Watch), func(t *testing.T) {
-				r, key := newRig(t, nil), op.Key("t", "k")
+			testOn(t, fmt.Sprint(name, op.Watch), op, func(t *testing.T, r *rig, key idem.Key) {
 				r.faults.Next(idemtest.RecordStep, faults...)
 				asks := *onceOnly
 				asks.NotFoundFinalAfter = idem.Immediately
@@ -325,8 +319,7 @@ func TestABeginMarkInDoubtLeavesNothingInTheIndex(t *testing.T) {
 
 // A renewal of the lease leaves the entry of a begin mark alone, as it does any other one.
 func TestHeartbeatLeavesTheEntryOfABeginMarkAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t, nil), safe.Key("t", "k")
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		must(t, r, key, func(ctx context.Context, _ int) (int, error) {
 			due := r.record(t, key).LeaseUntil.Add(idem.DefaultMargin)
 			return idem.Step(ctx, "charge", func(context.Context) (int, error) {
@@ -344,7 +337,7 @@ func TestHeartbeatLeavesTheEntryOfABeginMarkAlone(t *testing.T) {
 // record, and an outcome that comes after a park lands as ever.
 func TestASweepBesideARunningStep(t *testing.T) {
 	for _, parks := range []bool{false, true} {
-		r, key := newRig(t, nil), safe.Key("t", "k")
+		r, key := rigOn(t, safe)
 		must(t, r, key, func(ctx context.Context, _ int) (int, error) {
 			return idem.Step(ctx, "charge", func(context.Context) (int, error) {
 				rec := r.record(t, key)
