@@ -135,21 +135,27 @@ func TestAnAbortInsideAnAbortEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Two that abort side by side undo once, and both know when it is done.
+// Those that abort side by side undo once, and all know when it is done, beside the clock's
+// goroutines. After the handler's end there is nothing to abort.
 func TestTwoAbortsSideBySideUndoOnce(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	must(t, r, safe.Key("t", "k"), func(ctx context.Context, _ int) (string, error) {
-		_, err := trip(e, nil)(ctx)
-		require.NoError(t, err)
-		var wg sync.WaitGroup
-		for range 8 {
-			wg.Go(func() {
-				assert.NoError(t, idem.Abort(ctx, declinedError{}))
-				assert.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
-			})
-		}
-		wg.Wait()
-		return "402", nil
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+		e := new(effects)
+		var escaped context.Context
+		must(t, r.inLambda(), key, func(ctx context.Context, _ int) (string, error) {
+			escaped = ctx
+			_, err := trip(e, nil)(ctx)
+			require.NoError(t, err)
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					assert.NoError(t, idem.Abort(ctx, declinedError{}))
+					assert.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
+				})
+			}
+			wg.Wait()
+			return "402", nil
+		})
+		mistaken(t, idem.Abort(escaped, errPlain), "has returned")
 	})
 }
 

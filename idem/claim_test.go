@@ -210,7 +210,8 @@ func TestRecordOfAClaim(t *testing.T) {
 	})
 }
 
-// A record that cannot be read is read once more, and then fails closed.
+// A record that cannot be read, or that does not come with the failed condition, is read once more.
+// If that fails, so does the call.
 func TestUnreadableRecordFailsClosed(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -220,6 +221,9 @@ func TestUnreadableRecordFailsClosed(t *testing.T) {
 	}{
 		{"in the old item", func(f *idemtest.Faults) {
 			f.Next(idemtest.Acquire, idemtest.Unreadable)
+		}, m("Acquire", "Get", "Result"), true},
+		{"not with the old item", func(f *idemtest.Faults) {
+			f.Next(idemtest.Acquire, idemtest.BareConflict)
 		}, m("Acquire", "Get", "Result"), true},
 		{"always", func(f *idemtest.Faults) {
 			f.Always(idemtest.Unreadable, idemtest.Acquire, idemtest.Get)
@@ -247,16 +251,6 @@ func TestUnreadableRecordFailsClosed(t *testing.T) {
 			require.Equal(t, []string{"record_unreadable"}, r.events.take())
 		})
 	}
-}
-
-// No item with the failed condition: one consistent read, then on as usual.
-func TestConflictWithoutItsRecordReadsOnce(t *testing.T) {
-	r, key := rigOn(t, unsafe)
-	finished(t, r, key)
-	r.faults.Reset()
-	r.faults.Next(idemtest.Acquire, idemtest.BareConflict)
-	require.Equal(t, 1, must(t, r, key, fails(errPlain)))
-	require.Equal(t, m("Acquire", "Get", "Result"), r.faults.Calls())
 }
 
 // A fingerprint of a newer version is not a mismatch: it fails closed.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -44,6 +43,7 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 		{"not executed, wrapped", returns(0, fmt.Errorf("calling: %w", idem.NotExecuted(errPlain))), nil,
 			idem.Released, idem.Released},
 		{"permanent", returns(0, idem.Permanent(coded)), nil, idem.Failed, idem.Failed},
+		{"permanent, not executed", returns(0, idem.Permanent(idem.NotExecuted(coded))), nil, idem.Failed, idem.Failed},
 		{"not executed beside a result", func(ctx context.Context, _ int) (int, error) {
 			idem.SetNotExecuted(ctx)
 			return 7, nil
@@ -74,12 +74,17 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 					want = tc.safe
 				}
 				runs := 0
-				handler := func(ctx context.Context, n int) (int, error) {
+				var own error
+				handler := func(ctx context.Context, n int) (v int, err error) {
 					runs++
-					return tc.handler(ctx, n)
+					v, own = tc.handler(ctx, n)
+					return v, own
 				}
 				live, liveErr := idem.Run(t.Context(), r.engine, key, 1, handler)
 				require.Equal(t, want, live.Outcome.RecordState)
+				if want != idem.Completed {
+					require.True(t, liveErr == idem.Unmark(own), "the handler's own error, without a mark around it: %v", liveErr)
+				}
 				rec := r.record(t, key)
 				require.Equal(t, want, rec.State)
 				require.Equal(t, want == idem.Unknown, rec.ExpiresAt.IsZero(), "only an open question never expires")
@@ -94,7 +99,6 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 					require.True(t, next.Outcome.Replayed)
 					require.Equal(t, 1, runs)
 				case idem.Failed:
-					require.ErrorIs(t, liveErr, coded, "the handler's own error")
 					recorded := errorAs[*idem.RecordedError](t, err)
 					require.Equal(t, idem.Failure{Message: "coded declined", Type: "codedError", Code: "declined"}, recorded.Failure)
 					require.Equal(t, 1, runs)
@@ -110,42 +114,6 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 	}
 }
 
-// The handler's error reaches the caller as it was, without the mark around it.
-func TestMarksAreTakenOff(t *testing.T) {
-	for i, mark := range []func(error) error{idem.NotExecuted, idem.Permanent,
-		func(err error) error { return idem.Permanent(idem.NotExecuted(err)) }} {
-		r := newRig(t, nil)
-		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", fmt.Sprint(i)), 1, fails(mark(errPlain)))
-		require.Same(t, errPlain, err)
-		require.NoError(t, mark(nil))
-	}
-	wrapped := fmt.Errorf("calling: %w", idem.NotExecuted(errPlain))
-	r := newRig(t, nil)
-	_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, fails(wrapped))
-	require.Same(t, wrapped, err)
-	require.ErrorIs(t, err, errPlain)
-}
-
-func TestPanicGoesOnAndIsRecorded(t *testing.T) {
-	for _, op := range both {
-		testOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
-			value := &struct{ int }{7}
-			var ctx context.Context
-			require.PanicsWithValue(t, value, func() {
-				_, _ = idem.Do(t.Context(), r.engine, key, 1, func(c context.Context, _ int) (int, error) {
-					ctx = c
-					panic(value)
-				})
-			})
-			require.Error(t, ctx.Err())
-			rec := r.record(t, key)
-			require.Equal(t, uncertain(op), rec.State)
-			require.Equal(t, "panic", rec.Failure.Type)
-			require.True(t, rec.Uncertain)
-		})
-	}
-}
-
 // uncertain is the state that an uncertain attempt leaves behind.
 func uncertain(op idem.Operation) idem.State {
 	if op.Repeat == idem.Repeatable {
@@ -154,45 +122,48 @@ func uncertain(op idem.Operation) idem.State {
 	return idem.Unknown
 }
 
-func TestGoexitIsRecorded(t *testing.T) {
-	for _, op := range both {
-		bubbleOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
-			go func() {
-				_, _ = idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
-					runtime.Goexit()
-					return 0, nil
-				})
-			}()
-			synctest.Wait()
-			require.Equal(t, uncertain(op), r.state(t, key))
-		})
-	}
-}
-
 // nilError is an error that panics when it is asked for its text.
 type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
-// What goes wrong after the handler, in its error or in the hook, leaves an
-// attempt whose end nobody knows, not one that is forgotten.
-func TestFaultsAfterTheHandlerAreRecorded(t *testing.T) {
-	t.Run("typed nil error", func(t *testing.T) {
-		r := newRig(t, nil)
-		var typed *nilError
-		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, fails(typed))
-		require.True(t, err == error(typed), "the handler's own error")
-		require.Equal(t, idem.Unknown, r.state(t, unsafe.Key("t", "k")))
-	})
-	t.Run("hook", func(t *testing.T) {
-		r := newRig(t, nil)
-		op := unsafe
-		op.Classify = func(context.Context, any, error) idem.Class { panic("hook") }
-		require.PanicsWithValue(t, "hook", func() {
-			_, _ = idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, new(counter).run)
-		})
-		require.Equal(t, idem.Unknown, r.state(t, unsafe.Key("t", "k")))
-	})
+// Whatever goes wrong in the handler, in its error or in the hook goes on as it would without the
+// engine, and leaves an attempt whose end nobody knows, not one that is forgotten.
+func TestPanicGoesOnAndIsRecorded(t *testing.T) {
+	value := &struct{ int }{7}
+	for name, tc := range map[string]struct {
+		handler func(context.Context, int) (int, error)
+		hook    func(context.Context, any, error) idem.Class
+		want    answered
+		failure string
+	}{
+		"panic": {func(context.Context, int) (int, error) { panic(value) }, nil, answered{thrown: value}, "panic"},
+		"exit": {func(context.Context, int) (int, error) { runtime.Goexit(); return 0, nil }, nil,
+			answered{exited: true}, "panic"},
+		"typed nil error": {fails((*nilError)(nil)), nil, answered{value: 0, err: (*nilError)(nil)}, "nilError"},
+		"hook": {new(counter).run, func(context.Context, any, error) idem.Class { panic("hook") },
+			answered{thrown: "hook"}, "panic"},
+	} {
+		for _, op := range both {
+			op.Classify = tc.hook
+			testOn(t, name+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
+				var ctx context.Context
+				got := seen(func() (any, error) {
+					return idem.Do(t.Context(), r.engine, key, 1, func(own context.Context, n int) (int, error) {
+						ctx = own
+						return tc.handler(ctx, n)
+					})
+				})
+				got.took = 0
+				require.Equal(t, tc.want, got)
+				require.Error(t, ctx.Err())
+				rec := r.record(t, key)
+				require.Equal(t, uncertain(op), rec.State)
+				require.Equal(t, tc.failure, rec.Failure.Type)
+				require.True(t, rec.Uncertain)
+			})
+		}
+	}
 }
 
 // A client that goes away changes nothing about the attempt.

@@ -18,6 +18,7 @@ import (
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -166,34 +167,6 @@ func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 	}
 }
 
-// Compensate may run beside itself, the clock's goroutines and its handler's end.
-func TestCompensateSideBySide(t *testing.T) {
-	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-		e := new(effects)
-		kill := time.Now().Add(10 * time.Second)
-		var escaped context.Context
-		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1,
-			func(ctx context.Context, _ int) (string, error) {
-				escaped = ctx
-				_, err := trip(e, nil)(ctx)
-				require.NoError(t, err)
-				var wg sync.WaitGroup
-				for range 4 {
-					wg.Go(func() {
-						if err := idem.Abort(ctx, declinedError{}); err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				wg.Wait()
-				return "402", nil
-			})
-		require.NoError(t, err)
-		require.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
-		mistaken(t, idem.Abort(escaped, errPlain), "has returned")
-	})
-}
-
 // A compensation that fails permanently while the attempt is parked from the side.
 func TestCompensationAtTheDeadline(t *testing.T) {
 	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
@@ -282,10 +255,12 @@ func TestParallelStepsUnderARenewedLease(t *testing.T) {
 						if i%3 == 0 {
 							once = []error{idem.NotExecuted(errPlain)}
 						}
-						_, errs[i] = idem.Step(ctx, name, func(ctx context.Context) (receiptOf, error) {
+						got, err := idem.Step(ctx, name, func(ctx context.Context) (receiptOf, error) {
 							time.Sleep(time.Duration(i) * time.Second)
 							return e.step(name, once...)(ctx)
 						}, &idem.StepConfig[receiptOf]{Semantics: idem.StepSemantics(i % 2), Compensate: e.undo(name)})
+						assert.True(t, err != nil || got.ID == name, "it has the result of its own")
+						errs[i] = err
 					})
 				}
 				wg.Wait()

@@ -163,16 +163,24 @@ func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
 }
 
 // An at-most-once step whose process died is not run again: a handler that cannot
-// close it parks the operation, even if it is repeatable.
+// close it parks the operation, even if it is repeatable. The mark holds, whatever the step has been
+// declared as since.
 func TestInterruptedStepIsNotRunAgain(t *testing.T) {
-	for name, swallow := range map[string]bool{"returned": false, "swallowed": true} {
+	for name, tc := range map[string]struct {
+		swallow  bool
+		declared idem.StepSemantics
+	}{
+		"returned":              {false, idem.AtMostOnce},
+		"swallowed":             {true, idem.AtMostOnce},
+		"of an old declaration": {false, idem.AtLeastOnce},
+	} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			e := new(effects)
 			killedWith(t, r, key, charged, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-				_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
+				_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: tc.declared})
 				require.ErrorAs(t, err, new(*idem.StepInterruptedError))
-				if swallow {
+				if tc.swallow {
 					return 1, nil
 				}
 				return 0, err
@@ -186,43 +194,24 @@ func TestInterruptedStepIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// A mark holds, whatever the step has been declared as since.
-func TestInterruptedStepOfAnOldDeclaration(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
-	killedWith(t, r, key, shipping)
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
-		return 0, err
-	})
-	require.ErrorAs(t, err, new(*idem.StepInterruptedError))
-	require.Zero(t, e.ran("ship"))
-}
-
 func TestInterruptedStepIsClosed(t *testing.T) {
 	for name, c := range map[string]struct {
-		found func(context.Context, time.Time) (receiptOf, error)
+		found error
 		runs  int
 		state idem.State
 		err   string
 	}{
-		"took effect": {func(context.Context, time.Time) (receiptOf, error) {
-			return receiptOf{"found"}, nil
-		}, 0, idem.Completed, ""},
-		"had no effect": {func(context.Context, time.Time) (receiptOf, error) {
-			return receiptOf{}, idem.NotExecuted(errPlain)
-		}, 1, idem.Completed, ""},
-		"was declined": {func(context.Context, time.Time) (receiptOf, error) {
-			return receiptOf{}, idem.Permanent(declinedError{})
-		}, 0, idem.Failed, "card declined"},
-		"nobody can tell": {func(context.Context, time.Time) (receiptOf, error) { return receiptOf{}, errPlain },
-			0, idem.Unknown, "plain"},
+		"took effect":     {nil, 0, idem.Completed, ""},
+		"had no effect":   {idem.NotExecuted(errPlain), 1, idem.Completed, ""},
+		"was declined":    {idem.Permanent(declinedError{}), 0, idem.Failed, "card declined"},
+		"nobody can tell": {errPlain, 0, idem.Unknown, "plain"},
 	} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			e := new(effects)
 			killedWith(t, r, key, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 				got, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
-					NotFoundFinalAfter: idem.Immediately, Interrupted: c.found})
+					NotFoundFinalAfter: idem.Immediately, Interrupted: e.found("found", c.found)})
 				if err == nil && c.runs == 0 {
 					require.Equal(t, "found", got.ID)
 				}
@@ -360,40 +349,9 @@ func TestStepTokens(t *testing.T) {
 	require.Len(t, all, 3)
 }
 
-// Steps may run side by side.
-func TestParallelSteps(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
-	names := strings.Split(strings.Repeat("x", 20), "")
-	for n := range 2 {
-		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-			var wg sync.WaitGroup
-			for i := range names {
-				wg.Go(func() {
-					name := "ship-" + string(rune('a'+i))
-					got, err := idem.Step(ctx, name, e.step(name),
-						&idem.StepConfig[receiptOf]{Compensate: e.undo(name), Semantics: idem.StepSemantics(i % 2)})
-					if err != nil || got.ID != name {
-						t.Errorf("%s: %v %v", name, got, err)
-					}
-				})
-			}
-			wg.Wait()
-			if n == 0 {
-				return "", errPlain
-			}
-			return "done", nil
-		})
-		require.Equal(t, n == 0, err != nil)
-	}
-	for i := range names {
-		require.Equal(t, 1, e.ran("ship-"+string(rune('a'+i))))
-	}
-}
-
 func TestStepMistakes(t *testing.T) {
 	r, e := newRig(t, nil), new(effects)
 	_, err := idem.Step(t.Context(), "s", e.step("s"), nil)
-	var mistake *idem.ConfigError
 	mistaken(t, err, "pass the context that the handler was given")
 	var escaped context.Context
 	_, err = doSteps(t, r, safe.Key("t", "k"), func(ctx context.Context) (string, error) {
@@ -417,57 +375,23 @@ func TestStepMistakes(t *testing.T) {
 				}, nil)
 				return err
 			},
-			"MaxTries is -1": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: -1}})
-				return err
-			},
-			"delay": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"),
-					&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, MaxDelay: -1}})
-				return err
-			},
-			"BackoffRate": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"),
-					&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, BackoffRate: 0.5}})
-				return err
-			},
-			"Semantics is 7": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: 7})
-				return err
-			},
-			"with its unit": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"),
-					&idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10, Interrupted: e.found("s")})
-				return err
-			},
-			"no MaxTries": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxDelay: time.Second}})
-				return err
-			},
-			"NotFoundFinalAfter is missing": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"),
-					&idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, Interrupted: e.found("s")})
-				return err
-			},
-			"no meaning without Interrupted": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"),
-					&idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately})
-				return err
-			},
-			"cannot be negative": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
-					NotFoundFinalAfter: -time.Minute, Interrupted: e.found("s")})
-				return err
-			},
-			"just run again": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"),
-					&idem.StepConfig[receiptOf]{NotFoundFinalAfter: idem.Immediately, Interrupted: e.found("s")})
-				return err
-			},
 		} {
-			err := try()
-			require.ErrorAs(t, err, &mistake, problem)
-			require.ErrorContains(t, err, problem)
+			mistaken(t, try(), problem)
+		}
+		for problem, config := range map[string]idem.StepConfig[receiptOf]{
+			"MaxTries is -1":                 {Retry: idem.Retry{MaxTries: -1}},
+			"delay":                          {Retry: idem.Retry{MaxTries: 3, MaxDelay: -1}},
+			"BackoffRate":                    {Retry: idem.Retry{MaxTries: 3, BackoffRate: 0.5}},
+			"no MaxTries":                    {Retry: idem.Retry{MaxDelay: time.Second}},
+			"Semantics is 7":                 {Semantics: 7},
+			"with its unit":                  {Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10, Interrupted: e.found("s")},
+			"NotFoundFinalAfter is missing":  {Semantics: idem.AtMostOnce, Interrupted: e.found("s")},
+			"no meaning without Interrupted": {Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately},
+			"cannot be negative":             {Semantics: idem.AtMostOnce, NotFoundFinalAfter: -time.Minute, Interrupted: e.found("s")},
+			"just run again":                 {NotFoundFinalAfter: idem.Immediately, Interrupted: e.found("s")},
+		} {
+			_, err := idem.Step(ctx, "r", e.step("s"), &config)
+			mistaken(t, err, problem)
 		}
 		require.Zero(t, e.ran("s"), "nothing runs after a mistake")
 		return "", nil
