@@ -12,7 +12,6 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
-	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -317,15 +316,8 @@ func TestAtomicLosesToAConcurrentDuplicate(t *testing.T) {
 	}
 }
 
-// Nothing runs without the read before the handler.
-func TestAtomicFailsClosed(t *testing.T) {
-	r, c := newRig(t, nil), new(counter)
-	r.faults.Next(idemtest.Get, idemtest.Refuse)
-	refused(t, r, atomically.Key("t", "k"), idem.ErrStoreUnavailable, c.run)
-	require.Zero(t, c.count())
-}
-
-// A record that cannot be read is never replaced, whether the first read finds it or the commit.
+// Nothing runs without the read before the handler, and a record that cannot be read is never
+// replaced, whether the first read finds it or the commit.
 func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 	for name, read := range map[string]idemtest.Fault{
 		"read": idemtest.Unreadable, "written after the read": readsNothing,
@@ -346,15 +338,8 @@ func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 	r.faults.Next(idemtest.Finish, idemtest.Unreadable)
 	res := mustRun(t, r, atomically.Key("t", "k"), c.run)
 	require.True(t, res.Outcome.Replayed)
-}
-
-// A result that is too large is recorded without its body.
-func TestAtomicKeepsTheFactOfALargeResult(t *testing.T) {
-	r := newRigOver(t, memstore.Options{MaxResult: 8}.New(), nil)
-	key := atomically.Key("t", "k")
-	res := mustRun(t, r, key, func(context.Context, int) (string, error) { return "0123456789", nil })
-	require.True(t, res.Outcome.Omitted)
-	refused(t, r, key, idem.ErrOutcomeUnavailable, func(context.Context, int) (string, error) { return "", nil })
+	r.faults.Next(idemtest.Get, idemtest.Refuse)
+	refused(t, r, atomically.Key("t", "other"), idem.ErrStoreUnavailable, fails(errPlain))
 }
 
 // The record of a commit that was taken back outlives every write that may still be

@@ -144,17 +144,19 @@ func TestADecoderThatPanicsReadsNoOutcome(t *testing.T) {
 }
 
 func TestTooLargeResultIsCompletedWithoutIt(t *testing.T) {
-	r := newRigOver(t, memstore.Options{MaxResult: 2048}.New(), nil)
-	key, big := unsafe.Key("t", "k"), strings.Repeat("x", 5000)
-	live := mustRun(t, r, key, func(context.Context, int) (string, error) { return big, nil })
-	require.Equal(t, big, live.Value)
-	require.True(t, live.Outcome.Omitted)
-	require.Equal(t, idem.Completed, live.Outcome.RecordState)
-	replay, err := idem.Run(t.Context(), r.engine, key,
-		1, func(context.Context, int) (string, error) { panic("must not run") })
-	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
-	require.True(t, replay.Outcome.Replayed)
-	require.Equal(t, live.Outcome.RecordedAt, replay.Outcome.RecordedAt)
+	for _, op := range append(both, atomically) {
+		r := newRigOver(t, memstore.Options{MaxResult: 2048}.New(), nil)
+		key, big := op.Key("t", "k"), strings.Repeat("x", 5000)
+		live := mustRun(t, r, key, func(context.Context, int) (string, error) { return big, nil })
+		require.Equal(t, big, live.Value)
+		require.True(t, live.Outcome.Omitted)
+		require.Equal(t, idem.Completed, live.Outcome.RecordState)
+		replay, err := idem.Run(t.Context(), r.engine, key,
+			1, func(context.Context, int) (string, error) { panic("must not run") })
+		require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
+		require.True(t, replay.Outcome.Replayed)
+		require.Equal(t, live.Outcome.RecordedAt, replay.Outcome.RecordedAt)
+	}
 }
 
 func TestKeptIsWhatReplaysGet(t *testing.T) {

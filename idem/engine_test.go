@@ -219,6 +219,8 @@ var (
 	safe   = idem.Operation{Name: "safe", Repeat: idem.Repeatable}
 	unsafe = idem.Operation{Name: "unsafe"}
 	both   = []idem.Operation{safe, unsafe}
+	// strictly is safe as another deployment declares it.
+	strictly = idem.Operation{Name: "safe"}
 )
 
 var errPlain = errors.New("plain")

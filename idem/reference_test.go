@@ -366,20 +366,6 @@ func TestReferencesOfStepsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A mark that cannot be confirmed keeps its function from running, reference or not.
-func TestReferenceOfAStepThatDoesNotBegin(t *testing.T) {
-	r, key := rigOn(t, unsafe)
-	r.faults.Next(idemtest.RecordStep, idemtest.LoseReply)
-	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { panic("it must not run") },
-			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Reference: "order-1"})
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-		return "", err
-	})
-	require.Error(t, err)
-	require.Equal(t, idem.Unknown, r.state(t, key))
-}
-
 // Steps side by side, renewals of the lease and references disturb each other not.
 func TestReferencesSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -387,8 +387,10 @@ func TestStepMistakes(t *testing.T) {
 			"with its unit":                  {Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10, Interrupted: e.found("s")},
 			"NotFoundFinalAfter is missing":  {Semantics: idem.AtMostOnce, Interrupted: e.found("s")},
 			"no meaning without Interrupted": {Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately},
-			"cannot be negative":             {Semantics: idem.AtMostOnce, NotFoundFinalAfter: -time.Minute, Interrupted: e.found("s")},
-			"just run again":                 {NotFoundFinalAfter: idem.Immediately, Interrupted: e.found("s")},
+			"cannot be negative": {
+				Semantics: idem.AtMostOnce, NotFoundFinalAfter: -time.Minute, Interrupted: e.found("s"),
+			},
+			"just run again": {NotFoundFinalAfter: idem.Immediately, Interrupted: e.found("s")},
 		} {
 			_, err := idem.Step(ctx, "r", e.step("s"), &config)
 			mistaken(t, err, problem)
