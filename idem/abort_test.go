@@ -172,16 +172,16 @@ func TestNothingExecutedIsNoAnswerToAnAbortThatCouldNotUndo(t *testing.T) {
 				return "402", nil
 			},
 		} {
-			t.Run(op.Name+" "+name, func(t *testing.T) {
-				r, e := newRig(t, nil), new(effects)
-				_, err := doSteps(t, r, op.Key("t", "k"), func(ctx context.Context) (string, error) {
+			testOn(t, op.Name+" "+name, op, func(t *testing.T, r *rig, key idem.Key) {
+				e := new(effects)
+				_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 					cfg := &idem.StepConfig[receiptOf]{Compensate: e.undo("charge", idem.Permanent(errPlain))}
 					_, err := idem.Step(ctx, "charge", e.step("charge"), cfg)
 					require.NoError(t, err)
 					return handler(ctx, e)
 				})
 				require.Equal(t, name == "an error", err != nil)
-				require.Equal(t, idem.Unknown, r.state(t, op.Key("t", "k")))
+				require.Equal(t, idem.Unknown, r.state(t, key))
 			})
 		}
 	}

@@ -114,11 +114,11 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 		})
 		require.Equal(t, idem.Absent, r.state(t, key))
 	})
-	bubble(t, "no time", func(t *testing.T) {
-		r, c := newRig(t, nil), new(counter)
+	bubbleOn(t, "no time", atomically, func(t *testing.T, r *rig, key idem.Key) {
+		c := new(counter)
 		r.faults.Always(slow(2*time.Second, idemtest.Pass), idemtest.Get)
 		ctx := idem.WithKillTime(t.Context(), time.Now().Add(2*time.Second))
-		_, err := idem.Do(ctx, r.engine, atomically.Key("t", "k"), 1, c.run)
+		_, err := idem.Do(ctx, r.engine, key, 1, c.run)
 		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 		require.Zero(t, c.count())
 	})
@@ -177,8 +177,7 @@ func TestAtomicFindsARecord(t *testing.T) {
 // get its outcome.
 func TestAtomicConcurrentDuplicates(t *testing.T) {
 	for name, read := range firstReads {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
+		testOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
 			const n = 20
 			for range n {
 				r.faults.Next(idemtest.Get, read)
@@ -187,7 +186,7 @@ func TestAtomicConcurrentDuplicates(t *testing.T) {
 			got := make([]string, n)
 			for i := range n {
 				wg.Go(func() {
-					out, err := idem.Do(t.Context(), r.engine, atomically.Key("t", "k"), 1,
+					out, err := idem.Do(t.Context(), r.engine, key, 1,
 						func(context.Context, int) (string, error) { return fmt.Sprint("body ", i), nil })
 					require.NoError(t, err)
 					got[i] = out
@@ -322,11 +321,11 @@ func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 	for name, read := range map[string]idemtest.Fault{
 		"read": idemtest.Unreadable, "written after the read": readsNothing,
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
+		testOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
+			c := new(counter)
 			r.faults.Next(idemtest.Get, read)
 			r.faults.Always(idemtest.Unreadable)
-			refused(t, r, atomically.Key("t", "k"), idem.ErrRecordUnreadable, c.run)
+			refused(t, r, key, idem.ErrRecordUnreadable, c.run)
 			require.Equal(t, name == "written after the read", c.count() == 1)
 			require.Contains(t, r.events.take(), "record_unreadable")
 		})

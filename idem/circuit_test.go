@@ -289,11 +289,11 @@ func TestStoreDownBeforeTheClaim(t *testing.T) {
 		}, 500 * time.Millisecond, []string{"outcome_queued", "store_unavailable"}},
 	} {
 		for _, op := range both {
-			bubble(t, tc.name+"/"+op.Name, func(t *testing.T) {
-				r, c := newRig(t, nil), new(counter)
+			bubbleOn(t, tc.name+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
+				c := new(counter)
 				r.faults.Always(tc.fault)
 				start := time.Now()
-				_, err := idem.Do(tc.ctx(t), r.engine, op.Key("t", "k"), 1, c.run)
+				_, err := idem.Do(tc.ctx(t), r.engine, key, 1, c.run)
 				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 				require.LessOrEqual(t, time.Since(start), tc.within)
 				require.Equal(t, tc.events, r.events.take())
@@ -308,7 +308,7 @@ func TestStoreDownBeforeTheClaim(t *testing.T) {
 
 				// Back again: nothing blocks the retry.
 				r.faults.Heal()
-				must(t, r, op.Key("t", "k"), c.run)
+				must(t, r, key, c.run)
 				require.Equal(t, 1, c.count())
 				require.NoError(t, r.engine.Flush(t.Context()))
 			})

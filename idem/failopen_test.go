@@ -92,10 +92,10 @@ func TestTakeoverDoesNotFailOpen(t *testing.T) {
 // and stops the operation.
 func TestStepsOfACallThatFailsOpen(t *testing.T) {
 	for name, undo := range map[string]error{"undone": nil, "not undone": errPlain} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
+		testOn(t, name, failsOpen, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
 			r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-			err := refused(t, r, failsOpen.Key("t", "k"), declinedError{}, steps(trip(e, idem.Permanent(declinedError{}), undo)))
+			err := refused(t, r, key, declinedError{}, steps(trip(e, idem.Permanent(declinedError{}), undo)))
 			want := []int{1, 1, 1}
 			if undo != nil {
 				want[0] = 0
@@ -246,10 +246,10 @@ func TestAStoreThatAnswersDoesNotFailOpen(t *testing.T) {
 			return &idem.StoreError{Op: string(c.Method), Ambiguous: true, Err: errPlain}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
+		testOn(t, name, failsOpen, func(t *testing.T, r *rig, key idem.Key) {
+			c := new(counter)
 			r.faults.Always(fault)
-			_, err := idem.Do(t.Context(), r.engine, failsOpen.Key("t", "k"), 1, c.run)
+			_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
 			require.Error(t, err)
 			require.Zero(t, c.count())
 			require.NotContains(t, r.events.take(), "failed_open")

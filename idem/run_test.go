@@ -169,53 +169,47 @@ func TestPanicGoesOnAndIsRecorded(t *testing.T) {
 // A client that goes away changes nothing about the attempt.
 func TestClientDisconnects(t *testing.T) {
 	gone := errors.New("client gone")
-	t.Run("before the claim", func(t *testing.T) {
-		r, c := newRig(t, nil), new(counter)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(gone)
-		_, err := idem.Do(ctx, r.engine, unsafe.Key("t", "k"), 1, c.run)
-		require.ErrorIs(t, err, gone)
-		require.Empty(t, r.faults.Calls())
-		require.Zero(t, c.count())
-	})
-	t.Run("while the claim is sent", func(t *testing.T) {
-		r, c := newRig(t, nil), new(counter)
-		ctx, cancel := context.WithCancel(t.Context())
-		r.faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
-			err := call.Do(ctx)
-			cancel()
-			require.NoError(t, err)
-			return call.Lost()
+	for name, tc := range map[string]struct {
+		claim func(ctx context.Context, c *idemtest.Call, leave func()) error // nil: it leaves before
+		err   error
+		state idem.State
+	}{
+		"before the claim": {nil, gone, idem.Absent},
+		"while the claim is sent": {func(ctx context.Context, c *idemtest.Call, leave func()) error {
+			require.NoError(t, c.Do(ctx))
+			leave()
+			return c.Lost()
+		}, idem.ErrStoreUnavailable, idem.Released},
+		"when the claim has come": {func(ctx context.Context, c *idemtest.Call, leave func()) error {
+			defer leave()
+			return c.Do(ctx)
+		}, gone, idem.Released},
+	} {
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			leave := func() { cancel(gone) }
+			if tc.claim == nil {
+				leave()
+			} else {
+				r.faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error { return tc.claim(ctx, c, leave) })
+			}
+			_, err := idem.Do(ctx, r.engine, key, 1, fails(errPlain))
+			require.ErrorIs(t, err, tc.err, "nothing runs")
+			require.Equal(t, tc.claim == nil, len(r.faults.Calls()) == 0)
+			require.Equal(t, tc.state, r.state(t, key), "it is taken back")
+			require.True(t, tc.state == idem.Absent || !r.record(t, key).Uncertain)
 		})
-		_, err := idem.Do(ctx, r.engine, unsafe.Key("t", "k"), 1, c.run)
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-		require.Equal(t, idem.Released, r.state(t, unsafe.Key("t", "k")), "taken back")
-		require.Zero(t, c.count())
-	})
-	t.Run("when the claim has come", func(t *testing.T) {
-		r, c := newRig(t, nil), new(counter)
+	}
+	testOn(t, "while the handler runs", unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		r.faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
-			defer cancel(gone)
-			return call.Do(ctx)
-		})
-		_, err := idem.Do(ctx, r.engine, unsafe.Key("t", "k"), 1, c.run)
-		require.ErrorIs(t, err, gone)
-		require.Equal(t, idem.Released, r.state(t, unsafe.Key("t", "k")), "given back")
-		require.False(t, r.record(t, unsafe.Key("t", "k")).Uncertain)
-		require.Zero(t, c.count())
-	})
-	t.Run("while the handler runs", func(t *testing.T) {
-		r := newRig(t, nil)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		v, err := idem.Do(ctx, r.engine, unsafe.Key("t", "k"), 1, func(ctx context.Context, n int) (int, error) {
+		v, err := idem.Do(ctx, r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
 			cancel(gone)
 			require.ErrorIs(t, context.Cause(ctx), gone, "the handler may know")
 			return n, nil
 		})
 		require.NoError(t, err)
 		require.Equal(t, 1, v)
-		require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "k")))
+		require.Equal(t, idem.Completed, r.state(t, key))
 	})
 }
 
@@ -232,9 +226,9 @@ func TestTimeLeft(t *testing.T) {
 		{"past", -time.Second, false, 0}, {"zero", 0, false, 0}, {"no more than the guard", time.Second, false, 1},
 		{"too little", 2600 * time.Millisecond, false, 1}, {"enough", 2700 * time.Millisecond, true, 0},
 	} {
-		bubble(t, tc.name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
-			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(tc.left)), r.engine, op.Key("t", "k"), 1, c.run)
+		bubbleOn(t, tc.name, op, func(t *testing.T, r *rig, key idem.Key) {
+			c := new(counter)
+			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(tc.left)), r.engine, key, 1, c.run)
 			if tc.ok {
 				require.NoError(t, err)
 				return
@@ -266,15 +260,15 @@ func TestTimeLeft(t *testing.T) {
 			require.False(t, rec.Uncertain, name)
 		}
 	})
-	bubble(t, "what is recorded needs none of it", func(t *testing.T) {
-		r, c := newRig(t, nil), new(counter)
-		must(t, r, op.Key("t", "k"), c.run)
+	bubbleOn(t, "what is recorded needs none of it", op, func(t *testing.T, r *rig, key idem.Key) {
+		c := new(counter)
+		must(t, r, key, c.run)
 		for _, left := range []time.Duration{2600 * time.Millisecond, 100 * time.Millisecond} {
 			ctx := idem.WithKillTime(t.Context(), time.Now().Add(left))
-			v, err := idem.Do(ctx, r.engine, op.Key("t", "k"), 1, c.run)
+			v, err := idem.Do(ctx, r.engine, key, 1, c.run)
 			require.NoError(t, err)
 			require.Equal(t, 1, v)
-			_, err = idem.Do(ctx, r.engine, op.Key("t", "k"), 2, c.run)
+			_, err = idem.Do(ctx, r.engine, key, 2, c.run)
 			require.ErrorIs(t, err, idem.ErrKeyReused)
 		}
 	})
@@ -295,9 +289,8 @@ func TestTimeLeft(t *testing.T) {
 			require.NotContains(t, r.faults.Calls(), idemtest.Acquire, name)
 		}
 	})
-	t.Run("a kill time of zero is no kill time to ignore", func(t *testing.T) {
-		r := newRig(t, nil)
-		_, err := idem.Do(idem.WithKillTime(t.Context(), time.Time{}), r.engine, op.Key("t", "k"), 1, new(counter).run)
+	testOn(t, "a kill time of zero is no kill time to ignore", op, func(t *testing.T, r *rig, key idem.Key) {
+		_, err := idem.Do(idem.WithKillTime(t.Context(), time.Time{}), r.engine, key, 1, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrOutOfTime)
 	})
 	bubble(t, "the claim took too long", func(t *testing.T) {
@@ -321,35 +314,33 @@ func TestFinishLooksAgain(t *testing.T) {
 	}
 	for name, fault := range map[string]idemtest.Fault{"conflict without the record": idemtest.BareConflict,
 		"unreadable": idemtest.Unreadable} {
-		t.Run(name+", landed", func(t *testing.T) {
-			r := newRig(t, nil)
-			r.faults.Next(idemtest.Finish, held(fault))
-			res := mustRun(t, r, unsafe.Key("t", "k"), new(counter).run)
-			require.Equal(t, idem.Completed, res.Outcome.RecordState)
-			require.Equal(t, []idemtest.Method{"Acquire", "Finish", "Get"}, r.faults.Calls())
-		})
-		t.Run(name+", not landed", func(t *testing.T) {
-			r := newRig(t, nil)
-			r.faults.Next(idemtest.Finish, fault)
-			res := mustRun(t, r, unsafe.Key("t", "k"), new(counter).run)
-			require.Equal(t, idem.Completed, res.Outcome.RecordState)
-			require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "k")))
-		})
-		t.Run(name+", never told", func(t *testing.T) {
-			r := newRig(t, nil)
-			r.faults.Always(fault, idemtest.Finish)
-			res := mustRun(t, r.inLambda(), unsafe.Key("t", "k"), new(counter).run)
-			require.True(t, res.Outcome.Queued)
-		})
-		t.Run(name+", nor read", func(t *testing.T) {
-			r := newRig(t, nil)
-			r.faults.Next(idemtest.Finish, fault)
-			r.faults.Next(idemtest.Get, idemtest.LoseReply)
-			res := mustRun(t, r.inLambda(), unsafe.Key("t", "k"), new(counter).run)
-			require.True(t, res.Outcome.Queued)
-			require.NoError(t, r.engine.Flush(t.Context()))
-			require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "k")))
-		})
+		for end, tc := range map[string]struct {
+			faults func(*idemtest.Faults)
+			queued bool
+			after  idem.State // once what waits was written
+		}{
+			"landed":     {func(f *idemtest.Faults) { f.Next(idemtest.Finish, held(fault)) }, false, idem.Completed},
+			"not landed": {func(f *idemtest.Faults) { f.Next(idemtest.Finish, fault) }, false, idem.Completed},
+			"never told": {func(f *idemtest.Faults) { f.Always(fault, idemtest.Finish) }, true, idem.InProgress},
+			"nor read": {func(f *idemtest.Faults) {
+				f.Next(idemtest.Finish, fault)
+				f.Next(idemtest.Get, idemtest.LoseReply)
+			}, true, idem.Completed},
+		} {
+			testOn(t, name+", "+end, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+				tc.faults(r.faults)
+				res := mustRun(t, r.inLambda(), key, new(counter).run)
+				require.Equal(t, tc.queued, res.Outcome.Queued)
+				require.Equal(t, !tc.queued, res.Outcome.RecordState == idem.Completed)
+				if end == "landed" {
+					require.Equal(t, m("Acquire", "Finish", "Get"), r.faults.Calls())
+				}
+				if tc.after == idem.Completed {
+					require.NoError(t, r.engine.Flush(t.Context()))
+				}
+				require.Equal(t, tc.after, r.state(t, key))
+			})
+		}
 		t.Run(name+", gone", func(t *testing.T) {
 			r := newRig(t, nil)
 			r.faults.Next(idemtest.Finish, fault)
@@ -361,10 +352,9 @@ func TestFinishLooksAgain(t *testing.T) {
 			require.ErrorIs(t, err, idem.ErrInFlight)
 		})
 	}
-	t.Run("always unreadable fails closed", func(t *testing.T) {
-		r := newRig(t, nil)
+	testOn(t, "always unreadable fails closed", unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Always(idemtest.Unreadable, idemtest.Finish, idemtest.Get)
-		err := refused(t, r, unsafe.Key("t", "k"), idem.ErrRecordUnreadable, new(counter).run)
+		err := refused(t, r, key, idem.ErrRecordUnreadable, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrLeaseLost)
 	})
 }

@@ -285,18 +285,17 @@ func TestSwitchingShadowOffStartsAnew(t *testing.T) {
 				_, _ = idem.Do(t.Context(), r.engine, inShadow(op).Key("t", "k"), 1, fn)
 			},
 		} {
-			t.Run(op.Name+" "+name, func(t *testing.T) {
-				r := newRig(t, nil)
+			testOn(t, op.Name+" "+name, op, func(t *testing.T, r *rig, key idem.Key) {
 				var tokens []string
 				fn := func(ctx context.Context, _ int) (string, error) {
 					tokens = append(tokens, idem.Token(ctx))
 					info, ok := idem.InfoOf(ctx)
 					require.True(t, ok)
-					require.Equal(t, op.Key("t", "k").ID(), info.ID)
+					require.Equal(t, key.ID(), info.ID)
 					return "done", nil
 				}
 				first(r, fn)
-				got, err := idem.Run(t.Context(), r.engine, op.Key("t", "k"), 2, fn)
+				got, err := idem.Run(t.Context(), r.engine, key, 2, fn)
 				require.NoError(t, err)
 				require.True(t, got.Outcome.Executed)
 				require.Equal(t, 1, got.Outcome.Attempt)

@@ -276,9 +276,9 @@ func TestStepRetries(t *testing.T) {
 		"with delays that grow to a bound": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 5, MaxDelay: time.Second,
 			BackoffRate: 100}}, many[:4], 5, true},
 	} {
-		bubble(t, name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
-			_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "k"),
+		bubbleOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
+			_, err := idem.Do(inLambda(t.Context()), r.engine, key,
 				1, func(ctx context.Context, _ int) (string, error) {
 					got, err := idem.Step(ctx, "ship", e.step("ship", c.errs...), c.conf)
 					return got.ID, err

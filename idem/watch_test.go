@@ -69,7 +69,7 @@ func TestWatchedClaimIsInTheIndexUntilItEnds(t *testing.T) {
 
 // Of a process that died, and of a client that never comes back, the watched claim stays in
 // the index. One that is not watched is in no list: it stays in the table for good unless it
-// is repeatable and has no steps, and the next call finds it.
+// is repeatable and has no steps. The next call finds it, watched or not, and takes over if it may.
 func TestWatchedClaimOfADeadProcessStaysInTheIndex(t *testing.T) {
 	for _, w := range watchings {
 		for _, steps := range [][]protocol.StepWrite{nil, {charged}} {
@@ -81,10 +81,10 @@ func TestWatchedClaimOfADeadProcessStaysInTheIndex(t *testing.T) {
 					require.Equal(t, []string{key.ID()}, r.due(t))
 					require.True(t, rec.Due.Before(r.clock.Now()))
 					require.Zero(t, rec.ExpiresAt)
-					return
+				} else {
+					require.Empty(t, r.due(t))
+					require.Equal(t, w.op.Repeat == idem.Repeatable && steps == nil, !rec.ExpiresAt.IsZero())
 				}
-				require.Empty(t, r.due(t))
-				require.Equal(t, w.op.Repeat == idem.Repeatable && steps == nil, !rec.ExpiresAt.IsZero())
 				_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
 				require.Equal(t, w.op.Repeat == idem.Repeatable, err == nil)
 			})
@@ -92,7 +92,8 @@ func TestWatchedClaimOfADeadProcessStaysInTheIndex(t *testing.T) {
 	}
 }
 
-// A takeover of a watched claim is watched as its own declaration says, with its own lease.
+// A takeover of a watched claim is watched as its own declaration says, with its own lease. What was
+// declared not repeatable before stays so, and is watched.
 func TestTakeoverIsWatchedAsItIsDeclared(t *testing.T) {
 	for _, before := range []idem.Watch{idem.WatchNotRepeatable, idem.WatchAlways} {
 		for _, now := range []idem.Watch{idem.WatchNotRepeatable, idem.WatchAlways} {
@@ -111,34 +112,36 @@ func TestTakeoverIsWatchedAsItIsDeclared(t *testing.T) {
 			require.Empty(t, r.due(t))
 		}
 	}
-}
-
-// What was declared not repeatable before stays so, and is watched.
-func TestStricterDeclarationIsWatched(t *testing.T) {
-	r, key := rigOn(t, idem.Operation{Name: "refund"})
+	r, key := rigOn(t, strictly)
 	released(t, r, key)
-	key = idem.Operation{Name: "refund", Repeat: idem.Repeatable}.Key("t", "k")
-	must(t, r, key, func(context.Context, int) (int, error) {
+	must(t, r, safe.Key("t", "k"), func(context.Context, int) (int, error) {
 		require.Equal(t, []string{key.ID()}, r.due(t))
 		return 1, nil
 	})
 	require.Empty(t, r.due(t))
 }
 
-// A renewal moves the lease alone: a sweep that meets the claim moves what is due.
+// A renewal moves the lease alone, and leaves the entry of a begin mark as it is: a sweep that meets
+// the claim moves what is due.
 func TestHeartbeatLeavesTheIndexAlone(t *testing.T) {
-	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-		must(t, r, key, func(context.Context, int) (int, error) {
-			before := r.record(t, key)
-			time.Sleep(2 * time.Minute)
-			after := r.record(t, key)
-			require.Equal(t, before.Due, after.Due)
-			require.True(t, after.LeaseUntil.After(before.LeaseUntil))
-			return 1, nil
+	for _, op := range both {
+		bubbleOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
+			must(t, r, key, func(ctx context.Context, _ int) (int, error) {
+				due := r.record(t, key).LeaseUntil.Add(idem.DefaultMargin)
+				return idem.Step(ctx, "charge", func(context.Context) (int, error) {
+					before := r.record(t, key)
+					require.Equal(t, due, before.Due)
+					time.Sleep(2 * time.Minute)
+					after := r.record(t, key)
+					require.Equal(t, due, after.Due)
+					require.True(t, after.LeaseUntil.After(before.LeaseUntil))
+					return 1, nil
+				}, map[bool]*idem.StepConfig[int]{true: onceOnly}[op.Repeat == idem.Repeatable])
+			})
+			require.NotZero(t, r.count(idemtest.Extend))
+			require.Empty(t, r.due(t))
 		})
-		require.NotZero(t, r.count(idemtest.Extend))
-		require.Empty(t, r.due(t))
-	})
+	}
 }
 
 // A claim in doubt, taken back, leaves nothing in the index.
@@ -151,17 +154,6 @@ func TestWatchedClaimThatIsTakenBackLeavesTheIndex(t *testing.T) {
 			require.Empty(t, r.due(t))
 		})
 	}
-}
-
-// A watched repeatable operation carries on as an unwatched one: the next call takes over.
-func TestWatchedRepeatableOperationIsTakenOver(t *testing.T) {
-	r, c := newRig(t, nil), new(counter)
-	key := idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: idem.WatchAlways}.Key("t", "k")
-	killed(t, r, key)
-	r.clock.Advance(365 * 24 * time.Hour)
-	must(t, r, key, c.run)
-	require.Equal(t, 1, c.count())
-	require.Equal(t, 2, r.record(t, key).Attempt)
 }
 
 var onceOnly = &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
@@ -315,22 +307,6 @@ func TestABeginMarkInDoubtLeavesNothingInTheIndex(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A renewal of the lease leaves the entry of a begin mark alone, as it does any other one.
-func TestHeartbeatLeavesTheEntryOfABeginMarkAlone(t *testing.T) {
-	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
-		must(t, r, key, func(ctx context.Context, _ int) (int, error) {
-			due := r.record(t, key).LeaseUntil.Add(idem.DefaultMargin)
-			return idem.Step(ctx, "charge", func(context.Context) (int, error) {
-				time.Sleep(2 * time.Minute)
-				require.Equal(t, due, r.record(t, key).Due)
-				return 1, nil
-			}, onceOnly)
-		})
-		require.NotZero(t, r.count(idemtest.Extend))
-		require.Empty(t, r.due(t))
-	})
 }
 
 // A sweep that has postponed the claim while its step ran leaves nothing behind in the
