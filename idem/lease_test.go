@@ -181,18 +181,14 @@ func TestHandlerThatIgnoresItsContext(t *testing.T) {
 			name  string
 			after time.Duration // of a kill time in 10 s
 			err   error
-			state map[idem.Repeat]idem.State
+			safe  idem.State
+			other idem.State // where it is not repeatable
 		}{
-			{"in time", 9800 * time.Millisecond, nil,
-				map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
-			{"after the kill time", 11 * time.Second, nil,
-				map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
-			{"not executed", 9800 * time.Millisecond, idem.NotExecuted(errPlain),
-				map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Released}},
-			{"failed", 9800 * time.Millisecond, idem.Permanent(errPlain),
-				map[idem.Repeat]idem.State{idem.Repeatable: idem.Failed, idem.NotRepeatable: idem.Failed}},
-			{"uncertain", 9800 * time.Millisecond, errPlain,
-				map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Unknown}},
+			{"in time", 9800 * time.Millisecond, nil, idem.Completed, idem.Completed},
+			{"after the kill time", 11 * time.Second, nil, idem.Completed, idem.Completed},
+			{"not executed", 9800 * time.Millisecond, idem.NotExecuted(errPlain), idem.Released, idem.Released},
+			{"failed", 9800 * time.Millisecond, idem.Permanent(errPlain), idem.Failed, idem.Failed},
+			{"uncertain", 9800 * time.Millisecond, errPlain, idem.Released, idem.Unknown},
 		} {
 			bubbleOn(t, op.Name+"/"+end.name, op, func(t *testing.T, r *rig, key idem.Key) {
 				ended := false
@@ -213,7 +209,7 @@ func TestHandlerThatIgnoresItsContext(t *testing.T) {
 				})
 				require.True(t, ended, "the wrapper returns only when the handler has")
 				require.Equal(t, idem.Unmark(end.err), err)
-				require.Equal(t, end.state[op.Repeat], r.state(t, key))
+				require.Equal(t, under(op, end.safe, end.other), r.state(t, key))
 			})
 		}
 	}
@@ -427,7 +423,8 @@ func TestAnOverrunThatWasTakenOver(t *testing.T) {
 }
 
 // An operation within an operation has the same kill time, not the shorter context's:
-// its lease is no shorter, and its handler loses no second guard.
+// its lease is no shorter, and its handler loses no second guard. The first kill time that was said
+// counts: whose who knows the invocation's.
 func TestNestedDeadlinesDoNotDrift(t *testing.T) {
 	t.Setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")
 	for name, explicit := range map[string]bool{"Lambda's context": false, "a wrapper's": true} {
@@ -437,7 +434,7 @@ func TestNestedDeadlinesDoNotDrift(t *testing.T) {
 			defer cancel()
 			kill, _ := ctx.Deadline()
 			if explicit {
-				ctx = idem.WithKillTime(ctx, kill)
+				ctx = idem.WithKillTime(idem.WithKillTime(ctx, kill), time.Now().Add(time.Second))
 			}
 			var nest func(context.Context, int) (int, error)
 			nest = func(ctx context.Context, depth int) (int, error) {
@@ -456,18 +453,4 @@ func TestNestedDeadlinesDoNotDrift(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
-}
-
-// The first kill time is whose who knows the invocation's.
-func TestTheFirstKillTimeCounts(t *testing.T) {
-	rigInBubble(t, func(t *testing.T, r *rig) {
-		kill := time.Now().Add(time.Minute)
-		ctx := idem.WithKillTime(idem.WithKillTime(t.Context(), kill), time.Now().Add(time.Second))
-		_, err := idem.Do(ctx, r.engine, safe.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
-			info, _ := idem.InfoOf(ctx)
-			require.WithinDuration(t, kill, info.LeaseUntil, time.Millisecond)
-			return 1, nil
-		})
-		require.NoError(t, err)
-	})
 }

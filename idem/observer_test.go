@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -277,27 +276,6 @@ func TestNoticesSayHowLongItTook(t *testing.T) {
 			notice.Replayed: 0,
 		}, took)
 	})
-}
-
-// A handler that panics, or leaves its goroutine, has executed too.
-func TestAHandlerThatPanicsHasExecuted(t *testing.T) {
-	for name, leave := range map[string]func(){"panic": func() { panic("boom") }, "goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			r, done := newRig(t, nil), make(chan struct{})
-			go func() {
-				defer close(done)
-				defer func() { _ = recover() }()
-				_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (int, error) {
-					leave()
-					return 1, nil
-				})
-			}()
-			<-done
-			r.events.mu.Lock()
-			defer r.events.mu.Unlock()
-			require.Equal(t, []string{"claimed", "executed", "released"}, r.events.names)
-		})
-	}
 }
 
 // brokenLog is a log that panics over each line.

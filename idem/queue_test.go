@@ -63,14 +63,12 @@ func TestOutcomeLandsAtTheNextCall(t *testing.T) {
 func TestEveryEndWithALostReply(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
-		want map[idem.Repeat]idem.State
+		want [2]idem.State // of a repeatable operation, and of another one
 	}{
-		"complete": {nil, map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
-		"fail": {idem.Permanent(errPlain),
-			map[idem.Repeat]idem.State{idem.Repeatable: idem.Failed, idem.NotRepeatable: idem.Failed}},
-		"release": {idem.NotExecuted(errPlain),
-			map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Released}},
-		"uncertain": {errPlain, map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Unknown}},
+		"complete":  {nil, [2]idem.State{idem.Completed, idem.Completed}},
+		"fail":      {idem.Permanent(errPlain), [2]idem.State{idem.Failed, idem.Failed}},
+		"release":   {idem.NotExecuted(errPlain), [2]idem.State{idem.Released, idem.Released}},
+		"uncertain": {errPlain, [2]idem.State{idem.Released, idem.Unknown}},
 	} {
 		for lost, fault := range map[string]idemtest.Fault{"reply": idemtest.LoseReply, "request": idemtest.LoseRequest} {
 			for _, op := range both {
@@ -80,13 +78,12 @@ func TestEveryEndWithALostReply(t *testing.T) {
 					require.Equal(t, idem.Unmark(tc.err), err)
 					require.True(t, res.Outcome.Queued)
 					require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take())
-					landed := r.record(t, key)
-					require.Equal(t, map[bool]idem.State{true: tc.want[op.Repeat], false: idem.InProgress}[lost == "reply"],
-						landed.State)
+					landed, want := r.record(t, key), under(op, tc.want[0], tc.want[1])
+					require.Equal(t, map[bool]idem.State{true: want, false: idem.InProgress}[lost == "reply"], landed.State)
 					require.NoError(t, r.engine.Flush(t.Context()))
 					require.Equal(t, []string{"outcome_landed"}, r.events.take())
 					after := r.record(t, key)
-					require.Equal(t, tc.want[op.Repeat], after.State)
+					require.Equal(t, want, after.State)
 					require.Equal(t, 1, after.Attempt)
 					if lost == "reply" {
 						require.Equal(t, landed, after, "the same write again changes nothing")

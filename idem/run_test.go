@@ -69,10 +69,7 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 			t.Run(tc.name+"/"+op.Name, func(t *testing.T) {
 				r := newRig(t, nil)
 				op.Classify = tc.classify
-				key, want := op.Key("t", "k"), tc.unsafe
-				if op.Repeat == idem.Repeatable {
-					want = tc.safe
-				}
+				key, want := op.Key("t", "k"), under(op, tc.safe, tc.unsafe)
 				runs := 0
 				var own error
 				handler := func(ctx context.Context, n int) (v int, err error) {
@@ -114,12 +111,12 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 	}
 }
 
-// uncertain is the state that an uncertain attempt leaves behind.
-func uncertain(op idem.Operation) idem.State {
+// under is what holds of the operation if it is repeatable, or if it is not.
+func under[T any](op idem.Operation, safe, unsafe T) T {
 	if op.Repeat == idem.Repeatable {
-		return idem.Released
+		return safe
 	}
-	return idem.Unknown
+	return unsafe
 }
 
 // nilError is an error that panics when it is asked for its text.
@@ -158,9 +155,10 @@ func TestPanicGoesOnAndIsRecorded(t *testing.T) {
 				require.Equal(t, tc.want, got)
 				require.Error(t, ctx.Err())
 				rec := r.record(t, key)
-				require.Equal(t, uncertain(op), rec.State)
+				require.Equal(t, under(op, idem.Released, idem.Unknown), rec.State)
 				require.Equal(t, tc.failure, rec.Failure.Type)
 				require.True(t, rec.Uncertain)
+				require.Equal(t, []string{"claimed", "executed", under(op, "released", "parked")}, r.events.names)
 			})
 		}
 	}
