@@ -269,21 +269,12 @@ func twins(t *testing.T, rnd *rand.Rand, told map[string]int) {
 // stays.
 func TestSwitchingShadowOffStartsAnew(t *testing.T) {
 	for _, op := range both {
-		for name, first := range map[string]func(*rig, func(context.Context, int) (string, error)){
-			"after an outcome": func(r *rig, fn func(context.Context, int) (string, error)) {
-				_, _ = idem.Do(t.Context(), r.engine, inShadow(op).Key("t", "k"), 1, fn)
-			},
-			"after a question": func(r *rig, fn func(context.Context, int) (string, error)) {
-				_, _ = idem.Do(t.Context(), r.engine, inShadow(op).Key("t", "k"),
-					1, func(ctx context.Context, in int) (string, error) {
-						_, _ = fn(ctx, in)
-						return "", errPlain
-					})
-			},
-			"after a crash": func(r *rig, fn func(context.Context, int) (string, error)) {
-				r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-				_, _ = idem.Do(t.Context(), r.engine, inShadow(op).Key("t", "k"), 1, fn)
-			},
+		for name, first := range map[string]struct {
+			end  error
+			then idemtest.Fault // of the write of the outcome
+		}{
+			"after an outcome": {nil, idemtest.Pass}, "after a question": {errPlain, idemtest.Pass},
+			"after a crash": {nil, idemtest.LoseRequest},
 		} {
 			testOn(t, op.Name+" "+name, op, func(t *testing.T, r *rig, key idem.Key) {
 				var tokens []string
@@ -294,7 +285,12 @@ func TestSwitchingShadowOffStartsAnew(t *testing.T) {
 					require.Equal(t, key.ID(), info.ID)
 					return "done", nil
 				}
-				first(r, fn)
+				r.faults.Next(idemtest.Finish, first.then)
+				_, _ = idem.Do(t.Context(), r.engine, inShadow(op).Key("t", "k"),
+					1, func(ctx context.Context, in int) (string, error) {
+						out, _ := fn(ctx, in)
+						return out, first.end
+					})
 				got, err := idem.Run(t.Context(), r.engine, key, 2, fn)
 				require.NoError(t, err)
 				require.True(t, got.Outcome.Executed)
