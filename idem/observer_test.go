@@ -37,14 +37,11 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 	"in_flight":       on(safe, killed, try),
 	"accepted":        on(safe, accepted, try),
 	"outcome_unknown": on(unsafe, uncertainly, try),
-	"key_reused": func(t *testing.T, r *rig) {
-		finished(t, r, safe.Key("t", "k"))
-		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 2, new(counter).run)
-	},
-	"failed":      on(safe, failed),
-	"released":    on(safe, released),
-	"parked":      on(unsafe, uncertainly),
-	"uncommitted": on(atomically, faulty(idemtest.Finish, idemtest.Refuse), try),
+	"key_reused":      on(safe, finished, reused),
+	"failed":          on(safe, failed),
+	"released":        on(safe, released),
+	"parked":          on(unsafe, uncertainly),
+	"uncommitted":     on(atomically, faulty(idemtest.Finish, idemtest.Refuse), try),
 	"result_omitted": func(t *testing.T, r *rig) {
 		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"),
 			1, func(context.Context, int) (awkward, error) { return awkward{"error"}, nil })
@@ -89,12 +86,9 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 			r.clock.Advance(time.Hour)
 			finished(t, r.elsewhere(t), key)
 		}, flushed),
-	"shadow_executed":  on(inShadow(safe), finished),
-	"shadow_duplicate": on(inShadow(safe), finished, finished),
-	"shadow_key_reused": func(t *testing.T, r *rig) {
-		finished(t, r, inShadow(safe).Key("t", "k"))
-		_, _ = idem.Do(t.Context(), r.engine, inShadow(safe).Key("t", "k"), 2, new(counter).run)
-	},
+	"shadow_executed":   on(inShadow(safe), finished),
+	"shadow_duplicate":  on(inShadow(safe), finished, finished),
+	"shadow_key_reused": on(inShadow(safe), finished, reused),
 	"shadow_refused": func(t *testing.T, r *rig) {
 		_, _ = idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(time.Millisecond)), r.engine,
 			inShadow(safe).Key("t", "k"), 1, new(counter).run)
@@ -127,6 +121,10 @@ func stepping(t *testing.T, r *rig) {
 			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
 		return got, err
 	})
+}
+
+func reused(t *testing.T, r *rig, key idem.Key) {
+	_, _ = idem.Do(t.Context(), r.engine, key, 2, new(counter).run)
 }
 
 func try(t *testing.T, r *rig, key idem.Key) {

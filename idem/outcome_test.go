@@ -334,70 +334,55 @@ func TestZeroValuesAreCareful(t *testing.T) {
 // effect that nobody knows the end of: it is not run again.
 func TestMarksOfOthersReleaseNothing(t *testing.T) {
 	refused := idem.NotExecuted(errors.New("connection refused"))
-	inner := func(r *rig, mark func(error) error) func(context.Context) error {
-		return func(ctx context.Context) error {
+	inner := func(mark func(error) error) func(context.Context, *rig) error {
+		return func(ctx context.Context, r *rig) error {
 			_, err := idem.Do(ctx, r.engine, safe.Key("t", "inner"), 1, fails(mark(errPlain)))
 			return err
 		}
 	}
-	for name, fail := range map[string]func(r *rig) func(context.Context) error{
-		"joined": func(*rig) func(context.Context) error {
-			return func(context.Context) error { return errors.Join(errPlain, refused) }
+	step := func(ctx context.Context, name string, end error) error {
+		_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 0, end }, nil)
+		return err
+	}
+	for name, fail := range map[string]func(context.Context, *rig) error{
+		"joined":     func(context.Context, *rig) error { return errors.Join(errPlain, refused) },
+		"several %w": func(context.Context, *rig) error { return fmt.Errorf("%w; undo: %w", errPlain, refused) },
+		"a step's": func(ctx context.Context, _ *rig) error {
+			_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, refused }, onceOnly)
+			return err
 		},
-		"several %w": func(*rig) func(context.Context) error {
-			return func(context.Context) error { return fmt.Errorf("%w; undo: %w", errPlain, refused) }
+		"a step's, after one that nobody knows": func(ctx context.Context, _ *rig) error {
+			return errors.Join(step(ctx, "reserve", errPlain), step(ctx, "ship", refused))
 		},
-		"a step's": func(*rig) func(context.Context) error {
-			return func(ctx context.Context) error {
-				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, refused },
-					&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-				return err
-			}
+		"a step's, wrapped": func(ctx context.Context, _ *rig) error {
+			return fmt.Errorf("order: %w", step(ctx, "ship", fmt.Errorf("shipping: %w", refused)))
 		},
-		"a step's, after one that nobody knows": func(*rig) func(context.Context) error {
-			return func(ctx context.Context) error {
-				_, first := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return 0, errPlain }, nil)
-				_, second := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, refused }, nil)
-				return errors.Join(first, second)
-			}
+		"a step's word beside its response": func(ctx context.Context, _ *rig) error {
+			_, err := idem.Step(ctx, "ship", func(ctx context.Context) (int, error) {
+				idem.SetNotExecuted(ctx)
+				return 0, errPlain
+			}, nil)
+			return err
 		},
-		"a step's, wrapped": func(*rig) func(context.Context) error {
-			return func(ctx context.Context) error {
-				_, err := idem.Step(ctx, "ship",
-					func(context.Context) (int, error) { return 0, fmt.Errorf("shipping: %w", refused) }, nil)
-				return fmt.Errorf("order: %w", err)
-			}
+		"a compensation's": func(ctx context.Context, _ *rig) error {
+			_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, nil },
+				&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return refused }})
+			return errors.Join(err, idem.Abort(ctx, errPlain))
 		},
-		"a step's word beside its response": func(*rig) func(context.Context) error {
-			return func(ctx context.Context) error {
-				_, err := idem.Step(ctx, "ship", func(ctx context.Context) (int, error) {
-					idem.SetNotExecuted(ctx)
-					return 0, errPlain
-				}, nil)
-				return err
-			}
-		},
-		"a compensation's": func(*rig) func(context.Context) error {
-			return func(ctx context.Context) error {
-				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, nil },
-					&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return refused }})
-				return errors.Join(err, idem.Abort(ctx, errPlain))
-			}
-		},
-		"a nested operation's": func(r *rig) func(context.Context) error { return inner(r, idem.NotExecuted) },
-		"a nested operation's, wrapped": func(r *rig) func(context.Context) error {
-			return inner(r, func(err error) error { return fmt.Errorf("ship: %w", idem.NotExecuted(err)) })
-		},
-		"a nested operation's, permanent": func(r *rig) func(context.Context) error {
-			return inner(r, func(err error) error { return fmt.Errorf("ship: %w", idem.Permanent(err)) })
-		},
+		"a nested operation's": inner(idem.NotExecuted),
+		"a nested operation's, wrapped": inner(func(err error) error {
+			return fmt.Errorf("ship: %w", idem.NotExecuted(err))
+		}),
+		"a nested operation's, permanent": inner(func(err error) error {
+			return fmt.Errorf("ship: %w", idem.Permanent(err))
+		}),
 	} {
 		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			effects := 0
 			for range 2 {
 				_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 					effects++
-					return "", fail(r)(ctx)
+					return "", fail(ctx, r)
 				})
 				require.Error(t, err)
 			}

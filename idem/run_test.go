@@ -189,7 +189,9 @@ func TestClientDisconnects(t *testing.T) {
 			if tc.claim == nil {
 				leave()
 			} else {
-				r.faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error { return tc.claim(ctx, c, leave) })
+				r.faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error {
+					return tc.claim(ctx, c, leave)
+				})
 			}
 			_, err := idem.Do(ctx, r.engine, key, 1, fails(errPlain))
 			require.ErrorIs(t, err, tc.err, "nothing runs")

@@ -56,20 +56,27 @@ func TestBeginMarkInDoubt(t *testing.T) {
 	}
 }
 
-// The caller's cancellation, such as a sibling's failure under an errgroup, leaves
-// no write in doubt and no step open that has not begun.
+// cancelled runs a step whose caller's context ends, such as by a sibling's failure under an errgroup,
+// while its begin mark is written.
+func cancelled(t *testing.T, r *rig, ctx context.Context, e *effects) error {
+	t.Helper()
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
+		cancel()
+		return c.Do(ctx)
+	})
+	_, err := idem.Step(inner, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
+	require.ErrorIs(t, err, context.Canceled)
+	return err
+}
+
+// A cancellation leaves no write in doubt and no step open that has not begun.
 func TestCancelledStep(t *testing.T) {
 	r, e, key := stepsOn(t, safe)
 	handler := func(last error) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
-			inner, cancel := context.WithCancel(ctx)
-			defer cancel()
-			r.faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
-				cancel()
-				return c.Do(ctx)
-			})
-			_, err := idem.Step(inner, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
-			require.ErrorIs(t, err, context.Canceled)
+			_ = cancelled(t, r, ctx, e)
 			require.NoError(t, ctx.Err(), "the operation goes on")
 			return "", last
 		}
@@ -84,16 +91,9 @@ func TestCancelledStep(t *testing.T) {
 // Running out of time over a mark does not say for the handler that nothing was
 // executed.
 func TestStepThatDidNotBeginIsNotTheHandlersWord(t *testing.T) {
-	r, key := rigOn(t, unsafe)
+	r, e, key := stepsOn(t, unsafe)
 	refused(t, r, key, context.Canceled, func(ctx context.Context, _ int) (string, error) {
-		inner, cancel := context.WithCancel(ctx)
-		defer cancel()
-		r.faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
-			cancel()
-			return c.Do(ctx)
-		})
-		_, err := idem.Step(inner, "ship", new(effects).step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
-		return "", err
+		return "", cancelled(t, r, ctx, e)
 	})
 	require.Equal(t, idem.Unknown, r.state(t, key))
 }
