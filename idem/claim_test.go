@@ -17,10 +17,14 @@ import (
 // m names the store calls of a path.
 func m(ms ...idemtest.Method) []idemtest.Method { return ms }
 
+// recordedPlain is what a replay of errPlain gets.
+var recordedPlain = &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}
+
 // What each path costs in store calls. Result reads the old item's own body: it
 // is a call to the database only where the result lies in parts.
 func TestCallsOfEveryPath(t *testing.T) {
 	hour := func(t *testing.T, r *rig, key idem.Key) { r.clock.Advance(48 * time.Hour) }
+	takeover, tookOver := m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}
 	for _, tc := range []struct {
 		name   string
 		op     idem.Operation
@@ -32,14 +36,12 @@ func TestCallsOfEveryPath(t *testing.T) {
 	}{
 		{"first", unsafe, nil, 1, nil, m("Acquire", "Finish"), []string{"claimed", "completed"}},
 		{"replay", unsafe, finished, 1, nil, m("Acquire", "Result"), []string{"replayed"}},
-		{"replay of a failure", unsafe, failed, 1, &idem.RecordedError{Failure: idem.Failure{Message: "plain",
-			Type: "errorString"}}, m("Acquire"), []string{"replayed"}},
+		{"replay of a failure", unsafe, failed, 1, recordedPlain, m("Acquire"), []string{"replayed"}},
 		{"in flight", unsafe, killed, 1, idem.ErrInFlight, m("Acquire"), []string{"in_flight"}},
 		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Acquire", "Result"), []string{"key_reused"}},
 		{"reused in flight", unsafe, killed, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
 		{"reused, unknown", unsafe, parked, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
-		{"another input after nothing was executed", unsafe, released, 2, nil, m("Acquire", "Acquire", "Finish"),
-			[]string{"took_over", "completed"}},
+		{"another input after nothing was executed", unsafe, released, 2, nil, takeover, tookOver},
 		{"the first input after that", unsafe, both2(released, correctly), 1, idem.ErrKeyReused, m("Acquire", "Result"),
 			[]string{"key_reused"}},
 		{"reused, released, uncertain", safe, uncertainly, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
@@ -50,18 +52,13 @@ func TestCallsOfEveryPath(t *testing.T) {
 		{"lapsed, and not parked", unsafe, both2(killed, hour, func(_ *testing.T, r *rig, _ idem.Key) {
 			r.faults.Next(idemtest.Settle, idemtest.Refuse)
 		}), 1, idem.ErrStoreUnavailable, m("Acquire", "Settle"), []string{"store_unavailable"}},
-		{"lapsed, taken over", safe, both2(killed, hour), 1, nil, m("Acquire", "Acquire", "Finish"),
-			[]string{"took_over", "completed"}},
+		{"lapsed, taken over", safe, both2(killed, hour), 1, nil, takeover, tookOver},
 		{"lapsed, reused", safe, both2(killed, hour), 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
-		{"released", unsafe, released, 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
-		{"released, uncertain", safe, uncertainly, 1, nil, m("Acquire", "Acquire", "Finish"),
-			[]string{"took_over", "completed"}},
-		{"expired", unsafe, both2(finished, hour), 1, nil, m("Acquire", "Acquire", "Finish"),
-			[]string{"took_over", "completed"}},
-		{"expired, with another input", unsafe, both2(finished, hour), 2, nil, m("Acquire", "Acquire", "Finish"),
-			[]string{"took_over", "completed"}},
-		{"expired failure", unsafe, both2(failed, hour), 1, nil, m("Acquire", "Acquire", "Finish"),
-			[]string{"took_over", "completed"}},
+		{"released", unsafe, released, 1, nil, takeover, tookOver},
+		{"released, uncertain", safe, uncertainly, 1, nil, takeover, tookOver},
+		{"expired", unsafe, both2(finished, hour), 1, nil, takeover, tookOver},
+		{"expired, with another input", unsafe, both2(finished, hour), 2, nil, takeover, tookOver},
+		{"expired failure", unsafe, both2(failed, hour), 1, nil, takeover, tookOver},
 		{"unknown never expires", unsafe, both2(parked, hour), 1, idem.ErrOutcomeUnknown, m("Acquire"),
 			[]string{"outcome_unknown"}},
 	} {
@@ -347,8 +344,7 @@ func TestCallWithoutClaim(t *testing.T) {
 	}{
 		{"absent", unsafe, nil, 1, late, m("Get")},
 		{"completed", unsafe, finished, 1, nil, m("Get", "Result")},
-		{"failed", unsafe, failed, 1, &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}},
-			m("Get")},
+		{"failed", unsafe, failed, 1, recordedPlain, m("Get")},
 		{"in flight", unsafe, killed, 1, idem.ErrInFlight, m("Get")},
 		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Get", "Result")},
 		{"another input after nothing was executed", unsafe, released, 2, late, m("Get")},

@@ -255,32 +255,31 @@ func TestErrorsOfAnAtMostOnceStep(t *testing.T) {
 
 func TestStepRetries(t *testing.T) {
 	many := []error{errPlain, errPlain, errPlain, errPlain, errPlain}
-	excluded := idem.NotExecuted(errPlain)
+	permanent, excluded := idem.Permanent(errPlain), idem.NotExecuted(errPlain)
 	for name, c := range map[string]struct {
-		conf *idem.StepConfig[receiptOf]
-		errs []error
-		runs int
-		ok   bool
+		semantics idem.StepSemantics
+		retry     idem.Retry
+		errs      []error
+		runs      int
+		ok        bool
 	}{
-		"not without being asked": {nil, many[:1], 1, false},
-		"until it works":          {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}}, many[:2], 3, true},
-		"up to the limit":         {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 4}}, many, 4, false},
-		"not a permanent error": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}},
-			[]error{idem.Permanent(errPlain)}, 1, false},
-		"at most once: not a plain error": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3},
-			Semantics: idem.AtMostOnce}, many[:1], 1, false},
-		"at most once: no effect": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3},
-			Semantics: idem.AtMostOnce}, []error{excluded, excluded}, 3, true},
-		"not past the deadline": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 99,
-			InitialDelay: time.Hour, MaxDelay: time.Hour}}, many, 1, false},
-		"with delays that grow to a bound": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 5, MaxDelay: time.Second,
-			BackoffRate: 100}}, many[:4], 5, true},
+		"not without being asked":         {idem.AtLeastOnce, idem.Retry{}, many[:1], 1, false},
+		"until it works":                  {idem.AtLeastOnce, idem.Retry{MaxTries: 3}, many[:2], 3, true},
+		"up to the limit":                 {idem.AtLeastOnce, idem.Retry{MaxTries: 4}, many, 4, false},
+		"not a permanent error":           {idem.AtLeastOnce, idem.Retry{MaxTries: 3}, []error{permanent}, 1, false},
+		"at most once: not a plain error": {idem.AtMostOnce, idem.Retry{MaxTries: 3}, many[:1], 1, false},
+		"at most once: no effect":         {idem.AtMostOnce, idem.Retry{MaxTries: 3}, []error{excluded, excluded}, 3, true},
+		"not past the deadline": {idem.AtLeastOnce,
+			idem.Retry{MaxTries: 99, InitialDelay: time.Hour, MaxDelay: time.Hour}, many, 1, false},
+		"with delays that grow to a bound": {idem.AtLeastOnce,
+			idem.Retry{MaxTries: 5, MaxDelay: time.Second, BackoffRate: 100}, many[:4], 5, true},
 	} {
 		bubbleOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			e := new(effects)
 			_, err := idem.Do(inLambda(t.Context()), r.engine, key,
 				1, func(ctx context.Context, _ int) (string, error) {
-					got, err := idem.Step(ctx, "ship", e.step("ship", c.errs...), c.conf)
+					got, err := idem.Step(ctx, "ship", e.step("ship", c.errs...),
+						&idem.StepConfig[receiptOf]{Semantics: c.semantics, Retry: c.retry})
 					return got.ID, err
 				})
 			require.Equal(t, c.ok, err == nil, "%v", err)
