@@ -20,9 +20,8 @@ import (
 func TestNothingIsUndoneWithoutAMarkInTheRecord(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"request lost": idemtest.LoseRequest,
 		"reply lost": idemtest.LoseReply} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
-			key := safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
 			pay := &idem.StepConfig[receiptOf]{Compensate: e.undo("charge")}
 			refused(t, r, key, idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (string, error) {
 				_, err := idem.Step(ctx, "charge", e.step("charge"), pay)
@@ -56,8 +55,7 @@ func TestNothingIsUndoneWithoutAMarkInTheRecord(t *testing.T) {
 // undone: once that was marked, no later attempt would run the step again and learn what
 // it has to undo. Here it takes effect, and what it did is not recorded.
 func TestNothingIsUndoneBesideAStepWhoseOutcomeIsNotKnown(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	deliver := func(first bool) (string, error) {
 		return doSteps(t, r, key, func(ctx context.Context) (string, error) {
 			_, err := idem.Step(ctx, "flight", e.step("flight"), &idem.StepConfig[receiptOf]{Compensate: e.undo("flight")})
@@ -116,16 +114,15 @@ func TestAStepThatIsAboutToRunIsRefusedByAnAbort(t *testing.T) {
 // An Abort waits for another one, as long as its context does. A compensation that calls
 // Abort waits for itself.
 func TestAnAbortInsideAnAbortEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, e := newRig(t, nil), new(effects)
+	rigInBubble(t, func(t *testing.T, r *rig) {
+		e := new(effects)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		key := safe.Key("t", "k")
 		_, err := idem.Do(ctx, r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
 			_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{
 				Compensate: func(undo context.Context, _ receiptOf) error {
-					var mistake *idem.ConfigError
-					require.ErrorAs(t, idem.Abort(undo, errPlain), &mistake)
+					require.ErrorAs(t, idem.Abort(undo, errPlain), new(*idem.ConfigError))
 					return idem.Abort(ctx, errPlain) // the handler's own context
 				},
 			})
@@ -138,21 +135,27 @@ func TestAnAbortInsideAnAbortEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Two that abort side by side undo once, and both know when it is done.
+// Those that abort side by side undo once, and all know when it is done, beside the clock's
+// goroutines. After the handler's end there is nothing to abort.
 func TestTwoAbortsSideBySideUndoOnce(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	must(t, r, safe.Key("t", "k"), func(ctx context.Context, _ int) (string, error) {
-		_, err := trip(e, nil)(ctx)
-		require.NoError(t, err)
-		var wg sync.WaitGroup
-		for range 8 {
-			wg.Go(func() {
-				assert.NoError(t, idem.Abort(ctx, declinedError{}))
-				assert.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
-			})
-		}
-		wg.Wait()
-		return "402", nil
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+		e := new(effects)
+		var escaped context.Context
+		must(t, r.inLambda(), key, func(ctx context.Context, _ int) (string, error) {
+			escaped = ctx
+			_, err := trip(e, nil)(ctx)
+			require.NoError(t, err)
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					assert.NoError(t, idem.Abort(ctx, declinedError{}))
+					assert.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
+				})
+			}
+			wg.Wait()
+			return "402", nil
+		})
+		mistaken(t, idem.Abort(escaped, errPlain), "has returned")
 	})
 }
 
@@ -169,16 +172,16 @@ func TestNothingExecutedIsNoAnswerToAnAbortThatCouldNotUndo(t *testing.T) {
 				return "402", nil
 			},
 		} {
-			t.Run(op.Name+" "+name, func(t *testing.T) {
-				r, e := newRig(t, nil), new(effects)
-				_, err := doSteps(t, r, op.Key("t", "k"), func(ctx context.Context) (string, error) {
+			testOn(t, op.Name+" "+name, op, func(t *testing.T, r *rig, key idem.Key) {
+				e := new(effects)
+				_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 					cfg := &idem.StepConfig[receiptOf]{Compensate: e.undo("charge", idem.Permanent(errPlain))}
 					_, err := idem.Step(ctx, "charge", e.step("charge"), cfg)
 					require.NoError(t, err)
 					return handler(ctx, e)
 				})
 				require.Equal(t, name == "an error", err != nil)
-				require.Equal(t, idem.Unknown, r.state(t, op.Key("t", "k")))
+				require.Equal(t, idem.Unknown, r.state(t, key))
 			})
 		}
 	}
@@ -187,8 +190,7 @@ func TestNothingExecutedIsNoAnswerToAnAbortThatCouldNotUndo(t *testing.T) {
 // A retry that an Abort refuses is no outcome of the step: where nothing was undone, the
 // next attempt goes forward.
 func TestARetryThatIsRefusedIsNoOutcomeOfItsStep(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	deliver := func(aborts bool) error {
 		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 			inside, goOn := make(chan struct{}), make(chan struct{})

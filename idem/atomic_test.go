@@ -6,14 +6,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
-	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -37,9 +35,8 @@ func TestAtomicCalls(t *testing.T) {
 		{"read", []idemtest.Method{idemtest.Get, idemtest.Result}, 1},
 		{"written after the read", []idemtest.Method{idemtest.Get, idemtest.Finish, idemtest.Result}, 2},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
-			key := atomically.Key("t", "k")
+		testOn(t, tc.name, atomically, func(t *testing.T, r *rig, key idem.Key) {
+			c := new(counter)
 			first := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
 				info, ok := idem.InfoOf(ctx)
 				require.True(t, ok)
@@ -89,8 +86,7 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 		}, idem.Absent},
 	} {
 		for name, read := range firstReads {
-			t.Run(tc.name+"/"+name, func(t *testing.T) {
-				r, key := newRig(t, nil), atomically.Key("t", "k")
+			testOn(t, tc.name+"/"+name, atomically, func(t *testing.T, r *rig, key idem.Key) {
 				live, liveErr := idem.Run(t.Context(), r.engine, key, 1, tc.handler)
 				require.Equal(t, tc.state, live.Outcome.RecordState)
 				require.Equal(t, 1, live.Outcome.Attempt, "it is the caller's own attempt")
@@ -103,8 +99,7 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 				_, err := idem.Do(t.Context(), r.engine, key, 1, again.run)
 				switch tc.state {
 				case idem.Failed:
-					var recorded *idem.RecordedError
-					require.ErrorAs(t, err, &recorded)
+					recorded := errorAs[*idem.RecordedError](t, err)
 					require.Equal(t, "plain", recorded.Message)
 				default:
 					require.NoError(t, err)
@@ -113,18 +108,17 @@ func TestEveryEndInAtomicMode(t *testing.T) {
 			})
 		}
 	}
-	t.Run("panic", func(t *testing.T) {
-		r, key := newRig(t, nil), atomically.Key("t", "k")
+	testOn(t, "panic", atomically, func(t *testing.T, r *rig, key idem.Key) {
 		require.PanicsWithValue(t, "boom", func() {
 			_, _ = idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) { panic("boom") })
 		})
 		require.Equal(t, idem.Absent, r.state(t, key))
 	})
-	bubble(t, "no time", func(t *testing.T) {
-		r, c := newRig(t, nil), new(counter)
+	bubbleOn(t, "no time", atomically, func(t *testing.T, r *rig, key idem.Key) {
+		c := new(counter)
 		r.faults.Always(slow(2*time.Second, idemtest.Pass), idemtest.Get)
 		ctx := idem.WithKillTime(t.Context(), time.Now().Add(2*time.Second))
-		_, err := idem.Do(ctx, r.engine, atomically.Key("t", "k"), 1, c.run)
+		_, err := idem.Do(ctx, r.engine, key, 1, c.run)
 		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 		require.Zero(t, c.count())
 	})
@@ -183,8 +177,7 @@ func TestAtomicFindsARecord(t *testing.T) {
 // get its outcome.
 func TestAtomicConcurrentDuplicates(t *testing.T) {
 	for name, read := range firstReads {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
+		testOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
 			const n = 20
 			for range n {
 				r.faults.Next(idemtest.Get, read)
@@ -193,7 +186,7 @@ func TestAtomicConcurrentDuplicates(t *testing.T) {
 			got := make([]string, n)
 			for i := range n {
 				wg.Go(func() {
-					out, err := idem.Do(t.Context(), r.engine, atomically.Key("t", "k"), 1,
+					out, err := idem.Do(t.Context(), r.engine, key, 1,
 						func(context.Context, int) (string, error) { return fmt.Sprint("body ", i), nil })
 					require.NoError(t, err)
 					got[i] = out
@@ -238,8 +231,9 @@ func TestAtomicInDoubt(t *testing.T) {
 			false, false, idem.Absent, idem.Absent},
 	} {
 		for _, expired := range []bool{false, true} {
-			bubble(t, fmt.Sprintf("%s/over an expired record %v", tc.name, expired), func(t *testing.T) {
-				r, c, key := newRig(t, nil), new(counter), atomically.Key("t", "k")
+			name := fmt.Sprintf("%s/over an expired record %v", tc.name, expired)
+			bubbleOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
+				c := new(counter)
 				if expired {
 					finished(t, r, key)
 					r.clock.Advance(48 * time.Hour)
@@ -260,8 +254,7 @@ func TestAtomicInDoubt(t *testing.T) {
 					require.Equal(t, 1, res.Value)
 					require.False(t, res.Outcome.Replayed)
 				} else {
-					var failed *idem.CommitError
-					require.ErrorAs(t, err, &failed)
+					failed := errorAs[*idem.CommitError](t, err)
 					require.ErrorIs(t, err, idem.ErrNotCommitted)
 					require.Equal(t, tc.maybe, failed.Ambiguous)
 					require.Equal(t, tc.maybe, strings.Contains(err.Error(), "may have been committed"))
@@ -291,14 +284,13 @@ func TestAtomicInDoubt(t *testing.T) {
 // A commit that nobody could fence may land before the fence that waits in the queue:
 // then it stands.
 func TestAtomicLandsBeforeItsBar(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, c, key := newRig(t, nil), new(counter), atomically.Key("t", "k")
+	inBubble(t, atomically, func(t *testing.T, r *rig, key idem.Key) {
+		c := new(counter)
 		var held *idemtest.Call
 		r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
 		r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
 		_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1, c.run)
-		var failed *idem.CommitError
-		require.ErrorAs(t, err, &failed)
+		failed := errorAs[*idem.CommitError](t, err)
 		require.True(t, failed.Ambiguous)
 		require.NoError(t, held.Do(t.Context()))
 		res := mustRun(t, r.inLambda(), key, c.run)
@@ -312,8 +304,7 @@ func TestAtomicLandsBeforeItsBar(t *testing.T) {
 // where its own body failed permanently.
 func TestAtomicLosesToAConcurrentDuplicate(t *testing.T) {
 	for name, end := range map[string]error{"result": nil, "permanent": idem.Permanent(errPlain)} {
-		t.Run(name, func(t *testing.T) {
-			r, key := newRig(t, nil), atomically.Key("t", "k")
+		testOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
 			res := mustRun(t, r, key, func(context.Context, int) (int, error) {
 				finished(t, r.elsewhere(t), key)
 				return 99, end
@@ -324,24 +315,17 @@ func TestAtomicLosesToAConcurrentDuplicate(t *testing.T) {
 	}
 }
 
-// Nothing runs without the read before the handler.
-func TestAtomicFailsClosed(t *testing.T) {
-	r, c := newRig(t, nil), new(counter)
-	r.faults.Next(idemtest.Get, idemtest.Refuse)
-	refused(t, r, atomically.Key("t", "k"), idem.ErrStoreUnavailable, c.run)
-	require.Zero(t, c.count())
-}
-
-// A record that cannot be read is never replaced, whether the first read finds it or the commit.
+// Nothing runs without the read before the handler, and a record that cannot be read is never
+// replaced, whether the first read finds it or the commit.
 func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 	for name, read := range map[string]idemtest.Fault{
 		"read": idemtest.Unreadable, "written after the read": readsNothing,
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
+		testOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
+			c := new(counter)
 			r.faults.Next(idemtest.Get, read)
 			r.faults.Always(idemtest.Unreadable)
-			refused(t, r, atomically.Key("t", "k"), idem.ErrRecordUnreadable, c.run)
+			refused(t, r, key, idem.ErrRecordUnreadable, c.run)
 			require.Equal(t, name == "written after the read", c.count() == 1)
 			require.Contains(t, r.events.take(), "record_unreadable")
 		})
@@ -353,22 +337,14 @@ func TestAtomicFailsClosedOnAnUnreadableRecord(t *testing.T) {
 	r.faults.Next(idemtest.Finish, idemtest.Unreadable)
 	res := mustRun(t, r, atomically.Key("t", "k"), c.run)
 	require.True(t, res.Outcome.Replayed)
-}
-
-// A result that is too large is recorded without its body.
-func TestAtomicKeepsTheFactOfALargeResult(t *testing.T) {
-	r := newRigOver(t, memstore.Options{MaxResult: 8}.New(), nil)
-	key := atomically.Key("t", "k")
-	res := mustRun(t, r, key, func(context.Context, int) (string, error) { return "0123456789", nil })
-	require.True(t, res.Outcome.Omitted)
-	refused(t, r, key, idem.ErrOutcomeUnavailable, func(context.Context, int) (string, error) { return "", nil })
+	r.faults.Next(idemtest.Get, idemtest.Refuse)
+	refused(t, r, atomically.Key("t", "other"), idem.ErrStoreUnavailable, fails(errPlain))
 }
 
 // The record of a commit that was taken back outlives every write that may still be
 // sent, and tells a stricter call that the body ran.
 func TestATakenBackCommitIsRemembered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		op := atomically
 		op.Retention = time.Second
 		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)

@@ -38,8 +38,7 @@ func TestStoreThatIsDownIsAskedOnceASecond(t *testing.T) {
 			require.Zero(t, time.Since(start), "it waits for nothing")
 			require.ErrorContains(t, err, "not sent: 5 calls in a row or more have found the store down, the last one 0s ago")
 			require.ErrorContains(t, err, "idemtest: refused")
-			var failed *idem.StoreError
-			require.ErrorAs(t, err, &failed)
+			failed := errorAs[*idem.StoreError](t, err)
 			require.True(t, failed.Down && !failed.Ambiguous)
 			for range 10 {
 				time.Sleep(time.Second)
@@ -290,11 +289,11 @@ func TestStoreDownBeforeTheClaim(t *testing.T) {
 		}, 500 * time.Millisecond, []string{"outcome_queued", "store_unavailable"}},
 	} {
 		for _, op := range both {
-			bubble(t, tc.name+"/"+op.Name, func(t *testing.T) {
-				r, c := newRig(t, nil), new(counter)
+			bubbleOn(t, tc.name+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
+				c := new(counter)
 				r.faults.Always(tc.fault)
 				start := time.Now()
-				_, err := idem.Do(tc.ctx(t), r.engine, op.Key("t", "k"), 1, c.run)
+				_, err := idem.Do(tc.ctx(t), r.engine, key, 1, c.run)
 				require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 				require.LessOrEqual(t, time.Since(start), tc.within)
 				require.Equal(t, tc.events, r.events.take())
@@ -309,7 +308,7 @@ func TestStoreDownBeforeTheClaim(t *testing.T) {
 
 				// Back again: nothing blocks the retry.
 				r.faults.Heal()
-				must(t, r, op.Key("t", "k"), c.run)
+				must(t, r, key, c.run)
 				require.Equal(t, 1, c.count())
 				require.NoError(t, r.engine.Flush(t.Context()))
 			})
@@ -413,8 +412,7 @@ func TestWithdrawnTakeoverKeepsTheDoubt(t *testing.T) {
 // What could not be written before must not eat the time of the next call's own
 // claim.
 func TestQueuedOutcomesLeaveTimeForTheClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		r.faults.Always(idemtest.BlackHole, idemtest.Finish)
 		must(t, r.inLambda(), unsafe.Key("t", "1"), new(counter).run)
 		start := time.Now()

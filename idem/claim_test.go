@@ -17,10 +17,14 @@ import (
 // m names the store calls of a path.
 func m(ms ...idemtest.Method) []idemtest.Method { return ms }
 
+// recordedPlain is what a replay of errPlain gets.
+var recordedPlain = &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}}
+
 // What each path costs in store calls. Result reads the old item's own body: it
 // is a call to the database only where the result lies in parts.
 func TestCallsOfEveryPath(t *testing.T) {
 	hour := func(t *testing.T, r *rig, key idem.Key) { r.clock.Advance(48 * time.Hour) }
+	takeover, tookOver := m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}
 	for _, tc := range []struct {
 		name   string
 		op     idem.Operation
@@ -32,14 +36,12 @@ func TestCallsOfEveryPath(t *testing.T) {
 	}{
 		{"first", unsafe, nil, 1, nil, m("Acquire", "Finish"), []string{"claimed", "completed"}},
 		{"replay", unsafe, finished, 1, nil, m("Acquire", "Result"), []string{"replayed"}},
-		{"replay of a failure", unsafe, failed, 1, &idem.RecordedError{Failure: idem.Failure{Message: "plain",
-			Type: "errorString"}}, m("Acquire"), []string{"replayed"}},
+		{"replay of a failure", unsafe, failed, 1, recordedPlain, m("Acquire"), []string{"replayed"}},
 		{"in flight", unsafe, killed, 1, idem.ErrInFlight, m("Acquire"), []string{"in_flight"}},
 		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Acquire", "Result"), []string{"key_reused"}},
 		{"reused in flight", unsafe, killed, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
 		{"reused, unknown", unsafe, parked, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
-		{"another input after nothing was executed", unsafe, released, 2, nil, m("Acquire", "Acquire", "Finish"),
-			[]string{"took_over", "completed"}},
+		{"another input after nothing was executed", unsafe, released, 2, nil, takeover, tookOver},
 		{"the first input after that", unsafe, both2(released, correctly), 1, idem.ErrKeyReused, m("Acquire", "Result"),
 			[]string{"key_reused"}},
 		{"reused, released, uncertain", safe, uncertainly, 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
@@ -50,24 +52,18 @@ func TestCallsOfEveryPath(t *testing.T) {
 		{"lapsed, and not parked", unsafe, both2(killed, hour, func(_ *testing.T, r *rig, _ idem.Key) {
 			r.faults.Next(idemtest.Settle, idemtest.Refuse)
 		}), 1, idem.ErrStoreUnavailable, m("Acquire", "Settle"), []string{"store_unavailable"}},
-		{"lapsed, taken over", safe, both2(killed, hour), 1, nil, m("Acquire", "Acquire", "Finish"),
-			[]string{"took_over", "completed"}},
+		{"lapsed, taken over", safe, both2(killed, hour), 1, nil, takeover, tookOver},
 		{"lapsed, reused", safe, both2(killed, hour), 2, idem.ErrKeyReused, m("Acquire"), []string{"key_reused"}},
-		{"released", unsafe, released, 1, nil, m("Acquire", "Acquire", "Finish"), []string{"took_over", "completed"}},
-		{"released, uncertain", safe, uncertainly, 1, nil, m("Acquire", "Acquire", "Finish"),
-			[]string{"took_over", "completed"}},
-		{"expired", unsafe, both2(finished, hour), 1, nil, m("Acquire", "Acquire", "Finish"),
-			[]string{"took_over", "completed"}},
-		{"expired, with another input", unsafe, both2(finished, hour), 2, nil, m("Acquire", "Acquire", "Finish"),
-			[]string{"took_over", "completed"}},
-		{"expired failure", unsafe, both2(failed, hour), 1, nil, m("Acquire", "Acquire", "Finish"),
-			[]string{"took_over", "completed"}},
+		{"released", unsafe, released, 1, nil, takeover, tookOver},
+		{"released, uncertain", safe, uncertainly, 1, nil, takeover, tookOver},
+		{"expired", unsafe, both2(finished, hour), 1, nil, takeover, tookOver},
+		{"expired, with another input", unsafe, both2(finished, hour), 2, nil, takeover, tookOver},
+		{"expired failure", unsafe, both2(failed, hour), 1, nil, takeover, tookOver},
 		{"unknown never expires", unsafe, both2(parked, hour), 1, idem.ErrOutcomeUnknown, m("Acquire"),
 			[]string{"outcome_unknown"}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
-			key := tc.op.Key("t", "k")
+		testOn(t, tc.name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
+			c := new(counter)
 			if tc.before != nil {
 				tc.before(t, r, key)
 			}
@@ -134,9 +130,7 @@ func accepted(t *testing.T, r *rig, key idem.Key) {
 }
 
 func TestInFlightSaysWhenToTryAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		key := safe.Key("t", "k")
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		killed(t, r, key) // its process is killed in 10 s
 		var flight *idem.InFlightError
 		for _, left := range []time.Duration{12 * time.Second, 3 * time.Second, 0} {
@@ -213,7 +207,8 @@ func TestRecordOfAClaim(t *testing.T) {
 	})
 }
 
-// A record that cannot be read is read once more, and then fails closed.
+// A record that cannot be read, or that does not come with the failed condition, is read once more.
+// If that fails, so does the call.
 func TestUnreadableRecordFailsClosed(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -223,6 +218,9 @@ func TestUnreadableRecordFailsClosed(t *testing.T) {
 	}{
 		{"in the old item", func(f *idemtest.Faults) {
 			f.Next(idemtest.Acquire, idemtest.Unreadable)
+		}, m("Acquire", "Get", "Result"), true},
+		{"not with the old item", func(f *idemtest.Faults) {
+			f.Next(idemtest.Acquire, idemtest.BareConflict)
 		}, m("Acquire", "Get", "Result"), true},
 		{"always", func(f *idemtest.Faults) {
 			f.Always(idemtest.Unreadable, idemtest.Acquire, idemtest.Get)
@@ -234,9 +232,7 @@ func TestUnreadableRecordFailsClosed(t *testing.T) {
 			f.Always(idemtest.Unreadable, idemtest.Result)
 		}, m("Acquire", "Result", "Get", "Result"), false},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := unsafe.Key("t", "k")
+		testOn(t, tc.name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			finished(t, r, key)
 			r.faults.Reset()
 			r.events.take()
@@ -254,21 +250,9 @@ func TestUnreadableRecordFailsClosed(t *testing.T) {
 	}
 }
 
-// No item with the failed condition: one consistent read, then on as usual.
-func TestConflictWithoutItsRecordReadsOnce(t *testing.T) {
-	r := newRig(t, nil)
-	key := unsafe.Key("t", "k")
-	finished(t, r, key)
-	r.faults.Reset()
-	r.faults.Next(idemtest.Acquire, idemtest.BareConflict)
-	require.Equal(t, 1, must(t, r, key, fails(errPlain)))
-	require.Equal(t, m("Acquire", "Get", "Result"), r.faults.Calls())
-}
-
 // A fingerprint of a newer version is not a mismatch: it fails closed.
 func TestNewerFingerprintIsNoMismatch(t *testing.T) {
-	r := newRig(t, nil)
-	key := unsafe.Key("t", "k")
+	r, key := rigOn(t, unsafe)
 	require.NoError(t, r.mem.Acquire(t.Context(), r.clock.Now(), protocol.Claim{Record: idem.Record{
 		ID: key.ID(), State: idem.InProgress, Owner: "o", Write: "w", Attempt: 1, Fingerprint: "2:of the future",
 		LeaseUntil: r.clock.Now().Add(time.Hour),
@@ -279,8 +263,7 @@ func TestNewerFingerprintIsNoMismatch(t *testing.T) {
 
 // A record that changes at every look is followed for a while, not for ever.
 func TestRecordThatNeverStandsStill(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	killed(t, r, key)
 	r.clock.Advance(time.Hour)
 	n := 0
@@ -298,8 +281,7 @@ func TestRecordThatNeverStandsStill(t *testing.T) {
 func TestExpiryHasAMargin(t *testing.T) {
 	for _, op := range []idem.Operation{{Name: "short", Retention: 2 * time.Second},
 		{Name: "short", Retention: 2 * time.Second, Repeat: idem.Repeatable, Mode: idem.Atomic}} {
-		r, c := newRig(t, nil), new(counter)
-		key := op.Key("t", "k")
+		r, c, key := countedOn(t, op)
 		must(t, r, key, c.run)
 		ahead := new(idemtest.Clock)
 		ahead.Advance(r.record(t, key).ExpiresAt.Sub(ahead.Now()) + idem.DefaultMargin/2)
@@ -315,9 +297,7 @@ func TestExpiryHasAMargin(t *testing.T) {
 // record gets: it must not count a longer one.
 func TestAPauseWhileTheClaimIsMade(t *testing.T) {
 	for pausedAt := 1; pausedAt <= 3; pausedAt++ {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := safe.Key("t", "k")
+		inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 			readings := 0
 			slow, err := idem.New(r.faults, &idem.Options{ClaimBudget: 2 * time.Minute, Now: func() time.Time {
 				now := r.clock.Now()
@@ -364,8 +344,7 @@ func TestCallWithoutClaim(t *testing.T) {
 	}{
 		{"absent", unsafe, nil, 1, late, m("Get")},
 		{"completed", unsafe, finished, 1, nil, m("Get", "Result")},
-		{"failed", unsafe, failed, 1, &idem.RecordedError{Failure: idem.Failure{Message: "plain", Type: "errorString"}},
-			m("Get")},
+		{"failed", unsafe, failed, 1, recordedPlain, m("Get")},
 		{"in flight", unsafe, killed, 1, idem.ErrInFlight, m("Get")},
 		{"reused", unsafe, finished, 2, idem.ErrKeyReused, m("Get", "Result")},
 		{"another input after nothing was executed", unsafe, released, 2, late, m("Get")},
@@ -390,9 +369,7 @@ func TestCallWithoutClaim(t *testing.T) {
 			func(_ *testing.T, r *rig, _ idem.Key) { r.faults.Always(idemtest.Refuse, "Get") }, 1,
 			idem.ErrStoreUnavailable, m("Get")},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := tc.op.Key("t", "k")
+		testOn(t, tc.name, tc.op, func(t *testing.T, r *rig, key idem.Key) {
 			r.events.take()
 			if tc.before != nil {
 				tc.before(t, r, key)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -37,11 +36,17 @@ func (e *effects) all(names ...string) (runs []int) {
 	return runs
 }
 
+// cutShort leaves a trip whose undoing has begun, and was cut short.
+func cutShort(t *testing.T, r *rig, e *effects, key idem.Key) {
+	t.Helper()
+	refused(t, r, key, declinedError{}, steps(trip(e, idem.Permanent(declinedError{}), errPlain)))
+	require.Equal(t, idem.Released, r.state(t, key))
+}
+
 var tripUndone = []string{"undo flight", "undo hotel", "undo car"}
 
 func TestCompensationsRunInReverse(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	var order []string
 	undo := func(_ context.Context, r receiptOf) error {
 		order = append(order, r.ID)
@@ -78,8 +83,7 @@ func TestOtherEndsCompensateNothing(t *testing.T) {
 // A later attempt goes on undoing: each compensation that is recorded stays done,
 // and nothing runs forward any more, whatever the handler would do now.
 func TestCompensationResumes(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	err := refused(t, r, key, declinedError{}, steps(trip(e, idem.Permanent(declinedError{}), errPlain)))
 	require.ErrorIs(t, err, errPlain)
 	require.ErrorContains(t, err, `compensation of step "hotel"`)
@@ -107,15 +111,12 @@ func TestWhatIsBeingUndoneFails(t *testing.T) {
 		"success": nil, "plain": errPlain, "not executed": idem.NotExecuted(errPlain),
 		"another failure": idem.Permanent(errPlain),
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
-			key := safe.Key("t", "k")
-			_, err := doSteps(t, r, key, trip(e, idem.Permanent(declinedError{}), errPlain))
-			require.Error(t, err)
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
+			cutShort(t, r, e, key)
 			for range 2 {
-				_, err = doSteps(t, r, key, trip(e, then))
-				var recorded *idem.RecordedError
-				require.ErrorAs(t, err, &recorded)
+				_, err := doSteps(t, r, key, trip(e, then))
+				require.ErrorAs(t, err, new(*idem.RecordedError))
 				require.EqualError(t, err, "card declined", "live as on replay")
 				require.Equal(t, []int{1, 2, 1}, e.all(tripUndone...))
 				require.Equal(t, idem.Failed, r.state(t, key))
@@ -132,11 +133,9 @@ func TestUndoingWaitsForAnAttemptThatComesByAllSteps(t *testing.T) {
 		state idem.State
 	}{"plain": {errPlain, idem.Released}, "not executed": {idem.NotExecuted(errPlain), idem.Released},
 		"permanent": {idem.Permanent(errPlain), idem.Unknown}} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
-			key := safe.Key("t", "k")
-			_, err := doSteps(t, r, key, trip(e, idem.Permanent(declinedError{}), errPlain))
-			require.Error(t, err)
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
+			cutShort(t, r, e, key)
 			refused(t, r, key, errPlain, steps(func(context.Context) (string, error) { return "", tc.end }))
 			require.Equal(t, tc.state, r.state(t, key))
 			require.Equal(t, []int{0, 1, 1}, e.all(tripUndone...))
@@ -146,10 +145,8 @@ func TestUndoingWaitsForAnAttemptThatComesByAllSteps(t *testing.T) {
 
 // A later attempt that undoes by hand answers in its own words.
 func TestUndoneByHandInALaterAttempt(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
-	_, err := doSteps(t, r, key, trip(e, idem.Permanent(declinedError{}), errPlain))
-	require.Error(t, err)
+	r, e, key := stepsOn(t, safe)
+	cutShort(t, r, e, key)
 	got := must(t, r, key, func(ctx context.Context, _ int) (string, error) {
 		_, err := trip(e, nil)(ctx)
 		require.NoError(t, err)
@@ -162,16 +159,14 @@ func TestUndoneByHandInALaterAttempt(t *testing.T) {
 
 // What cannot be undone needs somebody to look.
 func TestCompensationThatFailsForGoodParks(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	refused(t, r, key, errPlain, steps(trip(e, idem.Permanent(declinedError{}), idem.Permanent(errPlain))))
 	require.Equal(t, idem.Unknown, r.state(t, key))
 }
 
 // Handlers that fail with a response undo by hand.
 func TestAbort(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	out := must(t, r, key, func(ctx context.Context, _ int) (string, error) {
 		_, err := trip(e, nil)(ctx)
 		require.NoError(t, err)
@@ -185,20 +180,18 @@ func TestAbort(t *testing.T) {
 	require.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
 	require.Equal(t, idem.Completed, r.state(t, key))
 
-	var mistake *idem.ConfigError
-	require.ErrorAs(t, idem.Abort(t.Context(), errPlain), &mistake)
+	require.ErrorAs(t, idem.Abort(t.Context(), errPlain), new(*idem.ConfigError))
 	must(t, r, safe.Key("t", "2"), func(ctx context.Context, _ int) (string, error) {
-		require.ErrorAs(t, idem.Abort(ctx, nil), &mistake)
+		require.ErrorAs(t, idem.Abort(ctx, nil), new(*idem.ConfigError))
 		_, err := idem.Step(ctx, "s", func(ctx context.Context) (int, error) { return 0, idem.Abort(ctx, errPlain) }, nil)
-		require.ErrorAs(t, err, &mistake)
+		require.ErrorAs(t, err, new(*idem.ConfigError))
 		return "", nil
 	})
 }
 
 // A compensation's token is its own, and the same each time.
 func TestCompensationToken(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	tokens := map[string]int{}
 	for range 2 {
 		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
@@ -235,9 +228,8 @@ func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply,
 		"request lost": idemtest.LoseRequest} {
 		for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
-			bubble(t, name, func(t *testing.T) {
-				r, e := newRig(t, nil), new(effects)
-				key := safe.Key("t", "k")
+			bubbleOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+				e := new(effects)
 				r.faults.Always(fault, idemtest.RecordStep)
 				refused(t, r, key, idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (string, error) {
 					_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: semantics})
@@ -265,8 +257,7 @@ func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 
 // An attempt that was taken over finds out at its next step.
 func TestZombieStopsAtItsNextStep(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		r.clock.Advance(time.Hour)
 		_, err := doSteps(t, r.elsewhere(t), key, func(ctx context.Context) (string, error) {
@@ -287,9 +278,7 @@ func TestZombieStopsAtItsNextStep(t *testing.T) {
 // A repeatable operation that hangs in an at-most-once step is parked from the side
 // before the kill, and its own late outcome is still recorded.
 func TestOpenStepIsParkedAtTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		key := safe.Key("t", "k")
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		kill := time.Now().Add(10 * time.Second)
 		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1,
 			func(ctx context.Context, _ int) (int, error) {
@@ -307,9 +296,8 @@ func TestOpenStepIsParkedAtTheDeadline(t *testing.T) {
 
 // The renewal of a lease does not give a record with steps an expiry again.
 func TestHeartbeatKeepsStepsForGood(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, e := newRig(t, nil), new(effects)
-		key := safe.Key("t", "k")
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
+		e := new(effects)
 		must(t, r, key, func(ctx context.Context, _ int) (string, error) {
 			_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
 			require.NoError(t, err)
@@ -326,8 +314,7 @@ func TestHeartbeatKeepsStepsForGood(t *testing.T) {
 func TestPanicInAStep(t *testing.T) {
 	for semantics, want := range map[idem.StepSemantics]idem.State{idem.AtLeastOnce: idem.Released,
 		idem.AtMostOnce: idem.Unknown} {
-		r := newRig(t, nil)
-		key := safe.Key("t", "k")
+		r, key := rigOn(t, safe)
 		require.PanicsWithValue(t, "boom", func() {
 			_, _ = doSteps(t, r, key, func(ctx context.Context) (string, error) {
 				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { panic("boom") },
@@ -385,9 +372,8 @@ func TestWhatAnAttemptDoesNotComeByParks(t *testing.T) {
 			return "402", nil
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
-			key := safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
 			errs(t, r, key, steps(trip(e, errPlain)))
 			_, err := doSteps(t, r, key, end)
 			require.ErrorContains(t, err, "cannot be undone")
@@ -400,8 +386,7 @@ func TestWhatAnAttemptDoesNotComeByParks(t *testing.T) {
 // An Abort that came too late to undo anything is no end of the operation, whatever the
 // handler answers: the next attempt undoes it.
 func TestAnAbortWithoutTimeLeavesNoOutcome(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	deliver := func(ctx context.Context, stop func()) (string, error) {
 		return idem.Do(ctx, r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
 			_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Compensate: e.undo("charge")})

@@ -76,6 +76,24 @@ func newRigAt(t *testing.T, mem *memstore.Store, clock *idemtest.Clock, o *idem.
 	return r
 }
 
+// rigOn is a rig, and the key of the operation that the test is about.
+func rigOn(t *testing.T, op idem.Operation) (*rig, idem.Key) {
+	t.Helper()
+	return newRig(t, nil), op.Key("t", "k")
+}
+
+// countedOn is rigOn with a handler that counts its runs.
+func countedOn(t *testing.T, op idem.Operation) (*rig, *counter, idem.Key) {
+	t.Helper()
+	return newRig(t, nil), new(counter), op.Key("t", "k")
+}
+
+// stepsOn is rigOn with steps that count theirs.
+func stepsOn(t *testing.T, op idem.Operation) (*rig, *effects, idem.Key) {
+	t.Helper()
+	return newRig(t, nil), new(effects), op.Key("t", "k")
+}
+
 // newCircuitRig is a rig by the process's clock: its store has a circuit.
 func newCircuitRig(t *testing.T) *rig {
 	t.Helper()
@@ -133,6 +151,14 @@ func mistaken(t *testing.T, err error, says string) {
 	t.Helper()
 	require.ErrorAs(t, err, new(*idem.ConfigError))
 	require.ErrorContains(t, err, says)
+}
+
+// errorAs requires an error of the type, and returns it.
+func errorAs[E error](t *testing.T, err error) E {
+	t.Helper()
+	var as E
+	require.ErrorAs(t, err, &as)
+	return as
 }
 
 // elsewhere is another process on the same records: its own engine, without faults.
@@ -193,6 +219,8 @@ var (
 	safe   = idem.Operation{Name: "safe", Repeat: idem.Repeatable}
 	unsafe = idem.Operation{Name: "unsafe"}
 	both   = []idem.Operation{safe, unsafe}
+	// strictly is safe as another deployment declares it.
+	strictly = idem.Operation{Name: "safe"}
 )
 
 var errPlain = errors.New("plain")
@@ -222,6 +250,30 @@ func bubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
+// testOn runs a subtest on one key.
+func testOn(t *testing.T, name string, op idem.Operation, test func(*testing.T, *rig, idem.Key)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { test(t, newRig(t, nil), op.Key("t", "k")) })
+}
+
+// bubbleOn runs a subtest on one key, whose time passes when nothing can run.
+func bubbleOn(t *testing.T, name string, op idem.Operation, test func(*testing.T, *rig, idem.Key)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inBubble(t, op, test) })
+}
+
+// inBubble runs a test on one key, whose time passes when nothing can run.
+func inBubble(t *testing.T, op idem.Operation, test func(*testing.T, *rig, idem.Key)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newRig(t, nil), op.Key("t", "k")) })
+}
+
+// rigInBubble runs a test, whose time passes when nothing can run, on keys of its own.
+func rigInBubble(t *testing.T, test func(*testing.T, *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newRig(t, nil)) })
+}
+
 func fails(err error) func(context.Context, int) (int, error) {
 	return func(context.Context, int) (int, error) { return 0, err }
 }
@@ -230,8 +282,7 @@ func fails(err error) func(context.Context, int) (int, error) {
 // deadline look past, or further away.
 func TestDeadlinesGoByTheProcessClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, nil)
+		rigInBubble(t, func(t *testing.T, r *rig) {
 			r.clock.Advance(ahead)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()

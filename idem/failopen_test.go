@@ -20,8 +20,7 @@ func TestFailOpen(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{
 		"refused": idemtest.Refuse, "black hole": idemtest.BlackHole, "reply lost": idemtest.LoseReply,
 	} {
-		bubble(t, name, func(t *testing.T) {
-			r, key := newRig(t, nil), failsOpen.Key("t", "k")
+		bubbleOn(t, name, failsOpen, func(t *testing.T, r *rig, key idem.Key) {
 			var infos []idem.Info
 			run := func() idem.Result[int] {
 				res := mustRun(t, r, key, func(ctx context.Context, _ int) (int, error) {
@@ -58,8 +57,8 @@ func TestFailOpen(t *testing.T) {
 
 // Each call through an outage runs, and makes one notice of it.
 func TestFailOpenThroughAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, c := newRig(t, nil), new(counter)
+	rigInBubble(t, func(t *testing.T, r *rig) {
+		c := new(counter)
 		r.faults.Always(idemtest.Refuse)
 		for range 3 {
 			must(t, r, failsOpen.Key("t", "k"), c.run)
@@ -81,8 +80,7 @@ func TestFailOpenThroughAnOutage(t *testing.T) {
 
 // Only a first claim fails open: what is known of an earlier attempt counts.
 func TestTakeoverDoesNotFailOpen(t *testing.T) {
-	r, c := newRig(t, nil), new(counter)
-	key := failsOpen.Key("t", "k")
+	r, c, key := countedOn(t, failsOpen)
 	killed(t, r, key)
 	r.clock.Advance(time.Hour)
 	r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.Refuse)
@@ -94,10 +92,10 @@ func TestTakeoverDoesNotFailOpen(t *testing.T) {
 // and stops the operation.
 func TestStepsOfACallThatFailsOpen(t *testing.T) {
 	for name, undo := range map[string]error{"undone": nil, "not undone": errPlain} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
+		testOn(t, name, failsOpen, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
 			r.faults.Next(idemtest.Acquire, idemtest.Refuse)
-			err := refused(t, r, failsOpen.Key("t", "k"), declinedError{}, steps(trip(e, idem.Permanent(declinedError{}), undo)))
+			err := refused(t, r, key, declinedError{}, steps(trip(e, idem.Permanent(declinedError{}), undo)))
 			want := []int{1, 1, 1}
 			if undo != nil {
 				want[0] = 0
@@ -125,8 +123,7 @@ func TestAUnitOfACallThatFailsOpenIsNotCommitted(t *testing.T) {
 	r, key := newBankRig(t), failsOpen.Key("t", "k")
 	r.faults.Next(idemtest.Acquire, idemtest.Refuse)
 	_, err := idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
-	var failed *idem.CommitError
-	require.ErrorAs(t, err, &failed)
+	failed := errorAs[*idem.CommitError](t, err)
 	require.False(t, failed.Ambiguous)
 	require.Equal(t, idem.Absent, failed.State)
 	require.Zero(t, r.ledger.sum())
@@ -136,8 +133,8 @@ func TestAUnitOfACallThatFailsOpenIsNotCommitted(t *testing.T) {
 // A retry during the outage, in the process that still holds the outcome in memory:
 // it must not run again, since this process knows that it has run.
 func TestFailOpenDoesNotRepeatWhatWaitsToBeWritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, c := newRig(t, nil), new(counter)
+	rigInBubble(t, func(t *testing.T, r *rig) {
+		c := new(counter)
 		must(t, r.inLambda(), failsOpen.Key("t", "k"), func(ctx context.Context, n int) (int, error) {
 			r.faults.Always(idemtest.Refuse)
 			return c.run(ctx, n)
@@ -230,9 +227,8 @@ func TestAWaiterTakesOverNothingThatItsProcessKnows(t *testing.T) {
 
 // While the background writes the outcome, a call waits for it.
 func TestACallWaitsForWhatIsJustBeingWritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, c := newRig(t, nil), new(counter)
-		key := safe.Key("t", "k")
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
+		c := new(counter)
 		r.faults.Next(idemtest.Finish, idemtest.Refuse, slow(300*time.Millisecond, idemtest.Pass))
 		must(t, r, key, c.run)
 		time.Sleep(100 * time.Millisecond) // the background has it in its hands
@@ -250,10 +246,10 @@ func TestAStoreThatAnswersDoesNotFailOpen(t *testing.T) {
 			return &idem.StoreError{Op: string(c.Method), Ambiguous: true, Err: errPlain}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
+		testOn(t, name, failsOpen, func(t *testing.T, r *rig, key idem.Key) {
+			c := new(counter)
 			r.faults.Always(fault)
-			_, err := idem.Do(t.Context(), r.engine, failsOpen.Key("t", "k"), 1, c.run)
+			_, err := idem.Do(t.Context(), r.engine, key, 1, c.run)
 			require.Error(t, err)
 			require.Zero(t, c.count())
 			require.NotContains(t, r.events.take(), "failed_open")

@@ -71,7 +71,6 @@ type twoProcesses struct {
 	counted map[string]bool
 	sent    map[string]time.Time
 	ran     map[string]bool // secrets under which handlers ran
-	status  map[string]string
 	saw     map[string]int
 	bad     []string
 	held    sync.WaitGroup
@@ -590,7 +589,7 @@ func together(t *testing.T, seed uint64, saw map[string]int) []string {
 		ended:  map[string]*idem.Record{}, told: map[string]historyAnswer{}, excused: map[string]bool{},
 		made:    map[string]map[string]bool{},
 		counted: map[string]bool{}, sent: map[string]time.Time{}, ran: map[string]bool{},
-		status: map[string]string{}, saw: saw}
+		saw: saw}
 	w.rate, w.deaths = []int{25, 50, 120}[w.roll(3)], seed%4 < 2
 	secret := []string{"", "a"}[w.roll(2)]
 	names := []string{"strict", "loose", "wide", "mixed", "atomic", "job"}

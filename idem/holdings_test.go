@@ -32,9 +32,8 @@ func whileRunning(t *testing.T, r *rig, key idem.Key, fn func()) (int, error) {
 // A burst of duplicates costs the store nothing, and is told what the store would say.
 func TestDuplicatesOfAHandlerOfThisProcessAreNotAskedAbout(t *testing.T) {
 	for _, op := range both {
-		bubble(t, op.Name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
-			key := op.Key("t", "k")
+		bubbleOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
+			c := new(counter)
 			_, err := whileRunning(t, r, key, func() {
 				time.Sleep(5*time.Minute + time.Second) // its lease has been renewed
 				r.clock.Advance(time.Second)
@@ -194,8 +193,7 @@ func TestClaimWithoutAnswerBesideAHandlerOfThisProcessIsInFlight(t *testing.T) {
 				close(holds)
 				require.Error(t, <-answered)
 				require.Equal(t, tc.want, r.events.take())
-				var conflict *protocol.ConflictError
-				require.ErrorAs(t, late.Do(t.Context()), &conflict)
+				require.ErrorAs(t, late.Do(t.Context()), new(*protocol.ConflictError))
 			})
 			require.NoError(t, err)
 			require.Equal(t, 1, got)

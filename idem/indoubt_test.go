@@ -27,8 +27,7 @@ func TestAtomicAfterItsHandlerNeverSaysThatNothingRan(t *testing.T) {
 	r.faults.Always(idemtest.Refuse, idemtest.Result)
 	err := refused(t, r.rig, key, idem.ErrNotCommitted, pay(effect{n: 1}, nil))
 	require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
-	var failed *idem.CommitError
-	require.ErrorAs(t, err, &failed)
+	failed := errorAs[*idem.CommitError](t, err)
 	require.False(t, failed.Ambiguous, "another call's outcome stands")
 	require.Equal(t, idem.Completed, failed.State)
 	require.Zero(t, r.ledger.sum())
@@ -175,8 +174,7 @@ func TestHandlerThatDoesNotWaitForAbort(t *testing.T) {
 		})
 		close(goOn)
 		wg.Wait()
-		var config *idem.ConfigError
-		require.ErrorAs(t, err, &config)
+		require.ErrorAs(t, err, new(*idem.ConfigError))
 		require.Zero(t, r.ledger.sum(), "the result does not stand: its steps are being undone")
 		require.Equal(t, idem.Released, r.state(t, key))
 	})
@@ -212,8 +210,7 @@ func TestLateCompensateWhileARefusalIsUndone(t *testing.T) {
 // be skipped in the next life.
 func TestALateWithdrawalBringsNoStepsBack(t *testing.T) {
 	op := idem.Operation{Name: "short", Repeat: idem.Repeatable, Retention: time.Minute}
-	r, e := newRig(t, nil), new(effects)
-	key := op.Key("t", "k")
+	r, e, key := stepsOn(t, op)
 	handler := func(last error) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
 			_, err := idem.Step(ctx, "charge", e.step("charge"), nil)
@@ -252,7 +249,7 @@ func leftExpired(t *testing.T, r *rig, key idem.Key) {
 // A commit in atomic mode over an expired record that TTL deletes before the commit makes the
 // record.
 func TestAnAtomicCommitOverWhatIsGoneReservesAnew(t *testing.T) {
-	r, key := newRig(t, nil), atomically.Key("t", "k")
+	r, key := rigOn(t, atomically)
 	leftExpired(t, r, key)
 	c := new(counter)
 	res := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
@@ -267,8 +264,7 @@ func TestAnAtomicCommitOverWhatIsGoneReservesAnew(t *testing.T) {
 // Such a commit in doubt cannot land any more, so the call may say that it has not, and
 // leaves nothing in its way.
 func TestAnAtomicCommitInDoubtOverWhatIsGoneNeverLands(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t, nil), atomically.Key("t", "k")
+	inBubble(t, atomically, func(t *testing.T, r *rig, key idem.Key) {
 		leftExpired(t, r, key)
 		var held *idemtest.Call
 		r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
@@ -276,8 +272,7 @@ func TestAnAtomicCommitInDoubtOverWhatIsGoneNeverLands(t *testing.T) {
 			return idemtest.Hold(&held)(ctx, c)
 		})
 		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-		var failed *idem.CommitError
-		require.ErrorAs(t, err, &failed)
+		failed := errorAs[*idem.CommitError](t, err)
 		require.False(t, failed.Ambiguous)
 		require.Equal(t, idem.Absent, failed.State)
 		require.NotNil(t, held)
@@ -291,7 +286,7 @@ func TestAnAtomicCommitInDoubtOverWhatIsGoneNeverLands(t *testing.T) {
 // makes an attempt without outcome no outcome of the expired record's.
 func TestAnAtomicAttemptOverAnExpiredRecordGoesByOneReadingOfTheClock(t *testing.T) {
 	for reading := range 12 {
-		r, key := newRig(t, nil), atomically.Key("t", "k")
+		r, key := rigOn(t, atomically)
 		errs(t, r, key, func(context.Context, int) (int, error) { return 0, idem.Permanent(errPlain) })
 		over := r.record(t, key).ExpiresAt.Add(idem.DefaultMargin)
 		readings := 0
@@ -310,15 +305,13 @@ func TestAnAtomicAttemptOverAnExpiredRecordGoesByOneReadingOfTheClock(t *testing
 // A commit in doubt that has seen no record is kept from landing by one that TTL does not
 // delete soon: the expired record in its way is none.
 func TestAnAtomicCommitInDoubtBeforeAnExpiredRecordNeverLands(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t, nil), atomically.Key("t", "k")
+	inBubble(t, atomically, func(t *testing.T, r *rig, key idem.Key) {
 		leftExpired(t, r, key)
 		r.faults.Next(idemtest.Get, readsNothing)
 		var held *idemtest.Call
 		r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
 		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-		var failed *idem.CommitError
-		require.ErrorAs(t, err, &failed)
+		failed := errorAs[*idem.CommitError](t, err)
 		require.False(t, failed.Ambiguous)
 		require.Equal(t, idem.Released, failed.State)
 		if rec := r.record(t, key); rec.Expired(r.clock.Now().Add(15 * time.Minute)) {

@@ -19,8 +19,7 @@ import (
 func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const longest = 10 * time.Minute
-		r, e := newRig(t, nil), new(effects)
-		key := safe.Key("t", "k")
+		r, e, key := stepsOn(t, safe)
 		var began []time.Time
 		handler := func(ctx context.Context) (string, error) {
 			got, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
@@ -39,8 +38,7 @@ func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 		for _, wait := range []time.Duration{time.Minute, time.Minute, longest - 2*time.Minute} {
 			r.clock.Advance(wait)
 			_, err := doSteps(t, r, key, handler)
-			var open *idem.StepInterruptedError
-			require.ErrorAs(t, err, &open)
+			open := errorAs[*idem.StepInterruptedError](t, err)
 			require.WithinDuration(t, proof, open.RetryAt, time.Second)
 			require.ErrorIs(t, err, errPlain)
 			require.Equal(t, idem.Released, r.state(t, key), "a later attempt asks again")
@@ -59,7 +57,7 @@ func TestAbsenceIsProofOnlyAfterTheLongestDelay(t *testing.T) {
 
 // An answer says what was so when the question was asked, however long it took.
 func TestAbsenceCountsFromWhenItWasAskedFor(t *testing.T) {
-	r, key := newRig(t, nil), safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	killedWith(t, r, key, shipping)
 	runs := 0
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
@@ -71,8 +69,7 @@ func TestAbsenceCountsFromWhenItWasAskedFor(t *testing.T) {
 				}})
 		return "", err
 	})
-	var open *idem.StepInterruptedError
-	require.ErrorAs(t, err, &open)
+	open := errorAs[*idem.StepInterruptedError](t, err)
 	require.False(t, open.RetryAt.IsZero())
 	require.Zero(t, runs)
 	require.True(t, r.record(t, key).Steps["ship"].Begun)
@@ -82,9 +79,7 @@ func TestAbsenceCountsFromWhenItWasAskedFor(t *testing.T) {
 // try of one that had no effect.
 func TestEachRunHasABeginMarkOfItsOwn(t *testing.T) {
 	for name, tries := range map[string]int{"after it was asked about": 1, "tried again": 2} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			killedWith(t, r, key, shipping)
 			runs := 0
 			_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
@@ -144,8 +139,7 @@ func (b *booking) handler(ctx context.Context) (string, error) {
 func TestCompensateWaitsForAnOpenStep(t *testing.T) {
 	r, key, b := newRig(t, nil), safe.Key("t", "k"), &booking{lost: true}
 	_, err := doSteps(t, r, key, b.handler)
-	var open *idem.StepInterruptedError
-	require.ErrorAs(t, err, &open)
+	open := errorAs[*idem.StepInterruptedError](t, err)
 	require.Equal(t, "charge", open.Name)
 	require.Equal(t, []string{"charge"}, b.log)
 	require.Equal(t, idem.Unknown, r.state(t, key))
@@ -193,8 +187,8 @@ func TestOpenStepOfAnOperationThatIsBeingUndone(t *testing.T) {
 // A handler may return while a begin mark is on its way. The attempt ends as if nothing
 // had begun, so nothing does: the next one would run it a second time.
 func TestNothingRunsWhoseMarkLandsAfterTheHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, e := newRig(t, nil), new(effects)
+	rigInBubble(t, func(t *testing.T, r *rig) {
+		e := new(effects)
 		key, landed := safe.Key("t", "k"), make(chan struct{})
 		r.faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
 			err := c.Do(ctx)

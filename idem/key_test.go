@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -70,8 +69,7 @@ func TestKeyLimitsAreInclusive(t *testing.T) {
 // A mistake in the operation comes out of the key, as the operation's own error.
 func TestKeyOfABadOperation(t *testing.T) {
 	key := idem.Operation{Name: strings.Repeat("o", 129)}.Key("t", "v")
-	var config *idem.ConfigError
-	require.ErrorAs(t, key.Err(), &config)
+	require.ErrorAs(t, key.Err(), new(*idem.ConfigError))
 	require.Empty(t, key.ID())
 }
 
@@ -236,8 +234,7 @@ func TestOutsideAnOperation(t *testing.T) {
 }
 
 func TestInfo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		key := safe.Key("acme", "payment-1")
 		uncertainly(t, r, key)
 		kill := time.Now().Add(time.Minute).Truncate(time.Millisecond)
@@ -265,8 +262,7 @@ func TestValuesAtOfATextThatIsNoJSON(t *testing.T) {
 }
 
 func TestLookup(t *testing.T) {
-	r := newRig(t, nil)
-	key := unsafe.Key("t", "k")
+	r, key := rigOn(t, unsafe)
 	look := func() *idem.Record {
 		t.Helper()
 		s, err := r.engine.Lookup(t.Context(), key)

@@ -239,7 +239,7 @@ func TestAttemptsAreCountedOnceEach(t *testing.T) {
 // An attempt that asks about an interrupted step too early says nothing of what a later one finds:
 // however often a client comes, the one that comes in time closes the step.
 func TestAttemptsThatAskTooEarlyAreNotCounted(t *testing.T) {
-	r, key := newRig(t, nil), limited.Key("t", "k")
+	r, key := rigOn(t, limited)
 	killedWith(t, r, key, shipping)
 	asked := 0
 	ship := func(ctx context.Context) (string, error) {

@@ -10,12 +10,10 @@ import (
 	"math"
 	"os"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -39,14 +37,11 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 	"in_flight":       on(safe, killed, try),
 	"accepted":        on(safe, accepted, try),
 	"outcome_unknown": on(unsafe, uncertainly, try),
-	"key_reused": func(t *testing.T, r *rig) {
-		finished(t, r, safe.Key("t", "k"))
-		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 2, new(counter).run)
-	},
-	"failed":      on(safe, failed),
-	"released":    on(safe, released),
-	"parked":      on(unsafe, uncertainly),
-	"uncommitted": on(atomically, faulty(idemtest.Finish, idemtest.Refuse), try),
+	"key_reused":      on(safe, finished, reused),
+	"failed":          on(safe, failed),
+	"released":        on(safe, released),
+	"parked":          on(unsafe, uncertainly),
+	"uncommitted":     on(atomically, faulty(idemtest.Finish, idemtest.Refuse), try),
 	"result_omitted": func(t *testing.T, r *rig) {
 		_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"),
 			1, func(context.Context, int) (awkward, error) { return awkward{"error"}, nil })
@@ -91,12 +86,9 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 			r.clock.Advance(time.Hour)
 			finished(t, r.elsewhere(t), key)
 		}, flushed),
-	"shadow_executed":  on(inShadow(safe), finished),
-	"shadow_duplicate": on(inShadow(safe), finished, finished),
-	"shadow_key_reused": func(t *testing.T, r *rig) {
-		finished(t, r, inShadow(safe).Key("t", "k"))
-		_, _ = idem.Do(t.Context(), r.engine, inShadow(safe).Key("t", "k"), 2, new(counter).run)
-	},
+	"shadow_executed":   on(inShadow(safe), finished),
+	"shadow_duplicate":  on(inShadow(safe), finished, finished),
+	"shadow_key_reused": on(inShadow(safe), finished, reused),
 	"shadow_refused": func(t *testing.T, r *rig) {
 		_, _ = idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(time.Millisecond)), r.engine,
 			inShadow(safe).Key("t", "k"), 1, new(counter).run)
@@ -129,6 +121,10 @@ func stepping(t *testing.T, r *rig) {
 			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
 		return got, err
 	})
+}
+
+func reused(t *testing.T, r *rig, key idem.Key) {
+	_, _ = idem.Do(t.Context(), r.engine, key, 2, new(counter).run)
 }
 
 func try(t *testing.T, r *rig, key idem.Key) {
@@ -256,8 +252,7 @@ func TestNoticesSayWhatHappened(t *testing.T) {
 
 // Claim, handler and recording have their own durations, which a replay has none of.
 func TestNoticesSayHowLongItTook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		for _, slow := range []idemtest.Method{idemtest.Acquire, idemtest.Finish} {
 			r.faults.Next(slow, func(ctx context.Context, c *idemtest.Call) error {
 				time.Sleep(300 * time.Millisecond)
@@ -279,27 +274,6 @@ func TestNoticesSayHowLongItTook(t *testing.T) {
 			notice.Replayed: 0,
 		}, took)
 	})
-}
-
-// A handler that panics, or leaves its goroutine, has executed too.
-func TestAHandlerThatPanicsHasExecuted(t *testing.T) {
-	for name, leave := range map[string]func(){"panic": func() { panic("boom") }, "goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			r, done := newRig(t, nil), make(chan struct{})
-			go func() {
-				defer close(done)
-				defer func() { _ = recover() }()
-				_, _ = idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, func(context.Context, int) (int, error) {
-					leave()
-					return 1, nil
-				})
-			}()
-			<-done
-			r.events.mu.Lock()
-			defer r.events.mu.Unlock()
-			require.Equal(t, []string{"claimed", "executed", "released"}, r.events.names)
-		})
-	}
 }
 
 // brokenLog is a log that panics over each line.

@@ -132,8 +132,7 @@ func TestOutcomeTellsWhatStoppedTheAttempt(t *testing.T) {
 			return &idem.StepInterruptedError{Name: "charge"}
 		}, nil, idem.Released},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := newRig(t, nil), safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			if tc.began {
 				killedWith(t, r, key, protocol.StepWrite{Name: "charge", Begin: true})
 			}
@@ -218,7 +217,7 @@ func TestAGoroutineThatOutlivesItsHandlerRacesWithNothing(t *testing.T) {
 // A reference that waits for another one when its handler returns is not said any more: the
 // attempt's end does not wait for it.
 func TestAReferenceThatComesAfterTheHandlerIsRefused(t *testing.T) {
-	r, key := newRig(t, nil), safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	inside, goOn := make(chan struct{}), make(chan struct{})
 	r.faults.Next(idemtest.RecordReference, func(ctx context.Context, c *idemtest.Call) error {
 		close(inside)
@@ -241,8 +240,7 @@ func TestAReferenceThatComesAfterTheHandlerIsRefused(t *testing.T) {
 	})
 	close(goOn)
 	all.Wait()
-	var mistake *idem.ConfigError
-	require.ErrorAs(t, late, &mistake)
+	require.ErrorAs(t, late, new(*idem.ConfigError))
 	require.Equal(t, "pay_1", r.record(t, key).Ref)
 	require.Equal(t, 1, r.count(idemtest.RecordReference))
 }
@@ -253,68 +251,60 @@ func TestOperationCheck(t *testing.T) {
 		op   idem.Operation
 		says string // empty if the operation is fine
 	}{
-		"the least":          {idem.Operation{Name: "charge"}, ""},
-		"repeatable":         {idem.Operation{Name: "charge", Repeat: idem.Repeatable}, ""},
+		"the least":          {idem.Operation{}, ""},
+		"repeatable":         {idem.Operation{Repeat: idem.Repeatable}, ""},
 		"no name":            {idem.Operation{}, "give the operation a name"},
 		"longest name":       {idem.Operation{Name: strings.Repeat("o", 128)}, ""},
 		"long name":          {idem.Operation{Name: strings.Repeat("o", 129)}, "129 bytes: use at most 128"},
-		"unknown repeat":     {idem.Operation{Name: "charge", Repeat: 2}, "use idem.NotRepeatable or idem.Repeatable"},
-		"shortest retention": {idem.Operation{Name: "charge", Retention: time.Second}, ""},
-		"short retention":    {idem.Operation{Name: "charge", Retention: time.Second - 1}, "at least one second"},
-		"negative retention": {idem.Operation{Name: "charge", Retention: -time.Hour}, "at least one second"},
-		"longest retention":  {idem.Operation{Name: "charge", Retention: 5 * year}, ""},
-		"long retention":     {idem.Operation{Name: "charge", Retention: 5*year + 1}, "at most five years"},
-		"negative min time":  {idem.Operation{Name: "charge", MinTime: -1}, "cannot be negative"},
-		"min time unit":      {idem.Operation{Name: "charge", MinTime: 3}, "MinTime is 3ns: use at least a millisecond"},
-		"min time":           {idem.Operation{Name: "charge", MinTime: time.Minute}, ""},
-		"unknown policy":     {idem.Operation{Name: "charge", OnStoreFailure: 3}, "use idem.FailClosed or idem.FailOpen"},
-		"fail open": {idem.Operation{
-			Name: "charge", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen,
-		}, ""},
-		"fail open, not repeatable": {idem.Operation{
-			Name: "charge", OnStoreFailure: idem.FailOpen,
-		}, "declare it idem.Repeatable, or use FailClosed"},
-		"atomic": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic}, ""},
-		"atomic, not repeatable": {idem.Operation{
-			Name: "charge", Mode: idem.Atomic,
-		}, "declare it idem.Repeatable"},
+		"unknown repeat":     {idem.Operation{Repeat: 2}, "use idem.NotRepeatable or idem.Repeatable"},
+		"shortest retention": {idem.Operation{Retention: time.Second}, ""},
+		"short retention":    {idem.Operation{Retention: time.Second - 1}, "at least one second"},
+		"negative retention": {idem.Operation{Retention: -time.Hour}, "at least one second"},
+		"longest retention":  {idem.Operation{Retention: 5 * year}, ""},
+		"long retention":     {idem.Operation{Retention: 5*year + 1}, "at most five years"},
+		"negative min time":  {idem.Operation{MinTime: -1}, "cannot be negative"},
+		"min time unit":      {idem.Operation{MinTime: 3}, "MinTime is 3ns: use at least a millisecond"},
+		"min time":           {idem.Operation{MinTime: time.Minute}, ""},
+		"unknown policy":     {idem.Operation{OnStoreFailure: 3}, "use idem.FailClosed or idem.FailOpen"},
+		"fail open":          {idem.Operation{Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen}, ""},
+		"fail open, not repeatable": {idem.Operation{OnStoreFailure: idem.FailOpen},
+			"declare it idem.Repeatable, or use FailClosed"},
+		"atomic":                 {idem.Operation{Repeat: idem.Repeatable, Mode: idem.Atomic}, ""},
+		"atomic, not repeatable": {idem.Operation{Mode: idem.Atomic}, "declare it idem.Repeatable"},
 		"atomic, fail open": {idem.Operation{
-			Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, OnStoreFailure: idem.FailOpen,
+			Repeat: idem.Repeatable, Mode: idem.Atomic, OnStoreFailure: idem.FailOpen,
 		}, "no claim to do without"},
-		"unknown mode": {idem.Operation{Name: "charge", Mode: 2}, "use idem.Reserved or idem.Atomic"},
-		"unknown watch": {idem.Operation{Name: "charge", Watch: 3},
+		"unknown mode": {idem.Operation{Mode: 2}, "use idem.Reserved or idem.Atomic"},
+		"unknown watch": {idem.Operation{Watch: 3},
 			"Watch is 3: use idem.WatchNotRepeatable, idem.WatchAlways or"},
-		"watched, repeatable": {idem.Operation{
-			Name: "charge", Repeat: idem.Repeatable, Watch: idem.WatchAlways,
-		}, ""},
-		"unnoticed": {idem.Operation{Name: "charge", Watch: idem.WatchNever}, ""},
-		"atomic, watched": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic,
-			Watch: idem.WatchAlways}, "leave it out"},
-		"atomic, unnoticed": {idem.Operation{
-			Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, Watch: idem.WatchNever,
-		}, "Watch has no meaning with idem.Atomic"},
-		"attempts": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, MaxAttempts: 1}, ""},
-		"negative attempts": {idem.Operation{Name: "charge", Repeat: idem.Repeatable, MaxAttempts: -1},
+		"watched, repeatable": {idem.Operation{Repeat: idem.Repeatable, Watch: idem.WatchAlways}, ""},
+		"unnoticed":           {idem.Operation{Watch: idem.WatchNever}, ""},
+		"atomic, watched": {idem.Operation{Repeat: idem.Repeatable, Mode: idem.Atomic, Watch: idem.WatchAlways},
+			"leave it out"},
+		"atomic, unnoticed": {idem.Operation{Repeat: idem.Repeatable, Mode: idem.Atomic, Watch: idem.WatchNever},
+			"Watch has no meaning with idem.Atomic"},
+		"attempts": {idem.Operation{Repeat: idem.Repeatable, MaxAttempts: 1}, ""},
+		"negative attempts": {idem.Operation{Repeat: idem.Repeatable, MaxAttempts: -1},
 			"MaxAttempts is -1: it cannot be negative"},
-		"attempts of what never runs again": {idem.Operation{
-			Name: "charge", MaxAttempts: 3,
-		}, "never runs again after an uncertain attempt"},
-		"atomic, attempts": {idem.Operation{
-			Name: "charge", Repeat: idem.Repeatable, Mode: idem.Atomic, MaxAttempts: 3,
-		}, "counts no attempts"},
+		"attempts of what never runs again": {idem.Operation{MaxAttempts: 3},
+			"never runs again after an uncertain attempt"},
+		"atomic, attempts": {idem.Operation{Repeat: idem.Repeatable, Mode: idem.Atomic, MaxAttempts: 3},
+			"counts no attempts"},
 		"classify": {idem.Operation{
-			Name: "charge", Classify: func(context.Context, any, error) idem.Class { return idem.ClassDefault },
+			Classify: func(context.Context, any, error) idem.Class { return idem.ClassDefault },
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.op.Name == "" && name != "no name" {
+				c.op.Name = "charge"
+			}
 			err := c.op.Check()
 			if c.says == "" {
 				require.NoError(t, err)
 				require.NoError(t, c.op.Key("t", "v").Err())
 				return
 			}
-			var config *idem.ConfigError
-			require.ErrorAs(t, err, &config)
+			config := errorAs[*idem.ConfigError](t, err)
 			require.Contains(t, config.What, c.op.Name)
 			require.ErrorContains(t, err, c.says)
 			require.Equal(t, err, c.op.Key("t", "v").Err())
@@ -337,72 +327,55 @@ func TestZeroValuesAreCareful(t *testing.T) {
 // effect that nobody knows the end of: it is not run again.
 func TestMarksOfOthersReleaseNothing(t *testing.T) {
 	refused := idem.NotExecuted(errors.New("connection refused"))
-	inner := func(r *rig, mark func(error) error) func(context.Context) error {
-		return func(ctx context.Context) error {
+	inner := func(mark func(error) error) func(context.Context, *rig) error {
+		return func(ctx context.Context, r *rig) error {
 			_, err := idem.Do(ctx, r.engine, safe.Key("t", "inner"), 1, fails(mark(errPlain)))
 			return err
 		}
 	}
-	for name, fail := range map[string]func(r *rig) func(context.Context) error{
-		"joined": func(*rig) func(context.Context) error {
-			return func(context.Context) error { return errors.Join(errPlain, refused) }
+	step := func(ctx context.Context, name string, end error) error {
+		_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 0, end }, nil)
+		return err
+	}
+	for name, fail := range map[string]func(context.Context, *rig) error{
+		"joined":     func(context.Context, *rig) error { return errors.Join(errPlain, refused) },
+		"several %w": func(context.Context, *rig) error { return fmt.Errorf("%w; undo: %w", errPlain, refused) },
+		"a step's": func(ctx context.Context, _ *rig) error {
+			_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, refused }, onceOnly)
+			return err
 		},
-		"several %w": func(*rig) func(context.Context) error {
-			return func(context.Context) error { return fmt.Errorf("%w; undo: %w", errPlain, refused) }
+		"a step's, after one that nobody knows": func(ctx context.Context, _ *rig) error {
+			return errors.Join(step(ctx, "reserve", errPlain), step(ctx, "ship", refused))
 		},
-		"a step's": func(*rig) func(context.Context) error {
-			return func(ctx context.Context) error {
-				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, refused },
-					&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-				return err
-			}
+		"a step's, wrapped": func(ctx context.Context, _ *rig) error {
+			return fmt.Errorf("order: %w", step(ctx, "ship", fmt.Errorf("shipping: %w", refused)))
 		},
-		"a step's, after one that nobody knows": func(*rig) func(context.Context) error {
-			return func(ctx context.Context) error {
-				_, first := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return 0, errPlain }, nil)
-				_, second := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, refused }, nil)
-				return errors.Join(first, second)
-			}
+		"a step's word beside its response": func(ctx context.Context, _ *rig) error {
+			_, err := idem.Step(ctx, "ship", func(ctx context.Context) (int, error) {
+				idem.SetNotExecuted(ctx)
+				return 0, errPlain
+			}, nil)
+			return err
 		},
-		"a step's, wrapped": func(*rig) func(context.Context) error {
-			return func(ctx context.Context) error {
-				_, err := idem.Step(ctx, "ship",
-					func(context.Context) (int, error) { return 0, fmt.Errorf("shipping: %w", refused) }, nil)
-				return fmt.Errorf("order: %w", err)
-			}
+		"a compensation's": func(ctx context.Context, _ *rig) error {
+			_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, nil },
+				&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return refused }})
+			return errors.Join(err, idem.Abort(ctx, errPlain))
 		},
-		"a step's word beside its response": func(*rig) func(context.Context) error {
-			return func(ctx context.Context) error {
-				_, err := idem.Step(ctx, "ship", func(ctx context.Context) (int, error) {
-					idem.SetNotExecuted(ctx)
-					return 0, errPlain
-				}, nil)
-				return err
-			}
-		},
-		"a compensation's": func(*rig) func(context.Context) error {
-			return func(ctx context.Context) error {
-				_, err := idem.Step(ctx, "ship", func(context.Context) (int, error) { return 0, nil },
-					&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return refused }})
-				return errors.Join(err, idem.Abort(ctx, errPlain))
-			}
-		},
-		"a nested operation's": func(r *rig) func(context.Context) error { return inner(r, idem.NotExecuted) },
-		"a nested operation's, wrapped": func(r *rig) func(context.Context) error {
-			return inner(r, func(err error) error { return fmt.Errorf("ship: %w", idem.NotExecuted(err)) })
-		},
-		"a nested operation's, permanent": func(r *rig) func(context.Context) error {
-			return inner(r, func(err error) error { return fmt.Errorf("ship: %w", idem.Permanent(err)) })
-		},
+		"a nested operation's": inner(idem.NotExecuted),
+		"a nested operation's, wrapped": inner(func(err error) error {
+			return fmt.Errorf("ship: %w", idem.NotExecuted(err))
+		}),
+		"a nested operation's, permanent": inner(func(err error) error {
+			return fmt.Errorf("ship: %w", idem.Permanent(err))
+		}),
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := unsafe.Key("t", "k")
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			effects := 0
 			for range 2 {
 				_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 					effects++
-					return "", fail(r)(ctx)
+					return "", fail(ctx, r)
 				})
 				require.Error(t, err)
 			}
@@ -416,8 +389,7 @@ func TestMarksOfOthersReleaseNothing(t *testing.T) {
 func TestMarksMadeAgain(t *testing.T) {
 	for want, mark := range map[idem.State]func(error) error{idem.Released: idem.NotExecuted,
 		idem.Failed: idem.Permanent} {
-		r := newRig(t, nil)
-		key := unsafe.Key("t", "k")
+		r, key := rigOn(t, unsafe)
 		own := errors.New("refused")
 		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 			_, err := idem.Step(ctx, "ship",
@@ -451,9 +423,7 @@ func TestRejectedAnswers(t *testing.T) {
 		}, idem.Unknown},
 	} {
 		for _, op := range both {
-			t.Run(name+"/"+op.Name, func(t *testing.T) {
-				r := newRig(t, nil)
-				key := op.Key("t", "k")
+			testOn(t, name+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
 				out, err := r.engine.Execute(t.Context(),
 					idem.Call{Key: key, Fingerprint: fingerprint.Bytes([]byte("1")), Run: func(ctx context.Context) idem.Answer {
 						tc.does(r, ctx)

@@ -63,36 +63,27 @@ func TestOutcomeLandsAtTheNextCall(t *testing.T) {
 func TestEveryEndWithALostReply(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
-		want map[idem.Repeat]idem.State
+		want [2]idem.State // of a repeatable operation, and of another one
 	}{
-		"complete": {nil, map[idem.Repeat]idem.State{idem.Repeatable: idem.Completed, idem.NotRepeatable: idem.Completed}},
-		"fail": {idem.Permanent(errPlain),
-			map[idem.Repeat]idem.State{idem.Repeatable: idem.Failed, idem.NotRepeatable: idem.Failed}},
-		"release": {idem.NotExecuted(errPlain),
-			map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Released}},
-		"uncertain": {errPlain, map[idem.Repeat]idem.State{idem.Repeatable: idem.Released, idem.NotRepeatable: idem.Unknown}},
+		"complete":  {nil, [2]idem.State{idem.Completed, idem.Completed}},
+		"fail":      {idem.Permanent(errPlain), [2]idem.State{idem.Failed, idem.Failed}},
+		"release":   {idem.NotExecuted(errPlain), [2]idem.State{idem.Released, idem.Released}},
+		"uncertain": {errPlain, [2]idem.State{idem.Released, idem.Unknown}},
 	} {
 		for lost, fault := range map[string]idemtest.Fault{"reply": idemtest.LoseReply, "request": idemtest.LoseRequest} {
 			for _, op := range both {
-				t.Run(name+"/"+lost+"/"+op.Name, func(t *testing.T) {
-					r := newRig(t, nil)
-					key := op.Key("t", "k")
+				testOn(t, name+"/"+lost+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
 					r.faults.Next(idemtest.Finish, fault)
 					res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, fails(tc.err))
-					if tc.err == nil {
-						require.NoError(t, err)
-					} else {
-						require.Same(t, errPlain, err)
-					}
+					require.Equal(t, idem.Unmark(tc.err), err)
 					require.True(t, res.Outcome.Queued)
 					require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take())
-					landed := r.record(t, key)
-					require.Equal(t, map[bool]idem.State{true: tc.want[op.Repeat], false: idem.InProgress}[lost == "reply"],
-						landed.State)
+					landed, want := r.record(t, key), under(op, tc.want[0], tc.want[1])
+					require.Equal(t, map[bool]idem.State{true: want, false: idem.InProgress}[lost == "reply"], landed.State)
 					require.NoError(t, r.engine.Flush(t.Context()))
 					require.Equal(t, []string{"outcome_landed"}, r.events.take())
 					after := r.record(t, key)
-					require.Equal(t, tc.want[op.Repeat], after.State)
+					require.Equal(t, want, after.State)
 					require.Equal(t, 1, after.Attempt)
 					if lost == "reply" {
 						require.Equal(t, landed, after, "the same write again changes nothing")
@@ -104,8 +95,7 @@ func TestEveryEndWithALostReply(t *testing.T) {
 }
 
 func TestOutcomeLandsInTheBackground(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		key, c := unsafe.Key("t", "k"), new(counter)
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
 		must(t, r, key, c.run)
@@ -121,8 +111,7 @@ func TestOutcomeLandsInTheBackground(t *testing.T) {
 }
 
 func TestQueuedOutcomeIsGivenUpAfterAnHour(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
 		must(t, r, unsafe.Key("t", "k"), new(counter).run)
 		time.Sleep(2 * time.Hour)
@@ -163,8 +152,7 @@ func TestQueuedOutcomeIsFenced(t *testing.T) {
 
 // Parked by another call before that, the queued outcome still closes its own question.
 func TestQueuedOutcomeClosesItsParkedRecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		key, c := unsafe.Key("t", "k"), new(counter)
 		r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
 		must(t, r.inLambda(), key, c.run)
@@ -215,8 +203,7 @@ func TestFullQueueKeepsOutcomesWithoutTheirResults(t *testing.T) {
 
 // A try with the result may still be under way where the result was given up since.
 func TestResultThatWasGivenUpMayHaveLanded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t, nil), safe.Key("t", "k")
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		idem.BoundQueue(r.engine, 4<<10)
 		r.faults.Always(idemtest.LoseReply, idemtest.Finish)
 		long := strings.Repeat("x", 20<<10)
@@ -231,8 +218,7 @@ func TestResultThatWasGivenUpMayHaveLanded(t *testing.T) {
 }
 
 func TestQueueIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		idem.BoundQueue(r.engine, 5<<10)
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
 		kinds := map[string]int{}
@@ -266,8 +252,7 @@ func expired(t *testing.T) context.Context {
 }
 
 func TestFlush(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		require.NoError(t, r.engine.Flush(t.Context()), "nothing waits")
 		key := unsafe.Key("t", "k")
 		r.faults.Always(idemtest.Refuse, idemtest.Finish)
@@ -318,8 +303,7 @@ func immediately(t *testing.T) context.Context {
 // One write that the store never takes must not keep the others from landing: it goes
 // behind them.
 func TestAWriteThatNeverLandsDoesNotBlockOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		bad, good := unsafe.Key("t", "bad"), unsafe.Key("t", "good")
 		down := true
 		r.faults.Always(func(ctx context.Context, c *idemtest.Call) error {
@@ -343,9 +327,7 @@ func TestAWriteThatNeverLandsDoesNotBlockOthers(t *testing.T) {
 
 // The background writer gives a large outcome as much time as its own call had.
 func TestBackgroundHasTimeForALargeOutcome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		key := unsafe.Key("t", "k")
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Next(idemtest.Finish, idemtest.Refuse)
 		r.faults.Always(slow(9*time.Second, idemtest.Pass), idemtest.Finish)
 		must(t, r, key, func(context.Context, int) (string, error) { return strings.Repeat("x", 8<<20), nil })
@@ -357,8 +339,7 @@ func TestBackgroundHasTimeForALargeOutcome(t *testing.T) {
 
 // A call that has a claim of its own to write leaves a large result for after its end.
 func TestLargeResultWaitsForTheEndOfTheNextCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		key := unsafe.Key("t", "large")
 		large := strings.Repeat("x", 1<<20)
 		r.faults.Next(idemtest.Finish, noRoom, idemtest.Refuse)
@@ -374,8 +355,7 @@ func TestLargeResultWaitsForTheEndOfTheNextCall(t *testing.T) {
 // A large outcome needs more time than there is before a claim: it lands after the
 // end of the next call, and costs the calls after that nothing.
 func TestLargeQueuedOutcomeLandsAfterTheNextCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		key := unsafe.Key("t", "large")
 		large := strings.Repeat("x", 1<<20)
 		r.faults.Next(idemtest.Finish, idemtest.Refuse)
@@ -391,8 +371,7 @@ func TestLargeQueuedOutcomeLandsAfterTheNextCall(t *testing.T) {
 
 // Where the queue is full, results go and outcomes stay.
 func TestResultsMakeRoomForOutcomes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		idem.BoundQueue(r.engine, 12<<10)
 		large := func(context.Context, int) (string, error) { return strings.Repeat("x", 8<<10), nil }
 		key := func(s string) idem.Key { return unsafe.Key("t", s) }
@@ -428,8 +407,7 @@ func TestResultsMakeRoomForOutcomes(t *testing.T) {
 // Claims under which nothing ran take no room from what did: many are taken back while
 // the store is down, and each waits for that.
 func TestWithdrawalsMakeRoomForOutcomes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		idem.BoundQueue(r.engine, 16<<10)
 		key := func(s string) idem.Key { return unsafe.Key("t", s) }
 		finish, done := make(chan struct{}), make(chan idem.Outcome)
@@ -476,8 +454,7 @@ func TestWithdrawalsMakeRoomForOutcomes(t *testing.T) {
 
 // A claim under which nothing ran costs nobody a result.
 func TestWithdrawalsDropNoResults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		idem.BoundQueue(r.engine, 12<<10)
 		key := func(s string) idem.Key { return unsafe.Key("t", s) }
 		r.faults.Always(idemtest.LoseRequest, idemtest.Finish, idemtest.Withdraw)

@@ -26,7 +26,7 @@ func refer(t *testing.T, refs ...string) func(context.Context, int) (int, error)
 }
 
 func TestAReferenceIsRecordedBeforeTheOutcome(t *testing.T) {
-	r, key := newRig(t, nil), unsafe.Key("t", "k")
+	r, key := rigOn(t, unsafe)
 	res := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
 		before := r.record(t, key)
 		require.NoError(t, idem.SetReference(ctx, "pay_1"))
@@ -52,8 +52,7 @@ func TestEveryEndKeepsTheReference(t *testing.T) {
 	for name, end := range map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "parked": errPlain,
 		"released": idem.NotExecuted(errPlain)} {
 		for _, fault := range []idemtest.Fault{idemtest.Pass, idemtest.LoseReply, idemtest.LoseRequest, idemtest.Refuse} {
-			t.Run(name, func(t *testing.T) {
-				r, key := newRig(t, nil), unsafe.Key("t", "k")
+			testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 				r.faults.Next(idemtest.RecordReference, fault)
 				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
 					_ = idem.SetReference(ctx, "pay_1")
@@ -69,7 +68,7 @@ func TestEveryEndKeepsTheReference(t *testing.T) {
 
 // A reference that is said again costs nothing, and the last of several counts.
 func TestTheLastReferenceCounts(t *testing.T) {
-	r, key := newRig(t, nil), unsafe.Key("t", "k")
+	r, key := rigOn(t, unsafe)
 	must(t, r, key, refer(t, "pay_1", "pay_1", "pay_2", "pay_2"))
 	require.Equal(t, 2, r.count(idemtest.RecordReference))
 	require.Equal(t, "pay_2", r.record(t, key).Ref)
@@ -80,8 +79,7 @@ func TestReferenceInDoubt(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply,
 		"request lost": idemtest.LoseRequest, "refused": idemtest.Refuse} {
 		for _, second := range []string{"pay_1", "pay_2"} {
-			t.Run(name+", then "+second, func(t *testing.T) {
-				r, key := newRig(t, nil), unsafe.Key("t", "k")
+			testOn(t, name+", then "+second, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 				r.faults.Next(idemtest.RecordReference, fault)
 				must(t, r, key, func(ctx context.Context, n int) (int, error) {
 					require.ErrorIs(t, idem.SetReference(ctx, "pay_1"), idem.ErrStoreUnavailable)
@@ -107,8 +105,7 @@ func TestADelayedReferenceComesTooLate(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := newRig(t, nil), unsafe.Key("t", "k")
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			var held *idemtest.Call
 			r.faults.Next(idemtest.RecordReference, first(&held))
 			must(t, r, key, func(ctx context.Context, n int) (int, error) {
@@ -130,8 +127,7 @@ func TestADelayedReferenceComesTooLate(t *testing.T) {
 }
 
 func TestReferenceOfALostClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t, nil), safe.Key("t", "k")
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		out := must(t, r.inLambda(), key, func(ctx context.Context, _ int) (int, error) {
 			r.clock.Advance(time.Hour)
 			must(t, r.elsewhere(t), key, refer(t, "pay_2"))
@@ -149,8 +145,7 @@ func TestReferenceOfALostClaim(t *testing.T) {
 // An attempt that was parked from the side may still say what its provider calls the
 // effect: that is what the question is answered with.
 func TestReferenceAfterAPark(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t, nil), unsafe.Key("t", "k")
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		must(t, r.inLambda(), key, func(ctx context.Context, n int) (int, error) {
 			time.Sleep(9600 * time.Millisecond)
 			require.Equal(t, idem.Unknown, r.state(t, key))
@@ -201,8 +196,7 @@ func TestTheNextAttemptHasTheReference(t *testing.T) {
 		{"died, and a takeover was withdrawn", withdrawn, "pay_1"},
 		{"not executed", ends(idem.NotExecuted(errPlain)), ""},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r, key := newRig(t, nil), safe.Key("t", "k")
+		testOn(t, tc.name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			tc.before(t, r, key)
 			r.faults.Reset()
 			res := mustRun(t, r, key, func(ctx context.Context, n int) (int, error) {
@@ -222,7 +216,7 @@ func TestTheNextAttemptHasTheReference(t *testing.T) {
 
 // A later attempt says what the one before said, in the same order.
 func TestTheNextAttemptSaysItsReferencesAgain(t *testing.T) {
-	r, key := newRig(t, nil), safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	for _, end := range []error{errPlain, errPlain, nil} {
 		_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
 			for _, ref := range []string{"parcel-1", "payment-1"} {
@@ -238,15 +232,13 @@ func TestTheNextAttemptSaysItsReferencesAgain(t *testing.T) {
 
 // Without a claim to write under, the outcome carries it.
 func TestReferenceWithoutAClaim(t *testing.T) {
-	t.Run("atomic", func(t *testing.T) {
-		r, key := newRig(t, nil), atomically.Key("t", "k")
+	testOn(t, "atomic", atomically, func(t *testing.T, r *rig, key idem.Key) {
 		res := mustRun(t, r, key, refer(t, "pay_1", "pay_2"))
 		require.Equal(t, m("Get", "Finish"), r.faults.Calls())
 		require.Equal(t, "pay_2", res.Outcome.Ref)
 		require.Equal(t, "pay_2", r.record(t, key).Ref)
 	})
-	t.Run("failed open", func(t *testing.T) {
-		r, key := newRig(t, nil), failsOpen.Key("t", "k")
+	testOn(t, "failed open", failsOpen, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Next(idemtest.Acquire, idemtest.Refuse)
 		res := mustRun(t, r, key, refer(t, "pay_1"))
 		require.Zero(t, r.count(idemtest.RecordReference))
@@ -258,7 +250,7 @@ func TestReferenceIsASign(t *testing.T) {
 	rejecting := unsafe
 	rejecting.Classify = func(context.Context, any, error) idem.Class { return idem.ClassRejected }
 	for _, refs := range [][]string{nil, {"pay_1"}} {
-		r, key := newRig(t, nil), rejecting.Key("t", "k")
+		r, key := rigOn(t, rejecting)
 		errs(t, r, key, func(ctx context.Context, n int) (int, error) {
 			_, err := refer(t, refs...)(ctx, n)
 			require.NoError(t, err)
@@ -269,7 +261,7 @@ func TestReferenceIsASign(t *testing.T) {
 }
 
 func TestReferencesThatAreRefused(t *testing.T) {
-	r, key := newRig(t, nil), unsafe.Key("t", "k")
+	r, key := rigOn(t, unsafe)
 	says := func(ctx context.Context, ref, what string) {
 		mistaken(t, idem.SetReference(ctx, ref), what)
 	}
@@ -290,7 +282,7 @@ func TestReferencesThatAreRefused(t *testing.T) {
 
 // A step's reference is written with its begin mark, before the function runs.
 func TestReferenceOfAStep(t *testing.T) {
-	r, key := newRig(t, nil), safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	charge := func(ctx context.Context) error {
 		return idem.StepEffect(ctx, "charge", func(ctx context.Context) error {
 			rec := r.record(t, key)
@@ -308,7 +300,7 @@ func TestReferenceOfAStep(t *testing.T) {
 
 // What an interrupted step said is there when somebody asks what became of it.
 func TestReferenceOfAnInterruptedStep(t *testing.T) {
-	r, key := newRig(t, nil), safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	mark := protocol.StepWrite{Name: "charge", Begin: true, Ref: "order-1"}
 	killedWith(t, r, key, mark)
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
@@ -337,8 +329,7 @@ func TestReferenceOfAStepThatIsSkipped(t *testing.T) {
 		"done":        {protocol.StepWrite{Name: "charge", Result: []byte("7")}, idem.Completed},
 		"interrupted": {protocol.StepWrite{Name: "charge", Begin: true, Ref: "payment-1"}, idem.Unknown},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := newRig(t, nil), safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			killedWith(t, r, key, tc.step)
 			r.faults.Reset()
 			res, err := idem.Run(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
@@ -364,8 +355,7 @@ func TestReferencesOfStepsThatAreRefused(t *testing.T) {
 		"at least once": {idem.StepConfig[int]{Reference: "order-1"}, "call idem.SetReference"},
 		"too long":      {idem.StepConfig[int]{Semantics: idem.AtMostOnce, Reference: strings.Repeat("r", 257)}, "257 bytes"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := newRig(t, nil), safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			must(t, r, key, func(ctx context.Context, n int) (int, error) {
 				_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { panic("it must not run") }, &tc.config)
 				mistaken(t, err, tc.says)
@@ -374,20 +364,6 @@ func TestReferencesOfStepsThatAreRefused(t *testing.T) {
 			require.Zero(t, r.count(idemtest.RecordStep))
 		})
 	}
-}
-
-// A mark that cannot be confirmed keeps its function from running, reference or not.
-func TestReferenceOfAStepThatDoesNotBegin(t *testing.T) {
-	r, key := newRig(t, nil), unsafe.Key("t", "k")
-	r.faults.Next(idemtest.RecordStep, idemtest.LoseReply)
-	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { panic("it must not run") },
-			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Reference: "order-1"})
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-		return "", err
-	})
-	require.Error(t, err)
-	require.Equal(t, idem.Unknown, r.state(t, key))
 }
 
 // Steps side by side, renewals of the lease and references disturb each other not.
@@ -425,8 +401,7 @@ func TestAReplacedReferenceDoesNotComeBack(t *testing.T) {
 		"reply lost, at the end":      {func(**idemtest.Call) idemtest.Fault { return idemtest.LoseReply }, false},
 		"request delayed, at the end": {idemtest.Hold, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := newRig(t, nil), unsafe.Key("t", "k")
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			var held *idemtest.Call
 			late := func() {
 				if held != nil {
@@ -464,8 +439,7 @@ func TestAMarkWithoutAnswerDoesNotKeepItsReference(t *testing.T) {
 		"reply lost":      func(**idemtest.Call) idemtest.Fault { return idemtest.LoseReply },
 		"request delayed": idemtest.Hold,
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := newRig(t, nil), unsafe.Key("t", "k")
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			var held *idemtest.Call
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
 				require.NoError(t, idem.SetReference(ctx, "pay_A"))
@@ -488,7 +462,7 @@ func TestAMarkWithoutAnswerDoesNotKeepItsReference(t *testing.T) {
 
 // A mark says a reference that is in doubt, although the record had it.
 func TestAMarkSaysAReferenceInDoubt(t *testing.T) {
-	r, key := newRig(t, nil), unsafe.Key("t", "k")
+	r, key := rigOn(t, unsafe)
 	must(t, r, key, func(ctx context.Context, n int) (int, error) {
 		require.NoError(t, idem.SetReference(ctx, "pay_A"))
 		r.faults.Next(idemtest.RecordReference, idemtest.LoseReply)

@@ -43,10 +43,7 @@ func TestRefusedUnit(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s %d/ambiguous %v", tc.name, op.Name, op.Mode, ambiguous), func(t *testing.T) {
 					r := newBankRig(t)
 					op.Classify = tc.classify
-					key, want := op.Key("t", "k"), tc.unsafe
-					if op.Repeat == idem.Repeatable {
-						want = tc.safe
-					}
+					key, want := op.Key("t", "k"), under(op, tc.safe, tc.unsafe)
 					if op.Mode == idem.Atomic && want == idem.Released && !ambiguous {
 						want = idem.Absent // nothing is written, and nothing need be fenced
 					}
@@ -62,8 +59,7 @@ func TestRefusedUnit(t *testing.T) {
 					_, err = idem.Do(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
 					switch want {
 					case idem.Failed:
-						var recorded *idem.RecordedError
-						require.ErrorAs(t, err, &recorded)
+						require.ErrorAs(t, err, new(*idem.RecordedError))
 						require.Zero(t, r.ledger.sum())
 					case idem.Unknown:
 						require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
@@ -169,14 +165,11 @@ func TestPanicOverARefusal(t *testing.T) {
 		require.PanicsWithValue(t, "boom", func() {
 			_, _ = idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, pay(effect{n: 1, refuse: errPlain}, nil))
 		})
-		switch {
-		case op.Mode == idem.Atomic:
-			require.Equal(t, idem.Absent, r.state(t, key))
-		case op.Repeat == idem.Repeatable:
-			require.Equal(t, idem.Released, r.state(t, key))
-		default:
-			require.Equal(t, idem.Unknown, r.state(t, key))
+		want := under(op, idem.Released, idem.Unknown)
+		if op.Mode == idem.Atomic {
+			want = idem.Absent
 		}
+		require.Equal(t, want, r.state(t, key))
 	}
 }
 
@@ -228,8 +221,7 @@ func TestRefusalDropsTheUnitAndUndoesTheSteps(t *testing.T) {
 
 // Where undoing for a response was cut short, the steps tell the next attempt why.
 func TestRefusalIsTheCauseOfUndoing(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	var second error
 	call := func(cause error) idem.Call {
 		return idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Run: func(ctx context.Context) idem.Answer {

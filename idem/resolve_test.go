@@ -3,7 +3,6 @@ package idem_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -66,9 +65,7 @@ func TestResolveRefuses(t *testing.T) {
 
 // The retention of a resolution counts from the try that lands.
 func TestRetentionOfAResolutionCountsFromItsLastTry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		key := idem.Operation{Name: "short", Retention: time.Minute}.Key("t", "k")
+	inBubble(t, idem.Operation{Name: "short", Retention: time.Minute}, func(t *testing.T, r *rig, key idem.Key) {
 		uncertainly(t, r, key)
 		r.faults.Next(idemtest.Settle, slow(50*time.Second, idemtest.LoseRequest))
 		require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: encoded("1")}))
@@ -94,9 +91,7 @@ func TestResolveRaces(t *testing.T) {
 			}))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := unsafe.Key("t", "k")
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			parked(t, r, key)
 			r.faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
 				other(t, r, key)
@@ -112,8 +107,7 @@ func TestResolveRaces(t *testing.T) {
 // Resolved first, the parked attempt's own outcome changes nothing any more, and
 // its caller gets what was recorded.
 func TestResolvedFirstBeatsTheLateOutcome(t *testing.T) {
-	r := newRig(t, nil)
-	key := unsafe.Key("t", "k")
+	r, key := rigOn(t, unsafe)
 	v := must(t, r, key, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
 		require.NoError(t, r.elsewhere(t).resolve(t, key.ID(),

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -44,6 +43,7 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 		{"not executed, wrapped", returns(0, fmt.Errorf("calling: %w", idem.NotExecuted(errPlain))), nil,
 			idem.Released, idem.Released},
 		{"permanent", returns(0, idem.Permanent(coded)), nil, idem.Failed, idem.Failed},
+		{"permanent, not executed", returns(0, idem.Permanent(idem.NotExecuted(coded))), nil, idem.Failed, idem.Failed},
 		{"not executed beside a result", func(ctx context.Context, _ int) (int, error) {
 			idem.SetNotExecuted(ctx)
 			return 7, nil
@@ -69,17 +69,19 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 			t.Run(tc.name+"/"+op.Name, func(t *testing.T) {
 				r := newRig(t, nil)
 				op.Classify = tc.classify
-				key, want := op.Key("t", "k"), tc.unsafe
-				if op.Repeat == idem.Repeatable {
-					want = tc.safe
-				}
+				key, want := op.Key("t", "k"), under(op, tc.safe, tc.unsafe)
 				runs := 0
-				handler := func(ctx context.Context, n int) (int, error) {
+				var own error
+				handler := func(ctx context.Context, n int) (v int, err error) {
 					runs++
-					return tc.handler(ctx, n)
+					v, own = tc.handler(ctx, n)
+					return v, own
 				}
 				live, liveErr := idem.Run(t.Context(), r.engine, key, 1, handler)
 				require.Equal(t, want, live.Outcome.RecordState)
+				if want != idem.Completed {
+					require.True(t, liveErr == idem.Unmark(own), "the handler's own error, without a mark around it: %v", liveErr)
+				}
 				rec := r.record(t, key)
 				require.Equal(t, want, rec.State)
 				require.Equal(t, want == idem.Unknown, rec.ExpiresAt.IsZero(), "only an open question never expires")
@@ -94,9 +96,7 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 					require.True(t, next.Outcome.Replayed)
 					require.Equal(t, 1, runs)
 				case idem.Failed:
-					require.ErrorIs(t, liveErr, coded, "the handler's own error")
-					var recorded *idem.RecordedError
-					require.ErrorAs(t, err, &recorded)
+					recorded := errorAs[*idem.RecordedError](t, err)
 					require.Equal(t, idem.Failure{Message: "coded declined", Type: "codedError", Code: "declined"}, recorded.Failure)
 					require.Equal(t, 1, runs)
 				case idem.Released:
@@ -111,67 +111,12 @@ func TestEveryEndUnderEveryDeclaration(t *testing.T) {
 	}
 }
 
-// The handler's error reaches the caller as it was, without the mark around it.
-func TestMarksAreTakenOff(t *testing.T) {
-	for i, mark := range []func(error) error{idem.NotExecuted, idem.Permanent,
-		func(err error) error { return idem.Permanent(idem.NotExecuted(err)) }} {
-		r := newRig(t, nil)
-		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", fmt.Sprint(i)), 1, fails(mark(errPlain)))
-		require.Same(t, errPlain, err)
-		require.NoError(t, mark(nil))
-	}
-	wrapped := fmt.Errorf("calling: %w", idem.NotExecuted(errPlain))
-	r := newRig(t, nil)
-	_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, fails(wrapped))
-	require.Same(t, wrapped, err)
-	require.ErrorIs(t, err, errPlain)
-}
-
-func TestPanicGoesOnAndIsRecorded(t *testing.T) {
-	for _, op := range both {
-		t.Run(op.Name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := op.Key("t", "k")
-			value := &struct{ int }{7}
-			var ctx context.Context
-			require.PanicsWithValue(t, value, func() {
-				_, _ = idem.Do(t.Context(), r.engine, key, 1, func(c context.Context, _ int) (int, error) {
-					ctx = c
-					panic(value)
-				})
-			})
-			require.Error(t, ctx.Err())
-			rec := r.record(t, key)
-			require.Equal(t, uncertain(op), rec.State)
-			require.Equal(t, "panic", rec.Failure.Type)
-			require.True(t, rec.Uncertain)
-		})
-	}
-}
-
-// uncertain is the state that an uncertain attempt leaves behind.
-func uncertain(op idem.Operation) idem.State {
+// under is what holds of the operation if it is repeatable, or if it is not.
+func under[T any](op idem.Operation, safe, unsafe T) T {
 	if op.Repeat == idem.Repeatable {
-		return idem.Released
+		return safe
 	}
-	return idem.Unknown
-}
-
-func TestGoexitIsRecorded(t *testing.T) {
-	for _, op := range both {
-		bubble(t, op.Name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := op.Key("t", "k")
-			go func() {
-				_, _ = idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
-					runtime.Goexit()
-					return 0, nil
-				})
-			}()
-			synctest.Wait()
-			require.Equal(t, uncertain(op), r.state(t, key))
-		})
-	}
+	return unsafe
 }
 
 // nilError is an error that panics when it is asked for its text.
@@ -179,77 +124,92 @@ type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
-// What goes wrong after the handler, in its error or in the hook, leaves an
-// attempt whose end nobody knows, not one that is forgotten.
-func TestFaultsAfterTheHandlerAreRecorded(t *testing.T) {
-	t.Run("typed nil error", func(t *testing.T) {
-		r := newRig(t, nil)
-		var typed *nilError
-		_, err := idem.Do(t.Context(), r.engine, unsafe.Key("t", "k"), 1, fails(typed))
-		require.True(t, err == error(typed), "the handler's own error")
-		require.Equal(t, idem.Unknown, r.state(t, unsafe.Key("t", "k")))
-	})
-	t.Run("hook", func(t *testing.T) {
-		r := newRig(t, nil)
-		op := unsafe
-		op.Classify = func(context.Context, any, error) idem.Class { panic("hook") }
-		require.PanicsWithValue(t, "hook", func() {
-			_, _ = idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, new(counter).run)
-		})
-		require.Equal(t, idem.Unknown, r.state(t, unsafe.Key("t", "k")))
-	})
+// Whatever goes wrong in the handler, in its error or in the hook goes on as it would without the
+// engine, and leaves an attempt whose end nobody knows, not one that is forgotten.
+func TestPanicGoesOnAndIsRecorded(t *testing.T) {
+	value := &struct{ int }{7}
+	for name, tc := range map[string]struct {
+		handler func(context.Context, int) (int, error)
+		hook    func(context.Context, any, error) idem.Class
+		want    answered
+		failure string
+	}{
+		"panic": {func(context.Context, int) (int, error) { panic(value) }, nil, answered{thrown: value}, "panic"},
+		"exit": {func(context.Context, int) (int, error) { runtime.Goexit(); return 0, nil }, nil,
+			answered{exited: true}, "panic"},
+		"typed nil error": {fails((*nilError)(nil)), nil, answered{value: 0, err: (*nilError)(nil)}, "nilError"},
+		"hook": {new(counter).run, func(context.Context, any, error) idem.Class { panic("hook") },
+			answered{thrown: "hook"}, "panic"},
+	} {
+		for _, op := range both {
+			op.Classify = tc.hook
+			testOn(t, name+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
+				var ctx context.Context
+				got := seen(func() (any, error) {
+					return idem.Do(t.Context(), r.engine, key, 1, func(own context.Context, n int) (int, error) {
+						ctx = own
+						return tc.handler(ctx, n)
+					})
+				})
+				got.took = 0
+				require.Equal(t, tc.want, got)
+				require.Error(t, ctx.Err())
+				rec := r.record(t, key)
+				require.Equal(t, under(op, idem.Released, idem.Unknown), rec.State)
+				require.Equal(t, tc.failure, rec.Failure.Type)
+				require.True(t, rec.Uncertain)
+				require.Equal(t, []string{"claimed", "executed", under(op, "released", "parked")}, r.events.names)
+			})
+		}
+	}
 }
 
 // A client that goes away changes nothing about the attempt.
 func TestClientDisconnects(t *testing.T) {
 	gone := errors.New("client gone")
-	t.Run("before the claim", func(t *testing.T) {
-		r, c := newRig(t, nil), new(counter)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(gone)
-		_, err := idem.Do(ctx, r.engine, unsafe.Key("t", "k"), 1, c.run)
-		require.ErrorIs(t, err, gone)
-		require.Empty(t, r.faults.Calls())
-		require.Zero(t, c.count())
-	})
-	t.Run("while the claim is sent", func(t *testing.T) {
-		r, c := newRig(t, nil), new(counter)
-		ctx, cancel := context.WithCancel(t.Context())
-		r.faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
-			err := call.Do(ctx)
-			cancel()
-			require.NoError(t, err)
-			return call.Lost()
+	for name, tc := range map[string]struct {
+		claim func(ctx context.Context, c *idemtest.Call, leave func()) error // nil: it leaves before
+		err   error
+		state idem.State
+	}{
+		"before the claim": {nil, gone, idem.Absent},
+		"while the claim is sent": {func(ctx context.Context, c *idemtest.Call, leave func()) error {
+			require.NoError(t, c.Do(ctx))
+			leave()
+			return c.Lost()
+		}, idem.ErrStoreUnavailable, idem.Released},
+		"when the claim has come": {func(ctx context.Context, c *idemtest.Call, leave func()) error {
+			defer leave()
+			return c.Do(ctx)
+		}, gone, idem.Released},
+	} {
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			leave := func() { cancel(gone) }
+			if tc.claim == nil {
+				leave()
+			} else {
+				r.faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error {
+					return tc.claim(ctx, c, leave)
+				})
+			}
+			_, err := idem.Do(ctx, r.engine, key, 1, fails(errPlain))
+			require.ErrorIs(t, err, tc.err, "nothing runs")
+			require.Equal(t, tc.claim == nil, len(r.faults.Calls()) == 0)
+			require.Equal(t, tc.state, r.state(t, key), "it is taken back")
+			require.True(t, tc.state == idem.Absent || !r.record(t, key).Uncertain)
 		})
-		_, err := idem.Do(ctx, r.engine, unsafe.Key("t", "k"), 1, c.run)
-		require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-		require.Equal(t, idem.Released, r.state(t, unsafe.Key("t", "k")), "taken back")
-		require.Zero(t, c.count())
-	})
-	t.Run("when the claim has come", func(t *testing.T) {
-		r, c := newRig(t, nil), new(counter)
+	}
+	testOn(t, "while the handler runs", unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		r.faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
-			defer cancel(gone)
-			return call.Do(ctx)
-		})
-		_, err := idem.Do(ctx, r.engine, unsafe.Key("t", "k"), 1, c.run)
-		require.ErrorIs(t, err, gone)
-		require.Equal(t, idem.Released, r.state(t, unsafe.Key("t", "k")), "given back")
-		require.False(t, r.record(t, unsafe.Key("t", "k")).Uncertain)
-		require.Zero(t, c.count())
-	})
-	t.Run("while the handler runs", func(t *testing.T) {
-		r := newRig(t, nil)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		v, err := idem.Do(ctx, r.engine, unsafe.Key("t", "k"), 1, func(ctx context.Context, n int) (int, error) {
+		v, err := idem.Do(ctx, r.engine, key, 1, func(ctx context.Context, n int) (int, error) {
 			cancel(gone)
 			require.ErrorIs(t, context.Cause(ctx), gone, "the handler may know")
 			return n, nil
 		})
 		require.NoError(t, err)
 		require.Equal(t, 1, v)
-		require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "k")))
+		require.Equal(t, idem.Completed, r.state(t, key))
 	})
 }
 
@@ -266,9 +226,9 @@ func TestTimeLeft(t *testing.T) {
 		{"past", -time.Second, false, 0}, {"zero", 0, false, 0}, {"no more than the guard", time.Second, false, 1},
 		{"too little", 2600 * time.Millisecond, false, 1}, {"enough", 2700 * time.Millisecond, true, 0},
 	} {
-		bubble(t, tc.name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
-			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(tc.left)), r.engine, op.Key("t", "k"), 1, c.run)
+		bubbleOn(t, tc.name, op, func(t *testing.T, r *rig, key idem.Key) {
+			c := new(counter)
+			_, err := idem.Do(idem.WithKillTime(t.Context(), time.Now().Add(tc.left)), r.engine, key, 1, c.run)
 			if tc.ok {
 				require.NoError(t, err)
 				return
@@ -300,15 +260,15 @@ func TestTimeLeft(t *testing.T) {
 			require.False(t, rec.Uncertain, name)
 		}
 	})
-	bubble(t, "what is recorded needs none of it", func(t *testing.T) {
-		r, c := newRig(t, nil), new(counter)
-		must(t, r, op.Key("t", "k"), c.run)
+	bubbleOn(t, "what is recorded needs none of it", op, func(t *testing.T, r *rig, key idem.Key) {
+		c := new(counter)
+		must(t, r, key, c.run)
 		for _, left := range []time.Duration{2600 * time.Millisecond, 100 * time.Millisecond} {
 			ctx := idem.WithKillTime(t.Context(), time.Now().Add(left))
-			v, err := idem.Do(ctx, r.engine, op.Key("t", "k"), 1, c.run)
+			v, err := idem.Do(ctx, r.engine, key, 1, c.run)
 			require.NoError(t, err)
 			require.Equal(t, 1, v)
-			_, err = idem.Do(ctx, r.engine, op.Key("t", "k"), 2, c.run)
+			_, err = idem.Do(ctx, r.engine, key, 2, c.run)
 			require.ErrorIs(t, err, idem.ErrKeyReused)
 		}
 	})
@@ -329,9 +289,8 @@ func TestTimeLeft(t *testing.T) {
 			require.NotContains(t, r.faults.Calls(), idemtest.Acquire, name)
 		}
 	})
-	t.Run("a kill time of zero is no kill time to ignore", func(t *testing.T) {
-		r := newRig(t, nil)
-		_, err := idem.Do(idem.WithKillTime(t.Context(), time.Time{}), r.engine, op.Key("t", "k"), 1, new(counter).run)
+	testOn(t, "a kill time of zero is no kill time to ignore", op, func(t *testing.T, r *rig, key idem.Key) {
+		_, err := idem.Do(idem.WithKillTime(t.Context(), time.Time{}), r.engine, key, 1, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrOutOfTime)
 	})
 	bubble(t, "the claim took too long", func(t *testing.T) {
@@ -355,35 +314,33 @@ func TestFinishLooksAgain(t *testing.T) {
 	}
 	for name, fault := range map[string]idemtest.Fault{"conflict without the record": idemtest.BareConflict,
 		"unreadable": idemtest.Unreadable} {
-		t.Run(name+", landed", func(t *testing.T) {
-			r := newRig(t, nil)
-			r.faults.Next(idemtest.Finish, held(fault))
-			res := mustRun(t, r, unsafe.Key("t", "k"), new(counter).run)
-			require.Equal(t, idem.Completed, res.Outcome.RecordState)
-			require.Equal(t, []idemtest.Method{"Acquire", "Finish", "Get"}, r.faults.Calls())
-		})
-		t.Run(name+", not landed", func(t *testing.T) {
-			r := newRig(t, nil)
-			r.faults.Next(idemtest.Finish, fault)
-			res := mustRun(t, r, unsafe.Key("t", "k"), new(counter).run)
-			require.Equal(t, idem.Completed, res.Outcome.RecordState)
-			require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "k")))
-		})
-		t.Run(name+", never told", func(t *testing.T) {
-			r := newRig(t, nil)
-			r.faults.Always(fault, idemtest.Finish)
-			res := mustRun(t, r.inLambda(), unsafe.Key("t", "k"), new(counter).run)
-			require.True(t, res.Outcome.Queued)
-		})
-		t.Run(name+", nor read", func(t *testing.T) {
-			r := newRig(t, nil)
-			r.faults.Next(idemtest.Finish, fault)
-			r.faults.Next(idemtest.Get, idemtest.LoseReply)
-			res := mustRun(t, r.inLambda(), unsafe.Key("t", "k"), new(counter).run)
-			require.True(t, res.Outcome.Queued)
-			require.NoError(t, r.engine.Flush(t.Context()))
-			require.Equal(t, idem.Completed, r.state(t, unsafe.Key("t", "k")))
-		})
+		for end, tc := range map[string]struct {
+			faults func(*idemtest.Faults)
+			queued bool
+			after  idem.State // once what waits was written
+		}{
+			"landed":     {func(f *idemtest.Faults) { f.Next(idemtest.Finish, held(fault)) }, false, idem.Completed},
+			"not landed": {func(f *idemtest.Faults) { f.Next(idemtest.Finish, fault) }, false, idem.Completed},
+			"never told": {func(f *idemtest.Faults) { f.Always(fault, idemtest.Finish) }, true, idem.InProgress},
+			"nor read": {func(f *idemtest.Faults) {
+				f.Next(idemtest.Finish, fault)
+				f.Next(idemtest.Get, idemtest.LoseReply)
+			}, true, idem.Completed},
+		} {
+			testOn(t, name+", "+end, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+				tc.faults(r.faults)
+				res := mustRun(t, r.inLambda(), key, new(counter).run)
+				require.Equal(t, tc.queued, res.Outcome.Queued)
+				require.Equal(t, !tc.queued, res.Outcome.RecordState == idem.Completed)
+				if end == "landed" {
+					require.Equal(t, m("Acquire", "Finish", "Get"), r.faults.Calls())
+				}
+				if tc.after == idem.Completed {
+					require.NoError(t, r.engine.Flush(t.Context()))
+				}
+				require.Equal(t, tc.after, r.state(t, key))
+			})
+		}
 		t.Run(name+", gone", func(t *testing.T) {
 			r := newRig(t, nil)
 			r.faults.Next(idemtest.Finish, fault)
@@ -395,10 +352,9 @@ func TestFinishLooksAgain(t *testing.T) {
 			require.ErrorIs(t, err, idem.ErrInFlight)
 		})
 	}
-	t.Run("always unreadable fails closed", func(t *testing.T) {
-		r := newRig(t, nil)
+	testOn(t, "always unreadable fails closed", unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Always(idemtest.Unreadable, idemtest.Finish, idemtest.Get)
-		err := refused(t, r, unsafe.Key("t", "k"), idem.ErrRecordUnreadable, new(counter).run)
+		err := refused(t, r, key, idem.ErrRecordUnreadable, new(counter).run)
 		require.ErrorIs(t, err, idem.ErrLeaseLost)
 	})
 }
@@ -407,9 +363,7 @@ func TestFinishLooksAgain(t *testing.T) {
 // once: the store's retry finds that claim, and knows that the release had landed.
 func TestAReleaseThatWasClaimedOverHasLanded(t *testing.T) {
 	for name, end := range map[string]error{"uncertain": errPlain, "not executed": idem.NotExecuted(errPlain)} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			w := r.elsewhere(t)
 			r.faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
 				require.NoError(t, c.Do(ctx))

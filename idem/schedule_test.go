@@ -2,6 +2,7 @@ package idem_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,9 +45,7 @@ func TestScheduleExtensionLandsBeforeTheTakeover(t *testing.T) {
 
 // An older extension that lands after a newer one does not shorten the lease.
 func TestScheduleOlderExtensionLandsLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		key := safe.Key("t", "k")
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
 		var net held
 		r.faults.Next(idemtest.Extend, net.hold(false))
 		renewed := make(chan struct{})
@@ -68,9 +67,7 @@ func TestScheduleOlderExtensionLandsLater(t *testing.T) {
 // TTL cannot delete the claim.
 func TestScheduleExpiredRecordIsClaimed(t *testing.T) {
 	for _, op := range both {
-		t.Run(op.Name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := op.Key("t", "k")
+		testOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
 			finished(t, r, key)
 			old := r.record(t, key)
 			r.clock.Advance(48 * time.Hour)
@@ -111,8 +108,7 @@ func TestScheduleTwoClaimAnExpiredRecord(t *testing.T) {
 // TTL deletes the record between the failed claim and the takeover: the call
 // reserves anew.
 func TestScheduleTTLDeletesBeforeTheTakeover(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	killed(t, r, key)
 	r.clock.Advance(time.Hour)
 	r.faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
@@ -127,93 +123,70 @@ func TestScheduleTTLDeletesBeforeTheTakeover(t *testing.T) {
 // A declaration changes between two deployments: the stricter one holds, both
 // ways.
 func TestScheduleDeclarationChanges(t *testing.T) {
-	loose := idem.Operation{Name: "same", Repeat: idem.Repeatable}
-	strict := idem.Operation{Name: "same"}
-	t.Run("uncertain released, called as not repeatable, is parked", func(t *testing.T) {
-		r := newRig(t, nil)
-		uncertainly(t, r, loose.Key("t", "k"))
-		require.Equal(t, idem.Released, r.state(t, loose.Key("t", "k")))
-		refused(t, r, strict.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
-		rec := r.record(t, strict.Key("t", "k"))
-		require.Equal(t, idem.Unknown, rec.State)
-		require.Equal(t, idem.NotRepeatable, rec.Repeat)
-		require.Zero(t, rec.ExpiresAt)
-		require.Equal(t, "parked by a later call: plain", rec.Failure.Message, "people still see why")
-	})
-	t.Run("execution excluded is not parked", func(t *testing.T) {
-		r := newRig(t, nil)
-		released(t, r, loose.Key("t", "k"))
-		must(t, r, strict.Key("t", "k"), new(counter).run)
-	})
-	t.Run("lapsed repeatable, called as not repeatable, is parked", func(t *testing.T) {
-		r := newRig(t, nil)
-		killed(t, r, loose.Key("t", "k"))
+	lapsed := func(t *testing.T, r *rig, key idem.Key) {
+		killed(t, r, key)
 		r.clock.Advance(time.Hour)
-		refused(t, r, strict.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
-	})
-	t.Run("lapsed not repeatable, called as repeatable, stays strict", func(t *testing.T) {
-		r := newRig(t, nil)
-		killed(t, r, strict.Key("t", "k"))
-		r.clock.Advance(time.Hour)
-		refused(t, r, loose.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
-	})
-	t.Run("claimed by repeatable over not repeatable ends strictly", func(t *testing.T) {
-		r := newRig(t, nil)
-		released(t, r, strict.Key("t", "k"))
-		errs(t, r, loose.Key("t", "k"), func(context.Context, int) (int, error) {
-			rec := r.record(t, loose.Key("t", "k"))
+	}
+	for name, tc := range map[string]struct {
+		before      func(*testing.T, *rig, idem.Key)
+		first, then idem.Operation
+		want        error
+	}{
+		"uncertain released, called as not repeatable": {uncertainly, safe, strictly, idem.ErrOutcomeUnknown},
+		"execution excluded is not parked":             {released, safe, strictly, nil},
+		"lapsed repeatable, called as not repeatable":  {lapsed, safe, strictly, idem.ErrOutcomeUnknown},
+		"lapsed not repeatable, called as repeatable":  {lapsed, strictly, safe, idem.ErrOutcomeUnknown},
+		"claimed by repeatable over not repeatable":    {released, strictly, safe, errPlain},
+	} {
+		testOn(t, name, tc.then, func(t *testing.T, r *rig, key idem.Key) {
+			tc.before(t, r, tc.first.Key("t", "k"))
+			_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+				require.NotErrorIs(t, tc.want, idem.ErrOutcomeUnknown, "it must not run")
+				require.Equal(t, idem.NotRepeatable, r.record(t, key).Repeat)
+				require.Zero(t, r.record(t, key).ExpiresAt)
+				return 0, tc.want
+			})
+			require.ErrorIs(t, err, tc.want)
+			rec := r.record(t, key)
 			require.Equal(t, idem.NotRepeatable, rec.Repeat)
-			require.Zero(t, rec.ExpiresAt)
-			return 0, errPlain
+			require.Equal(t, tc.want != nil, rec.State == idem.Unknown && rec.ExpiresAt.IsZero())
+			if strings.HasPrefix(name, "uncertain") {
+				require.Equal(t, "parked by a later call: plain", rec.Failure.Message, "people still see why")
+			}
 		})
-		require.Equal(t, idem.Unknown, r.state(t, loose.Key("t", "k")))
-	})
+	}
 }
 
-// Parked by a stricter call, a repeatable attempt that ends uncertain leaves the
-// question open; one that did nothing closes it.
+// Lease over, parked by another call, which may be a stricter one: the slow original's outcome
+// stands, one that did nothing closes the question, and an uncertain end leaves it open.
 func TestScheduleParkedByAStricterCall(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
 		want idem.State
 	}{
+		"completes":    {nil, idem.Completed},
 		"uncertain":    {errPlain, idem.Unknown},
 		"not executed": {idem.NotExecuted(errPlain), idem.Released},
 		"permanent":    {idem.Permanent(errPlain), idem.Failed},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			strict := safe
-			strict.Repeat = idem.NotRepeatable
-			key := safe.Key("t", "k")
-			res, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
-				r.clock.Advance(time.Hour)
-				refused(t, r.elsewhere(t), strict.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
-				return 0, tc.err
+		for _, op := range []idem.Operation{safe, strictly} {
+			testOn(t, name+"/"+op.Repeat.String(), op, func(t *testing.T, r *rig, key idem.Key) {
+				res, err := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+					r.clock.Advance(time.Hour)
+					refused(t, r.elsewhere(t), strictly.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
+					require.Equal(t, idem.Unknown, r.state(t, key))
+					return 8, tc.err
+				})
+				require.Equal(t, idem.Unmark(tc.err), err)
+				require.Equal(t, tc.want, r.state(t, key))
+				require.Equal(t, tc.want, res.Outcome.RecordState)
+				require.False(t, res.Outcome.Queued)
+				if tc.err == nil {
+					require.Equal(t, 8, must(t, r, key, new(counter).run))
+				}
 			})
-			require.Same(t, errPlain, err)
-			require.Equal(t, tc.want, r.state(t, key))
-			require.Equal(t, tc.want, res.Outcome.RecordState)
-			require.False(t, res.Outcome.Queued)
-		})
+		}
 	}
-}
-
-// Lease over, parked by another call, then the slow original completes: its outcome
-// stands, and the next call gets it.
-func TestScheduleParkedOriginalCompletes(t *testing.T) {
-	r := newRig(t, nil)
-	key := unsafe.Key("t", "k")
-	live := mustRun(t, r, key, func(context.Context, int) (int, error) {
-		r.clock.Advance(time.Hour)
-		refused(t, r.elsewhere(t), key, idem.ErrOutcomeUnknown, new(counter).run)
-		require.Equal(t, idem.Unknown, r.state(t, key))
-		return 8, nil
-	})
-	require.Equal(t, 8, live.Value)
-	require.Equal(t, idem.Completed, live.Outcome.RecordState)
-	again := mustRun(t, r, key, new(counter).run)
-	require.Equal(t, live.Outcome.Body, again.Outcome.Body)
 }
 
 // Taken over by an attempt that still runs: the original changes nothing, and its
@@ -239,8 +212,7 @@ func TestScheduleOriginalEndsWhileATakeoverRuns(t *testing.T) {
 				return 1, end
 			})
 			require.ErrorIs(t, err, idem.ErrLeaseLost)
-			var flight *idem.InFlightError
-			require.ErrorAs(t, err, &flight)
+			flight := errorAs[*idem.InFlightError](t, err)
 			require.Equal(t, 2, flight.Attempt)
 			require.Positive(t, flight.LeaseLeft)
 			require.NotErrorIs(t, err, errPlain)
@@ -254,14 +226,11 @@ func TestScheduleOriginalEndsWhileATakeoverRuns(t *testing.T) {
 
 // Taken over by an attempt whose end is not known either.
 func TestScheduleTakenOverAndThenUnknown(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
-	strict := safe
-	strict.Repeat = idem.NotRepeatable
+	r, key := rigOn(t, safe)
 	refused(t, r, key, idem.ErrOutcomeUnknown, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
 		uncertainly(t, r.elsewhere(t), key)
-		refused(t, r.elsewhere(t), strict.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
+		refused(t, r.elsewhere(t), strictly.Key("t", "k"), idem.ErrOutcomeUnknown, new(counter).run)
 		return 1, nil
 	})
 }
@@ -269,8 +238,7 @@ func TestScheduleTakenOverAndThenUnknown(t *testing.T) {
 // The loser cannot read the winner's result: it must not be told that nothing was
 // executed.
 func TestScheduleLoserCannotReadTheOutcome(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	err := refused(t, r, key, idem.ErrInFlight, func(context.Context, int) (int, error) {
 		r.clock.Advance(time.Hour)
 		finished(t, r.elsewhere(t), key)
@@ -285,8 +253,8 @@ func TestScheduleLoserCannotReadTheOutcome(t *testing.T) {
 // lapsed, and only then comes the withdrawal: an attempt before it may have taken
 // effect, so the question stays open.
 func TestScheduleWithdrawalDoesNotReopenWhatAStricterCallParked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, c := newRig(t, nil), new(counter)
+	rigInBubble(t, func(t *testing.T, r *rig) {
+		c := new(counter)
 		op := idem.Operation{Name: "changing", Repeat: idem.Repeatable}
 		key := op.Key("t", "k")
 		killed(t, r, key)
@@ -305,26 +273,6 @@ func TestScheduleWithdrawalDoesNotReopenWhatAStricterCallParked(t *testing.T) {
 		refused(t, r, key, idem.ErrOutcomeUnknown, c.run)
 		require.Zero(t, c.count())
 	})
-}
-
-// A claim comes so late that its lease is over, as after a pause of the process
-// between the two: others may have the claim by now, so the handler must not begin.
-func TestScheduleClaimArrivesAfterItsLease(t *testing.T) {
-	for _, op := range both {
-		bubble(t, op.Name, func(t *testing.T) {
-			r, c := newRig(t, &idem.Options{Lease: 2 * time.Second, ClaimBudget: 20 * time.Second}), new(counter)
-			key := op.Key("t", "k")
-			r.faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error {
-				err := c.Do(ctx)
-				time.Sleep(10 * time.Second)
-				return err
-			})
-			refused(t, r, key, idem.ErrOutOfTime, c.run)
-			require.Zero(t, c.count())
-			require.Equal(t, idem.Released, r.state(t, key), "nothing was executed")
-			require.Equal(t, 1, must(t, r.elsewhere(t), key, c.run))
-		})
-	}
 }
 
 // A claim that is late, but in time, is renewed before it is over.

@@ -140,8 +140,7 @@ func deadlineOf(ctx context.Context) time.Time {
 // The budget for the store shrinks with the time that the caller has left, however little that is.
 func TestShadowTakesATenthOfTheTimeLeft(t *testing.T) {
 	for _, left := range []time.Duration{time.Second, 100 * time.Millisecond, 10 * time.Millisecond} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, nil)
+		rigInBubble(t, func(t *testing.T, r *rig) {
 			r.faults.Always(idemtest.BlackHole)
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			defer cancel()
@@ -270,34 +269,29 @@ func twins(t *testing.T, rnd *rand.Rand, told map[string]int) {
 // stays.
 func TestSwitchingShadowOffStartsAnew(t *testing.T) {
 	for _, op := range both {
-		for name, first := range map[string]func(*rig, func(context.Context, int) (string, error)){
-			"after an outcome": func(r *rig, fn func(context.Context, int) (string, error)) {
-				_, _ = idem.Do(t.Context(), r.engine, inShadow(op).Key("t", "k"), 1, fn)
-			},
-			"after a question": func(r *rig, fn func(context.Context, int) (string, error)) {
-				_, _ = idem.Do(t.Context(), r.engine, inShadow(op).Key("t", "k"),
-					1, func(ctx context.Context, in int) (string, error) {
-						_, _ = fn(ctx, in)
-						return "", errPlain
-					})
-			},
-			"after a crash": func(r *rig, fn func(context.Context, int) (string, error)) {
-				r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-				_, _ = idem.Do(t.Context(), r.engine, inShadow(op).Key("t", "k"), 1, fn)
-			},
+		for name, first := range map[string]struct {
+			end  error
+			then idemtest.Fault // of the write of the outcome
+		}{
+			"after an outcome": {nil, idemtest.Pass}, "after a question": {errPlain, idemtest.Pass},
+			"after a crash": {nil, idemtest.LoseRequest},
 		} {
-			t.Run(op.Name+" "+name, func(t *testing.T) {
-				r := newRig(t, nil)
+			testOn(t, op.Name+" "+name, op, func(t *testing.T, r *rig, key idem.Key) {
 				var tokens []string
 				fn := func(ctx context.Context, _ int) (string, error) {
 					tokens = append(tokens, idem.Token(ctx))
 					info, ok := idem.InfoOf(ctx)
 					require.True(t, ok)
-					require.Equal(t, op.Key("t", "k").ID(), info.ID)
+					require.Equal(t, key.ID(), info.ID)
 					return "done", nil
 				}
-				first(r, fn)
-				got, err := idem.Run(t.Context(), r.engine, op.Key("t", "k"), 2, fn)
+				r.faults.Next(idemtest.Finish, first.then)
+				_, _ = idem.Do(t.Context(), r.engine, inShadow(op).Key("t", "k"),
+					1, func(ctx context.Context, in int) (string, error) {
+						out, _ := fn(ctx, in)
+						return out, first.end
+					})
+				got, err := idem.Run(t.Context(), r.engine, key, 2, fn)
 				require.NoError(t, err)
 				require.True(t, got.Outcome.Executed)
 				require.Equal(t, 1, got.Outcome.Attempt)
@@ -372,8 +366,7 @@ func TestEachRecordOfAShadowExpires(t *testing.T) {
 
 // A handler that outlives a lease still is the one in flight.
 func TestShadowRenewsItsClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		r.engine, _ = idem.New(r.faults, &idem.Options{Observer: r.events.observer})
 		must(t, r, inShadow(unsafe).Key("t", "k"), func(context.Context, int) (int, error) {
 			time.Sleep(2 * time.Minute)

@@ -90,8 +90,7 @@ func TestInputsThatAllLookTheSameAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
-			var bad *idem.ConfigError
-			require.ErrorAs(t, do(t, r), &bad)
+			bad := errorAs[*idem.ConfigError](t, do(t, r))
 			require.Equal(t, "input", bad.What)
 			require.Empty(t, r.faults.Calls())
 		})
@@ -149,8 +148,7 @@ func TestEncodersWithAPointerReceiver(t *testing.T) {
 		Note   byPointer
 	}
 	euros := func(n int64) money { return money{*big.NewInt(n), byPointer{"euros"}} }
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	echo := func(_ context.Context, m money) (money, error) { return m, nil }
 	live, err := idem.Do(t.Context(), r.engine, key, euros(5), echo)
 	require.NoError(t, err)
@@ -206,23 +204,21 @@ func TestResultTypesThatAreRead(t *testing.T) {
 func TestAReaderInAnInterfaceIsCompletedWithoutIt(t *testing.T) {
 	for name, held := range map[string]any{"a reader": strings.NewReader("a"), "a buffer": bytes.NewBufferString("a"),
 		"a hidden value": hidden{"a"}} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			runs := 0
 			f := func(context.Context, int) (any, error) { runs++; return held, nil }
-			live := mustRun(t, r, unsafe.Key("t", "k"), f)
+			live := mustRun(t, r, key, f)
 			require.True(t, live.Outcome.Omitted)
 			require.Equal(t, held, live.Value, "the caller gets what the handler gave")
 			require.Contains(t, r.events.names, "result_omitted")
-			refused(t, r, unsafe.Key("t", "k"), idem.ErrOutcomeUnavailable, f)
+			refused(t, r, key, idem.ErrOutcomeUnavailable, f)
 			require.Equal(t, 1, runs)
 		})
 	}
 	for name, held := range map[string]any{"nothing": nil, "no members": map[string]int{}, "an empty struct": struct{}{},
 		"an encoder of its own": ownReader{}} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			live := mustRun(t, r, unsafe.Key("t", "k"), func(context.Context, int) (any, error) { return held, nil })
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+			live := mustRun(t, r, key, func(context.Context, int) (any, error) { return held, nil })
 			require.False(t, live.Outcome.Omitted)
 		})
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,9 +38,8 @@ func TestBeginMarkInDoubt(t *testing.T) {
 		"both requests lost":           {idemtest.LoseRequest, idemtest.LoseRequest, 1, idem.Completed},
 		"reply lost, and then request": {idemtest.LoseReply, idemtest.LoseRequest, 0, idem.Unknown},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
-			key := safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
 			handler := func(ctx context.Context) (string, error) {
 				got, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 				return got.ID, err
@@ -56,21 +56,27 @@ func TestBeginMarkInDoubt(t *testing.T) {
 	}
 }
 
-// The caller's cancellation, such as a sibling's failure under an errgroup, leaves
-// no write in doubt and no step open that has not begun.
+// cancelled runs a step whose caller's context ends, such as by a sibling's failure under an errgroup,
+// while its begin mark is written.
+func cancelled(t *testing.T, r *rig, ctx context.Context, e *effects) error {
+	t.Helper()
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
+		cancel()
+		return c.Do(ctx)
+	})
+	_, err := idem.Step(inner, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
+	require.ErrorIs(t, err, context.Canceled)
+	return err
+}
+
+// A cancellation leaves no write in doubt and no step open that has not begun.
 func TestCancelledStep(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	handler := func(last error) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
-			inner, cancel := context.WithCancel(ctx)
-			defer cancel()
-			r.faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
-				cancel()
-				return c.Do(ctx)
-			})
-			_, err := idem.Step(inner, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
-			require.ErrorIs(t, err, context.Canceled)
+			_ = cancelled(t, r, ctx, e)
 			require.NoError(t, ctx.Err(), "the operation goes on")
 			return "", last
 		}
@@ -85,25 +91,16 @@ func TestCancelledStep(t *testing.T) {
 // Running out of time over a mark does not say for the handler that nothing was
 // executed.
 func TestStepThatDidNotBeginIsNotTheHandlersWord(t *testing.T) {
-	r := newRig(t, nil)
-	key := unsafe.Key("t", "k")
+	r, e, key := stepsOn(t, unsafe)
 	refused(t, r, key, context.Canceled, func(ctx context.Context, _ int) (string, error) {
-		inner, cancel := context.WithCancel(ctx)
-		defer cancel()
-		r.faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
-			cancel()
-			return c.Do(ctx)
-		})
-		_, err := idem.Step(inner, "ship", new(effects).step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
-		return "", err
+		return "", cancelled(t, r, ctx, e)
 	})
 	require.Equal(t, idem.Unknown, r.state(t, key))
 }
 
 // What is recorded is needed to undo it too, cancelled or not.
 func TestCancelledReplay(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	for _, last := range []error{errPlain, idem.Permanent(declinedError{})} {
 		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 			inner, cancel := context.WithCancel(ctx)
@@ -123,8 +120,8 @@ func TestCancelledReplay(t *testing.T) {
 
 // In Lambda too a stopped operation's context says why.
 func TestStoppedOperationSaysWhy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, e := newRig(t, nil), new(effects)
+	rigInBubble(t, func(t *testing.T, r *rig) {
+		e := new(effects)
 		r.faults.Next(idemtest.RecordStep, idemtest.Refuse)
 		refused(t, r.inLambda(), safe.Key("t", "k"), idem.ErrStoreUnavailable, func(ctx context.Context, _ int) (int, error) {
 			_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
@@ -139,9 +136,8 @@ func TestStoppedOperationSaysWhy(t *testing.T) {
 // effects that are not there yet. And nothing begins behind its back.
 func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 	for name, result := range map[string]error{"with a result": nil, "with a failure": idem.Permanent(declinedError{})} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
-			key := safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
 			inside, finish := make(chan struct{}), make(chan struct{})
 			var left sync.WaitGroup
 			_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
@@ -171,40 +167,10 @@ func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 	}
 }
 
-// Compensate may run beside itself, the clock's goroutines and its handler's end.
-func TestCompensateSideBySide(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, e := newRig(t, nil), new(effects)
-		key := unsafe.Key("t", "k")
-		kill := time.Now().Add(10 * time.Second)
-		var escaped context.Context
-		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1,
-			func(ctx context.Context, _ int) (string, error) {
-				escaped = ctx
-				_, err := trip(e, nil)(ctx)
-				require.NoError(t, err)
-				var wg sync.WaitGroup
-				for range 4 {
-					wg.Go(func() {
-						if err := idem.Abort(ctx, declinedError{}); err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				wg.Wait()
-				return "402", nil
-			})
-		require.NoError(t, err)
-		require.Equal(t, []int{1, 1, 1}, e.all(tripUndone...))
-		mistaken(t, idem.Abort(escaped, errPlain), "has returned")
-	})
-}
-
 // A compensation that fails permanently while the attempt is parked from the side.
 func TestCompensationAtTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, e := newRig(t, nil), new(effects)
-		key := unsafe.Key("t", "k")
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+		e := new(effects)
 		kill := time.Now().Add(10 * time.Second)
 		parks := kill.Add(-500 * time.Millisecond)
 		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1,
@@ -224,8 +190,8 @@ func TestCompensationAtTheDeadline(t *testing.T) {
 
 // Whatever the rate, a delay stays within its bound.
 func TestRetryDelaysDoNotOverflow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, e := newRig(t, nil), new(effects)
+	rigInBubble(t, func(t *testing.T, r *rig) {
+		e := new(effects)
 		day := 24 * time.Hour
 		many := make([]error, 20)
 		for i := range many {
@@ -275,9 +241,8 @@ func TestOperationInsideAStep(t *testing.T) {
 // Steps side by side, over several renewals of the lease, some of them retried, some
 // failing; the next attempt runs only what has no result.
 func TestParallelStepsUnderARenewedLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, e := newRig(t, nil), new(effects)
-		key := safe.Key("t", "k")
+	inBubble(t, safe, func(t *testing.T, r *rig, key idem.Key) {
+		e := new(effects)
 		const n = 30
 		for round := range 2 {
 			_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
@@ -290,10 +255,12 @@ func TestParallelStepsUnderARenewedLease(t *testing.T) {
 						if i%3 == 0 {
 							once = []error{idem.NotExecuted(errPlain)}
 						}
-						_, errs[i] = idem.Step(ctx, name, func(ctx context.Context) (receiptOf, error) {
+						got, err := idem.Step(ctx, name, func(ctx context.Context) (receiptOf, error) {
 							time.Sleep(time.Duration(i) * time.Second)
 							return e.step(name, once...)(ctx)
 						}, &idem.StepConfig[receiptOf]{Semantics: idem.StepSemantics(i % 2), Compensate: e.undo(name)})
+						assert.True(t, err != nil || got.ID == name, "it has the result of its own")
+						errs[i] = err
 					})
 				}
 				wg.Wait()
@@ -317,9 +284,7 @@ func TestParallelStepsUnderARenewedLease(t *testing.T) {
 func TestStepsBeyondTheRoom(t *testing.T) {
 	long := strings.Repeat("n", 90) // fewer steps fill the room
 	for name, result := range map[string]string{"small": "", "large": strings.Repeat("x", 2000)} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			var last string
 			ran, undone := 0, 0
 			handler := func(end func(error) error) func(context.Context) (string, error) {
@@ -335,9 +300,7 @@ func TestStepsBeyondTheRoom(t *testing.T) {
 				}
 			}
 			_, err := doSteps(t, r, key, handler(func(err error) error { return err }))
-			require.ErrorAs(t, err, new(*idem.StepLimitError))
-			var limit *idem.StepLimitError
-			require.ErrorAs(t, err, &limit)
+			limit := errorAs[*idem.StepLimitError](t, err)
 			require.Equal(t, last, limit.Name)
 			require.LessOrEqual(t, limit.Taken, limit.Limit)
 			require.Equal(t, protocol.StepRoom, limit.Limit)
@@ -408,8 +371,7 @@ func (s *stepWatch) RecordStep(ctx context.Context, now time.Time, w protocol.St
 
 // Errors that are steps' outcomes are cut where there is room for no more.
 func TestErrorsOfStepsDoNotFillTheRecord(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	taken := 0
 	must(t, r, key, func(ctx context.Context, _ int) (string, error) {
 		for n := 0; ; n++ {
@@ -449,8 +411,7 @@ var (
 // A takeover keeps the record's identity and steps, and shows the same outcome live
 // as on replay.
 func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		op := safe
 		op.Values = idem.KeepValues
 		key := op.Key("t", "k")
@@ -475,9 +436,7 @@ func TestTakeoverKeepsIdentityAndSteps(t *testing.T) {
 // it never expires.
 func TestReleasedWithStepsIsKept(t *testing.T) {
 	for name, lose := range map[string]bool{"withdrawn": true, "released": false} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			killedWith(t, r, key, charged)
 			if lose {
 				r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.LoseReply)
@@ -496,8 +455,7 @@ func TestReleasedWithStepsIsKept(t *testing.T) {
 // An open at-most-once step parks what is not repeatable; resolving it to
 // released closes the step and keeps the others.
 func TestInterruptedStepParks(t *testing.T) {
-	r, c := newRig(t, nil), new(counter)
-	key := unsafe.Key("t", "k")
+	r, c, key := countedOn(t, unsafe)
 	killedWith(t, r, key, charged, shipping)
 	refused(t, r, key, idem.ErrOutcomeUnknown, c.run)
 	require.Zero(t, c.count())

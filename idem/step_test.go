@@ -78,8 +78,7 @@ func doSteps(t *testing.T, r *rig, key idem.Key, fn func(context.Context) (strin
 
 func TestRecordedStepIsSkipped(t *testing.T) {
 	for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
-		r, e := newRig(t, nil), new(effects)
-		key := safe.Key("t", "k")
+		r, e, key := stepsOn(t, safe)
 		handler := func(last error) func(context.Context) (string, error) {
 			return func(ctx context.Context) (string, error) {
 				first, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: semantics})
@@ -107,8 +106,7 @@ func nil2(context.Context) (string, error) { panic("the outcome is recorded") }
 
 // A not repeatable operation that executed nothing more keeps its steps.
 func TestStepsOfANotRepeatableOperation(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := unsafe.Key("t", "k")
+	r, e, key := stepsOn(t, unsafe)
 	handler := func(err error) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
 			if _, err := idem.Step(ctx, "charge", e.step("charge"), nil); err != nil {
@@ -129,8 +127,7 @@ func TestStepResultGoesThroughItsCodec(t *testing.T) {
 		Kept   int
 		hidden int
 	}
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	for range 2 {
 		errs(t, r, key, func(ctx context.Context, _ int) (string, error) {
 			v, err := idem.Step(ctx, "s", func(context.Context) (lossy, error) { return lossy{1, 2}, nil }, nil)
@@ -142,8 +139,7 @@ func TestStepResultGoesThroughItsCodec(t *testing.T) {
 }
 
 func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
+	r, e, key := stepsOn(t, safe)
 	var got []error
 	for range 2 {
 		errs(t, r, key, func(ctx context.Context, _ int) (string, error) {
@@ -154,8 +150,7 @@ func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
 	}
 	require.Equal(t, 1, e.ran("charge"))
 	require.ErrorIs(t, got[0], declinedError{})
-	var rec *idem.RecordedError
-	require.ErrorAs(t, got[1], &rec)
+	rec := errorAs[*idem.RecordedError](t, got[1])
 	require.Equal(t, idem.Failure{Message: "card declined", Type: "declinedError", Code: "card_declined"}, rec.Failure)
 	// The handler may make it the operation's outcome too.
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
@@ -168,24 +163,29 @@ func TestPermanentErrorIsTheStepsOutcome(t *testing.T) {
 }
 
 // An at-most-once step whose process died is not run again: a handler that cannot
-// close it parks the operation, even if it is repeatable.
+// close it parks the operation, even if it is repeatable. The mark holds, whatever the step has been
+// declared as since.
 func TestInterruptedStepIsNotRunAgain(t *testing.T) {
-	for name, swallow := range map[string]bool{"returned": false, "swallowed": true} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
-			key := safe.Key("t", "k")
+	for name, tc := range map[string]struct {
+		swallow  bool
+		declared idem.StepSemantics
+	}{
+		"returned":              {false, idem.AtMostOnce},
+		"swallowed":             {true, idem.AtMostOnce},
+		"of an old declaration": {false, idem.AtLeastOnce},
+	} {
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
 			killedWith(t, r, key, charged, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-				_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
+				_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: tc.declared})
 				require.ErrorAs(t, err, new(*idem.StepInterruptedError))
-				if swallow {
+				if tc.swallow {
 					return 1, nil
 				}
 				return 0, err
 			})
-			require.ErrorAs(t, err, new(*idem.StepInterruptedError))
-			var interrupted *idem.StepInterruptedError
-			require.ErrorAs(t, err, &interrupted)
+			interrupted := errorAs[*idem.StepInterruptedError](t, err)
 			require.Equal(t, "ship", interrupted.Name)
 			require.Equal(t, idem.Unknown, r.state(t, key))
 			require.Zero(t, e.ran("ship"))
@@ -194,45 +194,24 @@ func TestInterruptedStepIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// A mark holds, whatever the step has been declared as since.
-func TestInterruptedStepOfAnOldDeclaration(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
-	killedWith(t, r, key, shipping)
-	_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
-		return 0, err
-	})
-	require.ErrorAs(t, err, new(*idem.StepInterruptedError))
-	require.Zero(t, e.ran("ship"))
-}
-
 func TestInterruptedStepIsClosed(t *testing.T) {
 	for name, c := range map[string]struct {
-		found func(context.Context, time.Time) (receiptOf, error)
+		found error
 		runs  int
 		state idem.State
 		err   string
 	}{
-		"took effect": {func(context.Context, time.Time) (receiptOf, error) {
-			return receiptOf{"found"}, nil
-		}, 0, idem.Completed, ""},
-		"had no effect": {func(context.Context, time.Time) (receiptOf, error) {
-			return receiptOf{}, idem.NotExecuted(errPlain)
-		}, 1, idem.Completed, ""},
-		"was declined": {func(context.Context, time.Time) (receiptOf, error) {
-			return receiptOf{}, idem.Permanent(declinedError{})
-		}, 0, idem.Failed, "card declined"},
-		"nobody can tell": {func(context.Context, time.Time) (receiptOf, error) { return receiptOf{}, errPlain },
-			0, idem.Unknown, "plain"},
+		"took effect":     {nil, 0, idem.Completed, ""},
+		"had no effect":   {idem.NotExecuted(errPlain), 1, idem.Completed, ""},
+		"was declined":    {idem.Permanent(declinedError{}), 0, idem.Failed, "card declined"},
+		"nobody can tell": {errPlain, 0, idem.Unknown, "plain"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
-			key := safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
 			killedWith(t, r, key, shipping)
 			_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
 				got, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
-					NotFoundFinalAfter: idem.Immediately, Interrupted: c.found})
+					NotFoundFinalAfter: idem.Immediately, Interrupted: e.found("found", c.found)})
 				if err == nil && c.runs == 0 {
 					require.Equal(t, "found", got.ID)
 				}
@@ -260,9 +239,8 @@ func TestErrorsOfAnAtMostOnceStep(t *testing.T) {
 		"not executed": {idem.NotExecuted(errPlain), idem.Released, 2},
 		"permanent":    {idem.Permanent(errPlain), idem.Failed, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
-			key := safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
 			handler := func(ctx context.Context) (string, error) {
 				_, err := idem.Step(ctx, "ship", e.step("ship", c.err), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 				return "done", idem.PermanentStep(err)
@@ -277,32 +255,31 @@ func TestErrorsOfAnAtMostOnceStep(t *testing.T) {
 
 func TestStepRetries(t *testing.T) {
 	many := []error{errPlain, errPlain, errPlain, errPlain, errPlain}
-	excluded := idem.NotExecuted(errPlain)
+	permanent, excluded := idem.Permanent(errPlain), idem.NotExecuted(errPlain)
 	for name, c := range map[string]struct {
-		conf *idem.StepConfig[receiptOf]
-		errs []error
-		runs int
-		ok   bool
+		semantics idem.StepSemantics
+		retry     idem.Retry
+		errs      []error
+		runs      int
+		ok        bool
 	}{
-		"not without being asked": {nil, many[:1], 1, false},
-		"until it works":          {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}}, many[:2], 3, true},
-		"up to the limit":         {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 4}}, many, 4, false},
-		"not a permanent error": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3}},
-			[]error{idem.Permanent(errPlain)}, 1, false},
-		"at most once: not a plain error": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3},
-			Semantics: idem.AtMostOnce}, many[:1], 1, false},
-		"at most once: no effect": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3},
-			Semantics: idem.AtMostOnce}, []error{excluded, excluded}, 3, true},
-		"not past the deadline": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 99,
-			InitialDelay: time.Hour, MaxDelay: time.Hour}}, many, 1, false},
-		"with delays that grow to a bound": {&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 5, MaxDelay: time.Second,
-			BackoffRate: 100}}, many[:4], 5, true},
+		"not without being asked":         {idem.AtLeastOnce, idem.Retry{}, many[:1], 1, false},
+		"until it works":                  {idem.AtLeastOnce, idem.Retry{MaxTries: 3}, many[:2], 3, true},
+		"up to the limit":                 {idem.AtLeastOnce, idem.Retry{MaxTries: 4}, many, 4, false},
+		"not a permanent error":           {idem.AtLeastOnce, idem.Retry{MaxTries: 3}, []error{permanent}, 1, false},
+		"at most once: not a plain error": {idem.AtMostOnce, idem.Retry{MaxTries: 3}, many[:1], 1, false},
+		"at most once: no effect":         {idem.AtMostOnce, idem.Retry{MaxTries: 3}, []error{excluded, excluded}, 3, true},
+		"not past the deadline": {idem.AtLeastOnce,
+			idem.Retry{MaxTries: 99, InitialDelay: time.Hour, MaxDelay: time.Hour}, many, 1, false},
+		"with delays that grow to a bound": {idem.AtLeastOnce,
+			idem.Retry{MaxTries: 5, MaxDelay: time.Second, BackoffRate: 100}, many[:4], 5, true},
 	} {
-		bubble(t, name, func(t *testing.T) {
-			r, e := newRig(t, nil), new(effects)
-			_, err := idem.Do(inLambda(t.Context()), r.engine, safe.Key("t", "k"),
+		bubbleOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			e := new(effects)
+			_, err := idem.Do(inLambda(t.Context()), r.engine, key,
 				1, func(ctx context.Context, _ int) (string, error) {
-					got, err := idem.Step(ctx, "ship", e.step("ship", c.errs...), c.conf)
+					got, err := idem.Step(ctx, "ship", e.step("ship", c.errs...),
+						&idem.StepConfig[receiptOf]{Semantics: c.semantics, Retry: c.retry})
 					return got.ID, err
 				})
 			require.Equal(t, c.ok, err == nil, "%v", err)
@@ -314,8 +291,7 @@ func TestStepRetries(t *testing.T) {
 // A recorded result that no longer fits stops the operation: guessing would be
 // worse.
 func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	killedWith(t, r, key, protocol.StepWrite{Name: "charge", Result: []byte(`"panic back"`)})
 	for _, step := range []func(context.Context) error{
 		func(ctx context.Context) error {
@@ -338,8 +314,7 @@ func TestRecordedStepResultThatDoesNotFit(t *testing.T) {
 
 // Each step has a token of its own, the same in every attempt.
 func TestStepTokens(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	seen := map[string][]string{}
 	note := func(ctx context.Context, what string) {
 		info, ok := idem.InfoOf(ctx)
@@ -373,41 +348,9 @@ func TestStepTokens(t *testing.T) {
 	require.Len(t, all, 3)
 }
 
-// Steps may run side by side.
-func TestParallelSteps(t *testing.T) {
-	r, e := newRig(t, nil), new(effects)
-	key := safe.Key("t", "k")
-	names := strings.Split(strings.Repeat("x", 20), "")
-	for n := range 2 {
-		_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-			var wg sync.WaitGroup
-			for i := range names {
-				wg.Go(func() {
-					name := "ship-" + string(rune('a'+i))
-					got, err := idem.Step(ctx, name, e.step(name),
-						&idem.StepConfig[receiptOf]{Compensate: e.undo(name), Semantics: idem.StepSemantics(i % 2)})
-					if err != nil || got.ID != name {
-						t.Errorf("%s: %v %v", name, got, err)
-					}
-				})
-			}
-			wg.Wait()
-			if n == 0 {
-				return "", errPlain
-			}
-			return "done", nil
-		})
-		require.Equal(t, n == 0, err != nil)
-	}
-	for i := range names {
-		require.Equal(t, 1, e.ran("ship-"+string(rune('a'+i))))
-	}
-}
-
 func TestStepMistakes(t *testing.T) {
 	r, e := newRig(t, nil), new(effects)
 	_, err := idem.Step(t.Context(), "s", e.step("s"), nil)
-	var mistake *idem.ConfigError
 	mistaken(t, err, "pass the context that the handler was given")
 	var escaped context.Context
 	_, err = doSteps(t, r, safe.Key("t", "k"), func(ctx context.Context) (string, error) {
@@ -431,57 +374,25 @@ func TestStepMistakes(t *testing.T) {
 				}, nil)
 				return err
 			},
-			"MaxTries is -1": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: -1}})
-				return err
-			},
-			"delay": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"),
-					&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, MaxDelay: -1}})
-				return err
-			},
-			"BackoffRate": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"),
-					&idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxTries: 3, BackoffRate: 0.5}})
-				return err
-			},
-			"Semantics is 7": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: 7})
-				return err
-			},
-			"with its unit": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"),
-					&idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10, Interrupted: e.found("s")})
-				return err
-			},
-			"no MaxTries": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Retry: idem.Retry{MaxDelay: time.Second}})
-				return err
-			},
-			"NotFoundFinalAfter is missing": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"),
-					&idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, Interrupted: e.found("s")})
-				return err
-			},
-			"no meaning without Interrupted": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"),
-					&idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately})
-				return err
-			},
-			"cannot be negative": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce,
-					NotFoundFinalAfter: -time.Minute, Interrupted: e.found("s")})
-				return err
-			},
-			"just run again": func() error {
-				_, err := idem.Step(ctx, "r", e.step("s"),
-					&idem.StepConfig[receiptOf]{NotFoundFinalAfter: idem.Immediately, Interrupted: e.found("s")})
-				return err
-			},
 		} {
-			err := try()
-			require.ErrorAs(t, err, &mistake, problem)
-			require.ErrorContains(t, err, problem)
+			mistaken(t, try(), problem)
+		}
+		for problem, config := range map[string]idem.StepConfig[receiptOf]{
+			"MaxTries is -1":                 {Retry: idem.Retry{MaxTries: -1}},
+			"delay":                          {Retry: idem.Retry{MaxTries: 3, MaxDelay: -1}},
+			"BackoffRate":                    {Retry: idem.Retry{MaxTries: 3, BackoffRate: 0.5}},
+			"no MaxTries":                    {Retry: idem.Retry{MaxDelay: time.Second}},
+			"Semantics is 7":                 {Semantics: 7},
+			"with its unit":                  {Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10, Interrupted: e.found("s")},
+			"NotFoundFinalAfter is missing":  {Semantics: idem.AtMostOnce, Interrupted: e.found("s")},
+			"no meaning without Interrupted": {Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately},
+			"cannot be negative": {
+				Semantics: idem.AtMostOnce, NotFoundFinalAfter: -time.Minute, Interrupted: e.found("s"),
+			},
+			"just run again": {NotFoundFinalAfter: idem.Immediately, Interrupted: e.found("s")},
+		} {
+			_, err := idem.Step(ctx, "r", e.step("s"), &config)
+			mistaken(t, err, problem)
 		}
 		require.Zero(t, e.ran("s"), "nothing runs after a mistake")
 		return "", nil
@@ -538,9 +449,7 @@ func TestStepWhoseResultCannotBeKept(t *testing.T) {
 							_, err = idem.Step(ctx, "s", func(context.Context) (awkward, error) { runs++; return awkward{kind}, nil },
 								&idem.StepConfig[awkward]{Semantics: semantics, Retry: retry})
 						}
-						require.ErrorAs(t, err, new(*idem.StepUnavailableError))
-						var of *idem.StepUnavailableError
-						require.ErrorAs(t, err, &of)
+						of := errorAs[*idem.StepUnavailableError](t, err)
 						told = append(told, of)
 						return "", end(err)
 					}
@@ -564,8 +473,7 @@ func TestStepWhoseResultCannotBeKept(t *testing.T) {
 // The compensation would need the result: somebody must look.
 func TestStepWithoutItsResultCannotBeUndone(t *testing.T) {
 	for _, again := range []bool{false, true} {
-		r, e := newRig(t, nil), new(effects)
-		key := safe.Key("t", "k")
+		r, e, key := stepsOn(t, safe)
 		handler := func(end error) func(context.Context) (string, error) {
 			return func(ctx context.Context) (string, error) {
 				_, err := idem.Step(ctx, "flight", e.step("flight"), &idem.StepConfig[receiptOf]{Compensate: e.undo("flight")})
@@ -588,8 +496,7 @@ func TestStepWithoutItsResultCannotBeUndone(t *testing.T) {
 
 // What was found out about an interrupted step is kept like what the step gave.
 func TestInterruptedStepWhoseResultCannotBeKept(t *testing.T) {
-	r := newRig(t, nil)
-	key := safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	killedWith(t, r, key, shipping)
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		_, err := idem.Step(ctx, "ship", func(context.Context) (awkward, error) {

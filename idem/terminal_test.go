@@ -75,9 +75,7 @@ func TestOutcomeBeforeItsResultWithFaults(t *testing.T) {
 	for fact, first := range faults {
 		for result, second := range faults {
 			for _, lambda := range []bool{true, false} {
-				bubble(t, fact+"/"+result, func(t *testing.T) {
-					r := newRig(t, nil)
-					key := unsafe.Key("t", "k")
+				bubbleOn(t, fact+"/"+result, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 					r.faults.Next(idemtest.Finish, noRoom, first, second)
 					res, err := idem.Run(inside(t, lambda), r.engine, key, 1, text)
 					require.NoError(t, err)
@@ -117,9 +115,7 @@ func TestResultThatLandsAfterAll(t *testing.T) {
 		},
 		"never": func(*testing.T, *rig, *idemtest.Call) {},
 	} {
-		bubble(t, name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key := unsafe.Key("t", "k")
+		bubbleOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			var whole *idemtest.Call
 			r.faults.Next(idemtest.Finish, idemtest.Hold(&whole), noRoom)
 			must(t, r.inLambda(), key, text)
@@ -245,9 +241,8 @@ func TestRetentionCountsFromTheWriteThatLands(t *testing.T) {
 		"a result owed": {noRoom, func(context.Context, int) (int, error) { return 1, nil }, false},
 		"not executed":  {idemtest.Refuse, fails(idem.NotExecuted(errPlain)), false},
 	} {
-		bubble(t, name, func(t *testing.T) {
-			r, c := newRig(t, nil), new(counter)
-			key := short.Key("t", "k")
+		bubbleOn(t, name, short, func(t *testing.T, r *rig, key idem.Key) {
+			c := new(counter)
 			r.faults.Next(idemtest.Finish, tc.fault, idemtest.LoseRequest)
 			ended := time.Now()
 			_, _ = idem.Do(inLambda(t.Context()), r.engine, key, 1, tc.handler)
@@ -289,8 +284,7 @@ func TestRetentionOfACommitCountsFromItsLastTry(t *testing.T) {
 // A retention that is shorter than what a write may take does not run out before the
 // outcome has landed.
 func TestNoOutcomeIsBornExpired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		for n, size := range []int{1, 4 << 20} {
 			key := idem.Operation{Name: "short", Retention: time.Second}.Key("t", strings.Repeat("k", n+1))
 			budget := 2*time.Second + time.Duration(size>>20)*time.Second
@@ -303,8 +297,7 @@ func TestNoOutcomeIsBornExpired(t *testing.T) {
 
 // Where the outcome is found to be gone at once, nothing is kept for later.
 func TestResultOfAnOutcomeThatIsGoneAtOnce(t *testing.T) {
-	r := newRig(t, nil)
-	key := unsafe.Key("t", "k")
+	r, key := rigOn(t, unsafe)
 	r.faults.Next(idemtest.Finish, noRoom, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
 		r.mem.Delete(c.ID)
 		return c.Do(ctx)

@@ -131,14 +131,11 @@ var slowStarter = idem.Operation{Name: "slow", MinTime: 3500 * time.Millisecond}
 
 // A waiter that gives up says when to try again, by the record that it read last.
 func TestWaiterTellsTheLatestLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		key := unsafe.Key("t", "k")
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		done := slowly(t, r, key, 5*time.Minute, nil)
 		waiter := newRigAt(t, r.mem, r.clock, &idem.Options{Wait: time.Minute})
 		_, err := idem.Do(t.Context(), waiter.engine, key, 1, new(counter).run)
-		var flight *idem.InFlightError
-		require.ErrorAs(t, err, &flight)
+		flight := errorAs[*idem.InFlightError](t, err)
 		require.Greater(t, flight.LeaseLeft, 20*time.Second, "the heartbeat has renewed it")
 		<-done
 	})

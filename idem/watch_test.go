@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -45,8 +44,7 @@ func TestWatchedClaimIsInTheIndexUntilItEnds(t *testing.T) {
 	ends := map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "released": idem.NotExecuted(errPlain)}
 	for _, w := range watchings {
 		for name, end := range ends {
-			t.Run(fmt.Sprint(w.op.Name, w.op.Watch, " ", name), func(t *testing.T) {
-				r, key := newRig(t, nil), w.op.Key("t", "k")
+			testOn(t, fmt.Sprint(w.op.Name, w.op.Watch, " ", name), w.op, func(t *testing.T, r *rig, key idem.Key) {
 				_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 					rec := r.record(t, key)
 					if !w.watched {
@@ -71,22 +69,22 @@ func TestWatchedClaimIsInTheIndexUntilItEnds(t *testing.T) {
 
 // Of a process that died, and of a client that never comes back, the watched claim stays in
 // the index. One that is not watched is in no list: it stays in the table for good unless it
-// is repeatable and has no steps, and the next call finds it.
+// is repeatable and has no steps. The next call finds it, watched or not, and takes over if it may.
 func TestWatchedClaimOfADeadProcessStaysInTheIndex(t *testing.T) {
 	for _, w := range watchings {
 		for _, steps := range [][]protocol.StepWrite{nil, {charged}} {
-			t.Run(fmt.Sprint(w.op.Name, w.op.Watch, " steps ", len(steps)), func(t *testing.T) {
-				r, key := newRig(t, nil), w.op.Key("t", "k")
+			name := fmt.Sprint(w.op.Name, w.op.Watch, " steps ", len(steps))
+			testOn(t, name, w.op, func(t *testing.T, r *rig, key idem.Key) {
 				killedWith(t, r, key, steps...)
 				rec := r.record(t, key)
 				if w.watched {
 					require.Equal(t, []string{key.ID()}, r.due(t))
 					require.True(t, rec.Due.Before(r.clock.Now()))
 					require.Zero(t, rec.ExpiresAt)
-					return
+				} else {
+					require.Empty(t, r.due(t))
+					require.Equal(t, w.op.Repeat == idem.Repeatable && steps == nil, !rec.ExpiresAt.IsZero())
 				}
-				require.Empty(t, r.due(t))
-				require.Equal(t, w.op.Repeat == idem.Repeatable && steps == nil, !rec.ExpiresAt.IsZero())
 				_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
 				require.Equal(t, w.op.Repeat == idem.Repeatable, err == nil)
 			})
@@ -94,7 +92,8 @@ func TestWatchedClaimOfADeadProcessStaysInTheIndex(t *testing.T) {
 	}
 }
 
-// A takeover of a watched claim is watched as its own declaration says, with its own lease.
+// A takeover of a watched claim is watched as its own declaration says, with its own lease. What was
+// declared not repeatable before stays so, and is watched.
 func TestTakeoverIsWatchedAsItIsDeclared(t *testing.T) {
 	for _, before := range []idem.Watch{idem.WatchNotRepeatable, idem.WatchAlways} {
 		for _, now := range []idem.Watch{idem.WatchNotRepeatable, idem.WatchAlways} {
@@ -113,60 +112,48 @@ func TestTakeoverIsWatchedAsItIsDeclared(t *testing.T) {
 			require.Empty(t, r.due(t))
 		}
 	}
-}
-
-// What was declared not repeatable before stays so, and is watched.
-func TestStricterDeclarationIsWatched(t *testing.T) {
-	r := newRig(t, nil)
-	key := idem.Operation{Name: "refund"}.Key("t", "k")
+	r, key := rigOn(t, strictly)
 	released(t, r, key)
-	key = idem.Operation{Name: "refund", Repeat: idem.Repeatable}.Key("t", "k")
-	must(t, r, key, func(context.Context, int) (int, error) {
+	must(t, r, safe.Key("t", "k"), func(context.Context, int) (int, error) {
 		require.Equal(t, []string{key.ID()}, r.due(t))
 		return 1, nil
 	})
 	require.Empty(t, r.due(t))
 }
 
-// A renewal moves the lease alone: a sweep that meets the claim moves what is due.
+// A renewal moves the lease alone, and leaves the entry of a begin mark as it is: a sweep that meets
+// the claim moves what is due.
 func TestHeartbeatLeavesTheIndexAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t, nil), unsafe.Key("t", "k")
-		must(t, r, key, func(context.Context, int) (int, error) {
-			before := r.record(t, key)
-			time.Sleep(2 * time.Minute)
-			after := r.record(t, key)
-			require.Equal(t, before.Due, after.Due)
-			require.True(t, after.LeaseUntil.After(before.LeaseUntil))
-			return 1, nil
+	for _, op := range both {
+		bubbleOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
+			must(t, r, key, func(ctx context.Context, _ int) (int, error) {
+				due := r.record(t, key).LeaseUntil.Add(idem.DefaultMargin)
+				return idem.Step(ctx, "charge", func(context.Context) (int, error) {
+					before := r.record(t, key)
+					require.Equal(t, due, before.Due)
+					time.Sleep(2 * time.Minute)
+					after := r.record(t, key)
+					require.Equal(t, due, after.Due)
+					require.True(t, after.LeaseUntil.After(before.LeaseUntil))
+					return 1, nil
+				}, map[bool]*idem.StepConfig[int]{true: onceOnly}[op.Repeat == idem.Repeatable])
+			})
+			require.NotZero(t, r.count(idemtest.Extend))
+			require.Empty(t, r.due(t))
 		})
-		require.NotZero(t, r.count(idemtest.Extend))
-		require.Empty(t, r.due(t))
-	})
+	}
 }
 
 // A claim in doubt, taken back, leaves nothing in the index.
 func TestWatchedClaimThatIsTakenBackLeavesTheIndex(t *testing.T) {
 	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply,
 		"request lost": idemtest.LoseRequest} {
-		t.Run(name, func(t *testing.T) {
-			r, key := newRig(t, nil), unsafe.Key("t", "k")
+		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 			r.faults.Next(idemtest.Acquire, fault)
 			refused(t, r, key, idem.ErrStoreUnavailable, new(counter).run)
 			require.Empty(t, r.due(t))
 		})
 	}
-}
-
-// A watched repeatable operation carries on as an unwatched one: the next call takes over.
-func TestWatchedRepeatableOperationIsTakenOver(t *testing.T) {
-	r, c := newRig(t, nil), new(counter)
-	key := idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: idem.WatchAlways}.Key("t", "k")
-	killed(t, r, key)
-	r.clock.Advance(365 * 24 * time.Hour)
-	must(t, r, key, c.run)
-	require.Equal(t, 1, c.count())
-	require.Equal(t, 2, r.record(t, key).Attempt)
 }
 
 var onceOnly = &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
@@ -204,8 +191,8 @@ func TestABeginMarkWatchesTheClaim(t *testing.T) {
 		"parked": errPlain}
 	for _, w := range watchings {
 		for name, end := range ends {
-			t.Run(fmt.Sprint(w.op.Name, w.op.Repeat, w.op.Watch, " ", name), func(t *testing.T) {
-				r, key := newRig(t, nil), w.op.Key("t", "k")
+			told := fmt.Sprint(w.op.Name, w.op.Repeat, w.op.Watch, " ", name)
+			testOn(t, told, w.op, func(t *testing.T, r *rig, key idem.Key) {
 				inIndex := func(watched bool) {
 					t.Helper()
 					rec := r.record(t, key)
@@ -249,7 +236,7 @@ func TestAnInterruptedStepStaysInTheIndex(t *testing.T) {
 	for _, watch := range []idem.Watch{idem.WatchNotRepeatable, idem.WatchNever} {
 		op := safe
 		op.Watch = watch
-		r, key := newRig(t, nil), op.Key("t", "k")
+		r, key := rigOn(t, op)
 		dieInside(t, r, key)
 		due := r.record(t, key).Due
 		want := watch == idem.WatchNotRepeatable
@@ -276,7 +263,7 @@ func TestAnInterruptedStepStaysInTheIndex(t *testing.T) {
 // What was escalated is due again once an attempt has taken it over: its question is
 // another one.
 func TestATakeoverOfWhatWasEscalatedIsDueAfterItsLease(t *testing.T) {
-	r, key := newRig(t, nil), safe.Key("t", "k")
+	r, key := rigOn(t, safe)
 	dieInside(t, r, key)
 	rec := r.record(t, key)
 	never := r.clock.Now().Add(50 * 365 * 24 * time.Hour)
@@ -300,8 +287,7 @@ func TestABeginMarkInDoubtLeavesNothingInTheIndex(t *testing.T) {
 		"refused, and the take-back is lost": {idemtest.Refuse, idemtest.LoseReply},
 	} {
 		for _, op := range []idem.Operation{safe, {Name: "safe", Repeat: idem.Repeatable, Watch: idem.WatchAlways}} {
-			t.Run(fmt.Sprint(name, op.Watch), func(t *testing.T) {
-				r, key := newRig(t, nil), op.Key("t", "k")
+			testOn(t, fmt.Sprint(name, op.Watch), op, func(t *testing.T, r *rig, key idem.Key) {
 				r.faults.Next(idemtest.RecordStep, faults...)
 				asks := *onceOnly
 				asks.NotFoundFinalAfter = idem.Immediately
@@ -323,28 +309,11 @@ func TestABeginMarkInDoubtLeavesNothingInTheIndex(t *testing.T) {
 	}
 }
 
-// A renewal of the lease leaves the entry of a begin mark alone, as it does any other one.
-func TestHeartbeatLeavesTheEntryOfABeginMarkAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, key := newRig(t, nil), safe.Key("t", "k")
-		must(t, r, key, func(ctx context.Context, _ int) (int, error) {
-			due := r.record(t, key).LeaseUntil.Add(idem.DefaultMargin)
-			return idem.Step(ctx, "charge", func(context.Context) (int, error) {
-				time.Sleep(2 * time.Minute)
-				require.Equal(t, due, r.record(t, key).Due)
-				return 1, nil
-			}, onceOnly)
-		})
-		require.NotZero(t, r.count(idemtest.Extend))
-		require.Empty(t, r.due(t))
-	})
-}
-
 // A sweep that has postponed the claim while its step ran leaves nothing behind in the
 // record, and an outcome that comes after a park lands as ever.
 func TestASweepBesideARunningStep(t *testing.T) {
 	for _, parks := range []bool{false, true} {
-		r, key := newRig(t, nil), safe.Key("t", "k")
+		r, key := rigOn(t, safe)
 		must(t, r, key, func(ctx context.Context, _ int) (int, error) {
 			return idem.Step(ctx, "charge", func(context.Context) (int, error) {
 				rec := r.record(t, key)

@@ -44,8 +44,8 @@ func TestAWithdrawnClaimDoesNotLandBehindAnExpiredRecord(t *testing.T) {
 	} {
 		for _, queued := range []bool{false, true} {
 			for _, op := range both {
-				bubble(t, name, func(t *testing.T) {
-					r, c, key := newRig(t, nil), new(counter), op.Key("t", "k")
+				bubbleOn(t, name, op, func(t *testing.T, r *rig, key idem.Key) {
+					c := new(counter)
 					if queued {
 						r.faults.Next(idemtest.Withdraw, idemtest.LoseRequest)
 					}
@@ -70,8 +70,8 @@ func TestAWithdrawnClaimDoesNotLandBehindAnExpiredRecord(t *testing.T) {
 func TestAWithdrawalLeavesWhatIsValid(t *testing.T) {
 	for name, before := range map[string]func(*testing.T, *rig, idem.Key){"completed": finished, "released": released,
 		"a claim": killed} {
-		t.Run(name, func(t *testing.T) {
-			r, c, key := newRig(t, nil), new(counter), safe.Key("t", "k")
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
+			c := new(counter)
 			before(t, r, key)
 			old := r.record(t, key)
 			r.faults.Next(idemtest.Acquire, idemtest.LoseRequest)
@@ -186,8 +186,7 @@ func TestClaimsOfOneKeyAreTakenBackTogether(t *testing.T) {
 			require.Len(t, slices.DeleteFunc(r.events.take(), func(kind string) bool { return kind != "withdrawn" }), 32)
 			require.Equal(t, idem.Released, r.record(t, key).State)
 			for _, call := range late {
-				var conflict *protocol.ConflictError
-				require.ErrorAs(t, call.Do(t.Context()), &conflict)
+				require.ErrorAs(t, call.Do(t.Context()), new(*protocol.ConflictError))
 			}
 			must(t, r, key, c.run)
 			require.Equal(t, 1, c.count())
@@ -197,9 +196,7 @@ func TestClaimsOfOneKeyAreTakenBackTogether(t *testing.T) {
 
 // A withdrawal that fails takes nothing back: each claim waits in the queue then.
 func TestClaimsOfOneKeyWaitTogetherForAStoreThatIsDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		key := unsafe.Key("t", "k")
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		r.faults.Always(idemtest.LoseRequest, idemtest.Withdraw)
 		late := inDoubt(t, r, key, 8, func(int) bool { return false })
 		require.NoError(t, r.engine.Flush(t.Context()))
@@ -212,8 +209,7 @@ func TestClaimsOfOneKeyWaitTogetherForAStoreThatIsDown(t *testing.T) {
 
 // A record that was seen is not believed for long, and another key's says nothing.
 func TestWithdrawalIsBelievedForAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		doubt := func(k string) int {
 			r.faults.Reset()
 			inDoubt(t, r, safe.Key("t", k), 1, func(int) bool { return false })
@@ -229,9 +225,7 @@ func TestWithdrawalIsBelievedForAMinute(t *testing.T) {
 
 // A claim over the record that was seen is not kept out by it.
 func TestTakeoverInDoubtIsTakenBackByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		key := unsafe.Key("t", "k")
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
 		inDoubt(t, r, key, 1, func(int) bool { return false })
 		var late *idemtest.Call
 		r.faults.Next(idemtest.Acquire, idemtest.Pass, idemtest.Hold(&late))
@@ -329,8 +323,7 @@ func TestAStoreThatCommitsNoUnitsIsAskedFirst(t *testing.T) {
 
 // The record of a shadow that is parked while its handler still runs expires.
 func TestAShadowOfAHandlerPastItsDeadlineExpires(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		ctx := idem.WithKillTime(t.Context(), time.Now().Add(4*time.Second))
 		_, _ = idem.Do(ctx, r.engine, inShadow(unsafe).Key("t", "k"), 1, func(context.Context, int) (int, error) {
 			time.Sleep(3900 * time.Millisecond)
@@ -347,8 +340,7 @@ func TestAShadowOfAHandlerPastItsDeadlineExpires(t *testing.T) {
 func TestAWithdrawalIsNotRememberedForAShortRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		op := idem.Operation{Name: "short", Retention: 3 * time.Second}
-		r := newRig(t, nil)
-		key := op.Key("t", "k")
+		r, key := rigOn(t, op)
 		r.clock.Advance(500 * time.Millisecond) // no whole second, at which the hour is not over it
 		// One claim in doubt is taken back: there is a record for an hour.
 		r.faults.Next(idemtest.Acquire, idemtest.LoseRequest)
@@ -379,8 +371,7 @@ func (sealable) Seal() bool { return false }
 // for another one's, and leaves.
 func TestAWithdrawalThatMeetsItsOwnClaimTakesItBack(t *testing.T) {
 	for _, op := range both {
-		bubble(t, op.Name, func(t *testing.T) {
-			r, key := newRig(t, nil), op.Key("t", "k")
+		bubbleOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
 			leftExpired(t, r, key)
 			var claim *idemtest.Call
 			r.faults.Next(idemtest.Acquire, idemtest.Hold(&claim))
@@ -412,8 +403,7 @@ func TestAWithdrawnShadowKeepsNoValue(t *testing.T) {
 
 // A call that fails open and has no time left for its handler reports that alone.
 func TestFailingOpenIsReportedIfTheHandlerRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+	rigInBubble(t, func(t *testing.T, r *rig) {
 		op := failsOpen
 		op.MinTime = 3 * time.Second
 		r.faults.Next(idemtest.Acquire, idemtest.BlackHole)

@@ -14,7 +14,6 @@ import (
 	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
-	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,6 +27,19 @@ type desk struct {
 }
 
 func newDesk(t *testing.T) *desk { return &desk{Harness: idemtest.New(t, nil), t: t} }
+
+// deskOn is a desk, and the key that its test is about.
+func deskOn(t *testing.T, op idem.Operation) (*desk, idem.Key) {
+	t.Helper()
+	return newDesk(t), op.Key("acme", "june")
+}
+
+// deskWith is deskOn where the work is accepted, and has a status id.
+func deskWith(t *testing.T, op idem.Operation) (d *desk, key idem.Key, id string) {
+	t.Helper()
+	d, key = deskOn(t, op)
+	return d, key, d.accepted(key, 3)
+}
 
 func (d *desk) accept(key idem.Key, in int) idemtest.Delivery[idem.Result[string]] {
 	d.t.Helper()
@@ -60,6 +72,14 @@ func (d *desk) work(op idem.Operation, id string, before func()) idemtest.Delive
 	})[0]
 }
 
+// tries works the key off with a handler that ends so.
+func (d *desk) tries(op idem.Operation, key idem.Key, end error) error {
+	_, err := later.Work(d.t.Context(), d.Engine, op, key.ID(), func(context.Context, int) (string, error) {
+		return "", end
+	})
+	return err
+}
+
 // status is that of what was accepted for acme.
 func (d *desk) status(op idem.Operation, id string) idem.Outcome {
 	d.t.Helper()
@@ -71,8 +91,7 @@ func (d *desk) status(op idem.Operation, id string) idem.Outcome {
 func (d *desk) lapse() { d.Clock.Advance(time.Hour) }
 
 func TestWorkIsAcceptedOnceAndRunsOnce(t *testing.T) {
-	d := newDesk(t)
-	key := statement.Key("acme", "june")
+	d, key := deskOn(t, statement)
 	first := d.accept(key, 3)
 	require.NoError(t, first.Err)
 	require.Equal(t, idem.Pending, first.Value.Outcome.RecordState)
@@ -166,8 +185,7 @@ func TestAProcessMayDieAtAnyCallForAcceptedWork(t *testing.T) {
 		for n := 1; n <= 4; n++ {
 			for _, landed := range []bool{false, true} {
 				t.Run(fmt.Sprint(op.Repeat, ", accepting, call ", n, ", landed ", landed), func(t *testing.T) {
-					d := newDesk(t)
-					key := op.Key("acme", "june")
+					d, key := deskOn(t, op)
 					d.CrashAfter(n, landed)
 					first := d.accept(key, 3)
 					d.Restart()
@@ -182,9 +200,7 @@ func TestAProcessMayDieAtAnyCallForAcceptedWork(t *testing.T) {
 					require.Equal(t, 1, d.runs)
 				})
 				t.Run(fmt.Sprint(op.Repeat, ", working, call ", n, ", landed ", landed), func(t *testing.T) {
-					d := newDesk(t)
-					key := op.Key("acme", "june")
-					id := d.accepted(key, 3)
+					d, key, id := deskWith(t, op)
 					d.CrashAfter(n, landed)
 					first := d.work(op, key.ID(), nil)
 					d.Restart()
@@ -214,17 +230,12 @@ func TestAProcessMayDieAtAnyCallForAcceptedWork(t *testing.T) {
 
 // A worker that is safe to run again leaves the input, and the status waits.
 func TestAWorkerThatDidNothingLeavesTheWorkToTheNextOne(t *testing.T) {
-	d := newDesk(t)
-	key := statement.Key("acme", "june")
-	id := d.accepted(key, 3)
+	d, key, id := deskWith(t, statement)
 	busy := errors.New("the printer is busy")
-	_, err := later.Work(t.Context(), d.Engine, statement, key.ID(), func(context.Context, int) (string, error) {
-		return "", idem.NotExecuted(busy)
-	})
-	require.ErrorIs(t, err, busy)
+	require.ErrorIs(t, d.tries(statement, key, idem.NotExecuted(busy)), busy)
 	require.True(t, d.Record(key).Open(), "it is in the index until there is an outcome")
 	require.Equal(t, id, d.accepted(key, 3))
-	_, err = later.Work(t.Context(), d.Engine, statement, key.ID(),
+	_, err := later.Work(t.Context(), d.Engine, statement, key.ID(),
 		func(context.Context, []string) (string, error) { panic("it does not fit") })
 	require.ErrorContains(t, err, "does not fit")
 	require.NoError(t, d.work(statement, key.ID(), nil).Err)
@@ -233,15 +244,9 @@ func TestAWorkerThatDidNothingLeavesTheWorkToTheNextOne(t *testing.T) {
 
 // Nobody has come for it: it fails, unless a worker was quicker.
 func TestAcceptedWorkIsResolvedWhileItWaits(t *testing.T) {
-	d := newDesk(t)
-	key := statement.Key("acme", "june")
-	id := d.accepted(key, 3)
-	rc, err := reconcile.New(d.Store, &reconcile.Options{Now: d.Clock.Now})
-	require.NoError(t, err)
-	abandoned := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "nobody came"}}
-	require.NoError(t, rc.Resolve(t.Context(), key.ID(), abandoned,
-		reconcile.Change{Actor: "alice", Reason: "the queue was deleted"}))
-	_, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
+	d, key, id := deskWith(t, statement)
+	require.NoError(t, d.resolve(key, idem.Failed))
+	_, err := later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
 	var recorded *idem.RecordedError
 	require.ErrorAs(t, err, &recorded)
 	require.ErrorAs(t, d.work(statement, key.ID(), nil).Err, &recorded)
@@ -269,22 +274,14 @@ func TestAWorkersIDIsChecked(t *testing.T) {
 func TestASweepEndsWorkThatNobodyHasComeFor(t *testing.T) {
 	for name, abandoned := range map[string]bool{"waits": false, "has waited too long": true} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
-			key := statement.Key("acme", "june")
-			id := d.accepted(key, 3)
+			d, key, id := deskWith(t, statement)
 			if abandoned {
 				d.Clock.Advance(time.Hour + time.Second)
 			} else {
 				d.Clock.Advance(59 * time.Minute)
 			}
-			rc, err := reconcile.New(d.Store, &reconcile.Options{Now: d.Clock.Now})
-			require.NoError(t, err)
-			sweeper, err := reconcile.NewSweeper(rc, nil)
-			require.NoError(t, err)
-			report, err := sweeper.Sweep(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, abandoned, report.NotStarted == 1)
-			_, err = later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
+			require.Equal(t, abandoned, d.sweep().NotStarted == 1)
+			_, err := later.StatusOf(t.Context(), d.Engine, statement, "acme", id)
 			if !abandoned {
 				require.NoError(t, err)
 				require.NoError(t, d.work(statement, key.ID(), nil).Err)
@@ -302,8 +299,7 @@ func TestASweepEndsWorkThatNobodyHasComeFor(t *testing.T) {
 
 // JSON cannot keep a string that is not UTF-8: the worker would get another one.
 func TestAStringThatIsNotUTF8IsNotAccepted(t *testing.T) {
-	d := newDesk(t)
-	key := statement.Key("acme", "june")
+	d, key := deskOn(t, statement)
 	_, err := later.Accept[string](t.Context(), d.Engine, key, "caf\xe9", nil)
 	var mistake *idem.ConfigError
 	require.ErrorAs(t, err, &mistake)
@@ -317,9 +313,7 @@ func (d *desk) cancel(id string) error {
 }
 
 func TestWorkIsCancelledUntilAWorkerHasBegun(t *testing.T) {
-	d := newDesk(t)
-	key := statement.Key("acme", "june")
-	id := d.accepted(key, 3)
+	d, key, id := deskWith(t, statement)
 	require.ErrorIs(t, later.Cancel(t.Context(), d.Engine, statement, "umbrella", id), later.ErrNotAccepted)
 	for range 2 {
 		require.NoError(t, d.cancel(id))
@@ -355,9 +349,7 @@ func TestWorkIsCancelledUntilAWorkerHasBegun(t *testing.T) {
 func TestACancellationThatIsCutOff(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		for _, landed := range []bool{false, true} {
-			d := newDesk(t)
-			key := statement.Key("acme", "june")
-			id := d.accepted(key, 3)
+			d, key, id := deskWith(t, statement)
 			d.CrashAfter(n, landed)
 			_ = d.cancel(id)
 			d.Restart()
@@ -376,9 +368,7 @@ func TestACancellationThatIsCutOff(t *testing.T) {
 // One of the two has it, whatever comes first.
 func TestACancellationOrAWorker(t *testing.T) {
 	for range 20 {
-		d := newDesk(t)
-		key := statement.Key("acme", "june")
-		id := d.accepted(key, 3)
+		d, key, id := deskWith(t, statement)
 		cancelled := make(chan error)
 		go func() { cancelled <- later.Cancel(context.Background(), d.Engine, statement, "acme", id) }()
 		worked := d.work(statement, key.ID(), nil).Err
@@ -395,9 +385,7 @@ func TestACancellationOrAWorker(t *testing.T) {
 
 // A handler's store need not keep changes: its client cancels all the same.
 func TestWorkIsCancelledInAStoreThatKeepsNoChanges(t *testing.T) {
-	d := newDesk(t)
-	key := statement.Key("acme", "june")
-	id := d.accepted(key, 3)
+	d, key, id := deskWith(t, statement)
 	e, err := idem.New(plain{d.Store}, &idem.Options{Now: d.Clock.Now})
 	require.NoError(t, err)
 	require.NoError(t, later.Cancel(t.Context(), e, statement, "acme", id))

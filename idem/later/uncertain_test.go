@@ -26,15 +26,22 @@ func (d *desk) reconciler() *reconcile.Reconciler {
 	return rc
 }
 
-// sweeps for some days.
-func (d *desk) sweeps() {
+// sweep sweeps once.
+func (d *desk) sweep() reconcile.Report {
 	d.t.Helper()
 	sweeper, err := reconcile.NewSweeper(d.reconciler(), nil)
 	require.NoError(d.t, err)
+	report, err := sweeper.Sweep(d.t.Context())
+	require.NoError(d.t, err)
+	return report
+}
+
+// sweeps for some days.
+func (d *desk) sweeps() {
+	d.t.Helper()
 	for range 50 {
 		d.Clock.Advance(time.Hour)
-		_, err = sweeper.Sweep(d.t.Context())
-		require.NoError(d.t, err)
+		d.sweep()
 	}
 }
 
@@ -53,8 +60,7 @@ func TestAnAcceptanceAfterAnUncertainAttemptStaysUncertain(t *testing.T) {
 	op := idem.Operation{Name: "statement", Repeat: idem.Repeatable}
 	for name, lapsed := range map[string]bool{"it has failed": false, "its process has died": true} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
-			key := op.Key("acme", "june")
+			d, key := deskOn(t, op)
 			idemtest.Deliver(d.Harness, 1, func(ctx context.Context, e *idem.Engine) (string, error) {
 				return idem.Do(ctx, e, key, 3, func(context.Context, int) (string, error) {
 					if lapsed {
@@ -86,9 +92,7 @@ func TestAnAcceptanceAfterAnUncertainAttemptStaysUncertain(t *testing.T) {
 // Between a worker's look and its claim the work is cancelled, forgotten and accepted anew: the
 // worker has the input of what is over, and runs nothing.
 func TestAWorkerRunsNoInputOfAnEarlierAcceptance(t *testing.T) {
-	d := newDesk(t)
-	key := statement.Key("acme", "june")
-	id := d.accepted(key, 3)
+	d, key, id := deskWith(t, statement)
 	d.Faults.Next(idemtest.Acquire, func(ctx context.Context, c *idemtest.Call) error {
 		require.NoError(t, d.cancel(id))
 		require.NoError(t, d.reconciler().Forget(ctx, key.ID(), reconcile.Change{Actor: "alice", Reason: "a test"}))
@@ -120,9 +124,7 @@ func TestWorkThatNoWorkerComesForAnyMoreIsEndedByPeople(t *testing.T) {
 		"nobody knows":                               {statement, false, errTimeout, idem.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
-			key := c.op.Key("acme", "june")
-			id := d.accepted(key, 3)
+			d, key, id := deskWith(t, c.op)
 			idemtest.Deliver(d.Harness, 1, func(ctx context.Context, e *idem.Engine) (idem.Result[string], error) {
 				return later.Work(ctx, e, c.op, key.ID(), func(context.Context, int) (string, error) {
 					if c.die {
@@ -150,8 +152,7 @@ func TestWorkThatNoWorkerComesForAnyMoreIsEndedByPeople(t *testing.T) {
 // Also an operation that may run while the store is down is accepted only if that is recorded.
 func TestNothingIsAcceptedThatIsNotRecorded(t *testing.T) {
 	op := idem.Operation{Name: "statement", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen}
-	d := newDesk(t)
-	key := op.Key("acme", "june")
+	d, key := deskOn(t, op)
 	for _, m := range []idemtest.Method{idemtest.Get, idemtest.Finish} {
 		d.Faults.Always(idemtest.LoseRequest, m)
 		require.Error(t, d.accept(key, 3).Err, m)
@@ -200,15 +201,11 @@ func TestALateAcceptanceIsNone(t *testing.T) {
 // Workers have come and gone when its caller asks what became of the commit.
 func TestAnAcceptanceWhoseReplyIsLostWhileWorkersCome(t *testing.T) {
 	for attempts := range 4 {
-		d := newDesk(t)
-		key := statement.Key("acme", "june")
+		d, key := deskOn(t, statement)
 		d.Faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
 			require.NoError(t, c.Do(ctx))
 			for range attempts {
-				_, err := later.Work(t.Context(), d.Engine, statement, key.ID(), func(context.Context, int) (string, error) {
-					return "", idem.NotExecuted(errTimeout)
-				})
-				require.ErrorIs(t, err, errTimeout)
+				require.ErrorIs(t, d.tries(statement, key, idem.NotExecuted(errTimeout)), errTimeout)
 			}
 			return c.Lost()
 		})
@@ -223,28 +220,14 @@ func TestAnAcceptanceWhoseReplyIsLostWhileWorkersCome(t *testing.T) {
 // executed after an attempt that failed.
 func TestAWorkerInAtomicModeClaimsBeforeItRuns(t *testing.T) {
 	op := idem.Operation{Name: "statement", Repeat: idem.Repeatable, Mode: idem.Atomic}
-	setup := func(t *testing.T) (d *desk, key idem.Key, id string, effects *int) {
-		d = newDesk(t)
-		key = op.Key("acme", "june")
-		id = d.accepted(key, 3)
-		effects = new(int)
-		_, err := later.Work(t.Context(), d.Engine, op, key.ID(), func(context.Context, int) (string, error) {
-			*effects++ // with the token of this key
-			return "", errors.New("time-out")
-		})
-		require.Error(t, err)
-		require.Equal(t, 1, *effects)
-		return d, key, id, effects
-	}
 	t.Run("cancel", func(t *testing.T) {
-		d, _, id, _ := setup(t)
+		d, key, id := deskWith(t, op)
+		require.ErrorIs(t, d.tries(op, key, errTimeout), errTimeout)
 		require.ErrorIs(t, later.Cancel(t.Context(), d.Engine, op, "acme", id), later.ErrBegun,
 			"204: it was not executed and will not be")
 	})
 	t.Run("cancel while it runs", func(t *testing.T) {
-		d := newDesk(t)
-		key := op.Key("acme", "june")
-		id := d.accepted(key, 3)
+		d, key, id := deskWith(t, op)
 		_, err := later.Work(t.Context(), d.Engine, op, key.ID(), func(context.Context, int) (string, error) {
 			require.ErrorIs(t, later.Cancel(t.Context(), d.Engine, op, "acme", id), later.ErrBegun)
 			return "", nil
@@ -252,15 +235,11 @@ func TestAWorkerInAtomicModeClaimsBeforeItRuns(t *testing.T) {
 		require.NoError(t, err)
 	})
 	t.Run("sweep", func(t *testing.T) {
-		d, _, id, _ := setup(t)
+		d, key, id := deskWith(t, op)
+		require.ErrorIs(t, d.tries(op, key, errTimeout), errTimeout)
 		d.Clock.Advance(time.Hour + time.Second)
-		rc, err := reconcile.New(d.Store, &reconcile.Options{Now: d.Clock.Now})
-		require.NoError(t, err)
-		sweeper, err := reconcile.NewSweeper(rc, nil)
-		require.NoError(t, err)
-		_, err = sweeper.Sweep(t.Context())
-		require.NoError(t, err)
-		_, err = later.StatusOf(t.Context(), d.Engine, op, "acme", id)
+		d.sweep()
+		_, err := later.StatusOf(t.Context(), d.Engine, op, "acme", id)
 		var failed *idem.RecordedError
 		if errors.As(err, &failed) {
 			require.NotEqual(t, protocol.CodeNotStarted, failed.Code, failed.Message)
@@ -324,107 +303,69 @@ func TestALargeInputHasTimeToBeAccepted(t *testing.T) {
 	require.Greater(t, left(60<<20), left(10)+30*time.Second)
 }
 
-// meddler lets somebody act right before the first resolution is written.
-type meddler struct {
-	reconcile.Store
-	before func()
-}
-
-func (m *meddler) Settle(ctx context.Context, now time.Time, s protocol.Settlement) error {
-	if f := m.before; f != nil {
-		m.before = nil
-		f()
-	}
-	return m.Store.Settle(ctx, now, s)
-}
-
 // An operator says of work that waits that it failed. A worker claims it at that moment and ends
 // with an unknown outcome: of that attempt nobody has found out anything.
 func TestAResolutionOfWhatWaitsSettlesNoLaterAttempt(t *testing.T) {
-	d := newDesk(t)
-	key := statement.Key("acme", "june")
+	d, key := deskOn(t, statement)
 	d.accepted(key, 3)
-	m := &meddler{Store: d.Store, before: func() {
-		_, err := later.Work(t.Context(), d.Engine, statement, key.ID(), func(context.Context, int) (string, error) {
-			d.runs++
-			return "", errors.New("time-out: it may have taken effect")
-		})
-		require.Error(t, err)
+	d.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
+		require.ErrorIs(t, d.tries(statement, key, errTimeout), errTimeout)
 		require.Equal(t, idem.Unknown, d.Record(key).State)
-	}}
-	rc, err := reconcile.New(m, &reconcile.Options{Now: func() time.Time { return d.Clock.Now().Add(time.Hour) }})
+		return c.Do(ctx)
+	})
+	rc, err := reconcile.New(d.Faults, &reconcile.Options{Now: func() time.Time { return d.Clock.Now().Add(time.Hour) }})
 	require.NoError(t, err)
 	err = rc.Resolve(t.Context(), key.ID(),
 		reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "the queue was deleted, nobody came"}},
 		reconcile.Change{Actor: "alice", Reason: "nobody came"})
-	require.Equal(t, 1, d.runs)
 	require.Equal(t, idem.Unknown, d.Record(key).State,
 		"err %v: attempt 1 was resolved by what was said of no attempt", err)
 }
 
-// down is a store that cannot be reached: each call hangs until its context ends.
-type down struct {
-	protocol.Store
-	gets int
-	hang bool
-}
-
-func (d *down) Get(ctx context.Context, id string) (*protocol.Record, error) {
-	d.gets++
-	if d.hang {
-		<-ctx.Done()
-	}
-	return nil, &protocol.StoreError{Op: "Get", Down: true, Err: errors.New("connection refused")}
+// asks are the calls to later, of work that is there or not.
+var asks = map[string]func(ctx context.Context, e *idem.Engine) error{
+	"Work": func(ctx context.Context, e *idem.Engine) error {
+		_, err := later.Work(ctx, e, statement, statement.Key("acme", "june").ID(),
+			func(context.Context, int) (string, error) { return "", nil })
+		return err
+	},
+	"StatusOf": func(ctx context.Context, e *idem.Engine) error {
+		_, err := later.StatusOf(ctx, e, statement, "acme", strings.Repeat("A", 64))
+		return err
+	},
+	"Cancel": func(ctx context.Context, e *idem.Engine) error {
+		return later.Cancel(ctx, e, statement, "acme", strings.Repeat("A", 64))
+	},
+	"Accept": func(ctx context.Context, e *idem.Engine) error {
+		_, err := later.Accept[string](ctx, e, statement.Key("acme", "june"), 3, nil)
+		return err
+	},
 }
 
 // A store that is down is asked once a second, and nothing runs until it answers.
 func TestWorkersDoNotAskAStoreThatIsDown(t *testing.T) {
-	for name, ask := range map[string]func(e *idem.Engine) error{
-		"Work": func(e *idem.Engine) error {
-			_, err := later.Work(t.Context(), e, statement, statement.Key("acme", "june").ID(),
-				func(context.Context, int) (string, error) { return "", nil })
-			return err
-		},
-		"Accept": func(e *idem.Engine) error {
-			_, err := later.Accept[string](t.Context(), e, statement.Key("acme", "june"), 3, nil)
-			return err
-		},
-	} {
+	for _, name := range []string{"Work", "Accept"} {
 		t.Run(name, func(t *testing.T) {
-			s := &down{Store: newDesk(t).Store}
-			e, err := idem.New(s, nil)
+			faults := idemtest.NewFaults(memstore.New())
+			faults.Always(idemtest.Refuse)
+			e, err := idem.New(faults, nil)
 			require.NoError(t, err)
 			for range 50 {
-				require.ErrorIs(t, ask(e), idem.ErrStoreUnavailable)
+				require.ErrorIs(t, asks[name](t.Context(), e), idem.ErrStoreUnavailable)
 			}
-			require.LessOrEqual(t, s.gets, 6)
+			require.LessOrEqual(t, len(faults.Calls()), 6)
 		})
 	}
 }
 
 // A store that does not answer costs a call its budget, not the whole invocation.
 func TestABlackHoleCostsAWorkerItsBudget(t *testing.T) {
-	for name, ask := range map[string]func(ctx context.Context, e *idem.Engine) error{
-		"Work": func(ctx context.Context, e *idem.Engine) error {
-			_, err := later.Work(ctx, e, statement, statement.Key("acme", "june").ID(),
-				func(context.Context, int) (string, error) { return "", nil })
-			return err
-		},
-		"StatusOf": func(ctx context.Context, e *idem.Engine) error {
-			_, err := later.StatusOf(ctx, e, statement, "acme", strings.Repeat("A", 64))
-			return err
-		},
-		"Cancel": func(ctx context.Context, e *idem.Engine) error {
-			return later.Cancel(ctx, e, statement, "acme", strings.Repeat("A", 64))
-		},
-		"Accept": func(ctx context.Context, e *idem.Engine) error {
-			_, err := later.Accept[string](ctx, e, statement.Key("acme", "june"), 3, nil)
-			return err
-		},
-	} {
+	for name, ask := range asks {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e, err := idem.New(&down{Store: memstore.New(), hang: true}, nil)
+				faults := idemtest.NewFaults(memstore.New())
+				faults.Always(idemtest.BlackHole)
+				e, err := idem.New(faults, nil)
 				require.NoError(t, err)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // a worker's invocation
 				defer cancel()

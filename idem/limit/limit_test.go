@@ -205,6 +205,14 @@ func TestAnAtomicCallOverTheLimitHasNoEffect(t *testing.T) {
 // An attempt in atomic mode counts once, whatever becomes of its commit.
 func TestACommitCountsOnce(t *testing.T) {
 	long := func(context.Context, int) (string, error) { return fmt.Sprintf("%0200d", 1), nil }
+	refuses := func(r *rig, ambiguous bool) error {
+		r.faults.Next(idemtest.Finish, func(context.Context, *idemtest.Call) error {
+			return &protocol.RefusedError{Err: idem.Permanent(errPlain), Ambiguous: ambiguous}
+		})
+		require.ErrorIs(r, r.do(move, "a", nil), errPlain)
+		require.ErrorContains(r, r.do(move, "a", nil), "plain")
+		return nil
+	}
 	for name, run := range map[string]func(r *rig) error{
 		"the reply is lost": func(r *rig) error {
 			r.faults.Next(idemtest.Finish, idemtest.LoseReply)
@@ -218,22 +226,8 @@ func TestACommitCountsOnce(t *testing.T) {
 			_, err := idem.Do(r.Context(), r.engine, move.Key("acme", "a"), 1, long)
 			return err
 		},
-		"the unit is refused": func(r *rig) error {
-			r.faults.Next(idemtest.Finish, func(context.Context, *idemtest.Call) error {
-				return &protocol.RefusedError{Err: idem.Permanent(errPlain)}
-			})
-			require.ErrorIs(r, r.do(move, "a", nil), errPlain)
-			require.ErrorContains(r, r.do(move, "a", nil), "plain")
-			return nil
-		},
-		"the unit is refused, and an earlier try may land": func(r *rig) error {
-			r.faults.Next(idemtest.Finish, func(context.Context, *idemtest.Call) error {
-				return &protocol.RefusedError{Err: idem.Permanent(errPlain), Ambiguous: true}
-			})
-			require.ErrorIs(r, r.do(move, "a", nil), errPlain)
-			require.ErrorContains(r, r.do(move, "a", nil), "plain")
-			return nil
-		},
+		"the unit is refused":                              func(r *rig) error { return refuses(r, false) },
+		"the unit is refused, and an earlier try may land": func(r *rig) error { return refuses(r, true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1)
@@ -243,6 +237,19 @@ func TestACommitCountsOnce(t *testing.T) {
 			require.ErrorIs(t, r.do(move, "b", nil), idem.ErrLimitExceeded)
 		})
 	}
+}
+
+// claimOf is a first claim of the value's key.
+func claimOf(value string) protocol.Claim {
+	return protocol.Claim{Record: protocol.Record{ID: export.Key("acme", value).ID(), State: protocol.InProgress,
+		Owner: "owner of " + value, Write: "write of " + value, Attempt: 1}}
+}
+
+// commitOf is a commit in atomic mode that makes the record of the value's key.
+func commitOf(value string) protocol.Finish {
+	c := claimOf(value)
+	return protocol.Finish{ID: c.Record.ID, Owner: c.Record.Owner, Write: c.Record.Write,
+		Ending: protocol.Ending{State: protocol.Completed}, Attempt: protocol.Atomic{Claim: c}}
 }
 
 // A commit that is sent again may have landed: no limit refuses it, in whatever process.
@@ -257,12 +264,7 @@ func TestACommitThatHasLandedIsNotRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1)
-			f := protocol.Finish{
-				ID: move.Key("acme", "a").ID(), Owner: "owner", Write: "write", Ending: protocol.Ending{State: protocol.Completed},
-				Attempt: protocol.Atomic{Claim: protocol.Claim{Record: protocol.Record{
-					ID: move.Key("acme", "a").ID(), State: protocol.InProgress, Owner: "owner", Write: "write", Attempt: 1,
-				}}},
-			}
+			f := commitOf("a")
 			r.faults.Next(idemtest.Finish, idemtest.LoseReply)
 			require.Error(t, r.store.Finish(t.Context(), noon, f))
 			r.full()
@@ -270,12 +272,7 @@ func TestACommitThatHasLandedIsNotRefused(t *testing.T) {
 			require.Len(t, r.counts, 1)
 
 			r.faults.Next(idemtest.Finish, idemtest.LoseRequest)
-			next := f
-			next.ID, next.Owner, next.Write = move.Key("acme", "b").ID(), "other", "other write"
-			claim := f.Attempt.(protocol.Atomic).Claim
-			claim.Record.ID, claim.Record.Owner, claim.Record.Write = next.ID, next.Owner, next.Write
-			next.Attempt = protocol.Atomic{Claim: claim}
-			require.ErrorIs(t, again(r).Finish(t.Context(), noon, next), protocol.ErrLimitExceeded)
+			require.ErrorIs(t, again(r).Finish(t.Context(), noon, commitOf("b")), protocol.ErrLimitExceeded)
 		})
 	}
 }
@@ -283,21 +280,19 @@ func TestACommitThatHasLandedIsNotRefused(t *testing.T) {
 // A claim that is sent again has landed or not, as the store says.
 func TestAClaimThatHasLandedIsNotRefused(t *testing.T) {
 	r := newRig(t, 1)
-	c := protocol.Claim{Record: protocol.Record{
-		ID: export.Key("acme", "a").ID(), State: protocol.InProgress, Owner: "owner", Write: "write", Attempt: 1,
-	}}
+	c := claimOf("a")
 	r.faults.Next(idemtest.Acquire, idemtest.LoseReply)
 	require.Error(t, r.store.Acquire(t.Context(), noon, c))
 	require.NoError(t, r.store.Acquire(t.Context(), noon, c))
 	require.Len(t, r.counts, 1)
 
 	// One over an expired record too.
-	c.Seen, c.Replace, c.Record.Write = "write", true, "another write"
+	c.Seen, c.Replace, c.Record.Write = c.Record.Write, true, "another write"
 	require.ErrorIs(t, r.store.Acquire(t.Context(), noon, c), protocol.ErrLimitExceeded)
 	r.now = noon.Add(time.Hour)
 	require.NoError(t, r.store.Acquire(t.Context(), r.now, c))
 	require.NoError(t, r.store.Acquire(t.Context(), r.now, c))
-	c.Seen, c.Record.Write = "write", "a third write"
+	c.Seen, c.Record.Write = claimOf("a").Record.Write, "a third write"
 	conflict, ok := errors.AsType[*protocol.ConflictError](r.store.Acquire(t.Context(), r.now, c))
 	require.True(t, ok)
 	require.Equal(t, "another write", conflict.Existing.Write)
