@@ -126,9 +126,8 @@ func TestTransactionLosesReplies(t *testing.T) {
 // in the background when the bank's goes on.
 func (b *bank) hasty(t *testing.T, budget time.Duration) *idem.Engine {
 	now := b.now
-	e, err := idem.New(b.Store, &idem.Options{Now: func() time.Time { return now },
-		ClaimBudget: patient.Budget, FinishBudget: budget})
-	require.NoError(t, err)
+	e := must(idem.New(b.Store, &idem.Options{Now: func() time.Time { return now },
+		ClaimBudget: patient.Budget, FinishBudget: budget}))
 	t.Cleanup(func() { require.NoError(t, e.Flush(context.Background())) })
 	return e
 }
