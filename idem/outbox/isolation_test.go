@@ -17,25 +17,21 @@ import (
 // request is a sender that makes requests of ten messages, of which each takes its
 // time, unless the sender's is over before.
 func request(took time.Duration, fault error, sent func(outbox.Message)) outbox.Sender {
-	return sending(func(ctx context.Context, messages []outbox.Message) []error {
-		return outbox.InBatches(ctx, messages, outbox.Limits{Count: 10, Bytes: 1 << 20},
-			func(*outbox.Message) int { return 1 },
-			func(ctx context.Context, batch []outbox.Message) ([]error, error) {
-				select {
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				case <-time.After(took):
-				}
-				if fault != nil {
-					return nil, fault
-				}
-				for _, m := range batch {
-					if sent != nil {
-						sent(m)
-					}
-				}
-				return make([]error, len(batch)), nil
-			})
+	return inBatches(10, func(ctx context.Context, batch []outbox.Message) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(took):
+		}
+		if fault != nil {
+			return fault
+		}
+		for _, m := range batch {
+			if sent != nil {
+				sent(m)
+			}
+		}
+		return nil
 	})
 }
 
@@ -192,7 +188,7 @@ func TestSweepIsNotHeldUp(t *testing.T) {
 // other ones; once it is back, all go out, in their order.
 func TestADeadDestinationSpendsNoTries(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
-		deadDestination(t, hung{}, ordered)
+		deadDestination(t, hung, ordered)
 		deadDestination(t, request(0, errDown, nil), ordered)
 	}
 }
@@ -201,14 +197,12 @@ func deadDestination(t *testing.T, failing outbox.Sender, ordered bool) {
 	t.Helper()
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		dead := true
-		r, err := outbox.NewRelay(s,
-			map[string]outbox.Sender{"orders": sending(func(ctx context.Context, messages []outbox.Message) []error {
-				if dead {
-					return failing.Send(ctx, messages)
-				}
-				return p.Send(ctx, messages)
-			})}, nil)
-		require.NoError(t, err)
+		r := relay(t, s, sending(func(ctx context.Context, messages []outbox.Message) []error {
+			if dead {
+				return failing.Send(ctx, messages)
+			}
+			return p.Send(ctx, messages)
+		}), nil)
 		var want []string
 		looked := 0
 		s.at("Held", func() error { looked++; return nil })

@@ -38,9 +38,7 @@ func TestOrderHolds(t *testing.T) {
 				if next == "the sweep" {
 					require.Equal(t, 3, sweep(t, r).Sent)
 				} else {
-					report, first := deliver(t, r, s.put("f", 0, "k"))
-					require.Equal(t, 1, first)
-					require.Equal(t, 4, report.Sent)
+					delivers(t, r, outbox.Report{Sent: 4}, s.put("f", 0, "k"))
 					want = append(want, "f/0")
 				}
 				require.Equal(t, want, p.bodies()[2:])
@@ -110,10 +108,8 @@ func TestManyHeldGoBeforeWhatIsNew(t *testing.T) {
 		time.Sleep(time.Minute)
 		delivers(t, r, outbox.Report{Sent: outbox.MaxHeld, Deferred: 1}, s.put("y", 0, "k"))
 		time.Sleep(time.Millisecond)
-		report, _ := deliver(t, r, s.put("z", 0, "k"))
-		require.Equal(t, outbox.Report{Sent: outbox.MaxHeld, Deferred: 1}, report)
-		report, _ = deliver(t, r, s.put("zz", 0, "k"))
-		require.Equal(t, outbox.Report{Sent: 3}, report)
+		delivers(t, r, outbox.Report{Sent: outbox.MaxHeld, Deferred: 1}, s.put("z", 0, "k"))
+		delivers(t, r, outbox.Report{Sent: 3}, s.put("zz", 0, "k"))
 		require.Equal(t, append(want, "y/0", "z/0", "zz/0"), p.bodies())
 	})
 }
@@ -203,15 +199,13 @@ func TestSweepReadsNothingForWhatItLeaves(t *testing.T) {
 func TestARestThatEndsWhileABatchIsReadKeepsTheOrder(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		late := true
-		slow := sending(func(ctx context.Context, messages []outbox.Message) []error {
+		r := relay(t, s, sending(func(ctx context.Context, messages []outbox.Message) []error {
 			if late {
 				<-ctx.Done()
 				return []error{errDown}
 			}
 			return p.Send(ctx, messages)
-		})
-		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": slow}, nil)
-		require.NoError(t, err)
+		}), nil)
 		deliver(t, r, s.put("a", 0, "k"))
 		rested := time.Now() // for a minute
 		late = false
@@ -241,8 +235,7 @@ func TestNumbersAreTheOrder(t *testing.T) {
 		_, first := deliver(t, r, two)
 		require.Equal(t, 1, first)
 		require.Equal(t, []string{"a/0", "a/1", "a/3"}, p.bodies())
-		report, _ := deliver(t, r, other, one, zero)
-		require.Equal(t, outbox.Report{Sent: 1, Skipped: 2}, report)
+		delivers(t, r, outbox.Report{Sent: 1, Skipped: 2}, other, one, zero)
 	})
 }
 
