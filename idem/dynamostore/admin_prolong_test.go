@@ -16,8 +16,8 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// kept is a record with a large result, and what of it expires when.
-type kept struct {
+// keptRecord is a record with a large result, and what of it expires when.
+type keptRecord struct {
 	*fixture
 	t      *testing.T
 	q      *AdminStore
@@ -26,16 +26,16 @@ type kept struct {
 	result []byte
 }
 
-func newKept(t *testing.T, f *fixture) *kept {
+func newKeptRecord(t *testing.T, f *fixture) *keptRecord {
 	t.Helper()
-	k := &kept{fixture: f, t: t, q: f.adminStore(t), id: "acme#charge#large", result: noise(600 << 10)}
+	k := &keptRecord{fixture: f, t: t, q: f.adminStore(t), id: "acme#charge#large", result: noise(600 << 10)}
 	k.completed(t, k.id, k.result)
 	k.rec = k.get(t, k.id)
 	require.Greater(t, k.rec.Body.Parts, 2)
 	return k
 }
 
-func (k *kept) until(d time.Duration, write string) protocol.Prolongation {
+func (k *keptRecord) until(d time.Duration, write string) protocol.Prolongation {
 	return protocol.Prolongation{
 		ID: k.id, Seen: k.rec.Write, Write: write, ExpiresAt: base.Add(d).Truncate(time.Second), Audit: &protocol.Audit{
 			ID: k.id, Entry: write, At: base, Who: "alice", Why: "a dispute", Change: protocol.ChangeExtended,
@@ -44,12 +44,12 @@ func (k *kept) until(d time.Duration, write string) protocol.Prolongation {
 	}
 }
 
-func (k *kept) part(n int) string {
+func (k *keptRecord) part(n int) string {
 	return partKeyPrefix(k.id, "o1", k.rec.Body.Digest) + strconv.Itoa(n)
 }
 
 // outlived requires that the record does not outlive its parts, and can be read.
-func (k *kept) outlived() {
+func (k *keptRecord) outlived() {
 	k.t.Helper()
 	rec := k.get(k.t, k.id)
 	for n := range k.rec.Body.Parts {
@@ -69,7 +69,7 @@ const dispute = 1000 * 24 * time.Hour
 func TestARecordNeverOutlivesItsParts(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, f *fixture, _ *AdminStore) {
-		k := newKept(t, f)
+		k := newKeptRecord(t, f)
 		// It loses its process before each of its calls.
 		for calls := 0; ; calls++ {
 			var made atomic.Int32
@@ -94,7 +94,7 @@ func TestARecordNeverOutlivesItsParts(t *testing.T) {
 
 // The one who asks for less is late: neither the record nor its parts are kept shorter.
 func TestTwoKeepARecordWithParts(t *testing.T) {
-	k := newKept(t, open(t, nil))
+	k := newKeptRecord(t, open(t, nil))
 	interrupted := k.wire.before(func() {
 		require.NoError(t, k.q.Prolong(t.Context(), base, k.until(2*dispute, "more")))
 	}, "UpdateItem")
@@ -106,7 +106,7 @@ func TestTwoKeepARecordWithParts(t *testing.T) {
 }
 
 func TestPartsThatAreGoneAreNotKept(t *testing.T) {
-	k := newKept(t, open(t, nil))
+	k := newKeptRecord(t, open(t, nil))
 	k.remove(t, k.part(1))
 	err := k.q.Prolong(t.Context(), base, k.until(dispute, "keep"))
 	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
@@ -114,7 +114,7 @@ func TestPartsThatAreGoneAreNotKept(t *testing.T) {
 	require.Equal(t, k.rec, k.get(t, k.id))
 
 	// The record is forgotten while its parts are being kept.
-	f := newKept(t, open(t, nil))
+	f := newKeptRecord(t, open(t, nil))
 	f.wire.before(func() {
 		require.NoError(t, f.q.Forget(t.Context(), base, protocol.Erasure{ID: f.id, Seen: f.rec.Write}))
 	}, "UpdateItem")
@@ -125,7 +125,7 @@ func TestPartsThatAreGoneAreNotKept(t *testing.T) {
 
 // A try that its sender has given up for lost arrives when the record has been extended.
 func TestAPartThatArrivesLateLeavesTheExtension(t *testing.T) {
-	k := newKept(t, open(t, nil))
+	k := newKeptRecord(t, open(t, nil))
 	require.NoError(t, k.q.Prolong(t.Context(), base, k.until(dispute, "keep")))
 	body := k.codec.pack(k.result)
 	require.Equal(t, k.rec.Body.Parts, body.Parts)
@@ -139,7 +139,7 @@ func TestAPartThatArrivesLateLeavesTheExtension(t *testing.T) {
 func TestAProlongationWithLostReplies(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, f *fixture, _ *AdminStore) {
-		k := newKept(t, f)
+		k := newKeptRecord(t, f)
 		k.wire.loseFirst(3, "UpdateItem", "PutItem", "TransactWriteItems")
 		require.NoError(t, k.q.Prolong(t.Context(), base, k.until(dispute, "keep")))
 		k.wire.set(nil)
@@ -185,7 +185,7 @@ func TestTwoForgetTheSameRecord(t *testing.T) {
 // stays gone.
 func TestForgetHalfWay(t *testing.T) {
 	for _, audited := range []bool{true, false} {
-		f := newKept(t, open(t, nil))
+		f := newKeptRecord(t, open(t, nil))
 		ctx, q, id := t.Context(), f.q, f.id
 		e := protocol.Erasure{ID: id, Seen: f.rec.Write}
 		if audited {

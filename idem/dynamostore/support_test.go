@@ -132,9 +132,7 @@ func (w *wire) hold(t *testing.T, op string, lost func() (*http.Response, error)
 		if called != op {
 			return nil, nil
 		}
-		body := bodyOf(t, req)
-		held = req.Clone(context.Background())
-		held.Body = newBody(body)
+		held = kept(t, req)
 		return lost()
 	})
 	return func() {
@@ -416,7 +414,13 @@ func bodyOf(t *testing.T, req *http.Request) string {
 	return string(b)
 }
 
-func newBody(s string) io.ReadCloser { return io.NopCloser(strings.NewReader(s)) }
+// kept is a request that can be sent later.
+func kept(t *testing.T, req *http.Request) *http.Request {
+	t.Helper()
+	late := req.Clone(context.WithoutCancel(req.Context()))
+	late.GetBody, late.Body = nil, io.NopCloser(strings.NewReader(bodyOf(t, req)))
+	return late
+}
 
 // fake is a client that hands every input to one function.
 type fake func(ctx context.Context, in any) (item, error)

@@ -312,8 +312,7 @@ func TestTransfersUnderFaults(t *testing.T) {
 				case n < 4:
 					// Delivered when nobody waits any more.
 					lost.Add(1)
-					late := req.Clone(context.WithoutCancel(req.Context()))
-					late.Body = newBody(bodyOf(t, req))
+					late := kept(t, req)
 					after := time.Duration(roll(1500)) * time.Millisecond
 					delayed.Add(1)
 					time.AfterFunc(after, func() {
