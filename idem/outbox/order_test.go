@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -309,16 +310,15 @@ func TestWhatWasLeftIsSentOnce(t *testing.T) {
 		deliver(t, r, s.put("a", 0, "k"))
 		time.Sleep(outbox.DefaultBackoff)
 		down, p.tries, p.before = false, 0, func() { time.Sleep(time.Second) }
-		done := make(chan int)
+		var both sync.WaitGroup
 		for _, record := range []string{"b", "c"} {
 			ref := s.put(record, 0, "k")
-			go func() {
+			both.Go(func() {
 				_, first := deliver(t, r, ref)
-				done <- first
-			}()
+				require.Equal(t, 1, first)
+			})
 		}
-		require.Equal(t, 1, <-done)
-		require.Equal(t, 1, <-done)
+		both.Wait()
 		sweep(t, r)
 		require.Equal(t, 3, p.tries)
 		require.Equal(t, "a/0", p.bodies()[0])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -266,16 +267,14 @@ func TestDeliveriesSideBySide(t *testing.T) {
 		s.at("Begin", func() error { time.Sleep(time.Second); return nil }) // so that both have read what there is
 		refs := []outbox.Ref{s.put("a", 0, ""), s.put("b", 0, "")}
 		time.Sleep(time.Hour)
-		done := make(chan int)
+		var both sync.WaitGroup
 		for range 2 {
-			go func() {
-				_, first, err := r.Deliver(t.Context(), refs)
-				require.NoError(t, err)
-				done <- first
-			}()
+			both.Go(func() {
+				_, first := deliver(t, r, refs...)
+				require.Equal(t, 2, first)
+			})
 		}
-		require.Equal(t, 2, <-done)
-		require.Equal(t, 2, <-done)
+		both.Wait()
 		require.Equal(t, 2, p.tries)
 	})
 }
