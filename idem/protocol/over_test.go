@@ -19,10 +19,16 @@ func TestATakeoverKeepsWhatItFinds(t *testing.T) {
 		of   func(Record) any
 		want any
 	}{
-		"the reference of a step that it skips":                  {Record{State: Released, Steps: steps, Ref: "ch_1"}, ref, "ch_1"},
-		"the reference of an attempt that may have taken effect": {Record{State: InProgress, Ref: "ch_1"}, ref, "ch_1"},
-		"no reference of an attempt that executed nothing":       {Record{State: Released, Ref: "ch_1"}, ref, ""},
-		"the stricter declaration":                               {Record{State: Released, Repeat: NotRepeatable}, repeat, NotRepeatable},
+		"the reference of a step that it skips": {
+			Record{State: Released, Steps: steps, Ref: "ch_1"}, ref, "ch_1",
+		},
+		"the reference of an attempt that may have taken effect": {
+			Record{State: InProgress, Ref: "ch_1"}, ref, "ch_1",
+		},
+		"no reference of an attempt that executed nothing": {Record{State: Released, Ref: "ch_1"}, ref, ""},
+		"the stricter declaration": {
+			Record{State: Released, Repeat: NotRepeatable}, repeat, NotRepeatable,
+		},
 		"an earlier due time of half-done work": {
 			Record{State: Released, Repeat: Repeatable, Steps: steps, Due: early}, due, early,
 		},
