@@ -82,17 +82,16 @@ func TestWhatIsNotAsItWasSealedDoesNotOpen(t *testing.T) {
 		_, err = s.Open(t.Context(), good[:n], []byte("bound"))
 		require.Error(t, err, n)
 	}
-	for name, o := range map[string]Options{
-		"another KMS key":    {Key: "alias/other"},
-		"another context":    {Context: map[string]string{"app": "other"}},
-		"former keys alone":  {Key: "alias/new", FormerKeys: []string{"alias/older"}},
-		"bound to something": {},
+	for name, c := range map[string]struct {
+		o     Options
+		bound string
+	}{
+		"another KMS key":         {Options{Key: "alias/other"}, "bound"},
+		"another context":         {Options{Context: map[string]string{"app": "other"}}, "bound"},
+		"former keys alone":       {Options{Key: "alias/new", FormerKeys: []string{"alias/older"}}, "bound"},
+		"bound to something else": {Options{}, "else"},
 	} {
-		bound := "bound"
-		if name == "bound to something" {
-			bound = "else"
-		}
-		_, err := open(t, client, o).Open(t.Context(), good, []byte(bound))
+		_, err := open(t, client, c.o).Open(t.Context(), good, []byte(c.bound))
 		require.Error(t, err, name)
 		require.NotErrorIs(t, err, protocol.ErrStoreUnavailable, name)
 	}
