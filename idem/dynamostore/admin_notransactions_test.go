@@ -188,8 +188,7 @@ func TestTwoChangeARecordWithoutTransactions(t *testing.T) {
 			t.Parallel()
 			f, next := open(t, &noTransactions), 0
 			q := f.adminStore(t)
-			other, err := NewAdminStore(f.admin, f.table, &noTransactions)
-			require.NoError(t, err)
+			other := must(NewAdminStore(f.admin, f.table, &noTransactions))
 			for n := 0; ; n += every {
 				next++
 				o := f.outside(t, q, fmt.Sprint("t#two#", next))
@@ -273,12 +272,7 @@ func TestTheEntryOfARefusedChangeStaysUnconfirmedWhereItCannotBeDeleted(t *testi
 	f := open(t, &noTransactions)
 	o := f.outside(t, f.adminStore(t), "t#op#1")
 	c := o.refusedPark()
-	f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
-		if op == "DeleteItem" {
-			return answer(400, noAccess), nil
-		}
-		return nil, nil
-	})
+	f.wire.refuse("DeleteItem", noAccess)
 	require.ErrorAs(t, c.send(t.Context(), o.q), new(*protocol.ConflictError))
 	f.wire.set(nil)
 	entries := changes(t, o.q, o.id)
@@ -293,18 +287,8 @@ func TestALateDeletionLeavesAConfirmedEntry(t *testing.T) {
 	f := open(t, &noTransactions)
 	o := f.outside(t, f.adminStore(t), "t#op#1")
 	c := o.refusedPark()
-	var late *http.Request
-	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
-		if op != "DeleteItem" {
-			return nil, nil
-		}
-		body := bodyOf(t, req)
-		late = req.Clone(context.Background())
-		late.Body = newBody(body)
-		return answer(400, noAccess), nil
-	})
+	late := f.wire.hold(t, "DeleteItem", func() (*http.Response, error) { return answer(400, noAccess), nil })
 	require.ErrorAs(t, c.send(t.Context(), o.q), new(*protocol.ConflictError))
-	require.NotNil(t, late)
 	f.wire.set(nil)
 	f.change(t, o.id, func(it item) {
 		it[schema.Write], it[schema.State] = str("o-1.0"), str(string(protocol.InProgress))
@@ -312,7 +296,6 @@ func TestALateDeletionLeavesAConfirmedEntry(t *testing.T) {
 	require.NoError(t, c.send(t.Context(), o.q))
 	o.made[c.entry] = true
 	o.complete("made")
-	_, err := f.wire.loseReply(late)
-	require.ErrorIs(t, err, errReset)
+	late()
 	o.complete("and the deletion came late")
 }

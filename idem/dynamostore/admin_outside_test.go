@@ -39,7 +39,7 @@ type outside struct {
 }
 
 func (f *fixture) outside(t *testing.T, q *AdminStore, id string) *outside {
-	return &outside{t: t, f: f, q: q, r: f.remover(t), id: id, made: map[string]bool{}, doubtful: map[string]bool{},
+	return &outside{t: t, f: f, q: q, r: f.remover(), id: id, made: map[string]bool{}, doubtful: map[string]bool{},
 		forgotten: map[string]bool{}}
 }
 

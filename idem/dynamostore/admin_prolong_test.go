@@ -16,8 +16,8 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// kept is a record with a large result, and what of it expires when.
-type kept struct {
+// keptRecord is a record with a large result, and what of it expires when.
+type keptRecord struct {
 	*fixture
 	t      *testing.T
 	q      *AdminStore
@@ -26,18 +26,16 @@ type kept struct {
 	result []byte
 }
 
-func newKept(t *testing.T, o *Options) *kept {
+func newKeptRecord(t *testing.T, f *fixture) *keptRecord {
 	t.Helper()
-	k := &kept{fixture: open(t, o), t: t, id: "acme#charge#large", result: noise(600 << 10)}
-	k.q = k.adminStore(t)
-	require.NoError(t, k.Acquire(t.Context(), base, claim(k.id, "o1")))
-	require.NoError(t, k.Finish(t.Context(), base, completion(k.id, "o1", k.result)))
+	k := &keptRecord{fixture: f, t: t, q: f.adminStore(t), id: "acme#charge#large", result: noise(600 << 10)}
+	k.completed(t, k.id, k.result)
 	k.rec = k.get(t, k.id)
 	require.Greater(t, k.rec.Body.Parts, 2)
 	return k
 }
 
-func (k *kept) until(d time.Duration, write string) protocol.Prolongation {
+func (k *keptRecord) until(d time.Duration, write string) protocol.Prolongation {
 	return protocol.Prolongation{
 		ID: k.id, Seen: k.rec.Write, Write: write, ExpiresAt: base.Add(d).Truncate(time.Second), Audit: &protocol.Audit{
 			ID: k.id, Entry: write, At: base, Who: "alice", Why: "a dispute", Change: protocol.ChangeExtended,
@@ -46,12 +44,12 @@ func (k *kept) until(d time.Duration, write string) protocol.Prolongation {
 	}
 }
 
-func (k *kept) part(n int) string {
+func (k *keptRecord) part(n int) string {
 	return partKeyPrefix(k.id, "o1", k.rec.Body.Digest) + strconv.Itoa(n)
 }
 
 // outlived requires that the record does not outlive its parts, and can be read.
-func (k *kept) outlived() {
+func (k *keptRecord) outlived() {
 	k.t.Helper()
 	rec := k.get(k.t, k.id)
 	for n := range k.rec.Body.Parts {
@@ -70,46 +68,37 @@ const dispute = 1000 * 24 * time.Hour
 
 func TestARecordNeverOutlivesItsParts(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]*Options{"with transactions": &patient, "without transactions": &noTransactions} {
-		t.Run(name, func(t *testing.T) {
-			k := newKept(t, o)
-			// It loses its process before each of its calls.
-			for calls := 0; ; calls++ {
-				var made atomic.Int32
-				k.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
-					if int(made.Add(1)) > calls {
-						return answer(400, noAccess), nil
-					}
-					return nil, nil
-				})
-				err := k.q.Prolong(t.Context(), base, k.until(dispute, "keep"))
-				k.wire.set(nil)
-				k.outlived()
-				if err == nil && int(made.Load()) <= calls {
-					break
+	eachKind(t, func(t *testing.T, f *fixture, _ *AdminStore) {
+		k := newKeptRecord(t, f)
+		// It loses its process before each of its calls.
+		for calls := 0; ; calls++ {
+			var made atomic.Int32
+			k.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
+				if int(made.Add(1)) > calls {
+					return answer(400, noAccess), nil
 				}
-				require.Less(t, calls, 20)
+				return nil, nil
+			})
+			err := k.q.Prolong(t.Context(), base, k.until(dispute, "keep"))
+			k.wire.set(nil)
+			k.outlived()
+			if err == nil && int(made.Load()) <= calls {
+				break
 			}
-			require.Equal(t, base.Add(dispute).Truncate(time.Second), k.get(t, k.id).ExpiresAt)
-			entries := changes(t, k.q, k.id)
-			require.Len(t, entries, 1)
-		})
-	}
+			require.Less(t, calls, 20)
+		}
+		require.Equal(t, base.Add(dispute).Truncate(time.Second), k.get(t, k.id).ExpiresAt)
+		require.Len(t, changes(t, k.q, k.id), 1)
+	})
 }
 
 // The one who asks for less is late: neither the record nor its parts are kept shorter.
 func TestTwoKeepARecordWithParts(t *testing.T) {
-	k := newKept(t, nil)
-	var interrupted atomic.Bool
-	k.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
-		if op == "UpdateItem" && interrupted.CompareAndSwap(false, true) {
-			require.NoError(t, k.q.Prolong(t.Context(), base, k.until(2*dispute, "more")))
-		}
-		return nil, nil
-	})
-	err := k.q.Prolong(t.Context(), base, k.until(dispute, "less"))
-	var conflict *protocol.ConflictError
-	require.ErrorAs(t, err, &conflict)
+	k := newKeptRecord(t, open(t, nil))
+	interrupted := k.wire.before(func() {
+		require.NoError(t, k.q.Prolong(t.Context(), base, k.until(2*dispute, "more")))
+	}, "UpdateItem")
+	isConflict(t, k.q.Prolong(t.Context(), base, k.until(dispute, "less")))
 	require.True(t, interrupted.Load())
 	k.wire.set(nil)
 	require.Equal(t, "more", k.get(t, k.id).Write)
@@ -117,7 +106,7 @@ func TestTwoKeepARecordWithParts(t *testing.T) {
 }
 
 func TestPartsThatAreGoneAreNotKept(t *testing.T) {
-	k := newKept(t, nil)
+	k := newKeptRecord(t, open(t, nil))
 	k.remove(t, k.part(1))
 	err := k.q.Prolong(t.Context(), base, k.until(dispute, "keep"))
 	require.ErrorIs(t, err, idem.ErrRecordUnreadable)
@@ -125,25 +114,18 @@ func TestPartsThatAreGoneAreNotKept(t *testing.T) {
 	require.Equal(t, k.rec, k.get(t, k.id))
 
 	// The record is forgotten while its parts are being kept.
-	f := newKept(t, nil)
-	var forgotten atomic.Bool
-	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
-		if op == "UpdateItem" && forgotten.CompareAndSwap(false, true) {
-			require.NoError(t, f.q.Forget(t.Context(), base, protocol.Erasure{ID: f.id, Seen: f.rec.Write}))
-		}
-		return nil, nil
-	})
-	err = f.q.Prolong(t.Context(), base, f.until(dispute, "keep"))
-	var conflict *protocol.ConflictError
-	require.ErrorAs(t, err, &conflict)
-	require.Nil(t, conflict.Existing)
+	f := newKeptRecord(t, open(t, nil))
+	f.wire.before(func() {
+		require.NoError(t, f.q.Forget(t.Context(), base, protocol.Erasure{ID: f.id, Seen: f.rec.Write}))
+	}, "UpdateItem")
+	require.Nil(t, isConflict(t, f.q.Prolong(t.Context(), base, f.until(dispute, "keep"))))
 	require.Nil(t, f.get(t, f.id))
 	require.Len(t, f.items(t), 0, "nothing comes back")
 }
 
 // A try that its sender has given up for lost arrives when the record has been extended.
 func TestAPartThatArrivesLateLeavesTheExtension(t *testing.T) {
-	k := newKept(t, nil)
+	k := newKeptRecord(t, open(t, nil))
 	require.NoError(t, k.q.Prolong(t.Context(), base, k.until(dispute, "keep")))
 	body := k.codec.pack(k.result)
 	require.Equal(t, k.rec.Body.Parts, body.Parts)
@@ -156,24 +138,15 @@ func TestAPartThatArrivesLateLeavesTheExtension(t *testing.T) {
 // A reply is lost, and the same is sent again: it is kept, with one entry.
 func TestAProlongationWithLostReplies(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]*Options{"with transactions": &patient, "without transactions": &noTransactions} {
-		t.Run(name, func(t *testing.T) {
-			k := newKept(t, o)
-			var lost atomic.Int32
-			k.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
-				if op == "GetItem" || lost.Add(1) > 10 {
-					return nil, nil
-				}
-				return k.wire.loseReply(req)
-			})
-			require.NoError(t, k.q.Prolong(t.Context(), base, k.until(dispute, "keep")))
-			k.wire.set(nil)
-			require.Equal(t, "keep", k.get(t, k.id).Write)
-			k.outlived()
-			entries := changes(t, k.q, k.id)
-			require.Len(t, entries, 1)
-		})
-	}
+	eachKind(t, func(t *testing.T, f *fixture, _ *AdminStore) {
+		k := newKeptRecord(t, f)
+		k.wire.loseFirst(3, "UpdateItem", "PutItem", "TransactWriteItems")
+		require.NoError(t, k.q.Prolong(t.Context(), base, k.until(dispute, "keep")))
+		k.wire.set(nil)
+		require.Equal(t, "keep", k.get(t, k.id).Write)
+		k.outlived()
+		require.Len(t, changes(t, k.q, k.id), 1)
+	})
 }
 
 // Two who have read a record and forget it at once are told the same, and the one who did
@@ -192,17 +165,11 @@ func TestTwoForgetTheSameRecord(t *testing.T) {
 			}
 			return e
 		}
-		first := true
-		f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
-			if first && op != "GetItem" {
-				first = false
-				require.NoError(t, q.Forget(ctx, base, by("alice")))
-			}
-			return nil, nil
-		})
+		first := f.wire.before(func() { require.NoError(t, q.Forget(ctx, base, by("alice"))) },
+			"DeleteItem", "TransactWriteItems")
 		require.NoError(t, q.Forget(ctx, base, by("bob")))
 		f.wire.set(nil)
-		require.False(t, first)
+		require.True(t, first.Load())
 		require.Nil(t, f.get(t, id))
 		entries := changes(t, q, id)
 		if !audited {
@@ -218,15 +185,9 @@ func TestTwoForgetTheSameRecord(t *testing.T) {
 // stays gone.
 func TestForgetHalfWay(t *testing.T) {
 	for _, audited := range []bool{true, false} {
-		f := open(t, nil)
-		ctx, q, id := t.Context(), f.adminStore(t), "acme#charge#large"
-		f.claimed(t, id, "o1")
-		result := noise(1 << 20)
-		require.NoError(t, f.Finish(ctx, base, completion(id, "o1", result)))
-		rec := f.get(t, id)
-		require.Greater(t, rec.Body.Parts, 2)
-		part := func(n int) string { return partKeyPrefix(id, "o1", rec.Body.Digest) + strconv.Itoa(n) }
-		e := protocol.Erasure{ID: id, Seen: rec.Write}
+		f := newKeptRecord(t, open(t, nil))
+		ctx, q, id := t.Context(), f.q, f.id
+		e := protocol.Erasure{ID: id, Seen: f.rec.Write}
 		if audited {
 			e.Audit = audit(id, "alice", protocol.ChangeForgotten)
 		}
@@ -246,15 +207,15 @@ func TestForgetHalfWay(t *testing.T) {
 		require.Error(t, q.Forget(ctx, base, e))
 		f.wire.set(nil)
 		require.Equal(t, 1, refused)
-		require.Equal(t, result, f.resultOf(t, id))
+		require.Equal(t, f.result, f.resultOf(t, id))
 
 		allowed = 2
 		f.wire.set(refuse)
 		require.ErrorContains(t, q.Forget(ctx, base, e), "the record is removed, and parts of its result are left")
 		f.wire.set(nil)
 		require.Nil(t, f.get(t, id))
-		require.Empty(t, f.raw(t, part(0)))
-		require.NotEmpty(t, f.raw(t, part(1))[schema.ExpiresAt])
+		require.Empty(t, f.raw(t, f.part(0)))
+		require.NotEmpty(t, f.raw(t, f.part(1))[schema.ExpiresAt])
 		require.NoError(t, q.Forget(ctx, base, e), "it is gone")
 	}
 }
@@ -267,30 +228,15 @@ func TestADeletionLandsLateWithoutTransactions(t *testing.T) {
 	e := protocol.Erasure{ID: id, Seen: "o1.end", Audit: audit(id, "alice", protocol.ChangeForgotten)}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var late *http.Request
-	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
-		if op != "DeleteItem" {
-			return nil, nil
-		}
-		body := bodyOf(t, req)
-		late = req.Clone(context.Background())
-		late.Body = newBody(body)
+	late := f.wire.hold(t, "DeleteItem", func() (*http.Response, error) {
 		cancel()
 		return nil, errReset
 	})
 	isStoreError(t, q.Forget(ctx, base, e), true)
-	landed := false
-	f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
-		if op == "DeleteItem" && !landed {
-			landed = true
-			_, err := f.wire.loseReply(late)
-			require.ErrorIs(t, err, errReset)
-		}
-		return nil, nil
-	})
+	landed := f.wire.before(late, "DeleteItem")
 	require.NoError(t, q.Forget(t.Context(), base, e))
 	f.wire.set(nil)
-	require.True(t, landed)
+	require.True(t, landed.Load())
 	require.Nil(t, f.get(t, id))
 	entries := changes(t, q, id)
 	require.Len(t, entries, 1)

@@ -13,30 +13,20 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-func (f *fixture) scanner(tb testing.TB) *Scanner {
-	tb.Helper()
-	client := f.clientAs(tb, asScanner)
-	s, err := NewScanner(client, f.table, f.o)
-	require.NoError(tb, err)
-	return s
-}
+func (f *fixture) scanner() *Scanner { return must(NewScanner(f.clientAs(asScanner), f.table, f.o)) }
 
 // Parts, messages, changes and marks lie in the table too.
 func TestAScanListsRecordsAlone(t *testing.T) {
 	f := open(t, nil)
 	ctx, q := t.Context(), f.adminStore(t)
-	c := claim("t#op#1", "o1")
-	require.NoError(t, f.Acquire(ctx, base, c))
-	require.NoError(t, f.Finish(ctx, base, completion("t#op#1", "o1", noise(600_000))))
-	p := claim("t#op#2", "o2")
-	require.NoError(t, f.Acquire(ctx, base, p))
+	f.completed(t, "t#op#1", noise(600_000))
+	f.claimed(t, "t#op#2", "o2")
 	require.NoError(t, q.Settle(ctx, base, protocol.Settlement{
 		ID: "t#op#2", Kind: protocol.EventLapse, Seen: "o2.0", Write: "w",
 		Ending: protocol.Ending{State: protocol.Unknown, Uncertain: true},
@@ -46,16 +36,14 @@ func TestAScanListsRecordsAlone(t *testing.T) {
 	message := itemKey("t#op#2", schema.OutboxSK+"m")
 	message[schema.State] = str("new")
 	f.put(t, message)
-	page, err := f.scanner(t).Scan(ctx, protocol.ScanQuery{Segments: 1})
+	page, err := f.scanner().Scan(ctx, protocol.ScanQuery{Segments: 1})
 	require.NoError(t, err)
 	require.Equal(t, 7, page.Looked, "two records, three parts, a change and a message")
 	require.Greater(t, page.Units, 70.0, "half a unit for each 4 KB of all of them")
 	require.Empty(t, page.Unreadable)
 	require.Len(t, page.Records, 2)
 	for _, rec := range page.Records {
-		whole, err := f.Get(ctx, rec.ID)
-		require.NoError(t, err)
-		require.Equal(t, whole.WithoutResults(), rec)
+		require.Equal(t, f.get(t, rec.ID).WithoutResults(), rec)
 	}
 }
 
@@ -97,13 +85,7 @@ func TestMistakesOfAScan(t *testing.T) {
 	require.ErrorContains(t, err, "pass what the page before returned")
 }
 
-func (f *fixture) remover(tb testing.TB) *Remover {
-	tb.Helper()
-	client := f.clientAs(tb, asRemover)
-	r, err := NewRemover(client, f.table, f.o)
-	require.NoError(tb, err)
-	return r
-}
+func (f *fixture) remover() *Remover { return must(NewRemover(f.clientAs(asRemover), f.table, f.o)) }
 
 // all removes what has expired before a time from all segments, in pages of two items.
 func (f *fixture) all(t *testing.T, r *Remover, before time.Time) (removed int) {
@@ -156,7 +138,7 @@ func TestWhatHasExpiredIsRemoved(t *testing.T) {
 			stay = append(stay, id+kept+" "+schema.RecordSK)
 		}
 	}
-	r := f.remover(t)
+	r := f.remover()
 	require.Equal(t, 40, f.all(t, r, base))
 	require.ElementsMatch(t, stay, f.items(t))
 	require.Zero(t, f.all(t, r, base))
@@ -170,7 +152,7 @@ func TestAClaimBetweenScanAndDeletionStays(t *testing.T) {
 	c := claim("t#op#1", "o")
 	c.Record.ExpiresAt = base.Add(-time.Hour)
 	require.NoError(t, f.Acquire(t.Context(), base, c))
-	r := f.remover(t)
+	r := f.remover()
 	f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
 		if op == "DeleteItem" {
 			f.change(t, "t#op#1", func(it item) { it[schema.ExpiresAt] = num(fmt.Sprint(base.Add(time.Hour).Unix())) })
@@ -180,16 +162,9 @@ func TestAClaimBetweenScanAndDeletionStays(t *testing.T) {
 	require.Zero(t, f.all(t, r, base))
 	require.NotNil(t, f.get(t, "t#op#1"))
 
-	lost := false
-	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
-		if op == "DeleteItem" && !lost {
-			lost = true
-			return f.wire.loseReply(req)
-		}
-		return nil, nil
-	})
+	lost := f.wire.loseFirst(1, "DeleteItem")
 	f.all(t, r, base.Add(2*time.Hour))
-	require.True(t, lost)
+	require.Len(t, lost, 1)
 	require.Nil(t, f.get(t, "t#op#1"))
 }
 
@@ -217,26 +192,6 @@ func inShard(n int) string {
 	}
 }
 
-// changesOverPages reads all pages of changes, in which each change is once and none is before an
-// earlier one.
-func changesOverPages(t *testing.T, read func(page string) (protocol.AuditPage, error)) (got map[string]bool,
-	pages int) {
-	t.Helper()
-	got = map[string]bool{}
-	var last time.Time
-	for page := ""; pages == 0 || page != ""; pages++ {
-		p, err := read(page)
-		require.NoError(t, err)
-		for _, a := range p.Entries {
-			require.False(t, got[a.Entry], "twice: %s", a.Entry)
-			require.False(t, a.At.Before(last))
-			got[a.Entry], last = true, a.At
-		}
-		page = p.Next
-	}
-	return got, pages
-}
-
 // Pages of changes meet where many have one time.
 func TestChangesOverPages(t *testing.T) {
 	f := open(t, nil)
@@ -255,7 +210,18 @@ func TestChangesOverPages(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, pages := changesOverPages(t, read)
+			got, pages := map[string]bool{}, 0
+			var last time.Time
+			for page := ""; pages == 0 || page != ""; pages++ {
+				p, err := read(page)
+				require.NoError(t, err)
+				for _, a := range p.Entries {
+					require.False(t, got[a.Entry], "twice: %s", a.Entry)
+					require.False(t, a.At.Before(last))
+					got[a.Entry], last = true, a.At
+				}
+				page = p.Next
+			}
 			require.Equal(t, want, got)
 			require.GreaterOrEqual(t, pages, 3)
 		})
@@ -275,8 +241,7 @@ func TestADamagedEntryHidesNoOther(t *testing.T) {
 		}
 		f.put(t, it)
 	}
-	r, err := reconcile.New(q, nil)
-	require.NoError(t, err)
+	r := must(reconcile.New(q, nil))
 	history, err := r.History(ctx, id)
 	require.NoError(t, err)
 	changes, err := r.Changes(ctx, base, base.Add(time.Second), "")
@@ -356,32 +321,4 @@ func TestDuePagesWhileRecordsMove(t *testing.T) {
 		page = p.Next
 	}
 	require.Empty(t, left)
-}
-
-// A Reconciler merges the shards' pages by time.
-func TestChangesOfAllShards(t *testing.T) {
-	f := open(t, nil)
-	ctx, want := t.Context(), map[string]bool{}
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(16)
-	for n := range 330 {
-		a := *audit(fmt.Sprint("t#op#", n), fmt.Sprint("e", n), protocol.ChangeResolved)
-		a.At = base.Add(time.Duration(n/7) * time.Millisecond)
-		if n < 130 { // more than a page
-			a.ID = inShard(n)
-		}
-		want[a.Entry] = true
-		g.Go(func() error {
-			_, err := f.admin.PutItem(gctx, &dynamodb.PutItemInput{TableName: &f.table, Item: encodeAudit(&a)})
-			return err
-		})
-	}
-	require.NoError(t, g.Wait())
-	r, err := reconcile.New(f.adminStore(t), nil)
-	require.NoError(t, err)
-	got, pages := changesOverPages(t, func(page string) (protocol.AuditPage, error) {
-		return r.Changes(ctx, base, base.Add(time.Second), page)
-	})
-	require.Equal(t, want, got)
-	require.Greater(t, pages, 1)
 }

@@ -1,14 +1,13 @@
 package dynamostore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,21 +20,24 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
+// watched makes a claim of an operation that is not repeatable.
+func (f *fixture) watched(t *testing.T, id string, due time.Time) {
+	t.Helper()
+	c := claim(id, "o")
+	c.Record.Repeat, c.Record.ExpiresAt, c.Record.Due = protocol.NotRepeatable, time.Time{}, due
+	require.NoError(t, f.Acquire(t.Context(), base, c))
+}
+
 // A sweep on DynamoDB: what it calls, that it reads only what is due, and that what was
 // escalated is listed no more.
 func TestSweepOnDynamoDB(t *testing.T) {
 	f := open(t, nil)
 	q := f.adminStore(t)
-	for _, id := range []string{"t#refund#completed", "t#refund#unknown", "t#refund#running"} {
-		c := claim(id, "o")
-		c.Record.Repeat, c.Record.ExpiresAt, c.Record.Due = protocol.NotRepeatable, time.Time{}, c.Record.LeaseUntil
-		if id == "t#refund#running" {
-			c.Record.Due = base.Add(time.Hour)
-		}
-		require.NoError(t, f.Acquire(t.Context(), base, c))
-	}
-	r, err := reconcile.New(q, &reconcile.Options{Now: func() time.Time { return base.Add(time.Minute) }})
-	require.NoError(t, err)
+	leaseEnd := base.Add(30 * time.Second)
+	f.watched(t, "t#refund#completed", leaseEnd)
+	f.watched(t, "t#refund#unknown", leaseEnd)
+	f.watched(t, "t#refund#running", base.Add(time.Hour))
+	r := must(reconcile.New(q, &reconcile.Options{Now: func() time.Time { return base.Add(time.Minute) }}))
 	var people []string
 	op := reconcile.Operation{Probe: func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
 		if q.ID == "t#refund#completed" {
@@ -44,25 +46,20 @@ func TestSweepOnDynamoDB(t *testing.T) {
 		return reconcile.CannotBeKnown("it keeps a day"), nil
 	}}
 	op.Operation.Name = "refund"
-	s, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{
+	s := must(reconcile.NewSweeper(r, &reconcile.SweepOptions{
 		Operations: []reconcile.Operation{op}, Concurrency: 1, Log: slog.New(slog.DiscardHandler),
 		Escalate: func(_ context.Context, g reconcile.Escalation) error { people = append(people, g.Record); return nil },
-	})
-	require.NoError(t, err)
+	}))
 	f.wire.set(nil)
 	report, err := s.Sweep(t.Context())
 	require.NoError(t, err)
 	report.Actions = nil
 	require.Equal(t, reconcile.Report{Listed: 2, Parked: 2, Resolved: 1, Escalated: 1}, report)
-	calls := map[string]int{}
-	for _, op := range f.wire.calls() {
-		calls[op]++
-	}
 	require.Equal(t, map[string]int{
 		"Query": protocol.Shards, "GetItem": 2, // one each
 		"TransactWriteItems": 4, // two parked, one resolved, one escalated: each with its entry
 		"UpdateItem":         3, // two claimed for the probe, one locked for people
-	}, calls)
+	}, tally(f.wire.calls()))
 	require.Equal(t, []string{"t#refund#unknown"}, people)
 	require.Equal(t, protocol.Completed, f.get(t, "t#refund#completed").State)
 	require.Equal(t, base.Add(time.Minute), f.get(t, "t#refund#unknown").EscalatedAt)
@@ -78,40 +75,33 @@ func TestSweepOnDynamoDB(t *testing.T) {
 // What throttles one shard of the index, or one record, does not keep a sweep from all
 // others. The sweep has a deadline, as in a function.
 func TestASweepPassesByWhatIsThrottled(t *testing.T) {
-	for name, hit := range map[string]func(op string, body []byte) bool{
-		"a shard": func(op string, body []byte) bool {
-			return op == "Query" && bytes.Contains(body, []byte(strconv.Quote(shard("t#refund#3"))))
+	for name, hit := range map[string]func(op, body string) bool{
+		"a shard": func(op, body string) bool {
+			return op == "Query" && strings.Contains(body, strconv.Quote(shard("t#refund#3")))
 		},
-		"a record": func(op string, body []byte) bool {
-			return op == "GetItem" && bytes.Contains(body, []byte("t#refund#3"))
+		"a record": func(op, body string) bool {
+			return op == "GetItem" && strings.Contains(body, "t#refund#3")
 		},
-		"a record's writes": func(op string, body []byte) bool {
-			return op == "TransactWriteItems" && bytes.Contains(body, []byte("t#refund#3"))
+		"a record's writes": func(op, body string) bool {
+			return op == "TransactWriteItems" && strings.Contains(body, "t#refund#3")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t, nil)
 			for i := range 8 {
-				c := claim("t#refund#"+strconv.Itoa(i), "o")
-				c.Record.Repeat, c.Record.ExpiresAt, c.Record.Due = protocol.NotRepeatable, time.Time{}, c.Record.LeaseUntil
-				require.NoError(t, f.Acquire(t.Context(), base, c))
+				f.watched(t, "t#refund#"+strconv.Itoa(i), base.Add(30*time.Second))
 			}
-			client := f.clientAs(t, asOperator)
-			q, err := NewAdminStore(client, f.table, nil)
-			require.NoError(t, err)
+			q := must(NewAdminStore(f.clientAs(asOperator), f.table, nil))
 			f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
-				body, err := io.ReadAll(req.Body)
-				req.Body = io.NopCloser(bytes.NewReader(body))
-				if err == nil && hit(op, body) {
+				if hit(op, bodyOf(t, req)) {
 					return answer(400, throttled), nil
 				}
-				return nil, err
+				return nil, nil
 			})
-			r, err := reconcile.New(q, &reconcile.Options{Now: func() time.Time { return base.Add(time.Minute) }})
-			require.NoError(t, err)
-			s, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{Concurrency: 1, Log: slog.New(slog.DiscardHandler)})
-			require.NoError(t, err)
+			r := must(reconcile.New(q, &reconcile.Options{Now: func() time.Time { return base.Add(time.Minute) }}))
+			s := must(reconcile.NewSweeper(r,
+				&reconcile.SweepOptions{Concurrency: 1, Log: slog.New(slog.DiscardHandler)}))
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			_, _ = s.Sweep(ctx) // it reports what it could not do
@@ -130,7 +120,7 @@ func TestASweepPassesByWhatIsThrottled(t *testing.T) {
 func TestWatchedClaimsAreInTheIndex(t *testing.T) {
 	f := open(t, nil)
 	q := f.adminStore(t)
-	engine := engineOver(t, q)
+	engine := must(idem.New(q, &unhurried))
 	for n, tc := range []struct {
 		op      idem.Operation
 		watched bool
@@ -181,8 +171,7 @@ func TestAClaimThatABeginMarkWatchesLeavesTheIndex(t *testing.T) {
 	for name, end := range map[string]error{"completed": nil, "failed": idem.Permanent(errors.New("declined"))} {
 		for _, lost := range []bool{false, true} {
 			faults := idemtest.NewFaults(q)
-			engine, err := idem.New(faults, &unhurried)
-			require.NoError(t, err)
+			engine := must(idem.New(faults, &unhurried))
 			key := op.Key("t", fmt.Sprint(name, lost))
 			call := func() error {
 				_, err := idem.Do(t.Context(), engine, key, 1, func(ctx context.Context, _ int) (int, error) {

@@ -150,8 +150,7 @@ func TestCallsWithoutTransactions(t *testing.T) {
 		require.NoError(t, w.send(t.Context(), q), c.name)
 		require.Equal(t, c.want, f.wire.calls(), c.name)
 	}
-	_, err := q.AuditOf(t.Context(), "a", "")
-	require.NoError(t, err)
+	changes(t, q, "a")
 	require.Equal(t, []string{query}, f.wire.calls())
 }
 
@@ -162,12 +161,7 @@ func TestAFirstExecutionSendsLittle(t *testing.T) {
 		bodies = append(bodies, bodyOf(t, req))
 		return answer(http.StatusOK, "{}"), nil
 	}}
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://127.0.0.1:1", Transport: w})
-	require.NoError(t, err)
-	store, err := New(client, "table", nil)
-	require.NoError(t, err)
-	engine, err := idem.New(store, nil)
-	require.NoError(t, err)
+	engine := must(idem.New(over(w), nil))
 	key := idem.Operation{Name: "charge", Repeat: idem.Repeatable}.Key("acme", "order-1000000")
 	out, err := engine.Execute(t.Context(),
 		idem.Call{Key: key, Fingerprint: "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k",
@@ -182,35 +176,29 @@ func TestAFirstExecutionSendsLittle(t *testing.T) {
 func TestACounterIsAnItemThatExpires(t *testing.T) {
 	t.Parallel()
 	f := open(t, &patient)
-	a := claim("t#op#k", "o")
-	require.NoError(t, f.Acquire(t.Context(), base, a))
+	const id = "t#op#k"
+	f.claimed(t, id, "o")
 	for n, want := range []bool{true, true, false, false} {
-		counted, err := f.CountKey(t.Context(), a.Record.ID, 2, base.Add(time.Minute))
+		counted, err := f.CountKey(t.Context(), id, 2, base.Add(time.Minute))
 		require.NoError(t, err)
 		require.Equal(t, want, counted, n)
 	}
-	counted, err := f.CountKey(t.Context(), a.Record.ID, 3, base.Add(time.Minute))
+	counted, err := f.CountKey(t.Context(), id, 3, base.Add(time.Minute))
 	require.NoError(t, err)
 	require.True(t, counted, "the bound is higher now")
 	counted, err = f.CountKey(t.Context(), "another", 1, base)
 	require.NoError(t, err)
 	require.True(t, counted)
 
-	rec, err := f.Get(t.Context(), a.Record.ID)
-	require.NoError(t, err)
-	require.Equal(t, protocol.InProgress, rec.State)
-	p, err := f.scanner(t).Scan(t.Context(), protocol.ScanQuery{Segments: 1})
+	require.Equal(t, protocol.InProgress, f.get(t, id).State)
+	p, err := f.scanner().Scan(t.Context(), protocol.ScanQuery{Segments: 1})
 	require.NoError(t, err)
 	require.Len(t, p.Records, 1)
 	require.Empty(t, p.Unreadable)
-	k := f.retry.begin(t.Context(), "Get")
-	defer k.end()
-	it, err := f.Store.get(k, itemKey(a.Record.ID, schema.LimitSK))
-	require.NoError(t, err)
 	require.Equal(t, item{
-		schema.PK: str(a.Record.ID), schema.SK: str("limit"), schema.NewKeys: num("3"),
+		schema.PK: str(id), schema.SK: str("limit"), schema.NewKeys: num("3"),
 		"expires_at": num(strconv.FormatInt(base.Add(time.Minute).Unix(), 10)),
-	}, it)
+	}, f.rawAt(t, itemKey(id, schema.LimitSK)))
 }
 
 // The table of costs was measured by other means: both agree.
@@ -225,15 +213,10 @@ func TestUnitsAreThoseOfTheTableOfCosts(t *testing.T) {
 
 	f := open(t, nil)
 	var lines bytes.Buffer
-	metrics, err := emf.New(&emf.Options{Service: "payments", Out: &lines})
-	require.NoError(t, err)
+	metrics := must(emf.New(&emf.Options{Service: "payments", Out: &lines}))
 	metered := aws.Config{APIOptions: []func(*middleware.Stack) error{MeterCapacity(f.table, metrics.Units)}}
-	client, err := NewClient(metered, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint})
-	require.NoError(t, err)
-	store, err := New(client, f.table, &patient)
-	require.NoError(t, err)
-	engine, err := idem.New(store, &unhurried)
-	require.NoError(t, err)
+	client := must(NewClient(metered, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint}))
+	engine := must(idem.New(must(New(client, f.table, &patient)), &unhurried))
 
 	call := func(size int, ran bool) {
 		op := idem.Operation{Name: "path", Repeat: idem.Repeatable}
@@ -260,17 +243,12 @@ func TestUnitsAreThoseOfTheTableOfCosts(t *testing.T) {
 		require.NoError(t, metrics.Flush(t.Context()))
 		require.NoError(t, json.Unmarshal(lines.Bytes(), &line))
 		require.Equal(t, "path", line["operation"])
-		got := map[string]any{}
-		for _, name := range []string{"write_units", "read_units"} {
-			if v, ok := line[name]; ok {
-				got[name] = v
-			}
+		read, reads := line["read_units"]
+		require.Equal(t, want.Read > 0, reads, c.path)
+		require.Equal(t, want.Write, line["write_units"], c.path)
+		if reads {
+			require.Equal(t, want.Read, read, c.path)
 		}
-		expected := map[string]any{"write_units": want.Write}
-		if want.Read > 0 {
-			expected["read_units"] = want.Read
-		}
-		require.Equal(t, expected, got, c.path)
 	}
 }
 
@@ -346,18 +324,12 @@ func TestUnitsOfEachCall(t *testing.T) {
 							told += fmt.Sprint(operation, " ", write, " ", read)
 						}))
 				}
-				client, err := NewClient(cfg, &ClientOptions{Endpoint: "http://127.0.0.1:1", Transport: w})
-				require.NoError(t, err)
-				err = request(t.Context(), client, c.input)
+				err := request(t.Context(), must(NewClient(cfg, nowhere(w))), c.input)
 				require.Equal(t, c.status == 200, err == nil, "%v", err)
 				asked := asking && name != "elsewhere" && name != "no record"
 				require.Equal(t, asked, strings.Contains(sent, `"ReturnConsumedCapacity":"TOTAL"`))
 				require.NotContains(t, fmt.Sprintf("%+v", c.input), "ReturnConsumedCapacity:TOTAL", "the caller's own input")
-				if asking {
-					require.Equal(t, c.want, told)
-				} else {
-					require.Empty(t, told)
-				}
+				require.Equal(t, map[bool]string{true: c.want}[asking], told)
 			}
 		})
 	}

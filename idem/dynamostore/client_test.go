@@ -60,10 +60,8 @@ func TestClientUsesTheConfigurationsTransport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen.Store(0)
-			client, err := NewClient(aws.Config{HTTPClient: given}, &ClientOptions{Endpoint: server.URL})
-			require.NoError(t, err)
-			s, err := New(client, "table", nil)
-			require.NoError(t, err)
+			client := must(NewClient(aws.Config{HTTPClient: given}, &ClientOptions{Endpoint: server.URL}))
+			s := must(New(client, "table", nil))
 			require.NoError(t, s.Acquire(t.Context(), base, claim("k", "o1")))
 			require.EqualValues(t, 1, seen.Load())
 		})
@@ -75,8 +73,7 @@ func TestClientUsesTheConfigurationsTransport(t *testing.T) {
 func TestClientTunesTheSDKsClient(t *testing.T) {
 	transport := func(given *awshttp.BuildableClient, o *ClientOptions) *http.Transport {
 		o.Endpoint = "http://127.0.0.1:1"
-		client, err := NewClient(aws.Config{HTTPClient: given}, o)
-		require.NoError(t, err)
+		client := must(NewClient(aws.Config{HTTPClient: given}, o))
 		return client.Options().HTTPClient.(*awshttp.BuildableClient).GetTransport()
 	}
 	plain := transport(awshttp.NewBuildableClient(), &ClientOptions{})
@@ -96,9 +93,8 @@ func TestClientTunesTheSDKsClient(t *testing.T) {
 
 // An HTTP client without a transport says nothing of connections: they are the store's.
 func TestClientKeepsAnHTTPClientsTimeout(t *testing.T) {
-	client, err := NewClient(aws.Config{HTTPClient: &http.Client{Timeout: 7 * time.Second}},
-		&ClientOptions{Endpoint: "http://127.0.0.1:1", MaxIdleConns: 9})
-	require.NoError(t, err)
+	client := must(NewClient(aws.Config{HTTPClient: &http.Client{Timeout: 7 * time.Second}},
+		&ClientOptions{Endpoint: "http://127.0.0.1:1", MaxIdleConns: 9}))
 	c := client.Options().HTTPClient.(*http.Client)
 	require.Equal(t, 7*time.Second, c.Timeout)
 	require.Equal(t, 9, c.Transport.(*http.Transport).MaxIdleConnsPerHost)
@@ -129,63 +125,51 @@ func TestClientRefusesWhatWouldHaveNoEffect(t *testing.T) {
 var errNoRole = errors.New("no role for this machine")
 
 // withCredentials is a store whose requests would be seen, and the requests.
-func withCredentials(t *testing.T, p aws.CredentialsProvider) (*Store, *wire) {
-	t.Helper()
+func withCredentials(p aws.CredentialsProviderFunc) (*Store, *wire) {
 	w := &wire{}
 	w.set(func(int, string, *http.Request) (*http.Response, error) { return answer(http.StatusOK, `{}`), nil })
-	client, err := NewClient(aws.Config{Region: "eu-west-1", Credentials: p}, &ClientOptions{Transport: w})
-	require.NoError(t, err)
-	s, err := New(client, "table", nil)
-	require.NoError(t, err)
-	return s, w
+	client := must(NewClient(aws.Config{Region: "eu-west-1", Credentials: p}, &ClientOptions{Transport: w}))
+	return must(New(client, "table", nil)), w
+}
+
+// notInTime gives no credentials in the time that there is.
+func notInTime(ctx context.Context) (aws.Credentials, error) {
+	<-ctx.Done()
+	return aws.Credentials{}, ctx.Err()
 }
 
 // Without credentials nothing is sent. So nothing may have been applied, nothing is
 // taken back later, and the error says what is missing.
 func TestWithoutCredentialsNothingWasSent(t *testing.T) {
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE",
+		"AWS_WEB_IDENTITY_TOKEN_FILE",
+		"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:9")
+	chain := must(config.LoadDefaultConfig(t.Context(), config.WithRegion("eu-west-1")))
 	for _, tc := range []struct {
 		name     string
-		provider func(t *testing.T) aws.CredentialsProvider
+		provider aws.CredentialsProviderFunc
 		tries    int // 0 for any
 		cause    string
 	}{
-		{"refused", func(*testing.T) aws.CredentialsProvider {
-			return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-				return aws.Credentials{}, errNoRole
-			})
-		}, 1, errNoRole.Error()},
-		{"refused by another service", func(*testing.T) aws.CredentialsProvider {
-			return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-				return aws.Credentials{}, refused(api("AccessDeniedException"))
-			})
+		{"refused", func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, errNoRole }, 1,
+			errNoRole.Error()},
+		{"refused by another service", func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{}, refused(api("AccessDeniedException"))
 		}, 1, "AccessDeniedException"},
-		{"not ready in time", func(*testing.T) aws.CredentialsProvider {
-			return aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
-				<-ctx.Done()
-				return aws.Credentials{}, ctx.Err()
-			})
-		}, 0, context.DeadlineExceeded.Error()},
-		{"the default chain, with nobody at the metadata address", func(t *testing.T) aws.CredentialsProvider {
-			for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE",
-				"AWS_WEB_IDENTITY_TOKEN_FILE",
-				"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"} {
-				t.Setenv(name, "")
-			}
-			t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
-			t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
-			t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:9")
-			cfg, err := config.LoadDefaultConfig(t.Context(), config.WithRegion("eu-west-1"))
-			require.NoError(t, err)
-			return cfg.Credentials
-		}, 0, "get credentials"},
+		{"not ready in time", notInTime, 0, context.DeadlineExceeded.Error()},
+		{"the default chain, with nobody at the metadata address", chain.Credentials.Retrieve, 0, "get credentials"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			provider := tc.provider(t)
 			asked := 0
-			s, w := withCredentials(t, aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
+			s, w := withCredentials(func(ctx context.Context) (aws.Credentials, error) {
 				asked++
-				return provider.Retrieve(ctx)
-			}))
+				return tc.provider(ctx)
+			})
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			failed := isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), false)
@@ -205,18 +189,14 @@ func TestWithoutCredentialsNothingWasSent(t *testing.T) {
 
 // The engine: the call fails closed, whatever its policy, and nothing is kept for later.
 func TestWithoutCredentialsNothingIsQueued(t *testing.T) {
-	s, w := withCredentials(t, aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
-		<-ctx.Done()
-		return aws.Credentials{}, ctx.Err()
-	}))
+	s, w := withCredentials(notInTime)
 	told := func(_ context.Context, n notice.Notice) {
 		require.NotContains(t, []notice.Kind{notice.OutcomeQueued, notice.Withdrawn, notice.FailedOpen}, n.Kind,
 			"nothing was sent")
 	}
-	e, err := idem.New(s, &idem.Options{ClaimBudget: 200 * time.Millisecond, Observer: told})
-	require.NoError(t, err)
+	e := must(idem.New(s, &idem.Options{ClaimBudget: 200 * time.Millisecond, Observer: told}))
 	op := idem.Operation{Name: "pay", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen}
-	_, err = idem.Do(t.Context(), e, op.Key("t", "k"), 1, func(context.Context, int) (int, error) { return 1, nil })
+	_, err := idem.Do(t.Context(), e, op.Key("t", "k"), 1, func(context.Context, int) (int, error) { return 1, nil })
 	require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
 	require.ErrorContains(t, err, "credentials")
 	require.NoError(t, e.Flush(t.Context()), "nothing waits")
@@ -226,12 +206,12 @@ func TestWithoutCredentialsNothingIsQueued(t *testing.T) {
 // A try before the one that had no credentials may have arrived.
 func TestCredentialsThatRunOutLeaveTheDoubt(t *testing.T) {
 	n := 0
-	s, w := withCredentials(t, aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+	s, w := withCredentials(func(context.Context) (aws.Credentials, error) {
 		if n++; n > 1 {
 			return aws.Credentials{}, errNoRole
 		}
 		return localCredentials(context.Background())
-	}))
+	})
 	w.set(func(_ int, _ string, req *http.Request) (*http.Response, error) { return w.loseRequest(req) })
 	failed := isStoreError(t, s.Acquire(t.Context(), base, claim("k", "o1")), true)
 	require.ErrorIs(t, failed, errNoRole)
@@ -242,7 +222,7 @@ func TestCredentialsThatRunOutLeaveTheDoubt(t *testing.T) {
 // A clock that is off by minutes is corrected by DynamoDB's answer, under which the
 // next try is signed.
 func TestASkewedClockIsSignedAnew(t *testing.T) {
-	s, w := withCredentials(t, aws.CredentialsProviderFunc(localCredentials))
+	s, w := withCredentials(localCredentials)
 	const late = `{"__type":"com.amazon.coral.service#InvalidSignatureException","message":"Signature expired: ` +
 		`20300506T070809Z is now earlier than 20300506T071309Z"}`
 	var dates []string
@@ -257,9 +237,6 @@ func TestASkewedClockIsSignedAnew(t *testing.T) {
 	})
 	require.NoError(t, s.Acquire(t.Context(), base, claim("k", "o1")))
 	require.Len(t, dates, 2)
-	first, err := time.Parse("20060102T150405Z", dates[0])
-	require.NoError(t, err)
-	second, err := time.Parse("20060102T150405Z", dates[1])
-	require.NoError(t, err)
-	require.Greater(t, second.Sub(first), 59*time.Minute)
+	at := func(date string) time.Time { return must(time.Parse("20060102T150405Z", date)) }
+	require.Greater(t, at(dates[1]).Sub(at(dates[0])), 59*time.Minute)
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -258,60 +259,48 @@ func pattern(n int) []byte {
 // show writes a request as a text that can be compared.
 func show(in any) string {
 	var b strings.Builder
-	line := func(name string, p *string) {
-		if p != nil {
-			fmt.Fprintf(&b, "%s: %s\n", name, *p)
-		}
-	}
-	write := func(op string, table *string, it item, update, condition *string, names map[string]string, vals item,
-		onFailure types.ReturnValuesOnConditionCheckFailure,
-	) {
-		fmt.Fprintf(&b, "%s %s\n", op, *table)
-		showItem(&b, it)
-		line("update", update)
-		line("condition", condition)
-		for _, n := range sorted(names) {
-			fmt.Fprintf(&b, "  %s = %s\n", n, names[n])
-		}
-		showItem(&b, vals)
-		fmt.Fprintf(&b, "on failure: %s\n", onFailure)
-	}
 	switch in := in.(type) {
-	case *dynamodb.PutItemInput:
-		write("PutItem", in.TableName, in.Item, nil, in.ConditionExpression, in.ExpressionAttributeNames,
-			in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
 	case *dynamodb.GetItemInput:
 		fmt.Fprintf(&b, "GetItem %s\n", *in.TableName)
 		showItem(&b, in.Key)
 		fmt.Fprintf(&b, "consistent: %t\n", *in.ConsistentRead)
-	case *dynamodb.DeleteItemInput:
-		write("DeleteItem", in.TableName, in.Key, nil, in.ConditionExpression, in.ExpressionAttributeNames,
-			in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
-	case *dynamodb.UpdateItemInput:
-		write("UpdateItem", in.TableName, in.Key, in.UpdateExpression, in.ConditionExpression, in.ExpressionAttributeNames,
-			in.ExpressionAttributeValues, in.ReturnValuesOnConditionCheckFailure)
+	case *dynamodb.PutItemInput, *dynamodb.UpdateItemInput, *dynamodb.DeleteItemInput:
+		w := reflect.ValueOf(in).Elem()
+		showWrite(&b, strings.TrimSuffix(w.Type().Name(), "Input"), w)
 	case *dynamodb.TransactWriteItemsInput:
 		fmt.Fprintf(&b, "TransactWriteItems\ntoken: %s\n", *in.ClientRequestToken)
 		for _, a := range in.TransactItems {
-			switch p, u, d, c := a.Put, a.Update, a.Delete, a.ConditionCheck; {
-			case p != nil:
-				write("Put", p.TableName, p.Item, nil, p.ConditionExpression, p.ExpressionAttributeNames,
-					p.ExpressionAttributeValues, p.ReturnValuesOnConditionCheckFailure)
-			case u != nil:
-				write("Update", u.TableName, u.Key, u.UpdateExpression, u.ConditionExpression, u.ExpressionAttributeNames,
-					u.ExpressionAttributeValues, u.ReturnValuesOnConditionCheckFailure)
-			case d != nil:
-				write("Delete", d.TableName, d.Key, nil, d.ConditionExpression, d.ExpressionAttributeNames,
-					d.ExpressionAttributeValues, d.ReturnValuesOnConditionCheckFailure)
-			case c != nil:
-				write("ConditionCheck", c.TableName, c.Key, nil, c.ConditionExpression, c.ExpressionAttributeNames,
-					c.ExpressionAttributeValues, c.ReturnValuesOnConditionCheckFailure)
+			for _, kind := range []string{"Put", "Update", "Delete", "ConditionCheck"} {
+				if w := reflect.ValueOf(a).FieldByName(kind); !w.IsNil() {
+					showWrite(&b, kind, w.Elem())
+				}
 			}
 		}
 	default:
 		fmt.Fprintf(&b, "%T\n", in)
 	}
 	return b.String()
+}
+
+// showWrite writes what any kind of write has of what they all may have.
+func showWrite(b *strings.Builder, op string, w reflect.Value) {
+	fmt.Fprintf(b, "%s %s\n", op, w.FieldByName("TableName").Elem())
+	for _, name := range []string{"Item", "Key"} {
+		if it := w.FieldByName(name); it.IsValid() {
+			showItem(b, it.Interface().(item))
+		}
+	}
+	for _, name := range []string{"Update", "Condition"} {
+		if e := w.FieldByName(name + "Expression"); e.IsValid() && !e.IsNil() {
+			fmt.Fprintf(b, "%s: %s\n", strings.ToLower(name), e.Elem())
+		}
+	}
+	names := w.FieldByName("ExpressionAttributeNames").Interface().(map[string]string)
+	for _, n := range sorted(names) {
+		fmt.Fprintf(b, "  %s = %s\n", n, names[n])
+	}
+	showItem(b, w.FieldByName("ExpressionAttributeValues").Interface().(item))
+	fmt.Fprintf(b, "on failure: %s\n", w.FieldByName("ReturnValuesOnConditionCheckFailure"))
 }
 
 func showItem(b *strings.Builder, it item) {

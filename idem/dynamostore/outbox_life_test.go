@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -22,8 +21,7 @@ func TestTheNextLifeLeavesMessagesAlone(t *testing.T) {
 		for _, deleted := range []bool{false, true} {
 			t.Run(mode+map[bool]string{false: ", expired", true: ", deleted"}[deleted], func(t *testing.T) {
 				b := openBank(t)
-				o, err := NewOutbox(b.admin, b.table, nil)
-				require.NoError(t, err)
+				o := must(NewOutbox(b.admin, b.table, nil))
 				op := op
 				op.Retention = time.Hour
 				k := op.Key("t", "order-1")
@@ -38,13 +36,10 @@ func TestTheNextLifeLeavesMessagesAlone(t *testing.T) {
 				place("first order", "invoices")
 				first := b.messages(t, k.ID())
 				require.Len(t, first, 1)
-				rec, err := b.Get(t.Context(), k.ID())
-				require.NoError(t, err)
-				require.Equal(t, outbox.MessageID(k.ID(), rec.CreatedAt, "moved"), first[0].ID)
+				require.Equal(t, outbox.MessageID(k.ID(), b.get(t, k.ID()).CreatedAt, "moved"), first[0].ID)
 				isTrue(t)(o.DeadLetter(t.Context(), b.now, first[0], 10, "poisoned"))
 				if deleted {
-					_, err := b.admin.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &b.table, Key: key(k.ID())})
-					require.NoError(t, err)
+					b.remove(t, k.ID())
 				}
 				b.now = b.now.Add(2 * time.Hour)
 				place("second order", "shipments")
@@ -125,16 +120,6 @@ func requeued(e *outbox.Entry, n int) protocol.Audit {
 	}
 }
 
-// eachKind runs a test on a table with and on one without transactions.
-func eachKind(t *testing.T, test func(t *testing.T, b *box, q *AdminStore)) {
-	for name, o := range map[string]*Options{"transactions": nil, "without transactions": &noTransactions} {
-		t.Run(name, func(t *testing.T) {
-			b := openBoxWith(t, o)
-			test(t, b, b.fixture.adminStore(t))
-		})
-	}
-}
-
 // die makes the message a dead letter, and reads it.
 func (b *box) die(t *testing.T, ref outbox.Ref, reason string) *outbox.Entry {
 	t.Helper()
@@ -143,7 +128,8 @@ func (b *box) die(t *testing.T, ref outbox.Ref, reason string) *outbox.Entry {
 }
 
 func TestADeadLetterIsSentAgainTogetherWithWhoHasItSent(t *testing.T) {
-	eachKind(t, func(t *testing.T, b *box, q *AdminStore) {
+	eachKind(t, func(t *testing.T, f *fixture, q *AdminStore) {
+		b := f.box()
 		ref := b.publish(t, "acme#charge#abc", 0, order("k"), base)
 		e := b.die(t, ref, "down")
 		first := requeued(e, 1)
@@ -160,14 +146,14 @@ func TestADeadLetterIsSentAgainTogetherWithWhoHasItSent(t *testing.T) {
 		unread.Unreadable = protocol.ErrRecordUnreadable
 		require.ErrorIs(t, q.Requeue(t.Context(), &unread, requeued(e, 4)), protocol.ErrRecordUnreadable)
 
-		entries := changes(t, q, ref.Record)
-		require.Equal(t, []protocol.Audit{first}, entries, "of what was refused there is no entry")
+		require.Equal(t, []protocol.Audit{first}, changes(t, q, ref.Record), "of what was refused there is no entry")
 	})
 }
 
 // The relay may have taken the message up before a caller that has lost the reply asks again.
 func TestARequeueThatTheRelayHasTakenUpIsKnownAgain(t *testing.T) {
-	eachKind(t, func(t *testing.T, b *box, q *AdminStore) {
+	eachKind(t, func(t *testing.T, f *fixture, q *AdminStore) {
+		b := f.box()
 		ref := b.publish(t, "acme#charge#abc", 0, order(""), base)
 		e := b.die(t, ref, "down")
 		lost := false
@@ -178,36 +164,25 @@ func TestARequeueThatTheRelayHasTakenUpIsKnownAgain(t *testing.T) {
 			lost = true
 			res, err := b.wire.loseReply(req)
 			b.wire.set(nil)
-			begun, berr := b.Begin(t.Context(), b.entry(t, ref), 1, base)
-			require.NoError(t, berr)
-			require.True(t, begun)
+			isTrue(t)(b.Begin(t.Context(), b.entry(t, ref), 1, base))
 			return res, err
 		})
 		require.NoError(t, q.Requeue(t.Context(), e, requeued(e, 1)))
 		require.True(t, lost)
-		entries := changes(t, q, ref.Record)
-		require.Equal(t, []protocol.Audit{requeued(e, 1)}, entries, "and confirmed")
+		require.Equal(t, []protocol.Audit{requeued(e, 1)}, changes(t, q, ref.Record), "and confirmed")
 	})
 }
 
 // A caller that loses the reply is told what was done, and one entry tells of it.
 func TestARequeueWhoseReplyIsLostIsKnownAgain(t *testing.T) {
-	eachKind(t, func(t *testing.T, b *box, q *AdminStore) {
+	eachKind(t, func(t *testing.T, f *fixture, q *AdminStore) {
+		b := f.box()
 		ref := b.publish(t, "acme#charge#abc", 0, order(""), base)
 		e := b.die(t, ref, "down")
-		lost := map[string]bool{}
-		b.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
-			if lost[op] {
-				return nil, nil
-			}
-			lost[op] = true
-			return b.wire.loseReply(req)
-		})
+		b.wire.loseFirst(1)
 		require.NoError(t, q.Requeue(t.Context(), e, requeued(e, 1)))
 		b.wire.set(nil)
 		require.Equal(t, outbox.New, b.entry(t, ref).State)
-		entries := changes(t, q, ref.Record)
-		require.Len(t, entries, 1)
-		require.Equal(t, "message "+e.ID, entries[0].What)
+		require.Equal(t, []protocol.Audit{requeued(e, 1)}, changes(t, q, ref.Record))
 	})
 }

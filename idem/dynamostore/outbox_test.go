@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
@@ -24,14 +23,10 @@ type box struct {
 	*fixture
 }
 
-func openBox(t *testing.T) *box { return openBoxWith(t, nil) }
+func openBox(t *testing.T) *box { return open(t, nil).box() }
 
-func openBoxWith(t *testing.T, o *Options) *box {
-	f := open(t, o)
-	client := f.clientAs(t, asRelay)
-	b, err := NewOutbox(client, f.table, &patient)
-	require.NoError(t, err)
-	return &box{b, f}
+func (f *fixture) box() *box {
+	return &box{must(NewOutbox(f.clientAs(asRelay), f.table, &patient)), f}
 }
 
 func order(key string) outbox.Message {
@@ -56,13 +51,7 @@ func (b *box) entry(t *testing.T, ref outbox.Ref) *outbox.Entry {
 	return found[ref]
 }
 
-func (b *box) item(t *testing.T, ref outbox.Ref) item {
-	out, err := b.admin.GetItem(t.Context(), &dynamodb.GetItemInput{
-		TableName: &b.fixture.table, Key: messageKey(ref), ConsistentRead: aws.Bool(true),
-	})
-	require.NoError(t, err)
-	return out.Item
-}
+func (b *box) item(t *testing.T, ref outbox.Ref) item { return b.rawAt(t, messageKey(ref)) }
 
 // listed are the messages in the index: of all shards, those waiting or dead letters.
 func (b *box) listed(t *testing.T, list func(ctx context.Context, shard int, cursor string) ([]*outbox.Entry,
@@ -122,25 +111,18 @@ func TestOutboxOnTheWire(t *testing.T) {
 	isFalse(t, "a try is begun once")(b.Begin(ctx, e, 1, base.Add(time.Minute)))
 	isTrue(t)(b.Retry(ctx, e, 1, base.Add(2*time.Minute), "down"))
 	e = b.entry(t, ref)
-	require.Equal(t, outbox.Retrying, e.State)
-	require.Equal(t, 1, e.Tries)
-	require.Equal(t, base.Add(2*time.Minute), e.NextTry)
-	require.Equal(t, "down", e.Reason)
+	require.Equal(t, &outbox.Entry{Record: ref.Record, Message: want, State: outbox.Retrying, Number: 1, Created: base,
+		Tries: 1, NextTry: base.Add(2 * time.Minute), Reason: "down"}, e)
 	require.NotContains(t, b.item(t, ref), "expires_at")
 
 	isTrue(t)(b.DeadLetter(ctx, base.Add(time.Hour), e, 2, "given up"))
 	require.Empty(t, b.waiting(t, base.Add(24*time.Hour)))
 	require.Equal(t, []string{"acme#charge#abc/1"}, b.listed(t, b.Dead))
 	require.NotContains(t, b.item(t, ref), "expires_at", "the table never forgets what is not sent")
-	for _, change := range []func() (bool, error){
-		func() (bool, error) { return b.Begin(ctx, e, 9, base) },
-		func() (bool, error) { return b.Retry(ctx, e, 9, base, "x") },
-		func() (bool, error) { return b.DeadLetter(ctx, base, e, 9, "x") },
-	} {
-		ok, err := change()
-		require.NoError(t, err)
-		require.False(t, ok, "it is sent or given up")
-	}
+	const ended = "it is sent or given up"
+	isFalse(t, ended)(b.Begin(ctx, e, 9, base))
+	isFalse(t, ended)(b.Retry(ctx, e, 9, base, "x"))
+	isFalse(t, ended)(b.DeadLetter(ctx, base, e, 9, "x"))
 
 	e = b.entry(t, ref)
 	require.Equal(t, outbox.Dead, e.State)
@@ -214,7 +196,7 @@ func TestHeldMessages(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[outbox.Lane][]outbox.Ref{lane: {early}}, found)
 
-	b.wire.set(func(int, string, *http.Request) (*http.Response, error) { return answer(400, noAccess), nil })
+	b.wire.refuse("", noAccess)
 	_, err = b.Held(ctx, lanes)
 	require.ErrorContains(t, err, "dynamodb:")
 }
@@ -227,26 +209,16 @@ func TestNotesAreAboutTheMessageThatWasRead(t *testing.T) {
 	ref := b.publish(t, "r", 0, order(""), base)
 	old := b.entry(t, ref)
 	b.publish(t, "r", 0, order(""), base.Add(time.Hour))
-	before := b.item(t, ref)
-	changes := []func() (bool, error){
-		func() (bool, error) { return b.Begin(ctx, old, 1, base) },
-		func() (bool, error) { return b.Retry(ctx, old, 1, base, "x") },
-		func() (bool, error) { return b.DeadLetter(ctx, base, old, 1, "x") },
-		func() (bool, error) { return b.Dispatch(ctx, base, old, base) },
-	}
-	for _, change := range changes {
-		ok, err := change()
-		require.NoError(t, err)
-		require.False(t, ok)
-		require.Equal(t, before, b.item(t, ref))
-	}
-	_, err := b.admin.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &b.fixture.table, Key: messageKey(ref)})
-	require.NoError(t, err)
-	for _, change := range changes {
-		ok, err := change()
-		require.NoError(t, err)
-		require.False(t, ok)
-		require.Empty(t, b.item(t, ref), "nothing is made of a note")
+	for _, is := range []item{b.item(t, ref), nil} {
+		if is == nil { // and nothing is made of a note
+			_, err := b.admin.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &b.fixture.table, Key: messageKey(ref)})
+			require.NoError(t, err)
+		}
+		isFalse(t)(b.Begin(ctx, old, 1, base))
+		isFalse(t)(b.Retry(ctx, old, 1, base, "x"))
+		isFalse(t)(b.DeadLetter(ctx, base, old, 1, "x"))
+		isFalse(t)(b.Dispatch(ctx, base, old, base))
+		require.Equal(t, is, b.item(t, ref))
 	}
 	found, err := b.Load(ctx, []outbox.Ref{ref})
 	require.NoError(t, err)
@@ -310,7 +282,7 @@ func TestOutboxWhenTheStoreIsDown(t *testing.T) {
 	b.wire.set(nil)
 	require.Equal(t, outbox.Dispatched, b.entry(t, ref).State, "it had landed")
 
-	b.wire.set(func(int, string, *http.Request) (*http.Response, error) { return answer(400, noAccess), nil })
+	b.wire.refuse("", noAccess)
 	_, err = b.Load(t.Context(), []outbox.Ref{ref})
 	require.ErrorContains(t, err, "dynamodb:")
 	_, _, err = b.Waiting(t.Context(), 0, base, "")
@@ -332,14 +304,7 @@ func TestOutboxWhenTheStoreIsDown(t *testing.T) {
 func TestOutboxRepliesLost(t *testing.T) {
 	b := openBox(t)
 	ctx := t.Context()
-	lose := func() {
-		b.wire.set(func(n int, _ string, req *http.Request) (*http.Response, error) {
-			if n > 0 {
-				return nil, nil
-			}
-			return b.wire.loseReply(req)
-		})
-	}
+	lose := func() { b.wire.loseFirst(1) }
 	ref := b.publish(t, "acme#charge#abc", 0, order(""), base)
 	e := b.entry(t, ref)
 	lose()

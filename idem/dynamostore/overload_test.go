@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -20,6 +21,28 @@ import (
 
 // pays is an operation that is not repeatable.
 var pays = idem.Operation{Name: "pay"}
+
+// withoutCircuit are the options of an engine that asks a table that is down each time.
+var withoutCircuit = idem.Options{ClaimBudget: time.Minute, Now: time.Now}
+
+// unavailable makes a call that does not get its claim, and runs nothing.
+func unavailable(t *testing.T, e *idem.Engine, k string) {
+	_, err := idem.Do(context.Background(), e, pays.Key("t", k), 1,
+		func(context.Context, int) (int, error) { panic("it ran") })
+	assert.ErrorIs(t, err, idem.ErrStoreUnavailable)
+}
+
+// together holds each claim until so many calls have sent theirs.
+func together(calls int32) (sent func()) {
+	var n atomic.Int32
+	all := make(chan struct{})
+	return func() {
+		if n.Add(1) == calls {
+			close(all)
+		}
+		<-all
+	}
+}
 
 // tally counts requests by operation.
 func tally(ops []string) map[string]int {
@@ -41,19 +64,14 @@ func TestDuplicatesAtOnceOnAnOverloadedTableSendLittle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, nil)
-			engine, err := idem.New(f.Store, &idem.Options{ClaimBudget: time.Minute, FinishBudget: time.Minute,
-				Observer: func(context.Context, notice.Notice) {}})
-			require.NoError(t, err)
-			all, runs, told := make(chan struct{}), make(chan struct{}), make(chan struct{})
-			var sent, inFlight, ran atomic.Int32
+			engine := f.engine()
+			runs, told, sent := make(chan struct{}), make(chan struct{}), together(callers)
+			var inFlight, ran atomic.Int32
 			f.wire.set(func(n int, op string, _ *http.Request) (*http.Response, error) {
 				if op != "PutItem" {
 					return nil, nil
 				}
-				if sent.Add(1) == callers {
-					close(all)
-				}
-				<-all // each call has sent its claim
+				sent()
 				if n == 0 {
 					return nil, nil
 				}
@@ -96,24 +114,17 @@ func TestClaimsAtOnceWithoutAnswerAreAllTakenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, nil)
-			engine, err := idem.New(f.Store,
-				&idem.Options{ClaimBudget: time.Minute, Now: time.Now, Observer: func(context.Context, notice.Notice) {}})
-			require.NoError(t, err)
+			engine, sent := must(idem.New(f.Store, &withoutCircuit)), together(callers)
 			f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
 				if op != "PutItem" {
 					return nil, nil
 				}
+				sent()
 				return tc.fail()
 			})
 			var calls sync.WaitGroup
 			for range callers {
-				calls.Go(func() {
-					_, err := idem.Do(context.Background(), engine, pays.Key("t", "k"), 1,
-						func(context.Context, int) (int, error) { panic("it ran") })
-					if !errors.Is(err, idem.ErrStoreUnavailable) {
-						t.Errorf("%v", err)
-					}
-				})
+				calls.Go(func() { unavailable(t, engine, "k") })
 			}
 			calls.Wait()
 			require.Equal(t, tc.requests, tally(f.wire.calls()))
@@ -125,10 +136,8 @@ func TestClaimsAtOnceWithoutAnswerAreAllTakenBack(t *testing.T) {
 // throttles: here it has landed, and nobody is in flight afterwards.
 func TestWithdrawalThatIsThrottledIsStillSent(t *testing.T) {
 	f := open(t, nil)
-	engine, err := idem.New(f.Store,
-		&idem.Options{ClaimBudget: time.Minute, Now: time.Now, Observer: func(context.Context, notice.Notice) {}})
-	require.NoError(t, err)
-	for err == nil {
+	engine := must(idem.New(f.Store, &withoutCircuit))
+	for err := error(nil); err == nil; {
 		_, err = f.retry.quota.GetToken(t.Context(), retryCost)
 	}
 	throttles := 3
@@ -142,11 +151,9 @@ func TestWithdrawalThatIsThrottledIsStillSent(t *testing.T) {
 		}
 		return nil, nil
 	})
-	key := pays.Key("t", "k")
-	_, err = idem.Do(t.Context(), engine, key, 1, func(context.Context, int) (int, error) { panic("it ran") })
-	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
+	unavailable(t, engine, "k")
 	require.Equal(t, map[string]int{"PutItem": 1, "UpdateItem": 4}, tally(f.wire.calls()))
-	require.Equal(t, idem.Released, f.get(t, key.ID()).State)
+	require.Equal(t, idem.Released, f.get(t, pays.Key("t", "k").ID()).State)
 }
 
 // A thousand calls of ten seconds on a table that answers no claim. Each of the first ones is
@@ -173,7 +180,7 @@ func TestAThousandCallsWithoutAnswerSendFewRequests(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var sent, writes atomic.Int32
 				var back atomic.Bool
-				s, err := New(fake(func(ctx context.Context, in any) (item, error) {
+				s := faked(func(ctx context.Context, in any) (item, error) {
 					sent.Add(1)
 					_, claims := in.(*dynamodb.PutItemInput)
 					if !claims {
@@ -187,23 +194,15 @@ func TestAThousandCallsWithoutAnswerSendFewRequests(t *testing.T) {
 						return nil, canceled
 					}
 					return nil, readReset
-				}), "table", nil)
-				require.NoError(t, err)
-				engine, err := idem.New(s, &idem.Options{Now: tc.now, Observer: func(context.Context, notice.Notice) {}})
-				require.NoError(t, err)
+				})
+				engine := must(idem.New(s, &idem.Options{Now: tc.now}))
 				var all sync.WaitGroup
 				for n := range calls {
 					k := "k"
 					if !tc.sameKey {
 						k = strconv.Itoa(n)
 					}
-					all.Go(func() {
-						_, err := idem.Do(context.Background(), engine, pays.Key("t", k), 1,
-							func(context.Context, int) (int, error) { panic("it ran") })
-						if !errors.Is(err, idem.ErrStoreUnavailable) {
-							t.Errorf("%v", err)
-						}
-					})
+					all.Go(func() { unavailable(t, engine, k) })
 					time.Sleep(10 * time.Millisecond)
 				}
 				all.Wait()
@@ -223,7 +222,7 @@ func TestDynamoDBThatIsGoneIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gone bool
 		var claims, others, runs int
-		s, err := New(fake(func(_ context.Context, in any) (item, error) {
+		s := faked(func(_ context.Context, in any) (item, error) {
 			if _, ok := in.(*dynamodb.PutItemInput); ok {
 				claims++
 			} else {
@@ -233,11 +232,10 @@ func TestDynamoDBThatIsGoneIsLeftAlone(t *testing.T) {
 				return nil, dialRefused
 			}
 			return nil, nil
-		}), "table", nil)
-		require.NoError(t, err)
+		})
 		heard := map[notice.Kind]int{}
-		engine, err := idem.New(s, &idem.Options{Observer: func(_ context.Context, n notice.Notice) { heard[n.Kind]++ }})
-		require.NoError(t, err)
+		engine := must(idem.New(s,
+			&idem.Options{Observer: func(_ context.Context, n notice.Notice) { heard[n.Kind]++ }}))
 		call := func(n int) error {
 			_, err := idem.Do(t.Context(), engine, pays.Key("t", strconv.Itoa(n)), n, func(context.Context, int) (int, error) {
 				runs++

@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -189,31 +188,31 @@ func comparePermissions() error {
 
 func TestPermissionsOfCheck(t *testing.T) {
 	f := open(t, nil)
-	client, err := NewClient(aws.Config{},
-		&ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asCheck, newTransport(&ClientOptions{})}})
-	require.NoError(t, err)
-	require.NoError(t, Check(t.Context(), client, f.table))
+	require.NoError(t, Check(t.Context(), f.clientAs(asCheck), f.table))
 }
 
 // A sweep asks about one operation, whose step has a large result and whose own will be
 // large, and escalates another one.
 func TestPermissionsOfASweeper(t *testing.T) {
-	t.Run("with transactions", func(t *testing.T) { sweepTwo(t, open(t, nil)) })
-	t.Run("without transactions", func(t *testing.T) {
-		f := open(t, &noTransactions)
+	eachKind(t, func(t *testing.T, f *fixture, q *AdminStore) {
 		sweepTwo(t, f)
 		// Parked and resolved, parked and escalated.
-		q, changes := f.adminStore(t), 0
-		for shard := range protocol.Shards {
-			p, err := q.AuditBetween(t.Context(), shard, time.Time{}, time.Now().Add(2*time.Hour), "")
-			require.NoError(t, err)
-			changes += len(p.Entries)
-			for _, a := range p.Entries {
-				require.False(t, a.Unconfirmed)
-			}
-		}
-		require.Equal(t, 4, changes)
+		require.Equal(t, 4, changesConfirmed(t, q))
 	})
+}
+
+// changesConfirmed counts the changes of all records, each of which was made.
+func changesConfirmed(t *testing.T, q *AdminStore) (n int) {
+	t.Helper()
+	for shard := range protocol.Shards {
+		p, err := q.AuditBetween(t.Context(), shard, time.Time{}, time.Now().Add(2*time.Hour), "")
+		require.NoError(t, err)
+		for _, a := range p.Entries {
+			require.False(t, a.Unconfirmed)
+		}
+		n += len(p.Entries)
+	}
+	return n
 }
 
 // A reader looks at everything that an operator may look at: lists, a record with large
@@ -221,17 +220,13 @@ func TestPermissionsOfASweeper(t *testing.T) {
 func TestPermissionsOfAReader(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
-	client := f.clientAs(t, asReader)
-	store, err := NewAdminStore(client, f.table, f.o)
-	require.NoError(t, err)
-	reader, err := reconcile.New(store, nil)
-	require.NoError(t, err)
-	operator, err := reconcile.New(f.adminStore(t), nil)
-	require.NoError(t, err)
-	engine := f.engine(t)
+	client := f.clientAs(asReader)
+	store := must(NewAdminStore(client, f.table, f.o))
+	reader, operator := must(reconcile.New(store, nil)), must(reconcile.New(f.adminStore(t), nil))
+	engine := f.engine()
 	large := base64.StdEncoding.EncodeToString(noise(30_000))
 	key := idem.Operation{Name: "refund"}.Key(idem.SingleTenant, "1")
-	_, err = idem.Do(ctx, engine, key, "", func(ctx context.Context, _ string) (string, error) {
+	_, err := idem.Do(ctx, engine, key, "", func(ctx context.Context, _ string) (string, error) {
 		_, err := idem.Step(ctx, "step", func(context.Context) (string, error) { return large, nil }, nil)
 		require.NoError(t, err)
 		return "", errors.New("the connection broke")
@@ -254,33 +249,23 @@ func TestPermissionsOfAReader(t *testing.T) {
 	history, err := reader.History(ctx, key.ID())
 	require.NoError(t, err)
 	require.Len(t, history, 1)
-	changes := 0
-	for shard := range protocol.Shards {
-		p, err := store.AuditBetween(ctx, shard, time.Time{}, time.Now().Add(time.Hour), "")
-		require.NoError(t, err)
-		changes += len(p.Entries)
-	}
-	require.Equal(t, 1, changes)
+	require.Equal(t, 1, changesConfirmed(t, store))
 
 	relay := openBox(t)
 	dead := relay.publish(t, "acme#charge#abc", 0, order(""), base)
 	isTrue(t)(relay.DeadLetter(ctx, base, relay.entry(t, dead), 10, "refused"))
-	letters, err := NewOutbox(client, relay.table, nil)
-	require.NoError(t, err)
+	letters := must(NewOutbox(client, relay.table, nil))
 	require.Equal(t, []string{"acme#charge#abc/0"}, relay.listed(t, letters.Dead))
 }
 
 func sweepTwo(t *testing.T, f *fixture) {
 	t.Helper()
-	client := f.clientAs(t, asSweeper)
-	store, err := NewAdminStore(client, f.table, f.o)
-	require.NoError(t, err)
-	reconciler, err := reconcile.New(store, &reconcile.Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
-	require.NoError(t, err)
+	reconciler := must(reconcile.New(must(NewAdminStore(f.clientAs(asSweeper), f.table, f.o)),
+		&reconcile.Options{Now: func() time.Time { return time.Now().Add(time.Hour) }}))
 	asked, left := idem.Operation{Name: "asked", Repeat: idem.NotRepeatable},
 		idem.Operation{Name: "left", Repeat: idem.NotRepeatable}
 	large := base64.StdEncoding.EncodeToString(noise(30_000)) // which hardly compresses
-	sweeper, err := reconcile.NewSweeper(reconciler, &reconcile.SweepOptions{Operations: []reconcile.Operation{{
+	sweeper := must(reconcile.NewSweeper(reconciler, &reconcile.SweepOptions{Operations: []reconcile.Operation{{
 		Operation: asked, Probe: func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
 			found, err := q.StepResult(ctx, "step")
 			if err != nil {
@@ -292,9 +277,8 @@ func sweepTwo(t *testing.T, f *fixture) {
 		Operation: left, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 			return reconcile.CannotBeKnown("the provider is closed"), nil
 		},
-	}}, Log: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	engine := f.engine(t)
+	}}, Log: slog.New(slog.DiscardHandler)}))
+	engine := f.engine()
 	out, err := idem.Do(t.Context(), engine, asked.Key(idem.SingleTenant, "1"),
 		"", func(ctx context.Context, _ string) (string, error) {
 			if _, err := idem.Step(ctx, "step", func(context.Context) (string, error) { return large, nil }, nil); err != nil {

@@ -188,10 +188,9 @@ func TestRecordsOfBeforeTheFirstReleaseAreRefused(t *testing.T) {
 			require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 			require.ErrorContains(t, err, `record "t#op#key": it has attribute "v" with 1, as before the first release, `+
 				`whose attributes had other names: delete it, or start with a new table`)
-			s, err := New(fake(func(_ context.Context, in any) (item, error) {
+			s := faked(func(context.Context, any) (item, error) {
 				return it, &types.ConditionalCheckFailedException{Item: it}
-			}), "table", nil)
-			require.NoError(t, err)
+			})
 			for what, err := range map[string]error{
 				"claim":    s.Acquire(t.Context(), base, claim("t#op#key", "o2")),
 				"complete": s.Finish(t.Context(), base, completion("t#op#key", "o1", nil)),

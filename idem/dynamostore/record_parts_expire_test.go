@@ -1,12 +1,10 @@
 package dynamostore
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -58,39 +56,32 @@ func (f *fixture) parts(t *testing.T) (all, kept int) {
 // A large result that a resolution recorded by mistake, and that was kept for years, goes when
 // it is replaced.
 func TestAResultThatWasReplacedIsNotKeptAsLongAsItsRecordWas(t *testing.T) {
-	for name, o := range map[string]*Options{"transactions": &patient, "no transactions": &noTransactions} {
-		t.Run(name, func(t *testing.T) {
-			f := open(t, o)
-			q := f.adminStore(t)
-			f.claimed(t, "t#op#k", "o1")
-			now := base.Add(time.Hour)
-			wrong := resolution("t#op#k", "o1.0", "alice",
-				protocol.Ending{State: protocol.Completed, Result: noise(20 << 10), ExpiresAt: now.Add(24 * time.Hour)})
-			require.NoError(t, q.Settle(t.Context(), now, wrong))
-			require.NoError(t, q.Prolong(t.Context(), now,
-				protocol.Prolongation{ID: "t#op#k", Seen: "alice.0", Write: "p", ExpiresAt: now.AddDate(10, 0, 0)}))
-			meant := noise(21 << 10)
-			right := resolution("t#op#k", "p", "bob",
-				protocol.Ending{State: protocol.Completed, Result: meant, ExpiresAt: now.Add(24 * time.Hour)})
-			right.Again = true
-			require.NoError(t, q.Settle(t.Context(), now, right))
+	eachKind(t, func(t *testing.T, f *fixture, q *AdminStore) {
+		f.claimed(t, "t#op#k", "o1")
+		now := base.Add(time.Hour)
+		completed := func(result []byte) protocol.Ending {
+			return protocol.Ending{State: protocol.Completed, Result: result, ExpiresAt: now.Add(24 * time.Hour)}
+		}
+		wrong := resolution("t#op#k", "o1.0", "alice", completed(noise(20<<10)))
+		require.NoError(t, q.Settle(t.Context(), now, wrong))
+		require.NoError(t, q.Prolong(t.Context(), now,
+			protocol.Prolongation{ID: "t#op#k", Seen: "alice.0", Write: "p", ExpiresAt: now.AddDate(10, 0, 0)}))
+		meant := noise(21 << 10)
+		right := resolution("t#op#k", "p", "bob", completed(meant))
+		right.Again = true
+		require.NoError(t, q.Settle(t.Context(), now, right))
 
-			rec, err := f.Get(t.Context(), "t#op#k")
-			require.NoError(t, err)
-			result, err := f.Result(t.Context(), rec)
-			require.NoError(t, err)
-			require.True(t, bytes.Equal(meant, result))
-			parts := f.partsExpire(t)
-			require.Len(t, parts, 2)
-			for pk, at := range parts {
-				if strings.Contains(pk, "#"+rec.Owner+"#") {
-					require.True(t, at.After(rec.ExpiresAt), "the result in force outlives its record")
-				} else {
-					require.False(t, at.After(now.Add(partsOutlive)), pk)
-				}
+		require.Equal(t, meant, f.resultOf(t, "t#op#k"))
+		rec, parts := f.get(t, "t#op#k"), f.partsExpire(t)
+		require.Len(t, parts, 2)
+		for pk, at := range parts {
+			if strings.Contains(pk, "#"+rec.Owner+"#") {
+				require.True(t, at.After(rec.ExpiresAt), "the result in force outlives its record")
+			} else {
+				require.False(t, at.After(now.Add(partsOutlive)), pk)
 			}
-		})
-	}
+		}
+	})
 }
 
 // What an earlier resolution has recorded of a step in parts expires when another one replaces it, also
@@ -101,11 +92,9 @@ func TestTheResultOfAStepThatIsReplacedExpires(t *testing.T) {
 		"another result": {Steps: []protocol.StepWrite{{Name: "charge", Result: []byte("7")}}},
 		"it runs again":  {ClearSteps: []string{"charge"}},
 	} {
-		for kind, o := range map[string]*Options{"transactions": &patient, "no transactions": &noTransactions} {
-			for _, lost := range []bool{false, true} {
-				t.Run(fmt.Sprint(name, ", ", kind, ", reply lost: ", lost), func(t *testing.T) {
-					f := open(t, o)
-					q := f.adminStore(t)
+		for calls, lost := range []string{"", ", its reply lost"} {
+			t.Run(name+lost, func(t *testing.T) {
+				eachKind(t, func(t *testing.T, f *fixture, q *AdminStore) {
 					resolve := func(seen, by string, change func(*protocol.Settlement)) {
 						w := resolution(id, seen, by, protocol.Ending{State: protocol.Released})
 						w.Audit = audit(id, by, protocol.ChangeResolved)
@@ -113,31 +102,23 @@ func TestTheResultOfAStepThatIsReplacedExpires(t *testing.T) {
 						require.NoError(t, q.Settle(t.Context(), base.Add(time.Hour), w))
 					}
 					f.claimed(t, id, "o1")
-					begin := protocol.StepWrite{ID: id, Owner: "o1", Write: "b1", Name: "charge", Begin: true, First: true}
-					require.NoError(t, f.RecordStep(t.Context(), base, begin))
+					f.begun(t, id, "b1", "charge")
 					resolve("b1", "alice", func(w *protocol.Settlement) {
 						w.Steps = []protocol.StepWrite{{Name: "charge", Result: noise(5000)}}
 					})
 					all, kept := f.parts(t)
 					require.Equal(t, []int{1, 1}, []int{all, kept})
-					loses := lost
-					f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
-						if loses && (op == "UpdateItem" || op == "TransactWriteItems") {
-							loses = false
-							return f.wire.loseReply(req)
-						}
-						return nil, nil
-					})
+					replies := f.wire.loseFirst(calls, "UpdateItem", "TransactWriteItems")
 					resolve("alice.0", "bob", func(w *protocol.Settlement) {
 						w.Steps, w.ClearSteps, w.Again, w.LargeSteps = over.Steps, over.ClearSteps, true, true
 					})
 					f.wire.set(nil)
-					require.False(t, loses)
+					require.Equal(t, lost != "", len(replies) > 0)
 					require.Len(t, f.get(t, id).Steps, len(over.Steps))
 					_, kept = f.parts(t)
 					require.Zero(t, kept, "they never expire, and nothing names them")
 				})
-			}
+			})
 		}
 	}
 }
@@ -149,20 +130,16 @@ func TestAResultThatNoAttemptCouldReadExpires(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, &patient)
-			engine, err := idem.New(f.Store, &idem.Options{Now: func() time.Time { return base.Add(time.Hour) }})
-			require.NoError(t, err)
+			engine := must(idem.New(f.Store, &idem.Options{Now: func() time.Time { return base.Add(time.Hour) }}))
 			q := f.adminStore(t)
 			key := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key("t", "k")
 			first := claim(key.ID(), "o1")
 			first.Record.Fingerprint, first.Record.Repeat = fingerprint.Bytes([]byte("in")), protocol.Repeatable
 			require.NoError(t, f.Acquire(t.Context(), base, first))
-			require.NoError(t, f.RecordStep(t.Context(), base,
-				protocol.StepWrite{ID: key.ID(), Owner: "o1", Write: "b1", Name: "debit", Begin: true, First: true}))
-			require.NoError(t, f.RecordStep(t.Context(), base,
-				protocol.StepWrite{ID: key.ID(), Owner: "o1", Write: "b2", Name: "credit", Begin: true}))
+			f.begun(t, key.ID(), "b1", "debit")
+			f.begun(t, key.ID(), "b2", "credit")
 			w := resolution(key.ID(), "b2", "alice", protocol.Ending{State: protocol.Released})
-			said, err := json.Marshal(base64.StdEncoding.EncodeToString(noise(600 << 10)))
-			require.NoError(t, err)
+			said := must(json.Marshal(base64.StdEncoding.EncodeToString(noise(600 << 10))))
 			w.Steps = []protocol.StepWrite{{Name: "credit", Result: said}, {Name: "debit", Result: []byte("1")}}
 			if c.shared {
 				w.Steps[1].Result = said
@@ -179,10 +156,9 @@ func TestAResultThatNoAttemptCouldReadExpires(t *testing.T) {
 				}
 				return nil, nil
 			})
-			_, err = idem.Do(t.Context(), engine, key, "in", func(ctx context.Context, _ string) (int, error) {
-				once := &idem.StepConfig[json.RawMessage]{Semantics: idem.AtMostOnce}
-				if _, err := idem.Step(ctx, "debit",
-					func(context.Context) (json.RawMessage, error) { panic("it was said") }, once); err != nil {
+			_, err := idem.Do(t.Context(), engine, key, "in", func(ctx context.Context, _ string) (int, error) {
+				if _, err := idem.Step(ctx, "debit", func(context.Context) (json.RawMessage, error) { panic("it was said") },
+					&idem.StepConfig[json.RawMessage]{Semantics: idem.AtMostOnce}); err != nil {
 					return 0, err
 				}
 				return idem.Step(ctx, "credit", func(context.Context) (int, error) { panic("it was said") },
@@ -191,10 +167,9 @@ func TestAResultThatNoAttemptCouldReadExpires(t *testing.T) {
 			f.wire.set(nil)
 			require.ErrorIs(t, err, idem.ErrRecordUnreadable)
 			require.True(t, unread)
-			rec, err := f.Get(t.Context(), key.ID())
-			require.NoError(t, err)
-			require.True(t, rec.Steps["credit"].Begun)
-			require.True(t, rec.Steps["debit"].Done())
+			steps := f.get(t, key.ID()).Steps
+			require.True(t, steps["credit"].Begun)
+			require.True(t, steps["debit"].Done())
 			parts := f.partsExpire(t)
 			require.Len(t, parts, before)
 			for pk, at := range parts {
@@ -206,34 +181,26 @@ func TestAResultThatNoAttemptCouldReadExpires(t *testing.T) {
 
 // What is told of steps does not fit into a record that is nearly full.
 func TestAWordAboutStepsThatDoesNotFitIsTooLarge(t *testing.T) {
-	for name, o := range map[string]*Options{"transactions": &patient, "no transactions": &noTransactions} {
-		t.Run(name, func(t *testing.T) {
-			f := open(t, o)
-			q := f.adminStore(t)
-			const id = "t#op#k"
-			f.claimed(t, id, "o1")
-			require.NoError(t, f.RecordStep(t.Context(), base,
-				protocol.StepWrite{ID: id, Owner: "o1", Write: "b1", Name: "charge", Begin: true, First: true}))
-			require.NoError(t, f.RecordStep(t.Context(), base,
-				protocol.StepWrite{ID: id, Owner: "o1", Write: "b2", Name: "ship", Begin: true}))
-			f.change(t, id, func(it item) {
-				failed := protocol.RecordedStep{Write: "w0", Failure: &protocol.Failure{Message: strings.Repeat("x", 398<<10)}}
-				it[schema.Steps].(*types.AttributeValueMemberM).Value["full"] = encodeStep(failed)
-			})
-			told := resolution(id, "b2", "alice", protocol.Ending{State: protocol.Released})
-			told.Steps = []protocol.StepWrite{{Name: "charge", Result: noise(5000)},
-				{Name: "ship", Failure: &protocol.Failure{Message: strings.Repeat("d", 2048), Type: strings.Repeat("t", 2000)}}}
-			told.Audit = &protocol.Audit{ID: id, Entry: "e", At: base, Who: "a", Why: "b", Change: protocol.ChangeResolved,
-				From: protocol.Unknown, To: protocol.Released}
-
-			var large *protocol.TooLargeError
-			require.ErrorAs(t, q.Settle(t.Context(), base.Add(time.Hour), told), &large)
-			require.Equal(t, 5000+2048, large.Size)
-			for pk, at := range f.partsExpire(t) {
-				require.False(t, at.IsZero(), "%s never expires, and nothing names it", pk)
-			}
+	eachKind(t, func(t *testing.T, f *fixture, q *AdminStore) {
+		const id = "t#op#k"
+		f.claimed(t, id, "o1")
+		f.begun(t, id, "b1", "charge")
+		f.begun(t, id, "b2", "ship")
+		f.change(t, id, func(it item) {
+			failed := protocol.RecordedStep{Write: "w0", Failure: &protocol.Failure{Message: strings.Repeat("x", 398<<10)}}
+			it[schema.Steps].(*types.AttributeValueMemberM).Value["full"] = encodeStep(failed)
 		})
-	}
+		told := resolution(id, "b2", "alice", protocol.Ending{State: protocol.Released})
+		told.Steps = []protocol.StepWrite{{Name: "charge", Result: noise(5000)},
+			{Name: "ship", Failure: &protocol.Failure{Message: strings.Repeat("d", 2048), Type: strings.Repeat("t", 2000)}}}
+		told.Audit = audit(id, "e", protocol.ChangeResolved)
+
+		var large *protocol.TooLargeError
+		require.ErrorAs(t, q.Settle(t.Context(), base.Add(time.Hour), told), &large)
+		require.Equal(t, 5000+2048, large.Size)
+		_, kept := f.parts(t)
+		require.Zero(t, kept, "they never expire, and nothing names them")
+	})
 }
 
 // acceptance for later of an input that lies beside the record.
@@ -282,7 +249,7 @@ var statements = idem.Operation{Name: "statement"}
 // A refused unit of work leaves no parts of the input in the table for good.
 func TestARefusedAcceptanceLeavesNoInput(t *testing.T) {
 	f := open(t, nil)
-	e := f.engine(t)
+	e := f.engine()
 	no := errors.New("no such account")
 	for n := range 3 {
 		_, err := later.Accept[string](t.Context(), e, statements.Key("acme", "june"), string(jsonResult(100<<10)),
@@ -305,7 +272,7 @@ func TestAWorkersEndExpiresTheInput(t *testing.T) {
 	for name, mode := range map[string]idem.Mode{"reserved": idem.Reserved, "atomic": idem.Atomic} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, nil)
-			e := f.engine(t)
+			e := f.engine()
 			op := idem.Operation{Name: "statement", Repeat: idem.Repeatable, Mode: mode}
 			key := op.Key("acme", "june")
 			_, err := later.Accept[string](t.Context(), e, key, string(jsonResult(100<<10)), nil)

@@ -23,7 +23,7 @@ import (
 func TestResultsOfAllSizes(t *testing.T) {
 	t.Parallel()
 	f := open(t, nil)
-	sealed := f.on(t, sealing(newGCM(t, 1)))
+	sealed := f.on(sealing(newGCM(t, 1)))
 	ctx := t.Context()
 	for _, tc := range []struct {
 		name   string
@@ -55,9 +55,7 @@ func TestResultsOfAllSizes(t *testing.T) {
 					require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 					require.ErrorContains(t, err, "Options.Sealer")
 				}
-				require.Equal(t, tc.parts, rec.Body.Parts)
-				require.Equal(t, enc, rec.Body.Encoding)
-				require.Equal(t, len(tc.result), rec.Body.Size)
+				require.Equal(t, []any{tc.parts, enc, len(tc.result)}, []any{rec.Body.Parts, rec.Body.Encoding, rec.Body.Size})
 				got, err := s.Result(ctx, rec)
 				require.NoError(t, err)
 				require.NotNil(t, got)
@@ -207,7 +205,7 @@ func (f *fixture) leaveUnprocessed(t *testing.T, req *http.Request, n int, asked
 
 // The number of the parts that a record claims is checked before they are read.
 func TestAbsurdPartsAreNotRead(t *testing.T) {
-	s, n := scripted(t, nil, nil)
+	s, n := scripted(nil)
 	digest := digestOf(nil)
 	for _, b := range []protocol.Body{
 		{Parts: maxParts + 1, Stored: (maxParts + 1) * partSize, Digest: digest},
@@ -222,7 +220,7 @@ func TestAbsurdPartsAreNotRead(t *testing.T) {
 }
 
 func TestResultOfOtherStates(t *testing.T) {
-	s, _ := scripted(t, nil, nil)
+	s, _ := scripted(nil)
 	for _, rec := range []*protocol.Record{nil, {}, {State: protocol.Failed}, {State: protocol.InProgress}} {
 		b, err := s.Result(t.Context(), rec)
 		require.NoError(t, err)

@@ -31,15 +31,8 @@ func isPart(in any) (string, bool) {
 // Parts that nobody takes use up their share of the time and no more: the record was
 // not touched, and there is time to write it without them.
 func TestPartsLeaveTimeForTheRecord(t *testing.T) {
-	for name, call := range map[string]func(*Store, context.Context) error{
-		"of an outcome": func(s *Store, ctx context.Context) error {
-			return s.Finish(ctx, base, completion("k", "o", noise(600<<10)))
-		},
-		"of an outcome that stands": func(s *Store, ctx context.Context) error {
-			f := completion("k", "o", noise(600<<10))
-			f.Attempt = protocol.WithoutResult{Write: "o.fact"}
-			return s.Finish(ctx, base, f)
-		},
+	for name, end := range map[string]protocol.AttemptKind{
+		"of an outcome": nil, "of an outcome that stands": protocol.WithoutResult{Write: "o.fact"},
 	} {
 		for what, fails := range map[string]func(context.Context) error{
 			"hang":      func(ctx context.Context) error { <-ctx.Done(); return canceled },
@@ -49,17 +42,18 @@ func TestPartsLeaveTimeForTheRecord(t *testing.T) {
 		} {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s, err := New(fake(func(ctx context.Context, in any) (item, error) {
+					s := faked(func(ctx context.Context, in any) (item, error) {
 						if _, ok := isPart(in); ok {
 							return nil, fails(ctx)
 						}
 						t.Errorf("the record was touched by a %T", in)
 						return nil, nil
-					}), "table", nil)
-					require.NoError(t, err)
+					})
 					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 					defer cancel()
-					failed := isStoreError(t, call(s, ctx), false)
+					f := completion("k", "o", noise(600<<10))
+					f.Attempt = end
+					failed := isStoreError(t, s.Finish(ctx, base, f), false)
 					require.True(t, failed.ResultNotStored)
 					deadline, _ := ctx.Deadline()
 					require.GreaterOrEqual(t, time.Until(deadline), 700*time.Millisecond)
@@ -75,7 +69,7 @@ func TestStoredPartsAreNotSentAgain(t *testing.T) {
 		var mu sync.Mutex
 		var sent []string
 		bad := map[string]bool{"1": true, "3": true}
-		s, err := New(fake(func(_ context.Context, in any) (item, error) {
+		s := faked(func(_ context.Context, in any) (item, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			n, ok := isPart(in)
@@ -88,8 +82,7 @@ func TestStoredPartsAreNotSentAgain(t *testing.T) {
 				sent = append(sent, "record")
 			}
 			return nil, nil
-		}), "table", nil)
-		require.NoError(t, err)
+		})
 		f := completion("k", "o", noise(4*partSize))
 		f.Progress = new(protocol.Progress)
 		for _, left := range []string{"3", ""} {
@@ -113,8 +106,7 @@ func TestResultThatIsAddedLater(t *testing.T) {
 		}
 		return nil, nil
 	})
-	e, err := idem.New(f.Store, &unhurried)
-	require.NoError(t, err)
+	e, other := f.engine(), f.engine()
 	key := idem.Operation{Name: "withdraw"}.Key("t", "k")
 	runs := 0
 	body := func(context.Context, int) ([]byte, error) { runs++; return noise(300 << 10), nil }
@@ -126,8 +118,6 @@ func TestResultThatIsAddedLater(t *testing.T) {
 	fact := f.get(t, key.ID())
 	require.True(t, fact.Omitted)
 
-	other, err := idem.New(f.Store, &unhurried)
-	require.NoError(t, err)
 	_, err = idem.Do(inLambda(), other, key, 1, body)
 	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
 
@@ -144,7 +134,7 @@ func TestResultThatIsAddedLater(t *testing.T) {
 
 // An end of an attempt without its result adds that and does nothing besides.
 func TestUpgradeOfAnythingElse(t *testing.T) {
-	s, n := scripted(t, nil, nil)
+	s, n := scripted(nil)
 	for _, change := range []func(*protocol.Finish){
 		func(f *protocol.Finish) { f.Ending = protocol.Ending{State: protocol.Released} },
 		func(f *protocol.Finish) { f.Unit = new(Tx) },
@@ -161,14 +151,13 @@ func TestUpgradeOfAnythingElse(t *testing.T) {
 func TestTransactionHasTimeForItsSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var first time.Duration
-		s, err := New(fake(func(ctx context.Context, in any) (item, error) {
+		s := faked(func(ctx context.Context, in any) (item, error) {
 			if _, ok := in.(*dynamodb.TransactWriteItemsInput); ok && first == 0 {
 				deadline, _ := ctx.Deadline()
 				first = time.Until(deadline)
 			}
 			return nil, nil
-		}), "table", nil)
-		require.NoError(t, err)
+		})
 		tx := new(Tx)
 		table, blob := "accounts", strings.Repeat("x", 300<<10)
 		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {

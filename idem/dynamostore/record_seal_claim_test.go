@@ -99,19 +99,14 @@ func sealing(s Sealer) *Options {
 }
 
 // on is another store on the fixture's table.
-func (f *fixture) on(tb testing.TB, o *Options) *Store {
-	tb.Helper()
-	s, err := New(f.client, f.table, o)
-	require.NoError(tb, err)
-	return s
-}
+func (f *fixture) on(o *Options) *Store { return must(New(f.client, f.table, o)) }
 
 // Without a key nothing begins, and what has ended is replayed once there is one.
 func TestNothingRunsWhoseResultCannotBeSealed(t *testing.T) {
 	t.Parallel()
 	g := newGCM(t, 1)
 	f := open(t, sealing(g))
-	engine := f.engine(t)
+	engine := f.engine()
 	ran := 0
 	run := func() (string, error) {
 		return idem.Do(t.Context(), engine,
@@ -143,8 +138,7 @@ func TestNothingSealedIsTakenOverByWhoCannotReadIt(t *testing.T) {
 			ran := 0
 			run := func(s *Store, mode idem.Mode, err error) (string, error) {
 				t.Helper()
-				engine, eErr := idem.New(s, &unhurried)
-				require.NoError(t, eErr)
+				engine := must(idem.New(s, &unhurried))
 				op := idem.Operation{Name: "op", Repeat: idem.Repeatable, Mode: mode}
 				return idem.Do(t.Context(), engine, op.Key("t", name+strconv.FormatBool(stepped)), 1,
 					func(ctx context.Context, _ int) (string, error) {
@@ -162,7 +156,7 @@ func TestNothingSealedIsTakenOverByWhoCannotReadIt(t *testing.T) {
 			require.ErrorIs(t, err, errBusy)
 			before := f.raw(t, key.ID())
 			require.Equal(t, stepped, hasSteps(before))
-			without := f.on(t, &patient)
+			without := f.on(&patient)
 			_, err = run(without, mode, nil)
 			if mode == idem.Atomic && stepped {
 				require.ErrorIs(t, err, idem.ErrOutcomeUnknown,
@@ -177,7 +171,7 @@ func TestNothingSealedIsTakenOverByWhoCannotReadIt(t *testing.T) {
 				require.Equal(t, 1, ran)
 			}
 			if stepped {
-				_, err = run(f.on(t, sealing(newGCM(t, 2))), mode, nil)
+				_, err = run(f.on(sealing(newGCM(t, 2))), mode, nil)
 				require.ErrorIs(t, err, idem.ErrRecordUnreadable)
 				require.Equal(t, before, f.raw(t, key.ID()))
 				require.Equal(t, 1, ran)
@@ -187,7 +181,7 @@ func TestNothingSealedIsTakenOverByWhoCannotReadIt(t *testing.T) {
 			require.Equal(t, "done", got)
 
 			ran = 0
-			for _, other := range []*Store{without, f.on(t, sealing(newGCM(t, 2)))} {
+			for _, other := range []*Store{without, f.on(sealing(newGCM(t, 2)))} {
 				_, err = run(other, mode, nil)
 				require.ErrorIs(t, err, idem.ErrRecordUnreadable)
 			}
@@ -203,12 +197,11 @@ func TestNothingSealedIsTakenOverByWhoCannotReadIt(t *testing.T) {
 func TestAResolutionIsSealedOrRefused(t *testing.T) {
 	t.Parallel()
 	f := open(t, sealing(newGCM(t, 1)))
-	plain := f.on(t, &patient)
+	plain := f.on(&patient)
 	ctx := t.Context()
 	park := func(id string) *protocol.Record {
 		f.claimed(t, id, "o1")
-		require.NoError(t, f.RecordStep(ctx, base,
-			protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "ship", Begin: true, First: true}))
+		f.begun(t, id, "o1.1", "ship")
 		rec := f.get(t, id)
 		require.True(t, rec.Sealed)
 		return rec
@@ -226,9 +219,7 @@ func TestAResolutionIsSealedOrRefused(t *testing.T) {
 	before := f.raw(t, rec.ID)
 	for _, err := range []error{settle(plain, rec, protocol.Completed, secret, nil),
 		settle(plain, rec, protocol.Released, nil, secret)} {
-		var mistake *idem.ConfigError
-		require.ErrorAs(t, err, &mistake)
-		require.ErrorContains(t, err, "Options.Sealer")
+		says(t, err, "Options.Sealer")
 		require.NotContains(t, err.Error(), "DE02")
 	}
 	require.Equal(t, before, f.raw(t, rec.ID))
@@ -255,11 +246,7 @@ func TestTheInputOfAcceptedWorkIsSealed(t *testing.T) {
 	g := newGCM(t, 1)
 	f := open(t, sealing(g))
 	op := idem.Operation{Name: "statement"}
-	on := func(o *Options) *idem.Engine {
-		e, err := idem.New(f.on(t, o), nil)
-		require.NoError(t, err)
-		return e
-	}
+	on := func(o *Options) *idem.Engine { return must(idem.New(f.on(o), nil)) }
 	engine, plain, other := on(sealing(g)), on(&patient), on(sealing(newGCM(t, 2)))
 	small := "iban:DE02120300000000202051/EUR"
 	large := strings.Repeat(small+", ", 3000) + string(bytes.ToValidUTF8(noise(20<<10), []byte("?")))
@@ -275,9 +262,7 @@ func TestTheInputOfAcceptedWorkIsSealed(t *testing.T) {
 		g.sealing.Store(&broken)
 		_, err := later.Accept[string](t.Context(), engine, key, input, nil)
 		require.Error(t, err)
-		rec, err := f.Get(t.Context(), key.ID())
-		require.NoError(t, err)
-		require.Nil(t, rec)
+		require.Nil(t, f.get(t, key.ID()))
 		g.sealing.Store(nil)
 
 		_, err = later.Accept[string](t.Context(), engine, key, input, nil)

@@ -36,9 +36,7 @@ func TestSealedResultsFailClosed(t *testing.T) {
 			}))
 		}
 	}
-	complete := func(id string) {
-		f.completed(t, id, secret)
-	}
+	complete := func(id string) { f.completed(t, id, secret) }
 	binary := func(it item, name string) []byte { return it[name].(*types.AttributeValueMemberB).Value }
 	entry := func(it item, step string) item {
 		return it[schema.Steps].(*types.AttributeValueMemberM).Value[step].(*types.AttributeValueMemberM).Value
@@ -91,7 +89,7 @@ func TestSealedResultsFailClosed(t *testing.T) {
 	})
 	t.Run("another key", func(t *testing.T) {
 		complete("t#op#key")
-		_, err := f.on(t, sealing(newGCM(t, 2))).Result(ctx, f.get(t, "t#op#key"))
+		_, err := f.on(sealing(newGCM(t, 2))).Result(ctx, f.get(t, "t#op#key"))
 		require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 	})
 	t.Run("a key that cannot be had now", func(t *testing.T) {
@@ -99,18 +97,18 @@ func TestSealedResultsFailClosed(t *testing.T) {
 		g := newGCM(t, 1)
 		err := error(&protocol.StoreError{Op: "Decrypt", Err: errors.New("throttled")})
 		g.opening.Store(&err)
-		_, err = f.on(t, sealing(g)).Result(ctx, f.get(t, "t#op#now"))
+		_, err = f.on(sealing(g)).Result(ctx, f.get(t, "t#op#now"))
 		isStoreError(t, err, false)
 		require.NotErrorIs(t, err, protocol.ErrRecordUnreadable)
 	})
 	t.Run("plain", func(t *testing.T) {
-		before := f.on(t, &patient)
+		before := f.on(&patient)
 		require.NoError(t, before.Acquire(ctx, base, claim("t#op#plain", "o1")))
 		require.NoError(t, before.Finish(ctx, base, completion("t#op#plain", "o1", secret)))
 		require.Equal(t, secret, f.resultOf(t, "t#op#plain"))
 		o := sealing(newGCM(t, 1))
 		o.SealedOnly = true
-		_, err := f.on(t, o).Result(ctx, f.get(t, "t#op#plain"))
+		_, err := f.on(o).Result(ctx, f.get(t, "t#op#plain"))
 		require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 	})
 }
@@ -128,7 +126,7 @@ func TestAResultThatCannotBeSealed(t *testing.T) {
 			t.Parallel()
 			g := newGCM(t, 1)
 			f := open(t, sealing(g))
-			engine := f.engine(t)
+			engine := f.engine()
 			ran := 0
 			run := func() (string, error) {
 				return idem.Do(t.Context(), engine, mode.Key("t", "k"),
@@ -170,7 +168,7 @@ func TestAStepThatCannotBeSealed(t *testing.T) {
 			t.Parallel()
 			g := newGCM(t, 1)
 			f := open(t, sealing(g))
-			engine := f.engine(t)
+			engine := f.engine()
 			k := idem.Operation{Name: "op", Repeat: tc.repeat}.Key("t", "k")
 			ran := 0
 			run := func() error {
@@ -268,7 +266,7 @@ func TestTheFactOfASealedResultIsNotTheResult(t *testing.T) {
 func TestSealedStepsFitTheRecord(t *testing.T) {
 	t.Parallel()
 	f := open(t, sealing(padded{newGCM(t, 1)}))
-	engine := f.engine(t)
+	engine := f.engine()
 	k := idem.Operation{Name: "op", Repeat: idem.Repeatable}.Key("t", "k")
 	ran, undone, largest := 0, 0, 0
 	_, err := idem.Do(t.Context(), engine, k, 1, func(ctx context.Context, _ int) (string, error) {

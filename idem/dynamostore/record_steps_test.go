@@ -32,8 +32,7 @@ func TestLargeStepResults(t *testing.T) {
 			f.claimed(t, id, "o1")
 			write := protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Result: result, First: true}
 			require.NoError(t, f.RecordStep(ctx, base, write))
-			rec, err := f.Get(ctx, id)
-			require.NoError(t, err)
+			rec := f.get(t, id)
 			got, err := f.StepResult(ctx, rec, "charge")
 			require.NoError(t, err)
 			require.Equal(t, result, got)
@@ -63,10 +62,9 @@ func TestMissingStepResultFailsClosed(t *testing.T) {
 	f.claimed(t, id, "o1")
 	require.NoError(t, f.RecordStep(ctx, base,
 		protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Result: noise(2 << 10)}))
-	rec, err := f.Get(ctx, id)
-	require.NoError(t, err)
+	rec := f.get(t, id)
 	f.remove(t, partKeyPrefix(id, "o1.1", rec.Steps["charge"].Body.Digest)+"0")
-	_, err = f.StepResult(ctx, rec, "charge")
+	_, err := f.StepResult(ctx, rec, "charge")
 	require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 	_, err = f.StepResult(ctx, rec, "ship")
 	require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
@@ -159,15 +157,13 @@ func TestPartsOfStepsExpire(t *testing.T) {
 			})
 			require.Error(t, err)
 			require.Equal(t, protocol.Unknown, b.get(t, k.ID()).State)
-			r, err := reconcile.New(b.adminStore(t), &reconcile.Options{Now: func() time.Time { return b.now }})
-			require.NoError(t, err)
+			r := must(reconcile.New(b.adminStore(t), &reconcile.Options{Now: func() time.Time { return b.now }}))
 			require.NoError(t, reconcile.Resolve(t.Context(), r, k,
 				1, reconcile.Change{Actor: "alice", Reason: "the provider says so"}))
 		},
 		"refused": func(t *testing.T, b *bank) {
 			w := protocol.StepWrite{ID: k.ID(), Owner: "nobody", Write: "nobody.1", Name: "report", Result: noise(600 << 10)}
-			var conflict *protocol.ConflictError
-			require.ErrorAs(t, b.RecordStep(t.Context(), b.now, w), &conflict)
+			isConflict(t, b.RecordStep(t.Context(), b.now, w))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,8 +182,7 @@ func TestPartsOfStepsExpire(t *testing.T) {
 func TestResolutionsReplyIsLostAndTwoClaimsFollow(t *testing.T) {
 	f, ctx, id, result := open(t, nil), t.Context(), "k", noise(4<<10)
 	f.claimed(t, id, "o1")
-	require.NoError(t, f.RecordStep(ctx, base,
-		protocol.StepWrite{ID: id, Owner: "o1", Write: "o1.1", Name: "charge", Begin: true, First: true}))
+	f.begun(t, id, "o1.1", "charge")
 	require.NoError(t, f.Finish(ctx, base,
 		protocol.Finish{ID: id, Owner: "o1", Write: "o1.end", Ending: protocol.Ending{State: protocol.Unknown}}))
 	w := resolution(id, "o1.end", "r", protocol.Ending{State: protocol.Released})

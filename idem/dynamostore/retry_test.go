@@ -21,16 +21,13 @@ import (
 
 // scripted is a store whose client answers with the errors in turn, the last one
 // for ever, and a count of the tries.
-func scripted(t *testing.T, o *Options, errs ...error) (*Store, *int) {
-	t.Helper()
+func scripted(errs ...error) (*Store, *int) {
 	n := new(int)
-	s, err := New(fake(func(context.Context, any) (item, error) {
+	return faked(func(context.Context, any) (item, error) {
 		err := errs[min(*n, len(errs)-1)]
 		*n++
 		return nil, err
-	}), "table", o)
-	require.NoError(t, err)
-	return s, n
+	}), n
 }
 
 func api(code string) error { return &smithy.GenericAPIError{Code: code, Message: "says DynamoDB"} }
@@ -132,7 +129,7 @@ func TestAnErrorIsAboutEveryTry(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, n := scripted(t, nil, tc.errs...)
+				s, n := scripted(tc.errs...)
 				failed := isStoreError(t, s.Acquire(t.Context(), base, claim("k", "o1")), tc.maybe)
 				require.Equal(t, tc.down, failed.Down, "%v", failed)
 				require.Equal(t, "Acquire", failed.Op)
@@ -146,12 +143,12 @@ func TestAnErrorIsAboutEveryTry(t *testing.T) {
 
 func TestTriesUntilItWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, n := scripted(t, nil, canceled, api("ThrottlingException"), dialRefused, status(503), nil)
+		s, n := scripted(canceled, api("ThrottlingException"), dialRefused, status(503), nil)
 		require.NoError(t, s.Acquire(t.Context(), base, claim("k", "o1")))
 		require.Equal(t, 5, *n)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := scripted(t, nil, canceled, refusal)
+		s, _ := scripted(canceled, refusal)
 		require.Equal(t, "another", isConflict(t, s.Acquire(t.Context(), base, claim("k", "o1"))).Owner)
 	})
 }
@@ -175,12 +172,11 @@ func TestBudgetHolds(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tries := 0
-				s, err := New(fake(func(ctx context.Context, _ any) (item, error) {
+				s := must(New(fake(func(ctx context.Context, _ any) (item, error) {
 					tries++
 					<-ctx.Done()
 					return nil, &smithy.CanceledError{Err: ctx.Err()}
-				}), "table", tc.o)
-				require.NoError(t, err)
+				}), "table", tc.o))
 				ctx, start := t.Context(), time.Now()
 				if tc.deadline > 0 {
 					var cancel context.CancelFunc
@@ -199,7 +195,7 @@ func TestBudgetHolds(t *testing.T) {
 }
 
 func TestEndedContextSendsNothing(t *testing.T) {
-	s, n := scripted(t, nil, nil)
+	s, n := scripted(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	failed := isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), false)
@@ -211,13 +207,12 @@ func TestCancelInThePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		n := 0
-		s, err := New(fake(func(context.Context, any) (item, error) {
+		s := faked(func(context.Context, any) (item, error) {
 			if n++; n == 3 {
 				cancel()
 			}
 			return nil, api("ThrottlingException")
-		}), "table", nil)
-		require.NoError(t, err)
+		})
 		failed := isStoreError(t, s.Finish(ctx, base, completion("k", "o1", nil)), false)
 		require.ErrorIs(t, failed, context.Canceled)
 		require.Equal(t, 3, n)
@@ -240,7 +235,7 @@ func TestBackoffGrowsAndIsCapped(t *testing.T) {
 // A write refused before it was sent, and a read that fails, put no write in doubt.
 func TestReadsAreNeverInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := scripted(t, nil, canceled)
+		s, _ := scripted(canceled)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := s.Get(ctx, "k")

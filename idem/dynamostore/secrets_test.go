@@ -34,8 +34,7 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 	use := func(v protocol.Values) []byte {
 		f := open(t, nil)
 		q := f.adminStore(t)
-		engine, err := idem.New(q, nil)
-		require.NoError(t, err)
+		engine := must(idem.New(q, nil))
 		do := func(name string, change func(*idem.Operation), fn func(context.Context, string) (string, error)) error {
 			op := idem.Operation{Name: name, Values: v}
 			if change != nil {
@@ -59,8 +58,7 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 			}
 			return "", errBusy
 		}), errBusy)
-		r, err := reconcile.New(q, nil)
-		require.NoError(t, err)
+		r := must(reconcile.New(q, nil))
 		require.NoError(t, reconcile.Resolve(t.Context(),
 			r, idem.Operation{Name: "unknown", Values: v}.Key("t", value), "done",
 			reconcile.Change{Actor: "alice", Reason: "a test"}))
@@ -79,15 +77,13 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 	require.True(t, bytes.Contains(plain, []byte(of(value)[0])), "the test finds what it looks for")
 	// The fingerprint is of the input's canonical form.
 	f := open(t, nil)
-	engine, err := idem.New(f.Store, nil)
-	require.NoError(t, err)
 	key := idem.Operation{Name: "fingerprint"}.Key("t", value)
-	_, err = idem.Do(t.Context(), engine, key, input, func(context.Context, string) (string, error) { return "", nil })
+	_, err := idem.Do(t.Context(), f.engine(), key, input,
+		func(context.Context, string) (string, error) { return "", nil })
 	require.NoError(t, err)
-	rec, err := f.Get(t.Context(), key.ID())
-	require.NoError(t, err)
-	require.True(t, bytes.Contains(plain, []byte(rec.Fingerprint)))
-	require.False(t, bytes.Contains(keyed, []byte(rec.Fingerprint)))
+	unkeyed := []byte(f.get(t, key.ID()).Fingerprint)
+	require.True(t, bytes.Contains(plain, unkeyed))
+	require.False(t, bytes.Contains(keyed, unkeyed))
 }
 
 // A wrong secret fails closed over a table, with nothing written, also where results are encrypted or
@@ -98,9 +94,7 @@ func TestAWrongSecretFailsClosedOverATable(t *testing.T) {
 		f := open(t, o)
 		ran := 0
 		charge := func(v protocol.Values, value string) (int, error) {
-			engine, err := idem.New(f.Store, nil)
-			require.NoError(t, err)
-			return idem.Do(t.Context(), engine, idem.Operation{Name: "charge", Repeat: idem.Repeatable, Values: v}.Key("t",
+			return idem.Do(t.Context(), f.engine(), idem.Operation{Name: "charge", Repeat: idem.Repeatable, Values: v}.Key("t",
 				value), "input of "+value,
 				func(context.Context, string) (int, error) { ran++; return ran, nil })
 		}
@@ -121,14 +115,13 @@ func TestAWrongSecretFailsClosedOverATable(t *testing.T) {
 		}
 		require.Equal(t, before, f.export(t))
 		require.Equal(t, 2, ran)
-		check, err := f.admin.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &f.table, Key: key("#charge#")})
-		require.NoError(t, err)
-		require.NotContains(t, check.Item, "expires_at", "TTL does not delete it")
-		require.NotContains(t, check.Item, "open_due", "it is no open question")
+		check := f.raw(t, "#charge#")
+		require.NotContains(t, check, "expires_at", "TTL does not delete it")
+		require.NotContains(t, check, "open_due", "it is no open question")
 		// One that cannot be read is none that is absent.
-		delete(check.Item, "fp")
-		f.put(t, check.Item)
-		_, err = charge(secrets.New(aSecret), "four")
+		delete(check, "fp")
+		f.put(t, check)
+		_, err := charge(secrets.New(aSecret), "four")
 		require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
 		require.Equal(t, 2, ran)
 	}
@@ -210,7 +203,7 @@ func TestAnExportShowsNothingOfWhatIsSealed(t *testing.T) {
 	errBusy := errors.New("busy")
 	use := func(t *testing.T, o *Options) []byte {
 		f := open(t, o)
-		engine := f.engine(t)
+		engine := f.engine()
 		for name, result := range map[string]string{"small": small, "large": large} {
 			_, err := idem.Do(t.Context(), engine, idem.Operation{Name: name}.Key("t", value), input,
 				func(context.Context, string) (string, error) { return result, nil })

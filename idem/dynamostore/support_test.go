@@ -7,8 +7,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,9 +35,11 @@ type wire struct {
 	mu   sync.Mutex
 	ops  []string
 	// fault handles the n-th call (from 0) since it was set; nil lets it through.
-	fault func(n int, op string, req *http.Request) (*http.Response, error)
+	fault wireFault
 	n     int
 }
+
+type wireFault = func(n int, op string, req *http.Request) (*http.Response, error)
 
 func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	_, op, _ := strings.Cut(req.Header.Get("X-Amz-Target"), ".")
@@ -52,7 +56,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	return w.next.RoundTrip(req)
 }
 
-func (w *wire) set(fault func(n int, op string, req *http.Request) (*http.Response, error)) {
+func (w *wire) set(fault wireFault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fault, w.n, w.ops = fault, 0, nil
@@ -80,6 +84,64 @@ func (w *wire) loseReply(req *http.Request) (*http.Response, error) {
 }
 
 func (w *wire) loseRequest(*http.Request) (*http.Response, error) { return nil, errReset }
+
+// loseFirst loses the replies to the first calls of each of the operations, or of every one where
+// none is named, and returns how many it has lost.
+func (w *wire) loseFirst(calls int, ops ...string) (lost map[string]int) {
+	var mu sync.Mutex
+	lost = map[string]int{}
+	w.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if lost[op] == calls || len(ops) > 0 && !slices.Contains(ops, op) {
+			return nil, nil
+		}
+		lost[op]++
+		return w.loseReply(req)
+	})
+	return lost
+}
+
+// before does something before the first call of one of the operations, and says if it was done.
+func (w *wire) before(do func(), ops ...string) (done *atomic.Bool) {
+	done = new(atomic.Bool)
+	w.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
+		if slices.Contains(ops, op) && done.CompareAndSwap(false, true) {
+			do()
+		}
+		return nil, nil
+	})
+	return done
+}
+
+// refuse answers the calls of an operation with an error body, or all calls where none is named.
+func (w *wire) refuse(op, body string) {
+	w.set(func(_ int, called string, _ *http.Request) (*http.Response, error) {
+		if op != "" && op != called {
+			return nil, nil
+		}
+		return answer(http.StatusBadRequest, body), nil
+	})
+}
+
+// hold loses the requests of an operation and returns the last one, to be sent later.
+func (w *wire) hold(t *testing.T, op string, lost func() (*http.Response, error)) (late func()) {
+	t.Helper()
+	var held *http.Request
+	w.set(func(_ int, called string, req *http.Request) (*http.Response, error) {
+		if called != op {
+			return nil, nil
+		}
+		held = kept(t, req)
+		return lost()
+	})
+	return func() {
+		t.Helper()
+		require.NotNil(t, held)
+		_, err := w.loseReply(held)
+		require.ErrorIs(t, err, errReset)
+	}
+}
 
 // endAfter ends a call's context with its calls-th request, so that no test
 // waits for time to pass.
@@ -144,8 +206,7 @@ func open(tb testing.TB, o *Options) *fixture {
 	if o.WithoutTransactions {
 		w.next = transactionless{tb, w.next}
 	}
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: endpoint, Transport: as{asHandler, w}})
-	require.NoError(tb, err)
+	client := must(NewClient(aws.Config{}, &ClientOptions{Endpoint: endpoint, Transport: as{asHandler, w}}))
 	admin := dynamotest.Client(tb)
 	f := &fixture{wire: w, admin: admin, table: "dynamostore-" + rand.Text(), o: o}
 	require.NoError(tb, CreateTable(context.Background(), dynamotest.WithoutStream{Client: admin}, f.table))
@@ -153,29 +214,49 @@ func open(tb testing.TB, o *Options) *fixture {
 		_, err := admin.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &f.table})
 		require.NoError(tb, err)
 	})
-	f.Store, err = New(client, f.table, o)
-	require.NoError(tb, err)
+	f.Store = must(New(client, f.table, o))
 	return f
 }
 
+// must is what was made of arguments that no test has wrong.
+func must[V any](made V, err error) V {
+	if err != nil {
+		panic(err)
+	}
+	return made
+}
+
+// over is a store on a wire that leads nowhere.
+func over(w *wire) *Store {
+	return must(New(must(NewClient(aws.Config{}, nowhere(w))), "table", nil))
+}
+
+// faked is a store over a client that hands every input to one function.
+func faked(client fake) *Store { return must(New(client, "table", nil)) }
+
+func nowhere(w *wire) *ClientOptions {
+	return &ClientOptions{Endpoint: "http://127.0.0.1:1", Transport: w}
+}
+
+// eachKind runs a test on a table with and on one without transactions.
+func eachKind(t *testing.T, test func(t *testing.T, f *fixture, q *AdminStore)) {
+	t.Helper()
+	for name, o := range map[string]*Options{"transactions": &patient, "no transactions": &noTransactions} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t, o)
+			test(t, f, f.adminStore(t))
+		})
+	}
+}
+
 // clientAs calls through the wire in a role, of which the permissions are noted.
-func (f *fixture) clientAs(tb testing.TB, role string) *dynamodb.Client {
-	tb.Helper()
-	c, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint,
-		Transport: as{role, f.wire}})
-	require.NoError(tb, err)
-	return c
+func (f *fixture) clientAs(role string) *dynamodb.Client {
+	return must(NewClient(aws.Config{},
+		&ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{role, f.wire}}))
 }
 
 // engine is an engine over the store that has time.
-func (f *fixture) engine(tb testing.TB) *idem.Engine { return engineOver(tb, f.Store) }
-
-func engineOver(tb testing.TB, s protocol.Store) *idem.Engine {
-	tb.Helper()
-	e, err := idem.New(s, &unhurried)
-	require.NoError(tb, err)
-	return e
-}
+func (f *fixture) engine() *idem.Engine { return must(idem.New(f.Store, &unhurried)) }
 
 // resultOf reads the result of a record.
 func (f *fixture) resultOf(tb testing.TB, id string) []byte {
@@ -189,6 +270,13 @@ func (f *fixture) resultOf(tb testing.TB, id string) []byte {
 func (f *fixture) claimed(tb testing.TB, id, owner string) {
 	tb.Helper()
 	require.NoError(tb, f.Acquire(tb.Context(), base, claim(id, owner)))
+}
+
+// begun begins a step of the record's claim by o1.
+func (f *fixture) begun(tb testing.TB, id, write, step string) {
+	tb.Helper()
+	require.NoError(tb, f.RecordStep(tb.Context(), base,
+		protocol.StepWrite{ID: id, Owner: "o1", Write: write, Name: step, Begin: true}))
 }
 
 // completed claims a record and completes it.
@@ -224,19 +312,19 @@ func (f *fixture) put(tb testing.TB, it item) {
 // adminStore is the store with its other half.
 func (f *fixture) adminStore(tb testing.TB) *AdminStore {
 	tb.Helper()
-	client, err := NewClient(aws.Config{},
-		&ClientOptions{Endpoint: *f.admin.Options().BaseEndpoint, Transport: as{asOperator, f.wire}})
-	require.NoError(tb, err)
-	q, err := NewAdminStore(client, f.table, f.o)
-	require.NoError(tb, err)
-	return q
+	return must(NewAdminStore(f.clientAs(asOperator), f.table, f.o))
 }
 
 // raw reads an item as it is stored.
 func (f *fixture) raw(tb testing.TB, pk string) item {
 	tb.Helper()
+	return f.rawAt(tb, key(pk))
+}
+
+func (f *fixture) rawAt(tb testing.TB, k item) item {
+	tb.Helper()
 	out, err := f.admin.GetItem(context.Background(), &dynamodb.GetItemInput{
-		TableName: &f.table, Key: key(pk), ConsistentRead: aws.Bool(true),
+		TableName: &f.table, Key: k, ConsistentRead: aws.Bool(true),
 	})
 	require.NoError(tb, err)
 	return out.Item
@@ -248,8 +336,7 @@ func (f *fixture) change(tb testing.TB, pk string, damage func(item)) {
 	it := f.raw(tb, pk)
 	require.NotEmpty(tb, it)
 	damage(it)
-	_, err := f.admin.PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &f.table, Item: it})
-	require.NoError(tb, err)
+	f.put(tb, it)
 }
 
 func (f *fixture) remove(tb testing.TB, pk string) {
@@ -327,7 +414,13 @@ func bodyOf(t *testing.T, req *http.Request) string {
 	return string(b)
 }
 
-func newBody(s string) io.ReadCloser { return io.NopCloser(strings.NewReader(s)) }
+// kept is a request that can be sent later.
+func kept(t *testing.T, req *http.Request) *http.Request {
+	t.Helper()
+	late := req.Clone(context.WithoutCancel(req.Context()))
+	late.GetBody, late.Body = nil, io.NopCloser(strings.NewReader(bodyOf(t, req)))
+	return late
+}
 
 // fake is a client that hands every input to one function.
 type fake func(ctx context.Context, in any) (item, error)

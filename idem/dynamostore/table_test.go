@@ -25,12 +25,8 @@ import (
 func TestCreateTableAndCheck(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
-	name := "created-" + rand.Text()
+	name := f.newTable(t)
 	require.NoError(t, CreateTable(ctx, f.admin, name))
-	defer func() {
-		_, err := f.admin.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name})
-		require.NoError(t, err)
-	}()
 	require.NoError(t, Check(ctx, f.admin, name))
 	require.NoError(t, CreateTable(ctx, f.admin, name), "a table that exists and fits")
 
@@ -40,12 +36,39 @@ func TestCreateTableAndCheck(t *testing.T) {
 	require.Equal(t, types.BillingModePayPerRequest, out.Table.BillingModeSummary.BillingMode)
 	require.Equal(t, types.ProjectionTypeKeysOnly, out.Table.GlobalSecondaryIndexes[0].Projection.ProjectionType)
 
-	_, err = f.admin.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{TableName: &name,
-		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(schema.ExpiresAt),
-			Enabled: aws.Bool(false)}})
-	require.NoError(t, err)
+	f.expires(t, name, schema.ExpiresAt, false)
 	says(t, Check(ctx, f.admin, name), "TTL off")
 	says(t, CreateTable(ctx, f.admin, name), "TTL off")
+}
+
+// newTable is the name of a table that goes with the test.
+func (f *fixture) newTable(t *testing.T) string {
+	name := "new-" + rand.Text()
+	t.Cleanup(func() {
+		_, err := f.admin.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name})
+		require.NoError(t, err)
+	})
+	return name
+}
+
+// tableOfElse has other keys than records have.
+func (f *fixture) tableOfElse(t *testing.T, kind types.ScalarAttributeType) string {
+	t.Helper()
+	name := f.newTable(t)
+	_, err := f.admin.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+		TableName: &name, BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: kind}},
+		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
+	})
+	require.NoError(t, err)
+	return name
+}
+
+func (f *fixture) expires(t *testing.T, table, attribute string, on bool) {
+	t.Helper()
+	_, err := f.admin.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{TableName: &table,
+		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &attribute, Enabled: &on}})
+	require.NoError(t, err)
 }
 
 func says(t *testing.T, err error, texts ...string) {
@@ -60,23 +83,10 @@ func says(t *testing.T, err error, texts ...string) {
 func TestCheckNamesEverythingThatIsWrong(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
-	name := "wrong-" + rand.Text()
-	_, err := f.admin.CreateTable(ctx, &dynamodb.CreateTableInput{
-		TableName: &name, BillingMode: types.BillingModePayPerRequest,
-		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"),
-			AttributeType: types.ScalarAttributeTypeN}},
-		KeySchema: []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
-	})
-	require.NoError(t, err)
-	defer func() {
-		_, err := f.admin.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name})
-		require.NoError(t, err)
-	}()
+	name := f.tableOfElse(t, types.ScalarAttributeTypeN)
 	says(t, Check(ctx, f.admin, name), "has the keys id (N) and needs pk (S), sk (S)", `no index "open"`, "TTL off")
 
-	_, err = f.admin.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{TableName: &name,
-		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String("ttl"), Enabled: aws.Bool(true)}})
-	require.NoError(t, err)
+	f.expires(t, name, "ttl", true)
 	says(t, Check(ctx, f.admin, name), `TTL on attribute "ttl"`)
 
 	says(t, Check(ctx, f.admin, "no-such-table"), "does not exist in this region and account",
@@ -137,20 +147,11 @@ func TestCreateTableSurvivesLostReplies(t *testing.T) {
 		o.HTTPClient = &http.Client{Transport: f.wire}
 		o.Retryer = aws.NopRetryer{}
 	})
-	lost := map[string]bool{}
-	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
-		if !lost[op] {
-			lost[op] = true
-			return f.wire.loseReply(req)
-		}
-		return nil, nil
-	})
-	name := "lost-" + rand.Text()
+	lost := f.wire.loseFirst(1)
+	name := f.newTable(t)
 	require.NoError(t, CreateTable(t.Context(), client, name))
-	require.Subset(t, lost, map[string]bool{"CreateTable": true, "DescribeTable": true, "UpdateTimeToLive": true})
+	require.Subset(t, lost, map[string]int{"CreateTable": 1, "DescribeTable": 1, "UpdateTimeToLive": 1})
 	require.NoError(t, Check(t.Context(), f.admin, name))
-	_, err := f.admin.DeleteTable(t.Context(), &dynamodb.DeleteTableInput{TableName: &name})
-	require.NoError(t, err)
 }
 
 // Trouble on the way to the table is told apart, each with what to do.
@@ -162,30 +163,29 @@ func TestCheckExplainsTrouble(t *testing.T) {
 		`in the request is expired"}`
 	for _, tc := range []struct {
 		name, says string
-		fault      func() (*http.Response, error)
+		body       string // empty: there is no answer
 	}{
-		{"denied", "allow dynamodb:DescribeTable", func() (*http.Response, error) { return answer(400, noAccess), nil }},
-		{"credentials", "cannot be reached with these credentials",
-			func() (*http.Response, error) { return answer(400, signature), nil }},
-		{"expired", "cannot be reached with these credentials",
-			func() (*http.Response, error) { return answer(400, expired), nil }},
-		{"no table", "does not exist", func() (*http.Response, error) { return answer(400, noTable), nil }},
-		{"other", "cannot be checked with dynamodb:DescribeTable",
-			func() (*http.Response, error) { return answer(400, other), nil }},
-		{"no network", "gateway endpoint", func() (*http.Response, error) { return nil, errReset }},
-		{"throttled", "did not answer", func() (*http.Response, error) { return answer(400, throttling), nil }},
+		{"denied", "allow dynamodb:DescribeTable", noAccess},
+		{"credentials", "cannot be reached with these credentials", signature},
+		{"expired", "cannot be reached with these credentials", expired},
+		{"no table", "does not exist", noTable},
+		{"other", "cannot be checked with dynamodb:DescribeTable", other},
+		{"no network", "gateway endpoint", ""},
+		{"throttled", "did not answer", throttling},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := &wire{}
 			ctx, cancel := context.WithCancel(t.Context())
 			w.set(func(n int, _ string, _ *http.Request) (*http.Response, error) {
 				defer endAfter(3, n, cancel)
-				return tc.fault()
+				if tc.body == "" {
+					return nil, errReset
+				}
+				return answer(400, tc.body), nil
 			})
-			client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://127.0.0.1:1", Transport: w})
-			require.NoError(t, err)
 			defer cancel()
-			err = Check(ctx, client, "table")
+			client := must(NewClient(aws.Config{}, nowhere(w)))
+			err := Check(ctx, client, "table")
 			says(t, err, tc.says, `table "table"`)
 			require.Equal(t, 1, strings.Count(err.Error(), "dynamostore: table"), "what to do is said once: %v", err)
 			cancel()
@@ -196,35 +196,9 @@ func TestCheckExplainsTrouble(t *testing.T) {
 
 // Without credentials no request is made, and the error says what is missing.
 func TestCheckWithoutCredentials(t *testing.T) {
-	w := &wire{}
-	client, err := NewClient(aws.Config{
-		Region: "eu-central-1",
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{}, errors.New("no credentials found")
-		}),
-	}, &ClientOptions{Transport: w})
-	require.NoError(t, err)
-	says(t, Check(t.Context(), client, "table"), "set AWS_REGION and credentials", "no credentials found")
+	s, w := withCredentials(func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, errNoRole })
+	says(t, Check(t.Context(), s.client.(*dynamodb.Client), "table"), "set AWS_REGION and credentials", errNoRole.Error())
 	require.Empty(t, w.calls())
-	s, err := New(client, "table", nil)
-	require.NoError(t, err)
-	isStoreError(t, s.Acquire(t.Context(), base, claim("k", "o1")), false)
-}
-
-// answers is a store whose table answers everything with one error body; the
-// third call ends the context.
-func answers(t *testing.T, code int, body string, end context.CancelFunc) (*Store, *wire) {
-	t.Helper()
-	w := &wire{}
-	w.set(func(n int, _ string, _ *http.Request) (*http.Response, error) {
-		defer endAfter(3, n, end)
-		return answer(code, body), nil
-	})
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://127.0.0.1:1", Transport: w})
-	require.NoError(t, err)
-	s, err := New(client, "table", nil)
-	require.NoError(t, err)
-	return s, w
 }
 
 // The real error bodies, through the real SDK.
@@ -251,15 +225,14 @@ func TestErrorBodies(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			s, w := answers(t, tc.code, tc.body, cancel)
-			failed := isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), tc.maybe)
+			w := &wire{fault: func(n int, _ string, _ *http.Request) (*http.Response, error) {
+				defer endAfter(3, n, cancel)
+				return answer(tc.code, tc.body), nil
+			}}
+			failed := isStoreError(t, over(w).Acquire(ctx, base, claim("k", "o1")), tc.maybe)
 			require.Equal(t, tc.down, failed.Down)
 			require.Equal(t, tc.down && tc.code < 500, failed.Throttled)
-			if tc.again {
-				require.Len(t, w.calls(), 3)
-			} else {
-				require.Len(t, w.calls(), 1)
-			}
+			require.Len(t, w.calls(), map[bool]int{true: 3, false: 1}[tc.again])
 		})
 	}
 }
@@ -272,12 +245,8 @@ func TestRefusedPort(t *testing.T) {
 	require.NoError(t, l.Close())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://" + addr})
-	require.NoError(t, err)
-	tries := &ending{Client: client, end: cancel}
-	s, err := New(tries, "table", nil)
-	require.NoError(t, err)
-	failed := isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), false)
+	tries := &ending{Client: must(NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://" + addr})), end: cancel}
+	failed := isStoreError(t, must(New(tries, "table", nil)).Acquire(ctx, base, claim("k", "o1")), false)
 	require.ErrorContains(t, failed, "refused")
 	require.Equal(t, 3, tries.n)
 }
@@ -302,10 +271,8 @@ func TestBlackHole(t *testing.T) {
 			mu.Unlock()
 		}
 	}()
-	client, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://" + l.Addr().String()})
-	require.NoError(t, err)
-	s, err := New(client, "table", nil)
-	require.NoError(t, err)
+	client := must(NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://" + l.Addr().String()}))
+	s := must(New(client, "table", nil))
 	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 	defer cancel()
 	isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), true)
@@ -320,8 +287,9 @@ func TestBlackHole(t *testing.T) {
 }
 
 func TestNewFindsMistakes(t *testing.T) {
-	client, err := NewClient(aws.Config{Region: "eu-central-1"}, nil)
-	require.NoError(t, err)
+	client := must(NewClient(aws.Config{Region: "eu-central-1"}, nil))
+	options := func(o Options) error { _, err := New(client, "t", &o); return err }
+	ofClient := func(o ClientOptions) error { _, err := NewClient(aws.Config{Region: "x"}, &o); return err }
 	for _, tc := range []struct {
 		name string
 		make func() error
@@ -330,45 +298,19 @@ func TestNewFindsMistakes(t *testing.T) {
 		{"nil client", func() error { _, err := New(nil, "t", nil); return err }, "NewClient"},
 		{"nil *dynamodb.Client", func() error { _, err := New(nilClient(), "t", nil); return err }, "NewClient"},
 		{"empty table", func() error { _, err := New(client, "", nil); return err }, "name the table"},
-		{"attempt", func() error { _, err := New(client, "t", &Options{AttemptTimeout: -1}); return err }, "AttemptTimeout"},
-		{"budget", func() error { _, err := New(client, "t", &Options{Budget: -1}); return err }, "Budget"},
-		{"result", func() error { _, err := New(client, "t", &Options{MaxResult: -1}); return err }, "MaxResult"},
-		{"result too large", func() error {
-			_, err := New(client, "t", &Options{MaxResult: resultLimit + 1})
-			return err
-		}, "MaxResult"},
-		{"endpoint", func() error {
-			_, err := NewClient(aws.Config{}, &ClientOptions{Endpoint: "127.0.0.1:8000"})
-			return err
-		}, "Endpoint"},
-		{"conns", func() error {
-			_, err := NewClient(aws.Config{Region: "x"}, &ClientOptions{MaxIdleConns: -1})
-			return err
-		}, "MaxIdleConns"},
-		{"dial", func() error {
-			_, err := NewClient(aws.Config{Region: "x"}, &ClientOptions{DialTimeout: -1})
-			return err
-		}, "DialTimeout"},
-		{"attempt without a unit", func() error {
-			_, err := New(client, "t", &Options{AttemptTimeout: 1})
-			return err
-		}, "AttemptTimeout is 1ns"},
-		{"budget without a unit", func() error {
-			_, err := New(client, "t", &Options{Budget: 5})
-			return err
-		}, "Budget is 5ns"},
-		{"dial without a unit", func() error {
-			_, err := NewClient(aws.Config{Region: "x"}, &ClientOptions{DialTimeout: 1})
-			return err
-		}, "DialTimeout is 1ns"},
 		{"region", func() error { _, err := NewClient(aws.Config{}, nil); return err }, "AWS_REGION"},
+		{"attempt", func() error { return options(Options{AttemptTimeout: -1}) }, "AttemptTimeout"},
+		{"attempt without a unit", func() error { return options(Options{AttemptTimeout: 1}) }, "AttemptTimeout is 1ns"},
+		{"budget", func() error { return options(Options{Budget: -1}) }, "Budget"},
+		{"budget without a unit", func() error { return options(Options{Budget: 5}) }, "Budget is 5ns"},
+		{"result", func() error { return options(Options{MaxResult: -1}) }, "MaxResult"},
+		{"result too large", func() error { return options(Options{MaxResult: resultLimit + 1}) }, "MaxResult"},
+		{"endpoint", func() error { return ofClient(ClientOptions{Endpoint: "127.0.0.1:8000"}) }, "Endpoint"},
+		{"conns", func() error { return ofClient(ClientOptions{MaxIdleConns: -1}) }, "MaxIdleConns"},
+		{"dial", func() error { return ofClient(ClientOptions{DialTimeout: -1}) }, "DialTimeout"},
+		{"dial without a unit", func() error { return ofClient(ClientOptions{DialTimeout: 1}) }, "DialTimeout is 1ns"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			err := tc.make()
-			var mistake *protocol.ConfigError
-			require.ErrorAs(t, err, &mistake)
-			require.ErrorContains(t, err, tc.says)
-		})
+		t.Run(tc.name, func(t *testing.T) { says(t, tc.make(), tc.says) })
 	}
 }
 
@@ -379,7 +321,7 @@ func (foreign) Seal() bool { return true }
 func (foreign) Size() int  { return 0 }
 
 func TestBadWritesAreRefusedBeforeTheyAreSent(t *testing.T) {
-	s, n := scripted(t, nil, nil)
+	s, n := scripted(nil)
 	ctx := t.Context()
 	f := completion("k", "o1", nil)
 	f.Unit = foreign{}
@@ -436,20 +378,10 @@ func TestRefusalSaysWhatToDo(t *testing.T) {
 
 func TestTableOfSomethingElseIsNamed(t *testing.T) {
 	f := open(t, nil)
-	orders := f.table + "-orders"
-	_, err := f.admin.CreateTable(t.Context(), &dynamodb.CreateTableInput{
-		TableName: &orders, BillingMode: types.BillingModePayPerRequest,
-		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"),
-			AttributeType: types.ScalarAttributeTypeS}},
-		KeySchema: []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
-	})
-	require.NoError(t, err)
-	s, err := New(f.admin, orders, &patient)
-	require.NoError(t, err)
-	_, err = s.Get(t.Context(), "acme#charge#digest")
+	s := must(New(f.admin, f.tableOfElse(t, types.ScalarAttributeTypeS), &patient))
+	_, err := s.Get(t.Context(), "acme#charge#digest")
 	require.ErrorContains(t, err, "has other keys than records have")
-	engine, err := idem.New(s, &idem.Options{ClaimBudget: patient.Budget})
-	require.NoError(t, err)
+	engine := must(idem.New(s, &idem.Options{ClaimBudget: patient.Budget}))
 	_, err = idem.Do(t.Context(), engine, idem.Operation{Name: "charge"}.Key("acme", "k"), 1,
 		func(context.Context, int) (int, error) { return 1, nil })
 	require.ErrorContains(t, err, "has other keys than records have: check the name in IDEM_TABLE")

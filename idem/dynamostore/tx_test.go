@@ -41,15 +41,21 @@ type bank struct {
 func openBank(t *testing.T, balances ...int) *bank {
 	t.Helper()
 	b := &bank{fixture: open(t, nil), now: base}
-	var err error
-	b.engine, err = idem.New(b.Store, &idem.Options{
+	b.engine = must(idem.New(b.Store, &idem.Options{
 		Now: func() time.Time { return b.now }, ClaimBudget: patient.Budget, FinishBudget: patient.Budget,
-	})
-	require.NoError(t, err)
+	}))
 	for n, v := range balances {
 		b.set(t, n, v)
 	}
 	return b
+}
+
+// inBothModes runs a test with 100 on account 0 and nothing on account 1.
+func inBothModes(t *testing.T, test func(t *testing.T, b *bank, op idem.Operation)) {
+	t.Helper()
+	for name, op := range modes {
+		t.Run(name, func(t *testing.T) { test(t, openBank(t, 100, 0), op) })
+	}
 }
 
 func (b *bank) set(t *testing.T, n, v int) {
@@ -126,102 +132,92 @@ func (b *bank) messages(t *testing.T, id string) (all []*outbox.Entry) {
 // nothing.
 func TestWritesCommitWithTheOutcome(t *testing.T) {
 	const put, upd, get, tra = "PutItem", "UpdateItem", "GetItem", "TransactWriteItems"
-	for name, op := range modes {
-		t.Run(name, func(t *testing.T) {
-			b := openBank(t, 100, 0)
-			calls := map[string][][]string{
-				"reserved": {{put, tra}, {put}},
-				"atomic":   {{get, tra}, {get}},
-			}[name]
-			b.wire.set(nil)
-			res, err := b.transfer(t.Context(), op, 30)
-			require.NoError(t, err)
-			require.Equal(t, "moved 30", res.Value)
-			require.Equal(t, calls[0], b.wire.calls())
-			b.moved(t, 30)
+	inBothModes(t, func(t *testing.T, b *bank, op idem.Operation) {
+		calls := map[idem.Mode][][]string{
+			idem.Reserved: {{put, tra}, {put}}, idem.Atomic: {{get, tra}, {get}},
+		}[op.Mode]
+		b.wire.set(nil)
+		res, err := b.transfer(t.Context(), op, 30)
+		require.NoError(t, err)
+		require.Equal(t, "moved 30", res.Value)
+		require.Equal(t, calls[0], b.wire.calls())
+		b.moved(t, 30)
 
-			again, err := b.transfer(t.Context(), op, 30)
-			require.NoError(t, err)
-			require.True(t, again.Outcome.Replayed)
-			require.Equal(t, res.Outcome.Body, again.Outcome.Body)
-			require.Equal(t, calls[1], b.wire.calls())
-			b.moved(t, 30)
+		again, err := b.transfer(t.Context(), op, 30)
+		require.NoError(t, err)
+		require.True(t, again.Outcome.Replayed)
+		require.Equal(t, res.Outcome.Body, again.Outcome.Body)
+		require.Equal(t, calls[1], b.wire.calls())
+		b.moved(t, 30)
 
-			_, err = b.transfer(t.Context(), op, 31)
-			require.ErrorIs(t, err, idem.ErrKeyReused)
+		_, err = b.transfer(t.Context(), op, 31)
+		require.ErrorIs(t, err, idem.ErrKeyReused)
 
-			// Once more after expiry, over the record that is still there.
-			b.now = b.now.Add(48 * time.Hour)
-			res, err = b.transfer(t.Context(), op, 20)
-			require.NoError(t, err)
-			require.False(t, res.Outcome.Replayed)
-			b.movedIn(t, 2, 50)
-		})
-	}
+		// Once more after expiry, over the record that is still there.
+		b.now = b.now.Add(48 * time.Hour)
+		res, err = b.transfer(t.Context(), op, 20)
+		require.NoError(t, err)
+		require.False(t, res.Outcome.Replayed)
+		b.movedIn(t, 2, 50)
+	})
 }
 
 // A condition that does not hold is the handler's own error, by its class, and
 // nothing is written.
 func TestConditionFails(t *testing.T) {
-	for name, op := range modes {
-		t.Run(name, func(t *testing.T) {
-			b := openBank(t, 100, 0)
-			res, err := b.transfer(t.Context(), op, 101)
-			require.Same(t, errPoor, err, "without its mark")
-			require.Equal(t, protocol.Failed, res.Outcome.RecordState)
-			require.Equal(t, 1, res.Outcome.Attempt)
-			b.moved(t, 0)
-			b.set(t, 0, 1000)
-			_, err = b.transfer(t.Context(), op, 101)
-			var recorded *idem.RecordedError
-			require.ErrorAs(t, err, &recorded, "the failure is the outcome")
-			require.Equal(t, errPoor.Error(), recorded.Message)
+	inBothModes(t, func(t *testing.T, b *bank, op idem.Operation) {
+		res, err := b.transfer(t.Context(), op, 101)
+		require.Same(t, errPoor, err, "without its mark")
+		require.Equal(t, protocol.Failed, res.Outcome.RecordState)
+		require.Equal(t, 1, res.Outcome.Attempt)
+		b.moved(t, 0)
+		b.set(t, 0, 1000)
+		_, err = b.transfer(t.Context(), op, 101)
+		var recorded *idem.RecordedError
+		require.ErrorAs(t, err, &recorded, "the failure is the outcome")
+		require.Equal(t, errPoor.Error(), recorded.Message)
 
-			// Marked as not executed, the key is free again.
-			other := op.Key("t", "other")
-			move := func(from int) error {
-				_, err := idem.Do(t.Context(), b.engine, other, 1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
-					b.move(tx, from, 1, n)
-					return n, nil
-				}))
-				return err
-			}
-			require.EqualError(t, move(7), "no account")
-			require.NoError(t, move(0))
-			require.Equal(t, "999", b.balance(t, 0))
-		})
-	}
+		// Marked as not executed, the key is free again.
+		other := op.Key("t", "other")
+		move := func(from int) error {
+			_, err := idem.Do(t.Context(), b.engine, other, 1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
+				b.move(tx, from, 1, n)
+				return n, nil
+			}))
+			return err
+		}
+		require.EqualError(t, move(7), "no account")
+		require.NoError(t, move(0))
+		require.Equal(t, "999", b.balance(t, 0))
+	})
 }
 
 // Where the function makes no error of it, the refusal says which action it was.
 func TestConditionFailsWithoutAnError(t *testing.T) {
-	for name, op := range modes {
-		t.Run(name, func(t *testing.T) {
-			b := openBank(t, 100, 0)
-			_, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
-				tx := TxOf(ctx)
-				tx.Check(types.ConditionCheck{TableName: &b.table, Key: account(0),
-					ConditionExpression: aws.String("attribute_exists(pk)")}, unexplained)
-				tx.Delete(types.Delete{TableName: &b.table, Key: account(1),
-					ConditionExpression: aws.String("balance > :n"), ExpressionAttributeValues: item{":n": num("5")}}, unexplained)
-				return 1, nil
-			})
-			var refused *ActionError
-			require.ErrorAs(t, err, &refused)
-			require.ErrorIs(t, err, ErrCondition)
-			require.Equal(t, "Delete", refused.Action)
-			require.Equal(t, 1, refused.Index)
-			require.Equal(t, num("0"), refused.Old["balance"])
-			require.NotContains(t, err.Error(), "account-1", "no values in what is logged")
-			rec := b.get(t, op.Key("t", "k").ID())
-			if op.Mode == idem.Atomic {
-				require.Nil(t, rec)
-			} else {
-				require.Equal(t, protocol.Released, rec.State)
-				require.Equal(t, codeCondition, rec.Failure.Code)
-			}
+	inBothModes(t, func(t *testing.T, b *bank, op idem.Operation) {
+		_, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1, func(ctx context.Context, _ int) (int, error) {
+			tx := TxOf(ctx)
+			tx.Check(types.ConditionCheck{TableName: &b.table, Key: account(0),
+				ConditionExpression: aws.String("attribute_exists(pk)")}, unexplained)
+			tx.Delete(types.Delete{TableName: &b.table, Key: account(1),
+				ConditionExpression: aws.String("balance > :n"), ExpressionAttributeValues: item{":n": num("5")}}, unexplained)
+			return 1, nil
 		})
-	}
+		var refused *ActionError
+		require.ErrorAs(t, err, &refused)
+		require.ErrorIs(t, err, ErrCondition)
+		require.Equal(t, "Delete", refused.Action)
+		require.Equal(t, 1, refused.Index)
+		require.Equal(t, num("0"), refused.Old["balance"])
+		require.NotContains(t, err.Error(), "account-1", "no values in what is logged")
+		rec := b.get(t, op.Key("t", "k").ID())
+		if op.Mode == idem.Atomic {
+			require.Nil(t, rec)
+		} else {
+			require.Equal(t, protocol.Released, rec.State)
+			require.Equal(t, codeCondition, rec.Failure.Code)
+		}
+	})
 }
 
 // An operation that is not repeatable may have done other things before its
@@ -241,46 +237,41 @@ func TestConditionFailsOfANotRepeatableOperation(t *testing.T) {
 
 // An error of the handler drops what was collected, whatever its class.
 func TestErrorsDropTheUnit(t *testing.T) {
-	for name, op := range modes {
-		t.Run(name, func(t *testing.T) {
-			b := openBank(t, 100, 0)
-			for n, end := range []error{errPoor, idem.NotExecuted(errPoor), idem.Permanent(errPoor)} {
-				b.wire.set(nil)
-				_, err := idem.Do(t.Context(), b.engine, op.Key("t", strconv.Itoa(n)),
-					1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
-						b.move(tx, 0, 1, 1)
-						return 0, end
-					}))
-				require.Same(t, errPoor, err)
-				require.NotContains(t, b.wire.calls(), "TransactWriteItems")
-			}
-			b.moved(t, 0)
-		})
-	}
+	inBothModes(t, func(t *testing.T, b *bank, op idem.Operation) {
+		for n, end := range []error{errPoor, idem.NotExecuted(errPoor), idem.Permanent(errPoor)} {
+			b.wire.set(nil)
+			_, err := idem.Do(t.Context(), b.engine, op.Key("t", strconv.Itoa(n)),
+				1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
+					b.move(tx, 0, 1, 1)
+					return 0, end
+				}))
+			require.Same(t, errPoor, err)
+			require.NotContains(t, b.wire.calls(), "TransactWriteItems")
+		}
+		b.moved(t, 0)
+	})
 }
 
 // What a handler has collected when it aborts is dropped, mistakes too.
 func TestAbortDropsWhatWasCollected(t *testing.T) {
-	for name, op := range modes {
-		t.Run(name, func(t *testing.T) {
-			b := openBank(t, 100, 0)
-			got, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1,
-				Transact(func(ctx context.Context, tx *Tx, _ int) (int, error) {
-					b.move(tx, 0, 1, 1)
-					require.NoError(t, tx.Err())
-					tx.Put(types.Put{}, nil)
-					require.ErrorContains(t, tx.Err(), "Put (action 2): its TableName is missing")
-					return 402, idem.Abort(ctx, errPoor)
-				}))
-			require.NoError(t, err)
-			require.Equal(t, 402, got)
-			b.moved(t, 0)
-			require.Equal(t, protocol.Completed, b.get(t, op.Key("t", "k").ID()).State)
-		})
-	}
+	inBothModes(t, func(t *testing.T, b *bank, op idem.Operation) {
+		got, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 1,
+			Transact(func(ctx context.Context, tx *Tx, _ int) (int, error) {
+				b.move(tx, 0, 1, 1)
+				require.NoError(t, tx.Err())
+				tx.Put(types.Put{}, nil)
+				require.ErrorContains(t, tx.Err(), "Put (action 2): its TableName is missing")
+				return 402, idem.Abort(ctx, errPoor)
+			}))
+		require.NoError(t, err)
+		require.Equal(t, 402, got)
+		b.moved(t, 0)
+		require.Equal(t, protocol.Completed, b.get(t, op.Key("t", "k").ID()).State)
+	})
 }
 
-// A handler may encode all its messages in one buffer, and use its maps again.
+// A handler may encode all its messages in one buffer, and use its maps again. What is shown of a
+// unit is not the unit.
 func TestTxKeepsWhatItWasGiven(t *testing.T) {
 	tx, buf := new(Tx), []byte("one")
 	m := outbox.Message{Destination: "d", Body: buf, Attributes: map[string]string{"n": "1"}}
@@ -290,6 +281,8 @@ func TestTxKeepsWhatItWasGiven(t *testing.T) {
 	copy(buf, "two")
 	m.Attributes["n"], it["n"] = "2", num("2")
 	tx.Publish("two", m)
+	shown := tx.Messages()[0]
+	shown.Body[0], shown.Attributes["n"] = 'x', "3"
 	require.Equal(t, "one", string(tx.messages[0].Body))
 	require.Equal(t, "1", tx.messages[0].Attributes["n"])
 	require.Equal(t, "two", string(tx.messages[1].Body))
@@ -360,20 +353,17 @@ func TestTransactionAfterSteps(t *testing.T) {
 
 // A large result goes into parts, and the transaction names them.
 func TestLargeResultCommits(t *testing.T) {
-	for name, op := range modes {
-		t.Run(name, func(t *testing.T) {
-			b := openBank(t, 100, 0)
-			large := noise(450 << 10)
-			handler := Transact(func(_ context.Context, tx *Tx, n int) ([]byte, error) {
-				b.move(tx, 0, 1, n)
-				return large, nil
-			})
-			for range 2 {
-				got, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 30, handler)
-				require.NoError(t, err)
-				require.Equal(t, large, got)
-			}
-			require.Equal(t, "70", b.balance(t, 0))
+	inBothModes(t, func(t *testing.T, b *bank, op idem.Operation) {
+		large := noise(450 << 10)
+		handler := Transact(func(_ context.Context, tx *Tx, n int) ([]byte, error) {
+			b.move(tx, 0, 1, n)
+			return large, nil
 		})
-	}
+		for range 2 {
+			got, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"), 30, handler)
+			require.NoError(t, err)
+			require.Equal(t, large, got)
+		}
+		require.Equal(t, "70", b.balance(t, 0))
+	})
 }

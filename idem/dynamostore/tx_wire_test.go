@@ -68,10 +68,7 @@ func TestTransactionLosesReplies(t *testing.T) {
 						if call == tra {
 							begun = true
 							if held == nil {
-								body := bodyOf(t, req)
-								held = req.Clone(context.Background())
-								held.Body, held.GetBody = nil, nil
-								held.Body = newBody(body)
+								held = kept(t, req)
 							}
 							if n++; n <= tc.tries {
 								return tc.tx(b.wire, req)
@@ -126,9 +123,8 @@ func TestTransactionLosesReplies(t *testing.T) {
 // in the background when the bank's goes on.
 func (b *bank) hasty(t *testing.T, budget time.Duration) *idem.Engine {
 	now := b.now
-	e, err := idem.New(b.Store, &idem.Options{Now: func() time.Time { return now },
-		ClaimBudget: patient.Budget, FinishBudget: budget})
-	require.NoError(t, err)
+	e := must(idem.New(b.Store, &idem.Options{Now: func() time.Time { return now },
+		ClaimBudget: patient.Budget, FinishBudget: budget}))
 	t.Cleanup(func() { require.NoError(t, e.Flush(context.Background())) })
 	return e
 }
@@ -173,18 +169,14 @@ func TestCancellationReasons(t *testing.T) {
 		{"internal error", []*http.Response{answer(500, internal)}, nil, 2},
 		{"no reasons at all", []*http.Response{reasons()}, nil, 2},
 		{"a condition and a conflict elsewhere", []*http.Response{reasons(none, conflict, cond)},
-			func(t *testing.T, err error) {
-				requireRefused(t, err, "Put", codeCondition, false)
-			}, 1},
+			refusedFor("Put", codeCondition, false, ""), 1},
 		{"a condition", []*http.Response{reasons(none, cond+` ,"Item":{"balance":{"N":"7"}}`, none)},
 			func(t *testing.T, err error) {
 				refused := requireRefused(t, err, "Update", codeCondition, false)
 				require.Equal(t, num("7"), refused.Old["balance"])
 			}, 1},
-		{"an item too large", []*http.Response{reasons(none, large, none)}, func(t *testing.T, err error) {
-			refused := requireRefused(t, err, "Update", "ValidationError", false)
-			require.ErrorContains(t, refused, "exceeded the maximum allowed size")
-		}, 1},
+		{"an item too large", []*http.Response{reasons(none, large, none)},
+			refusedFor("Update", "ValidationError", false, "exceeded the maximum allowed size"), 1},
 		{"the record too large", []*http.Response{reasons(large, none, none)}, func(t *testing.T, err error) {
 			var large *protocol.TooLargeError
 			require.ErrorAs(t, err, &large)
@@ -192,16 +184,11 @@ func TestCancellationReasons(t *testing.T) {
 		{"two actions on one item",
 			[]*http.Response{answer(400, `{"__type":"com.amazon.coral.validate#ValidationException","message":"Transaction `+
 				`request cannot include multiple operations on one item"}`)},
-			func(t *testing.T, err error) {
-				refused := requireRefused(t, err, "", "ValidationException", false)
-				require.ErrorContains(t, refused, "multiple operations on one item")
-			}, 1},
-		{"a reason of the future", []*http.Response{reasons(none, "Whatever", none)}, func(t *testing.T, err error) {
-			requireRefused(t, err, "Update", "Whatever", false)
-		}, 1},
-		{"a condition after a lost request", []*http.Response{nil, reasons(none, cond, none)}, func(t *testing.T, err error) {
-			requireRefused(t, err, "Update", codeCondition, true)
-		}, 2},
+			refusedFor("", "ValidationException", false, "multiple operations on one item"), 1},
+		{"a reason of the future", []*http.Response{reasons(none, "Whatever", none)},
+			refusedFor("Update", "Whatever", false, ""), 1},
+		{"a condition after a lost request", []*http.Response{nil, reasons(none, cond, none)},
+			refusedFor("Update", codeCondition, true, ""), 2},
 		{"the token is known for another transaction", []*http.Response{exception("IdempotentParameterMismatchException")},
 			func(t *testing.T, err error) {
 				isStoreError(t, err, true)
@@ -252,6 +239,12 @@ func TestCancellationReasons(t *testing.T) {
 			tc.check(t, err)
 			require.Equal(t, protocol.InProgress, f.get(t, "k").State)
 		})
+	}
+}
+
+func refusedFor(action, code string, maybe bool, says string) func(t *testing.T, err error) {
+	return func(t *testing.T, err error) {
+		require.ErrorContains(t, requireRefused(t, err, action, code, maybe), says)
 	}
 }
 
@@ -324,63 +317,57 @@ func TestTheRecordsConditionComesFirst(t *testing.T) {
 // committed, the claim is given up, and the next call runs.
 func TestConflictsUseUpTheBudget(t *testing.T) {
 	t.Parallel()
-	for name, op := range modes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := openBank(t, 100, 0)
-			b.engine = b.hasty(t, time.Second)
-			b.wire.set(func(_ int, call string, _ *http.Request) (*http.Response, error) {
-				if call == "TransactWriteItems" {
-					return reasons("TransactionConflict", none, none, none), nil
-				}
-				return nil, nil
-			})
-			_, err := b.transfer(t.Context(), op, 30)
-			b.wire.set(nil)
-			var failed *idem.CommitError
-			require.ErrorAs(t, err, &failed)
-			require.False(t, failed.Ambiguous)
-			require.False(t, errors.Is(err, idem.ErrLeaseLost))
-			b.moved(t, 0)
-			res, err := b.transfer(t.Context(), op, 30)
-			require.NoError(t, err)
-			require.False(t, res.Outcome.Replayed)
-			b.moved(t, 30)
+	inBothModes(t, func(t *testing.T, b *bank, op idem.Operation) {
+		t.Parallel()
+		b.engine = b.hasty(t, time.Second)
+		b.wire.set(func(_ int, call string, _ *http.Request) (*http.Response, error) {
+			if call == "TransactWriteItems" {
+				return reasons("TransactionConflict", none, none, none), nil
+			}
+			return nil, nil
 		})
-	}
+		_, err := b.transfer(t.Context(), op, 30)
+		b.wire.set(nil)
+		var failed *idem.CommitError
+		require.ErrorAs(t, err, &failed)
+		require.False(t, failed.Ambiguous)
+		require.False(t, errors.Is(err, idem.ErrLeaseLost))
+		b.moved(t, 0)
+		res, err := b.transfer(t.Context(), op, 30)
+		require.NoError(t, err)
+		require.False(t, res.Outcome.Replayed)
+		b.moved(t, 30)
+	})
 }
 
 // Every try is the same request, byte for byte and under one token, whatever the
 // order in which maps are walked: DynamoDB then knows it again.
 func TestEveryTryOfATransactionIsTheSame(t *testing.T) {
 	t.Parallel()
-	for name, op := range modes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := openBank(t, 100, 0)
-			var bodies []string
-			b.wire.set(func(_ int, call string, req *http.Request) (*http.Response, error) {
-				if call != "TransactWriteItems" {
-					return nil, nil
-				}
-				bodies = append(bodies, bodyOf(t, req))
-				switch len(bodies) {
-				case 1:
-					return b.wire.loseRequest(req)
-				case 2:
-					return reasons("TransactionConflict", none, none, none), nil
-				case 3, 4:
-					return b.wire.loseReply(req)
-				}
+	inBothModes(t, func(t *testing.T, b *bank, op idem.Operation) {
+		t.Parallel()
+		var bodies []string
+		b.wire.set(func(_ int, call string, req *http.Request) (*http.Response, error) {
+			if call != "TransactWriteItems" {
 				return nil, nil
-			})
-			_, err := b.transfer(t.Context(), op, 30)
-			require.NoError(t, err)
-			require.Len(t, bodies, 5)
-			for _, body := range bodies[1:] {
-				require.Equal(t, bodies[0], body)
 			}
-			require.Contains(t, bodies[0], `"ClientRequestToken"`)
+			bodies = append(bodies, bodyOf(t, req))
+			switch len(bodies) {
+			case 1:
+				return b.wire.loseRequest(req)
+			case 2:
+				return reasons("TransactionConflict", none, none, none), nil
+			case 3, 4:
+				return b.wire.loseReply(req)
+			}
+			return nil, nil
 		})
-	}
+		_, err := b.transfer(t.Context(), op, 30)
+		require.NoError(t, err)
+		require.Len(t, bodies, 5)
+		for _, body := range bodies[1:] {
+			require.Equal(t, bodies[0], body)
+		}
+		require.Contains(t, bodies[0], `"ClientRequestToken"`)
+	})
 }

@@ -31,14 +31,11 @@ func TestTheInputOfAnAcceptanceInDoubtStays(t *testing.T) {
 		return answer(http.StatusBadRequest, noAccess), nil
 	})
 	err := f.Finish(t.Context(), base, acceptance(id, "first"))
-	var failed *protocol.StoreError
-	require.ErrorAs(t, err, &failed)
-	require.True(t, failed.Ambiguous)
+	isStoreError(t, err, true)
 	f.wire.set(nil)
 	require.Equal(t, protocol.Pending, f.get(t, id).State)
-	for _, expires := range f.partsExpire(t) {
-		require.Zero(t, expires)
-	}
+	all, kept := f.parts(t)
+	require.Equal(t, all, kept)
 }
 
 // A withdrawal over an expired record whose result was encrypted leaves nothing of it: a store
@@ -47,12 +44,11 @@ func TestAWithdrawalOverASealedRecordLeavesNothingOfIt(t *testing.T) {
 	t.Parallel()
 	f := open(t, sealing(newGCM(t, 1)))
 	const id = "t#op#k"
-	require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
-	require.NoError(t, f.Finish(t.Context(), base, completion(id, "o1", []byte("secret"))))
+	f.completed(t, id, []byte("secret"))
 	require.Contains(t, f.raw(t, id), schema.Sealed)
 
 	later := base.Add(48 * time.Hour)
-	plain, c := f.on(t, &patient), claim(id, "o2")
+	plain, c := f.on(&patient), claim(id, "o2")
 	c.Seen, c.Replace = f.get(t, id).Write, true
 	require.NoError(t, plain.Withdraw(t.Context(), later, protocol.Withdrawal{
 		Claim: c, Owner: "w", Write: "w.0", ExpiresAt: later.Add(time.Hour),
@@ -67,7 +63,7 @@ func TestAResolutionThatIsSentAgainKeepsItsResult(t *testing.T) {
 	f := open(t, &patient)
 	q := f.adminStore(t)
 	const id = "t#op#k"
-	require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
+	f.claimed(t, id, "o1")
 	now := base.Add(time.Hour)
 	ends := func(result []byte) protocol.Ending {
 		return protocol.Ending{State: protocol.Completed, Result: result, ExpiresAt: now.Add(24 * time.Hour)}
@@ -92,7 +88,7 @@ func TestHalfDoneWorkIsNotForgotten(t *testing.T) {
 	f := open(t, &patient)
 	q := f.adminStore(t)
 	const id = "t#op#k"
-	require.NoError(t, f.Acquire(t.Context(), base, claim(id, "o1")))
+	f.claimed(t, id, "o1")
 	require.NoError(t, f.RecordStep(t.Context(), base,
 		protocol.StepWrite{ID: id, Owner: "o1", Write: "s1", Name: "charge", Result: []byte("1"), First: true}))
 	require.NoError(t, f.Finish(t.Context(), base,

@@ -99,6 +99,13 @@ func (l *logs) lines(t *testing.T) (all []map[string]any) {
 	return all
 }
 
+// flushed takes the lines of what was counted since the last ones.
+func (l *logs) flushed(t *testing.T, m *emf.Metrics) []map[string]any {
+	t.Helper()
+	require.NoError(t, m.Flush(t.Context()))
+	return l.lines(t)
+}
+
 func metrics(t *testing.T, o emf.Options) (*emf.Metrics, *logs) {
 	out := &logs{}
 	o.Out = out
@@ -173,7 +180,6 @@ func TestAPanicWritesItsMetrics(t *testing.T) {
 	require.Equal(t, []map[string]any{{"service": "payments", "operation": "refund", "parked": 1.0}}, out.lines(t))
 }
 
-// A batch's durations are values of one line, as many as the format allows.
 // An invocation that Lambda kills at its time-out does not reach its end: a table that is down
 // and a handler that takes its time come together. What was counted is out before, and so is
 // what is counted in the last moments.
@@ -207,6 +213,7 @@ func TestAKilledInvocationHasWrittenItsMetrics(t *testing.T) {
 	}
 }
 
+// A batch's durations are values of one line, as many as the format allows.
 func TestABatchIsFewLines(t *testing.T) {
 	m, out := metrics(t, emf.Options{})
 	for i := range 250 {
@@ -215,8 +222,7 @@ func TestABatchIsFewLines(t *testing.T) {
 		m.Observe(t.Context(), notice.Notice{Kind: notice.Completed, Operation: "fulfil"})
 	}
 	m.Observe(t.Context(), notice.Notice{Kind: notice.InFlight, Operation: "other"})
-	require.NoError(t, m.Flush(t.Context()))
-	lines := out.lines(t)
+	lines := out.flushed(t, m)
 	require.Len(t, lines, 4)
 	values := 0
 	for _, l := range lines[:3] {
@@ -227,8 +233,7 @@ func TestABatchIsFewLines(t *testing.T) {
 	require.Equal(t, 250.0, lines[0]["completed"])
 	require.NotContains(t, lines[1], "executed")
 	require.Equal(t, map[string]any{"service": "payments", "operation": "other", "in_flight": 1.0}, lines[3])
-	require.NoError(t, m.Flush(t.Context()))
-	require.Empty(t, out.lines(t), "each value is written once")
+	require.Empty(t, out.flushed(t, m), "each value is written once")
 }
 
 // Every metric at once is a valid line.
@@ -245,8 +250,7 @@ func TestEveryMetricAtOnce(t *testing.T) {
 	for _, kind := range []notice.Kind{notice.Claimed, notice.Executed, notice.Completed} {
 		m.Observe(t.Context(), notice.Notice{Kind: kind, Operation: "charge", Took: time.Millisecond})
 	}
-	require.NoError(t, m.Flush(t.Context()))
-	lines := out.lines(t)
+	lines := out.flushed(t, m)
 	require.Len(t, lines, 1)
 	require.Len(t, lines[0], len(metric.All)+2)
 }
@@ -299,16 +303,14 @@ func TestTenantsWithTheMostDuplicates(t *testing.T) {
 				m.Observe(t.Context(), notice.Notice{Kind: notice.Replayed, Operation: "charge"})
 				m.Observe(t.Context(), notice.Notice{Kind: notice.Completed, Operation: "charge", Tenant: "first"})
 			}
-			require.NoError(t, m.Flush(t.Context()))
-			require.Equal(t, tc.want, out.lines(t)[0]["top_duplicate_tenants"])
+			require.Equal(t, tc.want, out.flushed(t, m)[0]["top_duplicate_tenants"])
 		})
 	}
 	m, out := metrics(t, emf.Options{})
 	for n := range 5000 {
 		m.Observe(t.Context(), notice.Notice{Kind: notice.Replayed, Operation: "charge", Tenant: fmt.Sprint(n)})
 	}
-	require.NoError(t, m.Flush(t.Context()))
-	l := out.lines(t)[0]
+	l := out.flushed(t, m)[0]
 	require.Len(t, l["top_duplicate_tenants"], 5)
 	require.Equal(t, 5000.0, l["replayed"])
 }
@@ -356,12 +358,11 @@ func TestASweepAndARelay(t *testing.T) {
 		m.Add(o.Operation, o.Counts())
 	}
 	m.Add("", outbox.Report{Sent: 3, Dead: 1}.Counts())
-	require.NoError(t, m.Flush(t.Context()))
 	require.ElementsMatch(t, []map[string]any{
 		{"service": "sweeper", "swept": 1.0, "open": 3.0, "oldest_open": 1200.0, "outbox_relayed": 3.0, "outbox_dead": 1.0},
 		{"service": "sweeper", "operation": "refund", "sweep_parked": 3.0, "sweep_postponed": 3.0, "open": 3.0,
 			"oldest_open": 1200.0},
-	}, out.lines(t))
+	}, out.flushed(t, m))
 }
 
 // An alarm on what is open needs the 0 of a sweep that finds nothing.
@@ -374,8 +375,7 @@ func TestNothingOpenIsSaid(t *testing.T) {
 	require.Len(t, open, 1)
 	m.Add("", open[0].Counts())
 	m.Add("", reconcile.Report{DryRun: true}.Counts())
-	require.NoError(t, m.Flush(t.Context()))
-	require.Equal(t, []map[string]any{{"service": "payments", "open": 0.0, "oldest_open": 0.0}}, out.lines(t))
+	require.Equal(t, []map[string]any{{"service": "payments", "open": 0.0, "oldest_open": 0.0}}, out.flushed(t, m))
 }
 
 func TestTheServiceIsTheFunction(t *testing.T) {
@@ -387,8 +387,7 @@ func TestTheServiceIsTheFunction(t *testing.T) {
 	m, err := emf.New(&emf.Options{Out: out})
 	require.NoError(t, err)
 	m.Observe(t.Context(), notice.Notice{Kind: notice.Escalated, Operation: "charge"})
-	require.NoError(t, m.Flush(t.Context()))
-	require.Equal(t, "charges", out.lines(t)[0]["service"])
+	require.Equal(t, "charges", out.flushed(t, m)[0]["service"])
 }
 
 // CloudWatch drops metrics whose dimensions have other values, and an operation may have any name.
@@ -400,8 +399,7 @@ func TestDimensionsHaveValuesThatCloudWatchTakes(t *testing.T) {
 		require.NoError(t, (idem.Operation{Name: name}).Check())
 		m, out := metrics(t, emf.Options{})
 		m.Observe(t.Context(), notice.Notice{Kind: notice.FailedOpen, Operation: name})
-		require.NoError(t, m.Flush(t.Context()))
-		require.Equal(t, says, out.lines(t)[0][schema.DimensionOperation])
+		require.Equal(t, says, out.flushed(t, m)[0][schema.DimensionOperation])
 	}
 	for _, service := range []string{" ", "überweisung", "a\n", strings.Repeat("a", 1025)} {
 		_, err := emf.New(&emf.Options{Service: service})
@@ -416,8 +414,7 @@ func TestALineHasTheFunctionsLogLevel(t *testing.T) {
 	t.Setenv("AWS_LAMBDA_LOG_LEVEL", "ERROR")
 	m, out := metrics(t, emf.Options{})
 	m.Observe(t.Context(), notice.Notice{Kind: notice.Escalated, Operation: "charge"})
-	require.NoError(t, m.Flush(t.Context()))
-	l := out.lines(t)[0]
+	l := out.flushed(t, m)[0]
 	require.Equal(t, "ERROR", l["level"])
 	_, err := time.Parse(time.RFC3339, l["timestamp"].(string))
 	require.NoError(t, err)

@@ -82,17 +82,16 @@ func TestWhatIsNotAsItWasSealedDoesNotOpen(t *testing.T) {
 		_, err = s.Open(t.Context(), good[:n], []byte("bound"))
 		require.Error(t, err, n)
 	}
-	for name, o := range map[string]Options{
-		"another KMS key":    {Key: "alias/other"},
-		"another context":    {Context: map[string]string{"app": "other"}},
-		"former keys alone":  {Key: "alias/new", FormerKeys: []string{"alias/older"}},
-		"bound to something": {},
+	for name, c := range map[string]struct {
+		o     Options
+		bound string
+	}{
+		"another KMS key":         {Options{Key: "alias/other"}, "bound"},
+		"another context":         {Options{Context: map[string]string{"app": "other"}}, "bound"},
+		"former keys alone":       {Options{Key: "alias/new", FormerKeys: []string{"alias/older"}}, "bound"},
+		"bound to something else": {Options{}, "else"},
 	} {
-		bound := "bound"
-		if name == "bound to something" {
-			bound = "else"
-		}
-		_, err := open(t, client, o).Open(t.Context(), good, []byte(bound))
+		_, err := open(t, client, c.o).Open(t.Context(), good, []byte(c.bound))
 		require.Error(t, err, name)
 		require.NotErrorIs(t, err, protocol.ErrStoreUnavailable, name)
 	}
@@ -148,11 +147,17 @@ type fake struct {
 	takes time.Duration
 	keys  map[string][]byte
 	size  int
+	// silent: it never answers.
+	silent bool
 }
 
-func (f *fake) GenerateDataKey(context.Context, *kms.GenerateDataKeyInput,
-	...func(*kms.Options)) (*kms.GenerateDataKeyOutput, error) {
+func (f *fake) GenerateDataKey(ctx context.Context, _ *kms.GenerateDataKeyInput,
+	_ ...func(*kms.Options)) (*kms.GenerateDataKeyOutput, error) {
 	time.Sleep(f.takes)
+	if f.silent {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.made++
@@ -169,7 +174,12 @@ func (f *fake) GenerateDataKey(context.Context, *kms.GenerateDataKeyInput,
 	return &kms.GenerateDataKeyOutput{Plaintext: plain, CiphertextBlob: wrapped}, nil
 }
 
-func (f *fake) Decrypt(_ context.Context, in *kms.DecryptInput, _ ...func(*kms.Options)) (*kms.DecryptOutput, error) {
+func (f *fake) Decrypt(ctx context.Context, in *kms.DecryptInput,
+	_ ...func(*kms.Options)) (*kms.DecryptOutput, error) {
+	if f.silent {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.made++
@@ -260,26 +270,12 @@ func TestManyAtOnceAskForOneDataKey(t *testing.T) {
 	})
 }
 
-// silent is a KMS that never answers.
-type silent struct{}
-
-func (*silent) GenerateDataKey(ctx context.Context, _ *kms.GenerateDataKeyInput,
-	_ ...func(*kms.Options)) (*kms.GenerateDataKeyOutput, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
-func (*silent) Decrypt(ctx context.Context, _ *kms.DecryptInput, _ ...func(*kms.Options)) (*kms.DecryptOutput, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
 // A KMS that does not answer takes three seconds of a caller, who may have minutes, and a second
 // caller none.
 func TestASilentKMSTakesNoTimeThatACallerMayHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sealed := seal(t, open(t, &fake{}, Options{}), "secret")
-		s := open(t, &silent{}, Options{})
+		s := open(t, &fake{silent: true}, Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 		defer cancel()
 		began := time.Now()
@@ -291,7 +287,7 @@ func TestASilentKMSTakesNoTimeThatACallerMayHave(t *testing.T) {
 		require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
 		require.Equal(t, 2*callTime, time.Since(began))
 
-		s = open(t, &silent{}, Options{})
+		s = open(t, &fake{silent: true}, Options{})
 		for n, within := range []time.Duration{patience - 1, patience, patience} {
 			began = time.Now()
 			short, cancel := context.WithTimeout(t.Context(), within)

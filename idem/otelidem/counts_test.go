@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -13,8 +14,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/emf"
@@ -219,11 +218,8 @@ func TestEverythingThatOperatorsCountIsAMetric(t *testing.T) {
 				var out bytes.Buffer
 				m, err := emf.New(&emf.Options{Service: "payments", Out: &out})
 				require.NoError(t, err)
-				reader := sdkmetric.NewManualReader()
-				telemetry,
-					err := otelidem.New(&otelidem.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
-				require.NoError(t, err)
-				r := &rig{t: t, metrics: m, telemetry: telemetry}
+				collected := newCollector()
+				r := &rig{t: t, metrics: m, telemetry: collected.telemetry(t)}
 				r.Harness = idemtest.New(t, &idem.Options{Observer: r.observe})
 				c.run(r)
 
@@ -237,7 +233,7 @@ func TestEverythingThatOperatorsCountIsAMetric(t *testing.T) {
 					}
 				}
 				require.Equal(t, c.want, got, "CloudWatch's")
-				require.Equal(t, c.want, valueOf(t, reader, c.metric), "OpenTelemetry's")
+				require.Equal(t, c.want, valueOf(t, collected, c.metric), "OpenTelemetry's")
 			})
 		})
 	}
@@ -245,7 +241,7 @@ func TestEverythingThatOperatorsCountIsAMetric(t *testing.T) {
 
 // valueOf is the metric of OpenTelemetry with that name in CloudWatch, over all operations, in
 // CloudWatch's unit.
-func valueOf(t *testing.T, reader sdkmetric.Reader, name string) (value float64) {
+func valueOf(t *testing.T, c *collector, name string) (value float64) {
 	otel, timed := map[string]string{
 		schema.MetricClaimTime: "idem.claim.duration", schema.MetricHandlerTime: "idem.handler.duration",
 		schema.MetricFinishTime: "idem.finish.duration",
@@ -253,26 +249,17 @@ func valueOf(t *testing.T, reader sdkmetric.Reader, name string) (value float64)
 	if !timed {
 		otel = "idem." + name
 	}
-	var all metricdata.ResourceMetrics
-	require.NoError(t, reader.Collect(t.Context(), &all))
-	require.NotEmpty(t, all.ScopeMetrics)
-	for _, m := range all.ScopeMetrics[0].Metrics {
-		if m.Name != otel {
+	for about, n := range c.numbers(t) {
+		if made, _, _ := strings.Cut(about, " "); made != otel {
 			continue
 		}
-		switch data := m.Data.(type) {
-		case metricdata.Sum[int64]:
-			for _, p := range data.DataPoints {
-				value += float64(p.Value)
-			}
-		case metricdata.Gauge[int64]:
-			for _, p := range data.DataPoints {
-				value += float64(p.Value)
-			}
-		case metricdata.Histogram[float64]:
-			for _, p := range data.DataPoints {
-				value += 1000 * p.Sum
-			}
+		if timed {
+			var count, seconds float64
+			_, err := fmt.Sscanf(n.(string), "%f: %f s", &count, &seconds)
+			require.NoError(t, err)
+			value += 1000 * seconds
+		} else {
+			value += float64(n.(int64))
 		}
 	}
 	return value

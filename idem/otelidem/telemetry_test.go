@@ -64,19 +64,13 @@ func (c *collector) numbers(t *testing.T) map[string]any {
 			case metricdata.Sum[int64]:
 				require.True(t, data.IsMonotonic)
 				require.Regexp(t, `^\{[a-z]+\}$`, m.Unit)
-				for _, p := range data.DataPoints {
-					found[m.Name+of(p.Attributes)] = p.Value
-				}
+				values(found, m.Name, data.DataPoints)
 			case metricdata.Sum[float64]:
 				require.True(t, data.IsMonotonic)
 				require.Equal(t, "{unit}", m.Unit)
-				for _, p := range data.DataPoints {
-					found[m.Name+of(p.Attributes)] = p.Value
-				}
+				values(found, m.Name, data.DataPoints)
 			case metricdata.Gauge[int64]:
-				for _, p := range data.DataPoints {
-					found[m.Name+of(p.Attributes)] = p.Value
-				}
+				values(found, m.Name, data.DataPoints)
 			case metricdata.Histogram[float64]:
 				require.Equal(t, "s", m.Unit)
 				for _, p := range data.DataPoints {
@@ -88,6 +82,12 @@ func (c *collector) numbers(t *testing.T) map[string]any {
 		}
 	}
 	return found
+}
+
+func values[N int64 | float64](found map[string]any, name string, points []metricdata.DataPoint[N]) {
+	for _, p := range points {
+		found[name+of(p.Attributes)] = p.Value
+	}
 }
 
 // of is what a point is about.
@@ -265,21 +265,29 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 
 func (*exporter) Shutdown(context.Context) error { return nil }
 
+// traced is a wrapped handler with a span in each invocation, which returns what it is given.
+func traced(t *testing.T, e *exporter, does func(payload string)) otelidem.Handler {
+	traces := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e, sdktrace.WithBatchTimeout(time.Hour)))
+	t.Cleanup(func() { _ = traces.Shutdown(context.Background()) })
+	o, err := otelidem.New(&otelidem.Options{MeterProvider: newCollector().meters, TracerProvider: traces})
+	require.NoError(t, err)
+	return o.Wrap(handler(func(ctx context.Context, payload []byte) ([]byte, error) {
+		_, span := traces.Tracer("user").Start(ctx, "POST /payments")
+		span.End()
+		does(string(payload))
+		return payload, nil
+	}))
+}
+
 // Lambda freezes the process after an invocation: what is not exported by then waits for
 // the next one, or is lost.
 func TestAnInvocationEndsWithAFlush(t *testing.T) {
 	e := &exporter{}
-	traces := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e, sdktrace.WithBatchTimeout(time.Hour)))
-	o, err := otelidem.New(&otelidem.Options{MeterProvider: newCollector().meters, TracerProvider: traces})
-	require.NoError(t, err)
-	h := o.Wrap(handler(func(ctx context.Context, payload []byte) ([]byte, error) {
-		_, span := traces.Tracer("user").Start(ctx, "POST /payments")
-		span.End()
-		if string(payload) == "panic" {
+	h := traced(t, e, func(payload string) {
+		if payload == "panic" {
 			panic("boom")
 		}
-		return payload, nil
-	}))
+	})
 	got, err := h.Invoke(t.Context(), []byte("answer"))
 	require.NoError(t, err)
 	require.Equal(t, "answer", string(got))
@@ -292,19 +300,10 @@ func TestAnInvocationEndsWithAFlush(t *testing.T) {
 func TestAKilledInvocationHasFlushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &exporter{}
-		traces := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e, sdktrace.WithBatchTimeout(time.Hour)))
-		defer func() { _ = traces.Shutdown(context.Background()) }()
-		o, err := otelidem.New(&otelidem.Options{TracerProvider: traces})
-		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		killed := make(chan struct{})
-		go o.Wrap(handler(func(ctx context.Context, _ []byte) ([]byte, error) {
-			_, span := traces.Tracer("user").Start(ctx, "POST /payments")
-			span.End()
-			<-killed
-			return nil, nil
-		})).Invoke(ctx, nil)
+		go traced(t, e, func(string) { <-killed }).Invoke(ctx, nil)
 		<-ctx.Done()
 		synctest.Wait()
 		require.Equal(t, 1, e.spans)
@@ -317,16 +316,7 @@ func TestAnExporterThatHangsCostsASecondAndNoAnswer(t *testing.T) {
 	var logged bytes.Buffer
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
 	synctest.Test(t, func(t *testing.T) {
-		traces := sdktrace.NewTracerProvider(sdktrace.WithBatcher(&exporter{hangs: true},
-			sdktrace.WithBatchTimeout(time.Hour)))
-		defer func() { _ = traces.Shutdown(context.Background()) }()
-		o, err := otelidem.New(&otelidem.Options{TracerProvider: traces})
-		require.NoError(t, err)
-		h := o.Wrap(handler(func(ctx context.Context, payload []byte) ([]byte, error) {
-			_, span := traces.Tracer("user").Start(ctx, "POST /payments")
-			span.End()
-			return payload, nil
-		}))
+		h := traced(t, &exporter{hangs: true}, func(string) {})
 		began := time.Now()
 		got, err := h.Invoke(t.Context(), []byte("answer"))
 		require.NoError(t, err)

@@ -17,25 +17,21 @@ import (
 // request is a sender that makes requests of ten messages, of which each takes its
 // time, unless the sender's is over before.
 func request(took time.Duration, fault error, sent func(outbox.Message)) outbox.Sender {
-	return sending(func(ctx context.Context, messages []outbox.Message) []error {
-		return outbox.InBatches(ctx, messages, outbox.Limits{Count: 10, Bytes: 1 << 20},
-			func(*outbox.Message) int { return 1 },
-			func(ctx context.Context, batch []outbox.Message) ([]error, error) {
-				select {
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				case <-time.After(took):
-				}
-				if fault != nil {
-					return nil, fault
-				}
-				for _, m := range batch {
-					if sent != nil {
-						sent(m)
-					}
-				}
-				return make([]error, len(batch)), nil
-			})
+	return inBatches(10, func(ctx context.Context, batch []outbox.Message) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(took):
+		}
+		if fault != nil {
+			return fault
+		}
+		for _, m := range batch {
+			if sent != nil {
+				sent(m)
+			}
+		}
+		return nil
 	})
 }
 
@@ -97,6 +93,14 @@ func (w *isolation) publish(record, key string, failing bool) outbox.Ref {
 	return ref
 }
 
+// customer is the ordering key of a message, if it has one.
+func customer(ordered bool, n int) string {
+	if ordered {
+		return fmt.Sprint("customer", n)
+	}
+	return ""
+}
+
 // stream publishes and delivers batches of a hundred messages, and returns how long
 // that has taken. Every tenth message is for the failing destination.
 func (w *isolation) stream(t *testing.T, batches int, ordered, alone bool) time.Duration {
@@ -108,11 +112,7 @@ func (w *isolation) stream(t *testing.T, batches int, ordered, alone bool) time.
 			if alone && n%10 == 5 {
 				continue
 			}
-			key := ""
-			if ordered {
-				key = fmt.Sprint("customer", n)
-			}
-			refs = append(refs, w.publish(fmt.Sprintf("r%d-%d", b, n), key, n%10 == 5))
+			refs = append(refs, w.publish(fmt.Sprintf("r%d-%d", b, n), customer(ordered, n), n%10 == 5))
 		}
 		called := time.Now()
 		_, first := deliver(t, w.relay, refs...)
@@ -157,18 +157,12 @@ func TestSweepIsNotHeldUp(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					last := func(backlog int) time.Duration {
 						w := newIsolation(t, other)
-						key := func(n int) string {
-							if ordered {
-								return fmt.Sprint("customer", n)
-							}
-							return ""
-						}
 						for n := range backlog {
-							w.publish(fmt.Sprint("failing", n), key(n), true)
+							w.publish(fmt.Sprint("failing", n), customer(ordered, n), true)
 						}
 						time.Sleep(time.Second)
 						for n := range healthy {
-							w.publish(fmt.Sprint("healthy", n), key(n), false)
+							w.publish(fmt.Sprint("healthy", n), customer(ordered, n), false)
 						}
 						time.Sleep(outbox.DefaultGrace)
 						begun := time.Now()
@@ -192,7 +186,7 @@ func TestSweepIsNotHeldUp(t *testing.T) {
 // other ones; once it is back, all go out, in their order.
 func TestADeadDestinationSpendsNoTries(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
-		deadDestination(t, hung{}, ordered)
+		deadDestination(t, hung, ordered)
 		deadDestination(t, request(0, errDown, nil), ordered)
 	}
 }
@@ -201,23 +195,17 @@ func deadDestination(t *testing.T, failing outbox.Sender, ordered bool) {
 	t.Helper()
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		dead := true
-		r, err := outbox.NewRelay(s,
-			map[string]outbox.Sender{"orders": sending(func(ctx context.Context, messages []outbox.Message) []error {
-				if dead {
-					return failing.Send(ctx, messages)
-				}
-				return p.Send(ctx, messages)
-			})}, nil)
-		require.NoError(t, err)
+		r := relay(t, s, sending(func(ctx context.Context, messages []outbox.Message) []error {
+			if dead {
+				return failing.Send(ctx, messages)
+			}
+			return p.Send(ctx, messages)
+		}), nil)
 		var want []string
 		looked := 0
 		s.at("Held", func() error { looked++; return nil })
 		for n := range 1000 {
-			key := ""
-			if ordered {
-				key = fmt.Sprint("k", n%50)
-			}
-			_, first := deliver(t, r, s.put(fmt.Sprintf("r%04d", n), 0, key))
+			_, first := deliver(t, r, s.put(fmt.Sprintf("r%04d", n), 0, customer(ordered, n%50)))
 			require.Equal(t, 1, first)
 			want = append(want, fmt.Sprintf("r%04d/0", n))
 			time.Sleep(time.Second)

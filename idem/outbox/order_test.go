@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -38,9 +39,7 @@ func TestOrderHolds(t *testing.T) {
 				if next == "the sweep" {
 					require.Equal(t, 3, sweep(t, r).Sent)
 				} else {
-					report, first := deliver(t, r, s.put("f", 0, "k"))
-					require.Equal(t, 1, first)
-					require.Equal(t, 4, report.Sent)
+					delivers(t, r, outbox.Report{Sent: 4}, s.put("f", 0, "k"))
 					want = append(want, "f/0")
 				}
 				require.Equal(t, want, p.bodies()[2:])
@@ -110,10 +109,8 @@ func TestManyHeldGoBeforeWhatIsNew(t *testing.T) {
 		time.Sleep(time.Minute)
 		delivers(t, r, outbox.Report{Sent: outbox.MaxHeld, Deferred: 1}, s.put("y", 0, "k"))
 		time.Sleep(time.Millisecond)
-		report, _ := deliver(t, r, s.put("z", 0, "k"))
-		require.Equal(t, outbox.Report{Sent: outbox.MaxHeld, Deferred: 1}, report)
-		report, _ = deliver(t, r, s.put("zz", 0, "k"))
-		require.Equal(t, outbox.Report{Sent: 3}, report)
+		delivers(t, r, outbox.Report{Sent: outbox.MaxHeld, Deferred: 1}, s.put("z", 0, "k"))
+		delivers(t, r, outbox.Report{Sent: 3}, s.put("zz", 0, "k"))
 		require.Equal(t, append(want, "y/0", "z/0", "zz/0"), p.bodies())
 	})
 }
@@ -203,15 +200,13 @@ func TestSweepReadsNothingForWhatItLeaves(t *testing.T) {
 func TestARestThatEndsWhileABatchIsReadKeepsTheOrder(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, _ *outbox.Relay) {
 		late := true
-		slow := sending(func(ctx context.Context, messages []outbox.Message) []error {
+		r := relay(t, s, sending(func(ctx context.Context, messages []outbox.Message) []error {
 			if late {
 				<-ctx.Done()
 				return []error{errDown}
 			}
 			return p.Send(ctx, messages)
-		})
-		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": slow}, nil)
-		require.NoError(t, err)
+		}), nil)
 		deliver(t, r, s.put("a", 0, "k"))
 		rested := time.Now() // for a minute
 		late = false
@@ -241,8 +236,7 @@ func TestNumbersAreTheOrder(t *testing.T) {
 		_, first := deliver(t, r, two)
 		require.Equal(t, 1, first)
 		require.Equal(t, []string{"a/0", "a/1", "a/3"}, p.bodies())
-		report, _ := deliver(t, r, other, one, zero)
-		require.Equal(t, outbox.Report{Sent: 1, Skipped: 2}, report)
+		delivers(t, r, outbox.Report{Sent: 1, Skipped: 2}, other, one, zero)
 	})
 }
 
@@ -316,16 +310,15 @@ func TestWhatWasLeftIsSentOnce(t *testing.T) {
 		deliver(t, r, s.put("a", 0, "k"))
 		time.Sleep(outbox.DefaultBackoff)
 		down, p.tries, p.before = false, 0, func() { time.Sleep(time.Second) }
-		done := make(chan int)
+		var both sync.WaitGroup
 		for _, record := range []string{"b", "c"} {
 			ref := s.put(record, 0, "k")
-			go func() {
+			both.Go(func() {
 				_, first := deliver(t, r, ref)
-				done <- first
-			}()
+				require.Equal(t, 1, first)
+			})
 		}
-		require.Equal(t, 1, <-done)
-		require.Equal(t, 1, <-done)
+		both.Wait()
 		sweep(t, r)
 		require.Equal(t, 3, p.tries)
 		require.Equal(t, "a/0", p.bodies()[0])

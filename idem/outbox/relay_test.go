@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,12 +75,7 @@ func TestDeliverAndReplay(t *testing.T) {
 // A message without an ordering key holds up nothing; the sweep tries it again.
 func TestHalfABatchFails(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
-		p.fault = func(m outbox.Message) error {
-			if strings.HasPrefix(string(m.Body), "odd") {
-				return errDown
-			}
-			return nil
-		}
+		p.failIf(func(m outbox.Message) bool { return strings.HasPrefix(string(m.Body), "odd") }, errDown)
 		var refs []outbox.Ref
 		for i := range 10 {
 			refs = append(refs, s.put(fmt.Sprintf("%s-%d", []string{"even", "odd"}[i%2], i), 0, ""))
@@ -89,9 +86,7 @@ func TestHalfABatchFails(t *testing.T) {
 		require.Equal(t, 1, e.Tries)
 		require.Equal(t, "the queue is down", e.Reason)
 
-		report, first := deliver(t, r, refs...)
-		require.Equal(t, 10, first)
-		require.Equal(t, 10, report.Skipped, "a replay of the stream does not try before time")
+		delivers(t, r, outbox.Report{Skipped: 10}, refs...) // before time a replay of the stream does not try
 		require.Equal(t, outbox.Report{}, sweep(t, r), "the stream's grace is not over")
 		p.fault = nil
 		time.Sleep(outbox.DefaultGrace)
@@ -140,9 +135,7 @@ func TestSentAndNotNoted(t *testing.T) {
 				require.Equal(t, []string{"a/0"}, p.bodies(), "what is behind it waits")
 			}
 			s.fault = nil
-			report, first = deliver(t, r, refs...)
-			require.Equal(t, 2, first)
-			require.Equal(t, 2, report.Sent)
+			delivers(t, r, outbox.Report{Sent: 2}, refs...)
 			ids := map[string]string{}
 			for _, m := range p.sent {
 				ids[m.ID] = string(m.Body)
@@ -236,28 +229,23 @@ func TestTimeRunsOut(t *testing.T) {
 	})
 }
 
-// endless is a sender that goes on until its context ends.
-type endless struct{ until time.Time }
-
-func (e *endless) Send(ctx context.Context, messages []outbox.Message) []error {
-	<-ctx.Done()
-	e.until = time.Now()
-	return make([]error, len(messages))
-}
-
 // A send ends while there is time left to note what became of it.
 func TestASendEndsBeforeTheDeadline(t *testing.T) {
 	for within, most := range map[time.Duration]time.Duration{8 * time.Second: 6 * time.Second,
 		4 * time.Second: 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			s, e, began := newMemoryStore(), new(endless), time.Now()
-			r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": e}, &outbox.Options{Patience: time.Minute})
-			require.NoError(t, err)
+			s, began, ended := newMemoryStore(), time.Now(), time.Time{}
+			endless := sending(func(ctx context.Context, messages []outbox.Message) []error {
+				<-ctx.Done()
+				ended = time.Now()
+				return make([]error, len(messages))
+			})
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			defer cancel()
-			_, _, err = r.Deliver(ctx, []outbox.Ref{s.put("a", 0, "k")})
+			_, _, err := relay(t, s, endless, &outbox.Options{Patience: time.Minute}).Deliver(ctx,
+				[]outbox.Ref{s.put("a", 0, "k")})
 			require.NoError(t, err)
-			require.Equal(t, most, e.until.Sub(began))
+			require.Equal(t, most, ended.Sub(began))
 		})
 	}
 }
@@ -279,16 +267,14 @@ func TestDeliveriesSideBySide(t *testing.T) {
 		s.at("Begin", func() error { time.Sleep(time.Second); return nil }) // so that both have read what there is
 		refs := []outbox.Ref{s.put("a", 0, ""), s.put("b", 0, "")}
 		time.Sleep(time.Hour)
-		done := make(chan int)
+		var both sync.WaitGroup
 		for range 2 {
-			go func() {
-				_, first, err := r.Deliver(t.Context(), refs)
-				require.NoError(t, err)
-				done <- first
-			}()
+			both.Go(func() {
+				_, first := deliver(t, r, refs...)
+				require.Equal(t, 2, first)
+			})
 		}
-		require.Equal(t, 2, <-done)
-		require.Equal(t, 2, <-done)
+		both.Wait()
 		require.Equal(t, 2, p.tries)
 	})
 }
@@ -353,19 +339,13 @@ func TestWhatIsNotSentIsNotTried(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newMemoryStore()
 			tried := map[string]bool{}
-			send := sending(func(ctx context.Context, messages []outbox.Message) []error {
-				return outbox.InBatches(ctx, messages, outbox.Limits{Count: 2, Bytes: 1 << 20},
-					func(*outbox.Message) int { return 1 },
-					func(_ context.Context, batch []outbox.Message) ([]error, error) {
-						time.Sleep(1500 * time.Millisecond)
-						for _, m := range batch {
-							tried[string(m.Body)] = true
-						}
-						return make([]error, len(batch)), nil
-					})
-			})
-			r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": send}, &outbox.Options{MaxTries: 1})
-			require.NoError(t, err)
+			r := relay(t, s, inBatches(2, func(_ context.Context, batch []outbox.Message) error {
+				time.Sleep(1500 * time.Millisecond)
+				for _, m := range batch {
+					tried[string(m.Body)] = true
+				}
+				return nil
+			}), &outbox.Options{MaxTries: 1})
 			var refs []outbox.Ref
 			for n := range 40 {
 				refs = append(refs, s.put(fmt.Sprint("rec", n), 0, ""))
@@ -390,20 +370,14 @@ func TestWhatIsNotSentIsNotTried(t *testing.T) {
 func TestPoisonIsGivenUpAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemoryStore()
-		send := sending(func(ctx context.Context, messages []outbox.Message) []error {
-			return outbox.InBatches(ctx, messages, outbox.Limits{Count: 10, Bytes: 1 << 20},
-				func(*outbox.Message) int { return 1 },
-				func(_ context.Context, batch []outbox.Message) ([]error, error) {
-					for _, m := range batch {
-						if string(m.Body) == "r3/0" {
-							return nil, errors.New("413 from something in between")
-						}
-					}
-					return make([]error, len(batch)), nil
-				})
-		})
-		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": send}, nil)
-		require.NoError(t, err)
+		r := relay(t, s, inBatches(10, func(_ context.Context, batch []outbox.Message) error {
+			for _, m := range batch {
+				if string(m.Body) == "r3/0" {
+					return errors.New("413 from something in between")
+				}
+			}
+			return nil
+		}), nil)
 		for n := range 100 {
 			s.put(fmt.Sprint("r", n), 0, "")
 		}
@@ -436,16 +410,10 @@ func TestBadRelays(t *testing.T) {
 }
 
 // hung is a destination that never answers.
-type hung struct{}
-
-func (hung) Send(ctx context.Context, messages []outbox.Message) []error {
+var hung = sending(func(ctx context.Context, messages []outbox.Message) []error {
 	<-ctx.Done()
-	errs := make([]error, len(messages))
-	for i := range errs {
-		errs[i] = ctx.Err()
-	}
-	return errs
-}
+	return slices.Repeat([]error{ctx.Err()}, len(messages))
+})
 
 // A destination that takes a sweep's whole time does not keep it from the others'
 // messages: the next sweep begins where this one has ended.
@@ -459,7 +427,7 @@ func TestSweepReachesEveryShard(t *testing.T) {
 		for i := range sound {
 			s.put(fmt.Sprint("sound", i), 0, "")
 		}
-		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": p, "dead": hung{}}, nil)
+		r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": p, "dead": hung}, nil)
 		require.NoError(t, err)
 		time.Sleep(outbox.DefaultGrace)
 		for range 4 { // at 10 s a shard, 5 shards a sweep

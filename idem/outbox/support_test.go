@@ -107,7 +107,7 @@ func (s *memoryStore) Waiting(_ context.Context, shard int, before time.Time, cu
 				list = append(list, &c)
 			}
 		}
-		slices.SortFunc(list, func(a, b *outbox.Entry) int { return strings.Compare(place(a), place(b)) })
+		slices.SortFunc(list, byPlace)
 		for _, e := range list {
 			if place(e) <= cursor {
 				continue
@@ -133,22 +133,27 @@ func place(e *outbox.Entry) string {
 	return fmt.Sprintf("%v %020d %s %04d", !isHeld(e), e.Created.UnixNano(), e.Record, e.Number)
 }
 
+func byPlace(a, b *outbox.Entry) int { return strings.Compare(place(a), place(b)) }
+
 // isHeld reports whether the message is one of those that Held lists.
 func isHeld(e *outbox.Entry) bool { return e.OrderingKey != "" && e.State == outbox.Retrying }
+
+func laneOf(e *outbox.Entry) outbox.Lane {
+	return outbox.Lane{Destination: e.Destination, OrderingKey: e.OrderingKey}
+}
 
 func (s *memoryStore) Held(_ context.Context, lanes []outbox.Lane) (map[outbox.Lane][]outbox.Ref, error) {
 	found := map[outbox.Lane][]outbox.Ref{}
 	return found, s.call("Held", func() error {
 		var list []*outbox.Entry
 		for _, e := range s.all {
-			if isHeld(e) && slices.Contains(lanes, outbox.Lane{Destination: e.Destination, OrderingKey: e.OrderingKey}) {
+			if isHeld(e) && slices.Contains(lanes, laneOf(e)) {
 				list = append(list, e)
 			}
 		}
-		slices.SortFunc(list, func(a, b *outbox.Entry) int { return strings.Compare(place(a), place(b)) })
+		slices.SortFunc(list, byPlace)
 		for _, e := range list {
-			l := outbox.Lane{Destination: e.Destination, OrderingKey: e.OrderingKey}
-			if len(found[l]) < outbox.MaxHeld {
+			if l := laneOf(e); len(found[l]) < outbox.MaxHeld {
 				found[l] = append(found[l], e.Ref())
 			}
 		}
@@ -205,24 +210,22 @@ type post struct {
 	before func()
 }
 
-// failWhile makes every send fail while down is true.
-func (p *post) failWhile(down *bool) {
-	p.fault = func(outbox.Message) error {
-		if *down {
-			return errDown
+// failIf makes the sends of some messages fail.
+func (p *post) failIf(fails func(outbox.Message) bool, err error) {
+	p.fault = func(m outbox.Message) error {
+		if fails(m) {
+			return err
 		}
 		return nil
 	}
 }
 
+// failWhile makes every send fail while down is true.
+func (p *post) failWhile(down *bool) { p.failIf(func(outbox.Message) bool { return *down }, errDown) }
+
 // failFor makes the sends of one message fail.
 func (p *post) failFor(id string, err error) {
-	p.fault = func(m outbox.Message) error {
-		if m.ID == id {
-			return err
-		}
-		return nil
-	}
+	p.failIf(func(m outbox.Message) bool { return m.ID == id }, err)
 }
 
 func (p *post) Send(_ context.Context, messages []outbox.Message) []error {
@@ -259,6 +262,17 @@ func (f sending) Send(ctx context.Context, messages []outbox.Message) []error {
 	return f(ctx, messages)
 }
 
+// inBatches sends so many messages a request, which fails as a whole or not.
+func inBatches(count int, request func(context.Context, []outbox.Message) error) outbox.Sender {
+	return sending(func(ctx context.Context, messages []outbox.Message) []error {
+		return outbox.InBatches(ctx, messages, outbox.Limits{Count: count, Bytes: 1 << 20},
+			func(*outbox.Message) int { return 1 },
+			func(ctx context.Context, batch []outbox.Message) ([]error, error) {
+				return make([]error, len(batch)), request(ctx, batch)
+			})
+	})
+}
+
 func (p *post) bodies() (list []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -270,9 +284,9 @@ func (p *post) bodies() (list []string) {
 
 var errDown = errors.New("the queue is down")
 
-func relay(t *testing.T, s *memoryStore, p *post, o *outbox.Options) *outbox.Relay {
+func relay(t *testing.T, s outbox.Store, orders outbox.Sender, o *outbox.Options) *outbox.Relay {
 	t.Helper()
-	r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": p}, o)
+	r, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": orders}, o)
 	require.NoError(t, err)
 	return r
 }

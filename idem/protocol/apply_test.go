@@ -49,9 +49,26 @@ func TestApplyChangesNothingElse(t *testing.T) {
 	held := func() *protocol.Record { return heldRecord() }
 	parked := with(heldRecord, func(r *protocol.Record) { r.State = protocol.Unknown })
 	seven := protocol.Body{Data: []byte("7"), Size: 1, Stored: 1}
+	read := protocol.RecordedStep{Write: "w-told", BegunAt: lease, Body: seven}
 	told := with(heldRecord, func(r *protocol.Record) {
-		r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease, FromResolution: true, Body: seven}
+		unread := read
+		unread.FromResolution = true
+		r.Steps["told"] = unread
 	})
+	// step is what a write about a step leaves: the record never expires from then on.
+	step := func(name string, s protocol.RecordedStep) func(*protocol.Record) {
+		return func(r *protocol.Record) {
+			r.Steps[name], r.Write, r.UpdatedAt, r.ExpiresAt = s, "w", instant, time.Time{}
+		}
+	}
+	begun := protocol.RecordedStep{Begun: true, BegunAt: instant, Write: "w"}
+	two := protocol.RecordedStep{Write: "w", Body: protocol.Body{Data: []byte("2"), Size: 1, Stored: 1}}
+	due := func(at time.Time) func() *protocol.Record {
+		return with(heldRecord, func(r *protocol.Record) { r.Due = at })
+	}
+	begins := protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true}
+	beginsDue := begins
+	beginsDue.Due = lease
 	claim := protocol.Record{
 		ID: "other", Value: "other", State: protocol.InProgress, Repeat: protocol.Repeatable, Fingerprint: otherInput,
 		Owner: "new", Attempt: 8, Write: "w", LeaseUntil: lease, ExpiresAt: expires, Retention: time.Minute,
@@ -61,8 +78,19 @@ func TestApplyChangesNothingElse(t *testing.T) {
 		r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, expires
 		r.Body, r.Failure, r.Uncertain, r.Omitted, r.ResponseVersion = protocol.Body{}, nil, false, false, 0
 	}
+	// asked is an open question, from now on.
+	asked := func(r *protocol.Record) { r.ExpiresAt, r.Due, r.OpenSince, r.Probes = time.Time{}, instant, instant, 0 }
 	finish := func(e protocol.Ending) func(*protocol.Record, time.Time) (*protocol.Record, error) {
 		return protocol.Finish{ID: "t#op#x", Owner: "own", Write: "w", Ending: e}.Apply
+	}
+	// resolved is what a resolution to released leaves of a parked record.
+	resolved := func(change func(*protocol.Record)) func(*protocol.Record) {
+		return func(r *protocol.Record) {
+			ended(r)
+			r.State, r.Owner, r.Resolved = protocol.Released, "resolver", true
+			asked(r)
+			change(r)
+		}
 	}
 	settle := func(kind protocol.EventKind, owner string, e protocol.Ending, clear ...string,
 	) func(*protocol.Record, time.Time) (*protocol.Record, error) {
@@ -70,8 +98,12 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			ID: "t#op#x", Kind: kind, Seen: "seen", Write: "w", Owner: owner, Ending: e, ClearSteps: clear,
 		}.Apply
 	}
-	// asked is an open question, from now on.
-	asked := func(r *protocol.Record) { r.ExpiresAt, r.Due, r.OpenSince, r.Probes = time.Time{}, instant, instant, 0 }
+	says := func(steps ...protocol.StepWrite) func(*protocol.Record, time.Time) (*protocol.Record, error) {
+		return protocol.Settlement{
+			ID: "t#op#x", Kind: protocol.EventResolve, Seen: "seen", Write: "w", Owner: "resolver",
+			Ending: protocol.Ending{State: protocol.Released}, Steps: steps,
+		}.Apply
+	}
 	for name, c := range map[string]struct {
 		from   func() *protocol.Record
 		apply  func(*protocol.Record, time.Time) (*protocol.Record, error)
@@ -140,36 +172,16 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			},
 		},
 		"step": {held, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Result: []byte("2")}.Apply,
-			func(r *protocol.Record) {
-				r.Steps["new"] = protocol.RecordedStep{Write: "w", Body: protocol.Body{Data: []byte("2"), Size: 1, Stored: 1}}
-				r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
-			}},
+			step("new", two)},
 		"step over its begin mark": {
-			held, protocol.StepWrite{Owner: "own", Write: "w", Name: "open", Result: []byte("2")}.Apply,
-			func(r *protocol.Record) {
-				r.Steps["open"] = protocol.RecordedStep{Write: "w", Body: protocol.Body{Data: []byte("2"), Size: 1, Stored: 1}}
-				r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
-			},
+			held, protocol.StepWrite{Owner: "own", Write: "w", Name: "open", Result: []byte("2")}.Apply, step("open", two),
 		},
-		"begin mark": {held, protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true}.Apply,
-			func(r *protocol.Record) {
-				r.Steps["new"] = protocol.RecordedStep{Begun: true, BegunAt: instant, Write: "w"}
-				r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
-			}},
-		"begin mark that watches": {
-			with(held, func(r *protocol.Record) { r.Due = time.Time{} }),
-			protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true, Due: lease}.Apply, func(r *protocol.Record) {
-				r.Steps["new"] = protocol.RecordedStep{Begun: true, BegunAt: instant, Write: "w"}
-				r.Write, r.UpdatedAt, r.ExpiresAt, r.Due = "w", instant, time.Time{}, lease
-			},
-		},
-		"begin mark of a watched claim": {
-			with(held, func(r *protocol.Record) { r.Due = instant }),
-			protocol.StepWrite{Owner: "own", Write: "w", Name: "new", Begin: true, Due: lease}.Apply, func(r *protocol.Record) {
-				r.Steps["new"] = protocol.RecordedStep{Begun: true, BegunAt: instant, Write: "w"}
-				r.Write, r.UpdatedAt, r.ExpiresAt, r.Due = "w", instant, time.Time{}, instant
-			},
-		},
+		"begin mark": {held, begins.Apply, step("new", begun)},
+		"begin mark that watches": {due(time.Time{}), beginsDue.Apply, func(r *protocol.Record) {
+			step("new", begun)(r)
+			r.Due = lease
+		}},
+		"begin mark of a watched claim": {due(instant), beginsDue.Apply, step("new", begun)},
 		"completion": {held, finish(protocol.Ending{
 			State: protocol.Completed, Result: []byte("four"), Omitted: true, ExpiresAt: expires, ResponseVersion: 4,
 		}), func(r *protocol.Record) {
@@ -210,54 +222,33 @@ func TestApplyChangesNothingElse(t *testing.T) {
 		"resolution": {
 			parked, settle(protocol.EventResolve, "resolver",
 				protocol.Ending{State: protocol.Released, Ref: "new"}, "open", "absent"),
-			func(r *protocol.Record) {
-				ended(r)
-				r.State, r.Owner, r.Ref, r.RefWrite, r.Resolved = protocol.Released, "resolver", "new", "w", true
-				asked(r)
+			resolved(func(r *protocol.Record) {
+				r.Ref, r.RefWrite = "new", "w"
 				delete(r.Steps, "open")
-			},
+			}),
 		},
 		"resolution that says what an open step did": {
-			parked, protocol.Settlement{
-				ID: "t#op#x", Kind: protocol.EventResolve, Seen: "seen", Write: "w", Owner: "resolver",
-				Ending: protocol.Ending{State: protocol.Released},
-				Steps: []protocol.StepWrite{{Name: "open", Result: []byte("ch_1")}, {Name: "done", Result: []byte("2")},
-					{Name: "absent", Result: []byte("3")}},
-			}.Apply,
-			func(r *protocol.Record) {
-				ended(r)
-				r.State, r.Owner, r.Resolved = protocol.Released, "resolver", true
-				asked(r)
+			parked, says(protocol.StepWrite{Name: "open", Result: []byte("ch_1")},
+				protocol.StepWrite{Name: "done", Result: []byte("2")}, protocol.StepWrite{Name: "absent", Result: []byte("3")}),
+			resolved(func(r *protocol.Record) {
 				r.Steps["open"] = protocol.RecordedStep{Write: "w", FromResolution: true,
 					Body: protocol.Body{Data: []byte("ch_1"), Size: 4, Stored: 4}}
-			},
+			}),
 		},
 		"resolution that says that an open step was done without the result that its compensation needs": {
-			parked, protocol.Settlement{
-				ID: "t#op#x", Kind: protocol.EventResolve, Seen: "seen", Write: "w", Owner: "resolver",
-				Ending: protocol.Ending{State: protocol.Released},
-				Steps: []protocol.StepWrite{{Name: "open", Compensates: true, Omitted: true,
-					Failure: &protocol.Failure{Message: "not known"}}},
-			}.Apply,
-			func(r *protocol.Record) {
-				ended(r)
-				r.State, r.Owner, r.Resolved = protocol.Released, "resolver", true
-				asked(r)
+			parked, says(protocol.StepWrite{Name: "open", Compensates: true, Omitted: true, Failure: failure}),
+			resolved(func(r *protocol.Record) {
 				r.Steps["open"] = protocol.RecordedStep{Write: "w", FromResolution: true, Compensates: true, Omitted: true,
-					Failure: &protocol.Failure{Message: "not known"}}
-			},
+					Failure: failure}
+			}),
 		},
 		"what was said is read": {told, protocol.StepWrite{Owner: "own", Write: "w", Name: "told", Seen: "w-told",
-			Read: true}.Apply, func(r *protocol.Record) {
-			r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease,
-				Body: protocol.Body{Data: []byte("7"), Size: 1, Stored: 1}}
-			r.Write, r.UpdatedAt, r.ExpiresAt = "w", instant, time.Time{}
-		}},
+			Read: true}.Apply, step("told", read)},
 		"what was said cannot be read": {told, protocol.StepWrite{Owner: "own", Write: "w", Name: "told", Seen: "w-told",
 			Unread: true, Due: lease}.Apply,
 			func(r *protocol.Record) {
-				r.Steps["told"] = protocol.RecordedStep{Write: "w-told", BegunAt: lease, FromResolution: true, Begun: true}
-				r.Write, r.UpdatedAt, r.ExpiresAt, r.Due = "w", instant, time.Time{}, lease
+				step("told", protocol.RecordedStep{Write: "w-told", BegunAt: lease, FromResolution: true, Begun: true})(r)
+				r.Due = lease
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {

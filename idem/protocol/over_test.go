@@ -12,33 +12,28 @@ func TestATakeoverKeepsWhatItFinds(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	early := now.Add(time.Second)
 	steps := map[string]RecordedStep{"charge": {}}
+	ref, repeat := func(r Record) any { return r.Ref }, func(r Record) any { return r.Repeat }
+	due := func(r Record) any { return r.Due }
 	for name, tc := range map[string]struct {
 		seen Record
-		want func(*testing.T, Record)
+		of   func(Record) any
+		want any
 	}{
 		"the reference of a step that it skips": {
-			Record{State: Released, Steps: steps, Ref: "ch_1"},
-			func(t *testing.T, rec Record) { require.Equal(t, "ch_1", rec.Ref) },
+			Record{State: Released, Steps: steps, Ref: "ch_1"}, ref, "ch_1",
 		},
 		"the reference of an attempt that may have taken effect": {
-			Record{State: InProgress, Ref: "ch_1"},
-			func(t *testing.T, rec Record) { require.Equal(t, "ch_1", rec.Ref) },
+			Record{State: InProgress, Ref: "ch_1"}, ref, "ch_1",
 		},
-		"no reference of an attempt that executed nothing": {
-			Record{State: Released, Ref: "ch_1"},
-			func(t *testing.T, rec Record) { require.Empty(t, rec.Ref) },
-		},
+		"no reference of an attempt that executed nothing": {Record{State: Released, Ref: "ch_1"}, ref, ""},
 		"the stricter declaration": {
-			Record{State: Released, Repeat: NotRepeatable},
-			func(t *testing.T, rec Record) { require.Equal(t, NotRepeatable, rec.Repeat) },
+			Record{State: Released, Repeat: NotRepeatable}, repeat, NotRepeatable,
 		},
 		"an earlier due time of half-done work": {
-			Record{State: Released, Repeat: Repeatable, Steps: steps, Due: early},
-			func(t *testing.T, rec Record) { require.Equal(t, early, rec.Due) },
+			Record{State: Released, Repeat: Repeatable, Steps: steps, Due: early}, due, early,
 		},
 		"no later due time than the end of its lease": {
-			Record{State: Released, Repeat: Repeatable, Steps: steps, Due: now.Add(time.Hour)},
-			func(t *testing.T, rec Record) { require.Equal(t, now.Add(62*time.Second), rec.Due) },
+			Record{State: Released, Repeat: Repeatable, Steps: steps, Due: now.Add(time.Hour)}, due, now.Add(62 * time.Second),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +41,7 @@ func TestATakeoverKeepsWhatItFinds(t *testing.T) {
 			first := Record{State: InProgress, Repeat: Repeatable, LeaseUntil: now.Add(time.Minute), Retention: time.Hour}
 			c := first.Over(&tc.seen, DoTakeOver, WatchNotRepeatable, 2*time.Second)
 			require.Equal(t, 4, c.Record.Attempt)
-			tc.want(t, c.Record)
+			require.Equal(t, tc.want, tc.of(c.Record))
 		})
 	}
 }

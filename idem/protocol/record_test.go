@@ -13,30 +13,19 @@ import (
 
 func TestExpired(t *testing.T) {
 	steps := map[string]protocol.RecordedStep{"ship": {}}
-	for _, c := range []struct {
-		state   protocol.State
-		steps   map[string]protocol.RecordedStep
-		expires bool
-	}{
-		{protocol.Pending, nil, false},
-		{protocol.InProgress, nil, false},
-		{protocol.InProgress, steps, false},
-		{protocol.Completed, nil, true},
-		{protocol.Completed, steps, true},
-		{protocol.Failed, nil, true},
-		{protocol.Failed, steps, true},
-		{protocol.Released, nil, true},
-		{protocol.Released, steps, false},
-		{protocol.Unknown, nil, false},
-		{protocol.Absent, nil, false},
-		{"of tomorrow", nil, false},
+	for state, expires := range map[protocol.State][2]bool{ // without and with steps
+		protocol.Pending: {false, false}, protocol.InProgress: {false, false}, protocol.Completed: {true, true},
+		protocol.Failed: {true, true}, protocol.Released: {true, false}, protocol.Unknown: {false, false},
+		protocol.Absent: {false, false}, "of tomorrow": {false, false},
 	} {
-		r := &protocol.Record{State: c.state, Steps: c.steps, ExpiresAt: instant}
-		require.False(t, r.Expired(instant.Add(-1)), "%+v", c)
-		require.Equal(t, c.expires, r.Expired(instant), "%+v", c)
-		require.Equal(t, c.expires, r.Expired(instant.Add(time.Hour)), "%+v", c)
-		r.ExpiresAt = time.Time{}
-		require.False(t, r.Expired(instant.Add(1000*time.Hour)), "without an expiry: %+v", c)
+		for i, steps := range []map[string]protocol.RecordedStep{nil, steps} {
+			r := &protocol.Record{State: state, Steps: steps, ExpiresAt: instant}
+			require.False(t, r.Expired(instant.Add(-1)), "%+v", r)
+			require.Equal(t, expires[i], r.Expired(instant), "%+v", r)
+			require.Equal(t, expires[i], r.Expired(instant.Add(time.Hour)), "%+v", r)
+			r.ExpiresAt = time.Time{}
+			require.False(t, r.Expired(instant.Add(1000*time.Hour)), "without an expiry: %+v", r)
+		}
 	}
 }
 

@@ -667,19 +667,17 @@ func questions(t *testing.T, by caller) (all []*state) {
 }
 
 func TestOneOutcomeWhoeverSettlesIt(t *testing.T) {
-	for name, c := range map[string]struct {
-		by caller
-	}{
-		"not repeatable":               {caller{repeat: protocol.NotRepeatable}},
-		"repeatable, watched, bounded": {caller{repeat: protocol.Repeatable, watched: true, maxAttempts: 2}},
+	for name, by := range map[string]caller{
+		"not repeatable":               {repeat: protocol.NotRepeatable},
+		"repeatable, watched, bounded": {repeat: protocol.Repeatable, watched: true, maxAttempts: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			depth := 3 // 76,000 and 61,000 states; 4 has eight times as many
 			if os.Getenv("IDEM_LONG") == "1" {
 				depth = 4
 			}
-			found := walk(t, questions(t, c.by), depth, func(w *state) []*state {
-				return append(append(w.call(t, c.by), w.run(t)...), append(w.settle(t), w.outside(t)...)...)
+			found := walk(t, questions(t, by), depth, func(w *state) []*state {
+				return append(append(w.call(t, by), w.run(t)...), append(w.settle(t), w.outside(t)...)...)
 			})
 			require.Greater(t, found, 10_000)
 		})

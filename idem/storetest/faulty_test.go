@@ -94,15 +94,20 @@ func newFaulty(change func(*faulty)) *faulty {
 	return s
 }
 
-func (s *faulty) write(ctx context.Context, op, id string,
-	apply func(*protocol.Record) (*protocol.Record, error)) error {
+// put applies a write to a record, and keeps the entry of one from outside that changes something.
+func put[W any](
+	ctx context.Context, s *faulty, op, id string, a *protocol.Audit, apply apply[W], w W, now time.Time,
+) error {
 	if err := s.alive(ctx, op); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.records[id]
-	next, err := apply(old)
+	next, err := apply(w, old, now)
+	if s.audit && a != nil && err == nil && next != old {
+		s.audits = append(s.audits, *a)
+	}
 	if s.gap != nil {
 		s.mu.Unlock()
 		s.gap()
@@ -126,39 +131,19 @@ func (s *faulty) write(ctx context.Context, op, id string,
 }
 
 func (s *faulty) RecordReference(ctx context.Context, now time.Time, w protocol.ReferenceWrite) error {
-	return s.write(ctx, "RecordReference", w.ID, func(r *protocol.Record) (*protocol.Record, error) {
-		return s.refer(w, r, now)
-	})
+	return put(ctx, s, "RecordReference", w.ID, nil, s.refer, w, now)
 }
 
 func (s *faulty) Postpone(ctx context.Context, now time.Time, w protocol.Postponement) error {
-	return s.write(ctx, "Postpone", w.ID, s.with(w.Audit, func(r *protocol.Record) (*protocol.Record, error) {
-		return s.postpone(w, r, now)
-	}))
+	return put(ctx, s, "Postpone", w.ID, w.Audit, s.postpone, w, now)
 }
 
 func (s *faulty) Prolong(ctx context.Context, now time.Time, w protocol.Prolongation) error {
-	return s.write(ctx, "Prolong", w.ID, s.with(w.Audit, func(r *protocol.Record) (*protocol.Record, error) {
-		return s.prolong(w, r, now)
-	}))
+	return put(ctx, s, "Prolong", w.ID, w.Audit, s.prolong, w, now)
 }
 
 func (s *faulty) Forget(ctx context.Context, now time.Time, w protocol.Erasure) error {
-	return s.write(ctx, "Forget", w.ID, s.with(w.Audit, func(r *protocol.Record) (*protocol.Record, error) {
-		return s.forget(w, r, now)
-	}))
-}
-
-// with keeps the entry of a write that changes something.
-func (s *faulty) with(a *protocol.Audit, apply func(*protocol.Record) (*protocol.Record, error)) func(
-	*protocol.Record) (*protocol.Record, error) {
-	return func(r *protocol.Record) (*protocol.Record, error) {
-		next, err := apply(r)
-		if s.audit && a != nil && err == nil && next != r {
-			s.audits = append(s.audits, *a)
-		}
-		return next, err
-	}
+	return put(ctx, s, "Forget", w.ID, w.Audit, s.forget, w, now)
 }
 
 func (s *faulty) Due(_ context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
@@ -207,30 +192,22 @@ func (s *faulty) entries(wanted func(protocol.Audit) bool) (p protocol.AuditPage
 }
 
 func (s *faulty) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
-	return s.write(ctx, "Acquire", c.Record.ID, func(r *protocol.Record) (*protocol.Record, error) {
-		return s.claim(c, r, now)
-	})
+	return put(ctx, s, "Acquire", c.Record.ID, nil, s.claim, c, now)
 }
 
 func (s *faulty) Withdraw(ctx context.Context, now time.Time, w protocol.Withdrawal) error {
-	return s.write(ctx, "Withdraw", w.Claim.Record.ID, func(r *protocol.Record) (*protocol.Record, error) {
-		return s.withdraw(w, r, now)
-	})
+	return put(ctx, s, "Withdraw", w.Claim.Record.ID, nil, s.withdraw, w, now)
 }
 
 func (s *faulty) Extend(ctx context.Context, now time.Time, e protocol.Extension) error {
-	return s.write(ctx, "Extend", e.ID, func(r *protocol.Record) (*protocol.Record, error) {
-		return s.extend(e, r, now)
-	})
+	return put(ctx, s, "Extend", e.ID, nil, s.extend, e, now)
 }
 
 func (s *faulty) RecordStep(ctx context.Context, now time.Time, w protocol.StepWrite) error {
 	if len(w.Result) > s.limit && !s.largeSteps {
 		return &protocol.TooLargeError{Size: len(w.Result), Limit: s.limit}
 	}
-	return s.write(ctx, "RecordStep", w.ID, func(r *protocol.Record) (*protocol.Record, error) {
-		return s.step(w, r, now)
-	})
+	return put(ctx, s, "RecordStep", w.ID, nil, s.step, w, now)
 }
 
 func (s *faulty) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
@@ -262,9 +239,7 @@ func (s *faulty) Finish(ctx context.Context, now time.Time, f protocol.Finish) e
 		s.parts[s.partKey(f.ID, owner)] = bytes.Clone(f.Ending.Result)
 		s.mu.Unlock()
 	}
-	err := s.write(ctx, "Finish", f.ID, func(r *protocol.Record) (*protocol.Record, error) {
-		return s.finish(f, r, now)
-	})
+	err := put(ctx, s, "Finish", f.ID, nil, s.finish, f, now)
 	if err == nil && with != nil {
 		with.applied = true
 	}
@@ -275,13 +250,14 @@ func (s *faulty) Finish(ctx context.Context, now time.Time, f protocol.Finish) e
 }
 
 func (s *faulty) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
-	return s.write(ctx, "Settle", w.ID, s.with(w.Audit, func(r *protocol.Record) (*protocol.Record, error) {
+	inParts := func(w protocol.Settlement, r *protocol.Record, now time.Time) (*protocol.Record, error) {
 		next, err := s.settle(w, r, now)
 		if err == nil {
 			s.parts[s.partKey(next.ID, next.Owner)] = bytes.Clone(next.Body.Data)
 		}
 		return next, err
-	}))
+	}
+	return put(ctx, s, "Settle", w.ID, w.Audit, inParts, w, now)
 }
 
 func (s *faulty) Traits() protocol.Traits { return protocol.Traits{} }

@@ -3,6 +3,7 @@ package eventbridgesender
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -59,6 +60,13 @@ func message(n int, body string) outbox.Message {
 	}
 }
 
+func small(count int) (messages []outbox.Message) {
+	for n := range count {
+		messages = append(messages, message(n, `1`))
+	}
+	return messages
+}
+
 func TestRequest(t *testing.T) {
 	s, got := answering(t, 200, "", `{"FailedEntryCount":0,"Entries":[{"EventId":"1"},{"EventId":"2"},{"EventId":"3"}]}`)
 	plain := message(2, "")
@@ -83,10 +91,7 @@ func TestRequest(t *testing.T) {
 // Ten at a time, and no more than fit.
 func TestBatches(t *testing.T) {
 	s, got := answering(t, 200, "", `{"Entries":[`+strings.Repeat(`{"EventId":"1"},`, 9)+`{"EventId":"1"}]}`)
-	var messages []outbox.Message
-	for n := range 12 {
-		messages = append(messages, message(n, `1`))
-	}
+	messages := small(12)
 	for n := range 3 {
 		messages = append(messages, message(n, `"`+strings.Repeat("x", 100<<10)+`"`))
 	}
@@ -102,10 +107,7 @@ func TestFailures(t *testing.T) {
 	s, _ := answering(t, 200, "", `{"FailedEntryCount":3,"Entries":[
 		{"ErrorCode":"MalformedDetail","ErrorMessage":"no"},{"EventId":"1"},
 		{"ErrorCode":"ThrottlingException","ErrorMessage":"later"},{"ErrorCode":"NotAuthorizedForSourceException"},{}]}`)
-	var messages []outbox.Message
-	for n := range 6 {
-		messages = append(messages, message(n, `1`))
-	}
+	messages := small(6)
 	errs := s.Send(t.Context(), messages)
 	require.ErrorIs(t, errs[0], outbox.ErrRejected)
 	require.ErrorContains(t, errs[0], "MalformedDetail: no")
@@ -131,11 +133,7 @@ func TestFailures(t *testing.T) {
 		require.Len(t, *got, c.requests, c.message)
 		for _, err := range errs {
 			require.ErrorContains(t, err, "eventbridge: ")
-			if c.rejected {
-				require.ErrorIs(t, err, outbox.ErrRejected)
-			} else {
-				require.NotErrorIs(t, err, outbox.ErrRejected, c.message)
-			}
+			require.Equal(t, c.rejected, errors.Is(err, outbox.ErrRejected), c.message)
 		}
 	}
 }
@@ -148,11 +146,10 @@ func TestBadSenders(t *testing.T) {
 		_, err := New(c, args[0], args[1])
 		require.ErrorContains(t, err, says)
 	}
-	_, err := New(nil, "default", "com.example")
-	require.ErrorContains(t, err, "client is nil")
-	var none *eventbridge.Client
-	_, err = New(none, "default", "com.example")
-	require.ErrorContains(t, err, "client is nil")
+	for _, none := range []Client{nil, (*eventbridge.Client)(nil)} {
+		_, err := New(none, "default", "com.example")
+		require.ErrorContains(t, err, "client is nil")
+	}
 }
 
 // Whatever may be published fits into an event: what was committed can be sent.

@@ -3,6 +3,7 @@ package snssender
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -130,11 +131,7 @@ func TestFailures(t *testing.T) {
 		require.Len(t, *got, c.requests, c.message)
 		for _, err := range errs {
 			require.ErrorContains(t, err, "sns: ")
-			if c.rejected {
-				require.ErrorIs(t, err, outbox.ErrRejected)
-			} else {
-				require.NotErrorIs(t, err, outbox.ErrRejected, c.message)
-			}
+			require.Equal(t, c.rejected, errors.Is(err, outbox.ErrRejected), c.message)
 		}
 	}
 }
@@ -142,11 +139,10 @@ func TestFailures(t *testing.T) {
 func TestBadSenders(t *testing.T) {
 	_, err := New(client("http://127.0.0.1:1"), "arn:aws:sqs:eu-central-1:1:q")
 	require.ErrorContains(t, err, "not a topic ARN")
-	_, err = New(nil, topic)
-	require.ErrorContains(t, err, "client is nil")
-	var none *sns.Client
-	_, err = New(none, topic)
-	require.ErrorContains(t, err, "client is nil")
+	for _, none := range []Client{nil, (*sns.Client)(nil)} {
+		_, err := New(none, topic)
+		require.ErrorContains(t, err, "client is nil")
+	}
 }
 
 // A server takes what is sent and passes it on, with its attributes.

@@ -3,6 +3,7 @@ package sqssender
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -82,11 +83,9 @@ func TestRequest(t *testing.T) {
 		}, in.Entries[0]["MessageAttributes"])
 		for i := range messages {
 			require.Equal(t, group[i], in.Entries[i]["MessageGroupId"])
-			if strings.HasSuffix(url, ".fifo") {
-				require.Equal(t, messages[i].ID, in.Entries[i]["MessageDeduplicationId"])
-			} else {
-				require.NotContains(t, in.Entries[i], "MessageDeduplicationId")
-			}
+			deduplicated, is := in.Entries[i]["MessageDeduplicationId"]
+			require.Equal(t, strings.HasSuffix(url, ".fifo"), is)
+			require.True(t, !is || deduplicated == messages[i].ID)
 		}
 	}
 }
@@ -129,11 +128,7 @@ func TestFailures(t *testing.T) {
 		require.Len(t, *got, c.requests, kind)
 		for _, err := range errs {
 			require.ErrorContains(t, err, "sqs: ", kind)
-			if c.rejected {
-				require.ErrorIs(t, err, outbox.ErrRejected)
-			} else {
-				require.NotErrorIs(t, err, outbox.ErrRejected, kind)
-			}
+			require.Equal(t, c.rejected, errors.Is(err, outbox.ErrRejected), kind)
 		}
 	}
 }
@@ -142,11 +137,10 @@ func TestBadSenders(t *testing.T) {
 	client, _ := answering(t, 200, "", "")
 	_, err := New(client, "arn:aws:sqs:eu-central-1:1:q")
 	require.ErrorContains(t, err, "not a queue URL")
-	_, err = New(nil, "https://sqs/1/q")
-	require.ErrorContains(t, err, "client is nil")
-	var none *sqs.Client
-	_, err = New(none, "https://sqs/1/q")
-	require.ErrorContains(t, err, "client is nil")
+	for _, none := range []Client{nil, (*sqs.Client)(nil)} {
+		_, err := New(none, "https://sqs/1/q")
+		require.ErrorContains(t, err, "client is nil")
+	}
 }
 
 // A server takes what is sent, a FIFO queue drops what is sent again, and a standard queue
