@@ -119,8 +119,7 @@ func TestClassifyKeepsTheKindOfOutcome(t *testing.T) {
 		"error beside one that is early": {&Response{Status: 103}, gone, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := New(newEngine(t, memory()), AnyRoute(op), SingleTenant, nil)
-			require.NoError(t, err)
+			c := contractFor(t, newEngine(t, memory()), AnyRoute(op), SingleTenant)
 			n := 0
 			for range 2 {
 				res, err := c.Serve(t.Context(), payment(),
@@ -151,8 +150,8 @@ func TestOtherMethodsPassUntouched(t *testing.T) {
 }
 
 func TestMethodsAreConfigurable(t *testing.T) {
-	c, err := New(newEngine(t, memory()), Routes{"PUT /a": charge}, SingleTenant, &Options{Methods: []string{"PUT"}})
-	require.NoError(t, err)
+	c := contractFor(t, newEngine(t, memory()), Routes{"PUT /a": charge}, SingleTenant,
+		func(o *Options) { o.Methods = []string{"PUT"} })
 	n := 0
 	put := payment(func(r *Request) { r.Method, r.Route = "put", "/a" })
 	serve(t, c, put, counting(&n, created()))
@@ -314,8 +313,7 @@ func TestDuplicateWaits(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e, err := idem.New(memory(), &idem.Options{Wait: row.wait})
 				require.NoError(t, err)
-				c, err := New(e, AnyRoute(charge), SingleTenant, nil)
-				require.NoError(t, err)
+				c := contractFor(t, e, AnyRoute(charge), SingleTenant)
 				first := make(chan *Response, 1)
 				go func() {
 					res, _ := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) {

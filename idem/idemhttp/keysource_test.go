@@ -362,10 +362,8 @@ func TestMaxAgeLooksFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, n := noon, 0
-			e, err := idem.New(memory(), &idem.Options{Now: func() time.Time { return now }})
-			require.NoError(t, err)
-			c, err := New(e, AnyRoute(charge), SingleTenant, &Options{MaxAge: &MaxAge{}})
-			require.NoError(t, err)
+			c := contractFor(t, engineAt(t, memory(), &now), AnyRoute(charge), SingleTenant,
+				func(o *Options) { o.MaxAge = &MaxAge{} })
 			r := payment(func(r *Request) { r.Header["idempotency-key"] = []string{madeUUID7(noon)} })
 			serve(t, c, r, counting(&n, row.first))
 			now = now.Add(row.later)

@@ -74,8 +74,7 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 func TestOptionsAreCopied(t *testing.T) {
 	methods := []string{"POST"}
 	routes := Routes{"POST /payments": charge}
-	c, err := New(newEngine(t, memory()), routes, SingleTenant, &Options{Methods: methods})
-	require.NoError(t, err)
+	c := contractFor(t, newEngine(t, memory()), routes, SingleTenant, func(o *Options) { o.Methods = methods })
 	methods[0] = "GET"
 	delete(routes, "POST /payments")
 	n := 0

@@ -89,8 +89,7 @@ func TestTheHostCountsWhereAMuxInsideNamesIt(t *testing.T) {
 func TestRedirectsKeepTheKeyFree(t *testing.T) {
 	for _, code := range []int{307, 308} {
 		made := 0
-		c, err := New(newEngine(t, memory()), AnyRoute(transfer), SingleTenant, nil)
-		require.NoError(t, err)
+		c := contractFor(t, newEngine(t, memory()), AnyRoute(transfer), SingleTenant)
 		server := httptest.NewServer(c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/payments" {
 				http.Redirect(w, r, "/payments/", code)
@@ -180,8 +179,7 @@ func TestResourcesWithoutParameters(t *testing.T) {
 		{"/files/{rest+}", "/files/a/b", "/files/a/c", map[string]string{}},
 		{"/files/{rest...}", "/files/a/b", "/files/a/c", map[string]string{"rest": ""}},
 	} {
-		contract, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, nil)
-		require.NoError(t, err)
+		contract := contractFor(t, newEngine(t, memory()), AnyRoute(charge), SingleTenant)
 		n := 0
 		at := func(path string) *Response {
 			return serve(t, contract, payment(func(r *Request) {
@@ -236,8 +234,7 @@ func TestRedirectOfTheMuxTakesNoKey(t *testing.T) {
 	mux := http.NewServeMux()
 	n := 0
 	mux.HandleFunc("/payments/", func(w http.ResponseWriter, _ *http.Request) { n++; w.WriteHeader(201) })
-	c, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, nil)
-	require.NoError(t, err)
+	c := contractFor(t, newEngine(t, memory()), AnyRoute(charge), SingleTenant)
 	h := c.Middleware(mux, nil)
 	for range 2 {
 		first := answerOf(h, netRequest("POST", "/payments", `{}`))

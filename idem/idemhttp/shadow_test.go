@@ -143,9 +143,8 @@ func TestARequestInShadowIsNeverRefused(t *testing.T) {
 func TestOneOperationInShadowLeavesTheOthersAlone(t *testing.T) {
 	shadow := charge
 	shadow.Shadow = true
-	c, err := New(newEngine(t, memory()), Routes{"POST /payments": shadow, "POST /transfers/{id}": transfer},
-		Claim("tenant"), nil)
-	require.NoError(t, err)
+	c := contractFor(t, newEngine(t, memory()), Routes{"POST /payments": shadow, "POST /transfers/{id}": transfer},
+		Claim("tenant"))
 	n := 0
 	without := func(r *Request) { delete(r.Header, "idempotency-key") }
 	require.Equal(t, 201, serve(t, c, payment(without), counting(&n, created())).Status)
@@ -436,8 +435,7 @@ func TestTheRuleInShadowSeesTheResponse(t *testing.T) {
 	}
 	e, err := idem.New(memstore.New(), &idem.Options{Observer: seen.observe})
 	require.NoError(t, err)
-	c, err := New(e, AnyRoute(op), SingleTenant, nil)
-	require.NoError(t, err)
+	c := contractFor(t, e, AnyRoute(op), SingleTenant)
 	h := c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/x")
 		_, _ = io.WriteString(w, "the ")

@@ -185,8 +185,7 @@ func TestEncode(t *testing.T) {
 // client is told then not to try again.
 func TestRequestThatFailsEveryTimeIsParked(t *testing.T) {
 	op := idem.Operation{Name: "transfer", Repeat: idem.Repeatable, MaxAttempts: 3}
-	c, err := New(newEngine(t, memstore.New()), Routes{"POST /payments": op}, Claim("tenant"), nil)
-	require.NoError(t, err)
+	c := contractFor(t, newEngine(t, memstore.New()), Routes{"POST /payments": op}, Claim("tenant"))
 	runs := 0
 	for range 3 {
 		require.Equal(t, 500, serve(t, c, payment(), counting(&runs, &Response{Status: 500})).Status)
