@@ -35,8 +35,6 @@ func TestSQSTimeBudget(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				engine, err := idem.New(memory(), nil)
-				require.NoError(t, err)
 				op := fulfil
 				op.MinTime = c.minTime
 				begun := time.Now()
@@ -44,7 +42,7 @@ func TestSQSTimeBudget(t *testing.T) {
 				var seen told
 				var mu sync.Mutex
 				runs := 0
-				h := SQS(engine, op, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook, Concurrency: c.concurrency},
+				h := SQS(realTime(t, memory()), op, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook, Concurrency: c.concurrency},
 					func(ctx context.Context, _ order) error {
 						mu.Lock()
 						runs++
@@ -96,11 +94,9 @@ func TestSQSTimeBudget(t *testing.T) {
 // acknowledgement: they are recorded.
 func TestSQSHandlerThatOutlivesItsInvocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine, err := idem.New(memory(), nil)
-		require.NoError(t, err)
 		runs := map[string]int{}
 		var mu sync.Mutex
-		h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
+		h := SQS(realTime(t, memory()), fulfil, byAttribute, &SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
 			mu.Lock()
 			runs[o.ID]++
 			mu.Unlock()

@@ -61,48 +61,6 @@ func TestALostAnswerIsReplayed(t *testing.T) {
 	require.Len(t, s.requests(), 3)
 }
 
-// While the first one runs, its duplicate is told to send it again, and does.
-func TestADuplicateInFlightIsSentAgain(t *testing.T) {
-	var runs atomic.Int32
-	begun, end := make(chan struct{}), make(chan struct{})
-	s := contractServer(t, newContract(t, memory()), func(context.Context) (*Response, error) {
-		runs.Add(1)
-		close(begun)
-		<-end
-		return created(), nil
-	}, func(int) bool { return false })
-	first := make(chan int)
-	key := WithKey(t.Context(), testKey)
-	go func() {
-		res, err := newTrial(t, nil, nil).Do(request(t, "POST", s.URL+"/payments", `{}`).WithContext(key))
-		if err != nil {
-			first <- 0
-			return
-		}
-		res.Body.Close()
-		first <- res.StatusCode
-	}()
-	<-begun
-	duplicate := newTrial(t, nil, nil)
-	waited := duplicate.transport.wait
-	duplicate.transport.wait = func(ctx context.Context, d time.Duration) error {
-		close(end)
-		if code := <-first; code != 201 {
-			t.Errorf("the first one got %d", code)
-		}
-		return waited(ctx, d)
-	}
-	res, err := duplicate.Do(request(t, "POST", s.URL+"/payments", `{}`).WithContext(key))
-	require.NoError(t, err)
-	res.Body.Close()
-	require.Equal(t, 201, res.StatusCode)
-	require.Equal(t, "true", res.Header.Get(HeaderReplayed))
-	require.EqualValues(t, 1, runs.Load())
-	require.Len(t, duplicate.delays, 1)
-	require.True(t, duplicate.delays[0] >= minRetryAfter && duplicate.delays[0] <= maxRetryAfter+time.Second+
-		DefaultBackoff, duplicate.delays)
-}
-
 // An outcome that nobody knows is asked about once, and never executed again.
 func TestAnUnknownOutcomeIsFinal(t *testing.T) {
 	var runs atomic.Int32

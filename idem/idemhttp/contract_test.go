@@ -54,11 +54,14 @@ func TestExchangeHeadersAreLiveOnly(t *testing.T) {
 	require.NotContains(t, again.Headers, "idempotency-replayed")
 }
 
+// A handler that passes on what another service said after an effect is not run again, if its operation must
+// not be.
 func TestStatusDecidesWhatIsKept(t *testing.T) {
-	kept, again, open := "kept", "again", "open"
+	kept, again, moved, open := "kept", "again", "moved", "open"
 	for status, want := range map[int]string{
 		200: kept, 201: kept, 204: kept, 301: kept, 304: kept, 400: kept, 402: kept, 404: kept, 409: kept,
 		422: kept, 499: kept,
+		307: moved, 308: moved, // the same request goes on with its key
 		401: again, 403: again, 425: again, 429: again,
 		408: open, 500: open, 502: open, 503: open, 599: open,
 		// No final status: the gateway answers, and nobody knows.
@@ -66,23 +69,31 @@ func TestStatusDecidesWhatIsKept(t *testing.T) {
 	} {
 		given := &Response{Status: status, Body: []byte("x")}
 		for _, route := range []string{"/payments", "/transfers/{id}"} {
-			t.Run(fmt.Sprint(status, route), func(t *testing.T) {
-				c, n := newContract(t, memory()), 0
-				r := payment(func(r *Request) { r.Route = route })
-				require.Equal(t, given, serve(t, c, r, counting(&n, given)), "the caller gets the response")
-				second := serve(t, c, r, counting(&n, given))
-				switch {
-				case want == kept:
-					require.Equal(t, 1, n)
-					require.Equal(t, "true", second.Headers[HeaderReplayed])
-				case want == open && route == "/payments": // not repeatable
-					require.Equal(t, 1, n)
-					require.Contains(t, string(second.Body), CodeOutcomeUnknown)
-				default:
-					require.Equal(t, 2, n)
-					require.Equal(t, given, second)
-				}
-			})
+			for _, sign := range []bool{false, true} {
+				t.Run(fmt.Sprint(status, route, sign), func(t *testing.T) {
+					c, n := newContract(t, memory()), 0
+					r := payment(func(r *Request) { r.Route = route })
+					next := func(ctx context.Context) (*Response, error) {
+						if n++; sign {
+							idem.Token(ctx)
+						}
+						return given, nil
+					}
+					require.Equal(t, given, serve(t, c, r, next), "the caller gets the response")
+					second := serve(t, c, r, next)
+					switch {
+					case want == kept, want == moved && sign:
+						require.Equal(t, 1, n)
+						require.Equal(t, "true", second.Headers[HeaderReplayed])
+					case (want == open || sign) && route == "/payments": // not repeatable
+						require.Equal(t, 1, n)
+						require.Contains(t, string(second.Body), CodeOutcomeUnknown)
+					default:
+						require.Equal(t, 2, n)
+						require.Equal(t, given, second)
+					}
+				})
+			}
 		}
 	}
 }
