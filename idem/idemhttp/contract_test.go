@@ -37,23 +37,6 @@ func TestReplayIsTheResponseByteForByte(t *testing.T) {
 	}
 }
 
-// Only the first caller gets what belongs to its exchange; a replay has the marks.
-func TestExchangeHeadersAreLiveOnly(t *testing.T) {
-	c, n := newContract(t, memory()), 0
-	given := created()
-	given.Cookies = []string{"session=secret; HttpOnly"}
-	given.Headers["set-cookie"] = "a=secret"
-	given.MultiHeaders = map[string][]string{"Connection": {"x-hop"}, "X-Hop": {"secret"}, "Vary": {"Accept"}}
-	require.Equal(t, given, serve(t, c, payment(), counting(&n, given)))
-
-	again := serve(t, c, payment(), counting(&n, given))
-	require.NotContains(t, fmt.Sprint(again), "secret")
-	require.Empty(t, again.Cookies)
-	require.Equal(t, map[string][]string{"Vary": {"Accept"}}, again.MultiHeaders)
-	require.Equal(t, "true", again.Headers[HeaderReplayed])
-	require.NotContains(t, again.Headers, "idempotency-replayed")
-}
-
 // A handler that passes on what another service said after an effect is not run again, if its operation must
 // not be.
 func TestStatusDecidesWhatIsKept(t *testing.T) {

@@ -184,27 +184,29 @@ func TestPrincipalsShareKeysUnlessBound(t *testing.T) {
 	require.Equal(t, "true", serve(t, c, payment(as("blue", "bob")), counting(&n, created())).Headers[HeaderReplayed])
 }
 
-func TestUnusablePrincipal(t *testing.T) {
+func TestUnusableTenantAndPrincipal(t *testing.T) {
 	broken := errors.New("directory down")
+	is := func(name string, err error) TenantFunc {
+		return func(context.Context, *Request) (string, error) { return name, err }
+	}
 	for name, row := range map[string]struct {
-		f    TenantFunc
-		code Code
+		tenant, principal TenantFunc
+		code              Code
 	}{
-		"empty": {func(context.Context, *Request) (string, error) { return "", nil }, CodePrincipalMissing},
-		"none": {func(context.Context, *Request) (string, error) {
-			return "", ErrTenantMissing
-		}, CodePrincipalMissing},
-		"no tenant": {SingleTenant, CodePrincipalMissing},
-		"too long": {func(context.Context, *Request) (string, error) {
-			return strings.Repeat("p", 1024), nil
-		}, CodePrincipalMissing},
-		"long with key": {func(context.Context, *Request) (string, error) {
-			return strings.Repeat("p", 1000), nil
-		}, CodeKeyInvalid},
-		"broken": {func(context.Context, *Request) (string, error) { return "", broken }, ""},
+		"tenant, empty":            {is("", nil), nil, CodeTenantMissing},
+		"tenant, none":             {is("", ErrTenantMissing), nil, CodeTenantMissing},
+		"tenant, too long":         {is(strings.Repeat("t", 65), nil), nil, CodeTenantMissing},
+		"tenant, too long, bound":  {is(strings.Repeat("t", 65), nil), is("ann", nil), CodeTenantMissing},
+		"tenant, broken":           {is("", broken), nil, ""},
+		"principal, empty":         {SingleTenant, is("", nil), CodePrincipalMissing},
+		"principal, none":          {SingleTenant, is("", ErrTenantMissing), CodePrincipalMissing},
+		"principal, no tenant":     {SingleTenant, SingleTenant, CodePrincipalMissing},
+		"principal, too long":      {SingleTenant, is(strings.Repeat("p", 1024), nil), CodePrincipalMissing},
+		"principal, long with key": {SingleTenant, is(strings.Repeat("p", 1000), nil), CodeKeyInvalid},
+		"principal, broken":        {SingleTenant, is("", broken), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, n := newContract(t, memory(), func(o *Options) { o.Principal = row.f }), 0
+			c, n := contractOf(t, memory(), row.tenant, func(o *Options) { o.Principal = row.principal }), 0
 			res, err := c.Serve(t.Context(), payment(), counting(&n, created()))
 			require.Zero(t, n)
 			if row.code == "" {
@@ -212,14 +214,10 @@ func TestUnusablePrincipal(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
+			require.Equal(t, c.rows[row.code].status, res.Status)
 			require.Contains(t, string(res.Body), row.code)
 		})
 	}
-	// A tenant that is too long is the tenant's fault, bound or not.
-	c, n := newContract(t, memory(), func(o *Options) { o.Principal = sub }), 0
-	require.Contains(t, string(serve(t, c, payment(as(strings.Repeat("t", 65), "ann")), counting(&n, created())).Body),
-		CodeTenantMissing)
-	require.Zero(t, n)
 }
 
 // The longest header key fits beside a principal of any usual length.
@@ -369,30 +367,6 @@ func TestMaxAgeLooksFirst(t *testing.T) {
 			now = now.Add(row.later)
 			second := serve(t, c, r, counting(&n, &Response{Status: 201, Body: []byte(`{"id":"ch_2"}`)}))
 			require.Contains(t, string(second.Body), row.want)
-		})
-	}
-}
-
-func TestMistakesInMaxAge(t *testing.T) {
-	short := charge
-	short.Retention = 5 * time.Minute
-	for name, row := range map[string]struct {
-		op   idem.Operation
-		o    MaxAge
-		want string
-	}{
-		"header":             {charge, MaxAge{Header: "a b"}, "header name"},
-		"negative":           {charge, MaxAge{After: -1}, "negative"},
-		"negative tolerance": {charge, MaxAge{Tolerance: -1}, "negative"},
-		"beyond retention":   {charge, MaxAge{After: 25 * time.Hour}, "executed again"},
-		"all refused":        {charge, MaxAge{After: time.Minute}, "every request"},
-		"short retention":    {short, MaxAge{}, "every request"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := New(newEngine(t, memory()), AnyRoute(row.op), SingleTenant, &Options{MaxAge: &row.o})
-			var config *idem.ConfigError
-			require.ErrorAs(t, err, &config)
-			require.ErrorContains(t, err, row.want)
 		})
 	}
 }
