@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,27 @@ func TestKeyHeaderIsConfigurable(t *testing.T) {
 		require.Equal(t, 201, serve(t, c, r, counting(&n, created())).Status)
 	}
 	require.Equal(t, 1, n)
+}
+
+// keyAfter serves the request twice and returns the key under which it has run once, or the code and the text of
+// its refusal, which runs and writes nothing.
+func keyAfter(t *testing.T, r *Request, change ...func(*Options)) (key, refusal string) {
+	t.Helper()
+	store, n := memory(), 0
+	c := newContract(t, store, change...)
+	res := serve(t, c, r, counting(&n, created()))
+	if res.Status == 201 {
+		require.Equal(t, "true", serve(t, c, r, counting(&n, created())).Headers[c.opts.Profile.replayedHeader()])
+		require.Equal(t, 1, n)
+		require.Len(t, store.Records(), 1)
+		return store.Records()[0].Value, ""
+	}
+	require.Zero(t, n)
+	require.Empty(t, store.Records())
+	p := problemIn(t, res)
+	want := map[Code]int{CodeKeyTooOld: 412, CodeKeyMissing: 400, CodeKeyInvalid: 400, CodeNotCanonical: 400}
+	require.Equal(t, want[p.Code], res.Status)
+	return string(p.Code), string(res.Body)
 }
 
 // A producer without headers names its key in the body, under the same rules.
@@ -54,27 +76,15 @@ func TestKeyFromTheBody(t *testing.T) {
 		"invalid UTF-8":    {"/id", "{\"id\":\"" + id + "\xff\"}", string(CodeNotCanonical)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, n := memory(), 0
-			c := newContract(t, store, func(o *Options) { o.Key = KeyPointer(row.pointer) })
 			r := payment(func(r *Request) {
 				r.Body, r.Header = []byte(row.body), map[string][]string{"idempotency-key": {testKey}}
 			})
 			if strings.Contains(name, "JSON") {
 				r.Header["content-type"] = []string{"text/plain"}
 			}
-			res := serve(t, c, r, counting(&n, created()))
-			if strings.HasPrefix(row.want, "idempotency_key_") || row.want == string(CodeNotCanonical) {
-				require.Equal(t, 400, res.Status)
-				require.Contains(t, string(res.Body), row.want)
-				require.NotContains(t, string(res.Body), "evt")
-				require.Zero(t, n)
-				return
-			}
-			require.Equal(t, 201, res.Status)
-			rec, err := store.Get(t.Context(), charge.Key("blue", row.want).ID())
-			require.NoError(t, err)
-			require.Equal(t, row.want, rec.Value)
-			require.Equal(t, "true", serve(t, c, r, counting(&n, created())).Headers[HeaderReplayed])
+			key, refused := keyAfter(t, r, func(o *Options) { o.Key = KeyPointer(row.pointer) })
+			require.Equal(t, row.want, key)
+			require.NotContains(t, refused, "evt")
 		})
 	}
 }
@@ -97,50 +107,38 @@ func TestShortIDsFromTheBody(t *testing.T) {
 
 // A function of one's own is held to the limits of every key, and to nothing else.
 func TestKeyFromAFunction(t *testing.T) {
-	down := errors.New("down")
+	is := func(key string, err error) func(*Options) {
+		return func(o *Options) {
+			o.Key = KeyFrom(func(_ context.Context, r *Request) (string, error) {
+				require.Equal(t, "/payments", r.Route)
+				return key, err
+			})
+		}
+	}
 	for name, row := range map[string]struct {
 		key  string
 		err  error
-		want string // a code, or none
+		want Code // or none
 	}{
-		"any characters": {key: "ö /#\x00", want: ""},
-		"short":          {key: "1", want: ""},
-		"longest":        {key: strings.Repeat("k", 1024), want: ""},
-		"too long":       {key: strings.Repeat("k", 1025), want: string(CodeKeyInvalid)},
-		"empty":          {want: string(CodeKeyMissing)},
-		"none":           {err: fmt.Errorf("webhook: %w", ErrNoKey), want: string(CodeKeyMissing)},
-		"invalid":        {err: fmt.Errorf("secret: %w", idem.ErrKeyInvalid), want: string(CodeKeyInvalid)},
-		"broken":         {err: down},
+		"any characters": {key: "ö /#\x00"},
+		"short":          {key: "1"},
+		"longest":        {key: strings.Repeat("k", 1024)},
+		"too long":       {key: strings.Repeat("k", 1025), want: CodeKeyInvalid},
+		"empty":          {want: CodeKeyMissing},
+		"none":           {err: fmt.Errorf("webhook: %w", ErrNoKey), want: CodeKeyMissing},
+		"invalid":        {err: fmt.Errorf("secret: %w", idem.ErrKeyInvalid), want: CodeKeyInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, n := memory(), 0
-			c := newContract(t, store, func(o *Options) {
-				o.Key = KeyFrom(func(_ context.Context, r *Request) (string, error) {
-					require.Equal(t, "/payments", r.Route)
-					return row.key, row.err
-				})
-			})
 			r := payment(func(r *Request) { r.Header["idempotency-key"] = nil })
-			res, err := c.Serve(t.Context(), r, counting(&n, created()))
-			if row.err == down {
-				require.True(t, err == down)
-				require.Zero(t, n)
-				return
-			}
-			require.NoError(t, err)
-			if row.want != "" {
-				require.Equal(t, 400, res.Status)
-				require.Contains(t, string(res.Body), row.want)
-				require.NotContains(t, string(res.Body), "secret")
-				require.Zero(t, n)
-				return
-			}
-			rec, err := store.Get(t.Context(), charge.Key("blue", row.key).ID())
-			require.NoError(t, err)
-			require.Equal(t, row.key, rec.Value)
-			require.Equal(t, 1, n)
+			key, refused := keyAfter(t, r, is(row.key, row.err))
+			require.Equal(t, cmp.Or(string(row.want), row.key), key)
+			require.NotContains(t, refused, "secret")
 		})
 	}
+	down, n := errors.New("down"), 0
+	_, err := newContract(t, memory(), is("", down)).Serve(t.Context(), payment(), counting(&n, created()))
+	require.True(t, err == down)
+	require.Zero(t, n)
 }
 
 func sub(_ context.Context, r *Request) (string, error) { return present(r.Identity.Claims["sub"]) }
@@ -325,21 +323,9 @@ func TestMaxAge(t *testing.T) {
 		"header, the key is old": {MaxAge{Header: "First-Sent"}, at(madeUUID7, 48*time.Hour), ran},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, n := memory(), 0
-			c := newContract(t, store, func(o *Options) { o.MaxAge = &row.o })
 			r := payment(row.change)
-			res := serve(t, c, r, counting(&n, created()))
-			if row.want == ran {
-				require.Equal(t, 201, res.Status)
-				require.Equal(t, 1, n)
-				return
-			}
-			require.Equal(t, map[string]int{old: 412, invalid: 400}[row.want], res.Status)
-			require.Contains(t, string(res.Body), row.want)
-			require.Zero(t, n)
-			rec, err := store.Get(t.Context(), charge.Key("blue", r.header(DefaultKeyHeader)[0]).ID())
-			require.NoError(t, err)
-			require.Nil(t, rec, "nothing is written")
+			key, _ := keyAfter(t, r, func(o *Options) { o.MaxAge = &row.o })
+			require.Equal(t, cmp.Or(row.want, r.header(DefaultKeyHeader)[0]), key)
 		})
 	}
 }
