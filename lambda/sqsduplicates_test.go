@@ -354,17 +354,11 @@ func TestSQSTextWithTwoKeysGoesBack(t *testing.T) {
 	for _, body := range []string{`{"id":"first","id":"last"}`, `{"id":"first","ID":"last"}`} {
 		var seen told
 		o := &SQSOptions{OnOutcome: seen.hook, Logger: quiet}
-		text := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.SingleTenant, "/id"),
-			o, func(context.Context, string) error {
-				t.Error("it ran")
-				return nil
-			})
-		raw := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.SingleTenant, "/id"),
-			o, func(context.Context, []byte) error {
-				t.Error("it ran")
-				return nil
-			})
-		for _, h := range []SQSHandler{text, raw} {
+		e, key := newEngine(t, memory()), SQSPointer(idem.SingleTenant, "/id")
+		for _, h := range []SQSHandler{
+			SQS(e, fulfil, key, o, func(context.Context, string) error { panic("it ran") }),
+			SQS(e, fulfil, key, o, func(context.Context, []byte) error { panic("it ran") }),
+		} {
 			require.Equal(t, []string{"m"}, deliver(t, h, messageOf("m", "", body)))
 			require.Equal(t, ReasonKeyInvalid, seen.outcomes["m"].Reason)
 		}

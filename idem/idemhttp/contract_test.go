@@ -2,7 +2,6 @@ package idemhttp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -344,24 +343,6 @@ func TestDuplicateWaits(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A key belongs to its request as soon as that runs: another body is refused as reused, not
-// as in progress, and runs nothing.
-func TestOtherBodyWhileTheFirstRequestRuns(t *testing.T) {
-	c := newContract(t, memory())
-	n := 0
-	var other *Response
-	first := serve(t, c, payment(), func(context.Context) (*Response, error) {
-		other = serve(t, c, payment(func(r *Request) { r.Body = []byte(`{"amount":1}`) }), counting(&n, created()))
-		return created(), nil
-	})
-	require.Equal(t, 201, first.Status)
-	require.Equal(t, 422, other.Status)
-	var p Problem
-	require.NoError(t, json.Unmarshal(other.Body, &p))
-	require.Equal(t, CodeKeyReused, p.Code)
-	require.Zero(t, n)
 }
 
 // What a handler's end is to its own caller, and to the next one.
