@@ -350,34 +350,37 @@ func TestManagedInstancesKeepTheClaim(t *testing.T) {
 	}
 }
 
-// Elsewhere the lease ends with the process, and the handler's context before.
+// Elsewhere the lease ends with the process, and the handler's context before: also where nothing says that this is
+// Lambda.
 func TestOnDemandLeaseEndsAtTheKill(t *testing.T) {
-	t.Setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:1")
-	t.Setenv("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand")
-	t.Setenv("AWS_LAMBDA_MAX_CONCURRENCY", "")
-	synctest.Test(t, func(t *testing.T) {
-		engine := realTime(t, memory())
-		h := Wrap(engine, transfer, Pointer(idem.SingleTenant, "/id"),
-			func(ctx context.Context, _ json.RawMessage) (time.Time, error) {
-				info, ok := idem.InfoOf(ctx)
-				require.True(t, ok)
-				end, ok := ctx.Deadline()
-				require.True(t, ok)
-				require.WithinDuration(t, info.LeaseUntil.Add(-idem.DefaultGuard), end, 100*time.Millisecond)
-				return info.LeaseUntil, nil
-			})
-		kill := time.Now().Add(10 * time.Second)
-		ctx, cancel := context.WithDeadline(t.Context(), kill)
-		defer cancel()
-		got, err := h(ctx, []byte(`{"id":"1"}`))
-		require.NoError(t, err)
-		var until time.Time
-		require.NoError(t, json.Unmarshal(got, &until))
-		require.WithinDuration(t, kill, until, time.Millisecond)
+	for _, api := range []string{"127.0.0.1:1", ""} {
+		t.Setenv("AWS_LAMBDA_RUNTIME_API", api)
+		t.Setenv("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand")
+		t.Setenv("AWS_LAMBDA_MAX_CONCURRENCY", "")
+		synctest.Test(t, func(t *testing.T) {
+			engine := realTime(t, memory())
+			h := Wrap(engine, transfer, Pointer(idem.SingleTenant, "/id"),
+				func(ctx context.Context, _ json.RawMessage) (time.Time, error) {
+					info, ok := idem.InfoOf(ctx)
+					require.True(t, ok)
+					end, ok := ctx.Deadline()
+					require.True(t, ok)
+					require.WithinDuration(t, info.LeaseUntil.Add(-idem.DefaultGuard), end, 100*time.Millisecond)
+					return info.LeaseUntil, nil
+				})
+			kill := time.Now().Add(10 * time.Second)
+			ctx, cancel := context.WithDeadline(t.Context(), kill)
+			defer cancel()
+			got, err := h(ctx, []byte(`{"id":"1"}`))
+			require.NoError(t, err)
+			var until time.Time
+			require.NoError(t, json.Unmarshal(got, &until))
+			require.WithinDuration(t, kill, until, time.Millisecond)
 
-		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		_, err = h(short, []byte(`{"id":"2"}`))
-		require.ErrorIs(t, err, idem.ErrOutOfTime)
-	})
+			short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err = h(short, []byte(`{"id":"2"}`))
+			require.ErrorIs(t, err, idem.ErrOutOfTime)
+		})
+	}
 }
