@@ -35,10 +35,11 @@ func TestSQSFirstInTheBatchGetsTheKey(t *testing.T) {
 			}
 			return byAttribute(ctx, m)
 		}
-		h := SQS(realTime(t, memory()), fulfil, key, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
-			time.Sleep(time.Second)
-			return nil
-		})
+		h := SQS(realTime(t, memory()), fulfil, key,
+			&SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
+				time.Sleep(time.Second)
+				return nil
+			})
 		var ms []events.SQSMessage
 		for i := range 12 {
 			ms = append(ms, messageOf(fmt.Sprint("m", i+1), "k1", fmt.Sprintf(`{"id":"o%d"}`, i)))
@@ -86,7 +87,8 @@ func TestSQSOutcomesThatAreNotRecorded(t *testing.T) {
 		t.Run(do, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var seen told
-				h := SQS(realTime(t, unfinished{memory()}), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
+				h := SQS(realTime(t, unfinished{memory()}), fulfil, byAttribute,
+					&SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, err := h(ctx, batchOf(messageOf("m1", "k1", fmt.Sprintf(`{"do":%q}`, do))))

@@ -42,7 +42,8 @@ func TestSQSTimeBudget(t *testing.T) {
 				var seen told
 				var mu sync.Mutex
 				runs := 0
-				h := SQS(realTime(t, memory()), op, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook, Concurrency: c.concurrency},
+				h := SQS(realTime(t, memory()), op, byAttribute,
+					&SQSOptions{Logger: quiet, OnOutcome: seen.hook, Concurrency: c.concurrency},
 					func(ctx context.Context, _ order) error {
 						mu.Lock()
 						runs++
@@ -96,15 +97,16 @@ func TestSQSHandlerThatOutlivesItsInvocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := map[string]int{}
 		var mu sync.Mutex
-		h := SQS(realTime(t, memory()), fulfil, byAttribute, &SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
-			mu.Lock()
-			runs[o.ID]++
-			mu.Unlock()
-			if o.ID == "hangs" {
-				time.Sleep(time.Hour)
-			}
-			return nil
-		})
+		h := SQS(realTime(t, memory()), fulfil, byAttribute,
+			&SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
+				mu.Lock()
+				runs[o.ID]++
+				mu.Unlock()
+				if o.ID == "hangs" {
+					time.Sleep(time.Hour)
+				}
+				return nil
+			})
 		event := batchOf(messageOf("m1", "k1", `{"id":"quick"}`), messageOf("m2", "k2", `{"id":"hangs"}`))
 		answered := make(chan struct{})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
