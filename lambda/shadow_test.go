@@ -350,16 +350,14 @@ func TestManagedInstancesKeepTheClaim(t *testing.T) {
 	}
 }
 
-// Elsewhere the lease ends with the process, and the handler's context before: also where nothing says that this is
-// Lambda.
+// Elsewhere the lease ends with the process, and the handler's context before; outside of Lambda too.
 func TestOnDemandLeaseEndsAtTheKill(t *testing.T) {
 	for _, api := range []string{"127.0.0.1:1", ""} {
 		t.Setenv("AWS_LAMBDA_RUNTIME_API", api)
 		t.Setenv("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand")
 		t.Setenv("AWS_LAMBDA_MAX_CONCURRENCY", "")
 		synctest.Test(t, func(t *testing.T) {
-			engine := realTime(t, memory())
-			h := Wrap(engine, transfer, Pointer(idem.SingleTenant, "/id"),
+			h := Wrap(realTime(t, memory()), transfer, Pointer(idem.SingleTenant, "/id"),
 				func(ctx context.Context, _ json.RawMessage) (time.Time, error) {
 					info, ok := idem.InfoOf(ctx)
 					require.True(t, ok)

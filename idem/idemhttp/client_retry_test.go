@@ -349,6 +349,7 @@ func TestAPeerThatIsNotTrustedIsAskedOnce(t *testing.T) {
 
 func TestBodies(t *testing.T) {
 	long := strings.Repeat("x", 100)
+	stream := func(text string) io.Reader { return &watched{Reader: strings.NewReader(text)} }
 	for name, c := range map[string]struct {
 		body    io.Reader
 		o       *ClientOptions
@@ -356,21 +357,19 @@ func TestBodies(t *testing.T) {
 		want    string
 		lengths []int64
 	}{
-		"none":         {nil, nil, nil, "", []int64{0, 0}},
-		"in memory":    {strings.NewReader("order"), nil, nil, "order", []int64{5, 5}},
-		"stream":       {&watched{Reader: strings.NewReader("order")}, nil, nil, "order", []int64{5, 5}},
-		"empty stream": {&watched{Reader: strings.NewReader("")}, nil, nil, "", []int64{0, 0}},
-		"stream, as large": {&watched{Reader: strings.NewReader(long)},
-			&ClientOptions{MaxBody: 100}, nil, long, []int64{100, 100}},
-		"too large": {&watched{Reader: strings.NewReader(long)}, &ClientOptions{MaxBody: 99}, nil, long, []int64{-1}},
-		"too large, known": {&watched{Reader: strings.NewReader(long)}, &ClientOptions{MaxBody: 99},
+		"none":             {nil, nil, nil, "", []int64{0, 0}},
+		"in memory":        {strings.NewReader("order"), nil, nil, "order", []int64{5, 5}},
+		"stream":           {stream("order"), nil, nil, "order", []int64{5, 5}},
+		"empty stream":     {stream(""), nil, nil, "", []int64{0, 0}},
+		"stream, as large": {stream(long), &ClientOptions{MaxBody: 100}, nil, long, []int64{100, 100}},
+		"too large":        {stream(long), &ClientOptions{MaxBody: 99}, nil, long, []int64{-1}},
+		"too large, known": {stream(long), &ClientOptions{MaxBody: 99},
 			func(r *http.Request) { r.ContentLength = 100 }, long, []int64{100}},
 		"large in memory": {strings.NewReader(long), &ClientOptions{MaxBody: 1}, nil, long, []int64{100, 100}},
-		"never buffered": {&watched{Reader: strings.NewReader("order")},
-			&ClientOptions{MaxBody: -1}, nil, "order", []int64{-1}},
-		"chunked": {&watched{Reader: strings.NewReader("order")}, nil,
+		"never buffered":  {stream("order"), &ClientOptions{MaxBody: -1}, nil, "order", []int64{-1}},
+		"chunked": {stream("order"), nil,
 			func(r *http.Request) { r.TransferEncoding = []string{"chunked"} }, "order", []int64{-1}},
-		"trailer": {&watched{Reader: strings.NewReader("order")}, nil,
+		"trailer": {stream("order"), nil,
 			func(r *http.Request) { r.Trailer = http.Header{"X-Sum": {"1"}} }, "order", []int64{-1}},
 	} {
 		t.Run(name, func(t *testing.T) {
