@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -196,38 +195,6 @@ func (w want) check(t *testing.T, got *idemhttp.Response) {
 	require.Equal(t, "no-store", header["cache-control"])
 	if w.status >= 400 {
 		require.Equal(t, idemhttp.ProblemMediaType, header["content-type"])
-	}
-}
-
-// Two identical requests at the same moment: one execution.
-func TestDuplicatesAtOnce(t *testing.T) {
-	for name, d := range entryPoints {
-		t.Run(name, func(t *testing.T) {
-			started, release := make(chan struct{}), make(chan struct{})
-			serve := d.serve(t, newEngine(t, memory()), idemhttp.AnyRoute(charge),
-				func(context.Context) (*idemhttp.Response, error) {
-					close(started) // a second execution panics
-					<-release
-					return &idemhttp.Response{Status: 201, Body: []byte("made")}, nil
-				})
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				res, err := serve(t.Context(), post())
-				if err != nil || res.Status != 201 {
-					t.Errorf("the first got %v %v", res, err)
-				}
-			})
-			<-started
-			res, err := serve(t.Context(), post())
-			require.NoError(t, err)
-			want{status: 409, code: idemhttp.CodeInProgress}.check(t, res)
-			require.Regexp(t, "^[1-5]$", wire(res)["retry-after"])
-			close(release)
-			wg.Wait()
-			res, err = serve(t.Context(), post())
-			require.NoError(t, err)
-			want{status: 201, body: "made", replay: true}.check(t, res)
-		})
 	}
 }
 

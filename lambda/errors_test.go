@@ -179,10 +179,9 @@ func TestAttemptThatAStepHasStoppedHasItsErrorType(t *testing.T) {
 		} {
 			t.Run(kind+", "+name, func(t *testing.T) {
 				store := memory()
-				call := func(store idem.Store, now time.Time) (err error) {
-					e, err := idem.New(store, &idem.Options{Now: func() time.Time { return now }})
-					require.NoError(t, err)
-					_, err = invoke(t, Wrap(e, transfer, byPaymentID, func(ctx context.Context, _ payment) (receipt, error) {
+				call := func(store idem.Store, now time.Time) error {
+					e := engineAt(t, store, &now)
+					_, err := invoke(t, Wrap(e, transfer, byPaymentID, func(ctx context.Context, _ payment) (receipt, error) {
 						return receipt{}, answer(charging(after)(ctx))
 					}), event)
 					return err
@@ -203,10 +202,9 @@ func TestAttemptThatAStepHasStoppedHasItsErrorType(t *testing.T) {
 // The handler has run, which a caller that takes another way must know: the type is not that of a
 // store that was down before.
 func TestAttemptWhoseStepIsNotRecordedIsNotOneThatDidNotRun(t *testing.T) {
-	e, err := idem.New(broken(memory(), idemtest.LoseRequest, idemtest.RecordStep), nil)
-	require.NoError(t, err)
+	e := realTime(t, broken(memory(), idemtest.LoseRequest, idemtest.RecordStep))
 	ran := 0
-	_, err = invoke(t, Wrap(e, transfer, byPaymentID, func(ctx context.Context, _ payment) (receipt, error) {
+	_, err := invoke(t, Wrap(e, transfer, byPaymentID, func(ctx context.Context, _ payment) (receipt, error) {
 		_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { ran++; return 1, nil }, nil)
 		return receipt{}, err
 	}), event)

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,7 +14,6 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
-	samples "github.com/idem-go/idempotency/events"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -23,17 +23,25 @@ import (
 // plainSamples are one sample of each kind of event.
 var plainSamples = []string{"apigw-v2-none", "apigw-v1-none", "furl-none", "alb-single", "alb-multi"}
 
-// changed is a sample's JSON with a change.
-func changed(t *testing.T, name string, change func(event map[string]any)) []byte {
+// opened is a sample's function, which counts its runs. It is asked with a change of the sample.
+func opened(t *testing.T, e *idem.Engine, name string, tenant idemhttp.TenantFunc) (
+	ask func(context.Context, func(event map[string]any)) answerTo, runs *int) {
 	t.Helper()
-	raw, err := samples.Get(name)
-	require.NoError(t, err)
-	var event map[string]any
-	require.NoError(t, json.Unmarshal(raw, &event))
-	change(event)
-	raw, err = json.Marshal(event)
-	require.NoError(t, err)
-	return raw
+	runs = new(int)
+	h := lambda.NewHandler(functionOf(t, name)(e, idemhttp.AnyRoute(charge), tenant, nil, runs))
+	return func(ctx context.Context, change func(map[string]any)) (a answerTo) {
+		t.Helper()
+		event := decoded[map[string]any](t, name)
+		if change != nil {
+			change(event)
+		}
+		raw, err := json.Marshal(event)
+		require.NoError(t, err)
+		out, err := h.Invoke(ctx, raw)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(out, &a))
+		return a
+	}, runs
 }
 
 // answerTo is what a gateway's function answers.
@@ -42,6 +50,7 @@ type answerTo struct {
 	Headers           map[string]string
 	MultiValueHeaders map[string][]string
 	Body              string
+	IsBase64Encoded   bool
 }
 
 func (a answerTo) header(name string) string {
@@ -51,26 +60,34 @@ func (a answerTo) header(name string) string {
 	return a.Headers[name]
 }
 
-func ask(t *testing.T, ctx context.Context, h lambda.Handler, raw []byte) (a answerTo) {
-	t.Helper()
-	out, err := h.Invoke(ctx, raw)
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(out, &a))
-	return a
-}
-
-// The same body is the same request, as text or as Base64 of the gateway's own.
-func TestBase64BodyIsTheClientsBody(t *testing.T) {
-	for _, name := range plainSamples {
-		n := 0
-		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge),
-			idemhttp.SingleTenant, nil, &n))
-		require.Equal(t, 201, ask(t, t.Context(), h, changed(t, name, func(map[string]any) {})).StatusCode)
-		again := ask(t, t.Context(), h, changed(t, name, func(e map[string]any) {
+// The same body is the same request, as text or as Base64 of the gateway's own. Header names count in any
+// case, and missing optional fields do no harm.
+func TestFormsOfTheSameRequest(t *testing.T) {
+	for what, change := range map[string]func(map[string]any){
+		"Base64": func(e map[string]any) {
 			e["body"], e["isBase64Encoded"] = base64.StdEncoding.EncodeToString([]byte(e["body"].(string))), true
-		}))
-		require.Equal(t, "true", again.header(idemhttp.HeaderReplayed), name)
-		require.Equal(t, 1, n)
+		},
+		"spellings and gaps": func(e map[string]any) {
+			for _, field := range []string{"headers", "multiValueHeaders"} {
+				header, _ := e[field].(map[string]any)
+				for k, v := range maps.Clone(header) {
+					delete(header, k)
+					if strings.EqualFold(k, "Idempotency-Key") || strings.EqualFold(k, "Content-Type") {
+						header[strings.ToUpper(k)] = v
+					}
+				}
+			}
+			for _, field := range []string{"stageVariables", "pathParameters", "version", "cookies", "isBase64Encoded"} {
+				delete(e, field)
+			}
+		},
+	} {
+		for _, name := range plainSamples {
+			ask, runs := opened(t, newEngine(t, memory()), name, idemhttp.SingleTenant)
+			require.Equal(t, 201, ask(t.Context(), nil).StatusCode)
+			require.Equal(t, "true", ask(t.Context(), change).header(idemhttp.HeaderReplayed), "%s of %s", what, name)
+			require.Equal(t, 1, *runs)
+		}
 	}
 	require.Equal(t, "no base64", string(bodyOf("no base64", true)))
 }
@@ -78,77 +95,34 @@ func TestBase64BodyIsTheClientsBody(t *testing.T) {
 // A key that was sent twice is refused wherever the gateway shows it.
 func TestRepeatedKeyIsRefused(t *testing.T) {
 	const one, two = "key-number-one-of-two", "key-number-two-of-two"
-	for name, change := range map[string]func(map[string]any){
-		"apigw-v2-none": func(e map[string]any) { e["headers"].(map[string]any)["idempotency-key"] = one + "," + two },
-		"furl-none":     func(e map[string]any) { e["headers"].(map[string]any)["idempotency-key"] = one + "," + two },
-		"apigw-v1-none": func(e map[string]any) {
-			e["multiValueHeaders"].(map[string]any)["Idempotency-Key"] = []string{one, two}
-		},
-		// In another spelling.
-		"apigw-v1-cognito": func(e map[string]any) {
-			e["multiValueHeaders"].(map[string]any)["idempotency-key"] = []string{two}
-		},
-		"alb-multi": func(e map[string]any) {
-			e["multiValueHeaders"].(map[string]any)["idempotency-key"] = []string{one, two}
-		},
+	for name, c := range map[string]struct {
+		in, header string
+		value      any
+	}{
+		"apigw-v2-none":    {"headers", "idempotency-key", one + "," + two},
+		"furl-none":        {"headers", "idempotency-key", one + "," + two},
+		"apigw-v1-none":    {"multiValueHeaders", "Idempotency-Key", []string{one, two}},
+		"apigw-v1-cognito": {"multiValueHeaders", "idempotency-key", []string{two}}, // in another spelling
+		"alb-multi":        {"multiValueHeaders", "idempotency-key", []string{one, two}},
 	} {
-		n := 0
-		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge),
-			idemhttp.SingleTenant, nil, &n))
-		a := ask(t, t.Context(), h, changed(t, name, change))
+		ask, runs := opened(t, newEngine(t, memory()), name, idemhttp.SingleTenant)
+		a := ask(t.Context(), func(e map[string]any) { e[c.in].(map[string]any)[c.header] = c.value })
 		require.Equal(t, 400, a.StatusCode, name)
 		require.Contains(t, a.Body, idemhttp.CodeKeyInvalid)
-		require.Zero(t, n)
-	}
-}
-
-// Header names count in any case, and missing optional fields do no harm.
-func TestSpellingsAndGaps(t *testing.T) {
-	for _, name := range plainSamples {
-		n := 0
-		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge),
-			idemhttp.SingleTenant, nil, &n))
-		require.Equal(t, 201, ask(t, t.Context(), h, changed(t, name, func(map[string]any) {})).StatusCode)
-		again := ask(t, t.Context(), h, changed(t, name, func(e map[string]any) {
-			for _, field := range []string{"headers", "multiValueHeaders"} {
-				header, ok := e[field].(map[string]any)
-				if !ok {
-					continue
-				}
-				few := map[string]any{}
-				for k, v := range header {
-					if strings.EqualFold(k, "Idempotency-Key") || strings.EqualFold(k, "Content-Type") {
-						few[strings.ToUpper(k)] = v
-					}
-				}
-				e[field] = few
-			}
-			for _, field := range []string{"stageVariables", "pathParameters", "version", "cookies", "isBase64Encoded"} {
-				delete(e, field)
-			}
-		}))
-		require.Equal(t, "true", again.header(idemhttp.HeaderReplayed), name)
-		require.Equal(t, 1, n)
+		require.Zero(t, *runs)
 	}
 }
 
 // A function with tenant isolation knows its tenant from the invocation.
 func TestTenantOfTheInvocation(t *testing.T) {
 	for _, name := range plainSamples {
-		n := 0
-		h := lambda.NewHandler(functionOf(t, name)(newEngine(t, memory()), idemhttp.AnyRoute(charge),
-			idemhttp.LambdaTenant, nil, &n))
-		raw := changed(t, name, func(map[string]any) {})
-		for _, tenant := range []string{"blue", "green", "blue", ""} {
+		ask, runs := opened(t, newEngine(t, memory()), name, idemhttp.LambdaTenant)
+		for i, tenant := range []string{"blue", "green", "blue", ""} {
 			ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{TenantID: tenant})
-			want := 201
-			if tenant == "" {
-				want = 403
-			}
-			require.Equal(t, want, ask(t, ctx, h, raw).StatusCode, name)
+			require.Equal(t, []int{201, 201, 201, 403}[i], ask(ctx, nil).StatusCode, name)
 		}
-		require.Equal(t, 403, ask(t, t.Context(), h, raw).StatusCode)
-		require.Equal(t, 2, n)
+		require.Equal(t, 403, ask(t.Context(), nil).StatusCode)
+		require.Equal(t, 2, *runs)
 	}
 }
 
@@ -183,15 +157,13 @@ func TestWaitEndsBeforeTheGatewayDoes(t *testing.T) {
 						idem.Record{State: idem.InProgress, LeaseUntil: time.Now().Add(time.Hour)}}}
 					engine, err := idem.New(store, &idem.Options{Wait: 10 * time.Minute})
 					require.NoError(t, err)
-					n := 0
-					h := lambda.NewHandler(functionOf(t, name)(engine, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &n))
-					received := float64(time.Now().Add(-cold).UnixMilli())
-					raw := changed(t, name, func(e map[string]any) {
+					ask, _ := opened(t, engine, name, idemhttp.SingleTenant)
+					start := time.Now()
+					received := float64(start.Add(-cold).UnixMilli())
+					require.Equal(t, 409, ask(t.Context(), func(e map[string]any) {
 						c := e["requestContext"].(map[string]any)
 						c["timeEpoch"], c["requestTimeEpoch"] = received, received
-					})
-					start := time.Now()
-					require.Equal(t, 409, ask(t, t.Context(), h, raw).StatusCode)
+					}).StatusCode)
 					waited := time.Since(start)
 					if name != "apigw-v2-none" && name != "apigw-v1-none" {
 						cold = 0 // the event does not tell
@@ -292,14 +264,15 @@ func TestSetUpMistakesPanicInEveryGateway(t *testing.T) {
 		requireConfigPanic(t, func() { f(engine, idemhttp.AnyRoute(idem.Operation{}), tenant, nil, &n) }, "Name is empty")
 		requireConfigPanic(t, func() { f(engine, idemhttp.AnyRoute(charge), nil, nil, &n) }, "SingleTenant")
 	}
-	requireConfigPanic(t, func() { HTTPAPI(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) },
-		"idemlambda.HTTPAPI", "handler is nil")
-	requireConfigPanic(t, func() { RESTAPI(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) },
-		"idemlambda.RESTAPI", "handler is nil")
-	requireConfigPanic(t, func() { FunctionURL(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) },
-		"idemlambda.FunctionURL", "handler is nil")
-	requireConfigPanic(t, func() { ALB(engine, idemhttp.AnyRoute(charge), tenant, nil, nil) },
-		"idemlambda.ALB", "handler is nil")
+	routes := idemhttp.AnyRoute(charge)
+	for name, make := range map[string]func(){
+		"idemlambda.HTTPAPI":     func() { HTTPAPI(engine, routes, tenant, nil, nil) },
+		"idemlambda.RESTAPI":     func() { RESTAPI(engine, routes, tenant, nil, nil) },
+		"idemlambda.FunctionURL": func() { FunctionURL(engine, routes, tenant, nil, nil) },
+		"idemlambda.ALB":         func() { ALB(engine, routes, tenant, nil, nil) },
+	} {
+		requireConfigPanic(t, make, name, "handler is nil")
+	}
 }
 
 // Bytes that a net/http handler has recorded come through every gateway: an event's
@@ -307,22 +280,16 @@ func TestSetUpMistakesPanicInEveryGateway(t *testing.T) {
 func TestBytesOfAnotherGateway(t *testing.T) {
 	const picture = "\x89PNG\r\n\x1a\n\xff\x00"
 	for _, name := range plainSamples {
-		engine, n := newEngine(t, memory()), 0
+		engine := newEngine(t, memory())
 		contract, err := idemhttp.New(engine, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil)
 		require.NoError(t, err)
 		_, err = contract.Serve(t.Context(), requestOf(t, name), answering(200, picture))
 		require.NoError(t, err)
-		out, err := lambda.NewHandler(functionOf(t, name)(engine, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &n)).
-			Invoke(t.Context(), changed(t, name, func(map[string]any) {}))
-		require.NoError(t, err)
-		var a struct {
-			Body            []byte // decoded from Base64
-			IsBase64Encoded bool
-		}
-		require.NoError(t, json.Unmarshal(out, &a))
+		ask, runs := opened(t, engine, name, idemhttp.SingleTenant)
+		a := ask(t.Context(), nil)
 		require.True(t, a.IsBase64Encoded, name)
-		require.Equal(t, picture, string(a.Body))
-		require.Zero(t, n)
+		require.Equal(t, base64.StdEncoding.EncodeToString([]byte(picture)), a.Body)
+		require.Zero(t, *runs)
 	}
 }
 

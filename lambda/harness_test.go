@@ -26,12 +26,21 @@ var (
 	transfer = idem.Operation{Name: "transfer", Repeat: idem.Repeatable}
 )
 
-func newEngine(t testing.TB, store idem.Store) *idem.Engine {
+// engineAt goes by the clock, or by the real one.
+func engineAt(t testing.TB, store idem.Store, clock *time.Time) *idem.Engine {
 	t.Helper()
-	e, err := idem.New(store, &idem.Options{Now: func() time.Time { return noon }})
+	o := &idem.Options{}
+	if clock != nil {
+		o.Now = func() time.Time { return *clock }
+	}
+	e, err := idem.New(store, o)
 	require.NoError(t, err)
 	return e
 }
+
+func newEngine(t testing.TB, store idem.Store) *idem.Engine { return engineAt(t, store, &noon) }
+
+func realTime(t testing.TB, store idem.Store) *idem.Engine { return engineAt(t, store, nil) }
 
 func memory() *memstore.Store { return memstore.New() }
 

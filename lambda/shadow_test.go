@@ -312,8 +312,7 @@ func TestManagedInstancesKeepTheClaim(t *testing.T) {
 					}
 					synctest.Test(t, func(t *testing.T) {
 						store := memory()
-						late, err := idem.New(store, nil)
-						require.NoError(t, err)
+						late := realTime(t, store)
 						runs := 0
 						h := func(e *idem.Engine) func(context.Context) error {
 							return open(e, func(ctx context.Context) error {
@@ -334,8 +333,7 @@ func TestManagedInstancesKeepTheClaim(t *testing.T) {
 							over <- h(late)(ctx)
 						}()
 						time.Sleep(whole + 2*idem.DefaultMargin)
-						other, err := idem.New(store, nil)
-						require.NoError(t, err)
+						other := realTime(t, store)
 						ctx, cancel := context.WithTimeout(t.Context(), whole)
 						defer cancel()
 						require.ErrorIs(t, h(other)(ctx), idem.ErrInFlight)
@@ -352,27 +350,35 @@ func TestManagedInstancesKeepTheClaim(t *testing.T) {
 	}
 }
 
-// Elsewhere the lease ends with the process.
+// Elsewhere the lease ends with the process, and the handler's context before; outside of Lambda too.
 func TestOnDemandLeaseEndsAtTheKill(t *testing.T) {
-	t.Setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:1")
-	t.Setenv("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand")
-	t.Setenv("AWS_LAMBDA_MAX_CONCURRENCY", "")
-	synctest.Test(t, func(t *testing.T) {
-		engine, err := idem.New(memory(), nil)
-		require.NoError(t, err)
-		h := Wrap(engine, transfer, Pointer(idem.SingleTenant, "/id"),
-			func(ctx context.Context, _ json.RawMessage) (time.Time, error) {
-				info, ok := idem.InfoOf(ctx)
-				require.True(t, ok)
-				return info.LeaseUntil, nil
-			})
-		kill := time.Now().Add(10 * time.Second)
-		ctx, cancel := context.WithDeadline(t.Context(), kill)
-		defer cancel()
-		got, err := h(ctx, []byte(`{"id":"1"}`))
-		require.NoError(t, err)
-		var until time.Time
-		require.NoError(t, json.Unmarshal(got, &until))
-		require.WithinDuration(t, kill, until, time.Millisecond)
-	})
+	for _, api := range []string{"127.0.0.1:1", ""} {
+		t.Setenv("AWS_LAMBDA_RUNTIME_API", api)
+		t.Setenv("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand")
+		t.Setenv("AWS_LAMBDA_MAX_CONCURRENCY", "")
+		synctest.Test(t, func(t *testing.T) {
+			h := Wrap(realTime(t, memory()), transfer, Pointer(idem.SingleTenant, "/id"),
+				func(ctx context.Context, _ json.RawMessage) (time.Time, error) {
+					info, ok := idem.InfoOf(ctx)
+					require.True(t, ok)
+					end, ok := ctx.Deadline()
+					require.True(t, ok)
+					require.WithinDuration(t, info.LeaseUntil.Add(-idem.DefaultGuard), end, 100*time.Millisecond)
+					return info.LeaseUntil, nil
+				})
+			kill := time.Now().Add(10 * time.Second)
+			ctx, cancel := context.WithDeadline(t.Context(), kill)
+			defer cancel()
+			got, err := h(ctx, []byte(`{"id":"1"}`))
+			require.NoError(t, err)
+			var until time.Time
+			require.NoError(t, json.Unmarshal(got, &until))
+			require.WithinDuration(t, kill, until, time.Millisecond)
+
+			short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err = h(short, []byte(`{"id":"2"}`))
+			require.ErrorIs(t, err, idem.ErrOutOfTime)
+		})
+	}
 }

@@ -160,8 +160,7 @@ func TestSQSReasonsOfStoppedAttempts(t *testing.T) {
 	for want, after := range map[Reason]time.Duration{ReasonUnknown: 0, ReasonNotYetKnown: 24 * time.Hour} {
 		store, seen := memory(), told{}
 		deliver := func(store idem.Store, now time.Time) {
-			e, err := idem.New(store, &idem.Options{Now: func() time.Time { return now }})
-			require.NoError(t, err)
+			e := engineAt(t, store, &now)
 			op := fulfil
 			op.Repeat, op.MaxAttempts = idem.Repeatable, 2
 			h := SQS(e, op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet},
@@ -215,8 +214,7 @@ func TestSQSRetentionOfRecords(t *testing.T) {
 // that has expired, one that is not recorded still asks for another delivery.
 func TestSQSFailureOverAnExpiredOneIsRedelivered(t *testing.T) {
 	now := noon
-	e, err := idem.New(memory(), &idem.Options{Now: func() time.Time { return now }})
-	require.NoError(t, err)
+	e := engineAt(t, memory(), &now)
 	answer := idem.Permanent(errors.New("no such account"))
 	var told told
 	h := SQS(e, idem.Operation{Name: "move", Repeat: idem.Repeatable, Mode: idem.Atomic}, byAttribute,
@@ -278,8 +276,7 @@ func TestSQSMessageOverTheLimitIsReturnedUnrecorded(t *testing.T) {
 	limited, err := limit.Over(store, map[string]limit.PerTenant{op.Name: {Keys: 1, Window: time.Minute}})
 	require.NoError(t, err)
 	now := time.Date(2030, 1, 2, 3, 4, 15, 0, time.UTC)
-	e, err := idem.New(limited, &idem.Options{Now: func() time.Time { return now }})
-	require.NoError(t, err)
+	e := engineAt(t, limited, &now)
 	ran := 0
 	h := SQS(e, op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
 		ran++

@@ -23,8 +23,6 @@ import (
 // long the others' keys take to find, and whatever ends badly between them.
 func TestSQSFirstInTheBatchGetsTheKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine, err := idem.New(memory(), nil)
-		require.NoError(t, err)
 		var seen told
 		key := func(ctx context.Context, m *events.SQSMessage) (string, string, error) {
 			switch m.MessageId {
@@ -37,10 +35,11 @@ func TestSQSFirstInTheBatchGetsTheKey(t *testing.T) {
 			}
 			return byAttribute(ctx, m)
 		}
-		h := SQS(engine, fulfil, key, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
-			time.Sleep(time.Second)
-			return nil
-		})
+		h := SQS(realTime(t, memory()), fulfil, key,
+			&SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
+				time.Sleep(time.Second)
+				return nil
+			})
 		var ms []events.SQSMessage
 		for i := range 12 {
 			ms = append(ms, messageOf(fmt.Sprint("m", i+1), "k1", fmt.Sprintf(`{"id":"o%d"}`, i)))
@@ -66,10 +65,8 @@ func TestSQSFirstInTheBatchGetsTheKey(t *testing.T) {
 // A message waits for the one before it with its key: that one may leave the key free.
 func TestSQSMessageWaitsForTheOneBeforeWithItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine, err := idem.New(memory(), nil)
-		require.NoError(t, err)
 		var seen told
-		h := SQS(engine, fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet},
+		h := SQS(realTime(t, memory()), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet},
 			func(_ context.Context, o order) error {
 				time.Sleep(time.Second)
 				if o.ID == "o1" {
@@ -89,13 +86,12 @@ func TestSQSOutcomesThatAreNotRecorded(t *testing.T) {
 		"not executed": ReasonUnrecorded} {
 		t.Run(do, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				engine, err := idem.New(unfinished{memory()}, nil)
-				require.NoError(t, err)
 				var seen told
-				h := SQS(engine, fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
+				h := SQS(realTime(t, unfinished{memory()}), fulfil, byAttribute,
+					&SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				_, err = h(ctx, batchOf(messageOf("m1", "k1", fmt.Sprintf(`{"do":%q}`, do))))
+				_, err := h(ctx, batchOf(messageOf("m1", "k1", fmt.Sprintf(`{"do":%q}`, do))))
 				require.NoError(t, err)
 				require.Equal(t, want, seen.outcomes["m1"].Reason)
 				require.Equal(t, idem.InProgress, seen.outcomes["m1"].State)
@@ -213,11 +209,9 @@ func TestSQSReturned(t *testing.T) {
 	for _, c := range []struct{ left, want time.Duration }{{0, 2 * time.Second}, {time.Minute, 2 * time.Second},
 		{3 * time.Second, 1500 * time.Millisecond}} {
 		synctest.Test(t, func(t *testing.T) {
-			engine, err := idem.New(memory(), nil)
-			require.NoError(t, err)
 			var back []SQSDelivery
 			calls := 0
-			h := SQS(engine, fulfil, byAttribute,
+			h := SQS(realTime(t, memory()), fulfil, byAttribute,
 				&SQSOptions{Logger: quiet, OnRedelivery: func(ctx context.Context, b []SQSDelivery) {
 					back, calls = b, calls+1
 					end, ok := ctx.Deadline()
@@ -230,7 +224,7 @@ func TestSQSReturned(t *testing.T) {
 				ctx, cancel = context.WithTimeout(t.Context(), c.left)
 			}
 			defer cancel()
-			_, err = h(ctx, batchOf(messageOf("m1", "k1", `{}`)))
+			_, err := h(ctx, batchOf(messageOf("m1", "k1", `{}`)))
 			require.NoError(t, err)
 			require.Zero(t, calls, "not called for nothing")
 			_, err = h(ctx, batchOf(
@@ -362,17 +356,11 @@ func TestSQSTextWithTwoKeysGoesBack(t *testing.T) {
 	for _, body := range []string{`{"id":"first","id":"last"}`, `{"id":"first","ID":"last"}`} {
 		var seen told
 		o := &SQSOptions{OnOutcome: seen.hook, Logger: quiet}
-		text := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.SingleTenant, "/id"),
-			o, func(context.Context, string) error {
-				t.Error("it ran")
-				return nil
-			})
-		raw := SQS(newEngine(t, memory()), fulfil, SQSPointer(idem.SingleTenant, "/id"),
-			o, func(context.Context, []byte) error {
-				t.Error("it ran")
-				return nil
-			})
-		for _, h := range []SQSHandler{text, raw} {
+		e, key := newEngine(t, memory()), SQSPointer(idem.SingleTenant, "/id")
+		for _, h := range []SQSHandler{
+			SQS(e, fulfil, key, o, func(context.Context, string) error { panic("it ran") }),
+			SQS(e, fulfil, key, o, func(context.Context, []byte) error { panic("it ran") }),
+		} {
 			require.Equal(t, []string{"m"}, deliver(t, h, messageOf("m", "", body)))
 			require.Equal(t, ReasonKeyInvalid, seen.outcomes["m"].Reason)
 		}

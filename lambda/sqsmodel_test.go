@@ -236,8 +236,7 @@ func (tr *trial) body(key, variant int) string {
 func (tr *trial) prepared(t *testing.T) *damagedStore {
 	store := memory()
 	w := &damagedStore{Store: store, damaged: map[string]bool{}, down: map[string]bool{}}
-	engine, err := idem.New(store, nil)
-	require.NoError(t, err)
+	engine := realTime(t, store)
 	for i, k := range tr.keys {
 		op, deed := tr.op, map[string]error{
 			"completed": nil, "failed": idem.Permanent(errDeclined), "released": idem.NotExecuted(errDown), "unknown": errDown,
@@ -316,8 +315,7 @@ func TestSQSNamesExactlyWhatGoesBack(t *testing.T) {
 
 func (tr *trial) check(t *testing.T, i int, seen map[Reason]int) {
 	w := tr.prepared(t)
-	engine, err := idem.New(w, nil)
-	require.NoError(t, err)
+	engine := realTime(t, w)
 	var mu sync.Mutex
 	runs, reasons, duplicates := make([]int, len(tr.keys)), map[*events.SQSMessage]Reason{}, 0
 	o := &SQSOptions{Concurrency: tr.concurrency, Logger: quiet, OnOutcome: func(_ context.Context, out SQSDelivery) {

@@ -35,8 +35,6 @@ func TestSQSTimeBudget(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				engine, err := idem.New(memory(), nil)
-				require.NoError(t, err)
 				op := fulfil
 				op.MinTime = c.minTime
 				begun := time.Now()
@@ -44,7 +42,8 @@ func TestSQSTimeBudget(t *testing.T) {
 				var seen told
 				var mu sync.Mutex
 				runs := 0
-				h := SQS(engine, op, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook, Concurrency: c.concurrency},
+				h := SQS(realTime(t, memory()), op, byAttribute,
+					&SQSOptions{Logger: quiet, OnOutcome: seen.hook, Concurrency: c.concurrency},
 					func(ctx context.Context, _ order) error {
 						mu.Lock()
 						runs++
@@ -96,19 +95,18 @@ func TestSQSTimeBudget(t *testing.T) {
 // acknowledgement: they are recorded.
 func TestSQSHandlerThatOutlivesItsInvocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine, err := idem.New(memory(), nil)
-		require.NoError(t, err)
 		runs := map[string]int{}
 		var mu sync.Mutex
-		h := SQS(engine, fulfil, byAttribute, &SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
-			mu.Lock()
-			runs[o.ID]++
-			mu.Unlock()
-			if o.ID == "hangs" {
-				time.Sleep(time.Hour)
-			}
-			return nil
-		})
+		h := SQS(realTime(t, memory()), fulfil, byAttribute,
+			&SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
+				mu.Lock()
+				runs[o.ID]++
+				mu.Unlock()
+				if o.ID == "hangs" {
+					time.Sleep(time.Hour)
+				}
+				return nil
+			})
 		event := batchOf(messageOf("m1", "k1", `{"id":"quick"}`), messageOf("m2", "k2", `{"id":"hangs"}`))
 		answered := make(chan struct{})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -173,34 +171,6 @@ func TestSQSGroupsOfAStandardQueue(t *testing.T) {
 	require.Equal(t, ReasonBlocked, seen.outcomes["m2"].Reason)
 }
 
-// A deduplication id counts within its queue and group, as a queue of high throughput
-// takes it: with content-based deduplication two groups have the same id as soon as
-// their messages say the same.
-func TestSQSDeduplicationIDOfOtherGroupsAndQueues(t *testing.T) {
-	var seen ran
-	h := SQS(newEngine(t, memory()), fulfil, SQSDeduplicationID(idem.SingleTenant), &SQSOptions{Logger: quiet},
-		func(ctx context.Context, o order) error {
-			m, _ := SQSMessageOf(ctx)
-			return seen.work(ctx, order{ID: m.MessageId})
-		})
-	message := func(id, queue, group, body string) events.SQSMessage {
-		m := inGroup(messageOf(id, "", body), group)
-		m.EventSourceARN = "arn:aws:sqs:eu-central-1:111122223333:" + queue
-		m.Attributes["MessageDeduplicationId"] = "1"
-		return m
-	}
-	deliver := func(ms ...events.SQSMessage) {
-		res, err := h(t.Context(), batchOf(ms...))
-		require.NoError(t, err)
-		require.Empty(t, res.BatchItemFailures)
-	}
-	deliver(message("m1", "eu.fifo", "alice", `{"id":"1"}`), message("m2", "eu.fifo", "bob", `{"id":"1"}`),
-		message("m3", "eu.fifo", "carol", `{"id":"2"}`))
-	deliver(message("m4", "us.fifo", "alice", `{"id":"3"}`))
-	deliver(message("m5", "eu.fifo", "alice", `{"id":"1"}`))
-	require.ElementsMatch(t, []string{"m1", "m2", "m3", "m4"}, seen.take(), "only m5 repeats one")
-}
-
 // By the message's id a redrive is another message: that is what its documentation
 // warns of.
 func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
@@ -214,16 +184,4 @@ func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
 		deliver(t, h, messageOf(id, "k1", `{}`))
 	}
 	require.Equal(t, 2, runs)
-}
-
-// What waits behind a message in flight waits as long.
-func TestSQSBehindAMessageInFlight(t *testing.T) {
-	var seen told
-	store := occupied{memory(), idem.Record{State: idem.InProgress, Owner: "o", Write: "o.0", Attempt: 1,
-		LeaseUntil: noon.Add(time.Minute)}}
-	h := SQS(newEngine(t, store), fulfil, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook}, work)
-	deliver(t, h, inGroup(messageOf("m1", "k1", `{}`), "g"), inGroup(messageOf("m2", "k2", `{}`), "g"))
-	require.False(t, seen.outcomes["m1"].LeaseUntil.IsZero())
-	require.Equal(t, seen.outcomes["m1"].LeaseUntil, seen.outcomes["m2"].LeaseUntil)
-	require.Equal(t, ReasonBlocked, seen.outcomes["m2"].Reason)
 }

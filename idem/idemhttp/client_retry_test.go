@@ -253,81 +253,62 @@ func TestJitterIsAnythingUpToItsLimit(t *testing.T) {
 
 // The real clock and timers, without a network.
 func TestContextEndsTheSending(t *testing.T) {
-	unavailable := answering(func(*http.Request) (*http.Response, error) {
-		return reply(503, http.NoBody, "Retry-After", "5"), nil
-	})
-	t.Run("no time left to wait", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			transport, err := NewTransport(unavailable, nil)
-			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-			defer cancel()
-			began := time.Now()
-			res, err := transport.RoundTrip(request(t, "POST", "http://service.test/", "").WithContext(ctx))
-			require.NoError(t, err)
-			require.Equal(t, 503, res.StatusCode)
-			require.Zero(t, time.Since(began), "waited in vain")
+	const s = time.Second
+	for name, c := range map[string]struct {
+		after           string        // of the service's 503
+		deadline, limit time.Duration // of the context, and of the client
+		cancel          time.Duration
+		sent            int
+		least, most     time.Duration
+	}{
+		"no time left to wait":     {after: "5", deadline: 4 * s, sent: 1},
+		"asked to wait for longer": {after: "86400", deadline: 150 * s, sent: 3, least: 119 * s, most: 121 * s},
+		"client's time limit":      {after: "5", limit: 12 * s, sent: 3, least: 5 * s, most: 12*s - 1},
+		"cancelled while waiting":  {after: "5", cancel: 2 * s, sent: 1, least: 2 * s, most: 2 * s},
+		"cancelled while sending":  {after: "5", cancel: 1, sent: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(WithKey(t.Context(), testKey))
+				defer cancel()
+				if c.deadline > 0 {
+					ctx, cancel = context.WithTimeout(ctx, c.deadline)
+					defer cancel()
+				}
+				n := 0
+				transport, err := NewTransport(answering(func(r *http.Request) (*http.Response, error) {
+					if n++; c.cancel == 1 {
+						cancel()
+						return nil, r.Context().Err()
+					}
+					return reply(503, http.NoBody, "Retry-After", c.after), nil
+				}), nil)
+				require.NoError(t, err)
+				began := time.Now()
+				if c.cancel > 1 {
+					time.AfterFunc(c.cancel, cancel)
+				}
+				res, err := (&http.Client{Transport: transport, Timeout: c.limit}).Do(
+					request(t, "POST", "http://service.test/", "").WithContext(ctx))
+				require.Equal(t, c.sent, n)
+				require.GreaterOrEqual(t, time.Since(began), c.least)
+				require.LessOrEqual(t, time.Since(began), c.most)
+				if c.cancel == 0 {
+					require.NoError(t, err)
+					require.NoError(t, res.Body.Close())
+					require.Equal(t, 503, res.StatusCode)
+					return
+				}
+				require.ErrorIs(t, err, context.Canceled)
+				var failed *SendError
+				if c.cancel > 1 {
+					require.ErrorAs(t, err, &failed)
+					require.Equal(t, SendError{Key: testKey, FirstSent: began, Attempts: 1, Status: 503,
+						Err: context.Canceled}, *failed)
+				}
+			})
 		})
-	})
-	t.Run("asked to wait for longer", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			n := 0
-			transport, err := NewTransport(answering(func(*http.Request) (*http.Response, error) {
-				n++
-				return reply(503, http.NoBody, "Retry-After", "86400"), nil
-			}), nil)
-			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second)
-			defer cancel()
-			began := time.Now()
-			res, err := transport.RoundTrip(request(t, "POST", "http://service.test/", "").WithContext(ctx))
-			require.NoError(t, err)
-			require.Equal(t, 503, res.StatusCode)
-			require.Equal(t, 3, n)
-			require.InDelta(t, 120, time.Since(began).Seconds(), 1)
-		})
-	})
-	t.Run("client's time limit", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			transport, err := NewTransport(unavailable, nil)
-			require.NoError(t, err)
-			began := time.Now()
-			res, err := (&http.Client{Transport: transport, Timeout: 12 * time.Second}).Do(
-				request(t, "POST", "http://service.test/", ""))
-			require.NoError(t, err)
-			res.Body.Close()
-			require.Equal(t, 503, res.StatusCode)
-			require.GreaterOrEqual(t, time.Since(began), 5*time.Second)
-			require.Less(t, time.Since(began), 12*time.Second)
-		})
-	})
-	t.Run("cancelled while waiting", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			transport, err := NewTransport(unavailable, nil)
-			require.NoError(t, err)
-			ctx, cancel := context.WithCancel(WithKey(t.Context(), testKey))
-			time.AfterFunc(2*time.Second, cancel)
-			_, err = (&http.Client{Transport: transport}).Do(request(t, "POST", "http://service.test/", "").WithContext(ctx))
-			var failed *SendError
-			require.ErrorAs(t, err, &failed)
-			require.ErrorIs(t, err, context.Canceled)
-			require.Equal(t, SendError{Key: testKey, FirstSent: failed.FirstSent, Attempts: 1, Status: 503,
-				Err: context.Canceled}, *failed)
-			require.Equal(t, 2*time.Second, time.Since(failed.FirstSent))
-		})
-	})
-	t.Run("cancelled while sending", func(t *testing.T) {
-		n := 0
-		ctx, cancel := context.WithCancel(t.Context())
-		c := newTrial(t, answering(func(r *http.Request) (*http.Response, error) {
-			n++
-			cancel()
-			return nil, r.Context().Err()
-		}), nil)
-		_, err := c.Do(request(t, "POST", "http://service.test/", "").WithContext(ctx))
-		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, 1, n)
-	})
+	}
 }
 
 func TestSendErrorHasWhatTheNextCallNeeds(t *testing.T) {
@@ -366,11 +347,9 @@ func TestAPeerThatIsNotTrustedIsAskedOnce(t *testing.T) {
 	require.Empty(t, c.delays)
 }
 
-// onlyReader hides what a body is, so that net/http does not know its length.
-type onlyReader struct{ io.Reader }
-
 func TestBodies(t *testing.T) {
 	long := strings.Repeat("x", 100)
+	stream := func(text string) io.Reader { return &watched{Reader: strings.NewReader(text)} }
 	for name, c := range map[string]struct {
 		body    io.Reader
 		o       *ClientOptions
@@ -380,17 +359,17 @@ func TestBodies(t *testing.T) {
 	}{
 		"none":             {nil, nil, nil, "", []int64{0, 0}},
 		"in memory":        {strings.NewReader("order"), nil, nil, "order", []int64{5, 5}},
-		"stream":           {onlyReader{strings.NewReader("order")}, nil, nil, "order", []int64{5, 5}},
-		"empty stream":     {onlyReader{strings.NewReader("")}, nil, nil, "", []int64{0, 0}},
-		"stream, as large": {onlyReader{strings.NewReader(long)}, &ClientOptions{MaxBody: 100}, nil, long, []int64{100, 100}},
-		"too large":        {onlyReader{strings.NewReader(long)}, &ClientOptions{MaxBody: 99}, nil, long, []int64{-1}},
-		"too large, known": {onlyReader{strings.NewReader(long)}, &ClientOptions{MaxBody: 99},
+		"stream":           {stream("order"), nil, nil, "order", []int64{5, 5}},
+		"empty stream":     {stream(""), nil, nil, "", []int64{0, 0}},
+		"stream, as large": {stream(long), &ClientOptions{MaxBody: 100}, nil, long, []int64{100, 100}},
+		"too large":        {stream(long), &ClientOptions{MaxBody: 99}, nil, long, []int64{-1}},
+		"too large, known": {stream(long), &ClientOptions{MaxBody: 99},
 			func(r *http.Request) { r.ContentLength = 100 }, long, []int64{100}},
 		"large in memory": {strings.NewReader(long), &ClientOptions{MaxBody: 1}, nil, long, []int64{100, 100}},
-		"never buffered":  {onlyReader{strings.NewReader("order")}, &ClientOptions{MaxBody: -1}, nil, "order", []int64{-1}},
-		"chunked": {onlyReader{strings.NewReader("order")}, nil,
+		"never buffered":  {stream("order"), &ClientOptions{MaxBody: -1}, nil, "order", []int64{-1}},
+		"chunked": {stream("order"), nil,
 			func(r *http.Request) { r.TransferEncoding = []string{"chunked"} }, "order", []int64{-1}},
-		"trailer": {onlyReader{strings.NewReader("order")}, nil,
+		"trailer": {stream("order"), nil,
 			func(r *http.Request) { r.Trailer = http.Header{"X-Sum": {"1"}} }, "order", []int64{-1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -414,6 +393,9 @@ func TestBodies(t *testing.T) {
 				lengths = append(lengths, r.length)
 			}
 			require.Equal(t, c.lengths, lengths)
+			if body, ok := c.body.(*watched); ok {
+				require.True(t, body.closed)
+			}
 		})
 	}
 }
@@ -442,16 +424,4 @@ func TestABodyThatCannotBeHadAgainEndsTheSending(t *testing.T) {
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, 503, failed.Status)
 	require.Len(t, s.requests(), 1)
-}
-
-func TestBodiesAreClosed(t *testing.T) {
-	for name, o := range map[string]*ClientOptions{"buffered": nil, "too large": {MaxBody: 2}, "streamed": {MaxBody: -1}} {
-		s := serving(t, status(200))
-		body := &watched{Reader: strings.NewReader("order")}
-		req, err := http.NewRequestWithContext(t.Context(), "POST", s.URL, body)
-		require.NoError(t, err)
-		newTrial(t, nil, o).do(t, req)
-		require.True(t, body.closed, name)
-		require.Equal(t, "order", s.requests()[0].body, name)
-	}
 }

@@ -1,9 +1,9 @@
 package idemhttp
 
 import (
-	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -14,107 +14,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// contractServer serves a handler under a contract. When lose says so, the
-// connection is closed in place of the answer.
-func contractServer(t *testing.T, c *Contract, next Next, lose func(n int) bool) *service {
-	var n atomic.Int32
-	return serving(t, func(w http.ResponseWriter, r *http.Request) {
-		sofar := int(n.Add(1))
-		res, err := c.Serve(context.WithoutCancel(r.Context()), payment(func(q *Request) {
-			q.Method, q.Path, q.Route = r.Method, r.URL.Path, r.URL.Path
-			q.Header = r.Header
-		}), next)
-		if err != nil || lose(sofar) {
-			drop(w, r)
-			return
-		}
-		for k, v := range res.Headers {
-			w.Header().Set(k, v)
-		}
-		w.WriteHeader(res.Status)
-		_, _ = w.Write(res.Body)
-	})
-}
-
-// atomically is counting for a server's goroutines.
-func atomically(n *atomic.Int32, res *Response) Next {
-	return func(context.Context) (*Response, error) {
-		n.Add(1)
-		return res, nil
-	}
-}
-
 // The answer is lost after the effect: the next attempt gets it, and nothing runs
 // twice.
 func TestALostAnswerIsReplayed(t *testing.T) {
-	var runs atomic.Int32
-	s := contractServer(t, newContract(t, memory()), atomically(&runs, created()), func(n int) bool { return n <= 2 })
-	res, err := newTrial(t, nil, nil).Do(request(t, "POST", s.URL+"/payments", `{}`))
-	require.NoError(t, err)
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	require.NoError(t, err)
-	require.Equal(t, 201, res.StatusCode)
-	require.Equal(t, `{"id":"ch_1"}`, string(body))
-	require.Equal(t, "true", res.Header.Get(HeaderReplayed))
-	require.EqualValues(t, 1, runs.Load())
-	require.Len(t, s.requests(), 3)
-}
-
-// While the first one runs, its duplicate is told to send it again, and does.
-func TestADuplicateInFlightIsSentAgain(t *testing.T) {
-	var runs atomic.Int32
-	begun, end := make(chan struct{}), make(chan struct{})
-	s := contractServer(t, newContract(t, memory()), func(context.Context) (*Response, error) {
+	var runs, sent atomic.Int32
+	h := mounted(netContract(t, memory()), nil, func(w http.ResponseWriter, _ *http.Request) {
 		runs.Add(1)
-		close(begun)
-		<-end
-		return created(), nil
-	}, func(int) bool { return false })
-	first := make(chan int)
-	key := WithKey(t.Context(), testKey)
-	go func() {
-		res, err := newTrial(t, nil, nil).Do(request(t, "POST", s.URL+"/payments", `{}`).WithContext(key))
-		if err != nil {
-			first <- 0
+		_, _ = io.WriteString(w, "made")
+	})
+	s := serving(t, func(w http.ResponseWriter, r *http.Request) {
+		r.Body = io.NopCloser(strings.NewReader("{}"))
+		r.Header.Set("X-Tenant", "blue")
+		if sent.Add(1) == 3 {
+			h.ServeHTTP(w, r)
 			return
 		}
-		res.Body.Close()
-		first <- res.StatusCode
-	}()
-	<-begun
-	duplicate := newTrial(t, nil, nil)
-	waited := duplicate.transport.wait
-	duplicate.transport.wait = func(ctx context.Context, d time.Duration) error {
-		close(end)
-		if code := <-first; code != 201 {
-			t.Errorf("the first one got %d", code)
-		}
-		return waited(ctx, d)
-	}
-	res, err := duplicate.Do(request(t, "POST", s.URL+"/payments", `{}`).WithContext(key))
-	require.NoError(t, err)
-	res.Body.Close()
-	require.Equal(t, 201, res.StatusCode)
-	require.Equal(t, "true", res.Header.Get(HeaderReplayed))
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		drop(w, r)
+	})
+	code, body := newTrial(t, nil, nil).do(t, request(t, "POST", s.URL+"/payments", "{}"))
+	require.Equal(t, 200, code)
+	require.Equal(t, "made", body)
 	require.EqualValues(t, 1, runs.Load())
-	require.Len(t, duplicate.delays, 1)
-	require.True(t, duplicate.delays[0] >= minRetryAfter && duplicate.delays[0] <= maxRetryAfter+time.Second+
-		DefaultBackoff, duplicate.delays)
-}
-
-// An outcome that nobody knows is asked about once, and never executed again.
-func TestAnUnknownOutcomeIsFinal(t *testing.T) {
-	var runs atomic.Int32
-	s := contractServer(t, newContract(t, memory()), atomically(&runs, &Response{Status: 500}),
-		func(int) bool { return false })
-	key := WithKey(t.Context(), testKey)
-	for _, want := range []int{500, 409} {
-		code, _ := newTrial(t, nil, nil).do(t, request(t, "POST", s.URL+"/payments", `{}`).WithContext(key))
-		require.Equal(t, want, code)
-	}
-	require.EqualValues(t, 1, runs.Load())
-	require.Len(t, s.requests(), 2)
+	require.Len(t, s.requests(), 3)
 }
 
 func TestAKeyIsNotSentAfterItsTime(t *testing.T) {

@@ -2,7 +2,6 @@ package idemhttp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -37,28 +36,14 @@ func TestReplayIsTheResponseByteForByte(t *testing.T) {
 	}
 }
 
-// Only the first caller gets what belongs to its exchange; a replay has the marks.
-func TestExchangeHeadersAreLiveOnly(t *testing.T) {
-	c, n := newContract(t, memory()), 0
-	given := created()
-	given.Cookies = []string{"session=secret; HttpOnly"}
-	given.Headers["set-cookie"] = "a=secret"
-	given.MultiHeaders = map[string][]string{"Connection": {"x-hop"}, "X-Hop": {"secret"}, "Vary": {"Accept"}}
-	require.Equal(t, given, serve(t, c, payment(), counting(&n, given)))
-
-	again := serve(t, c, payment(), counting(&n, given))
-	require.NotContains(t, fmt.Sprint(again), "secret")
-	require.Empty(t, again.Cookies)
-	require.Equal(t, map[string][]string{"Vary": {"Accept"}}, again.MultiHeaders)
-	require.Equal(t, "true", again.Headers[HeaderReplayed])
-	require.NotContains(t, again.Headers, "idempotency-replayed")
-}
-
+// A handler that passes on what another service said after an effect is not run again, if its operation must
+// not be.
 func TestStatusDecidesWhatIsKept(t *testing.T) {
-	kept, again, open := "kept", "again", "open"
+	kept, again, moved, open := "kept", "again", "moved", "open"
 	for status, want := range map[int]string{
 		200: kept, 201: kept, 204: kept, 301: kept, 304: kept, 400: kept, 402: kept, 404: kept, 409: kept,
 		422: kept, 499: kept,
+		307: moved, 308: moved, // the same request goes on with its key
 		401: again, 403: again, 425: again, 429: again,
 		408: open, 500: open, 502: open, 503: open, 599: open,
 		// No final status: the gateway answers, and nobody knows.
@@ -66,23 +51,31 @@ func TestStatusDecidesWhatIsKept(t *testing.T) {
 	} {
 		given := &Response{Status: status, Body: []byte("x")}
 		for _, route := range []string{"/payments", "/transfers/{id}"} {
-			t.Run(fmt.Sprint(status, route), func(t *testing.T) {
-				c, n := newContract(t, memory()), 0
-				r := payment(func(r *Request) { r.Route = route })
-				require.Equal(t, given, serve(t, c, r, counting(&n, given)), "the caller gets the response")
-				second := serve(t, c, r, counting(&n, given))
-				switch {
-				case want == kept:
-					require.Equal(t, 1, n)
-					require.Equal(t, "true", second.Headers[HeaderReplayed])
-				case want == open && route == "/payments": // not repeatable
-					require.Equal(t, 1, n)
-					require.Contains(t, string(second.Body), CodeOutcomeUnknown)
-				default:
-					require.Equal(t, 2, n)
-					require.Equal(t, given, second)
-				}
-			})
+			for _, sign := range []bool{false, true} {
+				t.Run(fmt.Sprint(status, route, sign), func(t *testing.T) {
+					c, n := newContract(t, memory()), 0
+					r := payment(func(r *Request) { r.Route = route })
+					next := func(ctx context.Context) (*Response, error) {
+						if n++; sign {
+							idem.Token(ctx)
+						}
+						return given, nil
+					}
+					require.Equal(t, given, serve(t, c, r, next), "the caller gets the response")
+					second := serve(t, c, r, next)
+					switch {
+					case want == kept, want == moved && sign:
+						require.Equal(t, 1, n)
+						require.Equal(t, "true", second.Headers[HeaderReplayed])
+					case (want == open || sign) && route == "/payments": // not repeatable
+						require.Equal(t, 1, n)
+						require.Contains(t, string(second.Body), CodeOutcomeUnknown)
+					default:
+						require.Equal(t, 2, n)
+						require.Equal(t, given, second)
+					}
+				})
+			}
 		}
 	}
 }
@@ -119,8 +112,7 @@ func TestClassifyKeepsTheKindOfOutcome(t *testing.T) {
 		"error beside one that is early": {&Response{Status: 103}, gone, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := New(newEngine(t, memory()), AnyRoute(op), SingleTenant, nil)
-			require.NoError(t, err)
+			c := contractFor(t, newEngine(t, memory()), AnyRoute(op), SingleTenant)
 			n := 0
 			for range 2 {
 				res, err := c.Serve(t.Context(), payment(),
@@ -151,8 +143,8 @@ func TestOtherMethodsPassUntouched(t *testing.T) {
 }
 
 func TestMethodsAreConfigurable(t *testing.T) {
-	c, err := New(newEngine(t, memory()), Routes{"PUT /a": charge}, SingleTenant, &Options{Methods: []string{"PUT"}})
-	require.NoError(t, err)
+	c := contractFor(t, newEngine(t, memory()), Routes{"PUT /a": charge}, SingleTenant,
+		func(o *Options) { o.Methods = []string{"PUT"} })
 	n := 0
 	put := payment(func(r *Request) { r.Method, r.Route = "put", "/a" })
 	serve(t, c, put, counting(&n, created()))
@@ -314,8 +306,7 @@ func TestDuplicateWaits(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e, err := idem.New(memory(), &idem.Options{Wait: row.wait})
 				require.NoError(t, err)
-				c, err := New(e, AnyRoute(charge), SingleTenant, nil)
-				require.NoError(t, err)
+				c := contractFor(t, e, AnyRoute(charge), SingleTenant)
 				first := make(chan *Response, 1)
 				go func() {
 					res, _ := c.Serve(t.Context(), payment(), func(context.Context) (*Response, error) {
@@ -352,24 +343,6 @@ func TestDuplicateWaits(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A key belongs to its request as soon as that runs: another body is refused as reused, not
-// as in progress, and runs nothing.
-func TestOtherBodyWhileTheFirstRequestRuns(t *testing.T) {
-	c := newContract(t, memory())
-	n := 0
-	var other *Response
-	first := serve(t, c, payment(), func(context.Context) (*Response, error) {
-		other = serve(t, c, payment(func(r *Request) { r.Body = []byte(`{"amount":1}`) }), counting(&n, created()))
-		return created(), nil
-	})
-	require.Equal(t, 201, first.Status)
-	require.Equal(t, 422, other.Status)
-	var p Problem
-	require.NoError(t, json.Unmarshal(other.Body, &p))
-	require.Equal(t, CodeKeyReused, p.Code)
-	require.Zero(t, n)
 }
 
 // What a handler's end is to its own caller, and to the next one.

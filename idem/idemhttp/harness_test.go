@@ -34,13 +34,16 @@ var (
 	noon     = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 )
 
-// newEngine returns an engine over the store, at noon for ever.
-func newEngine(t testing.TB, store idem.Store) *idem.Engine {
+// engineAt returns an engine over the store that goes by the clock.
+func engineAt(t testing.TB, store idem.Store, clock *time.Time) *idem.Engine {
 	t.Helper()
-	e, err := idem.New(store, &idem.Options{Now: func() time.Time { return noon }})
+	e, err := idem.New(store, &idem.Options{Now: func() time.Time { return *clock }})
 	require.NoError(t, err)
 	return e
 }
+
+// newEngine returns an engine over the store, at noon for ever.
+func newEngine(t testing.TB, store idem.Store) *idem.Engine { return engineAt(t, store, &noon) }
 
 func newContract(t testing.TB, store idem.Store, change ...func(*Options)) *Contract {
 	t.Helper()
@@ -49,11 +52,17 @@ func newContract(t testing.TB, store idem.Store, change ...func(*Options)) *Cont
 
 func contractOf(t testing.TB, store idem.Store, tenant TenantFunc, change ...func(*Options)) *Contract {
 	t.Helper()
+	routes := Routes{"POST /payments": charge, "POST /transfers/{id}": transfer}
+	return contractFor(t, newEngine(t, store), routes, tenant, change...)
+}
+
+func contractFor(t testing.TB, e *idem.Engine, routes Routes, tenant TenantFunc, change ...func(*Options)) *Contract {
+	t.Helper()
 	o := &Options{}
 	for _, f := range change {
 		f(o)
 	}
-	c, err := New(newEngine(t, store), Routes{"POST /payments": charge, "POST /transfers/{id}": transfer}, tenant, o)
+	c, err := New(e, routes, tenant, o)
 	require.NoError(t, err)
 	return c
 }

@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,27 @@ func TestKeyHeaderIsConfigurable(t *testing.T) {
 		require.Equal(t, 201, serve(t, c, r, counting(&n, created())).Status)
 	}
 	require.Equal(t, 1, n)
+}
+
+// keyAfter serves the request twice and returns the key under which it has run once, or the code and the text of
+// its refusal, which runs and writes nothing.
+func keyAfter(t *testing.T, r *Request, change ...func(*Options)) (key, refusal string) {
+	t.Helper()
+	store, n := memory(), 0
+	c := newContract(t, store, change...)
+	res := serve(t, c, r, counting(&n, created()))
+	if res.Status == 201 {
+		require.Equal(t, "true", serve(t, c, r, counting(&n, created())).Headers[c.opts.Profile.replayedHeader()])
+		require.Equal(t, 1, n)
+		require.Len(t, store.Records(), 1)
+		return store.Records()[0].Value, ""
+	}
+	require.Zero(t, n)
+	require.Empty(t, store.Records())
+	p := problemIn(t, res)
+	want := map[Code]int{CodeKeyTooOld: 412, CodeKeyMissing: 400, CodeKeyInvalid: 400, CodeNotCanonical: 400}
+	require.Equal(t, want[p.Code], res.Status)
+	return string(p.Code), string(res.Body)
 }
 
 // A producer without headers names its key in the body, under the same rules.
@@ -54,27 +76,15 @@ func TestKeyFromTheBody(t *testing.T) {
 		"invalid UTF-8":    {"/id", "{\"id\":\"" + id + "\xff\"}", string(CodeNotCanonical)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, n := memory(), 0
-			c := newContract(t, store, func(o *Options) { o.Key = KeyPointer(row.pointer) })
 			r := payment(func(r *Request) {
 				r.Body, r.Header = []byte(row.body), map[string][]string{"idempotency-key": {testKey}}
 			})
 			if strings.Contains(name, "JSON") {
 				r.Header["content-type"] = []string{"text/plain"}
 			}
-			res := serve(t, c, r, counting(&n, created()))
-			if strings.HasPrefix(row.want, "idempotency_key_") || row.want == string(CodeNotCanonical) {
-				require.Equal(t, 400, res.Status)
-				require.Contains(t, string(res.Body), row.want)
-				require.NotContains(t, string(res.Body), "evt")
-				require.Zero(t, n)
-				return
-			}
-			require.Equal(t, 201, res.Status)
-			rec, err := store.Get(t.Context(), charge.Key("blue", row.want).ID())
-			require.NoError(t, err)
-			require.Equal(t, row.want, rec.Value)
-			require.Equal(t, "true", serve(t, c, r, counting(&n, created())).Headers[HeaderReplayed])
+			key, refused := keyAfter(t, r, func(o *Options) { o.Key = KeyPointer(row.pointer) })
+			require.Equal(t, row.want, key)
+			require.NotContains(t, refused, "evt")
 		})
 	}
 }
@@ -97,50 +107,38 @@ func TestShortIDsFromTheBody(t *testing.T) {
 
 // A function of one's own is held to the limits of every key, and to nothing else.
 func TestKeyFromAFunction(t *testing.T) {
-	down := errors.New("down")
+	is := func(key string, err error) func(*Options) {
+		return func(o *Options) {
+			o.Key = KeyFrom(func(_ context.Context, r *Request) (string, error) {
+				require.Equal(t, "/payments", r.Route)
+				return key, err
+			})
+		}
+	}
 	for name, row := range map[string]struct {
 		key  string
 		err  error
-		want string // a code, or none
+		want Code // or none
 	}{
-		"any characters": {key: "ö /#\x00", want: ""},
-		"short":          {key: "1", want: ""},
-		"longest":        {key: strings.Repeat("k", 1024), want: ""},
-		"too long":       {key: strings.Repeat("k", 1025), want: string(CodeKeyInvalid)},
-		"empty":          {want: string(CodeKeyMissing)},
-		"none":           {err: fmt.Errorf("webhook: %w", ErrNoKey), want: string(CodeKeyMissing)},
-		"invalid":        {err: fmt.Errorf("secret: %w", idem.ErrKeyInvalid), want: string(CodeKeyInvalid)},
-		"broken":         {err: down},
+		"any characters": {key: "ö /#\x00"},
+		"short":          {key: "1"},
+		"longest":        {key: strings.Repeat("k", 1024)},
+		"too long":       {key: strings.Repeat("k", 1025), want: CodeKeyInvalid},
+		"empty":          {want: CodeKeyMissing},
+		"none":           {err: fmt.Errorf("webhook: %w", ErrNoKey), want: CodeKeyMissing},
+		"invalid":        {err: fmt.Errorf("secret: %w", idem.ErrKeyInvalid), want: CodeKeyInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, n := memory(), 0
-			c := newContract(t, store, func(o *Options) {
-				o.Key = KeyFrom(func(_ context.Context, r *Request) (string, error) {
-					require.Equal(t, "/payments", r.Route)
-					return row.key, row.err
-				})
-			})
 			r := payment(func(r *Request) { r.Header["idempotency-key"] = nil })
-			res, err := c.Serve(t.Context(), r, counting(&n, created()))
-			if row.err == down {
-				require.True(t, err == down)
-				require.Zero(t, n)
-				return
-			}
-			require.NoError(t, err)
-			if row.want != "" {
-				require.Equal(t, 400, res.Status)
-				require.Contains(t, string(res.Body), row.want)
-				require.NotContains(t, string(res.Body), "secret")
-				require.Zero(t, n)
-				return
-			}
-			rec, err := store.Get(t.Context(), charge.Key("blue", row.key).ID())
-			require.NoError(t, err)
-			require.Equal(t, row.key, rec.Value)
-			require.Equal(t, 1, n)
+			key, refused := keyAfter(t, r, is(row.key, row.err))
+			require.Equal(t, cmp.Or(string(row.want), row.key), key)
+			require.NotContains(t, refused, "secret")
 		})
 	}
+	down, n := errors.New("down"), 0
+	_, err := newContract(t, memory(), is("", down)).Serve(t.Context(), payment(), counting(&n, created()))
+	require.True(t, err == down)
+	require.Zero(t, n)
 }
 
 func sub(_ context.Context, r *Request) (string, error) { return present(r.Identity.Claims["sub"]) }
@@ -184,27 +182,29 @@ func TestPrincipalsShareKeysUnlessBound(t *testing.T) {
 	require.Equal(t, "true", serve(t, c, payment(as("blue", "bob")), counting(&n, created())).Headers[HeaderReplayed])
 }
 
-func TestUnusablePrincipal(t *testing.T) {
+func TestUnusableTenantAndPrincipal(t *testing.T) {
 	broken := errors.New("directory down")
+	is := func(name string, err error) TenantFunc {
+		return func(context.Context, *Request) (string, error) { return name, err }
+	}
 	for name, row := range map[string]struct {
-		f    TenantFunc
-		code Code
+		tenant, principal TenantFunc
+		code              Code
 	}{
-		"empty": {func(context.Context, *Request) (string, error) { return "", nil }, CodePrincipalMissing},
-		"none": {func(context.Context, *Request) (string, error) {
-			return "", ErrTenantMissing
-		}, CodePrincipalMissing},
-		"no tenant": {SingleTenant, CodePrincipalMissing},
-		"too long": {func(context.Context, *Request) (string, error) {
-			return strings.Repeat("p", 1024), nil
-		}, CodePrincipalMissing},
-		"long with key": {func(context.Context, *Request) (string, error) {
-			return strings.Repeat("p", 1000), nil
-		}, CodeKeyInvalid},
-		"broken": {func(context.Context, *Request) (string, error) { return "", broken }, ""},
+		"tenant, empty":            {is("", nil), nil, CodeTenantMissing},
+		"tenant, none":             {is("", ErrTenantMissing), nil, CodeTenantMissing},
+		"tenant, too long":         {is(strings.Repeat("t", 65), nil), nil, CodeTenantMissing},
+		"tenant, too long, bound":  {is(strings.Repeat("t", 65), nil), is("ann", nil), CodeTenantMissing},
+		"tenant, broken":           {is("", broken), nil, ""},
+		"principal, empty":         {SingleTenant, is("", nil), CodePrincipalMissing},
+		"principal, none":          {SingleTenant, is("", ErrTenantMissing), CodePrincipalMissing},
+		"principal, no tenant":     {SingleTenant, SingleTenant, CodePrincipalMissing},
+		"principal, too long":      {SingleTenant, is(strings.Repeat("p", 1024), nil), CodePrincipalMissing},
+		"principal, long with key": {SingleTenant, is(strings.Repeat("p", 1000), nil), CodeKeyInvalid},
+		"principal, broken":        {SingleTenant, is("", broken), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, n := newContract(t, memory(), func(o *Options) { o.Principal = row.f }), 0
+			c, n := contractOf(t, memory(), row.tenant, func(o *Options) { o.Principal = row.principal }), 0
 			res, err := c.Serve(t.Context(), payment(), counting(&n, created()))
 			require.Zero(t, n)
 			if row.code == "" {
@@ -212,14 +212,10 @@ func TestUnusablePrincipal(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
+			require.Equal(t, c.rows[row.code].status, res.Status)
 			require.Contains(t, string(res.Body), row.code)
 		})
 	}
-	// A tenant that is too long is the tenant's fault, bound or not.
-	c, n := newContract(t, memory(), func(o *Options) { o.Principal = sub }), 0
-	require.Contains(t, string(serve(t, c, payment(as(strings.Repeat("t", 65), "ann")), counting(&n, created())).Body),
-		CodeTenantMissing)
-	require.Zero(t, n)
 }
 
 // The longest header key fits beside a principal of any usual length.
@@ -327,21 +323,9 @@ func TestMaxAge(t *testing.T) {
 		"header, the key is old": {MaxAge{Header: "First-Sent"}, at(madeUUID7, 48*time.Hour), ran},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, n := memory(), 0
-			c := newContract(t, store, func(o *Options) { o.MaxAge = &row.o })
 			r := payment(row.change)
-			res := serve(t, c, r, counting(&n, created()))
-			if row.want == ran {
-				require.Equal(t, 201, res.Status)
-				require.Equal(t, 1, n)
-				return
-			}
-			require.Equal(t, map[string]int{old: 412, invalid: 400}[row.want], res.Status)
-			require.Contains(t, string(res.Body), row.want)
-			require.Zero(t, n)
-			rec, err := store.Get(t.Context(), charge.Key("blue", r.header(DefaultKeyHeader)[0]).ID())
-			require.NoError(t, err)
-			require.Nil(t, rec, "nothing is written")
+			key, _ := keyAfter(t, r, func(o *Options) { o.MaxAge = &row.o })
+			require.Equal(t, cmp.Or(row.want, r.header(DefaultKeyHeader)[0]), key)
 		})
 	}
 }
@@ -362,39 +346,13 @@ func TestMaxAgeLooksFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, n := noon, 0
-			e, err := idem.New(memory(), &idem.Options{Now: func() time.Time { return now }})
-			require.NoError(t, err)
-			c, err := New(e, AnyRoute(charge), SingleTenant, &Options{MaxAge: &MaxAge{}})
-			require.NoError(t, err)
+			c := contractFor(t, engineAt(t, memory(), &now), AnyRoute(charge), SingleTenant,
+				func(o *Options) { o.MaxAge = &MaxAge{} })
 			r := payment(func(r *Request) { r.Header["idempotency-key"] = []string{madeUUID7(noon)} })
 			serve(t, c, r, counting(&n, row.first))
 			now = now.Add(row.later)
 			second := serve(t, c, r, counting(&n, &Response{Status: 201, Body: []byte(`{"id":"ch_2"}`)}))
 			require.Contains(t, string(second.Body), row.want)
-		})
-	}
-}
-
-func TestMistakesInMaxAge(t *testing.T) {
-	short := charge
-	short.Retention = 5 * time.Minute
-	for name, row := range map[string]struct {
-		op   idem.Operation
-		o    MaxAge
-		want string
-	}{
-		"header":             {charge, MaxAge{Header: "a b"}, "header name"},
-		"negative":           {charge, MaxAge{After: -1}, "negative"},
-		"negative tolerance": {charge, MaxAge{Tolerance: -1}, "negative"},
-		"beyond retention":   {charge, MaxAge{After: 25 * time.Hour}, "executed again"},
-		"all refused":        {charge, MaxAge{After: time.Minute}, "every request"},
-		"short retention":    {short, MaxAge{}, "every request"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := New(newEngine(t, memory()), AnyRoute(row.op), SingleTenant, &Options{MaxAge: &row.o})
-			var config *idem.ConfigError
-			require.ErrorAs(t, err, &config)
-			require.ErrorContains(t, err, row.want)
 		})
 	}
 }

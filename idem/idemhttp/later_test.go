@@ -400,8 +400,7 @@ func TestABodyOfAnotherFormIsNotAccepted(t *testing.T) {
 // A route that was executed at once before its service accepts it for later.
 func TestAnOutcomeOfBeforeIsReplayed(t *testing.T) {
 	store := memory()
-	before, err := New(newEngine(t, store), Routes{"POST /statements": statement}, tenantHeader, nil)
-	require.NoError(t, err)
+	before := contractFor(t, newEngine(t, store), Routes{"POST /statements": statement}, tenantHeader)
 	n := 0
 	serve(t, before, asked(june), counting(&n, created()))
 	b := newLaterService(t, store)

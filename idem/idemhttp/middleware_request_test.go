@@ -131,8 +131,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		watched := &watching{Store: memory()}
-		c, err := New(newEngine(t, watched), AnyRoute(charge), tenantInHeader, nil)
-		require.NoError(t, err)
+		c := contractFor(t, newEngine(t, watched), AnyRoute(charge), tenantInHeader)
 		mux := http.NewServeMux()
 		h := c.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), nil)
 		for _, pattern := range []string{"/payments", "/transfers/{id}", "/"} {

@@ -7,131 +7,101 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/textproto"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// twice sends a request twice over a real connection.
-func twice(t *testing.T, c *Contract, method string, h http.HandlerFunc) (first, again *http.Response, informed []int) {
-	t.Helper()
-	server := httptest.NewServer(c.Middleware(h, nil))
-	t.Cleanup(server.Close)
-	send := func() *http.Response {
-		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
-			Got1xxResponse: func(status int, h textproto.MIMEHeader) error {
-				require.Equal(t, "</style.css>", h.Get("Link"))
-				informed = append(informed, status)
-				return nil
-			},
-		})
-		r, err := http.NewRequestWithContext(ctx, method, server.URL+"/payments", strings.NewReader("{}"))
-		require.NoError(t, err)
-		r.Header = netRequest("POST", "/payments", "").Header
-		res, err := server.Client().Transport.RoundTrip(r)
-		require.NoError(t, err)
-		body, err := io.ReadAll(res.Body)
-		require.NoError(t, err)
-		require.NoError(t, res.Body.Close())
-		res.Body = io.NopCloser(strings.NewReader(string(body)))
-		return res
-	}
-	return send(), send(), informed
-}
-
-func textOf(t *testing.T, r *http.Response) string {
-	t.Helper()
-	body, err := io.ReadAll(r.Body)
-	require.NoError(t, err)
-	return string(body)
-}
-
-// Informational responses go out at once, with the headers of that moment, and are
-// not a part of what is recorded.
-func TestInformationalResponses(t *testing.T) {
-	first, again, informed := twice(t, netContract(t, memory()), "POST", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Link", "</style.css>")
-		w.WriteHeader(http.StatusEarlyHints)
-		w.Header().Del("Link")
-		w.Header().Set("X-Own", "1")
-		w.WriteHeader(http.StatusAccepted)
-	})
-	require.Equal(t, []int{103}, informed)
-	for _, res := range []*http.Response{first, again} {
-		require.Equal(t, 202, res.StatusCode)
-		require.Equal(t, "1", res.Header.Get("X-Own"))
-		require.Empty(t, res.Header.Get("Link"))
-	}
-	require.Equal(t, "true", again.Header.Get(HeaderReplayed))
-}
-
-// Trailers are dropped, live as on replay.
-func TestTrailersAreDropped(t *testing.T) {
-	first, again, _ := twice(t, netContract(t, memory()), "POST", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Trailer", "X-Sum")
-		w.Header().Set(http.TrailerPrefix+"X-Early", "1")
-		_, _ = io.WriteString(w, "made")
-		w.Header().Set("X-Sum", "1")
-		w.Header().Set(http.TrailerPrefix+"X-Late", "1")
-	})
-	for _, res := range []*http.Response{first, again} {
-		require.Empty(t, res.Trailer)
-		require.Empty(t, res.Header.Get("Trailer"))
-		require.Empty(t, res.Header.Get("X-Sum"))
-		require.Equal(t, int64(4), res.ContentLength)
-		require.Equal(t, "made", textOf(t, res))
-	}
-}
-
-func TestResponsesWithoutABody(t *testing.T) {
-	for _, status := range []int{204, 304} {
-		first, again, _ := twice(t, netContract(t, memory()), "POST", func(w http.ResponseWriter, _ *http.Request) {
+// What a handler writes over a real connection, live and on replay.
+func TestWhatOfAResponseGoesOut(t *testing.T) {
+	bodiless := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Etag", `"1"`)
 			w.WriteHeader(status)
 			_, err := w.Write([]byte("x"))
 			require.ErrorIs(t, err, http.ErrBodyNotAllowed)
-		})
-		for _, res := range []*http.Response{first, again} {
-			require.Equal(t, status, res.StatusCode)
-			require.Equal(t, `"1"`, res.Header.Get("Etag"))
-			require.Empty(t, textOf(t, res))
 		}
-		require.Equal(t, "true", again.Header.Get(HeaderReplayed))
 	}
-}
-
-// Where HEAD needs a key, its response tells the length of a body that is not sent.
-func TestHead(t *testing.T) {
-	c, err := New(newEngine(t, memory()), Routes{"HEAD /payments": charge}, tenantInHeader,
-		&Options{Methods: []string{"HEAD"}})
-	require.NoError(t, err)
-	first, again, _ := twice(t, c, "HEAD", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "1000")
-		_, _ = w.Write([]byte("x"))
-	})
-	for _, res := range []*http.Response{first, again} {
-		require.Equal(t, int64(1000), res.ContentLength)
-		require.Empty(t, textOf(t, res))
+	for name, c := range map[string]struct {
+		h      http.HandlerFunc
+		status int
+		length int64
+		text   string
+		header map[string]string // what is empty is not there
+	}{
+		// They go out at once, with the headers of that moment, and are not a part of what is recorded.
+		"informational responses": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", "</style.css>")
+			w.WriteHeader(http.StatusEarlyHints)
+			w.Header().Del("Link")
+			w.Header().Set("X-Own", "1")
+			w.WriteHeader(http.StatusAccepted)
+		}, 202, 0, "", map[string]string{"X-Own": "1", "Link": ""}},
+		"trailers": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Trailer", "X-Sum")
+			w.Header().Set(http.TrailerPrefix+"X-Early", "1")
+			_, _ = io.WriteString(w, "made")
+			w.Header().Set("X-Sum", "1")
+			w.Header().Set(http.TrailerPrefix+"X-Late", "1")
+		}, 200, 4, "made", map[string]string{"Trailer": "", "X-Sum": ""}},
+		"no content":   {bodiless(204), 204, 0, "", map[string]string{"Etag": `"1"`}},
+		"not modified": {bodiless(304), 304, 0, "", map[string]string{"Etag": `"1"`}},
+		// Where it needs a key, its response tells the length of a body that is not sent.
+		"HEAD": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write([]byte("x"))
+		}, 200, 1000, "", nil},
+		// The length is that of the body, whatever the handler announced, and the type is what net/http finds.
+		"framing": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			w.Header()["Date"] = nil
+			_, _ = io.WriteString(w, "<html><p>made")
+		}, 200, 13, "<html><p>made", map[string]string{"Content-Type": "text/html; charset=utf-8"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			method := "POST"
+			if name == "HEAD" {
+				method = name
+			}
+			contract, err := New(newEngine(t, memory()), Routes{method + " /payments": charge}, tenantInHeader,
+				&Options{Methods: []string{method}})
+			require.NoError(t, err)
+			server := httptest.NewServer(contract.Middleware(c.h, nil))
+			defer server.Close()
+			var informed []string
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+				Got1xxResponse: func(status int, h textproto.MIMEHeader) error {
+					informed = append(informed, strconv.Itoa(status)+" "+h.Get("Link"))
+					return nil
+				},
+			})
+			for i := range 2 {
+				r, err := http.NewRequestWithContext(ctx, method, server.URL+"/payments", strings.NewReader("{}"))
+				require.NoError(t, err)
+				r.Header = netRequest("POST", "/payments", "").Header
+				res, err := server.Client().Transport.RoundTrip(r)
+				require.NoError(t, err)
+				body, err := io.ReadAll(res.Body)
+				require.NoError(t, err)
+				require.NoError(t, res.Body.Close())
+				require.Equal(t, c.status, res.StatusCode)
+				require.Equal(t, c.length, res.ContentLength)
+				require.Equal(t, c.text, string(body))
+				for name, value := range c.header {
+					require.Equal(t, value, res.Header.Get(name), name)
+				}
+				require.Empty(t, res.Trailer)
+				require.Equal(t, i == 1, res.Header.Get(HeaderReplayed) == "true")
+				require.Equal(t, name == "framing" && i == 0, res.Header.Get("Date") == "",
+					"a header that is switched off stays off, and a replay has the date of its own exchange")
+			}
+			if name == "informational responses" {
+				require.Equal(t, []string{"103 </style.css>"}, informed)
+			}
+		})
 	}
-	require.Equal(t, "true", again.Header.Get(HeaderReplayed))
-}
-
-// The length is that of the body, whatever the handler announced, and the type is
-// what net/http finds.
-func TestFramingIsTheServers(t *testing.T) {
-	first, again, _ := twice(t, netContract(t, memory()), "POST", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "1000")
-		w.Header()["Date"] = nil
-		_, _ = io.WriteString(w, "<html><p>made")
-	})
-	for _, res := range []*http.Response{first, again} {
-		require.Equal(t, int64(13), res.ContentLength)
-		require.Equal(t, "<html><p>made", textOf(t, res))
-		require.Equal(t, "text/html; charset=utf-8", res.Header.Get("Content-Type"))
-	}
-	require.Empty(t, first.Header.Get("Date"), "a header that is switched off stays off")
-	require.NotEmpty(t, again.Header.Get("Date"), "which answer bears a date is each exchange's own")
 }
 
 // Nothing reaches the client before the record is written, and nothing can go

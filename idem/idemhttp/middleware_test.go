@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/stretchr/testify/require"
@@ -122,62 +122,25 @@ func TestMiddlewarePassesOtherMethods(t *testing.T) {
 	}
 }
 
-// A client that goes away in the middle turns nothing into a failure: the handler
+// A client that goes away turns nothing into a failure, and neither does a deadline that is over: the handler
 // goes on, its record is completed, and the retry gets the response.
-func TestClientGoesAway(t *testing.T) {
-	type key struct{}
-	c, n := netContract(t, memory()), 0
-	gone, served := make(chan struct{}), make(chan struct{}, 2)
-	inner := c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n++
-		close(gone)
-		<-r.Context().Value(key{}).(context.Context).Done() // the server has noticed
-		require.NoError(t, r.Context().Err())
-		w.WriteHeader(http.StatusCreated)
-		_, err := io.WriteString(w, "made")
-		require.NoError(t, err)
-	}), nil)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		inner.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), key{}, r.Context())))
-		served <- struct{}{}
-	}))
-	defer server.Close()
-	send := func(ctx context.Context) (*http.Response, error) {
-		r, err := http.NewRequestWithContext(ctx, "POST", server.URL+"/payments", strings.NewReader(`{"amount":1}`))
-		require.NoError(t, err)
-		r.Header = netRequest("POST", "/payments", "").Header
-		return server.Client().Do(r)
-	}
-	ctx, leave := context.WithCancel(t.Context())
-	go func() { <-gone; leave() }()
-	_, err := send(ctx)
-	require.ErrorIs(t, err, context.Canceled)
-	<-served
-
-	res, err := send(t.Context())
-	require.NoError(t, err)
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	require.NoError(t, err)
-	require.Equal(t, 201, res.StatusCode)
-	require.Equal(t, "true", res.Header.Get(HeaderReplayed))
-	require.Equal(t, "made", string(body))
-	require.Equal(t, 1, n)
-}
-
-// Neither a cancelled context nor one whose deadline is over counts.
 func TestContextIsDetached(t *testing.T) {
 	type key struct{}
-	h := mounted(netContract(t, memory()), nil, func(w http.ResponseWriter, r *http.Request) {
-		require.NoError(t, r.Context().Err())
-		_, ok := r.Context().Deadline()
-		require.False(t, ok)
-		require.Equal(t, "kept", r.Context().Value(key{}))
-		w.WriteHeader(204)
-	})
-	ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "kept"), 0)
-	defer cancel()
-	require.Equal(t, 204, answerOf(h, netRequest("POST", "/payments", "{}").WithContext(ctx)).Code)
+	for name, leave := range map[string]time.Duration{"in the middle": time.Hour, "before": 0} {
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "kept"), leave)
+		defer cancel()
+		h := mounted(netContract(t, memory()), nil, func(w http.ResponseWriter, r *http.Request) {
+			cancel()
+			require.NoError(t, r.Context().Err(), name)
+			_, ok := r.Context().Deadline()
+			require.False(t, ok)
+			require.Equal(t, "kept", r.Context().Value(key{}))
+			w.WriteHeader(204)
+		})
+		require.Equal(t, 204, answerOf(h, netRequest("POST", "/payments", "{}").WithContext(ctx)).Code)
+		again := answerOf(h, netRequest("POST", "/payments", "{}"))
+		require.Equal(t, "true", again.Header().Get(HeaderReplayed), name)
+	}
 }
 
 func TestPanicsPassTheMiddleware(t *testing.T) {
@@ -219,20 +182,12 @@ func TestRequestBodyLimit(t *testing.T) {
 // A body that ends before its end claims nothing.
 func TestIncompleteBody(t *testing.T) {
 	watched := &watching{Store: memory()}
-	server := httptest.NewServer(mounted(netContract(t, watched), nil,
-		func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }))
-	defer server.Close()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	require.NoError(t, err)
-	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "POST /payments HTTP/1.1\r\nHost: x\r\nX-Tenant: blue\r\nIdempotency-Key: "+
-		"%s\r\nContent-Length: 100\r\n\r\n{", testKey)
-	require.NoError(t, err)
-	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-	answer, err := io.ReadAll(conn)
-	require.NoError(t, err)
-	require.Contains(t, string(answer), "HTTP/1.1 400 ")
-	require.Contains(t, string(answer), CodeRequestIncomplete)
+	h := mounted(netContract(t, watched), nil, func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") })
+	r := netRequest("POST", "/payments", "")
+	r.Body, r.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader("{"), failing{io.ErrUnexpectedEOF})), 100
+	w := answerOf(h, r)
+	require.Equal(t, 400, w.Code)
+	require.Contains(t, w.Body.String(), CodeRequestIncomplete)
 	require.Empty(t, watched.values)
 }
 

@@ -2,9 +2,9 @@ package idemhttp
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
@@ -13,8 +13,8 @@ import (
 
 func TestMistakesAreFoundAtConstruction(t *testing.T) {
 	good := Routes{"POST /payments": charge}
-	bad := charge
-	bad.Name = ""
+	bad, short := charge, charge
+	bad.Name, short.Retention = "", 5*time.Minute
 	for name, c := range map[string]struct {
 		routes Routes
 		o      *Options
@@ -53,6 +53,12 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 		"status":               {good, &Options{Status: map[int]idem.Class{100: idem.ClassCompleted}}, "200 to 599"},
 		"status's class":       {good, &Options{Status: map[int]idem.Class{200: 99}}, "ClassUncertain"},
 		"status without class": {good, &Options{Status: map[int]idem.Class{200: idem.ClassDefault}}, "ClassUncertain"},
+		"age's header":         {good, &Options{MaxAge: &MaxAge{Header: "a b"}}, "header name"},
+		"age":                  {good, &Options{MaxAge: &MaxAge{After: -1}}, "negative"},
+		"age's tolerance":      {good, &Options{MaxAge: &MaxAge{Tolerance: -1}}, "negative"},
+		"age over retention":   {good, &Options{MaxAge: &MaxAge{After: 25 * time.Hour}}, "executed again"},
+		"age, all refused":     {good, &Options{MaxAge: &MaxAge{After: time.Minute}}, "every request"},
+		"age, short retention": {AnyRoute(short), &Options{MaxAge: &MaxAge{}}, "every request"},
 		"everything left":      {good, &Options{Select: &fingerprint.Select{Without: []string{""}}}, "nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,8 +80,7 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 func TestOptionsAreCopied(t *testing.T) {
 	methods := []string{"POST"}
 	routes := Routes{"POST /payments": charge}
-	c, err := New(newEngine(t, memory()), routes, SingleTenant, &Options{Methods: methods})
-	require.NoError(t, err)
+	c := contractFor(t, newEngine(t, memory()), routes, SingleTenant, func(o *Options) { o.Methods = methods })
 	methods[0] = "GET"
 	delete(routes, "POST /payments")
 	n := 0
@@ -184,29 +189,6 @@ func TestFederatedIdentitiesAreNotTheirRole(t *testing.T) {
 			require.NotContains(t, string(res.Body), "alice", name)
 			require.Zero(t, n)
 		}
-	}
-}
-
-func TestUnusableTenant(t *testing.T) {
-	broken := errors.New("directory down")
-	for name, f := range map[string]TenantFunc{
-		"empty":    func(context.Context, *Request) (string, error) { return "", nil },
-		"none":     func(context.Context, *Request) (string, error) { return "", ErrTenantMissing },
-		"too long": func(context.Context, *Request) (string, error) { return strings.Repeat("t", 65), nil },
-		"broken":   func(context.Context, *Request) (string, error) { return "", broken },
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, n := contractOf(t, memory(), f), 0
-			res, err := c.Serve(t.Context(), payment(), counting(&n, created()))
-			require.Zero(t, n)
-			if name == "broken" {
-				require.True(t, err == broken)
-				return
-			}
-			require.NoError(t, err)
-			require.Equal(t, 403, res.Status)
-			require.Contains(t, string(res.Body), CodeTenantMissing)
-		})
 	}
 }
 

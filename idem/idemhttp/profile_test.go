@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,10 +38,7 @@ func TestMarksOfAReplay(t *testing.T) {
 // The date is when the response was recorded, not when it is replayed.
 func TestOriginalDate(t *testing.T) {
 	now, n := noon, 0
-	e, err := idem.New(memory(), &idem.Options{Now: func() time.Time { return now }})
-	require.NoError(t, err)
-	c, err := New(e, AnyRoute(charge), SingleTenant, nil)
-	require.NoError(t, err)
+	c := contractFor(t, engineAt(t, memory(), &now), AnyRoute(charge), SingleTenant)
 	serve(t, c, payment(), func(context.Context) (*Response, error) {
 		n++
 		now = now.Add(3 * time.Second)

@@ -105,11 +105,9 @@ func situations() map[Code]provoked {
 			return after(t, c, &Response{Status: 201, Body: bytes.Repeat([]byte("secret"), 100)}, payment())
 		}},
 		CodeAccepted: {202, 202, true, func(t *testing.T, with func(*Options)) *Response {
-			store, o := memory(), &Options{}
+			store := memory()
 			newLaterService(t, store).accepted()
-			with(o)
-			c, err := New(newEngine(t, store), Routes{"POST /statements": statement}, tenantHeader, o)
-			require.NoError(t, err)
+			c := contractFor(t, newEngine(t, store), Routes{"POST /statements": statement}, tenantHeader, with)
 			r := netRequest("POST", "/statements", june)
 			r.Header.Set("Tenant", "blue")
 			return responseOf(answerOf(c.Middleware(http.NotFoundHandler(), nil), r))
@@ -136,10 +134,7 @@ func situations() map[Code]provoked {
 		CodeLimitExceeded: {429, 429, true, func(t *testing.T, with func(*Options)) *Response {
 			store, err := limit.Over(memory(), map[string]limit.PerTenant{charge.Name: {Keys: 1, Window: time.Second}})
 			require.NoError(t, err)
-			o := &Options{}
-			with(o)
-			c, err := New(newEngine(t, store), Routes{"POST /payments": charge}, Claim("tenant"), o)
-			require.NoError(t, err)
+			c := newContract(t, store, with)
 			serve(t, c, payment(), func(context.Context) (*Response, error) { return created(), nil })
 			return ask(t, c, func(r *Request) { r.Header["idempotency-key"] = []string{strings.Repeat("k", 16)} })
 		}},

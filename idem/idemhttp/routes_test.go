@@ -16,8 +16,7 @@ func TestPathFitsTemplates(t *testing.T) {
 	} {
 		routes[name] = idem.Operation{Name: name}
 	}
-	c, err := New(newEngine(t, memory()), routes, SingleTenant, nil)
-	require.NoError(t, err)
+	c := contractFor(t, newEngine(t, memory()), routes, SingleTenant)
 	for range 20 {
 		for _, r := range []struct{ method, path, want string }{
 			{"POST", "/a/1", "POST /a/{x}"},

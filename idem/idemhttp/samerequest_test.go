@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -32,77 +31,48 @@ func TestPrefixOfThePath(t *testing.T) {
 	}
 }
 
-// Two accounts under one mux are two requests, although the handlers see one path.
-func TestStrippedPrefixCounts(t *testing.T) {
-	inner := mounted(netContract(t, memory()), nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201) })
-	outer := http.NewServeMux()
-	for _, account := range []string{"/accounts/alice", "/accounts/bob"} {
-		outer.Handle(account+"/", http.StripPrefix(account, inner))
-	}
-	for account, want := range map[string]int{"alice": 201, "bob": 422} {
-		require.Equal(t, 201, answerOf(outer, netRequest("POST", "/accounts/alice/payments", "{}")).Code)
-		require.Equal(t, want, answerOf(outer, netRequest("POST", "/accounts/"+account+"/payments", "{}")).Code)
-	}
-}
-
-// Two hosts that a mux tells apart are two, and one behind several names is one.
-func TestTheHostCountsWhereThePatternNamesIt(t *testing.T) {
-	contract := netContract(t, memory())
+// Two accounts under one mux are two requests, although the handlers see one path. So are two hosts that a mux
+// tells apart, around the middleware or inside of it; one behind several names is one.
+func TestTwoPlacesOfOnePathAreTwoRequests(t *testing.T) {
 	done := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201) })
-	mux := http.NewServeMux()
-	for _, pattern := range []string{"POST alice.example/payments", "bob.example/payments", "POST\t/payments"} {
-		mux.Handle(pattern, contract.Middleware(done, nil))
-	}
-	pay := func(host string) int {
-		r := netRequest("POST", "/payments", "{}")
-		r.Host = host
-		return answerOf(mux, r).Code
-	}
-	require.Equal(t, []int{201, 201, 422, 422},
-		[]int{pay("alice.example"), pay("alice.example:8443"), pay("bob.example"), pay("carol.example")})
-	contract = netContract(t, memory())
-	mux = http.NewServeMux()
-	mux.Handle("POST /payments", contract.Middleware(done, nil))
-	require.Equal(t, []int{201, 201}, []int{pay("api.example"), pay("www.api.example")})
-}
-
-// So they are where the mux is inside.
-func TestTheHostCountsWhereAMuxInsideNamesIt(t *testing.T) {
-	done := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201) })
-	mux := http.NewServeMux()
-	for _, pattern := range []string{"alice.example/payments", "POST bob.example/payments", "/payments"} {
-		mux.Handle(pattern, done)
-	}
-	outside := netContract(t, memory()).Middleware(mux, nil)
-	for _, c := range []struct {
-		host string
-		want int
-	}{{"alice.example", 201}, {"alice.example:443", 201}, {"bob.example", 422}, {"carol.example", 422}} {
-		r := netRequest("POST", "/payments", "{}")
-		r.Host = c.host
-		require.Equal(t, c.want, answerOf(outside, r).Code, c.host)
-	}
-}
-
-// A handler's redirect that keeps method and body has done nothing: the request
-// goes on with its key.
-func TestRedirectsKeepTheKeyFree(t *testing.T) {
-	for _, code := range []int{307, 308} {
-		made := 0
-		c, err := New(newEngine(t, memory()), AnyRoute(transfer), SingleTenant, nil)
-		require.NoError(t, err)
-		server := httptest.NewServer(c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/payments" {
-				http.Redirect(w, r, "/payments/", code)
-				return
+	wrapped := func(c *Contract) http.Handler { return c.Middleware(done, nil) }
+	plain := func(*Contract) http.Handler { return done }
+	mux := func(handler func(*Contract) http.Handler, patterns ...string) func(*Contract) http.Handler {
+		return func(c *Contract) http.Handler {
+			m := http.NewServeMux()
+			for _, pattern := range patterns {
+				m.Handle(pattern, handler(c))
 			}
-			made++
-			w.WriteHeader(201)
-		}), nil))
-		status, body := newTrial(t, nil, nil).do(t, request(t, "POST", server.URL+"/payments", "{}"))
-		require.Equal(t, 201, status, body)
-		require.Equal(t, 1, made)
-		server.Close()
+			return m
+		}
+	}
+	for name, tc := range map[string]struct {
+		handler func(*Contract) http.Handler
+		urls    []string // the first is the request
+		want    []int
+	}{
+		"prefixes": {func(c *Contract) http.Handler {
+			outer := http.NewServeMux()
+			for _, account := range []string{"/accounts/alice", "/accounts/bob"} {
+				outer.Handle(account+"/", http.StripPrefix(account, mux(wrapped, "/payments")(c)))
+			}
+			return outer
+		}, []string{"/accounts/alice/payments", "/accounts/alice/payments", "/accounts/bob/payments"}, []int{201, 201, 422}},
+		"hosts of patterns": {mux(wrapped, "POST alice.example/payments", "bob.example/payments", "POST\t/payments"),
+			[]string{"http://alice.example/payments", "http://alice.example:8443/payments", "http://bob.example/payments",
+				"http://carol.example/payments"}, []int{201, 201, 422, 422}},
+		"hosts of a mux inside": {func(c *Contract) http.Handler {
+			inside := mux(plain, "alice.example/payments", "POST bob.example/payments", "/payments")
+			return c.Middleware(inside(c), nil)
+		}, []string{"http://alice.example/payments", "http://alice.example:443/payments", "http://bob.example/payments",
+			"http://carol.example/payments"}, []int{201, 201, 422, 422}},
+		"names of one host": {mux(wrapped, "POST /payments"),
+			[]string{"http://api.example/payments", "http://www.api.example/payments"}, []int{201, 201}},
+	} {
+		h := tc.handler(netContract(t, memory()))
+		for i, url := range tc.urls {
+			require.Equal(t, tc.want[i], answerOf(h, netRequest("POST", url, "{}")).Code, "%s: %s", name, url)
+		}
 	}
 }
 
@@ -180,8 +150,7 @@ func TestResourcesWithoutParameters(t *testing.T) {
 		{"/files/{rest+}", "/files/a/b", "/files/a/c", map[string]string{}},
 		{"/files/{rest...}", "/files/a/b", "/files/a/c", map[string]string{"rest": ""}},
 	} {
-		contract, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, nil)
-		require.NoError(t, err)
+		contract := contractFor(t, newEngine(t, memory()), AnyRoute(charge), SingleTenant)
 		n := 0
 		at := func(path string) *Response {
 			return serve(t, contract, payment(func(r *Request) {
@@ -236,8 +205,7 @@ func TestRedirectOfTheMuxTakesNoKey(t *testing.T) {
 	mux := http.NewServeMux()
 	n := 0
 	mux.HandleFunc("/payments/", func(w http.ResponseWriter, _ *http.Request) { n++; w.WriteHeader(201) })
-	c, err := New(newEngine(t, memory()), AnyRoute(charge), SingleTenant, nil)
-	require.NoError(t, err)
+	c := contractFor(t, newEngine(t, memory()), AnyRoute(charge), SingleTenant)
 	h := c.Middleware(mux, nil)
 	for range 2 {
 		first := answerOf(h, netRequest("POST", "/payments", `{}`))

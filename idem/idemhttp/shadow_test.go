@@ -143,9 +143,8 @@ func TestARequestInShadowIsNeverRefused(t *testing.T) {
 func TestOneOperationInShadowLeavesTheOthersAlone(t *testing.T) {
 	shadow := charge
 	shadow.Shadow = true
-	c, err := New(newEngine(t, memory()), Routes{"POST /payments": shadow, "POST /transfers/{id}": transfer},
-		Claim("tenant"), nil)
-	require.NoError(t, err)
+	c := contractFor(t, newEngine(t, memory()), Routes{"POST /payments": shadow, "POST /transfers/{id}": transfer},
+		Claim("tenant"))
 	n := 0
 	without := func(r *Request) { delete(r.Header, "idempotency-key") }
 	require.Equal(t, 201, serve(t, c, payment(without), counting(&n, created())).Status)
@@ -361,20 +360,17 @@ func TestTheWriterInShadowIsNoMoreAble(t *testing.T) {
 // The bytes on the wire are those of the handler alone, whatever the request, the handler and
 // the store do.
 func TestTheWireInShadowIsTheHandlersOwn(t *testing.T) {
+	const post, key = "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n",
+		"Idempotency-Key: " + testKey + "\r\n"
 	requests := map[string]string{
-		"plain": "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: " + testKey +
-			"\r\nContent-Length: 2\r\n\r\n{}",
-		"no key":  "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
-		"no body": "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
-		"chunked": "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: " +
-			"chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-		"large": "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: " + testKey +
-			"\r\nContent-Length: 300\r\n\r\n" + strings.Repeat("x", 300),
-		"broken off": "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: " + testKey +
-			"\r\nContent-Length: 999\r\n\r\n{}",
-		"form": "POST /transfers/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: " +
-			"application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=b",
-		"undeclared": "POST /refunds/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
+		"plain":      post + key + "Content-Length: 2\r\n\r\n{}",
+		"no key":     post + "Content-Length: 2\r\n\r\n{}",
+		"no body":    post + "\r\n",
+		"chunked":    post + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+		"large":      post + key + "Content-Length: 300\r\n\r\n" + strings.Repeat("x", 300),
+		"broken off": post + key + "Content-Length: 999\r\n\r\n{}",
+		"form":       post + "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\na=b",
+		"undeclared": strings.Replace(post, "transfers", "refunds", 1) + "Content-Length: 2\r\n\r\n{}",
 	}
 	faults := map[string]idemtest.Fault{"up": idemtest.Pass, "down": idemtest.Refuse}
 	for fault, do := range faults {
@@ -436,8 +432,7 @@ func TestTheRuleInShadowSeesTheResponse(t *testing.T) {
 	}
 	e, err := idem.New(memstore.New(), &idem.Options{Observer: seen.observe})
 	require.NoError(t, err)
-	c, err := New(e, AnyRoute(op), SingleTenant, nil)
-	require.NoError(t, err)
+	c := contractFor(t, e, AnyRoute(op), SingleTenant)
 	h := c.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/x")
 		_, _ = io.WriteString(w, "the ")
@@ -486,81 +481,60 @@ func TestAConversationGoesOnInShadow(t *testing.T) {
 	require.Contains(t, seen.last(t, 1), "charge shadow_unobserved: idemhttp: a body over HTTP/2 without a length")
 }
 
-// sendsTokens is a handler in shadow that sends its token to a provider. It returns the tokens of
-// the requests, and the last notice.
-func sendsTokens(t *testing.T, o *Options, limit int64, requests ...*http.Request) (tokens []string, last string) {
-	t.Helper()
-	c, seen := inShadow(t, memstore.New(), SingleTenant, o)
-	h := c.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.ReadAll(r.Body)
-		tokens = append(tokens, idem.Token(r.Context()))
-	}), &MiddlewareOptions{Route: func(*http.Request) string { return "/payments" }, MaxRequest: limit})
-	for _, r := range requests {
-		answerOf(h, r)
-	}
-	return tokens, seen.last(t, len(requests))
-}
-
 // A retry in shadow has the token of its key, whatever becomes of its body: with another one the
-// provider would take it for another payment.
+// provider would take it for another payment. Where nobody knows the key, two requests do not share a token: a
+// key of the service's own may be made of the body.
 func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
+	streamed := func(r *http.Request) { r.ProtoMajor, r.ContentLength = 2, -1 }
 	for name, tc := range map[string]struct {
 		request func(*http.Request)
-		limit   int64
-		kind    string
-	}{
-		"HTTP/1 without a length": {func(r *http.Request) { r.ContentLength = -1 }, 0, "shadow_duplicate"},
-		"HTTP/2 without a length": {func(r *http.Request) { r.ProtoMajor, r.ContentLength = 2, -1 }, 0, "shadow_unobserved"},
-		"too large":               {func(*http.Request) {}, 1, "shadow_refused: request_too_large"},
-		"broken off": {func(r *http.Request) {
-			r.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"am`), iotest.ErrReader(io.ErrUnexpectedEOF)))
-		}, 0, "shadow_refused: request_incomplete"},
-		"not canonical": {func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(`{"a":1,"a":2}`)) }, 0,
-			"shadow_refused: request_not_canonical"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			retry := func() *http.Request {
-				r := netRequest("POST", "/payments", `{"amount":1}`)
-				tc.request(r)
-				return r
-			}
-			tokens, last := sendsTokens(t, nil, tc.limit, retry(), retry())
-			live := protocol.Token(charge.Key(idem.SingleTenant, testKey).ID(), "")
-			require.Equal(t, []string{live, live}, tokens)
-			require.Contains(t, last, tc.kind)
-		})
-	}
-}
-
-// Where nobody knows the key, two requests do not share a token: a key of the service's own may be
-// made of the body.
-func TestAnUnknownKeyInShadowHasATokenOfItsOwn(t *testing.T) {
-	for name, tc := range map[string]struct {
 		o       *Options
-		request func(*http.Request)
+		limit   int64
+		unknown bool
 		last    string
 	}{
-		"of the service's own": {&Options{Key: KeyFrom(func(_ context.Context, r *Request) (string, error) {
-			return "of " + string(r.Body), nil
-		})}, func(*http.Request) {}, "shadow_unobserved"},
-		"in the body": {&Options{Key: KeyPointer("/id")}, func(*http.Request) {}, "shadow_unobserved"},
-		"missing": {nil, func(r *http.Request) { r.Header.Del("Idempotency-Key") },
-			"shadow_refused: idempotency_key_missing at POST /payments"},
-		"malformed": {nil, func(r *http.Request) { r.Header.Set("Idempotency-Key", "short") },
-			"shadow_refused: idempotency_key_invalid at POST /payments"},
+		"HTTP/1 without a length": {request: func(r *http.Request) { r.ContentLength = -1 }, last: "shadow_duplicate"},
+		"HTTP/2 without a length": {request: streamed, last: "shadow_unobserved"},
+		"too large":               {limit: 1, last: "shadow_refused: request_too_large"},
+		"broken off": {request: func(r *http.Request) {
+			r.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"am`), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		}, last: "shadow_refused: request_incomplete"},
+		"not canonical": {request: func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(`{"a":1,"a":2}`)) },
+			last: "shadow_refused: request_not_canonical"},
+		"of the service's own": {request: streamed,
+			o: &Options{Key: KeyFrom(func(_ context.Context, r *Request) (string, error) {
+				return "of " + string(r.Body), nil
+			})}, unknown: true, last: "shadow_unobserved"},
+		"in the body": {request: streamed, o: &Options{Key: KeyPointer("/id")}, unknown: true, last: "shadow_unobserved"},
+		"missing": {request: func(r *http.Request) { r.Header.Del("Idempotency-Key"); streamed(r) }, unknown: true,
+			last: "shadow_refused: idempotency_key_missing at POST /payments"},
+		"malformed": {request: func(r *http.Request) { r.Header.Set("Idempotency-Key", "short"); streamed(r) },
+			unknown: true, last: "shadow_refused: idempotency_key_invalid at POST /payments"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			payment := func(body string) *http.Request {
+			c, seen := inShadow(t, memstore.New(), SingleTenant, tc.o)
+			var tokens []string
+			h := c.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.ReadAll(r.Body)
+				tokens = append(tokens, idem.Token(r.Context()))
+			}), &MiddlewareOptions{Route: func(*http.Request) string { return "/payments" }, MaxRequest: tc.limit})
+			for i := range 2 {
+				body := `{"amount":1}`
+				if tc.unknown {
+					body = fmt.Sprintf(`{"id":"8e03978e-40d5-43e8-%d"}`, i)
+				}
 				r := netRequest("POST", "/payments", body)
-				r.ProtoMajor, r.ContentLength = 2, -1
-				tc.request(r)
-				return r
+				if tc.request != nil {
+					tc.request(r)
+				}
+				answerOf(h, r)
 			}
-			tokens, last := sendsTokens(t, tc.o, 0, payment(`{"id":"8e03978e-40d5-43e8"}`),
-				payment(`{"id":"8e03978e-40d5-43e9"}`))
 			require.Len(t, tokens, 2)
-			require.NotEqual(t, tokens[0], tokens[1])
-			require.Contains(t, last, tc.last)
+			require.Equal(t, !tc.unknown, tokens[0] == tokens[1])
+			if !tc.unknown {
+				require.Equal(t, protocol.Token(charge.Key(idem.SingleTenant, testKey).ID(), ""), tokens[0])
+			}
+			require.Contains(t, seen.last(t, 2), tc.last)
 		})
 	}
 }

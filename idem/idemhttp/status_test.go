@@ -14,37 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A handler that passes on what another service said after an effect is not run
-// again, if its operation must not be.
-func TestRejectedRequestsWithASignOfAnEffect(t *testing.T) {
-	for _, status := range []int{401, 403, 425, 429} {
-		for route, repeatable := range map[string]bool{"/payments": false, "/transfers/{id}": true} {
-			for _, sign := range []bool{false, true} {
-				t.Run(fmt.Sprint(status, route, sign), func(t *testing.T) {
-					c, n := newContract(t, memory()), 0
-					r := payment(func(r *Request) { r.Route = route })
-					next := func(ctx context.Context) (*Response, error) {
-						n++
-						if sign {
-							idem.Token(ctx)
-						}
-						return &Response{Status: status}, nil
-					}
-					require.Equal(t, status, serve(t, c, r, next).Status)
-					again := serve(t, c, r, next)
-					if sign && !repeatable {
-						require.Equal(t, 1, n)
-						require.Contains(t, string(again.Body), CodeOutcomeUnknown)
-						return
-					}
-					require.Equal(t, 2, n)
-					require.Equal(t, status, again.Status)
-				})
-			}
-		}
-	}
-}
-
 // A request that was turned down before anything was done leaves its key free, for
 // a corrected body too. After a sign of an effect the answer is the outcome.
 func TestRefusedRequestsLeaveTheKeyFree(t *testing.T) {
@@ -185,8 +154,7 @@ func TestEncode(t *testing.T) {
 // client is told then not to try again.
 func TestRequestThatFailsEveryTimeIsParked(t *testing.T) {
 	op := idem.Operation{Name: "transfer", Repeat: idem.Repeatable, MaxAttempts: 3}
-	c, err := New(newEngine(t, memstore.New()), Routes{"POST /payments": op}, Claim("tenant"), nil)
-	require.NoError(t, err)
+	c := contractFor(t, newEngine(t, memstore.New()), Routes{"POST /payments": op}, Claim("tenant"))
 	runs := 0
 	for range 3 {
 		require.Equal(t, 500, serve(t, c, payment(), counting(&runs, &Response{Status: 500})).Status)

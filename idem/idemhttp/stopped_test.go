@@ -19,16 +19,9 @@ import (
 // stepping is a contract whose clock is an hour further with each.
 func stepping(t *testing.T, store idem.Store, hours int, repeat idem.Repeat, change ...func(*Options)) *Contract {
 	t.Helper()
-	e, err := idem.New(store, &idem.Options{Now: func() time.Time { return noon.Add(time.Duration(hours) * time.Hour) }})
-	require.NoError(t, err)
-	o := &Options{}
-	for _, f := range change {
-		f(o)
-	}
-	c, err := New(e, Routes{"POST /payments": idem.Operation{Name: "order", Repeat: repeat, Retention: 240 * time.Hour}},
-		Claim("tenant"), o)
-	require.NoError(t, err)
-	return c
+	at := noon.Add(time.Duration(hours) * time.Hour)
+	order := idem.Operation{Name: "order", Repeat: repeat, Retention: 240 * time.Hour}
+	return contractFor(t, engineAt(t, store, &at), Routes{"POST /payments": order}, Claim("tenant"), change...)
 }
 
 // handlers pass a step's error on, or make a response of it, as those of net/http must.
@@ -92,15 +85,8 @@ const notFoundFinalAfter = 10 * time.Minute
 // when it is asked.
 func waiting(t *testing.T, store idem.Store, at *time.Time, change ...func(*Options)) (*Contract, Next) {
 	t.Helper()
-	e, err := idem.New(store, &idem.Options{Now: func() time.Time { return *at }})
-	require.NoError(t, err)
-	o := &Options{}
-	for _, f := range change {
-		f(o)
-	}
-	c, err := New(e, Routes{"POST /payments": idem.Operation{Name: "order", Repeat: idem.Repeatable, MaxAttempts: 3,
-		Retention: 240 * time.Hour}}, Claim("tenant"), o)
-	require.NoError(t, err)
+	order := idem.Operation{Name: "order", Repeat: idem.Repeatable, MaxAttempts: 3, Retention: 240 * time.Hour}
+	c := contractFor(t, engineAt(t, store, at), Routes{"POST /payments": order}, Claim("tenant"), change...)
 	charged := 0
 	return c, func(ctx context.Context) (*Response, error) {
 		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) {
