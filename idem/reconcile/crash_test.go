@@ -66,7 +66,7 @@ func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 				})
 				require.Equal(t, idem.InProgress, r.Record(key).State)
 				lease := r.Record(key).LeaseUntil
-				s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: p.probe}}})
+				s := r.probing(refund, p.probe)
 				every := func(until time.Time) {
 					for time.Now().Before(until) {
 						time.Sleep(time.Minute)
@@ -140,7 +140,6 @@ func (p *provider) asked(_ context.Context, q reconcile.Question) (reconcile.Ans
 // A process is killed in an at-most-once step of a repeatable operation, or after it, and
 // nobody calls again. A sweep finds it within two minutes of the lease's end.
 func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
-	nothing := func() {}
 	for name, tc := range map[string]struct {
 		between bool // the step is done
 		op      func(r *rig, p *provider, key idem.Key) reconcile.Operation
@@ -165,9 +164,9 @@ func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, p := newRig(t), new(provider)
 			key := order.Key("acme", "o-1")
-			kill := p.charging(r.Crash, nothing)
+			kill := p.charging(r.Crash, func() {})
 			if tc.between {
-				kill = p.charging(nothing, r.Crash)
+				kill = p.charging(func() {}, r.Crash)
 			}
 			r.crash(key, kill)
 			require.Equal(t, idem.InProgress, r.Record(key).State)
@@ -188,7 +187,7 @@ func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
 			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 			require.Equal(t, tc.state, r.escalations[0].State)
 			require.Len(t, r.escalations, 1)
-			r.ends(key, p.charging(nothing, nothing))
+			r.ends(key, p.charging(func() {}, func() {}))
 			require.Len(t, p.charges, 1)
 		})
 	}
@@ -207,13 +206,11 @@ func sentAgain(r *rig, p *provider, key idem.Key) reconcile.Operation {
 func TestASweepMeetsARunningStep(t *testing.T) {
 	r, p := newRig(t), new(provider)
 	key := order.Key("acme", "o-1")
-	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: p.asked}}})
+	s := r.probing(order, p.asked)
 	meet := func() {
 		rec := r.Record(key)
 		r.Clock.Advance(idem.DefaultLease + 2*idem.DefaultMargin)
-		require.NoError(t, r.Faults.Extend(t.Context(), r.Clock.Now(), protocol.Extension{
-			ID: rec.ID, Owner: rec.Owner, Write: "renewal", LeaseUntil: r.Clock.Now().Add(idem.DefaultLease),
-		}))
+		require.NoError(t, r.renew(rec, idem.DefaultLease))
 		require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(s))
 		rec = r.Record(key)
 		require.Equal(t, rec.LeaseUntil.Add(idem.DefaultMargin), rec.Due)

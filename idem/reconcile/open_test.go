@@ -89,7 +89,7 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 		put(question(key(n).ID(), now))
 	}
 	again := refund.Key("acme", "again")
-	r.fails(again, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
+	r.end(again, errPlain)
 	repeatable := question(refund.Key("acme", "repeatable").ID(), now)
 	repeatable.Repeat = idem.Repeatable
 	put(repeatable)

@@ -143,15 +143,9 @@ func TestAPanicDoesNotEndTheSweep(t *testing.T) {
 
 // A failure is not recorded over steps that nobody has undone: operators get it.
 func TestAFailureWithStepsToUndoIsEscalated(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
-	booked := func(ctx context.Context) {
-		_, err := idem.Step(ctx, "book", func(context.Context) (string, error) { return "seat 7", nil },
-			&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
-		require.NoError(t, err)
-	}
+	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.crash(key, func(ctx context.Context, _ int) (int, error) {
-		booked(ctx)
+		r.done(ctx, "book", nothing)
 		r.Crash()
 		return 0, nil
 	})
@@ -160,7 +154,7 @@ func TestAFailureWithStepsToUndoIsEscalated(t *testing.T) {
 		require.Equal(t, []reconcile.Step{{Name: "book", Token: protocol.Token(key.ID(), "book")}}, q.Steps)
 		seat, err := q.StepResult(ctx, "book")
 		require.NoError(t, err)
-		require.Equal(t, `"seat 7"`, string(seat))
+		require.Equal(t, `"book 7"`, string(seat))
 		return reconcile.FailedWith(idem.Failure{Message: "declined"}), nil
 	})
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
@@ -169,14 +163,13 @@ func TestAFailureWithStepsToUndoIsEscalated(t *testing.T) {
 	require.NoError(t, err)
 	seat, err := r.StepResult(t.Context(), rec, "book")
 	require.NoError(t, err)
-	require.Equal(t, `"seat 7"`, string(seat), "people see what is to be undone")
+	require.Equal(t, `"book 7"`, string(seat), "people see what is to be undone")
 }
 
 // Not executed counts only once the parked attempt's lease is over.
 func TestNotExecutedWaitsForTheLease(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
-	r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.end(key, errPlain)
 	s := r.asking(says(reconcile.NotExecuted()))
 	require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(s))
 	rec := r.Record(key)
@@ -189,7 +182,7 @@ func TestNotExecutedWaitsForTheLease(t *testing.T) {
 // A probe that goes wrong leaves the question open, the sweep goes on, and after five of
 // them the provider is left alone for a minute. Other providers are asked all the while.
 func TestAProviderThatFailsIsLeftAlone(t *testing.T) {
-	for name, probe := range map[string]func(context.Context, reconcile.Question) (reconcile.Answer, error){
+	for name, probe := range map[string]probe{
 		"errors": func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 			return reconcile.Answer{}, errPlain
 		},
@@ -315,8 +308,8 @@ func TestAnAnswerDoesNotSettleALaterAttempt(t *testing.T) {
 		if asked = append(asked, q.Attempt); len(asked) > 1 {
 			return reconcile.StillUnknown(0), nil
 		}
-		require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
-		r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
+		r.resolve(key, reconcile.Resolution{To: idem.Released})
+		r.end(key, errPlain)
 		r.lapse()
 		return reconcile.NotExecuted(), nil // the first attempt was not
 	})

@@ -53,8 +53,7 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 		})
 		t.Run(name+", a probe says", func(t *testing.T) {
 			r, _ := interrupted(t)
-			s := r.sweeper(reconcile.SweepOptions{
-				Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(steps))}}})
+			s := r.probing(order, says(reconcile.ContinueWith(steps)))
 			require.Equal(t, []notice.Kind{notice.Resolved}, r.sweep(s))
 			goesOn(t, r)
 		})
@@ -161,26 +160,20 @@ func TestAStepThatAResolutionHasSettledMustBeUndone(t *testing.T) {
 	steps := &idem.StepConfig[int]{
 		Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { undone++; return nil },
 	}
-	r.crash(key, func(ctx context.Context, _ int) (int, error) {
-		return idem.Step(ctx, "charge", func(context.Context) (int, error) {
-			r.Crash()
-			return 7, nil
-		}, steps)
-	})
-	r.lapse()
+	r.killedInStep(key, "charge", steps)
 
 	failed := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
 	r.owes(r.Resolve(t.Context(), key.ID(), failed, alice), "charge")
 
 	tookEffect := map[string]reconcile.Answer{"charge": reconcile.CompletedWith(7)}
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: tookEffect}, alice))
+	r.resolve(key, reconcile.Resolution{To: idem.Released, Steps: tookEffect})
 	_, err := r.call(key, func(context.Context, int) (int, error) { return 0, idem.Permanent(errPlain) })
 	require.ErrorContains(t, err, `step "charge" cannot be undone: this attempt did not reach it`)
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 	require.Zero(t, undone)
 
 	r.lapse()
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
+	r.resolve(key, reconcile.Resolution{To: idem.Released})
 	_, err = r.call(key, func(ctx context.Context, _ int) (int, error) {
 		out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 0, errPlain }, steps)
 		require.NoError(t, err)
@@ -197,16 +190,14 @@ func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
 	for name, steps := range map[string]map[string]reconcile.Answer{"none": nil, "empty": {}} {
 		t.Run(name, func(t *testing.T) {
 			r, key := interrupted(t)
-			s := r.sweeper(reconcile.SweepOptions{
-				Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(steps))}}})
+			s := r.probing(order, says(reconcile.ContinueWith(steps)))
 			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 			require.Equal(t, idem.InProgress, r.Record(key).State)
 
 			killed := refund.Key("acme", "r-1") // outside a step
 			r.killed(killed)
 			r.lapse()
-			s = r.sweeper(reconcile.SweepOptions{
-				Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.ContinueWith(steps))}}})
+			s = r.probing(refund, says(reconcile.ContinueWith(steps)))
 			require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 			require.Equal(t, idem.Unknown, r.Record(killed).State)
 		})
@@ -239,15 +230,14 @@ func TestTheHistoryHasTheVerdictOfEachStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := interrupted(t)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.res, alice))
+			r.resolve(key, tc.res)
 			require.Equal(t, tc.want, r.last(key).Steps)
 			if tc.why == "" {
 				return
 			}
 			r = newRig(t)
 			r.crashCharging(key)
-			r.sweep(r.sweeper(reconcile.SweepOptions{
-				Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(tc.res.Steps))}}}))
+			r.sweep(r.probing(order, says(reconcile.ContinueWith(tc.res.Steps))))
 			require.Equal(t, tc.want, r.last(key).Steps)
 			require.Equal(t, "the provider says "+tc.why, r.last(key).Why)
 		})
@@ -280,20 +270,18 @@ func TestADeclinedStepWithACompensationIsAnsweredByItsName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, key := newRig(t), order.Key("acme", "o-1")
 			var undone []string
-			undoes := func(step string) func(context.Context, int) error {
-				return func(context.Context, int) error { undone = append(undone, step); return nil }
-			}
 			work := func(ctx context.Context, _ int) (int, error) {
-				_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return 1, nil },
-					&idem.StepConfig[int]{Compensate: undoes("reserve")})
-				require.NoError(t, err)
+				r.done(ctx, "reserve", func() error { undone = append(undone, "reserve"); return nil })
 				out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { r.Crash(); return 7, nil },
-					&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: undoes("charge")})
+					&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error {
+						undone = append(undone, "charge")
+						return nil
+					}})
 				return out, idem.PermanentStep(err)
 			}
 			r.crash(key, work)
 			r.lapse()
-			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(tc.answer)}}})
+			s := r.probing(order, says(tc.answer))
 			require.Equal(t, []notice.Kind{tc.want}, r.sweep(s))
 			_, err := r.call(key, work)
 			require.Error(t, err)
@@ -311,12 +299,7 @@ func TestADeclinedStepWithACompensationIsAnsweredByItsName(t *testing.T) {
 func TestWhatIsBeingUndoneIsNotCompleted(t *testing.T) {
 	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.crash(key, func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
-			&idem.StepConfig[string]{Compensate: func(context.Context, string) error {
-				r.Crash()
-				return nil
-			}})
-		require.NoError(t, err)
+		r.done(ctx, "charge", func() error { r.Crash(); return nil })
 		return 0, idem.Permanent(errors.New("sold out"))
 	})
 	r.lapse()
@@ -335,9 +318,7 @@ func TestWhatIsBeingUndoneIsNotCompleted(t *testing.T) {
 func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
 	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.crash(key, func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
-			&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
-		require.NoError(t, err)
+		r.done(ctx, "charge", nothing)
 		require.NoError(t, idem.Abort(ctx, errors.New("sold out")))
 		r.Crash()
 		return 0, nil
@@ -361,9 +342,9 @@ func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
 	require.NoError(t, err)
 	res := reconcile.Resolution{To: idem.Completed, Result: &refusal, CompensatedManually: true}
 	require.Equal(t, []string{"charge"}, r.Preview(before, res).Undo)
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), res, alice))
+	r.resolve(key, res)
 	require.Equal(t, map[string]protocol.StepVerdict{"charge": protocol.StepUndone}, r.last(key).Steps)
-	r.gets(key, nil2, 402)
+	r.gets(key, mustNotRun, 402)
 }
 
 // What took effect has nothing undone.
@@ -380,9 +361,7 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 	died := func(t *testing.T) *rig {
 		r := newRig(t)
 		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
-			_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
-				&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
-			require.NoError(t, err)
+			r.done(ctx, "charge", nothing)
 			return 0, errPlain
 		})
 		require.ErrorIs(t, err, errPlain)
@@ -402,9 +381,9 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 		require.Equal(t, before, r.Record(key))
 		require.Equal(t, []string{"charge"}, r.Preview(before, res).Undo)
 		res.CompensatedManually = true
-		require.NoError(t, r.Resolve(t.Context(), key.ID(), res, alice))
+		r.resolve(key, res)
 		require.Equal(t, map[string]protocol.StepVerdict{"charge": protocol.StepUndone}, r.last(key).Steps)
-		r.gets(key, nil2, 402)
+		r.gets(key, mustNotRun, 402)
 	})
 	t.Run("by a probe", func(t *testing.T) {
 		r := died(t)
@@ -414,7 +393,6 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 	})
 	t.Run("nothing to undo", func(t *testing.T) {
 		r, key := lapsed(t, refund)
-		require.NoError(t, r.Resolve(t.Context(), key.ID(),
-			reconcile.Resolution{To: idem.Completed, Result: &refusal}, alice))
+		r.resolve(key, reconcile.Resolution{To: idem.Completed, Result: &refusal})
 	})
 }

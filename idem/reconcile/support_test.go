@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -73,6 +74,38 @@ func (r *rig) deliver(key idem.Key, handler func(context.Context, int) (int, err
 		return idem.Do(ctx, e, key, 1, handler)
 	})[0].Err
 }
+
+// ended is a rig with a refund whose attempt ended with the error.
+func ended(t *testing.T, err error) (*rig, idem.Key) {
+	t.Helper()
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.end(key, err)
+	return r, key
+}
+
+// resolve is a resolution by alice that is taken.
+func (r *rig) resolve(key idem.Key, res reconcile.Resolution) {
+	r.t.Helper()
+	require.NoError(r.t, r.Resolve(r.t.Context(), key.ID(), res, alice))
+}
+
+// renew is what the attempt does that has the claim.
+func (r *rig) renew(rec *idem.Record, lease time.Duration) error {
+	now := r.Clock.Now()
+	return r.Store.Extend(r.t.Context(), now, protocol.Extension{
+		ID: rec.ID, Owner: rec.Owner, Write: fmt.Sprint("beat ", now), LeaseUntil: now.Add(lease),
+	})
+}
+
+// done is a step that is done, and how it is undone.
+func (r *rig) done(ctx context.Context, name string, undo func() error) {
+	r.t.Helper()
+	_, err := idem.Step(ctx, name, func(context.Context) (string, error) { return name + " 7", nil },
+		&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return undo() }})
+	require.NoError(r.t, err)
+}
+
+func nothing() error { return nil }
 
 // killed leaves a claim whose process died outside its steps.
 func (r *rig) killed(key idem.Key) {
@@ -237,14 +270,19 @@ func (r *rig) changes(key idem.Key) (all []protocol.Change) {
 	return all
 }
 
-// asking is a sweeper whose probe of refunds is this one.
-func (r *rig) asking(probe func(ctx context.Context, q reconcile.Question) (reconcile.Answer,
-	error)) *reconcile.Sweeper {
-	return r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: probe}}})
+// probe asks a provider.
+type probe = func(context.Context, reconcile.Question) (reconcile.Answer, error)
+
+// probing is a sweeper whose probe of the operation is this one.
+func (r *rig) probing(op idem.Operation, ask probe) *reconcile.Sweeper {
+	return r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: op, Probe: ask}}})
 }
 
+// asking is one of refunds.
+func (r *rig) asking(ask probe) *reconcile.Sweeper { return r.probing(refund, ask) }
+
 // says is a probe that always answers the same.
-func says(a reconcile.Answer) func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+func says(a reconcile.Answer) probe {
 	return func(context.Context, reconcile.Question) (reconcile.Answer, error) { return a, nil }
 }
 

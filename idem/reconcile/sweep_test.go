@@ -28,8 +28,7 @@ import (
 )
 
 func TestALapsedClaimIsParked(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
+	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.killed(key)
 	s := r.sweeper(reconcile.SweepOptions{})
 	require.Empty(t, r.sweep(s), "it may still run")
@@ -44,22 +43,20 @@ func TestALapsedClaimIsParked(t *testing.T) {
 }
 
 func TestAClaimThatStillRunsIsPostponed(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
+	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.killed(key)
 	rec := r.Record(key)
 	r.Clock.Advance(20 * time.Second)
-	lease := rec.LeaseUntil.Add(20 * time.Second)
-	require.NoError(t, r.Store.Extend(t.Context(), r.Clock.Now(),
-		protocol.Extension{ID: rec.ID, Owner: rec.Owner, Write: "beat", LeaseUntil: lease}))
+	require.NoError(t, r.renew(rec, idem.DefaultLease))
+	beat := r.Record(key)
 	r.Clock.Advance(15 * time.Second)
 	r.Faults.Reset()
 	require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(r.sweeper(reconcile.SweepOptions{})))
 	got := r.Record(key)
 	require.Equal(t, idem.InProgress, got.State)
-	require.Equal(t, lease.Add(idem.DefaultMargin), got.Due)
+	require.Equal(t, beat.LeaseUntil.Add(idem.DefaultMargin), got.Due)
 	require.Zero(t, got.Probes)
-	require.Equal(t, "beat", got.Write, "writes under way are not disturbed")
+	require.Equal(t, beat.Write, got.Write, "writes under way are not disturbed")
 	require.Empty(t, r.changes(key))
 	require.Contains(t, r.Faults.Calls(), idemtest.Postpone)
 }
@@ -320,7 +317,7 @@ func TestTheMessageOfAnEscalation(t *testing.T) {
 		op := refund
 		op.Values = idem.KeepValues
 		key := op.Key("acme", "r-1")
-		r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
+		r.end(key, errPlain)
 		rec := r.Record(key)
 		s := r.sweeper(reconcile.SweepOptions{Escalate: reconcile.SendTo(sender), IncludeErrorMessages: texts})
 		r.Clock.Advance(reconcile.DefaultEscalateAfter)
