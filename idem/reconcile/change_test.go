@@ -168,8 +168,7 @@ func TestAnExtensionAndAnotherChange(t *testing.T) {
 		}, want: reconcile.ErrNotFound, changes: []protocol.Change{protocol.ChangeForgotten}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.end(key, nil)
+			r, _ := ended(t, nil)
 			until := r.Clock.Now().Add(dispute)
 			r.Faults.Next(idemtest.Prolong, func(ctx context.Context, c *idemtest.Call) error {
 				tc.between(r, until)
@@ -186,8 +185,7 @@ func TestAnExtensionAndAnotherChange(t *testing.T) {
 		})
 	}
 	t.Run("a call claims it as expired before", func(t *testing.T) {
-		r := newRig(t)
-		r.end(key, nil)
+		r, _ := ended(t, nil)
 		until := r.Clock.Now().Add(dispute)
 		// The operator's clock is behind.
 		r.Clock.Advance(r.Record(key).ExpiresAt.Sub(r.Clock.Now()) - time.Millisecond)
@@ -201,8 +199,7 @@ func TestAnExtensionAndAnotherChange(t *testing.T) {
 		require.Equal(t, 2, r.Record(key).Attempt)
 	})
 	t.Run("a call has taken it for expired, and claims it after", func(t *testing.T) {
-		r := newRig(t)
-		r.end(key, nil)
+		r, _ := ended(t, nil)
 		until := r.Clock.Now().Add(dispute)
 		behind, err := reconcile.New(r.Faults,
 			&reconcile.Options{Now: func() time.Time { return r.Clock.Now().Add(-time.Minute) }})
@@ -219,8 +216,7 @@ func TestAnExtensionAndAnotherChange(t *testing.T) {
 		require.Equal(t, 1, tries, "it was about to replace the record")
 	})
 	t.Run("it was seen before another extension", func(t *testing.T) {
-		r := newRig(t)
-		r.end(key, nil)
+		r, _ := ended(t, nil)
 		until, by := r.Clock.Now().Add(dispute), r.seen(key)
 		require.NoError(t, r.Extend(t.Context(), key.ID(), until, by))
 		require.ErrorIs(t, r.Extend(t.Context(), key.ID(), until.Add(time.Hour), by), reconcile.ErrChanged)

@@ -182,6 +182,12 @@ func (r *rig) owes(err error, steps ...string) {
 	require.Equal(r.t, steps, refused.Steps)
 }
 
+// put puts a record into the store as it is.
+func (r *rig) put(now time.Time, rec idem.Record) {
+	r.t.Helper()
+	require.NoError(r.t, r.Store.Acquire(r.t.Context(), now, protocol.Claim{Record: rec}))
+}
+
 // called counts the calls of the store's method.
 func (r *rig) called(method idemtest.Method) (n int) {
 	for _, m := range r.Faults.Calls() {

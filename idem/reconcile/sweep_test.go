@@ -457,10 +457,10 @@ func TestASweepDoesNotMindTheInput(t *testing.T) {
 	for _, fingerprint := range []protocol.Fingerprint{"2:new", ""} {
 		r := newRig(t)
 		now := r.Clock.Now()
-		require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: protocol.Record{
+		r.put(now, idem.Record{
 			ID: "t#refund#1", State: protocol.InProgress, Fingerprint: fingerprint, Owner: "o", Attempt: 1, Write: "w",
 			LeaseUntil: now, Due: now, CreatedAt: now, UpdatedAt: now,
-		}}))
+		})
 		r.lapse()
 		r.sweep(r.sweeper(reconcile.SweepOptions{}))
 		require.Equal(t, protocol.Unknown, r.Store.Records()[0].State)
@@ -471,9 +471,7 @@ func TestASweepDoesNotMindTheInput(t *testing.T) {
 func TestANewerStateIsUnreadable(t *testing.T) {
 	r := newRig(t)
 	now := r.Clock.Now()
-	require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: protocol.Record{
-		ID: "t#refund#1", State: "paused", Owner: "o", Attempt: 1, Write: "w", Due: now,
-	}}))
+	r.put(now, idem.Record{ID: "t#refund#1", State: "paused", Owner: "o", Attempt: 1, Write: "w", Due: now})
 	r.lapse()
 	report := r.report(r.sweeper(reconcile.SweepOptions{}))
 	require.Equal(t, []notice.Kind{notice.Unreadable}, kinds(report))
@@ -583,10 +581,8 @@ func TestABacklogIsBounded(t *testing.T) {
 func (r *rig) due(t *testing.T, key idem.Key) {
 	t.Helper()
 	now := r.Clock.Now()
-	require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: protocol.Record{
-		ID: key.ID(), State: protocol.InProgress, Owner: "o", Attempt: 1, Write: "w",
-		LeaseUntil: now, Due: now, CreatedAt: now, UpdatedAt: now,
-	}}))
+	r.put(now, idem.Record{ID: key.ID(), State: protocol.InProgress, Owner: "o", Attempt: 1, Write: "w",
+		LeaseUntil: now, Due: now, CreatedAt: now, UpdatedAt: now})
 }
 
 // table has in each segment so many pages of items.
