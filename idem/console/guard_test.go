@@ -199,8 +199,7 @@ func TestMistakesInTheOptionsAreReportedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o.Who = anyone
 			_, err := console.New(newRig(t, console.Options{}).r, &o)
-			var mistake *idem.ConfigError
-			require.ErrorAs(t, err, &mistake)
+			require.ErrorAs(t, err, new(*idem.ConfigError))
 		})
 	}
 	_, err := console.New(nil, nil)
@@ -213,8 +212,7 @@ func TestAConsoleNeedsWho(t *testing.T) {
 	r := newRig(t, console.Options{}).r
 	for _, o := range []*console.Options{nil, {}, {Hosts: []string{"ops.example.com"}}} {
 		_, err := console.New(r, o)
-		var mistake *idem.ConfigError
-		require.ErrorAs(t, err, &mistake)
+		require.ErrorAs(t, err, new(*idem.ConfigError))
 		require.ErrorContains(t, err, "console.ThisMachine")
 	}
 	_, err := console.New(r, &console.Options{Who: console.ThisMachine})

@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"html"
 	"maps"
 	"net/http"
@@ -56,11 +57,11 @@ func TestAnOrderGoesOnAsTheFormSaysOfItsSteps(t *testing.T) {
 	}{
 		"took effect": {
 			url.Values{"step-0": {"took_effect"}, "step-0-result": {"7"}}, "skips the steps that are recorded: charge",
-			"Step charge took effect.", map[string]int{"ship": 1}, 7, "",
+			"Step charge took effect.", map[string]int{"ship": 1}, 7, "<nil>",
 		},
 		"no effect": {
 			url.Values{"step-0": {"not_executed"}}, "It runs charge again.",
-			"Step charge had no effect.", map[string]int{"charge": 1, "ship": 1}, 7, "",
+			"Step charge had no effect.", map[string]int{"charge": 1, "ship": 1}, 7, "<nil>",
 		},
 		"failed": {
 			url.Values{"step-0": {"failed"}, "step-0-message": {"declined"}}, "gets the recorded failure of: charge",
@@ -94,11 +95,7 @@ func TestAnOrderGoesOnAsTheFormSaysOfItsSteps(t *testing.T) {
 			out, err := r.order(key, ran, func() {})
 			require.Equal(t, tt.ran, ran)
 			require.Equal(t, tt.out, out)
-			if tt.err == "" {
-				require.NoError(t, err)
-			} else {
-				require.ErrorContains(t, err, tt.err)
-			}
+			require.Contains(t, fmt.Sprint(err), tt.err)
 		})
 	}
 }

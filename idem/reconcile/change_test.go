@@ -96,11 +96,11 @@ func TestWhatCannotBeExtended(t *testing.T) {
 		require.Empty(t, r.changes(key))
 	}
 
-	var mistake *idem.ConfigError
 	for _, at := range []time.Time{r.Clock.Now().Add(-time.Second), {}, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)} {
-		require.ErrorAs(t, r.Extend(t.Context(), running.ID(), at, alice), &mistake)
+		require.ErrorAs(t, r.Extend(t.Context(), running.ID(), at, alice), new(*idem.ConfigError))
 	}
-	require.ErrorAs(t, r.Extend(t.Context(), running.ID(), until, reconcile.Change{Actor: "alice"}), &mistake)
+	unsigned := reconcile.Change{Actor: "alice"}
+	require.ErrorAs(t, r.Extend(t.Context(), running.ID(), until, unsigned), new(*idem.ConfigError))
 }
 
 func TestWhatIsReleasedIsExtended(t *testing.T) {
@@ -318,7 +318,6 @@ func TestARequeuedDeadLetterIsInTheHistory(t *testing.T) {
 	require.Equal(t, protocol.ChangeRequeued, a.Change)
 	require.False(t, a.ExpiresAt.IsZero())
 
-	var mistake *idem.ConfigError
-	require.ErrorAs(t, rc.Requeue(t.Context(), e, reconcile.Change{Actor: "alice"}), &mistake)
+	require.ErrorAs(t, rc.Requeue(t.Context(), e, reconcile.Change{Actor: "alice"}), new(*idem.ConfigError))
 	require.ErrorIs(t, r.Requeue(t.Context(), e, alice), errors.ErrUnsupported, "a store without an outbox")
 }

@@ -3,7 +3,6 @@ package reconcile_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -53,47 +52,45 @@ func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 		{"the provider has none", false, false, idem.Released, protocol.ChangeResolved},
 		{"the provider does not answer", true, true, idem.Unknown, protocol.ChangeEscalated},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, p := newRig(t), &provider{silent: tc.silent}
-				key := refund.Key("acme", "r-1")
-				r.crash(key, func(ctx context.Context, amount int) (int, error) {
-					if tc.charged {
-						_, _ = p.charge(ctx, amount)
-					}
-					r.Crash()
-					return 0, ctx.Err()
-				})
-				require.Equal(t, idem.InProgress, r.Record(key).State)
-				lease := r.Record(key).LeaseUntil
-				s := r.probing(refund, p.probe)
-				every := func(until time.Time) {
-					for time.Now().Before(until) {
-						time.Sleep(time.Minute)
-						r.within(50*time.Second, s)
-					}
+		inBubble(t, tc.name, func(t *testing.T) {
+			r, p := newRig(t), &provider{silent: tc.silent}
+			key := refund.Key("acme", "r-1")
+			r.crash(key, func(ctx context.Context, amount int) (int, error) {
+				if tc.charged {
+					_, _ = p.charge(ctx, amount)
 				}
-				every(lease.Add(time.Minute))
-				require.WithinDuration(t, lease, time.Now(), 2*time.Minute)
-				require.Equal(t, tc.state, r.Record(key).State)
-				every(lease.Add(12 * time.Hour))
-				require.Len(t, r.escalations, map[bool]int{true: 1}[tc.silent])
-
-				if tc.silent {
-					r.fails(key, p.charge, idem.ErrOutcomeUnknown)
-				} else {
-					r.gets(key, p.charge, 1)
-				}
-				require.Len(t, p.charges, 1, "one charge, whatever happened")
-				require.Equal(t, []protocol.Change{protocol.ChangeParked, tc.last}, r.changes(key))
-				if tc.silent {
-					rec := r.Record(key)
-					require.False(t, rec.EscalatedAt.IsZero())
-					require.WithinDuration(t, lease.Add(reconcile.DefaultProbeAge), rec.EscalatedAt, time.Hour+5*time.Minute)
-					require.Greater(t, rec.Probes, 4)
-					require.Less(t, rec.Probes, 20, "it backs off")
-				}
+				r.Crash()
+				return 0, ctx.Err()
 			})
+			require.Equal(t, idem.InProgress, r.Record(key).State)
+			lease := r.Record(key).LeaseUntil
+			s := r.probing(refund, p.probe)
+			every := func(until time.Time) {
+				for time.Now().Before(until) {
+					time.Sleep(time.Minute)
+					r.within(50*time.Second, s)
+				}
+			}
+			every(lease.Add(time.Minute))
+			require.WithinDuration(t, lease, time.Now(), 2*time.Minute)
+			require.Equal(t, tc.state, r.Record(key).State)
+			every(lease.Add(12 * time.Hour))
+			require.Len(t, r.escalations, map[bool]int{true: 1}[tc.silent])
+
+			if tc.silent {
+				r.fails(key, p.charge, idem.ErrOutcomeUnknown)
+			} else {
+				r.gets(key, p.charge, 1)
+			}
+			require.Len(t, p.charges, 1, "one charge, whatever happened")
+			require.Equal(t, []protocol.Change{protocol.ChangeParked, tc.last}, r.changes(key))
+			if tc.silent {
+				rec := r.Record(key)
+				require.False(t, rec.EscalatedAt.IsZero())
+				require.WithinDuration(t, lease.Add(reconcile.DefaultProbeAge), rec.EscalatedAt, time.Hour+5*time.Minute)
+				require.Greater(t, rec.Probes, 4)
+				require.Less(t, rec.Probes, 20, "it backs off")
+			}
 		})
 	}
 }

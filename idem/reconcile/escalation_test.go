@@ -43,32 +43,30 @@ func TestTheMessageThatComesAgainIsTheSame(t *testing.T) {
 			return c.Lost()
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, key := newRig(t), refund.Key("acme", "r-1")
-				r.killed(key)
-				time.Sleep(time.Minute)
-				r.Faults.Next(idemtest.Settle, settle)
-				var sent []string
-				dead := true
-				s := r.sweeper(reconcile.SweepOptions{
-					Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
-					Escalate: func(_ context.Context, g reconcile.Escalation) error {
-						sent = append(sent, g.Message)
-						if dead {
-							r.Faults.Always(idemtest.LoseRequest)
-						}
-						return nil
-					},
-				})
-				r.sweep(s)
-				r.Faults.Heal()
-				dead = false
-				time.Sleep(5 * time.Minute)
-				require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
-				require.Len(t, sent, 2)
-				require.Equal(t, sent[0], sent[1])
+		inBubble(t, name, func(t *testing.T) {
+			r, key := newRig(t), refund.Key("acme", "r-1")
+			r.killed(key)
+			time.Sleep(time.Minute)
+			r.Faults.Next(idemtest.Settle, settle)
+			var sent []string
+			dead := true
+			s := r.sweeper(reconcile.SweepOptions{
+				Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
+				Escalate: func(_ context.Context, g reconcile.Escalation) error {
+					sent = append(sent, g.Message)
+					if dead {
+						r.Faults.Always(idemtest.LoseRequest)
+					}
+					return nil
+				},
 			})
+			r.sweep(s)
+			r.Faults.Heal()
+			dead = false
+			time.Sleep(5 * time.Minute)
+			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
+			require.Len(t, sent, 2)
+			require.Equal(t, sent[0], sent[1])
 		})
 	}
 }

@@ -345,7 +345,7 @@ func TestAStepWithoutAResultThatHasACompensation(t *testing.T) {
 			parked()
 			failed := declined
 			failed.CompensatedManually = false
-			r.owes(r.Resolve(t.Context(), key.ID(), failed, alice), "charge", "reserve")
+			r.owes(r.Resolve(t.Context(), key.ID(), failed, alice), unpaid("charge", "reserve"))
 			r.resolve(key, last)
 			if last.To == idem.Released {
 				_, err := r.call(key, pay(func() { t.Error("again") }))

@@ -196,51 +196,49 @@ func TestAProviderThatFailsIsLeftAlone(t *testing.T) {
 			return reconcile.Answer{}, nil
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				var keys []idem.Key
-				for i := range 20 {
-					keys = append(keys, refund.Key("acme", fmt.Sprint(i)))
-				}
-				other := idem.Operation{Name: "transfer"}
-				healthy := other.Key("acme", "1")
-				for _, key := range append(keys, healthy) {
-					r.killed(key)
-				}
-				r.lapse()
-				asked := make(chan string, 100)
-				s := r.sweeper(reconcile.SweepOptions{Concurrency: 2, Operations: []reconcile.Operation{
-					{Operation: refund, Provider: "bank",
-						Probe: func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
-							asked <- q.ID
-							return probe(ctx, q)
-						}},
-					{Operation: other, Probe: says(reconcile.CompletedWith(1))},
-				}})
-				start := time.Now()
-				report := r.report(s)
-				require.Less(t, time.Since(start), 40*time.Second)
-				require.GreaterOrEqual(t, len(asked), 5)
-				require.LessOrEqual(t, len(asked), 6, "one was under way")
-				require.Equal(t, len(asked), report.Probed)
-				require.Equal(t, 20-len(asked), report.Postponed)
-				require.Equal(t, 1, report.Resolved)
-				require.Equal(t, 21, report.Parked)
-				probes := 0
-				for _, key := range keys {
-					rec := r.Record(key)
-					require.Equal(t, idem.Unknown, rec.State)
-					require.True(t, rec.Due.After(r.Clock.Now()))
-					probes += rec.Probes
-				}
-				require.Equal(t, len(asked), probes, "what was not asked is not counted")
-				time.Sleep(2 * time.Minute)
-				before := len(asked)
-				r.report(s)
-				require.Equal(t, before+1, len(asked), "one question shows whether it is back")
-				time.Sleep(2 * time.Minute) // the last one ends
-			})
+		inBubble(t, name, func(t *testing.T) {
+			r := newRig(t)
+			var keys []idem.Key
+			for i := range 20 {
+				keys = append(keys, refund.Key("acme", fmt.Sprint(i)))
+			}
+			other := idem.Operation{Name: "transfer"}
+			healthy := other.Key("acme", "1")
+			for _, key := range append(keys, healthy) {
+				r.killed(key)
+			}
+			r.lapse()
+			asked := make(chan string, 100)
+			s := r.sweeper(reconcile.SweepOptions{Concurrency: 2, Operations: []reconcile.Operation{
+				{Operation: refund, Provider: "bank",
+					Probe: func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
+						asked <- q.ID
+						return probe(ctx, q)
+					}},
+				{Operation: other, Probe: says(reconcile.CompletedWith(1))},
+			}})
+			start := time.Now()
+			report := r.report(s)
+			require.Less(t, time.Since(start), 40*time.Second)
+			require.GreaterOrEqual(t, len(asked), 5)
+			require.LessOrEqual(t, len(asked), 6, "one was under way")
+			require.Equal(t, len(asked), report.Probed)
+			require.Equal(t, 20-len(asked), report.Postponed)
+			require.Equal(t, 1, report.Resolved)
+			require.Equal(t, 21, report.Parked)
+			probes := 0
+			for _, key := range keys {
+				rec := r.Record(key)
+				require.Equal(t, idem.Unknown, rec.State)
+				require.True(t, rec.Due.After(r.Clock.Now()))
+				probes += rec.Probes
+			}
+			require.Equal(t, len(asked), probes, "what was not asked is not counted")
+			time.Sleep(2 * time.Minute)
+			before := len(asked)
+			r.report(s)
+			require.Equal(t, before+1, len(asked), "one question shows whether it is back")
+			time.Sleep(2 * time.Minute) // the last one ends
 		})
 	}
 }
@@ -252,26 +250,24 @@ func TestAProbeEndsBeforeTheSweep(t *testing.T) {
 		"much time":   {time.Minute, reconcile.DefaultProbeTimeout},
 		"little time": {8 * time.Second, 4 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				for i := range 30 {
-					r.killed(refund.Key("acme", fmt.Sprint(i)))
-				}
-				r.lapse()
-				s := r.sweeper(reconcile.SweepOptions{Concurrency: 1, Operations: []reconcile.Operation{{Operation: refund,
-					Probe: func(ctx context.Context, _ reconcile.Question) (reconcile.Answer, error) {
-						deadline, _ := ctx.Deadline()
-						require.Equal(t, tc.asking, time.Until(deadline))
-						time.Sleep(tc.asking / 2)
-						return reconcile.StillUnknown(0), nil
-					}}}})
-				report := r.within(tc.sweep, s)
-				require.Positive(t, report.Probed)
-				require.Positive(t, report.Left)
-				require.Equal(t, report.Listed, report.Probed+report.Left)
-				require.Zero(t, report.Failed)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			r := newRig(t)
+			for i := range 30 {
+				r.killed(refund.Key("acme", fmt.Sprint(i)))
+			}
+			r.lapse()
+			s := r.sweeper(reconcile.SweepOptions{Concurrency: 1, Operations: []reconcile.Operation{{Operation: refund,
+				Probe: func(ctx context.Context, _ reconcile.Question) (reconcile.Answer, error) {
+					deadline, _ := ctx.Deadline()
+					require.Equal(t, tc.asking, time.Until(deadline))
+					time.Sleep(tc.asking / 2)
+					return reconcile.StillUnknown(0), nil
+				}}}})
+			report := r.within(tc.sweep, s)
+			require.Positive(t, report.Probed)
+			require.Positive(t, report.Left)
+			require.Equal(t, report.Listed, report.Probed+report.Left)
+			require.Zero(t, report.Failed)
 		})
 	}
 }

@@ -70,8 +70,8 @@ func TestADecisionIsFoundInTheHistoryByItsID(t *testing.T) {
 	for _, id := range []string{"a b", "a#b", "a.b", "\u00e4", strings.Repeat("a", 65)} {
 		by := alice
 		by.DecisionID = id
-		var mistake *idem.ConfigError
-		require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, by), &mistake, id)
+		require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, by),
+			new(*idem.ConfigError), id)
 	}
 	named, other := alice, alice
 	named.DecisionID, other.DecisionID = "form-1", "form-10"
@@ -376,7 +376,7 @@ func TestAStepThatTookEffectAfterAllMustBeUndone(t *testing.T) {
 	r.resolve(key, charged(reconcile.FailedWith(idem.Failure{Message: "declined"})))
 	require.Empty(t, r.Preview(r.Record(key), failed).Refused, "a charge that failed owes nothing")
 	require.NoError(t, r.Resolve(t.Context(), key.ID(), again(charged(reconcile.CompletedWith(7))), r.seen(key)))
-	r.owes(r.Resolve(t.Context(), key.ID(), failed, r.seen(key)), "charge")
+	r.owes(r.Resolve(t.Context(), key.ID(), failed, r.seen(key)), unpaid("charge"))
 }
 
 // Nothing is told that is not so: what would change nothing, and what comes too late, is refused.
@@ -475,7 +475,7 @@ func TestAResolutionThatIsReplacedHasNotForgottenWhatMustBeUndone(t *testing.T) 
 			require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, alice))
 			between(r)
 			require.Equal(t, []string{"reserve"}, r.explain(key).Decisions[1].Undo)
-			r.owes(r.Resolve(t.Context(), key.ID(), failed, r.seen(key)), "reserve")
+			r.owes(r.Resolve(t.Context(), key.ID(), failed, r.seen(key)), unpaid("reserve"))
 			undone := failed
 			undone.CompensatedManually = true
 			r.replace(key, undone)

@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,8 +25,8 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 		out    int
 		err    string
 	}{
-		"it took effect":   {reconcile.CompletedWith(7), orderEffects{shipped: 1}, 7, ""},
-		"it had no effect": {reconcile.NotExecuted(), orderEffects{charged: 1, shipped: 1}, 7, ""},
+		"it took effect":   {reconcile.CompletedWith(7), orderEffects{shipped: 1}, 7, "<nil>"},
+		"it had no effect": {reconcile.NotExecuted(), orderEffects{charged: 1, shipped: 1}, 7, "<nil>"},
 		"it was declined": {reconcile.FailedWith(idem.Failure{Message: "declined"}),
 			orderEffects{returned: 1}, 0, "declined"},
 		"it took effect, result unknown": {reconcile.CompletedWithoutResult(), orderEffects{returned: 1}, 0, "result"},
@@ -38,11 +39,7 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 			out, err := r.call(key, shopping(s, func() {}))
 			require.Equal(t, tc.out, out)
 			require.Equal(t, tc.want, *s)
-			if tc.err == "" {
-				require.NoError(t, err)
-			} else {
-				require.ErrorContains(t, err, tc.err)
-			}
+			require.Contains(t, fmt.Sprint(err), tc.err)
 		}
 		t.Run(name+", a person says", func(t *testing.T) {
 			r, key := interrupted(t)
@@ -82,13 +79,13 @@ func TestAResolutionNamesEveryInterruptedStep(t *testing.T) {
 			Steps: map[string]reconcile.Answer{"charge": reconcile.ContinueWith(map[string]reconcile.Answer{"x": seven})}},
 		"a reference": {To: idem.Released,
 			Steps: map[string]reconcile.Answer{"charge": seven.WithRef("ch_1")}},
-		"the operation does not go on": {To: idem.Completed, Steps: map[string]reconcile.Answer{"charge": seven}},
+		"what took effect has nothing undone": {To: idem.Completed, CompensatedManually: true},
+		"the operation does not go on":        {To: idem.Completed, Steps: map[string]reconcile.Answer{"charge": seven}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := interrupted(t)
 			before := r.Record(key)
-			var bad *idem.ConfigError
-			require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), res, alice), &bad)
+			require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), res, alice), new(*idem.ConfigError))
 			require.Equal(t, before, r.Record(key))
 		})
 	}
@@ -141,17 +138,6 @@ func TestAStepThatMayHaveTakenEffectKeepsAnOperationFromBeingReleased(t *testing
 	require.Equal(t, map[string]int{r.escalations[0].Steps[0].Token: 1}, charges)
 }
 
-// An answer that the record does not take is escalated.
-func TestAProbeThatForgetsAStepIsEscalated(t *testing.T) {
-	r, key := interrupted(t)
-	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order,
-		Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-			return reconcile.ContinueWith(map[string]reconcile.Answer{"reserve": reconcile.CompletedWith(1)}), nil
-		}}}})
-	require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
-	require.Equal(t, idem.InProgress, r.Record(key).State)
-}
-
 // What an interrupted step did, as somebody has found out, is undone like all other steps: an
 // attempt that fails before it reaches the step has not undone it.
 func TestAStepThatAResolutionHasSettledMustBeUndone(t *testing.T) {
@@ -163,7 +149,7 @@ func TestAStepThatAResolutionHasSettledMustBeUndone(t *testing.T) {
 	r.killedInStep(key, "charge", steps)
 
 	failed := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
-	r.owes(r.Resolve(t.Context(), key.ID(), failed, alice), "charge")
+	r.owes(r.Resolve(t.Context(), key.ID(), failed, alice), unpaid("charge"))
 
 	tookEffect := map[string]reconcile.Answer{"charge": reconcile.CompletedWith(7)}
 	r.resolve(key, reconcile.Resolution{To: idem.Released, Steps: tookEffect})
@@ -185,9 +171,12 @@ func TestAStepThatAResolutionHasSettledMustBeUndone(t *testing.T) {
 	require.Equal(t, idem.Failed, r.Record(key).State)
 }
 
-// That no step was named is not that nothing was executed.
+// That no step was named is not that nothing was executed. An answer that the record does not take is
+// escalated.
 func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
-	for name, steps := range map[string]map[string]reconcile.Answer{"none": nil, "empty": {}} {
+	for name, steps := range map[string]map[string]reconcile.Answer{
+		"none": nil, "empty": {}, "another": {"reserve": reconcile.CompletedWith(1)},
+	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := interrupted(t)
 			s := r.probing(order, says(reconcile.ContinueWith(steps)))
@@ -202,10 +191,6 @@ func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
 			require.Equal(t, idem.Unknown, r.Record(killed).State)
 		})
 	}
-	r, key := interrupted(t)
-	err := r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{}},
-		alice)
-	require.ErrorContains(t, err, "Steps is empty")
 }
 
 // The history has a word for each step that a resolution settled, and no result.
@@ -306,9 +291,8 @@ func TestWhatIsBeingUndoneIsNotCompleted(t *testing.T) {
 	s := r.asking(says(reconcile.CompletedWith(1)))
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 	require.Equal(t, idem.Unknown, r.Record(key).State)
-	var refused *reconcile.NotUndoneError
-	require.ErrorAs(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice), &refused)
-	require.Equal(t, &reconcile.NotUndoneError{To: idem.Completed, Steps: []string{"charge"}}, refused)
+	r.owes(reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice),
+		reconcile.NotUndoneError{To: idem.Completed, Steps: []string{"charge"}})
 	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice),
 		"the next attempt goes on")
 }
@@ -331,9 +315,8 @@ func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
 
 	// Nor by a person or a webhook that brings the provider's word.
 	before := r.Record(key)
-	var refused *reconcile.NotUndoneError
-	require.ErrorAs(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice), &refused)
-	require.Equal(t, &reconcile.NotUndoneError{To: idem.Completed, Undone: []string{"charge"}}, refused)
+	refused := reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice)
+	r.owes(refused, reconcile.NotUndoneError{To: idem.Completed, Undone: []string{"charge"}})
 	require.ErrorContains(t, refused, "set Resolution.CompensatedManually")
 	require.Equal(t, before, r.Record(key))
 
@@ -345,13 +328,6 @@ func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
 	r.resolve(key, res)
 	require.Equal(t, map[string]protocol.StepVerdict{"charge": protocol.StepUndone}, r.last(key).Steps)
 	r.gets(key, mustNotRun, 402)
-}
-
-// What took effect has nothing undone.
-func TestWhatIsNotBeingUndoneIsNotCompletedAsUndone(t *testing.T) {
-	r, key := interrupted(t)
-	err := r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, CompensatedManually: true}, alice)
-	require.ErrorContains(t, err, "the operation is not being undone")
 }
 
 // A handler that answers with a refusal has its steps undone. One that is recorded as the result
@@ -375,9 +351,7 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 		r := died(t)
 		before := r.Record(key)
 		res := reconcile.Resolution{To: idem.Completed, Result: &refusal}
-		var refused *reconcile.NotUndoneError
-		require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), res, alice), &refused)
-		require.Equal(t, &reconcile.NotUndoneError{To: idem.Failed, Steps: []string{"charge"}}, refused)
+		r.owes(r.Resolve(t.Context(), key.ID(), res, alice), unpaid("charge"))
 		require.Equal(t, before, r.Record(key))
 		require.Equal(t, []string{"charge"}, r.Preview(before, res).Undo)
 		res.CompensatedManually = true

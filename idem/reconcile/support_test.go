@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -31,6 +32,12 @@ var (
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(m.Run())
+}
+
+// inBubble runs a test with a clock of its own.
+func inBubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
 // rig is a service whose process can be killed, and what is swept after it.
@@ -174,12 +181,17 @@ func (r *rig) fails(key idem.Key, handler func(context.Context, int) (int, error
 	}
 }
 
-// owes checks that the resolution is refused because the steps have not been undone.
-func (r *rig) owes(err error, steps ...string) {
+// owes checks that the resolution is refused because of what has been undone, or has not.
+func (r *rig) owes(err error, want reconcile.NotUndoneError) {
 	r.t.Helper()
 	var refused *reconcile.NotUndoneError
 	require.ErrorAs(r.t, err, &refused)
-	require.Equal(r.t, steps, refused.Steps)
+	require.Equal(r.t, want, *refused)
+}
+
+// unpaid is that of a failure over steps that have not been undone.
+func unpaid(steps ...string) reconcile.NotUndoneError {
+	return reconcile.NotUndoneError{To: idem.Failed, Steps: steps}
 }
 
 // put puts a record into the store as it is.

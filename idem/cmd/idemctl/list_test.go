@@ -186,8 +186,7 @@ func TestStatsCountNoMoreThanTheLimit(t *testing.T) {
 			require.NoError(t, b.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: "completed"},
 				reconcile.Change{Actor: "bob", Reason: "w", Tool: "t"}))
 		}
-		b.unknown(refund.Key("acme", "r-4"))
-		b.unknown(refund.Key("acme", "r-5"))
+		b.unknown(refund.Key("acme", "r-4"), refund.Key("acme", "r-5"))
 		for limit, more := range map[string]bool{"2": true, "3": false} {
 			out, _ := b.want(exitDone, "stats", "--limit", limit, "-o", "json")
 			var st stats

@@ -200,14 +200,16 @@ func (b *rig) call(key idem.Key, fn func(context.Context, int) (int, error)) err
 	return err
 }
 
-// unknown leaves an attempt whose outcome nobody knows, with a reference of the provider's.
-func (b *rig) unknown(key idem.Key) {
+// unknown leaves attempts whose outcome nobody knows, with a reference of the provider's.
+func (b *rig) unknown(keys ...idem.Key) {
 	b.t.Helper()
-	require.Error(b.t, b.call(key, func(ctx context.Context, _ int) (int, error) {
-		require.NoError(b.t, idem.SetReference(ctx, "re_"+key.Tenant()))
-		return 0, errCut
-	}))
-	require.Equal(b.t, idem.Unknown, b.Record(key).State)
+	for _, key := range keys {
+		require.Error(b.t, b.call(key, func(ctx context.Context, _ int) (int, error) {
+			require.NoError(b.t, idem.SetReference(ctx, "re_"+key.Tenant()))
+			return 0, errCut
+		}))
+		require.Equal(b.t, idem.Unknown, b.Record(key).State)
+	}
 }
 
 // crash leaves a claim whose process died in the handler, which calls b.Crash.
