@@ -62,19 +62,7 @@ type setup struct {
 }
 
 // anyFault strikes most where something is written.
-func anyFault(op string) (float64, []string) {
-	all := []string{
-		faultnet.Conflicted, faultnet.KilledBefore, faultnet.KilledAfter, faultnet.KilledWith,
-		faultnet.CallLost, faultnet.ReplyLost, faultnet.CutLate, faultnet.SilentLate,
-	}
-	switch op {
-	case "TransactWriteItems":
-		return 20, all
-	case "PutItem", "UpdateItem":
-		return 6, all
-	}
-	return 2, all[1:] // a plain read has no conflict
-}
+var anyFault = rig.AnyFault(20, 6, 2)
 
 // anyFate lets a worker end in every way, by the request and the run alone. A repeatable request is
 // done at its third run at the latest.

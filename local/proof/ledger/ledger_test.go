@@ -118,20 +118,7 @@ func (s *setup) askAll(queue []transfer) *answers {
 }
 
 // anyFault strikes most where a commit is at stake.
-func anyFault(op string) (float64, []string) {
-	switch op {
-	case "TransactWriteItems":
-		return 45, allFaults
-	case "PutItem", "UpdateItem":
-		return 15, allFaults
-	}
-	return 5, allFaults[1:] // a plain read has no conflict
-}
-
-var allFaults = []string{
-	faultnet.Conflicted, faultnet.KilledBefore, faultnet.KilledAfter, faultnet.KilledWith,
-	faultnet.CallLost, faultnet.ReplyLost, faultnet.CutLate, faultnet.SilentLate,
-}
+var anyFault = rig.AnyFault(45, 15, 5)
 
 // One mode with a process for each invocation, frozen in between, the other one with
 // several in a process.
@@ -166,7 +153,7 @@ func TestTransfers(t *testing.T) {
 				"%d entries denied; told %v; %.1f s; %v",
 				mode, *seed, n, len(queue), got.invocations, len(made), refused, repeats, len(got.denied), got.told,
 				time.Since(began).Seconds(), s.tally)
-			for _, fault := range append([]string{stuckSoon, stuckLater}, allFaults...) {
+			for _, fault := range append([]string{stuckSoon, stuckLater}, rig.AllFaults...) {
 				require.NotZero(t, s.tally.fault(fault), fault)
 			}
 			require.NotZero(t, refused)

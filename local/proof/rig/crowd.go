@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/local/proof/faultnet"
 )
 
 // Sendings are all requests, each 1 to most times, most of them at once.
@@ -54,5 +56,24 @@ func Crowd[T any](tb testing.TB, queue []T, senders int, limit time.Duration,
 	close(failed)
 	for err := range failed {
 		require.NoError(tb, err)
+	}
+}
+
+// AllFaults are those of a network that strike a call; the first one is of writes alone.
+var AllFaults = []string{
+	faultnet.Conflicted, faultnet.KilledBefore, faultnet.KilledAfter, faultnet.KilledWith,
+	faultnet.CallLost, faultnet.ReplyLost, faultnet.CutLate, faultnet.SilentLate,
+}
+
+// AnyFault strikes so many of a hundred transactions, writes and reads.
+func AnyFault(transactions, writes, reads float64) func(op string) (float64, []string) {
+	return func(op string) (float64, []string) {
+		switch op {
+		case "TransactWriteItems":
+			return transactions, AllFaults
+		case "PutItem", "UpdateItem":
+			return writes, AllFaults
+		}
+		return reads, AllFaults[1:] // a plain read has no conflict
 	}
 }
