@@ -112,59 +112,53 @@ func (w watched) plays() map[string]play {
 
 // alarmsAreRaised plays what CloudWatch sees: an alarm is raised for its reason and for no
 // other.
-func alarmsAreRaised(s stacks) error {
-	errs := []error{sweepersAreWatched(s), throttlesAreWatched(s), alarmsAreDescribed(s)}
+func alarmsAreRaised(s stacks, errs *findings) {
+	sweepersAreWatched(s, errs)
+	throttlesAreWatched(s, errs)
+	alarmsAreDescribed(s, errs)
 	for _, w := range watchedMetrics {
 		alarm := w.stack(s).property("AWS::CloudWatch::Alarm", "Monitoring"+w.alarm)
 		if alarm == nil {
-			errs = append(errs, fmt.Errorf("there is no alarm %s", w.alarm))
+			errs.add("there is no alarm %s", w.alarm)
 			continue
 		}
 		for what, p := range w.plays() {
-			raised, err := raises(alarm, p.seen, p.raised)
-			if err != nil {
-				return fmt.Errorf("%s: %w", w.alarm, err)
-			}
-			errs = append(errs, want(fmt.Sprintf("%s if %s", w.alarm, what), p.raise, raised))
+			errs.raises(fmt.Sprintf("%s if %s", w.alarm, what), p.raise, alarm, p.seen, p.raised)
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // alarmsAreDescribed: an alarm notifies one topic, in one line that ends with the runbook's
 // section about its kind.
-func alarmsAreDescribed(s stacks) error {
-	var errs []error
+func alarmsAreDescribed(s stacks, errs *findings) {
 	for _, tt := range []template{s.payments, s.orders} {
 		for id, alarm := range tt.resources("AWS::CloudWatch::Alarm") {
 			p := alarm["Properties"]
 			actions, _ := at(p, "AlarmActions").([]any)
-			errs = append(errs, want("the topics of "+id, 1, len(actions)))
+			errs.want("the topics of "+id, 1, len(actions))
 			description, _ := at(p, "AlarmDescription").(string)
 			what, anchor, ok := strings.Cut(description, ". Runbook: "+infra.Runbook+"#")
 			switch {
 			case !ok || what == "" || anchor == "":
-				errs = append(errs, fmt.Errorf("%s names no section of the runbook: %q", id, description))
+				errs.add("%s names no section of the runbook: %q", id, description)
 			case strings.Contains(description, "\n"):
-				errs = append(errs, fmt.Errorf("%s has more than a line: %q", id, description))
+				errs.add("%s has more than a line: %q", id, description)
 			case !strings.HasSuffix(strings.ToLower(name(id)), anchor):
-				errs = append(errs, fmt.Errorf("%s names a section about another kind: %s", id, anchor))
+				errs.add("%s names a section about another kind: %s", id, anchor)
 			}
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // sweepersAreWatched: the alarm of each stack's sweeper is raised when no sweep succeeds,
 // whatever the reason, and at no other time.
-func sweepersAreWatched(s stacks) error {
-	var errs []error
+func sweepersAreWatched(s stacks, errs *findings) {
 	for sweeper, tt := range map[string]template{"RefundSweeper": s.payments, "Sweeper": s.orders} {
-		errs = append(errs, want("the schedule of "+sweeper, "rate(1 minute)",
-			tt.property("AWS::Events::Rule", sweeper+"Schedule", "ScheduleExpression")))
+		errs.want("the schedule of "+sweeper, "rate(1 minute)",
+			tt.property("AWS::Events::Rule", sweeper+"Schedule", "ScheduleExpression"))
 		alarm := tt.property("AWS::CloudWatch::Alarm", "Monitoring"+sweeper+"Stopped")
 		if alarm == nil {
-			errs = append(errs, fmt.Errorf("no alarm is raised if %s does not run", sweeper))
+			errs.add("no alarm is raised if %s does not run", sweeper)
 			continue
 		}
 		of := func(invocations, failed []float64) fiveMinutes {
@@ -182,37 +176,36 @@ func sweepersAreWatched(s stacks) error {
 			{"succeeds once", of(always, []float64{1, 1, 0, 1, 1}), false},
 			{"succeeds", of(always, []float64{0, 0, 0, 0, 0}), false},
 		} {
-			raised, err := raises(alarm, c.seen, false)
-			if err != nil {
-				return fmt.Errorf("the alarm of %s: %w", sweeper, err)
-			}
-			errs = append(errs, want(fmt.Sprintf("the alarm if %s %s", sweeper, c.what), c.raise, raised))
+			errs.raises(fmt.Sprintf("the alarm if %s %s", sweeper, c.what), c.raise, alarm, c.seen, false)
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // throttlesAreWatched: those of the index too, which DynamoDB does not count with the table's.
 // Each claim that is not repeatable writes it, and each sweep reads it.
-func throttlesAreWatched(s stacks) error {
-	var errs []error
+func throttlesAreWatched(s stacks, errs *findings) {
 	for _, tt := range []template{s.payments, s.orders} {
 		for _, of := range []string{"Read", "Write"} {
 			for part, dimensions := range map[string]string{"": "", "Index": "GlobalSecondaryIndexName=" +
 				schema.OpenIndex + " "} {
 				seen := fiveMinutes{"AWS/DynamoDB " + of + "ThrottleEvents " + dimensions + "TableName=Records": {0, 1}}
 				for _, alarm := range []string{"", "Index"} {
-					raised, err := raises(tt.property("AWS::CloudWatch::Alarm", "MonitoringRecords"+alarm+of+"Throttles"), seen, false)
-					if err != nil {
-						return fmt.Errorf("Records%s%sThrottles: %w", alarm, of, err)
-					}
-					errs = append(errs, want(fmt.Sprintf("Records%s%sThrottles if a call of %q is throttled", alarm, of, part),
-						alarm == part, raised))
+					errs.raises(fmt.Sprintf("Records%s%sThrottles if a call of %q is throttled", alarm, of, part), alarm == part,
+						tt.property("AWS::CloudWatch::Alarm", "MonitoringRecords"+alarm+of+"Throttles"), seen, false)
 				}
 			}
 		}
 	}
-	return errors.Join(errs...)
+}
+
+// raises finds an alarm that is raised, or is not, otherwise than it should be.
+func (f *findings) raises(what string, wanted bool, alarm any, seen fiveMinutes, before bool) {
+	got, err := raises(alarm, seen, before)
+	if err != nil {
+		f.add("%s: %w", what, err)
+		return
+	}
+	f.want(what, wanted, got)
 }
 
 // raises evaluates an alarm on a metric, or on the difference of two, over one period. It was

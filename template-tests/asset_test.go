@@ -15,18 +15,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// programs are the functions of the default stacks with their binaries and what
-// their environment says, references by name.
-func programs(t *testing.T) map[string]struct {
+type program struct {
 	file string
 	env  []string
-} {
+}
+
+// programs are the functions of the default stacks with their binaries and what
+// their environment says, references by name.
+func programs(t *testing.T) map[string]program {
 	t.Helper()
-	s := withDefaults(t)
-	all := map[string]struct {
-		file string
-		env  []string
-	}{}
+	s, all := withDefaults(t), map[string]program{}
 	for _, tt := range []template{s.payments, s.orders} {
 		for id, r := range tt.resources("AWS::Lambda::Function") {
 			key, _ := at(r, "Properties", "Code", "S3Key").(string)

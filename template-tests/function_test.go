@@ -26,34 +26,30 @@ func given(t *testing.T) awslambda.Code {
 }
 
 func TestFunctionRefuses(t *testing.T) {
-	for name, tc := range map[string]struct {
-		props infra.FunctionProps
-		says  []string
-	}{
-		"no code": {infra.FunctionProps{}, []string{"there is no code", "Package", "Code"}},
-		"two codes": {infra.FunctionProps{Package: paymentsPackage, Code: given(t)},
-			[]string{"both Package and Code"}},
-		"a broken package": {infra.FunctionProps{Package: "./testdata/broken"},
-			[]string{"go build of ./testdata/broken failed", "undefined: nothing"}},
-		"no such package": {infra.FunctionProps{Package: "./nowhere"},
-			[]string{"go build of ./nowhere failed", "nowhere", "Dir"}},
-		"a library": {infra.FunctionProps{Package: "github.com/idem-go/idempotency/idem/schema"},
-			[]string{"is not a main package"}},
-		"a part of a second": {infra.FunctionProps{Code: given(t), Timeout: 1500 * time.Millisecond},
-			[]string{"Timeout is 1.5s", "whole seconds"}},
-		"a long time-out": {infra.FunctionProps{Code: given(t), Timeout: time.Hour},
-			[]string{"Timeout is 1h0m0s", "15m0s"}},
-		"little memory": {infra.FunctionProps{Code: given(t), Memory: 64}, []string{"Memory is 64", "128"}},
-		"its time-out's name": {infra.FunctionProps{Code: given(t), Environment: map[string]string{
-			schema.EnvFunctionTimeout: "3"}}, []string{schema.EnvFunctionTimeout, "follows from Timeout"}},
-		"a local endpoint": {infra.FunctionProps{Code: given(t), Environment: map[string]string{schema.EnvEndpoint: "x"}},
-			[]string{schema.EnvEndpoint, "leave it out"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, problems := synth(t, func(s awscdk.Stack) { infra.NewFunction(s, "Handler", &tc.props) })
-			says(t, problems, true, tc.says...)
-		})
+	build := func(props infra.FunctionProps) func(awscdk.Stack) {
+		return func(s awscdk.Stack) { infra.NewFunction(s, "Handler", &props) }
 	}
+	setting := func(name string) func(awscdk.Stack) {
+		return build(infra.FunctionProps{Code: given(t), Environment: map[string]string{name: "3"}})
+	}
+	objects(t, nil, map[string]objection{
+		"no code": refuses(build(infra.FunctionProps{}), "there is no code", "Package", "Code"),
+		"two codes": refuses(build(infra.FunctionProps{Package: paymentsPackage, Code: given(t)}),
+			"both Package and Code"),
+		"a broken package": refuses(build(infra.FunctionProps{Package: "./testdata/broken"}),
+			"go build of ./testdata/broken failed", "undefined: nothing"),
+		"no such package": refuses(build(infra.FunctionProps{Package: "./nowhere"}),
+			"go build of ./nowhere failed", "nowhere", "Dir"),
+		"a library": refuses(build(infra.FunctionProps{Package: "github.com/idem-go/idempotency/idem/schema"}),
+			"is not a main package"),
+		"a part of a second": refuses(build(infra.FunctionProps{Code: given(t), Timeout: 1500 * time.Millisecond}),
+			"Timeout is 1.5s", "whole seconds"),
+		"a long time-out": refuses(build(infra.FunctionProps{Code: given(t), Timeout: time.Hour}),
+			"Timeout is 1h0m0s", "15m0s"),
+		"little memory":       refuses(build(infra.FunctionProps{Code: given(t), Memory: 64}), "Memory is 64", "128"),
+		"its time-out's name": refuses(setting(schema.EnvFunctionTimeout), schema.EnvFunctionTimeout, "follows from Timeout"),
+		"a local endpoint":    refuses(setting(schema.EnvEndpoint), schema.EnvEndpoint, "leave it out"),
+	})
 }
 
 // built synthesizes the payments function into a folder of its own and returns the

@@ -18,14 +18,13 @@ import (
 )
 
 // granted is what a fresh role is allowed after grant.
-func granted(t *testing.T, props *infra.TableProps,
-	grant func(*infra.Table, awsiam.Role)) ([]statement, []infra.Problem) {
+func granted(t *testing.T, grant func(*infra.Table, awsiam.IGrantable)) ([]statement, []infra.Problem) {
 	t.Helper()
 	got, problems := synthIn(t, ireland, func(s awscdk.Stack) {
 		role := awsiam.NewRole(s, jsii.String("Role"), &awsiam.RoleProps{
 			AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
 		})
-		grant(infra.NewTable(s, "Records", props), role)
+		grant(infra.NewTable(s, "Records", nil), role)
 	})
 	return got.statements(t), problems
 }
@@ -34,51 +33,34 @@ func TestGrants(t *testing.T) {
 	needed, err := permissionsNeeded()
 	require.NoError(t, err)
 	for name, tc := range map[string]struct {
-		grant func(*infra.Table, awsiam.Role)
+		grant func(*infra.Table, awsiam.IGrantable)
 		want  map[string][]string // actions by resource
 	}{
-		"handler": {
-			func(table *infra.Table, role awsiam.Role) { table.GrantHandler(role, nil) },
+		"handler": {func(table *infra.Table, role awsiam.IGrantable) { table.GrantHandler(role, nil) },
 			map[string][]string{"Records.Arn": {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem",
-				"dynamodb:UpdateItem"}},
-		},
-		"operator": {
-			func(table *infra.Table, role awsiam.Role) { table.GrantOperator(role) },
-			map[string][]string{
-				"Records.Arn": {"dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem",
-					"dynamodb:Query", "dynamodb:UpdateItem"},
-				"Records.Arn/index/open": {"dynamodb:Query"},
-			},
-		},
-		"reader": {
-			func(table *infra.Table, role awsiam.Role) { table.GrantReader(role) },
-			map[string][]string{
-				"Records.Arn":            {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"},
-				"Records.Arn/index/open": {"dynamodb:Query"},
-			},
-		},
-		"sweeper": {
-			func(table *infra.Table, role awsiam.Role) { table.GrantSweeper(role) },
-			map[string][]string{
-				"Records.Arn":            {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
-				"Records.Arn/index/open": {"dynamodb:Query"},
-			},
-		},
-		"remover": {
-			func(table *infra.Table, role awsiam.Role) { table.GrantRemover(role) },
-			map[string][]string{"Records.Arn": {"dynamodb:DeleteItem", "dynamodb:Scan"}},
-		},
-		"scanner": {
-			func(table *infra.Table, role awsiam.Role) { table.GrantScanner(role) },
-			map[string][]string{"Records.Arn": {"dynamodb:Scan"}},
-		},
-		"check": {
-			func(table *infra.Table, role awsiam.Role) { table.GrantCheck(role) },
-			map[string][]string{"Records.Arn": {"dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"}},
-		},
+				"dynamodb:UpdateItem"}}},
+		"operator": {(*infra.Table).GrantOperator, map[string][]string{
+			"Records.Arn": {"dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem",
+				"dynamodb:Query", "dynamodb:UpdateItem"},
+			"Records.Arn/index/open": {"dynamodb:Query"},
+		}},
+		"reader": {(*infra.Table).GrantReader, map[string][]string{
+			"Records.Arn":            {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"},
+			"Records.Arn/index/open": {"dynamodb:Query"},
+		}},
+		"sweeper": {(*infra.Table).GrantSweeper, map[string][]string{
+			"Records.Arn":            {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
+			"Records.Arn/index/open": {"dynamodb:Query"},
+		}},
+		"remover": {(*infra.Table).GrantRemover,
+			map[string][]string{"Records.Arn": {"dynamodb:DeleteItem", "dynamodb:Scan"}}},
+		"scanner": {(*infra.Table).GrantScanner,
+			map[string][]string{"Records.Arn": {"dynamodb:Scan"}}},
+		"check": {(*infra.Table).GrantCheck,
+			map[string][]string{"Records.Arn": {"dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			statements, problems := granted(t, nil, tc.grant)
+			statements, problems := granted(t, tc.grant)
 			require.Empty(t, problems)
 			got := map[string][]string{}
 			for _, s := range statements {
@@ -115,8 +97,8 @@ func TestGrantConfinesToTenants(t *testing.T) {
 			[]any{"acme#*", checkRecord(t, "charge card")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			statements, problems := granted(t, nil,
-				func(table *infra.Table, role awsiam.Role) { table.GrantHandler(role, &tc.options) })
+			statements, problems := granted(t,
+				func(table *infra.Table, role awsiam.IGrantable) { table.GrantHandler(role, &tc.options) })
 			require.Empty(t, problems)
 			for _, s := range statements {
 				require.Equal(t, map[string]any{
@@ -153,7 +135,7 @@ func TestGrantRefusesTenants(t *testing.T) {
 		"too long": {string(make([]byte, 65)), []string{"65 bytes", "more than 64"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			statements, problems := granted(t, nil, func(table *infra.Table, role awsiam.Role) {
+			statements, problems := granted(t, func(table *infra.Table, role awsiam.IGrantable) {
 				table.GrantHandler(role, &infra.GrantOptions{Tenants: []string{tc.tenant}})
 			})
 			says(t, problems, true, tc.says...)

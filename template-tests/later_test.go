@@ -70,107 +70,86 @@ func (a *accepting) build(t *testing.T) {
 	}
 }
 
-// acceptingProblems are what the checks find in a stack that was changed.
-func acceptingProblems(t *testing.T, change func(*accepting)) []infra.Problem {
-	t.Helper()
-	_, problems := synthIn(t, ireland, func(s awscdk.Stack) {
-		a := newAccepting(t, s)
-		change(a)
-		a.build(t)
-	})
-	return problems
-}
-
 func TestLaterChecks(t *testing.T) {
-	const isError, isWarning = true, false
-	for name, tc := range map[string]struct {
-		change func(*accepting)
-		error  bool
-		says   []string
-	}{
-		"no sweeper": {func(a *accepting) { a.sweeper = false }, isError,
-			[]string{"the table Test/Records has no sweeper", "NewSweeper", "GrantSweeper"}},
-		"no relay": {func(a *accepting) { a.relay = nil }, isError,
-			[]string{"nothing fills the queue", "RelayProps.Queues", "GrantSend"}},
-		"a relay to another queue": {func(a *accepting) {
-			a.relay.Queues = map[string]awssqs.IQueue{"statements": awssqs.NewQueue(a.stack, jsii.String("Other"), nil)}
-		}, isError, []string{"nothing fills the queue"}},
-		"another table's sweeper": {func(a *accepting) {
+	build := func(change func(*accepting)) func(awscdk.Stack) {
+		return func(s awscdk.Stack) {
+			a := newAccepting(t, s)
+			change(a)
+			a.build(t)
+		}
+	}
+	objects(t, ireland, map[string]objection{
+		"no sweeper": refuses(build(func(a *accepting) { a.sweeper = false }),
+			"the table Test/Records has no sweeper", "NewSweeper", "GrantSweeper"),
+		"no relay": refuses(build(func(a *accepting) { a.relay = nil }),
+			"nothing fills the queue", "RelayProps.Queues", "GrantSend"),
+		"a relay to another queue": refuses(build(func(a *accepting) {
+			a.relay.Queues = map[string]awssqs.IQueue{"statements": newQueue(a.stack, "Other")}
+		}), "nothing fills the queue"),
+		"another table's sweeper": refuses(build(func(a *accepting) {
 			a.sweeper = false
 			a.own = func(*infra.Later, *infra.Function, *infra.Table) {
 				infra.NewSweeper(a.stack, "Sweeper", infra.NewTable(a.stack, "Other", nil),
 					&infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
 			}
-		}, isError, []string{"the table Test/Records has no sweeper"}},
-		"another table's relay": {func(a *accepting) {
+		}), "the table Test/Records has no sweeper"),
+		"another table's relay": refuses(build(func(a *accepting) {
 			a.relay = nil
 			a.own = func(l *infra.Later, _ *infra.Function, _ *infra.Table) {
 				infra.NewRelay(a.stack, "Relay", infra.NewTable(a.stack, "Other", nil), &infra.RelayProps{
 					Function: infra.FunctionProps{Code: given(t)}, Queues: map[string]awssqs.IQueue{"statements": l.Queue},
 				})
 			}
-		}, isError, []string{"nothing fills the queue"}},
-		"a message that is lost": {func(a *accepting) { a.later.Queue.MessageRetention = 59 * time.Minute }, isError,
-			[]string{"MessageRetention of 59m0s is less than StartWithin, 1h0m0s"}},
-		"longer than SQS can keep": {func(a *accepting) { a.later.StartWithin = 15 * 24 * time.Hour }, isError,
-			[]string{"MessageRetention of 336h0m0s is less than StartWithin, 360h0m0s"}},
-		"visibility within lease": {func(a *accepting) { a.later.Queue.Visibility = 21 * time.Second }, isError,
-			[]string{"Visibility of 21s against the function's time-out of 20s"}},
-		"no declaration": {func(a *accepting) { a.later.Queue.Repeat = "" }, isError,
-			[]string{"Repeat is not declared"}},
-		"no status": {func(a *accepting) { a.later.Status = "" }, isError,
-			[]string{`Status is ""`, "/statements/{id}"}},
-		"a status without id": {func(a *accepting) { a.later.Status = "/statements/status" }, isError,
-			[]string{`Status is "/statements/status"`}},
-		"a status of any length": {func(a *accepting) { a.later.Status = "/statements/{id+}" }, isError,
-			[]string{`Status is "/statements/{id+}"`}},
-		"a status twice": {func(a *accepting) { a.api.Routes = []infra.Route{{Route: "GET /statements/{id}"}} }, isError,
-			[]string{`"GET /statements/{id}" is there twice`}},
-		"no time": {func(a *accepting) { a.later.StartWithin = time.Millisecond }, isError,
-			[]string{"StartWithin is 1ms", "at least one second"}},
-		"minus hours": {func(a *accepting) { a.later.StartWithin = -time.Hour }, isError, []string{"StartWithin is -1h0m0s"}},
-		"a global table": {func(a *accepting) {
+		}), "nothing fills the queue"),
+		"a message that is lost": refuses(build(func(a *accepting) { a.later.Queue.MessageRetention = 59 * time.Minute }),
+			"MessageRetention of 59m0s is less than StartWithin, 1h0m0s"),
+		"longer than SQS can keep": refuses(build(func(a *accepting) { a.later.StartWithin = 15 * 24 * time.Hour }),
+			"MessageRetention of 336h0m0s is less than StartWithin, 360h0m0s"),
+		"visibility within lease": refuses(build(func(a *accepting) { a.later.Queue.Visibility = 21 * time.Second }),
+			"Visibility of 21s against the function's time-out of 20s"),
+		"no declaration": refuses(build(func(a *accepting) { a.later.Queue.Repeat = "" }),
+			"Repeat is not declared"),
+		"no status": refuses(build(func(a *accepting) { a.later.Status = "" }),
+			`Status is ""`, "/statements/{id}"),
+		"a status without id": refuses(build(func(a *accepting) { a.later.Status = "/statements/status" }),
+			`Status is "/statements/status"`),
+		"a status of any length": refuses(build(func(a *accepting) { a.later.Status = "/statements/{id+}" }),
+			`Status is "/statements/{id+}"`),
+		"a status twice": refuses(build(func(a *accepting) { a.api.Routes = []infra.Route{{Route: "GET /statements/{id}"}} }),
+			`"GET /statements/{id}" is there twice`),
+		"no time": refuses(build(func(a *accepting) { a.later.StartWithin = time.Millisecond }),
+			"StartWithin is 1ms", "at least one second"),
+		"minus hours": refuses(build(func(a *accepting) { a.later.StartWithin = -time.Hour }),
+			"StartWithin is -1h0m0s"),
+		"a global table": refuses(build(func(a *accepting) {
 			a.table = infra.TableProps{ReplicaRegions: []string{"eu-central-1", "eu-west-2"},
 				Consistency: awsdynamodb.MultiRegionConsistency_STRONG}
-		}, isError, []string{"a global table has no transactions, in which work is accepted"}},
-		"a long time-out": {func(a *accepting) { a.timeout = 10 * time.Minute }, isWarning,
-			[]string{"work waits for 1h0m0s at most", "comes again after 1h0m0s", "idem:expires-early"}},
-		"a sweep of the relay that is late": {func(a *accepting) { a.later.StartWithin = 7 * time.Minute }, isWarning,
-			[]string{"work waits for 7m0s at most", "sent after up to 7m0s", "idem:expires-early"}},
-		"an alarm that is late": {func(a *accepting) {
+		}), "a global table has no transactions, in which work is accepted"),
+		"a long time-out": warns(build(func(a *accepting) { a.timeout = 10 * time.Minute }),
+			"work waits for 1h0m0s at most", "comes again after 1h0m0s", "idem:expires-early"),
+		"a sweep of the relay that is late": warns(build(func(a *accepting) { a.later.StartWithin = 7 * time.Minute }),
+			"work waits for 7m0s at most", "sent after up to 7m0s", "idem:expires-early"),
+		"an alarm that is late": warns(build(func(a *accepting) {
 			a.watch = &infra.MonitoringProps{Thresholds: map[string]float64{"Age": 3600}}
-		}, isWarning,
-			[]string{"Age, 1h0m0s, is no less than", "Statements", "idem:expires-early"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			says(t, acceptingProblems(t, tc.change), tc.error, tc.says...)
-		})
-	}
-}
-
-// What the checks do not object to.
-func TestLaterOfOnesOwn(t *testing.T) {
-	for name, change := range map[string]func(*accepting){
-		"a sweeper of one's own": func(a *accepting) {
+		}), "Age, 1h0m0s, is no less than", "Statements", "idem:expires-early"),
+		"a sweeper of one's own": accepts(build(func(a *accepting) {
 			a.sweeper = false
 			a.own = func(_ *infra.Later, accept *infra.Function, records *infra.Table) { records.GrantSweeper(accept) }
-		},
-		"a message without the outbox": func(a *accepting) {
+		})),
+		"a message without the outbox": accepts(build(func(a *accepting) {
 			a.relay = nil
 			a.own = func(l *infra.Later, accept *infra.Function, _ *infra.Table) { l.Queue.GrantSend(accept) }
-		},
-		"routes of another API":        func(a *accepting) { a.api = nil },
-		"a sweep of the relay in time": func(a *accepting) { a.later.StartWithin = 7*time.Minute + time.Second },
-		"a quick alarm": func(a *accepting) {
+		})),
+		"routes of another API": accepts(build(func(a *accepting) { a.api = nil })),
+		"a sweep of the relay in time": accepts(build(func(a *accepting) {
+			a.later.StartWithin = 7*time.Minute + time.Second
+		})),
+		"a quick alarm": accepts(build(func(a *accepting) {
 			a.watch = &infra.MonitoringProps{
 				Topic: awssns.NewTopic(a.stack, jsii.String("Alarms"), nil), Thresholds: map[string]float64{"Age": 59 * 60},
 			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			require.Empty(t, acceptingProblems(t, change))
-		})
-	}
+		})),
+	})
 }
 
 func TestLaterTimesAreTheLibrarys(t *testing.T) {

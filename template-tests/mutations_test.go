@@ -157,7 +157,7 @@ func TestMutations(t *testing.T) {
 		for _, m := range mutations[name] {
 			s := withDefaults(t).clone(t)
 			m.apply(t, s)
-			require.ErrorContains(t, check(s), m.says, m.where)
+			require.ErrorContains(t, s.finds(check), m.says, m.where)
 		}
 	}
 }

@@ -2,8 +2,6 @@ package templatetests
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -19,7 +17,7 @@ type rights map[string]map[string][]string
 // https://docs.aws.amazon.com/apigateway/latest/developerguide/set-up-logging.html
 const pushLogs = "arn:AWS::Partition:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
 
-func (s stacks) rights() (rights, error) {
+func (s stacks) rights(errs *findings) rights {
 	all := rights{}
 	for _, tt := range []template{s.payments, s.orders} {
 		for id, r := range tt.resources("AWS::IAM::Role") {
@@ -29,7 +27,7 @@ func (s stacks) rights() (rights, error) {
 			}
 			all[name(id)] = map[string][]string{}
 			if at(r, "Properties", "ManagedPolicyArns") != nil || at(r, "Properties", "Policies") != nil {
-				return nil, fmt.Errorf("%s has policies beside the one that is looked at", id)
+				errs.add("%s has policies beside the one that is looked at", id)
 			}
 		}
 		for id, policy := range tt.resources("AWS::IAM::Policy") {
@@ -37,11 +35,12 @@ func (s stacks) rights() (rights, error) {
 			for _, raw := range statements {
 				m, _ := raw.(map[string]any)
 				if m["Effect"] != "Allow" || m["NotAction"] != nil || m["NotResource"] != nil {
-					return nil, fmt.Errorf("%s has a statement that allows nothing by name: %v", id, text(m))
+					errs.add("%s has a statement that allows nothing by name: %v", id, text(m))
 				}
 				for _, role := range texts(at(policy, "Properties", "Roles")) {
 					if all[role] == nil {
-						return nil, fmt.Errorf("%s is for %s, which is no role of ours", id, role)
+						errs.add("%s is for %s, which is no role of ours", id, role)
+						continue
 					}
 					for _, resource := range s.named(m["Resource"]) {
 						all[role][resource] = append(all[role][resource], texts(m["Action"])...)
@@ -51,7 +50,7 @@ func (s stacks) rights() (rights, error) {
 			}
 		}
 	}
-	return all, nil
+	return all
 }
 
 // named are the texts of a value, with imports as what is exported.
@@ -121,25 +120,20 @@ var wantedRights = rights{
 	},
 }
 
-func permissionsAreExact(s stacks) error {
-	got, err := s.rights()
-	if err != nil {
-		return err
-	}
-	var errs []error
+func permissionsAreExact(s stacks, errs *findings) {
+	got := s.rights(errs)
 	for _, role := range slices.Sorted(maps.Keys(got)) {
 		for _, resource := range slices.Sorted(maps.Keys(got[role])) {
-			errs = append(errs, want(role+"'s permissions on "+resource, wantedRights[role][resource], got[role][resource]))
+			errs.want(role+"'s permissions on "+resource, wantedRights[role][resource], got[role][resource])
 		}
 	}
 	for role, resources := range wantedRights {
 		for resource := range resources {
 			if got[role][resource] == nil {
-				errs = append(errs, fmt.Errorf("%s has no permissions on %s", role, resource))
+				errs.add("%s has no permissions on %s", role, resource)
 			}
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // permissionsNeeded are the actions that the tests of the library were seen to call, by who
@@ -153,20 +147,17 @@ func permissionsNeeded() (needed map[string]map[string][]string, err error) {
 }
 
 // permissionsSuffice: what the tests of the library were seen to call is granted.
-func permissionsSuffice(s stacks) error {
-	got, err := s.rights()
-	if err != nil {
-		return err
-	}
+func permissionsSuffice(s stacks, errs *findings) {
+	got := s.rights(errs)
 	needed, err := permissionsNeeded()
 	if err != nil {
-		return err
+		errs.add("%w", err)
+		return
 	}
 	resources := map[string]string{"records": "Records.Arn", "records/index/open": "Records.Arn/index/open"}
-	var errs []error
 	compare := func(role, caller string) {
 		if len(needed[caller]) == 0 {
-			errs = append(errs, fmt.Errorf("no calls of a %s are recorded", caller))
+			errs.add("no calls of a %s are recorded", caller)
 		}
 		for resource, actions := range needed[caller] {
 			if resource == "business" {
@@ -174,12 +165,12 @@ func permissionsSuffice(s stacks) error {
 			}
 			arn, ok := resources[resource]
 			if !ok {
-				errs = append(errs, fmt.Errorf("a %s calls something on %s, which nobody grants", caller, resource))
+				errs.add("a %s calls something on %s, which nobody grants", caller, resource)
 			}
 			for _, action := range actions {
 				if !slices.Contains(got[role][arn], action) {
-					errs = append(errs, fmt.Errorf("%s may not do %s on %s, which the library does as a %s", role,
-						action, arn, caller))
+					errs.add("%s may not do %s on %s, which the library does as a %s", role,
+						action, arn, caller)
 				}
 			}
 		}
@@ -191,23 +182,17 @@ func permissionsSuffice(s stacks) error {
 	compare("RelayFunctionRole", "relay")
 	compare("RefundSweeperFunctionRole", "sweeper")
 	compare("SweeperFunctionRole", "sweeper")
-	return errors.Join(errs...)
 }
 
-func permissionsNameResources(s stacks) error {
-	got, err := s.rights()
-	if err != nil {
-		return err
-	}
-	var errs []error
+func permissionsNameResources(s stacks, errs *findings) {
+	got := s.rights(errs)
 	for role, resources := range got {
 		for resource, actions := range resources {
 			for _, pattern := range append(slices.Clone(actions), resource) {
 				if strings.ContainsAny(pattern, "*?") {
-					errs = append(errs, fmt.Errorf("%s is allowed %v on %s", role, actions, resource))
+					errs.add("%s is allowed %v on %s", role, actions, resource)
 				}
 			}
 		}
 	}
-	return errors.Join(errs...)
 }

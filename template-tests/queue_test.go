@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
-	"github.com/aws/jsii-runtime-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -50,75 +48,61 @@ func (tt template) id(t *testing.T, kind, want string) string {
 	return ""
 }
 
+// queue has these settings, and a function that ends within 30 s.
+func queue(t *testing.T, props infra.QueueProps) func(awscdk.Stack) {
+	return func(s awscdk.Stack) { infra.NewQueue(s, "Orders", worker(t, s, 30*time.Second), &props) }
+}
+
 func TestQueueChecks(t *testing.T) {
-	const isError, isWarning = true, false
-	days := func(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
-	for name, tc := range map[string]struct {
-		props infra.QueueProps
-		error bool
-		says  []string
-	}{
-		"no declaration": {infra.QueueProps{}, isError,
-			[]string{"Repeat is not declared", "infra.Repeatable or infra.NotRepeatable"}},
-		"an odd declaration": {infra.QueueProps{Repeat: "perhaps"}, isError, []string{`Repeat is "perhaps"`}},
-		"visibility within lease": {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 31 * time.Second}, isError,
-			[]string{"Visibility of 31s against the function's time-out of 30s", "lease",
-				"set it to 3m0s, and no less than 32s"}},
-		"visibility and window": {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 35 * time.Second,
-			BatchWindow: 5 * time.Second}, isError, []string{"set it to 3m5s, and no less than 37s"}},
-		"short visibility": {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 179 * time.Second}, isWarning,
-			[]string{"less than 6 times", "set it to 3m0s", "idem:visibility"}},
-		"visibility beyond SQS": {infra.QueueProps{Repeat: infra.Repeatable, Visibility: 13 * time.Hour}, isError,
-			[]string{"Visibility is 13h0m0s", "12h"}},
-		"few receives": {infra.QueueProps{Repeat: infra.Repeatable, MaxReceives: 3}, isWarning,
-			[]string{"after 3 receives", "at least 5"}},
-		"many receives": {infra.QueueProps{Repeat: infra.Repeatable, MaxReceives: 1001}, isError,
-			[]string{"MaxReceives is 1001"}},
-		"negative receives": {infra.QueueProps{Repeat: infra.Repeatable, MaxReceives: -1}, isError,
-			[]string{"MaxReceives is -1"}},
-		"lone concurrency": {infra.QueueProps{Repeat: infra.Repeatable, MaxConcurrency: 1}, isError,
-			[]string{"MaxConcurrency is 1: use 2 to 1000"}},
-		"large batch": {infra.QueueProps{Repeat: infra.Repeatable, BatchSize: 11}, isError,
-			[]string{"BatchSize is 11 without a BatchWindow"}},
-		"long window": {infra.QueueProps{Repeat: infra.Repeatable, BatchWindow: 301 * time.Second}, isError,
-			[]string{"BatchWindow is 5m1s"}},
-		"long message retention": {infra.QueueProps{Repeat: infra.Repeatable, MessageRetention: days(15)}, isError,
-			[]string{"MessageRetention is 360h0m0s"}},
-		"FIFO with a window": {infra.QueueProps{Repeat: infra.Repeatable, FIFO: true, BatchWindow: time.Second}, isError,
-			[]string{"a FIFO queue has none"}},
-		"FIFO with a large batch": {infra.QueueProps{Repeat: infra.Repeatable, FIFO: true, BatchSize: 11}, isError,
-			[]string{"a FIFO queue's batch has at most 10"}},
-		"FIFO by a standard name": {infra.QueueProps{Repeat: infra.Repeatable, FIFO: true, Name: "orders"}, isError,
-			[]string{`called "orders"`, "end in .fifo"}},
-		"standard by a FIFO name": {infra.QueueProps{Repeat: infra.Repeatable, Name: "orders.fifo"}, isError,
-			[]string{"set FIFO"}},
-		"groups without FIFO": {infra.QueueProps{Repeat: infra.Repeatable, PerGroup: true}, isError,
-			[]string{"PerGroup is for FIFO queues"}},
-		"FIFO, not repeatable": {infra.QueueProps{Repeat: infra.NotRepeatable, FIFO: true}, isWarning,
-			[]string{"blocks its message group for up to 15m0s", "5 receives", "idem:blocked-group"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, problems := synth(t, func(s awscdk.Stack) {
-				infra.NewQueue(s, "Orders", worker(t, s, 30*time.Second), &tc.props)
-			})
-			says(t, problems, tc.error, tc.says...)
-		})
+	declared := func(change func(*infra.QueueProps)) func(awscdk.Stack) {
+		props := infra.QueueProps{Repeat: infra.Repeatable}
+		change(&props)
+		return queue(t, props)
 	}
-	t.Run("standard dead letters of a FIFO queue", func(t *testing.T) {
-		_, problems := synth(t, func(s awscdk.Stack) {
-			infra.NewQueue(s, "Orders", worker(t, s, 0), &infra.QueueProps{
-				Repeat: infra.Repeatable, FIFO: true, DeadLetters: awssqs.NewQueue(s, jsii.String("Dead"), nil),
-			})
-		})
-		says(t, problems, isError, "DeadLetters is a standard queue")
-	})
-	t.Run("two queues of one function", func(t *testing.T) {
-		_, problems := synth(t, func(s awscdk.Stack) {
+	objects(t, nil, map[string]objection{
+		"no declaration": refuses(queue(t, infra.QueueProps{}),
+			"Repeat is not declared", "infra.Repeatable or infra.NotRepeatable"),
+		"an odd declaration": refuses(queue(t, infra.QueueProps{Repeat: "perhaps"}), `Repeat is "perhaps"`),
+		"visibility within lease": refuses(declared(func(p *infra.QueueProps) { p.Visibility = 31 * time.Second }),
+			"Visibility of 31s against the function's time-out of 30s", "lease", "set it to 3m0s, and no less than 32s"),
+		"visibility and window": refuses(declared(func(p *infra.QueueProps) {
+			p.Visibility, p.BatchWindow = 35*time.Second, 5*time.Second
+		}), "set it to 3m5s, and no less than 37s"),
+		"short visibility": warns(declared(func(p *infra.QueueProps) { p.Visibility = 179 * time.Second }),
+			"less than 6 times", "set it to 3m0s", "idem:visibility"),
+		"visibility beyond SQS": refuses(declared(func(p *infra.QueueProps) { p.Visibility = 13 * time.Hour }),
+			"Visibility is 13h0m0s", "12h"),
+		"few receives": warns(declared(func(p *infra.QueueProps) { p.MaxReceives = 3 }),
+			"after 3 receives", "at least 5"),
+		"many receives":     refuses(declared(func(p *infra.QueueProps) { p.MaxReceives = 1001 }), "MaxReceives is 1001"),
+		"negative receives": refuses(declared(func(p *infra.QueueProps) { p.MaxReceives = -1 }), "MaxReceives is -1"),
+		"lone concurrency": refuses(declared(func(p *infra.QueueProps) { p.MaxConcurrency = 1 }),
+			"MaxConcurrency is 1: use 2 to 1000"),
+		"large batch": refuses(declared(func(p *infra.QueueProps) { p.BatchSize = 11 }),
+			"BatchSize is 11 without a BatchWindow"),
+		"long window": refuses(declared(func(p *infra.QueueProps) { p.BatchWindow = 301 * time.Second }),
+			"BatchWindow is 5m1s"),
+		"long message retention": refuses(declared(func(p *infra.QueueProps) { p.MessageRetention = 15 * 24 * time.Hour }),
+			"MessageRetention is 360h0m0s"),
+		"FIFO with a window": refuses(declared(func(p *infra.QueueProps) { p.FIFO, p.BatchWindow = true, time.Second }),
+			"a FIFO queue has none"),
+		"FIFO with a large batch": refuses(declared(func(p *infra.QueueProps) { p.FIFO, p.BatchSize = true, 11 }),
+			"a FIFO queue's batch has at most 10"),
+		"FIFO by a standard name": refuses(declared(func(p *infra.QueueProps) { p.FIFO, p.Name = true, "orders" }),
+			`called "orders"`, "end in .fifo"),
+		"standard by a FIFO name": refuses(declared(func(p *infra.QueueProps) { p.Name = "orders.fifo" }), "set FIFO"),
+		"groups without FIFO": refuses(declared(func(p *infra.QueueProps) { p.PerGroup = true }),
+			"PerGroup is for FIFO queues"),
+		"FIFO, not repeatable": warns(queue(t, infra.QueueProps{Repeat: infra.NotRepeatable, FIFO: true}),
+			"blocks its message group for up to 15m0s", "5 receives", "idem:blocked-group"),
+		"standard dead letters of a FIFO queue": refuses(func(s awscdk.Stack) {
+			queue(t, infra.QueueProps{Repeat: infra.Repeatable, FIFO: true, DeadLetters: newQueue(s, "Dead")})(s)
+		}, "DeadLetters is a standard queue"),
+		"two queues of one function": refuses(func(s awscdk.Stack) {
 			f := worker(t, s, 0)
 			infra.NewQueue(s, "Orders", f, &infra.QueueProps{Repeat: infra.Repeatable})
 			infra.NewQueue(s, "Refunds", f, &infra.QueueProps{Repeat: infra.Repeatable})
-		})
-		says(t, problems, isError, "has another queue already", "give each queue a function")
+		}, "has another queue already", "give each queue a function"),
 	})
 }
 

@@ -1,6 +1,8 @@
 package templatetests
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -60,9 +62,38 @@ func says(t *testing.T, problems []infra.Problem, isError bool, texts ...string)
 	t.Helper()
 	require.NotEmpty(t, problems, "the checks say nothing")
 	for _, p := range problems {
-		if p.Error == isError && containsAll(p.Message, texts) {
+		if p.Error == isError &&
+			!slices.ContainsFunc(texts, func(s string) bool { return !strings.Contains(p.Message, s) }) {
 			return
 		}
 	}
 	require.Failf(t, "no such message", "error=%v with %q in %v", isError, texts, problems)
+}
+
+// objection is what the checks say of a stack.
+type objection struct {
+	build func(awscdk.Stack)
+	error bool
+	says  []string // none: nothing
+}
+
+func refuses(build func(awscdk.Stack), says ...string) objection { return objection{build, true, says} }
+
+func warns(build func(awscdk.Stack), says ...string) objection { return objection{build, false, says} }
+
+func accepts(build func(awscdk.Stack)) objection { return objection{build: build} }
+
+// objects builds the stacks, and requires what the checks say of each.
+func objects(t *testing.T, env *awscdk.Environment, all map[string]objection) {
+	t.Helper()
+	for name, o := range all {
+		t.Run(name, func(t *testing.T) {
+			_, problems := synthIn(t, env, o.build)
+			if o.says == nil {
+				require.Empty(t, problems)
+				return
+			}
+			says(t, problems, o.error, o.says...)
+		})
+	}
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/console"
 	"github.com/idem-go/idempotency/idem/idemtest"
-	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // events are the lines of a page that is followed, without empty ones.
@@ -75,8 +74,7 @@ func TestAPageThatIsFollowedLearnsOfAChange(t *testing.T) {
 			key := refund.Key("acme", "r-1")
 			switch r.state(id) {
 			case idem.Unknown:
-				require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Released},
-					reconcile.Change{Actor: "bob", Reason: "no"}))
+				r.resolve(id, idem.Released)
 			default:
 				r.end(key, nil, errCut)
 				r.lapse()
@@ -86,16 +84,7 @@ func TestAPageThatIsFollowedLearnsOfAChange(t *testing.T) {
 	}
 }
 
-func TestAPageThatIsFollowedLearnsWhatTimeDoes(t *testing.T) {
-	r := newRig(t, console.Options{Poll: time.Millisecond})
-	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
-	lines := r.events(record(id))
-	until(t, lines, ": as shown")
-	r.lapse() // from now on it can be resolved to released
-	until(t, lines, "event: changed")
-}
-
-func TestAPageThatIsFollowedGetsTrouble(t *testing.T) {
+func TestAPageThatIsFollowedLearnsWhatTimeDoesAndGetsTrouble(t *testing.T) {
 	r := newRig(t, console.Options{Poll: time.Millisecond})
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
 	lines := r.events(record(id))
@@ -104,6 +93,8 @@ func TestAPageThatIsFollowedGetsTrouble(t *testing.T) {
 	until(t, lines, "event: trouble")
 	r.Faults.Heal()
 	until(t, lines, ": as shown")
+	r.lapse() // from now on it can be resolved to released
+	until(t, lines, "event: changed")
 }
 
 func TestPagesThatAreLeftMakeRoomForOthers(t *testing.T) {
@@ -176,30 +167,19 @@ func TestPagesThatAreFollowedAreBoundedTogether(t *testing.T) {
 	})
 }
 
-// panicking is a store whose next reads of a record panic.
-type panicking struct {
-	reconcile.Store
-	next *int
-}
-
-func (s panicking) Get(ctx context.Context, id string) (*idem.Record, error) {
-	if *s.next > 0 {
-		*s.next--
-		panic("the store has a fault")
-	}
-	return s.Store.Get(ctx, id)
-}
-
 // The HTTP server catches the panic of a handler, and goes on.
 func TestAPageThatPanicsMakesRoomForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, console.Options{})
 		id := r.end(refund.Key("acme", "r-1"), nil, errCut)
 		panics := 100
-		rc, err := reconcile.New(panicking{r.Faults, &panics}, &reconcile.Options{Now: r.Clock.Now})
-		require.NoError(t, err)
-		r.h, err = console.New(rc, &console.Options{Who: console.ThisMachine, Prefix: "/ops", Now: r.Clock.Now})
-		require.NoError(t, err)
+		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			if panics > 0 {
+				panics--
+				panic("the store has a fault")
+			}
+			return c.Do(ctx)
+		}, idemtest.Get)
 		ctx, leave := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer leave()
 		follow := func() string {

@@ -197,12 +197,11 @@ func TestTheOverviewCountsWhatTheListHas(t *testing.T) {
 	r.crash(order.Key("acme", "killed"), func(context.Context, int) (int, error) { r.Crash(); return 0, nil })
 	r.lapse()
 
-	require.NoError(t, r.r.Resolve(t.Context(), refund.Key("acme", "old0").ID(), reconcile.Resolution{To: idem.Released},
-		reconcile.Change{Actor: "bob", Reason: "no such refund"}))
+	r.resolve(refund.Key("acme", "old0").ID(), idem.Released)
 	r.end(refund.Key("acme", "old3"), nil, errCut)
 	text := r.get("/ops/").text
 	require.Contains(t, text, "Changes of the last day")
-	require.Contains(t, text, "no such refund")
+	require.Contains(t, text, "the provider says so")
 	require.Contains(t, text, `<dt>Open questions</dt><dd>5</dd>`)
 	require.Contains(t, text, `<dt>Claims whose lease is over</dt><dd>1</dd>`)
 	require.Contains(t, text, `href="/ops/list?older=1h&amp;operation=refund">2</a>`)
@@ -223,11 +222,9 @@ func TestTheOverviewCountsWhatTheListHas(t *testing.T) {
 
 func TestAClaimIsOverByTheMarginOfTheReconciler(t *testing.T) {
 	r := newRig(t, console.Options{})
-	var err error
-	r.r, err = reconcile.New(r.Store, &reconcile.Options{Now: r.Clock.Now, Margin: time.Hour})
+	rc, err := reconcile.New(r.Store, &reconcile.Options{Now: r.Clock.Now, Margin: time.Hour})
 	require.NoError(t, err)
-	r.h, err = console.New(r.r, &console.Options{Who: console.ThisMachine, Prefix: "/ops", Now: r.Clock.Now})
-	require.NoError(t, err)
+	r.mount(rc, console.Options{})
 	key := refund.Key("acme", "r-1")
 	r.crash(key, func(context.Context, int) (int, error) { r.Crash(); return 0, nil })
 	r.lapse()
@@ -295,10 +292,7 @@ func TestTheTimelineIsInTheOrderOfTime(t *testing.T) {
 	id := r.end(key, nil, errCut)
 	r.lapse()
 	r.Clock.Advance(time.Hour)
-	sweeper, err := reconcile.NewSweeper(r.r, nil)
-	require.NoError(t, err)
-	_, err = sweeper.Sweep(t.Context())
-	require.NoError(t, err)
+	r.sweep()
 	r.Clock.Advance(time.Minute)
 	form := r.form(id, "completed", url.Values{"known": {"no"}})
 	r.posts(form, http.StatusSeeOther, "")
@@ -359,12 +353,8 @@ func (l lettered) AuditBetween(_ context.Context, shard int, _, _ time.Time, _ s
 
 func TestTheOverviewHasDeadLettersThatWereSentAgain(t *testing.T) {
 	r := newRig(t, console.Options{})
-	rc, err := reconcile.New(lettered{r.Faults, r.Clock.Now().Add(-time.Minute)}, &reconcile.Options{Now: r.Clock.Now})
-	require.NoError(t, err)
-	r.h, err = console.New(rc, &console.Options{Who: console.ThisMachine, Prefix: "/ops", Now: r.Clock.Now})
-	require.NoError(t, err)
-	page := r.get("/ops/").text
-	require.Contains(t, page, "Requeued")
+	r.over(lettered{r.Faults, r.Clock.Now().Add(-time.Minute)})
+	require.Contains(t, r.get("/ops/").text, "Requeued")
 }
 
 // rates are the counts of an operation on the overview: opened, settled and escalated,
@@ -407,10 +397,7 @@ func TestTheOverviewCountsWhatOpenedAndWasSettled(t *testing.T) {
 	settle(key(1), idem.Completed, false)
 	settle(key(1), idem.Completed, true) // one question is settled once
 	r.Clock.Advance(2 * time.Hour)
-	sweeper, err := reconcile.NewSweeper(r.r, nil)
-	require.NoError(t, err)
-	_, err = sweeper.Sweep(t.Context())
-	require.NoError(t, err)
+	r.sweep()
 	settle(key(2), idem.Released, false)
 	r.end(order.Key("acme", "o"), nil, errCut)
 	require.Equal(t, "0, 1, 1, 2, 2, 2", r.rates("refund"))
@@ -434,8 +421,7 @@ func TestTheOverviewSaysWhatItHasNotCounted(t *testing.T) {
 	require.NotContains(t, r.get("/ops/").text, `<h2 id="rates">`, "there is nothing to count")
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
 	r.lapse()
-	require.NoError(t, r.r.Resolve(t.Context(), id, reconcile.Resolution{To: idem.Completed},
-		reconcile.Change{Actor: "bob", Reason: "the provider says so"}))
+	r.resolve(id, idem.Completed)
 	require.Equal(t, "0, 0, 1, 1, 0, 0", r.rates("refund"))
 	r.over(crowded{r.Faults})
 	require.Regexp(t, `^0, 0, 1, \d or more, 0, 0 or more$`, r.rates("refund"))

@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"html"
 	"maps"
 	"net/http"
@@ -56,11 +57,11 @@ func TestAnOrderGoesOnAsTheFormSaysOfItsSteps(t *testing.T) {
 	}{
 		"took effect": {
 			url.Values{"step-0": {"took_effect"}, "step-0-result": {"7"}}, "skips the steps that are recorded: charge",
-			"Step charge took effect.", map[string]int{"ship": 1}, 7, "",
+			"Step charge took effect.", map[string]int{"ship": 1}, 7, "<nil>",
 		},
 		"no effect": {
 			url.Values{"step-0": {"not_executed"}}, "It runs charge again.",
-			"Step charge had no effect.", map[string]int{"charge": 1, "ship": 1}, 7, "",
+			"Step charge had no effect.", map[string]int{"charge": 1, "ship": 1}, 7, "<nil>",
 		},
 		"failed": {
 			url.Values{"step-0": {"failed"}, "step-0-message": {"declined"}}, "gets the recorded failure of: charge",
@@ -85,9 +86,7 @@ func TestAnOrderGoesOnAsTheFormSaysOfItsSteps(t *testing.T) {
 			require.Contains(t, html.UnescapeString(page.text), tt.then)
 			require.Zero(t, r.changes(id))
 
-			done := r.posts(form, http.StatusSeeOther, "")
-			require.Contains(t, r.get(done.Header.Get("Location")).text, tt.story)
-			r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
+			r.decides(form, tt.story)
 			other := maps.Clone(form)
 			other.Set("step-0", "another")
 			r.posts(other, http.StatusConflict, "<h1>The record has changed</h1>")
@@ -96,11 +95,7 @@ func TestAnOrderGoesOnAsTheFormSaysOfItsSteps(t *testing.T) {
 			out, err := r.order(key, ran, func() {})
 			require.Equal(t, tt.ran, ran)
 			require.Equal(t, tt.out, out)
-			if tt.err == "" {
-				require.NoError(t, err)
-			} else {
-				require.ErrorContains(t, err, tt.err)
-			}
+			require.Contains(t, fmt.Sprint(err), tt.err)
 		})
 	}
 }
@@ -163,9 +158,7 @@ func TestWhatHasFailedAndWasUndoneIsCompletedOnlyWithAWord(t *testing.T) {
 	key := refund.Key("acme", "r-1")
 	id := key.ID()
 	r.crash(key, func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
-			&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
-		require.NoError(t, err)
+		r.done(ctx, "charge")
 		require.NoError(t, idem.Abort(ctx, errors.New("sold out")))
 		r.Crash()
 		return 0, nil
@@ -180,8 +173,7 @@ func TestWhatHasFailedAndWasUndoneIsCompletedOnlyWithAWord(t *testing.T) {
 	require.Zero(t, r.changes(id))
 
 	form.Set("undone", "1")
-	done := r.posts(form, http.StatusSeeOther, "")
-	require.Contains(t, r.get(done.Header.Get("Location")).text, "Step charge was undone.")
+	r.decides(form, "Step charge was undone.")
 	out, err := r.order(key, map[string]int{}, func() {})
 	require.NoError(t, err)
 	require.Equal(t, 402, out)
@@ -201,9 +193,7 @@ func TestARefusalIsCompletedOnlyWithAWordThatItsStepsAreUndone(t *testing.T) {
 		Method: "POST", Path: "/refunds", Route: "/refunds", Body: []byte("{}"),
 		Header: map[string][]string{"Idempotency-Key": {"refund-0000000000001"}, "Content-Type": {"application/json"}},
 	}, func(ctx context.Context) (*idemhttp.Response, error) {
-		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
-			&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
-		require.NoError(t, err)
+		r.done(ctx, "charge")
 		return &idemhttp.Response{Status: http.StatusBadGateway}, nil
 	})
 	require.NoError(t, err)
@@ -214,8 +204,7 @@ func TestARefusalIsCompletedOnlyWithAWordThatItsStepsAreUndone(t *testing.T) {
 	r.posts(form, http.StatusUnprocessableEntity, "the steps have not been undone")
 	require.Zero(t, r.changes(id))
 	form.Set("undone", "1")
-	done := r.posts(form, http.StatusSeeOther, "")
-	require.Contains(t, r.get(done.Header.Get("Location")).text, "Step charge was undone.")
+	r.decides(form, "Step charge was undone.")
 }
 
 // The provider knows an interrupted step by the step's token, and not the operation's.
@@ -234,9 +223,7 @@ func TestTheTokenToAskWithIsTheInterruptedSteps(t *testing.T) {
 // A compensation needs the result: who says that there is none reads what follows.
 func TestTheFormSaysWhatAStepWithoutAResultLeadsTo(t *testing.T) {
 	r := newRig(t, console.Options{})
-	page := func(id string) string {
-		return r.get(act(id, "released")).text
-	}
+	page := func(id string) string { return r.get(act(id, "released")).text }
 	without := page(r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1")))
 	require.Contains(t, without, "most handlers fail for good, and undo the other steps<")
 	r.crash(refund.Key("acme", "r-1"), func(ctx context.Context, _ int) (int, error) {

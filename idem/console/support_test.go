@@ -40,9 +40,15 @@ type rig struct {
 func newRig(t *testing.T, o console.Options) *rig {
 	t.Helper()
 	r := &rig{Harness: idemtest.New(t, nil), t: t}
-	var err error
-	r.r, err = reconcile.New(r.Faults, &reconcile.Options{Now: r.Clock.Now})
+	rc, err := reconcile.New(r.Faults, &reconcile.Options{Now: r.Clock.Now})
 	require.NoError(t, err)
+	r.mount(rc, o)
+	return r
+}
+
+// mount makes the console one of these options.
+func (r *rig) mount(rc *reconcile.Reconciler, o console.Options) {
+	r.t.Helper()
 	if o.Prefix == "" {
 		o.Prefix = "/ops"
 	}
@@ -50,9 +56,10 @@ func newRig(t *testing.T, o console.Options) *rig {
 		o.Who = console.ThisMachine
 	}
 	o.Now, o.Log = r.Clock.Now, slog.New(slog.DiscardHandler)
-	r.h, err = console.New(r.r, &o)
-	require.NoError(t, err)
-	return r
+	var err error
+	r.r = rc
+	r.h, err = console.New(rc, &o)
+	require.NoError(r.t, err)
 }
 
 // newQuestion is a rig with a refund of which nobody knows, and whose attempt has ended.
@@ -84,13 +91,9 @@ func (r *rig) crash(key idem.Key, handler func(context.Context, int) (int, error
 // over makes the console one over another store.
 func (r *rig) over(store reconcile.Store) {
 	r.t.Helper()
-	var err error
-	r.r, err = reconcile.New(store, &reconcile.Options{Now: r.Clock.Now})
+	rc, err := reconcile.New(store, &reconcile.Options{Now: r.Clock.Now})
 	require.NoError(r.t, err)
-	r.h, err = console.New(r.r, &console.Options{
-		Prefix: "/ops", Who: console.ThisMachine, Now: r.Clock.Now, Log: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(r.t, err)
+	r.mount(rc, console.Options{})
 }
 
 // lapse lets leases end.
@@ -142,6 +145,42 @@ func (r *rig) posts(form url.Values, status int, text string) answer {
 	return a
 }
 
+// decides sends the form of a decision and follows where it leads. A second click changes nothing.
+func (r *rig) decides(form url.Values, says string) {
+	r.t.Helper()
+	id := form.Get("id")
+	before := r.changes(id)
+	page := r.get(r.posts(form, http.StatusSeeOther, "").Header.Get("Location"))
+	require.Equal(r.t, http.StatusOK, page.StatusCode)
+	require.Contains(r.t, page.text, says)
+	r.posts(form, http.StatusConflict, "<h1>Already done</h1>")
+	require.Equal(r.t, before+1, r.changes(id))
+}
+
+// sweep is a sweep that asks nobody.
+func (r *rig) sweep() {
+	r.t.Helper()
+	sweeper, err := reconcile.NewSweeper(r.r, nil)
+	require.NoError(r.t, err)
+	_, err = sweeper.Sweep(r.t.Context())
+	require.NoError(r.t, err)
+}
+
+// resolve is what bob does elsewhere.
+func (r *rig) resolve(id string, to idem.State) {
+	r.t.Helper()
+	require.NoError(r.t, r.r.Resolve(r.t.Context(), id, reconcile.Resolution{To: to},
+		reconcile.Change{Actor: "bob", Reason: "the provider says so"}))
+}
+
+// done is a step that is done, and has a compensation.
+func (r *rig) done(ctx context.Context, name string) {
+	r.t.Helper()
+	_, err := idem.Step(ctx, name, func(context.Context) (string, error) { return name + " 7", nil },
+		&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
+	require.NoError(r.t, err)
+}
+
 // record is the address of a record's page.
 func record(id string) string { return "/ops/record?" + url.Values{"id": {id}}.Encode() }
 
@@ -150,15 +189,21 @@ func act(id, to string) string { return "/ops/act?" + url.Values{"id": {id}, "to
 
 var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`)
 
+// formOf is what the page's form sends.
+func formOf(page answer) url.Values {
+	form := url.Values{"why": {"the provider's console says so"}}
+	for _, m := range hidden.FindAllStringSubmatch(page.text, -1) {
+		form.Set(m[1], html.UnescapeString(m[2]))
+	}
+	return form
+}
+
 // form opens the page of a decision and returns what its form sends, with the reason and what is typed.
 func (r *rig) form(id, to string, typed ...url.Values) url.Values {
 	r.t.Helper()
 	page := r.get(act(id, to))
 	require.Equal(r.t, http.StatusOK, page.StatusCode, page.text)
-	form := url.Values{"why": {"the provider's console says so"}}
-	for _, m := range hidden.FindAllStringSubmatch(page.text, -1) {
-		form.Set(m[1], html.UnescapeString(m[2]))
-	}
+	form := formOf(page)
 	require.NotEmpty(r.t, form.Get("token"), page.text)
 	for _, values := range typed {
 		maps.Copy(form, values)

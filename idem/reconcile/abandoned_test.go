@@ -45,8 +45,7 @@ func TestAbandonedWorkIsSentAgain(t *testing.T) {
 // it even then.
 func TestAbandonedWorkThatIsNotSentAgainIsEscalated(t *testing.T) {
 	for _, released := range []bool{false, true} {
-		r := newRig(t)
-		key := webhook.Key("acme", "event-1")
+		r, key := newRig(t), webhook.Key("acme", "event-1")
 		handler := func(ctx context.Context, end func() error) (int, error) {
 			n, err := idem.Step(ctx, "one", func(context.Context) (int, error) { return 1, nil }, nil)
 			return n, errors.Join(err, end())
@@ -96,8 +95,7 @@ func TestPoisonedWorkIsParked(t *testing.T) {
 // An interrupted step of repeatable work is closed by the next attempt, for which the sweep may ask.
 func TestAbandonedWorkWithAnInterruptedStep(t *testing.T) {
 	for _, sends := range []bool{false, true} {
-		r := newRig(t)
-		key := webhook.Key("acme", "event-1")
+		r, key := newRig(t), webhook.Key("acme", "event-1")
 		r.killedIn(key, "pay")
 		op := reconcile.Operation{Operation: webhook}
 		if sends {
@@ -173,8 +171,7 @@ func TestTheStricterDeclarationHolds(t *testing.T) {
 	r, key := lapsed(t, webhook)
 	strict := webhook
 	strict.Repeat = idem.NotRepeatable
-	s := r.sweeper(reconcile.SweepOptions{
-		Operations: []reconcile.Operation{{Operation: strict, Probe: says(reconcile.CompletedWith(3))}}})
+	s := r.probing(strict, says(reconcile.CompletedWith(3)))
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Resolved}, r.sweep(s))
 	r.gets(key, mustNotRun, 3)
 }
@@ -187,7 +184,7 @@ func TestAnEscalationSaysThatTheAttemptsAreOver(t *testing.T) {
 	key := twice.Key("acme", "w-1")
 	r.killed(key)
 	r.lapse()
-	r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
+	r.end(key, errPlain)
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: twice}}})
 	r.sweeps(s, 2, reconcile.DefaultEscalateAfter)
@@ -224,14 +221,11 @@ func TestAClaimThatGoesOnAfterItWasEscalatedIsNotForgotten(t *testing.T) {
 			require.Len(t, r.escalations, 1)
 			require.LessOrEqual(t, looks, 10, "it is looked at ever more rarely")
 
-			rec := r.Record(key)
-			now := r.Clock.Now()
-			require.NoError(t, r.Store.Extend(t.Context(), now, protocol.Extension{
-				ID: rec.ID, Owner: rec.Owner, Write: "renewed", LeaseUntil: now.Add(4 * time.Hour),
-			}))
+			require.NoError(t, r.renew(r.Record(key), 4*time.Hour))
+			lease := r.Record(key).LeaseUntil
 			if tc.runs {
-				r.Clock.Advance(r.Record(key).Due.Sub(now))
-				if !r.Clock.Now().After(now.Add(4 * time.Hour)) {
+				r.Clock.Advance(r.Record(key).Due.Sub(r.Clock.Now()))
+				if !r.Clock.Now().After(lease) {
 					require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(s))
 					require.Zero(t, r.Record(key).EscalatedAt)
 				}
@@ -239,7 +233,7 @@ func TestAClaimThatGoesOnAfterItWasEscalatedIsNotForgotten(t *testing.T) {
 			pass(4*time.Hour + 2*tc.after + reconcile.DefaultEscalateAfter + 2*time.Hour)
 			require.Len(t, r.escalations, 2)
 			require.NotEqual(t, r.escalations[0].Message, r.escalations[1].Message)
-			require.Equal(t, now.Add(4*time.Hour), r.escalations[1].Since)
+			require.Equal(t, lease, r.escalations[1].Since)
 			require.Equal(t, []protocol.Change{protocol.ChangeEscalated, protocol.ChangeEscalated}, r.changes(key))
 
 			r.gets(key, func(context.Context, int) (int, error) { return 7, nil }, 7)

@@ -19,9 +19,7 @@ import (
 const dispute = 90 * 24 * time.Hour
 
 func TestAnExtendedRecordIsReplayedUntilThen(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
-	r.end(key, nil)
+	r, key := ended(t, nil)
 	until := r.Clock.Now().Add(dispute)
 	by := r.seen(key)
 	require.NoError(t, r.Extend(t.Context(), key.ID(), until, by))
@@ -42,8 +40,7 @@ func TestAnExtendedRecordIsReplayedUntilThen(t *testing.T) {
 
 // A replay says when the outcome was recorded, not when somebody decided to keep it.
 func TestAnExtendedRecordIsAsOldAsBefore(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
+	r, key := newRig(t), refund.Key("acme", "r-1")
 	run := func() idem.Result[int] {
 		res, err := idem.Run(t.Context(), r.Engine, key, 1, func(context.Context, int) (int, error) { return 1, nil })
 		require.NoError(t, err)
@@ -58,9 +55,7 @@ func TestAnExtendedRecordIsAsOldAsBefore(t *testing.T) {
 }
 
 func TestAnExtensionKeepsWhatIsKeptAsLong(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
-	r.end(key, nil)
+	r, key := ended(t, nil)
 	for _, until := range []time.Duration{dispute, dispute, time.Hour} {
 		require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(until), alice))
 	}
@@ -101,17 +96,15 @@ func TestWhatCannotBeExtended(t *testing.T) {
 		require.Empty(t, r.changes(key))
 	}
 
-	var mistake *idem.ConfigError
-	require.ErrorAs(t, r.Extend(t.Context(), running.ID(), r.Clock.Now().Add(-time.Second), alice), &mistake)
-	require.ErrorAs(t, r.Extend(t.Context(), running.ID(), time.Time{}, alice), &mistake)
-	require.ErrorAs(t, r.Extend(t.Context(), running.ID(), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), alice), &mistake)
-	require.ErrorAs(t, r.Extend(t.Context(), running.ID(), until, reconcile.Change{Actor: "alice"}), &mistake)
+	for _, at := range []time.Time{r.Clock.Now().Add(-time.Second), {}, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		require.ErrorAs(t, r.Extend(t.Context(), running.ID(), at, alice), new(*idem.ConfigError))
+	}
+	unsigned := reconcile.Change{Actor: "alice"}
+	require.ErrorAs(t, r.Extend(t.Context(), running.ID(), until, unsigned), new(*idem.ConfigError))
 }
 
 func TestWhatIsReleasedIsExtended(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
-	r.end(key, idem.NotExecuted(errPlain))
+	r, key := ended(t, idem.NotExecuted(errPlain))
 	require.Equal(t, idem.Released, r.Record(key).State)
 	require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
 	r.Clock.Advance(dispute - time.Hour)
@@ -134,9 +127,7 @@ func TestAnExtensionOverABadNetwork(t *testing.T) {
 		"as if nothing was up": {idemtest.Pass},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			key := refund.Key("acme", "r-1")
-			r.end(key, nil)
+			r, key := ended(t, nil)
 			before := r.Record(key)
 			until := r.Clock.Now().Add(dispute)
 			r.Faults.Next(idemtest.Prolong, faults...)
@@ -177,8 +168,7 @@ func TestAnExtensionAndAnotherChange(t *testing.T) {
 		}, want: reconcile.ErrNotFound, changes: []protocol.Change{protocol.ChangeForgotten}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.end(key, nil)
+			r, _ := ended(t, nil)
 			until := r.Clock.Now().Add(dispute)
 			r.Faults.Next(idemtest.Prolong, func(ctx context.Context, c *idemtest.Call) error {
 				tc.between(r, until)
@@ -195,8 +185,7 @@ func TestAnExtensionAndAnotherChange(t *testing.T) {
 		})
 	}
 	t.Run("a call claims it as expired before", func(t *testing.T) {
-		r := newRig(t)
-		r.end(key, nil)
+		r, _ := ended(t, nil)
 		until := r.Clock.Now().Add(dispute)
 		// The operator's clock is behind.
 		r.Clock.Advance(r.Record(key).ExpiresAt.Sub(r.Clock.Now()) - time.Millisecond)
@@ -210,8 +199,7 @@ func TestAnExtensionAndAnotherChange(t *testing.T) {
 		require.Equal(t, 2, r.Record(key).Attempt)
 	})
 	t.Run("a call has taken it for expired, and claims it after", func(t *testing.T) {
-		r := newRig(t)
-		r.end(key, nil)
+		r, _ := ended(t, nil)
 		until := r.Clock.Now().Add(dispute)
 		behind, err := reconcile.New(r.Faults,
 			&reconcile.Options{Now: func() time.Time { return r.Clock.Now().Add(-time.Minute) }})
@@ -224,12 +212,11 @@ func TestAnExtensionAndAnotherChange(t *testing.T) {
 			require.NoError(t, behind.Extend(t.Context(), key.ID(), until, alice))
 			return c.Do(ctx)
 		})
-		r.gets(key, nil2, 7) // an operator knows that it is kept
+		r.gets(key, mustNotRun, 7) // an operator knows that it is kept
 		require.Equal(t, 1, tries, "it was about to replace the record")
 	})
 	t.Run("it was seen before another extension", func(t *testing.T) {
-		r := newRig(t)
-		r.end(key, nil)
+		r, _ := ended(t, nil)
 		until, by := r.Clock.Now().Add(dispute), r.seen(key)
 		require.NoError(t, r.Extend(t.Context(), key.ID(), until, by))
 		require.ErrorIs(t, r.Extend(t.Context(), key.ID(), until.Add(time.Hour), by), reconcile.ErrChanged)
@@ -249,8 +236,7 @@ func TestAChangeOfARecordThatKeepsBeingWrittenEnds(t *testing.T) {
 
 // The parked attempt's outcome comes while somebody keeps what was resolved.
 func TestALateOriginalAndAnExtension(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
+	r, key := newRig(t), refund.Key("acme", "r-1")
 	out, err := r.call(key, func(context.Context, int) (int, error) {
 		r.lapse()
 		require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, alice))
@@ -266,8 +252,7 @@ func TestALateOriginalAndAnExtension(t *testing.T) {
 // The reply to the outcome was lost, and somebody has extended the record before the attempt
 // asks what became of it.
 func TestAnOutcomeThatWasExtendedHasLanded(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
+	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.Faults.Next(idemtest.Finish, func(ctx context.Context, c *idemtest.Call) error {
 		require.NoError(t, c.Do(ctx))
 		require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
@@ -291,7 +276,7 @@ func TestAnotherResolutionIsKeptAsLongAsTheExtendedOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := lapsed(t, refund)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, alice))
+			r.resolve(key, reconcile.Resolution{To: idem.Completed})
 			if tc.extended {
 				require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
 			}
@@ -333,7 +318,6 @@ func TestARequeuedDeadLetterIsInTheHistory(t *testing.T) {
 	require.Equal(t, protocol.ChangeRequeued, a.Change)
 	require.False(t, a.ExpiresAt.IsZero())
 
-	var mistake *idem.ConfigError
-	require.ErrorAs(t, rc.Requeue(t.Context(), e, reconcile.Change{Actor: "alice"}), &mistake)
+	require.ErrorAs(t, rc.Requeue(t.Context(), e, reconcile.Change{Actor: "alice"}), new(*idem.ConfigError))
 	require.ErrorIs(t, r.Requeue(t.Context(), e, alice), errors.ErrUnsupported, "a store without an outbox")
 }

@@ -3,7 +3,6 @@ package reconcile_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -53,47 +52,45 @@ func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 		{"the provider has none", false, false, idem.Released, protocol.ChangeResolved},
 		{"the provider does not answer", true, true, idem.Unknown, protocol.ChangeEscalated},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, p := newRig(t), &provider{silent: tc.silent}
-				key := refund.Key("acme", "r-1")
-				r.crash(key, func(ctx context.Context, amount int) (int, error) {
-					if tc.charged {
-						_, _ = p.charge(ctx, amount)
-					}
-					r.Crash()
-					return 0, ctx.Err()
-				})
-				require.Equal(t, idem.InProgress, r.Record(key).State)
-				lease := r.Record(key).LeaseUntil
-				s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: p.probe}}})
-				every := func(until time.Time) {
-					for time.Now().Before(until) {
-						time.Sleep(time.Minute)
-						r.within(50*time.Second, s)
-					}
+		inBubble(t, tc.name, func(t *testing.T) {
+			r, p := newRig(t), &provider{silent: tc.silent}
+			key := refund.Key("acme", "r-1")
+			r.crash(key, func(ctx context.Context, amount int) (int, error) {
+				if tc.charged {
+					_, _ = p.charge(ctx, amount)
 				}
-				every(lease.Add(time.Minute))
-				require.WithinDuration(t, lease, time.Now(), 2*time.Minute)
-				require.Equal(t, tc.state, r.Record(key).State)
-				every(lease.Add(12 * time.Hour))
-				require.Len(t, r.escalations, map[bool]int{true: 1}[tc.silent])
-
-				if tc.silent {
-					r.fails(key, p.charge, idem.ErrOutcomeUnknown)
-				} else {
-					r.gets(key, p.charge, 1)
-				}
-				require.Len(t, p.charges, 1, "one charge, whatever happened")
-				require.Equal(t, []protocol.Change{protocol.ChangeParked, tc.last}, r.changes(key))
-				if tc.silent {
-					rec := r.Record(key)
-					require.False(t, rec.EscalatedAt.IsZero())
-					require.WithinDuration(t, lease.Add(reconcile.DefaultProbeAge), rec.EscalatedAt, time.Hour+5*time.Minute)
-					require.Greater(t, rec.Probes, 4)
-					require.Less(t, rec.Probes, 20, "it backs off")
-				}
+				r.Crash()
+				return 0, ctx.Err()
 			})
+			require.Equal(t, idem.InProgress, r.Record(key).State)
+			lease := r.Record(key).LeaseUntil
+			s := r.probing(refund, p.probe)
+			every := func(until time.Time) {
+				for time.Now().Before(until) {
+					time.Sleep(time.Minute)
+					r.within(50*time.Second, s)
+				}
+			}
+			every(lease.Add(time.Minute))
+			require.WithinDuration(t, lease, time.Now(), 2*time.Minute)
+			require.Equal(t, tc.state, r.Record(key).State)
+			every(lease.Add(12 * time.Hour))
+			require.Len(t, r.escalations, map[bool]int{true: 1}[tc.silent])
+
+			if tc.silent {
+				r.fails(key, p.charge, idem.ErrOutcomeUnknown)
+			} else {
+				r.gets(key, p.charge, 1)
+			}
+			require.Len(t, p.charges, 1, "one charge, whatever happened")
+			require.Equal(t, []protocol.Change{protocol.ChangeParked, tc.last}, r.changes(key))
+			if tc.silent {
+				rec := r.Record(key)
+				require.False(t, rec.EscalatedAt.IsZero())
+				require.WithinDuration(t, lease.Add(reconcile.DefaultProbeAge), rec.EscalatedAt, time.Hour+5*time.Minute)
+				require.Greater(t, rec.Probes, 4)
+				require.Less(t, rec.Probes, 20, "it backs off")
+			}
 		})
 	}
 }
@@ -140,7 +137,6 @@ func (p *provider) asked(_ context.Context, q reconcile.Question) (reconcile.Ans
 // A process is killed in an at-most-once step of a repeatable operation, or after it, and
 // nobody calls again. A sweep finds it within two minutes of the lease's end.
 func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
-	nothing := func() {}
 	for name, tc := range map[string]struct {
 		between bool // the step is done
 		op      func(r *rig, p *provider, key idem.Key) reconcile.Operation
@@ -165,9 +161,9 @@ func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, p := newRig(t), new(provider)
 			key := order.Key("acme", "o-1")
-			kill := p.charging(r.Crash, nothing)
+			kill := p.charging(r.Crash, func() {})
 			if tc.between {
-				kill = p.charging(nothing, r.Crash)
+				kill = p.charging(func() {}, r.Crash)
 			}
 			r.crash(key, kill)
 			require.Equal(t, idem.InProgress, r.Record(key).State)
@@ -188,7 +184,7 @@ func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
 			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 			require.Equal(t, tc.state, r.escalations[0].State)
 			require.Len(t, r.escalations, 1)
-			r.ends(key, p.charging(nothing, nothing))
+			r.ends(key, p.charging(func() {}, func() {}))
 			require.Len(t, p.charges, 1)
 		})
 	}
@@ -207,13 +203,11 @@ func sentAgain(r *rig, p *provider, key idem.Key) reconcile.Operation {
 func TestASweepMeetsARunningStep(t *testing.T) {
 	r, p := newRig(t), new(provider)
 	key := order.Key("acme", "o-1")
-	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: p.asked}}})
+	s := r.probing(order, p.asked)
 	meet := func() {
 		rec := r.Record(key)
 		r.Clock.Advance(idem.DefaultLease + 2*idem.DefaultMargin)
-		require.NoError(t, r.Faults.Extend(t.Context(), r.Clock.Now(), protocol.Extension{
-			ID: rec.ID, Owner: rec.Owner, Write: "renewal", LeaseUntil: r.Clock.Now().Add(idem.DefaultLease),
-		}))
+		require.NoError(t, r.renew(rec, idem.DefaultLease))
 		require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(s))
 		rec = r.Record(key)
 		require.Equal(t, rec.LeaseUntil.Add(idem.DefaultMargin), rec.Due)

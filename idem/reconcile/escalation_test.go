@@ -43,32 +43,30 @@ func TestTheMessageThatComesAgainIsTheSame(t *testing.T) {
 			return c.Lost()
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, key := newRig(t), refund.Key("acme", "r-1")
-				r.killed(key)
-				time.Sleep(time.Minute)
-				r.Faults.Next(idemtest.Settle, settle)
-				var sent []string
-				dead := true
-				s := r.sweeper(reconcile.SweepOptions{
-					Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
-					Escalate: func(_ context.Context, g reconcile.Escalation) error {
-						sent = append(sent, g.Message)
-						if dead {
-							r.Faults.Always(idemtest.LoseRequest)
-						}
-						return nil
-					},
-				})
-				r.sweep(s)
-				r.Faults.Heal()
-				dead = false
-				time.Sleep(5 * time.Minute)
-				require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
-				require.Len(t, sent, 2)
-				require.Equal(t, sent[0], sent[1])
+		inBubble(t, name, func(t *testing.T) {
+			r, key := newRig(t), refund.Key("acme", "r-1")
+			r.killed(key)
+			time.Sleep(time.Minute)
+			r.Faults.Next(idemtest.Settle, settle)
+			var sent []string
+			dead := true
+			s := r.sweeper(reconcile.SweepOptions{
+				Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.CannotBeKnown("gone"))}},
+				Escalate: func(_ context.Context, g reconcile.Escalation) error {
+					sent = append(sent, g.Message)
+					if dead {
+						r.Faults.Always(idemtest.LoseRequest)
+					}
+					return nil
+				},
 			})
+			r.sweep(s)
+			r.Faults.Heal()
+			dead = false
+			time.Sleep(5 * time.Minute)
+			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
+			require.Len(t, sent, 2)
+			require.Equal(t, sent[0], sent[1])
 		})
 	}
 }
@@ -85,8 +83,7 @@ func TestAnAttemptThatGoesOnIsEscalatedOnce(t *testing.T) {
 			sent++
 			now := r.Clock.Now()
 			return errors.Join(
-				r.Store.Extend(ctx, now, protocol.Extension{ID: rec.ID, Owner: rec.Owner, Write: "beat",
-					LeaseUntil: now.Add(time.Minute)}),
+				r.renew(rec, time.Minute),
 				r.Store.RecordReference(ctx, now, protocol.ReferenceWrite{ID: rec.ID, Owner: rec.Owner, Write: "ref", Ref: "ch_1"}))
 		},
 	})
@@ -175,10 +172,7 @@ func TestAnAttemptThatGoesOnKeepsNoQuestionFromBeingEscalated(t *testing.T) {
 			r, key := lapsed(t, refund)
 			rec := r.Record(key)
 			beat := func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-				now := r.Clock.Now()
-				return answer, r.Store.Extend(t.Context(), now, protocol.Extension{
-					ID: rec.ID, Owner: rec.Owner, Write: fmt.Sprint(now), LeaseUntil: now.Add(idem.DefaultLease),
-				})
+				return answer, r.renew(rec, idem.DefaultLease)
 			}
 			s := r.sweeper(reconcile.SweepOptions{
 				Operations: []reconcile.Operation{{Operation: refund, Probe: beat, EscalateAfter: time.Hour}}})
@@ -197,7 +191,7 @@ func TestAnAttemptThatGoesOnKeepsNoQuestionFromBeingEscalated(t *testing.T) {
 // told to do about it can be done.
 func TestAnOperatorCanEndWorkThatNoCallContinues(t *testing.T) {
 	r, key := interrupted(t)
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+	r.resolve(key, charged(reconcile.CompletedWith(7)))
 	s := r.sweeper(reconcile.SweepOptions{})
 	r.Clock.Advance(time.Hour)
 	require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
@@ -247,7 +241,7 @@ func TestAnAnsweredQuestionIsNotEscalatedAgain(t *testing.T) {
 	r.fails(key, stepThenPlain, errPlain)
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 	r.aged(s)
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
+	r.resolve(key, reconcile.Resolution{To: idem.Released})
 	r.swept(s)
 	require.Len(t, r.escalations, 1, "they have answered minutes ago")
 	require.Positive(t, sent)

@@ -28,7 +28,7 @@ var stories = []struct {
 	{"completed", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.end(key, nil) }},
 	{"completed without result", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) {
 		r.end(key, errPlain)
-		require.NoError(r.t, r.Resolve(r.t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, alice))
+		r.resolve(key, reconcile.Resolution{To: idem.Completed})
 	}},
 	{"failed", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.end(key, idem.Permanent(errPlain)) }},
 	{"released", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) { r.end(key, idem.NotExecuted(errPlain)) }},
@@ -41,15 +41,8 @@ var stories = []struct {
 	}},
 	{"unknown while it is undone", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) {
 		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
-			for _, name := range []string{"book", "charge"} {
-				undo := func(context.Context, int) error { return nil }
-				if name == "book" {
-					undo = func(context.Context, int) error { return idem.Permanent(errPlain) }
-				}
-				_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 1, nil },
-					&idem.StepConfig[int]{Compensate: undo})
-				require.NoError(r.t, err)
-			}
+			r.done(ctx, "book", func() error { return idem.Permanent(errPlain) })
+			r.done(ctx, "charge", nothing)
 			return 0, idem.Permanent(errPlain)
 		})
 		require.Error(r.t, err)
@@ -57,9 +50,7 @@ var stories = []struct {
 	}},
 	{"unknown once it is undone", refund.Key("acme", "r-1"), func(r *rig, key idem.Key) {
 		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
-			_, err := idem.Step(ctx, "book", func(context.Context) (int, error) { return 1, nil },
-				&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
-			require.NoError(r.t, err)
+			r.done(ctx, "book", nothing)
 			require.NoError(r.t, idem.Abort(ctx, errPlain))
 			return 0, errors.New("and then lost its way")
 		})
@@ -69,11 +60,11 @@ var stories = []struct {
 	{"unknown in a step", order.Key("acme", "o-1"), func(r *rig, key idem.Key) { r.crashCharging(key) }},
 	{"released by a person", order.Key("acme", "o-1"), func(r *rig, key idem.Key) {
 		r.crashCharging(key)
-		require.NoError(r.t, r.Resolve(r.t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
+		r.resolve(key, charged(reconcile.NotExecuted()))
 	}},
 	{"released with a word about a step", order.Key("acme", "o-1"), func(r *rig, key idem.Key) {
 		r.crashCharging(key)
-		require.NoError(r.t, r.Resolve(r.t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+		r.resolve(key, charged(reconcile.CompletedWith(7)))
 	}},
 	{"expired", refund.Key("acme", "r-1"),
 		func(r *rig, key idem.Key) { r.end(key, nil); r.Clock.Advance(25 * time.Hour) }},
@@ -302,7 +293,7 @@ func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
 			d := r.Preview(r.Record(key), tc.res)
 			require.Empty(t, d.Refused)
 			require.Equal(t, tc.then, d.Then)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.res, alice))
+			r.resolve(key, tc.res)
 			_, _ = r.call(key, shopping(s, func() {}))
 			require.Equal(t, tc.want, *s)
 		})
@@ -341,7 +332,7 @@ func TestAStepWithoutAResultThatHasACompensation(t *testing.T) {
 			require.Equal(t, reserved+
 				". Unless these return nothing, the operation is parked again as soon as it comes to them, "+
 				"since compensations need their results, which are to be said then: charge.", d.Then)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
+			r.resolve(key, charged(reconcile.CompletedWithoutResult()))
 
 			after := orderEffects{reserved: 1, charged: 1}
 			parked := func() {
@@ -354,8 +345,8 @@ func TestAStepWithoutAResultThatHasACompensation(t *testing.T) {
 			parked()
 			failed := declined
 			failed.CompensatedManually = false
-			r.owes(r.Resolve(t.Context(), key.ID(), failed, alice), "charge", "reserve")
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), last, alice))
+			r.owes(r.Resolve(t.Context(), key.ID(), failed, alice), unpaid("charge", "reserve"))
+			r.resolve(key, last)
 			if last.To == idem.Released {
 				_, err := r.call(key, pay(func() { t.Error("again") }))
 				require.Equal(t, name == "its result is said", err == nil)
@@ -400,7 +391,7 @@ func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
 	require.Contains(t, caution(r, key, reconcile.Resolution{To: idem.Released}), "it takes effect a second time")
 	require.Empty(t, caution(r, key, reconcile.Resolution{To: idem.Completed}))
 	require.Empty(t, caution(r, key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}))
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, Ref: "re_1"}, alice))
+	r.resolve(key, reconcile.Resolution{To: idem.Completed, Ref: "re_1"})
 	require.Contains(t, caution(r, key, reconcile.Resolution{To: idem.Released, Replace: true}),
 		"It was recorded as completed before, with the reference re_1. The operation is not repeatable")
 	require.Contains(t, r.explain(key).Decisions[4].Caution, "a second time", "of a removal")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -80,39 +79,37 @@ func (e ending) ended(r *rig, twice bool) {
 func (e ending) disturbed(t *testing.T, n int, dies bool,
 	at func(ctx context.Context, r *rig, c *idemtest.Call) error, check func(r *rig, made int),
 ) {
-	t.Run(fmt.Sprintf("%s, at call %d", e.name, n), func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t)
-			r.killed(e.key)
-			r.owner = r.Record(e.key).Owner
-			time.Sleep(time.Minute)
-			made := 0
-			var dead atomic.Bool // shards are listed while records are handled
-			r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
-				switch {
-				case dead.Load():
-					return idemtest.LoseRequest(ctx, c)
-				case c.Method == idemtest.Due:
-					return c.Do(ctx)
-				}
-				if made++; made == n {
-					dead.Store(dies)
-					return at(ctx, r, c)
-				}
+	inBubble(t, fmt.Sprintf("%s, at call %d", e.name, n), func(t *testing.T) {
+		r := newRig(t)
+		r.killed(e.key)
+		r.owner = r.Record(e.key).Owner
+		time.Sleep(time.Minute)
+		made := 0
+		var dead atomic.Bool // shards are listed while records are handled
+		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			switch {
+			case dead.Load():
+				return idemtest.LoseRequest(ctx, c)
+			case c.Method == idemtest.Due:
 				return c.Do(ctx)
-			})
-			o := reconcile.SweepOptions{Operations: []reconcile.Operation{e.op}}
-			first := r.sweeper(o)
-			for i := 0; i < 60 && !dead.Load(); i++ {
-				if _, err := first.Sweep(t.Context()); !dead.Load() {
-					require.NoError(t, err)
-				}
-				time.Sleep(time.Minute)
 			}
-			r.Faults.Heal()
-			settles(r, r.sweeper(o))
-			check(r, made)
+			if made++; made == n {
+				dead.Store(dies)
+				return at(ctx, r, c)
+			}
+			return c.Do(ctx)
 		})
+		o := reconcile.SweepOptions{Operations: []reconcile.Operation{e.op}}
+		first := r.sweeper(o)
+		for i := 0; i < 60 && !dead.Load(); i++ {
+			if _, err := first.Sweep(t.Context()); !dead.Load() {
+				require.NoError(t, err)
+			}
+			time.Sleep(time.Minute)
+		}
+		r.Faults.Heal()
+		settles(r, r.sweeper(o))
+		check(r, made)
 	})
 }
 

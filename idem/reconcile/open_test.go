@@ -20,8 +20,8 @@ import (
 // What still runs is no open question, and what has ended neither.
 func TestOpenQuestionsAreCountedByOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := idemtest.New(t, nil)
-		now := h.Clock.Now().Truncate(time.Millisecond)
+		r := newRig(t)
+		now := r.Clock.Now().Truncate(time.Millisecond)
 		put := func(operation, value string, state idem.State, age time.Duration) {
 			rec := idem.Record{
 				ID: (idem.Operation{Name: operation}).Key("acme", value).ID(), State: state, Owner: "o", Write: "w", Attempt: 1,
@@ -30,7 +30,7 @@ func TestOpenQuestionsAreCountedByOperation(t *testing.T) {
 			if state == idem.InProgress {
 				rec.OpenSince = time.Time{}
 			}
-			require.NoError(t, h.Store.Acquire(t.Context(), now, protocol.Claim{Record: rec}))
+			r.put(now, rec)
 		}
 		put("refund", "1", idem.Unknown, 10*time.Minute)
 		put("refund", "2", idem.Unknown, 40*time.Minute)
@@ -39,8 +39,6 @@ func TestOpenQuestionsAreCountedByOperation(t *testing.T) {
 		put("refund", "within the margin", idem.InProgress, time.Second)
 		put("charge", "1", idem.Released, time.Minute)
 		put("other", "runs", idem.InProgress, -time.Minute)
-		r, err := reconcile.New(h.Faults, &reconcile.Options{Now: h.Clock.Now})
-		require.NoError(t, err)
 		open, err := r.OpenQuestions(t.Context())
 		require.NoError(t, err)
 		says := map[string]map[string]int{}
@@ -57,10 +55,8 @@ func TestOpenQuestionsAreCountedByOperation(t *testing.T) {
 
 // An error says that there may be more, and costs nothing of what was counted.
 func TestOpenQuestionsThatCannotAllBeRead(t *testing.T) {
-	h := idemtest.New(t, nil)
-	h.Faults.Always(idemtest.Refuse, idemtest.Due)
-	r, err := reconcile.New(h.Faults, &reconcile.Options{Now: h.Clock.Now})
-	require.NoError(t, err)
+	r := newRig(t)
+	r.Faults.Always(idemtest.Refuse, idemtest.Due)
 	open, err := r.OpenQuestions(t.Context())
 	require.ErrorIs(t, err, idem.ErrStoreUnavailable)
 	require.Len(t, open, 1)
@@ -81,24 +77,21 @@ func question(id string, now time.Time) idem.Record {
 func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 	r := newRig(t)
 	now := r.Clock.Now().UTC().Truncate(time.Millisecond) // as records are read
-	put := func(rec idem.Record) {
-		require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: rec}))
-	}
 	key := func(n int) idem.Key { return refund.Key("acme", fmt.Sprint(n)) }
 	for n := range 39 {
-		put(question(key(n).ID(), now))
+		r.put(now, question(key(n).ID(), now))
 	}
 	again := refund.Key("acme", "again")
-	r.fails(again, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
+	r.end(again, errPlain)
 	repeatable := question(refund.Key("acme", "repeatable").ID(), now)
 	repeatable.Repeat = idem.Repeatable
-	put(repeatable)
+	r.put(now, repeatable)
 	half := question(refund.Key("acme", "half done").ID(), now)
 	half.Steps = map[string]protocol.RecordedStep{"reserve": {}}
-	put(half)
+	r.put(now, half)
 	running := question(refund.Key("acme", "running").ID(), now)
 	running.State, running.LeaseUntil = idem.InProgress, now.Add(time.Hour)
-	put(running)
+	r.put(now, running)
 	count := func(open, reads int) {
 		t.Helper()
 		r.Faults.Reset()
@@ -134,9 +127,7 @@ func TestOpenQuestionsThatHaveNotChangedAreNotReadAgain(t *testing.T) {
 func TestOpenQuestionsOfAShardThatCannotBeReadStayOpen(t *testing.T) {
 	r := newRig(t)
 	now := r.Clock.Now().Truncate(time.Millisecond)
-	put := func(id string, since time.Time) {
-		require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: question(id, since)}))
-	}
+	put := func(id string, since time.Time) { r.put(now, question(id, since)) }
 	old, others := refund.Key("acme", "old").ID(), []string(nil)
 	put(old, now)
 	down := &shardDown{Store: r.Store, bad: -1}
@@ -196,7 +187,7 @@ func TestOpenQuestionsOfAllKindsStayOpenWhileTheirShardCannotBeRead(t *testing.T
 			now := r.Clock.Now().Truncate(time.Millisecond)
 			rec := question(id, now)
 			of(&rec)
-			require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: rec}))
+			r.put(now, rec)
 			r.Clock.Advance(2 * time.Hour)
 			down := &shardDown{Store: r.Store, bad: -1}
 			rc := r.over(down)
@@ -242,8 +233,7 @@ func TestOpenQuestionsOfAllShardsAreReadAtOnce(t *testing.T) {
 		r := newRig(t)
 		now := r.Clock.Now().Truncate(time.Millisecond)
 		for n := range questions {
-			require.NoError(t, r.Store.Acquire(t.Context(),
-				now, protocol.Claim{Record: question(refund.Key("acme", fmt.Sprint(n)).ID(), now)}))
+			r.put(now, question(refund.Key("acme", fmt.Sprint(n)).ID(), now))
 		}
 		shards := map[string]int{}
 		for shard := range protocol.Shards {

@@ -143,15 +143,9 @@ func TestAPanicDoesNotEndTheSweep(t *testing.T) {
 
 // A failure is not recorded over steps that nobody has undone: operators get it.
 func TestAFailureWithStepsToUndoIsEscalated(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
-	booked := func(ctx context.Context) {
-		_, err := idem.Step(ctx, "book", func(context.Context) (string, error) { return "seat 7", nil },
-			&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
-		require.NoError(t, err)
-	}
+	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.crash(key, func(ctx context.Context, _ int) (int, error) {
-		booked(ctx)
+		r.done(ctx, "book", nothing)
 		r.Crash()
 		return 0, nil
 	})
@@ -160,7 +154,7 @@ func TestAFailureWithStepsToUndoIsEscalated(t *testing.T) {
 		require.Equal(t, []reconcile.Step{{Name: "book", Token: protocol.Token(key.ID(), "book")}}, q.Steps)
 		seat, err := q.StepResult(ctx, "book")
 		require.NoError(t, err)
-		require.Equal(t, `"seat 7"`, string(seat))
+		require.Equal(t, `"book 7"`, string(seat))
 		return reconcile.FailedWith(idem.Failure{Message: "declined"}), nil
 	})
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
@@ -169,14 +163,13 @@ func TestAFailureWithStepsToUndoIsEscalated(t *testing.T) {
 	require.NoError(t, err)
 	seat, err := r.StepResult(t.Context(), rec, "book")
 	require.NoError(t, err)
-	require.Equal(t, `"seat 7"`, string(seat), "people see what is to be undone")
+	require.Equal(t, `"book 7"`, string(seat), "people see what is to be undone")
 }
 
 // Not executed counts only once the parked attempt's lease is over.
 func TestNotExecutedWaitsForTheLease(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
-	r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.end(key, errPlain)
 	s := r.asking(says(reconcile.NotExecuted()))
 	require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(s))
 	rec := r.Record(key)
@@ -189,7 +182,7 @@ func TestNotExecutedWaitsForTheLease(t *testing.T) {
 // A probe that goes wrong leaves the question open, the sweep goes on, and after five of
 // them the provider is left alone for a minute. Other providers are asked all the while.
 func TestAProviderThatFailsIsLeftAlone(t *testing.T) {
-	for name, probe := range map[string]func(context.Context, reconcile.Question) (reconcile.Answer, error){
+	for name, probe := range map[string]probe{
 		"errors": func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 			return reconcile.Answer{}, errPlain
 		},
@@ -203,51 +196,49 @@ func TestAProviderThatFailsIsLeftAlone(t *testing.T) {
 			return reconcile.Answer{}, nil
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				var keys []idem.Key
-				for i := range 20 {
-					keys = append(keys, refund.Key("acme", fmt.Sprint(i)))
-				}
-				other := idem.Operation{Name: "transfer"}
-				healthy := other.Key("acme", "1")
-				for _, key := range append(keys, healthy) {
-					r.killed(key)
-				}
-				r.lapse()
-				asked := make(chan string, 100)
-				s := r.sweeper(reconcile.SweepOptions{Concurrency: 2, Operations: []reconcile.Operation{
-					{Operation: refund, Provider: "bank",
-						Probe: func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
-							asked <- q.ID
-							return probe(ctx, q)
-						}},
-					{Operation: other, Probe: says(reconcile.CompletedWith(1))},
-				}})
-				start := time.Now()
-				report := r.report(s)
-				require.Less(t, time.Since(start), 40*time.Second)
-				require.GreaterOrEqual(t, len(asked), 5)
-				require.LessOrEqual(t, len(asked), 6, "one was under way")
-				require.Equal(t, len(asked), report.Probed)
-				require.Equal(t, 20-len(asked), report.Postponed)
-				require.Equal(t, 1, report.Resolved)
-				require.Equal(t, 21, report.Parked)
-				probes := 0
-				for _, key := range keys {
-					rec := r.Record(key)
-					require.Equal(t, idem.Unknown, rec.State)
-					require.True(t, rec.Due.After(r.Clock.Now()))
-					probes += rec.Probes
-				}
-				require.Equal(t, len(asked), probes, "what was not asked is not counted")
-				time.Sleep(2 * time.Minute)
-				before := len(asked)
-				r.report(s)
-				require.Equal(t, before+1, len(asked), "one question shows whether it is back")
-				time.Sleep(2 * time.Minute) // the last one ends
-			})
+		inBubble(t, name, func(t *testing.T) {
+			r := newRig(t)
+			var keys []idem.Key
+			for i := range 20 {
+				keys = append(keys, refund.Key("acme", fmt.Sprint(i)))
+			}
+			other := idem.Operation{Name: "transfer"}
+			healthy := other.Key("acme", "1")
+			for _, key := range append(keys, healthy) {
+				r.killed(key)
+			}
+			r.lapse()
+			asked := make(chan string, 100)
+			s := r.sweeper(reconcile.SweepOptions{Concurrency: 2, Operations: []reconcile.Operation{
+				{Operation: refund, Provider: "bank",
+					Probe: func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
+						asked <- q.ID
+						return probe(ctx, q)
+					}},
+				{Operation: other, Probe: says(reconcile.CompletedWith(1))},
+			}})
+			start := time.Now()
+			report := r.report(s)
+			require.Less(t, time.Since(start), 40*time.Second)
+			require.GreaterOrEqual(t, len(asked), 5)
+			require.LessOrEqual(t, len(asked), 6, "one was under way")
+			require.Equal(t, len(asked), report.Probed)
+			require.Equal(t, 20-len(asked), report.Postponed)
+			require.Equal(t, 1, report.Resolved)
+			require.Equal(t, 21, report.Parked)
+			probes := 0
+			for _, key := range keys {
+				rec := r.Record(key)
+				require.Equal(t, idem.Unknown, rec.State)
+				require.True(t, rec.Due.After(r.Clock.Now()))
+				probes += rec.Probes
+			}
+			require.Equal(t, len(asked), probes, "what was not asked is not counted")
+			time.Sleep(2 * time.Minute)
+			before := len(asked)
+			r.report(s)
+			require.Equal(t, before+1, len(asked), "one question shows whether it is back")
+			time.Sleep(2 * time.Minute) // the last one ends
 		})
 	}
 }
@@ -259,26 +250,24 @@ func TestAProbeEndsBeforeTheSweep(t *testing.T) {
 		"much time":   {time.Minute, reconcile.DefaultProbeTimeout},
 		"little time": {8 * time.Second, 4 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				for i := range 30 {
-					r.killed(refund.Key("acme", fmt.Sprint(i)))
-				}
-				r.lapse()
-				s := r.sweeper(reconcile.SweepOptions{Concurrency: 1, Operations: []reconcile.Operation{{Operation: refund,
-					Probe: func(ctx context.Context, _ reconcile.Question) (reconcile.Answer, error) {
-						deadline, _ := ctx.Deadline()
-						require.Equal(t, tc.asking, time.Until(deadline))
-						time.Sleep(tc.asking / 2)
-						return reconcile.StillUnknown(0), nil
-					}}}})
-				report := r.within(tc.sweep, s)
-				require.Positive(t, report.Probed)
-				require.Positive(t, report.Left)
-				require.Equal(t, report.Listed, report.Probed+report.Left)
-				require.Zero(t, report.Failed)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			r := newRig(t)
+			for i := range 30 {
+				r.killed(refund.Key("acme", fmt.Sprint(i)))
+			}
+			r.lapse()
+			s := r.sweeper(reconcile.SweepOptions{Concurrency: 1, Operations: []reconcile.Operation{{Operation: refund,
+				Probe: func(ctx context.Context, _ reconcile.Question) (reconcile.Answer, error) {
+					deadline, _ := ctx.Deadline()
+					require.Equal(t, tc.asking, time.Until(deadline))
+					time.Sleep(tc.asking / 2)
+					return reconcile.StillUnknown(0), nil
+				}}}})
+			report := r.within(tc.sweep, s)
+			require.Positive(t, report.Probed)
+			require.Positive(t, report.Left)
+			require.Equal(t, report.Listed, report.Probed+report.Left)
+			require.Zero(t, report.Failed)
 		})
 	}
 }
@@ -315,8 +304,8 @@ func TestAnAnswerDoesNotSettleALaterAttempt(t *testing.T) {
 		if asked = append(asked, q.Attempt); len(asked) > 1 {
 			return reconcile.StillUnknown(0), nil
 		}
-		require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
-		r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
+		r.resolve(key, reconcile.Resolution{To: idem.Released})
+		r.end(key, errPlain)
 		r.lapse()
 		return reconcile.NotExecuted(), nil // the first attempt was not
 	})

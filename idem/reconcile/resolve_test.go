@@ -46,8 +46,8 @@ func TestADecisionIsAboutTheRecordThatWasSeen(t *testing.T) {
 		r.end(key, errPlain)
 		r.lapse()
 		by := r.seen(key)
-		require.NoError(t, r.Resolve(t.Context(), key.ID(), notHappened, alice))
-		r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, nil)
+		r.resolve(key, notHappened)
+		r.end(key, errPlain)
 		r.lapse()
 		before := r.Record(key)
 		require.Equal(t, idem.Unknown, before.State)
@@ -65,15 +65,13 @@ func TestADecisionIsAboutTheRecordThatWasSeen(t *testing.T) {
 }
 
 func TestADecisionIsFoundInTheHistoryByItsID(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
-	r.end(key, errPlain)
+	r, key := ended(t, errPlain)
 	r.lapse()
 	for _, id := range []string{"a b", "a#b", "a.b", "\u00e4", strings.Repeat("a", 65)} {
 		by := alice
 		by.DecisionID = id
-		var mistake *idem.ConfigError
-		require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, by), &mistake, id)
+		require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed}, by),
+			new(*idem.ConfigError), id)
 	}
 	named, other := alice, alice
 	named.DecisionID, other.DecisionID = "form-1", "form-10"
@@ -96,8 +94,7 @@ func TestADecisionIsFoundInTheHistoryByItsID(t *testing.T) {
 // The attempt that parked itself runs on to its lease's end: what the provider says before
 // that does not hold any more when its answer arrives after it.
 func TestAnAnswerFromBeforeTheLeasesEndReleasesNothing(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
+	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.killed(key)
 	rec := r.Record(key)
 	require.NoError(t, r.Store.Finish(t.Context(), r.Clock.Now().Truncate(time.Millisecond), protocol.Finish{
@@ -123,13 +120,13 @@ func TestAnAnswerFromBeforeTheLeasesEndReleasesNothing(t *testing.T) {
 func TestAResolutionIsAboutTheAttemptThatItNames(t *testing.T) {
 	r, key := lapsed(t, refund)
 	first := reconcile.Resolution{To: idem.Released, Attempt: r.Record(key).Attempt}
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), first, alice))
+	r.resolve(key, first)
 	r.killed(key)
 	r.lapse()
 	require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), first, alice), reconcile.ErrNotUnknown)
 	require.Equal(t, idem.InProgress, r.Record(key).State)
 	first.Attempt++
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), first, alice))
+	r.resolve(key, first)
 	require.Equal(t, idem.Released, r.Record(key).State)
 }
 
@@ -140,7 +137,7 @@ func TestAResolutionIsAboutTheAttemptThatItFound(t *testing.T) {
 	r.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
 		require.NoError(t, r.Resolve(ctx, key.ID(), reconcile.Resolution{To: idem.Released},
 			reconcile.Change{Actor: "webhook", Reason: "charge.failed"}))
-		r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
+		r.end(key, errPlain)
 		return c.Do(ctx)
 	})
 	declined := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
@@ -153,7 +150,7 @@ func TestAResolutionIsAboutTheAttemptThatItFound(t *testing.T) {
 func TestRefusalsSayWhatToDo(t *testing.T) {
 	r := newRig(t)
 	by, key := reconcile.Change{Actor: "alice", Reason: "test"}, refund.Key("acme", "r-1")
-	r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
+	r.end(key, errPlain)
 	rec := r.Record(key)
 	require.Equal(t, idem.Unknown, rec.State)
 
@@ -252,14 +249,9 @@ func TestALapsedClaimIsResolvedInOneWrite(t *testing.T) {
 		})
 	}
 	for name, rival := range map[string]func(r *rig){
-		"a sweep parks it": func(r *rig) { r.sweep(r.sweeper(reconcile.SweepOptions{})) },
-		"a call parks it":  func(r *rig) { _, err := r.call(key, nil2); require.ErrorIs(r.t, err, idem.ErrOutcomeUnknown) },
-		"its attempt renews the lease": func(r *rig) {
-			rec := r.Record(key)
-			require.NoError(r.t, r.Store.Extend(r.t.Context(), r.Clock.Now(), protocol.Extension{
-				ID: rec.ID, Owner: rec.Owner, Write: "renewal", LeaseUntil: r.Clock.Now().Add(idem.DefaultLease),
-			}))
-		},
+		"a sweep parks it":             func(r *rig) { r.sweep(r.sweeper(reconcile.SweepOptions{})) },
+		"a call parks it":              func(r *rig) { r.fails(key, mustNotRun, idem.ErrOutcomeUnknown) },
+		"its attempt renews the lease": func(r *rig) { require.NoError(r.t, r.renew(r.Record(key), idem.DefaultLease)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := lapsed(t, refund)
@@ -275,8 +267,6 @@ func TestALapsedClaimIsResolvedInOneWrite(t *testing.T) {
 		})
 	}
 }
-
-func nil2(context.Context, int) (int, error) { panic("it must not run") }
 
 // OnAbandoned says what becomes of work that goes on, and nothing of what is unknown.
 func TestAnUnknownOutcomeWithoutProbeIsEscalatedSoon(t *testing.T) {
@@ -331,7 +321,7 @@ func TestTheOutcomeOfAStepIsReplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, s := newRig(t), new(orderEffects)
 			r.crashCharging(key)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.first, alice))
+			r.resolve(key, tc.first)
 			d := r.Preview(r.Record(key), again(tc.second))
 			require.Empty(t, d.Refused)
 			require.Equal(t, []string{"charge"}, d.Steps)
@@ -367,7 +357,7 @@ func TestAStepThatReturnsNothingIsDoneWithoutAResult(t *testing.T) {
 				return 7, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
 			}
 			r.killedIn(key, "charge")
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWithoutResult()), alice))
+			r.resolve(key, charged(reconcile.CompletedWithoutResult()))
 			require.Contains(t, r.explain(key).SameInput,
 				"Unless these return nothing, most handlers then fail the operation for good")
 			_, err := r.call(key, pay)
@@ -381,17 +371,12 @@ func TestAStepThatReturnsNothingIsDoneWithoutAResult(t *testing.T) {
 // to have taken effect.
 func TestAStepThatTookEffectAfterAllMustBeUndone(t *testing.T) {
 	r, key := newRig(t), webhook.Key("acme", "w-1")
-	r.crash(key, func(ctx context.Context, _ int) (int, error) {
-		return idem.Step(ctx, "charge", func(context.Context) (int, error) { r.Crash(); return 7, nil },
-			&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { return nil }})
-	})
-	r.lapse()
+	r.killedInStep(key, "charge", undoing[int](new(orderEffects)))
 	failed := again(reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "sold out"}})
-	require.NoError(t, r.Resolve(t.Context(), key.ID(),
-		charged(reconcile.FailedWith(idem.Failure{Message: "declined"})), alice))
+	r.resolve(key, charged(reconcile.FailedWith(idem.Failure{Message: "declined"})))
 	require.Empty(t, r.Preview(r.Record(key), failed).Refused, "a charge that failed owes nothing")
 	require.NoError(t, r.Resolve(t.Context(), key.ID(), again(charged(reconcile.CompletedWith(7))), r.seen(key)))
-	r.owes(r.Resolve(t.Context(), key.ID(), failed, r.seen(key)), "charge")
+	r.owes(r.Resolve(t.Context(), key.ID(), failed, r.seen(key)), unpaid("charge"))
 }
 
 // Nothing is told that is not so: what would change nothing, and what comes too late, is refused.
@@ -422,7 +407,7 @@ func TestAResolutionThatComesTooLateOrChangesNothingIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := interrupted(t)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.first, alice))
+			r.resolve(key, tc.first)
 			looked := r.seen(key)
 			if tc.between != nil {
 				tc.between(r)
@@ -490,7 +475,7 @@ func TestAResolutionThatIsReplacedHasNotForgottenWhatMustBeUndone(t *testing.T) 
 			require.NoError(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 7, alice))
 			between(r)
 			require.Equal(t, []string{"reserve"}, r.explain(key).Decisions[1].Undo)
-			r.owes(r.Resolve(t.Context(), key.ID(), failed, r.seen(key)), "reserve")
+			r.owes(r.Resolve(t.Context(), key.ID(), failed, r.seen(key)), unpaid("reserve"))
 			undone := failed
 			undone.CompensatedManually = true
 			r.replace(key, undone)

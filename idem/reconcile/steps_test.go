@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,8 +25,8 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 		out    int
 		err    string
 	}{
-		"it took effect":   {reconcile.CompletedWith(7), orderEffects{shipped: 1}, 7, ""},
-		"it had no effect": {reconcile.NotExecuted(), orderEffects{charged: 1, shipped: 1}, 7, ""},
+		"it took effect":   {reconcile.CompletedWith(7), orderEffects{shipped: 1}, 7, "<nil>"},
+		"it had no effect": {reconcile.NotExecuted(), orderEffects{charged: 1, shipped: 1}, 7, "<nil>"},
 		"it was declined": {reconcile.FailedWith(idem.Failure{Message: "declined"}),
 			orderEffects{returned: 1}, 0, "declined"},
 		"it took effect, result unknown": {reconcile.CompletedWithoutResult(), orderEffects{returned: 1}, 0, "result"},
@@ -38,11 +39,7 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 			out, err := r.call(key, shopping(s, func() {}))
 			require.Equal(t, tc.out, out)
 			require.Equal(t, tc.want, *s)
-			if tc.err == "" {
-				require.NoError(t, err)
-			} else {
-				require.ErrorContains(t, err, tc.err)
-			}
+			require.Contains(t, fmt.Sprint(err), tc.err)
 		}
 		t.Run(name+", a person says", func(t *testing.T) {
 			r, key := interrupted(t)
@@ -53,8 +50,7 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 		})
 		t.Run(name+", a probe says", func(t *testing.T) {
 			r, _ := interrupted(t)
-			s := r.sweeper(reconcile.SweepOptions{
-				Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(steps))}}})
+			s := r.probing(order, says(reconcile.ContinueWith(steps)))
 			require.Equal(t, []notice.Kind{notice.Resolved}, r.sweep(s))
 			goesOn(t, r)
 		})
@@ -83,13 +79,13 @@ func TestAResolutionNamesEveryInterruptedStep(t *testing.T) {
 			Steps: map[string]reconcile.Answer{"charge": reconcile.ContinueWith(map[string]reconcile.Answer{"x": seven})}},
 		"a reference": {To: idem.Released,
 			Steps: map[string]reconcile.Answer{"charge": seven.WithRef("ch_1")}},
-		"the operation does not go on": {To: idem.Completed, Steps: map[string]reconcile.Answer{"charge": seven}},
+		"what took effect has nothing undone": {To: idem.Completed, CompensatedManually: true},
+		"the operation does not go on":        {To: idem.Completed, Steps: map[string]reconcile.Answer{"charge": seven}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := interrupted(t)
 			before := r.Record(key)
-			var bad *idem.ConfigError
-			require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), res, alice), &bad)
+			require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), res, alice), new(*idem.ConfigError))
 			require.Equal(t, before, r.Record(key))
 		})
 	}
@@ -142,17 +138,6 @@ func TestAStepThatMayHaveTakenEffectKeepsAnOperationFromBeingReleased(t *testing
 	require.Equal(t, map[string]int{r.escalations[0].Steps[0].Token: 1}, charges)
 }
 
-// An answer that the record does not take is escalated.
-func TestAProbeThatForgetsAStepIsEscalated(t *testing.T) {
-	r, key := interrupted(t)
-	s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order,
-		Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-			return reconcile.ContinueWith(map[string]reconcile.Answer{"reserve": reconcile.CompletedWith(1)}), nil
-		}}}})
-	require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
-	require.Equal(t, idem.InProgress, r.Record(key).State)
-}
-
 // What an interrupted step did, as somebody has found out, is undone like all other steps: an
 // attempt that fails before it reaches the step has not undone it.
 func TestAStepThatAResolutionHasSettledMustBeUndone(t *testing.T) {
@@ -161,26 +146,20 @@ func TestAStepThatAResolutionHasSettledMustBeUndone(t *testing.T) {
 	steps := &idem.StepConfig[int]{
 		Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error { undone++; return nil },
 	}
-	r.crash(key, func(ctx context.Context, _ int) (int, error) {
-		return idem.Step(ctx, "charge", func(context.Context) (int, error) {
-			r.Crash()
-			return 7, nil
-		}, steps)
-	})
-	r.lapse()
+	r.killedInStep(key, "charge", steps)
 
 	failed := reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}
-	r.owes(r.Resolve(t.Context(), key.ID(), failed, alice), "charge")
+	r.owes(r.Resolve(t.Context(), key.ID(), failed, alice), unpaid("charge"))
 
 	tookEffect := map[string]reconcile.Answer{"charge": reconcile.CompletedWith(7)}
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: tookEffect}, alice))
+	r.resolve(key, reconcile.Resolution{To: idem.Released, Steps: tookEffect})
 	_, err := r.call(key, func(context.Context, int) (int, error) { return 0, idem.Permanent(errPlain) })
 	require.ErrorContains(t, err, `step "charge" cannot be undone: this attempt did not reach it`)
 	require.Equal(t, idem.Unknown, r.Record(key).State)
 	require.Zero(t, undone)
 
 	r.lapse()
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice))
+	r.resolve(key, reconcile.Resolution{To: idem.Released})
 	_, err = r.call(key, func(ctx context.Context, _ int) (int, error) {
 		out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 0, errPlain }, steps)
 		require.NoError(t, err)
@@ -192,29 +171,26 @@ func TestAStepThatAResolutionHasSettledMustBeUndone(t *testing.T) {
 	require.Equal(t, idem.Failed, r.Record(key).State)
 }
 
-// That no step was named is not that nothing was executed.
+// That no step was named is not that nothing was executed. An answer that the record does not take is
+// escalated.
 func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
-	for name, steps := range map[string]map[string]reconcile.Answer{"none": nil, "empty": {}} {
+	for name, steps := range map[string]map[string]reconcile.Answer{
+		"none": nil, "empty": {}, "another": {"reserve": reconcile.CompletedWith(1)},
+	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := interrupted(t)
-			s := r.sweeper(reconcile.SweepOptions{
-				Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(steps))}}})
+			s := r.probing(order, says(reconcile.ContinueWith(steps)))
 			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 			require.Equal(t, idem.InProgress, r.Record(key).State)
 
 			killed := refund.Key("acme", "r-1") // outside a step
 			r.killed(killed)
 			r.lapse()
-			s = r.sweeper(reconcile.SweepOptions{
-				Operations: []reconcile.Operation{{Operation: refund, Probe: says(reconcile.ContinueWith(steps))}}})
+			s = r.probing(refund, says(reconcile.ContinueWith(steps)))
 			require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 			require.Equal(t, idem.Unknown, r.Record(killed).State)
 		})
 	}
-	r, key := interrupted(t)
-	err := r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{}},
-		alice)
-	require.ErrorContains(t, err, "Steps is empty")
 }
 
 // The history has a word for each step that a resolution settled, and no result.
@@ -239,15 +215,14 @@ func TestTheHistoryHasTheVerdictOfEachStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, key := interrupted(t)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.res, alice))
+			r.resolve(key, tc.res)
 			require.Equal(t, tc.want, r.last(key).Steps)
 			if tc.why == "" {
 				return
 			}
 			r = newRig(t)
 			r.crashCharging(key)
-			r.sweep(r.sweeper(reconcile.SweepOptions{
-				Operations: []reconcile.Operation{{Operation: order, Probe: says(reconcile.ContinueWith(tc.res.Steps))}}}))
+			r.sweep(r.probing(order, says(reconcile.ContinueWith(tc.res.Steps))))
 			require.Equal(t, tc.want, r.last(key).Steps)
 			require.Equal(t, "the provider says "+tc.why, r.last(key).Why)
 		})
@@ -280,20 +255,18 @@ func TestADeclinedStepWithACompensationIsAnsweredByItsName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, key := newRig(t), order.Key("acme", "o-1")
 			var undone []string
-			undoes := func(step string) func(context.Context, int) error {
-				return func(context.Context, int) error { undone = append(undone, step); return nil }
-			}
 			work := func(ctx context.Context, _ int) (int, error) {
-				_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return 1, nil },
-					&idem.StepConfig[int]{Compensate: undoes("reserve")})
-				require.NoError(t, err)
+				r.done(ctx, "reserve", func() error { undone = append(undone, "reserve"); return nil })
 				out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { r.Crash(); return 7, nil },
-					&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: undoes("charge")})
+					&idem.StepConfig[int]{Semantics: idem.AtMostOnce, Compensate: func(context.Context, int) error {
+						undone = append(undone, "charge")
+						return nil
+					}})
 				return out, idem.PermanentStep(err)
 			}
 			r.crash(key, work)
 			r.lapse()
-			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: order, Probe: says(tc.answer)}}})
+			s := r.probing(order, says(tc.answer))
 			require.Equal(t, []notice.Kind{tc.want}, r.sweep(s))
 			_, err := r.call(key, work)
 			require.Error(t, err)
@@ -311,21 +284,15 @@ func TestADeclinedStepWithACompensationIsAnsweredByItsName(t *testing.T) {
 func TestWhatIsBeingUndoneIsNotCompleted(t *testing.T) {
 	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.crash(key, func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
-			&idem.StepConfig[string]{Compensate: func(context.Context, string) error {
-				r.Crash()
-				return nil
-			}})
-		require.NoError(t, err)
+		r.done(ctx, "charge", func() error { r.Crash(); return nil })
 		return 0, idem.Permanent(errors.New("sold out"))
 	})
 	r.lapse()
 	s := r.asking(says(reconcile.CompletedWith(1)))
 	require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 	require.Equal(t, idem.Unknown, r.Record(key).State)
-	var refused *reconcile.NotUndoneError
-	require.ErrorAs(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice), &refused)
-	require.Equal(t, &reconcile.NotUndoneError{To: idem.Completed, Steps: []string{"charge"}}, refused)
+	r.owes(reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice),
+		reconcile.NotUndoneError{To: idem.Completed, Steps: []string{"charge"}})
 	require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice),
 		"the next attempt goes on")
 }
@@ -335,9 +302,7 @@ func TestWhatIsBeingUndoneIsNotCompleted(t *testing.T) {
 func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
 	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.crash(key, func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
-			&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
-		require.NoError(t, err)
+		r.done(ctx, "charge", nothing)
 		require.NoError(t, idem.Abort(ctx, errors.New("sold out")))
 		r.Crash()
 		return 0, nil
@@ -350,9 +315,8 @@ func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
 
 	// Nor by a person or a webhook that brings the provider's word.
 	before := r.Record(key)
-	var refused *reconcile.NotUndoneError
-	require.ErrorAs(t, reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice), &refused)
-	require.Equal(t, &reconcile.NotUndoneError{To: idem.Completed, Undone: []string{"charge"}}, refused)
+	refused := reconcile.Resolve(t.Context(), r.Reconciler, key, 1, alice)
+	r.owes(refused, reconcile.NotUndoneError{To: idem.Completed, Undone: []string{"charge"}})
 	require.ErrorContains(t, refused, "set Resolution.CompensatedManually")
 	require.Equal(t, before, r.Record(key))
 
@@ -361,16 +325,9 @@ func TestWhatHasBeenUndoneIsNotCompletedByAProbe(t *testing.T) {
 	require.NoError(t, err)
 	res := reconcile.Resolution{To: idem.Completed, Result: &refusal, CompensatedManually: true}
 	require.Equal(t, []string{"charge"}, r.Preview(before, res).Undo)
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), res, alice))
+	r.resolve(key, res)
 	require.Equal(t, map[string]protocol.StepVerdict{"charge": protocol.StepUndone}, r.last(key).Steps)
-	r.gets(key, nil2, 402)
-}
-
-// What took effect has nothing undone.
-func TestWhatIsNotBeingUndoneIsNotCompletedAsUndone(t *testing.T) {
-	r, key := interrupted(t)
-	err := r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Completed, CompensatedManually: true}, alice)
-	require.ErrorContains(t, err, "the operation is not being undone")
+	r.gets(key, mustNotRun, 402)
 }
 
 // A handler that answers with a refusal has its steps undone. One that is recorded as the result
@@ -380,9 +337,7 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 	died := func(t *testing.T) *rig {
 		r := newRig(t)
 		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
-			_, err := idem.Step(ctx, "charge", func(context.Context) (string, error) { return "ch_1", nil },
-				&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return nil }})
-			require.NoError(t, err)
+			r.done(ctx, "charge", nothing)
 			return 0, errPlain
 		})
 		require.ErrorIs(t, err, errPlain)
@@ -396,15 +351,13 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 		r := died(t)
 		before := r.Record(key)
 		res := reconcile.Resolution{To: idem.Completed, Result: &refusal}
-		var refused *reconcile.NotUndoneError
-		require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), res, alice), &refused)
-		require.Equal(t, &reconcile.NotUndoneError{To: idem.Failed, Steps: []string{"charge"}}, refused)
+		r.owes(r.Resolve(t.Context(), key.ID(), res, alice), unpaid("charge"))
 		require.Equal(t, before, r.Record(key))
 		require.Equal(t, []string{"charge"}, r.Preview(before, res).Undo)
 		res.CompensatedManually = true
-		require.NoError(t, r.Resolve(t.Context(), key.ID(), res, alice))
+		r.resolve(key, res)
 		require.Equal(t, map[string]protocol.StepVerdict{"charge": protocol.StepUndone}, r.last(key).Steps)
-		r.gets(key, nil2, 402)
+		r.gets(key, mustNotRun, 402)
 	})
 	t.Run("by a probe", func(t *testing.T) {
 		r := died(t)
@@ -414,7 +367,6 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 	})
 	t.Run("nothing to undo", func(t *testing.T) {
 		r, key := lapsed(t, refund)
-		require.NoError(t, r.Resolve(t.Context(), key.ID(),
-			reconcile.Resolution{To: idem.Completed, Result: &refusal}, alice))
+		r.resolve(key, reconcile.Resolution{To: idem.Completed, Result: &refusal})
 	})
 }

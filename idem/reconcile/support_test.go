@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -30,6 +32,12 @@ var (
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(m.Run())
+}
+
+// inBubble runs a test with a clock of its own.
+func inBubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
 // rig is a service whose process can be killed, and what is swept after it.
@@ -73,6 +81,38 @@ func (r *rig) deliver(key idem.Key, handler func(context.Context, int) (int, err
 		return idem.Do(ctx, e, key, 1, handler)
 	})[0].Err
 }
+
+// ended is a rig with a refund whose attempt ended with the error.
+func ended(t *testing.T, err error) (*rig, idem.Key) {
+	t.Helper()
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.end(key, err)
+	return r, key
+}
+
+// resolve is a resolution by alice that is taken.
+func (r *rig) resolve(key idem.Key, res reconcile.Resolution) {
+	r.t.Helper()
+	require.NoError(r.t, r.Resolve(r.t.Context(), key.ID(), res, alice))
+}
+
+// renew is what the attempt does that has the claim.
+func (r *rig) renew(rec *idem.Record, lease time.Duration) error {
+	now := r.Clock.Now()
+	return r.Store.Extend(r.t.Context(), now, protocol.Extension{
+		ID: rec.ID, Owner: rec.Owner, Write: fmt.Sprint("beat ", now), LeaseUntil: now.Add(lease),
+	})
+}
+
+// done is a step that is done, and how it is undone.
+func (r *rig) done(ctx context.Context, name string, undo func() error) {
+	r.t.Helper()
+	_, err := idem.Step(ctx, name, func(context.Context) (string, error) { return name + " 7", nil },
+		&idem.StepConfig[string]{Compensate: func(context.Context, string) error { return undo() }})
+	require.NoError(r.t, err)
+}
+
+func nothing() error { return nil }
 
 // killed leaves a claim whose process died outside its steps.
 func (r *rig) killed(key idem.Key) {
@@ -141,12 +181,23 @@ func (r *rig) fails(key idem.Key, handler func(context.Context, int) (int, error
 	}
 }
 
-// owes checks that the resolution is refused because the steps have not been undone.
-func (r *rig) owes(err error, steps ...string) {
+// owes checks that the resolution is refused because of what has been undone, or has not.
+func (r *rig) owes(err error, want reconcile.NotUndoneError) {
 	r.t.Helper()
 	var refused *reconcile.NotUndoneError
 	require.ErrorAs(r.t, err, &refused)
-	require.Equal(r.t, steps, refused.Steps)
+	require.Equal(r.t, want, *refused)
+}
+
+// unpaid is that of a failure over steps that have not been undone.
+func unpaid(steps ...string) reconcile.NotUndoneError {
+	return reconcile.NotUndoneError{To: idem.Failed, Steps: steps}
+}
+
+// put puts a record into the store as it is.
+func (r *rig) put(now time.Time, rec idem.Record) {
+	r.t.Helper()
+	require.NoError(r.t, r.Store.Acquire(r.t.Context(), now, protocol.Claim{Record: rec}))
 }
 
 // called counts the calls of the store's method.
@@ -237,14 +288,19 @@ func (r *rig) changes(key idem.Key) (all []protocol.Change) {
 	return all
 }
 
-// asking is a sweeper whose probe of refunds is this one.
-func (r *rig) asking(probe func(ctx context.Context, q reconcile.Question) (reconcile.Answer,
-	error)) *reconcile.Sweeper {
-	return r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: refund, Probe: probe}}})
+// probe asks a provider.
+type probe = func(context.Context, reconcile.Question) (reconcile.Answer, error)
+
+// probing is a sweeper whose probe of the operation is this one.
+func (r *rig) probing(op idem.Operation, ask probe) *reconcile.Sweeper {
+	return r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{{Operation: op, Probe: ask}}})
 }
 
+// asking is one of refunds.
+func (r *rig) asking(ask probe) *reconcile.Sweeper { return r.probing(refund, ask) }
+
 // says is a probe that always answers the same.
-func says(a reconcile.Answer) func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+func says(a reconcile.Answer) probe {
 	return func(context.Context, reconcile.Question) (reconcile.Answer, error) { return a, nil }
 }
 

@@ -28,8 +28,7 @@ import (
 )
 
 func TestALapsedClaimIsParked(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
+	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.killed(key)
 	s := r.sweeper(reconcile.SweepOptions{})
 	require.Empty(t, r.sweep(s), "it may still run")
@@ -44,22 +43,20 @@ func TestALapsedClaimIsParked(t *testing.T) {
 }
 
 func TestAClaimThatStillRunsIsPostponed(t *testing.T) {
-	r := newRig(t)
-	key := refund.Key("acme", "r-1")
+	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.killed(key)
 	rec := r.Record(key)
 	r.Clock.Advance(20 * time.Second)
-	lease := rec.LeaseUntil.Add(20 * time.Second)
-	require.NoError(t, r.Store.Extend(t.Context(), r.Clock.Now(),
-		protocol.Extension{ID: rec.ID, Owner: rec.Owner, Write: "beat", LeaseUntil: lease}))
+	require.NoError(t, r.renew(rec, idem.DefaultLease))
+	beat := r.Record(key)
 	r.Clock.Advance(15 * time.Second)
 	r.Faults.Reset()
 	require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(r.sweeper(reconcile.SweepOptions{})))
 	got := r.Record(key)
 	require.Equal(t, idem.InProgress, got.State)
-	require.Equal(t, lease.Add(idem.DefaultMargin), got.Due)
+	require.Equal(t, beat.LeaseUntil.Add(idem.DefaultMargin), got.Due)
 	require.Zero(t, got.Probes)
-	require.Equal(t, "beat", got.Write, "writes under way are not disturbed")
+	require.Equal(t, beat.Write, got.Write, "writes under way are not disturbed")
 	require.Empty(t, r.changes(key))
 	require.Contains(t, r.Faults.Calls(), idemtest.Postpone)
 }
@@ -320,7 +317,7 @@ func TestTheMessageOfAnEscalation(t *testing.T) {
 		op := refund
 		op.Values = idem.KeepValues
 		key := op.Key("acme", "r-1")
-		r.fails(key, func(context.Context, int) (int, error) { return 0, errPlain }, errPlain)
+		r.end(key, errPlain)
 		rec := r.Record(key)
 		s := r.sweeper(reconcile.SweepOptions{Escalate: reconcile.SendTo(sender), IncludeErrorMessages: texts})
 		r.Clock.Advance(reconcile.DefaultEscalateAfter)
@@ -440,16 +437,15 @@ func TestAnUnknownOperationIsNotForgotten(t *testing.T) {
 
 func TestMistakesOfASweeper(t *testing.T) {
 	r := newRig(t)
-	var config *idem.ConfigError
 	_, err := reconcile.NewSweeper(nil, nil)
-	require.ErrorAs(t, err, &config)
+	require.ErrorAs(t, err, new(*idem.ConfigError))
 	for _, o := range []reconcile.SweepOptions{
 		{Concurrency: -1}, {ProbeTimeout: -1}, {Operations: []reconcile.Operation{{}}},
 		{Operations: []reconcile.Operation{{Operation: refund}, {Operation: refund}}},
 		{Operations: []reconcile.Operation{{Operation: refund, EscalateAfter: -1}}},
 	} {
 		_, err := reconcile.NewSweeper(r.Reconciler, &o)
-		require.ErrorAs(t, err, &config)
+		require.ErrorAs(t, err, new(*idem.ConfigError))
 	}
 	_, err = reconcile.NewSweeper(r.Reconciler, nil)
 	require.NoError(t, err)
@@ -460,10 +456,10 @@ func TestASweepDoesNotMindTheInput(t *testing.T) {
 	for _, fingerprint := range []protocol.Fingerprint{"2:new", ""} {
 		r := newRig(t)
 		now := r.Clock.Now()
-		require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: protocol.Record{
+		r.put(now, idem.Record{
 			ID: "t#refund#1", State: protocol.InProgress, Fingerprint: fingerprint, Owner: "o", Attempt: 1, Write: "w",
 			LeaseUntil: now, Due: now, CreatedAt: now, UpdatedAt: now,
-		}}))
+		})
 		r.lapse()
 		r.sweep(r.sweeper(reconcile.SweepOptions{}))
 		require.Equal(t, protocol.Unknown, r.Store.Records()[0].State)
@@ -474,9 +470,7 @@ func TestASweepDoesNotMindTheInput(t *testing.T) {
 func TestANewerStateIsUnreadable(t *testing.T) {
 	r := newRig(t)
 	now := r.Clock.Now()
-	require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: protocol.Record{
-		ID: "t#refund#1", State: "paused", Owner: "o", Attempt: 1, Write: "w", Due: now,
-	}}))
+	r.put(now, idem.Record{ID: "t#refund#1", State: "paused", Owner: "o", Attempt: 1, Write: "w", Due: now})
 	r.lapse()
 	report := r.report(r.sweeper(reconcile.SweepOptions{}))
 	require.Equal(t, []notice.Kind{notice.Unreadable}, kinds(report))
@@ -500,60 +494,58 @@ func TestAProviderThatIsSlowTakesNoTimeOfTheOthers(t *testing.T) {
 		"one, little time": {1, 12 * time.Second},
 		"forty at a time":  {40, 12 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				slow, sibling := refund, idem.Operation{Name: "chargeback"}
-				quick, unasked := idem.Operation{Name: "transfer"}, idem.Operation{Name: "booking"}
-				due := func(op idem.Operation, n int) {
-					for i := range n {
-						r.due(t, op.Key("acme", fmt.Sprint(i)))
-					}
+		inBubble(t, name, func(t *testing.T) {
+			r := newRig(t)
+			slow, sibling := refund, idem.Operation{Name: "chargeback"}
+			quick, unasked := idem.Operation{Name: "transfer"}, idem.Operation{Name: "booking"}
+			due := func(op idem.Operation, n int) {
+				for i := range n {
+					r.due(t, op.Key("acme", fmt.Sprint(i)))
 				}
-				due(slow, 150)
-				due(sibling, 50)
-				r.Clock.Advance(time.Second)
-				due(quick, 30)
-				due(unasked, 30)
-				r.lapse()
-				var mu sync.Mutex
-				running, most := 0, 0
-				slowly := func(ctx context.Context, _ reconcile.Question) (reconcile.Answer, error) {
-					mu.Lock()
-					running++
-					most = max(most, running)
-					mu.Unlock()
-					deadline, _ := ctx.Deadline()
-					time.Sleep(time.Until(deadline) * 9 / 10)
-					mu.Lock()
-					running--
-					mu.Unlock()
-					return reconcile.StillUnknown(0), nil
-				}
-				s := r.sweeper(reconcile.SweepOptions{Concurrency: tc.concurrency, Operations: []reconcile.Operation{
-					{Operation: slow, Provider: "bank", Probe: slowly}, {Operation: sibling, Provider: "bank", Probe: slowly},
-					{Operation: quick, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
-						time.Sleep(20 * time.Millisecond)
-						return reconcile.CompletedWith(1), nil
-					}},
-				}})
-				report := r.within(tc.sweep, s)
-				for i := range 30 {
-					require.Equal(t, idem.Completed, r.Record(quick.Key("acme", fmt.Sprint(i))).State)
-					require.Equal(t, idem.Unknown, r.Record(unasked.Key("acme", fmt.Sprint(i))).State)
-				}
-				want := tc.concurrency
-				if want == 0 {
-					want = reconcile.DefaultConcurrency
-				}
-				require.Equal(t, want, most)
-				require.Equal(t, 30, report.Resolved)
-				require.Equal(t, 260, report.Listed)
-				require.False(t, report.More)
-				require.Positive(t, report.Left)
-				require.Equal(t, 260, report.Resolved+report.Postponed+report.Probed+report.Left)
-				require.NotContains(t, kinds(report), notice.SweepFailed)
-			})
+			}
+			due(slow, 150)
+			due(sibling, 50)
+			r.Clock.Advance(time.Second)
+			due(quick, 30)
+			due(unasked, 30)
+			r.lapse()
+			var mu sync.Mutex
+			running, most := 0, 0
+			slowly := func(ctx context.Context, _ reconcile.Question) (reconcile.Answer, error) {
+				mu.Lock()
+				running++
+				most = max(most, running)
+				mu.Unlock()
+				deadline, _ := ctx.Deadline()
+				time.Sleep(time.Until(deadline) * 9 / 10)
+				mu.Lock()
+				running--
+				mu.Unlock()
+				return reconcile.StillUnknown(0), nil
+			}
+			s := r.sweeper(reconcile.SweepOptions{Concurrency: tc.concurrency, Operations: []reconcile.Operation{
+				{Operation: slow, Provider: "bank", Probe: slowly}, {Operation: sibling, Provider: "bank", Probe: slowly},
+				{Operation: quick, Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+					time.Sleep(20 * time.Millisecond)
+					return reconcile.CompletedWith(1), nil
+				}},
+			}})
+			report := r.within(tc.sweep, s)
+			for i := range 30 {
+				require.Equal(t, idem.Completed, r.Record(quick.Key("acme", fmt.Sprint(i))).State)
+				require.Equal(t, idem.Unknown, r.Record(unasked.Key("acme", fmt.Sprint(i))).State)
+			}
+			want := tc.concurrency
+			if want == 0 {
+				want = reconcile.DefaultConcurrency
+			}
+			require.Equal(t, want, most)
+			require.Equal(t, 30, report.Resolved)
+			require.Equal(t, 260, report.Listed)
+			require.False(t, report.More)
+			require.Positive(t, report.Left)
+			require.Equal(t, 260, report.Resolved+report.Postponed+report.Probed+report.Left)
+			require.NotContains(t, kinds(report), notice.SweepFailed)
 		})
 	}
 }
@@ -586,10 +578,8 @@ func TestABacklogIsBounded(t *testing.T) {
 func (r *rig) due(t *testing.T, key idem.Key) {
 	t.Helper()
 	now := r.Clock.Now()
-	require.NoError(t, r.Store.Acquire(t.Context(), now, protocol.Claim{Record: protocol.Record{
-		ID: key.ID(), State: protocol.InProgress, Owner: "o", Attempt: 1, Write: "w",
-		LeaseUntil: now, Due: now, CreatedAt: now, UpdatedAt: now,
-	}}))
+	r.put(now, idem.Record{ID: key.ID(), State: protocol.InProgress, Owner: "o", Attempt: 1, Write: "w",
+		LeaseUntil: now, Due: now, CreatedAt: now, UpdatedAt: now})
 }
 
 // table has in each segment so many pages of items.
@@ -624,23 +614,21 @@ func TestASweepRemovesWhatHasExpired(t *testing.T) {
 		"an error":                 {table{pages: 3, err: errPlain}, false, 1, 1, true},
 		"a dry run":                {table{pages: 3}, true, 0, 0, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				s := r.sweeper(reconcile.SweepOptions{Expired: &tc.table, DryRun: tc.dry})
-				report, err := s.Sweep(t.Context())
-				require.Equal(t, tc.failed, err != nil)
-				require.Len(t, tc.table.asked, tc.asked)
-				require.Len(t, report.Problems, tc.problems)
-				require.Equal(t, 2*tc.asked, report.Expired)
-				for n, q := range tc.table.asked {
-					first := tc.table.asked[0].Segment
-					require.Equal(t, []int{8192, (first + n/tc.table.pages) % 8192}, []int{q.Segments, q.Segment})
-					require.Len(t, q.Page, n%tc.table.pages)
-					require.LessOrEqual(t, q.Limit, 250)
-					require.GreaterOrEqual(t, r.Clock.Now().Sub(q.Before), 24*time.Hour+idem.DefaultMargin)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			r := newRig(t)
+			s := r.sweeper(reconcile.SweepOptions{Expired: &tc.table, DryRun: tc.dry})
+			report, err := s.Sweep(t.Context())
+			require.Equal(t, tc.failed, err != nil)
+			require.Len(t, tc.table.asked, tc.asked)
+			require.Len(t, report.Problems, tc.problems)
+			require.Equal(t, 2*tc.asked, report.Expired)
+			for n, q := range tc.table.asked {
+				first := tc.table.asked[0].Segment
+				require.Equal(t, []int{8192, (first + n/tc.table.pages) % 8192}, []int{q.Segments, q.Segment})
+				require.Len(t, q.Page, n%tc.table.pages)
+				require.LessOrEqual(t, q.Limit, 250)
+				require.GreaterOrEqual(t, r.Clock.Now().Sub(q.Before), 24*time.Hour+idem.DefaultMargin)
+			}
 		})
 	}
 }

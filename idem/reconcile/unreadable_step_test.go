@@ -53,8 +53,7 @@ func TestAnUnreadableResultOfAStepIsReplaced(t *testing.T) {
 			r.killedIn(key, "charge")
 			began := r.Record(key).Steps["charge"].BegunAt
 			require.False(t, began.IsZero())
-			require.NoError(t, r.Resolve(t.Context(), key.ID(),
-				charged(reconcile.CompletedWith(strings.Repeat("ch_1", 500))), alice))
+			r.resolve(key, charged(reconcile.CompletedWith(strings.Repeat("ch_1", 500))))
 			if tc.between != nil {
 				tc.between(r, key)
 			}
@@ -64,8 +63,7 @@ func TestAnUnreadableResultOfAStepIsReplaced(t *testing.T) {
 			r.lapse()
 
 			// Operators are told what to ask with, and that it is to be said anew.
-			sw := r.sweeper(reconcile.SweepOptions{
-				Operations: []reconcile.Operation{{Operation: tc.op, Probe: says(reconcile.CannotBeKnown("gone"))}}})
+			sw := r.probing(tc.op, says(reconcile.CannotBeKnown("gone")))
 			r.sweep(sw)
 			require.Len(t, r.escalations, 1)
 			token := protocol.Token(key.ID(), "charge")
@@ -96,7 +94,7 @@ func resolvedCharge(t *testing.T, compensates bool, charge reconcile.Answer) (*r
 		conf = undoing[int](s)
 	}
 	r.killedInStep(key, "charge", conf)
-	require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(charge), alice))
+	r.resolve(key, charged(charge))
 	return r, s, key
 }
 
@@ -150,7 +148,7 @@ func replacedWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer,
 			r.lapse()
 			require.Equal(t, idem.Unknown, r.Record(key).State)
 			require.Equal(t, []string{"charge"}, r.explain(key).Decisions[2].Steps)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+			r.resolve(key, charged(reconcile.CompletedWith(7)))
 			r.ends(key, pay(s, 7))
 			require.Equal(t, orderEffects{shipped: 1}, *s)
 		})
@@ -218,7 +216,7 @@ func TestAResolvedStepIsNotAskedAbout(t *testing.T) {
 			}
 			r.killedIn(key, "charge")
 			r.Clock.Advance(time.Hour)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith("ch_1")), alice))
+			r.resolve(key, charged(reconcile.CompletedWith("ch_1")))
 			r.Faults.Next(fault(r))
 			_, _ = r.call(key, pay)
 			r.Restart()
@@ -226,7 +224,7 @@ func TestAResolvedStepIsNotAskedAbout(t *testing.T) {
 			r.fails(key, pay, nil)
 			r.lapse()
 			require.Equal(t, idem.Unknown, r.Record(key).State)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.CompletedWith(7)), alice))
+			r.resolve(key, charged(reconcile.CompletedWith(7)))
 			r.gets(key, pay, 7)
 			require.Zero(t, s.charged)
 		})
@@ -325,8 +323,7 @@ func TestAResultAtWhichADecoderPanicsOrThatIsDamagedIsReplaced(t *testing.T) {
 			r.Faults.Next(idemtest.StepResult, said.fault)
 			r.fails(key, charge(s, picky{"ch_2"}), idem.ErrRecordUnreadable)
 			r.lapse()
-			require.NoError(t, r.Resolve(t.Context(), key.ID(),
-				charged(reconcile.CompletedWith(map[string]string{"id": "ch_1"})), alice))
+			r.resolve(key, charged(reconcile.CompletedWith(map[string]string{"id": "ch_1"})))
 			r.ends(key, charge(s, picky{"ch_2"}))
 			require.Equal(t, orderEffects{shipped: 1}, *s)
 		})
@@ -343,7 +340,7 @@ func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
 		said := func(a reconcile.Answer) reconcile.Resolution {
 			return reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{name: a}}
 		}
-		require.NoError(t, r.Resolve(t.Context(), key.ID(), said(reconcile.CompletedWith("ch_1")), alice))
+		r.resolve(key, said(reconcile.CompletedWith("ch_1")))
 		r.Faults.Next(idemtest.Finish,
 			func(context.Context, *idemtest.Call) error { return &protocol.TooLargeError{Size: 4, Limit: 3} })
 		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
@@ -354,7 +351,7 @@ func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
 		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
 		require.Equal(t, "declined", r.Record(key).Failure.Code, "the handler's own")
 		r.lapse()
-		require.NoError(t, r.Resolve(t.Context(), key.ID(), said(reconcile.CompletedWith(7)), alice))
+		r.resolve(key, said(reconcile.CompletedWith(7)))
 	})
 	t.Run("its error has a code", func(t *testing.T) {
 		r, s, key := newRig(t), new(orderEffects), refund.Key("acme", "r-1")

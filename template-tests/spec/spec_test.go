@@ -41,6 +41,13 @@ func object(t *testing.T, text string) map[string]any {
 	return v
 }
 
+// requireSaid: the problems say it, or there are none.
+func requireSaid(t *testing.T, problems []string, says string) {
+	t.Helper()
+	require.Equal(t, says == "", len(problems) == 0)
+	require.Contains(t, strings.Join(problems, "\n"), says)
+}
+
 func TestCheck(t *testing.T) {
 	s, err := Load()
 	require.NoError(t, err)
@@ -65,11 +72,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			problems := s.Check(object(t, `{"Resources":{"R":`+tc.resource+`}}`))
-			if tc.says == "" {
-				require.Empty(t, problems)
-				return
-			}
-			require.Contains(t, strings.Join(problems, "\n"), tc.says)
+			requireSaid(t, problems, tc.says)
 		})
 	}
 }
@@ -95,11 +98,7 @@ func TestReplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			problems := s.Replaced(before, object(t, `{"Resources":`+tc.after+`}`), "AWS::DynamoDB::GlobalTable")
-			if tc.says == "" {
-				require.Empty(t, problems)
-				return
-			}
-			require.Contains(t, strings.Join(problems, "\n"), tc.says)
+			requireSaid(t, problems, tc.says)
 		})
 	}
 }

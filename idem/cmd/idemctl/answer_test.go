@@ -116,9 +116,7 @@ func TestAResponseIsShownAsItsCallerGetsIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withRig(t, func(t *testing.T, b *rig) {
 				id := b.request("payment-0000000002")
-				contract, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, nil)
-				require.NoError(t, err)
-				encoded, err := contract.Encode(&idemhttp.Response{
+				encoded, err := b.payments().Encode(&idemhttp.Response{
 					Status: 201, Headers: map[string]string{"Content-Type": "text/plain"},
 					MultiHeaders: map[string][]string{"Link": {"</a>", "</b>"}},
 					Body:         []byte(base64.StdEncoding.EncodeToString([]byte(c.body))), Base64: true,

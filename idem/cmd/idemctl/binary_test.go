@@ -59,20 +59,22 @@ func (o *tool) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (o *tool) run(args ...string) (code int, out, errs string) {
+// run runs the command, which ends with the exit code.
+func (o *tool) run(code int, args ...string) (out, errs string) {
 	o.t.Helper()
 	cmd := o.command(args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	_ = cmd.Run()
-	return cmd.ProcessState.ExitCode(), stdout.String(), strings.Join(strings.Fields(stderr.String()), " ")
+	out, errs = stdout.String(), strings.Join(strings.Fields(stderr.String()), " ")
+	require.Equal(o.t, code, cmd.ProcessState.ExitCode(), "%v: %s%s", args, out, errs)
+	return out, errs
 }
 
 // seen is what a dry run of the command prints for --seen.
 func (o *tool) seen(args ...string) string {
 	o.t.Helper()
-	code, out, errs := o.run(append(args, "--dry-run", "--reason", "a look")...)
-	require.Equal(o.t, exitDone, code, errs)
+	out, _ := o.run(exitDone, append(args, "--dry-run", "--reason", "a look")...)
 	return seenIn(o.t, out)
 }
 
@@ -115,19 +117,15 @@ func (o *tool) deadLetter() string {
 func TestTheCommandRequeuesDeadLettersInDynamoDB(t *testing.T) {
 	o := newTool(t)
 	id := o.deadLetter()
-	code, out, errs := o.run("dead", "list")
-	require.Equal(t, exitDone, code, errs)
+	out, _ := o.run(exitDone, "dead", "list")
 	require.Contains(t, out, id)
-	code, _, errs = o.run("dead", "requeue", "--reason", "the queue is back", id)
-	require.Equal(t, exitFailed, code)
+	_, errs := o.run(exitFailed, "dead", "requeue", "--reason", "the queue is back", id)
 	require.Contains(t, errs, "--seen with what --dry-run prints")
 	shown := o.seen("dead", "requeue", id)
-	code, _, errs = o.run("dead", "requeue", "--reason", "the queue is back", id, "--seen", shown)
-	require.Equal(t, exitDone, code, errs)
-	code, out, _ = o.run("dead", "list")
-	require.Equal(t, exitDone, code)
+	o.run(exitDone, "dead", "requeue", "--reason", "the queue is back", id, "--seen", shown)
+	out, _ = o.run(exitDone, "dead", "list")
 	require.Equal(t, "No such dead letters.\n", out)
-	_, out, _ = o.run("history", refund.Key("acme", "r-8").ID())
+	out, _ = o.run(exitDone, "history", refund.Key("acme", "r-8").ID())
 	require.Regexp(t, `Requeued: message `+id+` to\s+orders is sent again.\n`+
 		`  - by alice, with idemctl\n  - why: the queue is back`, out)
 }
@@ -165,8 +163,7 @@ func TestTheCommandSettlesAQuestionInDynamoDB(t *testing.T) {
 		{"show", exitUsage, "name the record"},
 		{"--help", exitDone, "Usage: idemctl"},
 	} {
-		code, out, errs := o.run(strings.Fields(c.args)...)
-		require.Equal(t, c.code, code, "%s: %s%s", c.args, out, errs)
+		out, errs := o.run(c.code, strings.Fields(c.args)...)
 		require.Contains(t, out+errs, c.want, c.args)
 		require.NotContains(t, out, "\x1b", "no terminal, no colour")
 	}
@@ -200,7 +197,7 @@ func TestATableWhoseResultsAreEncrypted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "result")
 	require.NoError(t, os.WriteFile(file, []byte(`"re_4711"`), 0o600))
 	t.Setenv("AWS_ENDPOINT_URL_KMS", keys.URL)
-	on := func(args ...string) (int, string) { return o.from(t, 0, dynamotest.Endpoint(t), args...) }
+	on := func(code int, args ...string) string { return o.from(t, 0, dynamotest.Endpoint(t), code, args...) }
 	const key, bound = "--kms-key=alias/results", "--kms-context=app=payments"
 	keys.Made()
 
@@ -209,8 +206,7 @@ func TestATableWhoseResultsAreEncrypted(t *testing.T) {
 		{"export", "--all", "--yes"}, {"history", done.ID()}, {"stats"},
 		{"extend", done.ID(), "--for", "2400h", "--reason", "audit", "--yes"},
 	} {
-		code, said := on(args...)
-		require.Equal(t, exitDone, code, "%v: %s", args, said)
+		said := on(exitDone, args...)
 		require.NotContains(t, said, "DE02", args)
 		if args[0] == "show" && args[1] == done.ID() {
 			require.Contains(t, said, "24 bytes, encoded as JSON, encrypted: name the KMS key with --kms-key")
@@ -222,8 +218,7 @@ func TestATableWhoseResultsAreEncrypted(t *testing.T) {
 		{"release", half.ID()}, // its step must be named
 		{"resolve", half.ID(), "--to", "released", "--step", "ship=@" + file},
 	} {
-		code, said := on(append(args, "--reason", "case 1", "--yes")...)
-		require.Equal(t, exitFailed, code, said)
+		said := on(exitFailed, append(args, "--reason", "case 1", "--yes")...)
 		if args[0] == "resolve" {
 			require.Contains(t, said, "refused, and nothing was changed: the record's results are encrypted")
 			require.Contains(t, said, "--kms-key")
@@ -234,28 +229,23 @@ func TestATableWhoseResultsAreEncrypted(t *testing.T) {
 	}
 	require.Empty(t, keys.Made(), "nothing asks KMS without a key")
 
-	code, said := on("show", done.ID(), "--show-result", key, bound)
-	require.Equal(t, exitDone, code, said)
+	said := on(exitDone, "show", done.ID(), "--show-result", key, bound)
 	require.Contains(t, said, "DE02120300000000202051")
-	code, said = on("show", done.ID(), "--show-result", "-o", "json", "--kms-key=alias/new,alias/results", bound)
-	require.Equal(t, exitDone, code, said)
+	said = on(exitDone, "show", done.ID(), "--show-result", "-o", "json", "--kms-key=alias/new,alias/results", bound)
 	var d record
 	require.NoError(t, json.Unmarshal([]byte(said), &d))
 	require.True(t, d.Sealed)
 	for _, wrong := range [][]string{{"--kms-key=alias/other", bound}, {key}} {
-		code, said = on(append([]string{"show", done.ID(), "--show-result"}, wrong...)...)
-		require.Equal(t, exitFailed, code, said)
+		said = on(exitFailed, append([]string{"show", done.ID(), "--show-result"}, wrong...)...)
 		require.Contains(t, said, "cannot be decrypted")
 	}
-	code, said = on("resolve", r1.ID(), "--to", "completed", "--result", file, "--reason", "case 1", "--yes", key, bound)
-	require.Equal(t, exitDone, code, said)
-	code, said = on("show", r1.ID(), "--show-result", key, bound)
-	require.Equal(t, exitDone, code, said)
+	said = on(exitDone, "resolve", r1.ID(), "--to", "completed", "--result", file,
+		"--reason", "case 1", "--yes", key, bound)
+	said = on(exitDone, "show", r1.ID(), "--show-result", key, bound)
 	require.Contains(t, said, "re_4711")
 	rec, err := store.Get(t.Context(), r1.ID())
 	require.NoError(t, err)
 	require.NotContains(t, string(rec.Body.Data), "re_4711")
-	code, said = on("show", done.ID(), bound)
-	require.Equal(t, exitUsage, code, said)
+	said = on(exitUsage, "show", done.ID(), bound)
 	require.Contains(t, said, "--kms-key")
 }

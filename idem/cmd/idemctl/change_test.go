@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"testing"
@@ -40,33 +41,37 @@ func (b *rig) history() (all []protocol.Audit) {
 	return all
 }
 
-func TestAChangeSaysWhoAndWhy(t *testing.T) {
-	changing(t, func(b *rig) {
-		b.answers = []string{"yes"}
-		b.want(exitDone, releaseR1...)
-		h := b.history()
-		require.Len(b.t, h, 1)
-		require.Equal(b.t, []string{"alice", "no such refund", "idemctl"}, []string{h[0].Who, h[0].Why, h[0].Tool})
-		require.Equal(b.t, idem.Released, b.Record(r1).State)
-	})
-}
-
 // Whoever decides has seen the record as it is when it is changed.
-func TestAChangeIsRefusedIfTheOriginalEndsBeforeTheAnswer(t *testing.T) {
-	for _, seen := range []bool{false, true} {
-		changing(t, func(b *rig) {
-			args := with(releaseR1, "-o", "json")
-			if seen {
-				args = append(args, "--seen="+b.Record(r1).Write, "--yes")
-				b.lateOutcome()
-			} else {
-				b.answers, b.beforeAnswer = []string{"yes"}, b.lateOutcome
-			}
-			out, errs := b.want(exitFailed, args...)
-			require.Empty(b.t, out)
-			require.Contains(b.t, errs, "nothing was changed: look")
-			require.Equal(b.t, idem.Completed, b.Record(r1).State)
-			require.Empty(b.t, b.history())
+func TestAChangeIsRefusedIfTheRecordChangesBeforeTheAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		seen    bool // --seen is the answer
+		change  func(b *rig)
+		state   idem.State
+		changes int
+	}{
+		"the original ends":           {false, (*rig).lateOutcome, idem.Completed, 0},
+		"the original ends, and seen": {true, (*rig).lateOutcome, idem.Completed, 0},
+		"somebody else decides": {false, func(b *rig) {
+			require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(),
+				reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}},
+				reconcile.Change{Actor: "bob", Reason: "declined"}))
+		}, idem.Failed, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changing(t, func(b *rig) {
+				args := with(releaseR1, "-o", "json")
+				if c.seen {
+					args = append(args, "--seen="+b.Record(r1).Write, "--yes")
+					c.change(b)
+				} else {
+					b.answers, b.beforeAnswer = []string{"yes"}, func() { c.change(b) }
+				}
+				out, errs := b.want(exitFailed, args...)
+				require.Empty(b.t, out)
+				require.Contains(b.t, errs, "nothing was changed: look")
+				require.Equal(b.t, c.state, b.Record(r1).State)
+				require.Len(b.t, b.history(), c.changes)
+			})
 		})
 	}
 }
@@ -80,20 +85,6 @@ func (b *rig) lateOutcome() {
 			ExpiresAt: b.Clock.Now().Add(time.Hour).UTC().Truncate(time.Second)},
 	})
 	require.NoError(b.t, err)
-}
-
-func TestOfTwoDecisionsAtOnceOneChangesTheRecord(t *testing.T) {
-	changing(t, func(b *rig) {
-		b.answers = []string{"yes"}
-		b.beforeAnswer = func() {
-			by := reconcile.Change{Actor: "bob", Reason: "declined"}
-			require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(),
-				reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}, by))
-		}
-		b.says(exitFailed, "nothing was changed: look", releaseR1...)
-		require.Equal(b.t, idem.Failed, b.Record(r1).State)
-		require.Len(b.t, b.history(), 1)
-	})
 }
 
 func TestNothingIsChangedWithoutAnAnswer(t *testing.T) {
@@ -153,24 +144,14 @@ func TestAConfirmedChangeIsNotInterrupted(t *testing.T) {
 	changing(t, func(b *rig) {
 		ctx, interrupt := context.WithCancel(b.t.Context())
 		b.ctx = ctx
-		b.backend.store = stopping{Store: b.Faults, on: interrupt}
+		b.Faults.Next(idemtest.Settle, func(ctx context.Context, c *idemtest.Call) error {
+			interrupt()
+			require.NoError(b.t, ctx.Err())
+			return c.Do(ctx)
+		})
 		b.want(exitDone, with(releaseR1, "--yes")...)
 		require.Equal(b.t, idem.Released, b.Record(r1).State)
 	})
-}
-
-// stopping interrupts the command when it writes.
-type stopping struct {
-	reconcile.Store
-	on func()
-}
-
-func (s stopping) Settle(ctx context.Context, now time.Time, w protocol.Settlement) error {
-	s.on()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return s.Store.Settle(ctx, now, w)
 }
 
 func TestOfManyThoseThatHaveChangedAreLeft(t *testing.T) {
@@ -190,15 +171,9 @@ func TestOfManyThoseThatHaveChangedAreLeft(t *testing.T) {
 // A lost reply leaves the question whether it was written.
 func TestALostReplyIsReported(t *testing.T) {
 	changing(t, func(b *rig) {
-		b.backend.store = lossy{b.Faults}
+		b.Faults.Always(func(context.Context, *idemtest.Call) error { return context.DeadlineExceeded }, idemtest.Settle)
 		b.says(exitFailed, "it may or may not have been written", with(releaseR1, "--yes")...)
 	})
-}
-
-type lossy struct{ reconcile.Store }
-
-func (l lossy) Settle(context.Context, time.Time, protocol.Settlement) error {
-	return context.DeadlineExceeded
 }
 
 // What is completed from outside is what the handler would have returned.
@@ -239,43 +214,41 @@ func TestAnExtendedRecordIsKept(t *testing.T) {
 	})
 }
 
-func TestAnEarlierResolutionIsReplacedOnlyIfAsked(t *testing.T) {
-	changing(t, func(b *rig) {
-		yes := with(releaseR1, "--yes")
-		b.want(exitDone, yes...)
-		failed := []string{"resolve", r1.ID(), "--to", "failed", "--message", "declined", "--reason",
-			"it was declined", "--yes"}
-		b.says(exitFailed, "--again", failed...)
-		b.want(exitDone, with(failed, "--again")...)
-		require.Equal(b.t, idem.Failed, b.Record(r1).State)
-	})
-}
-
-func TestStepsAreUndoneByHandBeforeItFails(t *testing.T) {
-	withRig(t, func(t *testing.T, b *rig) {
-		key := refund.Key("acme", "r-9")
-		b.stepped(key)
-		b.Clock.Advance(time.Hour)
-		failed := []string{"resolve", key.ID(), "--to", "failed", "--message", "declined", "--reason",
-			"it was declined", "--yes"}
-		b.says(exitFailed, "reserve", failed...)
-		b.want(exitDone, with(failed, "--undone")...)
-	})
-}
-
-// A client that gets a recorded 402 takes it that nothing was charged.
-func TestStepsAreUndoneByHandBeforeARefusalIsRecorded(t *testing.T) {
-	withRig(t, func(t *testing.T, b *rig) {
-		id := b.requestOf("key-1234567890123456", func(ctx context.Context) {
-			_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil },
-				&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
-			require.NoError(t, err)
+// What must be said is asked for: that an earlier resolution is replaced, and that steps were undone by
+// hand. A client that gets a recorded 402 takes it that nothing was charged.
+func TestWhatMustBeSaidIsAskedFor(t *testing.T) {
+	failed := []string{"--to", "failed", "--message", "declined"}
+	for name, c := range map[string]struct {
+		leave      func(b *rig) (id string)
+		to         []string
+		flag, says string
+	}{
+		"that an earlier resolution is replaced": {func(b *rig) string {
+			b.unknown(r1)
+			b.Clock.Advance(time.Hour)
+			b.want(exitDone, with(releaseR1, "--yes")...)
+			return r1.ID()
+		}, failed, "--again", "--again"},
+		"that steps were undone, of a failure": {func(b *rig) string { b.stepped(r1); return r1.ID() },
+			failed, "--undone", "reserve"},
+		"that steps were undone, of a refusal": {func(b *rig) string {
+			return b.requestOf("key-1234567890123456", func(ctx context.Context) { b.done(ctx, "charge", func() {}) })
+		}, []string{"--to", "completed", "--status", "402"},
+			"--undone", `["charge"]: undo them by hand and set --undone`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRig(t, func(t *testing.T, b *rig) {
+				id := c.leave(b)
+				b.Clock.Advance(time.Hour)
+				args := with([]string{"resolve", id, "--reason", "it was declined", "--yes"}, c.to...)
+				b.says(exitFailed, c.says, args...)
+				b.want(exitDone, with(args, c.flag)...)
+				rec, err := b.Store.Get(t.Context(), id)
+				require.NoError(t, err)
+				require.EqualValues(t, c.to[1], rec.State)
+			})
 		})
-		b.Clock.Advance(time.Hour)
-		refusal := []string{"resolve", id, "--to", "completed", "--status", "402", "--reason", "it was declined", "--yes"}
-		b.says(exitFailed, `["charge"]: undo them by hand and set --undone`, refusal...)
-		b.want(exitDone, with(refusal, "--undone")...)
-	})
+	}
 }
 
 // Of a step that was said to have had no effect nothing can be said any more: the refusal says what
@@ -312,35 +285,20 @@ func TestTheNextCallContinuesWithTheOutcomeOfAStep(t *testing.T) {
 		charged, out int
 		err          string
 	}{
-		"@" + path: {0, 7, ""}, "not-executed": {1, 7, ""}, "failed:declined": {0, 0, "declined"}, "done": {0, 0, "result"},
+		"@" + path: {0, 7, "<nil>"}, "not-executed": {1, 7, "<nil>"}, "failed:declined": {0, 0, "declined"},
+		"done": {0, 0, "result"},
 	} {
 		withRig(t, func(t *testing.T, b *rig) {
-			charged, die := 0, true
-			order := func(ctx context.Context, _ int) (int, error) {
-				return idem.Step(ctx, "charge", func(context.Context) (int, error) {
-					if die {
-						b.Crash()
-						return 0, nil
-					}
-					charged++
-					return 7, nil
-				}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-			}
-			d := idemtest.Deliver(b.Harness, 1,
-				func(ctx context.Context, e *idem.Engine) (int, error) { return idem.Do(ctx, e, r1, 1, order) })
-			require.ErrorIs(t, d[0].Err, idemtest.ErrCrashed)
-			b.Restart()
+			b.interrupted(r1)
 			b.Clock.Advance(time.Hour)
 			b.want(exitDone, with(releaseR1, "--yes", "--step", "charge="+what)...)
-			die = false
-			out, err := idem.Do(t.Context(), b.Engine, r1, 1, order)
-			require.Equal(t, want.out, out)
-			require.Equal(t, want.charged, charged)
-			if want.err == "" {
-				require.NoError(t, err)
-			} else {
-				require.ErrorContains(t, err, want.err)
-			}
+			charged := 0
+			out, err := idem.Do(t.Context(), b.Engine, r1, 1, func(ctx context.Context, _ int) (int, error) {
+				return idem.Step(ctx, "charge", func(context.Context) (int, error) { charged++; return 7, nil },
+					&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+			})
+			require.Equal(t, []int{want.charged, want.out}, []int{charged, out})
+			require.Contains(t, fmt.Sprint(err), want.err)
 		})
 	}
 }

@@ -23,28 +23,52 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 )
 
-// from runs the command on a machine whose clock is ahead by that much.
-func (o *tool) from(t *testing.T, ahead time.Duration, endpoint string, args ...string) (code int, said string) {
+// local is the environment of a DynamoDB Local.
+func local(t *testing.T) {
 	t.Helper()
 	for name, value := range map[string]string{
 		"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "idemlocal", "AWS_SECRET_ACCESS_KEY": "idemlocal", "USER": "alice",
 	} {
 		t.Setenv(name, value)
 	}
+}
+
+// from runs the command on a machine whose clock is ahead by that much. It ends with the exit code.
+func (o *tool) from(t *testing.T, ahead time.Duration, endpoint string, code int, args ...string) (said string) {
+	t.Helper()
+	local(t)
 	var out, errs bytes.Buffer
-	code = run(t.Context(), append(args, "--table", o.table, "--endpoint", endpoint),
+	got := run(t.Context(), append(args, "--table", o.table, "--endpoint", endpoint),
 		&terminal{in: strings.NewReader(""), out: &out, err: &errs},
 		outside(func() time.Time { return time.Now().Add(ahead) }))
-	return code, strings.Join(strings.Fields(out.String()+errs.String()), " ")
+	said = strings.Join(strings.Fields(out.String()+errs.String()), " ")
+	require.Equal(t, code, got, "%v: %s", args, said)
+	return said
+}
+
+// answering is a proxy of DynamoDB Local, whose replies have other headers.
+func answering(t *testing.T, change func(http.Header)) (endpoint string) {
+	t.Helper()
+	u, err := url.Parse(dynamotest.Endpoint(t))
+	require.NoError(t, err)
+	proxy := &httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(u); r.Out.Host = r.In.Host },
+		ModifyResponse: func(r *http.Response) error { change(r.Header); return nil },
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Date"] = nil // the server adds none
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL
 }
 
 func TestAMachineThatIsFastReleasesNothingThatMayRun(t *testing.T) {
 	o := newTool(t)
 	o.unknown(r1) // parked: its effect may be on its way until its lease is over
 	for _, ahead := range []time.Duration{0, 15 * time.Minute} {
-		code, said := o.from(t, ahead, dynamotest.Endpoint(t), "release", r1.ID(), "--reason",
+		said := o.from(t, ahead, dynamotest.Endpoint(t), exitFailed, "release", r1.ID(), "--reason",
 			"the provider has none", "--yes")
-		require.Equal(t, exitFailed, code, said)
 		require.Contains(t, said, "the parked attempt may still be running")
 		require.Equal(t, ahead > 0, strings.Contains(said, "The clock of this machine is fast by 1"), said)
 	}
@@ -67,9 +91,8 @@ func TestAMachineThatIsFastLeavesARunningClaimAlone(t *testing.T) {
 	defer func() { close(end); <-ended }()
 	for _, which := range [][]string{{r1.ID(), "--yes"},
 		{"--operation", "refund", "--state", "in_progress", "--limit", "5", "--seen", "0011223344556677"}} {
-		code, said := o.from(t, 15*time.Minute, dynamotest.Endpoint(t),
+		o.from(t, 15*time.Minute, dynamotest.Endpoint(t), exitFailed,
 			append([]string{"release", "--reason", "the provider has none"}, which...)...)
-		require.Equal(t, exitFailed, code, said)
 		_, err := idem.Do(t.Context(), o.engine, r1, 1, result)
 		require.ErrorIs(t, err, idem.ErrInFlight, "the handler ran beside the first, which has not ended")
 	}
@@ -79,25 +102,20 @@ func TestAMachineThatIsSlowRecordsAnOutcomeThatLasts(t *testing.T) {
 	o := newTool(t)
 	key := idem.Operation{Name: "refund", Retention: 5 * time.Minute}.Key("acme", "r-1")
 	o.unknown(key)
-	code, said := o.from(t, -10*time.Minute, dynamotest.Endpoint(t), "resolve", key.ID(), "--to", "failed", "--message",
-		"declined", "--reason", "case 1", "--yes")
-	require.Equal(t, exitDone, code, said)
+	said := o.from(t, -10*time.Minute, dynamotest.Endpoint(t), exitDone, "resolve", key.ID(), "--to", "failed",
+		"--message", "declined", "--reason", "case 1", "--yes")
 	require.Contains(t, said, "The clock of this machine is slow by ")
 	_, err := idem.Do(t.Context(), o.engine, key, 1, result)
 	require.ErrorContains(t, err, "declined", "the outcome had expired, and the handler ran again")
-	code, said = o.from(t, -10*time.Minute, dynamotest.Endpoint(t), "extend", key.ID(), "--for", "14m",
+	o.from(t, -10*time.Minute, dynamotest.Endpoint(t), exitDone, "extend", key.ID(), "--for", "14m",
 		"--reason", "case 1", "--yes")
-	require.Equal(t, exitDone, code, said)
 }
 
 // The console goes by the same clock as long as it is served.
 func TestAMachineThatIsFastServesAConsoleThatReleasesNothingThatMayRun(t *testing.T) {
 	o := newTool(t)
 	o.unknown(r1)
-	for name, value := range map[string]string{"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "idemlocal",
-		"AWS_SECRET_ACCESS_KEY": "idemlocal", "USER": "alice"} {
-		t.Setenv(name, value)
-	}
+	local(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	in, out := io.Pipe()
 	ended := make(chan int)
@@ -123,19 +141,8 @@ func TestAMachineThatIsFastServesAConsoleThatReleasesNothingThatMayRun(t *testin
 func TestReplyWithoutADateRefusesChanges(t *testing.T) {
 	o := newTool(t)
 	o.unknown(r1)
-	u, err := url.Parse(dynamotest.Endpoint(t))
-	require.NoError(t, err)
-	proxy := &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(u); r.Out.Host = r.In.Host },
-		ModifyResponse: func(r *http.Response) error { r.Header.Del("Date"); return nil },
-	}
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header()["Date"] = nil // the server adds none
-		proxy.ServeHTTP(w, r)
-	}))
-	defer srv.Close()
-	code, said := o.from(t, 0, srv.URL, "show", r1.ID())
-	require.Equal(t, exitDone, code, said)
+	endpoint := answering(t, func(h http.Header) { h.Del("Date") })
+	said := o.from(t, 0, endpoint, exitDone, "show", r1.ID())
 	require.Contains(t, said, "have no Date: times are those of this machine")
 	for _, args := range [][]string{
 		{"release", r1.ID(), "--yes", "--who", "bob", "--reason", "the provider has none"},
@@ -143,8 +150,7 @@ func TestReplyWithoutADateRefusesChanges(t *testing.T) {
 			"--reason", "case 1"},
 		{"console"},
 	} {
-		code, said := o.from(t, 0, srv.URL, args...)
-		require.Equal(t, exitFailed, code, said)
+		said := o.from(t, 0, endpoint, exitFailed, args...)
 		require.Contains(t, said, "nothing was changed: leave the header in")
 	}
 }
@@ -153,24 +159,16 @@ func TestReplyWithoutADateRefusesChanges(t *testing.T) {
 func TestChangesOfOneSecondKeepTheirOrder(t *testing.T) {
 	o := newTool(t)
 	o.unknown(r1)
-	u, err := url.Parse(dynamotest.Endpoint(t))
-	require.NoError(t, err)
 	date := time.Now().UTC().Format(http.TimeFormat)
-	srv := httptest.NewServer(&httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(u); r.Out.Host = r.In.Host },
-		ModifyResponse: func(r *http.Response) error { r.Header.Set("Date", date); return nil },
-	})
-	defer srv.Close()
+	endpoint := answering(t, func(h http.Header) { h.Set("Date", date) })
 	var reasons []string
 	for n := range 8 {
 		why := fmt.Sprint("case ", n)
-		code, said := o.from(t, 0, srv.URL, "resolve", r1.ID(), "--to", "completed", "--no-result", "--again",
+		o.from(t, 0, endpoint, exitDone, "resolve", r1.ID(), "--to", "completed", "--no-result", "--again",
 			"--yes", "--reason", why)
-		require.Equal(t, exitDone, code, said)
 		reasons = append(reasons, why)
 	}
-	code, said := o.from(t, 0, srv.URL, "history", r1.ID(), "-o", "json")
-	require.Equal(t, exitDone, code, said)
+	said := o.from(t, 0, endpoint, exitDone, "history", r1.ID(), "-o", "json")
 	require.Equal(t, reasons, regexp.MustCompile("case [0-9]").FindAllString(said, -1))
 }
 

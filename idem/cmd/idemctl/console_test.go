@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/idemhttp"
 )
 
 // browse is a browser of a console with the key "secret".
@@ -89,12 +88,7 @@ func TestTheConsoleResolvesARequestWithItsResponse(t *testing.T) {
 	status, page := read(t, res, err)
 	require.Equal(t, http.StatusOK, status, page)
 
-	c, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, nil)
-	require.NoError(t, err)
-	again, err := c.Serve(t.Context(), &idemhttp.Request{
-		Method: "POST", Path: "/payments", Route: "/payments", Header: map[string][]string{
-			"Idempotency-Key": {"payment-0000000001"}, "Content-Type": {"application/json"}}, Body: []byte(`{"amount":1}`),
-	}, nil)
+	again, err := b.payments().Serve(t.Context(), requestWith("payment-0000000001"), nil)
 	require.NoError(t, err)
 	require.Equal(t, 201, again.Status)
 	require.JSONEq(t, `{"id":"re_1"}`, string(again.Body))

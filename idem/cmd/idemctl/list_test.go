@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -60,37 +63,27 @@ func TestCtrlCDuringALongListShowsWhatWasFound(t *testing.T) {
 		}
 		ctx, interrupt := context.WithCancel(t.Context())
 		b.ctx = ctx
-		b.backend.store = &interrupting{Store: b.Faults, after: 10, on: interrupt}
+		queries := 0
+		b.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			if queries++; queries == 10 {
+				interrupt()
+			}
+			return errors.Join(ctx.Err(), c.Do(ctx))
+		}, idemtest.Due)
 		out, errs := b.want(exitFailed, "list", "--limit", "1000")
 		require.Equal(t, "idemctl: interrupted", errs)
 		_, page, more := strings.Cut(out, "--page '")
 		require.True(t, more)
 		page, _, _ = strings.Cut(page, "'")
 
-		b.ctx, b.backend.store = t.Context(), b.Faults
+		b.ctx = t.Context()
+		b.Faults.Heal()
 		rest, _ := b.want(exitDone, "list", "--limit", "1000", "--page", page)
 		require.NotContains(t, rest, "--page")
 		found := strings.Count(out, "\n  acme#refund#")
 		require.Positive(t, found)
 		require.Equal(t, 160, found+strings.Count(rest, "\n  acme#refund#"))
 	})
-}
-
-// interrupting interrupts the command after so many queries.
-type interrupting struct {
-	reconcile.Store
-	after int
-	on    func()
-}
-
-func (s *interrupting) Due(ctx context.Context, q protocol.DueQuery) (protocol.DuePage, error) {
-	if s.after--; s.after == 0 {
-		s.on()
-	}
-	if err := ctx.Err(); err != nil {
-		return protocol.DuePage{}, err
-	}
-	return s.Store.Due(ctx, q)
 }
 
 // No output has more columns than 80, but for ids and what has no space; nothing that a
@@ -159,39 +152,29 @@ func TestAQuestionOfTheFutureIsListedWithoutALease(t *testing.T) {
 		"1\n  acme#refund#2\n", out.String())
 }
 
-// Of a change whose entry was written first it may not be known whether it was made.
-func TestHistoryAndChangesSayWhatIsUnconfirmed(t *testing.T) {
-	changing(t, func(b *rig) {
-		b.noted["e7"] = protocol.Audit{
-			ID: r1.ID(), Entry: "e7", At: b.Clock.Now(), Who: "alice", Why: "case 1", Change: protocol.ChangeResolved,
-			From: idem.Unknown, To: idem.Failed, Attempt: 1, Unconfirmed: true,
-		}
-		for _, command := range [][]string{{"history", r1.ID()}, {"changes"}} {
-			out, _ := b.want(exitDone, command...)
-			require.Contains(b.t, strings.Join(strings.Fields(out), " "),
-				"Resolved: unconfirmed, it may not have been made: from unknown to failed, attempt 1.")
-		}
-	})
-}
-
-// Of an entry that cannot be read, history has what is known, and why.
-func TestHistoryNamesAnUnreadableEntry(t *testing.T) {
-	changing(t, func(b *rig) {
-		b.want(exitDone, with(releaseR1, "--yes")...)
-		b.noted["e7"] = protocol.Audit{
-			ID: r1.ID(), Entry: "e7", At: b.Clock.Now(), Change: protocol.ChangeUnreadable, Unconfirmed: true,
-			Why: `attribute "change" is missing`,
-		}
-		for _, command := range [][]string{{"history", r1.ID()}, {"changes"}} {
-			out, _ := b.want(exitDone, command...)
-			require.Contains(b.t, out, "Resolved: from unknown to released")
-			require.Contains(b.t, strings.Join(strings.Fields(out), " "),
-				"Unreadable: the entry e7 is damaged, or a newer version has written it. - attribute \"change\" is missing")
-		}
-		out, _ := b.want(exitDone, "history", r1.ID(), "-o", "json")
-		require.Contains(b.t, out, `"change": "unreadable"`)
-		require.Contains(b.t, out, `"entry": "e7"`)
-	})
+// Of a change whose entry was written first it may not be known whether it was made. Of an entry that cannot
+// be read, history has what is known, and why.
+func TestHistoryAndChangesSayWhatIsNotKnown(t *testing.T) {
+	for want, a := range map[string]protocol.Audit{
+		"Resolved: unconfirmed, it may not have been made: from unknown to failed, attempt 1.": {
+			Who: "alice", Why: "case 1", Change: protocol.ChangeResolved, From: idem.Unknown, To: idem.Failed, Attempt: 1},
+		"Unreadable: the entry e7 is damaged, or a newer version has written it. - attribute \"change\" is missing": {
+			Change: protocol.ChangeUnreadable, Why: `attribute "change" is missing`},
+	} {
+		changing(t, func(b *rig) {
+			b.want(exitDone, with(releaseR1, "--yes")...)
+			a.ID, a.Entry, a.At, a.Unconfirmed = r1.ID(), "e7", b.Clock.Now(), true
+			b.noted[a.Entry] = a
+			for _, command := range [][]string{{"history", r1.ID()}, {"changes"}} {
+				out, _ := b.want(exitDone, command...)
+				require.Contains(b.t, out, "Resolved: from unknown to released")
+				require.Contains(b.t, strings.Join(strings.Fields(out), " "), want)
+			}
+			out, _ := b.want(exitDone, "history", r1.ID(), "-o", "json")
+			require.Contains(b.t, out, fmt.Sprintf(`"change": %q`, a.Change))
+			require.Equal(b.t, a.Change == protocol.ChangeUnreadable, strings.Contains(out, `"entry": "e7"`))
+		})
+	}
 }
 
 // A night of sweeps makes more changes than anybody waits for.
@@ -203,8 +186,7 @@ func TestStatsCountNoMoreThanTheLimit(t *testing.T) {
 			require.NoError(t, b.reconciler().Resolve(t.Context(), key.ID(), reconcile.Resolution{To: "completed"},
 				reconcile.Change{Actor: "bob", Reason: "w", Tool: "t"}))
 		}
-		b.unknown(refund.Key("acme", "r-4"))
-		b.unknown(refund.Key("acme", "r-5"))
+		b.unknown(refund.Key("acme", "r-4"), refund.Key("acme", "r-5"))
 		for limit, more := range map[string]bool{"2": true, "3": false} {
 			out, _ := b.want(exitDone, "stats", "--limit", limit, "-o", "json")
 			var st stats

@@ -18,8 +18,7 @@ func TestOnlyTheRecordsThatWereSeenAreChanged(t *testing.T) {
 	withRig(t, func(t *testing.T, b *rig) {
 		b.asks = false
 		one, two, late := refund.Key("acme", "1"), refund.Key("acme", "2"), refund.Key("acme", "late")
-		b.unknown(one)
-		b.unknown(two)
+		b.unknown(one, two)
 		b.Clock.Advance(time.Hour)
 		many := []string{"release", "--operation", "refund", "--limit", "10"}
 		seen := b.seen(many...)
@@ -62,8 +61,7 @@ func TestSeenConfirmsOneDecision(t *testing.T) {
 // What is confirmed is shown before, as it is for one record.
 func TestOfManyRecordsTheConfirmationShowsWhatIsRecorded(t *testing.T) {
 	withRig(t, func(t *testing.T, b *rig) {
-		b.unknown(refund.Key("acme", "1"))
-		b.unknown(refund.Key("acme", "2"))
+		b.unknown(refund.Key("acme", "1"), refund.Key("acme", "2"))
 		b.Clock.Advance(time.Hour)
 		many := []string{"resolve", "--to", "failed", "--message", "declined by the bank", "--code", "card_expired",
 			"--operation", "refund", "--limit", "10"}
@@ -85,10 +83,9 @@ func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 		var keys []idem.Key
 		for _, name := range []string{"1", "2", "kept", "called", "anew", "damaged", "before", "unsure"} {
 			keys = append(keys, refund.Key("acme", name))
-			b.unknown(keys[len(keys)-1])
 		}
 		other := order.Key("acme", "1")
-		b.unknown(other)
+		b.unknown(append(keys, other)...)
 		kept, called, anew, damaged, before, unsure := keys[2], keys[3], keys[4], keys[5], keys[6], keys[7]
 		b.Clock.Advance(time.Hour)
 		one := func(key idem.Key, to ...string) {

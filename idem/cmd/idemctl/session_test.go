@@ -16,8 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/protocol"
-	"github.com/idem-go/idempotency/idem/reconcile"
+	"github.com/idem-go/idempotency/idem/idemtest"
 )
 
 // The endpoint of a VPC is one of AWS: who changes a record there is not who they say they are on
@@ -76,52 +75,40 @@ func TestChangesAreOfTheAWSCallerUnlessTheTableIsLocal(t *testing.T) {
 	}
 }
 
-// refusing is a table that answers each read with an error.
-type refusing struct {
-	reconcile.Store
-	code string
-}
-
-func (r refusing) Get(context.Context, string) (*idem.Record, error) {
-	return nil, fmt.Errorf("it is refused: %w", &smithy.GenericAPIError{Code: r.code})
-}
-
-// readOnly is a table for those who may only look.
-type readOnly struct{ reconcile.Store }
-
-func (readOnly) Settle(context.Context, time.Time, protocol.Settlement) error {
-	return &idem.StoreError{Op: "Settle", Err: &smithy.GenericAPIError{Code: "AccessDeniedException"}}
-}
-
 func TestARefusalOfAWSSaysWhatToDo(t *testing.T) {
 	withRig(t, func(t *testing.T, b *rig) {
-		good := b.backend.store
+		refuse := func(code string, method idemtest.Method) {
+			b.Faults.Heal()
+			err := fmt.Errorf("it is refused: %w", &smithy.GenericAPIError{Code: code})
+			b.Faults.Always(func(context.Context, *idemtest.Call) error {
+				return &idem.StoreError{Op: string(method), Err: err}
+			}, method)
+		}
 		for code, says := range map[string]string{
 			"AccessDeniedException":     "idemctl show needs Table.GrantReader",
 			"ResourceNotFoundException": "--region",
 			"ExpiredTokenException":     "log in again",
 		} {
-			b.backend.store = refusing{good, code}
-			exit, out, errs := b.run("show", r1.ID())
-			require.Equal(t, exitFailed, exit)
+			refuse(code, idemtest.Get)
+			out, errs := b.want(exitFailed, "show", r1.ID())
 			require.Empty(t, out)
 			require.Contains(t, errs, "it is refused")
 			require.Contains(t, errs, says)
 		}
-		b.backend.store = refusing{good, "AccessDeniedException"}
-		_, _, errs := b.run(with(releaseR1, "--yes")...)
-		require.Contains(t, errs, "idemctl release needs Table.GrantOperator")
+		refuse("AccessDeniedException", idemtest.Get)
+		b.says(exitFailed, "idemctl release needs Table.GrantOperator", with(releaseR1, "--yes")...)
 		require.Contains(t, hint(&smithy.GenericAPIError{Code: "AccessDeniedException"}, "check"),
 			"idemctl check needs Table.GrantCheck")
+		b.Faults.Heal()
 		b.unknown(r1)
 		b.Clock.Advance(time.Hour)
-		b.backend.store = readOnly{good}
-		_, _, errs = b.run(with(releaseR1, "--yes")...)
+		refuse("AccessDeniedException", idemtest.Settle) // for those who may only look
+		_, errs := b.want(exitFailed, with(releaseR1, "--yes")...)
 		require.Contains(t, errs, "AWS does not allow it")
 		require.Contains(t, errs, "Table.GrantOperator")
 		require.NotContains(t, errs, "may or may not")
-		b.backend.store = refusing{good, "InternalServerError"}
-		_, _, errs = b.run("show", r1.ID())
+		refuse("InternalServerError", idemtest.Get)
+		_, errs = b.want(exitFailed, "show", r1.ID())
 		require.NotContains(t, errs, "--profile")
 	})
 }

@@ -200,27 +200,56 @@ func (b *rig) call(key idem.Key, fn func(context.Context, int) (int, error)) err
 	return err
 }
 
-// unknown leaves an attempt whose outcome nobody knows, with a reference of the provider's.
-func (b *rig) unknown(key idem.Key) {
+// unknown leaves attempts whose outcome nobody knows, with a reference of the provider's.
+func (b *rig) unknown(keys ...idem.Key) {
 	b.t.Helper()
-	require.Error(b.t, b.call(key, func(ctx context.Context, _ int) (int, error) {
-		require.NoError(b.t, idem.SetReference(ctx, "re_"+key.Tenant()))
-		return 0, errCut
-	}))
-	require.Equal(b.t, idem.Unknown, b.Record(key).State)
+	for _, key := range keys {
+		require.Error(b.t, b.call(key, func(ctx context.Context, _ int) (int, error) {
+			require.NoError(b.t, idem.SetReference(ctx, "re_"+key.Tenant()))
+			return 0, errCut
+		}))
+		require.Equal(b.t, idem.Unknown, b.Record(key).State)
+	}
 }
 
-// killed leaves a claim whose process died in its handler.
-func (b *rig) killed(key idem.Key) {
+// crash leaves a claim whose process died in the handler, which calls b.Crash.
+func (b *rig) crash(key idem.Key, handler func(context.Context, int) (int, error)) {
 	b.t.Helper()
 	d := idemtest.Deliver(b.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, key, 1, func(context.Context, int) (int, error) {
-			b.Crash()
-			return 0, nil
-		})
+		return idem.Do(ctx, e, key, 1, handler)
 	})
 	require.ErrorIs(b.t, d[0].Err, idemtest.ErrCrashed)
 	b.Restart()
+}
+
+// killed leaves one whose process died outside its steps.
+func (b *rig) killed(key idem.Key) {
+	b.t.Helper()
+	b.crash(key, func(context.Context, int) (int, error) { b.Crash(); return 0, nil })
+}
+
+// done is a step that is done, and how it is undone.
+func (b *rig) done(ctx context.Context, name string, undo func()) {
+	b.t.Helper()
+	_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 1, nil },
+		&idem.StepConfig[int]{Compensate: func(context.Context, int) error { undo(); return nil }})
+	require.NoError(b.t, err)
+}
+
+// payments is the contract of requests.
+func (b *rig) payments() *idemhttp.Contract {
+	b.t.Helper()
+	c, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, nil)
+	require.NoError(b.t, err)
+	return c
+}
+
+// requestWith is one with the key.
+func requestWith(key string) *idemhttp.Request {
+	return &idemhttp.Request{
+		Method: "POST", Path: "/payments", Route: "/payments", Header: map[string][]string{"Idempotency-Key": {key},
+			"Content-Type": {"application/json"}}, Body: []byte(`{"amount":1}`),
+	}
 }
 
 // request leaves an HTTP request whose outcome nobody knows.
@@ -229,15 +258,11 @@ func (b *rig) request(key string) string { return b.requestOf(key, func(context.
 // requestOf leaves one that did this.
 func (b *rig) requestOf(key string, did func(context.Context)) string {
 	b.t.Helper()
-	c, err := idemhttp.New(b.Engine, idemhttp.AnyRoute(payment), idemhttp.SingleTenant, nil)
-	require.NoError(b.t, err)
-	res, err := c.Serve(b.t.Context(), &idemhttp.Request{
-		Method: "POST", Path: "/payments", Route: "/payments", Header: map[string][]string{"Idempotency-Key": {key},
-			"Content-Type": {"application/json"}}, Body: []byte(`{"amount":1}`),
-	}, func(ctx context.Context) (*idemhttp.Response, error) {
-		did(ctx)
-		return &idemhttp.Response{Status: 502}, nil
-	})
+	res, err := b.payments().Serve(b.t.Context(), requestWith(key),
+		func(ctx context.Context) (*idemhttp.Response, error) {
+			did(ctx)
+			return &idemhttp.Response{Status: 502}, nil
+		})
 	require.NoError(b.t, err)
 	require.Equal(b.t, 502, res.Status)
 	return payment.Key(idem.SingleTenant, key).ID()
@@ -247,9 +272,7 @@ func (b *rig) requestOf(key string, did func(context.Context)) string {
 func (b *rig) stepped(key idem.Key) {
 	b.t.Helper()
 	require.Error(b.t, b.call(key, func(ctx context.Context, _ int) (int, error) {
-		_, err := idem.Step(ctx, "reserve", func(context.Context) (int, error) { return 1, nil },
-			&idem.StepConfig[int]{Compensate: func(context.Context, int) error { return nil }})
-		require.NoError(b.t, err)
+		b.done(ctx, "reserve", func() {})
 		return 0, errCut
 	}))
 }
@@ -272,35 +295,20 @@ func (b *rig) spoil(key idem.Key) {
 // interrupted leaves a claim whose process died in an at-most-once step.
 func (b *rig) interrupted(key idem.Key) {
 	b.t.Helper()
-	d := idemtest.Deliver(b.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
-			return idem.Step(ctx, "charge", func(context.Context) (int, error) {
-				b.Crash()
-				return 0, nil
-			}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
-		})
+	b.crash(key, func(ctx context.Context, _ int) (int, error) {
+		return idem.Step(ctx, "charge", func(context.Context) (int, error) { b.Crash(); return 0, nil },
+			&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
 	})
-	require.ErrorIs(b.t, d[0].Err, idemtest.ErrCrashed)
-	b.Restart()
 }
 
 // undoing leaves a claim whose process died while it undid the second of two steps.
 func (b *rig) undoing(key idem.Key) {
 	b.t.Helper()
-	d := idemtest.Deliver(b.Harness, 1, func(ctx context.Context, e *idem.Engine) (int, error) {
-		return idem.Do(ctx, e, key, 1, func(ctx context.Context, _ int) (int, error) {
-			step := func(name string, undo func()) {
-				_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 1, nil },
-					&idem.StepConfig[int]{Compensate: func(context.Context, int) error { undo(); return nil }})
-				require.NoError(b.t, err)
-			}
-			step("reserve", b.Crash)
-			step("pack", func() {})
-			return 0, idem.Permanent(errors.New("declined"))
-		})
+	b.crash(key, func(ctx context.Context, _ int) (int, error) {
+		b.done(ctx, "reserve", b.Crash)
+		b.done(ctx, "pack", func() {})
+		return 0, idem.Permanent(errors.New("declined"))
 	})
-	require.ErrorIs(b.t, d[0].Err, idemtest.ErrCrashed)
-	b.Restart()
 }
 
 func (b *rig) reconciler() *reconcile.Reconciler {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -171,6 +172,12 @@ func (f functionFunc) Invoke(_ context.Context, payload []byte, _ *runtime.Invok
 		return runtime.Result{Error: &runtime.FunctionError{Type: "errorString", Message: err.Error()}}, nil
 	}
 	return runtime.Result{Payload: []byte(answer)}, nil
+}
+
+// inBubble runs a test with a clock of its own.
+func inBubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
 // watch collects what a poller reports.

@@ -147,16 +147,14 @@ func TestDeletionsThatFailAreRepeated(t *testing.T) {
 			return nil, errors.New("reset")
 		}, nil, 3},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newFakeQueue(standardARN)
-				q.deletes = c.deletes
-				q.send(messages(3)...)
-				w := open(t, q, "url", functionFunc(noop), Options{})
-				time.Sleep(time.Second)
-				require.Equal(t, c.gone, q.gone())
-				require.Len(t, w.trouble(), c.troubles)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			q := newFakeQueue(standardARN)
+			q.deletes = c.deletes
+			q.send(messages(3)...)
+			w := open(t, q, "url", functionFunc(noop), Options{})
+			time.Sleep(time.Second)
+			require.Equal(t, c.gone, q.gone())
+			require.Len(t, w.trouble(), c.troubles)
 		})
 	}
 }
@@ -166,27 +164,25 @@ func TestCloseWaitsForWhatWasReceived(t *testing.T) {
 		"close":   func(p *Poller, _ context.CancelFunc) { p.Close() },
 		"context": func(p *Poller, cancel context.CancelFunc) { cancel(); p.Close() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newFakeQueue(standardARN)
-				q.send(messages(12)...)
-				f := functionFunc(func(fakeEvent) (string, error) {
-					time.Sleep(5 * time.Second)
-					return "null", nil
-				})
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				p, err := Start(ctx, q, "url", f, nil)
-				require.NoError(t, err)
-				synctest.Wait()
-				began := time.Now()
-				end(p, cancel)
-				require.Equal(t, 5*time.Second, time.Since(began), "the long polls are broken off, the function is not")
-				require.Len(t, q.gone(), 12)
-				q.send(message("late", ""))
-				time.Sleep(time.Minute)
-				require.NotContains(t, q.gone(), "late")
+		inBubble(t, name, func(t *testing.T) {
+			q := newFakeQueue(standardARN)
+			q.send(messages(12)...)
+			f := functionFunc(func(fakeEvent) (string, error) {
+				time.Sleep(5 * time.Second)
+				return "null", nil
 			})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			p, err := Start(ctx, q, "url", f, nil)
+			require.NoError(t, err)
+			synctest.Wait()
+			began := time.Now()
+			end(p, cancel)
+			require.Equal(t, 5*time.Second, time.Since(began), "the long polls are broken off, the function is not")
+			require.Len(t, q.gone(), 12)
+			q.send(message("late", ""))
+			time.Sleep(time.Minute)
+			require.NotContains(t, q.gone(), "late")
 		})
 	}
 }
@@ -245,23 +241,21 @@ func TestWhatIsRedelivered(t *testing.T) {
 		"it is not asked":     {answer(second), false, []string{"0", "1", "2"}, ""},
 		"it answers nonsense": {answer("[]"), true, nil, "not a batch response"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newFakeQueue(standardARN)
-				q.send(messages(3)...)
-				w := open(t, q, "url", c.function, Options{ReportBatchItemFailures: c.report})
-				synctest.Wait()
-				require.Equal(t, c.gone, q.gone())
-				d := w.deliveries()
-				require.Len(t, d, 1)
-				require.Equal(t, c.function.err, d[0].Err)
-				require.Len(t, d[0].Returned, 3-len(c.gone))
-				if c.reason == "" {
-					require.NoError(t, d[0].Reason)
-				} else {
-					require.ErrorContains(t, d[0].Reason, c.reason)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			q := newFakeQueue(standardARN)
+			q.send(messages(3)...)
+			w := open(t, q, "url", c.function, Options{ReportBatchItemFailures: c.report})
+			synctest.Wait()
+			require.Equal(t, c.gone, q.gone())
+			d := w.deliveries()
+			require.Len(t, d, 1)
+			require.Equal(t, c.function.err, d[0].Err)
+			require.Len(t, d[0].Returned, 3-len(c.gone))
+			if c.reason == "" {
+				require.NoError(t, d[0].Reason)
+			} else {
+				require.ErrorContains(t, d[0].Reason, c.reason)
+			}
 		})
 	}
 }

@@ -213,16 +213,14 @@ func TestMatrix(t *testing.T) {
 				r := line{label: label}
 				for _, k := range kinds {
 					name := fmt.Sprintf("%s/%s/%s/%s", sc.name, repeat, label, k)
-					t.Run(name, func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) {
-							got := play(t, inMemory(sc), sc, repeat, fault{n + 1, k})
-							want := sc.endOf(repeat)
-							if mustPark(sc, repeat, label, k) {
-								want = idem.Unknown
-							}
-							require.Equal(t, want, got.state)
-							r.cells = append(r.cells, cellOf(got))
-						})
+					inBubble(t, name, func(t *testing.T) {
+						got := play(t, inMemory(sc), sc, repeat, fault{n + 1, k})
+						want := sc.endOf(repeat)
+						if mustPark(sc, repeat, label, k) {
+							want = idem.Unknown
+						}
+						require.Equal(t, want, got.state)
+						r.cells = append(r.cells, cellOf(got))
 					})
 				}
 				tb.lines = append(tb.lines, r)

@@ -151,17 +151,22 @@ func (w *business) asked(context.Context, time.Time) (string, error) {
 	return "charge", nil
 }
 
+// paid is what is reserved and charged, and can be undone.
+func (w *business) paid(ctx context.Context, undo func(context.Context, string) error) error {
+	if _, err := w.step(ctx, "reserve", &idem.StepConfig[string]{Compensate: undo}); err != nil {
+		return err
+	}
+	_, err := w.step(ctx, "charge", &idem.StepConfig[string]{Semantics: idem.AtMostOnce, Compensate: undo})
+	return err
+}
+
 // declined is an order whose last step fails permanently, and which is undone.
 func (w *business) declined(ctx context.Context) (string, error) {
 	undo := func(_ context.Context, result string) error {
 		_, err := w.effect("undo " + cut(result))
 		return err
 	}
-	if _, err := w.step(ctx, "reserve", &idem.StepConfig[string]{Compensate: undo}); err != nil {
-		return "", err
-	}
-	if _, err := w.step(ctx, "charge",
-		&idem.StepConfig[string]{Semantics: idem.AtMostOnce, Compensate: undo}); err != nil {
+	if err := w.paid(ctx, undo); err != nil {
 		return "", err
 	}
 	_, err := idem.Step(ctx, "ship", func(context.Context) (string, error) {
@@ -182,11 +187,7 @@ func (w *business) outOfStock(ctx context.Context, busy error) (string, error) {
 		}
 		return err
 	}
-	if _, err := w.step(ctx, "reserve", &idem.StepConfig[string]{Compensate: undo}); err != nil {
-		return "", err
-	}
-	if _, err := w.step(ctx, "charge",
-		&idem.StepConfig[string]{Semantics: idem.AtMostOnce, Compensate: undo}); err != nil {
+	if err := w.paid(ctx, undo); err != nil {
 		return "", err
 	}
 	u, err := idem.UnitOf(ctx, func() idem.Unit { return &row{text: "reserve, charge", refuse: w.refuses} })

@@ -1,17 +1,12 @@
 package deliveries
 
 import (
-	"context"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
-	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
 	"github.com/idem-go/idempotency/idem/testenv/testmain"
 	"github.com/idem-go/idempotency/local/aws/runtime"
@@ -31,13 +26,11 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if !long() {
+	if !rig.Long() {
 		testmain.Parallel(8) // they wait for time-outs most of the time
 	}
 	testmain.Run(m)
 }
-
-func long() bool { return os.Getenv("IDEM_LONG") == "1" }
 
 // setup is the function, its two tables, what lies between them, and the recorder.
 type setup struct {
@@ -64,13 +57,9 @@ func newSetupOn(t *testing.T, records string, fn runtime.Function, fate func(n, 
 		fn.Timeout = timeout
 	}
 	fn.Env = append([]string{
-		schema.EnvEndpoint + "=" + s.network.Serve(t, dynamotest.Endpoint(t)), schema.EnvTable + "=" + s.records,
 		"ORDERS_TABLE=" + s.effects, "ORDERS_RECORDER=" + s.recorder.URL, "ORDERS_SOURCE=sqs",
 	}, env...)
-	var err error
-	s.pool, err = runtime.Start(context.Background(), fn, nil)
-	require.NoError(t, err)
-	t.Cleanup(s.pool.Close)
+	s.pool = rig.Start(t, s.records, s.network.Serve(t, dynamotest.Endpoint(t)), fn, nil)
 	return s
 }
 

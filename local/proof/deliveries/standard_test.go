@@ -16,7 +16,7 @@ import (
 // on a kill, a duplicate in flight or a busy DynamoDB. Without poison, receives cost nothing:
 // there are as many as the busiest machine may use up.
 func size() (count, odds, receives int) {
-	if long() {
+	if rig.Long() {
 		// DynamoDB Local looks through a table's whole stream at every write, and the
 		// proofs read their histories there: four times as many messages take sixteen times
 		// as long.
@@ -33,7 +33,7 @@ const (
 )
 
 // poison is for the long runs: all its receives have to be used up.
-func poison(n int) bool    { return long() && n%poisonEvery == 7 }
+func poison(n int) bool    { return rig.Long() && n%poisonEvery == 7 }
 func permanent(n int) bool { return !poison(n) && n%permanentEvery == 11 }
 
 // anyFate lets a handler end in every way, depending on the message and the run alone.

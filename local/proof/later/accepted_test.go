@@ -25,7 +25,7 @@ import (
 // it are told; what is not repeatable runs once, and what was cancelled or given up never.
 func TestAcceptedRequestsComeToOneEnd(t *testing.T) {
 	count, atOnce, limit := 40, 48, 2*time.Minute
-	if long() {
+	if rig.Long() {
 		count, atOnce, limit = 1000, 64, 20*time.Minute
 	}
 	began := time.Now()
@@ -34,7 +34,7 @@ func TestAcceptedRequestsComeToOneEnd(t *testing.T) {
 	s.work("reports")
 	s.sweep()
 	all := requests(count)
-	queue := sendings(rand.New(rand.NewPCG(s.seed, 0)), all)
+	queue := rig.Sendings(rand.New(rand.NewPCG(s.seed, 0)), all, 4)
 	s.askAll(queue, atOnce, limit)
 	s.calm()
 	took := time.Since(began)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
 const tenants = 20
@@ -68,20 +69,6 @@ func padOf(n int) string {
 	random := rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)})
 	_, _ = random.Read(b) // never fails, by its documentation
 	return base64.StdEncoding.EncodeToString(b)
-}
-
-// sendings are all requests, each 1 to 4 times, most of them at once.
-func sendings(random *rand.Rand, all []*request) (queue []*request) {
-	for _, r := range all {
-		for range 1 + random.IntN(4) {
-			queue = append(queue, r)
-		}
-	}
-	for i := range queue {
-		j := min(i+random.IntN(12), len(queue)-1)
-		queue[i], queue[j] = queue[j], queue[i]
-	}
-	return queue
 }
 
 // client is a sender's way to the service.
@@ -260,30 +247,9 @@ func (h *heard) answer() string {
 // askAll lets all senders ask, a number of them at once.
 func (s *setup) askAll(queue []*request, atOnce int, limit time.Duration) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
-	defer cancel()
 	c := s.client(s.clients)
-	work := make(chan *request)
-	failed := make(chan error, len(queue))
-	var g sync.WaitGroup
-	for i := range atOnce {
-		g.Go(func() {
-			random := rand.New(rand.NewPCG(1, uint64(i)))
-			for r := range work {
-				if err := c.ask(ctx, r, random); err != nil {
-					failed <- err
-					cancel()
-				}
-			}
-		})
-	}
-	for _, r := range queue {
-		work <- r
-	}
-	close(work)
-	g.Wait()
-	close(failed)
-	for err := range failed {
-		require.NoError(s.t, err)
-	}
+	rig.Crowd(s.t, queue, atOnce, limit, func(n int) func(context.Context, *request) error {
+		random := rand.New(rand.NewPCG(1, uint64(n)))
+		return func(ctx context.Context, r *request) error { return c.ask(ctx, r, random) }
+	})
 }

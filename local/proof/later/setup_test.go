@@ -3,7 +3,6 @@ package later
 import (
 	"context"
 	"net/http/httptest"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -37,8 +36,6 @@ const (
 
 func TestMain(m *testing.M) { testmain.Run(m) }
 
-func long() bool { return os.Getenv("IDEM_LONG") == "1" }
-
 // The operations of the functions, by the collections that they are requested in.
 var operations = map[string]idem.Operation{
 	"statements": {Name: "statement"},
@@ -65,19 +62,7 @@ type setup struct {
 }
 
 // anyFault strikes most where something is written.
-func anyFault(op string) (float64, []string) {
-	all := []string{
-		faultnet.Conflicted, faultnet.KilledBefore, faultnet.KilledAfter, faultnet.KilledWith,
-		faultnet.CallLost, faultnet.ReplyLost, faultnet.CutLate, faultnet.SilentLate,
-	}
-	switch op {
-	case "TransactWriteItems":
-		return 20, all
-	case "PutItem", "UpdateItem":
-		return 6, all
-	}
-	return 2, all[1:] // a plain read has no conflict
-}
+var anyFault = rig.AnyFault(20, 6, 2)
 
 // anyFate lets a worker end in every way, by the request and the run alone. A repeatable request is
 // done at its third run at the latest.
@@ -117,7 +102,7 @@ func newSetup(t *testing.T) *setup {
 	s.relay = rig.Relay(t, s.records, db.Serve(t, dynamotest.Endpoint(t)), out.Serve(t, queuetest.Endpoint(t)), routes,
 		schema.EnvOutboxGrace+"=500ms", schema.EnvOutboxMaxTries+"=1000")
 	lost := []string{faultnet.CallLost, faultnet.ReplyLost, faultnet.CutLate}
-	if long() {
+	if rig.Long() {
 		// A relay that dies in a sweep leaves its message for 12 seconds.
 		lost = append(lost, faultnet.KilledBefore, faultnet.KilledAfter)
 	}
@@ -150,14 +135,8 @@ func (s *setup) start(name string, fn runtime.Function, odds func(string) (float
 	env ...string) *runtime.Pool {
 	s.t.Helper()
 	network := s.network(name)
-	fn.Timeout = timeout
-	fn.Env = append([]string{
-		schema.EnvEndpoint + "=" + network.Serve(s.t, dynamotest.Endpoint(s.t)), schema.EnvTable + "=" + s.records,
-		"AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal",
-	}, env...)
-	pool, err := runtime.Start(context.Background(), fn, nil)
-	require.NoError(s.t, err)
-	s.t.Cleanup(pool.Close)
+	fn.Timeout, fn.Env = timeout, env
+	pool := rig.Start(s.t, s.records, network.Serve(s.t, dynamotest.Endpoint(s.t)), fn, nil)
 	s.throw(name, network, pool, odds)
 	return pool
 }

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/proof/faultnet"
+	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
 var seed = flag.Uint64("seed", 1, "of the transfers, who asks for them, and the faults")
@@ -44,20 +44,6 @@ func transfers(random *rand.Rand, n int) (all []transfer) {
 		all = append(all, transfer{fmt.Sprintf("transfer-%03d", i), accountName(from), accountName(to), amount})
 	}
 	return all
-}
-
-// callers are those who ask: 1 to 5 for each transfer, most of them at once.
-func callers(random *rand.Rand, all []transfer) (queue []transfer) {
-	for _, t := range all {
-		for range 1 + random.IntN(5) {
-			queue = append(queue, t)
-		}
-	}
-	for i := range queue {
-		j := min(i+random.IntN(12), len(queue)-1)
-		queue[i], queue[j] = queue[j], queue[i]
-	}
-	return queue
 }
 
 // answer is what a caller ends with.
@@ -124,55 +110,22 @@ func (s *setup) ask(ctx context.Context, t transfer, got *answers) error {
 // askAll lets all callers ask, a number of them at once.
 func (s *setup) askAll(queue []transfer) *answers {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 4*time.Minute)
-	defer cancel()
 	got := &answers{of: map[string][]answer{}, told: map[string]int{}}
-	work := make(chan transfer)
-	failed := make(chan error, len(queue))
-	var g sync.WaitGroup
-	for range 12 {
-		g.Go(func() {
-			for t := range work {
-				if err := s.ask(ctx, t, got); err != nil {
-					failed <- err
-				}
-			}
-		})
-	}
-	for _, t := range queue {
-		work <- t
-	}
-	close(work)
-	g.Wait()
-	close(failed)
-	for err := range failed {
-		require.NoError(s.t, err)
-	}
+	rig.Crowd(s.t, queue, 12, 4*time.Minute, func(int) func(context.Context, transfer) error {
+		return func(ctx context.Context, t transfer) error { return s.ask(ctx, t, got) }
+	})
 	return got
 }
 
 // anyFault strikes most where a commit is at stake.
-func anyFault(op string) (float64, []string) {
-	switch op {
-	case "TransactWriteItems":
-		return 45, allFaults
-	case "PutItem", "UpdateItem":
-		return 15, allFaults
-	}
-	return 5, allFaults[1:] // a plain read has no conflict
-}
-
-var allFaults = []string{
-	faultnet.Conflicted, faultnet.KilledBefore, faultnet.KilledAfter, faultnet.KilledWith,
-	faultnet.CallLost, faultnet.ReplyLost, faultnet.CutLate, faultnet.SilentLate,
-}
+var anyFault = rig.AnyFault(45, 15, 5)
 
 // One mode with a process for each invocation, frozen in between, the other one with
 // several in a process.
 func TestTransfers(t *testing.T) {
 	t.Parallel()
 	n := 50
-	if os.Getenv("IDEM_LONG") == "1" {
+	if rig.Long() {
 		n = 200
 	}
 	for mode, c := range map[string]struct {
@@ -187,7 +140,7 @@ func TestTransfers(t *testing.T) {
 			began := time.Now()
 			random := rand.New(rand.NewPCG(*seed, 0))
 			all := transfers(random, n)
-			queue := callers(random, all)
+			queue := rig.Sendings(random, all, 5)
 			s := newSetup(t, mode, c.fn, c.freeze, true, anyFault)
 			s.startRelay()
 
@@ -200,12 +153,12 @@ func TestTransfers(t *testing.T) {
 				"%d entries denied; told %v; %.1f s; %v",
 				mode, *seed, n, len(queue), got.invocations, len(made), refused, repeats, len(got.denied), got.told,
 				time.Since(began).Seconds(), s.tally)
-			for _, fault := range append([]string{stuckSoon, stuckLater}, allFaults...) {
+			for _, fault := range append([]string{stuckSoon, stuckLater}, rig.AllFaults...) {
 				require.NotZero(t, s.tally.fault(fault), fault)
 			}
 			require.NotZero(t, refused)
 			require.Greater(t, len(made), n/3)
-			if os.Getenv("IDEM_LONG") == "1" { // a short run may by chance have none
+			if rig.Long() { // a short run may by chance have none
 				require.NotZero(t, len(got.denied)+s.tally.notice("claim withdrawn"), "some commit was fenced")
 			}
 		})
@@ -221,7 +174,7 @@ func TestConflictsAlone(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(*seed, 3))
 			all := transfers(random, 40)
-			queue := callers(random, all)
+			queue := rig.Sendings(random, all, 5)
 			// Time enough that no lease is over and no budget is used up on a busy machine.
 			s := newSetup(t, mode, runtime.Function{MaxInstances: 6, Timeout: time.Minute}, false,
 				false, func(op string) (float64, []string) {

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"testing"
@@ -60,14 +59,9 @@ func newSetup(t *testing.T, mode string, fn runtime.Function, freeze, stick bool
 
 	network := faultnet.New()
 	fn.Path = testmain.Program(t, "./internal/worker")
-	fn.Env = append([]string{
-		schema.EnvEndpoint + "=" + network.Serve(t, dynamotest.Endpoint(t)), schema.EnvTable + "=" + s.records,
-		"LEDGER_ACCOUNTS=" + s.accounts, "LEDGER_ENTRIES=" + s.entries, "LEDGER_MODE=" + mode,
-	}, env...)
-	var err error
-	s.pool, err = runtime.Start(context.Background(), fn, &runtime.Options{Output: s.tally, Freeze: freeze})
-	require.NoError(t, err)
-	t.Cleanup(s.pool.Close)
+	fn.Env = append(env, "LEDGER_ACCOUNTS="+s.accounts, "LEDGER_ENTRIES="+s.entries, "LEDGER_MODE="+mode)
+	s.pool = rig.Start(t, s.records, network.Serve(t, dynamotest.Endpoint(t)), fn,
+		&runtime.Options{Output: s.tally, Freeze: freeze})
 	s.tally.Random = faultnet.NewRandom(*seed, faultnet.Caller(s.pool), of)
 	rule := s.tally.Rule
 	if stick {

@@ -27,7 +27,7 @@ const input = "1:q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k"
 // for those that have ended, and for those that still run.
 func TestASweepReadsWhatIsDueAndNothingElse(t *testing.T) {
 	records, due, running := 10_000, 100, 200
-	if long() {
+	if rig.Long() {
 		records, due = 100_000, 1_000
 	}
 	ctx, table := t.Context(), rig.Table(t)

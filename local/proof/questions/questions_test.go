@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -28,11 +27,9 @@ import (
 
 func TestMain(m *testing.M) { testmain.Run(m) }
 
-func long() bool { return os.Getenv("IDEM_LONG") == "1" }
-
 func TestAnyScheduleHasOneOutcomeAndACompleteHistory(t *testing.T) {
 	schedules := 60
-	if long() {
+	if rig.Long() {
 		schedules = 1000
 	}
 	var all tally
@@ -57,7 +54,7 @@ func TestAnyScheduleHasOneOutcomeAndACompleteHistory(t *testing.T) {
 	workers.Wait()
 	t.Logf("%d schedules: %v", schedules, all.counts)
 	must := []string{"resolved", "forgotten", "run again", "completed", "reply lost", "request lost", "cut, arrives late"}
-	if long() { // rare in a few
+	if rig.Long() { // rare in a few
 		must = append(must, "parked", "escalated", "resolved again", "failed", "conflict")
 	}
 	for _, what := range must {

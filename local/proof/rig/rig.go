@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"os"
 	"testing"
 	"time"
 
@@ -102,18 +103,29 @@ func Relay(tb testing.TB, table, endpoint, queues string, routes map[string]stri
 	tb.Helper()
 	text, err := json.Marshal(routes)
 	require.NoError(tb, err)
-	pool, err := runtime.Start(context.Background(), runtime.Function{
+	return Start(tb, table, endpoint, runtime.Function{
 		Path: testmain.Program(tb, "../../../lambda/functions/relay"), MaxInstances: 2, Timeout: 20 * time.Second,
 		Env: append([]string{
-			"AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal", "AWS_ENDPOINT_URL_SQS=" + queues,
-			schema.EnvTable + "=" + table, schema.EnvEndpoint + "=" + endpoint, schema.EnvOutboxRoutes + "=" + string(text),
-			schema.EnvOutboxBackoff + "=20ms",
+			"AWS_ENDPOINT_URL_SQS=" + queues, schema.EnvOutboxRoutes + "=" + string(text), schema.EnvOutboxBackoff + "=20ms",
 		}, env...),
 	}, nil)
+}
+
+// Start starts a function over a table that it reaches by the endpoint. It ends with the test.
+func Start(tb testing.TB, table, endpoint string, fn runtime.Function, options *runtime.Options) *runtime.Pool {
+	tb.Helper()
+	fn.Env = append([]string{
+		"AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal",
+		schema.EnvTable + "=" + table, schema.EnvEndpoint + "=" + endpoint,
+	}, fn.Env...)
+	pool, err := runtime.Start(context.Background(), fn, options)
 	require.NoError(tb, err)
 	tb.Cleanup(pool.Close)
 	return pool
 }
+
+// Long says that the test is to take as long as it may.
+func Long() bool { return os.Getenv("IDEM_LONG") == "1" }
 
 // Feed gives the relay the table's stream from its start, until the test ends.
 func Feed(tb testing.TB, relay *runtime.Pool, table string) *streampoller.Poller {

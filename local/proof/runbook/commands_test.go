@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,30 +127,19 @@ func TestEveryCommandOfTheRunbookRuns(t *testing.T) {
 
 // Where a record is not there, the page says so and does not stop.
 func TestTheRunbookOnAFailedOpenCallWithoutARecord(t *testing.T) {
-	for _, b := range blocks(t) {
-		if b.section == "FailedOpen" {
-			r, s := newReader(t), newScene(t, time.Minute)
-			require.Contains(t, r.follow(b, s.nothing()), "there is no record: no other call with this key has run")
-			return
-		}
-	}
-	require.Fail(t, "the section is gone")
+	r, s := newReader(t), newScene(t, time.Minute)
+	require.Contains(t, r.follow(blockOf(t, "FailedOpen", 0), s.nothing()),
+		"there is no record: no other call with this key has run")
 }
 
 // A release is refused while the attempt may still be running, as the page says.
 func TestTheRunbooksReleaseIsRefusedTooEarly(t *testing.T) {
-	for _, b := range blocks(t) {
-		if b.section == "Settling" && b.n == 4 {
-			r, s := newReader(t), newScene(t, 0)
-			id := s.unknown()
-			before := items(t, s, id)
-			b.commands = strings.TrimSuffix(b.commands, "\n") + " # exits with 1\n"
-			require.Contains(t, r.follow(b, id), "refused")
-			require.Equal(t, before, items(t, s, id))
-			return
-		}
-	}
-	require.Fail(t, "the block is gone")
+	r, s, b := newReader(t), newScene(t, 0), blockOf(t, "Settling", 4)
+	id := s.unknown()
+	before := items(t, s, id)
+	b.commands = strings.TrimSuffix(b.commands, "\n") + " # exits with 1\n"
+	require.Contains(t, r.follow(b, id), "refused")
+	require.Equal(t, before, items(t, s, id))
 }
 
 // A page whose command does not exist, or exits otherwise than it says, does not pass.
@@ -223,6 +213,15 @@ func blocks(t *testing.T) (all []block) {
 	require.NotEmpty(t, all)
 	require.Empty(t, all[0].section, "the page begins with what a reader sets up")
 	return all
+}
+
+// blockOf is the n-th one of a section.
+func blockOf(t *testing.T, section string, n int) block {
+	t.Helper()
+	all := blocks(t)
+	at := slices.IndexFunc(all, func(b block) bool { return b.section == section && b.n == n })
+	require.NotEqual(t, -1, at, "the block is gone")
+	return all[at]
 }
 
 // exits is how the page says that a command ends with another exit code than 0.

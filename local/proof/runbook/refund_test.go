@@ -21,6 +21,7 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/queue/queuetest"
 	"github.com/idem-go/idempotency/idem/testenv/testmain"
 	"github.com/idem-go/idempotency/local/aws/runtime"
+	"github.com/idem-go/idempotency/local/proof/rig"
 )
 
 // provider makes a refund and then keeps its answer to itself, also to a sweep that asks.
@@ -46,16 +47,9 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // start starts an example function.
 func start(t *testing.T, name string, timeout time.Duration, output io.Writer, env ...string) *runtime.Pool {
 	t.Helper()
-	pool, err := runtime.Start(context.Background(), runtime.Function{
-		Path: testmain.Program(t, "../../../lambda/functions/"+name), Timeout: timeout,
-		Env: append([]string{
-			"AWS_ACCESS_KEY_ID=idemlocal", "AWS_SECRET_ACCESS_KEY=idemlocal", schema.EnvEndpoint + "=" + dynamotest.Endpoint(t),
-			schema.EnvTable + "=" + table(t),
-		}, env...),
+	return rig.Start(t, table(t), dynamotest.Endpoint(t), runtime.Function{
+		Path: testmain.Program(t, "../../../lambda/functions/"+name), Timeout: timeout, Env: env,
 	}, &runtime.Options{Output: output})
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	return pool
 }
 
 // The whole story: the process of a refund dies after the provider has got the request; the
@@ -114,18 +108,14 @@ func TestACrashedRefundIsSettledWithTheRunbooksCommands(t *testing.T) {
 	require.Contains(t, retry.Body, "outcome_unknown")
 
 	// The person, who knows only the page, and takes the record's id from the list.
-	page := map[string][]block{}
-	for _, b := range blocks(t) {
-		page[b.section] = append(page[b.section], b)
-	}
-	shown := r.follow(page["Escalated"][0], "")
+	shown := r.follow(blockOf(t, "Escalated", 0), "")
 	id := refund.Key(idem.SingleTenant, "refund-of-order-4711").ID()
 	require.Contains(t, shown, id)
-	shown = r.follow(page["Settling"][0], id)
+	shown = r.follow(blockOf(t, "Settling", 0), id)
 	require.Len(t, atProvider.refunds, 1)
 	require.Contains(t, shown, atProvider.refunds[0], "the token, by which the provider knows the refund")
 	require.Contains(t, shown, "outcome_unknown")
-	r.follow(page["Settling"][1], id) // the provider's console has refund re_1
+	r.follow(blockOf(t, "Settling", 1), id) // the provider's console has refund re_1
 
 	// The customer.
 	for range 2 {
@@ -136,7 +126,7 @@ func TestACrashedRefundIsSettledWithTheRunbooksCommands(t *testing.T) {
 		require.Equal(t, "true", retry.Headers["Idempotency-Replayed"])
 	}
 	require.Len(t, atProvider.refunds, 1, "one refund")
-	require.NotContains(t, r.follow(page["Escalated"][0], ""), id, "nothing is left")
+	require.NotContains(t, r.follow(blockOf(t, "Escalated", 0), ""), id, "nothing is left")
 	history, err := s.reconciler().History(t.Context(), id)
 	require.NoError(t, err)
 	who := map[protocol.Change]string{} // idemctl's clock has seconds: in the same one its entry may come first
