@@ -239,7 +239,7 @@ func TestATableWhoseResultsAreEncrypted(t *testing.T) {
 		said = on(exitFailed, append([]string{"show", done.ID(), "--show-result"}, wrong...)...)
 		require.Contains(t, said, "cannot be decrypted")
 	}
-	said = on(exitDone, "resolve", r1.ID(), "--to", "completed", "--result", file,
+	on(exitDone, "resolve", r1.ID(), "--to", "completed", "--result", file,
 		"--reason", "case 1", "--yes", key, bound)
 	said = on(exitDone, "show", r1.ID(), "--show-result", key, bound)
 	require.Contains(t, said, "re_4711")
