@@ -41,9 +41,14 @@ func (c *Contract) replay(ctx context.Context, r *Request, out *idem.Outcome) (*
 
 func (c *Contract) addReplayHeaders(res *Response, out *idem.Outcome) {
 	res.replaceHeader(c.opts.Profile.replayedHeader(), "true")
-	res.replaceHeader(HeaderOriginalDate, out.RecordedAt.UTC().Format(http.TimeFormat))
+	res.addDates(out)
+}
+
+// addDates says when the outcome was recorded and until when it is kept.
+func (r *Response) addDates(out *idem.Outcome) {
+	r.replaceHeader(HeaderOriginalDate, out.RecordedAt.UTC().Format(http.TimeFormat))
 	if !out.ExpiresAt.IsZero() {
-		res.replaceHeader(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
+		r.replaceHeader(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
 	}
 }
 
