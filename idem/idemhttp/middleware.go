@@ -59,8 +59,9 @@ type MiddlewareOptions struct {
 // its deadline and cancellation. A client that disconnects therefore causes no failure, and
 // its retry gets the response. The context ends with the claim.
 //
-// The middleware first reads the request's whole body. Mount other readers of the body
-// inside, or let them put it back with its ContentLength. A body that was read before is
+// The middleware reads the request's whole body before the handler runs, once operation, tenant and
+// the key of a header are known: the functions for these find no body. Set [http.Server.ReadTimeout],
+// which limits how long a client may take to send it. Mount other readers of the body inside, or let them put it back with its ContentLength. A body that was read before is
 // refused if the middleware can see it; it cannot if only a part was read and there is no
 // Content-Length. The response is buffered until its record is written: Flush sends
 // nothing, hijacking and the other methods of [http.ResponseController] return
@@ -109,7 +110,7 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.later != nil && slices.Contains(statusMethods, r.Method) {
-			if req := opts.request(r, nil, ""); c.later.asks(req) {
+			if req := opts.request(r, ""); c.later.asks(req) {
 				res, err := c.later.status(r.Context(), req)
 				opts.answer(w, r, res, err)
 				return
@@ -127,20 +128,18 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 		if opts.shadow(c, next, inside, w, r) {
 			return
 		}
-		ctx := context.WithoutCancel(r.Context())
-		body, no := readBody(w, r, opts.MaxRequest)
-		if no == nil && wasRead(r, len(body)) {
-			opts.Error(w, r, errBodyRead)
-			return
+		req := opts.request(r, inside)
+		req.load = func() (*situation, error) {
+			body, no := readBody(w, r, opts.MaxRequest)
+			req.setBody(r, body)
+			if no == nil && wasRead(r, len(body)) {
+				return nil, errBodyRead
+			}
+			return no, nil
 		}
-		req := opts.request(r, body, inside)
-		if no != nil {
-			c.refusal(ctx, req, no).writeTo(w, r)
-			return
-		}
-		res, err := c.Serve(ctx, req, func(ctx context.Context) (*Response, error) {
+		res, err := c.Serve(context.WithoutCancel(r.Context()), req, func(ctx context.Context) (*Response, error) {
 			rec := newRecorder(w, r, opts.MaxResponse)
-			next.ServeHTTP(rec, withBody(r.WithContext(ctx), body))
+			next.ServeHTTP(rec, withBody(r.WithContext(ctx), req.Body))
 			return rec.response(), nil
 		})
 		opts.answer(w, r, res, err)

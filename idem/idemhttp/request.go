@@ -47,6 +47,17 @@ type Request struct {
 	// Source is the gateway's own event or request, as a pointer, for a tenant function
 	// of your own to read.
 	Source any
+
+	// load reads Body once the caller and the key of a header are known: who has neither must not
+	// fill the memory. Nil if Body is there.
+	load func() (*situation, error)
+}
+
+func (r *Request) read() (*situation, error) {
+	if r.load == nil {
+		return nil, nil
+	}
+	return r.load()
 }
 
 // Identity is what an authorizer knows about a caller. Fields that the gateway's
