@@ -84,7 +84,7 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 // and 409 outcome_not_yet_known if a step is asked about again later. Under a key, either the
 // response or the error is nil. In shadow ([Contract.Shadow]) both are next's own.
 func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response, error) {
-	if c.later != nil && c.later.asks(r) {
+	if c.later != nil && c.later.asks(r) != "" {
 		return c.later.status(ctx, r)
 	}
 	if !c.enforces(r.Method) {

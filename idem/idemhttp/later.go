@@ -31,8 +31,8 @@ type AcceptsLater interface {
 type accepted interface {
 	// accept serves a request whose route is accepted for later. For another one it returns nil.
 	accept(ctx context.Context, r *Request, call idem.Call) (*Response, error)
-	// asks reports whether status serves the request.
-	asks(r *Request) bool
+	// asks returns the template of the path if status serves the request, else "".
+	asks(r *Request) (template string)
 	status(ctx context.Context, r *Request) (*Response, error)
 }
 

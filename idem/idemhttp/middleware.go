@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"github.com/idem-go/idempotency/idem"
@@ -47,7 +48,7 @@ type MiddlewareOptions struct {
 
 	// Error answers a request that ended in an error: a fault of a tenant or key
 	// function, or a failure that was recorded elsewhere. The response is not yet
-	// written. Nil means that the error goes to the server's log and the client gets 500.
+	// written. The URL of a request for a status is the template of its path. Nil means that the error goes to the server's log and the client gets 500.
 	Error func(http.ResponseWriter, *http.Request, error)
 }
 
@@ -110,9 +111,10 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.later != nil && slices.Contains(statusMethods, r.Method) {
-			if req := opts.request(r, ""); c.later.asks(req) {
+			req := opts.request(r, "")
+			if template := c.later.asks(req); template != "" {
 				res, err := c.later.status(r.Context(), req)
-				opts.answer(w, r, res, err)
+				opts.answer(w, withPath(r, template), res, err)
 				return
 			}
 		}
@@ -144,6 +146,14 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 		})
 		opts.answer(w, r, res, err)
 	})
+}
+
+// withPath is the request for [MiddlewareOptions.Error] under its template: the id in the path of a
+// status is enough to see the result, and must not be in a log.
+func withPath(r *http.Request, template string) *http.Request {
+	r = r.WithContext(r.Context())
+	r.URL, r.RequestURI = &url.URL{Path: template}, template
+	return r
 }
 
 func (o *MiddlewareOptions) answer(w http.ResponseWriter, r *http.Request, res *Response, err error) {
