@@ -109,11 +109,11 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 	var own error // of next
 	call.Run = func(ctx context.Context) (ans idem.Answer) {
 		given, err := next(ctx)
-		live, ans = c.keep(given, err)
+		live, ans = c.keep(r, given, err)
 		own = ans.Err
 		if c.opts.OnUnitRefused != nil && err == nil {
 			ans.OnRefused = func(reason error) (other idem.Answer) {
-				live, other = c.refused(ctx, reason)
+				live, other = c.refused(ctx, r, reason)
 				own = other.Err
 				return other
 			}

@@ -270,6 +270,9 @@ func (c *laters) progress(
 			return res, nil
 		}
 		res := c.done(ctx, r, l, out)
+		if r.Fits != nil && !r.Fits(res) {
+			return c.refusal(ctx, r, &situation{code: CodeOutcomeUnavailable}), nil
+		}
 		res.addDates(out)
 		return res, nil
 	}
