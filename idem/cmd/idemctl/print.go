@@ -159,7 +159,7 @@ func tenantOr(tenant string) string {
 	if tenant == "" {
 		return "(none)"
 	}
-	return view.Plain(tenant)
+	return view.Name(tenant)
 }
 
 // progress says on a terminal how far a long read is. Elsewhere it says nothing.
