@@ -3,6 +3,7 @@ package idemlambda
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"net/url"
 	"strings"
 	"time"
@@ -22,6 +23,8 @@ type gateway[E, R any] struct {
 	to   func(event *E, given *R, res *idemhttp.Response) R
 	// limit is how long the service waits for the function; zero means until it ends.
 	limit time.Duration
+	// size is how many bytes of JSON the service takes as the response.
+	size int
 	// received is when the service got the request, in milliseconds since 1970; nil
 	// if the event does not have it.
 	received func(*E) int64
@@ -44,6 +47,7 @@ func (g gateway[E, R]) handler(engine *idem.Engine, routes idemhttp.Routes, tena
 			r.Identity.TenantID = c.TenantID
 		}
 		var given, none R
+		r.Fits = func(res *idemhttp.Response) bool { return g.fits(&event, &given, res) }
 		var own error
 		shadow, ran := contract.Shadow(r), false
 		res, err := contract.Serve(withKillTime(ctx), r, func(ctx context.Context) (*idemhttp.Response, error) {
@@ -80,6 +84,36 @@ func (g gateway[E, R]) deadline(event *E, now time.Time) time.Time {
 		}
 	}
 	return now.Add(g.limit)
+}
+
+// maxResponse is how many bytes of JSON Lambda returns
+// (https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html: 6 MB).
+const maxResponse = 6_291_556
+
+// roomForMarks is for the headers of a replay, so that it can be returned where the response could.
+const roomForMarks = 256
+
+// fits reports whether the service can return the response, and its replay. Most are far smaller than the limit, and
+// are not encoded for this: JSON writes no byte as more than six.
+func (g gateway[E, R]) fits(event *E, given *R, res *idemhttp.Response) bool {
+	n := roomForMarks + len(res.Body)
+	for name, value := range res.Headers {
+		n += len(name) + len(value) + 4
+	}
+	for name, values := range res.MultiHeaders {
+		n += len(name) + 4
+		for _, value := range values {
+			n += len(value) + 4
+		}
+	}
+	for _, cookie := range res.Cookies {
+		n += len(cookie) + 4
+	}
+	if 6*n <= g.size {
+		return true
+	}
+	out, err := json.Marshal(g.to(event, given, asText(res)))
+	return err == nil && len(out)+roomForMarks <= g.size
 }
 
 // asText encodes a body that is not text in Base64: events are JSON, which would lose its

@@ -92,6 +92,70 @@ func TestFormsOfTheSameRequest(t *testing.T) {
 	require.Equal(t, "no base64", string(bodyOf("no base64", true)))
 }
 
+// What a gateway cannot return is an outcome without a response, for the first caller and for all
+// others: a 502 would be sent again for a day, and its client would never hear that it took effect.
+// What it can return live, it can return with the marks of a replay.
+func TestResponsesThatAGatewayCannotReturn(t *testing.T) {
+	const httpAPI, alb = "apigw-v2-none", "alb-multi"
+	limits := map[string]int{httpAPI: 6_291_556, alb: 1 << 20}
+	overhead := map[string]int{}
+	serve := func(t *testing.T, name, body string) (answers []answerTo, largest, ran int) {
+		e, o := newEngine(t, memory()), &idemhttp.Options{}
+		var h lambda.Handler
+		if name == alb {
+			h = lambda.NewHandler(ALB(e, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, o,
+				func(context.Context, events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
+					ran++
+					return events.ALBTargetGroupResponse{StatusCode: 201, Body: body}, nil
+				}))
+		} else {
+			h = lambda.NewHandler(HTTPAPI(e, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, o,
+				func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+					ran++
+					return events.APIGatewayV2HTTPResponse{StatusCode: 201, Body: body}, nil
+				}))
+		}
+		raw, err := json.Marshal(decoded[map[string]any](t, name))
+		require.NoError(t, err)
+		for range 2 {
+			out, err := h.Invoke(t.Context(), raw)
+			require.NoError(t, err)
+			var a answerTo
+			require.NoError(t, json.Unmarshal(out, &a))
+			answers, largest = append(answers, a), max(largest, len(out))
+		}
+		return answers, largest, ran
+	}
+	for name := range limits {
+		_, largest, _ := serve(t, name, "")
+		overhead[name] = largest
+	}
+	for name, limit := range limits {
+		for what, c := range map[string]struct {
+			body   string
+			status int
+		}{
+			"small":                {"{}", 201},
+			"up to the limit":      {strings.Repeat("x", limit-overhead[name]-roomForMarks), 201},
+			"over it as a replay":  {strings.Repeat("x", limit-overhead[name]+30), 409},
+			"over it":              {strings.Repeat("x", limit), 409},
+			"over it when encoded": {strings.Repeat("\x01", limit/5), 409},
+			"over it in Base64":    {strings.Repeat("\xff", limit*4/5), 409},
+		} {
+			answers, largest, ran := serve(t, name, c.body)
+			require.Equal(t, 1, ran)
+			require.LessOrEqual(t, largest, limit, "%s, %s", name, what)
+			for _, a := range answers {
+				require.Equal(t, c.status, a.StatusCode, "%s, %s", name, what)
+				if c.status == 409 {
+					require.Contains(t, a.Body, `"code":"outcome_unavailable"`)
+					require.Contains(t, a.Body, `"recorded_status":201`)
+				}
+			}
+		}
+	}
+}
+
 // A key that was sent twice is refused wherever the gateway shows it.
 func TestRepeatedKeyIsRefused(t *testing.T) {
 	const one, two = "key-number-one-of-two", "key-number-two-of-two"

@@ -38,6 +38,7 @@ func HTTPAPI(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.Tenant
 	handler HTTPAPIHandler) HTTPAPIHandler {
 	return gateway[events.APIGatewayV2HTTPRequest, events.APIGatewayV2HTTPResponse]{
 		name: "HTTPAPI", request: requestOfV2, from: fromV2, to: toV2, limit: httpAPILimit,
+		size:     maxResponse,
 		received: func(e *events.APIGatewayV2HTTPRequest) int64 { return e.RequestContext.TimeEpoch },
 	}.handler(engine, routes, tenant, o, handler)
 }
@@ -115,7 +116,7 @@ type RESTAPIHandler = func(context.Context, events.APIGatewayProxyRequest) (even
 func RESTAPI(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options,
 	handler RESTAPIHandler) RESTAPIHandler {
 	return gateway[events.APIGatewayProxyRequest, events.APIGatewayProxyResponse]{
-		name: "RESTAPI", request: requestOfV1, from: fromV1, to: toV1, limit: restAPILimit,
+		name: "RESTAPI", request: requestOfV1, from: fromV1, to: toV1, limit: restAPILimit, size: maxResponse,
 		received: func(e *events.APIGatewayProxyRequest) int64 { return e.RequestContext.RequestTimeEpoch },
 	}.handler(engine, routes, tenant, o, handler)
 }
@@ -199,7 +200,7 @@ type FunctionURLHandler = func(context.Context,
 func FunctionURL(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options,
 	handler FunctionURLHandler) FunctionURLHandler {
 	return gateway[events.LambdaFunctionURLRequest, events.LambdaFunctionURLResponse]{
-		name: "FunctionURL", request: requestOfURL, from: fromURL, to: toURL,
+		name: "FunctionURL", request: requestOfURL, from: fromURL, to: toURL, size: maxResponse,
 	}.handler(engine, routes, tenant, o, handler)
 }
 
@@ -237,6 +238,10 @@ func toURL(_ *events.LambdaFunctionURLRequest, _ *events.LambdaFunctionURLRespon
 // earlier than necessary.
 const albLimit = 60 * time.Second
 
+// maxALBResponse is what a load balancer takes of a function
+// (https://docs.aws.amazon.com/elasticloadbalancing/latest/application/lambda-functions.html: 1 MB).
+const maxALBResponse = 1 << 20
+
 // ALBHandler is a handler behind an Application Load Balancer.
 type ALBHandler = func(context.Context, events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error)
 
@@ -256,7 +261,7 @@ type ALBHandler = func(context.Context, events.ALBTargetGroupRequest) (events.AL
 func ALB(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options,
 	handler ALBHandler) ALBHandler {
 	return gateway[events.ALBTargetGroupRequest, events.ALBTargetGroupResponse]{
-		name: "ALB", request: requestOfALB, from: fromALB, to: toALB, limit: albLimit,
+		name: "ALB", request: requestOfALB, from: fromALB, to: toALB, limit: albLimit, size: maxALBResponse,
 	}.handler(engine, routes, tenant, o, handler)
 }
 

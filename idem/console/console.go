@@ -35,7 +35,7 @@ type console struct {
 
 // templates are those of the pages, by name.
 var templates = sync.OnceValue(func() map[string]*template.Template {
-	functions := template.FuncMap{"plain": plain}
+	functions := template.FuncMap{"plain": plain, "name": view.Name}
 	layout := template.Must(template.New("page").Funcs(functions).ParseFS(assets, "assets/layout.html"))
 	all := map[string]*template.Template{}
 	for _, name := range []string{"overview", "list", "record", "act", "problem"} {

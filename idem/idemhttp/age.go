@@ -21,7 +21,9 @@ const DefaultTolerance = 5 * time.Minute
 //
 // The time is the key's own if the key is a UUIDv7 (RFC 9562) or a ULID (26
 // characters of Crockford's alphabet), or comes in a header. A time in the future beyond
-// the tolerance is refused with 400, since the age is then unknown.
+// the tolerance is refused with 400, since the age is then unknown. Other keys of 26 such
+// characters are random: one in 100,000 is taken for a ULID, of the years since 2016, and refused as
+// too old. Clients with such keys need a Header.
 type MaxAge struct {
 	// Header is the name of a header with the time at which the request was first sent, the
 	// same on every retry: an HTTP date (RFC 9110 5.6.7) or RFC 3339. Empty means
@@ -84,7 +86,7 @@ func (t *MaxAge) refuses(r *Request, key string, op idem.Operation, now time.Tim
 	if t == nil {
 		return nil
 	}
-	first, known, why := t.firstSent(r, key)
+	first, known, why := t.firstSent(r, key, now)
 	switch {
 	case why != "":
 		return &situation{code: CodeKeyInvalid, why: why}
@@ -109,9 +111,9 @@ func (t *MaxAge) asks() string {
 }
 
 // firstSent reads when the request was first sent; why is set if it cannot be read.
-func (t *MaxAge) firstSent(r *Request, key string) (first time.Time, known bool, why string) {
+func (t *MaxAge) firstSent(r *Request, key string, now time.Time) (first time.Time, known bool, why string) {
 	if t.Header == "" {
-		first, known = keyTime(key)
+		first, known = keyTime(key, now)
 		return first, known, ""
 	}
 	values := r.header(t.Header)
@@ -132,12 +134,12 @@ func (t *MaxAge) firstSent(r *Request, key string) (first time.Time, known bool,
 func rfc3339(text string) (time.Time, error) { return time.Parse(time.RFC3339, text) }
 
 // keyTime reads the time in a UUIDv7 or a ULID.
-func keyTime(key string) (time.Time, bool) {
+func keyTime(key string, now time.Time) (time.Time, bool) {
 	switch len(key) {
 	case 36:
 		return uuidTime(key)
 	case 26:
-		return ulidTime(key)
+		return ulidTime(key, now)
 	}
 	return time.Time{}, false
 }
@@ -159,9 +161,10 @@ func uuidTime(key string) (time.Time, bool) {
 // crockford is the alphabet of ULIDs.
 const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
-// ulidTime reads 26 characters of 5 bits each, whose first ten are milliseconds
-// since 1970.
-func ulidTime(key string) (time.Time, bool) {
+// ulidTime reads 26 characters of 5 bits each, whose first ten are milliseconds since 1970. Nothing
+// else tells a ULID from random characters, whose times are mostly before there were ULIDs or
+// centuries ahead.
+func ulidTime(key string, now time.Time) (time.Time, bool) {
 	ms := int64(0)
 	for i := 0; i < len(key); i++ {
 		c := key[i]
@@ -176,5 +179,8 @@ func ulidTime(key string) (time.Time, bool) {
 			ms = ms<<5 | int64(digit)
 		}
 	}
-	return time.UnixMilli(ms), true
+	at := time.UnixMilli(ms)
+	return at, !at.Before(firstULID) && at.Before(now.Add(24*time.Hour))
 }
+
+var firstULID = time.Date(2016, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -41,8 +41,9 @@ import (
 //
 // A request is sent again after the delay in Retry-After, or MaxWait if that is shorter,
 // plus a random delay that grows. It is not sent again when its key may be forgotten, or if
-// the delay ends after the context's deadline. An attempt has no time limit: set ResponseHeaderTimeout in the
-// [http.Transport] behind it.
+// the delay ends after the context's deadline. An attempt has no time limit: set
+// ResponseHeaderTimeout in the [http.Transport] behind it. What the Transport itself reads of a body
+// it reads for five seconds at most.
 //
 // A body is sent again if the request has GetBody, which [http.NewRequest] sets for bodies
 // in memory, or if it is small enough to be buffered. A request with any other body is
@@ -169,8 +170,22 @@ var idempotent = []string{"", "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"
 const maxDrain = 64 << 10
 
 func drain(body io.ReadCloser) {
+	defer body.Close()
+	defer limited(body, drainTime)()
 	_, _ = io.CopyN(io.Discard, body, maxDrain)
-	_ = body.Close()
+}
+
+// A service may send a body as slowly as it likes, and ResponseHeaderTimeout ends with the header. A
+// body that is drained saves a connection only; one that has a problem decides what comes next.
+const (
+	drainTime = time.Second
+	peekTime  = 5 * time.Second
+)
+
+// limited closes a body after this time, which ends a read of it, unless stop is called before.
+func limited(body io.Closer, d time.Duration) (stop func()) {
+	timer := time.AfterFunc(d, func() { _ = body.Close() })
+	return func() { timer.Stop() }
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -1,15 +1,19 @@
 package idemhttp
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"strings"
 )
 
 // Await follows a request that a service has accepted for later ([Options.Later]), from its 202
-// to the outcome. It asks the answer's Location, with the request's headers if that is on the
-// same host, and waits in between for as long as Retry-After says, a second at least and
+// to the outcome. It asks the answer's Location, with the request's headers and Host if that is on
+// the same host, and waits in between for as long as Retry-After says, a second at least and
 // [ClientOptions.MaxWait] at most, and for a random time that grows. An answer that is not a 202
 // with a Location is returned unchanged, so that Await can be given every answer:
 //
@@ -18,57 +22,109 @@ import (
 //		res, err = transport.Await(ctx, res)
 //	}
 //
-// The answer that Await returns is the outcome, whatever its status. Each question is sent again as
-// any GET of the Transport, and redirects are followed. Without an outcome in time the error is a
-// [*SendError]: with [ErrStillRunning] if the next question would come after the context's
-// deadline. Without a deadline Await ends when the service answers with the outcome. To continue
-// later, ask the error's Location, or send the same request under its Key. Await closes res.Body
-// unless it returns res.
+// The answer that Await returns is the outcome: a 2xx that is not 202, also behind redirects, or an
+// answer that the contract marks as one, whatever its status. Each question is sent again as any GET
+// of the Transport. Await asks again after 202, after answers with which a request may be sent again
+// and after 5xx, until the context's deadline. After [ClientOptions.Retention], or the end of the
+// key that the service has named, the outcome may be forgotten, and Await ends too. The error is then
+// a [*SendError] with [ErrStillRunning] and the last answer's Status. Other answers, such as 401 and
+// 404, are about the question alone: the error is a SendError with [ErrNotAnswered]. To continue
+// later, ask the error's Location, or send the same request under its Key.
+//
+// Redirects are followed. Another host, or another scheme, gets none of the request's headers. Await
+// closes res.Body unless it returns res.
 func (t *Transport) Await(ctx context.Context, res *http.Response) (*http.Response, error) {
 	if res == nil || res.StatusCode != http.StatusAccepted || res.Header.Get("Location") == "" || res.Request == nil {
 		return res, nil // it has no URL of its outcome
 	}
-	at, err := res.Location()
-	failed := func(err error) error {
-		e := &SendError{Key: KeyOf(res), Attempts: 1, Status: res.StatusCode, Err: err}
-		if s := sendingOf(res.Request); s != nil {
-			e.FirstSent, e.Attempts = s.firstSent, s.attempts
-		}
-		if at != nil {
-			e.Location = at.String()
-		}
-		return e
-	}
 	drain(res.Body)
+	e := &SendError{Key: KeyOf(res), Attempts: 1, Status: res.StatusCode}
+	end := t.now().Add(t.opts.Retention)
+	if s := sendingOf(res.Request); s != nil {
+		e.FirstSent, e.Attempts = s.firstSent, s.attempts
+		if s.keyed {
+			end = s.expires
+		}
+	}
+	failed := func(err error) (*http.Response, error) { e.Err = err; return nil, e }
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
+		end = deadline
+	}
+	at, err := res.Location()
 	if err != nil {
-		return nil, failed(err)
+		return failed(err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	e.Location = at.String()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.Location, nil)
 	if err != nil {
-		return nil, failed(err)
+		return failed(err)
 	}
-	if first := res.Request; first.URL.Scheme == at.Scheme && first.URL.Host == at.Host {
-		req.Header = t.forQuestions(first.Header)
+	if first := res.Request; isSameHost(first.URL, at) {
+		req.Header, req.Host = t.forQuestions(first.Header), first.Host
 	}
-	client := &http.Client{Transport: t}
-	for asked, last := 0, res; ; asked++ {
+	client := &http.Client{Transport: t, CheckRedirect: withoutHeadersElsewhere}
+	for asked := 0; ; asked++ {
 		now := t.now()
-		delay := min(max(retryAfterOf(last, now), minRetryAfter), t.opts.MaxWait) + t.jitter(t.opts.backoff(asked))
-		if deadline, ok := ctx.Deadline(); ok && !now.Add(delay).Before(deadline) {
-			return nil, failed(ErrStillRunning)
+		delay := min(max(retryAfterOf(res, now), minRetryAfter), t.opts.MaxWait) + t.jitter(t.opts.backoff(asked))
+		if !now.Add(delay).Before(end) {
+			return failed(ErrStillRunning)
 		}
 		if err := t.wait(ctx, delay); err != nil {
-			return nil, failed(err)
+			return failed(err)
 		}
-		last, err = client.Do(req)
-		if err != nil {
-			return nil, failed(err)
+		if res, err = client.Do(req); err != nil {
+			return failed(err)
 		}
-		if last.StatusCode != http.StatusAccepted {
-			return last, nil
+		e.Status = res.StatusCode
+		again := res.StatusCode == http.StatusAccepted || res.StatusCode >= 500 || new(sending).mayRepeat(res)
+		switch {
+		case isOutcome(res):
+			return res, nil
+		case !again:
+			drain(res.Body)
+			return failed(ErrNotAnswered)
 		}
-		drain(last.Body)
+		drain(res.Body)
 	}
+}
+
+// ErrNotAnswered says that a service has refused the question of [Transport.Await], as it does when
+// the credentials have expired: the request may be running, may take effect, or have ended. Ask again.
+var ErrNotAnswered = errors.New("idemhttp: the question about the request was refused")
+
+// isOutcome reports whether an answer about accepted work is its outcome. Others may come from a
+// gateway, or be about the question.
+func isOutcome(res *http.Response) bool {
+	if res.StatusCode/100 == 2 && res.StatusCode != http.StatusAccepted || res.Header.Get(HeaderOriginalDate) != "" {
+		return true
+	}
+	p, ok := peek(res, ProblemMediaType)
+	if !ok {
+		p, ok = peek(res, "application/json") // the Stripe profile
+	}
+	return ok && (p.Code == CodeOutcomeUnknown || p.Code == CodeOutcomeUnavailable)
+}
+
+// withoutHeadersElsewhere is a CheckRedirect: net/http drops only those headers that it knows.
+func withoutHeadersElsewhere(req *http.Request, via []*http.Request) error {
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("stopped after %d redirects", maxRedirects)
+	}
+	if !isSameHost(via[0].URL, req.URL) {
+		req.Header = http.Header{}
+	}
+	return nil
+}
+
+// maxRedirects is net/http's own.
+const maxRedirects = 10
+
+// isSameHost reports whether two URLs have the same scheme, host and port, spelled out or not.
+func isSameHost(a, b *url.URL) bool {
+	port := func(u *url.URL) string {
+		return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	}
+	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
 
 // forQuestions are a request's headers but for those of its body, its key and its conditions.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -124,6 +126,145 @@ func TestAwaitKeepsAskingAndKeepsSecrets(t *testing.T) {
 	require.Empty(t, other.requests()[0].header.Get("X-Api-Key"))
 }
 
+// What is not the outcome must not be taken for it: a client would order again.
+func TestAwaitTellsAnOutageFromTheOutcome(t *testing.T) {
+	accepted := status(202, "Location", "/jobs/7")
+	own := func(code int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", ProblemMediaType)
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	for name, c := range map[string]struct {
+		answer  http.HandlerFunc
+		refused int // the question was refused with this status
+	}{
+		"429": {answer: status(429)},
+		"500": {answer: status(500)},
+		"502": {answer: status(502)},
+		"503": {answer: status(503)},
+		"504": {answer: status(504)},
+		"the store is down": {
+			answer: own(503, `{"status":503,"code":"idempotency_store_unavailable","retryable":true}`)},
+		"the record is unreadable": {
+			answer: own(503, `{"status":503,"code":"idempotency_record_unreadable","retryable":false}`)},
+		"401":       {answer: status(401), refused: 401},
+		"403":       {answer: status(403), refused: 403},
+		"no tenant": {answer: own(403, `{"status":403,"code":"tenant_missing","retryable":false}`), refused: 403},
+		"no status": {answer: own(404, `{"status":404,"code":"status_not_found","retryable":false}`), refused: 404},
+		"expired":   {answer: own(410, `{"status":410,"code":"outcome_expired","retryable":false}`), refused: 410},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answers := []http.HandlerFunc{accepted}
+			for range 2 * DefaultMaxAttempts {
+				answers = append(answers, c.answer)
+			}
+			s := serving(t, append(answers, status(200))...)
+			trial := newTrial(t, nil, nil)
+			res, err := trial.Do(request(t, "POST", s.URL+"/jobs", `{}`))
+			require.NoError(t, err)
+			res, err = trial.transport.Await(t.Context(), res)
+			if c.refused == 0 {
+				require.NoError(t, err)
+				require.Equal(t, 200, res.StatusCode)
+				require.NoError(t, res.Body.Close())
+				return
+			}
+			var refused *SendError
+			require.ErrorAs(t, err, &refused)
+			require.ErrorIs(t, err, ErrNotAnswered)
+			require.Equal(t, c.refused, refused.Status)
+			require.Equal(t, s.URL+"/jobs/7", refused.Location)
+			require.Len(t, s.requests(), 2)
+		})
+	}
+}
+
+// Await follows redirects by itself: no client of the caller's could keep the headers back.
+func TestAwaitLeavesTheHeadersAtTheFirstHost(t *testing.T) {
+	other := serving(t, status(200))
+	away := strings.Replace(other.URL, "127.0.0.1", "localhost", 1)
+	s := serving(t, status(202, "Location", "/jobs/7"), status(303, "Location", "/archive"),
+		status(303, "Location", away+"/link"))
+	c := newTrial(t, nil, nil)
+	req := request(t, "POST", s.URL+"/jobs", `{}`)
+	req.Host = "bank.example"
+	names := []string{"Authorization", "Cookie", "X-Api-Key", "X-Amz-Security-Token"}
+	for _, name := range names {
+		req.Header.Set(name, "mine")
+	}
+	res, err := c.Do(req)
+	require.NoError(t, err)
+	res, err = c.transport.Await(t.Context(), res)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, 200, res.StatusCode)
+	for _, name := range names {
+		for _, r := range s.requests() {
+			require.Equal(t, "mine", r.header.Get(name), r.path)
+		}
+		require.Empty(t, other.requests()[0].header.Get(name))
+	}
+	require.Empty(t, other.requests()[0].header.Get("Referer"), "it has the id of the status")
+	for _, r := range s.requests() {
+		require.Equal(t, "bank.example", r.host, r.path)
+	}
+
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"https://API.example.com/a", "https://api.example.com:443/b", true},
+		{"http://api.example.com:80", "http://api.example.com", true},
+		{"http://api.example.com:443", "https://api.example.com:443", false},
+		{"https://api.example.com", "https://api.example.com:8443", false},
+		{"https://api.example.com", "https://api.example.com.evil", false},
+	} {
+		a, err := url.Parse(c.a)
+		require.NoError(t, err)
+		b, err := url.Parse(c.b)
+		require.NoError(t, err)
+		require.Equal(t, c.same, isSameHost(a, b), "%s and %s", c.a, c.b)
+	}
+}
+
+// A service that never ends its bodies holds up neither a request nor Await.
+func TestBodiesThatStall(t *testing.T) {
+	for name, header := range map[string]http.Header{
+		"a problem": {"Content-Type": {ProblemMediaType}}, "another answer": {"Content-Type": {"text/html"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			code := 503
+			transport, err := NewTransport(roundTripper(func(r *http.Request) (*http.Response, error) {
+				body, _ := io.Pipe()
+				return &http.Response{StatusCode: code, Header: header, Body: body, Request: r}, nil
+			}), &ClientOptions{MaxAttempts: 2})
+			require.NoError(t, err)
+			begun := time.Now()
+			req := request(t, "POST", "http://service.example/jobs", `{}`)
+			res, err := transport.RoundTrip(req)
+			require.NoError(t, err)
+			require.NoError(t, res.Body.Close())
+			require.Less(t, time.Since(begun), time.Minute, name)
+
+			code, header = 202, http.Header{"Location": {"/jobs/7"}}
+			res, err = transport.RoundTrip(req)
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			begun = time.Now()
+			_, err = transport.Await(ctx, res)
+			require.ErrorIs(t, err, ErrStillRunning)
+			require.LessOrEqual(t, time.Since(begun), 10*time.Second+drainTime, name)
+		})
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // due is a context that has a deadline by the trial's clock.
 type due struct {
 	context.Context
@@ -151,6 +292,14 @@ func TestAwaitEndsInTime(t *testing.T) {
 	require.NotEmpty(t, late.Key)
 	require.Equal(t, 202, late.Status)
 	require.Less(t, c.at, noon.Add(35*time.Second))
+
+	// Without a deadline, until the outcome may be forgotten.
+	brief := newTrial(t, nil, &ClientOptions{Retention: time.Hour})
+	res, err := brief.Do(request(t, "POST", s.URL+"/jobs", `{}`))
+	require.NoError(t, err)
+	_, err = brief.transport.Await(t.Context(), res)
+	require.ErrorIs(t, err, ErrStillRunning)
+	require.WithinRange(t, brief.at, noon.Add(59*time.Minute), noon.Add(time.Hour))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

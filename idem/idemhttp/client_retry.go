@@ -113,7 +113,9 @@ func peek(res *http.Response, mediaType string) (verdict, bool) {
 		return verdict{}, false
 	}
 	rest := res.Body
+	stop := limited(rest, peekTime)
 	start, err := io.ReadAll(io.LimitReader(rest, maxProblem))
+	stop()
 	var tail io.Reader = rest
 	if err != nil {
 		tail = failing{err}

@@ -65,9 +65,9 @@ type service struct {
 }
 
 type received struct {
-	method, path, body string
-	header             http.Header
-	length             int64
+	method, path, body, host string
+	header                   http.Header
+	length                   int64
 }
 
 func serving(t testing.TB, answers ...http.HandlerFunc) *service {
@@ -80,7 +80,7 @@ func serving(t testing.TB, answers ...http.HandlerFunc) *service {
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	s.mu.Lock()
-	s.got = append(s.got, received{r.Method, r.URL.Path, string(body), r.Header.Clone(), r.ContentLength})
+	s.got = append(s.got, received{r.Method, r.URL.Path, string(body), r.Host, r.Header.Clone(), r.ContentLength})
 	answer := s.answers[min(len(s.got), len(s.answers))-1]
 	s.mu.Unlock()
 	answer(w, r)

@@ -86,7 +86,7 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 // and 409 outcome_not_yet_known if a step is asked about again later. Under a key, either the
 // response or the error is nil. In shadow ([Contract.Shadow]) both are next's own.
 func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response, error) {
-	if c.later != nil && c.later.asks(r) {
+	if c.later != nil && c.later.asks(r) != "" {
 		return c.later.status(ctx, r)
 	}
 	if !c.enforces(r.Method) {
@@ -111,11 +111,11 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 	var own error // of next
 	call.Run = func(ctx context.Context) (ans idem.Answer) {
 		given, err := next(ctx)
-		live, ans = c.keep(given, err)
+		live, ans = c.keep(r, given, err)
 		own = ans.Err
 		if c.opts.OnUnitRefused != nil && err == nil {
 			ans.OnRefused = func(reason error) (other idem.Answer) {
-				live, other = c.refused(ctx, reason)
+				live, other = c.refused(ctx, r, reason)
 				own = other.Err
 				return other
 			}

@@ -3,6 +3,7 @@ package idemhttp
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -250,8 +251,9 @@ func TestTimeOfAKey(t *testing.T) {
 		"017f22e2-79b0-7cc3-98c4-dc0c0c07398f": "2022-02-22T19:22:22Z",
 		"01ARZ3NDEKTSV4RRFFQ69G5FAV":           "2016-07-30T23:54:10.259Z",
 		"01arz3ndektsv4rrffq69g5fav":           "2016-07-30T23:54:10.259Z",
-		"00000000000000000000000000":           "1970-01-01T00:00:00Z",
-		"7ZZZZZZZZZZZZZZZZZZZZZZZZZ":           "10889-08-02T05:31:50.655Z",
+		"00000000000000000000000000":           "", // before there were ULIDs
+		"7ZZZZZZZZZZZZZZZZZZZZZZZZZ":           "", // centuries ahead
+		"20261123033500000000000001":           "", // a time stamp
 		"017F22E2-79B0-4CC3-98C4-DC0C0C07398F": "", // version 4
 		"017F22E2-79B0-7CC3-C8C4-DC0C0C07398F": "", // variant
 		"017F22E2-79B0-7CC3-98C4-DC0C0C07398G": "",
@@ -263,7 +265,7 @@ func TestTimeOfAKey(t *testing.T) {
 		"01ARZ3NDEKTSV4RRFFQ69G5FA":            "",
 		"":                                     "",
 	} {
-		at, ok := keyTime(key)
+		at, ok := keyTime(key, noon)
 		require.Equal(t, want != "", ok, key)
 		if ok {
 			require.Equal(t, want, at.UTC().Format(time.RFC3339Nano), key)
@@ -271,10 +273,17 @@ func TestTimeOfAKey(t *testing.T) {
 	}
 	at := time.UnixMilli(1795253213417)
 	for _, key := range []string{madeUUID7(at), madeULID(at)} {
-		got, ok := keyTime(key)
+		got, ok := keyTime(key, noon)
 		require.True(t, ok)
 		require.True(t, at.Equal(got))
 	}
+	taken := 0
+	for range 20_000 {
+		if _, ok := keyTime(rand.Text(), noon); ok {
+			taken++
+		}
+	}
+	require.Less(t, taken, 10, "random keys are no ULIDs, but for one in 100,000")
 }
 
 // Retention is a day here and the tolerance five minutes, so that a request is

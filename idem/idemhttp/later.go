@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,8 +32,8 @@ type AcceptsLater interface {
 type accepted interface {
 	// accept serves a request whose route is accepted for later. For another one it returns nil.
 	accept(ctx context.Context, r *Request, call idem.Call) (*Response, error)
-	// asks reports whether status serves the request.
-	asks(r *Request) bool
+	// asks returns the template of the path if status serves the request, else "".
+	asks(r *Request) (template string)
 	status(ctx context.Context, r *Request) (*Response, error)
 }
 
@@ -77,13 +78,14 @@ type Later struct {
 	StartWithin time.Duration
 
 	// ResultLocation returns where the resource is that the work has made, from its result: the
-	// outcome is then 303 with this Location, an absolute path or a URL. If it returns "" or
-	// nothing that can be a Location, or is nil, the outcome is 200 with the result.
+	// outcome is then 303 with this Location, an absolute path or a URL with http or https. If it
+	// returns something else, or is nil, the outcome is 200 with the result.
 	ResultLocation func(result []byte) string
 
 	// Failed makes the answer for a worker's recorded failure, such as a problem of the service's
 	// own. If it returns nil, or is nil, the answer is 500 operation_failed, without
-	// details. It is not called for work that no worker has begun.
+	// details. It is not called for work that no worker has begun. The answer's Cache-Control is
+	// no-store.
 	Failed func(f idem.Failure) *Response
 }
 
@@ -243,7 +245,11 @@ func (c *laters) progress(
 	ctx context.Context, r *Request, l *laterRoute, out *idem.Outcome, err error,
 ) (*Response, error) {
 	if failed, ok := errors.AsType[*idem.RecordedError](err); ok {
-		return c.failed(ctx, r, l, failed.Failure), nil
+		res := c.failed(ctx, r, l, failed.Failure)
+		if !out.RecordedAt.IsZero() {
+			res.addDates(out)
+		}
+		return res, nil
 	}
 	if err != nil {
 		no := cmp.Or(refuseStatus(err), refuse(err))
@@ -264,7 +270,12 @@ func (c *laters) progress(
 			}
 			return res, nil
 		}
-		return c.done(ctx, r, l, out), nil
+		res := c.done(ctx, r, l, out)
+		if r.Fits != nil && !r.Fits(res) {
+			return c.refusal(ctx, r, &situation{code: CodeOutcomeUnavailable}), nil
+		}
+		res.addDates(out)
+		return res, nil
 	}
 	state := LaterState{State: idem.InProgress, ID: out.StatusID}
 	if out.RecordState == idem.Pending {
@@ -293,20 +304,18 @@ func (c *laters) done(ctx context.Context, r *Request, l *laterRoute, out *idem.
 		res.Headers["Location"] = at
 		return res
 	}
-	res := c.plain(ctx, r, http.StatusOK, out.Body)
-	if !out.ExpiresAt.IsZero() {
-		res.Headers[HeaderExpires] = out.ExpiresAt.UTC().Format(http.TimeFormat)
-	}
-	return res
+	return c.plain(ctx, r, http.StatusOK, out.Body)
 }
 
-// isLinkTarget reports whether a text is a URL reference that can be in a header.
+// isLinkTarget reports whether a text is an absolute path, or a URL with http or https, that can be in
+// a header. Scripts may follow others, such as javascript: and //host, to where the service did not
+// mean them to go.
 func isLinkTarget(at string) bool {
 	_, err := url.Parse(at)
-	return err == nil && !strings.ContainsFunc(at, func(r rune) bool {
-		return r <= ' ' || r > '~' || r == '<' || r == '>'
-	})
+	return err == nil && linkTarget.MatchString(at)
 }
+
+var linkTarget = regexp.MustCompile(`^(https?:/)?/([!-.0-;=?-\[\]-~][!-;=?-~]*)?$`)
 
 // failed is the outcome of work that has failed, or was never begun.
 func (c *laters) failed(ctx context.Context, r *Request, l *laterRoute, f idem.Failure) *Response {
@@ -319,10 +328,19 @@ func (c *laters) failed(ctx context.Context, r *Request, l *laterRoute, f idem.F
 	default:
 		var own *Response
 		if l.Failed != nil && safely(func() bool { own = l.Failed(f); return own != nil && own.final() }) {
-			return own.clone()
+			return c.own(ctx, r, own.clone())
 		}
 	}
 	return c.refusal(ctx, r, &situation{code: code})
+}
+
+// own is an answer that the service has made. It has the headers of all other answers about accepted
+// work, and none that the contract alone may set.
+func (c *laters) own(ctx context.Context, r *Request, res *Response) *Response {
+	res.dropHeaders(func(name string) bool { return !replayHeaders.has(name) })
+	res.replaceHeader("Cache-Control", "no-store")
+	res.addHeaders(c.onRefusal(ctx, r, Problem{Code: CodeAccepted, Status: res.Status}).Headers)
+	return res
 }
 
 // plain is an answer about accepted work that is no refusal. It has the headers of refusals, such

@@ -15,9 +15,11 @@ import (
 // statusMethods are what the path of a status can be asked with.
 var statusMethods = []string{http.MethodGet, http.MethodHead, http.MethodDelete}
 
-func (c *laters) asks(r *Request) bool {
-	l, _ := c.find(r)
-	return l != nil
+func (c *laters) asks(r *Request) string {
+	if l, _ := c.find(r); l != nil {
+		return l.Status
+	}
+	return ""
 }
 
 // find returns the route whose status the request is about, and the id; nil if it is about none.

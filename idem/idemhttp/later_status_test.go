@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,28 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
+
+// Within the tenant the id is enough to see the result: it is in no log.
+func TestTheIDOfAStatusIsNotLogged(t *testing.T) {
+	var log bytes.Buffer
+	fail := false
+	contract, err := New(newEngine(t, memory()), Routes{"POST /statements": statement},
+		func(context.Context, *Request) (string, error) {
+			if fail {
+				return "", errors.New("the session store is down")
+			}
+			return "acme", nil
+		}, &Options{Later: LaterRoutes{"POST /statements": {Status: "/statements/{id}"}}})
+	require.NoError(t, err)
+	h := contract.Middleware(http.NotFoundHandler(), nil)
+	w := answerOf(h, netRequest("POST", "/statements", `{"Month":"June"}`))
+	require.Equal(t, 202, w.Code, w.Body)
+	at := w.Header().Get("Location")
+	fail = true
+	require.Equal(t, 500, answerOf(h, withErrorLog(netRequest("GET", "/"+at, ""), &log)).Code)
+	require.Contains(t, log.String(), `"/statements/{id}": "the session store is down"`)
+	require.NotContains(t, log.String(), at)
+}
 
 // Anyone who asks for what is not theirs, or does not exist, gets one answer, headers and all:
 // whatever there is under the id, and in whichever state.

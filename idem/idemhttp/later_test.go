@@ -267,6 +267,28 @@ func TestOutcomesOfAcceptedWork(t *testing.T) {
 			end:    func(b *laterService) { require.Error(b, b.work(idem.Permanent(errors.New("no_funds")))) },
 			status: 402, code: "no_funds",
 		},
+		"an answer of the service's own": {
+			change: func(l *Later, o *Options) {
+				o.OnRefusal = func(_ context.Context, _ *Request, f *Refusal) {
+					f.Headers = map[string]string{"Access-Control-Allow-Origin": "https://shop.example"}
+				}
+				l.Failed = func(idem.Failure) *Response {
+					return &Response{Status: 404, Body: []byte("no such account"), Headers: map[string]string{
+						"Cache-Control": "public", HeaderReplayed: "true", HeaderExpires: "Thu, 01 Jan 2099 00:00:00 GMT",
+					}}
+				}
+			},
+			end: func(b *laterService) {
+				require.Error(b, b.work(idem.Permanent(errors.New("secret"))))
+				res := b.send("GET", b.server.URL+"/statements/"+b.at, "blue", "")
+				require.Equal(b, "no-store", res.header.Get("Cache-Control"), "caches may keep a 404 (RFC 9110 15.1)")
+				require.Equal(b, "https://shop.example", res.header.Get("Access-Control-Allow-Origin"))
+				require.Empty(b, res.header.Get(HeaderReplayed), "a mark is the contract's alone")
+				require.Equal(b, noon.Format(http.TimeFormat), res.header.Get(HeaderOriginalDate))
+				require.NotContains(b, res.header.Get(HeaderExpires), "2099")
+			},
+			status: 404,
+		},
 		"a problem that panics": {
 			change: func(l *Later, _ *Options) { l.Failed = func(idem.Failure) *Response { panic("secret") } },
 			end:    func(b *laterService) { require.Error(b, b.work(idem.Permanent(errors.New("secret")))) },
@@ -322,6 +344,17 @@ func TestOutcomesOfAcceptedWork(t *testing.T) {
 				b.problem(b.send("GET", at, "blue", ""), 404, CodeStatusNotFound)
 			}
 		})
+	}
+}
+
+// Scripts follow where browsers do not.
+func TestLocationsOfResults(t *testing.T) {
+	for at, ok := range map[string]bool{
+		"/a": true, "/a?b=c#d": true, "https://cdn.example/a": true, "http://cdn.example:81": true,
+		"//evil.example/x": false, `/\evil.example`: false, `\\evil`: false, "javascript:alert(1)": false, "data:text/html,x": false,
+		"http:evil": false, "?x": false, "a/b": false, "/a b": false, "/a\r\nSet-Cookie: x=1": false, "/ü": false,
+	} {
+		require.Equal(t, ok, isLinkTarget(at), "%q", at)
 	}
 }
 

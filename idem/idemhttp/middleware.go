@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"github.com/idem-go/idempotency/idem"
@@ -47,7 +48,7 @@ type MiddlewareOptions struct {
 
 	// Error answers a request that ended in an error: a fault of a tenant or key
 	// function, or a failure that was recorded elsewhere. The response is not yet
-	// written. Nil means that the error goes to the server's log and the client gets 500.
+	// written. The URL of a request for a status is the template of its path. Nil means that the error goes to the server's log and the client gets 500.
 	Error func(http.ResponseWriter, *http.Request, error)
 }
 
@@ -59,8 +60,9 @@ type MiddlewareOptions struct {
 // its deadline and cancellation. A client that disconnects therefore causes no failure, and
 // its retry gets the response. The context ends with the claim.
 //
-// The middleware first reads the request's whole body. Mount other readers of the body
-// inside, or let them put it back with its ContentLength. A body that was read before is
+// The middleware reads the request's whole body before the handler runs, once operation, tenant and
+// the key of a header are known: the functions for these find no body. Set [http.Server.ReadTimeout],
+// which limits how long a client may take to send it. Mount other readers of the body inside, or let them put it back with its ContentLength. A body that was read before is
 // refused if the middleware can see it; it cannot if only a part was read and there is no
 // Content-Length. The response is buffered until its record is written: Flush sends
 // nothing, hijacking and the other methods of [http.ResponseController] return
@@ -109,9 +111,10 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.later != nil && slices.Contains(statusMethods, r.Method) {
-			if req := opts.request(r, nil, ""); c.later.asks(req) {
+			req := opts.request(r, "")
+			if template := c.later.asks(req); template != "" {
 				res, err := c.later.status(r.Context(), req)
-				opts.answer(w, r, res, err)
+				opts.answer(w, withPath(r, template), res, err)
 				return
 			}
 		}
@@ -127,24 +130,30 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 		if opts.shadow(c, next, inside, w, r) {
 			return
 		}
-		ctx := context.WithoutCancel(r.Context())
-		body, no := readBody(w, r, opts.MaxRequest)
-		if no == nil && wasRead(r, len(body)) {
-			opts.Error(w, r, errBodyRead)
-			return
+		req := opts.request(r, inside)
+		req.load = func() (*situation, error) {
+			body, no := readBody(w, r, opts.MaxRequest)
+			req.setBody(r, body)
+			if no == nil && wasRead(r, len(body)) {
+				return nil, errBodyRead
+			}
+			return no, nil
 		}
-		req := opts.request(r, body, inside)
-		if no != nil {
-			c.refusal(ctx, req, no).writeTo(w, r)
-			return
-		}
-		res, err := c.Serve(ctx, req, func(ctx context.Context) (*Response, error) {
+		res, err := c.Serve(context.WithoutCancel(r.Context()), req, func(ctx context.Context) (*Response, error) {
 			rec := newRecorder(w, r, opts.MaxResponse)
-			next.ServeHTTP(rec, withBody(r.WithContext(ctx), body))
+			next.ServeHTTP(rec, withBody(r.WithContext(ctx), req.Body))
 			return rec.response(), nil
 		})
 		opts.answer(w, r, res, err)
 	})
+}
+
+// withPath is the request for [MiddlewareOptions.Error] under its template: the id in the path of a
+// status is enough to see the result, and must not be in a log.
+func withPath(r *http.Request, template string) *http.Request {
+	r = r.WithContext(r.Context())
+	r.URL, r.RequestURI = &url.URL{Path: template}, template
+	return r
 }
 
 func (o *MiddlewareOptions) answer(w http.ResponseWriter, r *http.Request, res *Response, err error) {

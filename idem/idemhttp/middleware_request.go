@@ -31,24 +31,23 @@ func FromRequest(f func(*http.Request) (string, error)) TenantFunc {
 	}
 }
 
-// request makes the contract's request. Its source has a body of its own to read. Inside is the
-// pattern of a mux inside, if there is one.
-func (o *MiddlewareOptions) request(r *http.Request, body []byte, inside string) *Request {
+// request makes the contract's request, without its body. Inside is the pattern of a mux inside, if
+// there is one.
+func (o *MiddlewareOptions) request(r *http.Request, inside string) *Request {
 	out := &Request{
 		Method: r.Method,
 		Path:   r.URL.EscapedPath(),
 		Prefix: cmp.Or(hostOf(r.Pattern), hostOf(inside)) + prefixOf(r),
 		Header: r.Header,
-		Body:   body,
-		Source: withBody(r.WithContext(r.Context()), body),
 	}
+	out.setBody(r, nil)
 	out.Query, out.RawQuery = queryOf(r.URL.RawQuery)
 	if o.Identity != nil {
-		out.Identity = o.Identity(withBody(r.WithContext(r.Context()), body))
+		out.Identity = o.Identity(withBody(r.WithContext(r.Context()), nil))
 	}
 	if o.Route != nil {
 		// The router does not report which parameters it found, so the path counts.
-		if out.Route = o.Route(withBody(r.WithContext(r.Context()), body)); out.Route != "" {
+		if out.Route = o.Route(withBody(r.WithContext(r.Context()), nil)); out.Route != "" {
 			out.PathParameters = map[string]string{wholePath: out.Path}
 		}
 		return out
@@ -69,6 +68,11 @@ func (o *MiddlewareOptions) request(r *http.Request, body []byte, inside string)
 		out.PathParameters[wholePath] = out.Path
 	}
 	return out
+}
+
+// setBody sets the body, and gives the source one of its own to read.
+func (r *Request) setBody(source *http.Request, body []byte) {
+	r.Body, r.Source = body, withBody(source.WithContext(source.Context()), body)
 }
 
 // wholePath is the parameter that holds the path if the template's own parameters do not

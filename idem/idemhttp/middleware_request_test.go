@@ -45,7 +45,7 @@ func TestRouteOfAPattern(t *testing.T) {
 		var got *Request
 		mux := http.NewServeMux()
 		mux.HandleFunc(c.pattern, func(_ http.ResponseWriter, r *http.Request) {
-			got = new(MiddlewareOptions).request(r, nil, "")
+			got = new(MiddlewareOptions).request(r, "")
 		})
 		mux.ServeHTTP(httptest.NewRecorder(), netRequest("POST", "http://example.com"+c.url+"?a=1&b=%2C&a=2", ""))
 		require.NotNil(t, got, c.pattern)
@@ -59,18 +59,18 @@ func TestRouteOfAPattern(t *testing.T) {
 // Without a mux the path counts, and a router may tell its template.
 func TestRouteWithoutAPattern(t *testing.T) {
 	r := netRequest("POST", "/payments/7?a=%zz", "")
-	got := new(MiddlewareOptions).request(r, nil, "")
+	got := new(MiddlewareOptions).request(r, "")
 	require.Empty(t, got.Route)
 	require.Equal(t, "/payments/7", got.Path)
 	require.Empty(t, got.Query)
 	require.Equal(t, "a=%zz", got.RawQuery)
 
 	o := &MiddlewareOptions{Route: func(*http.Request) string { return "/payments/{id}" }}
-	got = o.request(r, nil, "")
+	got = o.request(r, "")
 	require.Equal(t, "/payments/{id}", got.Route)
 	require.Equal(t, map[string]string{"": "/payments/7"}, got.PathParameters)
 	o.Route = func(*http.Request) string { return "" }
-	require.Nil(t, o.request(r, nil, "").PathParameters)
+	require.Nil(t, o.request(r, "").PathParameters)
 }
 
 // Two paths under one template are two requests, however the middleware is mounted.

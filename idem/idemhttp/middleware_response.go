@@ -14,7 +14,7 @@ import (
 
 // ErrResponseTooLarge is the error of a handler's writes beyond
 // [MiddlewareOptions.MaxResponse].
-var ErrResponseTooLarge = errors.New("idemhttp: the response is larger than MaxResponse")
+var ErrResponseTooLarge = errors.New("idemhttp: the response is larger than what can be returned")
 
 // recorder is the handler's [http.ResponseWriter]: it keeps what the handler
 // writes until the record is written. Like every such writer it is for one

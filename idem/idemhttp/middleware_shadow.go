@@ -34,15 +34,16 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, inside string
 	inner := r.WithContext(r.Context())
 	build := func() (*Request, *situation, error) {
 		if r.ContentLength < 0 && r.ProtoMajor >= 2 {
-			return o.request(r, nil, inside), nil, errConversation
+			return o.request(r, inside), nil, errConversation
 		}
-		body, no := peekBody(inner, o.MaxRequest)
-		req := o.request(r, body, inside)
-		switch {
-		case no != nil:
-			return req, no, nil
-		case wasRead(r, len(body)):
-			return req, nil, errBodyRead
+		req := o.request(r, inside)
+		req.load = func() (*situation, error) {
+			body, no := peekBody(inner, o.MaxRequest)
+			req.setBody(r, body)
+			if no == nil && wasRead(r, len(body)) {
+				return nil, errBodyRead
+			}
+			return no, nil
 		}
 		return req, nil, nil
 	}

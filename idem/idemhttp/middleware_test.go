@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,6 +111,63 @@ func TestMiddlewareReplays(t *testing.T) {
 
 // What needs no key is not touched at all: the writer and the request are the
 // server's own.
+// Who may send nothing must not fill the memory: the body comes after operation, tenant and key.
+func TestTheBodyOfARefusedRequestIsNotRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*http.Request)
+		status int
+	}{
+		"undeclared": {func(r *http.Request) { r.URL.Path = "/other" }, 500},
+		"no tenant":  {func(r *http.Request) { r.Header.Del("X-Tenant") }, 403},
+		"no key":     {func(r *http.Request) { r.Header.Del("Idempotency-Key") }, 400},
+		"a bad key":  {func(r *http.Request) { r.Header.Set("Idempotency-Key", "short") }, 400},
+		"served":     {func(*http.Request) {}, 201},
+	} {
+		for _, shadow := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, shadow), func(t *testing.T) {
+				op := charge
+				op.Shadow = shadow
+				contract, err := New(newEngine(t, memory()), Routes{"POST /payments": op}, tenantInHeader, nil)
+				require.NoError(t, err)
+				var before int64
+				body := &countedBody{Reader: strings.NewReader(`{"amount":1}`)}
+				h := contract.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					before = body.read.Load()
+					w.WriteHeader(201)
+				}), nil)
+				r := netRequest("POST", "/payments", "")
+				r.Body, r.ContentLength = body, -1
+				c.change(r)
+				w := answerOf(h, r)
+				switch {
+				case c.status == 201:
+					require.Positive(t, before, "the contract compares it")
+				case shadow:
+					require.Zero(t, before)
+					require.Equal(t, 201, w.Code)
+				default:
+					require.Zero(t, body.read.Load())
+					require.Equal(t, c.status, w.Code)
+				}
+			})
+		}
+	}
+}
+
+// countedBody counts the bytes that were read of it.
+type countedBody struct {
+	io.Reader
+	read atomic.Int64
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.read.Add(int64(n))
+	return n, err
+}
+
+func (b *countedBody) Close() error { return nil }
+
 func TestMiddlewarePassesOtherMethods(t *testing.T) {
 	var w http.ResponseWriter
 	var r *http.Request

@@ -163,11 +163,11 @@ func situations() map[Code]provoked {
 			return res
 		}},
 		CodeRequestTooLarge: {413, 413, false, func(t *testing.T, with func(*Options)) *Response {
-			h := newContract(t, memory(), with).Middleware(http.NotFoundHandler(), &MiddlewareOptions{MaxRequest: 1})
+			h := netContract(t, memory(), with).Middleware(http.NotFoundHandler(), &MiddlewareOptions{MaxRequest: 1})
 			return responseOf(answerOf(h, netRequest("POST", "/payments", "{}")))
 		}},
 		CodeRequestIncomplete: {400, 400, true, func(t *testing.T, with func(*Options)) *Response {
-			h := newContract(t, memory(), with).Middleware(http.NotFoundHandler(), nil)
+			h := netContract(t, memory(), with).Middleware(http.NotFoundHandler(), nil)
 			r := netRequest("POST", "/payments", "")
 			r.Body = io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF))
 			return responseOf(answerOf(h, r))

@@ -35,15 +35,23 @@ func (c *Contract) replay(ctx context.Context, r *Request, out *idem.Outcome) (*
 		}
 		res.dropStale(stored)
 	}
+	if r.Fits != nil && !r.Fits(res) {
+		return nil, &situation{code: CodeOutcomeUnavailable, status: res.Status}
+	}
 	c.addReplayHeaders(res, out)
 	return res, nil
 }
 
 func (c *Contract) addReplayHeaders(res *Response, out *idem.Outcome) {
 	res.replaceHeader(c.opts.Profile.replayedHeader(), "true")
-	res.replaceHeader(HeaderOriginalDate, out.RecordedAt.UTC().Format(http.TimeFormat))
+	res.addDates(out)
+}
+
+// addDates says when the outcome was recorded and until when it is kept.
+func (r *Response) addDates(out *idem.Outcome) {
+	r.replaceHeader(HeaderOriginalDate, out.RecordedAt.UTC().Format(http.TimeFormat))
 	if !out.ExpiresAt.IsZero() {
-		res.replaceHeader(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
+		r.replaceHeader(HeaderExpires, out.ExpiresAt.UTC().Format(http.TimeFormat))
 	}
 }
 
@@ -60,7 +68,7 @@ func safely(hook func() bool) (ok bool) {
 
 // keep turns the handler's response into the caller's response and the recorded one. The
 // live response goes through the codec too, so that it equals its replay.
-func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.Answer) {
+func (c *Contract) keep(r *Request, given *Response, err error) (live *Response, ans idem.Answer) {
 	ans.Err = err
 	if given == nil {
 		if err == nil {
@@ -72,6 +80,9 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 	if err == nil {
 		ans.Class = c.classOf(given.Status)
 		ans.Cause = statusError(given.Status)
+	}
+	if r.Fits != nil && given.unrecordable == nil && !r.Fits(given) {
+		given.unrecordable = ErrResponseTooLarge
 	}
 	body, invalid := encode(given)
 	if invalid == nil {
@@ -96,12 +107,12 @@ func (c *Contract) keep(given *Response, err error) (live *Response, ans idem.An
 }
 
 // refused makes an answer of the service's response to a refused unit of work.
-func (c *Contract) refused(ctx context.Context, reason error) (live *Response, ans idem.Answer) {
+func (c *Contract) refused(ctx context.Context, r *Request, reason error) (live *Response, ans idem.Answer) {
 	given, err := c.opts.OnUnitRefused(ctx, reason)
 	if given == nil && err == nil {
 		err = reason
 	}
-	return c.keep(given, err)
+	return c.keep(r, given, err)
 }
 
 // redacted returns the stored form after Redact. If Redact fails, only the fact that there

@@ -44,9 +44,24 @@ type Request struct {
 	// for its HTTP APIs. Zero if it has no limit of its own. A concurrent
 	// duplicate that waits is answered before it.
 	GatewayDeadline time.Time
+	// Fits reports whether the gateway can return a response and 256 bytes more, for the marks of a
+	// replay. One that it cannot return is not kept: this caller and later ones get 409
+	// outcome_unavailable. Nil if the gateway has no limit.
+	Fits func(*Response) bool
 	// Source is the gateway's own event or request, as a pointer, for a tenant function
 	// of your own to read.
 	Source any
+
+	// load reads Body once the caller and the key of a header are known: who has neither must not
+	// fill the memory. Nil if Body is there.
+	load func() (*situation, error)
+}
+
+func (r *Request) read() (*situation, error) {
+	if r.load == nil {
+		return nil, nil
+	}
+	return r.load()
 }
 
 // Identity is what an authorizer knows about a caller. Fields that the gateway's

@@ -27,7 +27,7 @@ func TestPrefixOfThePath(t *testing.T) {
 	} {
 		r := netRequest("POST", c.seen, "{}")
 		r.RequestURI = c.sent
-		require.Equal(t, c.want, new(MiddlewareOptions).request(r, nil, "").Prefix, c.sent)
+		require.Equal(t, c.want, new(MiddlewareOptions).request(r, "").Prefix, c.sent)
 	}
 }
 

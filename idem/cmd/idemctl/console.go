@@ -23,7 +23,7 @@ import (
 )
 
 type consoleCmd struct {
-	Listen string `default:"127.0.0.1:0" placeholder:"ADDRESS" help:"Address to serve on; port 0 is a free one."`
+	Listen string `default:"127.0.0.1:0" placeholder:"ADDRESS" help:"Loopback address to serve on; port 0 is a free one."`
 	Who    string `placeholder:"NAME" help:"Who makes the changes; else the AWS caller, and with a DynamoDB Local $$USER."`
 }
 
@@ -37,6 +37,14 @@ func (c *consoleCmd) Run(ctx context.Context, s *session) error {
 	who, err := s.who(ctx, c.Who)
 	if err != nil {
 		return err
+	}
+	at, err := net.ResolveTCPAddr("tcp", c.Listen)
+	if err != nil {
+		return misuse("--listen: %v", err)
+	}
+	if !at.IP.IsLoopback() {
+		return misuse("--listen: other machines would reach %s, without encryption: use 127.0.0.1, and from elsewhere a "+
+			"tunnel such as ssh -L 8080:127.0.0.1:8080", at)
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
@@ -53,10 +61,6 @@ func (c *consoleCmd) Run(ctx context.Context, s *session) error {
 		return errors.Join(err, l.Close())
 	}
 	say(s.err, "Open this address in a browser. All who have it change records as %s. Ctrl-C ends the console.", line(who))
-	if ip, _, err := net.SplitHostPort(l.Addr().String()); err == nil && !net.ParseIP(ip).IsLoopback() {
-		say(s.err, "Other machines reach it too, without encryption: put a proxy with TLS before it, or use the "+
-			"default --listen.")
-	}
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	ended := make(chan error, 1)

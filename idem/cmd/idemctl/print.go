@@ -154,7 +154,7 @@ func plural(n int, one string) string {
 }
 
 // tenantOr is a tenant's name.
-func tenantOr(tenant string) string { return view.Plain(cmp.Or(tenant, "(none)")) }
+func tenantOr(tenant string) string { return view.Name(cmp.Or(tenant, "(none)")) }
 
 // progress says on a terminal how far a long read is. Elsewhere it says nothing.
 type progress struct {

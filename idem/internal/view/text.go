@@ -21,6 +21,23 @@ func Plain(text string) string {
 	return out.String()
 }
 
+// Name is [Plain] of a name on one line. It writes out all white space but a single space between other
+// characters: pages show the rest as one space or as nothing, so that two names would look alike.
+func Name(text string) string {
+	var out strings.Builder
+	before := ' '
+	for i, r := range text {
+		switch single := r == ' ' && before != ' ' && i+1 < len(text); {
+		case single || !unicode.IsSpace(r):
+			out.WriteString(Plain(string(r)))
+		default:
+			fmt.Fprintf(&out, "\\u%04x", r)
+		}
+		before = r
+	}
+	return out.String()
+}
+
 // At is a time, as it is copied into tickets.
 func At(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 

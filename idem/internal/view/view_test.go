@@ -27,6 +27,16 @@ func TestNothingHiddenIsShownAsItIs(t *testing.T) {
 	require.Equal(t, "a\\u001b[2Jb\\u202ec\u00a0d\n\té", Plain("a\x1b[2Jb\u202ec\u00a0d\n\té"))
 }
 
+func TestNamesThatDifferLookDifferent(t *testing.T) {
+	for name, want := range map[string]string{
+		"globex": "globex", "the globex corp": "the globex corp", "globex\n": "globex\\u000a", " globex": "\\u0020globex",
+		"globex ": "globex\\u0020", "globex\u00a0": "globex\\u00a0", "the  globex": "the \\u0020globex",
+		"a\tb\u2003c": "a\\u0009b\\u2003c", "\u202eglobex": "\\u202eglobex", " ": "\\u0020",
+	} {
+		require.Equal(t, want, Name(name))
+	}
+}
+
 // The provider knows an interrupted step by the step's own token.
 func TestTokensOfInterruptedStepsComeFirst(t *testing.T) {
 	rec := &idem.Record{ID: "acme#order#1", Steps: map[string]protocol.RecordedStep{
