@@ -116,9 +116,8 @@ func (o Operation) Check() error {
 	case o.Mode > Atomic:
 		return o.invalid("Mode is %d: use idem.Reserved or idem.Atomic", o.Mode)
 	case o.Mode == Atomic && o.Repeat != Repeatable:
-		return o.invalid("idem.Atomic takes no claim, so that the handler may run twice, and the operation is " +
-			"not repeatable: declare it idem.Repeatable if all its effects are in the transaction, or use " +
-			"idem.Reserved")
+		return o.invalid("idem.Atomic takes no claim, so that the handler may run twice, and the operation is not " +
+			"repeatable: declare it idem.Repeatable if all its effects are in the transaction, or use idem.Reserved")
 	case o.Mode == Atomic && o.OnStoreFailure != FailClosed:
 		return o.invalid("OnStoreFailure has no meaning with idem.Atomic, which takes no claim to do without: " +
 			"use idem.FailClosed")

@@ -97,13 +97,11 @@ var watchedEngine = watched{[]alarm{
 		"handlers ran while the table could not be reached, and nothing of it is recorded: " +
 			"duplicates may have taken effect"},
 	{"OutcomeDropped", schema.MetricOutcomeDropped, count, 1,
-		"an outcome could not be recorded in time: the operation may have taken effect, and its " +
-			"record does not say so"},
+		"an outcome could not be recorded in time: the operation may have taken effect, and its record does not say so"},
 	recordUnreadable,
 	// A client with a fault reuses one key again and again; a caller that tries keys of others reuses many.
 	{"KeyReused", schema.MetricKeyReused, count, 20,
-		"%v calls in 5 minutes had a used key and another input: a client has a fault, or a caller tries keys of " +
-			"others"},
+		"%v calls in 5 minutes had a used key and another input: a client has a fault, or a caller tries keys of others"},
 }, []graph{
 	{"answers", sum, []string{schema.MetricExecuted, schema.MetricReplayed, schema.MetricInFlight,
 		schema.MetricAccepted, schema.MetricKeyReused, schema.MetricOutcomeUnknown}},

@@ -62,10 +62,9 @@ func (r *Reconciler) Explain(rec *idem.Record) Explanation {
 // summary says where the record stands.
 func (r *Reconciler) summary(rec *idem.Record, now time.Time) string {
 	if rec == nil {
-		return "There is no record with this id. Either no call has used the key, or its record has expired " +
-			"or was removed, or the key is another one: its tenant, operation or value may have another form. " +
-			"It is no proof that nothing was executed, nor that a new key may be sent: look for it in the list, " +
-			"and ask the provider."
+		return "There is no record with this id. Either no call has used the key, or its record has expired or was " +
+			"removed, or the key is another one: its tenant, operation or value may have another form. It is no proof that " +
+			"nothing was executed, nor that a new key may be sent: look for it in the list, and ask the provider."
 	}
 	at := func(t time.Time) string { return t.Format(time.RFC3339) }
 	var text strings.Builder
@@ -205,8 +204,7 @@ func skipped(rec *idem.Record) string {
 	case len(needed) > 0:
 		say(fails+", and nothing is undone, since compensations need the results of ", needed)
 		text.WriteString(": the operation is parked again, takes no result of a step any more, and an operator must undo " +
-			"by hand what all steps did and resolve it to failed, " +
-			"or finish it by hand and resolve it to completed")
+			"by hand what all steps did and resolve it to failed, or finish it by hand and resolve it to completed")
 	case len(lost) > 0:
 		text.WriteString(fails + ": what other steps did is undone, and what these did is not")
 	}

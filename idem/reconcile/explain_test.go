@@ -267,10 +267,9 @@ func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
 		want orderEffects
 	}{
 		"it took effect": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.CompletedWith(7))},
-			"The handler runs, attempt 2, and skips the steps that are recorded: charge, reserve. " +
-				"The result of charge is recorded as given, and its form is not checked, since no record says which type " +
-				"a step returns: the handler ignores a member that its type does not have, and reads a missing one and " +
-				"null as empty.",
+			"The handler runs, attempt 2, and skips the steps that are recorded: charge, reserve. The result of charge is " +
+				"recorded as given, and its form is not checked, since no record says which type a step returns: the handler " +
+				"ignores a member that its type does not have, and reads a missing one and null as empty.",
 			orderEffects{shipped: 1}},
 		"it had no effect": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.NotExecuted())},
 			reserved + ". It runs charge again.", orderEffects{charged: 1, shipped: 1}},
