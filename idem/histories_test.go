@@ -588,8 +588,7 @@ func together(t *testing.T, seed uint64, saw map[string]int) []string {
 		starts: map[string][]*historyRun{},
 		ended:  map[string]*idem.Record{}, told: map[string]historyAnswer{}, excused: map[string]bool{},
 		made:    map[string]map[string]bool{},
-		counted: map[string]bool{}, sent: map[string]time.Time{}, ran: map[string]bool{},
-		saw: saw}
+		counted: map[string]bool{}, sent: map[string]time.Time{}, ran: map[string]bool{}, saw: saw}
 	w.rate, w.deaths = []int{25, 50, 120}[w.roll(3)], seed%4 < 2
 	secret := []string{"", "a"}[w.roll(2)]
 	names := []string{"strict", "loose", "wide", "mixed", "atomic", "job"}

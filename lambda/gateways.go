@@ -37,8 +37,7 @@ type HTTPAPIHandler = func(context.Context, events.APIGatewayV2HTTPRequest) (eve
 func HTTPAPI(engine *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options,
 	handler HTTPAPIHandler) HTTPAPIHandler {
 	return gateway[events.APIGatewayV2HTTPRequest, events.APIGatewayV2HTTPResponse]{
-		name: "HTTPAPI", request: requestOfV2, from: fromV2, to: toV2, limit: httpAPILimit,
-		size:     maxResponse,
+		name: "HTTPAPI", request: requestOfV2, from: fromV2, to: toV2, limit: httpAPILimit, size: maxResponse,
 		received: func(e *events.APIGatewayV2HTTPRequest) int64 { return e.RequestContext.TimeEpoch },
 	}.handler(engine, routes, tenant, o, handler)
 }

@@ -42,8 +42,7 @@ func TestStatusDecidesWhatIsKept(t *testing.T) {
 	kept, again, moved, open := "kept", "again", "moved", "open"
 	for status, want := range map[int]string{
 		200: kept, 201: kept, 204: kept, 301: kept, 304: kept, 400: kept, 402: kept, 404: kept, 409: kept,
-		422: kept, 499: kept,
-		307: moved, 308: moved, // the same request goes on with its key
+		422: kept, 499: kept, 307: moved, 308: moved, // the same request goes on with its key
 		401: again, 403: again, 425: again, 429: again,
 		408: open, 500: open, 502: open, 503: open, 599: open,
 		// No final status: the gateway answers, and nobody knows.

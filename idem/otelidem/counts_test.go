@@ -66,8 +66,7 @@ func (r *rig) sweep(answer reconcile.Answer) {
 	rc, err := reconcile.New(r.Store, &reconcile.Options{Now: r.Clock.Now})
 	require.NoError(r.t, err)
 	s, err := reconcile.NewSweeper(rc, &reconcile.SweepOptions{
-		Observer: r.observe, Log: slog.New(slog.DiscardHandler),
-		Operations: []reconcile.Operation{{Operation: refund,
+		Observer: r.observe, Log: slog.New(slog.DiscardHandler), Operations: []reconcile.Operation{{Operation: refund,
 			Probe: func(context.Context, reconcile.Question) (reconcile.Answer, error) {
 				return answer, nil
 			}}},

@@ -223,8 +223,7 @@ func (w *state) key() string {
 	record := func(r *protocol.Record) {
 		fmt.Fprint(&b, r.State, r.Repeat, id(r.Owner), id(r.Write), r.Lapsed(w.now, skew), at(r.LeaseUntil), at(r.ExpiresAt),
 			r.Uncertain, r.Omitted, len(r.Steps), r.Steps["charge"].Begun, r.Due.IsZero(), !r.Due.After(w.now), id(r.Sweep),
-			r.Probes, r.EscalatedAt.IsZero(),
-			r.Resolved, r.Unsettled, ";")
+			r.Probes, r.EscalatedAt.IsZero(), r.Resolved, r.Unsettled, ";")
 	}
 	if w.rec != nil {
 		record(w.rec)

@@ -332,8 +332,7 @@ func TestTheMessageOfAnEscalation(t *testing.T) {
 		at := func(at time.Time) string { b, _ := at.MarshalText(); return string(b) }
 		want := map[string]any{
 			"message": id, "record": key.ID(), "tenant": "acme", "operation": "refund", "value": "r-1",
-			"state": "unknown", "attempt": 1.0,
-			"created_at": at(rec.CreatedAt), "since": at(rec.OpenSince), "probes": 0.0,
+			"state": "unknown", "attempt": 1.0, "created_at": at(rec.CreatedAt), "since": at(rec.OpenSince), "probes": 0.0,
 			"reason":     "no provider can be asked about it",
 			"error_type": rec.Failure.Type, "token": protocol.Token(key.ID(), ""), "help": reconcile.DefaultHelp,
 		}

@@ -135,8 +135,7 @@ var bare = map[string]time.Duration{
 	schema.RefWrite: 0, schema.Resolved: 0, schema.Unsettled: 0, schema.Sweep: 0, schema.Probes: 0,
 	schema.OpenShard: 0, schema.ExpiresAt: time.Second, schema.LeaseUntil: time.Millisecond,
 	schema.CreatedAt: time.Millisecond, schema.UpdatedAt: time.Millisecond,
-	schema.OpenSince: time.Millisecond, schema.OpenDue: time.Millisecond,
-	schema.EscalatedAt: time.Millisecond,
+	schema.OpenSince: time.Millisecond, schema.OpenDue: time.Millisecond, schema.EscalatedAt: time.Millisecond,
 }
 
 // maxBare is how much of an attribute is shown.

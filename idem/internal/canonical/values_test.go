@@ -17,8 +17,7 @@ func TestValues(t *testing.T) {
 		"huge":1e999,"list":[[],{},"x","y"]}`
 	for pointer, want := range map[string]string{
 		"/id": "a", "/n": "42", "/big": "123456789012345678901234567890", "/zeros": "1000000000000000000000000",
-		"/neg": "-7", "/zero": "0",
-		"/minus": "-0", "/nested/id": "b", "/nested/list/0": "c", "/nested/list/1/id": "d",
+		"/neg": "-7", "/zero": "0", "/minus": "-0", "/nested/id": "b", "/nested/list/0": "c", "/nested/list/1/id": "d",
 		"/a~1b": "slash", "/m~0n": "tilde",
 		"/": "empty name", "/ ": "blank", "/text42": "42", "/esc": "a\n\U0001F600", "/escaped\t": "name", "/list/3": "y",
 	} {

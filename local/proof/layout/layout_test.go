@@ -76,8 +76,7 @@ var allowed = map[string][]string{
 		jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/schema",
 		"./idem/outbox", awsBatches, "./idem/outbox/sqssender", "./idem/dynamostore",
 		"./idem/emf", "./idem/internal/metric", "./idem/reconcile", "github.com/aws/aws-lambda-go",
-		"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
-		"github.com/sony/gobreaker/v2", "golang.org/x/sync",
+		"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/sony/gobreaker/v2", "golang.org/x/sync",
 	},
 	"idem/idemhttp/coverage": {
 		jsonModule, canonicalForm, pathTemplates, codecs, guards, laters, "./idem", fingerprints, notices, protocol,

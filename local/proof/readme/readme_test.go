@@ -24,8 +24,7 @@ var fence = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 func blocks(t *testing.T) (programs, fragments []string) {
 	for _, name := range []string{
 		"README.md", "CONTRIBUTING.md", "idem/README.md", "idem/console/README.md",
-		"idem/idemhttp/README.md", "infra/README.md",
-		"lambda/README.md",
+		"idem/idemhttp/README.md", "infra/README.md", "lambda/README.md",
 	} {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		require.NoError(t, err)
