@@ -37,11 +37,11 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *si
 			return call, &situation{code: CodePrincipalMissing, why: why}, nil
 		}
 	}
-	if c.opts.Key.from != nil || c.opts.Key.pointer != "" {
-		if no, err = r.read(); no != nil || err != nil {
+	inBody := c.opts.Key.from != nil || c.opts.Key.pointer != ""
+	if inBody && r.load != nil {
+		if no, err = r.load(); no != nil || err != nil {
 			return call, no, err
 		}
-		r.load = nil
 	}
 	value, no, err := c.key(ctx, r)
 	if no != nil || err != nil {
@@ -50,8 +50,10 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *si
 	if call.Key, no = keyOf(op, tenant, principal, value); no != nil {
 		return call, no, nil
 	}
-	if no, err = r.read(); no != nil || err != nil {
-		return call, no, err
+	if !inBody && r.load != nil {
+		if no, err = r.load(); no != nil || err != nil {
+			return call, no, err
+		}
 	}
 	if call.Fingerprint, err = c.fingerprint(r); err != nil {
 		no = &situation{code: CodeNotCanonical}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -107,17 +106,14 @@ func isOutcome(res *http.Response) bool {
 
 // withoutHeadersElsewhere is a CheckRedirect: net/http drops only those headers that it knows.
 func withoutHeadersElsewhere(req *http.Request, via []*http.Request) error {
-	if len(via) >= maxRedirects {
-		return fmt.Errorf("stopped after %d redirects", maxRedirects)
+	if len(via) >= 10 { // net/http's own limit
+		return errors.New("stopped after 10 redirects")
 	}
 	if !isSameHost(via[0].URL, req.URL) {
 		req.Header = http.Header{}
 	}
 	return nil
 }
-
-// maxRedirects is net/http's own.
-const maxRedirects = 10
 
 // isSameHost reports whether two URLs have the same scheme, host and port, spelled out or not.
 func isSameHost(a, b *url.URL) bool {

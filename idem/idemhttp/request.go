@@ -57,13 +57,6 @@ type Request struct {
 	load func() (*situation, error)
 }
 
-func (r *Request) read() (*situation, error) {
-	if r.load == nil {
-		return nil, nil
-	}
-	return r.load()
-}
-
 // Identity is what an authorizer knows about a caller. Fields that the gateway's
 // authorizer does not give are empty.
 type Identity struct {

@@ -27,10 +27,9 @@ func Name(text string) string {
 	var out strings.Builder
 	before := ' '
 	for i, r := range text {
-		switch single := r == ' ' && before != ' ' && i+1 < len(text); {
-		case single || !unicode.IsSpace(r):
+		if single := r == ' ' && before != ' ' && i+1 < len(text); single || !unicode.IsSpace(r) {
 			out.WriteString(Plain(string(r)))
-		default:
+		} else {
 			fmt.Fprintf(&out, "\\u%04x", r)
 		}
 		before = r
