@@ -51,9 +51,10 @@ const (
 	// A begin mark is set once and taken back once. It is set again only over the entry that
 	// took the one before back. A result is written once, where there is none yet. What a
 	// resolution has recorded is read by an attempt, or not, once.
-	ifStepAbsent         = " AND attribute_not_exists(steps.#step)"
-	ifStepAgain          = " AND steps.#step.not_executed=:true AND steps.#step.write_id=:seen"
-	ifStepBegun          = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun=:true AND steps.#step.write_id=:seen)"
+	ifStepAbsent = " AND attribute_not_exists(steps.#step)"
+	ifStepAgain  = " AND steps.#step.not_executed=:true AND steps.#step.write_id=:seen"
+	ifStepBegun  = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun=:true AND " +
+		"steps.#step.write_id=:seen)"
 	ifStepFromResolution = " AND steps.#step.from_resolution=:true AND attribute_not_exists(steps.#step.begun) AND " +
 		"steps.#step.write_id=:seen"
 	ifStepOpen = " AND (attribute_not_exists(steps.#step) OR steps.#step.begun=:true OR " +

@@ -48,7 +48,8 @@ type MiddlewareOptions struct {
 
 	// Error answers a request that ended in an error: a fault of a tenant or key
 	// function, or a failure that was recorded elsewhere. The response is not yet
-	// written. The URL of a request for a status is the template of its path. Nil means that the error goes to the server's log and the client gets 500.
+	// written. The URL of a request for a status is the template of its path. Nil means that the error
+	// goes to the server's log and the client gets 500.
 	Error func(http.ResponseWriter, *http.Request, error)
 }
 
@@ -62,14 +63,14 @@ type MiddlewareOptions struct {
 //
 // The middleware reads the request's whole body before the handler runs, once operation, tenant and
 // the key of a header are known: the functions for these find no body. Set [http.Server.ReadTimeout],
-// which limits how long a client may take to send it. Mount other readers of the body inside, or let them put it back with its ContentLength. A body that was read before is
-// refused if the middleware can see it; it cannot if only a part was read and there is no
-// Content-Length. The response is buffered until its record is written: Flush sends
-// nothing, hijacking and the other methods of [http.ResponseController] return
-// [http.ErrNotSupported], and trailers are dropped. Informational responses (1xx) are sent
-// at once and not recorded. Headers that are in the writer when the middleware begins
-// belong to the middleware that set them: they are recorded only if the handler changes
-// them, and the handler cannot delete them.
+// which limits how long a client may take to send it. Mount other readers of the body inside, or let
+// them put it back with its ContentLength. A body that was read before is refused if the middleware
+// can see it; it cannot if only a part was read and there is no Content-Length. The response is
+// buffered until its record is written: Flush sends nothing, hijacking and the other methods of
+// [http.ResponseController] return [http.ErrNotSupported], and trailers are dropped. Informational
+// responses (1xx) are sent at once and not recorded. Headers that are in the writer when the
+// middleware begins belong to the middleware that set them: they are recorded only if the handler
+// changes them, and the handler cannot delete them.
 //
 // Mount a middleware that changes the method by a header (X-HTTP-Method-Override) outside.
 // If a mux or [http.StripPrefix] has removed a part of the path, the path that the client
