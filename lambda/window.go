@@ -56,9 +56,9 @@ func (w window) check(what string, op idem.Operation, log *slog.Logger) error {
 	if op.Retention > length {
 		return nil
 	}
-	problem := fmt.Sprintf("Retention is %v, and %s may deliver the same event again for %v: a late delivery would find no "+
-		"record and run again; set a longer Retention, or leave it out for the source's default, or set %s to the seconds "+
-		"for which your source does", op.Retention, from, length, w.env)
+	problem := fmt.Sprintf("Retention is %v, and %s may deliver the same event again for %v: a late delivery would find "+
+		"no record and run again; set a longer Retention, or leave it out for the source's default, or set %s to the "+
+		"seconds for which your source does", op.Retention, from, length, w.env)
 	if op.Repeat == idem.NotRepeatable {
 		return invalid(what, op, problem)
 	}
