@@ -86,9 +86,10 @@ type MiddlewareOptions struct {
 // Around a mux or another router it works by the path, see [Routes]. Requests for which an
 // [http.ServeMux] has no handler are then passed to it unchanged.
 //
-// A framework whose handlers return errors may write the answer to an error outside of what the
-// middleware wraps, as echo's WrapMiddleware does: the middleware then sees an empty 200 and
-// records that. Put the middleware around such a framework as a whole.
+// A handler must answer: call WriteHeader or Write. net/http takes a return without either for an empty
+// 200, but a framework may answer afterwards, as echo does to a handler's error. Such an attempt ends as
+// after an error: nothing is recorded as its outcome, and the client gets 500. Mount the middleware around
+// such a framework as a whole.
 //
 // In shadow ([idem.Operation.Shadow]) a request is served as without the middleware, only that
 // its body is read first, up to MaxRequest: nothing is buffered, dropped or detached. A body
@@ -143,7 +144,7 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 		res, err := c.Serve(context.WithoutCancel(r.Context()), req, func(ctx context.Context) (*Response, error) {
 			rec := newRecorder(w, r, opts.MaxResponse)
 			next.ServeHTTP(rec, withBody(r.WithContext(ctx), req.Body))
-			return rec.response(), nil
+			return rec.response()
 		})
 		opts.answer(w, r, res, err)
 	})

@@ -93,7 +93,7 @@ func TestPathsAreTwoRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := 0
-			h := mount(netContract(t, memory()), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n++ }))
+			h := mount(netContract(t, memory()), http.HandlerFunc(counted(&n)))
 			require.Equal(t, 200, answerOf(h, netRequest("POST", "/transfers/7", "{}")).Code)
 			require.Equal(t, "true", answerOf(h, netRequest("POST", "/transfers/7", "{}")).Header().Get(HeaderReplayed))
 			require.Equal(t, 422, answerOf(h, netRequest("POST", "/transfers/8", "{}")).Code)

@@ -89,10 +89,17 @@ func (c *recorder) Flush() {
 	}
 }
 
+// errUnanswered is about a handler whose answer the middleware has not seen. A framework may write it
+// later, such as that to an error, so that an empty 200 would be recorded for a payment that was declined.
+var errUnanswered = errors.New("idemhttp: the handler returned without an answer: call WriteHeader or Write in it, " +
+	"or mount Contract.Middleware around the framework that writes answers after its handlers have returned")
+
 // response is the handler's response. Framing belongs to the connection: Content-Length is
 // kept only if it is about a body that is not sent.
-func (c *recorder) response() *Response {
-	c.Flush()
+func (c *recorder) response() (*Response, error) {
+	if c.status == 0 {
+		return nil, errUnanswered
+	}
 	res := &Response{Status: c.status, Body: c.body.Bytes()}
 	if c.over {
 		res.unrecordable = ErrResponseTooLarge
@@ -112,7 +119,7 @@ func (c *recorder) response() *Response {
 			res.MultiHeaders[name] = values
 		}
 	}
-	return res
+	return res, nil
 }
 
 // writeTo sends the response, which may be one that another gateway recorded.

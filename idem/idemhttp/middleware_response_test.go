@@ -149,6 +149,7 @@ func TestOuterHeaders(t *testing.T) {
 		require.Equal(t, []string{"Origin"}, w.Header()["Vary"])
 		w.Header().Add("Vary", "Accept")
 		w.Header().Del("X-Frame")
+		w.WriteHeader(200)
 	})
 	ids := []string{"1", "2"}
 	for i, id := range ids {

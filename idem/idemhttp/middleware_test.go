@@ -55,6 +55,14 @@ func responseOf(w *httptest.ResponseRecorder) *Response {
 	return res
 }
 
+// counted is a handler that counts its runs.
+func counted(n *int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		*n++
+		w.WriteHeader(200)
+	}
+}
+
 // mounted puts the handler under the contract at POST /payments.
 func mounted(c *Contract, o *MiddlewareOptions, h http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
@@ -205,7 +213,7 @@ func TestPanicsPassTheMiddleware(t *testing.T) {
 func TestRequestBodyLimit(t *testing.T) {
 	n := 0
 	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxRequest: 12},
-		func(w http.ResponseWriter, _ *http.Request) { n++ })
+		counted(&n))
 	require.Equal(t, 200, answerOf(h, netRequest("POST", "/payments", `{"amount":1}`)).Code)
 	require.Equal(t, 1, n)
 	chunked := netRequest("POST", "/payments", "")
@@ -273,7 +281,7 @@ func TestIdentityOfTheMiddleware(t *testing.T) {
 	n := 0
 	h := mounted(c, &MiddlewareOptions{Identity: func(r *http.Request) Identity {
 		return Identity{Claims: map[string]string{"tenant": r.Header.Get("X-Tenant")}}
-	}}, func(http.ResponseWriter, *http.Request) { n++ })
+	}}, counted(&n))
 	for _, tenant := range []string{"blue", "green", "blue"} {
 		r := netRequest("POST", "/payments", "{}")
 		r.Header.Set("X-Tenant", tenant)
@@ -290,10 +298,11 @@ func TestSourceHasABodyOfItsOwn(t *testing.T) {
 			return "key-of-" + string(body), err
 		})
 	})
-	h := mounted(c, nil, func(_ http.ResponseWriter, r *http.Request) {
+	h := mounted(c, nil, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		require.NoError(t, err)
 		require.Equal(t, `"x"`, string(body))
+		w.WriteHeader(200)
 	})
 	require.Equal(t, 200, answerOf(h, netRequest("POST", "/payments", `"x"`)).Code)
 	require.Equal(t, "true", answerOf(h, netRequest("POST", "/payments", `"x"`)).Header().Get(HeaderReplayed))
