@@ -57,6 +57,7 @@ test-library: servers
 .PHONY: test-proofs
 test-proofs: servers
 	@$(call group,proofs with whole functions (crashes and outages and every gateway),$(GO) test $(FLAGS) $(PROOFS_FLAGS) $(PROOFS))
+	@$(call group,routers of other makers,GOWORK=off $(GO) -C local/proof/frameworks test $(FLAGS) ./...)
 
 .PHONY: test-cdk
 test-cdk:
