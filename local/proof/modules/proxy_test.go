@@ -92,13 +92,13 @@ func publish(t *testing.T, all []module, version string) (proxy string) {
 		} {
 			require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
 		}
-		pack(t, m, workspace(t), version, filepath.Join(folder, version+".zip"))
+		pack(t, m, version, filepath.Join(folder, version+".zip"))
 	}
 	return proxy
 }
 
 // pack archives what the repository has of a module, without the modules in its folders.
-func pack(t *testing.T, m module, all []module, version, file string) {
+func pack(t *testing.T, m module, version, file string) {
 	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	cmd.Dir = m.Dir
 	out, err := cmd.Output()
@@ -106,12 +106,15 @@ func pack(t *testing.T, m module, all []module, version, file string) {
 	f, err := os.Create(file)
 	require.NoError(t, err)
 	archive := zip.NewWriter(f)
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		path := filepath.Join(m.Dir, filepath.FromSlash(name))
-		if slices.ContainsFunc(all, func(n module) bool { return inside(path, n.Dir) && inside(n.Dir, m.Dir) }) {
+	names := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	for _, name := range names {
+		if slices.ContainsFunc(names, func(other string) bool {
+			dir, isModule := strings.CutSuffix(other, "/go.mod")
+			return isModule && strings.HasPrefix(name, dir+"/")
+		}) {
 			continue // of a module in this one's folders
 		}
-		content, err := os.ReadFile(path)
+		content, err := os.ReadFile(filepath.Join(m.Dir, filepath.FromSlash(name)))
 		if os.IsNotExist(err) {
 			continue // deleted, and not committed
 		}
@@ -124,5 +127,3 @@ func pack(t *testing.T, m module, all []module, version, file string) {
 	require.NoError(t, archive.Close())
 	require.NoError(t, f.Close())
 }
-
-func inside(path, dir string) bool { return strings.HasPrefix(path, dir+string(filepath.Separator)) }
