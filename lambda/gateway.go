@@ -1,6 +1,7 @@
 package idemlambda
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -100,8 +101,11 @@ func (g gateway[E, R]) fits(event *E, given *R, res *idemhttp.Response) bool {
 	if 6*len(res.Body) <= g.size/2 {
 		return true
 	}
-	out, err := json.Marshal(g.to(event, given, asText(res)))
-	return err == nil && len(out)+roomForMarks <= g.size
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false) // as aws-lambda-go does, but with WithSetEscapeHTML
+	err := e.Encode(g.to(event, given, asText(res)))
+	return err == nil && out.Len()+roomForMarks <= g.size
 }
 
 // asText encodes a body that is not text in Base64: events are JSON, which would lose its

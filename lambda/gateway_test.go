@@ -137,6 +137,7 @@ func TestResponsesThatAGatewayCannotReturn(t *testing.T) {
 		}{
 			"small":                {"{}", 201},
 			"up to the limit":      {strings.Repeat("x", limit-overhead[name]-roomForMarks), 201},
+			"of HTML":              {strings.Repeat("<p>", limit/4), 201},
 			"over it as a replay":  {strings.Repeat("x", limit-overhead[name]+30), 409},
 			"over it":              {strings.Repeat("x", limit), 409},
 			"over it when encoded": {strings.Repeat("\x01", limit/5), 409},

@@ -21,9 +21,9 @@ const DefaultTolerance = 5 * time.Minute
 //
 // The time is the key's own if the key is a UUIDv7 (RFC 9562) or a ULID (26
 // characters of Crockford's alphabet), or comes in a header. A time in the future beyond
-// the tolerance is refused with 400, since the age is then unknown. Other keys of 26 such
-// characters are random: one in 100,000 is taken for a ULID, of the years since 2016, and refused as
-// too old. Clients with such keys need a Header.
+// the tolerance is refused with 400, since the age is then unknown. Random keys in that alphabet, such
+// as a UUIDv4 of 26 characters, have a time too: one in some hundreds is refused for it. Clients with such
+// keys need a Header.
 type MaxAge struct {
 	// Header is the name of a header with the time at which the request was first sent, the
 	// same on every retry: an HTTP date (RFC 9110 5.6.7) or RFC 3339. Empty means
@@ -162,8 +162,8 @@ func uuidTime(key string) (time.Time, bool) {
 const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 // ulidTime reads 26 characters of 5 bits each, whose first ten are milliseconds since 1970. Nothing
-// else tells a ULID from random characters, whose times are mostly before there were ULIDs or
-// centuries ahead.
+// else tells a ULID from random characters, whose times are mostly centuries ahead. A clock that is wrong
+// is not so far ahead: its key must stay refused, also when its record has expired.
 func ulidTime(key string, now time.Time) (time.Time, bool) {
 	ms := int64(0)
 	for i := 0; i < len(key); i++ {
@@ -180,7 +180,7 @@ func ulidTime(key string, now time.Time) (time.Time, bool) {
 		}
 	}
 	at := time.UnixMilli(ms)
-	return at, !at.Before(firstULID) && at.Before(now.Add(24*time.Hour))
+	return at, !at.Before(firstULID) && at.Before(now.AddDate(10, 0, 0))
 }
 
 var firstULID = time.Date(2016, 1, 1, 0, 0, 0, 0, time.UTC)

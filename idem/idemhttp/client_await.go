@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -53,11 +54,12 @@ func (t *Transport) Await(ctx context.Context, res *http.Response) (*http.Respon
 	if err != nil {
 		return failed(err)
 	}
-	e.Location = at.String()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.Location, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return failed(err)
 	}
+	at.User = nil // the error's Location may be logged, and the headers have it
+	e.Location = at.String()
 	if first := res.Request; isSameHost(first.URL, at) {
 		req.Header, req.Host = t.forQuestions(first.Header), first.Host
 	}
@@ -92,16 +94,24 @@ func (t *Transport) Await(ctx context.Context, res *http.Response) (*http.Respon
 var ErrNotAnswered = errors.New("idemhttp: the question about the request was refused")
 
 // isOutcome reports whether an answer about accepted work is its outcome. Others may come from a
-// gateway, or be about the question.
+// gateway, or be about the question. The mark may be on the redirect to the outcome's own resource; a 302
+// without it may lead to a login.
 func isOutcome(res *http.Response) bool {
-	if res.StatusCode/100 == 2 && res.StatusCode != http.StatusAccepted || res.Header.Get(HeaderOriginalDate) != "" {
-		return true
+	found := false
+	for r := res; r != nil && r.Request != nil; r = r.Request.Response {
+		if r.Header.Get(HeaderOriginalDate) != "" {
+			return true
+		}
+		found = found || r.StatusCode == http.StatusFound
+	}
+	if res.StatusCode/100 == 2 {
+		return res.StatusCode != http.StatusAccepted && !found
 	}
 	p, ok := peek(res, ProblemMediaType)
 	if !ok {
 		p, ok = peek(res, "application/json") // the Stripe profile
 	}
-	return ok && (p.Code == CodeOutcomeUnknown || p.Code == CodeOutcomeUnavailable)
+	return ok && slices.Contains([]Code{CodeOutcomeUnknown, CodeOutcomeUnavailable, CodeExpired}, p.Code)
 }
 
 // withoutHeadersElsewhere is a CheckRedirect: net/http drops only those headers that it knows.

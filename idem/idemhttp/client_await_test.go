@@ -153,7 +153,11 @@ func TestAwaitTellsAnOutageFromTheOutcome(t *testing.T) {
 		"403":       {answer: status(403), refused: 403},
 		"no tenant": {answer: own(403, `{"status":403,"code":"tenant_missing","retryable":false}`), refused: 403},
 		"no status": {answer: own(404, `{"status":404,"code":"status_not_found","retryable":false}`), refused: 404},
-		"expired":   {answer: own(410, `{"status":410,"code":"outcome_expired","retryable":false}`), refused: 410},
+		"a login": {answer: func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/jobs/7" {
+				http.Redirect(w, r, "/login", 302)
+			}
+		}, refused: 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answers := []http.HandlerFunc{accepted}
@@ -176,7 +180,42 @@ func TestAwaitTellsAnOutageFromTheOutcome(t *testing.T) {
 			require.ErrorIs(t, err, ErrNotAnswered)
 			require.Equal(t, c.refused, refused.Status)
 			require.Equal(t, s.URL+"/jobs/7", refused.Location)
-			require.Len(t, s.requests(), 2)
+			require.LessOrEqual(t, len(s.requests()), 3, "no second question")
+		})
+	}
+}
+
+// The outcome may be anything: the contract marks it, also on the redirect to where it is.
+func TestWhatAwaitTakesForTheOutcome(t *testing.T) {
+	mark := []string{HeaderOriginalDate, noon.Format(http.TimeFormat)}
+	for name, c := range map[string]struct {
+		answers []http.HandlerFunc
+		status  int
+	}{
+		"marked":                   {[]http.HandlerFunc{status(503, mark...)}, 503},
+		"marked, and accepted":     {[]http.HandlerFunc{status(202, mark...)}, 202},
+		"a resource":               {[]http.HandlerFunc{status(303, "Location", "/own"), status(200)}, 200},
+		"a resource, refused":      {[]http.HandlerFunc{status(303, append(mark, "Location", "/own")...), status(403)}, 403},
+		"a resource that is down":  {[]http.HandlerFunc{status(303, append(mark, "Location", "/own")...), status(500)}, 500},
+		"behind a marked redirect": {[]http.HandlerFunc{status(302, append(mark, "Location", "/own")...), status(200)}, 200},
+		"forgotten": {[]http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", ProblemMediaType)
+			w.WriteHeader(410)
+			_, _ = io.WriteString(w, `{"status":410,"code":"outcome_expired","retryable":false}`)
+		}}, 410},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serving(t, append([]http.HandlerFunc{status(202, "Location", "/jobs/7")}, c.answers...)...)
+			trial := newTrial(t, nil, &ClientOptions{MaxAttempts: 1})
+			res, err := trial.Do(request(t, "POST", strings.Replace(s.URL, "http://", "http://me:secret@", 1), `{}`))
+			require.NoError(t, err)
+			res, err = trial.transport.Await(t.Context(), res)
+			require.NoError(t, err)
+			require.NoError(t, res.Body.Close())
+			require.Equal(t, c.status, res.StatusCode)
+			for _, r := range s.requests() {
+				require.NotEmpty(t, r.header.Get("Authorization"))
+			}
 		})
 	}
 }

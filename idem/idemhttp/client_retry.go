@@ -102,7 +102,8 @@ func isAccepted(res *http.Response) bool {
 }
 
 func isReplay(res *http.Response) bool {
-	return res.Header.Get(HeaderReplayed) == "true" || res.Header.Get(HeaderReplayedStripe) == "true"
+	return res.Header.Get(HeaderReplayed) == "true" || res.Header.Get(HeaderReplayedStripe) == "true" ||
+		res.Header.Get(HeaderOriginalDate) != ""
 }
 
 // peek reads whether the request is retryable from a body of this media type, and puts the

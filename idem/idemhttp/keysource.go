@@ -26,9 +26,9 @@ func KeyHeader(name string) KeySource {
 // The field is a string, or a plain integer whose digits are the key as they are written. The
 // rules for bare keys apply to both (see [Options.MinKey] for short ids). An empty pointer panics.
 //
-// For signed requests, such as webhooks, verify the signature before the contract, or call
-// [idem.SetNotExecuted] when the handler refuses it: otherwise a forged request that has the id
-// of a real one takes its key, and the real one is refused as a reuse.
+// It is not for signed requests, such as webhooks: a forged request that has the id of a real one takes
+// its key, and the real one is refused as a reuse. Verify the signature, then call [idem.Do] by the id,
+// as the example of a webhook does.
 func KeyPointer(pointer string) KeySource {
 	mustName("KeyPointer", pointer)
 	return KeySource{pointer: pointer}

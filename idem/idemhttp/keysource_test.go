@@ -3,9 +3,9 @@ package idemhttp
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -277,13 +277,17 @@ func TestTimeOfAKey(t *testing.T) {
 		require.True(t, ok)
 		require.True(t, at.Equal(got))
 	}
-	taken := 0
-	for range 20_000 {
-		if _, ok := keyTime(rand.Text(), noon); ok {
+	taken, random := 0, rand.New(rand.NewPCG(1, 2))
+	for range 100_000 {
+		key := make([]byte, 26)
+		for i := range key {
+			key[i] = crockford[random.IntN(len(crockford))]
+		}
+		if _, ok := keyTime(string(key), noon); ok {
 			taken++
 		}
 	}
-	require.Less(t, taken, 10, "random keys are no ULIDs, but for one in 100,000")
+	require.InDelta(t, 100_000/1_700, taken, 30)
 }
 
 // Retention is a day here and the tolerance five minutes, so that a request is
@@ -310,6 +314,7 @@ func TestMaxAge(t *testing.T) {
 		"ULID, last moment":     {MaxAge{}, at(madeULID, window), ran},
 		"ULID, old":             {MaxAge{}, at(madeULID, window+time.Millisecond), old},
 		"ULID, too far ahead":   {MaxAge{}, at(madeULID, -time.Hour), invalid},
+		"ULID, days ahead":      {MaxAge{}, at(madeULID, -48*time.Hour), invalid},
 		"no time":               {MaxAge{}, func(*Request) {}, ran},
 		"no time, required":     {MaxAge{Require: true}, func(*Request) {}, invalid},
 		"required":              {MaxAge{Require: true}, at(madeUUID7, 0), ran},

@@ -245,11 +245,7 @@ func (c *laters) progress(
 	ctx context.Context, r *Request, l *laterRoute, out *idem.Outcome, err error,
 ) (*Response, error) {
 	if failed, ok := errors.AsType[*idem.RecordedError](err); ok {
-		res := c.failed(ctx, r, l, failed.Failure)
-		if !out.RecordedAt.IsZero() {
-			res.addDates(out)
-		}
-		return res, nil
+		return c.recorded(ctx, r, c.failed(ctx, r, l, failed.Failure), out), nil
 	}
 	if err != nil {
 		no := cmp.Or(refuseStatus(err), refuse(err))
@@ -270,12 +266,7 @@ func (c *laters) progress(
 			}
 			return res, nil
 		}
-		res := c.done(ctx, r, l, out)
-		if r.Fits != nil && !r.Fits(res) {
-			return c.refusal(ctx, r, &situation{code: CodeOutcomeUnavailable}), nil
-		}
-		res.addDates(out)
-		return res, nil
+		return c.recorded(ctx, r, c.done(ctx, r, l, out), out), nil
 	}
 	state := LaterState{State: idem.InProgress, ID: out.StatusID}
 	if out.RecordState == idem.Pending {
@@ -288,6 +279,17 @@ func (c *laters) progress(
 	after := min(max(waited/4, minRetryAfter), maxPoll)
 	res.Headers["Retry-After"] = strconv.Itoa(int((after + time.Second - 1) / time.Second))
 	return res, nil
+}
+
+// recorded marks the answer with an outcome as such, unless the gateway cannot return it.
+func (c *laters) recorded(ctx context.Context, r *Request, res *Response, out *idem.Outcome) *Response {
+	if r.Fits != nil && !r.Fits(res) {
+		return c.refusal(ctx, r, &situation{code: CodeOutcomeUnavailable})
+	}
+	if !out.RecordedAt.IsZero() {
+		res.addDates(out)
+	}
+	return res
 }
 
 // maxPoll is the longest time between two looks that clients are asked for.
@@ -311,11 +313,11 @@ func (c *laters) done(ctx context.Context, r *Request, l *laterRoute, out *idem.
 // a header. Scripts may follow others, such as javascript: and //host, to where the service did not
 // mean them to go.
 func isLinkTarget(at string) bool {
-	_, err := url.Parse(at)
-	return err == nil && linkTarget.MatchString(at)
+	u, err := url.Parse(at)
+	return err == nil && linkTarget.MatchString(at) && (u.Scheme == "" || u.Hostname() != "")
 }
 
-var linkTarget = regexp.MustCompile(`^(https?:/)?/([!-.0-;=?-\[\]-~][!-;=?-~]*)?$`)
+var linkTarget = regexp.MustCompile(`^((?i:https?):/)?/([!-.0-;=?-\[\]-~][!-;=?-~]*)?$`)
 
 // failed is the outcome of work that has failed, or was never begun.
 func (c *laters) failed(ctx context.Context, r *Request, l *laterRoute, f idem.Failure) *Response {

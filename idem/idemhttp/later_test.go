@@ -353,7 +353,8 @@ func TestLocationsOfResults(t *testing.T) {
 		"/a": true, "/a?b=c#d": true, "https://cdn.example/a": true, "http://cdn.example:81": true,
 		"//evil.example/x": false, `/\evil.example`: false, `\\evil`: false,
 		"javascript:alert(1)": false, "data:text/html,x": false,
-		"http:evil": false, "?x": false, "a/b": false, "/a b": false, "/a\r\nSet-Cookie: x=1": false, "/ü": false,
+		"http:evil": false, "https://": false, "http://:80/": false, "HTTPS://cdn.example": true,
+		"?x": false, "a/b": false, "/a b": false, "/a\r\nSet-Cookie: x=1": false, "/ü": false,
 	} {
 		require.Equal(t, ok, isLinkTarget(at), "%q", at)
 	}

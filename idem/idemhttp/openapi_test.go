@@ -193,8 +193,12 @@ func TestReadmeNamesEveryHeaderAndDefault(t *testing.T) {
 
 // The README's Go stands in an example that compiles and runs, or is a test.
 func TestReadmeGoIsTested(t *testing.T) {
-	example, err := os.ReadFile("client_example_test.go")
-	require.NoError(t, err)
+	var examples []byte
+	for _, name := range []string{"client_example_test.go", "webhook_example_test.go"} {
+		example, err := os.ReadFile(name)
+		require.NoError(t, err)
+		examples = append(examples, example...)
+	}
 	flat := func(s string) string { return regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(s, "") }
 	for _, block := range blocks(t, "go") {
 		if strings.HasPrefix(block, "func Test") {
@@ -208,6 +212,6 @@ func TestReadmeGoIsTested(t *testing.T) {
 			}
 			continue
 		}
-		require.Contains(t, flat(string(example)), flat(block))
+		require.Contains(t, flat(string(examples)), flat(block))
 	}
 }

@@ -82,7 +82,8 @@ func (c *Contract) keep(r *Request, given *Response, err error) (live *Response,
 		ans.Cause = statusError(given.Status)
 	}
 	if r.Fits != nil && given.unrecordable == nil && !r.Fits(given) {
-		given.unrecordable = ErrResponseTooLarge
+		own := *given // the handler's may be shared
+		own.unrecordable, given = ErrResponseTooLarge, &own
 	}
 	body, invalid := encode(given)
 	if invalid == nil {

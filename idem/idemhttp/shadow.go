@@ -73,7 +73,7 @@ func (c *Contract) observed(ctx context.Context, op idem.Operation,
 		return call // a key of the service's own, made of a part of the body, may be another request's too
 	}
 	call, no, err = c.call(ctx, r)
-	if err == nil && (no == nil || no.code != CodeTenantMissing && no.code != CodeUndeclared) {
+	if call.Key.Err() == nil || err == nil && (no == nil || no.code != CodeTenantMissing && no.code != CodeUndeclared) {
 		key = call.Key
 	}
 	_, unread := errors.AsType[*protocol.UnobservedError](why)

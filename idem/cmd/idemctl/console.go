@@ -46,7 +46,7 @@ func (c *consoleCmd) Run(ctx context.Context, s *session) error {
 		return misuse("--listen: other machines would reach %s, without encryption: use 127.0.0.1, and from elsewhere a "+
 			"tunnel such as ssh -L 8080:127.0.0.1:8080", at)
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", at.String())
 	if err != nil {
 		return misuse("--listen: %v", err)
 	}

@@ -21,13 +21,14 @@ func Plain(text string) string {
 	return out.String()
 }
 
-// Name is [Plain] of a name on one line. It writes out all white space but a single space between other
-// characters: pages show the rest as one space or as nothing, so that two names would look alike.
+// Name is [Plain] of a name on one line. It writes out the backslash, letters without a form, and all white
+// space but a single space between other characters: else two names would look alike on a page.
 func Name(text string) string {
 	var out strings.Builder
 	before := ' '
 	for i, r := range text {
-		if single := r == ' ' && before != ' ' && i+1 < len(text); single || !unicode.IsSpace(r) {
+		single := r == ' ' && before != ' ' && i+1 < len(text)
+		if single || !unicode.IsSpace(r) && !strings.ContainsRune("\\\u034f\u115f\u1160\u2800\u3164\uffa0", r) {
 			out.WriteString(Plain(string(r)))
 		} else {
 			fmt.Fprintf(&out, "\\u%04x", r)

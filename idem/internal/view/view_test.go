@@ -31,7 +31,8 @@ func TestNamesThatDifferLookDifferent(t *testing.T) {
 	for name, want := range map[string]string{
 		"globex": "globex", "the globex corp": "the globex corp", "globex\n": "globex\\u000a", " globex": "\\u0020globex",
 		"globex ": "globex\\u0020", "globex\u00a0": "globex\\u00a0", "the  globex": "the \\u0020globex",
-		"a\tb\u2003c": "a\\u0009b\\u2003c", "\u202eglobex": "\\u202eglobex", " ": "\\u0020",
+		"a\tb\u2003c": "a\\u0009b\\u2003c", "\u202eglobex": "\\u202eglobex", " ": "\\u0020", `a\u0020b`: `a\u005cu0020b`,
+		"acme\u3164": "acme\\u3164",
 	} {
 		require.Equal(t, want, Name(name))
 	}
