@@ -118,6 +118,23 @@ func TestMiddlewareReplays(t *testing.T) {
 
 // What needs no key is not touched at all: the writer and the request are the
 // server's own.
+// A framework may answer after the middleware: its refusal must not be an empty 200.
+func TestAHandlerMustAnswer(t *testing.T) {
+	var logged bytes.Buffer
+	n := 0
+	h := mounted(netContract(t, memory()), nil, func(w http.ResponseWriter, _ *http.Request) {
+		n++
+		w.Header().Set("X-Later", "402")
+	})
+	w := answerOf(h, withErrorLog(netRequest("POST", "/payments", "{}"), &logged))
+	require.Equal(t, 500, w.Code)
+	require.Contains(t, logged.String(), "returned without an answer")
+	w = answerOf(h, netRequest("POST", "/payments", "{}"))
+	require.Equal(t, 409, w.Code)
+	require.Contains(t, w.Body.String(), CodeOutcomeUnknown)
+	require.Equal(t, 1, n)
+}
+
 // Who may send nothing must not fill the memory: the body comes after operation, tenant and key.
 func TestTheBodyOfARefusedRequestIsNotRead(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -499,6 +499,7 @@ func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
 		"broken off": {request: func(r *http.Request) {
 			r.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"am`), iotest.ErrReader(io.ErrUnexpectedEOF)))
 		}, last: "shadow_refused: request_incomplete"},
+		"read before": {request: func(r *http.Request) { _, _ = io.ReadAll(r.Body) }, last: "shadow_"},
 		"not canonical": {request: func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(`{"a":1,"a":2}`)) },
 			last: "shadow_refused: request_not_canonical"},
 		"of the service's own": {request: streamed,
