@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,9 +76,9 @@ func last(values map[string][]string) map[string]string {
 // parseALB reads a function's answer. The balancer requires the status and the header map
 // of the target group's mode, and reads no other map.
 func parseALB(answer []byte, multi bool) (response, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(answer, &members); err != nil || members["statusCode"] == nil {
-		return response{}, errors.New("gateway: the function's response is not a JSON object with a statusCode")
+	members, err := membersOf(answer)
+	if err != nil {
+		return response{}, err
 	}
 	unread, read := "multiValueHeaders", "headers"
 	if multi {
@@ -90,20 +91,12 @@ func parseALB(answer []byte, multi bool) (response, error) {
 	delete(members, unread)
 	delete(members, "cookies")
 	r, err := parseMulti(members)
-	if err != nil {
-		return r, err
+	var lines bytes.Buffer
+	if _ = r.header.Write(&lines); err == nil && lines.Len() > maxALBHeader {
+		err = fmt.Errorf("gateway: the headers of the function's response have %d bytes, the balancer takes at most %d",
+			lines.Len(), maxALBHeader)
 	}
-	size := 0
-	for name, values := range r.header {
-		for _, value := range values {
-			size += len(name) + len(": ") + len(value) + len("\r\n")
-		}
-	}
-	if size > maxALBHeader {
-		return r, fmt.Errorf("gateway: the headers of the function's response have %d bytes, the balancer takes at most %d",
-			size, maxALBHeader)
-	}
-	return r, nil
+	return r, err
 }
 
 // maxALBHeader is the balancer's limit on all headers of a target's response.

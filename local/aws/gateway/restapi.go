@@ -47,9 +47,9 @@ func (h *Handler) restEvent(in inbound) events.APIGatewayProxyRequest {
 // parseREST reads a function's answer. The service accepts no unknown members, and decodes
 // Base64 only if the client accepts a binary type.
 func parseREST(answer []byte, binary bool) (response, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(answer, &members); err != nil || members["statusCode"] == nil {
-		return response{}, errors.New("gateway: the function's response is not a JSON object with a statusCode")
+	members, err := membersOf(answer)
+	if err != nil {
+		return response{}, err
 	}
 	for name := range members {
 		switch name {
@@ -67,4 +67,11 @@ func parseREST(answer []byte, binary bool) (response, error) {
 		r.header.Set("Content-Type", "application/json")
 	}
 	return r, err
+}
+
+func membersOf(answer []byte) (members map[string]json.RawMessage, err error) {
+	if err = json.Unmarshal(answer, &members); err != nil || members["statusCode"] == nil {
+		return nil, errors.New("gateway: the function's response is not a JSON object with a statusCode")
+	}
+	return members, nil
 }
