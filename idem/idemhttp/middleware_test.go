@@ -108,8 +108,6 @@ func TestMiddlewareReplays(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-// What needs no key is not touched at all: the writer and the request are the
-// server's own.
 // Who may send nothing must not fill the memory: the body comes after operation, tenant and key.
 func TestTheBodyOfARefusedRequestIsNotRead(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -154,6 +152,8 @@ func TestTheBodyOfARefusedRequestIsNotRead(t *testing.T) {
 	}
 }
 
+// What needs no key is not touched at all: the writer and the request are the
+// server's own.
 func TestMiddlewarePassesOtherMethods(t *testing.T) {
 	var w http.ResponseWriter
 	var r *http.Request
