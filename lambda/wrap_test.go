@@ -128,6 +128,27 @@ func TestHandlerMayChangeItsEvent(t *testing.T) {
 	}
 }
 
+// One tenant's key is another record for the other, of an event and of a message: neither gets what
+// the other's call returned.
+func TestTwoTenantsNeverShareARecord(t *testing.T) {
+	runs := 0
+	e, ran := newEngine(t, memory()), func() { runs++ }
+	h := Wrap(e, charge, Pointer("/merchant", "/paymentId"),
+		func(_ context.Context, p payment) (string, error) { ran(); return p.Merchant, nil })
+	q := SQS(e, fulfil, SQSPointer("/merchant", "/paymentId"), &SQSOptions{Logger: quiet},
+		func(context.Context, payment) error { ran(); return nil })
+	for range 2 {
+		for _, m := range []string{"m1", "m2"} {
+			event := `{"merchant":"` + m + `","paymentId":"pay_1"}`
+			out, err := invoke(t, h, event)
+			require.NoError(t, err)
+			require.Equal(t, `"`+m+`"`, out)
+			require.Empty(t, deliver(t, q, messageOf(m, "k", event)))
+		}
+	}
+	require.Equal(t, 4, runs)
+}
+
 func TestBadEventsClaimNothing(t *testing.T) {
 	store := memory()
 	h := Wrap(newEngine(t, store), charge, byPaymentID, func(context.Context, payment) (receipt, error) {

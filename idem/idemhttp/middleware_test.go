@@ -116,8 +116,6 @@ func TestMiddlewareReplays(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-// What needs no key is not touched at all: the writer and the request are the
-// server's own.
 // A framework may answer after the middleware: its refusal must not be an empty 200.
 func TestAHandlerMustAnswer(t *testing.T) {
 	var logged bytes.Buffer
@@ -179,6 +177,8 @@ func TestTheBodyOfARefusedRequestIsNotRead(t *testing.T) {
 	}
 }
 
+// What needs no key is not touched at all: the writer and the request are the
+// server's own.
 func TestMiddlewarePassesOtherMethods(t *testing.T) {
 	var w http.ResponseWriter
 	var r *http.Request

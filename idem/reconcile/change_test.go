@@ -103,6 +103,15 @@ func TestWhatCannotBeExtended(t *testing.T) {
 	require.ErrorAs(t, r.Extend(t.Context(), running.ID(), until, unsigned), new(*idem.ConfigError))
 }
 
+// Nothing is removed without who removes it, and why: nobody could tell afterwards.
+func TestWhoForgetsARecordSaysSo(t *testing.T) {
+	r, key := ended(t, nil)
+	for _, unsigned := range []reconcile.Change{{}, {Actor: "alice"}, {Reason: "erasure"}} {
+		require.ErrorAs(t, r.Forget(t.Context(), key.ID(), unsigned), new(*idem.ConfigError))
+		require.Equal(t, idem.Completed, r.Record(key).State)
+	}
+}
+
 func TestWhatIsReleasedIsExtended(t *testing.T) {
 	r, key := ended(t, idem.NotExecuted(errPlain))
 	require.Equal(t, idem.Released, r.Record(key).State)
