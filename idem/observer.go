@@ -50,12 +50,13 @@ var logged = map[notice.Kind]struct {
 	level slog.Level
 	text  string
 }{
-	notice.TookOver:         {slog.LevelInfo, "took over"},
-	notice.Unknown:          {slog.LevelInfo, "outcome unknown"},
-	notice.Reused:           {slog.LevelInfo, "key reused with another input"},
-	notice.LimitExceeded:    {slog.LevelInfo, "too many new keys of the tenant, nothing has taken effect"},
-	notice.Released:         {slog.LevelInfo, "released"},
-	notice.Parked:           {slog.LevelWarn, "parked as unknown, an operator must resolve it"},
+	notice.TookOver:      {slog.LevelInfo, "took over"},
+	notice.Unknown:       {slog.LevelInfo, "outcome unknown"},
+	notice.Reused:        {slog.LevelInfo, "key reused with another input"},
+	notice.LimitExceeded: {slog.LevelInfo, "too many new keys of the tenant, nothing has taken effect"},
+	notice.Released:      {slog.LevelInfo, "released"},
+	notice.Parked: {slog.LevelWarn, "parked as unknown, an operator must resolve it (mark errors that " +
+		"need none with idem.NotExecuted or idem.Permanent; declare what may run twice idem.Repeatable)"},
 	notice.StepInterrupted:  {slog.LevelWarn, "at-most-once step interrupted"},
 	notice.Compensated:      {slog.LevelInfo, "step compensated"},
 	notice.Uncommitted:      {slog.LevelWarn, "not committed for certain"},
