@@ -25,10 +25,6 @@ func TestSelectCheck(t *testing.T) {
 		{"both", &Select{Only: []string{"/a"}, Without: []string{"/b"}}, "both set"},
 		{"no slash", &Select{Only: []string{"a"}}, `start it with a slash, as in "/a"`},
 		{"no slash, second", &Select{Without: []string{"/b", "$.a"}}, "start it with a slash"},
-		{"fragment", &Select{Only: []string{"#/a"}}, "start it with a slash"},
-		{"tilde at the end", &Select{Only: []string{"/a~"}}, "write ~0 for a tilde"},
-		{"tilde before a letter", &Select{Without: []string{"/~0~1~2"}}, "write ~0 for a tilde"},
-		{"invalid UTF-8", &Select{Only: []string{"/\xff"}}, "not valid UTF-8"},
 		{"nothing left", &Select{Without: []string{""}}, "whole input"},
 		{"twice", &Select{Only: []string{"/a", "/b", "/a"}}, `"/a" lies inside "/a"`},
 		{"nested", &Select{Without: []string{"/a/b", "/a"}}, `"/a/b" lies inside "/a"`},
@@ -51,31 +47,12 @@ func TestSelectCheck(t *testing.T) {
 	}
 }
 
+// What is cut out of which text is for package canonical to say.
 func TestSelectWithout(t *testing.T) {
-	const doc = `{"z":[10,[20,21],{"k":30}],"b":{"c":1,"d":{"e":2},"é":3},"a":"x","":0,"m/n":1,"o~p":2,"~1":3,"\"\n":4}`
-	for _, test := range []struct {
-		without []string
-		want    string
-	}{
-		{[]string{"/missing", "/a/b", "/b/c/x", "/z/3", "/z/-", "/z/00", "/z/-1", "/z/+0", "/z/99999999999999999999", "/b/0"},
-			doc},
-		{[]string{"/a"}, `{"z":[10,[20,21],{"k":30}],"b":{"c":1,"d":{"e":2},"é":3},"":0,"m/n":1,"o~p":2,"~1":3,"\"\n":4}`},
-		{[]string{"/z", "/b", "/"}, `{"a":"x","m/n":1,"o~p":2,"~1":3,"\"\n":4}`},
-		{[]string{"/m~1n", "/o~0p", "/~01", "/\"\n", "/z", "/b"}, `{"":0,"a":"x"}`},
-		{[]string{"/z", "/b", "/a", "/", "/m~1n", "/o~0p", "/~01", "/\"\n"}, `{}`},
-		{[]string{"/b/d/e", "/b/é", "/z/2/k"},
-			`{"z":[10,[20,21],{}],"b":{"c":1,"d":{}},"a":"x","":0,"m/n":1,"o~p":2,"~1":3,"\"\n":4}`},
-		{[]string{"/z/0", "/z/1"},
-			`{"z":[{"k":30}],"b":{"c":1,"d":{"e":2},"é":3},"a":"x","":0,"m/n":1,"o~p":2,"~1":3,"\"\n":4}`},
-		{[]string{"/z/1/1", "/z/2", "/z/0"},
-			`{"z":[[20]],"b":{"c":1,"d":{"e":2},"é":3},"a":"x","":0,"m/n":1,"o~p":2,"~1":3,"\"\n":4}`},
-		{[]string{"/z/2", "/z/1", "/z/0"},
-			`{"z":[],"b":{"c":1,"d":{"e":2},"é":3},"a":"x","":0,"m/n":1,"o~p":2,"~1":3,"\"\n":4}`},
-	} {
-		sel := &Select{Without: test.without}
-		require.NoError(t, sel.Check())
-		require.Equal(t, mustFingerprint(t, test.want, nil), mustFingerprint(t, doc, sel), "%q", test.without)
-	}
+	const doc = `{"z":[10,[20,21],{"k":30}],"b":{"c":1,"d":{"e":2}},"a":"x"}`
+	sel := &Select{Without: []string{"/z/1", "/missing", "/b/d/e"}}
+	const left = `{"z":[10,{"k":30}],"b":{"c":1,"d":{}},"a":"x"}`
+	require.Equal(t, mustFingerprint(t, left, nil), mustFingerprint(t, doc, sel))
 	for _, scalar := range []string{"1", `"a"`, "null", "[]", "{}"} {
 		require.Equal(t, mustFingerprint(t, scalar, nil), mustFingerprint(t, scalar, &Select{Without: []string{"/a", "/0"}}))
 	}
@@ -87,13 +64,9 @@ func TestSelectOnly(t *testing.T) {
 	sel := &Select{Only: []string{"/amount", "/to/iban", "/lines/1"}}
 	base := mustFingerprint(t, `{"amount":10,"to":{"iban":"DE1","name":"A"},"lines":[0,{"a":1,"b":2}],"sent":"10:00"}`,
 		sel)
-	for _, same := range []string{
-		`{"sent":null,"lines":[7,{"b":2.0,"a":1},8],"to":{"iban":"DE1"},"amount":1e1}`,
-	} {
-		require.Equal(t, base, mustFingerprint(t, same, sel))
-		reordered := &Select{Only: []string{"/lines/1", "/to/iban", "/amount"}}
-		require.Equal(t, base, mustFingerprint(t, same, reordered))
-	}
+	const same = `{"sent":null,"lines":[7,{"b":2.0,"a":1},8],"to":{"iban":"DE1"},"amount":1e1}`
+	require.Equal(t, base, mustFingerprint(t, same, sel))
+	require.Equal(t, base, mustFingerprint(t, same, &Select{Only: []string{"/lines/1", "/to/iban", "/amount"}}))
 	require.Equal(t, []string{"/amount", "/to/iban", "/lines/1"}, sel.Only, "the caller's list is left alone")
 	for _, other := range []string{
 		`{"amount":11,"to":{"iban":"DE1"},"lines":[0,{"a":1,"b":2}]}`,

@@ -31,12 +31,17 @@ func request(h func(context.Context, int) (int, error)) func(context.Context, *i
 func double(_ context.Context, n int) (int, error) { return 2 * n, nil }
 
 func TestDeliverTellsRunFromReplay(t *testing.T) {
-	h := idemtest.New(t, nil)
+	told := map[notice.Kind]int{}
+	h := idemtest.New(t, &idem.Options{Observer: func(_ context.Context, n notice.Notice) { told[n.Kind]++ }})
+	h.CrashAfter(1, true)
+	h.CrashAfter(0, false) // takes it back
 	got := idemtest.Deliver(h, 3, request(double))
 	require.Equal(t, []idemtest.Delivery[int]{
 		{Value: 2, Ran: true}, {Value: 2, Replayed: true}, {Value: 2, Replayed: true},
 	}, got)
 	require.Equal(t, []idemtest.Method{"Acquire", "Finish", "Acquire", "Result", "Acquire", "Result"}, h.Faults.Calls())
+	require.Equal(t, map[notice.Kind]int{notice.Claimed: 1, notice.Executed: 1, notice.Completed: 1, notice.Replayed: 2},
+		told, "the user's observer is kept")
 }
 
 func TestClockExpiresAnOutcome(t *testing.T) {
@@ -45,14 +50,6 @@ func TestClockExpiresAnOutcome(t *testing.T) {
 	h.Clock.Advance(idem.DefaultRetention + idem.DefaultMargin + time.Second)
 	require.True(t, idemtest.Deliver(h, 1, request(double))[0].Ran)
 	require.Equal(t, 2, h.Record(op.Key("t", "k")).Attempt)
-}
-
-func TestTheUsersObserverIsKept(t *testing.T) {
-	told := map[notice.Kind]int{}
-	h := idemtest.New(t, &idem.Options{Observer: func(_ context.Context, n notice.Notice) { told[n.Kind]++ }})
-	idemtest.Deliver(h, 3, request(double))
-	require.Equal(t, map[notice.Kind]int{notice.Claimed: 1, notice.Executed: 1, notice.Completed: 1, notice.Replayed: 2},
-		told)
 }
 
 // From the crash on nothing of the process reaches the store, whatever it does.
@@ -137,13 +134,6 @@ func TestADeadProcessLogsNothing(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestCrashAfterCanBeTakenBack(t *testing.T) {
-	h := idemtest.New(t, nil)
-	h.CrashAfter(1, true)
-	h.CrashAfter(0, false)
-	require.NoError(t, idemtest.Deliver(h, 1, request(double))[0].Err)
 }
 
 func TestRestartForgetsWhatWaited(t *testing.T) {

@@ -51,28 +51,12 @@ func TestRecordsAreSortedCopies(t *testing.T) {
 	require.Equal(t, "owner-a", s.Records()[0].Owner)
 }
 
-func TestDelete(t *testing.T) {
-	s := memstore.New()
-	claim(t, s, "a")
-	s.Delete("a")
-	s.Delete("a")
-	rec, err := s.Get(t.Context(), "a")
-	require.NoError(t, err)
-	require.Nil(t, rec)
-	claim(t, s, "a")
-}
-
-func TestMaxResult(t *testing.T) {
+func TestMaxResultOfASettlement(t *testing.T) {
 	s := memstore.Options{MaxResult: 3}.New()
 	claim(t, s, "a")
-	end := protocol.Ending{State: protocol.Completed, Result: []byte("four")}
-	var large *protocol.TooLargeError
-	err := s.Finish(t.Context(), now, protocol.Finish{ID: "a", Owner: "owner-a", Write: "w", Ending: end})
-	require.ErrorAs(t, err, &large)
-	require.Equal(t, &protocol.TooLargeError{Size: 4, Limit: 3}, large)
-	err = s.Settle(t.Context(), now, protocol.Settlement{ID: "a", Kind: protocol.EventResolve, Seen: "write-a",
-		Write: "w", Ending: end})
-	require.ErrorAs(t, err, &large)
+	err := s.Settle(t.Context(), now, protocol.Settlement{ID: "a", Kind: protocol.EventResolve, Seen: "write-a",
+		Write: "w", Ending: protocol.Ending{State: protocol.Completed, Result: []byte("four")}})
+	require.Equal(t, &protocol.TooLargeError{Size: 4, Limit: 3}, err)
 	require.Equal(t, protocol.InProgress, s.Records()[0].State)
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/idem-go/idempotency/idem/testenv/queue/queuetest"
@@ -41,18 +40,8 @@ func receive(t *testing.T, q queuetest.Queue, n int) (all []idemlambda.SQSDelive
 func TestHidesOnAServer(t *testing.T) {
 	for _, fifo := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fifo %v", fifo), func(t *testing.T) {
-			q := queuetest.New(t, queuetest.Spec{FIFO: fifo, Attributes: map[types.QueueAttributeName]string{
-				types.QueueAttributeNameVisibilityTimeout: "600",
-			}})
 			const n = 12
-			for i := range n + 1 {
-				in := &sqs.SendMessageInput{QueueUrl: &q.URL, MessageBody: aws.String(fmt.Sprint(i))}
-				if fifo {
-					in.MessageGroupId, in.MessageDeduplicationId = aws.String(fmt.Sprint("g", i)), aws.String(fmt.Sprint("d", i))
-				}
-				_, err := q.Client.SendMessage(t.Context(), in)
-				require.NoError(t, err)
-			}
+			q, _ := queuetest.Full(t, fifo, n+1)
 			back := receive(t, q, n+1)
 			sooner := map[string]bool{}
 			for i := range back[:n] {

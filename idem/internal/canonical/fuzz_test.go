@@ -5,79 +5,14 @@ import (
 	"encoding/json"
 	"io"
 	"math/big"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/internal/canonical/canonicaltest"
 )
-
-// addCanonicalSeeds adds the files of testdata; found.txt has what longer
-// runs of the fuzzers found worth keeping, one Go string a line.
-func addCanonicalSeeds(f *testing.F) {
-	files, err := filepath.Glob("testdata/*.json")
-	require.NoError(f, err)
-	require.NotEmpty(f, files)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(f, err)
-		f.Add(text)
-	}
-	for _, line := range seedLines(f, "testdata/found.txt") {
-		text, err := strconv.Unquote(line)
-		require.NoError(f, err)
-		f.Add([]byte(text))
-	}
-	for _, text := range []string{
-		`{"b":[1,2.5,-0],"a":{"":null}}`, `[1e21,1000000000000000000000,9007199254740993]`,
-		`[9007199254740993.0]`, `"\ud83d\ude00\u2028"`, `"\ud800"`, `{"a":1,"\u0061":2}`, "\xef\xbb\xbf1", `1e400`,
-	} {
-		f.Add([]byte(text))
-	}
-}
-
-func seedLines(f *testing.F, file string) []string {
-	text, err := os.ReadFile(file)
-	require.NoError(f, err)
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	require.Greater(f, len(lines), 20)
-	return lines
-}
-
-func isRounded(text string) bool {
-	mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
-	if len(strings.Trim(strings.ReplaceAll(mantissa, ".", ""), "-0")) <= 17 || !strings.ContainsAny(text, ".eE") {
-		return false
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return false
-	}
-	value, ok := ratOf(text)
-	return !ok || value.Cmp(new(big.Rat).SetFloat64(f)) != 0
-}
-
-func sameDecimal(a, b string) bool {
-	x, xOK := ratOf(a)
-	y, yOK := ratOf(b)
-	return xOK && yOK && x.Cmp(y) == 0
-}
-
-// ratOf is the exact value of a number whose exponent is within reason.
-func ratOf(text string) (*big.Rat, bool) {
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
-	if !strings.ContainsAny(mantissa, "123456789") {
-		return new(big.Rat), true
-	}
-	if exponent != "" {
-		if n, err := strconv.Atoi(exponent); err != nil || n > 10_000 || n < -10_000 {
-			return nil, false
-		}
-	}
-	return new(big.Rat).SetString(text)
-}
 
 // standsFor is the decimal that a number stands for: a plain integer for itself,
 // any other number for the shortest one of its double.
@@ -87,7 +22,7 @@ func standsFor(t *testing.T, text string) *big.Rat {
 		require.NoError(t, err)
 		text = strconv.FormatFloat(f, 'e', -1, 64)
 	}
-	value, ok := ratOf(text)
+	value, ok := canonicaltest.RatOf(text)
 	require.True(t, ok, "%.80s", text)
 	return value
 }
@@ -96,7 +31,7 @@ func standsFor(t *testing.T, text string) *big.Rat {
 // canonical form means the same, is its own canonical form, and is not out of
 // proportion.
 func FuzzCanonicalMeaning(f *testing.F) {
-	addCanonicalSeeds(f)
+	canonicaltest.AddSeeds(f, "testdata")
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		before := bytes.Clone(raw)
 		out, err := Append([]byte("dst"), raw)
@@ -127,7 +62,7 @@ func FuzzCanonicalNumbers(f *testing.F) {
 	} {
 		f.Add(pair[0], pair[1])
 	}
-	numbers := seedLines(f, "testdata/numbers.txt")
+	numbers := canonicaltest.SeedLines(f, "testdata/numbers.txt")
 	for i := range numbers[1:] {
 		f.Add(numbers[i], numbers[i+1])
 	}
@@ -138,7 +73,7 @@ func FuzzCanonicalNumbers(f *testing.F) {
 		x, xErr := Append(nil, []byte(a))
 		y, yErr := Append(nil, []byte(b))
 		_, err := strconv.ParseFloat(a, 64)
-		require.Equal(t, err != nil && strings.ContainsAny(a, ".eE") || isRounded(a), xErr != nil, "%s", a)
+		require.Equal(t, err != nil && strings.ContainsAny(a, ".eE") || canonicaltest.IsRounded(a), xErr != nil, "%s", a)
 		if xErr != nil || yErr != nil {
 			return
 		}
@@ -169,7 +104,7 @@ func sameMeaning(a, b any) bool {
 			y, yErr := strconv.ParseFloat(b.String(), 64)
 			return ok && xErr == nil && yErr == nil && x == y
 		}
-		return a == b || sameDecimal(a.String(), b.String())
+		return a == b || canonicaltest.SameDecimal(a.String(), b.String())
 	case []any:
 		b, ok := b.([]any)
 		if !ok || len(a) != len(b) {

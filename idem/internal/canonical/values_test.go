@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem/internal/canonical/canonicaltest"
 )
 
 func TestValues(t *testing.T) {
@@ -183,7 +185,7 @@ func BenchmarkValues(b *testing.B) {
 // FuzzValues: no text panics, what is found is neither empty nor a fraction, and the
 // canonical form has it at the same place.
 func FuzzValues(f *testing.F) {
-	addCanonicalSeeds(f)
+	canonicaltest.AddSeeds(f, "testdata")
 	for _, s := range []string{`{"a":{"b":"c"}}`, `{"a":{"b":1}}`, `{"a":["b"]}`, `{"a":{"b":"\ud800"}}`, ` [ ] `,
 		`{"A":{"b":1},"a":{"B":2}}`} {
 		f.Add([]byte(s))

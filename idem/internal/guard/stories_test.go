@@ -87,6 +87,21 @@ func TestARecordThatExpiresSoonKeepsNoClaimOut(t *testing.T) {
 	})
 }
 
+// A record keeps out every claim but the one that it is: that one's withdrawal is sent.
+func TestARememberedRecordDoesNotKeepItsOwnClaimOut(t *testing.T) {
+	mem, now := memstore.New(), time.Now()
+	landed := firstClaim("a", now)
+	require.NoError(t, mem.Acquire(t.Context(), now, landed))
+	faults := idemtest.NewFaults(mem)
+	s := guard.Withdrawals(faults, time.Second)
+	for _, owner := range []string{"b", "c"} {
+		require.Error(t, s.Withdraw(t.Context(), now, withdrawalOf(firstClaim(owner, now))))
+	}
+	require.Len(t, faults.Calls(), 1, "the first one's record is remembered")
+	require.NoError(t, s.Withdraw(t.Context(), now, withdrawalOf(landed)))
+	require.Len(t, faults.Calls(), 2)
+}
+
 func withdrawalOf(c protocol.Claim) protocol.Withdrawal {
 	return protocol.Withdrawal{Claim: c, Write: "withdrawal of " + c.Record.Owner}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
@@ -43,11 +42,10 @@ type tables struct {
 // function is the deployed handler over fresh tables. What it returns delivers one
 // message and reports why it was acknowledged or redelivered.
 func function(t *testing.T) (deliver func(tenant, key, body string) (idemlambda.Reason, error), db tables) {
-	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(t)})
-	require.NoError(t, err)
+	client := dynamotest.Client(t)
 	db = tables{&counted{Client: client}, "idem-" + rand.Text(), "orders-" + rand.Text()}
 	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: client}, db.records))
-	_, err = client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+	_, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
 		TableName: &db.orders, BillingMode: types.BillingModePayPerRequest,
 		AttributeDefinitions: []types.AttributeDefinition{
 			{AttributeName: new("customer"), AttributeType: types.ScalarAttributeTypeS},

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -65,8 +64,7 @@ func TestBehindRefuses(t *testing.T) {
 
 // The message that brings the worker commits with the acceptance, so there must be a table.
 func TestStatementsAreAcceptedForLaterBehindBothAPIs(t *testing.T) {
-	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(t)})
-	require.NoError(t, err)
+	client := dynamotest.Client(t)
 	table := "idem-" + rand.Text()
 	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: client}, table))
 	store, err := dynamostore.New(client, table, &dynamostore.Options{AttemptTimeout: time.Minute})

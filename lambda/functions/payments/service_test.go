@@ -17,7 +17,13 @@ import (
 	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
 )
 
-// function is the deployed handler over an in-memory store.
+// provided is the deployed handler over an in-memory store, and a provider that answers so.
+func provided(t *testing.T, answer http.HandlerFunc) func(route, key, body string) (response, error) {
+	srv := httptest.NewServer(answer)
+	t.Cleanup(srv.Close)
+	return function(t, srv.URL)
+}
+
 func function(t *testing.T, url string) func(route, key, body string) (response, error) {
 	engine, err := idem.New(memstore.New(), nil)
 	require.NoError(t, err)
@@ -38,12 +44,10 @@ const good = `{"amount": 100, "currency": "EUR"}`
 
 func TestProviderGetsTheTokenWhereItTakesOne(t *testing.T) {
 	var keys []string
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	call := provided(t, func(w http.ResponseWriter, r *http.Request) {
 		keys = append(keys, r.URL.Path+" "+r.Header.Get("Idempotency-Key")+" "+r.Header.Get("Merchant-Reference"))
 		_, _ = w.Write([]byte(`{"id": "ch_1"}`))
-	}))
-	defer srv.Close()
-	call := function(t, srv.URL)
+	})
 	for range 2 {
 		for _, route := range []string{"POST /payments", "POST /refunds"} {
 			res, err := call(route, "key-0123456789abc", good)
@@ -58,12 +62,10 @@ func TestProviderGetsTheTokenWhereItTakesOne(t *testing.T) {
 
 func TestDeclinedIsRecorded(t *testing.T) {
 	asked := 0
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	call := provided(t, func(w http.ResponseWriter, _ *http.Request) {
 		asked++
 		w.WriteHeader(http.StatusPaymentRequired)
-	}))
-	defer srv.Close()
-	call := function(t, srv.URL)
+	})
 	for range 2 {
 		res, err := call("POST /refunds", "key-0123456789abc", good)
 		require.NoError(t, err)
@@ -85,11 +87,7 @@ func TestWhatARefundMayTryAgain(t *testing.T) {
 		require.True(t, errors.As(err, &dial), "ran, and was refused again: %v", err)
 	}
 
-	broken := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		panic(http.ErrAbortHandler)
-	}))
-	defer broken.Close()
-	call = function(t, broken.URL)
+	call = provided(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	_, err = call("POST /refunds", "key-0123456789abc", good)
 	require.Error(t, err)
 	res, err := call("POST /refunds", "key-0123456789abc", good)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,32 +87,29 @@ func TestRefundThatTheProviderHas(t *testing.T) {
 	require.Equal(t, 1, r.ran)
 }
 
+// Where the provider has not got the refund, nothing happened the first time. One that does not answer
+// is asked until the question is a person's.
 func TestRefundThatTheProviderHasNot(t *testing.T) {
-	r := newRig(t, func(w http.ResponseWriter, req *http.Request) {
-		if req.Method == http.MethodGet {
-			w.WriteHeader(http.StatusNotFound)
-			return
-		}
-		_, _ = w.Write([]byte(`{"id":"re_1"}`))
-	})
-	require.Equal(t, http.StatusCreated, r.retry(t).Status)
-	require.Equal(t, 2, r.ran, "nothing happened the first time")
-}
-
-func TestProviderThatDoesNotAnswer(t *testing.T) {
-	r := newRig(t, func(w http.ResponseWriter, req *http.Request) {
-		if req.Method == http.MethodGet {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})
-	res := r.retry(t)
-	require.Equal(t, http.StatusConflict, res.Status)
-	require.Contains(t, string(res.Body), "outcome_unknown")
-	require.Equal(t, 1, r.ran)
-	r.Clock.Advance(time.Hour)
-	report, err := r.sweeper.Sweep(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 1, report.Escalated)
+	for status, want := range map[int]struct{ answer, ran, escalated int }{
+		http.StatusNotFound:           {http.StatusCreated, 2, 0},
+		http.StatusServiceUnavailable: {http.StatusConflict, 1, 1},
+	} {
+		r := newRig(t, func(w http.ResponseWriter, req *http.Request) {
+			if req.Method == http.MethodGet {
+				w.WriteHeader(status)
+				return
+			}
+			_, _ = w.Write([]byte(`{"id":"re_1"}`))
+		})
+		res := r.retry(t)
+		require.Equal(t, want.answer, res.Status)
+		require.Equal(t, want.answer == http.StatusConflict, strings.Contains(string(res.Body), "outcome_unknown"))
+		require.Equal(t, want.ran, r.ran)
+		r.Clock.Advance(time.Hour)
+		report, err := r.sweeper.Sweep(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want.escalated, report.Escalated)
+	}
 }
 
 func TestEscalateAfter(t *testing.T) {

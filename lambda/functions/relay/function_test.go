@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -82,20 +81,29 @@ func (f sender) Send(_ context.Context, messages []outbox.Message) (errs []error
 	return errs
 }
 
-func serve(t *testing.T, s *notingStore, send sender) func(raw string) (string, error) {
+// served is the function, and the metrics that it writes.
+func served(t *testing.T, s *notingStore, send sender) (*function, *bytes.Buffer) {
 	relay, err := outbox.NewRelay(s, map[string]outbox.Sender{"orders": send}, nil)
 	require.NoError(t, err)
-	metrics, err := emf.New(&emf.Options{Service: "relay", Out: io.Discard})
+	var out bytes.Buffer
+	metrics, err := emf.New(&emf.Options{Service: "relay", Out: &out})
 	require.NoError(t, err)
-	f := &function{relay, metrics}
+	return &function{relay, metrics}, &out
+}
+
+func serve(t *testing.T, s *notingStore, send sender) func(raw string) (string, error) {
+	f, _ := served(t, s, send)
 	return func(raw string) (string, error) {
-		var e event
-		require.NoError(t, json.Unmarshal([]byte(raw), &e))
-		answer, err := f.handle(t.Context(), e)
+		answer, err := f.handle(t.Context(), parsed(t, raw))
 		b, merr := json.Marshal(answer)
 		require.NoError(t, merr)
 		return string(b), err
 	}
+}
+
+func parsed(t *testing.T, raw string) (e event) {
+	require.NoError(t, json.Unmarshal([]byte(raw), &e))
+	return e
 }
 
 func change(name, sequence, sk, state string) string {
@@ -192,54 +200,31 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The alarms go by these.
+// The alarms go by these. A sweep that could not read, or had no time, has found nothing out: a 0
+// would end the alarm on old messages in the middle of an outage.
 func TestMetrics(t *testing.T) {
-	var out bytes.Buffer
-	metrics, err := emf.New(&emf.Options{Service: "relay", Out: &out})
-	require.NoError(t, err)
-	s := &notingStore{}
-	relay, err := outbox.NewRelay(s,
-		map[string]outbox.Sender{"orders": sender(func(outbox.Message) error { return nil })}, nil)
-	require.NoError(t, err)
-	f := &function{relay, metrics}
-	for raw, says := range map[string]string{
-		`{"Records":[` + change("INSERT", "2", "outbox#m1", "new") + `]}`: `"service":"relay","outbox_relayed":1}`,
-		`{"sweep": true}`: `"service":"relay","outbox_oldest":0}`,
-	} {
-		var e event
-		require.NoError(t, json.Unmarshal([]byte(raw), &e))
-		_, err = f.handle(t.Context(), e)
-		require.NoError(t, err)
-		require.NoError(t, metrics.Flush(t.Context()))
-		require.Contains(t, out.String(), says)
-		out.Reset()
-	}
-}
-
-// A sweep that could not read, or had no time, has found nothing out. A 0 would end the alarm on
-// old messages in the middle of an outage.
-func TestWhatWasNotLookedAtIsNotCountedAsNothing(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
+	const sweep, oldest = `{"sweep":true}`, `"service":"relay","outbox_oldest":0}`
 	for name, tc := range map[string]struct {
-		ctx  context.Context
-		down error
-		says bool
+		ctx   context.Context
+		down  error
+		event string
+		says  string
 	}{
-		"nothing waits": {t.Context(), nil, true}, "no shard can be read": {t.Context(), errors.New("throttled"), false},
-		"time is over": {over, nil, false},
+		"a message": {t.Context(), nil, `{"Records":[` + change("INSERT", "2", "outbox#m1", "new") + `]}`,
+			`"service":"relay","outbox_relayed":1}`},
+		"nothing waits":        {t.Context(), nil, sweep, oldest},
+		"no shard can be read": {t.Context(), errors.New("throttled"), sweep, ""},
+		"time is over":         {over, nil, sweep, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			relay, err := outbox.NewRelay(&notingStore{down: tc.down},
-				map[string]outbox.Sender{"orders": sender(func(outbox.Message) error { return nil })}, nil)
-			require.NoError(t, err)
-			var out bytes.Buffer
-			metrics, err := emf.New(&emf.Options{Service: "relay", Out: &out})
-			require.NoError(t, err)
-			_, err = (&function{relay, metrics}).handle(tc.ctx, event{Sweep: true})
+			f, out := served(t, &notingStore{down: tc.down}, func(outbox.Message) error { return nil })
+			_, err := f.handle(tc.ctx, parsed(t, tc.event))
 			require.ErrorIs(t, err, tc.down)
-			require.NoError(t, metrics.Flush(t.Context()))
-			require.Equal(t, tc.says, strings.Contains(out.String(), `"outbox_oldest":0`), out.String())
+			require.NoError(t, f.metrics.Flush(t.Context()))
+			require.Contains(t, out.String(), tc.says)
+			require.Equal(t, tc.says == oldest, strings.Contains(out.String(), `"outbox_oldest":0`), out)
 		})
 	}
 }

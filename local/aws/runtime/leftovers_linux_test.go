@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
@@ -70,6 +71,7 @@ func TestNothingIsLeft(t *testing.T) {
 			port := addressIn(result)
 			require.True(t, listens(port))
 			require.Contains(t, childrenOf(t, os.Getpid()), result.PID)
+			require.True(t, childtest.Standing(t, result.PID), "it is frozen")
 			end(t, pool, result.PID)
 			waitFor(t, func() bool { return len(pool.Instances()) == 0 }, "the instance is gone")
 			require.False(t, slices.Contains(childrenOf(t, os.Getpid()), result.PID))

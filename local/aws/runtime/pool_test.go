@@ -99,21 +99,24 @@ func TestHangingInit(t *testing.T) {
 }
 
 func TestTimeoutKills(t *testing.T) {
-	pool := start(t, runtime.Function{Timeout: 250 * time.Millisecond}, nil)
-	warm := invoke(t, pool, `{"do":"who"}`)
+	for env, want := range map[string][]string{
+		"": {"hanging"}, "stay": {"hanging", "terminating"}, "exit": {"hanging", "terminating"},
+	} {
+		fn := runtime.Function{Timeout: 250 * time.Millisecond, Env: []string{"FN_SIGTERM=" + env}}
+		pool := start(t, fn, nil)
+		warm := invoke(t, pool, `{"do":"who"}`)
 
-	result := invoke(t, pool, `{"do":"hang"}`)
-	require.Equal(t, warm.PID, result.PID)
-	require.Equal(t, runtime.TypeTimedOut, result.Error.Type)
-	require.Equal(t, "RequestId: "+result.RequestID+" Error: Task timed out after 0.25 seconds", result.Error.Message)
-	require.True(t, result.Killed)
-	require.GreaterOrEqual(t, result.Duration, 250*time.Millisecond)
-	require.Empty(t, pool.Instances(), "it is gone when the caller hears of it")
-	require.Empty(t, pool.InFlight())
-
-	require.Equal(t, []string{"hanging"}, said(t, pool, result.PID), "output survives the process")
-
-	require.True(t, invoke(t, pool, `{"do":"who"}`).ColdStart)
+		result := invoke(t, pool, `{"do":"hang"}`)
+		require.Equal(t, warm.PID, result.PID)
+		require.Equal(t, runtime.TypeTimedOut, result.Error.Type)
+		require.Equal(t, "RequestId: "+result.RequestID+" Error: Task timed out after 0.25 seconds", result.Error.Message)
+		require.True(t, result.Killed, env)
+		require.GreaterOrEqual(t, result.Duration, 250*time.Millisecond)
+		require.Empty(t, pool.Instances(), "it is gone when the caller hears of it")
+		require.Empty(t, pool.InFlight())
+		require.Equal(t, want, said(t, pool, result.PID), "output survives the process")
+		require.True(t, invoke(t, pool, `{"do":"who"}`).ColdStart)
+	}
 }
 
 // The deadline counts from the thaw, however long the freeze was.

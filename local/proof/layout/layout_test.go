@@ -20,14 +20,14 @@ var allowed = map[string][]string{
 	"idem/internal/canonical":    {jsonModule},
 	"idem/internal/pathtemplate": {},
 	"idem/internal/metric":       {notices, protocol, "./idem/schema"},
-	"idem/internal/view":         {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol},
+	"idem/internal/view":         reachEngine,
 
 	"idem/internal/codec": {jsonModule, canonicalForm, fingerprints, protocol},
 
 	"idem/internal/guard": {notices, protocol},
 
 	"idem":             {jsonModule, canonicalForm, codecs, guards, fingerprints, notices, protocol},
-	"idem/later":       {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol},
+	"idem/later":       reachEngine,
 	"idem/fingerprint": {jsonModule, canonicalForm, protocol},
 	"idem/notice":      {protocol},
 	"idem/protocol":    {},
@@ -35,18 +35,16 @@ var allowed = map[string][]string{
 	"idem/memstore":    {protocol},
 	"idem/secrets":     {protocol},
 	"idem/limit":       {protocol},
-	"idem/emf": {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol,
-		"./idem/internal/metric", "./idem/schema", "github.com/aws/aws-lambda-go/lambdacontext"},
-	"idem/otelidem": {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol,
-		"./idem/internal/metric", "./idem/schema", "go.opentelemetry.io/otel", "go.opentelemetry.io/auto/sdk",
-		"github.com/cespare/xxhash", "github.com/go-logr"},
-	"idem/reconcile": {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol,
-		"./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"},
-	"idem/console": {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol,
-		"./idem/internal/view", "./idem/reconcile", "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2",
-		"golang.org/x/sync/errgroup"},
-	"idem/dynamostore": {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol,
-		"./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "golang.org/x/sync"},
+	"idem/emf": and(reachEngine, "./idem/internal/metric", "./idem/schema",
+		"github.com/aws/aws-lambda-go/lambdacontext"),
+	"idem/otelidem": and(reachEngine, "./idem/internal/metric", "./idem/schema", "go.opentelemetry.io/otel",
+		"go.opentelemetry.io/auto/sdk", "github.com/cespare/xxhash", "github.com/go-logr"),
+	"idem/reconcile": and(reachEngine, "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2",
+		"golang.org/x/sync/errgroup"),
+	"idem/console": and(reachEngine, "./idem/internal/view", "./idem/reconcile", "./idem/outbox", "./idem/schema",
+		"github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"),
+	"idem/dynamostore": and(reachEngine, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2",
+		"github.com/aws/smithy-go", "golang.org/x/sync"),
 	"idem/kmsseal": {protocol, "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 	"idem/outbox":  {"./idem/schema"},
 
@@ -58,32 +56,20 @@ var allowed = map[string][]string{
 		"github.com/aws/smithy-go"},
 	"idem/outbox/eventbridgesender": {"./idem/outbox", "./idem/schema", awsBatches, "github.com/aws/aws-sdk-go-v2",
 		"github.com/aws/smithy-go"},
-	"idem/idemhttp": {jsonModule, canonicalForm, pathTemplates, codecs, guards, laters, "./idem",
-		fingerprints, notices, protocol, "github.com/dunglas/httpsfv"},
-	"idem/storetest": {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol,
-		"github.com/stretchr/testify", testifyNeeds},
-	"idem/idemtest": {jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol,
-		"./idem/memstore", "./idem/outbox", "./idem/schema", "github.com/stretchr/testify", testifyNeeds},
-	"lambda": {
-		jsonModule, canonicalForm, pathTemplates, codecs, guards, laters, "./idem", fingerprints, notices, protocol,
-		"./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
-		"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext",
-		"github.com/aws/aws-lambda-go/lambda/messages",
-	},
+	"idem/idemhttp":  and(reachPaths, "github.com/dunglas/httpsfv"),
+	"idem/storetest": and(reachEngine, "github.com/stretchr/testify", testifyNeeds),
+	"idem/idemtest": and(reachEngine, "./idem/memstore", "./idem/outbox", "./idem/schema",
+		"github.com/stretchr/testify", testifyNeeds),
+	"lambda":               wrappers,
 	"lambda/sqsvisibility": queueSide,
 	"lambda/sqsfailures":   queueSide,
-	"lambda/sweeping": {
-		jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol, "./idem/schema",
-		"./idem/outbox", awsBatches, "./idem/outbox/sqssender", "./idem/dynamostore",
-		"./idem/emf", "./idem/internal/metric", "./idem/reconcile", "github.com/aws/aws-lambda-go",
-		"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/sony/gobreaker/v2", "golang.org/x/sync",
-	},
-	"idem/idemhttp/coverage": {
-		jsonModule, canonicalForm, pathTemplates, codecs, guards, laters, "./idem", fingerprints, notices, protocol,
-		"./idem/idemhttp", "github.com/dunglas/httpsfv",
+	"lambda/sweeping": and(reachEngine, "./idem/schema", "./idem/outbox", awsBatches, "./idem/outbox/sqssender",
+		"./idem/dynamostore", "./idem/emf", "./idem/internal/metric", "./idem/reconcile",
+		"github.com/aws/aws-lambda-go", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
+		"github.com/sony/gobreaker/v2", "golang.org/x/sync"),
+	"idem/idemhttp/coverage": and(reachPaths, "./idem/idemhttp", "github.com/dunglas/httpsfv",
 		"github.com/getkin/kin-openapi", "github.com/go-openapi", "github.com/oasdiff",
-		"github.com/santhosh-tekuri/jsonschema", "golang.org/x/text",
-	},
+		"github.com/santhosh-tekuri/jsonschema", "golang.org/x/text"),
 	"infra": {"./idem/schema", "github.com/aws/aws-cdk-go", "github.com/aws/constructs-go",
 		"github.com/aws/jsii-runtime-go", "github.com/cdklabs", "github.com/Masterminds/semver"},
 	"events": {},
@@ -108,14 +94,18 @@ const (
 	notices       = "./idem/notice"
 )
 
-// queueSide is what speaks to SQS for the wrappers.
-var queueSide = []string{
-	jsonModule, canonicalForm, pathTemplates, codecs, guards, laters, "./idem", fingerprints, notices, protocol,
-	"./idem/idemhttp", "./idem/schema", "./lambda", "github.com/dunglas/httpsfv",
-	"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext",
-	"github.com/aws/aws-lambda-go/lambda/messages",
-	"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
-}
+var (
+	// reachEngine is what a package reaches with the engine, reachPaths with routes as well.
+	reachEngine = []string{jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol}
+	reachPaths  = and(reachEngine, pathTemplates, laters)
+	wrappers    = and(reachPaths, "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
+		"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext",
+		"github.com/aws/aws-lambda-go/lambda/messages")
+	// queueSide is what speaks to SQS for the wrappers.
+	queueSide = and(wrappers, "./lambda", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go")
+)
+
+func and(list []string, more ...string) []string { return slices.Concat(list, more) }
 
 // handlerSide are the packages that a user's handler reaches.
 var handlerSide = []string{"idem/internal/canonical", "idem/internal/codec", "idem/internal/guard", "idem/later",

@@ -2,8 +2,6 @@ package readme
 
 import (
 	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -46,9 +44,7 @@ func TestCallsOfTheREADME(t *testing.T) {
 		calls[n] = "–"
 	}
 
-	page, err := os.ReadFile(filepath.Join(root, "README.md"))
-	require.NoError(t, err)
-	_, section, ok := strings.Cut(string(page), "## What happens when")
+	_, section, ok := strings.Cut(read(t, "README.md"), "## What happens when")
 	require.True(t, ok)
 	section, _, _ = strings.Cut(section, "\n\nEvery operation")
 	found := map[string]string{}
@@ -67,18 +63,17 @@ func TestCallsOfDynamostore(t *testing.T) {
 	for _, p := range paths.All() {
 		made[p.Name] = p.Calls
 	}
-	page, err := os.ReadFile(filepath.Join(root, "idem", "dynamostore", "doc.go"))
-	require.NoError(t, err)
 	operations := map[string]string{
 		"Put": "PutItem", "Update": "UpdateItem", "Get": "GetItem", "Query": "Query", "Transaction": "TransactWriteItems",
 	}
 	says := map[string]map[string]int{}
-	for _, m := range docRow.FindAllStringSubmatch(string(page), -1) {
+	for _, m := range docRow.FindAllStringSubmatch(read(t, "idem/dynamostore/doc.go"), -1) {
 		calls := map[string]int{}
 		for _, call := range strings.Split(m[2], ", ") {
 			n, of, _ := strings.Cut(call, " ")
-			calls[operations[of]], err = strconv.Atoi(n)
+			count, err := strconv.Atoi(n)
 			require.NoError(t, err)
+			calls[operations[of]] = count
 		}
 		says[strings.TrimSpace(m[1])] = calls
 	}

@@ -1,7 +1,6 @@
 package readme
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -21,9 +20,7 @@ var (
 
 // design is the design page with its lines joined where a paragraph or a bullet goes on.
 func design(t *testing.T) string {
-	text, err := os.ReadFile(filepath.Join(root, "idem", "DESIGN.md"))
-	require.NoError(t, err)
-	return regexp.MustCompile("\n +").ReplaceAllString(string(text), " ")
+	return regexp.MustCompile("\n +").ReplaceAllString(read(t, "idem/DESIGN.md"), " ")
 }
 
 // TestDesignNamesTestsThatExist finds every test that the design page names, in the
@@ -33,7 +30,8 @@ func TestDesignNamesTestsThatExist(t *testing.T) {
 	named := 0
 	for _, m := range inPackage.FindAllStringSubmatch(text, -1) {
 		for _, test := range testName.FindAllStringSubmatch(m[2], -1) {
-			require.True(t, hasTest(t, m[1], test[1]), "%s has no %s", m[1], test[1])
+			has := strings.Contains(read(t, m[1]+"/*_test.go"), "\nfunc "+test[1]+"(")
+			require.True(t, has, "%s has no %s", m[1], test[1])
 			named++
 		}
 	}
@@ -68,17 +66,4 @@ func bullet(t *testing.T, body, title, name string) string {
 	require.Len(t, parts, 2, "%q has one list %q", title, name)
 	line, _, _ := strings.Cut(parts[1], "\n")
 	return line
-}
-
-func hasTest(t *testing.T, pkg, name string) bool {
-	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
-	require.NoError(t, err)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		if strings.Contains(string(text), "\nfunc "+name+"(") {
-			return true
-		}
-	}
-	return false
 }

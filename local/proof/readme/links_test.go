@@ -2,7 +2,6 @@ package readme
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,9 +19,7 @@ var (
 
 // pages are all Markdown files of the repository.
 func pages(t *testing.T) []string {
-	out, err := exec.Command("git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "*.md").Output()
-	require.NoError(t, err)
-	names := strings.Fields(string(out))
+	names := tracked(t, "*.md")
 	require.Contains(t, names, "README.md")
 	return names
 }
@@ -39,26 +36,22 @@ func anchors(text string) map[string]bool {
 
 func TestLinksLeadSomewhere(t *testing.T) {
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(filepath.Join(root, page))
-		require.NoError(t, err)
-		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
+		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(read(t, page), ""), -1) {
 			target, anchor, _ := strings.Cut(m[1], "#")
 			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 				continue
 			}
-			file := filepath.Join(root, page)
+			file := page
 			if target != "" {
-				file = filepath.Join(root, filepath.Dir(page), target)
+				file = filepath.Join(filepath.Dir(page), target)
 			}
-			info, err := os.Stat(file)
+			info, err := os.Stat(filepath.Join(root, file))
 			require.NoError(t, err, "%s links to %s, which is not there", page, m[1])
 			if anchor == "" {
 				continue
 			}
 			require.False(t, info.IsDir(), "%s links to a heading of the folder %s", page, target)
-			linked, err := os.ReadFile(file)
-			require.NoError(t, err)
-			require.True(t, anchors(string(linked))[anchor], "%s links to %s: there is no such heading", page, m[1])
+			require.True(t, anchors(read(t, file))[anchor], "%s links to %s: there is no such heading", page, m[1])
 		}
 	}
 }

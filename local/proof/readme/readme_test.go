@@ -19,6 +19,27 @@ import (
 
 const root = "../../.."
 
+// tracked are the files of the repository that match the pattern, also new ones.
+func tracked(t *testing.T, pattern string) []string {
+	out, err := exec.Command("git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", pattern).Output()
+	require.NoError(t, err)
+	return strings.Fields(string(out))
+}
+
+// read is the text of the files that match the pattern, which begins at the repository's root.
+func read(t *testing.T, pattern string) string {
+	files, err := filepath.Glob(filepath.Join(root, pattern))
+	require.NoError(t, err)
+	require.NotEmpty(t, files, pattern)
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		all.Write(text)
+	}
+	return all.String()
+}
+
 var fence = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
 func blocks(t *testing.T) (programs, fragments []string) {
@@ -26,9 +47,7 @@ func blocks(t *testing.T) (programs, fragments []string) {
 		"README.md", "CONTRIBUTING.md", "idem/README.md", "idem/console/README.md",
 		"idem/idemhttp/README.md", "infra/README.md", "lambda/README.md",
 	} {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		require.NoError(t, err)
-		found := fence.FindAllStringSubmatch(string(text), -1)
+		found := fence.FindAllStringSubmatch(read(t, name), -1)
 		require.NotEmpty(t, found, name)
 		for _, m := range found {
 			if strings.HasPrefix(m[1], "package ") {
@@ -99,9 +118,7 @@ func flat(s string) string {
 
 // TestTableIsTheSchema holds the page's table to the names in the code.
 func TestTableIsTheSchema(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "infra/README.md"))
-	require.NoError(t, err)
-	_, yaml, _ := strings.Cut(string(text), "```yaml\nIdemTable:")
+	_, yaml, _ := strings.Cut(read(t, "infra/README.md"), "```yaml\nIdemTable:")
 	yaml, _, _ = strings.Cut(yaml, "```")
 	for _, want := range []string{
 		"AttributeName: " + schema.PK + ", KeyType: HASH", "AttributeName: " + schema.SK + ", KeyType: RANGE",

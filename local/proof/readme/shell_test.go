@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -46,17 +45,13 @@ func commands(page string) (all []string) {
 // Every command of a page names what there is: a target, a command with its flags, a
 // package, the index. What a client sends is sent.
 func TestCommandsOfPages(t *testing.T) {
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	require.NoError(t, err)
 	targets := map[string]bool{}
-	for _, m := range target.FindAllStringSubmatch(string(makefile), -1) {
+	for _, m := range target.FindAllStringSubmatch(read(t, "Makefile"), -1) {
 		targets[m[1]] = true
 	}
 	seen := 0
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(filepath.Join(root, page))
-		require.NoError(t, err)
-		for _, line := range commands(string(text)) {
+		for _, line := range commands(read(t, page)) {
 			seen++
 			t.Run(page+"/"+line, func(t *testing.T) {
 				words := strings.Fields(line)
@@ -109,17 +104,10 @@ func checkGo(t *testing.T, words []string) {
 	if words[1] != "./local" {
 		return
 	}
-	source, err := filepath.Glob(filepath.Join(root, "local/cmd/stack/*.go"))
-	require.NoError(t, err)
-	var all strings.Builder
-	for _, file := range source {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		all.Write(text)
-	}
+	source := read(t, "local/cmd/stack/*.go")
 	for _, word := range words[2:] {
 		if name, ok := strings.CutPrefix(word, "-"); ok {
-			require.Contains(t, all.String(), `"`+name+`"`, "no flag %s", word)
+			require.Contains(t, source, `"`+name+`"`, "no flag %s", word)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -37,9 +36,7 @@ var code = regexp.MustCompile("`[^`\n]+`")
 func TestPlainWords(t *testing.T) {
 	found := map[string][]string{}
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(filepath.Join(root, page))
-		require.NoError(t, err)
-		note(found, page, code.ReplaceAllString(fenced.ReplaceAllString(string(text), ""), ""))
+		note(found, page, code.ReplaceAllString(fenced.ReplaceAllString(read(t, page), ""), ""))
 	}
 	for dir, docs := range exportedDocs(t) {
 		note(found, dir, docs)
@@ -64,10 +61,8 @@ func note(found map[string][]string, name, text string) {
 // exportedDocs has the documentation of each package that can be imported, by its folder: of the
 // package, and of its exported names, fields and methods.
 func exportedDocs(t *testing.T) map[string]string {
-	out, err := exec.Command("git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "*.go").Output()
-	require.NoError(t, err)
 	docs := map[string]string{}
-	for _, path := range strings.Fields(string(out)) {
+	for _, path := range tracked(t, "*.go") {
 		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "internal/") || strings.Contains(path, "testenv/") ||
 			strings.Contains(path, "testdata/") {
 			continue

@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"math/big"
 	"math/rand"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem/internal/canonical"
+	"github.com/idem-go/idempotency/idem/internal/canonical/canonicaltest"
 )
 
 func canonicalOf(t *testing.T, text string) string {
@@ -133,38 +131,6 @@ func spell(random *rand.Rand, value any) string {
 	return string(text)
 }
 
-// addCanonicalSeeds adds the files of testdata; found.txt has what longer
-// runs of the fuzzers found worth keeping, one Go string a line.
-func addCanonicalSeeds(f *testing.F) {
-	files, err := filepath.Glob("../testdata/*.json")
-	require.NoError(f, err)
-	require.NotEmpty(f, files)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(f, err)
-		f.Add(text)
-	}
-	for _, line := range seedLines(f, "../testdata/found.txt") {
-		text, err := strconv.Unquote(line)
-		require.NoError(f, err)
-		f.Add([]byte(text))
-	}
-	for _, text := range []string{
-		`{"b":[1,2.5,-0],"a":{"":null}}`, `[1e21,1000000000000000000000,9007199254740993]`,
-		`[9007199254740993.0]`, `"\ud83d\ude00\u2028"`, `"\ud800"`, `{"a":1,"\u0061":2}`, "\xef\xbb\xbf1", `1e400`,
-	} {
-		f.Add([]byte(text))
-	}
-}
-
-func seedLines(f *testing.F, file string) []string {
-	text, err := os.ReadFile(file)
-	require.NoError(f, err)
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	require.Greater(f, len(lines), 20)
-	return lines
-}
-
 // FuzzCanonicalAgainstReference compares with another implementation of RFC 8785.
 //
 // Where both accept a text the bytes are the same, unless the text holds a plain
@@ -175,7 +141,7 @@ func seedLines(f *testing.F, file string) []string {
 // integer beyond the doubles. No other difference is known, and the fuzzer fails on
 // any.
 func FuzzCanonicalAgainstReference(f *testing.F) {
-	addCanonicalSeeds(f)
+	canonicaltest.AddSeeds(f, "../testdata")
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		mine, myErr := canonical.Append(nil, raw)
 		reference, theirErr := jcs.Transform(bytes.Clone(raw))
@@ -211,7 +177,7 @@ func holdsKeptInteger(raw []byte) bool {
 			continue
 		}
 		f, err := strconv.ParseFloat(number.String(), 64)
-		if err != nil || !sameDecimal(number.String(), strconv.FormatFloat(f, 'e', -1, 64)) {
+		if err != nil || !canonicaltest.SameDecimal(number.String(), strconv.FormatFloat(f, 'e', -1, 64)) {
 			return true
 		}
 	}
@@ -227,42 +193,8 @@ func holdsRoundedNumber(raw []byte) bool {
 		if err != nil {
 			return false
 		}
-		if number, ok := token.(json.Number); ok && isRounded(number.String()) {
+		if number, ok := token.(json.Number); ok && canonicaltest.IsRounded(number.String()) {
 			return true
 		}
 	}
-}
-
-// isRounded, sameDecimal and ratOf are those of the tests of package canonical.
-func isRounded(text string) bool {
-	mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
-	if len(strings.Trim(strings.ReplaceAll(mantissa, ".", ""), "-0")) <= 17 || !strings.ContainsAny(text, ".eE") {
-		return false
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return false
-	}
-	value, ok := ratOf(text)
-	return !ok || value.Cmp(new(big.Rat).SetFloat64(f)) != 0
-}
-
-func sameDecimal(a, b string) bool {
-	x, xOK := ratOf(a)
-	y, yOK := ratOf(b)
-	return xOK && yOK && x.Cmp(y) == 0
-}
-
-// ratOf is the exact value of a number whose exponent is within reason.
-func ratOf(text string) (*big.Rat, bool) {
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
-	if !strings.ContainsAny(mantissa, "123456789") {
-		return new(big.Rat), true
-	}
-	if exponent != "" {
-		if n, err := strconv.Atoi(exponent); err != nil || n > 10_000 || n < -10_000 {
-			return nil, false
-		}
-	}
-	return new(big.Rat).SetString(text)
 }

@@ -7,10 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,18 +32,7 @@ func TestDrainReturnsEachMessageOnceAlthoughRepliesAreLost(t *testing.T) {
 	for _, fifo := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fifo %v", fifo), func(t *testing.T) {
 			t.Parallel()
-			q := New(t,
-				Spec{FIFO: fifo, Attributes: map[types.QueueAttributeName]string{types.QueueAttributeNameVisibilityTimeout: "600"}})
-			var want []string
-			for n := range 13 {
-				in := &sqs.SendMessageInput{QueueUrl: &q.URL, MessageBody: aws.String(fmt.Sprint(n))}
-				if fifo {
-					in.MessageGroupId, in.MessageDeduplicationId = aws.String(fmt.Sprint("g", n)), aws.String(fmt.Sprint("d", n))
-				}
-				_, err := q.Client.SendMessage(t.Context(), in)
-				require.NoError(t, err)
-				want = append(want, *in.MessageBody)
-			}
+			q, want := Full(t, fifo, 13)
 			require.Equal(t, 13, Held(t, q.Client, q.URL))
 			lossy := &deaf{Transport: &http.Transport{}, lost: map[string]bool{}}
 			t.Cleanup(lossy.CloseIdleConnections)

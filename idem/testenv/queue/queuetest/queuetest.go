@@ -66,6 +66,27 @@ func New(tb testing.TB, spec Spec) Queue {
 	return q
 }
 
+// Full makes a queue that hides for ten minutes, and sends it so many messages, in a FIFO queue each of
+// a group of its own. It returns their bodies.
+func Full(tb testing.TB, fifo bool, messages int) (q Queue, bodies []string) {
+	tb.Helper()
+	q = New(tb, Spec{FIFO: fifo, Attributes: map[types.QueueAttributeName]string{
+		types.QueueAttributeNameVisibilityTimeout: "600",
+	}})
+	for i := range messages {
+		body := strconv.Itoa(i)
+		in := &sqs.SendMessageInput{QueueUrl: &q.URL, MessageBody: &body}
+		if fifo {
+			in.MessageGroupId, in.MessageDeduplicationId = aws.String("g"+body), aws.String("d"+body)
+		}
+		if _, err := q.Client.SendMessage(tb.Context(), in); err != nil {
+			tb.Fatalf("send to %s: %v", q.URL, err)
+		}
+		bodies = append(bodies, body)
+	}
+	return q, bodies
+}
+
 // hidden is for how many seconds [Drain] hides what it receives.
 const hidden = 2
 

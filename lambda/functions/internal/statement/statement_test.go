@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
@@ -64,8 +63,7 @@ func deployed(t *testing.T, reports *reports) *functions {
 	reports.keys = map[string]bool{}
 	srv := httptest.NewServer(reports)
 	t.Cleanup(srv.Close)
-	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: dynamotest.Endpoint(t)})
-	require.NoError(t, err)
+	client := dynamotest.Client(t)
 	f := &functions{t: t, client: client, table: "idem-" + rand.Text()}
 	require.NoError(t, dynamostore.CreateTable(t.Context(), dynamotest.WithoutStream{Client: client}, f.table))
 	engine := func() *idem.Engine {
