@@ -155,7 +155,7 @@ func TestAwaitTellsAnOutageFromTheOutcome(t *testing.T) {
 		"no status": {answer: own(404, `{"status":404,"code":"status_not_found","retryable":false}`), refused: 404},
 		"a login": {answer: func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/jobs/7" {
-				http.Redirect(w, r, "/login", 302)
+				http.Redirect(w, r, "/login", http.StatusFound)
 			}
 		}, refused: 200},
 	} {
