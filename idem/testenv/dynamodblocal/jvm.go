@@ -2,6 +2,7 @@ package dynamodblocal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -53,7 +54,14 @@ func runJava(ctx context.Context, o Options, j java, dir, origin string) (*child
 	}
 	o.Log("starting %s with Java %d", origin, j.version)
 	source := fmt.Sprintf("%s, run by Java %d (%s) through the shipped loopback class", origin, j.version, j.path)
-	return child.Serve(ctx, "DynamoDB Local", source, wrapperCommand(j.path, classDir, dir), o.Log)
+	srv, err := child.Serve(ctx, "DynamoDB Local", source, wrapperCommand(j.path, classDir, dir), o.Log)
+	if err != nil {
+		return nil, err
+	}
+	if err := awaitAnswer(ctx, srv.Endpoint(), firstTimeout); err != nil {
+		return nil, errors.Join(err, srv.Close())
+	}
+	return srv, nil
 }
 
 func wrapperCommand(javaPath, classDir, dir string) *exec.Cmd {

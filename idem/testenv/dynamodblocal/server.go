@@ -37,11 +37,15 @@ func Start(ctx context.Context, o *Options) (*child.Server, error) {
 	return srv, nil
 }
 
-// givenTimeout is how long a given endpoint may take to answer.
-const givenTimeout = 5 * time.Second
+// How long an endpoint may take to answer. The first answer of a DynamoDB Local takes two seconds, and many
+// times as long on a busy machine.
+const (
+	firstTimeout = time.Minute
+	givenTimeout = 5 * time.Second
+)
 
 func given(ctx context.Context, o Options) (*child.Server, error) {
-	if err := awaitAnswer(ctx, o.Endpoint); err != nil {
+	if err := awaitAnswer(ctx, o.Endpoint, givenTimeout); err != nil {
 		return nil, fmt.Errorf("dynamodblocal: the given endpoint does not work: %w; start DynamoDB there, or unset %s "+
 			"to have it provisioned", err, EnvEndpoint)
 	}
@@ -100,8 +104,8 @@ var Package = npm.Package{
 const jarDir = "node_modules/amplify-dynamodb-simulator/emulator"
 
 // awaitAnswer asks until endpoint answers like DynamoDB.
-func awaitAnswer(ctx context.Context, endpoint string) error {
-	waiting, cancel := context.WithTimeoutCause(ctx, givenTimeout, fmt.Errorf("no answer within %v", givenTimeout))
+func awaitAnswer(ctx context.Context, endpoint string, most time.Duration) error {
+	waiting, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("no answer within %v", most))
 	defer cancel()
 	var last error
 	for {
