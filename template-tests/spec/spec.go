@@ -79,7 +79,7 @@ func (s *Spec) Check(template map[string]any) (problems []string) {
 	return problems
 }
 
-// members that a resource has beside its properties.
+// members that a resource has next to its properties.
 // https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/resources-section-structure.html
 var members = []string{"Type", "Properties", "DependsOn", "Condition", "Metadata", "DeletionPolicy",
 	"UpdateReplacePolicy", "CreationPolicy", "UpdatePolicy"}

@@ -14,7 +14,7 @@ import (
 type search struct {
 	text    []byte
 	pointer string
-	// strict looks at all members beside those on the way: a second one of the same name,
+	// strict looks at all members, not only those on the way: a second one of the same name,
 	// which canonical texts do not have, is an error, and other is the pointer to one
 	// whose name differs in case alone.
 	strict bool

@@ -54,7 +54,7 @@ func valueAt(text []byte, noun, pointer string) (string, error) {
 	case s.err != nil:
 		return "", s.err
 	case s.found && s.other != "":
-		return wrong(false, "the %s has %q beside %q, and a handler may take either for the other: send one of them",
+		return wrong(false, "the %s has %q next to %q, and a handler may take either for the other: send one of them",
 			noun, s.other, pointer)
 	case s.other != "":
 		return wrong(false, "there is no value at %q of the %s, which has %q: pointers are case-sensitive",

@@ -70,11 +70,11 @@ func TestValuesRefuseWhatNamesNothing(t *testing.T) {
 		{"/Customer/ID", `{"customer":{"Id":"1"}}`, false, `which has "/customer": pointers`},
 		{"/Customer/ID", `{"Customer":{"a":[{"id":1}],"id":1}}`, false, `which has "/Customer/id": pointers`},
 		{"/a~1B~0", `{"a/b~":"1"}`, false, `which has "/a~1b~0": pointers`},
-		{"/id", `{"id":"a","ID":"b"}`, false, `has "/ID" beside "/id"`},
+		{"/id", `{"id":"a","ID":"b"}`, false, `has "/ID" next to "/id"`},
 		{"/id", `{"ID":"b","id":"a"}`, false, "send one of them"},
 		{"/id", `{"iD":null,"id":"a"}`, false, "send one of them"},
-		{"/a/id", `{"a":{"id":"a"},"A":{}}`, false, `has "/A" beside "/a/id"`},
-		{"/l/0/id", `{"l":[{"id":"a","Id":""}]}`, false, `has "/l/0/Id" beside "/l/0/id"`},
+		{"/a/id", `{"a":{"id":"a"},"A":{}}`, false, `has "/A" next to "/a/id"`},
+		{"/l/0/id", `{"l":[{"id":"a","Id":""}]}`, false, `has "/l/0/Id" next to "/l/0/id"`},
 		{"/key", `{"key":"a","\u212aey":"b"}`, false, "send one of them"},
 	} {
 		for _, pointers := range [][]string{{test.pointer}, {test.pointer, ""}} {

@@ -11,7 +11,7 @@ const (
 	FirstSentHeader = "First-Sent"
 )
 
-// Environment of the function, beside the product's own.
+// Environment of the function, in addition to the product's own.
 const (
 	// EnvFlavour is one of the Flavour constants.
 	EnvFlavour = "CONTRACT_FLAVOUR"
@@ -53,7 +53,7 @@ type Answer struct {
 	Body    []byte              `json:"body,omitempty"`
 	// Base64 hands the body to the gateway as Base64.
 	Base64 bool `json:"base64,omitempty"`
-	// NotExecuted says so beside the response.
+	// NotExecuted says so next to the response.
 	NotExecuted bool `json:"notExecuted,omitempty"`
 	// Error is returned in place of a response; Permanent marks it.
 	Error     string `json:"error,omitempty"`
