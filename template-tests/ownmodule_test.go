@@ -70,8 +70,7 @@ func anotherModule(t *testing.T, files ...string) (run func(args ...string) stri
 	run = func(args ...string) string {
 		cmd := exec.CommandContext(t.Context(), "go", args...)
 		cmd.Dir = dir
-		// What is there is enough: the modules that this one is built of.
-		cmd.Env = append(os.Environ(), "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=-mod=mod", "GOWORK=off")
+		cmd.Env = append(os.Environ(), "GOSUMDB=off", "GOFLAGS=-mod=mod", "GOWORK=off")
 		var said bytes.Buffer
 		cmd.Stderr = &said
 		out, err := cmd.Output()

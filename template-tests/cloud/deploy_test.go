@@ -27,6 +27,10 @@ type cdk struct {
 
 func bootstrapped(t *testing.T) *cdk {
 	t.Helper()
+	// With an empty module cache the app's build of the functions would call more than the account.
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "../../infra/app",
+		"../../lambda/functions/...").CombinedOutput()
+	require.NoError(t, err, "%s", out)
 	c := &cdk{cli: filepath.Join(npm.Modules(t, "../.."), "aws-cdk", "bin", "cdk"), home: t.TempDir(),
 		assemblies: t.TempDir()}
 	c.account = cloud.New("111111111111", "eu-west-1")
