@@ -27,10 +27,14 @@ type cdk struct {
 
 func bootstrapped(t *testing.T) *cdk {
 	t.Helper()
-	// With an empty module cache the app's build of the functions would call more than the account.
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "../../infra/app",
-		"../../lambda/functions/...").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	// With an empty module cache the app and its build of the functions, which is outside of the
+	// workspace, would call more than the account.
+	for dir, env := range map[string][]string{"../../infra": nil, "../../lambda": {"GOWORK=off"}} {
+		list := exec.CommandContext(t.Context(), "go", "list", "-deps", "./...")
+		list.Dir, list.Env = dir, append(os.Environ(), env...)
+		out, err := list.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
 	c := &cdk{cli: filepath.Join(npm.Modules(t, "../.."), "aws-cdk", "bin", "cdk"), home: t.TempDir(),
 		assemblies: t.TempDir()}
 	c.account = cloud.New("111111111111", "eu-west-1")
