@@ -15,9 +15,8 @@ import (
 const gatewayReserve = 2 * time.Second
 
 // call makes the engine's call of the request, or says why it cannot.
-func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *situation, err error) {
-	op, ok := c.operation(r)
-	if !ok {
+func (c *Contract) call(ctx context.Context, r *Request, d *declared) (call idem.Call, no *situation, err error) {
+	if d == nil || d == c.undeclared {
 		return call, &situation{code: CodeUndeclared}, nil
 	}
 	tenant, why, err := callerOf(ctx, r, c.tenant)
@@ -27,7 +26,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *si
 	if tenant == "" {
 		return call, &situation{code: CodeTenantMissing, why: why}, nil
 	}
-	call.Key = op.Key(tenant, "") // for notices in shadow of requests that are refused below
+	call.Key = d.op.Key(tenant, "") // for notices in shadow of requests that are refused below
 	principal := ""
 	if c.opts.Principal != nil {
 		if principal, why, err = callerOf(ctx, r, c.opts.Principal); err != nil {
@@ -47,7 +46,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *si
 	if no != nil || err != nil {
 		return call, no, err
 	}
-	if call.Key, no = keyOf(op, tenant, principal, value); no != nil {
+	if call.Key, no = keyOf(d.op, tenant, principal, value); no != nil {
 		return call, no, nil
 	}
 	if !inBody && r.load != nil {
@@ -66,7 +65,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *si
 		}
 		return call, no, nil
 	}
-	if late := c.opts.MaxAge.refuses(r, value, op, c.engine.Now()); late != nil {
+	if late := c.opts.MaxAge.refuses(r, value, d.op, c.engine.Now()); late != nil {
 		call.NoClaim = late
 	}
 	call.Codec = codecName

@@ -57,7 +57,8 @@ const ProblemMediaType = "application/problem+json"
 // the place of the key.
 var ietf = map[Code]row{
 	CodeUndeclared: {status: 500, title: "Operation not declared",
-		detail: "This route is not set up for idempotent requests. Nothing was executed."},
+		detail: "This route is not set up for idempotent requests, and nothing was executed. The service must declare it " +
+			"in idemhttp.Routes: its operation, or idemhttp.Unprotected."},
 	CodeTenantMissing: {status: 403, title: "Tenant missing",
 		detail: "The request has no usable tenant. Nothing was executed."},
 	CodePrincipalMissing: {status: 403, title: "Principal missing",

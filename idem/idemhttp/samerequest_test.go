@@ -82,7 +82,7 @@ func TestLogLinesAreQuoted(t *testing.T) {
 	c := contractOf(t, memory(), func(_ context.Context, r *Request) (string, error) {
 		return "", fmt.Errorf("bad token %s", r.Header["Authorization"][0])
 	})
-	c.routes = map[route]idem.Operation{{}: charge}
+	c.routes = map[route]*declared{{}: {op: charge}}
 	r := netRequest("POST", "/payments%0aidemhttp:%20admin%1b[31m", "{}")
 	r.Header["Authorization"] = []string{"x\nidemhttp: forged"}
 	w := answerOf(c.Middleware(http.NotFoundHandler(), nil), withErrorLog(r, &out))
