@@ -19,7 +19,7 @@ func (c *Contract) call(ctx context.Context, r *Request, d *declared) (call idem
 	if d == nil || d == c.undeclared {
 		return call, &situation{code: CodeUndeclared}, nil
 	}
-	tenant, why, err := callerOf(ctx, r, c.tenant)
+	tenant, why, err := callerOf(ctx, r, d.Tenant)
 	if err != nil {
 		return call, nil, err
 	}
@@ -28,28 +28,27 @@ func (c *Contract) call(ctx context.Context, r *Request, d *declared) (call idem
 	}
 	call.Key = d.op.Key(tenant, "") // for notices in shadow of requests that are refused below
 	principal := ""
-	if c.opts.Principal != nil {
-		if principal, why, err = callerOf(ctx, r, c.opts.Principal); err != nil {
+	if d.Principal != nil {
+		if principal, why, err = callerOf(ctx, r, d.Principal); err != nil {
 			return call, nil, err
 		}
 		if principal == "" || principal == idem.SingleTenant {
 			return call, &situation{code: CodePrincipalMissing, why: why}, nil
 		}
 	}
-	inBody := c.opts.Key.from != nil || c.opts.Key.pointer != ""
-	if inBody && r.load != nil {
+	if d.Key.inBody() && r.load != nil {
 		if no, err = r.load(); no != nil || err != nil {
 			return call, no, err
 		}
 	}
-	value, no, err := c.key(ctx, r)
+	value, no, err := c.key(ctx, r, d)
 	if no != nil || err != nil {
 		return call, no, err
 	}
 	if call.Key, no = keyOf(d.op, tenant, principal, value); no != nil {
 		return call, no, nil
 	}
-	if !inBody && r.load != nil {
+	if !d.Key.inBody() && r.load != nil {
 		if no, err = r.load(); no != nil || err != nil {
 			return call, no, err
 		}

@@ -3,6 +3,8 @@ package idemhttp
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,7 +30,6 @@ const (
 // between requests and is safe for concurrent use.
 type Contract struct {
 	engine *idem.Engine
-	tenant TenantFunc
 	opts   Options
 	routes map[route]*declared
 	later  accepted // nil without any
@@ -54,9 +55,24 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 	if err != nil {
 		return nil, err
 	}
-	c := &Contract{engine: engine, tenant: tenant, opts: opts}
+	c := &Contract{engine: engine, opts: opts}
 	if c.routes, err = routes.compile(opts.Methods); err != nil {
 		return nil, err
+	}
+	all := opts.forAll().over(opts.Profile.defaults(tenant))
+	for _, d := range c.routes {
+		d.RouteOptions = all
+	}
+	for _, name := range slices.Sorted(maps.Keys(opts.ByRoute)) {
+		d, err := c.named("ByRoute", name)
+		if err != nil {
+			return nil, err
+		}
+		own := opts.ByRoute[name]
+		if err := own.check(fmt.Sprintf("ByRoute of %q: ", name)); err != nil {
+			return nil, err
+		}
+		d.RouteOptions = own.over(all)
 	}
 	if opts.Later != nil {
 		if c.later, err = opts.Later.of(c); err != nil {
@@ -77,7 +93,7 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 		// A name of few values, since operations are a dimension of metrics.
 		c.undeclared = &declared{op: idem.Operation{Name: string(CodeUndeclared), Shadow: true}}
 	}
-	if c.rows, err = opts.Profile.rows(opts.Key.place()); err != nil {
+	if c.rows, err = opts.Profile.rows(); err != nil {
 		return nil, err
 	}
 	return c, nil

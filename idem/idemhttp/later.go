@@ -116,7 +116,7 @@ type laters struct {
 
 type laterRoute struct {
 	Later
-	op idem.Operation
+	*declared
 	// up leads from the route's path to that of its status, without the id. The reference is
 	// relative, since only the client knows what stands before the path.
 	up string
@@ -129,7 +129,7 @@ func (routes LaterRoutes) of(c *Contract) (accepted, error) {
 		if err != nil {
 			return nil, err
 		}
-		l := &laterRoute{Later: routes[name], op: d.op}
+		l := &laterRoute{Later: routes[name], declared: d}
 		if d.op.Shadow {
 			return nil,
 				mistake("Later has the route %q, whose operation is in shadow: that records nothing that a worker could run", name)
@@ -156,21 +156,6 @@ func (routes LaterRoutes) of(c *Contract) (accepted, error) {
 		all.byRoute[d], all.byStatus[l.Status] = l, l
 	}
 	return all, nil
-}
-
-// named returns what is declared for a route that an option names.
-func (c *Contract) named(option, name string) (*declared, error) {
-	method, location, ok := parseRoute(name)
-	d := c.routes[route{method, location}]
-	switch {
-	case !ok || d == nil:
-		return nil, mistake("%s has the route %q, which is not declared: declare its operation in the routes, by the same "+
-			"name", option, name)
-	case d.passes():
-		return nil, mistake("%s has the route %q, which is Unprotected: declare an operation for it, or leave it out of %s",
-			option, name, option)
-	}
-	return d, nil
 }
 
 // wayTo is the relative reference (RFC 3986 4.2) from paths of one template to those of the other,

@@ -47,7 +47,7 @@ func (c *laters) asked(r *Request) (*laterRoute, string) {
 
 func (c *laters) status(ctx context.Context, r *Request) (*Response, error) {
 	l, id := c.asked(r)
-	tenant, why, err := callerOf(ctx, r, c.tenant)
+	tenant, why, err := callerOf(ctx, r, l.Tenant)
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,7 @@ type route struct{ method, location string }
 
 // declared is what a contract knows of a route.
 type declared struct {
+	RouteOptions
 	op          idem.Operation
 	unprotected bool
 }
@@ -83,6 +84,21 @@ func (r Routes) compile(methods []string) (map[route]*declared, error) {
 		table[route{method, location}] = d
 	}
 	return table, nil
+}
+
+// named returns what is declared for a route that an option names.
+func (c *Contract) named(option, name string) (*declared, error) {
+	method, location, ok := parseRoute(name)
+	d := c.routes[route{method, location}]
+	switch {
+	case !ok || d == nil:
+		return nil, mistake("%s has the route %q, which is not declared: declare its operation in the routes, by the same "+
+			"name", option, name)
+	case d.passes():
+		return nil, mistake("%s has the route %q, which is Unprotected: declare an operation for it, or leave it out of %s",
+			option, name, option)
+	}
+	return d, nil
 }
 
 // parseRoute splits "POST /payments/{id}".

@@ -70,7 +70,7 @@ func (c *Contract) observed(ctx context.Context, d *declared,
 	}()
 	r, no, err := make()
 	why = reason(no, err)
-	if r == nil || why != nil && c.opts.Key.from != nil {
+	if r == nil || why != nil && d.Key.from != nil {
 		return call // a key of the service's own, made of a part of the body, may be another request's too
 	}
 	call, no, err = c.call(ctx, r, d)
@@ -78,7 +78,7 @@ func (c *Contract) observed(ctx context.Context, d *declared,
 		key = call.Key
 	}
 	_, unread := errors.AsType[*protocol.UnobservedError](why)
-	if why == nil || unread && no != nil && key.Err() != nil && c.opts.Key.pointer == "" {
+	if why == nil || unread && no != nil && key.Err() != nil && d.Key.pointer == "" {
 		why = reason(no, err)
 	}
 	return call
