@@ -42,6 +42,9 @@ func (c *Contract) call(ctx context.Context, r *Request, d *declared) (call idem
 		}
 	}
 	value, no, err := c.key(ctx, r, d)
+	if no != nil && no.code == CodeKeyMissing && d.KeyOptional {
+		value, no, call.Keyless = uuid7(c.engine.Now()), nil, true
+	}
 	if no != nil || err != nil {
 		return call, no, err
 	}

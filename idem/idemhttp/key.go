@@ -25,16 +25,8 @@ const (
 // ErrNoKey is the error of a [KeyFunc] for a request without a key.
 var ErrNoKey = errors.New("idemhttp: the request has no key")
 
-// key finds the request's key as the options say, makes a random one if a key is optional,
-// or returns why there is none.
+// key finds the request's key as the options say, or returns why there is none.
 func (c *Contract) key(ctx context.Context, r *Request, d *declared) (value string, no *situation, err error) {
-	if value, no, err = c.givenKey(ctx, r, d); no != nil && no.code == CodeKeyMissing && d.KeyOptional {
-		return uuid7(c.engine.Now()), nil, nil
-	}
-	return value, no, err
-}
-
-func (c *Contract) givenKey(ctx context.Context, r *Request, d *declared) (value string, no *situation, err error) {
 	source := &d.Key
 	if source.from != nil {
 		value, err = source.from(ctx, r)
