@@ -127,7 +127,8 @@ func (r row) test(t *testing.T, d entryPoint) {
 		r.store = memory()
 	}
 	n, given := 0, answering(cmp.Or(r.status, 201), strings.TrimPrefix(cmp.Or(r.body, "made"), "-"))
-	serve := d.serve(t, newEngine(t, r.store), idemhttp.Routes{"POST /payments": charge, "POST /refunds": idemhttp.Unprotected},
+	routes := idemhttp.Routes{"POST /payments": charge, "POST /refunds": idemhttp.Unprotected}
+	serve := d.serve(t, newEngine(t, r.store), routes,
 		func(ctx context.Context) (*idemhttp.Response, error) {
 			n++
 			return given(ctx)
