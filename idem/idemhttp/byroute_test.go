@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -267,5 +268,28 @@ func TestErrorsOfARoutesFunctions(t *testing.T) {
 		_, err := c.Serve(t.Context(), payment(), counting(&n, created()))
 		require.True(t, err == down, name)
 		require.Zero(t, n)
+	}
+}
+
+// A router's function finds no body, so it takes none from the handler, in shadow neither.
+func TestTheRoutersFunctionFindsNoBody(t *testing.T) {
+	for _, shadow := range []bool{false, true} {
+		for _, path := range []string{"/payments", "/login"} {
+			var got string
+			h := contractFor(t, newEngine(t, memory()), loginRoutes(shadow), SingleTenant).Middleware(
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					body, err := io.ReadAll(r.Body)
+					require.NoError(t, err)
+					got = string(body)
+					w.WriteHeader(http.StatusNoContent)
+				}), &MiddlewareOptions{Route: func(r *http.Request) string {
+					body, err := io.ReadAll(r.Body)
+					require.NoError(t, err)
+					require.Empty(t, body)
+					return r.URL.Path
+				}})
+			answerOf(h, netRequest("POST", path, `{"a":1}`))
+			require.Equal(t, `{"a":1}`, got)
+		}
 	}
 }

@@ -40,8 +40,9 @@ type Options struct {
 
 	// KeyOptional executes a request without a key under a random key, which no retry can
 	// send. It costs as much as another request, and its handler has token, steps and
-	// transaction as usual. The observer gets [notice.Keyless] for it, which the metric keyless
-	// counts. By default such a request is answered with 400.
+	// transaction as usual. Its body need not be canonical, since it is not compared. The observer
+	// gets [notice.Keyless] for it, which the metric keyless counts. By default such a request is
+	// answered with 400.
 	KeyOptional bool
 
 	// ByRoute has other values of these for single routes, named as in [Routes], and their tenant
