@@ -59,7 +59,7 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 	if c.routes, err = routes.compile(opts.Methods); err != nil {
 		return nil, err
 	}
-	all := opts.forAll().over(opts.Profile.defaults(tenant))
+	all := opts.forAll(tenant)
 	for _, d := range c.routes {
 		d.RouteOptions = all
 	}

@@ -68,3 +68,18 @@ func TestRequestsWithoutAKeyAreReported(t *testing.T) {
 		}
 	}
 }
+
+// A request without a key can be accepted for later, too: its 202 alone leads to its outcome.
+func TestARequestWithoutAKeyIsAcceptedForLater(t *testing.T) {
+	b := newLaterService(t, memory(), func(_ *Later, o *Options) { o.KeyOptional = true })
+	seen := map[string]bool{}
+	for range 2 {
+		r := asked(june)
+		delete(r.Header, "idempotency-key")
+		res := serve(t, b.contract, r, nil)
+		require.Equal(t, 202, res.Status)
+		seen[res.Headers["Location"]] = true
+	}
+	require.Len(t, seen, 2)
+	require.Len(t, b.handed, 2)
+}

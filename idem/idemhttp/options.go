@@ -139,8 +139,7 @@ func (o *Options) check() (Options, error) {
 	if out.ResponseVersion < 0 || out.ResponseVersion > math.MaxInt32 {
 		return out, mistake("ResponseVersion is %d: count versions from zero", out.ResponseVersion)
 	}
-	all := out.forAll()
-	if err := all.check(""); err != nil {
+	if err := (&RouteOptions{Key: out.Key, MinKey: out.MinKey}).check(""); err != nil {
 		return out, err
 	}
 	if err := out.Select.Check(); err != nil {
@@ -156,20 +155,6 @@ func (o *Options) check() (Options, error) {
 	var err error
 	out.MaxAge, err = out.MaxAge.check()
 	return out, err
-}
-
-// forAll are the options of the routes that have none of their own.
-func (o *Options) forAll() RouteOptions {
-	return RouteOptions{Principal: o.Principal, Key: o.Key, MinKey: o.MinKey, KeyOptional: o.KeyOptional}
-}
-
-// defaults are the options of routes where neither they nor the contract has any.
-func (p Profile) defaults(tenant TenantFunc) RouteOptions {
-	d := RouteOptions{Tenant: tenant, Key: KeySource{header: DefaultKeyHeader}, MinKey: DefaultMinKey}
-	if p == Stripe {
-		d.MinKey = 1
-	}
-	return d
 }
 
 // keyedMethods returns a copy of the methods that need a key, by default POST and PATCH, or what

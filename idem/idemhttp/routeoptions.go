@@ -16,6 +16,20 @@ type RouteOptions struct {
 	KeyOptional bool
 }
 
+// forAll are the options of the routes that have none of their own.
+func (o *Options) forAll(tenant TenantFunc) RouteOptions {
+	all := RouteOptions{Tenant: tenant, Principal: o.Principal, Key: o.Key, MinKey: o.MinKey, KeyOptional: o.KeyOptional}
+	if all.Key.isZero() {
+		all.Key.header = DefaultKeyHeader
+	}
+	if all.MinKey == 0 {
+		if all.MinKey = DefaultMinKey; o.Profile == Stripe {
+			all.MinKey = 1
+		}
+	}
+	return all
+}
+
 // check reports a mistake in the options; of says whose they are.
 func (o *RouteOptions) check(of string) error {
 	switch {

@@ -271,7 +271,7 @@ func TestErrorsOfARoutesFunctions(t *testing.T) {
 	}
 }
 
-// A router's function finds no body, so it takes none from the handler, in shadow neither.
+// A router's function finds no body, so it takes none from the handler.
 func TestTheRoutersFunctionFindsNoBody(t *testing.T) {
 	for _, shadow := range []bool{false, true} {
 		for _, path := range []string{"/payments", "/login"} {
