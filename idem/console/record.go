@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -144,7 +145,7 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 		for _, d := range e.Decisions {
 			form := url.Values{"id": {id}, "to": {targetOf(d)}}
 			v.Decisions = append(v.Decisions, decisionView{
-				Decision: c.forOperators(rec, d), Verb: wordsOf[targetOf(d)].Verb,
+				Decision: c.forOperators(rec, d), Verb: verb(d),
 				URL: c.opts.Prefix + "/act?" + form.Encode(),
 			})
 		}
@@ -260,6 +261,10 @@ func (c *console) asked(r *http.Request, rec *idem.Record) (*shown, error) {
 	s.Bytes, s.Text = len(body), "(not a text)"
 	if utf8.Valid(body) {
 		s.Text = string(body)
+	}
+	if res, err := idemhttp.Decode(protocol.Encoded{Body: body, Codec: rec.Codec}); err == nil && what == "result" {
+		r := view.ResponseOf(res)
+		s.Text = strings.Join(r.Head(), "\n") + "\n\n" + cmp.Or(r.Body, "(no text)")
 	}
 	return s, nil
 }
