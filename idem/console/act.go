@@ -66,7 +66,7 @@ func verb(d reconcile.Decision) string {
 	case to == forgotten:
 		return "Danger: forget the record"
 	}
-	return "Danger: release to run again"
+	return "Danger: run it again"
 }
 
 func targetOf(d reconcile.Decision) string {
@@ -82,7 +82,7 @@ func targetOf(d reconcile.Decision) string {
 // action is the form of a decision, with what it says about the record.
 type action struct {
 	To       string
-	Words    words
+	Words    words       `json:"-"`
 	Record   *recordView `json:"-"`
 	Write    string
 	Decision reconcile.Decision
@@ -101,7 +101,7 @@ type action struct {
 	Dropped  []string       `json:"-"`
 	// Resolves says that the decision records an outcome.
 	Resolves bool
-	Days     []choice
+	Days     []choice `json:"-"`
 	Expires  moment
 	// Undo are the steps that must have been undone before; MayUndo only if the result is a
 	// failure, which is known once it is typed.

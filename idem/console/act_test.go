@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -349,6 +350,32 @@ func TestAServiceEncodesTheResponsesItself(t *testing.T) {
 	require.Empty(t, w.Body.String())
 }
 
+var followed = regexp.MustCompile(`data-live="[^"]*;v=([^"]+)"`)
+
+// A preview is about the same record as its form: it does not say that there is news.
+func TestAPreviewIsNoNews(t *testing.T) {
+	r, id := newQuestion(t, console.Options{})
+	step := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
+	for name, tt := range map[string]struct {
+		id, to string
+		typed  url.Values
+	}{
+		"completed": {id, "completed", url.Values{"known": {"yes"}, "result": {"7"}}},
+		"released":  {id, "released", nil},
+		"steps":     {step, "released", url.Values{"step-0": {"took_effect"}, "step-0-result": {"7"}}},
+		"a mistake": {step, "released", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := followed.FindStringSubmatch(r.get(act(tt.id, tt.to)).text)
+			form := r.form(tt.id, tt.to, tt.typed)
+			form.Set("look", "1")
+			after := followed.FindStringSubmatch(r.post("/ops/act", form).text)
+			require.NotNil(t, before)
+			require.Equal(t, before[1], after[1])
+		})
+	}
+}
+
 // A failure over HTTP is a 500; the page says so where it is decided.
 func TestAFormSaysWhatTheCallerGets(t *testing.T) {
 	r, id, _ := paid(t, nil)
@@ -369,11 +396,11 @@ func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
 	r, id := newQuestion(t, console.Options{})
 	const caution = "If the provider has it already, it happens twice"
 	require.Contains(t, r.get(record(id)).text, caution)
-	require.Contains(t, r.get(record(id)).text, ">Danger: release to run again …<")
+	require.Contains(t, r.get(record(id)).text, ">Danger: run it again …<")
 	for to, cautious := range map[string]bool{"released": true, "completed": false, "failed": false} {
 		page := r.get(act(id, to)).text
 		require.Equal(t, cautious, strings.Contains(page, caution), to)
-		require.Equal(t, cautious, strings.Contains(page, `<button class="danger">Danger: release to run again<`), to)
+		require.Equal(t, cautious, strings.Contains(page, `<button class="danger">Danger: run it again<`), to)
 		require.Equal(t, cautious, strings.Contains(page, "What did the provider answer?"), to)
 		require.Contains(t, page, protocol.Token(id, ""), "what to ask it by")
 	}

@@ -432,13 +432,13 @@ func TestTheBrowserAsksForTheProvidersAnswerAndTheReason(t *testing.T) {
 	s, key, b := question(t)
 	b.visit(formPage(key.ID(), "released"))
 	for _, field := range []string{"says", "why"} {
-		b.click("Danger: release to run again")
+		b.click("Danger: run it again")
 		require.Equal(t, field, eval[string](b, "document.activeElement.id"))
 		require.True(t, eval[bool](b, "document.activeElement.validity.valueMissing"))
 		require.Equal(t, idem.Unknown, s.Record(key).State)
 		b.fill(field, "no such refund")
 	}
-	b.click("Danger: release to run again")
+	b.click("Danger: run it again")
 	b.sees("no such refund; the provider says: no such refund")
 }
 
@@ -472,6 +472,7 @@ func TestAResponseIsRecordedInTheBrowser(t *testing.T) {
 	b.click("Show what it would do")
 	b.sees("HTTP 201 Created")
 	b.sees("Set-Cookie is not recorded")
+	require.NotContains(t, b.text(), "has changed")
 	b.picture("response")
 	b.click("Resolve to completed")
 	b.sees("Recorded.")
@@ -489,10 +490,10 @@ func TestEverythingButFollowingWorksWithoutJavaScript(t *testing.T) {
 	b.fill("find-tenant", "acme")
 	b.fill("find-value", "r-1")
 	b.click("Find")
-	b.click("Danger: release to run again")
+	b.click("Danger: run it again")
 	b.fill("says", "no such refund")
 	b.fill("why", "case 4711")
-	b.click("Danger: release to run again")
+	b.click("Danger: run it again")
 	b.do(chromedp.WaitVisible(chromedp.CSS(".done")))
 	require.Equal(t, idem.Released, s.Record(key).State)
 }

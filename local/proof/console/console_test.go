@@ -98,7 +98,7 @@ func TestARecordFollowsTheTable(t *testing.T) {
 
 	s.lapse() // time goes by
 	b.sees("Updated at")
-	b.sees("Danger: release to run again …")
+	b.sees("Danger: run it again …")
 	require.Equal(t, "Resolve to completed …", eval[string](b, "document.activeElement.innerText"),
 		"the focus stays where it was")
 
