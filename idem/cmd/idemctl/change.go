@@ -214,6 +214,7 @@ func (s *session) signed(by reconcile.Change) {
 var asFlags = strings.NewReplacer(
 	"Steps has", "--step names", "; a probe answers with ContinueWith", "", "Resolution.Steps", "--step",
 	"Resolution.Replace", "--again", "Resolution.CompensatedManually", "--undone",
+	"resolve to completed with that response", "use --to completed --status",
 )
 
 func flags(text string) string { return asFlags.Replace(text) }

@@ -59,7 +59,7 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 		}
 		p := s.records.Preview(rec, res)
 		return action{
-			then: flags(p.Then), caution: p.Caution, again: p.Again, records: res,
+			then: flags(p.Then), caution: flags(p.Caution), again: p.Again, records: res,
 			unanswered: (p.Repeats || p.Again) && strings.TrimSpace(c.ProviderSays) == "",
 			shows:      func(s *session) { c.shows(s, given, res.Result) },
 			do:         func(ctx context.Context, by reconcile.Change) error { return s.records.Resolve(ctx, rec.ID, res, by) },
