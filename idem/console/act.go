@@ -58,16 +58,20 @@ var wordsOf = map[string]words{
 	forgotten: {"Forget the record", "It removes the record and its result: a later call runs the handler again."},
 }
 
-// verb is what a decision's button says.
-func verb(d reconcile.Decision) string {
-	switch to := targetOf(d); {
-	case !d.Repeats:
+// verb is what a decision's button says. It is dangerous if it can repeat an effect.
+func verb(to string, dangerous bool) string {
+	switch {
+	case !dangerous:
 		return wordsOf[to].Verb
 	case to == forgotten:
 		return "Danger: forget the record"
 	}
 	return "Danger: run it again"
 }
+
+// dangerous reports whether a decision can repeat an effect. With interrupted steps it depends on what is
+// said of them.
+func dangerous(d reconcile.Decision) bool { return d.Repeats && len(d.Steps) == 0 }
 
 func targetOf(d reconcile.Decision) string {
 	switch d.Change {
@@ -89,10 +93,10 @@ type action struct {
 	Typed    typed `json:"-"`
 	// Preview is what the decision would do as it is typed, if that was asked for.
 	Preview *reconcile.Decision `json:"-"`
-	// Caution is what the decision risks, as it is typed if that was asked for; Repeats that it is a second
+	// Caution is what the decision risks, as it is typed if that was asked for; Danger that it is a second
 	// effect.
 	Caution string `json:"-"`
-	Repeats bool   `json:"-"`
+	Danger  bool   `json:"-"`
 	// Asks says that the decision wants what the provider answered; Earlier is the one that it replaces.
 	Asks    bool
 	Earlier string
@@ -167,20 +171,20 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 	if rec != nil {
 		body.Expires = c.moment(rec.ExpiresAt)
 		body.Write, body.Seen = rec.Write, rec.Write
-		body.JSON, body.HTTP = rec.Codec == "", view.OverHTTP(rec)
+		body.JSON, body.HTTP = rec.Codec == "", view.OverHTTP(rec.Codec)
 		body.Issued = fmt.Sprintf("%d-%s", c.opts.Now().Unix(), rand.Text()) // each form is another one
 		body.Token = c.token(who(r), id, to, body.Seen, body.Issued)
 		if t.Look && mistake == "" {
 			body.Preview, body.Problem = c.preview(rec, d, t)
 		}
-		would := d
+		body.Caution, body.Danger = d.Caution, dangerous(d)
 		if body.Preview != nil {
-			would = *body.Preview
+			body.Caution, body.Danger = body.Preview.Caution, body.Preview.Repeats
 			if res, err := typedResponse(t); body.HTTP && t.Known == "yes" && err == nil {
 				body.Response, body.Dropped = c.recorded(rec, res)
 			}
 		}
-		body.Caution, body.Repeats, body.Words.Verb = would.Caution, would.Repeats, verb(would)
+		body.Words.Verb = verb(to, body.Danger)
 		body.Asks = body.Resolves && (d.Repeats || d.Again)
 	}
 	read := 1
@@ -230,7 +234,7 @@ func (c *console) forOperators(rec *idem.Record, d reconcile.Decision) reconcile
 }
 
 // typeable reports whether an operator can type a result for the record.
-func typeable(rec *idem.Record) bool { return rec.Codec == "" || view.OverHTTP(rec) }
+func typeable(rec *idem.Record) bool { return rec.Codec == "" || view.OverHTTP(rec.Codec) }
 
 // typedResponse is the HTTP response that is typed.
 func typedResponse(t typed) (*idemhttp.Response, error) {

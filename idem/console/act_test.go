@@ -298,6 +298,7 @@ func paid(t *testing.T, encode func(*idem.Record, *idemhttp.Response) (protocol.
 
 func TestAnHTTPRequestIsCompletedWithItsResponse(t *testing.T) {
 	r, id, call := paid(t, nil)
+	require.Contains(t, r.get(record(id)).text, "not_repeatable, over HTTP")
 	require.Contains(t, r.get(record(id)).text, "If you give its result: The recorded result. The handler does not run. "+
 		"If not: HTTP 409 outcome_unavailable")
 	page := r.get(act(id, "completed")).text
@@ -427,6 +428,15 @@ func TestTheProvidersAnswerIsKeptWithTheReason(t *testing.T) {
 
 	// Who says what a step did has asked.
 	step := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
+	require.Contains(t, r.get(record(step)).text, ">Release to the next call …<", "it depends on what the step did")
+	look := func(typed url.Values) string {
+		form := r.form(step, "released", typed)
+		form.Set("look", "1")
+		return r.post("/ops/act", form).text
+	}
+	require.Contains(t, look(url.Values{"step-0": {"not_executed"}}), `<button class="danger">Danger: run it again<`)
+	require.Contains(t, look(url.Values{"step-0": {"took_effect"}, "step-0-result": {"7"}}),
+		"<button>Release to the next call<")
 	form = r.form(step, "released", url.Values{"says": {""}, "step-0": {"not_executed"}})
 	r.posts(form, http.StatusUnprocessableEntity, "The provider&#39;s answer is missing")
 	maps.Copy(form, url.Values{"step-0": {"took_effect"}, "step-0-result": {"7"}})

@@ -94,7 +94,7 @@ func (g *given) encode(rec *idem.Record) (*protocol.Encoded, error) {
 			return nil, misuse("the result is not JSON, which later calls could not read")
 		}
 		e, err = reconcile.Encode(json.RawMessage(g.body))
-	case view.OverHTTP(rec):
+	case view.OverHTTP(rec.Codec):
 		if !g.flags.http() {
 			return nil, misuse("the record is of an HTTP request: give its response with --status, --header and --body")
 		}

@@ -51,6 +51,9 @@ func (s *session) show(d record) {
 	if d.Repeatable {
 		repeat = "repeatable"
 	}
+	if view.OverHTTP(d.Codec) {
+		repeat += ", over HTTP"
+	}
 	s.field("Record", "%s", view.Plain(d.ID))
 	s.field("Operation", "%s (%s)", view.Plain(d.Operation), repeat)
 	s.field("Tenant", "%s", tenantOr(d.Tenant))

@@ -11,14 +11,13 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 )
 
-// OverHTTP reports whether an HTTP request has made the record: its result is a response.
-func OverHTTP(rec *idem.Record) bool {
+// OverHTTP reports whether an HTTP request has made a record with the codec: its result is a response.
+func OverHTTP(codec string) bool {
 	e, err := idemhttp.Encode(&idemhttp.Response{Status: http.StatusOK})
-	return err == nil && rec.Codec == e.Codec
+	return err == nil && codec == e.Codec
 }
 
 // Response is a recorded response as operators read it.
