@@ -47,8 +47,9 @@ func TestADecisionIsMadeOnceAndIsRecorded(t *testing.T) {
 			r.decides(form, "<strong>Recorded.</strong> "+tt.says)
 			history, err := r.r.History(t.Context(), id)
 			require.NoError(t, err)
+			why, _, _ := strings.Cut(history[0].Why, "; the provider says: ")
 			require.Equal(t, []string{"alice", "the provider's console says so", "console"},
-				[]string{history[0].Who, strings.TrimSuffix(history[0].Why, "; the provider says: no such refund"), history[0].Tool})
+				[]string{history[0].Who, why, history[0].Tool})
 			state := map[string]idem.State{"extended": idem.Completed, "forgotten": idem.Absent}[to]
 			if tt.ended != nil {
 				state = idem.State(to)

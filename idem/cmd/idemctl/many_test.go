@@ -89,7 +89,8 @@ func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 		kept, called, anew, damaged, before, unsure := keys[2], keys[3], keys[4], keys[5], keys[6], keys[7]
 		b.Clock.Advance(time.Hour)
 		one := func(key idem.Key, to ...string) {
-			b.want(exitDone, with([]string{"resolve", key.ID(), "--reason", "case 1", "--yes", "--provider-says", "it has it"}, to...)...)
+			args := []string{"resolve", key.ID(), "--reason", "case 1", "--yes", "--provider-says", "it has it"}
+			b.want(exitDone, with(args, to...)...)
 		}
 		one(before, "--to", "completed", "--no-result")
 		b.answers = []string{"7"}

@@ -109,8 +109,8 @@ func TestAResolutionSaysWhoMadeItAndWhy(t *testing.T) {
 		Attempt: 1, At: at, Who: "bob", Why: "a guess", Ref: "re_1",
 		Steps: map[string]protocol.StepVerdict{"charge": protocol.StepNotExecuted}}
 	history := []protocol.Audit{{Change: protocol.ChangeParked}, resolved, {Change: protocol.ChangeExtended}}
-	require.Equal(t, "from unknown to released, attempt 1, at 2026-03-02 09:00:00Z by bob, reference re_1, because: a guess. "+
-		"Step charge had no effect. Token: "+protocol.Token("acme#order#1", "charge"), Resolution(history))
+	require.Equal(t, "from unknown to released, attempt 1, at 2026-03-02 09:00:00Z by bob, reference re_1, "+
+		"because: a guess. Step charge had no effect. Token: "+protocol.Token("acme#order#1", "charge"), Resolution(history))
 	require.Contains(t, Resolution(history[:1]), "which the history no longer has")
 }
 

@@ -43,8 +43,8 @@ func start(t *testing.T) *service {
 	var err error
 	s.r, err = reconcile.New(s.Store, &reconcile.Options{Now: s.Clock.Now})
 	require.NoError(t, err)
-	h, err := console.New(s.r, &console.Options{Who: console.ThisMachine("alice"), Now: s.Clock.Now, Poll: 50 * time.Millisecond,
-		Log: slog.New(slog.DiscardHandler)})
+	h, err := console.New(s.r, &console.Options{Who: console.ThisMachine("alice"), Now: s.Clock.Now,
+		Poll: 50 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	server := httptest.NewUnstartedServer(h)
 	server.Config.BaseContext = nil
