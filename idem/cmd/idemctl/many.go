@@ -250,7 +250,9 @@ func (s *session) plan(ctx context.Context, l reconcile.Page, d decision) (todo 
 		name := decisionName(reconcile.Decision{Change: d.change, To: d.to})
 		shown.field("This will", "%s: state %s for %s.", name, shown.state(d.to), plural(len(todo), "record"))
 		shown.field("Then", "a call with the key and the same input gets, of the first: %s", view.Plain(todo[0].Then))
-		err = shown.risks(ctx, todo[0].ID, todo[0].action) // what is recorded is the same of each
+		// What is recorded is the same of each, but not what it risks.
+		risky := todo[max(0, slices.IndexFunc(todo, func(p planned) bool { return p.caution != "" }))]
+		err = shown.risks(ctx, risky.ID, risky.action)
 	}
 	return todo, err
 }

@@ -76,6 +76,20 @@ func TestOfManyRecordsTheConfirmationShowsWhatIsRecorded(t *testing.T) {
 	})
 }
 
+// What one of them risks is shown, also if it is not the first.
+func TestOfManyRecordsTheRiskIsShown(t *testing.T) {
+	withRig(t, func(t *testing.T, b *rig) {
+		b.undoing(order.Key("acme", "1")) // which a release goes on with
+		b.Clock.Advance(time.Hour)
+		b.unknown(order.Key("acme", "2"))
+		b.Clock.Advance(time.Hour)
+		out, errs := b.want(exitFailed, "release", "--operation", "order", "--limit", "5", "--reason", "case 1",
+			"--state", "in_progress,unknown")
+		require.Contains(t, out, "If the provider has it already")
+		require.Contains(t, errs, "--provider-says")
+	})
+}
+
 // A decision of many that was wrong is replaced by another one where it still is the outcome: not
 // where a call has gone on, somebody has decided anew, or the history does not tell.
 func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
