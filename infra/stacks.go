@@ -87,14 +87,14 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 	p.Function = NewFunction(p.Stack, "Payments", &FunctionProps{
 		Package: functions + "payments", Description: "Charges and refunds, once each, and accepts statements.",
 		Tracing: s.Tracing, Timeout: 20 * time.Second,
-		Environment: map[string]string{"PROVIDER_URL": provider, "PAYMENTS_API": "http",
-			"PAYMENTS_TENANT": s.tenantSetting()},
+		Environment: &map[string]*string{"PROVIDER_URL": &provider, "PAYMENTS_API": jsii.String("http"),
+			"PAYMENTS_TENANT": jsii.String(s.tenantSetting())},
 	})
 	p.Function.UseTable(p.Records, nil)
 	p.Worker = NewFunction(p.Stack, "Statements", &FunctionProps{
 		Package: functions + "statements", Description: "Makes the statements that were accepted.", Tracing: s.Tracing,
 		Timeout:     time.Minute,
-		Environment: map[string]string{"PROVIDER_URL": provider},
+		Environment: &map[string]*string{"PROVIDER_URL": &provider},
 	})
 	p.Worker.UseTable(p.Records, nil)
 	p.Statements = NewLater(p.Stack, "StatementsQueue", p.Records, p.Worker, &LaterProps{
@@ -113,7 +113,7 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 	p.Sweeper = NewSweeper(p.Stack, "RefundSweeper", p.Records, &SweeperProps{Function: FunctionProps{
 		Package: functions + "refundsweeper", Description: "Asks the provider about refunds whose outcome is unknown.",
 		Tracing:     s.Tracing,
-		Environment: map[string]string{"PROVIDER_URL": provider},
+		Environment: &map[string]*string{"PROVIDER_URL": &provider},
 	}})
 	p.Alarms = alarms(p.Stack)
 	NewMonitoring(p.Stack, "Monitoring", &MonitoringProps{
