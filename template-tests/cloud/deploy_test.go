@@ -51,8 +51,7 @@ func (c *cdk) run(t *testing.T, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "node", append([]string{c.cli, "--no-notices", "--no-color"}, args...)...)
 	cmd.Dir = "../../infra" // where cdk.json is
 	cmd.Env = append(os.Environ(), c.account.Env()...)
-	cmd.Env = append(cmd.Env, "CDK_HOME="+c.home, "CI=true", "CDK_DISABLE_CLI_TELEMETRY=true",
-		"JSII_DEPRECATED=quiet", "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20")
+	cmd.Env = append(cmd.Env, "CDK_HOME="+c.home, "CI=true", "CDK_DISABLE_CLI_TELEMETRY=true")
 	cmd.WaitDelay = 5 * time.Second
 	started := time.Now()
 	said, err := cmd.CombinedOutput()

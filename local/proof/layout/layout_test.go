@@ -70,7 +70,7 @@ var allowed = map[string][]string{
 	"idem/idemhttp/coverage": and(reachPaths, "./idem/idemhttp", "github.com/dunglas/httpsfv",
 		"github.com/getkin/kin-openapi", "github.com/go-openapi", "github.com/oasdiff",
 		"github.com/santhosh-tekuri/jsonschema", "golang.org/x/text"),
-	"infra": {"./idem/schema", "github.com/aws/aws-cdk-go", "github.com/aws/constructs-go",
+	"infra": {"./idem/schema", "./infra/internal/quiet", "github.com/aws/aws-cdk-go", "github.com/aws/constructs-go",
 		"github.com/aws/jsii-runtime-go", "github.com/cdklabs", "github.com/Masterminds/semver"},
 	"events": {},
 
