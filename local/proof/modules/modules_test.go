@@ -151,6 +151,27 @@ func TestAFunctionBringsLittleAlong(t *testing.T) {
 	t.Logf("%d lines of go.sum; go build downloads %d bytes, go mod tidy %d", lines, c.zips(), reviewed)
 }
 
+// A copy of each function has all that it imports in another module.
+func TestFunctionsCanBeCopied(t *testing.T) {
+	t.Parallel()
+	c, v := newConsumer(t)
+	c.goes("mod", "edit", "-require="+library+"@"+v)
+	functions, err := filepath.Glob("../../../lambda/functions/*/*.go")
+	require.NoError(t, err)
+	for _, path := range functions {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(path)
+		require.NoError(t, err)
+		name := filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path))
+		require.NoError(t, os.MkdirAll(filepath.Join(c.dir, filepath.Dir(name)), 0o700))
+		c.write(name, string(source))
+	}
+	c.goes("mod", "tidy")
+	c.goes("list", "-deps", "./...") // refuses what is internal
+}
+
 // The message that lambda/README.md explains, and what it says to do.
 func TestMissingSumsAreTidiedUp(t *testing.T) {
 	t.Parallel()
