@@ -23,9 +23,9 @@ var errOfHandler = errors.New("the handler's")
 // ends are the ways in which the README says that a handler can end.
 var ends = map[string]func(*idemtest.Harness) (Receipt, error){
 	"returns a result":                func(*idemtest.Harness) (Receipt, error) { return Receipt{"R-1"}, nil },
-	"returns `idem.Permanent(err)`":   func(*idemtest.Harness) (Receipt, error) { return Receipt{}, idem.Permanent(errOfHandler) },
-	"returns `idem.NotExecuted(err)`": func(*idemtest.Harness) (Receipt, error) { return Receipt{}, idem.NotExecuted(errOfHandler) },
-	"returns any other error":         func(*idemtest.Harness) (Receipt, error) { return Receipt{}, errOfHandler },
+	"returns `idem.Permanent(err)`":   fails(idem.Permanent(errOfHandler)),
+	"returns `idem.NotExecuted(err)`": fails(idem.NotExecuted(errOfHandler)),
+	"returns any other error":         fails(errOfHandler),
 	"panics":                          func(*idemtest.Harness) (Receipt, error) { panic(errOfHandler) },
 	"still runs at the time-out": func(h *idemtest.Harness) (Receipt, error) {
 		time.Sleep(timeout)
@@ -36,6 +36,10 @@ var ends = map[string]func(*idemtest.Harness) (Receipt, error){
 		h.Crash()
 		return Receipt{}, nil
 	},
+}
+
+func fails(err error) func(*idemtest.Harness) (Receipt, error) {
+	return func(*idemtest.Harness) (Receipt, error) { return Receipt{}, err }
 }
 
 var endRow = regexp.MustCompile(`(?m)^\| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$`)

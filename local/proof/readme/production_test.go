@@ -28,13 +28,15 @@ func sectionOf(t *testing.T, page, title string) string {
 // The table of the smallest production is what a crash leaves without a sweeper, and what a sweep
 // would have found.
 func TestTheSmallestProduction(t *testing.T) {
+	repeatable := idem.Operation{Name: "op", Repeat: idem.Repeatable}
+	atomic := idem.Operation{Name: "op", Repeat: idem.Repeatable, Mode: idem.Atomic}
 	plays := map[string]struct {
 		op   idem.Operation
 		step bool
 	}{
-		"`Repeatable`":                          {idem.Operation{Name: "op", Repeat: idem.Repeatable}, false},
-		"`Repeatable`, `Mode: idem.Atomic`":     {idem.Operation{Name: "op", Repeat: idem.Repeatable, Mode: idem.Atomic}, false},
-		"`Repeatable`, in an at-most-once step": {idem.Operation{Name: "op", Repeat: idem.Repeatable}, true},
+		"`Repeatable`":                          {repeatable, false},
+		"`Repeatable`, `Mode: idem.Atomic`":     {atomic, false},
+		"`Repeatable`, in an at-most-once step": {repeatable, true},
 		"`NotRepeatable`":                       {idem.Operation{Name: "op"}, false},
 	}
 	rows := endRow.FindAllStringSubmatch(sectionOf(t, "lambda/README.md", "The smallest production"), -1)[1:]
