@@ -172,3 +172,36 @@ func TestWaysToSendABatch(t *testing.T) {
 		})
 	}
 }
+
+// The README says how many messages run at the same time.
+func TestMessagesOfABatchRunAtTheSameTime(t *testing.T) {
+	const up = "**Messages of a batch run at the same time**, up to ten:"
+	require.Contains(t, strings.ReplaceAll(read(t, "README.md"), "\n", " "), up)
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		running, most := 0, 0
+		count := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			running += n
+			most = max(most, running)
+		}
+		messages := make([]events.SQSMessage, 30)
+		for i := range messages {
+			messages[i] = events.SQSMessage{MessageId: strconv.Itoa(i), Body: strconv.Itoa(i)}
+		}
+		byID := func(_ context.Context, m *events.SQSMessage) (tenant, value string, err error) {
+			return idem.SingleTenant, m.MessageId, nil
+		}
+		handler := idemlambda.SQS(idemtest.New(t, nil).Engine, Announce, byID, nil, func(context.Context, string) error {
+			count(1)
+			time.Sleep(time.Second)
+			count(-1)
+			return nil
+		})
+		res, err := handler(t.Context(), events.SQSEvent{Records: messages})
+		require.NoError(t, err)
+		require.Empty(t, res.BatchItemFailures)
+		require.Equal(t, 10, most)
+	})
+}
