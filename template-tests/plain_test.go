@@ -1,6 +1,7 @@
 package templatetests
 
 import (
+	"archive/zip"
 	"debug/elf"
 	"encoding/json"
 	"maps"
@@ -21,11 +22,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/infra"
+	"github.com/idem-go/idempotency/template-tests/provider"
 	"github.com/idem-go/idempotency/template-tests/spec"
 	"github.com/idem-go/idempotency/template-tests/translate"
 )
 
-// newPlain adds to a stack what infra/sam has: the constructs with their defaults,
+// newPlain adds to a stack what infra/sam and infra/terraform have: the constructs with their defaults,
 // and a policy for each grant on the table.
 func newPlain(t *testing.T, s awscdk.Stack) {
 	alarms := awscdk.NewCfnParameter(s, ptr("AlarmTopic"), &awscdk.CfnParameterProps{
@@ -136,7 +138,7 @@ func plain(t *testing.T) template {
 	return tt
 }
 
-// TestPlain compares the template for SAM with the constructs.
+// TestPlain compares the files for SAM and Terraform with the constructs.
 func TestPlain(t *testing.T) {
 	tt := plain(t)
 	t.Run("specification", func(t *testing.T) {
@@ -152,6 +154,7 @@ func TestPlain(t *testing.T) {
 		text, err := translate.SAM(tt)
 		require.NoError(t, err)
 		compareText(t, "../infra/sam/template.yaml", text)
+		sameInSAM(t, tt, text)
 	})
 	t.Run("the page for SAM", func(t *testing.T) {
 		page, err := os.ReadFile("../infra/sam/README.md")
@@ -169,34 +172,94 @@ func TestPlain(t *testing.T) {
 		said, err := exec.Command(linter, "--regions", "eu-west-1", "--", "../infra/sam/template.yaml").CombinedOutput()
 		require.NoError(t, err, "%s", said)
 	})
+	t.Run("Terraform", func(t *testing.T) {
+		files, err := translate.Terraform(tt)
+		require.NoError(t, err)
+		for name, text := range files {
+			compareText(t, filepath.Join("../infra/terraform", name), text)
+		}
+		committed, err := filepath.Glob("../infra/terraform/*.tf")
+		require.NoError(t, err)
+		require.Len(t, committed, len(files), "a file that is not made any more is left")
+		sameInTerraform(t, tt, files)
+		for _, parts := range [][]string{{}, {"handler"}, {"worker"}, {"sweeper"}, {"worker", "relay"}} {
+			some := map[string]string{}
+			for _, name := range append(parts, "main", "records") {
+				some[name+".tf"] = files[name+".tf"]
+			}
+			_, problems := provider.Evaluate(some)
+			require.Empty(t, problems, "the page says that %v need only main and records", parts)
+		}
+		checkTerraformPage(t, files)
+	})
 }
 
-// TestPlainBuildLines runs the lines by which the page for SAM builds the functions, in another module,
-// and looks for a binary at each CodeUri. Only in the long version: it links four programs.
+// checkTerraformPage compares the page with the variables, outputs and policies.
+func checkTerraformPage(t *testing.T, files map[string]string) {
+	page, err := os.ReadFile("../infra/terraform/README.md")
+	require.NoError(t, err)
+	call := regexp.MustCompile("(?s)```hcl\n(.*?)```").FindStringSubmatch(string(page))
+	require.NotNil(t, call)
+	all := strings.Join(slices.Collect(maps.Values(files)), "")
+	for _, m := range regexp.MustCompile(`(?ms)^variable "(\w+)" \{\n(.*?)^\}`).FindAllStringSubmatch(all, -1) {
+		require.Regexp(t, "(?m)^\\|.*`"+m[1]+"`.*\\|.*\\|.*\\|$", string(page))
+		if !strings.Contains(m[2], "default ") {
+			require.Contains(t, call[1], "\n  "+m[1]+" ")
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^  (\w+) += `).FindAllStringSubmatch(call[1], -1) {
+		if m[1] != "source" {
+			require.Contains(t, all, `variable "`+m[1]+`"`)
+		}
+	}
+	for _, m := range regexp.MustCompile(`resource "aws_iam_policy" "(\w+)"`).FindAllStringSubmatch(all, -1) {
+		require.Contains(t, string(page), "\n| `"+m[1]+"` |")
+		require.Contains(t, all, `output "`+m[1]+`_arn"`)
+	}
+	for _, m := range regexp.MustCompile("`(\\w+_(?:url|name|arn))`").FindAllStringSubmatch(string(page), -1) {
+		require.Contains(t, all, `output "`+m[1]+`"`)
+	}
+	for name := range files {
+		require.Contains(t, string(page), "\n| `"+name+"` |")
+	}
+}
+
+// TestPlainBuildLines runs the lines by which the pages build the functions and their archives, in another
+// module, and looks for a binary at each CodeUri. Only in the long version: it links four programs.
 func TestPlainBuildLines(t *testing.T) {
 	if os.Getenv("IDEM_LONG") != "1" {
 		t.Skip("links four functions; with IDEM_LONG=1")
 	}
-	page, err := os.ReadFile("../infra/sam/README.md")
-	require.NoError(t, err)
-	lines := regexp.MustCompile("(?s)```sh\n(.*?)```").FindStringSubmatch(string(page))
-	require.NotNil(t, lines)
+	script := "set -eux\n"
+	for _, name := range []string{"../infra/sam/README.md", "../infra/terraform/README.md"} {
+		page, err := os.ReadFile(name)
+		require.NoError(t, err)
+		lines := regexp.MustCompile("(?s)```sh\n(.*?)```").FindStringSubmatch(string(page))
+		require.NotNil(t, lines)
+		script += lines[1]
+	}
 	run, _ := anotherModule(t, "main.go", "sweeper/main.go")
 	folder := filepath.Dir(strings.TrimSpace(run("env", "GOMOD")))
-	script := strings.NewReplacer("./cmd/handler", "./sweeper", "./cmd/worker", "./sweeper").Replace(lines[1])
-	cmd := exec.CommandContext(t.Context(), "sh", "-euxc", script)
+	script = strings.NewReplacer("./cmd/handler", "./sweeper", "./cmd/worker", "./sweeper").Replace(script)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "GOSUMDB=off", "GOWORK=off")
 	said, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	text, err := os.ReadFile("../infra/sam/template.yaml")
 	require.NoError(t, err)
-	code := regexp.MustCompile(`CodeUri: (\S+)`).FindAllStringSubmatch(string(text), -1)
+	code := regexp.MustCompile(`CodeUri: (\S+)/`).FindAllStringSubmatch(string(text), -1)
 	require.Len(t, code, 4)
 	for _, uri := range code {
 		binary, err := elf.Open(filepath.Join(folder, uri[1], "bootstrap"))
 		require.NoError(t, err)
 		require.Equal(t, elf.EM_AARCH64, binary.Machine)
 		require.NoError(t, binary.Close())
+		archive, err := zip.OpenReader(filepath.Join(folder, uri[1]+".zip"))
+		require.NoError(t, err)
+		require.Len(t, archive.File, 1)
+		require.Equal(t, "bootstrap", archive.File[0].Name)
+		require.Equal(t, os.FileMode(0o755), archive.File[0].Mode())
+		require.NoError(t, archive.Close())
 	}
 }
