@@ -29,8 +29,7 @@ func TestApp(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Contains(t, text, "out: synthesized in ")
 		require.NotContains(t, text, "warning at")
-		for _, file := range []string{"payments-api.template.json", "orders-worker.template.json",
-			"plain/records.template.json"} {
+		for _, file := range []string{"payments-api.template.json", "orders-worker.template.json"} {
 			require.FileExists(t, filepath.Join(folder, file))
 		}
 	}
