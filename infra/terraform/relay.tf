@@ -262,14 +262,12 @@ resource "aws_lambda_event_source_mapping" "relay_stream" {
   starting_position              = "TRIM_HORIZON"
 
   destination_config {
-
     on_failure {
       destination_arn = aws_sqs_queue.relay_failures.arn
     }
   }
 
   filter_criteria {
-
     filter {
       pattern = "{\"dynamodb\":{\"Keys\":{\"sk\":{\"S\":[{\"prefix\":\"outbox#\"}]}},\"NewImage\":{\"in_state\":{\"S\":[\"new\"]}}}}"
     }

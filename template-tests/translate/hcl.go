@@ -90,7 +90,7 @@ func (m *module) block(b block) (string, error) {
 			fmt.Fprintf(&blocks, "\n%s {\n%s}\n", name, shown)
 		}
 	}
-	return attributes.String() + blocks.String(), nil
+	return strings.TrimPrefix(attributes.String()+blocks.String(), "\n"), nil
 }
 
 // expression returns a value as an expression of Terraform.
