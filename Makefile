@@ -23,8 +23,6 @@ FLAGS        := -timeout 10m
 PROOFS_FLAGS :=
 # Further flags of go test for the long versions.
 VERIFY_FLAGS :=
-# CDK's bindings warn about themselves and about the version of Node.
-CDK_ENV := JSII_DEPRECATED=quiet JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
 
 .DEFAULT_GOAL := help
 
@@ -61,7 +59,7 @@ test-proofs: servers
 
 .PHONY: test-cdk
 test-cdk:
-	@$(call group,infrastructure and its templates,$(CDK_ENV) $(GO) test $(FLAGS) $(CDK_PACKAGES))
+	@$(call group,infrastructure and its templates,$(GO) test $(FLAGS) $(CDK_PACKAGES))
 
 # The race detector allocates on its own: what counts allocations runs without it.
 .PHONY: test-allocations
@@ -122,9 +120,9 @@ cold: ## Measure from clone to finished tour, with empty and with full caches
 synth: ## Synthesize the CloudFormation templates into infra/cdk.out (SYNTH="-c tracing=true": settings)
 	@# Silent for up to two minutes but for this.
 	@while sleep 2 && kill -0 $$$$ 2>/dev/null; do echo "  still compiling and synthesizing"; done & \
-		cd infra && $(CDK_ENV) $(GO) run ./app $(SYNTH)
+		cd infra && $(GO) run ./app $(SYNTH)
 
 .PHONY: deploy
 deploy: ## Deploy both stacks with the pinned CDK command line (CDK="-c prefix=test-": settings and options)
 	npm ci --no-audit --no-fund
-	cd infra && $(CDK_ENV) npx --no-install cdk deploy --all $(CDK)
+	cd infra && npx --no-install cdk deploy --all $(CDK)

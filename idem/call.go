@@ -19,13 +19,13 @@ type Call struct {
 	Codec string
 	// WaitUntil ends the waiting for another call, by time.Now. Zero: only the deadline does.
 	WaitUntil time.Time
-	// Later accepts the operation for a worker, and Accepted is the record that a worker's
-	// call runs, as it was read: see package later. Nil for other calls.
+	// Later is what is accepted for a worker, and Accepted the record that a worker runs: see package later.
 	Later    *protocol.Later
 	Accepted *Record
-	// NoClaim, if set, is returned where the call would claim: the record answers as always, and
-	// nothing is run. It is for requests that come too late to be executed.
+	// NoClaim, if set, is returned where the call would claim: nothing runs, and the record answers.
 	NoClaim error
+	// Keyless is set where the request has no key, and Key is a random one: it is reported.
+	Keyless bool
 }
 
 // Answer is what a handler gave.

@@ -11,15 +11,14 @@ import (
 // the package's errors. A handler's error is returned as it is; a recorded failure is a
 // [*RecordedError]. Another operation's handler gets the error without its marks: see [NotExecuted].
 func (e *Engine) Execute(ctx context.Context, c Call) (Outcome, error) {
-	if !c.Key.op.Shadow || c.Later != nil {
-		if err := c.check(); err != nil {
-			return Outcome{}, err
-		}
+	if err := c.check(); err != nil && (!c.Key.op.Shadow || c.Later != nil) {
+		return Outcome{}, err
 	}
-	if c.Key.op.Mode == Atomic {
-		if err := e.traits.NoUnits; err != nil {
-			return Outcome{}, err
-		}
+	if err := e.traits.NoUnits; err != nil && c.Key.op.Mode == Atomic {
+		return Outcome{}, err
+	}
+	if c.Keyless {
+		e.report(ctx, notice.Keyless, c.Key.id, notice.Notice{})
 	}
 	if outer := attemptOf(ctx); outer != nil {
 		outer.signs.Store(true)

@@ -209,9 +209,9 @@ func (w *twoProcesses) makes(id, owner string, now time.Time) {
 
 // look checks that an outcome never changes while it is kept.
 func (w *twoProcesses) look(id, what string) {
-	rec, _ := w.mem.Get(context.Background(), id)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	rec, _ := w.mem.Get(context.Background(), id) // under the lock: two looks see the record in order
 	if strings.HasSuffix(id, "#") {
 		return
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/notice"
@@ -29,6 +30,11 @@ var observed = map[notice.Kind]func(t *testing.T, r *rig){
 		r.faults.Next(idemtest.Acquire, func(context.Context, *idemtest.Call) error { return &idem.LimitExceededError{} })
 		refused(t, r, safe.Key("t", "l"), idem.ErrLimitExceeded, new(counter).run)
 	},
+	"keyless": on(safe, func(t *testing.T, r *rig, key idem.Key) {
+		_, err := r.engine.Execute(t.Context(), idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil), Keyless: true,
+			Run: func(context.Context) idem.Answer { return idem.Answer{} }})
+		require.NoError(t, err)
+	}),
 	"claimed":         on(safe, finished),
 	"executed":        on(safe, finished),
 	"completed":       on(safe, finished),

@@ -57,14 +57,19 @@ const (
 	visible, oldest = "ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"
 )
 
-var watchedAPI = watched{[]alarm{
-	{"5xx", "5xx", count, 1,
-		"the API answers with 5xx: look at the function's log, and at the table if problems say " +
-			"idempotency_store_unavailable"},
-}, []graph{
-	{"5xx", sum, []string{"5xx"}},
-	{"latency (p99)", p99, []string{"Latency"}},
-}}
+// watchedAPI and watchedREST are for the two kinds of APIs, whose metrics have other names.
+var watchedAPI, watchedREST = answers("5xx"), answers("5XXError")
+
+func answers(faults string) watched {
+	return watched{[]alarm{
+		{"5xx", faults, count, 1,
+			"the API answers with 5xx: look at the function's log, and at the table if problems say " +
+				"idempotency_store_unavailable"},
+	}, []graph{
+		{"5xx", sum, []string{faults}},
+		{"latency (p99)", p99, []string{"Latency"}},
+	}}
+}
 
 // watchedInvocations is for a function whose invocations may take all of their time.
 var watchedInvocations = watched{[]alarm{

@@ -18,3 +18,5 @@
 // Names of attributes, index and environment variables come from package schema.
 // This package does not import the library or the SDK: importing it compiles only CDK.
 package infra
+
+import _ "github.com/idem-go/idempotency/infra/internal/quiet"

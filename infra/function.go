@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -61,8 +62,8 @@ type FunctionProps struct {
 	// permissions of a function that are for "*".
 	Tracing bool
 
-	// Environment of the function, in addition to the variables that its constructs set.
-	Environment map[string]string
+	// Environment of the function, as in CDK's, in addition to the variables that its constructs set.
+	Environment *map[string]*string
 }
 
 // Function is a Go function for provided.al2023 on arm64, with logs as JSON in a log group
@@ -76,24 +77,20 @@ type Function struct {
 
 // NewFunction returns a function. A package is built at synth time by the go
 // command on PATH, without Docker: the same source and toolchain give the same
-// bytes on every machine. A failed build is an error on the function. As with CDK's own
-// bundling, the build is left out for stacks that a command does not need.
+// bytes on every machine. If that fails, NewFunction panics with what the go command
+// says, as CDK's own bundling does: without its code no function is synthesized. The build is
+// left out for stacks that a command does not need.
 func NewFunction(scope constructs.Construct, id string, props *FunctionProps) *Function {
 	p := valueOf(props)
 	found := p.setDefaults()
-	code, folder, err := p.code(scope)
-	if err != nil {
-		found.add("%v", err)
-	}
+	code, folder := p.code(scope, id, &found)
 	f := &Function{}
 	f.Logs = awslogs.NewLogGroup(scope, jsii.String(id+"Logs"), &awslogs.LogGroupProps{Retention: p.LogRetention})
 	role := awsiam.NewRole(scope, jsii.String(id+"Role"), &awsiam.RoleProps{
 		AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
 	})
 	environment := map[string]*string{schema.EnvFunctionTimeout: jsii.String(seconds(p.Timeout))}
-	for name, value := range p.Environment {
-		environment[name] = jsii.String(value)
-	}
+	maps.Copy(environment, *p.Environment)
 	in := &awslambda.FunctionProps{
 		Runtime:               awslambda.Runtime_PROVIDED_AL2023(),
 		Architecture:          awslambda.Architecture_ARM_64(),
@@ -137,8 +134,9 @@ func (p *FunctionProps) setDefaults() (found problems) {
 	found.inSeconds("Timeout", &p.Timeout, time.Second, maxTimeout, DefaultTimeout)
 	found.inRange("Memory", &p.Memory, minMemory, maxMemory, DefaultMemory)
 	p.LogRetention = cmp.Or(p.LogRetention, awslogs.RetentionDays_ONE_MONTH)
+	p.Environment = cmp.Or(p.Environment, &map[string]*string{})
 	for _, name := range []string{schema.EnvFunctionTimeout, schema.EnvEndpoint} {
-		if _, ok := p.Environment[name]; ok {
+		if _, ok := (*p.Environment)[name]; ok {
 			found.add("Environment sets %s: leave it out, %s", name, map[string]string{
 				schema.EnvFunctionTimeout: "it follows from Timeout",
 				schema.EnvEndpoint:        "it is for a local DynamoDB and would lead the function away from its table",
@@ -148,33 +146,36 @@ func (p *FunctionProps) setDefaults() (found problems) {
 	return found
 }
 
-// code returns the function's code, and its folder if it was built here. On an error the
-// code is a program that says so.
-func (p *FunctionProps) code(scope constructs.Construct) (code awslambda.Code, folder string, err error) {
-	switch {
-	case p.Code != nil && p.Package != "":
-		return p.Code, "", errors.New("the props have both Package and Code: give one of them")
-	case p.Code != nil:
-		return p.Code, "", nil
+// code returns the function's code, and its folder if it was built here. It panics if there is none,
+// and never returns code that stands in for it where an asset is needed.
+func (p *FunctionProps) code(scope constructs.Construct, id string, found *problems) (code awslambda.Code,
+	folder string) {
+	if p.Code != nil {
+		if p.Package != "" {
+			found.add("the props have both Package and Code: give one of them")
+		}
+		return p.Code, ""
 	}
-	folder, err = os.MkdirTemp("", "idem-function-")
+	folder, err := os.MkdirTemp("", "idem-function-")
 	if err != nil {
 		panic(fmt.Errorf("infra: no folder to build in: %w", err))
 	}
-	needed := *awscdk.Stack_Of(scope).BundlingRequired()
 	switch {
 	case p.Package == "":
 		err = errors.New("there is no code: name a main package in Package, or give Code")
-	case needed:
+	case *awscdk.Stack_Of(scope).BundlingRequired():
 		if err = build(p.Dir, p.Package, folder); err != nil {
 			err = fmt.Errorf("go build of %s failed, correct it, or Package, or Dir: %w", p.Package, err)
 		}
-	}
-	if err != nil || !needed {
+	default:
 		const script = "#!/bin/sh\necho this function was not built >&2\nexit 1\n"
-		err = errors.Join(err, os.WriteFile(filepath.Join(folder, bootstrap), []byte(script), 0o755))
+		err = os.WriteFile(filepath.Join(folder, bootstrap), []byte(script), 0o755)
 	}
-	return awslambda.Code_FromAsset(&folder, nil), folder, err
+	if err != nil {
+		os.RemoveAll(folder)
+		panic(fmt.Errorf("infra: %s/%s: %w", *scope.Node().Path(), id, err))
+	}
+	return awslambda.Code_FromAsset(&folder, nil), folder
 }
 
 // staged reports whether CDK has copied the assets into its output, which it does when a

@@ -77,7 +77,13 @@ func (t *Table) GrantScanner(to awsiam.IGrantable) { t.allow(to, nil, "Scan") }
 func (t *Table) GrantRelay(to awsiam.IGrantable) awsiam.Grant {
 	t.allow(to, nil, "BatchGetItem", "UpdateItem")
 	t.allowIndex(to)
-	return allow(to, nil, []string{*t.TableStreamArn()},
+	stream := t.TableStreamArn()
+	if stream == nil {
+		refuse(t.TableV2, "the imported table has no stream that a relay could read: import it with TableStreamArn, which "+
+			"is LatestStreamArn in what aws dynamodb describe-table shows, of a stream with new and old images")
+		return awsiam.Grant_Drop(to, jsii.String("there is no stream"))
+	}
+	return allow(to, nil, []string{*stream},
 		"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams")
 }
 

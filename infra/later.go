@@ -8,7 +8,6 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/constructs-go/constructs/v10"
 )
 
@@ -54,18 +53,18 @@ func NewLater(scope constructs.Construct, id string, table *Table, worker awslam
 		l.Routes = append(l.Routes, Route{Route: method + " " + p.Status, Scopes: p.Route.Scopes})
 	}
 	l.Queue.waits = p.StartWithin
-	found.refuse(l.Queue)
+	found.refuse(l.Queue.Queue)
 	if table.strong {
-		refuse(l.Queue, "a global table has no transactions, in which work is accepted together with the message "+
+		refuse(l.Queue.Queue, "a global table has no transactions, in which work is accepted together with the message "+
 			"for its worker: keep the records in a table of one region")
 	}
 	if p.StartWithin <= l.Queue.visibility {
-		warn(l.Queue, "expires-early",
+		warn(l.Queue.Queue, "expires-early",
 			"work waits for %v at most, and a message whose worker was killed before it claimed the work comes again "+
 				"after %v: the work would expire before; set StartWithin above that, in the code and here",
 			p.StartWithin, l.Queue.visibility)
 	}
-	awscdk.Aspects_Of(l.Queue).Add(&laterAspect{table: table, queue: l.Queue}, nil)
+	awscdk.Aspects_Of(l.Queue.Queue).Add(&laterAspect{table: table, queue: l.Queue}, nil)
 	return l
 }
 
@@ -101,23 +100,33 @@ type laterAspect struct {
 	queue *Queue
 }
 
-// Visit is called by CDK for each construct below the queue.
+// Visit is called by CDK for the queue, and for each construct below it.
 func (a *laterAspect) Visit(node constructs.IConstruct) {
-	if _, ok := node.(awssqs.CfnQueue); !ok {
+	at := a.queue.Queue
+	if *node.Node().Path() != *at.Node().Path() {
 		return
 	}
-	if !a.table.swept {
-		refuse(a.queue, "the table %s has no sweeper, and nothing else ends work that no worker has started: "+
-			"add NewSweeper, or give GrantSweeper to a sweeper of your own", *a.table.Node().Path())
+	relayed := slices.Contains(a.table.routes, *at.Node().Path())
+	const sweeper = "the table %s has no sweeper, and nothing else ends work that no worker has started: " +
+		"add NewSweeper, or give GrantSweeper to a sweeper of your own"
+	const filler = "nothing fills the queue: name it in RelayProps.Queues of the table's relay, under the destination " +
+		"that the code publishes to, or give GrantSend to the function that accepts, if it sends without the outbox"
+	switch path := *a.table.Node().Path(); {
+	case a.table.swept:
+	case a.table.imported:
+		warn(at, "elsewhere", sweeper+", unless another stack has one", path)
+	default:
+		refuse(at, sweeper, path)
 	}
-	relayed := slices.Contains(a.table.routes, *a.queue.Node().Path())
 	switch {
-	case !relayed && !a.queue.fed:
-		refuse(a.queue, "nothing fills the queue: name it in RelayProps.Queues of the table's relay, under the destination "+
-			"that the code publishes to, or give GrantSend to the function that accepts, if it sends without the outbox")
 	case relayed && sentLate >= a.queue.waits:
-		warn(a.queue, "expires-early",
+		warn(at, "expires-early",
 			"work waits for %v at most, and a message that the stream has missed is sent after up "+
 				"to %v: the work would expire before; set StartWithin above that, in the code and here", a.queue.waits, sentLate)
+	case relayed || a.queue.fed:
+	case a.table.imported:
+		warn(at, "elsewhere", filler+"; unless another stack has the relay")
+	default:
+		refuse(at, filler)
 	}
 }

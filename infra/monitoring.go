@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
@@ -36,10 +38,16 @@ type MonitoringProps struct {
 
 	Table     *Table
 	Functions []awslambda.Function
-	Queues    []*Queue
-	APIs      []*API
-	Relays    []*Relay
-	Sweepers  []*Sweeper
+	// Metrics are the functions whose code writes the library's metrics, with package emf, under the
+	// function's name. The alarms and graphs of these metrics are made for them alone: without data an alarm
+	// stays green. A warning names what is left out for others of Functions and for consumers of Queues. A
+	// relay and a sweeper always write theirs.
+	Metrics []awslambda.Function
+	Queues  []*Queue
+	// APIs are each an [*API], or an HTTP or REST API made or imported by CDK (IHttpApi, IRestApi).
+	APIs     []constructs.IConstruct
+	Relays   []*Relay
+	Sweepers []*Sweeper
 
 	// Thresholds are by kind of alarm, such as {"KeyReused": 500}: a number in 5 minutes, or a time, in
 	// milliseconds for IteratorAge and in seconds for Age, OldestOpen and OutboxOld. A kind without one
@@ -48,8 +56,7 @@ type MonitoringProps struct {
 }
 
 // Monitoring is a dashboard, and alarms on AWS's own metrics and on those of package schema,
-// which functions write with package emf under their names; a function that does not write
-// them raises only AWS's.
+// which functions write with package emf under their names.
 //
 // Missing data raises one alarm, that of a sweeper that does not run. It ends the others, except
 // those on the age of what a sweeper or a relay finds: they keep their state until the next sweep
@@ -63,6 +70,7 @@ type Monitoring struct {
 	Alarms map[string]awscloudwatch.Alarm
 
 	topic      awssns.ITopic
+	writers    []awslambda.Function
 	thresholds map[string]float64
 	graphs     []awscloudwatch.IWidget
 }
@@ -70,18 +78,23 @@ type Monitoring struct {
 // NewMonitoring returns the monitoring of these constructs.
 func NewMonitoring(scope constructs.Construct, id string, props *MonitoringProps) *Monitoring {
 	p := valueOf(props)
-	m := &Monitoring{Alarms: map[string]awscloudwatch.Alarm{}, topic: p.Topic}
+	m := &Monitoring{Alarms: map[string]awscloudwatch.Alarm{}, topic: p.Topic, writers: p.Metrics}
 	constructs.NewConstruct_Override(m, scope, &id)
 	m.setThresholds(p.Thresholds)
 	if m.topic == nil {
 		warn(m, "no-topic", "the alarms notify no topic: set Topic")
 	}
 	for _, a := range p.APIs {
-		m.watch(idOf(a), ofAWS(a.HTTP), watchedAPI)
+		m.api(a)
 	}
 	for _, f := range p.Functions {
 		m.function(f)
-		m.watch(idOf(f), ofLibrary(f), watchedEngine)
+		m.written(idOf(f), f, watchedEngine)
+	}
+	for _, f := range p.Metrics {
+		if !slices.Contains(p.Functions, f) {
+			m.written(idOf(f), f, watchedEngine)
+		}
 	}
 	for _, q := range p.Queues {
 		m.queue(q)
@@ -127,13 +140,48 @@ func (m *Monitoring) setThresholds(own map[string]float64) {
 	}
 }
 
+func (m *Monitoring) api(a constructs.IConstruct) {
+	switch api := a.(type) {
+	case *API:
+		m.watch(idOf(a), ofAWS(api.HTTP), watchedAPI)
+	case awsapigatewayv2.IHttpApi:
+		m.watch(idOf(a), ofAWS(api), watchedAPI)
+	case interface{ RestApiName() *string }:
+		name := api.RestApiName()
+		// Of an API that is imported without name, CDK takes the construct's id for it.
+		if *name == idOf(a) && !*awscdk.Resource_IsOwnedResource(a) {
+			refuse(m, "the imported REST API %s has no name, by which its metrics are found: import it with RestApiName, which "+
+				"is its name in what aws apigateway get-rest-apis shows, and under another id", *a.Node().Path())
+			return
+		}
+		m.watch(idOf(a), custom("AWS/ApiGateway", map[string]*string{"ApiName": name}), watchedREST)
+	default:
+		refuse(m, "APIs has %s, which is neither an *infra.API nor an HTTP or REST API of CDK's: leave it out, and use "+
+			"AddAlarm", *a.Node().Path())
+	}
+}
+
+// written watches the library's metrics of a function, if it writes them.
+func (m *Monitoring) written(name string, by awslambda.Function, w watched) {
+	if slices.Contains(m.writers, by) {
+		m.watch(name, ofLibrary(by), w)
+		return
+	}
+	var kinds []string
+	for _, a := range w.alarms {
+		kinds = append(kinds, name+a.kind)
+	}
+	warn(m, "no-metrics", "there are no alarms %s: they need metrics of %s; if its code writes them with package emf, "+
+		"name it in Metrics", strings.Join(kinds, ", "), idOf(by))
+}
+
 func (m *Monitoring) function(f awslambda.Function) {
 	m.watch(idOf(f), ofAWS(f), watchedInvocations)
 	m.watch(idOf(f), ofAWS(f), watchedDuration(timeoutOf(f)))
 }
 
 func (m *Monitoring) queue(q *Queue) {
-	name, age := idOf(q), time.Duration(m.thresholds[queueAge]*float64(time.Second))
+	name, age := q.id, time.Duration(m.thresholds[queueAge]*float64(time.Second))
 	if age <= q.visibility {
 		warn(m, "queue-age", "the threshold of Age, %v, is not above the visibility time-out of %s, %v: each message "+
 			"that is redelivered once alarms; set it above that in Thresholds", age, name, q.visibility)
@@ -144,7 +192,7 @@ func (m *Monitoring) queue(q *Queue) {
 	}
 	m.watch(name, ofAWS(q), watchedQueue)
 	m.watch(name, ofAWS(q.DeadLetters), watchedDeadLetters)
-	m.watch(name, ofLibrary(q.consumer), watchedConsumer)
+	m.written(name, q.consumer, watchedConsumer)
 }
 
 func (m *Monitoring) relay(r *Relay) {

@@ -47,6 +47,11 @@ type QueueProps struct {
 	// code declares something else does not start.
 	Repeat Repeat
 
+	// Queue is a queue that exists, made or imported by CDK, such as awssqs.Queue_FromQueueArn. It stays
+	// as it is: Visibility, MessageRetention, MaxReceives, DeadLetters and FIFO then say how it is, and the
+	// first four are required. Nil creates one.
+	Queue awssqs.IQueue
+
 	// Name of the queue. Empty lets CloudFormation choose one. A FIFO queue's name
 	// ends in .fifo.
 	Name string
@@ -67,8 +72,9 @@ type QueueProps struct {
 	// Zero means [DefaultMaxReceives].
 	MaxReceives int
 	// DeadLetters is a dead-letter queue to use. Nil creates one that keeps messages
-	// for 14 days.
-	DeadLetters awssqs.Queue
+	// for 14 days. One that keeps them for less needs a lower threshold of DeadLettersAge in
+	// [MonitoringProps].
+	DeadLetters awssqs.IQueue
 
 	// BatchSize is the most messages of an invocation: 1 to 10, or up to 10,000 for a
 	// standard queue with a BatchWindow. Zero means [DefaultBatchSize].
@@ -86,14 +92,16 @@ type QueueProps struct {
 
 // Queue is a queue with its dead-letter queue and the event source mapping to its
 // consumer, with partial batch responses: both encrypted, and closed to those who
-// do not use TLS. It is an SQS queue of CDK's.
+// do not use TLS. It is an SQS queue of CDK's. Of a queue that exists only the mapping is made, and
+// CDK's own functions take its field Queue.
 type Queue struct {
 	awssqs.Queue
 	// DeadLetters is the dead-letter queue.
-	DeadLetters awssqs.Queue
+	DeadLetters awssqs.IQueue
 	// Mapping is the event source mapping to the consumer.
 	Mapping awslambda.EventSourceMapping
 
+	id         string
 	consumer   awslambda.Function
 	key        awskms.IKey
 	visibility time.Duration
@@ -108,27 +116,30 @@ const consumerSource = "QueueSource"
 // NewQueue returns a queue whose messages the consumer gets. The consumer is a [Function] or
 // any other Lambda function of the stack. NewQueue describes the queue in its environment,
 // for the library's checks at start-up, and allows it to receive from this queue and to
-// delete messages.
+// delete messages. A consumer of a queue that exists must not have another mapping to it.
 func NewQueue(scope constructs.Construct, id string, consumer awslambda.Function, props *QueueProps) *Queue {
 	p := valueOf(props)
 	timeout := timeoutOf(consumer)
 	found := p.setDefaults(timeout)
-	q := &Queue{consumer: consumer, key: p.EncryptionKey, visibility: p.Visibility}
-	in := p.queue(p.Name)
-	in.VisibilityTimeout = duration(p.Visibility)
-	in.RetentionPeriod = duration(p.MessageRetention)
-	q.DeadLetters = p.DeadLetters
+	q := &Queue{id: id, consumer: consumer, key: p.EncryptionKey, visibility: p.Visibility, DeadLetters: p.DeadLetters}
 	if q.DeadLetters == nil {
 		dead := p.queue("")
 		dead.RetentionPeriod = duration(maxMessageRetention)
 		q.DeadLetters = awssqs.NewQueue(scope, jsii.String(id+"DeadLetters"), dead)
 	}
-	in.DeadLetterQueue = &awssqs.DeadLetterQueue{Queue: q.DeadLetters, MaxReceiveCount: jsii.Number(p.MaxReceives)}
-	awssqs.NewQueue_Override(q, scope, &id, in)
-	found.refuse(q)
-	p.advise(q, timeout)
+	if p.Queue != nil {
+		jsii.UnsafeCast(p.Queue, &q.Queue)
+	} else {
+		in := p.queue(p.Name)
+		in.VisibilityTimeout = duration(p.Visibility)
+		in.RetentionPeriod = duration(p.MessageRetention)
+		in.DeadLetterQueue = &awssqs.DeadLetterQueue{Queue: q.DeadLetters, MaxReceiveCount: jsii.Number(p.MaxReceives)}
+		awssqs.NewQueue_Override(q, scope, &id, in)
+	}
+	found.refuse(q.Queue)
+	p.advise(q.Queue, timeout)
 	if consumer.Node().TryFindChild(jsii.String(consumerSource)) != nil {
-		refuse(q, "its consumer %s has another queue already, and a function's environment describes one: give "+
+		refuse(q.Queue, "its consumer %s has another queue already, and a function's environment describes one: give "+
 			"each queue a function", *consumer.Node().Path())
 		return q
 	}

@@ -3,6 +3,8 @@ package infra
 import (
 	"strings"
 	"time"
+
+	"github.com/aws/constructs-go/constructs/v10"
 )
 
 const (
@@ -32,6 +34,9 @@ func (p *QueueProps) setDefaults(timeout time.Duration) (found problems) {
 	default:
 		found.add("Repeat is %q: say infra.Repeatable or infra.NotRepeatable", p.Repeat)
 	}
+	if p.Queue != nil {
+		p.describe(&found)
+	}
 	p.checkFIFO(&found)
 	found.inRange("BatchSize", &p.BatchSize, 1, maxBatch, DefaultBatchSize)
 	found.inRange("MaxReceives", &p.MaxReceives, 1, maxReceiveCount, DefaultMaxReceives)
@@ -53,6 +58,31 @@ func (p *QueueProps) setDefaults(timeout time.Duration) (found problems) {
 			p.Visibility, timeout, margin, p.BatchWindow, p.goodVisibility(timeout), least)
 	}
 	return found
+}
+
+// describe checks that the props say how an existing queue is. What they do not say gets a default, so that
+// CDK does not throw before the problems come out.
+func (p *QueueProps) describe(found *problems) {
+	p.FIFO = p.FIFO || *p.Queue.Fifo()
+	for _, said := range []struct {
+		missing         bool
+		name, attribute string
+	}{
+		{p.Visibility == 0, "Visibility", "VisibilityTimeout"},
+		{p.MessageRetention == 0, "MessageRetention", "MessageRetentionPeriod"},
+		{p.MaxReceives == 0, "MaxReceives", "maxReceiveCount in RedrivePolicy"},
+		{p.DeadLetters == nil, "DeadLetters", "deadLetterTargetArn in RedrivePolicy"},
+	} {
+		if said.missing {
+			found.add("%s of the existing queue is missing: set it to the queue's %s, which aws sqs get-queue-attributes "+
+				"--attribute-names All shows; what the queue does not have, give it first", said.name, said.attribute)
+		}
+	}
+	if p.Name != "" || p.PerGroup || p.EncryptionKey != nil {
+		found.add("Name, PerGroup and EncryptionKey are for a queue that is created: leave them out where there is a " +
+			"Queue, and import it with its key")
+	}
+	p.Name, p.PerGroup, p.EncryptionKey = "", false, p.Queue.EncryptionMasterKey()
 }
 
 func (p *QueueProps) checkFIFO(found *problems) {
@@ -85,18 +115,18 @@ func (p *QueueProps) checkFIFO(found *problems) {
 }
 
 // advise reports settings that work badly or break the promise.
-func (p *QueueProps) advise(q *Queue, timeout time.Duration) {
+func (p *QueueProps) advise(at constructs.IConstruct, timeout time.Duration) {
 	if good := p.goodVisibility(timeout); p.Visibility >= timeout+p.BatchWindow+margin && p.Visibility < good {
-		warn(q, "visibility", "Visibility of %v is less than %d times the function's time-out of %v and the batch window: "+
+		warn(at, "visibility", "Visibility of %v is less than %d times the function's time-out of %v and the batch window: "+
 			"where Lambda is throttled, messages are received once more for nothing; set it to %v",
 			p.Visibility, visibilityFactor, timeout, good)
 	}
 	if p.MaxReceives < DefaultMaxReceives {
-		warn(q, "few-receives", "a message is given up after %d receives, and each one that finds another attempt running "+
+		warn(at, "few-receives", "a message is given up after %d receives, and each one that finds another attempt running "+
 			"or no time left spends one: set MaxReceives to at least %d", p.MaxReceives, DefaultMaxReceives)
 	}
 	if p.FIFO && p.Repeat == NotRepeatable {
-		warn(q, "blocked-group", "a message whose outcome is unknown blocks its message group for up to %v (%d receives, "+
+		warn(at, "blocked-group", "a message whose outcome is unknown blocks its message group for up to %v (%d receives, "+
 			"%v each): resolve such records sooner, or lower MaxReceives or Visibility",
 			time.Duration(p.MaxReceives)*p.Visibility, p.MaxReceives, p.Visibility)
 	}

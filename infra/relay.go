@@ -184,6 +184,10 @@ func allowKey(key awskms.IKey, to awsiam.IGrantable) {
 }
 
 func (r *Relay) feed(table *Table, p *RelayProps) {
+	if table.TableStreamArn() == nil {
+		table.GrantRelay(r.Function) // refuses that
+		return
+	}
 	r.Mapping = awslambda.NewEventSourceMapping(r, jsii.String("Stream"), &awslambda.EventSourceMappingProps{
 		Target: r.Function, EventSourceArn: table.TableStreamArn(),
 		// Messages that were committed before the mapping existed must be sent too.

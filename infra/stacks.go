@@ -87,14 +87,14 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 	p.Function = NewFunction(p.Stack, "Payments", &FunctionProps{
 		Package: functions + "payments", Description: "Charges and refunds, once each, and accepts statements.",
 		Tracing: s.Tracing, Timeout: 20 * time.Second,
-		Environment: map[string]string{"PROVIDER_URL": provider, "PAYMENTS_API": "http",
-			"PAYMENTS_TENANT": s.tenantSetting()},
+		Environment: &map[string]*string{"PROVIDER_URL": &provider, "PAYMENTS_API": jsii.String("http"),
+			"PAYMENTS_TENANT": jsii.String(s.tenantSetting())},
 	})
 	p.Function.UseTable(p.Records, nil)
 	p.Worker = NewFunction(p.Stack, "Statements", &FunctionProps{
 		Package: functions + "statements", Description: "Makes the statements that were accepted.", Tracing: s.Tracing,
 		Timeout:     time.Minute,
-		Environment: map[string]string{"PROVIDER_URL": provider},
+		Environment: &map[string]*string{"PROVIDER_URL": &provider},
 	})
 	p.Worker.UseTable(p.Records, nil)
 	p.Statements = NewLater(p.Stack, "StatementsQueue", p.Records, p.Worker, &LaterProps{
@@ -113,12 +113,14 @@ func newPayments(app constructs.Construct, s *Settings) *Payments {
 	p.Sweeper = NewSweeper(p.Stack, "RefundSweeper", p.Records, &SweeperProps{Function: FunctionProps{
 		Package: functions + "refundsweeper", Description: "Asks the provider about refunds whose outcome is unknown.",
 		Tracing:     s.Tracing,
-		Environment: map[string]string{"PROVIDER_URL": provider},
+		Environment: &map[string]*string{"PROVIDER_URL": &provider},
 	}})
 	p.Alarms = alarms(p.Stack)
+	handlers := []awslambda.Function{p.Function, p.Worker}
 	NewMonitoring(p.Stack, "Monitoring", &MonitoringProps{
-		Topic: p.Alarms, Table: p.Records, Functions: []awslambda.Function{p.Function, p.Worker}, APIs: []*API{p.API},
-		Queues: []*Queue{p.Statements.Queue}, Relays: []*Relay{p.Relay}, Sweepers: []*Sweeper{p.Sweeper},
+		Topic: p.Alarms, Table: p.Records, Functions: handlers, Metrics: handlers,
+		APIs: []constructs.IConstruct{p.API}, Queues: []*Queue{p.Statements.Queue}, Relays: []*Relay{p.Relay},
+		Sweepers: []*Sweeper{p.Sweeper},
 	})
 	output(p.Stack, "URL", p.API.URL)
 	output(p.Stack, "TableName", *p.Records.TableName())
@@ -156,9 +158,10 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 	o.Sweeper = NewSweeper(o.Stack, "Sweeper", o.Records, &SweeperProps{
 		Function: FunctionProps{Description: "Escalates open questions.", Tracing: s.Tracing},
 	})
+	handlers := []awslambda.Function{o.Function}
 	NewMonitoring(o.Stack, "Monitoring", &MonitoringProps{
-		Topic: payments.Alarms, Table: o.Records, Functions: []awslambda.Function{o.Function}, Queues: []*Queue{o.Queue},
-		Relays: []*Relay{o.Relay}, Sweepers: []*Sweeper{o.Sweeper},
+		Topic: payments.Alarms, Table: o.Records, Functions: handlers, Metrics: handlers,
+		Queues: []*Queue{o.Queue}, Relays: []*Relay{o.Relay}, Sweepers: []*Sweeper{o.Sweeper},
 	})
 	output(o.Stack, "QueueURL", *o.Queue.QueueUrl())
 	output(o.Stack, "DeadLetterQueueURL", *o.Queue.DeadLetters.QueueUrl())

@@ -54,6 +54,8 @@ type Table struct {
 	// strong is a global table with strong consistency, which has neither TTL nor
 	// transactions.
 	strong bool
+	// imported: what uses it may be in other stacks too.
+	imported bool
 	// swept: a sweeper has its grant. routes are the paths of the queues of the table's relays.
 	swept  bool
 	routes []string
@@ -108,6 +110,36 @@ func NewTable(scope constructs.Construct, id string, props *TableProps) *Table {
 	}
 	awsdynamodb.NewTableV2_Override(t, scope, &id, in)
 	p.check(t)
+	return t
+}
+
+// ImportTableProps of a table that exists. The zero value, and nil, mean a table of one region.
+type ImportTableProps struct {
+	// Consistency of a global table. Anything but strong is refused.
+	Consistency awsdynamodb.MultiRegionConsistency
+}
+
+// ImportTable returns a table that exists, for what takes a table of [NewTable]: one of another stack, of
+// Terraform or of SAM, as CDK's awsdynamodb.TableV2_FromTableAttributes describes it. The attributes
+// need the table's KMS key if it has one, and for a relay the ARN of its stream, with both images. props
+// may be nil.
+//
+// A synthesis cannot see whether the table has the keys, the index and the TTL of package schema, whose
+// names are fixed. Check it with idemctl check, or dynamostore.Check, before functions use it. Without
+// that, the first call of a function is refused if the keys differ, and the first sweep if the index does,
+// with errors that name them. A TTL on another attribute only a check finds: no record would expire.
+//
+// CDK's own functions take the TableV2 of an imported table. What would change the table, such as
+// AddReplica, panics.
+func ImportTable(table awsdynamodb.ITable, props *ImportTableProps) *Table {
+	p := valueOf(props)
+	t := &Table{imported: true, strong: p.Consistency == awsdynamodb.MultiRegionConsistency_STRONG}
+	jsii.UnsafeCast(table, &t.TableV2)
+	if !t.strong && p.Consistency != "" {
+		refuse(t.TableV2, "the imported table is a global table whose Consistency is not strong, and that breaks the "+
+			"promise: %s. Keep the records in another table", whyNotEventual)
+	}
+	t.examine()
 	return t
 }
 

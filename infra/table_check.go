@@ -69,14 +69,19 @@ func (p *TableProps) check(t *Table) {
 	case len(p.ReplicaRegions) > 0 && regionOf(t) == "":
 		refuse(t, "a global table needs a stack that names its region: set Env in the stack's props")
 	}
+	t.examine()
+}
+
+// examine says what a table's kind means for its use, and has the result of the synthesis examined.
+func (t *Table) examine() {
 	if t.strong {
-		warn(t, "global-table", "a strongly consistent global table has neither TTL nor transactions: records stay until "+
-			"a Sweeper deletes them (expiry is still decided in code), and a Tx, its messages and atomic mode are "+
+		warn(t.TableV2, "global-table", "a strongly consistent global table has neither TTL nor transactions: records stay "+
+			"until a Sweeper deletes them (expiry is still decided in code), and a Tx, its messages and atomic mode are "+
 			"refused. Functions that use the table have %s in their environment: set "+
 			"dynamostore.Options.WithoutTransactions by it, in each of them and in what else opens the table",
 			schema.EnvWithoutTransactions)
 	}
-	awscdk.Aspects_Of(t).Add(&tableAspect{table: t}, nil)
+	awscdk.Aspects_Of(t.TableV2).Add(&tableAspect{table: t}, nil)
 }
 
 // tableAspect examines the table when it is synthesized: CDK's own methods may have added
@@ -98,7 +103,7 @@ func (a *tableAspect) Visit(node constructs.IConstruct) {
 			regions = append(regions, fmt.Sprint(in["region"]))
 		}
 		slices.Sort(regions)
-		refuse(a.table, "the table has replicas in %s without strong consistency, and that breaks the promise: %s. "+
+		refuse(a.table.TableV2, "the table has replicas in %s without strong consistency, and that breaks the promise: %s. "+
 			"Do not call AddReplica: name the regions in TableProps, with Consistency", regions, whyNotEventual)
 	}
 }

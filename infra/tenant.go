@@ -23,10 +23,10 @@ func (o *GrantOptions) conditions(t *Table) map[string]map[string]any {
 		switch {
 		case tenant == "" || tenant == "\x00":
 			// The second is the constant of package idem.
-			refuse(t, "a tenant in GrantOptions is empty: name it, or set WithoutTenant for records that have none")
+			refuse(t.TableV2, "a tenant in GrantOptions is empty: name it, or set WithoutTenant for records that have none")
 			continue
 		case len(tenant) > maxTenant:
-			refuse(t, "the tenant %.20q… in GrantOptions has %d bytes: no key has a tenant of more than %d", tenant,
+			refuse(t.TableV2, "the tenant %.20q… in GrantOptions has %d bytes: no key has a tenant of more than %d", tenant,
 				len(tenant), maxTenant)
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -227,16 +228,22 @@ func (b *batch[R]) run(d *delivery[R]) {
 
 // identify finds the record's key.
 func (b *batch[R]) identify(d *delivery[R], w *job) error {
-	tenant, value, err := b.key(d.ctx, d.out.Event)
+	parent := ""
+	tenant, value, err := b.key(context.WithValue(d.ctx, keyParent{}, &parent), d.out.Event)
 	key := b.op.Key(tenant, value)
 	if err = cmp.Or(err, key.Err()); err != nil {
 		return err
 	}
 	w.id, w.work = key.ID(), func(ctx context.Context) (idem.Outcome, error) {
-		return b.engine.Execute(ctx, idem.Call{Key: key, Fingerprint: w.fingerprint,
+		out, err := b.engine.Execute(ctx, idem.Call{Key: key, Fingerprint: w.fingerprint,
 			Run: func(ctx context.Context) idem.Answer {
 				return idem.Answer{Err: w.run(ctx)}
 			}})
+		if !out.Executed && errors.Is(err, idem.ErrKeyReused) && parent != "" && b.opts.Select == nil && !b.whole {
+			err = fmt.Errorf("%w (the whole body was compared, and the key is of its member %[2]q: if other members differ "+
+				"between deliveries of the same, set Options.Select, such as to Only: []string{%[2]q})", err, parent)
+		}
+		return out, err
 	}
 	return nil
 }

@@ -79,9 +79,12 @@ func rows() map[string]row {
 			second: want{status: 429, body: "made"}, runs: 2},
 		"unknown": {status: 500, first: want{status: 500, body: "made"},
 			second: want{status: 409, code: idemhttp.CodeOutcomeUnknown}, runs: 1},
-		"undeclared": refused(500, idemhttp.CodeUndeclared, func(r *request) { r.path = "/refunds" }),
-		"no tenant":  refused(403, idemhttp.CodeTenantMissing, func(r *request) { r.tenant = "" }),
-		"no key":     refused(400, idemhttp.CodeKeyMissing, header("Idempotency-Key", "")),
+		"undeclared":  refused(500, idemhttp.CodeUndeclared, func(r *request) { r.path = "/transfers" }),
+		"unprotected": {send: func(r *request) { r.path, r.tenant = "/refunds", "" }, first: ok, second: ok, runs: 2},
+		"unprotected, no key": {send: func(r *request) { r.path, r.header = "/refunds", nil }, status: 500,
+			first: want{status: 500, body: "made"}, second: want{status: 500, body: "made"}, runs: 2},
+		"no tenant": refused(403, idemhttp.CodeTenantMissing, func(r *request) { r.tenant = "" }),
+		"no key":    refused(400, idemhttp.CodeKeyMissing, header("Idempotency-Key", "")),
 		"repeated key": refused(400, idemhttp.CodeKeyInvalid,
 			header("Idempotency-Key", strings.Repeat("k", 16)+","+strings.Repeat("k", 16))),
 		"ambiguous body": refused(400, idemhttp.CodeNotCanonical, func(r *request) { r.body = `{"a":1,"a":2}` }),
@@ -124,7 +127,8 @@ func (r row) test(t *testing.T, d entryPoint) {
 		r.store = memory()
 	}
 	n, given := 0, answering(cmp.Or(r.status, 201), strings.TrimPrefix(cmp.Or(r.body, "made"), "-"))
-	serve := d.serve(t, newEngine(t, r.store), idemhttp.Routes{"POST /payments": charge},
+	routes := idemhttp.Routes{"POST /payments": charge, "POST /refunds": idemhttp.Unprotected}
+	serve := d.serve(t, newEngine(t, r.store), routes,
 		func(ctx context.Context) (*idemhttp.Response, error) {
 			n++
 			return given(ctx)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/idem-go/idempotency/idem"
 )
@@ -47,7 +48,11 @@ func pointersInto(doc, maker, tenant string, values []string) KeyFunc {
 	for _, v := range values {
 		pointers = append(pointers, mustPointer(maker+": value", v))
 	}
-	return func(_ context.Context, payload json.RawMessage) (string, string, error) {
+	parent := parentOf(values)
+	return func(ctx context.Context, payload json.RawMessage) (string, string, error) {
+		if of, ok := ctx.Value(keyParent{}).(*string); ok {
+			*of = parent
+		}
 		found, err := idem.ValuesAt(payload, doc, pointers...)
 		if err != nil {
 			return "", "", err
@@ -64,6 +69,20 @@ func pointersInto(doc, maker, tenant string, values []string) KeyFunc {
 		}
 		return t, identityOf(found...), nil
 	}
+}
+
+// keyParent is the context's key of a string in which a key function by pointers notes their [parentOf].
+type keyParent struct{}
+
+// parentOf is the JSON pointer to the member that has all of the values, empty if that is the document.
+func parentOf(values []string) string {
+	parent := values[0]
+	for _, v := range values {
+		for parent != "" && !strings.HasPrefix(v, parent+"/") {
+			parent = parent[:strings.LastIndexByte(parent, '/')]
+		}
+	}
+	return parent
 }
 
 func mustPointer(what, pointer string) string {

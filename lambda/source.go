@@ -76,6 +76,8 @@ type source[R any] struct {
 	// lane names the records that run one after the other and stop at the first that
 	// is redelivered; false means that the record has no order, and nil that none has.
 	lane func(*R) (string, bool)
+	// whole is set if the handler takes the body as it is, which counts as a whole.
+	whole bool
 	// window is how long the service may deliver a record again.
 	window window
 	// redeliverFrom returns the index from which on the service redelivers all records,
@@ -175,7 +177,7 @@ func newRawSource[R any](s source[R], fn func(context.Context, R) error) *source
 
 // ready checks the set-up and fills in the defaults.
 func (s source[R]) ready(noHandler, text bool) *source[R] {
-	s.opts.Concurrency = cmp.Or(s.opts.Concurrency, 1)
+	s.opts.Concurrency, s.whole = cmp.Or(s.opts.Concurrency, 1), text
 	if err := s.check(noHandler, text); err != nil {
 		panic(err)
 	}

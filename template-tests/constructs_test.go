@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2authorizers"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscognito"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
@@ -40,7 +41,7 @@ func TestConstructs(t *testing.T) {
 			f := infra.NewFunction(s, "Handler", &infra.FunctionProps{
 				Code: given(t), Name: "payments", Description: "takes payments", Timeout: 25 * time.Second, Memory: 1024,
 				LogRetention: awslogs.RetentionDays_ONE_YEAR, Tracing: true,
-				Environment: map[string]string{"PROVIDER_URL": "https://provider.example"},
+				Environment: &map[string]*string{"PROVIDER_URL": jsii.String("https://provider.example")},
 			})
 			f.UseTable(infra.NewTable(s, "Records", nil), nil)
 		}},
@@ -124,8 +125,9 @@ func TestConstructs(t *testing.T) {
 		"REST API and function URL": {build: func(stack awscdk.Stack) {
 			charge := infra.NewFunction(stack, "Charge", &infra.FunctionProps{Code: given(t)})
 			refund := infra.NewFunction(stack, "Refund", &infra.FunctionProps{Code: given(t)})
+			alarms, functions := awssns.NewTopic(stack, jsii.String("Alarms"), nil), []awslambda.Function{charge, refund}
 			monitoring := infra.NewMonitoring(stack, "Monitoring", &infra.MonitoringProps{
-				Topic: awssns.NewTopic(stack, jsii.String("Alarms"), nil), Functions: []awslambda.Function{charge, refund},
+				Topic: alarms, Functions: functions, Metrics: functions,
 			})
 			customers, backOffice := awscognito.NewUserPool(stack, jsii.String("Customers"), nil), newRole(stack)
 
@@ -138,12 +140,14 @@ func TestConstructs(t *testing.T) {
 				},
 			})
 			rest.Root().ResourceForPath(jsii.String("/payments")).AddMethod(jsii.String("POST"), nil, nil)
-			monitoring.AddAlarm("REST5xx", rest.MetricServerError(nil), 1, "the REST API answers with 5xx")
 
 			// The code of refund uses idemlambda.FunctionURL, and its tenant is the caller's account.
 			url := refund.AddFunctionUrl(&awslambda.FunctionUrlOptions{AuthType: awslambda.FunctionUrlAuthType_AWS_IAM})
 			url.GrantInvokeUrl(backOffice)
+			faults := refund.Metric(jsii.String("Url5xxCount"), &awscloudwatch.MetricOptions{Statistic: jsii.String("Sum")})
+			monitoring.AddAlarm("URL5xx", faults, 1, "the function URL answers with 5xx")
 		}},
+		"existing": {build: func(s awscdk.Stack) { existing(t, s) }},
 		"relay": {build: func(s awscdk.Stack) {
 			infra.NewRelay(s, "Relay", infra.NewTable(s, "Records", nil), &infra.RelayProps{
 				Function: infra.FunctionProps{Code: given(t), Timeout: 2 * time.Minute}, MaxTries: 5, EncryptionKey: newKey(s),
@@ -187,7 +191,8 @@ func TestConstructs(t *testing.T) {
 			q := infra.NewQueue(s, "OrdersQueue", f, &infra.QueueProps{Repeat: infra.Repeatable})
 			infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
 				Topic: awssns.NewTopic(s, jsii.String("Alarms"), nil), Functions: []awslambda.Function{f},
-				Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper}, Queues: []*infra.Queue{q},
+				Metrics: []awslambda.Function{f},
+				Relays:  []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper}, Queues: []*infra.Queue{q},
 				Thresholds: map[string]float64{"OldestOpen": 3600, "IteratorAge": 90_000, "KeyReused": 2_000_000, "Failed": 5},
 			})
 		}},

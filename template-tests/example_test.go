@@ -6,12 +6,15 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2authorizers"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/idem-go/idempotency/infra"
@@ -55,9 +58,11 @@ func Example_api() {
 	sweeper := infra.NewSweeper(stack, "Sweeper", records, &infra.SweeperProps{
 		Function: infra.FunctionProps{Package: "./testdata/charge"}, // without it, one that asks no provider
 	})
+	handlers := []awslambda.Function{charge, worker}
 	infra.NewMonitoring(stack, "Monitoring", &infra.MonitoringProps{
-		Topic: alarms, Table: records, Functions: []awslambda.Function{charge, worker}, APIs: []*infra.API{api},
+		Topic: alarms, Table: records, Functions: handlers, APIs: []constructs.IConstruct{api},
 		Queues: []*infra.Queue{queue}, Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper},
+		Metrics: handlers, // their code writes metrics with idem/emf
 	})
 
 	// What the runbook and idemctl use.
@@ -99,10 +104,48 @@ func Example_later() {
 		&infra.SweeperProps{Function: infra.FunctionProps{Package: "./testdata/charge"}})
 	infra.NewMonitoring(stack, "Monitoring", &infra.MonitoringProps{
 		Topic: awssns.NewTopic(stack, jsii.String("Alarms"), nil), Table: records,
-		Functions: []awslambda.Function{accept, worker},
-		APIs:      []*infra.API{api}, Queues: []*infra.Queue{statements.Queue}, Relays: []*infra.Relay{relay},
+		Functions: []awslambda.Function{accept, worker}, Metrics: []awslambda.Function{accept, worker},
+		APIs: []constructs.IConstruct{api}, Queues: []*infra.Queue{statements.Queue}, Relays: []*infra.Relay{relay},
 	})
 
+	assembly := app.Synth(nil)
+	defer os.RemoveAll(*assembly.Directory())
+	fmt.Println(*(*assembly.Stacks())[0].StackName(), infra.Problems(app))
+	// Output: Shop []
+}
+
+// What exists already, as the README of infra shows it.
+func Example_existing() {
+	app := awscdk.NewApp(nil)
+	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
+	table, stream := "records", "arn:aws:dynamodb:eu-west-1:111111111111:table/records/stream/2026-01-01T00:00:00.000"
+	orders, dead := "arn:aws:sqs:eu-west-1:111111111111:orders", "arn:aws:sqs:eu-west-1:111111111111:orders-dead"
+	worker := infra.NewFunction(stack, "Worker",
+		&infra.FunctionProps{Package: "./testdata/charge", Timeout: 30 * time.Second})
+	alarms := awssns.NewTopic(stack, jsii.String("Alarms"), nil)
+	http := awsapigatewayv2.HttpApi_FromHttpApiAttributes(stack, jsii.String("HTTP"),
+		&awsapigatewayv2.HttpApiAttributes{HttpApiId: jsii.String("a1b2c3")})
+	rest := awsapigateway.RestApi_FromRestApiAttributes(stack, jsii.String("REST"), &awsapigateway.RestApiAttributes{
+		RestApiId: jsii.String("d4e5f6"), RootResourceId: jsii.String("r"), RestApiName: jsii.String("refunds"),
+	})
+
+	records := infra.ImportTable(awsdynamodb.TableV2_FromTableAttributes(stack, jsii.String("Records"),
+		&awsdynamodb.TableAttributesV2{TableName: &table, TableStreamArn: &stream}), nil) // the stream: for NewRelay
+
+	queue := infra.NewQueue(stack, "OrdersQueue", worker, &infra.QueueProps{
+		Repeat:      infra.Repeatable,
+		Queue:       awssqs.Queue_FromQueueArn(stack, jsii.String("Orders"), &orders),
+		DeadLetters: awssqs.Queue_FromQueueArn(stack, jsii.String("OrdersDead"), &dead),
+		// As aws sqs get-queue-attributes shows them:
+		Visibility: 3 * time.Minute, MessageRetention: 4 * 24 * time.Hour, MaxReceives: 5,
+	})
+
+	infra.NewMonitoring(stack, "Monitoring", &infra.MonitoringProps{
+		Topic: alarms, Table: records, Queues: []*infra.Queue{queue}, Metrics: []awslambda.Function{worker},
+		APIs: []constructs.IConstruct{http, rest}, // each made or imported by CDK
+	})
+
+	worker.UseTable(records, nil)
 	assembly := app.Synth(nil)
 	defer os.RemoveAll(*assembly.Directory())
 	fmt.Println(*(*assembly.Stacks())[0].StackName(), infra.Problems(app))

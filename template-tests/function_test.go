@@ -30,18 +30,11 @@ func TestFunctionRefuses(t *testing.T) {
 		return func(s awscdk.Stack) { infra.NewFunction(s, "Handler", &props) }
 	}
 	setting := func(name string) func(awscdk.Stack) {
-		return build(infra.FunctionProps{Code: given(t), Environment: map[string]string{name: "3"}})
+		return build(infra.FunctionProps{Code: given(t), Environment: &map[string]*string{name: jsii.String("3")}})
 	}
 	objects(t, nil, map[string]objection{
-		"no code": refuses(build(infra.FunctionProps{}), "there is no code", "Package", "Code"),
 		"two codes": refuses(build(infra.FunctionProps{Package: paymentsPackage, Code: given(t)}),
 			"both Package and Code"),
-		"a broken package": refuses(build(infra.FunctionProps{Package: "./testdata/broken"}),
-			"go build of ./testdata/broken failed", "undefined: nothing"),
-		"no such package": refuses(build(infra.FunctionProps{Package: "./nowhere"}),
-			"go build of ./nowhere failed", "nowhere", "Dir"),
-		"a library": refuses(build(infra.FunctionProps{Package: "github.com/idem-go/idempotency/idem/schema"}),
-			"is not a main package"),
 		"a part of a second": refuses(build(infra.FunctionProps{Code: given(t), Timeout: 1500 * time.Millisecond}),
 			"Timeout is 1.5s", "whole seconds"),
 		"a long time-out": refuses(build(infra.FunctionProps{Code: given(t), Timeout: time.Hour}),
@@ -50,6 +43,34 @@ func TestFunctionRefuses(t *testing.T) {
 		"its time-out's name": refuses(setting(schema.EnvFunctionTimeout), schema.EnvFunctionTimeout, "follows from Timeout"),
 		"a local endpoint":    refuses(setting(schema.EnvEndpoint), schema.EnvEndpoint, "leave it out"),
 	})
+}
+
+// A function without its code is not synthesized, and what the go command says is read.
+func TestFunctionWithoutCodePanics(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	for pkg, says := range map[string][]string{
+		"":                  {"there is no code", "Package", "Code"},
+		"./testdata/broken": {"go build of ./testdata/broken failed", "undefined: nothing"},
+		"./nowhere":         {"go build of ./nowhere failed", "nowhere", "Dir"},
+		"github.com/idem-go/idempotency/idem/schema": {"is not a main package"},
+	} {
+		stack := awscdk.NewStack(nil, jsii.String("Test"), nil)
+		err := panicked(t, func() { infra.NewFunction(stack, "Handler", &infra.FunctionProps{Package: pkg}) })
+		for _, text := range append(says, "Test/Handler: ") {
+			require.ErrorContains(t, err, text)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(folder, "idem-function-*"))
+	require.NoError(t, err)
+	require.Empty(t, left, "folders are left behind")
+}
+
+func panicked(t *testing.T, f func()) (err error) {
+	t.Helper()
+	defer func() { err, _ = recover().(error) }()
+	f()
+	return nil
 }
 
 // built synthesizes the payments function into a folder of its own and returns the

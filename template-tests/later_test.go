@@ -7,6 +7,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
@@ -18,15 +19,16 @@ import (
 
 // accepting is a stack that accepts statements for later, to change.
 type accepting struct {
-	stack   awscdk.Stack
-	table   infra.TableProps
-	later   infra.LaterProps
-	timeout time.Duration // of the worker
-	api     *infra.APIProps
-	relay   *infra.RelayProps // nil: none
-	sweeper bool
-	watch   *infra.MonitoringProps
-	own     func(later *infra.Later, accept *infra.Function, records *infra.Table) // what the service does itself
+	stack    awscdk.Stack
+	table    infra.TableProps
+	imported bool // the table is
+	later    infra.LaterProps
+	timeout  time.Duration // of the worker
+	api      *infra.APIProps
+	relay    *infra.RelayProps // nil: none
+	sweeper  bool
+	watch    *infra.MonitoringProps
+	own      func(later *infra.Later, accept *infra.Function, records *infra.Table) // what the service does itself
 }
 
 func newAccepting(t *testing.T, s awscdk.Stack) *accepting {
@@ -42,7 +44,12 @@ func newAccepting(t *testing.T, s awscdk.Stack) *accepting {
 }
 
 func (a *accepting) build(t *testing.T) {
-	records := infra.NewTable(a.stack, "Records", &a.table)
+	var records *infra.Table
+	if a.imported {
+		records = existingTable(a.stack)
+	} else {
+		records = infra.NewTable(a.stack, "Records", &a.table)
+	}
 	accept := infra.NewFunction(a.stack, "Accept", &infra.FunctionProps{Code: given(t)})
 	accept.UseTable(records, nil)
 	w := worker(t, a.stack, a.timeout)
@@ -65,7 +72,7 @@ func (a *accepting) build(t *testing.T) {
 		infra.NewSweeper(a.stack, "Sweeper", records, &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
 	}
 	if a.watch != nil {
-		a.watch.Queues = []*infra.Queue{l.Queue}
+		a.watch.Queues, a.watch.Metrics = []*infra.Queue{l.Queue}, []awslambda.Function{w}
 		infra.NewMonitoring(a.stack, "Monitoring", a.watch)
 	}
 }
@@ -125,6 +132,20 @@ func TestLaterChecks(t *testing.T) {
 			a.table = infra.TableProps{ReplicaRegions: []string{"eu-central-1", "eu-west-2"},
 				Consistency: awsdynamodb.MultiRegionConsistency_STRONG}
 		}), "a global table has no transactions, in which work is accepted"),
+		// Another stack may have them.
+		"an imported table without sweeper": warns(build(func(a *accepting) { a.imported, a.sweeper = true, false }),
+			"the table Test/Records has no sweeper", "unless another stack has one", "idem:elsewhere"),
+		"an imported table without relay": warns(build(func(a *accepting) { a.imported, a.relay = true, nil }),
+			"nothing fills the queue", "unless another stack has the relay", "idem:elsewhere"),
+		"an imported table with both": accepts(build(func(a *accepting) { a.imported = true })),
+		"an existing queue": accepts(build(func(a *accepting) {
+			a.later.Queue = existingQueue(a.stack)
+			a.later.Queue.Repeat = infra.Repeatable
+		})),
+		"an existing queue that nothing fills": refuses(build(func(a *accepting) {
+			a.relay, a.later.Queue = nil, existingQueue(a.stack)
+			a.later.Queue.Repeat = infra.Repeatable
+		}), "nothing fills the queue"),
 		"a long time-out": warns(build(func(a *accepting) { a.timeout = 10 * time.Minute }),
 			"work waits for 1h0m0s at most", "comes again after 1h0m0s", "idem:expires-early"),
 		"a sweep of the relay that is late": warns(build(func(a *accepting) { a.later.StartWithin = 7 * time.Minute }),

@@ -6,10 +6,44 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/infra"
 )
+
+// An alarm on a metric that is not written would stay green.
+func TestNoAlarmWithoutItsMetric(t *testing.T) {
+	for _, writes := range []bool{false, true} {
+		got, _ := synth(t, func(s awscdk.Stack) {
+			f := worker(t, s, 0)
+			q := infra.NewQueue(s, "Orders", f, &infra.QueueProps{Repeat: infra.Repeatable})
+			p := &infra.MonitoringProps{Functions: []awslambda.Function{f}, Queues: []*infra.Queue{q}}
+			if writes {
+				p.Metrics = p.Functions
+			}
+			infra.NewMonitoring(s, "Monitoring", p)
+		})
+		var own, all int
+		for _, a := range got.resources("AWS::CloudWatch::Alarm") {
+			all++
+			if at(a, "Properties", "Namespace") == schema.MetricNamespace {
+				own++
+			}
+		}
+		if writes {
+			require.Equal(t, 6, own)
+		} else {
+			require.Zero(t, own)
+		}
+		require.Equal(t, 6, all-own, "AWS's own")
+	}
+}
 
 func TestMonitoringChecks(t *testing.T) {
 	own := func(kind string, threshold float64) func(awscdk.Stack) {
@@ -18,6 +52,21 @@ func TestMonitoringChecks(t *testing.T) {
 		}
 	}
 	objects(t, nil, map[string]objection{
+		"no metrics": warns(func(s awscdk.Stack) {
+			infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{Functions: []awslambda.Function{worker(t, s, 0)}})
+		}, "no alarms WorkerStoreUnavailable, WorkerFailedOpen, WorkerOutcomeDropped, WorkerRecordUnreadable, "+
+			"WorkerKeyReused", "package emf", "idem:no-metrics"),
+		"a consumer without metrics": warns(func(s awscdk.Stack) {
+			q := infra.NewQueue(s, "Orders", worker(t, s, 0), &infra.QueueProps{Repeat: infra.Repeatable})
+			infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{Queues: []*infra.Queue{q}})
+		}, "no alarms OrdersFailed: they need metrics of Worker"),
+		"a REST API without name": refuses(func(s awscdk.Stack) {
+			rest := awsapigateway.RestApi_FromRestApiId(s, jsii.String("REST"), jsii.String("d4e5f6"))
+			infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{APIs: []constructs.IConstruct{rest}})
+		}, "Test/REST has no name", "RestApiName", "aws apigateway get-rest-apis"),
+		"no API": refuses(func(s awscdk.Stack) {
+			infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{APIs: []constructs.IConstruct{newRole(s)}})
+		}, "APIs has Test/Role", "AddAlarm"),
 		"no topic": warns(func(s awscdk.Stack) { infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{}) },
 			"notify no topic", "set Topic"),
 		"a negative threshold": refuses(own("FailedConditions", -1),

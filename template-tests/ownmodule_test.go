@@ -75,6 +75,7 @@ func anotherModule(t *testing.T, files ...string) (run func(args ...string) stri
 		cmd.Stderr = &said
 		out, err := cmd.Output()
 		require.NoError(t, err, "go %v: %s%s", args, out, said.String())
+		require.NotRegexp(t, "end-of-life|is deprecated", said.String(), "CDK's runtime speaks of itself")
 		return string(out)
 	}
 	run("mod", "tidy")

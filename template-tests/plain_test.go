@@ -58,9 +58,10 @@ func newPlain(t *testing.T, s awscdk.Stack) {
 	})
 	sweeper := infra.NewSweeper(s, "Sweeper", records, &infra.SweeperProps{Function: infra.FunctionProps{Code: given(t)}})
 	sweeper.GrantEscalation(policy("SweeperOperatorPolicy", "For operators who work off the escalation queue."))
+	functions := []awslambda.Function{handler, worker}
 	monitoring := infra.NewMonitoring(s, "Monitoring", &infra.MonitoringProps{
 		Topic: awssns.Topic_FromTopicArn(s, ptr("Alarms"), alarms.ValueAsString()),
-		Table: records, Functions: []awslambda.Function{handler, worker}, Queues: []*infra.Queue{queue},
+		Table: records, Functions: functions, Metrics: functions, Queues: []*infra.Queue{queue},
 		Relays: []*infra.Relay{relay}, Sweepers: []*infra.Sweeper{sweeper},
 	})
 	monitoring.Node().TryRemoveChild(ptr("Dashboard"))

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -49,12 +52,26 @@ var days = []choice{{Value: "7", Text: "7 days"}, {Value: "30", Text: "30 days"}
 var wordsOf = map[string]words{
 	string(idem.Completed): {"Resolve to completed", "It records that the operation took effect."},
 	string(idem.Failed):    {"Resolve to failed", "It records that the operation has failed for good."},
-	string(idem.Released):  {"Resolve to released", "It records that the operation did not take effect."},
+	string(idem.Released):  {"Release to the next call", "It records that the operation did not take effect."},
 	extended: {"Keep the record longer",
 		"It keeps the record, and with it its outcome, longer than its retention."},
-	forgotten: {"Forget the record", "It removes the record and its result: a later call runs the handler " +
-		"again, and what it does may happen a second time."},
+	forgotten: {"Forget the record", "It removes the record and its result: a later call runs the handler again."},
 }
+
+// verb is what a decision's button says. It is dangerous if it can repeat an effect.
+func verb(to string, dangerous bool) string {
+	switch {
+	case !dangerous:
+		return wordsOf[to].Verb
+	case to == forgotten:
+		return "Danger: forget the record"
+	}
+	return "Danger: run it again"
+}
+
+// dangerous reports whether a decision can repeat an effect. With interrupted steps it depends on what is
+// said of them.
+func dangerous(d reconcile.Decision) bool { return d.Repeats && len(d.Steps) == 0 }
 
 func targetOf(d reconcile.Decision) string {
 	switch d.Change {
@@ -69,40 +86,49 @@ func targetOf(d reconcile.Decision) string {
 // action is the form of a decision, with what it says about the record.
 type action struct {
 	To       string
-	Words    words
+	Words    words       `json:"-"`
 	Record   *recordView `json:"-"`
 	Write    string
 	Decision reconcile.Decision
 	Typed    typed `json:"-"`
 	// Preview is what the decision would do as it is typed, if that was asked for.
 	Preview *reconcile.Decision `json:"-"`
-	// Caution is what the decision risks, as it is typed if that was asked for.
+	// Caution is what the decision risks, as it is typed if that was asked for; Danger that it is a second
+	// effect.
 	Caution string `json:"-"`
+	Danger  bool   `json:"-"`
+	// Asks says that the decision wants what the provider answered; Earlier is the one that it replaces.
+	Asks    bool
+	Earlier string
+	// Response is what the preview would record of an HTTP response, Dropped which headers it would not.
+	Response *view.Response `json:"-"`
+	Dropped  []string       `json:"-"`
 	// Resolves says that the decision records an outcome.
 	Resolves bool
-	Days     []choice
+	Days     []choice `json:"-"`
 	Expires  moment
 	// Undo are the steps that must have been undone before; MayUndo only if the result is a
 	// failure, which is known once it is typed.
 	Undo    []string
 	MayUndo bool
-	// JSON says that a result can be typed; Typeable also if Options.Encode can make it.
-	JSON, Typeable bool
-	Hint           string
-	Seen           string `json:"-"`
-	Issued         string `json:"-"`
-	Token          string `json:"-"`
-	Problem        string `json:"-"`
-	BackURL, URL   string
+	// JSON and HTTP say what a result is that can be typed.
+	JSON, HTTP   bool
+	Seen         string `json:"-"`
+	Issued       string `json:"-"`
+	Token        string `json:"-"`
+	Problem      string `json:"-"`
+	BackURL, URL string
 }
 
 // typed is what the operator fills in.
 type typed struct {
-	Why, Ref, Message, Type, Code string
-	Known, Result                 string
-	Days                          string
-	Undone                        bool
-	Steps                         []stepAnswer
+	Why, Says, Ref, Message, Type, Code string
+	// Result is also the body of an HTTP response.
+	Known, Result, Status, Headers string
+
+	Days   string
+	Undone bool
+	Steps  []stepAnswer
 	// Look asks what the decision would do, and changes nothing.
 	Look bool
 }
@@ -122,8 +148,9 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 		return nil, problem{Status: http.StatusBadRequest, Title: "No such decision",
 			Text: "A record is resolved to completed, failed or released, kept longer, or forgotten.", Record: id}
 	}
+	d := c.decided(rec, to)
 	body := &action{
-		To: to, Words: wordsOf[to], Record: c.view(id, rec, nil), Decision: c.decided(rec, to), Typed: t,
+		To: to, Words: wordsOf[to], Record: c.view(id, rec, nil), Decision: d, Typed: t,
 		BackURL: c.recordURL(id), URL: c.opts.Prefix + "/act", Problem: mistake,
 	}
 	body.Resolves = to != forgotten && to != extended
@@ -144,19 +171,32 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 	if rec != nil {
 		body.Expires = c.moment(rec.ExpiresAt)
 		body.Write, body.Seen = rec.Write, rec.Write
-		body.JSON = rec.Codec == ""
-		body.Typeable, body.Hint = c.typeable(rec), c.opts.EncodeHint
+		body.JSON, body.HTTP = rec.Codec == "", view.OverHTTP(rec.Codec)
 		body.Issued = fmt.Sprintf("%d-%s", c.opts.Now().Unix(), rand.Text()) // each form is another one
 		body.Token = c.token(who(r), id, to, body.Seen, body.Issued)
 		if t.Look && mistake == "" {
-			body.Preview, body.Problem = c.preview(rec, body.Decision, t)
+			body.Preview, body.Problem = c.preview(rec, d, t)
 		}
-		if body.Caution = body.Decision.Caution; body.Preview != nil {
-			body.Caution = body.Preview.Caution
+		body.Caution, body.Danger = d.Caution, dangerous(d)
+		if body.Preview != nil {
+			body.Caution, body.Danger = body.Preview.Caution, body.Preview.Repeats
+			if res, err := typedResponse(t); body.HTTP && t.Known == "yes" && err == nil {
+				body.Response, body.Dropped = c.recorded(rec, res)
+			}
 		}
+		body.Words.Verb = verb(to, body.Danger)
+		body.Asks = body.Resolves && (d.Repeats || d.Again)
+	}
+	read := 1
+	if d.Again {
+		history, err := c.r.History(r.Context(), id)
+		if err != nil {
+			return nil, err
+		}
+		body.Earlier, read = view.Resolution(history), read+len(history)
 	}
 	p := c.page(r, "act", body.Words.Verb, body)
-	p.Section, p.Keep, p.read = "record", true, 1
+	p.Section, p.Keep, p.read = "record", true, read
 	if body.Problem != "" {
 		p.Status = http.StatusUnprocessableEntity
 	}
@@ -170,6 +210,11 @@ func (c *console) decided(rec *idem.Record, to string) reconcile.Decision {
 	return c.forOperators(rec, d)
 }
 
+// asFields names the fields of a resolution in a text by what the form has for them.
+var asFields = strings.NewReplacer(
+	"set Resolution.CompensatedManually", "say so in the form", "in Resolution.Steps", "in the form",
+)
+
 // forOperators is a decision without what only programs can say and set.
 func (c *console) forOperators(rec *idem.Record, d reconcile.Decision) reconcile.Decision {
 	if len(d.Steps) > 0 {
@@ -178,17 +223,52 @@ func (c *console) forOperators(rec *idem.Record, d reconcile.Decision) reconcile
 	if d.To == idem.Completed && d.Change == protocol.ChangeResolved && d.Refused == "" {
 		without := c.r.Preview(rec, reconcile.Resolution{To: d.To, Replace: d.Again, CompensatedManually: len(d.Undo) > 0})
 		switch {
-		case !c.typeable(rec):
+		case !typeable(rec):
 			d.Then, d.Refused = without.Then, without.Refused
 		case without.Refused == "":
 			d.Then = "If you give its result: " + d.Then + " If not: " + without.Then
 		}
 	}
+	d.Refused = asFields.Replace(d.Refused)
 	return d
 }
 
 // typeable reports whether an operator can type a result for the record.
-func (c *console) typeable(rec *idem.Record) bool { return rec.Codec == "" || c.opts.Encode != nil }
+func typeable(rec *idem.Record) bool { return rec.Codec == "" || view.OverHTTP(rec.Codec) }
+
+// typedResponse is the HTTP response that is typed.
+func typedResponse(t typed) (*idemhttp.Response, error) {
+	status, err := strconv.Atoi(strings.TrimSpace(t.Status))
+	if err != nil {
+		return nil, fmt.Errorf("the status is %q: it is a number such as 201", t.Status)
+	}
+	var lines []string
+	for line := range strings.Lines(t.Headers) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return view.TypedResponse(status, lines, []byte(strings.ReplaceAll(t.Result, "\r\n", "\n")))
+}
+
+// recorded is what would be recorded of a response, and which of its headers would not.
+func (c *console) recorded(rec *idem.Record, res *idemhttp.Response) (kept *view.Response, dropped []string) {
+	encoded, err := c.opts.Encode(rec, res)
+	if err != nil {
+		return nil, nil
+	}
+	decoded, err := idemhttp.Decode(encoded)
+	if err != nil {
+		return nil, nil
+	}
+	kept = view.ResponseOf(decoded)
+	for _, name := range slices.Sorted(maps.Keys(view.ResponseOf(res).Headers)) {
+		if _, ok := kept.Headers[name]; !ok {
+			dropped = append(dropped, name)
+		}
+	}
+	return kept, dropped
+}
 
 // preview is what the decision would do as it is typed, or what is wrong with that.
 func (c *console) preview(rec *idem.Record, d reconcile.Decision, t typed) (*reconcile.Decision, string) {
@@ -198,7 +278,7 @@ func (c *console) preview(rec *idem.Record, d reconcile.Decision, t typed) (*rec
 	}
 	would := c.r.Preview(rec, res)
 	if would.Refused != "" {
-		return nil, "Not possible: " + would.Refused + "."
+		return nil, "Not possible: " + asFields.Replace(would.Refused) + "."
 	}
 	return &would, ""
 }
@@ -228,7 +308,8 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	t := typed{
-		Why: strings.TrimSpace(r.PostForm.Get("why")), Ref: strings.TrimSpace(r.PostForm.Get("ref")),
+		Why: strings.TrimSpace(r.PostForm.Get("why")), Says: strings.TrimSpace(r.PostForm.Get("says")),
+		Status: r.PostForm.Get("status"), Headers: r.PostForm.Get("headers"), Ref: strings.TrimSpace(r.PostForm.Get("ref")),
 		Message: r.PostForm.Get("message"), Type: r.PostForm.Get("type"), Code: r.PostForm.Get("code"),
 		Known: r.PostForm.Get("known"), Days: r.PostForm.Get("days"), Result: strings.TrimSpace(r.PostForm.Get("result")),
 		Undone: r.PostForm.Get("undone") == "1",
@@ -239,7 +320,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) error {
 	}
 	second, _, _ := strings.Cut(issued, "-")
 	made, _ := strconv.ParseInt(second, 10, 64) // signed
-	by := reconcile.Change{Actor: who(r), Reason: t.Why, Tool: tool, IfWrite: seen,
+	by := reconcile.Change{Actor: who(r), Reason: view.Why(t.Why, t.Says), Tool: tool, IfWrite: seen,
 		DecisionID: c.token("decision", r.PostForm.Encode())}
 	if rec == nil || rec.Write != seen {
 		return c.stale(r, id, by)
@@ -288,10 +369,10 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) error {
 	case isStale(err):
 		return c.stale(r, id, by)
 	case errors.As(err, &config):
-		return again(config.Problem)
+		return again(asFields.Replace(config.Problem))
 	case errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone),
 		errors.Is(err, reconcile.ErrStepsUnnamed):
-		return refused("Not possible", fmt.Sprintf("Nothing was changed: %v.", err))
+		return refused("Not possible", fmt.Sprintf("Nothing was changed: %s.", asFields.Replace(err.Error())))
 	case errors.As(err, &store) && store.Ambiguous:
 		c.opts.Log.ErrorContext(r.Context(), "idem console: it is not known whether a change was made",
 			"record", id, "error", err)
@@ -325,6 +406,9 @@ func (c *console) change(rec *idem.Record, to string, d reconcile.Decision,
 		return func(ctx context.Context, by reconcile.Change) error { return c.r.Extend(ctx, rec.ID, until, by) }, ""
 	}
 	res, mistake := c.resolution(rec, d, t)
+	if would := c.r.Preview(rec, res); mistake == "" && (would.Repeats || would.Again) && t.Says == "" {
+		mistake = "The provider's answer is missing: ask it by the reference or the token, and say what it answered."
+	}
 	return func(ctx context.Context, by reconcile.Change) error { return c.r.Resolve(ctx, rec.ID, res, by) }, mistake
 }
 
@@ -346,25 +430,29 @@ func (c *console) resolution(rec *idem.Record, d reconcile.Decision,
 		}
 		res.Failure = &idem.Failure{Message: t.Message, Type: t.Type, Code: t.Code}
 	case idem.Completed:
-		if t.Known != "yes" && t.Result != "" {
+		if t.Known != "yes" && t.Result+t.Status+t.Headers != "" {
 			return res, "A result is typed, and it is chosen that it is not known: choose one of them."
 		}
 		if t.Known != "yes" {
 			return res, ""
 		}
-		if t.Result == "" {
+		if rec.Codec == "" && t.Result == "" {
 			return res, "The result is missing: give it, or say that it is not known."
 		}
 		if rec.Codec == "" {
 			res.Result = &protocol.Encoded{Body: []byte(t.Result)}
 			return res, ""
 		}
-		if c.opts.Encode == nil {
-			return res, "The results of this record are not JSON, and this console cannot make one: say that it is not known."
+		if !typeable(rec) {
+			return res, "The results of this record are neither JSON nor HTTP responses: say that it is not known."
 		}
-		encoded, err := c.opts.Encode(rec, t.Result)
+		response, err := typedResponse(t)
 		if err != nil {
-			return res, "The result cannot be recorded: " + err.Error()
+			return res, "The response cannot be recorded: " + err.Error() + "."
+		}
+		encoded, err := c.opts.Encode(rec, response)
+		if err != nil {
+			return res, "The response cannot be recorded: " + err.Error() + "."
 		}
 		res.Result, res.CompensatedManually = &encoded, t.Undone && (res.CompensatedManually || encoded.Failed)
 		if undo := c.r.Preview(rec, res).Undo; len(undo) > 0 && !t.Undone {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -46,8 +47,9 @@ func TestADecisionIsMadeOnceAndIsRecorded(t *testing.T) {
 			r.decides(form, "<strong>Recorded.</strong> "+tt.says)
 			history, err := r.r.History(t.Context(), id)
 			require.NoError(t, err)
-			require.Equal(t, []string{"console", "the provider's console says so", "console"},
-				[]string{history[0].Who, history[0].Why, history[0].Tool})
+			why, _, _ := strings.Cut(history[0].Why, "; the provider says: ")
+			require.Equal(t, []string{"alice", "the provider's console says so", "console"},
+				[]string{history[0].Who, why, history[0].Tool})
 			state := map[string]idem.State{"extended": idem.Completed, "forgotten": idem.Absent}[to]
 			if tt.ended != nil {
 				state = idem.State(to)
@@ -270,75 +272,176 @@ func TestADecisionThatIsNotPossibleSaysWhy(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, r.get(act(id, "pending")).StatusCode)
 }
 
-func TestAResultThatIsNotJSONIsMadeByTheProgram(t *testing.T) {
-	for _, able := range []bool{false, true} {
-		t.Run(fmt.Sprintf("by it: %v", able), func(t *testing.T) {
-			var contract *idemhttp.Contract
-			o := console.Options{}
-			if able {
-				o.Encode = func(_ *idem.Record, typed string) (protocol.Encoded, error) {
-					return contract.Encode(&idemhttp.Response{Status: http.StatusCreated, Body: []byte(typed)})
-				}
-			}
-			r := newRig(t, o)
-			var err error
-			contract, err = idemhttp.New(r.Engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
-			require.NoError(t, err)
-			served := contract.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(http.StatusBadGateway)
-			}), nil)
-			call := func() *httptest.ResponseRecorder {
-				req := httptest.NewRequest(http.MethodPost, "/refunds", strings.NewReader("{}"))
-				req.Header.Set("Content-Type", "application/json")
-				req.Header.Set("Idempotency-Key", "refund-0000000000001")
-				w := httptest.NewRecorder()
-				served.ServeHTTP(w, req)
-				return w
-			}
-			call()
-			id := r.Store.Records()[0].ID
-			require.Equal(t, idem.Unknown, r.state(id))
-			r.lapse()
-			for _, page := range []string{"/ops/record?", "/ops/act?to=completed&"} {
-				text := r.get(page + url.Values{"id": {id}}.Encode()).text
-				require.Equal(t, able, strings.Contains(text, "If you give its result: The recorded result."),
-					"it promises what it can keep")
-				require.Contains(t, text, "HTTP 409 outcome_unavailable: it took effect, and its result is not recorded.")
-			}
+// paid is a rig with a question of an HTTP route, and a call of it.
+func paid(t *testing.T, encode func(*idem.Record, *idemhttp.Response) (protocol.Encoded, error)) (r *rig, id string,
+	call func() *httptest.ResponseRecorder) {
+	t.Helper()
+	r = newRig(t, console.Options{Encode: encode})
+	contract, err := idemhttp.New(r.Engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
+	require.NoError(t, err)
+	served := contract.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadGateway)
+	}), nil)
+	call = func() *httptest.ResponseRecorder {
+		req := httptest.NewRequest(http.MethodPost, "/refunds", strings.NewReader("{}"))
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", "refund-0000000000001")
+		w := httptest.NewRecorder()
+		served.ServeHTTP(w, req)
+		return w
+	}
+	call()
+	id = r.Store.Records()[0].ID
+	require.Equal(t, idem.Unknown, r.state(id))
+	r.lapse()
+	return r, id, call
+}
 
-			text := html.UnescapeString(r.get("/ops/act?to=completed&" + url.Values{"id": {id}}.Encode()).text)
-			require.Equal(t, !able, strings.Contains(text, "idemctl resolve '"+id+"' --to completed --status 201"),
-				"the way that there is")
+func TestAnHTTPRequestIsCompletedWithItsResponse(t *testing.T) {
+	r, id, call := paid(t, nil)
+	require.Contains(t, r.get(record(id)).text, "not_repeatable, over HTTP")
+	require.Contains(t, r.get(record(id)).text, "If you give its result: The recorded result. The handler does not run. "+
+		"If not: HTTP 409 outcome_unavailable")
+	page := r.get(act(id, "completed")).text
+	require.NotContains(t, page, "mistake", "nothing was typed yet")
+	require.Contains(t, page, "they get an error, HTTP 409 outcome_unavailable")
+	require.NotContains(t, page, "a message is")
+	for says, typed := range map[string]url.Values{
+		"the status is &#34;&#34;: it is a number": {},
+		"the status is 99":                         {"status": {"99"}},
+		"&#34;nonsense&#34; is no header":          {"status": {"201"}, "headers": {"nonsense"}},
+		"&#34;a b: c&#34; is no header":            {"status": {"201"}, "headers": {"X-A: 1\r\na b: c"}},
+	} {
+		typed.Set("known", "yes")
+		r.posts(r.form(id, "completed", typed), http.StatusUnprocessableEntity, says)
+	}
+	r.posts(r.form(id, "completed", url.Values{"known": {"no"}, "status": {"201"}}), http.StatusUnprocessableEntity,
+		"A result is typed, and it is chosen that it is not known")
 
-			form := r.form(id, "completed", url.Values{"known": {"yes"}, "result": {`{"number":"re_1"}`}})
-			a := r.post("/ops/act", form)
-			if !able {
-				require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode)
-				require.Contains(t, a.text, "are not JSON")
-				form.Set("known", "no")
-				form.Del("result")
-				r.posts(form, http.StatusSeeOther, "")
-				require.Equal(t, http.StatusConflict, call().Code)
-				return
-			}
-			require.Equal(t, http.StatusSeeOther, a.StatusCode, a.text)
-			w := call()
-			require.Equal(t, http.StatusCreated, w.Code)
-			require.JSONEq(t, `{"number":"re_1"}`, w.Body.String())
+	form := r.form(id, "completed", url.Values{"known": {"yes"}, "status": {"201"}, "look": {"1"},
+		"headers": {"content-type: application/json\r\nLink: </a>\r\nLink: </b>\r\nSet-Cookie: session=1"},
+		"result":  {"{\"number\":\r\n\"re_1\"}"}})
+	look := html.UnescapeString(r.post("/ops/act", form).text)
+	require.Contains(t, look, "HTTP 201 Created\nContent-Type: application/json\nLink: </a>\nLink: </b>\n")
+	require.Contains(t, look, "Set-Cookie is not recorded")
+	require.Zero(t, r.changes(id))
+	form.Del("look")
+	r.posts(form, http.StatusSeeOther, "")
+	w := call()
+	require.Equal(t, http.StatusCreated, w.Code)
+	require.Equal(t, "{\"number\":\n\"re_1\"}", w.Body.String())
+	require.Equal(t, []string{"</a>", "</b>"}, w.Header().Values("Link"))
+	require.Contains(t, r.get(record(id)+"&show=result").text, "HTTP 201 Created\n")
+}
+
+func TestAnHTTPRequestWithoutItsResponse(t *testing.T) {
+	r, id, call := paid(t, nil)
+	r.posts(r.form(id, "completed"), http.StatusSeeOther, "")
+	require.Equal(t, http.StatusConflict, call().Code)
+}
+
+func TestAServiceEncodesTheResponsesItself(t *testing.T) {
+	r, id, call := paid(t, func(_ *idem.Record, res *idemhttp.Response) (protocol.Encoded, error) {
+		res.Body = nil // a redaction
+		return idemhttp.Encode(res)
+	})
+	r.posts(r.form(id, "completed", url.Values{"known": {"yes"}, "status": {"201"}, "result": {"4242"}}),
+		http.StatusSeeOther, "")
+	w := call()
+	require.Equal(t, http.StatusCreated, w.Code)
+	require.Empty(t, w.Body.String())
+}
+
+var followed = regexp.MustCompile(`data-live="[^"]*;v=([^"]+)"`)
+
+// A preview is about the same record as its form: it does not say that there is news.
+func TestAPreviewIsNoNews(t *testing.T) {
+	r, id := newQuestion(t, console.Options{})
+	step := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
+	for name, tt := range map[string]struct {
+		id, to string
+		typed  url.Values
+	}{
+		"completed": {id, "completed", url.Values{"known": {"yes"}, "result": {"7"}}},
+		"released":  {id, "released", nil},
+		"steps":     {step, "released", url.Values{"step-0": {"took_effect"}, "step-0-result": {"7"}}},
+		"a mistake": {step, "released", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := followed.FindStringSubmatch(r.get(act(tt.id, tt.to)).text)
+			form := r.form(tt.id, tt.to, tt.typed)
+			form.Set("look", "1")
+			after := followed.FindStringSubmatch(r.post("/ops/act", form).text)
+			require.NotNil(t, before)
+			require.Equal(t, before[1], after[1])
 		})
 	}
 }
 
-// A decision that can repeat an effect says so before it is made, and its button is another one.
+// A failure over HTTP is a 500; the page says so where it is decided.
+func TestAFormSaysWhatTheCallerGets(t *testing.T) {
+	r, id, _ := paid(t, nil)
+	page := r.get(act(id, "failed")).text
+	require.Contains(t, page, "later calls get it, as HTTP 500")
+	require.Contains(t, page, "such as 402, resolve to completed with that response.")
+	require.NotContains(t, page, `class="danger"`)
+	r, id = newQuestion(t, console.Options{})
+	for _, to := range []string{"failed", "completed"} {
+		page := r.get(act(id, to)).text
+		require.Contains(t, page, "A message is acknowledged.")
+		require.NotContains(t, page, "HTTP")
+	}
+}
+
+// A decision that can repeat an effect says so before it is made, also without its colour.
 func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
 	r, id := newQuestion(t, console.Options{})
-	const caution = "if it took effect, it takes effect a second time."
+	const caution = "If the provider has it already, it happens twice"
 	require.Contains(t, r.get(record(id)).text, caution)
+	require.Contains(t, r.get(record(id)).text, ">Danger: run it again …<")
 	for to, cautious := range map[string]bool{"released": true, "completed": false, "failed": false} {
 		page := r.get(act(id, to)).text
 		require.Equal(t, cautious, strings.Contains(page, caution), to)
-		require.Equal(t, cautious, strings.Contains(page, `<button class="danger">`), to)
+		require.Equal(t, cautious, strings.Contains(page, `<button class="danger">Danger: run it again<`), to)
+		require.Equal(t, cautious, strings.Contains(page, "What did the provider answer?"), to)
+		require.Contains(t, page, protocol.Token(id, ""), "what to ask it by")
 	}
+	done := r.end(refund.Key("acme", "r-2"), 7, nil)
+	require.Contains(t, r.get(act(done, "forgotten")).text, `<button class="danger">Danger: forget the record<`)
+}
+
+func TestTheProvidersAnswerIsKeptWithTheReason(t *testing.T) {
+	r, id := newQuestion(t, console.Options{})
+	form := r.form(id, "released", url.Values{"says": {" "}, "why": {"case 4711"}})
+	r.posts(form, http.StatusUnprocessableEntity, "The provider&#39;s answer is missing")
+	require.Zero(t, r.changes(id))
+	form.Set("says", "no refund with this token")
+	r.decides(form, "case 4711; the provider says: no refund with this token")
+
+	// A later decision repeats it, and wants another answer.
+	page := html.UnescapeString(r.get(act(id, "completed")).text)
+	require.Regexp(t, "It replaces what was recorded before: from unknown to released, attempt 1, at .* by alice, "+
+		"because: case 4711; the provider says: no refund with this token<", page)
+	form = r.form(id, "completed", url.Values{"says": {""}})
+	r.posts(form, http.StatusUnprocessableEntity, "The provider&#39;s answer is missing")
+	form.Set("says", "it has re_1 after all")
+	r.decides(form, "it has re_1 after all")
+
+	// Who says what a step did has asked.
+	step := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
+	require.Contains(t, r.get(record(step)).text, ">Release to the next call …<", "it depends on what the step did")
+	look := func(typed url.Values) string {
+		form := r.form(step, "released", typed)
+		form.Set("look", "1")
+		return r.post("/ops/act", form).text
+	}
+	require.Contains(t, look(url.Values{"step-0": {"not_executed"}}), `<button class="danger">Danger: run it again<`)
+	require.Contains(t, look(url.Values{"step-0": {"took_effect"}, "step-0-result": {"7"}}),
+		"<button>Release to the next call<")
+	form = r.form(step, "released", url.Values{"says": {""}, "step-0": {"not_executed"}})
+	r.posts(form, http.StatusUnprocessableEntity, "The provider&#39;s answer is missing")
+	maps.Copy(form, url.Values{"step-0": {"took_effect"}, "step-0-result": {"7"}})
+	r.posts(form, http.StatusSeeOther, "")
 }
 
 // sealed is a store of records whose results are encrypted, without the key.

@@ -15,9 +15,6 @@ import (
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// thisMachine makes the requests that ThisMachine admits.
-const thisMachine = "console"
-
 type whoKey struct{}
 
 // who makes the request.
@@ -97,19 +94,21 @@ func isHere(host string) bool { return host == "localhost" || isLoopback(host) }
 
 func isLoopback(host string) bool { return net.ParseIP(host).IsLoopback() }
 
-// ThisMachine is an [Options.Who] for a console on a machine of your own. It admits requests
-// from the machine itself, and calls each of them "console". A request that shows that a proxy
+// ThisMachine is an [Options.Who] for a console on a machine of your own, on which name works. It admits
+// requests from the machine itself, and calls each of them name. A request that shows that a proxy
 // has passed it on is refused: by the proxy's headers, HTTP/1.0, or a page of another host.
 // Many proxies show nothing, such as nginx since 1.29.7 as it is by default. Behind one,
-// everybody whom it serves may read all records and change them.
-func ThisMachine(r *http.Request) (string, error) {
-	switch {
-	case !isLoopback(hostOf(r.RemoteAddr)):
-		return "", errors.New("the request comes from another machine, and Options.Who is ThisMachine")
-	case proxied(r):
-		return "", errors.New("a proxy has passed the request on, and Options.Who is ThisMachine")
+// everybody whom it serves may read all records and change them under that name.
+func ThisMachine(name string) func(*http.Request) (string, error) {
+	return func(r *http.Request) (string, error) {
+		switch {
+		case !isLoopback(hostOf(r.RemoteAddr)):
+			return "", errors.New("the request comes from another machine, and Options.Who is ThisMachine")
+		case proxied(r):
+			return "", errors.New("a proxy has passed the request on, and Options.Who is ThisMachine")
+		}
+		return name, nil
 	}
-	return thisMachine, nil
 }
 
 // proxied reports whether the request shows that a proxy has passed it on. One that adds no

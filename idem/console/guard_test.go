@@ -215,7 +215,7 @@ func TestAConsoleNeedsWho(t *testing.T) {
 		require.ErrorAs(t, err, new(*idem.ConfigError))
 		require.ErrorContains(t, err, "console.ThisMachine")
 	}
-	_, err := console.New(r, &console.Options{Who: console.ThisMachine})
+	_, err := console.New(r, &console.Options{Who: console.ThisMachine("alice")})
 	require.NoError(t, err)
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -42,13 +43,9 @@ type Options struct {
 	// FormKey signs forms. Processes that answer each other's forms must have the same one,
 	// of at least 32 random bytes. Nil means a random one.
 	FormKey []byte
-	// Encode makes a result of what an operator has typed, for a record whose results are not
-	// JSON (protocol.Record's Codec), such as HTTP responses. Nil: such a record can be
-	// completed only without its result.
-	Encode func(rec *idem.Record, typed string) (protocol.Encoded, error)
-	// EncodeHint tells the operator what to type for Encode, such as "a status, headers, an
-	// empty line and a body".
-	EncodeHint string
+	// Encode encodes the response that an operator has typed for the record of an HTTP request,
+	// such as by the service's own [idemhttp.Contract.Encode]. Nil means [idemhttp.Encode].
+	Encode func(*idem.Record, *idemhttp.Response) (protocol.Encoded, error)
 	// Poll is how often an open page asks the store for news. A page that shows many records
 	// asks less often: it reads 50 records a second at most, and all open pages together 200.
 	// Zero means [DefaultPoll].
@@ -95,6 +92,9 @@ func New(r *reconcile.Reconciler, o *Options) (http.Handler, error) {
 	c.opts.Log = cmp.Or(o.Log, slog.Default())
 	if o.Now == nil {
 		c.opts.Now = time.Now
+	}
+	if o.Encode == nil {
+		c.opts.Encode = func(_ *idem.Record, res *idemhttp.Response) (protocol.Encoded, error) { return idemhttp.Encode(res) }
 	}
 	return c.guarded(c.routes()), nil
 }

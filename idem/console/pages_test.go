@@ -298,7 +298,7 @@ func TestTheTimelineIsInTheOrderOfTime(t *testing.T) {
 	r.posts(form, http.StatusSeeOther, "")
 	text := r.get(record(id)).text
 	at := -1
-	for _, what := range []string{"Claimed", "Escalated", "by sweep", "Resolved", "by console with console",
+	for _, what := range []string{"Claimed", "Escalated", "by sweep", "Resolved", "by alice with console",
 		"the provider&#39;s console says so", "To come"} {
 		i := strings.Index(text, what)
 		require.Greater(t, i, at, "%s, in %s", what, text)

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -39,13 +40,14 @@ type recordView struct {
 	Shown *shown `json:"-"`
 	// ShowErrors says that the messages of errors were asked for.
 	ShowErrors                    bool `json:"-"`
-	HasResult                     bool
+	HasResult, HTTP               bool
 	ResultURL, ValueURL, ErrorURL string
 }
 
 type decisionView struct {
 	reconcile.Decision
 	Verb, URL string
+	Danger    bool
 }
 
 type stepView struct {
@@ -135,6 +137,7 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 		v.Write, v.Sweep = rec.Write, rec.Sweep
 		v.Created, v.Updated, v.Lease = c.moment(rec.CreatedAt), c.moment(rec.UpdatedAt), c.moment(rec.LeaseUntil)
 		v.Expires, v.Open, v.Escalated = c.moment(rec.ExpiresAt), c.moment(rec.OpenSince), c.moment(rec.EscalatedAt)
+		v.HTTP = view.OverHTTP(rec.Codec)
 		v.HasResult = rec.State == idem.Completed && !rec.Omitted
 		// The page leaves the messages out, unless it is asked for them.
 		shown := view.Of(rec, view.Reveal{ShowError: true})
@@ -144,7 +147,7 @@ func (c *console) view(id string, rec *idem.Record, history []protocol.Audit) *r
 		for _, d := range e.Decisions {
 			form := url.Values{"id": {id}, "to": {targetOf(d)}}
 			v.Decisions = append(v.Decisions, decisionView{
-				Decision: c.forOperators(rec, d), Verb: wordsOf[targetOf(d)].Verb,
+				Decision: c.forOperators(rec, d), Verb: verb(targetOf(d), dangerous(d)), Danger: dangerous(d),
 				URL: c.opts.Prefix + "/act?" + form.Encode(),
 			})
 		}
@@ -260,6 +263,10 @@ func (c *console) asked(r *http.Request, rec *idem.Record) (*shown, error) {
 	s.Bytes, s.Text = len(body), "(not a text)"
 	if utf8.Valid(body) {
 		s.Text = string(body)
+	}
+	if res, err := idemhttp.Decode(protocol.Encoded{Body: body, Codec: rec.Codec}); err == nil && what == "result" {
+		r := view.ResponseOf(res)
+		s.Text = strings.Join(r.Head(), "\n") + "\n\n" + cmp.Or(r.Body, "(no text)")
 	}
 	return s, nil
 }

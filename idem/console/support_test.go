@@ -53,7 +53,7 @@ func (r *rig) mount(rc *reconcile.Reconciler, o console.Options) {
 		o.Prefix = "/ops"
 	}
 	if o.Who == nil {
-		o.Who = console.ThisMachine
+		o.Who = console.ThisMachine("alice")
 	}
 	o.Now, o.Log = r.Clock.Now, slog.New(slog.DiscardHandler)
 	var err error
@@ -192,6 +192,9 @@ var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^
 // formOf is what the page's form sends.
 func formOf(page answer) url.Values {
 	form := url.Values{"why": {"the provider's console says so"}}
+	if strings.Contains(page.text, `name="says"`) {
+		form.Set("says", "no such refund")
+	}
 	for _, m := range hidden.FindAllStringSubmatch(page.text, -1) {
 		form.Set(m[1], html.UnescapeString(m[2]))
 	}

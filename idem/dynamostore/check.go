@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -98,24 +99,29 @@ func tableProblems(t *types.TableDescription) (problems []string) {
 	for _, a := range t.AttributeDefinitions {
 		kinds[aws.ToString(a.AttributeName)] = a.AttributeType
 	}
-	if got, want := keyText(t.KeySchema, kinds), schema.PK+" (S), "+schema.SK+" (S)"; got != want {
+	if got := keyText(t.KeySchema, kinds); got != recordKeys {
 		problems = append(problems, fmt.Sprintf("has the keys %s and needs %s: "+
-			"keys cannot be changed, so create another table", got, want))
+			"keys cannot be changed, so create another table", got, recordKeys))
 	}
-	want := schema.OpenShard + " (S), " + schema.OpenDue + " (N)"
 	for _, x := range t.GlobalSecondaryIndexes {
 		if aws.ToString(x.IndexName) != schema.OpenIndex {
 			continue
 		}
-		if got := keyText(x.KeySchema, kinds); got != want {
+		if got := keyText(x.KeySchema, kinds); got != indexKeys {
 			problems = append(problems, fmt.Sprintf("has index %q on %s and needs it on %s: "+
-				"delete the index and create it again", schema.OpenIndex, got, want))
+				"delete the index and create it again", schema.OpenIndex, got, indexKeys))
 		}
 		return problems
 	}
 	return append(problems, fmt.Sprintf("has no index %q: add one on %s, keys only; without it "+
-		"no sweep finds the operations whose outcome is unknown", schema.OpenIndex, want))
+		"no sweep finds the operations whose outcome is unknown", schema.OpenIndex, indexKeys))
 }
+
+// The keys of the table and of the index, as keyText writes them.
+const (
+	recordKeys = schema.PK + " (S), " + schema.SK + " (S)"
+	indexKeys  = schema.OpenShard + " (S), " + schema.OpenDue + " (N)"
+)
 
 func keyText(keys []types.KeySchemaElement, kinds map[string]types.ScalarAttributeType) string {
 	parts := make([]string, len(keys))
@@ -152,19 +158,22 @@ func advise(table string, err error) error {
 		// A transaction may mean another table.
 		if speaksOfKeys(api.ErrorMessage()) && ok && op.Operation() != "TransactWriteItems" {
 			return fmt.Errorf("%w (%w)", &protocol.ConfigError{What: what(table),
-				Problem: fmt.Sprintf("has other keys than records have: check the name in %s; "+
-					"dynamostore.Check says everything that differs", schema.EnvTable)}, err)
+				Problem: fmt.Sprintf("has other keys than records have, %s, or no index %q on %s: check the name in %s; "+
+					"dynamostore.Check says everything that differs",
+					recordKeys, schema.OpenIndex, indexKeys, schema.EnvTable)}, err)
 		}
 		return err
 	}
 	return explain(table, "the actions in this package's documentation", err)
 }
 
-// speaksOfKeys reports whether a refused request did not fit the table's keys, in the
-// words of DynamoDB and of DynamoDB Local. The store's own keys never change.
+// speaksOfKeys reports whether a refused request did not fit the keys of the table or of its index, in
+// the words of DynamoDB and of DynamoDB Local. The store's own keys never change.
 func speaksOfKeys(message string) bool {
-	return strings.Contains(message, "required keys") || strings.Contains(message, "the schema") ||
-		strings.Contains(message, "Missing the key") || strings.Contains(message, "conditions on the keys")
+	return slices.ContainsFunc([]string{
+		"required keys", "the schema", "schema type", "Missing the key", "conditions on the keys", "specified index",
+		"key schema element", "Type mismatch for",
+	}, func(words string) bool { return strings.Contains(message, words) })
 }
 
 // explain says what to do about a call that failed.

@@ -54,14 +54,31 @@ func (f *fixture) newTable(t *testing.T) string {
 // tableOfElse has other keys than records have.
 func (f *fixture) tableOfElse(t *testing.T, kind types.ScalarAttributeType) string {
 	t.Helper()
-	name := f.newTable(t)
-	_, err := f.admin.CreateTable(t.Context(), &dynamodb.CreateTableInput{
-		TableName: &name, BillingMode: types.BillingModePayPerRequest,
-		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: kind}},
-		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
-	})
+	return f.tableWith(t, []string{"id " + string(kind)}, nil)
+}
+
+// tableWith has these keys, and these of the index if there are any: each a name and a type.
+func (f *fixture) tableWith(t *testing.T, keys, index []string) string {
+	t.Helper()
+	in := &dynamodb.CreateTableInput{TableName: aws.String(f.newTable(t)), BillingMode: types.BillingModePayPerRequest}
+	schemaOf := func(keys []string) (elements []types.KeySchemaElement) {
+		for i, key := range keys {
+			name, kind, _ := strings.Cut(key, " ")
+			in.AttributeDefinitions = append(in.AttributeDefinitions, types.AttributeDefinition{AttributeName: &name,
+				AttributeType: types.ScalarAttributeType(kind)})
+			elements = append(elements, types.KeySchemaElement{AttributeName: &name,
+				KeyType: []types.KeyType{types.KeyTypeHash, types.KeyTypeRange}[i]})
+		}
+		return elements
+	}
+	in.KeySchema = schemaOf(keys)
+	if index != nil {
+		in.GlobalSecondaryIndexes = []types.GlobalSecondaryIndex{{IndexName: aws.String("open"),
+			KeySchema: schemaOf(index), Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly}}}
+	}
+	_, err := f.admin.CreateTable(t.Context(), in)
 	require.NoError(t, err)
-	return name
+	return *in.TableName
 }
 
 func (f *fixture) expires(t *testing.T, table, attribute string, on bool) {
@@ -376,13 +393,58 @@ func TestRefusalSaysWhatToDo(t *testing.T) {
 	require.ErrorContains(t, err, `table "nosuch": does not exist in this region and account`)
 }
 
+// A table that exists and whose names differ is refused where the difference is known first: its keys by the
+// first call, its index by the first sweep or the first claim that is in it.
 func TestTableOfSomethingElseIsNamed(t *testing.T) {
+	const refused = "has other keys than records have, pk (S), sk (S), or no index \"open\" on open_shard (S), " +
+		"open_due (N): check the name in IDEM_TABLE; dynamostore.Check says everything that differs"
 	f := open(t, nil)
-	s := must(New(f.admin, f.tableOfElse(t, types.ScalarAttributeTypeS), &patient))
-	_, err := s.Get(t.Context(), "acme#charge#digest")
-	require.ErrorContains(t, err, "has other keys than records have")
-	engine := must(idem.New(s, &idem.Options{ClaimBudget: patient.Budget}))
-	_, err = idem.Do(t.Context(), engine, idem.Operation{Name: "charge"}.Key("acme", "k"), 1,
-		func(context.Context, int) (int, error) { return 1, nil })
-	require.ErrorContains(t, err, "has other keys than records have: check the name in IDEM_TABLE")
+	get := func(_ *testing.T, s *Store) error {
+		_, err := s.Get(t.Context(), "acme#charge#digest")
+		return err
+	}
+	claim := func(watched bool) func(*testing.T, *Store) error {
+		return func(t *testing.T, s *Store) error {
+			engine := must(idem.New(s, &idem.Options{ClaimBudget: patient.Budget}))
+			o := idem.Operation{Name: "charge", Repeat: idem.Repeatable}
+			if watched {
+				o.Repeat = idem.NotRepeatable // its claims are in the index
+			}
+			_, err := idem.Do(t.Context(), engine, o.Key("acme", "k"), 1,
+				func(context.Context, int) (int, error) { return 1, nil })
+			return err
+		}
+	}
+	sweep := func(t *testing.T, s *Store) error {
+		_, err := must(NewAdminStore(f.admin, *s.table, &patient)).Due(t.Context(), protocol.DueQuery{Until: time.Now()})
+		return err
+	}
+	repeatable := claim(false)
+	type calls = map[string]func(*testing.T, *Store) error
+	for name, c := range map[string]struct {
+		keys, index []string // name and type of each
+		refused     calls
+		check       string
+	}{
+		"another key": {[]string{"id S"}, nil, calls{"get": get, "claim": repeatable}, "has the keys id (S) and needs"},
+		"keys of another type": {[]string{"pk N", "sk S"}, nil, calls{"get": get, "claim": repeatable},
+			"has the keys pk (N), sk (S)"},
+		"a key of another name": {[]string{"pk S", "sort S"}, nil, calls{"get": get, "claim": repeatable},
+			"has the keys pk (S), sort (S)"},
+		"no index": {[]string{"pk S", "sk S"}, nil, calls{"sweep": sweep}, `has no index "open"`},
+		"an index on others": {[]string{"pk S", "sk S"}, []string{"shard S", "due N"}, calls{"sweep": sweep},
+			`has index "open" on shard (S), due (N)`},
+		"an index of another type": {[]string{"pk S", "sk S"}, []string{"open_shard S", "open_due S"},
+			calls{"sweep": sweep, "claim": claim(true)}, `has index "open" on open_shard (S), open_due (S)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := f.tableWith(t, c.keys, c.index)
+			says(t, Check(t.Context(), f.admin, table), c.check, "TTL off")
+			for call, of := range c.refused {
+				err := of(t, must(New(f.admin, table, &patient)))
+				require.ErrorContains(t, err, refused, call)
+				says(t, err)
+			}
+		})
+	}
 }

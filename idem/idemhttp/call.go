@@ -15,47 +15,50 @@ import (
 const gatewayReserve = 2 * time.Second
 
 // call makes the engine's call of the request, or says why it cannot.
-func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *situation, err error) {
-	op, ok := c.operation(r)
-	if !ok {
+func (c *Contract) call(ctx context.Context, r *Request, d *declared) (call idem.Call, no *situation, err error) {
+	if d == nil || d == c.undeclared {
 		return call, &situation{code: CodeUndeclared}, nil
 	}
-	tenant, why, err := callerOf(ctx, r, c.tenant)
+	tenant, why, err := callerOf(ctx, r, d.Tenant)
 	if err != nil {
 		return call, nil, err
 	}
 	if tenant == "" {
 		return call, &situation{code: CodeTenantMissing, why: why}, nil
 	}
-	call.Key = op.Key(tenant, "") // for notices in shadow of requests that are refused below
+	call.Key = d.op.Key(tenant, "") // for notices in shadow of requests that are refused below
 	principal := ""
-	if c.opts.Principal != nil {
-		if principal, why, err = callerOf(ctx, r, c.opts.Principal); err != nil {
+	if d.Principal != nil {
+		if principal, why, err = callerOf(ctx, r, d.Principal); err != nil {
 			return call, nil, err
 		}
 		if principal == "" || principal == idem.SingleTenant {
 			return call, &situation{code: CodePrincipalMissing, why: why}, nil
 		}
 	}
-	inBody := c.opts.Key.from != nil || c.opts.Key.pointer != ""
-	if inBody && r.load != nil {
+	if d.Key.inBody() && r.load != nil {
 		if no, err = r.load(); no != nil || err != nil {
 			return call, no, err
 		}
 	}
-	value, no, err := c.key(ctx, r)
+	value, no, err := c.key(ctx, r, d)
+	if no != nil && no.code == CodeKeyMissing && d.KeyOptional {
+		value, no, call.Keyless = uuid7(c.engine.Now()), nil, true
+	}
 	if no != nil || err != nil {
 		return call, no, err
 	}
-	if call.Key, no = keyOf(op, tenant, principal, value); no != nil {
+	if call.Key, no = keyOf(d.op, tenant, principal, value); no != nil {
 		return call, no, nil
 	}
-	if !inBody && r.load != nil {
+	if !d.Key.inBody() && r.load != nil {
 		if no, err = r.load(); no != nil || err != nil {
 			return call, no, err
 		}
 	}
-	if call.Fingerprint, err = c.fingerprint(r); err != nil {
+	if call.Keyless {
+		call.Fingerprint = fingerprint.Bytes(r.Body) // with which nothing is compared
+	} else if call.Fingerprint, err = c.fingerprint(r); err != nil {
 		no = &situation{code: CodeNotCanonical}
 		var why *fingerprint.NotCanonicalError
 		if errors.As(err, &why) {
@@ -66,7 +69,7 @@ func (c *Contract) call(ctx context.Context, r *Request) (call idem.Call, no *si
 		}
 		return call, no, nil
 	}
-	if late := c.opts.MaxAge.refuses(r, value, op, c.engine.Now()); late != nil {
+	if late := c.opts.MaxAge.refuses(r, value, d.op, c.engine.Now()); late != nil {
 		call.NoClaim = late
 	}
 	call.Codec = codecName

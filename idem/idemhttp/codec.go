@@ -105,6 +105,9 @@ func (c *Contract) Encode(res *Response) (protocol.Encoded, error) {
 	}, nil
 }
 
+// Encode is [Contract.Encode] of a contract without options, for tools that do not have the service's.
+func Encode(res *Response) (protocol.Encoded, error) { return new(Contract).Encode(res) }
+
 // Decode decodes a response as it is recorded, with the codec's name of its record, to show it
 // to operators: it is what later callers get, without the headers of a replay. A result of another
 // codec is an [*idem.ConfigError]. One that is damaged, or of a newer version, matches

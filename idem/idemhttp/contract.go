@@ -1,7 +1,10 @@
 package idemhttp
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -27,13 +30,13 @@ const (
 // between requests and is safe for concurrent use.
 type Contract struct {
 	engine *idem.Engine
-	tenant TenantFunc
 	opts   Options
-	routes map[route]idem.Operation
+	routes map[route]*declared
 	later  accepted // nil without any
 	rows   map[Code]row
-	// anyShadow: an operation is in shadow; allShadow: all are.
-	anyShadow, allShadow bool
+	// undeclared is what requests of other routes are in shadow, if all operations are; else nil.
+	undeclared *declared
+	anyShadow  bool // an operation is in shadow
 }
 
 // New returns a contract for the routes. The tenant function returns the tenant of a request. Use
@@ -52,32 +55,54 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 	if err != nil {
 		return nil, err
 	}
-	c := &Contract{engine: engine, tenant: tenant, opts: opts}
+	c := &Contract{engine: engine, opts: opts}
 	if c.routes, err = routes.compile(opts.Methods); err != nil {
 		return nil, err
+	}
+	all := opts.forAll(tenant)
+	for _, d := range c.routes {
+		d.RouteOptions = all
+	}
+	for _, name := range slices.Sorted(maps.Keys(opts.ByRoute)) {
+		d, err := c.named("ByRoute", name)
+		if err != nil {
+			return nil, err
+		}
+		own := opts.ByRoute[name]
+		if err := own.check(fmt.Sprintf("ByRoute of %q: ", name)); err != nil {
+			return nil, err
+		}
+		d.RouteOptions = own.over(all)
 	}
 	if opts.Later != nil {
 		if c.later, err = opts.Later.of(c); err != nil {
 			return nil, err
 		}
 	}
-	c.allShadow = true
-	for _, op := range c.routes {
-		c.anyShadow, c.allShadow = c.anyShadow || op.Shadow, c.allShadow && op.Shadow
-		if err := opts.MaxAge.fits(op); err != nil {
+	allShadow := true
+	for _, d := range c.routes {
+		if d.passes() {
+			continue
+		}
+		c.anyShadow, allShadow = c.anyShadow || d.op.Shadow, allShadow && d.op.Shadow
+		if err := opts.MaxAge.fits(d.op); err != nil {
 			return nil, err
 		}
 	}
-	if c.rows, err = opts.Profile.rows(opts.Key.place()); err != nil {
+	if c.anyShadow && allShadow {
+		// A name of few values, since operations are a dimension of metrics.
+		c.undeclared = &declared{op: idem.Operation{Name: string(CodeUndeclared), Shadow: true}}
+	}
+	if c.rows, err = opts.Profile.rows(); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// Serve answers one request. A request that needs no key is passed to next, unless it asks
-// for the status of what was accepted for later ([Options.Later]). Otherwise Serve
-// runs next under the key's claim, or returns the recorded response or a refusal. It calls
-// next at most once and returns only when next has returned.
+// Serve answers one request. A request that needs no key, by its method or since its route is
+// [Unprotected], is passed to next, unless it asks for the status of what was accepted for later
+// ([Options.Later]). Otherwise Serve runs next under the key's claim, or returns the recorded
+// response or a refusal. It calls next at most once and returns only when next has returned.
 //
 // The error is next's own, unchanged, or a recorded failure as a [*idem.RecordedError], or
 // a fault that no client can act on. Where the engine has ended next's attempt
@@ -92,10 +117,19 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 	if !c.enforces(r.Method) {
 		return next(ctx)
 	}
-	if op, yes := c.inShadow(r); yes {
-		return c.observe(ctx, op, func() (*Request, *situation, error) { return r, nil, nil }, next)
+	d := c.declaration(r)
+	switch in := c.inShadow(d); {
+	case d.passes():
+		return next(ctx)
+	case in != nil:
+		return c.observe(ctx, in, func() (*Request, *situation, error) { return r, nil, nil }, next)
 	}
-	call, no, err := c.call(ctx, r)
+	return c.protect(ctx, r, d, next)
+}
+
+// protect serves a request that needs a key. Without a declaration it is refused.
+func (c *Contract) protect(ctx context.Context, r *Request, d *declared, next Next) (*Response, error) {
+	call, no, err := c.call(ctx, r, d)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +137,7 @@ func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response,
 		return c.refusal(ctx, r, no), nil
 	}
 	if c.later != nil {
-		if res, err := c.later.accept(ctx, r, call); res != nil || err != nil {
+		if res, err := c.later.accept(ctx, r, d, call); res != nil || err != nil {
 			return res, err
 		}
 	}
@@ -157,18 +191,18 @@ func (c *Contract) enforces(method string) bool {
 	return slices.ContainsFunc(c.opts.Methods, func(m string) bool { return strings.EqualFold(m, method) })
 }
 
-// operation looks up the route, then the path, then a template that the path fits.
-func (c *Contract) operation(r *Request) (idem.Operation, bool) {
-	at, ok := c.declared(r)
-	return c.routes[at], ok
-}
-
-func (c *Contract) declared(r *Request) (route, bool) {
+// declaration looks up the route, then the path, then a template that the path fits. It is nil if none
+// is declared. A route that is unprotected comes last: the path may fit one that needs a key.
+func (c *Contract) declaration(r *Request) *declared {
 	method := strings.ToUpper(r.Method)
-	for _, at := range []route{{method, r.Route}, {method, r.Path}, {}} {
-		if _, ok := c.routes[at]; ok {
-			return at, true
+	matched := c.routes[route{method, r.Route}]
+	if matched != nil && !matched.passes() {
+		return matched
+	}
+	for _, at := range []route{{method, r.Path}, {}} {
+		if d := c.routes[at]; d != nil {
+			return d
 		}
 	}
-	return c.byTemplate(method, r.Path)
+	return cmp.Or(c.byTemplate(method, r.Path), matched)
 }

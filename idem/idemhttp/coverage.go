@@ -11,8 +11,8 @@ const (
 	defaultRoute = "$default"
 )
 
-// MissingRoutes returns the routes of an API that need a key and declare no operation:
-// requests to them would be refused with 500. The API's routes are written as in
+// MissingRoutes returns the routes of an API that need a key and declare neither an operation nor
+// [Unprotected]: requests to them would be refused with 500. The API's routes are written as in
 // [Routes]. "ANY /payments" stands for all methods; "$default" has no template and
 // only [AnyRoute] covers it. The methods are those of [Options.Methods]; none mean POST
 // and PATCH. Routes with other methods are ignored.

@@ -16,8 +16,9 @@
 //
 // The key comes in the Idempotency-Key header, bare or as a structured-field
 // string (RFC 9651); both forms name the same key. For producers without headers it
-// can come from the body or a function. By default only POST and PATCH need a key; requests
-// with other methods are passed on unchanged. Refusals are problem details (RFC 9457) with
+// can come from the body or a function, for all routes or for single ones ([Options.ByRoute]). By
+// default only POST and PATCH need a key; requests with other methods are passed on unchanged, and so
+// are those of routes that are [Unprotected]. Refusals are problem details (RFC 9457) with
 // a stable code, and say nothing about other clients' requests. This package's
 // README.md has the table of all codes, written for the clients.
 //

@@ -25,17 +25,9 @@ const (
 // ErrNoKey is the error of a [KeyFunc] for a request without a key.
 var ErrNoKey = errors.New("idemhttp: the request has no key")
 
-// key finds the request's key as the options say, makes a random one if a key is optional,
-// or returns why there is none.
-func (c *Contract) key(ctx context.Context, r *Request) (value string, no *situation, err error) {
-	if value, no, err = c.givenKey(ctx, r); no != nil && no.code == CodeKeyMissing && c.opts.KeyOptional {
-		return uuid7(c.engine.Now()), nil, nil
-	}
-	return value, no, err
-}
-
-func (c *Contract) givenKey(ctx context.Context, r *Request) (value string, no *situation, err error) {
-	source := &c.opts.Key
+// key finds the request's key as the options say, or returns why there is none.
+func (c *Contract) key(ctx context.Context, r *Request, d *declared) (value string, no *situation, err error) {
+	source := &d.Key
 	if source.from != nil {
 		value, err = source.from(ctx, r)
 		switch {
@@ -51,14 +43,14 @@ func (c *Contract) givenKey(ctx context.Context, r *Request) (value string, no *
 		if value, no = bodyKey(r.Body, source.pointer); no != nil {
 			return "", no, nil
 		}
-		err = c.checkKey(value)
+		err = c.checkKey(value, d.MinKey)
 	} else {
 		values := r.header(source.header)
 		if len(values) == 0 {
 			return "", &situation{code: CodeKeyMissing}, nil
 		}
 		if value, err = c.parseKey(values); err == nil {
-			err = c.checkKey(value)
+			err = c.checkKey(value, d.MinKey)
 		}
 	}
 	if err != nil {
@@ -118,11 +110,11 @@ func bareKey(values []string) (string, error) {
 }
 
 // checkKey checks a key by the profile's grammar.
-func (c *Contract) checkKey(key string) error {
+func (c *Contract) checkKey(key string, least int) error {
 	if c.opts.Profile == Stripe {
-		return checkKey(key, c.opts.MinKey, isPrintable, "printable ASCII")
+		return checkKey(key, least, isPrintable, "printable ASCII")
 	}
-	return checkKey(key, c.opts.MinKey, isKeyChar, keyChars)
+	return checkKey(key, least, isKeyChar, keyChars)
 }
 
 const keyChars = "letters, digits and - . _ ~ :"

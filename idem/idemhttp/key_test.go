@@ -63,12 +63,12 @@ func TestKeyForms(t *testing.T) {
 
 // keyIn is the key in a header's values, by the default rules.
 func keyIn(values ...string) (string, error) {
-	c := &Contract{opts: Options{MinKey: DefaultMinKey}}
+	c := &Contract{}
 	key, err := c.parseKey(values)
 	if err != nil {
 		return "", err
 	}
-	return key, c.checkKey(key)
+	return key, c.checkKey(key, DefaultMinKey)
 }
 
 func TestBothFormsNameOneKey(t *testing.T) {

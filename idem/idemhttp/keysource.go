@@ -48,27 +48,29 @@ func KeyFrom(f KeyFunc) KeySource {
 // runtime unchanged. It must be safe for concurrent use.
 type KeyFunc func(ctx context.Context, r *Request) (string, error)
 
-// check returns the source with its default, or what is wrong with it.
-func (s KeySource) check() (KeySource, error) {
+func (s KeySource) isZero() bool { return s.header == "" && !s.inBody() }
+
+// inBody reports whether the key may be in the body.
+func (s KeySource) inBody() bool { return s.pointer != "" || s.from != nil }
+
+// check reports what is wrong with the source; of says whose it is.
+func (s KeySource) check(of string) error {
 	switch err := canonical.CheckPointer(s.pointer); {
 	case err != nil:
-		return s, mistake("KeyPointer: %v", err)
-	case s.pointer != "" || s.from != nil:
-	case s.header == "":
-		s.header = DefaultKeyHeader
-	case !isToken(s.header):
-		return s, mistake("KeyHeader %q is not a header name", s.header)
+		return mistake("%sKeyPointer: %v", of, err)
+	case s.header != "" && !isToken(s.header):
+		return mistake("%sKeyHeader %q is not a header name", of, s.header)
 	}
-	return s, nil
+	return nil
 }
 
-// place tells clients where the key must be.
-func (s KeySource) place() string {
+// place tells clients where the key must be, if that is known.
+func (d *declared) place() string {
 	switch {
-	case s.from != nil:
+	case d == nil || d.Key.from != nil:
 		return ""
-	case s.pointer != "":
-		return fmt.Sprintf(" in the body's field %q", s.pointer)
+	case d.Key.pointer != "":
+		return fmt.Sprintf(" in the body's field %q", d.Key.pointer)
 	}
-	return " in the header " + s.header
+	return " in the header " + d.Key.header
 }

@@ -31,7 +31,7 @@ type AcceptsLater interface {
 // accepted is the part of a contract that serves what is accepted for later.
 type accepted interface {
 	// accept serves a request whose route is accepted for later. For another one it returns nil.
-	accept(ctx context.Context, r *Request, call idem.Call) (*Response, error)
+	accept(ctx context.Context, r *Request, d *declared, call idem.Call) (*Response, error)
 	// asks returns the template of the path if status serves the request, else "".
 	asks(r *Request) (template string)
 	status(ctx context.Context, r *Request) (*Response, error)
@@ -110,30 +110,27 @@ func InputOf[In any](_ context.Context, r *Request) ([]byte, error) {
 // laters are the accepted routes of a contract.
 type laters struct {
 	*Contract
-	byRoute  map[route]*laterRoute
+	byRoute  map[*declared]*laterRoute
 	byStatus map[string]*laterRoute // the same by their status's template
 }
 
 type laterRoute struct {
 	Later
-	op idem.Operation
+	*declared
 	// up leads from the route's path to that of its status, without the id. The reference is
 	// relative, since only the client knows what stands before the path.
 	up string
 }
 
 func (routes LaterRoutes) of(c *Contract) (accepted, error) {
-	all := &laters{c, map[route]*laterRoute{}, map[string]*laterRoute{}}
+	all := &laters{c, map[*declared]*laterRoute{}, map[string]*laterRoute{}}
 	for _, name := range slices.Sorted(maps.Keys(routes)) {
-		method, location, _ := parseRoute(name)
-		at := route{method, location}
-		l := &laterRoute{Later: routes[name]}
-		var ok bool
-		if l.op, ok = c.routes[at]; !ok {
-			return nil, mistake("Later has the route %q, which is not declared: declare its operation in the routes, by "+
-				"the same name", name)
+		d, err := c.named("Later", name)
+		if err != nil {
+			return nil, err
 		}
-		if l.op.Shadow {
+		l := &laterRoute{Later: routes[name], declared: d}
+		if d.op.Shadow {
 			return nil,
 				mistake("Later has the route %q, whose operation is in shadow: that records nothing that a worker could run", name)
 		}
@@ -141,6 +138,8 @@ func (routes LaterRoutes) of(c *Contract) (accepted, error) {
 			return nil, mistake("Later of route %q: StartWithin is %v: use at least one second, or zero for %v",
 				name, l.StartWithin, later.DefaultStartWithin)
 		}
+		_, location, _ := strings.Cut(name, " ")
+		var ok bool
 		if l.up, ok = wayTo(location, l.Status); !ok {
 			return nil, mistake("Later of route %q: Status is %q: use a template like \"/statements/{id}\", whose "+
 				"last segment is a parameter, "+
@@ -150,11 +149,11 @@ func (routes LaterRoutes) of(c *Contract) (accepted, error) {
 			return nil, mistake("Later of route %q: another route has the Status %q: use one for each", name, l.Status)
 		}
 		for _, m := range statusMethods {
-			if _, ok := c.routes[route{m, l.Status}]; ok {
+			if c.routes[route{m, l.Status}] != nil {
 				return nil, mistake("the routes declare an operation for %q, which is the status of %q", m+" "+l.Status, name)
 			}
 		}
-		all.byRoute[at], all.byStatus[l.Status] = l, l
+		all.byRoute[d], all.byStatus[l.Status] = l, l
 	}
 	return all, nil
 }
@@ -195,9 +194,8 @@ func isParameter(segment string) bool {
 	return strings.HasPrefix(segment, "{") && segment != "{$}" && !isRest(segment)
 }
 
-func (c *laters) accept(ctx context.Context, r *Request, call idem.Call) (*Response, error) {
-	at, _ := c.declared(r)
-	l := c.byRoute[at]
+func (c *laters) accept(ctx context.Context, r *Request, d *declared, call idem.Call) (*Response, error) {
+	l := c.byRoute[d]
 	switch {
 	case l == nil:
 		return nil, nil

@@ -16,14 +16,14 @@ import (
 var statusMethods = []string{http.MethodGet, http.MethodHead, http.MethodDelete}
 
 func (c *laters) asks(r *Request) string {
-	if l, _ := c.find(r); l != nil {
+	if l, _ := c.asked(r); l != nil {
 		return l.Status
 	}
 	return ""
 }
 
-// find returns the route whose status the request is about, and the id; nil if it is about none.
-func (c *laters) find(r *Request) (*laterRoute, string) {
+// asked returns the route whose status the request is about, and the id; nil if it is about none.
+func (c *laters) asked(r *Request) (*laterRoute, string) {
 	if !slices.Contains(statusMethods, strings.ToUpper(r.Method)) {
 		return nil, ""
 	}
@@ -46,8 +46,8 @@ func (c *laters) find(r *Request) (*laterRoute, string) {
 }
 
 func (c *laters) status(ctx context.Context, r *Request) (*Response, error) {
-	l, id := c.find(r)
-	tenant, why, err := callerOf(ctx, r, c.tenant)
+	l, id := c.asked(r)
+	tenant, why, err := callerOf(ctx, r, l.Tenant)
 	if err != nil {
 		return nil, err
 	}

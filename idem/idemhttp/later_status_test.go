@@ -173,7 +173,7 @@ func TestPathsOfAStatus(t *testing.T) {
 		{method: "OPTIONS", route: "/statements/{id}", path: "/statements/7"},
 		{method: "PUT", path: "/statements/7"},
 	} {
-		l, id := b.contract.later.(*laters).find(&Request{Method: c.method, Route: c.route, Path: c.path})
+		l, id := b.contract.later.(*laters).asked(&Request{Method: c.method, Route: c.route, Path: c.path})
 		require.Equal(t, c.id != "", l != nil, "%+v", c)
 		if l != nil {
 			require.Equal(t, c.id, id)

@@ -54,8 +54,8 @@ type MiddlewareOptions struct {
 }
 
 // Middleware puts a handler under the contract, for containers and local use.
-// Requests with methods that need no key reach the handler unchanged. The rest applies to
-// all other requests.
+// Requests with methods that need no key, and those of routes that are [Unprotected], reach the
+// handler unchanged. The rest applies to all other requests.
 //
 // The handler is detached from its client: the request's context keeps its values, but not
 // its deadline and cancellation. A client that disconnects therefore causes no failure, and
@@ -124,12 +124,14 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 			next.ServeHTTP(w, r)
 			return
 		}
+		d := c.declaration(opts.located(r))
 		inside, routed := within(next, r)
-		if !routed {
+		if d.passes() || !routed {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if opts.shadow(c, next, inside, w, r) {
+		if in := c.inShadow(d); in != nil {
+			opts.shadow(c, in, next, inside, w, r)
 			return
 		}
 		req := opts.request(r, inside)
@@ -141,7 +143,7 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 			}
 			return no, nil
 		}
-		res, err := c.Serve(context.WithoutCancel(r.Context()), req, func(ctx context.Context) (*Response, error) {
+		res, err := c.protect(context.WithoutCancel(r.Context()), req, d, func(ctx context.Context) (*Response, error) {
 			rec := newRecorder(w, r, opts.MaxResponse)
 			next.ServeHTTP(rec, withBody(r.WithContext(ctx), req.Body))
 			return rec.response()

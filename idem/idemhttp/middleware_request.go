@@ -31,6 +31,16 @@ func FromRequest(f func(*http.Request) (string, error)) TenantFunc {
 	}
 }
 
+// located is the part of the contract's request by which its route is found.
+func (o *MiddlewareOptions) located(r *http.Request) *Request {
+	at := &Request{Method: r.Method, Path: r.URL.EscapedPath(), Route: templateOf(r.Pattern)}
+	if o.Route != nil {
+		// A panic comes again where the whole request is made. In shadow it is only reported.
+		safely(func() bool { at.Route = o.Route(withBody(r.WithContext(r.Context()), nil)); return true })
+	}
+	return at
+}
+
 // request makes the contract's request, without its body. Inside is the pattern of a mux inside, if
 // there is one.
 func (o *MiddlewareOptions) request(r *http.Request, inside string) *Request {

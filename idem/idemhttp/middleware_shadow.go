@@ -15,22 +15,10 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// shadow serves a net/http request in shadow, if it is one: the handler gets the writer, the
-// client's cancellation and the body as without the middleware.
-func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, inside string, w http.ResponseWriter,
-	r *http.Request) bool {
-	if !c.anyShadow {
-		return false
-	}
-	at := &Request{Method: r.Method, Path: r.URL.EscapedPath(), Route: templateOf(r.Pattern)}
-	if o.Route != nil {
-		// A panic of it is reported when the request is made for the contract.
-		safely(func() bool { at.Route = o.Route(r); return true })
-	}
-	op, yes := c.inShadow(at)
-	if !yes {
-		return false
-	}
+// shadow serves a net/http request in shadow: the handler gets the writer, the client's cancellation
+// and the body as without the middleware.
+func (o *MiddlewareOptions) shadow(c *Contract, d *declared, next http.Handler, inside string, w http.ResponseWriter,
+	r *http.Request) {
 	inner := r.WithContext(r.Context())
 	build := func() (*Request, *situation, error) {
 		if r.ContentLength < 0 && r.ProtoMajor >= 2 {
@@ -47,8 +35,8 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, inside string
 		}
 		return req, nil, nil
 	}
-	_, _ = c.observe(r.Context(), op, build, func(ctx context.Context) (*Response, error) {
-		s := &observedWriter{ResponseWriter: w, keep: op.Classify != nil, limit: o.MaxResponse}
+	_, _ = c.observe(r.Context(), d, build, func(ctx context.Context) (*Response, error) {
+		s := &observedWriter{ResponseWriter: w, keep: d.op.Classify != nil, limit: o.MaxResponse}
 		given := inner.WithContext(ctx)
 		// The server, and middlewares outside, read of the request afterwards what the handler
 		// found in it: such as its form, its pattern and path values.
@@ -56,7 +44,6 @@ func (o *MiddlewareOptions) shadow(c *Contract, next http.Handler, inside string
 		next.ServeHTTP(s, given)
 		return s.response(), nil
 	})
-	return true
 }
 
 // passBack writes into the request what a handler has changed in its copy, and nothing else:

@@ -160,9 +160,9 @@ func TestReadmeHasEveryCode(t *testing.T) {
 		require.NotContains(t, got, Code(m[1]), "twice")
 		got[Code(m[1])] = line{ietf, stripe, m[4] == "yes"}
 	}
-	one, err := IETF.rows("")
+	one, err := IETF.rows()
 	require.NoError(t, err)
-	two, err := Stripe.rows("")
+	two, err := Stripe.rows()
 	require.NoError(t, err)
 	want := map[Code]line{}
 	for _, code := range codes(t) {
@@ -194,7 +194,7 @@ func TestReadmeNamesEveryHeaderAndDefault(t *testing.T) {
 // The README's Go stands in an example that compiles and runs, or is a test.
 func TestReadmeGoIsTested(t *testing.T) {
 	var examples []byte
-	for _, name := range []string{"client_example_test.go", "webhook_example_test.go"} {
+	for _, name := range []string{"client_example_test.go", "routes_example_test.go", "webhook_example_test.go"} {
 		example, err := os.ReadFile(name)
 		require.NoError(t, err)
 		examples = append(examples, example...)

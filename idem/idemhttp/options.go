@@ -29,7 +29,8 @@ type Options struct {
 	// option existing records are not found.
 	Principal TenantFunc
 
-	// Key says where the key is. The zero value is the header [DefaultKeyHeader].
+	// Key says where the key is. The zero value is the header [DefaultKeyHeader]. After a change of this
+	// option existing records are not found: a request that is sent again is executed again.
 	Key KeySource
 
 	// MinKey is the least length of a key in characters, 1 to [MaxKey]. Zero means
@@ -39,8 +40,14 @@ type Options struct {
 
 	// KeyOptional executes a request without a key under a random key, which no retry can
 	// send. It costs as much as another request, and its handler has token, steps and
-	// transaction as usual. By default such a request is answered with 400.
+	// transaction as usual. Its body need not be canonical, since it is not compared. The observer
+	// gets [notice.Keyless] for it, which the metric keyless counts. By default such a request is
+	// answered with 400.
 	KeyOptional bool
+
+	// ByRoute has other values of these for single routes, named as in [Routes], and their tenant
+	// functions. Nil means that all routes have those of the contract.
+	ByRoute map[string]RouteOptions
 
 	// Which requests need a key, and which parts of them are compared.
 
@@ -129,34 +136,23 @@ func (o *Options) check() (Options, error) {
 	if o != nil {
 		out = *o
 	}
-	switch {
-	case out.MinKey < 0 || out.MinKey > MaxKey:
-		return out, mistake("MinKey is %d: use 1 to %d, or zero for %d", out.MinKey, MaxKey, DefaultMinKey)
-	case out.Key.from != nil && out.MinKey != 0:
-		return out, mistake("MinKey does not count for keys of your own function: leave it out, and check them there")
-	case out.ResponseVersion < 0 || out.ResponseVersion > math.MaxInt32:
+	if out.ResponseVersion < 0 || out.ResponseVersion > math.MaxInt32 {
 		return out, mistake("ResponseVersion is %d: count versions from zero", out.ResponseVersion)
 	}
-	key, err := out.Key.check()
-	if err != nil {
+	if err := (&RouteOptions{Key: out.Key, MinKey: out.MinKey}).check(""); err != nil {
 		return out, err
 	}
-	out.Key = key
 	if err := out.Select.Check(); err != nil {
 		return out, err
 	}
 	if err := out.checkStatus(); err != nil {
 		return out, err
 	}
-	if out.MinKey == 0 {
-		if out.MinKey = DefaultMinKey; out.Profile == Stripe {
-			out.MinKey = 1
-		}
-	}
 	var problem string
 	if out.Methods, problem = keyedMethods(out.Methods); problem != "" {
 		return out, mistake("%s", problem)
 	}
+	var err error
 	out.MaxAge, err = out.MaxAge.check()
 	return out, err
 }

@@ -53,11 +53,12 @@ const problemType = "urn:idem-go:problem:"
 // ProblemMediaType is the media type of a refusal (RFC 9457).
 const ProblemMediaType = "application/problem+json"
 
-// ietf follows draft-ietf-httpapi-idempotency-key-header as far as that goes. rows fills in
+// ietf follows draft-ietf-httpapi-idempotency-key-header as far as that goes. A refusal fills in
 // the place of the key.
 var ietf = map[Code]row{
 	CodeUndeclared: {status: 500, title: "Operation not declared",
-		detail: "This route is not set up for idempotent requests. Nothing was executed."},
+		detail: "This route is not set up for idempotent requests, and nothing was executed. The service must declare it " +
+			"in idemhttp.Routes: its operation, or idemhttp.Unprotected."},
 	CodeTenantMissing: {status: 403, title: "Tenant missing",
 		detail: "The request has no usable tenant. Nothing was executed."},
 	CodePrincipalMissing: {status: 403, title: "Principal missing",
@@ -242,6 +243,9 @@ func (c *Contract) refusal(ctx context.Context, r *Request, s *situation) *Respo
 	p := Problem{
 		Type: problemType + string(s.code), Title: row.title, Status: row.status, Code: s.code,
 		Retryable: row.retryable, Detail: row.detail, RecordedStatus: s.status,
+	}
+	if s.code == CodeKeyMissing || s.code == CodeKeyInvalid {
+		p.Detail = fmt.Sprintf(row.detail, c.declaration(r).place())
 	}
 	if s.why != "" {
 		p.Detail = strings.TrimSuffix(p.Detail, ".") + ": " + s.why + "."

@@ -2,7 +2,6 @@ package idemhttp
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"strconv"
 )
@@ -52,17 +51,12 @@ func (p Profile) replayedHeader() string {
 	return HeaderReplayed
 }
 
-// rows makes the answers of a contract from the profile's and the place of the key.
-func (p Profile) rows(where string) (map[Code]row, error) {
+// rows are the answers of the profile.
+func (p Profile) rows() (map[Code]row, error) {
 	if p > Stripe {
 		return nil, mistake("Profile is %d: use idemhttp.IETF or idemhttp.Stripe", p)
 	}
 	rows := maps.Clone(ietf)
-	for _, code := range []Code{CodeKeyMissing, CodeKeyInvalid} {
-		r := rows[code]
-		r.detail = fmt.Sprintf(r.detail, where)
-		rows[code] = r
-	}
 	if p == Stripe {
 		reused := rows[CodeKeyReused]
 		reused.status = 400

@@ -16,6 +16,9 @@ import (
 // does. If the gateway matches no declared template, the path itself is looked up, and then
 // the template that it matches: "{name}" stands for one segment, "{name+}" and "{name...}"
 // for the rest. Of several templates the one that is literal for longest wins.
+//
+// A route that needs a key and is not declared is refused with 500 operation_undeclared. Declare
+// [Unprotected] for those that are to be left alone.
 type Routes map[string]idem.Operation
 
 // AnyRoute declares one operation for every route of a function that has only
@@ -26,30 +29,46 @@ const anyRoute = "*"
 
 type route struct{ method, location string }
 
+// declared is what a contract knows of a route.
+type declared struct {
+	RouteOptions
+	op          idem.Operation
+	unprotected bool
+}
+
+// passes reports whether requests of the route need no key.
+func (d *declared) passes() bool { return d != nil && d.unprotected }
+
 // compile checks the routes and makes their table.
-func (r Routes) compile(methods []string) (map[route]idem.Operation, error) {
+func (r Routes) compile(methods []string) (map[route]*declared, error) {
 	if len(r) == 0 {
 		return nil, mistake("there are no routes: declare an operation for each, such as {\"POST /payments\": Charge}")
 	}
-	table := make(map[route]idem.Operation, len(r))
-	declared := map[string]idem.Repeat{}
+	table := make(map[route]*declared, len(r))
+	repeats := map[string]idem.Repeat{}
 	for _, name := range slices.Sorted(maps.Keys(r)) {
-		op := r[name]
-		if err := op.Check(); err != nil {
-			return nil, fmt.Errorf("idemhttp: route %q: %w", name, err)
-		}
-		// Routes may share an operation, and with it their keys, but then the declarations
-		// must be the same.
-		if repeat, ok := declared[op.Name]; ok && repeat != op.Repeat {
-			return nil, mistake("route %q: another route declares operation %q with the other Repeat: give them two names, "+
-				"or one declaration", name, op.Name)
-		}
-		declared[op.Name] = op.Repeat
-		if name == anyRoute {
-			if len(r) > 1 {
-				return nil, mistake("the routes mix AnyRoute with others: declare every route, or only AnyRoute")
+		d := &declared{op: outcomeOf(r[name])}
+		if _, d.unprotected = d.op.Values.(unprotected); !d.unprotected {
+			if err := d.op.Check(); err != nil {
+				return nil, fmt.Errorf("idemhttp: route %q: %w", name, err)
 			}
-			table[route{}] = outcomeOf(op)
+			// Routes may share an operation, and with it their keys, but then the declarations
+			// must be the same.
+			if repeat, ok := repeats[d.op.Name]; ok && repeat != d.op.Repeat {
+				return nil, mistake("route %q: another route declares operation %q with the other Repeat: give them two names, "+
+					"or one declaration", name, d.op.Name)
+			}
+			repeats[d.op.Name] = d.op.Repeat
+		}
+		if name == anyRoute {
+			switch {
+			case len(r) > 1:
+				return nil, mistake("the routes mix AnyRoute with others: declare every route, or only AnyRoute")
+			case d.unprotected:
+				return nil, mistake("AnyRoute(Unprotected) leaves nothing to protect: declare the operations of the routes " +
+					"that need a key, and Unprotected for single others")
+			}
+			table[route{}] = d
 			continue
 		}
 		method, location, ok := parseRoute(name)
@@ -59,12 +78,27 @@ func (r Routes) compile(methods []string) (map[route]idem.Operation, error) {
 		case !pathtemplate.Valid(location):
 			return nil, mistake("route %q: a parameter is a whole segment in braces, such as \"{id}\"", name)
 		case !slices.Contains(methods, method):
-			return nil, mistake("route %q: %s needs no key, so its operation would never be used: add it to Methods "+
+			return nil, mistake("route %q: %s needs no key, so its declaration would never be used: add it to Methods "+
 				"or remove the route", name, method)
 		}
-		table[route{method, location}] = outcomeOf(op)
+		table[route{method, location}] = d
 	}
 	return table, nil
+}
+
+// named returns what is declared for a route that an option names.
+func (c *Contract) named(option, name string) (*declared, error) {
+	method, location, ok := parseRoute(name)
+	d := c.routes[route{method, location}]
+	switch {
+	case !ok || d == nil:
+		return nil, mistake("%s has the route %q, which is not declared: declare its operation in the routes, by the same "+
+			"name", option, name)
+	case d.passes():
+		return nil, mistake("%s has the route %q, which is Unprotected: declare an operation for it, or leave it out of %s",
+			option, name, option)
+	}
+	return d, nil
 }
 
 // parseRoute splits "POST /payments/{id}".
@@ -78,19 +112,18 @@ func parseRoute(name string) (method, location string, ok bool) {
 // byTemplate finds the declared template that the path matches, for
 // gateways that match no templates themselves. Of several templates the one that is literal
 // for longest wins, as in API Gateway.
-func (c *Contract) byTemplate(method, path string) (route, bool) {
-	var found route
+func (c *Contract) byTemplate(method, path string) (found *declared) {
 	var best string
-	for at := range c.routes {
+	for at, d := range c.routes {
 		if at.method != method || !strings.Contains(at.location, "{") {
 			continue
 		}
 		rank, ok := pathtemplate.Match(path, at.location, isLiteral)
 		if rank += at.location; ok && (best == "" || rank < best) {
-			best, found = rank, at
+			best, found = rank, d
 		}
 	}
-	return found, best != ""
+	return found
 }
 
 // isLiteral takes any part for a parameter.

@@ -79,10 +79,9 @@ func TestTwoPlacesOfOnePathAreTwoRequests(t *testing.T) {
 // What a client chose is quoted in the log: one request, one line.
 func TestLogLinesAreQuoted(t *testing.T) {
 	var out strings.Builder
-	c := contractOf(t, memory(), func(_ context.Context, r *Request) (string, error) {
+	c := contractFor(t, newEngine(t, memory()), AnyRoute(charge), func(_ context.Context, r *Request) (string, error) {
 		return "", fmt.Errorf("bad token %s", r.Header["Authorization"][0])
 	})
-	c.routes = map[route]idem.Operation{{}: charge}
 	r := netRequest("POST", "/payments%0aidemhttp:%20admin%1b[31m", "{}")
 	r.Header["Authorization"] = []string{"x\nidemhttp: forged"}
 	w := answerOf(c.Middleware(http.NotFoundHandler(), nil), withErrorLog(r, &out))

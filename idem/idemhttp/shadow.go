@@ -14,32 +14,33 @@ import (
 // then returns what next returned, as it is, for requests without a key or tenant too. So it
 // does for a route without an operation, if all operations of the contract are in shadow.
 func (c *Contract) Shadow(r *Request) bool {
-	_, yes := c.inShadow(r)
-	return yes
+	if !c.anyShadow || !c.enforces(r.Method) {
+		return false
+	}
+	d := c.declaration(r)
+	return !d.passes() && c.inShadow(d) != nil
 }
 
-// inShadow returns the operation in shadow that the request is for.
-func (c *Contract) inShadow(r *Request) (op idem.Operation, yes bool) {
-	if !c.anyShadow || !c.enforces(r.Method) {
-		return op, false
+// inShadow returns what a request in shadow is observed as, nil if it is not in shadow.
+func (c *Contract) inShadow(d *declared) *declared {
+	switch {
+	case d == nil:
+		return c.undeclared
+	case d.op.Shadow:
+		return d
 	}
-	op, ok := c.operation(r)
-	if !ok {
-		// A name of few values, since operations are a dimension of metrics.
-		return idem.Operation{Name: string(CodeUndeclared), Shadow: true}, c.allShadow
-	}
-	return op, op.Shadow
+	return nil
 }
 
 // observe runs next for a request in shadow, under the call that make makes.
-func (c *Contract) observe(ctx context.Context, op idem.Operation, make func() (*Request, *situation, error),
+func (c *Contract) observe(ctx context.Context, d *declared, make func() (*Request, *situation, error),
 	next Next) (res *Response, err error) {
-	call := c.observed(ctx, op, make)
+	call := c.observed(ctx, d, make)
 	ran := false
 	call.Run = func(ctx context.Context) idem.Answer {
 		ran = true
 		res, err = next(ctx)
-		return c.observedAnswer(op, res, err)
+		return c.observedAnswer(d.op, res, err)
 	}
 	if _, mistake := c.engine.Execute(ctx, call); !ran {
 		return nil, mistake
@@ -50,11 +51,11 @@ func (c *Contract) observe(ctx context.Context, op idem.Operation, make func() (
 // observed makes the engine's call of a request in shadow. What would refuse the request is
 // only reported, a panic of the service's own functions included, and its key is taken from the
 // header all the same: whatever the body is, a retry has the same token.
-func (c *Contract) observed(ctx context.Context, op idem.Operation,
+func (c *Contract) observed(ctx context.Context, d *declared,
 	make func() (*Request, *situation, error)) (call idem.Call) {
 	var r *Request
 	var why error
-	key := op.Key("", "")
+	key := d.op.Key("", "")
 	defer func() {
 		if p := recover(); p != nil && why == nil {
 			why = protocol.RedactPanic("idemhttp: a function of the service", p)
@@ -69,15 +70,15 @@ func (c *Contract) observed(ctx context.Context, op idem.Operation,
 	}()
 	r, no, err := make()
 	why = reason(no, err)
-	if r == nil || why != nil && c.opts.Key.from != nil {
+	if r == nil || why != nil && d.Key.from != nil {
 		return call // a key of the service's own, made of a part of the body, may be another request's too
 	}
-	call, no, err = c.call(ctx, r)
+	call, no, err = c.call(ctx, r, d)
 	if call.Key.Err() == nil || err == nil && (no == nil || no.code != CodeTenantMissing && no.code != CodeUndeclared) {
 		key = call.Key
 	}
 	_, unread := errors.AsType[*protocol.UnobservedError](why)
-	if why == nil || unread && no != nil && key.Err() != nil && c.opts.Key.pointer == "" {
+	if why == nil || unread && no != nil && key.Err() != nil && d.Key.pointer == "" {
 		why = reason(no, err)
 	}
 	return call

@@ -122,6 +122,11 @@ func TestEncode(t *testing.T) {
 	given.Headers["Set-Cookie"] = "secret"
 	res, err := c.Encode(given)
 	require.NoError(t, err)
+	tool, err := Encode(given)
+	require.NoError(t, err)
+	require.Equal(t, []any{res.Body, res.Codec, res.Failed}, []any{tool.Body, tool.Codec, tool.Failed})
+	_, err = Encode(nil)
+	require.ErrorAs(t, err, &mistaken)
 	damaged := res
 	damaged.Body = res.Body[1:]
 	require.ErrorAs(t, resolve(damaged), &mistaken)

@@ -46,6 +46,7 @@ type Kind string
 // *idem.CommitError. A notice of a queued write has a context without values, because the
 // call that it belongs to is over.
 const (
+	Keyless          Kind = "keyless"           // a request without a key begins, under a random one
 	Claimed          Kind = "claimed"           // a first attempt has its claim
 	TookOver         Kind = "took_over"         // a later attempt has its claim
 	Executed         Kind = "executed"          // a handler has returned, or panicked

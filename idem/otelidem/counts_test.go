@@ -17,6 +17,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/emf"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/notice"
@@ -131,9 +132,14 @@ var counted = map[string]struct {
 	"in flight": {schema.MetricInFlight,
 		1, func(r *rig) { r.CrashAfter(1, true); r.call(charge, 1, nil); r.Restart(); r.call(charge, 1, nil) }},
 	"key reused": {schema.MetricKeyReused, 1, func(r *rig) { r.call(charge, 1, nil); r.call(charge, 2, nil) }},
-	"released":   {schema.MetricReleased, 1, func(r *rig) { r.call(charge, 1, errBroken) }},
-	"failed":     {schema.MetricFailed, 1, func(r *rig) { r.call(charge, 1, idem.Permanent(errBroken)) }},
-	"unknown":    {schema.MetricParked, 1, func(r *rig) { r.call(refund, 1, errBroken) }},
+	"without a key": {schema.MetricKeyless, 1, func(r *rig) {
+		_, err := r.Engine.Execute(r.t.Context(), idem.Call{Key: charge.Key("acme", "random"), Keyless: true,
+			Fingerprint: fingerprint.Bytes(nil), Run: func(context.Context) idem.Answer { return idem.Answer{} }})
+		require.NoError(r.t, err)
+	}},
+	"released": {schema.MetricReleased, 1, func(r *rig) { r.call(charge, 1, errBroken) }},
+	"failed":   {schema.MetricFailed, 1, func(r *rig) { r.call(charge, 1, idem.Permanent(errBroken)) }},
+	"unknown":  {schema.MetricParked, 1, func(r *rig) { r.call(refund, 1, errBroken) }},
 	"unknown, asked": {schema.MetricOutcomeUnknown, 1,
 		func(r *rig) { r.call(refund, 1, errBroken); r.call(refund, 1, nil) }},
 	"taken over": {schema.MetricTookOver, 1, func(r *rig) { r.lapse(charge); r.call(charge, 1, nil) }},

@@ -29,6 +29,8 @@ type Decision struct {
 	Then string `json:"then,omitempty"`
 	// Caution says what the decision risks, or costs a caller; empty if there is nothing to say.
 	Caution string `json:"caution,omitempty"`
+	// Repeats says that the effect may take place a second time.
+	Repeats bool `json:"repeats,omitempty"`
 }
 
 // Preview says what a resolution would do to the record now, with the steps and the result that
@@ -102,7 +104,7 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 		return d
 	}
 	d.Then = r.gets(after, sameInput, now)
-	d.Caution = caution(rec, res, s.ClearSteps)
+	d.Caution, d.Repeats = caution(rec, res, s.ClearSteps)
 	switch {
 	case res.To == idem.Completed && len(rec.Steps) > 0:
 		d.Then += " Steps that are not recorded never run."
@@ -123,23 +125,25 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 	return d
 }
 
-// caution says what a resolution risks that runs the steps again, or the handler.
-func caution(rec *idem.Record, res Resolution, again []string) string {
+// secondTime is what happens if an effect that the provider has takes place again.
+const secondTime = "If the provider has it already, it happens twice, such as a second charge or a second refund."
+
+// caution says what a resolution risks, and whether that is a second effect, of steps that run again or
+// of the handler.
+func caution(rec *idem.Record, res Resolution, again []string) (text string, repeats bool) {
+	const confirmed = " only if the provider has confirmed that it has no such operation, and that none can follow."
 	switch {
-	case res.To == idem.Failed && rec.Codec != "":
-		return "Over HTTP the recorded failure is a 500. " +
-			"For a refusal with a status of its own, such as 402, resolve to completed with that response."
+	case res.To == idem.Failed && rec.Codec == httpCodec:
+		return "For a refusal with a status of its own, such as 402, resolve to completed with that response.", false
 	case res.To != idem.Released || rec.Undoing():
-		return ""
+		return "", false
 	case len(again) > 0: // steps that run at most once, also of what is repeatable
-		return fmt.Sprintf("If %s took effect, it takes effect a second time. "+
-			"Record it as not executed only if the provider has confirmed that.",
-			strings.Join(slices.Sorted(slices.Values(again)), ", "))
+		return fmt.Sprintf("%s runs again. %s Record it as not executed"+confirmed,
+			strings.Join(slices.Sorted(slices.Values(again)), ", "), secondTime), true
 	case rec.Repeat == protocol.Repeatable, len(res.Steps) > 0: // it goes on after what the steps did
-		return ""
+		return "", false
 	}
-	text := "The operation is not repeatable: if it took effect, it takes effect a second time. " +
-		"Release it only if the provider has confirmed that it has no such operation, and that none can follow."
+	text = "The handler runs again. " + secondTime + " Release it" + confirmed
 	if rec.Resolved && rec.Ended() {
 		reference := ""
 		if rec.Ref != "" {
@@ -147,7 +151,7 @@ func caution(rec *idem.Record, res Resolution, again []string) string {
 		}
 		text = fmt.Sprintf("It was recorded as %s before%s. %s", rec.State, reference, text)
 	}
-	return text
+	return text, true
 }
 
 // extending says what keeping the record for longer would do.
@@ -181,8 +185,8 @@ func (r *Reconciler) forgetting(rec *idem.Record, now time.Time) Decision {
 		d.Refused = fmt.Sprintf("%s, and it is %s", problem(ErrOpen), rec.State)
 	default:
 		d.Then = r.gets(nil, sameInput, now)
-		if rec.State == idem.Completed {
-			d.Caution = "The operation took effect: a later call with the key can make it take effect a second time."
+		if d.Repeats = rec.State == idem.Completed; d.Repeats {
+			d.Caution = "The operation took effect. A later call with the key runs the handler again. " + secondTime
 		}
 	}
 	return d

@@ -17,12 +17,12 @@ import (
 // DefaultHelp is [Escalation.Help]: what to do about a question.
 const DefaultHelp = "Find out from the provider whether it took effect, by the reference or the token: of a step " +
 	"that was interrupted by the step's own token, in steps. Look with idemctl explain and the record's id, and " +
-	"record the outcome with idemctl resolve or release, or with a reconcile.Reconciler. Until then calls with " +
-	"the key get HTTP 409 outcome_unknown, and nothing runs again, but for a record in_progress: a call takes it " +
+	"record the outcome with idemctl resolve or release, or in the console. Until then calls with the key get an " +
+	"error, over HTTP 409 outcome_unknown, and nothing runs again, but for a record in_progress: a call takes it " +
 	"over and runs its handler once more, but not the interrupted step. A record in state released, or " +
 	"in_progress without an interrupted step, needs a call with the same key and input instead, which continues " +
 	"the work. A record has no input, so idemctl cannot make that call: have the client send it again, or send " +
-	"it from the service's own data, as an OnAbandoned does by itself. If neither can, and a resolution has " +
+	"it from the service's own data. If neither can, and a resolution has " +
 	"released it, undo by hand what its steps did and replace that resolution with idemctl resolve --again."
 
 // Escalation is a question that is escalated. It says nothing of the operation's input

@@ -197,7 +197,7 @@ func TestAnOperatorCanEndWorkThatNoCallContinues(t *testing.T) {
 	require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
 	require.Equal(t, idem.Released, r.escalations[0].State)
 	require.Empty(t, r.escalations[0].Steps, "nothing is left to ask about")
-	for _, way := range []string{"have the client send it again", "OnAbandoned", "idemctl resolve --again"} {
+	for _, way := range []string{"have the client send it again", "the service's own data", "idemctl resolve --again"} {
 		require.Contains(t, r.escalations[0].Help, way)
 	}
 	r.replace(key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "returned by hand"},

@@ -50,8 +50,7 @@ func (r *Reconciler) Explain(rec *idem.Record) Explanation {
 	for _, to := range []idem.State{idem.Completed, idem.Failed, idem.Released} {
 		d := r.resolving(rec, plainly(rec, to), now)
 		if len(d.Steps) > 0 && d.Refused == "" {
-			d.Then += " That is if Resolution.Steps says of each that it had no effect: a step that is recorded as done " +
-				"or failed is skipped."
+			d.Then += " That is if each is recorded as not executed: a step that is recorded as done or failed is skipped."
 		}
 		e.Decisions = append(e.Decisions, d)
 	}
@@ -138,31 +137,58 @@ func (r *Reconciler) gets(rec *idem.Record, input protocol.Fingerprint, now time
 		case protocol.DoTakeOver:
 			return fmt.Sprintf("The handler runs, attempt %d%s.", rec.Attempt+1, skipped(rec))
 		case protocol.DoReplay:
-			answer := "The recorded result."
+			answer := replayed
 			if rec.State == idem.Failed {
-				answer = "The recorded failure."
+				answer = failedBefore
 			} else if rec.Omitted {
-				answer = "HTTP 409 outcome_unavailable: it took effect, and its result is not recorded."
+				answer = unavailable
 			}
-			return answer + " The handler does not run."
+			return answer.to(rec)
 		default:
 			if answer, ok := refused[do]; ok {
-				return answer + " The handler does not run."
+				return answer.to(rec)
 			}
 		}
 	}
 	return "The handler runs, attempt 1."
 }
 
+// httpCodec is the codec of what was asked for over HTTP.
+const httpCodec = "http"
+
+// reply is what a call gets for which the handler does not run: over HTTP, and otherwise.
+type reply struct{ http, other string }
+
+func (a reply) to(rec *idem.Record) string {
+	text := a.other
+	if rec.Codec == httpCodec {
+		text = a.http
+	}
+	return text + " The handler does not run."
+}
+
+var (
+	replayed     = reply{"The recorded result.", "The recorded result. A message is acknowledged."}
+	failedBefore = reply{"The recorded failure, as HTTP 500.", "The recorded failure. A message is acknowledged."}
+	unavailable  = reply{"HTTP 409 outcome_unavailable: it took effect, and its result is not recorded.",
+		"An error: it took effect, and its result is not recorded. A message is acknowledged."}
+)
+
 // refused are the answers of calls that get no outcome.
-var refused = map[protocol.Action]string{
-	protocol.DoPark: "HTTP 409 outcome_unknown, and the record becomes unknown: " +
+var refused = map[protocol.Action]reply{
+	protocol.DoPark: {"HTTP 409 outcome_unknown, and the record becomes unknown: " +
 		"an attempt left no outcome and may have taken effect.",
-	protocol.DoUnknown:    "HTTP 409 outcome_unknown.",
-	protocol.DoAccepted:   "HTTP 202: the work waits for its worker.",
-	protocol.DoInFlight:   "HTTP 409 idempotency_key_in_progress with Retry-After.",
-	protocol.DoReused:     "HTTP 422 idempotency_key_reused.",
-	protocol.DoUnreadable: "HTTP 503 idempotency_record_unreadable: a newer version wrote the record.",
+		"An error: the outcome is unknown. A message is delivered again. The record becomes unknown: " +
+			"an attempt left no outcome and may have taken effect."},
+	protocol.DoUnknown: {"HTTP 409 outcome_unknown.",
+		"An error: the outcome is unknown. A message is delivered again."},
+	protocol.DoAccepted: {"HTTP 202: the work waits for its worker.", "HTTP 202: the work waits for its worker."},
+	protocol.DoInFlight: {"HTTP 409 idempotency_key_in_progress with Retry-After.",
+		"An error: another attempt runs. A message is delivered again."},
+	protocol.DoReused: {"HTTP 422 idempotency_key_reused.",
+		"An error: the key was used with another input. A message is delivered again."},
+	protocol.DoUnreadable: {"HTTP 503 idempotency_record_unreadable: a newer version wrote the record.",
+		"An error: a newer version wrote the record. A message is delivered again."},
 }
 
 // skipped says what the next attempt gets of the steps that are recorded.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -107,8 +108,9 @@ func (r *rig) got(key idem.Key, input int) string {
 		return "The recorded result"
 	}
 	for word, sentinel := range map[string]error{
-		"HTTP 409 outcome_unknown": idem.ErrOutcomeUnknown, "HTTP 409 idempotency_key_in_progress": idem.ErrInFlight,
-		"HTTP 422 idempotency_key_reused": idem.ErrKeyReused, "HTTP 409 outcome_unavailable": idem.ErrOutcomeUnavailable,
+		"An error: the outcome is unknown.": idem.ErrOutcomeUnknown, "An error: another attempt runs.": idem.ErrInFlight,
+		"An error: the key was used with another input.":  idem.ErrKeyReused,
+		"An error: it took effect, and its result is not": idem.ErrOutcomeUnavailable,
 	} {
 		if errors.Is(err, sentinel) {
 			return word
@@ -216,16 +218,20 @@ func TestAnExplanationOfAnAbandonedRefund(t *testing.T) {
 	require.Equal(t, reconcile.Explanation{
 		State:   idem.InProgress,
 		Summary: "Attempt 1 left no outcome: its lease was over at " + at + ". Its process has died, or can no longer write.",
-		SameInput: "HTTP 409 outcome_unknown, and the record becomes unknown: " +
+		SameInput: "An error: the outcome is unknown. A message is delivered again. The record becomes unknown: " +
 			"an attempt left no outcome and may have taken effect. The handler does not run.",
-		OtherInput: "HTTP 422 idempotency_key_reused. The handler does not run.",
+		OtherInput: "An error: the key was used with another input. A message is delivered again. The handler does not run.",
 		Decisions: []reconcile.Decision{
-			{Change: protocol.ChangeResolved, To: idem.Completed, Then: "The recorded result. The handler does not run."},
-			{Change: protocol.ChangeResolved, To: idem.Failed, Then: "The recorded failure. The handler does not run."},
+			{Change: protocol.ChangeResolved, To: idem.Completed,
+				Then: "The recorded result. A message is acknowledged. The handler does not run."},
+			{Change: protocol.ChangeResolved, To: idem.Failed,
+				Then: "The recorded failure. A message is acknowledged. The handler does not run."},
 			{
 				Change: protocol.ChangeResolved, To: idem.Released, Then: "The handler runs, attempt 2.",
-				Caution: "The operation is not repeatable: if it took effect, it takes effect a second time. " +
-					"Release it only if the provider has confirmed that it has no such operation, and that none can follow.",
+				Caution: "The handler runs again. If the provider has it already, it happens twice, such as a second charge " +
+					"or a second refund. Release it only if the provider has confirmed that it has no such operation, and that " +
+					"none can follow.",
+				Repeats: true,
 			},
 			{Change: protocol.ChangeExtended, To: idem.InProgress,
 				Refused: "only a record that has ended can be kept for longer, and it is in_progress"},
@@ -247,11 +253,11 @@ func TestAnExplanationSaysThatItIsUndone(t *testing.T) {
 func TestAnExplanationOfAnInterruptedStep(t *testing.T) {
 	r, key := interrupted(t)
 	decisions := r.explain(key).Decisions
-	require.Equal(t, "The recorded result. The handler does not run. Steps that are not recorded never run.",
-		decisions[0].Then)
+	require.Equal(t, "The recorded result. A message is acknowledged. The handler does not run. "+
+		"Steps that are not recorded never run.", decisions[0].Then)
 	require.Equal(t, "The handler runs, attempt 2, and skips the steps that are recorded: reserve. "+
-		"It runs charge again. That is if Resolution.Steps says of each that it had no effect: a step that is recorded "+
-		"as done or failed is skipped.", decisions[2].Then)
+		"It runs charge again. That is if each is recorded as not executed: a step that is recorded as done or failed "+
+		"is skipped.", decisions[2].Then)
 	require.Equal(t, []string{"charge"}, decisions[2].Steps)
 }
 
@@ -281,10 +287,10 @@ func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
 				"Unless these return nothing, most handlers then fail the operation for good: what other steps did is undone, " +
 				"and what these did is not.", orderEffects{returned: 1}},
 		"the whole has no result": {reconcile.Resolution{To: idem.Completed},
-			"HTTP 409 outcome_unavailable: it took effect, and its result is not recorded. The handler does not run. Steps " +
-				"that are not recorded never run.", orderEffects{}},
+			"An error: it took effect, and its result is not recorded. A message is acknowledged. The handler does not " +
+				"run. Steps that are not recorded never run.", orderEffects{}},
 		"the whole failed": {reconcile.Resolution{To: idem.Failed, Failure: &failure, CompensatedManually: true},
-			"The recorded failure. The handler does not run.", orderEffects{}},
+			"The recorded failure. A message is acknowledged. The handler does not run.", orderEffects{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, s := newRig(t), new(orderEffects)
@@ -377,36 +383,84 @@ func TestAPreviewRefusesWhatResolveRefuses(t *testing.T) {
 // A decision that can repeat an effect says so, and what it replaces.
 func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
 	var change func(*idem.Record)
-	caution := func(r *rig, key idem.Key, res reconcile.Resolution) string {
+	preview := func(r *rig, key idem.Key, res reconcile.Resolution) (caution string, repeats bool) {
 		rec := r.Record(key)
 		if change != nil {
 			change(rec)
 		}
 		d := r.Preview(rec, res)
 		require.Empty(t, d.Refused)
-		return d.Caution
+		return d.Caution, d.Repeats
 	}
+	risky := func(r *rig, key idem.Key, res reconcile.Resolution, text string) {
+		caution, repeats := preview(r, key, res)
+		require.Contains(t, caution, text)
+		require.True(t, repeats)
+	}
+	safe := func(r *rig, key idem.Key, res reconcile.Resolution) {
+		caution, repeats := preview(r, key, res)
+		require.Empty(t, caution)
+		require.False(t, repeats)
+	}
+	const again = "If the provider has it already, it happens twice, such as a second charge or a second refund."
 	r, key := lapsed(t, refund)
-	require.Contains(t, caution(r, key, reconcile.Resolution{To: idem.Released}), "it takes effect a second time")
-	require.Empty(t, caution(r, key, reconcile.Resolution{To: idem.Completed}))
-	require.Empty(t, caution(r, key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}}))
+	risky(r, key, reconcile.Resolution{To: idem.Released}, "The handler runs again. "+again)
+	safe(r, key, reconcile.Resolution{To: idem.Completed})
+	safe(r, key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}})
 	r.resolve(key, reconcile.Resolution{To: idem.Completed, Ref: "re_1"})
-	require.Contains(t, caution(r, key, reconcile.Resolution{To: idem.Released, Replace: true}),
-		"It was recorded as completed before, with the reference re_1. The operation is not repeatable")
-	require.Contains(t, r.explain(key).Decisions[4].Caution, "a second time", "of a removal")
+	risky(r, key, reconcile.Resolution{To: idem.Released, Replace: true},
+		"It was recorded as completed before, with the reference re_1. The handler runs again.")
+	forget := r.explain(key).Decisions[4]
+	require.Contains(t, forget.Caution, again, "of a removal")
+	require.True(t, forget.Repeats)
 
 	died := order.Key("acme", "o-1")
 	r.crashCharging(died)
 	charge := func(a reconcile.Answer) reconcile.Resolution {
 		return reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{"charge": a}}
 	}
-	require.Contains(t, caution(r, died, charge(reconcile.NotExecuted())),
-		"If charge took effect, it takes effect a second time.")
-	require.Empty(t, caution(r, died, charge(reconcile.CompletedWith(7))))
+	risky(r, died, charge(reconcile.NotExecuted()), "charge runs again. "+again)
+	safe(r, died, charge(reconcile.CompletedWith(7)))
 
 	change = func(rec *idem.Record) { rec.Repeat = idem.Repeatable }
-	require.Empty(t, caution(r, key, reconcile.Resolution{To: idem.Released, Replace: true}))
+	safe(r, key, reconcile.Resolution{To: idem.Released, Replace: true})
 	change = func(rec *idem.Record) { rec.Codec = "http" }
 	failed := reconcile.Resolution{To: idem.Failed, Replace: true, Failure: &idem.Failure{Message: "declined"}}
-	require.Contains(t, caution(r, key, failed), "402")
+	caution, repeats := preview(r, key, failed)
+	require.Contains(t, caution, "402")
+	require.False(t, repeats)
+}
+
+// What was asked for over HTTP gets a status; what a message asked for is acknowledged, or delivered again.
+func TestAnExplanationSpeaksOfWhatTheCallerGets(t *testing.T) {
+	response, err := idemhttp.Encode(&idemhttp.Response{Status: 201})
+	require.NoError(t, err)
+	for _, s := range stories {
+		t.Run(s.name, func(t *testing.T) {
+			r := newRig(t)
+			s.leave(r, s.key)
+			rec := r.Record(s.key)
+			if rec == nil {
+				return
+			}
+			texts := func() (all []string) {
+				e := r.Explain(rec)
+				all = []string{e.SameInput, e.OtherInput}
+				for _, d := range e.Decisions {
+					all = append(all, d.Then)
+				}
+				for _, c := range e.Changes {
+					all = append(all, c.What)
+				}
+				return all
+			}
+			for _, text := range texts() {
+				require.NotContains(t, text, "HTTP")
+			}
+			rec.Codec = response.Codec
+			for _, text := range texts() {
+				require.NotContains(t, text, "message")
+			}
+		})
+	}
 }

@@ -24,6 +24,7 @@ const (
 	MetricOutcomeUnknown   = "outcome_unknown"   // answered with ErrOutcomeUnknown
 	MetricKeyReused        = "key_reused"        // answered with ErrKeyReused
 	MetricLimitExceeded    = "limit_exceeded"    // answered with ErrLimitExceeded: a limit of package limit
+	MetricKeyless          = "keyless"           // begun without a key: if it is sent again, it runs again
 	MetricCompleted        = "completed"         // an attempt's result is recorded
 	MetricFailed           = "failed"            // an attempt's terminal failure is recorded
 	MetricReleased         = "released"          // ended without outcome, the key is free

@@ -25,11 +25,9 @@ func main() {
 	out := flag.String("o", "cdk.out", "`folder` of the templates, where the CDK command line does not say")
 	flag.Var(context, "c", "a setting, `name=value`; names: "+strings.Join(infra.SettingNames(), ", "))
 	flag.Parse()
-	started := time.Now()
-	err := run(context, *out)
-	jsii.Close() // may print "waitid: no child processes"; see the README
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	started, stderr := time.Now(), os.Stderr
+	if err := run(context, *out); err != nil {
+		fmt.Fprintln(stderr, err)
 		os.Exit(1)
 	}
 	if os.Getenv(underCLI) == "" {
@@ -41,6 +39,7 @@ func main() {
 const underCLI = "CDK_OUTDIR"
 
 func run(context pairs, out string) error {
+	defer closeRuntime()
 	outdir := &out
 	if os.Getenv(underCLI) != "" {
 		outdir = nil
@@ -59,6 +58,13 @@ func run(context pairs, out string) error {
 		return errors.New("the stacks have errors and must not be deployed")
 	}
 	return nil
+}
+
+// closeRuntime ends CDK's runtime. It waits for its process twice at the same time, and prints that one of
+// the two found none.
+func closeRuntime() {
+	os.Stderr, _ = os.Open(os.DevNull)
+	jsii.Close()
 }
 
 func report(problems []infra.Problem) (failed bool) {

@@ -82,6 +82,8 @@ type action struct {
 	// what it does, if that is not only that the record becomes another one; what calls get then, and
 	// what it risks.
 	what, then, caution string
+	// again says that it replaces an earlier decision; unanswered that it lacks what the provider answered.
+	again, unanswered bool
 	// shows writes what is recorded; it may be nil.
 	shows func(*session)
 	// records is what is recorded; of a change of many records --seen confirms it.
@@ -132,13 +134,18 @@ func (s *session) decide(ctx context.Context, flags recordFlags, c changeFlags, 
 	becomes := fmt.Sprintf("%s: the record becomes %s.", decisionName(x), shown.state(x.To))
 	shown.field("This will", "%s", cmp.Or(a.what, becomes))
 	shown.field("Then", "a call with the key and the same input gets: %s", view.Plain(a.then))
-	shown.risks(a)
+	if err := shown.risks(ctx, rec.ID, a); err != nil {
+		return err
+	}
 	shown.signed(by)
 	report := changed{ID: rec.ID, From: rec.State, To: x.To, Then: a.then, DryRun: c.DryRun}
 	if c.DryRun {
 		fmt.Fprintln(shown.out, "Dry run: nothing was written.")
 		report.Seen = rec.Write
 		return s.reported(report)
+	}
+	if a.unanswered {
+		return errUnanswered
 	}
 	if !c.Yes {
 		if err := s.ask(ctx, "Type yes to do it: ", "yes", "--yes"); err != nil {
@@ -153,14 +160,26 @@ func (s *session) decide(ctx context.Context, flags recordFlags, c changeFlags, 
 	return s.reported(report)
 }
 
-// risks writes what an action risks, and what it records.
-func (s *session) risks(a action) {
+// errUnanswered refuses what only the provider's answer can justify.
+var errUnanswered = errors.New("nothing was changed: ask the provider by the reference or the token, and give what " +
+	"it answered with --provider-says")
+
+// risks writes what an action replaces of the record, what it risks, and what it records.
+func (s *session) risks(ctx context.Context, id string, a action) error {
+	if a.again {
+		history, err := s.records.History(ctx, id)
+		if err != nil {
+			return err
+		}
+		s.field("Replaces", "%s", view.Plain(view.Resolution(history)))
+	}
 	if a.caution != "" {
 		s.field("Caution", "%s", s.paint(text.FgRed, view.Plain(a.caution)))
 	}
 	if a.shows != nil {
 		a.shows(s)
 	}
+	return nil
 }
 
 // aside is the session that writes text: on the errors' side if the output is JSON.
@@ -193,8 +212,9 @@ func (s *session) signed(by reconcile.Change) {
 
 // asFlags names the fields of a resolution in a text by their flags.
 var asFlags = strings.NewReplacer(
-	"Steps has", "--step names", "Steps says", "--step says", "Resolution.Steps", "--step",
+	"Steps has", "--step names", "; a probe answers with ContinueWith", "", "Resolution.Steps", "--step",
 	"Resolution.Replace", "--again", "Resolution.CompensatedManually", "--undone",
+	"resolve to completed with that response", "use --to completed --status",
 )
 
 func flags(text string) string { return asFlags.Replace(text) }

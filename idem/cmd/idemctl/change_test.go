@@ -20,7 +20,7 @@ import (
 
 var r1 = refund.Key("acme", "r-1")
 
-var releaseR1 = []string{"release", r1.ID(), "--reason", "no such refund"}
+var releaseR1 = []string{"release", r1.ID(), "--reason", "case 1", "--provider-says", "no such refund"}
 
 // with is a command line with more flags.
 func with(args []string, more ...string) []string { return append(slices.Clip(args), more...) }
@@ -88,7 +88,7 @@ func (b *rig) lateOutcome() {
 }
 
 func TestNothingIsChangedWithoutAnAnswer(t *testing.T) {
-	many := []string{"release", "--operation", "refund", "--limit", "5", "--reason", "none there"}
+	many := []string{"release", "--operation", "refund", "--limit", "5", "--reason", "case 1", "--provider-says", "none"}
 	for name, c := range map[string]struct {
 		args    []string
 		asks    bool
@@ -160,7 +160,8 @@ func TestOfManyThoseThatHaveChangedAreLeft(t *testing.T) {
 		b.unknown(r2)
 		b.Clock.Advance(time.Hour)
 		b.answers, b.beforeAnswer = []string{"2"}, b.lateOutcome
-		out, errs := b.want(exitFailed, "release", "--operation", "refund", "--limit", "2", "--reason", "none there")
+		out, errs := b.want(exitFailed, "release", "--operation", "refund", "--limit", "2", "--reason", "case 1",
+			"--provider-says", "no such refund")
 		require.Contains(b.t, out, "Done: 1 of 2.")
 		require.Contains(b.t, errs, "1 record could not be changed")
 		require.Equal(b.t, idem.Completed, b.Record(r1).State)
@@ -195,7 +196,7 @@ func TestWithoutAResultCallsGetAnError(t *testing.T) {
 	changing(t, func(b *rig) {
 		out, _ := b.want(exitDone, "resolve", r1.ID(), "--to", "completed", "--no-result", "--reason", "found it",
 			"--yes", "-o", "json")
-		require.Contains(b.t, out, "HTTP 409 outcome_unavailable")
+		require.Contains(b.t, out, "An error: it took effect, and its result is not recorded.")
 		require.Contains(b.t, out, b.reconciler().Explain(b.Record(r1)).SameInput)
 	})
 }
@@ -242,7 +243,7 @@ func TestWhatMustBeSaidIsAskedFor(t *testing.T) {
 				b.Clock.Advance(time.Hour)
 				args := with([]string{"resolve", id, "--reason", "it was declined", "--yes"}, c.to...)
 				b.says(exitFailed, c.says, args...)
-				b.want(exitDone, with(args, c.flag)...)
+				b.want(exitDone, with(args, c.flag, "--provider-says", "declined")...)
 				rec, err := b.Store.Get(t.Context(), id)
 				require.NoError(t, err)
 				require.EqualValues(t, c.to[1], rec.State)
@@ -272,7 +273,7 @@ func TestAStepResolvedAsNotExecutedCanOnlyBeStopped(t *testing.T) {
 		require.Equal(t, "ch_1", b.Record(r1).Ref)
 		b.says(exitDone, token, "history", r1.ID())
 		b.want(exitDone, "resolve", r1.ID(), "--again", "--to", "completed", "--no-result", "--yes",
-			"--reason", "it has ch_1")
+			"--reason", "case 2", "--provider-says", "it has ch_1")
 		require.ErrorIs(t, b.call(r1, result), idem.ErrOutcomeUnavailable)
 	})
 }

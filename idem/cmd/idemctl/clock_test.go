@@ -165,7 +165,7 @@ func TestChangesOfOneSecondKeepTheirOrder(t *testing.T) {
 	for n := range 8 {
 		why := fmt.Sprint("case ", n)
 		o.from(t, 0, endpoint, exitDone, "resolve", r1.ID(), "--to", "completed", "--no-result", "--again",
-			"--yes", "--reason", why)
+			"--yes", "--reason", why, "--provider-says", "it has it")
 		reasons = append(reasons, why)
 	}
 	said := o.from(t, 0, endpoint, exitDone, "history", r1.ID(), "-o", "json")

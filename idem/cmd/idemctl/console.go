@@ -1,24 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/textproto"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/console"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
@@ -52,7 +45,7 @@ func (c *consoleCmd) Run(ctx context.Context, s *session) error {
 	}
 	key := rand.Text()
 	log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	h, err := consoleOf(s.records, s.table.store, who, key, log, s.now)
+	h, err := consoleOf(s.records, who, key, log, s.now)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -81,13 +74,11 @@ func (c *consoleCmd) Run(ctx context.Context, s *session) error {
 
 // consoleOf is the console for those who have the key. A port of the own machine is open to all who
 // work on it.
-func consoleOf(r *reconcile.Reconciler, store reconcile.Store, who, key string, log *slog.Logger,
+func consoleOf(r *reconcile.Reconciler, who, key string, log *slog.Logger,
 	now func() time.Time) (http.Handler, error) {
 	cookie := "idemctl-" + key[:6] // browsers send cookies to every port
 	same := func(given string) bool { return subtle.ConstantTimeCompare([]byte(given), []byte(key)) == 1 }
-	pages, err := console.New(r, &console.Options{
-		Log: log, Now: now, EncodeHint: "as a status, headers, an empty line and the body",
-		Encode: func(rec *idem.Record, text string) (protocol.Encoded, error) { return typedResponse(rec, store, text) },
+	pages, err := console.New(r, &console.Options{Log: log, Now: now,
 		Who: func(req *http.Request) (string, error) {
 			for _, c := range req.CookiesNamed(cookie) {
 				if same(c.Value) {
@@ -111,47 +102,4 @@ func consoleOf(r *reconcile.Reconciler, store reconcile.Store, who, key string, 
 		}
 		pages.ServeHTTP(w, req)
 	}), nil
-}
-
-// typedResponse reads a response as it was typed: a line with the status, headers, an empty
-// line and the body. The line may be as show prints it and HTTP/1.1 has it, such as "HTTP 201
-// Created".
-func typedResponse(rec *idem.Record, store reconcile.Store, text string) (protocol.Encoded, error) {
-	in := bufio.NewReader(strings.NewReader(strings.ReplaceAll(text, "\r\n", "\n") + "\n\n"))
-	first, err := in.ReadString('\n')
-	if err != nil {
-		return protocol.Encoded{}, err
-	}
-	typed := strings.Fields(first)
-	if len(typed) > 1 && strings.HasPrefix(typed[0], "HTTP") {
-		typed = typed[1:2]
-	}
-	status, err := strconv.Atoi(strings.Join(typed, " "))
-	if err != nil {
-		return protocol.Encoded{}, fmt.Errorf("the first line is %q: it is the response's status, such as 201",
-			strings.TrimSpace(first))
-	}
-	headers, err := textproto.NewReader(in).ReadMIMEHeader()
-	if err != nil {
-		return protocol.Encoded{},
-			fmt.Errorf("the lines up to the first empty one are not headers, such as Content-Type: application/json: %w", err)
-	}
-	body, err := io.ReadAll(in)
-	if err != nil {
-		return protocol.Encoded{}, err
-	}
-	flags := &resultFlags{Status: status}
-	for name, values := range headers {
-		for _, v := range values {
-			flags.Header = append(flags.Header, name+": "+v)
-		}
-	}
-	if err := flags.check(true); err != nil {
-		return protocol.Encoded{}, err
-	}
-	encoded, err := (&given{flags: flags, body: []byte(strings.TrimRight(string(body), "\n"))}).encode(rec, store)
-	if err != nil {
-		return protocol.Encoded{}, err
-	}
-	return *encoded, nil
 }

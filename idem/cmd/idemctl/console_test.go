@@ -2,27 +2,22 @@ package main
 
 import (
 	"bufio"
-	"html"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
-	"net/url"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/idem-go/idempotency/idem"
 )
 
 // browse is a browser of a console with the key "secret".
 func (b *rig) browse() (base string, client *http.Client) {
 	b.t.Helper()
-	h, err := consoleOf(b.reconciler(), b.Faults, "alice", "secret", slog.New(slog.DiscardHandler), b.Clock.Now)
+	h, err := consoleOf(b.reconciler(), "alice", "secret", slog.New(slog.DiscardHandler), b.Clock.Now)
 	require.NoError(b.t, err)
 	server := httptest.NewServer(h)
 	b.t.Cleanup(server.Close)
@@ -65,43 +60,6 @@ func TestTheConsoleIsForThisMachine(t *testing.T) {
 		b.says(exitUsage, "other machines would reach", "console", "--who", "alice", "--listen", address)
 	}
 	b.says(exitUsage, "--listen: ", "console", "--who", "alice", "--listen", "nowhere")
-}
-
-func TestTheConsoleResolvesARequestWithItsResponse(t *testing.T) {
-	b := newRig(t)
-	id := b.request("payment-0000000001")
-	b.Clock.Advance(idem.DefaultLease * 2)
-	base, client := b.browse()
-	fetch(t, client, base+"/?key=secret")
-	_, page := fetch(t, client, base+"/act?"+url.Values{"id": {id}, "to": {"completed"}}.Encode())
-	require.Contains(t, page, "as a status, headers, an empty line and the body")
-	form := url.Values{"why": {"re_1 is in the provider's console"}, "known": {"yes"}}
-	for _, m := range regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`).FindAllStringSubmatch(
-		page, -1) {
-		form.Set(m[1], html.UnescapeString(m[2]))
-	}
-	for text, says := range map[string]string{
-		"created":             "the first line is",
-		"99":                  "--status is 99",
-		"201\nnonsense\n\n{}": "are not headers",
-	} {
-		form.Set("result", text)
-		res, err := client.PostForm(base+"/act", form)
-		status, page := read(t, res, err)
-		require.Equal(t, http.StatusUnprocessableEntity, status)
-		require.Contains(t, html.UnescapeString(page), says)
-	}
-	form.Set("result", "HTTP 201 Created\r\nContent-Type: application/json\r\nX-Charge: "+
-		"re_1\r\n\r\n{\"id\":\r\n\"re_1\"}\r\n")
-	res, err := client.PostForm(base+"/act", form)
-	status, page := read(t, res, err)
-	require.Equal(t, http.StatusOK, status, page)
-
-	again, err := b.payments().Serve(t.Context(), requestWith("payment-0000000001"), nil)
-	require.NoError(t, err)
-	require.Equal(t, 201, again.Status)
-	require.JSONEq(t, `{"id":"re_1"}`, string(again.Body))
-	require.Equal(t, "re_1", again.Headers["X-Charge"])
 }
 
 func fetch(t *testing.T, client *http.Client, address string) (int, string) {

@@ -80,7 +80,7 @@ func (s *session) decision(d reconcile.Decision) {
 	}
 	line += ": then a call gets: " + view.Plain(flags(d.Then))
 	if d.Caution != "" {
-		line += " " + s.paint(text.FgRed, "Caution: "+view.Plain(d.Caution))
+		line += " " + s.paint(text.FgRed, "Caution: "+view.Plain(flags(d.Caution)))
 	}
 	s.item(line)
 }

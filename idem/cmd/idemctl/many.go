@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -93,8 +94,11 @@ func (s *session) decideMany(ctx context.Context, f recordFlags, m manyFlags, c 
 		return fmt.Errorf("there are more than %s, and nothing was changed: narrow it with --tenant, --older or --state, "+
 			"or raise --limit", plural(m.Limit, "record"))
 	}
-	todo := s.plan(found, d)
-	if len(todo) == 0 {
+	todo, err := s.plan(ctx, found, d)
+	switch {
+	case err != nil:
+		return err
+	case len(todo) == 0:
 		return fmt.Errorf("there is nothing to change: of %s, %d cannot be changed so", plural(len(found.Records), "record"),
 			len(found.Records))
 	}
@@ -107,6 +111,9 @@ func (s *session) decideMany(ctx context.Context, f recordFlags, m manyFlags, c 
 	if c.DryRun {
 		shown.dryRun(of)
 		return s.changedMany(todo, seen(of))
+	}
+	if slices.ContainsFunc(todo, func(p planned) bool { return p.unanswered }) {
+		return errUnanswered
 	}
 	if err := s.confirm(ctx, "records to change", len(todo), of, c.Seen); err != nil {
 		return err
@@ -227,7 +234,7 @@ type planned struct {
 	write string
 }
 
-func (s *session) plan(l reconcile.Page, d decision) (todo []planned) {
+func (s *session) plan(ctx context.Context, l reconcile.Page, d decision) (todo []planned, err error) {
 	shown := s.aside()
 	shown.list(l)
 	fmt.Fprintln(shown.out)
@@ -243,9 +250,11 @@ func (s *session) plan(l reconcile.Page, d decision) (todo []planned) {
 		name := decisionName(reconcile.Decision{Change: d.change, To: d.to})
 		shown.field("This will", "%s: state %s for %s.", name, shown.state(d.to), plural(len(todo), "record"))
 		shown.field("Then", "a call with the key and the same input gets, of the first: %s", view.Plain(todo[0].Then))
-		shown.risks(todo[0].action) // what is recorded is the same of each
+		// What is recorded is the same of each, but not what it risks.
+		risky := todo[max(0, slices.IndexFunc(todo, func(p planned) bool { return p.caution != "" }))]
+		err = shown.risks(ctx, risky.ID, risky.action)
 	}
-	return todo
+	return todo, err
 }
 
 // carryOutEach goes on after a refusal: the others do not depend on it.

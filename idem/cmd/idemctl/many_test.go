@@ -20,7 +20,7 @@ func TestOnlyTheRecordsThatWereSeenAreChanged(t *testing.T) {
 		one, two, late := refund.Key("acme", "1"), refund.Key("acme", "2"), refund.Key("acme", "late")
 		b.unknown(one, two)
 		b.Clock.Advance(time.Hour)
-		many := []string{"release", "--operation", "refund", "--limit", "10"}
+		many := []string{"release", "--operation", "refund", "--limit", "10", "--provider-says", "no such refund"}
 		seen := b.seen(many...)
 		b.want(exitDone, "resolve", one.ID(), "--to", "completed", "--no-result", "--reason", "re_1", "--yes")
 		b.unknown(late)
@@ -44,7 +44,7 @@ func TestSeenConfirmsOneDecision(t *testing.T) {
 		one := refund.Key("acme", "1")
 		b.unknown(one)
 		b.Clock.Advance(time.Hour)
-		release := []string{"release", "--operation", "refund", "--limit", "10"}
+		release := []string{"release", "--operation", "refund", "--limit", "10", "--provider-says", "no such refund"}
 		failed := []string{"resolve", "--to", "failed", "--message", "declined", "--operation", "refund", "--limit", "10"}
 		for _, other := range [][]string{
 			failed, {"resolve", "--to", "completed", "--no-result", "--operation", "refund", "--limit", "10"},
@@ -76,6 +76,20 @@ func TestOfManyRecordsTheConfirmationShowsWhatIsRecorded(t *testing.T) {
 	})
 }
 
+// What one of them risks is shown, also if it is not the first.
+func TestOfManyRecordsTheRiskIsShown(t *testing.T) {
+	withRig(t, func(t *testing.T, b *rig) {
+		b.undoing(order.Key("acme", "1")) // which a release goes on with
+		b.Clock.Advance(time.Hour)
+		b.unknown(order.Key("acme", "2"))
+		b.Clock.Advance(time.Hour)
+		out, errs := b.want(exitFailed, "release", "--operation", "order", "--limit", "5", "--reason", "case 1",
+			"--state", "in_progress,unknown")
+		require.Contains(t, out, "If the provider has it already")
+		require.Contains(t, errs, "--provider-says")
+	})
+}
+
 // A decision of many that was wrong is replaced by another one where it still is the outcome: not
 // where a call has gone on, somebody has decided anew, or the history does not tell.
 func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
@@ -89,7 +103,8 @@ func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 		kept, called, anew, damaged, before, unsure := keys[2], keys[3], keys[4], keys[5], keys[6], keys[7]
 		b.Clock.Advance(time.Hour)
 		one := func(key idem.Key, to ...string) {
-			b.want(exitDone, with(append([]string{"resolve", key.ID(), "--reason", "it has it", "--yes"}, to...))...)
+			args := []string{"resolve", key.ID(), "--reason", "case 1", "--yes", "--provider-says", "it has it"}
+			b.want(exitDone, with(args, to...)...)
 		}
 		one(before, "--to", "completed", "--no-result")
 		b.answers = []string{"7"}
@@ -112,7 +127,8 @@ func TestADecisionOfManyIsReplacedAsOne(t *testing.T) {
 		b.noted["e8"] = protocol.Audit{ID: unsure.ID(), Entry: m[1] + ".2", At: b.Clock.Now(),
 			Change: protocol.ChangeResolved, Unconfirmed: true}
 
-		again := []string{"release", "--again", "--decision", m[1], "--operation", "refund", "--limit", "10"}
+		again := []string{"release", "--again", "--decision", m[1], "--operation", "refund", "--limit", "10",
+			"--provider-says", "no such refund"}
 		for _, args := range [][]string{
 			with(again, "--since", "10m"), with(again, "--tenant", "globex"),
 			{"release", "--again", "--decision", "0011223344556677", "--operation", "refund", "--limit", "10"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
@@ -20,11 +21,17 @@ type resolveCmd struct {
 	Again   bool       `help:"Replace an earlier resolution."`
 	Undone  bool       `help:"What the steps did has been undone: by hand to failed, and to completed with a refusal; to completed of an operation that has failed, where it has a result all the same."`
 	Ref     string     `placeholder:"TEXT" help:"The provider's reference, if there is one."`
-	Message string     `placeholder:"TEXT" help:"To failed: the failure's text, which later calls get."`
+	Message string     `placeholder:"TEXT" help:"To failed: the failure's text, which later calls get; over HTTP they get 500."`
 	Type    string     `placeholder:"NAME" help:"To failed: the failure's type."`
 	Code    string     `placeholder:"CODE" help:"To failed: the failure's code."`
 	resultFlags
 	stepFlags
+	answerFlags
+}
+
+// answerFlags have what the provider answered.
+type answerFlags struct {
+	ProviderSays string `placeholder:"TEXT" help:"What the provider answered when it was asked; it is kept with the reason. Required with --again, and for a release that can repeat an effect."`
 }
 
 func (c *resolveCmd) Run(ctx context.Context, s *session) error {
@@ -46,18 +53,20 @@ func (c *resolveCmd) Run(ctx context.Context, s *session) error {
 				"one would not be: name the KMS key with --kms-key, or give no result")
 		}
 		if given != nil {
-			if res.Result, err = given.encode(rec, s.table.store); err != nil {
+			if res.Result, err = given.encode(rec); err != nil {
 				return action{}, err
 			}
 		}
 		p := s.records.Preview(rec, res)
 		return action{
-			then: flags(p.Then), caution: p.Caution, records: res,
-			shows: func(s *session) { c.shows(s, given, res.Result) },
-			do:    func(ctx context.Context, by reconcile.Change) error { return s.records.Resolve(ctx, rec.ID, res, by) },
+			then: flags(p.Then), caution: flags(p.Caution), again: p.Again, records: res,
+			unanswered: (p.Repeats || p.Again) && strings.TrimSpace(c.ProviderSays) == "",
+			shows:      func(s *session) { c.shows(s, given, res.Result) },
+			do:         func(ctx context.Context, by reconcile.Change) error { return s.records.Resolve(ctx, rec.ID, res, by) },
 		}, refused(p)
 	}
 	d := decision{protocol.ChangeResolved, c.To, prepare}
+	c.Reason = view.Why(c.Reason, c.ProviderSays)
 	if c.Limit > 0 {
 		return s.decideMany(ctx, c.recordFlags, c.manyFlags, c.changeFlags, d)
 	}
@@ -122,6 +131,7 @@ type releaseCmd struct {
 	manyFlags
 	changeFlags
 	stepFlags
+	answerFlags
 	Again bool   `help:"Replace an earlier resolution."`
 	Ref   string `placeholder:"TEXT" help:"The provider's reference, if there is one."`
 }
@@ -129,7 +139,7 @@ type releaseCmd struct {
 func (c *releaseCmd) resolve() *resolveCmd {
 	return &resolveCmd{
 		recordFlags: c.recordFlags, manyFlags: c.manyFlags, changeFlags: c.changeFlags, stepFlags: c.stepFlags,
-		To: "released", Again: c.Again, Ref: c.Ref,
+		answerFlags: c.answerFlags, To: idem.Released, Again: c.Again, Ref: c.Ref,
 	}
 }
 

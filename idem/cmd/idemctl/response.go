@@ -2,12 +2,7 @@ package main
 
 import (
 	"cmp"
-	"encoding/base64"
 	"fmt"
-	"maps"
-	"net/http"
-	"slices"
-	"unicode/utf8"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
@@ -18,52 +13,18 @@ import (
 // record is a record as it is written as JSON, with its result if that is asked for.
 type record struct {
 	view.Record
-	Result   string    `json:"result,omitempty"`
-	Binary   []byte    `json:"result_base64,omitempty"` // a result that is no text
-	Response *response `json:"response,omitempty"`      // instead of both, for an HTTP request
-}
-
-// response is a recorded response as it is written as JSON.
-type response struct {
-	Status  int                 `json:"status"`
-	Headers map[string][]string `json:"headers,omitempty"`
-	Body    string              `json:"body,omitempty"`
-	Binary  []byte              `json:"body_base64,omitempty"` // a body that is no text
+	Result   string         `json:"result,omitempty"`
+	Binary   []byte         `json:"result_base64,omitempty"` // a result that is no text
+	Response *view.Response `json:"response,omitempty"`      // instead of both, for an HTTP request
 }
 
 // reveal puts in the result: a response as its callers get it, anything else as it is stored.
 func (d *record) reveal(result []byte) {
 	if res, err := idemhttp.Decode(protocol.Encoded{Body: result, Codec: d.Codec}); err == nil {
-		d.Response = describeResponse(res)
+		d.Response = view.ResponseOf(res)
 	} else {
-		d.Result, d.Binary = textOr(result)
+		d.Result, d.Binary = view.TextOr(result)
 	}
-}
-
-func describeResponse(res *idemhttp.Response) *response {
-	d := &response{Status: res.Status, Headers: map[string][]string{}}
-	for name, value := range res.Headers {
-		d.Headers[name] = []string{value}
-	}
-	for name, values := range res.MultiHeaders {
-		d.Headers[name] = append(d.Headers[name], values...)
-	}
-	body := res.Body
-	if res.Base64 {
-		if decoded, err := base64.StdEncoding.DecodeString(string(body)); err == nil {
-			body = decoded
-		}
-	}
-	d.Body, d.Binary = textOr(body)
-	return d
-}
-
-// textOr is what is text, or else the bytes.
-func textOr(b []byte) (string, []byte) {
-	if utf8.Valid(b) {
-		return string(b), nil
-	}
-	return "", b
 }
 
 // showResult writes a record's result for operators.
@@ -89,12 +50,9 @@ func (s *session) showResult(d record) {
 }
 
 // showResponse writes a response as it is on the wire.
-func (s *session) showResponse(r *response) {
-	fmt.Fprintln(s.out, line(fmt.Sprintf("HTTP %d %s", r.Status, http.StatusText(r.Status))))
-	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
-		for _, value := range r.Headers[name] {
-			fmt.Fprintln(s.out, line(name+": "+value))
-		}
+func (s *session) showResponse(r *view.Response) {
+	for _, line := range r.Head() {
+		fmt.Fprintln(s.out, line)
 	}
 	switch {
 	case r.Binary != nil:

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -23,7 +22,7 @@ import (
 // resultFlags give the result that later calls get.
 type resultFlags struct {
 	Result          string   `placeholder:"FILE" help:"To completed: the handler's result as JSON; - is the standard input."`
-	NoResult        bool     `help:"To completed: the result is not known; later calls get HTTP 409 outcome_unavailable."`
+	NoResult        bool     `help:"To completed: the result is not known; later calls get an error, over HTTP 409 outcome_unavailable."`
 	Status          int      `placeholder:"STATUS" help:"To completed, of an HTTP request: the response's status."`
 	Header          []string `sep:"none" placeholder:"NAME: VALUE" help:"A header of the response; repeat it for more."`
 	Body            string   `placeholder:"FILE" help:"The response's body; - is the standard input."`
@@ -83,18 +82,11 @@ func (f *resultFlags) read(ctx context.Context, in io.Reader) (*given, error) {
 }
 
 // encode encodes the result as the record's calls read it.
-func (g *given) encode(rec *idem.Record, store reconcile.Store) (*protocol.Encoded, error) {
-	http, err := contract(rec, store)
-	if err != nil {
-		return nil, err
-	}
-	empty, err := http.Encode(&idemhttp.Response{Status: 200})
-	if err != nil {
-		return nil, err
-	}
+func (g *given) encode(rec *idem.Record) (*protocol.Encoded, error) {
 	var e protocol.Encoded
-	switch rec.Codec {
-	case "":
+	var err error
+	switch {
+	case rec.Codec == "":
 		if g.flags.http() {
 			return nil, misuse("the record is not of an HTTP request: give its result as JSON with --result")
 		}
@@ -102,13 +94,13 @@ func (g *given) encode(rec *idem.Record, store reconcile.Store) (*protocol.Encod
 			return nil, misuse("the result is not JSON, which later calls could not read")
 		}
 		e, err = reconcile.Encode(json.RawMessage(g.body))
-	case empty.Codec:
+	case view.OverHTTP(rec.Codec):
 		if !g.flags.http() {
 			return nil, misuse("the record is of an HTTP request: give its response with --status, --header and --body")
 		}
 		var res *idemhttp.Response
 		if res, err = g.response(); err == nil {
-			e, err = http.Encode(res)
+			e, err = idemhttp.Encode(res)
 		}
 	default:
 		return nil, fmt.Errorf("the record's results are encoded as %q, which this command cannot write: use --no-result, "+
@@ -141,10 +133,10 @@ func (g *given) shows(s *session, e *protocol.Encoded) {
 	}
 	s.field("Answer", "an HTTP response%s:", from)
 	kept.Body = nil
-	recorded := describeResponse(kept)
+	recorded := view.ResponseOf(kept)
 	s.showResponse(recorded)
 	if res, err := g.response(); err == nil {
-		for _, name := range slices.Sorted(maps.Keys(describeResponse(res).Headers)) {
+		for _, name := range slices.Sorted(maps.Keys(view.ResponseOf(res).Headers)) {
 			if _, ok := recorded.Headers[name]; !ok {
 				fmt.Fprintf(s.out, "(%s is not recorded: it is of one exchange)\n", line(name))
 			}
@@ -180,32 +172,10 @@ func (s *session) excerpt(body []byte) {
 	}
 }
 
-// contract encodes responses. It serves none.
-func contract(rec *idem.Record, store reconcile.Store) (*idemhttp.Contract, error) {
-	engine, err := idem.New(store, nil)
-	if err != nil {
-		return nil, err
-	}
-	_, operation, _ := protocol.ParseRecordID(rec.ID)
-	return idemhttp.New(engine, idemhttp.AnyRoute(idem.Operation{Name: operation}), idemhttp.SingleTenant, nil)
-}
-
 func (g *given) response() (*idemhttp.Response, error) {
-	lines := http.Header{}
-	for _, line := range g.flags.Header {
-		name, value, ok := strings.Cut(line, ":")
-		if name = strings.TrimSpace(name); !ok || name == "" {
-			return nil, misuse("--header is %q: use a form such as \"Content-Type: application/json\"", line)
-		}
-		lines.Add(name, strings.TrimSpace(value))
-	}
-	res := &idemhttp.Response{Status: g.flags.Status, Body: g.body, MultiHeaders: lines, Headers: map[string]string{}}
-	// Gateways that take one value a header ignore the other map.
-	for name, values := range lines {
-		if len(values) == 1 {
-			res.Headers[name] = values[0]
-			delete(lines, name)
-		}
+	res, err := view.TypedResponse(g.flags.Status, g.flags.Header, g.body)
+	if err != nil {
+		return nil, misuse("%v", err)
 	}
 	return res, nil
 }

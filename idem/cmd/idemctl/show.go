@@ -51,6 +51,9 @@ func (s *session) show(d record) {
 	if d.Repeatable {
 		repeat = "repeatable"
 	}
+	if view.OverHTTP(d.Codec) {
+		repeat += ", over HTTP"
+	}
 	s.field("Record", "%s", view.Plain(d.ID))
 	s.field("Operation", "%s (%s)", view.Plain(d.Operation), repeat)
 	s.field("Tenant", "%s", tenantOr(d.Tenant))
@@ -175,7 +178,7 @@ func (s *session) showStored(ctx context.Context, id string, why error) error {
 	s.field("Record", "%s", view.Plain(id))
 	s.field("Operation", "%s", view.Plain(operation))
 	s.field("Tenant", "%s", tenantOr(tenant))
-	s.field("State", "unreadable: calls with the key get HTTP 503 idempotency_record_unreadable, "+
+	s.field("State", "unreadable: calls with the key get an error, over HTTP 503 idempotency_record_unreadable, "+
 		"and the handler does not run.")
 	head := "Stored"
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {

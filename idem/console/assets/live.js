@@ -1,5 +1,6 @@
 // Follows the table: when what the page shows has changed, it fetches the page again and
-// exchanges its main part. A page with a form stays as it is, and says that there is news.
+// exchanges its main part, in which nothing can be typed. A page with a form for a decision stays
+// as it is, and says that there is news.
 "use strict";
 (() => {
   let events = null;
@@ -38,16 +39,11 @@
       const then = next.getElementById("live");
       if (!then) throw new Error("no page");
       const focused = now.contains(document.activeElement) ? document.activeElement : null;
-      const typed = [...now.querySelectorAll("input[id], textarea[id], select[id]")].map((f) => [f.id, f.value]);
       now.replaceWith(document.importNode(then, true));
       document.title = next.title;
       const asOf = document.querySelector("footer time");
       const nextAsOf = next.querySelector("footer time");
       if (asOf && nextAsOf) asOf.replaceWith(document.importNode(nextAsOf, true));
-      for (const [id, value] of typed) {
-        const field = document.getElementById(id);
-        if (field) field.value = value;
-      }
       if (focused) {
         const href = focused.getAttribute("href");
         const again = focused.id ? document.getElementById(focused.id)

@@ -44,8 +44,8 @@ func Require(t TB, routes idemhttp.Routes, file string, methods ...string) {
 		return
 	}
 	if len(missing) > 0 {
-		t.Fatalf("%s has routes that need a key and declare no operation: declare one for each in idemhttp.Routes, with "+
-			"the template as it is written here:\n\t%s", file, strings.Join(missing, "\n\t"))
+		t.Fatalf("%s has routes that need a key and declare no operation: declare one for each in idemhttp.Routes, or "+
+			"idemhttp.Unprotected, with the template as it is written here:\n\t%s", file, strings.Join(missing, "\n\t"))
 	}
 }
 

@@ -72,6 +72,8 @@ func TestRequire(t *testing.T) {
 		"all declared": {all, "testdata/payments.yaml", nil, nil},
 		"some missing": {idemhttp.Routes{"POST /payments": op}, "testdata/payments.yaml", nil,
 			[]string{"PATCH /payments/{id}\n\tPOST /refunds", "idemhttp.Routes"}},
+		"unprotected": {idemhttp.Routes{"POST /payments": op, "PATCH /payments/{id}": op,
+			"POST /refunds": idemhttp.Unprotected}, "testdata/payments.yaml", nil, nil},
 		"own methods": {all, "testdata/payments.yaml", []string{"DELETE"}, []string{"DELETE /payments/{id}"}},
 		"any route":   {idemhttp.AnyRoute(op), "testdata/apigateway.json", nil, nil},
 		"default, any": {all, "testdata/apigateway.json", nil,

@@ -36,6 +36,7 @@ var All = []Metric{
 	{schema.MetricOutcomeUnknown, Count, "call"},
 	{schema.MetricKeyReused, Count, "call"},
 	{schema.MetricLimitExceeded, Count, "call"},
+	{schema.MetricKeyless, Count, "call"},
 	{schema.MetricCompleted, Count, "attempt"},
 	{schema.MetricFailed, Count, "attempt"},
 	{schema.MetricReleased, Count, "attempt"},

@@ -49,3 +49,31 @@ func Steps(a protocol.Audit) (all []string) {
 	}
 	return all
 }
+
+// Resolution says what the record's latest resolution was, who made it, and why.
+func Resolution(history []protocol.Audit) string {
+	text := "an earlier decision, which the history no longer has"
+	for _, a := range history {
+		if a.Change != protocol.ChangeResolved {
+			continue
+		}
+		_, text = Change(a)
+		text = strings.TrimSuffix(text, ".") + ", at " + At(a.At) + " by " + a.Who
+		if a.Ref != "" {
+			text += ", reference " + a.Ref
+		}
+		text += ", because: " + a.Why
+		for _, step := range Steps(a) {
+			text += ". " + strings.TrimSuffix(step, ".")
+		}
+	}
+	return text
+}
+
+// Why is a reason with what the provider answered.
+func Why(reason, answer string) string {
+	if answer = strings.TrimSpace(answer); answer == "" || strings.TrimSpace(reason) == "" {
+		return reason
+	}
+	return reason + "; the provider says: " + answer
+}

@@ -86,3 +86,36 @@ func TestEveryChangeHasWords(t *testing.T) {
 		}
 	}
 }
+
+func TestATypedResponseIsOne(t *testing.T) {
+	res, err := TypedResponse(201, []string{"content-type: text/plain", "Link: </a>", " Link: </b> "}, []byte("paid"))
+	require.NoError(t, err)
+	shown := ResponseOf(res)
+	require.Equal(t, []string{"HTTP 201 Created", "Content-Type: text/plain", "Link: </a>", "Link: </b>"}, shown.Head())
+	require.Equal(t, "paid", shown.Body)
+	for _, line := range []string{"nonsense", "a b: c", "Link : </b>", ": c", "X-A\r\nX-B: 1", ""} {
+		_, err := TypedResponse(201, []string{line}, nil)
+		require.ErrorContains(t, err, "is no header", line)
+	}
+	for _, status := range []int{0, 100, 600} {
+		_, err := TypedResponse(status, nil, nil)
+		require.ErrorContains(t, err, "200 to 599")
+	}
+}
+
+func TestAResolutionSaysWhoMadeItAndWhy(t *testing.T) {
+	at := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	resolved := protocol.Audit{ID: "acme#order#1", Change: protocol.ChangeResolved, From: idem.Unknown, To: idem.Released,
+		Attempt: 1, At: at, Who: "bob", Why: "a guess", Ref: "re_1",
+		Steps: map[string]protocol.StepVerdict{"charge": protocol.StepNotExecuted}}
+	history := []protocol.Audit{{Change: protocol.ChangeParked}, resolved, {Change: protocol.ChangeExtended}}
+	require.Equal(t, "from unknown to released, attempt 1, at 2026-03-02 09:00:00Z by bob, reference re_1, "+
+		"because: a guess. Step charge had no effect. Token: "+protocol.Token("acme#order#1", "charge"), Resolution(history))
+	require.Contains(t, Resolution(history[:1]), "which the history no longer has")
+}
+
+func TestTheProvidersAnswerIsPartOfTheReason(t *testing.T) {
+	require.Equal(t, "case 1; the provider says: none", Why("case 1", " none "))
+	require.Equal(t, "case 1", Why("case 1", " "))
+	require.Equal(t, " ", Why(" ", "none"), "no reason")
+}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/lambda/functions/internal/deployed"
 )
 
 var (
@@ -31,7 +30,7 @@ var (
 )
 
 func main() {
-	deployed.Start(func(engine *idem.Engine) (any, error) {
+	start(func(engine *idem.Engine) (any, error) {
 		orders := &service{os.Getenv("ORDERS_TABLE")}
 		if orders.table == "" {
 			return nil, errors.New("ORDERS_TABLE names no table")

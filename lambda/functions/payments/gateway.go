@@ -10,7 +10,6 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/lambda/functions/internal/statement"
 )
 
 // behind returns the Lambda handler for an API of this flavour, whose authorizer
@@ -20,7 +19,7 @@ func (s *service) behind(engine *idem.Engine, api, tenant string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := &idemhttp.Options{Later: statement.Later()}
+	options := &idemhttp.Options{Later: accepted()}
 	switch api {
 	case "", "http":
 		return idemlambda.HTTPAPI(engine, operations, tenants, options, s.handle), nil

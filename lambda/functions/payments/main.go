@@ -13,9 +13,6 @@ import (
 	"os"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/lambda/functions/internal/deployed"
-	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
-	"github.com/idem-go/idempotency/lambda/functions/internal/statement"
 )
 
 var operations = map[string]idem.Operation{
@@ -24,12 +21,13 @@ var operations = map[string]idem.Operation{
 	// The provider's refunds take no key: after an uncertain attempt nobody may try again
 	// until lambda/functions/refundsweeper has found out what became of it.
 	"POST /refunds": {Name: "refund", Repeat: idem.NotRepeatable},
-	statement.Route: statement.Operation,
+	// lambda/functions/statements makes them, under the same declaration.
+	statementRoute: {Name: "statement", Repeat: idem.Repeatable},
 }
 
 func main() {
-	deployed.Start(func(engine *idem.Engine) (any, error) {
-		payments := &service{provider: provider.Client{URL: os.Getenv("PROVIDER_URL")}}
+	start(func(engine *idem.Engine) (any, error) {
+		payments := &service{provider: provider{os.Getenv("PROVIDER_URL")}}
 		return payments.behind(engine, os.Getenv("PAYMENTS_API"), os.Getenv("PAYMENTS_TENANT"))
 	})
 }

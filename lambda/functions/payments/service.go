@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
 )
 
 type (
@@ -20,15 +19,15 @@ type (
 // service is the business. Of idempotency it knows only the token, which it passes to the
 // provider.
 type service struct {
-	provider provider.Client
+	provider provider
 }
 
 func (s *service) handle(ctx context.Context, r request) (response, error) {
 	switch r.RouteKey {
 	case "POST /payments":
-		return s.move(ctx, r, s.provider.Charge)
+		return s.move(ctx, r, s.provider.charge)
 	case "POST /refunds":
-		return s.move(ctx, r, s.provider.Refund)
+		return s.move(ctx, r, s.provider.refund)
 	}
 	return answer(http.StatusNotFound, map[string]string{"message": "no such route"})
 }
@@ -36,20 +35,20 @@ func (s *service) handle(ctx context.Context, r request) (response, error) {
 // move asks the provider to move money. The token is its key of a charge, by which it knows
 // a repetition, and its name for a refund, by which a sweep can ask what became of it.
 func (s *service) move(ctx context.Context, r request,
-	with func(context.Context, string, provider.Payment) (provider.Receipt, error)) (response, error) {
-	var p provider.Payment
+	with func(context.Context, string, payment) (receipt, error)) (response, error) {
+	var p payment
 	if err := json.Unmarshal([]byte(r.Body), &p); err != nil || p.Amount <= 0 || len(p.Currency) != 3 {
 		return refuse(ctx, "send an amount above zero and a currency of three letters")
 	}
-	receipt, err := with(ctx, idem.Token(ctx), p)
-	if errors.Is(err, provider.ErrDeclined) {
+	done, err := with(ctx, idem.Token(ctx), p)
+	if errors.Is(err, errDeclined) {
 		// recorded and replayed
 		return answer(http.StatusPaymentRequired, map[string]string{"message": "the provider declined"})
 	}
 	if err != nil {
 		return response{}, err
 	}
-	return answer(http.StatusCreated, receipt)
+	return answer(http.StatusCreated, done)
 }
 
 // refuse answers before anything was done. The answer is not recorded: another

@@ -14,7 +14,6 @@ import (
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/memstore"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
 )
 
 // provided is the deployed handler over an in-memory store, and a provider that answers so.
@@ -27,7 +26,7 @@ func provided(t *testing.T, answer http.HandlerFunc) func(route, key, body strin
 func function(t *testing.T, url string) func(route, key, body string) (response, error) {
 	engine, err := idem.New(memstore.New(), nil)
 	require.NoError(t, err)
-	s := &service{provider: provider.Client{URL: url}}
+	s := &service{provider: provider{url}}
 	handler, err := s.behind(engine, "http", "none")
 	require.NoError(t, err)
 	h := handler.(idemlambda.HTTPAPIHandler)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/reconcile"
-	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
 	"github.com/idem-go/idempotency/lambda/sweeping"
 )
 
@@ -28,7 +27,7 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		return operations(engine, provider.Client{URL: os.Getenv("PROVIDER_URL")}, age)
+		return operations(engine, provider{os.Getenv("PROVIDER_URL")}, age)
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/reconcile"
-	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
 )
 
 // refund is declared as in lambda/functions/payments.
@@ -17,13 +16,13 @@ var refund = idem.Operation{Name: "refund", Repeat: idem.NotRepeatable}
 
 // prober asks the provider what became of refunds.
 type prober struct {
-	provider provider.Client
+	provider provider
 	contract *idemhttp.Contract
 }
 
 // operations are the refunds. Their probe encodes responses by the contract of the payments
 // function.
-func operations(engine *idem.Engine, client provider.Client,
+func operations(engine *idem.Engine, client provider,
 	escalateAfter time.Duration) ([]reconcile.Operation, error) {
 	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
 	if err != nil {
@@ -38,7 +37,7 @@ func operations(engine *idem.Engine, client provider.Client,
 // the provider has none counts only after the attempt's lease, when no request can be under
 // way any more: the sweep sees to that.
 func (p *prober) probe(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
-	receipt, err := p.provider.FindRefund(ctx, q.Token)
+	receipt, err := p.provider.findRefund(ctx, q.Token)
 	if err != nil {
 		return reconcile.Answer{}, err // asked again later
 	}

@@ -14,13 +14,12 @@ import (
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/reconcile"
-	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
 )
 
 // rig is the payments function's contract, the sweeper, and a provider.
 type rig struct {
 	*idemtest.Harness
-	client  provider.Client
+	client  provider
 	sweeper *reconcile.Sweeper
 	ran     int
 }
@@ -28,7 +27,7 @@ type rig struct {
 func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 	srv := httptest.NewServer(answer)
 	t.Cleanup(srv.Close)
-	r := &rig{Harness: idemtest.New(t, nil), client: provider.Client{URL: srv.URL}}
+	r := &rig{Harness: idemtest.New(t, nil), client: provider{srv.URL}}
 	known, err := operations(r.Engine, r.client, time.Hour)
 	require.NoError(t, err)
 	reconciler, err := reconcile.New(r.Store, &reconcile.Options{Now: r.Clock.Now})
@@ -48,11 +47,16 @@ func (r *rig) serve(t *testing.T, die bool) (*idemhttp.Response, error) {
 	}
 	return contract.Serve(t.Context(), request, func(ctx context.Context) (*idemhttp.Response, error) {
 		r.ran++
-		_, err := r.client.Refund(ctx, idem.Token(ctx), provider.Payment{Amount: 100, Currency: "EUR"})
+		sent, err := http.NewRequestWithContext(ctx, http.MethodPost, r.client.url+"/refunds", nil)
+		require.NoError(t, err)
+		sent.Header.Set("Merchant-Reference", idem.Token(ctx))
+		res, err := http.DefaultClient.Do(sent)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
 		if die {
 			r.Crash()
 		}
-		return &idemhttp.Response{Status: http.StatusCreated, Body: []byte("{}")}, err
+		return &idemhttp.Response{Status: http.StatusCreated, Body: []byte("{}")}, nil
 	})
 }
 

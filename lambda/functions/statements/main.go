@@ -11,14 +11,11 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	idemlambda "github.com/idem-go/idempotency/lambda"
-	"github.com/idem-go/idempotency/lambda/functions/internal/deployed"
-	"github.com/idem-go/idempotency/lambda/functions/internal/provider"
-	"github.com/idem-go/idempotency/lambda/functions/internal/statement"
 )
 
 func main() {
-	deployed.Start(func(engine *idem.Engine) (any, error) {
-		maker := statement.Maker{Provider: provider.Client{URL: os.Getenv("PROVIDER_URL")}}
-		return idemlambda.SQSWorker(engine, statement.Operation, nil, maker.Make), nil
+	start(func(engine *idem.Engine) (any, error) {
+		statements := &service{provider{os.Getenv("PROVIDER_URL")}}
+		return idemlambda.SQSWorker(engine, operation, nil, statements.make), nil
 	})
 }

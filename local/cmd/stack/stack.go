@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/user"
 	"slices"
 	"strings"
 	"sync"
@@ -178,7 +179,11 @@ func (s *stack) startConsole() error {
 	if err != nil {
 		return err
 	}
-	pages, err := console.New(r, &console.Options{Who: console.ThisMachine})
+	operator, err := user.Current()
+	if err != nil {
+		return err
+	}
+	pages, err := console.New(r, &console.Options{Who: console.ThisMachine(operator.Username)})
 	if err != nil {
 		return err
 	}

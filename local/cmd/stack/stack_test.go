@@ -19,12 +19,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/idem/testenv/child/childtest"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/idem/testenv/queue"
 	"github.com/idem-go/idempotency/idem/testenv/testmain"
 )
 
@@ -187,7 +189,7 @@ func TestServing(t *testing.T) {
 		require.Len(t, found, 2, "%s: %s", pattern, &s.seen)
 		return found[1]
 	}
-	s.until("operators in ") // the last line
+	s.until("/escalations") // the last line
 	require.Equal(t, 401, pay(t, url, "", "first-key-0123456"))
 	token := said(`Authorization: Bearer (\S+)'`)
 	require.Eventually(t, func() bool { return pay(t, url, token, "first-key-0123456") == 201 }, limit, poll)
@@ -209,9 +211,20 @@ func TestServing(t *testing.T) {
 	for _, line := range regexp.MustCompile(`(?m)^  export (.*)$`).FindAllStringSubmatch(s.seen.String(), -1) {
 		list.Env = append(list.Env, strings.Fields(line[1])...)
 	}
+	for _, name := range []string{"IDEM_TABLE", schema.EnvEndpoint, "AWS_ENDPOINT_URL_SQS"} {
+		require.Regexp(t, `(?m)^  export `+name+`=\S+$`, s.seen.String(), "a line to copy")
+	}
 	records, err := list.CombinedOutput()
 	require.NoError(t, err, "%s", records)
 	require.Regexp(t, `completed \S+ ago, attempt \d+\n  acme#charge#`, string(records))
+
+	sqs := queue.NewClient(said(`AWS_ENDPOINT_URL_SQS=(\S+)`))
+	queues := regexp.MustCompile(`(?m)^  (http\S+)$`).FindAllStringSubmatch(s.seen.String(), -1)
+	require.Len(t, queues, 5)
+	for _, q := range queues {
+		_, err := sqs.GetQueueAttributes(t.Context(), &awssqs.GetQueueAttributesInput{QueueUrl: &q[1]})
+		require.NoError(t, err, q[1])
+	}
 
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGINT))
 	require.NoError(t, s.end())

@@ -82,7 +82,8 @@ func (s *stack) explain(say func(string, ...any)) error {
 	say("%s\n", strings.NewReplacer(
 		"{console}", s.console, "{url}", s.url, "{token}", token, "{tenant}", defaultTenant, "{log}", s.logs.Name(),
 		"{table}", recordsTable, "{dynamodb}", s.db.Endpoint(), "{sqs}", s.sqs.Endpoint(),
-		"{orders}", s.orders.URL, "{dead}", s.orders.DeadURL, "{escalations}", s.escalations.URL,
+		"{orders}", s.orders.URL, "{dead}", s.orders.DeadURL, "{statements}", s.statements.URL,
+		"{events}", s.events.URL, "{escalations}", s.escalations.URL,
 	).Replace(`
 Still serving; Ctrl-C ends it. A payment, as tenant {tenant}:
 
@@ -93,18 +94,29 @@ Still serving; Ctrl-C ends it. A payment, as tenant {tenant}:
 What is open, in a browser: {console}
 What the functions log:     {log}
 
-From another terminal, in this folder, what the table holds, and an order:
+From another terminal, in this folder, what the table holds:
 
-  export IDEM_TABLE={table} IDEM_DYNAMODB_ENDPOINT={dynamodb}
+  export IDEM_TABLE={table}
+  export IDEM_DYNAMODB_ENDPOINT={dynamodb}
+  export AWS_ENDPOINT_URL_SQS={sqs}
   export AWS_DEFAULT_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local
   go run ./idem/cmd/idemctl list --all --yes
-  aws --endpoint-url {sqs} sqs send-message --queue-url {orders} \
+
+An order:
+
+  aws sqs send-message --queue-url {orders} \
     --message-body '{"orderId": "order-1", "items": [{"sku": "book", "quantity": 2}]}' \
     --message-attributes '{"idempotency-tenant": {"DataType": "String", "StringValue": "{tenant}"},
       "idempotency-key": {"DataType": "String", "StringValue": "order-1"}}'
 
-Its dead letters are in {dead}, and questions for
-operators in {escalations}.
+The queues of orders, of their dead letters, of statements, of what orders publish, and of
+questions for operators:
+
+  {orders}
+  {dead}
+  {statements}
+  {events}
+  {escalations}
 `))
 	return nil
 }

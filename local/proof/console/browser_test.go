@@ -228,12 +228,17 @@ func (s *service) pages() map[string]string {
 	s.lapse()
 	interrupted := idem.Operation{Name: "order"}.Key("acme", "o-1")
 	s.interrupt(interrupted)
+	overHTTP, _ := s.request()
+	replaced := refund.Key("acme", "r-3")
+	s.cut(replaced)
+	s.resolve(replaced, idem.Completed)
 	ended := refund.Key("acme", "r-2")
 	_, err = s.call(ended, nil)
 	require.NoError(s.t, err)
 	return map[string]string{
 		"interrupted": recordPage(interrupted.ID()), "steps released": formPage(interrupted.ID(), "released"),
 		"overview": "/", "list": "/list", "record": recordPage(key.ID()), "steps": recordPage(undone.ID()),
+		"response": formPage(overHTTP, "completed"), "replaced": formPage(replaced.ID(), "completed"),
 		"ended":  recordPage(ended.ID()) + "&show=result",
 		"absent": recordPage(refund.Key("acme", "none").ID()), "completed": formPage(key.ID(), "completed"),
 		"failed":   formPage(undone.ID(), "failed"),
@@ -416,20 +421,65 @@ func TestAnInterruptedStepIsSettledWithTheKeyboardAndWithoutJavaScript(t *testin
 	require.Equal(t, idem.InProgress, s.Record(key).State, "nothing was changed yet")
 	b.picture("preview")
 	b.typeAt("e.id === 'why'", "the provider has the payment")
-	b.tabTo("e.innerText === 'Resolve to released'")
+	b.tabTo("e.innerText === 'Release to the next call'")
 	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(".done")))
 	out, err := s.order(t.Context(), key, func() { t.Fatal("it is charged twice") })
 	require.NoError(t, err)
 	require.Equal(t, 7, out)
 }
 
-func TestTheBrowserAsksForTheReason(t *testing.T) {
+func TestTheBrowserAsksForTheProvidersAnswerAndTheReason(t *testing.T) {
 	s, key, b := question(t)
 	b.visit(formPage(key.ID(), "released"))
-	b.click("Resolve to released")
-	require.Equal(t, "why", eval[string](b, "document.activeElement.id"))
-	require.True(t, eval[bool](b, "document.activeElement.validity.valueMissing"))
-	require.Equal(t, idem.Unknown, s.Record(key).State)
+	for _, field := range []string{"says", "why"} {
+		b.click("Danger: run it again")
+		require.Equal(t, field, eval[string](b, "document.activeElement.id"))
+		require.True(t, eval[bool](b, "document.activeElement.validity.valueMissing"))
+		require.Equal(t, idem.Unknown, s.Record(key).State)
+		b.fill(field, "no such refund")
+	}
+	b.click("Danger: run it again")
+	b.sees("no such refund; the provider says: no such refund")
+}
+
+// The button of what can repeat an effect looks unlike the others, and reads unlike them.
+func TestADangerousDecisionLooksUnlikeTheOthers(t *testing.T) {
+	_, key, b := question(t)
+	b.visit(recordPage(key.ID()))
+	const colours = `Object.fromEntries([...document.querySelectorAll(".decisions a")].map((e) =>
+		[e.innerText.split(":")[0], getComputedStyle(e).color]))`
+	got := eval[map[string]string](b, colours)
+	require.Equal(t, got["Resolve to completed …"], got["Resolve to failed …"])
+	require.NotEqual(t, got["Resolve to completed …"], got["Danger"])
+	paper := func(to string) string {
+		b.visit(formPage(key.ID(), to))
+		return eval[string](b, "getComputedStyle(document.querySelector('.buttons button:last-of-type')).backgroundColor")
+	}
+	require.NotEqual(t, paper("completed"), paper("released"))
+}
+
+func TestAResponseIsRecordedInTheBrowser(t *testing.T) {
+	s := start(t)
+	id, retry := s.request()
+	b := open(t, s.url)
+	b.visit(formPage(id, "completed"))
+	require.NotContains(t, b.text(), "cannot", "nothing was typed yet")
+	b.do(chromedp.Click(chromedp.CSS("#known-yes")))
+	b.fill("status", "201")
+	b.fill("headers", "Content-Type: application/json\nSet-Cookie: session=1")
+	b.fill("result", `{"number":"re_1"}`)
+	b.fill("why", "the provider has re_1")
+	b.click("Show what it would do")
+	b.sees("HTTP 201 Created")
+	b.sees("Set-Cookie is not recorded")
+	require.NotContains(t, b.text(), "has changed")
+	b.picture("response")
+	b.click("Resolve to completed")
+	b.sees("Recorded.")
+	res := retry()
+	require.Equal(t, 201, res.Status)
+	require.JSONEq(t, `{"number":"re_1"}`, string(res.Body))
+	require.Equal(t, "application/json", res.Headers["Content-Type"])
 }
 
 func TestEverythingButFollowingWorksWithoutJavaScript(t *testing.T) {
@@ -440,9 +490,10 @@ func TestEverythingButFollowingWorksWithoutJavaScript(t *testing.T) {
 	b.fill("find-tenant", "acme")
 	b.fill("find-value", "r-1")
 	b.click("Find")
-	b.click("Resolve to released")
-	b.fill("why", "no such refund")
-	b.click("Resolve to released")
+	b.click("Danger: run it again")
+	b.fill("says", "no such refund")
+	b.fill("why", "case 4711")
+	b.click("Danger: run it again")
 	b.do(chromedp.WaitVisible(chromedp.CSS(".done")))
 	require.Equal(t, idem.Released, s.Record(key).State)
 }

@@ -62,7 +62,7 @@ func TestACrashedRefundIsSettledInTheBrowser(t *testing.T) {
 	b.fill("why", "The provider's dashboard shows re_1042 as paid out.")
 	b.click("Resolve to completed")
 	b.sees("Recorded.")
-	b.sees("The recorded result. The handler does not run.")
+	b.sees("The recorded result. A message is acknowledged. The handler does not run.")
 	b.picture("settled")
 
 	got, err := s.call(key, nil)
@@ -71,7 +71,7 @@ func TestACrashedRefundIsSettledInTheBrowser(t *testing.T) {
 	history, err := s.r.History(t.Context(), key.ID())
 	require.NoError(t, err)
 	last := history[len(history)-1]
-	require.Equal(t, []string{"console", "console", "The provider's dashboard shows re_1042 as paid out."},
+	require.Equal(t, []string{"alice", "console", "The provider's dashboard shows re_1042 as paid out."},
 		[]string{last.Who, last.Tool, last.Why})
 }
 
@@ -98,7 +98,7 @@ func TestARecordFollowsTheTable(t *testing.T) {
 
 	s.lapse() // time goes by
 	b.sees("Updated at")
-	b.sees("Resolve to released …")
+	b.sees("Danger: run it again …")
 	require.Equal(t, "Resolve to completed …", eval[string](b, "document.activeElement.innerText"),
 		"the focus stays where it was")
 
@@ -142,6 +142,7 @@ func TestAFormStaysAndSaysThatThereIsNews(t *testing.T) {
 func TestADoubleClickChangesOnce(t *testing.T) {
 	s, key, b := question(t)
 	b.visit(formPage(key.ID(), "released"))
+	b.fill("says", "no such refund")
 	b.fill("why", "no such refund")
 	// Twice at once, past the script that stops a second one.
 	eval[any](b, "(() => { const f = document.querySelector('form.decide'); const body = new URLSearchParams(new "+

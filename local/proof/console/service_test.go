@@ -12,6 +12,7 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/console"
+	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
@@ -42,8 +43,8 @@ func start(t *testing.T) *service {
 	var err error
 	s.r, err = reconcile.New(s.Store, &reconcile.Options{Now: s.Clock.Now})
 	require.NoError(t, err)
-	h, err := console.New(s.r, &console.Options{Who: console.ThisMachine, Now: s.Clock.Now, Poll: 50 * time.Millisecond,
-		Log: slog.New(slog.DiscardHandler)})
+	h, err := console.New(s.r, &console.Options{Who: console.ThisMachine("alice"), Now: s.Clock.Now,
+		Poll: 50 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	server := httptest.NewUnstartedServer(h)
 	server.Config.BaseContext = nil
@@ -106,6 +107,27 @@ func (s *service) cut(key idem.Key) {
 func (s *service) call(key idem.Key, fails error) (receipt, error) {
 	return idem.Do(s.t.Context(), s.Engine, key, 1,
 		func(context.Context, int) (receipt, error) { return receipt{}, fails })
+}
+
+// request leaves a question of an HTTP route, and returns what a retry gets.
+func (s *service) request() (id string, retry func() *idemhttp.Response) {
+	s.t.Helper()
+	contract, err := idemhttp.New(s.Engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
+	require.NoError(s.t, err)
+	call := func() (*idemhttp.Response, error) {
+		return contract.Serve(s.t.Context(), &idemhttp.Request{
+			Method: "POST", Path: "/refunds", Route: "/refunds", Body: []byte("{}"),
+			Header: map[string][]string{"Idempotency-Key": {"refund-0000000000001"}, "Content-Type": {"application/json"}},
+		}, func(context.Context) (*idemhttp.Response, error) { return nil, errCut })
+	}
+	_, err = call()
+	require.ErrorIs(s.t, err, errCut)
+	s.lapse()
+	return refund.Key(idem.SingleTenant, "refund-0000000000001").ID(), func() *idemhttp.Response {
+		res, err := call()
+		require.NoError(s.t, err)
+		return res
+	}
 }
 
 // lapse lets leases end.

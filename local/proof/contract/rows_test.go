@@ -126,6 +126,9 @@ func rows() []row {
 		twice("another tenant", keep, func(r *request) { r.tenant = "green" }),
 		twice("another operation", keep, path("/transfers")),
 		twice("method without key", method("GET"), method("GET")),
+		twice("unprotected", path("/login"), path("/login")),
+		twice("unprotected, ambiguous body", func(r *request) { path("/login")(r); body(`{"a":1,"a":2}`)(r) },
+			func(r *request) { r.tenant = "" }),
 
 		end("error", script.Answer{Error: "lost"}, once, failed, unknown, 1),
 		end("error, repeatable", script.Answer{Error: "lost"}, often, failed, failed, 2),

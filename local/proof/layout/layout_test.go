@@ -20,7 +20,7 @@ var allowed = map[string][]string{
 	"idem/internal/canonical":    {jsonModule},
 	"idem/internal/pathtemplate": {},
 	"idem/internal/metric":       {notices, protocol, "./idem/schema"},
-	"idem/internal/view":         reachEngine,
+	"idem/internal/view":         reachHTTP,
 
 	"idem/internal/codec": {jsonModule, canonicalForm, fingerprints, protocol},
 
@@ -41,7 +41,7 @@ var allowed = map[string][]string{
 		"go.opentelemetry.io/auto/sdk", "github.com/cespare/xxhash", "github.com/go-logr"),
 	"idem/reconcile": and(reachEngine, "./idem/outbox", "./idem/schema", "github.com/sony/gobreaker/v2",
 		"golang.org/x/sync/errgroup"),
-	"idem/console": and(reachEngine, "./idem/internal/view", "./idem/reconcile", "./idem/outbox", "./idem/schema",
+	"idem/console": and(reachHTTP, "./idem/internal/view", "./idem/reconcile", "./idem/outbox", "./idem/schema",
 		"github.com/sony/gobreaker/v2", "golang.org/x/sync/errgroup"),
 	"idem/dynamostore": and(reachEngine, "./idem/outbox", "./idem/schema", "github.com/aws/aws-sdk-go-v2",
 		"github.com/aws/smithy-go", "golang.org/x/sync"),
@@ -70,7 +70,7 @@ var allowed = map[string][]string{
 	"idem/idemhttp/coverage": and(reachPaths, "./idem/idemhttp", "github.com/dunglas/httpsfv",
 		"github.com/getkin/kin-openapi", "github.com/go-openapi", "github.com/oasdiff",
 		"github.com/santhosh-tekuri/jsonschema", "golang.org/x/text"),
-	"infra": {"./idem/schema", "github.com/aws/aws-cdk-go", "github.com/aws/constructs-go",
+	"infra": {"./idem/schema", "./infra/internal/quiet", "github.com/aws/aws-cdk-go", "github.com/aws/constructs-go",
 		"github.com/aws/jsii-runtime-go", "github.com/cdklabs", "github.com/Masterminds/semver"},
 	"events": {},
 
@@ -98,7 +98,9 @@ var (
 	// reachEngine is what a package reaches with the engine, reachPaths with routes as well.
 	reachEngine = []string{jsonModule, canonicalForm, codecs, guards, "./idem", fingerprints, notices, protocol}
 	reachPaths  = and(reachEngine, pathTemplates, laters)
-	wrappers    = and(reachPaths, "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
+	// reachHTTP is what a package reaches with idemhttp.
+	reachHTTP = and(reachPaths, "./idem/idemhttp", "github.com/dunglas/httpsfv")
+	wrappers  = and(reachPaths, "./idem/idemhttp", "./idem/schema", "github.com/dunglas/httpsfv",
 		"github.com/aws/aws-lambda-go/events", "github.com/aws/aws-lambda-go/lambdacontext",
 		"github.com/aws/aws-lambda-go/lambda/messages")
 	// queueSide is what speaks to SQS for the wrappers.

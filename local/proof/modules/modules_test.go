@@ -79,6 +79,13 @@ func (c *consumer) write(name, content string) {
 // or else from where it downloads.
 func (c *consumer) goes(args ...string) string {
 	c.Helper()
+	out, said, err := c.tries(args...)
+	require.NoError(c, err, "go %v: %s%s", args, out, said)
+	return out
+}
+
+func (c *consumer) tries(args ...string) (out, said string, err error) {
+	c.Helper()
 	known, err := exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output()
 	require.NoError(c, err)
 	cache, elsewhere, _ := strings.Cut(strings.TrimSpace(string(known)), "\n")
@@ -90,11 +97,10 @@ func (c *consumer) goes(args ...string) string {
 		"GOWORK=off", "GOSUMDB=off", "GOPRIVATE=", "GONOPROXY=", "GOTOOLCHAIN=local",
 		"GOFLAGS=-mod=mod -modcacherw -trimpath", // which lets builds of several caches share results
 	)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	require.NoError(c, err, "go %v: %s%s", args, out, said.String())
-	return string(out)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	return stdout.String(), stderr.String(), err
 }
 
 // versions are those of all modules, as the module graph selects them.
@@ -143,6 +149,40 @@ func TestAFunctionBringsLittleAlong(t *testing.T) {
 	c.goes("build", "-o", filepath.Join(c.dir, "bootstrap"), ".")
 	require.LessOrEqual(t, c.zips(), int64(maxZips), "bytes that go build downloads")
 	t.Logf("%d lines of go.sum; go build downloads %d bytes, go mod tidy %d", lines, c.zips(), reviewed)
+}
+
+// A copy of each function has all that it imports in another module.
+func TestFunctionsCanBeCopied(t *testing.T) {
+	t.Parallel()
+	c, v := newConsumer(t)
+	c.goes("mod", "edit", "-require="+library+"@"+v)
+	functions, err := filepath.Glob("../../../lambda/functions/*/*.go")
+	require.NoError(t, err)
+	for _, path := range functions {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(path)
+		require.NoError(t, err)
+		name := filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path))
+		require.NoError(t, os.MkdirAll(filepath.Join(c.dir, filepath.Dir(name)), 0o700))
+		c.write(name, string(source))
+	}
+	c.goes("mod", "tidy")
+	c.goes("list", "-deps", "./...") // refuses what is internal
+}
+
+// The message that lambda/README.md explains, and what it says to do.
+func TestMissingSumsAreTidiedUp(t *testing.T) {
+	t.Parallel()
+	c, v := newConsumer(t)
+	c.goes("get", library+"@"+v)
+	c.write("main.go", "package main\n\nimport _ \""+library+"/idem/dynamostore\"\n\nfunc main() {}\n")
+	_, said, err := c.tries("list", "-mod=readonly", "-deps", ".")
+	require.Error(t, err)
+	require.Contains(t, said, "missing go.sum entry for module")
+	c.goes("mod", "tidy")
+	c.goes("list", "-mod=readonly", "-deps", ".")
 }
 
 // A module that requires the library keeps the versions that it has of what the library's

@@ -37,8 +37,11 @@ var situations = map[string]situation{
 	"":                 {time.Hour, (*scene).unknown},
 	"Settling":         {time.Hour, (*scene).unknown},
 	"Settling 1":       {time.Hour, (*scene).overHTTP},
-	"Settling 5":       {time.Hour, (*scene).interrupted},
-	"Settling 6":       {time.Hour, (*scene).settledWrongly},
+	"Settling 4":       {time.Hour, (*scene).overHTTP},
+	"Settling 7":       {time.Hour, (*scene).interrupted},
+	"Settling 8":       {time.Hour, (*scene).interrupted},
+	"Settling 9":       {time.Hour, (*scene).interrupted},
+	"Settling 10":      {time.Hour, (*scene).settledWrongly},
 	"OldestOpen":       {20 * time.Minute, (*scene).unknown},
 	"Escalated":        {5 * time.Hour, (*scene).escalated},
 	"NotStarted":       {2 * time.Hour, (*scene).notStarted},
@@ -62,8 +65,9 @@ var situations = map[string]situation{
 
 // decided are the states that a block leaves; every other one leaves the record as it is.
 var decided = map[string]idem.State{
-	"Settling 1": idem.Completed, "Settling 2": idem.Completed, "Settling 3": idem.Failed, "Settling 4": idem.Released,
-	"Settling 5": idem.Released, "Settling 6": idem.Completed,
+	"Settling 1": idem.Completed, "Settling 2": idem.Completed, "Settling 3": idem.Completed, "Settling 4": idem.Completed,
+	"Settling 5": idem.Failed, "Settling 6": idem.Released, "Settling 7": idem.Released, "Settling 8": idem.Released,
+	"Settling 9": idem.Released, "Settling 10": idem.Completed,
 }
 
 // requeue is the block that has dead letters sent again.
@@ -117,7 +121,9 @@ func TestEveryCommandOfTheRunbookRuns(t *testing.T) {
 			last := history[len(history)-1]
 			require.Equal(t, "alice", last.Who)
 			require.Equal(t, "idemctl", last.Tool)
-			require.Contains(t, b.commands, fmt.Sprintf("%q", last.Why))
+			for why := range strings.SplitSeq(last.Why, "; the provider says: ") {
+				require.Contains(t, b.commands, fmt.Sprintf("%q", why))
+			}
 		})
 	}
 	for at := range situations {
@@ -134,7 +140,7 @@ func TestTheRunbookOnAFailedOpenCallWithoutARecord(t *testing.T) {
 
 // A release is refused while the attempt may still be running, as the page says.
 func TestTheRunbooksReleaseIsRefusedTooEarly(t *testing.T) {
-	r, s, b := newReader(t), newScene(t, 0), blockOf(t, "Settling", 4)
+	r, s, b := newReader(t), newScene(t, 0), blockOf(t, "Settling", 6)
 	id := s.unknown()
 	before := items(t, s, id)
 	b.commands = strings.TrimSuffix(b.commands, "\n") + " # exits with 1\n"
@@ -183,12 +189,14 @@ func TestMain(m *testing.M) {
 	testmain.Run(m)
 }
 
-// block is a shell block of the page.
+// block is a shell block of the page, or the commands in a row of a table.
 type block struct {
 	section  string // the heading; empty before the first one
 	n        int    // in its section, from 0
 	commands string
 }
+
+var quoted = regexp.MustCompile("`([^`]+)`")
 
 // blocks are the page's shell blocks in order. The first one is what a reader sets up.
 func blocks(t *testing.T) (all []block) {
@@ -200,6 +208,15 @@ func blocks(t *testing.T) (all []block) {
 		switch {
 		case strings.HasPrefix(line, "## "):
 			b = block{section: strings.TrimSpace(line[3:])}
+		case strings.HasPrefix(line, "| ") && strings.Contains(line, "`idemctl "):
+			b.commands = ""
+			for _, m := range quoted.FindAllStringSubmatch(strings.Split(line, " | ")[1], -1) {
+				if !strings.HasPrefix(m[1], "-") { // a flag that the row is about
+					b.commands += m[1] + "\n"
+				}
+			}
+			all = append(all, b)
+			b.commands, b.n = "", b.n+1
 		case line == "```sh\n":
 			inside = true
 		case inside && line == "```\n":

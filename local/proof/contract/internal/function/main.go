@@ -33,6 +33,7 @@ var routes = idemhttp.Routes{
 	"POST /payments/{id}/refunds": {Name: "refund"},
 	"POST /transfers":             {Name: "transfer", Repeat: idem.Repeatable},
 	"POST /slow":                  {Name: "slow", MinTime: time.Hour},
+	"POST /login":                 idemhttp.Unprotected,
 }
 
 func main() {

@@ -1,0 +1,30 @@
+package idemhttp
+
+import (
+	"crypto/sha256"
+	"errors"
+
+	"github.com/idem-go/idempotency/idem"
+)
+
+// Unprotected is for [Routes]: requests of the route are passed to the handler as without the contract,
+// whether they have a key or not. Nothing of them is recorded, and a request that is sent again runs
+// again. It is no operation: executing it is an error.
+//
+//	routes := idemhttp.Routes{"POST /payments": Charge, "POST /login": idemhttp.Unprotected}
+//
+// A path that fits a protected route is protected, whichever template the gateway has matched. Name each
+// route: a template for all others, such as "POST /{rest...}", also takes a path that differs from a
+// protected one in its spelling alone.
+var Unprotected = idem.Operation{Values: unprotected{}}
+
+// unprotected marks Unprotected. It is a [protocol.KeyedDigest], so that the engine refuses the operation
+// with the reason.
+type unprotected struct{}
+
+func (unprotected) Check() error {
+	return errors.New("idemhttp.Unprotected is only for the routes of a contract and cannot be executed: declare an " +
+		"operation of your own")
+}
+
+func (unprotected) Digest(string) [sha256.Size]byte { return [sha256.Size]byte{} }

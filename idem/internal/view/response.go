@@ -1,0 +1,95 @@
+package view
+
+import (
+	"bufio"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/idem-go/idempotency/idem/idemhttp"
+)
+
+// OverHTTP reports whether an HTTP request has made a record with the codec: its result is a response.
+func OverHTTP(codec string) bool {
+	e, err := idemhttp.Encode(&idemhttp.Response{Status: http.StatusOK})
+	return err == nil && codec == e.Codec
+}
+
+// Response is a recorded response as operators read it.
+type Response struct {
+	Status  int                 `json:"status"`
+	Headers map[string][]string `json:"headers,omitempty"`
+	Body    string              `json:"body,omitempty"`
+	Binary  []byte              `json:"body_base64,omitempty"` // a body that is no text
+}
+
+// ResponseOf returns what may be shown of a response.
+func ResponseOf(res *idemhttp.Response) *Response {
+	d := &Response{Status: res.Status, Headers: map[string][]string{}}
+	for name, value := range res.Headers {
+		d.Headers[name] = []string{value}
+	}
+	for name, values := range res.MultiHeaders {
+		d.Headers[name] = append(d.Headers[name], values...)
+	}
+	body := res.Body
+	if res.Base64 {
+		if decoded, err := base64.StdEncoding.DecodeString(string(body)); err == nil {
+			body = decoded
+		}
+	}
+	d.Body, d.Binary = TextOr(body)
+	return d
+}
+
+// Head is the response without its body, as it is on the wire, in lines.
+func (r *Response) Head() []string {
+	lines := []string{strings.TrimSpace(fmt.Sprintf("HTTP %d %s", r.Status, http.StatusText(r.Status)))}
+	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
+		for _, value := range r.Headers[name] {
+			lines = append(lines, strings.Join(strings.Fields(Plain(name+": "+value)), " "))
+		}
+	}
+	return lines
+}
+
+// TextOr is what is text, or else the bytes.
+func TextOr(b []byte) (string, []byte) {
+	if utf8.Valid(b) {
+		return string(b), nil
+	}
+	return "", b
+}
+
+// TypedResponse is a response as an operator gives it, with lines such as "Content-Type: application/json".
+func TypedResponse(status int, lines []string, body []byte) (*idemhttp.Response, error) {
+	if status < 200 || status > 599 {
+		return nil, fmt.Errorf("the status is %d: a response that later calls get has 200 to 599", status)
+	}
+	headers := http.Header{}
+	for _, line := range lines {
+		in := bufio.NewReader(strings.NewReader(strings.TrimSpace(line) + "\n\n"))
+		one, err := textproto.NewReader(in).ReadMIMEHeader()
+		spaced := func(name string) bool { return strings.Contains(name, " ") }
+		if err != nil || len(one) != 1 || slices.ContainsFunc(slices.Collect(maps.Keys(one)), spaced) {
+			return nil, fmt.Errorf("%q is no header: use a form such as \"Content-Type: application/json\"", line)
+		}
+		for name, values := range one {
+			headers[name] = append(headers[name], values...)
+		}
+	}
+	res := &idemhttp.Response{Status: status, Body: body, MultiHeaders: headers, Headers: map[string]string{}}
+	// Gateways that take one value a header ignore the other map.
+	for name, values := range headers {
+		if len(values) == 1 {
+			res.Headers[name] = values[0]
+			delete(headers, name)
+		}
+	}
+	return res, nil
+}

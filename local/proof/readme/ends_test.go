@@ -1,0 +1,160 @@
+package readme
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
+)
+
+// timeout is the function's.
+const timeout = 10 * time.Second
+
+var errOfHandler = errors.New("the handler's")
+
+// ends are the ways in which the README says that a handler can end.
+var ends = map[string]func(*idemtest.Harness) (Receipt, error){
+	"returns a result":                func(*idemtest.Harness) (Receipt, error) { return Receipt{"R-1"}, nil },
+	"returns `idem.Permanent(err)`":   fails(idem.Permanent(errOfHandler)),
+	"returns `idem.NotExecuted(err)`": fails(idem.NotExecuted(errOfHandler)),
+	"returns any other error":         fails(errOfHandler),
+	"panics":                          func(*idemtest.Harness) (Receipt, error) { panic(errOfHandler) },
+	"still runs at the time-out": func(h *idemtest.Harness) (Receipt, error) {
+		time.Sleep(timeout)
+		h.Crash()
+		return Receipt{}, nil
+	},
+	"dies with its process": func(h *idemtest.Harness) (Receipt, error) {
+		h.Crash()
+		return Receipt{}, nil
+	},
+}
+
+func fails(err error) func(*idemtest.Harness) (Receipt, error) {
+	return func(*idemtest.Harness) (Receipt, error) { return Receipt{}, err }
+}
+
+var endRow = regexp.MustCompile(`(?m)^\| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$`)
+
+// Each cell of the README's table of errors is what happens.
+func TestHowAHandlerEnds(t *testing.T) {
+	_, section, found := strings.Cut(read(t, "README.md"), "## My handler returned an error")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := endRow.FindAllStringSubmatch(section, -1)[1:] // after the title
+	require.Len(t, rows, len(ends))
+	for _, row := range rows {
+		end := ends[row[1]]
+		require.NotNil(t, end, row[1])
+		for i, repeat := range []idem.Repeat{idem.Repeatable, idem.NotRepeatable} {
+			t.Run(row[1]+"/"+repeat.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					caller, next := play(t, idem.Operation{Name: "op", Repeat: repeat}, end)
+					require.Equal(t, row[2], caller)
+					require.Equal(t, row[3+i], next)
+				})
+			})
+		}
+	}
+}
+
+// play says what the caller gets of a handler that ends so, and what the next call with its key does.
+func play(t *testing.T, op idem.Operation, end func(*idemtest.Harness) (Receipt, error)) (caller, next string) {
+	h := idemtest.New(t, nil)
+	kill := time.Now().Add(timeout)
+	ran := 0
+	call := func(kill time.Time) (got idemtest.Delivery[Receipt], panicked any) {
+		defer func() { panicked = recover() }()
+		return idemtest.Deliver(h, 1, func(ctx context.Context, e *idem.Engine) (Receipt, error) {
+			return idem.Do(idem.WithKillTime(ctx, kill), e, op.Key("acme", "1"), 1, func(context.Context, int) (Receipt, error) {
+				if ran++; ran > 1 {
+					return Receipt{"R-2"}, nil
+				}
+				return end(h)
+			})
+		})[0], nil
+	}
+	switch got, panicked := call(kill); {
+	case panicked == errOfHandler:
+		caller = "the panic"
+	case got.Err == errOfHandler:
+		caller = "`err`"
+	case errors.Is(got.Err, idemtest.ErrCrashed):
+		caller = "nothing"
+		h.Restart()
+	case got.Err == nil && got.Value.Number == "R-1":
+		caller = "the result"
+	default:
+		caller = got.Err.Error()
+	}
+	again := func() idemtest.Delivery[Receipt] {
+		got, panicked := call(time.Now().Add(timeout))
+		require.Nil(t, panicked)
+		return got
+	}
+	got := again()
+	if errors.Is(got.Err, idem.ErrInFlight) {
+		time.Sleep(time.Until(kill.Add(idem.DefaultMargin)))
+		require.ErrorIs(t, again().Err, idem.ErrInFlight)
+		time.Sleep(time.Millisecond)
+		got, next = again(), "is in flight until 2 s after the time-out, then "
+	}
+	recorded, failed := errors.AsType[*idem.RecordedError](got.Err)
+	switch {
+	case ran == 2 && got.Err == nil && got.Value.Number == "R-2":
+		next += "runs the handler"
+	case ran != 1:
+	case got.Replayed && got.Value.Number == "R-1":
+		next += "the same result"
+	case failed && recorded.Message == errOfHandler.Error():
+		next += "the same failure, as a `*RecordedError`"
+	case errors.Is(got.Err, idem.ErrOutcomeUnknown):
+		next += "runs nothing: `ErrOutcomeUnknown`"
+	}
+	return caller, next
+}
+
+// errNoConnection is the bank's client's error before it has sent anything.
+var errNoConnection = errors.New("no connection")
+
+// payer is a bank that takes no key.
+type payer struct{ err error }
+
+func (b payer) pay(context.Context, Payment) (Receipt, error) { return Receipt{}, b.err }
+
+var bank payer
+
+func payOut(ctx context.Context, p Payment) (Receipt, error) {
+	if p.Cents <= 0 {
+		return Receipt{}, idem.Permanent(errors.New("send an amount above zero")) // the same call fails again
+	}
+	receipt, err := bank.pay(ctx, p)
+	if errors.Is(err, errNoConnection) {
+		return Receipt{}, idem.NotExecuted(err) // the bank has no request: the next call runs
+	}
+	return receipt, err // another error: the money may have been sent
+}
+
+func TestPayOut(t *testing.T) {
+	for want, p := range map[idem.State]struct {
+		cents int64
+		err   error
+	}{
+		idem.Completed: {100, nil}, idem.Failed: {0, nil},
+		idem.Released: {100, errNoConnection}, idem.Unknown: {100, errors.New("time-out")},
+	} {
+		h := idemtest.New(t, nil)
+		bank = payer{p.err}
+		key := idem.Operation{Name: "pay-out"}.Key("acme", "1")
+		_, _ = idem.Do(t.Context(), h.Engine, key, Payment{Cents: p.cents}, payOut)
+		require.Equal(t, want, h.Record(key).State)
+	}
+}
