@@ -172,21 +172,6 @@ func newOrders(app constructs.Construct, s *Settings, payments *Payments) *Order
 	return o
 }
 
-// NewRecords adds a stack with only the table to an app, as a plain template: it needs no
-// bootstrapped account, so Terraform, SAM and the console accept it too.
-func NewRecords(app constructs.Construct) *Table {
-	stack := awscdk.NewStack(app, jsii.String("records"), &awscdk.StackProps{
-		Description: jsii.String("The table of idempotency records."),
-		Synthesizer: awscdk.NewDefaultStackSynthesizer(
-			&awscdk.DefaultStackSynthesizerProps{GenerateBootstrapVersionRule: jsii.Bool(false)}),
-	})
-	t := NewTable(stack, "Records", nil)
-	output(stack, "TableName", *t.TableName())
-	output(stack, "TableArn", *t.TableArn())
-	output(stack, "StreamArn", *t.TableStreamArn())
-	return t
-}
-
 func (s *Settings) authorizer() awsapigatewayv2.IHttpRouteAuthorizer {
 	switch s.Authorizer {
 	case "jwt":

@@ -36,8 +36,7 @@ func TestApp(t *testing.T) {
 		require.NoError(t, err, stderr)
 		require.Empty(t, stderr)
 		require.Contains(t, stdout, "out: synthesized in ")
-		for _, file := range []string{"payments-api.template.json", "orders-worker.template.json",
-			"plain/records.template.json"} {
+		for _, file := range []string{"payments-api.template.json", "orders-worker.template.json"} {
 			require.FileExists(t, filepath.Join(folder, file))
 		}
 	}

@@ -2,10 +2,8 @@ package templatetests
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -154,19 +152,4 @@ func TestSettingsRefuse(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestPlainTemplateOfTheTable(t *testing.T) {
-	app := infra.NewApp(ptr(t.TempDir()), nil)
-	infra.NewRecords(app)
-	got := template(app.Synth(nil).GetStackByName(ptr("records")).Template().(map[string]any))
-	require.Empty(t, infra.Problems(app))
-	require.NotContains(t, got, "Parameters")
-	require.NotContains(t, got, "Rules")
-	require.Len(t, got["Resources"], 1)
-	_, plain := got.only(t, "AWS::DynamoDB::GlobalTable")
-	_, deployed := withDefaults(t).payments.only(t, "AWS::DynamoDB::GlobalTable")
-	require.Equal(t, deployed, plain)
-	require.ElementsMatch(t, []string{"TableName", "TableArn", "StreamArn"},
-		slices.Collect(maps.Keys(got["Outputs"].(map[string]any))))
 }

@@ -1,7 +1,6 @@
 // Command app is the CDK app of the example: the stacks payments-api and
 // orders-worker. The CDK command line runs it. Run directly, it synthesizes into cdk.out,
-// prints what the checks found, and fails if there is an error. It then also writes a
-// template with only the table into cdk.out/plain.
+// prints what the checks found, and fails if there is an error.
 //
 //	go run ./app [-c name=value]…
 //
@@ -13,8 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -57,10 +54,7 @@ func run(context pairs, out string) error {
 	if outdir == nil {
 		return nil // the command line prints the problems
 	}
-	table := infra.NewApp(new(filepath.Join(out, "plain")), nil)
-	infra.NewRecords(table)
-	table.Synth(nil)
-	if report(slices.Concat(infra.Problems(app), infra.Problems(table))) {
+	if report(infra.Problems(app)) {
 		return errors.New("the stacks have errors and must not be deployed")
 	}
 	return nil

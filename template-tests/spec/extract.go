@@ -14,7 +14,8 @@ var Kinds = []string{
 	"AWS::ApiGatewayV2::Route",
 	"AWS::ApiGatewayV2::Stage",
 	"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::DynamoDB::GlobalTable", "AWS::Events::Rule",
-	"AWS::IAM::Policy", "AWS::IAM::Role", "AWS::Lambda::EventInvokeConfig", "AWS::Lambda::EventSourceMapping",
+	"AWS::IAM::ManagedPolicy", "AWS::IAM::Policy", "AWS::IAM::Role",
+	"AWS::Lambda::EventInvokeConfig", "AWS::Lambda::EventSourceMapping",
 	"AWS::Lambda::Function", "AWS::Lambda::Permission", "AWS::Logs::LogGroup", "AWS::SNS::Topic", "AWS::SNS::TopicPolicy",
 	"AWS::SQS::Queue", "AWS::SQS::QueuePolicy",
 }

@@ -13,8 +13,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/idem-go/idempotency/idem/schema"
 )
 
 const root = "../../.."
@@ -114,21 +112,4 @@ func flat(s string) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
-}
-
-// TestTableIsTheSchema holds the page's table to the names in the code.
-func TestTableIsTheSchema(t *testing.T) {
-	_, yaml, _ := strings.Cut(read(t, "infra/README.md"), "```yaml\nIdemTable:")
-	yaml, _, _ = strings.Cut(yaml, "```")
-	for _, want := range []string{
-		"AttributeName: " + schema.PK + ", KeyType: HASH", "AttributeName: " + schema.SK + ", KeyType: RANGE",
-		"AttributeName: " + schema.PK + ", AttributeType: S", "AttributeName: " + schema.SK + ", AttributeType: S",
-		"AttributeName: " + schema.OpenShard + ", AttributeType: S", "AttributeName: " + schema.OpenDue +
-			", AttributeType: N",
-		"IndexName: " + schema.OpenIndex, "AttributeName: " + schema.OpenShard + ", KeyType: HASH",
-		"AttributeName: " + schema.OpenDue + ", KeyType: RANGE", "ProjectionType: KEYS_ONLY",
-		"{ AttributeName: " + schema.ExpiresAt + ", Enabled: true }", "NEW_AND_OLD_IMAGES", "PAY_PER_REQUEST",
-	} {
-		require.Contains(t, yaml, want)
-	}
 }
