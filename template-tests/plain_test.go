@@ -21,6 +21,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/infra"
 	"github.com/idem-go/idempotency/template-tests/provider"
 	"github.com/idem-go/idempotency/template-tests/spec"
@@ -163,6 +164,13 @@ func TestPlain(t *testing.T) {
 		parameters := slices.Collect(maps.Keys(tt["Parameters"].(map[string]any)))
 		for _, name := range append(parameters, namesOf(tt, "AWS::IAM::ManagedPolicy")...) {
 			require.Contains(t, string(page), "\n| `"+name+"` |")
+		}
+		written := []string{"Handler", "Worker"} // the relay and the sweeper always write their metrics
+		for id, alarm := range tt.resources("AWS::CloudWatch::Alarm") {
+			function, _ := at(alarm, "Properties", "Dimensions", 0, "Value", "Ref").(string)
+			if at(alarm, "Properties", "Namespace") == schema.MetricNamespace && slices.Contains(written, function) {
+				require.Regexp(t, "`("+id+"|…"+strings.TrimPrefix(id, function)+")`", string(page))
+			}
 		}
 	})
 	t.Run("cfn-lint", func(t *testing.T) {
