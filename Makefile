@@ -19,7 +19,7 @@ CDK     ?=
 PROOFS  := ./local/proof/relay ./local/proof/deliveries ./local/proof/... ./local/measure/... ./idem/protocol
 LIBRARY  = ./local/cmd/stack ./idem/dynamostore $$($(GO) list $(ALL) | grep -v -E '/(infra|template-tests|local/proof|local/measure|idem/protocol)(/|$$)')
 # Further flags of go test for every group, and for the proofs.
-FLAGS        := -timeout 10m
+FLAGS        := -timeout 20m
 PROOFS_FLAGS :=
 # Further flags of go test for the long versions.
 VERIFY_FLAGS :=

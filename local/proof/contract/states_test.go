@@ -139,10 +139,7 @@ func storeAway(t *testing.T, s *service) {
 	// The handler has run and its outcome cannot be written: its client gets the
 	// response, the next request finds it recorded.
 	for _, how := range []faultnet.Fault{faultnet.LoseRequest, faultnet.LoseReply, faultnet.Throttle} {
-		p := s.play(func(int) script.Answer { return made })
-		r := s.post(p, via(s.apart))
-		first := s.background(t, r)
-		p.process(t)
+		p, r, first := s.hold(t, via(s.apart))
 		s.network.Set(away(how))
 		close(p.gate)
 		live := <-first
