@@ -19,23 +19,30 @@ import (
 // request is as good.
 func (s *service) hold(t *testing.T, change ...func(*request)) (*play, request, <-chan reply) {
 	t.Helper()
+	p, r, first, _ := s.holds(t, func(int) script.Answer { return made }, change...)
+	return p, r, first
+}
+
+// holds also has the handler's answer given, and returns its process.
+func (s *service) holds(t *testing.T, answer func(run int) script.Answer, change ...func(*request)) (p *play, r request,
+	first <-chan reply, pid int) {
+	t.Helper()
 	if s.post(nil, change...).at.pool == s.calm.pool {
 		s.held.Lock()
 		t.Cleanup(s.held.Unlock)
 	}
 	for {
-		p := s.play(func(int) script.Answer { return made })
-		r := s.post(p, change...)
-		first := s.background(t, r)
+		p = s.play(answer)
+		r = s.post(p, change...)
+		first = s.background(t, r)
 		select {
-		case <-p.arrived:
-			return p, r, first
+		case pid = <-p.arrived:
+			return p, r, first, pid
 		case got := <-first:
 			if r.at == s.impatient && got.status == s.late.status {
 				again := make(chan reply, 1)
 				again <- got // its gateway did not wait for the handler
-				p.process(t)
-				return p, r, again
+				return p, r, again, p.process(t)
 			}
 			t.Logf("no handler ran: %d %s", got.status, got.body)
 		case <-time.After(patience):
@@ -83,12 +90,20 @@ func clientGoesAway(t *testing.T, s *service) {
 	r := s.post(p)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	gone, req := make(chan error, 1), s.build(t, ctx, r)
-	go func() {
-		_, err := s.do(req)
-		gone <- err
-	}()
-	p.process(t)
+	gone := make(chan error, 1)
+	for arrived := false; !arrived; {
+		req := s.build(t, ctx, r)
+		go func() {
+			_, err := s.do(req)
+			gone <- err
+		}()
+		select {
+		case <-p.arrived:
+			arrived = true
+		case err := <-gone: // the store was too slow
+			require.NoError(t, err)
+		}
+	}
 	leave()
 	require.ErrorIs(t, <-gone, context.Canceled)
 	close(p.gate)
@@ -206,14 +221,11 @@ func TestStoppedPastItsLease(t *testing.T) {
 		t.Run(to, func(t *testing.T) {
 			t.Parallel()
 			several := s.open(t, s.endpoint, runtime.Function{Timeout: time.Minute, MaxInstances: 1, Concurrency: 2}, patience)
-			p := s.play(func(run int) script.Answer {
+			p, r, first, pid := s.holds(t, func(run int) script.Answer {
 				a := made
 				a.Body = fmt.Append(nil, "run ", run)
 				return a
-			})
-			r := s.post(p, path(to), via(several))
-			first := s.background(t, r)
-			pid := p.process(t)
+			}, path(to), via(several))
 			childtest.Stop(t, pid)
 			close(p.gate)
 			elsewhere := r.with(via(s.calm))
