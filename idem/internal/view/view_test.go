@@ -97,6 +97,8 @@ func TestATypedResponseIsOne(t *testing.T) {
 		_, err := TypedResponse(201, []string{line}, nil)
 		require.ErrorContains(t, err, "is no header", line)
 	}
+	_, err = TypedResponse(201, []string{"content-length: 3"}, []byte("paid"))
+	require.ErrorContains(t, err, "follows from the body")
 	for _, status := range []int{0, 100, 600} {
 		_, err := TypedResponse(status, nil, nil)
 		require.ErrorContains(t, err, "200 to 599")
