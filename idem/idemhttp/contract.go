@@ -70,10 +70,11 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 			return nil, err
 		}
 		own := opts.ByRoute[name]
+		d.RouteOptions = own.over(all)
+		own.Key = d.Key // of which its MinKey is, wherever it is set
 		if err := own.check(fmt.Sprintf("ByRoute of %q: ", name)); err != nil {
 			return nil, err
 		}
-		d.RouteOptions = own.over(all)
 	}
 	if opts.Later != nil {
 		if c.later, err = opts.Later.of(c); err != nil {
