@@ -90,6 +90,11 @@ type tableAspect struct{ table *Table }
 
 // Visit is called by CDK for each construct below the table.
 func (a *tableAspect) Visit(node constructs.IConstruct) {
+	// A replica of CDK's first table, which is always eventually consistent.
+	if replica, ok := node.(awscdk.CfnResource); ok && *replica.CfnResourceType() == "Custom::DynamoDBReplica" {
+		refuse(a.table.TableV2, "the table has replicas without strong consistency, and that breaks the promise: %s. "+
+			"Leave ReplicationRegions out, or keep the records in another table", whyNotEventual)
+	}
 	resource, ok := node.(awsdynamodb.CfnGlobalTable)
 	if !ok {
 		return

@@ -111,6 +111,12 @@ func TestExistingTableRefuses(t *testing.T) {
 				Replicas:     &[]*awsdynamodb.ReplicaTableProps{{Region: jsii.String("eu-central-1")}},
 			}), nil)
 		}, "two regions may both get a claim"),
+		"replicas of CDK's first table": refuses(func(s awscdk.Stack) {
+			infra.ImportTable(awsdynamodb.NewTable(s, jsii.String("Own"), &awsdynamodb.TableProps{
+				PartitionKey:       &awsdynamodb.Attribute{Name: jsii.String("pk"), Type: awsdynamodb.AttributeType_STRING},
+				ReplicationRegions: jsii.Strings("eu-central-1"),
+			}), nil)
+		}, "two regions may both get a claim"),
 	})
 }
 

@@ -368,17 +368,17 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	case isStale(err):
 		return c.stale(r, id, by)
-	case errors.As(err, &config):
-		return again(asFields.Replace(config.Problem))
-	case errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone),
-		errors.Is(err, reconcile.ErrStepsUnnamed):
-		return refused("Not possible", fmt.Sprintf("Nothing was changed: %s.", asFields.Replace(err.Error())))
-	case errors.As(err, &store) && store.Ambiguous:
+	case errors.As(err, &store) && store.Ambiguous: // whatever the last try got
 		c.opts.Log.ErrorContext(r.Context(), "idem console: it is not known whether a change was made",
 			"record", id, "error", err)
 		return problem{Status: http.StatusServiceUnavailable, Title: "Look at the record",
 			Text:   "The store did not say whether the change was made. Look at the record: if it is as before, decide again.",
 			Record: id}
+	case errors.As(err, &config):
+		return again(asFields.Replace(config.Problem))
+	case errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone),
+		errors.Is(err, reconcile.ErrStepsUnnamed):
+		return refused("Not possible", fmt.Sprintf("Nothing was changed: %s.", asFields.Replace(err.Error())))
 	}
 	p := c.problemOf(r, err)
 	p.Record = id

@@ -170,6 +170,20 @@ func TestALostReplyIsReported(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, r.post("/ops/act", form).StatusCode, "the same form again finds out")
 }
 
+// The reply is lost, and then the credentials are refused: it may have landed all the same.
+func TestALostReplyIsReportedWhateverTheNextTryGets(t *testing.T) {
+	r, id := newQuestion(t, console.Options{})
+	form := r.form(id, "released")
+	r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+		_ = c.Do(ctx)
+		return &idem.StoreError{Op: "Settle", Ambiguous: true, Err: &idem.ConfigError{What: "dynamostore: table",
+			Problem: "cannot be reached with these credentials"}}
+	}, idemtest.Settle)
+	a := r.posts(form, http.StatusServiceUnavailable, "did not say whether the change was made")
+	require.NotContains(t, a.text, "Nothing was changed")
+	require.Equal(t, idem.Released, r.state(id))
+}
+
 // A browser that is closed, or clicks again, ends its request.
 func TestAChangeGoesOnWithoutItsBrowser(t *testing.T) {
 	r, id := newQuestion(t, console.Options{})

@@ -172,7 +172,7 @@ func advise(table string, err error) error {
 func speaksOfKeys(message string) bool {
 	return slices.ContainsFunc([]string{
 		"required keys", "the schema", "schema type", "Missing the key", "conditions on the keys", "specified index",
-		"key schema element", "Type mismatch for",
+		"key schema element", "Type mismatch for", "secondary index key to unsupported type",
 	}, func(words string) bool { return strings.Contains(message, words) })
 }
 

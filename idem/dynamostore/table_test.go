@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -391,6 +392,29 @@ func TestRefusalSaysWhatToDo(t *testing.T) {
 	_, err := s.Get(t.Context(), "acme#charge#digest")
 	require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
 	require.ErrorContains(t, err, `table "nosuch": does not exist in this region and account`)
+}
+
+// DynamoDB and DynamoDB Local have different words. What does not speak of keys is not a fault of the table.
+func TestOnlyWhatSpeaksOfKeysIsTheTables(t *testing.T) {
+	for message, want := range map[string]bool{
+		"The provided key element does not match the schema":                                           true,
+		"The table does not have the specified index: open":                                            true,
+		"Query condition missed key schema element: open_shard":                                        true,
+		"The update expression attempted to update the secondary index key to unsupported type":        true,
+		"The update expression attempted to update the secondary index key beyond allowed size limits": false,
+		"An operand in the update expression has an incorrect data type":                               false,
+		"Item size to update has exceeded the maximum allowed size":                                    false,
+		"The parameter cannot be converted to a numeric value":                                         false,
+	} {
+		sent := func(operation string) error {
+			return advise("records", &smithy.OperationError{OperationName: operation,
+				Err: &smithy.GenericAPIError{Code: "ValidationException", Message: message}})
+		}
+		_, is := errors.AsType[*protocol.ConfigError](sent("UpdateItem"))
+		require.Equal(t, want, is, message)
+		_, is = errors.AsType[*protocol.ConfigError](sent("TransactWriteItems"))
+		require.False(t, is, "a transaction may mean another table")
+	}
 }
 
 // A table that exists and whose names differ is refused where the difference is known first: its keys by the

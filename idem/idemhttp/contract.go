@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -69,10 +70,11 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 			return nil, err
 		}
 		own := opts.ByRoute[name]
+		d.RouteOptions = own.over(all)
+		own.Key = d.Key // of which its MinKey is, wherever it is set
 		if err := own.check(fmt.Sprintf("ByRoute of %q: ", name)); err != nil {
 			return nil, err
 		}
-		d.RouteOptions = own.over(all)
 	}
 	if opts.Later != nil {
 		if c.later, err = opts.Later.of(c); err != nil {
@@ -192,17 +194,34 @@ func (c *Contract) enforces(method string) bool {
 }
 
 // declaration looks up the route, then the path, then a template that the path fits. It is nil if none
-// is declared. A route that is unprotected comes last: the path may fit one that needs a key.
+// is declared. A route that is unprotected comes last: the path may fit one that needs a key, as it is
+// or as a router behind the contract decodes it.
 func (c *Contract) declaration(r *Request) *declared {
-	method := strings.ToUpper(r.Method)
-	matched := c.routes[route{method, r.Route}]
+	matched := c.at(r.Method, r.Route)
 	if matched != nil && !matched.passes() {
 		return matched
 	}
-	for _, at := range []route{{method, r.Path}, {}} {
-		if d := c.routes[at]; d != nil {
-			return d
+	d := cmp.Or(c.byPath(r.Method, r.Path), matched)
+	if !d.passes() {
+		return d
+	}
+	if decoded, err := url.PathUnescape(r.Path); err == nil && decoded != r.Path {
+		if other := c.byPath(r.Method, decoded); other != nil && !other.passes() {
+			return other
 		}
 	}
-	return cmp.Or(c.byTemplate(method, r.Path), matched)
+	return d
+}
+
+// at is what is declared for the template or the path itself.
+func (c *Contract) at(method, location string) *declared {
+	return c.routes[route{strings.ToUpper(method), location}]
+}
+
+// byPath looks up the path, then a template that it fits.
+func (c *Contract) byPath(method, path string) *declared {
+	if d := cmp.Or(c.at(method, path), c.routes[route{}]); d != nil {
+		return d
+	}
+	return c.byTemplate(strings.ToUpper(method), path)
 }

@@ -64,6 +64,9 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 			`ByRoute of "POST /payments": MinKey`},
 		"by route, function's length": {good, &Options{ByRoute: map[string]RouteOptions{"POST /payments": {MinKey: 20,
 			Key: KeyFrom(func(context.Context, *Request) (string, error) { return "", nil })}}}, "MinKey does not count"},
+		"by route, the contract's function": {good, &Options{
+			Key:     KeyFrom(func(context.Context, *Request) (string, error) { return "", nil }),
+			ByRoute: map[string]RouteOptions{"POST /payments": {MinKey: 20}}}, "MinKey does not count"},
 		"key pointer":          {good, &Options{Key: KeyPointer("id")}, "JSON pointer"},
 		"key pointer's tilde":  {good, &Options{Key: KeyPointer("/a~2")}, "write ~0 for a tilde"},
 		"response version":     {good, &Options{ResponseVersion: -1}, "ResponseVersion"},

@@ -3,6 +3,7 @@ package idemhttp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -116,6 +117,88 @@ func TestUnprotectedTemplatesTakeNoProtectedPath(t *testing.T) {
 		require.Equal(t, r.want == "", d.passes(), r)
 	}
 	require.False(t, c.declaration(&Request{Method: "PATCH", Path: "/login"}).passes(), "another method is not declared")
+}
+
+// A router may decode a path, and a mux takes a template that ends in a slash for all paths below. What such a
+// router passes to the handler of a protected route runs once.
+func TestUnprotectedTemplatesTakeNoOtherSpelling(t *testing.T) {
+	routes := Routes{
+		"POST /files/upload": charge, "POST /files/{name}": Unprotected,
+		"POST /trees/": transfer, "POST /{rest...}": Unprotected, "POST /trees/{name}/ping": Unprotected,
+	}
+	for path, row := range map[string]struct {
+		handler     string // the mux's
+		unprotected bool
+	}{
+		"/files/upload":     {handler: "/files/upload"},
+		"/files/%75pload":   {handler: "/files/upload"},
+		"/%66iles/uploa%64": {handler: "/files/upload"},
+		"/trees/oak":        {handler: "/trees/"},
+		"/trees/oak/leaf":   {handler: "/trees/"},
+		"/tree%73/oak":      {handler: "/trees/"},
+		"/trees/oak/ping":   {"/trees/{name}/ping", true},
+		"/files/photo":      {"/files/{name}", true},
+		"/files/100%25":     {"/files/{name}", true},
+		"/files/%2525":      {"/files/{name}", true},
+		"/other":            {"/{rest...}", true},
+	} {
+		for _, shadow := range []bool{false, true} {
+			t.Run(fmt.Sprint(path, " ", shadow), func(t *testing.T) {
+				mux, n, seen := http.NewServeMux(), 0, ""
+				for name := range routes {
+					mux.HandleFunc(name, func(w http.ResponseWriter, r *http.Request) {
+						n, seen = n+1, templateOf(r.Pattern)
+						w.WriteHeader(http.StatusCreated)
+					})
+				}
+				declared := Routes{}
+				for name, op := range routes {
+					op.Shadow = shadow
+					declared[name] = op
+				}
+				store := memory()
+				h := contractFor(t, newEngine(t, store), declared, SingleTenant).Middleware(mux, nil)
+				for range 2 {
+					require.Equal(t, http.StatusCreated, answerOf(h, netRequest("POST", path, `{"a":1}`)).Code)
+				}
+				require.Equal(t, row.handler, seen)
+				if row.unprotected {
+					require.Empty(t, store.Records())
+				}
+				if row.unprotected || shadow {
+					require.Equal(t, 2, n)
+					return
+				}
+				require.Equal(t, 1, n)
+				bare := netRequest("POST", path, `{"a":1}`)
+				bare.Header.Del("Idempotency-Key")
+				require.Equal(t, CodeKeyMissing, problemIn(t, responseOf(answerOf(h, bare))).Code)
+			})
+		}
+	}
+}
+
+// A gateway that matches no templates passes the path as the client has spelled it.
+func TestUnprotectedTemplatesTakeNoEncodedPath(t *testing.T) {
+	c := contractFor(t, newEngine(t, memory()), Routes{
+		"POST /files/upload": charge, "POST /files/{name}": Unprotected, "POST /hooks/{id}": Unprotected,
+		"POST /a/{b}/{c}": transfer, "POST /{proxy+}": Unprotected,
+	}, SingleTenant)
+	for _, r := range []struct {
+		route, path, want string
+	}{
+		{"", "/files/uplo%61d", "charge"},
+		{"/files/{name}", "/files/uplo%61d", "charge"},
+		{"/{proxy+}", "/%61/1/2", "transfer"},
+		{"", "/a/1%2F2", "transfer"},
+		{"/hooks/{id}", "/hooks/a%2Fb", ""},
+		{"", "/hooks/100%", ""},
+	} {
+		d := c.declaration(&Request{Method: "post", Route: r.route, Path: r.path})
+		require.NotNil(t, d, r)
+		require.Equal(t, r.want, d.op.Name, r)
+		require.Equal(t, r.want == "", d.passes(), r)
+	}
 }
 
 // The mark is no operation that anything could run, in shadow or not.

@@ -290,6 +290,24 @@ func TestAnAnswerThatTheStoreNeverTakesIsEscalated(t *testing.T) {
 	require.Contains(t, r.escalations[0].Reason, "could not be recorded")
 }
 
+// A fault of the store passes, and is none of the answer, whatever is to be corrected for it.
+func TestAnAnswerThatTheStoreRefusesForATimeIsRecorded(t *testing.T) {
+	r, key := lapsed(t, refund)
+	r.sweep(r.asking(says(reconcile.StillUnknown(0))))
+	s := r.asking(says(reconcile.CompletedWithoutResult()))
+	r.Faults.Always(func(context.Context, *idemtest.Call) error {
+		return &idem.StoreError{Op: "Settle", Ambiguous: true,
+			Err: &idem.ConfigError{What: "dynamostore: table", Problem: "cannot be reached with these credentials"}}
+	}, idemtest.Settle)
+	r.Clock.Advance(time.Hour)
+	require.Equal(t, []notice.Kind{notice.Probed}, r.sweep(s))
+	r.Faults.Heal()
+	r.Clock.Advance(time.Hour)
+	require.Equal(t, []notice.Kind{notice.Resolved}, r.sweep(s))
+	require.Empty(t, r.escalations)
+	require.Equal(t, idem.Completed, r.Record(key).State)
+}
+
 // What operators are told is bounded, whatever a probe says.
 func TestALongReasonIsShortened(t *testing.T) {
 	r, _ := lapsed(t, refund)

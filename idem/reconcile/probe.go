@@ -104,6 +104,7 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 	}
 	var config *idem.ConfigError
 	var large *protocol.TooLargeError
+	_, ofStore := errors.AsType[*idem.StoreError](err) // whose fault may pass, such as of its credentials
 	switch {
 	case err == nil:
 		s.did(notice.Resolved, rec, a.res.To, why, nil)
@@ -115,7 +116,7 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 			why+", and its attempt may still be running", nil)
 	case errors.Is(err, ErrNotUndone), errors.Is(err, ErrStepsUnnamed):
 		return s.escalate(rec, why+": "+err.Error(), err)
-	case a.err != nil, errors.As(err, &config), errors.As(err, &large):
+	case a.err != nil, errors.As(err, &config) && !ofStore, errors.As(err, &large):
 		return s.escalate(rec, why+", with an outcome that cannot be recorded", err)
 	case isAnswer(err), s.ctx.Err() != nil:
 		return err

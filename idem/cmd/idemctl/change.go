@@ -252,12 +252,14 @@ func (s *session) carryOut(ctx context.Context, do func(context.Context, reconci
 	defer cancel()
 	err := do(ctx, by)
 	_, mistaken := errors.AsType[*idem.ConfigError](err)
+	store, ofStore := errors.AsType[*idem.StoreError](err)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, reconcile.ErrChanged):
 		return errors.New("the record has been written since it was shown, and nothing was changed: " +
 			"look again with idemctl explain, and decide again")
+	case ofStore && store.Ambiguous: // an earlier try may have landed, whatever the last one got
 	case mistaken, slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) }):
 		why := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "idem: resolution: "), "reconcile: ")
 		return fmt.Errorf("refused, and nothing was changed: %s", flags(why))

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/smithy-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
@@ -174,6 +175,19 @@ func TestALostReplyIsReported(t *testing.T) {
 	changing(t, func(b *rig) {
 		b.Faults.Always(func(context.Context, *idemtest.Call) error { return context.DeadlineExceeded }, idemtest.Settle)
 		b.says(exitFailed, "it may or may not have been written", with(releaseR1, "--yes")...)
+	})
+	// The credentials of the next try are refused.
+	changing(t, func(b *rig) {
+		b.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			_ = c.Do(ctx)
+			return &idem.StoreError{Op: "Settle", Ambiguous: true, Err: fmt.Errorf("%w (%w)",
+				&idem.ConfigError{What: "dynamostore: table", Problem: "cannot be reached with these credentials"},
+				&smithy.GenericAPIError{Code: "ExpiredTokenException"})}
+		}, idemtest.Settle)
+		_, errs := b.want(exitFailed, with(releaseR1, "--yes")...)
+		require.Contains(b.t, errs, "it may or may not have been written")
+		require.NotContains(b.t, errs, "nothing was changed")
+		require.Equal(b.t, idem.Released, b.Record(r1).State)
 	})
 }
 

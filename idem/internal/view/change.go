@@ -50,22 +50,27 @@ func Steps(a protocol.Audit) (all []string) {
 	return all
 }
 
-// Resolution says what the record's latest resolution was, who made it, and why.
+// Resolution says what the record's latest resolution was, who made it, and why. One that is unconfirmed
+// may not have been made: then it also says which one was before.
 func Resolution(history []protocol.Audit) string {
 	text := "an earlier decision, which the history no longer has"
 	for _, a := range history {
 		if a.Change != protocol.ChangeResolved {
 			continue
 		}
-		_, text = Change(a)
-		text = strings.TrimSuffix(text, ".") + ", at " + At(a.At) + " by " + a.Who
+		_, made := Change(a)
+		made = strings.TrimSuffix(made, ".") + ", at " + At(a.At) + " by " + a.Who
 		if a.Ref != "" {
-			text += ", reference " + a.Ref
+			made += ", reference " + a.Ref
 		}
-		text += ", because: " + a.Why
+		made += ", because: " + a.Why
 		for _, step := range Steps(a) {
-			text += ". " + strings.TrimSuffix(step, ".")
+			made += ". " + strings.TrimSuffix(step, ".")
 		}
+		if a.Unconfirmed {
+			made = text + ". After it, " + made
+		}
+		text = made
 	}
 	return text
 }

@@ -79,6 +79,9 @@ func TypedResponse(status int, lines []string, body []byte) (*idemhttp.Response,
 		if err != nil || len(one) != 1 || slices.ContainsFunc(slices.Collect(maps.Keys(one)), spaced) {
 			return nil, fmt.Errorf("%q is no header: use a form such as \"Content-Type: application/json\"", line)
 		}
+		if _, given := one["Content-Length"]; given {
+			return nil, fmt.Errorf("%q follows from the body: leave it out", line) // one that is wrong cuts replays off
+		}
 		for name, values := range one {
 			headers[name] = append(headers[name], values...)
 		}

@@ -97,6 +97,8 @@ func TestATypedResponseIsOne(t *testing.T) {
 		_, err := TypedResponse(201, []string{line}, nil)
 		require.ErrorContains(t, err, "is no header", line)
 	}
+	_, err = TypedResponse(201, []string{"content-length: 3"}, []byte("paid"))
+	require.ErrorContains(t, err, "follows from the body")
 	for _, status := range []int{0, 100, 600} {
 		_, err := TypedResponse(status, nil, nil)
 		require.ErrorContains(t, err, "200 to 599")
@@ -112,6 +114,11 @@ func TestAResolutionSaysWhoMadeItAndWhy(t *testing.T) {
 	require.Equal(t, "from unknown to released, attempt 1, at 2026-03-02 09:00:00Z by bob, reference re_1, "+
 		"because: a guess. Step charge had no effect. Token: "+protocol.Token("acme#order#1", "charge"), Resolution(history))
 	require.Contains(t, Resolution(history[:1]), "which the history no longer has")
+	first := Resolution(history)
+	resolved.Unconfirmed, resolved.To, resolved.Why = true, idem.Completed, "another guess"
+	both := Resolution(append(history, resolved))
+	require.Contains(t, both, first+". After it, unconfirmed, it may not have been made: from unknown to completed")
+	require.Contains(t, both, "because: another guess")
 }
 
 func TestTheProvidersAnswerIsPartOfTheReason(t *testing.T) {
