@@ -76,6 +76,15 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 			return nil, err
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(opts.ByRoute)) {
+		d, _ := c.named("ByRoute", name)
+		for _, other := range c.routes {
+			if other.op.Name == d.op.Name && !other.passes() && (other.Principal == nil) != (d.Principal == nil) {
+				return nil, mistake("ByRoute of %q: another route of operation %q has a Principal where this one has none, or the "+
+					"other way round, so one client's key could be another's: give the operations two names", name, d.op.Name)
+			}
+		}
+	}
 	if opts.Later != nil {
 		if c.later, err = opts.Later.of(c); err != nil {
 			return nil, err

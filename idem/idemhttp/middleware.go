@@ -126,9 +126,6 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 		}
 		d := c.declaration(opts.located(r))
 		inside, routed := within(next, r)
-		if to := c.at(r.Method, templateOf(inside)); to != nil && d.passes() {
-			d = to // such as a template of a mux that ends in a slash, and stands for all paths below
-		}
 		if d.passes() || !routed {
 			next.ServeHTTP(w, r)
 			return

@@ -77,6 +77,9 @@ func (r Routes) compile(methods []string) (map[route]*declared, error) {
 			return nil, mistake("route %q: write method and path template, such as \"POST /payments/{id}\"", name)
 		case !pathtemplate.Valid(location):
 			return nil, mistake("route %q: a parameter is a whole segment in braces, such as \"{id}\"", name)
+		case d.unprotected && (isRest(location) || strings.HasSuffix(location, "/")):
+			return nil, mistake("route %q: Unprotected would also take a protected path in another spelling, such as with a "+
+				"doubled slash: name each route that is to be left alone", name)
 		case !slices.Contains(methods, method):
 			return nil, mistake("route %q: %s needs no key, so its declaration would never be used: add it to Methods "+
 				"or remove the route", name, method)

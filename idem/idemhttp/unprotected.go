@@ -14,10 +14,10 @@ import (
 //	routes := idemhttp.Routes{"POST /payments": Charge, "POST /login": idemhttp.Unprotected}
 //
 // A path that fits a protected route is protected, whichever template the gateway has matched, and also if
-// it does so only decoded, or by the pattern of an [net/http.ServeMux] that [Contract.Middleware] is around.
-// Name each route: a template for all others, such as "POST /{rest...}", also takes a path that differs
-// from a protected one in another way alone, such as a doubled slash, or the base path of a custom domain
-// where the gateway has matched no template ($default).
+// it does so only decoded.
+//
+// Name each route: a template for all others, such as "POST /{rest...}" or "POST /hooks/", is refused, since
+// it would also take a protected path that differs in another way, such as a doubled slash.
 var Unprotected = idem.Operation{Values: unprotected{}}
 
 // unprotected marks Unprotected. It is a [protocol.KeyedDigest], so that the engine refuses the operation
