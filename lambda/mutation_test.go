@@ -61,7 +61,7 @@ func TestMutatedEvents(t *testing.T) {
 			}
 			require.Greater(t, answered, mutations/3, "many are events still")
 			require.Greater(t, len(watched.values), mutations/10, "of them, many reach the table")
-			require.Greater(t, n, mutations/250, "and with keys of their own the handler")
+			require.Greater(t, n, mutations/1000, "and with keys of their own the handler")
 			for _, value := range watched.values {
 				require.Regexp(t, keyGrammar, value)
 			}
@@ -80,8 +80,8 @@ func check(t *testing.T, h lambda.Handler, raw []byte) bool {
 	}()
 	out, err := h.Invoke(t.Context(), raw)
 	if err != nil {
-		// aws-lambda-go could not read it; nothing else is an error here.
-		require.Regexp(t, "^(json: |parsing time|invalid character)", err.Error())
+		// aws-lambda-go could not read it, or it has no method; nothing else is an error here.
+		require.Regexp(t, "^(json: |parsing time|invalid character|idem: HTTP contract: the event has no method)", err.Error())
 		return false
 	}
 	var answer struct{ StatusCode int }

@@ -256,3 +256,26 @@ func TestIdentitiesOfTheSamples(t *testing.T) {
 		require.Equal(t, c.want, got)
 	}
 }
+
+// An event of another format has its method elsewhere. Passing it on would protect nothing.
+func TestEventsOfAnotherFormat(t *testing.T) {
+	for kind, other := range map[string]string{
+		"apigw-v2": "apigw-v1-none", "furl": "alb-single", "apigw-v1": "apigw-v2-none", "alb": "furl-none",
+	} {
+		for _, shadow := range []bool{false, true} {
+			raw, err := samples.Get(other)
+			require.NoError(t, err)
+			op, n := charge, 0
+			op.Shadow = shadow
+			_, err = lambda.NewHandler(functions[kind](newEngine(t, memory()), idemhttp.AnyRoute(op),
+				idemhttp.SingleTenant, nil, &n)).Invoke(t.Context(), raw)
+			if shadow {
+				require.NoError(t, err, kind)
+				require.Equal(t, 1, n, kind)
+				continue
+			}
+			require.ErrorContains(t, err, "the event has no method, so it is of another format", kind)
+			require.Zero(t, n, kind)
+		}
+	}
+}

@@ -113,7 +113,8 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 // Serve answers one request. A request that needs no key, by its method or since its route is
 // [Unprotected], is passed to next, unless it asks for the status of what was accepted for later
 // ([Options.Later]). Otherwise Serve runs next under the key's claim, or returns the recorded
-// response or a refusal. It calls next at most once and returns only when next has returned.
+// response or a refusal. It calls next at most once and returns only when next has returned. A request
+// without a method is an error, unless all operations are in shadow: its event is of another gateway.
 //
 // The error is next's own, unchanged, or a recorded failure as a [*idem.RecordedError], or
 // a fault that no client can act on. Where the engine has ended next's attempt
@@ -124,6 +125,10 @@ func New(engine *idem.Engine, routes Routes, tenant TenantFunc, o *Options) (*Co
 func (c *Contract) Serve(ctx context.Context, r *Request, next Next) (*Response, error) {
 	if c.later != nil && c.later.asks(r) != "" {
 		return c.later.status(ctx, r)
+	}
+	if r.Method == "" && c.undeclared == nil {
+		return nil, mistake("the event has no method, so it is of another format: HTTPAPI and FunctionURL take payload " +
+			"2.0, RESTAPI payload 1.0, ALB a load balancer's; nothing was executed")
 	}
 	if !c.enforces(r.Method) {
 		return next(ctx)

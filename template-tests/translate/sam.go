@@ -3,6 +3,7 @@ package translate
 import (
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -59,6 +60,9 @@ func SAM(t Template) (string, error) {
 var section = regexp.MustCompile(`(?m)^(?:  )?\w+:$`)
 
 func scalar(v any) *yaml.Node {
+	if f, ok := v.(float64); ok && f == math.Trunc(f) {
+		v = int64(f) // which large ones are not written as
+	}
 	n := &yaml.Node{}
 	if err := n.Encode(v); err != nil {
 		panic(err) // not for strings, numbers and booleans
