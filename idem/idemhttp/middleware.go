@@ -99,8 +99,9 @@ type MiddlewareOptions struct {
 // HTTP/1 such a handler ([http.ResponseController.EnableFullDuplex]) would wait for ever: leave it
 // outside.
 //
-// A panic of the handler, even [http.ErrAbortHandler], is recorded and continues.
-// A mistake in the set-up (a nil handler, a negative limit) panics with a
+// A panic of the handler, even [http.ErrAbortHandler], is recorded and continues. What a framework outside
+// writes afterwards, even to the handler's writer, is the answer. It is an empty 500 if the handler had
+// begun one. A mistake in the set-up (a nil handler, a negative limit) panics with a
 // [*idem.ConfigError].
 func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Handler {
 	opts := o.withDefaults()
@@ -134,6 +135,12 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 			opts.shadow(c, in, next, inside, w, r)
 			return
 		}
+		rec, answered := newRecorder(w, r, opts.MaxResponse), false
+		defer func() {
+			if !answered {
+				rec.abandon()
+			}
+		}()
 		req := opts.request(r, inside)
 		req.load = func() (*situation, error) {
 			body, no := readBody(w, r, opts.MaxRequest)
@@ -144,11 +151,11 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 			return no, nil
 		}
 		res, err := c.protect(context.WithoutCancel(r.Context()), req, d, func(ctx context.Context) (*Response, error) {
-			rec := newRecorder(w, r, opts.MaxResponse)
 			next.ServeHTTP(rec, withBody(r.WithContext(ctx), req.Body))
 			return rec.response()
 		})
 		opts.answer(w, r, res, err)
+		answered = true
 	})
 }
 
