@@ -57,6 +57,10 @@ type MiddlewareOptions struct {
 // Requests with methods that need no key, and those of routes that are [Unprotected], reach the
 // handler unchanged. The rest applies to all other requests.
 //
+// A replay does not reach the handler. What authenticates must therefore be outside of the middleware, where
+// [FromRequest] and [MiddlewareOptions.Identity] find what it has verified, and so must CORS, the access log
+// and recovery from panics.
+//
 // The handler is detached from its client: the request's context keeps its values, but not
 // its deadline and cancellation. A client that disconnects therefore causes no failure, and
 // its retry gets the response. The context ends with the claim.
