@@ -38,7 +38,7 @@ func webhook(engine *idem.Engine, secret []byte, fulfil func(ctx context.Context
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		// The input is what the work needs. Other members of the event differ between deliveries.
+		// The input is what the work needs: Stripe changes pending_webhooks in the event between deliveries.
 		key := op.Key(idem.SingleTenant, event.ID)
 		_, err = idem.Do(r.Context(), engine, key, event.Data.Object.Order, fulfil)
 		var recorded *idem.RecordedError // what each further delivery would get
