@@ -57,6 +57,10 @@ type MiddlewareOptions struct {
 // Requests with methods that need no key, and those of routes that are [Unprotected], reach the
 // handler unchanged. The rest applies to all other requests.
 //
+// A replay does not reach the handler. What authenticates must therefore be outside of the middleware, where
+// [FromRequest] and [MiddlewareOptions.Identity] find what it has verified, and so must CORS, the access log
+// and recovery from panics.
+//
 // The handler is detached from its client: the request's context keeps its values, but not
 // its deadline and cancellation. A client that disconnects therefore causes no failure, and
 // its retry gets the response. The context ends with the claim.
@@ -99,8 +103,9 @@ type MiddlewareOptions struct {
 // HTTP/1 such a handler ([http.ResponseController.EnableFullDuplex]) would wait for ever: leave it
 // outside.
 //
-// A panic of the handler, even [http.ErrAbortHandler], is recorded and continues.
-// A mistake in the set-up (a nil handler, a negative limit) panics with a
+// A panic of the handler, even [http.ErrAbortHandler], is recorded and continues. What a framework outside
+// writes afterwards, even to the handler's writer, is the answer. It is an empty 500 if the handler had
+// begun one. A mistake in the set-up (a nil handler, a negative limit) panics with a
 // [*idem.ConfigError].
 func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Handler {
 	opts := o.withDefaults()
@@ -134,6 +139,12 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 			opts.shadow(c, in, next, inside, w, r)
 			return
 		}
+		rec, answered := newRecorder(w, r, opts.MaxResponse), false
+		defer func() {
+			if !answered {
+				rec.abandon()
+			}
+		}()
 		req := opts.request(r, inside)
 		req.load = func() (*situation, error) {
 			body, no := readBody(w, r, opts.MaxRequest)
@@ -144,11 +155,11 @@ func (c *Contract) Middleware(next http.Handler, o *MiddlewareOptions) http.Hand
 			return no, nil
 		}
 		res, err := c.protect(context.WithoutCancel(r.Context()), req, d, func(ctx context.Context) (*Response, error) {
-			rec := newRecorder(w, r, opts.MaxResponse)
 			next.ServeHTTP(rec, withBody(r.WithContext(ctx), req.Body))
 			return rec.response()
 		})
 		opts.answer(w, r, res, err)
+		answered = true
 	})
 }
 

@@ -20,7 +20,8 @@ var ErrResponseTooLarge = errors.New("idemhttp: the response is larger than what
 // writes until the record is written. Like every such writer it is for one
 // goroutine at a time.
 type recorder struct {
-	w      http.ResponseWriter // for informational responses
+	w      http.ResponseWriter // for informational responses, and for all that is written after a panic
+	left   bool                // the handler has panicked
 	head   bool                // the request's method is HEAD
 	limit  int
 	before http.Header // headers that were in the writer
@@ -40,13 +41,31 @@ func newRecorder(w http.ResponseWriter, r *http.Request, limit int) *recorder {
 	return &recorder{w: w, head: r.Method == http.MethodHead, limit: limit, before: before, header: header}
 }
 
+// abandon is for a panic that continues: what was written is not the answer, and what a framework
+// writes from now on is, as it recovers. echo writes it to the handler's writer. Such a framework writes
+// nothing if the handler has begun an answer, since it takes that for sent, and net/http would send an
+// empty 200. Without a framework the connection is closed before the status is sent.
+func (c *recorder) abandon() {
+	c.left = true
+	if c.status != 0 {
+		c.w.WriteHeader(http.StatusInternalServerError)
+	}
+}
+
 // Header is the map of the response's headers.
-func (c *recorder) Header() http.Header { return c.header }
+func (c *recorder) Header() http.Header {
+	if c.left {
+		return c.w.Header()
+	}
+	return c.header
+}
 
 // WriteHeader decides the status, once. Informational ones are sent and do not
 // count.
 func (c *recorder) WriteHeader(status int) {
 	switch {
+	case c.left:
+		c.w.WriteHeader(status)
 	case status < 100 || status > 999:
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status)) // as net/http does
 	case c.status != 0:
@@ -69,6 +88,9 @@ func (c *recorder) inform(status int) {
 
 // Write keeps a part of the body.
 func (c *recorder) Write(p []byte) (int, error) {
+	if c.left {
+		return c.w.Write(p)
+	}
 	if c.status == 0 {
 		c.WriteHeader(http.StatusOK)
 	}
@@ -84,7 +106,7 @@ func (c *recorder) Write(p []byte) (int, error) {
 
 // Flush decides the status, as it does in net/http, and sends nothing yet.
 func (c *recorder) Flush() {
-	if c.status == 0 {
+	if c.status == 0 && !c.left {
 		c.WriteHeader(http.StatusOK)
 	}
 }

@@ -212,18 +212,84 @@ func TestContextIsDetached(t *testing.T) {
 	}
 }
 
+// A panic continues. Nothing that the handler has written is its answer: a framework that recovers may write
+// one to the handler's writer, as echo does, or to its own, and writes none if it takes the handler's for sent.
 func TestPanicsPassTheMiddleware(t *testing.T) {
-	for _, given := range []any{"boom", http.ErrAbortHandler} {
-		h := mounted(netContract(t, memory()), nil, func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(200)
-			panic(given)
-		})
-		w := httptest.NewRecorder()
-		require.PanicsWithValue(t, given, func() { h.ServeHTTP(w, netRequest("POST", "/payments", "{}")) })
-		require.Zero(t, w.Body.Len())
-		again := answerOf(h, netRequest("POST", "/payments", "{}"))
-		require.Equal(t, 409, again.Code)
-		require.Contains(t, again.Body.String(), CodeOutcomeUnknown)
+	begins := func(w http.ResponseWriter) {
+		w.Header().Set("Location", "/payments/1")
+		w.WriteHeader(201)
+		_, _ = io.WriteString(w, "made")
+	}
+	apologise := func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.WriteHeader(503)
+		_, _ = io.WriteString(w, "sorry")
+		w.(http.Flusher).Flush()
+	}
+	for name, c := range map[string]struct {
+		handler, recovers func(w http.ResponseWriter)
+		outside           bool // the framework writes to its own writer
+		status            int  // 0 if the connection ends without an answer
+		text              string
+	}{
+		"none recovers":                     {handler: func(http.ResponseWriter) {}},
+		"none recovers from a begun answer": {handler: begins},
+		"recovered": {handler: func(w http.ResponseWriter) { w.Header().Set("Location", "/1") }, recovers: apologise,
+			status: 503, text: "sorry"},
+		"recovered outside": {handler: func(http.ResponseWriter) {}, recovers: apologise, outside: true,
+			status: 503, text: "sorry"},
+		"recovered, a begun answer": {handler: begins, recovers: func(http.ResponseWriter) {}, status: 500},
+		"recovered, a flushed answer": {handler: func(w http.ResponseWriter) { w.(http.Flusher).Flush() },
+			recovers: func(http.ResponseWriter) {}, status: 500},
+	} {
+		for _, given := range []any{"boom", http.ErrAbortHandler} {
+			t.Run(fmt.Sprint(name, ", ", given), func(t *testing.T) {
+				var theirs http.ResponseWriter
+				contract := netContract(t, memory()).Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					theirs = w
+					c.handler(w)
+					panic(given)
+				}), nil)
+				server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					defer func() {
+						p := recover()
+						if p != nil && c.recovers == nil {
+							panic(p)
+						}
+						if p == given && c.outside {
+							c.recovers(w)
+						} else if p == given {
+							c.recovers(theirs)
+						}
+					}()
+					contract.ServeHTTP(w, r)
+				}))
+				server.Config.ErrorLog = log.New(io.Discard, "", 0)
+				server.Start()
+				defer server.Close()
+				sent := func() (*http.Response, error) {
+					r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/payments", strings.NewReader("{}"))
+					require.NoError(t, err)
+					r.Header = netRequest("POST", "/payments", "").Header
+					return server.Client().Transport.RoundTrip(r)
+				}
+				if res, err := sent(); c.status == 0 {
+					require.Error(t, err)
+				} else {
+					require.NoError(t, err)
+					text, err := io.ReadAll(res.Body)
+					require.NoError(t, err)
+					require.NoError(t, res.Body.Close())
+					require.Equal(t, c.status, res.StatusCode)
+					require.Equal(t, c.text, string(text))
+					require.Empty(t, res.Header.Get("Location"))
+				}
+				again, err := sent()
+				require.NoError(t, err)
+				require.NoError(t, again.Body.Close())
+				require.Equal(t, 409, again.StatusCode)
+			})
+		}
 	}
 }
 

@@ -68,9 +68,9 @@ type Options struct {
 	// Profile is the set of answers. The zero value is [IETF].
 	Profile Profile
 
-	// OnRefusal changes refusals before they are sent: their status and texts, and the members
-	// and headers that the service adds. The IETF draft asks for a link to the service's page
-	// about keys:
+	// OnRefusal gets refusals before they are sent, to count or to change them: their status and
+	// texts, and the members and headers that the service adds. The IETF draft asks for a link to
+	// the service's page about keys:
 	//
 	//	f.Headers = map[string]string{"Link": `<https://example.com/docs/keys>; rel="describedby"`}
 	//

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"strconv"
@@ -239,6 +240,10 @@ func (s *situation) Error() string { return string(s.code) }
 
 // refusal answers the request with a situation.
 func (c *Contract) refusal(ctx context.Context, r *Request, s *situation) *Response {
+	if s.code == CodeUndeclared {
+		slog.WarnContext(ctx, "idemhttp: a request was refused with 500, since its route has no operation: declare one in "+
+			"idemhttp.Routes, or idemhttp.Unprotected", "method", r.Method, "route", r.Route, "path", r.Path)
+	}
 	row := c.rows[s.code]
 	p := Problem{
 		Type: problemType + string(s.code), Title: row.title, Status: row.status, Code: s.code,

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -250,4 +251,15 @@ func TestRefusedRequestsLeaveNoRecord(t *testing.T) {
 		require.Nil(t, rec)
 	}
 	require.Zero(t, n)
+}
+
+// A route without an operation is a mistake of the service, whose operators must hear of it.
+func TestAnUndeclaredRouteIsLogged(t *testing.T) {
+	var logged bytes.Buffer
+	was := slog.Default()
+	defer slog.SetDefault(was)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	situations()[CodeUndeclared].get(t, func(*Options) {})
+	require.Regexp(t, `level=WARN msg="idemhttp: a request was refused .*method=POST route=/refunds path=/refunds\n$`,
+		logged.String())
 }

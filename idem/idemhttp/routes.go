@@ -17,8 +17,8 @@ import (
 // the template that it matches: "{name}" stands for one segment, "{name+}" and "{name...}"
 // for the rest. Of several templates the one that is literal for longest wins.
 //
-// A route that needs a key and is not declared is refused with 500 operation_undeclared. Declare
-// [Unprotected] for those that are to be left alone.
+// A route that needs a key and is not declared is refused with 500 operation_undeclared, and logged as a
+// warning to slog.Default. Declare [Unprotected] for those that are to be left alone.
 type Routes map[string]idem.Operation
 
 // AnyRoute declares one operation for every route of a function that has only

@@ -31,6 +31,9 @@ func ExampleOptions_byRoute() {
 			log.InfoContext(ctx, "request without a key", "operation", n.Operation, "tenant", n.Tenant)
 		}
 	}
+	refused := func(ctx context.Context, r *idemhttp.Request, f *idemhttp.Refusal) {
+		log.InfoContext(ctx, "request refused", "code", f.Code, "path", r.Path, "tenant", r.Identity.Claims["sub"])
+	}
 	engine, err := idem.New(memstore.New(), &idem.Options{Observer: idem.Observers(observe, nil)})
 	if err != nil {
 		panic(err)
@@ -42,7 +45,8 @@ func ExampleOptions_byRoute() {
 		"POST /imports":    load,
 		"POST /login":      idemhttp.Unprotected,
 	}, idemhttp.Claim("sub"), &idemhttp.Options{
-		Methods: []string{"POST", "PATCH", "PUT"},
+		Methods:   []string{"POST", "PATCH", "PUT"},
+		OnRefusal: refused,
 		ByRoute: map[string]idemhttp.RouteOptions{
 			"PUT /orders/{id}": {KeyOptional: true},
 			"POST /imports":    {Tenant: idemhttp.IAMAccount, Key: idemhttp.KeyPointer("/batch")},
@@ -86,7 +90,9 @@ func ExampleOptions_byRoute() {
 	// POST /payments runs
 	// POST /payments: 204 ""
 	// POST /payments: 204 "true"
+	// level=INFO msg="request refused" code=idempotency_key_missing path=/payments tenant=ann
 	// POST /payments: 400 ""
+	// level=INFO msg="request refused" code=idempotency_key_missing path=/payments tenant=ann
 	// POST /payments: 400 ""
 	// PUT /orders/{id} runs
 	// PUT /orders/7: 204 ""

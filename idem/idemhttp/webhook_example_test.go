@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,11 +18,12 @@ import (
 	"github.com/idem-go/idempotency/idem/memstore"
 )
 
-// webhook fulfils each paid order once. It verifies the signature before the event's id becomes a key:
-// a forged event with the id of a real one must not take that.
+// webhook fulfils each paid order once. It verifies the signature before the event's id, which is a part of
+// what is signed, becomes a key: a forged event with the id of a real one must not take that.
 func webhook(engine *idem.Engine, secret []byte, fulfil func(ctx context.Context, order string) (string, error),
 ) http.HandlerFunc {
-	op := idem.Operation{Name: "fulfil", Repeat: idem.Repeatable, Watch: idem.WatchAlways}
+	op := idem.Operation{Name: "fulfil", Repeat: idem.Repeatable, Watch: idem.WatchAlways,
+		Retention: 31 * 24 * time.Hour} // Stripe sends an event again for 3 days, and by hand for 30
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<16))
 		if err != nil || !signed(body, r.Header.Get("Stripe-Signature"), secret) {
@@ -36,10 +38,12 @@ func webhook(engine *idem.Engine, secret []byte, fulfil func(ctx context.Context
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		// The input is what the work needs. Other members of the event differ between deliveries.
+		// The input is what the work needs: Stripe changes pending_webhooks in the event between deliveries.
 		key := op.Key(idem.SingleTenant, event.ID)
-		if _, err := idem.Do(r.Context(), engine, key, event.Data.Object.Order, fulfil); err != nil {
-			w.WriteHeader(http.StatusInternalServerError) // the provider sends the event again
+		_, err = idem.Do(r.Context(), engine, key, event.Data.Object.Order, fulfil)
+		var recorded *idem.RecordedError // what each further delivery would get
+		if err != nil && !errors.As(err, &recorded) {
+			w.WriteHeader(http.StatusInternalServerError) // Stripe sends the event again
 		}
 	}
 }
@@ -58,17 +62,21 @@ func signed(body []byte, header string, secret []byte) bool {
 }
 
 func Example_webhook() {
-	engine, err := idem.New(memstore.New(), nil)
+	now := time.Now()
+	engine, err := idem.New(memstore.New(), &idem.Options{Now: func() time.Time { return now }})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	h := webhook(engine, []byte("whsec_1"), func(_ context.Context, order string) (string, error) {
-		fmt.Println("shipped", order)
+		fmt.Println("fulfil", order)
+		if order == "o-8" {
+			return "", idem.Permanent(errors.New("the order is cancelled"))
+		}
 		return "shipment of " + order, nil
 	})
-	deliver := func(secret string, pending int) {
-		body := fmt.Sprintf(`{"id":"evt_1","data":{"object":{"order":"o-7"}},"pending_webhooks":%d}`, pending)
+	deliver := func(secret, event, order string, pending int) {
+		body := fmt.Sprintf(`{"id":%q,"data":{"object":{"order":%q}},"pending_webhooks":%d}`, event, order, pending)
 		at := time.Now().Unix()
 		mac := hmac.New(sha256.New, []byte(secret))
 		fmt.Fprintf(mac, "%d.%s", at, body)
@@ -76,14 +84,20 @@ func Example_webhook() {
 		r.Header.Set("Stripe-Signature", fmt.Sprintf("t=%d,v1=%x", at, mac.Sum(nil)))
 		w := httptest.NewRecorder()
 		h(w, r)
-		fmt.Println(w.Code)
+		fmt.Println(event, w.Code)
 	}
-	deliver("forged", 2)
-	deliver("whsec_1", 2)
-	deliver("whsec_1", 1)
+	deliver("forged", "evt_1", "o-7", 2)
+	deliver("whsec_1", "evt_1", "o-7", 2)
+	deliver("whsec_1", "evt_2", "o-8", 1)
+	now = now.Add(30 * 24 * time.Hour)
+	deliver("whsec_1", "evt_1", "o-7", 1)
+	deliver("whsec_1", "evt_2", "o-8", 1)
 	// Output:
-	// 400
-	// shipped o-7
-	// 200
-	// 200
+	// evt_1 400
+	// fulfil o-7
+	// evt_1 200
+	// fulfil o-8
+	// evt_2 500
+	// evt_1 200
+	// evt_2 200
 }

@@ -1,10 +1,11 @@
-// Package frameworks_test proves that no router of other makers tells a declined payment as paid, wherever
-// idemhttp.Contract.Middleware is mounted.
+// Package frameworks_test proves where idemhttp.Contract.Middleware can be mounted in routers of other
+// makers: none answers a declined payment as paid, or a panic as a success, and what authenticates is outside.
 package frameworks_test
 
 import (
 	"context"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -74,6 +75,37 @@ func chiOf(ran *int, use ...func(http.Handler) http.Handler) http.Handler {
 	return r
 }
 
+// serve starts a server with what mount makes of a contract, and returns its URL.
+func serve(t *testing.T, mount func(*idemhttp.Contract) http.Handler) string {
+	engine, err := idem.New(memstore.New(), &idem.Options{Observer: func(context.Context, notice.Notice) {}})
+	require.NoError(t, err)
+	contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /payments": {Name: "payment"}}, idemhttp.SingleTenant, nil)
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(mount(contract))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// pay sends the payment, always under one key, and returns the answer with its body.
+func pay(t *testing.T, url, body string, headers ...string) (*http.Response, string, error) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/payments", strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Idempotency-Key", "a-key-of-this-payment")
+	req.Header.Set("Content-Type", "application/json")
+	for pair := range slices.Chunk(headers, 2) {
+		req.Header.Set(pair[0], pair[1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, "", err
+	}
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, res.Body.Close())
+	return res, string(text), err
+}
+
 func TestADeclinedPaymentIsNeverToldAsPaid(t *testing.T) {
 	for name, c := range map[string]struct {
 		mount  func(c *idemhttp.Contract, ran *int) http.Handler
@@ -112,25 +144,11 @@ func TestADeclinedPaymentIsNeverToldAsPaid(t *testing.T) {
 			`{"amount":1}`: http.StatusCreated, `{"amount":2}`: http.StatusPaymentRequired,
 		} {
 			t.Run(name+", "+http.StatusText(want), func(t *testing.T) {
-				engine, err := idem.New(memstore.New(), &idem.Options{Observer: func(context.Context, notice.Notice) {}})
-				require.NoError(t, err)
-				contract, err := idemhttp.New(engine, idemhttp.Routes{"POST /payments": {Name: "payment"}},
-					idemhttp.SingleTenant, nil)
-				require.NoError(t, err)
 				ran := 0
-				server := httptest.NewServer(c.mount(contract, &ran))
-				defer server.Close()
+				url := serve(t, func(contract *idemhttp.Contract) http.Handler { return c.mount(contract, &ran) })
 				for i := range 2 {
-					req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/payments",
-						strings.NewReader(body))
+					res, text, err := pay(t, url, body)
 					require.NoError(t, err)
-					req.Header.Set("Idempotency-Key", "a-key-of-this-payment")
-					req.Header.Set("Content-Type", "application/json")
-					res, err := http.DefaultClient.Do(req)
-					require.NoError(t, err)
-					text, err := io.ReadAll(res.Body)
-					require.NoError(t, err)
-					require.NoError(t, res.Body.Close())
 					require.Equal(t, 1, ran)
 					replayed := res.Header.Get(idemhttp.HeaderReplayed) == "true"
 					if slices.Contains(c.unseen, want) {
@@ -140,7 +158,7 @@ func TestADeclinedPaymentIsNeverToldAsPaid(t *testing.T) {
 						continue
 					}
 					require.Equal(t, want, res.StatusCode)
-					require.Equal(t, want == http.StatusCreated, strings.Contains(string(text), "pay_1"), string(text))
+					require.Equal(t, want == http.StatusCreated, strings.Contains(text, "pay_1"), text)
 					require.Equal(t, i == 1, replayed)
 				}
 			})
