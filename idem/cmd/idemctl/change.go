@@ -21,7 +21,7 @@ import (
 // whyFlags are those of every change.
 type whyFlags struct {
 	Reason string `required:"" placeholder:"TEXT" help:"Why, for those who read it in a year. It is kept with the change."`
-	Who    string `placeholder:"NAME" help:"Who makes the change; else the AWS caller, and with a DynamoDB Local $$USER."`
+	Who    string `placeholder:"NAME" help:"Who makes the change; else the AWS caller, and with a DynamoDB Local this machine's user."`
 	DryRun bool   `help:"Show what would be done, and write nothing."`
 }
 
