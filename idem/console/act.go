@@ -453,7 +453,8 @@ func (c *console) resolution(rec *idem.Record, d reconcile.Decision,
 			return res, mistake{}
 		}
 		if !typeable(rec) {
-			return res, mistake{"known", "The results of this record are neither JSON nor HTTP responses: say that it is not known."}
+			return res, mistake{"known",
+				"The results of this record are neither JSON nor HTTP responses: say that it is not known."}
 		}
 		response, err := typedResponse(t)
 		if err != nil {
@@ -466,7 +467,8 @@ func (c *console) resolution(rec *idem.Record, d reconcile.Decision,
 		}
 		res.Result, res.CompensatedManually = &encoded, t.Undone && (res.CompensatedManually || encoded.Failed)
 		if undo := c.r.Preview(rec, res).Undo; len(undo) > 0 && !t.Undone {
-			return res, mistake{"undone", "The response is a failure, and the steps have not been undone: undo them by hand, and then say so."}
+			return res, mistake{"undone",
+				"The response is a failure, and the steps have not been undone: undo them by hand, and then say so."}
 		}
 	}
 	return res, mistake{}
