@@ -149,6 +149,26 @@ func TestTheRunbookOnAFailedOpenCallWithoutARecord(t *testing.T) {
 		"there is no record: no other call with this key has run")
 }
 
+// The dead letters' table has each reason for which a message is redelivered, and no other.
+func TestTheRunbookSaysWhatToDoAboutEachReason(t *testing.T) {
+	reasons := func(path, head string) (all []string) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		_, rest, ok := strings.Cut(string(text), head)
+		require.True(t, ok, path)
+		table, _, _ := strings.Cut(rest, "\n\n")
+		for row := range strings.SplitSeq(table, "\n| ") {
+			for _, m := range quoted.FindAllStringSubmatch(strings.Split(row, " | ")[0], -1) {
+				all = append(all, m[1])
+			}
+		}
+		return all
+	}
+	want := reasons("../../../lambda/README.md", "| redelivered | | ends when |\n|---|---|---|")
+	require.Contains(t, want, "key_reused")
+	require.ElementsMatch(t, want, reasons(page, "| `reason` | what has happened | do |\n|---|---|---|"))
+}
+
 // A release is refused while the attempt may still be running, as the page says.
 func TestTheRunbooksReleaseIsRefusedTooEarly(t *testing.T) {
 	r, s, b := newReader(t), newScene(t, 0), blockOf(t, "Settling", 6)
