@@ -103,6 +103,8 @@ type action struct {
 	// Response is what the preview would record of an HTTP response, Dropped which headers it would not.
 	Response *view.Response `json:"-"`
 	Dropped  []string       `json:"-"`
+	// Doubt is what the response may lack.
+	Doubt string `json:"-"`
 	// Resolves says that the decision records an outcome.
 	Resolves bool
 	Days     []choice `json:"-"`
@@ -113,10 +115,10 @@ type action struct {
 	MayUndo bool
 	// JSON and HTTP say what a result is that can be typed.
 	JSON, HTTP   bool
-	Seen         string `json:"-"`
-	Issued       string `json:"-"`
-	Token        string `json:"-"`
-	Problem      string `json:"-"`
+	Seen         string  `json:"-"`
+	Issued       string  `json:"-"`
+	Token        string  `json:"-"`
+	Mistake      mistake `json:"-"`
 	BackURL, URL string
 }
 
@@ -133,13 +135,16 @@ type typed struct {
 	Look bool
 }
 
+// mistake is what is wrong with what was typed, in the field with the id; of the form if that is empty.
+type mistake struct{ Field, Text string }
+
 // form is the page of a decision.
 func (c *console) form(r *http.Request) (*page, error) {
 	q := r.URL.Query()
-	return c.formOf(r, q.Get("id"), q.Get("to"), typed{Known: "no", Days: "30"}, "")
+	return c.formOf(r, q.Get("id"), q.Get("to"), typed{Known: "no", Days: "30"}, mistake{})
 }
 
-func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string) (*page, error) {
+func (c *console) formOf(r *http.Request, id, to string, t typed, m mistake) (*page, error) {
 	rec, err := c.lookup(r.Context(), id)
 	if err != nil {
 		return nil, err
@@ -151,7 +156,7 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 	d := c.decided(rec, to)
 	body := &action{
 		To: to, Words: wordsOf[to], Record: c.view(id, rec, nil), Decision: d, Typed: t,
-		BackURL: c.recordURL(id), URL: c.opts.Prefix + "/act", Problem: mistake,
+		BackURL: c.recordURL(id), URL: c.opts.Prefix + "/act", Mistake: m,
 	}
 	body.Resolves = to != forgotten && to != extended
 	if body.Undo = body.Decision.Undo; to == string(idem.Completed) && len(body.Undo) == 0 &&
@@ -174,14 +179,17 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 		body.JSON, body.HTTP = rec.Codec == "", view.OverHTTP(rec.Codec)
 		body.Issued = fmt.Sprintf("%d-%s", c.opts.Now().Unix(), rand.Text()) // each form is another one
 		body.Token = c.token(who(r), id, to, body.Seen, body.Issued)
-		if t.Look && mistake == "" {
-			body.Preview, body.Problem = c.preview(rec, d, t)
+		if t.Look && m == (mistake{}) {
+			body.Preview, body.Mistake = c.preview(rec, d, t)
 		}
 		body.Caution, body.Danger = d.Caution, dangerous(d)
 		if body.Preview != nil {
 			body.Caution, body.Danger = body.Preview.Caution, body.Preview.Repeats
 			if res, err := typedResponse(t); body.HTTP && t.Known == "yes" && err == nil {
 				body.Response, body.Dropped = c.recorded(rec, res)
+				if body.Response != nil {
+					body.Doubt = body.Response.Doubt()
+				}
 			}
 		}
 		body.Words.Verb = verb(to, body.Danger)
@@ -197,7 +205,7 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, mistake string
 	}
 	p := c.page(r, "act", body.Words.Verb, body)
 	p.Section, p.Keep, p.read = "record", true, read
-	if body.Problem != "" {
+	if body.Mistake != (mistake{}) {
 		p.Status = http.StatusUnprocessableEntity
 	}
 	return p, c.follow(p, "act", url.Values{"id": {id}, "to": {to}})
@@ -240,7 +248,8 @@ func typeable(rec *idem.Record) bool { return rec.Codec == "" || view.OverHTTP(r
 func typedResponse(t typed) (*idemhttp.Response, error) {
 	status, err := strconv.Atoi(strings.TrimSpace(t.Status))
 	if err != nil {
-		return nil, fmt.Errorf("the status is %q: it is a number such as 201", t.Status)
+		return nil, &view.MistypedError{Field: "status",
+			Problem: fmt.Sprintf("the status is %q: it is a number such as 201", t.Status)}
 	}
 	var lines []string
 	for line := range strings.Lines(t.Headers) {
@@ -271,16 +280,16 @@ func (c *console) recorded(rec *idem.Record, res *idemhttp.Response) (kept *view
 }
 
 // preview is what the decision would do as it is typed, or what is wrong with that.
-func (c *console) preview(rec *idem.Record, d reconcile.Decision, t typed) (*reconcile.Decision, string) {
-	res, mistake := c.resolution(rec, d, t)
-	if mistake != "" {
-		return nil, mistake
+func (c *console) preview(rec *idem.Record, d reconcile.Decision, t typed) (*reconcile.Decision, mistake) {
+	res, m := c.resolution(rec, d, t)
+	if m != (mistake{}) {
+		return nil, m
 	}
 	would := c.r.Preview(rec, res)
 	if would.Refused != "" {
-		return nil, "Not possible: " + asFields.Replace(would.Refused) + "."
+		return nil, mistake{"", "Not possible: " + asFields.Replace(would.Refused) + "."}
 	}
-	return &would, ""
+	return &would, mistake{}
 }
 
 // token shows that this console has made the form, for this operator and decision about the
@@ -336,8 +345,8 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) error {
 	if d.Refused != "" {
 		return refused("Not possible", "Nothing was changed: "+d.Refused+".")
 	}
-	again := func(mistake string) error {
-		p, err := c.formOf(r, id, to, t, mistake)
+	again := func(m mistake) error {
+		p, err := c.formOf(r, id, to, t, m)
 		if err != nil {
 			return err
 		}
@@ -350,11 +359,11 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) error {
 	}
 	t.Steps = answersOf(id, d.Steps, r.PostForm)
 	if t.Look = r.PostForm.Get("look") == "1"; t.Look {
-		return again("")
+		return again(mistake{})
 	}
-	change, mistake := c.change(rec, to, d, t)
-	if mistake != "" {
-		return again(mistake)
+	change, m := c.change(rec, to, d, t)
+	if m != (mistake{}) {
+		return again(m)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), writeFor)
 	defer cancel()
@@ -375,7 +384,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) error {
 			Text:   "The store did not say whether the change was made. Look at the record: if it is as before, decide again.",
 			Record: id}
 	case errors.As(err, &config):
-		return again(asFields.Replace(config.Problem))
+		return again(mistake{"", asFields.Replace(config.Problem)})
 	case errors.Is(err, reconcile.ErrTooEarly), errors.Is(err, reconcile.ErrNotUndone),
 		errors.Is(err, reconcile.ErrStepsUnnamed):
 		return refused("Not possible", fmt.Sprintf("Nothing was changed: %s.", asFields.Replace(err.Error())))
@@ -387,79 +396,82 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) error {
 
 // change makes the decision, as it was typed, or says what is wrong with that.
 func (c *console) change(rec *idem.Record, to string, d reconcile.Decision,
-	t typed) (do func(context.Context, reconcile.Change) error, mistake string) {
+	t typed) (do func(context.Context, reconcile.Change) error, m mistake) {
 	if t.Why == "" {
-		return nil, "The reason is missing: say why, for those who read it in a year."
+		return nil, mistake{"why", "The reason is missing: say why, for those who read it in a year."}
 	}
 	switch to {
 	case forgotten:
-		return func(ctx context.Context, by reconcile.Change) error { return c.r.Forget(ctx, rec.ID, by) }, ""
+		return func(ctx context.Context, by reconcile.Change) error { return c.r.Forget(ctx, rec.ID, by) }, mistake{}
 	case extended:
 		if !slices.ContainsFunc(days, func(d choice) bool { return d.Value == t.Days }) {
-			return nil, "Choose for how long the record is kept."
+			return nil, mistake{"days", "Choose for how long the record is kept."}
 		}
 		n, _ := strconv.Atoi(t.Days) // one of them
 		until := c.opts.Now().Add(time.Duration(n) * 24 * time.Hour)
 		if !until.After(rec.ExpiresAt) {
-			return nil, "The record is kept as long already: choose a longer time."
+			return nil, mistake{"days", "The record is kept as long already: choose a longer time."}
 		}
-		return func(ctx context.Context, by reconcile.Change) error { return c.r.Extend(ctx, rec.ID, until, by) }, ""
+		return func(ctx context.Context, by reconcile.Change) error { return c.r.Extend(ctx, rec.ID, until, by) }, mistake{}
 	}
-	res, mistake := c.resolution(rec, d, t)
-	if would := c.r.Preview(rec, res); mistake == "" && (would.Repeats || would.Again) && t.Says == "" {
-		mistake = "The provider's answer is missing: ask it by the reference or the token, and say what it answered."
+	res, m := c.resolution(rec, d, t)
+	if would := c.r.Preview(rec, res); m == (mistake{}) && (would.Repeats || would.Again) && t.Says == "" {
+		m = mistake{"says", "The provider's answer is missing: ask it, and say what it answered."}
 	}
-	return func(ctx context.Context, by reconcile.Change) error { return c.r.Resolve(ctx, rec.ID, res, by) }, mistake
+	return func(ctx context.Context, by reconcile.Change) error { return c.r.Resolve(ctx, rec.ID, res, by) }, m
 }
 
 // resolution is what the operator has found out, or what is wrong with what was typed.
 func (c *console) resolution(rec *idem.Record, d reconcile.Decision,
-	t typed) (res reconcile.Resolution, mistake string) {
+	t typed) (res reconcile.Resolution, m mistake) {
 	res = reconcile.Resolution{To: d.To, Replace: d.Again, Attempt: rec.Attempt, Ref: t.Ref}
 	if len(d.Undo) > 0 && !t.Undone {
-		return res, "The steps have not been undone: undo them by hand, and then say so."
+		return res, mistake{"undone", "The steps have not been undone: undo them by hand, and then say so."}
 	}
 	res.CompensatedManually = t.Undone && len(d.Undo) > 0
 	switch d.To {
 	case idem.Released:
-		res.Steps, mistake = answers(t.Steps)
-		return res, mistake
+		res.Steps, m = answers(t.Steps)
+		return res, m
 	case idem.Failed:
 		if strings.TrimSpace(t.Message) == "" {
-			return res, "The message is missing: say what the failure is. Later calls get it."
+			return res, mistake{"message", "The message is missing: say what the failure is. Later calls get it."}
 		}
 		res.Failure = &idem.Failure{Message: t.Message, Type: t.Type, Code: t.Code}
 	case idem.Completed:
 		if t.Known != "yes" && t.Result+t.Status+t.Headers != "" {
-			return res, "A result is typed, and it is chosen that it is not known: choose one of them."
+			return res, mistake{"known", "A result is typed, and it is chosen that it is not known: choose one of them."}
 		}
 		if t.Known != "yes" {
-			return res, ""
+			return res, mistake{}
 		}
 		if rec.Codec == "" && t.Result == "" {
-			return res, "The result is missing: give it, or say that it is not known."
+			return res, mistake{"result", "The result is missing: give it, or say that it is not known."}
 		}
 		if rec.Codec == "" {
 			res.Result = &protocol.Encoded{Body: []byte(t.Result)}
-			return res, ""
+			return res, mistake{}
 		}
 		if !typeable(rec) {
-			return res, "The results of this record are neither JSON nor HTTP responses: say that it is not known."
+			return res, mistake{"known",
+				"The results of this record are neither JSON nor HTTP responses: say that it is not known."}
 		}
 		response, err := typedResponse(t)
 		if err != nil {
-			return res, "The response cannot be recorded: " + err.Error() + "."
+			typo, _ := errors.AsType[*view.MistypedError](err)
+			return res, mistake{typo.Field, "The response cannot be recorded: " + err.Error() + "."}
 		}
 		encoded, err := c.opts.Encode(rec, response)
 		if err != nil {
-			return res, "The response cannot be recorded: " + err.Error() + "."
+			return res, mistake{"result", "The response cannot be recorded: " + err.Error() + "."}
 		}
 		res.Result, res.CompensatedManually = &encoded, t.Undone && (res.CompensatedManually || encoded.Failed)
 		if undo := c.r.Preview(rec, res).Undo; len(undo) > 0 && !t.Undone {
-			return res, "The response is a failure, and the steps have not been undone: undo them by hand, and then say so."
+			return res, mistake{"undone",
+				"The response is a failure, and the steps have not been undone: undo them by hand, and then say so."}
 		}
 	}
-	return res, ""
+	return res, mistake{}
 }
 
 // stale says that the record is another one than the operator has seen: because of this very

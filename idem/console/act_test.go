@@ -348,6 +348,62 @@ func TestAnHTTPRequestIsCompletedWithItsResponse(t *testing.T) {
 	require.Contains(t, r.get(record(id)+"&show=result").text, "HTTP 201 Created\n")
 }
 
+// A form that is shown again marks the field that the mistake is in, and no other.
+func TestAMistakeIsMarkedInItsField(t *testing.T) {
+	r, id, _ := paid(t, nil)
+	died := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
+	r.lapse()
+	answered := url.Values{"known": {"yes"}, "status": {"201"}, "why": {"case 1"}}
+	with := func(form url.Values, name, value string) url.Values {
+		form = maps.Clone(form)
+		form[name] = []string{value}
+		return form
+	}
+	for marked, c := range map[string]struct {
+		id, to string
+		typed  url.Values
+	}{
+		`<textarea id="why" `:                      {id, "failed", url.Values{"why": {" "}, "message": {"m"}}},
+		`<input id="message" `:                     {id, "failed", url.Values{"message": {" "}}},
+		`<textarea id="says" `:                     {id, "released", url.Values{"says": {""}}},
+		`<fieldset role="radiogroup" `:             {id, "completed", with(answered, "known", "no")},
+		`<input id="status" `:                      {id, "completed", with(answered, "status", "99")},
+		`<textarea class="result" id="headers" `:   {id, "completed", with(answered, "headers", "none")},
+		`<textarea class="result" id="result" `:    {id, "completed", with(with(answered, "result", "{"), "headers", asJSON)},
+		`<fieldset class="step" role="radiogroup"`: {died, "released", url.Values{}},
+		`<textarea class="result" id="step-0-res`: {died, "released",
+			url.Values{"step-0": {"took_effect"}, "step-0-result": {"{"}}},
+		`<input id="step-0-message"`: {died, "released", url.Values{"step-0": {"failed"}}},
+	} {
+		page := r.posts(r.form(c.id, c.to, c.typed), http.StatusUnprocessableEntity, `id="mistake"`).text
+		fields := regexp.MustCompile(`<[^>]+ aria-invalid="true" aria-describedby="mistake"[^>]*>`).FindAllString(page, -1)
+		require.Len(t, fields, 1, marked)
+		require.True(t, strings.HasPrefix(fields[0], marked), "%s, and not %s", fields[0], marked)
+	}
+}
+
+const asJSON = "Content-Type: application/json"
+
+// What a response may lack is shown before it is recorded.
+func TestAResponseThatMayLackSomethingIsDoubted(t *testing.T) {
+	r, id, _ := paid(t, nil)
+	for _, c := range []struct{ headers, body, doubt string }{
+		{"", "paid", "no Content-Type"}, {asJSON, "", "has no body"}, {asJSON, "{}", ""},
+	} {
+		page := r.post("/ops/act", r.form(id, "completed", url.Values{"known": {"yes"}, "status": {"201"}, "look": {"1"},
+			"headers": {c.headers}, "result": {c.body}})).text
+		require.Contains(t, page, `id="response"`)
+		require.Contains(t, page, c.doubt)
+		require.Equal(t, c.doubt != "", strings.Contains(page, "The response has"))
+	}
+}
+
+func TestAReleaseHasNoReference(t *testing.T) {
+	r, id := newQuestion(t, console.Options{})
+	require.Contains(t, r.get(act(id, "completed")).text, `id="ref"`)
+	require.NotContains(t, r.get(act(id, "released")).text, `id="ref"`)
+}
+
 func TestAnHTTPRequestWithoutItsResponse(t *testing.T) {
 	r, id, call := paid(t, nil)
 	r.posts(r.form(id, "completed"), http.StatusSeeOther, "")

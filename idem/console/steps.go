@@ -34,50 +34,55 @@ func answersOf(id string, steps []string, form url.Values) (all []stepAnswer) {
 }
 
 // answer is what the operator says, or what is wrong with it.
-func (s stepAnswer) answer() (a reconcile.Answer, mistake string) {
+func (s stepAnswer) answer() (a reconcile.Answer, m mistake) {
 	switch {
 	case s.Result != "" && s.What != protocol.StepTookEffect:
-		return a, fmt.Sprintf("A result of step %s is typed, and something else is chosen: choose one of them.", s.Name)
+		return a, s.wrong("", "A result of step %s is typed, and something else is chosen: choose one of them.")
 	case s.Message != "" && s.What != protocol.StepFailed:
-		return a, fmt.Sprintf("A failure of step %s is typed, and something else is chosen: choose one of them.", s.Name)
+		return a, s.wrong("", "A failure of step %s is typed, and something else is chosen: choose one of them.")
 	}
 	switch s.What {
 	case protocol.StepNotExecuted:
-		return reconcile.NotExecuted(), ""
+		return reconcile.NotExecuted(), mistake{}
 	case protocol.StepWithoutResult:
-		return reconcile.CompletedWithoutResult(), ""
+		return reconcile.CompletedWithoutResult(), mistake{}
 	case protocol.StepTookEffect:
 		if !json.Valid([]byte(s.Result)) {
-			return a, fmt.Sprintf("The result of step %s is not JSON: correct it, or say that it is not known.", s.Name)
+			return a, s.wrong("-result", "The result of step %s is not JSON: correct it, or say that it is not known.")
 		}
 		if strings.TrimSpace(s.Result) == "null" {
-			return a, fmt.Sprintf("The result of step %s is null, which a handler reads as an empty one: correct it, or "+
-				"say that it is not known.", s.Name)
+			return a, s.wrong("-result", "The result of step %s is null, which a handler reads as an empty one: correct it, or "+
+				"say that it is not known.")
 		}
-		return reconcile.CompletedWith(json.RawMessage(s.Result)), ""
+		return reconcile.CompletedWith(json.RawMessage(s.Result)), mistake{}
 	case protocol.StepFailed:
 		if s.Message == "" {
-			return a, fmt.Sprintf("The message of the failure of step %s is missing.", s.Name)
+			return a, s.wrong("-message", "The message of the failure of step %s is missing.")
 		}
-		return reconcile.FailedWith(idem.Failure{Message: s.Message}), ""
+		return reconcile.FailedWith(idem.Failure{Message: s.Message}), mistake{}
 	}
-	return a, fmt.Sprintf("Say what became of step %s.", s.Name)
+	return a, s.wrong("", "Say what became of step %s.")
+}
+
+// wrong is a mistake in what the operator says of the step: in the field with the ending, or in the choice.
+func (s stepAnswer) wrong(field, format string) mistake {
+	return mistake{s.ID + field, fmt.Sprintf(format, s.Name)}
 }
 
 // answers are the operator's answers about all interrupted steps.
-func answers(all []stepAnswer) (map[string]reconcile.Answer, string) {
+func answers(all []stepAnswer) (map[string]reconcile.Answer, mistake) {
 	if len(all) == 0 {
-		return nil, ""
+		return nil, mistake{}
 	}
 	byStep := make(map[string]reconcile.Answer, len(all))
 	for _, s := range all {
-		a, mistake := s.answer()
-		if mistake != "" {
-			return nil, mistake
+		a, m := s.answer()
+		if m != (mistake{}) {
+			return nil, m
 		}
 		byStep[s.Name] = a
 	}
-	return byStep, ""
+	return byStep, mistake{}
 }
 
 // runsAgain is a release if none of the interrupted steps was executed.

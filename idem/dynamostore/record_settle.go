@@ -162,6 +162,10 @@ func (t *settling) send(steps ifReleased) (item, error) {
 	}
 	cond := ifSeen + t.mayStart(u)
 	u.yesOr(schema.Resolved, t.w.Kind == protocol.EventResolve)
+	if t.replaced != nil && t.w.ClearsRef(t.replaced) {
+		u.drop(schema.Ref)
+		u.drop(schema.RefWrite)
+	}
 	if t.cleared != nil {
 		t.cleared.apply(u)
 	} else {

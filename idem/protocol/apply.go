@@ -237,6 +237,9 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 	}
 	next := s.Ending.apply(rec, s.Write, now)
 	next.Write, next.Resolved = s.Write, s.Kind == EventResolve
+	if s.ClearsRef(rec) {
+		next.Ref, next.RefWrite = "", ""
+	}
 	if s.Owner != "" {
 		next.Owner = s.Owner
 	}
@@ -259,6 +262,12 @@ func (s Settlement) Apply(rec *Record, now time.Time) (*Record, error) {
 	}
 	next.question(now)
 	return next, nil
+}
+
+// ClearsRef reports whether the settlement removes the record's reference: the resolution that it
+// replaces has recorded it, and it has none itself. What an attempt has recorded stays.
+func (s Settlement) ClearsRef(rec *Record) bool {
+	return s.Again && s.Ending.Ref == "" && rec.Resolved && rec.Ref != "" && rec.RefWrite == rec.Owner
 }
 
 // Left are the steps that stay in a record that is resolved to Completed.

@@ -104,6 +104,16 @@ func TestApplyChangesNothingElse(t *testing.T) {
 			Ending: protocol.Ending{State: protocol.Released}, Steps: steps,
 		}.Apply
 	}
+	// decided is a record that was resolved before; refWrite has set its reference.
+	decided := func(refWrite string) func() *protocol.Record {
+		return with(parked, func(r *protocol.Record) {
+			r.State, r.Resolved, r.RefWrite = protocol.Failed, true, refWrite
+		})
+	}
+	replaces := protocol.Settlement{
+		ID: "t#op#x", Kind: protocol.EventResolve, Seen: "seen", Write: "w", Owner: "resolver", Again: true,
+		Ending: protocol.Ending{State: protocol.Released},
+	}.Apply
 	for name, c := range map[string]struct {
 		from   func() *protocol.Record
 		apply  func(*protocol.Record, time.Time) (*protocol.Record, error)
@@ -227,6 +237,10 @@ func TestApplyChangesNothingElse(t *testing.T) {
 				delete(r.Steps, "open")
 			}),
 		},
+		"resolution over one with a reference": {
+			decided("own"), replaces, resolved(func(r *protocol.Record) { r.Ref, r.RefWrite = "", "" }),
+		},
+		"resolution over one without a reference": {decided("w-ref"), replaces, resolved(func(*protocol.Record) {})},
 		"resolution that says what an open step did": {
 			parked, says(protocol.StepWrite{Name: "open", Result: []byte("ch_1")},
 				protocol.StepWrite{Name: "done", Result: []byte("2")}, protocol.StepWrite{Name: "absent", Result: []byte("3")}),

@@ -300,7 +300,8 @@ type Settlement struct {
 	Seen string
 	// Write is the id of this write.
 	Write string
-	// Owner replaces the record's; empty keeps it.
+	// Owner replaces the record's; empty keeps it. A resolution's is its Write: so a later one knows
+	// that the reference is the resolution's.
 	Owner  string
 	Ending Ending
 	// ClearSteps names the steps to remove: begin marks, and with Again what the earlier
@@ -312,7 +313,7 @@ type Settlement struct {
 	// step stays as it is. If the Ending is Completed, the Omitted ones are all that stays of the
 	// record's steps, see Left; of them Name, Failure and Compensates count.
 	Steps []StepWrite
-	// Again lets a resolution replace an earlier one.
+	// Again lets a resolution replace an earlier one, with its reference: see ClearsRef.
 	Again bool
 	// LargeSteps: see [Finish].
 	LargeSteps bool

@@ -111,6 +111,12 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 	case res.To == idem.Released && len(s.ClearSteps) > 0:
 		d.Then += fmt.Sprintf(" It runs %s again.", strings.Join(slices.Sorted(slices.Values(s.ClearSteps)), ", "))
 	}
+	if res.To == idem.Released && !after.Open() {
+		d.Then += " Until that call nothing runs, and no list has the record."
+	}
+	if res.To == idem.Released && rec.Ended() && rec.State != idem.Released {
+		d.Then += " " + answered.of(rec)
+	}
 	var unchecked []string // steps whose results are given
 	for _, step := range s.Steps {
 		if step.Result != nil {
@@ -124,6 +130,10 @@ func (r *Reconciler) resolving(rec *idem.Record, res Resolution, now time.Time) 
 	}
 	return d
 }
+
+// answered is who does not call again after a release, since it has got the outcome that is replaced.
+var answered = reply{"A client that got the earlier answer does not ask again: inform it.",
+	"A message that was acknowledged is not delivered again: have it sent again."}
 
 // secondTime is what happens if an effect that the provider has takes place again.
 const secondTime = "If the provider has it already, it happens twice, such as a second charge or a second refund."

@@ -156,15 +156,16 @@ func (r *Reconciler) gets(rec *idem.Record, input protocol.Fingerprint, now time
 // httpCodec is the codec of what was asked for over HTTP.
 const httpCodec = "http"
 
-// reply is what a call gets for which the handler does not run: over HTTP, and otherwise.
+// reply is a text about calls: those over HTTP, and others.
 type reply struct{ http, other string }
 
-func (a reply) to(rec *idem.Record) string {
-	text := a.other
+func (a reply) to(rec *idem.Record) string { return a.of(rec) + " The handler does not run." }
+
+func (a reply) of(rec *idem.Record) string {
 	if rec.Codec == httpCodec {
-		text = a.http
+		return a.http
 	}
-	return text + " The handler does not run."
+	return a.other
 }
 
 var (

@@ -227,7 +227,8 @@ func TestAnExplanationOfAnAbandonedRefund(t *testing.T) {
 			{Change: protocol.ChangeResolved, To: idem.Failed,
 				Then: "The recorded failure. A message is acknowledged. The handler does not run."},
 			{
-				Change: protocol.ChangeResolved, To: idem.Released, Then: "The handler runs, attempt 2.",
+				Change: protocol.ChangeResolved, To: idem.Released,
+				Then: "The handler runs, attempt 2. Until that call nothing runs, and no list has the record.",
 				Caution: "The handler runs again. If the provider has it already, it happens twice, such as a second charge " +
 					"or a second refund. Release it only if the provider has confirmed that it has no such operation, and that " +
 					"none can follow.",
@@ -402,16 +403,23 @@ func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
 		require.Empty(t, caution)
 		require.False(t, repeats)
 	}
-	const again = "If the provider has it already, it happens twice, such as a second charge or a second refund."
+	const twice = "If the provider has it already, it happens twice, such as a second charge or a second refund."
 	r, key := lapsed(t, refund)
-	risky(r, key, reconcile.Resolution{To: idem.Released}, "The handler runs again. "+again)
+	risky(r, key, reconcile.Resolution{To: idem.Released}, "The handler runs again. "+twice)
 	safe(r, key, reconcile.Resolution{To: idem.Completed})
 	safe(r, key, reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}})
 	r.resolve(key, reconcile.Resolution{To: idem.Completed, Ref: "re_1"})
 	risky(r, key, reconcile.Resolution{To: idem.Released, Replace: true},
 		"It was recorded as completed before, with the reference re_1. The handler runs again.")
+	released := again(reconcile.Resolution{To: idem.Released})
+	require.Contains(t, r.Preview(r.Record(key), released).Then,
+		"no list has the record. A message that was acknowledged is not delivered again: have it sent again.")
+	asked := r.Record(key)
+	asked.Codec = "http"
+	require.Contains(t, r.Preview(asked, released).Then,
+		"no list has the record. A client that got the earlier answer does not ask again: inform it.")
 	forget := r.explain(key).Decisions[4]
-	require.Contains(t, forget.Caution, again, "of a removal")
+	require.Contains(t, forget.Caution, twice, "of a removal")
 	require.True(t, forget.Repeats)
 
 	died := order.Key("acme", "o-1")
@@ -419,7 +427,7 @@ func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
 	charge := func(a reconcile.Answer) reconcile.Resolution {
 		return reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{"charge": a}}
 	}
-	risky(r, died, charge(reconcile.NotExecuted()), "charge runs again. "+again)
+	risky(r, died, charge(reconcile.NotExecuted()), "charge runs again. "+twice)
 	safe(r, died, charge(reconcile.CompletedWith(7)))
 
 	change = func(rec *idem.Record) { rec.Repeat = idem.Repeatable }

@@ -58,7 +58,7 @@ type Resolution struct {
 	// Resolve finds.
 	Attempt int
 	// Ref is the provider's reference, if there is one: at most 256 bytes, without control
-	// characters.
+	// characters. With Replace that of the earlier resolution goes, also if Ref is empty.
 	Ref string
 }
 

@@ -500,6 +500,38 @@ func TestAResolutionThatIsReplacedHasNotForgottenWhatMustBeUndone(t *testing.T) 
 	}
 }
 
+// The reference of a decision that is replaced goes with it, and the attempt's own stays.
+func TestTheReferenceOfADecisionGoesWithIt(t *testing.T) {
+	key := refund.Key("acme", "r-1")
+	for name, tc := range map[string]struct{ attempts, wrong, left string }{
+		"the decision's":             {"", "re_wrong", ""},
+		"the decision's, over one":   {"re_1", "re_wrong", ""},
+		"the attempt's":              {"re_1", "", "re_1"},
+		"the attempt's, said again":  {"re_1", "re_1", ""},
+		"there was none, nor is one": {"", "", ""},
+	} {
+		for _, extended := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, extended %v", name, extended), func(t *testing.T) {
+				r := newRig(t)
+				_, err := idem.Do(t.Context(), r.Engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+					if tc.attempts != "" {
+						require.NoError(t, idem.SetReference(ctx, tc.attempts))
+					}
+					return 0, errPlain
+				})
+				require.ErrorIs(t, err, errPlain)
+				r.lapse()
+				r.resolve(key, reconcile.Resolution{To: idem.Completed, Ref: tc.wrong})
+				if extended {
+					require.NoError(t, r.Extend(t.Context(), key.ID(), r.Clock.Now().Add(dispute), alice))
+				}
+				r.replace(key, reconcile.Resolution{To: idem.Released})
+				require.Equal(t, tc.left, r.Record(key).Ref)
+			})
+		}
+	}
+}
+
 // replace replaces the resolution of the record.
 func (r *rig) replace(key idem.Key, res reconcile.Resolution) {
 	r.t.Helper()

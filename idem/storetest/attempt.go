@@ -377,9 +377,10 @@ func (a *attempt) lapse() settle {
 // resolve is an operator's answer to what is seen now.
 func (a *attempt) resolve(to protocol.State) settle {
 	s := protocol.Settlement{
-		ID: a.id(), Kind: protocol.EventResolve, Seen: a.seen().Write, Write: newID(), Owner: newID(),
+		ID: a.id(), Kind: protocol.EventResolve, Seen: a.seen().Write, Write: newID(),
 		Ending: protocol.Ending{State: to, Ref: "pay_1"},
 	}
+	s.Owner = s.Write
 	switch to {
 	case protocol.Completed:
 		s.Ending.Result, s.Ending.ExpiresAt = []byte(`{"resolved":true}`), expiry(a.c.now)

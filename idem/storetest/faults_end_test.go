@@ -251,6 +251,9 @@ var settleFaults = []fault{
 		before(settlements, func(w *protocol.Settlement, _ *protocol.Record) { w.ClearSteps = nil })},
 	{"resolution forgets what a step did", []string{"settle/resolution records what an interrupted step did"},
 		before(settlements, func(w *protocol.Settlement, _ *protocol.Record) { w.Steps = nil })},
+	{"resolution leaves the earlier one's reference",
+		[]string{"settle/resolution over another one takes its reference away, not the attempt's"},
+		before(settlements, func(_ *protocol.Settlement, rec *protocol.Record) { rec.RefWrite = "" })},
 	{"keeps what has expired", []string{"prolonged/expired"}, func(s *faulty) {
 		s.prolong = func(w protocol.Prolongation, rec *protocol.Record, now time.Time) (*protocol.Record, error) {
 			return w.Apply(rec, now.Add(-time.Hour))

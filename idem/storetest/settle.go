@@ -59,6 +59,15 @@ func settleCases(steps bool) []check {
 			having(parks)(c).holds(resolves(protocol.Completed)).lands(resolves(protocol.Released)).late(false).
 				lands(takesOver).late(false)
 		}},
+		{"resolution over another one takes its reference away, not the attempt's", func(c *cell) {
+			for said, left := range map[string]string{"": "pay_0", "pay_1": ""} {
+				for _, to := range outcomes {
+					a := having(refers("pay_0"), parks, resolvesWith(protocol.Failed, said, false))(c)
+					a.lands(resolvesWith(to, "", true))
+					equal(c, "Ref", left, c.get(a.id()).Ref)
+				}
+			}
+		}},
 	}, withSteps(steps,
 		check{"resolution clears the begin marks and keeps the steps", func(c *cell) {
 			having(ships, begins, lapses, resolves(protocol.Released))(c).next().lands(acquires, begins)
@@ -103,6 +112,15 @@ func settleCases(steps bool) []check {
 			c.lands(failed)
 		}},
 		check{"another call's park keeps the steps", func(c *cell) { c.start().lands(begins, lapses) }}))
+}
+
+// resolvesWith resolves a record with a reference, or without any.
+func resolvesWith(to protocol.State, ref string, again bool) move {
+	return func(a *attempt) write {
+		r := a.resolve(to)
+		r.Ending.Ref, r.Again = ref, again
+		return r
+	}
 }
 
 // doneSteps are what an interrupted step may have done.
@@ -152,7 +170,8 @@ func over(verdict protocol.StepWrite) move {
 func (c *cell) onlyOneOfTwo(r settle) {
 	c.Helper()
 	late := r
-	late.Write, late.Owner = newID(), newID()
+	late.Write = newID()
+	late.Owner = late.Write
 	c.twice(r)
 	c.refused(late)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/iotest"
@@ -153,6 +154,28 @@ func TestAnAnswerIsShownBeforehandAsItIsRecorded(t *testing.T) {
 		require.NotContains(t, out, "session=1")
 		_, out, _ = b.run("show", id, "--show-result")
 		require.Contains(t, out, "HTTP 201 Created\nLink: </a>\nLink: </b>\n\n")
+	})
+}
+
+// What is declared as JSON is JSON, and what an answer may lack is shown beforehand.
+func TestAnAnswerThatItsCallerCannotReadIsNoticed(t *testing.T) {
+	path := t.TempDir() + "/answer.json"
+	require.NoError(t, writeFile(path, `{"id":`))
+	withRig(t, func(t *testing.T, b *rig) {
+		answer := []string{"resolve", b.request("payment-0000000002"), "--to", "completed", "--status", "201", "--reason",
+			"case 1", "--dry-run"}
+		const asJSON = "--header=Content-Type: application/json"
+		_, errs := b.want(exitUsage, append(answer, asJSON, "--body", path)...)
+		require.Contains(t, errs, "the body is not JSON")
+		for says, args := range map[string][]string{
+			"has a body and no Content-Type": {"--body", path},
+			"has no body":                    {asJSON},
+		} {
+			out, _ := b.want(exitDone, append(answer, args...)...)
+			require.Regexp(t, `Caution +The response `+strings.ReplaceAll(says, " ", `\s+`), out)
+		}
+		out, _ := b.want(exitDone, append(answer, asJSON, "--body", "testdata/payment.json")...)
+		require.NotContains(t, out, "The response")
 	})
 }
 

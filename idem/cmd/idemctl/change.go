@@ -21,7 +21,7 @@ import (
 // whyFlags are those of every change.
 type whyFlags struct {
 	Reason string `required:"" placeholder:"TEXT" help:"Why, for those who read it in a year. It is kept with the change."`
-	Who    string `placeholder:"NAME" help:"Who makes the change; else the AWS caller, and with a DynamoDB Local $$USER."`
+	Who    string `placeholder:"NAME" help:"Who makes the change; else the AWS caller, and with a DynamoDB Local this machine's user."`
 	DryRun bool   `help:"Show what would be done, and write nothing."`
 }
 
@@ -161,8 +161,8 @@ func (s *session) decide(ctx context.Context, flags recordFlags, c changeFlags, 
 }
 
 // errUnanswered refuses what only the provider's answer can justify.
-var errUnanswered = errors.New("nothing was changed: ask the provider by the reference or the token, and give what " +
-	"it answered with --provider-says")
+var errUnanswered = errors.New("nothing was changed: ask the provider, and give what it answered with " +
+	"--provider-says")
 
 // risks writes what an action replaces of the record, what it risks, and what it records.
 func (s *session) risks(ctx context.Context, id string, a action) error {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/jedib0t/go-pretty/v6/text"
+
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/internal/view"
@@ -132,6 +134,7 @@ func (g *given) shows(s *session, e *protocol.Encoded) {
 		return // and is refused
 	}
 	s.field("Answer", "an HTTP response%s:", from)
+	doubt := view.ResponseOf(kept).Doubt()
 	kept.Body = nil
 	recorded := view.ResponseOf(kept)
 	s.showResponse(recorded)
@@ -145,6 +148,9 @@ func (g *given) shows(s *session, e *protocol.Encoded) {
 	if len(g.body) > 0 {
 		fmt.Fprintln(s.out)
 		s.excerpt(g.body)
+	}
+	if doubt != "" {
+		s.field("Caution", "%s", s.paint(text.FgRed, doubt))
 	}
 }
 

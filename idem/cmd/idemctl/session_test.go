@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -73,6 +74,19 @@ func TestChangesAreOfTheAWSCallerUnlessTheTableIsLocal(t *testing.T) {
 			require.Equal(t, c.signer != "", strings.Contains(signature, "Credential="+c.signer+"/"), signature)
 		})
 	}
+}
+
+// A shell without $USER is the console's case too: both name the system's user.
+func TestWithoutUSERTheSystemsUserChangesRecords(t *testing.T) {
+	for _, unset := range []string{"USER", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_ACCESS_KEY"} {
+		t.Setenv(unset, "")
+	}
+	b, err := connect(t.Context(), Globals{Table: "payments", Endpoint: "http://127.0.0.1:8000"},
+		&serverClock{local: time.Now})
+	require.NoError(t, err)
+	is, err := user.Current()
+	require.NoError(t, err)
+	require.Equal(t, is.Username, b.caller(t.Context()))
 }
 
 func TestARefusalOfAWSSaysWhatToDo(t *testing.T) {

@@ -3,8 +3,10 @@ package view
 import (
 	"bufio"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"mime"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -66,10 +68,23 @@ func TextOr(b []byte) (string, []byte) {
 	return "", b
 }
 
+// MistypedError is what is wrong with a typed response.
+type MistypedError struct {
+	Field   string // "status", "headers" or "result", which is the body
+	Problem string
+}
+
+func (e *MistypedError) Error() string { return e.Problem }
+
+func mistyped(field, format string, args ...any) error {
+	return &MistypedError{field, fmt.Sprintf(format, args...)}
+}
+
 // TypedResponse is a response as an operator gives it, with lines such as "Content-Type: application/json".
+// Errors are [*MistypedError].
 func TypedResponse(status int, lines []string, body []byte) (*idemhttp.Response, error) {
 	if status < 200 || status > 599 {
-		return nil, fmt.Errorf("the status is %d: a response that later calls get has 200 to 599", status)
+		return nil, mistyped("status", "the status is %d: a response that later calls get has 200 to 599", status)
 	}
 	headers := http.Header{}
 	for _, line := range lines {
@@ -77,7 +92,7 @@ func TypedResponse(status int, lines []string, body []byte) (*idemhttp.Response,
 		one, err := textproto.NewReader(in).ReadMIMEHeader()
 		spaced := func(name string) bool { return strings.Contains(name, " ") }
 		if err != nil || len(one) != 1 || slices.ContainsFunc(slices.Collect(maps.Keys(one)), spaced) {
-			return nil, fmt.Errorf("%q is no header: use a form such as \"Content-Type: application/json\"", line)
+			return nil, mistyped("headers", "%q is no header: use a form such as \"Content-Type: application/json\"", line)
 		}
 		if _, given := one["Content-Length"]; given {
 			return nil, fmt.Errorf("%q follows from the body: leave it out", line) // one that is wrong cuts replays off
@@ -85,6 +100,9 @@ func TypedResponse(status int, lines []string, body []byte) (*idemhttp.Response,
 		for name, values := range one {
 			headers[name] = append(headers[name], values...)
 		}
+	}
+	if declaredJSON(headers) && len(body) > 0 && !json.Valid(body) {
+		return nil, mistyped("result", "the body is not JSON, and Content-Type says that it is")
 	}
 	res := &idemhttp.Response{Status: status, Body: body, MultiHeaders: headers, Headers: map[string]string{}}
 	// Gateways that take one value a header ignore the other map.
@@ -95,4 +113,23 @@ func TypedResponse(status int, lines []string, body []byte) (*idemhttp.Response,
 		}
 	}
 	return res, nil
+}
+
+// declaredJSON reports whether the response's Content-Type is JSON.
+func declaredJSON(headers http.Header) bool {
+	kind, _, err := mime.ParseMediaType(headers.Get("Content-Type"))
+	return err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json"))
+}
+
+// Doubt says what a typed response may lack; empty if there is nothing to say.
+func (r *Response) Doubt() string {
+	headers := http.Header(r.Headers)
+	body := r.Body != "" || r.Binary != nil
+	switch {
+	case body && headers.Get("Content-Type") == "":
+		return "The response has a body and no Content-Type: give the header that the handler sets."
+	case !body && declaredJSON(headers):
+		return "The response has no body, and Content-Type says that it is JSON: give the body that the handler returns."
+	}
+	return ""
 }

@@ -105,6 +105,27 @@ func TestATypedResponseIsOne(t *testing.T) {
 	}
 }
 
+func TestAResponseThatIsDeclaredAsJSONIsJSON(t *testing.T) {
+	for _, kind := range []string{"application/json", "Application/JSON; charset=utf-8", "application/problem+json"} {
+		_, err := TypedResponse(201, []string{"content-type: " + kind}, []byte(`{"id":`))
+		require.ErrorContains(t, err, "not JSON", kind)
+		res, err := TypedResponse(201, []string{"Content-Type: " + kind}, []byte(`{"id":1}`))
+		require.NoError(t, err)
+		require.Empty(t, ResponseOf(res).Doubt())
+		res, err = TypedResponse(201, []string{"Content-Type: " + kind}, nil)
+		require.NoError(t, err)
+		require.Contains(t, ResponseOf(res).Doubt(), "no body")
+	}
+	for body, doubt := range map[string]string{"{": "no Content-Type", "\xff": "no Content-Type", "": ""} {
+		res, err := TypedResponse(201, nil, []byte(body))
+		require.NoError(t, err)
+		require.Contains(t, ResponseOf(res).Doubt(), doubt)
+	}
+	res, err := TypedResponse(200, []string{"Content-Type: text/plain"}, []byte("{"))
+	require.NoError(t, err)
+	require.Empty(t, ResponseOf(res).Doubt())
+}
+
 func TestAResolutionSaysWhoMadeItAndWhy(t *testing.T) {
 	at := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	resolved := protocol.Audit{ID: "acme#order#1", Change: protocol.ChangeResolved, From: idem.Unknown, To: idem.Released,

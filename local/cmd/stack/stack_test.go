@@ -219,8 +219,10 @@ func TestServing(t *testing.T) {
 	require.Regexp(t, `completed \S+ ago, attempt \d+\n  acme#charge#`, string(records))
 
 	sqs := queue.NewClient(said(`AWS_ENDPOINT_URL_SQS=(\S+)`))
-	queues := regexp.MustCompile(`(?m)^  (http\S+)$`).FindAllStringSubmatch(s.seen.String(), -1)
+	queues := regexp.MustCompile(`(?m)^  (?:export [A-Z]+=)?(http\S+)$`).FindAllStringSubmatch(s.seen.String(), -1)
 	require.Len(t, queues, 5)
+	require.Contains(t, s.seen.String(), "--endpoint-url "+said(`AWS_ENDPOINT_URL_SQS=(\S+)`)+" ",
+		"old versions of the AWS command line ignore the variable, and would call AWS")
 	for _, q := range queues {
 		_, err := sqs.GetQueueAttributes(t.Context(), &awssqs.GetQueueAttributesInput{QueueUrl: &q[1]})
 		require.NoError(t, err, q[1])

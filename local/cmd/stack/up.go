@@ -104,19 +104,19 @@ From another terminal, in this folder, what the table holds:
 
 An order:
 
-  aws sqs send-message --queue-url {orders} \
+  aws sqs send-message --endpoint-url {sqs} --queue-url {orders} \
     --message-body '{"orderId": "order-1", "items": [{"sku": "book", "quantity": 2}]}' \
     --message-attributes '{"idempotency-tenant": {"DataType": "String", "StringValue": "{tenant}"},
       "idempotency-key": {"DataType": "String", "StringValue": "order-1"}}'
 
-The queues of orders, of their dead letters, of statements, of what orders publish, and of
-questions for operators:
+The queues of orders, of statements and of what orders publish; and by the runbook's names, of
+dead letters of orders, and of questions for operators:
 
   {orders}
-  {dead}
   {statements}
   {events}
-  {escalations}
+  export DEAD={dead}
+  export ESCALATIONS={escalations}
 `))
 	return nil
 }

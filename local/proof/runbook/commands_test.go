@@ -34,47 +34,53 @@ const day = 24 * time.Hour
 
 // situations of the sections, and of single blocks, as "Section 1".
 var situations = map[string]situation{
-	"":                 {time.Hour, (*scene).unknown},
-	"Settling":         {time.Hour, (*scene).unknown},
-	"Settling 1":       {time.Hour, (*scene).overHTTP},
-	"Settling 4":       {time.Hour, (*scene).overHTTP},
-	"Settling 7":       {time.Hour, (*scene).interrupted},
-	"Settling 8":       {time.Hour, (*scene).interrupted},
-	"Settling 9":       {time.Hour, (*scene).interrupted},
-	"Settling 10":      {time.Hour, (*scene).settledWrongly},
-	"OldestOpen":       {20 * time.Minute, (*scene).unknown},
-	"Escalated":        {5 * time.Hour, (*scene).escalated},
-	"NotStarted":       {2 * time.Hour, (*scene).notStarted},
-	"EscalationsDepth": {5 * time.Hour, (*scene).inTheQueue},
-	"EscalationsAge":   {12 * day, (*scene).escalated},
-	"Stopped":          {10 * time.Minute, (*scene).died},
-	"OutcomeDropped":   {10 * time.Minute, (*scene).died},
-	"FailedOpen":       {10 * time.Minute, (*scene).completed},
-	"StoreUnavailable": {time.Minute, (*scene).unknown},
-	"RecordUnreadable": {time.Hour, (*scene).unreadable},
-	"KeyReused":        {time.Hour, (*scene).completed},
-	"OutboxDead":       {time.Hour, (*scene).deadLetter},
-	"DeadLettersDepth": {time.Hour, (*scene).inTheDeadLetterQueue},
-	"Age":              {time.Hour, (*scene).unknown},
-	"Failed":           {time.Hour, (*scene).failed},
-	"5xx":              {time.Minute, (*scene).died},
-	"Errors":           {10 * time.Minute, (*scene).unknown},
-	"Duration":         {time.Minute, (*scene).died},
-	"FailedConditions": {time.Minute, (*scene).died},
+	"":                   {time.Hour, (*scene).unknown},
+	"Settling":           {time.Hour, (*scene).unknown},
+	"Settling 1":         {time.Hour, (*scene).overHTTP},
+	"Settling 4":         {time.Hour, (*scene).overHTTP},
+	"Settling 7":         {time.Hour, (*scene).interrupted},
+	"Settling 8":         {time.Hour, (*scene).interrupted},
+	"Settling 9":         {time.Hour, (*scene).interrupted},
+	"Settling 10":        {time.Hour, func(s *scene) string { return s.settledWrongly(s.overHTTP()) }},
+	"Settling 11":        {time.Hour, func(s *scene) string { return s.settledWrongly(s.unknown()) }},
+	"Settling 12":        {time.Hour, func(s *scene) string { return s.settledWrongly(s.unknown()) }},
+	"OldestOpen":         {20 * time.Minute, (*scene).unknown},
+	"Escalated":          {5 * time.Hour, (*scene).escalated},
+	"NotStarted":         {2 * time.Hour, (*scene).notStarted},
+	"EscalationsDepth":   {5 * time.Hour, (*scene).inTheQueue},
+	"EscalationsAge":     {12 * day, (*scene).escalated},
+	"Stopped":            {10 * time.Minute, (*scene).died},
+	"OutcomeDropped":     {10 * time.Minute, (*scene).died},
+	"FailedOpen":         {10 * time.Minute, (*scene).completed},
+	"StoreUnavailable":   {time.Minute, (*scene).unknown},
+	"RecordUnreadable":   {time.Hour, (*scene).unreadable},
+	"KeyReused":          {time.Hour, (*scene).completed},
+	"OutboxDead":         {time.Hour, (*scene).deadLetter},
+	"DeadLettersDepth":   {time.Hour, (*scene).inTheDeadLetterQueue},
+	"DeadLettersDepth 1": {time.Hour, (*scene).receivedFromTheDeadLetterQueue},
+	"Age":                {time.Hour, (*scene).unknown},
+	"Failed":             {time.Hour, (*scene).failed},
+	"5xx":                {time.Minute, (*scene).died},
+	"Errors":             {10 * time.Minute, (*scene).unknown},
+	"Duration":           {time.Minute, (*scene).died},
+	"FailedConditions":   {time.Minute, (*scene).died},
 }
 
 // decided are the states that a block leaves; every other one leaves the record as it is.
 var decided = map[string]idem.State{
 	"Settling 1": idem.Completed, "Settling 2": idem.Completed, "Settling 3": idem.Completed, "Settling 4": idem.Completed,
 	"Settling 5": idem.Failed, "Settling 6": idem.Released, "Settling 7": idem.Released, "Settling 8": idem.Released,
-	"Settling 9": idem.Released, "Settling 10": idem.Completed,
+	"Settling 9": idem.Released, "Settling 10": idem.Completed, "Settling 11": idem.Failed, "Settling 12": idem.Released,
 }
 
 // requeue is the block that has dead letters sent again.
 const requeue = "OutboxDead 1"
 
 // redrive is the block that has SQS move the messages of a dead-letter queue.
-const redrive = "DeadLettersDepth 1"
+const redrive = "DeadLettersDepth 2"
+
+// done is the block that deletes a message of a dead-letter queue.
+const done = "DeadLettersDepth 1"
 
 // Each command of the page does what its section says, about a record that the section is
 // about.
@@ -101,7 +107,9 @@ func TestEveryCommandOfTheRunbookRuns(t *testing.T) {
 				require.Equal(t, 1, queuetest.Held(t, queuetest.Client(t), s.queue.URL), "the message is in its queue")
 				require.Zero(t, queuetest.Held(t, queuetest.Client(t), s.queue.DeadURL))
 			}
-			if !strings.HasPrefix(b.commands, "idemctl stats") && b.section != "" {
+			if name == done {
+				require.Equal(t, 1, queuetest.Held(t, queuetest.Client(t), s.queue.DeadURL), "only the other message is left")
+			} else if !strings.HasPrefix(b.commands, "idemctl stats") && b.section != "" {
 				require.Contains(t, shown, id, "the commands show the record")
 			}
 			if name == requeue {
@@ -116,6 +124,9 @@ func TestEveryCommandOfTheRunbookRuns(t *testing.T) {
 			rec, err := s.store.Get(t.Context(), id)
 			require.NoError(t, err)
 			require.Equal(t, want, rec.State)
+			if strings.Contains(b.commands, "--again") {
+				require.NotEqual(t, "re_1", rec.Ref, "the wrong reference")
+			}
 			history, err := s.reconciler().History(t.Context(), id)
 			require.NoError(t, err)
 			last := history[len(history)-1]
@@ -136,6 +147,26 @@ func TestTheRunbookOnAFailedOpenCallWithoutARecord(t *testing.T) {
 	r, s := newReader(t), newScene(t, time.Minute)
 	require.Contains(t, r.follow(blockOf(t, "FailedOpen", 0), s.nothing()),
 		"there is no record: no other call with this key has run")
+}
+
+// The dead letters' table has each reason for which a message is redelivered, and no other.
+func TestTheRunbookSaysWhatToDoAboutEachReason(t *testing.T) {
+	reasons := func(path, head string) (all []string) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		_, rest, ok := strings.Cut(string(text), head)
+		require.True(t, ok, path)
+		table, _, _ := strings.Cut(rest, "\n\n")
+		for row := range strings.SplitSeq(table, "\n| ") {
+			for _, m := range quoted.FindAllStringSubmatch(strings.Split(row, " | ")[0], -1) {
+				all = append(all, m[1])
+			}
+		}
+		return all
+	}
+	want := reasons("../../../lambda/README.md", "| redelivered | | ends when |\n|---|---|---|")
+	require.Contains(t, want, "key_reused")
+	require.ElementsMatch(t, want, reasons(page, "| `reason` | what has happened | do |\n|---|---|---|"))
 }
 
 // A release is refused while the attempt may still be running, as the page says.

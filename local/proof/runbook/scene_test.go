@@ -178,6 +178,20 @@ func (s *scene) inTheDeadLetterQueue() string {
 	return s.unknown()
 }
 
+// receivedFromTheDeadLetterQueue has two messages there, of which a reader has received one.
+func (s *scene) receivedFromTheDeadLetterQueue() string {
+	id := s.inTheDeadLetterQueue()
+	got, err := s.queue.Client.ReceiveMessage(s.t.Context(),
+		&sqs.ReceiveMessageInput{QueueUrl: &s.queue.DeadURL, VisibilityTimeout: 600, WaitTimeSeconds: 5})
+	require.NoError(s.t, err)
+	require.Len(s.t, got.Messages, 1)
+	s.env = append(s.env, "RECEIPT="+aws.ToString(got.Messages[0].ReceiptHandle))
+	_, err = s.queue.Client.SendMessage(s.t.Context(),
+		&sqs.SendMessageInput{QueueUrl: &s.queue.DeadURL, MessageBody: aws.String(`{"refund":"r-2"}`)})
+	require.NoError(s.t, err)
+	return id
+}
+
 // refused is a sender whose destination refuses everything.
 type refused struct{}
 
@@ -215,11 +229,9 @@ func (s *scene) waiting() (n int) {
 	return n
 }
 
-// settledWrongly is a refund that somebody has called failed.
-func (s *scene) settledWrongly() string {
-	id := s.unknown()
-	require.NoError(s.t, s.reconciler().Resolve(s.t.Context(), id,
-		reconcile.Resolution{To: idem.Failed, Failure: &idem.Failure{Message: "declined"}},
+// settledWrongly has the refund recorded as completed, with the reference of another one.
+func (s *scene) settledWrongly(id string) string {
+	require.NoError(s.t, s.reconciler().Resolve(s.t.Context(), id, reconcile.Resolution{To: idem.Completed, Ref: "re_1"},
 		reconcile.Change{Actor: "bob", Reason: "a guess"}))
 	return id
 }
