@@ -81,7 +81,8 @@ func check(t *testing.T, h lambda.Handler, raw []byte) bool {
 	out, err := h.Invoke(t.Context(), raw)
 	if err != nil {
 		// aws-lambda-go could not read it, or it has no method; nothing else is an error here.
-		require.Regexp(t, "^(json: |parsing time|invalid character|idem: HTTP contract: the event has no method)", err.Error())
+		require.Regexp(t, "^(json: |parsing time|invalid character|idem: HTTP contract: the event has no method)",
+			err.Error())
 		return false
 	}
 	var answer struct{ StatusCode int }

@@ -183,7 +183,8 @@ func TestWaysToSendABatch(t *testing.T) {
 	}
 }
 
-// A panic of put, or too few answers of it, leaves no change waiting: what was sent is acknowledged, the rest comes again.
+// A panic of put, or too few answers of it, leaves no change waiting: what was sent is acknowledged, and the rest
+// comes again.
 func TestWhatSendsTogetherAnswersEach(t *testing.T) {
 	changes := make([]events.DynamoDBEventRecord, 12)
 	for i := range changes {
