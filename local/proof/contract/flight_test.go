@@ -90,22 +90,22 @@ func clientGoesAway(t *testing.T, s *service) {
 	r := s.post(p)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	gone := make(chan error, 1)
+	over := make(chan error, 1)
 	for arrived := false; !arrived; {
 		req := s.build(t, ctx, r)
 		go func() {
 			_, err := s.do(req)
-			gone <- err
+			over <- err
 		}()
 		select {
 		case <-p.arrived:
 			arrived = true
-		case err := <-gone: // the store was too slow
+		case err := <-over: // the store was too slow
 			require.NoError(t, err)
 		}
 	}
 	leave()
-	require.ErrorIs(t, <-gone, context.Canceled)
+	require.ErrorIs(t, <-over, context.Canceled)
 	close(p.gate)
 	s.answers(t, p, r)
 }
