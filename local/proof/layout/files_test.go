@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -62,14 +63,9 @@ func drawn(t *testing.T) map[string]int {
 // declare something.
 func arrows(t *testing.T, declaring map[string]bool) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(engine, "*.go"))
-	require.NoError(t, err)
 	fset := token.NewFileSet()
 	var files []*ast.File
-	for _, path := range paths {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
+	for _, path := range sources(t) {
 		f, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
 		require.NoError(t, err)
 		files = append(files, f)
@@ -90,6 +86,27 @@ func arrows(t *testing.T, declaring map[string]bool) []string {
 	}
 	require.Greater(t, len(seen), 500, "the arrows are there")
 	return slices.Sorted(maps.Keys(seen))
+}
+
+// sources lists the package's files without its tests.
+func sources(t *testing.T) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(engine, "*.go"))
+	require.NoError(t, err)
+	return slices.DeleteFunc(paths, func(path string) bool { return strings.HasSuffix(path, "_test.go") })
+}
+
+// A feature that needs more than this belongs into a package of its own, around the Store or around Execute.
+func TestTheEngineStaysSmall(t *testing.T) {
+	paths := sources(t)
+	lines := 0
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		lines += bytes.Count(text, []byte("\n"))
+	}
+	require.LessOrEqual(t, len(paths), 45, "files of package idem")
+	require.LessOrEqual(t, lines, 5500, "lines of package idem: see \"The rule\" in idem/DESIGN.md")
 }
 
 func stem(path string) string { return strings.TrimSuffix(filepath.Base(path), ".go") }
