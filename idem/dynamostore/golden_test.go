@@ -301,6 +301,11 @@ func showWrite(b *strings.Builder, op string, w reflect.Value) {
 	}
 	showItem(b, w.FieldByName("ExpressionAttributeValues").Interface().(item))
 	fmt.Fprintf(b, "on failure: %s\n", w.FieldByName("ReturnValuesOnConditionCheckFailure"))
+	for _, name := range []string{"ReturnValues", "ReturnConsumedCapacity", "ReturnItemCollectionMetrics"} {
+		if v := w.FieldByName(name); v.IsValid() && v.String() != "" {
+			fmt.Fprintf(b, "%s: %s\n", name, v)
+		}
+	}
 }
 
 func showItem(b *strings.Builder, it item) {
