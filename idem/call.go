@@ -40,7 +40,8 @@ type Answer struct {
 	Err error
 	// Class is the caller's own rule; ClassDefault uses Err.
 	Class Class
-	// Cause is why an answer of ClassFailed without Err fails, where steps are undone for it.
+	// Cause is why an answer without Err fails: steps are undone for it, and an attempt without an
+	// outcome leaves it in the record.
 	Cause error
 	// Value is what the handler returned, for [Operation.Classify].
 	Value any

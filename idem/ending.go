@@ -93,6 +93,9 @@ func (x *execution) recordEnding(a *attempt, c Class, ans Answer, f *Failure) pr
 	case ClassFailed:
 		return protocol.Ending{State: Failed, Failure: f, ExpiresAt: expires}
 	}
+	if f == nil {
+		f = failureOf(ans.Cause)
+	}
 	en := protocol.Ending{State: Unknown, Failure: f, Uncertain: true}
 	if c == ClassNotExecuted {
 		en.State, en.Uncertain = Released, a.rec.Uncertain

@@ -55,8 +55,9 @@ var logged = map[notice.Kind]struct {
 	notice.Reused:        {slog.LevelInfo, "key reused with another input"},
 	notice.LimitExceeded: {slog.LevelInfo, "too many new keys of the tenant, nothing has taken effect"},
 	notice.Released:      {slog.LevelInfo, "released"},
-	notice.Parked: {slog.LevelWarn, "parked as unknown, an operator must resolve it (mark errors that " +
-		"need none with idem.NotExecuted or idem.Permanent; declare what may run twice idem.Repeatable)"},
+	notice.Parked: {slog.LevelWarn, "parked as unknown, an operator must resolve it (where none is needed, " +
+		"return idem.NotExecuted, idem.Permanent or idem.PermanentStep, or call idem.SetNotExecuted before a response; " +
+		"declare what may run twice idem.Repeatable)"},
 	notice.StepInterrupted:  {slog.LevelWarn, "at-most-once step interrupted"},
 	notice.Compensated:      {slog.LevelInfo, "step compensated"},
 	notice.Uncommitted:      {slog.LevelWarn, "not committed for certain"},

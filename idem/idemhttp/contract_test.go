@@ -52,7 +52,8 @@ func TestStatusDecidesWhatIsKept(t *testing.T) {
 		for _, route := range []string{"/payments", "/transfers/{id}"} {
 			for _, sign := range []bool{false, true} {
 				t.Run(fmt.Sprint(status, route, sign), func(t *testing.T) {
-					c, n := newContract(t, memory()), 0
+					store, n := memory(), 0
+					c := newContract(t, store)
 					r := payment(func(r *Request) { r.Route = route })
 					next := func(ctx context.Context) (*Response, error) {
 						if n++; sign {
@@ -61,6 +62,9 @@ func TestStatusDecidesWhatIsKept(t *testing.T) {
 						return given, nil
 					}
 					require.Equal(t, given, serve(t, c, r, next), "the caller gets the response")
+					if f := store.Records()[0].Failure; f != nil || want == open {
+						require.Contains(t, f.Message, fmt.Sprint(status), "what operators see")
+					}
 					second := serve(t, c, r, next)
 					switch {
 					case want == kept, want == moved && sign:

@@ -40,9 +40,8 @@ func webhook(engine *idem.Engine, secret []byte, fulfil func(ctx context.Context
 		}
 		// The input is what the work needs: Stripe changes pending_webhooks in the event between deliveries.
 		key := op.Key(idem.SingleTenant, event.ID)
-		_, err = idem.Do(r.Context(), engine, key, event.Data.Object.Order, fulfil)
-		var recorded *idem.RecordedError // what each further delivery would get
-		if err != nil && !errors.As(err, &recorded) {
+		done, err := idem.Run(r.Context(), engine, key, event.Data.Object.Order, fulfil)
+		if err != nil && done.Outcome.RecordState != idem.Failed { // each further delivery gets a recorded failure again
 			w.WriteHeader(http.StatusInternalServerError) // Stripe sends the event again
 		}
 	}
@@ -97,7 +96,7 @@ func Example_webhook() {
 	// fulfil o-7
 	// evt_1 200
 	// fulfil o-8
-	// evt_2 500
+	// evt_2 200
 	// evt_1 200
 	// evt_2 200
 }

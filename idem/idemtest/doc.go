@@ -23,6 +23,8 @@
 // A wrapped handler, of package idemlambda or idemhttp, is made from [Harness.Engine], again
 // after each Restart: idemlambda.Wrap has an example with a crash.
 //
+// Nothing is logged unless the engine's options have an Observer.
+//
 // [Context] is for calling a handler directly. memstore.NewPlain turns every wrapper
 // into a plain call, for tests that are about something else.
 //
