@@ -2,12 +2,16 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -215,4 +219,178 @@ func TestASweepMeetsARunningStep(t *testing.T) {
 	r.ends(key, p.charging(meet, func() {}))
 	require.Equal(t, idem.Completed, r.Record(key).State)
 	require.Zero(t, r.Record(key).Due)
+}
+
+// ending is how a killed refund, or webhook, should end under sweeps.
+type ending struct {
+	name        string
+	key         idem.Key
+	op          reconcile.Operation
+	state       idem.State
+	changes     []protocol.Change
+	escalations int
+}
+
+func endings() []ending {
+	r, w := refund.Key("acme", "1"), webhook.Key("acme", "1")
+	asked := func(a reconcile.Answer) reconcile.Operation {
+		return reconcile.Operation{Operation: refund, Probe: says(a), EscalateAfter: 5 * time.Minute}
+	}
+	parked, resolved, escalated := protocol.ChangeParked, protocol.ChangeResolved, protocol.ChangeEscalated
+	return []ending{
+		{"completed", r, asked(reconcile.CompletedWith(7)), idem.Completed, []protocol.Change{parked, resolved}, 0},
+		{"failed", r, asked(reconcile.FailedWith(idem.Failure{Message: "no"})), idem.Failed,
+			[]protocol.Change{parked, resolved}, 0},
+		{"not executed", r, asked(reconcile.NotExecuted()), idem.Released, []protocol.Change{parked, resolved}, 0},
+		{"still unknown", r, asked(reconcile.StillUnknown(0)), idem.Unknown, []protocol.Change{parked, escalated}, 1},
+		{"cannot be known", r, asked(reconcile.CannotBeKnown("gone")), idem.Unknown, []protocol.Change{parked, escalated}, 1},
+		{"nobody to ask", r, reconcile.Operation{Operation: refund}, idem.Unknown, []protocol.Change{parked, escalated}, 1},
+		{"abandoned", w, reconcile.Operation{Operation: webhook, EscalateAfter: 5 * time.Minute,
+			OnAbandoned: func(context.Context, reconcile.Question) error {
+				return nil
+			}}, idem.InProgress, []protocol.Change{escalated}, 1},
+	}
+}
+
+// settles sweeps every minute for an hour.
+func settles(r *rig, s *reconcile.Sweeper) {
+	for range 60 {
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(r.t.Context(), 50*time.Second)
+		_, _ = s.Sweep(ctx)
+		cancel()
+	}
+}
+
+// ended checks that the record is where it should be, each change is kept once, and operators
+// got one message, perhaps more than once.
+func (e ending) ended(r *rig, twice bool) {
+	r.t.Helper()
+	require.Equal(r.t, e.state, r.Record(e.key).State)
+	require.Equal(r.t, e.changes, r.changes(e.key))
+	messages := map[string]bool{}
+	for _, g := range r.escalations {
+		messages[g.Message] = true
+	}
+	require.Len(r.t, messages, e.escalations)
+	if !twice {
+		require.Len(r.t, r.escalations, e.escalations)
+	}
+}
+
+// disturbed sweeps the record of a killed process for two hours. At the n-th call that is about the
+// record something happens, and with dies the sweep's process ends then: another one goes on. check gets
+// how many calls were made until then.
+func (e ending) disturbed(t *testing.T, n int, dies bool,
+	at func(ctx context.Context, r *rig, c *idemtest.Call) error, check func(r *rig, made int),
+) {
+	inBubble(t, fmt.Sprintf("%s, at call %d", e.name, n), func(t *testing.T) {
+		r := newRig(t)
+		r.killed(e.key)
+		r.owner = r.Record(e.key).Owner
+		time.Sleep(time.Minute)
+		made := 0
+		var dead atomic.Bool // shards are listed while records are handled
+		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			switch {
+			case dead.Load():
+				return idemtest.LoseRequest(ctx, c)
+			case c.Method == idemtest.Due:
+				return c.Do(ctx)
+			}
+			if made++; made == n {
+				dead.Store(dies)
+				return at(ctx, r, c)
+			}
+			return c.Do(ctx)
+		})
+		o := reconcile.SweepOptions{Operations: []reconcile.Operation{e.op}}
+		first := r.sweeper(o)
+		for i := 0; i < 60 && !dead.Load(); i++ {
+			if _, err := first.Sweep(t.Context()); !dead.Load() {
+				require.NoError(t, err)
+			}
+			time.Sleep(time.Minute)
+		}
+		r.Faults.Heal()
+		settles(r, r.sweeper(o))
+		check(r, made)
+	})
+}
+
+// A sweep loses its process, a request or a reply at each of its calls. Later sweeps bring
+// the record where it would have come without. Operators get their message twice only where
+// it cannot be known that they have it.
+func TestASweepMayDieBetweenAnyTwoCalls(t *testing.T) {
+	for how, tc := range map[string]struct {
+		at            idemtest.Fault
+		dies, certain bool
+	}{
+		"dies before":       {at: idemtest.LoseRequest, dies: true},
+		"dies after":        {at: idemtest.LoseReply, dies: true},
+		"loses the request": {at: idemtest.LoseRequest, certain: true},
+		"loses the reply":   {at: idemtest.LoseReply, certain: true},
+		"is throttled":      {at: idemtest.Refuse},
+		"bare conflict":     {at: idemtest.BareConflict},
+	} {
+		t.Run(how, func(t *testing.T) {
+			at := func(ctx context.Context, _ *rig, c *idemtest.Call) error { return tc.at(ctx, c) }
+			for _, e := range endings() {
+				calls := 0
+				e.disturbed(t, 0, false, nil, func(_ *rig, made int) { calls = made })
+				require.Greater(t, calls, 3)
+				for n := range calls {
+					e.disturbed(t, n+1, tc.dies, at, func(r *rig, made int) {
+						require.GreaterOrEqual(t, made, n+1)
+						e.ended(r, !tc.certain)
+					})
+				}
+			}
+		})
+	}
+}
+
+// Between any two calls of a sweep another one runs as a whole.
+func TestTwoSweepersChangeNothingTwice(t *testing.T) {
+	for _, e := range endings() {
+		another := func(ctx context.Context, r *rig, c *idemtest.Call) error {
+			_, err := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{e.op}}).Sweep(ctx)
+			require.NoError(t, err)
+			return c.Do(ctx)
+		}
+		for n := 1; n < 20; n++ {
+			e.disturbed(t, n, false, another, func(r *rig, _ int) { e.ended(r, false) })
+		}
+	}
+}
+
+// The attempt's own outcome comes late, between any two calls of a sweep: it counts, or
+// what the sweep has recorded does, and the attempt gets that.
+func TestALateOutcomeBetweenAnyTwoCalls(t *testing.T) {
+	for _, e := range endings()[:6] {
+		for n := 1; n < 12; n++ {
+			var late error
+			finish := func(ctx context.Context, r *rig, c *idemtest.Call) error {
+				rec := r.Record(e.key)
+				late = r.Store.Finish(ctx, time.Now(), protocol.Finish{
+					ID: rec.ID, Owner: r.owner, Write: "late", Created: rec.CreatedAt, Watched: true,
+					Ending: protocol.Ending{State: idem.Completed, Result: []byte("99"), ExpiresAt: time.Now().Add(24 * time.Hour)},
+				})
+				return c.Do(ctx)
+			}
+			e.disturbed(t, n, false, finish, func(r *rig, made int) {
+				var conflict *protocol.ConflictError
+				switch {
+				case made < n:
+				case errors.As(late, &conflict):
+					require.Contains(t, e.changes, protocol.ChangeResolved)
+					e.ended(r, false)
+				default:
+					require.NoError(t, late)
+					r.gets(e.key, mustNotRun, 99)
+					require.Zero(t, r.Record(e.key).Due)
+				}
+			})
+		}
+	}
 }
