@@ -102,123 +102,29 @@ func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 // order calls several services and is declared as the documentation advises.
 var order = idem.Operation{Name: "order", Repeat: idem.Repeatable}
 
-// charging charges in an at-most-once step, and ships in one that may run again.
-func (p *provider) charging(inside, between func()) func(context.Context, int) (int, error) {
-	return func(ctx context.Context, amount int) (int, error) {
-		n, err := idem.Step(ctx, "charge", func(ctx context.Context) (int, error) {
-			n, err := p.charge(ctx, amount)
-			inside()
-			return n, err
-		}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately,
-			Interrupted: func(ctx context.Context, _ time.Time) (int, error) { return p.find(idem.Token(ctx)) }})
-		if err != nil {
-			return 0, err
-		}
-		between()
-		return n, idem.StepEffect(ctx, "ship", func(context.Context) error { return nil }, nil)
-	}
-}
-
-func (p *provider) find(token string) (int, error) {
-	for _, c := range p.charges {
-		if c == token {
-			return 1, nil
-		}
-	}
-	return 0, idem.NotExecuted(errPlain)
-}
-
-// asked is a probe that asks by the token of the open step.
-func (p *provider) asked(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
-	for _, s := range q.Steps {
-		if n, err := p.find(s.Token); s.Begun && err == nil {
-			return reconcile.CompletedWith(n), nil
-		}
-	}
-	return reconcile.NotExecuted(), nil
-}
-
-// A process is killed in an at-most-once step of a repeatable operation, or after it, and
-// nobody calls again. A sweep finds it within two minutes of the lease's end.
+// A process is killed in an at-most-once step of a repeatable operation, and nobody calls again. A
+// provider that is asked with the step's token ends it within two minutes of the lease's end.
 func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
-	for name, tc := range map[string]struct {
-		between bool // the step is done
-		op      func(r *rig, p *provider, key idem.Key) reconcile.Operation
-		want    []notice.Kind
-		state   idem.State
-	}{
-		"the provider remembers": {false, func(_ *rig, p *provider, _ idem.Key) reconcile.Operation {
-			return reconcile.Operation{Operation: order, Probe: p.asked}
-		}, []notice.Kind{notice.Resolved}, idem.Completed},
-		"nobody can be asked": {false, func(*rig, *provider, idem.Key) reconcile.Operation {
-			return reconcile.Operation{Operation: order}
-		}, []notice.Kind{notice.Abandoned}, idem.InProgress},
-		"the sweep does not know the operation": {false, func(*rig, *provider, idem.Key) reconcile.Operation {
-			return reconcile.Operation{Operation: webhook}
-		}, []notice.Kind{notice.Abandoned}, idem.InProgress},
-		"the work is sent again": {false, sentAgain, []notice.Kind{notice.Abandoned}, idem.Completed},
-		"the step is done": {true, func(*rig, *provider, idem.Key) reconcile.Operation {
-			return reconcile.Operation{Operation: order}
-		}, []notice.Kind{notice.Abandoned}, idem.InProgress},
-		"the step is done, and the work is sent again": {true, sentAgain, []notice.Kind{notice.Abandoned}, idem.Completed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, p := newRig(t), new(provider)
-			key := order.Key("acme", "o-1")
-			kill := p.charging(r.Crash, func() {})
-			if tc.between {
-				kill = p.charging(func() {}, r.Crash)
-			}
-			r.crash(key, kill)
-			require.Equal(t, idem.InProgress, r.Record(key).State)
-			require.Equal(t, !tc.between, r.Record(key).Interrupted())
-			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{tc.op(r, p, key)}})
-			require.Empty(t, r.sweep(s), "its lease runs")
-			r.Clock.Advance(r.Record(key).LeaseUntil.Sub(r.Clock.Now()) + 2*time.Minute)
-			require.Equal(t, tc.want, r.sweep(s))
-			require.Equal(t, tc.state, r.Record(key).State)
-			require.Len(t, p.charges, 1)
-			if tc.state == idem.Completed {
-				require.Zero(t, r.Record(key).Due)
-				r.Clock.Advance(time.Hour)
-				require.Empty(t, r.sweep(s))
-				return
-			}
-			r.Clock.Advance(time.Hour)
-			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
-			require.Equal(t, tc.state, r.escalations[0].State)
-			require.Len(t, r.escalations, 1)
-			r.ends(key, p.charging(func() {}, func() {}))
-			require.Len(t, p.charges, 1)
-		})
-	}
-}
-
-// sentAgain sends the work again, which runs at once.
-func sentAgain(r *rig, p *provider, key idem.Key) reconcile.Operation {
-	return reconcile.Operation{Operation: order, OnAbandoned: func(context.Context, reconcile.Question) error {
-		_, err := r.call(key, p.charging(func() {}, func() {}))
-		return err
-	}}
-}
-
-// A sweep that meets the claim while its step runs moves its entry to the end of the lease,
-// and the outcome lands.
-func TestASweepMeetsARunningStep(t *testing.T) {
-	r, p := newRig(t), new(provider)
-	key := order.Key("acme", "o-1")
-	s := r.probing(order, p.asked)
-	meet := func() {
-		rec := r.Record(key)
-		r.Clock.Advance(idem.DefaultLease + 2*idem.DefaultMargin)
-		require.NoError(t, r.renew(rec, idem.DefaultLease))
-		require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(s))
-		rec = r.Record(key)
-		require.Equal(t, rec.LeaseUntil.Add(idem.DefaultMargin), rec.Due)
-	}
-	r.ends(key, p.charging(meet, func() {}))
-	require.Equal(t, idem.Completed, r.Record(key).State)
+	r, p, key := newRig(t), new(provider), order.Key("acme", "o-1")
+	r.crash(key, func(ctx context.Context, amount int) (int, error) {
+		return idem.Step(ctx, "charge", func(ctx context.Context) (int, error) {
+			_, _ = p.charge(ctx, amount)
+			r.Crash()
+			return 0, ctx.Err()
+		}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+	})
+	require.Equal(t, idem.InProgress, r.Record(key).State)
+	require.True(t, r.Record(key).Interrupted())
+	s := r.probing(order, func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
+		q.Token = q.Steps[0].Token
+		return p.probe(ctx, q)
+	})
+	require.Empty(t, r.sweep(s), "its lease runs")
+	r.Clock.Advance(r.Record(key).LeaseUntil.Sub(r.Clock.Now()) + 2*time.Minute)
+	require.Equal(t, []notice.Kind{notice.Resolved}, r.sweep(s))
 	require.Zero(t, r.Record(key).Due)
+	r.gets(key, mustNotRun, 1)
+	require.Len(t, p.charges, 1)
 }
 
 // ending is how a killed refund, or webhook, should end under sweeps.

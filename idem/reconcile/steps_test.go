@@ -18,25 +18,48 @@ import (
 )
 
 // A process has died in its at-most-once charge. What is found out about the charge is its
-// outcome, and the next call ships: nobody pays for what is never sent.
+// outcome, and the next call does what is previewed: nobody pays for what is never sent. The history
+// has a word for each step, and no result.
 func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
-	key := order.Key("acme", "o-1")
+	const reserved = "The handler runs, attempt 2, and skips the steps that are recorded: reserve"
+	failure := idem.Failure{Message: "declined"}
+	type verdicts = map[string]protocol.StepVerdict
 	for name, tc := range map[string]struct {
-		charge reconcile.Answer
-		want   orderEffects
-		out    int
-		err    string
+		res     reconcile.Resolution
+		then    string
+		want    orderEffects
+		out     int
+		err     string
+		history verdicts
+		why     string // of a probe that answers so
 	}{
-		"it took effect":   {reconcile.CompletedWith(7), orderEffects{shipped: 1}, 7, "<nil>"},
-		"it had no effect": {reconcile.NotExecuted(), orderEffects{charged: 1, shipped: 1}, 7, "<nil>"},
-		"it was declined": {reconcile.FailedWith(idem.Failure{Message: "declined"}),
-			orderEffects{returned: 1}, 0, "declined"},
-		"it took effect, result unknown": {reconcile.CompletedWithoutResult(), orderEffects{returned: 1}, 0, "result"},
+		"it took effect": {charged(reconcile.CompletedWith(7)),
+			"The handler runs, attempt 2, and skips the steps that are recorded: charge, reserve. The result of charge is " +
+				"recorded as given, and its form is not checked, since no record says which type a step returns: the handler " +
+				"ignores a member that its type does not have, and reads a missing one and null as empty.",
+			orderEffects{shipped: 1}, 7, "<nil>", verdicts{"charge": protocol.StepTookEffect}, "took effect"},
+		"it had no effect": {charged(reconcile.NotExecuted()), reserved + ". It runs charge again.",
+			orderEffects{charged: 1, shipped: 1}, 7, "<nil>", verdicts{"charge": protocol.StepNotExecuted}, "had no effect"},
+		"it was declined": {charged(reconcile.FailedWith(failure)), reserved + ", and gets the recorded failure of: charge.",
+			orderEffects{returned: 1}, 0, "declined", verdicts{"charge": protocol.StepFailed}, "failed"},
+		"it took effect, result unknown": {charged(reconcile.CompletedWithoutResult()),
+			reserved + ", and gets an error for the steps that took effect with a result that is not known: charge. " +
+				"Unless these return nothing, most handlers then fail the operation for good: what other steps did is undone, " +
+				"and what these did is not.",
+			orderEffects{returned: 1}, 0, "result", verdicts{"charge": protocol.StepWithoutResult},
+			"took effect, with a result that is not known"},
+		"the whole took effect, result unknown": {reconcile.Resolution{To: idem.Completed},
+			"An error: it took effect, and its result is not recorded. A message is acknowledged. The handler does not " +
+				"run. Steps that are not recorded never run.", orderEffects{}, 0, "its result could not be kept", nil, ""},
+		"the whole failed, and was undone": {
+			reconcile.Resolution{To: idem.Failed, Failure: &failure, CompensatedManually: true},
+			"The recorded failure. A message is acknowledged. The handler does not run.",
+			orderEffects{}, 0, "declined", verdicts{"reserve": protocol.StepUndone}, ""},
 	} {
-		steps := map[string]reconcile.Answer{"charge": tc.charge}
-		goesOn := func(t *testing.T, r *rig) {
+		goesOn := func(t *testing.T, r *rig, key idem.Key) {
 			t.Helper()
-			require.Equal(t, idem.Released, r.Record(key).State)
+			require.Equal(t, tc.res.To, r.Record(key).State)
+			require.Equal(t, tc.history, r.last(key).Steps)
 			s := new(orderEffects)
 			out, err := r.call(key, shopping(s, func() {}))
 			require.Equal(t, tc.out, out)
@@ -45,16 +68,23 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 		}
 		t.Run(name+", a person says", func(t *testing.T) {
 			r, key := interrupted(t)
+			d := r.Preview(r.Record(key), tc.res)
+			require.Empty(t, d.Refused)
+			require.Equal(t, tc.then, d.Then)
 			by := r.seen(key)
 			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: steps}, by))
-			goesOn(t, r)
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.res, by))
+			goesOn(t, r, key)
 		})
+		if tc.why == "" {
+			continue
+		}
 		t.Run(name+", a probe says", func(t *testing.T) {
-			r, _ := interrupted(t)
-			s := r.probing(order, says(reconcile.ContinueWith(steps)))
+			r, key := interrupted(t)
+			s := r.probing(order, says(reconcile.ContinueWith(tc.res.Steps)))
 			require.Equal(t, []notice.Kind{notice.Resolved}, r.sweep(s))
-			goesOn(t, r)
+			require.Equal(t, "the provider says that step charge "+tc.why, r.last(key).Why)
+			goesOn(t, r, key)
 		})
 	}
 }
@@ -191,42 +221,6 @@ func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
 			s = r.probing(refund, says(reconcile.ContinueWith(steps)))
 			require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 			require.Equal(t, idem.Unknown, r.Record(killed).State)
-		})
-	}
-}
-
-// The history has a word for each step that a resolution settled, and no result.
-func TestTheHistoryHasTheVerdictOfEachStep(t *testing.T) {
-	failure := idem.Failure{Message: "declined"}
-	for name, tc := range map[string]struct {
-		res  reconcile.Resolution
-		want map[string]protocol.StepVerdict
-		why  string // of a probe that answers so
-	}{
-		"it took effect": {charged(reconcile.CompletedWith(7)),
-			map[string]protocol.StepVerdict{"charge": protocol.StepTookEffect}, "that step charge took effect"},
-		"it took effect, result unknown": {charged(reconcile.CompletedWithoutResult()), map[string]protocol.StepVerdict{
-			"charge": protocol.StepWithoutResult}, "that step charge took effect, with a result that is not known"},
-		"it was declined": {charged(reconcile.FailedWith(failure)),
-			map[string]protocol.StepVerdict{"charge": protocol.StepFailed}, "that step charge failed"},
-		"it had no effect": {charged(reconcile.NotExecuted()),
-			map[string]protocol.StepVerdict{"charge": protocol.StepNotExecuted}, "that step charge had no effect"},
-		"all was undone": {reconcile.Resolution{To: idem.Failed, Failure: &failure,
-			CompensatedManually: true}, map[string]protocol.StepVerdict{"reserve": protocol.StepUndone}, ""},
-		"the whole took effect": {reconcile.Resolution{To: idem.Completed}, nil, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := interrupted(t)
-			r.resolve(key, tc.res)
-			require.Equal(t, tc.want, r.last(key).Steps)
-			if tc.why == "" {
-				return
-			}
-			r = newRig(t)
-			r.crashCharging(key)
-			r.sweep(r.probing(order, says(reconcile.ContinueWith(tc.res.Steps))))
-			require.Equal(t, tc.want, r.last(key).Steps)
-			require.Equal(t, "the provider says "+tc.why, r.last(key).Why)
 		})
 	}
 }
