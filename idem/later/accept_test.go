@@ -180,56 +180,6 @@ func TestWorkThatIsNotHandedOverIsNotAccepted(t *testing.T) {
 	d.accepted(key, 4) // no input has the key yet
 }
 
-// The process dies at each of its store calls, in each of the two processes: what was accepted
-// is found and worked off, and runs once or is an open question.
-func TestAProcessMayDieAtAnyCallForAcceptedWork(t *testing.T) {
-	for _, op := range []idem.Operation{statement, {Name: "statement", Repeat: idem.Repeatable}} {
-		for n := 1; n <= 4; n++ {
-			for _, landed := range []bool{false, true} {
-				t.Run(fmt.Sprint(op.Repeat, ", accepting, call ", n, ", landed ", landed), func(t *testing.T) {
-					d, key := deskOn(t, op)
-					d.CrashAfter(n, landed)
-					first := d.accept(key, 3)
-					d.Restart()
-					if first.Err == nil {
-						require.NotNil(t, d.Record(key), "its 202 was sent")
-					}
-					rec := d.Record(key)
-					require.Equal(t, rec != nil, len(d.Published()) == 1, "the message and the record, or none")
-					d.accepted(key, 3)
-					require.Len(t, d.Published(), 1)
-					require.NoError(t, d.work(op, key.ID(), nil).Err)
-					require.Equal(t, 1, d.runs)
-				})
-				t.Run(fmt.Sprint(op.Repeat, ", working, call ", n, ", landed ", landed), func(t *testing.T) {
-					d, key, id := deskWith(t, op)
-					d.CrashAfter(n, landed)
-					first := d.work(op, key.ID(), nil)
-					d.Restart()
-					d.lapse()
-					d.status(op, id)
-					again := d.work(op, key.ID(), nil)
-					rec := d.Record(key)
-					if op.Repeat == idem.Repeatable {
-						require.NoError(t, again.Err)
-						require.Equal(t, idem.Completed, rec.State)
-						return
-					}
-					require.LessOrEqual(t, d.runs, 1)
-					if rec.State == idem.Unknown {
-						require.ErrorIs(t, again.Err, idem.ErrOutcomeUnknown)
-						require.True(t, rec.Open())
-					} else {
-						require.Equal(t, idem.Completed, rec.State, "%v", first.Err)
-						require.Equal(t, 1, d.runs)
-					}
-					require.Equal(t, rec.State, d.status(op, id).RecordState)
-				})
-			}
-		}
-	}
-}
-
 // A worker that is safe to run again leaves the input, and the status waits.
 func TestAWorkerThatDidNothingLeavesTheWorkToTheNextOne(t *testing.T) {
 	d, key, id := deskWith(t, statement)
