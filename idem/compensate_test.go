@@ -44,8 +44,11 @@ func (e *effects) all(names ...string) (runs []int) {
 // cutShort leaves a trip whose undoing has begun, and was cut short.
 func cutShort(t *testing.T, r *rig, e *effects, key idem.Key) {
 	t.Helper()
-	refused(t, r, key, declinedError{}, steps(trip(e, idem.Permanent(declinedError{}), errPlain)))
+	err := refused(t, r, key, declinedError{}, steps(trip(e, idem.Permanent(declinedError{}), errPlain)))
+	require.ErrorIs(t, err, errPlain)
+	require.ErrorContains(t, err, `compensation of step "hotel"`)
 	require.Equal(t, idem.Released, r.state(t, key))
+	require.Equal(t, []int{0, 1, 1}, e.all(tripUndone...))
 }
 
 var tripUndone = []string{"undo flight", "undo hotel", "undo car"}
@@ -85,32 +88,8 @@ func TestOtherEndsCompensateNothing(t *testing.T) {
 	}
 }
 
-// A later attempt goes on undoing: each compensation that is recorded stays done,
-// and nothing runs forward any more, whatever the handler would do now.
-func TestCompensationResumes(t *testing.T) {
-	r, e, key := stepsOn(t, safe)
-	err := refused(t, r, key, declinedError{}, steps(trip(e, idem.Permanent(declinedError{}), errPlain)))
-	require.ErrorIs(t, err, errPlain)
-	require.ErrorContains(t, err, `compensation of step "hotel"`)
-	require.Equal(t, idem.Released, r.state(t, key))
-	require.Equal(t, []int{0, 1, 1}, e.all(tripUndone...))
-
-	_, err = doSteps(t, r, key, func(ctx context.Context) (string, error) {
-		_, err := trip(e, nil)(ctx)
-		require.NoError(t, err)
-		_, err = idem.Step(ctx, "new", e.step("new"), nil)
-		require.EqualError(t, err, "card declined")
-		return "", err
-	})
-	require.EqualError(t, err, "card declined")
-	require.Equal(t, []int{1, 2, 1}, e.all(tripUndone...))
-	require.Zero(t, e.ran("new"))
-	require.Equal(t, idem.Failed, r.state(t, key))
-	require.Equal(t, "declinedError", r.record(t, key).Failure.Type)
-}
-
-// Once undoing has begun its cause is the outcome: a later attempt finishes undoing
-// and fails with it, whatever its handler returns.
+// Once undoing has begun its cause is the outcome: a later attempt finishes undoing, each
+// compensation that is recorded stays done, and fails with it, whatever its handler returns.
 func TestWhatIsBeingUndoneFails(t *testing.T) {
 	for name, then := range map[string]error{
 		"success": nil, "plain": errPlain, "not executed": idem.NotExecuted(errPlain),
@@ -120,11 +99,18 @@ func TestWhatIsBeingUndoneFails(t *testing.T) {
 			e := new(effects)
 			cutShort(t, r, e, key)
 			for range 2 {
-				_, err := doSteps(t, r, key, trip(e, then))
+				_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
+					_, err := trip(e, then)(ctx)
+					require.Equal(t, then, err)
+					_, err = idem.Step(ctx, "new", e.step("new"), nil)
+					require.EqualError(t, err, "card declined", "nothing runs forward any more")
+					return "booked", then
+				})
 				require.ErrorAs(t, err, new(*idem.RecordedError))
 				require.EqualError(t, err, "card declined", "live as on replay")
-				require.Equal(t, []int{1, 2, 1}, e.all(tripUndone...))
+				require.Equal(t, []int{1, 2, 1, 0}, e.all(append(tripUndone, "new")...))
 				require.Equal(t, idem.Failed, r.state(t, key))
+				require.Equal(t, "declinedError", r.record(t, key).Failure.Type)
 			}
 		})
 	}
