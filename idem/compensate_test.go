@@ -236,10 +236,7 @@ func TestStepThatIsNotRecordedStopsTheOperation(t *testing.T) {
 				}
 				require.Equal(t, idem.Released, r.state(t, key), "nothing runs that is not recorded as begun")
 				r.faults.Heal()
-				must(t, r, key, func(ctx context.Context, _ int) (string, error) {
-					_, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: semantics})
-					return "done", err
-				})
+				must(t, r, key, steps(e.alone("ship", &idem.StepConfig[receiptOf]{Semantics: semantics})))
 				require.LessOrEqual(t, e.ran("ship"), 2-int(semantics))
 			})
 		}
@@ -251,10 +248,7 @@ func TestZombieStopsAtItsNextStep(t *testing.T) {
 	r, e, key := stepsOn(t, safe)
 	_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
 		r.clock.Advance(time.Hour)
-		_, err := doSteps(t, r.elsewhere(t), key, func(ctx context.Context) (string, error) {
-			got, err := idem.Step(ctx, "ship", e.step("ship"), nil)
-			return got.ID, err
-		})
+		_, err := doSteps(t, r.elsewhere(t), key, e.alone("ship", nil))
 		require.NoError(t, err)
 		_, err = idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 		require.ErrorIs(t, err, idem.ErrLeaseLost)
@@ -380,8 +374,7 @@ func TestAnAbortWithoutTimeLeavesNoOutcome(t *testing.T) {
 	r, e, key := stepsOn(t, safe)
 	deliver := func(ctx context.Context, stop func()) (string, error) {
 		return idem.Do(ctx, r.engine, key, 1, func(ctx context.Context, _ int) (string, error) {
-			_, err := idem.Step(ctx, "charge", e.step("charge"), &idem.StepConfig[receiptOf]{Compensate: e.undo("charge")})
-			require.NoError(t, err)
+			e.book(ctx, t, "charge")
 			stop()
 			_ = idem.Abort(ctx, declinedError{})
 			return "402", nil
@@ -441,8 +434,7 @@ func TestNothingIsUndoneBesideAStepWhoseOutcomeIsNotKnown(t *testing.T) {
 	r, e, key := stepsOn(t, safe)
 	deliver := func(first bool) (string, error) {
 		return doSteps(t, r, key, func(ctx context.Context) (string, error) {
-			_, err := idem.Step(ctx, "flight", e.step("flight"), &idem.StepConfig[receiptOf]{Compensate: e.undo("flight")})
-			require.NoError(t, err)
+			e.book(ctx, t, "flight")
 			leave := e.inside(ctx, "hotel", &idem.StepConfig[receiptOf]{Compensate: e.undo("hotel")})
 			require.ErrorAs(t, idem.Abort(ctx, declinedError{}), new(*idem.StepInterruptedError))
 			require.Zero(t, e.ran("undo flight"))
@@ -482,10 +474,9 @@ func TestAStepThatIsAboutToRunIsRefusedByAnAbort(t *testing.T) {
 	for _, semantics := range []idem.StepSemantics{idem.AtLeastOnce, idem.AtMostOnce} {
 		r, e := newRig(t, nil), new(effects)
 		got := must(t, r, safe.Key("t", "k"), func(ctx context.Context, _ int) (string, error) {
-			_, err := idem.Step(ctx, "flight", e.step("flight"), &idem.StepConfig[receiptOf]{Compensate: e.undo("flight")})
-			require.NoError(t, err)
+			e.book(ctx, t, "flight")
 			begins := &watched{ctx, func() { require.NoError(t, idem.Abort(ctx, declinedError{})) }}
-			_, err = idem.Step(begins, "hotel", e.step("hotel"), &idem.StepConfig[receiptOf]{Semantics: semantics})
+			_, err := idem.Step(begins, "hotel", e.step("hotel"), &idem.StepConfig[receiptOf]{Semantics: semantics})
 			require.EqualError(t, err, "card declined")
 			return "402", nil
 		})
@@ -558,9 +549,7 @@ func TestNothingExecutedIsNoAnswerToAnAbortThatCouldNotUndo(t *testing.T) {
 			testOn(t, op.Name+" "+name, op, func(t *testing.T, r *rig, key idem.Key) {
 				e := new(effects)
 				_, err := doSteps(t, r, key, func(ctx context.Context) (string, error) {
-					cfg := &idem.StepConfig[receiptOf]{Compensate: e.undo("charge", idem.Permanent(errPlain))}
-					_, err := idem.Step(ctx, "charge", e.step("charge"), cfg)
-					require.NoError(t, err)
+					e.book(ctx, t, "charge", idem.Permanent(errPlain))
 					return handler(ctx, e)
 				})
 				require.Equal(t, name == "an error", err != nil)

@@ -20,7 +20,6 @@ import (
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
-	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // A begin mark without a reply, after which the process lives on: the function has
@@ -41,10 +40,7 @@ func TestBeginMarkInDoubt(t *testing.T) {
 	} {
 		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			e := new(effects)
-			handler := func(ctx context.Context) (string, error) {
-				got, err := idem.Step(ctx, "ship", e.step("ship"), &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
-				return got.ID, err
-			}
+			handler := e.alone("ship", &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
 			r.faults.Next(idemtest.RecordStep, c.begin, c.back)
 			refused(t, r, key, idem.ErrStoreUnavailable, steps(handler))
 			require.Zero(t, e.ran("ship"))
@@ -160,10 +156,7 @@ func TestHandlerThatReturnsBeforeItsSteps(t *testing.T) {
 			close(finish)
 			left.Wait()
 			require.Empty(t, r.record(t, key).Steps, "it has lost the claim")
-			must(t, r, key, func(ctx context.Context, _ int) (string, error) {
-				_, err := idem.Step(ctx, "ship", e.step("ship"), nil)
-				return "done", err
-			})
+			must(t, r, key, steps(e.alone("ship", nil)))
 		})
 	}
 }
@@ -451,24 +444,6 @@ func TestReleasedWithStepsIsKept(t *testing.T) {
 			require.True(t, rec.Uncertain)
 		})
 	}
-}
-
-// An open at-most-once step parks what is not repeatable; resolving it to
-// released closes the step and keeps the others.
-func TestInterruptedStepParks(t *testing.T) {
-	r, c, key := countedOn(t, unsafe)
-	killedWith(t, r, key, charged, shipping)
-	refused(t, r, key, idem.ErrOutcomeUnknown, c.run)
-	require.Zero(t, c.count())
-	require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{
-		To: idem.Released, Steps: map[string]reconcile.Answer{"ship": reconcile.NotExecuted()},
-	}))
-	rec := r.record(t, key)
-	require.Len(t, rec.Steps, 1)
-	require.Contains(t, rec.Steps, "charge")
-	require.Zero(t, rec.ExpiresAt)
-	must(t, r, key, c.run)
-	require.Equal(t, 1, c.count())
 }
 
 // The other system may not know the request yet. That it does not is proof only

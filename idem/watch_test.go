@@ -38,35 +38,6 @@ var watchings = []struct {
 	{idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: idem.WatchNever}, false},
 }
 
-// A watched claim is in the index from when it is taken until it ends, due when others may
-// act on its lapse. It carries no expiry: the table does not forget what nobody has looked at.
-func TestWatchedClaimIsInTheIndexUntilItEnds(t *testing.T) {
-	ends := map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "released": idem.NotExecuted(errPlain)}
-	for _, w := range watchings {
-		for name, end := range ends {
-			testOn(t, fmt.Sprint(w.op.Name, w.op.Watch, " ", name), w.op, func(t *testing.T, r *rig, key idem.Key) {
-				_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
-					rec := r.record(t, key)
-					if !w.watched {
-						require.Empty(t, r.due(t))
-						require.Zero(t, rec.Due)
-						require.Equal(t, w.op.Repeat == idem.Repeatable, !rec.ExpiresAt.IsZero(), "as before")
-						return 1, end
-					}
-					require.Equal(t, []string{key.ID()}, r.due(t))
-					require.Equal(t, rec.LeaseUntil.Add(idem.DefaultMargin), rec.Due)
-					require.Zero(t, rec.ExpiresAt)
-					return 1, end
-				})
-				require.Equal(t, end == nil, err == nil)
-				require.Empty(t, r.due(t))
-				require.NotZero(t, r.record(t, key).ExpiresAt)
-				require.Equal(t, m("Acquire", "Finish"), r.faults.Calls(), "no further call")
-			})
-		}
-	}
-}
-
 // Of a process that died, and of a client that never comes back, the watched claim stays in
 // the index. One that is not watched is in no list: it stays in the table for good unless it
 // is repeatable and has no steps. The next call finds it, watched or not, and takes over if it may.
@@ -144,18 +115,6 @@ func TestHeartbeatLeavesTheIndexAlone(t *testing.T) {
 	}
 }
 
-// A claim in doubt, taken back, leaves nothing in the index.
-func TestWatchedClaimThatIsTakenBackLeavesTheIndex(t *testing.T) {
-	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply,
-		"request lost": idemtest.LoseRequest} {
-		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-			r.faults.Next(idemtest.Acquire, fault)
-			refused(t, r, key, idem.ErrStoreUnavailable, new(counter).run)
-			require.Empty(t, r.due(t))
-		})
-	}
-}
-
 var onceOnly = &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
 
 func one(context.Context) (int, error) { return 1, nil }
@@ -184,8 +143,10 @@ func dieBefore(t *testing.T, r *rig, key idem.Key) {
 	require.ErrorAs(t, err, new(*idem.StepInterruptedError))
 }
 
-// The first at-most-once step watches a claim that was not watched, until the attempt
-// ends: nobody may call again for what its process has left half done.
+// A watched claim is in the index from when it is taken until it ends, due when others may act on its
+// lapse. It carries no expiry: the table does not forget what nobody has looked at. The first
+// at-most-once step watches a claim that was not watched: nobody may call again for what its process
+// has left half done.
 func TestABeginMarkWatchesTheClaim(t *testing.T) {
 	ends := map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "released": errPlain,
 		"parked": errPlain}
@@ -204,6 +165,9 @@ func TestABeginMarkWatchesTheClaim(t *testing.T) {
 				}
 				step := w.watched || w.op.Watch != idem.WatchNever
 				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+					inIndex(w.watched)
+					expires := !r.record(t, key).ExpiresAt.IsZero()
+					require.Equal(t, !w.watched && w.op.Repeat == idem.Repeatable, expires)
 					_, err := idem.Step(ctx, "look", one, nil)
 					require.NoError(t, err)
 					inIndex(w.watched)
