@@ -56,8 +56,12 @@ func slowly(t *testing.T, r *rig, key idem.Key, d time.Duration, err error) <-ch
 	return done
 }
 
-// What a waiter gets when the other call does not leave an outcome, or not in time.
+// What a waiter gets, and when: also if the other call leaves no outcome, or not in time. A call
+// without a claim waits like any other, and does not take over what it waited for.
 func TestWaitEnds(t *testing.T) {
+	late := errors.New("too late")
+	fp, err := fingerprint.JSON([]byte("1"), nil)
+	require.NoError(t, err)
 	kill := func(d time.Duration) func(context.Context) context.Context {
 		return func(ctx context.Context) context.Context { return idem.WithKillTime(ctx, time.Now().Add(d)) }
 	}
@@ -76,19 +80,32 @@ func TestWaitEnds(t *testing.T) {
 		want   error
 		within time.Duration
 		runs   int
+		// of the waiting call
+		until   time.Duration // from its begin; zero for none
+		noClaim error
 	}{
-		{"its client has left", unsafe, leaves, time.Minute, nil, idem.ErrInFlight, 5 * time.Second, 0},
-		{"the other call completes", unsafe, patient, 5 * time.Second, nil, nil, 6 * time.Second, 0},
-		{"the store has failed meanwhile", unsafe, patient, 2 * time.Second, nil, nil, 6 * time.Second, 0},
-		{"in vain", unsafe, patient, time.Minute, nil, idem.ErrInFlight, 10 * time.Second, 0},
-		{"the other call releases", unsafe, patient, 2 * time.Second, idem.NotExecuted(errPlain), nil, 3 * time.Second, 1},
+		{"its client has left", unsafe, leaves, time.Minute, nil, idem.ErrInFlight, 5 * time.Second, 0, 0, nil},
+		{"the other call completes", unsafe, patient, 5 * time.Second, nil, nil, 6 * time.Second, 0, 0, nil},
+		{"the store has failed meanwhile", unsafe, patient, 2 * time.Second, nil, nil, 6 * time.Second, 0, 0, nil},
+		{"in vain", unsafe, patient, time.Minute, nil, idem.ErrInFlight, 10 * time.Second, 0, 0, nil},
+		{"the other call releases", unsafe, patient, 2 * time.Second, idem.NotExecuted(errPlain), nil,
+			3 * time.Second, 1, 0, nil},
 		{"the other call is uncertain", unsafe, patient, 2 * time.Second, errPlain, idem.ErrOutcomeUnknown,
-			3 * time.Second, 0},
-		{"before the kill time", unsafe, kill(6 * time.Second), time.Minute, nil, idem.ErrInFlight, 3 * time.Second, 0},
+			3 * time.Second, 0, 0, nil},
+		{"before the kill time", unsafe, kill(6 * time.Second), time.Minute, nil, idem.ErrInFlight,
+			3 * time.Second, 0, 0, nil},
 		{"too late to run itself", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, idem.NotExecuted(errPlain),
-			idem.ErrOutOfTime, 3 * time.Second, 0},
+			idem.ErrOutOfTime, 3 * time.Second, 0, 0, nil},
 		{"late, and a replay comes for free", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, nil,
-			nil, 3 * time.Second, 0},
+			nil, 3 * time.Second, 0, 0, nil},
+		{name: "its own time ends", op: unsafe, ctx: patient, other: time.Minute, want: idem.ErrInFlight,
+			within: 2 * time.Second, until: 2 * time.Second},
+		{name: "its own time is over", op: unsafe, ctx: patient, other: time.Minute, want: idem.ErrInFlight, until: -1},
+		{name: "its own time is later than the wait", op: unsafe, ctx: patient, other: 5 * time.Second,
+			within: 6 * time.Second, until: time.Hour},
+		{name: "without a claim", op: unsafe, ctx: patient, other: 5 * time.Second, within: 6 * time.Second, noClaim: late},
+		{name: "without a claim, the other call releases", op: unsafe, ctx: patient, other: 2 * time.Second,
+			err: idem.NotExecuted(errPlain), want: late, within: 3 * time.Second, noClaim: late},
 	} {
 		bubble(t, tc.name, func(t *testing.T) {
 			r, c := newRig(t, nil), new(counter)
@@ -101,13 +118,21 @@ func TestWaitEnds(t *testing.T) {
 				time.AfterFunc(5*time.Second, waiter.faults.Heal)
 			}
 			start := time.Now()
-			res, err := idem.Run(tc.ctx(t.Context()), waiter.engine, key, 1, c.run)
+			call := idem.Call{Key: key, Fingerprint: fp, NoClaim: tc.noClaim, Run: func(ctx context.Context) idem.Answer {
+				_, _ = c.run(ctx, 1)
+				return idem.Answer{Body: []byte("1")}
+			}}
+			if tc.until != 0 {
+				call.WaitUntil = start.Add(tc.until)
+			}
+			out, err := waiter.engine.Execute(tc.ctx(t.Context()), call)
 			require.LessOrEqual(t, time.Since(start), tc.within)
+			require.GreaterOrEqual(t, time.Since(start), tc.within-time.Second)
 			require.ErrorIs(t, err, tc.want)
 			require.Equal(t, tc.runs, c.count())
 			if tc.want == nil && tc.runs == 0 {
-				require.Equal(t, 77, res.Value)
-				require.True(t, res.Outcome.Replayed)
+				require.Equal(t, "77", string(out.Body))
+				require.True(t, out.Replayed)
 			}
 			if tc.want == idem.ErrOutOfTime {
 				require.Equal(t, 1, waiter.count(idemtest.Acquire), "nothing is claimed")
@@ -319,57 +344,6 @@ func TestClaimWithoutAnswerBesideAHandlerOfThisProcessIsInFlight(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 1, got)
 			require.Error(t, late.Do(t.Context()))
-		})
-	}
-}
-
-func TestWaitUntil(t *testing.T) {
-	late := errors.New("too late")
-	for name, tc := range map[string]struct {
-		until   time.Duration // from the call's begin; 0 for none
-		noClaim error
-		end     error // of the other call
-		err     error
-		waited  time.Duration
-	}{
-		"until":               {until: 2 * time.Second, err: idem.ErrInFlight, waited: 2 * time.Second},
-		"already over":        {until: -time.Second, err: idem.ErrInFlight},
-		"later than the wait": {until: time.Hour, waited: 10 * time.Second},
-		"none":                {waited: 10 * time.Second},
-		"no claim":            {noClaim: late, waited: 10 * time.Second},
-		"no claim, the other call failed": {noClaim: late, end: idem.NotExecuted(errPlain), err: late,
-			waited: 10 * time.Second},
-	} {
-		bubble(t, name, func(t *testing.T) {
-			r := newRig(t, &idem.Options{Wait: time.Minute})
-			key := unsafe.Key("t", "k")
-			fp, err := fingerprint.JSON([]byte("1"), nil)
-			require.NoError(t, err)
-			other := make(chan error, 1)
-			go func() {
-				_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
-					time.Sleep(10 * time.Second)
-					return 7, tc.end
-				})
-				other <- err
-			}()
-			synctest.Wait()
-			start := time.Now()
-			call := idem.Call{Key: key, Fingerprint: fp, NoClaim: tc.noClaim, Run: func(context.Context) idem.Answer {
-				t.Error("the handler ran")
-				return idem.Answer{}
-			}}
-			if tc.until != 0 {
-				call.WaitUntil = start.Add(tc.until)
-			}
-			out, err := r.engine.Execute(t.Context(), call)
-			require.ErrorIs(t, err, tc.err)
-			if tc.err == nil {
-				require.Equal(t, "7", string(out.Body))
-			}
-			require.InDelta(t, tc.waited.Seconds(), time.Since(start).Seconds(), 1, "polls come at most 750 ms apart")
-			require.False(t, tc.err == idem.ErrInFlight && time.Since(start) > max(tc.waited, 0))
-			<-other
 		})
 	}
 }

@@ -281,7 +281,9 @@ func (j *journal) spent(name string) protocol.Body {
 }
 
 // begun reports whether the step has a begin mark and no outcome.
-func (j *journal) begun(name string) bool { return locked(j, func() bool { return j.known[name].Begun }) }
+func (j *journal) begun(name string) bool {
+	return locked(j, func() bool { return j.known[name].Begun })
+}
 
 // open returns a step that began and left no outcome, nil if there is none, and whether an
 // earlier attempt has begun one of them and this one could not close it.

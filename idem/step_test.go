@@ -67,7 +67,9 @@ func (e *effects) undo(name string, errs ...error) func(context.Context, receipt
 }
 
 // alone is a handler with one step, whose result is its own.
-func (e *effects) alone(name string, c *idem.StepConfig[receiptOf], errs ...error) func(context.Context) (string, error) {
+func (e *effects) alone(
+	name string, c *idem.StepConfig[receiptOf], errs ...error,
+) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		got, err := idem.Step(ctx, name, e.step(name, errs...), c)
 		return got.ID, err

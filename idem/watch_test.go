@@ -63,35 +63,6 @@ func TestWatchedClaimOfADeadProcessStaysInTheIndex(t *testing.T) {
 	}
 }
 
-// A takeover of a watched claim is watched as its own declaration says, with its own lease. What was
-// declared not repeatable before stays so, and is watched.
-func TestTakeoverIsWatchedAsItIsDeclared(t *testing.T) {
-	for _, before := range []idem.Watch{idem.WatchNotRepeatable, idem.WatchAlways} {
-		for _, now := range []idem.Watch{idem.WatchNotRepeatable, idem.WatchAlways} {
-			op := idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: before}
-			r := newRig(t, nil)
-			killed(t, r, op.Key("t", "k"))
-			r.clock.Advance(time.Hour)
-			op.Watch = now
-			key := op.Key("t", "k")
-			must(t, r, key, func(context.Context, int) (int, error) {
-				rec := r.record(t, key)
-				require.Equal(t, now == idem.WatchAlways, len(r.due(t)) == 1)
-				require.Equal(t, now == idem.WatchAlways, rec.Due.Equal(rec.LeaseUntil.Add(idem.DefaultMargin)))
-				return 1, nil
-			})
-			require.Empty(t, r.due(t))
-		}
-	}
-	r, key := rigOn(t, strictly)
-	released(t, r, key)
-	must(t, r, safe.Key("t", "k"), func(context.Context, int) (int, error) {
-		require.Equal(t, []string{key.ID()}, r.due(t))
-		return 1, nil
-	})
-	require.Empty(t, r.due(t))
-}
-
 // A renewal moves the lease alone, and leaves the entry of a begin mark as it is: a sweep that meets
 // the claim moves what is due.
 func TestHeartbeatLeavesTheIndexAlone(t *testing.T) {

@@ -358,6 +358,10 @@ func TestATakeoverKeepsWhatItFinds(t *testing.T) {
 		"no reference of an attempt that executed nothing": {protocol.Record{State: released, Ref: "ch_1"}, ref, ""},
 		"the stricter declaration": {
 			protocol.Record{State: released, Repeat: protocol.NotRepeatable}, repeat, protocol.NotRepeatable},
+		"the watch of the stricter declaration": {
+			protocol.Record{State: released, Repeat: protocol.NotRepeatable}, due, instant.Add(62 * time.Second)},
+		"no watch that was declared before": {
+			protocol.Record{State: protocol.InProgress, Repeat: repeatable, Due: early}, due, time.Time{}},
 		"an earlier due time of half-done work": {
 			protocol.Record{State: released, Repeat: repeatable, Steps: steps, Due: early}, due, early},
 		"no later due time than the end of its lease": {
