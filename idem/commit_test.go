@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -129,89 +131,100 @@ func TestUnitCommitsWithAResultAlone(t *testing.T) {
 	}
 }
 
-// What is lost of a commit and of the fence after it, in the reserved mode. A caller
-// who is told that nothing was committed is told the truth for ever.
+// What is lost of a commit, of what fences it and of the read after that, in both modes. A caller who
+// is told that nothing was committed is told the truth for ever.
 func TestCommitInDoubt(t *testing.T) {
-	lost := idemtest.LoseRequest
+	lost, reply := idemtest.LoseRequest, idemtest.LoseReply
 	for _, tc := range []struct {
-		name     string
-		finish   []idemtest.Fault // nil: held, and delivered at the end
-		get      []idemtest.Fault
-		ok       bool
-		maybe    bool
-		lands    bool // when the held commit is delivered at last
-		released bool
+		name               string
+		commit, fence, get idemtest.Fault // a nil commit is held, and delivered at the end
+		ok, maybe          bool
+		again              bool // the fence of a commit that has seen no record is sent again at once
 	}{
-		{name: "reply lost", finish: []idemtest.Fault{idemtest.LoseReply}, ok: true},
-		{name: "request lost", finish: []idemtest.Fault{nil}, released: true},
-		{name: "refused", finish: []idemtest.Fault{idemtest.Refuse}, released: true},
-		{name: "reply lost, fence's request", finish: []idemtest.Fault{idemtest.LoseReply, lost}, ok: true},
-		{name: "reply lost, fence's reply", finish: []idemtest.Fault{idemtest.LoseReply, idemtest.LoseReply}, ok: true},
-		{name: "request lost, fence's reply", finish: []idemtest.Fault{nil, idemtest.LoseReply}, released: true},
-		{name: "request lost, fence's request", finish: []idemtest.Fault{nil, lost}, maybe: true, lands: true},
-		{name: "request lost, fence and read", finish: []idemtest.Fault{nil, lost}, get: []idemtest.Fault{lost},
-			maybe: true, lands: true},
-		{name: "reply lost, fence and read", finish: []idemtest.Fault{idemtest.LoseReply, lost},
-			get: []idemtest.Fault{lost}, maybe: true},
-		{name: "request lost, fence unreadable", finish: []idemtest.Fault{nil, idemtest.Unreadable},
-			maybe: true, lands: true},
-		{name: "request lost, fence's conflict without a record", finish: []idemtest.Fault{nil, idemtest.BareConflict},
-			maybe: true, lands: true},
+		{name: "reply lost", commit: reply, ok: true},
+		{name: "request lost"},
+		{name: "refused", commit: idemtest.Refuse},
+		{name: "reply lost, fence's request", commit: reply, fence: lost, ok: true},
+		{name: "reply lost, fence's reply", commit: reply, fence: reply, ok: true},
+		{name: "request lost, fence's reply", fence: reply},
+		{name: "request lost, fence's request", fence: lost, maybe: true},
+		{name: "request lost, fence and read", fence: lost, get: lost, maybe: true},
+		{name: "reply lost, fence and read", commit: reply, fence: lost, get: lost, maybe: true},
+		{name: "request lost, fence unreadable", fence: idemtest.Unreadable, maybe: true},
+		{name: "request lost, fence's conflict without a record", fence: idemtest.BareConflict, maybe: true,
+			again: true},
 	} {
-		for _, op := range both {
-			bubble(t, tc.name+"/"+op.Name, func(t *testing.T) {
-				r, key := newBankRig(t), op.Key("t", "k")
-				var held *idemtest.Call
-				for _, f := range tc.finish {
-					if f == nil {
-						f = idemtest.Hold(&held)
-					}
-					r.faults.Next(idemtest.Finish, f)
-				}
-				r.faults.Next(idemtest.Get, tc.get...)
-				res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, pay(effect{n: 1}, nil))
-				committed := tc.finish[0] != nil && tc.name != "refused"
-				if tc.ok {
-					require.NoError(t, err)
-					require.Equal(t, "paid", res.Value)
-					require.False(t, res.Outcome.Queued)
-				} else {
-					failed := errorAs[*idem.CommitError](t, err)
-					require.Equal(t, tc.maybe, failed.Ambiguous)
-					require.NotErrorIs(t, err, idem.ErrStoreUnavailable)
-					require.Equal(t, op.Repeat == idem.NotRepeatable && tc.released, errors.Is(err, idem.ErrOutcomeUnknown))
-				}
-				require.NotContains(t, r.events.take(), "outcome_queued", "it is never written later")
-				require.NoError(t, r.engine.Flush(t.Context()))
-				if held != nil {
-					_ = held.Do(t.Context())
-					require.Equal(t, tc.lands, r.state(t, key) == idem.Completed)
-					committed = tc.lands
-				}
-				if committed {
-					require.Equal(t, 1, r.ledger.sum())
-				} else {
-					require.Zero(t, r.ledger.sum())
-				}
+		for _, op := range append(both, atomically) {
+			for _, expired := range []bool{false, true} {
+				bubble(t, fmt.Sprintf("%s/%s %d/over an expired record %v", tc.name, op.Name, op.Mode, expired),
+					func(t *testing.T) {
+						r, key, atomic := newBankRig(t), op.Key("t", "k"), op.Mode == idem.Atomic
+						if expired {
+							leftExpired(t, r.rig, key)
+							r.events.take()
+						}
+						held, fence := (*idemtest.Call)(nil), idemtest.Finish
+						maybe := tc.maybe && !(atomic && tc.again && !expired)
+						commit, landed := tc.commit, tc.commit != nil && tc.name != "refused"
+						if commit == nil {
+							commit = idemtest.Hold(&held)
+						}
+						if atomic {
+							r.faults.Next(idemtest.Get, idemtest.Pass) // before the handler
+							fence = idemtest.Withdraw
+						}
+						r.faults.Next(idemtest.Finish, commit)
+						r.faults.Next(fence, tc.fence)
+						r.faults.Next(idemtest.Get, tc.get)
+						res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, pay(effect{n: 1}, nil))
+						if tc.ok {
+							require.NoError(t, err)
+							require.Equal(t, "paid", res.Value)
+							require.False(t, res.Outcome.Queued || res.Outcome.Replayed)
+						} else {
+							failed := errorAs[*idem.CommitError](t, err)
+							require.ErrorIs(t, err, idem.ErrNotCommitted)
+							require.Equal(t, maybe, failed.Ambiguous)
+							require.Equal(t, maybe, strings.Contains(err.Error(), "may have been committed"))
+							require.NotErrorIs(t, err, idem.ErrStoreUnavailable, "something was executed")
+							require.Zero(t, res.Outcome)
+							unknown := op.Repeat == idem.NotRepeatable && !maybe
+							require.Equal(t, unknown, errors.Is(err, idem.ErrOutcomeUnknown))
+						}
+						require.Equal(t, atomic && maybe, slices.Contains(r.events.take(), "outcome_queued"),
+							"it is never written later, but what fences it")
+						if atomic && !expired {
+							want := idem.Released
+							switch {
+							case landed:
+								want = idem.Completed
+							case maybe, tc.name == "refused":
+								want = idem.Absent
+							}
+							require.Equal(t, want, r.state(t, key))
+						}
+						require.NoError(t, r.engine.Flush(t.Context()))
+						if held != nil {
+							landed = maybe && !atomic
+							require.Equal(t, landed, held.Do(t.Context()) == nil)
+							require.Equal(t, landed, r.state(t, key) == idem.Completed)
+						}
+						require.Equal(t, landed, r.ledger.sum() == 1)
 
-				// The same call finds out.
-				r.faults.Heal()
-				r.clock.Advance(time.Hour)
-				next, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
-				switch {
-				case committed:
-					require.NoError(t, err)
-					require.True(t, next.Outcome.Replayed)
-					require.Equal(t, 1, r.ledger.sum())
-				case op.Repeat == idem.Repeatable:
-					require.NoError(t, err)
-					require.False(t, next.Outcome.Replayed)
-					require.Equal(t, 1, r.ledger.sum())
-				default:
-					require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
-					require.Zero(t, r.ledger.sum())
-				}
-			})
+						// The same call finds out.
+						r.faults.Heal()
+						r.clock.Advance(time.Hour)
+						next, err := idem.Run(t.Context(), r.engine, key, 1, pay(effect{n: 1}, nil))
+						if !landed && op.Repeat == idem.NotRepeatable {
+							require.ErrorIs(t, err, idem.ErrOutcomeUnknown)
+							require.Zero(t, r.ledger.sum())
+							return
+						}
+						require.NoError(t, err)
+						require.Equal(t, landed, next.Outcome.Replayed)
+						require.Equal(t, 1, r.ledger.sum())
+					})
+			}
 		}
 	}
 }
