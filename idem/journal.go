@@ -161,25 +161,22 @@ func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 	if w.Unread {
 		w.Spent = j.spent(w.Name)
 	}
+	inline, held := 0, 0
+	defer func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.room.inline -= inline
+		j.room.held -= held
+	}()
 	if w.InParts = !j.room.fits(w.Result); !w.InParts {
-		kept := j.room.keep(w.Result)
-		defer func() {
-			j.mu.Lock()
-			j.room.inline -= kept
-			j.mu.Unlock()
-		}()
+		inline = j.room.keep(w.Result)
 	}
 	if f := w.Failure; f != nil && w.Name != compensating {
 		if j.room.taken()+failureSize(f) > protocol.StepRoom {
 			w.Failure = protocol.ShortFailure(f)
 		}
-		size := failureSize(w.Failure)
-		j.room.held += size
-		defer func() {
-			j.mu.Lock()
-			j.room.held -= size
-			j.mu.Unlock()
-		}()
+		held = failureSize(w.Failure)
+		j.room.held += held
 	}
 	j.mu.Unlock()
 	if halted != nil {

@@ -22,37 +22,6 @@ import (
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
-// A begin mark without a reply, after which the process lives on: the function has
-// not run, and the mark is taken back. Only if that gets no reply either may the
-// next attempt find a mark, and cannot know.
-func TestBeginMarkInDoubt(t *testing.T) {
-	for name, c := range map[string]struct {
-		begin, back idemtest.Fault
-		runs        int
-		state       idem.State
-	}{
-		"reply lost":                   {idemtest.LoseReply, idemtest.Pass, 1, idem.Completed},
-		"request lost":                 {idemtest.LoseRequest, idemtest.Pass, 1, idem.Completed},
-		"refused":                      {idemtest.Refuse, idemtest.Refuse, 1, idem.Completed},
-		"both replies lost":            {idemtest.LoseReply, idemtest.LoseReply, 1, idem.Completed},
-		"both requests lost":           {idemtest.LoseRequest, idemtest.LoseRequest, 1, idem.Completed},
-		"reply lost, and then request": {idemtest.LoseReply, idemtest.LoseRequest, 0, idem.Unknown},
-	} {
-		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			e := new(effects)
-			handler := e.alone("ship", &idem.StepConfig[receiptOf]{Semantics: idem.AtMostOnce})
-			r.faults.Next(idemtest.RecordStep, c.begin, c.back)
-			refused(t, r, key, idem.ErrStoreUnavailable, steps(handler))
-			require.Zero(t, e.ran("ship"))
-			require.Equal(t, idem.Released, r.state(t, key))
-			_, err := doSteps(t, r, key, handler)
-			require.Equal(t, c.state == idem.Completed, err == nil, "%v", err)
-			require.Equal(t, c.state, r.state(t, key))
-			require.Equal(t, c.runs, e.ran("ship"))
-		})
-	}
-}
-
 // cancelled runs a step whose caller's context ends, such as by a sibling's failure under an errgroup,
 // while its begin mark is written.
 func cancelled(t *testing.T, r *rig, ctx context.Context, e *effects) error {

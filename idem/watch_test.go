@@ -210,36 +210,52 @@ func TestATakeoverOfWhatWasEscalatedIsDueAfterItsLease(t *testing.T) {
 	require.Zero(t, rec.EscalatedAt)
 }
 
-// A begin mark whose reply is lost, landed or not and taken back or not, leaves nothing in
-// the index once the operation has an outcome, and no open step outside of it before.
+// A begin mark without a reply, landed or not, after which the process lives on: the function has not
+// run, and the mark is taken back. It leaves nothing in the index once the operation has an outcome,
+// and no open step outside of it before. Only if taking it back gets no reply either may the next
+// attempt find a mark, about which it must ask.
 func TestABeginMarkInDoubtLeavesNothingInTheIndex(t *testing.T) {
-	for name, faults := range map[string][]idemtest.Fault{
-		"reply lost":                         {idemtest.LoseReply},
-		"request lost":                       {idemtest.LoseRequest},
-		"reply lost, and not taken back":     {idemtest.LoseReply, idemtest.LoseRequest},
-		"reply lost, of both":                {idemtest.LoseReply, idemtest.LoseReply},
-		"request lost, and not taken back":   {idemtest.LoseRequest, idemtest.LoseRequest},
-		"refused, and the take-back is lost": {idemtest.Refuse, idemtest.LoseReply},
+	for name, tc := range map[string]struct {
+		faults []idemtest.Fault
+		open   bool
+	}{
+		"reply lost":                         {[]idemtest.Fault{idemtest.LoseReply}, false},
+		"request lost":                       {[]idemtest.Fault{idemtest.LoseRequest}, false},
+		"reply lost, and not taken back":     {[]idemtest.Fault{idemtest.LoseReply, idemtest.LoseRequest}, true},
+		"reply lost, of both":                {[]idemtest.Fault{idemtest.LoseReply, idemtest.LoseReply}, false},
+		"request lost, and not taken back":   {[]idemtest.Fault{idemtest.LoseRequest, idemtest.LoseRequest}, false},
+		"refused, and the take-back is lost": {[]idemtest.Fault{idemtest.Refuse, idemtest.LoseReply}, false},
+		"refused, both":                      {[]idemtest.Fault{idemtest.Refuse, idemtest.Refuse}, false},
 	} {
-		for _, op := range []idem.Operation{safe, {Name: "safe", Repeat: idem.Repeatable, Watch: idem.WatchAlways}} {
-			testOn(t, fmt.Sprint(name, op.Watch), op, func(t *testing.T, r *rig, key idem.Key) {
-				r.faults.Next(idemtest.RecordStep, faults...)
-				asks := *onceOnly
-				asks.NotFoundFinalAfter = idem.Immediately
-				asks.Interrupted = func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) }
-				call := func() error {
-					_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-						return idem.Step(ctx, "charge", one, &asks)
-					})
-					return err
-				}
-				require.Error(t, call())
-				rec := r.record(t, key)
-				require.Equal(t, rec.Open(), !rec.Due.IsZero(), "%+v", rec)
-				require.True(t, rec.Open() || !rec.Interrupted())
-				require.NoError(t, call())
-				require.Empty(t, r.due(t))
-			})
+		asks := *onceOnly
+		asks.NotFoundFinalAfter = idem.Immediately
+		asks.Interrupted = func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) }
+		for how, config := range map[string]*idem.StepConfig[int]{"asks": &asks, "does not ask": onceOnly} {
+			for _, op := range []idem.Operation{safe, {Name: "safe", Repeat: idem.Repeatable, Watch: idem.WatchAlways}} {
+				testOn(t, fmt.Sprint(name, op.Watch, ", ", how), op, func(t *testing.T, r *rig, key idem.Key) {
+					r.faults.Next(idemtest.RecordStep, tc.faults...)
+					ran := 0
+					handler := func(ctx context.Context, _ int) (int, error) {
+						return idem.Step(ctx, "charge", func(context.Context) (int, error) { ran++; return 1, nil }, config)
+					}
+					refused(t, r, key, idem.ErrStoreUnavailable, handler)
+					require.Zero(t, ran)
+					rec := r.record(t, key)
+					require.Equal(t, idem.Released, rec.State)
+					require.Equal(t, rec.Open(), !rec.Due.IsZero(), "%+v", rec)
+					require.True(t, rec.Open() || !rec.Interrupted())
+					if tc.open && config == onceOnly {
+						_, err := idem.Do(t.Context(), r.engine, key, 1, handler)
+						require.Error(t, err)
+						require.Equal(t, idem.Unknown, r.state(t, key))
+						require.Zero(t, ran)
+						return
+					}
+					must(t, r, key, handler)
+					require.Equal(t, 1, ran)
+					require.Empty(t, r.due(t))
+				})
+			}
 		}
 	}
 }
