@@ -3,7 +3,6 @@ package idem_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -197,87 +196,6 @@ func TestAtomicConcurrentDuplicates(t *testing.T) {
 				require.Equal(t, got[0], out)
 			}
 		})
-	}
-}
-
-// A commit in doubt: whatever was lost, the caller learns what is true or that
-// nobody knows, and nothing lands behind its back once it is told "not committed".
-func TestAtomicInDoubt(t *testing.T) {
-	for _, tc := range []struct {
-		name     string
-		faults   map[idemtest.Method][]idemtest.Fault
-		maybe    bool // the caller is told so
-		success  bool
-		state    idem.State // of the record afterwards
-		afterAll idem.State // when the held commit and the queue have been delivered
-	}{
-		{"reply lost", map[idemtest.Method][]idemtest.Fault{idemtest.Finish: {idemtest.LoseReply}},
-			false, true, idem.Completed, idem.Completed},
-		{"request lost", map[idemtest.Method][]idemtest.Fault{idemtest.Finish: {nil}},
-			false, false, idem.Released, idem.Released},
-		{"reply lost, and the fence's request", map[idemtest.Method][]idemtest.Fault{
-			idemtest.Finish: {idemtest.LoseReply}, idemtest.Withdraw: {idemtest.LoseRequest}},
-			false, true, idem.Completed, idem.Completed},
-		{"request lost, and the fence's reply", map[idemtest.Method][]idemtest.Fault{
-			idemtest.Finish: {nil}, idemtest.Withdraw: {idemtest.LoseReply}},
-			false, false, idem.Released, idem.Released},
-		{"request lost, and the fence's request", map[idemtest.Method][]idemtest.Fault{
-			idemtest.Finish: {nil}, idemtest.Withdraw: {idemtest.LoseRequest}},
-			true, false, idem.Absent, idem.Released},
-		{"everything lost", map[idemtest.Method][]idemtest.Fault{
-			idemtest.Finish: {nil}, idemtest.Withdraw: {idemtest.LoseRequest}, idemtest.Get: {idemtest.LoseRequest}},
-			true, false, idem.Absent, idem.Released},
-		{"refused by the store", map[idemtest.Method][]idemtest.Fault{idemtest.Finish: {idemtest.Refuse}},
-			false, false, idem.Absent, idem.Absent},
-	} {
-		for _, expired := range []bool{false, true} {
-			name := fmt.Sprintf("%s/over an expired record %v", tc.name, expired)
-			bubbleOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
-				c := new(counter)
-				if expired {
-					finished(t, r, key)
-					r.clock.Advance(48 * time.Hour)
-				}
-				r.faults.Next(idemtest.Get, idemtest.Pass) // before the handler
-				var held *idemtest.Call
-				for m, fs := range tc.faults {
-					for _, f := range fs {
-						if f == nil {
-							f = idemtest.Hold(&held)
-						}
-						r.faults.Next(m, f)
-					}
-				}
-				res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, c.run)
-				if tc.success {
-					require.NoError(t, err)
-					require.Equal(t, 1, res.Value)
-					require.False(t, res.Outcome.Replayed)
-				} else {
-					failed := errorAs[*idem.CommitError](t, err)
-					require.ErrorIs(t, err, idem.ErrNotCommitted)
-					require.Equal(t, tc.maybe, failed.Ambiguous)
-					require.Equal(t, tc.maybe, strings.Contains(err.Error(), "may have been committed"))
-					require.NotErrorIs(t, err, idem.ErrStoreUnavailable, "something was executed")
-					require.Zero(t, res.Outcome)
-				}
-				if !expired || tc.state != idem.Absent {
-					require.Equal(t, tc.state, r.state(t, key))
-				}
-				require.NoError(t, r.engine.Flush(t.Context()))
-				if held != nil {
-					_ = held.Do(t.Context())
-				}
-				if !expired || tc.afterAll != idem.Absent {
-					require.Equal(t, tc.afterAll, r.state(t, key), "delivered late, it changes nothing")
-				}
-
-				r.faults.Heal()
-				next := mustRun(t, r, key, c.run)
-				require.Equal(t, tc.success, next.Outcome.Replayed)
-				require.Equal(t, idem.Completed, r.state(t, key))
-			})
-		}
 	}
 }
 

@@ -55,11 +55,7 @@ func (j *journal) compensateBy(s *step, t tried) {
 }
 
 // undone returns why the operation is being undone; nil if it is not.
-func (j *journal) undone() *Failure {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.cause
-}
+func (j *journal) undone() *Failure { return locked(j, func() *Failure { return j.cause }) }
 
 // beginUndoing says that the operation is being undone from now on. It returns an error
 // while a step is open, or runs whose outcome counts for undoing. Nothing is undone

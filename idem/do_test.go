@@ -333,3 +333,18 @@ func TestEffectWithoutAFunctionIsRefused(t *testing.T) {
 		return "", nil
 	})
 }
+
+func TestAReplayIsOfTheRecordThatWasRead(t *testing.T) {
+	r, key := rigOn(t, safe)
+	finished(t, r, key)
+	old := r.record(t, key)
+	r.faults.Next(idemtest.Result, func(context.Context, *idemtest.Call) error {
+		r.clock.Advance(2 * idem.DefaultRetention)
+		_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key,
+			1, func(context.Context, int) (int, error) { return 99, nil })
+		require.NoError(t, err)
+		return protocol.ErrRecordUnreadable
+	})
+	out, err := r.engine.Replay(t.Context(), old)
+	require.ErrorIs(t, err, idem.ErrRecordUnreadable, "%s", out.Body)
+}

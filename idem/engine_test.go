@@ -21,6 +21,7 @@ import (
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // What engines without an observer log is what their tests make happen.
@@ -189,6 +190,32 @@ func (r *rig) prolong(t *testing.T, key idem.Key) {
 	require.NoError(t, r.mem.Prolong(t.Context(), r.clock.Now(), protocol.Prolongation{
 		ID: rec.ID, Seen: rec.Write, Write: "longer", ExpiresAt: rec.ExpiresAt.Add(time.Hour),
 	}))
+}
+
+// resolve resolves as a person would, with a reconciler of its own.
+func (r *rig) resolve(t *testing.T, id string, res reconcile.Resolution) error {
+	t.Helper()
+	rc, err := reconcile.New(r.faults, &reconcile.Options{Now: r.clock.Now})
+	require.NoError(t, err)
+	by := reconcile.Change{Actor: "alice", Reason: "the provider says so"}
+	if res.Replace {
+		rec, err := rc.Lookup(t.Context(), id)
+		require.NoError(t, err)
+		by.IfWrite = rec.Write
+	}
+	return rc.Resolve(t.Context(), id, res, by)
+}
+
+// encoded is JSON as later calls read it, or are said to.
+func encoded(body string) *protocol.Encoded { return &protocol.Encoded{Body: []byte(body)} }
+
+// parked leaves the key unknown.
+func parked(t *testing.T, r *rig, key idem.Key) {
+	t.Helper()
+	errs(t, r, key, fails(errPlain))
+	require.Equal(t, idem.Unknown, r.state(t, key))
+	r.events.take()
+	r.faults.Reset()
 }
 
 // events logs what an observer is told, by kind.
@@ -373,4 +400,11 @@ func TestCallsReportMistakes(t *testing.T) {
 		_, err = e.Execute(t.Context(), c)
 		require.ErrorAs(t, err, &config)
 	}
+}
+
+func TestEnginesClock(t *testing.T) {
+	at := time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.FixedZone("", 3600))
+	e, err := idem.New(newRig(t, nil).mem, &idem.Options{Now: func() time.Time { return at }})
+	require.NoError(t, err)
+	require.Equal(t, at.UTC().Truncate(time.Millisecond), e.Now())
 }

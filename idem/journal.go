@@ -35,6 +35,13 @@ type journal struct {
 	undoers int                              // calls of Abort on their way
 }
 
+// locked calls f under the journal's lock.
+func locked[T any](j *journal, f func() T) T {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return f()
+}
+
 // enter registers a step and returns what is known of it.
 func (j *journal) enter(s *step) (protocol.RecordedStep, error) {
 	j.mu.Lock()
@@ -95,11 +102,7 @@ func (j *journal) reserve(s *step) error {
 
 // refuses returns what a step gets that would run forward while the operation is being
 // undone; nil if it is not.
-func (j *journal) refuses() error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.refusal()
-}
+func (j *journal) refuses() error { return locked(j, func() error { return j.refusal() }) }
 
 func (j *journal) refusal() error {
 	if j.cause == nil {
@@ -110,11 +113,7 @@ func (j *journal) refusal() error {
 
 // isOver reports whether the handler has returned. If it has not, how the attempt
 // ends depends on all that is noted by now.
-func (j *journal) isOver() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.closed
-}
+func (j *journal) isOver() bool { return locked(j, func() bool { return j.closed }) }
 
 // interrupted notes what an open step of an earlier attempt gives. It needs no parking if it
 // is asked about again.
@@ -142,11 +141,7 @@ func (j *journal) halt(l *lease, err error) error {
 
 // stopped returns why the operation has been stopped; nil if it has not. What is noted
 // may be missing in the record then, and nothing uses it any more.
-func (j *journal) stopped() error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.halted
-}
+func (j *journal) stopped() error { return locked(j, func() error { return j.halted }) }
 
 // write records a step. If it cannot show that the step was written, the operation stops.
 // The caller's cancellation does not end the call, because then it would stay
@@ -166,25 +161,22 @@ func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 	if w.Unread {
 		w.Spent = j.spent(w.Name)
 	}
+	inline, held := 0, 0
+	defer func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.room.inline -= inline
+		j.room.held -= held
+	}()
 	if w.InParts = !j.room.fits(w.Result); !w.InParts {
-		kept := j.room.keep(w.Result)
-		defer func() {
-			j.mu.Lock()
-			j.room.inline -= kept
-			j.mu.Unlock()
-		}()
+		inline = j.room.keep(w.Result)
 	}
 	if f := w.Failure; f != nil && w.Name != compensating {
 		if j.room.taken()+failureSize(f) > protocol.StepRoom {
 			w.Failure = protocol.ShortFailure(f)
 		}
-		size := failureSize(w.Failure)
-		j.room.held += size
-		defer func() {
-			j.mu.Lock()
-			j.room.held -= size
-			j.mu.Unlock()
-		}()
+		held = failureSize(w.Failure)
+		j.room.held += held
 	}
 	j.mu.Unlock()
 	if halted != nil {
@@ -192,8 +184,7 @@ func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 	}
 	l := a.running.Load()
 	at, err := l.send(ctx, w)
-	var large *protocol.TooLargeError
-	if errors.As(err, &large) {
+	if large, ok := errors.AsType[*protocol.TooLargeError](err); ok {
 		switch {
 		case w.Begin:
 			return &StepLimitError{Name: w.Name, Taken: large.Size, Limit: large.Limit}
@@ -203,10 +194,10 @@ func (j *journal) write(ctx context.Context, a *attempt, w *protocol.StepWrite) 
 			at, err = l.send(ctx, w)
 		}
 	}
-	var conflict *protocol.ConflictError
+	_, conflict := errors.AsType[*protocol.ConflictError](err)
 	switch {
 	case err == nil:
-	case errors.As(err, &conflict):
+	case conflict:
 		return j.halt(l, fmt.Errorf("%w: step %q is not recorded", ErrLeaseLost, w.Name))
 	default:
 		err = fmt.Errorf("idem: step %q is not recorded, the operation stops: %w", w.Name, err)
@@ -288,9 +279,7 @@ func (j *journal) spent(name string) protocol.Body {
 
 // begun reports whether the step has a begin mark and no outcome.
 func (j *journal) begun(name string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.known[name].Begun
+	return locked(j, func() bool { return j.known[name].Begun })
 }
 
 // open returns a step that began and left no outcome, nil if there is none, and whether an
@@ -339,25 +328,13 @@ func (j *journal) mustPark() bool {
 }
 
 // anyLarge reports whether a result may be in parts outside the record.
-func (j *journal) anyLarge() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.large
-}
+func (j *journal) anyLarge() bool { return locked(j, func() bool { return j.large }) }
 
 // mayBeWatched reports whether a begin mark may have made the claim a watched one.
-func (j *journal) mayBeWatched() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.watched
-}
+func (j *journal) mayBeWatched() bool { return locked(j, func() bool { return j.watched }) }
 
 // any reports whether the record has steps.
-func (j *journal) any() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return len(j.known) > 0
-}
+func (j *journal) any() bool { return locked(j, func() bool { return len(j.known) > 0 }) }
 
 // close ends the attempt's steps: its handler has returned. It returns what keeps
 // the operation from having an outcome, a step that still runs included.

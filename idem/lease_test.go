@@ -454,3 +454,55 @@ func TestNestedDeadlinesDoNotDrift(t *testing.T) {
 		})
 	}
 }
+
+func TestTheLeaseLastsAsLongAsTheInvocation(t *testing.T) {
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+		kill := time.Now().Add(time.Minute + 300*time.Microsecond)
+		_, err := idem.Do(idem.WithKillTime(t.Context(), kill), r.engine, key, 1, func(context.Context, int) (int, error) {
+			lease := r.record(t, key).LeaseUntil
+			require.False(t, lease.Before(kill))
+			require.Equal(t, lease, lease.Truncate(time.Millisecond))
+			return 1, nil
+		})
+		require.NoError(t, err)
+	})
+}
+
+func TestAHandlerOnAManagedInstanceOutlivesItsTimeout(t *testing.T) {
+	t.Setenv("AWS_LAMBDA_INITIALIZATION_TYPE", "lambda-managed-instances")
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+		ctx := idem.WithKillTime(t.Context(), time.Now().Add(10*time.Second))
+		_, err := idem.Do(ctx, r.engine, key, 1, func(context.Context, int) (int, error) {
+			for range 10 {
+				time.Sleep(10 * time.Second)
+				_, err := idem.Do(t.Context(), r.elsewhere(t).engine, key, 1, new(counter).run)
+				require.ErrorIs(t, err, idem.ErrInFlight)
+			}
+			return 1, nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, idem.Completed, r.state(t, key))
+	})
+}
+
+func TestNoHandlerBeginsAtTheEndOfItsLease(t *testing.T) {
+	for took, want := range map[time.Duration]error{
+		idem.DefaultLease - 10*time.Millisecond: idem.ErrLeaseLost,
+		idem.DefaultLease + 10*time.Second:      idem.ErrOutOfTime,
+	} {
+		for _, op := range both {
+			bubble(t, want.Error()+"/"+op.Name, func(t *testing.T) {
+				r, c, key := newRig(t, &idem.Options{ClaimBudget: time.Hour}), new(counter), op.Key("t", "k")
+				r.faults.Next(idemtest.Acquire, func(ctx context.Context, call *idemtest.Call) error {
+					err := call.Do(ctx)
+					time.Sleep(took)
+					return err
+				})
+				refused(t, r, key, want, c.run)
+				require.Zero(t, c.count())
+				require.Equal(t, idem.Released, r.state(t, key), "nothing was executed")
+				require.Equal(t, 1, must(t, r.elsewhere(t), key, c.run))
+			})
+		}
+	}
+}

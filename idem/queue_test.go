@@ -23,43 +23,9 @@ func inLambda(ctx context.Context) context.Context {
 	return idem.WithKillTime(ctx, time.Now().Add(10*time.Second))
 }
 
-// An outcome that cannot be written is returned, keeps the claim, and lands with
-// the next call, exactly once.
-func TestOutcomeLandsAtTheNextCall(t *testing.T) {
-	for _, fault := range []struct {
-		name string
-		f    idemtest.Fault
-	}{{"reply lost", idemtest.LoseReply}, {"request lost", idemtest.LoseRequest}, {"refused", idemtest.Refuse},
-		{"black hole", idemtest.BlackHole}} {
-		for _, op := range both {
-			bubble(t, fault.name+"/"+op.Name, func(t *testing.T) {
-				r := newRig(t, nil)
-				key, c := op.Key("t", "k"), new(counter)
-				r.faults.Next(idemtest.Finish, fault.f)
-				res := mustRun(t, r.inLambda(), key, c.run)
-				require.Equal(t, 1, res.Value)
-				require.True(t, res.Outcome.Queued)
-				require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take())
-				if fault.name != "reply lost" {
-					require.Equal(t, idem.InProgress, r.state(t, key), "the claim is kept")
-					refused(t, r.elsewhere(t).inLambda(), key, idem.ErrInFlight, c.run)
-				}
-				time.Sleep(time.Second)
-				synctest.Wait()
-				require.Empty(t, r.events.take(), "nothing in the background of a frozen process")
-
-				again := mustRun(t, r.inLambda(), key, c.run)
-				require.True(t, again.Outcome.Replayed)
-				require.Equal(t, res.Outcome.Body, again.Outcome.Body)
-				require.Equal(t, []string{"outcome_landed", "replayed"}, r.events.take())
-				require.Equal(t, 1, c.count())
-			})
-		}
-	}
-}
-
-// The write of every end with its reply or its request lost: it is done once it is
-// repeated, nothing runs twice, and nothing is reported as landed that did not.
+// The write of every end that cannot be made, or whose reply or request is lost: it is returned,
+// keeps the claim, and is done once it is repeated. Nothing runs twice, and nothing is reported as
+// landed that did not.
 func TestEveryEndWithALostReply(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
@@ -70,18 +36,34 @@ func TestEveryEndWithALostReply(t *testing.T) {
 		"release":   {idem.NotExecuted(errPlain), [2]idem.State{idem.Released, idem.Released}},
 		"uncertain": {errPlain, [2]idem.State{idem.Released, idem.Unknown}},
 	} {
-		for lost, fault := range map[string]idemtest.Fault{"reply": idemtest.LoseReply, "request": idemtest.LoseRequest} {
+		for lost, fault := range map[string]idemtest.Fault{"reply": idemtest.LoseReply, "request": idemtest.LoseRequest,
+			"refused": idemtest.Refuse, "black hole": idemtest.BlackHole} {
 			for _, op := range both {
-				testOn(t, name+"/"+lost+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
+				bubbleOn(t, name+"/"+lost+"/"+op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
 					r.faults.Next(idemtest.Finish, fault)
 					res, err := idem.Run(inLambda(t.Context()), r.engine, key, 1, fails(tc.err))
 					require.Equal(t, idem.Unmark(tc.err), err)
 					require.True(t, res.Outcome.Queued)
 					require.Equal(t, []string{"claimed", "outcome_queued"}, r.events.take())
 					landed, want := r.record(t, key), under(op, tc.want[0], tc.want[1])
-					require.Equal(t, map[bool]idem.State{true: want, false: idem.InProgress}[lost == "reply"], landed.State)
-					require.NoError(t, r.engine.Flush(t.Context()))
-					require.Equal(t, []string{"outcome_landed"}, r.events.take())
+					if lost == "reply" {
+						require.Equal(t, want, landed.State)
+					} else {
+						require.Equal(t, idem.InProgress, landed.State, "the claim is kept")
+						refused(t, r.elsewhere(t).inLambda(), key, idem.ErrInFlight, new(counter).run)
+					}
+					time.Sleep(time.Second)
+					synctest.Wait()
+					require.Empty(t, r.events.take(), "nothing in the background of a frozen process")
+					if want == idem.Completed { // by the next call
+						again := mustRun(t, r.inLambda(), key, fails(errPlain))
+						require.True(t, again.Outcome.Replayed)
+						require.Equal(t, res.Outcome.Body, again.Outcome.Body)
+						require.Equal(t, []string{"outcome_landed", "replayed"}, r.events.take())
+					} else {
+						require.NoError(t, r.engine.Flush(t.Context()))
+						require.Equal(t, []string{"outcome_landed"}, r.events.take())
+					}
 					after := r.record(t, key)
 					require.Equal(t, want, after.State)
 					require.Equal(t, 1, after.Attempt)

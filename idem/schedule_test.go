@@ -63,48 +63,6 @@ func TestScheduleOlderExtensionLandsLater(t *testing.T) {
 	})
 }
 
-// An expired record that is claimed keeps nothing of its old outcome, and its old
-// TTL cannot delete the claim.
-func TestScheduleExpiredRecordIsClaimed(t *testing.T) {
-	for _, op := range both {
-		testOn(t, op.Name, op, func(t *testing.T, r *rig, key idem.Key) {
-			finished(t, r, key)
-			old := r.record(t, key)
-			r.clock.Advance(48 * time.Hour)
-			_, err := idem.Do(t.Context(), r.engine, key, 2, func(context.Context, int) (int, error) {
-				rec := r.record(t, key)
-				require.Equal(t, idem.InProgress, rec.State)
-				require.Zero(t, rec.Body)
-				require.Equal(t, 2, rec.Attempt)
-				require.NotEqual(t, old.Fingerprint, rec.Fingerprint)
-				require.True(t, rec.CreatedAt.After(old.CreatedAt))
-				if op.Repeat == idem.NotRepeatable {
-					require.Zero(t, rec.ExpiresAt)
-				} else {
-					require.True(t, rec.ExpiresAt.After(r.clock.Now()))
-				}
-				return 5, nil
-			})
-			require.NoError(t, err)
-			_, err = idem.Do(t.Context(), r.engine, key, 1, fails(errPlain))
-			require.ErrorIs(t, err, idem.ErrKeyReused, "the key now belongs to the new input")
-		})
-	}
-}
-
-// Two calls find the same expired record: one replaces it, the other follows.
-func TestScheduleTwoClaimAnExpiredRecord(t *testing.T) {
-	r := newRig(t, nil)
-	key, other := unsafe.Key("t", "k"), r.elsewhere(t)
-	finished(t, r, key)
-	r.clock.Advance(48 * time.Hour)
-	other.faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
-		require.Equal(t, 77, must(t, r, key, func(context.Context, int) (int, error) { return 77, nil }))
-		return c.Do(ctx)
-	})
-	require.Equal(t, 77, must(t, other, key, fails(errPlain)))
-}
-
 // TTL deletes the record between the failed claim and the takeover: the call
 // reserves anew.
 func TestScheduleTTLDeletesBeforeTheTakeover(t *testing.T) {
@@ -193,22 +151,10 @@ func TestScheduleParkedByAStricterCall(t *testing.T) {
 // caller gets the in-flight answer, not its own result.
 func TestScheduleOriginalEndsWhileATakeoverRuns(t *testing.T) {
 	for name, end := range map[string]error{"completes": nil, "fails": idem.Permanent(errPlain), "uncertain": errPlain} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, nil)
-			key, other := safe.Key("t", "k"), r.elsewhere(t)
-			running, over := make(chan struct{}), make(chan struct{})
-			done := make(chan int)
+		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			v, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
 				r.clock.Advance(time.Hour)
-				go func() {
-					v, _ := idem.Do(t.Context(), other.engine, key, 1, func(context.Context, int) (int, error) {
-						close(running)
-						<-over
-						return 77, nil
-					})
-					done <- v
-				}()
-				<-running
+				killed(t, r, key)
 				return 1, end
 			})
 			require.ErrorIs(t, err, idem.ErrLeaseLost)
@@ -218,8 +164,6 @@ func TestScheduleOriginalEndsWhileATakeoverRuns(t *testing.T) {
 			require.NotErrorIs(t, err, errPlain)
 			require.Zero(t, v)
 			require.Equal(t, idem.InProgress, r.state(t, key))
-			close(over)
-			require.Equal(t, 77, <-done)
 		})
 	}
 }

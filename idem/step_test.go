@@ -66,6 +66,23 @@ func (e *effects) undo(name string, errs ...error) func(context.Context, receipt
 	}
 }
 
+// alone is a handler with one step, whose result is its own.
+func (e *effects) alone(
+	name string, c *idem.StepConfig[receiptOf], errs ...error,
+) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		got, err := idem.Step(ctx, name, e.step(name, errs...), c)
+		return got.ID, err
+	}
+}
+
+// book runs a step that takes effect, and is undone with its operation.
+func (e *effects) book(ctx context.Context, t *testing.T, name string, undo ...error) {
+	t.Helper()
+	_, err := idem.Step(ctx, name, e.step(name), &idem.StepConfig[receiptOf]{Compensate: e.undo(name, undo...)})
+	require.NoError(t, err)
+}
+
 // steps is a handler whose input does not matter.
 func steps(fn func(context.Context) (string, error)) func(context.Context, int) (string, error) {
 	return func(ctx context.Context, _ int) (string, error) { return fn(ctx) }
@@ -276,12 +293,8 @@ func TestStepRetries(t *testing.T) {
 	} {
 		bubbleOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
 			e := new(effects)
-			_, err := idem.Do(inLambda(t.Context()), r.engine, key,
-				1, func(ctx context.Context, _ int) (string, error) {
-					got, err := idem.Step(ctx, "ship", e.step("ship", c.errs...),
-						&idem.StepConfig[receiptOf]{Semantics: c.semantics, Retry: c.retry})
-					return got.ID, err
-				})
+			_, err := idem.Do(inLambda(t.Context()), r.engine, key, 1,
+				steps(e.alone("ship", &idem.StepConfig[receiptOf]{Semantics: c.semantics, Retry: c.retry}, c.errs...)))
 			require.Equal(t, c.ok, err == nil, "%v", err)
 			require.Equal(t, c.runs, e.ran("ship"))
 		})
@@ -412,12 +425,9 @@ func TestInterruptedIsRefusedWhereNobodyWouldBeAsked(t *testing.T) {
 	}{
 		"not repeatable": {unsafe, 0}, "repeatable": {safe, 1},
 	} {
-		_, err := doSteps(t, r, tc.op.Key("t", name), func(ctx context.Context) (string, error) {
-			got, err := idem.Step(ctx, name, e.step(name), &idem.StepConfig[receiptOf]{
-				Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: e.found(name),
-			})
-			return got.ID, err
-		})
+		_, err := doSteps(t, r, tc.op.Key("t", name), e.alone(name, &idem.StepConfig[receiptOf]{
+			Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately, Interrupted: e.found(name),
+		}))
 		require.Equal(t, tc.runs, e.ran(name))
 		if tc.runs == 0 {
 			mistaken(t, err, "Declare it idem.Repeatable")
@@ -476,9 +486,8 @@ func TestStepWithoutItsResultCannotBeUndone(t *testing.T) {
 		r, e, key := stepsOn(t, safe)
 		handler := func(end error) func(context.Context) (string, error) {
 			return func(ctx context.Context) (string, error) {
-				_, err := idem.Step(ctx, "flight", e.step("flight"), &idem.StepConfig[receiptOf]{Compensate: e.undo("flight")})
-				require.NoError(t, err)
-				_, err = idem.Step(ctx, "s", func(context.Context) (awkward, error) { return awkward{"error"}, nil },
+				e.book(ctx, t, "flight")
+				_, err := idem.Step(ctx, "s", func(context.Context) (awkward, error) { return awkward{"error"}, nil },
 					&idem.StepConfig[awkward]{Compensate: func(context.Context, awkward) error { panic("there is no result") }})
 				require.ErrorAs(t, err, new(*idem.StepUnavailableError))
 				return "", end

@@ -13,6 +13,7 @@ import (
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // noRoom is how a store fails that could not store a result beside its record.
@@ -306,4 +307,16 @@ func TestResultOfAnOutcomeThatIsGoneAtOnce(t *testing.T) {
 	require.False(t, res.Outcome.Queued)
 	require.True(t, res.Outcome.Omitted)
 	require.Equal(t, []string{"claimed", "result_omitted", "completed"}, r.events.take())
+}
+
+// The retention of a resolution counts from the try that lands.
+func TestRetentionOfAResolutionCountsFromItsLastTry(t *testing.T) {
+	inBubble(t, idem.Operation{Name: "short", Retention: time.Minute}, func(t *testing.T, r *rig, key idem.Key) {
+		uncertainly(t, r, key)
+		r.faults.Next(idemtest.Settle, slow(50*time.Second, idemtest.LoseRequest))
+		require.NoError(t, r.resolve(t, key.ID(), reconcile.Resolution{To: idem.Completed, Result: encoded("1")}))
+		rec := r.record(t, key)
+		require.WithinDuration(t, rec.UpdatedAt.Add(time.Minute), rec.ExpiresAt, time.Second)
+		require.WithinDuration(t, time.Now(), rec.UpdatedAt, time.Millisecond)
+	})
 }

@@ -80,11 +80,7 @@ func (j *journal) verdict(class Class, err error) error {
 }
 
 // aborted reports whether the handler has called Abort.
-func (j *journal) aborted() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.aborts
-}
+func (j *journal) aborted() bool { return locked(j, func() bool { return j.aborts }) }
 
 // leftOver reports whether something is left to undo that this attempt could not undo, and that an
 // operator must look at.

@@ -38,35 +38,6 @@ var watchings = []struct {
 	{idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: idem.WatchNever}, false},
 }
 
-// A watched claim is in the index from when it is taken until it ends, due when others may
-// act on its lapse. It carries no expiry: the table does not forget what nobody has looked at.
-func TestWatchedClaimIsInTheIndexUntilItEnds(t *testing.T) {
-	ends := map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "released": idem.NotExecuted(errPlain)}
-	for _, w := range watchings {
-		for name, end := range ends {
-			testOn(t, fmt.Sprint(w.op.Name, w.op.Watch, " ", name), w.op, func(t *testing.T, r *rig, key idem.Key) {
-				_, err := idem.Do(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
-					rec := r.record(t, key)
-					if !w.watched {
-						require.Empty(t, r.due(t))
-						require.Zero(t, rec.Due)
-						require.Equal(t, w.op.Repeat == idem.Repeatable, !rec.ExpiresAt.IsZero(), "as before")
-						return 1, end
-					}
-					require.Equal(t, []string{key.ID()}, r.due(t))
-					require.Equal(t, rec.LeaseUntil.Add(idem.DefaultMargin), rec.Due)
-					require.Zero(t, rec.ExpiresAt)
-					return 1, end
-				})
-				require.Equal(t, end == nil, err == nil)
-				require.Empty(t, r.due(t))
-				require.NotZero(t, r.record(t, key).ExpiresAt)
-				require.Equal(t, m("Acquire", "Finish"), r.faults.Calls(), "no further call")
-			})
-		}
-	}
-}
-
 // Of a process that died, and of a client that never comes back, the watched claim stays in
 // the index. One that is not watched is in no list: it stays in the table for good unless it
 // is repeatable and has no steps. The next call finds it, watched or not, and takes over if it may.
@@ -92,35 +63,6 @@ func TestWatchedClaimOfADeadProcessStaysInTheIndex(t *testing.T) {
 	}
 }
 
-// A takeover of a watched claim is watched as its own declaration says, with its own lease. What was
-// declared not repeatable before stays so, and is watched.
-func TestTakeoverIsWatchedAsItIsDeclared(t *testing.T) {
-	for _, before := range []idem.Watch{idem.WatchNotRepeatable, idem.WatchAlways} {
-		for _, now := range []idem.Watch{idem.WatchNotRepeatable, idem.WatchAlways} {
-			op := idem.Operation{Name: "webhook", Repeat: idem.Repeatable, Watch: before}
-			r := newRig(t, nil)
-			killed(t, r, op.Key("t", "k"))
-			r.clock.Advance(time.Hour)
-			op.Watch = now
-			key := op.Key("t", "k")
-			must(t, r, key, func(context.Context, int) (int, error) {
-				rec := r.record(t, key)
-				require.Equal(t, now == idem.WatchAlways, len(r.due(t)) == 1)
-				require.Equal(t, now == idem.WatchAlways, rec.Due.Equal(rec.LeaseUntil.Add(idem.DefaultMargin)))
-				return 1, nil
-			})
-			require.Empty(t, r.due(t))
-		}
-	}
-	r, key := rigOn(t, strictly)
-	released(t, r, key)
-	must(t, r, safe.Key("t", "k"), func(context.Context, int) (int, error) {
-		require.Equal(t, []string{key.ID()}, r.due(t))
-		return 1, nil
-	})
-	require.Empty(t, r.due(t))
-}
-
 // A renewal moves the lease alone, and leaves the entry of a begin mark as it is: a sweep that meets
 // the claim moves what is due.
 func TestHeartbeatLeavesTheIndexAlone(t *testing.T) {
@@ -139,18 +81,6 @@ func TestHeartbeatLeavesTheIndexAlone(t *testing.T) {
 				}, map[bool]*idem.StepConfig[int]{true: onceOnly}[op.Repeat == idem.Repeatable])
 			})
 			require.NotZero(t, r.count(idemtest.Extend))
-			require.Empty(t, r.due(t))
-		})
-	}
-}
-
-// A claim in doubt, taken back, leaves nothing in the index.
-func TestWatchedClaimThatIsTakenBackLeavesTheIndex(t *testing.T) {
-	for name, fault := range map[string]idemtest.Fault{"reply lost": idemtest.LoseReply,
-		"request lost": idemtest.LoseRequest} {
-		testOn(t, name, unsafe, func(t *testing.T, r *rig, key idem.Key) {
-			r.faults.Next(idemtest.Acquire, fault)
-			refused(t, r, key, idem.ErrStoreUnavailable, new(counter).run)
 			require.Empty(t, r.due(t))
 		})
 	}
@@ -184,8 +114,10 @@ func dieBefore(t *testing.T, r *rig, key idem.Key) {
 	require.ErrorAs(t, err, new(*idem.StepInterruptedError))
 }
 
-// The first at-most-once step watches a claim that was not watched, until the attempt
-// ends: nobody may call again for what its process has left half done.
+// A watched claim is in the index from when it is taken until it ends, due when others may act on its
+// lapse. It carries no expiry: the table does not forget what nobody has looked at. The first
+// at-most-once step watches a claim that was not watched: nobody may call again for what its process
+// has left half done.
 func TestABeginMarkWatchesTheClaim(t *testing.T) {
 	ends := map[string]error{"completed": nil, "failed": idem.Permanent(errPlain), "released": errPlain,
 		"parked": errPlain}
@@ -204,6 +136,9 @@ func TestABeginMarkWatchesTheClaim(t *testing.T) {
 				}
 				step := w.watched || w.op.Watch != idem.WatchNever
 				_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
+					inIndex(w.watched)
+					expires := !r.record(t, key).ExpiresAt.IsZero()
+					require.Equal(t, !w.watched && w.op.Repeat == idem.Repeatable, expires)
 					_, err := idem.Step(ctx, "look", one, nil)
 					require.NoError(t, err)
 					inIndex(w.watched)
@@ -275,36 +210,52 @@ func TestATakeoverOfWhatWasEscalatedIsDueAfterItsLease(t *testing.T) {
 	require.Zero(t, rec.EscalatedAt)
 }
 
-// A begin mark whose reply is lost, landed or not and taken back or not, leaves nothing in
-// the index once the operation has an outcome, and no open step outside of it before.
+// A begin mark without a reply, landed or not, after which the process lives on: the function has not
+// run, and the mark is taken back. It leaves nothing in the index once the operation has an outcome,
+// and no open step outside of it before. Only if taking it back gets no reply either may the next
+// attempt find a mark, about which it must ask.
 func TestABeginMarkInDoubtLeavesNothingInTheIndex(t *testing.T) {
-	for name, faults := range map[string][]idemtest.Fault{
-		"reply lost":                         {idemtest.LoseReply},
-		"request lost":                       {idemtest.LoseRequest},
-		"reply lost, and not taken back":     {idemtest.LoseReply, idemtest.LoseRequest},
-		"reply lost, of both":                {idemtest.LoseReply, idemtest.LoseReply},
-		"request lost, and not taken back":   {idemtest.LoseRequest, idemtest.LoseRequest},
-		"refused, and the take-back is lost": {idemtest.Refuse, idemtest.LoseReply},
+	for name, tc := range map[string]struct {
+		faults []idemtest.Fault
+		open   bool
+	}{
+		"reply lost":                         {[]idemtest.Fault{idemtest.LoseReply}, false},
+		"request lost":                       {[]idemtest.Fault{idemtest.LoseRequest}, false},
+		"reply lost, and not taken back":     {[]idemtest.Fault{idemtest.LoseReply, idemtest.LoseRequest}, true},
+		"reply lost, of both":                {[]idemtest.Fault{idemtest.LoseReply, idemtest.LoseReply}, false},
+		"request lost, and not taken back":   {[]idemtest.Fault{idemtest.LoseRequest, idemtest.LoseRequest}, false},
+		"refused, and the take-back is lost": {[]idemtest.Fault{idemtest.Refuse, idemtest.LoseReply}, false},
+		"refused, both":                      {[]idemtest.Fault{idemtest.Refuse, idemtest.Refuse}, false},
 	} {
-		for _, op := range []idem.Operation{safe, {Name: "safe", Repeat: idem.Repeatable, Watch: idem.WatchAlways}} {
-			testOn(t, fmt.Sprint(name, op.Watch), op, func(t *testing.T, r *rig, key idem.Key) {
-				r.faults.Next(idemtest.RecordStep, faults...)
-				asks := *onceOnly
-				asks.NotFoundFinalAfter = idem.Immediately
-				asks.Interrupted = func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) }
-				call := func() error {
-					_, err := idem.Do(t.Context(), r.engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-						return idem.Step(ctx, "charge", one, &asks)
-					})
-					return err
-				}
-				require.Error(t, call())
-				rec := r.record(t, key)
-				require.Equal(t, rec.Open(), !rec.Due.IsZero(), "%+v", rec)
-				require.True(t, rec.Open() || !rec.Interrupted())
-				require.NoError(t, call())
-				require.Empty(t, r.due(t))
-			})
+		asks := *onceOnly
+		asks.NotFoundFinalAfter = idem.Immediately
+		asks.Interrupted = func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) }
+		for how, config := range map[string]*idem.StepConfig[int]{"asks": &asks, "does not ask": onceOnly} {
+			for _, op := range []idem.Operation{safe, {Name: "safe", Repeat: idem.Repeatable, Watch: idem.WatchAlways}} {
+				testOn(t, fmt.Sprint(name, op.Watch, ", ", how), op, func(t *testing.T, r *rig, key idem.Key) {
+					r.faults.Next(idemtest.RecordStep, tc.faults...)
+					ran := 0
+					handler := func(ctx context.Context, _ int) (int, error) {
+						return idem.Step(ctx, "charge", func(context.Context) (int, error) { ran++; return 1, nil }, config)
+					}
+					refused(t, r, key, idem.ErrStoreUnavailable, handler)
+					require.Zero(t, ran)
+					rec := r.record(t, key)
+					require.Equal(t, idem.Released, rec.State)
+					require.Equal(t, rec.Open(), !rec.Due.IsZero(), "%+v", rec)
+					require.True(t, rec.Open() || !rec.Interrupted())
+					if tc.open && config == onceOnly {
+						_, err := idem.Do(t.Context(), r.engine, key, 1, handler)
+						require.Error(t, err)
+						require.Equal(t, idem.Unknown, r.state(t, key))
+						require.Zero(t, ran)
+						return
+					}
+					must(t, r, key, handler)
+					require.Equal(t, 1, ran)
+					require.Empty(t, r.due(t))
+				})
+			}
 		}
 	}
 }

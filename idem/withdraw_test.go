@@ -66,21 +66,6 @@ func TestAWithdrawnClaimDoesNotLandBehindAnExpiredRecord(t *testing.T) {
 	}
 }
 
-// What a valid record says is not taken away by a withdrawal.
-func TestAWithdrawalLeavesWhatIsValid(t *testing.T) {
-	for name, before := range map[string]func(*testing.T, *rig, idem.Key){"completed": finished, "released": released,
-		"a claim": killed} {
-		testOn(t, name, safe, func(t *testing.T, r *rig, key idem.Key) {
-			c := new(counter)
-			before(t, r, key)
-			old := r.record(t, key)
-			r.faults.Next(idemtest.Acquire, idemtest.LoseRequest)
-			refused(t, r.inLambda(), key, idem.ErrStoreUnavailable, c.run)
-			require.Equal(t, old, r.record(t, key))
-		})
-	}
-}
-
 // A step ends just when its attempt is being parked from the side: the handler still runs,
 // and keeps its claim.
 func TestParkingFromTheSideReleasesNoHandlerThatRuns(t *testing.T) {

@@ -21,12 +21,9 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/emf"
-	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/internal/metric"
 	"github.com/idem-go/idempotency/idem/memstore"
 	"github.com/idem-go/idempotency/idem/notice"
-	"github.com/idem-go/idempotency/idem/outbox"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
 )
@@ -331,38 +328,6 @@ func TestTheRunbooksQueryFindsTheTenant(t *testing.T) {
 	got := query.FindAllStringSubmatch(out.String(), -1)
 	require.Len(t, got, 1)
 	require.Equal(t, []string{"acme", "2"}, got[0][1:])
-}
-
-func TestASweepAndARelay(t *testing.T) {
-	m, out := metrics(t, emf.Options{Service: "sweeper"})
-	h := idemtest.New(t, nil)
-	refund := idem.Operation{Name: "refund"}
-	now := h.Clock.Now()
-	for n := range 3 {
-		rec := idem.Record{ID: refund.Key("acme", fmt.Sprint(n)).ID(), State: idem.InProgress, Owner: "o", Write: "w",
-			Attempt: 1, LeaseUntil: now, Due: now}
-		require.NoError(t, h.Store.Acquire(t.Context(), now, protocol.Claim{Record: rec}))
-	}
-	h.Clock.Advance(20 * time.Minute)
-	r, err := reconcile.New(h.Store, &reconcile.Options{Now: h.Clock.Now})
-	require.NoError(t, err)
-	s, err := reconcile.NewSweeper(r, &reconcile.SweepOptions{Observer: m.Observe, Log: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	report, err := s.Sweep(t.Context())
-	require.NoError(t, err)
-	m.Add("", report.Counts())
-	h.Clock.Advance(20 * time.Minute) // they became unknown in the sweep
-	open, err := r.OpenQuestions(t.Context())
-	require.NoError(t, err)
-	for _, o := range open {
-		m.Add(o.Operation, o.Counts())
-	}
-	m.Add("", outbox.Report{Sent: 3, Dead: 1}.Counts())
-	require.ElementsMatch(t, []map[string]any{
-		{"service": "sweeper", "swept": 1.0, "open": 3.0, "oldest_open": 1200.0, "outbox_relayed": 3.0, "outbox_dead": 1.0},
-		{"service": "sweeper", "operation": "refund", "sweep_parked": 3.0, "sweep_postponed": 3.0, "open": 3.0,
-			"oldest_open": 1200.0},
-	}, out.flushed(t, m))
 }
 
 // An alarm on what is open needs the 0 of a sweep that finds nothing.

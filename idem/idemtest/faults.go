@@ -32,13 +32,10 @@ const (
 	AuditOf         Method = "AuditOf"
 	AuditBetween    Method = "AuditBetween"
 	Scan            Method = "Scan"
-)
 
-// methods lists all methods of a store.
-var methods = []Method{
-	Acquire, Withdraw, Extend, RecordStep, RecordReference, Finish, Settle, Get, Result, StepResult,
-	Due, Postpone, Forget, Prolong, AuditOf, AuditBetween, Scan,
-}
+	// anyMethod stands for those that have no fault of their own.
+	anyMethod Method = ""
+)
 
 // Call is one call to a store on its way.
 type Call struct {
@@ -140,11 +137,12 @@ func (f *Faults) Next(m Method, faults ...Fault) {
 // Always gives every call of the methods the fault, until [Faults.Heal]; those
 // given with Next come first. Without methods it means all of them.
 func (f *Faults) Always(fault Fault, ms ...Method) {
-	if len(ms) == 0 {
-		ms = methods
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if len(ms) == 0 {
+		clear(f.always)
+		ms = []Method{anyMethod}
+	}
 	for _, m := range ms {
 		f.always[m] = fault
 	}
@@ -175,7 +173,10 @@ func (f *Faults) Reset() {
 func (f *Faults) intercept(ctx context.Context, c *Call) error {
 	f.mu.Lock()
 	f.log = append(f.log, c.Method)
-	fault := f.always[c.Method]
+	fault, found := f.always[c.Method]
+	if !found {
+		fault = f.always[anyMethod]
+	}
 	if q := f.next[c.Method]; len(q) > 0 {
 		fault, f.next[c.Method] = q[0], q[1:]
 	}

@@ -8,13 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/dynamostore"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/later"
 	"github.com/idem-go/idempotency/idem/outbox"
 	"github.com/idem-go/idempotency/idem/protocol"
-	"github.com/stretchr/testify/require"
 )
 
 var statement = idem.Operation{Name: "statement"}
@@ -176,56 +178,6 @@ func TestWorkThatIsNotHandedOverIsNotAccepted(t *testing.T) {
 	_, err := d.Engine.Execute(t.Context(), idem.Call{Key: key, Later: &protocol.Later{StartWithin: time.Nanosecond}})
 	require.Error(t, err)
 	d.accepted(key, 4) // no input has the key yet
-}
-
-// The process dies at each of its store calls, in each of the two processes: what was accepted
-// is found and worked off, and runs once or is an open question.
-func TestAProcessMayDieAtAnyCallForAcceptedWork(t *testing.T) {
-	for _, op := range []idem.Operation{statement, {Name: "statement", Repeat: idem.Repeatable}} {
-		for n := 1; n <= 4; n++ {
-			for _, landed := range []bool{false, true} {
-				t.Run(fmt.Sprint(op.Repeat, ", accepting, call ", n, ", landed ", landed), func(t *testing.T) {
-					d, key := deskOn(t, op)
-					d.CrashAfter(n, landed)
-					first := d.accept(key, 3)
-					d.Restart()
-					if first.Err == nil {
-						require.NotNil(t, d.Record(key), "its 202 was sent")
-					}
-					rec := d.Record(key)
-					require.Equal(t, rec != nil, len(d.Published()) == 1, "the message and the record, or none")
-					d.accepted(key, 3)
-					require.Len(t, d.Published(), 1)
-					require.NoError(t, d.work(op, key.ID(), nil).Err)
-					require.Equal(t, 1, d.runs)
-				})
-				t.Run(fmt.Sprint(op.Repeat, ", working, call ", n, ", landed ", landed), func(t *testing.T) {
-					d, key, id := deskWith(t, op)
-					d.CrashAfter(n, landed)
-					first := d.work(op, key.ID(), nil)
-					d.Restart()
-					d.lapse()
-					d.status(op, id)
-					again := d.work(op, key.ID(), nil)
-					rec := d.Record(key)
-					if op.Repeat == idem.Repeatable {
-						require.NoError(t, again.Err)
-						require.Equal(t, idem.Completed, rec.State)
-						return
-					}
-					require.LessOrEqual(t, d.runs, 1)
-					if rec.State == idem.Unknown {
-						require.ErrorIs(t, again.Err, idem.ErrOutcomeUnknown)
-						require.True(t, rec.Open())
-					} else {
-						require.Equal(t, idem.Completed, rec.State, "%v", first.Err)
-						require.Equal(t, 1, d.runs)
-					}
-					require.Equal(t, rec.State, d.status(op, id).RecordState)
-				})
-			}
-		}
-	}
 }
 
 // A worker that is safe to run again leaves the input, and the status waits.
@@ -400,4 +352,39 @@ func (p plain) Settle(ctx context.Context, now time.Time, s protocol.Settlement)
 		return errors.ErrUnsupported
 	}
 	return p.Store.Settle(ctx, now, s)
+}
+
+// Work that waits has had no attempt: its worker's is the first.
+func TestAnAcceptanceIsNoAttempt(t *testing.T) {
+	d := newDesk(t)
+	key := statement.Key("acme", "june")
+	d.accepted(key, 3)
+	require.Zero(t, d.Record(key).Attempt)
+	require.Equal(t, 1, d.work(statement, key.ID(), nil).Value.Outcome.Attempt)
+}
+
+// Work waits for as long as the call that has accepted it says.
+func TestWorkWaitsForAsLongAsItsCallSays(t *testing.T) {
+	for within, want := range map[time.Duration]time.Duration{0: later.DefaultStartWithin,
+		24 * time.Hour: 24 * time.Hour} {
+		d := newDesk(t)
+		key := statement.Key("acme", "june")
+		call := idem.Call{Key: key, Fingerprint: fingerprint.Bytes(nil)}
+		_, err := d.Engine.Execute(t.Context(),
+			later.Call(call, protocol.Later{Input: []byte("3"), StartWithin: within}, nil))
+		require.NoError(t, err)
+		rec := d.Record(key)
+		require.WithinDuration(t, rec.CreatedAt.Add(want), rec.Due, time.Second)
+	}
+}
+
+// The message of work that is cancelled may still come when a short retention is over.
+func TestACancellationStaysForAMinuteAtLeast(t *testing.T) {
+	d := newDesk(t)
+	op := idem.Operation{Name: statement.Name, Retention: time.Second}
+	key := op.Key("acme", "june")
+	id := d.accepted(key, 3)
+	require.NoError(t, d.cancel(id))
+	rec := d.Record(key)
+	require.GreaterOrEqual(t, rec.ExpiresAt.Sub(rec.UpdatedAt), time.Minute)
 }

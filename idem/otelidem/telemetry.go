@@ -92,7 +92,7 @@ func New(o *Options) (*Telemetry, error) {
 		case metric.Age:
 			i.gauge, err = meter.Int64Gauge("idem."+m.Name, otelmetric.WithUnit("s"))
 		case metric.Time:
-			i.histogram, err = meter.Float64Histogram(durations[m.Name], otelmetric.WithUnit("s"),
+			i.histogram, err = meter.Float64Histogram(spans[m.Name]+".duration", otelmetric.WithUnit("s"),
 				otelmetric.WithExplicitBucketBoundaries(buckets...))
 		}
 		if err != nil {
@@ -101,13 +101,6 @@ func New(o *Options) (*Telemetry, error) {
 		t.instruments = append(t.instruments, i)
 	}
 	return t, nil
-}
-
-// durations are the names of what is measured in time.
-var durations = map[string]string{
-	schema.MetricClaimTime:   "idem.claim.duration",
-	schema.MetricHandlerTime: "idem.handler.duration",
-	schema.MetricFinishTime:  "idem.finish.duration",
 }
 
 // buckets are those that OpenTelemetry recommends for durations in seconds, and two more for

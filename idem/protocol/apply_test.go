@@ -339,3 +339,73 @@ func TestApplyCreates(t *testing.T) {
 	require.ErrorAs(t, err, &conflict)
 	require.Nil(t, conflict.Existing)
 }
+
+// A takeover keeps what the attempts before it have left.
+func TestATakeoverKeepsWhatItFinds(t *testing.T) {
+	early := instant.Add(time.Second)
+	steps := map[string]protocol.RecordedStep{"charge": {}}
+	const released, repeatable = protocol.Released, protocol.Repeatable
+	ref, repeat := func(r protocol.Record) any { return r.Ref }, func(r protocol.Record) any { return r.Repeat }
+	due := func(r protocol.Record) any { return r.Due }
+	for name, tc := range map[string]struct {
+		seen protocol.Record
+		of   func(protocol.Record) any
+		want any
+	}{
+		"the reference of a step that it skips": {protocol.Record{State: released, Steps: steps, Ref: "ch_1"}, ref, "ch_1"},
+		"the reference of an attempt that may have taken effect": {
+			protocol.Record{State: protocol.InProgress, Ref: "ch_1"}, ref, "ch_1"},
+		"no reference of an attempt that executed nothing": {protocol.Record{State: released, Ref: "ch_1"}, ref, ""},
+		"the stricter declaration": {
+			protocol.Record{State: released, Repeat: protocol.NotRepeatable}, repeat, protocol.NotRepeatable},
+		"the watch of the stricter declaration": {
+			protocol.Record{State: released, Repeat: protocol.NotRepeatable}, due, instant.Add(62 * time.Second)},
+		"no watch that was declared before": {
+			protocol.Record{State: protocol.InProgress, Repeat: repeatable, Due: early}, due, time.Time{}},
+		"an earlier due time of half-done work": {
+			protocol.Record{State: released, Repeat: repeatable, Steps: steps, Due: early}, due, early},
+		"no later due time than the end of its lease": {
+			protocol.Record{State: released, Repeat: repeatable, Steps: steps, Due: instant.Add(time.Hour)},
+			due, instant.Add(62 * time.Second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.seen.Attempt = 3
+			first := protocol.Record{State: protocol.InProgress, Repeat: repeatable, LeaseUntil: instant.Add(time.Minute),
+				Retention: time.Hour}
+			c := first.Over(&tc.seen, protocol.DoTakeOver, protocol.WatchNotRepeatable, 2*time.Second)
+			require.Equal(t, 4, c.Record.Attempt)
+			require.Equal(t, tc.want, tc.of(c.Record))
+		})
+	}
+}
+
+// Once a resolution has cleared the steps of a record, it expires like any other.
+func TestARecordWithoutItsStepsExpires(t *testing.T) {
+	open := &protocol.Record{State: protocol.Unknown, Write: "w", Steps: map[string]protocol.RecordedStep{"charge": {}}}
+	s := protocol.Settlement{
+		Kind: protocol.EventResolve, Seen: "w", Write: "x", ClearSteps: []string{"charge"},
+		Ending: protocol.Ending{State: protocol.Released, ExpiresAt: instant.Add(time.Hour)},
+	}
+	rec, err := s.Apply(open, instant)
+	require.NoError(t, err)
+	require.Empty(t, rec.Steps)
+	require.Equal(t, instant.Add(time.Hour), rec.ExpiresAt)
+}
+
+// A resolution records what an interrupted step did, and replaces what an earlier resolution has
+// recorded, but no step that an attempt has recorded.
+func TestAResolutionReplacesNoStepOfAnAttempt(t *testing.T) {
+	for name, replaced := range map[string]bool{"ship": false, "charge": true, "book": true, "absent": false} {
+		rec := &protocol.Record{State: protocol.Released, Write: "w", Resolved: true,
+			Steps: map[string]protocol.RecordedStep{
+				"ship": {Write: "s1"}, "charge": {Write: "w", FromResolution: true}, "book": {Write: "s2", Begun: true},
+			}}
+		s := protocol.Settlement{
+			Kind: protocol.EventResolve, Seen: "w", Write: "x", Again: true, Ending: protocol.Ending{State: protocol.Released},
+			Steps: []protocol.StepWrite{{Name: name, Result: []byte("1")}},
+		}
+		next, err := s.Apply(rec, instant)
+		require.NoError(t, err)
+		require.Equal(t, replaced, next.Steps[name].Write == "x", name)
+	}
+}

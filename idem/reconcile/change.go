@@ -126,7 +126,7 @@ func (r *Reconciler) Extend(ctx context.Context, id string, until time.Time, by 
 	if !until.After(r.now()) || until.After(never) {
 		return invalid("extension", "until is %s: use a time in the future, before the year 9999", until.Format(time.RFC3339))
 	}
-	until = wholeSecond(until.UTC())
+	until = protocol.RoundUp(until.UTC(), time.Second)
 	return r.revise(ctx, id, by, func(rec *idem.Record) error {
 		if rec == nil {
 			return fmt.Errorf("%w: %q: it has expired and was deleted, or there never was one", ErrNotFound, id)

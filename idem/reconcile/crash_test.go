@@ -2,12 +2,16 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -98,121 +102,201 @@ func TestAKilledProcessLeavesNoQuestionInSilence(t *testing.T) {
 // order calls several services and is declared as the documentation advises.
 var order = idem.Operation{Name: "order", Repeat: idem.Repeatable}
 
-// charging charges in an at-most-once step, and ships in one that may run again.
-func (p *provider) charging(inside, between func()) func(context.Context, int) (int, error) {
-	return func(ctx context.Context, amount int) (int, error) {
-		n, err := idem.Step(ctx, "charge", func(ctx context.Context) (int, error) {
-			n, err := p.charge(ctx, amount)
-			inside()
-			return n, err
-		}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce, NotFoundFinalAfter: idem.Immediately,
-			Interrupted: func(ctx context.Context, _ time.Time) (int, error) { return p.find(idem.Token(ctx)) }})
-		if err != nil {
-			return 0, err
-		}
-		between()
-		return n, idem.StepEffect(ctx, "ship", func(context.Context) error { return nil }, nil)
-	}
-}
-
-func (p *provider) find(token string) (int, error) {
-	for _, c := range p.charges {
-		if c == token {
-			return 1, nil
-		}
-	}
-	return 0, idem.NotExecuted(errPlain)
-}
-
-// asked is a probe that asks by the token of the open step.
-func (p *provider) asked(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
-	for _, s := range q.Steps {
-		if n, err := p.find(s.Token); s.Begun && err == nil {
-			return reconcile.CompletedWith(n), nil
-		}
-	}
-	return reconcile.NotExecuted(), nil
-}
-
-// A process is killed in an at-most-once step of a repeatable operation, or after it, and
-// nobody calls again. A sweep finds it within two minutes of the lease's end.
+// A process is killed in an at-most-once step of a repeatable operation, and nobody calls again. A
+// provider that is asked with the step's token ends it within two minutes of the lease's end.
 func TestAStepThatIsKilledIsAQuestion(t *testing.T) {
-	for name, tc := range map[string]struct {
-		between bool // the step is done
-		op      func(r *rig, p *provider, key idem.Key) reconcile.Operation
-		want    []notice.Kind
-		state   idem.State
+	r, p, key := newRig(t), new(provider), order.Key("acme", "o-1")
+	r.crash(key, func(ctx context.Context, amount int) (int, error) {
+		return idem.Step(ctx, "charge", func(ctx context.Context) (int, error) {
+			_, _ = p.charge(ctx, amount)
+			r.Crash()
+			return 0, ctx.Err()
+		}, &idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+	})
+	require.Equal(t, idem.InProgress, r.Record(key).State)
+	require.True(t, r.Record(key).Interrupted())
+	s := r.probing(order, func(ctx context.Context, q reconcile.Question) (reconcile.Answer, error) {
+		q.Token = q.Steps[0].Token
+		return p.probe(ctx, q)
+	})
+	require.Empty(t, r.sweep(s), "its lease runs")
+	r.Clock.Advance(r.Record(key).LeaseUntil.Sub(r.Clock.Now()) + 2*time.Minute)
+	require.Equal(t, []notice.Kind{notice.Resolved}, r.sweep(s))
+	require.Zero(t, r.Record(key).Due)
+	r.gets(key, mustNotRun, 1)
+	require.Len(t, p.charges, 1)
+}
+
+// ending is how a killed refund, or webhook, should end under sweeps.
+type ending struct {
+	name        string
+	key         idem.Key
+	op          reconcile.Operation
+	state       idem.State
+	changes     []protocol.Change
+	escalations int
+}
+
+func endings() []ending {
+	r, w := refund.Key("acme", "1"), webhook.Key("acme", "1")
+	asked := func(a reconcile.Answer) reconcile.Operation {
+		return reconcile.Operation{Operation: refund, Probe: says(a), EscalateAfter: 5 * time.Minute}
+	}
+	parked, resolved, escalated := protocol.ChangeParked, protocol.ChangeResolved, protocol.ChangeEscalated
+	return []ending{
+		{"completed", r, asked(reconcile.CompletedWith(7)), idem.Completed, []protocol.Change{parked, resolved}, 0},
+		{"failed", r, asked(reconcile.FailedWith(idem.Failure{Message: "no"})), idem.Failed,
+			[]protocol.Change{parked, resolved}, 0},
+		{"not executed", r, asked(reconcile.NotExecuted()), idem.Released, []protocol.Change{parked, resolved}, 0},
+		{"still unknown", r, asked(reconcile.StillUnknown(0)), idem.Unknown, []protocol.Change{parked, escalated}, 1},
+		{"cannot be known", r, asked(reconcile.CannotBeKnown("gone")), idem.Unknown, []protocol.Change{parked, escalated}, 1},
+		{"nobody to ask", r, reconcile.Operation{Operation: refund}, idem.Unknown, []protocol.Change{parked, escalated}, 1},
+		{"abandoned", w, reconcile.Operation{Operation: webhook, EscalateAfter: 5 * time.Minute,
+			OnAbandoned: func(context.Context, reconcile.Question) error {
+				return nil
+			}}, idem.InProgress, []protocol.Change{escalated}, 1},
+	}
+}
+
+// settles sweeps every minute for an hour.
+func settles(r *rig, s *reconcile.Sweeper) {
+	for range 60 {
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(r.t.Context(), 50*time.Second)
+		_, _ = s.Sweep(ctx)
+		cancel()
+	}
+}
+
+// ended checks that the record is where it should be, each change is kept once, and operators
+// got one message, perhaps more than once.
+func (e ending) ended(r *rig, twice bool) {
+	r.t.Helper()
+	require.Equal(r.t, e.state, r.Record(e.key).State)
+	require.Equal(r.t, e.changes, r.changes(e.key))
+	messages := map[string]bool{}
+	for _, g := range r.escalations {
+		messages[g.Message] = true
+	}
+	require.Len(r.t, messages, e.escalations)
+	if !twice {
+		require.Len(r.t, r.escalations, e.escalations)
+	}
+}
+
+// disturbed sweeps the record of a killed process for two hours. At the n-th call that is about the
+// record something happens, and with dies the sweep's process ends then: another one goes on. check gets
+// how many calls were made until then.
+func (e ending) disturbed(t *testing.T, n int, dies bool,
+	at func(ctx context.Context, r *rig, c *idemtest.Call) error, check func(r *rig, made int),
+) {
+	inBubble(t, fmt.Sprintf("%s, at call %d", e.name, n), func(t *testing.T) {
+		r := newRig(t)
+		r.killed(e.key)
+		r.owner = r.Record(e.key).Owner
+		time.Sleep(time.Minute)
+		made := 0
+		var dead atomic.Bool // shards are listed while records are handled
+		r.Faults.Always(func(ctx context.Context, c *idemtest.Call) error {
+			switch {
+			case dead.Load():
+				return idemtest.LoseRequest(ctx, c)
+			case c.Method == idemtest.Due:
+				return c.Do(ctx)
+			}
+			if made++; made == n {
+				dead.Store(dies)
+				return at(ctx, r, c)
+			}
+			return c.Do(ctx)
+		})
+		o := reconcile.SweepOptions{Operations: []reconcile.Operation{e.op}}
+		first := r.sweeper(o)
+		for i := 0; i < 60 && !dead.Load(); i++ {
+			if _, err := first.Sweep(t.Context()); !dead.Load() {
+				require.NoError(t, err)
+			}
+			time.Sleep(time.Minute)
+		}
+		r.Faults.Heal()
+		settles(r, r.sweeper(o))
+		check(r, made)
+	})
+}
+
+// A sweep loses its process, a request or a reply at each of its calls. Later sweeps bring
+// the record where it would have come without. Operators get their message twice only where
+// it cannot be known that they have it.
+func TestASweepMayDieBetweenAnyTwoCalls(t *testing.T) {
+	for how, tc := range map[string]struct {
+		at            idemtest.Fault
+		dies, certain bool
 	}{
-		"the provider remembers": {false, func(_ *rig, p *provider, _ idem.Key) reconcile.Operation {
-			return reconcile.Operation{Operation: order, Probe: p.asked}
-		}, []notice.Kind{notice.Resolved}, idem.Completed},
-		"nobody can be asked": {false, func(*rig, *provider, idem.Key) reconcile.Operation {
-			return reconcile.Operation{Operation: order}
-		}, []notice.Kind{notice.Abandoned}, idem.InProgress},
-		"the sweep does not know the operation": {false, func(*rig, *provider, idem.Key) reconcile.Operation {
-			return reconcile.Operation{Operation: webhook}
-		}, []notice.Kind{notice.Abandoned}, idem.InProgress},
-		"the work is sent again": {false, sentAgain, []notice.Kind{notice.Abandoned}, idem.Completed},
-		"the step is done": {true, func(*rig, *provider, idem.Key) reconcile.Operation {
-			return reconcile.Operation{Operation: order}
-		}, []notice.Kind{notice.Abandoned}, idem.InProgress},
-		"the step is done, and the work is sent again": {true, sentAgain, []notice.Kind{notice.Abandoned}, idem.Completed},
+		"dies before":       {at: idemtest.LoseRequest, dies: true},
+		"dies after":        {at: idemtest.LoseReply, dies: true},
+		"loses the request": {at: idemtest.LoseRequest, certain: true},
+		"loses the reply":   {at: idemtest.LoseReply, certain: true},
+		"is throttled":      {at: idemtest.Refuse},
+		"bare conflict":     {at: idemtest.BareConflict},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, p := newRig(t), new(provider)
-			key := order.Key("acme", "o-1")
-			kill := p.charging(r.Crash, func() {})
-			if tc.between {
-				kill = p.charging(func() {}, r.Crash)
+		t.Run(how, func(t *testing.T) {
+			at := func(ctx context.Context, _ *rig, c *idemtest.Call) error { return tc.at(ctx, c) }
+			for _, e := range endings() {
+				calls := 0
+				e.disturbed(t, 0, false, nil, func(_ *rig, made int) { calls = made })
+				require.Greater(t, calls, 3)
+				for n := range calls {
+					e.disturbed(t, n+1, tc.dies, at, func(r *rig, made int) {
+						require.GreaterOrEqual(t, made, n+1)
+						e.ended(r, !tc.certain)
+					})
+				}
 			}
-			r.crash(key, kill)
-			require.Equal(t, idem.InProgress, r.Record(key).State)
-			require.Equal(t, !tc.between, r.Record(key).Interrupted())
-			s := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{tc.op(r, p, key)}})
-			require.Empty(t, r.sweep(s), "its lease runs")
-			r.Clock.Advance(r.Record(key).LeaseUntil.Sub(r.Clock.Now()) + 2*time.Minute)
-			require.Equal(t, tc.want, r.sweep(s))
-			require.Equal(t, tc.state, r.Record(key).State)
-			require.Len(t, p.charges, 1)
-			if tc.state == idem.Completed {
-				require.Zero(t, r.Record(key).Due)
-				r.Clock.Advance(time.Hour)
-				require.Empty(t, r.sweep(s))
-				return
-			}
-			r.Clock.Advance(time.Hour)
-			require.Equal(t, []notice.Kind{notice.Escalated}, r.sweep(s))
-			require.Equal(t, tc.state, r.escalations[0].State)
-			require.Len(t, r.escalations, 1)
-			r.ends(key, p.charging(func() {}, func() {}))
-			require.Len(t, p.charges, 1)
 		})
 	}
 }
 
-// sentAgain sends the work again, which runs at once.
-func sentAgain(r *rig, p *provider, key idem.Key) reconcile.Operation {
-	return reconcile.Operation{Operation: order, OnAbandoned: func(context.Context, reconcile.Question) error {
-		_, err := r.call(key, p.charging(func() {}, func() {}))
-		return err
-	}}
+// Between any two calls of a sweep another one runs as a whole.
+func TestTwoSweepersChangeNothingTwice(t *testing.T) {
+	for _, e := range endings() {
+		another := func(ctx context.Context, r *rig, c *idemtest.Call) error {
+			_, err := r.sweeper(reconcile.SweepOptions{Operations: []reconcile.Operation{e.op}}).Sweep(ctx)
+			require.NoError(t, err)
+			return c.Do(ctx)
+		}
+		for n := 1; n < 20; n++ {
+			e.disturbed(t, n, false, another, func(r *rig, _ int) { e.ended(r, false) })
+		}
+	}
 }
 
-// A sweep that meets the claim while its step runs moves its entry to the end of the lease,
-// and the outcome lands.
-func TestASweepMeetsARunningStep(t *testing.T) {
-	r, p := newRig(t), new(provider)
-	key := order.Key("acme", "o-1")
-	s := r.probing(order, p.asked)
-	meet := func() {
-		rec := r.Record(key)
-		r.Clock.Advance(idem.DefaultLease + 2*idem.DefaultMargin)
-		require.NoError(t, r.renew(rec, idem.DefaultLease))
-		require.Equal(t, []notice.Kind{notice.SweepPostponed}, r.sweep(s))
-		rec = r.Record(key)
-		require.Equal(t, rec.LeaseUntil.Add(idem.DefaultMargin), rec.Due)
+// The attempt's own outcome comes late, between any two calls of a sweep: it counts, or
+// what the sweep has recorded does, and the attempt gets that.
+func TestALateOutcomeBetweenAnyTwoCalls(t *testing.T) {
+	for _, e := range endings()[:6] {
+		for n := 1; n < 12; n++ {
+			var late error
+			finish := func(ctx context.Context, r *rig, c *idemtest.Call) error {
+				rec := r.Record(e.key)
+				late = r.Store.Finish(ctx, time.Now(), protocol.Finish{
+					ID: rec.ID, Owner: r.owner, Write: "late", Created: rec.CreatedAt, Watched: true,
+					Ending: protocol.Ending{State: idem.Completed, Result: []byte("99"), ExpiresAt: time.Now().Add(24 * time.Hour)},
+				})
+				return c.Do(ctx)
+			}
+			e.disturbed(t, n, false, finish, func(r *rig, made int) {
+				var conflict *protocol.ConflictError
+				switch {
+				case made < n:
+				case errors.As(late, &conflict):
+					require.Contains(t, e.changes, protocol.ChangeResolved)
+					e.ended(r, false)
+				default:
+					require.NoError(t, late)
+					r.gets(e.key, mustNotRun, 99)
+					require.Zero(t, r.Record(e.key).Due)
+				}
+			})
+		}
 	}
-	r.ends(key, p.charging(meet, func() {}))
-	require.Equal(t, idem.Completed, r.Record(key).State)
-	require.Zero(t, r.Record(key).Due)
 }

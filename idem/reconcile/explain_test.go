@@ -126,6 +126,8 @@ func TestWhatIsExplainedIsWhatHappens(t *testing.T) {
 			r := newRig(t)
 			s.leave(r, s.key)
 			e := r.explain(s.key)
+			require.Equal(t, s.name == "unknown while it is undone", strings.Contains(e.Summary, "is being undone"))
+			require.Equal(t, s.name == "unknown once it is undone", strings.Contains(e.Summary, "has been undone"))
 			require.Truef(t, strings.HasPrefix(e.SameInput, r.got(s.key, 1)), "%s", e.SameInput)
 
 			r = newRig(t)
@@ -241,16 +243,6 @@ func TestAnExplanationOfAnAbandonedRefund(t *testing.T) {
 	}, e)
 }
 
-func TestAnExplanationSaysThatItIsUndone(t *testing.T) {
-	for _, s := range stories {
-		r := newRig(t)
-		s.leave(r, s.key)
-		summary := r.explain(s.key).Summary
-		require.Equal(t, s.name == "unknown while it is undone", strings.Contains(summary, "is being undone"), summary)
-		require.Equal(t, s.name == "unknown once it is undone", strings.Contains(summary, "has been undone"), summary)
-	}
-}
-
 func TestAnExplanationOfAnInterruptedStep(t *testing.T) {
 	r, key := interrupted(t)
 	decisions := r.explain(key).Decisions
@@ -260,50 +252,6 @@ func TestAnExplanationOfAnInterruptedStep(t *testing.T) {
 		"It runs charge again. That is if each is recorded as not executed: a step that is recorded as done or failed "+
 		"is skipped.", decisions[2].Then)
 	require.Equal(t, []string{"charge"}, decisions[2].Steps)
-}
-
-// What a preview says of a resolution is what the next call does.
-func TestWhatIsPreviewedIsWhatHappens(t *testing.T) {
-	key := order.Key("acme", "o-1")
-	failure := idem.Failure{Message: "declined"}
-	reserved := "The handler runs, attempt 2, and skips the steps that are recorded: reserve"
-	charge := func(a reconcile.Answer) map[string]reconcile.Answer { return map[string]reconcile.Answer{"charge": a} }
-	for name, tc := range map[string]struct {
-		res  reconcile.Resolution
-		then string
-		want orderEffects
-	}{
-		"it took effect": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.CompletedWith(7))},
-			"The handler runs, attempt 2, and skips the steps that are recorded: charge, reserve. The result of charge is " +
-				"recorded as given, and its form is not checked, since no record says which type a step returns: the handler " +
-				"ignores a member that its type does not have, and reads a missing one and null as empty.",
-			orderEffects{shipped: 1}},
-		"it had no effect": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.NotExecuted())},
-			reserved + ". It runs charge again.", orderEffects{charged: 1, shipped: 1}},
-		"it was declined": {reconcile.Resolution{To: idem.Released, Steps: charge(reconcile.FailedWith(failure))},
-			reserved + ", and gets the recorded failure of: charge.", orderEffects{returned: 1}},
-		"it took effect, result unknown": {reconcile.Resolution{To: idem.Released,
-			Steps: charge(reconcile.CompletedWithoutResult())},
-			reserved + ", and gets an error for the steps that took effect with a result that is not known: charge. " +
-				"Unless these return nothing, most handlers then fail the operation for good: what other steps did is undone, " +
-				"and what these did is not.", orderEffects{returned: 1}},
-		"the whole has no result": {reconcile.Resolution{To: idem.Completed},
-			"An error: it took effect, and its result is not recorded. A message is acknowledged. The handler does not " +
-				"run. Steps that are not recorded never run.", orderEffects{}},
-		"the whole failed": {reconcile.Resolution{To: idem.Failed, Failure: &failure, CompensatedManually: true},
-			"The recorded failure. A message is acknowledged. The handler does not run.", orderEffects{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, s := newRig(t), new(orderEffects)
-			r.crashCharging(key)
-			d := r.Preview(r.Record(key), tc.res)
-			require.Empty(t, d.Refused)
-			require.Equal(t, tc.then, d.Then)
-			r.resolve(key, tc.res)
-			_, _ = r.call(key, shopping(s, func() {}))
-			require.Equal(t, tc.want, *s)
-		})
-	}
 }
 
 // A compensation needs the result of its step. Without it the next attempt is parked before it goes
@@ -424,11 +372,8 @@ func TestADecisionThatCanRepeatAnEffectSaysSo(t *testing.T) {
 
 	died := order.Key("acme", "o-1")
 	r.crashCharging(died)
-	charge := func(a reconcile.Answer) reconcile.Resolution {
-		return reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{"charge": a}}
-	}
-	risky(r, died, charge(reconcile.NotExecuted()), "charge runs again. "+twice)
-	safe(r, died, charge(reconcile.CompletedWith(7)))
+	risky(r, died, charged(reconcile.NotExecuted()), "charge runs again. "+twice)
+	safe(r, died, charged(reconcile.CompletedWith(7)))
 
 	change = func(rec *idem.Record) { rec.Repeat = idem.Repeatable }
 	safe(r, key, reconcile.Resolution{To: idem.Released, Replace: true})

@@ -20,7 +20,9 @@ func (s *sweep) record(id string) {
 			return
 		}
 		var rec *idem.Record
-		rec, err = s.get(id)
+		ctx, cancel := s.share(s.ctx)
+		rec, err = s.r.store.Get(ctx, id)
+		cancel()
 		switch {
 		case errors.Is(err, protocol.ErrRecordUnreadable):
 			s.did(notice.Unreadable, &idem.Record{ID: id}, "", "the record cannot be read", err)
@@ -175,13 +177,6 @@ func (s *sweep) handleAbandoned(rec *idem.Record, op Operation) error {
 		return nil
 	}
 	return moved
-}
-
-// get reads a record, in its share of the sweep's time.
-func (s *sweep) get(id string) (*idem.Record, error) {
-	ctx, cancel := s.share(s.ctx)
-	defer cancel()
-	return s.r.store.Get(ctx, id)
 }
 
 func (s *sweep) by(why string) Change { return Change{Actor: s.opts.Who, Reason: shortened(why)} }

@@ -102,8 +102,8 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 		defer cancel()
 		err = s.r.resolve(ctx, rec, a.res, s.by(why))
 	}
-	var config *idem.ConfigError
-	var large *protocol.TooLargeError
+	_, mistake := errors.AsType[*idem.ConfigError](err)
+	_, large := errors.AsType[*protocol.TooLargeError](err)
 	_, ofStore := errors.AsType[*idem.StoreError](err) // whose fault may pass, such as of its credentials
 	switch {
 	case err == nil:
@@ -116,7 +116,7 @@ func (s *sweep) settled(rec *idem.Record, op Operation, a Answer, asked time.Tim
 			why+", and its attempt may still be running", nil)
 	case errors.Is(err, ErrNotUndone), errors.Is(err, ErrStepsUnnamed):
 		return s.escalate(rec, why+": "+err.Error(), err)
-	case a.err != nil, errors.As(err, &config) && !ofStore, errors.As(err, &large):
+	case a.err != nil, mistake && !ofStore, large:
 		return s.escalate(rec, why+", with an outcome that cannot be recorded", err)
 	case isAnswer(err), s.ctx.Err() != nil:
 		return err

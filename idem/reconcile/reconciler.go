@@ -84,17 +84,9 @@ func (r *Reconciler) Lapsed(rec *idem.Record) bool { return rec.Lapsed(r.now(), 
 // expiry is when an outcome of the record ends that is written now: not before that of an outcome
 // which it replaces, and which an operator has decided to keep for longer.
 func (r *Reconciler) expiry(rec *idem.Record) time.Time {
-	at := wholeSecond(r.now().Add(max(rec.Retention, leastRetention)))
+	at := protocol.RoundUp(r.now().Add(max(rec.Retention, leastRetention)), time.Second)
 	if rec.ExpiresAt.After(at) {
 		return rec.ExpiresAt
-	}
-	return at
-}
-
-// wholeSecond is the time as records keep an expiry, not earlier.
-func wholeSecond(at time.Time) time.Time {
-	if s := at.Truncate(time.Second); s.Before(at) {
-		return s.Add(time.Second)
 	}
 	return at
 }

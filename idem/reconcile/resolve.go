@@ -217,8 +217,8 @@ func (r *Reconciler) allows(rec *idem.Record, res Resolution, now time.Time) pro
 func again(ctx context.Context, write func() error) (err error) {
 	for range 3 {
 		err = write()
-		var sErr *idem.StoreError
-		if !errors.As(err, &sErr) || !sErr.Ambiguous || ctx.Err() != nil {
+		failed, ok := errors.AsType[*idem.StoreError](err)
+		if !ok || !failed.Ambiguous || ctx.Err() != nil {
 			break
 		}
 	}
@@ -227,8 +227,8 @@ func again(ctx context.Context, write func() error) (err error) {
 
 // isAnswer reports whether the store has answered what the record is.
 func isAnswer(err error) bool {
-	var conflict *protocol.ConflictError
-	return errors.As(err, &conflict)
+	_, conflict := errors.AsType[*protocol.ConflictError](err)
+	return conflict
 }
 
 func (r *Reconciler) settlement(rec *idem.Record, res Resolution, by Change) protocol.Settlement {

@@ -146,6 +146,29 @@ func TestAResolutionIsAboutTheAttemptThatItFound(t *testing.T) {
 	require.NoError(t, r.Resolve(t.Context(), key.ID(), declined, alice), "asked once more about the new attempt")
 }
 
+// What later calls could not read, or what says nothing, is refused before the store is asked.
+func TestMistakesOfAResolution(t *testing.T) {
+	r, key := ended(t, nil)
+	json := func(body string) *protocol.Encoded { return &protocol.Encoded{Body: []byte(body)} }
+	yes := reconcile.Resolution{To: idem.Completed, Result: json("1")}
+	require.ErrorIs(t, r.Resolve(t.Context(), "absent", yes, alice), reconcile.ErrNotFound)
+	require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), yes, alice), reconcile.ErrNotUnknown)
+	r.Faults.Reset()
+	for _, bad := range []reconcile.Resolution{
+		{}, {To: idem.Unknown}, {To: idem.InProgress}, {To: idem.Failed},
+		{To: idem.Failed, Failure: &idem.Failure{}, Result: json("1")}, {To: idem.Released, Result: json("1")},
+		{To: idem.Completed, Result: json("receipt 7")}, {To: idem.Completed, Result: json("")},
+		{To: idem.Released, CompensatedManually: true},
+		{To: idem.Completed, Result: &protocol.Encoded{Body: []byte("1"), Check: func([]byte) error { return errPlain }}},
+	} {
+		require.ErrorAs(t, r.Resolve(t.Context(), key.ID(), bad, alice), new(*idem.ConfigError))
+	}
+	require.Empty(t, r.Faults.Calls())
+	r.Faults.Next(idemtest.Get, idemtest.Unreadable, idemtest.Refuse)
+	require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), yes, alice), idem.ErrRecordUnreadable)
+	require.ErrorIs(t, r.Resolve(t.Context(), key.ID(), yes, alice), idem.ErrStoreUnavailable)
+}
+
 // Whoever is refused is told what to do.
 func TestRefusalsSayWhatToDo(t *testing.T) {
 	r := newRig(t)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,25 +18,48 @@ import (
 )
 
 // A process has died in its at-most-once charge. What is found out about the charge is its
-// outcome, and the next call ships: nobody pays for what is never sent.
+// outcome, and the next call does what is previewed: nobody pays for what is never sent. The history
+// has a word for each step, and no result.
 func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
-	key := order.Key("acme", "o-1")
+	const reserved = "The handler runs, attempt 2, and skips the steps that are recorded: reserve"
+	failure := idem.Failure{Message: "declined"}
+	type verdicts = map[string]protocol.StepVerdict
 	for name, tc := range map[string]struct {
-		charge reconcile.Answer
-		want   orderEffects
-		out    int
-		err    string
+		res     reconcile.Resolution
+		then    string
+		want    orderEffects
+		out     int
+		err     string
+		history verdicts
+		why     string // of a probe that answers so
 	}{
-		"it took effect":   {reconcile.CompletedWith(7), orderEffects{shipped: 1}, 7, "<nil>"},
-		"it had no effect": {reconcile.NotExecuted(), orderEffects{charged: 1, shipped: 1}, 7, "<nil>"},
-		"it was declined": {reconcile.FailedWith(idem.Failure{Message: "declined"}),
-			orderEffects{returned: 1}, 0, "declined"},
-		"it took effect, result unknown": {reconcile.CompletedWithoutResult(), orderEffects{returned: 1}, 0, "result"},
+		"it took effect": {charged(reconcile.CompletedWith(7)),
+			"The handler runs, attempt 2, and skips the steps that are recorded: charge, reserve. The result of charge is " +
+				"recorded as given, and its form is not checked, since no record says which type a step returns: the handler " +
+				"ignores a member that its type does not have, and reads a missing one and null as empty.",
+			orderEffects{shipped: 1}, 7, "<nil>", verdicts{"charge": protocol.StepTookEffect}, "took effect"},
+		"it had no effect": {charged(reconcile.NotExecuted()), reserved + ". It runs charge again.",
+			orderEffects{charged: 1, shipped: 1}, 7, "<nil>", verdicts{"charge": protocol.StepNotExecuted}, "had no effect"},
+		"it was declined": {charged(reconcile.FailedWith(failure)), reserved + ", and gets the recorded failure of: charge.",
+			orderEffects{returned: 1}, 0, "declined", verdicts{"charge": protocol.StepFailed}, "failed"},
+		"it took effect, result unknown": {charged(reconcile.CompletedWithoutResult()),
+			reserved + ", and gets an error for the steps that took effect with a result that is not known: charge. " +
+				"Unless these return nothing, most handlers then fail the operation for good: what other steps did is undone, " +
+				"and what these did is not.",
+			orderEffects{returned: 1}, 0, "result", verdicts{"charge": protocol.StepWithoutResult},
+			"took effect, with a result that is not known"},
+		"the whole took effect, result unknown": {reconcile.Resolution{To: idem.Completed},
+			"An error: it took effect, and its result is not recorded. A message is acknowledged. The handler does not " +
+				"run. Steps that are not recorded never run.", orderEffects{}, 0, "its result could not be kept", nil, ""},
+		"the whole failed, and was undone": {
+			reconcile.Resolution{To: idem.Failed, Failure: &failure, CompensatedManually: true},
+			"The recorded failure. A message is acknowledged. The handler does not run.",
+			orderEffects{}, 0, "declined", verdicts{"reserve": protocol.StepUndone}, ""},
 	} {
-		steps := map[string]reconcile.Answer{"charge": tc.charge}
-		goesOn := func(t *testing.T, r *rig) {
+		goesOn := func(t *testing.T, r *rig, key idem.Key) {
 			t.Helper()
-			require.Equal(t, idem.Released, r.Record(key).State)
+			require.Equal(t, tc.res.To, r.Record(key).State)
+			require.Equal(t, tc.history, r.last(key).Steps)
 			s := new(orderEffects)
 			out, err := r.call(key, shopping(s, func() {}))
 			require.Equal(t, tc.out, out)
@@ -43,16 +68,23 @@ func TestAnOrderGoesOnAfterTheStepThatWasInterrupted(t *testing.T) {
 		}
 		t.Run(name+", a person says", func(t *testing.T) {
 			r, key := interrupted(t)
+			d := r.Preview(r.Record(key), tc.res)
+			require.Empty(t, d.Refused)
+			require.Equal(t, tc.then, d.Then)
 			by := r.seen(key)
 			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
-			require.NoError(t, r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released, Steps: steps}, by))
-			goesOn(t, r)
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.res, by))
+			goesOn(t, r, key)
 		})
+		if tc.why == "" {
+			continue
+		}
 		t.Run(name+", a probe says", func(t *testing.T) {
-			r, _ := interrupted(t)
-			s := r.probing(order, says(reconcile.ContinueWith(steps)))
+			r, key := interrupted(t)
+			s := r.probing(order, says(reconcile.ContinueWith(tc.res.Steps)))
 			require.Equal(t, []notice.Kind{notice.Resolved}, r.sweep(s))
-			goesOn(t, r)
+			require.Equal(t, "the provider says that step charge "+tc.why, r.last(key).Why)
+			goesOn(t, r, key)
 		})
 	}
 }
@@ -189,42 +221,6 @@ func TestAnAnswerThatNamesNoStepReleasesNothing(t *testing.T) {
 			s = r.probing(refund, says(reconcile.ContinueWith(steps)))
 			require.Equal(t, []notice.Kind{notice.SweepParked, notice.Escalated}, r.sweep(s))
 			require.Equal(t, idem.Unknown, r.Record(killed).State)
-		})
-	}
-}
-
-// The history has a word for each step that a resolution settled, and no result.
-func TestTheHistoryHasTheVerdictOfEachStep(t *testing.T) {
-	failure := idem.Failure{Message: "declined"}
-	for name, tc := range map[string]struct {
-		res  reconcile.Resolution
-		want map[string]protocol.StepVerdict
-		why  string // of a probe that answers so
-	}{
-		"it took effect": {charged(reconcile.CompletedWith(7)),
-			map[string]protocol.StepVerdict{"charge": protocol.StepTookEffect}, "that step charge took effect"},
-		"it took effect, result unknown": {charged(reconcile.CompletedWithoutResult()), map[string]protocol.StepVerdict{
-			"charge": protocol.StepWithoutResult}, "that step charge took effect, with a result that is not known"},
-		"it was declined": {charged(reconcile.FailedWith(failure)),
-			map[string]protocol.StepVerdict{"charge": protocol.StepFailed}, "that step charge failed"},
-		"it had no effect": {charged(reconcile.NotExecuted()),
-			map[string]protocol.StepVerdict{"charge": protocol.StepNotExecuted}, "that step charge had no effect"},
-		"all was undone": {reconcile.Resolution{To: idem.Failed, Failure: &failure,
-			CompensatedManually: true}, map[string]protocol.StepVerdict{"reserve": protocol.StepUndone}, ""},
-		"the whole took effect": {reconcile.Resolution{To: idem.Completed}, nil, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, key := interrupted(t)
-			r.resolve(key, tc.res)
-			require.Equal(t, tc.want, r.last(key).Steps)
-			if tc.why == "" {
-				return
-			}
-			r = newRig(t)
-			r.crashCharging(key)
-			r.sweep(r.probing(order, says(reconcile.ContinueWith(tc.res.Steps))))
-			require.Equal(t, tc.want, r.last(key).Steps)
-			require.Equal(t, "the provider says "+tc.why, r.last(key).Why)
 		})
 	}
 }
@@ -369,4 +365,377 @@ func TestARefusalIsNotRecordedOverStepsThatAreNotUndone(t *testing.T) {
 		r, key := lapsed(t, refund)
 		r.resolve(key, reconcile.Resolution{To: idem.Completed, Result: &refusal})
 	})
+}
+
+// An operator has typed the charge's result in another shape than its function's, which no attempt
+// can read. The attempt has done nothing with it, and it is said anew.
+func TestAnUnreadableResultOfAStepIsReplaced(t *testing.T) {
+	seven, absent := charged(reconcile.CompletedWith(7)), charged(reconcile.NotExecuted())
+	eight, err := reconcile.Encode(8)
+	require.NoError(t, err)
+	died := func(r *rig, key idem.Key) {
+		r.killed(key)
+		r.lapse()
+	}
+	for name, tc := range map[string]struct {
+		op      idem.Operation
+		between func(r *rig, key idem.Key)
+		again   reconcile.Resolution
+		want    orderEffects
+		out     int
+	}{
+		"its result":                        {order, nil, seven, orderEffects{shipped: 1}, 7},
+		"its result, to replace a word":     {order, nil, again(seven), orderEffects{shipped: 1}, 7},
+		"its result, after a crash between": {order, died, seven, orderEffects{shipped: 1}, 7},
+		"it had no effect":                  {order, nil, absent, orderEffects{charged: 1, shipped: 1}, 7},
+		"what the whole order did": {order, nil,
+			reconcile.Resolution{To: idem.Completed, Result: &eight}, orderEffects{}, 8},
+		"its result, of an operation that is not repeatable": {refund, nil, seven, orderEffects{shipped: 1}, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := newRig(t), new(orderEffects), tc.op.Key("acme", "o-1")
+			pay := func(ctx context.Context, _ int) (int, error) {
+				conf := &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
+				out, err := idem.Step(ctx, "charge", func(context.Context) (int, error) { s.charged++; return 7, nil }, conf)
+				if err != nil {
+					return 0, idem.PermanentStep(err)
+				}
+				return out, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
+			}
+			r.killedIn(key, "charge")
+			began := r.Record(key).Steps["charge"].BegunAt
+			require.False(t, began.IsZero())
+			r.resolve(key, charged(reconcile.CompletedWith(strings.Repeat("ch_1", 500))))
+			if tc.between != nil {
+				tc.between(r, key)
+			}
+			r.fails(key, pay, idem.ErrRecordUnreadable)
+			r.fails(key, pay, idem.ErrOutcomeUnknown)
+			require.Equal(t, orderEffects{}, *s)
+			r.lapse()
+
+			// Operators are told what to ask with, and that it is to be said anew.
+			sw := r.probing(tc.op, says(reconcile.CannotBeKnown("gone")))
+			r.sweep(sw)
+			require.Len(t, r.escalations, 1)
+			token := protocol.Token(key.ID(), "charge")
+			require.Equal(t, []reconcile.InterruptedStep{{Name: "charge", Token: token, BegunAt: began}}, r.escalations[0].Steps)
+			e := r.explain(key)
+			require.Contains(t, e.Summary, "cannot go on with what was recorded of step charge")
+			require.Equal(t, []string{"charge"}, e.Decisions[2].Steps)
+			err = r.Resolve(t.Context(), key.ID(), reconcile.Resolution{To: idem.Released}, alice)
+			require.ErrorIs(t, err, reconcile.ErrStepsUnnamed)
+			require.ErrorContains(t, err, token)
+
+			require.Empty(t, r.Preview(r.Record(key), tc.again).Refused)
+			r.Faults.Next(idemtest.Settle, idemtest.LoseReply)
+			require.NoError(t, r.Resolve(t.Context(), key.ID(), tc.again, r.seen(key)))
+			r.gets(key, pay, tc.out)
+			require.Equal(t, tc.want, *s)
+		})
+	}
+}
+
+// resolvedCharge is a rig with an order whose process died in its at-most-once charge, and a resolution of
+// the charge. A compensation counts.
+func resolvedCharge(t *testing.T, compensates bool, charge reconcile.Answer) (*rig, *orderEffects, idem.Key) {
+	t.Helper()
+	r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
+	conf := &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
+	if compensates {
+		conf = undoing[int](s)
+	}
+	r.killedInStep(key, "charge", conf)
+	r.resolve(key, charged(charge))
+	return r, s, key
+}
+
+// Whatever becomes of the write that makes an interrupted step of it again, what no attempt can
+// go on with is said anew, and the step does not run before that.
+func TestAnUnreadableResultIsReplacedWhateverBecomesOfTheWrite(t *testing.T) {
+	t.Run("it is of another type", func(t *testing.T) {
+		replacedWhateverBecomesOfTheWrite(t, reconcile.CompletedWith("ch_1"), charge[int])
+	})
+	t.Run("a compensation needs it", func(t *testing.T) {
+		replacedWhateverBecomesOfTheWrite(t, reconcile.CompletedWithoutResult(), refundable[int])
+	})
+}
+
+func replacedWhateverBecomesOfTheWrite(t *testing.T, word reconcile.Answer,
+	pay func(*orderEffects, int) func(context.Context, int) (int, error),
+) {
+	for name, fault := range map[string]func(r *rig, key idem.Key) idemtest.Fault{
+		"its reply is lost":   func(*rig, idem.Key) idemtest.Fault { return idemtest.LoseReply },
+		"its request is lost": func(*rig, idem.Key) idemtest.Fault { return idemtest.LoseRequest },
+		"the process dies before it": func(r *rig, _ idem.Key) idemtest.Fault {
+			return func(_ context.Context, c *idemtest.Call) error { r.Crash(); return c.Lost() }
+		},
+		"the process dies after it": func(r *rig, _ idem.Key) idemtest.Fault {
+			return func(ctx context.Context, c *idemtest.Call) error { _ = c.Do(ctx); r.Crash(); return c.Lost() }
+		},
+		"a stricter call parks before it": func(r *rig, key idem.Key) idemtest.Fault {
+			return func(ctx context.Context, c *idemtest.Call) error {
+				park := protocol.Lapse(r.Record(key), protocol.Event{Kind: protocol.EventClaim}, "park", "a call")
+				require.NoError(r.t, r.Store.Settle(ctx, r.Clock.Now(), park))
+				return c.Do(ctx)
+			}
+		},
+		"another attempt has taken over": func(r *rig, key idem.Key) idemtest.Fault {
+			return func(ctx context.Context, c *idemtest.Call) error {
+				r.lapse()
+				_, err := idem.Do(ctx, r.Engine, key, 1, pay(new(orderEffects), 7))
+				require.Error(r.t, err)
+				return c.Do(ctx)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := resolvedCharge(t, true, word)
+			r.Faults.Next(idemtest.RecordStep, fault(r, key))
+			_ = r.deliver(key, pay(s, 7))
+			r.lapse()
+			if r.Record(key).State != idem.Unknown {
+				r.fails(key, pay(s, 7), nil)
+			}
+			r.lapse()
+			require.Equal(t, idem.Unknown, r.Record(key).State)
+			require.Equal(t, []string{"charge"}, r.explain(key).Decisions[2].Steps)
+			r.resolve(key, charged(reconcile.CompletedWith(7)))
+			r.ends(key, pay(s, 7))
+			require.Equal(t, orderEffects{shipped: 1}, *s)
+		})
+	}
+}
+
+// A handler that takes no notice of the step's error is stopped all the same: nothing may go by
+// what can be said anew.
+func TestNoStepRunsBehindWhatNoAttemptCanGoOnWith(t *testing.T) {
+	for name, word := range map[string]reconcile.Answer{
+		"it is of another type":   reconcile.CompletedWith("ch_1"),
+		"a compensation needs it": reconcile.CompletedWithoutResult(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := resolvedCharge(t, true, word)
+			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+				_, _ = refundable(s, 7)(ctx, in)
+				require.Error(t, ctx.Err())
+				return 0, idem.StepEffect(ctx, "ship", func(context.Context) error { s.shipped++; return nil }, nil)
+			})
+			require.Error(t, err)
+			require.Equal(t, idem.Unknown, r.Record(key).State)
+			require.Equal(t, orderEffects{}, *s)
+		})
+	}
+}
+
+// A resolution that somebody makes before that write counts.
+func TestAResolutionBeforeTheWriteOfAnUnreadableResultCounts(t *testing.T) {
+	r, s, key := resolvedCharge(t, false, reconcile.CompletedWith("ch_1"))
+	r.Faults.Next(idemtest.RecordStep, func(ctx context.Context, c *idemtest.Call) error {
+		park := protocol.Lapse(r.Record(key), protocol.Event{Kind: protocol.EventClaim}, "park", "a call")
+		require.NoError(t, r.Store.Settle(ctx, r.Clock.Now(), park))
+		require.NoError(t, reconcile.Resolve(ctx, r.Reconciler, key, 8, alice))
+		return c.Do(ctx)
+	})
+	_, _ = r.call(key, charge(s, 7))
+	r.gets(key, charge(s, 7), 8)
+	require.Equal(t, orderEffects{}, *s)
+}
+
+// Operators have said that the step took effect. The step's own question is not asked over that,
+// whatever became of the write: its answer would make the charge a second time.
+func TestAResolvedStepIsNotAskedAbout(t *testing.T) {
+	for name, fault := range map[string]func(r *rig) (idemtest.Method, idemtest.Fault){
+		"it is parked": func(*rig) (idemtest.Method, idemtest.Fault) { return idemtest.RecordStep, idemtest.Pass },
+		"the reply is lost": func(*rig) (idemtest.Method, idemtest.Fault) {
+			return idemtest.RecordStep, idemtest.LoseReply
+		},
+		"the request is lost": func(*rig) (idemtest.Method, idemtest.Fault) {
+			return idemtest.RecordStep, idemtest.LoseRequest
+		},
+		"the process dies after it": func(r *rig) (idemtest.Method, idemtest.Fault) {
+			return idemtest.Finish, func(_ context.Context, c *idemtest.Call) error { r.Crash(); return c.Lost() }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := newRig(t), new(orderEffects), order.Key("acme", "o-1")
+			pay := func(ctx context.Context, _ int) (int, error) {
+				return idem.Step(ctx, "charge",
+					func(context.Context) (int, error) { s.charged++; return 7, nil }, &idem.StepConfig[int]{
+						Semantics: idem.AtMostOnce, NotFoundFinalAfter: 10 * time.Minute,
+						Interrupted: func(context.Context, time.Time) (int, error) { return 0, idem.NotExecuted(errPlain) },
+					})
+			}
+			r.killedIn(key, "charge")
+			r.Clock.Advance(time.Hour)
+			r.resolve(key, charged(reconcile.CompletedWith("ch_1")))
+			r.Faults.Next(fault(r))
+			_, _ = r.call(key, pay)
+			r.Restart()
+			r.lapse()
+			r.fails(key, pay, nil)
+			r.lapse()
+			require.Equal(t, idem.Unknown, r.Record(key).State)
+			r.resolve(key, charged(reconcile.CompletedWith(7)))
+			r.gets(key, pay, 7)
+			require.Zero(t, s.charged)
+		})
+	}
+}
+
+// An attempt has gone by what was said, and a later one cannot read it, since the step's type
+// has changed. It is not unsaid: the charge is made no second time.
+func TestAResultThatAnAttemptHasReadIsNotReplaced(t *testing.T) {
+	for name, first := range map[string]func(r *rig, key idem.Key, s *orderEffects){
+		"it has failed after that": func(r *rig, key idem.Key, s *orderEffects) {
+			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+				_, err := charge(s, 7)(ctx, in)
+				return 0, errors.Join(err, errPlain)
+			})
+			require.ErrorIs(r.t, err, errPlain)
+		},
+		"its process has died after that": func(r *rig, key idem.Key, s *orderEffects) {
+			r.crash(key, func(ctx context.Context, in int) (int, error) {
+				_, err := charge(s, 7)(ctx, in)
+				require.NoError(r.t, err)
+				r.Crash()
+				return 0, nil
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := resolvedCharge(t, false, reconcile.CompletedWith(7))
+			first(r, key, s)
+			r.lapse()
+			two := charge(s, receipt{"ch_2"})
+			for range 2 {
+				r.fails(key, two, idem.ErrRecordUnreadable)
+				r.lapse()
+				require.Error(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
+			}
+			_, err := r.call(key, charge(s, 7)) // code that reads both
+			require.NoError(t, err)
+			require.Equal(t, orderEffects{shipped: 2}, *s)
+		})
+	}
+}
+
+// An attempt has gone on without a result, since its step returned nothing. A later one, whose step
+// returns something, cannot undo it: it is not unsaid either.
+func TestAStepThatWasUsedWithoutAResultIsNotReplaced(t *testing.T) {
+	for name, reads := range map[string]bool{"it goes by it": true, "its reply is lost": false} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := resolvedCharge(t, true, reconcile.CompletedWithoutResult())
+			if !reads {
+				r.Faults.Next(idemtest.RecordStep, idemtest.LoseReply)
+			}
+			_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+				_, err := refundable(s, struct{}{})(ctx, in)
+				return 0, errors.Join(err, errPlain)
+			})
+			require.Error(t, err)
+			require.Equal(t, reads, s.shipped == 1)
+			r.lapse()
+			_, err = r.call(key, refundable(s, receipt{"ch_2"}))
+			require.ErrorAs(t, err, new(*idem.StepUnavailableError))
+			r.lapse()
+			require.Error(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice))
+			require.Zero(t, s.charged+s.returned)
+		})
+	}
+}
+
+// Nothing goes by what was said before it is known that it can no longer be unsaid.
+func TestNothingUsesAResolvedResultBeforeThatIsRecorded(t *testing.T) {
+	for name, fault := range map[string]idemtest.Fault{"its reply is lost": idemtest.LoseReply,
+		"its request is lost": idemtest.LoseRequest} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := resolvedCharge(t, false, reconcile.CompletedWith(7))
+			r.Faults.Next(idemtest.RecordStep, fault)
+			r.fails(key, charge(s, 7), idem.ErrStoreUnavailable)
+			require.Equal(t, orderEffects{}, *s)
+			r.ends(key, charge(s, 7))
+			require.Equal(t, orderEffects{shipped: 1}, *s)
+		})
+	}
+}
+
+// A decoder that panics at what was said, and parts of it that are lost, are no other case than
+// what does not fit.
+func TestAResultAtWhichADecoderPanicsOrThatIsDamagedIsReplaced(t *testing.T) {
+	for name, said := range map[string]struct {
+		out   any
+		fault idemtest.Fault
+	}{
+		"its decoder panics":  {"ch_1", idemtest.Pass},
+		"it is damaged there": {map[string]string{"id": strings.Repeat("ch_1", 1000)}, idemtest.Unreadable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s, key := resolvedCharge(t, false, reconcile.CompletedWith(said.out))
+			r.Faults.Next(idemtest.StepResult, said.fault)
+			r.fails(key, charge(s, picky{"ch_2"}), idem.ErrRecordUnreadable)
+			r.lapse()
+			r.resolve(key, charged(reconcile.CompletedWith(map[string]string{"id": "ch_1"})))
+			r.ends(key, charge(s, picky{"ch_2"}))
+			require.Equal(t, orderEffects{shipped: 1}, *s)
+		})
+	}
+}
+
+// The state of a step is nothing that a handler's error says, and nothing that is cut with the
+// error of a record that is nearly full.
+func TestWhetherAResultCanBeReadIsNotInTheError(t *testing.T) {
+	t.Run("its error is cut", func(t *testing.T) {
+		r, key := newRig(t), order.Key("acme", "o-1")
+		const name = "charge the customer's card"
+		r.killedIn(key, name)
+		said := func(a reconcile.Answer) reconcile.Resolution {
+			return reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{name: a}}
+		}
+		r.resolve(key, said(reconcile.CompletedWith("ch_1")))
+		r.Faults.Next(idemtest.Finish,
+			func(context.Context, *idemtest.Call) error { return &protocol.TooLargeError{Size: 4, Limit: 3} })
+		_, err := r.call(key, func(ctx context.Context, _ int) (int, error) {
+			_, err := idem.Step(ctx, name, func(context.Context) (int, error) { return 7, nil },
+				&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+			return 0, coded{err, "declined"}
+		})
+		require.ErrorIs(t, err, idem.ErrRecordUnreadable)
+		require.Equal(t, "declined", r.Record(key).Failure.Code, "the handler's own")
+		r.lapse()
+		r.resolve(key, said(reconcile.CompletedWith(7)))
+	})
+	t.Run("its error has a code", func(t *testing.T) {
+		r, s, key := newRig(t), new(orderEffects), refund.Key("acme", "r-1")
+		_, err := r.call(key, func(ctx context.Context, in int) (int, error) {
+			_, err := charge(s, 7)(ctx, in)
+			require.NoError(t, err)
+			return 0, coded{errPlain, "idem:unread:charge"}
+		})
+		require.ErrorIs(t, err, errPlain)
+		r.lapse()
+		require.NotContains(t, r.explain(key).Summary, "cannot read")
+		require.ErrorContains(t, r.Resolve(t.Context(), key.ID(), charged(reconcile.NotExecuted()), alice),
+			"whose outcome is recorded")
+	})
+}
+
+// A probe that answers what no attempt can read would answer the same for ever: operators get the
+// question instead.
+func TestAProbeWithAnUnreadableResultIsNotAskedAgain(t *testing.T) {
+	r, key, asked := newRig(t), refund.Key("acme", "r-1"), 0
+	r.killedIn(key, "charge")
+	s := r.asking(func(context.Context, reconcile.Question) (reconcile.Answer, error) {
+		asked++
+		return reconcile.ContinueWith(map[string]reconcile.Answer{"charge": reconcile.CompletedWith("ch_1")}), nil
+	})
+	for range 3 {
+		r.sweep(s)
+		r.fails(key, charge(new(orderEffects), 7), nil)
+		r.Clock.Advance(24 * time.Hour)
+	}
+	require.Equal(t, 1, asked)
+	require.Len(t, r.escalations, 1)
+	require.Equal(t, "the handler cannot go on with what was said of charge", r.escalations[0].Reason)
+	require.False(t, r.escalations[0].Steps[0].BegunAt.IsZero())
 }

@@ -27,21 +27,6 @@ import (
 	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
-func TestALapsedClaimIsParked(t *testing.T) {
-	r, key := newRig(t), refund.Key("acme", "r-1")
-	r.killed(key)
-	s := r.sweeper(reconcile.SweepOptions{})
-	require.Empty(t, r.sweep(s), "it may still run")
-	r.lapse()
-	require.Equal(t, []notice.Kind{notice.SweepParked, notice.SweepPostponed}, r.sweep(s))
-	rec := r.Record(key)
-	require.Equal(t, idem.Unknown, rec.State)
-	require.Equal(t, 1, rec.Attempt)
-	require.Equal(t, []protocol.Change{protocol.ChangeParked}, r.changes(key))
-	require.Empty(t, r.sweep(s), "it is not due before it is escalated")
-	r.fails(key, func(context.Context, int) (int, error) { panic("it must not run again") }, idem.ErrOutcomeUnknown)
-}
-
 func TestAClaimThatStillRunsIsPostponed(t *testing.T) {
 	r, key := newRig(t), refund.Key("acme", "r-1")
 	r.killed(key)

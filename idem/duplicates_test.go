@@ -2,6 +2,9 @@ package idem_test
 
 import (
 	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,9 +12,152 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
+
+// Concurrent duplicates are calls with the same key at the same time.
+
+func TestManyConcurrentDuplicatesOneExecution(t *testing.T) {
+	h := idemtest.New(t, nil)
+	var runs atomic.Int32
+	got := idemtest.DeliverParallel(h, 64, func(ctx context.Context, e *idem.Engine) (int, error) {
+		return idem.Do(ctx, e, unsafe.Key("t", "k"), 1,
+			func(context.Context, int) (int, error) { return int(runs.Add(1)), nil })
+	})
+	require.EqualValues(t, 1, runs.Load())
+	ran := 0
+	for _, d := range got {
+		if d.Ran {
+			ran++
+		}
+		if d.Err != nil {
+			require.ErrorIs(t, d.Err, idem.ErrInFlight)
+			continue
+		}
+		require.Equal(t, 1, d.Value)
+	}
+	require.Equal(t, 1, ran)
+}
+
+// slowly runs a call in the background whose handler takes a while.
+func slowly(t *testing.T, r *rig, key idem.Key, d time.Duration, err error) <-chan idem.Result[int] {
+	t.Helper()
+	done := make(chan idem.Result[int], 1)
+	go func() {
+		res, _ := idem.Run(t.Context(), r.engine, key, 1, func(context.Context, int) (int, error) {
+			time.Sleep(d)
+			return 77, err
+		})
+		done <- res
+	}()
+	synctest.Wait()
+	return done
+}
+
+// What a waiter gets, and when: also if the other call leaves no outcome, or not in time. A call
+// without a claim waits like any other, and does not take over what it waited for.
+func TestWaitEnds(t *testing.T) {
+	late := errors.New("too late")
+	fp, err := fingerprint.JSON([]byte("1"), nil)
+	require.NoError(t, err)
+	kill := func(d time.Duration) func(context.Context) context.Context {
+		return func(ctx context.Context) context.Context { return idem.WithKillTime(ctx, time.Now().Add(d)) }
+	}
+	patient := func(ctx context.Context) context.Context { return ctx }
+	leaves := func(ctx context.Context) context.Context {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		context.AfterFunc(ctx, cancel)
+		return ctx
+	}
+	for _, tc := range []struct {
+		name   string
+		op     idem.Operation
+		ctx    func(context.Context) context.Context
+		other  time.Duration
+		err    error // of the other call's handler
+		want   error
+		within time.Duration
+		runs   int
+		// of the waiting call
+		until   time.Duration // from its begin; zero for none
+		noClaim error
+	}{
+		{"its client has left", unsafe, leaves, time.Minute, nil, idem.ErrInFlight, 5 * time.Second, 0, 0, nil},
+		{"the other call completes", unsafe, patient, 5 * time.Second, nil, nil, 6 * time.Second, 0, 0, nil},
+		{"the store has failed meanwhile", unsafe, patient, 2 * time.Second, nil, nil, 6 * time.Second, 0, 0, nil},
+		{"in vain", unsafe, patient, time.Minute, nil, idem.ErrInFlight, 10 * time.Second, 0, 0, nil},
+		{"the other call releases", unsafe, patient, 2 * time.Second, idem.NotExecuted(errPlain), nil,
+			3 * time.Second, 1, 0, nil},
+		{"the other call is uncertain", unsafe, patient, 2 * time.Second, errPlain, idem.ErrOutcomeUnknown,
+			3 * time.Second, 0, 0, nil},
+		{"before the kill time", unsafe, kill(6 * time.Second), time.Minute, nil, idem.ErrInFlight,
+			3 * time.Second, 0, 0, nil},
+		{"too late to run itself", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, idem.NotExecuted(errPlain),
+			idem.ErrOutOfTime, 3 * time.Second, 0, 0, nil},
+		{"late, and a replay comes for free", slowStarter, kill(6 * time.Second), 1900 * time.Millisecond, nil,
+			nil, 3 * time.Second, 0, 0, nil},
+		{name: "its own time ends", op: unsafe, ctx: patient, other: time.Minute, want: idem.ErrInFlight,
+			within: 2 * time.Second, until: 2 * time.Second},
+		{name: "its own time is over", op: unsafe, ctx: patient, other: time.Minute, want: idem.ErrInFlight, until: -1},
+		{name: "its own time is later than the wait", op: unsafe, ctx: patient, other: 5 * time.Second,
+			within: 6 * time.Second, until: time.Hour},
+		{name: "without a claim", op: unsafe, ctx: patient, other: 5 * time.Second, within: 6 * time.Second, noClaim: late},
+		{name: "without a claim, the other call releases", op: unsafe, ctx: patient, other: 2 * time.Second,
+			err: idem.NotExecuted(errPlain), want: late, within: 3 * time.Second, noClaim: late},
+	} {
+		bubble(t, tc.name, func(t *testing.T) {
+			r, c := newRig(t, nil), new(counter)
+			waiter := newRigAt(t, r.mem, r.clock, &idem.Options{Wait: 10 * time.Second})
+			key := tc.op.Key("t", "k")
+			done := slowly(t, r, key, tc.other, tc.err)
+			before := r.record(t, key)
+			if strings.HasPrefix(tc.name, "the store has failed") {
+				waiter.faults.Always(idemtest.Refuse, idemtest.Get)
+				time.AfterFunc(5*time.Second, waiter.faults.Heal)
+			}
+			start := time.Now()
+			call := idem.Call{Key: key, Fingerprint: fp, NoClaim: tc.noClaim, Run: func(ctx context.Context) idem.Answer {
+				_, _ = c.run(ctx, 1)
+				return idem.Answer{Body: []byte("1")}
+			}}
+			if tc.until != 0 {
+				call.WaitUntil = start.Add(tc.until)
+			}
+			out, err := waiter.engine.Execute(tc.ctx(t.Context()), call)
+			require.LessOrEqual(t, time.Since(start), tc.within)
+			require.GreaterOrEqual(t, time.Since(start), tc.within/2, "it waits")
+			require.ErrorIs(t, err, tc.want)
+			require.Equal(t, tc.runs, c.count())
+			if tc.want == nil && tc.runs == 0 {
+				require.Equal(t, "77", string(out.Body))
+				require.True(t, out.Replayed)
+			}
+			if tc.want == idem.ErrOutOfTime {
+				require.Equal(t, 1, waiter.count(idemtest.Acquire), "nothing is claimed")
+			}
+			if tc.want == idem.ErrInFlight && tc.within < 5*time.Second {
+				require.Equal(t, before, r.record(t, key), "waiting never touches the record")
+			}
+			<-done
+		})
+	}
+}
+
+var slowStarter = idem.Operation{Name: "slow", MinTime: 3500 * time.Millisecond}
+
+// A waiter that gives up says when to try again, by the record that it read last.
+func TestWaiterTellsTheLatestLease(t *testing.T) {
+	inBubble(t, unsafe, func(t *testing.T, r *rig, key idem.Key) {
+		done := slowly(t, r, key, 5*time.Minute, nil)
+		waiter := newRigAt(t, r.mem, r.clock, &idem.Options{Wait: time.Minute})
+		_, err := idem.Do(t.Context(), waiter.engine, key, 1, new(counter).run)
+		flight := errorAs[*idem.InFlightError](t, err)
+		require.Greater(t, flight.LeaseLeft, 20*time.Second, "the heartbeat has renewed it")
+		<-done
+	})
+}
 
 // whileRunning calls fn from beside a handler of the key, which then returns 1.
 func whileRunning(t *testing.T, r *rig, key idem.Key, fn func()) (int, error) {
