@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -269,41 +268,6 @@ func TestRefusedPort(t *testing.T) {
 	require.Equal(t, 3, tries.n)
 }
 
-// Somebody listens and never answers: the write is in doubt and the caller's
-// time is kept. How the tries share it, TestBudgetHolds shows.
-func TestBlackHole(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var mu sync.Mutex
-	var conns []net.Conn
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			conns = append(conns, c)
-			mu.Unlock()
-		}
-	}()
-	client := must(NewClient(aws.Config{}, &ClientOptions{Endpoint: "http://" + l.Addr().String()}))
-	s := must(New(client, "table", nil))
-	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
-	defer cancel()
-	isStoreError(t, s.Acquire(ctx, base, claim("k", "o1")), true)
-	require.NoError(t, l.Close())
-	<-done
-	mu.Lock()
-	defer mu.Unlock()
-	require.NotEmpty(t, conns)
-	for _, c := range conns {
-		require.NoError(t, c.Close())
-	}
-}
-
 func TestNewFindsMistakes(t *testing.T) {
 	client := must(NewClient(aws.Config{Region: "eu-central-1"}, nil))
 	options := func(o Options) error { _, err := New(client, "t", &o); return err }
@@ -369,6 +333,19 @@ func TestBadWritesAreRefusedBeforeTheyAreSent(t *testing.T) {
 	require.Zero(t, *n)
 }
 
+// A request that gets no answer is in doubt, and the caller's time is kept. How the tries share it,
+// TestBudgetHolds shows.
+func TestASilentEndpoint(t *testing.T) {
+	w := &wire{fault: func(_ int, _ string, req *http.Request) (*http.Response, error) {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}}
+	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	defer cancel()
+	isStoreError(t, over(w).Acquire(ctx, base, claim("k", "o1")), true)
+	require.NotEmpty(t, w.calls())
+}
+
 // ending is a client that ends the context after its third write.
 type ending struct {
 	Client
@@ -382,16 +359,6 @@ func (c *ending) PutItem(ctx context.Context, in *dynamodb.PutItemInput,
 	c.n++
 	endAfter(3, c.n-1, c.end)
 	return out, err
-}
-
-// TestRefusalSaysWhatToDo: a wrong table is a mistake in the set-up, and reads so
-// wherever the store's error ends up.
-func TestRefusalSaysWhatToDo(t *testing.T) {
-	s := open(t, nil).Store
-	s.table, s.retry.table = aws.String("nosuch"), "nosuch"
-	_, err := s.Get(t.Context(), "acme#charge#digest")
-	require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
-	require.ErrorContains(t, err, `table "nosuch": does not exist in this region and account`)
 }
 
 // DynamoDB and DynamoDB Local have different words. What does not speak of keys is not a fault of the table.
@@ -427,6 +394,9 @@ func TestTableOfSomethingElseIsNamed(t *testing.T) {
 		_, err := s.Get(t.Context(), "acme#charge#digest")
 		return err
 	}
+	err := get(t, must(New(f.admin, "nosuch", &patient)))
+	require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
+	require.ErrorContains(t, err, `table "nosuch": does not exist in this region and account`)
 	claim := func(watched bool) func(*testing.T, *Store) error {
 		return func(t *testing.T, s *Store) error {
 			engine := must(idem.New(s, &idem.Options{ClaimBudget: patient.Budget}))
