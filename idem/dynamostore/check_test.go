@@ -31,7 +31,7 @@ func says(t *testing.T, err error, texts ...string) {
 func TestCheckNamesEverythingThatIsWrong(t *testing.T) {
 	f := open(t, nil)
 	ctx := t.Context()
-	name := f.tableOfElse(t, types.ScalarAttributeTypeN)
+	name := f.tableWith(t, []string{"id N"}, nil)
 	says(t, Check(ctx, f.admin, name), "has the keys id (N) and needs pk (S), sk (S)", `no index "open"`, "TTL off")
 
 	f.expires(t, name, "ttl", true)

@@ -44,12 +44,6 @@ func (f *fixture) newTable(t *testing.T) string {
 	return name
 }
 
-// tableOfElse has other keys than records have.
-func (f *fixture) tableOfElse(t *testing.T, kind types.ScalarAttributeType) string {
-	t.Helper()
-	return f.tableWith(t, []string{"id " + string(kind)}, nil)
-}
-
 // tableWith has these keys, and these of the index if there are any: each a name and a type.
 func (f *fixture) tableWith(t *testing.T, keys, index []string) string {
 	t.Helper()

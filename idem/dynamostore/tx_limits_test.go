@@ -156,13 +156,6 @@ func TestEqualNumbersAreOneKey(t *testing.T) {
 	require.NotEqual(t, plainNumber("9007199254740993"), plainNumber("9007199254740992"))
 }
 
-func TestTableKeysAreChecked(t *testing.T) {
-	for _, bad := range []map[string][]string{{"t": nil}, {"t": {"a", "b", "c"}}, {"t": {""}}, {"": {"a"}}} {
-		_, err := New(fake(nil), "table", &Options{TableKeys: bad})
-		says(t, err, "TableKeys")
-	}
-}
-
 // An error function that panics does not take the process down, nor does one that
 // makes no error let the refusal pass.
 func TestOtherwiseThatMisbehaves(t *testing.T) {
