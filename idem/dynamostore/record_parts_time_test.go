@@ -94,21 +94,6 @@ func TestStoredPartsAreNotSentAgain(t *testing.T) {
 	})
 }
 
-// An end of an attempt without its result adds that and does nothing besides.
-func TestUpgradeOfAnythingElse(t *testing.T) {
-	s, n := scripted(nil)
-	for _, change := range []func(*protocol.Finish){
-		func(f *protocol.Finish) { f.Ending = protocol.Ending{State: protocol.Released} },
-		func(f *protocol.Finish) { f.Unit = new(Tx) },
-	} {
-		f := completion("k", "o", []byte("1"))
-		f.Attempt = protocol.WithoutResult{Write: "o.fact"}
-		change(&f)
-		isStoreError(t, s.Finish(t.Context(), base, f), false)
-	}
-	require.Zero(t, *n)
-}
-
 // A transaction's first try has a second for each MiB, whatever else there is time for.
 func TestTransactionHasTimeForItsSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

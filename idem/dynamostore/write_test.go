@@ -33,6 +33,11 @@ func TestBadWritesAreRefusedBeforeTheyAreSent(t *testing.T) {
 	require.ErrorAs(t, s.RecordStep(ctx, base,
 		protocol.StepWrite{ID: "k", Owner: "o", Write: "w", Name: "s", Result: make([]byte, DefaultMaxResult+1)}), &large)
 	isStoreError(t, s.RecordStep(ctx, base, protocol.StepWrite{ID: "k", Owner: "o", Write: "w"}), false)
+	added := completion("k", "o1", []byte("1")) // a result, and nothing else
+	added.Attempt, added.Unit = protocol.WithoutResult{Write: "o1.fact"}, new(Tx)
+	isStoreError(t, s.Finish(ctx, base, added), false)
+	added.Unit, added.Ending = nil, protocol.Ending{State: protocol.Released}
+	isStoreError(t, s.Finish(ctx, base, added), false)
 	f.Ending = protocol.Ending{State: protocol.Failed}
 	isStoreError(t, s.Finish(ctx, base, f), false)
 	f.Ending = protocol.Ending{State: protocol.InProgress}
