@@ -90,9 +90,7 @@ func (s *AdminStore) AuditOf(ctx context.Context, id, page string) (protocol.Aud
 		if !strings.HasPrefix(page, schema.AuditSK) || !isKey(id, page) {
 			return protocol.AuditPage{}, noCursor(page)
 		}
-		in.ExclusiveStartKey = item{
-			schema.PK: &types.AttributeValueMemberS{Value: id}, schema.SK: &types.AttributeValueMemberS{Value: page},
-		}
+		in.ExclusiveStartKey = itemKey(id, page)
 	}
 	k := s.retry.begin(ctx, "AuditOf")
 	defer k.end()

@@ -1,7 +1,6 @@
 package dynamostore
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -73,16 +72,16 @@ func TestAScanReadsAllOfARecord(t *testing.T) {
 	}
 }
 
-func TestMistakesOfAScan(t *testing.T) {
-	var mistake *protocol.ConfigError
-	_, err := NewScanner(nil, "t", nil)
-	require.ErrorAs(t, err, &mistake)
-	_, err = NewScanner(dynamodb.New(dynamodb.Options{}), "", nil)
-	require.ErrorAs(t, err, &mistake)
-	s, err := NewScanner(dynamodb.New(dynamodb.Options{}), "t", nil)
-	require.NoError(t, err)
-	_, err = s.Scan(t.Context(), protocol.ScanQuery{Segments: 1, Page: "x"})
+func TestMistakesInPagesOfAScan(t *testing.T) {
+	client := dynamodb.New(dynamodb.Options{})
+	s, r := must(NewScanner(client, "t", nil)), must(NewRemover(client, "t", nil))
+	_, err := s.Scan(t.Context(), protocol.ScanQuery{Segments: 1, Page: "x"})
 	require.ErrorContains(t, err, "pass what the page before returned")
+	for _, q := range []protocol.ExpiredQuery{{}, {Segment: 3, Segments: 3}, {Segment: -1, Segments: 3},
+		{Segments: 1, Page: "!"}, {Segments: 1, Page: "eA"}} {
+		_, err := r.RemoveExpired(t.Context(), q)
+		require.Error(t, err)
+	}
 }
 
 func (f *fixture) remover() *Remover { return must(NewRemover(f.clientAs(asRemover), f.table, f.o)) }
@@ -166,21 +165,6 @@ func TestAClaimBetweenScanAndDeletionStays(t *testing.T) {
 	f.all(t, r, base.Add(2*time.Hour))
 	require.Len(t, lost, 1)
 	require.Nil(t, f.get(t, "t#op#1"))
-}
-
-func TestMistakesOfARemover(t *testing.T) {
-	var config *protocol.ConfigError
-	_, err := NewRemover(nil, "t", nil)
-	require.ErrorAs(t, err, &config)
-	_, err = NewRemover((*dynamodb.Client)(nil), "t", nil)
-	require.ErrorAs(t, err, &config)
-	r, err := NewRemover(dynamodb.New(dynamodb.Options{}), "t", nil)
-	require.NoError(t, err)
-	for _, q := range []protocol.ExpiredQuery{{}, {Segment: 3, Segments: 3}, {Segment: -1, Segments: 3},
-		{Segments: 1, Page: "!"}, {Segments: 1, Page: "eA"}} {
-		_, err := r.RemoveExpired(context.Background(), q)
-		require.Error(t, err)
-	}
 }
 
 // inShard is an id of the first shard.

@@ -2,7 +2,6 @@ package dynamostore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
 	"github.com/idem-go/idempotency/idem/schema"
@@ -26,50 +24,6 @@ func (f *fixture) watched(t *testing.T, id string, due time.Time) {
 	c := claim(id, "o")
 	c.Record.Repeat, c.Record.ExpiresAt, c.Record.Due = protocol.NotRepeatable, time.Time{}, due
 	require.NoError(t, f.Acquire(t.Context(), base, c))
-}
-
-// A sweep on DynamoDB: what it calls, that it reads only what is due, and that what was
-// escalated is listed no more.
-func TestSweepOnDynamoDB(t *testing.T) {
-	f := open(t, nil)
-	q := f.adminStore(t)
-	leaseEnd := base.Add(30 * time.Second)
-	f.watched(t, "t#refund#completed", leaseEnd)
-	f.watched(t, "t#refund#unknown", leaseEnd)
-	f.watched(t, "t#refund#running", base.Add(time.Hour))
-	r := must(reconcile.New(q, &reconcile.Options{Now: func() time.Time { return base.Add(time.Minute) }}))
-	var people []string
-	op := reconcile.Operation{Probe: func(_ context.Context, q reconcile.Question) (reconcile.Answer, error) {
-		if q.ID == "t#refund#completed" {
-			return reconcile.CompletedWith("receipt").WithRef("ch_1"), nil
-		}
-		return reconcile.CannotBeKnown("it keeps a day"), nil
-	}}
-	op.Operation.Name = "refund"
-	s := must(reconcile.NewSweeper(r, &reconcile.SweepOptions{
-		Operations: []reconcile.Operation{op}, Concurrency: 1, Log: slog.New(slog.DiscardHandler),
-		Escalate: func(_ context.Context, g reconcile.Escalation) error { people = append(people, g.Record); return nil },
-	}))
-	f.wire.set(nil)
-	report, err := s.Sweep(t.Context())
-	require.NoError(t, err)
-	report.Actions = nil
-	require.Equal(t, reconcile.Report{Listed: 2, Parked: 2, Resolved: 1, Escalated: 1}, report)
-	require.Equal(t, map[string]int{
-		"Query": protocol.Shards, "GetItem": 2, // one each
-		"TransactWriteItems": 4, // two parked, one resolved, one escalated: each with its entry
-		"UpdateItem":         3, // two claimed for the probe, one locked for people
-	}, tally(f.wire.calls()))
-	require.Equal(t, []string{"t#refund#unknown"}, people)
-	require.Equal(t, protocol.Completed, f.get(t, "t#refund#completed").State)
-	require.Equal(t, base.Add(time.Minute), f.get(t, "t#refund#unknown").EscalatedAt)
-
-	report, err = s.Sweep(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, report.Listed)
-	history, err := r.History(t.Context(), "t#refund#unknown")
-	require.NoError(t, err)
-	require.Len(t, history, 2)
 }
 
 // What throttles one shard of the index, or one record, does not keep a sweep from all
@@ -159,48 +113,4 @@ func dueOf(t *testing.T, q *AdminStore) (ids []string) {
 		ids = append(ids, p.IDs...)
 	}
 	return ids
-}
-
-// A claim that an at-most-once step has watched leaves the index with its end, whatever a
-// sweep has written in between, and whether or not the begin mark was answered.
-func TestAClaimThatABeginMarkWatchesLeavesTheIndex(t *testing.T) {
-	f := open(t, nil)
-	q := f.adminStore(t)
-	op := idem.Operation{Name: "order", Repeat: idem.Repeatable}
-	once := &idem.StepConfig[int]{Semantics: idem.AtMostOnce}
-	for name, end := range map[string]error{"completed": nil, "failed": idem.Permanent(errors.New("declined"))} {
-		for _, lost := range []bool{false, true} {
-			faults := idemtest.NewFaults(q)
-			engine := must(idem.New(faults, &unhurried))
-			key := op.Key("t", fmt.Sprint(name, lost))
-			call := func() error {
-				_, err := idem.Do(t.Context(), engine, key, 1, func(ctx context.Context, _ int) (int, error) {
-					_, err := idem.Step(ctx, "charge", func(context.Context) (int, error) {
-						require.Equal(t, []string{key.ID()}, dueOf(t, q))
-						rec := f.get(t, key.ID())
-						return 1, q.Postpone(ctx, time.Now(), protocol.Postponement{
-							ID: rec.ID, Seen: rec.Write, SeenSweep: rec.Sweep, Sweep: "sweep " + name,
-							Due: time.Now().Add(time.Hour), Probes: 2,
-						})
-					}, once)
-					if err != nil {
-						return 0, err
-					}
-					return 1, end
-				})
-				return err
-			}
-			if lost {
-				faults.Next(idemtest.RecordStep, idemtest.LoseReply)
-				require.ErrorIs(t, call(), idem.ErrStoreUnavailable)
-				require.Equal(t, []string{key.ID()}, dueOf(t, q), "released with steps")
-			}
-			require.Equal(t, end == nil, call() == nil)
-			require.Empty(t, dueOf(t, q))
-			it := f.raw(t, key.ID())
-			for _, left := range []string{schema.OpenShard, schema.OpenDue, schema.OpenSince, schema.Sweep, schema.Probes} {
-				require.NotContains(t, it, left)
-			}
-		}
-	}
 }

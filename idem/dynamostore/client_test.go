@@ -17,8 +17,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -185,22 +183,6 @@ func TestWithoutCredentialsNothingWasSent(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The engine: the call fails closed, whatever its policy, and nothing is kept for later.
-func TestWithoutCredentialsNothingIsQueued(t *testing.T) {
-	s, w := withCredentials(notInTime)
-	told := func(_ context.Context, n notice.Notice) {
-		require.NotContains(t, []notice.Kind{notice.OutcomeQueued, notice.Withdrawn, notice.FailedOpen}, n.Kind,
-			"nothing was sent")
-	}
-	e := must(idem.New(s, &idem.Options{ClaimBudget: 200 * time.Millisecond, Observer: told}))
-	op := idem.Operation{Name: "pay", Repeat: idem.Repeatable, OnStoreFailure: idem.FailOpen}
-	_, err := idem.Do(t.Context(), e, op.Key("t", "k"), 1, func(context.Context, int) (int, error) { return 1, nil })
-	require.ErrorIs(t, err, protocol.ErrStoreUnavailable)
-	require.ErrorContains(t, err, "credentials")
-	require.NoError(t, e.Flush(t.Context()), "nothing waits")
-	require.Empty(t, w.calls())
 }
 
 // A try before the one that had no credentials may have arrived.

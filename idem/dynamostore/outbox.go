@@ -182,10 +182,8 @@ func (b *Outbox) list(ctx context.Context, op, shard string, until int64,
 		refs = append(refs, messageRef(it))
 	}
 	found := make(map[outbox.Ref]*outbox.Entry, len(refs))
-	if len(refs) > 0 {
-		if err := b.load(k, refs, found); err != nil {
-			return nil, "", err
-		}
+	if err := b.load(k, refs, found); err != nil {
+		return nil, "", err
 	}
 	var entries []*outbox.Entry
 	for _, ref := range refs {
@@ -254,17 +252,14 @@ func (b *Outbox) change(ctx context.Context, op string, e *outbox.Entry, u *upda
 	k := b.retry.begin(ctx, op)
 	defer k.end()
 	u.num(":created", millis(e.Created))
-	switch cond {
-	case ifUnsent:
-	default:
+	if cond != ifUnsent {
 		u.str(":new", schema.OutboxNew)
 		u.str(":retrying", schema.OutboxRetrying)
 	}
 	expr := u.expression()
 	in := &dynamodb.UpdateItemInput{
 		TableName: b.table, Key: messageKey(e.Ref()), UpdateExpression: &expr, ConditionExpression: &cond,
-		ExpressionAttributeValues:           u.item,
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		ExpressionAttributeValues: u.item, ReturnValuesOnConditionCheckFailure: allOld,
 	}
 	err := k.do(true, k.attempt, func(ctx context.Context) error {
 		_, err := b.client.UpdateItem(ctx, in, b.optFns...)

@@ -126,12 +126,7 @@ func (u *update) hold(e *outbox.Entry) {
 	u.item[":at"] = &types.AttributeValueMemberN{Value: at}
 }
 
-func messageKey(ref outbox.Ref) item {
-	v := newValues(2, 0)
-	v.str(schema.PK, ref.Record)
-	v.str(schema.SK, schema.OutboxSK+ref.ID)
-	return v.item
-}
+func messageKey(ref outbox.Ref) item { return itemKey(ref.Record, schema.OutboxSK+ref.ID) }
 
 func messageRef(it item) outbox.Ref {
 	return outbox.Ref{Record: text(it, schema.PK), ID: strings.TrimPrefix(text(it, schema.SK), schema.OutboxSK)}
@@ -205,14 +200,10 @@ func (d *decoder) tags() map[string]string {
 	if !d.has(schema.Tags) {
 		return nil
 	}
-	m, ok := d.item[schema.Tags].(*types.AttributeValueMemberM)
-	if !ok {
-		d.fail(schema.Tags, "is not a map")
-		return nil
-	}
-	tags := make(map[string]string, len(m.Value))
-	for name := range m.Value {
-		tags[name] = text(m.Value, name)
+	members := d.members(schema.Tags)
+	tags := make(map[string]string, len(members))
+	for name := range members {
+		tags[name] = text(members, name)
 		if tags[name] == "" {
 			d.fail(schema.Tags, "has a value that is not a string")
 		}

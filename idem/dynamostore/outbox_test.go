@@ -292,11 +292,6 @@ func TestOutboxWhenTheStoreIsDown(t *testing.T) {
 	require.ErrorContains(t, err, "is no cursor")
 	_, _, err = b.Waiting(t.Context(), 16, base, "")
 	require.ErrorContains(t, err, "no shard 16")
-	_, err = NewOutbox(nil, "t", nil)
-	require.ErrorContains(t, err, "client")
-	var none *dynamodb.Client
-	_, err = NewOutbox(none, "t", nil)
-	require.ErrorContains(t, err, "client")
 }
 
 // A note whose answer was lost is known again: else a try would be used up without

@@ -16,14 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/notice"
 )
 
 // pays is an operation that is not repeatable.
 var pays = idem.Operation{Name: "pay"}
-
-// withoutCircuit are the options of an engine that asks a table that is down each time.
-var withoutCircuit = idem.Options{ClaimBudget: time.Minute, Now: time.Now}
 
 // unavailable makes a call that does not get its claim, and runs nothing.
 func unavailable(t *testing.T, e *idem.Engine, k string) {
@@ -100,62 +96,6 @@ func TestDuplicatesAtOnceOnAnOverloadedTableSendLittle(t *testing.T) {
 	}
 }
 
-// Where no call gets the claim, what may have landed is taken back: of one key with one write.
-func TestClaimsAtOnceWithoutAnswerAreAllTakenBack(t *testing.T) {
-	const callers = 64
-	for name, tc := range map[string]struct {
-		fail     func() (*http.Response, error)
-		requests map[string]int
-	}{
-		"throttled": {func() (*http.Response, error) { return answer(400, throttled), nil },
-			map[string]int{"PutItem": callers + retries}},
-		"no answer": {func() (*http.Response, error) { return nil, errReset },
-			map[string]int{"PutItem": callers + retries, "UpdateItem": 1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := open(t, nil)
-			engine, sent := must(idem.New(f.Store, &withoutCircuit)), together(callers)
-			f.wire.set(func(_ int, op string, _ *http.Request) (*http.Response, error) {
-				if op != "PutItem" {
-					return nil, nil
-				}
-				sent()
-				return tc.fail()
-			})
-			var calls sync.WaitGroup
-			for range callers {
-				calls.Go(func() { unavailable(t, engine, "k") })
-			}
-			calls.Wait()
-			require.Equal(t, tc.requests, tally(f.wire.calls()))
-		})
-	}
-}
-
-// A claim that may have landed is taken back although the retries are used up and the table
-// throttles: here it has landed, and nobody is in flight afterwards.
-func TestWithdrawalThatIsThrottledIsStillSent(t *testing.T) {
-	f := open(t, nil)
-	engine := must(idem.New(f.Store, &withoutCircuit))
-	for err := error(nil); err == nil; {
-		_, err = f.retry.quota.GetToken(t.Context(), retryCost)
-	}
-	throttles := 3
-	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
-		if op == "PutItem" {
-			return f.wire.loseReply(req)
-		}
-		throttles--
-		if throttles >= 0 {
-			return answer(400, throttled), nil
-		}
-		return nil, nil
-	})
-	unavailable(t, engine, "k")
-	require.Equal(t, map[string]int{"PutItem": 1, "UpdateItem": 4}, tally(f.wire.calls()))
-	require.Equal(t, idem.Released, f.get(t, pays.Key("t", "k").ID()).State)
-}
-
 // A thousand calls of ten seconds on a table that answers no claim. Each of the first ones is
 // taken back, which nobody may leave out; the circuit keeps the others from asking.
 func TestAThousandCallsWithoutAnswerSendFewRequests(t *testing.T) {
@@ -214,51 +154,4 @@ func TestAThousandCallsWithoutAnswerSendFewRequests(t *testing.T) {
 			})
 		})
 	}
-}
-
-// While DynamoDB cannot be reached calls send nothing, but for one a second. It is back with the first
-// answer, and nothing has run in between.
-func TestDynamoDBThatIsGoneIsLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var gone bool
-		var claims, others, runs int
-		s := faked(func(_ context.Context, in any) (item, error) {
-			if _, ok := in.(*dynamodb.PutItemInput); ok {
-				claims++
-			} else {
-				others++
-			}
-			if gone {
-				return nil, dialRefused
-			}
-			return nil, nil
-		})
-		heard := map[notice.Kind]int{}
-		engine := must(idem.New(s,
-			&idem.Options{Observer: func(_ context.Context, n notice.Notice) { heard[n.Kind]++ }}))
-		call := func(n int) error {
-			_, err := idem.Do(t.Context(), engine, pays.Key("t", strconv.Itoa(n)), n, func(context.Context, int) (int, error) {
-				runs++
-				return runs, nil
-			})
-			return err
-		}
-		require.NoError(t, call(-1))
-		gone, claims, others = true, 0, 0
-		start := time.Now()
-		for n := range 1000 {
-			require.ErrorIs(t, call(n), idem.ErrStoreUnavailable)
-			time.Sleep(10 * time.Millisecond)
-		}
-		require.LessOrEqual(t, claims, 5+retries+int(time.Since(start)/time.Second))
-		require.Zero(t, others, "nothing can have landed")
-		require.Equal(t, []int{1, 1, 0}, []int{runs, heard[notice.CircuitOpened], heard[notice.CircuitClosed]})
-
-		gone = false
-		time.Sleep(2 * time.Second)
-		for n := range 10 {
-			require.NoError(t, call(2000+n))
-		}
-		require.Equal(t, []int{11, 1}, []int{runs, heard[notice.CircuitClosed]})
-	})
 }

@@ -8,10 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem/limit"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -76,38 +74,6 @@ func TestCallersAtOnceGetFewRetriesTogether(t *testing.T) {
 	}
 }
 
-// A call under a limit, whose read and count come before its claim, gets as few retries as one without.
-func TestCallersUnderALimitGetFewRetriesTogether(t *testing.T) {
-	const callers = 64
-	for name, reads := range map[string]bool{"all": false, "the counter": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var tries, landed atomic.Int64
-				s := faked(func(_ context.Context, in any) (item, error) {
-					_, get := in.(*dynamodb.GetItemInput)
-					err := throttledIf(!reads || !get)
-					tries.Add(1)
-					if err == nil {
-						landed.Add(1)
-					}
-					return nil, err
-				})
-				limited := must(limit.Over(s, map[string]limit.PerTenant{"op": {Keys: 10, Window: time.Minute}}))
-				var all sync.WaitGroup
-				for range callers {
-					all.Go(func() {
-						failed := isStoreError(t, limited.Acquire(t.Context(), base, claim("t#op#k", "o")), false)
-						require.True(t, failed.Down)
-					})
-				}
-				all.Wait()
-				calls := callers + landed.Load() // each call of the store that was made
-				require.LessOrEqual(t, tries.Load(), calls*12/10)
-			})
-		})
-	}
-}
-
 // What DynamoDB answers while it works is tried again whatever others have used up: here another
 // transaction has the item.
 func TestRetriesOfAnswersNeedNoQuota(t *testing.T) {
@@ -151,6 +117,8 @@ func TestNoRetriesLeftIsSaid(t *testing.T) {
 		require.EqualValues(t, 1, tries.Load())
 		require.Zero(t, time.Since(start))
 		_, err := s.Get(t.Context(), "k")
+		require.ErrorIs(t, err, errNoRetries)
+		_, err = s.CountKey(t.Context(), "k", 10, base) // of a call under a limit
 		require.ErrorIs(t, err, errNoRetries)
 		_, err = s.Result(t.Context(), &protocol.Record{ID: "k", State: protocol.Completed, Owner: "o",
 			Body: protocol.Body{Parts: 1, Stored: 5000, Digest: make([]byte, 32)}})

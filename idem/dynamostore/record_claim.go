@@ -44,8 +44,7 @@ func (s *Store) Acquire(ctx context.Context, now time.Time, c protocol.Claim) er
 	if rec.Due.IsZero() {
 		u.drop(leftAll + "," + leftOpen)
 	} else {
-		u.add(watchSet)
-		u.str(":open_shard", shard(rec.ID))
+		u.opens(rec.ID, watchSet)
 		u.num(":due", millis(rec.Due))
 		u.drop(leftAll + "," + schema.OpenSince + "," + leftSweep)
 	}

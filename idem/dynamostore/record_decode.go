@@ -317,10 +317,7 @@ func (d *decoder) steps() map[string]protocol.RecordedStep {
 		s := protocol.RecordedStep{
 			Write: e.str(schema.Write), Begun: e.flag(schema.StepBegun), NotExecuted: e.flag(schema.StepNotExecuted),
 			Compensates: e.flag(schema.StepCompensates), FromResolution: e.flag(schema.StepFromResolution), Failure: e.failure(),
-			Omitted: e.flag(schema.Omitted),
-		}
-		if e.has(schema.StepBegunAt) {
-			s.BegunAt = e.time(schema.StepBegunAt)
+			Omitted: e.flag(schema.Omitted), BegunAt: e.optTime(schema.StepBegunAt),
 		}
 		kinds := 0
 		for _, is := range []bool{s.Begun, s.NotExecuted, s.Failure != nil, e.has(schema.Body) || e.has(schema.Parts)} {

@@ -3,13 +3,13 @@ package dynamostore
 import (
 	"bytes"
 	"compress/zlib"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"runtime"
 	"sync"
@@ -178,52 +178,30 @@ func FuzzDecodeNumbers(f *testing.F) {
 func TestRecordsOfBeforeTheFirstReleaseAreRefused(t *testing.T) {
 	raw, err := os.ReadFile("testdata/before-first-release.json")
 	require.NoError(t, err)
-	var records map[string]map[string]any
+	var records map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal(raw, &records))
 	require.Len(t, records, 3)
 	for name, former := range records {
 		t.Run(name, func(t *testing.T) {
-			it := fromJSON(t, former)
-			_, err := decode(it)
-			require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
-			require.ErrorContains(t, err, `record "t#op#key": it has attribute "v" with 1, as before the first release, `+
-				`whose attributes had other names: delete it, or start with a new table`)
-			s := faked(func(context.Context, any) (item, error) {
-				return it, &types.ConditionalCheckFailedException{Item: it}
-			})
+			s := over(&wire{fault: func(_ int, op string, _ *http.Request) (*http.Response, error) {
+				if op == "GetItem" {
+					return answer(http.StatusOK, `{"Item":`+string(former)+`}`), nil
+				}
+				return answer(http.StatusBadRequest,
+					`{"__type":"x#ConditionalCheckFailedException","Item":`+string(former)+`}`), nil
+			}})
+			_, read := s.Get(t.Context(), "t#op#key")
 			for what, err := range map[string]error{
+				"read":     read,
 				"claim":    s.Acquire(t.Context(), base, claim("t#op#key", "o2")),
 				"complete": s.Finish(t.Context(), base, completion("t#op#key", "o1", nil)),
 			} {
 				require.ErrorIs(t, err, protocol.ErrRecordUnreadable, what)
-				require.ErrorContains(t, err, "before the first release", what)
+				require.ErrorContains(t, err, `record "t#op#key": it has attribute "v" with 1, as before the first release, `+
+					`whose attributes had other names: delete it, or start with a new table`, what)
 			}
 		})
 	}
-}
-
-// fromJSON makes an item of DynamoDB's JSON.
-func fromJSON(t *testing.T, attributes map[string]any) item {
-	it := item{}
-	for name, typed := range attributes {
-		for kind, value := range typed.(map[string]any) {
-			switch kind {
-			case "S":
-				it[name] = &types.AttributeValueMemberS{Value: value.(string)}
-			case "N":
-				it[name] = &types.AttributeValueMemberN{Value: value.(string)}
-			case "B":
-				it[name] = &types.AttributeValueMemberB{Value: []byte(value.(string))}
-			case "BOOL":
-				it[name] = &types.AttributeValueMemberBOOL{Value: value.(bool)}
-			case "M":
-				it[name] = &types.AttributeValueMemberM{Value: fromJSON(t, value.(map[string]any))}
-			default:
-				require.FailNow(t, "an attribute of type "+kind)
-			}
-		}
-	}
-	return it
 }
 
 // jsonResult is at least size bytes of what services return: names repeated,

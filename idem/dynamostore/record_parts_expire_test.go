@@ -288,16 +288,3 @@ func TestAWorkersEndExpiresTheInput(t *testing.T) {
 		})
 	}
 }
-
-// What takes back a claim over an expired record keeps no ticket of the life that is over.
-func TestAWithdrawalOverAnExpiredRecordKeepsNoTicket(t *testing.T) {
-	f := open(t, nil)
-	const id = "t#op#k"
-	require.NoError(t, f.Finish(t.Context(), base, acceptance(id, "first")))
-	c := claim(id, "o2")
-	c.Seen, c.Replace, c.Record.Attempt = f.get(t, id).Write, true, 2
-	w := protocol.Withdrawal{Claim: c, Owner: "n", Write: "n", ExpiresAt: base.Add(24 * time.Hour)}
-	require.NotEmpty(t, f.get(t, id).Ticket)
-	require.NoError(t, f.Withdraw(t.Context(), base, w))
-	require.Empty(t, f.get(t, id).Ticket)
-}

@@ -2,7 +2,6 @@ package dynamostore
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
 )
 
@@ -94,57 +92,6 @@ func TestStoredPartsAreNotSentAgain(t *testing.T) {
 		slices.Sort(sent)
 		require.Equal(t, []string{"0", "1", "2", "3", "record"}, sent)
 	})
-}
-
-// An outcome whose parts are not taken is recorded without them, and gets them later.
-func TestResultThatIsAddedLater(t *testing.T) {
-	f := open(t, nil)
-	blocked := true
-	f.wire.set(func(_ int, op string, req *http.Request) (*http.Response, error) {
-		if op == "PutItem" && blocked && strings.Contains(bodyOf(t, req), "#part#") {
-			return answer(http.StatusBadRequest, noAccess), nil
-		}
-		return nil, nil
-	})
-	e, other := f.engine(), f.engine()
-	key := idem.Operation{Name: "withdraw"}.Key("t", "k")
-	runs := 0
-	body := func(context.Context, int) ([]byte, error) { runs++; return noise(300 << 10), nil }
-	inLambda := func() context.Context { return idem.WithKillTime(t.Context(), time.Now().Add(time.Minute)) }
-	res, err := idem.Run(inLambda(), e, key, 1, body)
-	require.NoError(t, err)
-	require.Equal(t, protocol.Completed, res.Outcome.RecordState)
-	require.True(t, res.Outcome.Queued)
-	fact := f.get(t, key.ID())
-	require.True(t, fact.Omitted)
-
-	_, err = idem.Do(inLambda(), other, key, 1, body)
-	require.ErrorIs(t, err, idem.ErrOutcomeUnavailable)
-
-	blocked = false
-	require.NoError(t, e.Flush(t.Context()))
-	again, err := idem.Run(inLambda(), other, key, 1, body)
-	require.NoError(t, err)
-	require.Equal(t, digestOf(res.Outcome.Body), digestOf(again.Outcome.Body))
-	rec := f.get(t, key.ID())
-	require.Equal(t, fact.ExpiresAt, rec.ExpiresAt)
-	require.Equal(t, fact.UpdatedAt, rec.UpdatedAt)
-	require.Equal(t, 1, runs)
-}
-
-// An end of an attempt without its result adds that and does nothing besides.
-func TestUpgradeOfAnythingElse(t *testing.T) {
-	s, n := scripted(nil)
-	for _, change := range []func(*protocol.Finish){
-		func(f *protocol.Finish) { f.Ending = protocol.Ending{State: protocol.Released} },
-		func(f *protocol.Finish) { f.Unit = new(Tx) },
-	} {
-		f := completion("k", "o", []byte("1"))
-		f.Attempt = protocol.WithoutResult{Write: "o.fact"}
-		change(&f)
-		isStoreError(t, s.Finish(t.Context(), base, f), false)
-	}
-	require.Zero(t, *n)
 }
 
 // A transaction's first try has a second for each MiB, whatever else there is time for.

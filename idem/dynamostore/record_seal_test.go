@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
@@ -206,10 +205,6 @@ func TestASealerThatIsWrong(t *testing.T) {
 			require.Empty(t, f.resultOf(t, "k"))
 		})
 	}
-	_, err := New(new(dynamodb.Client), "t", sealing(wrong{more: -1 << 20}))
-	require.ErrorContains(t, err, "Overhead")
-	_, err = New(new(dynamodb.Client), "t", &Options{SealedOnly: true})
-	require.ErrorContains(t, err, "Options.Sealer")
 }
 
 // A repeated write of a large result goes on where the one before it stopped.

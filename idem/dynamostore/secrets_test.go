@@ -86,47 +86,6 @@ func TestAnExportLetsNobodyGuess(t *testing.T) {
 	require.False(t, bytes.Contains(keyed, unkeyed))
 }
 
-// A wrong secret fails closed over a table, with nothing written, also where results are encrypted or
-// the table has no transactions.
-func TestAWrongSecretFailsClosedOverATable(t *testing.T) {
-	for name, o := range map[string]*Options{"plain": nil, "no transactions": &noTransactions,
-		"sealed": sealing(newGCM(t, 1))} {
-		f := open(t, o)
-		ran := 0
-		charge := func(v protocol.Values, value string) (int, error) {
-			return idem.Do(t.Context(), f.engine(), idem.Operation{Name: "charge", Repeat: idem.Repeatable, Values: v}.Key("t",
-				value), "input of "+value,
-				func(context.Context, string) (int, error) { ran++; return ran, nil })
-		}
-		is := func(want int, value string) {
-			t.Helper()
-			got, err := charge(secrets.New(aSecret), value)
-			require.NoError(t, err, name)
-			require.Equal(t, want, got)
-		}
-		is(1, "one")
-		is(1, "one")
-		is(2, "two")
-		before := f.export(t)
-		for _, value := range []string{"one", "three"} {
-			_, err := charge(secrets.New(anotherSecret), value)
-			require.ErrorIs(t, err, idem.ErrStoreUnavailable)
-			require.ErrorContains(t, err, "under another secret than this process has")
-		}
-		require.Equal(t, before, f.export(t))
-		require.Equal(t, 2, ran)
-		check := f.raw(t, "#charge#")
-		require.NotContains(t, check, "expires_at", "TTL does not delete it")
-		require.NotContains(t, check, "open_due", "it is no open question")
-		// One that cannot be read is none that is absent.
-		delete(check, "fp")
-		f.put(t, check)
-		_, err := charge(secrets.New(aSecret), "four")
-		require.ErrorIs(t, err, protocol.ErrRecordUnreadable)
-		require.Equal(t, 2, ran)
-	}
-}
-
 // export is everything that the table holds: its names, its texts, and its binary values as they
 // are and decompressed.
 func (f *fixture) export(t *testing.T) []byte {

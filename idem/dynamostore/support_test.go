@@ -461,11 +461,6 @@ func (f fake) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput,
 	return &dynamodb.DeleteItemOutput{}, err
 }
 
-func nilClient() Client {
-	var c *dynamodb.Client
-	return c
-}
-
 func (f fake) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput,
 	_ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
 	_, err := f(ctx, in)

@@ -220,38 +220,6 @@ func TestConditionFailsWithoutAnError(t *testing.T) {
 	})
 }
 
-// An operation that is not repeatable may have done other things before its
-// condition failed.
-func TestConditionFailsOfANotRepeatableOperation(t *testing.T) {
-	b := openBank(t, 0, 0)
-	op := idem.Operation{Name: "transfer"}
-	_, err := idem.Do(t.Context(), b.engine, op.Key("t", "k"),
-		1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
-			tx.Check(types.ConditionCheck{TableName: &b.table, Key: account(0),
-				ConditionExpression: aws.String("attribute_not_exists(pk)")}, OnConditionFailed(errPoor))
-			return n, nil
-		}))
-	require.ErrorIs(t, err, errPoor)
-	require.Equal(t, protocol.Unknown, b.get(t, op.Key("t", "k").ID()).State)
-}
-
-// An error of the handler drops what was collected, whatever its class.
-func TestErrorsDropTheUnit(t *testing.T) {
-	inBothModes(t, func(t *testing.T, b *bank, op idem.Operation) {
-		for n, end := range []error{errPoor, idem.NotExecuted(errPoor), idem.Permanent(errPoor)} {
-			b.wire.set(nil)
-			_, err := idem.Do(t.Context(), b.engine, op.Key("t", strconv.Itoa(n)),
-				1, Transact(func(_ context.Context, tx *Tx, n int) (int, error) {
-					b.move(tx, 0, 1, 1)
-					return 0, end
-				}))
-			require.Same(t, errPoor, err)
-			require.NotContains(t, b.wire.calls(), "TransactWriteItems")
-		}
-		b.moved(t, 0)
-	})
-}
-
 // What a handler has collected when it aborts is dropped, mistakes too.
 func TestAbortDropsWhatWasCollected(t *testing.T) {
 	inBothModes(t, func(t *testing.T, b *bank, op idem.Operation) {
@@ -321,34 +289,6 @@ func TestTxOfNeedsAnAttempt(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Nil(t, Transact[int, int](nil), "wrappers find the mistake")
-}
-
-// Steps and a transaction in one operation: the steps are skipped, the transaction
-// commits once.
-func TestTransactionAfterSteps(t *testing.T) {
-	b := openBank(t, 100, 0)
-	runs, fail := 0, true
-	do := func() (string, error) {
-		return idem.Do(t.Context(), b.engine, transfer.Key("t", "k"), 1,
-			Transact(func(ctx context.Context, tx *Tx, _ int) (string, error) {
-				got, err := idem.Step(ctx, "ask",
-					func(context.Context) (string, error) { runs++; return string(make([]byte, 3000)), nil }, nil)
-				if fail || err != nil {
-					return "", errors.Join(err, errPoor)
-				}
-				b.move(tx, 0, 1, 10)
-				return strconv.Itoa(len(got)), nil
-			}))
-	}
-	_, err := do()
-	require.ErrorIs(t, err, errPoor)
-	fail = false
-	got, err := do()
-	require.NoError(t, err)
-	require.Equal(t, "3000", got)
-	require.Equal(t, 1, runs)
-	require.Equal(t, "90", b.balance(t, 0))
-	require.Empty(t, b.get(t, transfer.Key("t", "k").ID()).Steps)
 }
 
 // A large result goes into parts, and the transaction names them.

@@ -81,19 +81,3 @@ func TestAResolutionThatIsSentAgainKeepsItsResult(t *testing.T) {
 		}
 	}
 }
-
-// Half-done work is not forgotten: its steps would run again.
-func TestHalfDoneWorkIsNotForgotten(t *testing.T) {
-	t.Parallel()
-	f := open(t, &patient)
-	q := f.adminStore(t)
-	const id = "t#op#k"
-	f.claimed(t, id, "o1")
-	require.NoError(t, f.RecordStep(t.Context(), base,
-		protocol.StepWrite{ID: id, Owner: "o1", Write: "s1", Name: "charge", Result: []byte("1"), First: true}))
-	require.NoError(t, f.Finish(t.Context(), base,
-		protocol.Finish{ID: id, Owner: "o1", Write: "end", Ending: protocol.Ending{State: protocol.Released}, Watched: true}))
-	require.Equal(t, protocol.Released, f.get(t, id).State)
-	isConflict(t, q.Forget(t.Context(), base, protocol.Erasure{ID: id, Seen: "end"}))
-	require.Contains(t, f.get(t, id).Steps, "charge")
-}

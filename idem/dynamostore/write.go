@@ -134,13 +134,12 @@ var errRefused = errors.New("condition did not hold")
 // conclude says what a write's end means: nil for a write that was applied, now
 // or by an earlier try, else the contract's error.
 func conclude(old item, err error, write string) error {
-	if err != errRefused || bears(old, write) {
-		if err == errRefused {
-			return nil
-		}
+	switch {
+	case err != errRefused:
 		return err
-	}
-	if old == nil {
+	case bears(old, write):
+		return nil
+	case old == nil:
 		return &protocol.ConflictError{}
 	}
 	rec, err := decode(old)

@@ -363,24 +363,6 @@ func TestMistakesInALimit(t *testing.T) {
 	require.NoError(t, over(store, "export", 1, limit.MaxWindow))
 }
 
-// sized is a store that takes no units and whose steps take more room.
-type sized struct{ *memstore.Store }
-
-func (sized) Traits() protocol.Traits { return protocol.Traits{StepExtra: 7, NoUnits: errPlain} }
-
-// What the engine asks a store it asks the one that is limited.
-func TestAnswersOfTheStoreBelow(t *testing.T) {
-	for _, c := range []struct {
-		below   protocol.Store
-		extra   int
-		refuses error
-	}{{sized{memstore.New()}, 7, errPlain}, {memstore.New(), 0, nil}} {
-		s, err := limit.Over(c.below, nil)
-		require.NoError(t, err)
-		require.Equal(t, protocol.Traits{StepExtra: c.extra, NoUnits: c.refuses}, s.Traits())
-	}
-}
-
 // limitedQuestions is a limited store that answers questions as the one below does.
 type limitedQuestions struct {
 	protocol.Store

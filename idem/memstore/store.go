@@ -203,9 +203,10 @@ func (s *Store) write(ctx context.Context, op, id string, now time.Time,
 		return nil // it has landed already
 	}
 	if w.unit != nil {
-		if err := s.commit(w.unit); err != nil {
+		if err := w.unit.CommitInMemory(s.conditions); err != nil {
 			return err
 		}
+		s.units = append(s.units, w.unit)
 	}
 	if w.audit != nil {
 		s.audits = append(s.audits, cloned(*w.audit))
@@ -293,15 +294,6 @@ func (s *Store) Units() []protocol.Unit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.units)
-}
-
-// commit is the unit's part of a Finish that is about to be written.
-func (s *Store) commit(u Unit) error {
-	if err := u.CommitInMemory(s.conditions); err != nil {
-		return err
-	}
-	s.units = append(s.units, u)
-	return nil
 }
 
 // CountKey implements limit.Counter. No counter is ever forgotten.

@@ -265,25 +265,6 @@ func TestSweepHoldsKeysOverPages(t *testing.T) {
 	})
 }
 
-// Neither a sweep nor a delivery waits for a message's next try.
-func TestNoRunWaitsForTheNextTry(t *testing.T) {
-	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {
-		refs := []outbox.Ref{s.put("a", 0, "k"), s.put("b", 0, "k"), s.put("c", 0, "")}
-		time.Sleep(time.Hour)
-		later := time.Now().Add(time.Hour)
-		for _, n := range []int{0, 2} {
-			s.all[refs[n]].State, s.all[refs[n]].Tries, s.all[refs[n]].NextTry = outbox.Retrying, 1, later
-		}
-		begun := time.Now()
-		require.Equal(t, outbox.Report{Skipped: 3}, sweep(t, r))
-		delivers(t, r, outbox.Report{Skipped: 1, Deferred: 2}, refs...)
-		require.Zero(t, time.Since(begun))
-		time.Sleep(time.Hour)
-		delivers(t, r, outbox.Report{Sent: 3}, refs...)
-		require.ElementsMatch(t, []string{"a/0", "b/0", "c/0"}, p.bodies())
-	})
-}
-
 // What cannot be read holds what is in order behind it, where its key can be.
 func TestOrderHoldsBehindTheUnreadable(t *testing.T) {
 	withStore(t, func(t *testing.T, s *memoryStore, p *post, r *outbox.Relay) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/notice"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -42,21 +39,6 @@ func TestAWrongSecretFailsClosed(t *testing.T) {
 	_, err := r.process(secretB).charge("one")
 	require.ErrorAs(t, err, &mistake, "it says what is wrong, and to use another one")
 	r.process(secretA).replays("one", one)
-}
-
-func TestAWrongSecretIsA503(t *testing.T) {
-	r := newRig(t)
-	r.process(secretA).runs("one")
-	p := r.process(secretB)
-	contract, err := idemhttp.New(p.engine, idemhttp.Routes{"POST /": p.op}, idemhttp.SingleTenant, nil)
-	require.NoError(t, err)
-	h := contract.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("runs") }), nil)
-	q := httptest.NewRequest("POST", "/", strings.NewReader("{}"))
-	q.Header.Set("Idempotency-Key", `"order-4711-of-today"`)
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, q)
-	require.Equal(t, http.StatusServiceUnavailable, w.Code, w.Body)
-	require.Len(t, r.store.Records(), 2)
 }
 
 // The check record is read by each process before its first claim, and again an hour later by the

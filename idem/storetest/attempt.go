@@ -213,11 +213,13 @@ func (a *attempt) step(name string, result []byte) step {
 	}}
 }
 
-func (a *attempt) begin(name string) step {
-	w := a.step(name, nil)
-	w.Begin, w.Seen = true, a.entry(name)
-	return w
+// stepOver is a write without a result over the step's entry as it is now.
+func (a *attempt) stepOver(name string, w protocol.StepWrite) step {
+	w.ID, w.Owner, w.Write, w.Name, w.Seen = a.id(), a.claim.Record.Owner, newID(), name, a.entry(name)
+	return step{w}
 }
+
+func (a *attempt) begin(name string) step { return a.stepOver(name, protocol.StepWrite{Begin: true}) }
 
 // beginWatched puts the claim into the index.
 func (a *attempt) beginWatched(name string, due time.Time) step {
@@ -227,23 +229,12 @@ func (a *attempt) beginWatched(name string, due time.Time) step {
 }
 
 func (a *attempt) notExecuted(name string) step {
-	w := a.step(name, nil)
-	w.NotExecuted, w.Seen = true, a.entry(name)
-	return w
+	return a.stepOver(name, protocol.StepWrite{NotExecuted: true})
 }
 
 // read uses what a resolution has recorded of the step, unread could not.
-func (a *attempt) read(name string) step {
-	w := a.step(name, nil)
-	w.Read, w.Seen = true, a.entry(name)
-	return w
-}
-
-func (a *attempt) unread(name string) step {
-	w := a.step(name, nil)
-	w.Unread, w.Seen = true, a.entry(name)
-	return w
-}
+func (a *attempt) read(name string) step   { return a.stepOver(name, protocol.StepWrite{Read: true}) }
+func (a *attempt) unread(name string) step { return a.stepOver(name, protocol.StepWrite{Unread: true}) }
 
 // verdicts are those of a resolution on a step that an attempt must be able to go on with: its
 // result, or that the one that the step's compensation needs is not known.

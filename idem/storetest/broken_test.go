@@ -1,14 +1,11 @@
 package storetest
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/idem-go/idempotency/idem/memstore"
 )
 
 // A healthy store that can be damaged and commits foreign writes fails nothing.
@@ -93,13 +90,3 @@ func TestClockIsFarInTheFuture(t *testing.T) {
 	c := newCell(&recorder{}, t.Context(), newFaulty(func(*faulty) {}).harness())
 	require.Greater(t, time.Until(c.now), 50*365*24*time.Hour)
 }
-
-func memory(*testing.T) Harness {
-	s := memstore.Options{MaxResult: 6 << 20}.New()
-	return Harness{
-		Store: s, Scanner: s, MaxResult: 6 << 20,
-		Delete: func(_ context.Context, id string) error { s.Delete(id); return nil },
-	}
-}
-
-func TestMemstore(t *testing.T) { Run(t, memory) }

@@ -9,7 +9,6 @@ import (
 // delayedCases deliver a write that was thought lost after what followed it.
 func delayedCases(steps bool) []check {
 	return slices.Concat(withdrawalCases(), lateWriteCases(), withSteps(steps,
-		check{"step after a takeover", func(c *cell) { c.start().holds(ships).lands(takesOver).late(false) }},
 		check{"another call's park after a step", func(c *cell) { c.start().holds(lapses).lands(ships).late(false) }},
 		check{"withdrawn takeover keeps the steps", func(c *cell) {
 			having(ships)(c).next().lands(withdraws).refused(acquires)
@@ -54,9 +53,6 @@ func withdrawalCases() []check {
 		{"replacement after its withdrawal", func(c *cell) {
 			having(completes)(c).replacement().lands(withdraws).refused(acquires)
 		}},
-		{"withdrawal after another call's takeover of the claim", func(c *cell) {
-			c.start().lands(takesOver).refused(withdraws)
-		}},
 		{"withdrawal of a takeover after another call's", func(c *cell) {
 			c.start().next().lands(takesOver).refused(withdraws)
 		}},
@@ -91,15 +87,10 @@ func lateWriteCases() []check {
 		{"older extension after a newer one", func(c *cell) {
 			c.start().holds(extends).lands(extendsFurther).late(true).lands(completes)
 		}},
-		{"extension after the end", func(c *cell) { c.start().holds(extends).lands(completes).late(false) }},
 		{"extension after the own park", func(c *cell) {
 			a := c.start().holds(extends).lands(parks).late(true)
 			a.holds(resolves(protocol.Released)).lands(extendsFurther).late(false)
 			a.lands(resolves(protocol.Released)).refused(extendsFurther)
-		}},
-		{"park after the own completion", func(c *cell) { c.start().holds(parks).lands(completes).late(false) }},
-		{"completion after a resolution", func(c *cell) {
-			c.start().holds(completes).lands(parks, resolves(protocol.Failed)).late(false)
 		}},
 		{"another call's park after an extension", func(c *cell) {
 			c.start().holds(lapses).lands(extends).late(false).lands(completes)

@@ -4,31 +4,18 @@ import (
 	"slices"
 )
 
-// expiryCases: what carries an expiry, and that an open question carries none. Each write is
-// followed by a read, which has the expiry that the reference says.
+// expiryCases: what carries an expiry, and that an open question carries none. Each write, of the other
+// groups too, is followed by a read, which has the expiry that the reference says.
 func expiryCases(steps bool) []check {
 	return slices.Concat([]check{
-		{"moves along with each extension", func(c *cell) { c.start().lands(extends, extendsFurther) }},
 		{"is not given to a not repeatable attempt by its extension", func(c *cell) {
 			c.start(notRepeatable).lands(extends)
-		}},
-		{"is not moved by an older extension", func(c *cell) { c.start().holds(extends).lands(extendsFurther).late(true) }},
-		{"is removed by the own park", func(c *cell) { c.start().lands(parks) }},
-		{"is removed by another call's park", func(c *cell) { c.start().lands(lapses) }},
-		{"is removed by another call's park of a released record", func(c *cell) {
-			c.start().lands(releasesInDoubt, lapses)
 		}},
 		{"is set by each end", func(c *cell) {
 			for _, end := range []move{completes, fails, releasesInDoubt} {
 				c.start(notRepeatable).lands(end)
 			}
 		}},
-		{"is set by a resolution", func(c *cell) {
-			for _, to := range outcomes {
-				c.start().lands(parks, resolves(to))
-			}
-		}},
-		{"is replaced by a takeover", func(c *cell) { c.start().lands(releases, takesOver) }},
 		{"is removed by a takeover that carries none", func(c *cell) {
 			b := having(releases)(c).next()
 			notRepeatable(&b.claim.Record)
@@ -51,8 +38,6 @@ func expiryCases(steps bool) []check {
 			a.unseen().refused(acquires)
 		}},
 	}, withSteps(steps,
-		check{"is removed by a step", func(c *cell) { c.start().lands(ships) }},
-		check{"is removed by a begin mark", func(c *cell) { c.start().lands(begins) }},
 		check{"is not set again by an extension after a step", func(c *cell) {
 			c.start().holds(extends).lands(ships).late(true).lands(extendsFurther)
 		}},

@@ -22,7 +22,7 @@ var endFaults = []fault{
 		"fencing/completion after a takeover", "fencing/park after a takeover",
 	}, before(ends, func(f *protocol.Finish, rec *protocol.Record) { rec.Owner = f.Owner })},
 	{"end ignores the state", []string{
-		"fencing/completion after a resolution to failed", "delayed/completion after a resolution",
+		"fencing/completion after a resolution to failed", "fencing/completion after a resolution to completed",
 	}, before(ends, func(f *protocol.Finish, rec *protocol.Record) {
 		rec.Owner, rec.State = f.Owner, protocol.InProgress
 	})},
@@ -87,7 +87,7 @@ var endFaults = []fault{
 	{"new owner is ignored", []string{"commit/an end under a new owner fences what the attempt has sent"},
 		before(ends, func(f *protocol.Finish, _ *protocol.Record) { f.NewOwner = "" })},
 	{"any own write counts as landed", []string{
-		"write id/own release is not a completion", "fencing/completion after the own failure",
+		"fencing/completion after the own release", "fencing/completion after the own failure",
 	}, landed(ends, func(f protocol.Finish, rec *protocol.Record) bool {
 		return rec.Owner == f.Owner && rec.State != protocol.InProgress
 	})},
@@ -152,7 +152,7 @@ var stepFaults = []fault{
 			delete(rec.Steps, w.Name)
 		}
 	})},
-	{"step keeps the expiry", []string{"expiry/is removed by a step", "expiry/is removed by a begin mark"},
+	{"step keeps the expiry", []string{"lost reply/step", "lost reply/begin mark"},
 		after(steps, func(_ protocol.StepWrite, old, next *protocol.Record) { next.ExpiresAt = old.ExpiresAt })},
 	{"step not executed may not begin again", []string{"step/not executed after a begin mark, then again"},
 		refuses(steps, func(w protocol.StepWrite, rec *protocol.Record) bool {
@@ -182,9 +182,9 @@ var stepFaults = []fault{
 	{"late step of a parked attempt is lost", []string{
 		"late outcome/step of a parked attempt", "late outcome/first step of a parked attempt",
 	}, refuses(steps, func(_ protocol.StepWrite, rec *protocol.Record) bool { return rec.State == protocol.Unknown })},
-	{"step ignores the owner", []string{"fencing/step after a takeover", "delayed/step after a takeover"},
+	{"step ignores the owner", []string{"fencing/step after a takeover"},
 		before(steps, func(w *protocol.StepWrite, rec *protocol.Record) { rec.Owner = w.Owner })},
-	{"begin mark without its time", []string{"step/time of a begin mark"}, func(s *faulty) {
+	{"begin mark without its time", []string{"step/not executed after a begin mark, then again"}, func(s *faulty) {
 		s.step = func(w protocol.StepWrite, r *protocol.Record, _ time.Time) (*protocol.Record, error) {
 			return w.Apply(r, time.Time{})
 		}
@@ -216,7 +216,7 @@ var settleFaults = []fault{
 	{"another call's park drops the owner", []string{
 		"settle/another call's park keeps the owner and the lease", "late outcome/completion after another call's park",
 	}, after(settlements, func(w protocol.Settlement, _, next *protocol.Record) { next.Owner = w.Owner })},
-	{"another call's park keeps the expiry", []string{"expiry/is removed by another call's park"},
+	{"another call's park keeps the expiry", []string{"settle/another call's park keeps the owner and the lease"},
 		after(settlements, func(w protocol.Settlement, old, next *protocol.Record) {
 			if w.Kind == protocol.EventLapse {
 				next.ExpiresAt = old.ExpiresAt

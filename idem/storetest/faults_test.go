@@ -158,7 +158,7 @@ var claimFaults = []fault{
 		"delayed/older extension after a newer one", "race/extensions only raise the lease",
 	}, before(extensions, func(_ *protocol.Extension, rec *protocol.Record) { rec.LeaseUntil = time.Time{} })},
 	{"extension ignores the state", []string{
-		"delayed/extension after the own park", "delayed/extension after the end",
+		"delayed/extension after the own park", "fencing/extension after the own completion",
 	}, before(extensions, func(_ *protocol.Extension, rec *protocol.Record) { rec.State = protocol.InProgress })},
 	{"extension leaves the write as it is", []string{
 		"claim/takeover fails after an extension", "delayed/another call's park after an extension",
@@ -219,7 +219,7 @@ var claimFaults = []fault{
 		"delayed/withdrawal of a replacement after deletion", "delayed/withdrawal brings no steps back",
 	}, before(withdrawals, func(w *protocol.Withdrawal, _ *protocol.Record) { w.Claim.Seen = "" })},
 	{"withdrawal deletes the winner's claim", []string{
-		"delayed/withdrawal after another call's takeover of the claim", "fencing/withdrawal after a takeover",
+		"fencing/withdrawal after a takeover",
 	}, before(withdrawals, func(w *protocol.Withdrawal, rec *protocol.Record) { w.Claim.Seen = rec.Write })},
 	{"withdrawn replacement keeps the steps", []string{"delayed/withdrawn replacement drops the steps"},
 		before(withdrawals, func(w *protocol.Withdrawal, _ *protocol.Record) { w.Claim.Replace = false })},

@@ -60,11 +60,8 @@ func lostReplyCases(steps bool) []check {
 }
 
 // writeIDCases: only the write itself counts as landed, nothing else of the same
-// owner's and nothing of another owner's.
+// owner's and nothing of another owner's, as the cases of fencing and of steps have it too.
 func writeIDCases(steps bool) []check {
-	two := func(name string, first, then move) check {
-		return check{name, func(c *cell) { c.start().lands(first).refused(then) }}
-	}
 	return slices.Concat([]check{
 		{"a write that was claimed over since has landed", claimedOver},
 		{"a claim or an extension that was claimed over since is no leave to run", func(c *cell) {
@@ -76,26 +73,20 @@ func writeIDCases(steps bool) []check {
 			b.lands(takesOver).refused(acquires)
 			c.refused(e)
 		}},
-		two("another claim of the own owner is not this one", extends, func(a *attempt) write {
-			again := *a
-			again.claim.Record.Write = newID()
-			return again.acquire()
-		}),
-		two("own release is not a completion", releases, completes),
-		two("own release is not a park", releases, parks),
-		two("own completion is not a failure", completes, fails),
-		two("own completion is not another completion", completes, func(a *attempt) write { return a.complete("second") }),
-		two("own failure is not a completion", fails, completes),
-		two("own completion is not an extension", completes, extends),
-		two("own park is not an uncertain release", parks, releasesInDoubt),
-		two("another call's completion is not mine", func(a *attempt) write {
-			return a.next().lands(acquires).complete("theirs")
-		}, completes),
-		two("another call's park is not a third call's", lapses, func(a *attempt) write {
-			s := a.lapse()
-			s.Seen = a.claim.Record.Write
-			return s
-		}),
+		{"another claim of the own owner is not this one", func(c *cell) {
+			c.start().lands(extends).refused(func(a *attempt) write {
+				again := *a
+				again.claim.Record.Write = newID()
+				return again.acquire()
+			})
+		}},
+		{"another call's park is not a third call's", func(c *cell) {
+			c.start().lands(lapses).refused(func(a *attempt) write {
+				s := a.lapse()
+				s.Seen = a.claim.Record.Write
+				return s
+			})
+		}},
 		{"a write does not land again after a later one", func(c *cell) {
 			c.start().again(parks).lands(completes).late(false)
 		}},
@@ -109,9 +100,6 @@ func writeIDCases(steps bool) []check {
 			a.lands(takesOver).late(false) // not known any more
 		}},
 	}, withSteps(steps,
-		two("own earlier step is not this one", charges, charges),
-		two("own begin mark is not another begin mark", begins, begins),
-		two("own step is not a begin mark", charges, begins),
 		check{"a step counts as landed after later writes", func(c *cell) {
 			a := c.start().again(charges)
 			for _, m := range []move{ships, extends, takesOver} {

@@ -81,7 +81,9 @@ func newQuestionCases(h Harness) []check {
 	if _, ok := h.Store.(protocol.AdminStore); !ok || h.WithoutSteps {
 		return nil
 	}
-	var cases []check
+	cases := []check{{"half done, and not forgotten", func(c *cell) {
+		having(ships, releases)(c).refused(func(a *attempt) write { return a.forget() })
+	}}}
 	for _, m := range []struct {
 		name string
 		from []move // none for a watched claim

@@ -59,11 +59,6 @@ func resultCases(h Harness) []check {
 			w.Ending.Result = nil
 			c.lands(w)
 		}},
-		{"response version", func(c *cell) {
-			w := c.start().complete("done")
-			w.Ending.ResponseVersion = 12
-			c.lands(w)
-		}},
 		{"a large result of a lost claim is never read", func(c *cell) {
 			a := c.start()
 			b := a.next().lands(acquires)

@@ -55,10 +55,6 @@ func settleCases(steps bool) []check {
 			c.lands(r)
 			a.refused(completes)
 		}},
-		{"only one of two resolutions", func(c *cell) {
-			having(parks)(c).holds(resolves(protocol.Completed)).lands(resolves(protocol.Released)).late(false).
-				lands(takesOver).late(false)
-		}},
 		{"resolution over another one takes its reference away, not the attempt's", func(c *cell) {
 			for said, left := range map[string]string{"": "pay_0", "pay_1": ""} {
 				for _, to := range outcomes {
@@ -110,8 +106,7 @@ func settleCases(steps bool) []check {
 			failed := a.resolve(protocol.Failed)
 			failed.Again = true
 			c.lands(failed)
-		}},
-		check{"another call's park keeps the steps", func(c *cell) { c.start().lands(begins, lapses) }}))
+		}}))
 }
 
 // resolvesWith resolves a record with a reference, or without any.

@@ -21,7 +21,6 @@ func stepCases(steps bool) []check {
 			}
 			a.next().lands(acquires, completes)
 		}},
-		{"begin mark, then its result", func(c *cell) { c.start().lands(begins, charges) }},
 		{"begin mark on a begin mark", func(c *cell) { c.start().lands(begins).refused(begins) }},
 		{"begin mark on a recorded step", func(c *cell) { c.start().lands(charges).refused(begins) }},
 		{"begin mark of a later attempt on a recorded step", func(c *cell) {
@@ -56,7 +55,6 @@ func stepCases(steps bool) []check {
 			c.lands(a.stepOmitted("charge"))
 			a.refused(charges).lands(takesOver)
 		}},
-		{"time of a begin mark", func(c *cell) { c.start().lands(begins, takesBack) }},
 		{"result beside a full record", func(c *cell) {
 			a := c.start()
 			for name, size := range map[string]int{"small": 128, "larger": 129, "1 KB": 1 << 10} {
@@ -128,7 +126,6 @@ func stepCases(steps bool) []check {
 				c.lands(a.step(n, []byte(n)))
 			}
 		}},
-		{"two steps do not touch each other", func(c *cell) { c.start().lands(begins, ships) }},
 	}
 }
 

@@ -83,14 +83,14 @@ func (h *holding) Acquire(ctx context.Context, now time.Time, c protocol.Claim) 
 
 // change notes a write of the owner that has landed.
 func (h *holding) change(id, owner string, sent, now time.Time,
-	apply func(*protocol.Record) (*protocol.Record, error)) {
+	apply func(*protocol.Record, time.Time) (*protocol.Record, error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	own, ok := h.held[id]
 	if !ok || own.rec.Owner != owner {
 		return
 	}
-	rec, err := apply(own.rec)
+	rec, err := apply(own.rec, now)
 	if err != nil {
 		delete(h.held, id)
 		return
@@ -118,7 +118,7 @@ func (h *holding) Extend(ctx context.Context, now time.Time, e protocol.Extensio
 	case lost:
 		h.forget(e.ID, e.Owner)
 	case err == nil:
-		h.change(e.ID, e.Owner, sent, now, func(rec *protocol.Record) (*protocol.Record, error) { return e.Apply(rec, now) })
+		h.change(e.ID, e.Owner, sent, now, e.Apply)
 	}
 	return err
 }
@@ -130,7 +130,7 @@ func (h *holding) RecordStep(ctx context.Context, now time.Time, s protocol.Step
 	case len(s.Result) > largeStep:
 		h.forget(s.ID, s.Owner) // it is not kept in memory
 	default:
-		h.change(s.ID, s.Owner, now, now, func(rec *protocol.Record) (*protocol.Record, error) { return s.Apply(rec, now) })
+		h.change(s.ID, s.Owner, now, now, s.Apply)
 	}
 	return err
 }
@@ -138,7 +138,7 @@ func (h *holding) RecordStep(ctx context.Context, now time.Time, s protocol.Step
 func (h *holding) RecordReference(ctx context.Context, now time.Time, r protocol.ReferenceWrite) error {
 	err := h.Store.RecordReference(ctx, now, r)
 	if err == nil {
-		h.change(r.ID, r.Owner, now, now, func(rec *protocol.Record) (*protocol.Record, error) { return r.Apply(rec, now) })
+		h.change(r.ID, r.Owner, now, now, r.Apply)
 	}
 	return err
 }

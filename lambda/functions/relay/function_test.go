@@ -19,13 +19,14 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-// notingStore is a store whose every message is new, and which notes what it is told.
+// notingStore is a store whose every message is new, and which notes what was loaded and sent.
 type notingStore struct {
-	mu         sync.Mutex // destinations are swept side by side
-	loaded     []outbox.Ref
-	dispatched []string
-	swept      int
-	down       error
+	outbox.Store            // for what no test calls
+	mu           sync.Mutex // destinations are swept side by side
+	loaded       []outbox.Ref
+	dispatched   []string
+	swept        int
+	down         error
 }
 
 func (s *notingStore) Load(_ context.Context, refs []outbox.Ref) (map[outbox.Ref]*outbox.Entry, error) {
@@ -53,16 +54,8 @@ func (s *notingStore) Held(context.Context, []outbox.Lane) (map[outbox.Lane][]ou
 	return nil, s.down
 }
 
-func (s *notingStore) Begin(context.Context, *outbox.Entry, int, time.Time) (bool, error) {
-	return true, nil
-}
-
 func (s *notingStore) Retry(context.Context, *outbox.Entry, int, time.Time, string) (bool, error) {
 	return false, errors.New("no reply")
-}
-
-func (s *notingStore) DeadLetter(context.Context, time.Time, *outbox.Entry, int, string) (bool, error) {
-	return true, nil
 }
 
 func (s *notingStore) Dispatch(_ context.Context, _ time.Time, e *outbox.Entry, _ time.Time) (bool, error) {
