@@ -452,7 +452,7 @@ func TestAPreviewIsNoNews(t *testing.T) {
 func TestAFormSaysWhatTheCallerGets(t *testing.T) {
 	r, id, _ := paid(t, nil)
 	page := r.get(act(id, "failed")).text
-	require.Contains(t, page, "later calls get it, as HTTP 500")
+	require.Contains(t, page, "later calls get it, as HTTP 500, or 502 behind a REST API")
 	require.Contains(t, page, "such as 402, resolve to completed with that response.")
 	require.NotContains(t, page, `class="danger"`)
 	r, id = newQuestion(t, console.Options{})

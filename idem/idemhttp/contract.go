@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 
@@ -208,23 +209,50 @@ func (c *Contract) enforces(method string) bool {
 }
 
 // declaration looks up the route, then the path, then a template that the path fits. It is nil if none
-// is declared. A route that is unprotected comes last: the path may fit one that needs a key, as it is
-// or as a router behind the contract decodes it.
+// is declared. Only the router behind the contract knows how it reads a path that is escaped or not clean. Of
+// the routes to which the ways lead, one that needs a key counts before one that is unprotected, and one that is
+// not repeatable before one that is.
 func (c *Contract) declaration(r *Request) *declared {
 	matched := c.at(r.Method, r.Route)
 	if matched != nil && !matched.passes() {
 		return matched
 	}
 	d := cmp.Or(c.byPath(r.Method, r.Path), matched)
-	if !d.passes() {
+	if d == nil || isPlain(r.Path) {
 		return d
 	}
-	if decoded, err := url.PathUnescape(r.Path); err == nil && decoded != r.Path {
-		if other := c.byPath(r.Method, decoded); other != nil && !other.passes() {
-			return other
+	whole, err := url.PathUnescape(r.Path)
+	if err != nil {
+		whole = r.Path
+	}
+	for _, other := range []*declared{
+		c.byTemplate(r.Method, r.Path, isDecoded), c.byPath(r.Method, whole), c.byPath(r.Method, cleaned(whole)),
+	} {
+		if other == nil || other.passes() {
+			continue
+		}
+		if d.passes() || d.op.Repeat == idem.Repeatable && other.op.Repeat != idem.Repeatable {
+			d = other
 		}
 	}
 	return d
+}
+
+// isPlain reports whether there is only one way to read a path.
+func isPlain(path string) bool {
+	return !strings.ContainsRune(path, '%') && !strings.Contains(path, "/.")
+}
+
+// cleaned is a path without dots.
+func cleaned(at string) string {
+	if !strings.Contains(at, "/.") {
+		return at
+	}
+	clean := path.Clean(at)
+	if strings.HasSuffix(at, "/") && clean != "/" {
+		clean += "/"
+	}
+	return clean
 }
 
 // at is what is declared for the template or the path itself.
@@ -237,5 +265,5 @@ func (c *Contract) byPath(method, path string) *declared {
 	if d := cmp.Or(c.at(method, path), c.routes[route{}]); d != nil {
 		return d
 	}
-	return c.byTemplate(strings.ToUpper(method), path)
+	return c.byTemplate(method, path, isLiteral)
 }

@@ -242,7 +242,7 @@ func (s *situation) Error() string { return string(s.code) }
 func (c *Contract) refusal(ctx context.Context, r *Request, s *situation) *Response {
 	if s.code == CodeUndeclared {
 		slog.WarnContext(ctx, "idemhttp: a request was refused with 500, since its route has no operation: declare one in "+
-			"idemhttp.Routes, or idemhttp.Unprotected", "method", r.Method, "route", r.Route, "path", r.Path)
+			"idemhttp.Routes, or idemhttp.Unprotected", "method", r.Method, "route", r.Route)
 	}
 	row := c.rows[s.code]
 	p := Problem{

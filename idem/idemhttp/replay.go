@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -136,6 +137,8 @@ func (c *Contract) redacted(given *Response) (body []byte, err error) {
 
 // statusError is the failure of an operation that answers with a refusal.
 type statusError int
+
+func (e statusError) ErrorCode() string { return strconv.Itoa(int(e)) }
 
 func (e statusError) Error() string { return fmt.Sprintf("the response's status is %d", int(e)) }
 

@@ -115,13 +115,14 @@ func parseRoute(name string) (method, location string, ok bool) {
 // byTemplate finds the declared template that the path matches, for
 // gateways that match no templates themselves. Of several templates the one that is literal
 // for longest wins, as in API Gateway.
-func (c *Contract) byTemplate(method, path string) (found *declared) {
+func (c *Contract) byTemplate(method, path string, fits func(pathtemplate.Segment, string) bool) (found *declared) {
 	var best string
+	method = strings.ToUpper(method)
 	for at, d := range c.routes {
-		if at.method != method || !strings.Contains(at.location, "{") {
+		if at.method != method {
 			continue
 		}
-		rank, ok := pathtemplate.Match(path, at.location, isLiteral)
+		rank, ok := pathtemplate.Match(path, at.location, fits)
 		if rank += at.location; ok && (best == "" || rank < best) {
 			best, found = rank, d
 		}
@@ -132,6 +133,11 @@ func (c *Contract) byTemplate(method, path string) (found *declared) {
 // isLiteral takes any part for a parameter.
 func isLiteral(s pathtemplate.Segment, part string) bool {
 	return s.Kind != pathtemplate.Literal || s.Text == part
+}
+
+// isDecoded is isLiteral for gateways that decode each segment.
+func isDecoded(s pathtemplate.Segment, part string) bool {
+	return s.Kind != pathtemplate.Literal || same(part, s.Text)
 }
 
 // WithoutBase removes what precedes a route's template in a path: the stage, or the base

@@ -13,8 +13,8 @@ import (
 //
 //	routes := idemhttp.Routes{"POST /payments": Charge, "POST /login": idemhttp.Unprotected}
 //
-// A path that fits a protected route is protected, whichever template the gateway has matched, and also if
-// it does so only decoded.
+// Of several routes that a path fits, the one that is literal for longest counts, as in API Gateway. A path that fits
+// a protected route only in another spelling, such as decoded, is protected.
 //
 // Name each route: a template for all others, such as "POST /{rest...}" or "POST /hooks/", is refused, since
 // it would also take a protected path that differs in another way, such as a doubled slash.

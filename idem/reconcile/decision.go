@@ -150,8 +150,10 @@ func caution(rec *idem.Record, res Resolution, again []string) (text string, rep
 	case len(again) > 0: // steps that run at most once, also of what is repeatable
 		return fmt.Sprintf("%s runs again. %s Record it as not executed"+confirmed,
 			strings.Join(slices.Sorted(slices.Values(again)), ", "), secondTime), true
-	case rec.Repeat == protocol.Repeatable, len(res.Steps) > 0: // it goes on after what the steps did
+	case rec.Repeat == protocol.Repeatable:
 		return "", false
+	case len(res.Steps) > 0: // it goes on after what the steps did
+		return "The handler runs again: what it does outside of its steps may happen twice.", false
 	}
 	text = "The handler runs again. " + secondTime + " Release it" + confirmed
 	if rec.Resolved && rec.Ended() {

@@ -181,7 +181,7 @@ func misnamed(rec *idem.Record, res Resolution) error {
 
 // resolvedBefore reports whether a released record has all that the resolution would record.
 func resolvedBefore(rec *idem.Record, res Resolution) bool {
-	if res.Ref != "" && res.Ref != rec.Ref {
+	if res.Ref != rec.Ref && (res.Ref != "" || rec.RefWrite == rec.Owner) {
 		return false
 	}
 	for _, name := range askable(rec) {

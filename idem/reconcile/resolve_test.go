@@ -560,3 +560,29 @@ func (r *rig) replace(key idem.Key, res reconcile.Resolution) {
 	r.t.Helper()
 	require.NoError(r.t, r.Resolve(r.t.Context(), key.ID(), again(res), r.seen(key)))
 }
+
+// A release without a reference takes away that of the release that it replaces.
+func TestAWrongReferenceOfAReleaseCanBeTakenAway(t *testing.T) {
+	r, key := interrupted(t)
+	first := charged(reconcile.CompletedWith(7))
+	first.Ref = "pay_of_another_customer"
+	r.resolve(key, first)
+	require.Equal(t, first.Ref, r.Record(key).Ref)
+	require.NoError(t, r.Resolve(t.Context(), key.ID(), again(charged(reconcile.CompletedWith(7))), r.seen(key)))
+	require.Empty(t, r.Record(key).Ref)
+}
+
+// What is said of its step says nothing of what a handler does outside of it.
+func TestAReleaseAfterAStepSaysThatTheHandlerRunsAgain(t *testing.T) {
+	r, key := newRig(t), refund.Key("acme", "r-1")
+	r.crash(key, func(ctx context.Context, _ int) (int, error) {
+		return idem.Step(ctx, "mail", func(context.Context) (int, error) { r.Crash(); return 7, nil },
+			&idem.StepConfig[int]{Semantics: idem.AtMostOnce})
+	})
+	r.lapse()
+	said := reconcile.Resolution{To: idem.Released, Steps: map[string]reconcile.Answer{"mail": reconcile.CompletedWith(7)}}
+	d := r.Preview(r.Record(key), said)
+	require.Empty(t, d.Refused)
+	require.False(t, d.Repeats)
+	require.Contains(t, d.Caution, "outside of its steps may happen twice")
+}

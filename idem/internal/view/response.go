@@ -95,11 +95,14 @@ func TypedResponse(status int, lines []string, body []byte) (*idemhttp.Response,
 			return nil, mistyped("headers", "%q is no header: use a form such as \"Content-Type: application/json\"", line)
 		}
 		if _, given := one["Content-Length"]; given {
-			return nil, fmt.Errorf("%q follows from the body: leave it out", line) // one that is wrong cuts replays off
+			return nil, mistyped("headers", "%q follows from the body: leave it out", line) // one that is wrong cuts replays off
 		}
 		for name, values := range one {
 			headers[name] = append(headers[name], values...)
 		}
+	}
+	if (status == http.StatusNoContent || status == http.StatusNotModified) && len(body) > 0 {
+		return nil, mistyped("result", "a response with status %d has no body", status)
 	}
 	if declaredJSON(headers) && len(body) > 0 && !json.Valid(body) {
 		return nil, mistyped("result", "the body is not JSON, and Content-Type says that it is")

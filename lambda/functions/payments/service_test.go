@@ -106,3 +106,18 @@ func TestBadRequestsAreNotRecorded(t *testing.T) {
 		}
 	}
 }
+
+// The provider has made the refund and redirects to it. That there is no connection to where it leads says
+// nothing about the refund.
+func TestARedirectAfterARefundDoesNotRepeatIt(t *testing.T) {
+	refunds := 0
+	call := provided(t, func(w http.ResponseWriter, _ *http.Request) {
+		refunds++
+		w.Header().Set("Location", "http://127.0.0.1:1/refunds/re_1")
+		w.WriteHeader(http.StatusSeeOther)
+	})
+	for range 2 {
+		_, _ = call("POST /refunds", "key-0123456789abc", good)
+	}
+	require.Equal(t, 1, refunds)
+}
