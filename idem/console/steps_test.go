@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,7 +16,6 @@ import (
 	"github.com/idem-go/idempotency/idem/console"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // order charges and ships, each at most once.
@@ -153,19 +151,6 @@ func TestARefusalIsCompletedOnlyWithAWordThatItsStepsAreUndone(t *testing.T) {
 	require.Zero(t, r.changes(id))
 	form.Set("undone", "1")
 	r.decides(form, "Step charge was undone.")
-}
-
-// The provider knows an interrupted step by the step's token, and not the operation's.
-func TestTheTokenToAskWithIsTheInterruptedSteps(t *testing.T) {
-	r := newRig(t, console.Options{})
-	id := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
-	page := r.get(record(id))
-	require.Equal(t, http.StatusOK, page.StatusCode, page.text)
-	of := regexp.MustCompile(`<dt>Token</dt><dd><code>([^<]+)</code> <span `+
-		`class="hint">([^<]+)</span>`).FindAllStringSubmatch(page.text, -1)
-	require.Len(t, of, 2, page.text)
-	require.Equal(t, []string{protocol.Token(id, "charge"), "of step charge, which was interrupted"}, of[0][1:])
-	require.Equal(t, []string{protocol.Token(id, ""), "outside steps"}, of[1][1:])
 }
 
 // A compensation needs the result: who says that there is none reads what follows.

@@ -95,7 +95,7 @@ func TypedResponse(status int, lines []string, body []byte) (*idemhttp.Response,
 			return nil, mistyped("headers", "%q is no header: use a form such as \"Content-Type: application/json\"", line)
 		}
 		if _, given := one["Content-Length"]; given {
-			return nil, fmt.Errorf("%q follows from the body: leave it out", line) // one that is wrong cuts replays off
+			return nil, mistyped("headers", "%q follows from the body: leave it out", line) // a wrong one cuts replays off
 		}
 		for name, values := range one {
 			headers[name] = append(headers[name], values...)
