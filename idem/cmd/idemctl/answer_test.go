@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/iotest"
@@ -136,65 +135,4 @@ func TestAResponseIsShownAsItsCallerGetsIt(t *testing.T) {
 			})
 		})
 	}
-}
-
-// An operator confirms what later callers get, and reads which headers they do not get.
-func TestAnAnswerIsShownBeforehandAsItIsRecorded(t *testing.T) {
-	withRig(t, func(t *testing.T, b *rig) {
-		id := b.request("payment-0000000002")
-		code, out, errs := b.run("resolve", id, "--to", "completed", "--status", "201", "--header", "link: </a>",
-			"--header", "Link: </b>",
-			"--header", "Set-Cookie: session=1", "--header", "Connection: X-Hop", "--header", "X-Hop: 1", "--body",
-			"testdata/payment.json", "--reason", "case 1", "--yes")
-		require.Equal(t, exitDone, code, errs)
-		require.Contains(t, out, "HTTP 201 Created\nLink: </a>\nLink: </b>\n(Connection is not recorded: it is of one "+
-			"exchange)\n(Set-Cookie is not")
-		require.Contains(t, out, "(X-Hop is not recorded")
-		require.Contains(t, out, `{"id": "pay_9"`)
-		require.NotContains(t, out, "session=1")
-		_, out, _ = b.run("show", id, "--show-result")
-		require.Contains(t, out, "HTTP 201 Created\nLink: </a>\nLink: </b>\n\n")
-	})
-}
-
-// What is declared as JSON is JSON, and what an answer may lack is shown beforehand.
-func TestAnAnswerThatItsCallerCannotReadIsNoticed(t *testing.T) {
-	path := t.TempDir() + "/answer.json"
-	require.NoError(t, writeFile(path, `{"id":`))
-	withRig(t, func(t *testing.T, b *rig) {
-		answer := []string{"resolve", b.request("payment-0000000002"), "--to", "completed", "--status", "201", "--reason",
-			"case 1", "--dry-run"}
-		const asJSON = "--header=Content-Type: application/json"
-		_, errs := b.want(exitUsage, append(answer, asJSON, "--body", path)...)
-		require.Contains(t, errs, "the body is not JSON")
-		for says, args := range map[string][]string{
-			"has a body and no Content-Type": {"--body", path},
-			"has no body":                    {asJSON},
-		} {
-			out, _ := b.want(exitDone, append(answer, args...)...)
-			require.Regexp(t, `Caution +The response `+strings.ReplaceAll(says, " ", `\s+`), out)
-		}
-		out, _ := b.want(exitDone, append(answer, asJSON, "--body", "testdata/payment.json")...)
-		require.NotContains(t, out, "The response")
-	})
-}
-
-// Calls of another version refuse the answer, or change it first.
-func TestTheVersionOfAnAnswerIsShownBeforehand(t *testing.T) {
-	withRig(t, func(t *testing.T, b *rig) {
-		id := b.request("payment-0000000002")
-		answer := []string{"resolve", id, "--to", "completed", "--status", "201", "--body", "testdata/payment.json",
-			"--reason", "case 1", "--dry-run"}
-		out, _ := b.want(exitDone, append(answer, "--response-version", "2")...)
-		require.Regexp(t, `Answer +an HTTP response of version 2, \d+ bytes of testdata/payment.json:`, out)
-		_, out, _ = b.run(answer...)
-		require.Regexp(t, `Answer +an HTTP response, \d+ bytes`, out)
-	})
-	changing(t, func(b *rig) {
-		path := b.t.TempDir() + "/result.json"
-		require.NoError(b.t, writeFile(path, "42"))
-		out, _ := b.want(exitDone, "resolve", r1.ID(), "--to", "completed", "--result", path, "--response-version", "3",
-			"--reason", "found it", "--dry-run")
-		require.Regexp(b.t, `Result +JSON of version 3, 2 bytes of\s`, out)
-	})
 }

@@ -205,65 +205,18 @@ func TestAResultGoesThroughTheCodec(t *testing.T) {
 	})
 }
 
-// What is said of a result that is not known is what calls get.
-func TestWithoutAResultCallsGetAnError(t *testing.T) {
-	changing(t, func(b *rig) {
-		out, _ := b.want(exitDone, "resolve", r1.ID(), "--to", "completed", "--no-result", "--reason", "found it",
-			"--yes", "-o", "json")
-		require.Contains(b.t, out, "An error: it took effect, and its result is not recorded.")
-		require.Contains(b.t, out, b.reconciler().Explain(b.Record(r1)).SameInput)
-	})
-}
-
-// A later call gets the outcome until then.
-func TestAnExtendedRecordIsKept(t *testing.T) {
+// That steps were undone by hand is asked for: a client that gets a recorded 402 takes it that nothing was charged.
+func TestARefusalIsRecordedOnceItsStepsAreUndone(t *testing.T) {
 	withRig(t, func(t *testing.T, b *rig) {
-		key := refund.Key("acme", "r-4")
-		require.NoError(t, b.call(key, result))
-		args := []string{"extend", key.ID(), "--for", "1000h", "--reason", "the queue is paused", "--yes"}
-		b.want(exitDone, args...)
-		b.Clock.Advance(999 * time.Hour)
-		require.NoError(t, b.call(key, fails(errCut)))
-		b.Clock.Advance(2 * time.Hour)
-		b.says(exitFailed, "has expired", args...)
+		id := b.requestOf("key-1234567890123456", func(ctx context.Context) { b.done(ctx, "charge", func() {}) })
+		b.Clock.Advance(time.Hour)
+		args := []string{"resolve", id, "--reason", "it was declined", "--yes", "--to", "completed", "--status", "402"}
+		b.says(exitFailed, `["charge"]: undo them by hand and set --undone`, args...)
+		b.want(exitDone, with(args, "--undone")...)
+		rec, err := b.Store.Get(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, idem.Completed, rec.State)
 	})
-}
-
-// What must be said is asked for: that an earlier resolution is replaced, and that steps were undone by
-// hand. A client that gets a recorded 402 takes it that nothing was charged.
-func TestWhatMustBeSaidIsAskedFor(t *testing.T) {
-	failed := []string{"--to", "failed", "--message", "declined"}
-	for name, c := range map[string]struct {
-		leave      func(b *rig) (id string)
-		to         []string
-		flag, says string
-	}{
-		"that an earlier resolution is replaced": {func(b *rig) string {
-			b.unknown(r1)
-			b.Clock.Advance(time.Hour)
-			b.want(exitDone, with(releaseR1, "--yes")...)
-			return r1.ID()
-		}, failed, "--again", "--again"},
-		"that steps were undone, of a failure": {func(b *rig) string { b.stepped(r1); return r1.ID() },
-			failed, "--undone", "reserve"},
-		"that steps were undone, of a refusal": {func(b *rig) string {
-			return b.requestOf("key-1234567890123456", func(ctx context.Context) { b.done(ctx, "charge", func() {}) })
-		}, []string{"--to", "completed", "--status", "402"},
-			"--undone", `["charge"]: undo them by hand and set --undone`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			withRig(t, func(t *testing.T, b *rig) {
-				id := c.leave(b)
-				b.Clock.Advance(time.Hour)
-				args := with([]string{"resolve", id, "--reason", "it was declined", "--yes"}, c.to...)
-				b.says(exitFailed, c.says, args...)
-				b.want(exitDone, with(args, c.flag, "--provider-says", "declined")...)
-				rec, err := b.Store.Get(t.Context(), id)
-				require.NoError(t, err)
-				require.EqualValues(t, c.to[1], rec.State)
-			})
-		})
-	}
 }
 
 // Of a step that was said to have had no effect nothing can be said any more: the refusal says what

@@ -31,7 +31,7 @@ func TestNoTerminalObeysWhatOthersWrote(t *testing.T) {
 		require.NoError(t, b.reconciler().Resolve(t.Context(), id,
 			reconcile.Resolution{To: idem.Failed, CompensatedManually: true,
 				Failure: &idem.Failure{Message: commanding, Type: commanding, Code: commanding}},
-			reconcile.Change{Actor: "w" + commanding, Reason: "y" + commanding, Tool: "t" + commanding}))
+			reconcile.Change{Actor: "w" + commanding, Reason: "y" + commanding + "\nDone.", Tool: "t" + commanding}))
 		b.Clock.Advance(time.Hour)
 		for _, args := range [][]string{
 			{"show", id, "--show-value", "--show-error", "--show-result"}, {"explain", id}, {"history", id},
@@ -42,6 +42,7 @@ func TestNoTerminalObeysWhatOthersWrote(t *testing.T) {
 		} {
 			for _, form := range []string{"table", "json"} {
 				_, out, errs := b.run(with(args, "-o", form)...)
+				require.NotContains(t, out, "\nDone.", "no line of the command's own")
 				for _, r := range out + errs {
 					require.True(t, r == '\n' || r == '\t' || unicode.IsPrint(r), "%v as %s writes %U: %q", args, form, r, out+errs)
 				}
