@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -54,6 +52,8 @@ func (f *resultFlags) check(confirmed bool) error {
 type given struct {
 	flags *resultFlags
 	body  []byte
+	// response is set once it is encoded, of an HTTP request.
+	response *idemhttp.Response
 }
 
 // read reads the result; nil if there is none.
@@ -100,10 +100,10 @@ func (g *given) encode(rec *idem.Record) (*protocol.Encoded, error) {
 		if !g.flags.http() {
 			return nil, misuse("the record is of an HTTP request: give its response with --status, --header and --body")
 		}
-		var res *idemhttp.Response
-		if res, err = g.response(); err == nil {
-			e, err = idemhttp.Encode(res)
+		if g.response, err = view.TypedResponse(g.flags.Status, g.flags.Header, g.body); err != nil {
+			return nil, misuse("%v", err)
 		}
+		e, err = idemhttp.Encode(g.response)
 	default:
 		return nil, fmt.Errorf("the record's results are encoded as %q, which this command cannot write: use --no-result, "+
 			"or a newer idemctl", rec.Codec)
@@ -129,27 +129,22 @@ func (g *given) shows(s *session, e *protocol.Encoded) {
 		s.excerpt(g.body)
 		return
 	}
-	kept, err := idemhttp.Decode(*e)
+	kept, dropped, err := view.Kept(*e, g.response)
 	if err != nil {
 		return // and is refused
 	}
 	s.field("Answer", "an HTTP response%s:", from)
-	doubt := view.ResponseOf(kept).Doubt()
-	kept.Body = nil
-	recorded := view.ResponseOf(kept)
-	s.showResponse(recorded)
-	if res, err := g.response(); err == nil {
-		for _, name := range slices.Sorted(maps.Keys(view.ResponseOf(res).Headers)) {
-			if _, ok := recorded.Headers[name]; !ok {
-				fmt.Fprintf(s.out, "(%s is not recorded: it is of one exchange)\n", line(name))
-			}
-		}
+	for _, line := range kept.Head() {
+		fmt.Fprintln(s.out, line)
+	}
+	for _, name := range dropped {
+		fmt.Fprintf(s.out, "(%s is not recorded: it is of one exchange)\n", line(name))
 	}
 	if len(g.body) > 0 {
 		fmt.Fprintln(s.out)
 		s.excerpt(g.body)
 	}
-	if doubt != "" {
+	if doubt := kept.Doubt(); doubt != "" {
 		s.field("Caution", "%s", s.paint(text.FgRed, doubt))
 	}
 }
@@ -176,14 +171,6 @@ func (s *session) excerpt(body []byte) {
 	if left := len(body) - len(shown); left > 0 {
 		fmt.Fprintf(s.out, "(and %s more)\n", plural(left, "byte"))
 	}
-}
-
-func (g *given) response() (*idemhttp.Response, error) {
-	res, err := view.TypedResponse(g.flags.Status, g.flags.Header, g.body)
-	if err != nil {
-		return nil, misuse("%v", err)
-	}
-	return res, nil
 }
 
 // stepFlags say what became of interrupted steps.

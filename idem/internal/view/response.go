@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // OverHTTP reports whether an HTTP request has made a record with the codec: its result is a response.
@@ -47,6 +48,21 @@ func ResponseOf(res *idemhttp.Response) *Response {
 	}
 	d.Body, d.Binary = TextOr(body)
 	return d
+}
+
+// Kept is what a record keeps of a response, encoded as it is recorded, and which of its headers it does not.
+func Kept(e protocol.Encoded, res *idemhttp.Response) (kept *Response, dropped []string, err error) {
+	decoded, err := idemhttp.Decode(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	kept = ResponseOf(decoded)
+	for _, name := range slices.Sorted(maps.Keys(ResponseOf(res).Headers)) {
+		if _, ok := kept.Headers[name]; !ok {
+			dropped = append(dropped, name)
+		}
+	}
+	return kept, dropped, nil
 }
 
 // Head is the response without its body, as it is on the wire, in lines.
