@@ -51,7 +51,7 @@ func (o *Options) withDefaults() (Options, error) {
 	if opts.Endpoint != "" {
 		u, err := url.Parse(opts.Endpoint)
 		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-			return opts, fmt.Errorf("dynamodblocal: endpoint %q is not a URL like http://127.0.0.1:8000; correct "+
+			return opts, fmt.Errorf("endpoint %q is not a URL like http://127.0.0.1:8000; correct "+
 				"the option or %s", opts.Endpoint, EnvEndpoint)
 		}
 	}

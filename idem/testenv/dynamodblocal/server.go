@@ -17,22 +17,23 @@ import (
 // Start provisions DynamoDB Local as the package comment describes and waits
 // until it answers. o may be nil. The context bounds the provisioning only; the
 // server lives until Close, or until this process ends.
-func Start(ctx context.Context, o *Options) (*child.Server, error) {
+func Start(ctx context.Context, o *Options) (srv *child.Server, err error) {
 	opts, err := o.withDefaults()
+	switch {
+	case err != nil:
+	case opts.Endpoint != "":
+		srv, err = given(ctx, opts)
+	case opts.JarDir != "":
+		srv, err = fromFolder(ctx, opts)
+	default:
+		if srv, err = fromNPM(ctx, opts); err != nil {
+			err = fmt.Errorf("DynamoDB Local cannot be provisioned: %w\n"+
+				"Other ways: set %s to a folder that holds DynamoDBLocal.jar and DynamoDBLocal_lib; "+
+				"or set %s to a DynamoDB Local that runs, in Docker for example", err, EnvJarDir, EnvEndpoint)
+		}
+	}
 	if err != nil {
-		return nil, err
-	}
-	if opts.Endpoint != "" {
-		return given(ctx, opts)
-	}
-	if opts.JarDir != "" {
-		return fromFolder(ctx, opts)
-	}
-	srv, err := fromNPM(ctx, opts)
-	if err != nil {
-		return nil, fmt.Errorf("dynamodblocal: DynamoDB Local cannot be provisioned: %w\n"+
-			"Other ways: set %s to a folder that holds DynamoDBLocal.jar and DynamoDBLocal_lib; "+
-			"or set %s to a DynamoDB Local that runs, in Docker for example", err, EnvJarDir, EnvEndpoint)
+		return nil, fmt.Errorf("dynamodblocal: %w", err)
 	}
 	return srv, nil
 }
@@ -46,7 +47,7 @@ const (
 
 func given(ctx context.Context, o Options) (*child.Server, error) {
 	if err := awaitAnswer(ctx, o.Endpoint, givenTimeout); err != nil {
-		return nil, fmt.Errorf("dynamodblocal: the given endpoint does not work: %w; start DynamoDB there, or unset %s "+
+		return nil, fmt.Errorf("the given endpoint does not work: %w; start DynamoDB there, or unset %s "+
 			"to have it provisioned", err, EnvEndpoint)
 	}
 	return child.Elsewhere(o.Endpoint, "given endpoint "+o.Endpoint+" (not started here, not stopped here)"), nil
@@ -58,17 +59,13 @@ func fromFolder(ctx context.Context, o Options) (*child.Server, error) {
 		err = checkFolder(dir)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("dynamodblocal: %w; correct the option or %s", err, EnvJarDir)
+		return nil, fmt.Errorf("%w; correct the option or %s", err, EnvJarDir)
 	}
 	java, err := findJava(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("dynamodblocal: %w", err)
+		return nil, err
 	}
-	srv, err := runJava(ctx, o, java, dir, "DynamoDB Local from the folder "+dir)
-	if err != nil {
-		return nil, fmt.Errorf("dynamodblocal: %w", err)
-	}
-	return srv, nil
+	return runJava(ctx, o, java, dir, "DynamoDB Local from the folder "+dir)
 }
 
 func fromNPM(ctx context.Context, o Options) (*child.Server, error) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -17,8 +19,11 @@ type line struct {
 // pageWidth is the table's width, in columns.
 const pageWidth = 100
 
-// printLines prints the results. If a line differs, the expected value is below it in full.
-func printLines(out io.Writer, lines []line) error {
+// errDiffers says that a line of the tour differs from the expected one.
+var errDiffers = errors.New("the tour found a difference; see the lines marked NO")
+
+// printLines prints the results. If a line differs, the expected value is below it in full, and the error is errDiffers.
+func printLines(out io.Writer, lines []line) (err error) {
 	var b strings.Builder
 	const row = "%-2s  %-39s  %-37s  %5v  %9v\n"
 	fmt.Fprintf(&b, "\n"+row, "", "request", "what came", "calls", "time")
@@ -26,7 +31,7 @@ func printLines(out io.Writer, lines []line) error {
 	for _, l := range lines {
 		result := "ok"
 		if l.got != l.expected {
-			result = "NO"
+			result, err = "NO", errDiffers
 		}
 		fmt.Fprintf(&b, row, result, shorten(l.request, 39), shorten(l.got, 37), l.calls, l.took.Round(100*time.Microsecond))
 		if l.got != l.expected {
@@ -34,8 +39,8 @@ func printLines(out io.Writer, lines []line) error {
 		}
 	}
 	b.WriteString("calls: what the request cost in calls to DynamoDB\n")
-	_, err := io.WriteString(out, b.String())
-	return err
+	_, failed := io.WriteString(out, b.String())
+	return cmp.Or(failed, err)
 }
 
 // shorten cuts a text for one line of a table.

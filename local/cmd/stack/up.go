@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,9 +17,6 @@ const (
 	// tokenLifetime is long enough for a day's work.
 	tokenLifetime = 12 * time.Hour
 )
-
-// errDiffers says that a line of the tour differs from the expected one.
-var errDiffers = errors.New("the tour found a difference; see the lines marked NO")
 
 // run starts everything, takes the tour and serves until the context ends. What it has started has
 // ended when it returns.
@@ -40,9 +36,11 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	say("console for operators at %s", s.console)
 	say("HTTP API at %s, ready after %v\n\n", s.url, time.Since(begun).Round(100*time.Millisecond))
 	if !o.noTour {
-		err := s.guide(complete, out, say)
-		if complete.Err() == nil && (o.once || err != nil && !errors.Is(err, errDiffers)) {
-			return err
+		lines := s.tour(complete, say)
+		if complete.Err() == nil {
+			if err := printLines(out, lines); o.once || err != nil && !errors.Is(err, errDiffers) {
+				return err
+			}
 		}
 	}
 	if complete.Err() == nil {
@@ -54,21 +52,6 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	say("\nstopped")
 	if ctx.Err() == nil {
 		return context.Cause(complete) // a server has ended
-	}
-	return nil
-}
-
-// guide takes the tour and prints it. The error is errDiffers if a line differs.
-func (s *stack) guide(ctx context.Context, out io.Writer, say func(string, ...any)) error {
-	lines := s.tour(ctx, say)
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err := printLines(out, lines); err != nil {
-		return err
-	}
-	if slices.ContainsFunc(lines, func(l line) bool { return l.got != l.expected }) {
-		return errDiffers
 	}
 	return nil
 }
