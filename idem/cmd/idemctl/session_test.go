@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -255,10 +254,8 @@ func TestAMachineThatIsFastServesAConsoleThatReleasesNothingThatMayRun(t *testin
 	}()
 	address, err := bufio.NewReader(in).ReadString('\n')
 	require.NoError(t, err)
-	jar, err := cookiejar.New(nil)
-	require.NoError(t, err)
 	base, _, _ := strings.Cut(address, "?")
-	client := &http.Client{Jar: jar}
+	client := browser(t)
 	fetch(t, client, strings.TrimSpace(address))
 	_, page := fetch(t, client, base+"act?"+url.Values{"id": {r1.ID()}, "to": {"released"}}.Encode())
 	require.Contains(t, page, "the parked attempt may still be running")

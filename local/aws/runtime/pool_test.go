@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -146,13 +145,9 @@ func TestAnswerSizes(t *testing.T) {
 	over := invoke(t, pool, fmt.Sprintf(`{"do":"big","size":%d}`, runtime.MaxResponseBytes+1))
 	require.Equal(t, runtime.TypeResponseTooLarge, over.Error.Type)
 	require.Contains(t, over.Error.Message, "6291556 bytes")
-	waitFor(t, func() bool { return !slices.ContainsFunc(pool.Instances(), isPID(over.PID)) }, "aws-lambda-go exits then")
+	waitFor(t, func() bool { return !alive(over.PID) && len(pool.Instances()) == 0 }, "aws-lambda-go exits then")
 	require.Contains(t, strings.Join(said(t, pool, over.PID), "\n"), "unexpected status code: 413")
 	require.Nil(t, invoke(t, pool, `{"do":"who"}`).Error)
-}
-
-func isPID(pid int) func(runtime.Instance) bool {
-	return func(inst runtime.Instance) bool { return inst.PID == pid }
 }
 
 func TestEventSizes(t *testing.T) {

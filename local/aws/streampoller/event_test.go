@@ -17,13 +17,6 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 )
 
-func sampleRecords(t *testing.T, event []byte) []json.RawMessage {
-	var e struct{ Records []json.RawMessage }
-	require.NoError(t, json.Unmarshal(event, &e))
-	require.Len(t, e.Records, 3)
-	return e.Records
-}
-
 // The service's records become the sample, field by field: the service's reply is the sample
 // with other names for who made a change.
 func TestEventIsTheSample(t *testing.T) {
@@ -39,9 +32,12 @@ func TestEventIsTheSample(t *testing.T) {
 	require.NoError(t, err)
 
 	var batch []record
-	for i, raw := range sampleRecords(t, event) {
-		var sample struct{ EventSourceARN string }
-		require.NoError(t, json.Unmarshal(raw, &sample))
+	var e struct {
+		Records []struct{ EventSourceARN string }
+	}
+	require.NoError(t, json.Unmarshal(event, &e))
+	require.Len(t, e.Records, 3)
+	for i, sample := range e.Records {
 		made, err := newRecord(&out.Records[i], sample.EventSourceARN)
 		require.NoError(t, err)
 		require.Equal(t, *out.Records[i].Dynamodb.SequenceNumber, made.sequence)
