@@ -235,10 +235,11 @@ func TestAFormWithAMistakeIsShownAgain(t *testing.T) {
 	r, request, _ := paid(t, nil)
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
 	died := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
-	require.Contains(t, r.get(record(died)).text, "You say what became of each of them: <code>charge</code>.")
-	require.NotContains(t, r.get(record(died)).text, "Resolution.Steps", "that is for programs")
-	require.Contains(t, r.get(record(died)).text, "<code>"+protocol.Token(died, "charge")+"</code> <span class=\"hint\">of "+
-		"step charge, which was interrupted</span>", "by which the provider knows the step, and not the operation")
+	shown := r.get(record(died)).text
+	require.Contains(t, shown, "You say what became of each of them: <code>charge</code>.")
+	require.NotContains(t, shown, "Resolution.Steps", "that is for programs")
+	require.Contains(t, shown, "<code>"+protocol.Token(died, "charge")+"</code> <span class=\"hint\">of step charge, which "+
+		"was interrupted</span>", "by which the provider knows the step, and not the operation")
 	const (
 		why, message, says = `<textarea id="why" `, `<input id="message" `, `<textarea id="says" `
 		known, status      = `<fieldset role="radiogroup" `, `<input id="status" `

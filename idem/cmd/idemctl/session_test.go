@@ -39,6 +39,8 @@ func TestChangesAreOfTheAWSCallerUnlessTheTableIsLocal(t *testing.T) {
 			`</GetCallerIdentityResult></GetCallerIdentityResponse>`, arn)
 	}))
 	defer sts.Close()
+	system, err := user.Current()
+	require.NoError(t, err)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "credentials"),
 		[]byte("[production]\naws_access_key_id = PROFILE\naws_secret_access_key = x\n"), 0o600))
@@ -57,6 +59,7 @@ func TestChangesAreOfTheAWSCallerUnlessTheTableIsLocal(t *testing.T) {
 		"this machine, without keys":      {local, "", "", "", "carol", ""},
 		"another machine, without keys":   {"http://dynamodb:8000", "", "", "", "carol", ""},
 		"this machine, by its other name": {"http://localhost:8000", "", "", "KEYS", "carol", ""},
+		"a shell without $USER":           {local, "", "", "", system.Username, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, unset := range []string{"AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY", "AWS_SECRET_KEY", "AWS_SESSION_TOKEN",
@@ -73,6 +76,9 @@ func TestChangesAreOfTheAWSCallerUnlessTheTableIsLocal(t *testing.T) {
 			if c.keys != "" {
 				t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
 			}
+			if c.who == system.Username {
+				t.Setenv("USER", "")
+			}
 			signed.Store("")
 			b, err := connect(t.Context(), Globals{Table: "payments", Endpoint: c.endpoint, Profile: c.flag},
 				&serverClock{local: time.Now})
@@ -82,19 +88,6 @@ func TestChangesAreOfTheAWSCallerUnlessTheTableIsLocal(t *testing.T) {
 			require.Equal(t, c.signer != "", strings.Contains(signature, "Credential="+c.signer+"/"), signature)
 		})
 	}
-}
-
-// A shell without $USER is the console's case too: both name the system's user.
-func TestWithoutUSERTheSystemsUserChangesRecords(t *testing.T) {
-	for _, unset := range []string{"USER", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_ACCESS_KEY"} {
-		t.Setenv(unset, "")
-	}
-	b, err := connect(t.Context(), Globals{Table: "payments", Endpoint: "http://127.0.0.1:8000"},
-		&serverClock{local: time.Now})
-	require.NoError(t, err)
-	is, err := user.Current()
-	require.NoError(t, err)
-	require.Equal(t, is.Username, b.caller(t.Context()))
 }
 
 func TestARefusalOfAWSSaysWhatToDo(t *testing.T) {

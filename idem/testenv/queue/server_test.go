@@ -107,19 +107,6 @@ func TestServerEndsWithItsInput(t *testing.T) {
 	childtest.RunToEndOfInput(t, serveCommand(node, dir), func(endpoint string) { requireAnswers(t, endpoint) })
 }
 
-func TestQueueURLsAndARNs(t *testing.T) {
-	srv := started(t)
-	c := NewClient(srv.Endpoint())
-	made, err := c.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("orders")})
-	require.NoError(t, err)
-	require.Equal(t, srv.Endpoint()+"/000000000000/orders", *made.QueueUrl)
-	got, err := c.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{
-		QueueUrl: made.QueueUrl, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
-	})
-	require.NoError(t, err)
-	require.Equal(t, "arn:aws:sqs:us-east-1:000000000000:orders", got.Attributes["QueueArn"])
-}
-
 // A poll that is broken off takes no messages with it.
 func TestBrokenOffPollTakesNothing(t *testing.T) {
 	srv := started(t)

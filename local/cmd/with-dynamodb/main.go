@@ -97,33 +97,30 @@ func run(args []string, stderr io.Writer) int {
 func provision(signals <-chan os.Signal, say func(string, ...any)) (*child.Server, int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	type result struct {
-		srv *child.Server
-		err error
-	}
-	done := make(chan result, 1)
 	board := progress.Open(say)
 	defer board.Close()
 	board.Begin("fetching and starting DynamoDB Local")
+	var srv *child.Server
+	done := make(chan error, 1)
 	go func() {
-		srv, err := dynamodblocal.Start(ctx, &dynamodblocal.Options{Log: say})
-		done <- result{srv, err}
+		var err error
+		srv, err = dynamodblocal.Start(ctx, &dynamodblocal.Options{Log: say})
+		done <- err
 	}()
-	var got result
 	select {
-	case got = <-done:
+	case err := <-done:
+		if err != nil {
+			say("%v", err)
+			return nil, exitNoServer
+		}
+		return srv, 0
 	case s := <-signals:
 		cancel()
-		if got = <-done; got.srv != nil {
-			_ = got.srv.Close() // unused
+		if <-done == nil {
+			_ = srv.Close() // unused
 		}
 		return nil, signalCode(s)
 	}
-	if got.err != nil {
-		say("%v", got.err)
-		return nil, exitNoServer
-	}
-	return got.srv, 0
 }
 
 // command runs the command to its end and returns its exit code.
