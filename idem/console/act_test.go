@@ -238,8 +238,8 @@ func TestAFormWithAMistakeIsShownAgain(t *testing.T) {
 	shown := r.get(record(died)).text
 	require.Contains(t, shown, "You say what became of each of them: <code>charge</code>.")
 	require.NotContains(t, shown, "Resolution.Steps", "that is for programs")
-	require.Contains(t, shown, "<code>"+protocol.Token(died, "charge")+"</code> <span class=\"hint\">of step charge, which "+
-		"was interrupted</span>", "by which the provider knows the step, and not the operation")
+	require.Contains(t, shown, "<code>"+protocol.Token(died, "charge")+`</code> <span class="hint">of step charge, which `+
+		`was interrupted</span>`, "by which the provider knows the step, and not the operation")
 	const (
 		why, message, says = `<textarea id="why" `, `<input id="message" `, `<textarea id="says" `
 		known, status      = `<fieldset role="radiogroup" `, `<input id="status" `

@@ -255,7 +255,8 @@ const pageWidth = 100
 // errDiffers says that a line of the tour differs from the expected one.
 var errDiffers = errors.New("the tour found a difference; see the lines marked NO")
 
-// printLines prints the results. If a line differs, the expected value is below it in full, and the error is errDiffers.
+// printLines prints the results. If a line differs, the expected value is below it in full, and the
+// error is errDiffers.
 func printLines(out io.Writer, lines []line) (err error) {
 	var b strings.Builder
 	const row = "%-2s  %-39s  %-37s  %5v  %9v\n"
