@@ -55,6 +55,10 @@ func TestADecisionIsMadeOnceAndIsRecorded(t *testing.T) {
 				state = idem.State(to)
 			}
 			require.Equal(t, state, r.state(id))
+			if to == "extended" {
+				kept := r.Record(refund.Key("acme", "r-1")).ExpiresAt
+				require.WithinDuration(t, r.Clock.Now().Add(30*24*time.Hour), kept, 5*time.Second)
+			}
 			if tt.second != nil {
 				maps.Copy(form, tt.second)
 				r.posts(form, http.StatusConflict, "<h1>The record has changed</h1>")
@@ -79,25 +83,6 @@ func TestADecisionIsConfirmedToItsOperatorOnly(t *testing.T) {
 	require.Contains(t, r.get(done).text,
 		"<strong>Recorded.</strong> Resolved: from unknown to completed, attempt 1. By alice,")
 	require.NotContains(t, r.get("/ops/record?done=1&"+url.Values{"id": {id}}.Encode()).text, "<strong>Recorded.</strong>")
-}
-
-func TestARecordThatHasEndedIsKeptLonger(t *testing.T) {
-	r := newRig(t, console.Options{})
-	key := refund.Key("acme", "r-1")
-	id := r.end(key, 7, nil)
-	r.decides(r.form(id, "extended", url.Values{"days": {"30"}}), "Extended")
-	require.WithinDuration(t, r.Clock.Now().Add(30*24*time.Hour), r.Record(key).ExpiresAt, 5*time.Second)
-
-	shorter := r.form(id, "extended", url.Values{"days": {"7"}})
-	r.posts(shorter, http.StatusUnprocessableEntity, "kept as long already")
-	shorter.Set("days", "1000000")
-	r.posts(shorter, http.StatusUnprocessableEntity, "")
-	require.Equal(t, 1, r.changes(id))
-
-	open := r.end(refund.Key("acme", "r-2"), nil, errCut)
-	require.Contains(t, r.get(act(open, "extended")).text, "only a record that has ended can be kept for longer")
-	r.Clock.Advance(31 * 24 * time.Hour)
-	require.Contains(t, r.get(act(id, "extended")).text, "it has expired")
 }
 
 // What another operator does, or the network, while a form is on its way: the decision is made once or not at all, and
@@ -235,6 +220,7 @@ func TestAFormWithAMistakeIsShownAgain(t *testing.T) {
 	r, request, _ := paid(t, nil)
 	id := r.end(refund.Key("acme", "r-1"), nil, errCut)
 	died := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
+	done := r.end(idem.Operation{Name: "refund", Retention: 30 * 24 * time.Hour}.Key("acme", "r-2"), 7, nil)
 	shown := r.get(record(died)).text
 	require.Contains(t, shown, "You say what became of each of them: <code>charge</code>.")
 	require.NotContains(t, shown, "Resolution.Steps", "that is for programs")
@@ -270,6 +256,8 @@ func TestAFormWithAMistakeIsShownAgain(t *testing.T) {
 		{id, "completed", typed("known", "yes", "result", "{not json"), "is not JSON", ""},
 		{id, "completed", typed("known", "no", "result", "7"), chosen, known},
 		{id, "completed", typed("known", "no", "ref", strings.Repeat("x", 300)), "Ref has 300 bytes", ""},
+		{done, "extended", typed("days", "7"), "kept as long already", `<select id="days"`},
+		{done, "extended", typed("days", "1000000"), "Choose for how long", `<select id="days"`},
 		{request, "completed", typed("known", "no", "status", "201"), chosen, known},
 		{request, "completed", typed("known", "yes"), `the status is "": it is a number`, status},
 		{request, "completed", typed("known", "yes", "status", "99"), "the status is 99", status},
@@ -304,7 +292,7 @@ func TestAFormWithAMistakeIsShownAgain(t *testing.T) {
 			require.Contains(t, html.UnescapeString(page), tt.says)
 			require.Contains(t, page, `role="alert"`)
 			for field, v := range tt.typed {
-				if field != "step-0" && field != "step-1" { // which is none of the choices
+				if field != "step-0" && field != "step-1" && field != "days" { // which is none of the choices
 					require.Contains(t, page, strings.TrimSpace(v[0]), "what was typed is not lost")
 				}
 			}
@@ -315,7 +303,7 @@ func TestAFormWithAMistakeIsShownAgain(t *testing.T) {
 			}
 		}
 	}
-	require.Zero(t, r.changes(id)+r.changes(request)+r.changes(died))
+	require.Zero(t, r.changes(id)+r.changes(request)+r.changes(died)+r.changes(done))
 }
 
 func TestADecisionThatIsNotPossibleSaysWhy(t *testing.T) {
@@ -328,6 +316,10 @@ func TestADecisionThatIsNotPossibleSaysWhy(t *testing.T) {
 	require.Contains(t, record.text, "the parked attempt may still be running")
 	forgotten := r.get(act(id, "forgotten")).text
 	require.Contains(t, forgotten, "only a record that has ended can be forgotten")
+	require.Contains(t, r.get(act(id, "extended")).text, "only a record that has ended can be kept for longer")
+	ended := r.end(refund.Key("acme", "r-2"), 7, nil)
+	r.Clock.Advance(31 * 24 * time.Hour)
+	require.Contains(t, r.get(act(ended, "extended")).text, "it has expired")
 	require.NotContains(t, page.text+record.text+forgotten, "reconcile:",
 		"the name of a package tells an operator nothing")
 	require.Equal(t, http.StatusBadRequest, r.get(act(id, "pending")).StatusCode)
