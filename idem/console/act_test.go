@@ -325,14 +325,17 @@ func TestADecisionThatIsNotPossibleSaysWhy(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, r.get(act(id, "pending")).StatusCode)
 }
 
-// paid is a rig with a question of an HTTP route, and a call of it.
-func paid(t *testing.T, encode func(*idem.Record, *idemhttp.Response) (protocol.Encoded, error)) (r *rig, id string,
-	call func() *httptest.ResponseRecorder) {
+// paid is a rig with a question of an HTTP route, whose handler did this, and a call of it.
+func paid(t *testing.T, encode func(*idem.Record, *idemhttp.Response) (protocol.Encoded, error),
+	did ...func(*rig, context.Context)) (r *rig, id string, call func() *httptest.ResponseRecorder) {
 	t.Helper()
 	r = newRig(t, console.Options{Encode: encode})
 	contract, err := idemhttp.New(r.Engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
 	require.NoError(t, err)
-	served := contract.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	served := contract.Middleware(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		for _, do := range did {
+			do(r, req.Context())
+		}
 		w.WriteHeader(http.StatusBadGateway)
 	}), nil)
 	call = func() *httptest.ResponseRecorder {
@@ -345,13 +348,13 @@ func paid(t *testing.T, encode func(*idem.Record, *idemhttp.Response) (protocol.
 	}
 	call()
 	id = r.Store.Records()[0].ID
-	require.Equal(t, idem.Unknown, r.state(id))
 	r.lapse()
 	return r, id, call
 }
 
 func TestAnHTTPRequestIsCompletedWithItsResponse(t *testing.T) {
 	r, id, call := paid(t, nil)
+	require.Equal(t, idem.Unknown, r.state(id))
 	require.Contains(t, r.get(record(id)).text, "not_repeatable, over HTTP")
 	require.Contains(t, r.get(record(id)).text, "If you give its result: The recorded result. The handler does not run. "+
 		"If not: HTTP 409 outcome_unavailable")

@@ -14,7 +14,6 @@ import (
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/console"
-	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
 )
 
@@ -132,19 +131,7 @@ func TestWhatHasFailedAndWasUndoneIsCompletedOnlyWithAWord(t *testing.T) {
 }
 
 func TestARefusalIsCompletedOnlyWithAWordThatItsStepsAreUndone(t *testing.T) {
-	r := newRig(t, console.Options{})
-	contract, err := idemhttp.New(r.Engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
-	require.NoError(t, err)
-	_, err = contract.Serve(t.Context(), &idemhttp.Request{
-		Method: "POST", Path: "/refunds", Route: "/refunds", Body: []byte("{}"),
-		Header: map[string][]string{"Idempotency-Key": {"refund-0000000000001"}, "Content-Type": {"application/json"}},
-	}, func(ctx context.Context) (*idemhttp.Response, error) {
-		r.done(ctx, "charge")
-		return &idemhttp.Response{Status: http.StatusBadGateway}, nil
-	})
-	require.NoError(t, err)
-	id := r.Store.Records()[0].ID
-	r.lapse()
+	r, id, _ := paid(t, nil, func(r *rig, ctx context.Context) { r.done(ctx, "charge") })
 	require.Contains(t, r.get(act(id, "completed")).text, "If the response is a failure")
 	form := r.form(id, "completed", url.Values{"known": {"yes"}, "status": {"402"}})
 	r.posts(form, http.StatusUnprocessableEntity, "the steps have not been undone")
