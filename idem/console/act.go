@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -103,8 +101,6 @@ type action struct {
 	// Response is what the preview would record of an HTTP response, Dropped which headers it would not.
 	Response *view.Response `json:"-"`
 	Dropped  []string       `json:"-"`
-	// Doubt is what the response may lack.
-	Doubt string `json:"-"`
 	// Resolves says that the decision records an outcome.
 	Resolves bool
 	Days     []choice `json:"-"`
@@ -170,9 +166,8 @@ func (c *console) formOf(r *http.Request, id, to string, t typed, m mistake) (*p
 		if body.Preview != nil {
 			body.Caution, body.Danger = body.Preview.Caution, body.Preview.Repeats
 			if res, err := typedResponse(t); body.HTTP && t.Known == "yes" && err == nil {
-				body.Response, body.Dropped = c.recorded(rec, res)
-				if body.Response != nil {
-					body.Doubt = body.Response.Doubt()
+				if encoded, err := c.opts.Encode(rec, res); err == nil {
+					body.Response, body.Dropped, _ = view.Kept(encoded, res)
 				}
 			}
 		}
@@ -223,25 +218,6 @@ func (c *console) forOperators(rec *idem.Record, d reconcile.Decision) reconcile
 	}
 	d.Refused = asFields.Replace(d.Refused)
 	return d
-}
-
-// recorded is what would be recorded of a response, and which of its headers would not.
-func (c *console) recorded(rec *idem.Record, res *idemhttp.Response) (kept *view.Response, dropped []string) {
-	encoded, err := c.opts.Encode(rec, res)
-	if err != nil {
-		return nil, nil
-	}
-	decoded, err := idemhttp.Decode(encoded)
-	if err != nil {
-		return nil, nil
-	}
-	kept = view.ResponseOf(decoded)
-	for _, name := range slices.Sorted(maps.Keys(view.ResponseOf(res).Headers)) {
-		if _, ok := kept.Headers[name]; !ok {
-			dropped = append(dropped, name)
-		}
-	}
-	return kept, dropped
 }
 
 // preview is what the decision would do as it is typed, or what is wrong with that.

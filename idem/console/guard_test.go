@@ -107,33 +107,24 @@ func TestTheHostMustBeOneOfTheConsole(t *testing.T) {
 	}
 }
 
-func TestThisMachineAdmitsNoOtherMachine(t *testing.T) {
-	r := newRig(t, console.Options{Hosts: []string{"ops.example.com"}})
-	require.Equal(t, http.StatusOK, r.get("/ops/").StatusCode)
-
-	afar := request(http.MethodGet, "/ops/", nil)
-	afar.Host, afar.RemoteAddr = "ops.example.com", "10.1.2.3:40000"
-	require.Equal(t, http.StatusForbidden, r.do(afar).StatusCode)
-	for _, header := range []string{"X-Forwarded-For", "Forwarded", "Via", "X-Forwarded-Host",
-		"X-Forwarded-Proto", "X-Real-IP"} {
-		proxied := request(http.MethodGet, "/ops/", nil)
-		proxied.Header.Set(header, "for=10.1.2.3")
-		require.Equal(t, http.StatusForbidden, r.do(proxied).StatusCode, header)
-	}
-}
-
 // nginx passes a request on without a header that says so, with a Host of its own, and before
 // 1.29.7 with HTTP/1.0: https://nginx.org/en/docs/http/ngx_http_proxy_module.html.
-func TestThisMachineRefusesAProxyThatShowsItselfOtherwise(t *testing.T) {
-	r, id := newQuestion(t, console.Options{})
+func TestThisMachineRefusesOthersAndAProxyThatShowsItself(t *testing.T) {
+	r, id := newQuestion(t, console.Options{Hosts: []string{"ops.example.com"}})
 	form := r.form(id, "released")
-	for name, change := range map[string]func(*http.Request){
+	refused := map[string]func(*http.Request){
+		"from afar":      func(req *http.Request) { req.Host, req.RemoteAddr = "ops.example.com", "10.1.2.3:40000" },
 		"old protocol":   func(req *http.Request) { req.Proto, req.ProtoMinor = "HTTP/1.0", 0 },
 		"origin":         func(req *http.Request) { req.Header.Set("Origin", "https://ops.example.com") },
 		"hidden origin":  func(req *http.Request) { req.Header.Set("Origin", "null") },
 		"referring page": func(req *http.Request) { req.Header.Set("Referer", "https://ops.example.com/ops/") },
 		"no address":     func(req *http.Request) { req.Header.Set("Referer", "https://%") },
-	} {
+	}
+	for _, header := range []string{"X-Forwarded-For", "Forwarded", "Via", "X-Forwarded-Host", "X-Forwarded-Proto",
+		"X-Real-IP"} {
+		refused[header] = func(req *http.Request) { req.Header.Set(header, "for=10.1.2.3") }
+	}
+	for name, change := range refused {
 		t.Run(name, func(t *testing.T) {
 			for _, req := range []*http.Request{request(http.MethodPost, "/ops/act", form),
 				request(http.MethodGet, "/ops/", nil)} {
@@ -202,21 +193,15 @@ func TestMistakesInTheOptionsAreReportedAtOnce(t *testing.T) {
 			require.ErrorAs(t, err, new(*idem.ConfigError))
 		})
 	}
-	_, err := console.New(nil, nil)
-	require.ErrorContains(t, err, "reconcile.New")
-}
-
-// A request from a proxy such as nginx since 1.29.7 is like one from this machine, so nobody is
-// taken for somebody unless the service says so.
-func TestAConsoleNeedsWho(t *testing.T) {
 	r := newRig(t, console.Options{}).r
+	// A request from a proxy such as nginx since 1.29.7 is like one from this machine: the service says who asks.
 	for _, o := range []*console.Options{nil, {}, {Hosts: []string{"ops.example.com"}}} {
 		_, err := console.New(r, o)
 		require.ErrorAs(t, err, new(*idem.ConfigError))
 		require.ErrorContains(t, err, "console.ThisMachine")
 	}
-	_, err := console.New(r, &console.Options{Who: console.ThisMachine("alice")})
-	require.NoError(t, err)
+	_, err := console.New(nil, nil)
+	require.ErrorContains(t, err, "reconcile.New")
 }
 
 func TestFormsOfOneProcessAreTakenByAnotherWithTheSameKey(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/internal/view"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -132,10 +133,7 @@ func (c *console) find(w http.ResponseWriter, r *http.Request) error {
 	id := strings.TrimSpace(r.PostForm.Get("id"))
 	if id == "" {
 		tenant := cmp.Or(r.PostForm.Get("tenant"), idem.SingleTenant)
-		value := r.PostForm.Get("value")
-		if principal := r.PostForm.Get("principal"); principal != "" {
-			value = idem.JoinValues(principal, value)
-		}
+		value := idemhttp.KeyValue(r.PostForm.Get("principal"), r.PostForm.Get("value"))
 		key := idem.Operation{Name: r.PostForm.Get("operation")}.Key(tenant, value)
 		if err := key.Err(); err != nil {
 			return problem{Status: http.StatusUnprocessableEntity, Title: "No such key", Text: err.Error()}

@@ -8,16 +8,13 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/console"
-	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
-	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // order charges and ships, each at most once.
@@ -62,6 +59,10 @@ func TestAnOrderGoesOnAsTheFormSaysOfItsSteps(t *testing.T) {
 			url.Values{"step-0": {"not_executed"}}, "It runs charge again.",
 			"Step charge had no effect.", map[string]int{"charge": 1, "ship": 1}, 7, "<nil>",
 		},
+		"something else before": {
+			url.Values{"step-0": {"not_executed"}}, "It runs charge again.",
+			"Step charge had no effect.", map[string]int{"charge": 1, "ship": 1}, 7, "<nil>",
+		},
 		"failed": {
 			url.Values{"step-0": {"failed"}, "step-0-message": {"declined"}}, "gets the recorded failure of: charge",
 			"Step charge failed.", map[string]int{}, 0, "declined",
@@ -76,6 +77,10 @@ func TestAnOrderGoesOnAsTheFormSaysOfItsSteps(t *testing.T) {
 			r := newRig(t, console.Options{})
 			key := idem.Operation{Name: "order"}.Key("acme", "o-1")
 			id := r.diedCharging(key)
+			if name == "something else before" { // it is replaced as long as no call has gone on
+				r.decides(r.form(id, "released", url.Values{"step-0": {"took_effect"}, "step-0-result": {"8"}}), "")
+			}
+			before := r.changes(id)
 			form := r.form(id, "released", tt.says)
 
 			look := maps.Clone(form)
@@ -83,7 +88,7 @@ func TestAnOrderGoesOnAsTheFormSaysOfItsSteps(t *testing.T) {
 			look.Del("why")
 			page := r.posts(look, http.StatusOK, "Nothing was changed yet.")
 			require.Contains(t, html.UnescapeString(page.text), tt.then)
-			require.Zero(t, r.changes(id))
+			require.Equal(t, before, r.changes(id))
 
 			r.decides(form, tt.story)
 			other := maps.Clone(form)
@@ -97,59 +102,6 @@ func TestAnOrderGoesOnAsTheFormSaysOfItsSteps(t *testing.T) {
 			require.Contains(t, fmt.Sprint(err), tt.err)
 		})
 	}
-}
-
-func TestNothingIsReleasedWithoutAWordAboutItsSteps(t *testing.T) {
-	r := newRig(t, console.Options{})
-	id := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
-	record := r.get(record(id))
-	require.Contains(t, record.text, "You say what became of each of them: <code>charge</code>.")
-	require.NotContains(t, record.text, "Resolution.Steps", "that is for programs")
-	for _, tt := range []struct {
-		says string
-		with url.Values
-	}{
-		{"Say what became of step charge.", nil},
-		{"Say what became of step charge.", url.Values{"step-0": {"undone"}}},
-		{"Say what became of step charge.", url.Values{"step-1": {"not_executed"}}},
-		{"The result of step charge is not JSON", url.Values{"step-0": {"took_effect"}}},
-		{"The result of step charge is not JSON", url.Values{"step-0": {"took_effect"}, "step-0-result": {"{seven"}}},
-		{"The result of step charge is null", url.Values{"step-0": {"took_effect"}, "step-0-result": {"null"}}},
-		{"A result of step charge is typed, and something else",
-			url.Values{"step-0": {"not_executed"}, "step-0-result": {"7"}}},
-		{"A failure of step charge is typed, and something else",
-			url.Values{"step-0": {"not_executed"}, "step-0-message": {"declined"}}},
-		{"The message of the failure of step charge is missing", url.Values{"step-0": {"failed"}}},
-	} {
-		for _, look := range []string{"", "1"} {
-			form := r.form(id, "released", url.Values{"look": {look}})
-			maps.Copy(form, tt.with)
-			a := r.post("/ops/act", form)
-			require.Equal(t, http.StatusUnprocessableEntity, a.StatusCode, tt.says)
-			require.Contains(t, a.text, tt.says)
-			for _, field := range []string{"step-0-result", "step-0-message"} {
-				require.Contains(t, a.text, tt.with.Get(field), "what was typed is not lost")
-			}
-		}
-	}
-	require.Zero(t, r.changes(id))
-}
-
-// What was said of a step is said anew, as long as no call has gone on.
-func TestAWordAboutAStepIsReplacedByAnother(t *testing.T) {
-	r := newRig(t, console.Options{})
-	key := idem.Operation{Name: "order"}.Key("acme", "o-1")
-	id := r.diedCharging(key)
-	form := r.form(id, "released", url.Values{"step-0": {"took_effect"}, "step-0-result": {"8"}})
-	r.posts(form, http.StatusSeeOther, "")
-
-	form = r.form(id, "released", url.Values{"step-0": {"not_executed"}})
-	r.posts(form, http.StatusSeeOther, "")
-	ran := map[string]int{}
-	out, err := r.order(key, ran, func() {})
-	require.NoError(t, err)
-	require.Equal(t, 7, out)
-	require.Equal(t, map[string]int{"charge": 1, "ship": 1}, ran)
 }
 
 func TestWhatHasFailedAndWasUndoneIsCompletedOnlyWithAWord(t *testing.T) {
@@ -179,38 +131,13 @@ func TestWhatHasFailedAndWasUndoneIsCompletedOnlyWithAWord(t *testing.T) {
 }
 
 func TestARefusalIsCompletedOnlyWithAWordThatItsStepsAreUndone(t *testing.T) {
-	r := newRig(t, console.Options{})
-	contract, err := idemhttp.New(r.Engine, idemhttp.Routes{"POST /refunds": refund}, idemhttp.SingleTenant, nil)
-	require.NoError(t, err)
-	_, err = contract.Serve(t.Context(), &idemhttp.Request{
-		Method: "POST", Path: "/refunds", Route: "/refunds", Body: []byte("{}"),
-		Header: map[string][]string{"Idempotency-Key": {"refund-0000000000001"}, "Content-Type": {"application/json"}},
-	}, func(ctx context.Context) (*idemhttp.Response, error) {
-		r.done(ctx, "charge")
-		return &idemhttp.Response{Status: http.StatusBadGateway}, nil
-	})
-	require.NoError(t, err)
-	id := r.Store.Records()[0].ID
-	r.lapse()
+	r, id, _ := paid(t, nil, func(r *rig, ctx context.Context) { r.done(ctx, "charge") })
 	require.Contains(t, r.get(act(id, "completed")).text, "If the response is a failure")
 	form := r.form(id, "completed", url.Values{"known": {"yes"}, "status": {"402"}})
 	r.posts(form, http.StatusUnprocessableEntity, "the steps have not been undone")
 	require.Zero(t, r.changes(id))
 	form.Set("undone", "1")
 	r.decides(form, "Step charge was undone.")
-}
-
-// The provider knows an interrupted step by the step's token, and not the operation's.
-func TestTheTokenToAskWithIsTheInterruptedSteps(t *testing.T) {
-	r := newRig(t, console.Options{})
-	id := r.diedCharging(idem.Operation{Name: "order"}.Key("acme", "o-1"))
-	page := r.get(record(id))
-	require.Equal(t, http.StatusOK, page.StatusCode, page.text)
-	of := regexp.MustCompile(`<dt>Token</dt><dd><code>([^<]+)</code> <span `+
-		`class="hint">([^<]+)</span>`).FindAllStringSubmatch(page.text, -1)
-	require.Len(t, of, 2, page.text)
-	require.Equal(t, []string{protocol.Token(id, "charge"), "of step charge, which was interrupted"}, of[0][1:])
-	require.Equal(t, []string{protocol.Token(id, ""), "outside steps"}, of[1][1:])
 }
 
 // A compensation needs the result: who says that there is none reads what follows.

@@ -3,10 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -14,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/idem-go/idempotency/idem/reconcile"
@@ -69,7 +75,9 @@ func TestAChangeIsRefusedIfTheRecordChangesBeforeTheAnswer(t *testing.T) {
 				}
 				out, errs := b.want(exitFailed, args...)
 				require.Empty(b.t, out)
+				require.Contains(b.t, errs, "the record has been written since ")
 				require.Contains(b.t, errs, "nothing was changed: look")
+				require.NotContains(b.t, errs, "reconcile: ")
 				require.Equal(b.t, c.state, b.Record(r1).State)
 				require.Len(b.t, b.history(), c.changes)
 			})
@@ -205,65 +213,18 @@ func TestAResultGoesThroughTheCodec(t *testing.T) {
 	})
 }
 
-// What is said of a result that is not known is what calls get.
-func TestWithoutAResultCallsGetAnError(t *testing.T) {
-	changing(t, func(b *rig) {
-		out, _ := b.want(exitDone, "resolve", r1.ID(), "--to", "completed", "--no-result", "--reason", "found it",
-			"--yes", "-o", "json")
-		require.Contains(b.t, out, "An error: it took effect, and its result is not recorded.")
-		require.Contains(b.t, out, b.reconciler().Explain(b.Record(r1)).SameInput)
-	})
-}
-
-// A later call gets the outcome until then.
-func TestAnExtendedRecordIsKept(t *testing.T) {
+// That steps were undone by hand is asked for: a client that gets a recorded 402 takes it that nothing was charged.
+func TestARefusalIsRecordedOnceItsStepsAreUndone(t *testing.T) {
 	withRig(t, func(t *testing.T, b *rig) {
-		key := refund.Key("acme", "r-4")
-		require.NoError(t, b.call(key, result))
-		args := []string{"extend", key.ID(), "--for", "1000h", "--reason", "the queue is paused", "--yes"}
-		b.want(exitDone, args...)
-		b.Clock.Advance(999 * time.Hour)
-		require.NoError(t, b.call(key, fails(errCut)))
-		b.Clock.Advance(2 * time.Hour)
-		b.says(exitFailed, "has expired", args...)
+		id := b.requestOf("key-1234567890123456", func(ctx context.Context) { b.done(ctx, "charge", func() {}) })
+		b.Clock.Advance(time.Hour)
+		args := []string{"resolve", id, "--reason", "it was declined", "--yes", "--to", "completed", "--status", "402"}
+		b.says(exitFailed, `["charge"]: undo them by hand and set --undone`, args...)
+		b.want(exitDone, with(args, "--undone")...)
+		rec, err := b.Store.Get(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, idem.Completed, rec.State)
 	})
-}
-
-// What must be said is asked for: that an earlier resolution is replaced, and that steps were undone by
-// hand. A client that gets a recorded 402 takes it that nothing was charged.
-func TestWhatMustBeSaidIsAskedFor(t *testing.T) {
-	failed := []string{"--to", "failed", "--message", "declined"}
-	for name, c := range map[string]struct {
-		leave      func(b *rig) (id string)
-		to         []string
-		flag, says string
-	}{
-		"that an earlier resolution is replaced": {func(b *rig) string {
-			b.unknown(r1)
-			b.Clock.Advance(time.Hour)
-			b.want(exitDone, with(releaseR1, "--yes")...)
-			return r1.ID()
-		}, failed, "--again", "--again"},
-		"that steps were undone, of a failure": {func(b *rig) string { b.stepped(r1); return r1.ID() },
-			failed, "--undone", "reserve"},
-		"that steps were undone, of a refusal": {func(b *rig) string {
-			return b.requestOf("key-1234567890123456", func(ctx context.Context) { b.done(ctx, "charge", func() {}) })
-		}, []string{"--to", "completed", "--status", "402"},
-			"--undone", `["charge"]: undo them by hand and set --undone`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			withRig(t, func(t *testing.T, b *rig) {
-				id := c.leave(b)
-				b.Clock.Advance(time.Hour)
-				args := with([]string{"resolve", id, "--reason", "it was declined", "--yes"}, c.to...)
-				b.says(exitFailed, c.says, args...)
-				b.want(exitDone, with(args, c.flag, "--provider-says", "declined")...)
-				rec, err := b.Store.Get(t.Context(), id)
-				require.NoError(t, err)
-				require.EqualValues(t, c.to[1], rec.State)
-			})
-		})
-	}
 }
 
 // Of a step that was said to have had no effect nothing can be said any more: the refusal says what
@@ -314,6 +275,116 @@ func TestTheNextCallContinuesWithTheOutcomeOfAStep(t *testing.T) {
 			})
 			require.Equal(t, []int{want.charged, want.out}, []int{charged, out})
 			require.Contains(t, fmt.Sprint(err), want.err)
+		})
+	}
+}
+
+// Who makes the change is asked for before anything is read, and a refusal does not name the code
+// that says so.
+func TestARefusalIsAboutTheChangeAlone(t *testing.T) {
+	changing(t, func(b *rig) {
+		caller := b.backend.caller
+		b.backend.caller = func(context.Context) string { return "" }
+		b.Faults.Always(idemtest.Refuse, idemtest.Get)
+		out, errs := b.want(exitUsage, releaseR1...)
+		require.Empty(b.t, out)
+		require.Contains(b.t, errs, "it is not known who makes this change: use --who")
+		b.Faults.Heal()
+		b.backend.caller = caller
+		for _, args := range [][]string{
+			{"forget", r1.ID(), "--yes", "--reason", "a test"},
+			{"release", r1.ID(), "--again", "--step", "ship=done", "--yes", "--reason", "a test"},
+		} {
+			_, errs := b.want(exitFailed, args...)
+			require.Contains(b.t, errs, "is refused, and nothing was changed")
+			require.NotRegexp(b.t, "(reconcile|idem|resolution): ", errs)
+		}
+	})
+}
+
+// Nobody can check the form of a step's result, and the preview says so. Null is no form.
+func TestTheFormOfAStepsResultIsNotChecked(t *testing.T) {
+	path := t.TempDir() + "/charge.json"
+	withRig(t, func(t *testing.T, b *rig) {
+		b.interrupted(order.Key("acme", "o-1"))
+		b.Clock.Advance(time.Hour)
+		args := []string{"release", order.Key("acme", "o-1").ID(), "--reason", "the provider has it", "--dry-run", "-o",
+			"json", "--step", "charge=@" + path}
+		for text, says := range map[string]string{
+			"null": "is null", " null\n": "is null", "nul": "is not JSON", "": "is not JSON",
+		} {
+			require.NoError(t, writeFile(path, text))
+			b.says(exitUsage, says, args...)
+		}
+		for _, text := range []string{`{"Id":"ch_1"}`, "7", `"null"`, "[null]"} {
+			require.NoError(t, writeFile(path, text))
+			out, errs := b.want(exitDone, args...)
+			require.Contains(t, out, "The result of charge is recorded as given, and its form is not checked")
+			require.Contains(t, errs, text)
+		}
+	})
+}
+
+// Ctrl-C ends what waits for an input, be it the standard input or a pipe with a name.
+func TestAnInputThatSaysNothingIsInterrupted(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer writer.Close()
+	b := newRig(t)
+	for name, args := range map[string][]string{
+		"a result":         {"resolve", r1.ID(), "--to", "completed", "--result", "-", "--yes", "--reason", "case 1"},
+		"a result by name": {"resolve", r1.ID(), "--to", "completed", "--result", pipe, "--yes", "--reason", "case 1"},
+		"a body of a response": {"resolve", r1.ID(), "--to", "completed", "--status", "200", "--body", "-", "--yes",
+			"--reason", "case 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, typed := io.Pipe()
+			defer typed.Close()
+			ctx, interrupt := context.WithCancel(t.Context())
+			time.AfterFunc(10*time.Millisecond, interrupt)
+			var out, errs bytes.Buffer
+			require.Equal(t, exitFailed, run(ctx, args, &terminal{in: in, out: &out, err: &errs}, b.outside()))
+			require.Equal(t, "idemctl: interrupted\n", errs.String())
+		})
+	}
+}
+
+func TestAnInputIsReadAsItIs(t *testing.T) {
+	require.NoError(t, iotest.TestReader(interruptible{t.Context(), bytes.NewReader([]byte("one\ntwo"))},
+		[]byte("one\ntwo")))
+}
+
+// An operator reads a response as its caller gets it: its body without the gateway's Base64.
+func TestAResponseIsShownAsItsCallerGetsIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		body, inText, inJSON string
+	}{
+		"text":   {"paid", "\n\npaid\n", `"body": "paid"`},
+		"binary": {"\xff\xfe\x00", "(a body of 3 bytes that is no text: read it with -o json)", `"body_base64": "//4A"`},
+		"escape": {"a\x1b[2Jb", `a\u001b[2Jb`, `"body": "a\u001b[2Jb"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRig(t, func(t *testing.T, b *rig) {
+				id := b.request("payment-0000000002")
+				encoded, err := b.payments().Encode(&idemhttp.Response{
+					Status: 201, Headers: map[string]string{"Content-Type": "text/plain"},
+					MultiHeaders: map[string][]string{"Link": {"</a>", "</b>"}},
+					Body:         []byte(base64.StdEncoding.EncodeToString([]byte(c.body))), Base64: true,
+				})
+				require.NoError(t, err)
+				require.NoError(t, b.reconciler().Resolve(t.Context(),
+					id, reconcile.Resolution{To: idem.Completed, Result: &encoded}, reconcile.Change{Actor: "bob", Reason: "found"}))
+				_, out, _ := b.run("show", id, "--show-result")
+				require.Contains(t, out, "HTTP 201 Created\nContent-Type: text/plain\nLink: </a>\nLink: </b>\n")
+				require.Contains(t, out, c.inText)
+				_, out, _ = b.run("show", id, "--show-result", "-o", "json")
+				require.Contains(t, out, c.inJSON)
+				require.Contains(t, out, `"status": 201`)
+				_, out, _ = b.run("show", id)
+				require.NotContains(t, out, "Link")
+			})
 		})
 	}
 }

@@ -14,21 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// browse is a browser of a console with the key "secret".
-func (b *rig) browse() (base string, client *http.Client) {
-	b.t.Helper()
-	h, err := consoleOf(b.reconciler(), "alice", "secret", slog.New(slog.DiscardHandler), b.Clock.Now)
-	require.NoError(b.t, err)
-	server := httptest.NewServer(h)
-	b.t.Cleanup(server.Close)
+// browser keeps cookies.
+func browser(t *testing.T) *http.Client {
 	jar, err := cookiejar.New(nil)
-	require.NoError(b.t, err)
-	return server.URL, &http.Client{Jar: jar}
+	require.NoError(t, err)
+	return &http.Client{Jar: jar}
 }
 
-// read reads an answer.
-func read(t *testing.T, res *http.Response, err error) (status int, text string) {
+func fetch(t *testing.T, client *http.Client, address string) (int, string) {
 	t.Helper()
+	res, err := client.Get(address)
 	require.NoError(t, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
@@ -38,8 +33,12 @@ func read(t *testing.T, res *http.Response, err error) (status int, text string)
 
 func TestTheConsoleNeedsTheKeyOfItsAddress(t *testing.T) {
 	b := newRig(t)
-	base, client := b.browse()
-	get := func(path string) (int, string) { return fetch(t, client, base+path) }
+	h, err := consoleOf(b.reconciler(), "alice", "secret", slog.New(slog.DiscardHandler), b.Clock.Now)
+	require.NoError(t, err)
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	client := browser(t)
+	get := func(path string) (int, string) { return fetch(t, client, server.URL+path) }
 	for _, path := range []string{"/", "/list", "/?key=guessed", "/?key="} {
 		status, _ := get(path)
 		require.Equal(t, http.StatusForbidden, status, path)
@@ -62,12 +61,6 @@ func TestTheConsoleIsForThisMachine(t *testing.T) {
 	b.says(exitUsage, "--listen: ", "console", "--who", "alice", "--listen", "nowhere")
 }
 
-func fetch(t *testing.T, client *http.Client, address string) (int, string) {
-	t.Helper()
-	res, err := client.Get(address)
-	return read(t, res, err)
-}
-
 func TestTheConsoleServesUntilItIsInterrupted(t *testing.T) {
 	o := newTool(t)
 	o.unknown(refund.Key("acme", "r-1"))
@@ -78,9 +71,7 @@ func TestTheConsoleServesUntilItIsInterrupted(t *testing.T) {
 	address, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.Regexp(t, `^http://127\.0\.0\.1:\d+/\?key=\w{20,}\n$`, address)
-	jar, err := cookiejar.New(nil)
-	require.NoError(t, err)
-	status, text := fetch(t, &http.Client{Jar: jar}, strings.TrimSpace(address))
+	status, text := fetch(t, browser(t), strings.TrimSpace(address))
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, text, `<dt>Open questions</dt><dd>1</dd>`)
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))

@@ -85,23 +85,17 @@ func TestDeadLettersAreListedInFullFromAllPages(t *testing.T) {
 	})
 }
 
-// flood is a night's outage: each shard has a page of letters with bodies.
-type flood struct{}
-
-func (flood) Dead(_ context.Context, shard int, _ string) ([]*outbox.Entry, string, error) {
-	var page []*outbox.Entry
-	for i := range 3 {
-		page = append(page, &outbox.Entry{
-			Created: time.Unix(int64(1000-shard), 0),
-			Message: outbox.Message{ID: fmt.Sprintf("%02d-%d", shard, i), Destination: "orders", Body: []byte("0123456789")},
-		})
-	}
-	return page, "", nil
-}
-
 func TestOfManyDeadLettersTheOldestAreKeptWithoutTheirBodies(t *testing.T) {
 	withRig(t, func(t *testing.T, b *rig) {
-		b.backend.letters = flood{}
+		flood := &deadLetters{} // of a night's outage: each shard has letters with bodies
+		for i := range 3 * outbox.Shards {
+			shard, id := i%outbox.Shards, fmt.Sprintf("%02d-%d", i%outbox.Shards, i/outbox.Shards)
+			flood.all = append(flood.all, &outbox.Entry{
+				Created: time.Unix(int64(1000-shard), 0),
+				Message: outbox.Message{ID: id, Destination: "orders", Body: []byte("0123456789")},
+			})
+		}
+		b.backend.letters = flood
 		found, more, err := (&letterFlags{Limit: 4}).find(t.Context(), &session{terminal: &terminal{}, table: &b.backend})
 		require.NoError(t, err)
 		require.True(t, more)

@@ -48,15 +48,9 @@ func denied(err error) bool {
 }
 
 // nameOf is the command that was meant, as far as it is known.
-func nameOf(c *kong.Context) (name string) {
-	if c == nil {
+func nameOf(c *kong.Context) string {
+	if c == nil || c.Selected() == nil {
 		return ""
 	}
-	for n := c.Selected(); n != nil && n.Parent != nil; n = n.Parent {
-		if name != "" {
-			name = " " + name
-		}
-		name = n.Name + name
-	}
-	return name
+	return c.Selected().Path()
 }

@@ -86,25 +86,6 @@ func TestCtrlCDuringALongListShowsWhatWasFound(t *testing.T) {
 	})
 }
 
-// No output has more columns than 80, but for ids and what has no space; nothing that a
-// terminal would obey comes from a record.
-func TestWhatOthersWroteIsNotObeyed(t *testing.T) {
-	changing(t, func(b *rig) {
-		by := reconcile.Change{Actor: "mallory\x1b[2J", Reason: "because\x07\nDone."}
-		require.NoError(b.t, b.reconciler().Resolve(b.t.Context(), r1.ID(), reconcile.Resolution{To: protocol.Released}, by))
-		for _, command := range []string{"list", "show", "explain", "history"} {
-			args := []string{command}
-			if command != "list" {
-				args = append(args, r1.ID())
-			}
-			out, _ := b.want(exitDone, args...)
-			require.NotContains(b.t, out, "\x1b")
-			require.NotContains(b.t, out, "\x07")
-			require.NotContains(b.t, out, "\nDone.")
-		}
-	})
-}
-
 func TestColourIsForTerminals(t *testing.T) {
 	changing(t, func(b *rig) {
 		var out, errs bytes.Buffer

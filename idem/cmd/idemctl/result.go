@@ -2,13 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -54,6 +53,8 @@ func (f *resultFlags) check(confirmed bool) error {
 type given struct {
 	flags *resultFlags
 	body  []byte
+	// response is set once it is encoded, of an HTTP request.
+	response *idemhttp.Response
 }
 
 // read reads the result; nil if there is none.
@@ -100,10 +101,10 @@ func (g *given) encode(rec *idem.Record) (*protocol.Encoded, error) {
 		if !g.flags.http() {
 			return nil, misuse("the record is of an HTTP request: give its response with --status, --header and --body")
 		}
-		var res *idemhttp.Response
-		if res, err = g.response(); err == nil {
-			e, err = idemhttp.Encode(res)
+		if g.response, err = view.TypedResponse(g.flags.Status, g.flags.Header, g.body); err != nil {
+			return nil, misuse("%v", err)
 		}
+		e, err = idemhttp.Encode(g.response)
 	default:
 		return nil, fmt.Errorf("the record's results are encoded as %q, which this command cannot write: use --no-result, "+
 			"or a newer idemctl", rec.Codec)
@@ -129,27 +130,22 @@ func (g *given) shows(s *session, e *protocol.Encoded) {
 		s.excerpt(g.body)
 		return
 	}
-	kept, err := idemhttp.Decode(*e)
+	kept, dropped, err := view.Kept(*e, g.response)
 	if err != nil {
 		return // and is refused
 	}
 	s.field("Answer", "an HTTP response%s:", from)
-	doubt := view.ResponseOf(kept).Doubt()
-	kept.Body = nil
-	recorded := view.ResponseOf(kept)
-	s.showResponse(recorded)
-	if res, err := g.response(); err == nil {
-		for _, name := range slices.Sorted(maps.Keys(view.ResponseOf(res).Headers)) {
-			if _, ok := recorded.Headers[name]; !ok {
-				fmt.Fprintf(s.out, "(%s is not recorded: it is of one exchange)\n", line(name))
-			}
-		}
+	for _, line := range kept.Head() {
+		fmt.Fprintln(s.out, line)
+	}
+	for _, name := range dropped {
+		fmt.Fprintf(s.out, "(%s is not recorded: it is of one exchange)\n", line(name))
 	}
 	if len(g.body) > 0 {
 		fmt.Fprintln(s.out)
 		s.excerpt(g.body)
 	}
-	if doubt != "" {
+	if doubt := kept.Doubt(); doubt != "" {
 		s.field("Caution", "%s", s.paint(text.FgRed, doubt))
 	}
 }
@@ -176,14 +172,6 @@ func (s *session) excerpt(body []byte) {
 	if left := len(body) - len(shown); left > 0 {
 		fmt.Fprintf(s.out, "(and %s more)\n", plural(left, "byte"))
 	}
-}
-
-func (g *given) response() (*idemhttp.Response, error) {
-	res, err := view.TypedResponse(g.flags.Status, g.flags.Header, g.body)
-	if err != nil {
-		return nil, misuse("%v", err)
-	}
-	return res, nil
 }
 
 // stepFlags say what became of interrupted steps.
@@ -279,5 +267,57 @@ func (r interruptible) Read(p []byte) (int, error) {
 		return 0, r.ctx.Err()
 	case a := <-done:
 		return copy(p, own[:a.n]), a.err
+	}
+}
+
+// record is a record as it is written as JSON, with its result if that is asked for.
+type record struct {
+	view.Record
+	Result   string         `json:"result,omitempty"`
+	Binary   []byte         `json:"result_base64,omitempty"` // a result that is no text
+	Response *view.Response `json:"response,omitempty"`      // instead of both, for an HTTP request
+}
+
+// reveal puts in the result: a response as its callers get it, anything else as it is stored.
+func (d *record) reveal(result []byte) {
+	if res, err := idemhttp.Decode(protocol.Encoded{Body: result, Codec: d.Codec}); err == nil {
+		d.Response = view.ResponseOf(res)
+	} else {
+		d.Result, d.Binary = view.TextOr(result)
+	}
+}
+
+// showResult writes a record's result for operators.
+func (s *session) showResult(d record) {
+	codec := cmp.Or(d.Codec, "JSON")
+	switch {
+	case d.Omitted:
+		s.field("Result", "none recorded")
+	case d.Response != nil:
+		s.field("Result", "an HTTP response, stored in %s:", plural(d.Size, "byte"))
+		s.showResponse(d.Response)
+	case d.Binary != nil:
+		s.field("Result", "%s, encoded as %s, and no text: read it with -o json", plural(d.Size, "byte"), codec)
+	case d.Result != "":
+		s.field("Result", "%s, encoded as %s:", plural(d.Size, "byte"), codec)
+		fmt.Fprintln(s.out, view.Plain(d.Result))
+	case d.State == idem.Completed && d.Sealed && len(s.globals.KMSKey) == 0:
+		s.field("Result", "%s, encoded as %s, encrypted: name the KMS key with --kms-key to read it",
+			plural(d.Size, "byte"), codec)
+	case d.State == idem.Completed:
+		s.field("Result", "%s, encoded as %s", plural(d.Size, "byte"), codec)
+	}
+}
+
+// showResponse writes a response as it is on the wire.
+func (s *session) showResponse(r *view.Response) {
+	for _, line := range r.Head() {
+		fmt.Fprintln(s.out, line)
+	}
+	switch {
+	case r.Binary != nil:
+		fmt.Fprintf(s.out, "\n(a body of %s that is no text: read it with -o json)\n", plural(len(r.Binary), "byte"))
+	case r.Body != "":
+		fmt.Fprintln(s.out, "\n"+view.Plain(r.Body))
 	}
 }

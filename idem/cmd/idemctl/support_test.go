@@ -244,25 +244,19 @@ func (b *rig) payments() *idemhttp.Contract {
 	return c
 }
 
-// requestWith is one with the key.
-func requestWith(key string) *idemhttp.Request {
-	return &idemhttp.Request{
-		Method: "POST", Path: "/payments", Route: "/payments", Header: map[string][]string{"Idempotency-Key": {key},
-			"Content-Type": {"application/json"}}, Body: []byte(`{"amount":1}`),
-	}
-}
-
 // request leaves an HTTP request whose outcome nobody knows.
 func (b *rig) request(key string) string { return b.requestOf(key, func(context.Context) {}) }
 
 // requestOf leaves one that did this.
 func (b *rig) requestOf(key string, did func(context.Context)) string {
 	b.t.Helper()
-	res, err := b.payments().Serve(b.t.Context(), requestWith(key),
-		func(ctx context.Context) (*idemhttp.Response, error) {
-			did(ctx)
-			return &idemhttp.Response{Status: 502}, nil
-		})
+	res, err := b.payments().Serve(b.t.Context(), &idemhttp.Request{
+		Method: "POST", Path: "/payments", Route: "/payments", Body: []byte(`{"amount":1}`),
+		Header: map[string][]string{"Idempotency-Key": {key}, "Content-Type": {"application/json"}},
+	}, func(ctx context.Context) (*idemhttp.Response, error) {
+		did(ctx)
+		return &idemhttp.Response{Status: 502}, nil
+	})
 	require.NoError(b.t, err)
 	require.Equal(b.t, 502, res.Status)
 	return payment.Key(idem.SingleTenant, key).ID()

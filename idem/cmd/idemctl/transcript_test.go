@@ -1,14 +1,21 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idempotency/idem"
+	"github.com/idem-go/idempotency/idem/internal/view"
+	"github.com/idem-go/idempotency/idem/reconcile"
 )
 
 // records are what the transcripts look at.
@@ -62,4 +69,83 @@ func TestTranscriptsAreWhatTheCommandPrints(t *testing.T) {
 			})
 		})
 	}
+}
+
+// commanding is what a terminal would obey: ANSI, C1, directions, and a tag beyond 16 bits.
+const commanding = "a\x1b[2J\u009b31m\u202eb\x07\U000e0041"
+
+// What others wrote reaches no terminal as a command to it, neither as text nor as JSON.
+func TestNoTerminalObeysWhatOthersWrote(t *testing.T) {
+	withRig(t, func(t *testing.T, b *rig) {
+		key := idem.Operation{Name: "op" + commanding, Values: idem.KeepValues}.Key("t"+commanding, "v"+commanding)
+		require.Error(t, b.call(key, func(ctx context.Context, _ int) (int, error) {
+			b.done(ctx, "step\u202e", func() {})
+			return 0, errors.New("err" + commanding)
+		}))
+		id := key.ID()
+		require.NoError(t, b.reconciler().Resolve(t.Context(), id,
+			reconcile.Resolution{To: idem.Failed, CompensatedManually: true,
+				Failure: &idem.Failure{Message: commanding, Type: commanding, Code: commanding}},
+			reconcile.Change{Actor: "w" + commanding, Reason: "y" + commanding + "\nDone.", Tool: "t" + commanding}))
+		b.Clock.Advance(time.Hour)
+		for _, args := range [][]string{
+			{"show", id, "--show-value", "--show-error", "--show-result"}, {"explain", id}, {"history", id},
+			{"changes"}, {"list"},
+			{"list", "--all", "--yes"}, {"stats"}, {"export", "--all", "--yes", "--show-value", "--show-error"},
+			{"resolve", id, "--to", "failed", "--message", "x", "--reason", commanding, "--yes"},
+			{"forget", id, "--reason", commanding, "--dry-run"},
+		} {
+			for _, form := range []string{"table", "json"} {
+				_, out, errs := b.run(with(args, "-o", form)...)
+				require.NotContains(t, out, "\nDone.", "no line of the command's own")
+				for _, r := range out + errs {
+					require.True(t, r == '\n' || r == '\t' || unicode.IsPrint(r), "%v as %s writes %U: %q", args, form, r, out+errs)
+				}
+			}
+		}
+		// It is the same JSON.
+		_, out, _ := b.run("show", id, "--show-value", "-o", "json")
+		var r record
+		require.NoError(t, json.Unmarshal([]byte(out), &r))
+		require.Equal(t, "v"+commanding, r.Value)
+		require.Contains(t, out, `\u009b31m\u202eb\u0007\udb40\udc41`)
+	})
+}
+
+func TestJSONIsWrittenAsItIsOtherwise(t *testing.T) {
+	var out bytes.Buffer
+	s := &session{terminal: &terminal{out: &out}}
+	require.NoError(t, s.writeJSON(map[string]string{"a": "<ü> \U0001F600 \xff"}))
+	require.Equal(t, "{\n  \"a\": \"<ü> \U0001F600 \\ufffd\"\n}\n", out.String())
+}
+
+// A clock that is a little behind the one of the writer makes no future of the past.
+func TestAMomentSaysHowFarOffItIs(t *testing.T) {
+	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	for off, want := range map[time.Duration]string{
+		-90 * time.Second: " (1m30s ago)", -time.Second: " (1s ago)", -time.Millisecond: " (now)", 0: " (now)",
+		time.Millisecond: " (now)", time.Second: " (in 1s)", time.Hour: " (in 1h00m)",
+	} {
+		require.Equal(t, view.At(now.Add(off))+want, when(now.Add(off), now))
+	}
+}
+
+// full is a disk that is full.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+func TestAnAnswerThatCannotBeWrittenIsAFailure(t *testing.T) {
+	withRig(t, func(t *testing.T, b *rig) {
+		b.unknown(r1)
+		for _, args := range [][]string{
+			{"list"}, {"list", "-o", "json"}, {"show", r1.ID()}, {"explain", r1.ID()}, {"history", r1.ID()}, {"stats"},
+			{"changes"}, {"dead", "list"},
+			{"check"}, {"export"},
+			{"forget", refund.Key("acme", "r-2").ID(), "--dry-run", "--reason", "a look"},
+		} {
+			var errs bytes.Buffer
+			require.Equal(t, exitFailed, b.runTo(full{}, &errs, args...), "%v: %s", args, errs.String())
+		}
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/protocol"
 )
 
 // OverHTTP reports whether an HTTP request has made a record with the codec: its result is a response.
@@ -47,6 +48,21 @@ func ResponseOf(res *idemhttp.Response) *Response {
 	}
 	d.Body, d.Binary = TextOr(body)
 	return d
+}
+
+// Kept is what a record keeps of a response, encoded as it is recorded, and which of its headers it does not.
+func Kept(e protocol.Encoded, res *idemhttp.Response) (kept *Response, dropped []string, err error) {
+	decoded, err := idemhttp.Decode(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	kept = ResponseOf(decoded)
+	for _, name := range slices.Sorted(maps.Keys(ResponseOf(res).Headers)) {
+		if _, ok := kept.Headers[name]; !ok {
+			dropped = append(dropped, name)
+		}
+	}
+	return kept, dropped, nil
 }
 
 // Head is the response without its body, as it is on the wire, in lines.
@@ -95,7 +111,7 @@ func TypedResponse(status int, lines []string, body []byte) (*idemhttp.Response,
 			return nil, mistyped("headers", "%q is no header: use a form such as \"Content-Type: application/json\"", line)
 		}
 		if _, given := one["Content-Length"]; given {
-			return nil, mistyped("headers", "%q follows from the body: leave it out", line) // one that is wrong cuts replays off
+			return nil, mistyped("headers", "%q follows from the body: leave it out", line) // a wrong one cuts replays off
 		}
 		for name, values := range one {
 			headers[name] = append(headers[name], values...)

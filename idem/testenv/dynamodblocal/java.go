@@ -1,16 +1,153 @@
 package dynamodblocal
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 
+	"github.com/idem-go/idempotency/idem/testenv/cache"
 	"github.com/idem-go/idempotency/idem/testenv/child"
 )
+
+const (
+	jarName = "DynamoDBLocal.jar"
+	libName = "DynamoDBLocal_lib"
+)
+
+// serverArgs are DynamoDB Local's arguments.
+var serverArgs = []string{"-inMemory", "-sharedDb", "-disableTelemetry"}
+
+// telemetryOff is the setting that DynamoDB Local follows; see the package comment.
+const telemetryOff = "DDB_LOCAL_TELEMETRY=0"
+
+// jvmFlags favour a quick start: the first compiler only, the plain collector,
+// no performance file in the temporary folder.
+var jvmFlags = []string{
+	"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData",
+	"-Djava.awt.headless=true", "-Djava.net.preferIPv4Stack=true",
+}
+
+// checkFolder tells whether dir holds DynamoDB Local.
+func checkFolder(dir string) error {
+	for _, name := range []string{jarName, libName} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("the folder %s does not hold %s (%w)", dir, name, err)
+		}
+	}
+	return nil
+}
+
+// runJava runs the DynamoDB Local in dir and waits until it answers.
+func runJava(ctx context.Context, o Options, j java, dir, origin string) (*child.Server, error) {
+	folder, err := cache.Folder(o.CacheDir)
+	if err != nil {
+		return nil, err
+	}
+	classDir, err := installWrapper(folder)
+	if err != nil {
+		return nil, err
+	}
+	o.Log("starting %s with Java %d", origin, j.version)
+	source := fmt.Sprintf("%s, run by Java %d (%s) through the shipped loopback class", origin, j.version, j.path)
+	srv, err := child.Serve(ctx, "DynamoDB Local", source, wrapperCommand(j.path, classDir, dir), o.Log)
+	if err != nil {
+		return nil, err
+	}
+	if err := awaitAnswer(ctx, srv.Endpoint(), firstTimeout); err != nil {
+		return nil, errors.Join(err, srv.Close())
+	}
+	return srv, nil
+}
+
+func wrapperCommand(javaPath, classDir, dir string) *exec.Cmd {
+	jar := filepath.Join(dir, jarName)
+	args := slices.Concat(jvmFlags, nativeLibrary(filepath.Join(dir, libName)),
+		[]string{"-cp", classDir + string(os.PathListSeparator) + jar, wrapperClass, jar}, serverArgs)
+	cmd := exec.Command(javaPath, args...)
+	// Not dir, which may be the user's: files are written to the cache.
+	cmd.Dir = classDir
+	cmd.Env = append(os.Environ(), telemetryOff)
+	return cmd
+}
+
+// nativeLibrary names the SQLite library in lib. With its exact path DynamoDB Local loads it
+// from there; otherwise it leaves a copy of 1 MB in the temporary folder at every start. If
+// the file has another name, or Java runs on another architecture, it uses the copy.
+func nativeLibrary(lib string) []string {
+	flags := []string{"-Djava.library.path=" + lib}
+	names := map[string]string{
+		"linux/amd64":  "libsqlite4java-linux-amd64.so",
+		"linux/arm64":  "libsqlite4java-linux-aarch64.so",
+		"darwin/amd64": "libsqlite4java-osx-x86_64.dylib",
+		"darwin/arm64": "libsqlite4java-osx-aarch64.dylib",
+	}
+	name, known := names[runtime.GOOS+"/"+runtime.GOARCH]
+	if !known {
+		return flags
+	}
+	if _, err := os.Stat(filepath.Join(lib, name)); err != nil {
+		return flags
+	}
+	return append(flags, "-Dorg.sqlite.lib.path="+lib, "-Dorg.sqlite.lib.name="+name)
+}
+
+// The class is compiled with javac 17 and --release 17 -g:none.
+//
+//go:generate javac --release 17 -g:none -d loopback loopback/Loopback.java
+
+//go:embed loopback/Loopback.class
+var wrapperBytes []byte
+
+const wrapperClass = "Loopback"
+
+// installWrapper puts the wrapper class into a folder of its own in the cache,
+// named by content, so that versions live side by side. It returns the folder.
+func installWrapper(folder string) (string, error) {
+	sum := sha256.Sum256(wrapperBytes)
+	dir := filepath.Join(folder, "loopback-"+hex.EncodeToString(sum[:6]))
+	path := filepath.Join(dir, wrapperClass+".class")
+	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, wrapperBytes) {
+		return dir, nil
+	}
+	if err := writeWrapper(dir, path); err != nil {
+		return "", fmt.Errorf("keep the wrapper class in the cache: %w; set %s to another folder", err, cache.Env)
+	}
+	return dir, nil
+}
+
+// writeWrapper writes a temporary file and renames it, because another process may be
+// starting a JVM in the same folder.
+func writeWrapper(dir, path string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(wrapperBytes)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
 
 // oldestJava is the oldest feature release that runs the wrapper class and
 // DynamoDB Local 2 and newer.

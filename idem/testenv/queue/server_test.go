@@ -107,45 +107,30 @@ func TestServerEndsWithItsInput(t *testing.T) {
 	childtest.RunToEndOfInput(t, serveCommand(node, dir), func(endpoint string) { requireAnswers(t, endpoint) })
 }
 
-func TestQueueURLsAndARNs(t *testing.T) {
-	srv := started(t)
-	c := NewClient(srv.Endpoint())
-	made, err := c.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("orders")})
-	require.NoError(t, err)
-	require.Equal(t, srv.Endpoint()+"/000000000000/orders", *made.QueueUrl)
-	got, err := c.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{
-		QueueUrl: made.QueueUrl, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
-	})
-	require.NoError(t, err)
-	require.Equal(t, "arn:aws:sqs:us-east-1:000000000000:orders", got.Attributes["QueueArn"])
-}
-
 // A poll that is broken off takes no messages with it.
 func TestBrokenOffPollTakesNothing(t *testing.T) {
 	srv := started(t)
 	c := NewClient(srv.Endpoint())
 	for _, fifo := range []bool{false, true} {
-		name, attributes := "broken", map[string]string{}
 		var group, dedup *string
 		if fifo {
-			name, attributes["FifoQueue"] = "broken.fifo", "true"
 			group, dedup = aws.String("g"), aws.String("d")
 		}
-		made, err := c.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: &name, Attributes: attributes})
+		q, err := Create(t.Context(), c, Spec{Name: "broken", FIFO: fifo})
 		require.NoError(t, err)
 
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		_, err = c.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: made.QueueUrl, WaitTimeSeconds: 20})
+		_, err = c.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &q.URL, WaitTimeSeconds: 20})
 		require.Error(t, err)
 		cancel()
 		requireAnswers(t, srv.Endpoint()) // by then the server has seen that connection end
 
 		_, err = c.SendMessage(t.Context(), &sqs.SendMessageInput{
-			QueueUrl: made.QueueUrl, MessageBody: aws.String("hello"), MessageGroupId: group, MessageDeduplicationId: dedup,
+			QueueUrl: &q.URL, MessageBody: aws.String("hello"), MessageGroupId: group, MessageDeduplicationId: dedup,
 		})
 		require.NoError(t, err)
 		got, err := c.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
-			QueueUrl: made.QueueUrl, WaitTimeSeconds: 10,
+			QueueUrl: &q.URL, WaitTimeSeconds: 10,
 			MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
 		})
 		require.NoError(t, err)
@@ -158,23 +143,18 @@ func TestBrokenOffPollTakesNothing(t *testing.T) {
 // orders nothing.
 func TestStandardQueueKeepsGroups(t *testing.T) {
 	c := NewClient(started(t).Endpoint())
-	letters, err := c.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("fair-letters")})
+	q, err := Create(t.Context(), c, Spec{Name: "fair", MaxReceives: 1,
+		Attributes: map[types.QueueAttributeName]string{types.QueueAttributeNameVisibilityTimeout: "0"}})
 	require.NoError(t, err)
-	made, err := c.CreateQueue(t.Context(),
-		&sqs.CreateQueueInput{QueueName: aws.String("fair"), Attributes: map[string]string{
-			"VisibilityTimeout": "0",
-			"RedrivePolicy": `{"maxReceiveCount":"1",` +
-				`"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:fair-letters"}`,
-		}})
-	require.NoError(t, err)
-	_, err = c.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: made.QueueUrl, MessageBody: aws.String("a"),
+	require.Equal(t, "arn:aws:sqs:us-east-1:000000000000:fair", q.ARN)
+	_, err = c.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &q.URL, MessageBody: aws.String("a"),
 		MessageGroupId: aws.String("acme")})
 	require.NoError(t, err)
-	_, err = c.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: made.QueueUrl, MessageBody: aws.String("b")})
+	_, err = c.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &q.URL, MessageBody: aws.String("b")})
 	require.NoError(t, err)
 	text := types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String("x")}
 	batch, err := c.SendMessageBatch(t.Context(),
-		&sqs.SendMessageBatchInput{QueueUrl: made.QueueUrl, Entries: []types.SendMessageBatchRequestEntry{
+		&sqs.SendMessageBatchInput{QueueUrl: &q.URL, Entries: []types.SendMessageBatchRequestEntry{
 			{Id: aws.String("0"), MessageBody: aws.String("c"), MessageGroupId: aws.String("acme"),
 				MessageAttributes: map[string]types.MessageAttributeValue{"name": text}},
 			{Id: aws.String("1"), MessageBody: aws.String("d")},
@@ -182,7 +162,7 @@ func TestStandardQueueKeepsGroups(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, batch.Successful, 2)
 	// A second receive moves what was received once.
-	got := map[string]map[string]string{*made.QueueUrl: {}, *letters.QueueUrl: {}}
+	got := map[string]map[string]string{q.URL: {}, q.DeadURL: {}}
 	require.Eventually(t, func() bool {
 		for url, groups := range got {
 			received, err := c.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
@@ -195,7 +175,7 @@ func TestStandardQueueKeepsGroups(t *testing.T) {
 				require.Equal(t, *m.Body == "c", m.MessageAttributes != nil)
 			}
 		}
-		return len(got[*made.QueueUrl]) == 4 && len(got[*letters.QueueUrl]) == 4
+		return len(got[q.URL]) == 4 && len(got[q.DeadURL]) == 4
 	}, time.Minute, time.Millisecond)
 	for _, groups := range got {
 		require.Equal(t, map[string]string{"a": "acme", "b": "", "c": "acme", "d": ""}, groups)

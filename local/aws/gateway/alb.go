@@ -23,7 +23,7 @@ type albEvent struct {
 
 // albEvent does not decode path and query, like the balancer. Without multi-value headers
 // the last value wins.
-func (h *Handler) albEvent(in inbound) albEvent {
+func (h *Handler) albEvent(in inbound) (any, string) {
 	r, body := in.Request, in.body
 	event := albEvent{
 		RequestContext: map[string]map[string]string{"elb": {
@@ -47,7 +47,7 @@ func (h *Handler) albEvent(in inbound) albEvent {
 	if r.Header.Get("Content-Encoding") != "" && !event.Base64 {
 		event.Body, event.Base64 = encodeBody(body, "")
 	}
-	return event
+	return event, requestID()
 }
 
 // headerLines are the headers with all their values, under the names that spell gives.
@@ -75,13 +75,13 @@ func last(values map[string][]string) map[string]string {
 
 // parseALB reads a function's answer. The balancer requires the status and the header map
 // of the target group's mode, and reads no other map.
-func parseALB(answer []byte, multi bool) (response, error) {
+func (h *Handler) parseALB(_ inbound, answer []byte) (response, error) {
 	members, err := membersOf(answer)
 	if err != nil {
 		return response{}, err
 	}
 	unread, read := "multiValueHeaders", "headers"
-	if multi {
+	if h.options.MultiValueHeaders {
 		unread, read = read, unread
 	}
 	if raw := members[read]; raw == nil || string(raw) == "null" {

@@ -25,7 +25,8 @@ var hopByHop = []string{
 	"te", "trailer", "transfer-encoding", "upgrade",
 }
 
-func (h *Handler) event(in inbound) events.APIGatewayV2HTTPRequest {
+// event is payload format 2.0, of an HTTP API or a function URL, and the request's id.
+func (h *Handler) event(in inbound) (any, string) {
 	r, body, now := in.Request, in.body, in.at
 	sourceIP := sourceOf(r)
 	event := events.APIGatewayV2HTTPRequest{
@@ -68,8 +69,11 @@ func (h *Handler) event(in inbound) events.APIGatewayV2HTTPRequest {
 			},
 		}
 	}
+	if h.options.Flavour == FunctionURL && in.signer == nil {
+		event.RequestContext.AccountID = "anonymous" // AuthType NONE
+	}
 	event.Body, event.IsBase64Encoded = encodeBody(body, r.Header.Get("Content-Type"))
-	return event
+	return event, event.RequestContext.RequestID
 }
 
 func sourceOf(r *http.Request) string {

@@ -32,8 +32,11 @@ const (
 	timedOut
 )
 
-// service has the differences between the flavours besides events and responses.
+// service has the differences between the flavours.
 type service struct {
+	event func(*Handler, inbound) (event any, requestID string)
+	parse func(*Handler, inbound, []byte) (response, error)
+
 	timeout  time.Duration // default and longest
 	head     head
 	request  int64  // largest body, bytes
@@ -63,14 +66,16 @@ const mega = 1 << 20
 // two answers to a large body: its own limit is text, Lambda's is JSON
 // (https://github.com/koki-develop/lgtm-generator/issues/10).
 var services = map[Flavour]service{
-	HTTPAPI: {DefaultTimeout, head{values: 10240}, MaxRequestBytes, MaxResponseBytes, "Apigw-Requestid",
+	HTTPAPI: {(*Handler).event, (*Handler).parseResponse,
+		DefaultTimeout, head{values: 10240}, MaxRequestBytes, MaxResponseBytes, "Apigw-Requestid",
 		map[refusal]response{
 			noRoute: message(404, "Not Found"), unauthorized: message(401, "Unauthorized"), forbidden: message(403, "Forbidden"),
 			headTooLarge: message(431, "Request Header Fields Too Large"), tooLarge: message(413, "Request Entity Too Large"),
 			eventTooLarge: message(413, "Request Entity Too Large"), badRequest: message(400, "Bad Request"),
 			failed: message(500, "Internal Server Error"), timedOut: message(503, "Service Unavailable"),
 		}},
-	RESTAPI: {29 * time.Second, head{values: 10240}, MaxRequestBytes, MaxResponseBytes, "X-Amzn-Requestid",
+	RESTAPI: {(*Handler).restEvent, (*Handler).parseREST,
+		29 * time.Second, head{values: 10240}, MaxRequestBytes, MaxResponseBytes, "X-Amzn-Requestid",
 		map[refusal]response{
 			noRoute: message(403, "Missing Authentication Token"), unauthorized: message(401, "Unauthorized"),
 			forbidden:    message(403, "Missing Authentication Token"),
@@ -80,18 +85,20 @@ var services = map[Flavour]service{
 			eventTooLarge: spaced(413, "Request Too Long"), badRequest: message(400, "Bad Request"),
 			failed: spaced(502, "Internal server error"), timedOut: spaced(504, "Endpoint request timed out"),
 		}},
-	FunctionURL: {15 * time.Minute, head{values: mega}, 6 * mega, MaxResponseBytes, "X-Amzn-Requestid",
+	FunctionURL: {(*Handler).event, (*Handler).parseResponse,
+		15 * time.Minute, head{values: mega}, 6 * mega, MaxResponseBytes, "X-Amzn-Requestid",
 		map[refusal]response{
 			forbidden: {403, http.Header{"Content-Type": {"application/json"}, "X-Amzn-Errortype": {"AccessDeniedException"}},
 				[]byte(`{"Message":"Forbidden"}`)},
 			headTooLarge: plain(431), tooLarge: plain(413), eventTooLarge: plain(413), badRequest: plain(400),
 			failed: internal, timedOut: internal,
 		}},
-	ALB: {60 * time.Second, head{line: 16 << 10, field: 16 << 10, values: 64 << 10}, mega, mega, "", map[refusal]response{
-		noRoute: plain(404), unauthorized: page(401, "Authorization Required"), headTooLarge: page(400, "Bad Request"),
-		tooLarge: page(413, "Request Entity Too Large"), eventTooLarge: page(413, "Request Entity Too Large"),
-		badRequest: page(400, "Bad Request"), failed: page(502, "Bad Gateway"), timedOut: page(504, "Gateway Time-out"),
-	}},
+	ALB: {(*Handler).albEvent, (*Handler).parseALB,
+		60 * time.Second, head{line: 16 << 10, field: 16 << 10, values: 64 << 10}, mega, mega, "", map[refusal]response{
+			noRoute: plain(404), unauthorized: page(401, "Authorization Required"), headTooLarge: page(400, "Bad Request"),
+			tooLarge: page(413, "Request Entity Too Large"), eventTooLarge: page(413, "Request Entity Too Large"),
+			badRequest: page(400, "Bad Request"), failed: page(502, "Bad Gateway"), timedOut: page(504, "Gateway Time-out"),
+		}},
 }
 
 // internal is a function URL's answer if the function has failed.

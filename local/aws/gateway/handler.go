@@ -53,7 +53,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.service.refusals[why].write(w, "", "")
 		return
 	}
-	event, id := h.newEvent(in)
+	event, id := h.service.event(h, in)
 	payload, err := json.Marshal(event)
 	switch {
 	case err != nil:
@@ -144,32 +144,10 @@ func (h *Handler) report(id string, err error) {
 	}
 }
 
-// newEvent is the flavour's event and the request's id.
-func (h *Handler) newEvent(in inbound) (any, string) {
-	switch h.options.Flavour {
-	case ALB:
-		return h.albEvent(in), requestID()
-	case RESTAPI:
-		event := h.restEvent(in)
-		return event, event.RequestContext.RequestID
-	}
-	event := h.event(in)
-	if h.options.Flavour == FunctionURL && in.signer == nil {
-		event.RequestContext.AccountID = "anonymous" // AuthType NONE
-	}
-	return event, event.RequestContext.RequestID
-}
-
 func (h *Handler) parse(in inbound, answer []byte) (response, error) {
 	if len(answer) > h.service.answer {
 		return response{}, fmt.Errorf("gateway: the function's response has %d bytes, the service takes at most %d",
 			len(answer), h.service.answer)
 	}
-	switch h.options.Flavour {
-	case ALB:
-		return parseALB(answer, h.options.MultiValueHeaders)
-	case RESTAPI:
-		return parseREST(answer, h.options.binary(in.Header.Get("Accept")))
-	}
-	return parseResponse(answer)
+	return h.service.parse(h, in, answer)
 }

@@ -13,7 +13,7 @@ import (
 
 // restEvent is payload format 1.0: single maps hold the last value. The server
 // has made header names canonical, the service keeps the case sent.
-func (h *Handler) restEvent(in inbound) events.APIGatewayProxyRequest {
+func (h *Handler) restEvent(in inbound) (any, string) {
 	r, body, now, stage := in.Request, in.body, in.at, h.options.Stage
 	lines := headerLines(in, http.CanonicalHeaderKey)
 	delete(lines, "Content-Length")
@@ -41,12 +41,12 @@ func (h *Handler) restEvent(in inbound) events.APIGatewayProxyRequest {
 		id := &event.RequestContext.Identity
 		id.AccountID, id.Caller, id.User, id.UserArn = in.signer.AccountID, in.signer.UserID, in.signer.UserID, in.signer.ARN
 	}
-	return event
+	return event, event.RequestContext.RequestID
 }
 
 // parseREST reads a function's answer. The service accepts no unknown members, and decodes
 // Base64 only if the client accepts a binary type.
-func parseREST(answer []byte, binary bool) (response, error) {
+func (h *Handler) parseREST(in inbound, answer []byte) (response, error) {
 	members, err := membersOf(answer)
 	if err != nil {
 		return response{}, err
@@ -59,7 +59,7 @@ func parseREST(answer []byte, binary bool) (response, error) {
 				fmt.Errorf("gateway: the function's response has a member %q that payload format 1.0 does not know", name)
 		}
 	}
-	if !binary {
+	if !h.options.binary(in.Header.Get("Accept")) {
 		delete(members, "isBase64Encoded")
 	}
 	r, err := parseMulti(members)

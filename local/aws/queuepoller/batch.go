@@ -29,8 +29,9 @@ func (p *Poller) process(messages []types.Message) {
 		return
 	}
 	d := Delivery{Messages: messages, Event: p.queue.event(messages)}
-	d.Result, d.Err = p.function.Invoke(context.WithoutCancel(p.ctx), d.Event, nil)
-	d.Returned, d.Reason = p.options.verdict(d.Result, d.Err, ids(messages))
+	var err error
+	d.Result, err = p.function.Invoke(context.WithoutCancel(p.ctx), d.Event, nil)
+	d.Returned, d.Reason = p.options.verdict(d.Result, err, ids(messages))
 	// Before the deletion: from then on the queue hands out the next message
 	// of the group, and another poll may be faster than this one.
 	p.leave(groups)

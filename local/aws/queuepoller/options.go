@@ -54,10 +54,8 @@ type Delivery struct {
 	Messages []types.Message
 	// Event is the function's event.
 	Event []byte
-	// Result of the function. It is zero if Err is set.
+	// Result of the function. It is zero if the function could not be invoked.
 	Result runtime.Result
-	// Err is set if the function could not be invoked.
-	Err error
 	// Returned are the ids of the messages that are redelivered.
 	Returned []string
 	// Reason says why messages are redelivered; nil if none are.

@@ -1,11 +1,8 @@
 package runtime_test
 
 import (
-	"bufio"
-	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -83,24 +80,12 @@ func TestNothingIsLeft(t *testing.T) {
 // A parent that is killed cannot close its pool; the kernel ends its children:
 // the one at work and the one that is frozen.
 func TestNothingIsLeftOfAKilledParent(t *testing.T) {
-	parent := exec.Command(os.Args[0])
-	parent.Env = append(os.Environ(), "RUNTIME_TEST_PARENT="+function(t), "TMPDIR="+t.TempDir())
-	parent.Stderr = os.Stderr
-	stdin, err := parent.StdinPipe() // open while this test lives
-	require.NoError(t, err)
-	defer stdin.Close()
-	stdout, err := parent.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, parent.Start())
-	defer parent.Process.Kill() // also if something fails before; else without effect
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	require.NoError(t, err)
-	var busy, frozen string
-	_, err = fmt.Sscan(line, &busy, &frozen)
-	require.NoError(t, err)
+	const role = "RUNTIME_TEST_PARENT"
+	parent, pid, addresses := childtest.Rerun(t, role, role+"="+function(t), "TMPDIR="+t.TempDir())
+	busy, frozen, _ := strings.Cut(addresses, ",")
 	require.True(t, listens(busy))
 	require.True(t, listens(frozen))
-	children := childrenOf(t, parent.Process.Pid)
+	children := childrenOf(t, pid)
 	require.Len(t, children, 2)
 
 	require.NoError(t, parent.Process.Kill())

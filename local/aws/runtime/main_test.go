@@ -1,10 +1,8 @@
 package runtime_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -50,9 +48,8 @@ func beParent(path string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(busy, frozen)
-	bufio.NewReader(os.Stdin).ReadString('\n')
-	return errors.New("this process was not killed")
+	fmt.Println(os.Getpid(), busy+","+frozen)
+	select {}
 }
 
 var runtimeAPI = regexp.MustCompile(`AWS_LAMBDA_RUNTIME_API=([0-9.:]+)`)

@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -145,13 +145,9 @@ func TestAnswerSizes(t *testing.T) {
 	over := invoke(t, pool, fmt.Sprintf(`{"do":"big","size":%d}`, runtime.MaxResponseBytes+1))
 	require.Equal(t, runtime.TypeResponseTooLarge, over.Error.Type)
 	require.Contains(t, over.Error.Message, "6291556 bytes")
-	waitFor(t, func() bool { return !slices.ContainsFunc(pool.Instances(), isPID(over.PID)) }, "aws-lambda-go exits then")
+	waitFor(t, func() bool { return !alive(over.PID) && len(pool.Instances()) == 0 }, "aws-lambda-go exits then")
 	require.Contains(t, strings.Join(said(t, pool, over.PID), "\n"), "unexpected status code: 413")
 	require.Nil(t, invoke(t, pool, `{"do":"who"}`).Error)
-}
-
-func isPID(pid int) func(runtime.Instance) bool {
-	return func(inst runtime.Instance) bool { return inst.PID == pid }
 }
 
 func TestEventSizes(t *testing.T) {
@@ -251,4 +247,77 @@ func TestBadInput(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "lambda-plain-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+func TestAsyncRetriesUnderTheSameRequestID(t *testing.T) {
+	pool := start(t, runtime.Function{}, nil)
+	for event, kind := range map[string]string{
+		`{"do":"error"}`:           "declined",
+		`{"do":"panic"}`:           "errorString",
+		`{"do":"exit","size":1}`:   runtime.TypeExit,
+		`{"do":"stream","size":1}`: "errorString",
+	} {
+		results, err := pool.InvokeAsync(context.Background(), []byte(event),
+			&runtime.AsyncOptions{Delays: []time.Duration{0, 0}})
+		require.NoError(t, err)
+		require.Len(t, results, 3, "two retries")
+		for _, result := range results {
+			require.Equal(t, kind, result.Error.Type)
+			require.Equal(t, results[0].RequestID, result.RequestID)
+		}
+	}
+}
+
+func TestAsyncEndsWithSuccess(t *testing.T) {
+	pool := start(t, runtime.Function{}, nil)
+	results, err := pool.InvokeAsync(context.Background(), []byte(`{"do":"context"}`),
+		&runtime.AsyncOptions{RequestID: "r-1", TenantID: "blue"})
+	require.NoError(t, err)
+	require.Len(t, results, 1)
+	require.Nil(t, results[0].Error)
+	require.Contains(t, string(results[0].Payload), `"r-1"`)
+	require.Contains(t, string(results[0].Payload), `"blue"`)
+
+	none, err := pool.InvokeAsync(context.Background(), []byte(`{"do":"error"}`),
+		&runtime.AsyncOptions{Delays: []time.Duration{}})
+	require.NoError(t, err)
+	require.Len(t, none, 1)
+}
+
+func TestAsyncBadInput(t *testing.T) {
+	pool := start(t, runtime.Function{}, nil)
+	_, err := pool.InvokeAsync(context.Background(), []byte(`"`+strings.Repeat("x", runtime.MaxAsyncEventBytes)+`"`), nil)
+	require.ErrorContains(t, err, "asynchronously")
+	_, err = pool.InvokeAsync(context.Background(), []byte(`{`), nil)
+	require.ErrorContains(t, err, "not JSON")
+}
+
+// The waits between the attempts are Lambda's: a minute, then two. The function
+// cannot be started here, which fails without a process.
+func TestAsyncDelays(t *testing.T) {
+	path := t.TempDir() + "/plain"
+	touch(t, path)
+	synctest.Test(t, func(t *testing.T) {
+		pool, err := runtime.Start(t.Context(), runtime.Function{Path: path}, nil)
+		require.NoError(t, err)
+		begun := time.Now()
+		results, err := pool.InvokeAsync(t.Context(), []byte(`{}`), nil)
+		require.NoError(t, err)
+		require.Len(t, results, 3)
+		require.Equal(t, 3*time.Minute, time.Since(begun))
+
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		results, err = pool.InvokeAsync(ctx, []byte(`{}`), nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Len(t, results, 1)
+
+		go func() {
+			<-time.After(90 * time.Second)
+			pool.Close()
+		}()
+		results, err = pool.InvokeAsync(t.Context(), []byte(`{}`), nil)
+		require.ErrorIs(t, err, runtime.ErrClosed)
+		require.Len(t, results, 2)
+	})
 }

@@ -113,27 +113,17 @@ func (f *fakeStream) GetRecords(_ context.Context, in *dynamodbstreams.GetRecord
 	return out, nil
 }
 
-// batches collects what a function got: the sequence numbers, joined.
-type batches struct {
+// function collects what it got: the sequence numbers of each batch, joined.
+type function struct {
 	mu  sync.Mutex
 	got []string
+	// poison is a record for which it fails, so many times: with an error, or with the answer if there is one.
+	poison string
+	times  int
+	answer string
 }
 
-func (b *batches) add(event []byte) []string {
-	numbers := sequences(event)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.got = append(b.got, strings.Join(numbers, " "))
-	return numbers
-}
-
-func (b *batches) list() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.got)
-}
-
-func sequences(event []byte) (list []string) {
+func (f *function) invoke(_ context.Context, event []byte) ([]byte, error) {
 	var e struct {
 		Records []struct {
 			Dynamodb struct{ SequenceNumber string }
@@ -142,10 +132,26 @@ func sequences(event []byte) (list []string) {
 	if err := json.Unmarshal(event, &e); err != nil {
 		panic(err)
 	}
+	var numbers []string
 	for _, r := range e.Records {
-		list = append(list, r.Dynamodb.SequenceNumber)
+		numbers = append(numbers, r.Dynamodb.SequenceNumber)
 	}
-	return list
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.got = append(f.got, strings.Join(numbers, " "))
+	if f.times == 0 || !slices.Contains(numbers, f.poison) {
+		return nil, nil
+	}
+	if f.times--; f.answer == "" {
+		return nil, errors.New("poison " + f.poison)
+	}
+	return []byte(f.answer), nil
+}
+
+func (f *function) list() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.got)
 }
 
 // play runs a poller in a bubble of time, for a while, and returns how many records are done.
@@ -165,40 +171,6 @@ func play(t *testing.T, f *fakeStream, o *Options, invoke Invoke, between func()
 	return delivered
 }
 
-func ok(b *batches) Invoke {
-	return func(_ context.Context, event []byte) ([]byte, error) {
-		b.add(event)
-		return nil, nil
-	}
-}
-
-// failing fails the first deliveries that have one of the records, so many times.
-func failing(b *batches, times int, poison ...string) Invoke {
-	return func(_ context.Context, event []byte) ([]byte, error) {
-		for _, n := range b.add(event) {
-			if slices.Contains(poison, n) && times > 0 {
-				times--
-				return nil, errors.New("poison " + n)
-			}
-		}
-		return nil, nil
-	}
-}
-
-// reporting names the first record that is poison, once.
-func reporting(b *batches, poison ...string) Invoke {
-	named := false
-	return func(_ context.Context, event []byte) ([]byte, error) {
-		for _, n := range b.add(event) {
-			if slices.Contains(poison, n) && !named {
-				named = true
-				return fmt.Appendf(nil, `{"batchItemFailures":[{"itemIdentifier":%q}]}`, n), nil
-			}
-		}
-		return []byte(`{"batchItemFailures":[]}`), nil
-	}
-}
-
 func TestBatches(t *testing.T) {
 	for name, c := range map[string]struct {
 		o    Options
@@ -209,9 +181,9 @@ func TestBatches(t *testing.T) {
 		"filtered":     {Options{Filter: `{"dynamodb":{"Keys":{"pk":{"S":["2","4","5"]}}}}`}, []string{"2", "4 5"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, b := newStream("s"), &batches{}
+			f, b := newStream("s"), &function{}
 			f.put("s", 1, 2, 3)
-			play(t, f, &c.o, ok(b), func() {
+			play(t, f, &c.o, b.invoke, func() {
 				time.Sleep(10 * time.Second)
 				f.put("s", 4, 5)
 			})
@@ -221,61 +193,47 @@ func TestBatches(t *testing.T) {
 }
 
 func TestEventsOfSixMegabytes(t *testing.T) {
-	f, b := newStream("s"), &batches{}
+	f, b := newStream("s"), &function{}
 	f.put("s", 1, 2, 3)
 	for i := range f.data["s"] {
 		f.data["s"][i].Dynamodb.NewImage = map[string]types.AttributeValue{
 			"body": &types.AttributeValueMemberS{Value: strings.Repeat("x", 2_500_000)},
 		}
 	}
-	play(t, f, nil, ok(b), nil)
+	play(t, f, nil, b.invoke, nil)
 	require.Equal(t, []string{"1 2", "3"}, b.list())
 }
 
 func TestFailures(t *testing.T) {
+	const third = `{"batchItemFailures":[{"itemIdentifier":"3"}]}`
 	for name, c := range map[string]struct {
-		o      Options
-		invoke func(*batches) Invoke
-		want   []string
+		o    Options
+		fn   *function
+		want []string
 	}{
-		"again": {
-			Options{BatchSize: 2}, func(b *batches) Invoke { return failing(b, 2, "2") },
-			[]string{"1 2", "1 2", "1 2", "3 4"},
-		},
-		"partial": {
-			Options{ReportBatchItemFailures: true}, func(b *batches) Invoke { return reporting(b, "3") },
-			[]string{"1 2 3 4", "3 4"},
-		},
-		"partial not asked for": {
-			Options{}, func(b *batches) Invoke { return reporting(b, "3") }, []string{"1 2 3 4"},
-		},
-		"answer that means nothing": {
-			Options{ReportBatchItemFailures: true, BatchSize: 2}, func(b *batches) Invoke {
-				return func(_ context.Context, event []byte) ([]byte, error) {
-					if b.add(event); len(b.list()) == 1 {
-						return []byte(`{"batchItemFailures":[{"itemIdentifier":""}]}`), nil
-					}
-					return nil, nil
-				}
-			},
-			[]string{"1 2", "1 2", "3 4"},
-		},
+		"again": {Options{BatchSize: 2}, &function{poison: "2", times: 2}, []string{"1 2", "1 2", "1 2", "3 4"}},
+		"partial": {Options{ReportBatchItemFailures: true}, &function{poison: "3", times: 1, answer: third},
+			[]string{"1 2 3 4", "3 4"}},
+		"partial not asked for": {Options{}, &function{poison: "3", times: 1, answer: third}, []string{"1 2 3 4"}},
+		"answer that means nothing": {Options{ReportBatchItemFailures: true, BatchSize: 2},
+			&function{poison: "1", times: 1, answer: `{"batchItemFailures":[{"itemIdentifier":""}]}`},
+			[]string{"1 2", "1 2", "3 4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, b := newStream("s"), &batches{}
+			f := newStream("s")
 			f.put("s", 1, 2, 3, 4)
-			require.Equal(t, 4, play(t, f, &c.o, c.invoke(b), nil))
-			require.Equal(t, c.want, b.list())
+			require.Equal(t, 4, play(t, f, &c.o, c.fn.invoke, nil))
+			require.Equal(t, c.want, c.fn.list())
 		})
 	}
 }
 
 // A poison record holds up its shard, and no other.
 func TestFailureHoldsUpItsShardAlone(t *testing.T) {
-	f, b := newStream("s", "t"), &batches{}
+	f, b := newStream("s", "t"), &function{poison: "1", times: 1 << 30}
 	f.put("s", 1)
 	f.put("t", 100)
-	delivered := play(t, f, nil, failing(b, 1<<30, "1"), func() {
+	delivered := play(t, f, nil, b.invoke, func() {
 		time.Sleep(time.Minute)
 		f.put("s", 2)
 		f.put("t", 101)
@@ -288,18 +246,18 @@ func TestFailureHoldsUpItsShardAlone(t *testing.T) {
 
 // What is in a parent is delivered before what is in its children.
 func TestChildrenWaitForTheirParent(t *testing.T) {
-	f, b := newStream("parent"), &batches{}
+	f, b := newStream("parent"), &function{}
 	f.put("parent", 1, 2)
 	f.end("parent", "a", "b")
 	f.put("a", 3)
 	f.put("b", 4)
 	var open atomic.Bool
-	delivered := play(t, f, nil, func(_ context.Context, event []byte) ([]byte, error) {
-		b.add(event)
+	delivered := play(t, f, nil, func(ctx context.Context, event []byte) ([]byte, error) {
+		_, err := b.invoke(ctx, event)
 		if !open.Load() {
-			return nil, errors.New("not yet")
+			err = errors.New("not yet")
 		}
-		return nil, nil
+		return nil, err
 	}, func() {
 		time.Sleep(time.Minute)
 		require.NotContains(t, b.list(), "3")
@@ -312,7 +270,7 @@ func TestChildrenWaitForTheirParent(t *testing.T) {
 }
 
 func TestReadsThatFail(t *testing.T) {
-	f, b := newStream("s"), &batches{}
+	f, b := newStream("s"), &function{}
 	f.put("s", 1)
 	failures := []error{
 		nil, errors.New("reset"), &types.ExpiredIteratorException{}, errors.New("reset"), &types.InternalServerError{}, nil,
@@ -325,7 +283,7 @@ func TestReadsThatFail(t *testing.T) {
 		failures = failures[1:]
 		return err
 	}
-	play(t, f, nil, ok(b), func() {
+	play(t, f, nil, b.invoke, func() {
 		time.Sleep(time.Minute)
 		f.put("s", 2)
 	})
@@ -367,6 +325,6 @@ func TestStreamOf(t *testing.T) {
 	require.ErrorContains(t, err, "table plain has no stream")
 	_, err = StreamOf(t.Context(), known, "none")
 	require.ErrorContains(t, err, "table none: ResourceNotFoundException")
-	_, err = Start(t.Context(), newStream("s"), "arn", ok(&batches{}), &Options{Filter: "[]"})
+	_, err = Start(t.Context(), newStream("s"), "arn", new(function).invoke, &Options{Filter: "[]"})
 	require.ErrorContains(t, err, "filter")
 }

@@ -7,10 +7,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+	"time"
 
+	"github.com/idem-go/idempotency/local/aws/runtime"
 	"github.com/idem-go/idempotency/local/cmd/gorun"
 )
 
@@ -63,4 +67,97 @@ func (o *output) Write(p []byte) (int, error) {
 		o.gone()
 	}
 	return n, err
+}
+
+const (
+	// defaultTenant is the tenant of the tour and of the printed token.
+	defaultTenant = "acme"
+	// tokenLifetime is long enough for a day's work.
+	tokenLifetime = 12 * time.Hour
+)
+
+// run starts everything, takes the tour and serves until the context ends. What it has started has
+// ended when it returns.
+func run(ctx context.Context, o options, out io.Writer) error {
+	say := log.New(out, "", 0).Printf // of several goroutines
+	begun := time.Now()
+	s := &stack{pools: map[string]*runtime.Pool{}, orders: &mapping{batch: 10}, statements: &mapping{batch: 1}}
+	defer s.close()
+	if err := s.start(ctx, o, say); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err() // the reason for all other errors
+		}
+		return err
+	}
+	complete, cancel := s.whileComplete(ctx)
+	defer cancel(nil)
+	say("console for operators at %s", s.console)
+	say("HTTP API at %s, ready after %v\n\n", s.url, time.Since(begun).Round(100*time.Millisecond))
+	if !o.noTour {
+		lines := s.tour(complete, say)
+		if complete.Err() == nil {
+			if err := printLines(out, lines); o.once || err != nil && !errors.Is(err, errDiffers) {
+				return err
+			}
+		}
+	}
+	if complete.Err() == nil {
+		if err := s.explain(say); err != nil {
+			return err
+		}
+		<-complete.Done()
+	}
+	say("\nstopped")
+	if ctx.Err() == nil {
+		return context.Cause(complete) // a server has ended
+	}
+	return nil
+}
+
+// explain says how to call the running stack.
+func (s *stack) explain(say func(string, ...any)) error {
+	token, err := s.issuer.Token(defaultTenant, nil, tokenLifetime)
+	if err != nil {
+		return err
+	}
+	say("%s\n", strings.NewReplacer(
+		"{console}", s.console, "{url}", s.url, "{token}", token, "{tenant}", defaultTenant, "{log}", s.logs.Name(),
+		"{table}", recordsTable, "{dynamodb}", s.db.Endpoint(), "{sqs}", s.sqs.Endpoint(),
+		"{orders}", s.orders.URL, "{dead}", s.orders.DeadURL, "{statements}", s.statements.URL,
+		"{events}", s.events.URL, "{escalations}", s.escalations.URL,
+	).Replace(`
+Still serving; Ctrl-C ends it. A payment, as tenant {tenant}:
+
+  curl -i {url}/payments -H 'Idempotency-Key: my-first-payment-1' \
+    -H 'Content-Type: application/json' -d '{"amount": 1250, "currency": "EUR"}' \
+    -H 'Authorization: Bearer {token}'
+
+What is open, in a browser: {console}
+What the functions log:     {log}
+
+From another terminal, in this folder, what the table holds:
+
+  export IDEM_TABLE={table}
+  export IDEM_DYNAMODB_ENDPOINT={dynamodb}
+  export AWS_ENDPOINT_URL_SQS={sqs}
+  export AWS_DEFAULT_REGION=us-east-1 AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local
+  go run ./idem/cmd/idemctl list --all --yes
+
+An order:
+
+  aws sqs send-message --endpoint-url {sqs} --queue-url {orders} \
+    --message-body '{"orderId": "order-1", "items": [{"sku": "book", "quantity": 2}]}' \
+    --message-attributes '{"idempotency-tenant": {"DataType": "String", "StringValue": "{tenant}"},
+      "idempotency-key": {"DataType": "String", "StringValue": "order-1"}}'
+
+The queues of orders, of statements and of what orders publish; and by the runbook's names, of
+dead letters of orders, and of questions for operators:
+
+  {orders}
+  {statements}
+  {events}
+  export DEAD={dead}
+  export ESCALATIONS={escalations}
+`))
+	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,12 +33,14 @@ func TestFolders(t *testing.T) {
 
 func TestTableOfTheTour(t *testing.T) {
 	var out strings.Builder
-	require.NoError(t, printLines(&out, []line{
+	lines := []line{
 		{"first request", "201 executed", "201 executed", 2, 84200 * time.Microsecond},
 		{"50 at once", "1 executed", "1 executed", 99999, 12 * time.Second},
 		{"retry", "409 outcome_unknown", "an error that goes on and on, and\n does not end in its column",
 			3, time.Millisecond},
-	}))
+	}
+	require.NoError(t, printLines(io.Discard, lines[:2]))
+	require.ErrorIs(t, printLines(&out, lines), errDiffers)
 	require.Equal(t, `
     request                                  what came                              calls       time
 ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -293,17 +293,11 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 			cmd.Env = append(environ(mark), "PATH="+path, "JAVA_HOME=")
 			out, err := cmd.CombinedOutput()
 			require.Error(t, err)
-			said := lastLines(string(out))
+			_, said, _ := strings.Cut(string(out), "\nlocal: ") // behind the progress
 			require.Contains(t, said, c.want)
 			require.LessOrEqual(t, strings.Count(said, "\n"), 2, said)
 		})
 	}
-}
-
-// lastLines are those that follow the progress.
-func lastLines(out string) string {
-	_, said, _ := strings.Cut(out, "\nlocal: ")
-	return said
 }
 
 // TestNothingIsSilent: what compiles or is fetched for long is reported, and what has

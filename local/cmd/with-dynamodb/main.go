@@ -34,6 +34,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"unsafe"
 
 	"github.com/idem-go/idempotency/idem/testenv/child"
 	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal"
@@ -96,33 +97,30 @@ func run(args []string, stderr io.Writer) int {
 func provision(signals <-chan os.Signal, say func(string, ...any)) (*child.Server, int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	type result struct {
-		srv *child.Server
-		err error
-	}
-	done := make(chan result, 1)
 	board := progress.Open(say)
 	defer board.Close()
 	board.Begin("fetching and starting DynamoDB Local")
+	var srv *child.Server
+	done := make(chan error, 1)
 	go func() {
-		srv, err := dynamodblocal.Start(ctx, &dynamodblocal.Options{Log: say})
-		done <- result{srv, err}
+		var err error
+		srv, err = dynamodblocal.Start(ctx, &dynamodblocal.Options{Log: say})
+		done <- err
 	}()
-	var got result
 	select {
-	case got = <-done:
+	case err := <-done:
+		if err != nil {
+			say("%v", err)
+			return nil, exitNoServer
+		}
+		return srv, 0
 	case s := <-signals:
 		cancel()
-		if got = <-done; got.srv != nil {
-			_ = got.srv.Close() // unused
+		if <-done == nil {
+			_ = srv.Close() // unused
 		}
 		return nil, signalCode(s)
 	}
-	if got.err != nil {
-		say("%v", got.err)
-		return nil, exitNoServer
-	}
-	return got.srv, 0
 }
 
 // command runs the command to its end and returns its exit code.
@@ -198,4 +196,26 @@ func environment(base []string, endpoint string) []string {
 		}
 	}
 	return env
+}
+
+// passedOn are the signals that a terminal, make or a CI runner sends to stop a
+// command.
+var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP}
+
+// fromTerminal reports whether the terminal has sent s to the command too. The terminal sends
+// Ctrl-C and Ctrl-\ to the whole foreground process group, which includes the command. If
+// the signal were passed on, the command would get it twice, and many programs end at once
+// after the second one.
+func fromTerminal(s os.Signal) bool {
+	if s != syscall.SIGINT && s != syscall.SIGQUIT {
+		return false
+	}
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return false // no controlling terminal
+	}
+	defer tty.Close()
+	var foreground int32
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, tty.Fd(), syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&foreground)))
+	return errno == 0 && int(foreground) == syscall.Getpgrp()
 }

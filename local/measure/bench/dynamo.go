@@ -25,32 +25,8 @@ import (
 // minRatio is the least share of the raw SDK's throughput that is accepted.
 const minRatio = 0.95
 
-// dynamo is a table and the client that both sides use.
-type dynamo struct {
-	client *dynamodb.Client
-	table  string
-	next   atomic.Int64 // operation
-}
-
-func openDynamo(ctx context.Context) (*dynamo, error) {
-	endpoint := os.Getenv(schema.EnvEndpoint)
-	if endpoint == "" {
-		return nil, fmt.Errorf("%s is not set: run `make bench`, which starts DynamoDB Local", schema.EnvEndpoint)
-	}
-	client, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
-	if err != nil {
-		return nil, err
-	}
-	d := &dynamo{client: client, table: "bench" + strconv.FormatInt(time.Now().UnixNano(), 36)}
-	return d, dynamostore.CreateTable(ctx, client, d.table)
-}
-
-// dynamoBench compares throughput, the two sides taking turns.
-func dynamoBench(ctx context.Context, d *dynamo) error {
-	b, err := newDuel(ctx, d)
-	if err != nil {
-		return err
-	}
+// bench compares throughput, the two sides taking turns.
+func (b *duel) bench(ctx context.Context) error {
 	fmt.Printf("\nthroughput on DynamoDB Local against the same SDK calls by hand, %d interleaved rounds\n", rounds)
 	fmt.Printf("  %-8s %8s %12s %12s %8s   %s\n", "path", "callers", "by hand", "with idem", "ratio", "95 % interval")
 	var errs []error
@@ -68,10 +44,11 @@ func dynamoBench(ctx context.Context, d *dynamo) error {
 	return errors.Join(errs...)
 }
 
-// duel holds what both sides need: the engine, and the inputs of the SDK calls
+// duel holds what both sides need: a client, the engine, and the inputs of the SDK calls
 // that the engine makes, to be made by hand with other keys.
 type duel struct {
-	*dynamo
+	client *dynamodb.Client
+	next   atomic.Int64 // operation
 	engine *idem.Engine
 	put    dynamodb.PutItemInput
 	finish dynamodb.UpdateItemInput
@@ -96,15 +73,27 @@ func (r recorder) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput,
 	return r.Client.UpdateItem(ctx, in, opts...)
 }
 
-func newDuel(ctx context.Context, d *dynamo) (*duel, error) {
-	b := &duel{dynamo: d, body: make([]byte, 1<<10)}
+func newDuel(ctx context.Context) (*duel, error) {
+	endpoint := os.Getenv(schema.EnvEndpoint)
+	if endpoint == "" {
+		return nil, fmt.Errorf("%s is not set: run `make bench`, which starts DynamoDB Local", schema.EnvEndpoint)
+	}
+	own, err := dynamostore.NewClient(aws.Config{}, &dynamostore.ClientOptions{Endpoint: endpoint})
+	if err != nil {
+		return nil, err
+	}
+	table := "bench" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	if err := dynamostore.CreateTable(ctx, own, table); err != nil {
+		return nil, err
+	}
+	b := &duel{client: own, body: make([]byte, 1<<10)}
 	for i := range b.body {
 		b.body[i] = byte('a' + i*i%26)
 	}
 	// The first engine only shows its inputs, the second is the one measured.
-	for _, client := range []dynamostore.Client{recorder{d.client, b}, d.client} {
+	for _, client := range []dynamostore.Client{recorder{own, b}, own} {
 		// A busy machine's table is slow, and not down.
-		store, err := dynamostore.New(client, d.table, &dynamostore.Options{AttemptTimeout: 10 * time.Second})
+		store, err := dynamostore.New(client, table, &dynamostore.Options{AttemptTimeout: 10 * time.Second})
 		if err != nil {
 			return nil, err
 		}
@@ -205,7 +194,7 @@ func (b *duel) compare(ctx context.Context, name string, callers int, raw,
 
 // throughput makes ops calls, with an id each, by so many callers. It returns calls
 // per second.
-func (d *dynamo) throughput(ctx context.Context, callers, ops int,
+func (b *duel) throughput(ctx context.Context, callers, ops int,
 	call func(ctx context.Context, id string) error) (float64, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	var done atomic.Int64
@@ -213,7 +202,7 @@ func (d *dynamo) throughput(ctx context.Context, callers, ops int,
 	for range callers {
 		g.Go(func() error {
 			for n := done.Add(1); n <= int64(ops) && ctx.Err() == nil; n = done.Add(1) {
-				if err := call(ctx, "op-"+strconv.FormatInt(d.next.Add(1), 36)); err != nil {
+				if err := call(ctx, "op-"+strconv.FormatInt(b.next.Add(1), 36)); err != nil {
 					return err
 				}
 			}

@@ -36,9 +36,9 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	d, err := openDynamo(ctx)
+	b, err := newDuel(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(memoryBench(), dynamoBench(ctx, d))
+	return errors.Join(memoryBench(), b.bench(ctx))
 }

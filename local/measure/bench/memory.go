@@ -202,21 +202,14 @@ func newFixture() *fixture {
 // alone does what every call does: fingerprint, encode the result, decode it. A
 // replay has the encoded result.
 func alone(f *fixture, _ string, replay bool) error {
-	raw, err := json.Marshal(f.in)
-	if err == nil {
-		_, err = fingerprint.JSON(raw, nil)
-	}
+	must(fingerprint.JSON(must(json.Marshal(f.in)), nil))
 	body := f.body
 	if !replay {
 		f.ran++
-		if err == nil {
-			body, err = json.Marshal(f.in)
-		}
+		body = must(json.Marshal(f.in))
 	}
 	var out order
-	if err == nil {
-		err = json.Unmarshal(body, &out)
-	}
+	err := json.Unmarshal(body, &out)
 	if err == nil && out.ID != f.in.ID {
 		err = errors.New("another result")
 	}

@@ -281,27 +281,9 @@ type contrast struct {
 	Out  []string `json:"out"`
 }
 
-func TestPagesAreReadableInLightAndDark(t *testing.T) {
-	s := start(t)
-	pages := s.pages()
-	b := open(t, s.url)
-	papers := map[string]bool{}
-	for _, scheme := range []string{"light", "dark"} {
-		b.scheme(scheme)
-		for name, path := range pages {
-			b.visit(path)
-			got := eval[contrast](b, lowContrast)
-			require.Greater(t, got.Seen, 5, name)
-			require.Empty(t, got.Out, "%s, %s", name, scheme)
-			papers[eval[string](b, "getComputedStyle(document.documentElement).backgroundColor")] = true
-			b.picture(scheme + " " + name)
-		}
-	}
-	require.Len(t, papers, 2, "the pages follow the reader's choice")
-}
-
-// At the width of a phone, only tables scroll sidewise, and they can be reached with the keyboard.
-func TestPagesFitANarrowScreen(t *testing.T) {
+// Pages are readable in light and dark, wide and at the width of a phone. There only tables scroll sidewise, and they can
+// be reached with the keyboard.
+func TestPagesAreReadableAndFitTheScreen(t *testing.T) {
 	s := start(t)
 	pages := s.pages()
 	long := idem.Operation{Name: strings.Repeat("o", 128)}.Key(strings.Repeat("t", 64), "l-1")
@@ -311,24 +293,35 @@ func TestPagesFitANarrowScreen(t *testing.T) {
 		reconcile.Change{Actor: strings.Repeat("w", 500), Reason: strings.Repeat("y", 2000)}))
 	pages["long"], pages["long form"] = recordPage(long.ID()), formPage(long.ID(), "extended")
 	b := open(t, s.url)
-	for _, scheme := range []string{"light", "dark"} {
-		b.scheme(scheme)
-		b.do(chromedp.EmulateViewport(400, 800))
+	papers := map[string]bool{}
+	for _, kind := range []string{"light", "dark", "narrow light", "narrow dark"} {
+		scheme, narrow := strings.CutPrefix(kind, "narrow ")
+		if b.scheme(scheme); narrow {
+			b.do(chromedp.EmulateViewport(400, 800))
+		}
 		for name, path := range pages {
 			b.visit(path)
-			require.EqualValues(t, 400, eval[int](b, "document.documentElement.scrollWidth"), "%s, %s", name, scheme)
+			got := eval[contrast](b, lowContrast)
+			require.Greater(t, got.Seen, 5, name)
+			require.Empty(t, got.Out, "%s, %s", name, kind)
+			papers[eval[string](b, "getComputedStyle(document.documentElement).backgroundColor")] = true
+			b.picture(kind + " " + name)
+			if !narrow {
+				continue
+			}
+			require.EqualValues(t, 400, eval[int](b, "document.documentElement.scrollWidth"), "%s, %s", name, kind)
 			require.Empty(t, eval[[]string](b,
 				`[...document.querySelectorAll("main *, header *, footer *")].filter((e) => !e.closest(".scroll, .skip, .unseen") &&
 				(e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline" ||
-				e.getBoundingClientRect().right > 400)).map((e) => e.outerHTML.slice(0, 80))`), "%s, %s", name, scheme)
+				e.getBoundingClientRect().right > 400)).map((e) => e.outerHTML.slice(0, 80))`), "%s, %s", name, kind)
 			require.Zero(t, eval[int](b, "[...document.querySelectorAll('header a, button, a.button')].filter((e) => "+
 				"e.clientHeight > 45 || e.getClientRects().length > 1).length"), "%s: a link or a button is "+
 				"broken into lines", name)
 			require.Zero(t, eval[int](b, "document.querySelectorAll('table').length "+
 				"- document.querySelectorAll('.scroll[tabindex=\"0\"] > table').length"), name)
-			b.picture("narrow " + scheme + " " + name)
 		}
 	}
+	require.Len(t, papers, 2, "the pages follow the reader's choice")
 }
 
 // What a screen reader is told: every control and every region has a name, and headings and
@@ -389,19 +382,29 @@ func (b *tab) tabTo(condition string) {
 	require.Fail(b.t, "not reached with the keyboard", condition)
 }
 
+// All but following works without JavaScript.
 func TestAQuestionIsSettledWithTheKeyboardAlone(t *testing.T) {
-	s, key, b := question(t)
-	b.visit("/")
-	b.typeAt("e.className === 'skip'", kb.Enter)
-	b.typeAt("e.matches('#live a.id')", kb.Enter)
-	b.sees("What you can decide")
-	b.typeAt("e.innerText.startsWith('Resolve to failed')", kb.Enter)
-	b.sees("Message of the failure")
-	b.typeAt("e.id === 'message'", "the card was declined")
-	b.typeAt("e.id === 'why'", "declined in the provider's console")
-	b.typeAt("e.innerText === 'Resolve to failed'", kb.Enter)
-	b.sees("Recorded.")
-	require.Equal(t, idem.Failed, s.Record(key).State)
+	for _, scripts := range []bool{true, false} {
+		s, key, b := question(t)
+		must(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !scripts})
+		b.visit("/")
+		b.typeAt("e.className === 'skip'", kb.Enter)
+		if scripts {
+			b.typeAt("e.matches('#live a.id')", kb.Enter)
+		} else {
+			b.typeAt("e.id === 'find-operation'", "refund")
+			b.typeAt("e.id === 'find-tenant'", "acme")
+			b.typeAt("e.id === 'find-value'", "r-1"+kb.Enter)
+		}
+		b.do(chromedp.WaitVisible(chromedp.CSS(".decisions")))
+		b.typeAt("e.innerText.startsWith('Resolve to failed')", kb.Enter)
+		b.do(chromedp.WaitVisible(chromedp.CSS("#message")))
+		b.typeAt("e.id === 'message'", "the card was declined")
+		b.typeAt("e.id === 'why'", "declined in the provider's console")
+		b.typeAt("e.innerText === 'Resolve to failed'", kb.Enter)
+		b.do(chromedp.WaitVisible(chromedp.CSS(".done")))
+		require.Equal(t, idem.Failed, s.Record(key).State)
+	}
 }
 
 func TestAnInterruptedStepIsSettledWithTheKeyboardAndWithoutJavaScript(t *testing.T) {
@@ -480,22 +483,6 @@ func TestAResponseIsRecordedInTheBrowser(t *testing.T) {
 	require.Equal(t, 201, res.Status)
 	require.JSONEq(t, `{"number":"re_1"}`, string(res.Body))
 	require.Equal(t, "application/json", res.Headers["Content-Type"])
-}
-
-func TestEverythingButFollowingWorksWithoutJavaScript(t *testing.T) {
-	s, key, b := question(t)
-	must(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
-	b.visit("/")
-	b.fill("find-operation", "refund")
-	b.fill("find-tenant", "acme")
-	b.fill("find-value", "r-1")
-	b.click("Find")
-	b.click("Danger: run it again")
-	b.fill("says", "no such refund")
-	b.fill("why", "case 4711")
-	b.click("Danger: run it again")
-	b.do(chromedp.WaitVisible(chromedp.CSS(".done")))
-	require.Equal(t, idem.Released, s.Record(key).State)
 }
 
 func TestMarkupOfOthersDoesNotRun(t *testing.T) {

@@ -103,18 +103,21 @@ func (b *bus) put(_ context.Context, changes []events.DynamoDBEventRecord) []err
 	return make([]error, len(changes))
 }
 
+// deliver gives changes to a handler.
+type deliver = func(context.Context, []events.DynamoDBEventRecord) error
+
 // batchWays are those of the table, in its order.
-var batchWays = []func(*idem.Engine, *bus) func(context.Context, []events.DynamoDBEventRecord) error{
-	func(e *idem.Engine, b *bus) func(context.Context, []events.DynamoDBEventRecord) error {
+var batchWays = []func(*idem.Engine, *bus) deliver{
+	func(e *idem.Engine, b *bus) deliver {
 		return streamOf(idemlambda.DynamoDBStream(e, Announce, nil, nil,
 			func(ctx context.Context, c events.DynamoDBEventRecord) error {
 				return b.put(ctx, []events.DynamoDBEventRecord{c})[0]
 			}))
 	},
-	func(e *idem.Engine, b *bus) func(context.Context, []events.DynamoDBEventRecord) error {
+	func(e *idem.Engine, b *bus) deliver {
 		return streamOf(announcer(e, b.put))
 	},
-	func(e *idem.Engine, b *bus) func(context.Context, []events.DynamoDBEventRecord) error {
+	func(e *idem.Engine, b *bus) deliver {
 		return func(ctx context.Context, changes []events.DynamoDBEventRecord) error {
 			for group := range slices.Chunk(changes, 10) {
 				borders := group[0].EventID + " to " + group[len(group)-1].EventID
@@ -129,7 +132,7 @@ var batchWays = []func(*idem.Engine, *bus) func(context.Context, []events.Dynamo
 			return nil
 		}
 	},
-	func(_ *idem.Engine, b *bus) func(context.Context, []events.DynamoDBEventRecord) error {
+	func(_ *idem.Engine, b *bus) deliver {
 		return func(ctx context.Context, changes []events.DynamoDBEventRecord) error {
 			for group := range slices.Chunk(changes, 10) {
 				b.put(ctx, group)
@@ -139,7 +142,7 @@ var batchWays = []func(*idem.Engine, *bus) func(context.Context, []events.Dynamo
 	},
 }
 
-func streamOf(h idemlambda.DynamoDBStreamHandler) func(context.Context, []events.DynamoDBEventRecord) error {
+func streamOf(h idemlambda.DynamoDBStreamHandler) deliver {
 	return func(ctx context.Context, changes []events.DynamoDBEventRecord) error {
 		res, err := h(ctx, events.DynamoDBEvent{Records: changes})
 		if err == nil && len(res.BatchItemFailures) > 0 {
@@ -149,18 +152,23 @@ func streamOf(h idemlambda.DynamoDBStreamHandler) func(context.Context, []events
 	}
 }
 
+// changesOf are so many changes, of an item each.
+func changesOf(n int) []events.DynamoDBEventRecord {
+	changes := make([]events.DynamoDBEventRecord, n)
+	for i := range changes {
+		id := strconv.Itoa(i)
+		changes[i] = events.DynamoDBEventRecord{EventID: id, EventSourceArn: "arn:aws:dynamodb:table/t/stream/s",
+			Change: events.DynamoDBStreamRecord{SequenceNumber: id,
+				Keys: map[string]events.DynamoDBAttributeValue{"pk": events.NewStringAttribute(id)}}}
+	}
+	return changes
+}
+
 // Each row of the table of batches is played: the batch, and the batch without its first five records.
 func TestWaysToSendABatch(t *testing.T) {
 	rows := endRow.FindAllStringSubmatch(sectionOf(t, "lambda/README.md", "Many records, one call"), -1)[1:]
 	require.Len(t, rows, len(batchWays))
-	changes := make([]events.DynamoDBEventRecord, 1000)
-	for i := range changes {
-		changes[i] = events.DynamoDBEventRecord{EventID: strconv.Itoa(i), EventSourceArn: "arn:aws:dynamodb:table/t/stream/s",
-			Change: events.DynamoDBStreamRecord{
-				SequenceNumber: strconv.Itoa(i),
-				Keys:           map[string]events.DynamoDBAttributeValue{"pk": events.NewStringAttribute(strconv.Itoa(i))},
-			}}
-	}
+	changes := changesOf(1000)
 	for i, row := range rows {
 		t.Run(row[1], func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -186,10 +194,7 @@ func TestWaysToSendABatch(t *testing.T) {
 // A panic of put, or too few answers of it, leaves no change waiting: what was sent is acknowledged, and the rest
 // comes again.
 func TestWhatSendsTogetherAnswersEach(t *testing.T) {
-	changes := make([]events.DynamoDBEventRecord, 12)
-	for i := range changes {
-		changes[i] = events.DynamoDBEventRecord{EventID: strconv.Itoa(i), EventSourceArn: "arn:aws:dynamodb:table/t/stream/s"}
-	}
+	changes := changesOf(12)
 	for name, put := range map[string]func([]events.DynamoDBEventRecord) []error{
 		"panics":          func([]events.DynamoDBEventRecord) []error { panic("put") },
 		"answers too few": func(c []events.DynamoDBEventRecord) []error { return make([]error, len(c)/2) },

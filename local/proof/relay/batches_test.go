@@ -40,9 +40,6 @@ func (b *batches) deliveries() map[string]int {
 	return maps.Clone(b.sent)
 }
 
-// rule is a [faultnet.Rule].
-func (b *batches) rule(*faultnet.Call) faultnet.Fault { return b.send }
-
 // send is a [faultnet.Fault]: it passes on what is not refused, and answers for both.
 func (b *batches) send(c *faultnet.Call) (*faultnet.Reply, error) {
 	var in struct {

@@ -56,7 +56,7 @@ func newSetup(t *testing.T, fifo bool, env ...string) *setup {
 		&idem.Options{ClaimBudget: 5 * time.Minute, FinishBudget: 5 * time.Minute})
 	require.NoError(t, err)
 	network := faultnet.New()
-	network.Set(r.batches.rule)
+	network.Set(func(*faultnet.Call) faultnet.Fault { return r.batches.send })
 	r.pool = rig.Relay(t, r.table, endpoint, network.Serve(t, queuetest.Endpoint(t)),
 		map[string]string{"orders": r.queue.URL}, env...)
 	return r
@@ -89,16 +89,10 @@ func (r *setup) publish(value, key string, n int) {
 // poll feeds the relay from the start of the stream.
 func (r *setup) poll() *streampoller.Poller { return rig.Feed(r.t, r.pool, r.table) }
 
-// caughtUp waits until the poller is done with n messages.
+// caughtUp waits until the poller is done with n messages; the limit is only there to end a broken test.
 func (r *setup) caughtUp(p *streampoller.Poller, n int) {
 	r.t.Helper()
-	until(r.t, func() bool { return p.Delivered() == n })
-}
-
-// until polls a condition; the limit is only there to end a broken test.
-func until(t *testing.T, condition func() bool) {
-	t.Helper()
-	require.Eventually(t, condition, 5*time.Minute, 50*time.Millisecond)
+	require.Eventually(r.t, func() bool { return p.Delivered() == n }, 5*time.Minute, 50*time.Millisecond)
 }
 
 // sweep is the event by which its schedule invokes the relay.

@@ -14,14 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	samples "github.com/idem-go/idempotency/events"
+	"github.com/idem-go/idempotency/idem/schema"
 )
-
-func sampleRecords(t *testing.T, event []byte) []json.RawMessage {
-	var e struct{ Records []json.RawMessage }
-	require.NoError(t, json.Unmarshal(event, &e))
-	require.Len(t, e.Records, 3)
-	return e.Records
-}
 
 // The service's records become the sample, field by field: the service's reply is the sample
 // with other names for who made a change.
@@ -38,9 +32,12 @@ func TestEventIsTheSample(t *testing.T) {
 	require.NoError(t, err)
 
 	var batch []record
-	for i, raw := range sampleRecords(t, event) {
-		var sample struct{ EventSourceARN string }
-		require.NoError(t, json.Unmarshal(raw, &sample))
+	var e struct {
+		Records []struct{ EventSourceARN string }
+	}
+	require.NoError(t, json.Unmarshal(event, &e))
+	require.Len(t, e.Records, 3)
+	for i, sample := range e.Records {
 		made, err := newRecord(&out.Records[i], sample.EventSourceARN)
 		require.NoError(t, err)
 		require.Equal(t, *out.Records[i].Dynamodb.SequenceNumber, made.sequence)
@@ -64,4 +61,41 @@ func TestOtherKindsOfAttributes(t *testing.T) {
 	}
 	_, err := newRecord(&types.Record{}, "arn")
 	require.ErrorContains(t, err, "no sequence number")
+}
+
+func TestFilter(t *testing.T) {
+	outbox := func(sk, state string) string {
+		return fmt.Sprintf(`{"dynamodb":{"Keys":{"sk":{"S":%q}},"NewImage":{"in_state":{"S":%q}}}}`, sk, state)
+	}
+	for _, c := range []struct {
+		filter, record string
+		want           bool
+	}{
+		{schema.OutboxFilter, outbox("outbox#1", "new"), true},
+		{schema.OutboxFilter, outbox("#", "new"), false},
+		{schema.OutboxFilter, outbox("outbox#1", "failed"), false},
+		{schema.OutboxFilter, `{"dynamodb":{"Keys":{"sk":{"S":"outbox#1"}},"OldImage":{"in_state":{"S":"new"}}}}`, false},
+		{`{}`, `{"a":"x"}`, true},
+		{`{"a":["x","y"]}`, `{"a":"y"}`, true},
+		{`{"a":["x"]}`, `{"a":"xy"}`, false},
+		{`{"a":["x"]}`, `{"b":"x"}`, false},
+		{`{"a":["x"],"b":["y"]}`, `{"a":"x","b":"z"}`, false},
+		{`{"a":{"b":["x"]}}`, `{"a":"x"}`, false},
+		{`{"a":["1"]}`, `{"a":1}`, false},
+		{`{"a":[{"prefix":"x"},{"prefix":"out"}]}`, `{"a":"outbox"}`, true},
+		{`{"a":[{"exists":true}]}`, `{"a":""}`, true},
+		{`{"a":[{"exists":true}]}`, `{}`, false},
+		{`{"a":[{"exists":true}]}`, `{"a":{"b":"1"}}`, false},
+	} {
+		p, err := parse(c.filter)
+		require.NoError(t, err, c.filter)
+		require.Equal(t, c.want, p.matches([]byte(c.record)), "%s on %s", c.filter, c.record)
+	}
+	for _, filter := range []string{
+		`{`, `[]`, `{"a":"x"}`, `{"a":[1]}`, `{"a":[{"wildcard":"x*"}]}`, `{"a":[{"prefix":1}]}`, `{"a":[{"exists":false}]}`,
+		`{"a":[{"prefix":"x","exists":true}]}`, `{"a":[{}]}`,
+	} {
+		_, err := parse(filter)
+		require.ErrorContains(t, err, "streampoller: filter", filter)
+	}
 }
