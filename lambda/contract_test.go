@@ -128,7 +128,7 @@ func (r row) test(t *testing.T, d entryPoint) {
 	}
 	n, given := 0, answering(cmp.Or(r.status, 201), strings.TrimPrefix(cmp.Or(r.body, "made"), "-"))
 	routes := idemhttp.Routes{"POST /payments": charge, "POST /refunds": idemhttp.Unprotected}
-	serve := d.serve(t, newEngine(t, r.store), routes,
+	serve := d.serve(newEngine(t, r.store), routes,
 		func(ctx context.Context) (*idemhttp.Response, error) {
 			n++
 			return given(ctx)
@@ -216,7 +216,7 @@ func TestStrangersNeverShareARecord(t *testing.T) {
 					n++
 					return &idemhttp.Response{Status: 201, Body: fmt.Appendf(nil, "secret of %d", n)}, nil
 				}
-				serve := d.serve(t, newEngine(t, memory()), idemhttp.AnyRoute(charge), next, d.bindPrincipal)
+				serve := d.serve(newEngine(t, memory()), idemhttp.AnyRoute(charge), next, d.bindPrincipal)
 				send := func(who string, more ...func(*request)) *idemhttp.Response {
 					more = append(more, func(r *request) {
 						r.principal = "anna"

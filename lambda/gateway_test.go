@@ -100,25 +100,16 @@ func TestResponsesThatAGatewayCannotReturn(t *testing.T) {
 	limits := map[string]int{httpAPI: 6_291_556, alb: 1 << 20}
 	overhead := map[string]int{}
 	serve := func(t *testing.T, name, body string) (answers []answerTo, largest, ran int) {
-		e, o := newEngine(t, memory()), &idemhttp.Options{}
-		var h lambda.Handler
-		if name == alb {
-			h = lambda.NewHandler(ALB(e, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, o,
-				func(context.Context, events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
-					ran++
-					return events.ALBTargetGroupResponse{StatusCode: 201, Body: body}, nil
-				}))
-		} else {
-			h = lambda.NewHandler(HTTPAPI(e, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, o,
-				func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-					ran++
-					return events.APIGatewayV2HTTPResponse{StatusCode: 201, Body: body}, nil
-				}))
-		}
-		raw, err := json.Marshal(decoded[map[string]any](t, name))
-		require.NoError(t, err)
+		h := map[string]maker{
+			httpAPI: counting(HTTPAPI, func(events.APIGatewayV2HTTPRequest) events.APIGatewayV2HTTPResponse {
+				return events.APIGatewayV2HTTPResponse{StatusCode: 201, Body: body}
+			}),
+			alb: counting(ALB, func(events.ALBTargetGroupRequest) events.ALBTargetGroupResponse {
+				return events.ALBTargetGroupResponse{StatusCode: 201, Body: body}
+			}),
+		}[name](newEngine(t, memory()), idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &ran)
 		for range 2 {
-			out, err := h.Invoke(t.Context(), raw)
+			out, err := lambda.NewHandler(h).Invoke(t.Context(), sourceSample(t, name))
 			require.NoError(t, err)
 			var a answerTo
 			require.NoError(t, json.Unmarshal(out, &a))
@@ -296,7 +287,7 @@ func TestErrorsReachTheRuntime(t *testing.T) {
 	for _, gateway := range []string{"HTTPAPI", "RESTAPI", "FunctionURL", "ALB"} {
 		for _, res := range []*idemhttp.Response{{}, {Status: 500}} {
 			n, given := 0, error(nil)
-			serve := entryPoints[gateway].serve(t, newEngine(t, memory()), idemhttp.AnyRoute(charge),
+			serve := entryPoints[gateway].serve(newEngine(t, memory()), idemhttp.AnyRoute(charge),
 				func(context.Context) (*idemhttp.Response, error) {
 					n++
 					return res, given
@@ -485,31 +476,12 @@ func sample(t testing.TB, name string) events.APIGatewayV2HTTPRequest {
 	return decoded[events.APIGatewayV2HTTPRequest](t, name)
 }
 
-// receiptOf is a handler with everything in its response that 2.0 knows.
-func receiptOf(n *int) HTTPAPIHandler {
-	return func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-		*n++
-		return events.APIGatewayV2HTTPResponse{
-			StatusCode:        201,
-			Headers:           map[string]string{"content-type": "application/json", "X-Charge": "ch_1", "Set-Cookie": "a=b"},
-			MultiValueHeaders: map[string][]string{"Vary": {"Accept", "Origin"}},
-			Cookies:           []string{"session=1; HttpOnly"},
-			Body:              base64.StdEncoding.EncodeToString([]byte(`{"id":"ch_1"}`)),
-			IsBase64Encoded:   true,
-		}, nil
-	}
-}
-
 // A tenant function of one's own reads the event.
 func TestSourceIsTheEvent(t *testing.T) {
-	n := 0
-	h := HTTPAPI(newEngine(t, memory()), idemhttp.AnyRoute(charge),
-		func(_ context.Context, r *idemhttp.Request) (string, error) {
-			return r.Source.(*events.APIGatewayV2HTTPRequest).RequestContext.APIID, nil
-		}, nil, receiptOf(&n))
-	res, err := h(t.Context(), sample(t, "apigw-v2-none"))
-	require.NoError(t, err)
-	require.Equal(t, 201, res.StatusCode)
+	ask, _ := opened(t, newEngine(t, memory()), "apigw-v2-none", func(_ context.Context, r *idemhttp.Request) (string, error) {
+		return r.Source.(*events.APIGatewayV2HTTPRequest).RequestContext.APIID, nil
+	})
+	require.Equal(t, 201, ask(t.Context(), nil).StatusCode)
 }
 
 func TestRequestOfAnEvent(t *testing.T) {
@@ -555,8 +527,8 @@ func TestRoutes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := 0
-			h := HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, idemhttp.SingleTenant,
-				nil, receiptOf(&n))
+			h := functions["apigw-v2"](newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge},
+				idemhttp.SingleTenant, nil, &n).(HTTPAPIHandler)
 			e := sample(t, "apigw-v2-none")
 			e.RouteKey, e.RawPath = c.routeKey, c.path
 			e.RequestContext.Stage, e.RequestContext.DomainName, e.RequestContext.APIID = c.stage, c.domain, "a1"

@@ -20,7 +20,7 @@ func TestAcceptedWorkIsFollowedBehindEveryGateway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			engine := newEngine(t, memory())
 			var handed []string
-			ask := entry.serve(t, engine, idemhttp.Routes{"POST /statements": statement},
+			ask := entry.serve(engine, idemhttp.Routes{"POST /statements": statement},
 				func(context.Context) (*idemhttp.Response, error) {
 					panic("the handler of accepted work ran")
 				}, func(o *idemhttp.Options) {
@@ -59,12 +59,12 @@ func TestAcceptedWorkIsFollowedBehindEveryGateway(t *testing.T) {
 			var state idemhttp.LaterState
 			waiting := follow("GET", done, "blue")
 			require.Equal(t, 202, waiting.Status)
-			require.NoError(t, json.Unmarshal(plain(waiting), &state))
+			require.NoError(t, json.Unmarshal(waiting.Body, &state))
 			require.Equal(t, idemhttp.LaterState{State: idem.Pending, ID: done}, state)
 			work(nil)
 			told := follow("GET", done, "blue")
 			require.Equal(t, 200, told.Status)
-			require.Equal(t, "3", string(plain(told)))
+			require.Equal(t, "3", string(told.Body))
 			head := follow("HEAD", done, "blue")
 			require.Equal(t, 200, head.Status)
 			require.Empty(t, head.Body)

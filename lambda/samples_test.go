@@ -34,50 +34,51 @@ func given() *idemhttp.Response {
 	}
 }
 
-// functions make, for each kind of event, a function that counts its executions.
-// The events are found by the beginning of the sample's name.
-var functions = map[string]func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, *int) any{
-	"apigw-v2": func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
-		return HTTPAPI(e, routes, tenant, o, receiptOf(n))
-	},
-	"apigw-v1": func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
-		return RESTAPI(e, routes, tenant, o,
-			func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
-				*n++
-				res := given()
-				res.MultiHeaders = map[string][]string{"Vary": {"Accept", "Origin"}, "Set-Cookie": {"a=b", "c=d"}}
-				return toV1(nil, nil, res), nil
-			})
-	},
-	"furl": func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
-		return FunctionURL(e, routes, tenant, o,
-			func(context.Context, events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
-				*n++
-				res := given()
-				res.Cookies = []string{"session=1; HttpOnly"}
-				return toURL(nil, nil, res), nil
-			})
-	},
-	"alb": func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
-		return ALB(e, routes, tenant, o,
-			func(_ context.Context, e events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
-				*n++
-				res := given()
-				out := events.ALBTargetGroupResponse{StatusCode: res.Status, StatusDescription: "201 Made", Body: string(res.Body),
-					IsBase64Encoded: true}
-				if e.MultiValueHeaders == nil {
-					out.Headers = res.Headers
-				} else {
-					out.MultiValueHeaders = map[string][]string{"Content-Type": {"application/json"}, "Vary": {"Accept", "Origin"},
-						"Set-Cookie": {"a=b", "c=d"}}
-				}
-				return out, nil
-			})
-	},
+// maker makes a function that counts its executions.
+type maker = func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, *int) any
+
+func counting[E, R any](wrap adapter[E, R], answer func(E) R) maker {
+	return func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
+		return wrap(e, routes, tenant, o, func(_ context.Context, event E) (R, error) {
+			*n++
+			return answer(event), nil
+		})
+	}
 }
 
-func functionOf(t testing.TB, sample string) func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc,
-	*idemhttp.Options, *int) any {
+// functions make a function for each kind of event, which is the beginning of its samples' names.
+var functions = map[string]maker{
+	"apigw-v2": counting(HTTPAPI, func(events.APIGatewayV2HTTPRequest) events.APIGatewayV2HTTPResponse {
+		res := given()
+		res.MultiHeaders = map[string][]string{"Vary": {"Accept", "Origin"}}
+		res.Cookies = []string{"session=1; HttpOnly"}
+		return toV2(nil, nil, res)
+	}),
+	"apigw-v1": counting(RESTAPI, func(events.APIGatewayProxyRequest) events.APIGatewayProxyResponse {
+		res := given()
+		res.MultiHeaders = map[string][]string{"Vary": {"Accept", "Origin"}, "Set-Cookie": {"a=b", "c=d"}}
+		return toV1(nil, nil, res)
+	}),
+	"furl": counting(FunctionURL, func(events.LambdaFunctionURLRequest) events.LambdaFunctionURLResponse {
+		res := given()
+		res.Cookies = []string{"session=1; HttpOnly"}
+		return toURL(nil, nil, res)
+	}),
+	"alb": counting(ALB, func(e events.ALBTargetGroupRequest) events.ALBTargetGroupResponse {
+		res := given()
+		out := events.ALBTargetGroupResponse{StatusCode: res.Status, StatusDescription: "201 Made", Body: string(res.Body),
+			IsBase64Encoded: true}
+		if e.MultiValueHeaders == nil {
+			out.Headers = res.Headers
+		} else {
+			out.MultiValueHeaders = map[string][]string{"Content-Type": {"application/json"}, "Vary": {"Accept", "Origin"},
+				"Set-Cookie": {"a=b", "c=d"}}
+		}
+		return out
+	}),
+}
+
+func functionOf(t testing.TB, sample string) maker {
 	for kind, f := range functions {
 		if strings.HasPrefix(sample, kind) {
 			return f
@@ -161,17 +162,13 @@ func requestOf(t testing.TB, name string) *idemhttp.Request {
 	t.Helper()
 	switch {
 	case strings.HasPrefix(name, "apigw-v2"):
-		e := decoded[events.APIGatewayV2HTTPRequest](t, name)
-		return requestOfV2(&e)
+		return requestOfV2(new(decoded[events.APIGatewayV2HTTPRequest](t, name)))
 	case strings.HasPrefix(name, "apigw-v1"):
-		e := decoded[events.APIGatewayProxyRequest](t, name)
-		return requestOfV1(&e)
+		return requestOfV1(new(decoded[events.APIGatewayProxyRequest](t, name)))
 	case strings.HasPrefix(name, "furl"):
-		e := decoded[events.LambdaFunctionURLRequest](t, name)
-		return requestOfURL(&e)
+		return requestOfURL(new(decoded[events.LambdaFunctionURLRequest](t, name)))
 	}
-	e := decoded[events.ALBTargetGroupRequest](t, name)
-	return requestOfALB(&e)
+	return requestOfALB(new(decoded[events.ALBTargetGroupRequest](t, name)))
 }
 
 // All samples are the same request: method, place, key and body.
