@@ -37,11 +37,7 @@ func TestMutatedEvents(t *testing.T) {
 			var seeds []any
 			for _, name := range samples.Names() {
 				if strings.HasPrefix(name, kind+"-") {
-					raw, err := samples.Get(name)
-					require.NoError(t, err)
-					var seed any
-					require.NoError(t, json.Unmarshal(raw, &seed))
-					seeds = append(seeds, seed)
+					seeds = append(seeds, decoded[any](t, name))
 				}
 			}
 			watched, n := &watcher{Store: memory()}, 0

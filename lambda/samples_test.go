@@ -18,9 +18,7 @@ import (
 
 func decoded[E any](t testing.TB, name string) (event E) {
 	t.Helper()
-	raw, err := samples.Get(name)
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(raw, &event))
+	require.NoError(t, json.Unmarshal(sourceSample(t, name), &event))
 	return event
 }
 
@@ -121,8 +119,7 @@ func TestSamples(t *testing.T) {
 			if tenant == nil {
 				tenant = idemhttp.SingleTenant
 			}
-			raw, err := samples.Get(name)
-			require.NoError(t, err)
+			raw := sourceSample(t, name)
 			answers, n := tell(t, name, raw, tenant)
 			require.Equal(t, 1, n)
 			golden(t, "samples/"+name+".json", answers)
@@ -147,8 +144,7 @@ func tell(t *testing.T, name string, raw []byte, tenant idemhttp.TenantFunc) (s 
 		require.NoError(t, err)
 		return slices.Clone(out) // aws-lambda-go uses its buffer again
 	}
-	var other map[string]any
-	require.NoError(t, json.Unmarshal(raw, &other))
+	other := decoded[map[string]any](t, name)
 	other["body"], other["isBase64Encoded"] = `{"amount":1}`, false
 	changed, err := json.Marshal(other)
 	require.NoError(t, err)
@@ -260,12 +256,10 @@ func TestEventsOfAnotherFormat(t *testing.T) {
 		"apigw-v2": "apigw-v1-none", "furl": "alb-single", "apigw-v1": "apigw-v2-none", "alb": "furl-none",
 	} {
 		for _, shadow := range []bool{false, true} {
-			raw, err := samples.Get(other)
-			require.NoError(t, err)
 			op, n := charge, 0
 			op.Shadow = shadow
-			_, err = lambda.NewHandler(functions[kind](newEngine(t, memory()), idemhttp.AnyRoute(op),
-				idemhttp.SingleTenant, nil, &n)).Invoke(t.Context(), raw)
+			_, err := lambda.NewHandler(functions[kind](newEngine(t, memory()), idemhttp.AnyRoute(op),
+				idemhttp.SingleTenant, nil, &n)).Invoke(t.Context(), sourceSample(t, other))
 			if shadow {
 				require.NoError(t, err, kind)
 				require.Equal(t, 1, n, kind)

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
-	samples "github.com/idem-go/idempotency/events"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
 	"github.com/stretchr/testify/require"
@@ -100,16 +99,11 @@ func TestSQSKeyFunctionsThatAreNone(t *testing.T) {
 // Other services' envelopes around the message: the key is in reach, and a second
 // publication of the same thing is the same where the key is its own.
 func TestSQSEnvelopes(t *testing.T) {
-	inBody := func(name string) string {
-		raw, err := samples.Get(name)
-		require.NoError(t, err)
-		return string(raw)
-	}
+	inBody := func(name string) string { return string(sourceSample(t, name)) }
 	// What SNS sends to a queue is what it gives a function, without the frame.
-	var notification struct {
+	notification := decoded[struct {
 		Records []struct{ Sns json.RawMessage }
-	}
-	require.NoError(t, json.Unmarshal([]byte(inBody("sns")), &notification))
+	}](t, "sns")
 	sns := string(notification.Records[0].Sns)
 	anew := func(body string, starts ...string) string {
 		for _, start := range starts {

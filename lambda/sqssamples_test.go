@@ -10,7 +10,6 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
-	samples "github.com/idem-go/idempotency/events"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/stretchr/testify/require"
 )
@@ -38,8 +37,7 @@ func TestSQSSamples(t *testing.T) {
 		"sqs-fifo": {"deduplication": SQSDeduplicationID(idem.SingleTenant),
 			"pointer": SQSPointer("/currency", "/paymentId")},
 	} {
-		raw, err := samples.Get(sample)
-		require.NoError(t, err)
+		raw := sourceSample(t, sample)
 		for name, key := range keys {
 			t.Run(sample+" "+name, func(t *testing.T) {
 				var seen told
@@ -84,10 +82,7 @@ func TestSQSSamples(t *testing.T) {
 func TestSQSMutatedEvents(t *testing.T) {
 	for _, sample := range []string{"sqs-standard", "sqs-fifo"} {
 		t.Run(sample, func(t *testing.T) {
-			raw, err := samples.Get(sample)
-			require.NoError(t, err)
-			var seed any
-			require.NoError(t, json.Unmarshal(raw, &seed))
+			seed := decoded[any](t, sample)
 			random := rand.New(rand.NewPCG(3, 4))
 			keys := []SQSKeyFunc{
 				SQSAttribute(idem.SingleTenant, SQSKeyAttribute), SQSAttribute("priority", "trace"),

@@ -97,16 +97,15 @@ func TestSQSHandlerThatOutlivesItsInvocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := map[string]int{}
 		var mu sync.Mutex
-		h := SQS(realTime(t, memory()), fulfil, byAttribute,
-			&SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
-				mu.Lock()
-				runs[o.ID]++
-				mu.Unlock()
-				if o.ID == "hangs" {
-					time.Sleep(time.Hour)
-				}
-				return nil
-			})
+		h, _ := queueOf(realTime(t, memory()), fulfil, func(_ context.Context, o order) error {
+			mu.Lock()
+			runs[o.ID]++
+			mu.Unlock()
+			if o.ID == "hangs" {
+				time.Sleep(time.Hour)
+			}
+			return nil
+		})
 		event := batchOf(messageOf("m1", "k1", `{"id":"quick"}`), messageOf("m2", "k2", `{"id":"hangs"}`))
 		answered := make(chan struct{})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -155,8 +154,7 @@ func TestSQSAllocations(t *testing.T) {
 
 // Groups of a standard queue spread messages fairly, and order nothing.
 func TestSQSGroupsOfAStandardQueue(t *testing.T) {
-	var seen told
-	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook}, work)
+	h, seen := queueOf(newEngine(t, memory()), fulfil, work)
 	ms := []events.SQSMessage{messageOf("m1", "k1", `{"do":"fail"}`), messageOf("m2", "k2", `{}`)}
 	for i := range ms {
 		ms[i].Attributes[sqsGroup] = "g"
@@ -169,19 +167,4 @@ func TestSQSGroupsOfAStandardQueue(t *testing.T) {
 	}
 	require.Equal(t, []string{"m1", "m2"}, deliver(t, h, ms...))
 	require.Equal(t, ReasonBlocked, seen.outcomes["m2"].Reason)
-}
-
-// By the message's id a redrive is another message: that is what its documentation
-// warns of.
-func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
-	runs := 0
-	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.SingleTenant), &SQSOptions{Logger: quiet},
-		func(context.Context, order) error {
-			runs++
-			return nil
-		})
-	for _, id := range []string{"m1", "m1", "redriven"} {
-		deliver(t, h, messageOf(id, "k1", `{}`))
-	}
-	require.Equal(t, 2, runs)
 }

@@ -202,8 +202,7 @@ func TestDynamoDBStreamLanes(t *testing.T) {
 // without anything having run.
 func TestMutatedSourceEvents(t *testing.T) {
 	for name := range sourceEntries(newEngine(t, memory()), fulfil, &deed{}) {
-		var event any
-		require.NoError(t, json.Unmarshal(sourceSample(t, name), &event))
+		event := decoded[any](t, name)
 		g := rand.New(rand.NewPCG(7, 7))
 		for range 1000 {
 			payload, err := json.Marshal(mutated(g, event))
