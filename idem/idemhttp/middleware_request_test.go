@@ -73,35 +73,6 @@ func TestRouteWithoutAPattern(t *testing.T) {
 	require.Nil(t, o.request(r, "").PathParameters)
 }
 
-// Two paths under one template are two requests, however the middleware is mounted.
-func TestPathsAreTwoRequests(t *testing.T) {
-	for name, mount := range map[string]func(*Contract, http.Handler) http.Handler{
-		"inside": func(c *Contract, h http.Handler) http.Handler {
-			mux := http.NewServeMux()
-			mux.Handle("POST /transfers/{id}", c.Middleware(h, nil))
-			return mux
-		},
-		"around": func(c *Contract, h http.Handler) http.Handler {
-			mux := http.NewServeMux()
-			mux.Handle("POST /transfers/{id}", h)
-			return c.Middleware(mux, nil)
-		},
-		"another router": func(c *Contract, h http.Handler) http.Handler {
-			return c.Middleware(h, &MiddlewareOptions{Route: func(*http.Request) string { return "/transfers/{id}" }})
-		},
-		"no router": func(c *Contract, h http.Handler) http.Handler { return c.Middleware(h, nil) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := 0
-			h := mount(netContract(t, memory()), http.HandlerFunc(counted(&n)))
-			require.Equal(t, 200, answerOf(h, netRequest("POST", "/transfers/7", "{}")).Code)
-			require.Equal(t, "true", answerOf(h, netRequest("POST", "/transfers/7", "{}")).Header().Get(HeaderReplayed))
-			require.Equal(t, 422, answerOf(h, netRequest("POST", "/transfers/8", "{}")).Code)
-			require.Equal(t, 1, n)
-		})
-	}
-}
-
 // What the mux has no handler for is the mux's to answer.
 func TestAroundAMuxUnknownPathsAreNotFound(t *testing.T) {
 	mux := http.NewServeMux()

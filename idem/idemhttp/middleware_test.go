@@ -133,64 +133,6 @@ func TestAHandlerMustAnswer(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// Who may send nothing must not fill the memory: the body comes after operation, tenant and key.
-func TestTheBodyOfARefusedRequestIsNotRead(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*http.Request)
-		status int
-	}{
-		"undeclared": {func(r *http.Request) { r.URL.Path = "/other" }, 500},
-		"no tenant":  {func(r *http.Request) { r.Header.Del("X-Tenant") }, 403},
-		"no key":     {func(r *http.Request) { r.Header.Del("Idempotency-Key") }, 400},
-		"a bad key":  {func(r *http.Request) { r.Header.Set("Idempotency-Key", "short") }, 400},
-		"served":     {func(*http.Request) {}, 201},
-	} {
-		for _, shadow := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, shadow), func(t *testing.T) {
-				op := charge
-				op.Shadow = shadow
-				contract, err := New(newEngine(t, memory()), Routes{"POST /payments": op}, tenantInHeader, nil)
-				require.NoError(t, err)
-				var read bytes.Buffer
-				before := 0
-				h := contract.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					before = read.Len()
-					w.WriteHeader(201)
-				}), nil)
-				r := netRequest("POST", "/payments", "")
-				r.Body = io.NopCloser(io.TeeReader(strings.NewReader(`{"amount":1}`), &read))
-				r.ContentLength = -1
-				c.change(r)
-				w := answerOf(h, r)
-				switch {
-				case c.status == 201:
-					require.Positive(t, before, "the contract compares it")
-				case shadow:
-					require.Zero(t, before)
-					require.Equal(t, 201, w.Code)
-				default:
-					require.Zero(t, read.Len())
-					require.Equal(t, c.status, w.Code)
-				}
-			})
-		}
-	}
-}
-
-// What needs no key is not touched at all: the writer and the request are the
-// server's own.
-func TestMiddlewarePassesOtherMethods(t *testing.T) {
-	var w http.ResponseWriter
-	var r *http.Request
-	h := netContract(t, memory()).Middleware(http.HandlerFunc(func(gotW http.ResponseWriter, gotR *http.Request) {
-		require.True(t, gotW == w && gotR == r)
-	}), nil)
-	for _, method := range []string{"GET", "HEAD", "PUT", "DELETE", "OPTIONS"} {
-		w, r = httptest.NewRecorder(), httptest.NewRequest(method, "/payments", nil)
-		h.ServeHTTP(w, r)
-	}
-}
-
 // A client that goes away turns nothing into a failure, and neither does a deadline that is over: the handler
 // goes on, its record is completed, and the retry gets the response.
 func TestContextIsDetached(t *testing.T) {

@@ -7,35 +7,94 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The template that is literal for longest wins, whatever the order of the map.
-func TestPathFitsTemplates(t *testing.T) {
-	routes := Routes{}
+// A route finds its declaration by the template that the gateway has matched, then by the path, then by a
+// template that the path fits, of which the one that is literal for longest wins, whatever the order of the map. A
+// path that fits a route with an operation needs a key, whichever template the gateway has matched, and however the
+// client has spelled it.
+func TestDeclarationOfARequest(t *testing.T) {
+	type lookup struct{ method, route, path, want string }
+	const open = "unprotected"
+	templates := Routes{}
 	for _, name := range []string{
 		"POST /a/{x}", "POST /a/{x}/c", "POST /a/b/{y}", "POST /a/{rest+}", "POST /{any...}", "POST /exact/{$}",
 		"PATCH /a/{x}", "POST /a/b/c",
 	} {
-		routes[name] = idem.Operation{Name: name}
+		templates[name] = idem.Operation{Name: name}
 	}
-	c := contractFor(t, newEngine(t, memory()), routes, SingleTenant)
-	for range 20 {
-		for _, r := range []struct{ method, path, want string }{
-			{"POST", "/a/1", "POST /a/{x}"},
-			{"PATCH", "/a/1", "PATCH /a/{x}"},
-			{"PATCH", "/a/1/c", ""},
-			{"POST", "/a/1/c", "POST /a/{x}/c"},
-			{"POST", "/a/b/c", "POST /a/b/c"},
-			{"POST", "/a/b/d", "POST /a/b/{y}"},
-			{"POST", "/a/b/d/e", "POST /a/{rest+}"},
-			{"POST", "/a/1/d", "POST /a/{rest+}"},
-			{"POST", "/b/1/2", "POST /{any...}"},
-			{"POST", "/exact/", "POST /exact/{$}"},
-			{"POST", "/exact/1", "POST /{any...}"},
-			{"POST", "/a/", "POST /{any...}"},
-			{"POST", "/a/%2F", "POST /a/{x}"},
-			{"POST", "/", ""},
-			{"POST", "", ""},
-		} {
-			require.Equal(t, r.want, declaredName(c, &Request{Method: r.method, Path: r.path}), "%+v", r)
+	for _, api := range []struct {
+		routes Routes
+		rows   []lookup
+	}{
+		{Routes{"POST /payments": charge, "POST /transfers/{id}": transfer},
+			[]lookup{
+				{"post", "/payments", "/prod/payments", "charge"},
+				{"post", "/{proxy+}", "/payments", "charge"},
+				{"post", "", "/payments", "charge"},
+				{"post", "/transfers/{id}", "/transfers/7", "transfer"},
+				{"post", "", "/transfers/7", "transfer"},
+				{"post", "/{proxy+}", "/transfers/7", "transfer"},
+				{"post", "", "/transfers/", ""},
+				{"post", "", "/transfers/7/8", ""},
+				{"post", "", "/payments/", ""},
+				{"post", "/payment", "/payment", ""},
+				{"post", "", "", ""},
+			}},
+		{templates, []lookup{
+			{"POST", "", "/a/1", "POST /a/{x}"},
+			{"PATCH", "", "/a/1", "PATCH /a/{x}"},
+			{"PATCH", "", "/a/1/c", ""},
+			{"POST", "", "/a/1/c", "POST /a/{x}/c"},
+			{"POST", "", "/a/b/c", "POST /a/b/c"},
+			{"POST", "", "/a/b/d", "POST /a/b/{y}"},
+			{"POST", "", "/a/b/d/e", "POST /a/{rest+}"},
+			{"POST", "", "/a/1/d", "POST /a/{rest+}"},
+			{"POST", "", "/b/1/2", "POST /{any...}"},
+			{"POST", "", "/exact/", "POST /exact/{$}"},
+			{"POST", "", "/exact/1", "POST /{any...}"},
+			{"POST", "", "/a/", "POST /{any...}"},
+			{"POST", "", "/a/%2F", "POST /a/{x}"},
+			{"POST", "", "/", ""},
+			{"POST", "", "", ""},
+		}},
+		{Routes{"POST /payments": charge, "POST /transfers/{id}": transfer, "POST /transfers/login": Unprotected,
+			"POST /hooks/{name}": Unprotected, "POST /hooks/pay": charge},
+			[]lookup{
+				{"POST", "/{proxy+}", "/payments", "charge"},
+				{"POST", "", "/payments", "charge"},
+				{"POST", "/{proxy+}", "/transfers/7", "transfer"},
+				{"POST", "/{proxy+}", "/transfers/login", open},
+				{"POST", "/transfers/login", "/transfers/login", open},
+				{"POST", "/transfers/{id}", "/transfers/login", "transfer"}, // as declared for what the gateway has matched
+				{"POST", "/{proxy+}", "/hooks/pay", "charge"},
+				{"POST", "/hooks/{name}", "/hooks/pay", "charge"},
+				{"POST", "/{proxy+}", "/hooks/other", open},
+				{"POST", "", "/hooks/other", open},
+				{"PATCH", "/{proxy+}", "/transfers/login", ""},
+				{"POST", "/{proxy+}", "/other", ""},
+			}},
+		{Routes{"POST /files/upload": charge, "POST /files/{name}": Unprotected, "POST /hooks/{id}": Unprotected,
+			"POST /a/{b}/{c}": transfer, "POST /{a}/{b}/{c}": Unprotected, "POST /{a}/{b}": Unprotected},
+			[]lookup{
+				{"post", "", "/files/uplo%61d", "charge"},
+				{"post", "/files/{name}", "/files/uplo%61d", "charge"},
+				{"post", "/{proxy+}", "/%61/1/2", "transfer"},
+				{"post", "", "/a/1%2F2", "transfer"},
+				{"post", "/hooks/{id}", "/hooks/a%2Fb", open},
+				{"post", "", "/hooks/100%", open},
+				{"post", "", "/b/1/2", open},
+			}},
+	} {
+		c := contractFor(t, newEngine(t, memory()), api.routes, SingleTenant)
+		for range 20 {
+			for _, r := range api.rows {
+				got := ""
+				if d := c.declaration(&Request{Method: r.method, Route: r.route, Path: r.path}); d.passes() {
+					got = open
+				} else if d != nil {
+					got = d.op.Name
+				}
+				require.Equal(t, r.want, got, "%+v", r)
+			}
 		}
 	}
 }
@@ -84,14 +143,6 @@ func TestUncoveredRefusesWhatItCannotRead(t *testing.T) {
 		_, err := MissingRoutes(nil, nil, bad)
 		require.ErrorContains(t, err, "capitals", bad)
 	}
-}
-
-// declaredName is the name of the operation that is declared for the request, empty if none is.
-func declaredName(c *Contract, r *Request) string {
-	if d := c.declaration(r); d != nil {
-		return d.op.Name
-	}
-	return ""
 }
 
 // What the report calls covered is served, and what it calls uncovered is refused.

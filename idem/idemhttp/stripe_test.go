@@ -67,15 +67,6 @@ func TestStripeRefusal(t *testing.T) {
 	}
 }
 
-// What is not Stripe's way: a 500 is not an outcome.
-func TestStripeProfileReplaysNo500(t *testing.T) {
-	c, n := stripeContract(t, memory()), 0
-	res := after(t, c, &Response{Status: 500}, payment())
-	require.Equal(t, CodeOutcomeUnknown, problemIn(t, res).Code)
-	require.Equal(t, "false", res.Headers[HeaderShouldRetry], "Stripe's libraries would send a 409 again")
-	require.Zero(t, n)
-}
-
 // Without a key the handler runs all the same, every time, with all that an
 // operation has.
 func TestOptionalKeys(t *testing.T) {
