@@ -92,11 +92,8 @@ func TestAwaitKeepsAskingAndKeepsSecrets(t *testing.T) {
 	req := request(t, "POST", s.URL+"/prod/jobs", `{}`)
 	req.Header.Set("Authorization", "Bearer mine")
 	req.Header.Set("If-Match", "x")
-	res, err := c.Do(req)
+	res, err := c.await(t, req)
 	require.NoError(t, err)
-	res, err = c.transport.Await(t.Context(), res)
-	require.NoError(t, err)
-	require.NoError(t, res.Body.Close())
 	require.Equal(t, 200, res.StatusCode)
 	got := s.requests()
 	require.Len(t, got, 5)
@@ -118,11 +115,8 @@ func TestAwaitKeepsAskingAndKeepsSecrets(t *testing.T) {
 	s = serving(t, status(202, "Location", strings.Replace(other.URL, "127.0.0.1", "localhost", 1)))
 	req = request(t, "POST", s.URL, `{}`)
 	req.Header.Set("X-Api-Key", "mine")
-	res, err = c.Do(req)
+	_, err = c.await(t, req)
 	require.NoError(t, err)
-	res, err = c.transport.Await(t.Context(), res)
-	require.NoError(t, err)
-	require.NoError(t, res.Body.Close())
 	require.Empty(t, other.requests()[0].header.Get("X-Api-Key"))
 }
 
@@ -157,13 +151,10 @@ func TestAwaitTellsAnOutageFromTheOutcome(t *testing.T) {
 			}
 			s := serving(t, append(answers, status(200))...)
 			trial := newTrial(t, nil, nil)
-			res, err := trial.Do(request(t, "POST", s.URL+"/jobs", `{}`))
-			require.NoError(t, err)
-			res, err = trial.transport.Await(t.Context(), res)
+			res, err := trial.await(t, request(t, "POST", s.URL+"/jobs", `{}`))
 			if c.refused == 0 {
 				require.NoError(t, err)
 				require.Equal(t, 200, res.StatusCode)
-				require.NoError(t, res.Body.Close())
 				return
 			}
 			var refused *SendError
@@ -194,11 +185,9 @@ func TestWhatAwaitTakesForTheOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := serving(t, append([]http.HandlerFunc{status(202, "Location", "/jobs/7")}, c.answers...)...)
 			trial := newTrial(t, nil, &ClientOptions{MaxAttempts: 1})
-			res, err := trial.Do(request(t, "POST", strings.Replace(s.URL, "http://", "http://me:secret@", 1), `{}`))
+			res, err := trial.await(t,
+				request(t, "POST", strings.Replace(s.URL, "http://", "http://me:secret@", 1), `{}`))
 			require.NoError(t, err)
-			res, err = trial.transport.Await(t.Context(), res)
-			require.NoError(t, err)
-			require.NoError(t, res.Body.Close())
 			require.Equal(t, c.status, res.StatusCode)
 			for _, r := range s.requests() {
 				require.NotEmpty(t, r.header.Get("Authorization"))
@@ -220,11 +209,8 @@ func TestAwaitLeavesTheHeadersAtTheFirstHost(t *testing.T) {
 	for _, name := range names {
 		req.Header.Set(name, "mine")
 	}
-	res, err := c.Do(req)
+	res, err := c.await(t, req)
 	require.NoError(t, err)
-	res, err = c.transport.Await(t.Context(), res)
-	require.NoError(t, err)
-	require.NoError(t, res.Body.Close())
 	require.Equal(t, 200, res.StatusCode)
 	for _, name := range names {
 		for _, r := range s.requests() {
@@ -317,9 +303,7 @@ func TestAwaitEndsInTime(t *testing.T) {
 
 	// Without a deadline, until the outcome may be forgotten.
 	brief := newTrial(t, nil, &ClientOptions{Retention: time.Hour})
-	res, err := brief.Do(request(t, "POST", s.URL+"/jobs", `{}`))
-	require.NoError(t, err)
-	_, err = brief.transport.Await(t.Context(), res)
+	_, err = brief.await(t, request(t, "POST", s.URL+"/jobs", `{}`))
 	require.ErrorIs(t, err, ErrStillRunning)
 	require.WithinRange(t, brief.at, noon.Add(59*time.Minute), noon.Add(time.Hour))
 
