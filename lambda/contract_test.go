@@ -47,14 +47,12 @@ type want struct {
 // row is a line of the contract: a request sent twice, or something else the second time. The
 // zero values are a handler that makes something, and the request of post.
 type row struct {
-	options       func(*idemhttp.Options)
 	store         idem.Store
 	status        int
 	body          string
 	send, again   func(*request)
 	first, second want
 	runs          int
-	within        time.Duration // left until the kill, if any
 }
 
 // What each adapter has to carry to the contract and back. All rows, in both profiles, run over
@@ -69,14 +67,11 @@ func rows() map[string]row {
 		r.store = store
 		return r
 	}
-	tooOld := func(o *idemhttp.Options) { o.MaxAge = &idemhttp.MaxAge{Header: "First-Sent"} }
 	large := strings.Repeat("x", 100)
 	return map[string]row{
 		"replayed": {first: ok, second: again, runs: 1},
 		"no content": {status: 204, body: "-", first: want{status: 204},
 			second: want{status: 204, replay: true}, runs: 1},
-		"tried again": {status: 429, first: want{status: 429, body: "made"},
-			second: want{status: 429, body: "made"}, runs: 2},
 		"unknown": {status: 500, first: want{status: 500, body: "made"},
 			second: want{status: 409, code: idemhttp.CodeOutcomeUnknown}, runs: 1},
 		"undeclared":  refused(500, idemhttp.CodeUndeclared, func(r *request) { r.path = "/transfers" }),
@@ -102,13 +97,8 @@ func rows() map[string]row {
 		"too large to keep": {store: memstore.Options{MaxResult: 64}.New(), body: large,
 			first:  want{status: 201, body: large},
 			second: want{status: 409, code: idemhttp.CodeOutcomeUnavailable}, runs: 1},
-		"too old": {options: tooOld, send: header("First-Sent", "2026-11-19T12:00:00Z"),
-			first: want{status: 412, code: idemhttp.CodeKeyTooOld}, second: want{status: 412, code: idemhttp.CodeKeyTooOld}},
-		"too little time": {within: 50 * time.Millisecond, first: want{status: 503, code: idemhttp.CodeOutOfTime},
-			second: want{status: 503, code: idemhttp.CodeOutOfTime}},
-		"store down":     down(503, idemhttp.CodeStoreUnavailable, unreachable()),
-		"record damaged": down(503, idemhttp.CodeRecordUnreadable, damaged()),
-		"accepted":       down(202, idemhttp.CodeAccepted, occupied{memory(), idem.Record{State: idem.Pending}}),
+		"store down": down(503, idemhttp.CodeStoreUnavailable, unreachable()),
+		"accepted":   down(202, idemhttp.CodeAccepted, occupied{memory(), idem.Record{State: idem.Pending}}),
 		"in flight": down(409, idemhttp.CodeInProgress,
 			occupied{memory(), idem.Record{State: idem.InProgress, LeaseUntil: noon.Add(time.Minute)}}),
 	}
@@ -132,15 +122,7 @@ func (r row) test(t *testing.T, d entryPoint) {
 		func(ctx context.Context) (*idemhttp.Response, error) {
 			n++
 			return given(ctx)
-		}, func(o *idemhttp.Options) {
-			if r.options != nil {
-				r.options(o)
-			}
 		})
-	ctx := t.Context()
-	if r.within > 0 {
-		ctx = idem.WithKillTime(ctx, time.Now().Add(r.within))
-	}
 	send := func(changes ...func(*request)) *idemhttp.Response {
 		sent := post()
 		for _, change := range changes {
@@ -148,7 +130,7 @@ func (r row) test(t *testing.T, d entryPoint) {
 				change(&sent)
 			}
 		}
-		res, err := serve(ctx, sent)
+		res, err := serve(t.Context(), sent)
 		require.NoError(t, err)
 		return res
 	}

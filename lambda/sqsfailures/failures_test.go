@@ -56,29 +56,6 @@ func message() *events.SQSMessage {
 	}
 }
 
-func TestSendsTheMessageAndWhy(t *testing.T) {
-	f := &fake{}
-	out := idemlambda.SQSDelivery{Event: message(), RecordID: "#fulfil#abc", Reason: idemlambda.ReasonFailed,
-		Failure: &idem.Failure{Message: "no such article\x1b[0m \xff", Type: "MissingError"}}
-	require.NoError(t, New(f, "https://sqs/1/failures")(t.Context(), out))
-	require.Len(t, f.sent, 1)
-	in := f.sent[0]
-	require.Equal(t, "https://sqs/1/failures", *in.QueueUrl)
-	require.Equal(t, `{"id":"o1"}`, *in.MessageBody)
-	require.Nil(t, in.MessageGroupId)
-	require.Nil(t, in.MessageDeduplicationId)
-	require.Equal(t, map[string]types.MessageAttributeValue{
-		"idempotency-key":    text("k1"),
-		"priority":           {DataType: aws.String("Number.int"), StringValue: aws.String("5")},
-		"trace":              {DataType: aws.String("Binary"), BinaryValue: []byte{1, 2}},
-		FailureAttribute:     text("no such article\uFFFD[0m \uFFFD"),
-		FailureTypeAttribute: text("MissingError"),
-		RecordAttribute:      text("#fulfil#abc"),
-		QueueAttribute:       text(source),
-		MessageAttribute:     text("m1"),
-	}, in.MessageAttributes)
-}
-
 // The message's own attributes come first.
 func TestNoMoreAttributesThanSQSTakes(t *testing.T) {
 	for n := range 11 {

@@ -3,6 +3,7 @@ package sqsfailures
 import (
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/testenv/queue/queuetest"
@@ -17,7 +18,7 @@ func TestForwardsOnAServer(t *testing.T) {
 		q := queuetest.New(t, queuetest.Spec{FIFO: fifo})
 		forward := New(q.Client, q.URL)
 		out := idemlambda.SQSDelivery{Event: message(), RecordID: "#fulfil#abc", Reason: idemlambda.ReasonFailed,
-			Failure: &idem.Failure{Message: "no such article\x1b[0m", Type: "MissingError", Code: "E7"}}
+			Failure: &idem.Failure{Message: "no such article\x1b[0m \xff", Type: "MissingError"}}
 		require.NoError(t, forward(t.Context(), out))
 		if fifo {
 			require.NoError(t, forward(t.Context(), out))
@@ -26,11 +27,17 @@ func TestForwardsOnAServer(t *testing.T) {
 		require.Len(t, all, 1)
 		m := all[0]
 		require.Equal(t, out.Event.Body, *m.Body)
-		require.Equal(t, attributes(&out, maxMessage), m.MessageAttributes)
-		require.Equal(t, "no such article\uFFFD[0m", *m.MessageAttributes[FailureAttribute].StringValue)
-		if fifo {
-			require.Equal(t, "customer-17", m.Attributes["MessageGroupId"])
-		}
+		require.Equal(t, map[string]types.MessageAttributeValue{
+			"idempotency-key":    text("k1"),
+			"priority":           {DataType: aws.String("Number.int"), StringValue: aws.String("5")},
+			"trace":              {DataType: aws.String("Binary"), BinaryValue: []byte{1, 2}},
+			FailureAttribute:     text("no such article\uFFFD[0m \uFFFD"),
+			FailureTypeAttribute: text("MissingError"),
+			RecordAttribute:      text("#fulfil#abc"),
+			QueueAttribute:       text(source),
+			MessageAttribute:     text("m1"),
+		}, m.MessageAttributes)
+		require.Equal(t, map[bool]string{true: "customer-17"}[fifo], m.Attributes["MessageGroupId"])
 	}
 }
 
