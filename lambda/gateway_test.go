@@ -478,9 +478,10 @@ func sample(t testing.TB, name string) events.APIGatewayV2HTTPRequest {
 
 // A tenant function of one's own reads the event.
 func TestSourceIsTheEvent(t *testing.T) {
-	ask, _ := opened(t, newEngine(t, memory()), "apigw-v2-none", func(_ context.Context, r *idemhttp.Request) (string, error) {
+	byAPI := func(_ context.Context, r *idemhttp.Request) (string, error) {
 		return r.Source.(*events.APIGatewayV2HTTPRequest).RequestContext.APIID, nil
-	})
+	}
+	ask, _ := opened(t, newEngine(t, memory()), "apigw-v2-none", byAPI)
 	require.Equal(t, 201, ask(t.Context(), nil).StatusCode)
 }
 

@@ -297,13 +297,6 @@ func TestManagedInstancesKeepTheClaim(t *testing.T) {
 							events.SNSEvent{Records: []events.SNSEventRecord{{SNS: events.SNSEntity{TopicArn: "t", MessageID: "1"}}}})
 					}
 				},
-				"the engine alone": func(e *idem.Engine, f func(context.Context) error) func(context.Context) error {
-					return func(ctx context.Context) error {
-						_, err := idem.Do(ctx, e, op.Key(idem.SingleTenant, "1"), 1,
-							func(ctx context.Context, _ int) (int, error) { return 1, f(ctx) })
-						return err
-					}
-				},
 			} {
 				t.Run(name+"/"+repeat.String()+"/"+entry, func(t *testing.T) {
 					t.Setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:1")
