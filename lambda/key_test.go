@@ -83,8 +83,7 @@ func requireConfigPanic(t *testing.T, f func(), text ...string) {
 		t.Helper()
 		err, ok := recover().(error)
 		require.True(t, ok, "no panic with an error")
-		var config *idem.ConfigError
-		require.ErrorAs(t, err, &config)
+		require.ErrorAs(t, err, new(*idem.ConfigError))
 		for _, s := range text {
 			require.ErrorContains(t, err, s)
 		}

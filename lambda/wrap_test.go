@@ -234,8 +234,7 @@ func TestUnencodableResultThatIsNotRecorded(t *testing.T) {
 		return math.NaN(), nil
 	})
 	_, err := invoke(t, h, event)
-	var fault *json.UnsupportedValueError
-	require.ErrorAs(t, err, &fault)
+	require.ErrorAs(t, err, new(*json.UnsupportedValueError))
 	require.NotErrorIs(t, err, idem.ErrOutcomeUnavailable)
 }
 

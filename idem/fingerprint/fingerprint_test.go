@@ -151,8 +151,7 @@ func TestFingerprintBuilderIsUnambiguous(t *testing.T) {
 func TestFingerprintBuilderErrors(t *testing.T) {
 	var empty Builder
 	_, err := empty.Sum()
-	var wrong *protocol.ConfigError
-	require.ErrorAs(t, err, &wrong)
+	require.ErrorAs(t, err, new(*protocol.ConfigError))
 
 	var b Builder
 	b.Text("a", "b")

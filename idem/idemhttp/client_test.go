@@ -287,8 +287,7 @@ func TestClientMistakes(t *testing.T) {
 		"method spaces": {ClientOptions{Methods: []string{"A B"}}, "capitals"},
 	} {
 		_, err := NewTransport(nil, &c.o)
-		var config *idem.ConfigError
-		require.ErrorAs(t, err, &config, name)
+		require.ErrorAs(t, err, new(*idem.ConfigError), name)
 		require.ErrorContains(t, err, c.want, name)
 	}
 	o, err := (*ClientOptions)(nil).check()

@@ -143,8 +143,7 @@ func TestUncoveredRefusesWhatItCannotRead(t *testing.T) {
 	for _, bad := range []string{"", "/payments", "POST", "POST payments", "post /payments", "POST  /payments",
 		"POST /payments?a", "$DEFAULT"} {
 		_, err := MissingRoutes(nil, []string{bad})
-		var config *idem.ConfigError
-		require.ErrorAs(t, err, &config, bad)
+		require.ErrorAs(t, err, new(*idem.ConfigError), bad)
 		require.ErrorContains(t, err, "POST /payments/{id}", bad)
 	}
 	for _, bad := range []string{"", "post", "A B"} {
@@ -341,8 +340,7 @@ func TestUnprotectedIsNotExecuted(t *testing.T) {
 		op.Shadow = shadow
 		e, n := newEngine(t, memstore.New()), 0
 		_, err := idem.Do(t.Context(), e, op.Key("t", "k"), 1, func(context.Context, int) (int, error) { n++; return 1, nil })
-		var config *idem.ConfigError
-		require.ErrorAs(t, err, &config)
+		require.ErrorAs(t, err, new(*idem.ConfigError))
 		require.ErrorContains(t, err, "idemhttp.Unprotected is only for the routes of a contract")
 		require.Zero(t, n)
 	}

@@ -212,8 +212,7 @@ func TestFailureQueueThatTakesLess(t *testing.T) {
 	m.Body = strings.Repeat("x", 2000)
 	err := New(&limited{limit: 1024}, "https://sqs/1/failures")(t.Context(), idemlambda.SQSDelivery{Event: m})
 	require.ErrorContains(t, err, "MaximumMessageSize")
-	var api smithy.APIError
-	require.ErrorAs(t, err, &api)
+	require.ErrorAs(t, err, new(smithy.APIError))
 }
 
 // On real queues: the message arrives as it was, with the reason, and on a FIFO
@@ -251,6 +250,5 @@ func TestFailureQueueThatIsNotThere(t *testing.T) {
 	q := queuetest.New(t, queuetest.Spec{})
 	forward := New(q.Client, q.URL+"-gone")
 	err := forward(t.Context(), idemlambda.SQSDelivery{Event: message()})
-	var gone *types.QueueDoesNotExist
-	require.ErrorAs(t, err, &gone)
+	require.ErrorAs(t, err, new(*types.QueueDoesNotExist))
 }
