@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -92,20 +91,6 @@ func golden(t *testing.T, name string, v any) {
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(got))
-}
-
-// watcher notes the callers' values that are claimed.
-type watcher struct {
-	idem.Store
-	mu     sync.Mutex
-	values []string
-}
-
-func (w *watcher) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
-	w.mu.Lock()
-	w.values = append(w.values, c.Record.Value)
-	w.mu.Unlock()
-	return w.Store.Acquire(ctx, now, c)
 }
 
 // request is what a client sends, before any gateway has seen it.

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	samples "github.com/idem-go/idempotency/events"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -40,7 +41,8 @@ func TestMutatedEvents(t *testing.T) {
 					seeds = append(seeds, decoded[any](t, name))
 				}
 			}
-			watched, n := &watcher{Store: memory()}, 0
+			store, n := memory(), 0
+			watched := idemtest.NewFaults(store)
 			h := lambda.NewHandler(functions[kind](newEngine(t, watched), idemhttp.AnyRoute(charge),
 				idemhttp.SingleTenant, nil, &n))
 			answered := 0
@@ -56,10 +58,10 @@ func TestMutatedEvents(t *testing.T) {
 				}
 			}
 			require.Greater(t, answered, mutations/3, "many are events still")
-			require.Greater(t, len(watched.values), mutations/10, "of them, many reach the table")
+			require.Greater(t, len(watched.Calls()), mutations/10, "of them, many reach the table")
 			require.Greater(t, n, mutations/1000, "and with keys of their own the handler")
-			for _, value := range watched.values {
-				require.Regexp(t, keyGrammar, value)
+			for _, rec := range store.Records() {
+				require.Regexp(t, keyGrammar, rec.Value)
 			}
 		})
 	}

@@ -118,16 +118,19 @@ func TestSources(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			payload := sourceSample(t, name)
-			store := &watcher{Store: memory()}
-			d := &deed{}
+			store, d := memory(), &deed{}
 			h := sourceEntries(newEngine(t, store), fulfil, d)[name]
 			res, err := h(invocation(t), payload)
 			require.NoError(t, err)
 			require.False(t, came(t, res, err))
 			records := d.runs
 			require.Positive(t, records)
-			slices.Sort(store.values) // some run concurrently
-			golden(t, "sources/"+name+".json", map[string]any{"keys": store.values, "response": res})
+			var keys []string
+			for _, rec := range store.Records() {
+				keys = append(keys, rec.Value)
+			}
+			slices.Sort(keys)
+			golden(t, "sources/"+name+".json", map[string]any{"keys": keys, "response": res})
 			res, err = h(invocation(t), payload)
 			require.NoError(t, err)
 			require.False(t, came(t, res, err))

@@ -272,3 +272,18 @@ func TestSQSSetUpOfTheDeclaration(t *testing.T) {
 		requireConfigPanic(t, start, op.Name, declared.String(), other.String(), schema.EnvQueueRepeat)
 	}
 }
+
+// By the message's id a redrive is another message: that is what its documentation
+// warns of.
+func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
+	runs := 0
+	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.SingleTenant), &SQSOptions{Logger: quiet},
+		func(context.Context, order) error {
+			runs++
+			return nil
+		})
+	for _, id := range []string{"m1", "m1", "redriven"} {
+		deliver(t, h, messageOf(id, "k1", `{}`))
+	}
+	require.Equal(t, 2, runs)
+}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
 
@@ -260,14 +259,14 @@ func TestRequestBodyLimit(t *testing.T) {
 
 // A body that ends before its end claims nothing.
 func TestIncompleteBody(t *testing.T) {
-	watched := &watching{Store: memory()}
-	h := mounted(netContract(t, watched), nil, func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") })
+	store := memory()
+	h := mounted(netContract(t, store), nil, func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") })
 	r := netRequest("POST", "/payments", "")
 	r.Body, r.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader("{"), failing{io.ErrUnexpectedEOF})), 100
 	w := answerOf(h, r)
 	require.Equal(t, 400, w.Code)
 	require.Contains(t, w.Body.String(), CodeRequestIncomplete)
-	require.Empty(t, watched.values)
+	require.Empty(t, store.Records())
 }
 
 // Errors that no client can act on go to the log, or to the service's own function.
@@ -355,17 +354,6 @@ func TestMistakesOfTheMiddleware(t *testing.T) {
 	}
 }
 
-// watching notes the callers' values that are claimed.
-type watching struct {
-	idem.Store
-	values []string
-}
-
-func (w *watching) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
-	w.values = append(w.values, c.Record.Value)
-	return w.Store.Acquire(ctx, now, c)
-}
-
 // The template and its parameters come from the mux's pattern.
 func TestRouteOfAPattern(t *testing.T) {
 	for _, c := range []struct {
@@ -442,16 +430,16 @@ func FuzzRequest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		watched := &watching{Store: memory()}
-		c := contractFor(t, newEngine(t, watched), AnyRoute(charge), tenantInHeader)
+		store := memory()
+		c := contractFor(t, newEngine(t, store), AnyRoute(charge), tenantInHeader)
 		mux := http.NewServeMux()
 		h := c.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), nil)
 		for _, pattern := range []string{"/payments", "/transfers/{id}", "/"} {
 			mux.Handle(pattern, h)
 		}
 		require.GreaterOrEqual(t, answerOf(mux, r).Code, 200)
-		for _, value := range watched.values {
-			require.Regexp(t, keyGrammar, value)
+		for _, rec := range store.Records() {
+			require.Regexp(t, keyGrammar, rec.Value)
 		}
 	})
 }
