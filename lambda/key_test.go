@@ -259,7 +259,7 @@ func TestSQSEnvelopes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var seen told
-			h := SQS(newEngine(t, memory()), fulfil, c.key, &SQSOptions{OnOutcome: seen.hook, Logger: quiet, Select: c.sel},
+			h := SQS(newEngine(t, memory()), fulfil, c.key, &SQSOptions{OnOutcome: seen.hook, Select: c.sel},
 				func(_ context.Context, in map[string]any) error {
 					require.NotEmpty(t, in)
 					return nil

@@ -302,7 +302,7 @@ func TestSQSSamples(t *testing.T) {
 				var seen told
 				broken := ""
 				h := lambda.NewHandler(SQS(newEngine(t, memory()), charge, key,
-					&SQSOptions{OnOutcome: seen.hook, Logger: quiet, Concurrency: 1},
+					&SQSOptions{OnOutcome: seen.hook, Concurrency: 1},
 					func(ctx context.Context, p payment) error {
 						m, ok := SQSMessageOf(ctx)
 						require.True(t, ok)
@@ -381,7 +381,7 @@ func checkBatch(t *testing.T, key SQSKeyFunc, raw []byte, reasons map[Reason]int
 		return
 	}
 	var seen told
-	h := SQS(newEngine(t, memory()), fulfil, key, &SQSOptions{OnOutcome: seen.hook, Logger: quiet},
+	h := SQS(newEngine(t, memory()), fulfil, key, &SQSOptions{OnOutcome: seen.hook},
 		func(context.Context, payment) error { return nil })
 	res, err := h(t.Context(), event)
 	require.NoError(t, err)

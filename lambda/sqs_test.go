@@ -3,7 +3,6 @@ package idemlambda
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"runtime"
 	"sync"
 	"testing"
@@ -17,8 +16,6 @@ import (
 )
 
 var fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable, Values: idem.KeepValues}
-
-var quiet = slog.New(slog.DiscardHandler)
 
 var byAttribute = SQSAttribute(idem.SingleTenant, SQSKeyAttribute)
 
@@ -75,7 +72,7 @@ func (o *told) reasons() map[string]Reason {
 // queueOf is a queue's handler by the key's attribute, and what it reports.
 func queueOf[In any](e *idem.Engine, op idem.Operation, fn func(context.Context, In) error) (SQSHandler, *told) {
 	seen := new(told)
-	return SQS(e, op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, fn), seen
+	return SQS(e, op, byAttribute, &SQSOptions{OnOutcome: seen.hook}, fn), seen
 }
 
 func named(res events.SQSEventResponse) []string {

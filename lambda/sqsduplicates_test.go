@@ -36,7 +36,7 @@ func TestSQSFirstInTheBatchGetsTheKey(t *testing.T) {
 			return byAttribute(ctx, m)
 		}
 		h := SQS(realTime(t, memory()), fulfil, key,
-			&SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
+			&SQSOptions{OnOutcome: seen.hook}, func(context.Context, order) error {
 				time.Sleep(time.Second)
 				return nil
 			})
@@ -201,7 +201,7 @@ func TestSQSReturned(t *testing.T) {
 			var back []SQSDelivery
 			calls := 0
 			h := SQS(realTime(t, memory()), fulfil, byAttribute,
-				&SQSOptions{Logger: quiet, OnRedelivery: func(ctx context.Context, b []SQSDelivery) {
+				&SQSOptions{OnRedelivery: func(ctx context.Context, b []SQSDelivery) {
 					back, calls = b, calls+1
 					end, ok := ctx.Deadline()
 					require.True(t, ok)
@@ -327,7 +327,6 @@ func TestSQSMessageOf(t *testing.T) {
 		&SQSOptions{
 			OnOutcome: func(ctx context.Context, _ SQSDelivery) { see(ctx) },
 			OnFailed:  func(ctx context.Context, _ SQSDelivery) error { see(ctx); return nil },
-			Logger:    quiet,
 		}, func(ctx context.Context, o order) error { see(ctx); return work(ctx, o) })
 	deliver(t, h, messageOf("m1", "k1", `{"do":"permanent"}`))
 	require.Equal(t, 4, asked)
@@ -339,7 +338,7 @@ func TestSQSMessageOf(t *testing.T) {
 func TestSQSTextWithTwoKeysGoesBack(t *testing.T) {
 	for _, body := range []string{`{"id":"first","id":"last"}`, `{"id":"first","ID":"last"}`} {
 		var seen told
-		o := &SQSOptions{OnOutcome: seen.hook, Logger: quiet}
+		o := &SQSOptions{OnOutcome: seen.hook}
 		e, key := newEngine(t, memory()), SQSPointer(idem.SingleTenant, "/id")
 		for _, h := range []SQSHandler{
 			SQS(e, fulfil, key, o, func(context.Context, string) error { panic("it ran") }),

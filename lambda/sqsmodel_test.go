@@ -302,7 +302,7 @@ func (tr *trial) check(t *testing.T, i int, seen map[Reason]int) {
 	engine := realTime(t, w)
 	var mu sync.Mutex
 	runs, reasons, duplicates := make([]int, len(tr.keys)), map[*events.SQSMessage]Reason{}, 0
-	o := &SQSOptions{Concurrency: tr.concurrency, Logger: quiet, OnOutcome: func(_ context.Context, out SQSDelivery) {
+	o := &SQSOptions{Concurrency: tr.concurrency, OnOutcome: func(_ context.Context, out SQSDelivery) {
 		mu.Lock()
 		defer mu.Unlock()
 		_, again := reasons[out.Event]

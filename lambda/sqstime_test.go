@@ -46,7 +46,7 @@ func TestSQSTimeBudget(t *testing.T) {
 				var mu sync.Mutex
 				runs := 0
 				h := SQS(realTime(t, memory()), op, byAttribute,
-					&SQSOptions{Logger: quiet, OnOutcome: seen.hook, Concurrency: c.concurrency},
+					&SQSOptions{OnOutcome: seen.hook, Concurrency: c.concurrency},
 					func(ctx context.Context, _ order) error {
 						mu.Lock()
 						runs++
@@ -133,7 +133,7 @@ func TestSQSAllocations(t *testing.T) {
 	engine := newEngine(t, memory())
 	op := fulfil
 	op.Retention = SQSRetention
-	h := SQS(engine, op, byAttribute, &SQSOptions{Logger: quiet}, func(context.Context, []byte) error { return nil })
+	h := SQS(engine, op, byAttribute, nil, func(context.Context, []byte) error { return nil })
 	next := 0
 	key := func() string { next++; return fmt.Sprint("k", next) }
 	ms := make([]events.SQSMessage, 10)
@@ -277,7 +277,7 @@ func TestSQSSetUpOfTheDeclaration(t *testing.T) {
 // warns of.
 func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
 	runs := 0
-	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.SingleTenant), &SQSOptions{Logger: quiet},
+	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.SingleTenant), nil,
 		func(context.Context, order) error {
 			runs++
 			return nil
