@@ -222,43 +222,6 @@ func jsonOfSize(size int) []byte {
 	return []byte(b.String())
 }
 
-func BenchmarkFingerprintJSON(b *testing.B) {
-	for _, size := range []int{200, 5 << 10, 100 << 10} {
-		doc := jsonOfSize(size)
-		for _, test := range []struct {
-			name string
-			sel  *Select
-		}{
-			{"all", nil},
-			{"only", &Select{Only: []string{"/amount", "/order"}}},
-			{"without", &Select{Without: []string{"/currency"}}},
-		} {
-			b.Run(fmt.Sprintf("%dB/%s", len(doc), test.name), func(b *testing.B) {
-				b.SetBytes(int64(len(doc)))
-				b.ReportAllocs()
-				for b.Loop() {
-					if _, err := JSON(doc, test.sel); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
-	}
-}
-
-func BenchmarkFingerprintBytes(b *testing.B) {
-	for _, size := range []int{1 << 10, 100 << 10} {
-		raw := make([]byte, size)
-		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
-			b.SetBytes(int64(size))
-			b.ReportAllocs()
-			for b.Loop() {
-				Bytes(raw)
-			}
-		})
-	}
-}
-
 func TestSelectCheck(t *testing.T) {
 	for _, test := range []struct {
 		name    string
