@@ -298,9 +298,12 @@ func TestKafkaHeaderKeys(t *testing.T) {
 	for _, name := range []string{"none", "twice", "empty"} {
 		_, _, err := KafkaHeader(idem.SingleTenant, name)(t.Context(), r)
 		require.ErrorIs(t, err, idem.ErrKeyInvalid, name)
+		require.NotContains(t, err.Error(), "first argument")
 	}
 	_, _, err = KafkaHeader("nul", "key")(t.Context(), r)
 	require.ErrorIs(t, err, idem.ErrKeyInvalid)
+	_, _, err = KafkaHeader("acme", "key")(t.Context(), r)
+	require.ErrorContains(t, err, "the first argument of idemlambda.KafkaHeader names the tenant's header")
 	require.Panics(t, func() { KafkaHeader("", "x") })
 }
 
