@@ -71,11 +71,7 @@ func TestMutatedEvents(t *testing.T) {
 // type.
 func check(t *testing.T, h lambda.Handler, raw []byte) bool {
 	t.Helper()
-	defer func() {
-		if p := recover(); p != nil {
-			t.Fatalf("%v with %s", p, raw)
-		}
-	}()
+	defer requireNoPanic(t, raw)
 	out, err := h.Invoke(t.Context(), raw)
 	if err != nil {
 		// aws-lambda-go could not read it, or it has no method; nothing else is an error here.
@@ -87,6 +83,13 @@ func check(t *testing.T, h lambda.Handler, raw []byte) bool {
 	require.NoError(t, json.Unmarshal(out, &answer))
 	require.GreaterOrEqual(t, answer.StatusCode, 200)
 	return true
+}
+
+// requireNoPanic fails the test over a panic at an event.
+func requireNoPanic(t *testing.T, raw []byte) {
+	if p := recover(); p != nil {
+		t.Fatalf("%v with %s", p, raw)
+	}
 }
 
 var scraps = []any{

@@ -371,11 +371,7 @@ func TestSQSMutatedEvents(t *testing.T) {
 // checkBatch invokes with an event, if it is one for the handler's type.
 func checkBatch(t *testing.T, key SQSKeyFunc, raw []byte, reasons map[Reason]int) {
 	t.Helper()
-	defer func() {
-		if p := recover(); p != nil {
-			t.Fatalf("%v with %s", p, raw)
-		}
-	}()
+	defer requireNoPanic(t, raw)
 	var event events.SQSEvent
 	if json.Unmarshal(raw, &event) != nil {
 		return
