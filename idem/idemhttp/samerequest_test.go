@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/stretchr/testify/require"
 )
 
@@ -228,25 +227,6 @@ func TestRedirectOfTheMuxTakesNoKey(t *testing.T) {
 		require.Equal(t, 201, answerOf(h, netRequest("POST", "/payments/", `{}`)).Code)
 	}
 	require.Equal(t, 1, n)
-}
-
-// A response that is too large records nothing where the handler, or the
-// operation, says that nothing was executed: then it is not called recorded.
-func TestTooLargeResponseOfNothingExecuted(t *testing.T) {
-	n := 0
-	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxResponse: 1},
-		func(w http.ResponseWriter, r *http.Request) {
-			n++
-			idem.SetNotExecuted(r.Context())
-			w.WriteHeader(400)
-			_, _ = io.WriteString(w, "too large")
-		})
-	for range 2 {
-		w := answerOf(h, netRequest("POST", "/payments", `{}`))
-		require.Equal(t, 400, w.Code)
-		require.Empty(t, w.Body.String())
-	}
-	require.Equal(t, 2, n)
 }
 
 // Transports of others may leave out the body, or everything: nothing panics.
