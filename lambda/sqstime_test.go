@@ -180,7 +180,6 @@ func TestSQSSetUpOfTheEnvironment(t *testing.T) {
 		name    string
 		env     [2]string
 		minTime time.Duration
-		keep    time.Duration
 		o       SQSOptions
 		bad     []string
 		warn    string
@@ -216,7 +215,7 @@ func TestSQSSetUpOfTheEnvironment(t *testing.T) {
 			var log bytes.Buffer
 			c.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			op := fulfil
-			op.MinTime, op.Retention = c.minTime, c.keep
+			op.MinTime = c.minTime
 			start := func() { SQS(newEngine(t, memory()), op, byAttribute, &c.o, work) }
 			if c.bad != nil {
 				requireConfigPanic(t, start, c.bad...)

@@ -71,11 +71,6 @@ func keyIn(values ...string) (string, error) {
 	return key, c.checkKey(key, DefaultMinKey)
 }
 
-func TestKeyInTwoSpellingsIsRepeated(t *testing.T) {
-	got, _ := keyAfter(t, payment(func(r *Request) { r.Header["Idempotency-Key"] = []string{testKey} }))
-	require.Equal(t, string(CodeKeyInvalid), got)
-}
-
 var keyGrammar = regexp.MustCompile(`^[A-Za-z0-9._~:-]{16,255}$`)
 
 // checkKeys serves a request with the header's values: nothing panics, and
