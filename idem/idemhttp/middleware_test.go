@@ -238,8 +238,7 @@ func TestPanicsPassTheMiddleware(t *testing.T) {
 
 func TestRequestBodyLimit(t *testing.T) {
 	n := 0
-	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxRequest: 12},
-		counted(&n))
+	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxRequest: 12}, counted(&n))
 	require.Equal(t, 200, answerOf(h, netRequest("POST", "/payments", `{"amount":1}`)).Code)
 	require.Equal(t, 1, n)
 	chunked := netRequest("POST", "/payments", "")
