@@ -74,19 +74,13 @@ func TestNames(t *testing.T) {
 }
 
 func TestGet(t *testing.T) {
-	bare, err := samples.Get("sqs-fifo")
-	require.NoError(t, err)
-	full, err := samples.Get("sqs-fifo.json")
-	require.NoError(t, err)
+	bare, full := get(t, "sqs-fifo"), get(t, "sqs-fifo.json")
 	require.Equal(t, bare, full)
-
 	bare[0] = 'x'
-	again, err := samples.Get("sqs-fifo")
-	require.NoError(t, err)
-	require.Equal(t, full, again, "callers cannot change the sample")
+	require.Equal(t, full, get(t, "sqs-fifo"), "callers cannot change the sample")
 
 	for _, name := range []string{"", ".json", "sqs", "../go.mod", "doc.go"} {
-		_, err = samples.Get(name)
+		_, err := samples.Get(name)
 		require.ErrorContains(t, err, strconv.Quote(name))
 		require.ErrorContains(t, err, "apigw-v2-jwt, ")
 	}

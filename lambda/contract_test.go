@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/idemhttp"
 	"github.com/idem-go/idempotency/idem/memstore"
@@ -47,14 +49,12 @@ type want struct {
 // row is a line of the contract: a request sent twice, or something else the second time. The
 // zero values are a handler that makes something, and the request of post.
 type row struct {
-	options       func(*idemhttp.Options)
 	store         idem.Store
 	status        int
 	body          string
 	send, again   func(*request)
 	first, second want
 	runs          int
-	within        time.Duration // left until the kill, if any
 }
 
 // What each adapter has to carry to the contract and back. All rows, in both profiles, run over
@@ -69,14 +69,11 @@ func rows() map[string]row {
 		r.store = store
 		return r
 	}
-	tooOld := func(o *idemhttp.Options) { o.MaxAge = &idemhttp.MaxAge{Header: "First-Sent"} }
 	large := strings.Repeat("x", 100)
 	return map[string]row{
 		"replayed": {first: ok, second: again, runs: 1},
 		"no content": {status: 204, body: "-", first: want{status: 204},
 			second: want{status: 204, replay: true}, runs: 1},
-		"tried again": {status: 429, first: want{status: 429, body: "made"},
-			second: want{status: 429, body: "made"}, runs: 2},
 		"unknown": {status: 500, first: want{status: 500, body: "made"},
 			second: want{status: 409, code: idemhttp.CodeOutcomeUnknown}, runs: 1},
 		"undeclared":  refused(500, idemhttp.CodeUndeclared, func(r *request) { r.path = "/transfers" }),
@@ -102,13 +99,8 @@ func rows() map[string]row {
 		"too large to keep": {store: memstore.Options{MaxResult: 64}.New(), body: large,
 			first:  want{status: 201, body: large},
 			second: want{status: 409, code: idemhttp.CodeOutcomeUnavailable}, runs: 1},
-		"too old": {options: tooOld, send: header("First-Sent", "2026-11-19T12:00:00Z"),
-			first: want{status: 412, code: idemhttp.CodeKeyTooOld}, second: want{status: 412, code: idemhttp.CodeKeyTooOld}},
-		"too little time": {within: 50 * time.Millisecond, first: want{status: 503, code: idemhttp.CodeOutOfTime},
-			second: want{status: 503, code: idemhttp.CodeOutOfTime}},
-		"store down":     down(503, idemhttp.CodeStoreUnavailable, unreachable()),
-		"record damaged": down(503, idemhttp.CodeRecordUnreadable, damaged()),
-		"accepted":       down(202, idemhttp.CodeAccepted, occupied{memory(), idem.Record{State: idem.Pending}}),
+		"store down": down(503, idemhttp.CodeStoreUnavailable, unreachable()),
+		"accepted":   down(202, idemhttp.CodeAccepted, occupied{memory(), idem.Record{State: idem.Pending}}),
 		"in flight": down(409, idemhttp.CodeInProgress,
 			occupied{memory(), idem.Record{State: idem.InProgress, LeaseUntil: noon.Add(time.Minute)}}),
 	}
@@ -128,19 +120,11 @@ func (r row) test(t *testing.T, d entryPoint) {
 	}
 	n, given := 0, answering(cmp.Or(r.status, 201), strings.TrimPrefix(cmp.Or(r.body, "made"), "-"))
 	routes := idemhttp.Routes{"POST /payments": charge, "POST /refunds": idemhttp.Unprotected}
-	serve := d.serve(t, newEngine(t, r.store), routes,
+	serve := d.serve(newEngine(t, r.store), routes,
 		func(ctx context.Context) (*idemhttp.Response, error) {
 			n++
 			return given(ctx)
-		}, func(o *idemhttp.Options) {
-			if r.options != nil {
-				r.options(o)
-			}
 		})
-	ctx := t.Context()
-	if r.within > 0 {
-		ctx = idem.WithKillTime(ctx, time.Now().Add(r.within))
-	}
 	send := func(changes ...func(*request)) *idemhttp.Response {
 		sent := post()
 		for _, change := range changes {
@@ -148,7 +132,7 @@ func (r row) test(t *testing.T, d entryPoint) {
 				change(&sent)
 			}
 		}
-		res, err := serve(ctx, sent)
+		res, err := serve(t.Context(), sent)
 		require.NoError(t, err)
 		return res
 	}
@@ -216,7 +200,7 @@ func TestStrangersNeverShareARecord(t *testing.T) {
 					n++
 					return &idemhttp.Response{Status: 201, Body: fmt.Appendf(nil, "secret of %d", n)}, nil
 				}
-				serve := d.serve(t, newEngine(t, memory()), idemhttp.AnyRoute(charge), next, d.bindPrincipal)
+				serve := d.serve(newEngine(t, memory()), idemhttp.AnyRoute(charge), next, d.bindPrincipal)
 				send := func(who string, more ...func(*request)) *idemhttp.Response {
 					more = append(more, func(r *request) {
 						r.principal = "anna"
@@ -241,4 +225,100 @@ func TestStrangersNeverShareARecord(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Behind every gateway: accepted, followed, run by a worker, and told to its tenant alone.
+func TestAcceptedWorkIsFollowedBehindEveryGateway(t *testing.T) {
+	statement := idem.Operation{Name: "statement"}
+	for name, entry := range entryPoints {
+		t.Run(name, func(t *testing.T) {
+			engine := newEngine(t, memory())
+			var handed []string
+			ask := entry.serve(engine, idemhttp.Routes{"POST /statements": statement},
+				func(context.Context) (*idemhttp.Response, error) {
+					panic("the handler of accepted work ran")
+				}, func(o *idemhttp.Options) {
+					o.Later = idemhttp.LaterRoutes{"POST /statements": {Status: "/statements/{id}",
+						Enqueue: func(_ context.Context, id string) error {
+							handed = append(handed, id)
+							return nil
+						}}}
+				})
+			send := func(r request) *idemhttp.Response { return ask.must(t, r) }
+			accept := func(key string) (id string) {
+				r := post(header("Idempotency-Key", key), func(r *request) { r.path = "/statements" })
+				first := send(r)
+				require.Equal(t, 202, first.Status, string(first.Body))
+				at := only(t, first, "Location")
+				id, ok := strings.CutPrefix(at, "statements/")
+				require.True(t, ok, at)
+				require.Equal(t, "1", only(t, first, "Retry-After"))
+				require.Equal(t, first.Body, send(r).Body)
+				return id
+			}
+			follow := func(method, id, tenant string) *idemhttp.Response { return ask.follow(t, method, id, tenant) }
+			work := func(end error) {
+				worker := SQSWorker(engine, statement, nil, func(_ context.Context, in map[string]any) (int, error) {
+					require.Equal(t, "EUR", in["currency"])
+					return 3, end
+				})
+				res, err := worker(t.Context(),
+					events.SQSEvent{Records: []events.SQSMessage{{MessageId: "m", Body: handed[len(handed)-1]}}})
+				require.NoError(t, err)
+				require.Empty(t, res.BatchItemFailures, "a recorded failure is an outcome too")
+			}
+
+			done := accept("key-number-one-of-three")
+			require.Len(t, handed, 1)
+			var state idemhttp.LaterState
+			waiting := follow("GET", done, "blue")
+			require.Equal(t, 202, waiting.Status)
+			require.NoError(t, json.Unmarshal(waiting.Body, &state))
+			require.Equal(t, idemhttp.LaterState{State: idem.Pending, ID: done}, state)
+			work(nil)
+			told := follow("GET", done, "blue")
+			require.Equal(t, 200, told.Status)
+			require.Equal(t, "3", string(told.Body))
+			head := follow("HEAD", done, "blue")
+			require.Equal(t, 200, head.Status)
+			require.Empty(t, head.Body)
+
+			failed := accept("key-number-two-of-three")
+			work(idem.Permanent(errors.New("no such account")))
+			require.Equal(t, 500, follow("GET", failed, "blue").Status)
+
+			gone := accept("key-number-three-of-three")
+			require.Equal(t, 409, follow("DELETE", done, "blue").Status)
+			none := follow("GET", strings.Repeat("A", 64), "blue")
+			require.Equal(t, 404, none.Status)
+			for _, r := range []*idemhttp.Response{follow("DELETE", gone, "green"), follow("GET", gone, "green"),
+				follow("GET", "june", "blue")} {
+				require.Equal(t, none, r)
+			}
+			require.Equal(t, 204, follow("DELETE", gone, "blue").Status)
+			require.Equal(t, 409, follow("GET", gone, "blue").Status)
+		})
+	}
+}
+
+func (c client) must(t *testing.T, r request) *idemhttp.Response {
+	t.Helper()
+	res, err := c(t.Context(), r)
+	require.NoError(t, err)
+	return res
+}
+
+// follow asks for the status of a statement.
+func (c client) follow(t *testing.T, method, id, tenant string) *idemhttp.Response {
+	t.Helper()
+	return c.must(t, request{method: method, path: "/statements/" + id, route: "/statements/{id}",
+		header: map[string]string{}, tenant: tenant})
+}
+
+// only is the value of a header, in whichever map the gateway has it.
+func only(t *testing.T, res *idemhttp.Response, name string) string {
+	t.Helper()
+	v := spread(res)[name]
+	require.Len(t, v, 1, name)
+	return v[0]
 }

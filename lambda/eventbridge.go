@@ -43,11 +43,9 @@ type EventBridgeHandler func(ctx context.Context, event events.EventBridgeEvent)
 // in all retries.
 func EventBridge[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.EventBridgeEvent],
 	o *Options[events.EventBridgeEvent], fn func(context.Context, In) error) EventBridgeHandler {
-	if key == nil {
-		key = EventBridgeID
-	}
 	s := newSource(source[events.EventBridgeEvent]{
-		what: "idemlambda.EventBridge", noun: "event", engine: engine, key: key, op: withRetention(op, EventBridgeRetention),
+		what: "idemlambda.EventBridge", noun: "event", engine: engine,
+		key: keyOr(key, EventBridgeID), op: withRetention(op, EventBridgeRetention),
 		window: eventWindow("EventBridge", eventBridgeWindow),
 		name:   func(e *events.EventBridgeEvent) string { return e.ID },
 		opts:   optionsOf(o),

@@ -100,25 +100,16 @@ func TestResponsesThatAGatewayCannotReturn(t *testing.T) {
 	limits := map[string]int{httpAPI: 6_291_556, alb: 1 << 20}
 	overhead := map[string]int{}
 	serve := func(t *testing.T, name, body string) (answers []answerTo, largest, ran int) {
-		e, o := newEngine(t, memory()), &idemhttp.Options{}
-		var h lambda.Handler
-		if name == alb {
-			h = lambda.NewHandler(ALB(e, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, o,
-				func(context.Context, events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
-					ran++
-					return events.ALBTargetGroupResponse{StatusCode: 201, Body: body}, nil
-				}))
-		} else {
-			h = lambda.NewHandler(HTTPAPI(e, idemhttp.AnyRoute(charge), idemhttp.SingleTenant, o,
-				func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-					ran++
-					return events.APIGatewayV2HTTPResponse{StatusCode: 201, Body: body}, nil
-				}))
-		}
-		raw, err := json.Marshal(decoded[map[string]any](t, name))
-		require.NoError(t, err)
+		h := map[string]maker{
+			httpAPI: counting(HTTPAPI, func(events.APIGatewayV2HTTPRequest) events.APIGatewayV2HTTPResponse {
+				return events.APIGatewayV2HTTPResponse{StatusCode: 201, Body: body}
+			}),
+			alb: counting(ALB, func(events.ALBTargetGroupRequest) events.ALBTargetGroupResponse {
+				return events.ALBTargetGroupResponse{StatusCode: 201, Body: body}
+			}),
+		}[name](newEngine(t, memory()), idemhttp.AnyRoute(charge), idemhttp.SingleTenant, nil, &ran)
 		for range 2 {
-			out, err := h.Invoke(t.Context(), raw)
+			out, err := lambda.NewHandler(h).Invoke(t.Context(), sourceSample(t, name))
 			require.NoError(t, err)
 			var a answerTo
 			require.NoError(t, json.Unmarshal(out, &a))
@@ -296,7 +287,7 @@ func TestErrorsReachTheRuntime(t *testing.T) {
 	for _, gateway := range []string{"HTTPAPI", "RESTAPI", "FunctionURL", "ALB"} {
 		for _, res := range []*idemhttp.Response{{}, {Status: 500}} {
 			n, given := 0, error(nil)
-			serve := entryPoints[gateway].serve(t, newEngine(t, memory()), idemhttp.AnyRoute(charge),
+			serve := entryPoints[gateway].serve(newEngine(t, memory()), idemhttp.AnyRoute(charge),
 				func(context.Context) (*idemhttp.Response, error) {
 					n++
 					return res, given
@@ -393,17 +384,6 @@ func TestRESTRequest(t *testing.T) {
 	require.Nil(t, r.Identity.Authorizer)
 }
 
-func TestHTTPAPIPathBehindADomain(t *testing.T) {
-	e := sample(t, "apigw-v2-none")
-	e.RouteKey, e.RawPath, e.PathParameters = "ANY /{proxy+}", "/billing/payments", map[string]string{"proxy": "payments"}
-	e.RequestContext.DomainName, e.RequestContext.Stage = "api.example.com", "prod"
-	require.Equal(t, "/payments", requestOfV2(&e).Path)
-
-	// The raw path is decoded already: a percent sign is one.
-	e.RouteKey, e.RawPath, e.PathParameters = "POST /payments/{id}", "/payments/100%", map[string]string{"id": "100%"}
-	require.Equal(t, "/payments/100%", requestOfV2(&e).Path)
-}
-
 // A function URL has no routes of its own: a template is found by the path, and the
 // path's parameters tell requests apart.
 func TestFunctionURLFindsTemplates(t *testing.T) {
@@ -485,31 +465,13 @@ func sample(t testing.TB, name string) events.APIGatewayV2HTTPRequest {
 	return decoded[events.APIGatewayV2HTTPRequest](t, name)
 }
 
-// receiptOf is a handler with everything in its response that 2.0 knows.
-func receiptOf(n *int) HTTPAPIHandler {
-	return func(context.Context, events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-		*n++
-		return events.APIGatewayV2HTTPResponse{
-			StatusCode:        201,
-			Headers:           map[string]string{"content-type": "application/json", "X-Charge": "ch_1", "Set-Cookie": "a=b"},
-			MultiValueHeaders: map[string][]string{"Vary": {"Accept", "Origin"}},
-			Cookies:           []string{"session=1; HttpOnly"},
-			Body:              base64.StdEncoding.EncodeToString([]byte(`{"id":"ch_1"}`)),
-			IsBase64Encoded:   true,
-		}, nil
-	}
-}
-
 // A tenant function of one's own reads the event.
 func TestSourceIsTheEvent(t *testing.T) {
-	n := 0
-	h := HTTPAPI(newEngine(t, memory()), idemhttp.AnyRoute(charge),
-		func(_ context.Context, r *idemhttp.Request) (string, error) {
-			return r.Source.(*events.APIGatewayV2HTTPRequest).RequestContext.APIID, nil
-		}, nil, receiptOf(&n))
-	res, err := h(t.Context(), sample(t, "apigw-v2-none"))
-	require.NoError(t, err)
-	require.Equal(t, 201, res.StatusCode)
+	byAPI := func(_ context.Context, r *idemhttp.Request) (string, error) {
+		return r.Source.(*events.APIGatewayV2HTTPRequest).RequestContext.APIID, nil
+	}
+	ask, _ := opened(t, newEngine(t, memory()), "apigw-v2-none", byAPI)
+	require.Equal(t, 201, ask(t.Context(), nil).StatusCode)
 }
 
 func TestRequestOfAnEvent(t *testing.T) {
@@ -534,39 +496,32 @@ func TestRequestOfAnEvent(t *testing.T) {
 	require.Equal(t, "a=%zz", requestOfV2(&events.APIGatewayV2HTTPRequest{RawQueryString: "a=%zz"}).RawQuery)
 }
 
-func TestRoutes(t *testing.T) {
+// What the contract looks up: the template that the API has matched, and the path without its stage or base.
+func TestRoutesOfAnHTTPAPI(t *testing.T) {
+	const own = "a1.execute-api.eu-central-1.amazonaws.com"
 	for _, c := range []struct {
 		name, routeKey, path, stage, domain string
-		ok                                  bool
+		parameters                          map[string]string
+		route, want                         string
 	}{
-		{"template", "POST /payments", "/payments", "$default", "", true},
-		{"any method", "ANY /payments", "/payments", "$default", "", true},
-		{"default", "$default", "/payments", "$default", "", true},
-		{"default in a stage", "$default", "/prod/payments", "prod", "a1.execute-api.eu-central-1.amazonaws.com", true},
-		{"default, custom domain", "$default", "/payments", "prod", "api.example.com", true},
-		{"custom domain's path looks like a stage", "$default", "/prod/payments", "prod", "api.example.com", false},
-		{"stage is only a prefix", "$default", "/production/payments", "prod",
-			"a1.execute-api.eu-central-1.amazonaws.com", false},
-		{"stage alone", "$default", "/prod", "prod", "a1.execute-api.eu-central-1.amazonaws.com", false},
-		{"proxy", "ANY /{proxy+}", "/payments", "$default", "", true},
-		{"other path", "$default", "/refunds", "$default", "", false},
-		{"slash at the end", "$default", "/payments/", "$default", "", false},
-		{"other template", "POST /refunds", "/refunds", "$default", "", false},
+		{"template", "POST /payments", "/payments", "$default", "", nil, "/payments", "/payments"},
+		{"any method", "ANY /payments", "/payments", "$default", "", nil, "/payments", "/payments"},
+		{"default", "$default", "/payments", "$default", "", nil, "", "/payments"},
+		{"default in a stage", "$default", "/prod/payments", "prod", own, nil, "", "/payments"},
+		{"default, custom domain", "$default", "/payments", "prod", "api.example.com", nil, "", "/payments"},
+		{"path like a stage", "$default", "/prod/payments", "prod", "api.example.com", nil, "", "/prod/payments"},
+		{"only a prefix", "$default", "/production/payments", "prod", own, nil, "", "/production/payments"},
+		{"stage alone", "$default", "/prod", "prod", own, nil, "", "/"},
+		{"proxy", "ANY /{proxy+}", "/payments", "$default", "", nil, "/{proxy+}", "/payments"},
+		{"behind a domain", "ANY /{proxy+}", "/billing/payments", "prod", "api.example.com",
+			map[string]string{"proxy": "payments"}, "/{proxy+}", "/payments"},
+		{"a percent sign", "POST /payments/{id}", "/payments/100%", "$default", "", // it is decoded already
+			map[string]string{"id": "100%"}, "/payments/{id}", "/payments/100%"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			n := 0
-			h := HTTPAPI(newEngine(t, memory()), idemhttp.Routes{"POST /payments": charge}, idemhttp.SingleTenant,
-				nil, receiptOf(&n))
-			e := sample(t, "apigw-v2-none")
-			e.RouteKey, e.RawPath = c.routeKey, c.path
-			e.RequestContext.Stage, e.RequestContext.DomainName, e.RequestContext.APIID = c.stage, c.domain, "a1"
-			res, err := h(t.Context(), e)
-			require.NoError(t, err)
-			require.Equal(t, c.ok, n == 1)
-			if !c.ok {
-				require.Equal(t, 500, res.StatusCode)
-				require.Contains(t, res.Body, idemhttp.CodeUndeclared)
-			}
-		})
+		e := sample(t, "apigw-v2-none")
+		e.RouteKey, e.RawPath, e.PathParameters = c.routeKey, c.path, c.parameters
+		e.RequestContext.Stage, e.RequestContext.DomainName, e.RequestContext.APIID = c.stage, c.domain, "a1"
+		r := requestOfV2(&e)
+		require.Equal(t, []string{c.route, c.want}, []string{r.Route, r.Path}, c.name)
 	}
 }

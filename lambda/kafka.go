@@ -86,11 +86,9 @@ func Kafka[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[eve
 	o = cmp.Or(o, &KafkaOptions{})
 	opts := o.Options
 	opts.Concurrency = cmp.Or(opts.Concurrency, DefaultKafkaConcurrency)
-	if key == nil {
-		key = kafkaOffset
-	}
 	s := newSource(source[events.KafkaRecord]{
-		what: "idemlambda.Kafka", noun: "record", engine: engine, key: key, op: withRetention(op, KafkaRetention),
+		what: "idemlambda.Kafka", noun: "record", engine: engine,
+		key: keyOr(key, kafkaOffset), op: withRetention(op, KafkaRetention),
 		window: eventWindow("a topic", topicWindow),
 		name:   func(r *events.KafkaRecord) string { return kafkaPartition(r) + "@" + strconv.FormatInt(r.Offset, 10) },
 		lane:   func(r *events.KafkaRecord) (string, bool) { return kafkaPartition(r), true },

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	samples "github.com/idem-go/idempotency/events"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,14 +38,11 @@ func TestMutatedEvents(t *testing.T) {
 			var seeds []any
 			for _, name := range samples.Names() {
 				if strings.HasPrefix(name, kind+"-") {
-					raw, err := samples.Get(name)
-					require.NoError(t, err)
-					var seed any
-					require.NoError(t, json.Unmarshal(raw, &seed))
-					seeds = append(seeds, seed)
+					seeds = append(seeds, decoded[any](t, name))
 				}
 			}
-			watched, n := &watcher{Store: memory()}, 0
+			store, n := memory(), 0
+			watched := idemtest.NewFaults(store)
 			h := lambda.NewHandler(functions[kind](newEngine(t, watched), idemhttp.AnyRoute(charge),
 				idemhttp.SingleTenant, nil, &n))
 			answered := 0
@@ -60,10 +58,10 @@ func TestMutatedEvents(t *testing.T) {
 				}
 			}
 			require.Greater(t, answered, mutations/3, "many are events still")
-			require.Greater(t, len(watched.values), mutations/10, "of them, many reach the table")
+			require.Greater(t, len(watched.Calls()), mutations/10, "of them, many reach the table")
 			require.Greater(t, n, mutations/1000, "and with keys of their own the handler")
-			for _, value := range watched.values {
-				require.Regexp(t, keyGrammar, value)
+			for _, rec := range store.Records() {
+				require.Regexp(t, keyGrammar, rec.Value)
 			}
 		})
 	}
@@ -73,11 +71,7 @@ func TestMutatedEvents(t *testing.T) {
 // type.
 func check(t *testing.T, h lambda.Handler, raw []byte) bool {
 	t.Helper()
-	defer func() {
-		if p := recover(); p != nil {
-			t.Fatalf("%v with %s", p, raw)
-		}
-	}()
+	defer requireNoPanic(t, raw)
 	out, err := h.Invoke(t.Context(), raw)
 	if err != nil {
 		// aws-lambda-go could not read it, or it has no method; nothing else is an error here.
@@ -89,6 +83,13 @@ func check(t *testing.T, h lambda.Handler, raw []byte) bool {
 	require.NoError(t, json.Unmarshal(out, &answer))
 	require.GreaterOrEqual(t, answer.StatusCode, 200)
 	return true
+}
+
+// requireNoPanic fails the test over a panic at an event.
+func requireNoPanic(t *testing.T, raw []byte) {
+	if p := recover(); p != nil {
+		t.Fatalf("%v with %s", p, raw)
+	}
 }
 
 var scraps = []any{

@@ -32,11 +32,9 @@ type S3Handler func(ctx context.Context, event events.S3Event) error
 // none. Mistakes in the set-up panic with a [*idem.ConfigError].
 func S3(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.S3EventRecord],
 	o *Options[events.S3EventRecord], fn func(context.Context, events.S3EventRecord) error) S3Handler {
-	if key == nil {
-		key = S3ObjectVersion
-	}
 	s := newRawSource(source[events.S3EventRecord]{
-		what: "idemlambda.S3", noun: "notification", engine: engine, key: key, op: withRetention(op, S3Retention),
+		what: "idemlambda.S3", noun: "notification", engine: engine,
+		key: keyOr(key, S3ObjectVersion), op: withRetention(op, S3Retention),
 		window: eventWindow("Lambda", asyncWindow),
 		name:   func(r *events.S3EventRecord) string { return r.S3.Bucket.Name + "/" + r.S3.Object.Key },
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -18,9 +20,7 @@ import (
 
 func decoded[E any](t testing.TB, name string) (event E) {
 	t.Helper()
-	raw, err := samples.Get(name)
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(raw, &event))
+	require.NoError(t, json.Unmarshal(sourceSample(t, name), &event))
 	return event
 }
 
@@ -34,50 +34,51 @@ func given() *idemhttp.Response {
 	}
 }
 
-// functions make, for each kind of event, a function that counts its executions.
-// The events are found by the beginning of the sample's name.
-var functions = map[string]func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, *int) any{
-	"apigw-v2": func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
-		return HTTPAPI(e, routes, tenant, o, receiptOf(n))
-	},
-	"apigw-v1": func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
-		return RESTAPI(e, routes, tenant, o,
-			func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
-				*n++
-				res := given()
-				res.MultiHeaders = map[string][]string{"Vary": {"Accept", "Origin"}, "Set-Cookie": {"a=b", "c=d"}}
-				return toV1(nil, nil, res), nil
-			})
-	},
-	"furl": func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
-		return FunctionURL(e, routes, tenant, o,
-			func(context.Context, events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
-				*n++
-				res := given()
-				res.Cookies = []string{"session=1; HttpOnly"}
-				return toURL(nil, nil, res), nil
-			})
-	},
-	"alb": func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
-		return ALB(e, routes, tenant, o,
-			func(_ context.Context, e events.ALBTargetGroupRequest) (events.ALBTargetGroupResponse, error) {
-				*n++
-				res := given()
-				out := events.ALBTargetGroupResponse{StatusCode: res.Status, StatusDescription: "201 Made", Body: string(res.Body),
-					IsBase64Encoded: true}
-				if e.MultiValueHeaders == nil {
-					out.Headers = res.Headers
-				} else {
-					out.MultiValueHeaders = map[string][]string{"Content-Type": {"application/json"}, "Vary": {"Accept", "Origin"},
-						"Set-Cookie": {"a=b", "c=d"}}
-				}
-				return out, nil
-			})
-	},
+// maker makes a function that counts its executions.
+type maker = func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc, *idemhttp.Options, *int) any
+
+func counting[E, R any](wrap adapter[E, R], answer func(E) R) maker {
+	return func(e *idem.Engine, routes idemhttp.Routes, tenant idemhttp.TenantFunc, o *idemhttp.Options, n *int) any {
+		return wrap(e, routes, tenant, o, func(_ context.Context, event E) (R, error) {
+			*n++
+			return answer(event), nil
+		})
+	}
 }
 
-func functionOf(t testing.TB, sample string) func(*idem.Engine, idemhttp.Routes, idemhttp.TenantFunc,
-	*idemhttp.Options, *int) any {
+// functions make a function for each kind of event, which is the beginning of its samples' names.
+var functions = map[string]maker{
+	"apigw-v2": counting(HTTPAPI, func(events.APIGatewayV2HTTPRequest) events.APIGatewayV2HTTPResponse {
+		res := given()
+		res.MultiHeaders = map[string][]string{"Vary": {"Accept", "Origin"}}
+		res.Cookies = []string{"session=1; HttpOnly"}
+		return toV2(nil, nil, res)
+	}),
+	"apigw-v1": counting(RESTAPI, func(events.APIGatewayProxyRequest) events.APIGatewayProxyResponse {
+		res := given()
+		res.MultiHeaders = map[string][]string{"Vary": {"Accept", "Origin"}, "Set-Cookie": {"a=b", "c=d"}}
+		return toV1(nil, nil, res)
+	}),
+	"furl": counting(FunctionURL, func(events.LambdaFunctionURLRequest) events.LambdaFunctionURLResponse {
+		res := given()
+		res.Cookies = []string{"session=1; HttpOnly"}
+		return toURL(nil, nil, res)
+	}),
+	"alb": counting(ALB, func(e events.ALBTargetGroupRequest) events.ALBTargetGroupResponse {
+		res := given()
+		out := events.ALBTargetGroupResponse{StatusCode: res.Status, StatusDescription: "201 Made", Body: string(res.Body),
+			IsBase64Encoded: true}
+		if e.MultiValueHeaders == nil {
+			out.Headers = res.Headers
+		} else {
+			out.MultiValueHeaders = map[string][]string{"Content-Type": {"application/json"}, "Vary": {"Accept", "Origin"},
+				"Set-Cookie": {"a=b", "c=d"}}
+		}
+		return out
+	}),
+}
+
+func functionOf(t testing.TB, sample string) maker {
 	for kind, f := range functions {
 		if strings.HasPrefix(sample, kind) {
 			return f
@@ -120,8 +121,7 @@ func TestSamples(t *testing.T) {
 			if tenant == nil {
 				tenant = idemhttp.SingleTenant
 			}
-			raw, err := samples.Get(name)
-			require.NoError(t, err)
+			raw := sourceSample(t, name)
 			answers, n := tell(t, name, raw, tenant)
 			require.Equal(t, 1, n)
 			golden(t, "samples/"+name+".json", answers)
@@ -146,8 +146,7 @@ func tell(t *testing.T, name string, raw []byte, tenant idemhttp.TenantFunc) (s 
 		require.NoError(t, err)
 		return slices.Clone(out) // aws-lambda-go uses its buffer again
 	}
-	var other map[string]any
-	require.NoError(t, json.Unmarshal(raw, &other))
+	other := decoded[map[string]any](t, name)
 	other["body"], other["isBase64Encoded"] = `{"amount":1}`, false
 	changed, err := json.Marshal(other)
 	require.NoError(t, err)
@@ -161,17 +160,13 @@ func requestOf(t testing.TB, name string) *idemhttp.Request {
 	t.Helper()
 	switch {
 	case strings.HasPrefix(name, "apigw-v2"):
-		e := decoded[events.APIGatewayV2HTTPRequest](t, name)
-		return requestOfV2(&e)
+		return requestOfV2(new(decoded[events.APIGatewayV2HTTPRequest](t, name)))
 	case strings.HasPrefix(name, "apigw-v1"):
-		e := decoded[events.APIGatewayProxyRequest](t, name)
-		return requestOfV1(&e)
+		return requestOfV1(new(decoded[events.APIGatewayProxyRequest](t, name)))
 	case strings.HasPrefix(name, "furl"):
-		e := decoded[events.LambdaFunctionURLRequest](t, name)
-		return requestOfURL(&e)
+		return requestOfURL(new(decoded[events.LambdaFunctionURLRequest](t, name)))
 	}
-	e := decoded[events.ALBTargetGroupRequest](t, name)
-	return requestOfALB(&e)
+	return requestOfALB(new(decoded[events.ALBTargetGroupRequest](t, name)))
 }
 
 // All samples are the same request: method, place, key and body.
@@ -263,12 +258,10 @@ func TestEventsOfAnotherFormat(t *testing.T) {
 		"apigw-v2": "apigw-v1-none", "furl": "alb-single", "apigw-v1": "apigw-v2-none", "alb": "furl-none",
 	} {
 		for _, shadow := range []bool{false, true} {
-			raw, err := samples.Get(other)
-			require.NoError(t, err)
 			op, n := charge, 0
 			op.Shadow = shadow
-			_, err = lambda.NewHandler(functions[kind](newEngine(t, memory()), idemhttp.AnyRoute(op),
-				idemhttp.SingleTenant, nil, &n)).Invoke(t.Context(), raw)
+			_, err := lambda.NewHandler(functions[kind](newEngine(t, memory()), idemhttp.AnyRoute(op),
+				idemhttp.SingleTenant, nil, &n)).Invoke(t.Context(), sourceSample(t, other))
 			if shadow {
 				require.NoError(t, err, kind)
 				require.Equal(t, 1, n, kind)
@@ -278,4 +271,129 @@ func TestEventsOfAnotherFormat(t *testing.T) {
 			require.Zero(t, n, kind)
 		}
 	}
+}
+
+// sqsStory is what a function makes of a batch.
+type sqsStory struct {
+	Response json.RawMessage
+	Outcomes []sqsLine
+}
+
+type sqsLine struct {
+	Message, Record string
+	Reason          Reason
+	Error           string `json:",omitempty"`
+	Attempt         int
+	Duplicate       bool
+}
+
+// The samples as raw JSON through aws-lambda-go: what the function answers the
+// first time, the second time, and with a message that fails.
+func TestSQSSamples(t *testing.T) {
+	for sample, keys := range map[string]map[string]SQSKeyFunc{
+		"sqs-standard": {"attribute": SQSAttribute(idem.SingleTenant, SQSKeyAttribute),
+			"pointer": SQSPointer(idem.SingleTenant, "/paymentId"), "message": SQSMessageID(idem.SingleTenant)},
+		"sqs-fifo": {"deduplication": SQSDeduplicationID(idem.SingleTenant),
+			"pointer": SQSPointer("/currency", "/paymentId")},
+	} {
+		raw := sourceSample(t, sample)
+		for name, key := range keys {
+			t.Run(sample+" "+name, func(t *testing.T) {
+				var seen told
+				broken := ""
+				h := lambda.NewHandler(SQS(newEngine(t, memory()), charge, key,
+					&SQSOptions{OnOutcome: seen.hook, Concurrency: 1},
+					func(ctx context.Context, p payment) error {
+						m, ok := SQSMessageOf(ctx)
+						require.True(t, ok)
+						require.Contains(t, m.Body, p.ID)
+						if p.ID == broken {
+							return errors.New("provider is down")
+						}
+						return nil
+					}))
+				tell := func() sqsStory {
+					seen.all = nil
+					out, err := h.Invoke(t.Context(), raw)
+					require.NoError(t, err)
+					s := sqsStory{Response: slices.Clone(out)}
+					for _, o := range seen.all {
+						line := sqsLine{Message: o.Event.MessageId, Record: o.RecordID, Reason: o.Reason, Attempt: o.Attempt,
+							Duplicate: o.Duplicate}
+						if o.Err != nil {
+							line.Error = o.Err.Error()
+						}
+						s.Outcomes = append(s.Outcomes, line)
+					}
+					return s
+				}
+				broken = "pay_7Q2M9X4K"
+				first := tell()
+				broken = ""
+				golden(t, "samples/"+sample+"-"+name+".json", []sqsStory{first, tell(), tell()})
+			})
+		}
+	}
+}
+
+// Events that no queue sends: no panic, an answer to each, and every message that
+// is not acknowledged is named.
+func TestSQSMutatedEvents(t *testing.T) {
+	for _, sample := range []string{"sqs-standard", "sqs-fifo"} {
+		t.Run(sample, func(t *testing.T) {
+			seed := decoded[any](t, sample)
+			random := rand.New(rand.NewPCG(3, 4))
+			keys := []SQSKeyFunc{
+				SQSAttribute(idem.SingleTenant, SQSKeyAttribute), SQSAttribute("priority", "trace"),
+				SQSPointer(idem.SingleTenant, "/paymentId"),
+				SQSPointer("/currency", "/amount"), SQSDeduplicationID(idem.SingleTenant), SQSMessageID(idem.SingleTenant),
+			}
+			reasons := map[Reason]int{}
+			for range mutations / 2 {
+				event := seed
+				for range 1 + random.IntN(4) {
+					event = mutated(random, event)
+				}
+				raw, err := json.Marshal(event)
+				require.NoError(t, err)
+				checkBatch(t, keys[random.IntN(len(keys))], raw, reasons)
+			}
+			for _, r := range []Reason{ReasonExecuted, ReasonReplayed, ReasonKeyInvalid, ReasonBodyUnreadable} {
+				require.Greater(t, reasons[r], mutations/200, r)
+			}
+			if sample == "sqs-fifo" {
+				require.Greater(t, reasons[ReasonBlocked], mutations/200)
+			}
+		})
+	}
+}
+
+// checkBatch invokes with an event, if it is one for the handler's type.
+func checkBatch(t *testing.T, key SQSKeyFunc, raw []byte, reasons map[Reason]int) {
+	t.Helper()
+	defer requireNoPanic(t, raw)
+	var event events.SQSEvent
+	if json.Unmarshal(raw, &event) != nil {
+		return
+	}
+	var seen told
+	h := SQS(newEngine(t, memory()), fulfil, key, &SQSOptions{OnOutcome: seen.hook},
+		func(context.Context, payment) error { return nil })
+	res, err := h(t.Context(), event)
+	require.NoError(t, err)
+	require.Len(t, seen.all, len(event.Records))
+	names := map[string]bool{}
+	for _, out := range seen.all {
+		reasons[out.Reason]++
+		if !out.Reason.Acknowledges() {
+			names[out.Event.MessageId] = true
+		}
+	}
+	require.Len(t, res.BatchItemFailures, len(names))
+	for _, f := range res.BatchItemFailures {
+		require.True(t, names[f.ItemIdentifier])
+	}
+	answer, err := json.Marshal(res)
+	require.NoError(t, err)
+	require.Contains(t, string(answer), `"batchItemFailures":[`)
 }

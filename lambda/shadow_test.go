@@ -251,7 +251,7 @@ func TestTheTokenInShadowIsThatOfTheKey(t *testing.T) {
 			tokens = append(tokens, idem.Token(ctx))
 			return shadowOut{}, nil
 		})
-	q := SQS(e, inShadow(fulfil), byAttribute, &SQSOptions{Logger: quiet}, func(ctx context.Context, _ order) error {
+	q := SQS(e, inShadow(fulfil), byAttribute, nil, func(ctx context.Context, _ order) error {
 		tokens = append(tokens, idem.Token(ctx))
 		return nil
 	})
@@ -290,18 +290,11 @@ func TestManagedInstancesKeepTheClaim(t *testing.T) {
 					}
 				},
 				"SNS": func(e *idem.Engine, f func(context.Context) error) func(context.Context) error {
-					h := SNS(e, op, nil, &Options[events.SNSEventRecord]{Logger: quiet},
+					h := SNS(e, op, nil, nil,
 						func(ctx context.Context, _ string) error { return f(ctx) })
 					return func(ctx context.Context) error {
 						return h(ctx,
 							events.SNSEvent{Records: []events.SNSEventRecord{{SNS: events.SNSEntity{TopicArn: "t", MessageID: "1"}}}})
-					}
-				},
-				"the engine alone": func(e *idem.Engine, f func(context.Context) error) func(context.Context) error {
-					return func(ctx context.Context) error {
-						_, err := idem.Do(ctx, e, op.Key(idem.SingleTenant, "1"), 1,
-							func(ctx context.Context, _ int) (int, error) { return 1, f(ctx) })
-						return err
 					}
 				},
 			} {

@@ -33,11 +33,8 @@ type SNSHandler func(ctx context.Context, event events.SNSEvent) error
 // operation has none. Mistakes in the set-up panic with a [*idem.ConfigError].
 func SNS[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.SNSEventRecord],
 	o *Options[events.SNSEventRecord], fn func(context.Context, In) error) SNSHandler {
-	if key == nil {
-		key = SNSMessageID
-	}
 	s := newSource(source[events.SNSEventRecord]{
-		what: "idemlambda.SNS", noun: "notification", engine: engine, key: key,
+		what: "idemlambda.SNS", noun: "notification", engine: engine, key: keyOr(key, SNSMessageID),
 		op: withRetention(op, SNSRetention), opts: optionsOf(o), window: eventWindow("SNS", snsWindow),
 		name:          func(r *events.SNSEventRecord) string { return r.SNS.MessageID },
 		redeliverFrom: redeliverAll[events.SNSEventRecord],

@@ -191,6 +191,14 @@ func optionsOf[R any](o *Options[R]) Options[R] {
 	return *o
 }
 
+// keyOr is the source's own key function where the caller has none.
+func keyOr[R any](key, own RecordKeyFunc[R]) RecordKeyFunc[R] {
+	if key == nil {
+		return own
+	}
+	return key
+}
+
 // withRetention gives an operation without a retention the source's.
 func withRetention(op idem.Operation, d time.Duration) idem.Operation {
 	op.Retention = cmp.Or(op.Retention, d)

@@ -2,11 +2,13 @@ package idemlambda
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -61,28 +63,48 @@ func without[E any](h func(context.Context, E) error) func(context.Context, E) (
 	return func(ctx context.Context, e E) (any, error) { return nil, h(ctx, e) }
 }
 
-// sourceEntries are the sources by their sample, with default keys.
-func sourceEntries(e *idem.Engine, op idem.Operation, d *deed) map[string]sourceEntry {
-	eb := func() sourceEntry {
-		return through(without(EventBridge(e, op, nil, &Options[events.EventBridgeEvent]{Logger: quiet}, d.json)))
-	}
-	raw := func(h Handler) sourceEntry {
-		return func(ctx context.Context, payload []byte) (any, error) { return h(ctx, payload) }
-	}
-	kafka := &KafkaOptions{ReportBatchItemFailures: true}
-	kafka.Logger = quiet
-	return map[string]sourceEntry{
-		"sns":                   through(without(SNS(e, op, nil, &Options[events.SNSEventRecord]{Logger: quiet}, d.json))),
-		"eventbridge-custom":    eb(),
-		"eventbridge-scheduled": eb(),
-		"s3":                    through(without(S3(e, op, nil, &Options[events.S3EventRecord]{Logger: quiet}, d.s3))),
-		"kinesis":               through(Kinesis(e, op, nil, &Options[events.KinesisEventRecord]{Logger: quiet}, d.json)),
-		"dynamodb-stream": through(DynamoDBStream(e, op, nil,
-			&Options[events.DynamoDBEventRecord]{Logger: quiet}, d.change)),
-		"kafka-msk":          through(Kafka(e, op, nil, kafka, d.json)),
-		"async-direct":       raw(Async(e, op, nil, d.answer)),
-		"stepfunctions-task": raw(StepFunctions(e, op, nil, d.answer)),
-	}
+// sourceTest is a source of this package: its handler with its default key, and what it declares.
+type sourceTest struct {
+	constructor       string
+	window, retention time.Duration
+	open              func(*idem.Engine, idem.Operation, *deed) sourceEntry
+}
+
+// sources are the sources by their sample.
+var sources = map[string]sourceTest{
+	"sns": {"SNS", 23*day + 6*time.Hour, SNSRetention, func(e *idem.Engine, op idem.Operation, d *deed) sourceEntry {
+		return through(without(SNS(e, op, nil, nil, d.json)))
+	}},
+	"eventbridge-custom":    onBus,
+	"eventbridge-scheduled": onBus,
+	"s3": {"S3", 6 * time.Hour, S3Retention, func(e *idem.Engine, op idem.Operation, d *deed) sourceEntry {
+		return through(without(S3(e, op, nil, nil, d.s3)))
+	}},
+	"kinesis": {"Kinesis", day, KinesisRetention, func(e *idem.Engine, op idem.Operation, d *deed) sourceEntry {
+		return through(Kinesis(e, op, nil, nil, d.json))
+	}},
+	"dynamodb-stream": {"DynamoDBStream", day, DynamoDBStreamRetention,
+		func(e *idem.Engine, op idem.Operation, d *deed) sourceEntry {
+			return through(DynamoDBStream(e, op, nil, nil, d.change))
+		}},
+	"kafka-msk": {"Kafka", 7 * day, KafkaRetention, func(e *idem.Engine, op idem.Operation, d *deed) sourceEntry {
+		return through(Kafka(e, op, nil, &KafkaOptions{ReportBatchItemFailures: true}, d.json))
+	}},
+	"async-direct": {"Async", 6 * time.Hour, AsyncRetention,
+		func(e *idem.Engine, op idem.Operation, d *deed) sourceEntry { return raw(Async(e, op, nil, d.answer)) }},
+	"stepfunctions-task": {"StepFunctions", 14 * day, StepFunctionsRetention,
+		func(e *idem.Engine, op idem.Operation, d *deed) sourceEntry {
+			return raw(StepFunctions(e, op, nil, d.answer))
+		}},
+}
+
+var onBus = sourceTest{"EventBridge", 30 * time.Hour, EventBridgeRetention,
+	func(e *idem.Engine, op idem.Operation, d *deed) sourceEntry {
+		return through(without(EventBridge(e, op, nil, nil, d.json)))
+	}}
+
+func raw(h Handler) sourceEntry {
+	return func(ctx context.Context, payload []byte) (any, error) { return h(ctx, payload) }
 }
 
 func invocation(t *testing.T) context.Context {
@@ -90,7 +112,7 @@ func invocation(t *testing.T) context.Context {
 		&lambdacontext.LambdaContext{AwsRequestID: "8476a536-e9f4-11e8-9739-2dfe598c3fcd"})
 }
 
-func sourceSample(t *testing.T, name string) []byte {
+func sourceSample(t testing.TB, name string) []byte {
 	t.Helper()
 	b, err := samples.Get(name)
 	require.NoError(t, err)
@@ -111,23 +133,22 @@ func came(t *testing.T, res any, err error) bool {
 // Every source: its default keys, that each record runs once however often it is
 // delivered, and what is redelivered.
 func TestSources(t *testing.T) {
-	names := []string{}
-	for name := range sourceEntries(newEngine(t, memory()), fulfil, &deed{}) {
-		names = append(names, name)
-	}
-	for _, name := range names {
+	for name, source := range sources {
 		t.Run(name, func(t *testing.T) {
 			payload := sourceSample(t, name)
-			store := &watcher{Store: memory()}
-			d := &deed{}
-			h := sourceEntries(newEngine(t, store), fulfil, d)[name]
+			store, d := memory(), &deed{}
+			h := source.open(newEngine(t, store), fulfil, d)
 			res, err := h(invocation(t), payload)
 			require.NoError(t, err)
 			require.False(t, came(t, res, err))
 			records := d.runs
 			require.Positive(t, records)
-			slices.Sort(store.values) // some run concurrently
-			golden(t, "sources/"+name+".json", map[string]any{"keys": store.values, "response": res})
+			var keys []string
+			for _, rec := range store.Records() {
+				keys = append(keys, rec.Value)
+			}
+			slices.Sort(keys)
+			golden(t, "sources/"+name+".json", map[string]any{"keys": keys, "response": res})
 			res, err = h(invocation(t), payload)
 			require.NoError(t, err)
 			require.False(t, came(t, res, err))
@@ -146,7 +167,7 @@ func TestSources(t *testing.T) {
 					name == "stepfunctions-task", records},
 			} {
 				d := &deed{err: c.err}
-				h := sourceEntries(newEngine(t, memory()), c.op, d)[name]
+				h := source.open(newEngine(t, memory()), c.op, d)
 				res, err := h(invocation(t), payload)
 				require.Equal(t, c.back, came(t, res, err), what)
 				_, _ = h(invocation(t), payload)
@@ -179,7 +200,7 @@ func TestRepeatsThatDiffer(t *testing.T) {
 		{"kafka-msk", `"offset": 1501`, `"offset": 1500`, 1},
 	} {
 		d := &deed{}
-		h := sourceEntries(newEngine(t, memory()), fulfil, d)[c.source]
+		h := sources[c.source].open(newEngine(t, memory()), fulfil, d)
 		payload := string(sourceSample(t, c.source))
 		require.Contains(t, payload, c.from, c.source)
 		_, err := h(invocation(t), []byte(payload))
@@ -204,14 +225,14 @@ func TestSourcesWithoutIdentity(t *testing.T) {
 		"stepfunctions-task":    `{"executionId":"e","input":{}}`,
 	} {
 		d := &deed{}
-		res, err := sourceEntries(newEngine(t, memory()), fulfil, d)[name](invocation(t), []byte(payload))
+		res, err := sources[name].open(newEngine(t, memory()), fulfil, d)(invocation(t), []byte(payload))
 		require.True(t, came(t, res, err), name)
 		require.Zero(t, d.runs, name)
 	}
 	d := &deed{}
-	_, err := sourceEntries(newEngine(t, memory()), fulfil, d)["async-direct"](t.Context(), []byte(`{}`))
+	_, err := sources["async-direct"].open(newEngine(t, memory()), fulfil, d)(t.Context(), []byte(`{}`))
 	require.ErrorIs(t, err, idem.ErrKeyInvalid)
-	_, err = sourceEntries(newEngine(t, memory()), fulfil, d)["stepfunctions-task"](t.Context(),
+	_, err = sources["stepfunctions-task"].open(newEngine(t, memory()), fulfil, d)(t.Context(),
 		[]byte(`{"executionId":"e","stateName":"s","stateEnteredTime":"t"}`))
 	require.ErrorContains(t, err, "has no input")
 	require.Zero(t, d.runs)
@@ -223,7 +244,7 @@ func TestEventThatComesBackAsAWhole(t *testing.T) {
 	d := map[string]int{}
 	fail := true
 	h := SNS(newEngine(t, memory()), fulfil, SNSPointer(idem.SingleTenant, "/id"),
-		&Options[events.SNSEventRecord]{Logger: quiet},
+		nil,
 		func(ctx context.Context, o order) error {
 			r, ok := SNSNotificationOf(ctx)
 			require.True(t, ok)
@@ -246,9 +267,7 @@ func TestEventThatComesBackAsAWhole(t *testing.T) {
 }
 
 func TestSNSAttributeKeys(t *testing.T) {
-	var event events.SNSEvent
-	require.NoError(t, json.Unmarshal(sourceSample(t, "sns"), &event))
-	r := &event.Records[0]
+	r := &decoded[events.SNSEvent](t, "sns").Records[0]
 	tenant, value, err := SNSAttribute(idem.SingleTenant, "idempotency-key")(t.Context(), r)
 	require.NoError(t, err)
 	require.Equal(t, idem.SingleTenant, tenant)
@@ -279,25 +298,13 @@ func TestKafkaHeaderKeys(t *testing.T) {
 	for _, name := range []string{"none", "twice", "empty"} {
 		_, _, err := KafkaHeader(idem.SingleTenant, name)(t.Context(), r)
 		require.ErrorIs(t, err, idem.ErrKeyInvalid, name)
+		require.NotContains(t, err.Error(), "first argument")
 	}
 	_, _, err = KafkaHeader("nul", "key")(t.Context(), r)
 	require.ErrorIs(t, err, idem.ErrKeyInvalid)
+	_, _, err = KafkaHeader("acme", "key")(t.Context(), r)
+	require.ErrorContains(t, err, "the first argument of idemlambda.KafkaHeader names the tenant's header")
 	require.Panics(t, func() { KafkaHeader("", "x") })
-}
-
-// An object's key may be as long as a value; the join of all parts is longer.
-func TestLongObjectKeys(t *testing.T) {
-	r := &events.S3EventRecord{EventName: "ObjectCreated:Put"}
-	r.S3.Bucket.Name, r.S3.Object.Sequencer = "b", "1"
-	seen := map[string]bool{}
-	for _, last := range []string{"a", "b"} {
-		r.S3.Object.Key = strings.Repeat("x", 1023) + last
-		_, value, err := S3ObjectVersion(t.Context(), r)
-		require.NoError(t, err)
-		require.NoError(t, fulfil.Key(idem.SingleTenant, value).Err())
-		seen[value] = true
-	}
-	require.Len(t, seen, 2)
 }
 
 // Identities that their services allow are never too long for a key, and stay apart.
@@ -313,6 +320,11 @@ func TestLongIdentities(t *testing.T) {
 	for name, value := range map[string]func(last string) (string, string, error){
 		"brokers": func(last string) (string, string, error) {
 			return kafkaOffset(cluster, &events.KafkaRecord{Topic: "orders" + last})
+		},
+		"object": func(last string) (string, string, error) {
+			r := &events.S3EventRecord{EventName: "ObjectCreated:Put"}
+			r.S3.Bucket.Name, r.S3.Object.Sequencer, r.S3.Object.Key = "b", "1", strings.Repeat("x", 1023)+last
+			return S3ObjectVersion(t.Context(), r)
 		},
 		"task token": func(last string) (string, string, error) {
 			return TaskToken(t.Context(), &Task{TaskToken: long + last})
@@ -342,7 +354,7 @@ func TestLongIdentities(t *testing.T) {
 // an old offset again.
 func TestKafkaOffsetsThatComeAgain(t *testing.T) {
 	var seen []string
-	h := Kafka(newEngine(t, memory()), fulfil, nil, &KafkaOptions{Options: Options[events.KafkaRecord]{Logger: quiet}},
+	h := Kafka(newEngine(t, memory()), fulfil, nil, &KafkaOptions{Options: Options[events.KafkaRecord]{}},
 		func(_ context.Context, in string) error {
 			seen = append(seen, in)
 			return nil
@@ -387,21 +399,13 @@ func TestTaskKeys(t *testing.T) {
 }
 
 func TestSourceRetention(t *testing.T) {
-	for name, want := range map[string]time.Duration{
-		"sns": SNSRetention, "eventbridge-custom": EventBridgeRetention, "s3": S3Retention, "kinesis": KinesisRetention,
-		"dynamodb-stream": DynamoDBStreamRetention, "kafka-msk": KafkaRetention, "async-direct": AsyncRetention,
-		"stepfunctions-task": StepFunctionsRetention,
-	} {
+	for name, source := range sources {
 		for _, own := range []time.Duration{0, 30 * 24 * time.Hour} {
-			store := memory()
-			op := fulfil
+			store, op := memory(), fulfil
 			op.Retention = own
-			_, err := sourceEntries(newEngine(t, store), op, &deed{})[name](invocation(t), sourceSample(t, name))
+			_, err := source.open(newEngine(t, store), op, &deed{})(invocation(t), sourceSample(t, name))
 			require.NoError(t, err)
-			if own != 0 {
-				want = own
-			}
-			require.Equal(t, want, store.Records()[0].Retention, name)
+			require.Equal(t, cmp.Or(own, source.retention), store.Records()[0].Retention, name)
 		}
 	}
 }
@@ -443,76 +447,47 @@ func TestS3KeyNeedsASequencer(t *testing.T) {
 	_, _, err := S3ObjectVersion(t.Context(), &r)
 	require.ErrorIs(t, err, idem.ErrKeyInvalid)
 	require.ErrorContains(t, err, "ObjectTagging:Put has no sequencer")
-	r.S3.Object.Sequencer = "0055AED6DCD90281E5"
-	_, first, err := S3ObjectVersion(t.Context(), &r)
-	require.NoError(t, err)
-	r.S3.Object.Sequencer = "0055AED6DCD90281E6"
-	_, second, err := S3ObjectVersion(t.Context(), &r)
-	require.NoError(t, err)
-	require.NotEqual(t, first, second)
-}
-
-// makers make a handler of each source that delivers again, with how long it does.
-var makers = map[string]struct {
-	window time.Duration
-	env    string
-	make   func(*idem.Engine, idem.Operation)
-}{
-	"SQS": {14 * day, schema.EnvQueueRedelivery,
-		func(e *idem.Engine, op idem.Operation) { SQS(e, op, byAttribute, nil, ignore) }},
-	"SNS": {23*day + 6*time.Hour, schema.EnvEventRedelivery,
-		func(e *idem.Engine, op idem.Operation) { SNS(e, op, nil, nil, ignore) }},
-	"EventBridge": {30 * time.Hour, schema.EnvEventRedelivery,
-		func(e *idem.Engine, op idem.Operation) { EventBridge(e, op, nil, nil, ignore) }},
-	"S3": {6 * time.Hour, schema.EnvEventRedelivery, func(e *idem.Engine, op idem.Operation) {
-		S3(e, op, nil, nil, func(context.Context, events.S3EventRecord) error { return nil })
-	}},
-	"Kinesis": {day, schema.EnvEventRedelivery,
-		func(e *idem.Engine, op idem.Operation) { Kinesis(e, op, nil, nil, ignore) }},
-	"DynamoDBStream": {day, schema.EnvEventRedelivery, func(e *idem.Engine, op idem.Operation) {
-		DynamoDBStream(e, op, nil, nil, func(context.Context, events.DynamoDBEventRecord) error { return nil })
-	}},
-	"Kafka": {7 * day, schema.EnvEventRedelivery,
-		func(e *idem.Engine, op idem.Operation) { Kafka(e, op, nil, nil, ignore) }},
-	"Async": {6 * time.Hour, schema.EnvEventRedelivery,
-		func(e *idem.Engine, op idem.Operation) { Async(e, op, nil, task) }},
-	"StepFunctions": {14 * day, schema.EnvEventRedelivery,
-		func(e *idem.Engine, op idem.Operation) { StepFunctions(e, op, nil, task) }},
 }
 
 func ignore(context.Context, string) error { return nil }
 
-func task(context.Context, json.RawMessage) (string, error) { return "", nil }
-
 // A delivery after its record has expired runs again: that is refused where it would do
 // harm, and told where it would not.
 func TestRetentionWithinTheSourcesDeliveries(t *testing.T) {
-	standard := slog.Default()
-	defer slog.SetDefault(standard)
-	for name, m := range makers {
+	defer slog.SetDefault(slog.Default())
+	all := maps.Clone(sources)
+	all["sqs"] = sourceTest{"SQS", 14 * day, SQSRetention, func(e *idem.Engine, op idem.Operation, d *deed) sourceEntry {
+		return through(SQS(e, op, byAttribute, nil, d.json))
+	}}
+	for name, m := range all {
 		t.Run(name, func(t *testing.T) {
+			env := schema.EnvEventRedelivery
+			if name == "sqs" {
+				env = schema.EnvQueueRedelivery
+			}
 			var log bytes.Buffer
 			slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 			start := func(repeat idem.Repeat, keep time.Duration) func() {
 				return func() {
-					m.make(newEngine(t, memory()), idem.Operation{Name: "close-month", Repeat: repeat, Retention: keep})
+					op := idem.Operation{Name: "close-month", Repeat: repeat, Retention: keep}
+					m.open(newEngine(t, memory()), op, &deed{})
 				}
 			}
-			requireConfigPanic(t, start(idem.NotRepeatable, m.window), name, "close-month",
-				"Retention is "+m.window.String(), m.env)
+			requireConfigPanic(t, start(idem.NotRepeatable, m.window), m.constructor, "close-month",
+				"Retention is "+m.window.String(), env)
 			require.NotPanics(t, start(idem.NotRepeatable, m.window+time.Second))
 			require.NotPanics(t, start(idem.NotRepeatable, 0), "the source's own retention is long enough")
 			require.Empty(t, log.String())
 			require.NotPanics(t, start(idem.Repeatable, m.window))
 			require.Contains(t, log.String(), "level=WARN")
-			require.Contains(t, log.String(), m.env)
+			require.Contains(t, log.String(), env)
 
 			// What the stack says of the source stands above what its service documents.
-			t.Setenv(m.env, "3600")
+			t.Setenv(env, "3600")
 			require.NotPanics(t, start(idem.NotRepeatable, time.Hour+time.Second))
-			requireConfigPanic(t, start(idem.NotRepeatable, time.Hour), m.env)
-			t.Setenv(m.env, "an hour")
-			requireConfigPanic(t, start(idem.Repeatable, 0), m.env, `"an hour"`, "seconds")
+			requireConfigPanic(t, start(idem.NotRepeatable, time.Hour), env)
+			t.Setenv(env, "an hour")
+			requireConfigPanic(t, start(idem.Repeatable, 0), env, `"an hour"`, "seconds")
 		})
 	}
 }

@@ -3,7 +3,6 @@ package idemlambda
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"runtime"
 	"sync"
 	"testing"
@@ -17,8 +16,6 @@ import (
 )
 
 var fulfil = idem.Operation{Name: "fulfil", Repeat: idem.Repeatable, Values: idem.KeepValues}
-
-var quiet = slog.New(slog.DiscardHandler)
 
 var byAttribute = SQSAttribute(idem.SingleTenant, SQSKeyAttribute)
 
@@ -70,6 +67,12 @@ func (o *told) reasons() map[string]Reason {
 		all[id] = out.Reason
 	}
 	return all
+}
+
+// queueOf is a queue's handler by the key's attribute, and what it reports.
+func queueOf[In any](e *idem.Engine, op idem.Operation, fn func(context.Context, In) error) (SQSHandler, *told) {
+	seen := new(told)
+	return SQS(e, op, byAttribute, &SQSOptions{OnOutcome: seen.hook}, fn), seen
 }
 
 func named(res events.SQSEventResponse) []string {
@@ -132,12 +135,10 @@ func TestSQSReasonsOfAnswers(t *testing.T) {
 		{"down", unreachable(), ReasonStoreUnavailable, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var seen told
-			h := SQS(newEngine(t, c.store), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet},
-				func(context.Context, order) error {
-					t.Error("the handler ran")
-					return nil
-				})
+			h, seen := queueOf(newEngine(t, c.store), fulfil, func(context.Context, order) error {
+				t.Error("the handler ran")
+				return nil
+			})
 			require.Equal(t, []string{"m1"}, deliver(t, h, messageOf("m1", "k1", `{}`)))
 			out := seen.outcomes["m1"]
 			require.Equal(t, c.want, out.Reason)
@@ -158,18 +159,17 @@ func TestSQSReasonsOfAnswers(t *testing.T) {
 // waits tells until when, and so do those behind it.
 func TestSQSReasonsOfStoppedAttempts(t *testing.T) {
 	for want, after := range map[Reason]time.Duration{ReasonUnknown: 0, ReasonNotYetKnown: 24 * time.Hour} {
-		store, seen := memory(), told{}
-		deliver := func(store idem.Store, now time.Time) {
-			e := engineAt(t, store, &now)
-			op := fulfil
-			op.Repeat, op.MaxAttempts = idem.Repeatable, 2
-			h := SQS(e, op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet},
+		store, op := memory(), fulfil
+		op.MaxAttempts = 2
+		deliver := func(store idem.Store, now time.Time) *told {
+			h, seen := queueOf(engineAt(t, store, &now), op,
 				func(ctx context.Context, _ order) error { return charging(after)(ctx) })
 			deliver(t, h, inGroup(messageOf("m1", "k1", `{}`), "a"), inGroup(messageOf("m2", "k2", `{}`), "a"))
+			return seen
 		}
 		deliver(dying(store), noon)
 		for range 3 {
-			deliver(store, noon.Add(time.Hour))
+			seen := deliver(store, noon.Add(time.Hour))
 			out := seen.outcomes["m1"]
 			require.Equal(t, want, out.Reason)
 			if want == ReasonNotYetKnown {
@@ -184,10 +184,9 @@ func TestSQSReasonsOfStoppedAttempts(t *testing.T) {
 
 // An attempt whose claim is gone, and whose record too, names no time for the next try.
 func TestSQSLostClaim(t *testing.T) {
-	var seen told
 	lost := broken(memory(), idemtest.BareConflict, idemtest.Finish)
 	lost.Always(func(context.Context, *idemtest.Call) error { return nil }, idemtest.Get) // and no record
-	h := SQS(newEngine(t, lost), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
+	h, seen := queueOf(newEngine(t, lost), fulfil, work)
 	require.Equal(t, []string{"m1"}, deliver(t, h, messageOf("m1", "k1", `{}`)))
 	out := seen.outcomes["m1"]
 	require.Equal(t, ReasonInFlight, out.Reason)
@@ -202,11 +201,9 @@ func TestSQSRetentionOfRecords(t *testing.T) {
 		store := memory()
 		op := fulfil
 		op.Retention = given
-		h := SQS(newEngine(t, store), op, byAttribute, &SQSOptions{Logger: quiet}, work)
+		h, _ := queueOf(newEngine(t, store), op, work)
 		deliver(t, h, messageOf("m1", "k1", `{}`))
-		rec, err := store.Get(t.Context(), op.Key(idem.SingleTenant, "k1").ID())
-		require.NoError(t, err)
-		require.Equal(t, noon.Add(want), rec.ExpiresAt.UTC())
+		require.Equal(t, noon.Add(want), store.Records()[0].ExpiresAt.UTC())
 	}
 }
 
@@ -214,12 +211,10 @@ func TestSQSRetentionOfRecords(t *testing.T) {
 // that has expired, one that is not recorded still asks for another delivery.
 func TestSQSFailureOverAnExpiredOneIsRedelivered(t *testing.T) {
 	now := noon
-	e := engineAt(t, memory(), &now)
 	answer := idem.Permanent(errors.New("no such account"))
-	var told told
-	h := SQS(e, idem.Operation{Name: "move", Repeat: idem.Repeatable, Mode: idem.Atomic}, byAttribute,
-		&SQSOptions{Logger: quiet, OnOutcome: told.hook}, func(context.Context, order) error { return answer })
-
+	h, told := queueOf(engineAt(t, memory(), &now),
+		idem.Operation{Name: "move", Repeat: idem.Repeatable, Mode: idem.Atomic},
+		func(context.Context, order) error { return answer })
 	require.Empty(t, deliver(t, h, messageOf("m1", "k", `{"id":"1"}`)))
 
 	now = now.Add(SQSRetention + time.Hour)
@@ -235,16 +230,14 @@ func TestSQSPoisonMessageRunsAsOftenAsItMay(t *testing.T) {
 		t.Run(do, func(t *testing.T) {
 			op := fulfil
 			op.MaxAttempts = 3
-			var told told
 			var mu sync.Mutex // a batch's messages run concurrently
 			runs := map[string]int{}
-			h := SQS(newEngine(t, memory()), op, byAttribute, &SQSOptions{OnOutcome: told.hook, Logger: quiet},
-				func(ctx context.Context, o order) error {
-					mu.Lock()
-					runs[o.ID]++
-					mu.Unlock()
-					return work(ctx, o)
-				})
+			h, told := queueOf(newEngine(t, memory()), op, func(ctx context.Context, o order) error {
+				mu.Lock()
+				runs[o.ID]++
+				mu.Unlock()
+				return work(ctx, o)
+			})
 			body := `{"id":"poison","do":"` + do + `"}`
 			deliver := func(id string) Reason {
 				require.Equal(t, []string{id}, deliver(t, h, messageOf(id, "k1", body), messageOf("beside-"+id, "beside-"+id,
@@ -271,22 +264,18 @@ func TestSQSPoisonMessageRunsAsOftenAsItMay(t *testing.T) {
 func TestSQSMessageOverTheLimitIsReturnedUnrecorded(t *testing.T) {
 	op := fulfil
 	op.MaxAttempts = 1
-	var seen told
 	store := memory()
 	limited, err := limit.Over(store, map[string]limit.PerTenant{op.Name: {Keys: 1, Window: time.Minute}})
 	require.NoError(t, err)
 	now := time.Date(2030, 1, 2, 3, 4, 15, 0, time.UTC)
-	e := engineAt(t, limited, &now)
 	ran := 0
-	h := SQS(e, op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
+	h, seen := queueOf(engineAt(t, limited, &now), op, func(context.Context, order) error {
 		ran++
 		return nil
 	})
 	send := func(id, key string) []string {
 		t.Helper()
-		res, err := h(t.Context(), batchOf(messageOf(id, key, `{"id":"`+id+`"}`)))
-		require.NoError(t, err)
-		return named(res)
+		return deliver(t, h, messageOf(id, key, `{"id":"`+id+`"}`))
 	}
 	require.Empty(t, send("m1", "k1"))
 	for range 3 {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
-	"github.com/idem-go/idempotency/idem/protocol"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -36,7 +36,7 @@ func TestSQSFirstInTheBatchGetsTheKey(t *testing.T) {
 			return byAttribute(ctx, m)
 		}
 		h := SQS(realTime(t, memory()), fulfil, key,
-			&SQSOptions{OnOutcome: seen.hook, Logger: quiet}, func(context.Context, order) error {
+			&SQSOptions{OnOutcome: seen.hook}, func(context.Context, order) error {
 				time.Sleep(time.Second)
 				return nil
 			})
@@ -65,15 +65,13 @@ func TestSQSFirstInTheBatchGetsTheKey(t *testing.T) {
 // A message waits for the one before it with its key: that one may leave the key free.
 func TestSQSMessageWaitsForTheOneBeforeWithItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var seen told
-		h := SQS(realTime(t, memory()), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet},
-			func(_ context.Context, o order) error {
-				time.Sleep(time.Second)
-				if o.ID == "o1" {
-					return idem.NotExecuted(errors.New("sold out"))
-				}
-				return nil
-			})
+		h, seen := queueOf(realTime(t, memory()), fulfil, func(_ context.Context, o order) error {
+			time.Sleep(time.Second)
+			if o.ID == "o1" {
+				return idem.NotExecuted(errors.New("sold out"))
+			}
+			return nil
+		})
 		deliver(t, h, messageOf("m1", "k", `{"id":"o1"}`), messageOf("m2", "k", `{"id":"o2"}`))
 		require.Equal(t, ReasonExecuted, seen.reasons()["m2"])
 	})
@@ -86,9 +84,8 @@ func TestSQSOutcomesThatAreNotRecorded(t *testing.T) {
 		"not executed": ReasonUnrecorded} {
 		t.Run(do, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var seen told
-				h := SQS(realTime(t, unfinished{memory()}), fulfil, byAttribute,
-					&SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
+				unfinished := broken(memory(), idemtest.LoseRequest, idemtest.Finish)
+				h, seen := queueOf(realTime(t, unfinished), fulfil, work)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, err := h(ctx, batchOf(messageOf("m1", "k1", fmt.Sprintf(`{"do":%q}`, do))))
@@ -99,13 +96,6 @@ func TestSQSOutcomesThatAreNotRecorded(t *testing.T) {
 			})
 		})
 	}
-}
-
-// unfinished is a store that is down after the claim.
-type unfinished struct{ idem.Store }
-
-func (unfinished) Finish(context.Context, time.Time, protocol.Finish) error {
-	return &idem.StoreError{Op: "Finish", Err: errors.New("connection refused")}
 }
 
 // The operation's own rule counts for a queue too.
@@ -131,8 +121,7 @@ func TestSQSGoesByTheOperationsRule(t *testing.T) {
 			require.Equal(t, c.do == "fail", err != nil)
 			return c.says
 		}}
-		var seen told
-		h := SQS(newEngine(t, memory()), op, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet}, work)
+		h, seen := queueOf(newEngine(t, memory()), op, work)
 		deliver(t, h, messageOf("m1", "k1", fmt.Sprintf(`{"do":%q}`, c.do)))
 		out := seen.outcomes["m1"]
 		require.Equal(t, c.want, out.Reason, "%+v", c)
@@ -212,7 +201,7 @@ func TestSQSReturned(t *testing.T) {
 			var back []SQSDelivery
 			calls := 0
 			h := SQS(realTime(t, memory()), fulfil, byAttribute,
-				&SQSOptions{Logger: quiet, OnRedelivery: func(ctx context.Context, b []SQSDelivery) {
+				&SQSOptions{OnRedelivery: func(ctx context.Context, b []SQSDelivery) {
 					back, calls = b, calls+1
 					end, ok := ctx.Deadline()
 					require.True(t, ok)
@@ -241,7 +230,7 @@ func TestSQSReturned(t *testing.T) {
 // Lambda takes an empty name for the failure of the whole batch: a message without
 // an id is never lost.
 func TestSQSMessageWithoutAnID(t *testing.T) {
-	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{Logger: quiet}, work)
+	h, _ := queueOf(newEngine(t, memory()), fulfil, work)
 	require.Empty(t, deliver(t, h, messageOf("", "k1", `{}`), messageOf("m2", "k2", `{}`)))
 	require.Equal(t, []string{""},
 		deliver(t, h, messageOf("", "k3", `{"do":"fail"}`), messageOf("", "k4", `{"do":"fail"}`),
@@ -251,12 +240,10 @@ func TestSQSMessageWithoutAnID(t *testing.T) {
 // receivedAs sends a body to a handler of the type.
 func receivedAs[In any](t *testing.T, body string) (got In, out SQSDelivery) {
 	t.Helper()
-	var seen told
-	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{OnOutcome: seen.hook, Logger: quiet},
-		func(_ context.Context, in In) error {
-			got = in
-			return nil
-		})
+	h, seen := queueOf(newEngine(t, memory()), fulfil, func(_ context.Context, in In) error {
+		got = in
+		return nil
+	})
 	deliver(t, h, messageOf("m1", "k1", body))
 	return got, seen.outcomes["m1"]
 }
@@ -318,11 +305,8 @@ func TestSQSFingerprints(t *testing.T) {
 		}
 		return seen.outcomes["m1"].Reason
 	}
-	var seen told
-	o := &SQSOptions{OnOutcome: seen.hook, Logger: quiet}
-	require.Equal(t, ReasonReplayed, again(SQS(newEngine(t, memory()), fulfil, byAttribute, o, work), &seen))
-	require.Equal(t, ReasonKeyReused,
-		again(SQS(newEngine(t, memory()), fulfil, byAttribute, o, func(context.Context, string) error { return nil }), &seen))
+	require.Equal(t, ReasonReplayed, again(queueOf(newEngine(t, memory()), fulfil, work)))
+	require.Equal(t, ReasonKeyReused, again(queueOf(newEngine(t, memory()), fulfil, ignore)))
 }
 
 // The message is in reach of handler, key function and hooks, and nowhere else.
@@ -343,7 +327,6 @@ func TestSQSMessageOf(t *testing.T) {
 		&SQSOptions{
 			OnOutcome: func(ctx context.Context, _ SQSDelivery) { see(ctx) },
 			OnFailed:  func(ctx context.Context, _ SQSDelivery) error { see(ctx); return nil },
-			Logger:    quiet,
 		}, func(ctx context.Context, o order) error { see(ctx); return work(ctx, o) })
 	deliver(t, h, messageOf("m1", "k1", `{"do":"permanent"}`))
 	require.Equal(t, 4, asked)
@@ -355,7 +338,7 @@ func TestSQSMessageOf(t *testing.T) {
 func TestSQSTextWithTwoKeysGoesBack(t *testing.T) {
 	for _, body := range []string{`{"id":"first","id":"last"}`, `{"id":"first","ID":"last"}`} {
 		var seen told
-		o := &SQSOptions{OnOutcome: seen.hook, Logger: quiet}
+		o := &SQSOptions{OnOutcome: seen.hook}
 		e, key := newEngine(t, memory()), SQSPointer(idem.SingleTenant, "/id")
 		for _, h := range []SQSHandler{
 			SQS(e, fulfil, key, o, func(context.Context, string) error { panic("it ran") }),

@@ -62,10 +62,8 @@ func SQSAttribute(tenantAttribute, name string) SQSKeyFunc {
 func SQSPointer(tenantPointer string, values ...string) SQSKeyFunc {
 	inBody := pointersInto("body", "idemlambda.SQSPointer", tenantPointer, values)
 	return func(ctx context.Context, m *events.SQSMessage) (string, string, error) {
-		if tenantPointer == idem.SingleTenant {
-			if err := ignoresTenant(m); err != nil {
-				return "", "", err
-			}
+		if err := ignoresTenant(tenantPointer, m); err != nil {
+			return "", "", err
 		}
 		return inBody(ctx, json.RawMessage(m.Body))
 	}
@@ -115,10 +113,8 @@ func withSQSTenant(what, tenantAttribute string, value func(*events.SQSMessage) 
 			"name the message attribute that holds it, such as idemlambda.SQSTenantAttribute, or say idem.SingleTenant"})
 	}
 	return func(_ context.Context, m *events.SQSMessage) (string, string, error) {
-		if tenantAttribute == idem.SingleTenant {
-			if err := ignoresTenant(m); err != nil {
-				return "", "", err
-			}
+		if err := ignoresTenant(tenantAttribute, m); err != nil {
+			return "", "", err
 		}
 		t, err := tenantBy(what, "attribute", tenantAttribute, m, sqsAttribute)
 		if err != nil {
@@ -131,8 +127,8 @@ func withSQSTenant(what, tenantAttribute string, value func(*events.SQSMessage) 
 
 // ignoresTenant refuses a message that names a tenant if the key has none: another
 // tenant's message with the same value would be taken for its repeat.
-func ignoresTenant(m *events.SQSMessage) error {
-	if _, ok := m.MessageAttributes[SQSTenantAttribute]; !ok {
+func ignoresTenant(tenant string, m *events.SQSMessage) error {
+	if _, ok := m.MessageAttributes[SQSTenantAttribute]; !ok || tenant != idem.SingleTenant {
 		return nil
 	}
 	return fmt.Errorf("%w: the message names a tenant in its attribute %q, and the key function has idem.SingleTenant: "+

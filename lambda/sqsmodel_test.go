@@ -3,7 +3,6 @@ package idemlambda
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
+	"github.com/idem-go/idempotency/idem/idemtest"
 	"github.com/idem-go/idempotency/idem/protocol"
 	"github.com/stretchr/testify/require"
 )
@@ -203,29 +203,6 @@ func (tr *trial) expected() (reasons []Reason, runs []int, duplicates int) {
 	return reasons, runs, duplicates
 }
 
-// damagedStore is a store that some records cannot be reached in.
-type damagedStore struct {
-	idem.Store
-	damaged, down map[string]bool
-}
-
-func (w *damagedStore) Acquire(ctx context.Context, now time.Time, c protocol.Claim) error {
-	switch {
-	case w.down[c.Record.ID]:
-		return &idem.StoreError{Op: "Acquire", Err: errors.New("connection refused")}
-	case w.damaged[c.Record.ID]:
-		return idem.ErrRecordUnreadable
-	}
-	return w.Store.Acquire(ctx, now, c)
-}
-
-func (w *damagedStore) Get(ctx context.Context, id string) (*idem.Record, error) {
-	if w.damaged[id] {
-		return nil, idem.ErrRecordUnreadable
-	}
-	return w.Store.Get(ctx, id)
-}
-
 func (tr *trial) value(key int) string { return fmt.Sprint("key-", key) }
 
 func (tr *trial) body(key, variant int) string {
@@ -233,9 +210,8 @@ func (tr *trial) body(key, variant int) string {
 }
 
 // prepared is the store before the batch.
-func (tr *trial) prepared(t *testing.T) *damagedStore {
-	store := memory()
-	w := &damagedStore{Store: store, damaged: map[string]bool{}, down: map[string]bool{}}
+func (tr *trial) prepared(t *testing.T) idem.Store {
+	store, damaged, down := memory(), map[string]bool{}, map[string]bool{}
 	engine := realTime(t, store)
 	for i, k := range tr.keys {
 		op, deed := tr.op, map[string]error{
@@ -248,9 +224,9 @@ func (tr *trial) prepared(t *testing.T) *damagedStore {
 		switch k.prior {
 		case "":
 		case "damaged":
-			w.damaged[key.ID()] = true
+			damaged[key.ID()] = true
 		case "down":
-			w.down[key.ID()] = true
+			down[key.ID()] = true
 		case "in flight":
 			fp, err := fingerprint.JSON([]byte(tr.body(i, 0)), nil)
 			require.NoError(t, err)
@@ -267,7 +243,15 @@ func (tr *trial) prepared(t *testing.T) *damagedStore {
 				})
 		}
 	}
-	return w
+	return broken(store, func(ctx context.Context, c *idemtest.Call) error {
+		switch {
+		case down[c.ID] && c.Method == idemtest.Acquire:
+			return idemtest.Deny(ctx, c)
+		case damaged[c.ID]:
+			return idemtest.Unreadable(ctx, c)
+		}
+		return c.Do(ctx)
+	}, idemtest.Acquire, idemtest.Get)
 }
 
 func (tr *trial) event() (event events.SQSEvent) {
@@ -318,7 +302,7 @@ func (tr *trial) check(t *testing.T, i int, seen map[Reason]int) {
 	engine := realTime(t, w)
 	var mu sync.Mutex
 	runs, reasons, duplicates := make([]int, len(tr.keys)), map[*events.SQSMessage]Reason{}, 0
-	o := &SQSOptions{Concurrency: tr.concurrency, Logger: quiet, OnOutcome: func(_ context.Context, out SQSDelivery) {
+	o := &SQSOptions{Concurrency: tr.concurrency, OnOutcome: func(_ context.Context, out SQSDelivery) {
 		mu.Lock()
 		defer mu.Unlock()
 		_, again := reasons[out.Event]

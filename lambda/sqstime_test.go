@@ -1,8 +1,10 @@
 package idemlambda
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +13,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/fingerprint"
+	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,7 +46,7 @@ func TestSQSTimeBudget(t *testing.T) {
 				var mu sync.Mutex
 				runs := 0
 				h := SQS(realTime(t, memory()), op, byAttribute,
-					&SQSOptions{Logger: quiet, OnOutcome: seen.hook, Concurrency: c.concurrency},
+					&SQSOptions{OnOutcome: seen.hook, Concurrency: c.concurrency},
 					func(ctx context.Context, _ order) error {
 						mu.Lock()
 						runs++
@@ -97,16 +100,15 @@ func TestSQSHandlerThatOutlivesItsInvocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := map[string]int{}
 		var mu sync.Mutex
-		h := SQS(realTime(t, memory()), fulfil, byAttribute,
-			&SQSOptions{Logger: quiet}, func(_ context.Context, o order) error {
-				mu.Lock()
-				runs[o.ID]++
-				mu.Unlock()
-				if o.ID == "hangs" {
-					time.Sleep(time.Hour)
-				}
-				return nil
-			})
+		h, _ := queueOf(realTime(t, memory()), fulfil, func(_ context.Context, o order) error {
+			mu.Lock()
+			runs[o.ID]++
+			mu.Unlock()
+			if o.ID == "hangs" {
+				time.Sleep(time.Hour)
+			}
+			return nil
+		})
 		event := batchOf(messageOf("m1", "k1", `{"id":"quick"}`), messageOf("m2", "k2", `{"id":"hangs"}`))
 		answered := make(chan struct{})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -131,7 +133,7 @@ func TestSQSAllocations(t *testing.T) {
 	engine := newEngine(t, memory())
 	op := fulfil
 	op.Retention = SQSRetention
-	h := SQS(engine, op, byAttribute, &SQSOptions{Logger: quiet}, func(context.Context, []byte) error { return nil })
+	h := SQS(engine, op, byAttribute, nil, func(context.Context, []byte) error { return nil })
 	next := 0
 	key := func() string { next++; return fmt.Sprint("k", next) }
 	ms := make([]events.SQSMessage, 10)
@@ -155,8 +157,7 @@ func TestSQSAllocations(t *testing.T) {
 
 // Groups of a standard queue spread messages fairly, and order nothing.
 func TestSQSGroupsOfAStandardQueue(t *testing.T) {
-	var seen told
-	h := SQS(newEngine(t, memory()), fulfil, byAttribute, &SQSOptions{Logger: quiet, OnOutcome: seen.hook}, work)
+	h, seen := queueOf(newEngine(t, memory()), fulfil, work)
 	ms := []events.SQSMessage{messageOf("m1", "k1", `{"do":"fail"}`), messageOf("m2", "k2", `{}`)}
 	for i := range ms {
 		ms[i].Attributes[sqsGroup] = "g"
@@ -171,11 +172,111 @@ func TestSQSGroupsOfAStandardQueue(t *testing.T) {
 	require.Equal(t, ReasonBlocked, seen.outcomes["m2"].Reason)
 }
 
+// What the environment tells: impossible settings are mistakes, unwise ones are
+// logged, each with the value that would do.
+func TestSQSSetUpOfTheEnvironment(t *testing.T) {
+	names := []string{schema.EnvFunctionTimeout, schema.EnvQueueBatchSize}
+	for _, c := range []struct {
+		name    string
+		env     [2]string
+		minTime time.Duration
+		o       SQSOptions
+		bad     []string
+		warn    string
+	}{
+		{name: "nothing known"},
+		{name: "as recommended", env: [2]string{"30", "10"}},
+		{name: "the queue alone", env: [2]string{"", "10"}},
+		{name: "the function alone", env: [2]string{"1", ""}},
+
+		{name: "no number", env: [2]string{"30s", ""}, bad: []string{schema.EnvFunctionTimeout, `"30s"`, "from 1 to 900"}},
+		{name: "no time", env: [2]string{"0", ""}, bad: []string{schema.EnvFunctionTimeout}},
+		{name: "huge batch", env: [2]string{"", "10001"}, bad: []string{schema.EnvQueueBatchSize}},
+
+		{name: "time-out below MinTime", env: [2]string{"2", ""}, minTime: 2 * time.Second,
+			bad: []string{"MinTime is 2s", "1.5s at most", "at least 3s", "MinTime to at most 1.5s"}},
+		{name: "MinTime beyond Lambda", env: [2]string{"900", ""}, minTime: time.Hour,
+			bad: []string{"14m59s at most, so that no message could ever start: set MinTime to at most 14m59s"}},
+		{name: "time-out with room for MinTime", env: [2]string{"3", ""}, minTime: 2 * time.Second},
+
+		{name: "batch within the time", env: [2]string{"30", "100"}, minTime: 2 * time.Second},
+		{name: "batch just within the time", env: [2]string{"30", "140"}, minTime: 2 * time.Second},
+		{name: "batch beyond the time", env: [2]string{"30", "141"}, minTime: 2 * time.Second,
+			warn: "a full batch of 141 messages, 10 at a time with a MinTime of 2s each, does not fit into the 29s that a " +
+				"time-out of 30s leaves its handlers, and the rest is redelivered unused: set the time-out to 31s, the batch " +
+				"size to 140, or Concurrency to 11"},
+		{name: "one by one", env: [2]string{"5", "10"}, minTime: time.Second, o: SQSOptions{Concurrency: 1},
+			warn: "set the time-out to 11s, the batch size to 4, or Concurrency to 3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for i, name := range names {
+				t.Setenv(name, c.env[i])
+			}
+			var log bytes.Buffer
+			c.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			op := fulfil
+			op.MinTime = c.minTime
+			start := func() { SQS(newEngine(t, memory()), op, byAttribute, &c.o, work) }
+			if c.bad != nil {
+				requireConfigPanic(t, start, c.bad...)
+				return
+			}
+			require.NotPanics(t, start)
+			if c.warn == "" {
+				require.Empty(t, log.String())
+			}
+			require.Contains(t, log.String(), c.warn)
+		})
+	}
+}
+
+// The values that a message names do.
+func TestSQSSetUpAdviceIsGood(t *testing.T) {
+	for timeout := 1; timeout <= 900; timeout += 7 {
+		for _, least := range []time.Duration{0, time.Millisecond, 900 * time.Millisecond, 3 * time.Second, 4 * time.Minute} {
+			for _, n := range []int{1, 7, 10, 99, 10_000} {
+				op := fulfil
+				op.MinTime, op.Retention = least, SQSRetention
+				s := sqsSetup{timeout: timeout, batch: n}
+				if s.check(op) != nil {
+					s.timeout = timeoutFor(minTime(op))
+					require.NoError(t, s.check(op))
+					require.Greater(t, s.timeout, timeout)
+				}
+				if s.warning(op, 10) == "" {
+					continue
+				}
+				fit := int(s.usable() / minTime(op))
+				smaller, wider, longer := s, s, s
+				smaller.batch = fit * 10
+				require.Empty(t, smaller.warning(op, 10))
+				require.Empty(t, wider.warning(op, (n+fit-1)/fit))
+				longer.timeout = timeoutFor(time.Duration((n+9)/10) * minTime(op))
+				require.Empty(t, longer.warning(op, 10))
+			}
+		}
+	}
+}
+
+// The stack and the code declare the same.
+func TestSQSSetUpOfTheDeclaration(t *testing.T) {
+	op := fulfil
+	for declared, other := range map[idem.Repeat]idem.Repeat{idem.Repeatable: idem.NotRepeatable,
+		idem.NotRepeatable: idem.Repeatable} {
+		op.Repeat = declared
+		start := func() { SQS(newEngine(t, memory()), op, byAttribute, nil, work) }
+		t.Setenv(schema.EnvQueueRepeat, declared.String())
+		require.NotPanics(t, start)
+		t.Setenv(schema.EnvQueueRepeat, other.String())
+		requireConfigPanic(t, start, op.Name, declared.String(), other.String(), schema.EnvQueueRepeat)
+	}
+}
+
 // By the message's id a redrive is another message: that is what its documentation
 // warns of.
 func TestSQSMessageIDDoesNotSurviveARedrive(t *testing.T) {
 	runs := 0
-	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.SingleTenant), &SQSOptions{Logger: quiet},
+	h := SQS(newEngine(t, memory()), fulfil, SQSMessageID(idem.SingleTenant), nil,
 		func(context.Context, order) error {
 			runs++
 			return nil

@@ -63,9 +63,7 @@ type TaskKeyFunc = RecordKeyFunc[Task]
 // repeatable. Mistakes in the set-up panic with a [*idem.ConfigError].
 func StepFunctions[In, Out any](engine *idem.Engine, op idem.Operation, key TaskKeyFunc,
 	fn func(context.Context, In) (Out, error), o ...WrapOption) Handler {
-	if key == nil {
-		key = TaskState
-	}
+	key = keyOr(key, TaskState)
 	op = withRetention(op, StepFunctionsRetention)
 	inner := wrap("idemlambda.StepFunctions", engine, op,
 		func(ctx context.Context, _ json.RawMessage) (string, string, error) {

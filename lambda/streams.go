@@ -96,11 +96,9 @@ func outsideWindow[E, R any](ctx context.Context, payload []byte,
 // if it is called with an event. Mistakes in the set-up panic with a [*idem.ConfigError].
 func Kinesis[In any](engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.KinesisEventRecord],
 	o *Options[events.KinesisEventRecord], fn func(context.Context, In) error) KinesisHandler {
-	if key == nil {
-		key = KinesisSequence
-	}
 	s := newSource(streamSource(source[events.KinesisEventRecord]{
-		what: "idemlambda.Kinesis", engine: engine, key: key, op: withRetention(op, KinesisRetention), opts: optionsOf(o),
+		what: "idemlambda.Kinesis", engine: engine, key: keyOr(key, KinesisSequence),
+		op: withRetention(op, KinesisRetention), opts: optionsOf(o),
 		name: func(r *events.KinesisEventRecord) string { return r.Kinesis.SequenceNumber },
 	}, func(r *events.KinesisEventRecord) string { return r.Kinesis.PartitionKey }), kinesisBody, fn)
 	return func(ctx context.Context, event events.KinesisEvent) (events.KinesisEventResponse, error) {
@@ -163,10 +161,7 @@ func KinesisPointer(tenantPointer string, values ...string) RecordKeyFunc[events
 func DynamoDBStream(engine *idem.Engine, op idem.Operation, key RecordKeyFunc[events.DynamoDBEventRecord],
 	o *Options[events.DynamoDBEventRecord],
 	fn func(context.Context, events.DynamoDBEventRecord) error) DynamoDBStreamHandler {
-	if key == nil {
-		key = DynamoDBStreamEventID
-	}
-	s := newRawSource(tableSource("idemlambda.DynamoDBStream", engine, op, key, o), fn)
+	s := newRawSource(tableSource("idemlambda.DynamoDBStream", engine, op, keyOr(key, DynamoDBStreamEventID), o), fn)
 	return func(ctx context.Context, event events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
 		return deliverChanges(ctx, s, event.Records), nil
 	}

@@ -71,7 +71,7 @@ func TestStreamModel(t *testing.T) {
 		left := stream(deeds...)
 		for round := 0; len(left.Records) > 0; round++ {
 			require.Less(t, round, 20)
-			o := &Options[events.KinesisEventRecord]{Logger: quiet, Concurrency: 1 + g.IntN(3)}
+			o := &Options[events.KinesisEventRecord]{Concurrency: 1 + g.IntN(3)}
 			o.OnFailed = func(_ context.Context, d Delivery[events.KinesisEventRecord]) error {
 				mu.Lock()
 				defer mu.Unlock()
@@ -132,7 +132,6 @@ func TestKafkaPartitions(t *testing.T) {
 	event := kafkaEvent([3]string{"0"}, [3]string{"0", "fail"}, [3]string{"0"}, [3]string{"1"},
 		[3]string{"2", "", "no base64!"}, [3]string{"2"})
 	r, o := &ran{}, &KafkaOptions{ReportBatchItemFailures: true}
-	o.Logger = quiet
 	res, err := Kafka(newEngine(t, memory()), fulfil, nil, o, r.work)(t.Context(), event)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"0", "1", "3"}, r.take())
@@ -182,8 +181,8 @@ func TestDynamoDBStreamLanes(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var ids []string
-	res, err := DynamoDBStream(newEngine(t, memory()), fulfil,
-		nil, &Options[events.DynamoDBEventRecord]{Logger: quiet, Concurrency: 2},
+	res, err := DynamoDBStream(newEngine(t, memory()), fulfil, nil,
+		&Options[events.DynamoDBEventRecord]{Concurrency: 2},
 		func(_ context.Context, r events.DynamoDBEventRecord) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -201,14 +200,13 @@ func TestDynamoDBStreamLanes(t *testing.T) {
 // What services never send must not panic, and must not be taken for success
 // without anything having run.
 func TestMutatedSourceEvents(t *testing.T) {
-	for name := range sourceEntries(newEngine(t, memory()), fulfil, &deed{}) {
-		var event any
-		require.NoError(t, json.Unmarshal(sourceSample(t, name), &event))
+	for name, source := range sources {
+		event := decoded[any](t, name)
 		g := rand.New(rand.NewPCG(7, 7))
 		for range 1000 {
 			payload, err := json.Marshal(mutated(g, event))
 			require.NoError(t, err)
-			_, _ = sourceEntries(newEngine(t, memory()), fulfil, &deed{})[name](invocation(t), payload)
+			_, _ = source.open(newEngine(t, memory()), fulfil, &deed{})(invocation(t), payload)
 		}
 	}
 }
@@ -265,7 +263,7 @@ func TestOnFailedWaitsForTheWholeEvent(t *testing.T) {
 	var forwarded []string
 	down := true
 	o := &KafkaOptions{}
-	o.Logger, o.Concurrency = quiet, 1
+	o.Concurrency = 1
 	o.OnFailed = func(_ context.Context, d Delivery[events.KafkaRecord]) error {
 		forwarded = append(forwarded, d.Event.Topic+strconv.FormatInt(d.Event.Partition, 10))
 		return nil
@@ -292,7 +290,7 @@ func TestOnFailedWaitsForTheWholeEvent(t *testing.T) {
 func TestOnFailedFailsLast(t *testing.T) {
 	full := errors.New("the queue of failures is full")
 	told := map[string]Reason{}
-	h := Kinesis(newEngine(t, memory()), transfer, nil, &Options[events.KinesisEventRecord]{Concurrency: 3, Logger: quiet,
+	h := Kinesis(newEngine(t, memory()), transfer, nil, &Options[events.KinesisEventRecord]{Concurrency: 3,
 		OnFailed: func(_ context.Context, d Delivery[events.KinesisEventRecord]) error {
 			if d.Event.EventID == "1" {
 				return full

@@ -135,7 +135,7 @@ func TestTwoTenantsNeverShareARecord(t *testing.T) {
 	e, ran := newEngine(t, memory()), func() { runs++ }
 	h := Wrap(e, charge, Pointer("/merchant", "/paymentId"),
 		func(_ context.Context, p payment) (string, error) { ran(); return p.Merchant, nil })
-	q := SQS(e, fulfil, SQSPointer("/merchant", "/paymentId"), &SQSOptions{Logger: quiet},
+	q := SQS(e, fulfil, SQSPointer("/merchant", "/paymentId"), nil,
 		func(context.Context, payment) error { ran(); return nil })
 	for range 2 {
 		for _, m := range []string{"m1", "m2"} {
@@ -234,8 +234,7 @@ func TestUnencodableResultThatIsNotRecorded(t *testing.T) {
 		return math.NaN(), nil
 	})
 	_, err := invoke(t, h, event)
-	var fault *json.UnsupportedValueError
-	require.ErrorAs(t, err, &fault)
+	require.ErrorAs(t, err, new(*json.UnsupportedValueError))
 	require.NotErrorIs(t, err, idem.ErrOutcomeUnavailable)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/idem-go/idempotency/idem/protocol"
@@ -55,6 +56,7 @@ func TestFingerprintJSON(t *testing.T) {
 		`{"a":[1,"é"],"b":0,"c":null}`, `{"a":[1,"é"]}`, `{"a":["é",1],"b":0}`, `{"a":[1,"e"],"b":0}`, `{"A":[1,"é"],"b":0}`,
 		`{"a":["1","é"],"b":0}`, `{"a":[1,"é"],"b":null}`, `{"a":[1,"é"],"b":false}`, `{"a":[1,"é"],"b":""}`,
 		`null`, `""`, `[]`, `[null]`, `{}`, `0`, `false`, `"null"`, `9007199254740993`, `9007199254740992`,
+		`"1.000000000000000001"`, `"1.000000000000000002"`,
 	}
 	seen := map[protocol.Fingerprint]string{mustFingerprint(t, same[0], nil): same[0]}
 	for _, text := range different {
@@ -69,19 +71,6 @@ func TestFingerprintJSON(t *testing.T) {
 	f, err := JSON([]byte(`{"a":1,"a":1}`), nil)
 	require.ErrorIs(t, err, ErrNotCanonical)
 	require.Empty(t, f)
-}
-
-// Two amounts of a coin with 18 decimals are two inputs, or none.
-func TestFingerprintOfDecimalsThatNoDoubleHolds(t *testing.T) {
-	for _, text := range []string{`{"amount":1.000000000000000001}`, `{"amount":1.000000000000000002}`} {
-		_, err := JSON([]byte(text), nil)
-		require.ErrorIs(t, err, ErrNotCanonical)
-		require.ErrorContains(t, err, "more than 17 significant digits")
-	}
-	require.NotEqual(t, mustFingerprint(t, `{"amount":"1.000000000000000001"}`, nil),
-		mustFingerprint(t, `{"amount":"1.000000000000000002"}`, nil))
-	require.NotEqual(t, mustFingerprint(t, `{"amount":1000000000000000001}`, nil),
-		mustFingerprint(t, `{"amount":1000000000000000002}`, nil))
 }
 
 func TestFingerprintBytes(t *testing.T) {
@@ -162,8 +151,7 @@ func TestFingerprintBuilderIsUnambiguous(t *testing.T) {
 func TestFingerprintBuilderErrors(t *testing.T) {
 	var empty Builder
 	_, err := empty.Sum()
-	var wrong *protocol.ConfigError
-	require.ErrorAs(t, err, &wrong)
+	require.ErrorAs(t, err, new(*protocol.ConfigError))
 
 	var b Builder
 	b.Text("a", "b")
@@ -234,39 +222,112 @@ func jsonOfSize(size int) []byte {
 	return []byte(b.String())
 }
 
-func BenchmarkFingerprintJSON(b *testing.B) {
-	for _, size := range []int{200, 5 << 10, 100 << 10} {
-		doc := jsonOfSize(size)
-		for _, test := range []struct {
-			name string
-			sel  *Select
-		}{
-			{"all", nil},
-			{"only", &Select{Only: []string{"/amount", "/order"}}},
-			{"without", &Select{Without: []string{"/currency"}}},
-		} {
-			b.Run(fmt.Sprintf("%dB/%s", len(doc), test.name), func(b *testing.B) {
-				b.SetBytes(int64(len(doc)))
-				b.ReportAllocs()
-				for b.Loop() {
-					if _, err := JSON(doc, test.sel); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
+func TestSelectCheck(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		sel     *Select
+		problem string
+	}{
+		{"nil", nil, ""},
+		{"zero", &Select{}, ""},
+		{"empty lists", &Select{Only: []string{}, Without: []string{}}, ""},
+		{"only", &Select{Only: []string{"/a", "/ab", "/b/c", "/b/d", "/e/0", "/", "/m~1n~0o"}}, ""},
+		{"whole input", &Select{Only: []string{""}}, ""},
+		{"without", &Select{Without: []string{"/a", "/ab"}}, ""},
+		{"both", &Select{Only: []string{"/a"}, Without: []string{"/b"}}, "both set"},
+		{"no slash", &Select{Only: []string{"a"}}, `start it with a slash, as in "/a"`},
+		{"no slash, second", &Select{Without: []string{"/b", "$.a"}}, "start it with a slash"},
+		{"nothing left", &Select{Without: []string{""}}, "whole input"},
+		{"twice", &Select{Only: []string{"/a", "/b", "/a"}}, `"/a" lies inside "/a"`},
+		{"nested", &Select{Without: []string{"/a/b", "/a"}}, `"/a/b" lies inside "/a"`},
+		{"inside everything", &Select{Only: []string{"", "/a"}}, `"/a" lies inside ""`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := test.sel.Check()
+			_, used := JSON([]byte(`{"a":{"b":1},"ab":1,"b":{"c":1,"d":1},"e":[1],"":1,"m/n~o":1}`), test.sel)
+			if test.problem == "" {
+				require.NoError(t, err)
+				require.NoError(t, used)
+				return
+			}
+			var wrong *protocol.ConfigError
+			require.ErrorAs(t, err, &wrong)
+			require.Contains(t, wrong.Problem, test.problem)
+			require.Equal(t, err, used, "not checked before, it is found at use")
+			require.NotErrorIs(t, err, ErrNotCanonical)
+		})
 	}
 }
 
-func BenchmarkFingerprintBytes(b *testing.B) {
-	for _, size := range []int{1 << 10, 100 << 10} {
-		raw := make([]byte, size)
-		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
-			b.SetBytes(int64(size))
-			b.ReportAllocs()
-			for b.Loop() {
-				Bytes(raw)
+// What is cut out of which text is for package canonical to say.
+func TestSelectWithout(t *testing.T) {
+	const doc = `{"z":[10,[20,21],{"k":30}],"b":{"c":1,"d":{"e":2}},"a":"x"}`
+	sel := &Select{Without: []string{"/z/1", "/missing", "/b/d/e"}}
+	const left = `{"z":[10,{"k":30}],"b":{"c":1,"d":{}},"a":"x"}`
+	require.Equal(t, mustFingerprint(t, left, nil), mustFingerprint(t, doc, sel))
+	for _, scalar := range []string{"1", `"a"`, "null", "[]", "{}"} {
+		require.Equal(t, mustFingerprint(t, scalar, nil), mustFingerprint(t, scalar, &Select{Without: []string{"/a", "/0"}}))
+	}
+	_, err := JSON([]byte(`{"a":1e400}`), &Select{Without: []string{"/a"}})
+	require.ErrorIs(t, err, ErrNotCanonical, "the whole text is to be canonical")
+}
+
+func TestSelectOnly(t *testing.T) {
+	sel := &Select{Only: []string{"/amount", "/to/iban", "/lines/1"}}
+	base := mustFingerprint(t, `{"amount":10,"to":{"iban":"DE1","name":"A"},"lines":[0,{"a":1,"b":2}],"sent":"10:00"}`,
+		sel)
+	const same = `{"sent":null,"lines":[7,{"b":2.0,"a":1},8],"to":{"iban":"DE1"},"amount":1e1}`
+	require.Equal(t, base, mustFingerprint(t, same, sel))
+	require.Equal(t, base, mustFingerprint(t, same, &Select{Only: []string{"/lines/1", "/to/iban", "/amount"}}))
+	require.Equal(t, []string{"/amount", "/to/iban", "/lines/1"}, sel.Only, "the caller's list is left alone")
+	for _, other := range []string{
+		`{"amount":11,"to":{"iban":"DE1"},"lines":[0,{"a":1,"b":2}]}`,
+		`{"amount":10,"to":{"iban":"DE2"},"lines":[0,{"a":1,"b":2}]}`,
+		`{"amount":10,"to":{"iban":"DE1"},"lines":[0,{"a":1}]}`,
+		`{"amount":null,"to":{"iban":"DE1"},"lines":[0,{"a":1,"b":2}]}`,
+	} {
+		require.NotEqual(t, base, mustFingerprint(t, other, sel))
+	}
+	for in, missing := range map[string]string{
+		`{"to":{"iban":"DE1"},"lines":[0,1]}`:               "/amount",
+		`{"amount":10,"to":"DE1","lines":[0,1]}`:            "/to/iban",
+		`{"amount":10,"to":{},"lines":[0,1]}`:               "/to/iban",
+		`{"amount":10,"to":{"iban":"DE1"},"lines":[0]}`:     "/lines/1",
+		`{"amount":10,"to":{"iban":"DE1"},"lines":{"0":0}}`: "/lines/1",
+		`null`: "/amount",
+		`[]`:   "/amount",
+		`"x"`:  "/amount",
+	} {
+		f, err := JSON([]byte(in), sel)
+		require.Empty(t, f)
+		require.ErrorIs(t, err, ErrNotCanonical)
+		require.ErrorContains(t, err, fmt.Sprintf("the field %q is missing", missing))
+	}
+	require.NotEqual(t,
+		mustFingerprint(t, `{"a":"x","b":"y"}`, &Select{Only: []string{"/a"}}),
+		mustFingerprint(t, `{"a":"x","b":"x"}`, &Select{Only: []string{"/b"}}), "the pointer counts, not the value alone")
+	whole := &Select{Only: []string{""}}
+	require.Equal(t, mustFingerprint(t, `{"a":1,"b":2}`, whole), mustFingerprint(t, `{"b":2,"a":1}`, whole))
+	require.NotEqual(t, mustFingerprint(t, `{"a":1}`, whole), mustFingerprint(t, `{"a":2}`, whole))
+	_, err := JSON([]byte(`{"amount":1,"amount":2}`), sel)
+	require.ErrorContains(t, err, "occurs twice")
+}
+
+// TestSelectIsShared runs with -race.
+func TestSelectIsShared(t *testing.T) {
+	only, without := &Select{Only: []string{"/b", "/a"}}, &Select{Without: []string{"/b"}}
+	wantOnly, wantWithout := mustFingerprint(t, `{"a":1,"b":2}`, only), mustFingerprint(t, `{"a":1,"b":2}`, without)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 100 {
+				x, errX := JSON([]byte(`{"b":2,"a":1}`), only)
+				y, errY := JSON([]byte(`{"b":3,"a":1}`), without)
+				if errX != nil || errY != nil || x != wantOnly || y != wantWithout {
+					t.Errorf("got %v, %v, %v, %v", x, errX, y, errY)
+				}
 			}
 		})
 	}
+	group.Wait()
 }

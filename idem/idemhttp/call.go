@@ -60,8 +60,7 @@ func (c *Contract) call(ctx context.Context, r *Request, d *declared) (call idem
 		call.Fingerprint = fingerprint.Bytes(r.Body) // with which nothing is compared
 	} else if call.Fingerprint, err = c.fingerprint(r); err != nil {
 		no = &situation{code: CodeNotCanonical}
-		var why *fingerprint.NotCanonicalError
-		if errors.As(err, &why) {
+		if why, ok := errors.AsType[*fingerprint.NotCanonicalError](err); ok {
 			no.why = why.Reason
 			if why.Offset >= 0 {
 				no.why = fmt.Sprintf("at byte %d, %s", why.Offset, why.Reason)
@@ -84,8 +83,7 @@ func (c *Contract) call(ctx context.Context, r *Request, d *declared) (call idem
 func callerOf(ctx context.Context, r *Request, f TenantFunc) (name, why string, err error) {
 	name, err = f(ctx, r)
 	if errors.Is(err, ErrTenantMissing) {
-		var own tenantMissing
-		errors.As(err, &own)
+		own, _ := errors.AsType[tenantMissing](err)
 		return "", string(own), nil
 	}
 	return name, "", err

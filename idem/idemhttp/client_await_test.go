@@ -92,11 +92,8 @@ func TestAwaitKeepsAskingAndKeepsSecrets(t *testing.T) {
 	req := request(t, "POST", s.URL+"/prod/jobs", `{}`)
 	req.Header.Set("Authorization", "Bearer mine")
 	req.Header.Set("If-Match", "x")
-	res, err := c.Do(req)
+	res, err := c.await(t, req)
 	require.NoError(t, err)
-	res, err = c.transport.Await(t.Context(), res)
-	require.NoError(t, err)
-	require.NoError(t, res.Body.Close())
 	require.Equal(t, 200, res.StatusCode)
 	got := s.requests()
 	require.Len(t, got, 5)
@@ -118,41 +115,29 @@ func TestAwaitKeepsAskingAndKeepsSecrets(t *testing.T) {
 	s = serving(t, status(202, "Location", strings.Replace(other.URL, "127.0.0.1", "localhost", 1)))
 	req = request(t, "POST", s.URL, `{}`)
 	req.Header.Set("X-Api-Key", "mine")
-	res, err = c.Do(req)
+	_, err = c.await(t, req)
 	require.NoError(t, err)
-	res, err = c.transport.Await(t.Context(), res)
-	require.NoError(t, err)
-	require.NoError(t, res.Body.Close())
 	require.Empty(t, other.requests()[0].header.Get("X-Api-Key"))
 }
 
 // What is not the outcome must not be taken for it: a client would order again.
 func TestAwaitTellsAnOutageFromTheOutcome(t *testing.T) {
 	accepted := status(202, "Location", "/jobs/7")
-	own := func(code int, body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", ProblemMediaType)
-			w.WriteHeader(code)
-			_, _ = io.WriteString(w, body)
-		}
-	}
 	for name, c := range map[string]struct {
 		answer  http.HandlerFunc
 		refused int // the question was refused with this status
 	}{
-		"429": {answer: status(429)},
-		"500": {answer: status(500)},
-		"502": {answer: status(502)},
-		"503": {answer: status(503)},
-		"504": {answer: status(504)},
-		"the store is down": {
-			answer: own(503, `{"status":503,"code":"idempotency_store_unavailable","retryable":true}`)},
-		"the record is unreadable": {
-			answer: own(503, `{"status":503,"code":"idempotency_record_unreadable","retryable":false}`)},
-		"401":       {answer: status(401), refused: 401},
-		"403":       {answer: status(403), refused: 403},
-		"no tenant": {answer: own(403, `{"status":403,"code":"tenant_missing","retryable":false}`), refused: 403},
-		"no status": {answer: own(404, `{"status":404,"code":"status_not_found","retryable":false}`), refused: 404},
+		"429":                      {answer: status(429)},
+		"500":                      {answer: status(500)},
+		"502":                      {answer: status(502)},
+		"503":                      {answer: status(503)},
+		"504":                      {answer: status(504)},
+		"the store is down":        {answer: problemOf(503, CodeStoreUnavailable, true)},
+		"the record is unreadable": {answer: problemOf(503, CodeRecordUnreadable, false)},
+		"401":                      {answer: status(401), refused: 401},
+		"403":                      {answer: status(403), refused: 403},
+		"no tenant":                {answer: problemOf(403, CodeTenantMissing, false), refused: 403},
+		"no status":                {answer: problemOf(404, CodeStatusNotFound, false), refused: 404},
 		"a login": {answer: func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/jobs/7" {
 				http.Redirect(w, r, "/login", http.StatusFound)
@@ -166,13 +151,10 @@ func TestAwaitTellsAnOutageFromTheOutcome(t *testing.T) {
 			}
 			s := serving(t, append(answers, status(200))...)
 			trial := newTrial(t, nil, nil)
-			res, err := trial.Do(request(t, "POST", s.URL+"/jobs", `{}`))
-			require.NoError(t, err)
-			res, err = trial.transport.Await(t.Context(), res)
+			res, err := trial.await(t, request(t, "POST", s.URL+"/jobs", `{}`))
 			if c.refused == 0 {
 				require.NoError(t, err)
 				require.Equal(t, 200, res.StatusCode)
-				require.NoError(t, res.Body.Close())
 				return
 			}
 			var refused *SendError
@@ -198,20 +180,14 @@ func TestWhatAwaitTakesForTheOutcome(t *testing.T) {
 		"a resource, refused":      {[]http.HandlerFunc{status(303, append(mark, "Location", "/own")...), status(403)}, 403},
 		"a resource that is down":  {[]http.HandlerFunc{status(303, append(mark, "Location", "/own")...), status(500)}, 500},
 		"behind a marked redirect": {[]http.HandlerFunc{status(302, append(mark, "Location", "/own")...), status(200)}, 200},
-		"forgotten": {[]http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", ProblemMediaType)
-			w.WriteHeader(410)
-			_, _ = io.WriteString(w, `{"status":410,"code":"outcome_expired","retryable":false}`)
-		}}, 410},
+		"forgotten":                {[]http.HandlerFunc{problemOf(410, CodeExpired, false)}, 410},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serving(t, append([]http.HandlerFunc{status(202, "Location", "/jobs/7")}, c.answers...)...)
 			trial := newTrial(t, nil, &ClientOptions{MaxAttempts: 1})
-			res, err := trial.Do(request(t, "POST", strings.Replace(s.URL, "http://", "http://me:secret@", 1), `{}`))
+			res, err := trial.await(t,
+				request(t, "POST", strings.Replace(s.URL, "http://", "http://me:secret@", 1), `{}`))
 			require.NoError(t, err)
-			res, err = trial.transport.Await(t.Context(), res)
-			require.NoError(t, err)
-			require.NoError(t, res.Body.Close())
 			require.Equal(t, c.status, res.StatusCode)
 			for _, r := range s.requests() {
 				require.NotEmpty(t, r.header.Get("Authorization"))
@@ -233,11 +209,8 @@ func TestAwaitLeavesTheHeadersAtTheFirstHost(t *testing.T) {
 	for _, name := range names {
 		req.Header.Set(name, "mine")
 	}
-	res, err := c.Do(req)
+	res, err := c.await(t, req)
 	require.NoError(t, err)
-	res, err = c.transport.Await(t.Context(), res)
-	require.NoError(t, err)
-	require.NoError(t, res.Body.Close())
 	require.Equal(t, 200, res.StatusCode)
 	for _, name := range names {
 		for _, r := range s.requests() {
@@ -275,7 +248,7 @@ func TestBodiesThatStall(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			code := 503
-			transport, err := NewTransport(roundTripper(func(r *http.Request) (*http.Response, error) {
+			transport, err := NewTransport(answering(func(r *http.Request) (*http.Response, error) {
 				body, _ := io.Pipe()
 				return &http.Response{StatusCode: code, Header: header, Body: body, Request: r}, nil
 			}), &ClientOptions{MaxAttempts: 2})
@@ -299,10 +272,6 @@ func TestBodiesThatStall(t *testing.T) {
 		})
 	}
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // due is a context that has a deadline by the trial's clock.
 type due struct {
@@ -334,9 +303,7 @@ func TestAwaitEndsInTime(t *testing.T) {
 
 	// Without a deadline, until the outcome may be forgotten.
 	brief := newTrial(t, nil, &ClientOptions{Retention: time.Hour})
-	res, err := brief.Do(request(t, "POST", s.URL+"/jobs", `{}`))
-	require.NoError(t, err)
-	_, err = brief.transport.Await(t.Context(), res)
+	_, err = brief.await(t, request(t, "POST", s.URL+"/jobs", `{}`))
 	require.ErrorIs(t, err, ErrStillRunning)
 	require.WithinRange(t, brief.at, noon.Add(59*time.Minute), noon.Add(time.Hour))
 

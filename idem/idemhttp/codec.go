@@ -87,11 +87,11 @@ func (c *Contract) Encode(res *Response) (protocol.Encoded, error) {
 		return protocol.Encoded{},
 			mistake("the response is nil: give the one that later callers are to get, or resolve without a Result")
 	}
-	store := func() ([]byte, error) { return encode(res) }
+	store := encode
 	if c.opts.Redact != nil {
-		store = func() ([]byte, error) { return c.redacted(res) }
+		store = c.redacted
 	}
-	body, err := store()
+	body, err := store(res)
 	if err != nil {
 		return protocol.Encoded{}, err
 	}

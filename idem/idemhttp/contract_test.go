@@ -157,28 +157,6 @@ func TestMethodsAreConfigurable(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-func TestRouteThenPathThenTemplate(t *testing.T) {
-	c := newContract(t, memory())
-	for _, r := range []struct {
-		route, path string
-		want        string
-	}{
-		{"/payments", "/prod/payments", "charge"},
-		{"/{proxy+}", "/payments", "charge"},
-		{"", "/payments", "charge"},
-		{"/transfers/{id}", "/transfers/7", "transfer"},
-		{"", "/transfers/7", "transfer"},
-		{"/{proxy+}", "/transfers/7", "transfer"},
-		{"", "/transfers/", ""},
-		{"", "/transfers/7/8", ""},
-		{"", "/payments/", ""},
-		{"/payment", "/payment", ""},
-		{"", "", ""},
-	} {
-		require.Equal(t, r.want, declaredName(c, &Request{Method: "post", Route: r.route, Path: r.path}), "%+v", r)
-	}
-}
-
 // What counts as the same request, and what does not.
 func TestFingerprintCoversTheRequest(t *testing.T) {
 	base := payment()

@@ -71,21 +71,6 @@ func keyIn(values ...string) (string, error) {
 	return key, c.checkKey(key, DefaultMinKey)
 }
 
-func TestBothFormsNameOneKey(t *testing.T) {
-	c, n := newContract(t, memory()), 0
-	serve(t, c, payment(), counting(&n, created()))
-	again := serve(t, c, payment(func(r *Request) {
-		r.Header = map[string][]string{"IDEMPOTENCY-KEY": {`"` + testKey + `"`}, "Content-Type": {"application/json"}}
-	}), counting(&n, created()))
-	require.Equal(t, "true", again.Headers[HeaderReplayed])
-	require.Equal(t, 1, n)
-}
-
-func TestKeyInTwoSpellingsIsRepeated(t *testing.T) {
-	got, _ := keyAfter(t, payment(func(r *Request) { r.Header["Idempotency-Key"] = []string{testKey} }))
-	require.Equal(t, string(CodeKeyInvalid), got)
-}
-
 var keyGrammar = regexp.MustCompile(`^[A-Za-z0-9._~:-]{16,255}$`)
 
 // checkKeys serves a request with the header's values: nothing panics, and

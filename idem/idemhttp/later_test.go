@@ -484,8 +484,7 @@ func TestMistakesInLater(t *testing.T) {
 		`"DELETE /payments/{id}"`: {"POST /statements": {Status: "/payments/{id}"}},
 	} {
 		_, err := New(newEngine(t, memory()), routes, SingleTenant, &Options{Later: l, Methods: []string{"POST", "DELETE"}})
-		var mistake *idem.ConfigError
-		require.ErrorAs(t, err, &mistake, want)
+		require.ErrorAs(t, err, new(*idem.ConfigError), want)
 		require.Contains(t, err.Error(), want)
 	}
 	_, err := New(newEngine(t, memory()), Routes{"POST /a": statement, "POST /b": statement}, SingleTenant,

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/idem-go/idempotency/idem"
 	"github.com/stretchr/testify/require"
 )
 
@@ -170,8 +171,10 @@ func TestOuterHeaders(t *testing.T) {
 func TestResponseBodyLimit(t *testing.T) {
 	status, n := 201, 0
 	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxResponse: 4},
-		func(w http.ResponseWriter, _ *http.Request) {
-			n++
+		func(w http.ResponseWriter, r *http.Request) {
+			if n++; status == 400 {
+				idem.SetNotExecuted(r.Context())
+			}
 			w.WriteHeader(status)
 			_, err := io.WriteString(w, "1234")
 			require.NoError(t, err)
@@ -189,12 +192,18 @@ func TestResponseBodyLimit(t *testing.T) {
 	}
 	require.Equal(t, 1, n)
 
-	status = 500
-	other := netRequest("POST", "/payments", "{}")
-	other.Header.Set("Idempotency-Key", "another-key-of-this-test")
-	w := answerOf(h, other)
-	require.Equal(t, 500, w.Code)
-	require.Zero(t, w.Body.Len())
+	// What is not recorded is not called recorded, and loses its body. Where nothing was executed, it runs again.
+	for other, runs := range map[int]int{500: 1, 400: 2} {
+		status, n = other, 0
+		for range runs {
+			r := netRequest("POST", "/payments", "{}")
+			r.Header.Set("Idempotency-Key", "another-key-of-this-test-"+strconv.Itoa(other))
+			w := answerOf(h, r)
+			require.Equal(t, other, w.Code)
+			require.Zero(t, w.Body.Len())
+		}
+		require.Equal(t, runs, n)
+	}
 }
 
 // A container replays what a Lambda function recorded: its Base64 is taken off.

@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -133,64 +134,6 @@ func TestAHandlerMustAnswer(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-// Who may send nothing must not fill the memory: the body comes after operation, tenant and key.
-func TestTheBodyOfARefusedRequestIsNotRead(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*http.Request)
-		status int
-	}{
-		"undeclared": {func(r *http.Request) { r.URL.Path = "/other" }, 500},
-		"no tenant":  {func(r *http.Request) { r.Header.Del("X-Tenant") }, 403},
-		"no key":     {func(r *http.Request) { r.Header.Del("Idempotency-Key") }, 400},
-		"a bad key":  {func(r *http.Request) { r.Header.Set("Idempotency-Key", "short") }, 400},
-		"served":     {func(*http.Request) {}, 201},
-	} {
-		for _, shadow := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, shadow), func(t *testing.T) {
-				op := charge
-				op.Shadow = shadow
-				contract, err := New(newEngine(t, memory()), Routes{"POST /payments": op}, tenantInHeader, nil)
-				require.NoError(t, err)
-				var read bytes.Buffer
-				before := 0
-				h := contract.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					before = read.Len()
-					w.WriteHeader(201)
-				}), nil)
-				r := netRequest("POST", "/payments", "")
-				r.Body = io.NopCloser(io.TeeReader(strings.NewReader(`{"amount":1}`), &read))
-				r.ContentLength = -1
-				c.change(r)
-				w := answerOf(h, r)
-				switch {
-				case c.status == 201:
-					require.Positive(t, before, "the contract compares it")
-				case shadow:
-					require.Zero(t, before)
-					require.Equal(t, 201, w.Code)
-				default:
-					require.Zero(t, read.Len())
-					require.Equal(t, c.status, w.Code)
-				}
-			})
-		}
-	}
-}
-
-// What needs no key is not touched at all: the writer and the request are the
-// server's own.
-func TestMiddlewarePassesOtherMethods(t *testing.T) {
-	var w http.ResponseWriter
-	var r *http.Request
-	h := netContract(t, memory()).Middleware(http.HandlerFunc(func(gotW http.ResponseWriter, gotR *http.Request) {
-		require.True(t, gotW == w && gotR == r)
-	}), nil)
-	for _, method := range []string{"GET", "HEAD", "PUT", "DELETE", "OPTIONS"} {
-		w, r = httptest.NewRecorder(), httptest.NewRequest(method, "/payments", nil)
-		h.ServeHTTP(w, r)
-	}
-}
-
 // A client that goes away turns nothing into a failure, and neither does a deadline that is over: the handler
 // goes on, its record is completed, and the retry gets the response.
 func TestContextIsDetached(t *testing.T) {
@@ -295,8 +238,7 @@ func TestPanicsPassTheMiddleware(t *testing.T) {
 
 func TestRequestBodyLimit(t *testing.T) {
 	n := 0
-	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxRequest: 12},
-		counted(&n))
+	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxRequest: 12}, counted(&n))
 	require.Equal(t, 200, answerOf(h, netRequest("POST", "/payments", `{"amount":1}`)).Code)
 	require.Equal(t, 1, n)
 	chunked := netRequest("POST", "/payments", "")
@@ -316,14 +258,14 @@ func TestRequestBodyLimit(t *testing.T) {
 
 // A body that ends before its end claims nothing.
 func TestIncompleteBody(t *testing.T) {
-	watched := &watching{Store: memory()}
-	h := mounted(netContract(t, watched), nil, func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") })
+	store := memory()
+	h := mounted(netContract(t, store), nil, func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") })
 	r := netRequest("POST", "/payments", "")
 	r.Body, r.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader("{"), failing{io.ErrUnexpectedEOF})), 100
 	w := answerOf(h, r)
 	require.Equal(t, 400, w.Code)
 	require.Contains(t, w.Body.String(), CodeRequestIncomplete)
-	require.Empty(t, watched.values)
+	require.Empty(t, store.Records())
 }
 
 // Errors that no client can act on go to the log, or to the service's own function.
@@ -409,4 +351,94 @@ func TestMistakesOfTheMiddleware(t *testing.T) {
 			f()
 		}()
 	}
+}
+
+// The template and its parameters come from the mux's pattern.
+func TestRouteOfAPattern(t *testing.T) {
+	for _, c := range []struct {
+		pattern, url string
+		route        string
+		parameters   map[string]string
+	}{
+		{"/payments", "/payments", "/payments", map[string]string{}},
+		{"POST /payments", "/payments", "/payments", map[string]string{}},
+		{"POST  example.com/payments/{id}", "/payments/7", "/payments/{id}", map[string]string{"id": "7"}},
+		{"POST /payments/{id}/refunds/{n}", "/payments/a%2Fb/refunds/1", "/payments/{id}/refunds/{n}",
+			map[string]string{"id": "a/b", "n": "1"}},
+		{"/files/{path...}", "/files/a/b%20c", "/files/{path...}", map[string]string{"path": "a/b c"}},
+		{"/exact/{$}", "/exact/", "/exact/{$}", map[string]string{}},
+		{"/below/", "/below/a%2Fb", "/below/", map[string]string{"": "/below/a%2Fb"}},
+		{"/", "/x", "/", map[string]string{"": "/x"}},
+	} {
+		var got *Request
+		mux := http.NewServeMux()
+		mux.HandleFunc(c.pattern, func(_ http.ResponseWriter, r *http.Request) {
+			got = new(MiddlewareOptions).request(r, "")
+		})
+		mux.ServeHTTP(httptest.NewRecorder(), netRequest("POST", "http://example.com"+c.url+"?a=1&b=%2C&a=2", ""))
+		require.NotNil(t, got, c.pattern)
+		require.Equal(t, c.route, got.Route)
+		require.Equal(t, c.parameters, got.PathParameters)
+		require.Equal(t, c.url, got.Path)
+		require.Equal(t, map[string][]string{"a": {"1", "2"}, "b": {","}}, got.Query)
+	}
+}
+
+// Without a mux the path counts, and a router may tell its template.
+func TestRouteWithoutAPattern(t *testing.T) {
+	r := netRequest("POST", "/payments/7?a=%zz", "")
+	got := new(MiddlewareOptions).request(r, "")
+	require.Empty(t, got.Route)
+	require.Equal(t, "/payments/7", got.Path)
+	require.Empty(t, got.Query)
+	require.Equal(t, "a=%zz", got.RawQuery)
+
+	o := &MiddlewareOptions{Route: func(*http.Request) string { return "/payments/{id}" }}
+	got = o.request(r, "")
+	require.Equal(t, "/payments/{id}", got.Route)
+	require.Equal(t, map[string]string{"": "/payments/7"}, got.PathParameters)
+	o.Route = func(*http.Request) string { return "" }
+	require.Nil(t, o.request(r, "").PathParameters)
+}
+
+// What the mux has no handler for is the mux's to answer.
+func TestAroundAMuxUnknownPathsAreNotFound(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /payments/{id}", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("POST /refunds", func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") })
+	h := netContract(t, memory()).Middleware(mux, nil)
+	require.Equal(t, 404, answerOf(h, netRequest("POST", "/unknown", "{}")).Code)
+	require.Equal(t, 405, answerOf(h, netRequest("POST", "/payments/1", "{}")).Code)
+	undeclared := answerOf(h, netRequest("POST", "/refunds", "{}"))
+	require.Equal(t, 500, undeclared.Code)
+	require.Contains(t, undeclared.Body.String(), CodeUndeclared)
+}
+
+// Bytes that no client should send: no panic, always an answer, and whatever reaches the table
+// matches the key's grammar.
+func FuzzRequest(f *testing.F) {
+	const key = "key-of-request-1234"
+	f.Add("POST /payments?expand=a&expand=b HTTP/1.1\r\nHost: x\r\nX-Tenant: blue\r\nContent-Type: " +
+		"application/json\r\nIdempotency-Key: " + key + "\r\nContent-Length: 12\r\n\r\n{\"amount\":1}")
+	f.Add("POST /transfers/a%2Fb HTTP/1.1\r\nHost: x\r\nX-Tenant: blue\r\nidempotency-key: \"" + key +
+		"\"\r\nX-Tag: a\r\nx-tag: b\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Trailer: 1\r\n\r\n")
+	f.Add("PATCH http://x/payments HTTP/1.0\r\nHost: x\r\nX-Tenant: blue\r\nIdempotency-Key: " + key +
+		"\r\nCookie: a=b; c=d\r\n\r\n")
+	f.Fuzz(func(t *testing.T, raw string) {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
+		if err != nil {
+			return
+		}
+		store := memory()
+		c := contractFor(t, newEngine(t, store), AnyRoute(charge), tenantInHeader)
+		mux := http.NewServeMux()
+		h := c.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), nil)
+		for _, pattern := range []string{"/payments", "/transfers/{id}", "/"} {
+			mux.Handle(pattern, h)
+		}
+		require.GreaterOrEqual(t, answerOf(mux, r).Code, 200)
+		for _, rec := range store.Records() {
+			require.Regexp(t, keyGrammar, rec.Value)
+		}
+	})
 }

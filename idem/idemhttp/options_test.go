@@ -88,8 +88,7 @@ func TestMistakesAreFoundAtConstruction(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(newEngine(t, memory()), c.routes, SingleTenant, c.o)
-			var config *idem.ConfigError
-			require.ErrorAs(t, err, &config)
+			require.ErrorAs(t, err, new(*idem.ConfigError))
 			require.ErrorContains(t, err, c.want)
 		})
 	}

@@ -3,11 +3,15 @@ package idemhttp
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/idem-go/idempotency/idem"
 	"github.com/stretchr/testify/require"
 )
 
@@ -150,14 +154,139 @@ func TestMembersOfProblems(t *testing.T) {
 	require.Equal(t, bare, ask())
 }
 
-// What the contract sets is what its Problem has, and nothing else can hide there.
-func TestProblemNames(t *testing.T) {
-	body, err := json.Marshal(Problem{RecordedStatus: 1})
-	require.NoError(t, err)
-	var members map[string]any
-	require.NoError(t, json.Unmarshal(body, &members))
-	require.Len(t, members, len(problemNames))
-	for _, name := range problemNames {
-		require.Contains(t, members, name)
+func stripeContract(t testing.TB, store idem.Store, change ...func(*Options)) *Contract {
+	return newContract(t, store, append([]func(*Options){func(o *Options) { o.Profile = Stripe }}, change...)...)
+}
+
+// Any printable text is a key and stands for itself, in 1 to 255 characters.
+func TestStripeKeys(t *testing.T) {
+	for key, ok := range map[string]bool{
+		"1": true, "order-1042": true, "order/1042/capture": true, "KG5LxwFBepaKHyUD+abc/def==": true, "order 1042": true,
+		`{"order":1042,"n":1}`: true, `"quoted"`: true, "a,b": true, strings.Repeat("k", MaxKey): true,
+		"": false, " ": false, strings.Repeat("k", MaxKey+1): false, "ä": false, "a\x00b": false, "a\tb": false,
+	} {
+		want := string(CodeKeyInvalid)
+		if ok {
+			want = key // the quotes belong to it
+		}
+		got, _ := keyAfter(t, payment(func(r *Request) { r.Header["idempotency-key"] = []string{key} }),
+			func(o *Options) { o.Profile = Stripe })
+		require.Equal(t, want, got)
+	}
+	got, _ := keyAfter(t, payment(func(r *Request) { r.Header["Idempotency-Key"] = []string{"another"} }),
+		func(o *Options) { o.Profile = Stripe })
+	require.Equal(t, string(CodeKeyInvalid), got, "sent twice")
+	got, _ = keyAfter(t, payment(func(r *Request) { r.Header["idempotency-key"] = []string{"order-1"} }),
+		func(o *Options) { o.Profile, o.MinKey = Stripe, 8 })
+	require.Equal(t, string(CodeKeyInvalid), got)
+}
+
+// A refusal is what Stripe's libraries know as their own, with what this contract's
+// clients go by.
+func TestStripeRefusal(t *testing.T) {
+	c := stripeContract(t, memory(), func(o *Options) {
+		o.OnRefusal = func(_ context.Context, _ *Request, f *Refusal) {
+			f.Members = map[string]any{"request_id": "req_1", "type": "spoofed", "doc_url": "https://example.com/keys"}
+		}
+	})
+	res := after(t, c, created(), payment(func(r *Request) { r.Body = []byte(`{}`) }))
+	require.Equal(t, 400, res.Status)
+	require.Equal(t, map[string]string{
+		"Content-Type": "application/json", "Cache-Control": "no-store", HeaderShouldRetry: "false",
+	}, res.Headers)
+	require.JSONEq(t,
+		`{"error":{"type":"idempotency_error","code":"idempotency_key_reused","doc_url":"https://example.com/keys",
+		"message":"Use a new key for a new request; the key was already used with a different one: `+
+			`that was answered with 201.",
+		"retryable":false,"recorded_status":201,"request_id":"req_1"}}`, string(res.Body))
+}
+
+// What the contract sets is what its problems have, and nothing else can hide there.
+func TestNamesOfMembers(t *testing.T) {
+	for _, c := range []struct {
+		problem any
+		names   []string
+	}{{Problem{RecordedStatus: 1}, problemNames}, {StripeErrorDetail{RecordedStatus: 1}, stripeNames}} {
+		body, err := json.Marshal(c.problem)
+		require.NoError(t, err)
+		var members map[string]any
+		require.NoError(t, json.Unmarshal(body, &members))
+		require.ElementsMatch(t, c.names, slices.Collect(maps.Keys(members)))
+	}
+}
+
+// Without a key the handler runs all the same, every time, with all that an
+// operation has.
+func TestOptionalKeys(t *testing.T) {
+	for _, profile := range []Profile{IETF, Stripe} {
+		for name, source := range map[string]func(*Options){
+			"header":  func(*Options) {},
+			"pointer": func(o *Options) { o.Key = KeyPointer("/id") },
+			"function": func(o *Options) {
+				o.Key = KeyFrom(func(context.Context, *Request) (string, error) { return "", ErrNoKey })
+			},
+		} {
+			c := newContract(t, memory(), source, func(o *Options) { o.Profile, o.KeyOptional = profile, true })
+			tokens := map[string]bool{}
+			for range 2 {
+				res := serve(t, c, payment(func(r *Request) { delete(r.Header, "idempotency-key") }),
+					func(ctx context.Context) (*Response, error) {
+						tokens[idem.Token(ctx)] = true
+						return created(), nil
+					})
+				require.Equal(t, 201, res.Status, name)
+				require.NotContains(t, res.Headers, c.opts.Profile.replayedHeader())
+			}
+			require.Len(t, tokens, 2, name)
+		}
+		// A key that is there must be a good one, and counts.
+		c, n := newContract(t, memory(), func(o *Options) { o.Profile, o.KeyOptional = profile, true }), 0
+		res := serve(t, c, payment(func(r *Request) { r.Header["idempotency-key"] = []string{""} }), counting(&n, created()))
+		require.Equal(t, CodeKeyInvalid, problemIn(t, res).Code)
+		serve(t, c, payment(), counting(&n, created()))
+		require.Equal(t, "true", serve(t, c, payment(), counting(&n, created())).Headers[profile.replayedHeader()])
+		require.Equal(t, 1, n)
+	}
+}
+
+// The refusal of a reused key says what the first request came to, to its own
+// tenant or principal and to nobody else.
+func TestReusedKeyTellsItsOwnFirstAnswer(t *testing.T) {
+	other := func(r *Request) { r.Body = []byte(`{}`) }
+	ask := func(c *Contract, first *Response, second *Request) Problem {
+		return problemIn(t, after(t, c, first, second))
+	}
+	p := ask(newContract(t, memory()), &Response{Status: 400}, payment(other))
+	require.Equal(t, 400, p.RecordedStatus)
+	require.Contains(t, p.Detail, "was answered with 400")
+	p = ask(contractOf(t, memory(), SingleTenant), created(), payment(other))
+	require.Zero(t, p.RecordedStatus, "the first may be anybody's")
+	require.NotContains(t, p.Detail, "201")
+
+	principals := func(o *Options) { o.Principal = sub }
+	c, n := newContract(t, memory(), principals), 0
+	serve(t, c, payment(as("blue", "ann")), counting(&n, created()))
+	require.Equal(t, 201,
+		problemIn(t, serve(t, c, payment(as("blue", "ann"), other), counting(&n, created()))).RecordedStatus)
+	require.Equal(t, 201, serve(t, c, payment(as("blue", "ben"), other), counting(&n, created())).Status,
+		"another principal's key is another key")
+
+	// One in flight, and one whose outcome is unknown, have no answer yet.
+	require.Zero(t, ask(newContract(t, memory()), &Response{Status: 500}, payment(other)).RecordedStatus)
+}
+
+// Problems name the place where the key belongs.
+func TestProblemsNameTheKeysPlace(t *testing.T) {
+	for want, set := range map[string]func(*Options){
+		"in the header Idempotency-Key": func(*Options) {},
+		"in the header X-Request-Id":    func(o *Options) { o.Key = KeyHeader("X-Request-Id") },
+		`in the body's field "/id"`:     func(o *Options) { o.Key = KeyPointer("/id") },
+		"needs an idempotency key: a": func(o *Options) {
+			o.Key = KeyFrom(func(context.Context, *Request) (string, error) { return "", nil })
+		},
+	} {
+		c, n := newContract(t, memory(), set), 0
+		res := serve(t, c, payment(func(r *Request) { delete(r.Header, "idempotency-key") }), counting(&n, created()))
+		require.Contains(t, problemIn(t, res).Detail, want)
 	}
 }

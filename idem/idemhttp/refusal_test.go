@@ -236,23 +236,6 @@ func wire(r *Response) string {
 	return b.String()
 }
 
-// Fail closed: a request that is refused changes nothing for the next one.
-func TestRefusedRequestsLeaveNoRecord(t *testing.T) {
-	store := memory()
-	c, n := newContract(t, store), 0
-	for _, change := range []func(*Request){
-		func(r *Request) { r.Body = []byte(`{`) },
-		func(r *Request) { r.Identity = Identity{} },
-		func(r *Request) { r.Route = "/refunds"; r.Path = "" },
-	} {
-		serve(t, c, payment(change), counting(&n, created()))
-		rec, err := store.Get(t.Context(), charge.Key("blue", testKey).ID())
-		require.NoError(t, err)
-		require.Nil(t, rec)
-	}
-	require.Zero(t, n)
-}
-
 // A route without an operation is a mistake of the service, whose operators must hear of it.
 func TestAnUndeclaredRouteIsLogged(t *testing.T) {
 	var logged bytes.Buffer

@@ -99,6 +99,9 @@ func TestRedact(t *testing.T) {
 	require.Equal(t, map[string][]string{"X-Also": {"a", "b"}}, again.MultiHeaders)
 	require.NotContains(t, again.Headers, "X-Secret")
 	require.Equal(t, 1, n)
+	encoded, err := c.Encode(given)
+	require.NoError(t, err)
+	require.NotContains(t, string(encoded.Body), "secret", "what an operator gives is kept in the same way")
 }
 
 // A redaction that fails costs the recorded response, never the fact, and lets

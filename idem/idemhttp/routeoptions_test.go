@@ -147,8 +147,8 @@ func TestOptionsOfARoute(t *testing.T) {
 	}
 }
 
-// The body is read only when operation, tenant and the key of a header are known, whichever place the keys of
-// other routes have.
+// Who may send nothing must not fill the memory: the body is read only when operation, tenant and the key of a
+// header are known, whichever place the keys of other routes have.
 func TestTheBodyIsReadLateOnEachRoute(t *testing.T) {
 	for name, row := range map[string]struct {
 		path, tenant, header string
@@ -157,6 +157,7 @@ func TestTheBodyIsReadLateOnEachRoute(t *testing.T) {
 	}{
 		"header, no key":                  {path: "/payments", tenant: "blue"},
 		"header, no tenant":               {path: "/payments", header: testKey},
+		"header, a bad key":               {path: "/payments", tenant: "blue", header: "short"},
 		"header, both":                    {path: "/payments", tenant: "blue", header: testKey, read: true},
 		"pointer":                         {path: "/events", read: true},
 		"function, no tenant":             {path: "/sources/bank"},

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/idem-go/idempotency/idem"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,9 +30,11 @@ func TestPrefixOfThePath(t *testing.T) {
 	}
 }
 
-// Two accounts under one mux are two requests, although the handlers see one path. So are two hosts that a mux
-// tells apart, around the middleware or inside of it; one behind several names is one.
-func TestTwoPlacesOfOnePathAreTwoRequests(t *testing.T) {
+// Two paths under one template are two requests, however the middleware is mounted, and so are two accounts under
+// one mux, although the handlers see one path, and two hosts that a mux tells apart, around the middleware or
+// inside of it. One host behind several names is one.
+func TestTwoPlacesAreTwoRequests(t *testing.T) {
+	transfers := []string{"/transfers/7", "/transfers/7", "/transfers/8"}
 	done := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201) })
 	wrapped := func(c *Contract) http.Handler { return c.Middleware(done, nil) }
 	plain := func(*Contract) http.Handler { return done }
@@ -48,9 +49,17 @@ func TestTwoPlacesOfOnePathAreTwoRequests(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		handler func(*Contract) http.Handler
-		urls    []string // the first is the request
+		urls    []string // the first two are one request
 		want    []int
 	}{
+		"paths, inside": {mux(wrapped, "POST /transfers/{id}"), transfers, []int{201, 201, 422}},
+		"paths, around": {func(c *Contract) http.Handler {
+			return c.Middleware(mux(plain, "POST /transfers/{id}")(c), nil)
+		}, transfers, []int{201, 201, 422}},
+		"paths of another router": {func(c *Contract) http.Handler {
+			return c.Middleware(done, &MiddlewareOptions{Route: func(*http.Request) string { return "/transfers/{id}" }})
+		}, transfers, []int{201, 201, 422}},
+		"paths, no router": {wrapped, transfers, []int{201, 201, 422}},
 		"prefixes": {func(c *Contract) http.Handler {
 			outer := http.NewServeMux()
 			for _, account := range []string{"/accounts/alice", "/accounts/bob"} {
@@ -71,7 +80,9 @@ func TestTwoPlacesOfOnePathAreTwoRequests(t *testing.T) {
 	} {
 		h := tc.handler(netContract(t, memory()))
 		for i, url := range tc.urls {
-			require.Equal(t, tc.want[i], answerOf(h, netRequest("POST", url, "{}")).Code, "%s: %s", name, url)
+			w := answerOf(h, netRequest("POST", url, "{}"))
+			require.Equal(t, tc.want[i], w.Code, "%s: %s", name, url)
+			require.Equal(t, i == 1, w.Header().Get(HeaderReplayed) == "true", "%s: %s", name, url)
 		}
 	}
 }
@@ -216,25 +227,6 @@ func TestRedirectOfTheMuxTakesNoKey(t *testing.T) {
 		require.Equal(t, 201, answerOf(h, netRequest("POST", "/payments/", `{}`)).Code)
 	}
 	require.Equal(t, 1, n)
-}
-
-// A response that is too large records nothing where the handler, or the
-// operation, says that nothing was executed: then it is not called recorded.
-func TestTooLargeResponseOfNothingExecuted(t *testing.T) {
-	n := 0
-	h := mounted(netContract(t, memory()), &MiddlewareOptions{MaxResponse: 1},
-		func(w http.ResponseWriter, r *http.Request) {
-			n++
-			idem.SetNotExecuted(r.Context())
-			w.WriteHeader(400)
-			_, _ = io.WriteString(w, "too large")
-		})
-	for range 2 {
-		w := answerOf(h, netRequest("POST", "/payments", `{}`))
-		require.Equal(t, 400, w.Code)
-		require.Empty(t, w.Body.String())
-	}
-	require.Equal(t, 2, n)
 }
 
 // Transports of others may leave out the body, or everything: nothing panics.

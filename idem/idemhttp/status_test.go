@@ -54,27 +54,13 @@ func TestRefusedRequestsLeaveTheKeyFree(t *testing.T) {
 	}
 }
 
-// committing sees what would commit with an outcome.
-type committing struct {
-	idem.Store
-	with int
-}
-
-func (s *committing) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	if f.Unit != nil {
-		s.with++
-		f.Unit = nil
-	}
-	return s.Store.Finish(ctx, now, f)
-}
-
 // A refusal is recorded, and commits nothing of what the handler has collected.
 func TestRefusalsCommitNothing(t *testing.T) {
 	for status, commits := range map[int]bool{201: true, 303: true, 400: false, 402: false, 404: false, 409: false,
 		422: false, 429: false, 500: false} {
 		for _, asked := range []bool{false, true} {
 			t.Run(fmt.Sprint(status, asked), func(t *testing.T) {
-				store := &committing{Store: memory()}
+				store := &units{Store: memory()}
 				c := newContract(t, store)
 				n := 0
 				next := func(ctx context.Context) (*Response, error) {
@@ -88,7 +74,7 @@ func TestRefusalsCommitNothing(t *testing.T) {
 					return &Response{Status: status}, nil
 				}
 				require.Equal(t, status, serve(t, c, payment(), next).Status)
-				require.Equal(t, commits || asked, store.with == 1)
+				require.Equal(t, commits || asked, store.committed == 1)
 				if status != 429 && status != 500 || asked {
 					require.Equal(t, status, serve(t, c, payment(), next).Status)
 					require.Equal(t, 1, n)
@@ -178,15 +164,20 @@ type unit struct{}
 func (unit) Seal() bool { return true }
 func (unit) Size() int  { return 0 }
 
-// poor is a store that refuses every unit of work, or cannot commit it.
-type poor struct {
+// units is a store that counts units of work, or refuses each, or cannot commit it.
+type units struct {
 	*memstore.Store
-	err error
+	err       error
+	committed int
 }
 
-func (s poor) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
-	if f.Unit != nil {
+func (s *units) Finish(ctx context.Context, now time.Time, f protocol.Finish) error {
+	if f.Unit != nil && s.err != nil {
 		return s.err
+	}
+	if f.Unit != nil {
+		s.committed++
+		f.Unit = nil
 	}
 	return s.Store.Finish(ctx, now, f)
 }
@@ -224,7 +215,7 @@ func TestRefusedUnitHasAResponse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			runs, asked := 0, 0
-			c := newContract(t, poor{memstore.New(), &protocol.RefusedError{Err: errPoor}}, func(o *Options) {
+			c := newContract(t, &units{Store: memory(), err: &protocol.RefusedError{Err: errPoor}}, func(o *Options) {
 				if tc.refused == nil {
 					return
 				}
@@ -263,7 +254,7 @@ func TestRefusedUnitHasAResponse(t *testing.T) {
 // A commit that could not be confirmed is never answered as if it had been.
 func TestUnconfirmedCommitIsAnsweredAsRetryable(t *testing.T) {
 	n := 0
-	c := newContract(t, poor{memstore.New(), &idem.StoreError{Op: "Finish", Err: errors.New("no answer")}})
+	c := newContract(t, &units{Store: memory(), err: &idem.StoreError{Op: "Finish", Err: errors.New("no answer")}})
 	res := serve(t, c, payment(func(r *Request) { r.Route, r.Path = "/transfers/{id}", "/transfers/1" }), paying(&n))
 	require.Equal(t, 503, res.Status)
 	require.Contains(t, string(res.Body), CodeStoreUnavailable)

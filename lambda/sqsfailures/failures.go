@@ -114,8 +114,8 @@ func New(client API, queueURL string) func(context.Context, idemlambda.SQSDelive
 
 // limitOf returns the queue's limit if the error is that a message is above it.
 func limitOf(err error) (limit int, refused bool) {
-	var api smithy.APIError
-	if !errors.As(err, &api) {
+	api, ok := errors.AsType[smithy.APIError](err)
+	if !ok {
 		return 0, false
 	}
 	found := tooLong.FindStringSubmatch(api.ErrorMessage())

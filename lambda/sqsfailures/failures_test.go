@@ -16,6 +16,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/idem-go/idempotency/idem"
 	"github.com/idem-go/idempotency/idem/memstore"
+	"github.com/idem-go/idempotency/idem/testenv/queue/queuetest"
 	idemlambda "github.com/idem-go/idempotency/lambda"
 	"github.com/stretchr/testify/require"
 )
@@ -54,29 +55,6 @@ func message() *events.SQSMessage {
 			"lists":              {DataType: "String"},
 		},
 	}
-}
-
-func TestSendsTheMessageAndWhy(t *testing.T) {
-	f := &fake{}
-	out := idemlambda.SQSDelivery{Event: message(), RecordID: "#fulfil#abc", Reason: idemlambda.ReasonFailed,
-		Failure: &idem.Failure{Message: "no such article\x1b[0m \xff", Type: "MissingError"}}
-	require.NoError(t, New(f, "https://sqs/1/failures")(t.Context(), out))
-	require.Len(t, f.sent, 1)
-	in := f.sent[0]
-	require.Equal(t, "https://sqs/1/failures", *in.QueueUrl)
-	require.Equal(t, `{"id":"o1"}`, *in.MessageBody)
-	require.Nil(t, in.MessageGroupId)
-	require.Nil(t, in.MessageDeduplicationId)
-	require.Equal(t, map[string]types.MessageAttributeValue{
-		"idempotency-key":    text("k1"),
-		"priority":           {DataType: aws.String("Number.int"), StringValue: aws.String("5")},
-		"trace":              {DataType: aws.String("Binary"), BinaryValue: []byte{1, 2}},
-		FailureAttribute:     text("no such article\uFFFD[0m \uFFFD"),
-		FailureTypeAttribute: text("MissingError"),
-		RecordAttribute:      text("#fulfil#abc"),
-		QueueAttribute:       text(source),
-		MessageAttribute:     text("m1"),
-	}, in.MessageAttributes)
 }
 
 // The message's own attributes come first.
@@ -234,6 +212,43 @@ func TestFailureQueueThatTakesLess(t *testing.T) {
 	m.Body = strings.Repeat("x", 2000)
 	err := New(&limited{limit: 1024}, "https://sqs/1/failures")(t.Context(), idemlambda.SQSDelivery{Event: m})
 	require.ErrorContains(t, err, "MaximumMessageSize")
-	var api smithy.APIError
-	require.ErrorAs(t, err, &api)
+	require.ErrorAs(t, err, new(smithy.APIError))
+}
+
+// On real queues: the message arrives as it was, with the reason, and on a FIFO
+// queue once.
+func TestForwardsOnAServer(t *testing.T) {
+	for _, fifo := range []bool{false, true} {
+		q := queuetest.New(t, queuetest.Spec{FIFO: fifo})
+		forward := New(q.Client, q.URL)
+		out := idemlambda.SQSDelivery{Event: message(), RecordID: "#fulfil#abc", Reason: idemlambda.ReasonFailed,
+			Failure: &idem.Failure{Message: "no such article\x1b[0m \xff", Type: "MissingError"}}
+		require.NoError(t, forward(t.Context(), out))
+		if fifo {
+			require.NoError(t, forward(t.Context(), out))
+		}
+		all := queuetest.Drain(t, q.Client, q.URL)
+		require.Len(t, all, 1)
+		m := all[0]
+		require.Equal(t, out.Event.Body, *m.Body)
+		require.Equal(t, map[string]types.MessageAttributeValue{
+			"idempotency-key":    text("k1"),
+			"priority":           {DataType: aws.String("Number.int"), StringValue: aws.String("5")},
+			"trace":              {DataType: aws.String("Binary"), BinaryValue: []byte{1, 2}},
+			FailureAttribute:     text("no such article\uFFFD[0m \uFFFD"),
+			FailureTypeAttribute: text("MissingError"),
+			RecordAttribute:      text("#fulfil#abc"),
+			QueueAttribute:       text(source),
+			MessageAttribute:     text("m1"),
+		}, m.MessageAttributes)
+		require.Equal(t, map[bool]string{true: "customer-17"}[fifo], m.Attributes["MessageGroupId"])
+	}
+}
+
+// A failure queue that is not there is an error: the message is not lost.
+func TestFailureQueueThatIsNotThere(t *testing.T) {
+	q := queuetest.New(t, queuetest.Spec{})
+	forward := New(q.Client, q.URL+"-gone")
+	err := forward(t.Context(), idemlambda.SQSDelivery{Event: message()})
+	require.ErrorAs(t, err, new(*types.QueueDoesNotExist))
 }

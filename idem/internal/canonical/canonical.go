@@ -126,8 +126,8 @@ func syntaxError(raw []byte, err error) error {
 	refuse := func(offset int64, format string, args ...any) error {
 		return &Error{Reason: fmt.Sprintf(format, args...), Offset: offset}
 	}
-	var syntax *jsontext.SyntacticError
-	if !errors.As(err, &syntax) {
+	syntax, ok := errors.AsType[*jsontext.SyntacticError](err)
+	if !ok {
 		return refuse(-1, "%v", err)
 	}
 	at := syntax.ByteOffset

@@ -1,10 +1,125 @@
 package contract
 
 import (
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/idem-go/idempotency/idem/idemhttp"
+	"github.com/idem-go/idempotency/idem/testenv/dynamodblocal/dynamotest"
+	"github.com/idem-go/idempotency/idem/testenv/testmain"
+	"github.com/idem-go/idempotency/local/proof/contract/internal/script"
+	"github.com/idem-go/idempotency/local/proof/rig"
+	"github.com/stretchr/testify/require"
 )
+
+func TestMain(m *testing.M) {
+	testmain.Parallel(32) // they wait for other processes most of the time
+	testmain.Run(m)
+}
+
+// patience ends a broken test; no right one waits for it.
+const patience = 5 * time.Minute
+
+// fixture is what all services share.
+type fixture struct {
+	endpoint, table string
+	db              *dynamodb.Client
+	control         *httptest.Server
+
+	mu    sync.Mutex
+	plays map[string]*play
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	l := &fixture{endpoint: dynamotest.Endpoint(t), table: rig.Table(t), db: dynamotest.Client(t),
+		plays: map[string]*play{}}
+	l.control = httptest.NewServer(http.HandlerFunc(l.serve))
+	t.Cleanup(l.control.Close)
+	return l
+}
+
+// play is one case: what the handler does, and how often it did.
+type play struct {
+	name    string
+	answer  func(run int) script.Answer
+	gate    chan struct{} // the handler waits until it is closed
+	arrived chan int      // the process of each run
+
+	mu   sync.Mutex
+	runs int
+}
+
+func (l *fixture) play(answer func(run int) script.Answer) *play {
+	p := &play{name: rand.Text(), answer: answer, gate: make(chan struct{}), arrived: make(chan int, 100)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.plays[p.name] = p
+	return p
+}
+
+// always is a handler that does the same every time, and at once.
+func (l *fixture) always(a script.Answer) *play {
+	p := l.play(func(int) script.Answer { return a })
+	close(p.gate)
+	return p
+}
+
+func (p *play) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runs
+}
+
+// process waits until the handler runs, and tells where.
+func (p *play) process(t *testing.T) int {
+	t.Helper()
+	select {
+	case pid := <-p.arrived:
+		return pid
+	case <-time.After(patience):
+		require.FailNow(t, "the handler was not called")
+		return 0
+	}
+}
+
+// serve answers the function's handler.
+func (l *fixture) serve(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	p := l.plays[strings.TrimPrefix(r.URL.Path, "/")]
+	l.mu.Unlock()
+	pid, err := strconv.Atoi(r.URL.Query().Get("pid"))
+	if p == nil || err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	p.mu.Lock()
+	p.runs++
+	run := p.runs
+	p.mu.Unlock()
+	p.arrived <- pid
+	select {
+	case <-p.gate:
+		_ = json.NewEncoder(w).Encode(p.answer(run)) // a process that is gone needs no answer
+	case <-r.Context().Done():
+	}
+}
+
+// eventually asks until the condition holds.
+func eventually(t *testing.T, condition func() bool) {
+	t.Helper()
+	for begun := time.Now(); !condition(); <-time.After(50 * time.Millisecond) {
+		require.Less(t, time.Since(begun), patience, "it never came true")
+	}
+}
 
 // Every row of the contract, in both profiles, through a real client, every gateway and
 // a real process.

@@ -165,27 +165,21 @@ func FuzzCanonicalAgainstReference(f *testing.F) {
 // holdsKeptInteger reports, by the standard library's means, whether a text has a
 // plain integer whose nearest double reads back as another decimal.
 func holdsKeptInteger(raw []byte) bool {
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	for {
-		token, err := decoder.Token()
-		if err != nil {
+	return holds(raw, func(number string) bool {
+		if strings.ContainsAny(number, ".eE") {
 			return false
 		}
-		number, ok := token.(json.Number)
-		if !ok || strings.ContainsAny(number.String(), ".eE") {
-			continue
-		}
-		f, err := strconv.ParseFloat(number.String(), 64)
-		if err != nil || !canonicaltest.SameDecimal(number.String(), strconv.FormatFloat(f, 'e', -1, 64)) {
-			return true
-		}
-	}
+		f, err := strconv.ParseFloat(number, 64)
+		return err != nil || !canonicaltest.SameDecimal(number, strconv.FormatFloat(f, 'e', -1, 64))
+	})
 }
 
 // holdsRoundedNumber reports whether a text has a number with a fraction or an exponent
 // and more than 17 significant digits that is not a double.
-func holdsRoundedNumber(raw []byte) bool {
+func holdsRoundedNumber(raw []byte) bool { return holds(raw, canonicaltest.IsRounded) }
+
+// holds reports whether a text has such a number.
+func holds(raw []byte, such func(number string) bool) bool {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	for {
@@ -193,7 +187,7 @@ func holdsRoundedNumber(raw []byte) bool {
 		if err != nil {
 			return false
 		}
-		if number, ok := token.(json.Number); ok && canonicaltest.IsRounded(number.String()) {
+		if number, ok := token.(json.Number); ok && such(number.String()) {
 			return true
 		}
 	}

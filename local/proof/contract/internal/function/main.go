@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -61,7 +62,10 @@ func start[E, R any](
 	if err != nil {
 		log.Fatal(err)
 	}
-	plain, small, waiting := open(0, 0), open(script.SmallResult, 0), open(0, 15*time.Second)
+	plain := open(0, 0)
+	engines := map[string]*idem.Engine{
+		script.VariantSmall: open(script.SmallResult, 0), script.VariantWait: open(0, 15*time.Second),
+	}
 	handler := func(ctx context.Context, e E) (none R, err error) {
 		h, err := headersOf(e)
 		if err != nil {
@@ -81,25 +85,17 @@ func start[E, R any](
 		return answerTo[R](h.MultiValueHeaders != nil, a)
 	}
 	served := map[string]func(context.Context, E) (R, error){}
-	for name, change := range map[string]func(*idemhttp.Options){
-		"":                      func(*idemhttp.Options) {},
-		script.VariantStep:      func(*idemhttp.Options) {},
-		script.VariantSmall:     func(*idemhttp.Options) {},
-		script.VariantPrincipal: func(o *idemhttp.Options) { o.Principal = nobody },
-		script.VariantTooOld:    func(o *idemhttp.Options) { o.MaxAge = &idemhttp.MaxAge{Header: script.FirstSentHeader} },
-		script.VariantVersion:   func(o *idemhttp.Options) { o.ResponseVersion = 1 },
-		script.VariantWait:      func(*idemhttp.Options) {},
+	for name, o := range map[string]*idemhttp.Options{
+		"":                      {},
+		script.VariantStep:      {},
+		script.VariantSmall:     {},
+		script.VariantPrincipal: {Principal: nobody},
+		script.VariantTooOld:    {MaxAge: &idemhttp.MaxAge{Header: script.FirstSentHeader}},
+		script.VariantVersion:   {ResponseVersion: 1},
+		script.VariantWait:      {},
 	} {
-		o := &idemhttp.Options{Profile: idemhttp.Profile(profile)}
-		change(o)
-		engine := plain
-		switch name {
-		case script.VariantSmall:
-			engine = small
-		case script.VariantWait:
-			engine = waiting
-		}
-		served[name] = wrap(engine, routes, tenant, o, handler)
+		o.Profile = idemhttp.Profile(profile)
+		served[name] = wrap(cmp.Or(engines[name], plain), routes, tenant, o, handler)
 	}
 	lambda.Start(func(ctx context.Context, e E) (none R, err error) {
 		h, err := headersOf(e)
