@@ -3,7 +3,6 @@ package templatetests
 import (
 	"encoding/json"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 )
@@ -131,67 +130,6 @@ func permissionsAreExact(s stacks, errs *findings) {
 		for resource := range resources {
 			if got[role][resource] == nil {
 				errs.add("%s has no permissions on %s", role, resource)
-			}
-		}
-	}
-}
-
-// permissionsNeeded are the actions that the tests of the library were seen to call, by who
-// calls and what.
-func permissionsNeeded() (needed map[string]map[string][]string, err error) {
-	text, err := os.ReadFile("../idem/dynamostore/testdata/permissions.json")
-	if err == nil {
-		err = json.Unmarshal(text, &needed)
-	}
-	return needed, err
-}
-
-// permissionsSuffice: what the tests of the library were seen to call is granted.
-func permissionsSuffice(s stacks, errs *findings) {
-	got := s.rights(errs)
-	needed, err := permissionsNeeded()
-	if err != nil {
-		errs.add("%w", err)
-		return
-	}
-	resources := map[string]string{"records": "Records.Arn", "records/index/open": "Records.Arn/index/open"}
-	compare := func(role, caller string) {
-		if len(needed[caller]) == 0 {
-			errs.add("no calls of a %s are recorded", caller)
-		}
-		for resource, actions := range needed[caller] {
-			if resource == "business" {
-				continue // the tables of the tests: each service names its own actions
-			}
-			arn, ok := resources[resource]
-			if !ok {
-				errs.add("a %s calls something on %s, which nobody grants", caller, resource)
-			}
-			for _, action := range actions {
-				if !slices.Contains(got[role][arn], action) {
-					errs.add("%s may not do %s on %s, which the library does as a %s", role,
-						action, arn, caller)
-				}
-			}
-		}
-	}
-	compare("PaymentsRole", "handler")
-	compare("StatementsRole", "handler")
-	compare("StatementsRelayFunctionRole", "relay")
-	compare("WorkerRole", "handler")
-	compare("RelayFunctionRole", "relay")
-	compare("RefundSweeperFunctionRole", "sweeper")
-	compare("SweeperFunctionRole", "sweeper")
-}
-
-func permissionsNameResources(s stacks, errs *findings) {
-	got := s.rights(errs)
-	for role, resources := range got {
-		for resource, actions := range resources {
-			for _, pattern := range append(slices.Clone(actions), resource) {
-				if strings.ContainsAny(pattern, "*?") {
-					errs.add("%s is allowed %v on %s", role, actions, resource)
-				}
 			}
 		}
 	}

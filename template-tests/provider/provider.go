@@ -149,7 +149,8 @@ func (m *module) decode(b *hcl.Block, spec hcldec.Spec, context *hcl.EvalContext
 func (b Block) resource() hcldec.Spec {
 	all := b.spec()
 	all["depends_on"] = &hcldec.AttrSpec{Name: "depends_on", Type: cty.DynamicPseudoType}
-	all["lifecycle"] = Block{Attributes: map[string]Attribute{"prevent_destroy": {Type: "boolean"}}, Single: true}.list("lifecycle")
+	lifecycle := Block{Attributes: map[string]Attribute{"prevent_destroy": {Type: "boolean"}}, Single: true}
+	all["lifecycle"] = lifecycle.list("lifecycle")
 	return all
 }
 
