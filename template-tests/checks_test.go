@@ -90,24 +90,9 @@ func (tt template) property(kind, named string, path ...any) any {
 }
 
 func namesAreTheSchemas(s stacks, errs *findings) {
-	const kind = "AWS::DynamoDB::GlobalTable"
-	attribute := func(name, kind string) any { return map[string]any{"AttributeName": name, "AttributeType": kind} }
-	key := func(name, kind string) any { return map[string]any{"AttributeName": name, "KeyType": kind} }
 	for relay, tt := range map[string]template{"StatementsRelay": s.payments, "Relay": s.orders} {
 		errs.want("the filter of "+relay, []any{map[string]any{"Pattern": schema.OutboxFilter}},
 			tt.property("AWS::Lambda::EventSourceMapping", relay+"Stream", "FilterCriteria", "Filters"))
-	}
-	for _, tt := range []template{s.payments, s.orders} {
-		errs.want("the table's attributes", []any{
-			attribute(schema.PK, "S"), attribute(schema.SK, "S"), attribute(schema.OpenShard, "S"),
-			attribute(schema.OpenDue, "N"),
-		}, tt.property(kind, "Records", "AttributeDefinitions"))
-		errs.want("the table's key", []any{key(schema.PK, "HASH"), key(schema.SK, "RANGE")},
-			tt.property(kind, "Records", "KeySchema"))
-		errs.want("the index", []any{map[string]any{
-			"IndexName": schema.OpenIndex, "Projection": map[string]any{"ProjectionType": "KEYS_ONLY"},
-			"KeySchema": []any{key(schema.OpenShard, "HASH"), key(schema.OpenDue, "RANGE")},
-		}}, tt.property(kind, "Records", "GlobalSecondaryIndexes"))
 	}
 	// What the functions read at start-up is there under the name that they read.
 	worker := []string{schema.EnvTable, schema.EnvFunctionTimeout, schema.EnvQueueBatchSize, schema.EnvQueueRepeat,

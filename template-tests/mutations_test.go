@@ -37,8 +37,6 @@ const stopped = "orders alarm SweeperStopped "
 // mutations are by the check that finds them.
 var mutations = map[string][]mutation{
 	"names": {
-		{"payments table Records KeySchema.0.AttributeName", "id", "the table's key"},
-		{"payments table Records GlobalSecondaryIndexes.0.IndexName", "unknown", "the index"},
 		{"payments function Payments Environment.Variables.IDEM_TABLE", gone{}, "Payments does not set IDEM_TABLE"},
 		{"payments function Payments Environment.Variables.IDEM_TABEL", "x", "Payments sets IDEM_TABEL"},
 	},
