@@ -180,11 +180,6 @@ func queuesAreConnected(s stacks, errs *findings) {
 		errs.want("the dead-letter queue", queue+"DeadLetters", name(dead))
 		errs.want("the receives of "+queue, 5.0, tt.property("AWS::SQS::Queue", queue, "RedrivePolicy", "maxReceiveCount"))
 	}
-	for relay, tt := range map[string]template{"StatementsRelay": s.payments, "Relay": s.orders} {
-		errs.want("the failures of "+relay, []string{relay + "Failures.Arn"},
-			texts(tt.property("AWS::Lambda::EventSourceMapping", relay+"Stream", "DestinationConfig",
-				"OnFailure", "Destination")))
-	}
 	// What the payments function accepts reaches its worker: the relay sends it to the queue that
 	// feeds the worker.
 	errs.want("the routes of StatementsRelay", `{"statements":"StatementsQueue"}`,
