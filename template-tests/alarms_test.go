@@ -1,13 +1,11 @@
 package templatetests
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/idem-go/idempotency/idem/schema"
-	"github.com/idem-go/idempotency/infra"
 )
 
 // fiveMinutes are the values that CloudWatch has of metrics in a period of an alarm. To
@@ -16,25 +14,11 @@ import (
 // throttled.
 type fiveMinutes map[string][]float64
 
-// lambda are a function's metrics as Lambda sends them, ours one as package emf writes it:
-// under the service, and under service and operation.
-func (m fiveMinutes) lambda(function, name string, values ...float64) fiveMinutes {
-	m["AWS/Lambda "+name+" FunctionName="+function] = values
-	return m
-}
-
-func (m fiveMinutes) ours(function, name string, values ...float64) fiveMinutes {
-	id := schema.MetricNamespace + " " + name + " "
-	service := schema.DimensionService + "=" + function
-	m[id+service], m[id+schema.DimensionOperation+"=refund "+service] = values, values
-	return m
-}
-
 // watched says what raises an alarm.
 type watched struct {
-	stack           func(stacks) template
-	alarm, function string
-	metric          string
+	stack  func(stacks) template
+	alarm  string
+	metric string
 	// limit is the value that raises it: of the sum, or of the largest.
 	limit   float64
 	largest bool
@@ -47,39 +31,57 @@ var watchedMetrics = slices.Concat(
 	engineIsWatched(inPayments, "Payments"), questionsAreWatched(inPayments, "RefundSweeper"),
 	engineIsWatched(inPayments, "Statements"), outboxIsWatched(inPayments, "StatementsRelay"),
 	engineIsWatched(inOrders, "Worker"), outboxIsWatched(inOrders, "Relay"), questionsAreWatched(inOrders, "Sweeper"),
+	throttlesAreWatched(inPayments), throttlesAreWatched(inOrders),
 	[]watched{
-		{inPayments, "StatementsQueueFailed", "Statements", schema.MetricFailed, 1, false},
-		{inOrders, "OrdersQueueFailed", "Worker", schema.MetricFailed, 1, false},
+		{inPayments, "StatementsQueueFailed", ours("Statements", schema.MetricFailed), 1, false},
+		{inOrders, "OrdersQueueFailed", ours("Worker", schema.MetricFailed), 1, false},
 	},
 )
+
+// ours is a metric as package emf writes it, under the service.
+func ours(function, name string) string {
+	return schema.MetricNamespace + " " + name + " " + schema.DimensionService + "=" + function
+}
 
 func outboxIsWatched(stack func(stacks) template, relay string) []watched {
 	f := relay + "Function"
 	return []watched{
-		{stack, relay + "OutboxOld", f, schema.MetricOutboxOldest, 900, true},
-		{stack, relay + "OutboxDead", f, schema.MetricOutboxDead, 1, false},
-		{stack, relay + "OutboxUnreadable", f, schema.MetricOutboxUnreadable, 1, false},
+		{stack, relay + "OutboxOld", ours(f, schema.MetricOutboxOldest), 900, true},
+		{stack, relay + "OutboxDead", ours(f, schema.MetricOutboxDead), 1, false},
+		{stack, relay + "OutboxUnreadable", ours(f, schema.MetricOutboxUnreadable), 1, false},
 	}
 }
 
 func engineIsWatched(stack func(stacks) template, f string) []watched {
 	return []watched{
-		{stack, f + "StoreUnavailable", f, schema.MetricStoreUnavailable, 10, false},
-		{stack, f + "FailedOpen", f, schema.MetricFailedOpen, 1, false},
-		{stack, f + "OutcomeDropped", f, schema.MetricOutcomeDropped, 1, false},
-		{stack, f + "RecordUnreadable", f, schema.MetricUnreadable, 1, false},
-		{stack, f + "KeyReused", f, schema.MetricKeyReused, 20, false},
+		{stack, f + "StoreUnavailable", ours(f, schema.MetricStoreUnavailable), 10, false},
+		{stack, f + "FailedOpen", ours(f, schema.MetricFailedOpen), 1, false},
+		{stack, f + "OutcomeDropped", ours(f, schema.MetricOutcomeDropped), 1, false},
+		{stack, f + "RecordUnreadable", ours(f, schema.MetricUnreadable), 1, false},
+		{stack, f + "KeyReused", ours(f, schema.MetricKeyReused), 20, false},
 	}
 }
 
 func questionsAreWatched(stack func(stacks) template, sweeper string) []watched {
 	f := sweeper + "Function"
 	return []watched{
-		{stack, sweeper + "OldestOpen", f, schema.MetricOldestOpen, 900, true},
-		{stack, sweeper + "Escalated", f, schema.MetricEscalated, 1, false},
-		{stack, sweeper + "NotStarted", f, schema.MetricNotStarted, 1, false},
-		{stack, sweeper + "RecordUnreadable", f, schema.MetricUnreadable, 1, false},
+		{stack, sweeper + "OldestOpen", ours(f, schema.MetricOldestOpen), 900, true},
+		{stack, sweeper + "Escalated", ours(f, schema.MetricEscalated), 1, false},
+		{stack, sweeper + "NotStarted", ours(f, schema.MetricNotStarted), 1, false},
+		{stack, sweeper + "RecordUnreadable", ours(f, schema.MetricUnreadable), 1, false},
 	}
+}
+
+// throttlesAreWatched: those of the index too, which DynamoDB does not count with the table's.
+// Each claim that is not repeatable writes it, and each sweep reads it.
+func throttlesAreWatched(stack func(stacks) template) (all []watched) {
+	for _, of := range []string{"Read", "Write"} {
+		metric := "AWS/DynamoDB " + of + "ThrottleEvents "
+		all = append(all, watched{stack, "Records" + of + "Throttles", metric + "TableName=Records", 1, false},
+			watched{stack, "RecordsIndex" + of + "Throttles",
+				metric + "GlobalSecondaryIndexName=" + schema.OpenIndex + " TableName=Records", 1, false})
+	}
+	return all
 }
 
 // play is what CloudWatch may see of a metric, and whether it is a reason to wake an operator.
@@ -90,15 +92,19 @@ type play struct {
 }
 
 func (w watched) plays() map[string]play {
-	of := func(values ...float64) fiveMinutes { return fiveMinutes{}.ours(w.function, w.metric, values...) }
+	of := func(values ...float64) fiveMinutes { return fiveMinutes{w.metric: values} }
+	others := fiveMinutes{ours("Other", strings.Fields(w.metric)[1]): {w.limit}}
+	for _, other := range watchedMetrics {
+		others[other.metric] = []float64{w.limit}
+	}
+	delete(others, w.metric)
 	all := map[string]play{
-		"nothing is written":         {seen: fiveMinutes{}},
-		"nothing happened":           {seen: of(0, 0, 0)},
-		"it is reached":              {seen: of(0, w.limit, 0), raise: true},
-		"it is nearly reached":       {seen: of(0, w.limit-1, 0)},
-		"it is over":                 {seen: of(0, w.limit-1, 0), raised: true},
-		"another function writes it": {seen: fiveMinutes{}.ours("Other", w.metric, w.limit)},
-		"another metric has it":      {seen: fiveMinutes{}.ours(w.function, schema.MetricExecuted, w.limit)},
+		"nothing is written":   {seen: fiveMinutes{}},
+		"nothing happened":     {seen: of(0, 0, 0)},
+		"it is reached":        {seen: of(0, w.limit, 0), raise: true},
+		"it is nearly reached": {seen: of(0, w.limit-1, 0)},
+		"it is over":           {seen: of(0, w.limit-1, 0), raised: true},
+		"all others have it":   {seen: others},
 		// Each call that goes wrong is counted. What waits is written by who looks.
 		"nothing is written any more": {seen: fiveMinutes{}, raised: true, raise: w.largest},
 	}
@@ -113,141 +119,63 @@ func (w watched) plays() map[string]play {
 // alarmsAreRaised plays what CloudWatch sees: an alarm is raised for its reason and for no
 // other.
 func alarmsAreRaised(s stacks, errs *findings) {
-	sweepersAreWatched(s, errs)
-	throttlesAreWatched(s, errs)
-	alarmsAreDescribed(s, errs)
 	for _, w := range watchedMetrics {
 		alarm := w.stack(s).property("AWS::CloudWatch::Alarm", "Monitoring"+w.alarm)
-		if alarm == nil {
-			errs.add("there is no alarm %s", w.alarm)
-			continue
-		}
 		for what, p := range w.plays() {
-			errs.raises(fmt.Sprintf("%s if %s", w.alarm, what), p.raise, alarm, p.seen, p.raised)
+			errs.raises(w.alarm+" if "+what, p, alarm)
 		}
 	}
-}
-
-// alarmsAreDescribed: an alarm notifies one topic, in one line that ends with the runbook's
-// section about its kind.
-func alarmsAreDescribed(s stacks, errs *findings) {
-	for _, tt := range []template{s.payments, s.orders} {
-		for id, alarm := range tt.resources("AWS::CloudWatch::Alarm") {
-			p := alarm["Properties"]
-			actions, _ := at(p, "AlarmActions").([]any)
-			errs.want("the topics of "+id, 1, len(actions))
-			description, _ := at(p, "AlarmDescription").(string)
-			what, anchor, ok := strings.Cut(description, ". Runbook: "+infra.Runbook+"#")
-			switch {
-			case !ok || what == "" || anchor == "":
-				errs.add("%s names no section of the runbook: %q", id, description)
-			case strings.Contains(description, "\n"):
-				errs.add("%s has more than a line: %q", id, description)
-			case !strings.HasSuffix(strings.ToLower(name(id)), anchor):
-				errs.add("%s names a section about another kind: %s", id, anchor)
-			}
-		}
-	}
-}
-
-// sweepersAreWatched: the alarm of each stack's sweeper is raised when no sweep succeeds,
-// whatever the reason, and at no other time.
-func sweepersAreWatched(s stacks, errs *findings) {
+	always := []float64{1, 1, 1, 1, 1}
 	for sweeper, tt := range map[string]template{"RefundSweeper": s.payments, "Sweeper": s.orders} {
 		errs.want("the schedule of "+sweeper, "rate(1 minute)",
 			tt.property("AWS::Events::Rule", sweeper+"Schedule", "ScheduleExpression"))
-		alarm := tt.property("AWS::CloudWatch::Alarm", "Monitoring"+sweeper+"Stopped")
-		if alarm == nil {
-			errs.add("no alarm is raised if %s does not run", sweeper)
-			continue
+		lambda := func(invocations, failed []float64) fiveMinutes {
+			of := " FunctionName=" + sweeper + "Function"
+			return fiveMinutes{"AWS/Lambda Invocations" + of: invocations, "AWS/Lambda Errors" + of: failed}
 		}
-		of := func(invocations, failed []float64) fiveMinutes {
-			f := sweeper + "Function"
-			return fiveMinutes{}.lambda(f, "Invocations", invocations...).lambda(f, "Errors", failed...)
-		}
-		always := []float64{1, 1, 1, 1, 1}
-		for _, c := range []struct {
-			what  string
-			seen  fiveMinutes
-			raise bool
-		}{
-			{"is not invoked", nil, true},
-			{"fails every time", of(always, always), true},
-			{"succeeds once", of(always, []float64{1, 1, 0, 1, 1}), false},
-			{"succeeds", of(always, []float64{0, 0, 0, 0, 0}), false},
+		// Raised when no sweep succeeds, whatever the reason, and at no other time.
+		for what, p := range map[string]play{
+			"it is not invoked":   {raise: true},
+			"it fails every time": {seen: lambda(always, always), raise: true},
+			"it succeeds once":    {seen: lambda(always, []float64{1, 1, 0, 1, 1})},
+			"it succeeds":         {seen: lambda(always, []float64{0, 0, 0, 0, 0})},
 		} {
-			errs.raises(fmt.Sprintf("the alarm if %s %s", sweeper, c.what), c.raise, alarm, c.seen, false)
+			errs.raises(sweeper+"Stopped if "+what, p, tt.property("AWS::CloudWatch::Alarm", "Monitoring"+sweeper+"Stopped"))
 		}
 	}
 }
 
-// throttlesAreWatched: those of the index too, which DynamoDB does not count with the table's.
-// Each claim that is not repeatable writes it, and each sweep reads it.
-func throttlesAreWatched(s stacks, errs *findings) {
-	for _, tt := range []template{s.payments, s.orders} {
-		for _, of := range []string{"Read", "Write"} {
-			for part, dimensions := range map[string]string{"": "", "Index": "GlobalSecondaryIndexName=" +
-				schema.OpenIndex + " "} {
-				seen := fiveMinutes{"AWS/DynamoDB " + of + "ThrottleEvents " + dimensions + "TableName=Records": {0, 1}}
-				for _, alarm := range []string{"", "Index"} {
-					errs.raises(fmt.Sprintf("Records%s%sThrottles if a call of %q is throttled", alarm, of, part), alarm == part,
-						tt.property("AWS::CloudWatch::Alarm", "MonitoringRecords"+alarm+of+"Throttles"), seen, false)
-				}
-			}
-		}
-	}
-}
-
-// raises finds an alarm that is raised, or is not, otherwise than it should be.
-func (f *findings) raises(what string, wanted bool, alarm any, seen fiveMinutes, before bool) {
-	got, err := raises(alarm, seen, before)
+// raises finds an alarm that is not there, or that is raised, or is not, otherwise than it should be.
+func (f *findings) raises(what string, p play, alarm any) {
+	got, err := raises(alarm, p)
 	if err != nil {
 		f.add("%s: %w", what, err)
 		return
 	}
-	f.want(what, wanted, got)
+	f.want(what, p.raise, got)
 }
 
-// raises evaluates an alarm on a metric, or on the difference of two, over one period. It was
-// raised before or not.
+// raises evaluates an alarm on a metric, or on the difference of two, over one period.
 // https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html#alarm-evaluation
-func raises(alarm any, seen fiveMinutes, raised bool) (bool, error) {
-	if at(alarm, "EvaluationPeriods") != 1.0 {
-		return false, fmt.Errorf("this test evaluates one period, and it needs %v", at(alarm, "EvaluationPeriods"))
-	}
-	var value float64
-	var has bool
-	var err error
+func raises(alarm any, p play) (bool, error) {
+	value, has, err := 0.0, true, error(nil)
 	if metrics, ok := at(alarm, "Metrics").([]any); ok {
-		value, has, err = difference(metrics, seen)
+		value, has, err = difference(metrics, p.seen)
 	} else {
-		value, has, err = statistic(alarm, at(alarm, "Statistic"), at(alarm, "Period"), seen)
-	}
-	if err != nil {
-		return false, err
-	}
-	if !has {
-		switch at(alarm, "TreatMissingData") {
-		case "breaching":
-			return true, nil
-		case "ignore":
-			return raised, nil
-		default:
-			return false, nil
-		}
+		value, has, err = statistic(alarm, at(alarm, "Statistic"), at(alarm, "Period"), p.seen)
 	}
 	threshold, ok := at(alarm, "Threshold").(float64)
-	if !ok {
-		return false, errors.New("it has no threshold")
-	}
-	switch comparison := at(alarm, "ComparisonOperator"); comparison {
-	case "LessThanThreshold":
+	switch comparison := at(alarm, "ComparisonOperator"); {
+	case err != nil:
+		return false, err
+	case !ok || at(alarm, "EvaluationPeriods") != 1.0:
+		return false, fmt.Errorf("this test cannot evaluate %s", text(alarm))
+	case !has:
+		missing := at(alarm, "TreatMissingData")
+		return missing == "breaching" || missing == "ignore" && p.raised, nil
+	case comparison == "LessThanThreshold":
 		return value < threshold, nil
-	case "LessThanOrEqualToThreshold":
-		return value <= threshold, nil
-	case "GreaterThanThreshold":
-		return value > threshold, nil
-	case "GreaterThanOrEqualToThreshold":
+	case comparison == "GreaterThanOrEqualToThreshold":
 		return value >= threshold, nil
 	default:
 		return false, fmt.Errorf("this test cannot evaluate %v", comparison)
@@ -255,10 +183,7 @@ func raises(alarm any, seen fiveMinutes, raised bool) (bool, error) {
 }
 
 // statistic of a metric in the period; false without data.
-func statistic(metric, stat, period any, seen fiveMinutes) (float64, bool, error) {
-	if period != 300.0 {
-		return 0, false, fmt.Errorf("this test evaluates five minutes, and the period is %v", period)
-	}
+func statistic(metric, stat, period any, seen fiveMinutes) (value float64, has bool, err error) {
 	var dimensions []string
 	all, _ := at(metric, "Dimensions").([]any)
 	for _, d := range all {
@@ -267,23 +192,18 @@ func statistic(metric, stat, period any, seen fiveMinutes) (float64, bool, error
 	slices.Sort(dimensions)
 	values := seen[fmt.Sprintf("%v %v %s", at(metric, "Namespace"), at(metric, "MetricName"),
 		strings.Join(dimensions, " "))]
-	if len(values) == 0 {
+	switch {
+	case period != 300.0 || stat != "Sum" && stat != "Maximum":
+		return 0, false, fmt.Errorf("this test cannot evaluate %v over %v s", stat, period)
+	case len(values) == 0:
 		return 0, false, nil
-	}
-	sum := 0.0
-	for _, v := range values {
-		sum += v
-	}
-	switch stat {
-	case "Sum":
-		return sum, true, nil
-	case "Maximum":
+	case stat == "Maximum":
 		return slices.Max(values), true, nil
-	case "Average":
-		return sum / float64(len(values)), true, nil
-	default:
-		return 0, false, fmt.Errorf("this test cannot evaluate %v", stat)
 	}
+	for _, v := range values {
+		value += v
+	}
+	return value, true, nil
 }
 
 // difference is the number of invocations that have succeeded.

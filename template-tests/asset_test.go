@@ -7,8 +7,10 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,11 +36,13 @@ func programs(t *testing.T) map[string]program {
 			variables, _ := at(r, "Properties", "Environment", "Variables").(map[string]any)
 			for name, value := range variables {
 				text := strings.Join(s.named(value), "")
-				for _, queue := range namesOf(tt, "AWS::SQS::Queue") {
-					text = strings.ReplaceAll(text, `"`+queue+`"`, `"https://sqs.eu-west-1.amazonaws.com/111111111111/`+queue+`"`)
-				}
-				for _, topic := range namesOf(tt, "AWS::SNS::Topic") {
-					text = strings.ReplaceAll(text, `"`+topic+`"`, `"arn:aws:sns:eu-west-1:111111111111:`+topic+`"`)
+				for kind, address := range map[string]string{
+					"AWS::SQS::Queue": "https://sqs.eu-west-1.amazonaws.com/111111111111/",
+					"AWS::SNS::Topic": "arn:aws:sns:eu-west-1:111111111111:",
+				} {
+					for _, id := range namesOf(tt, kind) {
+						text = regexp.MustCompile(`\b`+id+`\b`).ReplaceAllString(text, address+id)
+					}
 				}
 				p.env = append(p.env, name+"="+text)
 			}
@@ -67,38 +71,24 @@ func TestAssetsRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			asked := make(chan struct{}, 16)
+			var asked atomic.Bool
 			api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/2018-06-01/runtime/invocation/next" {
-					asked <- struct{}{}
+					asked.Store(true)
+					cancel() // which ends the program
 				}
 				<-ctx.Done()
 			}))
+			defer api.Close()
 			args := append(command[:len(command):len(command)], p.file)
 			cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 			cmd.Env = append([]string{
 				"AWS_LAMBDA_RUNTIME_API=" + strings.TrimPrefix(api.URL, "http://"), "AWS_REGION=eu-west-1",
-				"AWS_ACCESS_KEY_ID=AKIALOCAL", "AWS_SECRET_ACCESS_KEY=secret", "AWS_EC2_METADATA_DISABLED=true",
+				"AWS_LAMBDA_FUNCTION_NAME=" + name, "AWS_ACCESS_KEY_ID=AKIALOCAL", "AWS_SECRET_ACCESS_KEY=secret",
+				"AWS_EC2_METADATA_DISABLED=true",
 			}, p.env...)
-			var said strings.Builder
-			cmd.Stdout, cmd.Stderr = &said, &said
-			require.NoError(t, cmd.Start())
-			ended := make(chan error, 1)
-			go func() { ended <- cmd.Wait() }()
-			var err error
-			started := false
-			select {
-			case <-asked:
-				started = true
-			case err = <-ended:
-			case <-ctx.Done():
-			}
-			cancel()
-			if started {
-				<-ended
-			}
-			api.Close()
-			require.True(t, started, "%v: %s", err, said.String())
+			said, err := cmd.CombinedOutput()
+			require.True(t, asked.Load(), "%v: %s", err, said)
 		})
 	}
 }

@@ -120,7 +120,7 @@ func TestExistingTableRefuses(t *testing.T) {
 	})
 }
 
-// What is wrong in the description of a queue is refused as it is for a queue that is created.
+// What is wrong in the description of a queue is refused as it is for a queue that is created: see TestQueueChecks.
 func TestExistingQueueChecks(t *testing.T) {
 	described := func(change func(awscdk.Stack, *infra.QueueProps)) func(awscdk.Stack) {
 		return func(s awscdk.Stack) {
@@ -136,8 +136,6 @@ func TestExistingQueueChecks(t *testing.T) {
 		"a queue of CDK's": accepts(described(func(s awscdk.Stack, p *infra.QueueProps) {
 			p.Queue, p.DeadLetters = newQueue(s, "Own"), newQueue(s, "Dead")
 		})),
-		"no declaration": refuses(described(func(_ awscdk.Stack, p *infra.QueueProps) { p.Repeat = "" }),
-			"Repeat is not declared"),
 		"no visibility": refuses(described(func(_ awscdk.Stack, p *infra.QueueProps) { p.Visibility = 0 }),
 			"Visibility of the existing queue is missing", "the queue's VisibilityTimeout", read),
 		"no retention": refuses(described(func(_ awscdk.Stack, p *infra.QueueProps) { p.MessageRetention = 0 }),
@@ -151,15 +149,8 @@ func TestExistingQueueChecks(t *testing.T) {
 		"visibility within lease": refuses(described(func(_ awscdk.Stack, p *infra.QueueProps) {
 			p.Visibility = 31 * time.Second
 		}), "Visibility of 31s against the function's time-out of 30s", "lease", "no less than 32s"),
-		"short visibility": warns(described(func(_ awscdk.Stack, p *infra.QueueProps) { p.Visibility = 179 * time.Second }),
-			"less than 6 times", "idem:visibility"),
-		"few receives": warns(described(func(_ awscdk.Stack, p *infra.QueueProps) { p.MaxReceives = 3 }),
-			"after 3 receives", "at least 5"),
 		"FIFO by its name": refuses(described(func(s awscdk.Stack, p *infra.QueueProps) {
 			p.Queue, p.BatchWindow = queueOf(s, "Ordered", ordersARN+".fifo"), time.Second
 		}), "a FIFO queue has none"),
-		"standard dead letters of a FIFO queue": refuses(described(func(s awscdk.Stack, p *infra.QueueProps) {
-			p.Queue = queueOf(s, "Ordered", ordersARN+".fifo")
-		}), "DeadLetters is a standard queue"),
 	})
 }

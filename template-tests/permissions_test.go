@@ -2,55 +2,37 @@ package templatetests
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
-// rights are the actions by role and resource. A resource of another stack has the
-// name that it has there.
-type rights map[string]map[string][]string
-
-// pushLogs is for the role with which API Gateway writes the access logs of an
-// account's REST APIs. It takes no other policy.
-// https://docs.aws.amazon.com/apigateway/latest/developerguide/set-up-logging.html
-const pushLogs = "arn:AWS::Partition:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
-
-func (s stacks) rights(errs *findings) rights {
-	all := rights{}
+// TestPermissions compares what the roles of the stacks may do with a list: by name, and in policies of their own.
+func TestPermissions(t *testing.T) {
+	var all []string
+	s := withDefaults(t)
 	for _, tt := range []template{s.payments, s.orders} {
 		for id, r := range tt.resources("AWS::IAM::Role") {
-			if managed := texts(at(r, "Properties", "ManagedPolicyArns")); name(id) == "APIRESTCloudWatchRole" &&
-				len(managed) == 1 && managed[0] == pushLogs {
-				continue
-			}
-			all[name(id)] = map[string][]string{}
-			if at(r, "Properties", "ManagedPolicyArns") != nil || at(r, "Properties", "Policies") != nil {
-				errs.add("%s has policies beside the one that is looked at", id)
-			}
+			require.Len(t, r["Properties"], 1, "%s has more than who assumes it", id)
 		}
 		for id, policy := range tt.resources("AWS::IAM::Policy") {
-			statements, _ := at(policy, "Properties", "PolicyDocument", "Statement").([]any)
-			for _, raw := range statements {
-				m, _ := raw.(map[string]any)
-				if m["Effect"] != "Allow" || m["NotAction"] != nil || m["NotResource"] != nil {
-					errs.add("%s has a statement that allows nothing by name: %v", id, text(m))
-				}
-				for _, role := range texts(at(policy, "Properties", "Roles")) {
-					if all[role] == nil {
-						errs.add("%s is for %s, which is no role of ours", id, role)
-						continue
-					}
-					for _, resource := range s.named(m["Resource"]) {
-						all[role][resource] = append(all[role][resource], texts(m["Action"])...)
-						slices.Sort(all[role][resource])
-					}
+			for _, raw := range at(policy, "Properties", "PolicyDocument", "Statement").([]any) {
+				m := raw.(map[string]any)
+				require.ElementsMatch(t, []string{"Effect", "Action", "Resource"}, slices.Collect(maps.Keys(m)), id)
+				require.Equal(t, "Allow", m["Effect"])
+				roles, actions := texts(at(policy, "Properties", "Roles")), texts(m["Action"])
+				for _, resource := range s.named(m["Resource"]) {
+					all = append(all, fmt.Sprintf("%s on %s: %s", strings.Join(roles, " "), resource, strings.Join(actions, " ")))
 				}
 			}
 		}
 	}
-	return all
+	slices.Sort(all)
+	compareText(t, "testdata/permissions.txt", strings.Join(all, "\n")+"\n")
 }
 
 // named are the texts of a value, with imports as what is exported.
@@ -69,130 +51,4 @@ func (s stacks) named(v any) []string {
 		return []string{whole}
 	}
 	return texts(resolved)
-}
-
-var wantedRights = rights{
-	"PaymentsRole": {
-		"PaymentsLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"},
-		"Records.Arn":      {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
-	},
-	"StatementsRole": {
-		"StatementsLogs.Arn":  {"logs:CreateLogStream", "logs:PutLogEvents"},
-		"Records.Arn":         {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
-		"StatementsQueue.Arn": {"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
-	},
-	"StatementsRelayFunctionRole": {
-		"StatementsRelayFunctionLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"},
-		"Records.Arn":                     {"dynamodb:BatchGetItem", "dynamodb:UpdateItem"},
-		"Records.Arn/index/open":          {"dynamodb:Query"},
-		"Records.StreamArn": {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator",
-			"dynamodb:ListStreams"},
-		"StatementsQueue.Arn":         {"sqs:SendMessage"},
-		"StatementsRelayFailures.Arn": {"sqs:SendMessage"},
-	},
-	"WorkerRole": {
-		"WorkerLogs.Arn":  {"logs:CreateLogStream", "logs:PutLogEvents"},
-		"Records.Arn":     {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
-		"Orders.Arn":      {"dynamodb:PutItem"},
-		"OrdersQueue.Arn": {"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"},
-	},
-	"RelayFunctionRole": {
-		"RelayFunctionLogs.Arn":  {"logs:CreateLogStream", "logs:PutLogEvents"},
-		"Records.Arn":            {"dynamodb:BatchGetItem", "dynamodb:UpdateItem"},
-		"Records.Arn/index/open": {"dynamodb:Query"},
-		"Records.StreamArn": {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator",
-			"dynamodb:ListStreams"},
-		"OrderEvents":       {"sns:Publish"},
-		"RelayFailures.Arn": {"sqs:SendMessage"},
-	},
-	"RefundSweeperFunctionRole": {
-		"RefundSweeperFunctionLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"},
-		"Records.Arn": {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem",
-			"dynamodb:UpdateItem"},
-		"Records.Arn/index/open":       {"dynamodb:Query"},
-		"RefundSweeperEscalations.Arn": {"sqs:SendMessage"},
-	},
-	"SweeperFunctionRole": {
-		"SweeperFunctionLogs.Arn": {"logs:CreateLogStream", "logs:PutLogEvents"},
-		"Records.Arn":             {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
-		"Records.Arn/index/open":  {"dynamodb:Query"},
-		"SweeperEscalations.Arn":  {"sqs:SendMessage"},
-	},
-}
-
-func permissionsAreExact(s stacks, errs *findings) {
-	got := s.rights(errs)
-	for _, role := range slices.Sorted(maps.Keys(got)) {
-		for _, resource := range slices.Sorted(maps.Keys(got[role])) {
-			errs.want(role+"'s permissions on "+resource, wantedRights[role][resource], got[role][resource])
-		}
-	}
-	for role, resources := range wantedRights {
-		for resource := range resources {
-			if got[role][resource] == nil {
-				errs.add("%s has no permissions on %s", role, resource)
-			}
-		}
-	}
-}
-
-// permissionsNeeded are the actions that the tests of the library were seen to call, by who
-// calls and what.
-func permissionsNeeded() (needed map[string]map[string][]string, err error) {
-	text, err := os.ReadFile("../idem/dynamostore/testdata/permissions.json")
-	if err == nil {
-		err = json.Unmarshal(text, &needed)
-	}
-	return needed, err
-}
-
-// permissionsSuffice: what the tests of the library were seen to call is granted.
-func permissionsSuffice(s stacks, errs *findings) {
-	got := s.rights(errs)
-	needed, err := permissionsNeeded()
-	if err != nil {
-		errs.add("%w", err)
-		return
-	}
-	resources := map[string]string{"records": "Records.Arn", "records/index/open": "Records.Arn/index/open"}
-	compare := func(role, caller string) {
-		if len(needed[caller]) == 0 {
-			errs.add("no calls of a %s are recorded", caller)
-		}
-		for resource, actions := range needed[caller] {
-			if resource == "business" {
-				continue // the tables of the tests: each service names its own actions
-			}
-			arn, ok := resources[resource]
-			if !ok {
-				errs.add("a %s calls something on %s, which nobody grants", caller, resource)
-			}
-			for _, action := range actions {
-				if !slices.Contains(got[role][arn], action) {
-					errs.add("%s may not do %s on %s, which the library does as a %s", role,
-						action, arn, caller)
-				}
-			}
-		}
-	}
-	compare("PaymentsRole", "handler")
-	compare("StatementsRole", "handler")
-	compare("StatementsRelayFunctionRole", "relay")
-	compare("WorkerRole", "handler")
-	compare("RelayFunctionRole", "relay")
-	compare("RefundSweeperFunctionRole", "sweeper")
-	compare("SweeperFunctionRole", "sweeper")
-}
-
-func permissionsNameResources(s stacks, errs *findings) {
-	got := s.rights(errs)
-	for role, resources := range got {
-		for resource, actions := range resources {
-			for _, pattern := range append(slices.Clone(actions), resource) {
-				if strings.ContainsAny(pattern, "*?") {
-					errs.add("%s is allowed %v on %s", role, actions, resource)
-				}
-			}
-		}
-	}
 }

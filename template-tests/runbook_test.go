@@ -45,8 +45,9 @@ func TestTheRunbookHasASectionForEachAlarm(t *testing.T) {
 	for _, tt := range []template{withDefaults(t).payments, withDefaults(t).orders} {
 		for id, alarm := range tt.resources("AWS::CloudWatch::Alarm") {
 			description, _ := at(alarm, "Properties", "AlarmDescription").(string)
-			_, anchor, ok := strings.Cut(description, infra.Runbook+"#")
-			require.True(t, ok, id)
+			what, anchor, ok := strings.Cut(description, ". Runbook: "+infra.Runbook+"#")
+			require.True(t, ok && what != "" && !strings.Contains(what, "\n"), "%s: %q", id, description)
+			require.Len(t, at(alarm, "Properties", "AlarmActions"), 1, id)
 			heading := name(id)[max(0, len(name(id))-len(anchor)):]
 			require.Equal(t, anchor, strings.ToLower(heading), id)
 			require.Contains(t, all, heading, "%s links to #%s, which is no section", id, anchor)

@@ -1,7 +1,9 @@
 package cloud
 
 import (
-	"fmt"
+	"encoding/json"
+	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -10,29 +12,25 @@ import (
 	"sync"
 )
 
+const account, region = "111111111111", "eu-west-1"
+
 // Server is an account in one region, bootstrapped for CDK. It is for concurrent
 // use.
 type Server struct {
-	// URL is the endpoint, on 127.0.0.1.
-	URL string
-	// Account and Region that it plays.
-	Account, Region string
+	http *httptest.Server // on 127.0.0.1
 
-	http *httptest.Server
-
-	mu      sync.Mutex
-	calls   []string
-	refused []string
-	objects map[string][]byte // bucket/key
-	stacks  map[string]*stack // by name
-	number  int               // of what was made last
+	mu       sync.Mutex
+	calls    []string
+	refused  []string
+	objects  map[string][]byte // by key, in the bucket for assets
+	stacks   map[string]*stack // by name
+	deployed []string
 }
 
 // New starts an account. Close ends it.
-func New(account, region string) *Server {
-	s := &Server{Account: account, Region: region, objects: map[string][]byte{}, stacks: map[string]*stack{}}
-	s.http = httptest.NewServer(http.HandlerFunc(s.serve)) // on 127.0.0.1
-	s.URL = s.http.URL
+func New() *Server {
+	s := &Server{objects: map[string][]byte{}, stacks: map[string]*stack{}}
+	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
 	return s
 }
 
@@ -43,15 +41,13 @@ func (s *Server) Close() { s.http.Close() }
 // also the proxy of what is not plain HTTP to it, and refuses it.
 func (s *Server) Env() []string {
 	return []string{
-		"AWS_ENDPOINT_URL=" + s.URL, "AWS_REGION=" + s.Region, "AWS_DEFAULT_REGION=" + s.Region,
-		"AWS_ACCESS_KEY_ID=" + accessKey, "AWS_SECRET_ACCESS_KEY=secret", "AWS_SESSION_TOKEN=", "AWS_PROFILE=",
+		"AWS_ENDPOINT_URL=" + s.http.URL, "AWS_REGION=" + region, "AWS_DEFAULT_REGION=" + region,
+		"AWS_ACCESS_KEY_ID=AKIALOCALLOCALLOCAL1", "AWS_SECRET_ACCESS_KEY=secret", "AWS_SESSION_TOKEN=", "AWS_PROFILE=",
 		"AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null", "AWS_EC2_METADATA_DISABLED=true",
-		"HTTPS_PROXY=" + s.URL, "https_proxy=" + s.URL, "HTTP_PROXY=", "http_proxy=", "NO_PROXY=127.0.0.1",
+		"HTTPS_PROXY=" + s.http.URL, "https_proxy=" + s.http.URL, "HTTP_PROXY=", "http_proxy=", "NO_PROXY=127.0.0.1",
 		"no_proxy=127.0.0.1",
 	}
 }
-
-const accessKey = "AKIALOCALLOCALLOCAL1"
 
 // Calls returns the names of the calls since the last Calls, in order:
 // service:Action.
@@ -71,6 +67,13 @@ func (s *Server) Refused() []string {
 	return slices.Clone(s.refused)
 }
 
+// Objects are the keys of the bucket for assets and their bytes.
+func (s *Server) Objects() map[string][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.objects)
+}
+
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,57 +81,87 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, "connection to "+r.Host)
 		return
 	}
-	if target := r.Header.Get("X-Amz-Target"); target != "" {
-		s.ssm(w, r, target)
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if r.Method == http.MethodPost && r.URL.Path == "/" {
-		if err := r.ParseForm(); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		s.query(w, r.PostForm)
-		return
+	target := r.Header.Get("X-Amz-Target")
+	switch {
+	case target == "AmazonSSM.GetParameter":
+		s.parameter(w)
+	case target != "":
+		s.refuse(w, target)
+	case r.Method == http.MethodPost && r.URL.Path == "/":
+		form, _ := url.ParseQuery(string(body))
+		s.query(w, form)
+	default:
+		s.bucket(w, r, body)
 	}
-	s.bucket(w, r)
 }
 
 // query serves the services that take forms and answer in XML.
 func (s *Server) query(w http.ResponseWriter, form url.Values) {
 	action := form.Get("Action")
-	switch form.Get("Version") {
-	case "2011-06-15":
-		s.called("sts:" + action)
-		s.sts(w, form)
-	case "2010-05-15":
-		s.called("cloudformation:" + action)
-		s.cloudformation(w, form)
-	default:
-		s.refuse(w, fmt.Sprintf("call of %s, version %s", action, form.Get("Version")))
+	call := map[string]string{"2011-06-15": "sts:", "2010-05-15": "cloudformation:"}[form.Get("Version")] + action
+	do, known := actions[call]
+	if !known {
+		s.refuse(w, call)
+		return
 	}
+	s.calls = append(s.calls, call)
+	result, f := do(s, form)
+	if f != nil {
+		write(w, http.StatusBadRequest, tag("ErrorResponse",
+			tag("Error", tag("Type", "Sender"), tag("Code", f.code), text("Message", f.message))))
+		return
+	}
+	write(w, http.StatusOK, tag(action+"Response", tag(action+"Result", result)))
 }
 
-func (s *Server) called(call string) { s.calls = append(s.calls, call) }
+// parameter is the version of the bootstrap stack: at least what the templates ask for.
+func (s *Server) parameter(w http.ResponseWriter) {
+	s.calls = append(s.calls, "ssm:GetParameter")
+	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+	_ = json.NewEncoder(w).Encode(map[string]any{"Parameter": map[string]any{"Type": "String", "Value": "30"}})
+}
+
+// bucket serves S3, with the bucket's name in the path.
+func (s *Server) bucket(w http.ResponseWriter, r *http.Request, body []byte) {
+	name, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	q := r.URL.Query()
+	call := ""
+	switch {
+	case name != "cdk-hnb659fds-assets-"+account+"-"+region:
+	case key != "" && r.Method == http.MethodPut && len(q) <= 1: // x-id names the operation
+		call, s.objects[key] = "s3:PutObject", body
+		w.Header().Set("ETag", `"etag"`)
+	case key != "" || r.Method != http.MethodGet:
+	case q.Has("location"):
+		call = "s3:GetBucketLocation"
+		write(w, http.StatusOK, tag("LocationConstraint", region))
+	case q.Has("encryption"):
+		call = "s3:GetBucketEncryption"
+		write(w, http.StatusOK, tag("ServerSideEncryptionConfiguration", tag("Rule",
+			tag("ApplyServerSideEncryptionByDefault", tag("SSEAlgorithm", "AES256")))))
+	case q.Get("list-type") == "2":
+		call = "s3:ListObjectsV2"
+		found := []string{tag("IsTruncated", "false")}
+		for key := range s.objects {
+			if strings.HasPrefix(key, q.Get("prefix")) {
+				found = append(found, tag("Contents", text("Key", key)))
+			}
+		}
+		write(w, http.StatusOK, tag("ListBucketResult", found...))
+	}
+	if call == "" {
+		s.refuse(w, r.Method+" "+r.URL.String())
+		return
+	}
+	s.calls = append(s.calls, call)
+}
 
 func (s *Server) refuse(w http.ResponseWriter, what string) {
 	s.refused = append(s.refused, what)
 	http.Error(w, "this account has no such thing: "+what, http.StatusNotImplemented)
-}
-
-// next returns an id in the form of a UUID that nothing else has.
-func (s *Server) next() string {
-	s.number++
-	return fmt.Sprintf("00000000-0000-4000-8000-%012d", s.number)
-}
-
-// members are the values of a form's list.
-func members(form url.Values, name string) []string {
-	var all []string
-	for i := 1; ; i++ {
-		v, ok := form[fmt.Sprintf("%s.member.%d", name, i)]
-		if !ok {
-			return all
-		}
-		all = append(all, strings.Join(v, ""))
-	}
 }

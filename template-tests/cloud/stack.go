@@ -1,8 +1,10 @@
 package cloud
 
 import (
-	"encoding/json"
-	"fmt"
+	"encoding/xml"
+	"net/http"
+	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -10,184 +12,131 @@ import (
 
 // stack as CloudFormation keeps it.
 type stack struct {
-	name, id, status string
-	template         string // as it was sent
-	parsed           template
-	outputs          map[string]string
-	exports          map[string]string // by name
-	events           []event           // newest first
-	set              *changeSet
-	updates          int
+	name, status string
+	template     string
+	proposed     string // the template of the change set; empty: there is none
 }
 
-type template struct {
-	Description string
-	Parameters  map[string]struct {
-		Type    string
-		Default any
+// Template of a stack; empty if it was not deployed.
+func (s *Server) Template(stack string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.stacks[stack]; st != nil {
+		return st.template
 	}
-	Resources map[string]resource
-	Outputs   map[string]struct {
-		Value  any
-		Export struct{ Name any }
-	}
+	return ""
 }
 
-type resource struct {
-	Type                string
-	Properties          map[string]any
-	DependsOn           any
-	DeletionPolicy      string
-	UpdateReplacePolicy string
-	Metadata            any
+// Deployed are the stacks whose change sets were executed, in order.
+func (s *Server) Deployed() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.deployed)
 }
 
-type event struct {
-	id, logical, kind, status, token string
-	at                               time.Time
+// actions are the calls of STS and CloudFormation. They return the members of the result.
+var actions = map[string]func(*Server, url.Values) (string, *fault){
+	"sts:GetCallerIdentity": func(*Server, url.Values) (string, *fault) {
+		return tag("Account", account) + tag("Arn", "arn:aws:iam::"+account+":user/tester"), nil
+	},
+	"sts:AssumeRole": func(_ *Server, form url.Values) (string, *fault) {
+		if role := form.Get("RoleArn"); !strings.HasPrefix(role, "arn:aws:iam::"+account+":role/cdk-") {
+			return "", &fault{"AccessDenied", "no role " + role}
+		}
+		return tag("Credentials", tag("AccessKeyId", "ASIALOCALLOCALLOCAL1"), tag("SecretAccessKey", "secret"),
+			tag("SessionToken", "token"), tag("Expiration", stamp(time.Now().Add(time.Hour)))), nil
+	},
+	"cloudformation:CreateChangeSet": (*Server).propose,
+	"cloudformation:DescribeStacks": of(func(st *stack) (string, *fault) {
+		return tag("Stacks", tag("member", tag("StackName", st.name), tag("StackId", st.id()),
+			tag("StackStatus", st.status), tag("CreationTime", stamp(time.Now())))), nil
+	}),
+	"cloudformation:GetTemplate": of(func(st *stack) (string, *fault) {
+		return text("TemplateBody", st.template), nil
+	}),
+	"cloudformation:DescribeStackEvents": of(func(*stack) (string, *fault) { return tag("StackEvents"), nil }),
+	"cloudformation:DescribeChangeSet":   of((*stack).describe),
+	"cloudformation:DeleteChangeSet": of(func(st *stack) (string, *fault) {
+		st.proposed = ""
+		return "", nil
+	}),
+	"cloudformation:ExecuteChangeSet": func(s *Server, form url.Values) (string, *fault) {
+		return of(func(st *stack) (string, *fault) {
+			st.status, st.template, st.proposed = "CREATE_COMPLETE", st.proposed, ""
+			s.deployed = append(s.deployed, st.name)
+			return "", nil
+		})(s, form)
+	},
 }
 
-func (s *Server) happened(st *stack, logical, kind, status, token string) {
-	st.events = slices.Insert(st.events, 0, event{s.next(), logical, kind, status, token, time.Now()})
-}
-
-func parse(text string) (template, error) {
-	var t template
-	if err := json.Unmarshal([]byte(text), &t); err != nil {
-		return t, fmt.Errorf("the template is no JSON: %w", err)
-	}
-	if len(t.Resources) == 0 {
-		return t, fmt.Errorf("at least one Resources member must be defined")
-	}
-	return t, nil
-}
-
-// physical is the id of a resource of a stack.
-func (st *stack) physical(logical string) string { return st.name + "-" + logical }
-
-// evaluation of a stack's template: its references resolved.
-type evaluation struct {
-	server *Server
-	stack  *stack
-	parsed template
-}
-
-// value resolves a value. What it refers to must be there: another resource, a
-// parameter, another stack's export.
-func (e *evaluation) value(v any) (any, error) {
-	switch v := v.(type) {
-	case []any:
-		all := make([]any, len(v))
-		for i := range v {
-			var err error
-			if all[i], err = e.value(v[i]); err != nil {
-				return nil, err
+// of is a call about a stack that must exist.
+func of(do func(*stack) (string, *fault)) func(*Server, url.Values) (string, *fault) {
+	return func(s *Server, form url.Values) (string, *fault) {
+		name := form.Get("StackName")
+		for _, st := range s.stacks {
+			if st.name == name || st.id() == name {
+				return do(st)
 			}
 		}
-		return all, nil
-	case map[string]any:
-		if len(v) == 1 {
-			for f, in := range v {
-				if f == "Ref" || strings.HasPrefix(f, "Fn::") {
-					return e.call(f, in)
-				}
-			}
-		}
-		all := make(map[string]any, len(v))
-		for name := range v {
-			var err error
-			if all[name], err = e.value(v[name]); err != nil {
-				return nil, err
-			}
-		}
-		return all, nil
+		return "", &fault{"ValidationError", "Stack with id " + name + " does not exist"}
 	}
-	return v, nil
 }
 
-func (e *evaluation) call(f string, in any) (any, error) {
-	switch f {
-	case "Ref":
-		return e.ref(fmt.Sprint(in))
-	case "Fn::Sub":
-		text, ok := in.(string)
-		if !ok {
-			return nil, fmt.Errorf("Fn::Sub of %v is not known here", in)
-		}
-		for {
-			start := strings.Index(text, "${")
-			if start < 0 {
-				return text, nil
-			}
-			end := strings.Index(text[start:], "}")
-			if end < 0 {
-				return nil, fmt.Errorf("Fn::Sub of %q has no end", text)
-			}
-			value, err := e.ref(text[start+2 : start+end])
-			if err != nil {
-				return nil, err
-			}
-			text = text[:start] + value + text[start+end+1:]
-		}
-	case "Fn::GetAtt":
-		path, ok := in.([]any)
-		if !ok || len(path) != 2 {
-			return nil, fmt.Errorf("Fn::GetAtt of %v is not known here", in)
-		}
-		logical := fmt.Sprint(path[0])
-		r, ok := e.parsed.Resources[logical]
-		if !ok {
-			return nil, fmt.Errorf("unresolved resource dependencies [%s]", logical)
-		}
-		return fmt.Sprintf("arn:aws:%s:%s:%s:%s/%v", strings.ToLower(strings.Split(r.Type, "::")[1]),
-			e.server.Region, e.server.Account, e.stack.physical(logical), path[1]), nil
+// fault is what an action answers if it fails.
+type fault struct{ code, message string }
+
+// propose makes a change set of a template in the bucket.
+func (s *Server) propose(form url.Values) (string, *fault) {
+	body, ok := s.objects[path.Base(form.Get("TemplateURL"))]
+	if !ok {
+		return "", &fault{"ValidationError", "no object at " + form.Get("TemplateURL")}
 	}
-	resolved, err := e.value(in)
-	if err != nil {
-		return nil, err
+	name := form.Get("StackName")
+	if s.stacks[name] == nil {
+		s.stacks[name] = &stack{name: name, status: "REVIEW_IN_PROGRESS"}
 	}
-	switch f {
-	case "Fn::ImportValue":
-		name := fmt.Sprint(resolved)
-		for _, other := range e.server.stacks {
-			if value, ok := other.exports[name]; ok && other != e.stack {
-				return value, nil
-			}
-		}
-		return nil, fmt.Errorf("no export named %s found", name)
-	case "Fn::Join":
-		args, ok := resolved.([]any)
-		if !ok || len(args) != 2 {
-			return nil, fmt.Errorf("Fn::Join of %v is not known here", in)
-		}
-		parts, ok := args[1].([]any)
-		if !ok {
-			return nil, fmt.Errorf("Fn::Join of %v is not known here", in)
-		}
-		texts := make([]string, len(parts))
-		for i := range parts {
-			texts[i] = fmt.Sprint(parts[i])
-		}
-		return strings.Join(texts, fmt.Sprint(args[0])), nil
-	case "Fn::Select", "Fn::Split":
-		return fmt.Sprintf("%s of %v", f, resolved), nil
-	}
-	return nil, fmt.Errorf("the function %s is not known here", f)
+	s.stacks[name].proposed = string(body)
+	return s.stacks[name].changeSet(), nil
 }
 
-func (e *evaluation) ref(name string) (string, error) {
-	switch name {
-	case "AWS::Region":
-		return e.server.Region, nil
-	case "AWS::AccountId":
-		return e.server.Account, nil
-	case "AWS::Partition":
-		return "aws", nil
-	case "AWS::URLSuffix":
-		return "amazonaws.com", nil
+// describe is the change set, by which the command line sees whether there are changes.
+func (st *stack) describe() (string, *fault) {
+	status, reason := "CREATE_COMPLETE", ""
+	switch st.proposed {
+	case "":
+		return "", &fault{"ChangeSetNotFound", "there is no change set"}
+	case st.template:
+		status, reason = "FAILED", "The submitted information didn't contain changes."
 	}
-	if _, ok := e.parsed.Resources[name]; ok {
-		return e.stack.physical(name), nil
-	}
-	return "", fmt.Errorf("unresolved resource dependencies [%s]", name)
+	return st.changeSet() + tag("StackName", st.name) + tag("Status", status) + text("StatusReason", reason) +
+		tag("CreationTime", stamp(time.Now())), nil
+}
+
+func (st *stack) id() string {
+	return "arn:aws:cloudformation:" + region + ":" + account + ":stack/" + st.name + "/1"
+}
+
+func (st *stack) changeSet() string {
+	id := strings.Replace(st.id(), ":stack/", ":changeSet/", 1)
+	return tag("Id", id) + tag("ChangeSetId", id) + tag("StackId", st.id())
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// tag is an element of XML.
+func tag(name string, content ...string) string {
+	return "<" + name + ">" + strings.Join(content, "") + "</" + name + ">"
+}
+
+// text is an element of text, which is escaped.
+func text(name, s string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(s))
+	return tag(name, b.String())
+}
+
+func write(w http.ResponseWriter, status int, content string) {
+	w.Header().Set("Content-Type", "text/xml")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(content))
 }

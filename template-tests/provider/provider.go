@@ -6,12 +6,12 @@ package provider
 import (
 	_ "embed"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hcldec"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
@@ -39,190 +39,146 @@ type Attribute struct {
 	Required bool   `json:"required,omitempty"`
 }
 
-// Resources are the resources of a module, by their addresses such as aws_sqs_queue.work. A block is a list of
-// objects. References are strings such as ${aws_sqs_queue.work.arn}.
+// Resources are the attributes and blocks of a module's resources, by their addresses such as aws_sqs_queue.work.
+// A block is a list of objects. References are strings such as ${aws_sqs_queue.work.arn}.
 type Resources map[string]map[string]any
 
-// Evaluate returns the resources of a module, and what is wrong with its files: what is not Terraform's
-// syntax, refers to nothing, or does not fit the provider.
-func Evaluate(files map[string]string) (Resources, []string) {
-	m := module{found: Resources{}}
-	if err := json.Unmarshal(extract, &m.provider); err != nil {
-		return nil, []string{err.Error()}
+// known are the resource types of the extract.
+func known() (all map[string]Block) {
+	if err := json.Unmarshal(extract, &all); err != nil {
+		panic(err) // which is embedded
 	}
-	var blocks []*hclsyntax.Block
+	return all
+}
+
+// Evaluate returns the resources of a module. What is not Terraform's syntax, refers to nothing, or does not
+// fit the provider is among the diagnostics. A variable that is no text has its default.
+func Evaluate(files map[string]string) (Resources, hcl.Diagnostics) {
+	m := module{
+		provider: known(), found: Resources{}, variables: map[string]cty.Value{},
+		exports: map[string]map[string]cty.Value{},
+	}
+	var blocks hcl.Blocks
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		file, diagnostics := hclsyntax.ParseConfig([]byte(files[name]), name, hcl.InitialPos)
-		m.diagnose(diagnostics)
-		if file != nil {
-			blocks = append(blocks, file.Body.(*hclsyntax.Body).Blocks...)
-		}
+		file, problems := hclsyntax.ParseConfig([]byte(files[name]), name, hcl.InitialPos)
+		m.problems = append(m.problems, problems...)
+		content, problems := file.Body.Content(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
+			{Type: "terraform"}, {Type: "variable", LabelNames: []string{"name"}},
+			{Type: "resource", LabelNames: []string{"type", "name"}}, {Type: "output", LabelNames: []string{"name"}},
+		}})
+		m.problems = append(m.problems, problems...)
+		blocks = append(blocks, content.Blocks...)
 	}
-	m.declare(blocks)
+	for _, b := range blocks {
+		m.declare(b)
+	}
+	context := m.context()
 	for _, b := range blocks {
 		switch b.Type {
 		case "resource":
-			address := strings.Join(b.Labels, ".")
-			known, ok := m.provider[b.Labels[0]]
-			if !ok {
-				m.problem(b, "the type is not in the extract")
-				continue
-			}
-			if m.found[address] != nil {
-				m.problem(b, "the resource is there twice")
-			}
-			m.found[address] = m.body(b, known, true)
+			m.found[strings.Join(b.Labels, ".")] = m.decode(b, m.provider[b.Labels[0]].resource(), context)
 		case "output":
-			for _, a := range b.Body.Attributes {
-				m.value(a.Expr)
-			}
-		case "variable", "terraform":
-		default:
-			m.problem(b, "the block is not known")
+			m.decode(b, hcldec.ObjectSpec{"value": &hcldec.AttrSpec{Name: "value", Type: cty.String}}, context)
 		}
 	}
 	return m.found, m.problems
 }
 
 type module struct {
-	provider map[string]Block
-	context  hcl.EvalContext
-	found    Resources
-	problems []string
-}
-
-func (m *module) diagnose(d hcl.Diagnostics) {
-	for _, one := range d {
-		m.problems = append(m.problems, one.Error())
-	}
-}
-
-func (m *module) problem(b *hclsyntax.Block, format string, args ...any) {
-	m.problems = append(m.problems, fmt.Sprintf("%s: %s %s: ", b.TypeRange, b.Type, strings.Join(b.Labels, "."))+
-		fmt.Sprintf(format, args...))
+	provider  map[string]Block
+	found     Resources
+	variables map[string]cty.Value
+	exports   map[string]map[string]cty.Value // of resources, by type and name
+	problems  hcl.Diagnostics
 }
 
 // declare makes what expressions may refer to.
-func (m *module) declare(blocks []*hclsyntax.Block) {
-	variables, resources := map[string]cty.Value{}, map[string]map[string]cty.Value{}
-	for _, b := range blocks {
-		switch b.Type {
-		case "variable":
-			variables[b.Labels[0]] = cty.StringVal("${var." + b.Labels[0] + "}")
-			if kind, ok := b.Body.Attributes["type"]; ok {
-				if _, isMap := kind.Expr.(*hclsyntax.FunctionCallExpr); isMap {
-					variables[b.Labels[0]] = cty.EmptyObjectVal
-				}
+func (m *module) declare(b *hcl.Block) {
+	switch b.Type {
+	case "variable":
+		value := cty.StringVal("${var." + b.Labels[0] + "}")
+		if usual, ok := b.Body.(*hclsyntax.Body).Attributes["default"]; ok {
+			if v, _ := usual.Expr.Value(nil); v.Type() != cty.String {
+				value = v
 			}
-		case "resource":
-			exports := map[string]cty.Value{}
-			for _, name := range m.provider[b.Labels[0]].Exports {
-				exports[name] = cty.StringVal("${" + strings.Join(append(b.Labels, name), ".") + "}")
-			}
-			if resources[b.Labels[0]] == nil {
-				resources[b.Labels[0]] = map[string]cty.Value{}
-			}
-			resources[b.Labels[0]][b.Labels[1]] = cty.ObjectVal(exports)
 		}
-	}
-	m.context.Variables = map[string]cty.Value{"var": cty.ObjectVal(variables)}
-	for kind, all := range resources {
-		m.context.Variables[kind] = cty.ObjectVal(all)
-	}
-	digest := function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "path", Type: cty.String}}, Type: function.StaticReturnType(cty.String),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return args[0], nil },
-	})
-	m.context.Functions = map[string]function.Function{
-		"jsonencode": stdlib.JSONEncodeFunc, "merge": stdlib.MergeFunc, "filebase64sha256": digest,
+		m.variables[b.Labels[0]] = value
+	case "resource":
+		exports := map[string]cty.Value{}
+		for _, name := range m.provider[b.Labels[0]].Exports {
+			exports[name] = cty.StringVal("${" + strings.Join(append(b.Labels, name), ".") + "}")
+		}
+		if m.exports[b.Labels[0]] == nil {
+			m.exports[b.Labels[0]] = map[string]cty.Value{}
+		}
+		m.exports[b.Labels[0]][b.Labels[1]] = cty.ObjectVal(exports)
 	}
 }
 
-// addresses are those of the resources in a list.
-func addresses(e hcl.Expression) (all []any) {
-	for _, traversal := range e.Variables() {
-		if name, ok := traversal[len(traversal)-1].(hcl.TraverseAttr); ok {
-			all = append(all, traversal.RootName()+"."+name.Name)
-		}
+func (m *module) context() *hcl.EvalContext {
+	variables := map[string]cty.Value{"var": cty.ObjectVal(m.variables)}
+	for kind, all := range m.exports {
+		variables[kind] = cty.ObjectVal(all)
+	}
+	path := function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "path", Type: cty.String}}, Type: function.StaticReturnType(cty.String),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return args[0], nil },
+	})
+	return &hcl.EvalContext{Variables: variables, Functions: map[string]function.Function{
+		"jsonencode": stdlib.JSONEncodeFunc, "merge": stdlib.MergeFunc, "filebase64sha256": path,
+	}}
+}
+
+// decode returns the attributes and blocks, as of JSON.
+func (m *module) decode(b *hcl.Block, spec hcldec.Spec, context *hcl.EvalContext) (all map[string]any) {
+	value, problems := hcldec.Decode(b.Body, spec, context)
+	m.problems = append(m.problems, problems...)
+	text, err := ctyjson.Marshal(value, value.Type())
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil && !problems.HasErrors() {
+		m.problems = append(m.problems,
+			&hcl.Diagnostic{Severity: hcl.DiagError, Summary: err.Error(), Subject: &b.DefRange})
+	}
+	delete(all, "depends_on")
+	return all
+}
+
+// resource is the block with what Terraform itself knows.
+func (b Block) resource() hcldec.Spec {
+	all := b.spec()
+	all["depends_on"] = &hcldec.AttrSpec{Name: "depends_on", Type: cty.DynamicPseudoType}
+	lifecycle := Block{Attributes: map[string]Attribute{"prevent_destroy": {Type: "boolean"}}, Single: true}
+	all["lifecycle"] = lifecycle.list("lifecycle")
+	return all
+}
+
+func (b Block) spec() hcldec.ObjectSpec {
+	all := hcldec.ObjectSpec{}
+	for name, a := range b.Attributes {
+		all[name] = &hcldec.AttrSpec{Name: name, Type: a.ctyType(), Required: a.Required}
+	}
+	for name, inner := range b.Blocks {
+		all[name] = inner.list(name)
 	}
 	return all
 }
 
-func (m *module) body(b *hclsyntax.Block, known Block, top bool) map[string]any {
-	got := map[string]any{}
-	for name, a := range b.Body.Attributes {
-		value := m.value(a.Expr)
-		if top && name == "depends_on" {
-			got[name] = addresses(a.Expr)
-			continue
-		}
-		attribute, ok := known.Attributes[name]
-		if !ok {
-			m.problem(b, "%s is no attribute", name)
-		} else if is := typeOf(value); is != attribute.Type && !strings.HasPrefix(fmt.Sprint(value), "${var.") {
-			m.problem(b, "%s is a %s instead of a %s", name, is, attribute.Type)
-		}
-		got[name] = value
+func (b Block) list(name string) hcldec.Spec {
+	all := &hcldec.BlockListSpec{TypeName: name, Nested: b.spec()}
+	if b.Single {
+		all.MaxItems = 1
 	}
-	count := map[string]int{}
-	for _, inner := range b.Body.Blocks {
-		count[inner.Type]++
-		of, ok := known.Blocks[inner.Type]
-		switch {
-		case top && inner.Type == "lifecycle":
-			of = Block{Attributes: map[string]Attribute{"prevent_destroy": {Type: "boolean"}}, Single: true}
-		case !ok:
-			m.problem(b, "%s is no block", inner.Type)
-		}
-		if of.Single && count[inner.Type] > 1 {
-			m.problem(b, "%s is there more than once", inner.Type)
-		}
-		all, _ := got[inner.Type].([]any)
-		got[inner.Type] = append(all, m.body(inner, of, false))
+	if b.Required {
+		all.MinItems = 1
 	}
-	for name, a := range known.Attributes {
-		if a.Required && got[name] == nil {
-			m.problem(b, "%s is missing", name)
-		}
-	}
-	for name, of := range known.Blocks {
-		if of.Required && got[name] == nil {
-			m.problem(b, "%s is missing", name)
-		}
-	}
-	return got
+	return all
 }
 
-// value of an expression, as of JSON.
-func (m *module) value(e hcl.Expression) any {
-	value, diagnostics := e.Value(&m.context)
-	m.diagnose(diagnostics)
-	if diagnostics.HasErrors() {
-		return nil
-	}
-	text, err := ctyjson.Marshal(value, value.Type())
-	var v any
-	if err == nil {
-		err = json.Unmarshal(text, &v)
-	}
-	if err != nil {
-		m.problems = append(m.problems, fmt.Sprintf("%s: %v", e.Range(), err))
-	}
-	return v
-}
-
-func typeOf(v any) string {
-	switch v.(type) {
-	case string:
-		return "string"
-	case float64:
-		return "number"
-	case bool:
-		return "boolean"
-	case []any:
-		return "list"
-	case map[string]any:
-		return "map"
-	}
-	return "nothing"
+// ctyType is the attribute's type. The extract has no types of elements: Terraform converts numbers and
+// booleans to strings.
+func (a Attribute) ctyType() cty.Type {
+	return map[string]cty.Type{"string": cty.String, "number": cty.Number, "boolean": cty.Bool,
+		"list": cty.List(cty.String), "map": cty.Map(cty.String)}[a.Type]
 }

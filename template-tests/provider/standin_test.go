@@ -2,7 +2,6 @@ package provider
 
 import (
 	"context"
-	"encoding/json"
 	"log"
 	"os"
 	"path/filepath"
@@ -36,12 +35,8 @@ type standIn struct{ tfprotov5.ProviderServer }
 func (standIn) GetProviderSchema(
 	context.Context, *tfprotov5.GetProviderSchemaRequest,
 ) (*tfprotov5.GetProviderSchemaResponse, error) {
-	all := map[string]Block{}
-	if err := json.Unmarshal(extract, &all); err != nil {
-		return nil, err
-	}
 	schemas := map[string]*tfprotov5.Schema{}
-	for kind, b := range all {
+	for kind, b := range known() {
 		schemas[kind] = &tfprotov5.Schema{Block: b.schema()}
 	}
 	own := &tfprotov5.Schema{Block: &tfprotov5.SchemaBlock{}}

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -102,75 +103,57 @@ func (s *Spec) object(at string, known map[string]Property, got map[string]any) 
 }
 
 func (s *Spec) value(at string, t Type, v any) (problems []string) {
-	wrong := func() []string { return []string{fmt.Sprintf("%s is %T %v instead of %s", at, v, v, t.Kind)} }
 	if isFunction(v) {
 		return nil // known when it is deployed
 	}
+	number, isNumber := v.(float64)
+	list, isList := v.([]any)
+	object, isObject := v.(map[string]any)
+	fits := false
 	switch t.Kind {
 	case "string", "date-time":
-		text, ok := v.(string)
-		if !ok {
-			return wrong()
-		}
-		if len(t.Allowed) > 0 && !slices.Contains(t.Allowed, text) {
-			return []string{fmt.Sprintf("%s is %q instead of one of %q", at, text, t.Allowed)}
-		}
-	case "number", "integer":
-		if n, ok := v.(float64); !ok || t.Kind == "integer" && n != float64(int64(n)) {
-			return wrong()
-		}
+		_, fits = v.(string)
+	case "number":
+		fits = isNumber
+	case "integer":
+		fits = isNumber && number == math.Trunc(number)
 	case "boolean":
-		if _, ok := v.(bool); !ok {
-			return wrong()
-		}
+		_, fits = v.(bool)
 	case "array":
-		all, ok := v.([]any)
-		if !ok {
-			return wrong()
-		}
-		for i, one := range all {
-			problems = append(problems, s.value(fmt.Sprintf("%s[%d]", at, i), *t.Element, one)...)
-		}
-	case "map":
-		all, ok := v.(map[string]any)
-		if !ok {
-			return wrong()
-		}
-		for _, name := range slices.Sorted(maps.Keys(all)) {
-			problems = append(problems, s.value(at+"."+name, *t.Element, all[name])...)
-		}
-	case "ref":
-		all, ok := v.(map[string]any)
-		if !ok {
-			return wrong()
-		}
-		return s.object(at, s.Types[t.Ref], all)
-	case "tag":
-		all, _ := v.(map[string]any)
-		return s.object(at, map[string]Property{
-			"Key": {Type: Type{Kind: "string"}, Required: true}, "Value": {Type: Type{Kind: "string"}, Required: true},
-		}, all)
+		fits = isList
+	case "map", "ref", "tag":
+		fits = isObject
 	case "union":
-		for _, one := range t.Types {
-			if len(s.value(at, one, v)) == 0 {
-				return nil
-			}
-		}
-		return []string{fmt.Sprintf("%s fits none of its types", at)}
+		fits = slices.ContainsFunc(t.Types, func(one Type) bool { return len(s.value(at, one, v)) == 0 })
 	case "json":
-	default:
-		return []string{fmt.Sprintf("%s has the type %q, which this code does not know", at, t.Kind)}
+		return nil
+	}
+	switch {
+	case !fits:
+		return []string{fmt.Sprintf("%s is %T %v instead of %s", at, v, v, t.Kind)}
+	case len(t.Allowed) > 0 && !slices.Contains(t.Allowed, fmt.Sprint(v)):
+		return []string{fmt.Sprintf("%s is %q instead of one of %q", at, fmt.Sprint(v), t.Allowed)}
+	case t.Kind == "ref":
+		return s.object(at, s.Types[t.Ref], object)
+	case t.Kind == "tag":
+		text := Property{Type: Type{Kind: "string"}, Required: true}
+		return s.object(at, map[string]Property{"Key": text, "Value": text}, object)
+	case t.Element == nil:
+		return nil
+	}
+	for i, one := range list {
+		problems = append(problems, s.value(fmt.Sprintf("%s[%d]", at, i), *t.Element, one)...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		problems = append(problems, s.value(at+"."+name, *t.Element, object[name])...)
 	}
 	return problems
 }
 
 func isFunction(v any) bool {
-	m, ok := v.(map[string]any)
-	if !ok || len(m) != 1 {
-		return false
-	}
+	m, _ := v.(map[string]any)
 	for name := range m {
-		return name == "Ref" || strings.HasPrefix(name, "Fn::")
+		return len(m) == 1 && (name == "Ref" || strings.HasPrefix(name, "Fn::"))
 	}
 	return false
 }

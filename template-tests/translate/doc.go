@@ -1,3 +1,3 @@
 // Package translate makes files for SAM and Terraform from a template of the constructs. A resource, a
-// property or a function of CloudFormation that it does not know is an error with its name.
+// property or a function of CloudFormation that it does not know makes it panic with its name.
 package translate

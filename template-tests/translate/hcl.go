@@ -39,13 +39,13 @@ func (b block) put(path string, v any) {
 }
 
 // convert sets an attribute, written as in kind, to the value of a property.
-func (b block) convert(to, property string, v any) error {
+func (b block) convert(to, property string, v any) {
 	how, path, converted := strings.Cut(to, " ")
 	switch wanted, fixed := strings.CutPrefix(to, "="); {
 	case to == "-":
 	case fixed:
 		if fmt.Sprint(v) != wanted {
-			return fmt.Errorf("the property %s is %v instead of %s", property, v, wanted)
+			refuse("the property %s is %v instead of %s", property, v, wanted)
 		}
 	case !converted:
 		b.put(to, v)
@@ -59,20 +59,15 @@ func (b block) convert(to, property string, v any) error {
 		}
 		b.put(path, all)
 	}
-	return nil
 }
 
 // block returns the lines of a block: its attributes, then its blocks.
-func (m *module) block(b block) (string, error) {
+func (m *module) block(b block) string {
 	var attributes, blocks strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(b)) {
 		inner, ok := b[name].(block)
 		if !ok {
-			value, err := m.expression(b[name])
-			if err != nil {
-				return "", err
-			}
-			fmt.Fprintf(&attributes, "%s = %s\n", name, value)
+			fmt.Fprintf(&attributes, "%s = %s\n", name, m.expression(b[name]))
 			continue
 		}
 		all := []block{inner}
@@ -83,88 +78,72 @@ func (m *module) block(b block) (string, error) {
 			}
 		}
 		for _, one := range all {
-			shown, err := m.block(one)
-			if err != nil {
-				return "", err
-			}
-			fmt.Fprintf(&blocks, "\n%s {\n%s}\n", name, shown)
+			fmt.Fprintf(&blocks, "\n%s {\n%s}\n", name, m.block(one))
 		}
 	}
-	return strings.TrimPrefix(attributes.String()+blocks.String(), "\n"), nil
+	return strings.TrimPrefix(attributes.String()+blocks.String(), "\n")
 }
 
 // expression returns a value as an expression of Terraform.
-func (m *module) expression(v any) (string, error) {
+func (m *module) expression(v any) string {
 	switch v := v.(type) {
 	case expression:
-		return string(v), nil
+		return string(v)
 	case text:
 		return m.template(v)
 	case string:
-		return literal(v), nil
+		return literal(v)
 	case bool:
-		return strconv.FormatBool(v), nil
+		return strconv.FormatBool(v)
 	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64), nil
+		return strconv.FormatFloat(v, 'f', -1, 64)
 	case call:
-		arguments, err := m.all(v.arguments)
-		return v.function + "(" + strings.Join(arguments, ", ") + ")", err
+		return v.function + "(" + m.all(v.arguments) + ")"
 	case []any:
-		elements, err := m.all(v)
-		return "[" + strings.Join(elements, ", ") + "]", err
+		return "[" + m.all(v) + "]"
 	case map[string]any:
+		if len(v) == 0 {
+			return "{}"
+		}
 		var b strings.Builder
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			value, err := m.expression(v[name])
-			if err != nil {
-				return "", err
-			}
+			value := m.expression(v[name])
 			if !hclsyntax.ValidIdentifier(name) {
 				name = literal(name)
 			}
 			fmt.Fprintf(&b, "%s = %s\n", name, value)
 		}
-		if b.Len() == 0 {
-			return "{}", nil
-		}
-		return "{\n" + b.String() + "}", nil
+		return "{\n" + b.String() + "}"
 	}
-	return "", fmt.Errorf("a value of type %T is not known", v)
+	panic(fmt.Errorf("a value of type %T is not known", v))
 }
 
-func (m *module) all(values []any) ([]string, error) {
+func (m *module) all(values []any) string {
 	shown := make([]string, len(values))
 	for i, v := range values {
-		var err error
-		if shown[i], err = m.expression(v); err != nil {
-			return nil, err
-		}
+		shown[i] = m.expression(v)
 	}
-	return shown, nil
+	return strings.Join(shown, ", ")
 }
 
-var references = regexp.MustCompile(`\$\{([^.}]*)(?:\.([^}]*))?\}`)
+var references = regexp.MustCompile(`\$\{[^}]*\}`)
 
 // template returns a text as a template, or as the only reference that it consists of.
-func (m *module) template(t text) (string, error) {
+func (m *module) template(t text) string {
+	if id, attribute, one := t.reference(); one {
+		if address, rest := m.address(id, attribute); rest == "" {
+			return address
+		}
+	}
 	var b strings.Builder
 	end := 0
-	for _, at := range references.FindAllStringSubmatchIndex(string(t), -1) {
-		attribute := ""
-		if at[4] >= 0 {
-			attribute = string(t[at[4]:at[5]])
-		}
-		address, rest, err := m.address(string(t[at[2]:at[3]]), attribute)
-		if err != nil {
-			return "", err
-		}
-		if at[1]-at[0] == len(t) && rest == "" {
-			return address, nil
-		}
+	for _, at := range references.FindAllStringIndex(string(t), -1) {
+		id, attribute, _ := t[at[0]:at[1]].reference()
+		address, rest := m.address(id, attribute)
 		b.WriteString(inner(string(t[end:at[0]])) + "${" + address + "}" + inner(rest))
 		end = at[1]
 	}
-	return `"` + b.String() + inner(string(t[end:])) + `"`, nil
+	return `"` + b.String() + inner(string(t[end:])) + `"`
 }
 
 func literal(s string) string { return string(hclwrite.TokensForValue(cty.StringVal(s)).Bytes()) }

@@ -2,7 +2,6 @@ package translate
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -21,62 +20,61 @@ func (t text) reference() (id, attribute string, ok bool) {
 	return id, attribute, found && closed && !strings.Contains(inner, "${")
 }
 
+func refuse(format string, args ...any) { panic(fmt.Errorf(format, args...)) }
+
+// within says where a refusal is.
+func within(where string) {
+	if err, ok := recover().(error); ok {
+		refuse("%s: %w", where, err)
+	}
+}
+
 // resolve returns a value with each function of CloudFormation as a text.
-func resolve(v any) (any, error) {
+func resolve(v any) any {
 	switch v := v.(type) {
 	case []any:
 		all := make([]any, len(v))
 		for i, one := range v {
-			var err error
-			if all[i], err = resolve(one); err != nil {
-				return nil, err
-			}
+			all[i] = resolve(one)
 		}
-		return all, nil
+		return all
 	case map[string]any:
-		if t, ok, err := function(v); ok || err != nil {
-			return t, err
+		if t, ok := function(v); ok {
+			return t
 		}
 		all := map[string]any{}
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			var err error
-			if all[name], err = resolve(v[name]); err != nil {
-				return nil, err
-			}
+		for name, one := range v {
+			all[name] = resolve(one)
 		}
-		return all, nil
+		return all
 	case string:
 		if strings.Contains(v, "${") {
-			return nil, fmt.Errorf("%q has a ${, which only Fn::Sub may have", v)
+			refuse("%q has a ${, which only Fn::Sub may have", v)
 		}
 	}
-	return v, nil
+	return v
 }
 
-func function(v map[string]any) (t text, ok bool, err error) {
+func function(v map[string]any) (t text, ok bool) {
 	for name, of := range v {
 		parts, _ := of.([]any)
 		switch {
 		case name == "Ref":
-			return text(fmt.Sprintf("${%s}", of)), true, nil
+			return text(fmt.Sprintf("${%s}", of)), true
 		case name == "Fn::Sub":
-			return text(fmt.Sprint(of)), true, nil
+			return text(fmt.Sprint(of)), true
 		case name == "Fn::GetAtt" && len(parts) == 2:
-			return text(fmt.Sprintf("${%s.%s}", parts...)), true, nil
+			return text(fmt.Sprintf("${%s.%s}", parts...)), true
 		case name == "Fn::Join" && len(parts) == 2 && parts[0] == "":
-			joined, err := resolve(parts[1])
-			if err != nil {
-				return "", false, err
-			}
-			for _, part := range joined.([]any) {
+			for _, part := range resolve(parts[1]).([]any) {
 				t += text(fmt.Sprint(part))
 			}
-			return t, true, nil
+			return t, true
 		case strings.HasPrefix(name, "Fn::"):
-			return "", false, fmt.Errorf("the function %s %v is not known", name, of)
+			refuse("the function %s %v is not known", name, of)
 		}
 	}
-	return "", false, nil
+	return "", false
 }
 
 // resource of a template.
@@ -88,18 +86,14 @@ type resource struct {
 }
 
 // read returns the resources by id, and the parameters and outputs.
-func read(t Template) (resources map[string]resource, parameters, outputs map[string]any, err error) {
+func read(t Template) (resources map[string]resource, parameters, outputs map[string]any) {
 	resources = map[string]resource{}
 	for member := range t {
 		if !slices.Contains([]string{"Resources", "Parameters", "Outputs", "Description"}, member) {
-			return nil, nil, nil, fmt.Errorf("the member %s of the template is not known", member)
+			refuse("the member %s of the template is not known", member)
 		}
 	}
-	whole, err := resolve(t)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	all := whole.(map[string]any)
+	all := resolve(t).(map[string]any)
 	parameters, _ = all["Parameters"].(map[string]any)
 	outputs, _ = all["Outputs"].(map[string]any)
 	in, _ := all["Resources"].(map[string]any)
@@ -116,7 +110,7 @@ func read(t Template) (resources map[string]resource, parameters, outputs map[st
 			case "DeletionPolicy", "UpdateReplacePolicy":
 				r.retained = value == "Retain"
 			default:
-				return nil, nil, nil, fmt.Errorf("%s: the member %s is not known", id, member)
+				refuse("%s: the member %s is not known", id, member)
 			}
 		}
 		// A reference is a dependency too.
@@ -126,5 +120,5 @@ func read(t Template) (resources map[string]resource, parameters, outputs map[st
 		})
 		resources[id] = r
 	}
-	return resources, parameters, outputs, nil
+	return resources, parameters, outputs
 }

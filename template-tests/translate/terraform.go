@@ -12,46 +12,32 @@ import (
 
 // Terraform returns the template as the files of a module of Terraform, by name. A resource is in the
 // file that the first word of its id names. main.tf has what all of them use.
-func Terraform(t Template) (map[string]string, error) {
-	resources, parameters, outputs, err := read(t)
-	if err != nil {
-		return nil, err
-	}
+func Terraform(t Template) map[string]string {
+	resources, parameters, outputs := read(t)
 	for id, r := range maps.Clone(resources) {
-		if err := split(resources, id, r); err != nil {
-			return nil, err
-		}
+		split(resources, id, r)
 	}
 	m := module{resources: resources, files: map[string]string{"main": required}}
-	if err := m.parameter("name", map[string]any{"Type": "String", "Default": "idem",
+	m.parameter("name", map[string]any{"Type": "String", "Default": "idem",
 		"AllowedPattern": "^[A-Za-z0-9-]{1,32}$", // a role's name has 64 characters at most
 		"Description":    "Begins the name of each resource: 1 to 32 letters, digits and hyphens.",
-	}); err != nil {
-		return nil, err
-	}
+	})
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
-		if err := m.parameter(words(name, "_"), parameters[name].(map[string]any)); err != nil {
-			return nil, fmt.Errorf("parameter %s: %w", name, err)
-		}
+		m.parameter(words(name, "_"), parameters[name].(map[string]any))
 	}
 	for _, id := range slices.Sorted(maps.Keys(resources)) {
-		if err := m.resource(id, resources[id]); err != nil {
-			return nil, fmt.Errorf("%s: %w", id, err)
-		}
+		m.resource(id, resources[id])
 	}
 	for _, name := range slices.Sorted(maps.Keys(outputs)) {
-		out := outputs[name].(map[string]any)
-		value, _ := out["Value"].(text)
+		value, _ := outputs[name].(map[string]any)["Value"].(text)
 		id, _, _ := value.reference()
-		if err := m.add(file(id), block{"value": value}, "output", words(name, "_")); err != nil {
-			return nil, fmt.Errorf("output %s: %w", name, err)
-		}
+		m.add(file(id), block{"value": value}, "output", words(name, "_"))
 	}
 	files := map[string]string{}
 	for name, content := range m.files {
 		files[name+".tf"] = "# " + header + "\n" + string(hclwrite.Format([]byte(content)))
 	}
-	return files, nil
+	return files
 }
 
 const required = `
@@ -67,19 +53,18 @@ terraform {
 `
 
 // split makes resources of a rule's targets.
-func split(resources map[string]resource, id string, r resource) error {
+func split(resources map[string]resource, id string, r resource) {
 	targets, _ := r.properties["Targets"].([]any)
 	if len(targets) == 0 {
-		return nil
+		return
 	}
 	if len(targets) > 1 {
-		return fmt.Errorf("%s has %d targets instead of one", id, len(targets))
+		refuse("%s has %d targets instead of one", id, len(targets))
 	}
 	of := targets[0].(map[string]any)
 	of["Rule"] = text("${" + id + "}")
 	resources[id+"Target"] = resource{kind: target, properties: of}
 	delete(r.properties, "Targets")
-	return nil
 }
 
 type module struct {
@@ -88,16 +73,11 @@ type module struct {
 }
 
 // add adds a block of the file, such as a resource with its type and name.
-func (m *module) add(file string, b block, kind string, labels ...string) error {
-	shown, err := m.block(b)
-	if err != nil {
-		return err
-	}
+func (m *module) add(file string, b block, kind string, labels ...string) {
 	for _, l := range labels {
 		kind += " " + literal(l)
 	}
-	m.files[file] += "\n" + kind + " {\n" + shown + "}\n"
-	return nil
+	m.files[file] += "\n" + kind + " {\n" + m.block(b) + "}\n"
 }
 
 // file is the first word of an id.
@@ -107,7 +87,7 @@ func file(id string) string {
 }
 
 // parameter makes a variable of a parameter.
-func (m *module) parameter(name string, p map[string]any) error {
+func (m *module) parameter(name string, p map[string]any) {
 	b := block{"type": expression(words(p["Type"].(string), "_")), "description": p["Description"]}
 	if p["Default"] != nil {
 		b["default"] = p["Default"]
@@ -116,28 +96,27 @@ func (m *module) parameter(name string, p map[string]any) error {
 		condition := fmt.Sprintf("can(regex(%s, var.%s))", literal(pattern), name)
 		b["validation"] = block{"condition": expression(condition), "error_message": p["Description"]}
 	}
-	return m.add("main", b, "variable", name)
+	m.add("main", b, "variable", name)
 }
 
-func (m *module) resource(id string, r resource) error {
+func (m *module) resource(id string, r resource) {
+	defer within(id)
 	k, ok := kinds[r.kind]
 	if !ok {
-		return fmt.Errorf("the resource type %s is not known", r.kind)
+		refuse("the resource type %s is not known", r.kind)
 	}
 	b := block{}
-	if err := set(b, k, nil, r.properties); err != nil {
-		return err
-	}
+	set(b, k, nil, r.properties)
 	if k.called != "" {
 		b[k.called] = text("${Name}-" + words(id, "-"))
 	}
 	for path, e := range k.further {
 		b.put(path, expression(e))
 	}
-	switch {
-	case r.retained && k.retained == "":
-		return fmt.Errorf("a retained %s is not known", r.kind)
-	case r.retained:
+	if r.retained {
+		if k.retained == "" {
+			refuse("a retained %s is not known", r.kind)
+		}
 		b.put(k.retained, true)
 	}
 	if len(r.dependsOn) > 0 {
@@ -148,51 +127,42 @@ func (m *module) resource(id string, r resource) error {
 		b["depends_on"] = all
 	}
 	if r.kind == lambda {
-		if err := m.code(id, b); err != nil {
-			return err
-		}
+		m.code(id, b)
 	}
-	return m.add(file(id), b, "resource", k.name, words(id, "_"))
+	m.add(file(id), b, "resource", k.name, words(id, "_"))
 }
 
 // code adds the variables of a function: its archive, and what is added to its environment.
-func (m *module) code(id string, b block) error {
+func (m *module) code(id string, b block) {
 	name := words(id, "_")
 	archive, environment := "var."+name+"_zip", b["environment"].(block)
 	b["filename"], b["source_code_hash"] = expression(archive), expression("filebase64sha256("+archive+")")
 	environment["variables"] = call{"merge",
 		[]any{expression("var." + name + "_environment"), environment["variables"]}}
-	if err := m.add(file(id), block{"type": expression("string"),
-		"description": "Path of the archive of the " + name + ", with its binary bootstrap."},
-		"variable", name+"_zip"); err != nil {
-		return err
-	}
-	return m.add(file(id), block{"type": expression("map(string)"), "default": map[string]any{},
+	m.add(file(id), block{"type": expression("string"),
+		"description": "Path of the archive of the " + name + ", with its binary bootstrap."}, "variable", name+"_zip")
+	m.add(file(id), block{"type": expression("map(string)"), "default": map[string]any{},
 		"description": "Further variables in the environment of the " + name + "."}, "variable", name+"_environment")
 }
 
 // set puts a property, or what it consists of, into a block.
-func set(b block, k kind, path []string, v any) error {
+func set(b block, k kind, path []string, v any) {
 	if to, known := k.attribute(path); known {
-		return b.convert(to, strings.Join(path, "."), v)
+		b.convert(to, strings.Join(path, "."), v)
+		return
 	}
 	switch v := v.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if err := set(b, k, append(slices.Clip(path), name), v[name]); err != nil {
-				return err
-			}
+			set(b, k, append(slices.Clip(path), name), v[name])
 		}
 	case []any:
 		for i, one := range v {
-			if err := set(b, k, append(slices.Clip(path), strconv.Itoa(i)), one); err != nil {
-				return err
-			}
+			set(b, k, append(slices.Clip(path), strconv.Itoa(i)), one)
 		}
 	default:
-		return fmt.Errorf("the property %s is not known", strings.Join(path, "."))
+		refuse("the property %s is not known", strings.Join(path, "."))
 	}
-	return nil
 }
 
 // attribute returns the attribute of a property, with its numbers.
@@ -217,22 +187,23 @@ func (k kind) attribute(path []string) (to string, known bool) {
 }
 
 // address of what a text refers to, and what follows it.
-func (m *module) address(id, attribute string) (address, rest string, err error) {
+func (m *module) address(id, attribute string) (address, rest string) {
 	r, ok := m.resources[id]
 	if !ok && (attribute != "" || strings.Contains(id, ":")) {
-		return "", "", fmt.Errorf("the reference ${%s} is not known", id)
+		refuse("the reference ${%s} is not known", id)
 	}
 	if !ok {
-		return "var." + words(id, "_"), "", nil
+		return "var." + words(id, "_"), ""
 	}
 	of, known := kinds[r.kind].references[attribute]
 	if !known {
-		return "", "", fmt.Errorf("the attribute %q of %s, a %s, is not known", attribute, id, r.kind)
+		refuse("the attribute %q of %s, a %s, is not known", attribute, id, r.kind)
 	}
-	if at := strings.Index(of, ":"); at >= 0 {
-		of, rest = of[:at], of[at:]
+	of, rest, appended := strings.Cut(of, ":")
+	if appended {
+		rest = ":" + rest
 	}
-	return m.named(id) + "." + of, rest, nil
+	return m.named(id) + "." + of, rest
 }
 
 func (m *module) named(id string) string {

@@ -29,10 +29,9 @@ func TestTerraformRefuses(t *testing.T) {
 			resource := map[string]any{}
 			require.NoError(t, json.Unmarshal([]byte("{"+tc.members+"}"), &resource))
 			resource["Type"] = "AWS::" + tc.kind
-			_, err := Terraform(Template{"Resources": map[string]any{"R": resource}})
-			require.EqualError(t, err, tc.says)
+			require.PanicsWithError(t, tc.says, func() { Terraform(Template{"Resources": map[string]any{"R": resource}}) })
 		})
 	}
-	_, err := Terraform(Template{"Conditions": nil})
-	require.EqualError(t, err, "the member Conditions of the template is not known")
+	require.PanicsWithError(t, "the member Conditions of the template is not known",
+		func() { Terraform(Template{"Conditions": nil}) })
 }
