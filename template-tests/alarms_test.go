@@ -158,7 +158,9 @@ func (f *findings) raises(what string, p play, alarm any) {
 // raises evaluates an alarm on a metric, or on the difference of two, over one period.
 // https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html#alarm-evaluation
 func raises(alarm any, p play) (bool, error) {
-	value, has, err := 0.0, true, error(nil)
+	var value float64
+	var has bool
+	var err error
 	if metrics, ok := at(alarm, "Metrics").([]any); ok {
 		value, has, err = difference(metrics, p.seen)
 	} else {

@@ -24,7 +24,7 @@ import (
 	"github.com/idem-go/idempotency/idem/secrets"
 )
 
-var aSecret, anotherSecret = []byte("0123456789abcdef0123456789abcdef"), []byte("fedcba9876543210fedcba9876543210")
+var aSecret = []byte("0123456789abcdef0123456789abcdef")
 
 // A table of operations with a secret has no digest that somebody could have made without them: not
 // in a record, its key, its fingerprint, a part, an entry of the history, a message or shadow.

@@ -36,12 +36,11 @@ var overDynamo = "./idem/dynamostore -run=" + strings.Join([]string{
 // nearly any change, and long ones of what no mutant is in.
 var notMeant = []string{
 	"TestRequestsAreGolden", "TestAFirstExecutionSendsLittle", "TestCallsWithoutTransactions",
-	"TestCompressionIsWorthItsLibrary", "TestManySteps", "TestManyMessages", "TestHeldMessages", "TestOutbox",
+	"TestManySteps", "TestManyMessages", "TestHeldMessages", "TestOutbox",
 	"TestClient", "TestCheck", "TestCreateTable", "TestUnitsOf",
 }
 
 // slow are those that take seconds.
 var slow = []string{
 	"TestConformance", "TestTwoChangeARecord", "TestSealedStepsFit", "TestResultsOfAllSizes",
-	"TestSealedResultsOfAllSizes",
 }

@@ -281,8 +281,8 @@ type contrast struct {
 	Out  []string `json:"out"`
 }
 
-// Pages are readable in light and dark, wide and at the width of a phone. There only tables scroll sidewise, and they can
-// be reached with the keyboard.
+// Pages are readable in light and dark, wide and at the width of a phone. There only tables scroll sidewise, and
+// they can be reached with the keyboard.
 func TestPagesAreReadableAndFitTheScreen(t *testing.T) {
 	s := start(t)
 	pages := s.pages()
