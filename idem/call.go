@@ -40,8 +40,7 @@ type Answer struct {
 	Err error
 	// Class is the caller's own rule; ClassDefault uses Err.
 	Class Class
-	// Cause is why an answer without Err fails: steps are undone for it, and an attempt without an
-	// outcome leaves it in the record.
+	// Cause is why an answer without Err fails: steps are undone for it, and the record of no outcome has it.
 	Cause error
 	// Value is what the handler returned, for [Operation.Classify].
 	Value any

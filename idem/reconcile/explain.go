@@ -172,7 +172,7 @@ var (
 	replayed     = reply{"The recorded result.", "The recorded result. A message is acknowledged."}
 	failedBefore = reply{"The recorded failure, as HTTP 500, or 502 behind a REST API, a function URL or a balancer.",
 		"The recorded failure. A message is acknowledged."}
-	unavailable  = reply{"HTTP 409 outcome_unavailable: it took effect, and its result is not recorded.",
+	unavailable = reply{"HTTP 409 outcome_unavailable: it took effect, and its result is not recorded.",
 		"An error: it took effect, and its result is not recorded. A message is acknowledged."}
 )
 
