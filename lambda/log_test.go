@@ -49,7 +49,8 @@ func TestWithoutOptionsAParkedAttemptIsLoggedWithItsRequest(t *testing.T) {
 	require.Regexp(t, `^[^\n]*level=WARN message="idem: parked as unknown, an operator must resolve `+
 		`it \(where none is needed, return idem\.NotExecuted, idem\.Permanent or idem\.PermanentStep, or call `+
 		`idem\.SetNotExecuted before a response; declare what may run twice idem\.Repeatable\)" kind=parked record=`+
-		refund.Key("acme", "the-key's-value").ID()+` operation=refund elapsed=\S+ attempt=1 state=unknown error="the provider did not answer" `+
+		refund.Key("acme", "the-key's-value").ID()+
+		` operation=refund elapsed=\S+ attempt=1 state=unknown error="the provider did not answer" `+
 		`requestId=8476a536-e9f4-11e8-9739-2dfe598c3fcd\n$`, string(line))
 	require.NotContains(t, string(line), "secret")
 	require.NotContains(t, string(line), "the-key's-value")
