@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -238,13 +239,14 @@ type historyBase struct {
 	p *historyProcess
 }
 
-func (b historyBase) CountKey(ctx context.Context, counter string, bound int,
-	expires time.Time) (counted bool, err error) {
-	err = b.p.network(ctx, "CountKey", counter, func(ctx context.Context) error {
-		counted, err = b.p.w.mem.CountKey(ctx, counter, bound, expires)
+func (b historyBase) CountKey(ctx context.Context, counter string, bound int, expires time.Time) (bool, error) {
+	var counted atomic.Bool // a request may arrive again when its caller has the answer
+	err := b.p.network(ctx, "CountKey", counter, func(ctx context.Context) error {
+		now, err := b.p.w.mem.CountKey(ctx, counter, bound, expires)
+		counted.Store(now)
 		return err
 	})
-	return counted, err
+	return counted.Load(), err
 }
 
 func lost(op string) error {
