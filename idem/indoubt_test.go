@@ -303,21 +303,29 @@ func TestAnAtomicAttemptOverAnExpiredRecordGoesByOneReadingOfTheClock(t *testing
 }
 
 // A commit in doubt that has seen no record is kept from landing by one that TTL does not
-// delete soon: the expired record in its way is none.
+// delete soon: the expired record in its way is none, and one that expires is soon none.
 func TestAnAtomicCommitInDoubtBeforeAnExpiredRecordNeverLands(t *testing.T) {
-	inBubble(t, atomically, func(t *testing.T, r *rig, key idem.Key) {
-		leftExpired(t, r, key)
-		r.faults.Next(idemtest.Get, readsNothing)
-		var held *idemtest.Call
-		r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
-		_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
-		failed := errorAs[*idem.CommitError](t, err)
-		require.False(t, failed.Ambiguous)
-		require.Equal(t, idem.Released, failed.State)
-		if rec := r.record(t, key); rec.Expired(r.clock.Now().Add(15 * time.Minute)) {
-			r.mem.Delete(key.ID())
-		}
-		require.Error(t, held.Do(t.Context()), "AWS takes a signed request for 15 minutes")
-		require.Equal(t, idem.Released, r.state(t, key))
-	})
+	for name, before := range map[string]func(*testing.T, *rig, idem.Key){
+		"expired": leftExpired,
+		"expires soon": func(t *testing.T, r *rig, _ idem.Key) {
+			released(t, r, safe.Key("t", "k")) // in the reserved mode, which leaves a record
+			r.clock.Advance(idem.DefaultRetention - time.Minute)
+		},
+	} {
+		bubbleOn(t, name, atomically, func(t *testing.T, r *rig, key idem.Key) {
+			before(t, r, key)
+			r.faults.Next(idemtest.Get, readsNothing)
+			var held *idemtest.Call
+			r.faults.Next(idemtest.Finish, idemtest.Hold(&held))
+			_, err := idem.Do(t.Context(), r.engine, key, 1, new(counter).run)
+			failed := errorAs[*idem.CommitError](t, err)
+			require.False(t, failed.Ambiguous)
+			require.Equal(t, idem.Released, failed.State)
+			if rec := r.record(t, key); rec.Expired(r.clock.Now().Add(15 * time.Minute)) {
+				r.mem.Delete(key.ID())
+			}
+			require.Error(t, held.Do(t.Context()), "AWS takes a signed request for 15 minutes")
+			require.Equal(t, idem.Released, r.state(t, key))
+		})
+	}
 }
