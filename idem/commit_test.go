@@ -121,13 +121,20 @@ func TestUnitCommitsWithAResultAlone(t *testing.T) {
 		"permanent":    {effect{n: 1}, idem.Permanent(errPlain), 0},
 		"not executed": {effect{n: 1}, idem.NotExecuted(errPlain), 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := newBankRig(t)
-			_, err := idem.Do(t.Context(), r.engine, safe.Key("t", "k"), 1, pay(tc.e, tc.err))
-			require.Equal(t, idem.Unmark(tc.err), err)
-			require.Equal(t, tc.total, r.ledger.sum())
-			require.Equal(t, m("Acquire", "Finish"), r.faults.Calls())
-		})
+		for _, op := range []idem.Operation{safe, atomically} {
+			t.Run(fmt.Sprintf("%s/mode %d", name, op.Mode), func(t *testing.T) {
+				r, calls := newBankRig(t), m("Acquire", "Finish")
+				if op.Mode == idem.Atomic {
+					if calls[0] = "Get"; name == "error" || name == "not executed" {
+						calls = calls[:1] // nothing is written
+					}
+				}
+				_, err := idem.Do(t.Context(), r.engine, op.Key("t", "k"), 1, pay(tc.e, tc.err))
+				require.Equal(t, idem.Unmark(tc.err), err)
+				require.Equal(t, tc.total, r.ledger.sum())
+				require.Equal(t, calls, r.faults.Calls())
+			})
+		}
 	}
 }
 

@@ -255,3 +255,15 @@ func TestScheduleWithdrawnClaimIsBarredBeyondAShortRetention(t *testing.T) {
 	require.Error(t, net.calls[0].Do(t.Context()), "the delayed claim comes too late")
 	require.NotEqual(t, idem.InProgress, r.state(t, key))
 }
+
+// Two calls find the same expired record: one replaces it, the other follows.
+func TestScheduleTwoClaimAnExpiredRecord(t *testing.T) {
+	r := newRig(t, nil)
+	key, other := unsafe.Key("t", "k"), r.elsewhere(t)
+	leftExpired(t, r, key)
+	other.faults.Next(idemtest.Acquire, idemtest.Pass, func(ctx context.Context, c *idemtest.Call) error {
+		require.Equal(t, 77, must(t, r, key, func(context.Context, int) (int, error) { return 77, nil }))
+		return c.Do(ctx)
+	})
+	require.Equal(t, 77, must(t, other, key, fails(errPlain)))
+}

@@ -246,3 +246,18 @@ func TestAnUndeclaredRouteIsLogged(t *testing.T) {
 	require.Regexp(t, `level=WARN msg="idemhttp: a request was refused .*method=POST route=/refunds\n$`,
 		logged.String())
 }
+
+// Fail closed: a request that is refused changes nothing for the next one.
+func TestRefusedRequestsLeaveNoRecord(t *testing.T) {
+	store := memory()
+	c, n := newContract(t, store), 0
+	for _, change := range []func(*Request){
+		func(r *Request) { r.Body = []byte(`{`) },
+		func(r *Request) { r.Identity = Identity{} },
+		func(r *Request) { r.Route, r.Path = "/refunds", "" },
+	} {
+		serve(t, c, payment(change), counting(&n, created()))
+	}
+	require.Empty(t, store.Records())
+	require.Zero(t, n)
+}

@@ -162,6 +162,7 @@ func TestNothingIsAcceptedThatIsNotRecorded(t *testing.T) {
 	d.accepted(key, 3)
 	d.Faults.Always(idemtest.LoseRequest, idemtest.Acquire)
 	require.ErrorIs(t, d.work(op, key.ID(), nil).Err, idem.ErrStoreUnavailable)
+	d.Faults.Heal()
 	d.Faults.Always(idemtest.Refuse, idemtest.StepResult)
 	require.ErrorIs(t, d.work(op, key.ID(), nil).Err, idem.ErrStoreUnavailable)
 	require.Zero(t, d.runs, "a worker has no input but the recorded one")

@@ -561,3 +561,19 @@ func (r *rig) calls(want ...idemtest.Method) {
 	require.Equal(r, want, r.faults.Calls())
 	r.faults.Reset()
 }
+
+// traited is a store with such traits.
+type traited struct {
+	*memstore.Store
+	traits protocol.Traits
+}
+
+func (s traited) Traits() protocol.Traits { return s.traits }
+
+// What the engine asks a store it asks the one that is limited.
+func TestTraitsAreThoseOfTheStoreBelow(t *testing.T) {
+	want := protocol.Traits{StepExtra: 7, NoUnits: errors.New("no units")}
+	s, err := limit.Over(traited{memstore.New(), want}, nil)
+	require.NoError(t, err)
+	require.Equal(t, want, s.Traits())
+}

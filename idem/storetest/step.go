@@ -21,6 +21,9 @@ func stepCases(steps bool) []check {
 			}
 			a.next().lands(acquires, completes)
 		}},
+		{"go with an end that commits writes", func(c *cell) {
+			c.committed(having(charges)(c).next().lands(acquires, ships).complete("done"), true)
+		}},
 		{"begin mark on a begin mark", func(c *cell) { c.start().lands(begins).refused(begins) }},
 		{"begin mark on a recorded step", func(c *cell) { c.start().lands(charges).refused(begins) }},
 		{"begin mark of a later attempt on a recorded step", func(c *cell) {

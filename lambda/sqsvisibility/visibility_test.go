@@ -224,3 +224,14 @@ func TestHidesOnAServer(t *testing.T) {
 		})
 	}
 }
+
+func TestTenMessagesACall(t *testing.T) {
+	var back []idemlambda.SQSDelivery
+	for i := range 23 {
+		back = append(back, outcome(fmt.Sprint(i), time.Now().Add(time.Minute)))
+	}
+	f := &fake{}
+	New(f, nil)(t.Context(), back)
+	require.Equal(t, []int{10, 10, 3}, f.sizes)
+	require.Len(t, f.hidden, 23)
+}
