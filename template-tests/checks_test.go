@@ -158,6 +158,9 @@ func timeoutsFit(s stacks, errs *findings) {
 		"Worker":     {s.orders, "OrdersQueue", "RelayFunction"},
 		"Statements": {s.payments, "StatementsQueue", "StatementsRelayFunction"},
 	} {
+		errs.want(worker+"'s "+schema.EnvQueueBatchSize,
+			fmt.Sprint(c.template.property("AWS::Lambda::EventSourceMapping", worker+"QueueSource", "BatchSize")),
+			c.template.property(function, worker, "Environment", "Variables", schema.EnvQueueBatchSize))
 		visibility := seconds(c.template, "AWS::SQS::Queue", c.queue, "VisibilityTimeout")
 		if got := seconds(c.template, function, worker, "Timeout"); got < 1 || visibility < 6*got {
 			errs.add("a message is hidden for %v s, less than 6 times the time-out of %s, %v s",
@@ -174,6 +177,11 @@ func queuesAreConnected(s stacks, errs *findings) {
 		errs.want("the queue of "+sweeper, []string{sweeper + "Escalations"},
 			texts(tt.property("AWS::Lambda::Function", sweeper+"Function", "Environment", "Variables",
 				schema.EnvSweepEscalations)))
+	}
+	for relay, tt := range map[string]template{"StatementsRelay": s.payments, "Relay": s.orders} {
+		errs.want("the failures of "+relay, []string{relay + "Failures.Arn"},
+			texts(tt.property("AWS::Lambda::EventSourceMapping", relay+"Stream", "DestinationConfig", "OnFailure",
+				"Destination")))
 	}
 	for queue, tt := range map[string]template{"StatementsQueue": s.payments, "OrdersQueue": s.orders} {
 		dead, _ := tt.property("AWS::SQS::Queue", queue, "RedrivePolicy", "deadLetterTargetArn", "Fn::GetAtt", 0).(string)

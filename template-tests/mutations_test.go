@@ -44,6 +44,7 @@ var mutations = map[string][]mutation{
 		{"orders function Worker Timeout", 31.0, "less than 6 times the time-out of Worker"},
 		{"payments function Payments Timeout", 19.0, "IDEM_FUNCTION_TIMEOUT"},
 		{"orders queue OrdersQueue VisibilityTimeout", 179.0, "hidden for 179 s"},
+		{"orders mapping WorkerQueueSource BatchSize", 9.0, "IDEM_QUEUE_BATCH_SIZE"},
 	},
 	"queues": {
 		{"orders queue OrdersQueue RedrivePolicy", gone{}, "dead-letter"},
@@ -51,6 +52,7 @@ var mutations = map[string][]mutation{
 		{"payments function StatementsRelayFunction Environment.Variables.IDEM_OUTBOX_ROUTES", `{"a":"queue"}`,
 			"the routes of"},
 		{"payments mapping StatementsQueueSource EventSourceArn", "another", "the queue of Statements"},
+		{"orders mapping RelayStream DestinationConfig", gone{}, "the failures of Relay"},
 		{"payments function Statements Environment.Variables.IDEM_TABLE", "another",
 			"the number of tables of what accepts"},
 		{"payments function RefundSweeperFunction Environment.Variables.IDEM_SWEEP_ESCALATIONS", gone{},

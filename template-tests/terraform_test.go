@@ -29,6 +29,7 @@ var only = map[string]struct{ template, terraform []string }{
 func sameInTerraform(t *testing.T, tt template, files map[string]string) {
 	found, problems := provider.Evaluate(files)
 	require.Empty(t, problems)
+	all := strings.Join(slices.Collect(maps.Values(files)), "")
 	got := map[string][]string{}
 	for address, r := range found {
 		_, name, _ := strings.Cut(address, ".")
@@ -53,6 +54,12 @@ func sameInTerraform(t *testing.T, tt template, files map[string]string) {
 		is = slices.DeleteFunc(is, func(v string) bool { return v == called })
 		require.ElementsMatch(t, wanted, is, id)
 		delete(got, name)
+		dependsOn, _ := r["DependsOn"].([]any)
+		_, block, _ := strings.Cut(all, `" "`+name+"\" {\n")
+		block, _, _ = strings.Cut(block, "\n}\n")
+		for _, on := range texts(dependsOn) {
+			require.Regexp(t, `\.`+snake(on)+`\b`, block, "%s waits for %s", id, on)
+		}
 	}
 	require.Empty(t, got, "resources that the template has not")
 }
@@ -67,6 +74,9 @@ func values(v any) (all []string) {
 		if dimension, ok := v["Value"]; ok {
 			return values(dimension) // whose Name is the value's name in Terraform
 		}
+		if _, policy := v["Statement"]; policy {
+			return []string{referenced(text(v))} // one value: which actions go with which resource counts
+		}
 		for _, one := range v {
 			all = append(all, values(one)...)
 		}
@@ -79,14 +89,18 @@ func values(v any) (all []string) {
 		if json.Unmarshal([]byte(v), &document) == nil {
 			return values(document)
 		}
-		return []string{reference.ReplaceAllStringFunc(v, func(whole string) string {
-			m := reference.FindStringSubmatch(whole)
-			return "${" + m[1] + arns[m[2]] + "}"
-		})}
+		return []string{referenced(v)}
 	default:
 		return []string{text(v)}
 	}
 	return all
+}
+
+func referenced(v string) string {
+	return reference.ReplaceAllStringFunc(v, func(whole string) string {
+		m := reference.FindStringSubmatch(whole)
+		return "${" + m[1] + arns[m[2]] + "}"
+	})
 }
 
 // arns are the references to an ARN. All others are to a name or a URL.

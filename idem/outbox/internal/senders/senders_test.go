@@ -1,4 +1,6 @@
-package awsbatch_test
+// The senders are tested together, in a package that nothing imports: the checksums of what it needs come into no
+// module of a user.
+package senders_test
 
 import (
 	"context"
