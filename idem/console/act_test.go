@@ -269,6 +269,7 @@ func TestAFormWithAMistakeIsShownAgain(t *testing.T) {
 			"follows from the body", headers},
 		{request, "completed", typed("known", "yes", "status", "201", "headers", asJSON, "result", "{"),
 			"the body is not JSON", result},
+		{request, "completed", typed("known", "yes", "status", "204", "result", "{}"), "status 204 has no body", result},
 		{died, "released", nil, noWord, step},
 		{died, "released", typed("step-0", "undone"), noWord, step},
 		{died, "released", typed("step-1", "not_executed"), noWord, step},
