@@ -11,6 +11,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +28,7 @@ func webhook(engine *idem.Engine, secret []byte, fulfil func(ctx context.Context
 		Retention: 31 * 24 * time.Hour} // Stripe sends an event again for 3 days, and by hand for 30
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<16))
-		if err != nil || !signed(body, r.Header.Get("Stripe-Signature"), secret) {
+		if err != nil || !signed(body, r.Header.Values("Stripe-Signature"), secret) {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
@@ -34,7 +36,7 @@ func webhook(engine *idem.Engine, secret []byte, fulfil func(ctx context.Context
 			ID   string
 			Data struct{ Object struct{ Order string } }
 		}
-		if err := json.Unmarshal(body, &event); err != nil {
+		if err := json.Unmarshal(body, &event); err != nil || event.ID == "" {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
@@ -43,21 +45,34 @@ func webhook(engine *idem.Engine, secret []byte, fulfil func(ctx context.Context
 		done, err := idem.Run(r.Context(), engine, key, event.Data.Object.Order, fulfil)
 		if err != nil && done.Outcome.RecordState != idem.Failed { // each further delivery gets a recorded failure again
 			w.WriteHeader(http.StatusInternalServerError) // Stripe sends the event again
+			return
 		}
+		w.WriteHeader(http.StatusOK) // aws-lambda-go-api-proxy wants a status
 	}
 }
 
-// signed verifies Stripe's scheme: t=seconds,v1=HMAC-SHA256 of "seconds.body", at most five minutes old.
-func signed(body []byte, header string, secret []byte) bool {
-	stamp, rest, _ := strings.Cut(strings.TrimPrefix(header, "t="), ",v1=")
-	given, err := hex.DecodeString(rest)
+// signed verifies Stripe's scheme: t=seconds,v1=HMAC-SHA256 of "seconds.body", at most five minutes old. While a
+// secret is replaced there are two v1, and a test event has a v0. Some adapters part a header at its commas.
+// https://docs.stripe.com/webhooks#verify-manually
+func signed(body []byte, header []string, secret []byte) bool {
+	var stamp string
 	var at int64
-	if _, scanErr := fmt.Sscan(stamp, &at); err != nil || scanErr != nil {
-		return false
+	var given [][]byte
+	for part := range strings.SplitSeq(strings.Join(header, ","), ",") {
+		switch name, value, _ := strings.Cut(strings.TrimSpace(part), "="); name {
+		case "t":
+			stamp = value
+			at, _ = strconv.ParseInt(value, 10, 64) // zero is too old
+		case "v1":
+			sum, _ := hex.DecodeString(value)
+			given = append(given, sum)
+		}
 	}
 	mac := hmac.New(sha256.New, secret)
 	fmt.Fprintf(mac, "%s.%s", stamp, body)
-	return hmac.Equal(mac.Sum(nil), given) && time.Since(time.Unix(at, 0)).Abs() < 5*time.Minute
+	want := mac.Sum(nil)
+	return time.Since(time.Unix(at, 0)).Abs() < 5*time.Minute &&
+		slices.ContainsFunc(given, func(sum []byte) bool { return hmac.Equal(sum, want) })
 }
 
 func Example_webhook() {
@@ -81,6 +96,9 @@ func Example_webhook() {
 		fmt.Fprintf(mac, "%d.%s", at, body)
 		r := httptest.NewRequest("POST", "/stripe", strings.NewReader(body))
 		r.Header.Set("Stripe-Signature", fmt.Sprintf("t=%d,v1=%x", at, mac.Sum(nil)))
+		if order == "o-8" { // while the secret is replaced, behind an adapter that parts headers
+			r.Header["Stripe-Signature"] = []string{fmt.Sprintf("t=%d", at), "v1=00", fmt.Sprintf("v1=%x", mac.Sum(nil)), "v0=00"}
+		}
 		w := httptest.NewRecorder()
 		h(w, r)
 		fmt.Println(event, w.Code)

@@ -35,8 +35,9 @@
 // condition that the test has not decided about. What depends on items needs DynamoDB:
 // dynamodblocal.Start, of idem/testenv/dynamodblocal, starts one, the command
 // local/cmd/with-dynamodb one for a whole go test, and dynamostore.CreateTable makes the
-// table. A process that dies there is a copy of the test binary that exits in its handler:
-// dynamodb_test.go of this package is such a test.
+// table. A process that dies there is a copy of the test binary that exits in its handler, and
+// that must not reach the line which starts the copy: dynamodb_test.go of this package is
+// such a test.
 //
 // The package imports testing: use it from tests only.
 package idemtest
