@@ -10,16 +10,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
-const (
-	deleteTries   = 3
-	deletePause   = 200 * time.Millisecond
-	deleteTimeout = 10 * time.Second
-)
+// deleteTimeout is for a deletion with the client's own retries.
+const deleteTimeout = 10 * time.Second
 
 // process delivers the received messages in one event. Close does not interrupt the function, and
 // waits for it.
@@ -76,41 +72,24 @@ func ids(messages []types.Message) []string {
 
 // delete deletes messages. What it cannot delete is redelivered.
 func (p *Poller) delete(messages []types.Message) {
+	if len(messages) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), deleteTimeout)
 	defer cancel()
-	left := messages
-	for try := 1; len(left) > 0; try++ {
-		entries := make([]types.DeleteMessageBatchRequestEntry, len(left))
-		for i, m := range left {
-			entries[i] = types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: m.ReceiptHandle}
-		}
-		out, err := p.client.DeleteMessageBatch(ctx,
-			&sqs.DeleteMessageBatchInput{QueueUrl: aws.String(p.url), Entries: entries})
-		if err != nil {
-			p.trouble("delete from %s, try %d of %d: %w", p.url, try, deleteTries, err)
-		} else {
-			left = p.refused(left, out.Failed, try)
-		}
-		if len(left) == 0 || try == deleteTries || smithytime.SleepWithContext(ctx, deletePause) != nil {
-			return
-		}
-	}
-}
-
-// refused are the messages whose deletion the queue has refused.
-func (p *Poller) refused(messages []types.Message, failed []types.BatchResultErrorEntry,
-	try int) (left []types.Message) {
+	entries := make([]types.DeleteMessageBatchRequestEntry, len(messages))
 	for i, m := range messages {
-		at := slices.IndexFunc(failed,
-			func(e types.BatchResultErrorEntry) bool { return aws.ToString(e.Id) == strconv.Itoa(i) })
-		if at < 0 {
-			continue
-		}
-		p.trouble("delete message %s, try %d of %d: %s: %s", aws.ToString(m.MessageId), try, deleteTries,
-			aws.ToString(failed[at].Code), aws.ToString(failed[at].Message))
-		left = append(left, m)
+		entries[i] = types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: m.ReceiptHandle}
 	}
-	return left
+	out, err := p.client.DeleteMessageBatch(ctx,
+		&sqs.DeleteMessageBatchInput{QueueUrl: aws.String(p.url), Entries: entries})
+	if err != nil {
+		p.trouble("delete from %s: %w", p.url, err)
+		return
+	}
+	for _, refused := range out.Failed {
+		p.trouble("delete a message from %s: %s: %s", p.url, aws.ToString(refused.Code), aws.ToString(refused.Message))
+	}
 }
 
 // enter marks the groups of the messages, and leaves out those of groups that

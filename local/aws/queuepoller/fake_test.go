@@ -30,14 +30,14 @@ const (
 type fakeQueue struct {
 	attributes map[string]string
 
-	mu        sync.Mutex
-	waiting   []types.Message
-	more      chan struct{} // closed when something is sent
-	received  int
-	deletions int
-	deleted   []string // bodies
-	receives  func(n int) error
-	deletes   func(n int, entries []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error)
+	mu       sync.Mutex
+	waiting  []types.Message
+	more     chan struct{} // closed when something is sent
+	received int
+	deleted  []string // bodies
+	receives func(n int) error
+	refused  []types.BatchResultErrorEntry // of every deletion
+	failure  error                         // of every deletion
 }
 
 func newFakeQueue(arn string) *fakeQueue {
@@ -118,23 +118,18 @@ func (q *fakeQueue) DeleteMessageBatch(_ context.Context, in *sqs.DeleteMessageB
 	_ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.deletions++
-	var refused []types.BatchResultErrorEntry
-	if q.deletes != nil {
-		var err error
-		if refused, err = q.deletes(q.deletions, in.Entries); err != nil {
-			return nil, err
-		}
+	if q.failure != nil {
+		return nil, q.failure
 	}
 	if len(in.Entries) == 0 || len(in.Entries) > 10 {
 		return nil, errors.New("batches have 1 to 10 entries")
 	}
 	for _, entry := range in.Entries {
-		if !slices.ContainsFunc(refused, func(r types.BatchResultErrorEntry) bool { return *r.Id == *entry.Id }) {
+		if !slices.ContainsFunc(q.refused, func(r types.BatchResultErrorEntry) bool { return *r.Id == *entry.Id }) {
 			q.deleted = append(q.deleted, strings.TrimPrefix(*entry.ReceiptHandle, "handle-"))
 		}
 	}
-	return &sqs.DeleteMessageBatchOutput{Failed: refused}, nil
+	return &sqs.DeleteMessageBatchOutput{Failed: q.refused}, nil
 }
 
 func (q *fakeQueue) gone() []string {

@@ -118,43 +118,26 @@ func TestPollsThatFailAreRepeatedWithPauses(t *testing.T) {
 	})
 }
 
-func TestDeletionsThatFailAreRepeated(t *testing.T) {
-	refuse := func(entries []types.DeleteMessageBatchRequestEntry) []types.BatchResultErrorEntry {
-		return []types.BatchResultErrorEntry{{Id: entries[0].Id, Code: aws.String("InternalError"),
-			Message: aws.String("try again")}}
-	}
+func TestDeletionsThatFailAreReported(t *testing.T) {
 	for name, c := range map[string]struct {
-		deletes  func(n int, entries []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error)
-		gone     []string
-		troubles int
+		refused []types.BatchResultErrorEntry
+		err     error
+		gone    []string
+		trouble string
 	}{
-		"one entry once": {func(n int, e []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
-			if n == 1 {
-				return refuse(e), nil
-			}
-			return nil, nil
-		}, []string{"0", "1", "2"}, 1},
-		"one entry for ever": {func(_ int, e []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
-			return refuse(e), nil
-		}, []string{"1", "2"}, 3},
-		"the call twice": {func(n int, _ []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
-			if n < 3 {
-				return nil, errors.New("reset")
-			}
-			return nil, nil
-		}, []string{"0", "1", "2"}, 2},
-		"the call for ever": {func(int, []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
-			return nil, errors.New("reset")
-		}, nil, 3},
+		"one entry": {refused: []types.BatchResultErrorEntry{{Id: aws.String("0"), Code: aws.String("InternalError"),
+			Message: aws.String("try again")}}, gone: []string{"1", "2"}, trouble: "InternalError: try again"},
+		"the call": {err: errors.New("reset"), trouble: "reset"},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			q := newFakeQueue(standardARN)
-			q.deletes = c.deletes
+			q.refused, q.failure = c.refused, c.err
 			q.send(messages(3)...)
 			w := open(t, q, "url", functionFunc(noop), Options{})
-			time.Sleep(time.Second)
+			synctest.Wait()
 			require.Equal(t, c.gone, q.gone())
-			require.Len(t, w.trouble(), c.troubles)
+			require.Len(t, w.trouble(), 1)
+			require.Contains(t, w.trouble()[0], c.trouble)
 		})
 	}
 }
