@@ -20,17 +20,10 @@ const deleteTimeout = 10 * time.Second
 // process delivers the received messages in one event. Close does not interrupt the function, and
 // waits for it.
 func (p *Poller) process(messages []types.Message) {
-	messages, groups := p.enter(messages)
-	if len(messages) == 0 {
-		return
-	}
 	d := Delivery{Messages: messages, Event: p.queue.event(messages)}
 	var err error
 	d.Result, err = p.function.Invoke(context.WithoutCancel(p.ctx), d.Event, nil)
 	d.Returned, d.Reason = p.options.verdict(d.Result, err, ids(messages))
-	// Before the deletion: from then on the queue hands out the next message
-	// of the group, and another poll may be faster than this one.
-	p.leave(groups)
 	p.delete(slices.DeleteFunc(slices.Clone(messages), func(m types.Message) bool {
 		return slices.Contains(d.Returned, aws.ToString(m.MessageId))
 	}))
@@ -89,37 +82,5 @@ func (p *Poller) delete(messages []types.Message) {
 	}
 	for _, refused := range out.Failed {
 		p.trouble("delete a message from %s: %s: %s", p.url, aws.ToString(refused.Code), aws.ToString(refused.Message))
-	}
-}
-
-// enter marks the groups of the messages, and leaves out those of groups that
-// another batch has.
-func (p *Poller) enter(messages []types.Message) (free []types.Message, groups map[string]bool) {
-	if !p.queue.fifo {
-		return messages, nil
-	}
-	groups = map[string]bool{}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, m := range messages {
-		group := m.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)]
-		if p.busy[group] && !groups[group] {
-			p.trouble("message %s of group %q came while the group is still being processed; it is redelivered. "+
-				"Is the visibility time-out, %v, long enough for the function?", aws.ToString(m.MessageId), group,
-				p.queue.visibility)
-			continue
-		}
-		p.busy[group], groups[group] = true, true
-		free = append(free, m)
-	}
-	return free, groups
-}
-
-// leave releases the groups.
-func (p *Poller) leave(groups map[string]bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for group := range groups {
-		delete(p.busy, group)
 	}
 }

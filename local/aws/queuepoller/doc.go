@@ -14,7 +14,7 @@
 //     Messages that succeeded are deleted. A message that failed becomes visible again
 //     when the queue's visibility time-out ends, and goes to the dead-letter queue by the
 //     queue's own redrive policy.
-//   - FIFO queues: no two batches with messages of one group at once.
+//   - FIFO queues: the queue itself holds a group back while a message of it is received.
 //   - A function whose time-out is longer than the queue's visibility time-out is refused,
 //     if [Options.FunctionTimeout] is set.
 //
@@ -26,9 +26,6 @@
 // throttling, cross-account queues, encryption, metrics, fair queues. Instead of being
 // throttled, a pool's callers wait. Keep MaxConcurrency at or below the pool's instances,
 // because the visibility time-out runs while a batch waits.
-//
-// If a message's visibility ends too early and it arrives again while its FIFO group is
-// still being processed, it is not delivered but redelivered later.
 //
 // Delivery is at least once, as in Lambda: a function that has succeeded is invoked again if
 // its messages could not be deleted, or not in time.

@@ -20,13 +20,9 @@ import (
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
-const (
-	standardARN = "arn:aws:sqs:eu-central-1:111122223333:payments"
-	fifoARN     = "arn:aws:sqs:eu-central-1:111122223333:payments.fifo"
-)
+const standardARN = "arn:aws:sqs:eu-central-1:111122223333:payments"
 
-// fakeQueue hands out what it is given, once, in order, whatever the groups, as much at a time as
-// there is. It waits as a long poll does.
+// fakeQueue hands out what it is given, once, in order, as much at a time as there is. It waits as a long poll does.
 type fakeQueue struct {
 	attributes map[string]string
 
@@ -42,7 +38,7 @@ type fakeQueue struct {
 
 func newFakeQueue(arn string) *fakeQueue {
 	return &fakeQueue{
-		attributes: map[string]string{"QueueArn": arn, "VisibilityTimeout": "30", "FifoQueue": fmt.Sprint(arn == fifoARN)},
+		attributes: map[string]string{"QueueArn": arn, "VisibilityTimeout": "30"},
 		more:       make(chan struct{}),
 	}
 }
@@ -65,19 +61,15 @@ func (q *fakeQueue) take(most int) ([]types.Message, <-chan struct{}) {
 	return taken, q.more
 }
 
-func message(body, group string) types.Message {
-	m := types.Message{Body: aws.String(body), MessageId: aws.String("id-" + body),
+func message(body string) types.Message {
+	return types.Message{Body: aws.String(body), MessageId: aws.String("id-" + body),
 		ReceiptHandle: aws.String("handle-" + body), MD5OfBody: aws.String("x")}
-	if group != "" {
-		m.Attributes = map[string]string{"MessageGroupId": group}
-	}
-	return m
 }
 
 func messages(n int) []types.Message {
 	list := make([]types.Message, n)
 	for i := range list {
-		list[i] = message(fmt.Sprint(i), "")
+		list[i] = message(fmt.Sprint(i))
 	}
 	return list
 }

@@ -42,8 +42,8 @@ type Options struct {
 	// succeeded were deleted. It is called from several goroutines at once, and must not block for
 	// long.
 	Delivered func(Delivery)
-	// Trouble, if set, gets errors outside the function, likewise: polls and deletions that failed,
-	// messages that could not be delivered. The poller keeps polling.
+	// Trouble, if set, gets errors outside the function, likewise: polls and deletions that failed.
+	// The poller keeps polling.
 	Trouble func(error)
 }
 
@@ -65,13 +65,11 @@ type Delivery struct {
 // queueFacts are the queue's attributes.
 type queueFacts struct {
 	arn, region string
-	fifo        bool
 	visibility  time.Duration
 }
 
 func factsOf(attributes map[string]string) (queueFacts, error) {
 	q := queueFacts{arn: attributes[string(types.QueueAttributeNameQueueArn)]}
-	q.fifo = attributes[string(types.QueueAttributeNameFifoQueue)] == "true"
 	parts := strings.Split(q.arn, ":")
 	if len(parts) != 6 {
 		return q, fmt.Errorf("queuepoller: the queue's ARN %q is none", q.arn)

@@ -3,7 +3,6 @@ package queuepoller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,63 +32,6 @@ func TestBatchesAreWhatAReceiveReturns(t *testing.T) {
 	})
 }
 
-// Only one batch of a group at a time, even if the queue hands out a second.
-func TestGroupsAreNotProcessedTwiceAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newFakeQueue(fifoARN)
-		done := make(chan struct{})
-		var mu sync.Mutex
-		var began []string
-		f := functionFunc(func(e fakeEvent) (string, error) {
-			mu.Lock()
-			began = append(began, e.bodies()...)
-			mu.Unlock()
-			<-done
-			return "null", nil
-		})
-		w := open(t, q, "url", f, Options{BatchSize: 3})
-		q.send(message("a1", "a"), message("a2", "a"), message("b1", "b"))
-		synctest.Wait()
-		q.send(message("a1 again", "a"), message("c1", "c"))
-		synctest.Wait()
-		mu.Lock()
-		require.Equal(t, []string{"a1", "a2", "b1", "c1"}, began, "two of a group in one batch are fine")
-		mu.Unlock()
-		require.Len(t, w.trouble(), 1)
-		require.Contains(t, w.trouble()[0], `group "a" came while the group is still being processed`)
-		close(done)
-		synctest.Wait()
-		require.Equal(t, []string{"a1", "a2", "b1", "c1"}, q.gone())
-		q.send(message("a3", "a"))
-		synctest.Wait()
-		require.Contains(t, q.gone(), "a3", "the group is free again")
-	})
-}
-
-// slowDeletes answers late: by then the queue has handed out the group's next.
-type slowDeletes struct{ *fakeQueue }
-
-func (q slowDeletes) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput,
-	_ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
-	out, err := q.fakeQueue.DeleteMessageBatch(ctx, in)
-	if n := len(q.gone()); n < 3 {
-		q.send(message(fmt.Sprint("a", n+1), "a"))
-	}
-	time.Sleep(time.Second)
-	return out, err
-}
-
-func TestNextOfAGroupMayComeBeforeTheDeletionIsAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := slowDeletes{newFakeQueue(fifoARN)}
-		q.send(message("a1", "a"))
-		w := open(t, q, "url", functionFunc(noop), Options{})
-		time.Sleep(5 * time.Second)
-		require.Empty(t, w.trouble())
-		require.Equal(t, []string{"a1", "a2", "a3"}, q.gone())
-	})
-}
-
 func TestPollsThatFailAreRepeatedWithPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(standardARN)
@@ -112,7 +54,7 @@ func TestPollsThatFailAreRepeatedWithPauses(t *testing.T) {
 		mu.Unlock()
 		require.Len(t, w.trouble(), 8)
 		require.Contains(t, w.trouble()[0], "again in 1s: connection refused")
-		q.send(message("later", ""))
+		q.send(message("later"))
 		synctest.Wait()
 		require.Equal(t, []string{"later"}, q.gone())
 	})
@@ -163,7 +105,7 @@ func TestCloseWaitsForWhatWasReceived(t *testing.T) {
 			end(p, cancel)
 			require.Equal(t, 5*time.Second, time.Since(began), "the long polls are broken off, the function is not")
 			require.Len(t, q.gone(), 12)
-			q.send(message("late", ""))
+			q.send(message("late"))
 			time.Sleep(time.Minute)
 			require.NotContains(t, q.gone(), "late")
 		})
@@ -274,7 +216,7 @@ func TestOptionsThatLambdaTakes(t *testing.T) {
 		nil, {BatchSize: 1, MaxConcurrency: 2},
 		{BatchSize: 10, MaxConcurrency: 1000, FunctionTimeout: 30 * time.Second},
 	} {
-		p, err := Start(t.Context(), newFakeQueue(fifoARN), "url", functionFunc(noop), o)
+		p, err := Start(t.Context(), newFakeQueue(standardARN), "url", functionFunc(noop), o)
 		require.NoError(t, err)
 		p.Close()
 		p.Close()
