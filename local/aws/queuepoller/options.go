@@ -31,10 +31,6 @@ type Options struct {
 	// MaxConcurrency is how many batches may be processed at once, from 2 to
 	// 1000. Default 5.
 	MaxConcurrency int
-	// ReportBatchItemFailures lets the function name the messages that failed
-	// (FunctionResponseTypes). Without it an answer deletes the whole batch,
-	// whatever it says, and an error returns the whole batch.
-	ReportBatchItemFailures bool
 	// FunctionTimeout is the function's time-out, which is compared with the queue's
 	// visibility time-out, as in Lambda. Default 0: no comparison.
 	FunctionTimeout time.Duration

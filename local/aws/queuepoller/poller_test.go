@@ -154,22 +154,20 @@ func TestWhatIsRedelivered(t *testing.T) {
 	const second = `{"batchItemFailures":[{"itemIdentifier":"id-1"}]}`
 	for name, c := range map[string]struct {
 		function invoked
-		report   bool
 		gone     []string
 		reason   string
 	}{
-		"it cannot be invoked": {invoked{err: runtime.ErrClosed}, true, nil, "the pool is closed"},
-		"it fails": {invoked{result: runtime.Result{Error: &runtime.FunctionError{Message: "no"}}}, true, nil,
+		"it cannot be invoked": {invoked{err: runtime.ErrClosed}, nil, "the pool is closed"},
+		"it fails": {invoked{result: runtime.Result{Error: &runtime.FunctionError{Message: "no"}}}, nil,
 			"no"},
-		"it succeeds":         {answer("null"), true, []string{"0", "1", "2"}, ""},
-		"it names one":        {answer(second), true, []string{"0", "2"}, "reported"},
-		"it is not asked":     {answer(second), false, []string{"0", "1", "2"}, ""},
-		"it answers nonsense": {answer("[]"), true, nil, "not a batch response"},
+		"it succeeds":         {answer("null"), []string{"0", "1", "2"}, ""},
+		"it names one":        {answer(second), []string{"0", "2"}, "reported"},
+		"it answers nonsense": {answer("[]"), nil, "not a batch response"},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			q := newFakeQueue(standardARN)
 			q.send(messages(3)...)
-			w := open(t, q, "url", c.function, Options{ReportBatchItemFailures: c.report})
+			w := open(t, q, "url", c.function, Options{})
 			synctest.Wait()
 			require.Equal(t, c.gone, q.gone())
 			d := w.deliveries()

@@ -149,7 +149,7 @@ func (s *stack) startStream(ctx context.Context) error {
 		return s.pools[relay].Call(ctx, event)
 	}
 	poller, err := streampoller.Start(ctx, reads, stream, invoke, &streampoller.Options{
-		Filter: schema.OutboxFilter, ReportBatchItemFailures: true, PollInterval: streamPoll,
+		Filter: schema.OutboxFilter, PollInterval: streamPoll,
 		Logf: func(format string, args ...any) { fmt.Fprintf(s.logs, format+"\n", args...) },
 	})
 	if err == nil {

@@ -167,7 +167,7 @@ func (s *setup) work(name string) {
 		anyFault,
 		"LATER_WORKER="+name, "LATER_RECORDER="+s.recorder.URL)
 	p, err := queuepoller.Start(t.Context(), s.queues[name].Client, s.queues[name].URL, pool, &queuepoller.Options{
-		ReportBatchItemFailures: true, MaxConcurrency: workers, FunctionTimeout: timeout,
+		MaxConcurrency: workers, FunctionTimeout: timeout,
 	})
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
