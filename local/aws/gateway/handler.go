@@ -69,7 +69,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admit checks limits, routes and authorizers before the function is invoked.
 func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (in inbound, why refusal, ok bool) {
-	if h.service.head.exceeded(r) {
+	if headSize(r) > h.service.head {
 		return in, headTooLarge, false
 	}
 	in = inbound{Request: r, at: time.Now()}
