@@ -203,7 +203,8 @@ func TestIssuer(t *testing.T) {
 		delete(claims, "exp")
 		delete(claims, "iat")
 		require.Equal(t, map[string]string{
-			"iss": "https://issuer.local", "sub": "ada", "tenant": "blue", "level": "9007199254740993", "admin": "true", "groups": "[a b]",
+			"iss": "https://issuer.local", "sub": "ada", "tenant": "blue", "level": "9007199254740993", "admin": "true",
+			"groups": "[a b]",
 		}, claims)
 	}
 
