@@ -64,7 +64,7 @@ test-cdk:
 # The race detector allocates on its own: what counts allocations runs without it.
 .PHONY: test-allocations
 test-allocations:
-	@$(call group,what counts allocations,$(GO) test $(FLAGS) -run Allocations ./idem/fingerprint ./idem/emf ./lambda)
+	@$(call group,what counts allocations,$(GO) test $(FLAGS) -run Allocations ./idem/fingerprint ./idem/emf ./idem/idemhttp ./lambda)
 
 .PHONY: lint
 lint: ## Check format, and what .golangci.yml lists

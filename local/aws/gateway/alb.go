@@ -7,27 +7,17 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-)
 
-type albEvent struct {
-	RequestContext map[string]map[string]string `json:"requestContext"`
-	HTTPMethod     string                       `json:"httpMethod"`
-	Path           string                       `json:"path"`
-	Query          map[string]string            `json:"queryStringParameters,omitempty"`
-	Queries        map[string][]string          `json:"multiValueQueryStringParameters,omitempty"`
-	Headers        map[string]string            `json:"headers,omitempty"`
-	MultiHeaders   map[string][]string          `json:"multiValueHeaders,omitempty"`
-	Body           string                       `json:"body"`
-	Base64         bool                         `json:"isBase64Encoded"`
-}
+	"github.com/aws/aws-lambda-go/events"
+)
 
 // albEvent does not decode path and query, like the balancer. Without multi-value headers
 // the last value wins.
 func (h *Handler) albEvent(in inbound) (any, string) {
 	r, body := in.Request, in.body
-	event := albEvent{
-		RequestContext: map[string]map[string]string{"elb": {
-			"targetGroupArn": "arn:aws:elasticloadbalancing:us-east-1:" + accountID + ":targetgroup/local/0123456789abcdef",
+	event := events.ALBTargetGroupRequest{
+		RequestContext: events.ALBTargetGroupRequestContext{ELB: events.ELBContext{
+			TargetGroupArn: "arn:aws:elasticloadbalancing:us-east-1:" + accountID + ":targetgroup/local/0123456789abcdef",
 		}},
 		HTTPMethod: r.Method, Path: r.URL.EscapedPath(),
 	}
@@ -39,13 +29,13 @@ func (h *Handler) albEvent(in inbound) (any, string) {
 	}
 	lines := headerLines(in, strings.ToLower)
 	if h.options.MultiValueHeaders {
-		event.MultiHeaders, event.Queries = lines, query
+		event.MultiValueHeaders, event.MultiValueQueryStringParameters = lines, query
 	} else {
-		event.Headers, event.Query = last(lines), last(query)
+		event.Headers, event.QueryStringParameters = last(lines), last(query)
 	}
-	event.Body, event.Base64 = encodeBody(body, r.Header.Get("Content-Type"))
-	if r.Header.Get("Content-Encoding") != "" && !event.Base64 {
-		event.Body, event.Base64 = encodeBody(body, "")
+	event.Body, event.IsBase64Encoded = encodeBody(body, r.Header.Get("Content-Type"))
+	if r.Header.Get("Content-Encoding") != "" && !event.IsBase64Encoded {
+		event.Body, event.IsBase64Encoded = encodeBody(body, "")
 	}
 	return event, requestID()
 }

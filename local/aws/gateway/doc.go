@@ -40,7 +40,7 @@
 //   - A function URL: 6 MB in, 15 min, 403 {"Message":"Forbidden"}, 502 "Internal Server
 //     Error".
 //   - An Application Load Balancer: single or multi-value headers; path and query not
-//     decoded; Base64 also with a Content-Encoding; 1 MB each way, 16 K a header line;
+//     decoded; Base64 also with a Content-Encoding; 1 MB each way, 64 K of headers;
 //     HTML pages with 400, 401, 413, 502 and 504. If the function fails or times out, the
 //     answer is 502; if the balancer has waited too long, it is 504. Its Claims are a
 //     listener's JWT verification, which passes on the token and puts no claims into the
@@ -48,11 +48,11 @@
 //
 // # What is not imitated
 //
-// Payload format 1.0 of HTTP APIs, stage variables, custom
-// domains and base paths, CORS, throttling, parameter mapping, mutual TLS,
-// access logs, authorizers other than JWT and IAM (whose claims and signers come from
-// hooks, such as Issuer.Claims; scopes and signatures are not checked), a balancer's own
-// login (X-Amzn-Oidc-Data), and the service's truncation of a path at an escaped question
+// Payload format 1.0 of HTTP APIs, stage variables, custom domains and base paths, CORS,
+// throttling, parameter mapping, mutual TLS, access logs, a balancer's limit of one
+// line, authorizers other than JWT and IAM (whose claims and signers come from hooks,
+// such as Issuer.Claims; scopes and signatures are not checked), a balancer's own login
+// (X-Amzn-Oidc-Data), and the service's truncation of a path at an escaped question
 // mark.
 //
 // Source: API Gateway developer guide, "Create AWS Lambda proxy integrations for

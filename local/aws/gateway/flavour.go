@@ -38,18 +38,11 @@ type service struct {
 	parse func(*Handler, inbound, []byte) (response, error)
 
 	timeout  time.Duration // default and longest
-	head     head
-	request  int64  // largest body, bytes
-	answer   int    // largest answer of the function, bytes
-	idHeader string // carries the request id; empty: none does
+	head     int           // most bytes of the request line and all headers' values
+	request  int64         // largest body, bytes
+	answer   int           // largest answer of the function, bytes
+	idHeader string        // carries the request id; empty: none does
 	refusals map[refusal]response
-}
-
-// head limits the part before a request's body, in bytes; zero means no limit.
-type head struct {
-	line   int // the request line
-	field  int // one header
-	values int // the request line and all headers' values
 }
 
 const mega = 1 << 20
@@ -57,7 +50,7 @@ const mega = 1 << 20
 // The limits are the quotas of the API Gateway developer guide (HTTP API: 10,240 bytes
 // of request line and header values, 10 MB, 30 s; REST API: 10,240 bytes, 10 MB, 29 s),
 // of the Lambda developer guide (6 MB each way, 1 MB of headers, 15 min) and of the
-// load balancers' guide (16 K a line, 64 K of headers, 1 MB each way, 60 s idle).
+// load balancers' guide (64 K of headers, 1 MB each way, 60 s idle).
 //
 // Statuses are those of "Gateway response types", "Troubleshoot your Application Load
 // Balancers" and the Lambda guide's "Monitoring function URLs". The bodies are those that
@@ -67,7 +60,7 @@ const mega = 1 << 20
 // (https://github.com/koki-develop/lgtm-generator/issues/10).
 var services = map[Flavour]service{
 	HTTPAPI: {(*Handler).event, (*Handler).parseResponse,
-		DefaultTimeout, head{values: 10240}, MaxRequestBytes, MaxResponseBytes, "Apigw-Requestid",
+		DefaultTimeout, 10240, MaxRequestBytes, MaxResponseBytes, "Apigw-Requestid",
 		map[refusal]response{
 			noRoute: message(404, "Not Found"), unauthorized: message(401, "Unauthorized"), forbidden: message(403, "Forbidden"),
 			headTooLarge: message(431, "Request Header Fields Too Large"), tooLarge: message(413, "Request Entity Too Large"),
@@ -75,7 +68,7 @@ var services = map[Flavour]service{
 			failed: message(500, "Internal Server Error"), timedOut: message(503, "Service Unavailable"),
 		}},
 	RESTAPI: {(*Handler).restEvent, (*Handler).parseREST,
-		29 * time.Second, head{values: 10240}, MaxRequestBytes, MaxResponseBytes, "X-Amzn-Requestid",
+		29 * time.Second, 10240, MaxRequestBytes, MaxResponseBytes, "X-Amzn-Requestid",
 		map[refusal]response{
 			noRoute: message(403, "Missing Authentication Token"), unauthorized: message(401, "Unauthorized"),
 			forbidden:    message(403, "Missing Authentication Token"),
@@ -86,7 +79,7 @@ var services = map[Flavour]service{
 			failed: spaced(502, "Internal server error"), timedOut: spaced(504, "Endpoint request timed out"),
 		}},
 	FunctionURL: {(*Handler).event, (*Handler).parseResponse,
-		15 * time.Minute, head{values: mega}, 6 * mega, MaxResponseBytes, "X-Amzn-Requestid",
+		15 * time.Minute, mega, 6 * mega, MaxResponseBytes, "X-Amzn-Requestid",
 		map[refusal]response{
 			forbidden: {403, http.Header{"Content-Type": {"application/json"}, "X-Amzn-Errortype": {"AccessDeniedException"}},
 				[]byte(`{"Message":"Forbidden"}`)},
@@ -94,7 +87,7 @@ var services = map[Flavour]service{
 			failed: internal, timedOut: internal,
 		}},
 	ALB: {(*Handler).albEvent, (*Handler).parseALB,
-		60 * time.Second, head{line: 16 << 10, field: 16 << 10, values: 64 << 10}, mega, mega, "", map[refusal]response{
+		60 * time.Second, 64 << 10, mega, mega, "", map[refusal]response{
 			noRoute: plain(404), unauthorized: page(401, "Authorization Required"), headTooLarge: page(400, "Bad Request"),
 			tooLarge: page(413, "Request Entity Too Large"), eventTooLarge: page(413, "Request Entity Too Large"),
 			badRequest: page(400, "Bad Request"), failed: page(502, "Bad Gateway"), timedOut: page(504, "Gateway Time-out"),
@@ -104,21 +97,15 @@ var services = map[Flavour]service{
 // internal is a function URL's answer if the function has failed.
 var internal = response{502, http.Header{"Content-Type": {"application/json"}}, []byte("Internal Server Error")}
 
-// exceeded reports whether the request's head is over a limit.
-func (h head) exceeded(r *http.Request) bool {
-	line := len(r.Method) + len(r.RequestURI) + len(r.Proto) + 2
-	values := line + len(r.Host)
-	if h.line > 0 && line > h.line {
-		return true
-	}
-	for name, list := range r.Header {
+// headSize is the size of the request line and all headers' values.
+func headSize(r *http.Request) int {
+	size := len(r.Method) + len(r.RequestURI) + len(r.Proto) + 2 + len(r.Host)
+	for _, list := range r.Header {
 		for _, value := range list {
-			if values += len(value); h.field > 0 && len(name)+len(": ")+len(value) > h.field {
-				return true
-			}
+			size += len(value)
 		}
 	}
-	return values > h.values
+	return size
 }
 
 func plain(status int) response {

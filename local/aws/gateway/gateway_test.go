@@ -294,8 +294,7 @@ func TestALBEvent(t *testing.T) {
 }
 
 func TestREST(t *testing.T) {
-	issuer, err := gateway.NewIssuer("local")
-	require.NoError(t, err)
+	issuer := gateway.NewIssuer()
 	token, err := issuer.Token("a", nil, time.Hour)
 	require.NoError(t, err)
 	fn := &recorder{answer: `{"statusCode":201,"multiValueHeaders":{"X-A":["1","2"]},"body":"{}"}`}

@@ -69,7 +69,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admit checks limits, routes and authorizers before the function is invoked.
 func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (in inbound, why refusal, ok bool) {
-	if h.service.head.exceeded(r) {
+	if headSize(r) > h.service.head {
 		return in, headTooLarge, false
 	}
 	in = inbound{Request: r, at: time.Now()}
@@ -122,14 +122,18 @@ func (h *Handler) answer(in inbound, event []byte, id string) (response, bool) {
 		h.report(id, context.DeadlineExceeded)
 		return h.service.refusals[timedOut], true
 	case out := <-done:
+		var r response
+		if out.err == nil && len(out.answer) > h.service.answer {
+			out.err = fmt.Errorf("gateway: the function's response has %d bytes, the service takes at most %d",
+				len(out.answer), h.service.answer)
+		}
+		if out.err == nil {
+			r, out.err = h.service.parse(h, in, out.answer)
+		}
 		if out.err != nil {
 			return h.fail(id, out.err), true
 		}
-		response, err := h.parse(in, out.answer)
-		if err != nil {
-			return h.fail(id, err), true
-		}
-		return response, true
+		return r, true
 	}
 }
 
@@ -142,12 +146,4 @@ func (h *Handler) report(id string, err error) {
 	if h.options.Report != nil {
 		h.options.Report(id, err)
 	}
-}
-
-func (h *Handler) parse(in inbound, answer []byte) (response, error) {
-	if len(answer) > h.service.answer {
-		return response{}, fmt.Errorf("gateway: the function's response has %d bytes, the service takes at most %d",
-			len(answer), h.service.answer)
-	}
-	return h.service.parse(h, in, answer)
 }

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
+	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -123,15 +126,10 @@ func (o Options) deployed(path string) (string, bool) {
 
 // binary reports whether a header's first media type is among the binary ones.
 func (o Options) binary(header string) bool {
-	media, _, _ := strings.Cut(header, ",")
-	media, _, _ = strings.Cut(media, ";")
-	media = strings.ToLower(strings.TrimSpace(media))
-	for _, want := range o.BinaryMediaTypes {
-		want = strings.ToLower(want)
-		kind, any := strings.CutSuffix(want, "/*")
-		if want == "*/*" || want == media || any && strings.HasPrefix(media, kind+"/") {
-			return true
-		}
-	}
-	return false
+	first, _, _ := strings.Cut(header, ",")
+	media, _, _ := mime.ParseMediaType(first) // empty: it is none
+	return slices.ContainsFunc(o.BinaryMediaTypes, func(want string) bool {
+		matches, _ := path.Match(strings.ToLower(want), media) // a bad pattern matches nothing
+		return matches || want == "*/*"
+	})
 }

@@ -13,35 +13,20 @@ import (
 const (
 	defaultRoute = "$default"
 	anyMethod    = "ANY"
+
+	// The kinds of segments, in the order in which the service prefers them.
+	literal, parameter, greedy = "0", "1", "2"
 )
 
 // routeKey is a method and a path: literals, {parameters}, and last a {greedy+} one.
 var routeKey = regexp.MustCompile(
 	`^(ANY|DELETE|GET|HEAD|OPTIONS|PATCH|POST|PUT) ((?:/(?:[^/{}?# ]*|\{[^/{}+]+\}))*(?:/\{[^/{}+]+\+\})?)$`)
 
-type segmentKind byte
-
-// In the order in which the service prefers them.
-const (
-	literal   segmentKind = '0'
-	parameter segmentKind = '1'
-	greedy    segmentKind = '2'
-)
-
-func kindOf(segment string) segmentKind {
-	switch {
-	case strings.HasSuffix(segment, "+}"):
-		return greedy
-	case strings.HasPrefix(segment, "{"):
-		return parameter
-	}
-	return literal
-}
-
 type route struct {
 	key, method, path string
-	segments          []string
-	order             string // of the kinds
+	pattern           *regexp.Regexp // of an escaped path, with a group for each parameter
+	parameters        []string
+	order             string // of the segments' kinds
 	invoke            Invoke
 }
 
@@ -63,13 +48,9 @@ func newTable(routes map[string]Invoke) (t table, err error) {
 			t.fallback = &route{key: key, invoke: invoke}
 			continue
 		}
-		parts := routeKey.FindStringSubmatch(key)
-		if parts == nil || parts[2] == "" {
-			return t, fmt.Errorf(`gateway: route %q is neither "$default" nor like "POST /payments/{id}" or "ANY /{rest+}"`, key)
-		}
-		r := route{key: key, method: parts[1], path: parts[2], segments: strings.Split(parts[2][1:], "/"), invoke: invoke}
-		for _, segment := range r.segments {
-			r.order += string(kindOf(segment))
+		r, err := newRoute(key, invoke)
+		if err != nil {
+			return t, err
 		}
 		t.routes = append(t.routes, r)
 	}
@@ -85,45 +66,45 @@ func newTable(routes map[string]Invoke) (t table, err error) {
 	return t, nil
 }
 
-// match finds the route and its path parameters; nil if there is none.
-func (t table) match(method, escapedPath string) (*route, map[string]string) {
-	texts := strings.Split(strings.TrimPrefix(escapedPath, "/"), "/")
-	for i, text := range texts {
-		// The server has parsed the path, so its escapes are valid.
-		texts[i], _ = url.PathUnescape(text)
+func newRoute(key string, invoke Invoke) (route, error) {
+	parts := routeKey.FindStringSubmatch(key)
+	if parts == nil || parts[2] == "" {
+		return route{},
+			fmt.Errorf(`gateway: route %q is neither "$default" nor like "POST /payments/{id}" or "ANY /{rest+}"`, key)
 	}
-	for i := range t.routes {
-		if parameters, ok := t.routes[i].match(method, texts); ok {
-			return &t.routes[i], parameters
+	r := route{key: key, method: parts[1], path: parts[2], invoke: invoke}
+	pattern := "^"
+	for segment := range strings.SplitSeq(r.path[1:], "/") {
+		kind, group := parameter, "/([^/]+)"
+		switch {
+		case strings.HasSuffix(segment, "+}"):
+			kind, group = greedy, "/(.+)"
+		case !strings.HasPrefix(segment, "{"):
+			kind, group = literal, "/"+regexp.QuoteMeta((&url.URL{Path: segment}).EscapedPath())
+		}
+		r.order, pattern = r.order+kind, pattern+group
+		if kind != literal {
+			r.parameters = append(r.parameters, strings.Trim(segment, "{+}"))
 		}
 	}
-	return t.fallback, nil
+	r.pattern = regexp.MustCompile(pattern + "$")
+	return r, nil
 }
 
-func (r *route) match(method string, texts []string) (map[string]string, bool) {
-	if r.method != anyMethod && r.method != method {
-		return nil, false
-	}
-	parameters := map[string]string{}
-	for i, segment := range r.segments {
-		if i >= len(texts) {
-			return nil, false
+// match finds the route and its path parameters; nil if there is none.
+func (t table) match(method, escapedPath string) (*route, map[string]string) {
+	for i := range t.routes {
+		r := &t.routes[i]
+		values := r.pattern.FindStringSubmatch(escapedPath)
+		if values == nil || r.method != anyMethod && r.method != method {
+			continue
 		}
-		name := strings.Trim(segment, "{+}")
-		switch kindOf(segment) {
-		case literal:
-			if segment != texts[i] {
-				return nil, false
-			}
-		case parameter:
-			if texts[i] == "" {
-				return nil, false
-			}
-			parameters[name] = texts[i]
-		case greedy:
-			parameters[name] = strings.Join(texts[i:], "/")
-			return parameters, parameters[name] != ""
+		parameters := map[string]string{}
+		for j, name := range r.parameters {
+			// The server has parsed the path, so its escapes are valid.
+			parameters[name], _ = url.PathUnescape(values[j+1])
 		}
+		return r, parameters
 	}
-	return parameters, len(texts) == len(r.segments)
+	return t.fallback, nil
 }

@@ -77,9 +77,9 @@ func TestRefusals(t *testing.T) {
 		"URL, body":   {o: url, body: 6<<20 + 1, err: big, status: 413, want: "Request Entity Too Large"},
 		"URL, error":  {o: url, err: errors.New("boom"), status: 502, want: "Internal Server Error", reason: "boom"},
 
-		"balancer, one header": {o: alb, header: 16 << 10, err: big,
+		"balancer, header": {o: alb, header: 64 << 10, err: big,
 			status: 400, want: "<center><h1>400 Bad Request</h1></center>"},
-		"balancer, shorter header": {o: alb, header: 16000, answer: ok, status: 200, want: "y"},
+		"balancer, shorter header": {o: alb, header: 63 << 10, answer: ok, status: 200, want: "y"},
 		"balancer, 1 MB":           {o: alb, body: 1 << 20, answer: ok, status: 200, want: "y"},
 		"balancer, over 1 MB": {o: alb, body: 1<<20 + 1, err: big,
 			status: 413, want: "<center><h1>413 Request Entity Too Large</h1></center>"},
@@ -113,16 +113,6 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	many := &recorder{answer: ok}
-	server := serve(t, map[string]gateway.Invoke{"$default": many.invoke}, &alb)
-	got := send(t, "GET", server.URL+"/", "", func(r *http.Request) {
-		for i := range 5 {
-			r.Header.Set("X-"+strings.Repeat("n", i), strings.Repeat("v", 15<<10))
-		}
-	})
-	require.Equal(t, 400, got.StatusCode)
-	require.Equal(t, 400, send(t, "GET", server.URL+"/?"+strings.Repeat("q", 16<<10), "", nil).StatusCode)
-	require.Zero(t, many.calls())
 }
 
 func TestRoutes(t *testing.T) {

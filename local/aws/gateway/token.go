@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -16,22 +14,17 @@ import (
 // HMAC with SHA-256, with a key that lives as long as the process. Its method Claims is for
 // Options.Claims. Safe for concurrent use; use NewIssuer.
 type Issuer struct {
-	name   string
 	key    []byte
 	parser *jwt.Parser
 }
 
-// NewIssuer makes an issuer with a fresh key. The name is the tokens' iss claim
-// and must not be empty.
-func NewIssuer(name string) (*Issuer, error) {
-	if name == "" {
-		return nil, errors.New(`gateway: an issuer needs a name, such as "https://issuer.local"`)
-	}
-	key := make([]byte, 32)
-	rand.Read(key) // never fails, by its documentation
-	parser := jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
-		jwt.WithIssuer(name), jwt.WithExpirationRequired(), jwt.WithJSONNumber())
-	return &Issuer{name, key, parser}, nil
+// issuerName is the tokens' iss claim.
+const issuerName = "https://issuer.local"
+
+// NewIssuer makes an issuer with a fresh key.
+func NewIssuer() *Issuer {
+	return &Issuer{random(32), jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
+		jwt.WithIssuer(issuerName), jwt.WithExpirationRequired(), jwt.WithJSONNumber())}
 }
 
 // Token makes a token for a subject with further claims, which may be nil. The issuer sets
@@ -41,7 +34,7 @@ func (i *Issuer) Token(subject string, claims map[string]any, lifetime time.Dura
 	all := jwt.MapClaims{}
 	maps.Copy(all, claims)
 	now := time.Now()
-	all["iss"], all["sub"], all["iat"], all["exp"] = i.name, subject, now.Unix(), now.Add(lifetime).Unix()
+	all["iss"], all["sub"], all["iat"], all["exp"] = issuerName, subject, now.Unix(), now.Add(lifetime).Unix()
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, all).SignedString(i.key)
 	if err != nil {
 		return "", fmt.Errorf("gateway: sign a token: %w", err)

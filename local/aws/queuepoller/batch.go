@@ -10,31 +10,20 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
-const (
-	deleteTries   = 3
-	deletePause   = 200 * time.Millisecond
-	deleteTimeout = 10 * time.Second
-)
+// deleteTimeout is for a deletion with the client's own retries.
+const deleteTimeout = 10 * time.Second
 
 // process delivers the received messages in one event. Close does not interrupt the function, and
 // waits for it.
 func (p *Poller) process(messages []types.Message) {
-	messages, groups := p.enter(messages)
-	if len(messages) == 0 {
-		return
-	}
 	d := Delivery{Messages: messages, Event: p.queue.event(messages)}
 	var err error
 	d.Result, err = p.function.Invoke(context.WithoutCancel(p.ctx), d.Event, nil)
-	d.Returned, d.Reason = p.options.verdict(d.Result, err, ids(messages))
-	// Before the deletion: from then on the queue hands out the next message
-	// of the group, and another poll may be faster than this one.
-	p.leave(groups)
+	d.Returned, d.Reason = verdict(d.Result, err, ids(messages))
 	p.delete(slices.DeleteFunc(slices.Clone(messages), func(m types.Message) bool {
 		return slices.Contains(d.Returned, aws.ToString(m.MessageId))
 	}))
@@ -44,14 +33,12 @@ func (p *Poller) process(messages []types.Message) {
 }
 
 // verdict says which messages of a batch are redelivered after the function was invoked, and why.
-func (o Options) verdict(result runtime.Result, err error, ids []string) (back []string, why error) {
+func verdict(result runtime.Result, err error, ids []string) (back []string, why error) {
 	switch {
 	case err != nil:
 		return ids, err
 	case result.Error != nil:
 		return ids, result.Error
-	case !o.ReportBatchItemFailures:
-		return nil, nil
 	}
 	back, err = runtime.BatchItemFailures(result.Payload, ids)
 	switch {
@@ -76,71 +63,22 @@ func ids(messages []types.Message) []string {
 
 // delete deletes messages. What it cannot delete is redelivered.
 func (p *Poller) delete(messages []types.Message) {
+	if len(messages) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), deleteTimeout)
 	defer cancel()
-	left := messages
-	for try := 1; len(left) > 0; try++ {
-		entries := make([]types.DeleteMessageBatchRequestEntry, len(left))
-		for i, m := range left {
-			entries[i] = types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: m.ReceiptHandle}
-		}
-		out, err := p.client.DeleteMessageBatch(ctx,
-			&sqs.DeleteMessageBatchInput{QueueUrl: aws.String(p.url), Entries: entries})
-		if err != nil {
-			p.trouble("delete from %s, try %d of %d: %w", p.url, try, deleteTries, err)
-		} else {
-			left = p.refused(left, out.Failed, try)
-		}
-		if len(left) == 0 || try == deleteTries || smithytime.SleepWithContext(ctx, deletePause) != nil {
-			return
-		}
-	}
-}
-
-// refused are the messages whose deletion the queue has refused.
-func (p *Poller) refused(messages []types.Message, failed []types.BatchResultErrorEntry,
-	try int) (left []types.Message) {
+	entries := make([]types.DeleteMessageBatchRequestEntry, len(messages))
 	for i, m := range messages {
-		at := slices.IndexFunc(failed,
-			func(e types.BatchResultErrorEntry) bool { return aws.ToString(e.Id) == strconv.Itoa(i) })
-		if at < 0 {
-			continue
-		}
-		p.trouble("delete message %s, try %d of %d: %s: %s", aws.ToString(m.MessageId), try, deleteTries,
-			aws.ToString(failed[at].Code), aws.ToString(failed[at].Message))
-		left = append(left, m)
+		entries[i] = types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: m.ReceiptHandle}
 	}
-	return left
-}
-
-// enter marks the groups of the messages, and leaves out those of groups that
-// another batch has.
-func (p *Poller) enter(messages []types.Message) (free []types.Message, groups map[string]bool) {
-	if !p.queue.fifo {
-		return messages, nil
+	out, err := p.client.DeleteMessageBatch(ctx,
+		&sqs.DeleteMessageBatchInput{QueueUrl: aws.String(p.url), Entries: entries})
+	if err != nil {
+		p.trouble("delete from %s: %w", p.url, err)
+		return
 	}
-	groups = map[string]bool{}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, m := range messages {
-		group := m.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)]
-		if p.busy[group] && !groups[group] {
-			p.trouble("message %s of group %q came while the group is still being processed; it is redelivered. "+
-				"Is the visibility time-out, %v, long enough for the function?", aws.ToString(m.MessageId), group,
-				p.queue.visibility)
-			continue
-		}
-		p.busy[group], groups[group] = true, true
-		free = append(free, m)
-	}
-	return free, groups
-}
-
-// leave releases the groups.
-func (p *Poller) leave(groups map[string]bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for group := range groups {
-		delete(p.busy, group)
+	for _, refused := range out.Failed {
+		p.trouble("delete a message from %s: %s: %s", p.url, aws.ToString(refused.Code), aws.ToString(refused.Message))
 	}
 }

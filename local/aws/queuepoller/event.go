@@ -4,31 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
 // record is a message in the form that Lambda gives it.
 type record struct {
-	MessageID              string               `json:"messageId"`
-	ReceiptHandle          string               `json:"receiptHandle"`
-	Body                   string               `json:"body"`
-	Attributes             map[string]string    `json:"attributes"`
-	MessageAttributes      map[string]attribute `json:"messageAttributes"`
-	MD5OfBody              string               `json:"md5OfBody"`
-	MD5OfMessageAttributes string               `json:"md5OfMessageAttributes,omitempty"`
-	EventSource            string               `json:"eventSource"`
-	EventSourceARN         string               `json:"eventSourceARN"`
-	AWSRegion              string               `json:"awsRegion"`
-}
-
-type attribute struct {
-	StringValue *string `json:"stringValue,omitempty"`
-	BinaryValue []byte  `json:"binaryValue,omitempty"`
-	// Lists are not used by SQS yet; Lambda sends them empty.
-	StringListValues []string `json:"stringListValues"`
-	BinaryListValues [][]byte `json:"binaryListValues"`
-	DataType         string   `json:"dataType"`
+	events.SQSMessage
+	// Lambda leaves it out where a message has no attributes.
+	MD5OfMessageAttributes string `json:"md5OfMessageAttributes,omitempty"`
 }
 
 // event is what the function gets for a batch.
@@ -47,27 +32,27 @@ func (q queueFacts) event(batch []types.Message) []byte {
 }
 
 func (q queueFacts) record(m types.Message) record {
-	r := record{
-		MessageID:              aws.ToString(m.MessageId),
-		ReceiptHandle:          aws.ToString(m.ReceiptHandle),
-		Body:                   aws.ToString(m.Body),
-		Attributes:             m.Attributes,
-		MessageAttributes:      map[string]attribute{},
-		MD5OfBody:              aws.ToString(m.MD5OfBody),
-		MD5OfMessageAttributes: aws.ToString(m.MD5OfMessageAttributes),
-		EventSource:            "aws:sqs",
-		EventSourceARN:         q.arn,
-		AWSRegion:              q.region,
+	r := events.SQSMessage{
+		MessageId:         aws.ToString(m.MessageId),
+		ReceiptHandle:     aws.ToString(m.ReceiptHandle),
+		Body:              aws.ToString(m.Body),
+		Attributes:        m.Attributes,
+		MessageAttributes: map[string]events.SQSMessageAttribute{},
+		Md5OfBody:         aws.ToString(m.MD5OfBody),
+		EventSource:       "aws:sqs",
+		EventSourceARN:    q.arn,
+		AWSRegion:         q.region,
 	}
 	if r.Attributes == nil {
 		r.Attributes = map[string]string{}
 	}
 	for name, value := range m.MessageAttributes {
-		r.MessageAttributes[name] = attribute{
+		r.MessageAttributes[name] = events.SQSMessageAttribute{
 			StringValue: value.StringValue, BinaryValue: value.BinaryValue,
+			// Lists are not used by SQS yet; Lambda sends them empty.
 			StringListValues: []string{}, BinaryListValues: [][]byte{},
 			DataType: aws.ToString(value.DataType),
 		}
 	}
-	return r
+	return record{r, aws.ToString(m.MD5OfMessageAttributes)}
 }

@@ -20,29 +20,25 @@ import (
 	"github.com/idem-go/idempotency/local/aws/runtime"
 )
 
-const (
-	standardARN = "arn:aws:sqs:eu-central-1:111122223333:payments"
-	fifoARN     = "arn:aws:sqs:eu-central-1:111122223333:payments.fifo"
-)
+const standardARN = "arn:aws:sqs:eu-central-1:111122223333:payments"
 
-// fakeQueue hands out what it is given, once, in order, whatever the groups, as much at a time as
-// there is. It waits as a long poll does.
+// fakeQueue hands out what it is given, once, in order, as much at a time as there is. It waits as a long poll does.
 type fakeQueue struct {
 	attributes map[string]string
 
-	mu        sync.Mutex
-	waiting   []types.Message
-	more      chan struct{} // closed when something is sent
-	received  int
-	deletions int
-	deleted   []string // bodies
-	receives  func(n int) error
-	deletes   func(n int, entries []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error)
+	mu       sync.Mutex
+	waiting  []types.Message
+	more     chan struct{} // closed when something is sent
+	received int
+	deleted  []string // bodies
+	receives func(n int) error
+	refused  []types.BatchResultErrorEntry // of every deletion
+	failure  error                         // of every deletion
 }
 
 func newFakeQueue(arn string) *fakeQueue {
 	return &fakeQueue{
-		attributes: map[string]string{"QueueArn": arn, "VisibilityTimeout": "30", "FifoQueue": fmt.Sprint(arn == fifoARN)},
+		attributes: map[string]string{"QueueArn": arn, "VisibilityTimeout": "30"},
 		more:       make(chan struct{}),
 	}
 }
@@ -65,19 +61,15 @@ func (q *fakeQueue) take(most int) ([]types.Message, <-chan struct{}) {
 	return taken, q.more
 }
 
-func message(body, group string) types.Message {
-	m := types.Message{Body: aws.String(body), MessageId: aws.String("id-" + body),
+func message(body string) types.Message {
+	return types.Message{Body: aws.String(body), MessageId: aws.String("id-" + body),
 		ReceiptHandle: aws.String("handle-" + body), MD5OfBody: aws.String("x")}
-	if group != "" {
-		m.Attributes = map[string]string{"MessageGroupId": group}
-	}
-	return m
 }
 
 func messages(n int) []types.Message {
 	list := make([]types.Message, n)
 	for i := range list {
-		list[i] = message(fmt.Sprint(i), "")
+		list[i] = message(fmt.Sprint(i))
 	}
 	return list
 }
@@ -118,23 +110,18 @@ func (q *fakeQueue) DeleteMessageBatch(_ context.Context, in *sqs.DeleteMessageB
 	_ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.deletions++
-	var refused []types.BatchResultErrorEntry
-	if q.deletes != nil {
-		var err error
-		if refused, err = q.deletes(q.deletions, in.Entries); err != nil {
-			return nil, err
-		}
+	if q.failure != nil {
+		return nil, q.failure
 	}
 	if len(in.Entries) == 0 || len(in.Entries) > 10 {
 		return nil, errors.New("batches have 1 to 10 entries")
 	}
 	for _, entry := range in.Entries {
-		if !slices.ContainsFunc(refused, func(r types.BatchResultErrorEntry) bool { return *r.Id == *entry.Id }) {
+		if !slices.ContainsFunc(q.refused, func(r types.BatchResultErrorEntry) bool { return *r.Id == *entry.Id }) {
 			q.deleted = append(q.deleted, strings.TrimPrefix(*entry.ReceiptHandle, "handle-"))
 		}
 	}
-	return &sqs.DeleteMessageBatchOutput{Failed: refused}, nil
+	return &sqs.DeleteMessageBatchOutput{Failed: q.refused}, nil
 }
 
 func (q *fakeQueue) gone() []string {

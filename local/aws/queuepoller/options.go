@@ -31,10 +31,6 @@ type Options struct {
 	// MaxConcurrency is how many batches may be processed at once, from 2 to
 	// 1000. Default 5.
 	MaxConcurrency int
-	// ReportBatchItemFailures lets the function name the messages that failed
-	// (FunctionResponseTypes). Without it an answer deletes the whole batch,
-	// whatever it says, and an error returns the whole batch.
-	ReportBatchItemFailures bool
 	// FunctionTimeout is the function's time-out, which is compared with the queue's
 	// visibility time-out, as in Lambda. Default 0: no comparison.
 	FunctionTimeout time.Duration
@@ -42,8 +38,8 @@ type Options struct {
 	// succeeded were deleted. It is called from several goroutines at once, and must not block for
 	// long.
 	Delivered func(Delivery)
-	// Trouble, if set, gets errors outside the function, likewise: polls and deletions that failed,
-	// messages that could not be delivered. The poller keeps polling.
+	// Trouble, if set, gets errors outside the function, likewise: polls and deletions that failed.
+	// The poller keeps polling.
 	Trouble func(error)
 }
 
@@ -65,13 +61,11 @@ type Delivery struct {
 // queueFacts are the queue's attributes.
 type queueFacts struct {
 	arn, region string
-	fifo        bool
 	visibility  time.Duration
 }
 
 func factsOf(attributes map[string]string) (queueFacts, error) {
 	q := queueFacts{arn: attributes[string(types.QueueAttributeNameQueueArn)]}
-	q.fifo = attributes[string(types.QueueAttributeNameFifoQueue)] == "true"
 	parts := strings.Split(q.arn, ":")
 	if len(parts) != 6 {
 		return q, fmt.Errorf("queuepoller: the queue's ARN %q is none", q.arn)

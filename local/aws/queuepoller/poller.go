@@ -51,9 +51,6 @@ type Poller struct {
 	ctx    context.Context // of the polls
 	cancel context.CancelFunc
 	work   sync.WaitGroup // polls and deliveries
-
-	mu   sync.Mutex
-	busy map[string]bool // groups of a FIFO queue that are being processed
 }
 
 // Start asks the queue for its attributes, checks the options against them, and
@@ -79,7 +76,6 @@ func Start(ctx context.Context, client Client, queueURL string, function Functio
 	p := &Poller{
 		client: client, url: queueURL, function: function,
 		queue: facts, options: opts, places: make(chan struct{}, opts.MaxConcurrency),
-		busy: map[string]bool{},
 	}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	for range min(pollers, opts.MaxConcurrency) {

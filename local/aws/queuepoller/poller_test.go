@@ -3,7 +3,6 @@ package queuepoller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,63 +32,6 @@ func TestBatchesAreWhatAReceiveReturns(t *testing.T) {
 	})
 }
 
-// Only one batch of a group at a time, even if the queue hands out a second.
-func TestGroupsAreNotProcessedTwiceAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newFakeQueue(fifoARN)
-		done := make(chan struct{})
-		var mu sync.Mutex
-		var began []string
-		f := functionFunc(func(e fakeEvent) (string, error) {
-			mu.Lock()
-			began = append(began, e.bodies()...)
-			mu.Unlock()
-			<-done
-			return "null", nil
-		})
-		w := open(t, q, "url", f, Options{BatchSize: 3})
-		q.send(message("a1", "a"), message("a2", "a"), message("b1", "b"))
-		synctest.Wait()
-		q.send(message("a1 again", "a"), message("c1", "c"))
-		synctest.Wait()
-		mu.Lock()
-		require.Equal(t, []string{"a1", "a2", "b1", "c1"}, began, "two of a group in one batch are fine")
-		mu.Unlock()
-		require.Len(t, w.trouble(), 1)
-		require.Contains(t, w.trouble()[0], `group "a" came while the group is still being processed`)
-		close(done)
-		synctest.Wait()
-		require.Equal(t, []string{"a1", "a2", "b1", "c1"}, q.gone())
-		q.send(message("a3", "a"))
-		synctest.Wait()
-		require.Contains(t, q.gone(), "a3", "the group is free again")
-	})
-}
-
-// slowDeletes answers late: by then the queue has handed out the group's next.
-type slowDeletes struct{ *fakeQueue }
-
-func (q slowDeletes) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput,
-	_ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
-	out, err := q.fakeQueue.DeleteMessageBatch(ctx, in)
-	if n := len(q.gone()); n < 3 {
-		q.send(message(fmt.Sprint("a", n+1), "a"))
-	}
-	time.Sleep(time.Second)
-	return out, err
-}
-
-func TestNextOfAGroupMayComeBeforeTheDeletionIsAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := slowDeletes{newFakeQueue(fifoARN)}
-		q.send(message("a1", "a"))
-		w := open(t, q, "url", functionFunc(noop), Options{})
-		time.Sleep(5 * time.Second)
-		require.Empty(t, w.trouble())
-		require.Equal(t, []string{"a1", "a2", "a3"}, q.gone())
-	})
-}
-
 func TestPollsThatFailAreRepeatedWithPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(standardARN)
@@ -112,49 +54,32 @@ func TestPollsThatFailAreRepeatedWithPauses(t *testing.T) {
 		mu.Unlock()
 		require.Len(t, w.trouble(), 8)
 		require.Contains(t, w.trouble()[0], "again in 1s: connection refused")
-		q.send(message("later", ""))
+		q.send(message("later"))
 		synctest.Wait()
 		require.Equal(t, []string{"later"}, q.gone())
 	})
 }
 
-func TestDeletionsThatFailAreRepeated(t *testing.T) {
-	refuse := func(entries []types.DeleteMessageBatchRequestEntry) []types.BatchResultErrorEntry {
-		return []types.BatchResultErrorEntry{{Id: entries[0].Id, Code: aws.String("InternalError"),
-			Message: aws.String("try again")}}
-	}
+func TestDeletionsThatFailAreReported(t *testing.T) {
 	for name, c := range map[string]struct {
-		deletes  func(n int, entries []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error)
-		gone     []string
-		troubles int
+		refused []types.BatchResultErrorEntry
+		err     error
+		gone    []string
+		trouble string
 	}{
-		"one entry once": {func(n int, e []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
-			if n == 1 {
-				return refuse(e), nil
-			}
-			return nil, nil
-		}, []string{"0", "1", "2"}, 1},
-		"one entry for ever": {func(_ int, e []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
-			return refuse(e), nil
-		}, []string{"1", "2"}, 3},
-		"the call twice": {func(n int, _ []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
-			if n < 3 {
-				return nil, errors.New("reset")
-			}
-			return nil, nil
-		}, []string{"0", "1", "2"}, 2},
-		"the call for ever": {func(int, []types.DeleteMessageBatchRequestEntry) ([]types.BatchResultErrorEntry, error) {
-			return nil, errors.New("reset")
-		}, nil, 3},
+		"one entry": {refused: []types.BatchResultErrorEntry{{Id: aws.String("0"), Code: aws.String("InternalError"),
+			Message: aws.String("try again")}}, gone: []string{"1", "2"}, trouble: "InternalError: try again"},
+		"the call": {err: errors.New("reset"), trouble: "reset"},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			q := newFakeQueue(standardARN)
-			q.deletes = c.deletes
+			q.refused, q.failure = c.refused, c.err
 			q.send(messages(3)...)
 			w := open(t, q, "url", functionFunc(noop), Options{})
-			time.Sleep(time.Second)
+			synctest.Wait()
 			require.Equal(t, c.gone, q.gone())
-			require.Len(t, w.trouble(), c.troubles)
+			require.Len(t, w.trouble(), 1)
+			require.Contains(t, w.trouble()[0], c.trouble)
 		})
 	}
 }
@@ -180,7 +105,7 @@ func TestCloseWaitsForWhatWasReceived(t *testing.T) {
 			end(p, cancel)
 			require.Equal(t, 5*time.Second, time.Since(began), "the long polls are broken off, the function is not")
 			require.Len(t, q.gone(), 12)
-			q.send(message("late", ""))
+			q.send(message("late"))
 			time.Sleep(time.Minute)
 			require.NotContains(t, q.gone(), "late")
 		})
@@ -229,22 +154,20 @@ func TestWhatIsRedelivered(t *testing.T) {
 	const second = `{"batchItemFailures":[{"itemIdentifier":"id-1"}]}`
 	for name, c := range map[string]struct {
 		function invoked
-		report   bool
 		gone     []string
 		reason   string
 	}{
-		"it cannot be invoked": {invoked{err: runtime.ErrClosed}, true, nil, "the pool is closed"},
-		"it fails": {invoked{result: runtime.Result{Error: &runtime.FunctionError{Message: "no"}}}, true, nil,
+		"it cannot be invoked": {invoked{err: runtime.ErrClosed}, nil, "the pool is closed"},
+		"it fails": {invoked{result: runtime.Result{Error: &runtime.FunctionError{Message: "no"}}}, nil,
 			"no"},
-		"it succeeds":         {answer("null"), true, []string{"0", "1", "2"}, ""},
-		"it names one":        {answer(second), true, []string{"0", "2"}, "reported"},
-		"it is not asked":     {answer(second), false, []string{"0", "1", "2"}, ""},
-		"it answers nonsense": {answer("[]"), true, nil, "not a batch response"},
+		"it succeeds":         {answer("null"), []string{"0", "1", "2"}, ""},
+		"it names one":        {answer(second), []string{"0", "2"}, "reported"},
+		"it answers nonsense": {answer("[]"), nil, "not a batch response"},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			q := newFakeQueue(standardARN)
 			q.send(messages(3)...)
-			w := open(t, q, "url", c.function, Options{ReportBatchItemFailures: c.report})
+			w := open(t, q, "url", c.function, Options{})
 			synctest.Wait()
 			require.Equal(t, c.gone, q.gone())
 			d := w.deliveries()
@@ -291,7 +214,7 @@ func TestOptionsThatLambdaTakes(t *testing.T) {
 		nil, {BatchSize: 1, MaxConcurrency: 2},
 		{BatchSize: 10, MaxConcurrency: 1000, FunctionTimeout: 30 * time.Second},
 	} {
-		p, err := Start(t.Context(), newFakeQueue(fifoARN), "url", functionFunc(noop), o)
+		p, err := Start(t.Context(), newFakeQueue(standardARN), "url", functionFunc(noop), o)
 		require.NoError(t, err)
 		p.Close()
 		p.Close()

@@ -17,7 +17,6 @@ const (
 	headerDeadline   = "Lambda-Runtime-Deadline-Ms"
 	headerARN        = "Lambda-Runtime-Invoked-Function-Arn"
 	headerTrace      = "Lambda-Runtime-Trace-Id"
-	headerTenant     = "Lambda-Runtime-Aws-Tenant-Id"
 	headerErrorType  = "Lambda-Runtime-Function-Error-Type"
 	trailerErrorBody = "Lambda-Runtime-Function-Error-Body"
 
@@ -33,9 +32,6 @@ func (i *instance) api() http.Handler {
 	mux.HandleFunc("GET "+apiPrefix+"/invocation/next", i.serveNext)
 	mux.HandleFunc("POST "+apiPrefix+"/invocation/{id}/response", i.serveResponse)
 	mux.HandleFunc("POST "+apiPrefix+"/invocation/{id}/error", i.serveError)
-	mux.HandleFunc("POST "+apiPrefix+"/init/error", i.serveInitError)
-	mux.HandleFunc("POST "+extensionPrefix+"/register", i.serveRegister)
-	mux.HandleFunc("GET "+extensionPrefix+"/event/next", i.serveExtensionNext)
 	return mux
 }
 
@@ -73,10 +69,8 @@ func (i *instance) serveNext(w http.ResponseWriter, r *http.Request) {
 		}
 		inv := h.invocation
 		i.mu.Lock()
-		inv.started = time.Now()
-		inv.deadline = inv.started.Add(i.pool.function.Timeout)
+		inv.deadline = time.Now().Add(i.pool.function.Timeout)
 		i.working = append(i.working, inv)
-		i.invocations++
 		i.mu.Unlock()
 		h.taken <- true
 		header := w.Header()
@@ -86,9 +80,6 @@ func (i *instance) serveNext(w http.ResponseWriter, r *http.Request) {
 		header.Set(headerDeadline, strconv.FormatInt(inv.deadline.UnixMilli(), 10))
 		header.Set(headerARN, i.pool.arn())
 		header.Set(headerTrace, inv.trace)
-		if inv.tenant != "" {
-			header.Set(headerTenant, inv.tenant)
-		}
 		w.Write(inv.payload) // a process that is gone by now is noticed by its exit
 	}
 }
@@ -134,18 +125,6 @@ func (i *instance) serveError(w http.ResponseWriter, r *http.Request) {
 	accept(w, i.answer(inv, postedError(body, r.Header.Get(headerErrorType))))
 }
 
-func (i *instance) serveInitError(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxResponseBytes))
-	if err != nil {
-		refuse(w, http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "the error is too large")
-		return
-	}
-	i.mu.Lock()
-	i.initError, i.initType = body, r.Header.Get(headerErrorType)
-	i.mu.Unlock()
-	accept(w, true)
-}
-
 // open finds the invocation that the request is about, or refuses. A repeated delivery can
 // give several the same id: open returns the oldest, since they have the same event.
 func (i *instance) open(w http.ResponseWriter, r *http.Request) *invocation {
@@ -176,25 +155,3 @@ func refuse(w http.ResponseWriter, status int, kind, message string) {
 	w.WriteHeader(status)
 	w.Write(body)
 }
-
-const (
-	extensionPrefix = "/2020-01-01/extension"
-
-	headerExtensionID = "Lambda-Extension-Identifier"
-)
-
-// serveRegister accepts an extension without events. lambda.WithEnableSIGTERM of
-// aws-lambda-go registers one to get SIGTERM before SIGKILL.
-func (i *instance) serveRegister(w http.ResponseWriter, _ *http.Request) {
-	i.mu.Lock()
-	i.terminable = true
-	i.mu.Unlock()
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set(headerExtensionID, randomUUID())
-	json.NewEncoder(w).Encode(map[string]string{
-		"functionName": i.pool.function.Name, "functionVersion": "$LATEST", "handler": "bootstrap",
-	})
-}
-
-// serveExtensionNext never answers: there are no events.
-func (i *instance) serveExtensionNext(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }

@@ -17,16 +17,13 @@ func TestTwentyAtOnceInOneProcess(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "go")
 	callers := goInvokes(pool, n, `{"do":"until","say":"`+file+`"}`)
 	flight := waitInFlight(t, pool, n)
-	instances := pool.Instances()
-	require.Len(t, instances, 1, "callers that come while it starts wait for it")
-	require.Equal(t, n, instances[0].InFlight)
-	require.Equal(t, flight[0].RequestID, instances[0].RequestID)
+	require.Equal(t, []int{flight[0].PID}, pool.PIDs(), "callers that come while it starts wait for it")
 	touch(t, file)
 	cold := 0
 	for _, caller := range callers {
 		result := <-caller
 		require.NoError(t, result.err)
-		require.Equal(t, instances[0].PID, answer[who](t, result.Result).PID)
+		require.Equal(t, flight[0].PID, answer[who](t, result.Result).PID)
 		if result.ColdStart {
 			cold++
 		}
@@ -41,7 +38,7 @@ func TestTwentyAtOnceInOneProcess(t *testing.T) {
 	for i, caller := range callers {
 		require.JSONEq(t, fmt.Sprintf(`{"do":"echo","say":"%d"}`, i), string((<-caller).Payload))
 	}
-	require.Equal(t, 6*n, pool.Instances()[0].Invocations)
+	require.Equal(t, 6*n+1, answer[who](t, invoke(t, pool, `{"do":"who"}`)).Calls)
 }
 
 func TestConcurrencyTimesInstancesIsTheLimit(t *testing.T) {
@@ -52,7 +49,7 @@ func TestConcurrencyTimesInstancesIsTheLimit(t *testing.T) {
 		callers = append(callers, goInvoke(pool, `{"do":"until","say":"`+file+`"}`))
 		waitInFlight(t, pool, i+1)
 	}
-	require.Len(t, pool.Instances(), 2)
+	require.Len(t, pool.PIDs(), 2)
 	requireFull(t, pool)
 	touch(t, file)
 	for _, caller := range callers {
@@ -70,7 +67,7 @@ func TestTimeoutOfOneOfSeveral(t *testing.T) {
 	require.Equal(t, runtime.TypeTimedOut, late.Error.Type)
 	require.False(t, late.Killed)
 	require.Empty(t, pool.InFlight())
-	require.Len(t, pool.Instances(), 1, "the process runs on")
+	require.Len(t, pool.PIDs(), 1, "the process runs on")
 
 	neighbour := invoke(t, pool, `{"do":"who"}`)
 	require.Equal(t, late.PID, neighbour.PID)
@@ -89,7 +86,7 @@ func TestTimeoutOfOneOfSeveral(t *testing.T) {
 	result := <-caller
 	require.NoError(t, result.err)
 	require.Equal(t, late.PID, result.PID)
-	require.Len(t, pool.Instances(), 1)
+	require.Len(t, pool.PIDs(), 1)
 }
 
 func TestProcessWhoseWorkersAreAllLateEnds(t *testing.T) {
@@ -140,7 +137,7 @@ func TestFailedInitOfSeveral(t *testing.T) {
 		require.NoError(t, result.err)
 		require.Contains(t, result.Error.Message, "exit status 3")
 	}
-	require.Empty(t, pool.Instances())
+	require.Empty(t, pool.PIDs())
 }
 
 func TestManagedInstanceIsTold(t *testing.T) {

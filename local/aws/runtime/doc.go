@@ -12,21 +12,16 @@
 //   - One invocation at a time per instance (process), several instances up to
 //     a limit, the most recently used idle one first. Above the limit a caller
 //     waits, where Lambda answers 429.
-//   - Request id, deadline, function ARN, trace id and tenant id in the
-//     Runtime API's headers; the environment that Lambda sets.
+//   - Request id, deadline, function ARN and trace id in the Runtime API's headers; the
+//     environment that Lambda sets.
 //   - SIGKILL at the deadline, counted from the moment the process is given the
 //     event. The caller gets errorType Sandbox.Timedout.
 //   - A process that exits gives errorType Runtime.ExitError, unless it had answered or
 //     posted an error before, as a panic does. The next invocation starts a new process.
 //     The same happens after an init that fails or takes over 10 s.
-//   - SIGTERM half a second before SIGKILL, at the time-out and at the end of an instance,
-//     for a function that requests it with lambda.WithEnableSIGTERM. The function may run
-//     for this half second after its deadline.
 //   - With Options.Freeze nothing runs in an instance between invocations.
 //   - 6 MB for events, a little more for answers. A larger answer is refused with 413 and
-//     errorType Function.ResponseSizeTooLarge, and the process exits. 1 MB for asynchronous
-//     events.
-//   - The retries of an asynchronous invocation, under the same request id.
+//     errorType Function.ResponseSizeTooLarge, and the process exits.
 //   - A caller that disconnects does not stop the function.
 //
 // # Several invocations in one process
@@ -48,11 +43,11 @@
 //
 // # What is not imitated
 //
-// Extensions with events, X-Ray, response streaming, SnapStart, provisioned
-// concurrency, limits on memory, CPU and /tmp, instances apart per tenant, the
-// queue and the destinations of asynchronous invocations, IAM. A failed init is
-// not tried a second time within the same invocation. Instances live until the pool is
-// closed. Region and account are us-east-1 and 123456789012; Function.Env may set others.
+// Extensions, and with them SIGTERM before SIGKILL, X-Ray, response streaming, SnapStart,
+// provisioned concurrency, limits on memory, CPU and /tmp, tenant isolation, asynchronous
+// invocations, IAM. A failed init is not tried a second time within the same invocation.
+// Instances live until the pool is closed. Region and account are us-east-1 and
+// 123456789012; Function.Env may set others.
 //
 // # Nothing is left behind
 //
@@ -65,6 +60,6 @@
 //
 // Source: AWS Lambda developer guide, "Using the Lambda runtime API for custom
 // runtimes", "Understanding the Lambda execution environment lifecycle",
-// "Understanding the Lambda Managed Instances execution environment", "Using the
-// Lambda Extensions API", "Defined runtime environment variables".
+// "Understanding the Lambda Managed Instances execution environment", "Defined runtime
+// environment variables".
 package runtime

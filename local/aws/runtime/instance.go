@@ -16,14 +16,8 @@ import (
 	"github.com/idem-go/idempotency/idem/testenv/child"
 )
 
-const (
-	// terminateGrace is Lambda's time between SIGTERM and SIGKILL for a process with an
-	// internal extension.
-	terminateGrace = 500 * time.Millisecond
-	// leaveGrace is how long a process that has aborted its poll, and has no work, may
-	// take to end.
-	leaveGrace = time.Second
-)
+// leaveGrace is how long a process that has aborted its poll, and has no work, may take to end.
+const leaveGrace = time.Second
 
 // instance is one process of the function and the Runtime API that it talks to.
 type instance struct {
@@ -48,16 +42,12 @@ type instance struct {
 	// Of the pool's lock.
 	free int // invocations that it could take now
 
-	mu          sync.Mutex
-	gone        bool // reaped; another process may have its pid
-	left        bool // leaving is closed
-	frozen      bool
-	terminable  bool // it has registered an extension, so SIGTERM comes first
-	working     []*invocation
-	polls       int
-	invocations int
-	initError   []byte
-	initType    string
+	mu      sync.Mutex
+	gone    bool // reaped; another process may have its pid
+	left    bool // leaving is closed
+	frozen  bool
+	working []*invocation
+	polls   int
 }
 
 func (p *Pool) newInstance() *instance {
@@ -158,25 +148,6 @@ func (i *instance) kill() {
 	<-i.exited
 }
 
-// end ends an instance as Lambda ends an environment. A process with an extension first gets
-// SIGTERM and terminateGrace; then, like all others, it gets SIGKILL. end returns when the
-// process is gone.
-func (i *instance) end() {
-	i.mu.Lock()
-	warn := i.terminable
-	i.mu.Unlock()
-	if warn {
-		i.thaw()
-		if i.signal(syscall.SIGTERM) {
-			select {
-			case <-i.exited:
-			case <-time.After(terminateGrace):
-			}
-		}
-	}
-	i.kill()
-}
-
 // handover is an invocation for a worker; taken says whether it took it.
 type handover struct {
 	*invocation
@@ -264,10 +235,5 @@ func (i *instance) inFlight() []*invocation {
 
 // initFailure says why the process ended before it asked for work.
 func (i *instance) initFailure(requestID string) outcome {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.initError != nil {
-		return postedError(i.initError, i.initType)
-	}
 	return exitError(requestID, i.cmd.ProcessState)
 }

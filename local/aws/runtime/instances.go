@@ -6,19 +6,6 @@ import (
 	"sync"
 )
 
-// Instance describes a process of the function.
-type Instance struct {
-	PID int
-	// RequestID is that of its oldest invocation; empty if it has none.
-	RequestID string
-	// InFlight is how many invocations it works on.
-	InFlight int
-	// Frozen reports that Options.Freeze has stopped it.
-	Frozen bool
-	// Invocations counts the events that it was given.
-	Invocations int
-}
-
 // InFlight is an invocation that a process works on and whose caller has no outcome yet.
 type InFlight struct {
 	RequestID string
@@ -27,15 +14,14 @@ type InFlight struct {
 	Payload []byte
 }
 
-// Instances lists the processes that exist, oldest first.
-func (p *Pool) Instances() []Instance {
+// PIDs lists the processes that exist, oldest first.
+func (p *Pool) PIDs() (pids []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := make([]Instance, 0, len(p.live))
 	for _, inst := range p.live {
-		list = append(list, inst.describe())
+		pids = append(pids, inst.pid())
 	}
-	return list
+	return pids
 }
 
 // InFlight lists the invocations in progress, so that the process with a certain event can
@@ -58,22 +44,18 @@ func (p *Pool) Kill(pid int) error {
 	p.mu.Lock()
 	live := slices.Clone(p.live)
 	p.mu.Unlock()
-	var pids []int
 	for _, inst := range live {
 		if inst.pid() == pid {
 			p.retire(inst)
 			inst.kill()
 			return nil
 		}
-		pids = append(pids, inst.pid())
 	}
-	return fmt.Errorf("runtime: no instance of %s with pid %d; there are %v", p.function.Name, pid, pids)
+	return fmt.Errorf("runtime: no instance of %s with pid %d; there are %v", p.function.Name, pid, p.PIDs())
 }
 
 // Close ends all processes, waits until they are gone, and lets invocations end with
-// ErrClosed. Processes with an extension, such as that of lambda.WithEnableSIGTERM, get
-// SIGTERM half a second before SIGKILL, all at the same time. It may be called more than
-// once.
+// ErrClosed. It may be called more than once.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	first := !p.shut
@@ -89,24 +71,11 @@ func (p *Pool) Close() {
 	close(p.closing)
 	var ends sync.WaitGroup
 	for _, inst := range live {
-		ends.Go(inst.end)
+		ends.Go(inst.kill)
 	}
 	ends.Wait()
 	p.work.Wait()
 	close(p.closed)
-}
-
-func (i *instance) describe() Instance {
-	flight := i.inFlight()
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	entry := Instance{
-		PID: i.pid(), InFlight: len(flight), Frozen: i.frozen, Invocations: i.invocations,
-	}
-	if len(flight) > 0 {
-		entry.RequestID = flight[0].id
-	}
-	return entry
 }
 
 func without(list []*instance, inst *instance) []*instance {

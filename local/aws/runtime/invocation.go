@@ -42,8 +42,6 @@ type Result struct {
 	PID int
 	// ColdStart reports that the process was started for this invocation.
 	ColdStart bool
-	// Duration is from giving the event to the process until the outcome, without start-up.
-	Duration time.Duration
 }
 
 // FunctionError is an error that the function posted, or that Lambda reports in
@@ -99,24 +97,23 @@ func exitError(requestID string, state *os.ProcessState) outcome {
 	return out
 }
 
-// invocation is one event on its way through one instance. started and deadline
-// are set when a worker takes it; the outcome is set once.
+// invocation is one event on its way through one instance. deadline is set when a worker takes
+// it; the outcome is set once.
 type invocation struct {
-	id, tenant, trace string
-	payload           []byte
-	started, deadline time.Time
+	id, trace string
+	payload   []byte
+	deadline  time.Time
 
 	posted   chan struct{} // closed when the process has posted an outcome, in time or not
 	answered chan struct{} // closed when the outcome is set
 
-	once     sync.Once
-	outcome  outcome
-	duration time.Duration
+	once    sync.Once
+	outcome outcome
 }
 
 func newInvocation(payload []byte, opts *InvokeOptions) *invocation {
 	inv := &invocation{
-		id: cmp.Or(opts.RequestID, randomUUID()), tenant: opts.TenantID, payload: payload,
+		id: cmp.Or(opts.RequestID, randomUUID()), payload: payload,
 		posted: make(chan struct{}), answered: make(chan struct{}),
 	}
 	inv.trace = fmt.Sprintf("Root=1-%08x-%s;Parent=%s;Sampled=0", time.Now().Unix(), randomHex(12), randomHex(8))
@@ -129,9 +126,6 @@ func (inv *invocation) finish(out outcome) bool {
 	inv.once.Do(func() {
 		first = true
 		inv.outcome = out
-		if !inv.started.IsZero() {
-			inv.duration = time.Since(inv.started)
-		}
 		close(inv.answered)
 	})
 	return first
@@ -156,7 +150,6 @@ func (inv *invocation) result(pid int, cold bool) Result {
 		Killed:    inv.outcome.killed,
 		PID:       pid,
 		ColdStart: cold,
-		Duration:  inv.duration,
 	}
 }
 

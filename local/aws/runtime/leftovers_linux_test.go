@@ -70,7 +70,7 @@ func TestNothingIsLeft(t *testing.T) {
 			require.Contains(t, childrenOf(t, os.Getpid()), result.PID)
 			require.True(t, childtest.Standing(t, result.PID), "it is frozen")
 			end(t, pool, result.PID)
-			waitFor(t, func() bool { return len(pool.Instances()) == 0 }, "the instance is gone")
+			waitFor(t, func() bool { return len(pool.PIDs()) == 0 }, "the instance is gone")
 			require.False(t, slices.Contains(childrenOf(t, os.Getpid()), result.PID))
 			require.False(t, listens(port))
 		})

@@ -42,8 +42,6 @@ type InvokeOptions struct {
 	// RequestID is Lambda's request id. Default: a random UUID. Retries of an
 	// asynchronous invocation have the id of the first.
 	RequestID string
-	// TenantID is the tenant of a function with tenant isolation.
-	TenantID string
 }
 
 // Start checks the function and returns its pool. Processes start when they are

@@ -60,7 +60,7 @@ func (p *Pool) initialise(inst *instance) {
 		inst.failure = inst.initFailure
 	case <-time.After(p.options.InitTimeout):
 		p.retire(inst)
-		inst.end()
+		inst.kill()
 		inst.failure = func(id string) outcome {
 			return timedOut(id, "Init timed out after %.2f seconds", p.options.InitTimeout.Seconds())
 		}
@@ -103,7 +103,7 @@ func (p *Pool) supervise(inst *instance, inv *invocation, deliver func()) {
 			deliver = func() {}
 		case <-kill:
 			p.retire(inst)
-			inst.end()
+			inst.kill()
 			deliver()
 			return
 		}
@@ -118,7 +118,7 @@ func (p *Pool) overdue(inst *instance, inv *invocation, deliver func()) {
 	if p.function.Concurrency == 1 {
 		inv.finish(late)
 		p.retire(inst)
-		inst.end()
+		inst.kill()
 		deliver()
 		return
 	}
@@ -127,7 +127,7 @@ func (p *Pool) overdue(inst *instance, inv *invocation, deliver func()) {
 	deliver()
 	if inst.overdue() {
 		p.retire(inst)
-		inst.end()
+		inst.kill()
 		return
 	}
 	select {

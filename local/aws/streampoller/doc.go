@@ -3,8 +3,7 @@
 //
 //	stream, err := streampoller.StreamOf(ctx, dynamodbClient, table)
 //	poller, err := streampoller.Start(ctx, streamsClient, stream, pool.Call, &streampoller.Options{
-//		Filter:                  schema.OutboxFilter,
-//		ReportBatchItemFailures: true,
+//		Filter: schema.OutboxFilter,
 //	})
 //	...
 //	defer poller.Close()
@@ -23,10 +22,11 @@
 //
 // # What is not imitated
 //
-// Checkpoints are in memory: a new poller replays the stream. LATEST, batch windows,
-// limits of retries and age with their destination, bisecting, ParallelizationFactor,
-// tumbling windows, several filters and rules other than a text, prefix and exists, the
-// back-off of empty polls, throttling and permissions are missing.
+// Checkpoints are in memory: a new poller replays the stream. LATEST, mappings without
+// ReportBatchItemFailures, batch windows, limits of retries and age with their
+// destination, bisecting, ParallelizationFactor, tumbling windows, several filters and
+// rules other than a text, prefix and exists, the back-off of empty polls, throttling
+// and permissions are missing.
 //
 // Source: AWS Lambda developer guide, "Using AWS Lambda with Amazon DynamoDB" and
 // the pages below it.

@@ -41,10 +41,6 @@ type Options struct {
 	Filter string
 	// BatchSize is the most records of an event. Default 100.
 	BatchSize int
-	// ReportBatchItemFailures reads the first record of the next delivery from the
-	// function's answer.
-	ReportBatchItemFailures bool
-
 	// PollInterval is the pause between two reads of a shard without new records.
 	// Default 250 ms, as in Lambda.
 	PollInterval time.Duration

@@ -128,9 +128,6 @@ func (s *shard) once(batch []record) (done int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if !s.ReportBatchItemFailures {
-		return len(batch), nil
-	}
 	ids := make([]string, len(batch))
 	for i, r := range batch {
 		ids[i] = r.sequence

@@ -131,15 +131,11 @@ func (s *stack) startSources(ctx context.Context) error {
 
 // startStream brings the stream of the records' table to the relay of the outbox.
 func (s *stack) startStream(ctx context.Context) error {
-	client, err := newDynamoDB(s.db.Endpoint())
+	stream, err := streampoller.StreamOf(ctx, s.dynamodb, recordsTable)
 	if err != nil {
 		return err
 	}
-	stream, err := streampoller.StreamOf(ctx, client, recordsTable)
-	if err != nil {
-		return err
-	}
-	with := client.Options()
+	with := s.dynamodb.Options()
 	reads := dynamodbstreams.New(dynamodbstreams.Options{
 		BaseEndpoint: with.BaseEndpoint, Region: with.Region, Credentials: with.Credentials,
 	})
@@ -149,7 +145,7 @@ func (s *stack) startStream(ctx context.Context) error {
 		return s.pools[relay].Call(ctx, event)
 	}
 	poller, err := streampoller.Start(ctx, reads, stream, invoke, &streampoller.Options{
-		Filter: schema.OutboxFilter, ReportBatchItemFailures: true, PollInterval: streamPoll,
+		Filter: schema.OutboxFilter, PollInterval: streamPoll,
 		Logf: func(format string, args ...any) { fmt.Fprintf(s.logs, format+"\n", args...) },
 	})
 	if err == nil {

@@ -70,7 +70,7 @@ func (m *mapping) settings(op idem.Operation) []string {
 
 func (s *stack) startMapping(ctx context.Context, m *mapping, function queuepoller.Function) error {
 	poller, err := queuepoller.Start(ctx, m.Client, m.URL, function, &queuepoller.Options{
-		BatchSize: m.batch, MaxConcurrency: maxInstances, ReportBatchItemFailures: true, FunctionTimeout: functionTimeout,
+		BatchSize: m.batch, MaxConcurrency: maxInstances, FunctionTimeout: functionTimeout,
 		Delivered: m.note,
 		Trouble:   func(err error) { fmt.Fprintln(s.logs, err) },
 	})

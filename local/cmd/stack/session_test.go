@@ -45,7 +45,7 @@ var created sync.Once
 // sharedDatabase is the endpoint of a DynamoDB Local that several sessions use.
 func sharedDatabase(t *testing.T) string {
 	endpoint := dynamotest.Endpoint(t)
-	created.Do(func() { require.NoError(t, createTables(t.Context(), endpoint)) })
+	created.Do(func() { require.NoError(t, createTables(t.Context(), dynamotest.Client(t))) })
 	return endpoint
 }
 

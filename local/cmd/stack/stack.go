@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/idem-go/idempotency/idem/console"
@@ -31,6 +32,7 @@ type stack struct {
 	folder      folder
 	logs        *os.File // of the functions
 	db          *child.Server
+	dynamodb    *dynamodb.Client // of db
 	sqs         *child.Server
 	orders      *mapping
 	statements  *mapping
@@ -117,7 +119,10 @@ func (s *stack) startServers(ctx context.Context, o options, say func(string, ..
 	begin("fetching and starting DynamoDB Local", func() (err error) {
 		s.db, err = dynamodblocal.Start(ctx, &dynamodblocal.Options{Endpoint: o.endpoint, CacheDir: o.cacheDir, Log: log})
 		if err == nil {
-			err = createTables(ctx, s.db.Endpoint())
+			s.dynamodb, err = newDynamoDB(s.db.Endpoint())
+		}
+		if err == nil {
+			err = createTables(ctx, s.dynamodb)
 		}
 		if err == nil {
 			say("DynamoDB Local at %s, with the tables %s and %s", s.db.Endpoint(), recordsTable, ordersTable)
@@ -145,10 +150,8 @@ func (s *stack) startServers(ctx context.Context, o options, say func(string, ..
 }
 
 // startAPI runs an HTTP API in front of the payments function. Its callers have tokens.
-func (s *stack) startAPI(port int) (err error) {
-	if s.issuer, err = gateway.NewIssuer("https://issuer.local"); err != nil {
-		return err
-	}
+func (s *stack) startAPI(port int) error {
+	s.issuer = gateway.NewIssuer()
 	routes := map[string]gateway.Invoke{}
 	for _, route := range []string{
 		"POST /payments", "POST /refunds", "POST /statements",
@@ -167,12 +170,8 @@ func (s *stack) startAPI(port int) (err error) {
 }
 
 // startConsole serves the operators' pages of the records' table.
-func (s *stack) startConsole() error {
-	client, err := newDynamoDB(s.db.Endpoint())
-	if err != nil {
-		return err
-	}
-	if s.store, err = dynamostore.NewAdminStore(client, recordsTable, nil); err != nil {
+func (s *stack) startConsole() (err error) {
+	if s.store, err = dynamostore.NewAdminStore(s.dynamodb, recordsTable, nil); err != nil {
 		return err
 	}
 	r, err := reconcile.New(s.store, nil)

@@ -23,17 +23,13 @@ func newDynamoDB(endpoint string) (*dynamodb.Client, error) {
 }
 
 // createTables makes the tables, unless a given endpoint has them.
-func createTables(ctx context.Context, endpoint string) error {
-	client, err := newDynamoDB(endpoint)
-	if err != nil {
-		return err
-	}
+func createTables(ctx context.Context, client *dynamodb.Client) error {
 	if dynamostore.Check(ctx, client, recordsTable) != nil {
 		if err := dynamostore.CreateTable(ctx, client, recordsTable); err != nil {
 			return fmt.Errorf("cannot create the table %s: %w", recordsTable, err)
 		}
 	}
-	_, err = client.CreateTable(ctx, &dynamodb.CreateTableInput{
+	_, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{
 		TableName: aws.String(ordersTable), BillingMode: types.BillingModePayPerRequest,
 		AttributeDefinitions: []types.AttributeDefinition{
 			{AttributeName: aws.String("customer"), AttributeType: types.ScalarAttributeTypeS},

@@ -113,11 +113,7 @@ func (t *tour) next(m *mapping, text string) (queuepoller.Delivery, bool) {
 
 // rows counts the order's rows.
 func (t *tour) rows(order string) (int32, error) {
-	client, err := newDynamoDB(t.db.Endpoint())
-	if err != nil {
-		return 0, err
-	}
-	rows, err := client.Query(t.ctx, &dynamodb.QueryInput{
+	rows, err := t.dynamodb.Query(t.ctx, &dynamodb.QueryInput{
 		TableName: aws.String(ordersTable), KeyConditionExpression: aws.String("customer = :c AND order_id = :o"),
 		ExpressionAttributeValues: map[string]dynamodbtypes.AttributeValue{
 			":c": &dynamodbtypes.AttributeValueMemberS{Value: defaultTenant},

@@ -32,6 +32,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -183,13 +184,11 @@ func environment(base []string, endpoint string) []string {
 		"AWS_PROFILE":                         "",
 		"AWS_DEFAULT_PROFILE":                 "",
 	}
-	var env []string
-	for _, entry := range base {
+	env := slices.DeleteFunc(slices.Clone(base), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		if _, ours := replaced[name]; !ours {
-			env = append(env, entry)
-		}
-	}
+		_, ours := replaced[name]
+		return ours
+	})
 	for name, value := range replaced {
 		if value != "" {
 			env = append(env, name+"="+value)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -25,9 +26,11 @@ import (
 // minRatio is the least share of the raw SDK's throughput that is accepted.
 const minRatio = 0.95
 
+var work = idem.Operation{Name: "bench", Repeat: idem.Repeatable}
+
 // bench compares throughput, the two sides taking turns.
 func (b *duel) bench(ctx context.Context) error {
-	fmt.Printf("\nthroughput on DynamoDB Local against the same SDK calls by hand, %d interleaved rounds\n", rounds)
+	fmt.Printf("throughput on DynamoDB Local against the same SDK calls by hand, %d interleaved rounds\n", rounds)
 	fmt.Printf("  %-8s %8s %12s %12s %8s   %s\n", "path", "callers", "by hand", "with idem", "ratio", "95 % interval")
 	var errs []error
 	for _, callers := range []int{1, 8, 32} {
@@ -212,6 +215,8 @@ func (b *duel) throughput(ctx context.Context, callers, ops int,
 	err := g.Wait()
 	return float64(ops) / time.Since(begun).Seconds(), err
 }
+
+func middle(xs []float64) float64 { return slices.Sorted(slices.Values(xs))[len(xs)/2] }
 
 // interval is the 95 % confidence interval of the mean, by Student's t.
 func interval(xs []float64) (low, high float64) {

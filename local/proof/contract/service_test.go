@@ -119,9 +119,7 @@ type at struct {
 
 func newService(t *testing.T, l *fixture, k kind, profile idemhttp.Profile) *service {
 	t.Helper()
-	issuer, err := gateway.NewIssuer("https://issuer.local")
-	require.NoError(t, err)
-	s := &service{fixture: l, kind: k, profile: profile, expected: answers(t, profile), issuer: issuer,
+	s := &service{fixture: l, kind: k, profile: profile, expected: answers(t, profile), issuer: gateway.NewIssuer(),
 		network: faultnet.New()}
 	transport := &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)

@@ -157,7 +157,7 @@ func (l *load) run(odds int) {
 	t := l.t
 	l.killOneIn(odds)
 	poller, err := queuepoller.Start(t.Context(), l.queue.Client, l.queue.URL, l.pool, &queuepoller.Options{
-		ReportBatchItemFailures: true, MaxConcurrency: instances, FunctionTimeout: timeout,
+		MaxConcurrency: instances, FunctionTimeout: timeout,
 		Delivered: l.note, Trouble: func(err error) { t.Log(err) },
 	})
 	require.NoError(t, err)

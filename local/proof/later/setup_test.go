@@ -145,9 +145,7 @@ func (s *setup) start(name string, fn runtime.Function, odds func(string) (float
 // may send again after.
 func (s *setup) serve(front *runtime.Pool) {
 	t := s.t
-	var err error
-	s.issuer, err = gateway.NewIssuer("https://issuer.local")
-	require.NoError(t, err)
+	s.issuer = gateway.NewIssuer()
 	routes := map[string]gateway.Invoke{}
 	for name := range operations {
 		for _, route := range []string{"POST /" + name, "GET /" + name + "/{id}", "DELETE /" + name + "/{id}"} {
@@ -169,7 +167,7 @@ func (s *setup) work(name string) {
 		anyFault,
 		"LATER_WORKER="+name, "LATER_RECORDER="+s.recorder.URL)
 	p, err := queuepoller.Start(t.Context(), s.queues[name].Client, s.queues[name].URL, pool, &queuepoller.Options{
-		ReportBatchItemFailures: true, MaxConcurrency: workers, FunctionTimeout: timeout,
+		MaxConcurrency: workers, FunctionTimeout: timeout,
 	})
 	require.NoError(t, err)
 	t.Cleanup(p.Close)

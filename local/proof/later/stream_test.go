@@ -41,8 +41,7 @@ func TestTheStreamBringsTheWorker(t *testing.T) {
 	client, arn := rig.Streams(t, table)
 	p, err := streampoller.Start(t.Context(), client, arn, func(ctx context.Context, event []byte) ([]byte, error) {
 		return handle.Invoke(ctx, event)
-	}, &streampoller.Options{Filter: workerFilter, ReportBatchItemFailures: true,
-		PollInterval: 10 * time.Millisecond, Logf: t.Logf})
+	}, &streampoller.Options{Filter: workerFilter, PollInterval: 10 * time.Millisecond, Logf: t.Logf})
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
 	_, err = idem.Do(t.Context(), engine, op.Key("acme", "now"),

@@ -132,7 +132,7 @@ func Feed(tb testing.TB, relay *runtime.Pool, table string) *streampoller.Poller
 	tb.Helper()
 	client, arn := Streams(tb, table)
 	p, err := streampoller.Start(context.Background(), client, arn, relay.Call, &streampoller.Options{
-		Filter: schema.OutboxFilter, ReportBatchItemFailures: true, BatchSize: 20,
+		Filter: schema.OutboxFilter, BatchSize: 20,
 		PollInterval: 50 * time.Millisecond, Backoff: 10 * time.Millisecond,
 	})
 	require.NoError(tb, err)

@@ -118,13 +118,5 @@ func main() {
 	case "hang":
 		select {}
 	}
-	if os.Getenv("FN_SIGTERM") == "" {
-		lambda.Start(handle)
-	}
-	lambda.StartWithOptions(handle, lambda.WithEnableSIGTERM(func() {
-		fmt.Println("terminating")
-		if os.Getenv("FN_SIGTERM") == "exit" {
-			os.Exit(0)
-		}
-	}))
+	lambda.Start(handle)
 }
