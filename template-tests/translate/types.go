@@ -6,7 +6,6 @@ package translate
 //	path        the attribute with the same value
 //	json path   … with the value as JSON
 //	pairs path  … with an object for a list of names and values
-//	=value      none, and the property must have this value
 //	-           none
 type kind struct {
 	name       string
@@ -44,19 +43,19 @@ var kinds = map[string]kind{
 			"AttributeDefinitions.*.AttributeType":                      "attribute.*.type",
 			"BillingMode":                                               "billing_mode",
 			"KeySchema.0.AttributeName":                                 "hash_key",
-			"KeySchema.0.KeyType":                                       "=HASH",
+			"KeySchema.0.KeyType":                                       "-",
 			"KeySchema.1.AttributeName":                                 "range_key",
-			"KeySchema.1.KeyType":                                       "=RANGE",
+			"KeySchema.1.KeyType":                                       "-",
 			"GlobalSecondaryIndexes.*.IndexName":                        "global_secondary_index.*.name",
 			"GlobalSecondaryIndexes.*.KeySchema.0.AttributeName":        "global_secondary_index.*.hash_key",
-			"GlobalSecondaryIndexes.*.KeySchema.0.KeyType":              "=HASH",
+			"GlobalSecondaryIndexes.*.KeySchema.0.KeyType":              "-",
 			"GlobalSecondaryIndexes.*.KeySchema.1.AttributeName":        "global_secondary_index.*.range_key",
-			"GlobalSecondaryIndexes.*.KeySchema.1.KeyType":              "=RANGE",
+			"GlobalSecondaryIndexes.*.KeySchema.1.KeyType":              "-",
 			"GlobalSecondaryIndexes.*.Projection.ProjectionType":        "global_secondary_index.*.projection_type",
 			"Replicas.0.DeletionProtectionEnabled":                      "deletion_protection_enabled",
 			"Replicas.0.GlobalSecondaryIndexes.*.IndexName":             "-",
 			"Replicas.0.PointInTimeRecoverySpecification." + recoveryOn: "point_in_time_recovery.enabled",
-			"Replicas.0.Region":                                         "=${AWS::Region}",
+			"Replicas.0.Region":                                         "-",
 			"SSESpecification.SSEEnabled":                               "server_side_encryption.enabled",
 			"StreamSpecification.StreamViewType":                        "stream_view_type",
 			"TimeToLiveSpecification.AttributeName":                     "ttl.attribute_name",
