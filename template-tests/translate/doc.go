@@ -1,4 +1,3 @@
-// Package translate makes files for SAM and Terraform from a template of the constructs. It panics with
-// the name of a property or a function of CloudFormation that it does not know. Its caller compares what it makes
-// with the template.
+// Package translate makes files for SAM and Terraform from a template of the constructs. Its
+// caller compares what it makes with the template, and with the schema of Terraform's provider.
 package translate

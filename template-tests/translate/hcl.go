@@ -47,6 +47,8 @@ func (b block) convert(to string, v any) {
 		b.put(to, v)
 	case how == "json":
 		b.put(path, call{"jsonencode", []any{v}})
+	case how == "one":
+		b.put(path, v.([]any)[0])
 	case how == "pairs":
 		all := map[string]any{}
 		for _, one := range v.([]any) {

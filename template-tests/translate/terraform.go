@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -146,13 +147,16 @@ func set(b block, k kind, path []string, v any) {
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			set(b, k, append(slices.Clip(path), name), v[name])
 		}
+		return
 	case []any:
-		for i, one := range v {
-			set(b, k, append(slices.Clip(path), strconv.Itoa(i)), one)
+		if _, objects := v[0].(map[string]any); objects {
+			for i, one := range v {
+				set(b, k, append(slices.Clip(path), strconv.Itoa(i)), one)
+			}
+			return
 		}
-	default:
-		panic(fmt.Errorf("the property %s is not known", strings.Join(path, ".")))
 	}
+	b.put(words(strings.Join(path, "."), "_"), v)
 }
 
 // attribute returns the attribute of a property, with its numbers.
@@ -182,7 +186,7 @@ func (m *module) address(id, attribute string) (address, rest string) {
 	if !ok {
 		return "var." + words(id, "_"), ""
 	}
-	of, rest, appended := strings.Cut(kinds[r.kind].references[attribute], ":")
+	of, rest, appended := strings.Cut(cmp.Or(kinds[r.kind].references[attribute], words(attribute, "_")), ":")
 	if appended {
 		rest = ":" + rest
 	}
