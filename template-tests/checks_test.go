@@ -19,11 +19,11 @@ import (
 // checks are what holds for the templates of both stacks, in addition to the rules for cfn-guard. They collect
 // what they find instead of failing, so that TestMutations can show that each of them can fail.
 var checks = map[string]func(stacks, *findings){
-	"names":         namesAreTheSchemas,
-	"time-outs":     timeoutsFit,
-	"queues":        queuesAreConnected,
-	"alarms":        alarmsAreRaised,
-	"tables stay":   tablesStay,
+	"names":       namesAreTheSchemas,
+	"time-outs":   timeoutsFit,
+	"queues":      queuesAreConnected,
+	"alarms":      alarmsAreRaised,
+	"tables stay": tablesStay,
 }
 
 func TestTemplates(t *testing.T) {
