@@ -89,6 +89,8 @@ var mutations = map[string][]mutation{
 	},
 	"tables stay": {
 		{"orders table Orders KeySchema.0.AttributeName", "id", "KeySchema of Orders"},
+		{"orders table Orders LocalSecondaryIndexes", []any{}, "LocalSecondaryIndexes of Orders"},
+		{"orders table Orders TableName", "t", "TableName of Orders"},
 		{"payments table Records", "Table00000000", "is gone"},
 	},
 }

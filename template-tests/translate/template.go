@@ -59,8 +59,6 @@ func function(v map[string]any) (t text, ok bool) {
 				t += text(fmt.Sprint(part))
 			}
 			return t, true
-		case strings.HasPrefix(name, "Fn::"):
-			panic(fmt.Errorf("the function %s %v is not known", name, of))
 		}
 	}
 	return "", false
