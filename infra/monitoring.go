@@ -246,23 +246,16 @@ func (m *Monitoring) raise(name string, of source, a alarm) {
 	if a.of.unit > 0 {
 		shown = time.Duration(threshold * float64(a.of.unit)).String()
 	}
-	missing := cmp.Or(a.of.missing, awscloudwatch.TreatMissingData_NOT_BREACHING)
-	text := described(a.kind, strings.ReplaceAll(a.text, "%v", shown))
-	m.reached(name+a.kind, of(a.metric, a.of.stat), threshold, *text, missing)
+	m.alarm(name+a.kind, &awscloudwatch.AlarmProps{
+		Metric: of(a.metric, a.of.stat), Threshold: &threshold, TreatMissingData: a.of.missing,
+		AlarmDescription: described(a.kind, strings.ReplaceAll(a.text, "%v", shown)),
+	})
 }
 
 // AddAlarm adds an alarm to those of the monitoring. It is raised when the metric reaches the
 // threshold within one of its periods, and ends without data. The description says what to do.
 func (m *Monitoring) AddAlarm(name string, metric awscloudwatch.IMetric, threshold float64, description string) {
-	m.reached(name, metric, threshold, description, awscloudwatch.TreatMissingData_NOT_BREACHING)
-}
-
-func (m *Monitoring) reached(name string, metric awscloudwatch.IMetric, threshold float64, description string,
-	missing awscloudwatch.TreatMissingData) {
-	m.alarm(name, &awscloudwatch.AlarmProps{
-		Metric: metric, Threshold: &threshold, AlarmDescription: &description, TreatMissingData: missing,
-		ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-	})
+	m.alarm(name, &awscloudwatch.AlarmProps{Metric: metric, Threshold: &threshold, AlarmDescription: &description})
 }
 
 // described is a description that ends with the section of the runbook. GitHub's anchors are
@@ -271,8 +264,13 @@ func described(kind, text string) *string {
 	return jsii.String(text + ". Runbook: " + Runbook + "#" + strings.ToLower(kind))
 }
 
+// alarm adds an alarm: if the props do not say otherwise, one that is raised when the metric reaches the threshold,
+// and ends without data.
 func (m *Monitoring) alarm(name string, p *awscloudwatch.AlarmProps) {
 	p.EvaluationPeriods = jsii.Number(1)
+	p.ComparisonOperator = cmp.Or(p.ComparisonOperator,
+		awscloudwatch.ComparisonOperator_GREATER_THAN_OR_EQUAL_TO_THRESHOLD)
+	p.TreatMissingData = cmp.Or(p.TreatMissingData, awscloudwatch.TreatMissingData_NOT_BREACHING)
 	a := awscloudwatch.NewAlarm(m, &name, p)
 	if m.topic != nil {
 		a.Node().DefaultChild().(awscloudwatch.CfnAlarm).SetAlarmActions(&[]*string{m.topic.TopicArn()})

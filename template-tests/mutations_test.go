@@ -87,11 +87,10 @@ var mutations = map[string][]mutation{
 			"WorkerFailedOpen if nothing is written any more"},
 		{"orders rule SweeperSchedule ScheduleExpression", "rate(10 minutes)", "the schedule of Sweeper"},
 	},
-	"specification": {
-		{"orders queue OrdersQueue VisibilityTimeOut", 180.0, "not known"},
-	},
 	"tables stay": {
-		{"orders table Orders KeySchema.0.AttributeName", "id", "KeySchema changes"},
+		{"orders table Orders KeySchema.0.AttributeName", "id", "KeySchema of Orders"},
+		{"orders table Orders LocalSecondaryIndexes", []any{}, "LocalSecondaryIndexes of Orders"},
+		{"orders table Orders TableName", "t", "TableName of Orders"},
 		{"payments table Records", "Table00000000", "is gone"},
 	},
 }

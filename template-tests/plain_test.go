@@ -24,7 +24,6 @@ import (
 	"github.com/idem-go/idempotency/idem/schema"
 	"github.com/idem-go/idempotency/infra"
 	"github.com/idem-go/idempotency/template-tests/provider"
-	"github.com/idem-go/idempotency/template-tests/spec"
 	"github.com/idem-go/idempotency/template-tests/translate"
 )
 
@@ -143,11 +142,6 @@ func plain(t *testing.T) template {
 // TestPlain compares the files for SAM and Terraform with the constructs.
 func TestPlain(t *testing.T) {
 	tt := plain(t)
-	t.Run("specification", func(t *testing.T) {
-		s, err := spec.Load()
-		require.NoError(t, err)
-		require.Empty(t, s.Check(tt))
-	})
 	t.Run("rules", func(t *testing.T) {
 		rules, said := broken(t, guard(t), tt)
 		require.Empty(t, rules, said)

@@ -39,8 +39,8 @@ type words struct{ Verb, What string }
 
 // forgotten and extended are the targets of a removal and of an extension, next to the states.
 const (
-	forgotten = "forgotten"
-	extended  = "extended"
+	forgotten = string(protocol.ChangeForgotten)
+	extended  = string(protocol.ChangeExtended)
 )
 
 // days for which a record can be kept.
@@ -72,13 +72,10 @@ func verb(to string, dangerous bool) string {
 func dangerous(d reconcile.Decision) bool { return d.Repeats && len(d.Steps) == 0 }
 
 func targetOf(d reconcile.Decision) string {
-	switch d.Change {
-	case protocol.ChangeForgotten:
-		return forgotten
-	case protocol.ChangeExtended:
-		return extended
+	if d.Change == protocol.ChangeResolved {
+		return string(d.To)
 	}
-	return string(d.To)
+	return string(d.Change)
 }
 
 // action is the form of a decision, with what it says about the record.

@@ -235,6 +235,7 @@ func (c *console) asked(r *http.Request, rec *idem.Record) (*shown, error) {
 		return nil, nil
 	}
 	step, isStep := strings.CutPrefix(what, "step:")
+	recorded, known := rec.Steps[step]
 	var body []byte
 	var err error
 	s := &shown{Name: what}
@@ -244,10 +245,7 @@ func (c *console) asked(r *http.Request, rec *idem.Record) (*shown, error) {
 	case what == "result" && rec.State == idem.Completed && !rec.Omitted:
 		s.Name = "Result"
 		body, err = c.r.Result(r.Context(), rec)
-	case isStep && rec.Steps[step].Done():
-		if _, recorded := rec.Steps[step]; !recorded {
-			return nil, nil
-		}
+	case isStep && known && recorded.Done():
 		s.Name = "Result of step " + step
 		body, err = c.r.StepResult(r.Context(), rec, step)
 	default:

@@ -21,9 +21,17 @@ import (
 )
 
 func main() {
-	context := pairs{}
+	context := map[string]string{}
 	out := flag.String("o", "cdk.out", "`folder` of the templates, where the CDK command line does not say")
-	flag.Var(context, "c", "a setting, `name=value`; names: "+strings.Join(infra.SettingNames(), ", "))
+	usage := "a setting, `name=value`; names: " + strings.Join(infra.SettingNames(), ", ")
+	flag.Func("c", usage, func(setting string) error {
+		name, value, ok := strings.Cut(setting, "=")
+		if !ok || name == "" {
+			return errors.New("write it as name=value")
+		}
+		context[name] = value
+		return nil
+	})
 	flag.Parse()
 	started, stderr := time.Now(), os.Stderr
 	if err := run(context, *out); err != nil {
@@ -38,7 +46,7 @@ func main() {
 // underCLI is set by the CDK command line: its output folder.
 const underCLI = "CDK_OUTDIR"
 
-func run(context pairs, out string) error {
+func run(context map[string]string, out string) error {
 	defer closeRuntime()
 	outdir := &out
 	if os.Getenv(underCLI) != "" {
@@ -54,7 +62,12 @@ func run(context pairs, out string) error {
 	if outdir == nil {
 		return nil // the command line prints the problems
 	}
-	if report(infra.Problems(app)) {
+	failed := false
+	for _, p := range infra.Problems(app) {
+		fmt.Fprintln(os.Stderr, p)
+		failed = failed || p.Error
+	}
+	if failed {
 		return errors.New("the stacks have errors and must not be deployed")
 	}
 	return nil
@@ -65,26 +78,4 @@ func run(context pairs, out string) error {
 func closeRuntime() {
 	os.Stderr, _ = os.Open(os.DevNull)
 	jsii.Close()
-}
-
-func report(problems []infra.Problem) (failed bool) {
-	for _, p := range problems {
-		fmt.Fprintln(os.Stderr, p)
-		failed = failed || p.Error
-	}
-	return failed
-}
-
-// pairs collects the settings.
-type pairs map[string]string
-
-func (p pairs) String() string { return "" }
-
-func (p pairs) Set(s string) error {
-	name, value, ok := strings.Cut(s, "=")
-	if !ok || name == "" {
-		return errors.New("write it as name=value")
-	}
-	p[name] = value
-	return nil
 }

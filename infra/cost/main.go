@@ -97,33 +97,26 @@ const result = 1 << 10
 
 func kilobytes(n int) float64 { return math.Ceil(float64(n) / 1024) }
 
-func ways() ([]way, error) {
+func ways() []way {
 	var m measured
 	if err := json.Unmarshal(measuredText, &m); err != nil {
-		return nil, fmt.Errorf("measured.json: %w", err)
+		panic(err) // which is embedded
 	}
+	ours := func(name, first, replay string) way { return way{name, m.Paths[first], m.Paths[replay], m.Record} }
 	theirs := way{"Powertools",
 		units{map[string]int{"PutItem": 1, "UpdateItem": 1}, kilobytes(theirClaim) + kilobytes(theirRecord), 0},
 		units{map[string]int{"PutItem": 1}, kilobytes(theirRecord), 0}, theirRecord}
 	apart := theirs
 	apart.name = "Powertools, and a business write apart from it"
 	apart.first = units{map[string]int{"PutItem": 2, "UpdateItem": 1}, theirs.first.Write + 1, 0}
-	all := []way{
-		{name: "two calls, repeatable"}, theirs, {name: "two calls, not repeatable"},
-		{name: "two calls, business write in the transaction"}, {name: "atomic, business write in the transaction"}, apart,
+	return []way{
+		ours("two calls, repeatable", "first execution, repeatable", "replay"),
+		theirs,
+		ours("two calls, not repeatable", "first execution, not repeatable", "replay"),
+		ours("two calls, business write in the transaction", "business write, two calls", "replay"),
+		ours("atomic, business write in the transaction", "business write, atomic", "atomic, replay"),
+		apart,
 	}
-	for i, paths := range map[int][2]string{
-		0: {"first execution, repeatable", "replay"}, 2: {"first execution, not repeatable", "replay"},
-		3: {"business write, two calls", "replay"}, 4: {"business write, atomic", "atomic, replay"},
-	} {
-		for _, name := range paths {
-			if _, ok := m.Paths[name]; !ok {
-				return nil, fmt.Errorf("measured.json has no path %q", name)
-			}
-		}
-		all[i].first, all[i].replay, all[i].record = m.Paths[paths[0]], m.Paths[paths[1]], m.Record
-	}
-	return all, nil
 }
 
 const (
@@ -143,15 +136,11 @@ func (w way) monthly(s *settings, operations float64) float64 {
 }
 
 // table in Markdown.
-func table(s *settings) (string, error) {
-	all, err := ways()
-	if err != nil {
-		return "", err
-	}
+func table(s *settings) string {
 	var b strings.Builder
 	b.WriteString("| an operation with 1 KB of result | calls: first, replay | write/read units: first, replay | 1 " +
 		"M a month | 100 M | 10 B |\n|---|---|---|---|---|---|\n")
-	for _, w := range all {
+	for _, w := range ways() {
 		fmt.Fprintf(&b, "| %s | %d, %d | %g/%g, %g/%g |", w.name, w.first.calls(), w.replay.calls(), w.first.Write,
 			w.first.Read, w.replay.Write, w.replay.Read)
 		for _, n := range []float64{1e6, 100e6, 10e9} {
@@ -159,7 +148,7 @@ func table(s *settings) (string, error) {
 		}
 		b.WriteString("\n")
 	}
-	return b.String(), nil
+	return b.String()
 }
 
 // dollars with two decimals, from a thousand on without and with commas.
@@ -178,16 +167,11 @@ func main() {
 	s := &settings{}
 	s.flags(flag.CommandLine)
 	flag.Parse()
-	err := s.check()
-	var text string
-	if err == nil {
-		text, err = table(s)
-	}
-	if err != nil {
+	if err := s.check(); err != nil {
 		fmt.Fprintln(os.Stderr, "cost:", err)
 		os.Exit(1)
 	}
-	fmt.Print(text)
+	fmt.Print(table(s))
 	fmt.Printf("\nwith %g %% replays, records kept %v; $%g and $%g for a million write and read units, $%g and $%g "+
 		"for a GB of storage and of recovery a month\n",
 		s.replays*100, s.retention, s.write, s.read, s.storage, s.recovery)

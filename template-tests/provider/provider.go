@@ -120,12 +120,9 @@ func (m *module) context() *hcl.EvalContext {
 	for kind, all := range m.exports {
 		variables[kind] = cty.ObjectVal(all)
 	}
-	path := function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "path", Type: cty.String}}, Type: function.StaticReturnType(cty.String),
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return args[0], nil },
-	})
 	return &hcl.EvalContext{Variables: variables, Functions: map[string]function.Function{
-		"jsonencode": stdlib.JSONEncodeFunc, "merge": stdlib.MergeFunc, "filebase64sha256": path,
+		"jsonencode": stdlib.JSONEncodeFunc, "merge": stdlib.MergeFunc,
+		"filebase64sha256": stdlib.TrimSpaceFunc, // the path stands for the digest
 	}}
 }
 
@@ -133,13 +130,8 @@ func (m *module) context() *hcl.EvalContext {
 func (m *module) decode(b *hcl.Block, spec hcldec.Spec, context *hcl.EvalContext) (all map[string]any) {
 	value, problems := hcldec.Decode(b.Body, spec, context)
 	m.problems = append(m.problems, problems...)
-	text, err := ctyjson.Marshal(value, value.Type())
-	if err == nil {
-		err = json.Unmarshal(text, &all)
-	}
-	if err != nil && !problems.HasErrors() {
-		m.problems = append(m.problems,
-			&hcl.Diagnostic{Severity: hcl.DiagError, Summary: err.Error(), Subject: &b.DefRange})
+	if text, err := ctyjson.Marshal(value, value.Type()); err == nil { // else there are problems
+		_ = json.Unmarshal(text, &all)
 	}
 	delete(all, "depends_on")
 	return all

@@ -39,18 +39,16 @@ func (b block) put(path string, v any) {
 }
 
 // convert sets an attribute, written as in kind, to the value of a property.
-func (b block) convert(to, property string, v any) {
+func (b block) convert(to string, v any) {
 	how, path, converted := strings.Cut(to, " ")
-	switch wanted, fixed := strings.CutPrefix(to, "="); {
+	switch {
 	case to == "-":
-	case fixed:
-		if fmt.Sprint(v) != wanted {
-			refuse("the property %s is %v instead of %s", property, v, wanted)
-		}
 	case !converted:
 		b.put(to, v)
 	case how == "json":
 		b.put(path, call{"jsonencode", []any{v}})
+	case how == "one":
+		b.put(path, v.([]any)[0])
 	case how == "pairs":
 		all := map[string]any{}
 		for _, one := range v.([]any) {

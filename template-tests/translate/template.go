@@ -1,3 +1,5 @@
+// Package translate makes files for SAM and Terraform from a template of the constructs. Its
+// caller compares what it makes with the template, and with the schema of Terraform's provider.
 package translate
 
 import (
@@ -20,15 +22,6 @@ func (t text) reference() (id, attribute string, ok bool) {
 	return id, attribute, found && closed && !strings.Contains(inner, "${")
 }
 
-func refuse(format string, args ...any) { panic(fmt.Errorf(format, args...)) }
-
-// within says where a refusal is.
-func within(where string) {
-	if err, ok := recover().(error); ok {
-		refuse("%s: %w", where, err)
-	}
-}
-
 // resolve returns a value with each function of CloudFormation as a text.
 func resolve(v any) any {
 	switch v := v.(type) {
@@ -47,10 +40,6 @@ func resolve(v any) any {
 			all[name] = resolve(one)
 		}
 		return all
-	case string:
-		if strings.Contains(v, "${") {
-			refuse("%q has a ${, which only Fn::Sub may have", v)
-		}
 	}
 	return v
 }
@@ -70,8 +59,6 @@ func function(v map[string]any) (t text, ok bool) {
 				t += text(fmt.Sprint(part))
 			}
 			return t, true
-		case strings.HasPrefix(name, "Fn::"):
-			refuse("the function %s %v is not known", name, of)
 		}
 	}
 	return "", false
@@ -88,31 +75,15 @@ type resource struct {
 // read returns the resources by id, and the parameters and outputs.
 func read(t Template) (resources map[string]resource, parameters, outputs map[string]any) {
 	resources = map[string]resource{}
-	for member := range t {
-		if !slices.Contains([]string{"Resources", "Parameters", "Outputs", "Description"}, member) {
-			refuse("the member %s of the template is not known", member)
-		}
-	}
 	all := resolve(t).(map[string]any)
 	parameters, _ = all["Parameters"].(map[string]any)
 	outputs, _ = all["Outputs"].(map[string]any)
 	in, _ := all["Resources"].(map[string]any)
 	for id, raw := range in {
-		r := resource{}
-		for member, value := range raw.(map[string]any) {
-			switch member {
-			case "Type":
-				r.kind, _ = value.(string)
-			case "Properties":
-				r.properties, _ = value.(map[string]any)
-			case "DependsOn":
-				r.dependsOn, _ = value.([]any)
-			case "DeletionPolicy", "UpdateReplacePolicy":
-				r.retained = value == "Retain"
-			default:
-				refuse("%s: the member %s is not known", id, member)
-			}
-		}
+		members := raw.(map[string]any)
+		r := resource{kind: members["Type"].(string), retained: members["DeletionPolicy"] == "Retain"}
+		r.properties, _ = members["Properties"].(map[string]any)
+		r.dependsOn, _ = members["DependsOn"].([]any)
 		// A reference is a dependency too.
 		shown := fmt.Sprint(r.properties)
 		r.dependsOn = slices.DeleteFunc(r.dependsOn, func(on any) bool {

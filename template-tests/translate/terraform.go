@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,14 +53,11 @@ terraform {
 }
 `
 
-// split makes resources of a rule's targets.
+// split makes a resource of a rule's target.
 func split(resources map[string]resource, id string, r resource) {
 	targets, _ := r.properties["Targets"].([]any)
 	if len(targets) == 0 {
 		return
-	}
-	if len(targets) > 1 {
-		refuse("%s has %d targets instead of one", id, len(targets))
 	}
 	of := targets[0].(map[string]any)
 	of["Rule"] = text("${" + id + "}")
@@ -100,11 +98,7 @@ func (m *module) parameter(name string, p map[string]any) {
 }
 
 func (m *module) resource(id string, r resource) {
-	defer within(id)
-	k, ok := kinds[r.kind]
-	if !ok {
-		refuse("the resource type %s is not known", r.kind)
-	}
+	k := kinds[r.kind]
 	b := block{}
 	set(b, k, nil, r.properties)
 	if k.called != "" {
@@ -114,9 +108,6 @@ func (m *module) resource(id string, r resource) {
 		b.put(path, expression(e))
 	}
 	if r.retained {
-		if k.retained == "" {
-			refuse("a retained %s is not known", r.kind)
-		}
 		b.put(k.retained, true)
 	}
 	if len(r.dependsOn) > 0 {
@@ -148,7 +139,7 @@ func (m *module) code(id string, b block) {
 // set puts a property, or what it consists of, into a block.
 func set(b block, k kind, path []string, v any) {
 	if to, known := k.attribute(path); known {
-		b.convert(to, strings.Join(path, "."), v)
+		b.convert(to, v)
 		return
 	}
 	switch v := v.(type) {
@@ -156,13 +147,16 @@ func set(b block, k kind, path []string, v any) {
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			set(b, k, append(slices.Clip(path), name), v[name])
 		}
+		return
 	case []any:
-		for i, one := range v {
-			set(b, k, append(slices.Clip(path), strconv.Itoa(i)), one)
+		if _, objects := v[0].(map[string]any); objects {
+			for i, one := range v {
+				set(b, k, append(slices.Clip(path), strconv.Itoa(i)), one)
+			}
+			return
 		}
-	default:
-		refuse("the property %s is not known", strings.Join(path, "."))
 	}
+	b.put(words(strings.Join(path, "."), "_"), v)
 }
 
 // attribute returns the attribute of a property, with its numbers.
@@ -189,17 +183,10 @@ func (k kind) attribute(path []string) (to string, known bool) {
 // address of what a text refers to, and what follows it.
 func (m *module) address(id, attribute string) (address, rest string) {
 	r, ok := m.resources[id]
-	if !ok && (attribute != "" || strings.Contains(id, ":")) {
-		refuse("the reference ${%s} is not known", id)
-	}
 	if !ok {
 		return "var." + words(id, "_"), ""
 	}
-	of, known := kinds[r.kind].references[attribute]
-	if !known {
-		refuse("the attribute %q of %s, a %s, is not known", attribute, id, r.kind)
-	}
-	of, rest, appended := strings.Cut(of, ":")
+	of, rest, appended := strings.Cut(cmp.Or(kinds[r.kind].references[attribute], words(attribute, "_")), ":")
 	if appended {
 		rest = ":" + rest
 	}

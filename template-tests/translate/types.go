@@ -1,12 +1,13 @@
 package translate
 
 // kind of a resource in Terraform. The paths of properties and attributes have a dot before each member,
-// and the number of each element; * stands for every number. An attribute is one of
+// and the number of each element; * stands for every number. What is not named here has the template's name in
+// snake case. An attribute is one of
 //
 //	path        the attribute with the same value
 //	json path   … with the value as JSON
+//	one path    … with the only element of a list
 //	pairs path  … with an object for a list of names and values
-//	=value      none, and the property must have this value
 //	-           none
 type kind struct {
 	name       string
@@ -21,10 +22,7 @@ var kinds = map[string]kind{
 	"AWS::CloudWatch::Alarm": {
 		name: "aws_cloudwatch_metric_alarm", called: "alarm_name",
 		attributes: map[string]string{
-			"ActionsEnabled": "actions_enabled", "AlarmActions": "alarm_actions", "AlarmDescription": "alarm_description",
-			"ComparisonOperator": "comparison_operator", "Dimensions": "pairs dimensions",
-			"EvaluationPeriods": "evaluation_periods", "MetricName": "metric_name", "Namespace": "namespace",
-			"Period": "period", "Statistic": "statistic", "Threshold": "threshold", "TreatMissingData": "treat_missing_data",
+			"Dimensions":                             "pairs dimensions",
 			"Metrics.*.Expression":                   "metric_query.*.expression",
 			"Metrics.*.Id":                           "metric_query.*.id",
 			"Metrics.*.Label":                        "metric_query.*.label",
@@ -42,94 +40,68 @@ var kinds = map[string]kind{
 		attributes: map[string]string{
 			"AttributeDefinitions.*.AttributeName":                      "attribute.*.name",
 			"AttributeDefinitions.*.AttributeType":                      "attribute.*.type",
-			"BillingMode":                                               "billing_mode",
 			"KeySchema.0.AttributeName":                                 "hash_key",
-			"KeySchema.0.KeyType":                                       "=HASH",
+			"KeySchema.0.KeyType":                                       "-",
 			"KeySchema.1.AttributeName":                                 "range_key",
-			"KeySchema.1.KeyType":                                       "=RANGE",
+			"KeySchema.1.KeyType":                                       "-",
 			"GlobalSecondaryIndexes.*.IndexName":                        "global_secondary_index.*.name",
 			"GlobalSecondaryIndexes.*.KeySchema.0.AttributeName":        "global_secondary_index.*.hash_key",
-			"GlobalSecondaryIndexes.*.KeySchema.0.KeyType":              "=HASH",
+			"GlobalSecondaryIndexes.*.KeySchema.0.KeyType":              "-",
 			"GlobalSecondaryIndexes.*.KeySchema.1.AttributeName":        "global_secondary_index.*.range_key",
-			"GlobalSecondaryIndexes.*.KeySchema.1.KeyType":              "=RANGE",
+			"GlobalSecondaryIndexes.*.KeySchema.1.KeyType":              "-",
 			"GlobalSecondaryIndexes.*.Projection.ProjectionType":        "global_secondary_index.*.projection_type",
 			"Replicas.0.DeletionProtectionEnabled":                      "deletion_protection_enabled",
 			"Replicas.0.GlobalSecondaryIndexes.*.IndexName":             "-",
 			"Replicas.0.PointInTimeRecoverySpecification." + recoveryOn: "point_in_time_recovery.enabled",
-			"Replicas.0.Region":                                         "=${AWS::Region}",
+			"Replicas.0.Region":                                         "-",
 			"SSESpecification.SSEEnabled":                               "server_side_encryption.enabled",
 			"StreamSpecification.StreamViewType":                        "stream_view_type",
 			"TimeToLiveSpecification.AttributeName":                     "ttl.attribute_name",
 			"TimeToLiveSpecification.Enabled":                           "ttl.enabled",
 		},
 		further:    map[string]string{"stream_enabled": "true"},
-		references: map[string]string{"": "name", "Arn": "arn", "StreamArn": "stream_arn"},
+		references: map[string]string{"": "name"},
 	},
 	"AWS::Events::Rule": {
 		name: "aws_cloudwatch_event_rule", called: "name",
-		attributes: map[string]string{"Description": "description", "ScheduleExpression": "schedule_expression"},
-		references: map[string]string{"": "name", "Arn": "arn"},
+		references: map[string]string{"": "name"},
 	},
 	target: {
 		name:       "aws_cloudwatch_event_target",
-		attributes: map[string]string{"Arn": "arn", "Id": "target_id", "Rule": "rule"},
+		attributes: map[string]string{"Id": "target_id"},
 	},
 	"AWS::IAM::ManagedPolicy": {
 		name: "aws_iam_policy", called: "name",
-		attributes: map[string]string{"Description": "description", "Path": "path", "PolicyDocument": "json policy"},
+		attributes: map[string]string{"PolicyDocument": "json policy"},
 		references: map[string]string{"": "arn"},
 	},
 	"AWS::IAM::Policy": {
 		name: "aws_iam_role_policy", called: "name",
-		attributes: map[string]string{"PolicyDocument": "json policy", "PolicyName": "-", "Roles.0": "role"},
+		attributes: map[string]string{"PolicyDocument": "json policy", "PolicyName": "-", "Roles": "one role"},
 	},
 	"AWS::IAM::Role": {
 		name: "aws_iam_role", called: "name",
 		attributes: map[string]string{"AssumeRolePolicyDocument": "json assume_role_policy"},
-		references: map[string]string{"": "name", "Arn": "arn"},
+		references: map[string]string{"": "name"},
 	},
-	"AWS::Lambda::EventInvokeConfig": {
-		name: "aws_lambda_function_event_invoke_config",
-		attributes: map[string]string{
-			"FunctionName": "function_name", "MaximumEventAgeInSeconds": "maximum_event_age_in_seconds",
-			"MaximumRetryAttempts": "maximum_retry_attempts", "Qualifier": "qualifier",
-		},
-	},
+	"AWS::Lambda::EventInvokeConfig": {name: "aws_lambda_function_event_invoke_config"},
 	"AWS::Lambda::EventSourceMapping": {
 		name: "aws_lambda_event_source_mapping",
 		attributes: map[string]string{
-			"BatchSize": "batch_size", "BisectBatchOnFunctionError": "bisect_batch_on_function_error",
 			"DestinationConfig.OnFailure.Destination": "destination_config.on_failure.destination_arn",
-			"EventSourceArn":                   "event_source_arn",
-			"FilterCriteria.Filters.*.Pattern": "filter_criteria.filter.*.pattern",
-			"FunctionName":                     "function_name",
-			"FunctionResponseTypes":            "function_response_types",
-			"MaximumRetryAttempts":             "maximum_retry_attempts",
-			"StartingPosition":                 "starting_position",
+			"FilterCriteria.Filters.*.Pattern":        "filter_criteria.filter.*.pattern",
 		},
 	},
 	lambda: {
 		name: "aws_lambda_function", called: "function_name",
 		attributes: map[string]string{
-			"Architectures": "architectures", "Code.S3Bucket": "-", "Code.S3Key": "-", "Description": "description",
-			"Environment.Variables": "environment.variables", "Handler": "handler",
-			"LoggingConfig.ApplicationLogLevel": "logging_config.application_log_level",
-			"LoggingConfig.LogFormat":           "logging_config.log_format",
-			"LoggingConfig.LogGroup":            "logging_config.log_group",
-			"LoggingConfig.SystemLogLevel":      "logging_config.system_log_level",
-			"MemorySize":                        "memory_size", "Role": "role", "Runtime": "runtime", "Timeout": "timeout",
+			"Code.S3Bucket": "-", "Code.S3Key": "-", "Environment.Variables": "environment.variables",
 		},
-		references: map[string]string{"": "function_name", "Arn": "arn"},
+		references: map[string]string{"": "function_name"},
 	},
-	"AWS::Lambda::Permission": {
-		name: "aws_lambda_permission",
-		attributes: map[string]string{
-			"Action": "action", "FunctionName": "function_name", "Principal": "principal", "SourceArn": "source_arn",
-		},
-	},
+	"AWS::Lambda::Permission": {name: "aws_lambda_permission"},
 	"AWS::Logs::LogGroup": {
 		name: "aws_cloudwatch_log_group", called: "name", retained: "skip_destroy",
-		attributes: map[string]string{"RetentionInDays": "retention_in_days"},
 		// CloudFormation's ARN of a log group ends in :*, and Terraform's does not.
 		references: map[string]string{"": "name", "Arn": "arn:*"},
 	},
@@ -137,13 +109,13 @@ var kinds = map[string]kind{
 		name: "aws_sqs_queue", called: "name",
 		attributes: map[string]string{
 			"MessageRetentionPeriod": "message_retention_seconds", "RedrivePolicy": "json redrive_policy",
-			"SqsManagedSseEnabled": "sqs_managed_sse_enabled", "VisibilityTimeout": "visibility_timeout_seconds",
+			"VisibilityTimeout": "visibility_timeout_seconds",
 		},
-		references: map[string]string{"": "url", "Arn": "arn", "QueueName": "name"},
+		references: map[string]string{"": "url", "QueueName": "name"},
 	},
 	"AWS::SQS::QueuePolicy": {
 		name:       "aws_sqs_queue_policy",
-		attributes: map[string]string{"PolicyDocument": "json policy", "Queues.0": "queue_url"},
+		attributes: map[string]string{"PolicyDocument": "json policy", "Queues": "one queue_url"},
 	},
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +126,11 @@ func connect(ctx context.Context, g Globals, c *serverClock) (*backend, error) {
 					return arn
 				}
 			}
-			return cmp.Or(os.Getenv("USER"), systemUser())
+			name := os.Getenv("USER")
+			if u, err := user.Current(); err == nil && name == "" {
+				name = u.Username
+			}
+			return name
 		},
 		check: func(ctx context.Context) error { return dynamostore.Check(ctx, client, g.Table) },
 		stored: func(ctx context.Context, id string) (map[string]types.AttributeValue, error) {
@@ -211,15 +214,6 @@ func callerIdentity(ctx context.Context, cfg aws.Config) string {
 		return ""
 	}
 	return aws.ToString(who.Arn)
-}
-
-// systemUser is the user of this machine that runs the command; empty if the system does not say.
-func systemUser() string {
-	u, err := user.Current()
-	if err != nil {
-		return ""
-	}
-	return u.Username
 }
 
 // connect connects to the table for the command. It asks for the time, unless the command needs none.

@@ -85,7 +85,6 @@ var allowed = map[string][]string{
 	"events": {},
 
 	"template-tests/cloud": {},
-	"template-tests/spec":  {},
 	"infra/cost":           {},
 }
 
