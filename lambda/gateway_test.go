@@ -522,6 +522,6 @@ func TestRoutesOfAnHTTPAPI(t *testing.T) {
 		e.RouteKey, e.RawPath, e.PathParameters = c.routeKey, c.path, c.parameters
 		e.RequestContext.Stage, e.RequestContext.DomainName, e.RequestContext.APIID = c.stage, c.domain, "a1"
 		r := requestOfV2(&e)
-		require.Equal(t, []string{c.route, c.want}, []string{r.Route, r.Path}, c.name)
+		require.Equal(t, []string{c.route, c.want, c.stage}, []string{r.Route, r.Path, r.Stage}, c.name)
 	}
 }

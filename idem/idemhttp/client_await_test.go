@@ -288,7 +288,7 @@ func TestAwaitEndsInTime(t *testing.T) {
 	s := serving(t, accepted)
 	c := newTrial(t, nil, nil)
 	send := func() *http.Response {
-		res, err := c.Do(request(t, "POST", s.URL+"/jobs", `{}`))
+		res, err := c.Do(request(t, "POST", strings.Replace(s.URL, "http://", "http://me:secret@", 1)+"/jobs", `{}`))
 		require.NoError(t, err)
 		return res
 	}
