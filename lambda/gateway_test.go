@@ -380,6 +380,7 @@ func TestRESTRequest(t *testing.T) {
 	r = requestOfV1(e)
 	require.Empty(t, r.Route)
 	require.Equal(t, "/payments", r.Path)
+	require.Equal(t, "prod", r.Stage)
 	require.Equal(t, map[string]string{"sub": "anna"}, r.Identity.Claims)
 	require.Nil(t, r.Identity.Authorizer)
 }
