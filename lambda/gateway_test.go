@@ -380,6 +380,7 @@ func TestRESTRequest(t *testing.T) {
 	r = requestOfV1(e)
 	require.Empty(t, r.Route)
 	require.Equal(t, "/payments", r.Path)
+	require.Equal(t, "prod", r.Stage)
 	require.Equal(t, map[string]string{"sub": "anna"}, r.Identity.Claims)
 	require.Nil(t, r.Identity.Authorizer)
 }
@@ -522,6 +523,6 @@ func TestRoutesOfAnHTTPAPI(t *testing.T) {
 		e.RouteKey, e.RawPath, e.PathParameters = c.routeKey, c.path, c.parameters
 		e.RequestContext.Stage, e.RequestContext.DomainName, e.RequestContext.APIID = c.stage, c.domain, "a1"
 		r := requestOfV2(&e)
-		require.Equal(t, []string{c.route, c.want}, []string{r.Route, r.Path}, c.name)
+		require.Equal(t, []string{c.route, c.want, c.stage}, []string{r.Route, r.Path, r.Stage}, c.name)
 	}
 }

@@ -62,7 +62,7 @@ func TestNoTextOfARecordIsMarkupOrHidesAnother(t *testing.T) {
 	}{
 		"markup":     {"t" + attack[:40], attack, attack, runsNothing, "failure &#34;&gt;&lt;img"},
 		"an address": {"javascript:alert(1)", attack, attack, runsNothing, "failure &#34;&gt;&lt;img"},
-		"formats":    {"acme" + turned, turned, formats, hidesNothing, `failure \u202e\u2066\u200f\u200b\u2028\ufeff`},
+		"formats":    {"acme\u00a0" + turned, turned, formats, hidesNothing, `failure \u202e\u2066\u200f\u200b\u2028\ufeff`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, console.Options{Who: func(*http.Request) (string, error) { return "who" + tc.text, nil }})

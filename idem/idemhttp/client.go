@@ -43,7 +43,7 @@ import (
 // plus a random delay that grows. It is not sent again when its key may be forgotten, or if
 // the delay ends after the context's deadline. An attempt has no time limit: set
 // ResponseHeaderTimeout in the [http.Transport] behind it. What the Transport itself reads of a body
-// it reads for five seconds at most.
+// it reads for two seconds at most.
 //
 // A body is sent again if the request has GetBody, which [http.NewRequest] sets for bodies
 // in memory, or if it is small enough to be buffered. A request with any other body is
@@ -179,7 +179,7 @@ func drain(body io.ReadCloser) {
 // body that is drained saves a connection only; one that has a problem decides what comes next.
 const (
 	drainTime = time.Second
-	peekTime  = 5 * time.Second
+	peekTime  = 2 * time.Second
 )
 
 // limited closes a body after this time, which ends a read of it, unless stop is called before.

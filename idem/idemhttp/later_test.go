@@ -231,6 +231,9 @@ func TestAcceptedWorkIsFollowedToItsResult(t *testing.T) {
 	require.Equal(t, done.body, again.body)
 	require.Equal(t, "true", again.header.Get(HeaderReplayed))
 	require.Empty(t, again.header.Get("Location"))
+	narrow := asked(june)
+	narrow.Fits = func(*Response) bool { return false }
+	require.Equal(t, CodeOutcomeUnavailable, problemIn(t, serve(t, b.contract, narrow, nil)).Code, "a gateway's limit")
 	b.problem(b.post(`{"month":"july"}`), 422, CodeKeyReused)
 	b.problem(b.send("DELETE", at, "blue", ""), 409, CodeBegun)
 	require.Equal(t, "own", b.send("GET", b.server.URL+"/own", "blue", "").body,

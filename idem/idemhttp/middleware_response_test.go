@@ -210,9 +210,8 @@ func TestResponseBodyLimit(t *testing.T) {
 func TestReplayOfAnotherGatewaysResponse(t *testing.T) {
 	c := netContract(t, memory())
 	r := netRequest("POST", "/payments", "{}")
-	_, err := c.Serve(t.Context(), &Request{
-		Method: "POST", Route: "/payments", Header: r.Header, Body: []byte("{}"), Source: r,
-	}, func(context.Context) (*Response, error) {
+	event := &Request{Method: "POST", Route: "/payments", Header: r.Header, Body: []byte("{}"), Source: r}
+	_, err := c.Serve(t.Context(), event, func(context.Context) (*Response, error) {
 		return &Response{
 			Status: 201, Base64: true, Body: []byte("AAEC/w=="),
 			Headers:      map[string]string{"content-type": "image/png", "vary": "Never"},
@@ -226,4 +225,7 @@ func TestReplayOfAnotherGatewaysResponse(t *testing.T) {
 	require.Equal(t, "image/png", w.Header().Get("Content-Type"))
 	require.Equal(t, []string{"Accept", "Origin"}, w.Header()["Vary"])
 	require.Equal(t, "4", w.Header().Get("Content-Length"))
+
+	event.Fits = func(*Response) bool { return false }
+	require.Equal(t, CodeOutcomeUnavailable, problemIn(t, serve(t, c, event, nil)).Code, "a gateway with a lower limit")
 }

@@ -77,7 +77,7 @@ const commanding = "a\x1b[2J\u009b31m\u202eb\x07\U000e0041"
 // What others wrote reaches no terminal as a command to it, neither as text nor as JSON.
 func TestNoTerminalObeysWhatOthersWrote(t *testing.T) {
 	withRig(t, func(t *testing.T, b *rig) {
-		key := idem.Operation{Name: "op" + commanding, Values: idem.KeepValues}.Key("t"+commanding, "v"+commanding)
+		key := idem.Operation{Name: "op" + commanding, Values: idem.KeepValues}.Key("t\u00a0"+commanding, "v"+commanding)
 		require.Error(t, b.call(key, func(ctx context.Context, _ int) (int, error) {
 			b.done(ctx, "step\u202e", func() {})
 			return 0, errors.New("err" + commanding)
@@ -103,8 +103,10 @@ func TestNoTerminalObeysWhatOthersWrote(t *testing.T) {
 				}
 			}
 		}
+		_, out, _ := b.run("show", id)
+		require.Contains(t, out, `t\u00a0a`, "tenants that differ look different")
 		// It is the same JSON.
-		_, out, _ := b.run("show", id, "--show-value", "-o", "json")
+		_, out, _ = b.run("show", id, "--show-value", "-o", "json")
 		var r record
 		require.NoError(t, json.Unmarshal([]byte(out), &r))
 		require.Equal(t, "v"+commanding, r.Value)
