@@ -110,9 +110,7 @@ func acceptCases(h Harness) []check {
 			having(ships, releasesInDoubt)(c).refused(resolves(protocol.Failed))
 		}},
 		{"parked, then released by a resolution", func(c *cell) {
-			b := c.accepted("input").worked().lands(lapses)
-			c.now = c.now.Add(2 * lease)
-			b.lands(resolves(protocol.Released)).worked()
+			c.accepted("input").worked().lands(lapses).after(2 * lease).lands(resolves(protocol.Released)).worked()
 		}},
 		{"with writes that commit with it", func(c *cell) {
 			a := c.fresh()

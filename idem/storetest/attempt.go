@@ -11,6 +11,8 @@ import (
 const (
 	lease     = 30 * time.Second
 	retention = 24 * time.Hour
+	// expired is past every expiry that the cases give.
+	expired = retention + time.Hour
 )
 
 var operation = idem.Operation{Name: "charge", Repeat: protocol.Repeatable}
@@ -64,6 +66,7 @@ func acquires(a *attempt) write         { return a.acquire() }
 func takesOver(a *attempt) write        { return a.next().acquire() }
 func replaces(a *attempt) write         { return a.replacement().acquire() }
 func withdraws(a *attempt) write        { return a.withdraw() }
+func withdrawsNext(a *attempt) write    { return a.next().withdraw() }
 func extends(a *attempt) write          { return a.extend(2 * lease) }
 func extendsFurther(a *attempt) write   { return a.extend(3 * lease) }
 func completes(a *attempt) write        { return a.complete("done") }
@@ -86,6 +89,10 @@ func escalates(a *attempt) write {
 	w.EscalatedAt = a.c.now
 	return w
 }
+
+func omits(kept string) move { return func(a *attempt) write { return a.without(kept) } }
+
+func adds(result string) move { return func(a *attempt) write { return a.add(result) } }
 
 func refers(ref string) move { return func(a *attempt) write { return a.refer(ref) } }
 
@@ -129,6 +136,19 @@ func (a *attempt) holds(m move) *attempt {
 func (a *attempt) late(lands bool) *attempt {
 	a.c.Helper()
 	a.c.expect(a.held, lands)
+	return a
+}
+
+// deleted is the attempt after TTL has removed its record.
+func (a *attempt) deleted() *attempt {
+	a.c.Helper()
+	a.c.delete(a.id())
+	return a
+}
+
+// after is the attempt some time later.
+func (a *attempt) after(d time.Duration) *attempt {
+	a.c.now = a.c.now.Add(d)
 	return a
 }
 
@@ -246,10 +266,9 @@ func verdicts() []protocol.StepWrite {
 }
 
 // resolvedStep interrupts the attempt in a step, and resolves it with a verdict on the step.
-func (c *cell) resolvedStep(a *attempt, verdict protocol.StepWrite) {
-	a.lands(begins)
-	c.now = c.now.Add(2 * lease)
-	a.lands(lapses, recordsOfStep(verdict))
+func (a *attempt) resolvedStep(verdict protocol.StepWrite) *attempt {
+	a.c.Helper()
+	return a.lands(begins).after(2*lease).lands(lapses, recordsOfStep(verdict))
 }
 
 // entry is the write of the step's entry.
@@ -326,10 +345,10 @@ func (a *attempt) without(kept string) finish {
 	return w
 }
 
-// add gives the outcome that was recorded by fact its result.
-func (a *attempt) add(fact finish, result string) finish {
+// add gives the outcome, whose write the attempt holds, its result.
+func (a *attempt) add(result string) finish {
 	w := a.complete(result)
-	w.Attempt, w.Progress = protocol.WithoutResult{Write: fact.Write}, new(protocol.Progress)
+	w.Attempt, w.Progress = protocol.WithoutResult{Write: a.held.(finish).Write}, new(protocol.Progress)
 	return w
 }
 

@@ -41,8 +41,6 @@ func ended(result string) func(*attempt) finish {
 // commitCases: outcomes without a claim, and ends that fence what was sent before.
 func commitCases(h Harness) []check {
 	all := standing(!h.WithoutSteps)
-	// later is past every expiry that the cases give.
-	later := func(c *cell) { c.now = c.now.Add(retention + time.Hour) }
 	large := ended(string(noise(300 << 10)))
 	commit, failure := commits(ended("outcome")), commits((*attempt).fail)
 	return []check{
@@ -58,8 +56,7 @@ func commitCases(h Harness) []check {
 				w.Ending.ExpiresAt = time.Time{}
 				return w
 			})
-			later(c)
-			a.unseen().refused(commits(ended("")))
+			a.after(expired).unseen().refused(commits(ended("")))
 		}},
 		{"without a claim is refused by every record", func(c *cell) {
 			for _, s := range all {
@@ -68,10 +65,7 @@ func commitCases(h Harness) []check {
 		}},
 		{"without a claim replaces nothing that has expired unseen", func(c *cell) {
 			for _, s := range all {
-				a, now := s.make(c), c.now
-				later(c)
-				a.unseen().refused(commit)
-				c.now = now
+				s.make(c).after(expired).unseen().refused(commit)
 			}
 		}},
 		{"without a claim replaces what it has seen", func(c *cell) {
@@ -86,9 +80,7 @@ func commitCases(h Harness) []check {
 			b.refused(commit)
 		}},
 		{"without a claim is refused where what it has seen is gone", func(c *cell) {
-			b := c.start().over().holds(commit)
-			c.delete(b.id())
-			b.late(false)
+			c.start().over().holds(commit).deleted().late(false)
 		}},
 		{"without a claim does not touch an earlier outcome", func(c *cell) {
 			c.fresh().lands(commits(large)).unseen().refused(commits(large))
@@ -103,11 +95,9 @@ func commitCases(h Harness) []check {
 		{"without a claim, taken back, does not land later", func(c *cell) {
 			c.fresh().lands(withdraws).refused(commit)
 			// Nor does it over the expired record that it could have replaced.
-			b := having(completes)(c)
-			later(c)
-			d := b.over()
-			d.claim.Replace = true
-			d.holds(commit).lands(withdraws).late(false)
+			b := having(completes)(c).after(expired).over()
+			b.claim.Replace = true
+			b.holds(commit).lands(withdraws).late(false)
 		}},
 		{"taken back does not undo an outcome without a claim", func(c *cell) {
 			c.fresh().lands(commit).refused(withdraws)

@@ -14,11 +14,7 @@ func delayedCases(steps bool) []check {
 			having(ships)(c).next().lands(withdraws).refused(acquires)
 		}},
 		check{"withdrawal brings no steps back", func(c *cell) {
-			a := having(ships)(c)
-			b := a.next().holds(withdraws)
-			a.lands(completes)
-			c.delete(a.id())
-			b.late(false)
+			having(ships)(c).next().holds(withdraws).deleted().late(false)
 		}},
 		check{"landed and withdrawn takeover keeps the steps", func(c *cell) {
 			having(ships)(c).next().lands(acquires, withdraws)
@@ -53,31 +49,6 @@ func withdrawalCases() []check {
 		{"replacement after its withdrawal", func(c *cell) {
 			having(completes)(c).replacement().lands(withdraws).refused(acquires)
 		}},
-		{"withdrawal of a takeover after another call's", func(c *cell) {
-			c.start().next().lands(takesOver).refused(withdraws)
-		}},
-		{"withdrawal of a takeover after an extension", func(c *cell) {
-			a := c.start()
-			b := a.next()
-			a.lands(extends)
-			b.refused(withdraws)
-		}},
-		{"withdrawal of a takeover after the holder's completion", func(c *cell) {
-			a := c.start()
-			b := a.next()
-			a.lands(completes)
-			b.refused(withdraws)
-		}},
-		{"withdrawal of a takeover after deletion", func(c *cell) {
-			b := c.start().next().holds(withdraws)
-			c.delete(b.id())
-			b.late(false).refused(acquires)
-		}},
-		{"withdrawal of a replacement after deletion", func(c *cell) {
-			b := having(completes)(c).replacement().holds(withdraws)
-			c.delete(b.id())
-			b.late(false)
-		}},
 	}
 }
 
@@ -100,11 +71,9 @@ func lateWriteCases() []check {
 			having(parks)(c).holds(resolves(protocol.Released)).lands(completes).late(false)
 		}},
 		{"every seen write after deletion", func(c *cell) {
-			a := having(parks)(c)
-			r, l := a.resolve(protocol.Completed), a.lapse()
-			c.delete(a.id())
-			c.refused(r)
-			c.refused(l)
+			for _, m := range []move{resolves(protocol.Completed), lapses} {
+				having(parks)(c).holds(m).deleted().late(false)
+			}
 		}},
 	}
 }

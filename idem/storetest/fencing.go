@@ -52,8 +52,7 @@ func fencingCases(steps bool) []check {
 	}
 	for _, w := range ownWrites(steps) {
 		cases = append(cases, check{w.name + " after deletion", func(c *cell) {
-			a := c.start().holds(w.make)
-			c.delete(a.id())
+			a := c.start().holds(w.make).deleted()
 			_, creates := a.held.(withdraw) // and nothing else does
 			a.late(creates)
 		}})

@@ -32,9 +32,7 @@ func prolongCases(h Harness) []check {
 		}},
 		{"with a large result", func(c *cell) { c.start().lands(completesInParts, prolongs, prolongsFurther) }},
 		{"no record", func(c *cell) {
-			a := having(completes)(c).holds(prolongs)
-			c.delete(a.id())
-			a.late(false)
+			having(completes)(c).holds(prolongs).deleted().late(false)
 		}},
 		{"kept as long already", func(c *cell) {
 			a := having(completes, prolongs)(c)
@@ -70,10 +68,8 @@ func prolongCases(h Harness) []check {
 			having(parks)(c).again(resolves(protocol.Completed)).lands(prolongs).late(true).refused(completes)
 		}},
 		{"a result that would not last as long is not added", func(c *cell) {
-			a := c.start()
-			fact := a.without("")
-			c.lands(fact)
-			a.holds(func(a *attempt) write { return a.add(fact, string(noise(300<<10))) }).lands(prolongs).late(false)
+			a := c.start().holds(omits("")).late(true)
+			a.holds(adds(string(noise(300 << 10)))).lands(prolongs).late(false)
 		}},
 		{"with its entry, once", func(c *cell) {
 			a := having(completes)(c)

@@ -95,9 +95,7 @@ func newQuestionCases(h Harness) []check {
 		{"a parked attempt, and released by its own", []move{lapses}, releases},
 		{"a parked attempt, and resolved to released", []move{parks}, resolves(protocol.Released)},
 		{"a released record, and parked", []move{releasesInDoubt}, lapses},
-		{"a released record, and a claim over it is withdrawn", []move{releasesInDoubt}, func(a *attempt) write {
-			return a.next().withdraw()
-		}},
+		{"a released record, and a claim over it is withdrawn", []move{releasesInDoubt}, withdrawsNext},
 	} {
 		cases = append(cases, check{"escalated: " + m.name, func(c *cell) {
 			a := c.start(watched).lands(ships).lands(m.from...).lands(escalates, m.to)

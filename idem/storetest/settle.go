@@ -83,8 +83,7 @@ func settleCases(steps bool) []check {
 		check{"resolution says anew what an attempt could not read", func(c *cell) {
 			for _, verdict := range verdicts() {
 				for _, second := range []protocol.StepWrite{{Name: "charge", Result: []byte("ch_1")}, {}} {
-					a := having(ships)(c)
-					c.resolvedStep(a, verdict)
+					a := having(ships)(c).resolvedStep(verdict)
 					a.next().lands(acquires, unreads, parks).again(over(second))
 				}
 			}

@@ -70,8 +70,7 @@ func stepCases(steps bool) []check {
 		{"up to the room for steps, with what ends them", fillRoom},
 		{"what a resolution has recorded is read once", func(c *cell) {
 			for _, verdict := range verdicts() {
-				a := c.start()
-				c.resolvedStep(a, verdict)
+				a := c.start().resolvedStep(verdict)
 				b := a.next().lands(acquires)
 				a.refused(reads)
 				late := b.unread("charge")
@@ -136,8 +135,7 @@ func stepCases(steps bool) []check {
 // mark of that, also after another call has parked it.
 func unreadVerdict(c *cell, verdict protocol.StepWrite, parked bool) {
 	c.Helper()
-	a := c.start()
-	c.resolvedStep(a, verdict)
+	a := c.start().resolvedStep(verdict)
 	b := a.next().lands(acquires)
 	a.refused(unreads)
 	c.refused(b.unread("absent"))
