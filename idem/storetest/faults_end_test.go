@@ -226,7 +226,7 @@ var settleFaults = []fault{
 		"late outcome/another call's park keeps a repeatable attempt's declaration strict",
 	}, before(settlements, func(w *protocol.Settlement, _ *protocol.Record) { w.Ending.Stricter = false })},
 	{"resolution keeps the owner", []string{
-		"settle/resolution replaces the owner", "settle/resolution with a large result",
+		"settle/resolution of a claim replaces the owner", "settle/resolution with a large result",
 	}, before(settlements, func(w *protocol.Settlement, _ *protocol.Record) { w.Owner = "" })},
 	{"settlement ignores Seen", []string{
 		"settle/resolution of what it has not seen", "delayed/another call's park after an extension",

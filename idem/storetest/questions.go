@@ -105,15 +105,6 @@ func newQuestionCases(h Harness) []check {
 	return cases
 }
 
-// resolvesAgain resolves a record over an earlier resolution.
-func resolvesAgain(to protocol.State) move {
-	return func(a *attempt) write {
-		r := a.resolve(to)
-		r.Again = true
-		return r
-	}
-}
-
 // questionCases are about what is due, and about changes from outside.
 func questionCases(h Harness) []check {
 	if _, ok := h.Store.(protocol.AdminStore); !ok {
@@ -148,11 +139,12 @@ func questionCases(h Harness) []check {
 		{"resolved again", func(c *cell) {
 			for _, first := range outcomes {
 				for _, second := range outcomes {
-					having(parks, resolves(first))(c).refused(resolves(second)).lands(resolvesAgain(second))
+					having(parks, resolves(first))(c).refused(resolves(second)).lands(anew(resolves(second)))
 				}
 			}
-			having(completes)(c).refused(resolvesAgain(protocol.Failed))
-			having(parks, resolves(protocol.Released))(c).holds(resolvesAgain(protocol.Failed)).lands(takesOver).late(false)
+			again := anew(resolves(protocol.Failed))
+			having(completes)(c).refused(again)
+			having(parks, resolves(protocol.Released))(c).holds(again).lands(takesOver).late(false)
 		}},
 		{"forgotten", func(c *cell) {
 			for _, end := range []move{completes, completesInParts, fails, releases} {

@@ -21,20 +21,12 @@ func settleCases(steps bool) []check {
 				having(end)(c).refused(lapses)
 			}
 		}},
-		{"resolution replaces the owner", func(c *cell) {
-			for _, to := range outcomes {
-				c.start().lands(lapses, resolves(to))
-			}
-		}},
 		{"resolution of what it has not seen", func(c *cell) {
 			having(parks)(c).holds(resolves(protocol.Completed)).lands(parks).late(false).lands(resolves(protocol.Completed))
 		}},
 		{"resolution of a claim replaces the owner", func(c *cell) {
 			for _, to := range outcomes {
-				a := c.start()
-				late := a.complete("late")
-				a.again(resolves(to))
-				c.refused(late)
+				c.start().again(resolves(to)).refused(completes)
 			}
 		}},
 		{"resolution of a claim that was renewed since", func(c *cell) {
@@ -58,8 +50,8 @@ func settleCases(steps bool) []check {
 		{"resolution over another one takes its reference away, not the attempt's", func(c *cell) {
 			for said, left := range map[string]string{"": "pay_0", "pay_1": ""} {
 				for _, to := range outcomes {
-					a := having(refers("pay_0"), parks, resolvesWith(protocol.Failed, said, false))(c)
-					a.lands(resolvesWith(to, "", true))
+					a := having(refers("pay_0"), parks, resolvesWith(protocol.Failed, said))(c)
+					a.lands(anew(resolvesWith(to, "")))
 					equal(c, "Ref", left, c.get(a.id()).Ref)
 				}
 			}
@@ -93,26 +85,31 @@ func settleCases(steps bool) []check {
 			done := []protocol.StepWrite{
 				{Name: "book", Omitted: true, Compensates: true, Failure: &protocol.Failure{Message: "not kept"}},
 			}
-			completed := func(again bool) move {
-				return func(a *attempt) write {
-					r := a.resolve(protocol.Completed)
-					r.Steps, r.Again = done, again
-					return r
-				}
+			completed := func(a *attempt) write {
+				r := a.resolve(protocol.Completed)
+				r.Steps = done
+				return r
 			}
-			a.again(completed(false)).lands(completed(true))
+			a.again(completed).lands(anew(completed))
 			equal(c, "NeedsCompensation", true, c.get(a.id()).Steps["book"].NeedsCompensation())
-			failed := a.resolve(protocol.Failed)
-			failed.Again = true
-			c.lands(failed)
+			a.lands(anew(resolves(protocol.Failed)))
 		}}))
 }
 
 // resolvesWith resolves a record with a reference, or without any.
-func resolvesWith(to protocol.State, ref string, again bool) move {
+func resolvesWith(to protocol.State, ref string) move {
 	return func(a *attempt) write {
 		r := a.resolve(to)
-		r.Ending.Ref, r.Again = ref, again
+		r.Ending.Ref = ref
+		return r
+	}
+}
+
+// anew is a resolution over an earlier one.
+func anew(m move) move {
+	return func(a *attempt) write {
+		r := m(a).(settle)
+		r.Again = true
 		return r
 	}
 }
@@ -142,9 +139,7 @@ func recordsInterrupted(c *cell, done protocol.StepWrite) {
 func replacesVerdict(c *cell, first, second protocol.StepWrite) {
 	c.Helper()
 	a := having(ships, begins, lapses, recordsOfStep(first))(c)
-	again := over(second)(a).(settle)
-	again.Again = true
-	c.onlyOneOfTwo(again)
+	c.onlyOneOfTwo(anew(over(second))(a).(settle))
 	a.lands(takesOver)
 }
 
