@@ -327,6 +327,14 @@ func (a *attempt) prolong(d time.Duration) prolong {
 	}}
 }
 
+// audit is the entry of a change from outside to what is seen now.
+func (a *attempt) audit(change protocol.Change, to protocol.State) *protocol.Audit {
+	return &protocol.Audit{
+		ID: a.id(), Entry: newID(), At: a.c.now, Who: "alice", Why: "the provider says so", Tool: "console",
+		Change: change, From: a.seen().State, To: to, Attempt: 1, Ref: "pay_1", ExpiresAt: expiry(a.c.now),
+	}
+}
+
 // forget removes what is seen now.
 func (a *attempt) forget() forget {
 	return forget{protocol.Erasure{ID: a.id(), Seen: a.seen().Write}}

@@ -74,10 +74,8 @@ func prolongCases(h Harness) []check {
 		{"with its entry, once", func(c *cell) {
 			a := having(completes)(c)
 			note := func(w prolong) prolong {
-				w.Audit = &protocol.Audit{
-					ID: a.id(), Entry: newID(), At: c.now, Who: "alice", Why: "a dispute", Change: protocol.ChangeExtended,
-					From: protocol.Completed, To: protocol.Completed, Attempt: 1, Until: w.ExpiresAt, ExpiresAt: expiry(c.now),
-				}
+				w.Audit = a.audit(protocol.ChangeExtended, protocol.Completed)
+				w.Audit.Until = w.ExpiresAt
 				return w
 			}
 			w, lost := note(a.prolong(keptFor)), note(a.prolong(2*keptFor))
