@@ -43,6 +43,10 @@ func commitCases(h Harness) []check {
 	all := standing(!h.WithoutSteps)
 	large := ended(string(noise(300 << 10)))
 	commit, failure := commits(ended("outcome")), commits((*attempt).fail)
+	kinds := []move{commit, failure}
+	if !h.WithoutSteps {
+		kinds = append(kinds, accepts)
+	}
 	return []check{
 		{"without a claim creates the record", func(c *cell) {
 			for _, m := range []move{commit, commits(ended("")), commits(large), failure} {
@@ -60,7 +64,7 @@ func commitCases(h Harness) []check {
 		}},
 		{"without a claim is refused by every record", func(c *cell) {
 			for _, s := range all {
-				s.make(c).unseen().refused(commit, failure)
+				s.make(c).unseen().refused(kinds...)
 			}
 		}},
 		{"without a claim replaces nothing that has expired unseen", func(c *cell) {
@@ -69,8 +73,10 @@ func commitCases(h Harness) []check {
 			}
 		}},
 		{"without a claim replaces what it has seen", func(c *cell) {
-			for _, s := range all {
-				s.make(c).over().again(commit)
+			for _, m := range kinds {
+				for _, s := range all {
+					s.make(c).over().again(m)
+				}
 			}
 		}},
 		{"without a claim is refused by what it has not seen", func(c *cell) {
@@ -86,11 +92,15 @@ func commitCases(h Harness) []check {
 			c.fresh().lands(commits(large)).unseen().refused(commits(large))
 		}},
 		{"only one of two without a claim", func(c *cell) {
-			c.oneOf(c.fresh(), func(a *attempt) write { return commit(a.unseen()) })
+			for _, m := range kinds {
+				c.oneOf(c.fresh(), func(a *attempt) write { return m(a.unseen()) })
+			}
 		}},
 		{"a claim or an outcome without one", func(c *cell) {
-			a := c.fresh()
-			c.oneWins(a.acquire(), commit(a.unseen()))
+			for _, m := range kinds {
+				a := c.fresh()
+				c.oneWins(a.acquire(), m(a.unseen()))
+			}
 		}},
 		{"without a claim, taken back, does not land later", func(c *cell) {
 			c.fresh().lands(withdraws).refused(commit)
@@ -116,9 +126,11 @@ func commitCases(h Harness) []check {
 			a.late(false)
 		}},
 		{"writes that commit without a claim", func(c *cell) {
-			a := c.fresh()
-			c.committed(a.unseen().outcome(), true)
-			c.committed(a.unseen().outcome(), false)
+			for _, m := range kinds {
+				a := c.fresh()
+				c.committed(m(a.unseen()).(finish), true)
+				c.committed(m(a.unseen()).(finish), false)
+			}
 		}},
 	}
 }

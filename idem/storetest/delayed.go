@@ -78,24 +78,19 @@ func lateWriteCases() []check {
 	}
 }
 
-// lateCases: a parked attempt may still record how it ended, until another one has run or the
-// question was decided.
+// lateCases: a parked attempt may still record how a step or itself ended, until another one has run
+// or the question was decided. It can neither begin anything nor make itself repeatable.
 func lateCases(steps bool) []check {
-	parkings := []named{{"the own park", parks}, {"another call's park", lapses}}
-	ends := []named{
-		{"completion", completes}, {"large completion", completesInParts}, {"failure", fails},
-		{"excluded release", releases}, {"park", parks},
-	}
+	refused := map[string]bool{"uncertain release": true, "begin mark": true}
 	var cases []check
-	for _, p := range parkings {
-		for _, e := range ends {
-			cases = append(cases, check{e.name + " after " + p.name, func(c *cell) {
-				c.start(notRepeatable).lands(p.make, e.make)
+	for _, p := range []named{{"the own park", parks}, {"another call's park", lapses}} {
+		for _, w := range append(ownWrites(steps), named{"large completion", completesInParts}) {
+			cases = append(cases, check{w.name + " after " + p.name, func(c *cell) {
+				for _, a := range []*attempt{c.start(), c.start(notRepeatable)} {
+					a.lands(p.make).holds(w.make).late(!refused[w.name])
+				}
 			}})
 		}
-		cases = append(cases, check{"uncertain release after " + p.name, func(c *cell) {
-			having(p.make)(c).refused(releasesInDoubt)
-		}})
 	}
 	return slices.Concat(cases, []check{
 		{"park, late park, then completion", func(c *cell) { having(lapses, parks, completes)(c).refused(fails) }},

@@ -165,10 +165,10 @@ var claimFaults = []fault{
 		"delayed/extension after the own park",
 	}, before(extensions, func(e *protocol.Extension, rec *protocol.Record) { e.Write = rec.Write })},
 	{"extension sets the expiry again", []string{
-		"expiry/is not set again by an extension after a step", "fencing/extension after another call's park",
+		"expiry/is not set again by an extension after a step", "late outcome/extension after another call's park",
 	}, after(extensions, func(e protocol.Extension, _, next *protocol.Record) { next.ExpiresAt = e.ExpiresAt })},
 	{"extension of a parked attempt is refused", []string{
-		"delayed/extension after the own park", "fencing/extension after another call's park",
+		"delayed/extension after the own park", "late outcome/extension after another call's park",
 	}, refuses(extensions, func(_ protocol.Extension, rec *protocol.Record) bool {
 		return rec.State == protocol.Unknown
 	})},
