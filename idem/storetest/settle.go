@@ -61,14 +61,23 @@ func settleCases(steps bool) []check {
 			having(ships, begins, lapses, resolves(protocol.Released))(c).next().lands(acquires, begins)
 		}},
 		check{"resolution records what an interrupted step did", func(c *cell) {
+			beginsBook := func(a *attempt) write { return a.begin("book") }
 			for _, done := range doneSteps() {
-				recordsInterrupted(c, done)
+				a := having(begins, beginsBook, lapses)(c)
+				r := a.resolve(protocol.Released)
+				r.ClearSteps, r.Ending.ExpiresAt = []string{"book"}, time.Time{}
+				// No step is made of what the record does not have.
+				r.Steps = []protocol.StepWrite{done, {Name: "absent", Result: []byte("1")}}
+				c.onlyOneOfTwo(r)
+				a.next().lands(acquires).refused(begins).lands(beginsBook)
 			}
 		}},
 		check{"resolution over another one replaces its verdict on a step", func(c *cell) {
 			for _, first := range doneSteps() {
 				for _, second := range append(doneSteps(), protocol.StepWrite{}) {
-					replacesVerdict(c, first, second)
+					a := having(ships, begins, lapses, recordsOfStep(first))(c)
+					c.onlyOneOfTwo(anew(over(second))(a).(settle))
+					a.lands(takesOver)
 				}
 			}
 		}},
@@ -121,26 +130,6 @@ func doneSteps() []protocol.StepWrite {
 		{Name: "charge", Failure: &protocol.Failure{Message: "declined"}},
 		{Name: "charge", Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
 	}
-}
-
-// recordsInterrupted: a resolution records what one step did, clears the begin mark of another one,
-// and makes no step of what the record does not have.
-func recordsInterrupted(c *cell, done protocol.StepWrite) {
-	c.Helper()
-	a := having(begins, func(a *attempt) write { return a.begin("book") }, lapses)(c)
-	r := a.resolve(protocol.Released)
-	r.ClearSteps, r.Ending.ExpiresAt = []string{"book"}, time.Time{}
-	r.Steps = []protocol.StepWrite{done, {Name: "absent", Result: []byte("1")}}
-	c.onlyOneOfTwo(r)
-	a.next().lands(acquires).refused(begins).lands(func(a *attempt) write { return a.begin("book") })
-}
-
-// replacesVerdict resolves a record again, with another verdict on a step, or with none.
-func replacesVerdict(c *cell, first, second protocol.StepWrite) {
-	c.Helper()
-	a := having(ships, begins, lapses, recordsOfStep(first))(c)
-	c.onlyOneOfTwo(anew(over(second))(a).(settle))
-	a.lands(takesOver)
 }
 
 // over resolves a record to released, with a verdict on the step "charge" or without any, and with

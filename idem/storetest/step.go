@@ -84,8 +84,24 @@ func stepCases(steps bool) []check {
 		}},
 		{"what no attempt could read is a begin mark again", func(c *cell) {
 			for _, verdict := range verdicts() {
-				unreadVerdict(c, verdict, false)
-				unreadVerdict(c, verdict, true)
+				for _, parked := range []bool{false, true} {
+					a := c.start().resolvedStep(verdict)
+					b := a.next().lands(acquires)
+					a.refused(unreads)
+					c.refused(b.unread("absent"))
+					c.refused(b.read("absent"))
+					w, late := b.unread("charge"), b.read("charge")
+					if parked {
+						b.lands(lapses)
+					} else {
+						w.Due = c.now.Add(lease)
+					}
+					c.twice(w)
+					c.refused(late)
+					d := b.next().lands(acquires)
+					c.refused(w)
+					d.refused(begins).lands(charges, completes)
+				}
 			}
 		}},
 		{"a verdict without a result that anything needs is not read", func(c *cell) {
@@ -129,28 +145,6 @@ func stepCases(steps bool) []check {
 			}
 		}},
 	}
-}
-
-// unreadVerdict: an attempt that cannot read what a resolution has recorded of a step makes a begin
-// mark of that, also after another call has parked it.
-func unreadVerdict(c *cell, verdict protocol.StepWrite, parked bool) {
-	c.Helper()
-	a := c.start().resolvedStep(verdict)
-	b := a.next().lands(acquires)
-	a.refused(unreads)
-	c.refused(b.unread("absent"))
-	c.refused(b.read("absent"))
-	w, late := b.unread("charge"), b.read("charge")
-	if parked {
-		b.lands(lapses)
-	} else {
-		w.Due = c.now.Add(lease)
-	}
-	c.twice(w)
-	c.refused(late)
-	d := b.next().lands(acquires)
-	c.refused(w)
-	d.refused(begins).lands(charges, completes)
 }
 
 // fillRoom records as many steps as an operation may have, and then what must still
