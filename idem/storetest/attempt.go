@@ -256,12 +256,17 @@ func (a *attempt) notExecuted(name string) step {
 func (a *attempt) read(name string) step   { return a.stepOver(name, protocol.StepWrite{Read: true}) }
 func (a *attempt) unread(name string) step { return a.stepOver(name, protocol.StepWrite{Unread: true}) }
 
-// verdicts are those of a resolution on a step that an attempt must be able to go on with: its
-// result, or that the one that the step's compensation needs is not known.
-func verdicts() []protocol.StepWrite {
-	return []protocol.StepWrite{
+// verdicts are those of a resolution on a step. An attempt must be able to go on with the needed ones:
+// the step's result, or that the one that the step's compensation needs is not known.
+func verdicts() (needed, others []protocol.StepWrite) {
+	needed = []protocol.StepWrite{
 		{Name: "charge", Result: []byte("said")}, {Name: "charge", Result: noise(5 << 10)},
 		{Name: "charge", Compensates: true, Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
+	}
+	return needed, []protocol.StepWrite{
+		{Name: "charge", Failure: &protocol.Failure{Message: "declined"}},
+		{Name: "charge", Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
+		{Name: "charge", Compensates: true, Failure: &protocol.Failure{Message: "declined"}},
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 
 // settleCases park and resolve records from outside the attempt.
 func settleCases(steps bool) []check {
+	needed, others := verdicts()
+	all := slices.Concat(needed, others)
 	return slices.Concat([]check{
 		{"another call's park keeps the owner and the lease", func(c *cell) { c.start().lands(lapses) }},
 		{"another call's park of what it has not seen", func(c *cell) {
@@ -62,7 +64,7 @@ func settleCases(steps bool) []check {
 		}},
 		check{"resolution records what an interrupted step did", func(c *cell) {
 			beginsBook := func(a *attempt) write { return a.begin("book") }
-			for _, done := range doneSteps() {
+			for _, done := range all {
 				a := having(begins, beginsBook, lapses)(c)
 				r := a.resolve(protocol.Released)
 				r.ClearSteps, r.Ending.ExpiresAt = []string{"book"}, time.Time{}
@@ -73,8 +75,8 @@ func settleCases(steps bool) []check {
 			}
 		}},
 		check{"resolution over another one replaces its verdict on a step", func(c *cell) {
-			for _, first := range doneSteps() {
-				for _, second := range append(doneSteps(), protocol.StepWrite{}) {
+			for _, first := range all {
+				for _, second := range append(all, protocol.StepWrite{}) {
 					a := having(ships, begins, lapses, recordsOfStep(first))(c)
 					c.onlyOneOfTwo(anew(over(second))(a).(settle))
 					a.lands(takesOver)
@@ -82,7 +84,7 @@ func settleCases(steps bool) []check {
 			}
 		}},
 		check{"resolution says anew what an attempt could not read", func(c *cell) {
-			for _, verdict := range verdicts() {
+			for _, verdict := range needed {
 				for _, second := range []protocol.StepWrite{{Name: "charge", Result: []byte("ch_1")}, {}} {
 					a := having(ships)(c).resolvedStep(verdict)
 					a.next().lands(acquires, unreads, parks).again(over(second))
@@ -120,15 +122,6 @@ func anew(m move) move {
 		r := m(a).(settle)
 		r.Again = true
 		return r
-	}
-}
-
-// doneSteps are what an interrupted step may have done.
-func doneSteps() []protocol.StepWrite {
-	return []protocol.StepWrite{
-		{Name: "charge", Result: []byte("ch_1")}, {Name: "charge", Result: noise(5 << 10)},
-		{Name: "charge", Failure: &protocol.Failure{Message: "declined"}},
-		{Name: "charge", Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
 	}
 }
 

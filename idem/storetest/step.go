@@ -12,6 +12,7 @@ func stepCases(steps bool) []check {
 	if !steps {
 		return []check{{"is refused as unsupported", func(c *cell) { c.unsupported(c.start().step("ship", nil)) }}}
 	}
+	needed, others := verdicts()
 	return []check{
 		{"results of all sizes", func(c *cell) {
 			a := c.start()
@@ -69,7 +70,7 @@ func stepCases(steps bool) []check {
 		}},
 		{"up to the room for steps, with what ends them", fillRoom},
 		{"what a resolution has recorded is read once", func(c *cell) {
-			for _, verdict := range verdicts() {
+			for _, verdict := range needed {
 				a := c.start().resolvedStep(verdict)
 				b := a.next().lands(acquires)
 				a.refused(reads)
@@ -83,7 +84,7 @@ func stepCases(steps bool) []check {
 			}
 		}},
 		{"what no attempt could read is a begin mark again", func(c *cell) {
-			for _, verdict := range verdicts() {
+			for _, verdict := range needed {
 				for _, parked := range []bool{false, true} {
 					a := c.start().resolvedStep(verdict)
 					b := a.next().lands(acquires)
@@ -105,11 +106,7 @@ func stepCases(steps bool) []check {
 			}
 		}},
 		{"a verdict without a result that anything needs is not read", func(c *cell) {
-			for _, done := range []protocol.StepWrite{
-				{Name: "charge", Failure: &protocol.Failure{Message: "declined"}},
-				{Name: "charge", Omitted: true, Failure: &protocol.Failure{Message: "not known"}},
-				{Name: "charge", Compensates: true, Failure: &protocol.Failure{Message: "declined"}},
-			} {
+			for _, done := range others {
 				having(begins, lapses, recordsOfStep(done))(c).next().lands(acquires).refused(unreads)
 			}
 		}},
