@@ -68,10 +68,7 @@ func writeIDCases(steps bool) []check {
 			a := c.start()
 			b := a.next().lands(acquires)
 			a.refused(acquires, completes)
-			e := b.extend(2 * lease)
-			c.lands(e)
-			b.lands(takesOver).refused(acquires)
-			c.refused(e)
+			b.holds(extends).late(true).lands(takesOver).refused(acquires).late(false)
 		}},
 		{"another claim of the own owner is not this one", func(c *cell) {
 			c.start().lands(extends).refused(func(a *attempt) write {
